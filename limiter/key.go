@@ -1,0 +1,100 @@
+package limiter
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// keySchema is part of every key's tail: raise it when the stored form of any counter changes.
+const keySchema = 1
+
+const (
+	// Missing is the identifier under which requests are counted that do not carry one.
+	Missing = "-"
+	// maxIdentifier is the longest identifier, escaped, that stands in a key as it is.
+	maxIdentifier = 128
+)
+
+// KeySpace is everything of a key that does not depend on the request: build it once per rule.
+type KeySpace struct {
+	head string // "weir:throttle:tenant:{"
+	body string // "}:shop/tenant-daily"
+	tail string // ":k3f9q2wz"
+}
+
+// NewKeySpace returns the keys of one scope ("namespace/policy") on one axis. The tail is a hash of what a counter's
+// meaning depends on (window and algorithm), so that changing one starts new counters and changing the limit does not.
+// The prefix must hold no braces.
+func NewKeySpace(prefix, axis, scope string, limit Limit) KeySpace {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d", keySchema, limit.algorithm, limit.micros()))
+	return KeySpace{
+		head: prefix + "throttle:" + strings.ToLower(axis) + ":{",
+		body: "}:" + escape(scope),
+		tail: ":" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5])),
+	}
+}
+
+// Key returns "weir:throttle:tenant:{acme}:shop/tenant-daily:k3f9q2wz", or with an endpoint
+// "weir:throttle:tenant:{acme}:shop/tenant-daily:/v1/search:k3f9q2wz". All keys of an identifier share a Redis
+// Cluster slot by their hash tag. An empty identifier is counted as [Missing].
+func (k KeySpace) Key(identifier, endpoint string) string {
+	tag := Missing
+	if identifier != "" {
+		tag = escapeIdentifier(identifier)
+	}
+	if endpoint == "" {
+		return k.head + tag + k.body + k.tail
+	}
+	return k.head + tag + k.body + ":" + bound(escape(endpoint)) + k.tail
+}
+
+// Pattern returns the key with "*" for the identifier, as a person would search for it.
+func (k KeySpace) Pattern() string { return k.head + "*" + k.body + ":*" }
+
+// HashSecret returns what stands for a secret (an API key) in keys, answers and logs: 128 bits of its SHA-256 in hex.
+func HashSecret(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:16])
+}
+
+func escapeIdentifier(identifier string) string {
+	if identifier == Missing {
+		return "%2D" // a literal "-" is not a missing identifier
+	}
+	return bound(escape(identifier))
+}
+
+// bound replaces what is too long by its hash; "%sha256-" cannot be the beginning of an escaped text.
+func bound(escaped string) string {
+	if len(escaped) <= maxIdentifier {
+		return escaped
+	}
+	sum := sha256.Sum256([]byte(escaped))
+	return "%sha256-" + hex.EncodeToString(sum[:])
+}
+
+// escape replaces, reversibly, every byte that could change a key's shape or slot by its percent-encoding:
+// braces, colon, percent, space, control characters and everything outside ASCII.
+func escape(s string) string {
+	special := func(c byte) bool { return c <= ' ' || c >= 0x7f || strings.IndexByte("{}:%*", c) >= 0 }
+	plain := 0
+	for plain < len(s) && !special(s[plain]) {
+		plain++
+	}
+	if plain == len(s) {
+		return s
+	}
+	var b strings.Builder
+	b.WriteString(s[:plain])
+	for i := plain; i < len(s); i++ {
+		if special(s[i]) {
+			fmt.Fprintf(&b, "%%%02X", s[i])
+		} else {
+			b.WriteByte(s[i])
+		}
+	}
+	return b.String()
+}

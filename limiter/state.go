@@ -1,0 +1,55 @@
+package limiter
+
+import "fmt"
+
+// State is what has been spent on one key under one algorithm. It is not safe for concurrent use.
+//
+// A clock that steps backwards is harmless: a State never goes back behind the latest instant it counted at.
+type State interface {
+	// Decide says whether cost units may be spent now under limit. It changes nothing.
+	Decide(now Instant, limit Limit, cost int64) Decision
+	// Spend counts cost units now. Call it only when Decide allowed them.
+	Spend(now Instant, limit Limit, cost int64)
+	// Expires is the instant from which on the state is worth no more than a new one.
+	Expires(limit Limit) Instant
+}
+
+// NewState returns the state of a key that nothing has been spent on.
+func (l Limit) NewState() State {
+	switch l.algorithm {
+	case SlidingWindowLog:
+		return &windowLog{}
+	case SlidingWindowCounter:
+		return &windowCounter{}
+	default:
+		panic(fmt.Sprintf("limiter: NewState of a limit that NewLimit did not build: %v", l))
+	}
+}
+
+// Spend decides charges[i] on states[i], all or nothing, and counts them if they pass. It is what
+// [Store.Spend] promises, for states that the caller has at hand.
+func Spend(now Instant, charges []Charge, states []State) []Decision {
+	decisions := Peek(now, charges, states)
+	for i, c := range charges {
+		if !c.Shadow && !decisions[i].Allowed {
+			return decisions
+		}
+	}
+	for i, c := range charges {
+		if c.Cost == 0 || !decisions[i].Allowed {
+			continue
+		}
+		states[i].Spend(now, c.Limit, c.Cost)
+		decisions[i] = states[i].Decide(now, c.Limit, 0)
+	}
+	return decisions
+}
+
+// Peek decides charges[i] on states[i] and changes nothing.
+func Peek(now Instant, charges []Charge, states []State) []Decision {
+	decisions := make([]Decision, len(charges))
+	for i, c := range charges {
+		decisions[i] = states[i].Decide(now, c.Limit, c.Cost)
+	}
+	return decisions
+}

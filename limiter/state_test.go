@@ -1,0 +1,160 @@
+package limiter_test
+
+import (
+	"math/big"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weir-dev/weir/limiter"
+)
+
+// A model says from the definition alone, slowly, how many units are used at an instant.
+type model interface {
+	admit(now limiter.Instant, units int64)
+	used(now limiter.Instant) *big.Rat
+}
+
+type admission struct {
+	at    limiter.Instant
+	units int64
+}
+
+// logModel sums what was admitted in (now − window, now].
+type logModel struct {
+	window   limiter.Instant
+	admitted []admission
+}
+
+func (m *logModel) admit(now limiter.Instant, units int64) {
+	m.admitted = append(m.admitted, admission{now, units})
+}
+
+func (m *logModel) used(now limiter.Instant) *big.Rat {
+	var sum int64
+	for _, a := range m.admitted {
+		if a.at > now-m.window && a.at <= now {
+			sum += a.units
+		}
+	}
+	return new(big.Rat).SetInt64(sum)
+}
+
+// counterModel is current + previous · (window − elapsed)/window, in fractions.
+type counterModel struct {
+	window limiter.Instant
+	counts map[limiter.Instant]int64
+}
+
+func (m *counterModel) admit(now limiter.Instant, units int64) { m.counts[now/m.window] += units }
+
+func (m *counterModel) used(now limiter.Instant) *big.Rat {
+	current, elapsed := now/m.window, now%m.window
+	weighted := big.NewRat(int64(m.window-elapsed), int64(m.window))
+	weighted.Mul(weighted, new(big.Rat).SetInt64(m.counts[current-1]))
+	return weighted.Add(weighted, new(big.Rat).SetInt64(m.counts[current]))
+}
+
+func newModel(limit limiter.Limit) model {
+	window := limiter.Instant(limit.Window().Microseconds())
+	if limit.Algorithm() == limiter.SlidingWindowLog {
+		return &logModel{window: window}
+	}
+	return &counterModel{window: window, counts: map[limiter.Instant]int64{}}
+}
+
+// TestDecisionsFollowTheDefinition plays random histories and holds every figure of every decision to the definition:
+// whether it is admitted, that exactly Remaining units could be spent at once, and that RetryAfter and ResetAfter are
+// the first microsecond, not one before or after.
+func TestDecisionsFollowTheDefinition(t *testing.T) {
+	for _, algorithm := range []limiter.Algorithm{limiter.SlidingWindowLog, limiter.SlidingWindowCounter} {
+		t.Run(string(algorithm), func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) { playHistory(rt, algorithm) })
+		})
+	}
+}
+
+func playHistory(rt *rapid.T, algorithm limiter.Algorithm) {
+	units := rapid.Int64Range(1, 20).Draw(rt, "units")
+	if algorithm == limiter.SlidingWindowCounter && rapid.Bool().Draw(rt, "huge") {
+		units = limiter.MaxUnits
+	}
+	window := rapid.SampledFrom([]time.Duration{time.Second, 7 * time.Second, limiter.MaxWindow}).Draw(rt, "window")
+	limit, err := limiter.NewLimit(algorithm, units, window)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	state, model := limit.NewState(), newModel(limit)
+	now := limiter.At(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))
+	for range rapid.IntRange(1, 30).Draw(rt, "steps") {
+		now += limiter.Instant(rapid.Int64Range(0, window.Microseconds()*2/3).Draw(rt, "wait"))
+		cost := rapid.OneOf(rapid.Int64Range(1, 3), rapid.Int64Range(1, units+1)).Draw(rt, "cost")
+		d := state.Decide(now, limit, cost)
+		checkDecision(rt, now, limit, cost, d, model)
+		if d.Allowed {
+			state.Spend(now, limit, cost)
+			model.admit(now, cost)
+		}
+		if at := state.Expires(limit); d.Allowed && (passes(model, limit, at-1, units) || !passes(model, limit, at, units)) {
+			rt.Fatalf("expires at %v, which is not the first instant at which nothing counts", at)
+		}
+	}
+}
+
+// passes says by the definition whether cost would be admitted at an instant.
+func passes(m model, limit limiter.Limit, at limiter.Instant, cost int64) bool {
+	sum := new(big.Rat).Add(m.used(at), new(big.Rat).SetInt64(cost))
+	return sum.Cmp(new(big.Rat).SetInt64(limit.Units())) <= 0
+}
+
+func checkDecision(rt *rapid.T, now limiter.Instant, limit limiter.Limit, cost int64, d limiter.Decision, m model) {
+	if want := passes(m, limit, now, cost); d.Allowed != want {
+		rt.Fatalf("cost %d: allowed %v, by definition %v: %+v", cost, d.Allowed, want, d)
+	}
+	if !passes(m, limit, now, d.Remaining) || passes(m, limit, now, d.Remaining+1) {
+		rt.Fatalf("remaining %d is not what could be spent at once", d.Remaining)
+	}
+	full := now.Add(d.ResetAfter)
+	if !passes(m, limit, full, limit.Units()) || d.ResetAfter > 0 && passes(m, limit, full-1, limit.Units()) {
+		rt.Fatalf("the full limit is not available first after %v", d.ResetAfter)
+	}
+	switch {
+	case d.Allowed:
+		if d.RetryAfter != 0 {
+			rt.Fatalf("allowed, and yet to be retried after %v", d.RetryAfter)
+		}
+	case cost > limit.Units():
+		if d.RetryAfter != limiter.Never {
+			rt.Fatalf("cost %d of %d can never pass, but retry after %v", cost, limit.Units(), d.RetryAfter)
+		}
+	default:
+		retry := now.Add(d.RetryAfter)
+		if !passes(m, limit, retry, cost) || passes(m, limit, retry-1, cost) {
+			rt.Fatalf("cost %d does not pass first after %v", cost, d.RetryAfter)
+		}
+	}
+}
+
+// TestNeverOverWhateverTheClock: under a clock that wanders in both directions a log never admits more than its limit
+// within a window of its own time, which never runs backwards.
+func TestNeverOverWhateverTheClock(t *testing.T) {
+	limit := mustLimit(t, limiter.SlidingWindowLog, 5, time.Second)
+	rapid.Check(t, func(rt *rapid.T) {
+		state, m := limit.NewState(), newModel(limit)
+		now := limiter.At(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))
+		latest := limiter.Instant(0)
+		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+			now += limiter.Instant(rapid.Int64Range(-400_000, 500_000).Draw(rt, "step"))
+			if !state.Decide(now, limit, 1).Allowed {
+				continue
+			}
+			state.Spend(now, limit, 1)
+			latest = max(latest, now)
+			m.admit(latest, 1)
+			if m.used(latest).Cmp(big.NewRat(5, 1)) > 0 {
+				rt.Fatalf("%v units within one window", m.used(latest))
+			}
+		}
+	})
+}

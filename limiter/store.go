@@ -1,0 +1,27 @@
+package limiter
+
+import "context"
+
+// Charge asks for Cost units on the counter at Key under Limit.
+type Charge struct {
+	// Key names the counter; build it with [Key]. The keys of one call are distinct.
+	Key string
+	// Limit is what the counter is held to.
+	Limit Limit
+	// Cost is the number of units, ≥ 0. A cost of 0 counts nothing.
+	Cost int64
+	// Shadow charges are counted and reported but neither stop the others nor are stopped by one another.
+	Shadow bool
+}
+
+// A Store keeps counters and decides charges on them. Implementations are safe for concurrent use.
+type Store interface {
+	// Spend decides all charges at one instant and answers with one decision per charge, in order. When every
+	// charge that is not a shadow is allowed, they are all counted, and with them the shadow charges that are
+	// allowed themselves; else nothing is counted. Decisions describe the counters after the call.
+	//
+	// An error means that the store could not say what happened: the charges may or may not have been counted.
+	Spend(ctx context.Context, charges []Charge) ([]Decision, error)
+	// Peek answers what Spend would decide, with Remaining and ResetAfter as they are, and changes nothing.
+	Peek(ctx context.Context, charges []Charge) ([]Decision, error)
+}

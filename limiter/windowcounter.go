@@ -1,0 +1,101 @@
+package limiter
+
+import "math/bits"
+
+// windowCounter admits iff current + previous · (window − elapsed)/window + cost ≤ limit, where elapsed is the
+// time since the current window began. Windows are aligned to the epoch. Every operand but the weighted previous
+// count is an integer, so comparing against its ceiling is the comparison of the real numbers.
+type windowCounter struct {
+	window            int64 // number of the current window since the epoch
+	current, previous int64 // units admitted in it and in the one before
+}
+
+func (s *windowCounter) Decide(now Instant, limit Limit, cost int64) Decision {
+	at := s.roll(now, limit.micros())
+	d := Decision{Limit: limit.units, Remaining: max(0, limit.units-at.used())}
+	if free := at.whenFree(); free > 0 {
+		d.ResetAfter = free.Sub(now)
+	}
+	switch {
+	case at.used()+cost <= limit.units:
+		d.Allowed = true
+	case cost > limit.units:
+		d.RetryAfter = Never
+	default:
+		d.RetryAfter = at.whenRoom(limit.units - cost).Sub(now)
+	}
+	return d
+}
+
+func (s *windowCounter) Spend(now Instant, limit Limit, cost int64) {
+	*s = s.roll(now, limit.micros()).windowCounter
+	s.current += cost
+}
+
+func (s *windowCounter) Expires(limit Limit) Instant {
+	return rolled{windowCounter: *s, length: limit.micros()}.whenFree()
+}
+
+// rolled is a windowCounter as seen at one instant.
+type rolled struct {
+	windowCounter
+	length  Instant // of a window
+	elapsed Instant // since the current window began, 0 … length − 1
+}
+
+func (s *windowCounter) roll(now, length Instant) rolled {
+	now = max(now, Instant(s.window)*length)
+	r := rolled{length: length, elapsed: now % length}
+	r.window = int64(now / length)
+	switch r.window - s.window {
+	case 0:
+		r.current, r.previous = s.current, s.previous
+	case 1:
+		r.previous = s.current
+	}
+	return r
+}
+
+func (r rolled) start() Instant { return Instant(r.window) * r.length }
+
+// used is current + ⌈previous · (length − elapsed)/length⌉.
+func (r rolled) used() int64 {
+	quotient, remainder := mulDiv(r.previous, int64(r.length-r.elapsed), int64(r.length))
+	if remainder > 0 {
+		quotient++
+	}
+	return r.current + quotient
+}
+
+// whenFree is the instant from which on nothing counts any more; 0 if nothing does.
+func (r rolled) whenFree() Instant {
+	switch {
+	case r.current > 0:
+		return r.start() + 2*r.length
+	case r.previous > 0:
+		return r.start() + r.length
+	default:
+		return 0
+	}
+}
+
+// whenRoom is the first instant at which no more than most units, 0 ≤ most, are used, given that more are now.
+func (r rolled) whenRoom(most int64) Instant {
+	if r.current <= most {
+		return r.start() + r.weighsAtMost(r.previous, most-r.current)
+	}
+	return r.start() + r.length + r.weighsAtMost(r.current, most)
+}
+
+// weighsAtMost is the least elapsed time at which previous weighs no more than most, which is less.
+func (r rolled) weighsAtMost(previous, most int64) Instant {
+	left, _ := mulDiv(most, int64(r.length), previous)
+	return r.length - Instant(left)
+}
+
+// mulDiv is a·b/c and its remainder without overflow, for 0 ≤ a ≤ 2^30, 0 ≤ b ≤ 2^42 and a·b/c < 2^63.
+func mulDiv(a, b, c int64) (quotient, remainder int64) {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	q, r := bits.Div64(hi, lo, uint64(c))
+	return int64(q), int64(r)
+}
