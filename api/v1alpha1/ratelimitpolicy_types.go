@@ -1,0 +1,343 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// RateLimitPolicy limits the requests of its namespace's domain: at most spec.limit units per spec.window for every
+// identifier on spec.axis.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be at most 63 characters: it stands in the rate-limit headers of every answer, in counter keys and in metrics"
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=ratelimitpolicies,singular=ratelimitpolicy,categories=throttling
+// +kubebuilder:selectablefield:JSONPath=`.spec.axis`
+// +kubebuilder:selectablefield:JSONPath=`.spec.enforcement`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Axis",type=string,JSONPath=`.spec.axis`
+// +kubebuilder:printcolumn:name="Limit",type=integer,JSONPath=`.spec.limit`
+// +kubebuilder:printcolumn:name="Window",type=string,JSONPath=`.spec.window`
+// +kubebuilder:printcolumn:name="Algorithm",type=string,JSONPath=`.spec.algorithm`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Enforcement",type=string,priority=1,JSONPath=`.spec.enforcement`
+type RateLimitPolicy struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is limited.
+	// +required
+	Spec RateLimitPolicySpec `json:"spec"`
+	// status is what of it is enforced.
+	// +optional
+	// +kubebuilder:default={observedGeneration:-1}
+	Status RateLimitPolicyStatus `json:"status,omitempty"`
+}
+
+// RateLimitPolicyList is a list of RateLimitPolicy.
+//
+// +kubebuilder:object:root=true
+type RateLimitPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []RateLimitPolicy `json:"items"`
+}
+
+// RateLimitPolicySpec says who may do how much of what.
+//
+// +kubebuilder:validation:XValidation:rule="self.algorithm != 'SlidingWindowLog' || self.limit <= 1000000",fieldPath=".limit",message="SlidingWindowLog remembers every admitted unit, so limit must be at most 1000000; use SlidingWindowCounter for more"
+// +kubebuilder:validation:XValidation:rule="self.axis != 'Endpoint' || !has(self.identifier)",fieldPath=".identifier",message="axis Endpoint counts by the endpoint itself; remove identifier, or choose the axis whose identifier it is and set scope: Endpoint"
+// +kubebuilder:validation:XValidation:rule="self.axis != 'Endpoint' || self.scope != 'Endpoint'",fieldPath=".scope",message="axis Endpoint already counts every endpoint by itself; remove scope: Endpoint"
+type RateLimitPolicySpec struct {
+	// axis is whose requests are counted together: those of one client address (IP), Tenant, User or API key (APIKey),
+	// or all requests to one Endpoint.
+	// +required
+	Axis Axis `json:"axis"`
+	// limit is the units allowed per window.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000000
+	Limit int64 `json:"limit"`
+	// window is the length of the window: "30s", "1m", "1h30m", "24h" or "1d", from 1s to 720h (30d).
+	// +required
+	Window Window `json:"window"`
+	// algorithm is how the window is counted: SlidingWindowLog is exact and remembers every admitted unit (limit at most
+	// 1000000), SlidingWindowCounter needs two integers for a counter and has a small error.
+	// +optional
+	// +kubebuilder:default=SlidingWindowCounter
+	Algorithm Algorithm `json:"algorithm,omitempty"`
+	// identifier is where the identifier stands in a request. Absent: the Limiter's identity table decides
+	// (IP: client address; Tenant: X-Tenant-ID; User: X-User-ID; APIKey: X-API-Key). Requests without one are counted
+	// together, under the identifier "-".
+	// +optional
+	Identifier *Identifier `json:"identifier,omitempty"`
+	// scope is what one counter covers: all requests that the Policy matches, or every Endpoint (the path of match that
+	// a request met, else the request's own path) by itself.
+	// +optional
+	// +kubebuilder:default=Policy
+	Scope Scope `json:"scope,omitempty"`
+	// match is which requests are limited. Absent: all of the domain.
+	// +optional
+	Match *Match `json:"match,omitempty"`
+	// enforcement is what happens over the limit: Enforce denies, Shadow counts and reports and never denies.
+	// +optional
+	// +kubebuilder:default=Enforce
+	Enforcement Enforcement `json:"enforcement,omitempty"`
+}
+
+// Axis is whose requests are counted together.
+// +kubebuilder:validation:Enum=IP;Tenant;User;APIKey;Endpoint
+type Axis string
+
+// The axes.
+const (
+	AxisIP       Axis = "IP"
+	AxisTenant   Axis = "Tenant"
+	AxisUser     Axis = "User"
+	AxisAPIKey   Axis = "APIKey"
+	AxisEndpoint Axis = "Endpoint"
+)
+
+// Window is a duration in whole seconds as text: hours, minutes and seconds ("1h30m"), or days alone ("1d").
+// +kubebuilder:validation:MaxLength=16
+// +kubebuilder:validation:XValidation:rule="self.matches('^[1-9][0-9]?d$') ? int(self.substring(0, size(self) - 1)) <= 30 : self.matches('^([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?$') && size(self) > 1 && duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="window must be from 1s to 720h, in whole hours, minutes and seconds (90s, 1h30m, 24h) or in days alone (1d to 30d)"
+type Window string
+
+// Algorithm is how a window is counted.
+// +kubebuilder:validation:Enum=SlidingWindowLog;SlidingWindowCounter
+type Algorithm string
+
+// The algorithms.
+const (
+	SlidingWindowLog     Algorithm = "SlidingWindowLog"
+	SlidingWindowCounter Algorithm = "SlidingWindowCounter"
+)
+
+// Scope is what one counter covers.
+// +kubebuilder:validation:Enum=Policy;Endpoint
+type Scope string
+
+// The scopes.
+const (
+	ScopePolicy   Scope = "Policy"
+	ScopeEndpoint Scope = "Endpoint"
+)
+
+// Enforcement is what happens over the limit.
+// +kubebuilder:validation:Enum=Enforce;Shadow
+type Enforcement string
+
+// The enforcements.
+const (
+	EnforcementEnforce Enforcement = "Enforce"
+	EnforcementShadow  Enforcement = "Shadow"
+)
+
+// Identifier is where the identifier stands in a request.
+// +kubebuilder:validation:ExactlyOneOf=header;query;cookie
+type Identifier struct {
+	// header names a request header; upper and lower case are the same.
+	// +optional
+	Header *HeaderName `json:"header,omitempty"`
+	// query names a query parameter.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Query *string `json:"query,omitempty"`
+	// cookie names a cookie.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9!#$%&*+.^_|~-]+$')",message="a cookie name is one or more letters, digits and !#$%&*+-.^_|~"
+	Cookie *string `json:"cookie,omitempty"`
+}
+
+// HeaderName is the name of an HTTP header.
+// +kubebuilder:validation:MaxLength=128
+// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9!#$%&*+.^_|~-]+$')",message="a header name is one or more letters, digits and !#$%&*+-.^_|~"
+type HeaderName string
+
+// Match is which requests are limited.
+// +kubebuilder:validation:XValidation:rule="has(self.http)",message="match is empty: give http, or leave match out to limit every request of the domain"
+type Match struct {
+	// http matches HTTP and gRPC requests.
+	// +optional
+	HTTP *HTTPMatch `json:"http,omitempty"`
+}
+
+// HTTPMatch selects HTTP requests. Every part that is given must match; within hosts, paths and methods any one
+// suffices; headers must all match.
+// +kubebuilder:validation:XValidation:rule="has(self.hosts) || has(self.paths) || has(self.methods) || has(self.headers)",message="http is empty: give hosts, paths, methods or headers, or leave match out to limit every request of the domain"
+type HTTPMatch struct {
+	// hosts: "api.shop.example", or "*.shop.example" for every name below shop.example.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Hosts []Host `json:"hosts,omitempty"`
+	// paths of the request, without the query; dot segments, double slashes and a slash at the end are resolved first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Paths []PathMatch `json:"paths,omitempty"`
+	// methods in upper case.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=9
+	Methods []Method `json:"methods,omitempty"`
+	// headers of the request, all of which must match.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Headers []HeaderMatch `json:"headers,omitempty"`
+}
+
+// Host is a host name, or "*." and a host name.
+// +kubebuilder:validation:MaxLength=253
+// +kubebuilder:validation:XValidation:rule="self.matches('^([*][.])?[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?([.][a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$')",message="a host is a DNS name in lower case without scheme, port and trailing dot, such as api.shop.example, or *.shop.example for every name below it; leave hosts out to match every host"
+type Host string
+
+// Method is an HTTP method.
+// +kubebuilder:validation:Enum=GET;HEAD;POST;PUT;PATCH;DELETE;OPTIONS;CONNECT;TRACE
+type Method string
+
+// PathMatch matches the path of a request.
+// +kubebuilder:validation:XValidation:rule="self.type == 'RegularExpression' || self.value.matches('^/[^?#\\\\s]*$')",fieldPath=".value",message="a path begins with a slash and has no query, no fragment and no spaces"
+// +kubebuilder:validation:XValidation:rule="self.type == 'RegularExpression' || !self.value.matches('//|/[.][.]?(/|$)')",fieldPath=".value",message="a path has no double slashes and no dot segments: they are resolved in a request before it is compared"
+// +kubebuilder:validation:XValidation:rule="self.type == 'RegularExpression' || !self.value.matches('[*{}]')",fieldPath=".value",message="a path is compared as it stands, without wildcards (*) and templates ({id}): use PathPrefix for everything below a path, or RegularExpression"
+type PathMatch struct {
+	// type of the comparison: Exact, PathPrefix (whole segments) or RegularExpression (RE2, the whole path).
+	// +optional
+	// +kubebuilder:default=PathPrefix
+	Type PathMatchType `json:"type,omitempty"`
+	// value to compare with.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Value string `json:"value"`
+}
+
+// PathMatchType is how a path is compared.
+// +kubebuilder:validation:Enum=Exact;PathPrefix;RegularExpression
+type PathMatchType string
+
+// The ways to compare a path.
+const (
+	PathExact             PathMatchType = "Exact"
+	PathPrefix            PathMatchType = "PathPrefix"
+	PathRegularExpression PathMatchType = "RegularExpression"
+)
+
+// HeaderMatch matches one header of a request.
+// +kubebuilder:validation:XValidation:rule="self.type == 'Present' ? !has(self.value) : has(self.value)",fieldPath=".value",message="Exact and RegularExpression need a value, Present takes none"
+type HeaderMatch struct {
+	// name of the header; upper and lower case are the same.
+	// +required
+	Name HeaderName `json:"name"`
+	// type of the comparison: Exact, Present or RegularExpression (RE2, the whole value).
+	// +optional
+	// +kubebuilder:default=Exact
+	Type HeaderMatchType `json:"type,omitempty"`
+	// value to compare with.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Value *string `json:"value,omitempty"`
+	// invert selects the requests that do not match.
+	// +optional
+	Invert bool `json:"invert,omitempty"`
+}
+
+// HeaderMatchType is how a header is compared.
+// +kubebuilder:validation:Enum=Exact;Present;RegularExpression
+type HeaderMatchType string
+
+// The ways to compare a header.
+const (
+	HeaderExact             HeaderMatchType = "Exact"
+	HeaderPresent           HeaderMatchType = "Present"
+	HeaderRegularExpression HeaderMatchType = "RegularExpression"
+)
+
+// RateLimitPolicyStatus is what of the policy is enforced.
+type RateLimitPolicyStatus struct {
+	// observedGeneration is the generation that this status speaks of; -1 until there is one.
+	// +optional
+	// +kubebuilder:validation:Minimum=-1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// conditions: Accepted, Programmed, Ready; Reconciling and Stalled only while true.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// limiters that select the policy.
+	// +optional
+	// +listType=map
+	// +listMapKey=namespace
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Limiters []LimiterStatus `json:"limiters,omitempty"`
+	// effective is what the policy came out as.
+	// +optional
+	Effective *EffectivePolicy `json:"effective,omitempty"`
+}
+
+// LimiterStatus is how far one Limiter is with the policy.
+type LimiterStatus struct {
+	// namespace of the Limiter.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// name of the Limiter.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// revision is the content hash of the compiled policy: it changes when what is enforced changes.
+	// +required
+	// +kubebuilder:validation:MaxLength=128
+	Revision string `json:"revision"`
+	// acknowledged is how many live replicas enforce that revision.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	Acknowledged int32 `json:"acknowledged"`
+	// replicas is how many replicas are alive.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	Replicas int32 `json:"replicas"`
+}
+
+// EffectivePolicy is what a policy came out as, in canonical form.
+type EffectivePolicy struct {
+	// limit is the units allowed per window.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000000
+	Limit int64 `json:"limit"`
+	// window in canonical form: "24h0m0s".
+	// +required
+	// +kubebuilder:validation:MaxLength=16
+	Window string `json:"window"`
+	// keyPattern is where the counters lie in Redis, with * for the identifier.
+	// +required
+	// +kubebuilder:validation:MaxLength=1024
+	KeyPattern string `json:"keyPattern"`
+	// script is the Lua script that decides.
+	// +required
+	Script ScriptReference `json:"script"`
+}
+
+// ScriptReference names a Lua script by content.
+type ScriptReference struct {
+	// name of the script.
+	// +required
+	// +kubebuilder:validation:MaxLength=64
+	Name string `json:"name"`
+	// sha is the SHA-1 that Redis knows it by, in hex.
+	// +required
+	// +kubebuilder:validation:MaxLength=40
+	SHA string `json:"sha"`
+}
