@@ -1,0 +1,73 @@
+package rules
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Format is the number of the encoding. A reader refuses any other: a limiter that is older than its operator keeps
+// serving what it has instead of guessing.
+const Format = 1
+
+// maxEncoded bounds what Decode unpacks, in bytes: far above 10 000 policies, far below what hurts.
+const maxEncoded = 256 << 20
+
+// ErrFormat is wrapped by the error of Decode for a Set written in another format.
+var ErrFormat = errors.New("unknown format")
+
+type envelope struct {
+	Format int `json:"format"`
+	Set
+}
+
+// Encode returns the Set's canonical form (gzip of JSON: the same Set always gives the same bytes) and its revision,
+// "sha256:…" of the JSON.
+func Encode(set Set) (data []byte, rev string) {
+	if set.Rules == nil {
+		set.Rules = []Rule{}
+	}
+	plain := mustMarshal(envelope{Format: Format, Set: set})
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, werr := w.Write(plain)
+	if err := errors.Join(werr, w.Close()); err != nil {
+		panic(fmt.Sprintf("rules: compressing to memory: %v", err))
+	}
+	return b.Bytes(), revision(plain)
+}
+
+// Decode reads what Encode wrote and returns the Set and its revision. It refuses another format (ErrFormat),
+// unknown fields, and data that is not whole.
+func Decode(data []byte) (set Set, rev string, err error) {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return Set{}, "", fmt.Errorf("decode rules: %w", err)
+	}
+	plain, err := io.ReadAll(io.LimitReader(r, maxEncoded+1))
+	if err != nil {
+		return Set{}, "", fmt.Errorf("decode rules: %w", err)
+	}
+	if len(plain) > maxEncoded {
+		return Set{}, "", fmt.Errorf("decode rules: larger than %d bytes", maxEncoded)
+	}
+	var head struct {
+		Format int `json:"format"`
+	}
+	if err := json.Unmarshal(plain, &head); err != nil {
+		return Set{}, "", fmt.Errorf("decode rules: %w", err)
+	}
+	if head.Format != Format {
+		return Set{}, "", fmt.Errorf("decode rules: %w %d, this build reads %d", ErrFormat, head.Format, Format)
+	}
+	var e envelope
+	strict := json.NewDecoder(bytes.NewReader(plain))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&e); err != nil {
+		return Set{}, "", fmt.Errorf("decode rules: %w", err)
+	}
+	return e.Set, revision(plain), nil
+}

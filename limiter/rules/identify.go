@@ -1,0 +1,73 @@
+package rules
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/weir-dev/weir/limiter"
+)
+
+// ipv6Subscriber is the prefix an IPv6 client owns: counting single addresses would be no limit at all.
+const ipv6Subscriber = 64
+
+// Identify returns the identifier under which m's rule counts r, "" if the request carries none.
+// Secrets come back hashed; addresses, the client's or read from text, as IPv4 where they are mapped into IPv6, and
+// else as their /64.
+func (m Matched) Identify(r *Request) string {
+	id := m.Rule.Identifier
+	var value string
+	switch id.From {
+	case FromClientIP:
+		value = subscriber(r.ClientIP)
+	case FromHeader:
+		value = r.Headers[id.Name]
+	case FromQuery:
+		if values := r.Query[id.Name]; len(values) > 0 {
+			value = values[0]
+		}
+	case FromCookie:
+		value = r.Cookie(id.Name)
+	case FromEndpoint:
+		value = m.Endpoint
+	}
+	if id.Address {
+		value = address(value)
+	}
+	if id.Secret && value != "" {
+		return limiter.HashSecret(value)
+	}
+	return value
+}
+
+// address returns the subscriber that an address in text stands for, "" if the text is no address.
+func address(text string) string {
+	ip, err := netip.ParseAddr(strings.TrimSpace(text))
+	if err != nil {
+		return ""
+	}
+	return subscriber(ip)
+}
+
+func subscriber(ip netip.Addr) string {
+	ip = ip.Unmap()
+	switch {
+	case !ip.IsValid():
+		return ""
+	case ip.Is4():
+		return ip.String()
+	default:
+		prefix, err := ip.WithZone("").Prefix(ipv6Subscriber)
+		if err != nil {
+			return ""
+		}
+		return prefix.String()
+	}
+}
+
+// Key returns the counter's key for r's identifier.
+func (m Matched) Key(identifier string) string {
+	if m.Rule.PerEndpoint {
+		return m.Rule.Keys.Key(identifier, m.Endpoint)
+	}
+	return m.Rule.Keys.Key(identifier, "")
+}

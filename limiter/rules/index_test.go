@@ -1,0 +1,309 @@
+package rules_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+func index(t testing.TB, list ...rules.Rule) *rules.Index {
+	t.Helper()
+	x, err := rules.NewIndex(rules.Set{Rules: list}, "sha256:test", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func matching(match rules.Match) rules.Rule {
+	r := rule("shop/it")
+	r.Match = match
+	return r
+}
+
+func path(kind rules.PathMatchType, values ...string) rules.Match {
+	var m rules.Match
+	for _, v := range values {
+		m.Paths = append(m.Paths, rules.PathMatch{Type: kind, Value: v})
+	}
+	return m
+}
+
+func header(h rules.HeaderMatch) rules.Match { return rules.Match{Headers: []rules.HeaderMatch{h}} }
+
+func TestMatch(t *testing.T) {
+	tests := map[string]struct {
+		match rules.Match
+		in    []string // "METHOD host path header=value"
+		out   []string
+	}{
+		"no match block takes all of the domain": {rules.Match{}, []string{"GET a.example /", "PUT - /x"}, nil},
+		"a host is compared whole": {
+			rules.Match{Hosts: []string{"api.shop.example"}},
+			[]string{"GET api.shop.example /"},
+			[]string{"GET shop.example /", "GET xapi.shop.example /", "GET api.shop.example.org /", "GET - /"},
+		},
+		"a wildcard stands for every name below": {
+			rules.Match{Hosts: []string{"*.shop.example"}},
+			[]string{"GET api.shop.example /", "GET a.b.shop.example /"},
+			[]string{"GET shop.example /", "GET .shop.example /", "GET myshop.example /"},
+		},
+		"one of several hosts": {
+			rules.Match{Hosts: []string{"a.example", "*.b.example"}},
+			[]string{"GET a.example /", "GET x.b.example /"},
+			[]string{"GET b.example /"},
+		},
+		"an exact path": {path(rules.PathExact, "/v1"), []string{"GET - /v1"}, []string{"GET - /v1/x", "GET - /v10", "GET - /"}},
+		"a prefix of whole segments": {
+			path(rules.PathPrefix, "/v1"), []string{"GET - /v1", "GET - /v1/x", "GET - /v1/x/y"}, []string{"GET - /v10", "GET - /", "GET - /x/v1"},
+		},
+		"a prefix with a slash at its end is the same": {path(rules.PathPrefix, "/v1/"), []string{"GET - /v1", "GET - /v1/x"}, []string{"GET - /v10"}},
+		"the prefix / is everything":                   {path(rules.PathPrefix, "/"), []string{"GET - /", "GET - /v1/x"}, nil},
+		"an expression matches the whole path":         {path(rules.PathRegex, "/v[0-9]+|/w"), []string{"GET - /v12", "GET - /w"}, []string{"GET - /v1/x", "GET - /x/v1", "GET - /wx"}},
+		"a method":                                     {rules.Match{Methods: []string{"POST", "PUT"}}, []string{"PUT - /"}, []string{"GET - /", "put - /"}},
+		"a header's value":                             {header(rules.HeaderMatch{Type: rules.HeaderExact, Name: "x-plan", Value: "free"}), []string{"GET - / x-plan=free"}, []string{"GET - / x-plan=Free", "GET - /", "GET - / x-plan="}},
+		"any value but one": {
+			header(rules.HeaderMatch{Type: rules.HeaderExact, Name: "x-plan", Value: "free", Invert: true}),
+			[]string{"GET - / x-plan=paid", "GET - /"},
+			[]string{"GET - / x-plan=free"},
+		},
+		"a header that is there":     {header(rules.HeaderMatch{Type: rules.HeaderPresent, Name: "x-plan"}), []string{"GET - / x-plan="}, []string{"GET - /"}},
+		"a header that is not there": {header(rules.HeaderMatch{Type: rules.HeaderPresent, Name: "x-plan", Invert: true}), []string{"GET - /"}, []string{"GET - / x-plan="}},
+		"a header's whole value by expression": {
+			header(rules.HeaderMatch{Type: rules.HeaderRegex, Name: "x-plan", Value: "free|trial"}),
+			[]string{"GET - / x-plan=trial"},
+			[]string{"GET - / x-plan=trials", "GET - /"},
+		},
+		"everything that is given must match": {
+			rules.Match{
+				Hosts: []string{"a.example"}, Paths: path(rules.PathExact, "/v1").Paths, Methods: []string{"GET"},
+				Headers: []rules.HeaderMatch{{Type: rules.HeaderPresent, Name: "a"}, {Type: rules.HeaderPresent, Name: "b"}},
+			},
+			[]string{"GET a.example /v1 a=1 b=1"},
+			[]string{"GET b.example /v1 a=1 b=1", "GET a.example /v2 a=1 b=1", "PUT a.example /v1 a=1 b=1", "GET a.example /v1 a=1"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			x := index(t, matching(test.match))
+			for _, text := range test.in {
+				if got := x.Match(nil, request(text)); len(got) != 1 {
+					t.Errorf("%q matched %d times, want once", text, len(got))
+				}
+			}
+			for _, text := range append(test.out, "") {
+				if got := x.Match(nil, request(text)); len(got) != 0 {
+					t.Errorf("%q matched", text)
+				}
+			}
+		})
+	}
+}
+
+// request reads "METHOD host path header=value…" in domain shop, "-" for no host; "" is a request of another domain.
+func request(text string) *rules.Request {
+	if text == "" {
+		return &rules.Request{Domain: "elsewhere", Method: "GET", Path: "/"}
+	}
+	words := strings.Fields(text)
+	r := &rules.Request{Domain: "shop", Method: words[0], Host: strings.TrimPrefix(words[1], "-"), Path: words[2], Headers: map[string]string{}}
+	for _, w := range words[3:] {
+		name, value, _ := strings.Cut(w, "=")
+		r.Headers[name] = value
+	}
+	return r
+}
+
+func TestAPolicyIsChargedOnceUnderItsMostSpecificPath(t *testing.T) {
+	all := matching(rules.Match{
+		Hosts: []string{"*.example", "api.shop.example", "*.shop.example"},
+		Paths: []rules.PathMatch{
+			{Type: rules.PathRegex, Value: "/v1/.*"},
+			{Type: rules.PathPrefix, Value: "/"},
+			{Type: rules.PathPrefix, Value: "/v1"},
+			{Type: rules.PathExact, Value: "/v1/exact"},
+		},
+	})
+	x := index(t, rule("shop/any"), all)
+	for path, want := range map[string]string{
+		"/v1/exact": "/v1/exact", "/v1/other": "/v1", "/v1": "/v1", "/w": "/", "/": "/",
+	} {
+		got := x.Match(nil, request("GET api.shop.example "+path))
+		var names []string
+		for _, m := range got {
+			names = append(names, m.Rule.Policy+" "+m.Endpoint)
+		}
+		if diff := cmp.Diff([]string{"shop/any " + path, "shop/it " + want}, names); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", path, diff)
+		}
+	}
+}
+
+func TestNewIndexRefusesWhatTheCompilerWouldNotMake(t *testing.T) {
+	limitless := rule("shop/it")
+	limitless.Units = 0
+	for name, bad := range map[string]rules.Rule{
+		"no limit":                       limitless,
+		"a rule out of order":            rule("shop/a"),
+		"a policy that is there already": rule("shop/good"),
+		"a path expression beyond RE2":   matching(path(rules.PathRegex, "(?=x)")),
+		"a header expression beyond RE2": matching(header(rules.HeaderMatch{Type: rules.HeaderRegex, Name: "a", Value: "("})),
+		"a path match nobody knows":      matching(path("Glob", "/*")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := rules.NewIndex(rules.Set{Rules: []rules.Rule{rule("shop/good"), bad}}, "r", "weir:")
+			if err == nil || !strings.Contains(err.Error(), "rule "+bad.Policy+": ") {
+				t.Errorf("error %v, want one that names the rule", err)
+			}
+		})
+	}
+}
+
+// TestTheIndexFindsWhatAWalkFinds compares the index with an index of every rule alone: what it finds must not depend
+// on the company a rule is in.
+func TestTheIndexFindsWhatAWalkFinds(t *testing.T) {
+	hosts := rapid.SliceOfN(rapid.SampledFrom([]string{"a.example", "b.a.example", "*.a.example", "*.example"}), 0, 3)
+	paths := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) rules.PathMatch {
+		return rules.PathMatch{
+			Type:  rapid.SampledFrom([]rules.PathMatchType{rules.PathExact, rules.PathPrefix, rules.PathRegex}).Draw(t, "type"),
+			Value: rapid.SampledFrom([]string{"/", "/a", "/a/b", "/b"}).Draw(t, "value"),
+		}
+	}), 0, 3)
+	rapid.Check(t, func(rt *rapid.T) {
+		var list []rules.Rule
+		for i := range rapid.IntRange(1, 12).Draw(rt, "rules") {
+			r := rule(fmt.Sprintf("shop/%02d", i))
+			r.Match = rules.Match{Hosts: hosts.Draw(rt, "hosts"), Paths: paths.Draw(rt, "paths")}
+			list = append(list, r)
+		}
+		req := request("GET " + rapid.SampledFrom([]string{"a.example", "b.a.example", "c.b.a.example", "-"}).Draw(rt, "host") +
+			" " + rapid.SampledFrom([]string{"/", "/a", "/a/b", "/a/c", "/ab"}).Draw(rt, "path"))
+		var want, got []string
+		for _, r := range list {
+			for _, m := range index(t, r).Match(nil, req) {
+				want = append(want, m.Rule.Policy+m.Endpoint)
+			}
+		}
+		for _, m := range index(t, list...).Match(nil, req) {
+			got = append(got, m.Rule.Policy+m.Endpoint)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			rt.Fatalf("%+v (-one by one +together):\n%s", req, diff)
+		}
+	})
+}
+
+// BenchmarkMatch matches one request, which five rules want, against 10 000: all in one domain, over 100 hosts with
+// 100 paths each, or in 100 domains.
+func BenchmarkMatch(b *testing.B) {
+	for _, domains := range []int{1, 100} {
+		b.Run(fmt.Sprintf("policies=10000/domains=%d", domains), func(b *testing.B) {
+			x := index(b, manyRules(10_000, domains)...)
+			req := request("GET h42.example /p7/items/1 x-plan=free")
+			req.Domain = "d0"
+			dst := make([]rules.Matched, 0, 16)
+			if got := len(x.Match(dst, req)); got != 5 {
+				b.Fatalf("%d rules match, want 5", got)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				x.Match(dst, req)
+			}
+		})
+	}
+}
+
+// manyRules: n rules; in the request's domain four match by host, path or header.
+func manyRules(n, domains int) []rules.Rule {
+	list := make([]rules.Rule, 0, n)
+	add := func(domain int, match rules.Match) {
+		r := rule(fmt.Sprintf("d%d/p%05d", domain, len(list)))
+		r.Match = match
+		list = append(list, r)
+	}
+	add(0, rules.Match{})
+	add(0, rules.Match{Hosts: []string{"*.example"}})
+	add(0, header(rules.HeaderMatch{Type: rules.HeaderExact, Name: "x-plan", Value: "free"}))
+	add(0, rules.Match{Hosts: []string{"h42.example"}, Paths: path(rules.PathPrefix, "/p7").Paths})
+	add(0, rules.Match{Hosts: []string{"h42.example"}, Paths: path(rules.PathPrefix, "/p7/items").Paths, Methods: []string{"GET"}})
+	for i := 0; len(list) < n; i++ {
+		add(i%domains, rules.Match{
+			Hosts: []string{fmt.Sprintf("h%d.example", i/domains%100)},
+			Paths: path(rules.PathPrefix, fmt.Sprintf("/q%d", i/domains/100)).Paths,
+		})
+	}
+	return list
+}
+
+func TestNormalForms(t *testing.T) {
+	for in, want := range map[string]string{
+		"API.Shop.Example": "api.shop.example", "shop.example:8080": "shop.example", "shop.example.": "shop.example",
+		"shop.example.:443": "shop.example", "[2001:db8::1]:443": "[2001:db8::1]", "[2001:db8::1]": "[2001:db8::1]", "": "",
+	} {
+		if got := rules.NormalHost(in); got != want {
+			t.Errorf("host %q: %q, want %q", in, got, want)
+		}
+	}
+	for in, want := range map[string]string{
+		"": "/", "/v1/search?q=x": "/v1/search", "/v1//search/": "/v1/search", "/v1/../v2/./x": "/v2/x", "v1": "/v1", "/..": "/", "/a#b": "/a",
+		"/v1/%73earch": "/v1/search", "/v1%2Fsearch": "/v1/search", "/v1/%2e%2e/v2": "/v2", "/100%": "/100%", "/a%3Fb?c": "/a?b",
+	} {
+		if got := rules.NormalPath(in); got != want {
+			t.Errorf("path %q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestIdentify(t *testing.T) {
+	req := &rules.Request{
+		Domain: "shop", Method: "GET", Path: "/v1/x",
+		Query:   map[string][]string{"key": {"first", "second"}},
+		Headers: map[string]string{"x-tenant-id": "acme", "cookie": "a=1; session=s3cret; a=2"},
+	}
+	from := func(source rules.IdentifierSource, name string) rules.Identifier {
+		return rules.Identifier{From: source, Name: name}
+	}
+	tests := map[string]struct {
+		identifier rules.Identifier
+		clientIP   string
+		want       string
+	}{
+		"a header":                       {from(rules.FromHeader, "x-tenant-id"), "", "acme"},
+		"a header that is absent":        {from(rules.FromHeader, "x-user-id"), "", ""},
+		"the first of a query parameter": {from(rules.FromQuery, "key"), "", "first"},
+		"a parameter that is absent":     {from(rules.FromQuery, "token"), "", ""},
+		"a cookie":                       {from(rules.FromCookie, "session"), "", "s3cret"},
+		"a cookie that is absent":        {from(rules.FromCookie, "b"), "", ""},
+		"the endpoint":                   {from(rules.FromEndpoint, ""), "", "/v1/x"},
+		"a secret, hashed": {
+			rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id", Secret: true},
+			"",
+			"822b33ad87c148a0a20a5ba7cd5ebcaa",
+		},
+		"no secret, nothing to hash": {rules.Identifier{From: rules.FromQuery, Name: "token", Secret: true}, "", ""},
+		"an IPv4 address":            {from(rules.FromClientIP, ""), "203.0.113.7", "203.0.113.7"},
+		"an IPv4 address in IPv6":    {from(rules.FromClientIP, ""), "::ffff:203.0.113.7", "203.0.113.7"},
+		"an IPv6 address's network":  {from(rules.FromClientIP, ""), "2001:db8:1:2:3:4:5:6%eth0", "2001:db8:1:2::/64"},
+		"an address that is unknown": {from(rules.FromClientIP, ""), "", ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := rule("shop/it")
+			r.Identifier = test.identifier
+			req := *req
+			if test.clientIP != "" {
+				req.ClientIP = netip.MustParseAddr(test.clientIP)
+			}
+			m := index(t, r).Match(nil, &req)
+			if got := m[0].Identify(&req); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}

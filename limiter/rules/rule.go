@@ -1,0 +1,140 @@
+// Package rules is the compiled form of policies: what the operator publishes and a limiter matches requests against.
+//
+// A [Set] is pure data with a canonical encoding, and so a content hash, its revision. An [Index] is a Set made
+// ready for matching. The operator and the limiter meet in this package and nowhere else.
+package rules
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/weir-dev/weir/limiter"
+)
+
+// Set is everything a limiter enforces. Rules are sorted by Policy, which is unique.
+type Set struct {
+	Rules []Rule `json:"rules"`
+}
+
+// Rule is one compiled policy. Fields are additive: a field that is absent means what the format meant before it.
+type Rule struct {
+	// Policy is the policy's name: "namespace/name".
+	Policy string `json:"policy"`
+	// Domain is which requests the policy speaks for: those of this domain.
+	Domain string `json:"domain"`
+	// Axis is whose requests are counted together: "Tenant".
+	Axis string `json:"axis"`
+	// Identifier says where in a request the identifier stands.
+	Identifier Identifier `json:"identifier"`
+	// PerEndpoint counts every endpoint by itself.
+	PerEndpoint bool `json:"perEndpoint,omitempty"`
+	// Match says which of the domain's requests the rule is for.
+	Match Match `json:"match"`
+	// Algorithm, Units and WindowSeconds are what limiter.NewLimit takes.
+	Algorithm     limiter.Algorithm `json:"algorithm"`
+	Units         int64             `json:"units"`
+	WindowSeconds int64             `json:"windowSeconds"`
+	// Shadow rules are counted and reported and never deny.
+	Shadow bool `json:"shadow,omitempty"`
+}
+
+// Identifier is where a request's identifier is read from.
+type Identifier struct {
+	From IdentifierSource `json:"from"`
+	// Name is the header (lower case), query parameter or cookie; empty for the other sources.
+	Name string `json:"name,omitempty"`
+	// Secret identifiers stand hashed in keys, answers and logs.
+	Secret bool `json:"secret,omitempty"`
+	// Address identifiers are IP addresses and counted like FromClientIP, whatever their spelling; a value that is
+	// none counts as missing.
+	Address bool `json:"address,omitempty"`
+}
+
+// IdentifierSource is a part of a request.
+type IdentifierSource string
+
+// The sources of an identifier.
+const (
+	FromClientIP IdentifierSource = "clientIP" // an IPv6 address stands for its /64
+	FromHeader   IdentifierSource = "header"
+	FromQuery    IdentifierSource = "query"
+	FromCookie   IdentifierSource = "cookie"
+	FromEndpoint IdentifierSource = "endpoint" // the path pattern that matched, else the path
+)
+
+// Match selects requests: every part that is present must match; within a list any element suffices.
+type Match struct {
+	// Hosts in lower case: "api.shop.example", or "*.shop.example" for every name below shop.example.
+	Hosts   []string      `json:"hosts,omitempty"`
+	Paths   []PathMatch   `json:"paths,omitempty"`
+	Methods []string      `json:"methods,omitempty"`
+	Headers []HeaderMatch `json:"headers,omitempty"` // all of them
+}
+
+// PathMatch matches a request's path.
+type PathMatch struct {
+	Type  PathMatchType `json:"type"`
+	Value string        `json:"value"`
+}
+
+// PathMatchType is how a path is compared.
+type PathMatchType string
+
+// The ways to compare a path.
+const (
+	PathExact  PathMatchType = "Exact"
+	PathPrefix PathMatchType = "PathPrefix" // whole segments: /v1 matches /v1 and /v1/x, not /v10
+	PathRegex  PathMatchType = "RegularExpression"
+)
+
+// HeaderMatch matches one header of a request.
+type HeaderMatch struct {
+	Type   HeaderMatchType `json:"type"`
+	Name   string          `json:"name"` // lower case
+	Value  string          `json:"value,omitempty"`
+	Invert bool            `json:"invert,omitempty"`
+}
+
+// HeaderMatchType is how a header is compared.
+type HeaderMatchType string
+
+// The ways to compare a header.
+const (
+	HeaderExact   HeaderMatchType = "Exact"
+	HeaderPresent HeaderMatchType = "Present"
+	HeaderRegex   HeaderMatchType = "RegularExpression"
+)
+
+// Limit returns the rule's limit; an error means that the Set was not made by the compiler.
+func (r *Rule) Limit() (limiter.Limit, error) {
+	return limiter.NewLimit(r.Algorithm, r.Units, time.Duration(r.WindowSeconds)*time.Second)
+}
+
+// KeySpace returns the keys the rule counts under, with the Redis prefix ("weir:") given.
+func (r *Rule) KeySpace(prefix string) (limiter.KeySpace, error) {
+	limit, err := r.Limit()
+	if err != nil {
+		return limiter.KeySpace{}, fmt.Errorf("rule %s: %w", r.Policy, err)
+	}
+	return limiter.NewKeySpace(prefix, r.Axis, r.Policy, limit), nil
+}
+
+// Revision is the rule's content hash, "sha256:…": two Sets that hold it enforce the same policy the same way.
+func (r *Rule) Revision() string { return revision(mustMarshal(r)) }
+
+func revision(canonical []byte) string {
+	sum := sha256.Sum256(canonical)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// mustMarshal encodes plain data: structs and slices of strings and integers, which cannot fail.
+func mustMarshal(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("rules: encoding plain data: %v", err))
+	}
+	return b
+}

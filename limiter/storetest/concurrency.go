@@ -1,0 +1,56 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-dev/weir/limiter"
+)
+
+// Concurrency spends from many goroutines at one instant on two limits at once: exactly as much passes as the
+// tighter one allows, and the wider one is charged for exactly that much.
+func Concurrency(t *testing.T, factory Factory) {
+	const callers, calls, tight, wide = 8, 50, 100, 250
+	for _, algorithm := range []limiter.Algorithm{limiter.SlidingWindowLog, limiter.SlidingWindowCounter} {
+		t.Run(string(algorithm), func(t *testing.T) {
+			clock := &Clock{}
+			clock.Set(Epoch())
+			store := factory(t, clock).Store
+			charges := make([]limiter.Charge, 2)
+			for i, units := range []int64{tight, wide} {
+				limit := mustLimit(algorithm, units, time.Minute)
+				charges[i] = limiter.Charge{Key: key(fmt.Sprintf("concurrent-%d", i), "acme", limit), Limit: limit, Cost: 1}
+			}
+			var admitted atomic.Int64
+			var wg sync.WaitGroup
+			for range callers {
+				wg.Go(func() {
+					for range calls {
+						decisions, err := store.Spend(t.Context(), charges)
+						if err != nil {
+							t.Errorf("spend: %v", err)
+							return
+						}
+						if decisions[0].Allowed && decisions[1].Allowed {
+							admitted.Add(1)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			if got := admitted.Load(); got != tight {
+				t.Errorf("%d callers × %d calls were admitted %d times, want %d", callers, calls, got, tight)
+			}
+			left, err := store.Peek(t.Context(), charges)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if left[0].Remaining != 0 || left[1].Remaining != wide-tight {
+				t.Errorf("left %d and %d, want 0 and %d", left[0].Remaining, left[1].Remaining, wide-tight)
+			}
+		})
+	}
+}

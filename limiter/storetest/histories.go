@@ -1,0 +1,147 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/weir-dev/weir/limiter"
+)
+
+// Histories plays random histories (limits small and huge, edits of them, costs, shadows, peeks, clock steps of a
+// microsecond, to and around every moment that matters, and backwards) on the Store and on the pure algorithms, which
+// must agree on every decision. The flag -rapid.checks sets how many histories, -rapid.steps how long they are.
+func Histories(t *testing.T, factory Factory) {
+	clock := &Clock{}
+	subject := factory(t, clock)
+	histories := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		histories++
+		h := newHistory(rt, clock, histories)
+		rt.Repeat(map[string]func(*rapid.T){
+			"spend": func(rt *rapid.T) { h.ask(rt, "spend", subject.Store.Spend, limiter.Spend) },
+			"peek":  func(rt *rapid.T) { h.ask(rt, "peek", subject.Store.Peek, limiter.Peek) },
+			"wait":  h.wait,
+			"edit":  h.edit,
+		})
+	})
+}
+
+// history is one run: the twin's states beside the Store's, on a few keys.
+type history struct {
+	clock    *Clock
+	now      limiter.Instant
+	counters []*twin
+	// expired is the latest moment at which a counter went away: the clock does not step back behind it, for a store
+	// may have forgotten the counter by then, and need not.
+	expired limiter.Instant
+	hints   []time.Duration // waits that were answered last: the moments at which something changes
+}
+
+type twin struct {
+	key   string
+	limit limiter.Limit
+	state limiter.State
+}
+
+func newHistory(rt *rapid.T, clock *Clock, number int) *history {
+	h := &history{clock: clock, now: Epoch()}
+	for i := range rapid.IntRange(1, 3).Draw(rt, "counters") {
+		limit := drawLimit(rt)
+		name := fmt.Sprintf("history-%d-%d", number, i)
+		h.counters = append(h.counters, &twin{key: key(name, "acme", limit), limit: limit, state: limit.NewState()})
+	}
+	clock.Set(h.now)
+	return h
+}
+
+func drawLimit(rt *rapid.T) limiter.Limit {
+	algorithm := rapid.SampledFrom([]limiter.Algorithm{limiter.SlidingWindowLog, limiter.SlidingWindowCounter}).Draw(rt, "algorithm")
+	window := rapid.SampledFrom([]time.Duration{time.Second, 7 * time.Second, time.Minute, limiter.MaxWindow}).Draw(rt, "window")
+	return mustLimit(algorithm, drawUnits(rt, algorithm), window)
+}
+
+func drawUnits(rt *rapid.T, algorithm limiter.Algorithm) int64 {
+	units := rapid.OneOf(rapid.Int64Range(1, 5), rapid.Int64Range(1, 200))
+	if algorithm == limiter.SlidingWindowCounter {
+		units = rapid.OneOf(units, rapid.Int64Range(limiter.MaxUnits-5, limiter.MaxUnits))
+	}
+	return units.Draw(rt, "units")
+}
+
+func mustLimit(algorithm limiter.Algorithm, units int64, window time.Duration) limiter.Limit {
+	limit, err := limiter.NewLimit(algorithm, units, window)
+	if err != nil {
+		panic(err) // the ranges above are valid
+	}
+	return limit
+}
+
+type decide = func(limiter.Instant, []limiter.Charge, []limiter.State) []limiter.Decision
+
+func (h *history) ask(rt *rapid.T, what string, ask ask, decide decide) {
+	var charges []limiter.Charge
+	var states []limiter.State
+	for i, c := range h.counters {
+		if i > 0 && rapid.Bool().Draw(rt, "leave out") {
+			continue
+		}
+		charges = append(charges, limiter.Charge{
+			Key: c.key, Limit: c.limit, Cost: drawCost(rt, c.limit.Units()), Shadow: rapid.IntRange(0, 3).Draw(rt, "shadow") == 3,
+		})
+		states = append(states, c.state)
+	}
+	got, err := ask(rt.Context(), charges)
+	if err != nil {
+		rt.Fatalf("%s: %v", what, err)
+	}
+	want := decide(h.now, charges, states)
+	if diff := cmp.Diff(want, got); diff != "" {
+		rt.Fatalf("%s at %d of %+v: the store differs from the algorithms (-algorithms +store):\n%s", what, h.now, charges, diff)
+	}
+	h.hints = h.hints[:0]
+	for _, d := range want {
+		h.hints = append(h.hints, d.ResetAfter, d.RetryAfter)
+	}
+}
+
+func drawCost(rt *rapid.T, units int64) int64 {
+	return rapid.OneOf(
+		rapid.Int64Range(0, 3),
+		rapid.Int64Range(max(0, units/2-1), units/2+1),
+		rapid.Int64Range(max(0, units-1), units+1),
+	).Draw(rt, "cost")
+}
+
+// wait moves the clock: a little, anywhere within two windows, to a moment that was answered or a microsecond beside
+// it, or backwards, but not behind the end of a counter.
+func (h *history) wait(rt *rapid.T) {
+	window := h.counters[0].limit.Window().Microseconds()
+	step := rapid.OneOf(
+		rapid.Int64Range(0, 2),
+		rapid.Int64Range(0, 2*window),
+		rapid.Int64Range(-window/4, 0),
+	).Draw(rt, "microseconds")
+	if len(h.hints) > 0 && rapid.Bool().Draw(rt, "to a moment answered") {
+		hint := rapid.SampledFrom(h.hints).Draw(rt, "moment")
+		if hint != limiter.Never {
+			step = hint.Microseconds() + rapid.Int64Range(-1, 1).Draw(rt, "beside")
+		}
+	}
+	h.now = max(h.now+limiter.Instant(step), h.expired)
+	for _, c := range h.counters {
+		if at := c.state.Expires(c.limit); at <= h.now {
+			h.expired = max(h.expired, at)
+		}
+	}
+	h.clock.Set(h.now)
+}
+
+// edit changes a limit: what was spent stays.
+func (h *history) edit(rt *rapid.T) {
+	c := rapid.SampledFrom(h.counters).Draw(rt, "counter")
+	c.limit = mustLimit(c.limit.Algorithm(), drawUnits(rt, c.limit.Algorithm()), c.limit.Window())
+}
