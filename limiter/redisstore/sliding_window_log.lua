@@ -1,0 +1,97 @@
+-- SlidingWindowLog: admits iff the units admitted in (now - window, now] plus the cost stay within the limit.
+-- The state is one string: a header of four numbers, then a ring of slots, each the time of one unit, oldest to newest
+-- from slot (next - length). All numbers are 7 bytes, big-endian; a unit costs 7 bytes, a decision O(log length) reads.
+--   header: capacity (slots), next (slot of the next unit), length (units held), newest (us)
+-- What has expired is forgotten when the next unit is written.
+local LOG_NUMBER, LOG_HEADER = 7, 28
+
+local function log_pack(number)
+  local low = number % 16777216
+  local high = (number - low) / 16777216
+  return string.char(
+    math.floor(high / 16777216), math.floor(high / 65536) % 256, math.floor(high / 256) % 256, high % 256,
+    math.floor(low / 65536), math.floor(low / 256) % 256, low % 256)
+end
+
+local function log_unpack(bytes, from)
+  local a, b, c, d, e, f, g = string.byte(bytes, from, from + LOG_NUMBER - 1)
+  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
+end
+
+-- log_slots reads count slots, at least one, that do not wrap.
+local function log_slots(state, slot, count)
+  local from = LOG_HEADER + LOG_NUMBER * slot
+  return redis.call('GETRANGE', state.key, from, from + LOG_NUMBER * count - 1)
+end
+
+-- log_time is when the unit with index i was admitted, 0 for the oldest held.
+local function log_time(state, i)
+  return log_unpack(log_slots(state, (state.next - state.length + i) % state.capacity, 1), 1)
+end
+
+-- log_expired counts the units that have left the window: they stand first.
+local function log_expired(state)
+  local function gone(i) return log_time(state, i) + state.window <= state.now end
+  if state.length == 0 or not gone(0) then return 0 end
+  if state.newest + state.window <= state.now then return state.length end
+  local last_gone, first_live = 0, state.length - 1
+  while first_live - last_gone > 1 do
+    local middle = math.floor((last_gone + first_live) / 2)
+    if gone(middle) then last_gone = middle else first_live = middle end
+  end
+  return first_live
+end
+
+-- log_resize lays the live units out anew in a ring of capacity slots, which hold them all.
+local function log_resize(state, capacity)
+  local units = ''
+  if state.live > 0 then
+    local slot = (state.next - state.live) % state.capacity
+    local straight = math.min(state.live, state.capacity - slot)
+    units = log_slots(state, slot, straight)
+    if straight < state.live then units = units .. log_slots(state, 0, state.live - straight) end
+  end
+  redis.call('SET', state.key, string.rep('\0', LOG_HEADER) .. units)
+  state.capacity, state.next = capacity, state.live % capacity
+end
+
+local sliding_window_log = {}
+
+function sliding_window_log.read(key, now, window)
+  local state = {key = key, window = window, capacity = 0, next = 0, length = 0, newest = 0}
+  local header = redis.call('GETRANGE', key, 0, LOG_HEADER - 1)
+  if header ~= '' then
+    state.capacity, state.next = log_unpack(header, 1), log_unpack(header, 8)
+    state.length, state.newest = log_unpack(header, 15), log_unpack(header, 22)
+  end
+  state.now = math.max(now, state.newest) -- the clock may have stepped back
+  state.expired = log_expired(state)
+  state.live = state.length - state.expired
+  return state
+end
+
+function sliding_window_log.decide(state, now, limit, cost)
+  local remaining, reset_after = math.max(0, limit - state.live), 0
+  if state.live > 0 then reset_after = state.newest + state.window - now end
+  local excess = state.live + cost - limit
+  if excess <= 0 then return 1, remaining, reset_after, 0 end
+  if cost > limit then return 0, remaining, reset_after, NEVER end
+  -- once the oldest excess units have left the window
+  return 0, remaining, reset_after, log_time(state, state.expired + excess - 1) + state.window - now
+end
+
+function sliding_window_log.spend(state, limit, cost)
+  if state.capacity ~= limit then log_resize(state, limit) end
+  local unit = log_pack(state.now)
+  local straight = math.min(cost, limit - state.next)
+  redis.call('SETRANGE', state.key, LOG_HEADER + LOG_NUMBER * state.next, string.rep(unit, straight))
+  if straight < cost then
+    redis.call('SETRANGE', state.key, LOG_HEADER, string.rep(unit, cost - straight))
+  end
+  state.next = (state.next + cost) % limit
+  state.live = state.live + cost
+  state.length, state.expired, state.newest = state.live, 0, state.now
+  redis.call('SETRANGE', state.key, 0,
+    log_pack(state.capacity) .. log_pack(state.next) .. log_pack(state.length) .. log_pack(state.newest))
+  redis.call('PEXPIREAT', state.key, milliseconds(state.newest + state.window))
+end

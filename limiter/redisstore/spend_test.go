@@ -1,0 +1,257 @@
+package redisstore_test
+
+import (
+	"context"
+	"flag"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/storetest"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// patient is a timeout for tests that do not test timeouts.
+const patient = 10 * time.Second
+
+func TestStoreOnMiniredis(t *testing.T) {
+	storetest.Run(t, func(t testing.TB, clock *storetest.Clock) storetest.Subject {
+		server := miniredis.RunT(t)
+		server.SetTime(clock.Now()) // standing still: it keeps times to live, not moments, and would drift
+		return subject(t, "redis://"+server.Addr(), clock)
+	})
+}
+
+func TestStoreOnRedis(t *testing.T) {
+	server := fixture.Redis(t)
+	storetest.Run(t, func(t testing.TB, clock *storetest.Clock) storetest.Subject {
+		flush(t, server.URL())
+		return subject(t, server.URL(), clock)
+	})
+}
+
+func subject(t testing.TB, url string, clock *storetest.Clock) storetest.Subject {
+	store := redisstore.NewStore(open(t, url), patient, redisstore.WithClock(clock.Now))
+	raw := rawClient(t, url)
+	return storetest.Subject{Store: store, Expires: func(key string) (earliest, latest limiter.Instant, ok bool) {
+		at, err := raw.PExpireTime(t.Context(), key).Result()
+		if err != nil {
+			t.Fatalf("PEXPIRETIME %s: %v", key, err)
+		}
+		switch {
+		case at == -2:
+			return 0, 0, false
+		case at < 0:
+			t.Fatalf("%s has no time to live", key)
+		}
+		latest = limiter.Instant(at.Microseconds())
+		return latest - 999, latest, true // Redis keeps milliseconds, rounded up
+	}}
+}
+
+func open(t testing.TB, url string) *redisstore.Client {
+	t.Helper()
+	client, err := redisstore.Open(url, patient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func rawClient(t testing.TB, url string) *redis.Client {
+	t.Helper()
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(options)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func flush(t testing.TB, url string) {
+	t.Helper()
+	if err := rawClient(t, url).FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheAssembledSpendScriptIsTheGoldenOne(t *testing.T) {
+	const golden = "testdata/spend.lua"
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(golden), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(golden, []byte(redisstore.SpendSource()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), redisstore.SpendSource()); diff != "" {
+		t.Errorf("the script differs from %s (-golden +script; go test -run Golden -update rewrites it):\n%s", golden, diff)
+	}
+}
+
+func TestLuaMultipliesAndDividesExactly(t *testing.T) {
+	server := fixture.Redis(t)
+	raw := rawClient(t, server.URL())
+	source := redisstore.NumbersSource() + `
+		local quotient, remainder = mul_div(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))
+		return {text(quotient), text(remainder)}`
+	window := limiter.MaxWindow.Microseconds()
+	rapid.Check(t, func(rt *rapid.T) {
+		// As the script calls it: a count times a part of a window over the window, or times the window over a count.
+		a, b, c := rapid.Int64Range(0, limiter.MaxUnits).Draw(rt, "a"), rapid.Int64Range(0, window).Draw(rt, "b"), window
+		if rapid.Bool().Draw(rt, "over a count") {
+			b, c = window, rapid.Int64Range(max(1, a), limiter.MaxUnits).Draw(rt, "c")
+		}
+		got, err := raw.Eval(rt.Context(), source, nil, a, b, c).StringSlice()
+		if err != nil {
+			rt.Fatal(err)
+		}
+		quotient, remainder := new(big.Int).DivMod(new(big.Int).Mul(big.NewInt(a), big.NewInt(b)), big.NewInt(c), new(big.Int))
+		if diff := cmp.Diff([]string{quotient.String(), remainder.String()}, got); diff != "" {
+			rt.Fatalf("%d * %d / %d (-want +got):\n%s", a, b, c, diff)
+		}
+	})
+}
+
+// realTime returns a Store that lets Redis read the time, and a charge on it.
+func realTime(t testing.TB, url string) (*redisstore.Store, []limiter.Charge) {
+	t.Helper()
+	limit, err := limiter.NewLimit(limiter.SlidingWindowLog, 3, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := limiter.NewKeySpace("weir:", "Tenant", "test/real-time", limit).Key("acme", "")
+	return redisstore.NewStore(open(t, url), patient), []limiter.Charge{{Key: key, Limit: limit, Cost: 1}}
+}
+
+func remaining(t testing.TB, store *redisstore.Store, charges []limiter.Charge) int64 {
+	t.Helper()
+	decisions, err := store.Spend(t.Context(), charges)
+	if err != nil {
+		t.Fatalf("spend: %v", err)
+	}
+	return decisions[0].Remaining
+}
+
+func TestTheNextDecisionJustWorks(t *testing.T) {
+	t.Run("after SCRIPT FLUSH, and counts on", func(t *testing.T) {
+		server := fixture.Redis(t)
+		store, charges := realTime(t, server.URL())
+		first := remaining(t, store, charges)
+		if err := rawClient(t, server.URL()).ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if second := remaining(t, store, charges); first != 2 || second != 1 {
+			t.Errorf("left %d, then %d, want 2, then 1", first, second)
+		}
+	})
+	t.Run("after a restart, on fresh counters", func(t *testing.T) {
+		server := fixture.Redis(t)
+		store, charges := realTime(t, server.URL())
+		first := remaining(t, store, charges)
+		if err := server.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		// The pool may hand out connections that died with the server; each costs one failed call and is gone.
+		var second int64 = -1
+		for range 3 {
+			if decisions, err := store.Spend(t.Context(), charges); err == nil {
+				second = decisions[0].Remaining
+				break
+			}
+		}
+		if first != 2 || second != 2 {
+			t.Errorf("left %d, then %d, want 2 both times", first, second)
+		}
+	})
+}
+
+func TestRedisOwnClockIsUsed(t *testing.T) {
+	server := fixture.Redis(t)
+	store, charges := realTime(t, server.URL())
+	if left := remaining(t, store, charges); left != 2 {
+		t.Fatalf("left %d, want 2", left)
+	}
+	ttl, err := rawClient(t, server.URL()).PTTL(t.Context(), charges[0].Key).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ttl > time.Hour+time.Millisecond || ttl < time.Hour-patient {
+		t.Errorf("the counter goes away in %v, want its window, an hour, rounded up to the millisecond", ttl)
+	}
+}
+
+func TestACallIsGivenUpAtItsDeadlineAndOnlyThen(t *testing.T) {
+	server := fixture.Redis(t)
+	_, charges := realTime(t, server.URL())
+	const timeout = 100 * time.Millisecond
+	client, err := redisstore.Open(server.URL(), timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	store := redisstore.NewStore(client, timeout)
+
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := store.Spend(gone, charges); err != nil {
+		t.Errorf("a caller that went away took the call with it: %v", err)
+	}
+
+	if err := rawClient(t, server.URL()).Do(t.Context(), "CLIENT", "PAUSE", "2000", "ALL").Err(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	_, err = store.Spend(t.Context(), charges)
+	if took := time.Since(began); err == nil || took < timeout/2 || took > 10*timeout {
+		t.Errorf("a Redis that does not answer: error %v after %v, want one after about %v", err, took, timeout)
+	}
+}
+
+func TestARefusalByRedisIsAnError(t *testing.T) {
+	server := fixture.Redis(t)
+	store, charges := realTime(t, server.URL())
+	if err := rawClient(t, server.URL()).HSet(t.Context(), charges[0].Key, "not", "a counter").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if decisions, err := store.Spend(t.Context(), charges); err == nil {
+		t.Errorf("spending on a hash answered %+v", decisions)
+	}
+}
+
+func BenchmarkSpend(b *testing.B) {
+	server := fixture.Redis(b)
+	store := redisstore.NewStore(open(b, server.URL()), patient)
+	for _, algorithm := range []limiter.Algorithm{limiter.SlidingWindowLog, limiter.SlidingWindowCounter} {
+		limit, err := limiter.NewLimit(algorithm, limiter.MaxLogUnits, time.Minute)
+		if err != nil {
+			b.Fatal(err)
+		}
+		charges := []limiter.Charge{{Key: limiter.NewKeySpace("weir:", "Tenant", "test/bench", limit).Key("acme", ""), Limit: limit, Cost: 1}}
+		b.Run(string(algorithm), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := store.Spend(b.Context(), charges); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,232 @@
+-- Numbers are doubles here: integers are exact below 2^53, and what follows keeps every one below.
+
+-- NEVER is the retry time of a cost above the limit.
+local NEVER = -1
+
+-- text is how a number leaves for a command or a stored value; tostring would round above 10^14.
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+-- milliseconds rounds microseconds up: a key may outlive its use by less than a millisecond, and never the reverse.
+local function milliseconds(microseconds)
+  return text(math.ceil(microseconds / 1000))
+end
+
+-- mul_div returns the whole quotient and the remainder of a * b / c, exact for a < 2^30 and b, c <= 2^42.
+-- It multiplies ten bits of a at a time: remainder * 2^10 + limb * b stays below 2^53.
+local function mul_div(a, b, c)
+  local quotient, remainder = 0, 0
+  for _, limb in ipairs({math.floor(a / 1048576), math.floor(a / 1024) % 1024, a % 1024}) do
+    local product = remainder * 1024 + limb * b
+    remainder = math.fmod(product, c)
+    quotient = quotient * 1024 + (product - remainder) / c
+  end
+  return quotient, remainder
+end
+
+-- SlidingWindowLog: admits iff the units admitted in (now - window, now] plus the cost stay within the limit.
+-- The state is one string: a header of four numbers, then a ring of slots, each the time of one unit, oldest to newest
+-- from slot (next - length). All numbers are 7 bytes, big-endian; a unit costs 7 bytes, a decision O(log length) reads.
+--   header: capacity (slots), next (slot of the next unit), length (units held), newest (us)
+-- What has expired is forgotten when the next unit is written.
+local LOG_NUMBER, LOG_HEADER = 7, 28
+
+local function log_pack(number)
+  local low = number % 16777216
+  local high = (number - low) / 16777216
+  return string.char(
+    math.floor(high / 16777216), math.floor(high / 65536) % 256, math.floor(high / 256) % 256, high % 256,
+    math.floor(low / 65536), math.floor(low / 256) % 256, low % 256)
+end
+
+local function log_unpack(bytes, from)
+  local a, b, c, d, e, f, g = string.byte(bytes, from, from + LOG_NUMBER - 1)
+  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
+end
+
+-- log_slots reads count slots, at least one, that do not wrap.
+local function log_slots(state, slot, count)
+  local from = LOG_HEADER + LOG_NUMBER * slot
+  return redis.call('GETRANGE', state.key, from, from + LOG_NUMBER * count - 1)
+end
+
+-- log_time is when the unit with index i was admitted, 0 for the oldest held.
+local function log_time(state, i)
+  return log_unpack(log_slots(state, (state.next - state.length + i) % state.capacity, 1), 1)
+end
+
+-- log_expired counts the units that have left the window: they stand first.
+local function log_expired(state)
+  local function gone(i) return log_time(state, i) + state.window <= state.now end
+  if state.length == 0 or not gone(0) then return 0 end
+  if state.newest + state.window <= state.now then return state.length end
+  local last_gone, first_live = 0, state.length - 1
+  while first_live - last_gone > 1 do
+    local middle = math.floor((last_gone + first_live) / 2)
+    if gone(middle) then last_gone = middle else first_live = middle end
+  end
+  return first_live
+end
+
+-- log_resize lays the live units out anew in a ring of capacity slots, which hold them all.
+local function log_resize(state, capacity)
+  local units = ''
+  if state.live > 0 then
+    local slot = (state.next - state.live) % state.capacity
+    local straight = math.min(state.live, state.capacity - slot)
+    units = log_slots(state, slot, straight)
+    if straight < state.live then units = units .. log_slots(state, 0, state.live - straight) end
+  end
+  redis.call('SET', state.key, string.rep('\0', LOG_HEADER) .. units)
+  state.capacity, state.next = capacity, state.live % capacity
+end
+
+local sliding_window_log = {}
+
+function sliding_window_log.read(key, now, window)
+  local state = {key = key, window = window, capacity = 0, next = 0, length = 0, newest = 0}
+  local header = redis.call('GETRANGE', key, 0, LOG_HEADER - 1)
+  if header ~= '' then
+    state.capacity, state.next = log_unpack(header, 1), log_unpack(header, 8)
+    state.length, state.newest = log_unpack(header, 15), log_unpack(header, 22)
+  end
+  state.now = math.max(now, state.newest) -- the clock may have stepped back
+  state.expired = log_expired(state)
+  state.live = state.length - state.expired
+  return state
+end
+
+function sliding_window_log.decide(state, now, limit, cost)
+  local remaining, reset_after = math.max(0, limit - state.live), 0
+  if state.live > 0 then reset_after = state.newest + state.window - now end
+  local excess = state.live + cost - limit
+  if excess <= 0 then return 1, remaining, reset_after, 0 end
+  if cost > limit then return 0, remaining, reset_after, NEVER end
+  -- once the oldest excess units have left the window
+  return 0, remaining, reset_after, log_time(state, state.expired + excess - 1) + state.window - now
+end
+
+function sliding_window_log.spend(state, limit, cost)
+  if state.capacity ~= limit then log_resize(state, limit) end
+  local unit = log_pack(state.now)
+  local straight = math.min(cost, limit - state.next)
+  redis.call('SETRANGE', state.key, LOG_HEADER + LOG_NUMBER * state.next, string.rep(unit, straight))
+  if straight < cost then
+    redis.call('SETRANGE', state.key, LOG_HEADER, string.rep(unit, cost - straight))
+  end
+  state.next = (state.next + cost) % limit
+  state.live = state.live + cost
+  state.length, state.expired, state.newest = state.live, 0, state.now
+  redis.call('SETRANGE', state.key, 0,
+    log_pack(state.capacity) .. log_pack(state.next) .. log_pack(state.length) .. log_pack(state.newest))
+  redis.call('PEXPIREAT', state.key, milliseconds(state.newest + state.window))
+end
+
+-- SlidingWindowCounter: admits iff current + previous * (window - elapsed) / window + cost <= limit, where elapsed is
+-- the time since the current window began; windows are aligned to the epoch. Everything but the weighted previous
+-- count is whole, so comparing against its ceiling is comparing the real numbers.
+-- The state is one string: "index current previous", index being the number of the current window since the epoch.
+local sliding_window_counter = {}
+
+function sliding_window_counter.read(key, now, window)
+  local state = {key = key, window = window, index = 0, current = 0, previous = 0}
+  local stored = redis.call('GET', key)
+  if stored then
+    local index, current, previous = string.match(stored, '^(%d+) (%d+) (%d+)$')
+    state.index, state.current, state.previous = tonumber(index), tonumber(current), tonumber(previous)
+  end
+  now = math.max(now, state.index * window) -- the clock may have stepped back
+  local index = math.floor(now / window)
+  if index == state.index + 1 then
+    state.previous, state.current = state.current, 0
+  elseif index > state.index then
+    state.previous, state.current = 0, 0
+  end
+  state.index, state.start = index, index * window
+  state.elapsed = now - state.start
+  return state
+end
+
+local function counter_used(state)
+  local quotient, remainder = mul_div(state.previous, state.window - state.elapsed, state.window)
+  if remainder > 0 then quotient = quotient + 1 end
+  return state.current + quotient
+end
+
+-- counter_free is the instant from which on nothing counts any more, nil if nothing does.
+local function counter_free(state)
+  if state.current > 0 then return state.start + 2 * state.window end
+  if state.previous > 0 then return state.start + state.window end
+end
+
+-- counter_weighs_at_most is the least elapsed time at which previous units weigh no more than most, which is less.
+local function counter_weighs_at_most(previous, most, window)
+  return window - (mul_div(most, window, previous))
+end
+
+-- counter_room is the first instant at which no more than most units are used, given that more are now.
+local function counter_room(state, most)
+  if state.current <= most then
+    return state.start + counter_weighs_at_most(state.previous, most - state.current, state.window)
+  end
+  return state.start + state.window + counter_weighs_at_most(state.current, most, state.window)
+end
+
+function sliding_window_counter.decide(state, now, limit, cost)
+  local used, free = counter_used(state), counter_free(state)
+  local remaining, reset_after = math.max(0, limit - used), 0
+  if free then reset_after = free - now end
+  if used + cost <= limit then return 1, remaining, reset_after, 0 end
+  if cost > limit then return 0, remaining, reset_after, NEVER end
+  return 0, remaining, reset_after, counter_room(state, limit - cost) - now
+end
+
+function sliding_window_counter.spend(state, _, cost)
+  state.current = state.current + cost
+  local value = text(state.index) .. ' ' .. text(state.current) .. ' ' .. text(state.previous)
+  redis.call('SET', state.key, value, 'PXAT', milliseconds(state.start + 2 * state.window))
+end
+
+-- spend decides all charges of a request at one instant, all or nothing, and counts them.
+--   KEYS[i]              the counter of charge i; keys are distinct
+--   ARGV[1]              now in microseconds since the epoch, or '' for this server's clock
+--   ARGV[2]              'spend', or 'peek' to change nothing
+--   ARGV[3 + 5(i-1) ..]  algorithm, limit (units), window (us), cost (units), 'enforce' or 'shadow'
+-- Reply, four integers a charge: allowed (1 or 0), remaining (units), reset after (us), retry after (us; -1 for never).
+-- When every enforced charge is allowed, they are counted, and with them the shadow charges that are allowed themselves.
+-- Must never happen: a write when an enforced charge is denied; a write on peek; a key without a time to live.
+local ALGORITHMS = {
+  SlidingWindowLog = sliding_window_log,
+  SlidingWindowCounter = sliding_window_counter,
+}
+
+local now = tonumber(ARGV[1])
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+
+local charges, passes, reply = {}, ARGV[2] == 'spend', {}
+for i, key in ipairs(KEYS) do
+  local at = 5 * i - 2
+  local algorithm = ALGORITHMS[ARGV[at]]
+  if not algorithm then return redis.error_reply('ERR unknown algorithm ' .. ARGV[at]) end
+  local limit, window, cost = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  local state = algorithm.read(key, now, window)
+  local allowed, remaining, reset_after, retry_after = algorithm.decide(state, now, limit, cost)
+  if allowed == 0 and ARGV[at + 4] == 'enforce' then passes = false end
+  charges[i] = {algorithm = algorithm, state = state, limit = limit, cost = cost, counts = allowed == 1 and cost > 0}
+  reply[4 * i - 3], reply[4 * i - 2], reply[4 * i - 1], reply[4 * i] = allowed, remaining, reset_after, retry_after
+end
+
+if passes then
+  for i, charge in ipairs(charges) do
+    if charge.counts then
+      charge.algorithm.spend(charge.state, charge.limit, charge.cost)
+      local _, remaining, reset_after = charge.algorithm.decide(charge.state, now, charge.limit, 0)
+      reply[4 * i - 2], reply[4 * i - 1] = remaining, reset_after
+    end
+  end
+end
+return reply
