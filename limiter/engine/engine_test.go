@@ -1,0 +1,270 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+func rule(policy, header string, units int64) rules.Rule {
+	domain, _, _ := strings.Cut(policy, "/")
+	return rules.Rule{
+		Policy: policy, Domain: domain, Axis: "Tenant",
+		Identifier: rules.Identifier{From: rules.FromHeader, Name: header},
+		Algorithm:  limiter.SlidingWindowLog, Units: units, WindowSeconds: 60,
+	}
+}
+
+func shadow(r rules.Rule) rules.Rule {
+	r.Shadow = true
+	return r
+}
+
+func index(t testing.TB, list ...rules.Rule) *rules.Index {
+	t.Helper()
+	slices.SortFunc(list, func(a, b rules.Rule) int { return strings.Compare(a.Policy, b.Policy) })
+	set := rules.Set{Rules: list}
+	_, revision := rules.Encode(set)
+	x, err := rules.NewIndex(set, revision, "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func standing() time.Time { return time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC) }
+
+func newEngine(t testing.TB, list ...rules.Rule) (*engine.Engine, *prometheus.Registry) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	e := engine.New(memstore.New(standing), engine.SourceMemory, engine.NewMetrics(registry))
+	e.Swap(index(t, list...))
+	return e, registry
+}
+
+func ask(cost int64, headers map[string]string) *engine.Check {
+	return &engine.Check{Cost: cost, Request: rules.Request{Domain: "shop", Method: "GET", Path: "/", Headers: headers}}
+}
+
+// lines renders an answer's results: "policy identifier allowed remaining".
+func lines(a engine.Answer) []string {
+	var out []string
+	for _, r := range a.Results {
+		out = append(out, fmt.Sprintf("%s %s %v %d", r.Rule.Policy, r.Identifier, r.Allowed, r.Remaining))
+	}
+	return out
+}
+
+func TestTheStrictestEnforcedRuleSpeaks(t *testing.T) {
+	e, _ := newEngine(t,
+		rule("shop/a-wide", "tenant", 100),
+		rule("shop/b-tight", "tenant", 2),
+		shadow(rule("shop/c-trial", "tenant", 1)),
+		rule("shop/d-same", "tenant", 100),
+		rule("other/elsewhere", "tenant", 1),
+	)
+	acme := map[string]string{"tenant": "acme"}
+	steps := []struct {
+		name    string
+		check   *engine.Check
+		allowed bool
+		want    []string
+	}{
+		{
+			"the first passes everywhere", ask(1, acme), true,
+			[]string{"shop/b-tight acme true 1", "shop/a-wide acme true 99", "shop/d-same acme true 99", "shop/c-trial acme true 0"},
+		},
+		{
+			"the second would be denied by the trial, which binds nobody", ask(1, acme), true,
+			[]string{"shop/b-tight acme true 0", "shop/a-wide acme true 98", "shop/d-same acme true 98", "shop/c-trial acme false 0"},
+		},
+		{
+			"the third is denied and charged nowhere", ask(1, acme), false,
+			[]string{"shop/b-tight acme false 0", "shop/a-wide acme true 98", "shop/d-same acme true 98", "shop/c-trial acme false 0"},
+		},
+		{
+			"another tenant has counters of its own", ask(2, map[string]string{"tenant": "globex"}), true,
+			[]string{"shop/b-tight globex true 0", "shop/a-wide globex true 98", "shop/d-same globex true 98", "shop/c-trial globex false 1"},
+		},
+	}
+	for _, step := range steps {
+		answer, err := e.Check(t.Context(), step.check)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(step.want, lines(answer)); diff != "" || answer.Allowed != step.allowed {
+			t.Errorf("%s: allowed %v, want %v (-want +got):\n%s", step.name, answer.Allowed, step.allowed, diff)
+		}
+		if got := answer.Strictest().Rule.Policy; got != "shop/b-tight" || answer.Source != engine.SourceMemory {
+			t.Errorf("%s: %s speaks, source %s", step.name, got, answer.Source)
+		}
+	}
+}
+
+func TestAPeekChangesNothing(t *testing.T) {
+	e, _ := newEngine(t, rule("shop/a", "tenant", 2))
+	peek := ask(2, nil)
+	peek.Peek = true
+	for range 3 {
+		answer, err := e.Check(t.Context(), peek)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !answer.Allowed || answer.Results[0].Remaining != 2 {
+			t.Fatalf("got %v, want allowed with 2 left", lines(answer))
+		}
+	}
+}
+
+func TestWithoutARuleEverythingPasses(t *testing.T) {
+	t.Run("in a domain without policies", func(t *testing.T) {
+		e, _ := newEngine(t, rule("other/a", "tenant", 1))
+		answer, err := e.Check(t.Context(), ask(1, nil))
+		if err != nil || !answer.Allowed || answer.Source != engine.SourceNone || answer.Revision == "" {
+			t.Errorf("got %+v, %v", answer, err)
+		}
+	})
+	t.Run("under shadows alone", func(t *testing.T) {
+		e, _ := newEngine(t, shadow(rule("shop/a", "tenant", 1)))
+		answer, err := e.Check(t.Context(), ask(2, nil))
+		if err != nil || !answer.Allowed || answer.Strictest() != nil || len(answer.Results) != 1 {
+			t.Errorf("got %+v, %v", answer, err)
+		}
+	})
+}
+
+func TestMetricsTellWhatHappened(t *testing.T) {
+	e, registry := newEngine(t, rule("shop/a", "tenant", 1), rule("shop/b", "tenant", 5), shadow(rule("shop/c", "tenant", 1)))
+	for range 2 {
+		if _, err := e.Check(t.Context(), ask(1, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := `
+# HELP weir_decisions_total Decisions by policy: result is allowed, denied, or for a request that another policy denied, uncharged.
+# TYPE weir_decisions_total counter
+weir_decisions_total{axis="Tenant",policy="shop/a",result="allowed",source="memory"} 1
+weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="memory"} 1
+weir_decisions_total{axis="Tenant",policy="shop/b",result="allowed",source="memory"} 1
+weir_decisions_total{axis="Tenant",policy="shop/b",result="uncharged",source="memory"} 1
+weir_decisions_total{axis="Tenant",policy="shop/c",result="allowed",source="memory"} 1
+weir_decisions_total{axis="Tenant",policy="shop/c",result="denied",source="memory"} 1
+# HELP weir_missing_identifier_total Requests that lacked the identifier of a policy that matched them; they are counted under "-".
+# TYPE weir_missing_identifier_total counter
+weir_missing_identifier_total{axis="Tenant",policy="shop/a"} 2
+weir_missing_identifier_total{axis="Tenant",policy="shop/b"} 2
+weir_missing_identifier_total{axis="Tenant",policy="shop/c"} 2
+# HELP weir_rules_policies Policies in force.
+# TYPE weir_rules_policies gauge
+weir_rules_policies 3
+# HELP weir_shadow_denials_total Requests that a shadow policy would have denied.
+# TYPE weir_shadow_denials_total counter
+weir_shadow_denials_total{policy="shop/c"} 1
+`
+	names := []string{"weir_decisions_total", "weir_missing_identifier_total", "weir_rules_policies", "weir_shadow_denials_total"}
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+	e.Swap(index(t, rule("shop/b", "tenant", 5)))
+	for name, want := range map[string]int{"weir_decisions_total": 2, "weir_missing_identifier_total": 1, "weir_rules_revision_info": 1} {
+		if got, err := testutil.GatherAndCount(registry, name); err != nil || got != want {
+			t.Errorf("after two policies went: %d series of %s (%v), want %d", got, name, err, want)
+		}
+	}
+}
+
+func TestBeforeTheFirstSetThereIsNoDecision(t *testing.T) {
+	e := engine.New(memstore.New(standing), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
+	if answer, err := e.Check(t.Context(), ask(1, nil)); !errors.Is(err, engine.ErrNoRules) {
+		t.Errorf("got %+v, %v", answer, err)
+	}
+}
+
+// brokenStore fails every call.
+type brokenStore struct{ err error }
+
+func (s brokenStore) Spend(context.Context, []limiter.Charge) ([]limiter.Decision, error) {
+	return nil, s.err
+}
+
+func (s brokenStore) Peek(context.Context, []limiter.Charge) ([]limiter.Decision, error) {
+	return nil, s.err
+}
+
+func TestAStoreThatFailsIsAnErrorAndCounted(t *testing.T) {
+	for kind, cause := range map[string]error{
+		"timeout": context.DeadlineExceeded, "canceled": context.Canceled, "other": errors.New("READONLY"),
+	} {
+		registry := prometheus.NewRegistry()
+		e := engine.New(brokenStore{cause}, engine.SourceRedis, engine.NewMetrics(registry))
+		e.Swap(index(t, rule("shop/a", "tenant", 1)))
+		if _, err := e.Check(t.Context(), ask(1, nil)); !errors.Is(err, cause) {
+			t.Errorf("error %v, want %v", err, cause)
+		}
+		want := fmt.Sprintf(`
+# HELP weir_store_errors_total Calls that the store did not answer, by kind: timeout, canceled, other.
+# TYPE weir_store_errors_total counter
+weir_store_errors_total{kind=%q} 1
+`, kind)
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "weir_store_errors_total"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestEveryCheckSeesOneSetWhole(t *testing.T) {
+	e, _ := newEngine(t, rule("shop/a", "tenant", 1_000_000))
+	sets := []*rules.Index{
+		index(t, rule("shop/a", "tenant", 1_000_000)),
+		index(t, rule("shop/a", "tenant", 500_000), rule("shop/b", "tenant", 500_000)),
+	}
+	size := map[string]int{sets[0].Revision(): 1, sets[1].Revision(): 2}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				answer, err := e.Check(t.Context(), ask(1, nil))
+				if err != nil || len(answer.Results) != size[answer.Revision] {
+					t.Errorf("%d results at revision %s (%v)", len(answer.Results), answer.Revision, err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 2000 {
+		e.Swap(sets[i%2])
+	}
+	close(done)
+	wg.Wait()
+}
+
+func BenchmarkCheck(b *testing.B) {
+	e, _ := newEngine(b, rule("shop/a", "tenant", 1_000_000), rule("shop/b", "tenant", 1_000_000))
+	check := ask(1, map[string]string{"tenant": "acme"})
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := e.Check(b.Context(), check); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// Metrics of the engine. Identifiers are never labels.
+type Metrics struct {
+	decisions     *prometheus.CounterVec
+	shadowDenials *prometheus.CounterVec
+	missingIDs    *prometheus.CounterVec
+	noRule        prometheus.Counter
+	storeSeconds  *prometheus.HistogramVec
+	storeErrors   *prometheus.CounterVec
+	revision      *prometheus.GaugeVec
+	policies      prometheus.Gauge
+}
+
+// NewMetrics registers the engine's metrics.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_decisions_total",
+			Help: "Decisions by policy: result is allowed, denied, or for a request that another policy denied, uncharged.",
+		}, []string{"policy", "axis", "result", "source"}),
+		shadowDenials: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_shadow_denials_total",
+			Help: "Requests that a shadow policy would have denied.",
+		}, []string{"policy"}),
+		missingIDs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_missing_identifier_total",
+			Help: "Requests that lacked the identifier of a policy that matched them; they are counted under \"-\".",
+		}, []string{"policy", "axis"}),
+		noRule: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "weir_unmatched_total",
+			Help: "Requests that no policy matched.",
+		}),
+		storeSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "weir_store_duration_seconds",
+			Help:    "Time the store took to answer.",
+			Buckets: prometheus.ExponentialBuckets(0.000001, 2.5, 15), // 1 µs … 0.4 s
+		}, []string{"op"}),
+		storeErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_store_errors_total",
+			Help: "Calls that the store did not answer, by kind: timeout, canceled, other.",
+		}, []string{"kind"}),
+		revision: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "weir_rules_revision_info",
+			Help: "1 for the revision of the rules in force.",
+		}, []string{"revision"}),
+		policies: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_rules_policies",
+			Help: "Policies in force.",
+		}),
+	}
+	registry.MustRegister(m.decisions, m.shadowDenials, m.missingIDs, m.noRule, m.storeSeconds, m.storeErrors, m.revision, m.policies)
+	return m
+}
+
+// swapped tells of the rules now in force and forgets the series of policies that went with the old ones: else
+// policies that come and go would leave their labels behind for ever.
+func (m *Metrics) swapped(old, now *rules.Index) {
+	m.revision.Reset()
+	m.revision.WithLabelValues(now.Revision()).Set(1)
+	m.policies.Set(float64(now.Len()))
+	if old == nil {
+		return
+	}
+	for policy := range old.Policies() {
+		if now.Has(policy) {
+			continue
+		}
+		gone := prometheus.Labels{"policy": policy}
+		m.decisions.DeletePartialMatch(gone)
+		m.missingIDs.DeletePartialMatch(gone)
+		m.shadowDenials.DeletePartialMatch(gone)
+	}
+}
+
+func (m *Metrics) unmatched() { m.noRule.Inc() }
+
+func (m *Metrics) missing(rule *rules.Compiled) {
+	m.missingIDs.WithLabelValues(rule.Policy, rule.Axis).Inc()
+}
+
+func (m *Metrics) decided(a *Answer) {
+	for i := range a.Results {
+		r := &a.Results[i]
+		m.decisions.WithLabelValues(r.Rule.Policy, r.Rule.Axis, outcome(a, r), string(a.Source)).Inc()
+		if r.Rule.Shadow && !r.Allowed {
+			m.shadowDenials.WithLabelValues(r.Rule.Policy).Inc()
+		}
+	}
+}
+
+func outcome(a *Answer, r *Result) string {
+	switch {
+	case !r.Allowed:
+		return "denied"
+	case !a.Allowed:
+		return "uncharged"
+	default:
+		return "allowed"
+	}
+}
+
+func (m *Metrics) asked(op string, took time.Duration, err error) {
+	m.storeSeconds.WithLabelValues(op).Observe(took.Seconds())
+	if err != nil {
+		m.storeErrors.WithLabelValues(errorKind(err)).Inc()
+	}
+}
+
+func errorKind(err error) string {
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.Is(err, context.Canceled):
+		return "canceled"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return "timeout"
+	default:
+		return "other"
+	}
+}

@@ -1,0 +1,150 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-dev/weir/limiter/engine"
+)
+
+// maxPooled is the largest buffer worth keeping between requests, in bytes.
+const maxPooled = 16 << 10
+
+// Metrics of the doors of a limiter.
+type Metrics struct {
+	seconds *prometheus.HistogramVec
+}
+
+// NewMetrics registers the metrics of the doors.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "weir_decision_duration_seconds",
+		Help:    "Time from the first byte of a request to the last byte of its decision, by the door it came in at.",
+		Buckets: []float64{50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1},
+	}, []string{"door"})}
+	registry.MustRegister(m.seconds)
+	return m
+}
+
+// NewHandler returns what a limiter serves to its callers: POST /v1/check. Everything it refuses it answers with
+// application/problem+json.
+func NewHandler(e *engine.Engine, metrics *Metrics, log *slog.Logger) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/v1/check", &checkDoor{
+		engine:  e,
+		log:     log,
+		seconds: metrics.seconds.WithLabelValues("check"),
+		outage:  outageLog{log: log},
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		newProblem(http.StatusNotFound, "", "there is no "+clip(r.URL.Path)+"; ask POST /v1/check").write(w)
+	})
+	return mux
+}
+
+// checkDoor answers POST /v1/check.
+type checkDoor struct {
+	engine  *engine.Engine
+	log     *slog.Logger
+	seconds prometheus.Observer
+	outage  outageLog
+	buffers sync.Pool // of *bytes.Buffer
+}
+
+func (d *checkDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	check, bad := d.read(w, r)
+	if bad != nil {
+		bad.write(w)
+		return
+	}
+	decision, err := d.engine.Check(r.Context(), &check)
+	switch {
+	case errors.Is(err, engine.ErrNoRules):
+		unavailable(w, "there are no rules yet; /readyz says why")
+		return
+	case err != nil:
+		d.outage.failure(time.Now(), err)
+		unavailable(w, "the counters cannot be reached; whether the request was counted is not known")
+		return
+	}
+	d.outage.success(began)
+	d.write(w, &decision)
+	d.seconds.Observe(time.Since(began).Seconds())
+}
+
+// read takes a check from r.
+func (d *checkDoor) read(w http.ResponseWriter, r *http.Request) (engine.Check, *problem) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		return engine.Check{}, newProblem(http.StatusMethodNotAllowed, "", "ask with POST, not "+clip(r.Method))
+	}
+	if r.ContentLength > maxBody {
+		return engine.Check{}, bodyTooLarge()
+	}
+	buffer := d.buffer()
+	defer d.release(buffer)
+	if _, err := buffer.ReadFrom(io.LimitReader(r.Body, maxBody+1)); err != nil {
+		return engine.Check{}, badField(bodyField, "ended early: "+err.Error())
+	}
+	if buffer.Len() > maxBody {
+		return engine.Check{}, bodyTooLarge()
+	}
+	return decode(buffer.Bytes())
+}
+
+// write sends a decision. A caller that is gone gets nothing, and its units stay spent.
+func (d *checkDoor) write(w http.ResponseWriter, decision *engine.Answer) {
+	if err := setHeaders(w.Header(), decision); err != nil {
+		d.log.Warn("a decision goes out without rate-limit headers", "error", err)
+	}
+	buffer := d.buffer()
+	defer d.release(buffer)
+	if err := json.NewEncoder(buffer).Encode(newAnswer(decision)); err != nil {
+		panic(fmt.Sprintf("server: encoding plain data: %v", err))
+	}
+	w.Header()["Content-Type"] = []string{"application/json"}
+	if decision.Allowed {
+		w.WriteHeader(http.StatusOK)
+	} else {
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+	_, _ = w.Write(buffer.Bytes())
+}
+
+func (d *checkDoor) buffer() *bytes.Buffer {
+	if b, ok := d.buffers.Get().(*bytes.Buffer); ok {
+		return b
+	}
+	return new(bytes.Buffer)
+}
+
+func (d *checkDoor) release(b *bytes.Buffer) {
+	if b.Cap() > maxPooled {
+		return
+	}
+	b.Reset()
+	d.buffers.Put(b)
+}
+
+// unavailable says that there is no decision, and why. A second is past the store's deadline and long enough for a
+// failover to make progress.
+func unavailable(w http.ResponseWriter, why string) {
+	w.Header().Set("Retry-After", "1")
+	p := newProblem(http.StatusServiceUnavailable, "", why)
+	p.Type, p.Title = typeReducedCapacity, "Temporary Reduced Capacity"
+	p.write(w)
+}
+
+func bodyTooLarge() *problem {
+	return badField(bodyField, fmt.Sprintf("is larger than %d bytes", maxBody))
+}

@@ -1,0 +1,380 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// noon is when the tests play.
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+var tenant = rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"}
+
+func tenantRule(name string, units int64) rules.Rule {
+	return rules.Rule{
+		Policy: "shop/" + name, Domain: "shop", Axis: "Tenant", Identifier: tenant,
+		Algorithm: limiter.SlidingWindowLog, Units: units, WindowSeconds: 60,
+	}
+}
+
+func shadowRule(name string, units int64) rules.Rule {
+	r := tenantRule(name, units)
+	r.Shadow = true
+	return r
+}
+
+func newIndex(t testing.TB, revision string, list ...rules.Rule) *rules.Index {
+	t.Helper()
+	index, err := rules.NewIndex(rules.Set{Rules: list}, revision, "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return index
+}
+
+func newEngine(t testing.TB, store limiter.Store, list ...rules.Rule) *engine.Engine {
+	t.Helper()
+	e := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
+	e.Swap(newIndex(t, "sha256:1", list...))
+	return e
+}
+
+func newHandler(t testing.TB, e *engine.Engine) http.Handler {
+	t.Helper()
+	return NewHandler(e, NewMetrics(prometheus.NewRegistry()), discard())
+}
+
+func atNoon() *memstore.Store { return memstore.New(func() time.Time { return noon }) }
+
+func post(h http.Handler, body string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/check", strings.NewReader(body)))
+	return w
+}
+
+const acme = `{"domain":"shop","path":"/v1/search","headers":{"X-Tenant-ID":"acme"}}`
+
+// compact takes the indentation out of an expected body.
+func compact(t *testing.T, body string) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := json.Compact(&b, []byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	return b.String() + "\n"
+}
+
+func TestAnswers(t *testing.T) {
+	tests := map[string]struct {
+		rules  []rules.Rule
+		bodies []string // asked in order; the last answer is compared
+		status int
+		want   string
+	}{
+		"no policy matches": {
+			nil,
+			[]string{acme},
+			http.StatusOK,
+			`{"allowed":true,"policy":"","limit":0,"remaining":0,"resetAfterMs":0,"retryAfterMs":0,"delayMs":0,
+			  "source":"none","revision":"sha256:1","results":[]}`,
+		},
+		"allowed by one policy": {
+			[]rules.Rule{tenantRule("a", 3)},
+			[]string{acme},
+			http.StatusOK,
+			`{"allowed":true,"policy":"shop/a","limit":3,"remaining":2,"resetAfterMs":60000,"retryAfterMs":0,"delayMs":0,
+			  "source":"memory","revision":"sha256:1","results":[
+			    {"policy":"shop/a","axis":"Tenant","identifier":"acme","algorithm":"SlidingWindowLog","window":"1m0s","tier":"",
+			     "allowed":true,"limit":3,"remaining":2,"resetAfterMs":60000,"retryAfterMs":0,"shadow":false}]}`,
+		},
+		"denied by one of two policies": {
+			[]rules.Rule{tenantRule("a", 3), tenantRule("b", 1)},
+			[]string{acme, acme},
+			http.StatusTooManyRequests,
+			`{"allowed":false,"policy":"shop/b","limit":1,"remaining":0,"resetAfterMs":60000,"retryAfterMs":60000,"delayMs":0,
+			  "source":"memory","revision":"sha256:1","results":[
+			    {"policy":"shop/b","axis":"Tenant","identifier":"acme","algorithm":"SlidingWindowLog","window":"1m0s","tier":"",
+			     "allowed":false,"limit":1,"remaining":0,"resetAfterMs":60000,"retryAfterMs":60000,"shadow":false},
+			    {"policy":"shop/a","axis":"Tenant","identifier":"acme","algorithm":"SlidingWindowLog","window":"1m0s","tier":"",
+			     "allowed":true,"limit":3,"remaining":2,"resetAfterMs":60000,"retryAfterMs":0,"shadow":false}]}`,
+		},
+		"a cost above the limit can never pass": {
+			[]rules.Rule{tenantRule("a", 3)},
+			[]string{strings.Replace(acme, "{", `{"cost":4,`, 1)},
+			http.StatusTooManyRequests,
+			`{"allowed":false,"policy":"shop/a","limit":3,"remaining":3,"resetAfterMs":0,"retryAfterMs":null,"delayMs":0,
+			  "source":"memory","revision":"sha256:1","results":[
+			    {"policy":"shop/a","axis":"Tenant","identifier":"acme","algorithm":"SlidingWindowLog","window":"1m0s","tier":"",
+			     "allowed":false,"limit":3,"remaining":3,"resetAfterMs":0,"retryAfterMs":null,"shadow":false}]}`,
+		},
+		"a shadow policy denies nothing and leads nothing": {
+			[]rules.Rule{shadowRule("a", 1)},
+			[]string{acme, acme},
+			http.StatusOK,
+			`{"allowed":true,"policy":"","limit":0,"remaining":0,"resetAfterMs":0,"retryAfterMs":0,"delayMs":0,
+			  "source":"memory","revision":"sha256:1","results":[
+			    {"policy":"shop/a","axis":"Tenant","identifier":"acme","algorithm":"SlidingWindowLog","window":"1m0s","tier":"",
+			     "allowed":false,"limit":1,"remaining":0,"resetAfterMs":60000,"retryAfterMs":60000,"shadow":true}]}`,
+		},
+		"a peek charges nothing": {
+			[]rules.Rule{tenantRule("a", 1)},
+			[]string{strings.Replace(acme, "{", `{"peek":true,`, 1)},
+			http.StatusOK,
+			`{"allowed":true,"policy":"shop/a","limit":1,"remaining":1,"resetAfterMs":0,"retryAfterMs":0,"delayMs":0,
+			  "source":"memory","revision":"sha256:1","results":[
+			    {"policy":"shop/a","axis":"Tenant","identifier":"acme","algorithm":"SlidingWindowLog","window":"1m0s","tier":"",
+			     "allowed":true,"limit":1,"remaining":1,"resetAfterMs":0,"retryAfterMs":0,"shadow":false}]}`,
+		},
+		"an identifier that is missing, and one that needs escapes": {
+			[]rules.Rule{tenantRule("a", 9), {
+				Policy: "shop/q", Domain: "shop", Axis: "Custom", Identifier: rules.Identifier{From: rules.FromQuery, Name: "k"},
+				Algorithm: limiter.SlidingWindowLog, Units: 2, WindowSeconds: 1,
+			}},
+			[]string{`{"domain":"shop","path":"/?k=%22%0a<é>"}`},
+			http.StatusOK,
+			`{"allowed":true,"policy":"shop/q","limit":2,"remaining":1,"resetAfterMs":1000,"retryAfterMs":0,"delayMs":0,
+			  "source":"memory","revision":"sha256:1","results":[
+			    {"policy":"shop/q","axis":"Custom","identifier":"\"\n\u003cé\u003e","algorithm":"SlidingWindowLog","window":"1s","tier":"",
+			     "allowed":true,"limit":2,"remaining":1,"resetAfterMs":1000,"retryAfterMs":0,"shadow":false},
+			    {"policy":"shop/a","axis":"Tenant","identifier":"-","algorithm":"SlidingWindowLog","window":"1m0s","tier":"",
+			     "allowed":true,"limit":9,"remaining":8,"resetAfterMs":60000,"retryAfterMs":0,"shadow":false}]}`,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			h := newHandler(t, newEngine(t, atNoon(), test.rules...))
+			var w *httptest.ResponseRecorder
+			for _, body := range test.bodies {
+				w = post(h, body)
+			}
+			if w.Code != test.status {
+				t.Errorf("status %d, want %d", w.Code, test.status)
+			}
+			if diff := cmp.Diff(compact(t, test.want), w.Body.String()); diff != "" {
+				t.Errorf("body (-want +got):\n%s", diff)
+			}
+			if got := w.Header().Get("Content-Type"); got != "application/json" {
+				t.Errorf("Content-Type %q", got)
+			}
+		})
+	}
+}
+
+func TestRefusedRequests(t *testing.T) {
+	overLimit := `{"domain":"` + strings.Repeat("a", maxBody) + `"}`
+	tests := map[string]struct {
+		request *http.Request
+		status  int
+		header  http.Header
+		want    string
+	}{
+		"another method": {
+			httptest.NewRequest(http.MethodGet, "/v1/check", nil), http.StatusMethodNotAllowed,
+			http.Header{"Allow": {"POST"}},
+			`{"type":"about:blank","title":"Method Not Allowed","status":405,"detail":"ask with POST, not GET"}`,
+		},
+		"another path": {
+			httptest.NewRequest(http.MethodPost, "/v2/check", strings.NewReader(acme)), http.StatusNotFound, nil,
+			`{"type":"about:blank","title":"Not Found","status":404,"detail":"there is no /v2/check; ask POST /v1/check"}`,
+		},
+		"a body over the limit": {
+			httptest.NewRequest(http.MethodPost, "/v1/check", strings.NewReader(overLimit)), http.StatusBadRequest, nil,
+			`{"type":"about:blank","title":"Bad Request","status":400,"detail":"body is larger than 65536 bytes","field":"body"}`,
+		},
+		"a body over the limit of unknown length": {
+			httptest.NewRequest(http.MethodPost, "/v1/check", io.MultiReader(strings.NewReader(overLimit))), http.StatusBadRequest, nil,
+			`{"type":"about:blank","title":"Bad Request","status":400,"detail":"body is larger than 65536 bytes","field":"body"}`,
+		},
+		"a body that ends early": {
+			httptest.NewRequest(http.MethodPost, "/v1/check", &brokenReader{}), http.StatusBadRequest, nil,
+			`{"type":"about:blank","title":"Bad Request","status":400,"detail":"body ended early: unexpected EOF","field":"body"}`,
+		},
+		"bad JSON": {
+			httptest.NewRequest(http.MethodPost, "/v1/check", strings.NewReader(`{"domain":}`)), http.StatusBadRequest, nil,
+			`{"type":"about:blank","title":"Bad Request","status":400,
+			  "detail":"body is not JSON: invalid character '}' looking for beginning of value at byte 11","field":"body"}`,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := httptest.NewRecorder()
+			newHandler(t, newEngine(t, atNoon())).ServeHTTP(w, test.request)
+			if w.Code != test.status {
+				t.Errorf("status %d, want %d", w.Code, test.status)
+			}
+			if diff := cmp.Diff(compact(t, test.want), w.Body.String()); diff != "" {
+				t.Errorf("body (-want +got):\n%s", diff)
+			}
+			want := http.Header{"Content-Type": {"application/problem+json"}}
+			maps.Copy(want, test.header)
+			if diff := cmp.Diff(want, w.Header()); diff != "" {
+				t.Errorf("headers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func withType(r *http.Request, contentType string) *http.Request {
+	r.Header.Set("Content-Type", contentType)
+	return r
+}
+
+func TestWithoutRulesThereIsNoDecision(t *testing.T) {
+	w := post(newHandler(t, engine.New(atNoon(), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))), acme)
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"detail":"there are no rules yet; /readyz says why"`) {
+		t.Errorf("status %d: %s", w.Code, w.Body)
+	}
+}
+
+type brokenReader struct{}
+
+func (*brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+func TestTheBodyIsReadAsJSONWhateverItIsCalled(t *testing.T) {
+	h := newHandler(t, newEngine(t, atNoon()))
+	for _, contentType := range []string{"", "application/json", "application/json; charset=utf-8", "application/x-www-form-urlencoded"} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, withType(httptest.NewRequest(http.MethodPost, "/v1/check", strings.NewReader(acme)), contentType))
+		if w.Code != http.StatusOK {
+			t.Errorf("Content-Type %q: status %d", contentType, w.Code)
+		}
+	}
+}
+
+func TestBodyOfExactlyTheLimitIsRead(t *testing.T) {
+	body := acme + strings.Repeat(" ", maxBody-len(acme))
+	if w := post(newHandler(t, newEngine(t, atNoon())), body); w.Code != http.StatusOK {
+		t.Errorf("status %d: %s", w.Code, w.Body)
+	}
+}
+
+// brittleStore fails while broken is set.
+type brittleStore struct {
+	limiter.Store
+	broken atomic.Bool
+}
+
+func (s *brittleStore) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	if s.broken.Load() {
+		return nil, errors.New("dial tcp 127.0.0.1:6379: connection refused")
+	}
+	return s.Store.Spend(ctx, charges)
+}
+
+func TestStoreFailureIsToldToTheCallerAndOnceToTheLog(t *testing.T) {
+	store := &brittleStore{Store: atNoon()}
+	store.broken.Store(true)
+	var log bytes.Buffer
+	registry := prometheus.NewRegistry()
+	h := NewHandler(newEngine(t, store, tenantRule("a", 3)), NewMetrics(registry), slog.New(slog.NewTextHandler(&log, nil)))
+
+	for range 100 {
+		w := post(h, acme)
+		want := `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+		  "title":"Temporary Reduced Capacity","status":503,
+		  "detail":"the counters cannot be reached; whether the request was counted is not known"}`
+		if diff := cmp.Diff(compact(t, want), w.Body.String()); diff != "" {
+			t.Fatalf("body (-want +got):\n%s", diff)
+		}
+		wantHeader := http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"1"}}
+		if diff := cmp.Diff(wantHeader, w.Header()); diff != "" || w.Code != http.StatusServiceUnavailable {
+			t.Fatalf("status %d, headers (-want +got):\n%s", w.Code, diff)
+		}
+	}
+	if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "connection refused") {
+		t.Errorf("%d lines in the log:\n%s", lines, &log)
+	}
+	if n := testutil.CollectAndCount(registry, "weir_decision_duration_seconds"); n != 1 {
+		t.Errorf("%d series of weir_decision_duration_seconds, want 1", n)
+	}
+	store.broken.Store(false)
+	if w := post(h, acme); w.Code != http.StatusOK {
+		t.Errorf("after recovery: status %d", w.Code)
+	}
+}
+
+func TestRequestsAndSwapsAtOnce(t *testing.T) {
+	e := newEngine(t, memstore.New(time.Now), tenantRule("a", 1_000_000))
+	h := newHandler(t, e)
+	indexes := []*rules.Index{
+		newIndex(t, "sha256:1", tenantRule("a", 1_000_000)),
+		newIndex(t, "sha256:2", tenantRule("a", 1_000_000), tenantRule("b", 1_000_000)),
+	}
+	var callers sync.WaitGroup
+	for range 4 {
+		callers.Go(func() {
+			for range 200 {
+				w := post(h, acme)
+				var got answer
+				if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
+					t.Errorf("status %d: %v", w.Code, err)
+					return
+				}
+				if want := fmt.Sprintf("sha256:%d", len(got.Results)); got.Revision != want {
+					t.Errorf("%d results under revision %s", len(got.Results), got.Revision)
+				}
+			}
+		})
+	}
+	for i := range 200 {
+		e.Swap(indexes[i%2])
+	}
+	callers.Wait()
+}
+
+func BenchmarkCheck(b *testing.B) {
+	const body = `{"domain":"shop","method":"GET","host":"api.shop.example","path":"/v1/search","query":{"q":["x"]},` +
+		`"headers":{"x-tenant-id":"acme","x-plan":"free"},"clientIP":"203.0.113.7"}`
+	rule := tenantRule("tenant-daily", limiter.MaxUnits)
+	rule.Algorithm = limiter.SlidingWindowCounter
+	h := newHandler(b, newEngine(b, memstore.New(time.Now), rule))
+	request := httptest.NewRequest(http.MethodPost, "/v1/check", nil)
+	request.Header.Set("Content-Type", "application/json")
+	request.ContentLength = int64(len(body))
+	reader := strings.NewReader(body)
+	request.Body = io.NopCloser(reader)
+	w := httptest.NewRecorder()
+	b.ReportAllocs()
+	for b.Loop() {
+		reader.Reset(body)
+		w.Body.Reset()
+		clear(w.Header())
+		h.ServeHTTP(w, request)
+	}
+	if w.Code != http.StatusOK {
+		b.Fatalf("status %d: %s", w.Code, w.Body)
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	body := []byte(`{"domain":"shop","method":"GET","host":"api.shop.example","path":"/v1/search","query":{"q":["x"]},` +
+		`"headers":{"x-tenant-id":"acme","x-plan":"free"},"clientIP":"203.0.113.7"}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, bad := decode(body); bad != nil {
+			b.Fatalf("%+v", *bad)
+		}
+	}
+}

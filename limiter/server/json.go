@@ -1,0 +1,157 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+)
+
+// jsonText walks a JSON text that json.Valid has passed, so that it need not look for mistakes of grammar. Unlike
+// encoding/json it compares names exactly, sees a name that is given twice, and knows which value is of the wrong kind.
+// Strings it returns share the text's memory.
+type jsonText struct {
+	text string
+	at   int
+}
+
+// peek returns the first byte of the next token.
+func (t *jsonText) peek() byte {
+	for {
+		switch c := t.text[t.at]; c {
+		case ' ', '\t', '\r', '\n':
+			t.at++
+		default:
+			return c
+		}
+	}
+}
+
+// next passes a token of one byte.
+func (t *jsonText) next() {
+	t.peek()
+	t.at++
+}
+
+// members yields the names of an object. The body of the loop must read the member's value or leave the loop.
+func (t *jsonText) members() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		t.next() // {
+		for t.peek() != '}' {
+			name := t.str()
+			t.next() // :
+			if !yield(name) {
+				return
+			}
+			t.comma()
+		}
+		t.next() // }
+	}
+}
+
+// elements yields the positions in a list. The body of the loop must read the element or leave the loop.
+func (t *jsonText) elements() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		t.next() // [
+		for i := 0; t.peek() != ']'; i++ {
+			if !yield(i) {
+				return
+			}
+			t.comma()
+		}
+		t.next() // ]
+	}
+}
+
+func (t *jsonText) comma() {
+	if t.peek() == ',' {
+		t.at++
+	}
+}
+
+// str reads a string.
+func (t *jsonText) str() string {
+	t.next() // "
+	from := t.at
+	for ; t.text[t.at] != '"'; t.at++ {
+		if t.text[t.at] == '\\' {
+			return t.escaped(from)
+		}
+	}
+	t.at++
+	return t.text[from : t.at-1]
+}
+
+// escaped reads the rest of a string that began at from and holds an escape.
+func (t *jsonText) escaped(from int) string {
+	for ; t.text[t.at] != '"'; t.at++ {
+		if t.text[t.at] == '\\' {
+			t.at++
+		}
+	}
+	t.at++
+	var s string
+	if err := json.Unmarshal([]byte(t.text[from-1:t.at]), &s); err != nil {
+		panic(fmt.Sprintf("server: a string of a valid JSON text does not decode: %v", err))
+	}
+	return s
+}
+
+// literal reads a number, true, false or null as it is written.
+func (t *jsonText) literal() string {
+	t.peek()
+	from := t.at
+	for t.at < len(t.text) {
+		switch t.text[t.at] {
+		case ',', '}', ']', ' ', '\t', '\r', '\n':
+			return t.text[from:t.at]
+		}
+		t.at++
+	}
+	return t.text[from:]
+}
+
+// skip passes a value of any kind.
+func (t *jsonText) skip() {
+	switch t.peek() {
+	case '{':
+		for range t.members() {
+			t.skip()
+		}
+	case '[':
+		for range t.elements() {
+			t.skip()
+		}
+	case '"':
+		t.str()
+	default:
+		t.literal()
+	}
+}
+
+// The kinds of a JSON value, as messages name them.
+const (
+	kindObject = "an object"
+	kindList   = "a list"
+	kindString = "a string"
+	kindNumber = "a number"
+	kindBool   = "true or false"
+	kindNull   = "null"
+)
+
+// kind is what the next value is.
+func (t *jsonText) kind() string {
+	switch t.peek() {
+	case '{':
+		return kindObject
+	case '[':
+		return kindList
+	case '"':
+		return kindString
+	case 't', 'f':
+		return kindBool
+	case 'n':
+		return kindNull
+	default:
+		return kindNumber
+	}
+}

@@ -1,0 +1,60 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/weir-dev/weir/limiter/engine"
+)
+
+// Readiness says whether a limiter should be sent requests: it has rules and is not about to stop.
+type Readiness struct {
+	engine   *engine.Engine
+	missing  func() error
+	draining atomic.Bool
+}
+
+// NewReadiness returns the readiness of a limiter around e. While e has no rules, missing says why.
+func NewReadiness(e *engine.Engine, missing func() error) *Readiness {
+	return &Readiness{engine: e, missing: missing}
+}
+
+// Revision returns the revision in force, or why the limiter is not ready.
+func (r *Readiness) Revision() (string, error) {
+	if r.draining.Load() {
+		return "", errors.New("draining: the limiter is about to stop")
+	}
+	if index := r.engine.Index(); index != nil {
+		return index.Revision(), nil
+	}
+	if err := r.missing(); err != nil {
+		return "", err
+	}
+	return "", errors.New("no rules yet")
+}
+
+func (r *Readiness) drain() { r.draining.Store(true) }
+
+// NewOpsHandler returns what a limiter serves to those who run it: /metrics, /healthz (the process serves) and /readyz
+// (200 with the revision in force, or 503 with the reason).
+func NewOpsHandler(metrics prometheus.Gatherer, readiness *Readiness) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		revision, err := readiness.Revision()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = fmt.Fprintln(w, "ok", revision)
+	})
+	return mux
+}

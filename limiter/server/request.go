@@ -1,0 +1,324 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// Bounds of a check's body.
+const (
+	maxBody        = 64 << 10 // bytes
+	maxDomain      = 253      // bytes
+	maxHeaders     = 128
+	maxQuery       = 256 // parameters
+	maxDescriptors = 64
+	maxEntries     = 64 // of one descriptor
+	maxNameShown   = 64 // bytes of a name of the client's in a problem
+)
+
+// bodyField names the body itself where no single field is to blame.
+const bodyField = "body"
+
+const checkFields = "domain, method, host, path, query, headers, clientIP, claims, descriptors, cost, peek"
+
+// decode reads the body of POST /v1/check:
+//
+//	{"domain":"shop","method":"GET","host":"api.shop.example","path":"/v1/search","query":{"q":["x"]},
+//	 "headers":{"x-tenant-id":"acme"},"clientIP":"203.0.113.7","claims":{"sub":"u1"},
+//	 "descriptors":[[{"key":"generic_key","value":"login"}]],"cost":1,"peek":false}
+//
+// Only domain is required, and beside it something that an axis can be read from. Everything else of the body is
+// refused with the field's name: unknown and repeated fields, wrong kinds (null included), values out of range. A query
+// behind the path is added to query. The claims and descriptors are checked for their shape; no rule reads them.
+func decode(body []byte) (engine.Check, *problem) {
+	if !utf8.Valid(body) {
+		return engine.Check{}, badField(bodyField, "is not UTF-8")
+	}
+	if !json.Valid(body) {
+		return engine.Check{}, badField(bodyField, "is not JSON: "+syntaxError(body))
+	}
+	d := decoder{json: jsonText{text: string(body)}, check: engine.Check{Cost: 1}}
+	if kind := d.json.kind(); kind != kindObject {
+		return engine.Check{}, wrongKind(bodyField, kindObject, kind)
+	}
+	seen := make([]string, 0, 11)
+	for name := range d.json.members() {
+		if slices.Contains(seen, name) {
+			return engine.Check{}, badField(name, "is given twice")
+		}
+		seen = append(seen, name)
+		if bad := d.field(name); bad != nil {
+			return engine.Check{}, bad
+		}
+	}
+	return d.finish()
+}
+
+// decoder holds what of a check has been read.
+type decoder struct {
+	json  jsonText
+	check engine.Check
+	// path as it was given, with its query.
+	path string
+	// extras: there are claims or descriptors.
+	extras bool
+}
+
+func (d *decoder) field(name string) *problem {
+	r := &d.check.Request
+	switch name {
+	case "domain":
+		return d.str(name, &r.Domain)
+	case "method":
+		return d.str(name, &r.Method)
+	case "host":
+		return d.str(name, &r.Host)
+	case "path":
+		return d.str(name, &d.path)
+	case "query":
+		return d.query()
+	case "headers":
+		return d.headers()
+	case "clientIP":
+		return d.clientIP()
+	case "claims":
+		return d.claims()
+	case "descriptors":
+		return d.descriptors()
+	case "cost":
+		return d.cost()
+	case "peek":
+		return d.peek()
+	default:
+		return badField(clip(name), "is not a field of a check; there are "+checkFields)
+	}
+}
+
+// finish checks what concerns more than one field and brings the request into normal form.
+func (d *decoder) finish() (engine.Check, *problem) {
+	r := &d.check.Request
+	switch {
+	case r.Domain == "":
+		return engine.Check{}, badField("domain", "is missing: name the domain whose policies apply, a namespace")
+	case len(r.Domain) > maxDomain:
+		return engine.Check{}, badField("domain", fmt.Sprintf("is longer than %d bytes", maxDomain))
+	}
+	r.Host = rules.NormalHost(r.Host)
+	if d.path != "" {
+		r.Path = rules.NormalPath(d.path)
+		d.pathQuery()
+	}
+	if r.Path == "" && r.Host == "" && len(r.Query) == 0 && len(r.Headers) == 0 && !r.ClientIP.IsValid() && !d.extras {
+		return engine.Check{}, newProblem(http.StatusBadRequest, bodyField, "the body holds nothing that requests could be "+
+			"counted by: give at least one of clientIP, headers, query, path, host, claims, descriptors")
+	}
+	return d.check, nil
+}
+
+// pathQuery adds the query behind the path to the query. Pairs that are not well-formed are left out, as servers do:
+// the text is the client's, and no reason to refuse the caller.
+func (d *decoder) pathQuery() {
+	target, _, _ := strings.Cut(d.path, "#")
+	_, raw, ok := strings.Cut(target, "?")
+	if !ok {
+		return
+	}
+	values, _ := url.ParseQuery(raw)
+	if d.check.Request.Query == nil {
+		d.check.Request.Query = values
+		return
+	}
+	for name, more := range values {
+		d.check.Request.Query[name] = append(d.check.Request.Query[name], more...)
+	}
+}
+
+func (d *decoder) str(field string, into *string) *problem {
+	if kind := d.json.kind(); kind != kindString {
+		return wrongKind(field, kindString, kind)
+	}
+	*into = d.json.str()
+	return nil
+}
+
+func (d *decoder) query() *problem {
+	if kind := d.json.kind(); kind != kindObject {
+		return wrongKind("query", kindObject, kind)
+	}
+	d.check.Request.Query = map[string][]string{}
+	for name := range d.json.members() {
+		field := "query." + clip(name)
+		if _, ok := d.check.Request.Query[name]; ok {
+			return badField(field, "is given twice")
+		}
+		if len(d.check.Request.Query) == maxQuery {
+			return badField("query", fmt.Sprintf("has more than %d parameters", maxQuery))
+		}
+		if kind := d.json.kind(); kind != kindList {
+			return wrongKind(field, "a list of strings", kind)
+		}
+		values := make([]string, 0, 1)
+		for i := range d.json.elements() {
+			if kind := d.json.kind(); kind != kindString {
+				return wrongKind(fmt.Sprintf("%s[%d]", field, i), kindString, kind)
+			}
+			values = append(values, d.json.str())
+		}
+		d.check.Request.Query[name] = values
+	}
+	return nil
+}
+
+func (d *decoder) headers() *problem {
+	if kind := d.json.kind(); kind != kindObject {
+		return wrongKind("headers", kindObject, kind)
+	}
+	headers := make(map[string]string)
+	d.check.Request.Headers = headers
+	for name := range d.json.members() {
+		lower := strings.ToLower(name)
+		if lower == "" {
+			return badField("headers", "has a header without a name")
+		}
+		if _, ok := headers[lower]; ok {
+			return badField("headers."+clip(name), "is given twice: upper and lower case are the same header")
+		}
+		if len(headers) == maxHeaders {
+			return badField("headers", fmt.Sprintf("has more than %d headers", maxHeaders))
+		}
+		if kind := d.json.kind(); kind != kindString {
+			return wrongKind("headers."+clip(name), kindString, kind)
+		}
+		headers[lower] = d.json.str()
+	}
+	return nil
+}
+
+func (d *decoder) clientIP() *problem {
+	var text string
+	if bad := d.str("clientIP", &text); bad != nil {
+		return bad
+	}
+	ip, err := netip.ParseAddr(text)
+	if err != nil {
+		return badField("clientIP", "must be an IP address without port, such as 203.0.113.7 or 2001:db8::7")
+	}
+	d.check.Request.ClientIP = ip
+	return nil
+}
+
+func (d *decoder) claims() *problem {
+	if kind := d.json.kind(); kind != kindObject {
+		return wrongKind("claims", kindObject, kind)
+	}
+	for range d.json.members() {
+		d.json.skip()
+		d.extras = true
+	}
+	return nil
+}
+
+func (d *decoder) descriptors() *problem {
+	if kind := d.json.kind(); kind != kindList {
+		return wrongKind("descriptors", "a list of descriptors", kind)
+	}
+	for i := range d.json.elements() {
+		field := fmt.Sprintf("descriptors[%d]", i)
+		if i == maxDescriptors {
+			return badField("descriptors", fmt.Sprintf("has more than %d descriptors", maxDescriptors))
+		}
+		if kind := d.json.kind(); kind != kindList {
+			return wrongKind(field, "a list of entries", kind)
+		}
+		for j := range d.json.elements() {
+			if j == maxEntries {
+				return badField(field, fmt.Sprintf("has more than %d entries", maxEntries))
+			}
+			if bad := d.entry(fmt.Sprintf("%s[%d]", field, j)); bad != nil {
+				return bad
+			}
+		}
+		d.extras = true
+	}
+	return nil
+}
+
+// entry reads {"key":"generic_key","value":"login"}.
+func (d *decoder) entry(field string) *problem {
+	if kind := d.json.kind(); kind != kindObject {
+		return wrongKind(field, kindObject, kind)
+	}
+	var texts [2]string
+	var given [2]bool
+	names := [2]string{"key", "value"}
+	for name := range d.json.members() {
+		i := slices.Index(names[:], name)
+		if i < 0 {
+			return badField(field+"."+clip(name), "is not a field of a descriptor's entry; there are key, value")
+		}
+		if given[i] {
+			return badField(field+"."+name, "is given twice")
+		}
+		given[i] = true
+		if bad := d.str(field+"."+name, &texts[i]); bad != nil {
+			return bad
+		}
+	}
+	switch {
+	case texts[0] == "":
+		return badField(field+".key", "is missing")
+	case !given[1]:
+		return badField(field+".value", "is missing")
+	}
+	return nil
+}
+
+func (d *decoder) cost() *problem {
+	whole := fmt.Sprintf("a whole number from 1 to %d", limiter.MaxUnits)
+	if kind := d.json.kind(); kind != kindNumber {
+		return wrongKind("cost", whole, kind)
+	}
+	cost, err := strconv.ParseInt(d.json.literal(), 10, 64)
+	if err != nil || cost < 1 || cost > limiter.MaxUnits {
+		return badField("cost", "must be "+whole)
+	}
+	d.check.Cost = cost
+	return nil
+}
+
+func (d *decoder) peek() *problem {
+	if kind := d.json.kind(); kind != kindBool {
+		return wrongKind("peek", kindBool, kind)
+	}
+	d.check.Peek = d.json.literal() == "true"
+	return nil
+}
+
+// syntaxError says what is wrong with a body that json.Valid refused, and where.
+func syntaxError(body []byte) string {
+	err := json.Unmarshal(body, new(json.RawMessage))
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Sprintf("%v at byte %d", syntax, syntax.Offset)
+	}
+	return fmt.Sprint(err)
+}
+
+// clip shortens a name of the client's for a message.
+func clip(name string) string {
+	if len(name) <= maxNameShown {
+		return name
+	}
+	return strings.ToValidUTF8(name[:maxNameShown], "") + "…"
+}

@@ -1,0 +1,205 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/weir-dev/weir/limiter"
+)
+
+// patience bounds every wait of the tests.
+const patience = 10 * time.Second
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// gatedStore holds every spend until its gate opens.
+type gatedStore struct {
+	limiter.Store
+	arrived, gate chan struct{}
+}
+
+func (s *gatedStore) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	s.arrived <- struct{}{}
+	<-s.gate
+	return s.Store.Spend(ctx, charges)
+}
+
+// running is a Server on loopback.
+type running struct {
+	check, ops string // base URLs
+	stop       context.CancelFunc
+	done       chan error
+}
+
+func start(t *testing.T, store limiter.Store, drain time.Duration) *running {
+	t.Helper()
+	e := newEngine(t, store, tenantRule("a", 5))
+	readiness := NewReadiness(e, nil)
+	registry := prometheus.NewRegistry()
+	s := &Server{
+		Check: newHandler(t, e), CheckListener: listen(t),
+		Ops: NewOpsHandler(registry, readiness), OpsListener: listen(t),
+		Readiness: readiness, Drain: drain, Log: discard(),
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &running{
+		check: "http://" + s.CheckListener.Addr().String(),
+		ops:   "http://" + s.OpsListener.Addr().String(),
+		stop:  cancel, done: make(chan error, 1),
+	}
+	go func() { r.done <- s.Run(ctx) }()
+	return r
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (r *running) wait(t *testing.T) error {
+	t.Helper()
+	select {
+	case err := <-r.done:
+		return err
+	case <-time.After(patience):
+		t.Fatal("the server does not stop")
+		return nil
+	}
+}
+
+// caller asks over its own connections.
+func caller(t *testing.T, protocols *http.Protocols) *http.Client {
+	t.Helper()
+	transport := &http.Transport{Protocols: protocols}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: patience}
+}
+
+func ask(client *http.Client, url, body string) (*http.Response, error) {
+	method := http.MethodPost
+	if body == "" {
+		method = http.MethodGet
+	}
+	request, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	return response, errors.Join(err, response.Body.Close())
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func TestDrainTakesRequestsForAWhileAndFinishesThoseUnderWay(t *testing.T) {
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	store := &gatedStore{Store: atNoon(), arrived: make(chan struct{}, 2), gate: make(chan struct{})}
+	const drain = 300 * time.Millisecond
+	s := start(t, store, drain)
+	client := caller(t, nil)
+
+	type outcome struct {
+		response *http.Response
+		err      error
+	}
+	underWay := make(chan outcome, 2)
+	send := func() {
+		response, err := ask(client, s.check+"/v1/check", acme)
+		underWay <- outcome{response, err}
+	}
+	go send()
+	<-store.arrived
+	stopped := time.Now()
+	s.stop()
+	eventually(t, "not ready while draining", func() bool {
+		response, err := ask(client, s.ops+"/readyz", "")
+		return err == nil && response.StatusCode == http.StatusServiceUnavailable
+	})
+	go send() // within the drain delay
+	<-store.arrived
+	eventually(t, "no new connections after the delay", func() bool {
+		connection, err := net.Dial("tcp", strings.TrimPrefix(s.check, "http://"))
+		if err == nil {
+			_ = connection.Close()
+		}
+		return err != nil
+	})
+	if refusedAfter := time.Since(stopped); refusedAfter < drain {
+		t.Errorf("new requests were refused after %v already, want %v", refusedAfter, drain)
+	}
+	if response, err := ask(client, s.ops+"/healthz", ""); err != nil || response.StatusCode != http.StatusOK {
+		t.Errorf("the ops socket closed before the last request: %v", err)
+	}
+	close(store.gate)
+	var closing int
+	for range 2 {
+		o := <-underWay
+		if o.err != nil || o.response.StatusCode != http.StatusOK {
+			t.Fatalf("a request under way: %+v, %v", o.response, o.err)
+		}
+		if o.response.Close {
+			closing++
+		}
+	}
+	if closing == 0 {
+		t.Error("a draining server lets callers keep their connections")
+	}
+	if err := s.wait(t); err != nil {
+		t.Errorf("drain: %v", err)
+	}
+}
+
+func TestServesHTTP2WithoutTLS(t *testing.T) {
+	s := start(t, atNoon(), 0)
+	h2c := new(http.Protocols)
+	h2c.SetUnencryptedHTTP2(true)
+	response, err := ask(caller(t, h2c), s.check+"/v1/check", acme)
+	if err != nil || response.StatusCode != http.StatusOK || response.ProtoMajor != 2 {
+		t.Errorf("%+v, %v", response, err)
+	}
+	s.stop()
+	if err := s.wait(t); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestASocketThatFailsStopsTheServer(t *testing.T) {
+	e := newEngine(t, atNoon())
+	readiness := NewReadiness(e, nil)
+	check, ops := listen(t), listen(t)
+	s := &Server{
+		Check: newHandler(t, e), CheckListener: check, Ops: NewOpsHandler(prometheus.NewRegistry(), readiness), OpsListener: ops,
+		Readiness: readiness, Drain: time.Hour, Log: discard(),
+	}
+	if err := ops.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "serve on "+ops.Addr().String()) {
+		t.Errorf("error %v does not name the socket", err)
+	}
+}

@@ -1,0 +1,198 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// limitIn loads a rule set whose limit is the number in dir/limit. "problem" is a policy that is left out.
+func limitIn(dir string) Load {
+	return func() (rules.Set, []string, error) {
+		text, err := os.ReadFile(filepath.Join(dir, "limit"))
+		if err != nil {
+			return rules.Set{}, nil, err
+		}
+		if string(text) == "problem" {
+			return rules.Set{}, []string{"shop/x: spec.limit: bad"}, nil
+		}
+		units, err := strconv.ParseInt(string(text), 10, 64)
+		if err != nil {
+			return rules.Set{}, nil, err
+		}
+		data, _ := setOf(units)
+		set, _, err := rules.Decode(data)
+		return set, nil, err
+	}
+}
+
+func revisionOf(units int64) string {
+	_, revision := setOf(units)
+	return revision
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func rename(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// runningFiles runs a Files on dir and waits until the rules in it are in force.
+func runningFiles(t *testing.T, dir string, got *applied, log *slog.Logger) *Files {
+	t.Helper()
+	f := NewFiles(dir, limitIn(dir), got.apply, log)
+	running(t, func(ctx context.Context) {
+		if err := f.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	await(t, "the rules are in force", func() bool { return f.Ready() == nil })
+	return f
+}
+
+func TestFilesFollowsEdits(t *testing.T) {
+	edits := map[string]func(t *testing.T, dir string){
+		"written in place": func(t *testing.T, dir string) {
+			write(t, filepath.Join(dir, "limit"), "2")
+		},
+		"written beside and renamed, as editors do": func(t *testing.T, dir string) {
+			write(t, filepath.Join(dir, "limit.new"), "2")
+			rename(t, filepath.Join(dir, "limit.new"), filepath.Join(dir, "limit"))
+		},
+		"moved away and written anew": func(t *testing.T, dir string) {
+			rename(t, filepath.Join(dir, "limit"), filepath.Join(dir, "limit~"))
+			write(t, filepath.Join(dir, "limit"), "2")
+		},
+		"the directory replaced": func(t *testing.T, dir string) {
+			rename(t, dir, dir+".old")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(dir, "limit"), "2")
+		},
+	}
+	for name, edit := range edits {
+		t.Run(name, func(t *testing.T) {
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+			dir := filepath.Join(t.TempDir(), "policies")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(dir, "limit"), "1")
+			t.Run("", func(t *testing.T) {
+				var got applied
+				runningFiles(t, dir, &got, slog.New(slog.DiscardHandler))
+				for range 2 { // what was replaced is still followed
+					edit(t, dir)
+					await(t, "the edit is in force", func() bool { return got.last() == revisionOf(2) })
+					write(t, filepath.Join(dir, "limit"), "3")
+					await(t, "the next edit is in force", func() bool { return got.last() == revisionOf(3) })
+					if err := os.RemoveAll(dir + ".old"); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestFilesFollowsAConfigMap replaces files as a kubelet does: dir/limit points to ..data/limit, and ..data, a link to
+// a directory, is replaced.
+func TestFilesFollowsAConfigMap(t *testing.T) {
+	dir := t.TempDir()
+	update := func(units int64) {
+		version := fmt.Sprintf("..version-%d", units)
+		if err := os.Mkdir(filepath.Join(dir, version), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, version, "limit"), strconv.FormatInt(units, 10))
+		if err := os.Symlink(version, filepath.Join(dir, "..data_tmp")); err != nil {
+			t.Fatal(err)
+		}
+		rename(t, filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data"))
+	}
+	update(1)
+	if err := os.Symlink(filepath.Join("..data", "limit"), filepath.Join(dir, "limit")); err != nil {
+		t.Fatal(err)
+	}
+	var got applied
+	runningFiles(t, dir, &got, slog.New(slog.DiscardHandler))
+	for units := int64(2); units < 5; units++ {
+		update(units)
+		await(t, "the update is in force", func() bool { return got.last() == revisionOf(units) })
+	}
+}
+
+func TestFilesKeepsWhatWasWhenTheDirectoryCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "limit"), "1")
+	var got applied
+	var log logbook
+	f := NewFiles(dir, limitIn(dir), got.apply, log.logger())
+	if err := f.Ready(); err == nil || !strings.Contains(err.Error(), "has not been read") {
+		t.Errorf("before it was read, Ready says %v", err)
+	}
+	if err := f.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "limit"), "x")
+	for range 3 {
+		if err := f.Reload(); err == nil || !strings.Contains(err.Error(), "read policies in "+dir) {
+			t.Fatalf("error %v, want one that names the directory", err)
+		}
+	}
+	if n := log.count("level=WARN"); n != 1 {
+		t.Errorf("%d warnings of one trouble, want 1", n)
+	}
+	if got.last() != revisionOf(1) || got.count() != 1 || f.Ready() != nil {
+		t.Errorf("in force %s after %d changes, ready: %v; want what was", got.last(), got.count(), f.Ready())
+	}
+}
+
+func TestFilesTellsProblemsOnce(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "limit"), "problem")
+	var got applied
+	var log logbook
+	f := NewFiles(dir, limitIn(dir), got.apply, log.logger())
+	for range 3 {
+		if err := f.Reload(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := log.count("shop/x: spec.limit: bad"); n != 1 {
+		t.Errorf("the problem is logged %d times, want once", n)
+	}
+	if got.count() != 1 {
+		t.Errorf("applied %d times, want once", got.count())
+	}
+}
+
+func TestFilesIsNotReadyAndSaysWhy(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "absent")
+	var got applied
+	f := NewFiles(dir, limitIn(dir), got.apply, slog.New(slog.DiscardHandler))
+	if err := f.Reload(); err == nil {
+		t.Error("a directory that does not exist was read")
+	}
+	if err := f.Ready(); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Errorf("Ready says %v, want the directory and why", err)
+	}
+}
