@@ -1,0 +1,174 @@
+package compile_test
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+func TestTheOrderOfPoliciesDoesNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		policies := rapid.SliceOfN(anyPolicy(), 0, 12).Draw(t, "policies")
+		shuffled := rapid.Permutation(policies).Draw(t, "shuffled")
+
+		set, problems := compile.Compile(policies, compile.DefaultIdentity())
+		data, revision := rules.Encode(set)
+		again, problemsAgain := compile.Compile(shuffled, compile.DefaultIdentity())
+		dataAgain, revisionAgain := rules.Encode(again)
+
+		if !bytes.Equal(data, dataAgain) || revision != revisionAgain {
+			t.Errorf("two orders, two Sets: %s", cmp.Diff(set, again))
+		}
+		if diff := cmp.Diff(problems, problemsAgain); diff != "" {
+			t.Errorf("two orders, different problems: %s", diff)
+		}
+	})
+}
+
+func TestTheOrderWithinAMatchDoesNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		policy := goodPolicy().Draw(t, "policy")
+		shuffled := *policy.DeepCopy()
+		if shuffled.Spec.Match != nil {
+			http := shuffled.Spec.Match.HTTP
+			http.Hosts = rapid.Permutation(http.Hosts).Draw(t, "hosts")
+			http.Paths = rapid.Permutation(http.Paths).Draw(t, "paths")
+			http.Methods = rapid.Permutation(http.Methods).Draw(t, "methods")
+			http.Headers = rapid.Permutation(http.Headers).Draw(t, "headers")
+		}
+		if diff := cmp.Diff(mustCompile(t, policy), mustCompile(t, shuffled)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestABadPolicyNeverAffectsAnother(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		policies := rapid.SliceOfN(anyPolicy(), 0, 8).Draw(t, "policies")
+		bad := badPolicy().Draw(t, "bad")
+		bad.Name = "bad" // a name that no other has
+		at := rapid.IntRange(0, len(policies)).Draw(t, "at")
+
+		before, problems := compile.Compile(policies, compile.DefaultIdentity())
+		after, more := compile.Compile(slices.Insert(slices.Clone(policies), at, bad), compile.DefaultIdentity())
+
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("a bad policy changed the Set: %s", diff)
+		}
+		others := slices.DeleteFunc(more, func(p compile.Problem) bool { return p.Policy == compile.Name(&bad) })
+		if diff := cmp.Diff(problems, others, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("a bad policy changed the problems of others: %s", diff)
+		}
+		if len(others) == len(more) {
+			t.Errorf("no problem names %s", compile.Name(&bad))
+		}
+	})
+}
+
+func TestEveryPolicyIsEitherARuleOrAProblem(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		policies := rapid.SliceOfN(anyPolicy(), 0, 12).Draw(t, "policies")
+		set, problems := compile.Compile(policies, compile.DefaultIdentity())
+
+		want := map[string]bool{}
+		for i := range policies {
+			want[compile.Name(&policies[i])] = true
+		}
+		rule, problem := map[string]bool{}, map[string]bool{}
+		for _, r := range set.Rules {
+			if !want[r.Policy] || rule[r.Policy] {
+				t.Errorf("a rule too many for %s", r.Policy)
+			}
+			rule[r.Policy] = true
+		}
+		for _, p := range problems {
+			if !want[p.Policy] || rule[p.Policy] {
+				t.Errorf("a problem too many: %s", p)
+			}
+			if p.Field == "" || p.Message == "" || p.Reason != v1alpha1.ReasonInvalid {
+				t.Errorf("a problem that does not say enough: %+v", p)
+			}
+			problem[p.Policy] = true
+		}
+		for name := range want {
+			if !rule[name] && !problem[name] {
+				t.Errorf("neither rule nor problem for %s", name)
+			}
+		}
+		if _, err := rules.NewIndex(set, "sha256:test", "weir:"); err != nil {
+			t.Errorf("a limiter refuses the Set: %v", err)
+		}
+	})
+}
+
+func TestCompileLeavesThePoliciesAlone(t *testing.T) {
+	policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
+	policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: 1, Window: "1m", Match: &v1alpha1.Match{
+		HTTP: &v1alpha1.HTTPMatch{Hosts: []v1alpha1.Host{"B.example", "a.example", "a.example"}, Methods: []v1alpha1.Method{"POST", "GET"}},
+	}}
+	before := policy.DeepCopy()
+	mustCompile(t, policy)
+	if diff := cmp.Diff(*before, policy); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNoPoliciesMakeAnEmptySet(t *testing.T) {
+	deleted := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "a", DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)},
+	}}
+	for name, policies := range map[string][]v1alpha1.RateLimitPolicy{"none": nil, "one that is being deleted": {deleted}} {
+		set, problems := compile.Compile(policies, compile.DefaultIdentity())
+		if len(set.Rules)+len(problems) > 0 {
+			t.Errorf("%s: got %v, %v", name, set, problems)
+		}
+	}
+}
+
+func TestAnIdentityTableDecidesForPoliciesThatDoNot(t *testing.T) {
+	identity := compile.DefaultIdentity()
+	identity.APIKey = rules.Identifier{From: rules.FromQuery, Name: "key"}
+	identity.IP = rules.Identifier{From: rules.FromHeader, Name: "x-real-ip"}
+	for name, tc := range map[string]struct {
+		axis v1alpha1.Axis
+		own  *v1alpha1.Identifier
+		want rules.Identifier
+	}{
+		"the table's API key is a secret":      {v1alpha1.AxisAPIKey, nil, rules.Identifier{From: rules.FromQuery, Name: "key", Secret: true}},
+		"the policy's own wins over the table": {v1alpha1.AxisAPIKey, &v1alpha1.Identifier{Header: new(v1alpha1.HeaderName("X-Key"))}, rules.Identifier{From: rules.FromHeader, Name: "x-key", Secret: true}},
+		"the table's address is an address":    {v1alpha1.AxisIP, nil, rules.Identifier{From: rules.FromHeader, Name: "x-real-ip", Address: true}},
+		"a tenant is neither":                  {v1alpha1.AxisTenant, nil, rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"}},
+		"an endpoint is in no table":           {v1alpha1.AxisEndpoint, nil, rules.Identifier{From: rules.FromEndpoint}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
+			policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: tc.axis, Limit: 1, Window: "1m", Identifier: tc.own}
+			set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, identity)
+			if len(problems) > 0 {
+				t.Fatal(problems)
+			}
+			if diff := cmp.Diff(tc.want, set.Rules[0].Identifier); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func mustCompile(t rapid.TB, policy v1alpha1.RateLimitPolicy) rules.Set {
+	t.Helper()
+	set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, compile.DefaultIdentity())
+	if len(problems) > 0 {
+		t.Fatalf("unexpected problems: %v", problems)
+	}
+	return set
+}

@@ -1,0 +1,63 @@
+package compile
+
+import (
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// Identity is a Limiter's identity table: where the identifiers of an axis stand in requests, for the policies that do
+// not say it themselves.
+type Identity struct {
+	IP, Tenant, User, APIKey rules.Identifier
+}
+
+// DefaultIdentity is the table of a Limiter that says nothing else.
+func DefaultIdentity() Identity {
+	return Identity{
+		IP:     rules.Identifier{From: rules.FromClientIP},
+		Tenant: rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"},
+		User:   rules.Identifier{From: rules.FromHeader, Name: "x-user-id"},
+		APIKey: rules.Identifier{From: rules.FromHeader, Name: "x-api-key"},
+	}
+}
+
+// of returns the table's entry for axis. Endpoints identify themselves.
+func (i Identity) of(axis v1alpha1.Axis) (id rules.Identifier, known bool) {
+	switch axis {
+	case v1alpha1.AxisIP:
+		return i.IP, true
+	case v1alpha1.AxisTenant:
+		return i.Tenant, true
+	case v1alpha1.AxisUser:
+		return i.User, true
+	case v1alpha1.AxisAPIKey:
+		return i.APIKey, true
+	case v1alpha1.AxisEndpoint:
+		return rules.Identifier{From: rules.FromEndpoint}, true
+	default:
+		return rules.Identifier{}, false
+	}
+}
+
+// resolve returns where the policy's identifier stands in a request: where the policy says, else where the table says.
+// The table cannot make an API key anything but a secret, nor the text of an address anything but an address.
+func resolve(policy valid, identity Identity) rules.Identifier {
+	id, _ := identity.of(policy.spec.Axis)
+	if own := policy.spec.Identifier; own != nil {
+		id = identifierOf(own)
+	}
+	id.Secret = policy.spec.Axis == v1alpha1.AxisAPIKey
+	id.Address = policy.spec.Axis == v1alpha1.AxisIP && id.From != rules.FromClientIP
+	return id
+}
+
+func identifierOf(own *v1alpha1.Identifier) rules.Identifier {
+	switch {
+	case own.Header != nil:
+		return rules.Identifier{From: rules.FromHeader, Name: lowercase(*own.Header)}
+	case own.Query != nil:
+		return rules.Identifier{From: rules.FromQuery, Name: *own.Query}
+	default: // validate has seen to it that one is set
+		return rules.Identifier{From: rules.FromCookie, Name: *own.Cookie}
+	}
+}

@@ -1,0 +1,97 @@
+package compile
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// lower writes a valid policy in the terms of rules: policies that mean the same give the same bytes.
+func lower(policy valid, identifier rules.Identifier) rules.Rule {
+	return rules.Rule{
+		Policy:        policy.name,
+		Domain:        policy.namespace,
+		Axis:          string(policy.spec.Axis),
+		Identifier:    identifier,
+		PerEndpoint:   policy.spec.Scope == v1alpha1.ScopeEndpoint,
+		Match:         lowerMatch(policy.spec.Match),
+		Algorithm:     policy.limit.Algorithm(),
+		Units:         policy.limit.Units(),
+		WindowSeconds: int64(policy.limit.Window() / time.Second),
+		Shadow:        policy.spec.Enforcement == v1alpha1.EnforcementShadow,
+	}
+}
+
+func lowerMatch(match *v1alpha1.Match) rules.Match {
+	if match == nil {
+		return rules.Match{}
+	}
+	return rules.Match{
+		Hosts:   sorted(each(match.HTTP.Hosts, lowercase[v1alpha1.Host]), strings.Compare),
+		Paths:   sorted(each(match.HTTP.Paths, lowerPath), comparePaths),
+		Methods: sorted(each(match.HTTP.Methods, upper[v1alpha1.Method]), strings.Compare),
+		Headers: sorted(each(match.HTTP.Headers, lowerHeader), compareHeaders),
+	}
+}
+
+// lowerPath leaves expressions as they are. NormalPath takes the trailing slash off, so that the prefixes /v1 and /v1/
+// are one.
+func lowerPath(path v1alpha1.PathMatch) rules.PathMatch {
+	switch pathType(path) {
+	case v1alpha1.PathRegularExpression:
+		return rules.PathMatch{Type: rules.PathRegex, Value: path.Value}
+	case v1alpha1.PathExact:
+		return rules.PathMatch{Type: rules.PathExact, Value: rules.NormalPath(path.Value)}
+	default:
+		return rules.PathMatch{Type: rules.PathPrefix, Value: rules.NormalPath(path.Value)}
+	}
+}
+
+func lowerHeader(header v1alpha1.HeaderMatch) rules.HeaderMatch {
+	m := rules.HeaderMatch{Name: lowercase(header.Name), Invert: header.Invert}
+	switch headerType(header) {
+	case v1alpha1.HeaderPresent:
+		m.Type = rules.HeaderPresent
+		return m
+	case v1alpha1.HeaderRegularExpression:
+		m.Type = rules.HeaderRegex
+	default:
+		m.Type = rules.HeaderExact
+	}
+	m.Value = *header.Value
+	return m
+}
+
+func comparePaths(a, b rules.PathMatch) int {
+	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Value, b.Value))
+}
+
+func compareHeaders(a, b rules.HeaderMatch) int {
+	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Value, b.Value),
+		cmp.Compare(strconv.FormatBool(a.Invert), strconv.FormatBool(b.Invert)))
+}
+
+func each[A, B any](list []A, f func(A) B) []B {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make([]B, len(list))
+	for i, a := range list {
+		out[i] = f(a)
+	}
+	return out
+}
+
+// sorted sorts list, whose order has no meaning, and drops repetitions.
+func sorted[T any](list []T, compare func(a, b T) int) []T {
+	slices.SortFunc(list, compare)
+	return slices.CompactFunc(list, func(a, b T) bool { return compare(a, b) == 0 })
+}
+
+func upper[T ~string](s T) string     { return strings.ToUpper(string(s)) }
+func lowercase[T ~string](s T) string { return strings.ToLower(string(s)) }

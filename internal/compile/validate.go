@@ -1,0 +1,162 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter"
+)
+
+// valid is a policy that can be enforced: only validate builds it.
+type valid struct {
+	name, namespace string
+	spec            *v1alpha1.RateLimitPolicySpec
+	limit           limiter.Limit
+}
+
+// validate returns the policy of a group made ready for lowering, or everything that stands against enforcing it, in
+// the order of the policy's fields. An enum that is empty has its default: the API fills it in, Go code need not.
+func validate(same []*v1alpha1.RateLimitPolicy) (valid, []Problem) {
+	policy := same[0]
+	c := checker{policy: Name(policy)}
+	if len(same) > 1 {
+		c.add("metadata.name", "%d policies have this name; none of them is enforced, since it is not clear which one is meant", len(same))
+		return valid{}, c.problems
+	}
+	spec := &policy.Spec
+	c.checkName("metadata.namespace", policy.Namespace)
+	c.checkName("metadata.name", policy.Name)
+	c.checkAxis(spec)
+	limit := c.checkLimit(spec)
+	c.checkIdentifier(spec)
+	c.checkScope(spec)
+	c.checkMatch(spec.Match)
+	checkEnum(&c, "spec.enforcement", spec.Enforcement, v1alpha1.EnforcementEnforce, v1alpha1.EnforcementShadow)
+	return valid{name: c.policy, namespace: policy.Namespace, spec: spec, limit: limit}, c.problems
+}
+
+// checker collects the problems of one policy.
+type checker struct {
+	policy   string
+	problems []Problem
+}
+
+func (c *checker) add(field, format string, args ...any) {
+	c.problems = append(c.problems, Problem{
+		Policy: c.policy, Field: field, Reason: v1alpha1.ReasonInvalid, Message: fmt.Sprintf(format, args...),
+	})
+}
+
+// checkEnum refuses a value that is neither empty nor one of the known.
+func checkEnum[T ~string](c *checker, field string, value T, known ...T) {
+	if value == "" {
+		return
+	}
+	names := make([]string, len(known))
+	for i, k := range known {
+		if value == k {
+			return
+		}
+		names[i] = string(k)
+	}
+	c.add(field, "unknown value %q; known are %s", value, strings.Join(names, ", "))
+}
+
+func (c *checker) checkName(field, name string) {
+	switch {
+	case name == "":
+		c.add(field, "is empty")
+	case strings.Contains(name, "/"):
+		c.add(field, "%q holds a slash", name)
+	}
+}
+
+func (c *checker) checkAxis(spec *v1alpha1.RateLimitPolicySpec) {
+	if spec.Axis == "" {
+		c.add("spec.axis", "is empty")
+	}
+	checkEnum(c, "spec.axis", spec.Axis,
+		v1alpha1.AxisIP, v1alpha1.AxisTenant, v1alpha1.AxisUser, v1alpha1.AxisAPIKey, v1alpha1.AxisEndpoint)
+}
+
+// checkLimit judges limit, window and algorithm each by itself, beside a sound value of what is wrong.
+func (c *checker) checkLimit(spec *v1alpha1.RateLimitPolicySpec) limiter.Limit {
+	algorithm := limiter.Algorithm(cmp.Or(spec.Algorithm, v1alpha1.SlidingWindowCounter))
+	_, algorithmErr := limiter.NewLimit(algorithm, 1, limiter.MinWindow)
+	if algorithmErr != nil {
+		algorithm = limiter.SlidingWindowCounter
+	}
+	window, windowErr := ParseWindow(spec.Window)
+	limit, limitErr := limiter.NewLimit(algorithm, spec.Limit, max(window, limiter.MinWindow))
+	for _, check := range []struct {
+		field string
+		err   error
+	}{{"spec.limit", limitErr}, {"spec.window", windowErr}, {"spec.algorithm", algorithmErr}} {
+		if check.err != nil {
+			c.add(check.field, "%v", check.err)
+		}
+	}
+	return limit
+}
+
+func (c *checker) checkIdentifier(spec *v1alpha1.RateLimitPolicySpec) {
+	id := spec.Identifier
+	if id == nil {
+		return
+	}
+	const field = "spec.identifier"
+	if spec.Axis == v1alpha1.AxisEndpoint {
+		c.add(field, "axis Endpoint counts by the endpoint itself; remove identifier, or choose the axis whose identifier it is and set scope: Endpoint")
+	}
+	given := 0
+	if id.Header != nil {
+		given++
+		c.checkHeaderName(field+".header", *id.Header)
+	}
+	if id.Query != nil {
+		given++
+		if *id.Query == "" {
+			c.add(field+".query", "is empty")
+		}
+	}
+	if id.Cookie != nil {
+		given++
+		if !isToken(*id.Cookie) {
+			c.add(field+".cookie", "%q is no cookie name: one holds letters, digits and %s only", *id.Cookie, tokenMarks)
+		}
+	}
+	if given != 1 {
+		c.add(field, "exactly one of the fields in [header query cookie] must be set")
+	}
+}
+
+func (c *checker) checkScope(spec *v1alpha1.RateLimitPolicySpec) {
+	checkEnum(c, "spec.scope", spec.Scope, v1alpha1.ScopePolicy, v1alpha1.ScopeEndpoint)
+	if spec.Axis == v1alpha1.AxisEndpoint && spec.Scope == v1alpha1.ScopeEndpoint {
+		c.add("spec.scope", "axis Endpoint already counts every endpoint by itself; remove scope: Endpoint")
+	}
+}
+
+func (c *checker) checkHeaderName(field string, name v1alpha1.HeaderName) {
+	if !isToken(name) {
+		c.add(field, "%q is no header name: one holds letters, digits and %s only", name, tokenMarks)
+	}
+}
+
+// tokenMarks is what names of headers and cookies may hold beside letters and digits.
+const tokenMarks = "!#$%&*+-.^_|~"
+
+func isToken[T ~string](s T) bool {
+	for i := range len(s) {
+		if !isAlphanumeric(s[i]) && strings.IndexByte(tokenMarks, s[i]) < 0 {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func isAlphanumeric(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
+}

@@ -1,0 +1,119 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// checkMatch refuses a match that says nothing: what it says may be for a later version, and must not become a match of
+// everything.
+func (c *checker) checkMatch(match *v1alpha1.Match) {
+	const field = "spec.match.http"
+	switch {
+	case match == nil:
+		return
+	case match.HTTP == nil:
+		c.add("spec.match", "match is empty: give http, or leave match out to limit every request of the domain")
+		return
+	case len(match.HTTP.Hosts)+len(match.HTTP.Paths)+len(match.HTTP.Methods)+len(match.HTTP.Headers) == 0:
+		c.add(field, "http is empty: give hosts, paths, methods or headers, or leave match out to limit every request of the domain")
+		return
+	}
+	for i, host := range match.HTTP.Hosts {
+		c.checkHost(fmt.Sprintf("%s.hosts[%d]", field, i), host)
+	}
+	for i, path := range match.HTTP.Paths {
+		c.checkPath(fmt.Sprintf("%s.paths[%d]", field, i), path)
+	}
+	for i, method := range match.HTTP.Methods {
+		c.checkMethod(fmt.Sprintf("%s.methods[%d]", field, i), method)
+	}
+	for i, header := range match.HTTP.Headers {
+		c.checkHeader(fmt.Sprintf("%s.headers[%d]", field, i), header)
+	}
+}
+
+func (c *checker) checkHost(field string, host v1alpha1.Host) {
+	for label := range strings.SplitSeq(strings.TrimPrefix(string(host), "*."), ".") {
+		if !isLabel(label) {
+			c.add(field, "%q is no host: one is a DNS name without scheme, port and trailing dot, such as api.shop.example or *.shop.example", host)
+			return
+		}
+	}
+}
+
+// maxLabel is the longest part of a DNS name between two dots, in bytes.
+const maxLabel = 63
+
+func isLabel(label string) bool {
+	for i := range len(label) {
+		if !isAlphanumeric(label[i]) && label[i] != '-' {
+			return false
+		}
+	}
+	return label != "" && len(label) <= maxLabel && label[0] != '-' && label[len(label)-1] != '-'
+}
+
+func pathType(path v1alpha1.PathMatch) v1alpha1.PathMatchType {
+	return cmp.Or(path.Type, v1alpha1.PathPrefix)
+}
+
+func (c *checker) checkPath(field string, path v1alpha1.PathMatch) {
+	checkEnum(c, field+".type", path.Type, v1alpha1.PathExact, v1alpha1.PathPrefix, v1alpha1.PathRegularExpression)
+	switch {
+	case path.Value == "":
+		c.add(field+".value", "is empty")
+	case pathType(path) == v1alpha1.PathRegularExpression:
+		c.checkExpression(field+".value", path.Value)
+	case path.Value[0] != '/' || strings.ContainsAny(path.Value, "?# \t\n\f\r"):
+		c.add(field+".value", "%q: a path begins with a slash and has no query, no fragment and no spaces", path.Value)
+	case !isNormal(path.Value):
+		c.add(field+".value", "%q: a path has no double slashes and no dot segments: they are resolved in a request before it "+
+			"is compared", path.Value)
+	case strings.ContainsAny(path.Value, "*{}"):
+		c.add(field+".value", "%q: a path is compared as it stands, without wildcards (*) and templates ({id}): use PathPrefix for "+
+			"everything below a path, or RegularExpression", path.Value)
+	}
+}
+
+// isNormal says whether a request's path can be path, but for a slash at the end.
+func isNormal(path string) bool {
+	normal := rules.NormalPath(path)
+	return path == normal || path == normal+"/" && normal != "/"
+}
+
+func (c *checker) checkMethod(field string, method v1alpha1.Method) {
+	switch upper(method) {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodOptions, http.MethodConnect, http.MethodTrace:
+	default:
+		c.add(field, "unknown method %q", method)
+	}
+}
+
+func headerType(header v1alpha1.HeaderMatch) v1alpha1.HeaderMatchType {
+	return cmp.Or(header.Type, v1alpha1.HeaderExact)
+}
+
+func (c *checker) checkHeader(field string, header v1alpha1.HeaderMatch) {
+	c.checkHeaderName(field+".name", header.Name)
+	checkEnum(c, field+".type", header.Type, v1alpha1.HeaderExact, v1alpha1.HeaderPresent, v1alpha1.HeaderRegularExpression)
+	if (headerType(header) == v1alpha1.HeaderPresent) != (header.Value == nil) {
+		c.add(field+".value", "Exact and RegularExpression need a value, Present takes none")
+		return
+	}
+	if headerType(header) == v1alpha1.HeaderRegularExpression {
+		c.checkExpression(field+".value", *header.Value)
+	}
+}
+
+func (c *checker) checkExpression(field, expression string) {
+	if _, err := rules.CompileExpression(expression); err != nil {
+		c.add(field, "%q is no RE2 expression: %s", expression, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	}
+}

@@ -1,0 +1,69 @@
+package compile
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter"
+)
+
+// ParseWindow returns the length of a window: "30s", "1h30m", "24h" or "1d", within limiter.MinWindow and MaxWindow.
+func ParseWindow(window v1alpha1.Window) (time.Duration, error) {
+	seconds, ok := parseDays(string(window))
+	if !ok {
+		seconds, ok = parseClock(string(window))
+	}
+	// The comparison is one of seconds, since 9999999h is more than a Duration holds.
+	if !ok || seconds < int64(limiter.MinWindow/time.Second) || seconds > int64(limiter.MaxWindow/time.Second) {
+		return 0, fmt.Errorf("window %q must be from 1s to 720h, in whole hours, minutes and seconds (90s, 1h30m, 24h) "+
+			"or in days alone (1d to 30d)", window)
+	}
+	return time.Duration(seconds) * time.Second, nil
+}
+
+// parseDays reads "30d": at most two digits, no leading zero.
+func parseDays(s string) (seconds int64, ok bool) {
+	digits, ok := strings.CutSuffix(s, "d")
+	if !ok || strings.HasPrefix(digits, "0") {
+		return 0, false
+	}
+	days, rest, ok := leadingNumber(digits, 2)
+	return days * 24 * 60 * 60, ok && rest == ""
+}
+
+// parseClock reads hours, minutes and seconds, each at most once and in that order.
+func parseClock(s string) (seconds int64, ok bool) {
+	if s == "" {
+		return 0, false
+	}
+	for _, unit := range []struct {
+		name    string
+		seconds int64
+	}{{"h", 3600}, {"m", 60}, {"s", 1}} {
+		number, rest, ok := leadingNumber(s, 7)
+		if !ok {
+			break
+		}
+		if rest, ok := strings.CutPrefix(rest, unit.name); ok {
+			seconds += number * unit.seconds
+			s = rest
+		}
+	}
+	return seconds, s == ""
+}
+
+// leadingNumber splits off the decimal number, of 1 to most digits, that s begins with.
+func leadingNumber(s string, most int) (number int64, rest string, ok bool) {
+	end := 0
+	for end < len(s) && '0' <= s[end] && s[end] <= '9' {
+		end++
+	}
+	if end < 1 || end > most {
+		return 0, s, false
+	}
+	number, err := strconv.ParseInt(s[:end], 10, 64)
+	return number, s[end:], err == nil
+}

@@ -1,0 +1,61 @@
+package compile_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+)
+
+func TestWindowsThatAre(t *testing.T) {
+	for window, want := range map[v1alpha1.Window]time.Duration{
+		"1s":         time.Second,
+		"30s":        30 * time.Second,
+		"1m":         time.Minute,
+		"90m":        90 * time.Minute,
+		"1h30m":      90 * time.Minute,
+		"1h0m5s":     time.Hour + 5*time.Second,
+		"0h1s":       time.Second,
+		"24h":        24 * time.Hour,
+		"1d":         24 * time.Hour,
+		"30d":        720 * time.Hour,
+		"720h":       720 * time.Hour,
+		"719h59m60s": 720 * time.Hour,
+		"2592000s":   720 * time.Hour,
+	} {
+		got, err := compile.ParseWindow(window)
+		if err != nil || got != want {
+			t.Errorf("ParseWindow(%q) = %v, %v; want %v", window, got, err, want)
+		}
+	}
+}
+
+func TestWindowsThatCannotBe(t *testing.T) {
+	const reason = " must be from 1s to 720h, in whole hours, minutes and seconds (90s, 1h30m, 24h) or in days alone (1d to 30d)"
+	for _, window := range []v1alpha1.Window{
+		"", "1", "s", "d", "1.5h", "-1s", "+1s", "500ms", "1m1h", "1s1s", "1d12h", "01d", "0d", "1w", " 1m", "1m ", "1M",
+		"0s", "0h0m0s", "31d", "100d", "720h1s",
+		"9999999h",                      // more than a Duration holds
+		"12345678s",                     // more digits than the API takes
+		"99999999999999999999999999h1s", // more than an integer holds
+	} {
+		got, err := compile.ParseWindow(window)
+		if want := fmt.Sprintf("window %q", window) + reason; err == nil || err.Error() != want {
+			t.Errorf("ParseWindow(%q) = %v, %v; want error %s", window, got, err, want)
+		}
+	}
+}
+
+func TestEveryCanonicalDurationIsAWindow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := time.Duration(rapid.IntRange(1, 720*3600).Draw(t, "seconds")) * time.Second
+		got, err := compile.ParseWindow(v1alpha1.Window(want.String()))
+		if err != nil || got != want {
+			t.Fatalf("ParseWindow(%q) = %v, %v", want, got, err)
+		}
+	})
+}

@@ -1,0 +1,90 @@
+package policyfile
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// File is a file's content under the name that problems give it.
+type File struct {
+	Name    string
+	Content []byte
+}
+
+// Read reads the files that paths name: a file as it is, a directory's *.yaml and *.yml with those of its directories,
+// sorted, and stdin for "-". Each file is read once. Names that begin with a dot are passed over in directories: they
+// are editors' and version control's, and in a mounted ConfigMap a second copy of every file.
+func Read(stdin io.Reader, paths ...string) ([]File, error) {
+	var files []File
+	for _, path := range paths {
+		names := []string{path}
+		if path != "-" {
+			var err error
+			if names, err = expand(filepath.Clean(path)); err != nil {
+				return nil, fmt.Errorf("read policies: %w", err)
+			}
+		}
+		for _, name := range names {
+			if slices.ContainsFunc(files, func(f File) bool { return f.Name == name }) {
+				continue
+			}
+			content, err := readOne(stdin, name)
+			if err != nil {
+				return nil, fmt.Errorf("read policies: %w", err)
+			}
+			files = append(files, File{Name: name, Content: content})
+		}
+	}
+	return files, nil
+}
+
+func readOne(stdin io.Reader, name string) ([]byte, error) {
+	if name != "-" {
+		return os.ReadFile(name)
+	}
+	if stdin == nil {
+		return nil, fmt.Errorf("%q: no standard input here", name)
+	}
+	return io.ReadAll(stdin)
+}
+
+// expand returns the policy files of a directory in lexical order, or a file's own name.
+func expand(path string) (names []string, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	// The trailing separator makes WalkDir enter a directory that is reached through a symbolic link.
+	err = filepath.WalkDir(path+string(filepath.Separator), func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			if isHidden(name, path) {
+				return filepath.SkipDir
+			}
+		case !isHidden(name, path) && isPolicyFile(name):
+			names = append(names, filepath.Clean(name))
+		}
+		return nil
+	})
+	return names, err
+}
+
+// isHidden speaks of what lies below root, never of root itself.
+func isHidden(name, root string) bool {
+	return filepath.Clean(name) != root && strings.HasPrefix(filepath.Base(name), ".")
+}
+
+func isPolicyFile(name string) bool {
+	extension := filepath.Ext(name)
+	return extension == ".yaml" || extension == ".yml"
+}

@@ -1,0 +1,179 @@
+package policyfile_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func TestBadFiles(t *testing.T) {
+	inputs, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(inputs) == 0 {
+		t.Fatalf("no inputs: %v", err)
+	}
+	loader := newLoader(t)
+	for _, input := range inputs {
+		t.Run(filepath.Base(input), func(t *testing.T) {
+			result, err := loader.Load(nil, input)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := report(result)
+			golden := strings.TrimSuffix(input, ".yaml") + ".lint"
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("%s (-want +got), go test -update writes it anew:\n%s", golden, diff)
+			}
+		})
+	}
+}
+
+// report is the form of a golden file: the problems, then the rules that are left.
+func report(result policyfile.Result) string {
+	var b strings.Builder
+	for _, problem := range result.Problems {
+		b.WriteString(problem.String() + "\n")
+	}
+	for _, skipped := range result.Skipped {
+		b.WriteString("skipped " + skipped.APIVersion + " " + skipped.Kind + "\n")
+	}
+	for _, rule := range result.Rules.Rules {
+		b.WriteString("rule " + rule.Policy + "\n")
+	}
+	return b.String()
+}
+
+func TestTheSamplesAreClean(t *testing.T) {
+	result, err := newLoader(t).Load(nil, "../../config/samples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range result.Problems {
+		t.Error(problem)
+	}
+	if result.Policies == 0 || len(result.Rules.Rules) != result.Policies {
+		t.Errorf("%d policies made %d rules", result.Policies, len(result.Rules.Rules))
+	}
+}
+
+func TestDefaultsAreThoseOfTheAPI(t *testing.T) {
+	result := newLoader(t).Compile([]policyfile.File{{Name: "a.yaml", Content: []byte(`
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: search}
+spec:
+  axis: Tenant
+  limit: 100
+  window: 1d
+  match: {http: {paths: [{value: /v1/search/}], headers: [{name: X-Plan, value: free}]}}
+status: {observedGeneration: three}  # the server's own, and so dropped
+`)}})
+	want := rules.Set{Rules: []rules.Rule{{
+		Policy: "default/search", Domain: "default", Axis: "Tenant",
+		Identifier: rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"},
+		Match: rules.Match{
+			Paths:   []rules.PathMatch{{Type: rules.PathPrefix, Value: "/v1/search"}},
+			Headers: []rules.HeaderMatch{{Type: rules.HeaderExact, Name: "x-plan", Value: "free"}},
+		},
+		Algorithm: "SlidingWindowCounter", Units: 100, WindowSeconds: 86400,
+	}}}
+	if diff := cmp.Diff(want, result.Rules); diff != "" || len(result.Problems) > 0 {
+		t.Errorf("problems %v, rules (-want +got):\n%s", result.Problems, diff)
+	}
+}
+
+func TestTheFirstOfTwoDefinitionsCountsWhereverItStands(t *testing.T) {
+	policy := func(limit string) []byte {
+		return []byte("apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: a, namespace: shop}\n" +
+			"spec: {axis: IP, window: 1m, limit: " + limit + "}\n")
+	}
+	for name, tc := range map[string]struct {
+		first, second string
+		units         []int64
+		problems      []string
+	}{
+		"the second is told where the first is": {"1", "2", []int64{1}, []string{
+			"b.yaml:3: shop/a: metadata.name: already defined at a.yaml:3; that one counts",
+		}},
+		"a bad one is still a definition": {"-1", "2", nil, []string{
+			"a.yaml:4: shop/a: spec.limit: Invalid value: -1: spec.limit in body should be greater than or equal to 1",
+			"b.yaml:3: shop/a: metadata.name: already defined at a.yaml:3; that one counts",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			result := newLoader(t).Compile([]policyfile.File{
+				{Name: "a.yaml", Content: policy(tc.first)}, {Name: "b.yaml", Content: policy(tc.second)},
+			})
+			var problems []string
+			for _, p := range result.Problems {
+				problems = append(problems, p.String())
+			}
+			var units []int64
+			for _, r := range result.Rules.Rules {
+				units = append(units, r.Units)
+			}
+			if diff := cmp.Diff(tc.problems, problems) + cmp.Diff(tc.units, units); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func newLoader(t testing.TB) *policyfile.Loader {
+	t.Helper()
+	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loader
+}
+
+// FuzzCompile feeds any text as a file: it must come out as rules, problems or nothing, with lines that exist.
+func FuzzCompile(f *testing.F) {
+	inputs, err := filepath.Glob("testdata/*.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, input := range inputs {
+		content, err := os.ReadFile(input)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(content)
+	}
+	f.Add([]byte("&a [*a]"))
+	f.Add([]byte("? {a: b}\n: c"))
+	f.Add([]byte("<<: 1"))
+	loader := newLoader(f)
+	f.Fuzz(func(t *testing.T, content []byte) {
+		result := loader.Compile([]policyfile.File{{Name: "fuzz.yaml", Content: content}})
+		last := bytes.Count(content, []byte("\n")) + bytes.Count(content, []byte("\r")) + 1 // to YAML both break lines
+		for _, p := range result.Problems {
+			if p.Line < 1 || p.Line > last+1 || p.Message == "" {
+				t.Errorf("%d lines, and a problem at %+v", last, p)
+			}
+		}
+		if len(result.Rules.Rules) > result.Policies {
+			t.Errorf("%d policies made %d rules", result.Policies, len(result.Rules.Rules))
+		}
+	})
+}

@@ -1,0 +1,200 @@
+package policyfile
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/config/crd"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+func TestMain(m *testing.M) { fixture.Main(m) }
+
+// TestTheAPIServerSaysTheSame sends every policy of the test files and of the samples to a real API server, which must
+// refuse the same ones for the same reasons.
+func TestTheAPIServerSaysTheSame(t *testing.T) {
+	kube := fixture.Kube(t)
+	server := &apiServer{config: kube.Config()}
+	s, err := newSchema(crd.RateLimitPolicies(), v1alpha1.GroupVersion.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := Read(nil, "testdata", "../../config/samples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for _, file := range files {
+		objects, _ := parse(file)
+		for _, o := range objects {
+			if o.text("apiVersion") != v1alpha1.GroupVersion.String() || o.text("kind") != policyKind || o.metadata("generateName") != "" {
+				continue // what has no name here gets one from a server
+			}
+			tried++
+			if metadata, ok := o.content["metadata"].(map[string]any); ok {
+				delete(metadata, "namespace") // the server knows no other than default
+			}
+			o.setNamespace(defaultNamespace)
+			t.Run(fmt.Sprintf("%s:%d", filepath.Base(file.Name), o.line("")), func(t *testing.T) {
+				want := server.refusal(t, o.content)
+				var got []string
+				for _, f := range s.admit(o.content) {
+					got = append(got, f.field+": "+f.message)
+				}
+				slices.Sort(got)
+				if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("(-server +here):\n%s", diff)
+				}
+			})
+		}
+	}
+	if tried < 20 {
+		t.Errorf("only %d policies were tried", tried)
+	}
+}
+
+type apiServer struct{ config *rest.Config }
+
+// refusal creates an object, without keeping it, and returns what the server says against it, sorted.
+func (a *apiServer) refusal(t *testing.T, content map[string]any) []string {
+	t.Helper()
+	client, err := rest.HTTPClientFor(a.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := json.Marshal(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := a.config.Host + "/apis/weir.dev/v1alpha1/namespaces/" + defaultNamespace + "/ratelimitpolicies?dryRun=All&fieldValidation=Strict"
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, strings.Replace(url, "//apis", "/apis", 1), bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusCreated {
+		return nil
+	}
+	var status metav1.Status
+	if err := json.NewDecoder(response.Body).Decode(&status); err != nil {
+		t.Fatal(err)
+	}
+	return said(t, status)
+}
+
+// said returns a refusal in the words of admit. A server does not look at the values of an object with unknown fields,
+// and words what it cannot decode differently.
+func said(t *testing.T, status metav1.Status) (faults []string) {
+	t.Helper()
+	switch {
+	case status.Reason == metav1.StatusReasonInvalid:
+		for _, cause := range status.Details.Causes {
+			if !strings.Contains(cause.Message, "some validation rules were not checked") {
+				faults = append(faults, strings.TrimPrefix(cause.Field, "<nil>")+": "+cause.Message)
+			}
+		}
+	case strings.Contains(status.Message, "strict decoding error: "):
+		_, list, _ := strings.Cut(status.Message, "strict decoding error: ")
+		for item := range strings.SplitSeq(list, ", ") {
+			name := strings.Trim(strings.TrimPrefix(item, "unknown field "), `"`)
+			faults = append(faults, name+": unknown field")
+		}
+	default:
+		_, message, _ := strings.Cut(status.Message, "json: ")
+		faults = append(faults, "metadata: json: "+message)
+	}
+	slices.Sort(faults)
+	return faults
+}
+
+func TestNearestFindsTheLineOrTheOneAround(t *testing.T) {
+	objects, problems := parse(File{Name: "a.yaml", Content: []byte(`# 1
+---
+metadata:
+  labels: {a.b/c: d}
+  annotations:
+    x.y/z: text
+base: &base
+  inner: {deep: 1}
+spec:
+  <<: *base
+  other: *base
+  paths:
+  - value: /v1
+  -
+    value: /v2
+`)})
+	if len(problems) > 0 || len(objects) != 1 {
+		t.Fatal(objects, problems)
+	}
+	for field, want := range map[string]int{
+		"":                            3,
+		"metadata":                    3,
+		"metadata.labels[a.b/c]":      4,
+		"metadata.annotations[x.y/z]": 6,
+		"metadata.annotations[none]":  5,
+		"spec":                        9,
+		"spec.inner.deep":             8, // merged
+		"spec.other.inner":            8, // by alias
+		"spec.paths":                  12,
+		"spec.paths[0].value":         13,
+		"spec.paths[1]":               15,
+		"spec.paths[1].type":          15,
+		"spec.paths[7].value":         12,
+		"spec.paths[x]":               12,
+		"absent":                      3,
+		"spec.paths[0":                13,
+		"..":                          3,
+	} {
+		if got := objects[0].line(field); got != want {
+			t.Errorf("line of %q is %d, want %d", field, got, want)
+		}
+	}
+}
+
+func TestADefinitionThatCannotServe(t *testing.T) {
+	for definition, want := range map[string]string{
+		"spec: [":                        "read definition",
+		"spec: {group: a, colour: blue}": "read definition",
+		"metadata: {name: x}":            "definition x has no version v1alpha1",
+		strings.ReplaceAll(crd.RateLimitPolicies(), "name: v1alpha1", "name: v9"): "has no version v1alpha1",
+	} {
+		if _, err := newSchema(definition, "v1alpha1"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+}
+
+func TestFilesAreReadTheSameWayTwice(t *testing.T) {
+	content, err := os.ReadFile("testdata/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newSchema(crd.RateLimitPolicies(), v1alpha1.GroupVersion.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loader := &Loader{schema: s}
+	files := []File{{Name: "rules.yaml", Content: content}}
+	if diff := cmp.Diff(loader.Compile(files), loader.Compile(files)); diff != "" {
+		t.Errorf("a second reading differs: %s", diff)
+	}
+}

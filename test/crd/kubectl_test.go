@@ -1,0 +1,122 @@
+package crd
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
+)
+
+func (n namespace) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := n.kube.Kubectl(t.Context(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestColumnsOfKubectlGet(t *testing.T) {
+	n := newNamespace(t)
+	for _, change := range []string{
+		`{metadata: {name: enforced}, spec: {algorithm: SlidingWindowLog}}`,
+		`{metadata: {name: unseen}, spec: {axis: IP, limit: 120, window: 1d, enforcement: Shadow}}`,
+	} {
+		if err := n.Create(t.Context(), n.policy(t, change)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status := ac.RateLimitPolicyStatus().WithConditions(condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonProgrammed))
+	if err := n.Status().Apply(t.Context(), ac.RateLimitPolicy("enforced", n.name).WithStatus(status), client.ForceOwnership); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		want [][]string
+	}{
+		{"by the name of the kind", []string{"ratelimitpolicies"}, [][]string{
+			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE"},
+			{"enforced", "True", "Tenant", "10", "1m", "SlidingWindowLog", "*"},
+			{"unseen", "", "IP", "120", "1d", "SlidingWindowCounter", "*"},
+		}},
+		{"by the category, wide", []string{"throttling", "-o", "wide"}, [][]string{
+			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE", "REASON", "ENFORCEMENT"},
+			{"enforced", "True", "Tenant", "10", "1m", "SlidingWindowLog", "*", "Programmed", "Enforce"},
+			{"unseen", "", "IP", "120", "1d", "SlidingWindowCounter", "*", "", "Shadow"},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out := n.kubectl(t, append([]string{"get", "-n", n.name}, c.args...)...)
+			if diff := cmp.Diff(c.want, table(out)); diff != "" {
+				t.Errorf("(-want +got):\n%s\n%s", diff, out)
+			}
+		})
+	}
+}
+
+// table cuts what kubectl prints into cells, by where the column names of its first line begin. An age reads "*".
+func table(printed string) [][]string {
+	lines := strings.Split(strings.TrimRight(printed, "\n"), "\n")
+	var begins []int
+	for i := range lines[0] {
+		if lines[0][i] != ' ' && (i == 0 || lines[0][i-1] == ' ') {
+			begins = append(begins, i)
+		}
+	}
+	rows := make([][]string, len(lines))
+	for i, line := range lines {
+		for j, begin := range begins {
+			end := len(line)
+			if j+1 < len(begins) {
+				end = begins[j+1]
+			}
+			cell := strings.TrimSpace(line[min(begin, len(line)):min(end, len(line))])
+			if i > 0 && rows[0][j] == "AGE" && cell != "" {
+				cell = "*"
+			}
+			rows[i] = append(rows[i], cell)
+		}
+	}
+	return rows
+}
+
+func TestKubectlTellsTheFieldAndTheReason(t *testing.T) {
+	n := newNamespace(t)
+	for _, c := range []struct{ name, spec, want string }{
+		{"of a refusal", "{axis: IP, limit: 120, window: 90}", "spec.window: "},
+		{"of a broken rule", "{axis: IP, limit: 120, window: 1w}", "spec.window: Invalid value: \"1w\": " + windowSays},
+		{"of a misspelt field", "{axis: IP, limit: 120, window: 1m, algorithm: SlidingWindowLog}", `unknown field "spec.algoritm"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "policy.yaml")
+			text := "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: wrong}\nspec: " + c.spec + "\n"
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := n.kube.Kubectl(t.Context(), "apply", "-n", n.name, "-f", file)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("kubectl apply: got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestKustomizationHasEveryCRD(t *testing.T) {
+	n := newNamespace(t)
+	built := n.kubectl(t, "kustomize", repositoryPath(t, "config", "crd"))
+	entries, err := os.ReadDir(repositoryPath(t, "config", "crd", "bases"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(built, "kind: CustomResourceDefinition"); got != len(entries) {
+		t.Errorf("the kustomization builds %d CRDs, bases holds %d", got, len(entries))
+	}
+}

@@ -1,0 +1,148 @@
+package crd
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+func TestEveryPromiseIsKept(t *testing.T) {
+	n := newNamespace(t)
+	for _, c := range cases() {
+		t.Run(strings.TrimSpace(c.at+" "+c.kind), func(t *testing.T) {
+			if err := n.tryCreate(t, c.accepted); err != nil {
+				t.Errorf("refused %s: %v", c.accepted, err)
+			}
+			field := c.field
+			if field == "" {
+				field = strings.ReplaceAll(c.at, "[]", "[0]")
+			}
+			checkRefusal(t, n.tryCreate(t, c.refused), field, c.says)
+		})
+	}
+}
+
+// postponed is what the API server adds when a refusal keeps it from asking the CEL rules.
+const postponed = "some validation rules were not checked because the object was invalid"
+
+// checkRefusal wants err to be the API server's refusal of one field, or of what is in it, for the reason that says.
+func checkRefusal(t *testing.T, err error, field, says string) {
+	t.Helper()
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
+		t.Fatalf("got %v, want a refusal", err)
+	}
+	told := false
+	for _, cause := range status.Status().Details.Causes {
+		switch {
+		case strings.Contains(cause.Message, postponed):
+		case !strings.HasPrefix(cause.Field, field):
+			t.Errorf("speaks of %s too: %s", cause.Field, cause.Message)
+		default:
+			told = told || cause.Field == field && strings.HasSuffix(cause.Message, says)
+		}
+	}
+	if !told {
+		t.Errorf("got %v\nwant %s: … %s", err, field, says)
+	}
+}
+
+func TestWhatUsersGetWrongIsExplained(t *testing.T) {
+	n := newNamespace(t)
+	const (
+		window = "spec.window"
+		host   = "spec.match.http.hosts[0]"
+		value  = "spec.match.http.paths[0].value"
+	)
+	of := func(w string) string { return `spec: {window: "` + w + `"}` }
+	on := func(h string) string { return http(`{hosts: ["` + h + `"]}`) }
+	to := func(p string) string { return path(`{value: "` + p + `"}`) }
+	for _, c := range []struct{ name, change, field, says string }{
+		{"a window of nothing", of("0s"), window, windowSays},
+		{"an empty window", of(""), window, windowSays},
+		{"a window with a fraction", of("1.5h"), window, windowSays},
+		{"a window below a second", of("100ms"), window, windowSays},
+		{"a window of weeks", of("1w"), window, windowSays},
+		{"a window of 31 days", of("31d"), window, windowSays},
+		{"a window of no days", of("0d"), window, windowSays},
+		{"a window of days and hours", of("1d12h"), window, windowSays},
+		{"a window before now", of("-1m"), window, windowSays},
+		{"a window without a unit", of("24"), window, windowSays},
+		{"a window without a number", of("h"), window, windowSays},
+		{"a window with its units the wrong way round", of("30m1h"), window, windowSays},
+		{"a window with a space", of("1 m"), window, windowSays},
+		{"a window with a line break", of(`1m\n`), window, windowSays},
+		{"a window that overflows", of("999999h9999999m"), window, windowSays},
+		{"a window of a number", `spec: {window: 60}`, window, `must be of type string: "integer"`},
+		{"a limit in quotes", `spec: {limit: "100"}`, "spec.limit", `must be of type integer: "string"`},
+		{"an identifier that is nowhere", `spec: {identifier: {}}`, "spec.identifier", "exactly one of the fields in [header query cookie] must be set"},
+		{"a header without a name", `spec: {identifier: {header: ""}}`, "spec.identifier.header", "a header" + tokenSays},
+		{"a match with nothing in it", `spec: {match: {http: {hosts: null}}}`, "spec.match.http", "http is empty: give hosts, paths, methods or headers, or leave match out to limit every request of the domain"},
+		{"a host with a scheme", on("http://shop.example"), host, hostSays},
+		{"a host in upper case", on("Shop.example"), host, hostSays},
+		{"a host with a trailing dot", on("shop.example."), host, hostSays},
+		{"a host that is everything", on("*"), host, hostSays},
+		{"a wildcard in the middle of a host", on("api.*.example"), host, hostSays},
+		{"a host with an empty label", on("shop..example"), host, hostSays},
+		{"a host with a label of 64 characters", on(letters(64) + ".example"), host, hostSays},
+		{"an empty host", on(""), host, hostSays},
+		{"a path with a query", to("/v1?q=x"), value, pathSays},
+		{"a path with a fragment", to("/v1#top"), value, pathSays},
+		{"a path with a space", to("/v 1"), value, pathSays},
+		{"a path with a line break", to(`/v1\n`), value, pathSays},
+		{"a path with a dot segment", to("/v1/./search"), value, dotSays},
+		{"a path that ends with a dot segment", to("/v1/.."), value, dotSays},
+		{"a path with a double slash", to("/v1//search"), value, dotSays},
+		{"a path with a template", to("/v1/users/{id}"), value, wildcardSays},
+		{"a header that is present with a value", header(`{name: x, type: Present, value: a}`), "spec.match.http.headers[0].value", headerSays},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			checkRefusal(t, n.tryCreate(t, c.change), c.field, c.says)
+		})
+	}
+}
+
+func TestWhatUsersMayWriteIsAccepted(t *testing.T) {
+	n := newNamespace(t)
+	for _, c := range []struct{ name, change string }{
+		{"a window of a day, as days", `spec: {window: 1d}`},
+		{"a window of 30 days", `spec: {window: 30d}`},
+		{"a window of all units", `spec: {window: 1h30m15s}`},
+		{"a window of many seconds", `spec: {window: 2592000s}`},
+		{"a window as Go writes it", `spec: {window: 24h0m0s}`},
+		{"a match that is null, as if it were absent", `spec: {match: null}`},
+		{"an address as host", http(`{hosts: ["203.0.113.7"]}`)},
+		{"a prefix with a slash at the end, the same as without", path(`{value: /v1/}`)},
+		{"an exact path with a slash at the end, the same as without", path(`{type: Exact, value: /v1/}`)},
+		{"the root, exactly", path(`{type: Exact, value: /}`)},
+		{"an expression that RE2 refuses, which the compiler tells in status", path(`{type: RegularExpression, value: "("}`)},
+		{"a header with an empty value", header(`{name: x, value: ""}`)},
+		{"one header twice, both must match", header(`{name: x, type: Present}, {name: x, value: a, invert: true}`)},
+		{"an identifier of its own for an address", `spec: {axis: IP, identifier: {header: X-Real-IP}}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := n.tryCreate(t, c.change); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestUnknownFieldsAreRefused(t *testing.T) {
+	n := newNamespace(t)
+	for _, c := range []struct{ name, change, field string }{
+		{"beside the spec", `sepc: {}`, `unknown field "sepc"`},
+		{"in the spec", `spec: {burst: 20}`, `unknown field "spec.burst"`},
+		{"deep in the spec", http(`{path: /v1}`), `unknown field "spec.match.http.path"`},
+		{"in a list", path(`{value: /v1, kind: Exact}`), `unknown field "spec.match.http.paths[0].kind"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := n.tryCreate(t, c.change)
+			if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), c.field) {
+				t.Errorf("got %v, want a refusal with %s", err, c.field)
+			}
+		})
+	}
+}

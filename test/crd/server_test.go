@@ -1,0 +1,97 @@
+// Package crd holds the CustomResourceDefinitions of config/crd to what they promise, on a real API server: every bound
+// and every CEL rule refuses what it should with words that help, and nothing a user may write is without bounds.
+package crd
+
+import (
+	"path/filepath"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+const owner = "crd-test"
+
+func TestMain(m *testing.M) { fixture.Main(m) }
+
+// namespace is a namespace of its own for a test, on an API server with the CRDs installed.
+type namespace struct {
+	client.Client
+	name string
+	kube *fixture.KubeProcess
+}
+
+func newNamespace(t *testing.T) namespace {
+	t.Helper()
+	kube := fixture.Kube(t)
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(kube.Config(), client.Options{Scheme: scheme, FieldOwner: owner, FieldValidation: metav1.FieldValidationStrict})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return namespace{Client: c, name: fixture.Namespace(t, kube), kube: kube}
+}
+
+// policy is a small valid policy with the fields of change, YAML of an object, in place of its own; null takes one away.
+func (n namespace) policy(t *testing.T, change string) *unstructured.Unstructured {
+	t.Helper()
+	object := parse(t, `
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: small}
+spec: {axis: Tenant, limit: 10, window: 1m}
+`)
+	merge(object, parse(t, change))
+	u := &unstructured.Unstructured{Object: object}
+	u.SetNamespace(n.name)
+	return u
+}
+
+func parse(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var object map[string]any
+	if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatalf("parse %q: %v", text, err)
+	}
+	return object
+}
+
+// merge is a JSON merge patch (RFC 7386) of objects.
+func merge(into, change map[string]any) {
+	for name, value := range change {
+		inner, both := value.(map[string]any)
+		outer, ok := into[name].(map[string]any)
+		switch {
+		case value == nil:
+			delete(into, name)
+		case both && ok:
+			merge(outer, inner)
+		default:
+			into[name] = value
+		}
+	}
+}
+
+// tryCreate asks the API server for everything it does on creation but the storing.
+func (n namespace) tryCreate(t *testing.T, change string) error {
+	t.Helper()
+	return n.Create(t.Context(), n.policy(t, change), client.DryRunAll)
+}
+
+func repositoryPath(t *testing.T, elements ...string) string {
+	t.Helper()
+	root, err := fixture.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(append([]string{root}, elements...)...)
+}
