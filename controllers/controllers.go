@@ -1,0 +1,18 @@
+// Package controllers is the one list of the operator's controllers.
+package controllers
+
+import (
+	"fmt"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/weir-dev/weir/controllers/ruleset"
+)
+
+// Setup adds every controller to mgr.
+func Setup(mgr ctrl.Manager, ruleSet *ruleset.Reconciler) error {
+	if err := ruleSet.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up controller ruleset: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,435 @@
+package ruleset
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/redisstore"
+)
+
+const (
+	yes = metav1.ConditionTrue
+	no  = metav1.ConditionFalse
+)
+
+func limit(units int64) func(*v1alpha1.RateLimitPolicySpec) {
+	return func(s *v1alpha1.RateLimitPolicySpec) { s.Limit = units }
+}
+
+// badPath is a match that the schema accepts and RE2 does not.
+func badPath(s *v1alpha1.RateLimitPolicySpec) {
+	s.Match = &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{
+		Paths: []v1alpha1.PathMatch{{Type: v1alpha1.PathRegularExpression, Value: "/v1/(?=x)"}},
+	}}
+}
+
+func TestAPolicyFromCreationToDeletion(t *testing.T) {
+	h := newHarness(t)
+	h.reconcile()
+	if diff := cmp.Diff(map[string]int64{}, h.published()); diff != "" {
+		t.Fatalf("the rule set without policies (-want +got):\n%s", diff)
+	}
+
+	h.create("daily", nil)
+	h.reconcile()
+	h.says("daily", v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
+	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNoReplicas)
+	h.says("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonNoReplicas)
+	h.says("daily", v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonNoReplicas)
+	if diff := cmp.Diff(map[string]int64{"daily": 100}, h.published()); diff != "" {
+		t.Errorf("the rule set (-want +got):\n%s", diff)
+	}
+
+	h.beat("", "starting")
+	h.beat(h.current(), "a")
+	h.beat("sha256:before", "b")
+	h.reconcile()
+	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonPending)
+	if got := h.message("daily", v1alpha1.ConditionReady); got != "1 of 2 replicas enforce generation 1" {
+		t.Errorf("Ready says %q", got)
+	}
+
+	h.beat(h.current(), "a", "b")
+	h.reconcile()
+	h.says("daily", v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonProgrammed)
+	h.says("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	h.silent("daily", v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled)
+	status := h.policy("daily").Status
+	want := &v1alpha1.EffectivePolicy{
+		Limit: 100, Window: "24h0m0s", KeyPattern: "weir:throttle:tenant:{*}:" + h.namespace + "/daily:*",
+		Script: v1alpha1.ScriptReference{Name: decider.Name, SHA: decider.SHA},
+	}
+	if diff := cmp.Diff(want, status.Effective); diff != "" {
+		t.Errorf("effective (-want +got):\n%s", diff)
+	}
+	if l := status.Limiters; len(l) != 1 || l[0].Namespace != "weir-system" || l[0].Name != "default" ||
+		l[0].Acknowledged != 2 || l[0].Replicas != 2 || !strings.HasPrefix(l[0].Revision, "sha256:") {
+		t.Errorf("limiters %+v", l)
+	}
+
+	h.edit("daily", limit(50))
+	h.reconcile()
+	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonPending)
+	if got := h.message("daily", v1alpha1.ConditionProgrammed); got != "0 of 2 replicas enforce generation 2" {
+		t.Errorf("Programmed says %q", got)
+	}
+	h.beat(h.current(), "a", "b")
+	h.reconcile()
+	h.says("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+
+	h.must(h.kube.Delete(t.Context(), h.policy("daily")))
+	h.reconcile()
+	if diff := cmp.Diff(map[string]int64{}, h.published()); diff != "" {
+		t.Errorf("the rule set after deletion (-want +got):\n%s", diff)
+	}
+}
+
+func TestABadPolicyIsToldAndDisturbsNoOther(t *testing.T) {
+	h := newHarness(t)
+	h.create("good", nil)
+	h.create("bad", nil)
+	h.reconcile()
+	h.beat(h.current(), "a")
+	h.reconcile()
+	h.says("bad", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	good := h.policy("good").ResourceVersion
+
+	h.edit("bad", badPath)
+	h.reconcile()
+	h.beat(h.current(), "a")
+	h.reconcile()
+	h.says("bad", v1alpha1.ConditionAccepted, no, v1alpha1.ReasonInvalid)
+	h.says("bad", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonInvalid)
+	h.says("bad", v1alpha1.ConditionReady, no, v1alpha1.ReasonInvalid)
+	h.says("bad", v1alpha1.ConditionStalled, yes, v1alpha1.ReasonInvalid)
+	h.silent("bad", v1alpha1.ConditionReconciling)
+	for _, kind := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionReady, v1alpha1.ConditionStalled} {
+		if got := h.message("bad", kind); !strings.HasPrefix(got, "spec.match.http.paths[0].value: ") {
+			t.Errorf("%s says %q, want the field first", kind, got)
+		}
+	}
+	if s := h.policy("bad").Status; s.Effective != nil || s.Limiters != nil {
+		t.Errorf("a rejected policy still says effective %v, limiters %v", s.Effective, s.Limiters)
+	}
+	if diff := cmp.Diff(map[string]int64{"good": 100}, h.published()); diff != "" {
+		t.Errorf("the rule set (-want +got):\n%s", diff)
+	}
+	if now := h.policy("good").ResourceVersion; now != good {
+		t.Error("the good policy's status was written again")
+	}
+	if got := h.metric("weir_policy_problems", v1alpha1.ReasonInvalid); got != 1 {
+		t.Errorf("weir_policy_problems = %v, want 1", got)
+	}
+	if got := h.metric("weir_rules_policies", ""); got != 1 {
+		t.Errorf("weir_rules_policies = %v, want 1", got)
+	}
+
+	h.edit("bad", func(s *v1alpha1.RateLimitPolicySpec) { s.Match = nil })
+	h.reconcile()
+	h.beat(h.current(), "a")
+	h.reconcile()
+	h.says("bad", v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
+	h.says("bad", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	h.silent("bad", v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling)
+	if got := h.metric("weir_policy_problems", ""); got != 0 {
+		t.Errorf("weir_policy_problems = %v, want 0", got)
+	}
+}
+
+func TestTransitionTimesMoveWithTheStatusOnly(t *testing.T) {
+	h := newHarness(t)
+	h.create("daily", nil)
+	at := func(kind string) time.Time {
+		return meta.FindStatusCondition(h.policy("daily").Status.Conditions, kind).LastTransitionTime.Time
+	}
+	h.reconcile() // NoReplicas
+	accepted, programmed := at(v1alpha1.ConditionAccepted), at(v1alpha1.ConditionProgrammed)
+	h.beat("sha256:before", "a")
+	h.reconcile() // Pending
+	if now := at(v1alpha1.ConditionProgrammed); !now.Equal(programmed) {
+		t.Errorf("Programmed was False and is, and yet its transition time moved from %v to %v", programmed, now)
+	}
+	h.beat(h.current(), "a")
+	h.reconcile() // Programmed
+	if now := at(v1alpha1.ConditionProgrammed); !now.Equal(h.now) {
+		t.Errorf("Programmed became True at %v, its transition time is %v", h.now, now)
+	}
+	if now := at(v1alpha1.ConditionAccepted); !now.Equal(accepted) {
+		t.Errorf("Accepted stayed True, and yet its transition time moved from %v to %v", accepted, now)
+	}
+}
+
+func TestOneEditAmongManyWritesOneStatus(t *testing.T) {
+	h := newHarness(t)
+	const policies = 50
+	for i := range policies {
+		h.create(fmt.Sprintf("p%02d", i), nil)
+	}
+	h.reconcile()
+	h.beat(h.current(), "a", "b")
+	h.reconcile()
+	h.says("p00", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+
+	steady := h.versions()
+	for range 20 {
+		h.beat(h.current(), "a", "b")
+		if result := h.reconcile(); result.RequeueAfter != h.reconciler.Resync {
+			t.Fatalf("nothing to do, and yet again in %v", result.RequeueAfter)
+		}
+	}
+	if diff := cmp.Diff(steady, h.versions()); diff != "" {
+		t.Errorf("statuses were written though nothing changed (-before +after):\n%s", diff)
+	}
+
+	before := h.current()
+	h.edit("p07", limit(7))
+	h.reconcile()
+	h.says("p07", v1alpha1.ConditionReady, no, v1alpha1.ReasonPending)
+	h.beat(before, "b") // one replica stays behind: it enforces all but one policy
+	h.beat(h.current(), "a")
+	h.reconcile()
+	h.restart() // what it remembered of the rule sets is in Redis too
+	h.reconcile()
+	if got := h.message("p07", v1alpha1.ConditionReady); got != "1 of 2 replicas enforce generation 2" {
+		t.Errorf("Ready says %q", got)
+	}
+	h.beat(h.current(), "b")
+	h.reconcile()
+	h.says("p07", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	after := h.versions()
+	if after["p07"] == steady["p07"] {
+		t.Error("the status of the edited policy was not written")
+	}
+	delete(steady, "p07")
+	delete(after, "p07")
+	if diff := cmp.Diff(steady, after); diff != "" {
+		t.Errorf("an edit of one policy wrote others (-before +after):\n%s", diff)
+	}
+}
+
+func TestManyStatusesAreWrittenInRounds(t *testing.T) {
+	h := newHarness(t)
+	for i := range statusesPerRound + 1 {
+		h.create(fmt.Sprintf("p%03d", i), nil)
+	}
+	unwritten := func() (n int) {
+		var list v1alpha1.RateLimitPolicyList
+		h.must(h.kube.List(t.Context(), &list, client.InNamespace(h.namespace)))
+		for _, p := range list.Items {
+			if p.Status.ObservedGeneration == -1 {
+				n++
+			}
+		}
+		return n
+	}
+	if again := h.reconcile().RequeueAfter; again != atOnce {
+		t.Errorf("a status is not written, and yet again in %v only", again)
+	}
+	if n := unwritten(); n != 1 {
+		t.Errorf("%d statuses are not written after the first round, want 1", n)
+	}
+	h.reconcile()
+	if n := unwritten(); n != 0 {
+		t.Errorf("%d statuses are not written after the second round, want 0", n)
+	}
+}
+
+func TestRedisIsRepaired(t *testing.T) {
+	damages := map[string]func(t *testing.T, h *harness){
+		"after FLUSHALL":  func(_ *testing.T, h *harness) { h.flushAll() },
+		"after a restart": func(t *testing.T, h *harness) { h.must(h.redis.Restart(t.Context())) },
+	}
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t)
+			h.create("daily", nil)
+			h.reconcile()
+			revision := h.current()
+			h.beat(revision, "a")
+			h.reconcile()
+			version := h.policy("daily").ResourceVersion
+
+			damage(t, h)
+			h.beat(revision, "a") // a limiter keeps what it has
+			h.reconcile()
+			if got := h.current(); got != revision {
+				t.Errorf("in force is %q, want %q", got, revision)
+			}
+			if diff := cmp.Diff(map[string]int64{"daily": 100}, h.published()); diff != "" {
+				t.Errorf("the rule set (-want +got):\n%s", diff)
+			}
+			if h.policy("daily").ResourceVersion != version {
+				t.Error("the repair wrote a status that says nothing new")
+			}
+		})
+	}
+}
+
+func TestRedisIsAwayAndReturns(t *testing.T) {
+	h := newHarness(t)
+	h.redis.Kill()
+	h.create("daily", nil)
+	h.create("bad", badPath)
+	if again := h.reconcile().RequeueAfter; again != firstRetry {
+		t.Errorf("again in %v, want %v", again, firstRetry)
+	}
+	h.says("daily", v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
+	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonStoreUnreachable)
+	h.says("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonStoreUnreachable)
+	h.says("daily", v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonStoreUnreachable)
+	h.says("bad", v1alpha1.ConditionStalled, yes, v1alpha1.ReasonInvalid)
+	if got := h.message("daily", v1alpha1.ConditionReady); !strings.Contains(got, h.redis.Addr()) {
+		t.Errorf("Ready says %q, want the address", got)
+	}
+	version := h.policy("daily").ResourceVersion
+	for range 3 {
+		if again := h.reconcile().RequeueAfter; again > lastRetry {
+			t.Errorf("again in %v, want at most %v", again, lastRetry)
+		}
+	}
+	if h.policy("daily").ResourceVersion != version {
+		t.Error("the status was written again during one outage")
+	}
+
+	h.must(h.redis.Restart(t.Context()))
+	h.reconcile()
+	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNoReplicas)
+	h.beat(h.current(), "a")
+	h.reconcile()
+	h.says("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+
+	h.redis.Kill()
+	h.reconcile()
+	h.says("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonStoreUnreachable)
+	if l := h.policy("daily").Status.Limiters; len(l) != 1 || l[0].Acknowledged != 1 || l[0].Replicas != 1 {
+		t.Errorf("limiters %+v, want what was known last", l)
+	}
+}
+
+func TestThePasswordIsNotTold(t *testing.T) {
+	h := newHarness(t)
+	h.create("daily", nil)
+	for name, url := range map[string]string{
+		"a server that knows no such user": "redis://user:hunter2@" + h.redis.Addr(),
+		"a server that is not there":       "redis://user:hunter2@127.0.0.1:1",
+	} {
+		client, err := redisstore.Open(url, time.Second)
+		h.must(err)
+		h.store = store{client, redisstore.NewExchange(client, "weir:", limiterName.String())}
+		h.restart()
+		h.reconcile()
+		h.must(client.Close())
+		h.says("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonStoreUnreachable)
+		if got := h.message("daily", v1alpha1.ConditionReady); strings.Contains(got, "hunter2") {
+			t.Errorf("%s: Ready says %q", name, got)
+		}
+	}
+}
+
+func TestAStatusThatSomebodyElseChangedIsRestored(t *testing.T) {
+	h := newHarness(t)
+	h.create("daily", nil)
+	h.reconcile()
+	p := h.policy("daily")
+	p.Status.Conditions = nil
+	p.Status.Effective = nil
+	h.must(h.kube.Status().Update(t.Context(), p))
+	h.reconcile()
+	h.says("daily", v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
+	if h.policy("daily").Status.Effective == nil {
+		t.Error("effective is still missing")
+	}
+}
+
+func TestPropagationIsMeasured(t *testing.T) {
+	h := newHarness(t)
+	h.create("daily", nil)
+	h.reconcile()
+	h.beat(h.current(), "a")
+	h.reconcile()
+	if got := h.metric("weir_propagation_seconds", ""); got != 0 {
+		t.Errorf("%v observations of what was there at the start, want 0", got)
+	}
+	h.edit("daily", limit(1))
+	h.reconcile()
+	h.edit("daily", limit(2)) // the first edit is superseded
+	h.reconcile()
+	h.reconcile()
+	if got := h.metric("weir_propagation_seconds", ""); got != 0 {
+		t.Errorf("%v observations before the replica has the edit, want 0", got)
+	}
+	h.beat(h.current(), "a")
+	h.reconcile()
+	h.reconcile()
+	if got := h.metric("weir_propagation_seconds", ""); got != 1 {
+		t.Errorf("%v observations of one edit, want 1", got)
+	}
+}
+
+// TestAStaleCacheWritesNothingTwice gives report the object as it was before the status was written.
+func TestAStaleCacheWritesNothingTwice(t *testing.T) {
+	h := newHarness(t)
+	h.create("daily", nil)
+	stale := []v1alpha1.RateLimitPolicy{*h.policy("daily")}
+	h.reconciler.compile(stale)
+	round := func() {
+		h.now = h.now.Add(time.Second)
+		_, err := h.reconciler.report(t.Context(), stale, delivery{})
+		h.must(err)
+	}
+	round()
+	version := h.policy("daily").ResourceVersion
+	round()
+	if h.policy("daily").ResourceVersion != version {
+		t.Error("the status was written twice over the same object")
+	}
+	if _, err := h.reconciler.report(t.Context(), stale, delivery{replicas: []map[string]string{{}}}); err != nil {
+		t.Error(err)
+	}
+	h.says("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonPending) // news is written all the same
+}
+
+// TestAStatusOverAnEditIsLeftForTheNextRound gives report the object as it was before somebody edited it.
+func TestAStatusOverAnEditIsLeftForTheNextRound(t *testing.T) {
+	h := newHarness(t)
+	h.create("daily", nil)
+	stale := []v1alpha1.RateLimitPolicy{*h.policy("daily")}
+	h.edit("daily", limit(7))
+	h.reconciler.compile(stale)
+	done, err := h.reconciler.report(t.Context(), stale, delivery{replicas: []map[string]string{{}}})
+	if err != nil || done.programmed {
+		t.Errorf("progress %+v, %v; want another look soon", done, err)
+	}
+	if got := h.policy("daily").Status.ObservedGeneration; got != -1 {
+		t.Errorf("a status for generation %d was written over a later one", got)
+	}
+}
+
+// TestAPolicyUnderAReusedNameKeepsItsOwnStatus reports on a policy that was replaced in the meantime.
+func TestAPolicyUnderAReusedNameKeepsItsOwnStatus(t *testing.T) {
+	h := newHarness(t)
+	h.create("daily", nil)
+	old := []v1alpha1.RateLimitPolicy{*h.policy("daily")}
+	h.must(h.kube.Delete(t.Context(), &old[0], client.Preconditions{UID: &old[0].UID}))
+	h.reconciler.compile(old)
+	for _, when := range []string{"deleted", "replaced"} {
+		if when == "replaced" {
+			h.create("daily", nil)
+		}
+		if _, err := h.reconciler.report(t.Context(), old, delivery{}); err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+		h.reconciler.reported = nil
+	}
+	if c := h.policy("daily").Status.Conditions; len(c) != 0 {
+		t.Errorf("the new policy got the status of the old one: %v", c)
+	}
+}
