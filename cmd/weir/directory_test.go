@@ -1,0 +1,50 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+func TestRetainKeepsWhatABrokenEditWouldLift(t *testing.T) {
+	set := func(units int64, policies ...string) rules.Set {
+		var s rules.Set
+		for _, p := range policies {
+			s.Rules = append(s.Rules, rules.Rule{Policy: p, Units: units})
+		}
+		return s
+	}
+	unreadable := policyfile.Problem{File: "a.yaml", Message: "no YAML"}
+	badB := policyfile.Problem{File: "a.yaml", Policy: "shop/b", Field: "spec.limit"}
+	tests := map[string]struct {
+		read, before rules.Set
+		problems     []policyfile.Problem
+		want         map[string]int64 // units by policy
+	}{
+		"no problem: what was read counts":          {set(2, "shop/a"), set(1, "shop/a", "shop/b"), nil, map[string]int64{"shop/a": 2}},
+		"a broken policy stays as it was":           {set(2, "shop/a", "shop/c"), set(1, "shop/a", "shop/b"), []policyfile.Problem{badB}, map[string]int64{"shop/a": 2, "shop/b": 1, "shop/c": 2}},
+		"removing another works meanwhile":          {set(2, "shop/c"), set(1, "shop/a", "shop/b"), []policyfile.Problem{badB}, map[string]int64{"shop/b": 1, "shop/c": 2}},
+		"a policy broken from the start is out":     {set(2, "shop/a"), set(1, "shop/a"), []policyfile.Problem{badB}, map[string]int64{"shop/a": 2}},
+		"behind an unreadable file may be anything": {set(2, "shop/c"), set(1, "shop/a", "shop/b"), []policyfile.Problem{unreadable}, map[string]int64{"shop/a": 1, "shop/b": 1, "shop/c": 2}},
+		"a second definition with problems":         {set(2, "shop/b"), set(1, "shop/b"), []policyfile.Problem{badB}, map[string]int64{"shop/b": 2}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := map[string]int64{}
+			last := ""
+			for _, rule := range retain(test.read, test.before, test.problems).Rules {
+				if rule.Policy <= last {
+					t.Errorf("%s after %s", rule.Policy, last)
+				}
+				last = rule.Policy
+				got[rule.Policy] = rule.Units
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("units by policy (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

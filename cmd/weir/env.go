@@ -1,0 +1,43 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// variable is the environment variable that a flag can be given as: WEIR_REDIS_TIMEOUT for --redis-timeout.
+func variable(flag string) string {
+	return "WEIR_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// describeEnvironment adds its environment variable to the help of every flag of cmd and of the commands below it.
+func describeEnvironment(cmd *cobra.Command) {
+	describe := func(f *pflag.Flag) { f.Usage += " (env " + variable(f.Name) + ")" }
+	cmd.LocalNonPersistentFlags().VisitAll(describe)
+	cmd.PersistentFlags().VisitAll(describe)
+	for _, sub := range cmd.Commands() {
+		describeEnvironment(sub)
+	}
+}
+
+// applyEnvironment sets the flags that the command line left alone and the environment holds. A variable that is set
+// to nothing counts as not set.
+func applyEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	var first error
+	flags.VisitAll(func(f *pflag.Flag) {
+		if first != nil || f.Changed || f.Name == "help" {
+			return
+		}
+		value, ok := lookup(variable(f.Name))
+		if !ok || value == "" {
+			return
+		}
+		if err := flags.Set(f.Name, value); err != nil {
+			first = fmt.Errorf("environment variable %s: %w", variable(f.Name), err)
+		}
+	})
+	return first
+}

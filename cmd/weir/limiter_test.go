@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+const limiterTimeout = 2 * time.Second // generous: the tests are not about time-outs
+
+// startLimiter runs `weir limiter` against a Redis and returns its base URLs.
+func startLimiter(t *testing.T, redis, replica string) (base, ops string, log *transcript) {
+	t.Helper()
+	log = &transcript{}
+	launch(t, func(ctx context.Context) error {
+		return runLimiter(ctx, limiterFlags{
+			limiter: "weir-system/default", redis: redis, redisTimeout: limiterTimeout, prefix: "weir:", replica: replica, sockets: anyPort,
+		}, log.logger())
+	})
+	base = "http://" + find(t, log, `listen=(\S+)`)
+	return base, "http://" + find(t, log, `ops=(\S+)`), log
+}
+
+func tenantSet(units int64) rules.Set {
+	return rules.Set{Rules: []rules.Rule{{
+		Policy: "shop/tenant", Domain: "shop", Axis: "Tenant", Identifier: rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"},
+		Algorithm: limiter.SlidingWindowLog, Units: units, WindowSeconds: 3600,
+	}}}
+}
+
+func publish(t *testing.T, exchange *redisstore.Exchange, set rules.Set) (revision string) {
+	t.Helper()
+	data, revision := rules.Encode(set)
+	if _, err := exchange.Publish(t.Context(), revision, data); err != nil {
+		t.Fatal(err)
+	}
+	return revision
+}
+
+func TestLimiterReplicasShareRulesAndCounters(t *testing.T) {
+	redis := miniredis.RunT(t)
+	url := "redis://" + redis.Addr()
+	client, err := redisstore.Open(url, limiterTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	exchange := redisstore.NewExchange(client, "weir:", "weir-system/default")
+
+	a, opsA, _ := startLimiter(t, url, "a")
+	b, opsB, _ := startLimiter(t, url, "b")
+	eventually(t, "not ready for lack of a rule set", func() bool {
+		status, body := get(t, opsA+"/readyz")
+		return status == http.StatusServiceUnavailable && strings.Contains(body, "no rule set published at weir:rules:weir-system/default")
+	})
+	acknowledged := func(revision string) func() bool {
+		want := []redisstore.Replica{{ID: "a", Revision: revision, Mode: "redis"}, {ID: "b", Revision: revision, Mode: "redis"}}
+		return func() bool {
+			got, err := exchange.Replicas(t.Context())
+			return err == nil && cmp.Equal(want, got)
+		}
+	}
+	revision := publish(t, exchange, tenantSet(3))
+	eventually(t, "both replicas acknowledge", acknowledged(revision))
+	for _, ops := range []string{opsA, opsB} {
+		if status, body := get(t, ops+"/readyz"); status != http.StatusOK || body != "ok "+revision+"\n" {
+			t.Errorf("/readyz: %d %q", status, body)
+		}
+	}
+	for i, want := range []verdict{{200, 3, "redis"}, {200, 3, "redis"}, {200, 3, "redis"}, {429, 3, "redis"}, {429, 3, "redis"}} {
+		if got := check(t, []string{a, b}[i%2], acme); got != want {
+			t.Errorf("request %d: %+v, want %+v", i, got, want)
+		}
+	}
+	eventually(t, "both replicas acknowledge the edit", acknowledged(publish(t, exchange, tenantSet(4))))
+	if passed := spend(t, b); passed != 1 {
+		t.Errorf("after the edit %d requests passed, want 1", passed)
+	}
+}
+
+func TestLimiterWithoutRedisIsNotReadyAndSaysWhy(t *testing.T) {
+	redis := miniredis.RunT(t)
+	address := redis.Addr()
+	redis.Close()
+	base, ops, log := startLimiter(t, "redis://user:secret@"+address, "")
+	eventually(t, "not ready for lack of Redis", func() bool {
+		status, body := get(t, ops+"/readyz")
+		return status == http.StatusServiceUnavailable && strings.Contains(body, "no rules yet: Redis unreachable: ")
+	})
+	if v := check(t, base, acme); v.status != http.StatusServiceUnavailable {
+		t.Errorf("without rules: %+v", v)
+	}
+	if _, body := get(t, ops+"/healthz"); body != "ok\n" {
+		t.Errorf("/healthz: %q", body)
+	}
+	if strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), "redis=redis://"+address) {
+		t.Errorf("log:\n%s", log)
+	}
+}
+
+func TestReplicaNamesDiffer(t *testing.T) {
+	if got := replicaName("given"); got != "given" {
+		t.Errorf("%q", got)
+	}
+	if one, other := replicaName(""), replicaName(""); one == other || one == "" {
+		t.Errorf("%q and %q", one, other)
+	}
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const goodPolicies = `# Good from top to bottom.
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: public, namespace: shop}
+spec: {axis: IP, limit: 120, window: 1m}
+`
+
+const badPolicies = `apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: no-limit, namespace: shop}
+spec:
+  axis: IP
+  limit: 0
+  window: 1m
+---
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: expression, namespace: shop}
+spec:
+  axis: IP
+  limit: 1
+  window: 1m
+  match:
+    http:
+      paths:
+      - type: RegularExpression
+        value: "(/v1"
+`
+
+// The path of a file in these cases is relative to a directory that holds good.yaml and bad.yaml.
+func TestLint(t *testing.T) {
+	firstBad, _, _ := strings.Cut(badPolicies, "---")
+	badLines := "bad.yaml:6: shop/no-limit: spec.limit: Invalid value: 0: spec.limit in body should be greater than or equal to 1\n" +
+		"bad.yaml:20: shop/expression: spec.match.http.paths[0].value: \"(/v1\" is no RE2 expression: missing closing ): `(/v1`\n"
+	for name, tc := range map[string]struct {
+		args           []string
+		stdin          string
+		status         int
+		stdout, stderr string
+	}{
+		"a clean file is 0": {
+			args: []string{"good.yaml"}, stderr: "1 policy, 0 problems; passed over: 1 Namespace\n",
+		},
+		"problems are 1, with file and line": {
+			args: []string{"bad.yaml"}, status: 1, stdout: badLines, stderr: "2 policies, 2 problems\n",
+		},
+		"a directory is all its files": {
+			args: []string{"."}, status: 1, stdout: badLines, stderr: "3 policies, 2 problems; passed over: 1 Namespace\n",
+		},
+		"a dash is standard input": {
+			args: []string{"-"}, stdin: firstBad, status: 1,
+			stdout: "-:6: shop/no-limit: spec.limit: Invalid value: 0: spec.limit in body should be greater than or equal to 1\n",
+			stderr: "1 policy, 1 problem\n",
+		},
+		"nothing to check is a wrong call": {
+			status: 2, stderr: "weir: lint: name the files or directories to check, or - for standard input; see weir lint --help\n",
+		},
+		"a file that is not there is a wrong call": {
+			args: []string{"good.yaml", "missing.yaml"}, status: 2,
+			stderr: "weir: lint: read policies: stat missing.yaml: no such file or directory\n",
+		},
+		"an unknown flag is a wrong call": {
+			args: []string{"--strict", "good.yaml"}, status: 2, stderr: "weir: lint: unknown flag: --strict\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			for file, content := range map[string]string{"good.yaml": goodPolicies, "bad.yaml": badPolicies} {
+				if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			status, stdout, stderr := runLint(tc.stdin, tc.args...)
+			if status != tc.status {
+				t.Errorf("status %d, want %d", status, tc.status)
+			}
+			if diff := cmp.Diff(tc.stdout, stdout) + cmp.Diff(tc.stderr, stderr); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestLintHelpShowsHowToCallIt(t *testing.T) {
+	status, stdout, _ := runLint("", "--help")
+	for _, want := range []string{"weir lint policies/", "| weir lint -", "Exit status: 0 no problems"} {
+		if status != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("status %d, and help without %q:\n%s", status, want, stdout)
+		}
+	}
+}
+
+func TestTheSamplesLintClean(t *testing.T) {
+	status, stdout, stderr := runLint("", filepath.Join("..", "..", "config", "samples"))
+	if status != 0 {
+		t.Errorf("status %d\n%s%s", status, stdout, stderr)
+	}
+}
+
+func TestExitStatusTellsAnErrorOnce(t *testing.T) {
+	cause := errors.New("cause")
+	for name, tc := range map[string]struct {
+		err    error
+		status int
+		stderr string
+	}{
+		"no error":                      {nil, 0, ""},
+		"an error of the command":       {cause, 1, "weir: cause\n"},
+		"a wrong call":                  {usageError(cause), 2, "weir: cause\n"},
+		"what the command has told":     {&exitError{code: 1}, 1, ""},
+		"what stands between is kept":   {errors.Join(usageError(cause)), 2, "weir: cause\n"},
+		"the innermost error does stay": {errors.Join(errors.New("first"), &exitError{code: 2, err: cause}), 2, "weir: first\ncause\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stderr bytes.Buffer
+			if got := exitStatus(tc.err, &stderr); got != tc.status || stderr.String() != tc.stderr {
+				t.Errorf("status %d, %q; want %d, %q", got, stderr.String(), tc.status, tc.stderr)
+			}
+		})
+	}
+	if !errors.Is(usageError(cause), cause) {
+		t.Error("a usage error hides its cause")
+	}
+}
+
+func runLint(stdin string, args ...string) (status int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	cmd := lintCommand()
+	cmd.SetArgs(args)
+	cmd.SetIn(strings.NewReader(stdin))
+	cmd.SetOut(&out)
+	cmd.SetErr(&errs)
+	err := cmd.Execute()
+	return exitStatus(err, &errs), out.String(), errs.String()
+}

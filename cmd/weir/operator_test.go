@@ -1,0 +1,67 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestLimiterName(t *testing.T) {
+	tests := map[string]struct {
+		text string
+		want types.NamespacedName
+		err  bool
+	}{
+		"namespace and name": {text: "weir-system/default", want: types.NamespacedName{Namespace: "weir-system", Name: "default"}},
+		"a name alone":       {text: "default", err: true},
+		"no name":            {text: "weir-system/", err: true},
+		"no namespace":       {text: "/default", err: true},
+		"three parts":        {text: "a/b/c", err: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := limiterName(test.text)
+			if (err != nil) != test.err || got != test.want {
+				t.Errorf("%v, %v; want %v, an error: %v", got, err, test.want, test.err)
+			}
+		})
+	}
+}
+
+func TestOperatorFlags(t *testing.T) {
+	got := map[string]string{}
+	operatorCommand().Flags().VisitAll(func(f *pflag.Flag) { got[f.Name] = f.DefValue })
+	want := map[string]string{
+		"limiter": "weir-system/default", "redis": "redis://127.0.0.1:6379", "redis-timeout": "1s", "prefix": "weir:",
+		"kubeconfig": "", "metrics-bind-address": ":9090", "health-probe-bind-address": ":8081",
+		"leader-elect": "false", "resync": "5s",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("flags and their defaults (-want +got):\n%s", diff)
+	}
+}
+
+func TestOperatorRefusesBadFlags(t *testing.T) {
+	tests := map[string]struct {
+		flags operatorFlags
+		says  string
+	}{
+		"a limiter without namespace": {operatorFlags{limiter: "default"}, `limiter "default"`},
+		"a Redis URL that is none":    {operatorFlags{limiter: "a/b", redis: "http://:hunter2@x", redisTimeout: 1}, "open Redis: not a URL"},
+		"no time for Redis":           {operatorFlags{limiter: "a/b", redis: "redis://:hunter2@x"}, "timeout 0s"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := runOperator(t.Context(), test.flags)
+			if err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Fatalf("error %v, want one that says %q", err, test.says)
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("the error tells the password: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+)
+
+func TestCommandLines(t *testing.T) {
+	tests := map[string]struct {
+		args           []string
+		environment    map[string]string
+		status         int
+		stdout, stderr string // contained in what is printed
+	}{
+		"help":                       {args: nil, stdout: "weir serve --policies policies/"},
+		"help of a command":          {args: []string{"limiter", "--help"}, stdout: "(env WEIR_REDIS_TIMEOUT)"},
+		"version":                    {args: []string{"version"}, stdout: "weir "},
+		"an unknown command":         {args: []string{"limit"}, status: 1, stderr: `weir: unknown command "limit" for "weir"`},
+		"an unknown flag":            {args: []string{"serve", "--policy", "x"}, status: 2, stderr: "weir: unknown flag: --policy\n"},
+		"an argument too many":       {args: []string{"limiter", "x"}, status: 1, stderr: `weir: unknown command "x" for "weir limiter"`},
+		"a bad log level":            {args: []string{"version", "--log-level=loud"}, status: 2, stderr: `weir: --log-level "loud" is not debug, info, warn or error`},
+		"a bad log format":           {args: []string{"version", "--log-format=xml"}, status: 2, stderr: `weir: --log-format "xml" is not text or json`},
+		"a bad variable":             {args: []string{"limiter"}, environment: map[string]string{"WEIR_DRAIN": "x"}, status: 2, stderr: "weir: environment variable WEIR_DRAIN: "},
+		"serve without a directory":  {args: []string{"serve"}, status: 2, stderr: "weir: name the directory of policies with --policies DIR or WEIR_POLICIES\n"},
+		"serve a missing directory":  {args: []string{"serve", "--policies", "/nowhere"}, status: 2, stderr: "weir: --policies: stat /nowhere: no such file"},
+		"serve a file":               {args: []string{"serve", "--policies", "root.go"}, status: 2, stderr: "weir: --policies: root.go is a file; name the directory it is in\n"},
+		"serve with a bad Redis":     {args: []string{"serve", "--policies", ".", "--redis", "localhost:6379"}, status: 2, stderr: "weir: open Redis: not a URL of the form redis://"},
+		"limiter with a bad Redis":   {args: []string{"limiter", "--redis", "http://x"}, status: 2, stderr: "weir: open Redis: not a URL of the form redis://"},
+		"limiter with a bad limiter": {args: []string{"limiter", "--limiter", "default"}, status: 2, stderr: `weir: limiter "default" is not of the form namespace/name`},
+		"limiter on a bad address": {
+			args:   []string{"limiter", "--listen", "127.0.0.1:99999"},
+			status: 1, stderr: "weir: listen tcp: address 99999: invalid port; choose another address with --listen\n",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			defer slog.SetDefault(slog.Default())
+			for name, value := range test.environment {
+				t.Setenv(name, value)
+			}
+			var stdout, stderr bytes.Buffer
+			if status := run(test.args, &stdout, &stderr); status != test.status {
+				t.Errorf("status %d, want %d", status, test.status)
+			}
+			if !strings.Contains(stdout.String(), test.stdout) || !strings.Contains(stderr.String(), test.stderr) {
+				t.Errorf("stdout %q\nwant …%q…\nstderr %q\nwant …%q…", &stdout, test.stdout, &stderr, test.stderr)
+			}
+			if test.status == 0 && stderr.Len() > 0 {
+				t.Errorf("stderr %q", &stderr)
+			}
+		})
+	}
+}
+
+func TestLogFormats(t *testing.T) {
+	for format, want := range map[string]string{"text": "level=WARN msg=hello", "json": `"level":"WARN","msg":"hello"}`} {
+		var out bytes.Buffer
+		log, err := newLogger(&out, format, "warn")
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info("too quiet")
+		log.Warn("hello")
+		if lines := strings.Count(out.String(), "\n"); lines != 1 || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: %q", format, &out)
+		}
+	}
+}
+
+func TestDescribeBuild(t *testing.T) {
+	here := ", " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
+	commit := debug.BuildSetting{Key: "vcs.revision", Value: "1a2b3c4d5e6f7a8b9c0d"}
+	modified := debug.BuildSetting{Key: "vcs.modified", Value: "true"}
+	tests := map[string]struct {
+		linked string
+		build  *debug.BuildInfo
+		want   string
+	}{
+		"nothing known":               {"", nil, "weir (devel)"},
+		"go install":                  {"", &debug.BuildInfo{Main: debug.Module{Version: "v0.1.0"}}, "weir v0.1.0"},
+		"a release":                   {"v0.2.0", &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}, Settings: []debug.BuildSetting{commit}}, "weir v0.2.0 (commit 1a2b3c4d5e6f)"},
+		"a working tree with changes": {"", &debug.BuildInfo{Settings: []debug.BuildSetting{commit, modified}}, "weir (devel) (commit 1a2b3c4d5e6f, modified)"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := describeBuild(test.linked, test.build); got != test.want+here {
+				t.Errorf("%q, want %q", got, test.want+here)
+			}
+		})
+	}
+}

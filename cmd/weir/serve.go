@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/source"
+)
+
+// serveFlags are what `weir serve` can be told.
+type serveFlags struct {
+	policies     string
+	redis        string
+	redisTimeout time.Duration
+	prefix       string
+	sockets      socketFlags
+}
+
+func serveCommand() *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve --policies DIR",
+		Short: "Answer requests by the policies in a directory, without Kubernetes",
+		Long: "Enforces the policies in the *.yaml and *.yml files of a directory, and follows their changes. Counters are in this\n" +
+			"process, or in Redis if --redis is given: then several processes share them.\n\n" +
+			"A policy with a problem is left out and told in the log as 'weir lint' would tell it; the others are enforced.\n" +
+			"A policy that an edit breaks stays in force as it was until it is repaired or removed.",
+		Example: "  weir serve --policies policies/\n" +
+			"  weir serve --policies policies/ --redis redis://127.0.0.1:6379 --listen 127.0.0.1:8080",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runServe(cmd.Context(), f, cmd.OutOrStdout(), slog.Default())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.policies, "policies", "", "directory of policies, those in its directories included; required")
+	flags.StringVar(&f.redis, "redis", "", "Redis URL for the counters; give one with a password in WEIR_REDIS (default: count in this process)")
+	addCounterFlags(flags, &f.redisTimeout, &f.prefix)
+	f.sockets.add(flags)
+	return cmd
+}
+
+// addCounterFlags adds the flags about counters in Redis.
+func addCounterFlags(flags *pflag.FlagSet, timeout *time.Duration, prefix *string) {
+	flags.DurationVar(timeout, "redis-timeout", 50*time.Millisecond, "time a decision may wait for Redis")
+	flags.StringVar(prefix, "prefix", "weir:", "what every name in Redis begins with")
+}
+
+// runServe wires a standalone limiter up and runs it until ctx is done.
+func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Logger) error {
+	if err := checkDirectory(f.policies); err != nil {
+		return usageError(err)
+	}
+	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	if err != nil {
+		return err
+	}
+	store, from, closeStore, err := openCounters(f)
+	if err != nil {
+		return usageError(err)
+	}
+	defer closeStore()
+	p, err := newProcess(store, from, f.prefix, f.sockets, log)
+	if err != nil {
+		return err
+	}
+	dir := &directory{path: f.policies, loader: loader, install: p.apply}
+	files := source.NewFiles(f.policies, dir.load, dir.apply, log)
+	if err := files.Reload(); err != nil {
+		return err
+	}
+	if len(dir.inForce.Rules) == 0 {
+		log.Warn("no policy in force: every request is allowed", "policies", f.policies)
+	}
+	welcome(stdout, p, f, dir.inForce)
+	return p.run(ctx, files.Ready, files.Run)
+}
+
+func checkDirectory(path string) error {
+	if path == "" {
+		return errors.New("name the directory of policies with --policies DIR or WEIR_POLICIES")
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("--policies: %w", err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("--policies: %s is a file; name the directory it is in", path)
+	}
+	return nil
+}
+
+// openCounters returns the store that f asks for and what closes it.
+func openCounters(f serveFlags) (limiter.Store, engine.Source, func(), error) {
+	if f.redis == "" {
+		return memstore.New(time.Now), engine.SourceMemory, func() {}, nil
+	}
+	client, err := redisstore.Open(f.redis, f.redisTimeout)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	closeClient := func() { _ = client.Close() } // the process ends anyway
+	return redisstore.NewStore(client, f.redisTimeout), engine.SourceRedis, closeClient, nil
+}

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+)
+
+// patience bounds every wait of the tests.
+const patience = 20 * time.Second
+
+// transcript is what a running command has written so far.
+type transcript struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (s *transcript) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.Write(p)
+}
+
+func (s *transcript) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.String()
+}
+
+func (s *transcript) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// launch runs a command until the test ends, and holds it to a clean end.
+func launch(t *testing.T, command func(context.Context) error) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- command(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("the command ends with: %v", err)
+			}
+		case <-time.After(patience):
+			t.Error("the command does not end")
+		}
+		http.DefaultClient.CloseIdleConnections()
+	})
+}
+
+// find waits until text holds the expression, and returns its group.
+func find(t *testing.T, text fmt.Stringer, expression string) string {
+	t.Helper()
+	var found []string
+	pattern := regexp.MustCompile(expression)
+	eventually(t, expression, func() bool {
+		found = pattern.FindStringSubmatch(text.String())
+		return found != nil
+	})
+	return found[1]
+}
+
+type verdict struct {
+	status int
+	Limit  int64
+	Source string
+}
+
+func check(t *testing.T, base, body string) verdict {
+	t.Helper()
+	response, err := http.Post(base+"/v1/check", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	v := verdict{status: response.StatusCode}
+	if err := json.NewDecoder(response.Body).Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+const (
+	acme     = `{"domain":"shop","headers":{"x-tenant-id":"acme"}}`
+	acmePeek = `{"domain":"shop","headers":{"x-tenant-id":"acme"},"peek":true}`
+)
+
+func tenantPolicy(limit string) string {
+	return `
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: tenant, namespace: shop}
+spec: {axis: Tenant, limit: ` + limit + `, window: 1h, algorithm: SlidingWindowLog}
+`
+}
+
+// save replaces a file at once, as an editor does.
+func save(t *testing.T, path, content string) {
+	t.Helper()
+	temporary := path + ".tmp"
+	if err := os.WriteFile(temporary, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// spend asks until the first refusal and returns how many requests passed, at most 100.
+func spend(t *testing.T, base string) (passed int) {
+	t.Helper()
+	for range 100 {
+		if check(t, base, acme).status != http.StatusOK {
+			return passed
+		}
+		passed++
+	}
+	return passed
+}
+
+var anyPort = socketFlags{listen: "127.0.0.1:0", ops: "127.0.0.1:0"}
+
+func TestServeFollowsItsDirectory(t *testing.T) {
+	dir := t.TempDir()
+	policy := filepath.Join(dir, "tenant.yaml")
+	save(t, policy, tenantPolicy("2"))
+	save(t, filepath.Join(dir, "broken.yaml"), strings.ReplaceAll(tenantPolicy("0"), "name: tenant", "name: broken"))
+
+	var stdout, log transcript
+	launch(t, func(ctx context.Context) error {
+		return runServe(ctx, serveFlags{policies: dir, prefix: "weir:", sockets: anyPort}, &stdout, log.logger())
+	})
+	base := find(t, &stdout, `weir enforces 1 policy of .* at (http://127\.0\.0\.1:[0-9]+)/v1/check, counters in this process`)
+	ops := find(t, &stdout, `metrics and probes at (http://127\.0\.0\.1:[0-9]+)\n`)
+	if !strings.Contains(log.String(), "broken.yaml:5: shop/broken: spec.limit: ") {
+		t.Errorf("the log does not tell the problem as lint does:\n%s", &log)
+	}
+	if status, body := get(t, ops+"/readyz"); status != http.StatusOK || !strings.HasPrefix(body, "ok sha256:") {
+		t.Errorf("/readyz: %d %q", status, body)
+	}
+
+	if passed := spend(t, base); passed != 2 {
+		t.Errorf("%d requests passed, want 2", passed)
+	}
+	limitIs := func(want int64) func() bool {
+		return func() bool { return check(t, base, acmePeek).Limit == want }
+	}
+	save(t, policy, tenantPolicy("4"))
+	eventually(t, "the edited limit in force", limitIs(4))
+	if passed := spend(t, base); passed != 2 {
+		t.Errorf("%d more requests passed, want 2", passed)
+	}
+
+	save(t, policy, tenantPolicy("minus four"))
+	eventually(t, "the broken limit in the log", func() bool { return strings.Contains(log.String(), "shop/tenant: spec.limit: ") })
+	if v := check(t, base, acme); v.status != http.StatusTooManyRequests || v.Limit != 4 {
+		t.Errorf("after a broken edit: %+v", v)
+	}
+	save(t, policy, "kind: [")
+	eventually(t, "the unreadable file in the log", func() bool { return strings.Contains(log.String(), "tenant.yaml:1: ") })
+	if v := check(t, base, acme); v.status != http.StatusTooManyRequests || v.Limit != 4 {
+		t.Errorf("after an unreadable edit: %+v", v)
+	}
+	save(t, policy, tenantPolicy("5"))
+	eventually(t, "the repaired limit in force", limitIs(5))
+
+	if err := os.Remove(policy); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the removed policy out of force", func() bool { return check(t, base, acme).Source == "none" })
+}
+
+func TestServeStartsWithoutPolicies(t *testing.T) {
+	var stdout, log transcript
+	dir := t.TempDir()
+	launch(t, func(ctx context.Context) error {
+		return runServe(ctx, serveFlags{policies: dir, prefix: "weir:", sockets: anyPort}, &stdout, log.logger())
+	})
+	base := find(t, &stdout, `weir enforces 0 policies of .* at (http://127\.0\.0\.1:[0-9]+)/v1/check`)
+	if !strings.Contains(log.String(), "no policy in force: every request is allowed") {
+		t.Errorf("no warning:\n%s", &log)
+	}
+	if v := check(t, base, acme); v.status != http.StatusOK || v.Source != "none" {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestServeCountsInRedis(t *testing.T) {
+	dir := t.TempDir()
+	save(t, filepath.Join(dir, "tenant.yaml"), tenantPolicy("3"))
+	redis := miniredis.RunT(t)
+	bases := make([]string, 2)
+	for i := range bases {
+		var stdout, log transcript
+		launch(t, func(ctx context.Context) error {
+			return runServe(ctx, serveFlags{
+				policies: dir, redis: "redis://:@" + redis.Addr(), redisTimeout: limiterTimeout, prefix: "shared:", sockets: anyPort,
+			}, &stdout, log.logger())
+		})
+		bases[i] = find(t, &stdout, `at (http://127\.0\.0\.1:[0-9]+)/v1/check, counters in redis://127\.0\.0\.1:`)
+	}
+	if v := check(t, bases[0], acme); v != (verdict{200, 3, "redis"}) {
+		t.Errorf("%+v", v)
+	}
+	if passed := spend(t, bases[1]); passed != 2 {
+		t.Errorf("%d requests passed at the second process, want 2", passed)
+	}
+	for _, key := range redis.Keys() {
+		if !strings.HasPrefix(key, "shared:throttle:tenant:{acme}:") {
+			t.Errorf("key %s", key)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker for releases: -ldflags "-X main.version=v0.1.0". It is a variable because the linker
+// can set nothing else.
+var version string
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Say which build this is",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			build, _ := debug.ReadBuildInfo()
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), describeBuild(version, build))
+			return err
+		},
+	}
+}
+
+// describeBuild reads "weir v0.1.0 (commit 1a2b3c4d5e6f, modified), go1.26.0 linux/amd64". The name given by the
+// linker goes before the one that go install knows.
+func describeBuild(linked string, build *debug.BuildInfo) string {
+	name, commit := linked, ""
+	if build != nil {
+		if name == "" {
+			name = build.Main.Version
+		}
+		commit = describeCommit(build.Settings)
+	}
+	if name == "" {
+		name = "(devel)"
+	}
+	return fmt.Sprintf("weir %s%s, %s %s/%s", name, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+func describeCommit(settings []debug.BuildSetting) string {
+	var revision, modified string
+	for _, s := range settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			modified = ", modified"
+		}
+	}
+	if revision == "" {
+		return ""
+	}
+	return " (commit " + revision + modified + ")"
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// welcome tells whoever started a standalone limiter where it is and how to try it.
+func welcome(w io.Writer, p *process, f serveFlags, set rules.Set) {
+	counters := "in this process"
+	if f.redis != "" {
+		counters = "in " + redisPlace(f.redis)
+	}
+	_, _ = fmt.Fprintf(w, "weir enforces %s of %s at %s/v1/check, counters %s; metrics and probes at %s\n",
+		count(len(set.Rules), "policy", "policies"), f.policies, localURL(p.check), counters, localURL(p.ops))
+	_, _ = fmt.Fprintf(w, "try: %s\n", curl(localURL(p.check), set))
+}
+
+// curl is a command that asks for a request which the first enforced rule counts.
+func curl(base string, set rules.Set) string {
+	body := example{Domain: "default", ClientIP: "203.0.113.7"}
+	for i := range set.Rules {
+		if !set.Rules[i].Shadow {
+			body = exampleOf(&set.Rules[i])
+			break
+		}
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(fmt.Sprintf("weir: encoding plain data: %v", err))
+	}
+	quoted := strings.ReplaceAll(string(text), "'", `'\''`)
+	return fmt.Sprintf("curl -i %s/v1/check -H 'Content-Type: application/json' -d '%s'", base, quoted)
+}
+
+// example is the body of a check, for show.
+type example struct {
+	Domain   string              `json:"domain"`
+	Method   string              `json:"method,omitempty"`
+	Host     string              `json:"host,omitempty"`
+	Path     string              `json:"path,omitempty"`
+	Query    map[string][]string `json:"query,omitempty"`
+	Headers  map[string]string   `json:"headers,omitempty"`
+	ClientIP string              `json:"clientIP,omitempty"`
+}
+
+// exampleOf returns a request that rule matches, save for regular expressions, which nobody can read backwards.
+func exampleOf(rule *rules.Rule) example {
+	const who = "acme"
+	e := example{Domain: rule.Domain, Path: "/", Headers: map[string]string{}}
+	if len(rule.Match.Methods) > 0 {
+		e.Method = rule.Match.Methods[0]
+	}
+	if len(rule.Match.Hosts) > 0 {
+		e.Host = strings.Replace(rule.Match.Hosts[0], "*", "www", 1)
+	}
+	for _, path := range rule.Match.Paths {
+		if path.Type != rules.PathRegex {
+			e.Path = path.Value
+			break
+		}
+	}
+	for _, header := range rule.Match.Headers {
+		if header.Type != rules.HeaderRegex && !header.Invert {
+			e.Headers[header.Name] = cmp.Or(header.Value, who)
+		}
+	}
+	switch id := rule.Identifier; id.From {
+	case rules.FromClientIP:
+		e.ClientIP = "203.0.113.7"
+	case rules.FromHeader:
+		if _, ok := e.Headers[id.Name]; !ok {
+			e.Headers[id.Name] = who
+		}
+	case rules.FromQuery:
+		e.Query = map[string][]string{id.Name: {who}}
+	case rules.FromCookie:
+		e.Headers["cookie"] = id.Name + "=" + who
+	}
+	return e
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+const awkward = `
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: a-shadow, namespace: shop}
+spec: {axis: IP, limit: 1, window: 1m, enforcement: Shadow}
+---
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: b, namespace: shop}
+spec:
+  axis: User
+  limit: 5
+  window: 1m
+  identifier: {cookie: session}
+  match:
+    http:
+      hosts: ["*.shop.example"]
+      methods: [POST]
+      paths: [{type: RegularExpression, value: "/x[0-9]"}, {value: /v1}]
+      headers: [{name: X-Plan, value: "it's free"}, {name: x-region, type: Present},
+        {name: x-internal, type: Present, invert: true}]
+`
+
+func TestTheCommandToTryMeetsTheFirstEnforcedPolicy(t *testing.T) {
+	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := loader.Load(strings.NewReader(awkward), "-")
+	if err != nil || len(result.Problems) > 0 {
+		t.Fatal(err, result.Problems)
+	}
+	want := `curl -i http://127.0.0.1:8080/v1/check -H 'Content-Type: application/json' -d '{"domain":"shop","method":"POST",` +
+		`"host":"www.shop.example","path":"/v1","headers":{"cookie":"session=acme","x-plan":"it'\''s free","x-region":"acme"}}'`
+	if got := curl("http://127.0.0.1:8080", result.Rules); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	index, err := rules.NewIndex(result.Rules, "", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := exampleOf(&result.Rules.Rules[1])
+	matched := index.Match(nil, &rules.Request{
+		Domain: e.Domain, Method: e.Method, Host: e.Host, Path: e.Path, Headers: e.Headers, ClientIP: netip.Addr{},
+	})
+	if len(matched) != 2 || matched[1].Rule.Policy != "shop/b" {
+		t.Errorf("the example matches %+v", matched)
+	}
+}
+
+func TestTheCommandToTryWithoutAnyPolicy(t *testing.T) {
+	want := `curl -i http://127.0.0.1:8080/v1/check -H 'Content-Type: application/json' -d '{"domain":"default","clientIP":"203.0.113.7"}'`
+	if got := curl("http://127.0.0.1:8080", rules.Set{}); got != want {
+		t.Errorf("got %s", got)
+	}
+}
