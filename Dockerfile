@@ -1,0 +1,21 @@
+# One static binary on a base without a shell. Other bases: --build-arg BASE=…, another Go image: --build-arg BUILDER=…
+ARG BUILDER=golang:1.26
+ARG BASE=gcr.io/distroless/static:nonroot
+
+FROM --platform=${BUILDPLATFORM} ${BUILDER} AS build
+WORKDIR /src
+# The modules change seldom: a layer of their own.
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+ARG TARGETOS
+ARG TARGETARCH
+ARG VERSION=unknown
+RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
+    go build -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /out/weir ./cmd/weir
+
+FROM ${BASE}
+COPY --from=build /out/weir /weir
+# nonroot of distroless, as a number: runAsNonRoot cannot check a name.
+USER 65532:65532
+ENTRYPOINT ["/weir"]

@@ -1,0 +1,69 @@
+# Every target says in one line what it does: make help.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+IMAGE ?= weir:$(VERSION)
+# Tools are pinned in a module of their own; the go command builds and caches them.
+TOOL := go tool -modfile=hack/tools/go.mod
+
+##@ For everybody
+
+.PHONY: help
+help: ## Say what the targets do
+	@awk 'BEGIN {FS = ":.*## "} \
+	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Show Weir at work on a real API server and Redis (DEMO=once: show it and end)
+	@CGO_ENABLED=0 go run ./hack/demo # as everything it builds: compiled once
+
+.PHONY: test
+test: ## Run every test: unit, conformance, CRDs on a real API server, end to end
+	@hack/test.sh
+
+.PHONY: build
+build: ## Build bin/weir
+	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/weir ./cmd/weir
+
+##@ For who changes it
+
+.PHONY: generate
+generate: ## Write the code and manifests that are made from api/ and controllers/
+	rm -rf api/v1alpha1/applyconfiguration config/crd/bases
+	$(TOOL) controller-gen object crd:crdVersions=v1 applyconfiguration paths=./api/... output:crd:dir=config/crd/bases
+	@if grep -rqs '^// +kubebuilder:rbac:' controllers; then set -x; \
+	$(TOOL) controller-gen rbac:roleName=weir-operator paths=./controllers/... output:rbac:dir=config/rbac; fi
+
+.PHONY: fmt
+fmt: ## Format the Go code as make lint wants it
+	$(TOOL) golangci-lint fmt
+
+.PHONY: verify
+verify: ## Fail when generated files, format, go vet or a go.mod are not as they should be
+	@hack/verify.sh
+
+.PHONY: lint
+lint: ## Run golangci-lint, and shellcheck where it is installed
+	$(TOOL) golangci-lint run ./...
+	@if command -v shellcheck >/dev/null; then set -x; shellcheck hack/*.sh .ci/run; \
+	else echo 'shellcheck is not installed: the scripts are not checked (Debian, Ubuntu: apt-get install shellcheck)'; fi
+
+.PHONY: bench
+bench: ## Run the benchmarks
+	go test -run '^$$' -bench . -benchmem ./limiter/... ./internal/...
+
+.PHONY: kube-assets
+kube-assets: ## Get kube-apiserver, etcd and kubectl into the cache (downloads or builds them, once)
+	@go run ./hack/prepare kube
+
+.PHONY: image
+image: ## Build the container image (IMAGE=name:tag)
+	docker build --build-arg VERSION=$(VERSION) --tag $(IMAGE) .
+
+.PHONY: clean
+clean: ## Remove what was built here; the caches of Go and of the API server stay
+	rm -rf bin

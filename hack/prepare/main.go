@@ -1,0 +1,67 @@
+// Command prepare gets what the tests and the demo run on, as far as the machine lacks it: kube-apiserver, etcd and
+// kubectl; redis-server; a C compiler for the race detector. Arguments choose among kube, redis and cc; without any it
+// gets all three.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := prepare(ctx, os.Stderr, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "prepare:", err)
+		os.Exit(1)
+	}
+}
+
+// A need is something that may have to be got, and how.
+type need struct {
+	name     string
+	optional bool // the tests run without it, and say so
+	get      func(ctx context.Context, progress io.Writer) (path string, err error)
+}
+
+func needs() []need {
+	return []need{
+		{name: "kube", get: fixture.KubeAssets},
+		{name: "redis", get: func(ctx context.Context, _ io.Writer) (string, error) { return fixture.RedisServer(ctx) }},
+		{name: "cc", optional: true, get: func(ctx context.Context, _ io.Writer) (string, error) {
+			return fixture.Program(ctx, "gcc", "gcc", "libc6-dev")
+		}},
+	}
+}
+
+func prepare(ctx context.Context, progress io.Writer, chosen []string) error {
+	all := needs()
+	for _, name := range chosen {
+		if !slices.ContainsFunc(all, func(n need) bool { return n.name == name }) {
+			return fmt.Errorf("unknown argument %q, known are kube, redis and cc", name)
+		}
+	}
+	for _, n := range all {
+		if len(chosen) > 0 && !slices.Contains(chosen, n.name) {
+			continue
+		}
+		path, err := n.get(ctx, progress)
+		if err != nil && !n.optional {
+			return err
+		}
+		if err != nil {
+			fmt.Fprintf(progress, "%-5s  none: %v\n", n.name, err)
+			continue
+		}
+		fmt.Fprintf(progress, "%-5s  %s\n", n.name, path)
+	}
+	return nil
+}

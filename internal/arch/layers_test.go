@@ -1,0 +1,99 @@
+package arch
+
+// module is the path of Weir's module; paths in the tables are below it.
+const module = "github.com/weir-dev/weir"
+
+// A layer says what a package may import. The standard library is open to all.
+type layer struct {
+	pkg   string   // path below module; "a/..." is a and all below it
+	ours  []string // packages of Weir, written as pkg
+	world []string // packages of others: a path is that package and all below it; "..." is any
+}
+
+// layers lists every package of the module, lowest first: a layer imports layers above it in this list only.
+func layers() []layer {
+	return []layer{
+		{pkg: "limiter"},
+		{pkg: "api/v1alpha1", world: []string{"k8s.io/apimachinery"}},
+		{pkg: "config/crd"}, // embeds the CRDs
+
+		{
+			pkg:   "api/v1alpha1/applyconfiguration/...", // generated
+			ours:  []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/..."},
+			world: []string{"k8s.io/apimachinery", "k8s.io/client-go/applyconfigurations", "sigs.k8s.io/structured-merge-diff"},
+		},
+		{pkg: "limiter/rules", ours: []string{"limiter"}, world: []string{"github.com/google/cel-go", "github.com/gaissmai/bart"}},
+		{pkg: "limiter/memstore", ours: []string{"limiter"}},
+		{pkg: "limiter/redisstore", ours: []string{"limiter"}, world: []string{"github.com/redis/go-redis"}},
+		{pkg: "limiter/storetest", ours: []string{"limiter"}, world: []string{"github.com/google/go-cmp", "pgregory.net/rapid"}},
+
+		{pkg: "limiter/engine", ours: []string{"limiter", "limiter/rules"}, world: []string{"github.com/prometheus/client_golang"}},
+		{pkg: "limiter/source", ours: []string{"limiter/rules"}, world: []string{"github.com/fsnotify/fsnotify"}},
+		{pkg: "internal/compile", ours: []string{"api/v1alpha1", "limiter", "limiter/rules"}},
+
+		{
+			pkg:   "limiter/server",
+			ours:  []string{"limiter", "limiter/rules", "limiter/engine"},
+			world: []string{"github.com/prometheus/client_golang", "github.com/dunglas/httpsfv"},
+		},
+		{
+			pkg:  "internal/policyfile",
+			ours: []string{"api/v1alpha1", "config/crd", "limiter/rules", "internal/compile"},
+			world: []string{
+				"k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiextensions-apiserver", "k8s.io/apiserver", "k8s.io/utils",
+				"sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml",
+			},
+		},
+		{
+			pkg:  "controllers/...",
+			ours: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/...", "internal/compile", "limiter/rules", "controllers/..."},
+			world: []string{
+				"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime",
+				"github.com/go-logr/logr", "github.com/prometheus/client_golang",
+			},
+		},
+
+		{pkg: "cmd/...", ours: []string{"..."}, world: []string{"..."}},
+
+		// What no part of the product imports.
+		{pkg: "internal/arch"},
+		{pkg: "test/...", ours: []string{"..."}, world: []string{"..."}},
+		{pkg: "hack/...", ours: []string{"..."}, world: []string{"..."}},
+	}
+}
+
+// A ban is on what a package reaches by whatever way, through its own imports and those of others.
+type ban struct {
+	pkg   string   // of Weir, written as in layer
+	never []string // full paths, each with all below it
+	why   string
+}
+
+func bans() []ban {
+	kubernetes := []string{"k8s.io", "sigs.k8s.io", module + "/api", module + "/internal/compile", module + "/controllers"}
+	enforcing := []string{
+		module + "/limiter/engine", module + "/limiter/server", module + "/limiter/source",
+		module + "/limiter/memstore", module + "/limiter/redisstore",
+	}
+	redis := []string{"github.com/redis"}
+	testing := []string{
+		module + "/test", module + "/hack", module + "/limiter/storetest",
+		"github.com/alicebob/miniredis", "sigs.k8s.io/controller-runtime/pkg/envtest",
+	}
+	return []ban{
+		{"limiter/...", kubernetes, "a limiter knows nothing of Kubernetes and holds no credentials of it"},
+		{"api/...", enforcing, "the operator half does not enforce"},
+		{"internal/...", enforcing, "the operator half does not enforce"},
+		{"controllers/...", enforcing, "the operator half does not enforce"},
+		{"api/...", redis, "go-redis is redisstore's alone"},
+		{"internal/...", redis, "go-redis is redisstore's alone"},
+		{"controllers/...", redis, "go-redis is redisstore's alone; controllers own small interfaces to it"},
+		{"limiter/rules", redis, "go-redis is redisstore's alone"},
+		{"limiter/memstore", redis, "go-redis is redisstore's alone"},
+		{"limiter/storetest", redis, "go-redis is redisstore's alone"},
+		{"limiter/engine", redis, "go-redis is redisstore's alone"},
+		{"limiter/source", redis, "go-redis is redisstore's alone; source owns a small interface to it"},
+		{"limiter/server", redis, "go-redis is redisstore's alone"},
+		{"cmd/...", testing, "the product does not carry its tests"},
+	}
+}

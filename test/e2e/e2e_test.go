@@ -1,0 +1,264 @@
+// Package e2e runs Weir as its users do: processes of the weir binary, a real API server, a real Redis.
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+func TestMain(m *testing.M) { fixture.Main(m) }
+
+// patience bounds every wait. What is waited for takes milliseconds, or as long as the sentence beside it says.
+const patience = 60 * time.Second
+
+// world is a cluster with Weir in it.
+type world struct {
+	*testing.T
+	kube  *fixture.KubeProcess
+	redis *fixture.RedisProcess
+	stack *fixture.Stack
+	ns    string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, kube: fixture.Kube(t), redis: fixture.Redis(t)}
+	w.ns = fixture.Namespace(t, w.kube)
+	weir, err := fixture.BuildWeir(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.stack, err = fixture.StartStack(t.Context(), fixture.StackOptions{
+		Weir: weir, Kubeconfig: w.kube.Kubeconfig(), RedisURL: w.redis.URL(), Limiters: 2,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.stop)
+	return w
+}
+
+func (w *world) stop() {
+	if err := w.stack.Stop(); err != nil {
+		w.Error(err)
+	}
+	if w.Failed() {
+		w.Logf("operator:\n%s", w.stack.Operator.Log())
+		for _, r := range w.stack.Replicas {
+			w.Logf("limiter %s:\n%s", r.URL, r.Log())
+		}
+	}
+}
+
+// apply applies a RateLimitPolicy with the spec given, in YAML.
+func (w *world) apply(name, spec string) (out string, err error) {
+	w.Helper()
+	text := fmt.Sprintf("apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: %s, namespace: %s}\nspec: {%s}\n", name, w.ns, spec)
+	file := filepath.Join(w.TempDir(), name+".yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		w.Fatal(err)
+	}
+	return w.kube.Kubectl(w.Context(), "apply", "-f", file)
+}
+
+func (w *world) mustApply(name, spec string) {
+	w.Helper()
+	if out, err := w.apply(name, spec); err != nil {
+		w.Fatalf("apply %s: %v %s", name, err, out)
+	}
+}
+
+func (w *world) kubectl(args ...string) string {
+	w.Helper()
+	out, err := w.kube.Kubectl(w.Context(), append(args, "-n", w.ns)...)
+	if err != nil {
+		w.Fatalf("kubectl %s: %v %s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(out)
+}
+
+func (w *world) waitFor(condition, name string) {
+	w.Helper()
+	w.kubectl("wait", "--for=condition="+condition, "ratelimitpolicy/"+name, "--timeout="+patience.String())
+}
+
+// condition is "status reason message" of one condition.
+func (w *world) condition(name, kind string) string {
+	w.Helper()
+	path := fmt.Sprintf(`jsonpath={range .status.conditions[?(@.type=="%s")]}{.status} {.reason} {.message}{end}`, kind)
+	return w.kubectl("get", "ratelimitpolicy", name, "-o", path)
+}
+
+func (w *world) ask(replica int, peek bool) fixture.CheckAnswer {
+	w.Helper()
+	answer, err := fixture.Check(w.Context(), w.stack.Replicas[replica].URL, fixture.CheckRequest{
+		Domain: w.ns, Method: "GET", Path: "/v1/reports", Headers: map[string]string{"x-tenant-id": "acme"}, Peek: peek,
+	})
+	if err != nil {
+		w.Fatalf("ask replica %d: %v", replica, err)
+	}
+	return answer
+}
+
+// until waits until ok is true, or fails the test with what it was waiting for.
+func (w *world) until(what string, ok func() bool) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-ctx.Done():
+			w.Fatalf("still waiting until %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// untilLimitIs waits until both replicas decide against limit under policy; 0 for not at all.
+func (w *world) untilLimitIs(policy string, limit int64) {
+	w.Helper()
+	for i := range w.stack.Replicas {
+		w.until(fmt.Sprintf("replica %d decides %s against %d", i, policy, limit), func() bool {
+			return w.ask(i, true).LimitOf(w.ns+"/"+policy) == limit
+		})
+	}
+}
+
+// spend spends n requests over both replicas in turn and returns how many passed.
+func (w *world) spend(n int) (passed int) {
+	w.Helper()
+	for i := range n {
+		if w.ask(i%2, false).Allowed {
+			passed++
+		}
+	}
+	return passed
+}
+
+func TestFromApplyTo429(t *testing.T) {
+	w := newWorld(t)
+
+	w.mustApply("reports", "axis: Tenant, limit: 5, window: 1h, algorithm: SlidingWindowLog")
+	w.waitFor("Ready", "reports")
+	if got := w.condition("reports", "Programmed"); !strings.HasPrefix(got, "True Programmed 2 of 2 replicas") {
+		t.Errorf("Programmed: %s", got)
+	}
+	if passed := w.spend(9); passed != 5 {
+		t.Errorf("%d of 9 requests passed, want 5: the replicas share one counter", passed)
+	}
+	denied := w.ask(0, false)
+	if denied.Status != http.StatusTooManyRequests || denied.Policy != w.ns+"/reports" || denied.Source != "redis" || denied.Header.Get("Retry-After") == "" {
+		t.Errorf("denied with %d, %s, headers %v", denied.Status, denied.Body, denied.Header)
+	}
+
+	w.mustApply("reports", "axis: Tenant, limit: 8, window: 1h, algorithm: SlidingWindowLog")
+	w.untilLimitIs("reports", 8)
+	if passed := w.spend(9); passed != 3 {
+		t.Errorf("%d more requests passed after the limit rose from 5 to 8, want 3", passed)
+	}
+	w.waitFor("Ready", "reports")
+	if got := w.kubectl("get", "ratelimitpolicy", "reports", "-o", "jsonpath={.metadata.generation} {.status.observedGeneration} {.status.limiters[0].acknowledged}/{.status.limiters[0].replicas} {.status.effective.window}"); got != "2 2 2/2 1h0m0s" {
+		t.Errorf("generation, observed, acknowledged, window: %s", got)
+	}
+
+	w.kubectl("delete", "ratelimitpolicy", "reports")
+	w.untilLimitIs("reports", 0)
+	if passed := w.spend(9); passed != 9 {
+		t.Errorf("%d of 9 requests passed without a policy", passed)
+	}
+}
+
+func TestAPolicyThatCannotBeIsToldAndHarmsNobody(t *testing.T) {
+	w := newWorld(t)
+	w.mustApply("good", "axis: Tenant, limit: 5, window: 1h")
+	w.waitFor("Ready", "good")
+
+	if out, err := w.apply("refused", "axis: Tenant, limit: 0, window: 90x"); err == nil ||
+		!strings.Contains(err.Error(), "spec.limit") || !strings.Contains(err.Error(), "spec.window") {
+		t.Errorf("a policy without limit and window was answered %v %s", err, out)
+	}
+
+	w.mustApply("stalled", `axis: Tenant, limit: 1, window: 1h, match: {http: {paths: [{type: RegularExpression, value: "(?=x)"}]}}`)
+	w.waitFor("Stalled", "stalled")
+	for _, kind := range []string{"Accepted", "Ready"} {
+		if got := w.condition("stalled", kind); !strings.HasPrefix(got, "False Invalid spec.match.http.paths[0].value: ") {
+			t.Errorf("%s: %s", kind, got)
+		}
+	}
+	if passed := w.spend(6); passed != 5 {
+		t.Errorf("%d of 6 requests passed beside a policy that cannot be, want 5", passed)
+	}
+
+	w.mustApply("stalled", `axis: Tenant, limit: 1, window: 1h, match: {http: {paths: [{type: RegularExpression, value: "/x"}]}}`)
+	w.waitFor("Ready", "stalled")
+	if got := w.condition("stalled", "Stalled"); got != "" {
+		t.Errorf("still stalled when mended: %s", got)
+	}
+}
+
+func TestRedisComesBackEmptyAndIsRepaired(t *testing.T) {
+	w := newWorld(t)
+	w.mustApply("reports", "axis: Tenant, limit: 5, window: 1h")
+	w.waitFor("Ready", "reports")
+	revision := w.ask(0, true).Revision
+
+	w.redis.Kill()
+	w.until("the status says that Redis is away", func() bool {
+		return strings.HasPrefix(w.condition("reports", "Programmed"), "False StoreUnreachable")
+	})
+	if got := w.condition("reports", "Accepted"); !strings.HasPrefix(got, "True") {
+		t.Errorf("Accepted while Redis is away: %s", got)
+	}
+	for _, r := range w.stack.Replicas {
+		if err := fixture.WaitHTTP(t.Context(), r.OpsURL+"/readyz", http.StatusOK); err != nil {
+			t.Errorf("a replica with rules went unready with Redis: %v", err)
+		}
+	}
+
+	if err := w.redis.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	back := time.Now()
+	w.waitFor("Ready", "reports")
+	if took := time.Since(back); took > 10*time.Second {
+		t.Errorf("repaired in %v, want within 10 s", took)
+	}
+	if got := w.ask(1, true); got.Revision != revision || got.Remaining != 5 {
+		t.Errorf("after the repair: revision %s, %d left; want %s, 5", got.Revision, got.Remaining, revision)
+	}
+}
+
+func TestAReplicaWithoutRulesSaysWhyItIsNotReady(t *testing.T) {
+	weir, err := fixture.BuildWeir(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var addrs [3]string // the last one is nobody's
+	for i := range addrs {
+		if addrs[i], err = fixture.FreeAddr(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fixture.Weir(t, weir, "limiter", "--listen", addrs[0], "--ops-listen", addrs[1], "--redis", "redis://:s3cret@"+addrs[2], "--drain", "0s")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := fixture.WaitHTTP(ctx, "http://"+addrs[1]+"/healthz", http.StatusOK); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err = fixture.WaitHTTP(ctx, "http://"+addrs[1]+"/readyz", http.StatusOK)
+	if err == nil || !strings.Contains(err.Error(), "503") || !strings.Contains(err.Error(), "Redis") || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("readiness without Redis: %v", err)
+	}
+}
