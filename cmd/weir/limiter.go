@@ -74,7 +74,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	}
 	defer func() { _ = slow.Close() }()
 
-	p, err := newProcess(redisstore.NewStore(counters, f.redisTimeout), engine.SourceRedis, f.prefix, f.sockets, log)
+	p, err := newProcess(ctx, redisstore.NewStore(counters, f.redisTimeout), engine.SourceRedis, f.prefix, f.sockets, log)
 	if err != nil {
 		return err
 	}

@@ -45,14 +45,14 @@ type process struct {
 }
 
 // newProcess returns a process that listens already and serves nothing yet.
-func newProcess(store limiter.Store, from engine.Source, keyPrefix string, f socketFlags, log *slog.Logger) (*process, error) {
+func newProcess(ctx context.Context, store limiter.Store, from engine.Source, keyPrefix string, f socketFlags, log *slog.Logger) (*process, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	check, err := listen(f.listen, "--listen")
+	check, err := listen(ctx, f.listen, "--listen")
 	if err != nil {
 		return nil, err
 	}
-	ops, err := listen(f.ops, "--ops-listen")
+	ops, err := listen(ctx, f.ops, "--ops-listen")
 	if err != nil {
 		return nil, errors.Join(err, check.Close())
 	}
@@ -62,8 +62,9 @@ func newProcess(store limiter.Store, from engine.Source, keyPrefix string, f soc
 	}, nil
 }
 
-func listen(address, flag string) (net.Listener, error) {
-	listener, err := net.Listen("tcp", address)
+func listen(ctx context.Context, address, flag string) (net.Listener, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("%w; choose another address with %s", err, flag)
 	}

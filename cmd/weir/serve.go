@@ -74,7 +74,7 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		return usageError(err)
 	}
 	defer closeStore()
-	p, err := newProcess(store, from, f.prefix, f.sockets, log)
+	p, err := newProcess(ctx, store, from, f.prefix, f.sockets, log)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package ruleset
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -47,8 +48,11 @@ func BenchmarkReconcile(b *testing.B) {
 				}
 				return result
 			}
+			rounds := 1
 			for reconcile().RequeueAfter != r.Resync { // until all statuses are written
+				rounds++
 			}
+			b.Logf("%d rounds until all statuses were written", rounds)
 			for b.Loop() {
 				if edits {
 					cache.policies[7].Generation++
@@ -68,7 +72,11 @@ type instant struct {
 }
 
 func (s *instant) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	list.(*v1alpha1.RateLimitPolicyList).Items = append([]v1alpha1.RateLimitPolicy(nil), s.policies...)
+	policies, ok := list.(*v1alpha1.RateLimitPolicyList)
+	if !ok {
+		return fmt.Errorf("list of %T", list)
+	}
+	policies.Items = slices.Clone(s.policies)
 	return nil
 }
 
@@ -92,6 +100,10 @@ func (s *instant) Replicas(context.Context) ([]Replica, error) {
 type instantStatus struct{ client.SubResourceWriter }
 
 func (instantStatus) Apply(_ context.Context, apply runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
-	apply.(*v1alpha1ac.RateLimitPolicyApplyConfiguration).WithResourceVersion("2")
+	policy, ok := apply.(*v1alpha1ac.RateLimitPolicyApplyConfiguration)
+	if !ok {
+		return fmt.Errorf("apply of %T", apply)
+	}
+	policy.WithResourceVersion("2")
 	return nil
 }

@@ -137,7 +137,9 @@ func (r *Reconciler) outcome(policy *v1alpha1.RateLimitPolicy, d delivery) outco
 
 // write applies the status over that version of the policy, as the only owner of its fields, and returns the version
 // that it has then. It is a conflict if the policy has changed, or another has taken its name.
-func (r *Reconciler) write(ctx context.Context, policy *v1alpha1.RateLimitPolicy, over string, status v1alpha1.RateLimitPolicyStatus) (version string, err error) {
+func (r *Reconciler) write(
+	ctx context.Context, policy *v1alpha1.RateLimitPolicy, over string, status v1alpha1.RateLimitPolicyStatus,
+) (version string, err error) {
 	apply := v1alpha1ac.RateLimitPolicy(policy.Name, policy.Namespace).WithResourceVersion(over).WithStatus(applyStatus(status))
 	if err := r.Client.Status().Apply(ctx, apply, fieldOwner, client.ForceOwnership); err != nil {
 		return "", err

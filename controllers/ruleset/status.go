@@ -39,7 +39,9 @@ func (o outcome) news() news {
 
 // statusOf is the one place that turns an outcome into a status. A condition that says what it said in before keeps
 // its transition time; the others get now.
-func statusOf(policy *v1alpha1.RateLimitPolicy, limiter types.NamespacedName, o outcome, before []metav1.Condition, now metav1.Time) v1alpha1.RateLimitPolicyStatus {
+func statusOf(
+	policy *v1alpha1.RateLimitPolicy, limiter types.NamespacedName, o outcome, before []metav1.Condition, now metav1.Time,
+) v1alpha1.RateLimitPolicyStatus {
 	status := v1alpha1.RateLimitPolicyStatus{ObservedGeneration: policy.Generation}
 	for _, c := range conditionsOf(o, policy.Generation) {
 		c.ObservedGeneration = policy.Generation

@@ -23,8 +23,10 @@ const (
 )
 
 // report is a request for the expensive endpoint.
-var report = fixture.CheckRequest{
-	Domain: namespace, Method: "GET", Path: "/v1/reports", Headers: map[string]string{"x-tenant-id": "acme"},
+func report() fixture.CheckRequest {
+	return fixture.CheckRequest{
+		Domain: namespace, Method: "GET", Path: "/v1/reports", Headers: map[string]string{"x-tenant-id": "acme"},
+	}
 }
 
 func (d *demo) showPolicies(ctx context.Context) error {
@@ -45,9 +47,9 @@ func (d *demo) showPolicies(ctx context.Context) error {
 // spendUntilDenied sends requests to the two replicas in turn until the first 429, which must come right after limit.
 func (d *demo) spendUntilDenied(ctx context.Context) error {
 	d.say("Now traffic: tenant acme asks for reports, %d a minute allowed, through both replicas in turn.", limit)
-	d.curl(d.stack.Replicas[0].URL, report)
+	d.curl(d.stack.Replicas[0].URL, report())
 	for n := 1; n <= limit+1; n++ {
-		answer, err := fixture.Check(ctx, d.stack.Replicas[n%2].URL, report)
+		answer, err := fixture.Check(ctx, d.stack.Replicas[n%2].URL, report())
 		if err != nil {
 			return err
 		}
@@ -80,7 +82,7 @@ func (d *demo) editLive(ctx context.Context) error {
 	if err := d.kubectl(ctx, "wait", "--for=condition=Ready", "ratelimitpolicy", policy, "-n", namespace, "--timeout", patience.String()); err != nil {
 		return err
 	}
-	answer, err := fixture.Check(ctx, d.stack.Replicas[0].URL, report)
+	answer, err := fixture.Check(ctx, d.stack.Replicas[0].URL, report())
 	if err != nil {
 		return err
 	}
@@ -102,7 +104,7 @@ func (d *demo) deletePolicy(ctx context.Context) error {
 		return err
 	}
 	for range raised + 1 {
-		answer, err := fixture.Check(ctx, d.stack.Replicas[0].URL, report)
+		answer, err := fixture.Check(ctx, d.stack.Replicas[0].URL, report())
 		if err != nil {
 			return err
 		}
@@ -118,7 +120,7 @@ func (d *demo) deletePolicy(ctx context.Context) error {
 func (d *demo) untilLimitIs(ctx context.Context, limit int64) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	peek := report
+	peek := report()
 	peek.Peek = true
 	for _, replica := range d.stack.Replicas {
 		for {

@@ -41,8 +41,9 @@ func main() {
 	edits := flag.Int("edits", 100, "edits to time")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *policies, *edits); err != nil {
+	err := run(ctx, *policies, *edits)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "measure:", err)
 		os.Exit(1)
 	}

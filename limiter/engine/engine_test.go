@@ -20,11 +20,11 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-func rule(policy, header string, units int64) rules.Rule {
+func rule(policy string, units int64) rules.Rule {
 	domain, _, _ := strings.Cut(policy, "/")
 	return rules.Rule{
 		Policy: policy, Domain: domain, Axis: "Tenant",
-		Identifier: rules.Identifier{From: rules.FromHeader, Name: header},
+		Identifier: rules.Identifier{From: rules.FromHeader, Name: "tenant"},
 		Algorithm:  limiter.SlidingWindowLog, Units: units, WindowSeconds: 60,
 	}
 }
@@ -71,11 +71,11 @@ func lines(a engine.Answer) []string {
 
 func TestTheStrictestEnforcedRuleSpeaks(t *testing.T) {
 	e, _ := newEngine(t,
-		rule("shop/a-wide", "tenant", 100),
-		rule("shop/b-tight", "tenant", 2),
-		shadow(rule("shop/c-trial", "tenant", 1)),
-		rule("shop/d-same", "tenant", 100),
-		rule("other/elsewhere", "tenant", 1),
+		rule("shop/a-wide", 100),
+		rule("shop/b-tight", 2),
+		shadow(rule("shop/c-trial", 1)),
+		rule("shop/d-same", 100),
+		rule("other/elsewhere", 1),
 	)
 	acme := map[string]string{"tenant": "acme"}
 	steps := []struct {
@@ -116,7 +116,7 @@ func TestTheStrictestEnforcedRuleSpeaks(t *testing.T) {
 }
 
 func TestAPeekChangesNothing(t *testing.T) {
-	e, _ := newEngine(t, rule("shop/a", "tenant", 2))
+	e, _ := newEngine(t, rule("shop/a", 2))
 	peek := ask(2, nil)
 	peek.Peek = true
 	for range 3 {
@@ -132,14 +132,14 @@ func TestAPeekChangesNothing(t *testing.T) {
 
 func TestWithoutARuleEverythingPasses(t *testing.T) {
 	t.Run("in a domain without policies", func(t *testing.T) {
-		e, _ := newEngine(t, rule("other/a", "tenant", 1))
+		e, _ := newEngine(t, rule("other/a", 1))
 		answer, err := e.Check(t.Context(), ask(1, nil))
 		if err != nil || !answer.Allowed || answer.Source != engine.SourceNone || answer.Revision == "" {
 			t.Errorf("got %+v, %v", answer, err)
 		}
 	})
 	t.Run("under shadows alone", func(t *testing.T) {
-		e, _ := newEngine(t, shadow(rule("shop/a", "tenant", 1)))
+		e, _ := newEngine(t, shadow(rule("shop/a", 1)))
 		answer, err := e.Check(t.Context(), ask(2, nil))
 		if err != nil || !answer.Allowed || answer.Strictest() != nil || len(answer.Results) != 1 {
 			t.Errorf("got %+v, %v", answer, err)
@@ -148,7 +148,7 @@ func TestWithoutARuleEverythingPasses(t *testing.T) {
 }
 
 func TestMetricsTellWhatHappened(t *testing.T) {
-	e, registry := newEngine(t, rule("shop/a", "tenant", 1), rule("shop/b", "tenant", 5), shadow(rule("shop/c", "tenant", 1)))
+	e, registry := newEngine(t, rule("shop/a", 1), rule("shop/b", 5), shadow(rule("shop/c", 1)))
 	for range 2 {
 		if _, err := e.Check(t.Context(), ask(1, nil)); err != nil {
 			t.Fatal(err)
@@ -179,7 +179,7 @@ weir_shadow_denials_total{policy="shop/c"} 1
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
-	e.Swap(index(t, rule("shop/b", "tenant", 5)))
+	e.Swap(index(t, rule("shop/b", 5)))
 	for name, want := range map[string]int{"weir_decisions_total": 2, "weir_missing_identifier_total": 1, "weir_rules_revision_info": 1} {
 		if got, err := testutil.GatherAndCount(registry, name); err != nil || got != want {
 			t.Errorf("after two policies went: %d series of %s (%v), want %d", got, name, err, want)
@@ -211,7 +211,7 @@ func TestAStoreThatFailsIsAnErrorAndCounted(t *testing.T) {
 	} {
 		registry := prometheus.NewRegistry()
 		e := engine.New(brokenStore{cause}, engine.SourceRedis, engine.NewMetrics(registry))
-		e.Swap(index(t, rule("shop/a", "tenant", 1)))
+		e.Swap(index(t, rule("shop/a", 1)))
 		if _, err := e.Check(t.Context(), ask(1, nil)); !errors.Is(err, cause) {
 			t.Errorf("error %v, want %v", err, cause)
 		}
@@ -227,10 +227,10 @@ weir_store_errors_total{kind=%q} 1
 }
 
 func TestEveryCheckSeesOneSetWhole(t *testing.T) {
-	e, _ := newEngine(t, rule("shop/a", "tenant", 1_000_000))
+	e, _ := newEngine(t, rule("shop/a", 1_000_000))
 	sets := []*rules.Index{
-		index(t, rule("shop/a", "tenant", 1_000_000)),
-		index(t, rule("shop/a", "tenant", 500_000), rule("shop/b", "tenant", 500_000)),
+		index(t, rule("shop/a", 1_000_000)),
+		index(t, rule("shop/a", 500_000), rule("shop/b", 500_000)),
 	}
 	size := map[string]int{sets[0].Revision(): 1, sets[1].Revision(): 2}
 	done := make(chan struct{})
@@ -259,7 +259,7 @@ func TestEveryCheckSeesOneSetWhole(t *testing.T) {
 }
 
 func BenchmarkCheck(b *testing.B) {
-	e, _ := newEngine(b, rule("shop/a", "tenant", 1_000_000), rule("shop/b", "tenant", 1_000_000))
+	e, _ := newEngine(b, rule("shop/a", 1_000_000), rule("shop/b", 1_000_000))
 	check := ask(1, map[string]string{"tenant": "acme"})
 	b.ReportAllocs()
 	for b.Loop() {

@@ -123,7 +123,8 @@ func (f *Files) follow(ctx context.Context, watcher *fsnotify.Watcher) error {
 		case <-watcher.Events:
 			read.Reset(settle)
 			continue
-		case <-watcher.Errors: // an overflow of events, say
+		case err := <-watcher.Errors: // an overflow of events, say: what was missed is read below
+			f.log.Warn("files may have changed unnoticed; reading them again", "directory", f.dir, "error", err)
 		case <-poll.C:
 		case <-read.C:
 		}

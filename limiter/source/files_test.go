@@ -55,7 +55,7 @@ func rename(t *testing.T, from, to string) {
 }
 
 // runningFiles runs a Files on dir and waits until the rules in it are in force.
-func runningFiles(t *testing.T, dir string, got *applied, log *slog.Logger) *Files {
+func runningFiles(t *testing.T, dir string, got *applied, log *slog.Logger) {
 	t.Helper()
 	f := NewFiles(dir, limitIn(dir), got.apply, log)
 	running(t, func(ctx context.Context) {
@@ -64,7 +64,6 @@ func runningFiles(t *testing.T, dir string, got *applied, log *slog.Logger) *Fil
 		}
 	})
 	await(t, "the rules are in force", func() bool { return f.Ready() == nil })
-	return f
 }
 
 func TestFilesFollowsEdits(t *testing.T) {

@@ -93,7 +93,7 @@ func TestKubectlTellsTheFieldAndTheReason(t *testing.T) {
 	for _, c := range []struct{ name, spec, want string }{
 		{"of a refusal", "{axis: IP, limit: 120, window: 90}", "spec.window: "},
 		{"of a broken rule", "{axis: IP, limit: 120, window: 1w}", "spec.window: Invalid value: \"1w\": " + windowSays},
-		{"of a misspelt field", "{axis: IP, limit: 120, window: 1m, algorithm: SlidingWindowLog}", `unknown field "spec.algoritm"`},
+		{"of a misspelt field", "{axis: IP, limit: 120, window: 1m, algo: SlidingWindowLog}", `unknown field "spec.algo"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "policy.yaml")
