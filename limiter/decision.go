@@ -22,6 +22,8 @@ type Decision struct {
 	// RetryAfter is the least wait after which the same cost would be admitted if nothing else comes in
 	// between: 0 when Allowed, [Never] when no wait suffices.
 	RetryAfter time.Duration
+	// Delay is how long an allowed request has to wait for its turn under a LeakyBucket. Its units are counted already.
+	Delay time.Duration
 }
 
 // CompareStrictness orders decisions strictest first: denied before allowed; among denied the longest RetryAfter
@@ -36,6 +38,6 @@ func CompareStrictness(a, b Decision) int {
 	if !a.Allowed {
 		return cmp.Compare(b.RetryAfter, a.RetryAfter)
 	}
-	// a.Remaining/a.Limit < b.Remaining/b.Limit, without division; both products stay below 2^60.
+	// a.Remaining/a.Limit < b.Remaining/b.Limit, without division; all four stay below 2^30.
 	return cmp.Compare(a.Remaining*b.Limit, b.Remaining*a.Limit)
 }

@@ -8,6 +8,43 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
+func TestBursts(t *testing.T) {
+	tests := map[string]struct {
+		algorithm limiter.Algorithm
+		units     int64
+		window    time.Duration
+		burst     int64
+		want      string // part of the error; empty: accepted
+	}{
+		"a bucket smaller than the limit":   {limiter.TokenBucket, 100, time.Minute, 1, ""},
+		"a bucket larger than the limit":    {limiter.TokenBucket, 1, time.Second, 1000, ""},
+		"a bucket that holds nothing":       {limiter.TokenBucket, 1, time.Second, 0, "burst 0 is outside 1 … 1000000000 for TokenBucket"},
+		"a queue of none":                   {limiter.LeakyBucket, 1, time.Second, 0, ""},
+		"a queue that is too long":          {limiter.LeakyBucket, limiter.MaxUnits, time.Second, limiter.MaxUnits + 1, "burst 1000000001 is outside 0 … 1000000000"},
+		"less than none":                    {limiter.LeakyBucket, 1, time.Second, -1, "burst -1 is outside"},
+		"a burst of a window":               {limiter.FixedWindow, 1, time.Second, 1, "FixedWindow has no burst"},
+		"a bucket that drains in ten years": {limiter.TokenBucket, 1, limiter.MaxWindow, 121, ""},
+		"a bucket that takes longer":        {limiter.TokenBucket, 1, limiter.MaxWindow, 122, "burst 122 takes longer than ten years to drain at 1 per 720h0m0s"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			limit, err := mustLimit(t, test.algorithm, test.units, test.window).WithBurst(test.burst)
+			if test.want != "" {
+				if err == nil || !strings.Contains(err.Error(), test.want) {
+					t.Fatalf("error %v, want one that says %q", err, test.want)
+				}
+				return
+			}
+			if err != nil || limit.Burst() != test.burst {
+				t.Errorf("got %v with burst %d, %v", limit, limit.Burst(), err)
+			}
+		})
+	}
+	if got := mustLimit(t, limiter.TokenBucket, 100, time.Minute).Burst(); got != 100 {
+		t.Errorf("a token bucket holds %d by default, want its limit, 100", got)
+	}
+}
+
 func TestNewLimitRefusesWhatCannotBeCounted(t *testing.T) {
 	tests := map[string]struct {
 		algorithm limiter.Algorithm

@@ -21,6 +21,10 @@ func (l Limit) NewState() State {
 		return &windowLog{}
 	case SlidingWindowCounter:
 		return &windowCounter{}
+	case FixedWindow:
+		return &fixedWindow{}
+	case TokenBucket, LeakyBucket:
+		return &bucket{}
 	default:
 		panic(fmt.Sprintf("limiter: NewState of a limit that NewLimit did not build: %v", l))
 	}
@@ -40,7 +44,9 @@ func Spend(now Instant, charges []Charge, states []State) []Decision {
 			continue
 		}
 		states[i].Spend(now, c.Limit, c.Cost)
+		delay := decisions[i].Delay
 		decisions[i] = states[i].Decide(now, c.Limit, 0)
+		decisions[i].Delay = delay
 	}
 	return decisions
 }

@@ -56,19 +56,71 @@ func (m *counterModel) used(now limiter.Instant) *big.Rat {
 	return weighted.Add(weighted, new(big.Rat).SetInt64(m.counts[current]))
 }
 
+// fixedModel is the count of the current window.
+type fixedModel struct{ counterModel }
+
+func (m *fixedModel) used(now limiter.Instant) *big.Rat {
+	return new(big.Rat).SetInt64(m.counts[now/m.window])
+}
+
+// bucketModel is a level that sinks by limit/window, in fractions.
+type bucketModel struct {
+	rate  *big.Rat // units a microsecond
+	at    limiter.Instant
+	level *big.Rat
+}
+
+func (m *bucketModel) admit(now limiter.Instant, units int64) {
+	m.level = new(big.Rat).Add(m.used(now), new(big.Rat).SetInt64(units))
+	m.at = now
+}
+
+func (m *bucketModel) used(now limiter.Instant) *big.Rat {
+	sunk := new(big.Rat).Mul(m.rate, new(big.Rat).SetInt64(int64(now-m.at)))
+	if level := new(big.Rat).Sub(m.level, sunk); level.Sign() > 0 {
+		return level
+	}
+	return new(big.Rat)
+}
+
 func newModel(limit limiter.Limit) model {
 	window := limiter.Instant(limit.Window().Microseconds())
-	if limit.Algorithm() == limiter.SlidingWindowLog {
+	counter := counterModel{window: window, counts: map[limiter.Instant]int64{}}
+	switch limit.Algorithm() {
+	case limiter.SlidingWindowLog:
 		return &logModel{window: window}
+	case limiter.SlidingWindowCounter:
+		return &counter
+	case limiter.FixedWindow:
+		return &fixedModel{counter}
+	default:
+		return &bucketModel{rate: big.NewRat(limit.Units(), int64(window)), level: new(big.Rat)}
 	}
-	return &counterModel{window: window, counts: map[limiter.Instant]int64{}}
+}
+
+// capacityOf is the most that can be used at once.
+func capacityOf(limit limiter.Limit) int64 {
+	switch limit.Algorithm() {
+	case limiter.TokenBucket:
+		return limit.Burst()
+	case limiter.LeakyBucket:
+		return limit.Burst() + 1
+	default:
+		return limit.Units()
+	}
+}
+
+func algorithms() []limiter.Algorithm {
+	return []limiter.Algorithm{
+		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
+	}
 }
 
 // TestDecisionsFollowTheDefinition plays random histories and holds every figure of every decision to the definition:
 // whether it is admitted, that exactly Remaining units could be spent at once, and that RetryAfter and ResetAfter are
 // the first microsecond, not one before or after.
 func TestDecisionsFollowTheDefinition(t *testing.T) {
-	for _, algorithm := range []limiter.Algorithm{limiter.SlidingWindowLog, limiter.SlidingWindowCounter} {
+	for _, algorithm := range algorithms() {
 		t.Run(string(algorithm), func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) { playHistory(rt, algorithm) })
 		})
@@ -76,36 +128,45 @@ func TestDecisionsFollowTheDefinition(t *testing.T) {
 }
 
 func playHistory(rt *rapid.T, algorithm limiter.Algorithm) {
-	units := rapid.Int64Range(1, 20).Draw(rt, "units")
-	if algorithm == limiter.SlidingWindowCounter && rapid.Bool().Draw(rt, "huge") {
-		units = limiter.MaxUnits
-	}
-	window := rapid.SampledFrom([]time.Duration{time.Second, 7 * time.Second, limiter.MaxWindow}).Draw(rt, "window")
-	limit, err := limiter.NewLimit(algorithm, units, window)
-	if err != nil {
-		rt.Fatal(err)
-	}
+	limit := drawLimit(rt, algorithm)
+	capacity, window := capacityOf(limit), limit.Window()
 	state, model := limit.NewState(), newModel(limit)
 	now := limiter.At(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))
 	for range rapid.IntRange(1, 30).Draw(rt, "steps") {
 		now += limiter.Instant(rapid.Int64Range(0, window.Microseconds()*2/3).Draw(rt, "wait"))
-		cost := rapid.OneOf(rapid.Int64Range(1, 3), rapid.Int64Range(1, units+1)).Draw(rt, "cost")
+		cost := rapid.OneOf(rapid.Int64Range(1, 3), rapid.Int64Range(1, capacity+1)).Draw(rt, "cost")
 		d := state.Decide(now, limit, cost)
 		checkDecision(rt, now, limit, cost, d, model)
 		if d.Allowed {
 			state.Spend(now, limit, cost)
 			model.admit(now, cost)
 		}
-		if at := state.Expires(limit); d.Allowed && (passes(model, limit, at-1, units) || !passes(model, limit, at, units)) {
+		if at := state.Expires(limit); d.Allowed && (passes(model, limit, at-1, capacity) || !passes(model, limit, at, capacity)) {
 			rt.Fatalf("expires at %v, which is not the first instant at which nothing counts", at)
 		}
 	}
 }
 
+func drawLimit(rt *rapid.T, algorithm limiter.Algorithm) limiter.Limit {
+	units := rapid.Int64Range(1, 20).Draw(rt, "units")
+	if algorithm != limiter.SlidingWindowLog && rapid.Bool().Draw(rt, "huge") {
+		units = limiter.MaxUnits
+	}
+	window := rapid.SampledFrom([]time.Duration{time.Second, 7 * time.Second, limiter.MaxWindow}).Draw(rt, "window")
+	limit, err := limiter.NewLimit(algorithm, units, window)
+	if err == nil && (algorithm == limiter.TokenBucket || algorithm == limiter.LeakyBucket) && rapid.Bool().Draw(rt, "burst") {
+		limit, err = limit.WithBurst(rapid.Int64Range(1, 40).Draw(rt, "units of burst"))
+	}
+	if err != nil {
+		rt.Fatal(err)
+	}
+	return limit
+}
+
 // passes says by the definition whether cost would be admitted at an instant.
 func passes(m model, limit limiter.Limit, at limiter.Instant, cost int64) bool {
 	sum := new(big.Rat).Add(m.used(at), new(big.Rat).SetInt64(cost))
-	return sum.Cmp(new(big.Rat).SetInt64(limit.Units())) <= 0
+	return sum.Cmp(new(big.Rat).SetInt64(capacityOf(limit))) <= 0
 }
 
 func checkDecision(rt *rapid.T, now limiter.Instant, limit limiter.Limit, cost int64, d limiter.Decision, m model) {
@@ -116,17 +177,20 @@ func checkDecision(rt *rapid.T, now limiter.Instant, limit limiter.Limit, cost i
 		rt.Fatalf("remaining %d is not what could be spent at once", d.Remaining)
 	}
 	full := now.Add(d.ResetAfter)
-	if !passes(m, limit, full, limit.Units()) || d.ResetAfter > 0 && passes(m, limit, full-1, limit.Units()) {
+	if !passes(m, limit, full, capacityOf(limit)) || d.ResetAfter > 0 && passes(m, limit, full-1, capacityOf(limit)) {
 		rt.Fatalf("the full limit is not available first after %v", d.ResetAfter)
+	}
+	if want := waitOf(now, limit, d, m); d.Delay != want {
+		rt.Fatalf("delay %v, by definition %v", d.Delay, want)
 	}
 	switch {
 	case d.Allowed:
 		if d.RetryAfter != 0 {
 			rt.Fatalf("allowed, and yet to be retried after %v", d.RetryAfter)
 		}
-	case cost > limit.Units():
+	case cost > capacityOf(limit):
 		if d.RetryAfter != limiter.Never {
-			rt.Fatalf("cost %d of %d can never pass, but retry after %v", cost, limit.Units(), d.RetryAfter)
+			rt.Fatalf("cost %d of %d can never pass, but retry after %v", cost, capacityOf(limit), d.RetryAfter)
 		}
 	default:
 		retry := now.Add(d.RetryAfter)
@@ -134,6 +198,49 @@ func checkDecision(rt *rapid.T, now limiter.Instant, limit limiter.Limit, cost i
 			rt.Fatalf("cost %d does not pass first after %v", cost, d.RetryAfter)
 		}
 	}
+}
+
+// waitOf is by the definition how long an allowed request waits: until what came before it has left, and only in a
+// leaky bucket.
+func waitOf(now limiter.Instant, limit limiter.Limit, d limiter.Decision, m model) time.Duration {
+	if limit.Algorithm() != limiter.LeakyBucket || !d.Allowed {
+		return 0
+	}
+	perUnit := big.NewRat(limit.Window().Microseconds(), limit.Units())
+	wait := perUnit.Mul(perUnit, m.used(now))
+	microseconds := new(big.Int).Div(wait.Num(), wait.Denom())
+	if !wait.IsInt() {
+		microseconds.Add(microseconds, big.NewInt(1))
+	}
+	return time.Duration(microseconds.Int64()) * time.Microsecond
+}
+
+// TestALeakyBucketLetsOutOneAtATime: whenever requests come, no two leave closer together than window/limit, but for
+// the rounding of each to the microsecond.
+func TestALeakyBucketLetsOutOneAtATime(t *testing.T) {
+	limit, err := mustLimit(t, limiter.LeakyBucket, 7, time.Second).WithBurst(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	apart := time.Second / 7
+	rapid.Check(t, func(rt *rapid.T) {
+		state := limit.NewState()
+		now := limiter.At(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))
+		last := limiter.Instant(0)
+		for range rapid.IntRange(1, 60).Draw(rt, "requests") {
+			now += limiter.Instant(rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, 400_000)).Draw(rt, "wait"))
+			d := state.Decide(now, limit, 1)
+			if !d.Allowed {
+				continue
+			}
+			state.Spend(now, limit, 1)
+			leaves := now.Add(d.Delay)
+			if leaves.Sub(last) < apart-time.Microsecond {
+				rt.Fatalf("two leave %v apart, want %v", leaves.Sub(last), apart)
+			}
+			last = leaves
+		}
+	})
 }
 
 // TestNeverOverWhateverTheClock: under a clock that wanders in both directions a log never admits more than its limit

@@ -20,6 +20,6 @@ const (
 	ReasonInvalid          = "Invalid"          // Accepted=False, Stalled=True: the policy does not compile
 	ReasonProgrammed       = "Programmed"       // Programmed=True, Ready=True
 	ReasonPending          = "Pending"          // Programmed=False: some replicas have not acknowledged yet
-	ReasonNoReplicas       = "NoReplicas"       // Programmed=False: no limiter replica is alive
+	ReasonNoReplicas       = "NoReplicas"       // Programmed=False: no limiter replica is alive and has rules
 	ReasonStoreUnreachable = "StoreUnreachable" // Programmed=False: Redis cannot be reached
 )

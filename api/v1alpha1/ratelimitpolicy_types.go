@@ -46,6 +46,9 @@ type RateLimitPolicyList struct {
 // RateLimitPolicySpec says who may do how much of what.
 //
 // +kubebuilder:validation:XValidation:rule="self.algorithm != 'SlidingWindowLog' || self.limit <= 1000000",fieldPath=".limit",message="SlidingWindowLog remembers every admitted unit, so limit must be at most 1000000; use SlidingWindowCounter for more"
+// +kubebuilder:validation:XValidation:rule="!has(self.burst) || self.algorithm in ['TokenBucket', 'LeakyBucket']",fieldPath=".burst",message="burst is the capacity of a TokenBucket or the queue of a LeakyBucket; remove it, or choose one of these algorithms"
+// +kubebuilder:validation:XValidation:rule="!has(self.burst) || self.algorithm != 'TokenBucket' || self.burst > 0",fieldPath=".burst",message="a TokenBucket that holds nothing admits nothing; burst must be at least 1, or absent for the limit itself"
+// +kubebuilder:validation:XValidation:rule="!has(self.burst) || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,7}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || self.burst * (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= self.limit * 315360000",fieldPath=".burst",message="at this limit and window the burst takes longer than ten years to drain; lower it"
 // +kubebuilder:validation:XValidation:rule="self.axis != 'Endpoint' || !has(self.identifier)",fieldPath=".identifier",message="axis Endpoint counts by the endpoint itself; remove identifier, or choose the axis whose identifier it is and set scope: Endpoint"
 // +kubebuilder:validation:XValidation:rule="self.axis != 'Endpoint' || self.scope != 'Endpoint'",fieldPath=".scope",message="axis Endpoint already counts every endpoint by itself; remove scope: Endpoint"
 type RateLimitPolicySpec struct {
@@ -66,6 +69,11 @@ type RateLimitPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=SlidingWindowCounter
 	Algorithm Algorithm `json:"algorithm,omitempty"`
+	// burst is the capacity of a TokenBucket (absent: the limit), or how many units may wait in a LeakyBucket (absent: 0).
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000000
+	Burst *int64 `json:"burst,omitempty"`
 	// identifier is where the identifier stands in a request. Absent: the Limiter's identity table decides
 	// (IP: client address; Tenant: X-Tenant-ID; User: X-User-ID; APIKey: X-API-Key). Requests without one are counted
 	// together, under the identifier "-".
@@ -104,13 +112,16 @@ const (
 type Window string
 
 // Algorithm is how a window is counted.
-// +kubebuilder:validation:Enum=SlidingWindowLog;SlidingWindowCounter
+// +kubebuilder:validation:Enum=FixedWindow;SlidingWindowLog;SlidingWindowCounter;TokenBucket;LeakyBucket
 type Algorithm string
 
 // The algorithms.
 const (
+	FixedWindow          Algorithm = "FixedWindow"
 	SlidingWindowLog     Algorithm = "SlidingWindowLog"
 	SlidingWindowCounter Algorithm = "SlidingWindowCounter"
+	TokenBucket          Algorithm = "TokenBucket"
+	LeakyBucket          Algorithm = "LeakyBucket"
 )
 
 // Scope is what one counter covers.

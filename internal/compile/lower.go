@@ -23,6 +23,7 @@ func lower(policy valid, identifier rules.Identifier) rules.Rule {
 		Algorithm:     policy.limit.Algorithm(),
 		Units:         policy.limit.Units(),
 		WindowSeconds: int64(policy.limit.Window() / time.Second),
+		Burst:         policy.limit.Burst(),
 		Shadow:        policy.spec.Enforcement == v1alpha1.EnforcementShadow,
 	}
 }

@@ -81,7 +81,8 @@ func (c *checker) checkAxis(spec *v1alpha1.RateLimitPolicySpec) {
 		v1alpha1.AxisIP, v1alpha1.AxisTenant, v1alpha1.AxisUser, v1alpha1.AxisAPIKey, v1alpha1.AxisEndpoint)
 }
 
-// checkLimit judges limit, window and algorithm each by itself, beside a sound value of what is wrong.
+// checkLimit judges limit, window and algorithm each by itself, beside a sound value of what is wrong, and then the burst,
+// which depends on all three.
 func (c *checker) checkLimit(spec *v1alpha1.RateLimitPolicySpec) limiter.Limit {
 	algorithm := limiter.Algorithm(cmp.Or(spec.Algorithm, v1alpha1.SlidingWindowCounter))
 	_, algorithmErr := limiter.NewLimit(algorithm, 1, limiter.MinWindow)
@@ -98,7 +99,15 @@ func (c *checker) checkLimit(spec *v1alpha1.RateLimitPolicySpec) limiter.Limit {
 			c.add(check.field, "%v", check.err)
 		}
 	}
-	return limit
+	if spec.Burst == nil || algorithmErr != nil || windowErr != nil || limitErr != nil {
+		return limit
+	}
+	burst, err := limit.WithBurst(*spec.Burst)
+	if err != nil {
+		c.add("spec.burst", "%v", err)
+		return limit
+	}
+	return burst
 }
 
 func (c *checker) checkIdentifier(spec *v1alpha1.RateLimitPolicySpec) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"path"
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -27,8 +28,8 @@ func (c *checker) checkMatch(match *v1alpha1.Match) {
 	for i, host := range match.HTTP.Hosts {
 		c.checkHost(fmt.Sprintf("%s.hosts[%d]", field, i), host)
 	}
-	for i, path := range match.HTTP.Paths {
-		c.checkPath(fmt.Sprintf("%s.paths[%d]", field, i), path)
+	for i, p := range match.HTTP.Paths {
+		c.checkPath(fmt.Sprintf("%s.paths[%d]", field, i), p)
 	}
 	for i, method := range match.HTTP.Methods {
 		c.checkMethod(fmt.Sprintf("%s.methods[%d]", field, i), method)
@@ -59,32 +60,33 @@ func isLabel(label string) bool {
 	return label != "" && len(label) <= maxLabel && label[0] != '-' && label[len(label)-1] != '-'
 }
 
-func pathType(path v1alpha1.PathMatch) v1alpha1.PathMatchType {
-	return cmp.Or(path.Type, v1alpha1.PathPrefix)
+func pathType(match v1alpha1.PathMatch) v1alpha1.PathMatchType {
+	return cmp.Or(match.Type, v1alpha1.PathPrefix)
 }
 
-func (c *checker) checkPath(field string, path v1alpha1.PathMatch) {
-	checkEnum(c, field+".type", path.Type, v1alpha1.PathExact, v1alpha1.PathPrefix, v1alpha1.PathRegularExpression)
+func (c *checker) checkPath(field string, match v1alpha1.PathMatch) {
+	checkEnum(c, field+".type", match.Type, v1alpha1.PathExact, v1alpha1.PathPrefix, v1alpha1.PathRegularExpression)
 	switch {
-	case path.Value == "":
+	case match.Value == "":
 		c.add(field+".value", "is empty")
-	case pathType(path) == v1alpha1.PathRegularExpression:
-		c.checkExpression(field+".value", path.Value)
-	case path.Value[0] != '/' || strings.ContainsAny(path.Value, "?# \t\n\f\r"):
-		c.add(field+".value", "%q: a path begins with a slash and has no query, no fragment and no spaces", path.Value)
-	case !isNormal(path.Value):
+	case pathType(match) == v1alpha1.PathRegularExpression:
+		c.checkExpression(field+".value", match.Value)
+	case match.Value[0] != '/' || strings.ContainsAny(match.Value, "?# \t\n\f\r"):
+		c.add(field+".value", "%q: a path begins with a slash and has no query, no fragment and no spaces", match.Value)
+	case !isNormal(match.Value):
 		c.add(field+".value", "%q: a path has no double slashes and no dot segments: they are resolved in a request before it "+
-			"is compared", path.Value)
-	case strings.ContainsAny(path.Value, "*{}"):
+			"is compared", match.Value)
+	case strings.ContainsAny(match.Value, "*{}"):
 		c.add(field+".value", "%q: a path is compared as it stands, without wildcards (*) and templates ({id}): use PathPrefix for "+
-			"everything below a path, or RegularExpression", path.Value)
+			"everything below a path, or RegularExpression", match.Value)
 	}
 }
 
-// isNormal says whether a request's path can be path, but for a slash at the end.
-func isNormal(path string) bool {
-	normal := rules.NormalPath(path)
-	return path == normal || path == normal+"/" && normal != "/"
+// isNormal says whether a path that begins with a slash is free of double slashes and dot segments. Percent-escapes are
+// fine: lowering decodes them as matching decodes those of a request.
+func isNormal(value string) bool {
+	clean := path.Clean(value)
+	return value == clean || value == clean+"/" && clean != "/"
 }
 
 func (c *checker) checkMethod(field string, method v1alpha1.Method) {

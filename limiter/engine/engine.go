@@ -62,6 +62,8 @@ type Check struct {
 type Answer struct {
 	// Allowed is false when an enforced rule denies.
 	Allowed bool
+	// Delay is how long an allowed request has to wait for its turn: the longest of its enforced rules'.
+	Delay time.Duration
 	// Results of the enforced rules come first, strictest first; then those of the shadow rules, likewise.
 	Results []Result
 	// Source is where the counters were.
@@ -107,12 +109,19 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 	}
 	for i, d := range decisions {
 		answer.Results[i].Decision = d
-		if !d.Allowed && !charges[i].Shadow {
-			answer.Allowed = false
+		if charges[i].Shadow {
+			continue
 		}
+		answer.Allowed = answer.Allowed && d.Allowed
+		answer.Delay = max(answer.Delay, d.Delay)
+	}
+	if !answer.Allowed {
+		answer.Delay = 0
 	}
 	slices.SortStableFunc(answer.Results, compareResults)
-	e.metrics.decided(&answer)
+	if !c.Peek {
+		e.metrics.decided(&answer)
+	}
 	return answer, nil
 }
 

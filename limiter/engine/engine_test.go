@@ -115,8 +115,26 @@ func TestTheStrictestEnforcedRuleSpeaks(t *testing.T) {
 	}
 }
 
+func TestTheLongestWaitOfTheEnforcedRulesIsTheRequests(t *testing.T) {
+	leaky := func(policy string, perMinute int64) rules.Rule {
+		r := rule(policy, perMinute)
+		r.Algorithm, r.Burst = limiter.LeakyBucket, 1
+		return r
+	}
+	e, _ := newEngine(t, leaky("shop/a", 60), leaky("shop/b", 30), shadow(leaky("shop/c", 6)))
+	for n, want := range []struct {
+		allowed bool
+		delay   time.Duration
+	}{{true, 0}, {true, 2 * time.Second}, {false, 0}} {
+		answer, err := e.Check(t.Context(), ask(1, nil))
+		if err != nil || answer.Allowed != want.allowed || answer.Delay != want.delay {
+			t.Errorf("request %d: allowed %v after %v (%v), want %v after %v", n, answer.Allowed, answer.Delay, err, want.allowed, want.delay)
+		}
+	}
+}
+
 func TestAPeekChangesNothing(t *testing.T) {
-	e, _ := newEngine(t, rule("shop/a", 2))
+	e, registry := newEngine(t, rule("shop/a", 2), shadow(rule("shop/b", 1)))
 	peek := ask(2, nil)
 	peek.Peek = true
 	for range 3 {
@@ -127,6 +145,9 @@ func TestAPeekChangesNothing(t *testing.T) {
 		if !answer.Allowed || answer.Results[0].Remaining != 2 {
 			t.Fatalf("got %v, want allowed with 2 left", lines(answer))
 		}
+	}
+	if n, err := testutil.GatherAndCount(registry, "weir_decisions_total", "weir_shadow_denials_total"); err != nil || n != 0 {
+		t.Errorf("peeks made %d series of decisions (%v), want none", n, err)
 	}
 }
 
@@ -155,7 +176,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		}
 	}
 	want := `
-# HELP weir_decisions_total Decisions by policy: result is allowed, denied, or for a request that another policy denied, uncharged.
+# HELP weir_decisions_total Decisions by policy, peeks left out: result is allowed, denied, or for a request that another policy denied, uncharged.
 # TYPE weir_decisions_total counter
 weir_decisions_total{axis="Tenant",policy="shop/a",result="allowed",source="memory"} 1
 weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="memory"} 1

@@ -27,7 +27,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decisions_total",
-			Help: "Decisions by policy: result is allowed, denied, or for a request that another policy denied, uncharged.",
+			Help: "Decisions by policy, peeks left out: result is allowed, denied, or for a request that another policy denied, uncharged.",
 		}, []string{"policy", "axis", "result", "source"}),
 		shadowDenials: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_shadow_denials_total",

@@ -4,7 +4,8 @@
 -- The state is one string: "index current previous", index being the number of the current window since the epoch.
 local sliding_window_counter = {}
 
-function sliding_window_counter.read(key, now, window)
+function sliding_window_counter.read(key, now, limit)
+  local window = limit.window
   local state = {key = key, window = window, index = 0, current = 0, previous = 0}
   local stored = redis.call('GET', key)
   if stored then
@@ -50,11 +51,11 @@ end
 
 function sliding_window_counter.decide(state, now, limit, cost)
   local used, free = counter_used(state), counter_free(state)
-  local remaining, reset_after = math.max(0, limit - used), 0
+  local remaining, reset_after = math.max(0, limit.units - used), 0
   if free then reset_after = free - now end
-  if used + cost <= limit then return 1, remaining, reset_after, 0 end
-  if cost > limit then return 0, remaining, reset_after, NEVER end
-  return 0, remaining, reset_after, counter_room(state, limit - cost) - now
+  if used + cost <= limit.units then return 1, remaining, reset_after, 0, 0 end
+  if cost > limit.units then return 0, remaining, reset_after, NEVER, 0 end
+  return 0, remaining, reset_after, counter_room(state, limit.units - cost) - now, 0
 end
 
 function sliding_window_counter.spend(state, _, cost)

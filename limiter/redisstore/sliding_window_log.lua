@@ -57,8 +57,8 @@ end
 
 local sliding_window_log = {}
 
-function sliding_window_log.read(key, now, window)
-  local state = {key = key, window = window, capacity = 0, next = 0, length = 0, newest = 0}
+function sliding_window_log.read(key, now, limit)
+  local state = {key = key, window = limit.window, capacity = 0, next = 0, length = 0, newest = 0}
   local header = redis.call('GETRANGE', key, 0, LOG_HEADER - 1)
   if header ~= '' then
     state.capacity, state.next = log_unpack(header, 1), log_unpack(header, 8)
@@ -71,24 +71,24 @@ function sliding_window_log.read(key, now, window)
 end
 
 function sliding_window_log.decide(state, now, limit, cost)
-  local remaining, reset_after = math.max(0, limit - state.live), 0
+  local remaining, reset_after = math.max(0, limit.units - state.live), 0
   if state.live > 0 then reset_after = state.newest + state.window - now end
-  local excess = state.live + cost - limit
-  if excess <= 0 then return 1, remaining, reset_after, 0 end
-  if cost > limit then return 0, remaining, reset_after, NEVER end
+  local excess = state.live + cost - limit.units
+  if excess <= 0 then return 1, remaining, reset_after, 0, 0 end
+  if cost > limit.units then return 0, remaining, reset_after, NEVER, 0 end
   -- once the oldest excess units have left the window
-  return 0, remaining, reset_after, log_time(state, state.expired + excess - 1) + state.window - now
+  return 0, remaining, reset_after, log_time(state, state.expired + excess - 1) + state.window - now, 0
 end
 
 function sliding_window_log.spend(state, limit, cost)
-  if state.capacity ~= limit then log_resize(state, limit) end
+  if state.capacity ~= limit.units then log_resize(state, limit.units) end
   local unit = log_pack(state.now)
-  local straight = math.min(cost, limit - state.next)
+  local straight = math.min(cost, state.capacity - state.next)
   redis.call('SETRANGE', state.key, LOG_HEADER + LOG_NUMBER * state.next, string.rep(unit, straight))
   if straight < cost then
     redis.call('SETRANGE', state.key, LOG_HEADER, string.rep(unit, cost - straight))
   end
-  state.next = (state.next + cost) % limit
+  state.next = (state.next + cost) % state.capacity
   state.live = state.live + cost
   state.length, state.expired, state.newest = state.live, 0, state.now
   redis.call('SETRANGE', state.key, 0,

@@ -5,6 +5,7 @@ import (
 	_ "embed" // for the scripts
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
@@ -14,21 +15,30 @@ import (
 var (
 	//go:embed numbers.lua
 	numbersLua string
+	//go:embed fixed_window.lua
+	fixedWindowLua string
 	//go:embed sliding_window_log.lua
 	slidingWindowLogLua string
 	//go:embed sliding_window_counter.lua
 	slidingWindowCounterLua string
+	//go:embed bucket.lua
+	bucketLua string
 	//go:embed spend.lua
 	spendLua string
 )
 
 // spendSource is the assembled script; a copy lies in testdata, so that a change shows as a whole.
 func spendSource() string {
-	return numbersLua + "\n" + slidingWindowLogLua + "\n" + slidingWindowCounterLua + "\n" + spendLua
+	return strings.Join([]string{
+		numbersLua, fixedWindowLua, slidingWindowLogLua, slidingWindowCounterLua, bucketLua, spendLua,
+	}, "\n")
 }
 
-// replyWidth is how many integers the script answers for each charge.
-const replyWidth = 4
+// The script takes so many arguments, and answers so many integers, for each charge.
+const (
+	argumentsWidth = 6
+	replyWidth     = 5
+)
 
 // Store is a limiter.Store in Redis: one script run, and so one round trip, a call.
 type Store struct {
@@ -83,7 +93,7 @@ func (s *Store) run(ctx context.Context, mode string, charges []limiter.Charge) 
 
 func (s *Store) arguments(mode string, charges []limiter.Charge) (keys []string, args []any) {
 	keys = make([]string, len(charges))
-	args = make([]any, 0, 2+5*len(charges))
+	args = make([]any, 0, 2+argumentsWidth*len(charges))
 	args = append(args, s.now(), mode)
 	for i, c := range charges {
 		keys[i] = c.Key
@@ -91,7 +101,8 @@ func (s *Store) arguments(mode string, charges []limiter.Charge) (keys []string,
 		if c.Shadow {
 			enforcement = "shadow"
 		}
-		args = append(args, string(c.Limit.Algorithm()), c.Limit.Units(), c.Limit.Window().Microseconds(), c.Cost, enforcement)
+		args = append(args, string(c.Limit.Algorithm()), c.Limit.Units(), c.Limit.Window().Microseconds(), c.Limit.Burst(),
+			c.Cost, enforcement)
 	}
 	return keys, args
 }
@@ -117,6 +128,7 @@ func decode(reply []int64, charges []limiter.Charge) ([]limiter.Decision, error)
 			Remaining:  r[1],
 			ResetAfter: time.Duration(r[2]) * time.Microsecond,
 			RetryAfter: retryAfter(r[3]),
+			Delay:      time.Duration(r[4]) * time.Microsecond,
 		}
 	}
 	return decisions, nil

@@ -240,7 +240,9 @@ func TestARefusalByRedisIsAnError(t *testing.T) {
 func BenchmarkSpend(b *testing.B) {
 	server := fixture.Redis(b)
 	store := redisstore.NewStore(open(b, server.URL()), patient)
-	for _, algorithm := range []limiter.Algorithm{limiter.SlidingWindowLog, limiter.SlidingWindowCounter} {
+	for _, algorithm := range []limiter.Algorithm{
+		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
+	} {
 		limit, err := limiter.NewLimit(algorithm, limiter.MaxLogUnits, time.Minute)
 		if err != nil {
 			b.Fatal(err)

@@ -40,6 +40,18 @@ func Encode(set Set) (data []byte, rev string) {
 	return b.Bytes(), revision(plain)
 }
 
+// DecodeAs reads the Set that is to have that revision, and refuses any other as Decode refuses what it cannot read.
+func DecodeAs(data []byte, rev string) (Set, error) {
+	set, content, err := Decode(data)
+	if err != nil {
+		return Set{}, err
+	}
+	if content != rev {
+		return Set{}, fmt.Errorf("its content is %s", content)
+	}
+	return set, nil
+}
+
 // Decode reads what Encode wrote and returns the Set and its revision. It refuses another format (ErrFormat),
 // unknown fields, and data that is not whole.
 func Decode(data []byte) (set Set, rev string, err error) {

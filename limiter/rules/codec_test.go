@@ -97,7 +97,7 @@ func TestDecodeRefusesWhatItCannotRead(t *testing.T) {
 		"no JSON":               {compressed(t, "rules"), "invalid character"},
 		"another format":        {compressed(t, `{"format":2,"rules":[],"new":1}`), "unknown format 2, this build reads 1"},
 		"no format":             {compressed(t, `{"rules":[]}`), "unknown format 0"},
-		"a field nobody knows":  {compressed(t, `{"format":1,"rules":[{"policy":"a/b","burst":3}]}`), `unknown field "burst"`},
+		"a field nobody knows":  {compressed(t, `{"format":1,"rules":[{"policy":"a/b","quota":3}]}`), `unknown field "quota"`},
 		"a rule of wrong shape": {compressed(t, `{"format":1,"rules":[{"units":"many"}]}`), "cannot unmarshal"},
 	}
 	for name, test := range tests {

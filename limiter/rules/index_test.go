@@ -253,6 +253,7 @@ func TestNormalForms(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "/", "/v1/search?q=x": "/v1/search", "/v1//search/": "/v1/search", "/v1/../v2/./x": "/v2/x", "v1": "/v1", "/..": "/", "/a#b": "/a",
 		"/v1/%73earch": "/v1/search", "/v1%2Fsearch": "/v1/search", "/v1/%2e%2e/v2": "/v2", "/100%": "/100%", "/a%3Fb?c": "/a?b",
+		"/v1/%73earch/%zz": "/v1/search/%zz", "/v1/%2e%2e/v2/%4": "/v2/%4", "/%%73": "/%s",
 	} {
 		if got := rules.NormalPath(in); got != want {
 			t.Errorf("path %q: %q, want %q", in, got, want)

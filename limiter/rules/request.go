@@ -34,10 +34,25 @@ func NormalPath(p string) string {
 	if i := strings.IndexAny(p, "?#"); i >= 0 {
 		p = p[:i]
 	}
+	return path.Clean("/" + decode(p))
+}
+
+// decode decodes the escapes in p and leaves alone what only looks like one: one bad escape must not hide the others.
+func decode(p string) string {
 	if decoded, err := url.PathUnescape(p); err == nil {
-		p = decoded
+		return decoded
 	}
-	return path.Clean("/" + p)
+	var b strings.Builder
+	for p != "" {
+		escape := p[:min(3, len(p))]
+		decoded, err := url.PathUnescape(escape)
+		if p[0] != '%' || err != nil {
+			escape, decoded = p[:1], p[:1]
+		}
+		b.WriteString(decoded)
+		p = p[len(escape):]
+	}
+	return b.String()
 }
 
 // Cookie returns the named cookie's value, "" if there is none.

@@ -37,6 +37,8 @@ type Rule struct {
 	Algorithm     limiter.Algorithm `json:"algorithm"`
 	Units         int64             `json:"units"`
 	WindowSeconds int64             `json:"windowSeconds"`
+	// Burst of a bucket, written out by the compiler; absent: none, or the algorithm's default.
+	Burst int64 `json:"burst,omitempty"`
 	// Shadow rules are counted and reported and never deny.
 	Shadow bool `json:"shadow,omitempty"`
 }
@@ -110,7 +112,11 @@ const (
 
 // Limit returns the rule's limit; an error means that the Set was not made by the compiler.
 func (r *Rule) Limit() (limiter.Limit, error) {
-	return limiter.NewLimit(r.Algorithm, r.Units, time.Duration(r.WindowSeconds)*time.Second)
+	limit, err := limiter.NewLimit(r.Algorithm, r.Units, time.Duration(r.WindowSeconds)*time.Second)
+	if err != nil || r.Burst == 0 {
+		return limit, err
+	}
+	return limit.WithBurst(r.Burst)
 }
 
 // KeySpace returns the keys the rule counts under, with the Redis prefix ("weir:") given.

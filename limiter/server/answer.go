@@ -42,6 +42,7 @@ func newAnswer(a *engine.Answer) answer {
 	out := answer{
 		Allowed:      a.Allowed,
 		RetryAfterMs: new(int64),
+		DelayMs:      roundUp(a.Delay, time.Millisecond),
 		Source:       a.Source,
 		Revision:     a.Revision,
 		Results:      make([]result, len(a.Results)),

@@ -147,6 +147,18 @@ func TestAnswers(t *testing.T) {
 			    {"policy":"shop/a","axis":"Tenant","identifier":"acme","algorithm":"SlidingWindowLog","window":"1m0s","tier":"",
 			     "allowed":true,"limit":1,"remaining":1,"resetAfterMs":0,"retryAfterMs":0,"shadow":false}]}`,
 		},
+		"the second through a leaky bucket waits its turn": {
+			[]rules.Rule{{
+				Policy: "shop/drip", Domain: "shop", Axis: "Tenant", Identifier: rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"},
+				Algorithm: limiter.LeakyBucket, Units: 2, WindowSeconds: 1, Burst: 3,
+			}},
+			[]string{acme, acme},
+			http.StatusOK,
+			`{"allowed":true,"policy":"shop/drip","limit":2,"remaining":2,"resetAfterMs":1000,"retryAfterMs":0,"delayMs":500,
+			  "source":"memory","revision":"sha256:1","results":[
+			    {"policy":"shop/drip","axis":"Tenant","identifier":"acme","algorithm":"LeakyBucket","window":"1s","tier":"",
+			     "allowed":true,"limit":2,"remaining":2,"resetAfterMs":1000,"retryAfterMs":0,"shadow":false}]}`,
+		},
 		"an identifier that is missing, and one that needs escapes": {
 			[]rules.Rule{tenantRule("a", 9), {
 				Policy: "shop/q", Domain: "shop", Axis: "Custom", Identifier: rules.Identifier{From: rules.FromQuery, Name: "k"},

@@ -14,7 +14,7 @@ import (
 // tighter one allows, and the wider one is charged for exactly that much.
 func Concurrency(t *testing.T, factory Factory) {
 	const tight, wide = 100, 250
-	for _, algorithm := range []limiter.Algorithm{limiter.SlidingWindowLog, limiter.SlidingWindowCounter} {
+	for _, algorithm := range algorithms() {
 		t.Run(string(algorithm), func(t *testing.T) {
 			clock := &Clock{}
 			clock.Set(Epoch())
@@ -22,6 +22,9 @@ func Concurrency(t *testing.T, factory Factory) {
 			charges := make([]limiter.Charge, 2)
 			for i, units := range []int64{tight, wide} {
 				limit := mustLimit(algorithm, units, time.Minute)
+				if algorithm == limiter.LeakyBucket {
+					limit, _ = limit.WithBurst(units - 1) // a queue of that many and the one that leaves at once
+				}
 				charges[i] = limiter.Charge{Key: key(fmt.Sprintf("concurrent-%d", i), "acme", limit), Limit: limit, Cost: 1}
 			}
 			if got := spendConcurrently(t, store, charges); got != tight {

@@ -59,14 +59,30 @@ func newHistory(rt *rapid.T, clock *Clock, number int) *history {
 }
 
 func drawLimit(rt *rapid.T) limiter.Limit {
-	algorithm := rapid.SampledFrom([]limiter.Algorithm{limiter.SlidingWindowLog, limiter.SlidingWindowCounter}).Draw(rt, "algorithm")
+	algorithm := rapid.SampledFrom(algorithms()).Draw(rt, "algorithm")
 	window := rapid.SampledFrom([]time.Duration{time.Second, 7 * time.Second, time.Minute, limiter.MaxWindow}).Draw(rt, "window")
-	return mustLimit(algorithm, drawUnits(rt, algorithm), window)
+	return drawBurst(rt, mustLimit(algorithm, drawUnits(rt, algorithm), window))
+}
+
+// drawBurst gives a bucket another burst, or leaves it the one it has.
+func drawBurst(rt *rapid.T, limit limiter.Limit) limiter.Limit {
+	burst := rapid.OneOf(rapid.Int64Range(-1, 5), rapid.Int64Range(0, limiter.MaxUnits)).Draw(rt, "burst")
+	if other, err := limit.WithBurst(burst); err == nil {
+		return other
+	}
+	return limit
+}
+
+// algorithms are all there are.
+func algorithms() []limiter.Algorithm {
+	return []limiter.Algorithm{
+		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
+	}
 }
 
 func drawUnits(rt *rapid.T, algorithm limiter.Algorithm) int64 {
 	units := rapid.OneOf(rapid.Int64Range(1, 5), rapid.Int64Range(1, 200))
-	if algorithm == limiter.SlidingWindowCounter {
+	if algorithm != limiter.SlidingWindowLog {
 		units = rapid.OneOf(units, rapid.Int64Range(limiter.MaxUnits-5, limiter.MaxUnits))
 	}
 	return units.Draw(rt, "units")
@@ -113,6 +129,7 @@ func drawCost(rt *rapid.T, units int64) int64 {
 		rapid.Int64Range(0, 3),
 		rapid.Int64Range(max(0, units/2-1), units/2+1),
 		rapid.Int64Range(max(0, units-1), units+1),
+		rapid.Int64Range(0, limiter.MaxUnits),
 	).Draw(rt, "cost")
 }
 
@@ -143,5 +160,5 @@ func (h *history) wait(rt *rapid.T) {
 // edit changes a limit: what was spent stays.
 func (h *history) edit(rt *rapid.T) {
 	c := rapid.SampledFrom(h.counters).Draw(rt, "counter")
-	c.limit = mustLimit(c.limit.Algorithm(), drawUnits(rt, c.limit.Algorithm()), c.limit.Window())
+	c.limit = drawBurst(rt, mustLimit(c.limit.Algorithm(), drawUnits(rt, c.limit.Algorithm()), c.limit.Window()))
 }

@@ -22,7 +22,7 @@ var scenarios embed.FS
 
 // Scenarios runs every scenario file. A file is a list of steps, one a line; "#" begins a comment:
 //
-//	limit NAME ALGORITHM UNITS WINDOW   declares a limit, or edits it: what was spent stays
+//	limit NAME ALGORITHM UNITS WINDOW [BURST]   declares a limit, or edits it: what was spent stays
 //	at OFFSET                           sets the clock, counted from the scenario's beginning
 //	spend CHARGE…                       a charge is NAME, NAME*COST, NAME~ (shadow) or NAME@IDENTIFIER, or a mix in
 //	                                    this order: NAME@IDENTIFIER*COST~
@@ -30,7 +30,7 @@ var scenarios embed.FS
 //	repeat N spend CHARGE…              every time must be allowed
 //	  NAME: allowed, 2 left, full in 10s                    what the charge must get: lines under spend and peek, one
 //	  NAME: denied, 0 left, full in 10s, retry in 5s        for each charge, in order; parts after the first may be
-//	  NAME: denied, retry never                             left out
+//	  NAME: denied, retry never                             left out; "after 1s" is the wait in a leaky bucket
 //	expires NAME at OFFSET              the counter goes away by itself then, within a millisecond
 //	absent NAME                         there is no counter
 func Scenarios(t *testing.T, factory Factory) {
@@ -118,8 +118,8 @@ func (s *scenario) finished() error {
 }
 
 func (s *scenario) limit(words []string) error {
-	if len(words) != 4 {
-		return fmt.Errorf("want NAME ALGORITHM UNITS WINDOW, got %d words", len(words))
+	if len(words) != 4 && len(words) != 5 {
+		return fmt.Errorf("want NAME ALGORITHM UNITS WINDOW [BURST], got %d words", len(words))
 	}
 	units, err := strconv.ParseInt(words[2], 10, 64)
 	if err != nil {
@@ -129,8 +129,20 @@ func (s *scenario) limit(words []string) error {
 	if err != nil {
 		return err
 	}
-	s.limits[words[0]], err = limiter.NewLimit(limiter.Algorithm(words[1]), units, window)
+	limit, err := limiter.NewLimit(limiter.Algorithm(words[1]), units, window)
+	if err == nil && len(words) == 5 {
+		limit, err = withBurst(limit, words[4])
+	}
+	s.limits[words[0]] = limit
 	return err
+}
+
+func withBurst(limit limiter.Limit, word string) (limiter.Limit, error) {
+	burst, err := strconv.ParseInt(word, 10, 64)
+	if err != nil {
+		return limiter.Limit{}, err
+	}
+	return limit.WithBurst(burst)
 }
 
 func (s *scenario) offset(word string) (limiter.Instant, error) {
@@ -227,7 +239,8 @@ func (s *scenario) expect(name, line string) error {
 			return err
 		}
 		if !ok {
-			return fmt.Errorf("got allowed=%v, %d left, full in %v, retry in %v", got.Allowed, got.Remaining, got.ResetAfter, got.RetryAfter)
+			return fmt.Errorf("got allowed=%v, %d left, full in %v, retry in %v, after %v",
+				got.Allowed, got.Remaining, got.ResetAfter, got.RetryAfter, got.Delay)
 		}
 	}
 	return nil
@@ -241,6 +254,10 @@ func holds(d limiter.Decision, part string) (bool, error) {
 	if in, ok := strings.CutPrefix(part, "full in "); ok {
 		want, err := time.ParseDuration(in)
 		return d.ResetAfter == want, err
+	}
+	if in, ok := strings.CutPrefix(part, "after "); ok {
+		want, err := time.ParseDuration(in)
+		return d.Delay == want, err
 	}
 	if in, ok := strings.CutPrefix(part, "retry in "); ok {
 		want, err := time.ParseDuration(in)

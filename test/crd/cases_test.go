@@ -60,8 +60,36 @@ func specCases() []schemaCase {
 		},
 		{at: "spec.window", kind: kindRule, accepted: `spec: {window: 720h}`, refused: `spec: {window: 720h1s}`, says: windowSays},
 		{
-			at: "spec.algorithm", kind: "enum", accepted: `spec: {algorithm: SlidingWindowLog}`, refused: `spec: {algorithm: FixedWindow}`,
-			says: `Unsupported value: "FixedWindow": supported values: "SlidingWindowLog", "SlidingWindowCounter"`,
+			at: "spec.algorithm", kind: "enum", accepted: `spec: {algorithm: FixedWindow}`, refused: `spec: {algorithm: GCRA}`,
+			says: `Unsupported value: "GCRA": supported values: "FixedWindow", "SlidingWindowLog", "SlidingWindowCounter", "TokenBucket", "LeakyBucket"`,
+		},
+		{
+			at: "spec.burst", kind: "minimum", accepted: `spec: {algorithm: LeakyBucket, burst: 0}`, refused: `spec: {algorithm: LeakyBucket, burst: -1}`,
+			says: "Invalid value: -1: spec.burst in body should be greater than or equal to 0",
+		},
+		{
+			at: "spec.burst", kind: "maximum",
+			accepted: `spec: {algorithm: TokenBucket, limit: 1000, burst: 1000000000}`,
+			refused:  `spec: {algorithm: TokenBucket, limit: 1000, burst: 1000000001}`,
+			says:     "Invalid value: 1000000001: spec.burst in body should be less than or equal to 1000000000",
+		},
+		{
+			at: "spec", kind: kindRule, field: "spec.burst",
+			accepted: `spec: {algorithm: LeakyBucket, burst: 1}`,
+			refused:  `spec: {algorithm: SlidingWindowLog, burst: 1}`,
+			says:     "burst is the capacity of a TokenBucket or the queue of a LeakyBucket; remove it, or choose one of these algorithms",
+		},
+		{
+			at: "spec", kind: kindRule, field: "spec.burst",
+			accepted: `spec: {algorithm: TokenBucket, burst: 1}`,
+			refused:  `spec: {algorithm: TokenBucket, burst: 0}`,
+			says:     "a TokenBucket that holds nothing admits nothing; burst must be at least 1, or absent for the limit itself",
+		},
+		{
+			at: "spec", kind: kindRule, field: "spec.burst",
+			accepted: `spec: {algorithm: TokenBucket, limit: 1, window: 30d, burst: 121}`,
+			refused:  `spec: {algorithm: TokenBucket, limit: 1, window: 720h, burst: 122}`,
+			says:     "at this limit and window the burst takes longer than ten years to drain; lower it",
 		},
 		{
 			at: "spec.scope", kind: "enum", accepted: `spec: {scope: Endpoint}`, refused: `spec: {scope: Route}`,

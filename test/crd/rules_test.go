@@ -134,7 +134,7 @@ func TestUnknownFieldsAreRefused(t *testing.T) {
 	n := newNamespace(t)
 	for _, c := range []struct{ name, change, field string }{
 		{"beside the spec", `sepc: {}`, `unknown field "sepc"`},
-		{"in the spec", `spec: {burst: 20}`, `unknown field "spec.burst"`},
+		{"in the spec", `spec: {quota: 20}`, `unknown field "spec.quota"`},
 		{"deep in the spec", http(`{path: /v1}`), `unknown field "spec.match.http.path"`},
 		{"in a list", path(`{value: /v1, kind: Exact}`), `unknown field "spec.match.http.paths[0].kind"`},
 	} {

@@ -25,6 +25,36 @@ local function mul_div(a, b, c)
   return quotient, remainder
 end
 
+-- FixedWindow: admits iff the units admitted in the current window plus the cost stay within the limit; windows are
+-- aligned to the epoch.
+-- The state is one string: "index count", index being the number of the window since the epoch.
+local fixed_window = {}
+
+function fixed_window.read(key, now, limit)
+  local state = {key = key, index = math.floor(now / limit.window), count = 0}
+  local stored = redis.call('GET', key)
+  if stored then
+    local index, count = string.match(stored, '^(%d+) (%d+)$')
+    index = tonumber(index)
+    if index >= state.index then state.index, state.count = index, tonumber(count) end -- the clock may have stepped back
+  end
+  state.finish = (state.index + 1) * limit.window
+  return state
+end
+
+function fixed_window.decide(state, now, limit, cost)
+  local remaining, reset_after = math.max(0, limit.units - state.count), 0
+  if state.count > 0 then reset_after = state.finish - now end
+  if state.count + cost <= limit.units then return 1, remaining, reset_after, 0, 0 end
+  if cost > limit.units then return 0, remaining, reset_after, NEVER, 0 end
+  return 0, remaining, reset_after, state.finish - now, 0
+end
+
+function fixed_window.spend(state, _, cost)
+  state.count = state.count + cost
+  redis.call('SET', state.key, text(state.index) .. ' ' .. text(state.count), 'PXAT', milliseconds(state.finish))
+end
+
 -- SlidingWindowLog: admits iff the units admitted in (now - window, now] plus the cost stay within the limit.
 -- The state is one string: a header of four numbers, then a ring of slots, each the time of one unit, oldest to newest
 -- from slot (next - length). All numbers are 7 bytes, big-endian; a unit costs 7 bytes, a decision O(log length) reads.
@@ -84,8 +114,8 @@ end
 
 local sliding_window_log = {}
 
-function sliding_window_log.read(key, now, window)
-  local state = {key = key, window = window, capacity = 0, next = 0, length = 0, newest = 0}
+function sliding_window_log.read(key, now, limit)
+  local state = {key = key, window = limit.window, capacity = 0, next = 0, length = 0, newest = 0}
   local header = redis.call('GETRANGE', key, 0, LOG_HEADER - 1)
   if header ~= '' then
     state.capacity, state.next = log_unpack(header, 1), log_unpack(header, 8)
@@ -98,24 +128,24 @@ function sliding_window_log.read(key, now, window)
 end
 
 function sliding_window_log.decide(state, now, limit, cost)
-  local remaining, reset_after = math.max(0, limit - state.live), 0
+  local remaining, reset_after = math.max(0, limit.units - state.live), 0
   if state.live > 0 then reset_after = state.newest + state.window - now end
-  local excess = state.live + cost - limit
-  if excess <= 0 then return 1, remaining, reset_after, 0 end
-  if cost > limit then return 0, remaining, reset_after, NEVER end
+  local excess = state.live + cost - limit.units
+  if excess <= 0 then return 1, remaining, reset_after, 0, 0 end
+  if cost > limit.units then return 0, remaining, reset_after, NEVER, 0 end
   -- once the oldest excess units have left the window
-  return 0, remaining, reset_after, log_time(state, state.expired + excess - 1) + state.window - now
+  return 0, remaining, reset_after, log_time(state, state.expired + excess - 1) + state.window - now, 0
 end
 
 function sliding_window_log.spend(state, limit, cost)
-  if state.capacity ~= limit then log_resize(state, limit) end
+  if state.capacity ~= limit.units then log_resize(state, limit.units) end
   local unit = log_pack(state.now)
-  local straight = math.min(cost, limit - state.next)
+  local straight = math.min(cost, state.capacity - state.next)
   redis.call('SETRANGE', state.key, LOG_HEADER + LOG_NUMBER * state.next, string.rep(unit, straight))
   if straight < cost then
     redis.call('SETRANGE', state.key, LOG_HEADER, string.rep(unit, cost - straight))
   end
-  state.next = (state.next + cost) % limit
+  state.next = (state.next + cost) % state.capacity
   state.live = state.live + cost
   state.length, state.expired, state.newest = state.live, 0, state.now
   redis.call('SETRANGE', state.key, 0,
@@ -129,7 +159,8 @@ end
 -- The state is one string: "index current previous", index being the number of the current window since the epoch.
 local sliding_window_counter = {}
 
-function sliding_window_counter.read(key, now, window)
+function sliding_window_counter.read(key, now, limit)
+  local window = limit.window
   local state = {key = key, window = window, index = 0, current = 0, previous = 0}
   local stored = redis.call('GET', key)
   if stored then
@@ -175,11 +206,11 @@ end
 
 function sliding_window_counter.decide(state, now, limit, cost)
   local used, free = counter_used(state), counter_free(state)
-  local remaining, reset_after = math.max(0, limit - used), 0
+  local remaining, reset_after = math.max(0, limit.units - used), 0
   if free then reset_after = free - now end
-  if used + cost <= limit then return 1, remaining, reset_after, 0 end
-  if cost > limit then return 0, remaining, reset_after, NEVER end
-  return 0, remaining, reset_after, counter_room(state, limit - cost) - now
+  if used + cost <= limit.units then return 1, remaining, reset_after, 0, 0 end
+  if cost > limit.units then return 0, remaining, reset_after, NEVER, 0 end
+  return 0, remaining, reset_after, counter_room(state, limit.units - cost) - now, 0
 end
 
 function sliding_window_counter.spend(state, _, cost)
@@ -188,18 +219,102 @@ function sliding_window_counter.spend(state, _, cost)
   redis.call('SET', state.key, value, 'PXAT', milliseconds(state.start + 2 * state.window))
 end
 
+-- TokenBucket and LeakyBucket share a meter: its level rises by the cost of what is admitted and sinks steadily by limit
+-- units per window. A request is admitted iff the level plus its cost stay within the capacity. To a TokenBucket the
+-- level is the tokens that are missing, and the capacity is burst; to a LeakyBucket it is the units that are still to
+-- leave, a queue of burst and the one on its way out, and the time the level takes to sink is the wait of the next.
+-- The state is one string: "at whole part ends"; the level was whole + part / window units at that instant (us), and
+-- sinks to nothing when it ends (us): a limit that is lowered later does not put that off.
+local bucket = {}
+
+-- bucket_sink brings the level to now, never above the capacity: a burst that was lowered blocks no longer than it implies.
+local function bucket_sink(state, now, limit)
+  local elapsed = math.max(0, now - state.at) -- the clock may have stepped back
+  state.at = state.at + elapsed
+  local rest = math.fmod(elapsed, limit.window)
+  local windows = (elapsed - rest) / limit.window
+  local sunk, sunk_part = mul_div(limit.units, rest, limit.window)
+  state.whole, state.part = state.whole - windows * limit.units - sunk, state.part - sunk_part
+  if state.part < 0 then state.whole, state.part = state.whole - 1, state.part + limit.window end
+  if state.whole < 0 then state.whole, state.part = 0, 0 end
+  if state.whole >= limit.capacity then state.whole, state.part = limit.capacity, 0 end
+end
+
+-- bucket_used is the level rounded up.
+local function bucket_used(state)
+  if state.part > 0 then return state.whole + 1 end
+  return state.whole
+end
+
+-- bucket_drain is how long the level takes to sink to most, which is not above it, at the limit's rate.
+local function bucket_drain(state, limit, most)
+  local quotient, remainder = mul_div(state.whole - most, limit.window, limit.units)
+  return quotient + math.ceil((remainder + state.part) / limit.units)
+end
+
+-- bucket_drained is the instant at which the level has sunk to most.
+local function bucket_drained(state, limit, most)
+  return math.min(state.at + bucket_drain(state, limit, most), state.ends)
+end
+
+function bucket.read(key, now, limit)
+  local state = {key = key, at = now, whole = 0, part = 0, ends = 0}
+  local stored = redis.call('GET', key)
+  if not stored then return state end
+  local at, whole, part, ends = string.match(stored, '^(%d+) (%d+) (%d+) (%d+)$')
+  state.at, state.whole, state.part, state.ends = tonumber(at), tonumber(whole), tonumber(part), tonumber(ends)
+  if now >= state.ends then
+    state.at, state.whole, state.part = now, 0, 0
+  else
+    bucket_sink(state, now, limit)
+  end
+  return state
+end
+
+function bucket.decide(state, now, limit, cost)
+  local used, reset_after, delay = bucket_used(state), 0, 0
+  local remaining = limit.capacity - used
+  if used > 0 then reset_after = bucket_drained(state, limit, 0) - now end
+  if used + cost <= limit.capacity then
+    if limit.queues and cost > 0 then delay = reset_after end
+    return 1, remaining, reset_after, 0, delay
+  end
+  if cost > limit.capacity then return 0, remaining, reset_after, NEVER, 0 end
+  return 0, remaining, reset_after, bucket_drained(state, limit, limit.capacity - cost) - now, 0
+end
+
+function bucket.spend(state, limit, cost)
+  state.whole = state.whole + cost
+  state.ends = state.at + bucket_drain(state, limit, 0)
+  local value = text(state.at) .. ' ' .. text(state.whole) .. ' ' .. text(state.part) .. ' ' .. text(state.ends)
+  redis.call('SET', state.key, value, 'PXAT', milliseconds(state.ends))
+end
+
 -- spend decides all charges of a request at one instant, all or nothing, and counts them.
 --   KEYS[i]              the counter of charge i; keys are distinct
 --   ARGV[1]              now in microseconds since the epoch, or '' for this server's clock
 --   ARGV[2]              'spend', or 'peek' to change nothing
---   ARGV[3 + 5(i-1) ..]  algorithm, limit (units), window (us), cost (units), 'enforce' or 'shadow'
--- Reply, four integers a charge: allowed (1 or 0), remaining (units), reset after (us), retry after (us; -1 for never).
+--   ARGV[3 + 6(i-1) ..]  algorithm, limit (units), window (us), burst (units; of a bucket), cost (units),
+--                        'enforce' or 'shadow'
+-- Reply, five integers a charge: allowed (1 or 0), remaining (units), reset after (us), retry after (us; -1 for never),
+-- delay (us).
 -- When every enforced charge is allowed, they are counted, and with them the shadow charges that are allowed themselves.
 -- Must never happen: a write when an enforced charge is denied; a write on peek; a key without a time to live.
+local ARGUMENTS, INTEGERS = 6, 5
+
 local ALGORITHMS = {
+  FixedWindow = fixed_window,
   SlidingWindowLog = sliding_window_log,
   SlidingWindowCounter = sliding_window_counter,
+  TokenBucket = bucket,
+  LeakyBucket = bucket,
 }
+
+local function limit_of(algorithm, units, window, burst)
+  local limit = {units = units, window = window, capacity = burst, queues = algorithm == 'LeakyBucket'}
+  if limit.queues then limit.capacity = burst + 1 end -- the queue and the unit on its way out
+  return limit
+end
 
 local now = tonumber(ARGV[1])
 if not now then
@@ -209,15 +324,17 @@ end
 
 local charges, passes, reply = {}, ARGV[2] == 'spend', {}
 for i, key in ipairs(KEYS) do
-  local at = 5 * i - 2
+  local at, out = 3 + ARGUMENTS * (i - 1), INTEGERS * (i - 1)
   local algorithm = ALGORITHMS[ARGV[at]]
   if not algorithm then return redis.error_reply('ERR unknown algorithm ' .. ARGV[at]) end
-  local limit, window, cost = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
-  local state = algorithm.read(key, now, window)
-  local allowed, remaining, reset_after, retry_after = algorithm.decide(state, now, limit, cost)
-  if allowed == 0 and ARGV[at + 4] == 'enforce' then passes = false end
+  local limit = limit_of(ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]))
+  local cost = tonumber(ARGV[at + 4])
+  local state = algorithm.read(key, now, limit)
+  local allowed, remaining, reset_after, retry_after, delay = algorithm.decide(state, now, limit, cost)
+  if allowed == 0 and ARGV[at + 5] == 'enforce' then passes = false end
   charges[i] = {algorithm = algorithm, state = state, limit = limit, cost = cost, counts = allowed == 1 and cost > 0}
-  reply[4 * i - 3], reply[4 * i - 2], reply[4 * i - 1], reply[4 * i] = allowed, remaining, reset_after, retry_after
+  reply[out + 1], reply[out + 2], reply[out + 3] = allowed, remaining, reset_after
+  reply[out + 4], reply[out + 5] = retry_after, delay
 end
 
 if passes then
@@ -225,7 +342,8 @@ if passes then
     if charge.counts then
       charge.algorithm.spend(charge.state, charge.limit, charge.cost)
       local _, remaining, reset_after = charge.algorithm.decide(charge.state, now, charge.limit, 0)
-      reply[4 * i - 2], reply[4 * i - 1] = remaining, reset_after
+      local out = INTEGERS * (i - 1)
+      reply[out + 2], reply[out + 3] = remaining, reset_after
     end
   end
 end

@@ -173,6 +173,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: axis
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Axis
+    - name: burst
+      type:
+        scalar: numeric
     - name: enforcement
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Enforcement

@@ -21,6 +21,8 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	// algorithm is how the window is counted: SlidingWindowLog is exact and remembers every admitted unit (limit at most
 	// 1000000), SlidingWindowCounter needs two integers for a counter and has a small error.
 	Algorithm *apiv1alpha1.Algorithm `json:"algorithm,omitempty"`
+	// burst is the capacity of a TokenBucket (absent: the limit), or how many units may wait in a LeakyBucket (absent: 0).
+	Burst *int64 `json:"burst,omitempty"`
 	// identifier is where the identifier stands in a request. Absent: the Limiter's identity table decides
 	// (IP: client address; Tenant: X-Tenant-ID; User: X-User-ID; APIKey: X-API-Key). Requests without one are counted
 	// together, under the identifier "-".
@@ -69,6 +71,14 @@ func (b *RateLimitPolicySpecApplyConfiguration) WithWindow(value apiv1alpha1.Win
 // If called multiple times, the Algorithm field is set to the value of the last call.
 func (b *RateLimitPolicySpecApplyConfiguration) WithAlgorithm(value apiv1alpha1.Algorithm) *RateLimitPolicySpecApplyConfiguration {
 	b.Algorithm = &value
+	return b
+}
+
+// WithBurst sets the Burst field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Burst field is set to the value of the last call.
+func (b *RateLimitPolicySpecApplyConfiguration) WithBurst(value int64) *RateLimitPolicySpecApplyConfiguration {
+	b.Burst = &value
 	return b
 }
 

@@ -1,0 +1,84 @@
+package limiter
+
+// bucket is the meter of TokenBucket and LeakyBucket (the generic cell rate algorithm, counted in units instead of
+// time): its level rises by the cost of what is admitted and sinks steadily by limit units per window. A request is
+// admitted iff the level plus its cost stay within the capacity. To a TokenBucket the level is the tokens that are
+// missing; to a LeakyBucket it is the units that are still to leave, so the time it takes to sink is the wait of the
+// next request.
+type bucket struct {
+	at          Instant // when the level was last raised
+	whole, part int64   // the level then: whole + part/window units, the window in microseconds
+	ends        Instant // when it has sunk to nothing; a limit that is lowered later does not put that off
+}
+
+func (s *bucket) Decide(now Instant, limit Limit, cost int64) Decision {
+	capacity := limit.capacity()
+	level := s.sink(now, limit)
+	d := Decision{Limit: limit.units, Remaining: capacity - level.used()}
+	if level.used() > 0 {
+		d.ResetAfter = level.drained(0, limit).Sub(now)
+	}
+	switch {
+	case level.used()+cost <= capacity:
+		d.Allowed = true
+		if limit.algorithm == LeakyBucket && cost > 0 {
+			d.Delay = d.ResetAfter
+		}
+	case cost > capacity:
+		d.RetryAfter = Never
+	default:
+		d.RetryAfter = level.drained(capacity-cost, limit).Sub(now)
+	}
+	return d
+}
+
+func (s *bucket) Spend(now Instant, limit Limit, cost int64) {
+	*s = s.sink(now, limit)
+	s.whole += cost
+	s.ends = s.at + s.drain(0, limit)
+}
+
+func (s *bucket) Expires(Limit) Instant { return s.ends }
+
+// used is the level rounded up.
+func (s *bucket) used() int64 {
+	if s.part > 0 {
+		return s.whole + 1
+	}
+	return s.whole
+}
+
+// sink is the bucket at now, never above the capacity: a burst that was lowered blocks no longer than it implies.
+func (s *bucket) sink(now Instant, limit Limit) bucket {
+	window := limit.micros()
+	elapsed := max(0, now-s.at)
+	windows, rest := int64(elapsed/window), int64(elapsed%window)
+	if now >= s.ends || windows > s.whole { // each window takes a unit at least
+		return bucket{at: s.at + elapsed}
+	}
+	level := bucket{at: s.at + elapsed, ends: s.ends}
+	sunk, sunkPart := mulDiv(limit.units, rest, int64(window))
+	level.whole, level.part = s.whole-windows*limit.units-sunk, s.part-sunkPart
+	if level.part < 0 {
+		level.whole, level.part = level.whole-1, level.part+int64(window)
+	}
+	if level.whole < 0 {
+		level.whole, level.part = 0, 0
+	}
+	if capacity := limit.capacity(); level.whole >= capacity {
+		level.whole, level.part = capacity, 0
+	}
+	return level
+}
+
+// drained is the instant at which the level has sunk to most, which is not above it.
+func (s *bucket) drained(most int64, limit Limit) Instant {
+	return min(s.at+s.drain(most, limit), s.ends)
+}
+
+// drain is how long the level takes to sink to most at the limit's rate.
+func (s *bucket) drain(most int64, limit Limit) Instant {
+	// ⌈((whole − most) · window + part) / limit⌉
+	quotient, remainder := mulDiv(s.whole-most, int64(limit.micros()), limit.units)
+	return Instant(quotient + (remainder+s.part+limit.units-1)/limit.units)
+}

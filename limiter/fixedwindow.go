@@ -1,0 +1,45 @@
+package limiter
+
+// fixedWindow admits iff the units admitted in the current window plus the cost stay within the limit. Windows are
+// aligned to the epoch.
+type fixedWindow struct {
+	window int64 // number of the window that count is of, since the epoch
+	count  int64
+}
+
+func (s *fixedWindow) Decide(now Instant, limit Limit, cost int64) Decision {
+	at := s.roll(now, limit.micros())
+	end := Instant(at.window+1) * limit.micros()
+	d := Decision{Limit: limit.units, Remaining: max(0, limit.units-at.count)}
+	if at.count > 0 {
+		d.ResetAfter = end.Sub(now)
+	}
+	switch {
+	case at.count+cost <= limit.units:
+		d.Allowed = true
+	case cost > limit.units:
+		d.RetryAfter = Never
+	default:
+		d.RetryAfter = end.Sub(now)
+	}
+	return d
+}
+
+func (s *fixedWindow) Spend(now Instant, limit Limit, cost int64) {
+	*s = s.roll(now, limit.micros())
+	s.count += cost
+}
+
+func (s *fixedWindow) Expires(limit Limit) Instant {
+	if s.count == 0 {
+		return 0
+	}
+	return Instant(s.window+1) * limit.micros()
+}
+
+func (s *fixedWindow) roll(now, length Instant) fixedWindow {
+	if window := int64(now / length); window > s.window {
+		return fixedWindow{window: window}
+	}
+	return *s // also when the clock has stepped back
+}
