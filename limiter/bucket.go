@@ -14,7 +14,7 @@ type bucket struct {
 func (s *bucket) Decide(now Instant, limit Limit, cost int64) Decision {
 	capacity := limit.capacity()
 	level := s.sink(now, limit)
-	d := Decision{Limit: limit.units, Remaining: capacity - level.used()}
+	d := Decision{At: level.at, Limit: limit.units, Remaining: capacity - level.used()}
 	if level.used() > 0 {
 		d.ResetAfter = level.drained(0, limit).Sub(now)
 	}
@@ -36,6 +36,23 @@ func (s *bucket) Spend(now Instant, limit Limit, cost int64) {
 	*s = s.sink(now, limit)
 	s.whole += cost
 	s.ends = s.at + s.drain(0, limit)
+}
+
+// Refund takes back what of the cost cannot have drained since: the whole units that are left of it at the least.
+func (s *bucket) Refund(now Instant, limit Limit, cost int64, at Instant) {
+	level := s.sink(now, limit)
+	spent := bucket{at: at, whole: cost, ends: level.ends}
+	spent = spent.sink(level.at, limit)
+	if level.used() == 0 || spent.whole == 0 {
+		return
+	}
+	level.whole -= spent.whole
+	if level.whole < 0 || level.used() == 0 {
+		*s = bucket{}
+		return
+	}
+	level.ends = level.drained(0, limit)
+	*s = level
 }
 
 func (s *bucket) Expires(Limit) Instant { return s.ends }

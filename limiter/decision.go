@@ -11,6 +11,8 @@ const Never = time.Duration(math.MaxInt64)
 
 // Decision is what a charge gets. Durations are whole microseconds.
 type Decision struct {
+	// At is the instant that the charge was decided at, by the counter's own time: what [Refund] needs.
+	At Instant
 	// Allowed says whether this charge by itself passes. A request passes only when all its enforced charges do.
 	Allowed bool
 	// Limit is the units per window that the decision was made against.

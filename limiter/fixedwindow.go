@@ -10,7 +10,7 @@ type fixedWindow struct {
 func (s *fixedWindow) Decide(now Instant, limit Limit, cost int64) Decision {
 	at := s.roll(now, limit.micros())
 	end := Instant(at.window+1) * limit.micros()
-	d := Decision{Limit: limit.units, Remaining: max(0, limit.units-at.count)}
+	d := Decision{At: max(now, end-limit.micros()), Limit: limit.units, Remaining: max(0, limit.units-at.count)}
 	if at.count > 0 {
 		d.ResetAfter = end.Sub(now)
 	}
@@ -28,6 +28,18 @@ func (s *fixedWindow) Decide(now Instant, limit Limit, cost int64) Decision {
 func (s *fixedWindow) Spend(now Instant, limit Limit, cost int64) {
 	*s = s.roll(now, limit.micros())
 	s.count += cost
+}
+
+func (s *fixedWindow) Refund(now Instant, limit Limit, cost int64, at Instant) {
+	rolled := s.roll(now, limit.micros())
+	if rolled.window != int64(at/limit.micros()) {
+		return
+	}
+	rolled.count = max(0, rolled.count-cost)
+	if rolled.count == 0 {
+		rolled = fixedWindow{}
+	}
+	*s = rolled
 }
 
 func (s *fixedWindow) Expires(limit Limit) Instant {

@@ -24,4 +24,18 @@ type Store interface {
 	Spend(ctx context.Context, charges []Charge) ([]Decision, error)
 	// Peek answers what Spend would decide, with Remaining and ResetAfter as they are, and changes nothing.
 	Peek(ctx context.Context, charges []Charge) ([]Decision, error)
+	// Refund takes back what Spend counted, as far as it still counts: never more than that, and nothing once its
+	// window is over.
+	Refund(ctx context.Context, refunds []Refund) error
+	// Reset forgets the counters at keys.
+	Reset(ctx context.Context, keys []string) error
+}
+
+// Refund asks for Cost units back that were spent on the counter at Key.
+type Refund struct {
+	Key   string
+	Limit Limit
+	Cost  int64
+	// At is the [Decision]'s of the charge.
+	At Instant
 }

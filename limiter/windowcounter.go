@@ -12,7 +12,7 @@ type windowCounter struct {
 
 func (s *windowCounter) Decide(now Instant, limit Limit, cost int64) Decision {
 	at := s.roll(now, limit.micros())
-	d := Decision{Limit: limit.units, Remaining: max(0, limit.units-at.used())}
+	d := Decision{At: at.start() + at.elapsed, Limit: limit.units, Remaining: max(0, limit.units-at.used())}
 	if free := at.whenFree(); free > 0 {
 		d.ResetAfter = free.Sub(now)
 	}
@@ -30,6 +30,22 @@ func (s *windowCounter) Decide(now Instant, limit Limit, cost int64) Decision {
 func (s *windowCounter) Spend(now Instant, limit Limit, cost int64) {
 	*s = s.roll(now, limit.micros()).windowCounter
 	s.current += cost
+}
+
+func (s *windowCounter) Refund(now Instant, limit Limit, cost int64, at Instant) {
+	rolled := s.roll(now, limit.micros()).windowCounter
+	switch rolled.window - int64(at/limit.micros()) {
+	case 0:
+		rolled.current = max(0, rolled.current-cost)
+	case 1:
+		rolled.previous = max(0, rolled.previous-cost)
+	default:
+		return
+	}
+	if rolled.current+rolled.previous == 0 {
+		rolled = windowCounter{}
+	}
+	*s = rolled
 }
 
 func (s *windowCounter) Expires(limit Limit) Instant {

@@ -1,6 +1,9 @@
 package limiter
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
 // windowLog admits iff the units admitted in (now − window, now] plus the cost stay within the limit.
 // A unit admitted at t stops counting at t + window.
@@ -12,7 +15,7 @@ func (s *windowLog) Decide(now Instant, limit Limit, cost int64) Decision {
 	window := limit.micros()
 	live := s.live(now, window)
 	used := int64(len(live))
-	d := Decision{Limit: limit.units, Remaining: max(0, limit.units-used)}
+	d := Decision{At: s.clamp(now), Limit: limit.units, Remaining: max(0, limit.units-used)}
 	if used > 0 {
 		d.ResetAfter = (live[used-1] + window).Sub(now)
 	}
@@ -33,6 +36,16 @@ func (s *windowLog) Spend(now Instant, limit Limit, cost int64) {
 	now = s.clamp(now)
 	for range cost {
 		s.units = append(s.units, now)
+	}
+}
+
+func (s *windowLog) Refund(now Instant, limit Limit, cost int64, at Instant) {
+	live := s.live(now, limit.micros())
+	first, _ := slices.BinarySearch(live, at)
+	last, _ := slices.BinarySearch(live, at+1)
+	last = first + int(min(cost, int64(last-first)))
+	if last > first {
+		s.units = slices.Delete(live, first, last)
 	}
 }
 

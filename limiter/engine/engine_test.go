@@ -208,6 +208,33 @@ weir_shadow_denials_total{policy="shop/c"} 1
 	}
 }
 
+// slowStore lets something happen while a call is under way.
+type slowStore struct {
+	limiter.Store
+	meanwhile func()
+}
+
+func (s slowStore) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	s.meanwhile()
+	return s.Store.Spend(ctx, charges)
+}
+
+func TestACheckThatOutlivesItsPolicyLeavesNoSeriesBehind(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	var e *engine.Engine
+	store := slowStore{memstore.New(standing), func() { e.Swap(index(t, rule("shop/b", 5))) }}
+	e = engine.New(store, engine.SourceMemory, engine.NewMetrics(registry))
+	e.Swap(index(t, rule("shop/a", 1), rule("shop/b", 5), shadow(rule("shop/c", 1))))
+	if answer, err := e.Check(t.Context(), ask(2, nil)); err != nil || len(answer.Results) != 3 {
+		t.Fatalf("got %v, %v; want what the check began with", lines(answer), err)
+	}
+	for name, want := range map[string]int{"weir_decisions_total": 1, "weir_missing_identifier_total": 1, "weir_shadow_denials_total": 0} {
+		if got, err := testutil.GatherAndCount(registry, name); err != nil || got != want {
+			t.Errorf("%d series of %s (%v), want %d", got, name, err, want)
+		}
+	}
+}
+
 func TestBeforeTheFirstSetThereIsNoDecision(t *testing.T) {
 	e := engine.New(memstore.New(standing), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
 	if answer, err := e.Check(t.Context(), ask(1, nil)); !errors.Is(err, engine.ErrNoRules) {
@@ -225,6 +252,10 @@ func (s brokenStore) Spend(context.Context, []limiter.Charge) ([]limiter.Decisio
 func (s brokenStore) Peek(context.Context, []limiter.Charge) ([]limiter.Decision, error) {
 	return nil, s.err
 }
+
+func (s brokenStore) Refund(context.Context, []limiter.Refund) error { return s.err }
+
+func (s brokenStore) Reset(context.Context, []string) error { return s.err }
 
 func TestAStoreThatFailsIsAnErrorAndCounted(t *testing.T) {
 	for kind, cause := range map[string]error{

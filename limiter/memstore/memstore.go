@@ -57,6 +57,33 @@ func (s *Store) Peek(_ context.Context, charges []limiter.Charge) ([]limiter.Dec
 	return limiter.Peek(limiter.At(s.clock()), charges, s.states(charges)), nil
 }
 
+// Refund implements limiter.Store. It never fails.
+func (s *Store) Refund(_ context.Context, refunds []limiter.Refund) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := limiter.At(s.clock())
+	for _, r := range refunds {
+		held, ok := s.counters[r.Key]
+		if !ok {
+			continue
+		}
+		held.state.Refund(now, r.Limit, r.Cost, r.At)
+		held.expires = held.state.Expires(r.Limit)
+		s.counters[r.Key] = held
+	}
+	return nil
+}
+
+// Reset implements limiter.Store. It never fails.
+func (s *Store) Reset(_ context.Context, keys []string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, key := range keys {
+		delete(s.counters, key)
+	}
+	return nil
+}
+
 // Len is how many counters are held, expired ones that no sweep has met yet included.
 func (s *Store) Len() int {
 	s.mu.Lock()
@@ -69,7 +96,7 @@ func (s *Store) Expires(key string) (at limiter.Instant, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, ok := s.counters[key]
-	return c.expires, ok
+	return c.expires, ok && c.expires > limiter.At(s.clock())
 }
 
 func (s *Store) states(charges []limiter.Charge) []limiter.State {

@@ -62,9 +62,25 @@ function bucket.decide(state, now, limit, cost)
   return 0, remaining, reset_after, bucket_drained(state, limit, limit.capacity - cost) - now, 0
 end
 
+local function bucket_write(state)
+  if state.whole == 0 and state.part == 0 then return redis.call('DEL', state.key) end
+  local value = text(state.at) .. ' ' .. text(state.whole) .. ' ' .. text(state.part) .. ' ' .. text(state.ends)
+  redis.call('SET', state.key, value, 'PXAT', milliseconds(state.ends))
+end
+
 function bucket.spend(state, limit, cost)
   state.whole = state.whole + cost
   state.ends = state.at + bucket_drain(state, limit, 0)
-  local value = text(state.at) .. ' ' .. text(state.whole) .. ' ' .. text(state.part) .. ' ' .. text(state.ends)
-  redis.call('SET', state.key, value, 'PXAT', milliseconds(state.ends))
+  bucket_write(state)
+end
+
+-- refund takes back what of the cost cannot have drained since: the whole units that are left of it at the least.
+function bucket.refund(state, limit, cost, at)
+  local spent = {at = at, whole = cost, part = 0}
+  bucket_sink(spent, state.at, limit)
+  if bucket_used(state) == 0 or spent.whole == 0 then return end
+  state.whole = state.whole - spent.whole
+  if state.whole < 0 then state.whole, state.part = 0, 0 end
+  state.ends = bucket_drained(state, limit, 0)
+  bucket_write(state)
 end

@@ -1,7 +1,10 @@
 package redisstore
 
-// SpendSource and NumbersSource show the scripts to the tests.
-var SpendSource = spendSource
+// The scripts, for the tests.
+var (
+	SpendSource  = spendSource
+	RefundSource = refundSource
+)
 
 // NumbersSource is the arithmetic of the scripts, alone.
 func NumbersSource() string { return numbersLua }

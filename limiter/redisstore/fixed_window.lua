@@ -11,6 +11,7 @@ function fixed_window.read(key, now, limit)
     index = tonumber(index)
     if index >= state.index then state.index, state.count = index, tonumber(count) end -- the clock may have stepped back
   end
+  state.at = math.max(now, state.index * limit.window)
   state.finish = (state.index + 1) * limit.window
   return state
 end
@@ -23,7 +24,18 @@ function fixed_window.decide(state, now, limit, cost)
   return 0, remaining, reset_after, state.finish - now, 0
 end
 
+local function fixed_window_write(state)
+  if state.count == 0 then return redis.call('DEL', state.key) end
+  redis.call('SET', state.key, text(state.index) .. ' ' .. text(state.count), 'PXAT', milliseconds(state.finish))
+end
+
 function fixed_window.spend(state, _, cost)
   state.count = state.count + cost
-  redis.call('SET', state.key, text(state.index) .. ' ' .. text(state.count), 'PXAT', milliseconds(state.finish))
+  fixed_window_write(state)
+end
+
+function fixed_window.refund(state, limit, cost, at)
+  if math.floor(at / limit.window) ~= state.index then return end
+  state.count = math.max(0, state.count - cost)
+  fixed_window_write(state)
 end

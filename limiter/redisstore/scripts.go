@@ -39,6 +39,7 @@ func newScript(name, source string) script {
 func scripts() []script {
 	return []script{
 		newScript("spend", spendSource()),
+		newScript("refund", refundSource()),
 		newScript("beat", beatSource),
 		newScript("replicas", replicasSource),
 	}

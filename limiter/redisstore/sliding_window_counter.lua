@@ -21,6 +21,7 @@ function sliding_window_counter.read(key, now, limit)
   end
   state.index, state.start = index, index * window
   state.elapsed = now - state.start
+  state.at = now
   return state
 end
 
@@ -58,8 +59,26 @@ function sliding_window_counter.decide(state, now, limit, cost)
   return 0, remaining, reset_after, counter_room(state, limit.units - cost) - now, 0
 end
 
+local function counter_write(state)
+  local free = counter_free(state)
+  if not free then return redis.call('DEL', state.key) end
+  local value = text(state.index) .. ' ' .. text(state.current) .. ' ' .. text(state.previous)
+  redis.call('SET', state.key, value, 'PXAT', milliseconds(free))
+end
+
 function sliding_window_counter.spend(state, _, cost)
   state.current = state.current + cost
-  local value = text(state.index) .. ' ' .. text(state.current) .. ' ' .. text(state.previous)
-  redis.call('SET', state.key, value, 'PXAT', milliseconds(state.start + 2 * state.window))
+  counter_write(state)
+end
+
+function sliding_window_counter.refund(state, limit, cost, at)
+  local ago = state.index - math.floor(at / limit.window)
+  if ago == 0 then
+    state.current = math.max(0, state.current - cost)
+  elseif ago == 1 then
+    state.previous = math.max(0, state.previous - cost)
+  else
+    return
+  end
+  counter_write(state)
 end

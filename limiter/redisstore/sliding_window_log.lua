@@ -18,41 +18,52 @@ local function log_unpack(bytes, from)
   return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
 end
 
--- log_slots reads count slots, at least one, that do not wrap.
-local function log_slots(state, slot, count)
+-- log_units reads the bytes of count units, at least one, from the one with index i on, 0 being the oldest held.
+local function log_units(state, i, count)
+  local slot = (state.next - state.length + i) % state.capacity
+  local straight = math.min(count, state.capacity - slot)
   local from = LOG_HEADER + LOG_NUMBER * slot
-  return redis.call('GETRANGE', state.key, from, from + LOG_NUMBER * count - 1)
+  local units = redis.call('GETRANGE', state.key, from, from + LOG_NUMBER * straight - 1)
+  if straight == count then return units end
+  return units .. redis.call('GETRANGE', state.key, LOG_HEADER, LOG_HEADER + LOG_NUMBER * (count - straight) - 1)
 end
 
--- log_time is when the unit with index i was admitted, 0 for the oldest held.
+-- log_time is when the unit with index i was admitted.
 local function log_time(state, i)
-  return log_unpack(log_slots(state, (state.next - state.length + i) % state.capacity, 1), 1)
+  return log_unpack(log_units(state, i, 1), 1)
 end
 
--- log_expired counts the units that have left the window: they stand first.
-local function log_expired(state)
-  local function gone(i) return log_time(state, i) + state.window <= state.now end
-  if state.length == 0 or not gone(0) then return 0 end
-  if state.newest + state.window <= state.now then return state.length end
-  local last_gone, first_live = 0, state.length - 1
-  while first_live - last_gone > 1 do
-    local middle = math.floor((last_gone + first_live) / 2)
-    if gone(middle) then last_gone = middle else first_live = middle end
+-- log_before counts the units admitted before an instant: they stand first.
+local function log_before(state, instant)
+  if state.length == 0 or log_time(state, 0) >= instant then return 0 end
+  if state.newest < instant then return state.length end
+  local last_before, first_after = 0, state.length - 1
+  while first_after - last_before > 1 do
+    local middle = math.floor((last_before + first_after) / 2)
+    if log_time(state, middle) < instant then last_before = middle else first_after = middle end
   end
-  return first_live
+  return first_after
 end
 
--- log_resize lays the live units out anew in a ring of capacity slots, which hold them all.
-local function log_resize(state, capacity)
-  local units = ''
-  if state.live > 0 then
-    local slot = (state.next - state.live) % state.capacity
-    local straight = math.min(state.live, state.capacity - slot)
-    units = log_slots(state, slot, straight)
-    if straight < state.live then units = units .. log_slots(state, 0, state.live - straight) end
-  end
+-- log_header writes the header and lets the key live as long as its newest unit counts.
+local function log_header(state)
+  redis.call('SETRANGE', state.key, 0,
+    log_pack(state.capacity) .. log_pack(state.next) .. log_pack(state.length) .. log_pack(state.newest))
+  redis.call('PEXPIREAT', state.key, milliseconds(state.newest + state.window))
+end
+
+-- log_lay lays units, as bytes, out anew in a ring of capacity slots, which hold them all. The header is still to write.
+local function log_lay(state, units, capacity)
   redis.call('SET', state.key, string.rep('\0', LOG_HEADER) .. units)
+  state.live = #units / LOG_NUMBER
+  state.length, state.expired = state.live, 0
   state.capacity, state.next = capacity, state.live % capacity
+end
+
+-- log_live is the bytes of the units that count.
+local function log_live(state)
+  if state.live == 0 then return '' end
+  return log_units(state, state.expired, state.live)
 end
 
 local sliding_window_log = {}
@@ -64,8 +75,8 @@ function sliding_window_log.read(key, now, limit)
     state.capacity, state.next = log_unpack(header, 1), log_unpack(header, 8)
     state.length, state.newest = log_unpack(header, 15), log_unpack(header, 22)
   end
-  state.now = math.max(now, state.newest) -- the clock may have stepped back
-  state.expired = log_expired(state)
+  state.at = math.max(now, state.newest) -- the clock may have stepped back
+  state.expired = log_before(state, state.at - state.window + 1)
   state.live = state.length - state.expired
   return state
 end
@@ -81,8 +92,8 @@ function sliding_window_log.decide(state, now, limit, cost)
 end
 
 function sliding_window_log.spend(state, limit, cost)
-  if state.capacity ~= limit.units then log_resize(state, limit.units) end
-  local unit = log_pack(state.now)
+  if state.capacity ~= limit.units then log_lay(state, log_live(state), limit.units) end
+  local unit = log_pack(state.at)
   local straight = math.min(cost, state.capacity - state.next)
   redis.call('SETRANGE', state.key, LOG_HEADER + LOG_NUMBER * state.next, string.rep(unit, straight))
   if straight < cost then
@@ -90,8 +101,18 @@ function sliding_window_log.spend(state, limit, cost)
   end
   state.next = (state.next + cost) % state.capacity
   state.live = state.live + cost
-  state.length, state.expired, state.newest = state.live, 0, state.now
-  redis.call('SETRANGE', state.key, 0,
-    log_pack(state.capacity) .. log_pack(state.next) .. log_pack(state.length) .. log_pack(state.newest))
-  redis.call('PEXPIREAT', state.key, milliseconds(state.newest + state.window))
+  state.length, state.expired, state.newest = state.live, 0, state.at
+  log_header(state)
+end
+
+function sliding_window_log.refund(state, _, cost, at)
+  local first = math.max(state.expired, log_before(state, at))
+  local count = math.min(cost, log_before(state, at + 1) - first)
+  if count <= 0 then return end
+  if count == state.live then return redis.call('DEL', state.key) end
+  local units, cut = log_live(state), LOG_NUMBER * (first - state.expired)
+  units = string.sub(units, 1, cut) .. string.sub(units, cut + LOG_NUMBER * count + 1)
+  log_lay(state, units, state.capacity)
+  state.newest = log_unpack(units, #units - LOG_NUMBER + 1)
+  log_header(state)
 end

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// The parts of the spend script, in the order in which they use one another.
+// The parts of the scripts that work on counters, in the order in which they use one another.
 var (
 	//go:embed numbers.lua
 	numbersLua string
@@ -23,27 +23,36 @@ var (
 	slidingWindowCounterLua string
 	//go:embed bucket.lua
 	bucketLua string
+	//go:embed arguments.lua
+	argumentsLua string
 	//go:embed spend.lua
 	spendLua string
+	//go:embed refund.lua
+	refundLua string
 )
 
-// spendSource is the assembled script; a copy lies in testdata, so that a change shows as a whole.
-func spendSource() string {
+// spendSource and refundSource are the assembled scripts; copies lie in testdata, so that a change shows as a whole.
+func spendSource() string { return countersLua() + spendLua }
+
+func refundSource() string { return countersLua() + refundLua }
+
+func countersLua() string {
 	return strings.Join([]string{
-		numbersLua, fixedWindowLua, slidingWindowLogLua, slidingWindowCounterLua, bucketLua, spendLua,
+		numbersLua, fixedWindowLua, slidingWindowLogLua, slidingWindowCounterLua, bucketLua, argumentsLua, "",
 	}, "\n")
 }
 
 // The script takes so many arguments, and answers so many integers, for each charge.
 const (
 	argumentsWidth = 6
-	replyWidth     = 5
+	replyWidth     = 6
 )
 
 // Store is a limiter.Store in Redis: one script run, and so one round trip, a call.
 type Store struct {
 	client  *Client
 	spend   script
+	refund  script
 	timeout time.Duration
 	clock   func() time.Time
 }
@@ -58,7 +67,10 @@ func WithClock(clock func() time.Time) StoreOption {
 
 // NewStore returns a Store on client's Redis that gives every call up after timeout.
 func NewStore(client *Client, timeout time.Duration, options ...StoreOption) *Store {
-	s := &Store{client: client, spend: newScript("spend", spendSource()), timeout: timeout}
+	s := &Store{
+		client: client, timeout: timeout,
+		spend: newScript("spend", spendSource()), refund: newScript("refund", refundSource()),
+	}
 	for _, option := range options {
 		option(s)
 	}
@@ -101,10 +113,47 @@ func (s *Store) arguments(mode string, charges []limiter.Charge) (keys []string,
 		if c.Shadow {
 			enforcement = "shadow"
 		}
-		args = append(args, string(c.Limit.Algorithm()), c.Limit.Units(), c.Limit.Window().Microseconds(), c.Limit.Burst(),
-			c.Cost, enforcement)
+		args = append(appendLimit(args, c.Limit), c.Cost, enforcement)
 	}
 	return keys, args
+}
+
+// appendLimit appends the arguments that limit_at reads.
+func appendLimit(args []any, limit limiter.Limit) []any {
+	return append(args, string(limit.Algorithm()), limit.Units(), limit.Window().Microseconds(), limit.Burst())
+}
+
+// Refund implements limiter.Store.
+func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
+	if len(refunds) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
+	defer cancel()
+	keys := make([]string, len(refunds))
+	args := append(make([]any, 0, 1+argumentsWidth*len(refunds)), s.now())
+	for i, r := range refunds {
+		keys[i] = r.Key
+		args = append(appendLimit(args, r.Limit), r.Cost, int64(r.At))
+	}
+	if err := s.refund.Run(ctx, s.client.rdb, keys, args...).Err(); err != nil {
+		return fmt.Errorf("run the refund script: %w", err)
+	}
+	return nil
+}
+
+// Reset implements limiter.Store.
+func (s *Store) Reset(ctx context.Context, keys []string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
+	defer cancel()
+	pipe := s.client.rdb.Pipeline()
+	for _, key := range keys { // one command a key: on a Cluster they lie in different slots
+		pipe.Unlink(ctx, key)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("reset %d counters: %w", len(keys), err)
+	}
+	return nil
 }
 
 // now is the time to send: empty for Redis's own.
@@ -123,12 +172,13 @@ func decode(reply []int64, charges []limiter.Charge) ([]limiter.Decision, error)
 	for i, c := range charges {
 		r := reply[replyWidth*i:]
 		decisions[i] = limiter.Decision{
-			Allowed:    r[0] == 1,
+			At:         limiter.Instant(r[0]),
+			Allowed:    r[1] == 1,
 			Limit:      c.Limit.Units(),
-			Remaining:  r[1],
-			ResetAfter: time.Duration(r[2]) * time.Microsecond,
-			RetryAfter: retryAfter(r[3]),
-			Delay:      time.Duration(r[4]) * time.Microsecond,
+			Remaining:  r[2],
+			ResetAfter: time.Duration(r[3]) * time.Microsecond,
+			RetryAfter: retryAfter(r[4]),
+			Delay:      time.Duration(r[5]) * time.Microsecond,
 		}
 	}
 	return decisions, nil

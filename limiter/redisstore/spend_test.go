@@ -5,7 +5,6 @@ import (
 	"flag"
 	"math/big"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -88,22 +87,22 @@ func flush(t testing.TB, url string) {
 	}
 }
 
-func TestTheAssembledSpendScriptIsTheGoldenOne(t *testing.T) {
-	const golden = "testdata/spend.lua"
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(golden), 0o755); err != nil {
+func TestTheAssembledScriptsAreTheGoldenOnes(t *testing.T) {
+	for golden, source := range map[string]string{
+		"testdata/spend.lua": redisstore.SpendSource(), "testdata/refund.lua": redisstore.RefundSource(),
+	} {
+		if *update {
+			if err := os.WriteFile(golden, []byte(source), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(golden, []byte(redisstore.SpendSource()), 0o644); err != nil {
-			t.Fatal(err)
+		if diff := cmp.Diff(string(want), source); diff != "" {
+			t.Errorf("the script differs from %s (-golden +script; go test -run Golden -update rewrites it):\n%s", golden, diff)
 		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), redisstore.SpendSource()); diff != "" {
-		t.Errorf("the script differs from %s (-golden +script; go test -run Golden -update rewrites it):\n%s", golden, diff)
 	}
 }
 

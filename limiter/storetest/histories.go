@@ -22,10 +22,12 @@ func Histories(t *testing.T, factory Factory) {
 		histories++
 		h := newHistory(rt, clock, histories)
 		rt.Repeat(map[string]func(*rapid.T){
-			"spend": func(rt *rapid.T) { h.ask(rt, "spend", subject.Store.Spend, limiter.Spend) },
-			"peek":  func(rt *rapid.T) { h.ask(rt, "peek", subject.Store.Peek, limiter.Peek) },
-			"wait":  h.wait,
-			"edit":  h.edit,
+			"spend":  func(rt *rapid.T) { h.ask(rt, "spend", subject.Store.Spend, limiter.Spend) },
+			"peek":   func(rt *rapid.T) { h.ask(rt, "peek", subject.Store.Peek, limiter.Peek) },
+			"wait":   h.wait,
+			"edit":   h.edit,
+			"refund": func(rt *rapid.T) { h.refund(rt, subject.Store) },
+			"reset":  func(rt *rapid.T) { h.reset(rt, subject.Store) },
 		})
 	})
 }
@@ -38,7 +40,15 @@ type history struct {
 	// expired is the latest moment at which a counter went away: the clock does not step back behind it, for a store
 	// may have forgotten the counter by then, and need not.
 	expired limiter.Instant
+	spent   []spent
 	hints   []time.Duration // waits that were answered last: the moments at which something changes
+}
+
+// spent is a charge that was counted, and may be refunded.
+type spent struct {
+	*twin
+	cost int64
+	at   limiter.Instant
 }
 
 type twin struct {
@@ -99,6 +109,7 @@ func mustLimit(algorithm limiter.Algorithm, units int64, window time.Duration) l
 type decide = func(limiter.Instant, []limiter.Charge, []limiter.State) []limiter.Decision
 
 func (h *history) ask(rt *rapid.T, what string, ask ask, decide decide) {
+	var asked []*twin
 	var charges []limiter.Charge
 	var states []limiter.State
 	for i, c := range h.counters {
@@ -109,6 +120,7 @@ func (h *history) ask(rt *rapid.T, what string, ask ask, decide decide) {
 			Key: c.key, Limit: c.limit, Cost: drawCost(rt, c.limit.Units()), Shadow: rapid.IntRange(0, 3).Draw(rt, "shadow") == 3,
 		})
 		states = append(states, c.state)
+		asked = append(asked, c)
 	}
 	got, err := ask(rt.Context(), charges)
 	if err != nil {
@@ -119,7 +131,10 @@ func (h *history) ask(rt *rapid.T, what string, ask ask, decide decide) {
 		rt.Fatalf("%s at %d of %+v: the store differs from the algorithms (-algorithms +store):\n%s", what, h.now, charges, diff)
 	}
 	h.hints = h.hints[:0]
-	for _, d := range want {
+	for i, d := range want {
+		if what == "spend" && d.Allowed {
+			h.spent = append(h.spent, spent{twin: asked[i], cost: charges[i].Cost, at: d.At})
+		}
 		h.hints = append(h.hints, d.ResetAfter, d.RetryAfter)
 	}
 }
@@ -149,12 +164,39 @@ func (h *history) wait(rt *rapid.T) {
 		}
 	}
 	h.now = max(h.now+limiter.Instant(step), h.expired)
+	h.forget()
+	h.clock.Set(h.now)
+}
+
+// forget notes the counters that have gone by now.
+func (h *history) forget() {
 	for _, c := range h.counters {
 		if at := c.state.Expires(c.limit); at <= h.now {
 			h.expired = max(h.expired, at)
 		}
 	}
-	h.clock.Set(h.now)
+}
+
+// refund takes back some of what was spent once, or, twice in a row, what was taken back already.
+func (h *history) refund(rt *rapid.T, store limiter.Store) {
+	if len(h.spent) == 0 {
+		return
+	}
+	s := rapid.SampledFrom(h.spent).Draw(rt, "spent")
+	cost := rapid.Int64Range(0, s.cost).Draw(rt, "taken back")
+	if err := store.Refund(rt.Context(), []limiter.Refund{{Key: s.key, Limit: s.limit, Cost: cost, At: s.at}}); err != nil {
+		rt.Fatalf("refund: %v", err)
+	}
+	s.state.Refund(h.now, s.limit, cost, s.at)
+	h.forget()
+}
+
+func (h *history) reset(rt *rapid.T, store limiter.Store) {
+	c := rapid.SampledFrom(h.counters).Draw(rt, "counter")
+	if err := store.Reset(rt.Context(), []string{c.key}); err != nil {
+		rt.Fatalf("reset: %v", err)
+	}
+	c.state = c.limit.NewState()
 }
 
 // edit changes a limit: what was spent stays.

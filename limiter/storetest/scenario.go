@@ -31,6 +31,8 @@ var scenarios embed.FS
 //	  NAME: allowed, 2 left, full in 10s                    what the charge must get: lines under spend and peek, one
 //	  NAME: denied, 0 left, full in 10s, retry in 5s        for each charge, in order; parts after the first may be
 //	  NAME: denied, retry never                             left out; "after 1s" is the wait in a leaky bucket
+//	refund NAME*COST at OFFSET          takes back what was spent then
+//	reset NAME
 //	expires NAME at OFFSET              the counter goes away by itself then, within a millisecond
 //	absent NAME                         there is no counter
 func Scenarios(t *testing.T, factory Factory) {
@@ -101,6 +103,10 @@ func (s *scenario) step(words []string, line string) error {
 		return s.ask(s.subject.Store.Peek, words[1:])
 	case "repeat":
 		return s.repeat(words[1:])
+	case "refund":
+		return s.refund(words[1:])
+	case "reset":
+		return s.reset(words[1:])
 	case "expires":
 		return s.expires(words[1:])
 	case "absent":
@@ -273,6 +279,29 @@ func holds(d limiter.Decision, part string) (bool, error) {
 	default:
 		return false, fmt.Errorf("unknown expectation %q", part)
 	}
+}
+
+func (s *scenario) refund(words []string) error {
+	if len(words) != 3 || words[1] != "at" {
+		return errors.New("want refund NAME*COST at OFFSET")
+	}
+	at, err := s.offset(words[2])
+	if err != nil {
+		return err
+	}
+	c, _, err := s.charge(words[0])
+	if err != nil {
+		return err
+	}
+	return s.subject.Store.Refund(s.t.Context(), []limiter.Refund{{Key: c.Key, Limit: c.Limit, Cost: c.Cost, At: at}})
+}
+
+func (s *scenario) reset(words []string) error {
+	c, _, err := s.charge(words[0])
+	if err != nil {
+		return err
+	}
+	return s.subject.Store.Reset(s.t.Context(), []string{c.Key})
 }
 
 func (s *scenario) expires(words []string) error {

@@ -38,6 +38,7 @@ function fixed_window.read(key, now, limit)
     index = tonumber(index)
     if index >= state.index then state.index, state.count = index, tonumber(count) end -- the clock may have stepped back
   end
+  state.at = math.max(now, state.index * limit.window)
   state.finish = (state.index + 1) * limit.window
   return state
 end
@@ -50,9 +51,20 @@ function fixed_window.decide(state, now, limit, cost)
   return 0, remaining, reset_after, state.finish - now, 0
 end
 
+local function fixed_window_write(state)
+  if state.count == 0 then return redis.call('DEL', state.key) end
+  redis.call('SET', state.key, text(state.index) .. ' ' .. text(state.count), 'PXAT', milliseconds(state.finish))
+end
+
 function fixed_window.spend(state, _, cost)
   state.count = state.count + cost
-  redis.call('SET', state.key, text(state.index) .. ' ' .. text(state.count), 'PXAT', milliseconds(state.finish))
+  fixed_window_write(state)
+end
+
+function fixed_window.refund(state, limit, cost, at)
+  if math.floor(at / limit.window) ~= state.index then return end
+  state.count = math.max(0, state.count - cost)
+  fixed_window_write(state)
 end
 
 -- SlidingWindowLog: admits iff the units admitted in (now - window, now] plus the cost stay within the limit.
@@ -75,41 +87,52 @@ local function log_unpack(bytes, from)
   return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
 end
 
--- log_slots reads count slots, at least one, that do not wrap.
-local function log_slots(state, slot, count)
+-- log_units reads the bytes of count units, at least one, from the one with index i on, 0 being the oldest held.
+local function log_units(state, i, count)
+  local slot = (state.next - state.length + i) % state.capacity
+  local straight = math.min(count, state.capacity - slot)
   local from = LOG_HEADER + LOG_NUMBER * slot
-  return redis.call('GETRANGE', state.key, from, from + LOG_NUMBER * count - 1)
+  local units = redis.call('GETRANGE', state.key, from, from + LOG_NUMBER * straight - 1)
+  if straight == count then return units end
+  return units .. redis.call('GETRANGE', state.key, LOG_HEADER, LOG_HEADER + LOG_NUMBER * (count - straight) - 1)
 end
 
--- log_time is when the unit with index i was admitted, 0 for the oldest held.
+-- log_time is when the unit with index i was admitted.
 local function log_time(state, i)
-  return log_unpack(log_slots(state, (state.next - state.length + i) % state.capacity, 1), 1)
+  return log_unpack(log_units(state, i, 1), 1)
 end
 
--- log_expired counts the units that have left the window: they stand first.
-local function log_expired(state)
-  local function gone(i) return log_time(state, i) + state.window <= state.now end
-  if state.length == 0 or not gone(0) then return 0 end
-  if state.newest + state.window <= state.now then return state.length end
-  local last_gone, first_live = 0, state.length - 1
-  while first_live - last_gone > 1 do
-    local middle = math.floor((last_gone + first_live) / 2)
-    if gone(middle) then last_gone = middle else first_live = middle end
+-- log_before counts the units admitted before an instant: they stand first.
+local function log_before(state, instant)
+  if state.length == 0 or log_time(state, 0) >= instant then return 0 end
+  if state.newest < instant then return state.length end
+  local last_before, first_after = 0, state.length - 1
+  while first_after - last_before > 1 do
+    local middle = math.floor((last_before + first_after) / 2)
+    if log_time(state, middle) < instant then last_before = middle else first_after = middle end
   end
-  return first_live
+  return first_after
 end
 
--- log_resize lays the live units out anew in a ring of capacity slots, which hold them all.
-local function log_resize(state, capacity)
-  local units = ''
-  if state.live > 0 then
-    local slot = (state.next - state.live) % state.capacity
-    local straight = math.min(state.live, state.capacity - slot)
-    units = log_slots(state, slot, straight)
-    if straight < state.live then units = units .. log_slots(state, 0, state.live - straight) end
-  end
+-- log_header writes the header and lets the key live as long as its newest unit counts.
+local function log_header(state)
+  redis.call('SETRANGE', state.key, 0,
+    log_pack(state.capacity) .. log_pack(state.next) .. log_pack(state.length) .. log_pack(state.newest))
+  redis.call('PEXPIREAT', state.key, milliseconds(state.newest + state.window))
+end
+
+-- log_lay lays units, as bytes, out anew in a ring of capacity slots, which hold them all. The header is still to write.
+local function log_lay(state, units, capacity)
   redis.call('SET', state.key, string.rep('\0', LOG_HEADER) .. units)
+  state.live = #units / LOG_NUMBER
+  state.length, state.expired = state.live, 0
   state.capacity, state.next = capacity, state.live % capacity
+end
+
+-- log_live is the bytes of the units that count.
+local function log_live(state)
+  if state.live == 0 then return '' end
+  return log_units(state, state.expired, state.live)
 end
 
 local sliding_window_log = {}
@@ -121,8 +144,8 @@ function sliding_window_log.read(key, now, limit)
     state.capacity, state.next = log_unpack(header, 1), log_unpack(header, 8)
     state.length, state.newest = log_unpack(header, 15), log_unpack(header, 22)
   end
-  state.now = math.max(now, state.newest) -- the clock may have stepped back
-  state.expired = log_expired(state)
+  state.at = math.max(now, state.newest) -- the clock may have stepped back
+  state.expired = log_before(state, state.at - state.window + 1)
   state.live = state.length - state.expired
   return state
 end
@@ -138,8 +161,8 @@ function sliding_window_log.decide(state, now, limit, cost)
 end
 
 function sliding_window_log.spend(state, limit, cost)
-  if state.capacity ~= limit.units then log_resize(state, limit.units) end
-  local unit = log_pack(state.now)
+  if state.capacity ~= limit.units then log_lay(state, log_live(state), limit.units) end
+  local unit = log_pack(state.at)
   local straight = math.min(cost, state.capacity - state.next)
   redis.call('SETRANGE', state.key, LOG_HEADER + LOG_NUMBER * state.next, string.rep(unit, straight))
   if straight < cost then
@@ -147,10 +170,20 @@ function sliding_window_log.spend(state, limit, cost)
   end
   state.next = (state.next + cost) % state.capacity
   state.live = state.live + cost
-  state.length, state.expired, state.newest = state.live, 0, state.now
-  redis.call('SETRANGE', state.key, 0,
-    log_pack(state.capacity) .. log_pack(state.next) .. log_pack(state.length) .. log_pack(state.newest))
-  redis.call('PEXPIREAT', state.key, milliseconds(state.newest + state.window))
+  state.length, state.expired, state.newest = state.live, 0, state.at
+  log_header(state)
+end
+
+function sliding_window_log.refund(state, _, cost, at)
+  local first = math.max(state.expired, log_before(state, at))
+  local count = math.min(cost, log_before(state, at + 1) - first)
+  if count <= 0 then return end
+  if count == state.live then return redis.call('DEL', state.key) end
+  local units, cut = log_live(state), LOG_NUMBER * (first - state.expired)
+  units = string.sub(units, 1, cut) .. string.sub(units, cut + LOG_NUMBER * count + 1)
+  log_lay(state, units, state.capacity)
+  state.newest = log_unpack(units, #units - LOG_NUMBER + 1)
+  log_header(state)
 end
 
 -- SlidingWindowCounter: admits iff current + previous * (window - elapsed) / window + cost <= limit, where elapsed is
@@ -176,6 +209,7 @@ function sliding_window_counter.read(key, now, limit)
   end
   state.index, state.start = index, index * window
   state.elapsed = now - state.start
+  state.at = now
   return state
 end
 
@@ -213,10 +247,28 @@ function sliding_window_counter.decide(state, now, limit, cost)
   return 0, remaining, reset_after, counter_room(state, limit.units - cost) - now, 0
 end
 
+local function counter_write(state)
+  local free = counter_free(state)
+  if not free then return redis.call('DEL', state.key) end
+  local value = text(state.index) .. ' ' .. text(state.current) .. ' ' .. text(state.previous)
+  redis.call('SET', state.key, value, 'PXAT', milliseconds(free))
+end
+
 function sliding_window_counter.spend(state, _, cost)
   state.current = state.current + cost
-  local value = text(state.index) .. ' ' .. text(state.current) .. ' ' .. text(state.previous)
-  redis.call('SET', state.key, value, 'PXAT', milliseconds(state.start + 2 * state.window))
+  counter_write(state)
+end
+
+function sliding_window_counter.refund(state, limit, cost, at)
+  local ago = state.index - math.floor(at / limit.window)
+  if ago == 0 then
+    state.current = math.max(0, state.current - cost)
+  elseif ago == 1 then
+    state.previous = math.max(0, state.previous - cost)
+  else
+    return
+  end
+  counter_write(state)
 end
 
 -- TokenBucket and LeakyBucket share a meter: its level rises by the cost of what is admitted and sinks steadily by limit
@@ -283,24 +335,30 @@ function bucket.decide(state, now, limit, cost)
   return 0, remaining, reset_after, bucket_drained(state, limit, limit.capacity - cost) - now, 0
 end
 
-function bucket.spend(state, limit, cost)
-  state.whole = state.whole + cost
-  state.ends = state.at + bucket_drain(state, limit, 0)
+local function bucket_write(state)
+  if state.whole == 0 and state.part == 0 then return redis.call('DEL', state.key) end
   local value = text(state.at) .. ' ' .. text(state.whole) .. ' ' .. text(state.part) .. ' ' .. text(state.ends)
   redis.call('SET', state.key, value, 'PXAT', milliseconds(state.ends))
 end
 
--- spend decides all charges of a request at one instant, all or nothing, and counts them.
---   KEYS[i]              the counter of charge i; keys are distinct
---   ARGV[1]              now in microseconds since the epoch, or '' for this server's clock
---   ARGV[2]              'spend', or 'peek' to change nothing
---   ARGV[3 + 6(i-1) ..]  algorithm, limit (units), window (us), burst (units; of a bucket), cost (units),
---                        'enforce' or 'shadow'
--- Reply, five integers a charge: allowed (1 or 0), remaining (units), reset after (us), retry after (us; -1 for never),
--- delay (us).
--- When every enforced charge is allowed, they are counted, and with them the shadow charges that are allowed themselves.
--- Must never happen: a write when an enforced charge is denied; a write on peek; a key without a time to live.
-local ARGUMENTS, INTEGERS = 6, 5
+function bucket.spend(state, limit, cost)
+  state.whole = state.whole + cost
+  state.ends = state.at + bucket_drain(state, limit, 0)
+  bucket_write(state)
+end
+
+-- refund takes back what of the cost cannot have drained since: the whole units that are left of it at the least.
+function bucket.refund(state, limit, cost, at)
+  local spent = {at = at, whole = cost, part = 0}
+  bucket_sink(spent, state.at, limit)
+  if bucket_used(state) == 0 or spent.whole == 0 then return end
+  state.whole = state.whole - spent.whole
+  if state.whole < 0 then state.whole, state.part = 0, 0 end
+  state.ends = bucket_drained(state, limit, 0)
+  bucket_write(state)
+end
+
+-- What the scripts that work on counters read from ARGV.
 
 local ALGORITHMS = {
   FixedWindow = fixed_window,
@@ -310,31 +368,48 @@ local ALGORITHMS = {
   LeakyBucket = bucket,
 }
 
-local function limit_of(algorithm, units, window, burst)
-  local limit = {units = units, window = window, capacity = burst, queues = algorithm == 'LeakyBucket'}
-  if limit.queues then limit.capacity = burst + 1 end -- the queue and the unit on its way out
-  return limit
-end
-
-local now = tonumber(ARGV[1])
-if not now then
+-- instant is now in microseconds since the epoch, this server's own where the argument is empty.
+local function instant(argument)
+  if argument ~= '' then return tonumber(argument) end
   local time = redis.call('TIME')
-  now = time[1] * 1000000 + time[2]
+  return time[1] * 1000000 + time[2]
 end
 
+-- limit_at reads four arguments from ARGV[at] on: algorithm, limit (units), window (us), burst (units). It returns the
+-- algorithm's functions, nil for one that is unknown, and the limit.
+local function limit_at(at)
+  local limit = {units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]), capacity = tonumber(ARGV[at + 3])}
+  if ARGV[at] == 'LeakyBucket' then
+    limit.queues, limit.capacity = true, limit.capacity + 1 -- the queue and the unit on its way out
+  end
+  return ALGORITHMS[ARGV[at]], limit
+end
+
+-- spend decides all charges of a request at one instant, all or nothing, and counts them.
+--   KEYS[i]              the counter of charge i; keys are distinct
+--   ARGV[1]              now in microseconds since the epoch, or '' for this server's clock
+--   ARGV[2]              'spend', or 'peek' to change nothing
+--   ARGV[3 + 6(i-1) ..]  algorithm, limit (units), window (us), burst (units; of a bucket), cost (units),
+--                        'enforce' or 'shadow'
+-- Reply, six integers a charge: decided at (us since the epoch, by the counter's own time), allowed (1 or 0), remaining
+-- (units), reset after (us), retry after (us; -1 for never), delay (us).
+-- When every enforced charge is allowed, they are counted, and with them the shadow charges that are allowed themselves.
+-- Must never happen: a write when an enforced charge is denied; a write on peek; a key without a time to live.
+local ARGUMENTS, INTEGERS = 6, 6
+
+local now = instant(ARGV[1])
 local charges, passes, reply = {}, ARGV[2] == 'spend', {}
 for i, key in ipairs(KEYS) do
   local at, out = 3 + ARGUMENTS * (i - 1), INTEGERS * (i - 1)
-  local algorithm = ALGORITHMS[ARGV[at]]
+  local algorithm, limit = limit_at(at)
   if not algorithm then return redis.error_reply('ERR unknown algorithm ' .. ARGV[at]) end
-  local limit = limit_of(ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]))
   local cost = tonumber(ARGV[at + 4])
   local state = algorithm.read(key, now, limit)
   local allowed, remaining, reset_after, retry_after, delay = algorithm.decide(state, now, limit, cost)
   if allowed == 0 and ARGV[at + 5] == 'enforce' then passes = false end
   charges[i] = {algorithm = algorithm, state = state, limit = limit, cost = cost, counts = allowed == 1 and cost > 0}
-  reply[out + 1], reply[out + 2], reply[out + 3] = allowed, remaining, reset_after
-  reply[out + 4], reply[out + 5] = retry_after, delay
+  reply[out + 1], reply[out + 2], reply[out + 3] = state.at, allowed, remaining
+  reply[out + 4], reply[out + 5], reply[out + 6] = reset_after, retry_after, delay
 end
 
 if passes then
@@ -343,7 +418,7 @@ if passes then
       charge.algorithm.spend(charge.state, charge.limit, charge.cost)
       local _, remaining, reset_after = charge.algorithm.decide(charge.state, now, charge.limit, 0)
       local out = INTEGERS * (i - 1)
-      reply[out + 2], reply[out + 3] = remaining, reset_after
+      reply[out + 3], reply[out + 4] = remaining, reset_after
     end
   end
 end
