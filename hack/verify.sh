@@ -4,22 +4,27 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 failed=()
 
-step() { # step NAME COMMAND...: COMMAND prints what is wrong and fails, or is quiet
+step() { # step NAME COMMAND...: COMMAND prints what is wrong and fails, or is quiet. Within it set -e does not work.
   local name=$1
   shift
   printf 'verify: %s\n' "$name"
   "$@" || failed+=("$name")
 }
 
-generated() { # the same as make generate would write
-  local copy path status=0
-  copy=$(mktemp -d)
-  mkdir "$copy/is" "$copy/made"
-  git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' path; do
+sources() { # sources [PATTERN...]: the files of the tree, each with a NUL behind it
+  local path
+  git ls-files -z --cached --others --exclude-standard "$@" | while IFS= read -r -d '' path; do
     if [[ -e $path ]]; then printf '%s\0' "$path"; fi # a file deleted but not yet committed is listed, too
-  done | tar --null --files-from=- -cf - | tar -xf - -C "$copy/is"
-  cp -R "$copy/is/." "$copy/made"
-  if ! make --no-print-directory -C "$copy/made" generate >"$copy/log" 2>&1; then
+  done
+}
+
+generated() { # the same as make generate would write
+  local copy status=0
+  copy=$(mktemp -d) || return
+  mkdir "$copy/is" "$copy/made"
+  if ! sources | tar --null --files-from=- -cf - | tar -xf - -C "$copy/is" || ! cp -R "$copy/is/." "$copy/made"; then
+    status=1
+  elif ! make --no-print-directory -C "$copy/made" generate >"$copy/log" 2>&1; then
     cat "$copy/log"
     status=1
   elif ! (cd "$copy" && diff -ruN is made); then
@@ -32,7 +37,7 @@ generated() { # the same as make generate would write
 
 formatted() {
   local files
-  files=$(git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 gofmt -l)
+  files=$(sources '*.go' | xargs -0 gofmt -l) || return
   [[ -z $files ]] || { printf 'not formatted, run gofmt -w on: %s\n' "$files"; return 1; }
 }
 

@@ -16,10 +16,10 @@ type knownSet struct {
 	rules    map[string]string // revision of each policy's rule
 }
 
+// learn notes the rules of a set, in the stead of what was known of it: what Redis holds may be damaged, what was just
+// compiled is not.
 func (k *known) learn(revision string, rules map[string]string) {
-	if _, ok := k.recall(revision); ok {
-		return
-	}
+	k.sets = slices.DeleteFunc(k.sets, func(s knownSet) bool { return s.revision == revision })
 	if len(k.sets) == knownSets {
 		k.sets = slices.Delete(k.sets, 0, 1)
 	}

@@ -80,8 +80,8 @@ func (r *Reconciler) deliver(ctx context.Context) ([]map[string]string, error) {
 	return serving, nil
 }
 
-// rulesOf returns the rules of a rule set, from memory or from Redis. A set that is gone, or that is another build's,
-// is taken to hold none of ours.
+// rulesOf returns the rules of a rule set, from memory or from Redis. A set that is gone, or that is another build's, or
+// not what its name says, is taken to hold none of ours.
 func (r *Reconciler) rulesOf(ctx context.Context, revision string) (map[string]string, error) {
 	if rules, ok := r.known.recall(revision); ok {
 		return rules, nil
@@ -90,7 +90,7 @@ func (r *Reconciler) rulesOf(ctx context.Context, revision string) (map[string]s
 	if err != nil || !found {
 		return nil, err
 	}
-	set, _, err := rules.Decode(data)
+	set, err := rules.DecodeAs(data, revision)
 	if err != nil {
 		log.FromContext(ctx).Info("a replica enforces a rule set that this operator cannot read", "revision", revision, "error", err.Error())
 	}

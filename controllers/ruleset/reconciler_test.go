@@ -49,6 +49,10 @@ func TestAPolicyFromCreationToDeletion(t *testing.T) {
 	}
 
 	h.beat("", "starting")
+	h.reconcile()
+	if got := h.message("daily", v1alpha1.ConditionReady); got != "no limiter replica is ready" {
+		t.Errorf("while the only replica has no rules, Ready says %q", got)
+	}
 	h.beat(h.current(), "a")
 	h.beat("sha256:before", "b")
 	h.reconcile()
@@ -271,6 +275,37 @@ func TestRedisIsRepaired(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestASetUnderAnotherNameProvesNothing lets Redis hold another rule set under the name of the one that a replica
+// enforces: what the replica does not enforce must not be told of it, nor what it does enforce be forgotten.
+func TestASetUnderAnotherNameProvesNothing(t *testing.T) {
+	h := newHarness(t)
+	h.create("daily", nil)
+	h.reconcile()
+	first := h.current()
+	h.edit("daily", limit(50))
+	h.reconcile()
+	second, found, err := h.exchange.Load(t.Context(), h.current())
+	if err != nil || !found {
+		t.Fatalf("the rule set in force: found %v, %v", found, err)
+	}
+	h.flushAll()
+	if _, err := h.exchange.Publish(t.Context(), first, second); err != nil {
+		t.Fatal(err)
+	}
+	h.restart()
+	h.beat(first, "a")
+	h.reconcile()
+	if got := h.message("daily", v1alpha1.ConditionReady); got != "0 of 1 replicas enforce generation 2" {
+		t.Errorf("Ready says %q of a replica that enforces generation 1", got)
+	}
+
+	h.edit("daily", limit(100)) // as it was
+	h.reconcile()
+	h.beat(first, "a")
+	h.reconcile()
+	h.says("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
 }
 
 func TestRedisIsAwayAndReturns(t *testing.T) {

@@ -99,7 +99,7 @@ func programmedOf(o outcome, generation int64) (value metav1.ConditionStatus, re
 	case o.programmed():
 		return metav1.ConditionTrue, v1alpha1.ReasonProgrammed, enforce
 	case o.replicas == 0:
-		return metav1.ConditionFalse, v1alpha1.ReasonNoReplicas, "no limiter replica is alive"
+		return metav1.ConditionFalse, v1alpha1.ReasonNoReplicas, "no limiter replica is ready"
 	default:
 		return metav1.ConditionFalse, v1alpha1.ReasonPending, enforce
 	}

@@ -8,6 +8,7 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -43,6 +44,7 @@ func TestManager(t *testing.T) {
 		Scheme:                        h.kube.Scheme(),
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ReaderFailOnMissingInformer: true},
+		Controller:                    controllerconfig.Controller{SkipNameValidation: new(true)}, // for -count
 		LeaderElection:                true,
 		LeaderElectionID:              "weir-operator-default",
 		LeaderElectionNamespace:       "weir-system",

@@ -122,6 +122,9 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 	if !c.Peek {
 		e.metrics.decided(&answer)
 	}
+	if now := e.index.Load(); now != index {
+		e.metrics.outlived(&answer, now)
+	}
 	return answer, nil
 }
 

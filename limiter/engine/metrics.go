@@ -73,14 +73,25 @@ func (m *Metrics) swapped(old, now *rules.Index) {
 		return
 	}
 	for policy := range old.Policies() {
-		if now.Has(policy) {
-			continue
-		}
-		gone := prometheus.Labels{"policy": policy}
-		m.decisions.DeletePartialMatch(gone)
-		m.missingIDs.DeletePartialMatch(gone)
-		m.shadowDenials.DeletePartialMatch(gone)
+		m.forgetUnless(now, policy)
 	}
+}
+
+// outlived forgets, likewise, what a decision under rules of before has told of policies that are no more.
+func (m *Metrics) outlived(a *Answer, now *rules.Index) {
+	for i := range a.Results {
+		m.forgetUnless(now, a.Results[i].Rule.Policy)
+	}
+}
+
+func (m *Metrics) forgetUnless(now *rules.Index, policy string) {
+	if now.Has(policy) {
+		return
+	}
+	gone := prometheus.Labels{"policy": policy}
+	m.decisions.DeletePartialMatch(gone)
+	m.missingIDs.DeletePartialMatch(gone)
+	m.shadowDenials.DeletePartialMatch(gone)
 }
 
 func (m *Metrics) unmatched() { m.noRule.Inc() }

@@ -18,7 +18,8 @@ const supersededFor = time.Hour
 //
 // The Set is written before the pointer to it, and its predecessor begins to expire after: a reader who follows the
 // pointer finds the Set. A crash between the last two steps leaves one superseded Set without expiry, never a pointer
-// to nothing.
+// to nothing. Two operators at once, which an election rules out but for moments, may leave the Set in force with the
+// expiry of a superseded one, or the older in force: the next Publish of the one that stays puts either right.
 func (e *Exchange) Publish(ctx context.Context, revision string, data []byte) (changed bool, err error) {
 	ok, err := e.inPlace(ctx, revision)
 	if err != nil || ok {
@@ -81,8 +82,8 @@ func (e *Exchange) Load(ctx context.Context, revision string) (data []byte, foun
 	return data, true, nil
 }
 
-// Subscribe returns a channel of revisions as they are published, until ctx is done; then the channel is closed. The
-// subscription outlives restarts of Redis. "" stands for "messages may have been missed, look at Current": it comes
+// Subscribe returns a channel of revisions as they are published, until ctx is done or the Client is closed; then the
+// channel is closed. The subscription outlives restarts of Redis. "" stands for "messages may have been missed, look at Current": it comes
 // first, and after every reconnection. A reader that lags loses the older of the messages, never the last.
 func (e *Exchange) Subscribe(ctx context.Context) <-chan string {
 	out := make(chan string, 1)
@@ -96,7 +97,10 @@ func (e *Exchange) Subscribe(ctx context.Context) <-chan string {
 			select {
 			case <-ctx.Done():
 				return
-			case m := <-messages:
+			case m, open := <-messages:
+				if !open {
+					return
+				}
 				latest(out, payload(m))
 			}
 		}

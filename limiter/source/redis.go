@@ -25,7 +25,8 @@ type published interface {
 	Current(ctx context.Context) (string, error)
 	// Load returns the encoded Set of a revision.
 	Load(ctx context.Context, revision string) (data []byte, found bool, err error)
-	// Subscribe returns a channel that receives something whenever Current may have changed, until ctx is done.
+	// Subscribe returns a channel that receives something whenever Current may have changed. It is closed when ctx is
+	// done, or when nothing can be read any more.
 	Subscribe(ctx context.Context) <-chan string
 	// Channel names the place, for people.
 	Channel() string
@@ -57,8 +58,8 @@ func (r *Redis) Ready() error {
 	return fmt.Errorf("no rules yet: %w", r.trouble)
 }
 
-// Run follows until ctx is done. It looks when something is published, every two seconds besides, and after trouble
-// again and again, ever more slowly.
+// Run follows until ctx is done or there is nothing to follow any more. It looks when something is published, every
+// two seconds besides, and after trouble again and again, ever more slowly.
 func (r *Redis) Run(ctx context.Context) {
 	updates := r.published.Subscribe(ctx)
 	retry := firstRetry
@@ -70,7 +71,7 @@ func (r *Redis) Run(ctx context.Context) {
 			return
 		case _, open := <-updates:
 			if !open {
-				return // which Subscribe promises for no other reason than ctx
+				return
 			}
 		case <-look.C:
 		}
@@ -131,12 +132,9 @@ func (r *Redis) fetch(ctx context.Context, inForce string) (string, error) {
 
 // install applies a Set that is what its name says.
 func (r *Redis) install(data []byte, revision string) error {
-	set, content, err := rules.Decode(data)
+	set, err := rules.DecodeAs(data, revision)
 	if err != nil {
 		return err
-	}
-	if content != revision {
-		return fmt.Errorf("its content is %s", content)
 	}
 	return r.apply(set, revision)
 }
