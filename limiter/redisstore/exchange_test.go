@@ -16,7 +16,7 @@ import (
 // patience is how long a test waits for something that takes milliseconds on an idle machine.
 const patience = 20 * time.Second
 
-// onEach runs test against an empty miniredis, an empty redis-server and an empty Redis Cluster.
+// onBoth runs test against an empty miniredis and an empty redis-server.
 func onBoth(t *testing.T, test func(t *testing.T, client *Client)) {
 	t.Helper()
 	t.Run("miniredis", func(t *testing.T) { test(t, open(t, "redis://"+miniredis.RunT(t).Addr())) })
@@ -183,6 +183,32 @@ func TestSubscribeOutlivesRedis(t *testing.T) {
 	await(t, updates, "sha256:a")
 }
 
+func TestSubscribeEndsWithItsClient(t *testing.T) {
+	client, err := Open(fixture.Redis(t).URL(), 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	updates := exchange(client).Subscribe(t.Context())
+	await(t, updates, "")
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.After(patience)
+	for n := 0; ; n++ {
+		select {
+		case _, open := <-updates:
+			if !open {
+				return
+			}
+			if n > 100 {
+				t.Fatal("it goes on telling that messages may have been missed, without a pause")
+			}
+		case <-deadline:
+			t.Fatalf("the channel is not closed after %v", patience)
+		}
+	}
+}
+
 // await drops what comes before want.
 func await(t *testing.T, updates <-chan string, want string) {
 	t.Helper()
@@ -218,7 +244,7 @@ func loadsScripts(t *testing.T, client *Client) {
 			t.Errorf("script %s (%s) is loaded on %d primaries; Redis says %v", s.Name, s.SHA, s.LoadedOn, exist)
 		}
 	}
-	if diff := cmp.Diff([]string{"spend", "beat", "replicas"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"spend", "refund", "beat", "replicas"}, names); diff != "" {
 		t.Errorf("scripts (-want +got):\n%s", diff)
 	}
 	if spend := SpendScript(); spend.SHA != loaded[0].SHA {

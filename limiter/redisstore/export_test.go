@@ -4,6 +4,9 @@ package redisstore
 var (
 	SpendSource  = spendSource
 	RefundSource = refundSource
+
+	// Cluster starts a Redis Cluster of one node and returns its URL.
+	Cluster = cluster
 )
 
 // NumbersSource is the arithmetic of the scripts, alone.

@@ -48,13 +48,16 @@ const (
 	replyWidth     = 6
 )
 
-// Store is a limiter.Store in Redis: one script run, and so one round trip, a call.
+// Store is a limiter.Store in Redis: one script run, and so one round trip, a call. On a Redis Cluster a call whose keys
+// lie in several slots takes one for each.
 type Store struct {
 	client  *Client
 	spend   script
 	refund  script
 	timeout time.Duration
 	clock   func() time.Time
+	// refundFailed is told of units that a denied request leaves spent.
+	refundFailed func(error)
 }
 
 // StoreOption changes how a Store works.
@@ -65,10 +68,16 @@ func WithClock(clock func() time.Time) StoreOption {
 	return func(s *Store) { s.clock = clock }
 }
 
+// WithRefundFailures makes the Store tell of every refund that failed: a request that was charged in one slot of a Redis
+// Cluster and denied in another has left its units spent until their window ends.
+func WithRefundFailures(tell func(error)) StoreOption {
+	return func(s *Store) { s.refundFailed = tell }
+}
+
 // NewStore returns a Store on client's Redis that gives every call up after timeout.
 func NewStore(client *Client, timeout time.Duration, options ...StoreOption) *Store {
 	s := &Store{
-		client: client, timeout: timeout,
+		client: client, timeout: timeout, refundFailed: func(error) {},
 		spend: newScript("spend", spendSource()), refund: newScript("refund", refundSource()),
 	}
 	for _, option := range options {
@@ -79,22 +88,39 @@ func NewStore(client *Client, timeout time.Duration, options ...StoreOption) *St
 
 // Spend implements limiter.Store.
 func (s *Store) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	if len(charges) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	if groups := s.groups(charges); groups != nil {
+		return s.spendAcross(ctx, groups, len(charges))
+	}
 	return s.run(ctx, "spend", charges)
 }
 
 // Peek implements limiter.Store.
 func (s *Store) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
-	return s.run(ctx, "peek", charges)
-}
-
-// run asks the script. A caller that goes away does not take the call with it: whether it was counted should depend
-// on Redis alone.
-func (s *Store) run(ctx context.Context, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
 	if len(charges) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
+	ctx, cancel := s.bounded(ctx)
 	defer cancel()
+	if groups := s.groups(charges); groups != nil {
+		decisions := make([]limiter.Decision, len(charges))
+		return decisions, s.peekAcross(ctx, groups, decisions)
+	}
+	return s.run(ctx, "peek", charges)
+}
+
+// bounded is the context of one call. A caller that goes away does not take the call with it: whether it was counted
+// should depend on Redis alone.
+func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
+}
+
+// run asks the script about charges whose keys share a slot.
+func (s *Store) run(ctx context.Context, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
 	keys, args := s.arguments(mode, charges)
 	reply, err := s.spend.Run(ctx, s.client.rdb, keys, args...).Int64Slice()
 	if err != nil {
@@ -125,11 +151,21 @@ func appendLimit(args []any, limit limiter.Limit) []any {
 
 // Refund implements limiter.Store.
 func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	for _, r := range refunds {
+		if err := s.refundGroup(ctx, []limiter.Refund{r}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refundGroup takes back what was spent on keys that share a slot.
+func (s *Store) refundGroup(ctx context.Context, refunds []limiter.Refund) error {
 	if len(refunds) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
-	defer cancel()
 	keys := make([]string, len(refunds))
 	args := append(make([]any, 0, 1+argumentsWidth*len(refunds)), s.now())
 	for i, r := range refunds {
@@ -144,7 +180,7 @@ func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
 
 // Reset implements limiter.Store.
 func (s *Store) Reset(ctx context.Context, keys []string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
+	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	pipe := s.client.rdb.Pipeline()
 	for _, key := range keys { // one command a key: on a Cluster they lie in different slots

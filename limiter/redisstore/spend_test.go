@@ -5,6 +5,7 @@ import (
 	"flag"
 	"math/big"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +41,20 @@ func TestStoreOnRedis(t *testing.T) {
 	})
 }
 
+func TestStoreOnRedisCluster(t *testing.T) {
+	url := redisstore.Cluster(t)
+	for name, spread := range map[string]bool{"one slot a request": false, "several slots a request": true} {
+		t.Run(name, func(t *testing.T) {
+			storetest.Run(t, func(t testing.TB, clock *storetest.Clock) storetest.Subject {
+				flush(t, url)
+				s := subject(t, url, clock)
+				s.Spread = spread
+				return s
+			})
+		})
+	}
+}
+
 func subject(t testing.TB, url string, clock *storetest.Clock) storetest.Subject {
 	store := redisstore.NewStore(open(t, url), patient, redisstore.WithClock(clock.Now))
 	raw := rawClient(t, url)
@@ -71,7 +86,8 @@ func open(t testing.TB, url string) *redisstore.Client {
 
 func rawClient(t testing.TB, url string) *redis.Client {
 	t.Helper()
-	options, err := redis.ParseURL(url)
+	first, _, _ := strings.Cut(url, "?") // of a Cluster's nodes
+	options, err := redis.ParseURL(first)
 	if err != nil {
 		t.Fatal(err)
 	}

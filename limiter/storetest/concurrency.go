@@ -18,14 +18,19 @@ func Concurrency(t *testing.T, factory Factory) {
 		t.Run(string(algorithm), func(t *testing.T) {
 			clock := &Clock{}
 			clock.Set(Epoch())
-			store := factory(t, clock).Store
+			subject := factory(t, clock)
+			store := subject.Store
 			charges := make([]limiter.Charge, 2)
 			for i, units := range []int64{tight, wide} {
 				limit := mustLimit(algorithm, units, time.Minute)
 				if algorithm == limiter.LeakyBucket {
 					limit, _ = limit.WithBurst(units - 1) // a queue of that many and the one that leaves at once
 				}
-				charges[i] = limiter.Charge{Key: key(fmt.Sprintf("concurrent-%d", i), "acme", limit), Limit: limit, Cost: 1}
+				identifier := "acme"
+				if subject.Spread {
+					identifier = fmt.Sprintf("acme-%d", i)
+				}
+				charges[i] = limiter.Charge{Key: key(fmt.Sprintf("concurrent-%d", i), identifier, limit), Limit: limit, Cost: 1}
 			}
 			if got := spendConcurrently(t, store, charges); got != tight {
 				t.Errorf("admitted %d times, want %d", got, tight)

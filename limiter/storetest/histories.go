@@ -20,7 +20,7 @@ func Histories(t *testing.T, factory Factory) {
 	histories := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		histories++
-		h := newHistory(rt, clock, histories)
+		h := newHistory(rt, clock, subject, histories)
 		rt.Repeat(map[string]func(*rapid.T){
 			"spend":  func(rt *rapid.T) { h.ask(rt, "spend", subject.Store.Spend, limiter.Spend) },
 			"peek":   func(rt *rapid.T) { h.ask(rt, "peek", subject.Store.Peek, limiter.Peek) },
@@ -57,12 +57,16 @@ type twin struct {
 	state limiter.State
 }
 
-func newHistory(rt *rapid.T, clock *Clock, number int) *history {
+func newHistory(rt *rapid.T, clock *Clock, subject Subject, number int) *history {
 	h := &history{clock: clock, now: Epoch()}
 	for i := range rapid.IntRange(1, 3).Draw(rt, "counters") {
 		limit := drawLimit(rt)
 		name := fmt.Sprintf("history-%d-%d", number, i)
-		h.counters = append(h.counters, &twin{key: key(name, "acme", limit), limit: limit, state: limit.NewState()})
+		identifier := "acme"
+		if subject.Spread {
+			identifier = name
+		}
+		h.counters = append(h.counters, &twin{key: key(name, identifier, limit), limit: limit, state: limit.NewState()})
 	}
 	clock.Set(h.now)
 	return h

@@ -173,7 +173,11 @@ func (s *scenario) charge(word string) (limiter.Charge, string, error) {
 	if !ok {
 		return limiter.Charge{}, "", fmt.Errorf("no limit %q", m[1])
 	}
-	c := limiter.Charge{Key: key(m[1], m[2], limit), Limit: limit, Cost: 1, Shadow: m[4] != ""}
+	identifier := m[2]
+	if identifier == "" && s.subject.Spread {
+		identifier = m[1]
+	}
+	c := limiter.Charge{Key: key(m[1], identifier, limit), Limit: limit, Cost: 1, Shadow: m[4] != ""}
 	if m[3] != "" {
 		var err error
 		if c.Cost, err = strconv.ParseInt(m[3], 10, 64); err != nil {

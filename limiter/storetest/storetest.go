@@ -13,6 +13,8 @@ import (
 // Subject is a Store under test.
 type Subject struct {
 	Store limiter.Store
+	// Spread gives every limit of a test an identifier of its own, and so a slot of a Redis Cluster.
+	Spread bool
 	// Expires says when the counter at key goes away by itself, at the earliest and at the latest; ok is false if
 	// there is none.
 	Expires func(key string) (earliest, latest limiter.Instant, ok bool)
