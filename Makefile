@@ -19,7 +19,8 @@ help: ## Say what the targets do
 
 .PHONY: demo
 demo: ## Show Weir at work on a real API server and Redis (DEMO=once: show it and end)
-	@CGO_ENABLED=0 go run ./hack/demo # as everything it builds: compiled once
+	@CGO_ENABLED=0 go build -o bin/demo ./hack/demo # as everything it builds: compiled once
+	@exec bin/demo # not go run, which fails after Ctrl-C whatever the demo says
 
 .PHONY: test
 test: ## Run every test: unit, conformance, CRDs on a real API server, end to end

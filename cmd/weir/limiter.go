@@ -29,6 +29,7 @@ type limiterFlags struct {
 	limiter      string
 	redis        string
 	redisTimeout time.Duration
+	redisTLS     redisTLSFlags
 	prefix       string
 	replica      string
 	sockets      socketFlags
@@ -43,7 +44,7 @@ func limiterCommand() *cobra.Command {
 			"counters in Redis. Run as many replicas as you like: they share the counters.\n\n" +
 			"It starts without Redis and without policies, and is not ready until it has both; /readyz says what is missing.",
 		Example: "  WEIR_REDIS=redis://:secret@redis:6379 weir limiter --limiter weir-system/default --drain 5s",
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runLimiter(cmd.Context(), f, slog.Default())
 		},
@@ -52,6 +53,7 @@ func limiterCommand() *cobra.Command {
 	flags.StringVar(&f.limiter, "limiter", "weir-system/default", "limiter whose policies to enforce, as namespace/name")
 	flags.StringVar(&f.redis, "redis", "redis://127.0.0.1:6379", "Redis URL, redis:// or rediss:// (TLS); give one with a password in WEIR_REDIS")
 	addCounterFlags(flags, &f.redisTimeout, &f.prefix)
+	f.redisTLS.add(flags)
 	flags.StringVar(&f.replica, "replica", "", "name of this replica, unique among those of the limiter (default host name and a random suffix)")
 	f.sockets.add(flags)
 	return cmd
@@ -62,13 +64,13 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	if _, err := limiterName(f.limiter); err != nil {
 		return usageError(err)
 	}
-	counters, err := redisstore.Open(f.redis, f.redisTimeout)
+	counters, err := openRedis(f.redis, f.redisTLS, f.redisTimeout)
 	if err != nil {
 		return usageError(err)
 	}
 	defer func() { _ = counters.Close() }() // the process ends anyway
 	// Connections of their own: a large rule set on its way must not hold up a decision.
-	slow, err := redisstore.Open(f.redis, exchangeTimeout)
+	slow, err := openRedis(f.redis, f.redisTLS, exchangeTimeout)
 	if err != nil {
 		return usageError(err)
 	}
@@ -95,7 +97,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	published := source.NewRedis(exchange, apply, log)
 	log.Info("limiter starts", "limiter", f.limiter, "replica", replica, "redis", redisPlace(f.redis),
 		"listen", p.check.Addr(), "ops", p.ops.Addr())
-	return p.run(ctx, published.Ready, endless(published.Run), endless(heartbeat.Run))
+	return p.run(ctx, published.Ready, endless(published.Run), endless(heartbeat.Run), inspectRedis(slow, log))
 }
 
 // replicaName is the name given, or one that no other process has: host names and process ids repeat among containers.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -35,6 +36,7 @@ type operatorFlags struct {
 	limiter      string
 	redis        string
 	redisTimeout time.Duration
+	redisTLS     redisTLSFlags
 	prefix       string
 	metrics      string
 	health       string
@@ -49,13 +51,14 @@ func operatorCommand() *cobra.Command {
 		Short: "Bring the cluster's RateLimitPolicies to the limiters",
 		Long: "Compiles every RateLimitPolicy of the cluster, publishes the result in Redis for the limiter's replicas, and\n" +
 			"writes into the status of each policy how far it is enforced.",
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runOperator(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.limiter, "limiter", "weir-system/default", "limiter to publish for, as namespace/name")
 	flags.StringVar(&f.redis, "redis", "redis://127.0.0.1:6379", "Redis URL, redis:// or rediss:// (TLS); give one with a password in WEIR_REDIS")
 	flags.DurationVar(&f.redisTimeout, "redis-timeout", time.Second, "time a Redis command may take")
+	f.redisTLS.add(flags)
 	flags.StringVar(&f.prefix, "prefix", "weir:", "what every name in Redis begins with")
 	flags.StringVar(&f.metrics, "metrics-bind-address", ":9090", "address of /metrics; 0 for none")
 	flags.StringVar(&f.health, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
@@ -73,11 +76,11 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 
 	limiter, err := limiterName(f.limiter)
 	if err != nil {
-		return err
+		return usageError(err)
 	}
-	redis, err := redisstore.Open(f.redis, f.redisTimeout)
+	redis, err := openRedis(f.redis, f.redisTLS, f.redisTimeout)
 	if err != nil {
-		return err
+		return usageError(err)
 	}
 	defer func() { _ = redis.Close() }() // the process ends anyway
 	mgr, err := operatorManager(ctx, f, limiter)
@@ -102,6 +105,9 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 	if err := controllers.Setup(mgr, ruleSet); err != nil {
 		return err
 	}
+	if err := mgr.Add(manager.RunnableFunc(inspectRedis(redis, slog.Default()))); err != nil {
+		return fmt.Errorf("inspect Redis: %w", err)
+	}
 	return mgr.Start(ctx)
 }
 
@@ -112,7 +118,7 @@ func operatorManager(ctx context.Context, f operatorFlags, limiter types.Namespa
 	}
 	kube, err := ctrl.GetConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find the Kubernetes API server: %w", err)
+		return nil, fmt.Errorf("find the Kubernetes API server: %w; outside a cluster, name a kubeconfig with --kubeconfig or KUBECONFIG", err)
 	}
 	mgr, err := ctrl.NewManager(kube, ctrl.Options{
 		Scheme:                  scheme,
@@ -137,6 +143,9 @@ func operatorManager(ctx context.Context, f operatorFlags, limiter types.Namespa
 // addProbes makes the operator ready once it knows all policies, elected or not.
 func addProbes(ctx context.Context, mgr manager.Manager) error {
 	policies, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.RateLimitPolicy{})
+	if meta.IsNoMatchError(err) {
+		return errors.New("watch policies: the API server does not know RateLimitPolicy; install config/crd first")
+	}
 	if err != nil {
 		return fmt.Errorf("watch policies: %w", err)
 	}

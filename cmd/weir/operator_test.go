@@ -1,6 +1,11 @@
 package main
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -36,6 +41,7 @@ func TestOperatorFlags(t *testing.T) {
 	operatorCommand().Flags().VisitAll(func(f *pflag.Flag) { got[f.Name] = f.DefValue })
 	want := map[string]string{
 		"limiter": "weir-system/default", "redis": "redis://127.0.0.1:6379", "redis-timeout": "1s", "prefix": "weir:",
+		"redis-ca": "", "redis-cert": "", "redis-key": "",
 		"kubeconfig": "", "metrics-bind-address": ":9090", "health-probe-bind-address": ":8081",
 		"leader-elect": "false", "resync": "5s",
 	}
@@ -63,5 +69,35 @@ func TestOperatorRefusesBadFlags(t *testing.T) {
 				t.Errorf("the error tells the password: %v", err)
 			}
 		})
+	}
+}
+
+func TestWithoutTheCRDTheOperatorSaysWhatToInstall(t *testing.T) {
+	const resources = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[]}`
+	kube := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/api":
+			_, _ = fmt.Fprint(w, `{"kind":"APIVersions","versions":["v1"]}`)
+		case "/apis":
+			_, _ = fmt.Fprint(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
+		case "/api/v1":
+			_, _ = fmt.Fprint(w, resources)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer kube.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"kind":"Config","apiVersion":"v1","current-context":"a","contexts":[{"name":"a","context":{"cluster":"a"}}],
+		"clusters":[{"name":"a","cluster":{"server":%q}}]}`, kube.URL)
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", kubeconfig)
+	f := operatorFlags{limiter: "a/b", redis: "redis://127.0.0.1:1", redisTimeout: 1, metrics: "0", health: "0"}
+	const want = "watch policies: the API server does not know RateLimitPolicy; install config/crd first"
+	if err := runOperator(t.Context(), f); err == nil || err.Error() != want {
+		t.Errorf("error %v, want %q", err, want)
 	}
 }

@@ -46,6 +46,9 @@ type process struct {
 
 // newProcess returns a process that listens already and serves nothing yet.
 func newProcess(ctx context.Context, store limiter.Store, from engine.Source, keyPrefix string, f socketFlags, log *slog.Logger) (*process, error) {
+	if f.drain < 0 {
+		return nil, usageError(fmt.Errorf("--drain %v is less than nothing", f.drain))
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	check, err := listen(ctx, f.listen, "--listen")

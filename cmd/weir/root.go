@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"io"
 	"log/slog"
 	"os"
 
@@ -21,8 +19,12 @@ func rootCommand() *cobra.Command {
 			"Every flag can also be given as the environment variable that stands beside it; the flag wins.",
 		Example: "  weir lint policies/               check policies\n" +
 			"  weir serve --policies policies/   enforce them, without Kubernetes and without Redis",
+		Args:          noUnknownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		// In letters: what a misspelt command may have been meant for.
+		SuggestionsMinimumDistance: 2,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := applyEnvironment(cmd.Flags(), os.LookupEnv); err != nil {
 				return usageError(err)
@@ -41,21 +43,4 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(operatorCommand(), limiterCommand(), serveCommand(), lintCommand(), versionCommand())
 	describeEnvironment(root)
 	return root
-}
-
-func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
-	var options slog.HandlerOptions
-	var least slog.Level
-	if err := least.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level %q is not debug, info, warn or error", level)
-	}
-	options.Level = least
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, &options)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, &options)), nil
-	default:
-		return nil, fmt.Errorf("--log-format %q is not text or json", format)
-	}
 }

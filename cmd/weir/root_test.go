@@ -16,12 +16,17 @@ func TestCommandLines(t *testing.T) {
 		status         int
 		stdout, stderr string // contained in what is printed
 	}{
-		"help":                       {args: nil, stdout: "weir serve --policies policies/"},
-		"help of a command":          {args: []string{"limiter", "--help"}, stdout: "(env WEIR_REDIS_TIMEOUT)"},
-		"version":                    {args: []string{"version"}, stdout: "weir "},
-		"an unknown command":         {args: []string{"limit"}, status: 1, stderr: `weir: unknown command "limit" for "weir"`},
-		"an unknown flag":            {args: []string{"serve", "--policy", "x"}, status: 2, stderr: "weir: unknown flag: --policy\n"},
-		"an argument too many":       {args: []string{"limiter", "x"}, status: 1, stderr: `weir: unknown command "x" for "weir limiter"`},
+		"help":                 {args: nil, stdout: "weir serve --policies policies/"},
+		"help of a command":    {args: []string{"limiter", "--help"}, stdout: "(env WEIR_REDIS_TIMEOUT)"},
+		"version":              {args: []string{"version"}, stdout: "weir "},
+		"an unknown command":   {args: []string{"enforce"}, status: 2, stderr: "weir: there is no command \"enforce\"; see weir --help\n"},
+		"a misspelt command":   {args: []string{"srve"}, status: 2, stderr: "weir: there is no command \"srve\"; did you mean serve?\n"},
+		"an unknown flag":      {args: []string{"serve", "--policy", "x"}, status: 2, stderr: "weir: unknown flag: --policy\n"},
+		"an argument too many": {args: []string{"limiter", "x"}, status: 2, stderr: "weir: limiter takes no argument, and \"x\" is one; see weir limiter --help\n"},
+		"a drain that ends before it begins": {
+			args:   []string{"serve", "--policies", ".", "--drain", "-5s"},
+			status: 2, stderr: "weir: --drain -5s is less than nothing\n",
+		},
 		"a bad log level":            {args: []string{"version", "--log-level=loud"}, status: 2, stderr: `weir: --log-level "loud" is not debug, info, warn or error`},
 		"a bad log format":           {args: []string{"version", "--log-format=xml"}, status: 2, stderr: `weir: --log-format "xml" is not text or json`},
 		"a bad variable":             {args: []string{"limiter"}, environment: map[string]string{"WEIR_DRAIN": "x"}, status: 2, stderr: "weir: environment variable WEIR_DRAIN: "},
@@ -31,6 +36,11 @@ func TestCommandLines(t *testing.T) {
 		"serve with a bad Redis":     {args: []string{"serve", "--policies", ".", "--redis", "localhost:6379"}, status: 2, stderr: "weir: open Redis: not a URL of the form redis://"},
 		"limiter with a bad Redis":   {args: []string{"limiter", "--redis", "http://x"}, status: 2, stderr: "weir: open Redis: not a URL of the form redis://"},
 		"limiter with a bad limiter": {args: []string{"limiter", "--limiter", "default"}, status: 2, stderr: `weir: limiter "default" is not of the form namespace/name`},
+		"operator with a bad limiter": {
+			args:   []string{"operator", "--limiter", "default"},
+			status: 2, stderr: `weir: limiter "default" is not of the form namespace/name`,
+		},
+		"operator with a bad Redis": {args: []string{"operator", "--redis", "http://x"}, status: 2, stderr: "weir: open Redis: not a URL of the form redis://"},
 		"limiter on a bad address": {
 			args:   []string{"limiter", "--listen", "127.0.0.1:99999"},
 			status: 1, stderr: "weir: listen tcp: address 99999: invalid port; choose another address with --listen\n",

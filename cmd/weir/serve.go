@@ -26,6 +26,7 @@ type serveFlags struct {
 	policies     string
 	redis        string
 	redisTimeout time.Duration
+	redisTLS     redisTLSFlags
 	prefix       string
 	sockets      socketFlags
 }
@@ -35,13 +36,14 @@ func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve --policies DIR",
 		Short: "Answer requests by the policies in a directory, without Kubernetes",
-		Long: "Enforces the policies in the *.yaml and *.yml files of a directory, and follows their changes. Counters are in this\n" +
-			"process, or in Redis if --redis is given: then several processes share them.\n\n" +
+		Long: "Enforces the policies in the *.yaml and *.yml files of a directory, and follows their changes: within a second,\n" +
+			"in directories below it within five. Counters are in this process, or in Redis if --redis is given: then several\n" +
+			"processes share them.\n\n" +
 			"A policy with a problem is left out and told in the log as 'weir lint' would tell it; the others are enforced.\n" +
 			"A policy that an edit breaks stays in force as it was until it is repaired or removed.",
 		Example: "  weir serve --policies policies/\n" +
 			"  weir serve --policies policies/ --redis redis://127.0.0.1:6379 --listen 127.0.0.1:8080",
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runServe(cmd.Context(), f, cmd.OutOrStdout(), slog.Default())
 		},
@@ -50,6 +52,7 @@ func serveCommand() *cobra.Command {
 	flags.StringVar(&f.policies, "policies", "", "directory of policies, those in its directories included; required")
 	flags.StringVar(&f.redis, "redis", "", "Redis URL for the counters; give one with a password in WEIR_REDIS (default: count in this process)")
 	addCounterFlags(flags, &f.redisTimeout, &f.prefix)
+	f.redisTLS.add(flags)
 	f.sockets.add(flags)
 	return cmd
 }
@@ -69,12 +72,12 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 	if err != nil {
 		return err
 	}
-	store, from, closeStore, err := openCounters(f)
+	counters, err := openCounters(f, log)
 	if err != nil {
 		return usageError(err)
 	}
-	defer closeStore()
-	p, err := newProcess(ctx, store, from, f.prefix, f.sockets, log)
+	defer counters.close()
+	p, err := newProcess(ctx, counters.store, counters.source, f.prefix, f.sockets, log)
 	if err != nil {
 		return err
 	}
@@ -87,7 +90,7 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		log.Warn("no policy in force: every request is allowed", "policies", f.policies)
 	}
 	welcome(stdout, p, f, dir.inForce)
-	return p.run(ctx, files.Ready, files.Run)
+	return p.run(ctx, files.Ready, files.Run, counters.inspect)
 }
 
 func checkDirectory(path string) error {
@@ -104,15 +107,26 @@ func checkDirectory(path string) error {
 	return nil
 }
 
-// openCounters returns the store that f asks for and what closes it.
-func openCounters(f serveFlags) (limiter.Store, engine.Source, func(), error) {
+// counters are where a standalone limiter counts.
+type counters struct {
+	store   limiter.Store
+	source  engine.Source
+	inspect func(context.Context) error // runs beside
+	close   func()
+}
+
+// openCounters opens the counters that f asks for.
+func openCounters(f serveFlags, log *slog.Logger) (*counters, error) {
 	if f.redis == "" {
-		return memstore.New(time.Now), engine.SourceMemory, func() {}, nil
+		nothing := endless(func(ctx context.Context) { <-ctx.Done() })
+		return &counters{store: memstore.New(time.Now), source: engine.SourceMemory, inspect: nothing, close: func() {}}, nil
 	}
-	client, err := redisstore.Open(f.redis, f.redisTimeout)
+	client, err := openRedis(f.redis, f.redisTLS, f.redisTimeout)
 	if err != nil {
-		return nil, "", nil, err
+		return nil, err
 	}
-	closeClient := func() { _ = client.Close() } // the process ends anyway
-	return redisstore.NewStore(client, f.redisTimeout), engine.SourceRedis, closeClient, nil
+	return &counters{
+		store: redisstore.NewStore(client, f.redisTimeout), source: engine.SourceRedis, inspect: inspectRedis(client, log),
+		close: func() { _ = client.Close() }, // the process ends anyway
+	}, nil
 }

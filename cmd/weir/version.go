@@ -16,7 +16,7 @@ func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Say which build this is",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			build, _ := debug.ReadBuildInfo()
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), describeBuild(version, build))

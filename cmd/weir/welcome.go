@@ -35,7 +35,7 @@ func curl(base string, set rules.Set) string {
 		panic(fmt.Sprintf("weir: encoding plain data: %v", err))
 	}
 	quoted := strings.ReplaceAll(string(text), "'", `'\''`)
-	return fmt.Sprintf("curl -i %s/v1/check -H 'Content-Type: application/json' -d '%s'", base, quoted)
+	return fmt.Sprintf("curl -i %s/v1/check -d '%s'", base, quoted)
 }
 
 // example is the body of a check, for show.

@@ -42,7 +42,7 @@ func TestTheCommandToTryMeetsTheFirstEnforcedPolicy(t *testing.T) {
 	if err != nil || len(result.Problems) > 0 {
 		t.Fatal(err, result.Problems)
 	}
-	want := `curl -i http://127.0.0.1:8080/v1/check -H 'Content-Type: application/json' -d '{"domain":"shop","method":"POST",` +
+	want := `curl -i http://127.0.0.1:8080/v1/check -d '{"domain":"shop","method":"POST",` +
 		`"host":"www.shop.example","path":"/v1","headers":{"cookie":"session=acme","x-plan":"it'\''s free","x-region":"acme"}}'`
 	if got := curl("http://127.0.0.1:8080", result.Rules); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -61,7 +61,7 @@ func TestTheCommandToTryMeetsTheFirstEnforcedPolicy(t *testing.T) {
 }
 
 func TestTheCommandToTryWithoutAnyPolicy(t *testing.T) {
-	want := `curl -i http://127.0.0.1:8080/v1/check -H 'Content-Type: application/json' -d '{"domain":"default","clientIP":"203.0.113.7"}'`
+	want := `curl -i http://127.0.0.1:8080/v1/check -d '{"domain":"default","clientIP":"203.0.113.7"}'`
 	if got := curl("http://127.0.0.1:8080", rules.Set{}); got != want {
 		t.Errorf("got %s", got)
 	}

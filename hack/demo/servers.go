@@ -97,6 +97,9 @@ func (d *demo) startStack(ctx context.Context) (err error) {
 	if err := d.kubectl(ctx, "apply", "--server-side", "-k", crds); err != nil {
 		return err
 	}
+	if err := d.kubectl(ctx, "wait", "--for=condition=Established", "crd/ratelimitpolicies.weir.dev", "--timeout", patience.String()); err != nil {
+		return err
+	}
 	d.stack, err = fixture.StartStack(ctx, fixture.StackOptions{
 		Weir: d.weir, Kubeconfig: d.kube.Kubeconfig(), RedisURL: d.redisURL(), Limiters: 2,
 		Announce: func(command string) { d.command(command + " &") },

@@ -17,8 +17,9 @@ type File struct {
 }
 
 // Read reads the files that paths name: a file as it is, a directory's *.yaml and *.yml with those of its directories,
-// sorted, and stdin for "-". Each file is read once. Names that begin with a dot are passed over in directories: they
-// are editors' and version control's, and in a mounted ConfigMap a second copy of every file.
+// sorted, and stdin for "-". Each file is read once. In directories, names that begin with a dot are passed over: they
+// are editors' and version control's, and in a mounted ConfigMap a second copy of every file; so are pipes and sockets,
+// which might never end.
 func Read(stdin io.Reader, paths ...string) ([]File, error) {
 	var files []File
 	for _, path := range paths {
@@ -72,11 +73,24 @@ func expand(path string) (names []string, err error) {
 				return filepath.SkipDir
 			}
 		case !isHidden(name, path) && isPolicyFile(name):
-			names = append(names, filepath.Clean(name))
+			return keepRegular(&names, filepath.Clean(name))
 		}
 		return nil
 	})
 	return names, err
+}
+
+// keepRegular appends a file's name unless it is something else than a file. A link that leads nowhere is an error: a
+// policy is missing.
+func keepRegular(names *[]string, name string) error {
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	if info.Mode().IsRegular() {
+		*names = append(*names, name)
+	}
+	return nil
 }
 
 // isHidden speaks of what lies below root, never of root itself.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -51,6 +52,26 @@ func TestReadFollowsALinkToADirectoryThatIsNamed(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"link/a.yaml"}, readNames(t, dir, link)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestReadPassesOverPipes(t *testing.T) {
+	dir := writeTree(t, "a.yaml")
+	if err := syscall.Mkfifo(filepath.Join(dir, "b.yaml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a.yaml"}, readNames(t, dir, dir)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestReadRefusesALinkThatLeadsNowhere(t *testing.T) {
+	dir := writeTree(t, "a.yaml")
+	if err := os.Symlink("gone.yaml", filepath.Join(dir, "b.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := policyfile.Read(nil, dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("read %d files, %v", len(files), err)
 	}
 }
 

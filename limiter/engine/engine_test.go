@@ -257,9 +257,19 @@ func (s brokenStore) Refund(context.Context, []limiter.Refund) error { return s.
 
 func (s brokenStore) Reset(context.Context, []string) error { return s.err }
 
+// kindError is an error that says its kind.
+type kindError struct {
+	error
+
+	kind string
+}
+
+func (k kindError) Kind() string { return k.kind }
+
 func TestAStoreThatFailsIsAnErrorAndCounted(t *testing.T) {
 	for kind, cause := range map[string]error{
 		"timeout": context.DeadlineExceeded, "canceled": context.Canceled, "other": errors.New("READONLY"),
+		"readonly": fmt.Errorf("spend: %w", kindError{context.DeadlineExceeded, "readonly"}),
 	} {
 		registry := prometheus.NewRegistry()
 		e := engine.New(brokenStore{cause}, engine.SourceRedis, engine.NewMetrics(registry))
@@ -268,7 +278,7 @@ func TestAStoreThatFailsIsAnErrorAndCounted(t *testing.T) {
 			t.Errorf("error %v, want %v", err, cause)
 		}
 		want := fmt.Sprintf(`
-# HELP weir_store_errors_total Calls that the store did not answer, by kind: timeout, canceled, other.
+# HELP weir_store_errors_total Calls that the store did not answer, by kind: timeout, canceled, other, and what a Redis store tells apart (docs/redis.md).
 # TYPE weir_store_errors_total counter
 weir_store_errors_total{kind=%q} 1
 `, kind)

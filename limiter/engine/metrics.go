@@ -48,7 +48,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}, []string{"op"}),
 		storeErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_store_errors_total",
-			Help: "Calls that the store did not answer, by kind: timeout, canceled, other.",
+			Help: "Calls that the store did not answer, by kind: timeout, canceled, other, and what a Redis store tells apart (docs/redis.md).",
 		}, []string{"kind"}),
 		revision: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_rules_revision_info",
@@ -128,9 +128,13 @@ func (m *Metrics) asked(op string, took time.Duration, err error) {
 	}
 }
 
+// errorKind is what the error says of itself, for a store knows best.
 func errorKind(err error) string {
+	var kinded interface{ Kind() string }
 	var timeout interface{ Timeout() bool }
 	switch {
+	case errors.As(err, &kinded):
+		return kinded.Kind()
 	case errors.Is(err, context.Canceled):
 		return "canceled"
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():

@@ -1,12 +1,23 @@
 -- What the scripts that work on counters read from ARGV.
 
-local ALGORITHMS = {
-  FixedWindow = fixed_window,
-  SlidingWindowLog = sliding_window_log,
-  SlidingWindowCounter = sliding_window_counter,
-  TokenBucket = bucket,
-  LeakyBucket = bucket,
+local LOADERS = {
+  FixedWindow = load_fixed_window,
+  SlidingWindowLog = load_sliding_window_log,
+  SlidingWindowCounter = load_sliding_window_counter,
+  TokenBucket = load_bucket,
+  LeakyBucket = load_bucket,
 }
+local loaded = {}
+
+-- algorithm_of returns the functions of an algorithm: read, decide, spend and refund.
+local function algorithm_of(name)
+  local algorithm = loaded[name]
+  if algorithm then return algorithm end
+  if not LOADERS[name] then error('unknown algorithm ' .. name) end
+  algorithm = LOADERS[name]()
+  loaded[name] = algorithm
+  return algorithm
+end
 
 -- instant is now in microseconds since the epoch, this server's own where the argument is empty.
 local function instant(argument)
@@ -16,11 +27,11 @@ local function instant(argument)
 end
 
 -- limit_at reads four arguments from ARGV[at] on: algorithm, limit (units), window (us), burst (units). It returns the
--- algorithm's functions, nil for one that is unknown, and the limit.
+-- algorithm's functions and the limit.
 local function limit_at(at)
   local limit = {units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]), capacity = tonumber(ARGV[at + 3])}
   if ARGV[at] == 'LeakyBucket' then
     limit.queues, limit.capacity = true, limit.capacity + 1 -- the queue and the unit on its way out
   end
-  return ALGORITHMS[ARGV[at]], limit
+  return algorithm_of(ARGV[at]), limit
 end

@@ -21,7 +21,7 @@ type Replica struct {
 
 // Beat says that r is alive now, by the clock of Redis.
 func (e *Exchange) Beat(ctx context.Context, r Replica) error {
-	err := e.beat.Run(ctx, e.client.rdb, []string{e.replicasKey()}, r.ID, r.Revision, r.Mode, forgottenAfter.Milliseconds()).Err()
+	err := e.client.run(ctx, e.beat, []string{e.replicasKey()}, r.ID, r.Revision, r.Mode, forgottenAfter.Milliseconds()).Err()
 	if err != nil {
 		return fmt.Errorf("beat of replica %s: %w", r.ID, err)
 	}

@@ -2,9 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/url"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,40 +20,64 @@ const (
 // connMaxIdle closes a connection before the usual firewalls forget it.
 const connMaxIdle = 5 * time.Minute
 
-// Client is a connection pool to one Redis, Redis Cluster included. It is safe for concurrent use.
+// Client is a connection pool to one Redis: a server, the primary that Sentinels name, or a cluster. It is safe for
+// concurrent use, and finds a new primary by itself.
 type Client struct {
 	rdb redis.UniversalClient
 }
 
-// Open makes a Client for a URL of the form redis://user:password@host:6379/0 (rediss:// with TLS). Further cluster
-// nodes follow as addr parameters (redis://a:6379?addr=b:6379) and make it a Redis Cluster client. Every command is
-// given up after timeout, earlier if its context says so, and is not sent again: a command whose reply was lost may have
-// run. (The Cluster client resends a failed command all the same unless its NoRetry method says true.) Open does not
-// connect; [Client.Ping] does. No error of Open holds any part of the URL, for its password.
+// Open is [New] for a URL as [ParseURL] reads it. No error of Open holds any part of the URL, for its passwords.
 func Open(rawURL string, timeout time.Duration) (*Client, error) {
-	if timeout <= 0 {
-		return nil, fmt.Errorf("open Redis: timeout %v is not positive", timeout)
-	}
-	options, cluster, err := parse(rawURL)
+	options, err := ParseURL(rawURL)
 	if err != nil {
 		return nil, fmt.Errorf("open Redis: %w", err)
 	}
+	options.Timeout = timeout
+	return New(options)
+}
+
+// New makes a Client. Every command is given up after the timeout, earlier if its context says so, and is not sent
+// again: a command whose reply was lost may have run. (On a cluster, commands that may be repeated safely are.) New does
+// not connect; [Client.Ping] does.
+func New(o Options) (*Client, error) {
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("open Redis: %w", err)
+	}
+	if o.Timeout <= 0 {
+		return nil, fmt.Errorf("open Redis: timeout %v is not positive", o.Timeout)
+	}
 	// go-redis writes connection trouble to stderr by itself. Here every call returns its error to somebody who logs it.
 	logging.Disable()
-
-	options.MaxRetries = -1
-	options.DialerRetries = 1
-	options.ContextTimeoutEnabled = true
-	options.DialTimeout = max(dialTimeoutFactor*timeout, minDialTimeout)
-	options.ReadTimeout = timeout
-	options.WriteTimeout = timeout
-	options.PoolTimeout = timeout
-	options.ConnMaxIdleTime = connMaxIdle
-	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	if cluster {
-		return &Client{rdb: redis.NewClusterClient(options.Cluster())}, nil
+	switch options := o.universal(); o.Mode {
+	case ModeCluster:
+		cluster := options.Cluster()
+		// All our commands have keys or go to any node; else the client asks for the list of all commands, which is long
+		// and may be forbidden.
+		cluster.DisableRoutingPolicies = true
+		return &Client{rdb: redis.NewClusterClient(cluster)}, nil
+	case ModeSentinel:
+		return &Client{rdb: redis.NewFailoverClient(options.Failover())}, nil
+	default:
+		return &Client{rdb: redis.NewClient(options.Simple())}, nil
 	}
-	return &Client{rdb: redis.NewClient(options.Simple())}, nil
+}
+
+func (o *Options) universal() *redis.UniversalOptions {
+	return &redis.UniversalOptions{
+		Addrs: o.Addresses, MasterName: o.MasterName, DB: o.Database, TLSConfig: o.TLS,
+		Username: o.Username, Password: o.Password,
+		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
+
+		MaxRetries:               -1,
+		DialerRetries:            1,
+		ContextTimeoutEnabled:    true,
+		DialTimeout:              max(dialTimeoutFactor*o.Timeout, minDialTimeout),
+		ReadTimeout:              o.Timeout,
+		WriteTimeout:             o.Timeout,
+		PoolTimeout:              o.Timeout,
+		ConnMaxIdleTime:          connMaxIdle,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
 }
 
 // Ping says whether Redis answers.
@@ -84,33 +106,4 @@ func (c *Client) forEachPrimary(ctx context.Context, do func(context.Context, *r
 	default:
 		return fmt.Errorf("redis client %T has no known primaries", rdb)
 	}
-}
-
-// errURL replaces the errors of URL parsers, which quote what they were given.
-var errURL = errors.New("not a URL of the form redis://[user:password@]host:port[/database] " +
-	"(percent-encode special characters of the password)")
-
-func parse(rawURL string) (options *redis.UniversalOptions, cluster bool, err error) {
-	u, err := url.Parse(rawURL)
-	if err != nil || u.Host == "" || (u.Scheme != "redis" && u.Scheme != "rediss") {
-		return nil, false, errURL
-	}
-	if !u.Query().Has("addr") {
-		single, err := redis.ParseURL(rawURL)
-		if err != nil {
-			return nil, false, errURL
-		}
-		return &redis.UniversalOptions{
-			Addrs: []string{single.Addr}, DB: single.DB, Username: single.Username, Password: single.Password,
-			TLSConfig: single.TLSConfig, ClientName: single.ClientName,
-		}, false, nil
-	}
-	many, err := redis.ParseClusterURL(rawURL)
-	if err != nil {
-		return nil, false, errURL
-	}
-	return &redis.UniversalOptions{
-		Addrs: many.Addrs, Username: many.Username, Password: many.Password,
-		TLSConfig: many.TLSConfig, ClientName: many.ClientName, IsClusterMode: true,
-	}, true, nil
 }

@@ -24,7 +24,7 @@ func TestOpenRefusesWithoutTellingThePassword(t *testing.T) {
 		"a bad escape":              "redis://user:hunter2%zz@localhost:6379",
 		"a database that is none":   "redis://user:hunter2@localhost:6379/x",
 		"an unknown parameter":      "redis://user:hunter2@localhost:6379/0?hunter2=1",
-		"a cluster with a database": "redis://user:hunter2@localhost:6379/x?addr=b:6379&hunter2=1",
+		"a cluster with a database": "redis://user:hunter2@localhost:6379/1?addr=b:6379",
 	}
 	for name, url := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -43,35 +43,6 @@ func TestOpenRefusesWithoutTellingThePassword(t *testing.T) {
 func TestOpenRefusesATimeoutThatIsNone(t *testing.T) {
 	if _, err := Open("redis://localhost:6379", 0); err == nil {
 		t.Error("no error")
-	}
-}
-
-func TestOpenReadsTheURL(t *testing.T) {
-	tests := map[string]struct {
-		url     string
-		addrs   string
-		tls     bool
-		cluster bool
-	}{
-		"one server":        {url: "redis://user:secret@a:1/0", addrs: "a:1"},
-		"the default port":  {url: "redis://user:secret@a", addrs: "a:6379"},
-		"TLS":               {url: "rediss://user:secret@a:1", addrs: "a:1", tls: true},
-		"a cluster":         {url: "redis://user:secret@a:1?addr=b:2&addr=c:3", addrs: "a:1 b:2 c:3", cluster: true},
-		"a cluster and TLS": {url: "rediss://user:secret@a:1?addr=b:2", addrs: "a:1 b:2", tls: true, cluster: true},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			options, cluster, err := parse(test.url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := strings.Join(options.Addrs, " "); got != test.addrs || (options.TLSConfig != nil) != test.tls || cluster != test.cluster {
-				t.Errorf("addrs %q, TLS %v, cluster %v", got, options.TLSConfig != nil, cluster)
-			}
-			if options.Username != "user" || options.Password != "secret" {
-				t.Errorf("credentials %q:%q", options.Username, options.Password)
-			}
-		})
 	}
 }
 

@@ -5,6 +5,9 @@ var (
 	SpendSource  = spendSource
 	RefundSource = refundSource
 
+	// Judge reads a reply of INFO.
+	Judge = judge
+
 	// Cluster starts a Redis Cluster of one node and returns its URL.
 	Cluster = cluster
 )

@@ -11,7 +11,6 @@ local now = instant(ARGV[1])
 for i, key in ipairs(KEYS) do
   local at = 2 + ARGUMENTS * (i - 1)
   local algorithm, limit = limit_at(at)
-  if not algorithm then return redis.error_reply('ERR unknown algorithm ' .. ARGV[at]) end
   if redis.call('EXISTS', key) == 1 then
     algorithm.refund(algorithm.read(key, now, limit), limit, tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]))
   end

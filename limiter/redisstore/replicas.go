@@ -16,7 +16,7 @@ var replicasSource string
 
 // Replicas returns the replicas that are alive, by the clock of Redis, sorted by id.
 func (e *Exchange) Replicas(ctx context.Context) ([]Replica, error) {
-	reply, err := e.list.Run(ctx, e.client.rdb, []string{e.replicasKey()}).StringSlice()
+	reply, err := e.client.run(ctx, e.list, []string{e.replicasKey()}).StringSlice()
 	if err != nil {
 		return nil, fmt.Errorf("list replicas at %s: %w", e.replicasKey(), err)
 	}

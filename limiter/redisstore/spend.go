@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weir-dev/weir/limiter"
 )
 
@@ -36,9 +38,19 @@ func spendSource() string { return countersLua() + spendLua }
 
 func refundSource() string { return countersLua() + refundLua }
 
+// countersLua is what the scripts that work on counters begin with. An algorithm is a function that returns its
+// functions: a run makes only those that it uses.
 func countersLua() string {
+	algorithm := func(name, source string) string {
+		return "local function load_" + name + "()\n" + source + "return " + name + "\nend\n"
+	}
 	return strings.Join([]string{
-		numbersLua, fixedWindowLua, slidingWindowLogLua, slidingWindowCounterLua, bucketLua, argumentsLua, "",
+		numbersLua,
+		algorithm("fixed_window", fixedWindowLua),
+		algorithm("sliding_window_log", slidingWindowLogLua),
+		algorithm("sliding_window_counter", slidingWindowCounterLua),
+		algorithm("bucket", bucketLua),
+		argumentsLua, "",
 	}, "\n")
 }
 
@@ -56,6 +68,8 @@ type Store struct {
 	refund  script
 	timeout time.Duration
 	clock   func() time.Time
+	// calls come together here; nil on a Redis Cluster, where they would have to share a slot.
+	calls *collector
 	// refundFailed is told of units that a denied request leaves spent.
 	refundFailed func(error)
 }
@@ -82,6 +96,9 @@ func NewStore(client *Client, timeout time.Duration, options ...StoreOption) *St
 	}
 	for _, option := range options {
 		option(s)
+	}
+	if _, cluster := client.rdb.(*redis.ClusterClient); !cluster {
+		s.calls = &collector{send: s.send}
 	}
 	return s
 }
@@ -119,29 +136,76 @@ func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
 }
 
-// run asks the script about charges whose keys share a slot.
-func (s *Store) run(ctx context.Context, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
-	keys, args := s.arguments(mode, charges)
-	reply, err := s.spend.Run(ctx, s.client.rdb, keys, args...).Int64Slice()
-	if err != nil {
-		return nil, fmt.Errorf("run the spend script: %w", err)
-	}
-	return decode(reply, charges)
+// call is one request to the script and what came of it.
+type call struct {
+	mode    string
+	charges []limiter.Charge
+
+	decisions []limiter.Decision
+	err       error
+	done      chan struct{} // closed when decisions or err are there
 }
 
-func (s *Store) arguments(mode string, charges []limiter.Charge) (keys []string, args []any) {
-	keys = make([]string, len(charges))
-	args = make([]any, 0, 2+argumentsWidth*len(charges))
-	args = append(args, s.now(), mode)
-	for i, c := range charges {
-		keys[i] = c.Key
-		enforcement := "enforce"
-		if c.Shadow {
-			enforcement = "shadow"
+// run asks the script about charges whose keys share a slot.
+func (s *Store) run(ctx context.Context, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
+	c := &call{mode: mode, charges: charges}
+	if s.calls == nil {
+		s.ask(ctx, []*call{c})
+		return c.decisions, c.err
+	}
+	if err := s.calls.do(ctx, c); err != nil {
+		return nil, err
+	}
+	return c.decisions, nil
+}
+
+// send asks the script about calls that travel together.
+func (s *Store) send(calls []*call) {
+	ctx, cancel := s.bounded(context.Background())
+	defer cancel()
+	s.ask(ctx, calls)
+}
+
+// ask runs the script once and puts an answer or an error into every call.
+func (s *Store) ask(ctx context.Context, calls []*call) {
+	keys, args := s.arguments(calls)
+	reply, err := s.client.run(ctx, s.spend, keys, args...).Int64Slice()
+	if err == nil && len(reply) != replyWidth*len(keys) {
+		err = fmt.Errorf("answered %d numbers to %d charges", len(reply), len(keys))
+	}
+	for _, c := range calls {
+		if err != nil {
+			c.err = fmt.Errorf("run the spend script: %w", err)
+			continue
 		}
-		args = append(appendLimit(args, c.Limit), c.Cost, enforcement)
+		own := replyWidth * len(c.charges)
+		c.decisions = decode(reply[:own], c.charges)
+		reply = reply[own:]
+	}
+}
+
+func (s *Store) arguments(calls []*call) (keys []string, args []any) {
+	n := 0
+	for _, c := range calls {
+		n += len(c.charges)
+	}
+	keys = make([]string, 0, n)
+	args = append(make([]any, 0, 1+2*len(calls)+argumentsWidth*n), s.now())
+	for _, call := range calls {
+		args = append(args, call.mode, len(call.charges))
+		for _, c := range call.charges {
+			keys = append(keys, c.Key)
+			args = append(appendLimit(args, c.Limit), c.Cost, enforcement(c))
+		}
 	}
 	return keys, args
+}
+
+func enforcement(c limiter.Charge) string {
+	if c.Shadow {
+		return "shadow"
+	}
+	return "enforce"
 }
 
 // appendLimit appends the arguments that limit_at reads.
@@ -172,7 +236,7 @@ func (s *Store) refundGroup(ctx context.Context, refunds []limiter.Refund) error
 		keys[i] = r.Key
 		args = append(appendLimit(args, r.Limit), r.Cost, int64(r.At))
 	}
-	if err := s.refund.Run(ctx, s.client.rdb, keys, args...).Err(); err != nil {
+	if err := s.client.run(ctx, s.refund, keys, args...).Err(); err != nil {
 		return fmt.Errorf("run the refund script: %w", err)
 	}
 	return nil
@@ -200,10 +264,7 @@ func (s *Store) now() string {
 	return strconv.FormatInt(int64(limiter.At(s.clock())), 10)
 }
 
-func decode(reply []int64, charges []limiter.Charge) ([]limiter.Decision, error) {
-	if len(reply) != replyWidth*len(charges) {
-		return nil, fmt.Errorf("the spend script answered %d numbers to %d charges", len(reply), len(charges))
-	}
+func decode(reply []int64, charges []limiter.Charge) []limiter.Decision {
 	decisions := make([]limiter.Decision, len(charges))
 	for i, c := range charges {
 		r := reply[replyWidth*i:]
@@ -217,7 +278,7 @@ func decode(reply []int64, charges []limiter.Charge) ([]limiter.Decision, error)
 			Delay:      time.Duration(r[5]) * time.Microsecond,
 		}
 	}
-	return decisions, nil
+	return decisions
 }
 
 func retryAfter(microseconds int64) time.Duration {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -38,17 +39,20 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 // NewHandler returns what a limiter serves to its callers: POST /v1/check. Everything it refuses it answers with
 // application/problem+json.
 func NewHandler(e *engine.Engine, metrics *Metrics, log *slog.Logger) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/v1/check", &checkDoor{
+	check := &checkDoor{
 		engine:  e,
 		log:     log,
 		seconds: metrics.seconds.WithLabelValues("check"),
 		outage:  outageLog{log: log},
+	}
+	// Not a ServeMux: that answers //v1/check with a redirect, which callers do not follow with a body.
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/check" {
+			newProblem(http.StatusNotFound, "", "there is no "+clip(r.URL.Path)+"; ask POST /v1/check").write(w)
+			return
+		}
+		check.ServeHTTP(w, r)
 	})
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		newProblem(http.StatusNotFound, "", "there is no "+clip(r.URL.Path)+"; ask POST /v1/check").write(w)
-	})
-	return mux
 }
 
 // checkDoor answers POST /v1/check.
@@ -94,7 +98,7 @@ func (d *checkDoor) read(w http.ResponseWriter, r *http.Request) (engine.Check, 
 	buffer := d.buffer()
 	defer d.release(buffer)
 	if _, err := buffer.ReadFrom(io.LimitReader(r.Body, maxBody+1)); err != nil {
-		return engine.Check{}, badField(bodyField, "ended early: "+err.Error())
+		return engine.Check{}, bodyIncomplete(err)
 	}
 	if buffer.Len() > maxBody {
 		return engine.Check{}, bodyTooLarge()
@@ -143,6 +147,14 @@ func unavailable(w http.ResponseWriter, why string) {
 	p := newProblem(http.StatusServiceUnavailable, "", why)
 	p.Type, p.Title = typeReducedCapacity, "Temporary Reduced Capacity"
 	p.write(w)
+}
+
+// bodyIncomplete is the problem of a body that broke off. The error itself is not told: it may name addresses.
+func bodyIncomplete(err error) *problem {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return badField(bodyField, fmt.Sprintf("did not arrive within %v", readTimeout))
+	}
+	return badField(bodyField, "ended early")
 }
 
 func bodyTooLarge() *problem {

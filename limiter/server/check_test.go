@@ -9,12 +9,15 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -196,6 +199,7 @@ func TestAnswers(t *testing.T) {
 
 func TestRefusedRequests(t *testing.T) {
 	overLimit := `{"domain":"` + strings.Repeat("a", maxBody) + `"}`
+	slowCaller := &net.OpError{Op: "read", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7)}, Err: os.ErrDeadlineExceeded}
 	tests := map[string]struct {
 		request *http.Request
 		status  int
@@ -220,8 +224,16 @@ func TestRefusedRequests(t *testing.T) {
 			`{"type":"about:blank","title":"Bad Request","status":400,"detail":"body is larger than 65536 bytes","field":"body"}`,
 		},
 		"a body that ends early": {
-			httptest.NewRequest(http.MethodPost, "/v1/check", &brokenReader{}), http.StatusBadRequest, nil,
-			`{"type":"about:blank","title":"Bad Request","status":400,"detail":"body ended early: unexpected EOF","field":"body"}`,
+			httptest.NewRequest(http.MethodPost, "/v1/check", iotest.ErrReader(io.ErrUnexpectedEOF)), http.StatusBadRequest, nil,
+			`{"type":"about:blank","title":"Bad Request","status":400,"detail":"body ended early","field":"body"}`,
+		},
+		"a body that comes too slowly": {
+			httptest.NewRequest(http.MethodPost, "/v1/check", iotest.ErrReader(slowCaller)), http.StatusBadRequest, nil,
+			`{"type":"about:blank","title":"Bad Request","status":400,"detail":"body did not arrive within 10s","field":"body"}`,
+		},
+		"a path that a web server would tidy up": {
+			httptest.NewRequest(http.MethodPost, "http://limiter//v1/check", strings.NewReader(acme)), http.StatusNotFound, nil,
+			`{"type":"about:blank","title":"Not Found","status":404,"detail":"there is no //v1/check; ask POST /v1/check"}`,
 		},
 		"bad JSON": {
 			httptest.NewRequest(http.MethodPost, "/v1/check", strings.NewReader(`{"domain":}`)), http.StatusBadRequest, nil,
@@ -259,10 +271,6 @@ func TestWithoutRulesThereIsNoDecision(t *testing.T) {
 		t.Errorf("status %d: %s", w.Code, w.Body)
 	}
 }
-
-type brokenReader struct{}
-
-func (*brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 func TestTheBodyIsReadAsJSONWhateverItIsCalled(t *testing.T) {
 	h := newHandler(t, newEngine(t, atNoon()))

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// outageLogEvery is the least time between two lines about a store that fails.
+	// outageLogEvery is the least time between two lines about an outage that goes on.
 	outageLogEvery = 10 * time.Second
 	// outageOverAfter is how long no call may have failed until a success ends an outage.
 	outageOverAfter = time.Second
@@ -32,7 +32,7 @@ func (o *outageLog) failure(now time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.ongoing.Load() {
-		o.began, o.failed = now, 0
+		o.began, o.failed, o.logged = now, 0, time.Time{}
 		o.ongoing.Store(true)
 	}
 	o.failed++
@@ -41,7 +41,7 @@ func (o *outageLog) failure(now time.Time, err error) {
 		return
 	}
 	o.logged = now
-	o.log.Error("the store does not answer; requests that a policy matches get 503",
+	o.log.Error("the store fails; requests that a policy matches get 503",
 		"error", err, "failed", o.failed, "for", now.Sub(o.began))
 }
 
@@ -56,5 +56,5 @@ func (o *outageLog) success(now time.Time) {
 		return
 	}
 	o.ongoing.Store(false)
-	o.log.Info("the store answers again", "failed", o.failed, "for", o.last.Sub(o.began))
+	o.log.Info("the store works again", "failed", o.failed, "for", o.last.Sub(o.began))
 }

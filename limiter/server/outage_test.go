@@ -16,8 +16,8 @@ func TestOutageLog(t *testing.T) {
 		failed bool
 	}
 	const fails, answers = true, false
-	const failing = "level=ERROR msg=\"the store does not answer; requests that a policy matches get 503\" error=refused "
-	const again = "level=INFO msg=\"the store answers again\" "
+	const failing = "level=ERROR msg=\"the store fails; requests that a policy matches get 503\" error=refused "
+	const again = "level=INFO msg=\"the store works again\" "
 	tests := map[string]struct {
 		events []event
 		want   string
@@ -35,9 +35,9 @@ func TestOutageLog(t *testing.T) {
 			[]event{{0, fails}, {time.Millisecond, answers}, {time.Millisecond, fails}, {time.Millisecond, answers}},
 			failing + "failed=1 for=0s\n",
 		},
-		"the next outage soon after is told with delay": {
-			[]event{{0, fails}, {2 * time.Second, answers}, {time.Second, fails}, {8 * time.Second, fails}},
-			failing + "failed=1 for=0s\n" + again + "failed=1 for=0s\n" + failing + "failed=2 for=8s\n",
+		"the next outage is told at once, however soon it comes": {
+			[]event{{0, fails}, {2 * time.Second, answers}, {time.Second, fails}, {8 * time.Second, fails}, {2 * time.Second, fails}},
+			failing + "failed=1 for=0s\n" + again + "failed=1 for=0s\n" + failing + "failed=1 for=0s\n" + failing + "failed=3 for=10s\n",
 		},
 	}
 	for name, test := range tests {

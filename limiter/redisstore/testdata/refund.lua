@@ -25,6 +25,7 @@ local function mul_div(a, b, c)
   return quotient, remainder
 end
 
+local function load_fixed_window()
 -- FixedWindow: admits iff the units admitted in the current window plus the cost stay within the limit; windows are
 -- aligned to the epoch.
 -- The state is one string: "index count", index being the number of the window since the epoch.
@@ -66,7 +67,10 @@ function fixed_window.refund(state, limit, cost, at)
   state.count = math.max(0, state.count - cost)
   fixed_window_write(state)
 end
+return fixed_window
+end
 
+local function load_sliding_window_log()
 -- SlidingWindowLog: admits iff the units admitted in (now - window, now] plus the cost stay within the limit.
 -- The state is one string: a header of four numbers, then a ring of slots, each the time of one unit, oldest to newest
 -- from slot (next - length). All numbers are 7 bytes, big-endian; a unit costs 7 bytes, a decision O(log length) reads.
@@ -185,7 +189,10 @@ function sliding_window_log.refund(state, _, cost, at)
   state.newest = log_unpack(units, #units - LOG_NUMBER + 1)
   log_header(state)
 end
+return sliding_window_log
+end
 
+local function load_sliding_window_counter()
 -- SlidingWindowCounter: admits iff current + previous * (window - elapsed) / window + cost <= limit, where elapsed is
 -- the time since the current window began; windows are aligned to the epoch. Everything but the weighted previous
 -- count is whole, so comparing against its ceiling is comparing the real numbers.
@@ -270,7 +277,10 @@ function sliding_window_counter.refund(state, limit, cost, at)
   end
   counter_write(state)
 end
+return sliding_window_counter
+end
 
+local function load_bucket()
 -- TokenBucket and LeakyBucket share a meter: its level rises by the cost of what is admitted and sinks steadily by limit
 -- units per window. A request is admitted iff the level plus its cost stay within the capacity. To a TokenBucket the
 -- level is the tokens that are missing, and the capacity is burst; to a LeakyBucket it is the units that are still to
@@ -357,16 +367,29 @@ function bucket.refund(state, limit, cost, at)
   state.ends = bucket_drained(state, limit, 0)
   bucket_write(state)
 end
+return bucket
+end
 
 -- What the scripts that work on counters read from ARGV.
 
-local ALGORITHMS = {
-  FixedWindow = fixed_window,
-  SlidingWindowLog = sliding_window_log,
-  SlidingWindowCounter = sliding_window_counter,
-  TokenBucket = bucket,
-  LeakyBucket = bucket,
+local LOADERS = {
+  FixedWindow = load_fixed_window,
+  SlidingWindowLog = load_sliding_window_log,
+  SlidingWindowCounter = load_sliding_window_counter,
+  TokenBucket = load_bucket,
+  LeakyBucket = load_bucket,
 }
+local loaded = {}
+
+-- algorithm_of returns the functions of an algorithm: read, decide, spend and refund.
+local function algorithm_of(name)
+  local algorithm = loaded[name]
+  if algorithm then return algorithm end
+  if not LOADERS[name] then error('unknown algorithm ' .. name) end
+  algorithm = LOADERS[name]()
+  loaded[name] = algorithm
+  return algorithm
+end
 
 -- instant is now in microseconds since the epoch, this server's own where the argument is empty.
 local function instant(argument)
@@ -376,13 +399,13 @@ local function instant(argument)
 end
 
 -- limit_at reads four arguments from ARGV[at] on: algorithm, limit (units), window (us), burst (units). It returns the
--- algorithm's functions, nil for one that is unknown, and the limit.
+-- algorithm's functions and the limit.
 local function limit_at(at)
   local limit = {units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]), capacity = tonumber(ARGV[at + 3])}
   if ARGV[at] == 'LeakyBucket' then
     limit.queues, limit.capacity = true, limit.capacity + 1 -- the queue and the unit on its way out
   end
-  return ALGORITHMS[ARGV[at]], limit
+  return algorithm_of(ARGV[at]), limit
 end
 
 -- refund takes back what spend counted, as far as it still counts.
@@ -398,7 +421,6 @@ local now = instant(ARGV[1])
 for i, key in ipairs(KEYS) do
   local at = 2 + ARGUMENTS * (i - 1)
   local algorithm, limit = limit_at(at)
-  if not algorithm then return redis.error_reply('ERR unknown algorithm ' .. ARGV[at]) end
   if redis.call('EXISTS', key) == 1 then
     algorithm.refund(algorithm.read(key, now, limit), limit, tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]))
   end

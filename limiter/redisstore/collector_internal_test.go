@@ -1,0 +1,137 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+)
+
+// gate is a Redis that answers a batch when it is told to.
+type gate struct {
+	mu      sync.Mutex
+	batches [][]*call
+	arrived chan int // batches, as they come
+	open    chan struct{}
+}
+
+func newGate() *gate {
+	return &gate{arrived: make(chan int, 1000), open: make(chan struct{}, 1000)}
+}
+
+func (g *gate) send(batch []*call) {
+	g.mu.Lock()
+	g.batches = append(g.batches, batch)
+	g.mu.Unlock()
+	g.arrived <- len(batch)
+	<-g.open
+}
+
+// ask sends n calls at once and returns when all of them wait or fly.
+func ask(ctx context.Context, b *collector, n int) (wait func() []error) {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = b.do(ctx, &call{}) })
+	}
+	return func() []error { wg.Wait(); return errs }
+}
+
+// waitUntil waits until that many calls wait for a batch.
+func waitUntil(t *testing.T, b *collector, waiting int) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		b.mu.Lock()
+		n := len(b.waiting)
+		b.mu.Unlock()
+		if n == waiting {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d calls wait, want %d", n, waiting)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestCallsThatComeTogetherTravelTogether(t *testing.T) {
+	g := newGate()
+	b := &collector{send: g.send}
+	var waits []func() []error
+	for range maxFlying { // each finds room and goes alone
+		waits = append(waits, ask(t.Context(), b, 1))
+		if n := <-g.arrived; n != 1 {
+			t.Fatalf("a batch of %d, want 1", n)
+		}
+	}
+	waits = append(waits, ask(t.Context(), b, maxBatch+10))
+	waitUntil(t, b, maxBatch+10)
+	g.open <- struct{}{}
+	if n := <-g.arrived; n != maxBatch {
+		t.Errorf("the next batch took %d, want %d", n, maxBatch)
+	}
+	g.open <- struct{}{}
+	if n := <-g.arrived; n != 10 {
+		t.Errorf("the last batch took %d, want 10", n)
+	}
+	close(g.open)
+	for _, wait := range waits {
+		if err := errors.Join(wait()...); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestACallWhoseTimeIsOverIsNotSentAnyMore(t *testing.T) {
+	g := newGate()
+	b := &collector{send: g.send}
+	var busy []func() []error
+	for range maxFlying {
+		busy = append(busy, ask(t.Context(), b, 1))
+		<-g.arrived
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := ask(ctx, b, 3)
+	waitUntil(t, b, 3)
+	cancel()
+	for _, err := range wait() {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v, want that of the context", err)
+		}
+	}
+	close(g.open)
+	for _, wait := range busy {
+		if err := errors.Join(wait()...); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(g.batches) != maxFlying {
+		t.Errorf("%d batches were sent, want %d", len(g.batches), maxFlying)
+	}
+}
+
+func TestEveryCallGetsItsOwnAnswer(t *testing.T) {
+	failed := errors.New("failed")
+	b := &collector{send: func(batch []*call) {
+		for _, c := range batch {
+			if c.mode == "fail" {
+				c.err = failed
+			}
+		}
+	}}
+	var wg sync.WaitGroup
+	for i := range 200 {
+		wg.Go(func() {
+			c := &call{mode: "pass"}
+			if i%2 == 0 {
+				c.mode = "fail"
+			}
+			if err := b.do(t.Context(), c); errors.Is(err, failed) != (i%2 == 0) {
+				t.Errorf("call %d (%s): %v", i, c.mode, err)
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,66 @@
+package redisstore_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+func TestInspect(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		want string // in the only warning; "" for none
+	}{
+		"as it comes":                         {nil, ""},
+		"bounded memory and no eviction":      {[]string{"--maxmemory", "100mb"}, ""},
+		"eviction that never comes about":     {[]string{"--maxmemory-policy", "allkeys-lru"}, ""},
+		"eviction of counters":                {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, "maxmemory-policy allkeys-lru"},
+		"eviction of what expires":            {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"}, "maxmemory-policy volatile-ttl"},
+		"an eviction that we may not look at": {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--user", "default", "on", "nopass", "~*", "&*", "+@all", "-info"}, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			warnings, err := open(t, fixture.Redis(t, test.args...).URL()).Inspect(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(warnings, "\n"); (test.want == "") != (got == "") || !strings.Contains(got, test.want) || len(warnings) > 1 {
+				t.Errorf("warnings %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestInspectSaysNothingOfAServerThatTellsNothing(t *testing.T) {
+	warnings, err := open(t, "redis://"+miniredis.RunT(t).Addr()).Inspect(t.Context())
+	if err != nil || len(warnings) > 0 {
+		t.Errorf("%q, %v", warnings, err)
+	}
+}
+
+func TestInspectFailsWithoutRedis(t *testing.T) {
+	server := fixture.Redis(t)
+	server.Kill()
+	_, err := open(t, server.URL()).Inspect(t.Context())
+	wantKind(t, err, "unreachable")
+}
+
+func TestARedisThatIsTooOldIsToldFromOneThatIsNot(t *testing.T) {
+	for version, old := range map[string]bool{
+		"2.8.24": true, "5.0.14": true, "6.0.16": true, "6.2.0": false, "6.2": false, "7.0.15": false, "8.8.0": false, "10.0.1": false,
+		"255.255.255": false, "unstable": false, "": false,
+	} {
+		_, err := redisstore.Judge("# Server\r\nredis_version:" + version + "\r\nos:Linux\r\n")
+		if errors.Is(err, redisstore.ErrTooOld) != old {
+			t.Errorf("%q: %v", version, err)
+		}
+		if old && !strings.Contains(err.Error(), "version "+version+" is older than 6.2") {
+			t.Errorf("%q: %v", version, err)
+		}
+	}
+}
