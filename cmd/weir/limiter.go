@@ -76,7 +76,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	}
 	defer func() { _ = slow.Close() }()
 
-	p, err := newProcess(ctx, redisstore.NewStore(counters, f.redisTimeout), engine.SourceRedis, f.prefix, f.sockets, log)
+	p, err := newProcess(ctx, redisCounters(counters, f.redisTimeout, log), engine.SourceRedis, f.prefix, f.sockets, log)
 	if err != nil {
 		return err
 	}

@@ -12,9 +12,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/server"
 )
@@ -63,6 +65,16 @@ func newProcess(ctx context.Context, store limiter.Store, from engine.Source, ke
 		log: log, keyPrefix: keyPrefix, drain: f.drain, registry: registry, check: check, ops: ops,
 		engine: engine.New(store, from, engine.NewMetrics(registry)),
 	}, nil
+}
+
+// redisCounters are counters in client's Redis. Refunds that fail are logged, now and then: they come in crowds.
+func redisCounters(client *redisstore.Client, timeout time.Duration, log *slog.Logger) *redisstore.Store {
+	sometimes := &rate.Sometimes{First: 1, Interval: 10 * time.Second}
+	return redisstore.NewStore(client, timeout, redisstore.WithRefundFailures(func(err error) {
+		sometimes.Do(func() {
+			log.Warn("denied requests leave units spent in other slots until their windows end", "error", err)
+		})
+	}))
 }
 
 func listen(ctx context.Context, address, flag string) (net.Listener, error) {

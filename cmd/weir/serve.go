@@ -17,7 +17,6 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
-	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/source"
 )
 
@@ -126,7 +125,7 @@ func openCounters(f serveFlags, log *slog.Logger) (*counters, error) {
 		return nil, err
 	}
 	return &counters{
-		store: redisstore.NewStore(client, f.redisTimeout), source: engine.SourceRedis, inspect: inspectRedis(client, log),
+		store: redisCounters(client, f.redisTimeout, log), source: engine.SourceRedis, inspect: inspectRedis(client, log),
 		close: func() { _ = client.Close() }, // the process ends anyway
 	}, nil
 }

@@ -218,7 +218,6 @@ func TestAnErrorReplyHasAKind(t *testing.T) {
 		"LOADING Redis is loading the dataset in memory":                                          "loading",
 		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.":        "masterdown",
 		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist": "disk",
-		"TRYAGAIN Multiple keys request during rehashing of slot":                                 "moving",
 		"MOVED 1 127.0.0.1:1": "moving",
 		"CROSSSLOT Keys in request don't hash to the same slot":                                      "crossslot",
 		"NOSCRIPT No matching script. Please use EVAL.":                                              "noscript",
@@ -226,6 +225,7 @@ func TestAnErrorReplyHasAKind(t *testing.T) {
 		"ERR Error running script (call to f_12): @user_script:1: @user_script: 1: -OOM command":     "oom",
 		"ERR Error running script (call to f_12): @user_script:1: -READONLY You can't write against": "readonly",
 		"ERR what nobody has foreseen":                                                               "other",
+		"ERR max number of clients reached":                                                          "clients",
 	} {
 		t.Run(want, func(t *testing.T) {
 			wantKind(t, failure(t, fakeRedis(t, "-"+reply+"\r\n")), want)
