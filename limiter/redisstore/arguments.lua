@@ -9,7 +9,11 @@ local LOADERS = {
 }
 local loaded = {}
 
--- algorithm_of returns the functions of an algorithm: read, decide, spend and refund.
+-- algorithm_of returns the functions of an algorithm:
+--   read(key, now, limit)             the state of a counter, at being its own time
+--   decide(state, now, limit, cost)   allowed, remaining, reset after, retry after, delay; changes nothing
+--   spend(state, limit, cost)         writes, and returns the instant at which the counter will be as new
+--   refund(state, limit, cost, at)    writes
 local function algorithm_of(name)
   local algorithm = loaded[name]
   if algorithm then return algorithm end

@@ -72,6 +72,7 @@ function bucket.spend(state, limit, cost)
   state.whole = state.whole + cost
   state.ends = state.at + bucket_drain(state, limit, 0)
   bucket_write(state)
+  return state.ends
 end
 
 -- refund takes back what of the cost cannot have drained since: the whole units that are left of it at the least.

@@ -4,7 +4,7 @@
 local fixed_window = {}
 
 function fixed_window.read(key, now, limit)
-  local state = {key = key, index = math.floor(now / limit.window), count = 0}
+  local state = {key = key, index = math.floor(now / limit.window), count = 0, at = now, finish = 0}
   local stored = redis.call('GET', key)
   if stored then
     local index, count = string.match(stored, '^(%d+) (%d+)$')
@@ -32,6 +32,7 @@ end
 function fixed_window.spend(state, _, cost)
   state.count = state.count + cost
   fixed_window_write(state)
+  return state.finish
 end
 
 function fixed_window.refund(state, limit, cost, at)

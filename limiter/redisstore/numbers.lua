@@ -13,14 +13,19 @@ local function milliseconds(microseconds)
   return text(math.ceil(microseconds / 1000))
 end
 
--- mul_div returns the whole quotient and the remainder of a * b / c, exact for a < 2^30 and b, c <= 2^42.
--- It multiplies ten bits of a at a time: remainder * 2^10 + limb * b stays below 2^53.
+-- mul_div returns the whole quotient and the remainder of a * b / c, exact for a < 2^30 and b, c <= 2^42. What is too
+-- large for one step it multiplies ten bits of a at a time: remainder * 2^10 + ten bits * b stays below 2^53.
 local function mul_div(a, b, c)
-  local quotient, remainder = 0, 0
-  for _, limb in ipairs({math.floor(a / 1048576), math.floor(a / 1024) % 1024, a % 1024}) do
-    local product = remainder * 1024 + limb * b
-    remainder = math.fmod(product, c)
-    quotient = quotient * 1024 + (product - remainder) / c
-  end
-  return quotient, remainder
+  local product = a * b
+  local remainder = math.fmod(product, c)
+  if product < 9007199254740992 then return (product - remainder) / c, remainder end
+  product = math.floor(a / 1048576) * b
+  remainder = math.fmod(product, c)
+  local quotient = (product - remainder) / c
+  product = remainder * 1024 + math.floor(a / 1024) % 1024 * b
+  remainder = math.fmod(product, c)
+  quotient = quotient * 1024 + (product - remainder) / c
+  product = remainder * 1024 + a % 1024 * b
+  remainder = math.fmod(product, c)
+  return quotient * 1024 + (product - remainder) / c, remainder
 end

@@ -6,7 +6,7 @@ local sliding_window_counter = {}
 
 function sliding_window_counter.read(key, now, limit)
   local window = limit.window
-  local state = {key = key, window = window, index = 0, current = 0, previous = 0}
+  local state = {key = key, window = window, index = 0, current = 0, previous = 0, start = 0, elapsed = 0, at = now}
   local stored = redis.call('GET', key)
   if stored then
     local index, current, previous = string.match(stored, '^(%d+) (%d+) (%d+)$')
@@ -64,11 +64,12 @@ local function counter_write(state)
   if not free then return redis.call('DEL', state.key) end
   local value = text(state.index) .. ' ' .. text(state.current) .. ' ' .. text(state.previous)
   redis.call('SET', state.key, value, 'PXAT', milliseconds(free))
+  return free
 end
 
 function sliding_window_counter.spend(state, _, cost)
   state.current = state.current + cost
-  counter_write(state)
+  return counter_write(state)
 end
 
 function sliding_window_counter.refund(state, limit, cost, at)

@@ -69,7 +69,9 @@ end
 local sliding_window_log = {}
 
 function sliding_window_log.read(key, now, limit)
-  local state = {key = key, window = limit.window, capacity = 0, next = 0, length = 0, newest = 0}
+  local state = {
+    key = key, window = limit.window, capacity = 0, next = 0, length = 0, newest = 0, at = now, expired = 0, live = 0,
+  }
   local header = redis.call('GETRANGE', key, 0, LOG_HEADER - 1)
   if header ~= '' then
     state.capacity, state.next = log_unpack(header, 1), log_unpack(header, 8)
@@ -103,6 +105,7 @@ function sliding_window_log.spend(state, limit, cost)
   state.live = state.live + cost
   state.length, state.expired, state.newest = state.live, 0, state.at
   log_header(state)
+  return state.newest + state.window
 end
 
 function sliding_window_log.refund(state, _, cost, at)

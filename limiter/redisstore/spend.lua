@@ -19,20 +19,22 @@ local now, reply = instant(ARGV[1]), {}
 -- charge_at reads and decides the charge whose arguments begin at ARGV[at].
 local function charge_at(at, key, out)
   local algorithm, limit = limit_at(at)
-  local charge = {algorithm = algorithm, limit = limit, cost = tonumber(ARGV[at + 4]), out = out}
-  charge.state = algorithm.read(key, now, limit)
-  local allowed, remaining, reset_after, retry_after, delay = algorithm.decide(charge.state, now, limit, charge.cost)
-  reply[out + 1], reply[out + 2], reply[out + 3] = charge.state.at, allowed, remaining
+  local cost, state = tonumber(ARGV[at + 4]), algorithm.read(key, now, limit)
+  local allowed, remaining, reset_after, retry_after, delay = algorithm.decide(state, now, limit, cost)
+  reply[out + 1], reply[out + 2], reply[out + 3] = state.at, allowed, remaining
   reply[out + 4], reply[out + 5], reply[out + 6] = reset_after, retry_after, delay
-  charge.counts = allowed == 1 and charge.cost > 0
-  charge.denies = allowed == 0 and ARGV[at + 5] == 'enforce'
-  return charge
+  return {
+    algorithm = algorithm, limit = limit, cost = cost, state = state, out = out,
+    counts = allowed == 1 and cost > 0,
+    denies = allowed == 0 and ARGV[at + 5] == 'enforce',
+  }
 end
 
+-- count writes what was decided; spend answers when the counter will be as new.
 local function count(charge)
-  charge.algorithm.spend(charge.state, charge.limit, charge.cost)
-  local _, remaining, reset_after = charge.algorithm.decide(charge.state, now, charge.limit, 0)
-  reply[charge.out + 3], reply[charge.out + 4] = remaining, reset_after
+  local out = charge.out
+  reply[out + 3] = reply[out + 3] - charge.cost
+  reply[out + 4] = charge.algorithm.spend(charge.state, charge.limit, charge.cost) - now
 end
 
 local at, key = 2, 0

@@ -13,16 +13,21 @@ local function milliseconds(microseconds)
   return text(math.ceil(microseconds / 1000))
 end
 
--- mul_div returns the whole quotient and the remainder of a * b / c, exact for a < 2^30 and b, c <= 2^42.
--- It multiplies ten bits of a at a time: remainder * 2^10 + limb * b stays below 2^53.
+-- mul_div returns the whole quotient and the remainder of a * b / c, exact for a < 2^30 and b, c <= 2^42. What is too
+-- large for one step it multiplies ten bits of a at a time: remainder * 2^10 + ten bits * b stays below 2^53.
 local function mul_div(a, b, c)
-  local quotient, remainder = 0, 0
-  for _, limb in ipairs({math.floor(a / 1048576), math.floor(a / 1024) % 1024, a % 1024}) do
-    local product = remainder * 1024 + limb * b
-    remainder = math.fmod(product, c)
-    quotient = quotient * 1024 + (product - remainder) / c
-  end
-  return quotient, remainder
+  local product = a * b
+  local remainder = math.fmod(product, c)
+  if product < 9007199254740992 then return (product - remainder) / c, remainder end
+  product = math.floor(a / 1048576) * b
+  remainder = math.fmod(product, c)
+  local quotient = (product - remainder) / c
+  product = remainder * 1024 + math.floor(a / 1024) % 1024 * b
+  remainder = math.fmod(product, c)
+  quotient = quotient * 1024 + (product - remainder) / c
+  product = remainder * 1024 + a % 1024 * b
+  remainder = math.fmod(product, c)
+  return quotient * 1024 + (product - remainder) / c, remainder
 end
 
 local function load_fixed_window()
@@ -32,7 +37,7 @@ local function load_fixed_window()
 local fixed_window = {}
 
 function fixed_window.read(key, now, limit)
-  local state = {key = key, index = math.floor(now / limit.window), count = 0}
+  local state = {key = key, index = math.floor(now / limit.window), count = 0, at = now, finish = 0}
   local stored = redis.call('GET', key)
   if stored then
     local index, count = string.match(stored, '^(%d+) (%d+)$')
@@ -60,6 +65,7 @@ end
 function fixed_window.spend(state, _, cost)
   state.count = state.count + cost
   fixed_window_write(state)
+  return state.finish
 end
 
 function fixed_window.refund(state, limit, cost, at)
@@ -142,7 +148,9 @@ end
 local sliding_window_log = {}
 
 function sliding_window_log.read(key, now, limit)
-  local state = {key = key, window = limit.window, capacity = 0, next = 0, length = 0, newest = 0}
+  local state = {
+    key = key, window = limit.window, capacity = 0, next = 0, length = 0, newest = 0, at = now, expired = 0, live = 0,
+  }
   local header = redis.call('GETRANGE', key, 0, LOG_HEADER - 1)
   if header ~= '' then
     state.capacity, state.next = log_unpack(header, 1), log_unpack(header, 8)
@@ -176,6 +184,7 @@ function sliding_window_log.spend(state, limit, cost)
   state.live = state.live + cost
   state.length, state.expired, state.newest = state.live, 0, state.at
   log_header(state)
+  return state.newest + state.window
 end
 
 function sliding_window_log.refund(state, _, cost, at)
@@ -201,7 +210,7 @@ local sliding_window_counter = {}
 
 function sliding_window_counter.read(key, now, limit)
   local window = limit.window
-  local state = {key = key, window = window, index = 0, current = 0, previous = 0}
+  local state = {key = key, window = window, index = 0, current = 0, previous = 0, start = 0, elapsed = 0, at = now}
   local stored = redis.call('GET', key)
   if stored then
     local index, current, previous = string.match(stored, '^(%d+) (%d+) (%d+)$')
@@ -259,11 +268,12 @@ local function counter_write(state)
   if not free then return redis.call('DEL', state.key) end
   local value = text(state.index) .. ' ' .. text(state.current) .. ' ' .. text(state.previous)
   redis.call('SET', state.key, value, 'PXAT', milliseconds(free))
+  return free
 end
 
 function sliding_window_counter.spend(state, _, cost)
   state.current = state.current + cost
-  counter_write(state)
+  return counter_write(state)
 end
 
 function sliding_window_counter.refund(state, limit, cost, at)
@@ -355,6 +365,7 @@ function bucket.spend(state, limit, cost)
   state.whole = state.whole + cost
   state.ends = state.at + bucket_drain(state, limit, 0)
   bucket_write(state)
+  return state.ends
 end
 
 -- refund takes back what of the cost cannot have drained since: the whole units that are left of it at the least.
@@ -381,7 +392,11 @@ local LOADERS = {
 }
 local loaded = {}
 
--- algorithm_of returns the functions of an algorithm: read, decide, spend and refund.
+-- algorithm_of returns the functions of an algorithm:
+--   read(key, now, limit)             the state of a counter, at being its own time
+--   decide(state, now, limit, cost)   allowed, remaining, reset after, retry after, delay; changes nothing
+--   spend(state, limit, cost)         writes, and returns the instant at which the counter will be as new
+--   refund(state, limit, cost, at)    writes
 local function algorithm_of(name)
   local algorithm = loaded[name]
   if algorithm then return algorithm end
