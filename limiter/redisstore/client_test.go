@@ -16,15 +16,17 @@ import (
 
 func TestOpenRefusesWithoutTellingThePassword(t *testing.T) {
 	tests := map[string]string{
-		"an empty URL":              "",
-		"no scheme":                 "user:hunter2@localhost:6379",
-		"another scheme":            "http://user:hunter2@localhost:6379",
-		"no host":                   "redis:///0?password=hunter2",
-		"a password that is no URL": "redis://user:hun#ter2@localhost:6379",
-		"a bad escape":              "redis://user:hunter2%zz@localhost:6379",
-		"a database that is none":   "redis://user:hunter2@localhost:6379/x",
-		"an unknown parameter":      "redis://user:hunter2@localhost:6379/0?hunter2=1",
-		"a cluster with a database": "redis://user:hunter2@localhost:6379/1?addr=b:6379",
+		"an empty URL":                      "",
+		"no scheme":                         "user:hunter2@localhost:6379",
+		"another scheme":                    "http://user:hunter2@localhost:6379",
+		"no host":                           "redis:///0?password=hunter2",
+		"a password that is no URL":         "redis://user:hun#ter2@localhost:6379",
+		"a password that looks like a port": "redis://hunter2:1234#56@localhost:6379",
+		"a password for one of the nodes":   "redis://localhost:6379?addr=user:hunter2@b:6379",
+		"a bad escape":                      "redis://user:hunter2%zz@localhost:6379",
+		"a database that is none":           "redis://user:hunter2@localhost:6379/x",
+		"an unknown parameter":              "redis://user:hunter2@localhost:6379/0?hunter2=1",
+		"a cluster with a database":         "redis://user:hunter2@localhost:6379/1?addr=b:6379",
 	}
 	for name, url := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -72,7 +72,7 @@ var errURL = errors.New("not a URL of the form redis://[user:password@]host:port
 // holds any part of the URL, for its passwords.
 func ParseURL(raw string) (Options, error) {
 	u, err := url.Parse(raw)
-	if err != nil || u.Hostname() == "" || (u.Scheme != "redis" && u.Scheme != "rediss") {
+	if err != nil || (u.Scheme != "redis" && u.Scheme != "rediss") || u.Fragment != "" { // which began in a password
 		return Options{}, errURL
 	}
 	query, err := url.ParseQuery(u.RawQuery)
@@ -120,7 +120,7 @@ func addressesOf(mode Mode, hosts []string) ([]string, error) {
 	seen := map[string]bool{}
 	for _, host := range hosts {
 		u := url.URL{Host: host}
-		if u.Hostname() == "" {
+		if u.Hostname() == "" || strings.ContainsAny(host, "@/") { // credentials are not for single addresses
 			return nil, errURL
 		}
 		if address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), usual)); !seen[address] {

@@ -250,8 +250,10 @@ func (s *Store) Reset(ctx context.Context, keys []string) error {
 	for _, key := range keys { // one command a key: on a Cluster they lie in different slots
 		pipe.Unlink(ctx, key)
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("reset %d counters: %w", len(keys), err)
+	_, err := pipe.Exec(ctx)
+	s.client.noticed(ctx, err)
+	if err != nil {
+		return fmt.Errorf("reset %d counters: %w", len(keys), withKind(err))
 	}
 	return nil
 }

@@ -90,19 +90,23 @@ func TestStoreOnRedisWithTLS(t *testing.T) {
 	}
 }
 
-// leavesNothingBehind waits until no goroutine is left but those of before. A pool that could not connect looks once a
-// second whether it is closed.
-func leavesNothingBehind(t *testing.T, before goleak.Option) {
+// leavesNothingBehind wants, when all that the test starts from now on has been stopped, that no goroutine is left of it.
+// It waits: a pool that could not connect looks once a second whether it is closed.
+func leavesNothingBehind(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(patient); ; {
-		err := goleak.Find(before)
-		if err == nil {
-			return
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() {
+		for deadline := time.Now().Add(patient); ; {
+			err := goleak.Find(before)
+			if err == nil {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Error(err)
+				return
+			}
 		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
+	})
 }
 
 // unitsOf returns a charge of one unit on a counter of its own.
@@ -271,8 +275,8 @@ func replicated(t *testing.T, primary *fixture.RedisProcess, replicas []*fixture
 }
 
 func TestStoreUnderSentinels(t *testing.T) {
+	leavesNothingBehind(t)
 	group := fixture.RedisSentinel(t)
-	defer leavesNothingBehind(t, goleak.IgnoreCurrent())
 	primary, err := group.Primary(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -289,6 +293,7 @@ func TestStoreUnderSentinels(t *testing.T) {
 			t.Fatalf("left %d, want 40", left)
 		}
 		replicated(t, primary, others(group.Servers(), primary))
+		updates := redisstore.NewExchange(client, "weir:", "weir-system/default").Subscribe(t.Context())
 		l := startLoad(t, store)
 		l.answered(t, 50)
 		killed, err := group.KillPrimary(t.Context())
@@ -303,6 +308,7 @@ func TestStoreUnderSentinels(t *testing.T) {
 		if l.failures.Load() == 0 {
 			t.Error("nobody noticed that the primary was gone")
 		}
+		hears(t, client, updates)
 		before[0].Cost = 40
 		if left := remaining(t, store, before); left != 0 {
 			t.Errorf("left %d, want 0: what was replicated is remembered", left)
@@ -321,8 +327,8 @@ func others(all []*fixture.RedisProcess, one *fixture.RedisProcess) []*fixture.R
 }
 
 func TestStoreOnAClusterOfThree(t *testing.T) {
+	leavesNothingBehind(t)
 	cluster := fixture.RedisCluster(t)
-	defer leavesNothingBehind(t, goleak.IgnoreCurrent())
 	key := unitsOf(t, "shared", "all", shared)[0].Key
 
 	t.Run("follows a slot that moves under load", func(t *testing.T) {
@@ -371,24 +377,69 @@ func TestStoreOnAClusterOfThree(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("outlives a primary under load", func(t *testing.T) {
-		store, client := openStore(t, cluster.URL())
-		defer client.Close()
-		l := startLoad(t, store)
-		l.answered(t, 20)
-		killed, err := cluster.KillPrimaryOf(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
+	for name, end := range map[string]func(*fixture.RedisProcess) error{
+		"outlives a primary that dies under load": func(primary *fixture.RedisProcess) error {
+			primary.Kill()
+			return nil
+		},
+		"outlives a primary that hangs under load": (*fixture.RedisProcess).Pause,
+	} {
+		t.Run(name, func(t *testing.T) { outlives(t, cluster, key, end) })
+	}
+}
+
+// outlives ends the primary of key in some way while callers spend on it, and wants them to go on with the next.
+func outlives(t *testing.T, cluster *fixture.RedisClusterGroup, key string, end func(*fixture.RedisProcess) error) {
+	t.Helper()
+	store, client := openStore(t, cluster.URL())
+	defer client.Close()
+	updates := redisstore.NewExchange(client, "weir:", "weir-system/default").Subscribe(t.Context())
+	l := startLoad(t, store)
+	l.answered(t, 20)
+	primary, err := cluster.PrimaryOf(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := end(primary); err != nil {
+		t.Fatal(err)
+	}
+	if next, err := cluster.PrimaryOf(t.Context(), key); err != nil || next == primary {
+		t.Fatalf("no new primary: %v", err)
+	}
+	l.answered(t, 20)
+	l.end(t, shared) // what the replica had not heard of yet, in the worst case all
+	if l.failures.Load() == 0 {
+		t.Error("nobody noticed that the primary was gone")
+	}
+	hears(t, client, updates)
+	if err := primary.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.WaitOK(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hears wants a rule set that is published now to be heard of.
+func hears(t *testing.T, client *redisstore.Client, updates <-chan string) {
+	t.Helper()
+	exchange := redisstore.NewExchange(client, "weir:", "weir-system/default")
+	deadline := time.After(recovery)
+	for n := 0; ; n++ {
+		revision := "sha256:" + strconv.Itoa(n)
+		if _, err := exchange.Publish(t.Context(), revision, []byte("a set")); err != nil {
+			t.Logf("publish: %v", err)
 		}
-		if promoted, err := cluster.PrimaryOf(t.Context(), key); err != nil || promoted == killed {
-			t.Fatalf("no new primary: %v", err)
+		select {
+		case heard := <-updates:
+			if heard == revision {
+				return
+			}
+		case <-deadline:
+			t.Fatal("what is published is not heard of")
+		case <-time.After(callTimeout):
 		}
-		l.answered(t, 20)
-		l.end(t, shared)
-		if l.failures.Load() == 0 {
-			t.Error("nobody noticed that the primary was gone")
-		}
-	})
+	}
 }
 
 // A place is a way to Redis through a proxy.
@@ -469,8 +520,7 @@ func settle(t *testing.T, store *redisstore.Store, charges []limiter.Charge) int
 func TestUnderFaultsNothingIsCountedTwice(t *testing.T) {
 	for name, at := range places() {
 		t.Run(name, func(t *testing.T) {
-			before := goleak.IgnoreCurrent()
-			t.Cleanup(func() { leavesNothingBehind(t, before) }) // when the proxy is gone, through which Sentinel looks, too
+			leavesNothingBehind(t)
 			place := at(t)
 			store, client := openStore(t, place.url)
 			defer client.Close()
