@@ -20,6 +20,7 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -34,6 +35,8 @@ const (
 	base      = 1000 // limit of every policy; edit n makes it base + n
 	patience  = 60 * time.Second
 	creators  = 8
+	pause     = 100 * time.Millisecond // between two looks at all policies
+	beat      = time.Millisecond       // between two questions to a replica: the finest that is measured
 )
 
 func main() {
@@ -67,6 +70,10 @@ func run(ctx context.Context, policies, edits int) (err error) {
 		return err
 	}
 	fmt.Printf("%d policies created and enforced in %.1f s\n", policies, time.Since(began).Seconds())
+	if err := w.untilReady(ctx); err != nil {
+		return err
+	}
+	fmt.Printf("all of them Ready after %.1f s\n", time.Since(began).Seconds())
 
 	var took []time.Duration
 	for n := range edits {
@@ -177,6 +184,24 @@ func (w *world) create(ctx context.Context, policies int) error {
 	return group.Wait()
 }
 
+// untilReady waits until every policy's status says so.
+func (w *world) untilReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		var list v1alpha1.RateLimitPolicyList
+		if err := w.client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+			return fmt.Errorf("wait until all policies are Ready: %w", err)
+		}
+		if !slices.ContainsFunc(list.Items, func(p v1alpha1.RateLimitPolicy) bool {
+			return !meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionReady)
+		}) {
+			return nil
+		}
+		time.Sleep(pause)
+	}
+}
+
 func (w *world) edit(ctx context.Context, i int, limit int64) error {
 	policy := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name(i)}}
 	patch := fmt.Appendf(nil, `{"spec":{"limit":%d}}`, limit)
@@ -199,6 +224,7 @@ func (w *world) untilEnforced(ctx context.Context, i int, limit int64) error {
 				if answer.LimitOf(namespace+"/"+name(i)) == limit {
 					return nil
 				}
+				time.Sleep(beat)
 			}
 		})
 	}
