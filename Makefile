@@ -18,8 +18,10 @@ help: ## Say what the targets do
 	  /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
+demo: export CGO_ENABLED = 0 # for all that it builds, so that packages are compiled once
 demo: ## Show Weir at work on a real API server and Redis (DEMO=once: show it and end)
-	@CGO_ENABLED=0 go build -o bin/demo ./hack/demo # as everything it builds: compiled once
+	@echo 'Compiling (a first run takes minutes, and some more for kube-apiserver)'
+	@go build -o bin/demo ./hack/demo
 	@exec bin/demo # not go run, which fails after Ctrl-C whatever the demo says
 
 .PHONY: test
