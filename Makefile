@@ -18,7 +18,8 @@ help: ## Say what the targets do
 	  /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: export CGO_ENABLED = 0 # for all that it builds, so that packages are compiled once
+# For all that it builds, so that packages are compiled once.
+demo: export CGO_ENABLED = 0
 demo: ## Show Weir at work on a real API server and Redis (DEMO=once: show it and end)
 	@echo 'Compiling (a first run takes minutes, and some more for kube-apiserver)'
 	@go build -o bin/demo ./hack/demo
