@@ -137,7 +137,9 @@ func (e *Engine) charge(answer *Answer, matched []rules.Matched, c *Check) []lim
 		charges[i] = limiter.Charge{Key: m.Key(identifier), Limit: m.Rule.Limit, Cost: c.Cost, Shadow: m.Rule.Shadow}
 		if identifier == "" {
 			identifier = limiter.Missing
-			e.metrics.missing(m.Rule)
+			if !c.Peek {
+				e.metrics.missing(m.Rule)
+			}
 		}
 		answer.Results[i] = Result{Rule: m.Rule, Identifier: identifier}
 	}

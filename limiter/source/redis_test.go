@@ -155,8 +155,7 @@ func TestRedisPropagation(t *testing.T) {
 	running(t, NewRedis(e, got.apply, slog.New(slog.DiscardHandler)).Run)
 	await(t, "the first rule set is in force", func() bool { return got.count() == 1 })
 
-	// Far below the poll interval: it is the subscription that does it. By polling alone three of four edits would be
-	// slower than this; one of four is forgiven to a busy machine.
+	// Far below the poll interval: it is the subscription that does it. One slow edit is forgiven to a busy machine.
 	const edits, bound = 20, pollInterval / 4
 	slow := 0
 	for i := range edits {
@@ -167,7 +166,7 @@ func TestRedisPropagation(t *testing.T) {
 			slow++
 		}
 	}
-	if slow > edits/4 {
+	if slow > 1 {
 		t.Errorf("%d of %d edits took more than %v", slow, edits, bound)
 	}
 }
