@@ -9,7 +9,7 @@ import (
 )
 
 // keySchema is part of every key's tail: raise it when the stored form of any counter changes.
-const keySchema = 1
+const keySchema = 2
 
 const (
 	// Missing is the identifier under which requests are counted that do not carry one.

@@ -75,15 +75,16 @@ func listens(ctx context.Context, exchange *redisstore.Exchange) error {
 	}
 }
 
-// spends fills a counter, lowers its limit, takes back, and forgets it.
+// spends fills a counter, raises its limit, lowers it, takes back, and forgets it.
 func spends(ctx context.Context, store *redisstore.Store, algorithm limiter.Algorithm) error {
 	var errs []error
-	for _, units := range []int64{4, 3} {
+	var key string
+	for _, units := range []int64{4, 1000, 3} {
 		limit, err := limiter.NewLimit(algorithm, units, time.Hour)
 		if err != nil {
 			return err
 		}
-		key := limiter.NewKeySpace("weir:", "Tenant", "test/acl", limit).Key("acme", "")
+		key = limiter.NewKeySpace("weir:", "Tenant", "test/acl", limit).Key("acme", "")
 		charge := limiter.Charge{Key: key, Limit: limit, Cost: 1}
 		for range 3 {
 			decisions, err := store.Spend(ctx, []limiter.Charge{charge})
@@ -96,9 +97,8 @@ func spends(ctx context.Context, store *redisstore.Store, algorithm limiter.Algo
 			_, err = store.Spend(ctx, []limiter.Charge{charge})
 			errs = append(errs, err)
 		}
-		errs = append(errs, store.Reset(ctx, []string{key}))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, store.Reset(ctx, []string{key}))...)
 }
 
 func TestTheDocumentedRightsSufficeAndNoneIsTooMany(t *testing.T) {

@@ -1,41 +1,64 @@
--- What the scripts that work on counters read from ARGV.
-
-local LOADERS = {
-  FixedWindow = load_fixed_window,
-  SlidingWindowLog = load_sliding_window_log,
-  SlidingWindowCounter = load_sliding_window_counter,
-  TokenBucket = load_bucket,
-  LeakyBucket = load_bucket,
-}
-local loaded = {}
-
--- algorithm_of returns the functions of an algorithm:
---   read(key, now, limit)             the state of a counter, at being its own time
---   decide(state, now, limit, cost)   allowed, remaining, reset after, retry after, delay; changes nothing
---   spend(state, limit, cost)         writes, and returns the instant at which the counter will be as new
---   refund(state, limit, cost, at)    writes
-local function algorithm_of(name)
-  local algorithm = loaded[name]
-  if algorithm then return algorithm end
-  if not LOADERS[name] then error('unknown algorithm ' .. name) end
-  algorithm = LOADERS[name]()
-  loaded[name] = algorithm
-  return algorithm
-end
+-- What the scripts that work on counters read from ARGV and KEYS.
 
 -- instant is now in microseconds since the epoch, this server's own where the argument is empty.
 local function instant(argument)
   if argument ~= '' then return tonumber(argument) end
-  local time = redis.call('TIME')
+  local time = call('TIME')
   return time[1] * 1000000 + time[2]
 end
 
--- limit_at reads four arguments from ARGV[at] on: algorithm, limit (units), window (us), burst (units). It returns the
--- algorithm's functions and the limit.
-local function limit_at(at)
-  local limit = {units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]), capacity = tonumber(ARGV[at + 3])}
-  if ARGV[at] == 'LeakyBucket' then
-    limit.queues, limit.capacity = true, limit.capacity + 1 -- the queue and the unit on its way out
+-- whole is false when a log of this run is read and written in place: then all of its logs are.
+local whole = true
+
+-- What has been asked of an algorithm is kept: charges seldom differ in it.
+local loaded = {}
+
+-- charge_at reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), burst (units), cost (units).
+-- work is what the algorithm does, see load.
+local function charge_at(at)
+  local name = ARGV[at]
+  local charge = {
+    work = loaded[name], units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]), capacity = tonumber(ARGV[at + 3]),
+    cost = tonumber(ARGV[at + 4]), queues = name == 'LeakyBucket', logs = name == 'SlidingWindowLog', enforced = true,
+  }
+  if not charge.work then
+    charge.work = load_algorithm(name)
+    loaded[name] = charge.work
   end
-  return algorithm_of(ARGV[at]), limit
+  if charge.queues then charge.capacity = charge.capacity + 1 end -- the queue and the unit on its way out
+  if charge.logs and charge.units > WHOLE_LOG then whole = false end
+  return charge
+end
+
+-- What is read of the counters, by place in KEYS, and what has been written, by key.
+local values, written = {}, {}
+
+-- read_values reads the values of all keys at once where all are read whole. Call it when all charges are known. To MGET,
+-- what is no string is nothing, and gives way.
+local function read_values()
+  if not whole or not several then return end
+  for from = 1, #KEYS, 1000 do -- unpack has a limit
+    local read = call('MGET', unpack(KEYS, from, min(from + 999, #KEYS)))
+    for i = 1, #read do values[from + i - 1] = read[i] end
+  end
+end
+
+-- value_of is the value of KEYS[place], false if there is none, nil if it is read in place.
+local function value_of(place, charge)
+  local value = written[KEYS[place]]
+  if value == nil then value = values[place] end
+  if value == nil and (whole or not charge.logs) then value = call('MGET', KEYS[place])[1] end
+  return value
+end
+
+-- write writes a value, nil for none; microseconds is when its key expires, kept whether it does so already.
+local function write(key, value, microseconds, kept)
+  if not value then
+    call('DEL', key)
+  elseif kept then
+    call('SET', key, value, 'KEEPTTL')
+  else
+    call('SET', key, value, 'PXAT', milliseconds(microseconds))
+  end
+  if several then written[key] = value or false end
 end

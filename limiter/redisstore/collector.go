@@ -2,8 +2,12 @@ package redisstore
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
+	"time"
+
+	"github.com/weir-dev/weir/limiter"
 )
 
 // Calls to one Redis share round trips: while so many batches are under way, calls wait for one to come back and then
@@ -13,50 +17,73 @@ const (
 	maxBatch  = 64
 )
 
-// collector brings calls together.
+// call is one request to the script.
+type call struct {
+	mode     string // "spend" or "peek"
+	charges  []limiter.Charge
+	deadline time.Time
+
+	answer  outcome      // of Redis; for who sends the call
+	outcome chan outcome // what its caller gets, once; nil if it sends the call itself
+	settled bool         // the outcome is there; the collector's lock guards it
+}
+
+// outcome is what became of a call.
+type outcome struct {
+	decisions []limiter.Decision
+	err       error
+}
+
+// collector brings calls to one Redis together. Its zero value but for send is ready.
 type collector struct {
-	// send asks Redis and puts an answer or an error into every call.
+	// send asks Redis and puts an answer into every call. It returns by their deadlines.
 	send func([]*call)
 
 	mu      sync.Mutex
 	waiting []*call
-	flying  int
+	flying  [][]*call
+	alarm   *time.Timer // nil before it was needed
+	rings   time.Time   // when the alarm will, at the latest by the earliest deadline; zero if it will not
 }
 
-// do returns when c has an answer, or ctx is done: then c may or may not have been counted, as with any call whose reply
-// is lost.
-func (b *collector) do(ctx context.Context, c *call) error {
-	c.done = make(chan struct{})
+// do returns when there is an answer to c, or its deadline is over: then c may or may not have been counted, as with any
+// call whose reply is lost.
+func (b *collector) do(c *call) ([]limiter.Decision, error) {
 	b.mu.Lock()
+	if len(b.flying) == 0 { // then nothing waits
+		b.waiting = append(b.waiting, c)
+		alone := b.board()
+		b.mu.Unlock()
+		b.fly(alone)
+		return c.answer.decisions, c.answer.err
+	}
+	c.outcome = make(chan outcome, 1)
 	b.waiting = append(b.waiting, c)
+	if len(b.flying) < maxFlying {
+		// A batch that came back has set off many callers, of which this may be the first: let the others come along.
+		b.mu.Unlock()
+		runtime.Gosched()
+		b.mu.Lock()
+	}
+	b.arm(c.deadline)
 	batch := b.board()
 	b.mu.Unlock()
 	if batch != nil {
-		b.fly(batch)
+		go b.fly(batch)
 	}
-	select {
-	case <-c.done:
-		return c.err
-	default:
-	}
-	select {
-	case <-c.done:
-		return c.err
-	case <-ctx.Done():
-		b.giveUp(c)
-		return ctx.Err()
-	}
+	o := <-c.outcome
+	return o.decisions, o.err
 }
 
 // board takes the next batch, nil if there is none or enough are under way. The lock is held.
 func (b *collector) board() []*call {
-	if len(b.waiting) == 0 || b.flying >= maxFlying {
+	if len(b.waiting) == 0 || len(b.flying) >= maxFlying {
 		return nil
 	}
 	n := min(len(b.waiting), maxBatch)
 	batch := b.waiting[:n:n]
 	b.waiting = b.waiting[n:]
-	b.flying++
+	b.flying = append(b.flying, batch)
 	return batch
 }
 
@@ -64,20 +91,64 @@ func (b *collector) board() []*call {
 func (b *collector) fly(batch []*call) {
 	b.send(batch)
 	b.mu.Lock()
-	b.flying--
+	b.flying = slices.DeleteFunc(b.flying, func(f []*call) bool { return f[0] == batch[0] })
 	next := b.board()
+	for _, c := range batch {
+		c.settle(c.answer)
+	}
 	b.mu.Unlock()
 	if next != nil {
 		go b.fly(next)
 	}
-	for _, c := range batch {
-		close(c.done)
+}
+
+// settle gives a caller its outcome, the first one. The lock is held.
+func (c *call) settle(o outcome) {
+	if c.settled || c.outcome == nil {
+		return
+	}
+	c.settled = true
+	c.outcome <- o
+}
+
+// arm makes the alarm ring by then. The lock is held.
+func (b *collector) arm(at time.Time) {
+	if !b.rings.IsZero() && !at.Before(b.rings) {
+		return
+	}
+	b.rings = at
+	if b.alarm == nil {
+		b.alarm = time.AfterFunc(time.Until(at), b.ring)
+		return
+	}
+	b.alarm.Reset(time.Until(at))
+}
+
+// ring gives up the calls whose deadline is over. One that still waits will never be sent.
+func (b *collector) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rings = time.Time{}
+	now := time.Now()
+	b.waiting = slices.DeleteFunc(b.waiting, func(c *call) bool { return c.over(now) })
+	open := slices.Clone(b.waiting)
+	for _, batch := range b.flying {
+		for _, c := range batch {
+			if !c.over(now) {
+				open = append(open, c)
+			}
+		}
+	}
+	if len(open) > 0 {
+		b.arm(slices.MinFunc(open, func(x, y *call) int { return x.deadline.Compare(y.deadline) }).deadline)
 	}
 }
 
-// giveUp makes sure that a call which still waits is never sent.
-func (b *collector) giveUp(c *call) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.waiting = slices.DeleteFunc(b.waiting, func(w *call) bool { return w == c })
+// over settles a call whose deadline is over, and says whether it was. The lock is held.
+func (c *call) over(now time.Time) bool {
+	if now.Before(c.deadline) {
+		return false
+	}
+	c.settle(outcome{err: context.DeadlineExceeded})
+	return true
 }

@@ -28,12 +28,12 @@ func (g *gate) send(batch []*call) {
 	<-g.open
 }
 
-// ask sends n calls at once and returns when all of them wait or fly.
-func ask(ctx context.Context, b *collector, n int) (wait func() []error) {
+// ask sends n calls, which may take that long, at once.
+func ask(b *collector, n int, timeout time.Duration) (wait func() []error) {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		wg.Go(func() { errs[i] = b.do(ctx, &call{}) })
+		wg.Go(func() { _, errs[i] = b.do(&call{deadline: time.Now().Add(timeout)}) })
 	}
 	return func() []error { wg.Wait(); return errs }
 }
@@ -61,12 +61,12 @@ func TestCallsThatComeTogetherTravelTogether(t *testing.T) {
 	b := &collector{send: g.send}
 	var waits []func() []error
 	for range maxFlying { // each finds room and goes alone
-		waits = append(waits, ask(t.Context(), b, 1))
+		waits = append(waits, ask(b, 1, patience))
 		if n := <-g.arrived; n != 1 {
 			t.Fatalf("a batch of %d, want 1", n)
 		}
 	}
-	waits = append(waits, ask(t.Context(), b, maxBatch+10))
+	waits = append(waits, ask(b, maxBatch+10, patience))
 	waitUntil(t, b, maxBatch+10)
 	g.open <- struct{}{}
 	if n := <-g.arrived; n != maxBatch {
@@ -89,16 +89,12 @@ func TestACallWhoseTimeIsOverIsNotSentAnyMore(t *testing.T) {
 	b := &collector{send: g.send}
 	var busy []func() []error
 	for range maxFlying {
-		busy = append(busy, ask(t.Context(), b, 1))
+		busy = append(busy, ask(b, 1, patience))
 		<-g.arrived
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	wait := ask(ctx, b, 3)
-	waitUntil(t, b, 3)
-	cancel()
-	for _, err := range wait() {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("error %v, want that of the context", err)
+	for _, err := range ask(b, 3, 20*time.Millisecond)() {
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v, want that of the deadline", err)
 		}
 	}
 	close(g.open)
@@ -117,21 +113,47 @@ func TestEveryCallGetsItsOwnAnswer(t *testing.T) {
 	b := &collector{send: func(batch []*call) {
 		for _, c := range batch {
 			if c.mode == "fail" {
-				c.err = failed
+				c.answer.err = failed
 			}
 		}
 	}}
 	var wg sync.WaitGroup
 	for i := range 200 {
 		wg.Go(func() {
-			c := &call{mode: "pass"}
+			c := &call{mode: "pass", deadline: time.Now().Add(patience)}
 			if i%2 == 0 {
 				c.mode = "fail"
 			}
-			if err := b.do(t.Context(), c); errors.Is(err, failed) != (i%2 == 0) {
+			if _, err := b.do(c); errors.Is(err, failed) != (i%2 == 0) {
 				t.Errorf("call %d (%s): %v", i, c.mode, err)
 			}
 		})
 	}
 	wg.Wait()
+}
+
+func TestACallIsAnsweredByItsDeadlineThoughItsBatchIsNot(t *testing.T) {
+	g := newGate()
+	b := &collector{send: g.send}
+	var busy []func() []error
+	for range maxFlying {
+		busy = append(busy, ask(b, 1, patience))
+		<-g.arrived
+	}
+	hasty := ask(b, 1, 50*time.Millisecond)
+	patient := ask(b, 1, patience)
+	waitUntil(t, b, 2)
+	g.open <- struct{}{}
+	if n := <-g.arrived; n != 2 {
+		t.Fatalf("a batch of %d, want the 2 that waited", n)
+	}
+	if err := hasty()[0]; !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want that of the deadline", err)
+	}
+	close(g.open)
+	for _, wait := range append(busy, patient) {
+		if err := errors.Join(wait()...); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -244,7 +244,10 @@ func loadsScripts(t *testing.T, client *Client) {
 			t.Errorf("script %s (%s) is loaded on %d primaries; Redis says %v", s.Name, s.SHA, s.LoadedOn, exist)
 		}
 	}
-	if diff := cmp.Diff([]string{"spend", "refund", "beat", "replicas"}, names); diff != "" {
+	if diff := cmp.Diff([]string{
+		"spend", "refund", "beat", "replicas", "spend_one_fixed_window", "spend_one_sliding_window_log_list",
+		"spend_one_sliding_window_log", "spend_one_sliding_window_counter", "spend_one_bucket",
+	}, names); diff != "" {
 		t.Errorf("scripts (-want +got):\n%s", diff)
 	}
 	if spend := SpendScript(); spend.SHA != loaded[0].SHA {

@@ -13,4 +13,14 @@ var (
 )
 
 // NumbersSource is the arithmetic of the scripts, alone.
-func NumbersSource() string { return numbersLua }
+func NumbersSource() string { return numbersLua + mulDivLua }
+
+// SpendOneSources are the scripts for one charge by their names.
+func SpendOneSources() map[string]string {
+	sources := map[string]string{}
+	alone := newAlone()
+	for _, s := range alone.scripts() {
+		sources[s.name] = s.source
+	}
+	return sources
+}

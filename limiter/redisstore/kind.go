@@ -33,7 +33,7 @@ const (
 	kindDisk         = "disk"         // Redis writes no more since it cannot save
 	kindReplicas     = "noreplicas"   // fewer replicas than Redis is told to insist on
 	kindClients      = "clients"      // Redis takes no more connections
-	kindOther        = "other"        // anything else, as a counter of the wrong type
+	kindOther        = "other"        // anything else, as a counter that is none
 )
 
 // Kind is a word for what went wrong, for metrics and for who decides what to do; "" if nothing did.

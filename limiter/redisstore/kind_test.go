@@ -79,9 +79,9 @@ func TestAnErrorOfRedisHasAKind(t *testing.T) {
 				do(t, server, "CONFIG", "SET", "requirepass", "secret")
 			}, "denied",
 		},
-		"a counter of the wrong type": {
+		"a counter that is none": {
 			func(t *testing.T, server *fixture.RedisProcess) {
-				do(t, server, "HSET", unitsOf(t, "kind", "acme", 10)[0].Key, "not", "a counter")
+				do(t, server, "SET", unitsOf(t, "kind", "acme", 10)[0].Key, "no counter")
 			}, "other",
 		},
 		"a stuck host":         {func(t *testing.T, server *fixture.RedisProcess) { pauseServer(t, server) }, "timeout"},

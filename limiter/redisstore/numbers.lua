@@ -1,31 +1,50 @@
 -- Numbers are doubles here: integers are exact below 2^53, and what follows keeps every one below.
+local call, KEYS, ARGV = redis.call, KEYS, ARGV -- globals are slow
+local byte, char, floor, ceil, max, min, fmod = string.byte, string.char, math.floor, math.ceil, math.max, math.min, math.fmod
 
--- NEVER is the retry time of a cost above the limit.
-local NEVER = -1
+-- NEVER is the wait of a cost above the limit.
+local NEVER = -9007199254740991
 
--- text is how a number leaves for a command or a stored value; tostring would round above 10^14.
-local function text(number)
-  return string.format('%.0f', number)
-end
+-- What a run packs and formats for several keys is mostly the same: the same now, the same window, small counts. It is
+-- kept, under the negative number: some Lua makes room for an array up to a positive one.
+local several = KEYS[2] ~= nil
+local packed, formatted = several and {}, several and {}
 
--- milliseconds rounds microseconds up: a key may outlive its use by less than a millisecond, and never the reverse.
+-- milliseconds is how an instant (us) leaves for a command, rounded up: a key may outlive its use by less than a
+-- millisecond, and never the reverse. tostring would round above 10^14.
 local function milliseconds(microseconds)
-  return text(math.ceil(microseconds / 1000))
+  local text = several and formatted[-microseconds]
+  if text then return text end
+  text = string.format('%.0f', ceil(microseconds / 1000))
+  if several then formatted[-microseconds] = text end
+  return text
 end
 
--- mul_div returns the whole quotient and the remainder of a * b / c, exact for a < 2^30 and b, c <= 2^42. What is too
--- large for one step it multiplies ten bits of a at a time: remainder * 2^10 + ten bits * b stays below 2^53.
-local function mul_div(a, b, c)
-  local product = a * b
-  local remainder = math.fmod(product, c)
-  if product < 9007199254740992 then return (product - remainder) / c, remainder end
-  product = math.floor(a / 1048576) * b
-  remainder = math.fmod(product, c)
-  local quotient = (product - remainder) / c
-  product = remainder * 1024 + math.floor(a / 1024) % 1024 * b
-  remainder = math.fmod(product, c)
-  quotient = quotient * 1024 + (product - remainder) / c
-  product = remainder * 1024 + a % 1024 * b
-  remainder = math.fmod(product, c)
-  return quotient * 1024 + (product - remainder) / c, remainder
+-- A stored number is 7 bytes, big-endian.
+local WIDTH = 7
+
+local function pack(number)
+  local bytes = several and packed[-number]
+  if bytes then return bytes end
+  if number < 256 then return '\0\0\0\0\0\0' .. char(number) end
+  local low = number % 16777216
+  local high = (number - low) / 16777216
+  bytes = char(
+    floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
+    floor(low / 65536), floor(low / 256) % 256, low % 256)
+  if several then packed[-number] = bytes end
+  return bytes
+end
+
+-- unpack_number reads the number at bytes[from].
+local function unpack_number(bytes, from)
+  local a, b, c, d, e, f, g = byte(bytes, from, from + 6)
+  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
+end
+
+-- unpack_pair reads the number at bytes[from] and the one behind it.
+local function unpack_pair(bytes, from)
+  local a, b, c, d, e, f, g, h, i, j, k, l, m, n = byte(bytes, from, from + 13)
+  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g,
+    (((((h * 256 + i) * 256 + j) * 256 + k) * 256 + l) * 256 + m) * 256 + n
 end

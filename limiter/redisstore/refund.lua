@@ -1,18 +1,20 @@
 -- refund takes back what spend counted, as far as it still counts.
 --   KEYS[i]              the counter of refund i; keys are distinct
 --   ARGV[1]              now in microseconds since the epoch, or '' for this server's clock
---   ARGV[2 + 6(i-1) ..]  algorithm, limit (units), window (us), burst (units), cost (units), when spend said that it
+--   ARGV[2]              a channel that is told every key of which something is taken back, or '' for none
+--   ARGV[3 + 6(i-1) ..]  algorithm, limit (units), window (us), burst (units), cost (units), when spend said that it
 --                        had decided (us)
 -- Reply: 1.
 -- Must never happen: more taken back than counts; a key without a time to live; a key that lives longer than before.
 local ARGUMENTS = 6
 
-local now = instant(ARGV[1])
-for i, key in ipairs(KEYS) do
-  local at = 2 + ARGUMENTS * (i - 1)
-  local algorithm, limit = limit_at(at)
-  if redis.call('EXISTS', key) == 1 then
-    algorithm.refund(algorithm.read(key, now, limit), limit, tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]))
-  end
+local now, charges = instant(ARGV[1]), {}
+for place = 1, #KEYS do charges[place] = charge_at(3 + ARGUMENTS * (place - 1)) end
+read_values()
+for place, charge in ipairs(charges) do
+  local at = tonumber(ARGV[3 + ARGUMENTS * (place - 1) + 5])
+  local value, free = charge.work(value_of(place, charge), now, charge, KEYS[place], at)
+  if value ~= false then write(KEYS[place], value, free) end
+  if ARGV[2] ~= '' then call('PUBLISH', ARGV[2], KEYS[place]) end
 end
 return 1

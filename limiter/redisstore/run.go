@@ -12,7 +12,7 @@ import (
 const retryMoving = 2 * time.Millisecond
 
 // once is a command that is not sent again after its reply was lost: it may have run.
-type once struct{ *redis.Cmd }
+type once struct{ redis.Cmder }
 
 // NoRetry implements redis.Cmder.
 func (once) NoRetry() bool { return true }
@@ -21,9 +21,24 @@ func (once) NoRetry() bool { return true }
 // ran is followed: the script is sent whole to a node that does not know it, and to where its keys have moved. The error
 // of what is returned tells its kind, see [Kind].
 func (c *Client) run(ctx context.Context, s script, keys []string, args ...any) *redis.Cmd {
-	cmd := c.sendSettled(ctx, "evalsha", s.Hash(), keys, args)
+	return runAs(ctx, c, redis.NewCmd, s, keys, args)
+}
+
+// command is a redis.Cmder whose keys can be found.
+type command interface {
+	redis.Cmder
+	SetFirstKeyPos(pos int8)
+}
+
+// runAs is [Client.run] for a reply of one kind.
+func runAs[C command](
+	ctx context.Context, c *Client, reply func(context.Context, ...any) C, s script, keys []string, args []any,
+) C {
+	words := scriptWords(s, keys, args)
+	cmd := sendSettled(ctx, c, reply, words)
 	if kindOf(cmd.Err()) == kindNoScript {
-		cmd = c.sendSettled(ctx, "eval", s.source, keys, args)
+		words[0], words[1] = "eval", s.source
+		cmd = sendSettled(ctx, c, reply, words)
 	}
 	if err := cmd.Err(); err != nil {
 		cmd.SetErr(withKind(err))
@@ -31,10 +46,25 @@ func (c *Client) run(ctx context.Context, s script, keys []string, args ...any) 
 	return cmd
 }
 
+// firstKey is the place of the first key in the words of a script's run.
+const firstKey = 3
+
+// scriptWords are the words of a command that runs a script by its SHA.
+func scriptWords(s script, keys []string, args []any) []any {
+	words := make([]any, 0, firstKey+len(keys)+len(args))
+	words = append(words, "evalsha", s.Hash(), len(keys))
+	for _, key := range keys {
+		words = append(words, key)
+	}
+	return append(words, args...)
+}
+
 // sendSettled sends a script again while some of its keys are here and some there, for they move one by one. Nothing ran.
-func (c *Client) sendSettled(ctx context.Context, name, text string, keys []string, args []any) *redis.Cmd {
+func sendSettled[C command](ctx context.Context, c *Client, reply func(context.Context, ...any) C, words []any) C {
 	for {
-		cmd := c.send(ctx, name, text, keys, args)
+		cmd := reply(ctx, words...)
+		cmd.SetFirstKeyPos(firstKey)
+		c.noticed(ctx, c.rdb.Process(ctx, once{cmd}))
 		if !redis.IsTryAgainError(cmd.Err()) || !pause(ctx, retryMoving) {
 			return cmd
 		}
@@ -53,18 +83,9 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func (c *Client) send(ctx context.Context, name, text string, keys []string, args []any) *redis.Cmd {
-	words := make([]any, 0, 3+len(keys)+len(args))
-	words = append(words, name, text, len(keys))
-	for _, key := range keys {
-		words = append(words, key)
-	}
-	cmd := redis.NewCmd(ctx, append(words, args...)...)
-	if len(keys) > 0 {
-		cmd.SetFirstKeyPos(3)
-	}
-	c.noticed(ctx, c.rdb.Process(ctx, once{cmd}))
-	return cmd
+// nothingRan says whether a script that failed so can be sent again.
+func nothingRan(err error) bool {
+	return kindOf(err) == kindNoScript || redis.IsTryAgainError(err)
 }
 
 // noticed is told how a command ended. A cluster client looks for a new primary only when it sends a command again,

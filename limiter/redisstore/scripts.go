@@ -37,12 +37,13 @@ func newScript(name, source string) script {
 
 // scripts lists every script of this package: what [Client.LoadScripts] keeps loaded.
 func scripts() []script {
-	return []script{
+	alone := newAlone()
+	return append([]script{
 		newScript("spend", spendSource()),
 		newScript("refund", refundSource()),
 		newScript("beat", beatSource),
 		newScript("replicas", replicasSource),
-	}
+	}, alone.scripts()...)
 }
 
 // LoadScripts makes every primary hold every script of this package, loading only what is missing, and answers with

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -73,35 +74,31 @@ func (g group) denied(own []limiter.Decision) bool {
 // spendAcross spends group by group. When one denies, what the groups before it were charged is taken back, and the
 // call's decisions are those of a peek. In between, others may find these units spent: for the length of a round trip
 // or two a limit may seem fuller than it is, and never emptier.
-func (s *Store) spendAcross(ctx context.Context, groups []group, n int) ([]limiter.Decision, error) {
+func (s *Store) spendAcross(deadline time.Time, groups []group, n int) ([]limiter.Decision, error) {
 	decisions := make([]limiter.Decision, n)
 	for i, g := range groups {
-		own, err := s.run(ctx, "spend", g.charges)
+		own, err := s.run(deadline, "spend", g.charges)
 		if err != nil {
-			go s.takeBackLater(ctx, groups[:i], decisions)
+			// It is perhaps at its deadline: the caller does not wait for this.
+			go s.takeBack(time.Now().Add(s.timeout), groups[:i], decisions)
 			return nil, err
 		}
 		g.put(decisions, own)
 		if g.denied(own) {
-			s.takeBack(ctx, groups[:i], decisions)
+			s.takeBack(deadline, groups[:i], decisions)
 			others := slices.Concat(groups[:i], groups[i+1:])
-			return decisions, s.peekAcross(ctx, others, decisions)
+			if err := s.peekAcross(deadline, others, decisions); err != nil {
+				return nil, err
+			}
+			return decisions, nil
 		}
 	}
 	return decisions, nil
 }
 
-// takeBackLater takes back what groups were charged in a call that failed, perhaps at its deadline: the caller does not
-// wait for it.
-func (s *Store) takeBackLater(ctx context.Context, groups []group, decisions []limiter.Decision) {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	s.takeBack(ctx, groups, decisions)
-}
-
-func (s *Store) peekAcross(ctx context.Context, groups []group, decisions []limiter.Decision) error {
+func (s *Store) peekAcross(deadline time.Time, groups []group, decisions []limiter.Decision) error {
 	for _, g := range groups {
-		own, err := s.run(ctx, "peek", g.charges)
+		own, err := s.run(deadline, "peek", g.charges)
 		if err != nil {
 			return err
 		}
@@ -112,7 +109,9 @@ func (s *Store) peekAcross(ctx context.Context, groups []group, decisions []limi
 
 // takeBack refunds what groups were charged. A refund that fails is not sent again, since it may have been carried out:
 // the units stay spent until their window ends.
-func (s *Store) takeBack(ctx context.Context, groups []group, decisions []limiter.Decision) {
+func (s *Store) takeBack(deadline time.Time, groups []group, decisions []limiter.Decision) {
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
 	for _, g := range groups {
 		var refunds []limiter.Refund
 		for i, c := range g.charges {

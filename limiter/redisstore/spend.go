@@ -2,10 +2,9 @@ package redisstore
 
 import (
 	"context"
-	_ "embed" // for the scripts
 	"fmt"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,51 +12,13 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// The parts of the scripts that work on counters, in the order in which they use one another.
-var (
-	//go:embed numbers.lua
-	numbersLua string
-	//go:embed fixed_window.lua
-	fixedWindowLua string
-	//go:embed sliding_window_log.lua
-	slidingWindowLogLua string
-	//go:embed sliding_window_counter.lua
-	slidingWindowCounterLua string
-	//go:embed bucket.lua
-	bucketLua string
-	//go:embed arguments.lua
-	argumentsLua string
-	//go:embed spend.lua
-	spendLua string
-	//go:embed refund.lua
-	refundLua string
-)
-
-// spendSource and refundSource are the assembled scripts; copies lie in testdata, so that a change shows as a whole.
-func spendSource() string { return countersLua() + spendLua }
-
-func refundSource() string { return countersLua() + refundLua }
-
-// countersLua is what the scripts that work on counters begin with. An algorithm is a function that returns its
-// functions: a run makes only those that it uses.
-func countersLua() string {
-	algorithm := func(name, source string) string {
-		return "local function load_" + name + "()\n" + source + "return " + name + "\nend\n"
-	}
-	return strings.Join([]string{
-		numbersLua,
-		algorithm("fixed_window", fixedWindowLua),
-		algorithm("sliding_window_log", slidingWindowLogLua),
-		algorithm("sliding_window_counter", slidingWindowCounterLua),
-		algorithm("bucket", bucketLua),
-		argumentsLua, "",
-	}, "\n")
-}
-
-// The script takes so many arguments, and answers so many integers, for each charge.
+// What the script takes and answers.
 const (
-	argumentsWidth = 6
-	replyWidth     = 6
+	shapeHead      = 2   // arguments of a shape before those of its charges
+	argumentsWidth = 6   // arguments of a charge
+	firstShape     = '0' // the name of the first shape
+	replyWidth     = 4   // integers of a charge in the reply, behind the time
+	never          = -(1<<53 - 1)
 )
 
 // Store is a limiter.Store in Redis: one script run, and so one round trip, a call. On a Redis Cluster a call whose keys
@@ -65,11 +26,12 @@ const (
 type Store struct {
 	client  *Client
 	spend   script
+	alone   alone
 	refund  script
 	timeout time.Duration
 	clock   func() time.Time
-	// calls come together here; nil on a Redis Cluster, where they would have to share a slot.
-	calls *collector
+	calls   *collectors
+	notices string // the channel that is told of counters that lose units, "" for none
 	// refundFailed is told of units that a denied request leaves spent.
 	refundFailed func(error)
 }
@@ -88,117 +50,182 @@ func WithRefundFailures(tell func(error)) StoreOption {
 	return func(s *Store) { s.refundFailed = tell }
 }
 
+// WithNotices makes the Store tell a channel the keys of counters that refunds and resets take units from, for who
+// remembers what was denied: see [Client.Forgotten].
+func WithNotices(channel string) StoreOption {
+	return func(s *Store) { s.notices = channel }
+}
+
 // NewStore returns a Store on client's Redis that gives every call up after timeout.
 func NewStore(client *Client, timeout time.Duration, options ...StoreOption) *Store {
 	s := &Store{
 		client: client, timeout: timeout, refundFailed: func(error) {},
-		spend: newScript("spend", spendSource()), refund: newScript("refund", refundSource()),
+		spend: newScript("spend", spendSource()), alone: newAlone(), refund: newScript("refund", refundSource()),
 	}
 	for _, option := range options {
 		option(s)
 	}
-	if _, cluster := client.rdb.(*redis.ClusterClient); !cluster {
-		s.calls = &collector{send: s.send}
-	}
+	s.calls = newCollectors(client, s.send)
 	return s
 }
 
-// Spend implements limiter.Store.
-func (s *Store) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+// Spend implements limiter.Store. A caller that goes away does not take the call with it: whether it was counted should
+// depend on Redis alone.
+func (s *Store) Spend(_ context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
 	if len(charges) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
+	deadline := time.Now().Add(s.timeout)
 	if groups := s.groups(charges); groups != nil {
-		return s.spendAcross(ctx, groups, len(charges))
+		return s.spendAcross(deadline, groups, len(charges))
 	}
-	return s.run(ctx, "spend", charges)
+	return s.run(deadline, "spend", charges)
 }
 
 // Peek implements limiter.Store.
-func (s *Store) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+func (s *Store) Peek(_ context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
 	if len(charges) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
+	deadline := time.Now().Add(s.timeout)
 	if groups := s.groups(charges); groups != nil {
 		decisions := make([]limiter.Decision, len(charges))
-		return decisions, s.peekAcross(ctx, groups, decisions)
+		if err := s.peekAcross(deadline, groups, decisions); err != nil {
+			return nil, err
+		}
+		return decisions, nil
 	}
-	return s.run(ctx, "peek", charges)
+	return s.run(deadline, "peek", charges)
 }
 
-// bounded is the context of one call. A caller that goes away does not take the call with it: whether it was counted
-// should depend on Redis alone.
+// bounded is the context of one call.
 func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
 }
 
-// call is one request to the script and what came of it.
-type call struct {
-	mode    string
-	charges []limiter.Charge
-
-	decisions []limiter.Decision
-	err       error
-	done      chan struct{} // closed when decisions or err are there
-}
-
 // run asks the script about charges whose keys share a slot.
-func (s *Store) run(ctx context.Context, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
-	c := &call{mode: mode, charges: charges}
-	if s.calls == nil {
-		s.ask(ctx, []*call{c})
-		return c.decisions, c.err
-	}
-	if err := s.calls.do(ctx, c); err != nil {
-		return nil, err
-	}
-	return c.decisions, nil
+func (s *Store) run(deadline time.Time, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
+	return s.calls.of(deadline, charges[0].Key).do(&call{mode: mode, charges: charges, deadline: deadline})
 }
 
 // send asks the script about calls that travel together.
 func (s *Store) send(calls []*call) {
-	ctx, cancel := s.bounded(context.Background())
+	ctx, cancel := context.WithDeadline(context.Background(), calls[len(calls)-1].deadline)
 	defer cancel()
-	s.ask(ctx, calls)
+	if cluster, ok := s.client.rdb.(*redis.ClusterClient); ok && len(calls) > 1 {
+		s.askEach(ctx, cluster, calls)
+		return
+	}
+	s.answer(calls, s.ask(ctx, calls))
 }
 
-// ask runs the script once and puts an answer or an error into every call.
-func (s *Store) ask(ctx context.Context, calls []*call) {
-	keys, args := s.arguments(calls)
-	reply, err := s.client.run(ctx, s.spend, keys, args...).Int64Slice()
-	if err == nil && len(reply) != replyWidth*len(keys) {
-		err = fmt.Errorf("answered %d numbers to %d charges", len(reply), len(keys))
+// ask runs the script once.
+func (s *Store) ask(ctx context.Context, calls []*call) *redis.IntSliceCmd {
+	script, keys, args := s.request(calls)
+	return runAs(ctx, s.client, redis.NewIntSliceCmd, script, keys, args)
+}
+
+// askEach runs the script once for each call, for they do not share a slot, in one round trip.
+func (s *Store) askEach(ctx context.Context, cluster *redis.ClusterClient, calls []*call) {
+	pipe, commands := cluster.Pipeline(), make([]*redis.IntSliceCmd, len(calls))
+	for i := range calls {
+		commands[i] = redis.NewIntSliceCmd(ctx, scriptWords(s.request(calls[i:i+1]))...)
+		commands[i].SetFirstKeyPos(firstKey)
+		_ = pipe.Process(ctx, once{commands[i]}) // which only queues it
 	}
-	for _, c := range calls {
-		if err != nil {
-			c.err = fmt.Errorf("run the spend script: %w", err)
-			continue
+	_, err := pipe.Exec(ctx)
+	s.client.noticed(ctx, err)
+	for i, cmd := range commands {
+		if nothingRan(cmd.Err()) {
+			cmd = s.ask(ctx, calls[i:i+1])
 		}
+		s.answer(calls[i:i+1], cmd)
+	}
+}
+
+// answer puts what the script replied into the calls it was asked about.
+func (s *Store) answer(calls []*call, cmd *redis.IntSliceCmd) {
+	n := 0
+	for _, c := range calls {
+		n += len(c.charges)
+	}
+	reply, err := cmd.Result()
+	if err == nil && len(reply) != 1+replyWidth*n {
+		err = fmt.Errorf("answered %d numbers to %d charges", len(reply), n)
+	}
+	if err != nil {
+		err = fmt.Errorf("run the spend script: %w", withKind(err))
+		for _, c := range calls {
+			c.answer.err = err
+		}
+		return
+	}
+	now, reply := limiter.Instant(reply[0]), reply[1:]
+	for _, c := range calls {
 		own := replyWidth * len(c.charges)
-		c.decisions = decode(reply[:own], c.charges)
+		c.answer.decisions = decode(now, reply[:own], c.charges)
 		reply = reply[own:]
 	}
 }
 
+// request is what decides at most maxBatch calls.
+func (s *Store) request(calls []*call) (script script, keys []string, args []any) {
+	if c := calls[0]; len(calls) == 1 && len(c.charges) == 1 {
+		charge := &c.charges[0]
+		args = append(make([]any, 0, 2+argumentsWidth), s.now(), c.mode)
+		return s.alone.of(charge.Limit), []string{charge.Key}, append(appendLimit(args, charge.Limit), charge.Cost)
+	}
+	keys, args = s.arguments(calls)
+	return s.spend, keys, args
+}
+
+// arguments of the spend script. What calls have in common but for their keys is sent once.
 func (s *Store) arguments(calls []*call) (keys []string, args []any) {
 	n := 0
 	for _, c := range calls {
 		n += len(c.charges)
 	}
 	keys = make([]string, 0, n)
-	args = append(make([]any, 0, 1+2*len(calls)+argumentsWidth*n), s.now())
-	for _, call := range calls {
-		args = append(args, call.mode, len(call.charges))
-		for _, c := range call.charges {
-			keys = append(keys, c.Key)
-			args = append(appendLimit(args, c.Limit), c.Cost, enforcement(c))
+	shapes := make([]byte, len(calls))
+	first := calls[0]
+	args = append(make([]any, 0, 2+shapeHead+argumentsWidth*len(first.charges)), s.now(), "")
+	distinct := make([]*call, 0, 4) // seldom more
+	for i, call := range calls {
+		for j := range call.charges {
+			keys = append(keys, call.charges[j].Key)
+		}
+		shape := slices.IndexFunc(distinct, call.shaped)
+		if shape < 0 {
+			shape = len(distinct)
+			distinct = append(distinct, call)
+			args = appendShape(args, call)
+		}
+		shapes[i] = firstShape + byte(shape)
+	}
+	args[1] = shapes
+	return keys, args
+}
+
+// shaped says whether the script is told the same of both calls, but for their keys.
+func (c *call) shaped(like *call) bool {
+	if c.mode != like.mode || len(c.charges) != len(like.charges) {
+		return false
+	}
+	for i := range c.charges {
+		a, b := &c.charges[i], &like.charges[i]
+		if a.Cost != b.Cost || a.Shadow != b.Shadow || a.Limit != b.Limit {
+			return false
 		}
 	}
-	return keys, args
+	return true
+}
+
+func appendShape(args []any, c *call) []any {
+	args = append(args, c.mode, len(c.charges))
+	for _, charge := range c.charges {
+		args = append(appendLimit(args, charge.Limit), charge.Cost, enforcement(charge))
+	}
+	return args
 }
 
 func enforcement(c limiter.Charge) string {
@@ -231,7 +258,7 @@ func (s *Store) refundGroup(ctx context.Context, refunds []limiter.Refund) error
 		return nil
 	}
 	keys := make([]string, len(refunds))
-	args := append(make([]any, 0, 1+argumentsWidth*len(refunds)), s.now())
+	args := append(make([]any, 0, 2+argumentsWidth*len(refunds)), s.now(), s.notices)
 	for i, r := range refunds {
 		keys[i] = r.Key
 		args = append(appendLimit(args, r.Limit), r.Cost, int64(r.At))
@@ -249,6 +276,9 @@ func (s *Store) Reset(ctx context.Context, keys []string) error {
 	pipe := s.client.rdb.Pipeline()
 	for _, key := range keys { // one command a key: on a Cluster they lie in different slots
 		pipe.Unlink(ctx, key)
+		if s.notices != "" {
+			pipe.Publish(ctx, s.notices, key)
+		}
 	}
 	_, err := pipe.Exec(ctx)
 	s.client.noticed(ctx, err)
@@ -266,26 +296,28 @@ func (s *Store) now() string {
 	return strconv.FormatInt(int64(limiter.At(s.clock())), 10)
 }
 
-func decode(reply []int64, charges []limiter.Charge) []limiter.Decision {
+func decode(now limiter.Instant, reply []int64, charges []limiter.Charge) []limiter.Decision {
 	decisions := make([]limiter.Decision, len(charges))
-	for i, c := range charges {
-		r := reply[replyWidth*i:]
+	for i := range charges {
+		ahead, remaining, resetAfter, wait := reply[0], reply[1], reply[2], reply[3]
+		reply = reply[replyWidth:]
 		decisions[i] = limiter.Decision{
-			At:         limiter.Instant(r[0]),
-			Allowed:    r[1] == 1,
-			Limit:      c.Limit.Units(),
-			Remaining:  r[2],
-			ResetAfter: time.Duration(r[3]) * time.Microsecond,
-			RetryAfter: retryAfter(r[4]),
-			Delay:      time.Duration(r[5]) * time.Microsecond,
+			At:         now + limiter.Instant(ahead),
+			Allowed:    wait >= 0,
+			Limit:      charges[i].Limit.Units(),
+			Remaining:  remaining,
+			ResetAfter: microseconds(resetAfter),
+		}
+		switch {
+		case wait >= 0:
+			decisions[i].Delay = microseconds(wait)
+		case wait == never:
+			decisions[i].RetryAfter = limiter.Never
+		default:
+			decisions[i].RetryAfter = microseconds(-wait)
 		}
 	}
 	return decisions
 }
 
-func retryAfter(microseconds int64) time.Duration {
-	if microseconds < 0 {
-		return limiter.Never
-	}
-	return time.Duration(microseconds) * time.Microsecond
-}
+func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

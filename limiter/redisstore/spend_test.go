@@ -104,9 +104,10 @@ func flush(t testing.TB, url string) {
 }
 
 func TestTheAssembledScriptsAreTheGoldenOnes(t *testing.T) {
-	for golden, source := range map[string]string{
-		"testdata/spend.lua": redisstore.SpendSource(), "testdata/refund.lua": redisstore.RefundSource(),
-	} {
+	sources := redisstore.SpendOneSources()
+	sources["spend"], sources["refund"] = redisstore.SpendSource(), redisstore.RefundSource()
+	for name, source := range sources {
+		golden := "testdata/" + name + ".lua"
 		if *update {
 			if err := os.WriteFile(golden, []byte(source), 0o644); err != nil {
 				t.Fatal(err)
@@ -127,7 +128,7 @@ func TestLuaMultipliesAndDividesExactly(t *testing.T) {
 	raw := rawClient(t, server.URL())
 	source := redisstore.NumbersSource() + `
 		local quotient, remainder = mul_div(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))
-		return {text(quotient), text(remainder)}`
+		return {string.format('%.0f', quotient), string.format('%.0f', remainder)}`
 	window := limiter.MaxWindow.Microseconds()
 	rapid.Check(t, func(rt *rapid.T) {
 		// As the script calls it: a count times a part of a window over the window, or times the window over a count.
@@ -244,11 +245,29 @@ func TestACallIsGivenUpAtItsDeadlineAndOnlyThen(t *testing.T) {
 func TestARefusalByRedisIsAnError(t *testing.T) {
 	server := fixture.Redis(t)
 	store, charges := realTime(t, server.URL())
-	if err := rawClient(t, server.URL()).HSet(t.Context(), charges[0].Key, "not", "a counter").Err(); err != nil {
+	if err := rawClient(t, server.URL()).Set(t.Context(), charges[0].Key, "no counter", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if decisions, err := store.Spend(t.Context(), charges); err == nil {
-		t.Errorf("spending on a hash answered %+v", decisions)
+		t.Errorf("spending on a text answered %+v", decisions)
+	}
+}
+
+func TestWhatIsNoStringGivesWayToACounter(t *testing.T) {
+	server := fixture.Redis(t)
+	store, charges := realTime(t, server.URL())
+	raw := rawClient(t, server.URL())
+	if err := raw.HSet(t.Context(), charges[0].Key, "not", "a counter").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for spent := int64(1); spent <= 2; spent++ {
+		decisions, err := store.Spend(t.Context(), charges)
+		if err != nil || decisions[0].Remaining != decisions[0].Limit-spent {
+			t.Errorf("spend %d answered %+v, %v", spent, decisions, err)
+		}
+	}
+	if ttl := raw.PTTL(t.Context(), charges[0].Key).Val(); ttl <= 0 {
+		t.Errorf("the counter's time to live is %v", ttl)
 	}
 }
 

@@ -1,244 +1,263 @@
 -- Numbers are doubles here: integers are exact below 2^53, and what follows keeps every one below.
+local call, KEYS, ARGV = redis.call, KEYS, ARGV -- globals are slow
+local byte, char, floor, ceil, max, min, fmod = string.byte, string.char, math.floor, math.ceil, math.max, math.min, math.fmod
 
--- NEVER is the retry time of a cost above the limit.
-local NEVER = -1
+-- NEVER is the wait of a cost above the limit.
+local NEVER = -9007199254740991
 
--- text is how a number leaves for a command or a stored value; tostring would round above 10^14.
-local function text(number)
-  return string.format('%.0f', number)
+-- What a run packs and formats for several keys is mostly the same: the same now, the same window, small counts. It is
+-- kept, under the negative number: some Lua makes room for an array up to a positive one.
+local several = KEYS[2] ~= nil
+local packed, formatted = several and {}, several and {}
+
+-- milliseconds is how an instant (us) leaves for a command, rounded up: a key may outlive its use by less than a
+-- millisecond, and never the reverse. tostring would round above 10^14.
+local function milliseconds(microseconds)
+  local text = several and formatted[-microseconds]
+  if text then return text end
+  text = string.format('%.0f', ceil(microseconds / 1000))
+  if several then formatted[-microseconds] = text end
+  return text
 end
 
--- milliseconds rounds microseconds up: a key may outlive its use by less than a millisecond, and never the reverse.
-local function milliseconds(microseconds)
-  return text(math.ceil(microseconds / 1000))
+-- A stored number is 7 bytes, big-endian.
+local WIDTH = 7
+
+local function pack(number)
+  local bytes = several and packed[-number]
+  if bytes then return bytes end
+  if number < 256 then return '\0\0\0\0\0\0' .. char(number) end
+  local low = number % 16777216
+  local high = (number - low) / 16777216
+  bytes = char(
+    floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
+    floor(low / 65536), floor(low / 256) % 256, low % 256)
+  if several then packed[-number] = bytes end
+  return bytes
+end
+
+-- unpack_number reads the number at bytes[from].
+local function unpack_number(bytes, from)
+  local a, b, c, d, e, f, g = byte(bytes, from, from + 6)
+  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
+end
+
+-- unpack_pair reads the number at bytes[from] and the one behind it.
+local function unpack_pair(bytes, from)
+  local a, b, c, d, e, f, g, h, i, j, k, l, m, n = byte(bytes, from, from + 13)
+  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g,
+    (((((h * 256 + i) * 256 + j) * 256 + k) * 256 + l) * 256 + m) * 256 + n
 end
 
 -- mul_div returns the whole quotient and the remainder of a * b / c, exact for a < 2^30 and b, c <= 2^42. What is too
 -- large for one step it multiplies ten bits of a at a time: remainder * 2^10 + ten bits * b stays below 2^53.
 local function mul_div(a, b, c)
   local product = a * b
-  local remainder = math.fmod(product, c)
+  local remainder = fmod(product, c)
   if product < 9007199254740992 then return (product - remainder) / c, remainder end
-  product = math.floor(a / 1048576) * b
-  remainder = math.fmod(product, c)
+  product = floor(a / 1048576) * b
+  remainder = fmod(product, c)
   local quotient = (product - remainder) / c
-  product = remainder * 1024 + math.floor(a / 1024) % 1024 * b
-  remainder = math.fmod(product, c)
+  product = remainder * 1024 + floor(a / 1024) % 1024 * b
+  remainder = fmod(product, c)
   quotient = quotient * 1024 + (product - remainder) / c
   product = remainder * 1024 + a % 1024 * b
-  remainder = math.fmod(product, c)
+  remainder = fmod(product, c)
   return quotient * 1024 + (product - remainder) / c, remainder
 end
 
 local function load_fixed_window()
 -- FixedWindow: admits iff the units admitted in the current window plus the cost stay within the limit; windows are
 -- aligned to the epoch.
--- The state is one string: "index count", index being the number of the window since the epoch.
-local fixed_window = {}
+-- The value is two numbers: index, that of the window since the epoch, and count.
 
-function fixed_window.read(key, now, limit)
-  local state = {key = key, index = math.floor(now / limit.window), count = 0, at = now, finish = 0}
-  local stored = redis.call('GET', key)
-  if stored then
-    local index, count = string.match(stored, '^(%d+) (%d+)$')
-    index = tonumber(index)
-    if index >= state.index then state.index, state.count = index, tonumber(count) end -- the clock may have stepped back
+local function fixed_window_step(value, now, charge)
+  local window, units, cost = charge.window, charge.units, charge.cost
+  local index, count, kept = floor(now / window), 0, false
+  if value then
+    local stored, counted = unpack_pair(value, 1)
+    if stored >= index then index, count, kept = stored, counted, true end -- later if the clock has stepped back
   end
-  state.at = math.max(now, state.index * limit.window)
-  state.finish = (state.index + 1) * limit.window
-  return state
+  local start, finish, reset_after = index * window, (index + 1) * window, 0
+  if count > 0 then reset_after = finish - now end
+  if count + cost <= units then
+    return 0, max(0, units - count), reset_after, max(now, start), pack(index) .. pack(count + cost), finish, kept
+  end
+  local wait = now - finish
+  if cost > units then wait = NEVER end
+  return wait, max(0, units - count), reset_after, max(now, start)
 end
-
-function fixed_window.decide(state, now, limit, cost)
-  local remaining, reset_after = math.max(0, limit.units - state.count), 0
-  if state.count > 0 then reset_after = state.finish - now end
-  if state.count + cost <= limit.units then return 1, remaining, reset_after, 0, 0 end
-  if cost > limit.units then return 0, remaining, reset_after, NEVER, 0 end
-  return 0, remaining, reset_after, state.finish - now, 0
-end
-
-local function fixed_window_write(state)
-  if state.count == 0 then return redis.call('DEL', state.key) end
-  redis.call('SET', state.key, text(state.index) .. ' ' .. text(state.count), 'PXAT', milliseconds(state.finish))
-end
-
-function fixed_window.spend(state, _, cost)
-  state.count = state.count + cost
-  fixed_window_write(state)
-  return state.finish
-end
-
-function fixed_window.refund(state, limit, cost, at)
-  if math.floor(at / limit.window) ~= state.index then return end
-  state.count = math.max(0, state.count - cost)
-  fixed_window_write(state)
-end
-return fixed_window
+return fixed_window_step
 end
 
 local function load_sliding_window_log()
 -- SlidingWindowLog: admits iff the units admitted in (now - window, now] plus the cost stay within the limit.
--- The state is one string: a header of four numbers, then a ring of slots, each the time of one unit, oldest to newest
--- from slot (next - length). All numbers are 7 bytes, big-endian; a unit costs 7 bytes, a decision O(log length) reads.
---   header: capacity (slots), next (slot of the next unit), length (units held), newest (us)
--- What has expired is forgotten when the next unit is written.
-local LOG_NUMBER, LOG_HEADER = 7, 28
+-- The value is the times of the units (us), in one of two layouts:
+--   list   'L', then the times, oldest first. For small logs: read whole and written whole.
+--   ring   'R', four numbers (capacity in slots, next slot, length in units, newest in us), then capacity slots, oldest
+--          to newest from slot (next - length). For large logs: read and written in place, in O(log length) reads.
+-- What has expired is forgotten when the next unit is written. Either way reads both, for a limit may have been edited.
+local LOG_LIST, LOG_RING, LOG_L = 1, 1 + 4 * WIDTH, 76 -- lengths of what stands before the times, and 'L' as a byte
 
-local function log_pack(number)
-  local low = number % 16777216
-  local high = (number - low) / 16777216
-  return string.char(
-    math.floor(high / 16777216), math.floor(high / 65536) % 256, math.floor(high / 256) % 256, high % 256,
-    math.floor(low / 65536), math.floor(low / 256) % 256, low % 256)
-end
-
-local function log_unpack(bytes, from)
-  local a, b, c, d, e, f, g = string.byte(bytes, from, from + LOG_NUMBER - 1)
-  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
-end
-
--- log_units reads the bytes of count units, at least one, from the one with index i on, 0 being the oldest held.
-local function log_units(state, i, count)
-  local slot = (state.next - state.length + i) % state.capacity
-  local straight = math.min(count, state.capacity - slot)
-  local from = LOG_HEADER + LOG_NUMBER * slot
-  local units = redis.call('GETRANGE', state.key, from, from + LOG_NUMBER * straight - 1)
-  if straight == count then return units end
-  return units .. redis.call('GETRANGE', state.key, LOG_HEADER, LOG_HEADER + LOG_NUMBER * (count - straight) - 1)
-end
-
--- log_time is when the unit with index i was admitted.
-local function log_time(state, i)
-  return log_unpack(log_units(state, i, 1), 1)
-end
-
--- log_before counts the units admitted before an instant: they stand first.
-local function log_before(state, instant)
-  if state.length == 0 or log_time(state, 0) >= instant then return 0 end
-  if state.newest < instant then return state.length end
-  local last_before, first_after = 0, state.length - 1
+-- log_search is how many of so many times, oldest first, lie before an instant; time_at(times, i) is the one with index i.
+local function log_search(time_at, times, length, instant)
+  if length == 0 or time_at(times, 0) >= instant then return 0 end
+  if time_at(times, length - 1) < instant then return length end
+  local last_before, first_after = 0, length - 1
   while first_after - last_before > 1 do
-    local middle = math.floor((last_before + first_after) / 2)
-    if log_time(state, middle) < instant then last_before = middle else first_after = middle end
+    local middle = floor((last_before + first_after) / 2)
+    if time_at(times, middle) < instant then last_before = middle else first_after = middle end
   end
   return first_after
 end
 
--- log_header writes the header and lets the key live as long as its newest unit counts.
-local function log_header(state)
-  redis.call('SETRANGE', state.key, 0,
-    log_pack(state.capacity) .. log_pack(state.next) .. log_pack(state.length) .. log_pack(state.newest))
-  redis.call('PEXPIREAT', state.key, milliseconds(state.newest + state.window))
+-- log_list is a value as a list.
+local function log_list(value)
+  if not value then return 'L' end
+  if byte(value, 1) == LOG_L then return value end
+  local capacity, next = unpack_pair(value, 2)
+  local length = unpack_number(value, 2 + 2 * WIDTH)
+  local first = (next - length) % capacity
+  local from = LOG_RING + WIDTH * first + 1
+  local straight = string.sub(value, from, from + WIDTH * min(length, capacity - first) - 1)
+  return 'L' .. straight .. string.sub(value, LOG_RING + 1, LOG_RING + WIDTH * length - #straight)
 end
 
--- log_lay lays units, as bytes, out anew in a ring of capacity slots, which hold them all. The header is still to write.
-local function log_lay(state, units, capacity)
-  redis.call('SET', state.key, string.rep('\0', LOG_HEADER) .. units)
-  state.live = #units / LOG_NUMBER
-  state.length, state.expired = state.live, 0
-  state.capacity, state.next = capacity, state.live % capacity
+local function list_time(list, i)
+  return unpack_number(list, LOG_LIST + WIDTH * i + 1)
 end
 
--- log_live is the bytes of the units that count.
-local function log_live(state)
-  if state.live == 0 then return '' end
-  return log_units(state, state.expired, state.live)
+-- list_open is a value as a list, its length, the units of it that have expired, and its own time.
+local function list_open(value, now, window)
+  local list, at = log_list(value), now
+  local length = (#list - LOG_LIST) / WIDTH
+  if length > 0 then at = max(now, list_time(list, length - 1)) end -- the clock may have stepped back
+  return list, length, log_search(list_time, list, length, at - window + 1), at
 end
 
-local sliding_window_log = {}
-
-function sliding_window_log.read(key, now, limit)
-  local state = {
-    key = key, window = limit.window, capacity = 0, next = 0, length = 0, newest = 0, at = now, expired = 0, live = 0,
-  }
-  local header = redis.call('GETRANGE', key, 0, LOG_HEADER - 1)
-  if header ~= '' then
-    state.capacity, state.next = log_unpack(header, 1), log_unpack(header, 8)
-    state.length, state.newest = log_unpack(header, 15), log_unpack(header, 22)
+local function sliding_window_log_list_step(value, now, charge)
+  local window, units, cost = charge.window, charge.units, charge.cost
+  local list, length, expired, at = list_open(value, now, window)
+  local live, reset_after = length - expired, 0
+  local remaining, excess = max(0, units - live), live + cost - units
+  if live > 0 then reset_after = list_time(list, length - 1) + window - now end
+  if excess <= 0 then
+    local unit = pack(at)
+    if cost ~= 1 then unit = string.rep(unit, cost) end
+    if expired > 0 then list = 'L' .. string.sub(list, LOG_LIST + WIDTH * expired + 1) end
+    return 0, remaining, reset_after, at, list .. unit, at + window
   end
-  state.at = math.max(now, state.newest) -- the clock may have stepped back
-  state.expired = log_before(state, state.at - state.window + 1)
-  state.live = state.length - state.expired
-  return state
+  local wait = NEVER
+  if cost <= units then wait = now - list_time(list, expired + excess - 1) - window end -- once the excess has expired
+  return wait, remaining, reset_after, at
 end
 
-function sliding_window_log.decide(state, now, limit, cost)
-  local remaining, reset_after = math.max(0, limit.units - state.live), 0
-  if state.live > 0 then reset_after = state.newest + state.window - now end
-  local excess = state.live + cost - limit.units
-  if excess <= 0 then return 1, remaining, reset_after, 0, 0 end
-  if cost > limit.units then return 0, remaining, reset_after, NEVER, 0 end
-  -- once the oldest excess units have left the window
-  return 0, remaining, reset_after, log_time(state, state.expired + excess - 1) + state.window - now, 0
+-- ring_bytes reads bytes of the value, the first being 0.
+local function ring_bytes(ring, from, count)
+  return call('GETRANGE', ring.key, from, from + count - 1)
 end
 
-function sliding_window_log.spend(state, limit, cost)
-  if state.capacity ~= limit.units then log_lay(state, log_live(state), limit.units) end
-  local unit = log_pack(state.at)
-  local straight = math.min(cost, state.capacity - state.next)
-  redis.call('SETRANGE', state.key, LOG_HEADER + LOG_NUMBER * state.next, string.rep(unit, straight))
+-- ring_time is when the unit with index i was admitted, 0 being the oldest held.
+local function ring_time(ring, i)
+  return unpack_number(ring_bytes(ring, ring.header + WIDTH * ((ring.first + i) % ring.capacity), WIDTH), 1)
+end
+
+-- ring_live is the bytes of the units that count.
+local function ring_live(ring)
+  if ring.live == 0 then return '' end
+  local slot = (ring.first + ring.expired) % ring.capacity
+  local straight = min(ring.live, ring.capacity - slot)
+  local times = ring_bytes(ring, ring.header + WIDTH * slot, WIDTH * straight)
+  if straight == ring.live then return times end
+  return times .. ring_bytes(ring, ring.header, WIDTH * (ring.live - straight))
+end
+
+-- ring_open reads what stands before the times. A list is a ring of as many slots as it has units.
+local function ring_open(key, now, window)
+  local ring = {key = key, window = window, header = LOG_LIST, first = 0, capacity = 1, length = 0, newest = 0}
+  local header = ring_bytes(ring, 0, LOG_RING)
+  if byte(header, 1) == LOG_L then
+    ring.length = (call('STRLEN', key) - LOG_LIST) / WIDTH
+    ring.capacity = ring.length
+    ring.newest = ring_time(ring, ring.length - 1)
+  elseif header ~= '' then
+    local next
+    ring.header = LOG_RING
+    ring.capacity, next = unpack_pair(header, 2)
+    ring.length, ring.newest = unpack_pair(header, 2 + 2 * WIDTH)
+    ring.first = (next - ring.length) % ring.capacity
+  end
+  ring.at = max(now, ring.newest) -- the clock may have stepped back
+  ring.expired = log_search(ring_time, ring, ring.length, ring.at - window + 1)
+  ring.live = ring.length - ring.expired
+  return ring
+end
+
+-- ring_head writes what stands before the times, and lets the key live as long as its newest unit counts.
+local function ring_head(ring)
+  call('SETRANGE', ring.key, 0, 'R' .. pack(ring.capacity) ..
+    pack((ring.first + ring.length) % ring.capacity) .. pack(ring.length) .. pack(ring.newest))
+  call('PEXPIREAT', ring.key, milliseconds(ring.newest + ring.window))
+end
+
+-- ring_lay lays times, as bytes, out anew in a ring of capacity slots, which hold them all. The head is still to write.
+local function ring_lay(ring, times, capacity)
+  call('SET', ring.key, string.rep('\0', LOG_RING) .. times)
+  ring.header, ring.first, ring.expired, ring.capacity = LOG_RING, 0, 0, capacity
+  ring.live = #times / WIDTH
+  ring.length = ring.live
+end
+
+-- ring_extend writes cost units behind the newest.
+local function ring_extend(ring, units, cost)
+  if ring.header ~= LOG_RING or ring.capacity ~= units then ring_lay(ring, ring_live(ring), units) end
+  local unit = pack(ring.at)
+  local slot = (ring.first + ring.length) % ring.capacity
+  local straight = min(cost, ring.capacity - slot)
+  call('SETRANGE', ring.key, LOG_RING + WIDTH * slot, string.rep(unit, straight))
   if straight < cost then
-    redis.call('SETRANGE', state.key, LOG_HEADER, string.rep(unit, cost - straight))
+    call('SETRANGE', ring.key, LOG_RING, string.rep(unit, cost - straight))
   end
-  state.next = (state.next + cost) % state.capacity
-  state.live = state.live + cost
-  state.length, state.expired, state.newest = state.live, 0, state.at
-  log_header(state)
-  return state.newest + state.window
+  ring.first = (ring.first + ring.expired) % ring.capacity
+  ring.live = ring.live + cost
+  ring.length, ring.expired, ring.newest = ring.live, 0, ring.at
+  ring_head(ring)
 end
 
-function sliding_window_log.refund(state, _, cost, at)
-  local first = math.max(state.expired, log_before(state, at))
-  local count = math.min(cost, log_before(state, at + 1) - first)
-  if count <= 0 then return end
-  if count == state.live then return redis.call('DEL', state.key) end
-  local units, cut = log_live(state), LOG_NUMBER * (first - state.expired)
-  units = string.sub(units, 1, cut) .. string.sub(units, cut + LOG_NUMBER * count + 1)
-  log_lay(state, units, state.capacity)
-  state.newest = log_unpack(units, #units - LOG_NUMBER + 1)
-  log_header(state)
+local function ring_step(key, now, charge)
+  local units, cost, ring = charge.units, charge.cost, ring_open(key, now, charge.window)
+  local remaining, reset_after, excess = max(0, units - ring.live), 0, ring.live + cost - units
+  if ring.live > 0 then reset_after = ring.newest + ring.window - now end
+  if excess <= 0 then
+    local write = function() ring_extend(ring, units, cost) end
+    return 0, remaining, reset_after, ring.at, write, ring.at + ring.window
+  end
+  local wait = NEVER
+  if cost <= units then wait = now - ring_time(ring, ring.expired + excess - 1) - ring.window end
+  return wait, remaining, reset_after, ring.at
 end
-return sliding_window_log
+
+local function sliding_window_log_step(value, now, charge, key)
+  if value == nil then return ring_step(key, now, charge) end
+  return sliding_window_log_list_step(value, now, charge)
+end
+return sliding_window_log_step
 end
 
 local function load_sliding_window_counter()
 -- SlidingWindowCounter: admits iff current + previous * (window - elapsed) / window + cost <= limit, where elapsed is
 -- the time since the current window began; windows are aligned to the epoch. Everything but the weighted previous
 -- count is whole, so comparing against its ceiling is comparing the real numbers.
--- The state is one string: "index current previous", index being the number of the current window since the epoch.
-local sliding_window_counter = {}
+-- The value is three numbers: index, that of the current window since the epoch, current and previous.
 
-function sliding_window_counter.read(key, now, limit)
-  local window = limit.window
-  local state = {key = key, window = window, index = 0, current = 0, previous = 0, start = 0, elapsed = 0, at = now}
-  local stored = redis.call('GET', key)
-  if stored then
-    local index, current, previous = string.match(stored, '^(%d+) (%d+) (%d+)$')
-    state.index, state.current, state.previous = tonumber(index), tonumber(current), tonumber(previous)
-  end
-  now = math.max(now, state.index * window) -- the clock may have stepped back
-  local index = math.floor(now / window)
-  if index == state.index + 1 then
-    state.previous, state.current = state.current, 0
-  elseif index > state.index then
-    state.previous, state.current = 0, 0
-  end
-  state.index, state.start = index, index * window
-  state.elapsed = now - state.start
-  state.at = now
-  return state
-end
-
-local function counter_used(state)
-  local quotient, remainder = mul_div(state.previous, state.window - state.elapsed, state.window)
-  if remainder > 0 then quotient = quotient + 1 end
-  return state.current + quotient
-end
-
--- counter_free is the instant from which on nothing counts any more, nil if nothing does.
-local function counter_free(state)
-  if state.current > 0 then return state.start + 2 * state.window end
-  if state.previous > 0 then return state.start + state.window end
+-- counter_open returns index, current and previous now, and whether value says the same.
+local function counter_open(value, now, window)
+  local index = floor(now / window)
+  if not value then return index, 0, 0, false end
+  local stored, current = unpack_pair(value, 1)
+  if stored >= index then return stored, current, unpack_number(value, 15), true end -- later if the clock has stepped back
+  if stored == index - 1 then return index, 0, current, false end
+  return index, 0, 0, false
 end
 
 -- counter_weighs_at_most is the least elapsed time at which previous units weigh no more than most, which is less.
@@ -246,48 +265,35 @@ local function counter_weighs_at_most(previous, most, window)
   return window - (mul_div(most, window, previous))
 end
 
--- counter_room is the first instant at which no more than most units are used, given that more are now.
-local function counter_room(state, most)
-  if state.current <= most then
-    return state.start + counter_weighs_at_most(state.previous, most - state.current, state.window)
+-- counter_wait is when no more than most units are used, given that more are now: so long ago, for it is to come.
+local function counter_wait(now, start, window, current, previous, most)
+  if current <= most then
+    return now - start - counter_weighs_at_most(previous, most - current, window)
   end
-  return state.start + state.window + counter_weighs_at_most(state.current, most, state.window)
+  return now - start - window - counter_weighs_at_most(current, most, window)
 end
 
-function sliding_window_counter.decide(state, now, limit, cost)
-  local used, free = counter_used(state), counter_free(state)
-  local remaining, reset_after = math.max(0, limit.units - used), 0
-  if free then reset_after = free - now end
-  if used + cost <= limit.units then return 1, remaining, reset_after, 0, 0 end
-  if cost > limit.units then return 0, remaining, reset_after, NEVER, 0 end
-  return 0, remaining, reset_after, counter_room(state, limit.units - cost) - now, 0
-end
-
-local function counter_write(state)
-  local free = counter_free(state)
-  if not free then return redis.call('DEL', state.key) end
-  local value = text(state.index) .. ' ' .. text(state.current) .. ' ' .. text(state.previous)
-  redis.call('SET', state.key, value, 'PXAT', milliseconds(free))
-  return free
-end
-
-function sliding_window_counter.spend(state, _, cost)
-  state.current = state.current + cost
-  return counter_write(state)
-end
-
-function sliding_window_counter.refund(state, limit, cost, at)
-  local ago = state.index - math.floor(at / limit.window)
-  if ago == 0 then
-    state.current = math.max(0, state.current - cost)
-  elseif ago == 1 then
-    state.previous = math.max(0, state.previous - cost)
-  else
-    return
+local function sliding_window_counter_step(value, now, charge)
+  local window, units, cost = charge.window, charge.units, charge.cost
+  local index, current, previous, kept = counter_open(value, now, window)
+  local start = index * window
+  local at, used, reset_after = max(now, start), current, 0
+  if previous > 0 then
+    local quotient, remainder = mul_div(previous, window - (at - start), window)
+    used = used + quotient
+    if remainder > 0 then used = used + 1 end
+    reset_after = start + window - now
   end
-  counter_write(state)
+  if current > 0 then reset_after = start + 2 * window - now end
+  if used + cost <= units then
+    return 0, max(0, units - used), reset_after, at,
+      pack(index) .. pack(current + cost) .. pack(previous), start + 2 * window, kept and current > 0
+  end
+  local wait = NEVER
+  if cost <= units then wait = counter_wait(now, start, window, current, previous, units - cost) end
+  return wait, max(0, units - used), reset_after, at
 end
-return sliding_window_counter
+return sliding_window_counter_step
 end
 
 local function load_bucket()
@@ -295,187 +301,204 @@ local function load_bucket()
 -- units per window. A request is admitted iff the level plus its cost stay within the capacity. To a TokenBucket the
 -- level is the tokens that are missing, and the capacity is burst; to a LeakyBucket it is the units that are still to
 -- leave, a queue of burst and the one on its way out, and the time the level takes to sink is the wait of the next.
--- The state is one string: "at whole part ends"; the level was whole + part / window units at that instant (us), and
--- sinks to nothing when it ends (us): a limit that is lowered later does not put that off.
-local bucket = {}
+-- The value is four numbers: at, whole, part and ends; the level was whole + part / window units at that instant (us),
+-- and sinks to nothing when it ends (us): a limit that is lowered later does not put that off.
 
--- bucket_sink brings the level to now, never above the capacity: a burst that was lowered blocks no longer than it implies.
-local function bucket_sink(state, now, limit)
-  local elapsed = math.max(0, now - state.at) -- the clock may have stepped back
-  state.at = state.at + elapsed
-  local rest = math.fmod(elapsed, limit.window)
-  local windows = (elapsed - rest) / limit.window
-  local sunk, sunk_part = mul_div(limit.units, rest, limit.window)
-  state.whole, state.part = state.whole - windows * limit.units - sunk, state.part - sunk_part
-  if state.part < 0 then state.whole, state.part = state.whole - 1, state.part + limit.window end
-  if state.whole < 0 then state.whole, state.part = 0, 0 end
-  if state.whole >= limit.capacity then state.whole, state.part = limit.capacity, 0 end
+-- bucket_sink returns at and the level (whole, part) that was so at that instant, brought to now; never above the capacity:
+-- a burst that was lowered blocks no longer than it implies.
+local function bucket_sink(at, whole, part, now, charge)
+  local elapsed, units, window = max(0, now - at), charge.units, charge.window -- the clock may have stepped back
+  local rest = fmod(elapsed, window)
+  local sunk, sunk_part = mul_div(units, rest, window)
+  whole, part = whole - (elapsed - rest) / window * units - sunk, part - sunk_part
+  if part < 0 then whole, part = whole - 1, part + window end
+  if whole < 0 then whole, part = 0, 0 end
+  if whole >= charge.capacity then whole, part = charge.capacity, 0 end
+  return at + elapsed, whole, part
 end
 
--- bucket_used is the level rounded up.
-local function bucket_used(state)
-  if state.part > 0 then return state.whole + 1 end
-  return state.whole
+-- bucket_open returns at, whole, part and ends, brought to now.
+local function bucket_open(value, now, charge)
+  if not value then return now, 0, 0, 0 end
+  local ends = unpack_number(value, 22)
+  if now >= ends then return now, 0, 0, ends end
+  local at, whole = unpack_pair(value, 1)
+  local part = unpack_number(value, 15)
+  at, whole, part = bucket_sink(at, whole, part, now, charge)
+  return at, whole, part, ends
 end
 
--- bucket_drain is how long the level takes to sink to most, which is not above it, at the limit's rate.
-local function bucket_drain(state, limit, most)
-  local quotient, remainder = mul_div(state.whole - most, limit.window, limit.units)
-  return quotient + math.ceil((remainder + state.part) / limit.units)
+-- bucket_drain is how long a level takes to sink by whole + part / window units, at the limit's rate.
+local function bucket_drain(whole, part, charge)
+  local quotient, remainder = mul_div(whole, charge.window, charge.units)
+  return quotient + ceil((remainder + part) / charge.units)
 end
 
--- bucket_drained is the instant at which the level has sunk to most.
-local function bucket_drained(state, limit, most)
-  return math.min(state.at + bucket_drain(state, limit, most), state.ends)
-end
-
-function bucket.read(key, now, limit)
-  local state = {key = key, at = now, whole = 0, part = 0, ends = 0}
-  local stored = redis.call('GET', key)
-  if not stored then return state end
-  local at, whole, part, ends = string.match(stored, '^(%d+) (%d+) (%d+) (%d+)$')
-  state.at, state.whole, state.part, state.ends = tonumber(at), tonumber(whole), tonumber(part), tonumber(ends)
-  if now >= state.ends then
-    state.at, state.whole, state.part = now, 0, 0
-  else
-    bucket_sink(state, now, limit)
+local function bucket_step(value, now, charge)
+  local cost, capacity = charge.cost, charge.capacity
+  local at, whole, part, ends = bucket_open(value, now, charge)
+  local used, reset_after, wait = whole, 0, 0
+  if part > 0 then used = whole + 1 end
+  if used > 0 then reset_after = min(at + bucket_drain(whole, part, charge), ends) - now end
+  if used + cost <= capacity then
+    if charge.queues and cost > 0 then wait = reset_after end
+    local free = at + bucket_drain(whole + cost, part, charge)
+    return wait, capacity - used, reset_after, at, pack(at) .. pack(whole + cost) .. pack(part) .. pack(free), free
   end
-  return state
+  wait = NEVER
+  if cost <= capacity then wait = now - min(at + bucket_drain(whole - (capacity - cost), part, charge), ends) end
+  return wait, capacity - used, reset_after, at
+end
+return bucket_step
 end
 
-function bucket.decide(state, now, limit, cost)
-  local used, reset_after, delay = bucket_used(state), 0, 0
-  local remaining = limit.capacity - used
-  if used > 0 then reset_after = bucket_drained(state, limit, 0) - now end
-  if used + cost <= limit.capacity then
-    if limit.queues and cost > 0 then delay = reset_after end
-    return 1, remaining, reset_after, 0, delay
-  end
-  if cost > limit.capacity then return 0, remaining, reset_after, NEVER, 0 end
-  return 0, remaining, reset_after, bucket_drained(state, limit, limit.capacity - cost) - now, 0
+-- load_algorithm returns what an algorithm does in this script.
+--   step(value, now, charge, key): wait (0 or the delay if the charge is allowed, else the retry after, negative, or
+--     NEVER), remaining, reset after and the counter's own time; if it is allowed also the value with the cost counted
+--     (or a function that writes it), the instant at which the counter will be as new, and whether the key expires then
+--     already. It changes nothing.
+--   refund(value, now, charge, key, at): false if there is nothing to write, else the value without what was spent at that
+--     instant as far as it counts, nil for none, and the instant at which the counter will be as new.
+-- value is false where there is none, nil for a log that is read in place.
+local function load_algorithm(name)
+  if name == 'SlidingWindowCounter' then return load_sliding_window_counter() end
+  if name == 'TokenBucket' or name == 'LeakyBucket' then return load_bucket() end
+  if name == 'FixedWindow' then return load_fixed_window() end
+  if name == 'SlidingWindowLog' then return load_sliding_window_log() end
+  error('unknown algorithm ' .. name)
 end
 
-local function bucket_write(state)
-  if state.whole == 0 and state.part == 0 then return redis.call('DEL', state.key) end
-  local value = text(state.at) .. ' ' .. text(state.whole) .. ' ' .. text(state.part) .. ' ' .. text(state.ends)
-  redis.call('SET', state.key, value, 'PXAT', milliseconds(state.ends))
-end
-
-function bucket.spend(state, limit, cost)
-  state.whole = state.whole + cost
-  state.ends = state.at + bucket_drain(state, limit, 0)
-  bucket_write(state)
-  return state.ends
-end
-
--- refund takes back what of the cost cannot have drained since: the whole units that are left of it at the least.
-function bucket.refund(state, limit, cost, at)
-  local spent = {at = at, whole = cost, part = 0}
-  bucket_sink(spent, state.at, limit)
-  if bucket_used(state) == 0 or spent.whole == 0 then return end
-  state.whole = state.whole - spent.whole
-  if state.whole < 0 then state.whole, state.part = 0, 0 end
-  state.ends = bucket_drained(state, limit, 0)
-  bucket_write(state)
-end
-return bucket
-end
-
--- What the scripts that work on counters read from ARGV.
-
-local LOADERS = {
-  FixedWindow = load_fixed_window,
-  SlidingWindowLog = load_sliding_window_log,
-  SlidingWindowCounter = load_sliding_window_counter,
-  TokenBucket = load_bucket,
-  LeakyBucket = load_bucket,
-}
-local loaded = {}
-
--- algorithm_of returns the functions of an algorithm:
---   read(key, now, limit)             the state of a counter, at being its own time
---   decide(state, now, limit, cost)   allowed, remaining, reset after, retry after, delay; changes nothing
---   spend(state, limit, cost)         writes, and returns the instant at which the counter will be as new
---   refund(state, limit, cost, at)    writes
-local function algorithm_of(name)
-  local algorithm = loaded[name]
-  if algorithm then return algorithm end
-  if not LOADERS[name] then error('unknown algorithm ' .. name) end
-  algorithm = LOADERS[name]()
-  loaded[name] = algorithm
-  return algorithm
-end
+local WHOLE_LOG = 256
+-- What the scripts that work on counters read from ARGV and KEYS.
 
 -- instant is now in microseconds since the epoch, this server's own where the argument is empty.
 local function instant(argument)
   if argument ~= '' then return tonumber(argument) end
-  local time = redis.call('TIME')
+  local time = call('TIME')
   return time[1] * 1000000 + time[2]
 end
 
--- limit_at reads four arguments from ARGV[at] on: algorithm, limit (units), window (us), burst (units). It returns the
--- algorithm's functions and the limit.
-local function limit_at(at)
-  local limit = {units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]), capacity = tonumber(ARGV[at + 3])}
-  if ARGV[at] == 'LeakyBucket' then
-    limit.queues, limit.capacity = true, limit.capacity + 1 -- the queue and the unit on its way out
+-- whole is false when a log of this run is read and written in place: then all of its logs are.
+local whole = true
+
+-- What has been asked of an algorithm is kept: charges seldom differ in it.
+local loaded = {}
+
+-- charge_at reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), burst (units), cost (units).
+-- work is what the algorithm does, see load.
+local function charge_at(at)
+  local name = ARGV[at]
+  local charge = {
+    work = loaded[name], units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]), capacity = tonumber(ARGV[at + 3]),
+    cost = tonumber(ARGV[at + 4]), queues = name == 'LeakyBucket', logs = name == 'SlidingWindowLog', enforced = true,
+  }
+  if not charge.work then
+    charge.work = load_algorithm(name)
+    loaded[name] = charge.work
   end
-  return algorithm_of(ARGV[at]), limit
+  if charge.queues then charge.capacity = charge.capacity + 1 end -- the queue and the unit on its way out
+  if charge.logs and charge.units > WHOLE_LOG then whole = false end
+  return charge
+end
+
+-- What is read of the counters, by place in KEYS, and what has been written, by key.
+local values, written = {}, {}
+
+-- read_values reads the values of all keys at once where all are read whole. Call it when all charges are known. To MGET,
+-- what is no string is nothing, and gives way.
+local function read_values()
+  if not whole or not several then return end
+  for from = 1, #KEYS, 1000 do -- unpack has a limit
+    local read = call('MGET', unpack(KEYS, from, min(from + 999, #KEYS)))
+    for i = 1, #read do values[from + i - 1] = read[i] end
+  end
+end
+
+-- value_of is the value of KEYS[place], false if there is none, nil if it is read in place.
+local function value_of(place, charge)
+  local value = written[KEYS[place]]
+  if value == nil then value = values[place] end
+  if value == nil and (whole or not charge.logs) then value = call('MGET', KEYS[place])[1] end
+  return value
+end
+
+-- write writes a value, nil for none; microseconds is when its key expires, kept whether it does so already.
+local function write(key, value, microseconds, kept)
+  if not value then
+    call('DEL', key)
+  elseif kept then
+    call('SET', key, value, 'KEEPTTL')
+  else
+    call('SET', key, value, 'PXAT', milliseconds(microseconds))
+  end
+  if several then written[key] = value or false end
 end
 
 -- spend decides requests, one after the other at one instant: all charges of a request or none.
---   KEYS                 the counters of the first request's charges, then of the second's, …; distinct within a request
---   ARGV[1]              now in microseconds since the epoch, or '' for this server's clock
---   then for each request
---     mode               'spend', or 'peek' to change nothing
---     count              of its charges
+--   KEYS      the counters of the first request's charges, then of the second's, …; distinct within a request
+--   ARGV[1]   now in microseconds since the epoch, or '' for this server's clock
+--   ARGV[2]   one character a request, the number of its shape: '0' the first, then as ASCII goes on
+--   then the shapes, what requests have in common but for their keys, of each
+--     mode    'spend', or 'peek' to change nothing
+--     count   of its charges
 --     then for each charge: algorithm, limit (units), window (us), burst (units; of a bucket), cost (units),
---                        'enforce' or 'shadow'
--- Reply, six integers a charge: decided at (us since the epoch, by the counter's own time), allowed (1 or 0), remaining
--- (units), reset after (us), retry after (us; -1 for never), delay (us).
+--             'enforce' or 'shadow'
+-- Reply, integers: now (us since the epoch), and for each charge
+--     ahead   of now the counter's own time is (us), after a clock that stepped back
+--     remaining (units), reset after (us)
+--     wait    the delay (us) of a charge that is allowed; of one that is not, negative, its retry after, or NEVER
 -- When every enforced charge of a request is allowed, they are counted, and with them its shadow charges that are allowed
 -- themselves.
 -- Must never happen: a write for a request of which an enforced charge is denied; a write on peek; a key without a time
 -- to live.
-local ARGUMENTS, INTEGERS = 6, 6
+local ARGUMENTS, INTEGERS = 6, 4
+local FIRST_SHAPE = 48 -- '0'
 
-local now, reply = instant(ARGV[1]), {}
-
--- charge_at reads and decides the charge whose arguments begin at ARGV[at].
-local function charge_at(at, key, out)
-  local algorithm, limit = limit_at(at)
-  local cost, state = tonumber(ARGV[at + 4]), algorithm.read(key, now, limit)
-  local allowed, remaining, reset_after, retry_after, delay = algorithm.decide(state, now, limit, cost)
-  reply[out + 1], reply[out + 2], reply[out + 3] = state.at, allowed, remaining
-  reply[out + 4], reply[out + 5], reply[out + 6] = reset_after, retry_after, delay
-  return {
-    algorithm = algorithm, limit = limit, cost = cost, state = state, out = out,
-    counts = allowed == 1 and cost > 0,
-    denies = allowed == 0 and ARGV[at + 5] == 'enforce',
-  }
-end
-
--- count writes what was decided; spend answers when the counter will be as new.
-local function count(charge)
-  local out = charge.out
-  reply[out + 3] = reply[out + 3] - charge.cost
-  reply[out + 4] = charge.algorithm.spend(charge.state, charge.limit, charge.cost) - now
-end
-
-local at, key = 2, 0
-while at < #ARGV do
-  local charges, passes = {}, ARGV[at] == 'spend'
-  local last = key + tonumber(ARGV[at + 1])
+local shapes, at = {}, 3
+while at <= #ARGV do
+  local shape, count = {spends = ARGV[at] == 'spend'}, tonumber(ARGV[at + 1])
   at = at + 2
-  while key < last do
-    local charge = charge_at(at, KEYS[key + 1], INTEGERS * key)
-    if charge.denies then passes = false end
-    charges[#charges + 1] = charge
-    key, at = key + 1, at + ARGUMENTS
+  for i = 1, count do
+    shape[i] = charge_at(at)
+    if ARGV[at + 5] == 'shadow' then shape[i].enforced = false end
+    at = at + ARGUMENTS
+  end
+  shapes[#shapes + 1] = shape
+end
+
+local now, place = instant(ARGV[1]), 0
+local reply = {now}
+read_values()
+
+-- count writes what was decided of KEYS[place].
+local function count(place, cost, value, free, kept)
+  if type(value) == 'function' then
+    value()
+  else
+    write(KEYS[place], value, free, kept)
+  end
+  local out = INTEGERS * place
+  reply[out - 1], reply[out] = reply[out - 1] - cost, free - now
+end
+
+local next_values, frees, kepts = {}, {}, {}
+for request = 1, #ARGV[2] do
+  local shape = shapes[byte(ARGV[2], request) - FIRST_SHAPE + 1]
+  local passes, first = shape.spends, place
+  for i = 1, #shape do
+    local charge = shape[i]
+    place = place + 1
+    local wait, remaining, reset_after, at
+    wait, remaining, reset_after, at, next_values[i], frees[i], kepts[i] =
+      charge.work(value_of(place, charge), now, charge, KEYS[place])
+    local out = INTEGERS * place - 2
+    reply[out], reply[out + 1], reply[out + 2], reply[out + 3] = at - now, remaining, reset_after, wait
+    if wait < 0 and charge.enforced then passes = false end
   end
   if passes then
-    for _, charge in ipairs(charges) do
-      if charge.counts then count(charge) end
+    for i = 1, #shape do
+      local cost = shape[i].cost
+      if next_values[i] and cost > 0 then count(first + i, cost, next_values[i], frees[i], kepts[i]) end
     end
   end
 end

@@ -1,0 +1,108 @@
+-- Numbers are doubles here: integers are exact below 2^53, and what follows keeps every one below.
+local call, KEYS, ARGV = redis.call, KEYS, ARGV -- globals are slow
+local byte, char, floor, ceil, max, min, fmod = string.byte, string.char, math.floor, math.ceil, math.max, math.min, math.fmod
+
+-- NEVER is the wait of a cost above the limit.
+local NEVER = -9007199254740991
+
+-- What a run packs and formats for several keys is mostly the same: the same now, the same window, small counts. It is
+-- kept, under the negative number: some Lua makes room for an array up to a positive one.
+local several = KEYS[2] ~= nil
+local packed, formatted = several and {}, several and {}
+
+-- milliseconds is how an instant (us) leaves for a command, rounded up: a key may outlive its use by less than a
+-- millisecond, and never the reverse. tostring would round above 10^14.
+local function milliseconds(microseconds)
+  local text = several and formatted[-microseconds]
+  if text then return text end
+  text = string.format('%.0f', ceil(microseconds / 1000))
+  if several then formatted[-microseconds] = text end
+  return text
+end
+
+-- A stored number is 7 bytes, big-endian.
+local WIDTH = 7
+
+local function pack(number)
+  local bytes = several and packed[-number]
+  if bytes then return bytes end
+  if number < 256 then return '\0\0\0\0\0\0' .. char(number) end
+  local low = number % 16777216
+  local high = (number - low) / 16777216
+  bytes = char(
+    floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
+    floor(low / 65536), floor(low / 256) % 256, low % 256)
+  if several then packed[-number] = bytes end
+  return bytes
+end
+
+-- unpack_number reads the number at bytes[from].
+local function unpack_number(bytes, from)
+  local a, b, c, d, e, f, g = byte(bytes, from, from + 6)
+  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
+end
+
+-- unpack_pair reads the number at bytes[from] and the one behind it.
+local function unpack_pair(bytes, from)
+  local a, b, c, d, e, f, g, h, i, j, k, l, m, n = byte(bytes, from, from + 13)
+  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g,
+    (((((h * 256 + i) * 256 + j) * 256 + k) * 256 + l) * 256 + m) * 256 + n
+end
+
+-- FixedWindow: admits iff the units admitted in the current window plus the cost stay within the limit; windows are
+-- aligned to the epoch.
+-- The value is two numbers: index, that of the window since the epoch, and count.
+
+local function fixed_window_step(value, now, charge)
+  local window, units, cost = charge.window, charge.units, charge.cost
+  local index, count, kept = floor(now / window), 0, false
+  if value then
+    local stored, counted = unpack_pair(value, 1)
+    if stored >= index then index, count, kept = stored, counted, true end -- later if the clock has stepped back
+  end
+  local start, finish, reset_after = index * window, (index + 1) * window, 0
+  if count > 0 then reset_after = finish - now end
+  if count + cost <= units then
+    return 0, max(0, units - count), reset_after, max(now, start), pack(index) .. pack(count + cost), finish, kept
+  end
+  local wait = now - finish
+  if cost > units then wait = NEVER end
+  return wait, max(0, units - count), reset_after, max(now, start)
+end
+
+local step, READS_WHOLE = fixed_window_step, true
+
+-- spend_one decides one charge under one algorithm: spend for who comes alone.
+--   KEYS[1]   the counter
+--   ARGV      now in microseconds since the epoch, or '' for this server's clock; 'spend', or 'peek' to change nothing;
+--             algorithm, limit (units), window (us), burst (units; of a bucket), cost (units)
+-- Reply: that of spend.
+-- Must never happen: a write when it is denied, or on peek; a key without a time to live.
+local key, now, name = KEYS[1], ARGV[1], ARGV[3]
+if now == '' then
+  now = call('TIME')
+  now = now[1] * 1000000 + now[2]
+else
+  now = tonumber(now)
+end
+local charge = {
+  units = tonumber(ARGV[4]), window = tonumber(ARGV[5]), capacity = tonumber(ARGV[6]), cost = tonumber(ARGV[7]),
+}
+if name == 'LeakyBucket' then
+  charge.queues, charge.capacity = true, charge.capacity + 1 -- the queue and the unit on its way out
+end
+
+local value
+if READS_WHOLE then value = call('MGET', key)[1] end
+local wait, remaining, reset_after, at, next_value, free, kept = step(value, now, charge, key)
+if next_value and charge.cost > 0 and ARGV[2] == 'spend' then
+  if type(next_value) == 'function' then
+    next_value()
+  elseif kept then
+    call('SET', key, next_value, 'KEEPTTL')
+  else
+    call('SET', key, next_value, 'PXAT', milliseconds(free))
+  end
+  remaining, reset_after = remaining - charge.cost, free - now
+end
+return {now, at - now, remaining, reset_after, wait}
