@@ -1,0 +1,168 @@
+package redisstore
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// crowd is some counters that calls of one batch meet on, in Redis and in memory.
+type crowd struct {
+	store  *Store
+	now    limiter.Instant
+	keys   []string
+	states []limiter.State
+	limits [][]limiter.Limit // of each counter, those that calls hold it to, as while a policy is edited
+}
+
+func TestABatchIsDecidedAsItsCallsOneByOne(t *testing.T) {
+	server := miniredis.RunT(t)
+	for name, url := range map[string]string{"miniredis": "redis://" + server.Addr(), "redis-server": fixture.Redis(t).URL()} {
+		t.Run(name, func(t *testing.T) {
+			client := openURL(t, url)
+			batches := 0
+			rapid.Check(t, func(rt *rapid.T) {
+				batches++
+				c := newCrowd(rt, client, batches)
+				server.SetTime(c.now.Time())
+				for range rapid.IntRange(1, 3).Draw(rt, "batches") {
+					c.batch(rt)
+					c.now = c.now.Add(time.Duration(rapid.Int64Range(0, 2_000_000).Draw(rt, "pause")) * time.Microsecond)
+				}
+			})
+		})
+	}
+}
+
+func openURL(t *testing.T, url string) *Client {
+	t.Helper()
+	client, err := Open(url, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func newCrowd(rt *rapid.T, client *Client, number int) *crowd {
+	// ahead of the real time, at which Redis lets counters go
+	c := &crowd{now: limiter.At(time.Now().Add(24 * time.Hour))}
+	c.store = NewStore(client, patience, WithClock(func() time.Time { return c.now.Time() }))
+	algorithms := []limiter.Algorithm{
+		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
+	}
+	for i := range rapid.IntRange(1, 4).Draw(rt, "counters") {
+		algorithm := rapid.SampledFrom(algorithms).Draw(rt, "algorithm")
+		var limits []limiter.Limit
+		for range rapid.IntRange(1, 2).Draw(rt, "limits") {
+			units := rapid.OneOf(rapid.Int64Range(1, 9), rapid.Int64Range(wholeLog-3, wholeLog+3)).Draw(rt, "units")
+			limit, err := limiter.NewLimit(algorithm, units, time.Second)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			limits = append(limits, limit)
+		}
+		scope := fmt.Sprintf("batch/%d-%d", number, i)
+		c.keys = append(c.keys, limiter.NewKeySpace("weir:", "Tenant", scope, limits[0]).Key("acme", ""))
+		c.states = append(c.states, limits[0].NewState())
+		c.limits = append(c.limits, limits)
+	}
+	return c
+}
+
+// batch sends some calls together, and wants each decided as if it had come alone, in their order.
+func (c *crowd) batch(rt *rapid.T) {
+	var calls []*call
+	for range rapid.IntRange(2, maxBatch).Draw(rt, "calls") {
+		calls = append(calls, c.call(rt))
+	}
+	c.store.send(calls)
+	for i, call := range calls {
+		if call.answer.err != nil {
+			rt.Fatal(call.answer.err)
+		}
+		if diff := cmp.Diff(c.decide(call), call.answer.decisions); diff != "" {
+			rt.Fatalf("call %d, %s %+v (-alone +in the batch):\n%s", i, call.mode, call.charges, diff)
+		}
+	}
+}
+
+func (c *crowd) call(rt *rapid.T) *call {
+	made := &call{mode: "spend", deadline: time.Now().Add(patience)}
+	if rapid.IntRange(0, 4).Draw(rt, "peek") == 4 {
+		made.mode = "peek"
+	}
+	for i, key := range c.keys {
+		if i != len(c.keys)-1 && rapid.Bool().Draw(rt, "leave out") {
+			continue
+		}
+		made.charges = append(made.charges, limiter.Charge{
+			Key: key, Limit: rapid.SampledFrom(c.limits[i]).Draw(rt, "limit"), Cost: rapid.Int64Range(0, 4).Draw(rt, "cost"),
+			Shadow: rapid.IntRange(0, 3).Draw(rt, "shadow") == 3,
+		})
+	}
+	return made
+}
+
+// decide is what a call comes to in memory.
+func (c *crowd) decide(made *call) []limiter.Decision {
+	var states []limiter.State
+	for _, charge := range made.charges {
+		for i, key := range c.keys {
+			if key == charge.Key {
+				states = append(states, c.states[i])
+			}
+		}
+	}
+	if made.mode == "peek" {
+		return limiter.Peek(c.now, made.charges, states)
+	}
+	return limiter.Spend(c.now, made.charges, states)
+}
+
+func TestSixteenPoliciesTakeOneRoundTrip(t *testing.T) {
+	server := fixture.Redis(t)
+	store := NewStore(openURL(t, server.URL()), patience)
+	var charges []limiter.Charge
+	for i := range 16 {
+		algorithm := []limiter.Algorithm{
+			limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket,
+		}[i%4]
+		limit, err := limiter.NewLimit(algorithm, int64(2+i), time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := limiter.NewKeySpace("weir:", "Tenant", fmt.Sprintf("test/sixteen-%d", i), limit).Key("acme", "")
+		charges = append(charges, limiter.Charge{Key: key, Limit: limit, Cost: 1})
+	}
+	for spent := int64(1); spent <= 3; spent++ {
+		decisions, err := store.Spend(t.Context(), charges)
+		if err != nil {
+			t.Fatal(err)
+		}
+		counted := min(spent, 2) // the first policy denies the third for all
+		for i, d := range decisions {
+			if want := charges[i].Limit.Units() - counted; d.Remaining != want || d.Allowed != (spent <= 2 || i > 0) {
+				t.Errorf("spend %d, policy %d: allowed %t with %d remaining, want %d", spent, i, d.Allowed, d.Remaining, want)
+			}
+		}
+	}
+	client := openURL(t, server.URL())
+	stats, err := client.rdb.InfoMap(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var calls, evals int
+	_, _ = fmt.Sscanf(stats["Commandstats"]["cmdstat_evalsha"], "calls=%d", &calls)
+	_, _ = fmt.Sscanf(stats["Commandstats"]["cmdstat_eval"], "calls=%d", &evals)
+	if calls != 3 || evals != 1 {
+		t.Errorf("3 spends took %d EVALSHA and %d EVAL, want 3 and, for a script that was new, 1", calls, evals)
+	}
+}
