@@ -245,8 +245,8 @@ func loadsScripts(t *testing.T, client *Client) {
 		}
 	}
 	if diff := cmp.Diff([]string{
-		"spend", "refund", "beat", "replicas", "spend_one_fixed_window", "spend_one_sliding_window_log_list",
-		"spend_one_sliding_window_log", "spend_one_sliding_window_counter", "spend_one_bucket",
+		"spend", "refund", "beat", "replicas", "spend_one_fixed_window", "spend_one_small_sliding_window_log",
+		"spend_one_large_sliding_window_log", "spend_one_sliding_window_counter", "spend_one_token_bucket", "spend_one_leaky_bucket",
 	}, names); diff != "" {
 		t.Errorf("scripts (-want +got):\n%s", diff)
 	}

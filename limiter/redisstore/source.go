@@ -87,30 +87,35 @@ func assembled(body func(part) string, script string) string {
 
 // spendOneSource is the script for one charge that step decides. It makes next to nothing before it does: for one charge
 // that took longer than all the rest.
-func spendOneSource(step, parts string, whole bool) string {
-	return fmt.Sprintf("%s\n%s\nlocal step, READS_WHOLE = %s_step, %t\n\n%s", numbersLua, parts, step, whole, spendOneLua)
+func spendOneSource(step, parts string, whole, queues bool) string {
+	return fmt.Sprintf("%s\n%s\nlocal step, READS_WHOLE, QUEUES = %s_step, %t, %t\n\n%s",
+		numbersLua, parts, step, whole, queues, spendOneLua)
 }
 
 // alone are the scripts that decide one charge.
 type alone struct {
-	fixedWindow, smallLog, largeLog, windowCounter, bucket script
+	fixedWindow, smallLog, largeLog, windowCounter, tokenBucket, leakyBucket script
 }
 
 func newAlone() alone {
-	one := func(step, parts string, whole bool) script {
-		return newScript("spend_one_"+step, spendOneSource(step, parts, whole))
+	const largeLogs, queues = true, true
+	one := func(name, step, parts string, largeLogs, queues bool) script {
+		return newScript("spend_one_"+name, spendOneSource(step, parts, !largeLogs, queues))
 	}
+	counter, bucket := mulDivLua+"\n"+slidingWindowCounterLua, mulDivLua+"\n"+bucketLua
+	log, ring := slidingWindowLogLua, slidingWindowLogLua+slidingWindowLogRingLua
 	return alone{
-		fixedWindow:   one("fixed_window", fixedWindowLua, true),
-		smallLog:      one("sliding_window_log_list", slidingWindowLogLua, true),
-		largeLog:      one("sliding_window_log", slidingWindowLogLua+slidingWindowLogRingLua, false),
-		windowCounter: one("sliding_window_counter", mulDivLua+"\n"+slidingWindowCounterLua, true),
-		bucket:        one("bucket", mulDivLua+"\n"+bucketLua, true),
+		fixedWindow:   one("fixed_window", "fixed_window", fixedWindowLua, !largeLogs, !queues),
+		smallLog:      one("small_sliding_window_log", "sliding_window_log_list", log, !largeLogs, !queues),
+		largeLog:      one("large_sliding_window_log", "sliding_window_log", ring, largeLogs, !queues),
+		windowCounter: one("sliding_window_counter", "sliding_window_counter", counter, !largeLogs, !queues),
+		tokenBucket:   one("token_bucket", "bucket", bucket, !largeLogs, !queues),
+		leakyBucket:   one("leaky_bucket", "bucket", bucket, !largeLogs, queues),
 	}
 }
 
 func (a *alone) scripts() []script {
-	return []script{a.fixedWindow, a.smallLog, a.largeLog, a.windowCounter, a.bucket}
+	return []script{a.fixedWindow, a.smallLog, a.largeLog, a.windowCounter, a.tokenBucket, a.leakyBucket}
 }
 
 // of is the script for a charge on limit.
@@ -124,7 +129,9 @@ func (a *alone) of(limit limiter.Limit) script {
 		return a.largeLog
 	case algorithm == limiter.SlidingWindowCounter:
 		return a.windowCounter
+	case algorithm == limiter.TokenBucket:
+		return a.tokenBucket
 	default:
-		return a.bucket
+		return a.leakyBucket
 	}
 }

@@ -168,15 +168,21 @@ func (s *Store) answer(calls []*call, cmd *redis.IntSliceCmd) {
 	}
 }
 
-// request is what decides at most maxBatch calls.
+// request is the script that decides at most maxBatch calls, and what it takes.
 func (s *Store) request(calls []*call) (script script, keys []string, args []any) {
-	if c := calls[0]; len(calls) == 1 && len(c.charges) == 1 {
-		charge := &c.charges[0]
-		args = append(make([]any, 0, 2+argumentsWidth), s.now(), c.mode)
-		return s.alone.of(charge.Limit), []string{charge.Key}, append(appendLimit(args, charge.Limit), charge.Cost)
+	if len(calls) == 1 && len(calls[0].charges) == 1 {
+		return s.requestAlone(calls[0].mode, &calls[0].charges[0])
 	}
 	keys, args = s.arguments(calls)
 	return s.spend, keys, args
+}
+
+func (s *Store) requestAlone(mode string, c *limiter.Charge) (script script, keys []string, args []any) {
+	args = append(make([]any, 0, argumentsWidth), mode, c.Limit.Units(), c.Limit.Window().Microseconds(), c.Limit.Burst(), c.Cost)
+	if s.clock != nil {
+		args = append(args, s.now())
+	}
+	return s.alone.of(c.Limit), []string{c.Key}, args
 }
 
 // arguments of the spend script. What calls have in common but for their keys is sent once.

@@ -115,32 +115,31 @@ local function sliding_window_counter_step(value, now, charge)
   return wait, max(0, units - used), reset_after, at
 end
 
-local step, READS_WHOLE = sliding_window_counter_step, true
+local step, READS_WHOLE, QUEUES = sliding_window_counter_step, true, false
 
 -- spend_one decides one charge under one algorithm: spend for who comes alone.
 --   KEYS[1]   the counter
---   ARGV      now in microseconds since the epoch, or '' for this server's clock; 'spend', or 'peek' to change nothing;
---             algorithm, limit (units), window (us), burst (units; of a bucket), cost (units)
+--   ARGV      'spend', or 'peek' to change nothing; limit (units), window (us), burst (units; of a bucket), cost (units);
+--             and, unless this server's clock is to be read, now in microseconds since the epoch
 -- Reply: that of spend.
 -- Must never happen: a write when it is denied, or on peek; a key without a time to live.
-local key, now, name = KEYS[1], ARGV[1], ARGV[3]
-if now == '' then
+local key, now = KEYS[1], ARGV[6]
+if now then
+  now = tonumber(now)
+else
   now = call('TIME')
   now = now[1] * 1000000 + now[2]
-else
-  now = tonumber(now)
 end
 local charge = {
-  units = tonumber(ARGV[4]), window = tonumber(ARGV[5]), capacity = tonumber(ARGV[6]), cost = tonumber(ARGV[7]),
+  units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = tonumber(ARGV[4]), cost = tonumber(ARGV[5]),
+  queues = QUEUES,
 }
-if name == 'LeakyBucket' then
-  charge.queues, charge.capacity = true, charge.capacity + 1 -- the queue and the unit on its way out
-end
+if QUEUES then charge.capacity = charge.capacity + 1 end -- the queue and the unit on its way out
 
 local value
 if READS_WHOLE then value = call('MGET', key)[1] end
 local wait, remaining, reset_after, at, next_value, free, kept = step(value, now, charge, key)
-if next_value and charge.cost > 0 and ARGV[2] == 'spend' then
+if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
   if type(next_value) == 'function' then
     next_value()
   elseif kept then
