@@ -53,12 +53,22 @@ verify: ## Fail when generated files, format, go vet or a go.mod are not as they
 .PHONY: lint
 lint: ## Run golangci-lint, and shellcheck where it is installed
 	$(TOOL) golangci-lint run ./...
+	cd hack/bench && go tool -modfile=../tools/go.mod golangci-lint run ./...
 	@if command -v shellcheck >/dev/null; then set -x; shellcheck hack/*.sh .ci/run; \
 	else echo 'shellcheck is not installed: the scripts are not checked (Debian, Ubuntu: apt-get install shellcheck)'; fi
 
 .PHONY: bench
-bench: ## Run the benchmarks
+bench: ## Measure decisions in Redis beside what else decides there (some minutes; BENCH='-help' for flags)
+	@go run -C hack/bench . $(BENCH)
+
+.PHONY: bench-go
+bench-go: ## Run the Go benchmarks of single functions
 	go test -run '^$$' -bench . -benchmem ./limiter/... ./internal/...
+
+.PHONY: soak
+soak: export WEIR_SOAK ?= 1
+soak: ## Run the proofs for long: histories, checkers, fuzzing (half an hour; SOAK_PACKAGES to choose)
+	@hack/soak.sh
 
 .PHONY: kube-assets
 kube-assets: ## Get kube-apiserver, etcd and kubectl into the cache (downloads or builds them, once)

@@ -21,6 +21,7 @@ events() {
   done
   go test -json -timeout 15m ${race[@]+"${race[@]}"} "${concurrent[@]}" || status=1
   go test -json -timeout 15m "${others[@]}" || status=1
+  go -C hack/bench test -json -timeout 15m ./... || status=1
   return "$status"
 }
 

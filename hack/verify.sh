@@ -44,7 +44,8 @@ formatted() {
 step "generated code and manifests" generated
 step "gofmt" formatted
 step "go vet" go vet ./...
-for module in . hack/tools hack/kube; do
+step "go vet in hack/bench" go -C hack/bench vet ./...
+for module in . hack/tools hack/kube hack/bench; do
   step "go mod tidy in $module" go -C "$module" mod tidy -diff
 done
 

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/pprof"
+	"strings"
+
+	"github.com/google/pprof/profile"
+)
+
+// profiler takes a processor profile of the turns of Weir alone; the zero profiler takes none.
+type profiler struct {
+	path  string
+	turns []*profile.Profile
+}
+
+// during takes a profile of a turn of the contender called name.
+func (p *profiler) during(name string, turn func() (sample, error)) (sample, error) {
+	if p.path == "" || !strings.HasPrefix(name, weirPrefix) {
+		return turn()
+	}
+	var taken bytes.Buffer
+	if err := pprof.StartCPUProfile(&taken); err != nil {
+		return sample{}, fmt.Errorf("profile: %w", err)
+	}
+	got, errTurn := turn()
+	pprof.StopCPUProfile()
+	parsed, errParse := profile.Parse(&taken)
+	p.turns = append(p.turns, parsed)
+	return got, errors.Join(errTurn, errParse)
+}
+
+// write writes the profiles of all turns as one.
+func (p *profiler) write() error {
+	if len(p.turns) == 0 {
+		return nil
+	}
+	merged, err := profile.Merge(p.turns)
+	if err != nil {
+		return fmt.Errorf("profile: %w", err)
+	}
+	file, err := os.Create(p.path)
+	if err != nil {
+		return fmt.Errorf("profile: %w", err)
+	}
+	return errors.Join(merged.Write(file), file.Close())
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+func TestMedian(t *testing.T) {
+	tests := map[string]struct {
+		numbers []float64
+		want    float64
+	}{
+		"one":                            {[]float64{3}, 3},
+		"the middle of an odd number":    {[]float64{9, 1, 5}, 5},
+		"between the two in the middle":  {[]float64{8, 1, 4, 2}, 3},
+		"one that is far out is ignored": {[]float64{1, 2, 1e9}, 2},
+		"of none there is none":          {nil, math.NaN()},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := median(test.numbers); got != test.want && !(math.IsNaN(got) && math.IsNaN(test.want)) {
+				t.Errorf("median of %v: %v, want %v", test.numbers, got, test.want)
+			}
+		})
+	}
+}
+
+func TestMedianLeavesItsNumbersInOrder(t *testing.T) {
+	numbers := []float64{3, 1, 2}
+	median(numbers)
+	if numbers[0] != 3 {
+		t.Errorf("now %v", numbers)
+	}
+}
+
+func TestARatioIsThatOfTheSameRound(t *testing.T) {
+	// The machine was twice as fast in the second round, and half as fast in the third: Weir's share is always 3.
+	samples := func(perSecond ...int64) (samples []sample) {
+		for _, n := range perSecond {
+			samples = append(samples, sample{decisions: n, elapsed: time.Second})
+		}
+		return samples
+	}
+	r := results{64: {"weir": samples(300, 600, 150), "other": samples(100, 200, 50), "brief": samples(150)}}
+	if got := r.ratio(64, "weir", "other", throughput); got != 3 {
+		t.Errorf("ratio %v, want 3", got)
+	}
+	if got := r.ratio(64, "weir", "brief", throughput); got != 2 {
+		t.Errorf("ratio where only the first round can be compared: %v, want 2", got)
+	}
+	for _, missing := range []float64{
+		r.ratio(64, "weir", "nobody", throughput), r.ratio(1, "weir", "other", throughput), r.median(1, "weir", throughput),
+		results(nil).median(1, "weir", throughput),
+	} {
+		if !math.IsNaN(missing) {
+			t.Errorf("of what was not measured: %v", missing)
+		}
+	}
+}
+
+func TestTheMedianOfRatiosIsNotTheRatioOfMedians(t *testing.T) {
+	if got := medianRatio([]float64{10, 40, 30}, []float64{10, 10, 30}); got != 1 {
+		t.Errorf("median of the ratios 1, 4, 1: %v", got)
+	}
+}
+
+func TestFiguresOfASample(t *testing.T) {
+	s := sample{
+		decisions: 500_000, denied: 5_000, elapsed: 2 * time.Second, latency: 1500 * time.Nanosecond,
+		used: usage{client: time.Second, server: 3 * time.Second},
+	}
+	for name, figure := range map[string]struct{ got, want float64 }{
+		"decisions a second":             {throughput(s), 250_000},
+		"µs a call":                      {latency(s), 1.5},
+		"client's seconds for a million": {clientCPU(s), 2},
+		"server's seconds for a million": {serverCPU(s), 6},
+		"share that was denied":          {denied(s), 0.01},
+	} {
+		if figure.got != figure.want {
+			t.Errorf("%s: %v, want %v", name, figure.got, figure.want)
+		}
+	}
+}
+
+func TestDenialsAreToldWhenTheyAreMoreThanATrifle(t *testing.T) {
+	r := results{
+		64: {"weir": {{decisions: 100, denied: 25}}, "other": {{decisions: 1000, denied: 1}}},
+		1:  {"weir": {{decisions: 100, denied: 50}}},
+	}
+	const want = "With 1 callers weir denied 50 % of its requests.\nWith 64 callers weir denied 25 % of its requests.\n"
+	if got := r.denials(); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func render(t *testing.T, of table) string {
+	t.Helper()
+	var b strings.Builder
+	if err := of.write(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestATableStandsInColumns(t *testing.T) {
+	got := render(t, table{title: "Title", rows: [][]string{
+		{"callers", "1: /s", "÷ zset"},
+		{"weir/x", "100", times(2)},
+		{"ümlaut/long", decimals(1, 12345.67), times(math.NaN())},
+	}})
+	const want = `
+Title
+  callers        1: /s  ÷ zset
+  weir/x           100   2.00×
+  ümlaut/long  12345.7       –
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTablesShowWhatWasMeasured(t *testing.T) {
+	weir := contenders()[0]
+	zset := contender{name: zsetGoRedis}
+	rate := contender{name: redisRate}
+	second := func(decisions int64, latency time.Duration) []sample {
+		return []sample{{
+			decisions: decisions, elapsed: time.Second, latency: latency, used: usage{client: time.Second / 10, server: time.Second / 5},
+		}}
+	}
+	m := measured{
+		throughput: results{
+			1:  {weir.name: second(20_000, 50*time.Microsecond), zset.name: second(10_000, 0), rate.name: second(1, 100*time.Microsecond)},
+			64: {weir.name: second(100_000, 0)},
+		},
+		allocations: map[string]allocation{bare: {16, 800}, weir.name: {20, 1000}},
+		memory: memory{
+			key: map[string]float64{weir.name: 100, zset.name: 200}, unit: map[string]float64{zset.name: 126.8},
+		},
+	}
+	var got strings.Builder
+	for _, of := range m.tables([]contender{weir, zset}, []int{1, 64}) {
+		got.WriteString(render(t, of))
+	}
+	const want = `
+Decisions a second: medians over the rounds, and medians of the rounds' ratios to zset/go-redis
+  callers           1: /s  ÷ zset  µs a call  ÷ redis_rate  64: /s  ÷ zset
+  weir/FixedWindow  20000   2.00×       50.0         0.50×  100000       –
+  zset/go-redis     10000   1.00×        0.0         0.00×       –       –
+
+Seconds of processor time for a million decisions, medians
+  callers           1: client  server  64: client  server
+  weir/FixedWindow       5.00   10.00        1.00    2.00
+  zset/go-redis         10.00   20.00           –       –
+
+Allocations a decision, in the client
+  one caller        objects  bytes  objects beyond bare EVALSHA
+  bare EVALSHA         16.0    800                          0.0
+  weir/FixedWindow     20.0   1000                          4.0
+
+Memory: of a key that was hit once, over 100000 keys of the same names; of a unit admitted
+  bytes in Redis    a key  ÷ zset  a unit of 1000
+  weir/FixedWindow  100.0   0.50×               –
+  zset/go-redis     200.0   1.00×           126.8
+`
+	if diff := cmp.Diff(want, got.String()); diff != "" {
+		t.Error(diff)
+	}
+	if tables := (measured{}).tables([]contender{weir}, []int{1}); len(tables) != 0 {
+		t.Errorf("%d tables of nothing", len(tables))
+	}
+}

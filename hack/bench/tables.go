@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"math"
+)
+
+// measured is all that was.
+type measured struct {
+	throughput  results
+	allocations map[string]allocation
+	memory      memory
+}
+
+// tables of what was measured, for those that have anything to show.
+func (m measured) tables(contenders []contender, callers []int) []table {
+	var all []table
+	if m.throughput != nil {
+		all = append(all, m.throughputTable(contenders, callers), m.processorTable(contenders, callers))
+	}
+	if m.allocations != nil {
+		all = append(all, m.allocationTable(contenders))
+	}
+	if m.memory.key != nil {
+		all = append(all, m.memoryTable(contenders))
+	}
+	return all
+}
+
+func (m measured) throughputTable(contenders []contender, callers []int) table {
+	heading := []string{"callers"}
+	for _, n := range callers {
+		heading = append(heading, fmt.Sprintf("%d: /s", n), "÷ zset")
+		if n == 1 {
+			heading = append(heading, "µs a call", "÷ redis_rate")
+		}
+	}
+	rows := [][]string{heading}
+	for _, c := range contenders {
+		row := []string{c.name}
+		for _, n := range callers {
+			row = append(row,
+				decimals(0, m.throughput.median(n, c.name, throughput)), times(m.throughput.ratio(n, c.name, zsetGoRedis, throughput)))
+			if n == 1 {
+				row = append(row,
+					decimals(1, m.throughput.median(n, c.name, latency)), times(m.throughput.ratio(n, c.name, redisRate, latency)))
+			}
+		}
+		rows = append(rows, row)
+	}
+	return table{title: "Decisions a second: medians over the rounds, and medians of the rounds' ratios to " + zsetGoRedis, rows: rows}
+}
+
+func (m measured) processorTable(contenders []contender, callers []int) table {
+	heading := []string{"callers"}
+	for _, n := range callers {
+		heading = append(heading, fmt.Sprintf("%d: client", n), "server")
+	}
+	rows := [][]string{heading}
+	for _, c := range contenders {
+		row := []string{c.name}
+		for _, n := range callers {
+			row = append(row,
+				decimals(2, m.throughput.median(n, c.name, clientCPU)), decimals(2, m.throughput.median(n, c.name, serverCPU)))
+		}
+		rows = append(rows, row)
+	}
+	return table{title: "Seconds of processor time for a million decisions, medians", rows: rows}
+}
+
+func (m measured) allocationTable(contenders []contender) table {
+	rows := [][]string{{"one caller", "objects", "bytes", "objects beyond " + bare}}
+	for _, c := range allocated(contenders) {
+		if of, found := m.allocations[c.name]; found {
+			rows = append(rows, []string{
+				c.name, decimals(1, of.objects), decimals(0, of.bytes), decimals(1, beyondGoRedis(m.allocations, c.name)),
+			})
+		}
+	}
+	return table{title: "Allocations a decision, in the client", rows: rows}
+}
+
+func (m measured) memoryTable(contenders []contender) table {
+	rows := [][]string{{"bytes in Redis", "a key", "÷ zset", fmt.Sprintf("a unit of %d", loggedUnits)}}
+	for _, c := range contenders {
+		if key := of(m.memory.key, c.name); !math.IsNaN(key) {
+			rows = append(rows, []string{
+				c.name, decimals(1, key), times(key / of(m.memory.key, zsetGoRedis)), decimals(1, of(m.memory.unit, c.name)),
+			})
+		}
+	}
+	return table{title: fmt.Sprintf("Memory: of a key that was hit once, over %d keys of the same names; of a unit admitted", memoryKeys), rows: rows}
+}
+
+// of is a contender's figure, NaN when it was not measured.
+func of(figures map[string]float64, name string) float64 {
+	if figure, found := figures[name]; found {
+		return figure
+	}
+	return math.NaN()
+}
