@@ -15,6 +15,9 @@ var (
 // NumbersSource is the arithmetic of the scripts, alone.
 func NumbersSource() string { return numbersLua + mulDivLua }
 
+// CountsSource is how counted windows are stored, alone.
+func CountsSource() string { return numbersLua + countsLua }
+
 // SpendOneSources are the scripts for one charge by their names.
 func SpendOneSources() map[string]string {
 	sources := map[string]string{}

@@ -1,14 +1,14 @@
 -- SlidingWindowCounter: admits iff current + previous * (window - elapsed) / window + cost <= limit, where elapsed is
 -- the time since the current window began; windows are aligned to the epoch. Everything but the weighted previous
 -- count is whole, so comparing against its ceiling is comparing the real numbers.
--- The value is three numbers: index, that of the current window since the epoch, current and previous.
+-- The value is that of counts.
 
 -- counter_open returns index, current and previous now, and whether value says the same.
 local function counter_open(value, now, window)
   local index = floor(now / window)
   if not value then return index, 0, 0, false end
-  local stored, current = unpack_pair(value, 1)
-  if stored >= index then return stored, current, unpack_number(value, 15), true end -- later if the clock has stepped back
+  local stored, current, previous = counts_of(value)
+  if stored >= index then return stored, current, previous, true end -- later if the clock has stepped back
   if stored == index - 1 then return index, 0, current, false end
   return index, 0, 0, false
 end
@@ -40,7 +40,7 @@ local function sliding_window_counter_step(value, now, charge)
   if current > 0 then reset_after = start + 2 * window - now end
   if used + cost <= units then
     return 0, max(0, units - used), reset_after, at,
-      pack(index) .. pack(current + cost) .. pack(previous), start + 2 * window, kept and current > 0
+      counts_value(index, current + cost, previous), start + 2 * window, kept and current > 0
   end
   local wait = NEVER
   if cost <= units then wait = counter_wait(now, start, window, current, previous, units - cost) end

@@ -13,5 +13,5 @@ local function sliding_window_counter_refund(value, now, charge, _, at)
   if current == 0 and previous == 0 then return nil end
   local free = (index + 1) * window
   if current > 0 then free = free + window end
-  return pack(index) .. pack(current) .. pack(previous), free
+  return counts_value(index, current, previous), free
 end

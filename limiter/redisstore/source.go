@@ -12,6 +12,8 @@ import (
 var (
 	//go:embed numbers.lua
 	numbersLua string
+	//go:embed counts.lua
+	countsLua string
 	//go:embed mul_div.lua
 	mulDivLua string
 	//go:embed fixed_window.lua
@@ -77,7 +79,7 @@ func refundSource() string {
 // that returns its function.
 func assembled(body func(part) string, script string) string {
 	var b strings.Builder
-	b.WriteString(numbersLua + "\n" + mulDivLua)
+	b.WriteString(numbersLua + "\n" + countsLua + "\n" + mulDivLua)
 	for _, p := range parts() {
 		fmt.Fprintf(&b, "\nlocal function load_%s()\n%send\n", p.name, body(p))
 	}
@@ -102,10 +104,11 @@ func newAlone() alone {
 	one := func(name, step, parts string, largeLogs, queues bool) script {
 		return newScript("spend_one_"+name, spendOneSource(step, parts, !largeLogs, queues))
 	}
-	counter, bucket := mulDivLua+"\n"+slidingWindowCounterLua, mulDivLua+"\n"+bucketLua
+	fixed := countsLua + "\n" + fixedWindowLua
+	counter, bucket := countsLua+"\n"+mulDivLua+"\n"+slidingWindowCounterLua, mulDivLua+"\n"+bucketLua
 	log, ring := slidingWindowLogLua, slidingWindowLogLua+slidingWindowLogRingLua
 	return alone{
-		fixedWindow:   one("fixed_window", "fixed_window", fixedWindowLua, !largeLogs, !queues),
+		fixedWindow:   one("fixed_window", "fixed_window", fixed, !largeLogs, !queues),
 		smallLog:      one("small_sliding_window_log", "sliding_window_log_list", log, !largeLogs, !queues),
 		largeLog:      one("large_sliding_window_log", "sliding_window_log", ring, largeLogs, !queues),
 		windowCounter: one("sliding_window_counter", "sliding_window_counter", counter, !largeLogs, !queues),

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"flag"
+	"fmt"
 	"math/big"
 	"os"
 	"strings"
@@ -145,6 +146,40 @@ func TestLuaMultipliesAndDividesExactly(t *testing.T) {
 			rt.Fatalf("%d * %d / %d (-want +got):\n%s", a, b, c, diff)
 		}
 	})
+}
+
+func TestCountsAreReadAsTheyWereWritten(t *testing.T) {
+	raw := rawClient(t, fixture.Redis(t).URL())
+	source := redisstore.CountsSource() + `
+		local value = counts_value(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))
+		local index, current, previous = counts_of(value)
+		return {string.format('%.0f %.0f %.0f', index, current, previous), #value}`
+	lengths := map[int64]bool{}
+	rapid.Check(t, func(rt *rapid.T) {
+		now := limiter.At(time.Now())
+		window := rapid.SampledFrom([]int64{1, 60, 3600, 86400, 30 * 86400}).Draw(rt, "window in seconds") * 1_000_000
+		index := int64(now)/window + rapid.Int64Range(0, 100).Draw(rt, "windows from now")
+		count := rapid.OneOf(
+			rapid.Int64Range(0, 300), rapid.Int64Range(4090, 4100), rapid.Int64Range(65530, 65540),
+			rapid.Int64Range(limiter.MaxUnits-5, limiter.MaxUnits),
+		)
+		current, previous := count.Draw(rt, "current"), count.Draw(rt, "previous")
+		got, err := raw.Eval(rt.Context(), source, nil, index, current, previous).Slice()
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if want := fmt.Sprintf("%d %d %d", index, current, previous); got[0] != want {
+			rt.Fatalf("read %v, want %s", got[0], want)
+		}
+		length, _ := got[1].(int64)
+		lengths[length] = true
+		if length > 21 || max(current, previous) < 256 && length == 21 {
+			rt.Fatalf("%d bytes for %d and %d", length, current, previous)
+		}
+	})
+	if !lengths[21] || len(lengths) < 3 {
+		t.Errorf("values of %v bytes only: not all forms were tried", lengths)
+	}
 }
 
 // realTime returns a Store that lets Redis read the time, and a charge on it.

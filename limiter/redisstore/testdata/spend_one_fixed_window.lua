@@ -8,16 +8,20 @@ local NEVER = -9007199254740991
 -- What a run packs and formats for several keys is mostly the same: the same now, the same window, small counts. It is
 -- kept, under the negative number: some Lua makes room for an array up to a positive one.
 local several = KEYS[2] ~= nil
-local packed, formatted = several and {}, several and {}
+local packed, written_out = several and {}, several and {}
 
--- milliseconds is how an instant (us) leaves for a command, rounded up: a key may outlive its use by less than a
--- millisecond, and never the reverse. tostring would round above 10^14.
-local function milliseconds(microseconds)
-  local text = several and formatted[-microseconds]
+-- digits is how a number leaves for Redis; tostring would round above 10^14.
+local function digits(number)
+  local text = several and written_out[-number]
   if text then return text end
-  text = string.format('%.0f', ceil(microseconds / 1000))
-  if several then formatted[-microseconds] = text end
+  text = string.format('%.0f', number)
+  if several then written_out[-number] = text end
   return text
+end
+
+-- milliseconds rounds microseconds up: a key may outlive its use by less than a millisecond, and never the reverse.
+local function milliseconds(microseconds)
+  return digits(ceil(microseconds / 1000))
 end
 
 -- A stored number is 7 bytes, big-endian.
@@ -49,21 +53,47 @@ local function unpack_pair(bytes, from)
     (((((h * 256 + i) * 256 + j) * 256 + k) * 256 + l) * 256 + m) * 256 + n
 end
 
+-- The value of counted windows says index, that of the current window since the epoch, and the units of it and of the one
+-- before. Where they are small enough it is one whole number, which Redis keeps in 16 bytes: the three in radix 256, 4096 or
+-- 65536, and which it is. Else it is their bytes.
+local function counts_value(index, current, previous)
+  local radix, which, most = 256, 0, max(current, previous)
+  if most >= 4096 then radix, which = 65536, 2 elseif most >= 256 then radix, which = 4096, 1 end
+  local number = ((index * radix + current) * radix + previous) * 4 + which
+  if most < radix and number < 9007199254740992 then return digits(number) end
+  return pack(index) .. pack(current) .. pack(previous)
+end
+
+local function counts_of(value)
+  if #value == 3 * WIDTH then
+    local index, current = unpack_pair(value, 1)
+    return index, current, unpack_number(value, 1 + 2 * WIDTH)
+  end
+  local number = tonumber(value)
+  local which = number % 4
+  local radix = which == 0 and 256 or which == 1 and 4096 or 65536
+  number = (number - which) / 4
+  local previous = number % radix
+  number = (number - previous) / radix
+  local current = number % radix
+  return (number - current) / radix, current, previous
+end
+
 -- FixedWindow: admits iff the units admitted in the current window plus the cost stay within the limit; windows are
 -- aligned to the epoch.
--- The value is two numbers: index, that of the window since the epoch, and count.
+-- The value is that of counts, of a window without one before.
 
 local function fixed_window_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
   local index, count, kept = floor(now / window), 0, false
   if value then
-    local stored, counted = unpack_pair(value, 1)
+    local stored, counted = counts_of(value)
     if stored >= index then index, count, kept = stored, counted, true end -- later if the clock has stepped back
   end
   local start, finish, reset_after = index * window, (index + 1) * window, 0
   if count > 0 then reset_after = finish - now end
   if count + cost <= units then
-    return 0, max(0, units - count), reset_after, max(now, start), pack(index) .. pack(count + cost), finish, kept
+    return 0, max(0, units - count), reset_after, max(now, start), counts_value(index, count + cost, 0), finish, kept
   end
   local wait = now - finish
   if cost > units then wait = NEVER end

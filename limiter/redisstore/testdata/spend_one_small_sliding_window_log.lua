@@ -8,16 +8,20 @@ local NEVER = -9007199254740991
 -- What a run packs and formats for several keys is mostly the same: the same now, the same window, small counts. It is
 -- kept, under the negative number: some Lua makes room for an array up to a positive one.
 local several = KEYS[2] ~= nil
-local packed, formatted = several and {}, several and {}
+local packed, written_out = several and {}, several and {}
 
--- milliseconds is how an instant (us) leaves for a command, rounded up: a key may outlive its use by less than a
--- millisecond, and never the reverse. tostring would round above 10^14.
-local function milliseconds(microseconds)
-  local text = several and formatted[-microseconds]
+-- digits is how a number leaves for Redis; tostring would round above 10^14.
+local function digits(number)
+  local text = several and written_out[-number]
   if text then return text end
-  text = string.format('%.0f', ceil(microseconds / 1000))
-  if several then formatted[-microseconds] = text end
+  text = string.format('%.0f', number)
+  if several then written_out[-number] = text end
   return text
+end
+
+-- milliseconds rounds microseconds up: a key may outlive its use by less than a millisecond, and never the reverse.
+local function milliseconds(microseconds)
+  return digits(ceil(microseconds / 1000))
 end
 
 -- A stored number is 7 bytes, big-endian.
