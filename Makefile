@@ -66,8 +66,7 @@ bench-go: ## Run the Go benchmarks of single functions
 	go test -run '^$$' -bench . -benchmem ./limiter/... ./internal/...
 
 .PHONY: soak
-soak: export WEIR_SOAK ?= 1
-soak: ## Run the proofs for long: histories, checkers, fuzzing (half an hour; SOAK_PACKAGES to choose)
+soak: ## Run the proofs for long, and fuzzing (about an hour; WEIR_SOAK=30s FUZZTIME=5s for less)
 	@hack/soak.sh
 
 .PHONY: kube-assets

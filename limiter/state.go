@@ -43,10 +43,10 @@ func Spend(now Instant, charges []Charge, states []State) []Decision {
 		}
 	}
 	for i, c := range charges {
-		if c.Cost == 0 || !decisions[i].Allowed {
+		if c.Units() == 0 || !decisions[i].Allowed {
 			continue
 		}
-		states[i].Spend(now, c.Limit, c.Cost)
+		states[i].Spend(now, c.Limit, c.Units())
 		delay := decisions[i].Delay
 		decisions[i] = states[i].Decide(now, c.Limit, 0)
 		decisions[i].Delay = delay
@@ -58,7 +58,7 @@ func Spend(now Instant, charges []Charge, states []State) []Decision {
 func Peek(now Instant, charges []Charge, states []State) []Decision {
 	decisions := make([]Decision, len(charges))
 	for i, c := range charges {
-		decisions[i] = states[i].Decide(now, c.Limit, c.Cost)
+		decisions[i] = states[i].Decide(now, c.Limit, c.Units())
 	}
 	return decisions
 }

@@ -8,11 +8,19 @@ type Charge struct {
 	Key string
 	// Limit is what the counter is held to.
 	Limit Limit
-	// Cost is the number of units, ≥ 0. A cost of 0 counts nothing.
+	// Cost is the number of units. A cost of 0 counts nothing, nor does one below.
 	Cost int64
 	// Shadow charges are counted and reported but neither stop the others nor are stopped by one another.
 	Shadow bool
 }
+
+// maxCost is above every limit and burst: what costs more is denied likewise, and no sum overflows.
+const maxCost = 2 * MaxUnits
+
+// Units is what Cost comes to: at least 0, and at most what no limit admits anyway.
+func (c *Charge) Units() int64 { return units(c.Cost) }
+
+func units(cost int64) int64 { return min(max(cost, 0), maxCost) }
 
 // A Store keeps counters and decides charges on them. Implementations are safe for concurrent use.
 type Store interface {
@@ -31,7 +39,7 @@ type Store interface {
 	Reset(ctx context.Context, keys []string) error
 }
 
-// Refund asks for Cost units back that were spent on the counter at Key.
+// Refund asks for Cost units back that were spent on the counter at Key. A cost of 0 or below takes nothing back.
 type Refund struct {
 	Key   string
 	Limit Limit
@@ -39,3 +47,6 @@ type Refund struct {
 	// At is the [Decision]'s of the charge.
 	At Instant
 }
+
+// Units is what Cost comes to: at least 0, and at most what no limit admits anyway.
+func (r *Refund) Units() int64 { return units(r.Cost) }

@@ -64,10 +64,10 @@ func (s *Store) Refund(_ context.Context, refunds []limiter.Refund) error {
 	now := limiter.At(s.clock())
 	for _, r := range refunds {
 		held, ok := s.counters[r.Key]
-		if !ok {
+		if !ok || r.Units() == 0 {
 			continue
 		}
-		held.state.Refund(now, r.Limit, r.Cost, r.At)
+		held.state.Refund(now, r.Limit, r.Units(), r.At)
 		held.expires = held.state.Expires(r.Limit)
 		s.counters[r.Key] = held
 	}

@@ -13,8 +13,10 @@ for place = 1, #KEYS do charges[place] = charge_at(3 + ARGUMENTS * (place - 1)) 
 read_values()
 for place, charge in ipairs(charges) do
   local at = tonumber(ARGV[3 + ARGUMENTS * (place - 1) + 5])
-  local value, free = charge.work(value_of(place, charge), now, charge, KEYS[place], at)
-  if value ~= false then write(KEYS[place], value, free) end
-  if ARGV[2] ~= '' then call('PUBLISH', ARGV[2], KEYS[place]) end
+  if charge.cost > 0 then
+    local value, free = charge.work(value_of(place, charge), now, charge, KEYS[place], at)
+    if value ~= false then write(KEYS[place], value, free) end
+    if ARGV[2] ~= '' then call('PUBLISH', ARGV[2], KEYS[place]) end
+  end
 end
 return 1

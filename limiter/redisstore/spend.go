@@ -178,7 +178,7 @@ func (s *Store) request(calls []*call) (script script, keys []string, args []any
 }
 
 func (s *Store) requestAlone(mode string, c *limiter.Charge) (script script, keys []string, args []any) {
-	args = append(make([]any, 0, argumentsWidth), mode, c.Limit.Units(), c.Limit.Window().Microseconds(), c.Limit.Burst(), c.Cost)
+	args = append(make([]any, 0, argumentsWidth), mode, c.Limit.Units(), c.Limit.Window().Microseconds(), c.Limit.Burst(), c.Units())
 	if s.clock != nil {
 		args = append(args, s.now())
 	}
@@ -229,7 +229,7 @@ func (c *call) shaped(like *call) bool {
 func appendShape(args []any, c *call) []any {
 	args = append(args, c.mode, len(c.charges))
 	for _, charge := range c.charges {
-		args = append(appendLimit(args, charge.Limit), charge.Cost, enforcement(charge))
+		args = append(appendLimit(args, charge.Limit), charge.Units(), enforcement(charge))
 	}
 	return args
 }
@@ -267,7 +267,7 @@ func (s *Store) refundGroup(ctx context.Context, refunds []limiter.Refund) error
 	args := append(make([]any, 0, 2+argumentsWidth*len(refunds)), s.now(), s.notices)
 	for i, r := range refunds {
 		keys[i] = r.Key
-		args = append(appendLimit(args, r.Limit), r.Cost, int64(r.At))
+		args = append(appendLimit(args, r.Limit), r.Units(), int64(r.At))
 	}
 	if err := s.client.run(ctx, s.refund, keys, args...).Err(); err != nil {
 		return fmt.Errorf("run the refund script: %w", err)

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Runs the proofs for long, and fuzzing.
+#   WEIR_SOAK=DURATION   how long each proof goes on (5m)
+#   FUZZTIME=DURATION    how long each fuzz target goes on (1m)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export WEIR_SOAK=${WEIR_SOAK:-1}
+
+go run ./hack/prepare redis
+echo "soak: the proofs, each for ${WEIR_SOAK/#1/5m}"
+go test -count=1 -timeout 6h -v ./test/proof/...
+packages=$(go list ./limiter/...)
+for package in $packages; do
+  targets=$(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true)
+  for target in $targets; do
+    echo "soak: $target of $package"
+    go test -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZTIME:-1m}" "$package"
+  done
+done
+echo "soak: all held"
