@@ -76,7 +76,8 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	}
 	defer func() { _ = slow.Close() }()
 
-	p, err := newProcess(ctx, redisCounters(counters, f.redisTimeout, log), engine.SourceRedis, f.prefix, f.sockets, log)
+	store := redisCounters(counters, f.redisTimeout, f.prefix, log)
+	p, err := newProcess(ctx, store, engine.SourceRedis, f.prefix, f.sockets, log, rememberDenials())
 	if err != nil {
 		return err
 	}
@@ -97,7 +98,8 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	published := source.NewRedis(exchange, apply, log)
 	log.Info("limiter starts", "limiter", f.limiter, "replica", replica, "redis", redisPlace(f.redis),
 		"listen", p.check.Addr(), "ops", p.ops.Addr())
-	return p.run(ctx, published.Ready, endless(published.Run), endless(heartbeat.Run), inspectRedis(slow, log))
+	return p.run(ctx, published.Ready,
+		endless(published.Run), endless(heartbeat.Run), newInspector(slow, p.registry, log).run, p.followNotices(slow))
 }
 
 // replicaName is the name given, or one that no other process has: host names and process ids repeat among containers.

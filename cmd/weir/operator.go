@@ -105,7 +105,7 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 	if err := controllers.Setup(mgr, ruleSet); err != nil {
 		return err
 	}
-	if err := mgr.Add(manager.RunnableFunc(inspectRedis(redis, slog.Default()))); err != nil {
+	if err := mgr.Add(manager.RunnableFunc(newInspector(redis, metrics.Registry, slog.Default()).run)); err != nil {
 		return fmt.Errorf("inspect Redis: %w", err)
 	}
 	return mgr.Start(ctx)

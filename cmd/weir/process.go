@@ -21,6 +21,9 @@ import (
 	"github.com/weir-dev/weir/limiter/server"
 )
 
+// knownDenials is how many denials a process remembers; each takes some hundreds of bytes.
+const knownDenials = 100_000
+
 // socketFlags are where a process that answers requests listens.
 type socketFlags struct {
 	listen string
@@ -47,7 +50,9 @@ type process struct {
 }
 
 // newProcess returns a process that listens already and serves nothing yet.
-func newProcess(ctx context.Context, store limiter.Store, from engine.Source, keyPrefix string, f socketFlags, log *slog.Logger) (*process, error) {
+func newProcess(
+	ctx context.Context, store limiter.Store, from engine.Source, keyPrefix string, f socketFlags, log *slog.Logger, options ...engine.Option,
+) (*process, error) {
 	if f.drain < 0 {
 		return nil, usageError(fmt.Errorf("--drain %v is less than nothing", f.drain))
 	}
@@ -63,18 +68,31 @@ func newProcess(ctx context.Context, store limiter.Store, from engine.Source, ke
 	}
 	return &process{
 		log: log, keyPrefix: keyPrefix, drain: f.drain, registry: registry, check: check, ops: ops,
-		engine: engine.New(store, from, engine.NewMetrics(registry)),
+		engine: engine.New(store, from, engine.NewMetrics(registry), options...),
 	}, nil
 }
 
 // redisCounters are counters in client's Redis. Refunds that fail are logged, now and then: they come in crowds.
-func redisCounters(client *redisstore.Client, timeout time.Duration, log *slog.Logger) *redisstore.Store {
+func redisCounters(client *redisstore.Client, timeout time.Duration, keyPrefix string, log *slog.Logger) *redisstore.Store {
 	sometimes := &rate.Sometimes{First: 1, Interval: 10 * time.Second}
-	return redisstore.NewStore(client, timeout, redisstore.WithRefundFailures(func(err error) {
+	refundFailed := func(err error) {
 		sometimes.Do(func() {
 			log.Warn("denied requests leave units spent in other slots until their windows end", "error", err)
 		})
-	}))
+	}
+	return redisstore.NewStore(client, timeout,
+		redisstore.WithRefundFailures(refundFailed), redisstore.WithNotices(redisstore.NoticeChannel(keyPrefix)))
+}
+
+// rememberDenials is for counters in Redis: those of the process itself are as quick to ask.
+func rememberDenials() engine.Option { return engine.RememberDenials(knownDenials, time.Now) }
+
+// followNotices is the task of forgetting denials that refunds and resets, here or elsewhere, have made wrong.
+func (p *process) followNotices(client *redisstore.Client) func(context.Context) error {
+	return endless(func(ctx context.Context) {
+		forget := func(key string) { p.engine.Forget(key) }
+		client.Forgotten(ctx, redisstore.NoticeChannel(p.keyPrefix), forget, p.engine.ForgetAll)
+	})
 }
 
 func listen(ctx context.Context, address, flag string) (net.Listener, error) {

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"time"
 
@@ -14,9 +12,6 @@ import (
 
 	"github.com/weir-dev/weir/limiter/redisstore"
 )
-
-// inspectAgain is the pause after which a Redis that did not answer is inspected again.
-const inspectAgain = 2 * time.Second
 
 // redisTLSFlags are the PEM files for a rediss:// URL.
 type redisTLSFlags struct {
@@ -79,29 +74,4 @@ func (f *redisTLSFlags) pair() (*tls.Certificate, error) {
 		return nil, fmt.Errorf("--redis-cert, --redis-key: %w", err)
 	}
 	return &pair, nil
-}
-
-// inspectRedis returns a task that warns once, as soon as Redis answers, of settings that forget counters. It fails if
-// Redis is too old, and ends with its context else.
-func inspectRedis(client *redisstore.Client, log *slog.Logger) func(context.Context) error {
-	return func(ctx context.Context) error {
-		for {
-			warnings, err := client.Inspect(ctx)
-			if errors.Is(err, redisstore.ErrTooOld) {
-				return err
-			}
-			if err == nil {
-				for _, warning := range warnings {
-					log.Warn("Redis may forget counters", "because", warning)
-				}
-				<-ctx.Done()
-				return nil
-			}
-			select { // others tell that Redis is away
-			case <-ctx.Done():
-				return nil
-			case <-time.After(inspectAgain):
-			}
-		}
-	}
 }

@@ -1,17 +1,11 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	miniserver "github.com/alicebob/miniredis/v2/server"
-
-	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -77,55 +71,5 @@ func TestRedisFilesThatCannotBe(t *testing.T) {
 				t.Errorf("error %v, want one that says %q", err, test.says)
 			}
 		})
-	}
-}
-
-func inspected(t *testing.T, url string, log *transcript) (done <-chan error, stop context.CancelFunc) {
-	t.Helper()
-	client, err := redisstore.Open(url, limiterTimeout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	result := make(chan error, 1)
-	go func() {
-		result <- inspectRedis(client, log.logger())(ctx)
-		_ = client.Close()
-	}()
-	return result, stop
-}
-
-func TestARedisThatDropsCountersIsWarnedOfOnce(t *testing.T) {
-	var log transcript
-	server := fixture.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
-	done, stop := inspected(t, server.URL(), &log)
-	defer stop()
-	find(t, &log, `level=WARN msg="Redis may forget counters" because=".*(allkeys-lru)`)
-	stop()
-	if err := <-done; err != nil || strings.Count(log.String(), "\n") != 1 {
-		t.Errorf("%v, log:\n%s", err, log.String())
-	}
-}
-
-func TestARedisThatIsTooOldEndsTheProcess(t *testing.T) {
-	server, err := miniserver.NewServer("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	err = server.Register("INFO", func(c *miniserver.Peer, _ string, _ []string) { c.WriteBulk("redis_version:5.0.14\r\n") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	var log transcript
-	done, stop := inspected(t, "redis://"+server.Addr().String(), &log)
-	defer stop()
-	select {
-	case err := <-done:
-		if !errors.Is(err, redisstore.ErrTooOld) || !strings.Contains(err.Error(), "version 5.0.14 is older than 6.2") {
-			t.Errorf("error %v", err)
-		}
-	case <-time.After(patience):
-		t.Error("nobody minds")
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/source"
 )
 
@@ -76,7 +77,7 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		return usageError(err)
 	}
 	defer counters.close()
-	p, err := newProcess(ctx, counters.store, counters.source, f.prefix, f.sockets, log)
+	p, err := newProcess(ctx, counters.store, counters.source, f.prefix, f.sockets, log, counters.options...)
 	if err != nil {
 		return err
 	}
@@ -89,7 +90,7 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		log.Warn("no policy in force: every request is allowed", "policies", f.policies)
 	}
 	welcome(stdout, p, f, dir.inForce)
-	return p.run(ctx, files.Ready, files.Run, counters.inspect)
+	return p.run(ctx, files.Ready, append(counters.tasks(p), files.Run)...)
 }
 
 func checkDirectory(path string) error {
@@ -110,22 +111,33 @@ func checkDirectory(path string) error {
 type counters struct {
 	store   limiter.Store
 	source  engine.Source
-	inspect func(context.Context) error // runs beside
-	close   func()
+	options []engine.Option
+	client  *redisstore.Client // nil where they are in this process
 }
 
 // openCounters opens the counters that f asks for.
 func openCounters(f serveFlags, log *slog.Logger) (*counters, error) {
 	if f.redis == "" {
-		nothing := endless(func(ctx context.Context) { <-ctx.Done() })
-		return &counters{store: memstore.New(time.Now), source: engine.SourceMemory, inspect: nothing, close: func() {}}, nil
+		return &counters{store: memstore.New(time.Now), source: engine.SourceMemory}, nil
 	}
 	client, err := openRedis(f.redis, f.redisTLS, f.redisTimeout)
 	if err != nil {
 		return nil, err
 	}
-	return &counters{
-		store: redisCounters(client, f.redisTimeout, log), source: engine.SourceRedis, inspect: inspectRedis(client, log),
-		close: func() { _ = client.Close() }, // the process ends anyway
-	}, nil
+	store := redisCounters(client, f.redisTimeout, f.prefix, log)
+	return &counters{store: store, source: engine.SourceRedis, options: []engine.Option{rememberDenials()}, client: client}, nil
+}
+
+// tasks run beside.
+func (c *counters) tasks(p *process) []func(context.Context) error {
+	if c.client == nil {
+		return nil
+	}
+	return []func(context.Context) error{newInspector(c.client, p.registry, p.log).run, p.followNotices(c.client)}
+}
+
+func (c *counters) close() {
+	if c.client != nil {
+		_ = c.client.Close() // the process ends anyway
+	}
 }

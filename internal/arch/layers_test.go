@@ -27,7 +27,8 @@ func layers() []layer {
 		{pkg: "limiter/redisstore", ours: []string{"limiter"}, world: []string{"github.com/redis/go-redis"}},
 		{pkg: "limiter/storetest", ours: []string{"limiter"}, world: []string{"github.com/google/go-cmp", "pgregory.net/rapid"}},
 
-		{pkg: "limiter/engine", ours: []string{"limiter", "limiter/rules"}, world: []string{"github.com/prometheus/client_golang"}},
+		{pkg: "limiter/denials", ours: []string{"limiter"}, world: []string{"github.com/maypok86/otter"}},
+		{pkg: "limiter/engine", ours: []string{"limiter", "limiter/rules", "limiter/denials"}, world: []string{"github.com/prometheus/client_golang"}},
 		{pkg: "limiter/source", ours: []string{"limiter/rules"}, world: []string{"github.com/fsnotify/fsnotify"}},
 		{pkg: "internal/compile", ours: []string{"api/v1alpha1", "limiter", "limiter/rules"}},
 

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -22,6 +24,7 @@ type Source string
 const (
 	SourceRedis  Source = "redis"
 	SourceMemory Source = "memory" // a standalone limiter's own counters
+	SourceCache  Source = "cache"  // a known denial: the store was not asked
 	SourceNone   Source = "none"   // no rule matched
 )
 
@@ -30,24 +33,63 @@ type Engine struct {
 	store   limiter.Store
 	source  Source
 	metrics *Metrics
-	index   atomic.Pointer[rules.Index]
+	clock   func() time.Time
+	most    int // known denials to remember, 0 for none
+	inForce atomic.Pointer[inForce]
+	// swapping is held while rules come and go, so that no series is dropped of a policy that is back.
+	swapping sync.Mutex
+}
+
+// inForce is what a Check works with from its beginning to its end.
+type inForce struct {
+	index   *rules.Index
+	tallies *tallies
+	denials *denials.Denials // that the index led to; nil for none
 }
 
 // ErrNoRules is the error of Check before the first Swap: what a limiter does not know it neither allows nor denies.
 var ErrNoRules = errors.New("no rules yet")
 
-// New returns an Engine without rules: until the first Swap there is no decision.
-func New(store limiter.Store, source Source, metrics *Metrics) *Engine {
-	return &Engine{store: store, source: source, metrics: metrics}
+// Option changes how an Engine works.
+type Option func(*Engine)
+
+// RememberDenials makes the Engine remember up to so many counters that can admit nothing for the moment, and deny
+// requests for them without asking the store. Whoever resets or refunds counters then calls [Engine.Forget]. The clock
+// must not step; time.Now does not.
+func RememberDenials(most int, clock func() time.Time) Option {
+	return func(e *Engine) { e.most, e.clock = most, clock }
 }
 
-// Swap puts index in force for every Check that begins from now on. Checks under way finish on what they began with.
+// New returns an Engine without rules: until the first Swap there is no decision.
+func New(store limiter.Store, source Source, metrics *Metrics, options ...Option) *Engine {
+	e := &Engine{store: store, source: source, metrics: metrics, clock: time.Now}
+	for _, option := range options {
+		option(e)
+	}
+	metrics.engine.Store(e)
+	return e
+}
+
+// Swap puts index in force for every Check that begins from now on, with nothing remembered. Checks under way finish on
+// what they began with.
 func (e *Engine) Swap(index *rules.Index) {
-	e.metrics.swapped(e.index.Swap(index), index)
+	now := &inForce{index: index, tallies: &tallies{metrics: e.metrics}, denials: e.newDenials()}
+	e.swapping.Lock()
+	defer e.swapping.Unlock()
+	var before *rules.Index
+	if old := e.inForce.Swap(now); old != nil {
+		before = old.index
+	}
+	e.metrics.swapped(before, index)
 }
 
 // Index returns what is in force, nil before the first Swap.
-func (e *Engine) Index() *rules.Index { return e.index.Load() }
+func (e *Engine) Index() *rules.Index {
+	if now := e.inForce.Load(); now != nil {
+		return now.index
+	}
+	return nil
+}
 
 // Check is one question to the Engine.
 type Check struct {
@@ -64,7 +106,8 @@ type Answer struct {
 	Allowed bool
 	// Delay is how long an allowed request has to wait for its turn: the longest of its enforced rules'.
 	Delay time.Duration
-	// Results of the enforced rules come first, strictest first; then those of the shadow rules, likewise.
+	// Results of the enforced rules come first, strictest first; then those of the shadow rules, likewise. Of a known
+	// denial there are those of the enforced rules that are known to deny, and no others: nothing was asked about them.
 	Results []Result
 	// Source is where the counters were.
 	Source Source
@@ -88,76 +131,127 @@ func (a *Answer) Strictest() *Result {
 	return &a.Results[0]
 }
 
+// usual is how many rules a request can match before that costs memory from the heap.
+const usual = 8
+
 // Check decides one request: matches it, charges all matching rules at once, and orders the outcome. An error is
 // ErrNoRules, or the store's: then nothing is known of what was counted.
 func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
-	index := e.index.Load()
-	if index == nil {
+	now := e.inForce.Load()
+	if now == nil {
 		return Answer{}, ErrNoRules
 	}
-	answer := Answer{Allowed: true, Source: SourceNone, Revision: index.Revision()}
-	matched := index.Match(nil, &c.Request)
+	var matches [usual]rules.Matched
+	matched := now.index.Match(matches[:0], &c.Request)
 	if len(matched) == 0 {
 		e.metrics.unmatched()
-		return answer, nil
+		return Answer{Allowed: true, Source: SourceNone, Revision: now.index.Revision()}, nil
 	}
-	answer.Source = e.source
-	charges := e.charge(&answer, matched, c)
-	decisions, err := e.decide(ctx, charges, c.Peek)
-	if err != nil {
-		return Answer{}, err
-	}
-	for i, d := range decisions {
-		answer.Results[i].Decision = d
-		if charges[i].Shadow {
-			continue
+	var counted [usual]subject
+	subjects := now.identify(counted[:0], matched, c)
+	began := e.clock()
+	answer := Answer{Source: SourceCache, Results: now.known(subjects, c, began)}
+	if len(answer.Results) == 0 {
+		decisions, err := e.ask(ctx, now, subjects, c, began)
+		if err != nil {
+			return Answer{}, err
 		}
-		answer.Allowed = answer.Allowed && d.Allowed
-		answer.Delay = max(answer.Delay, d.Delay)
+		answer = Answer{Source: e.source, Results: results(subjects, decisions)}
 	}
-	if !answer.Allowed {
-		answer.Delay = 0
-	}
-	slices.SortStableFunc(answer.Results, compareResults)
+	answer.Revision = now.index.Revision()
+	answer.conclude()
 	if !c.Peek {
-		e.metrics.decided(&answer)
+		now.tallies.decided(&answer)
 	}
-	if now := e.index.Load(); now != index {
-		e.metrics.outlived(&answer, now)
+	if e.Index() != now.index {
+		e.outlived(&answer)
 	}
 	return answer, nil
 }
 
-// charge makes a charge and a result for every matched rule.
-func (e *Engine) charge(answer *Answer, matched []rules.Matched, c *Check) []limiter.Charge {
-	charges := make([]limiter.Charge, len(matched))
-	answer.Results = make([]Result, len(matched))
-	for i, m := range matched {
+// outlived is told of an answer under rules that are in force no more.
+func (e *Engine) outlived(a *Answer) {
+	e.swapping.Lock()
+	defer e.swapping.Unlock()
+	e.metrics.outlived(a, e.Index())
+}
+
+// subject is whom a rule counts a request for.
+type subject struct {
+	rule       *rules.Compiled
+	identifier string // as answers tell it
+	key        string
+}
+
+func (s *subject) charge(c *Check) limiter.Charge {
+	return limiter.Charge{Key: s.key, Limit: s.rule.Limit, Cost: c.Cost, Shadow: s.rule.Shadow}
+}
+
+// identify appends the subject of every matched rule to dst.
+func (f *inForce) identify(dst []subject, matched []rules.Matched, c *Check) []subject {
+	for _, m := range matched {
 		identifier := m.Identify(&c.Request)
-		charges[i] = limiter.Charge{Key: m.Key(identifier), Limit: m.Rule.Limit, Cost: c.Cost, Shadow: m.Rule.Shadow}
+		key := m.Key(identifier)
 		if identifier == "" {
 			identifier = limiter.Missing
 			if !c.Peek {
-				e.metrics.missing(m.Rule)
+				f.tallies.missing(m.Rule)
 			}
 		}
-		answer.Results[i] = Result{Rule: m.Rule, Identifier: identifier}
+		dst = append(dst, subject{rule: m.Rule, identifier: identifier, key: key})
 	}
-	return charges
+	return dst
 }
 
-func (e *Engine) decide(ctx context.Context, charges []limiter.Charge, peek bool) ([]limiter.Decision, error) {
+// ask lets the store decide, and takes note of what can be denied without it from now on.
+func (e *Engine) ask(ctx context.Context, now *inForce, subjects []subject, c *Check, began time.Time) ([]limiter.Decision, error) {
+	charges := make([]limiter.Charge, len(subjects))
+	for i := range subjects {
+		charges[i] = subjects[i].charge(c)
+	}
 	op, ask := "spend", e.store.Spend
-	if peek {
+	if c.Peek {
 		op, ask = "peek", e.store.Peek
 	}
-	began := time.Now()
 	decisions, err := ask(ctx, charges)
-	e.metrics.asked(op, time.Since(began), err)
+	answered := e.clock()
+	e.metrics.asked(op, answered.Sub(began), err)
 	if err != nil {
 		return nil, fmt.Errorf("%s on %d counters: %w", op, len(charges), err)
 	}
+	if !c.Peek {
+		now.remember(charges, decisions, began, answered)
+	}
 	return decisions, nil
+}
+
+func results(subjects []subject, decisions []limiter.Decision) []Result {
+	results := make([]Result, len(subjects))
+	for i := range subjects {
+		results[i] = subjects[i].result(decisions[i])
+	}
+	return results
+}
+
+func (s *subject) result(d limiter.Decision) Result {
+	return Result{Rule: s.rule, Identifier: s.identifier, Decision: d}
+}
+
+// conclude works out what the results mean for the request, and puts them in order.
+func (a *Answer) conclude() {
+	a.Allowed = true
+	for i := range a.Results {
+		r := &a.Results[i]
+		if r.Rule.Shadow {
+			continue
+		}
+		a.Allowed = a.Allowed && r.Allowed
+		a.Delay = max(a.Delay, r.Delay)
+	}
+	if !a.Allowed {
+		a.Delay = 0
+	}
+	slices.SortStableFunc(a.Results, compareResults)
 }
 
 // compareResults puts enforced before shadow, then the strictest first, then by name.

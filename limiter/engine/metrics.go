@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +21,7 @@ type Metrics struct {
 	storeErrors   *prometheus.CounterVec
 	revision      *prometheus.GaugeVec
 	policies      prometheus.Gauge
+	engine        atomic.Pointer[Engine] // nil until it is there
 }
 
 // NewMetrics registers the engine's metrics.
@@ -59,7 +61,11 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Help: "Policies in force.",
 		}),
 	}
-	registry.MustRegister(m.decisions, m.shadowDenials, m.missingIDs, m.noRule, m.storeSeconds, m.storeErrors, m.revision, m.policies)
+	known := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "weir_known_denials",
+		Help: "Denials remembered, to be repeated without asking the store; those that are over and have not given way yet included.",
+	}, m.known)
+	registry.MustRegister(known, m.decisions, m.shadowDenials, m.missingIDs, m.noRule, m.storeSeconds, m.storeErrors, m.revision, m.policies)
 	return m
 }
 
@@ -94,32 +100,14 @@ func (m *Metrics) forgetUnless(now *rules.Index, policy string) {
 	m.shadowDenials.DeletePartialMatch(gone)
 }
 
+func (m *Metrics) known() float64 {
+	if e := m.engine.Load(); e != nil {
+		return float64(e.knownDenials())
+	}
+	return 0
+}
+
 func (m *Metrics) unmatched() { m.noRule.Inc() }
-
-func (m *Metrics) missing(rule *rules.Compiled) {
-	m.missingIDs.WithLabelValues(rule.Policy, rule.Axis).Inc()
-}
-
-func (m *Metrics) decided(a *Answer) {
-	for i := range a.Results {
-		r := &a.Results[i]
-		m.decisions.WithLabelValues(r.Rule.Policy, r.Rule.Axis, outcome(a, r), string(a.Source)).Inc()
-		if r.Rule.Shadow && !r.Allowed {
-			m.shadowDenials.WithLabelValues(r.Rule.Policy).Inc()
-		}
-	}
-}
-
-func outcome(a *Answer, r *Result) string {
-	switch {
-	case !r.Allowed:
-		return "denied"
-	case !a.Allowed:
-		return "uncharged"
-	default:
-		return "allowed"
-	}
-}
 
 func (m *Metrics) asked(op string, took time.Duration, err error) {
 	m.storeSeconds.WithLabelValues(op).Observe(took.Seconds())

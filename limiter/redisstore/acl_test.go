@@ -53,10 +53,10 @@ func limits(ctx context.Context, client *redisstore.Client) error {
 	exchange := redisstore.NewExchange(client, "weir:", "weir-system/default")
 	_, errCurrent := exchange.Current(ctx)
 	errs := []error{
-		errCurrent, listens(ctx, exchange), exchange.Forget(ctx, "a"),
+		errCurrent, listens(ctx, exchange), hearsNotices(ctx, client), exchange.Forget(ctx, "a"),
 		exchange.Beat(ctx, redisstore.Replica{ID: "a"}), client.Ping(ctx),
 	}
-	store := redisstore.NewStore(client, patient)
+	store := redisstore.NewStore(client, patient, redisstore.WithNotices(redisstore.NoticeChannel("weir:")))
 	for _, algorithm := range everyAlgorithm() {
 		errs = append(errs, spends(ctx, store, algorithm))
 	}
@@ -73,6 +73,21 @@ func listens(ctx context.Context, exchange *redisstore.Exchange) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// hearsNotices wants a subscription to notices to begin.
+func hearsNotices(ctx context.Context, client *redisstore.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	heard := false
+	client.Forgotten(ctx, redisstore.NoticeChannel("weir:"), func(string) {}, func() {
+		heard = true
+		cancel()
+	})
+	if !heard {
+		return errors.New("no subscription to notices")
+	}
+	return nil
 }
 
 // spends fills a counter, raises its limit, lowers it, takes back, and forgets it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,11 +18,19 @@ const oldestMajor, oldestMinor = 6, 2
 // ErrTooOld is the error of [Client.Inspect] about a Redis that lacks commands Weir needs.
 var ErrTooOld = fmt.Errorf("older than %d.%d", oldestMajor, oldestMinor)
 
-// Inspect looks at every primary. It is ErrTooOld if one is, and else warns, for people, of what may go wrong: a
-// memory policy by which Redis may drop counters. What Redis does not let us see is taken to be right.
-func (c *Client) Inspect(ctx context.Context) (warnings []string, err error) {
+// Inspection is what a look at the primaries shows.
+type Inspection struct {
+	// Warnings, for people, of settings by which Redis may drop counters. They are in order.
+	Warnings []string
+	// Evicted is how many keys Redis has dropped for want of memory since it started.
+	Evicted int64
+}
+
+// Inspect looks at every primary. It is ErrTooOld if one is. What Redis does not let us see is taken to be right.
+func (c *Client) Inspect(ctx context.Context) (Inspection, error) {
 	var mu sync.Mutex
-	err = c.forEachPrimary(ctx, func(ctx context.Context, primary *redis.Client) error {
+	var all Inspection
+	err := c.forEachPrimary(ctx, func(ctx context.Context, primary *redis.Client) error {
 		info, err := primary.Info(ctx).Result()
 		if kindOf(err) == kindDenied || kindOf(err) == kindOther {
 			return primary.Ping(ctx).Err() // INFO is forbidden, or unknown
@@ -29,39 +38,43 @@ func (c *Client) Inspect(ctx context.Context) (warnings []string, err error) {
 		if err != nil {
 			return err
 		}
-		warning, err := judge(info)
+		one, err := judge(info)
 		if err != nil {
 			return fmt.Errorf("%s: %w", primary.Options().Addr, err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if warning != "" {
-			warnings = append(warnings, primary.Options().Addr+": "+warning)
+		for _, warning := range one.Warnings {
+			all.Warnings = append(all.Warnings, primary.Options().Addr+": "+warning)
 		}
+		all.Evicted += one.Evicted
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("inspect Redis: %w", withKind(err))
+		return Inspection{}, fmt.Errorf("inspect Redis: %w", withKind(err))
 	}
-	return warnings, nil
+	slices.Sort(all.Warnings)
+	return all, nil
 }
 
 // judge reads a reply of INFO.
-func judge(info string) (warning string, err error) {
+func judge(info string) (Inspection, error) {
 	fields := map[string]string{}
 	for line := range strings.Lines(info) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		fields[name] = value
 	}
 	if version := fields["redis_version"]; tooOld(version) {
-		return "", fmt.Errorf("version %s is %w", version, ErrTooOld)
+		return Inspection{}, fmt.Errorf("version %s is %w", version, ErrTooOld)
 	}
+	var found Inspection
+	found.Evicted, _ = strconv.ParseInt(fields["evicted_keys"], 10, 64)
 	policy := fields["maxmemory_policy"]
-	if limit := fields["maxmemory"]; policy == "" || policy == "noeviction" || limit == "" || limit == "0" {
-		return "", nil
+	if limit := fields["maxmemory"]; policy != "" && policy != "noeviction" && limit != "" && limit != "0" {
+		found.Warnings = []string{"maxmemory-policy " + policy + " lets Redis drop counters when its memory is full, " +
+			"which forgets what was spent; set it to noeviction"}
 	}
-	return "maxmemory-policy " + policy + " lets Redis drop counters when its memory is full, which forgets what was spent; " +
-		"set it to noeviction", nil
+	return found, nil
 }
 
 // tooOld is false for a version that it cannot read.

@@ -25,10 +25,11 @@ func TestInspect(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			warnings, err := open(t, fixture.Redis(t, test.args...).URL()).Inspect(t.Context())
+			found, err := open(t, fixture.Redis(t, test.args...).URL()).Inspect(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
+			warnings := found.Warnings
 			if got := strings.Join(warnings, "\n"); (test.want == "") != (got == "") || !strings.Contains(got, test.want) || len(warnings) > 1 {
 				t.Errorf("warnings %q, want %q", got, test.want)
 			}
@@ -37,9 +38,9 @@ func TestInspect(t *testing.T) {
 }
 
 func TestInspectSaysNothingOfAServerThatTellsNothing(t *testing.T) {
-	warnings, err := open(t, "redis://"+miniredis.RunT(t).Addr()).Inspect(t.Context())
-	if err != nil || len(warnings) > 0 {
-		t.Errorf("%q, %v", warnings, err)
+	found, err := open(t, "redis://"+miniredis.RunT(t).Addr()).Inspect(t.Context())
+	if err != nil || len(found.Warnings) > 0 || found.Evicted != 0 {
+		t.Errorf("%+v, %v", found, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -11,25 +12,54 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// Histories plays random histories (limits small and huge, edits of them, costs, shadows, peeks, clock steps of a
-// microsecond, to and around every moment that matters, and backwards) on the Store and on the pure algorithms, which
-// must agree on every decision. The flag -rapid.checks sets how many histories, -rapid.steps how long they are.
+// stepsEverywhere is how many steps Histories takes under each algorithm at the least: one check of package rapid, as a
+// rule. Some stores are slow to test; [HistoriesOf] takes more where it is worth it.
+const stepsEverywhere = 300
+
+// Histories is [HistoriesOf] in the number of steps that every Store takes.
 func Histories(t *testing.T, factory Factory) {
+	t.Helper()
+	HistoriesOf(t, factory, stepsEverywhere)
+}
+
+// HistoriesOf plays random histories (limits small and huge, edits of them, costs, shadows, peeks, clock steps of a
+// microsecond, to and around every moment that matters, and backwards) on the Store and on the pure algorithms, which
+// must agree on every decision. It goes on until at least so many steps have been taken under each algorithm: a step
+// is a spend or a peek whose decision under it was compared; what else happens in between is not counted. The flag
+// -rapid.checks sets how many histories are played between two looks at the number, -rapid.steps how long they are.
+func HistoriesOf(t *testing.T, factory Factory, steps int) {
+	t.Helper()
 	clock := &Clock{}
 	subject := factory(t, clock)
-	histories := 0
-	rapid.Check(t, func(rt *rapid.T) {
-		histories++
-		h := newHistory(rt, clock, subject, histories)
-		rt.Repeat(map[string]func(*rapid.T){
-			"spend":  func(rt *rapid.T) { h.ask(rt, "spend", subject.Store.Spend, limiter.Spend) },
-			"peek":   func(rt *rapid.T) { h.ask(rt, "peek", subject.Store.Peek, limiter.Peek) },
-			"wait":   h.wait,
-			"edit":   h.edit,
-			"refund": func(rt *rapid.T) { h.refund(rt, subject.Store) },
-			"reset":  func(rt *rapid.T) { h.reset(rt, subject.Store) },
+	histories, taken := 0, map[limiter.Algorithm]int{}
+	for round := 0; fewest(taken) < steps; round++ {
+		if round == steps { // not one step of each in a round
+			t.Fatalf("after %d histories only %v steps were taken, want %d of each: raise -rapid.checks or -rapid.steps", histories, taken, steps)
+		}
+		rapid.Check(t, func(rt *rapid.T) {
+			histories++
+			h := newHistory(rt, clock, subject, histories)
+			h.taken = taken
+			rt.Repeat(map[string]func(*rapid.T){
+				"spend":  func(rt *rapid.T) { h.ask(rt, "spend", subject.Store.Spend, limiter.Spend) },
+				"peek":   func(rt *rapid.T) { h.ask(rt, "peek", subject.Store.Peek, limiter.Peek) },
+				"wait":   h.wait,
+				"edit":   h.edit,
+				"refund": func(rt *rapid.T) { h.refund(rt, subject.Store) },
+				"reset":  func(rt *rapid.T) { h.reset(rt, subject.Store) },
+			})
 		})
-	})
+	}
+	t.Logf("%d histories, steps: %v", histories, taken)
+}
+
+// fewest is how many steps the algorithm has that has the fewest.
+func fewest(taken map[limiter.Algorithm]int) int {
+	least := math.MaxInt
+	for _, algorithm := range algorithms() {
+		least = min(least, taken[algorithm])
+	}
+	return least
 }
 
 // history is one run: the twin's states beside the Store's, on a few keys.
@@ -42,7 +72,8 @@ type history struct {
 	// may have forgotten the counter by then, and need not.
 	expired limiter.Instant
 	spent   []spent
-	hints   []time.Duration // waits that were answered last: the moments at which something changes
+	taken   map[limiter.Algorithm]int // steps, of all histories
+	hints   []time.Duration           // waits that were answered last: the moments at which something changes
 }
 
 // spent is a charge that was counted, and may be refunded.
@@ -138,12 +169,24 @@ func (h *history) ask(rt *rapid.T, what string, ask ask, decide decide) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		rt.Fatalf("%s at %d of %+v: the store differs from the algorithms (-algorithms +store):\n%s", what, h.now, charges, diff)
 	}
+	h.count(charges)
 	h.hints = h.hints[:0]
 	for i, d := range want {
 		if what == "spend" && d.Allowed {
 			h.spent = append(h.spent, spent{twin: asked[i], cost: charges[i].Cost, at: d.At})
 		}
 		h.hints = append(h.hints, d.ResetAfter, d.RetryAfter)
+	}
+}
+
+// count counts a step for every algorithm that took part in it.
+func (h *history) count(charges []limiter.Charge) {
+	seen := map[limiter.Algorithm]bool{}
+	for _, c := range charges {
+		if algorithm := c.Limit.Algorithm(); !seen[algorithm] {
+			seen[algorithm] = true
+			h.taken[algorithm]++
+		}
 	}
 }
 

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	miniserver "github.com/alicebob/miniredis/v2/server"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// inspected looks at Redis every few milliseconds.
+func inspected(t *testing.T, url string, log *transcript) (i *inspector, done <-chan error, stop context.CancelFunc) {
+	t.Helper()
+	client, err := redisstore.Open(url, limiterTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i = newInspector(client, prometheus.NewRegistry(), log.logger())
+	i.every = 5 * time.Millisecond
+	ctx, stop := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() {
+		result <- i.run(ctx)
+		_ = client.Close()
+	}()
+	return i, result, stop
+}
+
+// untilEvicting waits until the gauge says so.
+func untilEvicting(t *testing.T, i *inspector, want float64) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for testutil.ToFloat64(i.evicting) != want {
+		if time.Now().After(deadline) {
+			t.Fatalf("weir_redis_evicting is %v, want %v", testutil.ToFloat64(i.evicting), want)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func configure(t *testing.T, server *fixture.RedisProcess, name, value string) {
+	t.Helper()
+	if _, err := server.Do(t.Context(), "CONFIG", "SET", name, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestARedisThatMayDropCountersIsToldOfWhenThatChanges(t *testing.T) {
+	var log transcript
+	server := fixture.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	i, done, stop := inspected(t, server.URL(), &log)
+	defer stop()
+	find(t, &log, `level=WARN msg="Redis may forget counters" because=".*(allkeys-lru)`)
+	untilEvicting(t, i, 1)
+	configure(t, server, "maxmemory-policy", "noeviction")
+	untilEvicting(t, i, 0)
+	find(t, &log, `level=INFO msg="Redis forgets no counters any more" was=".*(allkeys-lru)`)
+	stop()
+	if err := <-done; err != nil || strings.Count(log.String(), "\n") != 2 {
+		t.Errorf("%v, want 2 lines in the log:\n%s", err, log.String())
+	}
+}
+
+func TestKeysThatRedisDropsAreCounted(t *testing.T) {
+	var log transcript
+	server := fixture.Redis(t, "--maxmemory-policy", "allkeys-lru")
+	i, _, stop := inspected(t, server.URL(), &log)
+	defer stop()
+	for range 100 {
+		if _, err := server.Do(t.Context(), "SET", rand.Text(), strings.Repeat("x", 10_000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configure(t, server, "maxmemory", "1")
+	_, _ = server.Do(t.Context(), "SET", "one", "more") // which fails once there is nothing left to drop
+	deadline := time.Now().Add(patience)
+	for testutil.ToFloat64(i.evicted) < 100 {
+		if time.Now().After(deadline) {
+			t.Fatalf("weir_redis_evicted_keys is %v, want at least 100", testutil.ToFloat64(i.evicted))
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestARedisThatIsTooOldEndsTheProcess(t *testing.T) {
+	server, err := miniserver.NewServer("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	err = server.Register("INFO", func(c *miniserver.Peer, _ string, _ []string) { c.WriteBulk("redis_version:5.0.14\r\n") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log transcript
+	_, done, stop := inspected(t, "redis://"+server.Addr().String(), &log)
+	defer stop()
+	select {
+	case err := <-done:
+		if !errors.Is(err, redisstore.ErrTooOld) || !strings.Contains(err.Error(), "version 5.0.14 is older than 6.2") {
+			t.Errorf("error %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("nobody minds")
+	}
+}

@@ -1,0 +1,168 @@
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+const (
+	// patience is how long a test waits for something that takes milliseconds on an idle machine.
+	patience = 20 * time.Second
+	notices  = "weir:forget"
+)
+
+// replica is a limiter of several on one Redis.
+type replica struct {
+	*engine.Engine
+
+	store *redisstore.Store
+}
+
+// newReplica returns an Engine that listens for notices already.
+func newReplica(t *testing.T, server *fixture.RedisProcess, index *rules.Index) replica {
+	t.Helper()
+	client, err := redisstore.Open(server.URL(), patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := redisstore.NewStore(client, patience, redisstore.WithNotices(notices))
+	e := engine.New(store, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()), engine.RememberDenials(100, time.Now))
+	e.Swap(index)
+	ctx, cancel := context.WithCancel(t.Context())
+	listens := make(chan struct{})
+	once := sync.OnceFunc(func() { close(listens) })
+	var group sync.WaitGroup
+	group.Go(func() {
+		client.Forgotten(ctx, notices, func(key string) { e.Forget(key) }, func() { e.ForgetAll(); once() })
+	})
+	t.Cleanup(func() {
+		cancel()
+		group.Wait()
+		client.Close()
+	})
+	select {
+	case <-listens:
+	case <-time.After(patience):
+		t.Fatalf("no subscription after %v", patience)
+	}
+	return replica{Engine: e, store: store}
+}
+
+func (r replica) source(t *testing.T, allowed bool) engine.Source {
+	t.Helper()
+	answer, err := r.Check(t.Context(), ask(1, acme()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.Allowed != allowed {
+		t.Fatalf("allowed %v, want %v: %v from %s", answer.Allowed, allowed, lines(answer), answer.Source)
+	}
+	return answer.Source
+}
+
+// replicas are two of which both know that acme has spent everything.
+func replicas(t *testing.T) (rdb *redis.Client, a, b replica, key string) {
+	t.Helper()
+	server := fixture.Redis(t)
+	hourly := rule("shop/a", 3)
+	hourly.WindowSeconds = 3600
+	x := index(t, hourly)
+	key = x.Match(nil, &ask(1, acme()).Request)[0].Key("acme")
+	a, b = newReplica(t, server, x), newReplica(t, server, x)
+	rdb = redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { rdb.Close() })
+	for range 3 {
+		a.source(t, true)
+	}
+	for _, r := range []replica{a, b} {
+		if got := r.source(t, false); got != engine.SourceRedis {
+			t.Fatalf("the first denial came from %s", got)
+		}
+	}
+	return rdb, a, b, key
+}
+
+func TestAFloodOfKnownOffendersDoesNotReachRedis(t *testing.T) {
+	rdb, a, b, _ := replicas(t)
+	if err := rdb.ConfigResetStat(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for _, r := range []replica{a, b, a, b} {
+		wg.Go(func() {
+			for range 5000 {
+				answer, err := r.Check(t.Context(), ask(1, acme()))
+				if err != nil || answer.Allowed || answer.Source != engine.SourceCache {
+					t.Errorf("allowed %v from %s: %v", answer.Allowed, answer.Source, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	stats, err := rdb.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"evalsha", "eval", "mget", "get", "time"} {
+		if strings.Contains(stats, "cmdstat_"+command+":") {
+			t.Errorf("a flood of known denials made Redis work:\n%s", stats)
+		}
+	}
+}
+
+func TestWhatOneReplicaTakesBackAllForget(t *testing.T) {
+	_, a, b, key := replicas(t)
+	if err := a.store.Reset(t.Context(), []string{key}); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []replica{a, b} {
+		awaitAdmission(t, r)
+	}
+}
+
+// awaitAdmission waits until r's next request passes, which it does as soon as the notice has come.
+func awaitAdmission(t *testing.T, r replica) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		answer, err := r.Check(t.Context(), ask(1, acme()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Allowed {
+			return
+		}
+		if answer.Source != engine.SourceCache {
+			t.Fatalf("denied by %s", answer.Source)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("still denied after %v", patience)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestNoticesThatMayHaveBeenMissedMakeAllForgotten(t *testing.T) {
+	rdb, a, b, key := replicas(t)
+	if err := rdb.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err(); err != nil {
+		t.Fatal(err)
+	}
+	// Nobody is told of this.
+	if err := rdb.Del(t.Context(), key).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []replica{a, b} {
+		awaitAdmission(t, r)
+	}
+}

@@ -1,0 +1,98 @@
+package engine
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// tallies count what becomes of requests, rule by rule, under one set of rules.
+type tallies struct {
+	metrics *Metrics
+	byRule  sync.Map // *rules.Compiled → *tally
+}
+
+// tally holds the counters of one rule: to look them up by their labels would take longer than to deny what is known to
+// be denied. Each begins to exist when it first counts.
+type tally struct {
+	decided      [outcomes]counter // by the store
+	knownDenied  counter
+	shadowDenied counter
+	missing      counter
+}
+
+// counter is a prometheus.Counter, looked up when it is first needed.
+type counter struct {
+	found atomic.Pointer[prometheus.Counter]
+}
+
+func (c *counter) inc(find func() prometheus.Counter) {
+	found := c.found.Load()
+	if found == nil {
+		first := find()
+		found = &first
+		c.found.Store(found)
+	}
+	(*found).Inc()
+}
+
+// outcome is what became of a request under one rule.
+type outcome int
+
+const (
+	allowed outcome = iota
+	denied
+	uncharged // another rule denied
+	outcomes
+)
+
+func (o outcome) String() string { return [outcomes]string{"allowed", "denied", "uncharged"}[o] }
+
+func outcomeOf(a *Answer, r *Result) outcome {
+	switch {
+	case !r.Allowed:
+		return denied
+	case !a.Allowed:
+		return uncharged
+	default:
+		return allowed
+	}
+}
+
+func (t *tallies) of(rule *rules.Compiled) *tally {
+	if known, ok := t.byRule.Load(rule); ok {
+		return known.(*tally) //nolint:forcetypeassert // nothing else is in it
+	}
+	known, _ := t.byRule.LoadOrStore(rule, &tally{})
+	return known.(*tally) //nolint:forcetypeassert // nothing else is in it
+}
+
+// missing counts a request without the rule's identifier.
+func (t *tallies) missing(rule *rules.Compiled) {
+	t.of(rule).missing.inc(func() prometheus.Counter {
+		return t.metrics.missingIDs.WithLabelValues(rule.Policy, rule.Axis)
+	})
+}
+
+// decided counts what an answer says.
+func (t *tallies) decided(a *Answer) {
+	for i := range a.Results {
+		r := &a.Results[i]
+		rule, of, outcome := r.Rule, t.of(r.Rule), outcomeOf(a, r)
+		count, source := &of.decided[outcome], a.Source
+		if source == SourceCache {
+			count = &of.knownDenied
+		}
+		count.inc(func() prometheus.Counter {
+			return t.metrics.decisions.WithLabelValues(rule.Policy, rule.Axis, outcome.String(), string(source))
+		})
+		if rule.Shadow && outcome == denied {
+			of.shadowDenied.inc(func() prometheus.Counter {
+				return t.metrics.shadowDenials.WithLabelValues(rule.Policy)
+			})
+		}
+	}
+}

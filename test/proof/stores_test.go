@@ -1,0 +1,112 @@
+package proof
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/proof/promise"
+)
+
+const (
+	clients  = 64 // at once, on each counter
+	replicas = 3  // that share one Redis
+)
+
+// journal is a log that several clients write.
+type journal struct {
+	mu  sync.Mutex
+	log promise.Log
+}
+
+func (j *journal) write(requests promise.Log) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.log = append(j.log, requests...)
+}
+
+// TestNeverOverFromSeveralStores knows the instant of every decision: the proof is exact to the microsecond.
+func TestNeverOverFromSeveralStores(t *testing.T) {
+	server := fixture.Redis(t)
+	sharesTheClock(t, server)
+	var stores [replicas]limiter.Store
+	for i := range stores {
+		stores[i] = redisstore.NewStore(open(t, server.URL(), lateness), lateness)
+	}
+	const (
+		units  = 100
+		window = time.Second
+		burst  = 20
+		calm   = 3 * time.Second / 2 // of the end, for what the last disturbance does to show
+		length = 5 * time.Second
+		// steady is what four whole windows promise, three if they are not aligned, less the bound of each Least: a unit or two
+		// of a window to requests of up to three units, and one to the time until the next request.
+		steady = 3 * units * 9 / 10
+	)
+	rounds(t, func(round int) {
+		began := time.Now()
+		end := began.Add(length)
+		all := counters(units, window, burst, time.Microsecond)
+		journals := make([]journal, len(all))
+		var wg sync.WaitGroup
+		for i, c := range all {
+			limit := c.limit(t)
+			for client := range clients {
+				charge := limiter.Charge{Key: key(strconv.Itoa(round), c.String(), limit), Limit: limit, Cost: 1 + int64(client%3)}
+				wg.Go(func() { journals[i].write(spendUntil(t, end, stores[client/3%replicas], charge)) })
+			}
+		}
+		disturbances := disturb(t.Context(), t, server, end.Add(-calm))
+		wg.Wait()
+		for i, c := range all {
+			c.holds(t, journals[i].log, steady)
+			recovers(t, c, journals[i].log, disturbances)
+		}
+	})
+	sharesTheClock(t, server)
+}
+
+// spendUntil spends again and again and returns what became of it.
+func spendUntil(t *testing.T, end time.Time, store limiter.Store, charge limiter.Charge) promise.Log {
+	t.Helper()
+	var log promise.Log
+	for time.Now().Before(end) {
+		r := promise.Request{From: micros(), Units: charge.Cost}
+		decisions, err := store.Spend(t.Context(), []limiter.Charge{charge})
+		r.To = micros()
+		if err != nil {
+			r.Outcome, r.To = promise.Lost, r.To+lateness.Microseconds()
+			log = append(log, r)
+			continue
+		}
+		d := decisions[0]
+		if at := int64(d.At); at < r.From || at > r.To {
+			t.Errorf("%v: a call from %d to %d was decided at %d", charge.Limit, r.From, r.To, at)
+		}
+		r.From, r.To, r.Delay = int64(d.At), int64(d.At), d.Delay.Microseconds()
+		if !d.Allowed {
+			r.Outcome = promise.Denied
+		}
+		log = append(log, r)
+		if !d.Allowed {
+			time.Sleep(rand.N(10 * time.Millisecond)) // clients who never pause would only wait for the processor
+		}
+	}
+	return log
+}
+
+// redisTime reads a reply to TIME, in microseconds.
+func redisTime(t testing.TB, reply any) int64 {
+	t.Helper()
+	var seconds, fraction int64
+	if _, err := fmt.Sscanf(fmt.Sprint(reply), "[%d %d]", &seconds, &fraction); err != nil {
+		t.Fatalf("TIME answered %v: %v", reply, err)
+	}
+	return seconds*1_000_000 + fraction
+}
