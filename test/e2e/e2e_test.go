@@ -156,8 +156,8 @@ func TestFromApplyTo429(t *testing.T) {
 	if passed := w.spend(9); passed != 5 {
 		t.Errorf("%d of 9 requests passed, want 5: the replicas share one counter", passed)
 	}
-	denied := w.ask(0, false)
-	if denied.Status != http.StatusTooManyRequests || denied.Policy != w.ns+"/reports" || denied.Source != "redis" || denied.Header.Get("Retry-After") == "" {
+	denied := w.ask(0, false) // by a replica that Redis has told of a denial before
+	if denied.Status != http.StatusTooManyRequests || denied.Policy != w.ns+"/reports" || denied.Source != "cache" || denied.Header.Get("Retry-After") == "" {
 		t.Errorf("denied with %d, %s, headers %v", denied.Status, denied.Body, denied.Header)
 	}
 
