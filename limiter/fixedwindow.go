@@ -32,10 +32,11 @@ func (s *fixedWindow) Spend(now Instant, limit Limit, cost int64) {
 
 func (s *fixedWindow) Refund(now Instant, limit Limit, cost int64, at Instant) {
 	rolled := s.roll(now, limit.micros())
-	if rolled.window != int64(at/limit.micros()) {
+	back := min(cost, rolled.count)
+	if rolled.window != int64(at/limit.micros()) || back == 0 {
 		return
 	}
-	rolled.count = max(0, rolled.count-cost)
+	rolled.count -= back
 	if rolled.count == 0 {
 		rolled = fixedWindow{}
 	}

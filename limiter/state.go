@@ -10,8 +10,8 @@ type State interface {
 	Decide(now Instant, limit Limit, cost int64) Decision
 	// Spend counts cost units now. Call it only when Decide allowed them.
 	Spend(now Instant, limit Limit, cost int64)
-	// Refund takes cost units back that were spent at an instant before, as far as they still count now. When nothing is
-	// left, the state is a new one.
+	// Refund takes cost units back that were spent at an instant before, as far as they still count now. When none does,
+	// it changes nothing; when nothing is left, the state is a new one.
 	Refund(now Instant, limit Limit, cost int64, at Instant)
 	// Expires is the instant from which on the state is worth no more than a new one.
 	Expires(limit Limit) Instant

@@ -34,14 +34,20 @@ func (s *windowCounter) Spend(now Instant, limit Limit, cost int64) {
 
 func (s *windowCounter) Refund(now Instant, limit Limit, cost int64, at Instant) {
 	rolled := s.roll(now, limit.micros()).windowCounter
+	var counted *int64
 	switch rolled.window - int64(at/limit.micros()) {
 	case 0:
-		rolled.current = max(0, rolled.current-cost)
+		counted = &rolled.current
 	case 1:
-		rolled.previous = max(0, rolled.previous-cost)
+		counted = &rolled.previous
 	default:
 		return
 	}
+	back := min(cost, *counted)
+	if back == 0 {
+		return
+	}
+	*counted -= back
 	if rolled.current+rolled.previous == 0 {
 		rolled = windowCounter{}
 	}
