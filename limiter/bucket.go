@@ -73,17 +73,17 @@ func (s *bucket) sink(now Instant, limit Limit) bucket {
 	if now >= s.ends || windows > s.whole { // each window takes a unit at least
 		return bucket{at: s.at + elapsed}
 	}
-	level := bucket{at: s.at + elapsed, ends: s.ends}
+	level := bucket{at: s.at + elapsed, whole: s.whole, part: s.part, ends: s.ends}
+	if capacity := limit.capacity(); level.whole >= capacity { // as if the lower burst had held when this was written
+		level.whole, level.part = capacity, 0
+	}
 	sunk, sunkPart := mulDiv(limit.units, rest, int64(window))
-	level.whole, level.part = s.whole-windows*limit.units-sunk, s.part-sunkPart
+	level.whole, level.part = level.whole-windows*limit.units-sunk, level.part-sunkPart
 	if level.part < 0 {
 		level.whole, level.part = level.whole-1, level.part+int64(window)
 	}
 	if level.whole < 0 {
 		level.whole, level.part = 0, 0
-	}
-	if capacity := limit.capacity(); level.whole >= capacity {
-		level.whole, level.part = capacity, 0
 	}
 	return level
 }

@@ -5,16 +5,16 @@
 -- The value is four numbers: at, whole, part and ends; the level was whole + part / window units at that instant (us),
 -- and sinks to nothing when it ends (us): a limit that is lowered later does not put that off.
 
--- bucket_sink returns at and the level (whole, part) that was so at that instant, brought to now; never above the capacity:
--- a burst that was lowered blocks no longer than it implies.
+-- bucket_sink returns at and the level (whole, part) that was so at that instant, brought to now; never above the capacity,
+-- then as now: a burst that was lowered blocks no longer than it implies, and the wait it answers falls with time.
 local function bucket_sink(at, whole, part, now, charge)
   local elapsed, units, window = max(0, now - at), charge.units, charge.window -- the clock may have stepped back
+  if whole >= charge.capacity then whole, part = charge.capacity, 0 end
   local rest = fmod(elapsed, window)
   local sunk, sunk_part = mul_div(units, rest, window)
   whole, part = whole - (elapsed - rest) / window * units - sunk, part - sunk_part
   if part < 0 then whole, part = whole - 1, part + window end
   if whole < 0 then whole, part = 0, 0 end
-  if whole >= charge.capacity then whole, part = charge.capacity, 0 end
   return at + elapsed, whole, part
 end
 

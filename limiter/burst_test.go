@@ -1,0 +1,35 @@
+package limiter_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weir-dev/weir/limiter"
+)
+
+func TestTheWaitUnderALoweredBurstIsExact(t *testing.T) {
+	wide, err := mustLimit(t, limiter.TokenBucket, 10, 10*time.Second).WithBurst(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	narrow, err := wide.WithBurst(10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := limiter.At(time.Unix(1_800_000_000, 0))
+	state := wide.NewState()
+	state.Spend(began, wide, 100)
+	for _, cost := range []int64{1, 4, 10} {
+		now := began.Add(300 * time.Millisecond)
+		d := state.Decide(now, narrow, cost)
+		if d.Allowed || d.RetryAfter > 10*time.Second {
+			t.Fatalf("cost %d: %+v, want a denial for no longer than a burst of 10 takes to drain", cost, d)
+		}
+		if early := state.Decide(now.Add(d.RetryAfter-time.Microsecond), narrow, cost); early.Allowed {
+			t.Errorf("cost %d passes a microsecond before %v are over", cost, d.RetryAfter)
+		}
+		if then := state.Decide(now.Add(d.RetryAfter), narrow, cost); !then.Allowed {
+			t.Errorf("cost %d is denied after %v: %+v", cost, d.RetryAfter, then)
+		}
+	}
+}
