@@ -55,6 +55,19 @@ func (s *bucket) Refund(now Instant, limit Limit, cost int64, at Instant) {
 	*s = level
 }
 
+func (s *bucket) Assume(now Instant, limit Limit, used int64) {
+	*s = s.sink(now, limit)
+	if used == s.used() {
+		return
+	}
+	s.whole, s.part = used, 0
+	s.ends = s.at + s.drain(0, limit)
+}
+
+func (s *bucket) Clone() State { clone := *s; return &clone }
+
+func (s *bucket) Size() int { return 32 }
+
 func (s *bucket) Expires(Limit) Instant { return s.ends }
 
 // used is the level rounded up.

@@ -43,6 +43,15 @@ func (s *fixedWindow) Refund(now Instant, limit Limit, cost int64, at Instant) {
 	*s = rolled
 }
 
+func (s *fixedWindow) Assume(now Instant, limit Limit, used int64) {
+	*s = s.roll(now, limit.micros())
+	s.count = used
+}
+
+func (s *fixedWindow) Clone() State { clone := *s; return &clone }
+
+func (s *fixedWindow) Size() int { return 16 }
+
 func (s *fixedWindow) Expires(limit Limit) Instant {
 	if s.count == 0 {
 		return 0

@@ -13,8 +13,27 @@ type State interface {
 	// Refund takes cost units back that were spent at an instant before, as far as they still count now. When none does,
 	// it changes nothing; when nothing is left, the state is a new one.
 	Refund(now Instant, limit Limit, cost int64, at Instant)
+	// Assume makes used units count now, 0 up to the capacity of limit, whatever counted before: what a store told that
+	// knows more. It changes as little of when they were spent as that takes.
+	Assume(now Instant, limit Limit, used int64)
 	// Expires is the instant from which on the state is worth no more than a new one.
 	Expires(limit Limit) Instant
+	// Clone is a state of its own that is the same.
+	Clone() State
+	// Size is about how many bytes of memory the state takes.
+	Size() int
+}
+
+// coarse is how many instants in a window a coarse log tells apart.
+const coarse = 32
+
+// NewCoarseState is NewState for who keeps many: of a SlidingWindowLog, whose state else grows by 24 bytes with every
+// instant that something is admitted at, it keeps few instants, and units count longer by up to a 32nd of the window.
+func (l Limit) NewCoarseState() State {
+	if l.algorithm == SlidingWindowLog {
+		return &windowLog{grain: l.micros() / coarse}
+	}
+	return l.NewState()
 }
 
 // NewState returns the state of a key that nothing has been spent on.

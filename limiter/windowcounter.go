@@ -54,6 +54,22 @@ func (s *windowCounter) Refund(now Instant, limit Limit, cost int64, at Instant)
 	*s = rolled
 }
 
+func (s *windowCounter) Assume(now Instant, limit Limit, used int64) {
+	at := s.roll(now, limit.micros())
+	*s = at.windowCounter
+	weighted := at.used() - at.current
+	if weighted <= used { // what was thought to be of this window, and is not, is of the one before, and has sunk since
+		s.current = used - weighted
+		return
+	}
+	s.current = 0
+	s.previous, _ = mulDiv(used, int64(at.length), int64(at.length-at.elapsed))
+}
+
+func (s *windowCounter) Clone() State { clone := *s; return &clone }
+
+func (s *windowCounter) Size() int { return 24 }
+
 func (s *windowCounter) Expires(limit Limit) Instant {
 	return rolled{windowCounter: *s, length: limit.micros()}.whenFree()
 }

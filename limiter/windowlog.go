@@ -1,23 +1,30 @@
 package limiter
 
-import (
-	"slices"
-	"sort"
-)
+import "sort"
 
 // windowLog admits iff the units admitted in (now − window, now] plus the cost stay within the limit.
 // A unit admitted at t stops counting at t + window.
 type windowLog struct {
-	units []Instant // when each unit was admitted, oldest first
+	// grain makes admissions one that are no farther apart, of the instant of the last: units then count longer by
+	// that, and never shorter. 0 keeps every instant.
+	grain Instant
+	// before is how many units were admitted before the first of runs.
+	before int64
+	runs   []run // oldest first
+}
+
+// run is units that count as admitted at one instant.
+type run struct {
+	first, at Instant // they were admitted in [first, at], and count as admitted at its end
+	sum       int64   // of the units of this run and of all before it
 }
 
 func (s *windowLog) Decide(now Instant, limit Limit, cost int64) Decision {
 	window := limit.micros()
-	live := s.live(now, window)
-	used := int64(len(live))
+	live, used := s.live(now, window)
 	d := Decision{At: s.clamp(now), Limit: limit.units, Remaining: max(0, limit.units-used)}
 	if used > 0 {
-		d.ResetAfter = (live[used-1] + window).Sub(now)
+		d.ResetAfter = (live.runs[len(live.runs)-1].at + window).Sub(now)
 	}
 	excess := used + cost - limit.units
 	switch {
@@ -26,46 +33,100 @@ func (s *windowLog) Decide(now Instant, limit Limit, cost int64) Decision {
 	case cost > limit.units:
 		d.RetryAfter = Never
 	default: // once the oldest excess units have left the window
-		d.RetryAfter = (live[excess-1] + window).Sub(now)
+		last := sort.Search(len(live.runs), func(i int) bool { return live.runs[i].sum-live.before >= excess })
+		d.RetryAfter = (live.runs[last].at + window).Sub(now)
 	}
 	return d
 }
 
 func (s *windowLog) Spend(now Instant, limit Limit, cost int64) {
-	s.units = s.live(now, limit.micros())
-	now = s.clamp(now)
-	for range cost {
-		s.units = append(s.units, now)
+	*s, _ = s.live(now, limit.micros())
+	if cost == 0 {
+		return
 	}
+	now = s.clamp(now)
+	if last := len(s.runs) - 1; last >= 0 && now-s.runs[last].first <= s.grain {
+		s.runs[last].at, s.runs[last].sum = now, s.runs[last].sum+cost
+		return
+	}
+	s.runs = append(s.runs, run{first: now, at: now, sum: s.sum() + cost})
 }
 
 func (s *windowLog) Refund(now Instant, limit Limit, cost int64, at Instant) {
-	live := s.live(now, limit.micros())
-	first, _ := slices.BinarySearch(live, at)
-	last, _ := slices.BinarySearch(live, at+1)
-	last = first + int(min(cost, int64(last-first)))
-	if last > first {
-		s.units = slices.Delete(live, first, last)
+	live, _ := s.live(now, limit.micros())
+	i := sort.Search(len(live.runs), func(i int) bool { return live.runs[i].at >= at })
+	if i == len(live.runs) || live.runs[i].first > at {
+		return
 	}
+	*s = live
+	s.take(i, cost)
+}
+
+func (s *windowLog) Assume(now Instant, limit Limit, used int64) {
+	live, counts := s.live(now, limit.micros())
+	if counts < used {
+		s.Spend(now, limit, used-counts)
+		return
+	}
+	*s = live
+	for excess := counts - used; excess > 0; { // the oldest may be over already
+		excess -= s.take(0, excess)
+	}
+}
+
+// take removes up to cost units from a run, and returns how many.
+func (s *windowLog) take(i int, cost int64) int64 {
+	before := s.before
+	if i > 0 {
+		before = s.runs[i-1].sum
+	}
+	taken := min(cost, s.runs[i].sum-before)
+	for j := i; j < len(s.runs); j++ {
+		s.runs[j].sum -= taken
+	}
+	if s.runs[i].sum == before {
+		s.runs = append(s.runs[:i], s.runs[i+1:]...)
+	}
+	return taken
 }
 
 func (s *windowLog) Expires(limit Limit) Instant {
-	if len(s.units) == 0 {
+	if len(s.runs) == 0 {
 		return 0
 	}
-	return s.units[len(s.units)-1] + limit.micros()
+	return s.runs[len(s.runs)-1].at + limit.micros()
 }
 
-// live is the part of the log that still counts at now.
-func (s *windowLog) live(now, window Instant) []Instant {
+func (s *windowLog) Clone() State {
+	clone := *s
+	clone.runs = append([]run(nil), s.runs...)
+	return &clone
+}
+
+func (s *windowLog) Size() int { return 56 + 24*cap(s.runs) }
+
+// live is the log without what counts no more at now, and how many units that leaves.
+func (s *windowLog) live(now, window Instant) (live windowLog, used int64) {
 	now = s.clamp(now)
-	expired := sort.Search(len(s.units), func(i int) bool { return s.units[i]+window > now })
-	return s.units[expired:]
+	expired := sort.Search(len(s.runs), func(i int) bool { return s.runs[i].at+window > now })
+	live = windowLog{grain: s.grain, before: s.before, runs: s.runs[expired:]}
+	if expired > 0 {
+		live.before = s.runs[expired-1].sum
+	}
+	return live, live.sum() - live.before
+}
+
+// sum is how many units were ever admitted.
+func (s *windowLog) sum() int64 {
+	if len(s.runs) == 0 {
+		return s.before
+	}
+	return s.runs[len(s.runs)-1].sum
 }
 
 func (s *windowLog) clamp(now Instant) Instant {
-	if len(s.units) == 0 {
+	if len(s.runs) == 0 {
 		return now
 	}
-	return max(now, s.units[len(s.units)-1])
+	return max(now, s.runs[len(s.runs)-1].at)
 }

@@ -91,6 +91,11 @@ type RateLimitPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=Enforce
 	Enforcement Enforcement `json:"enforcement,omitempty"`
+	// onStoreFailure is what decides while Redis cannot be asked: Local lets every limiter replica admit its share of the
+	// limit, Allow admits without counting, Deny refuses.
+	// +optional
+	// +kubebuilder:default=Local
+	OnStoreFailure StoreFailure `json:"onStoreFailure,omitempty"`
 }
 
 // Axis is whose requests are counted together.
@@ -142,6 +147,17 @@ type Enforcement string
 const (
 	EnforcementEnforce Enforcement = "Enforce"
 	EnforcementShadow  Enforcement = "Shadow"
+)
+
+// StoreFailure is what decides while Redis cannot be asked.
+// +kubebuilder:validation:Enum=Local;Allow;Deny
+type StoreFailure string
+
+// What decides while Redis cannot be asked.
+const (
+	StoreFailureLocal StoreFailure = "Local"
+	StoreFailureAllow StoreFailure = "Allow"
+	StoreFailureDeny  StoreFailure = "Deny"
 )
 
 // Identifier is where the identifier stands in a request.

@@ -28,6 +28,8 @@ func goodPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 			Window:      v1alpha1.Window(rapid.StringMatching(`[1-9]d|[1-9][0-9]?[hms]|1h30m`).Draw(t, "window")),
 			Algorithm:   rapid.SampledFrom([]v1alpha1.Algorithm{"", "SlidingWindowLog", "SlidingWindowCounter"}).Draw(t, "algorithm"),
 			Enforcement: rapid.SampledFrom([]v1alpha1.Enforcement{"", "Enforce", "Shadow"}).Draw(t, "enforcement"),
+
+			OnStoreFailure: rapid.SampledFrom([]v1alpha1.StoreFailure{"", "Local", "Allow", "Deny"}).Draw(t, "on store failure"),
 		}
 		if policy.Spec.Axis != v1alpha1.AxisEndpoint {
 			policy.Spec.Scope = rapid.SampledFrom([]v1alpha1.Scope{"", "Policy", "Endpoint"}).Draw(t, "scope")
@@ -82,6 +84,7 @@ func badPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 		func(s *v1alpha1.RateLimitPolicySpec) { s.Algorithm = "LeapingWindow" },
 		func(s *v1alpha1.RateLimitPolicySpec) { s.Scope = "Galaxy" },
 		func(s *v1alpha1.RateLimitPolicySpec) { s.Enforcement = "Beg" },
+		func(s *v1alpha1.RateLimitPolicySpec) { s.OnStoreFailure = "Hope" },
 		func(s *v1alpha1.RateLimitPolicySpec) { s.Identifier = &v1alpha1.Identifier{} },
 		func(s *v1alpha1.RateLimitPolicySpec) { s.Match = &v1alpha1.Match{} },
 		func(s *v1alpha1.RateLimitPolicySpec) {

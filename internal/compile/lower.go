@@ -14,17 +14,30 @@ import (
 // lower writes a valid policy in the terms of rules: policies that mean the same give the same bytes.
 func lower(policy valid, identifier rules.Identifier) rules.Rule {
 	return rules.Rule{
-		Policy:        policy.name,
-		Domain:        policy.namespace,
-		Axis:          string(policy.spec.Axis),
-		Identifier:    identifier,
-		PerEndpoint:   policy.spec.Scope == v1alpha1.ScopeEndpoint,
-		Match:         lowerMatch(policy.spec.Match),
-		Algorithm:     policy.limit.Algorithm(),
-		Units:         policy.limit.Units(),
-		WindowSeconds: int64(policy.limit.Window() / time.Second),
-		Burst:         policy.limit.Burst(),
-		Shadow:        policy.spec.Enforcement == v1alpha1.EnforcementShadow,
+		Policy:         policy.name,
+		Domain:         policy.namespace,
+		Axis:           string(policy.spec.Axis),
+		Identifier:     identifier,
+		PerEndpoint:    policy.spec.Scope == v1alpha1.ScopeEndpoint,
+		Match:          lowerMatch(policy.spec.Match),
+		Algorithm:      policy.limit.Algorithm(),
+		Units:          policy.limit.Units(),
+		WindowSeconds:  int64(policy.limit.Window() / time.Second),
+		Burst:          policy.limit.Burst(),
+		Shadow:         policy.spec.Enforcement == v1alpha1.EnforcementShadow,
+		OnStoreFailure: lowerStoreFailure(policy.spec.OnStoreFailure),
+	}
+}
+
+// lowerStoreFailure leaves the default out, as limiters of before the field read it.
+func lowerStoreFailure(failure v1alpha1.StoreFailure) rules.StoreFailure {
+	switch failure {
+	case v1alpha1.StoreFailureAllow:
+		return rules.AllowOnFailure
+	case v1alpha1.StoreFailureDeny:
+		return rules.DenyOnFailure
+	default:
+		return rules.LocalOnFailure
 	}
 }
 

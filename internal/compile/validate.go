@@ -34,6 +34,7 @@ func validate(same []*v1alpha1.RateLimitPolicy) (valid, []Problem) {
 	c.checkScope(spec)
 	c.checkMatch(spec.Match)
 	checkEnum(&c, "spec.enforcement", spec.Enforcement, v1alpha1.EnforcementEnforce, v1alpha1.EnforcementShadow)
+	checkEnum(&c, "spec.onStoreFailure", spec.OnStoreFailure, v1alpha1.StoreFailureLocal, v1alpha1.StoreFailureAllow, v1alpha1.StoreFailureDeny)
 	return valid{name: c.policy, namespace: policy.Namespace, spec: spec, limit: limit}, c.problems
 }
 

@@ -41,7 +41,19 @@ type Rule struct {
 	Burst int64 `json:"burst,omitempty"`
 	// Shadow rules are counted and reported and never deny.
 	Shadow bool `json:"shadow,omitempty"`
+	// OnStoreFailure is what decides while the store cannot be asked.
+	OnStoreFailure StoreFailure `json:"onStoreFailure,omitempty"`
 }
+
+// StoreFailure is what decides while the store cannot be asked.
+type StoreFailure string
+
+// What decides while the store cannot be asked.
+const (
+	LocalOnFailure StoreFailure = ""      // every replica its share of the limit
+	AllowOnFailure StoreFailure = "Allow" // nobody: nothing is counted
+	DenyOnFailure  StoreFailure = "Deny"  // nobody: everything is refused
+)
 
 // Identifier is where a request's identifier is read from.
 type Identifier struct {

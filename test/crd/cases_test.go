@@ -105,6 +105,10 @@ func specCases() []schemaCase {
 			at: "spec.enforcement", kind: "enum", accepted: `spec: {enforcement: Shadow}`, refused: `spec: {enforcement: "Off"}`,
 			says: `Unsupported value: "Off": supported values: "Enforce", "Shadow"`,
 		},
+		{
+			at: "spec.onStoreFailure", kind: "enum", accepted: `spec: {onStoreFailure: Deny}`, refused: `spec: {onStoreFailure: Hope}`,
+			says: `Unsupported value: "Hope": supported values: "Local", "Allow", "Deny"`,
+		},
 	}
 }
 

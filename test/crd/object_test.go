@@ -37,6 +37,7 @@ spec:
   algorithm: SlidingWindowCounter
   scope: Policy
   enforcement: Enforce
+  onStoreFailure: Local
   match:
     http:
       hosts: [b.example, a.example]
@@ -67,7 +68,7 @@ func TestGoTypesReadAndWriteWhatTheSchemaSays(t *testing.T) {
 				Methods: []v1alpha1.Method{"GET"},
 				Headers: []v1alpha1.HeaderMatch{{Name: "x-plan", Type: v1alpha1.HeaderExact, Value: &value, Invert: true}},
 			}},
-			Enforcement: v1alpha1.EnforcementShadow,
+			Enforcement: v1alpha1.EnforcementShadow, OnStoreFailure: v1alpha1.StoreFailureDeny,
 		},
 	}
 	want := written.DeepCopy()

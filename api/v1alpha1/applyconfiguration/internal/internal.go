@@ -189,6 +189,10 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: match
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Match
+    - name: onStoreFailure
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.StoreFailure
+      default: Local
     - name: scope
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Scope
@@ -233,6 +237,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: sha
       type:
         scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.StoreFailure
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Window
   scalar: string
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.Condition

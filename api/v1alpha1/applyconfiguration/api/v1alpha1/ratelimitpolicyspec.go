@@ -34,6 +34,9 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	Match *MatchApplyConfiguration `json:"match,omitempty"`
 	// enforcement is what happens over the limit: Enforce denies, Shadow counts and reports and never denies.
 	Enforcement *apiv1alpha1.Enforcement `json:"enforcement,omitempty"`
+	// onStoreFailure is what decides while Redis cannot be asked: Local lets every limiter replica admit its share of the
+	// limit, Allow admits without counting, Deny refuses.
+	OnStoreFailure *apiv1alpha1.StoreFailure `json:"onStoreFailure,omitempty"`
 }
 
 // RateLimitPolicySpecApplyConfiguration constructs a declarative configuration of the RateLimitPolicySpec type for use with
@@ -111,5 +114,13 @@ func (b *RateLimitPolicySpecApplyConfiguration) WithMatch(value *MatchApplyConfi
 // If called multiple times, the Enforcement field is set to the value of the last call.
 func (b *RateLimitPolicySpecApplyConfiguration) WithEnforcement(value apiv1alpha1.Enforcement) *RateLimitPolicySpecApplyConfiguration {
 	b.Enforcement = &value
+	return b
+}
+
+// WithOnStoreFailure sets the OnStoreFailure field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OnStoreFailure field is set to the value of the last call.
+func (b *RateLimitPolicySpecApplyConfiguration) WithOnStoreFailure(value apiv1alpha1.StoreFailure) *RateLimitPolicySpecApplyConfiguration {
+	b.OnStoreFailure = &value
 	return b
 }

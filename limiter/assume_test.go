@@ -1,0 +1,124 @@
+package limiter_test
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weir-dev/weir/limiter"
+)
+
+var noon = limiter.At(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
+
+// usedOf is how many units count now.
+func usedOf(state limiter.State, limit limiter.Limit, now limiter.Instant) int64 {
+	return capacityOf(limit) - state.Decide(now, limit, 0).Remaining
+}
+
+func TestWhatIsAssumedCountsWhateverCountedBefore(t *testing.T) {
+	for _, algorithm := range algorithms() {
+		t.Run(string(algorithm), func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				limit := drawLimit(rt, algorithm)
+				state := limit.NewCoarseState()
+				now := noon
+				for range rapid.IntRange(1, 20).Draw(rt, "steps") {
+					now += limiter.Instant(rapid.Int64Range(0, limit.Window().Microseconds()).Draw(rt, "wait"))
+					if rapid.Bool().Draw(rt, "assume") {
+						used := rapid.Int64Range(0, capacityOf(limit)).Draw(rt, "used")
+						state.Assume(now, limit, used)
+						if got := usedOf(state, limit, now); got != used {
+							rt.Fatalf("%d units count where %d were assumed", got, used)
+						}
+						continue
+					}
+					if cost := rapid.Int64Range(1, capacityOf(limit)).Draw(rt, "cost"); state.Decide(now, limit, cost).Allowed {
+						state.Spend(now, limit, cost)
+					}
+				}
+				// Whatever was assumed, it is over some day.
+				if later := state.Expires(limit); usedOf(state, limit, max(now, later)) != 0 {
+					rt.Fatalf("something counts when the state has expired")
+				}
+			})
+		})
+	}
+}
+
+// TestWhatIsAssumedAsItWasChangesNothing: a store that tells what is known already leaves the future as it was.
+func TestWhatIsAssumedAsItWasChangesNothing(t *testing.T) {
+	for _, algorithm := range algorithms() {
+		t.Run(string(algorithm), func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				limit := drawLimit(rt, algorithm)
+				state, now := limit.NewState(), noon
+				for range rapid.IntRange(1, 8).Draw(rt, "spends") {
+					now += limiter.Instant(rapid.Int64Range(0, limit.Window().Microseconds()/2).Draw(rt, "wait"))
+					if cost := rapid.Int64Range(1, capacityOf(limit)).Draw(rt, "cost"); state.Decide(now, limit, cost).Allowed {
+						state.Spend(now, limit, cost)
+					}
+				}
+				told := state.Clone()
+				told.Assume(now, limit, usedOf(state, limit, now))
+				for range 5 {
+					now += limiter.Instant(rapid.Int64Range(0, limit.Window().Microseconds()/2).Draw(rt, "wait"))
+					cost := rapid.Int64Range(0, capacityOf(limit)).Draw(rt, "cost")
+					if a, b := state.Decide(now, limit, cost), told.Decide(now, limit, cost); a != b {
+						rt.Fatalf("%+v became %+v", a, b)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestACloneIsOnItsOwn(t *testing.T) {
+	for _, algorithm := range algorithms() {
+		t.Run(string(algorithm), func(t *testing.T) {
+			limit := mustLimit(t, algorithm, 100, time.Minute)
+			if algorithm == limiter.LeakyBucket {
+				var err error
+				if limit, err = limit.WithBurst(99); err != nil {
+					t.Fatal(err)
+				}
+			}
+			state := limit.NewState()
+			state.Spend(noon, limit, 10)
+			clone := state.Clone()
+			state.Spend(noon, limit, 20)
+			clone.Spend(noon+1, limit, 1)
+			if a, b := usedOf(state, limit, noon+1), usedOf(clone, limit, noon+1); a != 30 || b != 11 {
+				t.Errorf("%d and %d units count, want 30 and 11", a, b)
+			}
+		})
+	}
+}
+
+// TestACoarseLogIsNeverOverAndLittleUnder holds a coarse log to the definition: what it admits, an exact one admits, and
+// what it denies, an exact one that keeps units a 32nd of the window longer denies.
+func TestACoarseLogIsNeverOverAndLittleUnder(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		limit := mustLimit(t, limiter.SlidingWindowLog, rapid.Int64Range(1, 200).Draw(rt, "limit"), 64*time.Second)
+		longer := mustLimit(t, limiter.SlidingWindowLog, limit.Units(), 66*time.Second)
+		coarse, exact, late := limit.NewCoarseState(), limit.NewState(), longer.NewState()
+		now := noon
+		for range rapid.IntRange(1, 300).Draw(rt, "requests") {
+			now += limiter.Instant(rapid.Int64Range(0, 2_000_000).Draw(rt, "wait"))
+			cost := rapid.Int64Range(1, min(limit.Units(), 3)).Draw(rt, "cost")
+			switch allowed := coarse.Decide(now, limit, cost).Allowed; {
+			case allowed && !exact.Decide(now, limit, cost).Allowed:
+				rt.Fatal("admitted over the limit")
+			case !allowed && late.Decide(now, longer, cost).Allowed:
+				rt.Fatal("denied where even units that count a 32nd longer leave room")
+			case allowed:
+				coarse.Spend(now, limit, cost)
+				exact.Spend(now, limit, cost)
+				late.Spend(now, longer, cost)
+			}
+			if coarse.Size() > 4096 {
+				rt.Fatalf("%d bytes", coarse.Size())
+			}
+		}
+	})
+}
