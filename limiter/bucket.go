@@ -12,7 +12,7 @@ type bucket struct {
 }
 
 func (s *bucket) Decide(now Instant, limit Limit, cost int64) Decision {
-	capacity := limit.capacity()
+	capacity := limit.Capacity()
 	level := s.sink(now, limit)
 	d := Decision{At: level.at, Limit: limit.units, Remaining: capacity - level.used()}
 	if level.used() > 0 {
@@ -87,7 +87,7 @@ func (s *bucket) sink(now Instant, limit Limit) bucket {
 		return bucket{at: s.at + elapsed}
 	}
 	level := bucket{at: s.at + elapsed, whole: s.whole, part: s.part, ends: s.ends}
-	if capacity := limit.capacity(); level.whole >= capacity { // as if the lower burst had held when this was written
+	if capacity := limit.Capacity(); level.whole >= capacity { // as if the lower burst had held when this was written
 		level.whole, level.part = capacity, 0
 	}
 	sunk, sunkPart := mulDiv(limit.units, rest, int64(window))

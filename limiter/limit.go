@@ -99,8 +99,8 @@ func (l Limit) Window() time.Duration { return l.window }
 // Burst is a TokenBucket's capacity or a LeakyBucket's queue depth, in units; 0 for the other algorithms.
 func (l Limit) Burst() int64 { return l.burst }
 
-// capacity is the most units that can count at once. That of a LeakyBucket is its queue and the unit on its way out.
-func (l Limit) capacity() int64 {
+// Capacity is the most units that can count at once. That of a LeakyBucket is its queue and the unit on its way out.
+func (l Limit) Capacity() int64 {
 	switch l.algorithm {
 	case TokenBucket:
 		return l.burst

@@ -1,6 +1,6 @@
 package v1alpha1
 
-// Condition types. Reconciling and Stalled exist only while true.
+// Condition types. Reconciling, Stalled and Degraded exist only while true.
 const (
 	// ConditionAccepted: the policy compiles and is part of what the Limiter is told.
 	ConditionAccepted = "Accepted"
@@ -12,6 +12,9 @@ const (
 	ConditionReconciling = "Reconciling"
 	// ConditionStalled: only an edit of the policy can help.
 	ConditionStalled = "Stalled"
+	// ConditionDegraded: some replicas decide without Redis, or may, so that they do not share counters. It says nothing of
+	// whether this generation is enforced: that is Programmed.
+	ConditionDegraded = "Degraded"
 )
 
 // Reasons of the conditions.
@@ -21,5 +24,6 @@ const (
 	ReasonProgrammed       = "Programmed"       // Programmed=True, Ready=True
 	ReasonPending          = "Pending"          // Programmed=False: some replicas have not acknowledged yet
 	ReasonNoReplicas       = "NoReplicas"       // Programmed=False: no limiter replica is alive and has rules
-	ReasonStoreUnreachable = "StoreUnreachable" // Programmed=False: Redis cannot be reached
+	ReasonStoreUnreachable = "StoreUnreachable" // Programmed=False, Degraded=True: the operator cannot reach Redis
+	ReasonLocalMode        = "LocalMode"        // Degraded=True: live replicas decide without Redis
 )

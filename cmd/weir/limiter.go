@@ -11,28 +11,23 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/source"
 )
 
-const (
-	// exchangeTimeout bounds what is not on the path of a request: a rule set may be megabytes.
-	exchangeTimeout = 2 * time.Second
-	// modeRedis is the mode of a replica that decides on the counters in Redis.
-	modeRedis = "redis"
-)
+// exchangeTimeout bounds what is not on the path of a request: a rule set may be megabytes.
+const exchangeTimeout = 2 * time.Second
 
 // limiterFlags are what `weir limiter` can be told.
 type limiterFlags struct {
-	limiter      string
-	redis        string
-	redisTimeout time.Duration
-	redisTLS     redisTLSFlags
-	prefix       string
-	replica      string
-	sockets      socketFlags
+	limiter  string
+	redis    string
+	redisTLS redisTLSFlags
+	counters counterFlags
+	replica  string
+	snapshot string
+	sockets  socketFlags
 }
 
 func limiterCommand() *cobra.Command {
@@ -42,7 +37,8 @@ func limiterCommand() *cobra.Command {
 		Short: "Answer requests by the policies that the operator published",
 		Long: "Takes the compiled policies of one limiter from Redis, follows their changes, and answers POST /v1/check with\n" +
 			"counters in Redis. Run as many replicas as you like: they share the counters.\n\n" +
-			"It starts without Redis and without policies, and is not ready until it has both; /readyz says what is missing.",
+			"It starts without Redis and without policies, and is not ready until it has policies, from Redis or, while Redis\n" +
+			"gives none, from --snapshot; /readyz says which, or what is missing.",
 		Example: "  WEIR_REDIS=redis://:secret@redis:6379 weir limiter --limiter weir-system/default --drain 5s",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -52,9 +48,11 @@ func limiterCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.limiter, "limiter", "weir-system/default", "limiter whose policies to enforce, as namespace/name")
 	flags.StringVar(&f.redis, "redis", "redis://127.0.0.1:6379", "Redis URL, redis:// or rediss:// (TLS); give one with a password in WEIR_REDIS")
-	addCounterFlags(flags, &f.redisTimeout, &f.prefix)
+	f.counters.add(flags)
 	f.redisTLS.add(flags)
 	flags.StringVar(&f.replica, "replica", "", "name of this replica, unique among those of the limiter (default host name and a random suffix)")
+	flags.StringVar(&f.snapshot, "snapshot", "",
+		"file with rules to begin with while Redis gives none, as the operator keeps them in a ConfigMap; it need not be there")
 	f.sockets.add(flags)
 	return cmd
 }
@@ -64,11 +62,15 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	if _, err := limiterName(f.limiter); err != nil {
 		return usageError(err)
 	}
-	counters, err := openRedis(f.redis, f.redisTLS, f.redisTimeout)
+	client, err := openRedis(f.redis, f.redisTLS, f.counters.timeout)
 	if err != nil {
 		return usageError(err)
 	}
-	defer func() { _ = counters.Close() }() // the process ends anyway
+	counters, err := redisCounters(client, f.counters, log)
+	if err != nil {
+		return usageError(err)
+	}
+	defer func() { _ = counters.close() }() // the process ends anyway
 	// Connections of their own: a large rule set on its way must not hold up a decision.
 	slow, err := openRedis(f.redis, f.redisTLS, exchangeTimeout)
 	if err != nil {
@@ -76,18 +78,17 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	}
 	defer func() { _ = slow.Close() }()
 
-	store := redisCounters(counters, f.redisTimeout, f.prefix, log)
-	p, err := newProcess(ctx, store, engine.SourceRedis, f.prefix, f.sockets, log, rememberDenials())
+	p, err := newProcess(ctx, counters, f.counters.prefix, f.sockets, log)
 	if err != nil {
 		return err
 	}
-	exchange := redisstore.NewExchange(slow, f.prefix, f.limiter)
+	defer counters.guard(ctx, p)()
+	exchange := redisstore.NewExchange(slow, f.counters.prefix, f.limiter)
 	replica := replicaName(f.replica)
-	beat := func(ctx context.Context) error {
-		return exchange.Beat(ctx, redisstore.Replica{ID: replica, Revision: p.revision(), Mode: modeRedis})
+	presence := &presence{
+		id: replica, exchange: exchange, process: p, local: counters.local, census: source.NewCensus(replica, f.counters.replicas),
 	}
-	forget := func(ctx context.Context) error { return exchange.Forget(ctx, replica) }
-	heartbeat := source.NewHeartbeat(redisstore.BeatInterval, beat, forget, log)
+	heartbeat := source.NewHeartbeat(redisstore.BeatInterval, presence.beat, presence.forget, log)
 	apply := func(set rules.Set, revision string) error {
 		if err := p.apply(set, revision); err != nil {
 			return err
@@ -95,10 +96,10 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 		heartbeat.Now() // the operator waits for the acknowledgement
 		return nil
 	}
-	published := source.NewRedis(exchange, apply, log)
+	published := source.NewRedis(exchange, f.snapshot, apply, log)
 	log.Info("limiter starts", "limiter", f.limiter, "replica", replica, "redis", redisPlace(f.redis),
 		"listen", p.check.Addr(), "ops", p.ops.Addr())
-	return p.run(ctx, published.Ready,
+	return p.run(ctx, published,
 		endless(published.Run), endless(heartbeat.Run), newInspector(slow, p.registry, log).run, p.followNotices(slow))
 }
 

@@ -17,13 +17,17 @@ import (
 
 const limiterTimeout = 2 * time.Second // generous: the tests are not about time-outs
 
+func countersOf(prefix string) counterFlags {
+	return counterFlags{timeout: limiterTimeout, prefix: prefix, memory: "256Mi", replicas: 1}
+}
+
 // startLimiter runs `weir limiter` against a Redis and returns its base URLs.
 func startLimiter(t *testing.T, redis, replica string) (base, ops string, log *transcript) {
 	t.Helper()
 	log = &transcript{}
 	launch(t, func(ctx context.Context) error {
 		return runLimiter(ctx, limiterFlags{
-			limiter: "weir-system/default", redis: redis, redisTimeout: limiterTimeout, prefix: "weir:", replica: replica, sockets: anyPort,
+			limiter: "weir-system/default", redis: redis, counters: countersOf("weir:"), replica: replica, sockets: anyPort,
 		}, log.logger())
 	})
 	base = "http://" + find(t, log, `listen=(\S+)`)
@@ -72,7 +76,7 @@ func TestLimiterReplicasShareRulesAndCounters(t *testing.T) {
 	revision := publish(t, exchange, tenantSet(3))
 	eventually(t, "both replicas acknowledge", acknowledged(revision))
 	for _, ops := range []string{opsA, opsB} {
-		if status, body := get(t, ops+"/readyz"); status != http.StatusOK || body != "ok "+revision+"\n" {
+		if status, body := get(t, ops+"/readyz"); status != http.StatusOK || body != "ok "+revision+" from redis\n" {
 			t.Errorf("/readyz: %d %q", status, body)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,8 +50,9 @@ func operatorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "operator",
 		Short: "Bring the cluster's RateLimitPolicies to the limiters",
-		Long: "Compiles every RateLimitPolicy of the cluster, publishes the result in Redis for the limiter's replicas, and\n" +
-			"writes into the status of each policy how far it is enforced.",
+		Long: "Compiles every RateLimitPolicy of the cluster, publishes the result in Redis for the limiter's replicas, keeps a\n" +
+			"copy in the ConfigMap weir-rules-NAME beside the limiter, for replicas that start while Redis is away, and writes\n" +
+			"into the status of each policy how far it is enforced.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runOperator(cmd.Context(), f) },
 	}
@@ -91,6 +93,7 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 	ruleSet, err := ruleset.New(ruleset.Config{
 		Limiter:   limiter,
 		Client:    mgr.GetClient(),
+		Uncached:  mgr.GetAPIReader(),
 		Store:     ruleSetStore{redis, redisstore.NewExchange(redis, f.prefix, f.limiter)},
 		Identity:  compile.DefaultIdentity(),
 		KeyPrefix: f.prefix,
@@ -113,8 +116,8 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 
 func operatorManager(ctx context.Context, f operatorFlags, limiter types.NamespacedName) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("register the policy API: %w", err)
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("register the APIs of policies and of ConfigMaps: %w", err)
 	}
 	kube, err := ctrl.GetConfig()
 	if err != nil {
@@ -188,7 +191,7 @@ func (s ruleSetStore) Replicas(ctx context.Context) ([]ruleset.Replica, error) {
 	live, err := s.Exchange.Replicas(ctx)
 	replicas := make([]ruleset.Replica, len(live))
 	for i, r := range live {
-		replicas[i] = ruleset.Replica{ID: r.ID, Revision: r.Revision}
+		replicas[i] = ruleset.Replica{ID: r.ID, Revision: r.Revision, Mode: r.Mode, Since: r.Since}
 	}
 	return replicas, err
 }

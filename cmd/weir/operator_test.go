@@ -8,10 +8,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weir-dev/weir/controllers/ruleset"
+	"github.com/weir-dev/weir/limiter/redisstore"
 )
 
 func TestLimiterName(t *testing.T) {
@@ -33,6 +38,26 @@ func TestLimiterName(t *testing.T) {
 				t.Errorf("%v, %v; want %v, an error: %v", got, err, test.want, test.err)
 			}
 		})
+	}
+}
+
+func TestTheOperatorSeesInWhichModeReplicasDecide(t *testing.T) {
+	client, err := redisstore.Open("redis://"+miniredis.RunT(t).Addr(), limiterTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	store := ruleSetStore{client, redisstore.NewExchange(client, "weir:", "weir-system/default")}
+	since := time.UnixMilli(1_790_000_000_123)
+	for _, r := range []redisstore.Replica{{ID: "a", Revision: "sha256:a", Mode: "redis"}, {ID: "b", Revision: "sha256:b", Mode: "local", Since: since}} {
+		if err := store.Beat(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := store.Replicas(t.Context())
+	want := []ruleset.Replica{{ID: "a", Revision: "sha256:a", Mode: "redis"}, {ID: "b", Revision: "sha256:b", Mode: ruleset.ModeLocal, Since: since}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v; replicas (-want +got):\n%s", err, diff)
 	}
 }
 

@@ -12,17 +12,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
 
-	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/server"
 )
-
-// knownDenials is how many denials a process remembers; each takes some hundreds of bytes.
-const knownDenials = 100_000
 
 // socketFlags are where a process that answers requests listens.
 type socketFlags struct {
@@ -51,7 +46,7 @@ type process struct {
 
 // newProcess returns a process that listens already and serves nothing yet.
 func newProcess(
-	ctx context.Context, store limiter.Store, from engine.Source, keyPrefix string, f socketFlags, log *slog.Logger, options ...engine.Option,
+	ctx context.Context, counts *counters, keyPrefix string, f socketFlags, log *slog.Logger,
 ) (*process, error) {
 	if f.drain < 0 {
 		return nil, usageError(fmt.Errorf("--drain %v is less than nothing", f.drain))
@@ -68,24 +63,9 @@ func newProcess(
 	}
 	return &process{
 		log: log, keyPrefix: keyPrefix, drain: f.drain, registry: registry, check: check, ops: ops,
-		engine: engine.New(store, from, engine.NewMetrics(registry), options...),
+		engine: engine.New(counts.store, counts.source, engine.NewMetrics(registry), counts.options...),
 	}, nil
 }
-
-// redisCounters are counters in client's Redis. Refunds that fail are logged, now and then: they come in crowds.
-func redisCounters(client *redisstore.Client, timeout time.Duration, keyPrefix string, log *slog.Logger) *redisstore.Store {
-	sometimes := &rate.Sometimes{First: 1, Interval: 10 * time.Second}
-	refundFailed := func(err error) {
-		sometimes.Do(func() {
-			log.Warn("denied requests leave units spent in other slots until their windows end", "error", err)
-		})
-	}
-	return redisstore.NewStore(client, timeout,
-		redisstore.WithRefundFailures(refundFailed), redisstore.WithNotices(redisstore.NoticeChannel(keyPrefix)))
-}
-
-// rememberDenials is for counters in Redis: those of the process itself are as quick to ask.
-func rememberDenials() engine.Option { return engine.RememberDenials(knownDenials, time.Now) }
 
 // followNotices is the task of forgetting denials that refunds and resets, here or elsewhere, have made wrong.
 func (p *process) followNotices(client *redisstore.Client) func(context.Context) error {
@@ -123,7 +103,7 @@ func (p *process) revision() string {
 }
 
 // run serves until ctx is done or a task fails, and then drains. The tasks go on until the last request is answered.
-func (p *process) run(ctx context.Context, missing func() error, tasks ...func(context.Context) error) error {
+func (p *process) run(ctx context.Context, from server.Rules, tasks ...func(context.Context) error) error {
 	sockets, stopSockets := context.WithCancel(ctx)
 	defer stopSockets()
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
@@ -135,7 +115,7 @@ func (p *process) run(ctx context.Context, missing func() error, tasks ...func(c
 			return task(work)
 		})
 	}
-	readiness := server.NewReadiness(p.engine, missing)
+	readiness := server.NewReadiness(p.engine, from)
 	s := &server.Server{
 		Check:         server.NewHandler(p.engine, server.NewMetrics(p.registry), p.log),
 		Ops:           server.NewOpsHandler(p.registry, readiness),

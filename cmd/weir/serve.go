@@ -7,28 +7,21 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
-	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/engine"
-	"github.com/weir-dev/weir/limiter/memstore"
-	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/source"
 )
 
 // serveFlags are what `weir serve` can be told.
 type serveFlags struct {
-	policies     string
-	redis        string
-	redisTimeout time.Duration
-	redisTLS     redisTLSFlags
-	prefix       string
-	sockets      socketFlags
+	policies string
+	redis    string
+	redisTLS redisTLSFlags
+	counters counterFlags
+	sockets  socketFlags
 }
 
 func serveCommand() *cobra.Command {
@@ -51,16 +44,10 @@ func serveCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.policies, "policies", "", "directory of policies, those in its directories included; required")
 	flags.StringVar(&f.redis, "redis", "", "Redis URL for the counters; give one with a password in WEIR_REDIS (default: count in this process)")
-	addCounterFlags(flags, &f.redisTimeout, &f.prefix)
+	f.counters.add(flags)
 	f.redisTLS.add(flags)
 	f.sockets.add(flags)
 	return cmd
-}
-
-// addCounterFlags adds the flags about counters in Redis.
-func addCounterFlags(flags *pflag.FlagSet, timeout *time.Duration, prefix *string) {
-	flags.DurationVar(timeout, "redis-timeout", 50*time.Millisecond, "time a decision may wait for Redis")
-	flags.StringVar(prefix, "prefix", "weir:", "what every name in Redis begins with")
 }
 
 // runServe wires a standalone limiter up and runs it until ctx is done.
@@ -76,11 +63,12 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 	if err != nil {
 		return usageError(err)
 	}
-	defer counters.close()
-	p, err := newProcess(ctx, counters.store, counters.source, f.prefix, f.sockets, log, counters.options...)
+	defer func() { _ = counters.close() }() // the process ends anyway
+	p, err := newProcess(ctx, counters, f.counters.prefix, f.sockets, log)
 	if err != nil {
 		return err
 	}
+	defer counters.guard(ctx, p)()
 	dir := &directory{path: f.policies, loader: loader, install: p.apply}
 	files := source.NewFiles(f.policies, dir.load, dir.apply, log)
 	if err := files.Reload(); err != nil {
@@ -90,7 +78,7 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		log.Warn("no policy in force: every request is allowed", "policies", f.policies)
 	}
 	welcome(stdout, p, f, dir.inForce)
-	return p.run(ctx, files.Ready, append(counters.tasks(p), files.Run)...)
+	return p.run(ctx, files, append(counters.tasks(p), files.Run)...)
 }
 
 func checkDirectory(path string) error {
@@ -107,37 +95,14 @@ func checkDirectory(path string) error {
 	return nil
 }
 
-// counters are where a standalone limiter counts.
-type counters struct {
-	store   limiter.Store
-	source  engine.Source
-	options []engine.Option
-	client  *redisstore.Client // nil where they are in this process
-}
-
 // openCounters opens the counters that f asks for.
 func openCounters(f serveFlags, log *slog.Logger) (*counters, error) {
 	if f.redis == "" {
-		return &counters{store: memstore.New(time.Now), source: engine.SourceMemory}, nil
+		return memoryCounters(), nil
 	}
-	client, err := openRedis(f.redis, f.redisTLS, f.redisTimeout)
+	client, err := openRedis(f.redis, f.redisTLS, f.counters.timeout)
 	if err != nil {
 		return nil, err
 	}
-	store := redisCounters(client, f.redisTimeout, f.prefix, log)
-	return &counters{store: store, source: engine.SourceRedis, options: []engine.Option{rememberDenials()}, client: client}, nil
-}
-
-// tasks run beside.
-func (c *counters) tasks(p *process) []func(context.Context) error {
-	if c.client == nil {
-		return nil
-	}
-	return []func(context.Context) error{newInspector(c.client, p.registry, p.log).run, p.followNotices(c.client)}
-}
-
-func (c *counters) close() {
-	if c.client != nil {
-		_ = c.client.Close() // the process ends anyway
-	}
+	return redisCounters(client, f.counters, log)
 }

@@ -165,7 +165,7 @@ func TestServeFollowsItsDirectory(t *testing.T) {
 
 	var stdout, log transcript
 	launch(t, func(ctx context.Context) error {
-		return runServe(ctx, serveFlags{policies: dir, prefix: "weir:", sockets: anyPort}, &stdout, log.logger())
+		return runServe(ctx, serveFlags{policies: dir, counters: countersOf("weir:"), sockets: anyPort}, &stdout, log.logger())
 	})
 	base := find(t, &stdout, `weir enforces 1 policy of .* at (http://127\.0\.0\.1:[0-9]+)/v1/check, counters in this process`)
 	ops := find(t, &stdout, `metrics and probes at (http://127\.0\.0\.1:[0-9]+)\n`)
@@ -211,7 +211,7 @@ func TestServeStartsWithoutPolicies(t *testing.T) {
 	var stdout, log transcript
 	dir := t.TempDir()
 	launch(t, func(ctx context.Context) error {
-		return runServe(ctx, serveFlags{policies: dir, prefix: "weir:", sockets: anyPort}, &stdout, log.logger())
+		return runServe(ctx, serveFlags{policies: dir, counters: countersOf("weir:"), sockets: anyPort}, &stdout, log.logger())
 	})
 	base := find(t, &stdout, `weir enforces 0 policies of .* at (http://127\.0\.0\.1:[0-9]+)/v1/check`)
 	if !strings.Contains(log.String(), "no policy in force: every request is allowed") {
@@ -231,7 +231,7 @@ func TestServeCountsInRedis(t *testing.T) {
 		var stdout, log transcript
 		launch(t, func(ctx context.Context) error {
 			return runServe(ctx, serveFlags{
-				policies: dir, redis: "redis://:@" + redis.Addr(), redisTimeout: limiterTimeout, prefix: "shared:", sockets: anyPort,
+				policies: dir, redis: "redis://:@" + redis.Addr(), counters: countersOf("shared:"), sockets: anyPort,
 			}, &stdout, log.logger())
 		})
 		bases[i] = find(t, &stdout, `at (http://127\.0\.0\.1:[0-9]+)/v1/check, counters in redis://127\.0\.0\.1:`)

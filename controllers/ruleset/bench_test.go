@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,7 +36,7 @@ func BenchmarkReconcile(b *testing.B) {
 				})
 			}
 			r, err := New(Config{
-				Limiter: limiterName, Client: cache, Store: cache, Identity: compile.DefaultIdentity(), KeyPrefix: "weir:",
+				Limiter: limiterName, Client: cache, Uncached: cache, Store: cache, Identity: compile.DefaultIdentity(), KeyPrefix: "weir:",
 				Resync: time.Second, Clock: time.Now, Metrics: prometheus.NewRegistry(),
 			})
 			if err != nil {
@@ -77,6 +78,20 @@ func (s *instant) List(_ context.Context, list client.ObjectList, _ ...client.Li
 		return fmt.Errorf("list of %T", list)
 	}
 	policies.Items = slices.Clone(s.policies)
+	return nil
+}
+
+func (s *instant) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	object.SetResourceVersion("1")
+	return nil
+}
+
+func (s *instant) Apply(_ context.Context, apply runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+	configMap, ok := apply.(*corev1ac.ConfigMapApplyConfiguration)
+	if !ok {
+		return fmt.Errorf("apply of %T", apply)
+	}
+	configMap.WithResourceVersion("1")
 	return nil
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -61,7 +63,7 @@ func (s store) Replicas(ctx context.Context) ([]Replica, error) {
 	var replicas []Replica
 	live, err := s.Exchange.Replicas(ctx)
 	for _, r := range live {
-		replicas = append(replicas, Replica{ID: r.ID, Revision: r.Revision})
+		replicas = append(replicas, Replica{ID: r.ID, Revision: r.Revision, Mode: r.Mode, Since: r.Since})
 	}
 	return replicas, err
 }
@@ -72,9 +74,11 @@ func newHarness(t *testing.T) *harness {
 	h := &harness{T: t, redis: fixture.Redis(t), namespace: fixture.Namespace(t, kube), now: time.Unix(1_800_000_000, 0)}
 	scheme := runtime.NewScheme()
 	h.must(v1alpha1.AddToScheme(scheme))
+	h.must(corev1.AddToScheme(scheme))
 	var err error
 	h.kube, err = client.New(kube.Config(), client.Options{Scheme: scheme})
 	h.must(err)
+	h.prepareLimiterNamespace()
 	// All policies of the cluster are one rule set: the next test must not see those of this one.
 	t.Cleanup(func() {
 		h.must(h.kube.DeleteAllOf(context.Background(), &v1alpha1.RateLimitPolicy{}, client.InNamespace(h.namespace)))
@@ -88,6 +92,16 @@ func newHarness(t *testing.T) *harness {
 	return h
 }
 
+// prepareLimiterNamespace makes the limiter's namespace one in which no operator has run yet.
+func (h *harness) prepareLimiterNamespace() {
+	h.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: limiterName.Namespace}}
+	if err := h.kube.Create(h.Context(), namespace); !apierrors.IsAlreadyExists(err) {
+		h.must(err)
+	}
+	h.must(h.kube.DeleteAllOf(h.Context(), &corev1.ConfigMap{}, client.InNamespace(limiterName.Namespace)))
+}
+
 // restart begins anew with a Reconciler that remembers nothing.
 func (h *harness) restart() {
 	h.Helper()
@@ -96,6 +110,7 @@ func (h *harness) restart() {
 	h.reconciler, err = New(Config{
 		Limiter:   limiterName,
 		Client:    h.kube,
+		Uncached:  h.kube,
 		Store:     h.store,
 		Identity:  compile.DefaultIdentity(),
 		KeyPrefix: "weir:",
@@ -160,6 +175,14 @@ func (h *harness) beat(revision string, ids ...string) {
 	h.Helper()
 	for _, id := range ids {
 		h.must(h.exchange.Beat(h.Context(), redisstore.Replica{ID: id, Revision: revision, Mode: "redis"}))
+	}
+}
+
+// beatLocal lets replicas say that they enforce revision, and decide without Redis since then.
+func (h *harness) beatLocal(revision string, since time.Time, ids ...string) {
+	h.Helper()
+	for _, id := range ids {
+		h.must(h.exchange.Beat(h.Context(), redisstore.Replica{ID: id, Revision: revision, Mode: ModeLocal, Since: since}))
 	}
 }
 

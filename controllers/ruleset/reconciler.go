@@ -1,5 +1,6 @@
 // Package ruleset brings policies to the limiters: it compiles all policies that a Limiter selects into one rule set,
-// publishes that, and writes into the status of each policy what has become of it.
+// publishes that, keeps a copy for limiters that start while Redis is away, and writes into the status of each policy
+// what has become of it.
 package ruleset
 
 import (
@@ -19,8 +20,10 @@ import (
 type Config struct {
 	// Limiter whose rule set this is.
 	Limiter types.NamespacedName
-	// Client reads policies, from a cache, and writes their status.
+	// Client reads policies, from a cache, and writes their status and the snapshot: its scheme knows both APIs.
 	Client client.Client
+	// Uncached reads the snapshot: a cache would hold all ConfigMaps of the cluster.
+	Uncached client.Reader
 	// Store is where the limiter's replicas get the rule set from.
 	Store Store
 	// Identity is the Limiter's identity table.
@@ -44,6 +47,7 @@ type Reconciler struct {
 	compiled compiled
 	known    known
 	reported reported
+	snapshot snapshot
 	outage   outage
 	pace     pace
 	metrics  *metrics
@@ -66,6 +70,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	}
 	r.compile(policies)
 	delivery := r.publish(ctx)
+	r.keep(ctx)
 	progress, err := r.report(ctx, policies, delivery)
 	if err != nil {
 		return ctrl.Result{}, err

@@ -48,6 +48,7 @@ type news struct {
 	revision               string // of the rule, empty for a policy that does not compile
 	acknowledged, replicas int32
 	unreachable            string
+	degradation            degradation
 }
 
 // unseen is what was written over the policy as the cache shows it, nil for nothing.
@@ -132,6 +133,7 @@ func (r *Reconciler) outcome(policy *v1alpha1.RateLimitPolicy, d delivery) outco
 		acknowledged: d.acknowledged(name, rule.revision),
 		replicas:     int32(len(d.replicas)),
 		unreachable:  d.unreachable,
+		degradation:  d.degradation(),
 	}
 }
 

@@ -22,6 +22,7 @@ type outcome struct {
 	acknowledged int32
 	replicas     int32
 	unreachable  string // why Redis cannot be reached, empty if it can
+	degradation  degradation
 }
 
 // programmed says whether every live replica, of at least one, enforces the policy.
@@ -34,7 +35,10 @@ func (o outcome) news() news {
 	if o.rule == nil {
 		return news{}
 	}
-	return news{revision: o.rule.revision, acknowledged: o.acknowledged, replicas: o.replicas, unreachable: o.unreachable}
+	return news{
+		revision: o.rule.revision, acknowledged: o.acknowledged, replicas: o.replicas,
+		unreachable: o.unreachable, degradation: o.degradation,
+	}
 }
 
 // statusOf is the one place that turns an outcome into a status. A condition that says what it said in before keeps
@@ -48,6 +52,9 @@ func statusOf(
 		c.LastTransitionTime = now
 		if b := meta.FindStatusCondition(before, c.Type); b != nil && b.Status == c.Status {
 			c.LastTransitionTime = b.LastTransitionTime
+			if c.Type == v1alpha1.ConditionDegraded && c.Reason == v1alpha1.ReasonStoreUnreachable && b.Reason == c.Reason {
+				c.Message = b.Message // since when: another operator has seen the outage begin, and nobody its end
+			}
 		}
 		status.Conditions = append(status.Conditions, c)
 	}
@@ -67,7 +74,7 @@ func statusOf(
 }
 
 // conditionsOf follows kstatus: Ready sums up; Reconciling stands while time may help, Stalled while only an edit can,
-// and either goes away when it is over.
+// and either goes away when it is over. So does Degraded, of which kstatus knows nothing: the policy is enforced.
 func conditionsOf(o outcome, generation int64) []metav1.Condition {
 	if o.rule == nil {
 		message := problemText(o.problems)
@@ -87,6 +94,9 @@ func conditionsOf(o outcome, generation int64) []metav1.Condition {
 	}
 	if value != metav1.ConditionTrue {
 		conditions = append(conditions, condition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, reason, message))
+	}
+	if d := o.degradation; d.reason != "" {
+		conditions = append(conditions, condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, d.reason, d.message))
 	}
 	return conditions
 }

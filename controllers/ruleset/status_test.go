@@ -18,6 +18,8 @@ import (
 // TestConditions holds every outcome to what tools make of it: kstatus is what Flux, kpt and kubectl wait decide by.
 func TestConditions(t *testing.T) {
 	rule := &enforced{revision: "sha256:a"}
+	away := degradation{v1alpha1.ReasonStoreUnreachable, "away"}
+	local := degradation{v1alpha1.ReasonLocalMode, "local"}
 	tests := map[string]struct {
 		outcome outcome
 		want    string // conditions in order
@@ -28,7 +30,7 @@ func TestConditions(t *testing.T) {
 			"Accepted=False/Invalid Programmed=False/Invalid Ready=False/Invalid Stalled=True/Invalid", "Failed",
 		},
 		"a policy that does not compile while Redis is away": {
-			outcome{problems: []compile.Problem{{Field: "spec.window", Message: "no"}}, unreachable: "gone"},
+			outcome{problems: []compile.Problem{{Field: "spec.window", Message: "no"}}, unreachable: "gone", degradation: away},
 			"Accepted=False/Invalid Programmed=False/Invalid Ready=False/Invalid Stalled=True/Invalid", "Failed",
 		},
 		"no replica": {
@@ -44,8 +46,17 @@ func TestConditions(t *testing.T) {
 			"Accepted=True/Accepted Programmed=True/Programmed Ready=True/Programmed", "Current",
 		},
 		"Redis away": {
-			outcome{rule: rule, acknowledged: 2, replicas: 2, unreachable: "gone"},
-			"Accepted=True/Accepted Programmed=False/StoreUnreachable Ready=False/StoreUnreachable Reconciling=True/StoreUnreachable", "InProgress",
+			outcome{rule: rule, acknowledged: 2, replicas: 2, unreachable: "gone", degradation: away},
+			"Accepted=True/Accepted Programmed=False/StoreUnreachable Ready=False/StoreUnreachable " +
+				"Reconciling=True/StoreUnreachable Degraded=True/StoreUnreachable", "InProgress",
+		},
+		"a replica in local mode": {
+			outcome{rule: rule, acknowledged: 2, replicas: 2, degradation: local},
+			"Accepted=True/Accepted Programmed=True/Programmed Ready=True/Programmed Degraded=True/LocalMode", "Current",
+		},
+		"a replica in local mode, another behind": {
+			outcome{rule: rule, acknowledged: 1, replicas: 2, degradation: local},
+			"Accepted=True/Accepted Programmed=False/Pending Ready=False/Pending Reconciling=True/Pending Degraded=True/LocalMode", "InProgress",
 		},
 	}
 	for name, test := range tests {

@@ -1,6 +1,9 @@
 package ruleset
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Store is what the controller needs of Redis.
 type Store interface {
@@ -25,4 +28,10 @@ type Script struct {
 type Replica struct {
 	ID       string
 	Revision string // of the rule set it enforces; empty before it has one
+	// Mode it decides in, [ModeLocal] or another, and since when; zero if that is not known.
+	Mode  string
+	Since time.Time
 }
+
+// ModeLocal is the mode of a replica that decides without Redis.
+const ModeLocal = "local"

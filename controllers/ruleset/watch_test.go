@@ -52,6 +52,7 @@ func TestManager(t *testing.T) {
 	})
 	h.must(err)
 	h.reconciler.Client = mgr.GetClient()
+	h.reconciler.Uncached = mgr.GetAPIReader()
 	h.reconciler.Clock = time.Now
 	h.reconciler.Resync = time.Second
 	h.must(h.reconciler.SetupWithManager(mgr))
@@ -64,6 +65,7 @@ func TestManager(t *testing.T) {
 	}()
 
 	h.await("a rule set is published without any policy", func() bool { return h.current() != "" })
+	h.await("the snapshot is kept", func() bool { return h.kept() != nil })
 	h.create("daily", nil)
 	h.await("the policy is published", func() bool { return h.published()["daily"] == 100 })
 	ready := func() bool {
@@ -74,8 +76,11 @@ func TestManager(t *testing.T) {
 	h.await("the policy is Ready", ready)
 	h.edit("daily", limit(7))
 	h.await("the edit is published", func() bool { return h.published()["daily"] == 7 })
+	h.await("the edit is kept", func() bool { return h.keptPolicies()["daily"] == 7 })
 	h.await("the policy is Ready again", func() bool { return ready() && h.policy("daily").Status.ObservedGeneration == 2 })
 
+	h.must(h.kube.Delete(t.Context(), h.kept()))
+	h.await("the snapshot is back", func() bool { return h.kept() != nil && h.keptPolicies()["daily"] == 7 })
 	h.flushAll()
 	h.await("the rule set is back", func() bool { return h.current() != "" && h.published()["daily"] == 7 })
 	h.must(h.kube.Delete(t.Context(), h.policy("daily")))

@@ -24,11 +24,16 @@ func layers() []layer {
 		},
 		{pkg: "limiter/rules", ours: []string{"limiter"}, world: []string{"github.com/google/cel-go", "github.com/gaissmai/bart"}},
 		{pkg: "limiter/memstore", ours: []string{"limiter"}},
-		{pkg: "limiter/redisstore", ours: []string{"limiter"}, world: []string{"github.com/redis/go-redis"}},
+		{pkg: "limiter/redisstore", ours: []string{"limiter"}, world: []string{"github.com/redis/go-redis", "github.com/sony/gobreaker"}},
 		{pkg: "limiter/storetest", ours: []string{"limiter"}, world: []string{"github.com/google/go-cmp", "pgregory.net/rapid"}},
 
 		{pkg: "limiter/denials", ours: []string{"limiter"}, world: []string{"github.com/maypok86/otter"}},
-		{pkg: "limiter/engine", ours: []string{"limiter", "limiter/rules", "limiter/denials"}, world: []string{"github.com/prometheus/client_golang"}},
+		{pkg: "limiter/local", ours: []string{"limiter"}},
+		{
+			pkg:   "limiter/engine",
+			ours:  []string{"limiter", "limiter/rules", "limiter/denials", "limiter/local"},
+			world: []string{"github.com/prometheus/client_golang", "golang.org/x/sync"},
+		},
 		{pkg: "limiter/source", ours: []string{"limiter/rules"}, world: []string{"github.com/fsnotify/fsnotify"}},
 		{pkg: "internal/compile", ours: []string{"api/v1alpha1", "limiter", "limiter/rules"}},
 

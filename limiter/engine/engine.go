@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/denials"
+	"github.com/weir-dev/weir/limiter/local"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -25,6 +26,7 @@ const (
 	SourceRedis  Source = "redis"
 	SourceMemory Source = "memory" // a standalone limiter's own counters
 	SourceCache  Source = "cache"  // a known denial: the store was not asked
+	SourceLocal  Source = "local"  // the store was away: what the rule's OnStoreFailure says
 	SourceNone   Source = "none"   // no rule matched
 )
 
@@ -34,7 +36,10 @@ type Engine struct {
 	source  Source
 	metrics *Metrics
 	clock   func() time.Time
-	most    int // known denials to remember, 0 for none
+	most    int             // known denials to remember, 0 for none
+	remote  Remote          // the store, if it can be away; else nil, as is
+	local   *local.Counters // what decides then
+	mode    mode
 	inForce atomic.Pointer[inForce]
 	// swapping is held while rules come and go, so that no series is dropped of a policy that is back.
 	swapping sync.Mutex
@@ -67,6 +72,9 @@ func New(store limiter.Store, source Source, metrics *Metrics, options ...Option
 		option(e)
 	}
 	metrics.engine.Store(e)
+	if e.local != nil {
+		metrics.registry.MustRegister(newLocalMetrics(e))
+	}
 	return e
 }
 
@@ -109,7 +117,7 @@ type Answer struct {
 	// Results of the enforced rules come first, strictest first; then those of the shadow rules, likewise. Of a known
 	// denial there are those of the enforced rules that are known to deny, and no others: nothing was asked about them.
 	Results []Result
-	// Source is where the counters were.
+	// Source is where the counters were; SourceLocal if that is so of any enforced rule.
 	Source Source
 	// Revision of the rules that were in force.
 	Revision string
@@ -120,6 +128,8 @@ type Result struct {
 	Rule *rules.Compiled
 	// Identifier as counted: limiter.Missing if the request carried none, hashed if it is a secret.
 	Identifier string
+	// Source is where the counter was.
+	Source Source
 	limiter.Decision
 }
 
@@ -135,7 +145,7 @@ func (a *Answer) Strictest() *Result {
 const usual = 8
 
 // Check decides one request: matches it, charges all matching rules at once, and orders the outcome. An error is
-// ErrNoRules, or the store's: then nothing is known of what was counted.
+// ErrNoRules, a RefusedError, or the store's if nothing stands in for it: then nothing is known of what was counted.
 func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 	now := e.inForce.Load()
 	if now == nil {
@@ -150,18 +160,18 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 	var counted [usual]subject
 	subjects := now.identify(counted[:0], matched, c)
 	began := e.clock()
-	answer := Answer{Source: SourceCache, Results: now.known(subjects, c, began)}
-	if len(answer.Results) == 0 {
-		decisions, err := e.ask(ctx, now, subjects, c, began)
-		if err != nil {
+	results := now.known(subjects, c, began)
+	if len(results) == 0 {
+		var err error
+		if results, err = e.decide(ctx, now, subjects, c, began); err != nil {
 			return Answer{}, err
 		}
-		answer = Answer{Source: e.source, Results: results(subjects, decisions)}
 	}
-	answer.Revision = now.index.Revision()
+	answer := Answer{Results: results, Revision: now.index.Revision()}
 	answer.conclude()
 	if !c.Peek {
 		now.tallies.decided(&answer)
+		e.mode.decided(&answer)
 	}
 	if e.Index() != now.index {
 		e.outlived(&answer)
@@ -203,12 +213,18 @@ func (f *inForce) identify(dst []subject, matched []rules.Matched, c *Check) []s
 	return dst
 }
 
-// ask lets the store decide, and takes note of what can be denied without it from now on.
-func (e *Engine) ask(ctx context.Context, now *inForce, subjects []subject, c *Check, began time.Time) ([]limiter.Decision, error) {
+func charges(subjects []subject, c *Check) []limiter.Charge {
 	charges := make([]limiter.Charge, len(subjects))
 	for i := range subjects {
 		charges[i] = subjects[i].charge(c)
 	}
+	return charges
+}
+
+// ask lets the store decide, and takes note of what can be denied without it from now on.
+func (e *Engine) ask(ctx context.Context, now *inForce, subjects []subject, c *Check, began time.Time) ([]Result, error) {
+	e.repay(ctx, subjects)
+	charges := charges(subjects, c)
 	op, ask := "spend", e.store.Spend
 	if c.Peek {
 		op, ask = "peek", e.store.Peek
@@ -221,29 +237,29 @@ func (e *Engine) ask(ctx context.Context, now *inForce, subjects []subject, c *C
 	}
 	if !c.Peek {
 		now.remember(charges, decisions, began, answered)
+		e.learn(subjects, charges, decisions, began)
 	}
-	return decisions, nil
-}
-
-func results(subjects []subject, decisions []limiter.Decision) []Result {
 	results := make([]Result, len(subjects))
 	for i := range subjects {
-		results[i] = subjects[i].result(decisions[i])
+		results[i] = subjects[i].result(decisions[i], e.source)
 	}
-	return results
+	return results, nil
 }
 
-func (s *subject) result(d limiter.Decision) Result {
-	return Result{Rule: s.rule, Identifier: s.identifier, Decision: d}
+func (s *subject) result(d limiter.Decision, from Source) Result {
+	return Result{Rule: s.rule, Identifier: s.identifier, Source: from, Decision: d}
 }
 
 // conclude works out what the results mean for the request, and puts them in order.
 func (a *Answer) conclude() {
-	a.Allowed = true
+	a.Allowed, a.Source = true, a.Results[0].Source
 	for i := range a.Results {
 		r := &a.Results[i]
 		if r.Rule.Shadow {
 			continue
+		}
+		if r.Source == SourceLocal {
+			a.Source = SourceLocal
 		}
 		a.Allowed = a.Allowed && r.Allowed
 		a.Delay = max(a.Delay, r.Delay)

@@ -20,7 +20,7 @@ func (f *inForce) known(subjects []subject, c *Check, now time.Time) []Result {
 			continue
 		}
 		if d, denied := f.denials.Find(s.charge(c), now); denied {
-			results = append(results, s.result(d))
+			results = append(results, s.result(d, SourceCache))
 		}
 	}
 	return results

@@ -140,6 +140,7 @@ func (w *worlds) compare(rt *rapid.T) {
 func keep(results []engine.Result, policies map[string]bool) (kept []engine.Result) {
 	for _, r := range results {
 		if policies[r.Rule.Policy] {
+			r.Source = engine.SourceCache
 			kept = append(kept, r)
 		}
 	}

@@ -89,7 +89,7 @@ func TestAKnownOffenderIsDeniedUntilTheExactMoment(t *testing.T) {
 		o.clock.pass(step.wait)
 		answer := o.wantAsked(t, "a known offender", ask(1, acme()), false)
 		want := first.Results[0]
-		want.RetryAfter, want.ResetAfter = step.left, step.left
+		want.RetryAfter, want.ResetAfter, want.Source = step.left, step.left, engine.SourceCache
 		if diff := cmp.Diff([]engine.Result{want}, answer.Results, cmp.Comparer(sameRule)); diff != "" || answer.Allowed || answer.Revision != first.Revision {
 			t.Errorf("%v before its end: allowed %v (-want +got):\n%s", step.left, answer.Allowed, diff)
 		}

@@ -17,16 +17,19 @@ type Metrics struct {
 	shadowDenials *prometheus.CounterVec
 	missingIDs    *prometheus.CounterVec
 	noRule        prometheus.Counter
+	repaidUnits   *prometheus.CounterVec
 	storeSeconds  *prometheus.HistogramVec
 	storeErrors   *prometheus.CounterVec
 	revision      *prometheus.GaugeVec
 	policies      prometheus.Gauge
+	registry      prometheus.Registerer
 	engine        atomic.Pointer[Engine] // nil until it is there
 }
 
 // NewMetrics registers the engine's metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
+		registry: registry,
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decisions_total",
 			Help: "Decisions by policy, peeks left out: result is allowed, denied, or for a request that another policy denied, uncharged.",
@@ -43,6 +46,10 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "weir_unmatched_total",
 			Help: "Requests that no policy matched.",
 		}),
+		repaidUnits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_local_repaid_units_total",
+			Help: "Units spent locally that the store was told of: counted, uncounted (it is told again), or unknown (its answer was lost).",
+		}, []string{"result"}),
 		storeSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "weir_store_duration_seconds",
 			Help:    "Time the store took to answer.",
@@ -65,7 +72,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		Name: "weir_known_denials",
 		Help: "Denials remembered, to be repeated without asking the store; those that are over and have not given way yet included.",
 	}, m.known)
-	registry.MustRegister(known, m.decisions, m.shadowDenials, m.missingIDs, m.noRule, m.storeSeconds, m.storeErrors, m.revision, m.policies)
+	registry.MustRegister(known, m.repaidUnits, m.decisions, m.shadowDenials, m.missingIDs, m.noRule, m.storeSeconds, m.storeErrors, m.revision, m.policies)
 	return m
 }
 
@@ -105,6 +112,18 @@ func (m *Metrics) known() float64 {
 		return float64(e.knownDenials())
 	}
 	return 0
+}
+
+// repaid counts units that the store was told of.
+func (m *Metrics) repaid(units int64, uncounted bool, err error) {
+	result := "counted"
+	switch {
+	case uncounted:
+		result = "uncounted"
+	case err != nil:
+		result = "unknown"
+	}
+	m.repaidUnits.WithLabelValues(result).Add(float64(units))
 }
 
 func (m *Metrics) unmatched() { m.noRule.Inc() }

@@ -19,6 +19,7 @@ type tallies struct {
 // be denied. Each begins to exist when it first counts.
 type tally struct {
 	decided      [outcomes]counter // by the store
+	locally      [outcomes]counter // while the store was away
 	knownDenied  counter
 	shadowDenied counter
 	missing      counter
@@ -70,6 +71,24 @@ func (t *tallies) of(rule *rules.Compiled) *tally {
 	return known.(*tally) //nolint:forcetypeassert // nothing else is in it
 }
 
+func (t *tally) count(from Source, o outcome) *counter {
+	switch from {
+	case SourceCache:
+		return &t.knownDenied
+	case SourceLocal:
+		return &t.locally[o]
+	default:
+		return &t.decided[o]
+	}
+}
+
+// refused counts a request that the rule denies because the store is away.
+func (t *tallies) refused(rule *rules.Compiled) {
+	t.of(rule).count(SourceLocal, denied).inc(func() prometheus.Counter {
+		return t.metrics.decisions.WithLabelValues(rule.Policy, rule.Axis, denied.String(), string(SourceLocal))
+	})
+}
+
 // missing counts a request without the rule's identifier.
 func (t *tallies) missing(rule *rules.Compiled) {
 	t.of(rule).missing.inc(func() prometheus.Counter {
@@ -82,12 +101,8 @@ func (t *tallies) decided(a *Answer) {
 	for i := range a.Results {
 		r := &a.Results[i]
 		rule, of, outcome := r.Rule, t.of(r.Rule), outcomeOf(a, r)
-		count, source := &of.decided[outcome], a.Source
-		if source == SourceCache {
-			count = &of.knownDenied
-		}
-		count.inc(func() prometheus.Counter {
-			return t.metrics.decisions.WithLabelValues(rule.Policy, rule.Axis, outcome.String(), string(source))
+		of.count(r.Source, outcome).inc(func() prometheus.Counter {
+			return t.metrics.decisions.WithLabelValues(rule.Policy, rule.Axis, outcome.String(), string(r.Source))
 		})
 		if rule.Shadow && outcome == denied {
 			of.shadowDenied.inc(func() prometheus.Counter {

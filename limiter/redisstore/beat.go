@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed" // for the scripts
 	"fmt"
+	"time"
 )
 
 //go:embed beat.lua
@@ -15,13 +16,19 @@ type Replica struct {
 	ID string
 	// Revision of the Set it enforces; empty before it has one.
 	Revision string
-	// Mode it decides in: with Redis, or locally while Redis is away.
+	// Mode it decides in: "redis", or "local" while Redis is away.
 	Mode string
+	// Since when it is in that mode, by its own clock, in whole milliseconds; zero if that is not known.
+	Since time.Time
 }
 
 // Beat says that r is alive now, by the clock of Redis.
 func (e *Exchange) Beat(ctx context.Context, r Replica) error {
-	err := e.client.run(ctx, e.beat, []string{e.replicasKey()}, r.ID, r.Revision, r.Mode, forgottenAfter.Milliseconds()).Err()
+	var since int64
+	if !r.Since.IsZero() {
+		since = r.Since.UnixMilli()
+	}
+	err := e.client.run(ctx, e.beat, []string{e.replicasKey()}, r.ID, r.Revision, r.Mode, forgottenAfter.Milliseconds(), since).Err()
 	if err != nil {
 		return fmt.Errorf("beat of replica %s: %w", r.ID, err)
 	}

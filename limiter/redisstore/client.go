@@ -24,6 +24,8 @@ const connMaxIdle = 5 * time.Minute
 // concurrent use, and finds a new primary by itself.
 type Client struct {
 	rdb redis.UniversalClient
+	// name says which Redis it is, to people.
+	name string
 }
 
 // Open is [New] for a URL as [ParseURL] reads it. No error of Open holds any part of the URL, for its passwords.
@@ -56,9 +58,9 @@ func New(o Options) (*Client, error) {
 		cluster.DisableRoutingPolicies = true
 		return &Client{rdb: redis.NewClusterClient(cluster)}, nil
 	case ModeSentinel:
-		return &Client{rdb: redis.NewFailoverClient(options.Failover())}, nil
+		return &Client{rdb: redis.NewFailoverClient(options.Failover()), name: "the primary " + o.MasterName}, nil
 	default:
-		return &Client{rdb: redis.NewClient(options.Simple())}, nil
+		return &Client{rdb: redis.NewClient(options.Simple()), name: o.Addresses[0]}, nil
 	}
 }
 

@@ -22,6 +22,7 @@ type call struct {
 	mode     string // "spend" or "peek"
 	charges  []limiter.Charge
 	deadline time.Time
+	repays   bool // it reaches a Redis that is about to be back
 
 	answer  outcome      // of Redis; for who sends the call
 	outcome chan outcome // what its caller gets, once; nil if it sends the call itself
@@ -37,7 +38,8 @@ type outcome struct {
 // collector brings calls to one Redis together. Its zero value but for send is ready.
 type collector struct {
 	// send asks Redis and puts an answer into every call. It returns by their deadlines.
-	send func([]*call)
+	send    func([]*call)
+	breaker *breaker // nil for none
 
 	mu      sync.Mutex
 	waiting []*call
@@ -50,6 +52,10 @@ type collector struct {
 // call whose reply is lost.
 func (b *collector) do(c *call) ([]limiter.Decision, error) {
 	b.mu.Lock()
+	if b.breaker.refuses(c.repays) {
+		b.mu.Unlock()
+		return nil, errAway
+	}
 	if len(b.flying) == 0 { // then nothing waits
 		b.waiting = append(b.waiting, c)
 		alone := b.board()
@@ -89,17 +95,38 @@ func (b *collector) board() []*call {
 
 // fly sends one batch, and sees to it that the calls which came meanwhile fly next.
 func (b *collector) fly(batch []*call) {
-	b.send(batch)
+	made := b.breaker.watch(batch[0].key(), func() error {
+		b.send(batch)
+		return failure(batch)
+	})
 	b.mu.Lock()
 	b.flying = slices.DeleteFunc(b.flying, func(f []*call) bool { return f[0] == batch[0] })
+	b.waiting = slices.DeleteFunc(b.waiting, func(c *call) bool {
+		refused := b.breaker.refuses(c.repays)
+		if refused {
+			c.settle(outcome{err: errAway})
+		}
+		return refused
+	})
 	next := b.board()
 	for _, c := range batch {
+		if !made {
+			c.answer.err = errAway
+		}
 		c.settle(c.answer)
 	}
 	b.mu.Unlock()
 	if next != nil {
 		go b.fly(next)
 	}
+}
+
+// key is one that the call is about, "" for none.
+func (c *call) key() string {
+	if len(c.charges) == 0 {
+		return ""
+	}
+	return c.charges[0].Key
 }
 
 // settle gives a caller its outcome, the first one. The lock is held.

@@ -10,7 +10,7 @@ import "time"
 //	weir:rules:weir-system/default:current         string: revision of the Set in force
 //	weir:rules:weir-system/default:set:<revision>  string: that Set, encoded
 //	weir:rules:weir-system/default                 channel: a revision, whenever the pointer moves
-//	weir:replicas:weir-system/default              hash: replica → {"revision","time","mode"}
+//	weir:replicas:weir-system/default              hash: replica → {"revision","time","mode","since"}
 //
 // They carry no hash tag, so on Redis Cluster each may lie in another slot. Therefore no command and no script here
 // touches two of them, and their order of writing keeps readers safe: a Set is there before the pointer names it.

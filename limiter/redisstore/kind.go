@@ -18,6 +18,7 @@ const (
 	kindCanceled     = "canceled"     // the caller went away
 	kindDisconnected = "disconnected" // the connection broke before the answer
 	kindUnreachable  = "unreachable"  // no connection: nobody listens, no Sentinel knows a primary, TLS fails
+	kindAway         = "away"         // not asked: it has failed and not answered a probe since, see Guard
 	kindPool         = "pool"         // all connections are in use
 	kindClosed       = "closed"       // the Client is closed
 	kindDenied       = "denied"       // wrong or missing credentials, or not the right for a command or key
@@ -81,6 +82,8 @@ func kindOfConnection(err error) string {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return kindCanceled
+	case errors.Is(err, errAwayCause):
+		return kindAway
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return kindPool
 	case errors.Is(err, redis.ErrClosed):

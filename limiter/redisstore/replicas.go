@@ -42,11 +42,16 @@ func decodeReplicas(reply []string) ([]Replica, error) {
 			Revision string `json:"revision"`
 			Time     int64  `json:"time"` // milliseconds since the epoch
 			Mode     string `json:"mode"`
+			Since    int64  `json:"since"` // the same; 0, as in the entries of older builds, for unknown
 		}
 		if json.Unmarshal([]byte(reply[i+1]), &entry) != nil || !alive(now, entry.Time) {
 			continue
 		}
-		live = append(live, Replica{ID: reply[i], Revision: entry.Revision, Mode: entry.Mode})
+		replica := Replica{ID: reply[i], Revision: entry.Revision, Mode: entry.Mode}
+		if entry.Since != 0 {
+			replica.Since = time.UnixMilli(entry.Since).UTC()
+		}
+		live = append(live, replica)
 	}
 	slices.SortFunc(live, func(a, b Replica) int { return cmp.Compare(a.ID, b.ID) })
 	return live, nil

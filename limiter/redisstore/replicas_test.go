@@ -3,6 +3,7 @@ package redisstore
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ func knowsReplicas(t *testing.T, client *Client) {
 	if live := replicas(t, e); len(live) != 0 {
 		t.Errorf("before any beat: %v", live)
 	}
-	odd := Replica{ID: `b "{}:` + "\n", Revision: "sha256:b", Mode: `lo"cal`}
+	odd := Replica{ID: `b "{}:` + "\n", Revision: "sha256:b", Mode: `lo"cal`, Since: time.UnixMilli(1_790_000_000_123)}
 	beat(t, e, odd)
 	beat(t, e, Replica{ID: "a", Revision: "", Mode: "redis"})
 	beat(t, e, Replica{ID: "a", Revision: "sha256:a", Mode: "redis"})
@@ -51,6 +52,35 @@ func knowsReplicas(t *testing.T, client *Client) {
 	if ttl := client.rdb.PTTL(t.Context(), e.replicasKey()).Val(); ttl <= 0 || ttl > forgottenAfter {
 		t.Errorf("the hash has TTL %v, want at most %v", ttl, forgottenAfter)
 	}
+}
+
+func TestTheModeOfAReplicaHasABeginning(t *testing.T) {
+	tests := map[string]struct {
+		since time.Time
+		want  time.Time
+	}{
+		"unknown":                   {},
+		"a moment":                  {since: time.UnixMilli(1_790_000_000_123), want: time.UnixMilli(1_790_000_000_123)},
+		"between two milliseconds":  {since: time.UnixMicro(1_790_000_000_123_456), want: time.UnixMilli(1_790_000_000_123)},
+		"a clock that was not set":  {since: time.UnixMilli(-86_400_000), want: time.UnixMilli(-86_400_000)},
+		"in the far future, as one": {since: time.UnixMilli(4_000_000_000_001), want: time.UnixMilli(4_000_000_000_001)},
+	}
+	onBoth(t, func(t *testing.T, client *Client) {
+		e := exchange(client)
+		for name, test := range tests {
+			t.Run(name, func(t *testing.T) {
+				beat(t, e, Replica{ID: "a", Revision: "sha256:a", Mode: "local", Since: test.since})
+				want := []Replica{{ID: "a", Revision: "sha256:a", Mode: "local", Since: test.want}}
+				if diff := cmp.Diff(want, replicas(t, e)); diff != "" {
+					t.Errorf("replicas (-want +got):\n%s", diff)
+				}
+				entry := client.rdb.HGet(t.Context(), e.replicasKey(), "a").Val()
+				if has := strings.Contains(entry, `"since"`); has == test.want.IsZero() {
+					t.Errorf("entry %s", entry)
+				}
+			})
+		}
+	})
 }
 
 // TestBeatDropsTheDead places entries of other ages beside a beat.

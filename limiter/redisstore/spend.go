@@ -263,6 +263,9 @@ func (s *Store) refundGroup(ctx context.Context, refunds []limiter.Refund) error
 	if len(refunds) == 0 {
 		return nil
 	}
+	if s.Away(refunds[0].Key) {
+		return errAway
+	}
 	keys := make([]string, len(refunds))
 	args := append(make([]any, 0, 2+argumentsWidth*len(refunds)), s.now(), s.notices)
 	for i, r := range refunds {

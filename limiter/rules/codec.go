@@ -19,25 +19,30 @@ const maxEncoded = 256 << 20
 // ErrFormat is wrapped by the error of Decode for a Set written in another format.
 var ErrFormat = errors.New("unknown format")
 
+var errNameless = errors.New("decode rules: the data does not name its revision")
+
 type envelope struct {
 	Format int `json:"format"`
 	Set
 }
 
 // Encode returns the Set's canonical form (gzip of JSON: the same Set always gives the same bytes) and its revision,
-// "sha256:…" of the JSON.
+// "sha256:…" of the JSON. The comment of the gzip header names the revision, so that the data proves itself wherever it is
+// kept.
 func Encode(set Set) (data []byte, rev string) {
 	if set.Rules == nil {
 		set.Rules = []Rule{}
 	}
 	plain := mustMarshal(envelope{Format: Format, Set: set})
+	rev = revision(plain)
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
+	w.Comment = rev
 	_, werr := w.Write(plain)
 	if err := errors.Join(werr, w.Close()); err != nil {
 		panic(fmt.Sprintf("rules: compressing to memory: %v", err))
 	}
-	return b.Bytes(), revision(plain)
+	return b.Bytes(), rev
 }
 
 // DecodeAs reads the Set that is to have that revision, and refuses any other as Decode refuses what it cannot read.
@@ -52,34 +57,63 @@ func DecodeAs(data []byte, rev string) (Set, error) {
 	return set, nil
 }
 
+// DecodeNamed is Decode for data that nobody else vouches for, a file say: it refuses data that does not name its revision.
+func DecodeNamed(data []byte) (set Set, rev string, err error) {
+	set, rev, named, err := read(data)
+	if err == nil && !named {
+		return Set{}, "", errNameless
+	}
+	return set, rev, err
+}
+
 // Decode reads what Encode wrote and returns the Set and its revision. It refuses another format (ErrFormat),
-// unknown fields, and data that is not whole.
+// unknown fields, data that is not whole, and data that names another revision than its content's. Data that names
+// none is from before data did.
 func Decode(data []byte) (set Set, rev string, err error) {
-	r, err := gzip.NewReader(bytes.NewReader(data))
+	set, rev, _, err = read(data)
+	return set, rev, err
+}
+
+func read(data []byte) (set Set, rev string, named bool, err error) {
+	plain, name, err := unpack(data)
 	if err != nil {
-		return Set{}, "", fmt.Errorf("decode rules: %w", err)
+		return Set{}, "", false, fmt.Errorf("decode rules: %w", err)
 	}
-	plain, err := io.ReadAll(io.LimitReader(r, maxEncoded+1))
-	if err != nil {
-		return Set{}, "", fmt.Errorf("decode rules: %w", err)
-	}
-	if len(plain) > maxEncoded {
-		return Set{}, "", fmt.Errorf("decode rules: larger than %d bytes", maxEncoded)
+	rev = revision(plain)
+	if name != "" && name != rev {
+		return Set{}, "", false, fmt.Errorf("decode rules: the data names revision %q, its content is %s", name, rev)
 	}
 	var head struct {
 		Format int `json:"format"`
 	}
 	if err := json.Unmarshal(plain, &head); err != nil {
-		return Set{}, "", fmt.Errorf("decode rules: %w", err)
+		return Set{}, "", false, fmt.Errorf("decode rules: %w", err)
 	}
 	if head.Format != Format {
-		return Set{}, "", fmt.Errorf("decode rules: %w %d, this build reads %d", ErrFormat, head.Format, Format)
+		return Set{}, "", false, fmt.Errorf("decode rules: %w %d, this build reads %d", ErrFormat, head.Format, Format)
 	}
 	var e envelope
 	strict := json.NewDecoder(bytes.NewReader(plain))
 	strict.DisallowUnknownFields()
 	if err := strict.Decode(&e); err != nil {
-		return Set{}, "", fmt.Errorf("decode rules: %w", err)
+		return Set{}, "", false, fmt.Errorf("decode rules: %w", err)
 	}
-	return e.Set, revision(plain), nil
+	return e.Set, rev, name != "", nil
+}
+
+// unpack returns the JSON, and the revision that the data names, "" for none.
+func unpack(data []byte) (plain []byte, name string, err error) {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, "", err
+	}
+	name = r.Comment
+	plain, err = io.ReadAll(io.LimitReader(r, maxEncoded+1))
+	if err != nil {
+		return nil, "", err
+	}
+	if len(plain) > maxEncoded {
+		return nil, "", fmt.Errorf("larger than %d bytes", maxEncoded)
+	}
+	return plain, name, nil
 }

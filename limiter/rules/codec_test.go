@@ -22,10 +22,12 @@ func rule(policy string) rules.Rule {
 	}
 }
 
-func compressed(t *testing.T, text string) []byte {
+// compressed is gzip of text, whose header names that revision; "" for none.
+func compressed(t *testing.T, name, text string) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
+	w.Comment = name
 	if _, err := w.Write([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
@@ -94,11 +96,12 @@ func TestDecodeRefusesWhatItCannotRead(t *testing.T) {
 		"nothing":               {nil, "EOF"},
 		"no gzip":               {[]byte("{}"), "decode rules: "},
 		"half of it":            {data[:len(data)/2], "unexpected EOF"},
-		"no JSON":               {compressed(t, "rules"), "invalid character"},
-		"another format":        {compressed(t, `{"format":2,"rules":[],"new":1}`), "unknown format 2, this build reads 1"},
-		"no format":             {compressed(t, `{"rules":[]}`), "unknown format 0"},
-		"a field nobody knows":  {compressed(t, `{"format":1,"rules":[{"policy":"a/b","quota":3}]}`), `unknown field "quota"`},
-		"a rule of wrong shape": {compressed(t, `{"format":1,"rules":[{"units":"many"}]}`), "cannot unmarshal"},
+		"no JSON":               {compressed(t, "", "rules"), "invalid character"},
+		"another format":        {compressed(t, "", `{"format":2,"rules":[],"new":1}`), "unknown format 2, this build reads 1"},
+		"no format":             {compressed(t, "", `{"rules":[]}`), "unknown format 0"},
+		"a field nobody knows":  {compressed(t, "", `{"format":1,"rules":[{"policy":"a/b","quota":3}]}`), `unknown field "quota"`},
+		"the name of another":   {compressed(t, "sha256:0", `{"format":1,"rules":[]}`), `names revision "sha256:0", its content is sha256:`},
+		"a rule of wrong shape": {compressed(t, "", `{"format":1,"rules":[{"units":"many"}]}`), "cannot unmarshal"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -108,8 +111,54 @@ func TestDecodeRefusesWhatItCannotRead(t *testing.T) {
 			}
 		})
 	}
-	_, _, err := rules.Decode(compressed(t, `{"format":7}`))
+	_, _, err := rules.Decode(compressed(t, "", `{"format":7}`))
 	if !errors.Is(err, rules.ErrFormat) {
 		t.Errorf("%v is not ErrFormat", err)
+	}
+}
+
+func TestTheDataNamesItsRevision(t *testing.T) {
+	data, revision := rules.Encode(rules.Set{Rules: []rules.Rule{rule("shop/a")}})
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Comment != revision {
+		t.Errorf("the header names %q, want %q", r.Comment, revision)
+	}
+	if _, got, err := rules.DecodeNamed(data); err != nil || got != revision {
+		t.Errorf("DecodeNamed: %q, %v; want %q", got, err, revision)
+	}
+}
+
+// TestDataThatNamesNoRevision is what builds before this one wrote to Redis, where the pointer names it.
+func TestDataThatNamesNoRevision(t *testing.T) {
+	nameless := compressed(t, "", `{"format":1,"rules":[]}`)
+	_, revision, err := rules.Decode(nameless)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rules.DecodeAs(nameless, revision); err != nil {
+		t.Errorf("DecodeAs: %v", err)
+	}
+	if set, _, err := rules.DecodeNamed(nameless); err == nil || !strings.Contains(err.Error(), "does not name its revision") {
+		t.Errorf("DecodeNamed: %+v, %v", set, err)
+	}
+}
+
+// TestOneFlippedBitIsNoticed flips each bit of what names or carries the rules. The header's bytes of time, operating
+// system and effort carry nothing.
+func TestOneFlippedBitIsNoticed(t *testing.T) {
+	set := rules.Set{Rules: []rules.Rule{rule("shop/a")}}
+	data, revision := rules.Encode(set)
+	for i := range data {
+		for bit := range 8 {
+			flipped := bytes.Clone(data)
+			flipped[i] ^= 1 << bit
+			got, gotRevision, err := rules.DecodeNamed(flipped)
+			if err == nil && (gotRevision != revision || !cmp.Equal(got, set)) {
+				t.Fatalf("bit %d of byte %d: %+v, %s", bit, i, got, gotRevision)
+			}
+		}
 	}
 }

@@ -36,6 +36,7 @@ type result struct {
 	ResetAfterMs int64             `json:"resetAfterMs"`
 	RetryAfterMs *int64            `json:"retryAfterMs"`
 	Shadow       bool              `json:"shadow"`
+	Source       engine.Source     `json:"source,omitempty"` // where it is not the answer's
 }
 
 func newAnswer(a *engine.Answer) answer {
@@ -49,6 +50,9 @@ func newAnswer(a *engine.Answer) answer {
 	}
 	for i := range a.Results {
 		out.Results[i] = newResult(&a.Results[i])
+		if from := a.Results[i].Source; from != a.Source {
+			out.Results[i].Source = from
+		}
 	}
 	if a.Strictest() != nil {
 		top := &out.Results[0] // the engine's order

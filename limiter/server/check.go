@@ -43,7 +43,6 @@ func NewHandler(e *engine.Engine, metrics *Metrics, log *slog.Logger) http.Handl
 		engine:  e,
 		log:     log,
 		seconds: metrics.seconds.WithLabelValues("check"),
-		outage:  outageLog{log: log},
 	}
 	// Not a ServeMux: that answers //v1/check with a redirect, which callers do not follow with a body.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -60,7 +59,6 @@ type checkDoor struct {
 	engine  *engine.Engine
 	log     *slog.Logger
 	seconds prometheus.Observer
-	outage  outageLog
 	buffers sync.Pool // of *bytes.Buffer
 }
 
@@ -72,16 +70,18 @@ func (d *checkDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	decision, err := d.engine.Check(r.Context(), &check)
+	var refused *engine.RefusedError
 	switch {
 	case errors.Is(err, engine.ErrNoRules):
 		unavailable(w, "there are no rules yet; /readyz says why")
 		return
-	case err != nil:
-		d.outage.failure(time.Now(), err)
+	case errors.As(err, &refused):
+		unavailable(w, "policy "+refused.Policy+" denies while its counters cannot be reached")
+		return
+	case err != nil: // of counters that nothing stands in for
 		unavailable(w, "the counters cannot be reached; whether the request was counted is not known")
 		return
 	}
-	d.outage.success(began)
 	d.write(w, &decision)
 	d.seconds.Observe(time.Since(began).Seconds())
 }

@@ -12,16 +12,24 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 )
 
+// Rules are where the rules of a limiter come from.
+type Rules interface {
+	// Ready says why there are none yet.
+	Ready() error
+	// Origin says where those in force are from: "redis", "directory policies/".
+	Origin() string
+}
+
 // Readiness says whether a limiter should be sent requests: it has rules and is not about to stop.
 type Readiness struct {
 	engine   *engine.Engine
-	missing  func() error
+	rules    Rules // nil for rules that are just there
 	draining atomic.Bool
 }
 
-// NewReadiness returns the readiness of a limiter around e. While e has no rules, missing says why.
-func NewReadiness(e *engine.Engine, missing func() error) *Readiness {
-	return &Readiness{engine: e, missing: missing}
+// NewReadiness returns the readiness of a limiter around e, whose rules come from there.
+func NewReadiness(e *engine.Engine, rules Rules) *Readiness {
+	return &Readiness{engine: e, rules: rules}
 }
 
 // Revision returns the revision in force, or why the limiter is not ready.
@@ -32,16 +40,29 @@ func (r *Readiness) Revision() (string, error) {
 	if index := r.engine.Index(); index != nil {
 		return index.Revision(), nil
 	}
-	if err := r.missing(); err != nil {
-		return "", err
+	if r.rules != nil {
+		if err := r.rules.Ready(); err != nil {
+			return "", err
+		}
 	}
 	return "", errors.New("no rules yet")
+}
+
+// origin reads " from redis"; it is empty where nobody knows.
+func (r *Readiness) origin() string {
+	if r.rules == nil {
+		return ""
+	}
+	if from := r.rules.Origin(); from != "" {
+		return " from " + from
+	}
+	return ""
 }
 
 func (r *Readiness) drain() { r.draining.Store(true) }
 
 // NewOpsHandler returns what a limiter serves to those who run it: /metrics, /healthz (the process serves) and /readyz
-// (200 with the revision in force, or 503 with the reason).
+// (200 with the revision in force and where it is from, or 503 with the reason).
 func NewOpsHandler(metrics prometheus.Gatherer, readiness *Readiness) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
@@ -54,7 +75,7 @@ func NewOpsHandler(metrics prometheus.Gatherer, readiness *Readiness) http.Handl
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		_, _ = fmt.Fprintln(w, "ok", revision)
+		_, _ = fmt.Fprintf(w, "ok %s%s\n", revision, readiness.origin())
 	})
 	return mux
 }

@@ -18,10 +18,19 @@ func get(h http.Handler, path string) (status int, body string) {
 	return w.Code, w.Body.String()
 }
 
+// origin is Rules that somebody sets.
+type origin struct {
+	missing error
+	from    string
+}
+
+func (o *origin) Ready() error   { return o.missing }
+func (o *origin) Origin() string { return o.from }
+
 func TestReadyOnlyWithRulesAndNotWhileDraining(t *testing.T) {
 	e := engine.New(atNoon(), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
-	missing := errors.New("no rules yet: Redis unreachable")
-	readiness := NewReadiness(e, func() error { return missing })
+	rules := &origin{missing: errors.New("no rules yet: Redis unreachable")}
+	readiness := NewReadiness(e, rules)
 	h := NewOpsHandler(prometheus.NewRegistry(), readiness)
 	expect := func(when string, wantStatus int, wantBody string) {
 		t.Helper()
@@ -33,10 +42,14 @@ func TestReadyOnlyWithRulesAndNotWhileDraining(t *testing.T) {
 		}
 	}
 	expect("without rules", http.StatusServiceUnavailable, "no rules yet: Redis unreachable\n")
-	missing = nil
+	rules.missing = nil
 	expect("without rules and reason", http.StatusServiceUnavailable, "no rules yet\n")
 	e.Swap(newIndex(t, "sha256:1"))
-	expect("with rules", http.StatusOK, "ok sha256:1\n")
+	expect("with rules of unknown origin", http.StatusOK, "ok sha256:1\n")
+	rules.from = "snapshot /rules.json.gz"
+	expect("with rules of a snapshot", http.StatusOK, "ok sha256:1 from snapshot /rules.json.gz\n")
+	rules.missing = errors.New("Redis unreachable")
+	expect("when Redis goes", http.StatusOK, "ok sha256:1 from snapshot /rules.json.gz\n")
 	readiness.drain()
 	expect("draining", http.StatusServiceUnavailable, "draining: the limiter is about to stop\n")
 }

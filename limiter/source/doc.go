@@ -1,5 +1,6 @@
 // Package source keeps a running limiter's rules up to date: from Redis, where an operator publishes them, or from a
-// directory of files. It also tells Redis that the limiter lives.
+// directory of files. A limiter that starts while Redis is away begins with a snapshot, a file. The package also tells
+// Redis that the limiter lives.
 //
 // A source calls its [Apply] with every new Set, in order and from one goroutine. What cannot be read is refused: the
 // Set before it stays in force, and the log says why, once.

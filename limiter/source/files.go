@@ -57,6 +57,9 @@ func (f *Files) Ready() error {
 	return fmt.Errorf("no rules yet: %s", f.trouble)
 }
 
+// Origin says where the rules are from, for people.
+func (f *Files) Origin() string { return "directory " + f.dir }
+
 // Reload reads the directory now. The error, which is also logged when it is news, leaves in force what was.
 func (f *Files) Reload() error {
 	f.mu.Lock()

@@ -191,6 +191,9 @@ func TestFilesIsNotReadyAndSaysWhy(t *testing.T) {
 	if err := f.Reload(); err == nil {
 		t.Error("a directory that does not exist was read")
 	}
+	if got := f.Origin(); got != "directory "+dir {
+		t.Errorf("Origin says %q", got)
+	}
 	if err := f.Ready(); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("Ready says %v, want the directory and why", err)
 	}

@@ -133,7 +133,7 @@ func TestRedisFollowsWhatIsPublished(t *testing.T) {
 	t.Run("follow", func(t *testing.T) {
 		e := exchangeAt(t, fixture.Redis(t).URL())
 		var got applied
-		r := NewRedis(e, got.apply, slog.New(slog.DiscardHandler))
+		r := NewRedis(e, "", got.apply, slog.New(slog.DiscardHandler))
 		running(t, r.Run)
 
 		await(t, "it says that nothing is published", func() bool {
@@ -152,7 +152,7 @@ func TestRedisPropagation(t *testing.T) {
 	e := exchangeAt(t, fixture.Redis(t).URL())
 	var got applied
 	publish(t, e, 1)
-	running(t, NewRedis(e, got.apply, slog.New(slog.DiscardHandler)).Run)
+	running(t, NewRedis(e, "", got.apply, slog.New(slog.DiscardHandler)).Run)
 	await(t, "the first rule set is in force", func() bool { return got.count() == 1 })
 
 	// Far below the poll interval: it is the subscription that does it. One slow edit is forgiven to a busy machine.
@@ -177,7 +177,7 @@ func TestRedisOutlivesRedis(t *testing.T) {
 	var got applied
 	var log logbook
 	server.Kill()
-	r := NewRedis(e, got.apply, log.logger())
+	r := NewRedis(e, "", got.apply, log.logger())
 	running(t, r.Run)
 	await(t, "it says that Redis is away", func() bool {
 		err := r.Ready()
@@ -194,10 +194,16 @@ func TestRedisOutlivesRedis(t *testing.T) {
 	first := publish(t, e, 1)
 	await(t, "the first rule set is in force", func() bool { return got.last() == first })
 
+	unreachable := log.count("Redis unreachable")
+	server.Kill()
+	await(t, "the loss of Redis is logged", func() bool { return log.count("Redis unreachable") > unreachable })
+	if err := r.Ready(); err != nil || r.Origin() != "redis" {
+		t.Errorf("it has rules, and says %v, from %q", err, r.Origin())
+	}
 	restart() // empty
-	await(t, "the loss is logged", func() bool { return log.count("no rule set published") > 0 })
-	if err := r.Ready(); err != nil {
-		t.Errorf("it has rules, and says %v", err)
+	await(t, "the loss of the rules is logged", func() bool { return log.count("no rule set published") > 0 })
+	if err := r.Ready(); err != nil || r.Origin() != "redis" {
+		t.Errorf("it has rules, and says %v, from %q", err, r.Origin())
 	}
 	second := publish(t, e, 2)
 	await(t, "the second rule set is in force", func() bool { return got.last() == second })
@@ -207,7 +213,7 @@ func TestRedisLogsAnOutageOnce(t *testing.T) {
 	var log logbook
 	var got applied
 	stub := &stub{err: errors.New("dial tcp: connection refused")}
-	running(t, NewRedis(stub, got.apply, log.logger()).Run)
+	running(t, NewRedis(stub, "", got.apply, log.logger()).Run)
 	await(t, "it has tried three times", func() bool { return stub.asked() >= 3 })
 	if n := log.count("level=WARN"); n != 1 {
 		t.Errorf("%d warnings of one outage, want 1", n)
@@ -241,7 +247,7 @@ func TestRedisRefuses(t *testing.T) {
 			var log logbook
 			stub := &stub{}
 			stub.set(goodRevision, good)
-			r := NewRedis(stub, got.apply, log.logger())
+			r := NewRedis(stub, "", got.apply, log.logger())
 			if err := r.follow(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -275,7 +281,7 @@ func TestRedisSaysWhyItIsNotReady(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got applied
-			r := NewRedis(test.stub, got.apply, slog.New(slog.DiscardHandler))
+			r := NewRedis(test.stub, "", got.apply, slog.New(slog.DiscardHandler))
 			if err := r.Ready(); err == nil {
 				t.Error("ready before it was asked to look")
 			}
@@ -302,6 +308,12 @@ func (s *stub) set(revision string, data []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.revision, s.data, s.err = revision, data, nil
+}
+
+func (s *stub) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
 }
 
 func (s *stub) asked() int {

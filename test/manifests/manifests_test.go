@@ -3,9 +3,11 @@ package manifests
 
 import (
 	"path/filepath"
+	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -83,6 +85,66 @@ func TestEveryPodHasNoMoreThanItNeeds(t *testing.T) {
 				t.Errorf("%s: %s lacks a probe", d.Name, c.Name)
 			}
 		}
+	}
+}
+
+// TestTheOperatorMayKeepOneConfigMap holds the operator's rights to the one thing that they are for.
+func TestTheOperatorMayKeepOneConfigMap(t *testing.T) {
+	c, _ := install(t)
+	may := func(verb, resource, namespace, name string) bool {
+		t.Helper()
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               "system:serviceaccount:weir-system:weir-operator",
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: resource, Namespace: namespace, Name: name},
+		}}
+		if err := c.Create(t.Context(), review); err != nil {
+			t.Fatal(err)
+		}
+		return review.Status.Allowed
+	}
+	for _, verb := range []string{"get", "patch", "create"} {
+		if !may(verb, "configmaps", installed, "weir-rules-default") {
+			t.Errorf("it may not %s its ConfigMap", verb)
+		}
+		for what, other := range map[string][2]string{
+			"another ConfigMap": {installed, "other"}, "any ConfigMap": {installed, ""},
+			"one of that name elsewhere": {"default", "weir-rules-default"},
+		} {
+			if may(verb, "configmaps", other[0], other[1]) {
+				t.Errorf("it may %s %s", verb, what)
+			}
+		}
+	}
+	for _, verb := range []string{"list", "watch", "update", "delete", "deletecollection"} {
+		if may(verb, "configmaps", installed, "weir-rules-default") || may(verb, "configmaps", "", "") {
+			t.Errorf("it may %s ConfigMaps", verb)
+		}
+	}
+	if may("get", "secrets", installed, "weir-redis") {
+		t.Error("it may read Secrets")
+	}
+}
+
+func TestALimiterMountsWhatTheOperatorKeepsAndStartsWithoutIt(t *testing.T) {
+	_, deployments := install(t)
+	i := slices.IndexFunc(deployments, func(d appsv1.Deployment) bool { return d.Name == "weir-limiter" })
+	if i < 0 {
+		t.Fatal("there is no Deployment weir-limiter")
+	}
+	pod := deployments[i].Spec.Template.Spec
+	if len(pod.Volumes) != 1 || pod.Volumes[0].ConfigMap == nil {
+		t.Fatalf("volumes %+v, want one of a ConfigMap", pod.Volumes)
+	}
+	from, mounts := pod.Volumes[0].ConfigMap, pod.Containers[0].VolumeMounts
+	if from.Name != "weir-rules-default" || from.Optional == nil || !*from.Optional {
+		t.Errorf("ConfigMap %s, optional: %v", from.Name, from.Optional)
+	}
+	// A subPath would never be updated.
+	if len(mounts) != 1 || mounts[0].Name != pod.Volumes[0].Name || mounts[0].SubPath != "" || !mounts[0].ReadOnly {
+		t.Fatalf("mounts %+v", mounts)
+	}
+	if flag := "--snapshot=" + mounts[0].MountPath + "/rules.json.gz"; !slices.Contains(pod.Containers[0].Args, flag) {
+		t.Errorf("arguments %q, want %s", pod.Containers[0].Args, flag)
 	}
 }
 

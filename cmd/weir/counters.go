@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/local"
+	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/redisstore"
+)
+
+// knownDenials is how many denials a process remembers; each takes some hundreds of bytes.
+const knownDenials = 100_000
+
+const (
+	// localPart is the part of a process's memory that the counters which stand in for Redis may take: as much again is
+	// garbage before it is collected, and a process is more than its counters.
+	localPart = 4
+	// leastMemory leaves room for the process itself.
+	leastMemory = 64 << 20
+	// softPart of the memory is where the collector begins to work harder, in percent.
+	softPart = 95
+)
+
+// counterFlags are about counters in Redis, and what stands in for them.
+type counterFlags struct {
+	timeout  time.Duration
+	prefix   string
+	memory   string
+	replicas int
+}
+
+func (f *counterFlags) add(flags *pflag.FlagSet) {
+	flags.DurationVar(&f.timeout, "redis-timeout", 50*time.Millisecond, "time a decision may wait for Redis")
+	flags.StringVar(&f.prefix, "prefix", "weir:", "what every name in Redis begins with")
+	flags.StringVar(&f.memory, "memory", "256Mi",
+		"memory that the process is to keep within; a quarter of it is for counters that stand in for Redis while it is away")
+	flags.IntVar(&f.replicas, "replicas", 1,
+		"replicas to share limits with while Redis is away, until Redis has told how many there are")
+}
+
+// counters are where a process counts.
+type counters struct {
+	store   limiter.Store
+	source  engine.Source
+	options []engine.Option
+	// Of counters in Redis; nil where they are in this process.
+	client *redisstore.Client
+	redis  *redisstore.Store
+	local  *local.Counters
+}
+
+// memoryCounters are counters in this process.
+func memoryCounters() *counters {
+	return &counters{store: memstore.New(time.Now), source: engine.SourceMemory}
+}
+
+// redisCounters are counters in client's Redis. Refunds that fail are logged, now and then: they come in crowds.
+func redisCounters(client *redisstore.Client, f counterFlags, log *slog.Logger) (*counters, error) {
+	memory, err := f.memoryBytes()
+	if err != nil {
+		return nil, err
+	}
+	if f.replicas < 1 {
+		return nil, fmt.Errorf("--replicas %d is less than 1", f.replicas)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memory / 100 * softPart)
+	}
+	sometimes := &rate.Sometimes{First: 1, Interval: 10 * time.Second}
+	refundFailed := func(err error) {
+		sometimes.Do(func() {
+			log.Warn("denied requests leave units spent in other slots until their windows end", "error", err)
+		})
+	}
+	store := redisstore.NewStore(client, f.timeout,
+		redisstore.WithRefundFailures(refundFailed), redisstore.WithNotices(redisstore.NoticeChannel(f.prefix)))
+	counts := local.New(int(memory/localPart), steadyClock())
+	counts.Share(local.Peers{Replicas: int64(f.replicas), Rank: int64(f.replicas) - 1})
+	return &counters{
+		store: store, source: engine.SourceRedis, client: client, redis: store, local: counts,
+		options: []engine.Option{engine.RememberDenials(knownDenials, time.Now), engine.StandIn(store, counts, log)},
+	}, nil
+}
+
+// memoryBytes reads --memory.
+func (f *counterFlags) memoryBytes() (int64, error) {
+	quantity, err := resource.ParseQuantity(f.memory)
+	if err != nil {
+		return 0, fmt.Errorf("--memory %q: %w", f.memory, err)
+	}
+	bytes := quantity.Value()
+	if bytes < leastMemory || bytes > math.MaxInt64/100 {
+		return 0, fmt.Errorf("--memory %s is less than 64Mi, or more than there is", f.memory)
+	}
+	return bytes, nil
+}
+
+// guard has p's engine decide while Redis is away, until the stop function is called.
+func (c *counters) guard(ctx context.Context, p *process) (stop func()) {
+	guarded, stop := context.WithCancel(context.WithoutCancel(ctx))
+	if c.redis != nil {
+		c.redis.Guard(guarded, p.engine)
+	}
+	return stop
+}
+
+// tasks run beside the process.
+func (c *counters) tasks(p *process) []func(context.Context) error {
+	if c.client == nil {
+		return nil
+	}
+	return []func(context.Context) error{newInspector(c.client, p.registry, p.log).run, p.followNotices(c.client)}
+}
+
+func (c *counters) close() error {
+	if c.client == nil {
+		return nil
+	}
+	return c.client.Close()
+}
+
+// steadyClock begins at the time of the machine and does not step with it.
+func steadyClock() func() time.Time {
+	began := time.Now()
+	return func() time.Time { return began.Add(time.Since(began)) }
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-dev/weir/limiter/local"
+	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/source"
+)
+
+// The modes of a replica, as its heartbeat tells them.
+const (
+	modeRedis = "redis" // it decides on the counters in Redis
+	modeLocal = "local" // they are away, or some of them
+)
+
+// presence is what a replica tells Redis of itself, and learns there of the others.
+type presence struct {
+	id       string
+	exchange *redisstore.Exchange
+	process  *process
+	local    *local.Counters
+	census   *source.Census
+}
+
+// beat says that the replica lives, and hears who else does.
+func (p *presence) beat(ctx context.Context) error {
+	r := redisstore.Replica{ID: p.id, Revision: p.process.revision(), Mode: modeRedis}
+	if since, local := p.process.engine.Local(); local {
+		r.Mode, r.Since = modeLocal, since
+	}
+	if err := p.exchange.Beat(ctx, r); err != nil {
+		p.census.Missed()
+		return err
+	}
+	replicas, err := p.exchange.Replicas(ctx)
+	if err != nil {
+		p.census.Missed()
+		return err
+	}
+	ids := make([]string, len(replicas))
+	for i := range replicas {
+		ids[i] = replicas[i].ID
+	}
+	count, rank := p.census.Heard(time.Now(), ids)
+	p.local.Share(local.Peers{Replicas: count, Rank: rank})
+	return nil
+}
+
+func (p *presence) forget(ctx context.Context) error { return p.exchange.Forget(ctx, p.id) }

@@ -1,0 +1,317 @@
+package local_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/local"
+	"github.com/weir-dev/weir/limiter/memstore"
+)
+
+const plenty = 1 << 30 // bytes
+
+// clock stands still until it is told to go.
+type clock struct{ now time.Time }
+
+func newClock() *clock { return &clock{time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)} }
+
+func (c *clock) Now() time.Time          { return c.now }
+func (c *clock) pass(wait time.Duration) { c.now = c.now.Add(wait) }
+
+func limit(t testing.TB, algorithm limiter.Algorithm, units int64, window time.Duration) limiter.Limit {
+	t.Helper()
+	l, err := limiter.NewLimit(algorithm, units, window)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func one(key string, l limiter.Limit, cost int64) []limiter.Charge {
+	return []limiter.Charge{{Key: key, Limit: l, Cost: cost}}
+}
+
+// drain spends single units until one is denied, and returns how many were admitted.
+func drain(c *local.Counters, key string, l limiter.Limit) (units int64) {
+	for c.Spend(one(key, l, 1))[0].Allowed {
+		units++
+	}
+	return units
+}
+
+// tell has the store decide, and counters learn of it.
+func tell(t testing.TB, store limiter.Store, c *local.Counters, charges []limiter.Charge) {
+	t.Helper()
+	decisions, err := store.Spend(t.Context(), charges)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Learn(charges, decisions)
+}
+
+func allAlgorithms() []limiter.Algorithm {
+	return []limiter.Algorithm{
+		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
+	}
+}
+
+// TestReplicasShareALimitToTheLastUnit: whatever the limit, and whatever of it is spent, replicas that know that admit
+// together what is left, no more and no less.
+func TestReplicasShareALimitToTheLastUnit(t *testing.T) {
+	for _, algorithm := range allAlgorithms() {
+		t.Run(string(algorithm), func(t *testing.T) {
+			for _, units := range []int64{1, 2, 3, 4, 10, 100} {
+				for _, spent := range []int64{0, 1, units / 2, units} {
+					for _, replicas := range []int64{1, 2, 3, 7} {
+						if got := together(t, algorithm, units, spent, replicas); got != units-spent {
+							t.Errorf("%d replicas admit %d units of %d of which %d are spent", replicas, got, units, spent)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// together is what replicas that all know what is spent admit of a limit.
+func together(t *testing.T, algorithm limiter.Algorithm, units, spent, replicas int64) (admitted int64) {
+	clock := newClock()
+	l := limit(t, algorithm, units, time.Hour)
+	if algorithm == limiter.LeakyBucket {
+		var err error
+		if l, err = l.WithBurst(units - 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for rank := range replicas {
+		store := memstore.New(clock.Now)
+		c := local.New(plenty, clock.Now)
+		c.Share(local.Peers{Replicas: replicas, Rank: rank})
+		if spent > 0 {
+			tell(t, store, c, one("key", l, spent))
+		}
+		admitted += drain(c, "key", l)
+	}
+	return admitted
+}
+
+func TestAReplicaTellsItsShareAndComesBackWhenAUnitOfItIsFree(t *testing.T) {
+	clock := newClock()
+	c := local.New(plenty, clock.Now)
+	c.Share(local.Peers{Replicas: 3, Rank: 0})
+	l := limit(t, limiter.FixedWindow, 10, time.Minute)
+	want := []struct {
+		allowed   bool
+		remaining int64
+		retry     time.Duration
+	}{{true, 3, 0}, {true, 2, 0}, {true, 1, 0}, {true, 0, 0}, {false, 0, time.Minute}}
+	for i, w := range want {
+		d := c.Spend(one("key", l, 1))[0]
+		if d.Allowed != w.allowed || d.Remaining != w.remaining || d.RetryAfter != w.retry || d.Limit != 10 {
+			t.Errorf("request %d: %+v, want %+v of 10", i+1, d, w)
+		}
+	}
+	clock.pass(time.Minute)
+	if d := c.Spend(one("key", l, 1))[0]; !d.Allowed || d.Remaining != 3 {
+		t.Errorf("in the next window: %+v", d)
+	}
+}
+
+func TestWhatNoShareCanAdmitIsToBeTriedAgainAndWhatNoLimitCanIsNot(t *testing.T) {
+	c := local.New(plenty, newClock().Now)
+	c.Share(local.Peers{Replicas: 3, Rank: 2})
+	l := limit(t, limiter.FixedWindow, 10, time.Minute)
+	single := limit(t, limiter.FixedWindow, 1, time.Minute)
+	for what, test := range map[string]struct {
+		limit limiter.Limit
+		cost  int64
+		retry time.Duration
+	}{
+		"a cost above the share":           {l, 5, time.Second},
+		"a cost above the limit":           {l, 11, limiter.Never},
+		"a limit that is all another's":    {single, 1, time.Second},
+		"a cost above that limit":          {single, 2, limiter.Never},
+		"a cost beyond all limits":         {l, 1 << 62, limiter.Never},
+		"a cost beyond all limits, single": {single, 1 << 62, limiter.Never},
+	} {
+		if d := c.Spend(one("key", test.limit, test.cost))[0]; d.Allowed || d.RetryAfter != test.retry || d.Remaining < 0 {
+			t.Errorf("%s: %+v, want a retry after %v", what, d, test.retry)
+		}
+	}
+	if stats := c.Stats(); stats.Held != 0 {
+		t.Errorf("%d counters are held of requests that were denied", stats.Held)
+	}
+}
+
+func TestAllOrNothingAndAPeekChangesNothing(t *testing.T) {
+	c := local.New(plenty, newClock().Now)
+	wide, tight := limit(t, limiter.FixedWindow, 10, time.Minute), limit(t, limiter.FixedWindow, 1, time.Minute)
+	both := []limiter.Charge{{Key: "wide", Limit: wide, Cost: 1}, {Key: "tight", Limit: tight, Cost: 1}}
+	c.Peek(both)
+	if d := c.Spend(both); !d[0].Allowed || d[0].Remaining != 9 || !d[1].Allowed {
+		t.Fatalf("the first gets %+v", d)
+	}
+	if d := c.Spend(both); !d[0].Allowed || d[0].Remaining != 9 || d[1].Allowed {
+		t.Errorf("the second gets %+v", d)
+	}
+	shadowed := []limiter.Charge{both[0], {Key: "tight", Limit: tight, Cost: 1, Shadow: true}}
+	if d := c.Spend(shadowed); !d[0].Allowed || d[0].Remaining != 8 || d[1].Allowed {
+		t.Errorf("with a shadow that would deny: %+v", d)
+	}
+}
+
+func TestWhatIsTakenBackIsNeitherSpentNorOwed(t *testing.T) {
+	for _, algorithm := range allAlgorithms() {
+		c := local.New(plenty, newClock().Now)
+		c.Share(local.Peers{Replicas: 3, Rank: 0})
+		l := limit(t, algorithm, 30, time.Minute)
+		if algorithm == limiter.LeakyBucket {
+			l, _ = l.WithBurst(29)
+		}
+		charges := one("key", l, 4)
+		before := c.Peek(one("key", l, 0))[0].Remaining
+		c.Refund(charges, c.Spend(charges))
+		if after := c.Peek(one("key", l, 0))[0].Remaining; after != before {
+			t.Errorf("%s: %d units remain of %d", algorithm, after, before)
+		}
+		if charge, owed := c.Settle("key"); owed {
+			t.Errorf("%s: owed is %+v", algorithm, charge)
+		}
+	}
+}
+
+// TestWhatIsOwedIsWhatWasSpentHereAndStillCounts: the others' part, which a replica reckons with, is theirs to tell.
+func TestWhatIsOwedIsWhatWasSpentHereAndStillCounts(t *testing.T) {
+	clock := newClock()
+	store, c := memstore.New(clock.Now), local.New(plenty, clock.Now)
+	c.Share(local.Peers{Replicas: 3, Rank: 1})
+	l := limit(t, limiter.FixedWindow, 100, time.Minute)
+	tell(t, store, c, one("key", l, 40))
+	if c.Owes() {
+		t.Fatal("it owes before anything was spent")
+	}
+	for range 7 {
+		c.Spend(one("key", l, 1))
+	}
+	if !c.Owes() || len(c.Debts(10)) != 1 || c.Debts(10)[0] != "key" || len(c.Debts(0)) != 0 {
+		t.Fatalf("it owes %v: %v", c.Owes(), c.Debts(10))
+	}
+	charge, owed := c.Settle("key")
+	if !owed || charge.Cost != 7 || charge.Key != "key" || charge.Limit != l {
+		t.Fatalf("owed is %+v", charge)
+	}
+	if _, again := c.Settle("key"); again || c.Owes() {
+		t.Error("it is owed twice")
+	}
+	c.Owe(charge)
+	c.Spend(one("key", l, 2))
+	if charge, _ = c.Settle("key"); charge.Cost != 9 {
+		t.Errorf("owed is %d after 2 more, want 9", charge.Cost)
+	}
+	c.Owe(charge)
+	clock.pass(time.Minute)
+	if charge, owed = c.Settle("key"); owed {
+		t.Errorf("in another window, owed is %+v", charge)
+	}
+	c.Owe(limiter.Charge{Key: "unknown", Limit: l, Cost: 3})
+	if lost := c.Stats().Lost; lost != 3 {
+		t.Errorf("%d units are lost, want 3", lost)
+	}
+}
+
+func TestTheStoreHasTheLastWord(t *testing.T) {
+	clock := newClock()
+	store, c := memstore.New(clock.Now), local.New(plenty, clock.Now)
+	l := limit(t, limiter.SlidingWindowCounter, 100, time.Minute)
+	tell(t, store, c, one("key", l, 60))
+	if d := c.Peek(one("key", l, 0))[0]; d.Remaining != 40 {
+		t.Errorf("%d remain after 60 of 100", d.Remaining)
+	}
+	if err := store.Reset(t.Context(), []string{"key"}); err != nil {
+		t.Fatal(err)
+	}
+	tell(t, store, c, one("key", l, 1))
+	if d := c.Peek(one("key", l, 0))[0]; d.Remaining != 99 {
+		t.Errorf("%d remain after a reset and a unit", d.Remaining)
+	}
+	lower := limit(t, limiter.SlidingWindowCounter, 50, time.Minute)
+	tell(t, store, c, one("key", lower, 9))
+	if d := c.Peek(one("key", lower, 0))[0]; d.Remaining != 40 {
+		t.Errorf("%d remain of a lowered limit", d.Remaining)
+	}
+}
+
+// TestTheClocksOfReplicasNeedNotAgree: windows are those of the store, as long as it was heard of.
+func TestTheClocksOfReplicasNeedNotAgree(t *testing.T) {
+	ours, theirs := newClock(), newClock()
+	theirs.pass(30*time.Second - time.Microsecond) // of a minute
+	store, c := memstore.New(theirs.Now), local.New(plenty, ours.Now)
+	l := limit(t, limiter.FixedWindow, 10, time.Minute)
+	tell(t, store, c, one("key", l, 10))
+	ours.pass(30 * time.Second)
+	if d := c.Peek(one("key", l, 1))[0]; d.Allowed || d.RetryAfter != time.Microsecond {
+		t.Errorf("1 µs before the store's window ends: %+v", d)
+	}
+	ours.pass(time.Microsecond)
+	if d := c.Peek(one("key", l, 1))[0]; !d.Allowed {
+		t.Errorf("at its end: %+v", d)
+	}
+}
+
+func TestMemoryIsBoundedAndWhatIsEvictedIsNotForgiven(t *testing.T) {
+	const most = 1 << 20
+	clock := newClock()
+	c := local.New(most, clock.Now)
+	l := limit(t, limiter.FixedWindow, 10, time.Hour)
+	for range 10 {
+		c.Spend(one("offender", l, 1))
+	}
+	for i := range 20_000 {
+		c.Spend(one(fmt.Sprintf("key-%d", i), l, 1))
+		if stats := c.Stats(); stats.Bytes > most {
+			t.Fatalf("%d bytes after %d keys", stats.Bytes, i)
+		}
+	}
+	stats := c.Stats()
+	if stats.Held < 500 || stats.Evicted != int64(20_001-stats.Held) || stats.Lost != stats.Evicted {
+		t.Errorf("after 20 001 counters with a unit or more each: %+v", stats)
+	}
+	// Who has spent most is evicted last; and even then, nobody begins anew.
+	if d := c.Peek(one("offender", l, 1))[0]; d.Allowed {
+		t.Errorf("the offender gets %+v", d)
+	}
+	fresh, known := 0, 0
+	for i := range 20_000 {
+		switch d := c.Peek(one(fmt.Sprintf("key-%d", i), l, 0))[0]; {
+		case d.Remaining > 9:
+			fresh++
+		case d.Remaining == 9: // a floor is a bound: others may raise it
+			known++
+		}
+	}
+	if fresh != 0 || known < 15_000 {
+		t.Errorf("%d of 20 000 begin anew, and %d with what they had spent", fresh, known)
+	}
+	if after := c.Stats(); after.Floored == 0 {
+		t.Error("no floor was counted")
+	}
+	clock.pass(time.Hour)
+	if d := c.Peek(one("key-0", l, 0))[0]; d.Remaining != 10 {
+		t.Errorf("in the next window %d remain", d.Remaining)
+	}
+}
+
+func TestCountersThatAreOverMakeRoom(t *testing.T) {
+	clock := newClock()
+	c := local.New(plenty, clock.Now)
+	l := limit(t, limiter.TokenBucket, 10, time.Second)
+	for i := range 50_000 {
+		c.Spend(one(fmt.Sprintf("key-%d", i), l, 1))
+		clock.pass(time.Millisecond)
+	}
+	if stats := c.Stats(); stats.Held > 2000 || stats.Evicted != 0 || stats.Owing > stats.Held {
+		t.Errorf("of counters that are over after 0.1 s each: %+v", stats)
+	}
+}

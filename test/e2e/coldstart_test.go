@@ -1,0 +1,268 @@
+package e2e_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// coldStart is how soon a limiter with a snapshot is ready, whatever ails Redis.
+const coldStart = 3 * time.Second
+
+// coldLimiter is a limiter that starts with a snapshot, and with a Redis that may not be there.
+type coldLimiter struct {
+	*testing.T
+	*fixture.WeirProcess
+	started  time.Time
+	ops      string
+	snapshot string
+}
+
+// startCold starts the weir binary as a limiter.
+func startCold(t *testing.T, weir, redis, snapshot string) *coldLimiter {
+	t.Helper()
+	var addrs [2]string
+	var err error
+	for i := range addrs {
+		if addrs[i], err = fixture.FreeAddr(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := &coldLimiter{T: t, started: time.Now(), ops: "http://" + addrs[1], snapshot: snapshot}
+	l.WeirProcess = fixture.Weir(t, weir, "limiter", "--listen", addrs[0], "--ops-listen", addrs[1], "--redis", redis, "--snapshot", snapshot, "--drain", "0s")
+	return l
+}
+
+// readyz is what /readyz answers, 0 if nobody does.
+func (l *coldLimiter) readyz() (status int, body string) {
+	l.Helper()
+	response, err := http.Get(l.ops + "/readyz")
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// says waits until it is ready and /readyz answers that.
+func (l *coldLimiter) says(want string) {
+	l.Helper()
+	var got int
+	var body string
+	for deadline := time.Now().Add(patience); got != http.StatusOK || body != want; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			l.Fatalf("/readyz still answers %d %q, want 200 %q", got, body, want)
+		}
+		got, body = l.readyz()
+	}
+}
+
+// readyOn waits until the limiter runs on the snapshot, and holds it to its time.
+func (l *coldLimiter) readyOn(revision string) {
+	l.Helper()
+	l.says(fmt.Sprintf("ok %s from snapshot %s\n", revision, l.snapshot))
+	if took := time.Since(l.started); took > coldStart {
+		l.Errorf("ready after %v, want within %v", took, coldStart)
+	}
+}
+
+func buildWeir(t *testing.T) string {
+	t.Helper()
+	weir, err := fixture.BuildWeir(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return weir
+}
+
+// encoded is a rule set that differs by its number of units.
+func encoded(units int64) (data []byte, revision string) {
+	return rules.Encode(rules.Set{Rules: []rules.Rule{{
+		Policy: "shop/tenant", Domain: "shop", Axis: "Tenant", Identifier: rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"},
+		Algorithm: limiter.SlidingWindowCounter, Units: units, WindowSeconds: 3600,
+	}}})
+}
+
+func save(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func publish(t *testing.T, url string, data []byte, revision string) {
+	t.Helper()
+	client, err := redisstore.Open(url, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	if _, err := redisstore.NewExchange(client, "weir:", "weir-system/default").Publish(t.Context(), revision, data); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAColdStartWithoutRedis(t *testing.T) {
+	weir := buildWeir(t)
+	absences := map[string]func(*fixture.RedisProcess) error{
+		"nobody listens": func(r *fixture.RedisProcess) error { r.Kill(); return nil },
+		"a black hole":   (*fixture.RedisProcess).Pause,
+		"an empty Redis": func(*fixture.RedisProcess) error { return nil },
+	}
+	for name, absent := range absences {
+		t.Run(name, func(t *testing.T) {
+			redis := fixture.Redis(t)
+			if err := absent(redis); err != nil {
+				t.Fatal(err)
+			}
+			snapshot := filepath.Join(t.TempDir(), "rules.json.gz")
+			kept, keptRevision := encoded(1)
+			save(t, snapshot, kept)
+			l := startCold(t, weir, redis.URL(), snapshot)
+			l.readyOn(keptRevision)
+
+			if err := redis.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			data, revision := encoded(2)
+			publish(t, redis.URL(), data, revision)
+			l.says("ok " + revision + " from redis\n")
+
+			redis.Kill()
+			for deadline := time.Now().Add(patience); !strings.Contains(l.Log(), `inForce=`+revision); time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("it does not notice that Redis is gone")
+				}
+				if status, body := l.readyz(); status != http.StatusOK || body != "ok "+revision+" from redis\n" {
+					t.Fatalf("while Redis is gone, /readyz answers %d %q", status, body)
+				}
+			}
+			if status, body := l.readyz(); status != http.StatusOK || body != "ok "+revision+" from redis\n" {
+				t.Errorf("once that is noticed, /readyz answers %d %q", status, body)
+			}
+		})
+	}
+}
+
+func TestAStandaloneLimiterSaysWhichDirectoryItRunsOn(t *testing.T) {
+	dir := t.TempDir()
+	save(t, filepath.Join(dir, "tenant.yaml"), []byte(`
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: tenant, namespace: shop}
+spec: {axis: Tenant, limit: 5, window: 1h}
+`))
+	ops, err := fixture.FreeAddr(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &coldLimiter{T: t, ops: "http://" + ops}
+	fixture.Weir(t, buildWeir(t), "serve", "--policies", dir, "--listen", "127.0.0.1:0", "--ops-listen", ops)
+	(&world{T: t}).until("it is ready from its directory", func() bool {
+		status, body := l.readyz()
+		return status == http.StatusOK && strings.HasPrefix(body, "ok sha256:") && strings.HasSuffix(body, " from directory "+dir+"\n")
+	})
+}
+
+func TestWithoutRedisAndSnapshotALimiterSaysWhatItLacksUntilOneComes(t *testing.T) {
+	addr, err := fixture.FreeAddr(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot := filepath.Join(t.TempDir(), "rules.json.gz")
+	l := startCold(t, buildWeir(t), "redis://"+addr, snapshot)
+	both := func(what string) func() bool {
+		return func() bool {
+			status, body := l.readyz()
+			return status == http.StatusServiceUnavailable &&
+				strings.HasPrefix(body, "no rules yet: Redis unreachable: ") && strings.Contains(body, "; snapshot "+snapshot+" "+what)
+		}
+	}
+	w := &world{T: t}
+	w.until("/readyz names Redis and the snapshot", both("is missing"))
+	save(t, snapshot, []byte("rules"))
+	w.until("/readyz says why the snapshot is refused", both("refused: decode rules: "))
+	data, revision := encoded(1)
+	save(t, snapshot, data)
+	l.says("ok " + revision + " from snapshot " + snapshot + "\n")
+}
+
+// TestAColdStartFromWhatTheOperatorKept has no Redis until its last lines.
+func TestAColdStartFromWhatTheOperatorKept(t *testing.T) {
+	w := &world{T: t, kube: fixture.Kube(t), redis: fixture.Redis(t)}
+	w.redis.Kill()
+	w.ns = fixture.Namespace(t, w.kube)
+	cluster, err := client.New(w.kube.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "weir-system"}}
+	if err := client.IgnoreAlreadyExists(cluster.Create(t.Context(), namespace)); err != nil {
+		t.Fatal(err)
+	}
+	w.mustApply("reports", "axis: Tenant, limit: 5, window: 1h")
+	weir := buildWeir(t)
+	fixture.Weir(t, weir, "operator", "--kubeconfig", w.kube.Kubeconfig(), "--redis", w.redis.URL(),
+		"--health-probe-bind-address", "0", "--metrics-bind-address", "0", "--resync", "1s")
+
+	mounted := filepath.Join(t.TempDir(), "rules.json.gz")
+	var kept corev1.ConfigMap
+	keeps := func(limit int64) func() bool {
+		return func() bool {
+			err := cluster.Get(t.Context(), client.ObjectKey{Namespace: "weir-system", Name: "weir-rules-default"}, &kept)
+			if err != nil {
+				return false
+			}
+			set, _, err := rules.DecodeNamed(kept.BinaryData["rules.json.gz"])
+			return err == nil && slices.ContainsFunc(set.Rules, func(r rules.Rule) bool {
+				return r.Policy == w.ns+"/reports" && r.Units == limit
+			})
+		}
+	}
+	w.until("the operator has kept the policy", keeps(5))
+	w.until("Degraded says that the operator does not reach Redis", func() bool {
+		return strings.HasPrefix(w.condition("reports", "Degraded"), "True StoreUnreachable the operator has not reached Redis since ")
+	})
+	save(t, mounted, kept.BinaryData["rules.json.gz"])
+	revision := kept.Annotations["weir.dev/revision"]
+	l := startCold(t, weir, w.redis.URL(), mounted)
+	l.readyOn(revision)
+
+	if err := w.redis.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.says("ok " + revision + " from redis\n")
+	w.waitFor("Ready", "reports")
+	if got := w.condition("reports", "Degraded"); got != "" {
+		t.Errorf("Degraded when it is over: %s", got)
+	}
+	w.mustApply("reports", "axis: Tenant, limit: 6, window: 1h")
+	w.until("the operator has kept the edit", keeps(6))
+	if err := cluster.Delete(t.Context(), &kept); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the operator has kept it again", keeps(6))
+	w.kubectl("delete", "ratelimitpolicy", "reports")
+}
