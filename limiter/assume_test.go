@@ -27,7 +27,7 @@ func TestWhatIsAssumedCountsWhateverCountedBefore(t *testing.T) {
 					now += limiter.Instant(rapid.Int64Range(0, limit.Window().Microseconds()).Draw(rt, "wait"))
 					if rapid.Bool().Draw(rt, "assume") {
 						used := rapid.Int64Range(0, capacityOf(limit)).Draw(rt, "used")
-						state.Assume(now, limit, used)
+						state.Assume(now, limit, used, now)
 						if got := usedOf(state, limit, now); got != used {
 							rt.Fatalf("%d units count where %d were assumed", got, used)
 						}
@@ -60,7 +60,7 @@ func TestWhatIsAssumedAsItWasChangesNothing(t *testing.T) {
 					}
 				}
 				told := state.Clone()
-				told.Assume(now, limit, usedOf(state, limit, now))
+				told.Assume(now, limit, usedOf(state, limit, now), now)
 				for range 5 {
 					now += limiter.Instant(rapid.Int64Range(0, limit.Window().Microseconds()/2).Draw(rt, "wait"))
 					cost := rapid.Int64Range(0, capacityOf(limit)).Draw(rt, "cost")
@@ -70,6 +70,16 @@ func TestWhatIsAssumedAsItWasChangesNothing(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestWhatWasSpentLongAgoIsNotTakenForNew: a log tells when the last unit was spent, though not by whom.
+func TestWhatWasSpentLongAgoIsNotTakenForNew(t *testing.T) {
+	limit := mustLimit(t, limiter.SlidingWindowLog, 10, time.Minute)
+	state := limit.NewCoarseState()
+	state.Assume(noon.Add(50*time.Second), limit, 10, noon)
+	if d := state.Decide(noon.Add(50*time.Second), limit, 1); d.Allowed || d.RetryAfter != 10*time.Second {
+		t.Errorf("50 s after the last unit was spent: %+v", d)
 	}
 }
 

@@ -55,7 +55,7 @@ func (s *bucket) Refund(now Instant, limit Limit, cost int64, at Instant) {
 	*s = level
 }
 
-func (s *bucket) Assume(now Instant, limit Limit, used int64) {
+func (s *bucket) Assume(now Instant, limit Limit, used int64, _ Instant) {
 	*s = s.sink(now, limit)
 	if used == s.used() {
 		return

@@ -43,7 +43,7 @@ func (s *fixedWindow) Refund(now Instant, limit Limit, cost int64, at Instant) {
 	*s = rolled
 }
 
-func (s *fixedWindow) Assume(now Instant, limit Limit, used int64) {
+func (s *fixedWindow) Assume(now Instant, limit Limit, used int64, _ Instant) {
 	*s = s.roll(now, limit.micros())
 	s.count = used
 }

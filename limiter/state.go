@@ -14,8 +14,9 @@ type State interface {
 	// it changes nothing; when nothing is left, the state is a new one.
 	Refund(now Instant, limit Limit, cost int64, at Instant)
 	// Assume makes used units count now, 0 up to the capacity of limit, whatever counted before: what a store told that
-	// knows more. It changes as little of when they were spent as that takes.
-	Assume(now Instant, limit Limit, used int64)
+	// knows more. It changes as little of when they were spent as that takes; the last was spent at newest, which is not
+	// after now.
+	Assume(now Instant, limit Limit, used int64, newest Instant)
 	// Expires is the instant from which on the state is worth no more than a new one.
 	Expires(limit Limit) Instant
 	// Clone is a state of its own that is the same.
@@ -25,10 +26,10 @@ type State interface {
 }
 
 // coarse is how many instants in a window a coarse log tells apart.
-const coarse = 32
+const coarse = 64
 
 // NewCoarseState is NewState for who keeps many: of a SlidingWindowLog, whose state else grows by 24 bytes with every
-// instant that something is admitted at, it keeps few instants, and units count longer by up to a 32nd of the window.
+// instant that something is admitted at, it keeps few instants, and units count longer by up to a 64th of the window.
 func (l Limit) NewCoarseState() State {
 	if l.algorithm == SlidingWindowLog {
 		return &windowLog{grain: l.micros() / coarse}

@@ -54,7 +54,7 @@ func (s *windowCounter) Refund(now Instant, limit Limit, cost int64, at Instant)
 	*s = rolled
 }
 
-func (s *windowCounter) Assume(now Instant, limit Limit, used int64) {
+func (s *windowCounter) Assume(now Instant, limit Limit, used int64, _ Instant) {
 	at := s.roll(now, limit.micros())
 	*s = at.windowCounter
 	weighted := at.used() - at.current

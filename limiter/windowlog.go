@@ -62,13 +62,13 @@ func (s *windowLog) Refund(now Instant, limit Limit, cost int64, at Instant) {
 	s.take(i, cost)
 }
 
-func (s *windowLog) Assume(now Instant, limit Limit, used int64) {
+func (s *windowLog) Assume(now Instant, limit Limit, used int64, newest Instant) {
 	live, counts := s.live(now, limit.micros())
+	*s = live
 	if counts < used {
-		s.Spend(now, limit, used-counts)
+		s.Spend(newest, limit, used-counts)
 		return
 	}
-	*s = live
 	for excess := counts - used; excess > 0; { // the oldest may be over already
 		excess -= s.take(0, excess)
 	}

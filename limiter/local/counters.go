@@ -96,15 +96,23 @@ func (c *Counters) learn(charge *limiter.Charge, d limiter.Decision) {
 	}
 	k.limit = charge.Limit
 	if k.told == nil {
-		k.state.Assume(d.At, k.limit, used)
+		k.state.Assume(d.At, k.limit, used, newest(k.limit, d))
 	} else {
 		s := k.share()
 		owed := k.owed(d.At)
-		k.told.Assume(d.At, k.limit, used)
+		k.told.Assume(d.At, k.limit, used, newest(k.limit, d))
 		k.state = k.told.Clone()
 		k.state.Spend(d.At, s.held, owed*s.weight)
 	}
 	c.keep(d.At, charge.Key, k)
+}
+
+// newest is when the last of the units that count was spent, as far as a decision tells.
+func newest(limit limiter.Limit, d limiter.Decision) limiter.Instant {
+	if limit.Algorithm() != limiter.SlidingWindowLog || d.ResetAfter == 0 {
+		return d.At
+	}
+	return min(d.At, d.At.Add(d.ResetAfter-limit.Window()))
 }
 
 func newCounter(limit limiter.Limit) *counter {

@@ -66,7 +66,7 @@ func (c *Counters) Owe(charge limiter.Charge) {
 	now := c.now()
 	k.borrow(c.peers)
 	s := k.share()
-	k.told.Assume(now, s.held, max(0, s.used(now, k.told)-charge.Cost*s.weight))
+	k.told.Assume(now, s.held, max(0, s.used(now, k.told)-charge.Cost*s.weight), now)
 	c.keep(now, charge.Key, k)
 }
 

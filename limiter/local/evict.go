@@ -56,7 +56,7 @@ func (k *counter) part(now limiter.Instant) uint16 {
 func (c *Counters) begin(now limiter.Instant, charge limiter.Charge) *counter {
 	k := newCounter(charge.Limit)
 	if part := c.floor.of(charge.Key, now); part > 0 {
-		k.state.Assume(now, charge.Limit, unitsOf(part, charge.Limit.Capacity()))
+		k.state.Assume(now, charge.Limit, unitsOf(part, charge.Limit.Capacity()), now)
 		c.stats.Floored++
 	}
 	return k

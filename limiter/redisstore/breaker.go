@@ -31,7 +31,7 @@ var errAwayCause = errors.New("not asked: Redis has failed and not answered a pr
 // says, by chance, for many limiters wait for the same Redis.
 const (
 	firstPause = 25 * time.Millisecond
-	maxPause   = 200 * time.Millisecond
+	maxPause   = 120 * time.Millisecond
 )
 
 // probeLife is how long the key of a probe lives.

@@ -18,7 +18,17 @@ type Request struct {
 	Query    map[string][]string
 	Headers  map[string]string
 	ClientIP netip.Addr
+	// Claims of the caller's token. Whoever built the request vouches for them.
+	Claims map[string]any
+	// Descriptors are Envoy's: each is what a proxy says of the request.
+	Descriptors []Descriptor
 }
+
+// Descriptor is a list of entries, in the order in which a proxy gave them.
+type Descriptor []Entry
+
+// Entry is a part of a Descriptor.
+type Entry struct{ Key, Value string }
 
 // NormalHost returns host in lower case without port and trailing dot.
 func NormalHost(host string) string {

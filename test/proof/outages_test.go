@@ -1,0 +1,334 @@
+package proof
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"sort"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/local"
+	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/test/proof/promise"
+)
+
+// Random outages: three limiter engines share one store, which goes away in the middle of a window and comes back, on a
+// clock that the test moves. What all three admitted is held to the promise, and to the bound of docs/reliability.md:
+// the limit and what the replicas could not know when the outage began.
+
+const (
+	outagesOfEach  = 100
+	engines        = 3
+	longestStagger = 400 * time.Millisecond // between the first engine that finds the store back and the last
+)
+
+// outageRun is one history.
+type outageRun struct {
+	*rand.Rand
+
+	now      time.Time
+	store    *memstore.Store
+	replicas [engines]*outageReplica
+	limit    limiter.Limit
+	log      promise.Log
+}
+
+// outageReplica is an engine and its way to the store.
+type outageReplica struct {
+	*engine.Engine
+
+	run     *outageRun
+	away    bool
+	unheard int64 // units that the store has counted for others since it told this replica something
+	gaps    []gap // of what was unheard when it did
+}
+
+// gap is how many units others were admitted between two answers to a replica.
+type gap struct {
+	until time.Time
+	units int64
+}
+
+var errCut = errors.New("the store is away")
+
+func (r *outageReplica) Away(string) bool { return r.away }
+
+func (r *outageReplica) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	if r.away {
+		return nil, errCut
+	}
+	return r.run.store.Spend(ctx, charges)
+}
+
+func (r *outageReplica) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	return r.run.store.Peek(ctx, charges)
+}
+
+func (r *outageReplica) Refund(ctx context.Context, refunds []limiter.Refund) error {
+	return r.run.store.Refund(ctx, refunds)
+}
+
+func (r *outageReplica) Reset(ctx context.Context, keys []string) error {
+	return r.run.store.Reset(ctx, keys)
+}
+
+func (r *outageReplica) Repay(ctx context.Context, charge limiter.Charge) (uncounted bool, err error) {
+	for charge.Cost > 0 {
+		decisions, err := r.run.store.Spend(ctx, []limiter.Charge{charge})
+		if err != nil || decisions[0].Allowed {
+			return false, err
+		}
+		charge.Cost = decisions[0].Remaining
+	}
+	return false, nil
+}
+
+func newOutageRun(t *testing.T, algorithm limiter.Algorithm, seed uint64) *outageRun {
+	t.Helper()
+	run := &outageRun{
+		Rand: rand.New(rand.NewPCG(seed, 1)),
+		now:  time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
+	}
+	clock := func() time.Time { return run.now }
+	run.store = memstore.New(clock)
+	rule := rules.Rule{
+		Policy: "shop/a", Domain: "shop", Axis: "Tenant", Identifier: rules.Identifier{From: rules.FromHeader, Name: "tenant"},
+		Algorithm: algorithm, Units: 30 + run.Int64N(300), WindowSeconds: 2 + run.Int64N(20),
+	}
+	if algorithm == limiter.LeakyBucket {
+		rule.Burst = rule.Units - 1
+	}
+	limit, err := rule.Limit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.limit = limit
+	set := rules.Set{Rules: []rules.Rule{rule}}
+	_, revision := rules.Encode(set)
+	index, err := rules.NewIndex(set, revision, "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range run.replicas {
+		counters := local.New(1<<20, clock)
+		counters.Share(local.Peers{Replicas: engines, Rank: int64(i)})
+		r := &outageReplica{run: run}
+		r.Engine = engine.New(r, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()),
+			engine.RememberDenials(10, clock), engine.StandIn(r, counters, slog.New(slog.DiscardHandler)))
+		r.Swap(index)
+		run.replicas[i] = r
+	}
+	return run
+}
+
+// ask has a replica decide on a request for one unit.
+func (run *outageRun) ask(t *testing.T, at int) {
+	t.Helper()
+	r := run.replicas[at]
+	a, err := r.Check(t.Context(), &engine.Check{Cost: 1, Request: rules.Request{
+		Domain: "shop", Path: "/", Headers: map[string]string{"tenant": "acme"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := run.now.UnixMicro()
+	entry := promise.Request{From: now, To: now, Units: 1, Delay: a.Delay.Microseconds(), Outcome: promise.Denied}
+	if a.Allowed {
+		entry.Outcome = promise.Admitted
+	}
+	run.log = append(run.log, entry)
+	if a.Source != engine.SourceRedis {
+		return
+	}
+	r.gaps = append(r.gaps, gap{run.now, r.unheard})
+	r.unheard = 0
+	if !a.Allowed {
+		return
+	}
+	for i, other := range run.replicas {
+		if i != at {
+			other.unheard++
+		}
+	}
+}
+
+// play has the replicas asked, each as often as its weight says, until an instant; due are what happens meanwhile.
+func (run *outageRun) play(t *testing.T, until time.Time, rate float64, weights [engines]float64, due map[time.Time]func()) {
+	t.Helper()
+	instants := make([]time.Time, 0, len(due))
+	for at := range due {
+		instants = append(instants, at)
+	}
+	sort.Slice(instants, func(i, j int) bool { return instants[i].Before(instants[j]) })
+	for {
+		next := run.now.Add(time.Duration(run.ExpFloat64() / rate * float64(time.Second)))
+		for len(instants) > 0 && !instants[0].After(next) {
+			run.now = instants[0]
+			due[instants[0]]()
+			instants = instants[1:]
+		}
+		if next.After(until) {
+			run.now = until
+			return
+		}
+		run.now = next
+		pick, at := run.Float64(), 0
+		for at < engines-1 && pick >= weights[at] {
+			pick -= weights[at]
+			at++
+		}
+		run.ask(t, at)
+	}
+}
+
+// unknown is the bound of docs/reliability.md on what is admitted beyond the limit when an outage begins now and the replicas
+// find out that it is over within a while of one another.
+func (run *outageRun) unknown(stagger time.Duration) int64 {
+	limit := run.limit
+	var sum int64
+	for _, r := range run.replicas {
+		most := r.unheard
+		for _, g := range r.gaps {
+			if run.now.Sub(g.until) < 2*limit.Window() {
+				most = max(most, g.units)
+			}
+		}
+		sum += min(2*most, limit.Capacity())
+	}
+	bound := (sum+engines-1)/engines + engines - 1
+	switch limit.Algorithm() {
+	case limiter.SlidingWindowLog:
+		bound += (limit.Units() + 63) / 64
+	case limiter.TokenBucket, limiter.LeakyBucket:
+		bound += int64(math.Ceil(stagger.Seconds() / limit.Window().Seconds() * float64(limit.Units())))
+	}
+	return bound
+}
+
+// promised is the promise of a limit that is wider by so many units.
+func promisedWith(limit limiter.Limit, more int64) promise.Promise {
+	units, window := limit.Units(), limit.Window().Microseconds()
+	switch limit.Algorithm() {
+	case limiter.FixedWindow:
+		return promise.FixedWindow{Limit: units + more, Window: window}
+	case limiter.SlidingWindowLog:
+		return promise.SlidingWindowLog{Limit: units + more, Window: window}
+	case limiter.SlidingWindowCounter:
+		return promise.SlidingWindowCounter{Limit: units + more, Window: window}
+	default: // the turns of a LeakyBucket are each replica's own while the store is away
+		return promise.TokenBucket{Limit: units, Window: window, Burst: limit.Capacity() + more}
+	}
+}
+
+// over is by how many units a log is beyond what was promised.
+func over(limit limiter.Limit, log promise.Log) int64 {
+	return int64(sort.Search(int(3*limit.Capacity()), func(more int) bool {
+		return promisedWith(limit, int64(more)).Over(log) == nil
+	}))
+}
+
+func TestRandomOutagesStayWithinTheBound(t *testing.T) {
+	for _, algorithm := range []limiter.Algorithm{
+		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
+	} {
+		t.Run(string(algorithm), func(t *testing.T) {
+			worst, least := 0.0, 1.0
+			rounds(t, func(number int) {
+				for i := range outagesOfEach {
+					seed := uint64(number*outagesOfEach + i)
+					run := newOutageRun(t, algorithm, seed)
+					result := run.outage(t)
+					if result.over > result.bound {
+						t.Errorf("outage %d, %v: %d units over, and the replicas could not know of %d", seed, run.limit, result.over, result.bound)
+					}
+					worst = max(worst, float64(result.over)/float64(run.limit.Units()))
+					if !result.even {
+						continue
+					}
+					if result.share < 0.9 {
+						t.Errorf("outage %d, %v: with all replicas saturated %.0f %% of the limit were admitted", seed, run.limit, 100*result.share)
+					}
+					least = min(least, result.share)
+				}
+			})
+			t.Logf("at most %.1f %% of the limit over; where all replicas were saturated, at least %.0f %% of it admitted", 100*worst, 100*least)
+		})
+	}
+}
+
+// outageResult is what a history with one outage came to.
+type outageResult struct {
+	over, bound int64
+	even        bool    // every replica was asked for more than its share throughout
+	share       float64 // of what the limit allows, admitted during the outage
+}
+
+func (run *outageRun) outage(t *testing.T) outageResult {
+	t.Helper()
+	window := run.limit.Window()
+	full := float64(run.limit.Units()) / window.Seconds()
+	rate, weights := full*(1.5+6*run.Float64()), [engines]float64{1. / 3, 1. / 3, 1. / 3}
+	even := run.IntN(2) == 0
+	if even {
+		rate = full * (3 + 3*run.Float64())
+	} else {
+		a, b := run.Float64(), run.Float64()
+		weights = [engines]float64{min(a, b), max(a, b) - min(a, b), 1 - max(a, b)}
+	}
+	run.play(t, run.now.Add(time.Duration((1+2*run.Float64())*float64(window))), rate, weights, nil)
+
+	stagger := longestStagger
+	bound := run.unknown(stagger)
+	began := run.now
+	for _, r := range run.replicas {
+		r.away = true
+	}
+	lasts := time.Duration((0.1 + 2.5*run.Float64()) * float64(window))
+	run.play(t, run.now.Add(lasts), rate, weights, nil)
+	ended := run.now
+
+	due := map[time.Time]func(){}
+	for _, r := range run.replicas {
+		at := run.now.Add(time.Duration(run.Int64N(int64(min(stagger, lasts)))))
+		due[at] = func() {
+			if err := r.Recover(t.Context(), run.now.Sub(began)); err != nil {
+				t.Error(err)
+			}
+			r.away = false
+		}
+	}
+	run.play(t, run.now.Add(2*window+longestStagger), rate, weights, due)
+	return outageResult{
+		over: over(run.limit, run.log), bound: bound,
+		even: even, share: run.shareOf(began, ended),
+	}
+}
+
+// shareOf is the part of the limit that was admitted in the whole windows within [began, ended], on the average; 1 if there
+// is none. Units of a log come back late by a 64th of a window, and so do those that take their place, window by window.
+func (run *outageRun) shareOf(began, ended time.Time) float64 {
+	window := run.limit.Window().Microseconds()
+	first, last := began.UnixMicro()/window+1, ended.UnixMicro()/window
+	if last <= first {
+		return 1
+	}
+	late := int64(0)
+	if run.limit.Algorithm() == limiter.SlidingWindowLog {
+		late = (last - first + 1) * window / 64
+	}
+	var units int64
+	for _, r := range run.log {
+		if r.Outcome == promise.Admitted && r.From >= first*window && r.From < min(last*window+late, ended.UnixMicro()) {
+			units += r.Units
+		}
+	}
+	return float64(units) / float64((last-first)*run.limit.Units())
+}
