@@ -65,6 +65,11 @@ bench: ## Measure decisions in Redis beside what else decides there (some minute
 bench-go: ## Run the Go benchmarks of single functions
 	go test -run '^$$' -bench . -benchmem ./limiter/... ./internal/...
 
+.PHONY: reliability
+reliability: ## Break Redis in every way under load and write docs/reliability.md (some minutes; RELIABILITY='-help' for flags)
+	@go run ./hack/prepare redis cc
+	@go run ./hack/reliability $(RELIABILITY)
+
 .PHONY: soak
 soak: ## Run the proofs for long, and fuzzing (about an hour; WEIR_SOAK=30s FUZZTIME=5s for less)
 	@hack/soak.sh

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Runs the proofs for long, and fuzzing.
+# Runs the proofs for long, every fault of Redis, and fuzzing.
 #   WEIR_SOAK=DURATION   how long each proof goes on (5m)
 #   FUZZTIME=DURATION    how long each fuzz target goes on (1m)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export WEIR_SOAK=${WEIR_SOAK:-1}
 
-go run ./hack/prepare redis
+go run ./hack/prepare redis cc # the compiler makes the clock that a fault is about
 echo "soak: the proofs, each for ${WEIR_SOAK/#1/5m}"
 go test -count=1 -timeout 6h -v ./test/proof/...
+echo "soak: every fault of Redis"
+go test -count=1 -timeout 1h -v ./test/reliability/...
 packages=$(go list ./limiter/...)
 for package in $packages; do
   targets=$(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true)

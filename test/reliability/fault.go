@@ -1,0 +1,162 @@
+package reliability
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// Fault is something that befalls Redis.
+type Fault struct {
+	Name string
+	// What is done, and what is then lost.
+	What string
+	// Start starts a Redis of its own.
+	Start func(context.Context) (Ground, error)
+	// Heals: nobody repairs it; Repair waits until Redis itself has.
+	Heals bool
+	// Forgets: Redis loses counters, more than the last moment of them.
+	Forgets bool
+	Want    Expectation
+	// Short: every run of the tests plays it.
+	Short bool
+}
+
+// Ground is a Redis that can be broken.
+type Ground struct {
+	// Limiters is the URL that they are given, Operator that for publishing rules.
+	Limiters, Operator string
+	Break              func(context.Context) error
+	// Repair returns when Redis itself serves everybody again.
+	Repair func(context.Context) error
+	Stop   func() error
+}
+
+// Faults are all that are played, in the order in which they are told.
+func Faults() []Fault {
+	return slices.Concat([]Fault{control()}, serverFaults(), networkFaults(), groupFaults(), clockFaults(), []Fault{randomFault()})
+}
+
+// Short are those of every run of the tests.
+func Short() []Fault {
+	return slices.DeleteFunc(Faults(), func(f Fault) bool { return !f.Short })
+}
+
+// control is no fault: what it shows is not for a fault to answer for.
+func control() Fault {
+	return Fault{Name: "none", What: "nothing, for comparison", Start: server(nothing, nothing), Heals: true, Want: usual()}
+}
+
+// serverFaults befall a redis-server that stands alone and keeps nothing on disk.
+func serverFaults() []Fault {
+	return []Fault{
+		{
+			Name: "killed", What: "`kill -9` of redis-server, started again later; it keeps nothing",
+			Start: server(kill, restart), Forgets: true, Want: usual(), Short: true,
+		},
+		{
+			Name: "killed, with AOF", What: "the same; it keeps all but the last second (`appendfsync everysec`)",
+			Start: server(kill, restart, "--appendonly", "yes"), Want: usual(),
+		},
+		{
+			Name: "restarted empty", What: "`kill -9` and started again at once; it keeps nothing",
+			Start: server(restart, nothing), Heals: true, Forgets: true, Want: usual(),
+		},
+		{
+			Name: "stopped (SIGSTOP)", What: "connections stay open and nothing is answered until SIGCONT",
+			Start: server(stop, proceed), Want: usual(), Short: true,
+		},
+		{
+			Name: "read-only", What: "made a replica of nobody (`REPLICAOF`), then a primary again (`REPLICAOF NO ONE`)",
+			Start: server(command("REPLICAOF", "127.0.0.1", "1"), command("REPLICAOF", "NO", "ONE")), Want: usual(), Short: true,
+		},
+		{
+			Name: "out of memory", What: "`maxmemory` below what is in use, `noeviction`; then no bound again",
+			Start: server(command("CONFIG", "SET", "maxmemory", "1mb"), command("CONFIG", "SET", "maxmemory", "0"), "--maxmemory-policy", "noeviction"),
+			Want:  usual(),
+		},
+		{
+			Name: "FLUSHALL", What: "all keys are gone; Redis answers all the time",
+			Start: server(command("FLUSHALL"), nothing), Heals: true, Forgets: true, Want: usual(),
+		},
+	}
+}
+
+// networkFaults are what a proxy between the limiters and Redis does.
+func networkFaults() []Fault {
+	slow := func(delay time.Duration) Fault {
+		return Fault{
+			Name: "latency " + delay.String(), What: "every reply of Redis comes that much later",
+			Start: network(func(p *fixture.Proxy) { p.DelayReplies(delay) }), Want: usual(),
+		}
+	}
+	return []Fault{
+		{
+			Name: "half-open", What: "connections are accepted and requests reach Redis; the replies are lost",
+			Start: network(func(p *fixture.Proxy) { p.DropReplies() }), Want: usual(), Short: true,
+		},
+		tolerates(slow(10*time.Millisecond), 40*time.Millisecond), // Redis decides all the time: two round trips and a half
+		slow(100 * time.Millisecond),
+		slow(time.Second),
+	}
+}
+
+// tolerates is f where every decision takes longer by nature.
+func tolerates(f Fault, p99 time.Duration) Fault {
+	f.Want.P99 = p99
+	return f
+}
+
+type act func(context.Context, *fixture.RedisProcess) error
+
+func nothing(context.Context, *fixture.RedisProcess) error       { return nil }
+func restart(ctx context.Context, r *fixture.RedisProcess) error { return r.Restart(ctx) }
+func stop(_ context.Context, r *fixture.RedisProcess) error      { return r.Pause() }
+func proceed(_ context.Context, r *fixture.RedisProcess) error   { return r.Resume() }
+func kill(_ context.Context, r *fixture.RedisProcess) error      { r.Kill(); return nil }
+func do(ctx context.Context, r *fixture.RedisProcess, c ...string) error {
+	_, err := r.Do(ctx, c...)
+	return err
+}
+
+func command(words ...string) act {
+	return func(ctx context.Context, r *fixture.RedisProcess) error { return do(ctx, r, words...) }
+}
+
+// server is the ground of one redis-server.
+func server(breaks, repairs act, args ...string) func(context.Context) (Ground, error) {
+	return func(ctx context.Context) (Ground, error) {
+		r, err := fixture.StartRedis(ctx, args...)
+		if err != nil {
+			return Ground{}, err
+		}
+		return Ground{
+			Limiters: r.URL(), Operator: r.URL(), Stop: r.Stop,
+			Break:  func(ctx context.Context) error { return breaks(ctx, r) },
+			Repair: func(ctx context.Context) error { return repairs(ctx, r) },
+		}, nil
+	}
+}
+
+// network is the ground of one redis-server behind a proxy.
+func network(breaks func(*fixture.Proxy)) func(context.Context) (Ground, error) {
+	return func(ctx context.Context) (Ground, error) {
+		r, err := fixture.StartRedis(ctx)
+		if err != nil {
+			return Ground{}, err
+		}
+		p, err := fixture.StartProxy(r.Addr())
+		if err != nil {
+			return Ground{}, errors.Join(err, r.Stop())
+		}
+		return Ground{
+			Limiters: "redis://" + p.Addr(), Operator: r.URL(),
+			Break:  func(context.Context) error { breaks(p); return nil },
+			Repair: func(context.Context) error { p.Pass(); return nil },
+			Stop:   func() error { return errors.Join(p.Stop(), r.Stop()) },
+		}, nil
+	}
+}

@@ -1,0 +1,85 @@
+package reliability
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+const (
+	outages       = 100
+	longestOutage = 500 * time.Millisecond
+	longestCalm   = 1200 * time.Millisecond // often too short for the limiters to be back
+)
+
+// randomFault is many short outages of all kinds that lose no counters.
+func randomFault() Fault {
+	return Fault{
+		Name: fmt.Sprintf("%d random outages", outages),
+		What: fmt.Sprintf("one after another for up to %v, with up to %v between them: SIGSTOP, lost replies, broken connections, read-only, out of memory",
+			longestOutage, longestCalm),
+		Start: randomOutages, Heals: true,
+		Want: tolerates(Fault{Want: usual()}, 60*time.Millisecond).Want, // every outage has an opening
+	}
+}
+
+// outage is one way to break Redis and to repair it.
+type outage struct{ begin, end func(context.Context) error }
+
+func randomOutages(ctx context.Context) (Ground, error) {
+	r, err := fixture.StartRedis(ctx, "--maxmemory-policy", "noeviction")
+	if err != nil {
+		return Ground{}, err
+	}
+	p, err := fixture.StartProxy(r.Addr())
+	if err != nil {
+		return Ground{}, errors.Join(err, r.Stop())
+	}
+	asked := func(words ...string) func(context.Context) error {
+		return func(ctx context.Context) error { return do(ctx, r, words...) }
+	}
+	told := func(order func()) func(context.Context) error {
+		return func(context.Context) error { order(); return nil }
+	}
+	kinds := []outage{
+		{func(context.Context) error { return r.Pause() }, func(context.Context) error { return r.Resume() }},
+		{told(p.DropReplies), told(p.Pass)},
+		{told(func() { p.CutReplies(3) }), told(p.Pass)},
+		{asked("REPLICAOF", "127.0.0.1", "1"), asked("REPLICAOF", "NO", "ONE")},
+		{asked("CONFIG", "SET", "maxmemory", "1mb"), asked("CONFIG", "SET", "maxmemory", "0")},
+	}
+	return Ground{
+		Limiters: "redis://" + p.Addr(), Operator: r.URL(),
+		Break:  func(ctx context.Context) error { return play(ctx, kinds) },
+		Repair: func(context.Context) error { return nil }, // each outage has ended
+		Stop:   func() error { return errors.Join(p.Stop(), r.Stop()) },
+	}, nil
+}
+
+// play plays outages that are the same in every run, calm between them but not after the last.
+func play(ctx context.Context, kinds []outage) error {
+	random := rand.New(rand.NewPCG(1, 1))
+	for n := range outages {
+		if n > 0 {
+			if err := pause(ctx, upTo(random, longestCalm)); err != nil {
+				return err
+			}
+		}
+		kind := kinds[random.IntN(len(kinds))]
+		if err := kind.begin(ctx); err != nil {
+			return err
+		}
+		if err := errors.Join(pause(ctx, upTo(random, longestOutage)), kind.end(ctx)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func upTo(random *rand.Rand, below time.Duration) time.Duration {
+	return time.Duration(random.Int64N(int64(below)))
+}

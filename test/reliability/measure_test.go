@@ -1,0 +1,179 @@
+package reliability
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-dev/weir/limiter"
+)
+
+const second = int64(1_000_000) // in the unit of a log
+
+// redis, local and failed are answers about a cool tenant that take a millisecond.
+func redis(limiter int, at int64) Answer {
+	return Answer{Due: at, Sent: at, Done: at + 1000, Limiter: limiter, Allowed: true, Source: sourceRedis}
+}
+
+func local(limiter int, at int64) Answer {
+	a := redis(limiter, at)
+	a.Source = "local"
+	return a
+}
+
+func failed(limiter int, at int64) Answer {
+	a := redis(limiter, at)
+	a.Allowed, a.Source, a.Failure = false, "", "HTTP 503"
+	return a
+}
+
+func TestRecoveryEndsWithTheLastAnswerThatIsNotFromRedis(t *testing.T) {
+	cached := redis(0, 11*second)
+	cached.Source = sourceCache
+	tests := map[string]struct {
+		answers []Answer
+		now     int64
+		took    time.Duration
+		ended   bool
+	}{
+		"Redis decides at once": {[]Answer{local(0, 9*second), redis(0, 10*second+1), redis(1, 10*second+1)}, 11 * second, 0, true},
+		"one limiter still decides by itself for a while": {
+			[]Answer{redis(0, 11*second), local(1, 12*second), redis(1, 13*second), redis(0, 13*second)}, 14 * second, 2001 * time.Millisecond, true,
+		},
+		"failures are no decisions": {
+			[]Answer{failed(1, 11*second), redis(0, 12*second), redis(1, 12*second)}, 13 * second, 1001 * time.Millisecond, true,
+		},
+		"a second has to pass":                       {[]Answer{redis(0, 10*second+1), redis(1, 10*second+1)}, 11*second - 1, 0, false},
+		"a limiter that is not heard of is not back": {[]Answer{redis(0, 11*second)}, 13 * second, 0, false},
+		"a known denial does not show that Redis is": {[]Answer{cached, redis(1, 11*second)}, 13 * second, 0, false},
+		"a known denial is no sign of an outage":     {[]Answer{cached, redis(0, 11*second), redis(1, 11*second)}, 12 * second, 0, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			took, ended := recovery(tt.answers, 2, 10*second, tt.now)
+			if took != tt.took || ended != tt.ended {
+				t.Errorf("%v, ended %v, want %v, %v", took, ended, tt.took, tt.ended)
+			}
+		})
+	}
+}
+
+// trial is one that broke at 5 s, was repaired at 6 s and observed until 8 s.
+func trial(answers ...Answer) *Trial {
+	return &Trial{
+		Fault: "drawn", Limiters: 1, Answers: answers, HotPerSecond: 100, Began: 0,
+		Broken: 5 * second, Repaired: 6 * second, FaultEnd: 6 * second, Ended: 8 * second,
+	}
+}
+
+func TestMeasureTellsTheFaultFromWhatCameBeforeAndAfter(t *testing.T) {
+	slow := local(0, 5*second+1) // within the opening
+	slow.Done = slow.Sent + second/2
+	slower := local(0, 5*second+second/2)
+	slower.Done = slower.Sent + second/100
+	got := Measure(trial(redis(0, second), slow, slower, failed(0, 5*second+second/4), redis(0, 7*second)))
+	want := Result{
+		Fault: "drawn", Rate: 5.0 / 8, Outage: time.Second, Requests: 4, Healthy: true, Failures: map[string]int{"HTTP 503": 1},
+		Sources: map[string]int{"local": 2}, P99: 10 * time.Millisecond, Calm: time.Millisecond, Slowest: 500 * time.Millisecond, Overs: []Over{}, Recovered: true,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestMeasureCountsWhatTheHotTenantsWereGiven(t *testing.T) {
+	var answers []Answer
+	for n := range int64(13) {
+		a := redis(0, 4*second+n*2000)
+		a.Hot, a.Policy = n < 12, 1
+		answers = append(answers, a)
+	}
+	x := trial(answers...)
+	x.Policies = []Policy{
+		{Algorithm: limiter.FixedWindow, Limit: 10, Window: time.Second},
+		{Algorithm: limiter.SlidingWindowLog, Limit: 10, Window: time.Second},
+	}
+	r := Measure(x)
+	if r.Overs[0].Units != 0 || r.Overs[1].Units != 2 || r.Overs[1].Percent() != 20 {
+		t.Errorf("%+v", r.Overs)
+	}
+	if want := 12.0 / (2 * 8 * 10); r.Given != want {
+		t.Errorf("%v of the limits were given, want %v", r.Given, want)
+	}
+	if before := r.Overs[1].Allowed; before >= 10 {
+		t.Errorf("%d units over are allowed where Redis forgets nothing", before)
+	}
+	x.Forgets = true
+	if after := Measure(x).Overs[1].Allowed; after != r.Overs[1].Allowed+10 {
+		t.Errorf("%d units over are allowed where Redis forgets, %d else", after, r.Overs[1].Allowed)
+	}
+}
+
+func TestShortfallsSayWhatIsWorseThanExpected(t *testing.T) {
+	good := Result{Fault: "f", Requests: 10, Healthy: true, Recovered: true, P99: 26 * time.Millisecond, Calm: time.Millisecond, Recovery: 2 * time.Second, Given: 0.6}
+	if got := good.Shortfalls(usual()); got != nil {
+		t.Errorf("nothing is wrong: %q", got)
+	}
+	bad := Result{
+		Fault: "f", Requests: 10, Failures: map[string]int{"HTTP 503": 3}, P99: 26 * time.Millisecond, Recovered: true, Recovery: 3 * time.Second, Given: 0.5,
+		Overs: []Over{{Policy: Policy{Algorithm: limiter.FixedWindow, Limit: 10}, Units: 3, Allowed: 2}},
+	}
+	want := []string{
+		"f: something was wrong before the fault already",
+		"f: 3 of 10 requests failed, want at most 0: map[HTTP 503:3]",
+		"f: p99 of the latency is 26ms, want at most 25ms more than the 0s before",
+		"f: hot tenants were given 0.50 of their limits, want at least 0.60",
+		"f: decided with Redis again after 3s, want at most 2s",
+		"f: FixedWindow of 10 admitted 3 units too many, want at most 2",
+	}
+	if diff := cmp.Diff(want, bad.Shortfalls(usual())); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if got := (&Result{Fault: "f", Healthy: true}).Shortfalls(usual()); len(got) != 3 {
+		t.Errorf("nobody asked, nobody recovered: %q", got)
+	}
+}
+
+func TestTableIsMarkdown(t *testing.T) {
+	r := Result{
+		Fault: "killed", Outage: 2 * time.Second, Requests: 1000, Failures: map[string]int{"HTTP 503": 9, "HTTP 500": 1},
+		P99: 1234 * time.Microsecond, Slowest: 50 * time.Millisecond, Sources: map[string]int{"cache": 1, "local": 3}, Calm: time.Millisecond, Given: 0.98,
+		Recovery: 910 * time.Millisecond, Recovered: true,
+		Overs: []Over{{Policy: Policy{Algorithm: limiter.FixedWindow, Limit: 200}, Units: 11}},
+	}
+	want := `| fault | Redis away | requests | errors | p99 before | p99 | slowest | decided by | recovered after | let through | over: FixedWindow |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+| killed | 2.00 s | 1000 | 1.0 % (HTTP 503, HTTP 500) | 1.0 ms | 1.2 ms | 50.0 ms | local 75 %, cache 25 % | 0.91 s | 98 % | 11 (6 %) |
+`
+	if diff := cmp.Diff(want, Table([]Result{r})); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestSpliceReplacesWhatStandsBetweenTheMarks(t *testing.T) {
+	page := []byte("before\n" + begin + "\n\nold\n\n" + end + "\nafter\n")
+	once, err := Splice(page, "\nnew\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "before\n" + begin + "\n\nnew\n\n" + end + "\nafter\n"; string(once) != want {
+		t.Errorf("%s", once)
+	}
+	if _, err := Splice([]byte("no marks"), "new"); err == nil {
+		t.Error("a page without marks is none to write into")
+	}
+}
+
+func TestEveryFaultHasANameOfItsOwnAndSomeAreShort(t *testing.T) {
+	seen := map[string]bool{}
+	for _, f := range Faults() {
+		if seen[f.Name] || f.Name == "" || f.What == "" || f.Start == nil {
+			t.Errorf("fault %q", f.Name)
+		}
+		seen[f.Name] = true
+	}
+	if n := len(Short()); n == 0 || n == len(seen) {
+		t.Errorf("%d of %d faults are short", n, len(seen))
+	}
+}

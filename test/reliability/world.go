@@ -1,0 +1,134 @@
+package reliability
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+const (
+	limiters       = 3
+	worldReady     = 20 * time.Second // a second on an idle machine
+	publishTimeout = 2 * time.Second
+	publishEvery   = time.Second
+	worldPoll      = 50 * time.Millisecond
+)
+
+// world is limiter processes on one Redis, and a stand-in for the operator, which publishes their rules again and again.
+type world struct {
+	urls     []string
+	replicas []*fixture.WeirProcess
+	client   *redisstore.Client
+	cancel   context.CancelFunc
+	operator sync.WaitGroup
+}
+
+// startWorld starts limiters, the binary at weir, and waits until all of them enforce the policies.
+func startWorld(ctx context.Context, weir string, on Ground, all []Policy) (*world, error) {
+	w := &world{cancel: func() {}}
+	if err := w.start(ctx, weir, on, all); err != nil {
+		return nil, errors.Join(fmt.Errorf("start %d limiters on %s: %w", limiters, on.Limiters, err), w.stop())
+	}
+	return w, nil
+}
+
+func (w *world) start(ctx context.Context, weir string, on Ground, all []Policy) error {
+	client, err := redisstore.Open(on.Operator, publishTimeout)
+	if err != nil {
+		return err
+	}
+	w.client = client
+	exchange := redisstore.NewExchange(client, keyPrefix, limiterName)
+	data, revision := rules.Encode(ruleSet(all))
+	if _, err := exchange.Publish(ctx, revision, data); err != nil {
+		return err
+	}
+	publishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	w.cancel = cancel
+	w.operator.Go(func() {
+		tick := time.NewTicker(publishEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-publishing.Done():
+				return
+			case <-tick.C:
+				_, _ = exchange.Publish(publishing, revision, data) // Redis is broken on purpose
+			}
+		}
+	})
+	ready, done := context.WithTimeout(ctx, worldReady)
+	defer done()
+	for i := range limiters {
+		if err := w.startReplica(ready, weir, on.Limiters, i); err != nil {
+			return err
+		}
+	}
+	return poll(ready, func() error {
+		live, err := exchange.Replicas(ready)
+		if err == nil && len(live) != limiters {
+			err = fmt.Errorf("%d limiters send heartbeats", len(live))
+		}
+		return err
+	})
+}
+
+func (w *world) startReplica(ctx context.Context, weir, redisURL string, number int) error {
+	listen, err := fixture.FreeAddr(ctx)
+	if err != nil {
+		return err
+	}
+	ops, err := fixture.FreeAddr(ctx)
+	if err != nil {
+		return err
+	}
+	process, err := fixture.StartWeir(weir, "limiter", "--limiter", limiterName, "--replica", fmt.Sprintf("replica-%d", number),
+		"--redis", redisURL, "--listen", listen, "--ops-listen", ops, "--drain", "0s")
+	if err != nil {
+		return err
+	}
+	w.replicas = append(w.replicas, process)
+	w.urls = append(w.urls, "http://"+listen)
+	if err := fixture.WaitHTTP(ctx, "http://"+ops+"/readyz", http.StatusOK); err != nil {
+		return fmt.Errorf("%w; its log:\n%s", err, process.Log())
+	}
+	return nil
+}
+
+func (w *world) stop() error {
+	defer http.DefaultClient.CloseIdleConnections() // those of WaitHTTP
+	w.cancel()
+	w.operator.Wait()
+	var errs []error
+	for _, r := range w.replicas {
+		errs = append(errs, r.Stop())
+	}
+	if w.client != nil {
+		errs = append(errs, w.client.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// poll tries until try succeeds or ctx is done.
+func poll(ctx context.Context, try func() error) error {
+	tick := time.NewTicker(worldPoll)
+	defer tick.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-tick.C:
+		}
+	}
+}
