@@ -102,10 +102,21 @@ func (e *Engine) Index() *rules.Index {
 // Check is one question to the Engine.
 type Check struct {
 	Request rules.Request
-	// Cost is the units to charge, ≥ 1.
+	// Cost is how often the request counts, 0 and up: a rule charges so many times what it says that one such request costs.
+	// What counts 0 times is decided as it would be, and changes nothing.
 	Cost int64
 	// Peek asks without charging.
 	Peek bool
+	// NoDelay: the caller cannot hold a request back until its turn under a LeakyBucket. What would have to wait is denied.
+	NoDelay bool
+	// Override, unless nil, is the limit in place of the rules' own.
+	Override *Override
+}
+
+// Override is a limit that comes with a request. It is counted by itself, with each rule's algorithm.
+type Override struct {
+	Units  int64
+	Window time.Duration
 }
 
 // Answer is what a request gets.
@@ -128,8 +139,12 @@ type Result struct {
 	Rule *rules.Compiled
 	// Identifier as counted: limiter.Missing if the request carried none, hashed if it is a secret.
 	Identifier string
+	// Tier of the rule that the request is of, empty for none.
+	Tier string
 	// Source is where the counter was.
 	Source Source
+	// Key of the counter.
+	Key string
 	limiter.Decision
 }
 
@@ -151,32 +166,119 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 	if now == nil {
 		return Answer{}, ErrNoRules
 	}
-	var matches [usual]rules.Matched
-	matched := now.index.Match(matches[:0], &c.Request)
-	if len(matched) == 0 {
-		e.metrics.unmatched()
-		return Answer{Allowed: true, Source: SourceNone, Revision: now.index.Revision()}, nil
-	}
 	var counted [usual]subject
-	subjects := now.identify(counted[:0], matched, c)
+	subjects := now.identify(counted[:0], c)
+	if len(subjects) == 0 {
+		e.metrics.unmatched()
+		return now.unlimited(), nil
+	}
 	began := e.clock()
-	results := now.known(subjects, c, began)
+	results := now.known(subjects, c.Peek, began)
 	if len(results) == 0 {
 		var err error
-		if results, err = e.decide(ctx, now, subjects, c, began); err != nil {
+		if results, err = e.decide(ctx, now, subjects, c.Peek, began); err != nil {
 			return Answer{}, err
 		}
 	}
-	answer := Answer{Results: results, Revision: now.index.Revision()}
+	answer := now.answer(results)
+	e.tell(now, &answer, answer.Allowed, c.Peek)
+	return answer, nil
+}
+
+// CheckAll decides several requests as one: when an enforced rule denies any of them, none is charged. The answers are in
+// the order of checks, each with the results of its own; Allowed speaks of these alone. All checks peek, or none.
+func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error) {
+	if len(checks) == 1 {
+		answer, err := e.Check(ctx, &checks[0])
+		if err != nil {
+			return nil, err
+		}
+		return []Answer{answer}, nil
+	}
+	now := e.inForce.Load()
+	if now == nil {
+		return nil, ErrNoRules
+	}
+	parts := make([][]subject, len(checks))
+	var together []subject
+	for i := range checks {
+		parts[i] = now.identify(nil, &checks[i])
+		together = merge(together, parts[i])
+	}
+	byKey := make(map[string]Result, len(together))
+	if len(together) > 0 {
+		results, err := e.decide(ctx, now, together, checks[0].Peek, e.clock())
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range results {
+			byKey[r.Key] = r
+		}
+	}
+	return e.partition(now, checks, parts, byKey), nil
+}
+
+// merge adds the charges of more to those of together. Two on one counter become one.
+func merge(together, more []subject) []subject {
+	for _, s := range more {
+		at := slices.IndexFunc(together, func(t subject) bool { return t.charge.Key == s.charge.Key })
+		if at < 0 {
+			together = append(together, s)
+			continue
+		}
+		together[at].charge.Cost += s.charge.Cost
+	}
+	return together
+}
+
+// partition gives every check the results of its own subjects. A rule that denied from near, see decideApart, leaves the
+// others unasked: then a check may have none.
+func (e *Engine) partition(now *inForce, checks []Check, parts [][]subject, byKey map[string]Result) []Answer {
+	all := true
+	for _, r := range byKey {
+		all = all && (r.Allowed || r.Rule.Shadow)
+	}
+	answers := make([]Answer, len(checks))
+	for i, subjects := range parts {
+		var results []Result
+		for j := range subjects {
+			if r, decided := byKey[subjects[j].charge.Key]; decided {
+				results = append(results, r)
+			}
+		}
+		if len(results) == 0 {
+			if len(subjects) == 0 {
+				e.metrics.unmatched()
+			}
+			answers[i] = now.unlimited()
+			continue
+		}
+		answers[i] = now.answer(results)
+		e.tell(now, &answers[i], all, checks[i].Peek)
+	}
+	return answers
+}
+
+// unlimited is the answer to a request that no rule limits.
+func (f *inForce) unlimited() Answer {
+	return Answer{Allowed: true, Source: SourceNone, Revision: f.index.Revision()}
+}
+
+func (f *inForce) answer(results []Result) Answer {
+	answer := Answer{Results: results, Revision: f.index.Revision()}
 	answer.conclude()
-	if !c.Peek {
-		now.tallies.decided(&answer)
-		e.mode.decided(&answer)
+	return answer
+}
+
+// tell counts an answer; charged says whether the request was.
+func (e *Engine) tell(now *inForce, a *Answer, charged, peek bool) {
+	if !peek {
+		now.tallies.decided(a, charged)
+		e.mode.decided(a)
 	}
 	if e.Index() != now.index {
-		e.outlived(&answer)
+		e.outlived(a)
 	}
-	return answer, nil
 }
 
 // outlived is told of an answer under rules that are in force no more.
@@ -186,47 +288,87 @@ func (e *Engine) outlived(a *Answer) {
 	e.metrics.outlived(a, e.Index())
 }
 
-// subject is whom a rule counts a request for.
+// subject is whom a rule counts a request for, and what it charges.
 type subject struct {
 	rule       *rules.Compiled
 	identifier string // as answers tell it
-	key        string
+	tier       string
+	charge     limiter.Charge
 }
 
-func (s *subject) charge(c *Check) limiter.Charge {
-	return limiter.Charge{Key: s.key, Limit: s.rule.Limit, Cost: c.Cost, Shadow: s.rule.Shadow}
-}
-
-// identify appends the subject of every matched rule to dst.
-func (f *inForce) identify(dst []subject, matched []rules.Matched, c *Check) []subject {
-	for _, m := range matched {
+// identify appends the subject of every rule that limits c's request to dst.
+func (f *inForce) identify(dst []subject, c *Check) []subject {
+	var matches [usual]rules.Matched
+	for _, m := range f.index.Match(matches[:0], &c.Request) {
 		identifier := m.Identify(&c.Request)
-		key := m.Key(identifier)
+		terms := m.Terms(&c.Request, identifier)
+		if terms.Unlimited {
+			f.tallies.unlimited(m.Rule, c.Peek)
+			continue
+		}
+		s := subject{rule: m.Rule, identifier: identifier, tier: terms.Tier}
+		s.charge = limiter.Charge{Key: m.Key(identifier), Limit: terms.Limit, Cost: times(terms.Cost, c.Cost), Shadow: m.Rule.Shadow}
+		if c.Override != nil {
+			s.override(m, *c.Override)
+		}
+		if c.NoDelay {
+			s.charge.Limit = withoutDelay(s.charge.Limit, s.charge.Cost)
+		}
 		if identifier == "" {
-			identifier = limiter.Missing
+			s.identifier = limiter.Missing
 			if !c.Peek {
 				f.tallies.missing(m.Rule)
 			}
 		}
-		dst = append(dst, subject{rule: m.Rule, identifier: identifier, key: key})
+		dst = append(dst, s)
 	}
 	return dst
 }
 
-func charges(subjects []subject, c *Check) []limiter.Charge {
+// times is what a request costs that counts so often, at most what no limit admits.
+func times(cost, often int64) int64 {
+	const beyond = 2 * limiter.MaxUnits
+	if often > 0 && cost > beyond/often {
+		return beyond
+	}
+	return max(cost*often, 0)
+}
+
+// override holds the subject to another limit, on a counter of its own. One that cannot be leaves it as it is.
+func (s *subject) override(m rules.Matched, o Override) {
+	limit, err := limiter.NewLimit(s.charge.Limit.Algorithm(), o.Units, o.Window)
+	if err != nil {
+		return
+	}
+	s.charge.Limit, s.charge.Key = limit, m.KeyUnder(s.identifier, limit)
+}
+
+// withoutDelay is a LeakyBucket's limit as it is for who cannot wait: units are admitted only when none are before them.
+func withoutDelay(limit limiter.Limit, cost int64) limiter.Limit {
+	if limit.Algorithm() != limiter.LeakyBucket || cost > limit.Capacity() {
+		return limit
+	}
+	narrow, err := limit.WithBurst(max(cost-1, 0))
+	if err != nil {
+		return limit
+	}
+	return narrow
+}
+
+func charges(subjects []subject) []limiter.Charge {
 	charges := make([]limiter.Charge, len(subjects))
 	for i := range subjects {
-		charges[i] = subjects[i].charge(c)
+		charges[i] = subjects[i].charge
 	}
 	return charges
 }
 
 // ask lets the store decide, and takes note of what can be denied without it from now on.
-func (e *Engine) ask(ctx context.Context, now *inForce, subjects []subject, c *Check, began time.Time) ([]Result, error) {
+func (e *Engine) ask(ctx context.Context, now *inForce, subjects []subject, peek bool, began time.Time) ([]Result, error) {
 	e.repay(ctx, subjects)
-	charges := charges(subjects, c)
+	charges := charges(subjects)
 	op, ask := "spend", e.store.Spend
-	if c.Peek {
+	if peek {
 		op, ask = "peek", e.store.Peek
 	}
 	decisions, err := ask(ctx, charges)
@@ -235,7 +377,7 @@ func (e *Engine) ask(ctx context.Context, now *inForce, subjects []subject, c *C
 	if err != nil {
 		return nil, fmt.Errorf("%s on %d counters: %w", op, len(charges), err)
 	}
-	if !c.Peek {
+	if !peek {
 		now.remember(charges, decisions, began, answered)
 		e.learn(subjects, charges, decisions, began)
 	}
@@ -247,7 +389,7 @@ func (e *Engine) ask(ctx context.Context, now *inForce, subjects []subject, c *C
 }
 
 func (s *subject) result(d limiter.Decision, from Source) Result {
-	return Result{Rule: s.rule, Identifier: s.identifier, Source: from, Decision: d}
+	return Result{Rule: s.rule, Identifier: s.identifier, Tier: s.tier, Source: from, Decision: d, Key: s.charge.Key}
 }
 
 // conclude works out what the results mean for the request, and puts them in order.

@@ -176,7 +176,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		}
 	}
 	want := `
-# HELP weir_decisions_total Decisions by policy, peeks left out: result is allowed, denied, or for a request that another policy denied, uncharged.
+# HELP weir_decisions_total Decisions by policy, peeks left out: result is allowed, denied, unlimited for a tier without limit, or for a request that another policy denied, uncharged.
 # TYPE weir_decisions_total counter
 weir_decisions_total{axis="Tenant",policy="shop/a",result="allowed",source="memory"} 1
 weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="memory"} 1

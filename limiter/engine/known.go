@@ -7,10 +7,10 @@ import (
 	"github.com/weir-dev/weir/limiter/denials"
 )
 
-// known returns the results of the enforced rules that are known to deny c now. One suffices for the request to be
+// known returns the results of the enforced rules that are known to deny now. One suffices for the request to be
 // denied and charged nowhere.
-func (f *inForce) known(subjects []subject, c *Check, now time.Time) []Result {
-	if f.denials == nil || c.Peek {
+func (f *inForce) known(subjects []subject, peek bool, now time.Time) []Result {
+	if f.denials == nil || peek {
 		return nil
 	}
 	var results []Result
@@ -19,7 +19,7 @@ func (f *inForce) known(subjects []subject, c *Check, now time.Time) []Result {
 		if s.rule.Shadow {
 			continue
 		}
-		if d, denied := f.denials.Find(s.charge(c), now); denied {
+		if d, denied := f.denials.Find(s.charge, now); denied {
 			results = append(results, s.result(d, SourceCache))
 		}
 	}

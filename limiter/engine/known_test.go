@@ -244,7 +244,7 @@ func TestMetricsTellKnownDenials(t *testing.T) {
 		o.check(t, ask(1, nil))
 	}
 	want := `
-# HELP weir_decisions_total Decisions by policy, peeks left out: result is allowed, denied, or for a request that another policy denied, uncharged.
+# HELP weir_decisions_total Decisions by policy, peeks left out: result is allowed, denied, unlimited for a tier without limit, or for a request that another policy denied, uncharged.
 # TYPE weir_decisions_total counter
 weir_decisions_total{axis="Tenant",policy="shop/a",result="allowed",source="memory"} 1
 weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="cache"} 3

@@ -32,7 +32,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		registry: registry,
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decisions_total",
-			Help: "Decisions by policy, peeks left out: result is allowed, denied, or for a request that another policy denied, uncharged.",
+			Help: "Decisions by policy, peeks left out: result is allowed, denied, unlimited for a tier without limit, " +
+				"or for a request that another policy denied, uncharged.",
 		}, []string{"policy", "axis", "result", "source"}),
 		shadowDenials: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_shadow_denials_total",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
@@ -45,21 +44,21 @@ func (e *RefusedError) Error() string {
 
 func (e *RefusedError) Unwrap() error { return e.cause }
 
-// decide has c decided for all subjects, by the store as far as it can be asked.
-func (e *Engine) decide(ctx context.Context, now *inForce, subjects []subject, c *Check, began time.Time) ([]Result, error) {
+// decide decides for all subjects, by the store as far as it can be asked.
+func (e *Engine) decide(ctx context.Context, now *inForce, subjects []subject, peek bool, began time.Time) ([]Result, error) {
 	far, near := e.apart(subjects)
 	if len(near) > 0 {
-		return e.decideApart(ctx, now, far, near, c, began)
+		return e.decideApart(ctx, now, far, near, peek, began)
 	}
 	if e.wary(began) {
-		return e.decideWarily(ctx, now, far, c, began)
+		return e.decideWarily(ctx, now, far, peek, began)
 	}
-	results, err := e.ask(ctx, now, far, c, began)
+	results, err := e.ask(ctx, now, far, peek, began)
 	if err == nil || e.local == nil {
 		return results, err
 	}
 	// Whatever the store has counted or not: from here on it has no say. What it has counted it will tell when it is back.
-	return e.decideLocally(now, far, c, err)
+	return e.decideLocally(now, far, peek, err)
 }
 
 // apart tells the subjects whose counters the store can be asked for from those that are near: for those it is away.
@@ -68,7 +67,7 @@ func (e *Engine) apart(subjects []subject) (far, near []subject) {
 		return subjects, nil
 	}
 	for i := range subjects {
-		if e.remote.Away(subjects[i].key) {
+		if e.remote.Away(subjects[i].charge.Key) {
 			near = append(near, subjects[i])
 		}
 	}
@@ -76,7 +75,7 @@ func (e *Engine) apart(subjects []subject) (far, near []subject) {
 		return subjects[:len(subjects)-len(near)], near
 	}
 	for i := range subjects {
-		if !e.remote.Away(subjects[i].key) {
+		if !e.remote.Away(subjects[i].charge.Key) {
 			far = append(far, subjects[i])
 		}
 	}
@@ -84,108 +83,107 @@ func (e *Engine) apart(subjects []subject) (far, near []subject) {
 }
 
 // decideApart charges near and far, all or nothing: near first, which costs nothing to undo.
-func (e *Engine) decideApart(ctx context.Context, now *inForce, far, near []subject, c *Check, began time.Time) ([]Result, error) {
-	results, err := e.decideLocally(now, near, c, nil)
+func (e *Engine) decideApart(ctx context.Context, now *inForce, far, near []subject, peek bool, began time.Time) ([]Result, error) {
+	results, err := e.decideLocally(now, near, peek, nil)
 	if err != nil || len(far) == 0 || !pass(results) {
 		return results, err
 	}
-	answered, err := e.ask(ctx, now, far, c, began)
+	answered, err := e.ask(ctx, now, far, peek, began)
 	if err == nil && pass(answered) {
 		return append(results, answered...), nil
 	}
-	e.undo(near, c, results)
-	if err != nil { // of far: now all are near
-		return e.decideLocally(now, append(near, far...), c, err)
+	if !peek {
+		e.undo(near, results)
 	}
-	peek := *c
-	peek.Peek = true
-	results, err = e.decideLocally(now, near, &peek, nil)
+	if err != nil { // of far: now all are near
+		return e.decideLocally(now, append(near, far...), peek, err)
+	}
+	results, err = e.decideLocally(now, near, true, nil)
 	return append(results, answered...), err
 }
 
 // decideWarily asks the store, and charges this replica's share as well: other replicas may not have heard yet that the
 // store is back, and still reckon with theirs.
-func (e *Engine) decideWarily(ctx context.Context, now *inForce, subjects []subject, c *Check, began time.Time) ([]Result, error) {
-	var shared []subject
-	for i := range subjects {
-		if subjects[i].rule.OnStoreFailure == rules.LocalOnFailure {
-			shared = append(shared, subjects[i])
-		}
-	}
-	reserved := charges(shared, c)
+func (e *Engine) decideWarily(ctx context.Context, now *inForce, subjects []subject, peek bool, began time.Time) ([]Result, error) {
+	ours := shared(subjects)
+	reserved := charges(ours)
 	ask := e.local.Reserve
-	if c.Peek {
+	if peek {
 		ask = e.local.Peek
 	}
 	decisions := ask(reserved)
-	results := make([]Result, len(shared))
-	for i := range shared {
-		results[i] = shared[i].result(decisions[i], SourceLocal)
+	results := make([]Result, len(ours))
+	for i := range ours {
+		results[i] = ours[i].result(decisions[i], SourceLocal)
 	}
 	if !pass(results) {
 		return results, nil
 	}
-	answered, err := e.ask(ctx, now, subjects, c, began)
-	if (err != nil || !pass(answered)) && !c.Peek {
+	answered, err := e.ask(ctx, now, subjects, peek, began)
+	if (err != nil || !pass(answered)) && !peek {
 		e.local.Refund(reserved, decisions)
 	}
 	if err != nil {
-		return e.decideLocally(now, subjects, c, err)
+		return e.decideLocally(now, subjects, peek, err)
 	}
 	return answered, nil
 }
 
-// decideLocally has c decided by what the rules say for the time when the store is away; cause is why it is.
-func (e *Engine) decideLocally(now *inForce, subjects []subject, c *Check, cause error) ([]Result, error) {
+// decideLocally decides by what the rules say for the time when the store is away; cause is why it is.
+func (e *Engine) decideLocally(now *inForce, subjects []subject, peek bool, cause error) ([]Result, error) {
 	results := make([]Result, 0, len(subjects))
-	var counted []subject
 	for i := range subjects {
 		s := &subjects[i]
 		switch {
-		case s.rule.OnStoreFailure == rules.LocalOnFailure:
-			counted = append(counted, *s)
+		case s.rule.OnStoreFailure == rules.LocalOnFailure: // below
 		case s.rule.OnStoreFailure == rules.DenyOnFailure && !s.rule.Shadow:
-			if !c.Peek {
+			if !peek {
 				now.tallies.refused(s.rule)
 				e.mode.refused.Add(1)
 			}
 			return nil, &RefusedError{Policy: s.rule.Policy, cause: cause}
 		default: // as if nothing had been spent
-			charge := s.charge(c)
-			d := s.rule.Limit.NewState().Decide(limiter.At(e.clock()), s.rule.Limit, charge.Units())
+			d := s.charge.Limit.NewState().Decide(limiter.At(e.clock()), s.charge.Limit, s.charge.Units())
 			results = append(results, s.result(d, SourceLocal))
 		}
 	}
+	counted := shared(subjects)
 	if len(counted) == 0 {
 		return results, nil
 	}
 	ask := e.local.Spend
-	if c.Peek || !pass(results) { // a cost above the limit of a rule that counts nothing
+	if peek || !pass(results) { // a cost above the limit of a rule that counts nothing
 		ask = e.local.Peek
 	}
-	for i, d := range ask(charges(counted, c)) {
+	for i, d := range ask(charges(counted)) {
 		results = append(results, counted[i].result(d, SourceLocal))
 	}
 	return results, nil
 }
 
 // undo takes back what decideLocally has counted.
-func (e *Engine) undo(near []subject, c *Check, results []Result) {
-	if c.Peek {
-		return
-	}
+func (e *Engine) undo(near []subject, results []Result) {
 	decided := make(map[string]limiter.Decision, len(results))
 	for i := range results {
-		decided[results[i].Rule.Policy] = results[i].Decision
+		decided[results[i].Key] = results[i].Decision
 	}
+	counted := shared(near)
+	decisions := make([]limiter.Decision, len(counted))
+	for i := range counted {
+		decisions[i] = decided[counted[i].charge.Key]
+	}
+	e.local.Refund(charges(counted), decisions)
+}
+
+// shared are the subjects whose rules are decided locally while the store is away.
+func shared(subjects []subject) []subject {
 	var counted []subject
-	var decisions []limiter.Decision
-	for i := range near {
-		if near[i].rule.OnStoreFailure == rules.LocalOnFailure {
-			counted, decisions = append(counted, near[i]), append(decisions, decided[near[i].rule.Policy])
+	for i := range subjects {
+		if subjects[i].rule.OnStoreFailure == rules.LocalOnFailure {
+			counted = append(counted, subjects[i])
 		}
 	}
-	e.local.Refund(charges(counted, c), decisions)
+	return counted
 }
 
 // pass says whether all enforced rules allow.
@@ -203,13 +201,10 @@ func (e *Engine) learn(subjects []subject, charges []limiter.Charge, decisions [
 	if e.local == nil || e.wary(began) { // then other replicas have spent what the store does not know
 		return
 	}
-	counts := func(s subject) bool { return s.rule.OnStoreFailure == rules.LocalOnFailure }
-	if !slices.ContainsFunc(subjects, func(s subject) bool { return !counts(s) }) {
-		e.local.Learn(charges, decisions)
-		return
-	}
 	for i := range subjects {
-		if counts(subjects[i]) {
+		// Of a bucket that was narrowed, see withoutDelay, a denial does not tell how much is in it.
+		narrowed := charges[i].Limit.Burst() < subjects[i].rule.Limit.Burst() && !decisions[i].Allowed
+		if subjects[i].rule.OnStoreFailure == rules.LocalOnFailure && !narrowed {
 			e.local.Learn(charges[i:i+1], decisions[i:i+1])
 		}
 	}

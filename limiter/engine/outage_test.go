@@ -433,7 +433,7 @@ func TestAnOutageIsToldAtItsBeginningAndItsEnd(t *testing.T) {
 		t.Errorf("%d lines tell how an outage was, want 2:\n%s", n, &s.log)
 	}
 	want := `
-# HELP weir_decisions_total Decisions by policy, peeks left out: result is allowed, denied, or for a request that another policy denied, uncharged.
+# HELP weir_decisions_total Decisions by policy, peeks left out: result is allowed, denied, unlimited for a tier without limit, or for a request that another policy denied, uncharged.
 # TYPE weir_decisions_total counter
 weir_decisions_total{axis="Tenant",policy="bank/a",result="denied",source="local"} 2
 weir_decisions_total{axis="Tenant",policy="shop/a",result="allowed",source="local"} 4

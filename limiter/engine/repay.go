@@ -66,7 +66,7 @@ func (e *Engine) repay(ctx context.Context, subjects []subject) {
 		return
 	}
 	for i := range subjects {
-		_ = e.settle(ctx, subjects[i].key) // what cannot be told is owed on, or counted as lost
+		_ = e.settle(ctx, subjects[i].charge.Key) // what cannot be told is owed on, or counted as lost
 	}
 }
 

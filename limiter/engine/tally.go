@@ -23,6 +23,7 @@ type tally struct {
 	knownDenied  counter
 	shadowDenied counter
 	missing      counter
+	free         counter
 }
 
 // counter is a prometheus.Counter, looked up when it is first needed.
@@ -52,11 +53,11 @@ const (
 
 func (o outcome) String() string { return [outcomes]string{"allowed", "denied", "uncharged"}[o] }
 
-func outcomeOf(a *Answer, r *Result) outcome {
+func outcomeOf(r *Result, charged bool) outcome {
 	switch {
 	case !r.Allowed:
 		return denied
-	case !a.Allowed:
+	case !charged:
 		return uncharged
 	default:
 		return allowed
@@ -96,11 +97,21 @@ func (t *tallies) missing(rule *rules.Compiled) {
 	})
 }
 
-// decided counts what an answer says.
-func (t *tallies) decided(a *Answer) {
+// unlimited counts a request that is of an unlimited tier of the rule.
+func (t *tallies) unlimited(rule *rules.Compiled, peek bool) {
+	if peek {
+		return
+	}
+	t.of(rule).free.inc(func() prometheus.Counter {
+		return t.metrics.decisions.WithLabelValues(rule.Policy, rule.Axis, "unlimited", string(SourceNone))
+	})
+}
+
+// decided counts what an answer says of a request, which was charged or not.
+func (t *tallies) decided(a *Answer, charged bool) {
 	for i := range a.Results {
 		r := &a.Results[i]
-		rule, of, outcome := r.Rule, t.of(r.Rule), outcomeOf(a, r)
+		rule, of, outcome := r.Rule, t.of(r.Rule), outcomeOf(r, charged)
 		of.count(r.Source, outcome).inc(func() prometheus.Counter {
 			return t.metrics.decisions.WithLabelValues(rule.Policy, rule.Axis, outcome.String(), string(r.Source))
 		})

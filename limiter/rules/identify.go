@@ -71,3 +71,12 @@ func (m Matched) Key(identifier string) string {
 	}
 	return m.Rule.Keys.Key(identifier, "")
 }
+
+// KeyUnder is Key for an identifier that is held to another limit than the rule's: a counter by itself.
+func (m Matched) KeyUnder(identifier string, limit limiter.Limit) string {
+	endpoint := ""
+	if m.Rule.PerEndpoint {
+		endpoint = m.Endpoint
+	}
+	return m.Rule.keysUnder(limit).Key(identifier, endpoint)
+}

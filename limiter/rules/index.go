@@ -21,8 +21,9 @@ type Index struct {
 // Compiled is a rule with what its matching and counting need, worked out once.
 type Compiled struct {
 	Rule
-	Limit limiter.Limit
-	Keys  limiter.KeySpace
+	Limit  limiter.Limit
+	Keys   limiter.KeySpace
+	prefix string // of Keys
 	// headers are the compiled expressions of Match.Headers; nil where the type is not RegularExpression.
 	headers []*regexp.Regexp
 }
@@ -103,7 +104,7 @@ func compile(rule Rule, prefix string) (Compiled, error) {
 	if err != nil {
 		return Compiled{}, err
 	}
-	c := Compiled{Rule: rule, Limit: limit, Keys: limiter.NewKeySpace(prefix, rule.Axis, rule.Policy, limit)}
+	c := Compiled{Rule: rule, Limit: limit, Keys: limiter.NewKeySpace(prefix, rule.Axis, rule.Policy, limit), prefix: prefix}
 	c.headers = make([]*regexp.Regexp, len(rule.Match.Headers))
 	for i, h := range rule.Match.Headers {
 		if h.Type != HeaderRegex {
@@ -114,6 +115,11 @@ func compile(rule Rule, prefix string) (Compiled, error) {
 		}
 	}
 	return c, nil
+}
+
+// keysUnder are the rule's keys for another limit, which its units tell apart from the rule's own.
+func (c *Compiled) keysUnder(limit limiter.Limit) limiter.KeySpace {
+	return limiter.NewKeySpace(c.prefix, c.Axis, fmt.Sprintf("%s@%d", c.Policy, limit.Units()), limit)
 }
 
 // CompileExpression compiles a regular expression as Weir matches it: RE2, against the whole text.

@@ -69,6 +69,7 @@ func newResult(r *engine.Result) result {
 		Identifier:   r.Identifier,
 		Algorithm:    r.Rule.Algorithm,
 		Window:       r.Rule.Limit.Window().String(),
+		Tier:         r.Tier,
 		Allowed:      r.Allowed,
 		Limit:        r.Decision.Limit,
 		Remaining:    r.Remaining,
