@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/server"
 )
@@ -24,6 +25,7 @@ type socketFlags struct {
 	listen string
 	ops    string
 	drain  time.Duration
+	style  string
 }
 
 func (f *socketFlags) add(flags *pflag.FlagSet) {
@@ -31,6 +33,8 @@ func (f *socketFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.ops, "ops-listen", ":9090", "address for /metrics, /healthz and /readyz")
 	flags.DurationVar(&f.drain, "drain", 0,
 		"time to go on answering, not ready any more, after SIGTERM; behind a Service or load balancer 5s")
+	flags.StringVar(&f.style, "headers", string(reply.Draft11),
+		"how clients are told of their limits: Draft11 (RateLimit, RateLimit-Policy), Draft03 or GitHub (X-RateLimit-*), None")
 }
 
 // process is what answers requests, however its rules and counters come about.
@@ -38,6 +42,7 @@ type process struct {
 	log       *slog.Logger
 	keyPrefix string
 	drain     time.Duration
+	style     reply.Style
 	registry  *prometheus.Registry
 	engine    *engine.Engine
 	check     net.Listener
@@ -51,6 +56,10 @@ func newProcess(
 	if f.drain < 0 {
 		return nil, usageError(fmt.Errorf("--drain %v is less than nothing", f.drain))
 	}
+	style, err := reply.ParseStyle(f.style)
+	if err != nil {
+		return nil, usageError(fmt.Errorf("--headers: %w", err))
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	check, err := listen(ctx, f.listen, "--listen")
@@ -62,7 +71,7 @@ func newProcess(
 		return nil, errors.Join(err, check.Close())
 	}
 	return &process{
-		log: log, keyPrefix: keyPrefix, drain: f.drain, registry: registry, check: check, ops: ops,
+		log: log, keyPrefix: keyPrefix, drain: f.drain, style: style, registry: registry, check: check, ops: ops,
 		engine: engine.New(counts.store, counts.source, engine.NewMetrics(registry), counts.options...),
 	}, nil
 }
@@ -117,7 +126,7 @@ func (p *process) run(ctx context.Context, from server.Rules, tasks ...func(cont
 	}
 	readiness := server.NewReadiness(p.engine, from)
 	s := &server.Server{
-		Check:         server.NewHandler(p.engine, server.NewMetrics(p.registry), p.log),
+		Check:         server.NewHandler(p.engine, p.style, server.NewMetrics(p.registry), p.log),
 		Ops:           server.NewOpsHandler(p.registry, readiness),
 		CheckListener: p.check,
 		OpsListener:   p.ops,

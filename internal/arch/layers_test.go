@@ -38,9 +38,14 @@ func layers() []layer {
 		{pkg: "internal/compile", ours: []string{"api/v1alpha1", "limiter", "limiter/rules"}},
 
 		{
+			pkg:   "limiter/reply",
+			ours:  []string{"limiter", "limiter/engine"},
+			world: []string{"github.com/dunglas/httpsfv"},
+		},
+		{
 			pkg:   "limiter/server",
-			ours:  []string{"limiter", "limiter/rules", "limiter/engine"},
-			world: []string{"github.com/prometheus/client_golang", "github.com/dunglas/httpsfv"},
+			ours:  []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply"},
+			world: []string{"github.com/prometheus/client_golang"},
 		},
 		{
 			pkg:  "internal/policyfile",

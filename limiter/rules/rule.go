@@ -39,6 +39,10 @@ type Rule struct {
 	WindowSeconds int64             `json:"windowSeconds"`
 	// Burst of a bucket, written out by the compiler; absent: none, or the algorithm's default.
 	Burst int64 `json:"burst,omitempty"`
+	// Tiers hold some of the identifiers to another limit: the first that a request is of, else the rule's own.
+	Tiers []Tier `json:"tiers,omitempty"`
+	// Cost of a request; absent: 1 unit.
+	Cost *Cost `json:"cost,omitempty"`
 	// Shadow rules are counted and reported and never deny.
 	Shadow bool `json:"shadow,omitempty"`
 	// OnStoreFailure is what decides while the store cannot be asked.
@@ -55,11 +59,41 @@ const (
 	DenyOnFailure  StoreFailure = "Deny"  // nobody: everything is refused
 )
 
+// Tier is a limit for some of a rule's identifiers, of the rule's algorithm and window.
+type Tier struct {
+	Name string `json:"name"`
+	When When   `json:"when"`
+	// Units and Burst as in Rule; Unlimited: none.
+	Units     int64 `json:"units,omitempty"`
+	Burst     int64 `json:"burst,omitempty"`
+	Unlimited bool  `json:"unlimited,omitempty"`
+}
+
+// When says which requests are of a Tier. Exactly one field is set; within a list any element suffices.
+type When struct {
+	Header      *HeaderMatch `json:"header,omitempty"`
+	Identifiers []string     `json:"identifiers,omitempty"` // as counted; of a secret: hashed
+	CIDRs       []string     `json:"cidrs,omitempty"`       // of the client's address
+	Groups      []string     `json:"groups,omitempty"`      // of the caller, from the claim "groups"
+	Expression  string       `json:"expression,omitempty"`  // CEL over request, a bool
+}
+
+// Cost is the units that a request costs. Exactly one field is set. What a header or an expression gives counts from 0 to
+// limiter.MaxUnits; where it is missing or no such number: 1.
+type Cost struct {
+	Value      int64  `json:"value,omitempty"`
+	Header     string `json:"header,omitempty"`     // lower case
+	Expression string `json:"expression,omitempty"` // CEL over request, an int
+}
+
 // Identifier is where a request's identifier is read from.
 type Identifier struct {
 	From IdentifierSource `json:"from"`
-	// Name is the header (lower case), query parameter or cookie; empty for the other sources.
+	// Name is the header (lower case), query parameter, cookie, claim ("sub", or "realm.tenant" for a claim within another),
+	// descriptor key, or the expression's text; empty for the other sources.
 	Name string `json:"name,omitempty"`
+	// IPv6Prefix is how many bits of an IPv6 address are counted as one; absent: 64.
+	IPv6Prefix int `json:"ipv6Prefix,omitempty"`
 	// Secret identifiers stand hashed in keys, answers and logs.
 	Secret bool `json:"secret,omitempty"`
 	// Address identifiers are IP addresses and counted like FromClientIP, whatever their spelling; a value that is
@@ -72,11 +106,14 @@ type IdentifierSource string
 
 // The sources of an identifier.
 const (
-	FromClientIP IdentifierSource = "clientIP" // an IPv6 address stands for its /64
-	FromHeader   IdentifierSource = "header"
-	FromQuery    IdentifierSource = "query"
-	FromCookie   IdentifierSource = "cookie"
-	FromEndpoint IdentifierSource = "endpoint" // the path pattern that matched, else the path
+	FromClientIP   IdentifierSource = "clientIP" // an IPv6 address stands for its prefix
+	FromHeader     IdentifierSource = "header"
+	FromQuery      IdentifierSource = "query"
+	FromCookie     IdentifierSource = "cookie"
+	FromClaim      IdentifierSource = "claim"
+	FromDescriptor IdentifierSource = "descriptor" // the value beside the key
+	FromExpression IdentifierSource = "expression" // CEL over request, a string
+	FromEndpoint   IdentifierSource = "endpoint"   // the path pattern that matched, else the path
 )
 
 // Match selects requests: every part that is present must match; within a list any element suffices.
@@ -86,6 +123,19 @@ type Match struct {
 	Paths   []PathMatch   `json:"paths,omitempty"`
 	Methods []string      `json:"methods,omitempty"`
 	Headers []HeaderMatch `json:"headers,omitempty"` // all of them
+	// CIDRs and ExceptCIDRs speak of the client's address: in one of these, in none of those.
+	CIDRs       []string `json:"cidrs,omitempty"`
+	ExceptCIDRs []string `json:"exceptCIDRs,omitempty"`
+	// Expression is CEL over request, a bool.
+	Expression string `json:"expression,omitempty"`
+	// Descriptors match one whole descriptor of the request: as many entries, in this order.
+	Descriptors []DescriptorMatch `json:"descriptors,omitempty"`
+}
+
+// DescriptorMatch matches an entry of a descriptor. An empty value matches any.
+type DescriptorMatch struct {
+	Key   string `json:"key"`
+	Value string `json:"value,omitempty"`
 }
 
 // PathMatch matches a request's path.

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/reply"
 )
 
 // maxPooled is the largest buffer worth keeping between requests, in bytes.
@@ -37,17 +38,18 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 }
 
 // NewHandler returns what a limiter serves to its callers: POST /v1/check. Everything it refuses it answers with
-// application/problem+json.
-func NewHandler(e *engine.Engine, metrics *Metrics, log *slog.Logger) http.Handler {
+// application/problem+json, and tells clients of their limits in style.
+func NewHandler(e *engine.Engine, style reply.Style, metrics *Metrics, log *slog.Logger) http.Handler {
 	check := &checkDoor{
 		engine:  e,
+		style:   style,
 		log:     log,
 		seconds: metrics.seconds.WithLabelValues("check"),
 	}
 	// Not a ServeMux: that answers //v1/check with a redirect, which callers do not follow with a body.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v1/check" {
-			newProblem(http.StatusNotFound, "", "there is no "+clip(r.URL.Path)+"; ask POST /v1/check").write(w)
+			reply.NewProblem(http.StatusNotFound, "", "there is no "+clip(r.URL.Path)+"; ask POST /v1/check").Write(w)
 			return
 		}
 		check.ServeHTTP(w, r)
@@ -57,6 +59,7 @@ func NewHandler(e *engine.Engine, metrics *Metrics, log *slog.Logger) http.Handl
 // checkDoor answers POST /v1/check.
 type checkDoor struct {
 	engine  *engine.Engine
+	style   reply.Style
 	log     *slog.Logger
 	seconds prometheus.Observer
 	buffers sync.Pool // of *bytes.Buffer
@@ -66,20 +69,12 @@ func (d *checkDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	check, bad := d.read(w, r)
 	if bad != nil {
-		bad.write(w)
+		bad.Write(w)
 		return
 	}
 	decision, err := d.engine.Check(r.Context(), &check)
-	var refused *engine.RefusedError
-	switch {
-	case errors.Is(err, engine.ErrNoRules):
-		unavailable(w, "there are no rules yet; /readyz says why")
-		return
-	case errors.As(err, &refused):
-		unavailable(w, "policy "+refused.Policy+" denies while its counters cannot be reached")
-		return
-	case err != nil: // of counters that nothing stands in for
-		unavailable(w, "the counters cannot be reached; whether the request was counted is not known")
+	if err != nil {
+		reply.Unavailable(err).Write(w)
 		return
 	}
 	d.write(w, &decision)
@@ -87,10 +82,10 @@ func (d *checkDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // read takes a check from r.
-func (d *checkDoor) read(w http.ResponseWriter, r *http.Request) (engine.Check, *problem) {
+func (d *checkDoor) read(w http.ResponseWriter, r *http.Request) (engine.Check, *reply.Problem) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return engine.Check{}, newProblem(http.StatusMethodNotAllowed, "", "ask with POST, not "+clip(r.Method))
+		return engine.Check{}, reply.NewProblem(http.StatusMethodNotAllowed, "", "ask with POST, not "+clip(r.Method))
 	}
 	if r.ContentLength > maxBody {
 		return engine.Check{}, bodyTooLarge()
@@ -108,7 +103,7 @@ func (d *checkDoor) read(w http.ResponseWriter, r *http.Request) (engine.Check, 
 
 // write sends a decision. A caller that is gone gets nothing, and its units stay spent.
 func (d *checkDoor) write(w http.ResponseWriter, decision *engine.Answer) {
-	if err := setHeaders(w.Header(), decision); err != nil {
+	if err := d.style.SetHeaders(w.Header(), decision, time.Now()); err != nil {
 		d.log.Warn("a decision goes out without rate-limit headers", "error", err)
 	}
 	buffer := d.buffer()
@@ -140,23 +135,14 @@ func (d *checkDoor) release(b *bytes.Buffer) {
 	d.buffers.Put(b)
 }
 
-// unavailable says that there is no decision, and why. A second is past the store's deadline and long enough for a
-// failover to make progress.
-func unavailable(w http.ResponseWriter, why string) {
-	w.Header().Set("Retry-After", "1")
-	p := newProblem(http.StatusServiceUnavailable, "", why)
-	p.Type, p.Title = typeReducedCapacity, "Temporary Reduced Capacity"
-	p.write(w)
-}
-
 // bodyIncomplete is the problem of a body that broke off. The error itself is not told: it may name addresses.
-func bodyIncomplete(err error) *problem {
+func bodyIncomplete(err error) *reply.Problem {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return badField(bodyField, fmt.Sprintf("did not arrive within %v", readTimeout))
 	}
 	return badField(bodyField, "ended early")
 }
 
-func bodyTooLarge() *problem {
+func bodyTooLarge() *reply.Problem {
 	return badField(bodyField, fmt.Sprintf("is larger than %d bytes", maxBody))
 }

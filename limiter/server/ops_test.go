@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/reply"
 )
 
 func get(h http.Handler, path string) (status int, body string) {
@@ -58,7 +59,7 @@ func TestMetricsShowDecisions(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	e := engine.New(atNoon(), engine.SourceMemory, engine.NewMetrics(registry))
 	e.Swap(newIndex(t, "sha256:1", tenantRule("a", 1)))
-	check := NewHandler(e, NewMetrics(registry), discard())
+	check := NewHandler(e, reply.Draft11, NewMetrics(registry), discard())
 	post(check, acme)
 	post(check, acme)
 	post(check, "{")

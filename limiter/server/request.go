@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -42,7 +43,7 @@ const checkFields = "domain, method, host, path, query, headers, clientIP, claim
 // Only domain is required, and beside it something that an axis can be read from. Everything else of the body is
 // refused with the field's name: unknown and repeated fields, wrong kinds (null included), values out of range. A query
 // behind the path is added to query. The claims and descriptors are checked for their shape; no rule reads them.
-func decode(body []byte) (engine.Check, *problem) {
+func decode(body []byte) (engine.Check, *reply.Problem) {
 	if !utf8.Valid(body) {
 		return engine.Check{}, badField(bodyField, "is not UTF-8")
 	}
@@ -76,7 +77,7 @@ type decoder struct {
 	extras bool
 }
 
-func (d *decoder) field(name string) *problem {
+func (d *decoder) field(name string) *reply.Problem {
 	r := &d.check.Request
 	switch name {
 	case "domain":
@@ -107,7 +108,7 @@ func (d *decoder) field(name string) *problem {
 }
 
 // finish checks what concerns more than one field and brings the request into normal form.
-func (d *decoder) finish() (engine.Check, *problem) {
+func (d *decoder) finish() (engine.Check, *reply.Problem) {
 	r := &d.check.Request
 	switch {
 	case r.Domain == "":
@@ -121,7 +122,7 @@ func (d *decoder) finish() (engine.Check, *problem) {
 		d.pathQuery()
 	}
 	if r.Path == "" && r.Host == "" && len(r.Query) == 0 && len(r.Headers) == 0 && !r.ClientIP.IsValid() && !d.extras {
-		return engine.Check{}, newProblem(http.StatusBadRequest, bodyField, "the body holds nothing that requests could be "+
+		return engine.Check{}, reply.NewProblem(http.StatusBadRequest, bodyField, "the body holds nothing that requests could be "+
 			"counted by: give at least one of clientIP, headers, query, path, host, claims, descriptors")
 	}
 	return d.check, nil
@@ -145,7 +146,7 @@ func (d *decoder) pathQuery() {
 	}
 }
 
-func (d *decoder) str(field string, into *string) *problem {
+func (d *decoder) str(field string, into *string) *reply.Problem {
 	if kind := d.json.kind(); kind != kindString {
 		return wrongKind(field, kindString, kind)
 	}
@@ -153,7 +154,7 @@ func (d *decoder) str(field string, into *string) *problem {
 	return nil
 }
 
-func (d *decoder) query() *problem {
+func (d *decoder) query() *reply.Problem {
 	if kind := d.json.kind(); kind != kindObject {
 		return wrongKind("query", kindObject, kind)
 	}
@@ -181,7 +182,7 @@ func (d *decoder) query() *problem {
 	return nil
 }
 
-func (d *decoder) headers() *problem {
+func (d *decoder) headers() *reply.Problem {
 	if kind := d.json.kind(); kind != kindObject {
 		return wrongKind("headers", kindObject, kind)
 	}
@@ -206,7 +207,7 @@ func (d *decoder) headers() *problem {
 	return nil
 }
 
-func (d *decoder) clientIP() *problem {
+func (d *decoder) clientIP() *reply.Problem {
 	var text string
 	if bad := d.str("clientIP", &text); bad != nil {
 		return bad
@@ -219,7 +220,7 @@ func (d *decoder) clientIP() *problem {
 	return nil
 }
 
-func (d *decoder) claims() *problem {
+func (d *decoder) claims() *reply.Problem {
 	if kind := d.json.kind(); kind != kindObject {
 		return wrongKind("claims", kindObject, kind)
 	}
@@ -230,7 +231,7 @@ func (d *decoder) claims() *problem {
 	return nil
 }
 
-func (d *decoder) descriptors() *problem {
+func (d *decoder) descriptors() *reply.Problem {
 	if kind := d.json.kind(); kind != kindList {
 		return wrongKind("descriptors", "a list of descriptors", kind)
 	}
@@ -256,7 +257,7 @@ func (d *decoder) descriptors() *problem {
 }
 
 // entry reads {"key":"generic_key","value":"login"}.
-func (d *decoder) entry(field string) *problem {
+func (d *decoder) entry(field string) *reply.Problem {
 	if kind := d.json.kind(); kind != kindObject {
 		return wrongKind(field, kindObject, kind)
 	}
@@ -285,7 +286,7 @@ func (d *decoder) entry(field string) *problem {
 	return nil
 }
 
-func (d *decoder) cost() *problem {
+func (d *decoder) cost() *reply.Problem {
 	whole := fmt.Sprintf("a whole number from 1 to %d", limiter.MaxUnits)
 	if kind := d.json.kind(); kind != kindNumber {
 		return wrongKind("cost", whole, kind)
@@ -298,12 +299,22 @@ func (d *decoder) cost() *problem {
 	return nil
 }
 
-func (d *decoder) peek() *problem {
+func (d *decoder) peek() *reply.Problem {
 	if kind := d.json.kind(); kind != kindBool {
 		return wrongKind("peek", kindBool, kind)
 	}
 	d.check.Peek = d.json.literal() == "true"
 	return nil
+}
+
+// badField returns the problem of a request whose field is wrong; why completes the sentence that the field begins.
+func badField(field, why string) *reply.Problem {
+	return reply.NewProblem(http.StatusBadRequest, field, field+" "+why)
+}
+
+// wrongKind returns the problem of a value that is of another kind than its field.
+func wrongKind(field, want, got string) *reply.Problem {
+	return badField(field, "must be "+want+", not "+got)
 }
 
 // syntaxError says what is wrong with a body that json.Valid refused, and where.

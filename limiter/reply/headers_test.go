@@ -1,0 +1,185 @@
+package reply
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+func tenantRule(name string, units int64) rules.Rule {
+	return rules.Rule{
+		Policy: "shop/" + name, Domain: "shop", Axis: "Tenant", Identifier: rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"},
+		Algorithm: limiter.SlidingWindowLog, Units: units, WindowSeconds: 60,
+	}
+}
+
+func shadowRule(name string) rules.Rule {
+	r := tenantRule(name, 1)
+	r.Shadow = true
+	return r
+}
+
+// decided is the result of a rule of 60 seconds.
+func decided(t *testing.T, rule rules.Rule, d limiter.Decision) engine.Result {
+	t.Helper()
+	limit, err := rule.Limit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Limit = limit.Units()
+	return engine.Result{Rule: &rules.Compiled{Rule: rule, Limit: limit}, Identifier: "acme", Decision: d}
+}
+
+func epoch() time.Time { return time.Unix(1_790_000_000, 1) }
+
+func TestHeadersOfDraft11(t *testing.T) {
+	const just = time.Microsecond
+	allowed := limiter.Decision{Allowed: true, Remaining: 7, ResetAfter: 30*time.Second + just}
+	denied := limiter.Decision{ResetAfter: 60 * time.Second, RetryAfter: 20*time.Second + just}
+	at := func(d limiter.Decision, retry time.Duration) limiter.Decision {
+		d.RetryAfter = retry
+		return d
+	}
+	tests := map[string]struct {
+		answer engine.Answer
+		want   http.Header
+	}{
+		"no policy, no headers": {engine.Answer{Allowed: true}, http.Header{}},
+		"seconds are rounded up": {
+			engine.Answer{Allowed: true, Results: []engine.Result{decided(t, tenantRule("a", 9), allowed)}},
+			http.Header{
+				"RateLimit-Policy": {`"shop/a";q=9;w=60`},
+				"RateLimit":        {`"shop/a";r=7;t=31`},
+			},
+		},
+		"all enforced policies in the engine's order, shadow policies never": {
+			engine.Answer{Results: []engine.Result{
+				decided(t, tenantRule("b", 5), denied), decided(t, tenantRule("a", 9), allowed), decided(t, shadowRule("c"), denied),
+			}},
+			http.Header{
+				"RateLimit-Policy": {`"shop/b";q=5;w=60, "shop/a";q=9;w=60`},
+				"RateLimit":        {`"shop/b";r=0;t=21, "shop/a";r=7;t=31`},
+				"Retry-After":      {"21"},
+			},
+		},
+		"shadow policies alone, no headers": {
+			engine.Answer{Allowed: true, Results: []engine.Result{decided(t, shadowRule("c"), denied)}}, http.Header{},
+		},
+		"a wait below a second is a second": {
+			engine.Answer{Results: []engine.Result{decided(t, tenantRule("a", 9), at(denied, just))}},
+			http.Header{
+				"RateLimit-Policy": {`"shop/a";q=9;w=60`},
+				"RateLimit":        {`"shop/a";r=0;t=1`},
+				"Retry-After":      {"1"},
+			},
+		},
+		"no wait that suffices, no Retry-After": {
+			engine.Answer{Results: []engine.Result{decided(t, tenantRule("a", 9), at(denied, limiter.Never))}},
+			http.Header{
+				"RateLimit-Policy": {`"shop/a";q=9;w=60`},
+				"RateLimit":        {`"shop/a";r=0;t=60`},
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := http.Header{}
+			if err := Draft11.SetHeaders(got, &test.answer, epoch()); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("headers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestANameThatCannotBeAHeaderDoesNotStopTheDecision(t *testing.T) {
+	rule := tenantRule("täglich", 1)
+	answer := engine.Answer{Results: []engine.Result{decided(t, rule, limiter.Decision{RetryAfter: time.Second})}}
+	header := http.Header{}
+	if err := Draft11.SetHeaders(header, &answer, epoch()); err == nil {
+		t.Error("no error for a policy name outside ASCII")
+	}
+	if diff := cmp.Diff(http.Header{"Retry-After": {"1"}}, header); diff != "" {
+		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+}
+
+func TestHeadersByStyle(t *testing.T) {
+	allowed := limiter.Decision{Allowed: true, Remaining: 7, ResetAfter: 30 * time.Second}
+	denied := limiter.Decision{ResetAfter: 60 * time.Second, RetryAfter: 20*time.Second + time.Microsecond}
+	two := func() engine.Answer {
+		return engine.Answer{Results: []engine.Result{
+			decided(t, tenantRule("b", 5), denied), decided(t, tenantRule("a", 9), allowed), decided(t, shadowRule("c"), denied),
+		}}
+	}
+	one := func() engine.Answer {
+		return engine.Answer{Allowed: true, Results: []engine.Result{decided(t, tenantRule("a", 9), allowed)}}
+	}
+	tests := map[string]struct {
+		style  Style
+		answer engine.Answer
+		want   http.Header
+	}{
+		"Draft03 gives the strictest numbers and every policy": {Draft03, two(), http.Header{
+			"X-RateLimit-Limit":     {`5, 5;w=60;name="shop/b", 9;w=60;name="shop/a"`},
+			"X-RateLimit-Remaining": {"0"},
+			"X-RateLimit-Reset":     {"21"},
+			"Retry-After":           {"21"},
+		}},
+		"Draft03 of an allowed request": {Draft03, one(), http.Header{
+			"X-RateLimit-Limit":     {`9, 9;w=60;name="shop/a"`},
+			"X-RateLimit-Remaining": {"7"},
+			"X-RateLimit-Reset":     {"30"},
+		}},
+		"GitHub gives plain numbers and the second of the reset, rounded up": {GitHub, two(), http.Header{
+			"X-RateLimit-Limit":     {"5"},
+			"X-RateLimit-Remaining": {"0"},
+			"X-RateLimit-Reset":     {"1790000021"},
+			"Retry-After":           {"21"},
+		}},
+		"None leaves the wait":                    {None, two(), http.Header{"Retry-After": {"21"}}},
+		"None of an allowed request says nothing": {None, one(), http.Header{}},
+		"no policy, no headers":                   {GitHub, engine.Answer{Allowed: true}, http.Header{}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := http.Header{}
+			if err := test.style.SetHeaders(got, &test.answer, epoch()); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("headers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestStylesAreKnownByName(t *testing.T) {
+	for _, style := range []Style{Draft11, Draft03, GitHub, None} {
+		if got, err := ParseStyle(string(style)); err != nil || got != style {
+			t.Errorf("ParseStyle(%q) = %q, %v", style, got, err)
+		}
+	}
+	const want = `"draft11" is no style of headers; there are Draft11, Draft03, GitHub and None`
+	if _, err := ParseStyle("draft11"); err == nil || err.Error() != want {
+		t.Errorf("error %q, want %q", err, want)
+	}
+}
+
+func TestFieldsAreInOrderAndInLowerCase(t *testing.T) {
+	var got []string
+	for name, value := range Fields(http.Header{"RateLimit-Policy": {"b"}, "RateLimit": {"a"}, "Retry-After": {"1", "2"}}) {
+		got = append(got, name+"="+value)
+	}
+	if diff := cmp.Diff([]string{"ratelimit=a", "ratelimit-policy=b", "retry-after=1", "retry-after=2"}, got); diff != "" {
+		t.Errorf("fields (-want +got):\n%s", diff)
+	}
+}
