@@ -4,7 +4,7 @@ package limiter
 // time): its level rises by the cost of what is admitted and sinks steadily by limit units per window. A request is
 // admitted iff the level plus its cost stay within the capacity. To a TokenBucket the level is the tokens that are
 // missing; to a LeakyBucket it is the units that are still to leave, so the time it takes to sink is the wait of the
-// next request.
+// next request, and who cannot wait is admitted when it is 0 alone.
 type bucket struct {
 	at          Instant // when the level was last raised
 	whole, part int64   // the level then: whole + part/window units, the window in microseconds
@@ -18,16 +18,20 @@ func (s *bucket) Decide(now Instant, limit Limit, cost int64) Decision {
 	if level.used() > 0 {
 		d.ResetAfter = level.drained(0, limit).Sub(now)
 	}
+	room := capacity - cost
+	if limit.atOnce && cost > 0 {
+		room = min(room, 0)
+	}
 	switch {
-	case level.used()+cost <= capacity:
+	case level.used() <= room:
 		d.Allowed = true
 		if limit.algorithm == LeakyBucket && cost > 0 {
 			d.Delay = d.ResetAfter
 		}
-	case cost > capacity:
+	case room < 0:
 		d.RetryAfter = Never
 	default:
-		d.RetryAfter = level.drained(capacity-cost, limit).Sub(now)
+		d.RetryAfter = level.drained(room, limit).Sub(now)
 	}
 	return d
 }

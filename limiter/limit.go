@@ -39,6 +39,7 @@ type Limit struct {
 	units     int64
 	window    time.Duration
 	burst     int64 // of a bucket
+	atOnce    bool  // of a LeakyBucket: nothing is admitted that would have to wait
 }
 
 // NewLimit returns the limit of units per window under algorithm. It refuses an unknown algorithm, units outside
@@ -86,6 +87,16 @@ func (l Limit) WithBurst(burst int64) (Limit, error) {
 	l.burst = burst
 	return l, nil
 }
+
+// AtOnce returns the limit as it is for who cannot hold a request back until its turn under a LeakyBucket: what would have
+// to wait is denied. The counter is the same, and the other algorithms know no waiting.
+func (l Limit) AtOnce() Limit {
+	l.atOnce = l.algorithm == LeakyBucket
+	return l
+}
+
+// IsAtOnce says whether the limit is one that [Limit.AtOnce] has changed.
+func (l Limit) IsAtOnce() bool { return l.atOnce }
 
 // Algorithm says how the limit is counted.
 func (l Limit) Algorithm() Algorithm { return l.algorithm }

@@ -312,7 +312,7 @@ func (f *inForce) identify(dst []subject, c *Check) []subject {
 			s.override(m, *c.Override)
 		}
 		if c.NoDelay {
-			s.charge.Limit = withoutDelay(s.charge.Limit, s.charge.Cost)
+			s.charge.Limit = s.charge.Limit.AtOnce()
 		}
 		if identifier == "" {
 			s.identifier = limiter.Missing
@@ -341,18 +341,6 @@ func (s *subject) override(m rules.Matched, o Override) {
 		return
 	}
 	s.charge.Limit, s.charge.Key = limit, m.KeyUnder(s.identifier, limit)
-}
-
-// withoutDelay is a LeakyBucket's limit as it is for who cannot wait: units are admitted only when none are before them.
-func withoutDelay(limit limiter.Limit, cost int64) limiter.Limit {
-	if limit.Algorithm() != limiter.LeakyBucket || cost > limit.Capacity() {
-		return limit
-	}
-	narrow, err := limit.WithBurst(max(cost-1, 0))
-	if err != nil {
-		return limit
-	}
-	return narrow
 }
 
 func charges(subjects []subject) []limiter.Charge {
@@ -389,6 +377,9 @@ func (e *Engine) ask(ctx context.Context, now *inForce, subjects []subject, peek
 }
 
 func (s *subject) result(d limiter.Decision, from Source) Result {
+	if s.charge.Limit.IsAtOnce() && d.ResetAfter > 0 { // what remains is for who can wait
+		d.Remaining = 0
+	}
 	return Result{Rule: s.rule, Identifier: s.identifier, Tier: s.tier, Source: from, Decision: d, Key: s.charge.Key}
 }
 

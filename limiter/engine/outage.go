@@ -202,9 +202,7 @@ func (e *Engine) learn(subjects []subject, charges []limiter.Charge, decisions [
 		return
 	}
 	for i := range subjects {
-		// Of a bucket that was narrowed, see withoutDelay, a denial does not tell how much is in it.
-		narrowed := charges[i].Limit.Burst() < subjects[i].rule.Limit.Burst() && !decisions[i].Allowed
-		if subjects[i].rule.OnStoreFailure == rules.LocalOnFailure && !narrowed {
+		if subjects[i].rule.OnStoreFailure == rules.LocalOnFailure {
 			e.local.Learn(charges[i:i+1], decisions[i:i+1])
 		}
 	}

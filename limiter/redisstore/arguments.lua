@@ -13,19 +13,19 @@ local whole = true
 -- What has been asked of an algorithm is kept: charges seldom differ in it.
 local loaded = {}
 
--- charge_at reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), burst (units), cost (units).
+-- charge_at reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), capacity (units; of a bucket;
+-- negative of a LeakyBucket that admits at once or not at all), cost (units).
 -- work is what the algorithm does, see load.
 local function charge_at(at)
-  local name = ARGV[at]
+  local name, capacity = ARGV[at], tonumber(ARGV[at + 3])
   local charge = {
-    work = loaded[name], units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]), capacity = tonumber(ARGV[at + 3]),
-    cost = tonumber(ARGV[at + 4]), queues = name == 'LeakyBucket', logs = name == 'SlidingWindowLog', enforced = true,
+    work = loaded[name], units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]),
+    capacity = max(capacity, -capacity), at_once = capacity < 0, cost = tonumber(ARGV[at + 4]), queues = name == 'LeakyBucket', logs = name == 'SlidingWindowLog', enforced = true,
   }
   if not charge.work then
     charge.work = load_algorithm(name)
     loaded[name] = charge.work
   end
-  if charge.queues then charge.capacity = charge.capacity + 1 end -- the queue and the unit on its way out
   if charge.logs and charge.units > WHOLE_LOG then whole = false end
   return charge
 end

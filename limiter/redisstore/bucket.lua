@@ -1,7 +1,8 @@
 -- TokenBucket and LeakyBucket share a meter: its level rises by the cost of what is admitted and sinks steadily by limit
 -- units per window. A request is admitted iff the level plus its cost stay within the capacity. To a TokenBucket the
--- level is the tokens that are missing, and the capacity is burst; to a LeakyBucket it is the units that are still to
--- leave, a queue of burst and the one on its way out, and the time the level takes to sink is the wait of the next.
+-- level is the tokens that are missing, and the capacity is its burst; to a LeakyBucket it is the units that are still to
+-- leave, a queue of burst and the one on its way out, and the time the level takes to sink is the wait of the next: who
+-- cannot wait is admitted at level 0 alone.
 -- The value is four numbers: at, whole, part and ends; the level was whole + part / window units at that instant (us),
 -- and sinks to nothing when it ends (us): a limit that is lowered later does not put that off.
 
@@ -37,16 +38,18 @@ end
 
 local function bucket_step(value, now, charge)
   local cost, capacity = charge.cost, charge.capacity
+  local room = capacity - cost -- the highest level that admits it
+  if charge.at_once and cost > 0 then room = min(room, 0) end
   local at, whole, part, ends = bucket_open(value, now, charge)
   local used, reset_after, wait = whole, 0, 0
   if part > 0 then used = whole + 1 end
   if used > 0 then reset_after = min(at + bucket_drain(whole, part, charge), ends) - now end
-  if used + cost <= capacity then
+  if used <= room then
     if charge.queues and cost > 0 then wait = reset_after end
     local free = at + bucket_drain(whole + cost, part, charge)
     return wait, capacity - used, reset_after, at, pack(at) .. pack(whole + cost) .. pack(part) .. pack(free), free
   end
   wait = NEVER
-  if cost <= capacity then wait = now - min(at + bucket_drain(whole - (capacity - cost), part, charge), ends) end
+  if room >= 0 then wait = now - min(at + bucket_drain(whole - room, part, charge), ends) end
   return wait, capacity - used, reset_after, at
 end

@@ -178,7 +178,7 @@ func (s *Store) request(calls []*call) (script script, keys []string, args []any
 }
 
 func (s *Store) requestAlone(mode string, c *limiter.Charge) (script script, keys []string, args []any) {
-	args = append(make([]any, 0, argumentsWidth), mode, c.Limit.Units(), c.Limit.Window().Microseconds(), c.Limit.Burst(), c.Units())
+	args = append(make([]any, 0, argumentsWidth), mode, c.Limit.Units(), c.Limit.Window().Microseconds(), capacity(c.Limit), c.Units())
 	if s.clock != nil {
 		args = append(args, s.now())
 	}
@@ -243,7 +243,15 @@ func enforcement(c limiter.Charge) string {
 
 // appendLimit appends the arguments that limit_at reads.
 func appendLimit(args []any, limit limiter.Limit) []any {
-	return append(args, string(limit.Algorithm()), limit.Units(), limit.Window().Microseconds(), limit.Burst())
+	return append(args, string(limit.Algorithm()), limit.Units(), limit.Window().Microseconds(), capacity(limit))
+}
+
+// capacity is the argument of that name.
+func capacity(limit limiter.Limit) int64 {
+	if limit.IsAtOnce() {
+		return -limit.Capacity()
+	}
+	return limit.Capacity()
 }
 
 // Refund implements limiter.Store.

@@ -5,7 +5,8 @@
 --   then the shapes, what requests have in common but for their keys, of each
 --     mode    'spend', or 'peek' to change nothing
 --     count   of its charges
---     then for each charge: algorithm, limit (units), window (us), burst (units; of a bucket), cost (units),
+--     then for each charge: algorithm, limit (units), window (us), capacity (units; of a
+--             bucket; negative of a LeakyBucket that admits at once or not at all), cost (units),
 --             'enforce' or 'shadow'
 -- Reply, integers: now (us since the epoch), and for each charge
 --     ahead   of now the counter's own time is (us), after a clock that stepped back

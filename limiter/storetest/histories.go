@@ -156,7 +156,7 @@ func (h *history) ask(rt *rapid.T, what string, ask ask, decide decide) {
 			continue
 		}
 		charges = append(charges, limiter.Charge{
-			Key: c.key, Limit: c.limit, Cost: drawCost(rt, c.limit.Units()), Shadow: rapid.IntRange(0, 3).Draw(rt, "shadow") == 3,
+			Key: c.key, Limit: drawPatience(rt, c.limit), Cost: drawCost(rt, c.limit.Units()), Shadow: rapid.IntRange(0, 3).Draw(rt, "shadow") == 3,
 		})
 		states = append(states, c.state)
 		asked = append(asked, c)
@@ -177,6 +177,14 @@ func (h *history) ask(rt *rapid.T, what string, ask ask, decide decide) {
 		}
 		h.hints = append(h.hints, d.ResetAfter, d.RetryAfter)
 	}
+}
+
+// drawPatience asks some for what need not wait.
+func drawPatience(rt *rapid.T, limit limiter.Limit) limiter.Limit {
+	if limit.Algorithm() == limiter.LeakyBucket && rapid.Bool().Draw(rt, "at once") {
+		return limit.AtOnce()
+	}
+	return limit
 }
 
 // count counts a step for every algorithm that took part in it.

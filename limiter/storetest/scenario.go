@@ -24,8 +24,8 @@ var scenarios embed.FS
 //
 //	limit NAME ALGORITHM UNITS WINDOW [BURST]   declares a limit, or edits it: what was spent stays
 //	at OFFSET                           sets the clock, counted from the scenario's beginning
-//	spend CHARGE…                       a charge is NAME, NAME*COST, NAME~ (shadow) or NAME@IDENTIFIER, or a mix in
-//	                                    this order: NAME@IDENTIFIER*COST~
+//	spend CHARGE…                       a charge is NAME, NAME*COST, NAME! (at once or not at all), NAME~ (shadow)
+//	                                    or NAME@IDENTIFIER, or a mix in this order: NAME@IDENTIFIER*COST!~
 //	peek CHARGE…
 //	repeat N spend CHARGE…              every time must be allowed
 //	  NAME: allowed, 2 left, full in 10s                    what the charge must get: lines under spend and peek, one
@@ -162,7 +162,7 @@ func (s *scenario) at(words []string) error {
 	return err
 }
 
-var chargePattern = regexp.MustCompile(`^(\w+)(?:@([^*~]+))?(?:\*(\d+))?(~?)$`)
+var chargePattern = regexp.MustCompile(`^(\w+)(?:@([^*!~]+))?(?:\*(\d+))?(!?)(~?)$`)
 
 func (s *scenario) charge(word string) (limiter.Charge, string, error) {
 	m := chargePattern.FindStringSubmatch(word)
@@ -177,7 +177,10 @@ func (s *scenario) charge(word string) (limiter.Charge, string, error) {
 	if identifier == "" && s.subject.Spread {
 		identifier = m[1]
 	}
-	c := limiter.Charge{Key: key(m[1], identifier, limit), Limit: limit, Cost: 1, Shadow: m[4] != ""}
+	c := limiter.Charge{Key: key(m[1], identifier, limit), Limit: limit, Cost: 1, Shadow: m[5] != ""}
+	if m[4] != "" {
+		c.Limit = limit.AtOnce()
+	}
 	if m[3] != "" {
 		var err error
 		if c.Cost, err = strconv.ParseInt(m[3], 10, 64); err != nil {

@@ -389,8 +389,9 @@ end
 local function load_bucket()
 -- TokenBucket and LeakyBucket share a meter: its level rises by the cost of what is admitted and sinks steadily by limit
 -- units per window. A request is admitted iff the level plus its cost stay within the capacity. To a TokenBucket the
--- level is the tokens that are missing, and the capacity is burst; to a LeakyBucket it is the units that are still to
--- leave, a queue of burst and the one on its way out, and the time the level takes to sink is the wait of the next.
+-- level is the tokens that are missing, and the capacity is its burst; to a LeakyBucket it is the units that are still to
+-- leave, a queue of burst and the one on its way out, and the time the level takes to sink is the wait of the next: who
+-- cannot wait is admitted at level 0 alone.
 -- The value is four numbers: at, whole, part and ends; the level was whole + part / window units at that instant (us),
 -- and sinks to nothing when it ends (us): a limit that is lowered later does not put that off.
 
@@ -426,17 +427,19 @@ end
 
 local function bucket_step(value, now, charge)
   local cost, capacity = charge.cost, charge.capacity
+  local room = capacity - cost -- the highest level that admits it
+  if charge.at_once and cost > 0 then room = min(room, 0) end
   local at, whole, part, ends = bucket_open(value, now, charge)
   local used, reset_after, wait = whole, 0, 0
   if part > 0 then used = whole + 1 end
   if used > 0 then reset_after = min(at + bucket_drain(whole, part, charge), ends) - now end
-  if used + cost <= capacity then
+  if used <= room then
     if charge.queues and cost > 0 then wait = reset_after end
     local free = at + bucket_drain(whole + cost, part, charge)
     return wait, capacity - used, reset_after, at, pack(at) .. pack(whole + cost) .. pack(part) .. pack(free), free
   end
   wait = NEVER
-  if cost <= capacity then wait = now - min(at + bucket_drain(whole - (capacity - cost), part, charge), ends) end
+  if room >= 0 then wait = now - min(at + bucket_drain(whole - room, part, charge), ends) end
   return wait, capacity - used, reset_after, at
 end
 
@@ -485,19 +488,19 @@ local whole = true
 -- What has been asked of an algorithm is kept: charges seldom differ in it.
 local loaded = {}
 
--- charge_at reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), burst (units), cost (units).
+-- charge_at reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), capacity (units; of a bucket;
+-- negative of a LeakyBucket that admits at once or not at all), cost (units).
 -- work is what the algorithm does, see load.
 local function charge_at(at)
-  local name = ARGV[at]
+  local name, capacity = ARGV[at], tonumber(ARGV[at + 3])
   local charge = {
-    work = loaded[name], units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]), capacity = tonumber(ARGV[at + 3]),
-    cost = tonumber(ARGV[at + 4]), queues = name == 'LeakyBucket', logs = name == 'SlidingWindowLog', enforced = true,
+    work = loaded[name], units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]),
+    capacity = max(capacity, -capacity), at_once = capacity < 0, cost = tonumber(ARGV[at + 4]), queues = name == 'LeakyBucket', logs = name == 'SlidingWindowLog', enforced = true,
   }
   if not charge.work then
     charge.work = load_algorithm(name)
     loaded[name] = charge.work
   end
-  if charge.queues then charge.capacity = charge.capacity + 1 end -- the queue and the unit on its way out
   if charge.logs and charge.units > WHOLE_LOG then whole = false end
   return charge
 end

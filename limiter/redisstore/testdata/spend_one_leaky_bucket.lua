@@ -72,8 +72,9 @@ end
 
 -- TokenBucket and LeakyBucket share a meter: its level rises by the cost of what is admitted and sinks steadily by limit
 -- units per window. A request is admitted iff the level plus its cost stay within the capacity. To a TokenBucket the
--- level is the tokens that are missing, and the capacity is burst; to a LeakyBucket it is the units that are still to
--- leave, a queue of burst and the one on its way out, and the time the level takes to sink is the wait of the next.
+-- level is the tokens that are missing, and the capacity is its burst; to a LeakyBucket it is the units that are still to
+-- leave, a queue of burst and the one on its way out, and the time the level takes to sink is the wait of the next: who
+-- cannot wait is admitted at level 0 alone.
 -- The value is four numbers: at, whole, part and ends; the level was whole + part / window units at that instant (us),
 -- and sinks to nothing when it ends (us): a limit that is lowered later does not put that off.
 
@@ -109,17 +110,19 @@ end
 
 local function bucket_step(value, now, charge)
   local cost, capacity = charge.cost, charge.capacity
+  local room = capacity - cost -- the highest level that admits it
+  if charge.at_once and cost > 0 then room = min(room, 0) end
   local at, whole, part, ends = bucket_open(value, now, charge)
   local used, reset_after, wait = whole, 0, 0
   if part > 0 then used = whole + 1 end
   if used > 0 then reset_after = min(at + bucket_drain(whole, part, charge), ends) - now end
-  if used + cost <= capacity then
+  if used <= room then
     if charge.queues and cost > 0 then wait = reset_after end
     local free = at + bucket_drain(whole + cost, part, charge)
     return wait, capacity - used, reset_after, at, pack(at) .. pack(whole + cost) .. pack(part) .. pack(free), free
   end
   wait = NEVER
-  if cost <= capacity then wait = now - min(at + bucket_drain(whole - (capacity - cost), part, charge), ends) end
+  if room >= 0 then wait = now - min(at + bucket_drain(whole - room, part, charge), ends) end
   return wait, capacity - used, reset_after, at
 end
 
@@ -127,7 +130,8 @@ local step, READS_WHOLE, QUEUES = bucket_step, true, true
 
 -- spend_one decides one charge under one algorithm: spend for who comes alone.
 --   KEYS[1]   the counter
---   ARGV      'spend', or 'peek' to change nothing; limit (units), window (us), burst (units; of a bucket), cost (units);
+--   ARGV      'spend', or 'peek' to change nothing; limit (units), window (us), capacity (units; of a
+--             bucket; negative of a LeakyBucket that admits at once or not at all), cost (units);
 --             and, unless this server's clock is to be read, now in microseconds since the epoch
 -- Reply: that of spend.
 -- Must never happen: a write when it is denied, or on peek; a key without a time to live.
@@ -138,11 +142,11 @@ else
   now = call('TIME')
   now = now[1] * 1000000 + now[2]
 end
+local capacity = tonumber(ARGV[4])
 local charge = {
-  units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = tonumber(ARGV[4]), cost = tonumber(ARGV[5]),
-  queues = QUEUES,
+  units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = max(capacity, -capacity), at_once = capacity < 0,
+  cost = tonumber(ARGV[5]), queues = QUEUES,
 }
-if QUEUES then charge.capacity = charge.capacity + 1 end -- the queue and the unit on its way out
 
 local value
 if READS_WHOLE then value = call('MGET', key)[1] end

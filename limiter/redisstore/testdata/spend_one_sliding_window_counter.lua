@@ -149,7 +149,8 @@ local step, READS_WHOLE, QUEUES = sliding_window_counter_step, true, false
 
 -- spend_one decides one charge under one algorithm: spend for who comes alone.
 --   KEYS[1]   the counter
---   ARGV      'spend', or 'peek' to change nothing; limit (units), window (us), burst (units; of a bucket), cost (units);
+--   ARGV      'spend', or 'peek' to change nothing; limit (units), window (us), capacity (units; of a
+--             bucket; negative of a LeakyBucket that admits at once or not at all), cost (units);
 --             and, unless this server's clock is to be read, now in microseconds since the epoch
 -- Reply: that of spend.
 -- Must never happen: a write when it is denied, or on peek; a key without a time to live.
@@ -160,11 +161,11 @@ else
   now = call('TIME')
   now = now[1] * 1000000 + now[2]
 end
+local capacity = tonumber(ARGV[4])
 local charge = {
-  units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = tonumber(ARGV[4]), cost = tonumber(ARGV[5]),
-  queues = QUEUES,
+  units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = max(capacity, -capacity), at_once = capacity < 0,
+  cost = tonumber(ARGV[5]), queues = QUEUES,
 }
-if QUEUES then charge.capacity = charge.capacity + 1 end -- the queue and the unit on its way out
 
 local value
 if READS_WHOLE then value = call('MGET', key)[1] end

@@ -1,0 +1,277 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// newTimed returns an engine whose store runs on a clock of its own.
+func newTimed(t *testing.T, list ...rules.Rule) (*engine.Engine, *handClock) {
+	t.Helper()
+	clock := &handClock{}
+	e := engine.New(memstore.New(clock.now), engine.SourceMemory, engine.NewMetrics(prometheus.NewPedanticRegistry()))
+	e.Swap(index(t, list...))
+	return e, clock
+}
+
+func of1(tenant string) map[string]string { return map[string]string{"tenant": tenant} }
+
+// told renders answers, one text each: whether allowed, and the lines of the results.
+func told(answers []engine.Answer) []string {
+	var out []string
+	for _, a := range answers {
+		out = append(out, strings.Join(append([]string{fmt.Sprint(a.Allowed)}, lines(a)...), ", "))
+	}
+	return out
+}
+
+func TestSeveralRequestsAreChargedTogetherOrNotAtAll(t *testing.T) {
+	e, _ := newEngine(t, rule("shop/a", 3), shadow(rule("shop/b", 1)))
+	elsewhere := *ask(1, of1("acme"))
+	elsewhere.Request.Domain = "unknown"
+	steps := []struct {
+		name   string
+		checks []engine.Check
+		want   []string
+	}{
+		{
+			"each has the results of its own",
+			[]engine.Check{*ask(1, of1("acme")), *ask(2, of1("globex"))},
+			[]string{"true, shop/a acme true 2, shop/b acme true 0", "true, shop/a globex true 1, shop/b globex false 1"},
+		},
+		{
+			"one that is denied spares the other, and the shadow binds neither",
+			[]engine.Check{*ask(1, of1("acme")), *ask(2, of1("globex"))},
+			[]string{"true, shop/a acme true 2, shop/b acme false 0", "false, shop/a globex false 1, shop/b globex false 1"},
+		},
+		{
+			"two of one subject are charged as one",
+			[]engine.Check{*ask(1, of1("acme")), *ask(1, of1("acme"))},
+			[]string{"true, shop/a acme true 0, shop/b acme false 0", "true, shop/a acme true 0, shop/b acme false 0"},
+		},
+		{
+			"what no rule limits passes beside a denial",
+			[]engine.Check{elsewhere, *ask(1, of1("acme"))},
+			[]string{"true", "false, shop/a acme false 0, shop/b acme false 0"},
+		},
+		{"nothing is asked", nil, nil},
+	}
+	for _, step := range steps {
+		answers, err := e.CheckAll(t.Context(), step.checks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(step.want, told(answers)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.name, diff)
+		}
+	}
+}
+
+func TestWhatIsDeniedTogetherIsCountedAsUncharged(t *testing.T) {
+	e, registry := newEngine(t, rule("shop/a", 1))
+	for range 2 {
+		if _, err := e.CheckAll(t.Context(), []engine.Check{*ask(1, of1("acme")), *ask(2, of1("globex"))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = `
+# HELP weir_decisions_total Decisions by policy, peeks left out: result is allowed, denied, unlimited for a tier without limit, or for a request that another policy denied, uncharged.
+# TYPE weir_decisions_total counter
+weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="memory"} 2
+weir_decisions_total{axis="Tenant",policy="shop/a",result="uncharged",source="memory"} 2
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "weir_decisions_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatCountsZeroTimesIsDecidedAndChangesNothing(t *testing.T) {
+	e, _ := newEngine(t, rule("shop/a", 1))
+	for _, step := range []struct {
+		cost      int64
+		allowed   bool
+		remaining int64
+	}{{0, true, 1}, {0, true, 1}, {1, true, 0}, {0, true, 0}, {1, false, 0}} {
+		answer, err := e.Check(t.Context(), ask(step.cost, acme()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Allowed != step.allowed || answer.Results[0].Remaining != step.remaining {
+			t.Errorf("cost %d: %v, want allowed %v with %d remaining", step.cost, lines(answer), step.allowed, step.remaining)
+		}
+	}
+}
+
+func TestACostBeyondAnyLimitIsNeverAdmitted(t *testing.T) {
+	e, _ := newEngine(t, rule("shop/a", 3))
+	answer, err := e.Check(t.Context(), ask(math.MaxInt64, acme()))
+	if err != nil || answer.Allowed || answer.Results[0].RetryAfter != limiter.Never {
+		t.Errorf("%+v, %v", answer, err)
+	}
+}
+
+// TestARefundTakesBackWhatWasSpentLast spends 1 at 0 s, 1 at 10 s and 2 at 20 s, and takes 3 back: what is left is what was
+// spent first.
+func TestARefundTakesBackWhatWasSpentLast(t *testing.T) {
+	for _, algorithm := range []limiter.Algorithm{
+		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket,
+	} {
+		t.Run(string(algorithm), func(t *testing.T) {
+			r := rule("shop/a", 4)
+			r.Algorithm = algorithm
+			e, clock := newTimed(t, r)
+			for _, spend := range []struct {
+				after time.Duration
+				cost  int64
+			}{{0, 1}, {10 * time.Second, 1}, {10 * time.Second, 2}} {
+				clock.pass(spend.after)
+				if _, err := e.Check(t.Context(), ask(spend.cost, acme())); err != nil {
+					t.Fatal(err)
+				}
+			}
+			peek := *ask(1, acme())
+			peek.Peek = true
+			before, err := e.Check(t.Context(), &peek)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Refund(t.Context(), []engine.Check{*ask(3, acme())}); err != nil {
+				t.Fatal(err)
+			}
+			after, err := e.Check(t.Context(), &peek)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := after.Results[0].Remaining, min(4, before.Results[0].Remaining+3); got != want {
+				t.Errorf("%d remain after the refund, want %d", got, want)
+			}
+			if algorithm == limiter.SlidingWindowLog && after.Results[0].ResetAfter != 40*time.Second {
+				t.Errorf("the full limit is back in %v, want 40 s: the unit spent first stays", after.Results[0].ResetAfter)
+			}
+		})
+	}
+}
+
+func TestARefundOfMoreThanWasSpentLeavesTheFullLimit(t *testing.T) {
+	e, _ := newTimed(t, rule("shop/a", 4), rule("shop/b", 9))
+	for _, spent := range []int64{1, 1} {
+		if _, err := e.Check(t.Context(), ask(spent, acme())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.Refund(t.Context(), []engine.Check{*ask(100, acme()), *ask(1, of1("nobody"))}); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := e.Check(t.Context(), ask(1, acme()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"shop/a acme true 3", "shop/b acme true 8"}, lines(answer)); diff != "" {
+		t.Errorf("after the refund (-want +got):\n%s", diff)
+	}
+}
+
+func TestARefundLetsAKnownOffenderPass(t *testing.T) {
+	o := newOffence(t, rule("shop/a", 1))
+	o.wantAsked(t, "the first", ask(1, acme()), true)
+	o.wantAsked(t, "a denial", ask(1, acme()), true)
+	o.wantAsked(t, "a known denial", ask(1, acme()), false)
+	if err := o.Refund(t.Context(), []engine.Check{*ask(1, acme())}); err != nil {
+		t.Fatal(err)
+	}
+	if answer := o.wantAsked(t, "after the refund", ask(1, acme()), true); !answer.Allowed {
+		t.Errorf("denied after the refund: %v", lines(answer))
+	}
+}
+
+func TestARefundThatFailsNamesThePolicy(t *testing.T) {
+	broken := brokenStore{errors.New("gone")}
+	e := engine.New(broken, engine.SourceRedis, engine.NewMetrics(prometheus.NewPedanticRegistry()))
+	if err := e.Refund(t.Context(), nil); !errors.Is(err, engine.ErrNoRules) {
+		t.Errorf("before there are rules: %v", err)
+	}
+	e.Swap(index(t, rule("shop/a", 1)))
+	if err := e.Refund(t.Context(), []engine.Check{*ask(1, acme())}); err == nil || !strings.HasPrefix(err.Error(), "refund shop/a: ") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestWhoCannotWaitIsDeniedWhatWouldHaveTo: one unit a second, a queue of two.
+func TestWhoCannotWaitIsDeniedWhatWouldHaveTo(t *testing.T) {
+	r := rule("shop/a", 60)
+	r.Algorithm, r.Burst = limiter.LeakyBucket, 2
+	e, clock := newTimed(t, r)
+	check := func(noDelay bool, cost int64) engine.Answer {
+		c := ask(cost, acme())
+		c.NoDelay = noDelay
+		answer, err := e.Check(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	if a := check(true, 1); !a.Allowed || a.Delay != 0 || a.Results[0].Remaining != 0 {
+		t.Errorf("an empty bucket: allowed %v after %v, then %d remain", a.Allowed, a.Delay, a.Results[0].Remaining)
+	}
+	if a := check(true, 1); a.Allowed || a.Results[0].RetryAfter != time.Second {
+		t.Errorf("would have to wait: allowed %v, retry after %v", a.Allowed, a.Results[0].RetryAfter)
+	}
+	if a := check(false, 1); !a.Allowed || a.Delay != time.Second {
+		t.Errorf("who can wait: allowed %v after %v", a.Allowed, a.Delay)
+	}
+	clock.pass(2*time.Second - time.Microsecond)
+	if a := check(true, 1); a.Allowed || a.Results[0].RetryAfter != time.Microsecond {
+		t.Errorf("a microsecond early: allowed %v, retry after %v", a.Allowed, a.Results[0].RetryAfter)
+	}
+	clock.pass(time.Microsecond)
+	if a := check(true, 1); !a.Allowed || a.Delay != 0 {
+		t.Errorf("on time: allowed %v after %v", a.Allowed, a.Delay)
+	}
+}
+
+func TestAnOverrideIsCountedByItself(t *testing.T) {
+	e, clock := newTimed(t, rule("shop/a", 1))
+	ten := func(units int64, window time.Duration) *engine.Check {
+		c := ask(1, acme())
+		c.Override = &engine.Override{Units: units, Window: window}
+		return c
+	}
+	steps := []struct {
+		name  string
+		pass  time.Duration
+		check *engine.Check
+		want  string
+	}{
+		{"the rule's own", 0, ask(1, acme()), "shop/a acme true 0"},
+		{"the rule's own again", 0, ask(1, acme()), "shop/a acme false 0"},
+		{"10 a minute", 0, ten(10, time.Minute), "shop/a acme true 9"},
+		{"10 a second are other units", 0, ten(10, time.Second), "shop/a acme true 9"},
+		{"20 a minute are other units", 0, ten(20, time.Minute), "shop/a acme true 19"},
+		{"10 a minute again", 30 * time.Second, ten(10, time.Minute), "shop/a acme true 8"},
+		{"what cannot be a limit leaves the rule's own", 0, ten(0, time.Minute), "shop/a acme false 0"},
+		{"nor can a window of a year", 0, ten(10, 365*24*time.Hour), "shop/a acme false 0"},
+	}
+	for _, step := range steps {
+		clock.pass(step.pass)
+		answer, err := e.Check(t.Context(), step.check)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{step.want}, lines(answer)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.name, diff)
+		}
+	}
+}
