@@ -2,8 +2,8 @@ package engine_test
 
 import (
 	"errors"
-	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +33,7 @@ func of1(tenant string) map[string]string { return map[string]string{"tenant": t
 func told(answers []engine.Answer) []string {
 	var out []string
 	for _, a := range answers {
-		out = append(out, strings.Join(append([]string{fmt.Sprint(a.Allowed)}, lines(a)...), ", "))
+		out = append(out, strings.Join(append([]string{strconv.FormatBool(a.Allowed)}, lines(a)...), ", "))
 	}
 	return out
 }
