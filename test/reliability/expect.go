@@ -2,7 +2,10 @@ package reliability
 
 import (
 	"fmt"
+	"math"
 	"time"
+
+	"github.com/weir-dev/weir/limiter"
 )
 
 // Expectation is what clients may notice of a fault at the most.
@@ -23,19 +26,37 @@ func usual() Expectation {
 	return Expectation{Failed: 0, P99: 25 * time.Millisecond, Recovery: 2 * time.Second, Given: 0.6}
 }
 
-// allowance is how many units of p's hot tenant may be admitted beyond the promise in the course of a fault:
-//
-//   - what the replicas had not told one another when Redis went: tellable of the limit;
-//   - what is asked while a call that will fail is waited for, and may be decided twice;
-//   - the limit once more, where Redis forgot what had been spent.
+// allowance is how many units of p's hot tenant may be admitted in a window beyond the promise: the bound that
+// docs/reliability.md derives, for every outage that the window touches, and the limit once more where Redis forgot what
+// had been spent.
 func allowance(p Policy, t *Trial) int64 {
-	const tellable = 0.15
-	const undecided = 50 * time.Millisecond // --redis-timeout
-	units := int64(tellable*float64(p.Limit) + t.HotPerSecond*undecided.Seconds())
-	if t.Forgets {
-		units += p.Limit
+	const (
+		undecided = 50 * time.Millisecond  // --redis-timeout: for so long a replica may not know that it hears nothing
+		stagger   = 500 * time.Millisecond // between the first replica that finds Redis back and the last
+	)
+	unheard := t.HotPerSecond * undecided.Seconds()
+	units := 2*unheard + float64(t.Limiters-1)
+	switch p.Algorithm {
+	case limiter.SlidingWindowLog:
+		units += float64(p.Limit) / 64
+	case limiter.TokenBucket, limiter.LeakyBucket:
+		units += float64(p.Limit) * stagger.Seconds() / p.Window.Seconds()
+	case limiter.FixedWindow, limiter.SlidingWindowCounter:
 	}
-	return units
+	all := int64(math.Ceil(units)) * t.touching(p.Window)
+	if t.Forgets {
+		all += p.Limit
+	}
+	return all
+}
+
+// touching is how many outages a window touches, if they come evenly.
+func (t *Trial) touching(window time.Duration) int64 {
+	if t.Outages < 2 {
+		return 1
+	}
+	every := float64(t.Repaired-t.Broken) / float64(t.Outages)
+	return 1 + int64(float64(window.Microseconds())/every)
 }
 
 // Shortfalls says where r is worse than expected.

@@ -20,6 +20,8 @@ type Fault struct {
 	Heals bool
 	// Forgets: Redis loses counters, more than the last moment of them.
 	Forgets bool
+	// Outages, where they are many.
+	Outages int
 	Want    Expectation
 	// Short: every run of the tests plays it.
 	Short bool

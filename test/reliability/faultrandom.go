@@ -22,7 +22,7 @@ func randomFault() Fault {
 		Name: fmt.Sprintf("%d random outages", outages),
 		What: fmt.Sprintf("one after another for up to %v, with up to %v between them: SIGSTOP, lost replies, broken connections, read-only, out of memory",
 			longestOutage, longestCalm),
-		Start: randomOutages, Heals: true,
+		Start: randomOutages, Heals: true, Outages: outages,
 		Want: tolerates(Fault{Want: usual()}, 60*time.Millisecond).Want, // every outage has an opening
 	}
 }

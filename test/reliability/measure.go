@@ -24,6 +24,8 @@ type Trial struct {
 	Began, Broken, Repaired, Ended int64
 	// Forgets: Redis lost counters.
 	Forgets bool
+	// Outages of Redis, where they were many.
+	Outages int
 	// FaultEnd is until when latency counts as under the fault, no less than Repaired.
 	FaultEnd int64
 }
