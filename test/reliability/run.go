@@ -51,7 +51,10 @@ func Run(ctx context.Context, weir string, f Fault, p Plan) (_ *Trial, err error
 	defer func() { err = errors.Join(err, world.stop()) }()
 
 	l := newLoad(p.Rate, world.urls, all, p.Seed)
-	t := &Trial{Fault: f.Name, Policies: all, Limiters: limiters, HotPerSecond: hotPerSecond(p.Rate, len(all)), Forgets: f.Forgets, Outages: f.Outages, Began: micros(time.Now())}
+	t := &Trial{
+		Fault: f.Name, Policies: all, Limiters: limiters, HotPerSecond: hotPerSecond(p.Rate, len(all)),
+		Forgets: f.Forgets, Outages: f.Outages, Began: micros(time.Now()),
+	}
 	loading, stopLoad := context.WithCancel(ctx)
 	var generator sync.WaitGroup
 	generator.Go(func() { l.run(loading) })
