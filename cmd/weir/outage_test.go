@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// onFailure is a policy for one path with an onStoreFailure, of a limit that no test reaches.
+func onFailure(what string) string {
+	lower := strings.ToLower(what)
+	return fmt.Sprintf(`
+---
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: %s, namespace: shop}
+spec: {axis: Tenant, limit: 10, window: 1h, algorithm: SlidingWindowLog, onStoreFailure: %s, match: {http: {paths: [{value: /%s}]}}}
+`, lower, what, lower)
+}
+
+func TestEachPolicyDecidesAsItSaysWhileRedisIsAway(t *testing.T) {
+	redis, err := fixture.StartRedis(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = redis.Stop() })
+	dir, log := t.TempDir(), &transcript{}
+	save(t, filepath.Join(dir, "policies.yaml"), onFailure("Local")+onFailure("Allow")+onFailure("Deny"))
+	counters := countersOf("weir:")
+	counters.timeout = 200 * time.Millisecond
+	launch(t, func(ctx context.Context) error {
+		return runServe(ctx, serveFlags{policies: dir, redis: redis.URL(), counters: counters, sockets: anyPort}, log, log.logger())
+	})
+	base := find(t, log, `at (http://127\.0\.0\.1:[0-9]+)/v1/check, counters in redis://127\.0\.0\.1:`)
+	ops := find(t, log, `probes at (\S+)`)
+	_, ready := get(t, ops+"/readyz")
+
+	ask := func(path string) verdict {
+		return check(t, base, `{"domain":"shop","path":"`+path+`","headers":{"x-tenant-id":"acme"}}`)
+	}
+	want := func(when string, want map[string]verdict) {
+		t.Helper()
+		got := map[string]verdict{}
+		for path := range want {
+			got[path] = ask(path)
+		}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(verdict{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+		if status, body := get(t, ops+"/readyz"); status != http.StatusOK || body != ready {
+			t.Errorf("%s: /readyz %d %q, was %q", when, status, body, ready)
+		}
+	}
+	well := map[string]verdict{"/local": {200, 10, "redis"}, "/allow": {200, 10, "redis"}, "/deny": {200, 10, "redis"}}
+	want("while Redis is well", well)
+
+	redis.Kill()
+	want("while Redis is away", map[string]verdict{"/local": {200, 10, "local"}, "/allow": {200, 10, "local"}, "/deny": {503, 0, ""}})
+	gauge := func(name, value string) bool {
+		_, metrics := get(t, ops+"/metrics")
+		return strings.Contains(metrics, "\n"+name+" "+value+"\n")
+	}
+	if !gauge("weir_local_mode", "1") || !gauge("weir_local_owing", "1") {
+		t.Error("the metrics do not tell of the outage")
+	}
+	if err := redis.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "decided with Redis again", func() bool { return gauge("weir_local_mode", "0") && ask("/local").Source == "redis" })
+	want("when Redis is back", well)
+	if !gauge("weir_local_mode_activations_total", "1") || !gauge("weir_local_owing", "0") {
+		t.Error("the metrics do not tell that the outage is over")
+	}
+	for line, times := range map[string]int{"the store is away": 1, "the store is back": 1} {
+		if got := strings.Count(log.String(), line); got != times {
+			t.Errorf("%d lines say that %s, want %d:\n%s", got, line, times, log)
+		}
+	}
+}
