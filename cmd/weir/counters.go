@@ -28,8 +28,10 @@ const (
 	// garbage before it is collected, and a process is more than its counters.
 	localPart = 4
 	// leastMemory leaves room for the process itself.
-	leastMemory = 64 << 20
-	// softPart of the memory is where the collector begins to work harder, in percent.
+	leastMemory = 96 << 20
+	// program is what is resident of the program's own file, of which the collector does not know.
+	program = 40 << 20
+	// softPart of the memory, less the program, is where the collector begins to work harder, in percent.
 	softPart = 95
 )
 
@@ -76,7 +78,7 @@ func redisCounters(client *redisstore.Client, f counterFlags, log *slog.Logger) 
 		return nil, fmt.Errorf("--replicas %d is less than 1", f.replicas)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memory / 100 * softPart)
+		debug.SetMemoryLimit(memory/100*softPart - program)
 	}
 	sometimes := &rate.Sometimes{First: 1, Interval: 10 * time.Second}
 	refundFailed := func(err error) {
@@ -102,7 +104,7 @@ func (f *counterFlags) memoryBytes() (int64, error) {
 	}
 	bytes := quantity.Value()
 	if bytes < leastMemory || bytes > math.MaxInt64/100 {
-		return 0, fmt.Errorf("--memory %s is less than 64Mi, or more than there is", f.memory)
+		return 0, fmt.Errorf("--memory %s is less than 96Mi, or more than there is", f.memory)
 	}
 	return bytes, nil
 }
