@@ -48,12 +48,18 @@ type RateLimitPolicyList struct {
 // +kubebuilder:validation:XValidation:rule="self.algorithm != 'SlidingWindowLog' || self.limit <= 1000000",fieldPath=".limit",message="SlidingWindowLog remembers every admitted unit, so limit must be at most 1000000; use SlidingWindowCounter for more"
 // +kubebuilder:validation:XValidation:rule="!has(self.burst) || self.algorithm in ['TokenBucket', 'LeakyBucket']",fieldPath=".burst",message="burst is the capacity of a TokenBucket or the queue of a LeakyBucket; remove it, or choose one of these algorithms"
 // +kubebuilder:validation:XValidation:rule="!has(self.burst) || self.algorithm != 'TokenBucket' || self.burst > 0",fieldPath=".burst",message="a TokenBucket that holds nothing admits nothing; burst must be at least 1, or absent for the limit itself"
-// +kubebuilder:validation:XValidation:rule="!has(self.burst) || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,7}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || self.burst * (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= self.limit * 315360000",fieldPath=".burst",message="at this limit and window the burst takes longer than ten years to drain; lower it"
+// +kubebuilder:validation:XValidation:rule="!has(self.burst) || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || self.burst * (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= self.limit * 315360000",fieldPath=".burst",message="at this limit and window the burst takes longer than ten years to drain; lower it"
+// +kubebuilder:validation:XValidation:rule="self.algorithm != 'SlidingWindowLog' || !has(self.tiers) || self.tiers.all(t, !has(t.limit) || t.limit <= 1000000)",fieldPath=".tiers",message="SlidingWindowLog remembers every admitted unit, so the limit of a tier must be at most 1000000; use SlidingWindowCounter for more"
+// +kubebuilder:validation:XValidation:rule="self.algorithm in ['TokenBucket', 'LeakyBucket'] || !has(self.tiers) || self.tiers.all(t, !has(t.burst))",fieldPath=".tiers",message="the burst of a tier is the capacity of a TokenBucket or the queue of a LeakyBucket; remove it, or choose one of these algorithms"
+// +kubebuilder:validation:XValidation:rule="self.algorithm != 'TokenBucket' || !has(self.tiers) || self.tiers.all(t, !has(t.burst) || t.burst > 0)",fieldPath=".tiers",message="a TokenBucket that holds nothing admits nothing; the burst of a tier must be at least 1, or absent for the tier's limit itself"
+// +kubebuilder:validation:XValidation:rule="!has(self.tiers) || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || self.tiers.all(t, !has(t.burst) || !has(t.limit) || t.burst * (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= t.limit * 315360000)",fieldPath=".tiers",message="at the limit of its tier and this window a burst takes longer than ten years to drain; lower the burst of the tier"
+// +kubebuilder:validation:XValidation:rule="!has(self.cost) || !has(self.cost.value) || self.cost.value <= (self.algorithm == 'LeakyBucket' ? (has(self.burst) ? self.burst : 0) + 1 : self.algorithm == 'TokenBucket' && has(self.burst) ? self.burst : self.limit) || has(self.tiers) && self.tiers.exists(t, has(t.limit) ? self.cost.value <= (self.algorithm == 'LeakyBucket' ? (has(t.burst) ? t.burst : 0) + 1 : self.algorithm == 'TokenBucket' && has(t.burst) ? t.burst : t.limit) : has(t.unlimited) && t.unlimited)",fieldPath=".cost.value",message="every request costs more than is ever admitted at once, so that all would be denied; lower the cost, or raise the limit (of a TokenBucket or LeakyBucket the burst)"
 // +kubebuilder:validation:XValidation:rule="self.axis != 'Endpoint' || !has(self.identifier)",fieldPath=".identifier",message="axis Endpoint counts by the endpoint itself; remove identifier, or choose the axis whose identifier it is and set scope: Endpoint"
+// +kubebuilder:validation:XValidation:rule="self.axis != 'Custom' || has(self.identifier)",fieldPath=".identifier",message="axis Custom counts by what identifier says; give identifier, or choose the axis whose identifier Weir knows"
 // +kubebuilder:validation:XValidation:rule="self.axis != 'Endpoint' || self.scope != 'Endpoint'",fieldPath=".scope",message="axis Endpoint already counts every endpoint by itself; remove scope: Endpoint"
 type RateLimitPolicySpec struct {
 	// axis is whose requests are counted together: those of one client address (IP), Tenant, User or API key (APIKey),
-	// or all requests to one Endpoint.
+	// all requests to one Endpoint, or those of whatever identifier says (Custom).
 	// +required
 	Axis Axis `json:"axis"`
 	// limit is the units allowed per window.
@@ -76,7 +82,7 @@ type RateLimitPolicySpec struct {
 	Burst *int64 `json:"burst,omitempty"`
 	// identifier is where the identifier stands in a request. Absent: the Limiter's identity table decides
 	// (IP: client address; Tenant: X-Tenant-ID; User: X-User-ID; APIKey: X-API-Key). Requests without one are counted
-	// together, under the identifier "-".
+	// together, under the identifier "-". Axis Custom has no default, axis Endpoint no identifier.
 	// +optional
 	Identifier *Identifier `json:"identifier,omitempty"`
 	// scope is what one counter covers: all requests that the Policy matches, or every Endpoint (the path of match that
@@ -87,6 +93,17 @@ type RateLimitPolicySpec struct {
 	// match is which requests are limited. Absent: all of the domain.
 	// +optional
 	Match *Match `json:"match,omitempty"`
+	// tiers hold some of the requests to another limit, with the policy's algorithm and window: the first tier that a
+	// request is of, else the limit of the policy.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(t, self.exists_one(u, u.name == t.name))",message="two tiers have the same name; answers tell tiers apart by it, so give each its own"
+	Tiers []Tier `json:"tiers,omitempty"`
+	// cost is how many units a request costs. Absent: 1.
+	// +optional
+	Cost *Cost `json:"cost,omitempty"`
 	// enforcement is what happens over the limit: Enforce denies, Shadow counts and reports and never denies.
 	// +optional
 	// +kubebuilder:default=Enforce
@@ -99,7 +116,7 @@ type RateLimitPolicySpec struct {
 }
 
 // Axis is whose requests are counted together.
-// +kubebuilder:validation:Enum=IP;Tenant;User;APIKey;Endpoint
+// +kubebuilder:validation:Enum=IP;Tenant;User;APIKey;Endpoint;Custom
 type Axis string
 
 // The axes.
@@ -109,6 +126,7 @@ const (
 	AxisUser     Axis = "User"
 	AxisAPIKey   Axis = "APIKey"
 	AxisEndpoint Axis = "Endpoint"
+	AxisCustom   Axis = "Custom"
 )
 
 // Window is a duration in whole seconds as text: hours, minutes and seconds ("1h30m"), or days alone ("1d").
@@ -158,133 +176,6 @@ const (
 	StoreFailureLocal StoreFailure = "Local"
 	StoreFailureAllow StoreFailure = "Allow"
 	StoreFailureDeny  StoreFailure = "Deny"
-)
-
-// Identifier is where the identifier stands in a request.
-// +kubebuilder:validation:ExactlyOneOf=header;query;cookie
-type Identifier struct {
-	// header names a request header; upper and lower case are the same.
-	// +optional
-	Header *HeaderName `json:"header,omitempty"`
-	// query names a query parameter.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=128
-	Query *string `json:"query,omitempty"`
-	// cookie names a cookie.
-	// +optional
-	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9!#$%&*+.^_|~-]+$')",message="a cookie name is one or more letters, digits and !#$%&*+-.^_|~"
-	Cookie *string `json:"cookie,omitempty"`
-}
-
-// HeaderName is the name of an HTTP header.
-// +kubebuilder:validation:MaxLength=128
-// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9!#$%&*+.^_|~-]+$')",message="a header name is one or more letters, digits and !#$%&*+-.^_|~"
-type HeaderName string
-
-// Match is which requests are limited.
-// +kubebuilder:validation:XValidation:rule="has(self.http)",message="match is empty: give http, or leave match out to limit every request of the domain"
-type Match struct {
-	// http matches HTTP and gRPC requests.
-	// +optional
-	HTTP *HTTPMatch `json:"http,omitempty"`
-}
-
-// HTTPMatch selects HTTP requests. Every part that is given must match; within hosts, paths and methods any one
-// suffices; headers must all match.
-// +kubebuilder:validation:XValidation:rule="has(self.hosts) || has(self.paths) || has(self.methods) || has(self.headers)",message="http is empty: give hosts, paths, methods or headers, or leave match out to limit every request of the domain"
-type HTTPMatch struct {
-	// hosts: "api.shop.example", or "*.shop.example" for every name below shop.example.
-	// +optional
-	// +listType=set
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=16
-	Hosts []Host `json:"hosts,omitempty"`
-	// paths of the request, without the query; dot segments, double slashes and a slash at the end are resolved first.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=16
-	Paths []PathMatch `json:"paths,omitempty"`
-	// methods in upper case.
-	// +optional
-	// +listType=set
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=9
-	Methods []Method `json:"methods,omitempty"`
-	// headers of the request, all of which must match.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=16
-	Headers []HeaderMatch `json:"headers,omitempty"`
-}
-
-// Host is a host name, or "*." and a host name.
-// +kubebuilder:validation:MaxLength=253
-// +kubebuilder:validation:XValidation:rule="self.matches('^([*][.])?[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?([.][a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$')",message="a host is a DNS name in lower case without scheme, port and trailing dot, such as api.shop.example, or *.shop.example for every name below it; leave hosts out to match every host"
-type Host string
-
-// Method is an HTTP method.
-// +kubebuilder:validation:Enum=GET;HEAD;POST;PUT;PATCH;DELETE;OPTIONS;CONNECT;TRACE
-type Method string
-
-// PathMatch matches the path of a request.
-// +kubebuilder:validation:XValidation:rule="self.type == 'RegularExpression' || self.value.matches('^/[^?#\\\\s]*$')",fieldPath=".value",message="a path begins with a slash and has no query, no fragment and no spaces"
-// +kubebuilder:validation:XValidation:rule="self.type == 'RegularExpression' || !self.value.matches('//|/[.][.]?(/|$)')",fieldPath=".value",message="a path has no double slashes and no dot segments: they are resolved in a request before it is compared"
-// +kubebuilder:validation:XValidation:rule="self.type == 'RegularExpression' || !self.value.matches('[*{}]')",fieldPath=".value",message="a path is compared as it stands, without wildcards (*) and templates ({id}): use PathPrefix for everything below a path, or RegularExpression"
-type PathMatch struct {
-	// type of the comparison: Exact, PathPrefix (whole segments) or RegularExpression (RE2, the whole path).
-	// +optional
-	// +kubebuilder:default=PathPrefix
-	Type PathMatchType `json:"type,omitempty"`
-	// value to compare with.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=512
-	Value string `json:"value"`
-}
-
-// PathMatchType is how a path is compared.
-// +kubebuilder:validation:Enum=Exact;PathPrefix;RegularExpression
-type PathMatchType string
-
-// The ways to compare a path.
-const (
-	PathExact             PathMatchType = "Exact"
-	PathPrefix            PathMatchType = "PathPrefix"
-	PathRegularExpression PathMatchType = "RegularExpression"
-)
-
-// HeaderMatch matches one header of a request.
-// +kubebuilder:validation:XValidation:rule="self.type == 'Present' ? !has(self.value) : has(self.value)",fieldPath=".value",message="Exact and RegularExpression need a value, Present takes none"
-type HeaderMatch struct {
-	// name of the header; upper and lower case are the same.
-	// +required
-	Name HeaderName `json:"name"`
-	// type of the comparison: Exact, Present or RegularExpression (RE2, the whole value).
-	// +optional
-	// +kubebuilder:default=Exact
-	Type HeaderMatchType `json:"type,omitempty"`
-	// value to compare with.
-	// +optional
-	// +kubebuilder:validation:MaxLength=512
-	Value *string `json:"value,omitempty"`
-	// invert selects the requests that do not match.
-	// +optional
-	Invert bool `json:"invert,omitempty"`
-}
-
-// HeaderMatchType is how a header is compared.
-// +kubebuilder:validation:Enum=Exact;Present;RegularExpression
-type HeaderMatchType string
-
-// The ways to compare a header.
-const (
-	HeaderExact             HeaderMatchType = "Exact"
-	HeaderPresent           HeaderMatchType = "Present"
-	HeaderRegularExpression HeaderMatchType = "RegularExpression"
 )
 
 // RateLimitPolicyStatus is what of the policy is enforced.

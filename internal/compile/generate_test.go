@@ -23,10 +23,10 @@ func goodPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 			Name:      rapid.StringMatching(`[a-e]{1,2}`).Draw(t, "name"),
 		}}
 		policy.Spec = v1alpha1.RateLimitPolicySpec{
-			Axis:        rapid.SampledFrom([]v1alpha1.Axis{"IP", "Tenant", "User", "APIKey", "Endpoint"}).Draw(t, "axis"),
+			Axis:        rapid.SampledFrom([]v1alpha1.Axis{"IP", "Tenant", "User", "APIKey", "Endpoint", "Custom"}).Draw(t, "axis"),
 			Limit:       rapid.Int64Range(1, 1_000_000).Draw(t, "limit"),
 			Window:      v1alpha1.Window(rapid.StringMatching(`[1-9]d|[1-9][0-9]?[hms]|1h30m`).Draw(t, "window")),
-			Algorithm:   rapid.SampledFrom([]v1alpha1.Algorithm{"", "SlidingWindowLog", "SlidingWindowCounter"}).Draw(t, "algorithm"),
+			Algorithm:   rapid.SampledFrom(append(algorithms(), "")).Draw(t, "algorithm"),
 			Enforcement: rapid.SampledFrom([]v1alpha1.Enforcement{"", "Enforce", "Shadow"}).Draw(t, "enforcement"),
 
 			OnStoreFailure: rapid.SampledFrom([]v1alpha1.StoreFailure{"", "Local", "Allow", "Deny"}).Draw(t, "on store failure"),
@@ -35,19 +35,92 @@ func goodPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 			policy.Spec.Scope = rapid.SampledFrom([]v1alpha1.Scope{"", "Policy", "Endpoint"}).Draw(t, "scope")
 			policy.Spec.Identifier = identifier().Draw(t, "identifier")
 		}
-		if rapid.Bool().Draw(t, "has a match") {
-			policy.Spec.Match = &v1alpha1.Match{HTTP: httpMatch().Draw(t, "match")}
+		if policy.Spec.Axis != v1alpha1.AxisEndpoint && policy.Spec.Axis != v1alpha1.AxisCustom && rapid.Bool().Draw(t, "as the table says") {
+			policy.Spec.Identifier = nil
 		}
+		policy.Spec.Burst = burst(policy.Spec.Algorithm).Draw(t, "burst")
+		policy.Spec.Match = match().Draw(t, "match")
+		policy.Spec.Tiers = tiers(policy.Spec.Axis, policy.Spec.Algorithm).Draw(t, "tiers")
+		policy.Spec.Cost = cost().Draw(t, "cost")
 		return policy
 	})
 }
 
+func algorithms() []v1alpha1.Algorithm {
+	return []v1alpha1.Algorithm{"FixedWindow", "SlidingWindowLog", "SlidingWindowCounter", "TokenBucket", "LeakyBucket"}
+}
+
+// burst draws one that any limit drains in time, and that suffices for every cost.
+func burst(algorithm v1alpha1.Algorithm) *rapid.Generator[*int64] {
+	switch algorithm {
+	case v1alpha1.TokenBucket, v1alpha1.LeakyBucket:
+		return rapid.SampledFrom([]*int64{new(int64(1)), new(int64(7))})
+	default:
+		return rapid.Just[*int64](nil)
+	}
+}
+
 func identifier() *rapid.Generator[*v1alpha1.Identifier] {
 	return rapid.SampledFrom([]*v1alpha1.Identifier{
-		nil,
 		{Header: new(v1alpha1.HeaderName("X-Who"))},
 		{Query: new("who")},
 		{Cookie: new("sid")},
+		{Claim: new("realm.tenant")},
+		{Descriptor: new(v1alpha1.DescriptorKey("remote_address"))},
+		{Expression: new(v1alpha1.Expression(`request.method + request.host`))},
+	})
+}
+
+func match() *rapid.Generator[*v1alpha1.Match] {
+	return rapid.OneOf(
+		rapid.Just[*v1alpha1.Match](nil),
+		rapid.Map(httpMatch(), func(http *v1alpha1.HTTPMatch) *v1alpha1.Match { return &v1alpha1.Match{HTTP: http} }),
+		rapid.Map(rapid.SliceOfN(rapid.SampledFrom([]v1alpha1.DescriptorMatch{
+			{Key: "generic_key", Value: new("login")}, {Key: "remote_address"},
+		}), 1, 3), func(entries []v1alpha1.DescriptorMatch) *v1alpha1.Match { return &v1alpha1.Match{Descriptors: entries} }),
+	)
+}
+
+func tiers(axis v1alpha1.Axis, algorithm v1alpha1.Algorithm) *rapid.Generator[[]v1alpha1.Tier] {
+	one := rapid.Custom(func(t *rapid.T) v1alpha1.Tier {
+		tier := v1alpha1.Tier{Name: rapid.StringMatching(`[a-z0-9]([a-z0-9-]{0,5}[a-z0-9])?`).Draw(t, "tier"), When: when(axis).Draw(t, "when")}
+		if tier.Unlimited = rapid.Bool().Draw(t, "unlimited"); !tier.Unlimited {
+			tier.Limit = new(rapid.Int64Range(1, 1_000_000).Draw(t, "limit of the tier"))
+			tier.Burst = burst(algorithm).Draw(t, "burst of the tier")
+		}
+		return tier
+	})
+	return rapid.SliceOfNDistinct(one, 0, 4, func(tier v1alpha1.Tier) string { return tier.Name })
+}
+
+func when(axis v1alpha1.Axis) *rapid.Generator[v1alpha1.When] {
+	identifiers := []v1alpha1.TierIdentifier{"acme", "/v1/", "*", "-", " "}
+	if axis == v1alpha1.AxisIP {
+		identifiers = []v1alpha1.TierIdentifier{"203.0.113.7", "2001:DB8::7", "2001:db8::8", "::ffff:203.0.113.7", "fe80::1%eth0"}
+	}
+	return rapid.OneOf(
+		rapid.Just(v1alpha1.When{Header: &v1alpha1.HeaderMatch{Name: "X-Plan", Value: new("paid")}}),
+		rapid.Map(rapid.SliceOfN(rapid.SampledFrom(identifiers), 1, 4), func(list []v1alpha1.TierIdentifier) v1alpha1.When {
+			return v1alpha1.When{Identifiers: list}
+		}),
+		rapid.Map(networks(1), func(list []v1alpha1.CIDR) v1alpha1.When { return v1alpha1.When{CIDRs: list} }),
+		rapid.Just(v1alpha1.When{Groups: []v1alpha1.Group{"support", "admins"}}),
+		rapid.Just(v1alpha1.When{Expression: new(v1alpha1.Expression(`request.method == "GET"`))}),
+	)
+}
+
+func networks(least int) *rapid.Generator[[]v1alpha1.CIDR] {
+	return rapid.SliceOfN(rapid.SampledFrom([]v1alpha1.CIDR{
+		"10.0.0.0/8", "203.0.113.7/32", "0.0.0.0/0", "2001:DB8::/32", "2001:db8:0:0::/32", "::/0",
+	}), least, 4)
+}
+
+func cost() *rapid.Generator[*v1alpha1.Cost] {
+	return rapid.SampledFrom([]*v1alpha1.Cost{
+		nil,
+		{Value: new(int64(1))},
+		{Header: new(v1alpha1.HeaderName("X-Cost"))},
+		{Expression: new(v1alpha1.Expression(`request.method == "GET" ? 1 : 10`))},
 	})
 }
 
@@ -69,6 +142,11 @@ func httpMatch() *rapid.Generator[*v1alpha1.HTTPMatch] {
 				{Name: "x-plan", Type: "Present"},
 				{Name: "accept", Type: "RegularExpression", Value: new("text/.*")},
 			}), 0, 4).Draw(t, "headers"),
+			CIDRs:       networks(0).Draw(t, "cidrs"),
+			ExceptCIDRs: networks(0).Draw(t, "except cidrs"),
+			Expression: rapid.SampledFrom([]*v1alpha1.Expression{
+				nil, new(v1alpha1.Expression(`request.path.endsWith(".json")`)),
+			}).Draw(t, "expression"),
 		}
 	})
 }
@@ -90,6 +168,31 @@ func badPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 		func(s *v1alpha1.RateLimitPolicySpec) {
 			s.Match = &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{Paths: []v1alpha1.PathMatch{{Type: "RegularExpression", Value: "("}}}}
 		},
+		func(s *v1alpha1.RateLimitPolicySpec) {
+			s.Match = &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{ExceptCIDRs: []v1alpha1.CIDR{"10.0.0.1/8"}}}
+		},
+		func(s *v1alpha1.RateLimitPolicySpec) {
+			s.Match = &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{Expression: new(v1alpha1.Expression(`request.path`))}}
+		},
+		func(s *v1alpha1.RateLimitPolicySpec) {
+			s.Match = &v1alpha1.Match{Descriptors: []v1alpha1.DescriptorMatch{{Key: "k", Value: new("")}}}
+		},
+		func(s *v1alpha1.RateLimitPolicySpec) { s.Axis, s.Identifier = v1alpha1.AxisCustom, nil },
+		func(s *v1alpha1.RateLimitPolicySpec) { s.Cost = &v1alpha1.Cost{} },
+		func(s *v1alpha1.RateLimitPolicySpec) { s.Cost = &v1alpha1.Cost{Value: new(int64(-1))} },
+		func(s *v1alpha1.RateLimitPolicySpec) {
+			s.Cost = &v1alpha1.Cost{Expression: new(v1alpha1.Expression(`1.5`))}
+		},
+		func(s *v1alpha1.RateLimitPolicySpec) {
+			s.Tiers = append(s.Tiers, v1alpha1.Tier{Name: "none", When: v1alpha1.When{Groups: []v1alpha1.Group{"a"}}})
+		},
+		func(s *v1alpha1.RateLimitPolicySpec) {
+			s.Tiers = append(s.Tiers, v1alpha1.Tier{Name: "anybody", Unlimited: true})
+		},
+		func(s *v1alpha1.RateLimitPolicySpec) {
+			tier := v1alpha1.Tier{Name: "twice", Unlimited: true, When: v1alpha1.When{Groups: []v1alpha1.Group{"a"}}}
+			s.Tiers = append(s.Tiers, tier, tier)
+		},
 	}
 	return rapid.Custom(func(t *rapid.T) v1alpha1.RateLimitPolicy {
 		policy := goodPolicy().Draw(t, "policy")
@@ -106,6 +209,8 @@ func FuzzCompile(f *testing.F) {
 	f.Add("IP", int64(-1), "9999999h", "", "x y", "RegularExpression", `\Qa`, "*.", "get")
 	f.Add("APIKey", int64(1), "0d", "", "", "RegularExpression", `a)|(?:b`, "*.*.a", "\xff")
 	f.Add("User", int64(1), "1s", "", "k", "PathPrefix", "/../..", "\u212a.example", "")
+	f.Add("Custom", int64(9), "1s", "LeakyBucket", "k", "PathPrefix", "/", "10.0.0.0/8", `request.method == "GET"`)
+	f.Add("IP", int64(9), "1s", "TokenBucket", "k", "PathPrefix", "/", "2001:db8::/32", `"a"`)
 	f.Fuzz(func(t *testing.T, axis string, limit int64, window, algorithm, name, kind, value, host, method string) {
 		policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "fuzz"}}
 		policy.Spec = v1alpha1.RateLimitPolicySpec{
@@ -118,12 +223,30 @@ func FuzzCompile(f *testing.F) {
 				Headers: []v1alpha1.HeaderMatch{{Name: v1alpha1.HeaderName(name), Type: v1alpha1.HeaderMatchType(kind), Value: &value}},
 			}},
 		}
-		set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, compile.DefaultIdentity())
-		if (len(set.Rules) == 1) == (len(problems) > 0) {
-			t.Fatalf("neither or both: %v, %v", set, problems)
+		mustBeRuleOrProblem(t, policy)
+		policy.Spec.Match = &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{
+			CIDRs: []v1alpha1.CIDR{v1alpha1.CIDR(host)}, Expression: new(v1alpha1.Expression(method)),
+		}}
+		policy.Spec.Cost = &v1alpha1.Cost{Expression: new(v1alpha1.Expression(method))}
+		policy.Spec.Tiers = []v1alpha1.Tier{
+			{Name: name, Limit: &limit, Burst: &limit, When: v1alpha1.When{Identifiers: []v1alpha1.TierIdentifier{v1alpha1.TierIdentifier(value)}}},
+			{Name: kind, Limit: &limit, When: v1alpha1.When{Expression: new(v1alpha1.Expression(method))}},
 		}
-		if _, err := rules.NewIndex(set, "sha256:test", "weir:"); err != nil {
-			t.Fatalf("a limiter refuses the Set: %v", err)
-		}
+		mustBeRuleOrProblem(t, policy)
+		policy.Spec.Match = &v1alpha1.Match{Descriptors: []v1alpha1.DescriptorMatch{{Key: v1alpha1.DescriptorKey(name), Value: &value}}}
+		policy.Spec.Identifier = &v1alpha1.Identifier{Expression: new(v1alpha1.Expression(method))}
+		policy.Spec.Tiers, policy.Spec.Cost = nil, &v1alpha1.Cost{Value: &limit}
+		mustBeRuleOrProblem(t, policy)
 	})
+}
+
+func mustBeRuleOrProblem(t *testing.T, policy v1alpha1.RateLimitPolicy) {
+	t.Helper()
+	set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, compile.DefaultIdentity())
+	if (len(set.Rules) == 1) == (len(problems) > 0) {
+		t.Fatalf("neither or both: %v, %v", set, problems)
+	}
+	if _, err := rules.NewIndex(set, "sha256:test", "weir:"); err != nil {
+		t.Fatalf("a limiter refuses the Set: %v", err)
+	}
 }

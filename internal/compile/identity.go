@@ -9,7 +9,12 @@ import (
 // not say it themselves.
 type Identity struct {
 	IP, Tenant, User, APIKey rules.Identifier
+	// IPv6PrefixLength is how many bits of an IPv6 address are counted as one, 1 … 128; 0 stands for 64.
+	IPv6PrefixLength int
 }
+
+// defaultIPv6Prefix is what an IPv6 client owns; rules leave it out.
+const defaultIPv6Prefix = 64
 
 // DefaultIdentity is the table of a Limiter that says nothing else.
 func DefaultIdentity() Identity {
@@ -21,7 +26,7 @@ func DefaultIdentity() Identity {
 	}
 }
 
-// of returns the table's entry for axis. Endpoints identify themselves.
+// of returns the table's entry for axis. Endpoints identify themselves; of Custom the policy alone knows.
 func (i Identity) of(axis v1alpha1.Axis) (id rules.Identifier, known bool) {
 	switch axis {
 	case v1alpha1.AxisIP:
@@ -47,7 +52,13 @@ func resolve(policy valid, identity Identity) rules.Identifier {
 		id = identifierOf(own)
 	}
 	id.Secret = policy.spec.Axis == v1alpha1.AxisAPIKey
-	id.Address = policy.spec.Axis == v1alpha1.AxisIP && id.From != rules.FromClientIP
+	if policy.spec.Axis != v1alpha1.AxisIP {
+		return id
+	}
+	id.Address = id.From != rules.FromClientIP
+	if identity.IPv6PrefixLength != defaultIPv6Prefix {
+		id.IPv6Prefix = identity.IPv6PrefixLength
+	}
 	return id
 }
 
@@ -57,7 +68,13 @@ func identifierOf(own *v1alpha1.Identifier) rules.Identifier {
 		return rules.Identifier{From: rules.FromHeader, Name: lowercase(*own.Header)}
 	case own.Query != nil:
 		return rules.Identifier{From: rules.FromQuery, Name: *own.Query}
-	default: // validate has seen to it that one is set
+	case own.Cookie != nil:
 		return rules.Identifier{From: rules.FromCookie, Name: *own.Cookie}
+	case own.Claim != nil:
+		return rules.Identifier{From: rules.FromClaim, Name: *own.Claim}
+	case own.Descriptor != nil:
+		return rules.Identifier{From: rules.FromDescriptor, Name: string(*own.Descriptor)}
+	default: // validate has seen to it that one is set
+		return rules.Identifier{From: rules.FromExpression, Name: string(*own.Expression)}
 	}
 }

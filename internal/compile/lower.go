@@ -24,6 +24,8 @@ func lower(policy valid, identifier rules.Identifier) rules.Rule {
 		Units:          policy.limit.Units(),
 		WindowSeconds:  int64(policy.limit.Window() / time.Second),
 		Burst:          policy.limit.Burst(),
+		Tiers:          lowerTiers(policy, identifier),
+		Cost:           lowerCost(policy.spec.Cost),
 		Shadow:         policy.spec.Enforcement == v1alpha1.EnforcementShadow,
 		OnStoreFailure: lowerStoreFailure(policy.spec.OnStoreFailure),
 	}
@@ -45,12 +47,26 @@ func lowerMatch(match *v1alpha1.Match) rules.Match {
 	if match == nil {
 		return rules.Match{}
 	}
-	return rules.Match{
-		Hosts:   sorted(each(match.HTTP.Hosts, lowercase[v1alpha1.Host]), strings.Compare),
-		Paths:   sorted(each(match.HTTP.Paths, lowerPath), comparePaths),
-		Methods: sorted(each(match.HTTP.Methods, upper[v1alpha1.Method]), strings.Compare),
-		Headers: sorted(each(match.HTTP.Headers, lowerHeader), compareHeaders),
+	if match.HTTP == nil {
+		return rules.Match{Descriptors: each(match.Descriptors, lowerDescriptor)} // in the order that they have in a request
 	}
+	return rules.Match{
+		Hosts:       sorted(each(match.HTTP.Hosts, lowercase[v1alpha1.Host]), strings.Compare),
+		Paths:       sorted(each(match.HTTP.Paths, lowerPath), comparePaths),
+		Methods:     sorted(each(match.HTTP.Methods, upper[v1alpha1.Method]), strings.Compare),
+		Headers:     sorted(each(match.HTTP.Headers, lowerHeader), compareHeaders),
+		CIDRs:       sorted(each(match.HTTP.CIDRs, lowerCIDR), strings.Compare),
+		ExceptCIDRs: sorted(each(match.HTTP.ExceptCIDRs, lowerCIDR), strings.Compare),
+		Expression:  lowerExpression(match.HTTP.Expression),
+	}
+}
+
+func lowerDescriptor(entry v1alpha1.DescriptorMatch) rules.DescriptorMatch {
+	m := rules.DescriptorMatch{Key: string(entry.Key)}
+	if entry.Value != nil {
+		m.Value = *entry.Value
+	}
+	return m
 }
 
 // lowerPath leaves expressions as they are. NormalPath takes the trailing slash off, so that the prefixes /v1 and /v1/
@@ -107,5 +123,6 @@ func sorted[T any](list []T, compare func(a, b T) int) []T {
 	return slices.CompactFunc(list, func(a, b T) bool { return compare(a, b) == 0 })
 }
 
+func text[T ~string](s T) string      { return string(s) }
 func upper[T ~string](s T) string     { return strings.ToUpper(string(s)) }
 func lowercase[T ~string](s T) string { return strings.ToLower(string(s)) }

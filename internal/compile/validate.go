@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // valid is a policy that can be enforced: only validate builds it.
@@ -14,6 +16,7 @@ type valid struct {
 	name, namespace string
 	spec            *v1alpha1.RateLimitPolicySpec
 	limit           limiter.Limit
+	tiers           []limiter.Limit // of spec.Tiers; the zero Limit for one that is unlimited
 }
 
 // validate returns the policy of a group made ready for lowering, or everything that stands against enforcing it, in
@@ -33,9 +36,11 @@ func validate(same []*v1alpha1.RateLimitPolicy) (valid, []Problem) {
 	c.checkIdentifier(spec)
 	c.checkScope(spec)
 	c.checkMatch(spec.Match)
+	tiers := c.checkTiers(spec)
+	c.checkCost(spec, limit, tiers)
 	checkEnum(&c, "spec.enforcement", spec.Enforcement, v1alpha1.EnforcementEnforce, v1alpha1.EnforcementShadow)
 	checkEnum(&c, "spec.onStoreFailure", spec.OnStoreFailure, v1alpha1.StoreFailureLocal, v1alpha1.StoreFailureAllow, v1alpha1.StoreFailureDeny)
-	return valid{name: c.policy, namespace: policy.Namespace, spec: spec, limit: limit}, c.problems
+	return valid{name: c.policy, namespace: policy.Namespace, spec: spec, limit: limit, tiers: tiers}, c.problems
 }
 
 // checker collects the problems of one policy.
@@ -79,47 +84,76 @@ func (c *checker) checkAxis(spec *v1alpha1.RateLimitPolicySpec) {
 		c.add("spec.axis", "is empty")
 	}
 	checkEnum(c, "spec.axis", spec.Axis,
-		v1alpha1.AxisIP, v1alpha1.AxisTenant, v1alpha1.AxisUser, v1alpha1.AxisAPIKey, v1alpha1.AxisEndpoint)
+		v1alpha1.AxisIP, v1alpha1.AxisTenant, v1alpha1.AxisUser, v1alpha1.AxisAPIKey, v1alpha1.AxisEndpoint, v1alpha1.AxisCustom)
+}
+
+// counting is how a policy counts: its algorithm and window, and sound ones in place of those that are wrong.
+type counting struct {
+	algorithm               limiter.Algorithm
+	window                  time.Duration
+	algorithmErr, windowErr error
+}
+
+func (h counting) sound() bool { return h.algorithmErr == nil && h.windowErr == nil }
+
+func howCounted(spec *v1alpha1.RateLimitPolicySpec) counting {
+	how := counting{algorithm: limiter.Algorithm(cmp.Or(spec.Algorithm, v1alpha1.SlidingWindowCounter))}
+	if _, how.algorithmErr = limiter.NewLimit(how.algorithm, 1, limiter.MinWindow); how.algorithmErr != nil {
+		how.algorithm = limiter.SlidingWindowCounter
+	}
+	how.window, how.windowErr = ParseWindow(spec.Window)
+	how.window = max(how.window, limiter.MinWindow)
+	return how
 }
 
 // checkLimit judges limit, window and algorithm each by itself, beside a sound value of what is wrong, and then the burst,
-// which depends on all three.
+// which depends on all three. It returns the zero Limit if anything is wrong.
 func (c *checker) checkLimit(spec *v1alpha1.RateLimitPolicySpec) limiter.Limit {
-	algorithm := limiter.Algorithm(cmp.Or(spec.Algorithm, v1alpha1.SlidingWindowCounter))
-	_, algorithmErr := limiter.NewLimit(algorithm, 1, limiter.MinWindow)
-	if algorithmErr != nil {
-		algorithm = limiter.SlidingWindowCounter
-	}
-	window, windowErr := ParseWindow(spec.Window)
-	limit, limitErr := limiter.NewLimit(algorithm, spec.Limit, max(window, limiter.MinWindow))
+	how := howCounted(spec)
+	limit, limitErr := limiter.NewLimit(how.algorithm, spec.Limit, how.window)
 	for _, check := range []struct {
 		field string
 		err   error
-	}{{"spec.limit", limitErr}, {"spec.window", windowErr}, {"spec.algorithm", algorithmErr}} {
+	}{{"spec.limit", limitErr}, {"spec.window", how.windowErr}, {"spec.algorithm", how.algorithmErr}} {
 		if check.err != nil {
 			c.add(check.field, "%v", check.err)
 		}
 	}
-	if spec.Burst == nil || algorithmErr != nil || windowErr != nil || limitErr != nil {
+	if limitErr != nil || !how.sound() {
+		return limiter.Limit{}
+	}
+	return c.checkBurst("spec.burst", limit, spec.Burst)
+}
+
+// checkBurst returns limit with the burst that is given, the zero Limit if it cannot have that.
+func (c *checker) checkBurst(field string, limit limiter.Limit, given *int64) limiter.Limit {
+	if given == nil {
 		return limit
 	}
-	burst, err := limit.WithBurst(*spec.Burst)
+	withBurst, err := limit.WithBurst(*given)
 	if err != nil {
-		c.add("spec.burst", "%v", err)
-		return limit
+		c.add(field, "%v", err)
 	}
-	return burst
+	return withBurst
 }
 
 func (c *checker) checkIdentifier(spec *v1alpha1.RateLimitPolicySpec) {
+	const field = "spec.identifier"
 	id := spec.Identifier
 	if id == nil {
+		if spec.Axis == v1alpha1.AxisCustom {
+			c.add(field, "axis Custom counts by what identifier says; give identifier, or choose the axis whose identifier Weir knows")
+		}
 		return
 	}
-	const field = "spec.identifier"
 	if spec.Axis == v1alpha1.AxisEndpoint {
 		c.add(field, "axis Endpoint counts by the endpoint itself; remove identifier, or choose the axis whose identifier it is and set scope: Endpoint")
 	}
+	c.checkSource(field, id)
+}
+
+// checkSource wants exactly one place where an identifier stands.
+func (c *checker) checkSource(field string, id *v1alpha1.Identifier) {
 	given := 0
 	if id.Header != nil {
 		given++
@@ -127,9 +161,7 @@ func (c *checker) checkIdentifier(spec *v1alpha1.RateLimitPolicySpec) {
 	}
 	if id.Query != nil {
 		given++
-		if *id.Query == "" {
-			c.add(field+".query", "is empty")
-		}
+		c.checkNotEmpty(field+".query", *id.Query)
 	}
 	if id.Cookie != nil {
 		given++
@@ -137,8 +169,26 @@ func (c *checker) checkIdentifier(spec *v1alpha1.RateLimitPolicySpec) {
 			c.add(field+".cookie", "%q is no cookie name: one holds letters, digits and %s only", *id.Cookie, tokenMarks)
 		}
 	}
+	if id.Claim != nil {
+		given++
+		c.checkNotEmpty(field+".claim", *id.Claim)
+	}
+	if id.Descriptor != nil {
+		given++
+		c.checkNotEmpty(field+".descriptor", string(*id.Descriptor))
+	}
+	if id.Expression != nil {
+		given++
+		c.checkExpression(field+".expression", *id.Expression, rules.ResultString)
+	}
 	if given != 1 {
-		c.add(field, "exactly one of the fields in [header query cookie] must be set")
+		c.add(field, "exactly one of the fields in [header query cookie claim descriptor expression] must be set")
+	}
+}
+
+func (c *checker) checkNotEmpty(field, value string) {
+	if value == "" {
+		c.add(field, "is empty")
 	}
 }
 

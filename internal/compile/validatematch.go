@@ -2,9 +2,11 @@ package compile
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"path"
+	"regexp/syntax"
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -14,28 +16,48 @@ import (
 // checkMatch refuses a match that says nothing: what it says may be for a later version, and must not become a match of
 // everything.
 func (c *checker) checkMatch(match *v1alpha1.Match) {
-	const field = "spec.match.http"
-	switch {
-	case match == nil:
-		return
-	case match.HTTP == nil:
-		c.add("spec.match", "match is empty: give http, or leave match out to limit every request of the domain")
-		return
-	case len(match.HTTP.Hosts)+len(match.HTTP.Paths)+len(match.HTTP.Methods)+len(match.HTTP.Headers) == 0:
-		c.add(field, "http is empty: give hosts, paths, methods or headers, or leave match out to limit every request of the domain")
+	if match == nil {
 		return
 	}
-	for i, host := range match.HTTP.Hosts {
+	if (match.HTTP != nil) == (len(match.Descriptors) > 0) {
+		c.add("spec.match", "match takes exactly one of http and descriptors; leave match out to limit every request of the domain")
+	}
+	if match.HTTP != nil {
+		c.checkHTTPMatch("spec.match.http", match.HTTP)
+	}
+	for i, entry := range match.Descriptors {
+		c.checkDescriptor(fmt.Sprintf("spec.match.descriptors[%d]", i), entry)
+	}
+}
+
+func (c *checker) checkDescriptor(field string, entry v1alpha1.DescriptorMatch) {
+	c.checkNotEmpty(field+".key", string(entry.Key))
+	if entry.Value != nil && *entry.Value == "" {
+		c.add(field+".value", "is empty; leave it out to match any value")
+	}
+}
+
+func (c *checker) checkHTTPMatch(field string, match *v1alpha1.HTTPMatch) {
+	if len(match.Hosts)+len(match.Paths)+len(match.Methods)+len(match.Headers)+len(match.CIDRs)+len(match.ExceptCIDRs) == 0 && match.Expression == nil {
+		c.add(field, "http is empty: give hosts, paths, methods, headers, cidrs, exceptCIDRs or expression, or leave match out to limit "+
+			"every request of the domain")
+	}
+	for i, host := range match.Hosts {
 		c.checkHost(fmt.Sprintf("%s.hosts[%d]", field, i), host)
 	}
-	for i, p := range match.HTTP.Paths {
+	for i, p := range match.Paths {
 		c.checkPath(fmt.Sprintf("%s.paths[%d]", field, i), p)
 	}
-	for i, method := range match.HTTP.Methods {
+	for i, method := range match.Methods {
 		c.checkMethod(fmt.Sprintf("%s.methods[%d]", field, i), method)
 	}
-	for i, header := range match.HTTP.Headers {
+	for i, header := range match.Headers {
 		c.checkHeader(fmt.Sprintf("%s.headers[%d]", field, i), header)
+	}
+	c.checkCIDRs(field+".cidrs", match.CIDRs)
+	c.checkCIDRs(field+".exceptCIDRs", match.ExceptCIDRs)
+	if match.Expression != nil {
+		c.checkExpression(field+".expression", *match.Expression, rules.ResultBool)
 	}
 }
 
@@ -70,7 +92,7 @@ func (c *checker) checkPath(field string, match v1alpha1.PathMatch) {
 	case match.Value == "":
 		c.add(field+".value", "is empty")
 	case pathType(match) == v1alpha1.PathRegularExpression:
-		c.checkExpression(field+".value", match.Value)
+		c.checkRegularExpression(field+".value", match.Value)
 	case match.Value[0] != '/' || strings.ContainsAny(match.Value, "?# \t\n\f\r"):
 		c.add(field+".value", "%q: a path begins with a slash and has no query, no fragment and no spaces", match.Value)
 	case !isNormal(match.Value):
@@ -110,12 +132,17 @@ func (c *checker) checkHeader(field string, header v1alpha1.HeaderMatch) {
 		return
 	}
 	if headerType(header) == v1alpha1.HeaderRegularExpression {
-		c.checkExpression(field+".value", *header.Value)
+		c.checkRegularExpression(field+".value", *header.Value)
 	}
 }
 
-func (c *checker) checkExpression(field, expression string) {
-	if _, err := rules.CompileExpression(expression); err != nil {
-		c.add(field, "%q is no RE2 expression: %s", expression, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+func (c *checker) checkRegularExpression(field, expression string) {
+	_, err := rules.CompileExpression(expression)
+	if wrong := (*syntax.Error)(nil); errors.As(err, &wrong) {
+		c.add(field, "%q is no RE2 expression: %s", expression, strings.TrimPrefix(wrong.Error(), "error parsing regexp: "))
+		return
+	}
+	if err != nil {
+		c.add(field, "%v", err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"pgregory.net/rapid"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -47,6 +49,24 @@ func TestTheCompilerAgreesWithTheSchema(t *testing.T) {
 			},
 			`{axis: User, limit: 1, window: 1m, identifier: {header: %s}}`,
 		},
+		"networks": {
+			rapid.OneOf(
+				rapid.StringMatching(`[0-9a-fA-F:./%-]{0,8}`),
+				rapid.StringMatching(`(0|1|10|255|256|01)(\.(0|1|128|255)){3}/(0?8|16|24|30|32|33)?`),
+				rapid.StringMatching(`(2001:[dD][bB]8|fe80|::ffff)?(:[0-9a-f]{0,5}){0,3}(::)?(10\.0\.0\.0)?(%eth0)?/(0|8|32|64|104|128|129)`),
+			),
+			func(s *v1alpha1.RateLimitPolicySpec, text string) {
+				s.Match = &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{CIDRs: []v1alpha1.CIDR{v1alpha1.CIDR(text)}}}
+			},
+			`{axis: IP, limit: 1, window: 1m, match: {http: {cidrs: [%s]}}}`,
+		},
+		"names of tiers": {
+			rapid.StringMatching(`[aZ0-]{0,3}([a0]{60,64}|[._ a-])?`),
+			func(s *v1alpha1.RateLimitPolicySpec, text string) {
+				s.Tiers = []v1alpha1.Tier{{Name: text, Unlimited: true, When: v1alpha1.When{Groups: []v1alpha1.Group{"a"}}}}
+			},
+			`{axis: IP, limit: 1, window: 1m, tiers: [{name: %s, unlimited: true, when: {groups: [a]}}]}`,
+		},
 		"cookie names": {
 			rapid.StringMatching("[aZ0!#$%&*+.^_|~ :;,='\"`{}()-]{0,3}"),
 			func(s *v1alpha1.RateLimitPolicySpec, text string) { s.Identifier = &v1alpha1.Identifier{Cookie: &text} },
@@ -82,4 +102,49 @@ func TestTheCompilerAgreesWithTheSchema(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTheCompilerAgreesWithTheSchemaOnNumbers does so for limits, bursts and costs, each of which hangs on the others.
+func TestTheCompilerAgreesWithTheSchemaOnNumbers(t *testing.T) {
+	s, err := newSchema(crd.RateLimitPolicies(), v1alpha1.GroupVersion.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	usual := rapid.Int64Range(1, 3) // often enough beside each other
+	number := rapid.OneOf(usual, usual, usual, rapid.SampledFrom([]int64{-1, 0, 121, 122, 1_000_000, 1_000_001, 1_000_000_000, 1_000_000_001}))
+	maybe := rapid.Custom(func(t *rapid.T) *int64 {
+		if rapid.Bool().Draw(t, "absent") {
+			return nil
+		}
+		return new(number.Draw(t, "number"))
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
+		policy.APIVersion, policy.Kind = v1alpha1.GroupVersion.String(), policyKind
+		policy.Spec = v1alpha1.RateLimitPolicySpec{
+			Axis: v1alpha1.AxisUser, Limit: number.Draw(t, "limit"), Burst: maybe.Draw(t, "burst"),
+			Window: rapid.SampledFrom([]v1alpha1.Window{"1s", "720h", "30d", "31d", "999999h", "9999999h"}).Draw(t, "window"),
+			Algorithm: rapid.SampledFrom([]v1alpha1.Algorithm{
+				"FixedWindow", "SlidingWindowLog", "SlidingWindowCounter", "TokenBucket", "LeakyBucket",
+			}).Draw(t, "algorithm"),
+		}
+		if rapid.Bool().Draw(t, "has a cost") {
+			policy.Spec.Cost = &v1alpha1.Cost{Value: maybe.Draw(t, "cost")}
+		}
+		for i := range rapid.IntRange(0, 2).Draw(t, "tiers") {
+			policy.Spec.Tiers = append(policy.Spec.Tiers, v1alpha1.Tier{
+				Name: strconv.Itoa(i), When: v1alpha1.When{Groups: []v1alpha1.Group{"a"}},
+				Limit: maybe.Draw(t, "limit of the tier"), Burst: maybe.Draw(t, "burst of the tier"), Unlimited: rapid.Bool().Draw(t, "unlimited"),
+			})
+		}
+		_, compiler := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, compile.DefaultIdentity())
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		schema := s.admit(content)
+		if (len(compiler) == 0) != (len(schema) == 0) {
+			t.Errorf("%+v: the compiler says %v, the schema %v", policy.Spec, compiler, schema)
+		}
+	})
 }

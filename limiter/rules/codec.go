@@ -9,9 +9,15 @@ import (
 	"io"
 )
 
-// Format is the number of the encoding. A reader refuses any other: a limiter that is older than its operator keeps
-// serving what it has instead of guessing.
-const Format = 1
+// Format is the highest number of the encoding that this build reads, from 1. A reader refuses any other: a limiter that is
+// older than its operator keeps serving what it has instead of guessing. A new field needs no new number, for an older
+// reader refuses what it does not know; a new value of an old field does.
+//
+//   - 1: the first.
+//   - 2: identifiers from claims, descriptors and expressions, which a reader of 1 would all take for missing.
+//
+// A Set is written in the lowest format that says all of it: what an older limiter can honour, it still reads.
+const Format = 2
 
 // maxEncoded bounds what Decode unpacks, in bytes: far above 10 000 policies, far below what hurts.
 const maxEncoded = 256 << 20
@@ -33,7 +39,7 @@ func Encode(set Set) (data []byte, rev string) {
 	if set.Rules == nil {
 		set.Rules = []Rule{}
 	}
-	plain := mustMarshal(envelope{Format: Format, Set: set})
+	plain := mustMarshal(envelope{Format: set.format(), Set: set})
 	rev = revision(plain)
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
@@ -43,6 +49,17 @@ func Encode(set Set) (data []byte, rev string) {
 		panic(fmt.Sprintf("rules: compressing to memory: %v", err))
 	}
 	return b.Bytes(), rev
+}
+
+// format is the lowest that says all of the Set.
+func (s Set) format() int {
+	for i := range s.Rules {
+		switch s.Rules[i].Identifier.From {
+		case FromClaim, FromDescriptor, FromExpression:
+			return 2
+		}
+	}
+	return 1
 }
 
 // DecodeAs reads the Set that is to have that revision, and refuses any other as Decode refuses what it cannot read.
@@ -89,8 +106,8 @@ func read(data []byte) (set Set, rev string, named bool, err error) {
 	if err := json.Unmarshal(plain, &head); err != nil {
 		return Set{}, "", false, fmt.Errorf("decode rules: %w", err)
 	}
-	if head.Format != Format {
-		return Set{}, "", false, fmt.Errorf("decode rules: %w %d, this build reads %d", ErrFormat, head.Format, Format)
+	if head.Format < 1 || head.Format > Format {
+		return Set{}, "", false, fmt.Errorf("decode rules: %w %d, this build reads 1 to %d", ErrFormat, head.Format, Format)
 	}
 	var e envelope
 	strict := json.NewDecoder(bytes.NewReader(plain))

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -47,8 +49,9 @@ func TestASetComesBackWithItsRevision(t *testing.T) {
 		Headers: []rules.HeaderMatch{{Type: rules.HeaderPresent, Name: "x-plan", Invert: true}},
 	}
 	for name, set := range map[string]rules.Set{
-		"no rules":  {Rules: []rules.Rule{}},
-		"two rules": {Rules: []rules.Rule{full, rule("shop/plain")}},
+		"no rules":               {Rules: []rules.Rule{}},
+		"two rules":              {Rules: []rules.Rule{full, rule("shop/plain")}},
+		"a rule with everything": {Rules: []rules.Rule{everything()}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data, revision := rules.Encode(set)
@@ -67,6 +70,71 @@ func TestASetComesBackWithItsRevision(t *testing.T) {
 				t.Errorf("revision %s, then %s", revision, gotRevision)
 			}
 		})
+	}
+}
+
+// everything is a rule that sets every field, a kind of which it may have one only once.
+func everything() rules.Rule {
+	r := rule("shop/everything")
+	r.Algorithm, r.Burst, r.PerEndpoint, r.Shadow, r.OnStoreFailure = limiter.TokenBucket, 200, true, true, rules.DenyOnFailure
+	r.Identifier = rules.Identifier{From: rules.FromClaim, Name: "realm.tenant", IPv6Prefix: 56, Secret: true, Address: true}
+	r.Match = rules.Match{
+		Hosts: []string{"a.example"}, Methods: []string{"GET"}, CIDRs: []string{"10.0.0.0/8"}, ExceptCIDRs: []string{"10.1.0.0/16"},
+		Paths:       []rules.PathMatch{{Type: rules.PathExact, Value: "/v1"}},
+		Headers:     []rules.HeaderMatch{{Type: rules.HeaderExact, Name: "x-plan", Value: "free", Invert: true}},
+		Expression:  `request.method == "GET"`,
+		Descriptors: []rules.DescriptorMatch{{Key: "generic_key", Value: "login"}, {Key: "tenant"}},
+	}
+	for i, when := range []rules.When{
+		{Header: &rules.HeaderMatch{Type: rules.HeaderPresent, Name: "x-paid"}},
+		{Identifiers: []string{"acme"}},
+		{CIDRs: []string{"192.0.2.0/24"}},
+		{Groups: []string{"staff"}},
+		{Expression: `"x-paid" in request.headers`},
+	} {
+		r.Tiers = append(r.Tiers, rules.Tier{Name: fmt.Sprint("tier", i), When: when, Units: 1000, Burst: 2000})
+	}
+	r.Tiers = append(r.Tiers, rules.Tier{Name: "internal", When: rules.When{Identifiers: []string{"globex"}}, Unlimited: true})
+	r.Cost = &rules.Cost{Header: "x-cost"}
+	return r
+}
+
+// TestASetFromBeforeTiers was written by a build that knew no tiers, costs, networks, expressions and descriptors: it is
+// read as it was meant, and written again as the same bytes under the same revision.
+func TestASetFromBeforeTiers(t *testing.T) {
+	const plain = `{"format":1,"rules":[{"policy":"shop/a","domain":"shop","axis":"Tenant","identifier":{"from":"header","name":"x-tenant-id"},` +
+		`"match":{},"algorithm":"SlidingWindowCounter","units":100,"windowSeconds":60}]}`
+	set, revision, err := rules.Decode(compressed(t, "", plain))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := rules.Set{Rules: []rules.Rule{rule("shop/a")}}
+	if diff := cmp.Diff(want, set); diff != "" {
+		t.Errorf("(-want +read):\n%s", diff)
+	}
+	if _, again := rules.Encode(set); again != revision {
+		t.Errorf("written again its revision is %s, was %s", again, revision)
+	}
+}
+
+// TestALimiterIsNotGivenWhatItCannotHonour: a reader of format 1 has no such fields and refuses them by itself, but would
+// take these sources for missing identifiers.
+func TestALimiterIsNotGivenWhatItCannotHonour(t *testing.T) {
+	for source, want := range map[rules.IdentifierSource]string{
+		rules.FromClientIP: `"format":1,`, rules.FromHeader: `"format":1,`, rules.FromQuery: `"format":1,`, rules.FromCookie: `"format":1,`,
+		rules.FromEndpoint: `"format":1,`, rules.FromClaim: `"format":2,`, rules.FromDescriptor: `"format":2,`, rules.FromExpression: `"format":2,`,
+	} {
+		last := rule("shop/z")
+		last.Identifier.From = source
+		data, _ := rules.Encode(rules.Set{Rules: []rules.Rule{rule("shop/a"), last}})
+		r, err := gzip.NewReader(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, err := io.ReadAll(r)
+		if err != nil || !bytes.Contains(plain, []byte(want)) {
+			t.Errorf("%s: %.40s…, %v; want %s", source, plain, err, want)
+		}
 	}
 }
 
@@ -97,7 +165,7 @@ func TestDecodeRefusesWhatItCannotRead(t *testing.T) {
 		"no gzip":               {[]byte("{}"), "decode rules: "},
 		"half of it":            {data[:len(data)/2], "unexpected EOF"},
 		"no JSON":               {compressed(t, "", "rules"), "invalid character"},
-		"another format":        {compressed(t, "", `{"format":2,"rules":[],"new":1}`), "unknown format 2, this build reads 1"},
+		"another format":        {compressed(t, "", `{"format":3,"rules":[],"new":1}`), "unknown format 3, this build reads 1 to 2"},
 		"no format":             {compressed(t, "", `{"rules":[]}`), "unknown format 0"},
 		"a field nobody knows":  {compressed(t, "", `{"format":1,"rules":[{"policy":"a/b","quota":3}]}`), `unknown field "quota"`},
 		"the name of another":   {compressed(t, "sha256:0", `{"format":1,"rules":[]}`), `names revision "sha256:0", its content is sha256:`},

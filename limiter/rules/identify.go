@@ -10,15 +10,15 @@ import (
 // ipv6Subscriber is the prefix an IPv6 client owns: counting single addresses would be no limit at all.
 const ipv6Subscriber = 64
 
-// Identify returns the identifier under which m's rule counts r, "" if the request carries none.
+// Identify returns the identifier under which m's rule counts r, "" if the request carries none, or its expression fails.
 // Secrets come back hashed; addresses, the client's or read from text, as IPv4 where they are mapped into IPv6, and
-// else as their /64.
+// else as their prefix, /64 unless the rule says another.
 func (m Matched) Identify(r *Request) string {
 	id := m.Rule.Identifier
 	var value string
 	switch id.From {
 	case FromClientIP:
-		value = subscriber(r.ClientIP)
+		value = subscriber(r.ClientIP, id.IPv6Prefix)
 	case FromHeader:
 		value = r.Headers[id.Name]
 	case FromQuery:
@@ -27,11 +27,17 @@ func (m Matched) Identify(r *Request) string {
 		}
 	case FromCookie:
 		value = r.Cookie(id.Name)
+	case FromClaim:
+		value = scalar(claimAt(r.Claims, id.Name))
+	case FromDescriptor:
+		value = m.descriptorValue(r, id.Name)
+	case FromExpression:
+		value = m.Rule.identifier.text(m.activation(r))
 	case FromEndpoint:
 		value = m.Endpoint
 	}
 	if id.Address {
-		value = address(value)
+		value = address(value, id.IPv6Prefix)
 	}
 	if id.Secret && value != "" {
 		return limiter.HashSecret(value)
@@ -40,15 +46,18 @@ func (m Matched) Identify(r *Request) string {
 }
 
 // address returns the subscriber that an address in text stands for, "" if the text is no address.
-func address(text string) string {
+func address(text string, ipv6Bits int) string {
 	ip, err := netip.ParseAddr(strings.TrimSpace(text))
 	if err != nil {
 		return ""
 	}
-	return subscriber(ip)
+	return subscriber(ip, ipv6Bits)
 }
 
-func subscriber(ip netip.Addr) string {
+func subscriber(ip netip.Addr, ipv6Bits int) string {
+	if ipv6Bits == 0 {
+		ipv6Bits = ipv6Subscriber
+	}
 	ip = ip.Unmap()
 	switch {
 	case !ip.IsValid():
@@ -56,7 +65,7 @@ func subscriber(ip netip.Addr) string {
 	case ip.Is4():
 		return ip.String()
 	default:
-		prefix, err := ip.WithZone("").Prefix(ipv6Subscriber)
+		prefix, err := ip.WithZone("").Prefix(ipv6Bits)
 		if err != nil {
 			return ""
 		}

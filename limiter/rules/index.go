@@ -6,40 +6,25 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/weir-dev/weir/limiter"
+	"time"
 )
 
 // Index is a Set made ready for matching: domain, then host, then path, each found by look-up, so that a request
-// meets only the rules that its domain, host and path select. It is immutable and safe for concurrent use.
+// meets only the rules that its domain, host and path select, or its descriptors. It is safe for concurrent use, and
+// immutable but for the paths that it has seen, see [Matched.Endpoint].
 type Index struct {
 	revision string
 	rules    []Compiled
 	domains  map[string]*hostIndex
-}
-
-// Compiled is a rule with what its matching and counting need, worked out once.
-type Compiled struct {
-	Rule
-	Limit  limiter.Limit
-	Keys   limiter.KeySpace
-	prefix string // of Keys
-	// headers are the compiled expressions of Match.Headers; nil where the type is not RegularExpression.
-	headers []*regexp.Regexp
-}
-
-// Matched is a rule that a request is charged to.
-type Matched struct {
-	Rule *Compiled
-	// Endpoint is the path pattern that matched, or the request's path where the rule names none.
-	Endpoint string
-	order    int
+	clock    func() time.Time // asked only when a rule has seen too many paths
 }
 
 type hostIndex struct {
 	exact    map[string]*pathIndex
 	wildcard map[string]*pathIndex // by ".shop.example" for "*.shop.example"
 	any      *pathIndex
+	// descriptors are the rules that ask for a descriptor, and for no host and path.
+	descriptors descriptorIndex
 }
 
 type pathIndex struct {
@@ -55,14 +40,15 @@ type regexRule struct {
 }
 
 // NewIndex compiles set for matching. Keys get the prefix given ("weir:"). The set must be what the compiler makes:
-// an error names the rule that is not.
+// an error names the rule that is not. Expressions cost about a tenth of a millisecond each; equal ones are compiled once.
 func NewIndex(set Set, revision, prefix string) (*Index, error) {
-	x := &Index{revision: revision, rules: make([]Compiled, len(set.Rules)), domains: map[string]*hostIndex{}}
+	x := &Index{revision: revision, rules: make([]Compiled, len(set.Rules)), domains: map[string]*hostIndex{}, clock: time.Now}
+	compiler := compiler{prefix: prefix, expressions: map[expressionKey]*expression{}}
 	for i, rule := range set.Rules {
 		if i > 0 && set.Rules[i-1].Policy >= rule.Policy {
 			return nil, fmt.Errorf("rule %s: not in the order of names after %s", rule.Policy, set.Rules[i-1].Policy)
 		}
-		c, err := compile(rule, prefix)
+		c, err := compiler.compile(rule)
 		if err != nil {
 			return nil, fmt.Errorf("rule %s: %w", rule.Policy, err)
 		}
@@ -93,52 +79,49 @@ func (x *Index) Policies() iter.Seq[string] {
 
 // Has says whether policy has a rule.
 func (x *Index) Has(policy string) bool {
-	_, found := slices.BinarySearchFunc(x.rules, policy, func(c Compiled, name string) int {
-		return strings.Compare(c.Policy, name)
-	})
+	_, found := x.find(policy)
 	return found
 }
 
-func compile(rule Rule, prefix string) (Compiled, error) {
-	limit, err := rule.Limit()
-	if err != nil {
-		return Compiled{}, err
+func (x *Index) find(policy string) (*Compiled, bool) {
+	i, found := slices.BinarySearchFunc(x.rules, policy, func(c Compiled, name string) int {
+		return strings.Compare(c.Policy, name)
+	})
+	if !found {
+		return nil, false
 	}
-	c := Compiled{Rule: rule, Limit: limit, Keys: limiter.NewKeySpace(prefix, rule.Axis, rule.Policy, limit), prefix: prefix}
-	c.headers = make([]*regexp.Regexp, len(rule.Match.Headers))
-	for i, h := range rule.Match.Headers {
-		if h.Type != HeaderRegex {
+	return &x.rules[i], true
+}
+
+// Inherit makes x go on with what before has seen of requests' own paths, for the rules whose counters stay the same.
+// Call it before x is in use. Without it every change of a policy would let a rule count as many paths again.
+func (x *Index) Inherit(before *Index) {
+	for i := range x.rules {
+		c := &x.rules[i]
+		if c.endpoints == nil {
 			continue
 		}
-		if c.headers[i], err = CompileExpression(h.Value); err != nil {
-			return Compiled{}, err
+		if old, found := before.find(c.Policy); found && old.endpoints != nil && old.Keys == c.Keys {
+			c.endpoints = old.endpoints
 		}
 	}
-	return c, nil
-}
-
-// keysUnder are the rule's keys for another limit, which its units tell apart from the rule's own.
-func (c *Compiled) keysUnder(limit limiter.Limit) limiter.KeySpace {
-	return limiter.NewKeySpace(c.prefix, c.Axis, fmt.Sprintf("%s@%d", c.Policy, limit.Units()), limit)
-}
-
-// CompileExpression compiles a regular expression as Weir matches it: RE2, against the whole text.
-func CompileExpression(expression string) (*regexp.Regexp, error) {
-	if _, err := regexp.Compile(expression); err != nil {
-		return nil, err // the user's own text stands in the message, not our anchors
-	}
-	return regexp.Compile(`\A(?:` + expression + `)\z`)
 }
 
 func (x *Index) add(i int) error {
 	rule := &x.rules[i].Rule
 	domain := x.domains[rule.Domain]
 	if domain == nil {
-		domain = &hostIndex{exact: map[string]*pathIndex{}, wildcard: map[string]*pathIndex{}, any: newPathIndex()}
+		domain = &hostIndex{
+			exact: map[string]*pathIndex{}, wildcard: map[string]*pathIndex{}, any: newPathIndex(), descriptors: descriptorIndex{},
+		}
 		x.domains[rule.Domain] = domain
 	}
-	if len(rule.Match.Hosts) == 0 {
-		return domain.any.add(i, rule.Match.Paths)
+	switch m := &rule.Match; {
+	case len(m.Hosts) > 0:
+	case len(m.Paths) == 0 && len(m.Descriptors) > 0:
+		domain.descriptors.add(i, m.Descriptors)
+	default:
+		return domain.any.add(i, m.Paths)
 	}
 	for _, host := range rule.Match.Hosts {
 		if err := domain.of(host).add(i, rule.Match.Paths); err != nil {
@@ -185,103 +168,4 @@ func (p *pathIndex) add(i int, paths []PathMatch) error {
 		}
 	}
 	return nil
-}
-
-// Match appends to dst the rules that r is charged to, in the order of their names. The only allocation is
-// the growth of dst. A rule appears once, with the most specific of its path patterns that match: exact before
-// prefix, the longer prefix before the shorter, before an expression.
-func (x *Index) Match(dst []Matched, r *Request) []Matched {
-	domain := x.domains[r.Domain]
-	if domain == nil {
-		return dst
-	}
-	from := len(dst)
-	if p := domain.exact[r.Host]; p != nil {
-		dst = x.matchPath(dst, p, r)
-	}
-	if len(domain.wildcard) > 0 {
-		for i := 1; i < len(r.Host); i++ { // "*." stands for at least one character
-			if r.Host[i] != '.' {
-				continue
-			}
-			if p := domain.wildcard[r.Host[i:]]; p != nil {
-				dst = x.matchPath(dst, p, r)
-			}
-		}
-	}
-	dst = x.matchPath(dst, domain.any, r)
-	return sortUnique(dst, from)
-}
-
-func (x *Index) matchPath(dst []Matched, p *pathIndex, r *Request) []Matched {
-	for _, i := range p.exact[r.Path] {
-		dst = x.matchRest(dst, i, r.Path, r)
-	}
-	if len(p.prefix) > 0 {
-		for end := len(r.Path); end >= 0; end = strings.LastIndexByte(r.Path[:end], '/') {
-			prefix := strings.TrimSuffix(r.Path[:end], "/")
-			for _, i := range p.prefix[prefix] {
-				dst = x.matchRest(dst, i, prefixName(prefix), r)
-			}
-			if end == 0 || prefix == "" {
-				break
-			}
-		}
-	}
-	for _, e := range p.regex {
-		if e.expression.MatchString(r.Path) {
-			dst = x.matchRest(dst, e.rule, patternOf(e.expression), r)
-		}
-	}
-	for _, i := range p.any {
-		dst = x.matchRest(dst, i, r.Path, r)
-	}
-	return dst
-}
-
-func prefixName(prefix string) string {
-	if prefix == "" {
-		return "/"
-	}
-	return prefix
-}
-
-// patternOf is the user's text of an expression that CompileExpression anchored.
-func patternOf(e *regexp.Regexp) string {
-	s := e.String()
-	return s[len(`\A(?:`) : len(s)-len(`)\z`)]
-}
-
-// matchRest appends rule i if the parts of its match that the index does not hold match too.
-func (x *Index) matchRest(dst []Matched, i int, endpoint string, r *Request) []Matched {
-	rule := &x.rules[i]
-	if len(rule.Match.Methods) > 0 && !slices.Contains(rule.Match.Methods, r.Method) {
-		return dst
-	}
-	for j := range rule.Match.Headers {
-		if !rule.matchHeader(j, r) {
-			return dst
-		}
-	}
-	return append(dst, Matched{Rule: rule, Endpoint: endpoint, order: i})
-}
-
-func (c *Compiled) matchHeader(j int, r *Request) bool {
-	h := &c.Match.Headers[j]
-	value, ok := r.Headers[h.Name]
-	switch h.Type {
-	case HeaderExact:
-		ok = ok && value == h.Value
-	case HeaderRegex:
-		ok = ok && c.headers[j].MatchString(value)
-	}
-	return ok != h.Invert
-}
-
-// sortUnique sorts dst[from:] by rule and keeps the first of each.
-func sortUnique(dst []Matched, from int) []Matched {
-	found := dst[from:]
-	slices.SortStableFunc(found, func(a, b Matched) int { return a.order - b.order })
-	found = slices.CompactFunc(found, func(a, b Matched) bool { return a.order == b.order })
-	return dst[:from+len(found)]
 }

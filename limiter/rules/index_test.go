@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -148,13 +149,55 @@ func TestAPolicyIsChargedOnceUnderItsMostSpecificPath(t *testing.T) {
 func TestNewIndexRefusesWhatTheCompilerWouldNotMake(t *testing.T) {
 	limitless := rule("shop/it")
 	limitless.Units = 0
+	with := func(change func(*rules.Rule)) rules.Rule {
+		r := rule("shop/it")
+		change(&r)
+		return r
+	}
+	identifier := func(id rules.Identifier) rules.Rule { return with(func(r *rules.Rule) { r.Identifier = id }) }
+	tier := func(t ...rules.Tier) rules.Rule { return with(func(r *rules.Rule) { r.Tiers = t }) }
+	cost := func(c rules.Cost) rules.Rule { return with(func(r *rules.Rule) { r.Cost = &c }) }
+	staff := rules.When{Groups: []string{"staff"}}
 	for name, bad := range map[string]rules.Rule{
-		"no limit":                       limitless,
-		"a rule out of order":            rule("shop/a"),
-		"a policy that is there already": rule("shop/good"),
-		"a path expression beyond RE2":   matching(path(rules.PathRegex, "(?=x)")),
-		"a header expression beyond RE2": matching(header(rules.HeaderMatch{Type: rules.HeaderRegex, Name: "a", Value: "("})),
-		"a path match nobody knows":      matching(path("Glob", "/*")),
+		"a header match nobody knows":      matching(header(rules.HeaderMatch{Type: "Glob", Name: "a"})),
+		"a header match without a name":    matching(header(rules.HeaderMatch{Type: rules.HeaderPresent})),
+		"a network that is none":           matching(rules.Match{CIDRs: []string{"10.0.0.0"}}),
+		"an exception that is no network":  matching(rules.Match{ExceptCIDRs: []string{"10.0.0.0/33"}}),
+		"a descriptor without a key":       matching(rules.Match{Descriptors: []rules.DescriptorMatch{{Key: "a"}, {Value: "b"}}}),
+		"an expression that is none":       matching(rules.Match{Expression: "request.pth == '/'"}),
+		"an expression that is no bool":    matching(rules.Match{Expression: "request.path"}),
+		"a source nobody knows":            identifier(rules.Identifier{From: "body", Name: "a"}),
+		"no source":                        identifier(rules.Identifier{}),
+		"a claim without a name":           identifier(rules.Identifier{From: rules.FromClaim}),
+		"an expression that is no text":    identifier(rules.Identifier{From: rules.FromExpression, Name: "1"}),
+		"an expression without a text":     identifier(rules.Identifier{From: rules.FromExpression}),
+		"a prefix of 129 bits":             identifier(rules.Identifier{From: rules.FromClientIP, IPv6Prefix: 129}),
+		"a prefix of less than nothing":    identifier(rules.Identifier{From: rules.FromClientIP, IPv6Prefix: -1}),
+		"a tier without a name":            tier(rules.Tier{When: staff, Units: 1}),
+		"two tiers of one name":            tier(rules.Tier{Name: "a", When: staff, Units: 1}, rules.Tier{Name: "a", When: staff, Units: 2}),
+		"a tier without a limit":           tier(rules.Tier{Name: "a", When: staff}),
+		"a tier with a limit and without":  tier(rules.Tier{Name: "a", When: staff, Units: 1, Unlimited: true}),
+		"a tier with a burst of none":      tier(rules.Tier{Name: "a", When: staff, Units: 1, Burst: 1}),
+		"a tier for nobody":                tier(rules.Tier{Name: "a", Units: 1}),
+		"a tier for two reasons":           tier(rules.Tier{Name: "a", When: rules.When{Groups: []string{"a"}, Expression: "true"}, Units: 1}),
+		"a tier of a bad network":          tier(rules.Tier{Name: "a", When: rules.When{CIDRs: []string{"x"}}, Units: 1}),
+		"a tier of a bad header":           tier(rules.Tier{Name: "a", When: rules.When{Header: &rules.HeaderMatch{Type: rules.HeaderRegex, Name: "a", Value: "("}}, Units: 1}),
+		"a tier of a bad expression":       tier(rules.Tier{Name: "a", When: rules.When{Expression: "1"}, Units: 1}),
+		"a cost of nothing":                cost(rules.Cost{}),
+		"a cost of two kinds":              cost(rules.Cost{Value: 1, Header: "x-cost"}),
+		"a negative cost":                  cost(rules.Cost{Value: -1}),
+		"a cost beyond all limits":         cost(rules.Cost{Value: limiter.MaxUnits + 1}),
+		"a cost that is a text":            cost(rules.Cost{Expression: "request.path"}),
+		"a store failure nobody knows":     with(func(r *rules.Rule) { r.OnStoreFailure = "Guess" }),
+		"a path expression that grows":     matching(path(rules.PathRegex, `/\pL{1000}\d{1000}`)),
+		"a path expression over 512 bytes": matching(path(rules.PathRegex, "/"+strings.Repeat("x", 512))),
+		"repetitions of repetitions":       matching(path(rules.PathRegex, "(((a{100}){100}){100})")),
+		"no limit":                         limitless,
+		"a rule out of order":              rule("shop/a"),
+		"a policy that is there already":   rule("shop/good"),
+		"a path expression beyond RE2":     matching(path(rules.PathRegex, "(?=x)")),
+		"a header expression beyond RE2":   matching(header(rules.HeaderMatch{Type: rules.HeaderRegex, Name: "a", Value: "("})),
+		"a path match nobody knows":        matching(path("Glob", "/*")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := rules.NewIndex(rules.Set{Rules: []rules.Rule{rule("shop/good"), bad}}, "r", "weir:")
@@ -199,46 +242,35 @@ func TestTheIndexFindsWhatAWalkFinds(t *testing.T) {
 	})
 }
 
-// BenchmarkMatch matches one request, which five rules want, against 10 000: all in one domain, over 100 hosts with
-// 100 paths each, or in 100 domains.
-func BenchmarkMatch(b *testing.B) {
-	for _, domains := range []int{1, 100} {
-		b.Run(fmt.Sprintf("policies=10000/domains=%d", domains), func(b *testing.B) {
-			x := index(b, manyRules(10_000, domains)...)
-			req := request("GET h42.example /p7/items/1 x-plan=free")
-			req.Domain = "d0"
-			dst := make([]rules.Matched, 0, 16)
-			if got := len(x.Match(dst, req)); got != 5 {
-				b.Fatalf("%d rules match, want 5", got)
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				x.Match(dst, req)
-			}
-		})
+func TestEqualExpressionsAreCompiledOnce(t *testing.T) {
+	var list []rules.Rule
+	for i := range 20_000 { // which would take seconds one by one
+		r := rule(fmt.Sprintf("shop/%05d", i))
+		r.Match = rules.Match{Hosts: []string{fmt.Sprintf("h%d.example", i)}, Expression: `request.path.endsWith(".json")`}
+		list = append(list, r)
+	}
+	x := index(t, list...)
+	if got := len(x.Match(nil, request("GET h7.example /a.json"))); got != 1 {
+		t.Errorf("%d rules match, want 1", got)
 	}
 }
 
-// manyRules: n rules; in the request's domain four match by host, path or header.
-func manyRules(n, domains int) []rules.Rule {
-	list := make([]rules.Rule, 0, n)
-	add := func(domain int, match rules.Match) {
-		r := rule(fmt.Sprintf("d%d/p%05d", domain, len(list)))
-		r.Match = match
-		list = append(list, r)
+func TestARuleWithEverything(t *testing.T) {
+	x := index(t, everything())
+	req := &rules.Request{
+		Domain: "shop", Method: "GET", Host: "a.example", Path: "/v1", Headers: map[string]string{"x-cost": "3"}, ClientIP: netip.MustParseAddr("10.2.0.1"),
+		Claims:      map[string]any{"realm": map[string]any{"tenant": "2001:db8::1"}, "groups": "staff"},
+		Descriptors: []rules.Descriptor{{{Key: "generic_key", Value: "login"}, {Key: "tenant", Value: "acme"}}},
 	}
-	add(0, rules.Match{})
-	add(0, rules.Match{Hosts: []string{"*.example"}})
-	add(0, header(rules.HeaderMatch{Type: rules.HeaderExact, Name: "x-plan", Value: "free"}))
-	add(0, rules.Match{Hosts: []string{"h42.example"}, Paths: path(rules.PathPrefix, "/p7").Paths})
-	add(0, rules.Match{Hosts: []string{"h42.example"}, Paths: path(rules.PathPrefix, "/p7/items").Paths, Methods: []string{"GET"}})
-	for i := 0; len(list) < n; i++ {
-		add(i%domains, rules.Match{
-			Hosts: []string{fmt.Sprintf("h%d.example", i/domains%100)},
-			Paths: path(rules.PathPrefix, fmt.Sprintf("/q%d", i/domains/100)).Paths,
-		})
+	m := x.Match(nil, req)
+	if len(m) != 1 {
+		t.Fatalf("%d rules match, want 1", len(m))
 	}
-	return list
+	identifier := m[0].Identify(req)
+	terms := m[0].Terms(req, identifier)
+	if identifier != limiter.HashSecret("2001:db8::/56") || terms.Tier != "tier3" || terms.Cost != 3 || m[0].Endpoint != "/v1" {
+		t.Errorf("%q is of %+v at %q", identifier, terms, m[0].Endpoint)
+	}
 }
 
 func TestNormalForms(t *testing.T) {

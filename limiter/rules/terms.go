@@ -1,6 +1,11 @@
 package rules
 
-import "github.com/weir-dev/weir/limiter"
+import (
+	"strconv"
+	"strings"
+
+	"github.com/weir-dev/weir/limiter"
+)
 
 // Terms are what a rule says of one request that it matches.
 type Terms struct {
@@ -14,5 +19,53 @@ type Terms struct {
 	Cost int64
 }
 
-// Terms returns what m's rule says of r, which it counts for an identifier.
-func (m Matched) Terms(_ *Request, _ string) Terms { return Terms{Limit: m.Rule.Limit, Cost: 1} }
+// Terms returns what m's rule says of r, which it counts for identifier, as Identify returned it: the limit of the first
+// tier that r is of, else the rule's own, and the cost.
+func (m Matched) Terms(r *Request, identifier string) Terms {
+	terms := Terms{Limit: m.Rule.Limit, Cost: 1}
+	for i := range m.Rule.tiers {
+		t := &m.Rule.tiers[i]
+		if !t.holds(m, r, identifier) {
+			continue
+		}
+		terms.Tier, terms.Unlimited = t.Name, t.Unlimited
+		if !t.Unlimited {
+			terms.Limit = t.limit
+		}
+		break
+	}
+	if !terms.Unlimited && m.Rule.Cost != nil {
+		terms.Cost = m.cost(r)
+	}
+	return terms
+}
+
+// usualCost is what a request costs whose own cost is missing or no number of units.
+const usualCost = 1
+
+func (m Matched) cost(r *Request) int64 {
+	cost := m.Rule.Cost
+	switch {
+	case cost.Header != "":
+		units, err := strconv.ParseUint(strings.TrimSpace(r.Headers[cost.Header]), 10, 63)
+		if err != nil {
+			return usualCost
+		}
+		return chargeable(int64(units))
+	case m.Rule.costUnits != nil:
+		units, err := m.Rule.costUnits.int(m.activation(r))
+		if err != nil {
+			return usualCost
+		}
+		return chargeable(units)
+	default:
+		return cost.Value
+	}
+}
+
+func chargeable(units int64) int64 {
+	if units < 0 || units > limiter.MaxUnits {
+		return usualCost
+	}
+	return units
+}

@@ -20,7 +20,16 @@ func cases() []schemaCase {
 	all = append(all, identifierCases()...)
 	all = append(all, matchCases()...)
 	all = append(all, pathCases()...)
-	return append(all, headerCases()...)
+	all = append(all, headersCases()...)
+	all = append(all, headerCases("spec.match.http.headers[]", header)...)
+	all = append(all, networkCases("spec.match.http.cidrs", func(list string) string { return http(`{cidrs: ` + list + `}`) })...)
+	all = append(all, networkCases("spec.match.http.exceptCIDRs", func(list string) string { return http(`{exceptCIDRs: ` + list + `}`) })...)
+	all = append(all, expressionCases("spec.match.http.expression", "true", func(text string) string { return http(`{expression: ` + text + `}`) })...)
+	all = append(all, descriptorCases()...)
+	all = append(all, tierCases()...)
+	all = append(all, tierLimitCases()...)
+	all = append(all, whenCases()...)
+	return append(all, costCases()...)
 }
 
 func specCases() []schemaCase {
@@ -36,7 +45,7 @@ func specCases() []schemaCase {
 		{at: "spec.axis", kind: "required", accepted: `{}`, refused: `spec: {axis: null}`, says: "Required value"},
 		{
 			at: "spec.axis", kind: "enum", accepted: `spec: {axis: IP}`, refused: `spec: {axis: ip}`,
-			says: `Unsupported value: "ip": supported values: "IP", "Tenant", "User", "APIKey", "Endpoint"`,
+			says: `Unsupported value: "ip": supported values: "IP", "Tenant", "User", "APIKey", "Endpoint", "Custom"`,
 		},
 		{at: "spec.limit", kind: "required", accepted: `{}`, refused: `spec: {limit: null}`, says: "Required value"},
 		{
@@ -113,13 +122,20 @@ func specCases() []schemaCase {
 }
 
 const (
-	windowSays = "window must be from 1s to 720h, in whole hours, minutes and seconds (90s, 1h30m, 24h) or in days alone (1d to 30d)"
-	tokenSays  = " name is one or more letters, digits and !#$%&*+-.^_|~"
+	windowSays     = "window must be from 1s to 720h, in whole hours, minutes and seconds (90s, 1h30m, 24h) or in days alone (1d to 30d)"
+	identifierSays = "exactly one of the fields in [header query cookie claim descriptor expression] must be set"
+	tokenSays      = " name is one or more letters, digits and !#$%&*+-.^_|~"
 )
 
 func identifierCases() []schemaCase {
 	identifier := func(text string) string { return `spec: {identifier: ` + text + `}` }
-	return []schemaCase{
+	return append([]schemaCase{
+		{
+			at: "spec", kind: kindRule, field: "spec.identifier",
+			accepted: `spec: {axis: Custom, identifier: {header: X-Device}}`,
+			refused:  `spec: {axis: Custom}`,
+			says:     "axis Custom counts by what identifier says; give identifier, or choose the axis whose identifier Weir knows",
+		},
 		{
 			at: "spec", kind: kindRule, field: "spec.identifier",
 			accepted: `spec: {axis: User, identifier: {header: X-User}}`,
@@ -128,7 +144,7 @@ func identifierCases() []schemaCase {
 		},
 		{
 			at: "spec.identifier", kind: kindRule, accepted: identifier(`{query: tenant}`), refused: identifier(`{header: x-tenant, query: tenant}`),
-			says: "exactly one of the fields in [header query cookie] must be set",
+			says: identifierSays,
 		},
 		{
 			at: "spec.identifier.header", kind: "maxLength", accepted: identifier(`{header: ` + letters(128) + `}`), refused: identifier(`{header: ` + letters(129) + `}`),
@@ -154,18 +170,34 @@ func identifierCases() []schemaCase {
 			at: "spec.identifier.cookie", kind: kindRule, accepted: identifier(`{cookie: __Host-session}`), refused: identifier(`{cookie: "session=1"}`),
 			says: "a cookie" + tokenSays,
 		},
-	}
+		{
+			at: "spec.identifier.claim", kind: "minLength", accepted: identifier(`{claim: s}`), refused: identifier(`{claim: ""}`),
+			says: "should be at least 1 chars long",
+		},
+		{
+			at: "spec.identifier.claim", kind: "maxLength", accepted: identifier(`{claim: ` + letters(253) + `}`), refused: identifier(`{claim: ` + letters(254) + `}`),
+			says: "may not be more than 253 bytes",
+		},
+		{
+			at: "spec.identifier.descriptor", kind: "minLength", accepted: identifier(`{descriptor: k}`), refused: identifier(`{descriptor: ""}`),
+			says: "should be at least 1 chars long",
+		},
+		{
+			at: "spec.identifier.descriptor", kind: "maxLength", accepted: identifier(`{descriptor: ` + letters(128) + `}`), refused: identifier(`{descriptor: ` + letters(129) + `}`),
+			says: "may not be more than 128 bytes",
+		},
+	}, expressionCases("spec.identifier.expression", `"a"`, func(text string) string { return identifier(`{expression: ` + text + `}`) })...)
 }
 
 func matchCases() []schemaCase {
 	return []schemaCase{
 		{
 			at: "spec.match", kind: kindRule, accepted: `{}`, refused: `spec: {match: {}}`,
-			says: "match is empty: give http, or leave match out to limit every request of the domain",
+			says: matchSays,
 		},
 		{
 			at: "spec.match.http", kind: kindRule, accepted: http(`{methods: [GET]}`), refused: http(`{}`),
-			says: "http is empty: give hosts, paths, methods or headers, or leave match out to limit every request of the domain",
+			says: httpSays,
 		},
 		{
 			at: "spec.match.http.hosts", kind: "minItems", accepted: http(`{hosts: [shop.example]}`), refused: http(`{hosts: []}`),
@@ -210,6 +242,11 @@ func matchCases() []schemaCase {
 		},
 	}
 }
+
+const (
+	matchSays = "match takes exactly one of http and descriptors; leave match out to limit every request of the domain"
+	httpSays  = "http is empty: give hosts, paths, methods, headers, cidrs, exceptCIDRs or expression, or leave match out to limit every request of the domain"
+)
 
 const hostSays = "a host is a DNS name in lower case without scheme, port and trailing dot, such as api.shop.example, " +
 	"or *.shop.example for every name below it; leave hosts out to match every host"
@@ -266,7 +303,7 @@ const (
 	wildcardSays = "a path is compared as it stands, without wildcards (*) and templates ({id}): use PathPrefix for everything below a path, or RegularExpression"
 )
 
-func headerCases() []schemaCase {
+func headersCases() []schemaCase {
 	return []schemaCase{
 		{
 			at: "spec.match.http.headers", kind: "minItems", accepted: header(`{name: x, type: Present}`), refused: http(`{headers: []}`),
@@ -277,33 +314,39 @@ func headerCases() []schemaCase {
 			accepted: header(repeat(`{name: x, type: Present}`, 16)), refused: header(repeat(`{name: x, type: Present}`, 17)),
 			says: "Too many: 17: must have at most 16 items",
 		},
+	}
+}
+
+// headerCases are those of a header match that stands at a place of the schema; with makes the change that puts it there.
+func headerCases(at string, with func(string) string) []schemaCase {
+	return []schemaCase{
 		{
-			at: "spec.match.http.headers[].name", kind: "required", accepted: header(`{name: x, type: Present}`), refused: header(`{type: Present}`),
+			at: at + ".name", kind: "required", accepted: with(`{name: x, type: Present}`), refused: with(`{type: Present}`),
 			says: "Required value",
 		},
 		{
-			at: "spec.match.http.headers[].name", kind: "maxLength",
-			accepted: header(`{type: Present, name: ` + letters(128) + `}`), refused: header(`{type: Present, name: ` + letters(129) + `}`),
+			at: at + ".name", kind: "maxLength",
+			accepted: with(`{type: Present, name: ` + letters(128) + `}`), refused: with(`{type: Present, name: ` + letters(129) + `}`),
 			says: "may not be more than 128 bytes",
 		},
 		{
-			at: "spec.match.http.headers[].name", kind: kindRule,
-			accepted: header(`{type: Present, name: X-Plan}`), refused: header(`{type: Present, name: ":authority"}`),
+			at: at + ".name", kind: kindRule,
+			accepted: with(`{type: Present, name: X-Plan}`), refused: with(`{type: Present, name: ":authority"}`),
 			says: "a header" + tokenSays,
 		},
 		{
-			at: "spec.match.http.headers[].type", kind: "enum",
-			accepted: header(`{name: x, type: RegularExpression, value: a+}`), refused: header(`{name: x, type: Regex, value: a+}`),
+			at: at + ".type", kind: "enum",
+			accepted: with(`{name: x, type: RegularExpression, value: a+}`), refused: with(`{name: x, type: Regex, value: a+}`),
 			says: `Unsupported value: "Regex": supported values: "Exact", "Present", "RegularExpression"`,
 		},
 		{
-			at: "spec.match.http.headers[].value", kind: "maxLength",
-			accepted: header(`{name: x, value: ` + letters(512) + `}`), refused: header(`{name: x, value: ` + letters(513) + `}`),
+			at: at + ".value", kind: "maxLength",
+			accepted: with(`{name: x, value: ` + letters(512) + `}`), refused: with(`{name: x, value: ` + letters(513) + `}`),
 			says: "may not be more than 512 bytes",
 		},
 		{
-			at: "spec.match.http.headers[]", kind: kindRule, field: "spec.match.http.headers[0].value",
-			accepted: header(`{name: x, value: free}`), refused: header(`{name: x}`),
+			at: at, kind: kindRule, field: strings.ReplaceAll(at, "[]", "[0]") + ".value",
+			accepted: with(`{name: x, value: free}`), refused: with(`{name: x}`),
 			says: headerSays,
 		},
 	}

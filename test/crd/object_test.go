@@ -56,7 +56,7 @@ status: {observedGeneration: -1}
 
 func TestGoTypesReadAndWriteWhatTheSchemaSays(t *testing.T) {
 	n := newNamespace(t)
-	value, header := "free", v1alpha1.HeaderName("X-Tenant-ID")
+	value, header, expression := "free", v1alpha1.HeaderName("X-Tenant-ID"), v1alpha1.Expression("true")
 	written := &v1alpha1.RateLimitPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: n.name, Name: "typed"},
 		Spec: v1alpha1.RateLimitPolicySpec{
@@ -67,7 +67,17 @@ func TestGoTypesReadAndWriteWhatTheSchemaSays(t *testing.T) {
 				Paths:   []v1alpha1.PathMatch{{Type: v1alpha1.PathExact, Value: "/v1"}},
 				Methods: []v1alpha1.Method{"GET"},
 				Headers: []v1alpha1.HeaderMatch{{Name: "x-plan", Type: v1alpha1.HeaderExact, Value: &value, Invert: true}},
+				CIDRs:   []v1alpha1.CIDR{"2001:DB8::/32"}, ExceptCIDRs: []v1alpha1.CIDR{"203.0.113.7/32"}, Expression: &expression,
 			}},
+			Tiers: []v1alpha1.Tier{
+				{
+					Name: "paid", Limit: new(int64(1000)),
+					When: v1alpha1.When{Header: &v1alpha1.HeaderMatch{Name: "x-plan", Type: v1alpha1.HeaderExact, Value: &value}},
+				},
+				{Name: "own", Unlimited: true, When: v1alpha1.When{Identifiers: []v1alpha1.TierIdentifier{"a", "a"}}},
+				{Name: "staff", Unlimited: true, When: v1alpha1.When{Groups: []v1alpha1.Group{"staff"}}},
+			},
+			Cost:        &v1alpha1.Cost{Header: &header},
 			Enforcement: v1alpha1.EnforcementShadow, OnStoreFailure: v1alpha1.StoreFailureDeny,
 		},
 	}

@@ -77,9 +77,9 @@ func TestWhatUsersGetWrongIsExplained(t *testing.T) {
 		{"a window that overflows", of("999999h9999999m"), window, windowSays},
 		{"a window of a number", `spec: {window: 60}`, window, `must be of type string: "integer"`},
 		{"a limit in quotes", `spec: {limit: "100"}`, "spec.limit", `must be of type integer: "string"`},
-		{"an identifier that is nowhere", `spec: {identifier: {}}`, "spec.identifier", "exactly one of the fields in [header query cookie] must be set"},
+		{"an identifier that is nowhere", `spec: {identifier: {}}`, "spec.identifier", identifierSays},
 		{"a header without a name", `spec: {identifier: {header: ""}}`, "spec.identifier.header", "a header" + tokenSays},
-		{"a match with nothing in it", `spec: {match: {http: {hosts: null}}}`, "spec.match.http", "http is empty: give hosts, paths, methods or headers, or leave match out to limit every request of the domain"},
+		{"a match with nothing in it", `spec: {match: {http: {hosts: null}}}`, "spec.match.http", httpSays},
 		{"a host with a scheme", on("http://shop.example"), host, hostSays},
 		{"a host in upper case", on("Shop.example"), host, hostSays},
 		{"a host with a trailing dot", on("shop.example."), host, hostSays},
@@ -96,6 +96,22 @@ func TestWhatUsersGetWrongIsExplained(t *testing.T) {
 		{"a path that ends with a dot segment", to("/v1/.."), value, dotSays},
 		{"a path with a double slash", to("/v1//search"), value, dotSays},
 		{"a path with a template", to("/v1/users/{id}"), value, wildcardSays},
+		{"a match of both kinds", `spec: {match: {http: {methods: [GET]}, descriptors: [{key: k}]}}`, "spec.match", matchSays},
+		{"a network within a network's notation", http(`{cidrs: ["::ffff:10.0.0.0/104"]}`), "spec.match.http.cidrs[0]", cidrSays},
+		{"a range of addresses", http(`{exceptCIDRs: ["10.0.0.0-10.0.0.9"]}`), "spec.match.http.exceptCIDRs[0]", cidrSays},
+		{"an empty network", http(`{cidrs: [""]}`), "spec.match.http.cidrs[0]", cidrSays},
+		{"an IPv6 network with bits after its prefix", http(`{cidrs: ["2001:db8::7/32"]}`), "spec.match.http.cidrs[0]", bitsSays},
+		{"a tier with no limit", tier(`when: {groups: [a]}`), "spec.tiers[0]", tierLimitSays},
+		{"a tier that is not unlimited, and has no limit", tier(`unlimited: false, when: {groups: [a]}`), "spec.tiers[0]", tierLimitSays},
+		{"a tier of nobody", tier(`limit: 1, when: {}`), "spec.tiers[0].when", whenSays},
+		{"a tier with an empty name", tiers(`{name: "", limit: 1, when: {groups: [a]}}`), "spec.tiers[0].name", tierNameSays},
+		{"a tier with a hyphen at the end", tiers(`{name: a-, limit: 1, when: {groups: [a]}}`), "spec.tiers[0].name", tierNameSays},
+		{"the same name twice, but not in a row", tiers(`{name: a, limit: 1, when: {groups: [a]}}, {name: b, limit: 1, when: {groups: [a]}}, {name: a, limit: 1, when: {groups: [a]}}`), "spec.tiers", "two tiers have the same name; answers tell tiers apart by it, so give each its own"},
+		{"a cost that is nowhere", `spec: {cost: {}}`, "spec.cost", costSays},
+		{"a cost above the burst of a bucket", `spec: {algorithm: TokenBucket, burst: 4, cost: {value: 5}}`, "spec.cost.value", neverSays},
+		{"a cost above one without a queue", `spec: {algorithm: LeakyBucket, cost: {value: 2}}`, "spec.cost.value", neverSays},
+		{"a cost above the limit of every tier", `spec: {cost: {value: 50}, tiers: [{name: a, limit: 49, when: {groups: [a]}}]}`, "spec.cost.value", neverSays},
+		{"a cost above the burst of every tier", `spec: {algorithm: TokenBucket, cost: {value: 50}, tiers: [{name: a, limit: 90, burst: 49, when: {groups: [a]}}]}`, "spec.cost.value", neverSays},
 		{"a header that is present with a value", header(`{name: x, type: Present, value: a}`), "spec.match.http.headers[0].value", headerSays},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -120,6 +136,16 @@ func TestWhatUsersMayWriteIsAccepted(t *testing.T) {
 		{"an expression that RE2 refuses, which the compiler tells in status", path(`{type: RegularExpression, value: "("}`)},
 		{"a header with an empty value", header(`{name: x, value: ""}`)},
 		{"one header twice, both must match", header(`{name: x, type: Present}, {name: x, value: a, invert: true}`)},
+		{"a network in another spelling", http(`{cidrs: ["2001:DB8:0:0::/32"]}`)},
+		{"every address", http(`{cidrs: [0.0.0.0/0, "::/0"]}`)},
+		{"a tier that is said not to be unlimited", tier(`unlimited: false, limit: 1, when: {groups: [a]}`)},
+		{"a tier with a lower limit than the policy's", tier(`limit: 1, when: {groups: [a]}`)},
+		{"one identifier twice, which means the same", tier(`limit: 1, when: {identifiers: [a, a]}`)},
+		{"a cost that only a tier can pay", `spec: {cost: {value: 50}, tiers: [{name: a, limit: 50, when: {groups: [a]}}]}`},
+		{"a cost that only the unlimited are spared", `spec: {cost: {value: 50}, tiers: [{name: a, unlimited: true, when: {groups: [a]}}]}`},
+		{"a cost as high as a queue and the unit on its way out", `spec: {algorithm: LeakyBucket, burst: 4, cost: {value: 5}}`},
+		{"an expression that does not compile, which the compiler tells in status", http(`{expression: "1 +"}`)},
+		{"a descriptor with a key twice", `spec: {match: {descriptors: [{key: k}, {key: k, value: v}]}}`},
 		{"an identifier of its own for an address", `spec: {axis: IP, identifier: {header: X-Real-IP}}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -142,6 +168,27 @@ func TestUnknownFieldsAreRefused(t *testing.T) {
 			err := n.tryCreate(t, c.change)
 			if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), c.field) {
 				t.Errorf("got %v, want a refusal with %s", err, c.field)
+			}
+		})
+	}
+}
+
+func TestARefusalDoesNotQuoteTheAPIKeysBesideWhatIsWrong(t *testing.T) {
+	n := newNamespace(t)
+	const key = "s3cr3t-of-acme"
+	for name, text := range map[string]string{
+		"two ways to be of a tier": `limit: 1, when: {identifiers: [` + key + `], groups: [a]}`,
+		"no limit":                 `when: {identifiers: [` + key + `]}`,
+		"a burst without a bucket": `limit: 1, burst: 1, when: {identifiers: [` + key + `]}`,
+		"an empty key beside it":   `limit: 1, when: {identifiers: [` + key + `, ""]}`,
+		"a key that is too long":   `limit: 1, when: {identifiers: [` + key + letters(253) + `]}`,
+		"an unknown field":         `limit: 1, when: {identifiers: [` + key + `], key: a}`,
+		"two tiers of one name":    `limit: 1, when: {identifiers: [` + key + `]}}, {name: a, limit: 1, when: {identifiers: [` + key + `]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := n.tryCreate(t, `spec: {axis: APIKey, tiers: [{name: a, `+text+`}]}`)
+			if err == nil || strings.Contains(err.Error(), key) {
+				t.Errorf("got %v", err)
 			}
 		})
 	}

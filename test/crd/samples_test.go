@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,6 +53,11 @@ func TestSamplesCoverTheProfilesOfTheField(t *testing.T) {
 		"expensive-endpoint": {Axis: v1alpha1.AxisTenant, Limit: 30, Window: "1m"},
 		"light-endpoint":     {Axis: v1alpha1.AxisTenant, Limit: 300, Window: "1m"},
 		"api-key":            {Axis: v1alpha1.AxisAPIKey, Limit: 600, Window: "1m"},
+		"device-writes":      {Axis: v1alpha1.AxisCustom, Limit: 30, Window: "1m"},
+		"envoy-login":        {Axis: v1alpha1.AxisIP, Limit: 5, Window: "1m"},
+		"office-exempt":      {Axis: v1alpha1.AxisIP, Limit: 20, Window: "1m"},
+		"query-cost":         {Axis: v1alpha1.AxisTenant, Limit: 1000, Window: "1m"},
+		"tenant-plans":       {Axis: v1alpha1.AxisTenant, Limit: 100, Window: "24h"},
 		"shadow":             {Axis: v1alpha1.AxisTenant, Limit: 60, Window: "1m", Enforcement: v1alpha1.EnforcementShadow},
 	}
 	got := map[string]profile{}
@@ -64,14 +70,7 @@ func TestSamplesCoverTheProfilesOfTheField(t *testing.T) {
 }
 
 func TestSamplesTogetherTreatEachKindOfClientSensibly(t *testing.T) {
-	set, problems := compile.Compile(samplePolicies(t), compile.DefaultIdentity())
-	if len(problems) > 0 {
-		t.Fatalf("the samples do not compile: %v", problems)
-	}
-	index, err := rules.NewIndex(set, "", "weir:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	index := sampleIndex(t)
 	for _, c := range []struct {
 		name, method, path string
 		headers            map[string]string
@@ -103,18 +102,147 @@ func TestSamplesTogetherTreatEachKindOfClientSensibly(t *testing.T) {
 			map[string]string{"x-api-key": "k"},
 			[]string{"api-key"},
 		},
+		{
+			"a free tenant meets the second version's plans alone", "GET", "/v2/items",
+			map[string]string{"x-tenant-id": "acme"},
+			[]string{"shadow", "tenant-plans"},
+		},
+		{
+			"a query of a tenant costs what the gateway says", "POST", "/graphql",
+			map[string]string{"x-tenant-id": "acme", "x-query-cost": "5"},
+			[]string{"query-cost", "shadow"},
+		},
+		{
+			"a device's write is counted", "PUT", "/v1/devices/7",
+			map[string]string{"x-tenant-id": "acme", "x-user-id": "u"},
+			[]string{"device-writes", "shadow"},
+		},
+		{
+			"a device's read is not", "GET", "/v1/devices/7",
+			map[string]string{"x-tenant-id": "acme", "x-user-id": "u"},
+			[]string{"shadow"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			matched := index.Match(nil, &rules.Request{Domain: "shop", Method: c.method, Path: c.path, Headers: c.headers})
 			var got []string
-			for _, m := range matched {
-				got = append(got, strings.TrimPrefix(m.Rule.Policy, "shop/"))
+			for _, told := range samplesFor(index, &rules.Request{Method: c.method, Path: c.path, Headers: c.headers}) {
+				got = append(got, told.Policy)
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("policies (-want +got):\n%s", diff)
 			}
 		})
 	}
+}
+
+func TestSamplesTellTiersCostsAndIdentifiersApart(t *testing.T) {
+	index := sampleIndex(t)
+	claims := func(tenant, plan string) map[string]any { return map[string]any{"tenant": tenant, "plan": plan} }
+	login := func(value string) []rules.Descriptor {
+		return []rules.Descriptor{{{Key: "generic_key", Value: value}, {Key: "remote_address", Value: "198.51.100.7"}}}
+	}
+	for _, c := range []struct {
+		name    string
+		request rules.Request
+		want    told
+	}{
+		{
+			"a tenant without a plan has the policy's limit",
+			rules.Request{Path: "/v2", Claims: map[string]any{"tenant": "acme"}},
+			told{Policy: "tenant-plans", Identifier: "acme", Units: 100, Cost: 1},
+		},
+		{
+			"a paid tenant has the tier's",
+			rules.Request{Path: "/v2", Claims: claims("acme", "paid")},
+			told{Policy: "tenant-plans", Identifier: "acme", Tier: "paid", Units: 10000, Cost: 1},
+		},
+		{
+			"the first tier counts, and the shop's own have no limit",
+			rules.Request{Path: "/v2", Claims: claims("shop-web", "paid")},
+			told{Policy: "tenant-plans", Identifier: "shop-web", Tier: "internal", Unlimited: true},
+		},
+		{
+			"a query costs what the gateway says",
+			rules.Request{Path: "/graphql", Headers: map[string]string{"x-tenant-id": "acme", "x-query-cost": "50"}},
+			told{Policy: "query-cost", Identifier: "acme", Units: 1000, Cost: 50},
+		},
+		{
+			"a query without a cost costs one",
+			rules.Request{Path: "/graphql", Headers: map[string]string{"x-tenant-id": "acme"}},
+			told{Policy: "query-cost", Identifier: "acme", Units: 1000, Cost: 1},
+		},
+		{
+			"an expression names the device",
+			rules.Request{Method: "PUT", Path: "/v1/devices", Headers: map[string]string{"x-user-id": "u", "x-device": "d"}},
+			told{Policy: "device-writes", Identifier: "u/d", Units: 30, Cost: 1},
+		},
+		{
+			"and says what counts without one",
+			rules.Request{Method: "PUT", Path: "/v1/devices", Headers: map[string]string{"x-user-id": "u"}},
+			told{Policy: "device-writes", Identifier: "u/unknown", Units: 30, Cost: 1},
+		},
+		{
+			"a login that Envoy tells is counted by the address in the descriptor",
+			rules.Request{Descriptors: login("login")},
+			told{Policy: "envoy-login", Identifier: "198.51.100.7", Units: 5, Cost: 1},
+		},
+		{"what else Envoy tells is not", rules.Request{Descriptors: login("search")}, told{}},
+		{
+			"the administration is limited from anywhere",
+			rules.Request{Path: "/admin", ClientIP: netip.MustParseAddr("198.51.100.7")},
+			told{Policy: "office-exempt", Identifier: "198.51.100.7", Units: 20, Cost: 1},
+		},
+		{"but the office", rules.Request{Path: "/admin", ClientIP: netip.MustParseAddr("203.0.113.7")}, told{}},
+		{"by IPv6 as well", rules.Request{Path: "/admin", ClientIP: netip.MustParseAddr("2001:db8:100::7")}, told{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			all := samplesFor(index, &c.request)
+			all = slices.DeleteFunc(all, func(told told) bool { return told.Policy == "shadow" || told.Policy == "public-ip" })
+			var got told
+			if len(all) > 0 {
+				got = all[0]
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" || len(all) > 1 {
+				t.Errorf("of %v (-want +got):\n%s", all, diff)
+			}
+		})
+	}
+}
+
+// told is what a policy of the samples says of a request.
+type told struct {
+	Policy, Identifier, Tier string
+	Unlimited                bool
+	Units, Cost              int64
+}
+
+// samplesFor is what the samples say of a request of their domain, by policy.
+func samplesFor(index *rules.Index, request *rules.Request) []told {
+	request.Domain = "shop"
+	var all []told
+	for _, m := range index.Match(nil, request) {
+		identifier := m.Identify(request)
+		terms := m.Terms(request, identifier)
+		one := told{Policy: strings.TrimPrefix(m.Rule.Policy, "shop/"), Identifier: identifier, Tier: terms.Tier, Unlimited: terms.Unlimited}
+		if !terms.Unlimited {
+			one.Units, one.Cost = terms.Limit.Units(), terms.Cost
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+func sampleIndex(t *testing.T) *rules.Index {
+	t.Helper()
+	set, problems := compile.Compile(samplePolicies(t), compile.DefaultIdentity())
+	if len(problems) > 0 {
+		t.Fatalf("the samples do not compile: %v", problems)
+	}
+	index, err := rules.NewIndex(set, "", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return index
 }
 
 // samplePolicies reads the samples as they stand in their files, without the API server's defaults.

@@ -16,6 +16,10 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=weir.dev, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("Cost"):
+		return &apiv1alpha1.CostApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("DescriptorMatch"):
+		return &apiv1alpha1.DescriptorMatchApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EffectivePolicy"):
 		return &apiv1alpha1.EffectivePolicyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("HeaderMatch"):
@@ -38,6 +42,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RateLimitPolicyStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScriptReference"):
 		return &apiv1alpha1.ScriptReferenceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Tier"):
+		return &apiv1alpha1.TierApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("When"):
+		return &apiv1alpha1.WhenApplyConfiguration{}
 
 	}
 	return nil

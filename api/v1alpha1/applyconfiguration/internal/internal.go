@@ -27,6 +27,31 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Axis
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.CIDR
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.Cost
+  map:
+    fields:
+    - name: expression
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Expression
+    - name: header
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
+    - name: value
+      type:
+        scalar: numeric
+- name: com.github.weir-dev.weir.api.v1alpha1.DescriptorKey
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.DescriptorMatch
+  map:
+    fields:
+    - name: key
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.DescriptorKey
+    - name: value
+      type:
+        scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.EffectivePolicy
   map:
     fields:
@@ -44,9 +69,28 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Enforcement
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.Expression
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.Group
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.HTTPMatch
   map:
     fields:
+    - name: cidrs
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.CIDR
+          elementRelationship: associative
+    - name: exceptCIDRs
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.CIDR
+          elementRelationship: associative
+    - name: expression
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Expression
     - name: headers
       type:
         list:
@@ -96,9 +140,18 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.weir-dev.weir.api.v1alpha1.Identifier
   map:
     fields:
+    - name: claim
+      type:
+        scalar: string
     - name: cookie
       type:
         scalar: string
+    - name: descriptor
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.DescriptorKey
+    - name: expression
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Expression
     - name: header
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
@@ -126,6 +179,12 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.weir-dev.weir.api.v1alpha1.Match
   map:
     fields:
+    - name: descriptors
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.DescriptorMatch
+          elementRelationship: atomic
     - name: http
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.HTTPMatch
@@ -176,6 +235,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: burst
       type:
         scalar: numeric
+    - name: cost
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
     - name: enforcement
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Enforcement
@@ -197,6 +259,12 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Scope
       default: Policy
+    - name: tiers
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.Tier
+          elementRelationship: atomic
     - name: window
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Window
@@ -239,6 +307,53 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.StoreFailure
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.Tier
+  map:
+    fields:
+    - name: burst
+      type:
+        scalar: numeric
+    - name: limit
+      type:
+        scalar: numeric
+    - name: name
+      type:
+        scalar: string
+    - name: unlimited
+      type:
+        scalar: boolean
+    - name: when
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.When
+- name: com.github.weir-dev.weir.api.v1alpha1.TierIdentifier
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.When
+  map:
+    fields:
+    - name: cidrs
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.CIDR
+          elementRelationship: associative
+    - name: expression
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Expression
+    - name: groups
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.Group
+          elementRelationship: associative
+    - name: header
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderMatch
+    - name: identifiers
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.TierIdentifier
+          elementRelationship: atomic
 - name: com.github.weir-dev.weir.api.v1alpha1.Window
   scalar: string
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.Condition

@@ -9,7 +9,7 @@ import (
 // HTTPMatchApplyConfiguration represents a declarative configuration of the HTTPMatch type for use
 // with apply.
 //
-// HTTPMatch selects HTTP requests. Every part that is given must match; within hosts, paths and methods any one
+// HTTPMatch selects HTTP requests. Every part that is given must match; within hosts, paths, methods and cidrs any one
 // suffices; headers must all match.
 type HTTPMatchApplyConfiguration struct {
 	// hosts: "api.shop.example", or "*.shop.example" for every name below shop.example.
@@ -20,6 +20,12 @@ type HTTPMatchApplyConfiguration struct {
 	Methods []apiv1alpha1.Method `json:"methods,omitempty"`
 	// headers of the request, all of which must match.
 	Headers []HeaderMatchApplyConfiguration `json:"headers,omitempty"`
+	// cidrs are networks, in one of which the client's address must be.
+	CIDRs []apiv1alpha1.CIDR `json:"cidrs,omitempty"`
+	// exceptCIDRs are networks, in none of which the client's address may be.
+	ExceptCIDRs []apiv1alpha1.CIDR `json:"exceptCIDRs,omitempty"`
+	// expression is CEL over request that comes out as true for the requests that match.
+	Expression *apiv1alpha1.Expression `json:"expression,omitempty"`
 }
 
 // HTTPMatchApplyConfiguration constructs a declarative configuration of the HTTPMatch type for use with
@@ -71,5 +77,33 @@ func (b *HTTPMatchApplyConfiguration) WithHeaders(values ...*HeaderMatchApplyCon
 		}
 		b.Headers = append(b.Headers, *values[i])
 	}
+	return b
+}
+
+// WithCIDRs adds the given value to the CIDRs field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the CIDRs field.
+func (b *HTTPMatchApplyConfiguration) WithCIDRs(values ...apiv1alpha1.CIDR) *HTTPMatchApplyConfiguration {
+	for i := range values {
+		b.CIDRs = append(b.CIDRs, values[i])
+	}
+	return b
+}
+
+// WithExceptCIDRs adds the given value to the ExceptCIDRs field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the ExceptCIDRs field.
+func (b *HTTPMatchApplyConfiguration) WithExceptCIDRs(values ...apiv1alpha1.CIDR) *HTTPMatchApplyConfiguration {
+	for i := range values {
+		b.ExceptCIDRs = append(b.ExceptCIDRs, values[i])
+	}
+	return b
+}
+
+// WithExpression sets the Expression field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Expression field is set to the value of the last call.
+func (b *HTTPMatchApplyConfiguration) WithExpression(value apiv1alpha1.Expression) *HTTPMatchApplyConfiguration {
+	b.Expression = &value
 	return b
 }

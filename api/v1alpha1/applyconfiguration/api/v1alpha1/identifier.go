@@ -17,6 +17,13 @@ type IdentifierApplyConfiguration struct {
 	Query *string `json:"query,omitempty"`
 	// cookie names a cookie.
 	Cookie *string `json:"cookie,omitempty"`
+	// claim names a claim of the caller's token, "sub", or one within another, "realm.tenant". Weir verifies no token: the
+	// proxy that sends the claims vouches for them.
+	Claim *string `json:"claim,omitempty"`
+	// descriptor is the key of an entry in an Envoy descriptor; the identifier is the value beside it.
+	Descriptor *apiv1alpha1.DescriptorKey `json:"descriptor,omitempty"`
+	// expression is CEL over request that comes out as a string.
+	Expression *apiv1alpha1.Expression `json:"expression,omitempty"`
 }
 
 // IdentifierApplyConfiguration constructs a declarative configuration of the Identifier type for use with
@@ -46,5 +53,29 @@ func (b *IdentifierApplyConfiguration) WithQuery(value string) *IdentifierApplyC
 // If called multiple times, the Cookie field is set to the value of the last call.
 func (b *IdentifierApplyConfiguration) WithCookie(value string) *IdentifierApplyConfiguration {
 	b.Cookie = &value
+	return b
+}
+
+// WithClaim sets the Claim field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Claim field is set to the value of the last call.
+func (b *IdentifierApplyConfiguration) WithClaim(value string) *IdentifierApplyConfiguration {
+	b.Claim = &value
+	return b
+}
+
+// WithDescriptor sets the Descriptor field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Descriptor field is set to the value of the last call.
+func (b *IdentifierApplyConfiguration) WithDescriptor(value apiv1alpha1.DescriptorKey) *IdentifierApplyConfiguration {
+	b.Descriptor = &value
+	return b
+}
+
+// WithExpression sets the Expression field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Expression field is set to the value of the last call.
+func (b *IdentifierApplyConfiguration) WithExpression(value apiv1alpha1.Expression) *IdentifierApplyConfiguration {
+	b.Expression = &value
 	return b
 }

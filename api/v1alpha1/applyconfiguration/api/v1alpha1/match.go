@@ -9,6 +9,8 @@ package v1alpha1
 type MatchApplyConfiguration struct {
 	// http matches HTTP and gRPC requests.
 	HTTP *HTTPMatchApplyConfiguration `json:"http,omitempty"`
+	// descriptors match the requests that Envoy sends a descriptor for with exactly these entries, in this order.
+	Descriptors []DescriptorMatchApplyConfiguration `json:"descriptors,omitempty"`
 }
 
 // MatchApplyConfiguration constructs a declarative configuration of the Match type for use with
@@ -22,5 +24,18 @@ func Match() *MatchApplyConfiguration {
 // If called multiple times, the HTTP field is set to the value of the last call.
 func (b *MatchApplyConfiguration) WithHTTP(value *HTTPMatchApplyConfiguration) *MatchApplyConfiguration {
 	b.HTTP = value
+	return b
+}
+
+// WithDescriptors adds the given value to the Descriptors field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Descriptors field.
+func (b *MatchApplyConfiguration) WithDescriptors(values ...*DescriptorMatchApplyConfiguration) *MatchApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithDescriptors")
+		}
+		b.Descriptors = append(b.Descriptors, *values[i])
+	}
 	return b
 }

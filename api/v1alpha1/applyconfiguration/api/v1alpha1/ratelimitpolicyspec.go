@@ -12,7 +12,7 @@ import (
 // RateLimitPolicySpec says who may do how much of what.
 type RateLimitPolicySpecApplyConfiguration struct {
 	// axis is whose requests are counted together: those of one client address (IP), Tenant, User or API key (APIKey),
-	// or all requests to one Endpoint.
+	// all requests to one Endpoint, or those of whatever identifier says (Custom).
 	Axis *apiv1alpha1.Axis `json:"axis,omitempty"`
 	// limit is the units allowed per window.
 	Limit *int64 `json:"limit,omitempty"`
@@ -25,13 +25,18 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	Burst *int64 `json:"burst,omitempty"`
 	// identifier is where the identifier stands in a request. Absent: the Limiter's identity table decides
 	// (IP: client address; Tenant: X-Tenant-ID; User: X-User-ID; APIKey: X-API-Key). Requests without one are counted
-	// together, under the identifier "-".
+	// together, under the identifier "-". Axis Custom has no default, axis Endpoint no identifier.
 	Identifier *IdentifierApplyConfiguration `json:"identifier,omitempty"`
 	// scope is what one counter covers: all requests that the Policy matches, or every Endpoint (the path of match that
 	// a request met, else the request's own path) by itself.
 	Scope *apiv1alpha1.Scope `json:"scope,omitempty"`
 	// match is which requests are limited. Absent: all of the domain.
 	Match *MatchApplyConfiguration `json:"match,omitempty"`
+	// tiers hold some of the requests to another limit, with the policy's algorithm and window: the first tier that a
+	// request is of, else the limit of the policy.
+	Tiers []TierApplyConfiguration `json:"tiers,omitempty"`
+	// cost is how many units a request costs. Absent: 1.
+	Cost *CostApplyConfiguration `json:"cost,omitempty"`
 	// enforcement is what happens over the limit: Enforce denies, Shadow counts and reports and never denies.
 	Enforcement *apiv1alpha1.Enforcement `json:"enforcement,omitempty"`
 	// onStoreFailure is what decides while Redis cannot be asked: Local lets every limiter replica admit its share of the
@@ -106,6 +111,27 @@ func (b *RateLimitPolicySpecApplyConfiguration) WithScope(value apiv1alpha1.Scop
 // If called multiple times, the Match field is set to the value of the last call.
 func (b *RateLimitPolicySpecApplyConfiguration) WithMatch(value *MatchApplyConfiguration) *RateLimitPolicySpecApplyConfiguration {
 	b.Match = value
+	return b
+}
+
+// WithTiers adds the given value to the Tiers field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Tiers field.
+func (b *RateLimitPolicySpecApplyConfiguration) WithTiers(values ...*TierApplyConfiguration) *RateLimitPolicySpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithTiers")
+		}
+		b.Tiers = append(b.Tiers, *values[i])
+	}
+	return b
+}
+
+// WithCost sets the Cost field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Cost field is set to the value of the last call.
+func (b *RateLimitPolicySpecApplyConfiguration) WithCost(value *CostApplyConfiguration) *RateLimitPolicySpecApplyConfiguration {
+	b.Cost = value
 	return b
 }
 

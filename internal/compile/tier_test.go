@@ -1,0 +1,151 @@
+package compile_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+const secret = "s3cr3t-of-acme"
+
+func policyWithTiers(axis v1alpha1.Axis, identifiers ...v1alpha1.TierIdentifier) v1alpha1.RateLimitPolicy {
+	policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "plans"}}
+	policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: axis, Limit: 1, Window: "1m", Tiers: []v1alpha1.Tier{
+		{Name: "known", When: v1alpha1.When{Identifiers: identifiers}, Limit: new(int64(10))},
+	}}
+	return policy
+}
+
+func TestAPIKeysLeaveTheCompilerHashed(t *testing.T) {
+	set := mustCompile(t, policyWithTiers(v1alpha1.AxisAPIKey, secret))
+	data, _ := rules.Encode(set)
+	unpacked, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	published, err := io.ReadAll(unpacked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(published, []byte(secret)) {
+		t.Errorf("published: %s", published)
+	}
+	want := []string{limiter.HashSecret(secret)}
+	if diff := cmp.Diff(want, set.Rules[0].Tiers[0].When.Identifiers); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNoProblemQuotesAnAPIKey(t *testing.T) {
+	for name, spoil := range map[string]func(*v1alpha1.RateLimitPolicySpec){
+		"an empty key beside it": func(s *v1alpha1.RateLimitPolicySpec) {
+			s.Tiers[0].When.Identifiers = append(s.Tiers[0].When.Identifiers, "")
+		},
+		"two ways to be of a tier": func(s *v1alpha1.RateLimitPolicySpec) { s.Tiers[0].When.Groups = []v1alpha1.Group{"a"} },
+		"no limit":                 func(s *v1alpha1.RateLimitPolicySpec) { s.Tiers[0].Limit = nil },
+		"two tiers of one name":    func(s *v1alpha1.RateLimitPolicySpec) { s.Tiers = append(s.Tiers, s.Tiers[0]) },
+		"no name":                  func(s *v1alpha1.RateLimitPolicySpec) { s.Tiers[0].Name = "" },
+		"a burst without a bucket": func(s *v1alpha1.RateLimitPolicySpec) { s.Tiers[0].Burst = new(int64(1)) },
+		"an unknown axis":          func(s *v1alpha1.RateLimitPolicySpec) { s.Axis = "apikey" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := policyWithTiers(v1alpha1.AxisAPIKey, secret)
+			spoil(&policy.Spec)
+			set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, compile.DefaultIdentity())
+			if len(problems) == 0 || len(set.Rules) > 0 {
+				t.Fatalf("problems %v, rules %v", problems, set.Rules)
+			}
+			told, err := json.Marshal(problems)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(told), secret) {
+				t.Errorf("told: %s", told)
+			}
+		})
+	}
+}
+
+func TestAnAddressInATierIsWrittenAsALimiterCountsIt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		address := netip.AddrFrom16([16]byte(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "bytes")))
+		if rapid.Bool().Draw(t, "IPv4") {
+			address = netip.AddrFrom4([4]byte(rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "bytes of IPv4")))
+		}
+		identity := compile.DefaultIdentity()
+		identity.IPv6PrefixLength = rapid.IntRange(0, 128).Draw(t, "prefix length")
+		policy := policyWithTiers(v1alpha1.AxisIP, v1alpha1.TierIdentifier(address.String()))
+		set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, identity)
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		index, err := rules.NewIndex(set, "sha256:test", "weir:")
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := rules.Request{Domain: "shop", ClientIP: address}
+		matched := index.Match(nil, &request)
+		if len(matched) != 1 {
+			t.Fatalf("%d rules match", len(matched))
+		}
+		if terms := matched[0].Terms(&request, matched[0].Identify(&request)); terms.Tier != "known" {
+			t.Errorf("%v is counted as %q and not of the tier of %v", address, matched[0].Identify(&request), set.Rules[0].Tiers[0].When.Identifiers)
+		}
+	})
+}
+
+func TestAnIPv6PrefixLengthIsTheIdentityTablesAndOfAddressesAlone(t *testing.T) {
+	for _, tc := range []struct {
+		axis   v1alpha1.Axis
+		length int
+		want   int
+	}{
+		{v1alpha1.AxisIP, 0, 0},
+		{v1alpha1.AxisIP, 64, 0},
+		{v1alpha1.AxisIP, 56, 56},
+		{v1alpha1.AxisIP, 128, 128},
+		{v1alpha1.AxisTenant, 56, 0},
+	} {
+		t.Run(fmt.Sprintf("%s /%d", tc.axis, tc.length), func(t *testing.T) {
+			policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
+			policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: tc.axis, Limit: 1, Window: "1m"}
+			identity := compile.DefaultIdentity()
+			identity.IPv6PrefixLength = tc.length
+			set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, identity)
+			if len(problems) > 0 {
+				t.Fatal(problems)
+			}
+			if got := set.Rules[0].Identifier.IPv6Prefix; got != tc.want {
+				t.Errorf("the rule says %d bits, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestTheOrderOfTiersMatters(t *testing.T) {
+	policy := policyWithTiers(v1alpha1.AxisTenant, "acme")
+	policy.Spec.Tiers = append([]v1alpha1.Tier{
+		{Name: "zero", When: v1alpha1.When{Groups: []v1alpha1.Group{"staff"}}, Unlimited: true},
+	}, policy.Spec.Tiers...)
+	var names []string
+	for _, tier := range mustCompile(t, policy).Rules[0].Tiers {
+		names = append(names, tier.Name)
+	}
+	if diff := cmp.Diff([]string{"zero", "known"}, names); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,104 @@
+package rules_test
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+func from(address string) *rules.Request {
+	r := request("GET - /")
+	if address != "" {
+		r.ClientIP = netip.MustParseAddr(address)
+	}
+	return r
+}
+
+func TestMatchByTheClientsAddress(t *testing.T) {
+	for name, tc := range map[string]struct {
+		match   rules.Match
+		in, out []string
+	}{
+		"in one of the networks": {
+			rules.Match{CIDRs: []string{"10.0.0.0/8", "2001:db8::/32"}},
+			[]string{"10.0.0.0", "10.255.255.255", "::ffff:10.1.2.3", "2001:db8::1", "2001:db8::1%eth0"},
+			[]string{"11.0.0.0", "9.255.255.255", "2001:db9::", "", "::10.0.0.1"},
+		},
+		"in none of the exceptions": {
+			rules.Match{ExceptCIDRs: []string{"10.0.0.0/8"}},
+			[]string{"11.0.0.0", "::1", ""},
+			[]string{"10.1.2.3", "::ffff:10.1.2.3"},
+		},
+		"in the networks but for an exception": {
+			rules.Match{CIDRs: []string{"10.0.0.0/8"}, ExceptCIDRs: []string{"10.1.0.0/16", "10.2.0.0/16"}},
+			[]string{"10.0.0.1", "10.3.0.0"},
+			[]string{"10.1.0.1", "10.2.255.255", "192.0.2.1", ""},
+		},
+		"IPv4 networks in the spelling of IPv6": {
+			rules.Match{CIDRs: []string{"::ffff:10.0.0.0/104"}},
+			[]string{"10.1.2.3", "::ffff:10.1.2.3"},
+			[]string{"11.0.0.0", "::1", ""},
+		},
+		"everything of IPv6 is nothing of IPv4": {rules.Match{CIDRs: []string{"::/0"}}, []string{"::1", "2001:db8::1"}, []string{"10.1.2.3", "::ffff:10.1.2.3", ""}},
+		"every known address":                   {rules.Match{CIDRs: []string{"::/0", "0.0.0.0/0"}}, []string{"::1", "10.1.2.3"}, []string{""}},
+		"one address":                           {rules.Match{CIDRs: []string{"192.0.2.1/32"}}, []string{"192.0.2.1"}, []string{"192.0.2.0", "192.0.2.2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := index(t, matching(tc.match))
+			for _, address := range tc.in {
+				if len(x.Match(nil, from(address))) != 1 {
+					t.Errorf("%q did not match", address)
+				}
+			}
+			for _, address := range tc.out {
+				if len(x.Match(nil, from(address))) != 0 {
+					t.Errorf("%q matched", address)
+				}
+			}
+		})
+	}
+}
+
+// TestNetworksAreThoseOfNetip compares with a walk by net/netip over the same networks.
+func TestNetworksAreThoseOfNetip(t *testing.T) {
+	address := rapid.Custom(func(t *rapid.T) netip.Addr {
+		if rapid.Bool().Draw(t, "IPv6") {
+			b := [16]byte{0x20, 0x01, 0x0d, 0xb8, 15: rapid.Byte().Draw(t, "last")}
+			b[4] = rapid.SampledFrom([]byte{0, 1, 0x80, 0xff}).Draw(t, "fifth")
+			return netip.AddrFrom16(b)
+		}
+		b := rapid.SampledFrom([]byte{0, 1, 127, 128, 255})
+		return netip.AddrFrom4([4]byte{10, b.Draw(t, "b"), b.Draw(t, "c"), b.Draw(t, "d")})
+	})
+	network := rapid.Custom(func(t *rapid.T) netip.Prefix {
+		a := address.Draw(t, "network")
+		return netip.PrefixFrom(a, rapid.IntRange(0, a.BitLen()).Draw(t, "bits")).Masked()
+	})
+	rapid.Check(t, func(rt *rapid.T) {
+		in, except := rapid.SliceOfN(network, 1, 6).Draw(rt, "in"), rapid.SliceOfN(network, 0, 3).Draw(rt, "except")
+		m := rules.Match{}
+		for _, n := range in {
+			m.CIDRs = append(m.CIDRs, n.String())
+		}
+		for _, n := range except {
+			m.ExceptCIDRs = append(m.ExceptCIDRs, n.String())
+		}
+		x := index(t, matching(m))
+		for range 20 {
+			ip := address.Draw(rt, "client")
+			holds := func(n netip.Prefix) bool { return n.Contains(ip) }
+			want := slices.ContainsFunc(in, holds) && !slices.ContainsFunc(except, holds)
+			for _, spelled := range []netip.Addr{ip, netip.AddrFrom16(ip.As16())} {
+				r := request("GET - /")
+				r.ClientIP = spelled
+				if got := len(x.Match(nil, r)) == 1; got != want {
+					rt.Fatalf("%v in %v but %v: %t, want %t", spelled, in, except, got, want)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,120 @@
+package rules
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// claimAt returns the claim of that name, or the one within others that the name's dots lead to: of "realm.tenant" the
+// claim "realm.tenant", else "tenant" within "realm". Nil if there is none.
+func claimAt(claims map[string]any, name string) any {
+	if claim, found := claims[name]; found {
+		return claim
+	}
+	for dot := strings.LastIndexByte(name, '.'); dot > 0; dot = strings.LastIndexByte(name[:dot], '.') {
+		if inner, is := claims[name[:dot]].(map[string]any); is {
+			if claim := claimAt(inner, name[dot+1:]); claim != nil {
+				return claim
+			}
+		}
+	}
+	return nil
+}
+
+// scalar returns a claim as an identifier: a text as it is, a number or a bool in its shortest form, so that no other
+// spelling of it is another identifier. Everything else is missing: "".
+func scalar(claim any) string {
+	switch v := claim.(type) {
+	case string:
+		return v
+	case bool:
+		return strconv.FormatBool(v)
+	case json.Number:
+		return number(string(v))
+	case float64:
+		return number(strconv.FormatFloat(v, 'e', -1, 64))
+	case float32:
+		return number(strconv.FormatFloat(float64(v), 'e', -1, 32))
+	case int:
+		return number(strconv.Itoa(v))
+	case int32:
+		return number(strconv.FormatInt(int64(v), 10))
+	case int64:
+		return number(strconv.FormatInt(v, 10))
+	case uint32:
+		return number(strconv.FormatUint(uint64(v), 10))
+	case uint64:
+		return number(strconv.FormatUint(v, 10))
+	default:
+		return ""
+	}
+}
+
+// plainDigits is up to how many digits a number is written without exponent.
+const plainDigits = 21
+
+// number returns the shortest form of a number in JSON's spelling, "" for what is none: 1000 for "1e3" and "1000.0". It
+// works on the digits, for a float64 would make one identifier of two long ones.
+func number(text string) string {
+	unsigned, negative := strings.CutPrefix(text, "-")
+	mantissa, power, _ := strings.Cut(strings.ToLower(unsigned), "e")
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	exponent, err := strconv.Atoi(power)
+	switch {
+	case power == "" && mantissa == strings.ToLower(unsigned):
+		exponent = 0
+	case err != nil || exponent > math.MaxInt32 || exponent < math.MinInt32:
+		return ""
+	}
+	digits := whole + fraction
+	if digits == "" || strings.Trim(digits, "0123456789") != "" {
+		return ""
+	}
+	exponent -= len(fraction)
+	digits = strings.TrimLeft(digits, "0")
+	trimmed := strings.TrimRight(digits, "0")
+	exponent += len(digits) - len(trimmed)
+	if trimmed == "" {
+		return "0"
+	}
+	written := positional(trimmed, exponent)
+	if negative {
+		return "-" + written
+	}
+	return written
+}
+
+// positional writes digits · 10^exponent, with a point or an exponent where it must.
+func positional(digits string, exponent int) string {
+	point := len(digits) + exponent // how many digits stand before the point
+	switch {
+	case exponent >= 0 && point <= plainDigits:
+		return digits + strings.Repeat("0", exponent)
+	case exponent < 0 && point > 0:
+		return digits[:point] + "." + digits[point:]
+	case exponent < 0 && -exponent <= plainDigits:
+		return "0." + strings.Repeat("0", -point) + digits
+	default:
+		return digits + "e" + strconv.Itoa(exponent)
+	}
+}
+
+// inGroup says whether the claim "groups", a list of texts or one text, names one of these.
+func inGroup(claims map[string]any, groups []string) bool {
+	switch claim := claims["groups"].(type) {
+	case string:
+		return slices.Contains(groups, claim)
+	case []string:
+		return slices.ContainsFunc(claim, func(g string) bool { return slices.Contains(groups, g) })
+	case []any:
+		return slices.ContainsFunc(claim, func(g any) bool {
+			name, is := g.(string)
+			return is && slices.Contains(groups, name)
+		})
+	default:
+		return false
+	}
+}

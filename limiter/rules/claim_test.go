@@ -1,0 +1,183 @@
+package rules_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/big"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// identified is the identifier of the claim of that name.
+func identified(t testing.TB, name string, claims map[string]any) string {
+	t.Helper()
+	r := rule("shop/it")
+	r.Identifier = rules.Identifier{From: rules.FromClaim, Name: name}
+	req := request("GET - /")
+	req.Claims = claims
+	return index(t, r).Match(nil, req)[0].Identify(req)
+}
+
+func TestIdentifyByClaim(t *testing.T) {
+	for name, tc := range map[string]struct{ claim, json, want string }{
+		"a text":                               {"sub", `{"sub":"u1"}`, "u1"},
+		"a text stays as it is":                {"sub", `{"sub":" 1e3 "}`, " 1e3 "},
+		"absent":                               {"sub", `{}`, ""},
+		"null":                                 {"sub", `{"sub":null}`, ""},
+		"an empty text":                        {"sub", `{"sub":""}`, ""},
+		"an integer":                           {"id", `{"id":1000}`, "1000"},
+		"an integer with an exponent":          {"id", `{"id":1e3}`, "1000"},
+		"an integer with a point":              {"id", `{"id":1000.0}`, "1000"},
+		"a fraction":                           {"id", `{"id":0.50}`, "0.5"},
+		"minus":                                {"id", `{"id":-7}`, "-7"},
+		"nothing, minus":                       {"id", `{"id":-0.0}`, "0"},
+		"true":                                 {"id", `{"id":true}`, "true"},
+		"a list":                               {"id", `{"id":["a"]}`, ""},
+		"an object":                            {"id", `{"id":{"a":"b"}}`, ""},
+		"within another":                       {"realm.tenant", `{"realm":{"tenant":"acme"}}`, "acme"},
+		"deep within others":                   {"a.b.c.d", `{"a":{"b":{"c":{"d":5}}}}`, "5"},
+		"the exact name before the nested":     {"realm.tenant", `{"realm":{"tenant":"nested"},"realm.tenant":"exact"}`, "exact"},
+		"an exact name that is null":           {"realm.tenant", `{"realm":{"tenant":"nested"},"realm.tenant":null}`, ""},
+		"a name with dots":                     {"https://shop.example/tenant", `{"https://shop.example/tenant":"acme"}`, "acme"},
+		"within a name with dots":              {"https://shop.example/claims.tenant", `{"https://shop.example/claims":{"tenant":"acme"}}`, "acme"},
+		"within what is no object":             {"realm.tenant", `{"realm":"acme"}`, ""},
+		"a dot at the end":                     {"realm.", `{"realm":{"":"acme"}}`, "acme"},
+		"a dot at the beginning":               {".tenant", `{"":{"tenant":"acme"}}`, ""},
+		"a text that looks like another claim": {"sub", `{"sub":"1000"}`, "1000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var floats map[string]any
+			if err := json.Unmarshal([]byte(tc.json), &floats); err != nil {
+				t.Fatal(err)
+			}
+			var numbers map[string]any
+			d := json.NewDecoder(strings.NewReader(tc.json))
+			d.UseNumber()
+			if err := d.Decode(&numbers); err != nil {
+				t.Fatal(err)
+			}
+			for as, claims := range map[string]map[string]any{"float64": floats, "json.Number": numbers} {
+				if got := identified(t, tc.claim, claims); got != tc.want {
+					t.Errorf("as %s: %q, want %q", as, got, tc.want)
+				}
+			}
+		})
+	}
+}
+
+func TestNumbersOfOtherKinds(t *testing.T) {
+	for want, claims := range map[string][]any{
+		"1000":                 {1000, int32(1000), int64(1000), uint32(1000), uint64(1000), float32(1000), 1000.0, json.Number("1E+3"), json.Number("0.1e4")},
+		"9007199254740993":     {int64(9007199254740993), json.Number("9007199254740993"), json.Number("9007199254740993.0")},
+		"18446744073709551615": {uint64(math.MaxUint64), json.Number("18446744073709551615")},
+		"1e21":                 {1e21, json.Number("1" + strings.Repeat("0", 21))},
+		"1e-22":                {1e-22, json.Number("0.0000000000000000000001")},
+		"1e2000000000":         {json.Number("1e2000000000")},
+		"0":                    {json.Number("0e99999"), math.Copysign(0, -1), json.Number("-0")},
+		"":                     {math.NaN(), math.Inf(1), math.Inf(-1), json.Number("1e99999999999999999999"), json.Number("x"), json.Number(""), json.Number("1e"), json.Number("--1"), struct{}{}},
+	} {
+		for _, claim := range claims {
+			if got := identified(t, "id", map[string]any{"id": claim}); got != want {
+				t.Errorf("%T %v: %q, want %q", claim, claim, got, want)
+			}
+		}
+	}
+}
+
+// TestASpellingIsNoIdentity writes numbers in any way that JSON allows: the identifiers are equal if the numbers are.
+func TestASpellingIsNoIdentity(t *testing.T) {
+	spelled := rapid.Custom(func(t *rapid.T) json.Number {
+		sign := rapid.SampledFrom([]string{"", "-"}).Draw(t, "sign")
+		whole := rapid.SampledFrom([]string{"0", "1", "10", "12", "120", "1000000000000000000000000"}).Draw(t, "whole")
+		fraction := rapid.SampledFrom([]string{"", ".0", ".5", ".05", ".50", ".0000000000000000000000001"}).Draw(t, "fraction")
+		exponent := rapid.SampledFrom([]string{"", "e0", "E+1", "e-1", "e23", "e-023"}).Draw(t, "exponent")
+		return json.Number(sign + whole + fraction + exponent)
+	})
+	rapid.Check(t, func(rt *rapid.T) {
+		a, b := spelled.Draw(rt, "a"), spelled.Draw(rt, "b")
+		x, _ := new(big.Rat).SetString(string(a))
+		y, _ := new(big.Rat).SetString(string(b))
+		same := identified(t, "id", map[string]any{"id": a}) == identified(t, "id", map[string]any{"id": b})
+		if same != (x.Cmp(y) == 0) {
+			rt.Fatalf("%s and %s are one identifier: %t", a, b, same)
+		}
+		got, is := new(big.Rat).SetString(identified(t, "id", map[string]any{"id": a}))
+		if !is || got.Cmp(x) != 0 {
+			rt.Fatalf("%s became %v", a, got)
+		}
+	})
+}
+
+func TestIdentifyByExpression(t *testing.T) {
+	for text, want := range map[string]string{
+		`request.host`:                                    "api.shop.example",
+		`request.path.split("/")[1]`:                      "v1",
+		`request.claims.realm.tenant`:                     "acme",
+		`request.claims.weight`:                           "3",
+		`request.claims.exact`:                            "7",
+		`request.claims.admin`:                            "true",
+		`request.claims.groups`:                           "",
+		`request.headers["x-none"]`:                       "",
+		`request.claims.sub.substring(99)`:                "",
+		`request.claims.sub + request.method`:             "u1GET",
+		`""`:                                              "",
+		`request.headers[?"x-none"].orValue("anonymous")`: "anonymous",
+	} {
+		r := rule("shop/it")
+		r.Identifier = rules.Identifier{From: rules.FromExpression, Name: text}
+		req := whole()
+		if got := index(t, r).Match(nil, req)[0].Identify(req); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestAnExpressionsAddressAndSecret(t *testing.T) {
+	r := rule("shop/it")
+	r.Identifier = rules.Identifier{From: rules.FromExpression, Name: `"2001:db8:1:2:3::1"`, Address: true, IPv6Prefix: 48}
+	req := whole()
+	if got, want := index(t, r).Match(nil, req)[0].Identify(req), "2001:db8:1::/48"; got != want {
+		t.Errorf("an address: %q, want %q", got, want)
+	}
+	r.Identifier = rules.Identifier{From: rules.FromClaim, Name: "sub", Secret: true}
+	if got := index(t, r).Match(nil, req)[0].Identify(req); len(got) != 32 {
+		t.Errorf("a secret: %q, want a hash", got)
+	}
+}
+
+func TestPrefixesOfAddresses(t *testing.T) {
+	for bits, want := range map[int]string{0: "2001:db8:1:203::/64", 1: "::/1", 48: "2001:db8:1::/48", 56: "2001:db8:1:200::/56", 128: "2001:db8:1:203:4:5:6:7/128"} {
+		r := rule("shop/it")
+		r.Identifier = rules.Identifier{From: rules.FromClientIP, IPv6Prefix: bits}
+		x := index(t, r)
+		req := from("2001:db8:1:203:4:5:6:7%eth0")
+		if got := x.Match(nil, req)[0].Identify(req); got != want {
+			t.Errorf("/%d: %q, want %q", bits, got, want)
+		}
+		req = from("::ffff:203.0.113.7")
+		if got := x.Match(nil, req)[0].Identify(req); got != "203.0.113.7" {
+			t.Errorf("/%d: IPv4 in IPv6 is %q", bits, got)
+		}
+	}
+}
+
+func BenchmarkClaim(b *testing.B) {
+	for name, claim := range map[string]any{"text": "acme", "number": json.Number("1e3"), "float": 12345.0} {
+		b.Run(fmt.Sprint("claim=", name), func(b *testing.B) {
+			r := rule("shop/it")
+			r.Identifier = rules.Identifier{From: rules.FromClaim, Name: "realm.tenant"}
+			req := request("GET - /")
+			req.Claims = map[string]any{"realm": map[string]any{"tenant": claim}}
+			m := index(b, r).Match(nil, req)
+			b.ReportAllocs()
+			for b.Loop() {
+				m[0].Identify(req)
+			}
+		})
+	}
+}

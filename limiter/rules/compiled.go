@@ -1,0 +1,177 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gaissmai/bart"
+
+	"github.com/weir-dev/weir/limiter"
+)
+
+// Compiled is a rule with what its matching and counting need, worked out once.
+type Compiled struct {
+	Rule
+
+	Limit  limiter.Limit
+	Keys   limiter.KeySpace
+	prefix string // of Keys
+
+	// Of Match: nil where it says nothing.
+	headers               []header
+	clients, exempt       *bart.Lite
+	condition             *expression
+	identifier, costUnits *expression // of Identifier and Cost
+	tiers                 []tier
+	endpoints             *endpoints // nil unless requests' own paths are counted
+}
+
+// compiler compiles the rules of one Set.
+type compiler struct {
+	prefix string // of keys
+	// expressions that were compiled already: policies are often alike.
+	expressions map[expressionKey]*expression
+}
+
+func (k *compiler) compile(rule Rule) (Compiled, error) {
+	limit, err := rule.Limit()
+	if err != nil {
+		return Compiled{}, err
+	}
+	c := Compiled{Rule: rule, Limit: limit, Keys: limiter.NewKeySpace(k.prefix, rule.Axis, rule.Policy, limit), prefix: k.prefix}
+	ownPaths := (rule.PerEndpoint || rule.Identifier.From == FromEndpoint) && len(rule.Match.Paths) == 0
+	if ownPaths {
+		c.endpoints = newEndpoints(limit.Window())
+	}
+	for _, step := range []func(*Compiled) error{k.match, k.identify, k.tiers, k.cost, checkStoreFailure} {
+		if err := step(&c); err != nil {
+			return Compiled{}, err
+		}
+	}
+	return c, nil
+}
+
+func (k *compiler) match(c *Compiled) (err error) {
+	m := &c.Match
+	for _, match := range m.Headers {
+		h, err := compileHeader(match)
+		if err != nil {
+			return err
+		}
+		c.headers = append(c.headers, h)
+	}
+	if c.clients, err = compileCIDRs(m.CIDRs); err != nil {
+		return err
+	}
+	if c.exempt, err = compileCIDRs(m.ExceptCIDRs); err != nil {
+		return err
+	}
+	for _, d := range m.Descriptors {
+		if d.Key == "" {
+			return errors.New("a descriptor match without a key")
+		}
+	}
+	if m.Expression != "" {
+		c.condition, err = k.expression(m.Expression, ResultBool)
+	}
+	return err
+}
+
+func (k *compiler) identify(c *Compiled) (err error) {
+	id := &c.Identifier
+	if id.IPv6Prefix < 0 || id.IPv6Prefix > 128 {
+		return fmt.Errorf("an IPv6 prefix of %d bits", id.IPv6Prefix)
+	}
+	switch id.From {
+	case FromClientIP, FromEndpoint:
+		return nil
+	case FromHeader, FromQuery, FromCookie, FromClaim, FromDescriptor:
+	case FromExpression:
+		c.identifier, err = k.expression(id.Name, ResultString)
+	default:
+		return fmt.Errorf("unknown source %q of an identifier", id.From)
+	}
+	if id.Name == "" {
+		return fmt.Errorf("an identifier from a %s without a name", id.From)
+	}
+	return err
+}
+
+func (k *compiler) tiers(c *Compiled) error {
+	for i, of := range c.Tiers {
+		another := func(other Tier) bool { return other.Name == of.Name }
+		if of.Name == "" || slices.ContainsFunc(c.Tiers[:i], another) {
+			return fmt.Errorf("the name %q of a tier is empty or that of another", of.Name)
+		}
+		t, err := k.tier(&c.Rule, of)
+		if err != nil {
+			return fmt.Errorf("tier %s: %w", of.Name, err)
+		}
+		c.tiers = append(c.tiers, t)
+	}
+	return nil
+}
+
+func (k *compiler) cost(c *Compiled) (err error) {
+	cost := c.Cost
+	switch {
+	case cost == nil:
+		return nil
+	case count(cost.Value != 0, cost.Header != "", cost.Expression != "") != 1:
+		return errors.New("a cost takes exactly one of value, header and expression")
+	case cost.Value < 0 || cost.Value > limiter.MaxUnits:
+		return fmt.Errorf("cost %d is outside 1 … %d", cost.Value, limiter.MaxUnits)
+	case cost.Expression != "":
+		c.costUnits, err = k.expression(cost.Expression, ResultInt)
+	}
+	return err
+}
+
+func checkStoreFailure(c *Compiled) error {
+	switch c.OnStoreFailure {
+	case LocalOnFailure, AllowOnFailure, DenyOnFailure:
+		return nil
+	default:
+		return fmt.Errorf("unknown decision %q while the store cannot be asked", c.OnStoreFailure)
+	}
+}
+
+// expression compiles text, or finds it compiled.
+func (k *compiler) expression(text string, result ResultType) (*expression, error) {
+	key := expressionKey{text, result}
+	if e, found := k.expressions[key]; found {
+		return e, nil
+	}
+	e, err := compileCEL(text, result)
+	if err != nil {
+		return nil, fmt.Errorf("expression %q: %w", clip(text), err)
+	}
+	k.expressions[key] = e
+	return e, nil
+}
+
+// clip shortens a text for a message.
+func clip(text string) string {
+	const most = 64
+	if len(text) <= most {
+		return text
+	}
+	return text[:most] + "…"
+}
+
+// count is how many of these are so.
+func count(these ...bool) int {
+	n := 0
+	for _, so := range these {
+		if so {
+			n++
+		}
+	}
+	return n
+}
+
+// keysUnder are the rule's keys for another limit, which its units tell apart from the rule's own.
+func (c *Compiled) keysUnder(limit limiter.Limit) limiter.KeySpace {
+	return limiter.NewKeySpace(c.prefix, c.Axis, fmt.Sprintf("%s@%d", c.Policy, limit.Units()), limit)
+}

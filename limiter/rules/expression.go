@@ -1,0 +1,260 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/overloads"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/ext"
+	"github.com/google/cel-go/interpreter"
+)
+
+// ResultType is what an expression comes out as.
+type ResultType string
+
+// What expressions come out as.
+const (
+	ResultBool   ResultType = "bool"
+	ResultString ResultType = "string"
+	ResultInt    ResultType = "int"
+)
+
+// maxExpression is the longest text of an expression, in bytes.
+const maxExpression = 4096
+
+// CheckExpression says why text is not a CEL expression over request that comes out as result, as "line:column: what is
+// wrong"; nil if it is one. It refuses expressions over 4096 bytes, those whose worst case takes more than
+// 20 000 steps, and regular expressions that are not written out.
+//
+// An expression speaks of request:
+//
+//	domain, method, host, path, clientIP  string; path is in normal form, clientIP is "" where it is unknown
+//	headers                               map(string, string), names in lower case
+//	query                                 map(string, list(string))
+//	claims                                map(string, dyn)
+//	descriptors                           list(list(entry)), an entry has key and value
+//
+// and has beside CEL's own functions those of its extensions strings, sets, math, encoders, network (ip, cidr) and
+// optional values: request.headers[?"x-plan"].orValue("free").
+//
+// It fails on a request when it asks for what the request does not have, request.headers["x-plan"] without that header, or
+// because of what the request holds: int("many"), or too much to look at. What that means depends on what it is for:
+//
+//   - Match.Expression: a request without what is asked for does not match. Any other failure does, for nobody must get
+//     round a limit by what he sends. To match requests without the header, ask: !("x-plan" in request.headers) || ….
+//   - When.Expression: the request is not of the tier.
+//   - Identifier: it is missing.
+//   - Cost: it is 1.
+//
+// A dyn, a claim, is taken for what it is when the request comes.
+func CheckExpression(text string, result ResultType) error {
+	_, err := checkCEL(text, result)
+	return err
+}
+
+// environment is what expressions are compiled in. It is never changed, and takes a third of a millisecond to make.
+//
+//nolint:gochecknoglobals // a constant that cannot be written as one
+var environment = sync.OnceValues(func() (*cel.Env, error) {
+	return cel.NewEnv(
+		cel.Variable(requestName, types.NewObjectType(requestName)),
+		cel.ParserExpressionSizeLimit(maxExpression),
+		cel.OptionalTypes(),
+		ext.Strings(ext.StringsVersion(5)),
+		ext.Sets(),
+		ext.Math(),
+		ext.Encoders(),
+		ext.Network(),
+		withRequest, // last: it goes before the types of the others
+	)
+})
+
+type expressionKey struct {
+	text   string
+	result ResultType
+}
+
+// expression is a CEL expression, compiled. It is safe for concurrent use.
+type expression struct{ program cel.Program }
+
+// compileCEL compiles text as CheckExpression checks it.
+func compileCEL(text string, result ResultType) (*expression, error) {
+	checked, err := checkCEL(text, result)
+	if err != nil {
+		return nil, err
+	}
+	env, err := environment()
+	if err != nil {
+		return nil, err
+	}
+	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxExpressionCost))
+	if err != nil {
+		return nil, err
+	}
+	return &expression{program}, nil
+}
+
+func checkCEL(text string, result ResultType) (*cel.Ast, error) {
+	switch {
+	case strings.TrimSpace(text) == "":
+		return nil, errors.New("the expression is empty")
+	case len(text) > maxExpression:
+		return nil, fmt.Errorf("the expression is longer than %d bytes", maxExpression)
+	}
+	env, err := environment()
+	if err != nil {
+		return nil, err
+	}
+	checked, issues := env.Compile(text)
+	if issues.Err() != nil {
+		return nil, issuesError(issues)
+	}
+	if out := checked.OutputType(); !out.IsExactType(types.DynType) && out.String() != string(result) {
+		return nil, fmt.Errorf("1:1: the expression comes out as %s, want %s", cel.FormatCELType(out), result)
+	}
+	if err := checkCalls(checked.NativeRep()); err != nil {
+		return nil, err
+	}
+	cost, err := env.EstimateCost(checked, sizes{})
+	if err != nil {
+		return nil, err
+	}
+	if cost.Max > maxExpressionCost {
+		return nil, fmt.Errorf("1:1: the expression costs up to %s steps on a large request, at most %d are taken; "+
+			"nest no loops over headers, query, claims and descriptors, and search no long texts for long texts", steps(cost.Max), maxExpressionCost)
+	}
+	return checked, nil
+}
+
+func steps(cost uint64) string {
+	if cost == math.MaxUint64 {
+		return "endless"
+	}
+	return strconv.FormatUint(cost, 10)
+}
+
+// checkCalls refuses what compiles and is not to be: regular expressions that the request writes, for they may be of any
+// size, and messages.
+func checkCalls(checked *ast.AST) (err error) {
+	refuse := func(e ast.Expr, why string) {
+		if err == nil {
+			at := checked.SourceInfo().GetStartLocation(e.ID())
+			err = fmt.Errorf("%d:%d: %s", at.Line(), at.Column()+1, why)
+		}
+	}
+	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() == ast.StructKind {
+			refuse(e, "expressions make no values of type "+e.AsStruct().TypeName())
+		}
+		if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != overloads.Matches {
+			return
+		}
+		args := e.AsCall().Args()
+		last := args[len(args)-1]
+		if last.Kind() != ast.LiteralKind {
+			refuse(last, "write the regular expression of matches out, as a text in quotes")
+			return
+		}
+		if text, is := last.AsLiteral().(types.String); is {
+			if bad := checkRegexp(string(text)); bad != nil {
+				refuse(last, bad.Error())
+			}
+		}
+	}))
+	return err
+}
+
+// activation is a request as expressions see it, made when the first is met.
+type activation struct {
+	request *Request
+}
+
+func newActivation(r *Request) *activation { return &activation{r} }
+
+// ResolveName implements interpreter.Activation.
+func (a *activation) ResolveName(name string) (any, bool) {
+	if name == requestName {
+		return a.request, true
+	}
+	return nil, false
+}
+
+// Parent implements interpreter.Activation.
+func (a *activation) Parent() interpreter.Activation { return nil }
+
+// failure is why an expression did not come out.
+type failure struct {
+	error
+
+	// absent: it asked for what the request does not have.
+	absent bool
+}
+
+// evaluate returns the native value; an error is a failure. Panics of the library come back as errors.
+func (e *expression) evaluate(on *activation) (any, error) {
+	value, _, err := e.program.Eval(on)
+	if err != nil {
+		return nil, failure{err, absent(err)}
+	}
+	return value.Value(), nil
+}
+
+// absent tells the errors of CEL apart that say that there is no such key, or element. It has no other way to tell them.
+func absent(err error) bool {
+	text := err.Error()
+	return strings.HasPrefix(text, "no such key") || strings.HasPrefix(text, "index out of bounds") ||
+		strings.HasPrefix(text, "index '")
+}
+
+// selects says whether a rule whose condition e is matches the request, see CheckExpression.
+func (e *expression) selects(on *activation) bool {
+	is, err := e.bool(on)
+	if f, failed := errors.AsType[failure](err); failed {
+		return !f.absent
+	}
+	return is
+}
+
+func (e *expression) bool(on *activation) (bool, error) {
+	value, err := e.evaluate(on)
+	if err != nil {
+		return false, err
+	}
+	is, ok := value.(bool)
+	if !ok {
+		return false, failure{error: fmt.Errorf("comes out as %T, want a bool", value)}
+	}
+	return is, nil
+}
+
+// text returns what comes out as an identifier, "" for a failure.
+func (e *expression) text(on *activation) string {
+	value, err := e.evaluate(on)
+	if err != nil {
+		return ""
+	}
+	return scalar(value)
+}
+
+func (e *expression) int(on *activation) (int64, error) {
+	value, err := e.evaluate(on)
+	if err != nil {
+		return 0, err
+	}
+	switch v := value.(type) {
+	case int64:
+		return v, nil
+	case float64: // a number of a claim
+		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+			return int64(v), nil
+		}
+	}
+	return 0, failure{error: fmt.Errorf("comes out as %v, want an int", value)}
+}

@@ -1,0 +1,251 @@
+package rules_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+func TestCheckExpression(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text   string
+		result rules.ResultType
+		want   string // of the error; empty: none
+	}{
+		"a bool":                            {`request.path.endsWith(".json")`, rules.ResultBool, ""},
+		"a string":                          {`request.headers["x-tenant"].lowerAscii()`, rules.ResultString, ""},
+		"an int":                            {`size(request.path) + 1`, rules.ResultInt, ""},
+		"every field":                       {`request.domain + request.method + request.host + request.path + request.clientIP + request.headers["a"] + request.query["a"][0] + request.claims.sub + request.descriptors[0][0].key + request.descriptors[0][0].value`, rules.ResultString, ""},
+		"a claim may be anything":           {`request.claims.realm.admin`, rules.ResultBool, ""},
+		"a value that may be absent":        {`request.headers[?"x-plan"].orValue("free") == "free"`, rules.ResultBool, ""},
+		"a network":                         {`cidr("10.0.0.0/8").containsIP(request.clientIP)`, rules.ResultBool, ""},
+		"entries of descriptors":            {`request.descriptors.exists(d, d.exists(e, e.key == "generic_key" && e.value == "login"))`, rules.ResultBool, ""},
+		"sets":                              {`sets.intersects(request.claims.groups, ["staff", "ops"])`, rules.ResultBool, ""},
+		"a regular expression":              {`request.path.matches("^/v[0-9]+/[a-f0-9-]{36}$")`, rules.ResultBool, ""},
+		"nothing":                           {"", rules.ResultBool, "the expression is empty"},
+		"blanks":                            {" \n", rules.ResultBool, "the expression is empty"},
+		"half of one":                       {`request.path ==`, rules.ResultBool, "1:16: syntax error: the expression ends too early"},
+		"a bracket that is not closed":      {`request.headers["a"`, rules.ResultString, "1:20: syntax error: missing ']' at the end"},
+		"a field with a wrong name":         {`request.pth == "/"`, rules.ResultBool, "1:8: undefined field 'pth'; request has domain, method, host, path, query, headers, clientIP, claims, descriptors; an entry"},
+		"a field of an entry":               {`request.descriptors[0][0].name == ""`, rules.ResultBool, "1:26: undefined field 'name'; request has"},
+		"a field without request":           {`path == "/"`, rules.ResultBool, "1:1: undeclared reference to 'path'; write request.path"},
+		"a variable that is none":           {`object.spec == 1`, rules.ResultBool, "1:1: undeclared reference to 'object'"},
+		"the second line":                   {"request.path == '/' ||\n  request.port == 1", rules.ResultBool, "2:10: undefined field 'port'"},
+		"types that do not go together":     {`request.path == 1`, rules.ResultBool, "1:14: found no matching overload for '_==_' applied to '(string, int)'"},
+		"a string for a bool":               {`request.path`, rules.ResultBool, "1:1: the expression comes out as string, want bool"},
+		"a bool for a string":               {`request.path == "/"`, rules.ResultString, "1:1: the expression comes out as bool, want string"},
+		"a double for an int":               {`1.5`, rules.ResultInt, "1:1: the expression comes out as double, want int"},
+		"a list for a string":               {`request.query["a"]`, rules.ResultString, "1:1: the expression comes out as list(string), want string"},
+		"many errors":                       {`a + b + c + d + e`, rules.ResultInt, "and 2 more"},
+		"a text over 4096 bytes":            {`"` + strings.Repeat("x", 4095) + `"`, rules.ResultString, "longer than 4096 bytes"},
+		"a text of 4096 bytes":              {`"` + strings.Repeat("x", 4094) + `"`, rules.ResultString, ""},
+		"brackets without end":              {strings.Repeat("(", 1000) + "true" + strings.Repeat(")", 1000), rules.ResultBool, "1:1: expression recursion limit exceeded"},
+		"loops in loops":                    {`request.headers.exists(a, request.query.exists(b, request.headers.exists(c, a == b && b == c)))`, rules.ResultBool, "1:1: the expression costs up to"},
+		"a text that multiplies":            {`request.path.replace("", request.path) == ""`, rules.ResultBool, "1:1: the expression costs up to"},
+		"a regular expression of a request": {`request.path.matches(request.headers["x"])`, rules.ResultBool, "1:37: write the regular expression of matches out"},
+		"a regular expression put together": {`matches(request.path, "a" + "b")`, rules.ResultBool, "write the regular expression of matches out"},
+		"one that is none":                  {`request.path.matches("(")`, rules.ResultBool, "1:22: error parsing regexp: missing closing ): `(`"},
+		"one that grows":                    {`request.path.matches("a{1000}b{1000}")`, rules.ResultBool, "makes a program of 200"},
+		"a message":                         {`google.protobuf.Struct{} == google.protobuf.Struct{}`, rules.ResultBool, "expressions make no values of type google.protobuf.Struct"},
+		"a request of its own":              {`request{path: "/"}.path == "/"`, rules.ResultBool, "expressions make no values of type request"},
+		"a function that is none":           {`request.path.explode()`, rules.ResultBool, "1:21: undeclared reference to 'explode'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := rules.CheckExpression(tc.text, tc.result)
+			switch {
+			case tc.want == "" && err != nil:
+				t.Errorf("%s: %v", tc.text, err)
+			case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
+				t.Errorf("%s:\nerror %v\n want %s", tc.text, err, tc.want)
+			}
+		})
+	}
+}
+
+// whole is a request that has everything.
+func whole() *rules.Request {
+	return &rules.Request{
+		Domain: "shop", Method: "GET", Host: "api.shop.example", Path: "/v1/search.json",
+		Query:    map[string][]string{"q": {"x", "y"}},
+		Headers:  map[string]string{"x-plan": "free", "x-size": "12", "x-junk": "many"},
+		ClientIP: netip.MustParseAddr("::ffff:10.1.2.3"),
+		Claims: map[string]any{
+			"sub": "u1", "admin": true, "weight": 3.0, "exact": json.Number("7"), "half": 2.5, "none": nil, "big": json.Number("1e400"),
+			"groups": []any{"staff", json.Number("1")}, "realm": map[string]any{"tenant": "acme", "level": json.Number("4")},
+		},
+		Descriptors: []rules.Descriptor{{{Key: "generic_key", Value: "login"}, {Key: "tenant", Value: "acme"}}},
+	}
+}
+
+func TestWhatARuleWithAnExpressionMatches(t *testing.T) {
+	for text, want := range map[string]bool{
+		`request.path.endsWith(".json")`:                                true,
+		`request.path.endsWith(".xml")`:                                 false,
+		`request.domain == "shop" && request.host.startsWith("api.")`:   true,
+		`request.method in ["GET", "HEAD"]`:                             true,
+		`request.query.q == ["x", "y"] && "x" in request.query["q"]`:    true,
+		`request.headers["x-plan"] == "free"`:                           true,
+		`"x-tenant" in request.headers || has(request.headers.none)`:    false,
+		`request.headers.exists(name, name == "x-plan")`:                true,
+		`request.headers[?"x-none"].orValue("a") == "a"`:                true,
+		`request.clientIP == "10.1.2.3"`:                                true,
+		`cidr("10.0.0.0/8").containsIP(request.clientIP)`:               true,
+		`ip(request.clientIP).family() == 6`:                            false,
+		`request.claims.admin`:                                          true,
+		`request.claims.weight == 3.0 && request.claims.weight > 2`:     true,
+		`request.claims.exact == 7 && request.claims.realm.level == 4`:  true,
+		`request.claims.big > 5.0`:                                      true,
+		`request.claims.none == null`:                                   true,
+		`request.claims.realm.tenant == "acme"`:                         true,
+		`request.claims.groups.exists(g, g == "staff")`:                 true,
+		`1 in request.claims.groups`:                                    true,
+		`request.claims["https://shop.example/x"] == "a"`:               false,
+		`request.descriptors[0][1].value == "acme"`:                     true,
+		`request.descriptors.exists(d, d.exists(e, e.key == "tenant"))`: true,
+		`request.descriptors[0][0] == request.descriptors[0][1]`:        false,
+		`request.descriptors[0][0] in request.descriptors[0]`:           true,
+		`dyn(request).path == request.path && request == request`:       true,
+		`has(request.claims) && has(request.clientIP)`:                  true,
+		`type(request) == type(request.descriptors[0][0])`:              false,
+
+		// What the request does not have does not match.
+		`request.headers["x-none"] == "y"`:                      false,
+		`request.headers["x-none"] != "y"`:                      false,
+		`request.query["q"][7] == "y"`:                          false,
+		`(request.method == "" ? [] : ["a"])[3] == "y"`:         false,
+		`request.claims.realm.none.deeper == 1`:                 false,
+		`request.claims.sub.level == 1`:                         false,
+		`dyn(request.headers)["x-none"] == "y"`:                 false,
+		`request.descriptors[4][0].key == "a"`:                  false,
+		`request.headers["x-none"] == "y" || request.path > ""`: true,
+
+		// What it has and cannot be looked at must not be a way round the limit.
+		`int(request.headers["x-junk"]) > 100`:                     true,
+		`request.claims.sub > 3`:                                   true,
+		`request.claims.sub`:                                       true,
+		`cidr("10.0.0.0/8").containsIP(request.headers["x-plan"])`: true,
+		`1 / (size(request.path) - 15) == 0`:                       true,
+		`dyn(request).pth == "x"`:                                  true,
+		`request.path.substring(99) == ""`:                         true,
+	} {
+		t.Run(text, func(t *testing.T) {
+			x := index(t, matching(rules.Match{Expression: text}))
+			if got := len(x.Match(nil, whole())) == 1; got != want {
+				t.Errorf("matched: %t, want %t", got, want)
+			}
+		})
+	}
+}
+
+func TestARequestTooLargeToLookAtIsLimited(t *testing.T) {
+	x := index(t, matching(rules.Match{Expression: `request.path.matches("^/v1/(search|suggest|complete)/[a-z]+$")`}))
+	if got := len(x.Match(nil, request("GET - /v2"))); got != 0 {
+		t.Error("a small request matched")
+	}
+	if got := len(x.Match(nil, request("GET - /v2/"+strings.Repeat("x", 64<<10)))); got != 1 {
+		t.Error("a large request dodged the rule")
+	}
+}
+
+func TestAnEmptyRequestMeetsEveryField(t *testing.T) {
+	x := index(t, matching(rules.Match{Expression: `request.path == "" && request.clientIP == "" && size(request.headers) + size(request.query) + ` +
+		`size(request.claims) + size(request.descriptors) == 0 && !has(request.host) && !has(request.claims)`}))
+	if got := len(x.Match(nil, &rules.Request{Domain: "shop"})); got != 1 {
+		t.Error("it did not match")
+	}
+}
+
+func TestExpressionsAreEvaluatedSideBySide(t *testing.T) {
+	r := matching(rules.Match{Expression: `request.path.matches("/v[0-9]+/.*") && request.headers.exists(h, request.headers[h] == "free")`})
+	r.Identifier = rules.Identifier{From: rules.FromExpression, Name: `request.path + request.headers["x-plan"]`}
+	x := index(t, r)
+	var group sync.WaitGroup
+	for i := range 4 {
+		group.Go(func() {
+			req := whole()
+			req.Path = fmt.Sprintf("/v%d/x", i)
+			for range 200 {
+				m := x.Match(nil, req)
+				if want := req.Path + "free"; len(m) != 1 || m[0].Identify(req) != want {
+					t.Errorf("%d matches, want one for %s", len(m), want)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// FuzzExpression evaluates whatever compiles on whatever requests: nothing may panic, and what is decided stays so.
+func FuzzExpression(f *testing.F) {
+	for _, text := range []string{
+		`request.path.endsWith(".json")`, `request.claims.a.b > 3`, `request.query.exists(q, request.query[q][0] == "x")`,
+		`request.descriptors[0][0].value == request.clientIP`, `int(request.headers["x"]) % 7`, `string(request.claims.a)`,
+		`cidr("::/0").containsIP(request.clientIP)`, `"%s %d".format([request.path, request.claims.a])`, `request.path.split("/")[1].reverse()`,
+		`math.greatest([1, 2, size(request.path)])`, `string(base64.decode(request.headers["x"]))`, `request.headers[?"x"].orValue("")`,
+		`timestamp(request.headers["x"]).getFullYear() == 2030`, `duration(request.claims.a) > duration("1h")`, `request.path.charAt(3)`,
+	} {
+		f.Add(text, "/v1/x", "x", "12", `{"a":{"b":1e3},"c":[null,true,"x",{"d":-0.0}]}`, []byte{10, 1, 2, 3})
+		f.Add(text, "", "", "\xff\x00", `{"a":1e999,"":"\ud800"}`, []byte{})
+	}
+	f.Fuzz(func(t *testing.T, text, path, name, value, claims string, ip []byte) {
+		req := &rules.Request{
+			Domain: "shop", Path: path, Headers: map[string]string{name: value, "x": value}, Query: map[string][]string{name: {value}, "none": nil},
+			Descriptors: []rules.Descriptor{{{Key: name, Value: value}}, nil},
+		}
+		req.ClientIP, _ = netip.AddrFromSlice(ip)
+		var list []rules.Rule
+		for _, decode := range []func() map[string]any{
+			func() (m map[string]any) { _ = json.Unmarshal([]byte(claims), &m); return m },
+			func() (m map[string]any) {
+				d := json.NewDecoder(strings.NewReader(claims))
+				d.UseNumber()
+				_ = d.Decode(&m)
+				return m
+			},
+		} {
+			req.Claims = decode()
+			list = list[:0]
+			if rules.CheckExpression(text, rules.ResultBool) == nil {
+				list = append(list, matching(rules.Match{Expression: text}))
+			}
+			if rules.CheckExpression(text, rules.ResultString) == nil {
+				r := rule("shop/named")
+				r.Identifier = rules.Identifier{From: rules.FromExpression, Name: text}
+				list = append(list, r)
+			}
+			if rules.CheckExpression(text, rules.ResultInt) == nil {
+				r := rule("shop/priced")
+				r.Cost = &rules.Cost{Expression: text}
+				list = append(list, r)
+			}
+			x := index(t, list...)
+			for _, m := range x.Match(nil, req) {
+				id := m.Identify(req)
+				terms := m.Terms(req, id)
+				if terms.Cost < 0 || terms.Cost > 1_000_000_000 {
+					t.Fatalf("%s costs %d", text, terms.Cost)
+				}
+				if again := m.Identify(req); !volatile(text) && again != id {
+					t.Fatalf("%s: %q, then %q", text, id, again)
+				}
+			}
+		}
+	})
+}
+
+// volatile: maps have no order, and an expression may go through one.
+func volatile(text string) bool {
+	for name := range maps.Keys(map[string]bool{"map(": true, "filter(": true, "exists": true, "all(": true, "transform": true}) {
+		if strings.Contains(text, name) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,173 @@
+package rules_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// terms are what r says of req.
+func terms(t *testing.T, r rules.Rule, req *rules.Request) rules.Terms {
+	t.Helper()
+	m := index(t, r).Match(nil, req)
+	if len(m) != 1 {
+		t.Fatalf("%d rules match, want 1", len(m))
+	}
+	return m[0].Terms(req, m[0].Identify(req))
+}
+
+func TestTheFirstTierThatARequestIsOf(t *testing.T) {
+	staff := &rules.Request{
+		Domain: "shop", Headers: map[string]string{"x-tenant-id": "acme", "x-plan": "paid"}, ClientIP: netip.MustParseAddr("::ffff:10.1.2.3"),
+		Claims: map[string]any{"groups": []any{7, "staff"}},
+	}
+	for name, tc := range map[string]struct {
+		when []rules.When
+		want string
+	}{
+		"none":                               {nil, ""},
+		"a header":                           {[]rules.When{{Header: &rules.HeaderMatch{Type: rules.HeaderExact, Name: "x-plan", Value: "paid"}}}, "0"},
+		"a header by expression":             {[]rules.When{{Header: &rules.HeaderMatch{Type: rules.HeaderRegex, Name: "x-plan", Value: "p.*d"}}}, "0"},
+		"a header that is not so":            {[]rules.When{{Header: &rules.HeaderMatch{Type: rules.HeaderPresent, Name: "x-plan", Invert: true}}}, ""},
+		"one of the identifiers":             {[]rules.When{{Identifiers: []string{"globex", "acme"}}}, "0"},
+		"another identifier":                 {[]rules.When{{Identifiers: []string{"globex", "ACME", "acm"}}}, ""},
+		"a network":                          {[]rules.When{{CIDRs: []string{"10.0.0.0/8"}}}, "0"},
+		"another network":                    {[]rules.When{{CIDRs: []string{"192.0.2.0/24"}}}, ""},
+		"a group":                            {[]rules.When{{Groups: []string{"ops", "staff"}}}, "0"},
+		"another group":                      {[]rules.When{{Groups: []string{"ops", "7"}}}, ""},
+		"an expression":                      {[]rules.When{{Expression: `request.headers["x-plan"] == "paid"`}}, "0"},
+		"an expression that is not so":       {[]rules.When{{Expression: `request.headers["x-plan"] == "free"`}}, ""},
+		"an expression of what is absent":    {[]rules.When{{Expression: `request.headers["x-none"] != "free"`}}, ""},
+		"an expression that fails":           {[]rules.When{{Expression: `int(request.headers["x-plan"]) > 0`}}, ""},
+		"a claim that is no bool":            {[]rules.When{{Expression: `request.claims.groups[1]`}}, ""},
+		"the first of two":                   {[]rules.When{{Groups: []string{"staff"}}, {Identifiers: []string{"acme"}}}, "0"},
+		"the second when the first does not": {[]rules.When{{Groups: []string{"ops"}}, {Identifiers: []string{"acme"}}}, "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rule("shop/it")
+			for i, when := range tc.when {
+				r.Tiers = append(r.Tiers, rules.Tier{Name: string(rune('0' + i)), When: when, Units: int64(1000 + i)})
+			}
+			got := terms(t, r, staff)
+			want := int64(100)
+			if tc.want != "" {
+				want = 1000 + int64(tc.want[0]-'0')
+			}
+			if got.Tier != tc.want || got.Limit.Units() != want || got.Unlimited || got.Cost != 1 {
+				t.Errorf("tier %q with %v at cost %d, want %q with %d at 1", got.Tier, got.Limit, got.Cost, tc.want, want)
+			}
+		})
+	}
+}
+
+func TestGroupsOfTheCaller(t *testing.T) {
+	r := rule("shop/it")
+	r.Tiers = []rules.Tier{{Name: "staff", When: rules.When{Groups: []string{"staff"}}, Units: 1000}}
+	for name, tc := range map[string]struct {
+		groups any
+		want   string
+	}{
+		"a list of JSON":     {[]any{"a", "staff"}, "staff"},
+		"a list of texts":    {[]string{"staff"}, "staff"},
+		"one text":           {"staff", "staff"},
+		"a text with commas": {"staff,ops", ""},
+		"an empty list":      {[]any{}, ""},
+		"an object":          {map[string]any{"staff": true}, ""},
+		"nothing":            {nil, ""},
+	} {
+		req := request("GET - /")
+		req.Claims = map[string]any{"groups": tc.groups}
+		if got := terms(t, r, req).Tier; got != tc.want {
+			t.Errorf("%s: tier %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestATierOfSecretsComparesWhatIsCounted(t *testing.T) {
+	r := rule("shop/it")
+	r.Identifier = rules.Identifier{From: rules.FromHeader, Name: "x-api-key", Secret: true}
+	r.Tiers = []rules.Tier{{Name: "paid", When: rules.When{Identifiers: []string{limiter.HashSecret("s3cret")}}, Units: 1000}}
+	if got := terms(t, r, request("GET - / x-api-key=s3cret")).Tier; got != "paid" {
+		t.Errorf("the key is of tier %q, want paid", got)
+	}
+	if got := terms(t, r, request("GET - / x-api-key="+limiter.HashSecret("s3cret"))).Tier; got != "" {
+		t.Errorf("the hash of the key, sent as a key, is of tier %q", got)
+	}
+}
+
+func TestWhoIsMissingIsOfNoTierOfIdentifiers(t *testing.T) {
+	r := rule("shop/it")
+	r.Tiers = []rules.Tier{{Name: "empty", When: rules.When{Identifiers: []string{"", "-"}}, Units: 1000}}
+	if got := terms(t, r, request("GET - /")).Tier; got != "" {
+		t.Errorf("tier %q", got)
+	}
+}
+
+func TestTheLimitOfATier(t *testing.T) {
+	r := rule("shop/it")
+	r.Algorithm, r.Burst = limiter.TokenBucket, 150
+	r.Tiers = []rules.Tier{
+		{Name: "burst", When: rules.When{Groups: []string{"burst"}}, Units: 1000, Burst: 3000},
+		{Name: "plain", When: rules.When{Groups: []string{"plain"}}, Units: 1000},
+		{Name: "free", When: rules.When{Groups: []string{"free"}}, Unlimited: true},
+	}
+	for group, want := range map[string]int64{"burst": 3000, "plain": 1000, "": 150, "free": 150} {
+		req := request("GET - /")
+		req.Claims = map[string]any{"groups": group}
+		got := terms(t, r, req)
+		if got.Limit.Burst() != want || got.Limit.Algorithm() != limiter.TokenBucket || got.Limit.Window().Seconds() != 60 || got.Tier != group {
+			t.Errorf("tier %q: %v, burst %d, want %d", got.Tier, got.Limit, got.Limit.Burst(), want)
+		}
+		if got.Unlimited != (group == "free") {
+			t.Errorf("tier %q is unlimited: %t", got.Tier, got.Unlimited)
+		}
+	}
+}
+
+func TestTheCostOfARequest(t *testing.T) {
+	header := func(value string) *rules.Request { return request("GET - / x-cost=" + value) }
+	fromHeader, fromExpression := &rules.Cost{Header: "x-cost"}, &rules.Cost{Expression: `int(request.headers["x-cost"])`}
+	for name, tc := range map[string]struct {
+		cost *rules.Cost
+		req  *rules.Request
+		want int64
+	}{
+		"nothing is said":             {nil, header("7"), 1},
+		"a value":                     {&rules.Cost{Value: 5}, header("7"), 5},
+		"a header":                    {fromHeader, header("7"), 7},
+		"leading zeros":               {fromHeader, header("007"), 7},
+		"nothing to pay":              {fromHeader, header("0"), 0},
+		"the most":                    {fromHeader, header("1000000000"), 1_000_000_000},
+		"more than the most":          {fromHeader, header("1000000001"), 1},
+		"more than an int":            {fromHeader, header("99999999999999999999"), 1},
+		"negative":                    {fromHeader, header("-5"), 1},
+		"with a sign":                 {fromHeader, header("+5"), 1},
+		"a fraction":                  {fromHeader, header("1.5"), 1},
+		"hexadecimal":                 {fromHeader, header("0x10"), 1},
+		"underscores":                 {fromHeader, header("1_000"), 1},
+		"a word":                      {fromHeader, header("many"), 1},
+		"an empty header":             {fromHeader, header(""), 1},
+		"no header":                   {fromHeader, request("GET - /"), 1},
+		"an expression":               {fromExpression, header("7"), 7},
+		"an expression, nothing":      {fromExpression, header("0"), 0},
+		"an expression, negative":     {fromExpression, header("-5"), 1},
+		"an expression, the most":     {fromExpression, header("1000000000"), 1_000_000_000},
+		"an expression, more":         {fromExpression, header("1000000001"), 1},
+		"an expression that fails":    {fromExpression, header("many"), 1},
+		"an expression of the absent": {fromExpression, request("GET - /"), 1},
+		"a claim":                     {&rules.Cost{Expression: `request.claims.weight`}, whole(), 3},
+		"a claim with a fraction":     {&rules.Cost{Expression: `request.claims.half`}, whole(), 1},
+		"a claim that is a text":      {&rules.Cost{Expression: `request.claims.sub`}, whole(), 1},
+		"a size":                      {&rules.Cost{Expression: `size(request.query["q"]) * 10`}, whole(), 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rule("shop/it")
+			r.Cost = tc.cost
+			if got := terms(t, r, tc.req).Cost; got != tc.want {
+				t.Errorf("cost %d, want %d", got, tc.want)
+			}
+		})
+	}
+}

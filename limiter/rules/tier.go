@@ -1,0 +1,73 @@
+package rules
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/gaissmai/bart"
+
+	"github.com/weir-dev/weir/limiter"
+)
+
+// tier is a Tier made ready.
+type tier struct {
+	Tier
+
+	limit     limiter.Limit // unless Unlimited
+	header    *header
+	clients   *bart.Lite
+	condition *expression
+}
+
+func (k *compiler) tier(rule *Rule, of Tier) (tier, error) {
+	t := tier{Tier: of}
+	if of.Unlimited {
+		if of.Units != 0 || of.Burst != 0 {
+			return tier{}, errors.New("it is unlimited and has a limit")
+		}
+	} else {
+		held := *rule
+		held.Units, held.Burst = of.Units, of.Burst
+		var err error
+		if t.limit, err = held.Limit(); err != nil {
+			return tier{}, err
+		}
+	}
+	return t, k.when(&t)
+}
+
+func (k *compiler) when(t *tier) (err error) {
+	w := &t.When
+	if count(w.Header != nil, len(w.Identifiers) > 0, len(w.CIDRs) > 0, len(w.Groups) > 0, w.Expression != "") != 1 {
+		return errors.New("it takes exactly one of header, identifiers, cidrs, groups and expression")
+	}
+	switch {
+	case w.Header != nil:
+		h, err := compileHeader(*w.Header)
+		t.header = &h
+		return err
+	case len(w.CIDRs) > 0:
+		t.clients, err = compileCIDRs(w.CIDRs)
+	case w.Expression != "":
+		t.condition, err = k.expression(w.Expression, ResultBool)
+	}
+	return err
+}
+
+// holds says whether r, which m's rule counts for identifier, is of the tier. An expression that fails makes no request
+// one of the tier: what comes then is the rule's own limit.
+func (t *tier) holds(m Matched, r *Request, identifier string) bool {
+	switch {
+	case t.header != nil:
+		return t.header.matches(r)
+	case t.clients != nil:
+		return within(t.clients, r.ClientIP)
+	case t.condition != nil:
+		is, err := t.condition.bool(m.activation(r))
+		return is && err == nil
+	case len(t.When.Groups) > 0:
+		return inGroup(r.Claims, t.When.Groups)
+	default:
+		return identifier != "" && slices.Contains(t.When.Identifiers, identifier)
+	}
+}

@@ -1,0 +1,251 @@
+package rules
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+)
+
+// What expressions speak of. Error messages name these types; nobody constructs values of them.
+const (
+	requestName = "request"
+	entryName   = "entry"
+)
+
+// field is a field of an object, read without reflection.
+type field[T any] struct {
+	name string
+	kind *types.Type
+	of   func(*T) any
+	set  func(*T) bool
+}
+
+func requestFields() []field[Request] {
+	texts := types.NewMapType(types.StringType, types.StringType)
+	return []field[Request]{
+		{"domain", types.StringType, func(r *Request) any { return r.Domain }, func(r *Request) bool { return r.Domain != "" }},
+		{"method", types.StringType, func(r *Request) any { return r.Method }, func(r *Request) bool { return r.Method != "" }},
+		{"host", types.StringType, func(r *Request) any { return r.Host }, func(r *Request) bool { return r.Host != "" }},
+		{"path", types.StringType, func(r *Request) any { return r.Path }, func(r *Request) bool { return r.Path != "" }},
+		{
+			"query", types.NewMapType(types.StringType, types.NewListType(types.StringType)),
+			func(r *Request) any { return r.Query }, func(r *Request) bool { return len(r.Query) > 0 },
+		},
+		{"headers", texts, func(r *Request) any { return r.Headers }, func(r *Request) bool { return len(r.Headers) > 0 }},
+		{"clientIP", types.StringType, func(r *Request) any { return clientIP(r) }, func(r *Request) bool { return r.ClientIP.IsValid() }},
+		{
+			"claims", types.NewMapType(types.StringType, types.DynType),
+			func(r *Request) any { return r.Claims }, func(r *Request) bool { return len(r.Claims) > 0 },
+		},
+		{
+			"descriptors", types.NewListType(types.NewListType(types.NewObjectType(entryName))),
+			func(r *Request) any { return r.Descriptors }, func(r *Request) bool { return len(r.Descriptors) > 0 },
+		},
+	}
+}
+
+func entryFields() []field[Entry] {
+	return []field[Entry]{
+		{"key", types.StringType, func(e *Entry) any { return e.Key }, func(e *Entry) bool { return e.Key != "" }},
+		{"value", types.StringType, func(e *Entry) any { return e.Value }, func(e *Entry) bool { return e.Value != "" }},
+	}
+}
+
+// clientIP is the client's address as text, IPv4 where it is mapped into IPv6; "" for the unknown.
+func clientIP(r *Request) string {
+	if !r.ClientIP.IsValid() {
+		return ""
+	}
+	return r.ClientIP.Unmap().WithZone("").String()
+}
+
+// withRequest is a cel.EnvOption that adds the types of request and entry to those of env.
+func withRequest(env *cel.Env) (*cel.Env, error) {
+	words := newVocabulary(env.CELTypeProvider())
+	env, err := cel.CustomTypeProvider(words)(env)
+	if err != nil {
+		return nil, err
+	}
+	return cel.CustomTypeAdapter(adapter{env.CELTypeAdapter(), words})(env)
+}
+
+// vocabulary is the types of CEL, and those of ours.
+type vocabulary struct {
+	types.Provider
+
+	objects map[string]map[string]*types.FieldType
+}
+
+func newVocabulary(of types.Provider) vocabulary {
+	return vocabulary{of, map[string]map[string]*types.FieldType{
+		requestName: fieldTypes(requestFields()), entryName: fieldTypes(entryFields()),
+	}}
+}
+
+func fieldTypes[T any](fields []field[T]) map[string]*types.FieldType {
+	byName := make(map[string]*types.FieldType, len(fields))
+	for _, f := range fields {
+		byName[f.name] = &types.FieldType{
+			Type: f.kind,
+			GetFrom: func(object any) (any, error) {
+				o, is := object.(*T)
+				if !is {
+					return nil, fmt.Errorf("no such field %q", f.name)
+				}
+				return f.of(o), nil
+			},
+			IsSet: func(object any) bool {
+				o, is := object.(*T)
+				return is && f.set(o)
+			},
+		}
+	}
+	return byName
+}
+
+// FindStructType implements types.Provider.
+func (v vocabulary) FindStructType(name string) (*types.Type, bool) {
+	if v.objects[name] != nil {
+		return types.NewTypeTypeWithParam(types.NewObjectType(name)), true
+	}
+	return v.Provider.FindStructType(name)
+}
+
+// FindStructFieldNames implements types.Provider.
+func (v vocabulary) FindStructFieldNames(name string) ([]string, bool) {
+	if fields := v.objects[name]; fields != nil {
+		var names []string
+		for name := range fields {
+			names = append(names, name)
+		}
+		return names, true
+	}
+	return v.Provider.FindStructFieldNames(name)
+}
+
+// FindStructFieldType implements types.Provider.
+func (v vocabulary) FindStructFieldType(name, field string) (*types.FieldType, bool) {
+	if fields := v.objects[name]; fields != nil {
+		f, found := fields[field]
+		return f, found
+	}
+	return v.Provider.FindStructFieldType(name, field)
+}
+
+// adapter makes values of CEL from those in a Request.
+type adapter struct {
+	types.Adapter
+
+	vocabulary vocabulary
+}
+
+// NativeToValue implements types.Adapter.
+func (a adapter) NativeToValue(value any) ref.Val {
+	switch v := value.(type) {
+	case *Request:
+		return &object{requestName, v, a}
+	case *Entry:
+		return &object{entryName, v, a}
+	case json.Number:
+		return numeric(v)
+	case map[string]any:
+		return types.NewStringInterfaceMap(a, v)
+	case []any:
+		return types.NewDynamicList(a, v)
+	case []Descriptor:
+		return a.descriptors(v)
+	default:
+		return a.Adapter.NativeToValue(value)
+	}
+}
+
+func (a adapter) descriptors(list []Descriptor) ref.Val {
+	all := make([]ref.Val, len(list))
+	for i, d := range list {
+		entries := make([]ref.Val, len(d))
+		for j := range d {
+			entries[j] = &object{entryName, &d[j], a}
+		}
+		all[i] = types.NewRefValList(a, entries)
+	}
+	return types.NewRefValList(a, all)
+}
+
+// numeric is a number of JSON: an int if it is one, else a double.
+func numeric(n json.Number) ref.Val {
+	if i, err := n.Int64(); err == nil {
+		return types.Int(i)
+	}
+	f, err := n.Float64()
+	if err != nil && !strings.Contains(err.Error(), "range") {
+		return types.NewErr("%q is no number", string(n))
+	}
+	return types.Double(f)
+}
+
+// object is a *Request or an *Entry as a value of CEL.
+type object struct {
+	name    string
+	native  any
+	adapter adapter
+}
+
+var errNotConvertible = errors.New("not convertible")
+
+// Get implements traits.Indexer, for dyn(request).path.
+func (o *object) Get(index ref.Val) ref.Val {
+	name, _ := index.Value().(string)
+	field, found := o.adapter.vocabulary.objects[o.name][name]
+	if !found {
+		return types.NewErr("no such field: %v", index.Value())
+	}
+	value, err := field.GetFrom(o.native)
+	if err != nil {
+		return types.WrapErr(err)
+	}
+	return o.adapter.NativeToValue(value)
+}
+
+// IsSet implements traits.FieldTester.
+func (o *object) IsSet(index ref.Val) ref.Val {
+	name, _ := index.Value().(string)
+	field, found := o.adapter.vocabulary.objects[o.name][name]
+	return types.Bool(found && field.IsSet(o.native))
+}
+
+// ConvertToNative implements ref.Val.
+func (o *object) ConvertToNative(reflect.Type) (any, error) { return nil, errNotConvertible }
+
+// ConvertToType implements ref.Val.
+func (o *object) ConvertToType(to ref.Type) ref.Val {
+	if to == types.TypeType {
+		return types.NewObjectType(o.name)
+	}
+	return types.NewErr("type conversion error from '%s' to '%s'", o.name, to.TypeName())
+}
+
+// Equal implements ref.Val: entries are equal by what they say, a request is equal to itself.
+func (o *object) Equal(other ref.Val) ref.Val {
+	another, is := other.(*object)
+	if !is {
+		return types.False
+	}
+	a, ok := o.native.(*Entry)
+	b, alsoOK := another.native.(*Entry)
+	if ok && alsoOK {
+		return types.Bool(*a == *b)
+	}
+	return types.Bool(o.native == another.native)
+}
+
+// Type implements ref.Val.
+func (o *object) Type() ref.Type { return types.NewObjectType(o.name) }
+
+// Value implements ref.Val.
+func (o *object) Value() any { return o.native }
