@@ -81,13 +81,13 @@ func New(store limiter.Store, source Source, metrics *Metrics, options ...Option
 // Swap puts index in force for every Check that begins from now on, with nothing remembered. Checks under way finish on
 // what they began with.
 func (e *Engine) Swap(index *rules.Index) {
-	now := &inForce{index: index, tallies: &tallies{metrics: e.metrics}, denials: e.newDenials()}
 	e.swapping.Lock()
 	defer e.swapping.Unlock()
-	var before *rules.Index
-	if old := e.inForce.Swap(now); old != nil {
-		before = old.index
+	before := e.Index()
+	if before != nil {
+		index.Inherit(before)
 	}
+	e.inForce.Store(&inForce{index: index, tallies: &tallies{metrics: e.metrics}, denials: e.newDenials()})
 	e.metrics.swapped(before, index)
 }
 

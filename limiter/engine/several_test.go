@@ -275,3 +275,28 @@ func TestAnOverrideIsCountedByItself(t *testing.T) {
 		}
 	}
 }
+
+func TestAnEditOfOtherPoliciesOpensNoPlacesForPaths(t *testing.T) {
+	endpoints := rule("shop/a", 1_000_000)
+	endpoints.Axis, endpoints.Identifier = "Endpoint", rules.Identifier{From: rules.FromEndpoint}
+	e, _ := newEngine(t, endpoints)
+	identifier := func(path string) string {
+		answer, err := e.Check(t.Context(), &engine.Check{Cost: 1, Request: rules.Request{Domain: "shop", Path: path}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Results[0].Identifier
+	}
+	for n := range 1000 {
+		if path := "/" + strconv.Itoa(n); identifier(path) != path {
+			t.Fatalf("path %s is counted as %s", path, identifier(path))
+		}
+	}
+	e.Swap(index(t, endpoints, rule("other/b", 1)))
+	if got := identifier("/more"); got != "*" {
+		t.Errorf("one path more is counted as %s after an edit, want *", got)
+	}
+	if got := identifier("/7"); got != "/7" {
+		t.Errorf("a path with a place is counted as %s after an edit", got)
+	}
+}
