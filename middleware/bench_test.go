@@ -1,0 +1,67 @@
+package middleware_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/middleware"
+)
+
+// nothing is a response that nobody reads.
+type nothing struct{ header http.Header }
+
+func (n nothing) Header() http.Header         { return n.header }
+func (n nothing) Write(b []byte) (int, error) { return len(b), nil }
+func (n nothing) WriteHeader(int)             {}
+
+// BenchmarkHTTP is what the middleware adds to a request as browsers send them, which one policy counts.
+func BenchmarkHTTP(b *testing.B) {
+	counter := tenantRule("a", limiter.MaxUnits)
+	counter.Algorithm = limiter.SlidingWindowCounter
+	names := middleware.OnlyHeaders("x-tenant-id")
+	plain := middleware.Style(reply.None)
+	benchmarks := []struct {
+		name    string
+		rules   []rules.Rule
+		options []middleware.Option
+		http    []middleware.HTTPOption
+	}{
+		{"no policy", nil, nil, nil},
+		{"Draft11", []rules.Rule{counter}, nil, nil},
+		{"Draft11, one header told", []rules.Rule{counter}, nil, []middleware.HTTPOption{names}},
+		{"None, one header told", []rules.Rule{counter}, []middleware.Option{plain}, []middleware.HTTPOption{names}},
+	}
+	next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	for _, bench := range benchmarks {
+		b.Run(bench.name, func(b *testing.B) {
+			gate := middleware.NewGate(newEngine(b, time.Now, bench.rules...), "shop", bench.options...)
+			h := middleware.HTTP(gate, bench.http...)(next)
+			r := httptest.NewRequest(http.MethodGet, "http://api.shop.example/v1/search", nil)
+			for _, name := range []string{"X-Tenant-Id", "Accept", "Accept-Encoding", "Accept-Language", "User-Agent", "Cookie", "Referer", "Sec-Fetch-Mode"} {
+				r.Header.Set(name, "acme")
+			}
+			w := nothing{http.Header{}}
+			b.ReportAllocs()
+			for b.Loop() {
+				h.ServeHTTP(w, r)
+			}
+		})
+	}
+}
+
+// BenchmarkRemote asks a limiter on the same machine.
+func BenchmarkRemote(b *testing.B) {
+	remote := newRemote(b, serve(b, limiterOf(newEngine(b, time.Now, tenantRule("a", 1), drip(0)))).URL)
+	c := search()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := remote.Check(b.Context(), c); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

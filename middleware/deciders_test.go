@@ -1,0 +1,106 @@
+package middleware_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/server"
+	"github.com/weir-dev/weir/middleware"
+)
+
+// patience bounds every wait of the tests.
+const patience = 10 * time.Second
+
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func rule(name string, units int64, from rules.Identifier) rules.Rule {
+	return rules.Rule{
+		Policy: "shop/" + name, Domain: "shop", Axis: "Custom", Identifier: from,
+		Algorithm: limiter.SlidingWindowLog, Units: units, WindowSeconds: 60,
+	}
+}
+
+func tenantRule(name string, units int64) rules.Rule {
+	r := rule(name, units, rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"})
+	r.Axis = "Tenant"
+	return r
+}
+
+// drip lets 20 requests a second through, 50 ms apart; up to burst of them wait.
+func drip(burst int64) rules.Rule {
+	r := tenantRule("drip", 20)
+	r.Algorithm, r.WindowSeconds, r.Burst = limiter.LeakyBucket, 1, burst
+	return r
+}
+
+func newEngine(t testing.TB, clock func() time.Time, list ...rules.Rule) *engine.Engine {
+	t.Helper()
+	index, err := rules.NewIndex(rules.Set{Rules: list}, "sha256:1", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engine.New(memstore.New(clock), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
+	e.Swap(index)
+	return e
+}
+
+// deciders are the ways to have requests decided: each gives the Decider that e is behind.
+func deciders() map[string]func(t testing.TB, e *engine.Engine) middleware.Decider {
+	return map[string]func(t testing.TB, e *engine.Engine) middleware.Decider{
+		"in this process": func(_ testing.TB, e *engine.Engine) middleware.Decider { return e },
+		"over HTTP": func(t testing.TB, e *engine.Engine) middleware.Decider {
+			return newRemote(t, serve(t, limiterOf(e)).URL)
+		},
+	}
+}
+
+func limiterOf(e *engine.Engine) http.Handler {
+	return server.NewHandler(e, reply.None, server.NewMetrics(prometheus.NewRegistry()), discard())
+}
+
+func newRemote(t testing.TB, url string, options ...middleware.RemoteOption) *middleware.Remote {
+	t.Helper()
+	// A busy machine is no reason to fail; tests of the time-out set their own.
+	remote, err := middleware.NewRemote(url, append([]middleware.RemoteOption{middleware.Timeout(patience)}, options...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(remote.Close)
+	return remote
+}
+
+func serve(t testing.TB, h http.Handler) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// saying is a Decider that gives one answer.
+func saying(a engine.Answer, err error) middleware.Decider { return decided{a, err} }
+
+type decided struct {
+	answer engine.Answer
+	err    error
+}
+
+func (d decided) Check(context.Context, *engine.Check) (engine.Answer, error) { return d.answer, d.err }
+
+// served is the handler behind the middleware.
+func served() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") })
+}

@@ -1,0 +1,124 @@
+package middleware_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/middleware"
+)
+
+// A program that limits its own requests: rules written in Go, counters in its memory. With redisstore in place of memstore
+// several copies of it share their counters.
+func Example_inProcess() {
+	set := rules.Set{Rules: []rules.Rule{{
+		Policy: "shop/per-client", Domain: "shop", Axis: "IP", Identifier: rules.Identifier{From: rules.FromClientIP},
+		Algorithm: limiter.SlidingWindowLog, Units: 2, WindowSeconds: 60,
+		Match: rules.Match{Paths: []rules.PathMatch{{Type: rules.PathPrefix, Value: "/v1"}}},
+	}}}
+	index, err := rules.NewIndex(set, "1", "weir:")
+	if err != nil {
+		panic(err)
+	}
+	e := engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
+	e.Swap(index)
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("/v1/search", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "found") })
+	limited := middleware.HTTP(middleware.NewGate(e, "shop"))(mux)
+
+	server := httptest.NewServer(limited)
+	defer server.Close()
+	for range 3 {
+		response, err := http.Get(server.URL + "/v1/search")
+		if err != nil {
+			panic(err)
+		}
+		response.Body.Close()
+		fmt.Println(response.StatusCode, response.Header.Get("RateLimit")) //nolint:canonicalheader // as the draft spells it
+	}
+	http.DefaultClient.CloseIdleConnections()
+	// Output:
+	// 200 "shop/per-client";r=1;t=60
+	// 200 "shop/per-client";r=0;t=60
+	// 429 "shop/per-client";r=0;t=60
+}
+
+// A program whose requests a limiter decides, by the policies of a cluster or of `weir serve`. Here nobody listens: requests
+// pass uncounted, and with FailClosed they do not.
+func ExampleNewRemote() {
+	remote, err := middleware.NewRemote("http://127.0.0.1:1", middleware.Timeout(100*time.Millisecond))
+	if err != nil {
+		panic(err)
+	}
+	defer remote.Close()
+	quiet := middleware.Log(slog.New(slog.DiscardHandler))
+	for _, gate := range []*middleware.Gate{
+		middleware.NewGate(remote, "shop", middleware.MaxDelay(2*time.Second), quiet),
+		middleware.NewGate(remote, "shop", middleware.FailClosed(), quiet),
+	} {
+		limited := middleware.HTTP(gate,
+			// Proxies are those of 10.0.0.0/8; all others are clients, whatever they send.
+			middleware.ClientIP(middleware.ForwardedFor(netip.MustParsePrefix("10.0.0.0/8"))),
+			// The limiter needs no cookies and no credentials.
+			middleware.OnlyHeaders("X-Tenant-ID", "X-Plan"),
+		)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		w := httptest.NewRecorder()
+		limited.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// 200
+	// 503
+}
+
+// Claims come from what verified the token, through the request's context.
+func ExampleClaims() {
+	type claimsKey struct{}
+	limited := middleware.HTTP(exampleGate(),
+		middleware.Claims(func(r *http.Request) map[string]any {
+			claims, _ := r.Context().Value(claimsKey{}).(map[string]any)
+			return claims
+		}),
+		middleware.Describe(func(_ *http.Request, c *engine.Check) { fmt.Println(c.Request.Claims) }),
+	)(http.NotFoundHandler())
+
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	verified := context.WithValue(r.Context(), claimsKey{}, map[string]any{"sub": "u1"})
+	limited.ServeHTTP(httptest.NewRecorder(), r.WithContext(verified))
+	// Output: map[sub:u1]
+}
+
+// Uploads count as often as they have megabytes, and at least once.
+func ExampleCost() {
+	limited := middleware.HTTP(exampleGate(),
+		middleware.Cost(func(r *http.Request) int64 { return 1 + max(r.ContentLength, 0)>>20 }),
+		middleware.Describe(func(_ *http.Request, c *engine.Check) { fmt.Println(c.Cost) }),
+	)(http.NotFoundHandler())
+
+	r := httptest.NewRequest(http.MethodPost, "/", nil)
+	r.ContentLength = 5 << 20
+	limited.ServeHTTP(httptest.NewRecorder(), r)
+	// Output: 6
+}
+
+// exampleGate is of an engine without rules: everything passes.
+func exampleGate() *middleware.Gate {
+	index, err := rules.NewIndex(rules.Set{}, "1", "weir:")
+	if err != nil {
+		panic(err)
+	}
+	e := engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
+	e.Swap(index)
+	return middleware.NewGate(e, "shop")
+}

@@ -1,0 +1,26 @@
+package grpclimit_test
+
+import (
+	"fmt"
+
+	"google.golang.org/grpc"
+
+	"github.com/weir-dev/weir/middleware"
+	"github.com/weir-dev/weir/middleware/grpclimit"
+)
+
+// One gate serves calls and streams, and HTTP beside them if need be. A stream pays for each message that it receives.
+func Example() {
+	remote, err := middleware.NewRemote("http://weir.weir-system:8080")
+	if err != nil {
+		panic(err)
+	}
+	defer remote.Close()
+	gate := middleware.NewGate(remote, "shop")
+	server := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(gate)),
+		grpc.ChainStreamInterceptor(grpclimit.StreamServerInterceptor(gate, grpclimit.EachMessage())))
+	defer server.Stop()
+	fmt.Println(len(server.GetServiceInfo()), "services yet")
+	// Output: 0 services yet
+}

@@ -1,0 +1,86 @@
+package grpclimit
+
+import (
+	"context"
+	"net/http"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/middleware"
+)
+
+// UnaryServerInterceptor lets unary calls through g. The rate-limit fields are in the header metadata of the answer, in lower
+// case; a call over a limit ends with RESOURCE_EXHAUSTED, whose details are a RetryInfo and a QuotaFailure.
+func UnaryServerInterceptor(g *middleware.Gate, options ...Option) grpc.UnaryServerInterceptor {
+	x := newCalls(options)
+	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		check, fields := x.check(ctx, info.FullMethod, request), http.Header{}
+		refused := g.Enter(ctx, &check, fields)
+		if err := grpc.SetHeader(ctx, newMetadata(fields)); err != nil {
+			return nil, err
+		}
+		if refused != nil {
+			return nil, statusOf(refused)
+		}
+		return handler(ctx, request)
+	}
+}
+
+// StreamServerInterceptor lets streams through g, as UnaryServerInterceptor does calls. A stream is charged once, at its
+// start, however long it lasts and whatever it carries, unless [EachMessage] says otherwise.
+func StreamServerInterceptor(g *middleware.Gate, options ...Option) grpc.StreamServerInterceptor {
+	x := newCalls(options)
+	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		ctx := stream.Context()
+		check, fields := x.check(ctx, info.FullMethod, nil), http.Header{}
+		refused := g.Enter(ctx, &check, fields)
+		if err := stream.SetHeader(newMetadata(fields)); err != nil {
+			return err
+		}
+		if refused != nil {
+			return statusOf(refused)
+		}
+		if x.eachMessage {
+			stream = &meteredStream{ServerStream: stream, calls: x, gate: g, fullMethod: info.FullMethod}
+		}
+		return handler(server, stream)
+	}
+}
+
+// meteredStream charges every message that it receives after the first.
+type meteredStream struct {
+	grpc.ServerStream
+
+	calls      *calls
+	gate       *middleware.Gate
+	fullMethod string
+	paid       bool // the first message has come
+}
+
+// RecvMsg is called by one goroutine at a time, as gRPC demands of every stream.
+func (s *meteredStream) RecvMsg(message any) error {
+	if err := s.ServerStream.RecvMsg(message); err != nil {
+		return err
+	}
+	if !s.paid {
+		s.paid = true
+		return nil
+	}
+	ctx := s.Context()
+	check, fields := s.calls.check(ctx, s.fullMethod, message), http.Header{}
+	if refused := s.gate.Enter(ctx, &check, fields); refused != nil {
+		s.SetTrailer(newMetadata(fields))
+		return statusOf(refused)
+	}
+	return nil
+}
+
+func newMetadata(fields http.Header) metadata.MD {
+	md := make(metadata.MD, len(fields))
+	for name, value := range reply.Fields(fields) {
+		md[name] = append(md[name], value)
+	}
+	return md
+}

@@ -1,0 +1,454 @@
+package grpclimit_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/server"
+	"github.com/weir-dev/weir/middleware"
+	"github.com/weir-dev/weir/middleware/grpclimit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait of the tests.
+const patience = 10 * time.Second
+
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+func tenantRule(name string, units int64) rules.Rule {
+	return rules.Rule{
+		Policy: "shop/" + name, Domain: "shop", Axis: "Tenant", Identifier: rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"},
+		Algorithm: limiter.SlidingWindowLog, Units: units, WindowSeconds: 60,
+	}
+}
+
+func newEngine(t testing.TB, clock func() time.Time, list ...rules.Rule) *engine.Engine {
+	t.Helper()
+	index, err := rules.NewIndex(rules.Set{Rules: list}, "sha256:1", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engine.New(memstore.New(clock), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
+	e.Swap(index)
+	return e
+}
+
+// deciders are the ways to have calls decided: each gives the Decider that e is behind.
+func deciders() map[string]func(t *testing.T, e *engine.Engine) middleware.Decider {
+	return map[string]func(t *testing.T, e *engine.Engine) middleware.Decider{
+		"in this process": func(_ *testing.T, e *engine.Engine) middleware.Decider { return e },
+		"over HTTP": func(t *testing.T, e *engine.Engine) middleware.Decider {
+			s := httptest.NewServer(server.NewHandler(e, reply.None, server.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)))
+			t.Cleanup(s.Close)
+			remote, err := middleware.NewRemote(s.URL, middleware.Timeout(patience))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(remote.Close)
+			return remote
+		},
+	}
+}
+
+// service counts what reaches it.
+type service struct {
+	grpc_testing.UnimplementedTestServiceServer
+	mu    sync.Mutex
+	calls int
+}
+
+func (s *service) called() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+}
+
+func (s *service) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
+}
+
+func (s *service) EmptyCall(context.Context, *grpc_testing.Empty) (*grpc_testing.Empty, error) {
+	s.called()
+	return &grpc_testing.Empty{}, nil
+}
+
+// FullDuplexCall answers each message with one.
+func (s *service) FullDuplexCall(stream grpc_testing.TestService_FullDuplexCallServer) error {
+	s.called()
+	for {
+		if _, err := stream.Recv(); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := stream.Send(&grpc_testing.StreamingOutputCallResponse{}); err != nil {
+			return err
+		}
+	}
+}
+
+// start runs a server whose calls go through gate, and returns a client of it.
+func start(t testing.TB, gate *middleware.Gate, options ...grpclimit.Option) (*service, grpc_testing.TestServiceClient) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(gate, options...)),
+		grpc.ChainStreamInterceptor(grpclimit.StreamServerInterceptor(gate, options...)))
+	implementation := &service{}
+	grpc_testing.RegisterTestServiceServer(s, implementation)
+	var served sync.WaitGroup
+	served.Go(func() { _ = s.Serve(listener) })
+	t.Cleanup(func() { s.Stop(); served.Wait() })
+	connection, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("API.shop.example:443"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() })
+	return implementation, grpc_testing.NewTestServiceClient(connection)
+}
+
+// of is a context for a call of a tenant.
+func of(t testing.TB, tenant string) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return metadata.AppendToOutgoingContext(ctx, "x-tenant-id", tenant)
+}
+
+// limits are the rate-limit fields of md.
+func limits(md metadata.MD) map[string]string {
+	out := map[string]string{}
+	for _, name := range []string{"ratelimit", "ratelimit-policy", "retry-after"} {
+		if values := md.Get(name); len(values) > 0 {
+			out[name] = strings.Join(values, "|")
+		}
+	}
+	return out
+}
+
+// overA are the details of a denial after the first unit of policy shop/a.
+func overA(retry time.Duration) []proto.Message {
+	return []proto.Message{
+		&errdetails.RetryInfo{RetryDelay: durationpb.New(retry)},
+		&errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{
+			Subject: "tenant:acme", Description: "over the limit of shop/a: 1 per 1m0s", QuotaId: "shop/a", QuotaValue: 1,
+		}}},
+	}
+}
+
+func compareStatus(t *testing.T, err error, code codes.Code, message string, want []proto.Message) {
+	t.Helper()
+	got := status.Convert(err)
+	if got.Code() != code || got.Message() != message {
+		t.Errorf("status %v %q, want %v %q", got.Code(), got.Message(), code, message)
+	}
+	var details []proto.Message
+	for _, d := range got.Details() {
+		m, ok := d.(proto.Message)
+		if !ok {
+			t.Fatalf("detail %v", d)
+		}
+		details = append(details, m)
+	}
+	if diff := cmp.Diff(want, details, protocmp.Transform()); diff != "" {
+		t.Errorf("details (-want +got):\n%s", diff)
+	}
+}
+
+func TestCallsAreLimited(t *testing.T) {
+	for way, decider := range deciders() {
+		t.Run(way, func(t *testing.T) {
+			gate := middleware.NewGate(decider(t, newEngine(t, func() time.Time { return noon }, tenantRule("a", 1))), "shop")
+			implementation, client := start(t, gate)
+			var header metadata.MD
+			if _, err := client.EmptyCall(of(t, "acme"), &grpc_testing.Empty{}, grpc.Header(&header)); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(map[string]string{"ratelimit": `"shop/a";r=0;t=60`, "ratelimit-policy": `"shop/a";q=1;w=60`}, limits(header)); diff != "" {
+				t.Errorf("header metadata (-want +got):\n%s", diff)
+			}
+			_, err := client.EmptyCall(of(t, "acme"), &grpc_testing.Empty{}, grpc.Header(&header))
+			compareStatus(t, err, codes.ResourceExhausted, "over the limit of shop/a; retry in 60 s", overA(time.Minute))
+			if diff := cmp.Diff(map[string]string{
+				"ratelimit": `"shop/a";r=0;t=60`, "ratelimit-policy": `"shop/a";q=1;w=60`, "retry-after": "60",
+			}, limits(header)); diff != "" {
+				t.Errorf("header metadata of a denial (-want +got):\n%s", diff)
+			}
+			if _, err := client.EmptyCall(of(t, "globex"), &grpc_testing.Empty{}); err != nil {
+				t.Error(err)
+			}
+			if n := implementation.count(); n != 2 {
+				t.Errorf("%d calls were served, want 2", n)
+			}
+		})
+	}
+}
+
+func TestADenialThatNoWaitMendsAsksForNoRetry(t *testing.T) {
+	gate := middleware.NewGate(newEngine(t, time.Now, tenantRule("a", 1)), "shop")
+	_, client := start(t, gate, grpclimit.Cost(func(context.Context, string, any) int64 { return 2 }))
+	_, err := client.EmptyCall(of(t, "acme"), &grpc_testing.Empty{})
+	compareStatus(t, err, codes.ResourceExhausted, "over the limit of shop/a; the request costs more than is ever allowed at once", overA(0)[1:])
+}
+
+func TestAStreamIsChargedAtItsStart(t *testing.T) {
+	for way, decider := range deciders() {
+		t.Run(way, func(t *testing.T) {
+			gate := middleware.NewGate(decider(t, newEngine(t, func() time.Time { return noon }, tenantRule("a", 1))), "shop")
+			implementation, client := start(t, gate)
+			stream := open(t, client)
+			for range 3 {
+				if err := echo(stream); err != nil {
+					t.Fatal(err)
+				}
+			}
+			finish(t, stream)
+			second := open(t, client)
+			_, err := second.Recv()
+			compareStatus(t, err, codes.ResourceExhausted, "over the limit of shop/a; retry in 60 s", overA(time.Minute))
+			header, _ := second.Header()
+			if header.Get("retry-after") == nil {
+				t.Errorf("header metadata %v", header)
+			}
+			if n := implementation.count(); n != 1 {
+				t.Errorf("%d streams were served, want 1", n)
+			}
+		})
+	}
+}
+
+// TestEachMessageIsCharged: the start pays for the first message, and the one that is over the limit ends the stream.
+func TestEachMessageIsCharged(t *testing.T) {
+	rule := tenantRule("a", 1)
+	rule.Units = 3
+	gate := middleware.NewGate(newEngine(t, func() time.Time { return noon }, rule), "shop")
+	var messages []bool // whether Cost was given one
+	_, client := start(t, gate, grpclimit.EachMessage(), grpclimit.Cost(func(_ context.Context, method string, message any) int64 {
+		if method != grpc_testing.TestService_FullDuplexCall_FullMethodName {
+			t.Errorf("cost of %s", method)
+		}
+		messages = append(messages, message != nil)
+		return 1
+	}))
+	stream := open(t, client)
+	for range 3 {
+		if err := echo(stream); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := echo(stream)
+	if status.Code(err) != codes.ResourceExhausted || limits(stream.Trailer())["retry-after"] != "60" {
+		t.Errorf("the fourth message: %v, trailer %v", err, stream.Trailer())
+	}
+	if diff := cmp.Diff([]bool{false, true, true, true}, messages); diff != "" {
+		t.Errorf("costs of messages (-want +got):\n%s", diff)
+	}
+}
+
+type duplex = grpc.BidiStreamingClient[grpc_testing.StreamingOutputCallRequest, grpc_testing.StreamingOutputCallResponse]
+
+func open(t *testing.T, client grpc_testing.TestServiceClient) duplex {
+	t.Helper()
+	stream, err := client.FullDuplexCall(of(t, "acme"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+// echo sends a message and waits for its answer.
+func echo(stream duplex) error {
+	if err := stream.Send(&grpc_testing.StreamingOutputCallRequest{}); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	_, err := stream.Recv()
+	return err
+}
+
+func finish(t *testing.T, stream duplex) {
+	t.Helper()
+	if err := stream.CloseSend(); err != nil {
+		t.Error(err)
+	}
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+		t.Errorf("the stream ended with %v", err)
+	}
+}
+
+func TestCallsAreTold(t *testing.T) {
+	var asked engine.Check
+	gate := middleware.NewGate(newEngine(t, time.Now), "shop",
+		middleware.Observe(func(_ context.Context, c *engine.Check, _ engine.Answer, _ error) { asked = *c }))
+	_, client := start(t, gate, grpclimit.Claims(func(context.Context) map[string]any { return map[string]any{"sub": "u1"} }))
+	ctx := metadata.AppendToOutgoingContext(of(t, "acme"), "x-list", "a", "X-List", "b", "trace-bin", "\xff", "x-forwarded-for", "203.0.113.7")
+	if _, err := client.EmptyCall(ctx, &grpc_testing.Empty{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"user-agent", "grpc-accept-encoding"} { // as the version of gRPC has it
+		delete(asked.Request.Headers, name)
+	}
+	want := rules.Request{
+		Domain: "shop", Method: "POST", Host: "api.shop.example", Path: "/grpc.testing.TestService/EmptyCall",
+		Headers: map[string]string{
+			"x-tenant-id": "acme", "x-list": "a, b", "x-forwarded-for": "203.0.113.7", "content-type": "application/grpc",
+		},
+		ClientIP: netip.MustParseAddr("127.0.0.1"), Claims: map[string]any{"sub": "u1"},
+	}
+	if diff := cmp.Diff(want, asked.Request, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		t.Errorf("request (-want +got):\n%s", diff)
+	}
+}
+
+func TestOnlyNamedMetadataIsTold(t *testing.T) {
+	var asked engine.Check
+	gate := middleware.NewGate(newEngine(t, time.Now), "shop")
+	_, client := start(t, gate, grpclimit.OnlyHeaders("X-Tenant-ID", "absent"),
+		grpclimit.ClientIP(func(context.Context) netip.Addr { return netip.MustParseAddr("203.0.113.7") }),
+		grpclimit.Describe(func(_ context.Context, c *engine.Check) { asked = *c }))
+	if _, err := client.EmptyCall(of(t, "acme"), &grpc_testing.Empty{}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"x-tenant-id": "acme"}, asked.Request.Headers); diff != "" || asked.Request.ClientIP.String() != "203.0.113.7" {
+		t.Errorf("client %v; headers (-want +got):\n%s", asked.Request.ClientIP, diff)
+	}
+}
+
+// TestTurnsAreWaitedFor: the third call of three comes 100 ms after the first, however they are decided.
+func TestTurnsAreWaitedFor(t *testing.T) {
+	for way, decider := range deciders() {
+		t.Run(way, func(t *testing.T) {
+			drip := tenantRule("drip", 20)
+			drip.Algorithm, drip.WindowSeconds, drip.Burst = limiter.LeakyBucket, 1, 5
+			gate := middleware.NewGate(decider(t, newEngine(t, time.Now, drip)), "shop")
+			_, client := start(t, gate)
+			began := time.Now()
+			for range 3 {
+				if _, err := client.EmptyCall(of(t, "acme"), &grpc_testing.Empty{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if took := time.Since(began); took < 100*time.Millisecond {
+				t.Errorf("three calls through a bucket of one every 50 ms took %v", took)
+			}
+		})
+	}
+}
+
+func TestACallerThatIsGoneIsNotServed(t *testing.T) {
+	slow := tenantRule("slow", 1)
+	slow.Algorithm, slow.WindowSeconds, slow.Burst = limiter.LeakyBucket, 3600, 1 // the second waits for an hour
+	asked := make(chan struct{}, 2)
+	gate := middleware.NewGate(newEngine(t, time.Now, slow), "shop",
+		middleware.Observe(func(context.Context, *engine.Check, engine.Answer, error) { asked <- struct{}{} }))
+	implementation, client := start(t, gate)
+	// A deadline would be known to be too short for the wait: these calls have none.
+	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(t.Context(), "x-tenant-id", "acme"))
+	defer cancel()
+	if _, err := client.EmptyCall(ctx, &grpc_testing.Empty{}); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	ended := make(chan error, 1)
+	go func() {
+		_, err := client.EmptyCall(ctx, &grpc_testing.Empty{})
+		ended <- err
+	}()
+	select {
+	case <-asked:
+	case <-time.After(patience):
+		t.Fatalf("the second call was not decided within %v", patience)
+	}
+	cancel()
+	if err := <-ended; status.Code(err) != codes.Canceled {
+		t.Errorf("the second call ended with %v", err)
+	}
+	if n := implementation.count(); n != 1 {
+		t.Errorf("%d calls were served, want 1", n)
+	}
+}
+
+func TestADeadlineThatIsTooShortIsToldAtOnce(t *testing.T) {
+	slow := tenantRule("a", 1)
+	slow.Algorithm, slow.WindowSeconds, slow.Burst = limiter.LeakyBucket, 60, 1
+	_, client := start(t, middleware.NewGate(newEngine(t, func() time.Time { return noon }, slow), "shop"))
+	if _, err := client.EmptyCall(of(t, "acme"), &grpc_testing.Empty{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := client.EmptyCall(of(t, "acme"), &grpc_testing.Empty{})
+	compareStatus(t, err, codes.ResourceExhausted, "over the limit of shop/a; retry in 60 s", overA(time.Minute))
+}
+
+func TestWithoutADecision(t *testing.T) {
+	retry := []proto.Message{&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)}}
+	unreachable := &middleware.UnreachableError{Cause: errors.New("dial 10.0.0.7")}
+	const unknown = "the counters cannot be reached; whether the request was counted is not known"
+	tests := map[string]struct {
+		err     error
+		options []middleware.Option
+		code    codes.Code
+		message string
+		details []proto.Message
+	}{
+		"no limiter answers":              {unreachable, nil, codes.OK, "", nil},
+		"no limiter answers, fail closed": {unreachable, []middleware.Option{middleware.FailClosed()}, codes.Unavailable, unknown, retry},
+		"a policy denies without its store": {
+			&engine.RefusedError{Policy: "shop/a"}, nil, codes.Unavailable, "policy shop/a denies while its counters cannot be reached", retry,
+		},
+		"more than a limiter may be asked about": {
+			&middleware.ProblemError{Problem: reply.NewProblem(431, "", "too large")}, nil, codes.InvalidArgument, "too large", nil,
+		},
+		"the limiter does not understand": {
+			&middleware.ProblemError{Problem: reply.NewProblem(400, "", "domain")}, nil, codes.Internal, "the limits of this request cannot be checked", nil,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			gate := middleware.NewGate(failing{test.err}, "shop", append(test.options, middleware.Log(slog.New(slog.DiscardHandler)))...)
+			_, client := start(t, gate)
+			_, err := client.EmptyCall(of(t, "acme"), &grpc_testing.Empty{})
+			compareStatus(t, err, test.code, test.message, test.details)
+		})
+	}
+}
+
+// failing is a Decider without decisions.
+type failing struct{ err error }
+
+func (f failing) Check(context.Context, *engine.Check) (engine.Answer, error) {
+	return engine.Answer{}, f.err
+}

@@ -1,0 +1,81 @@
+package grpclimit
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/middleware"
+)
+
+// patience is what a client is asked for that met no decision, as over HTTP.
+const patience = time.Second
+
+// statusOf is the status of a call that err, of a Gate, keeps from being served.
+func statusOf(err error) error {
+	refusal, ok := errors.AsType[*middleware.RefusalError](err)
+	if !ok {
+		return status.FromContextError(err).Err()
+	}
+	code := codeOf(refusal.Problem.Status)
+	var details []protoadapt.MessageV1
+	switch code {
+	case codes.ResourceExhausted:
+		details = denial(&refusal.Answer)
+	case codes.Unavailable:
+		details = []protoadapt.MessageV1{&errdetails.RetryInfo{RetryDelay: durationpb.New(patience)}}
+	default:
+	}
+	told, err := status.New(code, refusal.Problem.Detail).WithDetails(details...)
+	if err != nil { // no detail can make it one
+		return status.Error(code, refusal.Problem.Detail)
+	}
+	return told.Err()
+}
+
+func codeOf(httpStatus int) codes.Code {
+	switch httpStatus {
+	case http.StatusTooManyRequests:
+		return codes.ResourceExhausted
+	case http.StatusServiceUnavailable:
+		return codes.Unavailable
+	case http.StatusRequestHeaderFieldsTooLarge:
+		return codes.InvalidArgument
+	default:
+		return codes.Internal
+	}
+}
+
+// denial says when to retry, unless no wait mends it, and which limits the call is over.
+func denial(a *engine.Answer) []protoadapt.MessageV1 {
+	var details []protoadapt.MessageV1
+	if r := a.Strictest(); r != nil && r.RetryAfter != limiter.Never {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(r.RetryAfter)})
+	}
+	quotas := &errdetails.QuotaFailure{}
+	for i := range a.Results {
+		if r := &a.Results[i]; !r.Allowed && !r.Rule.Shadow {
+			quotas.Violations = append(quotas.Violations, violation(r))
+		}
+	}
+	return append(details, quotas)
+}
+
+func violation(r *engine.Result) *errdetails.QuotaFailure_Violation {
+	return &errdetails.QuotaFailure_Violation{
+		Subject:     strings.ToLower(r.Rule.Axis) + ":" + r.Identifier,
+		Description: fmt.Sprintf("over the limit of %s: %d per %v", r.Rule.Policy, r.Decision.Limit, r.Rule.Limit.Window()),
+		QuotaId:     r.Rule.Policy,
+		QuotaValue:  r.Decision.Limit,
+	}
+}

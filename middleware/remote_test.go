@@ -1,0 +1,362 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/middleware"
+)
+
+func search() *engine.Check {
+	return &engine.Check{Cost: 1, Request: rules.Request{Domain: "shop", Path: "/", Headers: map[string]string{"x-tenant-id": "acme"}}}
+}
+
+func TestURLsOfLimiters(t *testing.T) {
+	for text, want := range map[string]string{
+		"http://weir:8080": "", "https://weir/below/": "",
+		"weir:8080":                  `limiter's URL "weir:8080" is not of the form http://host:port`,
+		"":                           `limiter's URL "" is not of the form http://host:port`,
+		"ftp://user:secret@weir":     `limiter's URL "ftp://user:xxxxx@weir" is not of the form http://host:port`,
+		"http://weir:80 80":          `limiter's URL: invalid port ":80 80" after host`,
+		"http:///v1/check?no=domain": `limiter's URL "http:///v1/check?no=domain" is not of the form http://host:port`,
+	} {
+		if _, err := middleware.NewRemote(text); fmt.Sprint(err) != want && (err != nil || want != "") {
+			t.Errorf("%q: error %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestConnectionsAreUsedAgain(t *testing.T) {
+	e := newEngine(t, time.Now, tenantRule("a", 3))
+	limiter := limiterOf(e)
+	var opened, asked atomic.Int64
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1)%5 == 0 { // a 503 must be read to its end too
+			reply.Unavailable(engine.ErrNoRules).Write(w)
+			return
+		}
+		limiter.ServeHTTP(w, r)
+	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	remote := newRemote(t, s.URL)
+	for range 50 {
+		_, _ = remote.Check(t.Context(), search())
+	}
+	if asked.Load() != 50 || opened.Load() != 1 {
+		t.Errorf("%d checks over %d connections, want 50 over 1", asked.Load(), opened.Load())
+	}
+
+	// At once: connections as many as checks under way at most, and kept for the next.
+	const width = 16
+	for range 5 {
+		var group sync.WaitGroup
+		for range width {
+			group.Go(func() { _, _ = remote.Check(t.Context(), search()) })
+		}
+		group.Wait()
+	}
+	// net/http may dial for a check that a connection becomes free for meanwhile; what it dialled is kept.
+	if n := opened.Load(); n > 2*width {
+		t.Errorf("%d connections for at most %d checks at once", n, width)
+	}
+}
+
+func TestALimiterThatStops(t *testing.T) {
+	s := httptest.NewServer(limiterOf(newEngine(t, time.Now, tenantRule("a", 9))))
+	remote := newRemote(t, s.URL)
+	h := func(options ...middleware.Option) http.Handler {
+		return middleware.HTTP(middleware.NewGate(remote, "shop", append(options, middleware.Log(discard()))...))(served())
+	}
+	open, closed := h(), h(middleware.FailClosed())
+	for _, handler := range []http.Handler{open, closed} {
+		if w := get(handler); w.Code != http.StatusOK || !limited(w) {
+			t.Fatalf("while it runs: %d, %v", w.Code, w.Header())
+		}
+	}
+	s.Close()
+	if w := get(open); w.Code != http.StatusOK || limited(w) {
+		t.Errorf("open: %d, %v", w.Code, w.Header())
+	}
+	if w := get(closed); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" {
+		t.Errorf("closed: %d, %v", w.Code, w.Header())
+	}
+}
+
+// limited says whether the client was told of a limit.
+func limited(w *httptest.ResponseRecorder) bool {
+	for name := range w.Header() {
+		if strings.EqualFold(name, "RateLimit") {
+			return true
+		}
+	}
+	return false
+}
+
+func get(h http.Handler) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	return w
+}
+
+// TestALimiterThatIsTooSlow: decisions end at the time-out, and after five in a row it is left alone until it may be back.
+func TestALimiterThatIsTooSlow(t *testing.T) {
+	limiter := limiterOf(newEngine(t, time.Now, tenantRule("a", 1000)))
+	var asked atomic.Int64
+	var well atomic.Bool
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if !well.Load() {
+			_, _ = io.Copy(io.Discard, r.Body) // else the server does not see that the caller is gone
+			<-r.Context().Done()
+			return
+		}
+		limiter.ServeHTTP(w, r)
+	}))
+	remote := newRemote(t, s.URL, middleware.Timeout(20*time.Millisecond))
+	var unreachable *middleware.UnreachableError
+	for range 5 {
+		began := time.Now()
+		_, err := remote.Check(t.Context(), search())
+		if !errors.As(err, &unreachable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("error %v", err)
+		}
+		if took := time.Since(began); took < 20*time.Millisecond || took > patience {
+			t.Errorf("given up after %v", took)
+		}
+	}
+	before := asked.Load()
+	for range 100 {
+		if _, err := remote.Check(t.Context(), search()); !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "not asked") {
+			t.Fatalf("error %v", err)
+		}
+	}
+	if n := asked.Load() - before; n != 0 {
+		t.Errorf("asked %d times while it is left alone", n)
+	}
+	well.Store(true)
+	eventually(t, "the limiter is asked again", func() bool {
+		_, err := remote.Check(t.Context(), search())
+		return err == nil
+	})
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+func TestAClientThatIsGoneBeforeTheDecisionIsNotServed(t *testing.T) {
+	asked := make(chan struct{}, 1)
+	s := serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	h := middleware.HTTP(middleware.NewGate(newRemote(t, s.URL), "shop"))(served())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan *httptest.ResponseRecorder, 1)
+	go func() {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+		ended <- w
+	}()
+	receive(t, asked, "the limiter is asked")
+	cancel()
+	if w := <-ended; w.Code != http.StatusServiceUnavailable {
+		t.Errorf("status %d, %s", w.Code, w.Body)
+	}
+}
+
+// stamped adds a header to what it carries.
+type stamped struct{ http.RoundTripper }
+
+func (s stamped) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Traceparent", "00-1")
+	return s.RoundTripper.RoundTrip(r)
+}
+
+func TestChecksGoOverTheTransportThatIsGiven(t *testing.T) {
+	limiter := limiterOf(newEngine(t, time.Now))
+	got := make(chan string, 1)
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got <- r.Header.Get("Traceparent")
+		limiter.ServeHTTP(w, r)
+	}))
+	if _, err := newRemote(t, s.URL, middleware.Transport(stamped{s.Client().Transport})).Check(t.Context(), search()); err != nil {
+		t.Fatal(err)
+	}
+	if trace := <-got; trace != "00-1" {
+		t.Errorf("Traceparent %q", trace)
+	}
+}
+
+func TestACallerThatGivesUpSaysNothingAboutTheLimiter(t *testing.T) {
+	limiter := limiterOf(newEngine(t, time.Now, tenantRule("a", 1000)))
+	s := serve(t, limiter)
+	remote := newRemote(t, s.URL)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 10 {
+		var unreachable *middleware.UnreachableError
+		if _, err := remote.Check(gone, search()); !errors.Is(err, context.Canceled) || errors.As(err, &unreachable) {
+			t.Fatalf("error %v", err)
+		}
+	}
+	if _, err := remote.Check(t.Context(), search()); err != nil {
+		t.Errorf("after ten callers that gave up: %v", err)
+	}
+}
+
+// TestALargeRequestIsNoWayAround: what a limiter would not read is refused, even though requests pass that no limiter
+// answers.
+func TestALargeRequestIsNoWayAround(t *testing.T) {
+	e := newEngine(t, time.Now, tenantRule("a", 1000))
+	gate := middleware.NewGate(newRemote(t, serve(t, limiterOf(e)).URL), "shop", middleware.Log(discard()))
+	all, named := middleware.HTTP(gate)(served()), middleware.HTTP(gate, middleware.OnlyHeaders("x-tenant-id"))(served())
+	many := func(n int) http.Header {
+		h := http.Header{}
+		for i := range n {
+			h.Set(fmt.Sprintf("X-Pad-%d", i), "x")
+		}
+		return h
+	}
+	tests := map[string]struct {
+		handler http.Handler
+		target  string
+		header  http.Header
+		status  int
+	}{
+		"a long path":                       {all, "/" + strings.Repeat("a", 64<<10), nil, 431},
+		"a long query":                      {all, "/?q=" + strings.Repeat("a", 64<<10), nil, 431},
+		"a long header":                     {all, "/", http.Header{"X-Pad": {strings.Repeat("a", 64<<10)}}, 431},
+		"many headers":                      {all, "/", many(129), 431},
+		"as many headers as may be":         {all, "/", many(128), 200},
+		"many headers that nobody asks for": {named, "/", many(500), 200},
+		"many parameters":                   {all, "/?" + strings.Repeat("a&", 1000), nil, 200},
+		"many names of parameters":          {all, "/?" + names(1000), nil, 200},
+		"bytes that are no text":            {all, "/%FF?%FE=%FD", http.Header{"X-Tenant-Id": {"\xff"}}, 200},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r, w := httptest.NewRequest(http.MethodGet, test.target, nil), httptest.NewRecorder()
+			if test.header != nil {
+				r.Header = test.header
+			}
+			test.handler.ServeHTTP(w, r)
+			if w.Code != test.status || w.Code == 200 && !limited(w) {
+				t.Errorf("status %d, want %d, having been counted; %s", w.Code, test.status, w.Body)
+			}
+		})
+	}
+}
+
+// names is a query of n parameters, each of its own name.
+func names(n int) string {
+	var query strings.Builder
+	for i := range n {
+		fmt.Fprintf(&query, "a%d&", i)
+	}
+	return query.String()
+}
+
+func TestChecksThatALimiterHasNoWordsFor(t *testing.T) {
+	remote := newRemote(t, "http://127.0.0.1:1")
+	override, noDelay, claims := search(), search(), search()
+	override.Override = &engine.Override{Units: 1, Window: time.Second}
+	noDelay.NoDelay = true
+	claims.Request.Claims = map[string]any{"f": func() {}}
+	for want, c := range map[string]*engine.Check{"override": override, "wait": noDelay, "func()": claims} {
+		var refused *middleware.ProblemError
+		if _, err := remote.Check(t.Context(), c); !errors.As(err, &refused) || refused.Problem.Status != 400 || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one about %s", err, want)
+		}
+	}
+}
+
+// TestAnswersThatAreNoLimiters: they are as good as none.
+func TestAnswersThatAreNoLimiters(t *testing.T) {
+	const fine = `{"allowed":true,"delayMs":0,"source":"redis","revision":"r","results":[]}`
+	const one = `{"allowed":true,"results":[{"policy":"a","algorithm":"%s","window":"%s","limit":%d,"allowed":true,"retryAfterMs":0}]}`
+	tests := map[string]struct {
+		status      int
+		kind, body  string
+		unreachable bool
+		want        string // in the error
+	}{
+		"a limiter's":                      {200, "application/json", fine, false, ""},
+		"a limiter's of a time to come":    {200, "application/json; charset=utf-8", `{"allowed":true,"new":[1]}`, false, ""},
+		"a denial that says allowed":       {429, "application/json", fine, true, "429 Too Many Requests is no answer of a limiter: allowed is true"},
+		"another kind":                     {200, "text/html", fine, true, `its Content-Type is "text/html"`},
+		"a denial of something between":    {429, "text/plain", "slow down", true, "no answer of a limiter"},
+		"no JSON":                          {200, "application/json", "{", true, "unexpected end of JSON"},
+		"an unknown algorithm":             {200, "application/json", fmt.Sprintf(one, "Dice", "1s", 1), true, `results[0]: unknown algorithm "Dice"`},
+		"no window":                        {200, "application/json", fmt.Sprintf(one, "FixedWindow", "", 1), true, `results[0]: time: invalid duration ""`},
+		"a redirect":                       {302, "text/html", "", true, "302 Found"},
+		"a page that is not there":         {404, "application/problem+json", `{"type":"about:blank"}`, true, "404 Not Found"},
+		"a gateway without a limiter":      {503, "text/plain", "no healthy upstream", true, "503"},
+		"a gateway's problem":              {503, "application/problem+json", `{"type":"about:blank"}`, true, `a problem of type "about:blank"`},
+		"a problem that is no JSON":        {400, "application/problem+json", "{", true, "unexpected end of JSON"},
+		"a limiter's problem with a check": {400, "application/problem+json", `{"type":"about:blank","title":"Bad Request","detail":"no"}`, false, "400 Bad Request: no"},
+		"more than anybody answers":        {200, "application/json", `"` + strings.Repeat("a", 1<<20) + `"`, true, "larger than 1048576 bytes"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", test.kind)
+				w.Header().Set("Location", "/elsewhere")
+				w.WriteHeader(test.status)
+				_, _ = io.WriteString(w, test.body)
+			}))
+			_, err := newRemote(t, s.URL).Check(t.Context(), search())
+			var unreachable *middleware.UnreachableError
+			if errors.As(err, &unreachable) != test.unreachable || (err != nil) != (test.want != "") {
+				t.Fatalf("error %v", err)
+			}
+			if err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want %q in it", err, test.want)
+			}
+		})
+	}
+}
+
+// TestALimiterThatEndsAnAnswerEarly: half an answer is none, and is not asked for again.
+func TestALimiterThatEndsAnAnswerEarly(t *testing.T) {
+	var asked atomic.Int64
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, `{"allowed":`)
+	}))
+	var unreachable *middleware.UnreachableError
+	if _, err := newRemote(t, s.URL).Check(t.Context(), search()); !errors.As(err, &unreachable) || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("error %v", err)
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+}
