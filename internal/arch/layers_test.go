@@ -43,9 +43,23 @@ func layers() []layer {
 			world: []string{"github.com/dunglas/httpsfv"},
 		},
 		{
+			pkg:   "limiter/server/address",
+			world: []string{"github.com/gaissmai/bart", "github.com/pires/go-proxyproto"},
+		},
+		{
 			pkg:   "limiter/server",
-			ours:  []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply"},
+			ours:  []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server/address"},
 			world: []string{"github.com/prometheus/client_golang"},
+		},
+		{
+			pkg:   "middleware",
+			ours:  []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply"},
+			world: []string{"github.com/sony/gobreaker", "golang.org/x/time"},
+		},
+		{
+			pkg:   "middleware/grpclimit",
+			ours:  []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "middleware"},
+			world: []string{"google.golang.org/grpc", "google.golang.org/genproto", "google.golang.org/protobuf"},
 		},
 		{
 			pkg:  "internal/policyfile",
@@ -105,6 +119,9 @@ func bans() []ban {
 		{"limiter/engine", redis, "go-redis is redisstore's alone"},
 		{"limiter/source", redis, "go-redis is redisstore's alone; source owns a small interface to it"},
 		{"limiter/server", redis, "go-redis is redisstore's alone"},
+		{"middleware/...", kubernetes, "who imports the middleware serves requests and knows nothing of Kubernetes"},
+		{"middleware/...", redis, "go-redis is redisstore's alone: who counts in Redis chooses it"},
+		{"middleware", []string{"google.golang.org/grpc"}, "who serves HTTP alone does not carry gRPC"},
 		{"cmd/...", testing, "the product does not carry its tests"},
 	}
 }
