@@ -1,0 +1,155 @@
+package envoy
+
+import (
+	"maps"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+const (
+	// domainExtension is the context extension that names the domain.
+	domainExtension = "domain"
+	// jwtMetadata is where Envoy's JWT filter leaves what tokens claim.
+	jwtMetadata = "envoy.filters.http.jwt_authn"
+	// principalClaim is the claim that holds who the peer's certificate says it is.
+	principalClaim = "principal"
+)
+
+// readAttributes reads what an authorization request asks. The error is INVALID_ARGUMENT and names the field.
+func (d *authDoor) readAttributes(a *authv3.AttributeContext) (engine.Check, error) {
+	domain := a.GetContextExtensions()[domainExtension]
+	switch {
+	case domain == "":
+		return engine.Check{}, invalid("attributes.context_extensions has no domain: name the domain whose policies apply, a namespace")
+	case len(domain) > maxDomain:
+		return engine.Check{}, invalid("the domain in attributes.context_extensions is longer than %d bytes", maxDomain)
+	case len(a.GetContextExtensions())-1 > maxEntries:
+		return engine.Check{}, invalid("attributes.context_extensions has more than %d entries beside the domain", maxEntries)
+	}
+	h := a.GetRequest().GetHttp()
+	headers := headersOf(h)
+	return engine.Check{
+		Request: rules.Request{
+			Domain:      domain,
+			Method:      h.GetMethod(),
+			Host:        rules.NormalHost(h.GetHost()),
+			Path:        rules.NormalPath(h.GetPath()),
+			Query:       queryOf(h.GetPath()),
+			Headers:     headers,
+			ClientIP:    d.client(a.GetSource(), headers),
+			Claims:      claimsOf(a),
+			Descriptors: extensionsOf(a.GetContextExtensions()),
+		},
+		Cost:    1,
+		NoDelay: true,
+	}, nil
+}
+
+// headersOf are the headers by their names in lower case, however Envoy was told to send them. Values of a repeated header
+// are joined as HTTP does.
+func headersOf(h *authv3.AttributeContext_HttpRequest) map[string]string {
+	given := h.GetHeaders()
+	raw := h.GetHeaderMap().GetHeaders()
+	if len(raw) == 0 && allLower(given) {
+		return given
+	}
+	headers := make(map[string]string, len(given)+len(raw))
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		join(headers, name, given[name])
+	}
+	for _, field := range raw {
+		value := field.GetValue()
+		if len(field.GetRawValue()) > 0 {
+			value = string(field.GetRawValue())
+		}
+		join(headers, field.GetKey(), value)
+	}
+	return headers
+}
+
+func allLower(headers map[string]string) bool {
+	for name := range headers {
+		if name != strings.ToLower(name) {
+			return false
+		}
+	}
+	return true
+}
+
+func join(headers map[string]string, name, value string) {
+	name = strings.ToLower(name)
+	before, repeated := headers[name]
+	switch {
+	case !repeated:
+		headers[name] = value
+	case name == "cookie":
+		headers[name] = before + "; " + value
+	default:
+		headers[name] = before + "," + value
+	}
+}
+
+// queryOf is the query behind the path. Pairs that are not well-formed are left out, as servers do.
+func queryOf(target string) map[string][]string {
+	target, _, _ = strings.Cut(target, "#")
+	_, raw, found := strings.Cut(target, "?")
+	if !found {
+		return nil
+	}
+	values, _ := url.ParseQuery(raw)
+	return values
+}
+
+// client is the address of who sent the request, the zero Addr if unknown: the peer of a socket that is none of IP.
+func (d *authDoor) client(source *authv3.AttributeContext_Peer, headers map[string]string) netip.Addr {
+	peer, _ := netip.ParseAddr(source.GetAddress().GetSocketAddress().GetAddress())
+	if d.clientIP == nil {
+		return peer
+	}
+	return d.clientIP(peer, headers)
+}
+
+// claimsOf are what Envoy has verified of the caller: the claims of the token, which Envoy's JWT filter leaves under keys
+// of its configuration's, and as "principal" whom the peer's certificate names. No token can claim to be a principal. Where
+// several tokens claim the same, the one under the first key does.
+func claimsOf(a *authv3.AttributeContext) map[string]any {
+	payloads := a.GetMetadataContext().GetFilterMetadata()[jwtMetadata].GetFields()
+	principal := a.GetSource().GetPrincipal()
+	if len(payloads) == 0 && principal == "" {
+		return nil
+	}
+	claims := map[string]any{}
+	for _, key := range slices.Sorted(maps.Keys(payloads)) {
+		for name, value := range payloads[key].GetStructValue().GetFields() {
+			if _, claimed := claims[name]; !claimed {
+				claims[name] = value.AsInterface()
+			}
+		}
+	}
+	delete(claims, principalClaim)
+	if principal != "" {
+		claims[principalClaim] = principal
+	}
+	return claims
+}
+
+// extensionsOf is the descriptor that the context extensions beside the domain make, in the order of their names.
+func extensionsOf(extensions map[string]string) []rules.Descriptor {
+	if len(extensions) < 2 {
+		return nil
+	}
+	descriptor := make(rules.Descriptor, 0, len(extensions)-1)
+	for _, key := range slices.Sorted(maps.Keys(extensions)) {
+		if key != domainExtension {
+			descriptor = append(descriptor, rules.Entry{Key: key, Value: extensions[key]})
+		}
+	}
+	return []rules.Descriptor{descriptor}
+}

@@ -1,0 +1,48 @@
+package envoy
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/reply"
+)
+
+func benchmark(b *testing.B, units int64, style reply.Style, want ratelimitv3.RateLimitResponse_Code) {
+	b.Helper()
+	e := engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()), engine.RememberDenials(1000, time.Now))
+	swap(b, e, per("tenant", units, day, "tenant"))
+	door := newRateLimitDoor(&Options{Engine: e, Style: style, Log: slog.New(slog.DiscardHandler)})
+	asked := request(describe("tenant=acme"))
+	for range 2 {
+		if _, err := door.ShouldRateLimit(b.Context(), asked); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		out, err := door.ShouldRateLimit(b.Context(), asked)
+		if err != nil || out.GetOverallCode() != want {
+			b.Fatal(out, err)
+		}
+	}
+}
+
+// BenchmarkKnownDenial answers for a tenant that is known to have spent everything.
+func BenchmarkKnownDenial(b *testing.B) {
+	for _, style := range []reply.Style{reply.None, reply.Draft11} {
+		b.Run(string(style), func(b *testing.B) { benchmark(b, 1, style, ratelimitv3.RateLimitResponse_OVER_LIMIT) })
+	}
+}
+
+// BenchmarkAllowed answers for a tenant that has much left.
+func BenchmarkAllowed(b *testing.B) {
+	for _, style := range []reply.Style{reply.None, reply.Draft11} {
+		b.Run(string(style), func(b *testing.B) { benchmark(b, 1_000_000_000, style, ratelimitv3.RateLimitResponse_OK) })
+	}
+}

@@ -1,0 +1,105 @@
+package envoy
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/reply"
+)
+
+// authDoor answers Envoy's external authorization filter.
+type authDoor struct {
+	authv3.UnimplementedAuthorizationServer
+
+	engine   *engine.Engine
+	style    reply.Style
+	log      *slog.Logger
+	seconds  Observer
+	clientIP func(peer netip.Addr, headers map[string]string) netip.Addr
+	// errorResponse: see Options.
+	errorResponse bool
+}
+
+func newAuthDoor(o *Options) *authDoor {
+	return &authDoor{
+		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.ExtAuthzSeconds, clientIP: o.ClientIP, errorResponse: o.ErrorResponse,
+	}
+}
+
+// Check implements authv3.AuthorizationServer.
+func (d *authDoor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.CheckResponse, error) {
+	began := time.Now()
+	check, err := d.readAttributes(in.GetAttributes())
+	if err != nil {
+		return nil, err
+	}
+	answer, err := d.engine.Check(ctx, &check)
+	switch {
+	case err == nil:
+		out := d.response(&answer, began)
+		observe(d.seconds, began)
+		return out, nil
+	case d.errorResponse && ctx.Err() == nil:
+		return errorResponse(err), nil
+	default:
+		return nil, unavailable(ctx, err)
+	}
+}
+
+// response puts an answer into Envoy's words.
+func (d *authDoor) response(a *engine.Answer, now time.Time) *authv3.CheckResponse {
+	out := &authv3.CheckResponse{Status: &rpcstatus.Status{}, DynamicMetadata: metadata([]engine.Answer{*a})}
+	header := http.Header{}
+	if err := d.style.SetHeaders(header, a, now); err != nil {
+		d.log.Warn("a decision goes out without rate-limit headers", "error", err)
+	}
+	if a.Allowed {
+		out.HttpResponse = &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{ResponseHeadersToAdd: options(header)}}
+		return out
+	}
+	problem := reply.Denied(a)
+	out.Status.Code, out.Status.Message = int32(codes.ResourceExhausted), problem.Detail
+	out.HttpResponse = &authv3.CheckResponse_DeniedResponse{DeniedResponse: problemResponse(problem, header)}
+	return out
+}
+
+// errorResponse says that there was no decision; what becomes of the request is for Envoy's failure mode to say.
+func errorResponse(err error) *authv3.CheckResponse {
+	problem := reply.Unavailable(err)
+	header := http.Header{"Retry-After": {"1"}} // as Problem.Write
+	return &authv3.CheckResponse{
+		Status:       &rpcstatus.Status{Code: int32(codes.Unavailable), Message: problem.Detail},
+		HttpResponse: &authv3.CheckResponse_ErrorResponse{ErrorResponse: problemResponse(problem, header)},
+	}
+}
+
+func problemResponse(problem *reply.Problem, header http.Header) *authv3.DeniedHttpResponse {
+	header.Set("Content-Type", reply.ProblemType)
+	return &authv3.DeniedHttpResponse{
+		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(problem.Status)},
+		Headers: options(header),
+		Body:    string(problem.JSON()),
+	}
+}
+
+// options are the fields of header, each in place of what may be there already.
+func options(header http.Header) []*corev3.HeaderValueOption {
+	var list []*corev3.HeaderValueOption
+	for name, value := range reply.Fields(header) {
+		list = append(list, &corev3.HeaderValueOption{
+			Header:       &corev3.HeaderValue{Key: name, Value: value},
+			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+		})
+	}
+	return list
+}

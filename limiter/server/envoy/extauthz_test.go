@@ -1,0 +1,260 @@
+package envoy
+
+import (
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/local"
+	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// attributes are those of a request to the domain shop, as Envoy sends them.
+func attributes(method, path string) *authv3.AttributeContext {
+	return &authv3.AttributeContext{
+		ContextExtensions: map[string]string{"domain": "shop"},
+		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{
+			SocketAddress: &corev3.SocketAddress{Address: "203.0.113.7"},
+		}}},
+		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
+			Method: method, Path: path, Host: "API.shop.example:8443",
+			Headers: map[string]string{":method": method, ":path": path, "x-tenant-id": "acme"},
+		}},
+	}
+}
+
+func (w *world) check(t testing.TB, a *authv3.AttributeContext) *authv3.CheckResponse {
+	t.Helper()
+	answer, err := w.auth.Check(t.Context(), &authv3.CheckRequest{Attributes: a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+// search is the policy shop/search: two a minute for each tenant.
+func search() rules.Rule {
+	return rules.Rule{
+		Policy: "shop/search", Domain: "shop", Axis: "Tenant", Identifier: rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"},
+		Algorithm: limiter.FixedWindow, Units: 2, WindowSeconds: 60,
+		Match: rules.Match{
+			Hosts: []string{"api.shop.example"}, Methods: []string{"GET"}, Paths: []rules.PathMatch{{Type: rules.PathPrefix, Value: "/v1/search"}},
+		},
+	}
+}
+
+func TestARequestIsAuthorizedUntilItsLimit(t *testing.T) {
+	w := limiterOf(t, search())
+	wantJSON(t, w.check(t, attributes("GET", "/v1/search?q=x")), `{
+	  "status": {},
+	  "okResponse": {"responseHeadersToAdd": [
+	    {"header": {"key": "ratelimit", "value": "\"shop/search\";r=1;t=60"}, "appendAction": "OVERWRITE_IF_EXISTS_OR_ADD"},
+	    {"header": {"key": "ratelimit-policy", "value": "\"shop/search\";q=2;w=60"}, "appendAction": "OVERWRITE_IF_EXISTS_OR_ADD"}]},
+	  "dynamicMetadata": {"descriptors": [{"result": "OK", "policies": [{"policy": "shop/search", "result": "OK"}]}],
+	                      "source": "memory", "revision": "sha256:1"}}`)
+	w.check(t, attributes("GET", "/v1//search"))
+	wantJSON(t, w.check(t, attributes("GET", "/v1/%73earch/deep")), `{
+	  "status": {"code": 8, "message": "over the limit of shop/search; retry in 60 s"},
+	  "deniedResponse": {
+	    "status": {"code": "TooManyRequests"},
+	    "headers": [
+	      {"header": {"key": "content-type", "value": "application/problem+json"}, "appendAction": "OVERWRITE_IF_EXISTS_OR_ADD"},
+	      {"header": {"key": "ratelimit", "value": "\"shop/search\";r=0;t=60"}, "appendAction": "OVERWRITE_IF_EXISTS_OR_ADD"},
+	      {"header": {"key": "ratelimit-policy", "value": "\"shop/search\";q=2;w=60"}, "appendAction": "OVERWRITE_IF_EXISTS_OR_ADD"},
+	      {"header": {"key": "retry-after", "value": "60"}, "appendAction": "OVERWRITE_IF_EXISTS_OR_ADD"}],
+	    "body": "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\"title\":\"Quota Exceeded\",\"status\":429,\"detail\":\"over the limit of shop/search; retry in 60 s\",\"violated-policies\":[\"shop/search\"]}\n"},
+	  "dynamicMetadata": {"descriptors": [{"result": "OVER_LIMIT", "policies": [{"policy": "shop/search", "result": "OVER_LIMIT"}]}],
+	                      "source": "memory", "revision": "sha256:1"}}`)
+	for _, a := range []*authv3.AttributeContext{attributes("POST", "/v1/search"), attributes("GET", "/v1/searches")} {
+		wantJSON(t, w.check(t, a), `{"status": {}, "okResponse": {}}`)
+	}
+}
+
+func TestWhatIsReadOfTheAttributes(t *testing.T) {
+	tests := map[string]struct {
+		attributes string
+		want       rules.Request
+	}{
+		"the least": {`{"context_extensions": {"domain": "shop"}}`, rules.Request{Path: "/"}},
+		"path, query, host, method and headers": {
+			`{"context_extensions": {"domain": "shop"}, "request": {"http": {
+			  "method": "GET", "host": "API.Shop.Example:443", "path": "/a/../v1/%73earch?q=x&q=y&bad=%zz#f", "headers": {"X-Plan": "free", ":path": "/"}}}}`,
+			rules.Request{
+				Method: "GET", Host: "api.shop.example", Path: "/v1/search", Query: map[string][]string{"q": {"x", "y"}},
+				Headers: map[string]string{"x-plan": "free", ":path": "/"},
+			},
+		},
+		"raw headers, repeated ones joined": {
+			`{"context_extensions": {"domain": "shop"}, "request": {"http": {"path": "/", "header_map": {"headers": [
+			  {"key": "x-a", "raw_value": "MQ=="}, {"key": "X-A", "raw_value": "Mg=="}, {"key": "cookie", "value": "a=1"}, {"key": "cookie", "raw_value": "Yj0y"}]}}}}`,
+			rules.Request{Path: "/", Headers: map[string]string{"x-a": "1,2", "cookie": "a=1; b=2"}},
+		},
+		"the peer's address": {
+			`{"context_extensions": {"domain": "shop"}, "source": {"address": {"socket_address": {"address": "2001:db8::7", "port_value": 1}}}}`,
+			rules.Request{Path: "/", ClientIP: netip.MustParseAddr("2001:db8::7")},
+		},
+		"a peer without address": {
+			`{"context_extensions": {"domain": "shop"}, "source": {"address": {"pipe": {"path": "@x"}}}}`, rules.Request{Path: "/"},
+		},
+		"extensions in the order of their names": {
+			`{"context_extensions": {"domain": "shop", "z": "1", "plan": "free", "a": ""}}`,
+			rules.Request{Path: "/", Descriptors: []rules.Descriptor{{{Key: "a"}, {Key: "plan", Value: "free"}, {Key: "z", Value: "1"}}}},
+		},
+		"claims of tokens, under the first key if there are several": {
+			`{"context_extensions": {"domain": "shop"}, "metadata_context": {"filter_metadata": {
+			  "envoy.filters.http.jwt_authn": {"b": {"sub": "u2", "x": 1}, "a": {"sub": "u1", "realm": {"tenant": "acme"}, "groups": ["g"]}, "text": "no payload"},
+			  "another.filter": {"a": {"sub": "u3"}}}}}`,
+			rules.Request{Path: "/", Claims: map[string]any{
+				"sub": "u1", "realm": map[string]any{"tenant": "acme"}, "groups": []any{"g"}, "x": 1.0,
+			}},
+		},
+		"the peer's principal": {
+			`{"context_extensions": {"domain": "shop"}, "source": {"principal": "spiffe://cluster.local/ns/shop/sa/web"}}`,
+			rules.Request{Path: "/", Claims: map[string]any{"principal": "spiffe://cluster.local/ns/shop/sa/web"}},
+		},
+		"no token claims to be a principal": {
+			`{"context_extensions": {"domain": "shop"}, "metadata_context": {"filter_metadata": {
+			  "envoy.filters.http.jwt_authn": {"a": {"sub": "u1", "principal": "root"}}}}}`,
+			rules.Request{Path: "/", Claims: map[string]any{"sub": "u1"}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var a authv3.AttributeContext
+			if err := protojson.Unmarshal([]byte(test.attributes), &a); err != nil {
+				t.Fatal(err)
+			}
+			got, err := (&authDoor{}).readAttributes(&a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.want.Domain = "shop"
+			if diff := cmp.Diff(test.want, got.Request, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+				t.Errorf("request (-want +got):\n%s", diff)
+			}
+			if got.Cost != 1 || !got.NoDelay || got.Peek {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+func TestTheClientsAddressIsForThoseToSayWhoKnowTheProxies(t *testing.T) {
+	ip := search()
+	ip.Axis, ip.Identifier = "IP", rules.Identifier{From: rules.FromClientIP}
+	e := newEngine(t, noon(), ip)
+	w := serve(t, Options{Engine: e, Style: reply.GitHub, ClientIP: func(peer netip.Addr, headers map[string]string) netip.Addr {
+		if peer != netip.MustParseAddr("203.0.113.7") {
+			t.Errorf("peer %v", peer)
+		}
+		forwarded, _ := netip.ParseAddr(headers["x-forwarded-for"])
+		return forwarded
+	}})
+	for _, step := range []struct {
+		client string
+		want   codes.Code
+	}{{"198.51.100.1", codes.OK}, {"198.51.100.1", codes.OK}, {"198.51.100.1", codes.ResourceExhausted}, {"198.51.100.2", codes.OK}} {
+		a := attributes("GET", "/v1/search")
+		a.GetRequest().GetHttp().GetHeaders()["x-forwarded-for"] = step.client
+		if got := codes.Code(w.check(t, a).GetStatus().GetCode()); got != step.want {
+			t.Errorf("%s: %v, want %v", step.client, got, step.want)
+		}
+	}
+}
+
+func TestContextExtensionsAreADescriptor(t *testing.T) {
+	w := limiterOf(t, per("plan", 1, time.Minute, "plan=free route"))
+	a := attributes("GET", "/")
+	a.ContextExtensions["route"], a.ContextExtensions["plan"] = "login", "free"
+	for _, want := range []codes.Code{codes.OK, codes.ResourceExhausted} {
+		if got := codes.Code(w.check(t, a).GetStatus().GetCode()); got != want {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
+}
+
+func TestAttributesWithoutADomainAreRefused(t *testing.T) {
+	w := limiterOf(t, search())
+	many := map[string]string{"domain": "shop"}
+	for i := range maxEntries + 1 {
+		many[strings.Repeat("x", i+1)] = ""
+	}
+	for want, a := range map[string]*authv3.AttributeContext{
+		"attributes.context_extensions has no domain":            {},
+		"in attributes.context_extensions is longer than 253":    {ContextExtensions: map[string]string{"domain": strings.Repeat("x", 254)}},
+		"attributes.context_extensions has more than 64 entries": {ContextExtensions: many},
+	} {
+		_, err := w.auth.Check(t.Context(), &authv3.CheckRequest{Attributes: a})
+		wantError(t, err, codes.InvalidArgument, want)
+	}
+	_, err := w.auth.Check(t.Context(), &authv3.CheckRequest{})
+	wantError(t, err, codes.InvalidArgument, "has no domain")
+}
+
+func TestWhatWouldHaveToWaitIsNotAuthorized(t *testing.T) {
+	drip := search()
+	drip.Algorithm, drip.Units, drip.Burst = limiter.LeakyBucket, 60, 5
+	w := limiterOf(t, drip)
+	for _, want := range []codes.Code{codes.OK, codes.ResourceExhausted} {
+		if got := codes.Code(w.check(t, attributes("GET", "/v1/search")).GetStatus().GetCode()); got != want {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
+}
+
+func TestWithoutADecisionAuthorizationFailsAsEnvoyIsSetUp(t *testing.T) {
+	store := &brittle{Store: memstore.New(noon().now)}
+	store.broken.Store(true)
+	log := slog.New(slog.DiscardHandler)
+	away := func(on rules.StoreFailure) *engine.Engine {
+		e := engine.New(store, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()),
+			engine.StandIn(store, local.New(1<<20, noon().now), log))
+		rule := search()
+		rule.OnStoreFailure = on
+		swap(t, e, rule)
+		return e
+	}
+	asked := &authv3.CheckRequest{Attributes: attributes("GET", "/v1/search")}
+	t.Run("as a gRPC error", func(t *testing.T) {
+		w := serve(t, Options{Engine: away(rules.DenyOnFailure)})
+		_, err := w.auth.Check(t.Context(), asked)
+		wantError(t, err, codes.Unavailable, "policy shop/search denies while its counters cannot be reached")
+	})
+	t.Run("as an error response", func(t *testing.T) {
+		w := serve(t, Options{Engine: away(rules.DenyOnFailure), ErrorResponse: true})
+		wantJSON(t, w.check(t, asked.GetAttributes()), `{
+		  "status": {"code": 14, "message": "policy shop/search denies while its counters cannot be reached"},
+		  "errorResponse": {
+		    "status": {"code": "ServiceUnavailable"},
+		    "headers": [{"header": {"key": "content-type", "value": "application/problem+json"}, "appendAction": "OVERWRITE_IF_EXISTS_OR_ADD"},
+		                {"header": {"key": "retry-after", "value": "1"}, "appendAction": "OVERWRITE_IF_EXISTS_OR_ADD"}],
+		    "body": "{\"type\":\"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity\",\"title\":\"Temporary Reduced Capacity\",\"status\":503,\"detail\":\"policy shop/search denies while its counters cannot be reached\"}\n"}}`)
+	})
+	for name, on := range map[string]rules.StoreFailure{"Allow": rules.AllowOnFailure, "Local": rules.LocalOnFailure} {
+		t.Run("unless the policy says "+name, func(t *testing.T) {
+			w := serve(t, Options{Engine: away(on), ErrorResponse: true})
+			answer := w.check(t, asked.GetAttributes())
+			if answer.GetOkResponse() == nil || answer.GetDynamicMetadata().GetFields()["source"].GetStringValue() != "local" {
+				t.Errorf("%v", answer)
+			}
+		})
+	}
+	t.Run("and of a socket without rules", func(t *testing.T) {
+		w := serve(t, Options{Engine: engine.New(store, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()))})
+		_, err := w.auth.Check(t.Context(), asked)
+		wantError(t, err, codes.Unavailable, "there are no rules yet")
+	})
+}

@@ -1,0 +1,257 @@
+package envoy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/local"
+	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+var errRefused = errors.New("dial tcp 10.0.0.7:6379: connection refused")
+
+// brittle is a store that fails while broken is set, and keeps callers waiting while held is.
+type brittle struct {
+	limiter.Store
+
+	broken  atomic.Bool
+	holding chan struct{} // unless nil, told of every call that waits for its context
+}
+
+func (s *brittle) ask(ctx context.Context) error {
+	if s.holding != nil {
+		s.holding <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if s.broken.Load() {
+		return errRefused
+	}
+	return nil
+}
+
+func (s *brittle) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	if err := s.ask(ctx); err != nil {
+		return nil, err
+	}
+	return s.Store.Spend(ctx, charges)
+}
+
+func (s *brittle) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	if err := s.ask(ctx); err != nil {
+		return nil, err
+	}
+	return s.Store.Peek(ctx, charges)
+}
+
+func (*brittle) Away(string) bool { return false }
+
+func (*brittle) Repay(context.Context, limiter.Charge) (uncounted bool, err error) { return true, nil }
+
+// wantError compares an error with a code and what its message holds.
+func wantError(t testing.TB, err error, code codes.Code, message string) {
+	t.Helper()
+	if status.Code(err) != code || !strings.Contains(status.Convert(err).Message(), message) {
+		t.Errorf("error %v, want %v: %s", err, code, message)
+	}
+}
+
+func TestRequestsThatSayTooLittleOrTooMuch(t *testing.T) {
+	w := limiterOf(t, per("a", 5, time.Minute, "tenant"))
+	many := func(n int) []*descriptorv3.RateLimitDescriptor {
+		list := make([]*descriptorv3.RateLimitDescriptor, n)
+		for i := range list {
+			list[i] = describe("tenant=acme")
+		}
+		return list
+	}
+	tests := map[string]struct {
+		asked *ratelimitv3.RateLimitRequest
+		want  string
+	}{
+		"nothing":               {&ratelimitv3.RateLimitRequest{}, "domain is empty"},
+		"no domain":             {&ratelimitv3.RateLimitRequest{Descriptors: many(1)}, "domain is empty: name the domain"},
+		"a domain that is long": {&ratelimitv3.RateLimitRequest{Domain: strings.Repeat("x", 254), Descriptors: many(1)}, "domain is longer than 253 bytes"},
+		"no descriptors":        {request(), "descriptors is empty"},
+		"too many descriptors":  {request(many(65)...), "descriptors has more than 64"},
+		"no entries":            {request(describe("a=b"), describe("")), "descriptors[1].entries is empty"},
+		"too many entries":      {request(describe(strings.Repeat("a=b ", 65))), "descriptors[0].entries has more than 64"},
+		"an empty key":          {request(describe("a=b"), describe("a=b =c")), "descriptors[1].entries[1].key is empty"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := w.rls.ShouldRateLimit(t.Context(), test.asked)
+			wantError(t, err, codes.InvalidArgument, test.want)
+		})
+	}
+	wantTold(t, w.ask(t, describe("tenant=acme")), "OK: OK 4")
+}
+
+func TestAMessageOver64KiBIsRefused(t *testing.T) {
+	w := limiterOf(t, per("a", 5, time.Minute, "tenant"))
+	_, err := w.rls.ShouldRateLimit(t.Context(), request(describe("tenant="+strings.Repeat("x", 64<<10))))
+	wantError(t, err, codes.ResourceExhausted, "larger than max (")
+	wantTold(t, w.ask(t, describe("tenant="+strings.Repeat("x", 63<<10))), "OK: OK 4")
+}
+
+// raw sends bytes as they are.
+type raw []byte
+
+// rawCodec writes raw messages.
+type rawCodec struct{}
+
+func (rawCodec) Marshal(v any) ([]byte, error) {
+	b, ok := v.(raw)
+	if !ok {
+		return nil, errors.New("not raw")
+	}
+	return b, nil
+}
+func (rawCodec) Unmarshal([]byte, any) error { return nil }
+func (rawCodec) Name() string                { return "proto" }
+
+func TestAMessageThatIsNoneIsRefused(t *testing.T) {
+	w := limiterOf(t, per("a", 5, time.Minute, "tenant"))
+	for name, message := range map[string]raw{
+		"bytes of no message": raw("\xff\xff\xff"), "text that is not UTF-8": raw("\x0a\x01\xff"), "a length beyond the end": raw("\x0a\x7fx"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := w.conn.Invoke(t.Context(), ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, message, &emptypb.Empty{}, grpc.ForceCodec(rawCodec{}))
+			wantError(t, err, codes.Internal, "unmarshal")
+		})
+	}
+	wantTold(t, w.ask(t, describe("tenant=acme")), "OK: OK 4")
+}
+
+func TestWithoutRulesThereIsNoDecision(t *testing.T) {
+	w := serve(t, Options{Engine: engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))})
+	for _, d := range []*descriptorv3.RateLimitDescriptor{describe("a=b"), refunding(1, "a=b"), counting(0, "a=b")} {
+		_, err := w.rls.ShouldRateLimit(t.Context(), request(d))
+		wantError(t, err, codes.Unavailable, "there are no rules yet")
+	}
+}
+
+func TestWhileTheStoreIsAwayAPolicySaysWhatEnvoyGets(t *testing.T) {
+	store := &brittle{Store: memstore.New(noon().now)}
+	store.broken.Store(true)
+	e := engine.New(store, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()),
+		engine.StandIn(store, local.New(1<<20, noon().now), slog.New(slog.DiscardHandler)))
+	deny, allow, share := per("deny", 5, time.Minute, "a"), per("allow", 5, time.Minute, "b"), per("local", 5, time.Minute, "c")
+	deny.OnStoreFailure, allow.OnStoreFailure = rules.DenyOnFailure, rules.AllowOnFailure
+	swap(t, e, allow, deny, share)
+	w := serve(t, Options{Engine: e})
+	for _, d := range []*descriptorv3.RateLimitDescriptor{describe("a=x"), counting(0, "a=x")} {
+		_, err := w.rls.ShouldRateLimit(t.Context(), request(describe("c=x"), d))
+		wantError(t, err, codes.Unavailable, "policy shop/deny denies while its counters cannot be reached")
+	}
+	for _, want := range []string{"OK: OK 5, OK 4", "OK: OK 5, OK 3"} {
+		answer := w.ask(t, describe("b=x"), describe("c=x"))
+		wantTold(t, answer, want)
+		if got := answer.GetDynamicMetadata().GetFields()["source"].GetStringValue(); got != "local" {
+			t.Errorf("source %q", got)
+		}
+	}
+}
+
+func TestAStoreFailureThatNothingStandsInForNamesNoAddress(t *testing.T) {
+	store := &brittle{Store: memstore.New(noon().now)}
+	store.broken.Store(true)
+	e := engine.New(store, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()))
+	swap(t, e, per("a", 5, time.Minute, "a"))
+	w := serve(t, Options{Engine: e})
+	for name, asked := range map[string]*ratelimitv3.RateLimitRequest{
+		"hits": request(describe("a=x")), "a look": request(counting(0, "a=x")), "a refund": request(refunding(1, "a=x")),
+		"a look and hits": request(counting(0, "z=x"), describe("a=x")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := w.rls.ShouldRateLimit(t.Context(), asked)
+			wantError(t, err, codes.Unavailable, "the counters cannot be reached; whether the request was counted is not known")
+			if strings.Contains(err.Error(), "10.0.0.7") {
+				t.Error(err)
+			}
+		})
+	}
+	store.broken.Store(false)
+	wantTold(t, w.ask(t, describe("a=x")), "OK: OK 4")
+}
+
+func TestACallerThatGoesHoldsNothingUp(t *testing.T) {
+	store := &brittle{Store: memstore.New(noon().now), holding: make(chan struct{})}
+	e := engine.New(store, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()))
+	swap(t, e, per("a", 5, time.Minute, "a"))
+	w := serve(t, Options{Engine: e})
+	t.Run("by cancelling", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			<-store.holding
+			cancel()
+		}()
+		_, err := w.rls.ShouldRateLimit(ctx, request(describe("a=x")))
+		wantError(t, err, codes.Canceled, "")
+	})
+	t.Run("by its deadline", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // Envoy's default
+		defer cancel()
+		go func() { <-store.holding }()
+		_, err := w.rls.ShouldRateLimit(ctx, request(describe("a=x")))
+		wantError(t, err, codes.DeadlineExceeded, "")
+	})
+}
+
+func TestWhatACallThatWasGivenUpFailsWith(t *testing.T) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	wantError(t, unavailable(gone, errRefused), codes.Canceled, "")
+	wantError(t, unavailable(t.Context(), errRefused), codes.Unavailable, "the counters cannot be reached")
+}
+
+// panicking is a store that a bug is in.
+type panicking struct{ limiter.Store }
+
+func (panicking) Spend(context.Context, []limiter.Charge) ([]limiter.Decision, error) { panic("a bug") }
+
+func TestAPanicFailsOneCallAndIsLogged(t *testing.T) {
+	e := engine.New(panicking{memstore.New(noon().now)}, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
+	swap(t, e, per("a", 5, time.Minute, "a"))
+	var log bytes.Buffer
+	w := serve(t, Options{Engine: e, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	_, err := w.rls.ShouldRateLimit(t.Context(), request(describe("a=x")))
+	wantError(t, err, codes.Internal, "internal error")
+	wantTold(t, w.ask(t, describe("b=x")), "OK: OK -")
+	if err := w.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "a bug") || !strings.Contains(log.String(), "failures_test.go") {
+		t.Errorf("log %s", &log)
+	}
+}
+
+// slow is a store that keeps a spend until it may leave.
+type slow struct {
+	limiter.Store
+
+	entered, leave chan struct{}
+}
+
+func (s *slow) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	s.entered <- struct{}{}
+	<-s.leave
+	return s.Store.Spend(ctx, charges)
+}

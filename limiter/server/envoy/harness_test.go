@@ -1,0 +1,209 @@
+package envoy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// clock stands still unless it is moved.
+type clock struct{ nanos atomic.Int64 }
+
+func (c *clock) now() time.Time       { return time.Unix(0, c.nanos.Load()).UTC() }
+func (c *clock) pass(d time.Duration) { c.nanos.Add(int64(d)) }
+
+func noon() *clock {
+	c := &clock{}
+	c.nanos.Store(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC).UnixNano())
+	return c
+}
+
+// world is a limiter with a client that plays Envoy.
+type world struct {
+	clock  *clock
+	engine *engine.Engine
+	conn   *grpc.ClientConn
+	rls    ratelimitv3.RateLimitServiceClient
+	auth   authv3.AuthorizationClient
+	health grpc_health_v1.HealthClient
+	// stop ends the server and returns what Run does.
+	stop func() error
+}
+
+// newEngine returns an Engine on counters in memory that read the time from c.
+func newEngine(t testing.TB, c *clock, list ...rules.Rule) *engine.Engine {
+	t.Helper()
+	e := engine.New(memstore.New(c.now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
+	swap(t, e, list...)
+	return e
+}
+
+func swap(t testing.TB, e *engine.Engine, list ...rules.Rule) {
+	t.Helper()
+	index, err := rules.NewIndex(rules.Set{Rules: list}, "sha256:1", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Swap(index)
+}
+
+// limiterOf serves rules.
+func limiterOf(t testing.TB, list ...rules.Rule) *world {
+	t.Helper()
+	c := noon()
+	w := serve(t, Options{Engine: newEngine(t, c, list...), Style: reply.Draft11})
+	w.clock = c
+	return w
+}
+
+// serve serves with o on loopback until the test ends.
+func serve(t testing.TB, o Options, dial ...grpc.DialOption) *world {
+	t.Helper()
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	server := NewServer(o)
+	go func() { ended <- server.Run(ctx, listener) }()
+	stop := func() error {
+		cancel()
+		err := <-ended
+		ended <- nil
+		return err
+	}
+	if len(dial) == 0 {
+		dial = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	}
+	conn, err := grpc.NewClient(listener.Addr().String(), dial...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(conn.Close(), stop()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &world{
+		engine: o.Engine, conn: conn, stop: stop,
+		rls: ratelimitv3.NewRateLimitServiceClient(conn), auth: authv3.NewAuthorizationClient(conn), health: grpc_health_v1.NewHealthClient(conn),
+	}
+}
+
+// ask asks whether requests with those descriptors are over a limit of the domain shop.
+func (w *world) ask(t testing.TB, descriptors ...*descriptorv3.RateLimitDescriptor) *ratelimitv3.RateLimitResponse {
+	t.Helper()
+	answer, err := w.rls.ShouldRateLimit(t.Context(), request(descriptors...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(answer.GetStatuses()) != len(descriptors) {
+		t.Fatalf("%d statuses of %d descriptors", len(answer.GetStatuses()), len(descriptors))
+	}
+	return answer
+}
+
+func request(descriptors ...*descriptorv3.RateLimitDescriptor) *ratelimitv3.RateLimitRequest {
+	return &ratelimitv3.RateLimitRequest{Domain: "shop", Descriptors: descriptors}
+}
+
+// describe reads "generic_key=login tenant=acme".
+func describe(text string) *descriptorv3.RateLimitDescriptor {
+	d := &descriptorv3.RateLimitDescriptor{}
+	for word := range strings.FieldsSeq(text) {
+		key, value, _ := strings.Cut(word, "=")
+		d.Entries = append(d.Entries, &descriptorv3.RateLimitDescriptor_Entry{Key: key, Value: value})
+	}
+	return d
+}
+
+// counting describes what counts as so many hits.
+func counting(hits uint64, text string) *descriptorv3.RateLimitDescriptor {
+	d := describe(text)
+	d.HitsAddend = wrapperspb.UInt64(hits)
+	return d
+}
+
+// refunding describes what takes so many hits back.
+func refunding(hits uint64, text string) *descriptorv3.RateLimitDescriptor {
+	d := counting(hits, text)
+	d.IsNegativeHits = true
+	return d
+}
+
+// per is a policy shop/name for descriptors like the one given, where a value left out is any; the identifier is the value
+// of the last entry.
+func per(name string, units int64, window time.Duration, like string) rules.Rule {
+	r := rules.Rule{
+		Policy: "shop/" + name, Domain: "shop", Axis: "Custom",
+		Algorithm: limiter.FixedWindow, Units: units, WindowSeconds: int64(window / time.Second),
+	}
+	for word := range strings.FieldsSeq(like) {
+		key, value, _ := strings.Cut(word, "=")
+		r.Match.Descriptors = append(r.Match.Descriptors, rules.DescriptorMatch{Key: key, Value: value})
+		r.Identifier = rules.Identifier{From: rules.FromDescriptor, Name: key}
+	}
+	return r
+}
+
+// wantJSON compares a message with its JSON.
+func wantJSON(t testing.TB, got proto.Message, want string) {
+	t.Helper()
+	wanted := got.ProtoReflect().New().Interface()
+	if err := protojson.Unmarshal([]byte(want), wanted); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(wanted, got, protocmp.Transform()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// tell writes a response as "OVER_LIMIT: OK 3, OVER_LIMIT 0": overall, then each status with what remains, "-" if no policy
+// matched.
+func tell(r *ratelimitv3.RateLimitResponse) string {
+	words := make([]string, len(r.GetStatuses()))
+	for i, s := range r.GetStatuses() {
+		words[i] = s.GetCode().String() + " -"
+		if s.GetCurrentLimit() != nil {
+			words[i] = s.GetCode().String() + " " + decimal(s.GetLimitRemaining())
+		}
+	}
+	return r.GetOverallCode().String() + ": " + strings.Join(words, ", ")
+}
+
+func decimal(n uint32) string { return protojson.Format(wrapperspb.UInt32(n)) }
+
+func wantTold(t testing.TB, got *ratelimitv3.RateLimitResponse, want string) {
+	t.Helper()
+	if told := tell(got); told != want {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}

@@ -1,0 +1,100 @@
+package envoy
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// followEvery is how long who watches may not know that readiness has changed. Who asks knows at once.
+const followEvery = time.Second
+
+// healthDoor is the health service. It speaks of the limiter as a whole, under the name of each service and none.
+type healthDoor struct {
+	*health.Server
+
+	ready func() error
+	// ending is closed when those who watch are to go, else they would keep a graceful stop from ending.
+	ending chan struct{}
+	end    func()
+}
+
+func newHealthDoor(ready func() error) *healthDoor {
+	if ready == nil {
+		ready = func() error { return nil }
+	}
+	ending := make(chan struct{})
+	h := &healthDoor{Server: health.NewServer(), ready: ready, ending: ending, end: sync.OnceFunc(func() { close(ending) })}
+	h.refresh()
+	return h
+}
+
+// refresh asks whether the limiter is ready. After Shutdown it is not, whatever the answer.
+func (h *healthDoor) refresh() {
+	now := grpc_health_v1.HealthCheckResponse_SERVING
+	if h.ready() != nil {
+		now = grpc_health_v1.HealthCheckResponse_NOT_SERVING
+	}
+	for _, service := range [...]string{
+		"", ratelimitv3.RateLimitService_ServiceDesc.ServiceName, authv3.Authorization_ServiceDesc.ServiceName,
+	} {
+		h.SetServingStatus(service, now)
+	}
+}
+
+// follow keeps those who watch up to date until ctx is done.
+func (h *healthDoor) follow(ctx context.Context) {
+	ticker := time.NewTicker(followEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			h.refresh()
+		}
+	}
+}
+
+// Check implements grpc_health_v1.HealthServer.
+func (h *healthDoor) Check(ctx context.Context, in *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
+	h.refresh()
+	return h.Server.Check(ctx, in)
+}
+
+// List implements grpc_health_v1.HealthServer.
+func (h *healthDoor) List(ctx context.Context, in *grpc_health_v1.HealthListRequest) (*grpc_health_v1.HealthListResponse, error) {
+	h.refresh()
+	return h.Server.List(ctx, in)
+}
+
+// Watch implements grpc_health_v1.HealthServer.
+func (h *healthDoor) Watch(
+	in *grpc_health_v1.HealthCheckRequest, stream grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse],
+) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	go func() {
+		select {
+		case <-h.ending:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return h.Server.Watch(in, watch{stream, ctx})
+}
+
+// watch is a stream that ends with a context.
+type watch struct {
+	grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]
+
+	ctx context.Context //nolint:containedctx // a stream has its context as a method
+}
+
+func (w watch) Context() context.Context { return w.ctx }

@@ -1,0 +1,247 @@
+package envoy
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+const (
+	serving    = grpc_health_v1.HealthCheckResponse_SERVING
+	notServing = grpc_health_v1.HealthCheckResponse_NOT_SERVING
+)
+
+// readiness is ready unless it has a reason not to be.
+type readiness struct{ not atomic.Pointer[error] }
+
+func (r *readiness) ready() error {
+	if err := r.not.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (r *readiness) unready(why string) { err := errors.New(why); r.not.Store(&err) }
+
+func TestHealthIsReadiness(t *testing.T) {
+	r := &readiness{}
+	r.unready("no rules yet")
+	w := serve(t, Options{Engine: newEngine(t, noon()), Ready: r.ready})
+	want := func(want grpc_health_v1.HealthCheckResponse_ServingStatus) {
+		t.Helper()
+		for _, service := range []string{"", "envoy.service.ratelimit.v3.RateLimitService", "envoy.service.auth.v3.Authorization"} {
+			got, err := w.health.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
+			if err != nil || got.GetStatus() != want {
+				t.Errorf("%q: %v, %v, want %v", service, got.GetStatus(), err, want)
+			}
+		}
+		list, err := w.health.List(t.Context(), &grpc_health_v1.HealthListRequest{})
+		if err != nil || len(list.GetStatuses()) != 3 || list.GetStatuses()[""].GetStatus() != want {
+			t.Errorf("list %v, %v", list, err)
+		}
+	}
+	want(notServing)
+	r.not.Store(nil)
+	want(serving)
+	r.unready("draining")
+	want(notServing)
+	_, err := w.health.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "another"})
+	wantError(t, err, codes.NotFound, "")
+}
+
+func TestWhoWatchesHealthIsToldOfChangesAndDoesNotKeepTheServerFromStopping(t *testing.T) {
+	r := &readiness{}
+	w := serve(t, Options{Engine: newEngine(t, noon()), Ready: r.ready})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	stream, err := w.health.Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(want grpc_health_v1.HealthCheckResponse_ServingStatus) {
+		t.Helper()
+		got, err := stream.Recv()
+		if err != nil || got.GetStatus() != want {
+			t.Fatalf("%v, %v, want %v", got.GetStatus(), err, want)
+		}
+	}
+	want(serving)
+	r.unready("draining")
+	want(notServing)
+	began := time.Now()
+	if err := w.stop(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took >= stopTimeout {
+		t.Errorf("stopping took %v", took)
+	}
+	if _, err := stream.Recv(); err == nil {
+		t.Error("the watch goes on")
+	}
+}
+
+func TestWhileItDrainsItIsNotHealthyAndAnswers(t *testing.T) {
+	const drain = 2 * time.Second
+	w := serve(t, Options{Engine: newEngine(t, noon(), per("a", 5, time.Minute, "a")), Drain: drain})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	stream, err := w.health.Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := stream.Recv(); err != nil || got.GetStatus() != serving {
+		t.Fatalf("%v, %v", got, err)
+	}
+	stopped := make(chan error, 1)
+	began := time.Now()
+	go func() { stopped <- w.stop() }()
+	if got, err := stream.Recv(); err != nil || got.GetStatus() != notServing {
+		t.Fatalf("%v, %v", got, err)
+	}
+	wantTold(t, w.ask(t, describe("a=x")), "OK: OK 4")
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took < drain {
+		t.Errorf("drained for %v", took)
+	}
+}
+
+func TestACallUnderWayIsAnsweredBeforeTheServerStops(t *testing.T) {
+	store := &slow{Store: memstore.New(noon().now), entered: make(chan struct{}), leave: make(chan struct{})}
+	e := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
+	swap(t, e, per("a", 5, time.Minute, "a"))
+	w := serve(t, Options{Engine: e})
+	answered := make(chan error, 1)
+	go func() {
+		_, err := w.rls.ShouldRateLimit(t.Context(), request(describe("a=x")))
+		answered <- err
+	}()
+	<-store.entered
+	stopped := make(chan error, 1)
+	go func() { stopped <- w.stop() }()
+	select {
+	case err := <-stopped:
+		t.Fatalf("stopped with a call under way: %v", err)
+	case <-time.After(50 * time.Millisecond): // long enough for a stop that does not wait
+	}
+	close(store.leave)
+	if err := errors.Join(<-answered, <-stopped); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestASocketThatFailsEndsRun(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Close()
+	err = NewServer(Options{Engine: newEngine(t, noon()), Log: slog.New(slog.DiscardHandler)}).Run(t.Context(), listener)
+	if err == nil || !strings.Contains(err.Error(), "serve gRPC on "+listener.Addr().String()) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestReflectionListsTheServices(t *testing.T) {
+	w := limiterOf(t)
+	stream, err := grpc_reflection_v1.NewServerReflectionClient(w.conn).ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := &grpc_reflection_v1.ServerReflectionRequest{MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_ListServices{}}
+	if err := stream.Send(ask); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range answer.GetListServicesResponse().GetService() {
+		names = append(names, s.GetName())
+	}
+	for _, want := range []string{
+		ratelimitv3.RateLimitService_ServiceDesc.ServiceName, authv3.Authorization_ServiceDesc.ServiceName, "grpc.health.v1.Health",
+	} {
+		if !slices.Contains(names, want) {
+			t.Errorf("%s is not among %v", want, names)
+		}
+	}
+}
+
+func TestWithTLSTheServerWantsTheClientsCertificate(t *testing.T) {
+	files, err := fixture.WriteTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority, errCA := os.ReadFile(files.CA)
+	pair, errPair := tls.LoadX509KeyPair(files.ServerCert, files.ServerKey)
+	client, errClient := files.ClientConfig()
+	if err := errors.Join(errCA, errPair, errClient); err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	mutual := credentials.NewTLS(&tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert,
+	})
+	options := func() Options {
+		return Options{Engine: newEngine(t, noon(), per("a", 5, time.Minute, "a")), Credentials: mutual}
+	}
+	w := serve(t, options(), grpc.WithTransportCredentials(credentials.NewTLS(client)))
+	wantTold(t, w.ask(t, describe("a=x")), "OK: OK 4")
+	anonymous := client.Clone()
+	anonymous.Certificates = nil
+	w = serve(t, options(), grpc.WithTransportCredentials(credentials.NewTLS(anonymous)))
+	_, err = w.rls.ShouldRateLimit(t.Context(), request(describe("a=x")))
+	wantError(t, err, codes.Unavailable, "")
+}
+
+func TestDecisionsAreTimed(t *testing.T) {
+	var rls, auth observations
+	e := newEngine(t, noon(), per("a", 1, time.Minute, "a"))
+	w := serve(t, Options{Engine: e, RateLimitSeconds: &rls, ExtAuthzSeconds: &auth})
+	w.ask(t, describe("a=x"))
+	w.ask(t, describe("a=x")) // a denial is a decision
+	_, err := w.rls.ShouldRateLimit(t.Context(), request())
+	wantError(t, err, codes.InvalidArgument, "")
+	w.check(t, attributes("GET", "/"))
+	if rls.Load() != 2 || auth.Load() != 1 {
+		t.Errorf("%d and %d decisions, want 2 and 1", rls.Load(), auth.Load())
+	}
+}
+
+// observations counts them.
+type observations struct{ atomic.Int64 }
+
+func (o *observations) Observe(seconds float64) {
+	if seconds > 0 {
+		o.Add(1)
+	}
+}

@@ -1,0 +1,148 @@
+package envoy
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+)
+
+// Units of Envoy's that Go has no name for. A month is 30 days, as Envoy takes it.
+const (
+	day   = 24 * time.Hour
+	week  = 7 * day
+	month = 30 * day
+)
+
+func code(allowed bool) ratelimitv3.RateLimitResponse_Code {
+	if allowed {
+		return ratelimitv3.RateLimitResponse_OK
+	}
+	return ratelimitv3.RateLimitResponse_OVER_LIMIT
+}
+
+// statuses are one per answer, in order: each speaks of the strictest enforced policy of its descriptor, and of no limit
+// where none matched.
+func statuses(answers []engine.Answer, multiplier bool) []*ratelimitv3.RateLimitResponse_DescriptorStatus {
+	type row struct { // memory of one status, in one piece
+		status ratelimitv3.RateLimitResponse_DescriptorStatus
+		limit  ratelimitv3.RateLimitResponse_RateLimit
+		reset  durationpb.Duration
+	}
+	rows := make([]row, len(answers))
+	list := make([]*ratelimitv3.RateLimitResponse_DescriptorStatus, len(answers))
+	for i := range answers {
+		r := &rows[i]
+		list[i] = &r.status
+		r.status.Code = code(answers[i].Allowed)
+		strictest := answers[i].Strictest()
+		if strictest == nil {
+			continue
+		}
+		r.limit.Name, r.limit.RequestsPerUnit = strictest.Rule.Policy, saturated(strictest.Decision.Limit)
+		setUnit(&r.limit, strictest.Rule.Limit.Window(), multiplier)
+		reset := untilReset(answers[i].Allowed, strictest.Decision)
+		r.reset.Seconds, r.reset.Nanos = int64(reset/time.Second), int32(reset%time.Second)
+		r.status.CurrentLimit, r.status.DurationUntilReset = &r.limit, &r.reset
+		r.status.LimitRemaining = saturated(strictest.Remaining)
+	}
+	return list
+}
+
+// untilReset is what Envoy makes X-RateLimit-Reset and Retry-After of: for a denied request the time until it would pass,
+// unless none suffices, else until the full limit is back.
+func untilReset(allowed bool, d limiter.Decision) time.Duration {
+	if allowed || d.RetryAfter == limiter.Never {
+		return d.ResetAfter
+	}
+	return d.RetryAfter
+}
+
+// setUnit writes window as Envoy does. One that is no unit is UNKNOWN, which Envoy leaves out of its headers, or a multiple
+// for Envoys that know those.
+func setUnit(limit *ratelimitv3.RateLimitResponse_RateLimit, window time.Duration, multiplier bool) {
+	units := [...]struct {
+		length time.Duration
+		unit   ratelimitv3.RateLimitResponse_RateLimit_Unit
+	}{
+		{month, ratelimitv3.RateLimitResponse_RateLimit_MONTH},
+		{week, ratelimitv3.RateLimitResponse_RateLimit_WEEK},
+		{day, ratelimitv3.RateLimitResponse_RateLimit_DAY},
+		{time.Hour, ratelimitv3.RateLimitResponse_RateLimit_HOUR},
+		{time.Minute, ratelimitv3.RateLimitResponse_RateLimit_MINUTE},
+		{time.Second, ratelimitv3.RateLimitResponse_RateLimit_SECOND},
+	}
+	for _, u := range units {
+		if window%u.length != 0 {
+			continue
+		}
+		switch n := window / u.length; {
+		case n == 1:
+			limit.Unit = u.unit
+		case multiplier:
+			limit.Unit, limit.UnitMultiplier = u.unit, wrapperspb.UInt32(uint32(n))
+		}
+		return
+	}
+}
+
+func saturated(n int64) uint32 { return uint32(min(max(n, 0), math.MaxUint32)) }
+
+// holdTo makes the results speak of the limit that o put in place of the rules' own, where it could.
+func holdTo(o *engine.Override, a *engine.Answer) {
+	if o == nil {
+		return
+	}
+	for i := range a.Results {
+		r := &a.Results[i]
+		limit, err := limiter.NewLimit(r.Rule.Limit.Algorithm(), o.Units, o.Window)
+		if err != nil {
+			continue // so does the engine
+		}
+		held := *r.Rule
+		held.Limit = limit
+		r.Rule = &held
+	}
+}
+
+// together is what a client is told of all descriptors that asked for something: of each policy the strictest result,
+// enforced ones first, strictest first. Refunds asked for nothing.
+func together(answers []engine.Answer, intents []intent) engine.Answer {
+	if len(answers) == 1 && intents[0] != refund {
+		return answers[0]
+	}
+	all := engine.Answer{Allowed: true}
+	for i := range answers {
+		if intents[i] == refund {
+			continue
+		}
+		all.Allowed = all.Allowed && answers[i].Allowed
+		all.Results = append(all.Results, answers[i].Results...)
+	}
+	slices.SortStableFunc(all.Results, func(a, b engine.Result) int {
+		if a.Rule.Shadow != b.Rule.Shadow {
+			if b.Rule.Shadow {
+				return -1
+			}
+			return 1
+		}
+		if c := limiter.CompareStrictness(a.Decision, b.Decision); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Rule.Policy, b.Rule.Policy)
+	})
+	told := make(map[string]bool, len(all.Results))
+	all.Results = slices.DeleteFunc(all.Results, func(r engine.Result) bool {
+		again := told[r.Rule.Policy]
+		told[r.Rule.Policy] = true
+		return again
+	})
+	return all
+}
