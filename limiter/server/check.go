@@ -21,41 +21,6 @@ import (
 // maxPooled is the largest buffer worth keeping between requests, in bytes.
 const maxPooled = 16 << 10
 
-// Metrics of the doors of a limiter.
-type Metrics struct {
-	seconds *prometheus.HistogramVec
-}
-
-// NewMetrics registers the metrics of the doors.
-func NewMetrics(registry prometheus.Registerer) *Metrics {
-	m := &Metrics{seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "weir_decision_duration_seconds",
-		Help:    "Time from the first byte of a request to the last byte of its decision, by the door it came in at.",
-		Buckets: []float64{50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1},
-	}, []string{"door"})}
-	registry.MustRegister(m.seconds)
-	return m
-}
-
-// NewHandler returns what a limiter serves to its callers: POST /v1/check. Everything it refuses it answers with
-// application/problem+json, and tells clients of their limits in style.
-func NewHandler(e *engine.Engine, style reply.Style, metrics *Metrics, log *slog.Logger) http.Handler {
-	check := &checkDoor{
-		engine:  e,
-		style:   style,
-		log:     log,
-		seconds: metrics.seconds.WithLabelValues("check"),
-	}
-	// Not a ServeMux: that answers //v1/check with a redirect, which callers do not follow with a body.
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/v1/check" {
-			reply.NewProblem(http.StatusNotFound, "", "there is no "+clip(r.URL.Path)+"; ask POST /v1/check").Write(w)
-			return
-		}
-		check.ServeHTTP(w, r)
-	})
-}
-
 // checkDoor answers POST /v1/check.
 type checkDoor struct {
 	engine  *engine.Engine

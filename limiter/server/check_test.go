@@ -215,7 +215,7 @@ func TestRefusedRequests(t *testing.T) {
 		},
 		"another path": {
 			httptest.NewRequest(http.MethodPost, "/v2/check", strings.NewReader(acme)), http.StatusNotFound, nil,
-			`{"type":"about:blank","title":"Not Found","status":404,"detail":"there is no /v2/check; ask POST /v1/check"}`,
+			`{"type":"about:blank","title":"Not Found","status":404,"detail":"there is no /v2/check; ask POST /v1/check or /v1/auth/{domain}"}`,
 		},
 		"a body over the limit": {
 			httptest.NewRequest(http.MethodPost, "/v1/check", strings.NewReader(overLimit)), http.StatusBadRequest, nil,
@@ -235,7 +235,7 @@ func TestRefusedRequests(t *testing.T) {
 		},
 		"a path that a web server would tidy up": {
 			httptest.NewRequest(http.MethodPost, "http://limiter//v1/check", strings.NewReader(acme)), http.StatusNotFound, nil,
-			`{"type":"about:blank","title":"Not Found","status":404,"detail":"there is no //v1/check; ask POST /v1/check"}`,
+			`{"type":"about:blank","title":"Not Found","status":404,"detail":"there is no //v1/check; ask POST /v1/check or /v1/auth/{domain}"}`,
 		},
 		"bad JSON": {
 			httptest.NewRequest(http.MethodPost, "/v1/check", strings.NewReader(`{"domain":}`)), http.StatusBadRequest, nil,
@@ -324,8 +324,8 @@ func TestAStoreFailureThatNothingStandsInForIsToldToTheCaller(t *testing.T) {
 			t.Fatalf("status %d, headers (-want +got):\n%s", w.Code, diff)
 		}
 	}
-	if n := testutil.CollectAndCount(registry, "weir_decision_duration_seconds"); n != 1 {
-		t.Errorf("%d series of weir_decision_duration_seconds, want 1", n)
+	if n := testutil.CollectAndCount(registry, "weir_decision_duration_seconds"); n != 2 {
+		t.Errorf("%d series of weir_decision_duration_seconds, want one of each door", n)
 	}
 	store.broken.Store(false)
 	if w := post(h, acme); w.Code != http.StatusOK {
@@ -437,5 +437,30 @@ func TestWhileTheStoreIsAwayAPolicySaysWhatACallerGets(t *testing.T) {
 	  "title":"Temporary Reduced Capacity","status":503,"detail":"policy shop/deny denies while its counters cannot be reached"}`
 	if diff := cmp.Diff(compact(t, want), w.Body.String()); diff != "" || w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" {
 		t.Errorf("of a policy that denies: status %d, %v, body (-want +got):\n%s", w.Code, w.Header(), diff)
+	}
+}
+
+func TestClaimsDescriptorsAndTiersOfARequestAreToldByItsResult(t *testing.T) {
+	byClaim := tenantRule("claim", 5)
+	byClaim.Identifier = rules.Identifier{From: rules.FromClaim, Name: "org.id"}
+	byClaim.Tiers = []rules.Tier{{Name: "staff", When: rules.When{Groups: []string{"staff"}}, Units: 50}}
+	byDescriptor := tenantRule("descriptor", 5)
+	byDescriptor.Identifier = rules.Identifier{From: rules.FromDescriptor, Name: "user"}
+	byDescriptor.Match.Descriptors = []rules.DescriptorMatch{{Key: "generic_key", Value: "login"}, {Key: "user"}}
+	h := newHandler(t, newEngine(t, atNoon(), byClaim, byDescriptor))
+	w := post(h, `{"domain":"shop","claims":{"org":{"id":12345678901234567890},"groups":["staff"]},
+	  "descriptors":[[{"key":"user","value":"nobody"}],[{"key":"generic_key","value":"login"},{"key":"user","value":"ann"}]]}`)
+	for _, want := range []string{
+		`"identifier":"12345678901234567890","algorithm":"SlidingWindowLog","window":"1m0s","tier":"staff","allowed":true,"limit":50,`,
+		`"identifier":"ann","algorithm":"SlidingWindowLog","window":"1m0s","tier":"","allowed":true,"limit":5,`,
+	} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("no %s in %s", want, w.Body)
+		}
+	}
+	r := question("/v1/auth/shop", http.Header{"X-Jwt-Payload": {`{"org":{"id":1.0e1},"groups":"staff"}`}})
+	doors := newDoors(t, newEngine(t, atNoon(), byClaim), func(o *Options) { o.ClaimsHeader = "x-jwt-payload" })
+	if got := headerOf(askDoor(doors, r), "RateLimit-Policy"); got != `"shop/claim";q=50;w=60` {
+		t.Errorf("through /v1/auth: %s", got)
 	}
 }

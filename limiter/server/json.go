@@ -110,21 +110,30 @@ func (t *jsonText) literal() string {
 	return t.text[from:]
 }
 
-// skip passes a value of any kind.
-func (t *jsonText) skip() {
-	switch t.peek() {
-	case '{':
-		for range t.members() {
-			t.skip()
+// value reads a value of any kind as encoding/json does into an any, numbers as json.Number.
+func (t *jsonText) value() any {
+	switch t.kind() {
+	case kindObject:
+		object := make(map[string]any)
+		for name := range t.members() {
+			object[name] = t.value()
 		}
-	case '[':
+		return object
+	case kindList:
+		list := make([]any, 0)
 		for range t.elements() {
-			t.skip()
+			list = append(list, t.value())
 		}
-	case '"':
-		t.str()
-	default:
+		return list
+	case kindString:
+		return t.str()
+	case kindBool:
+		return t.literal() == "true"
+	case kindNull:
 		t.literal()
+		return nil
+	default:
+		return json.Number(t.literal())
 	}
 }
 

@@ -42,7 +42,7 @@ const checkFields = "domain, method, host, path, query, headers, clientIP, claim
 //
 // Only domain is required, and beside it something that an axis can be read from. Everything else of the body is
 // refused with the field's name: unknown and repeated fields, wrong kinds (null included), values out of range. A query
-// behind the path is added to query. The claims and descriptors are checked for their shape; no rule reads them.
+// behind the path is added to query.
 func decode(body []byte) (engine.Check, *reply.Problem) {
 	if !utf8.Valid(body) {
 		return engine.Check{}, badField(bodyField, "is not UTF-8")
@@ -73,8 +73,6 @@ type decoder struct {
 	check engine.Check
 	// path as it was given, with its query.
 	path string
-	// extras: there are claims or descriptors.
-	extras bool
 }
 
 func (d *decoder) field(name string) *reply.Problem {
@@ -121,29 +119,36 @@ func (d *decoder) finish() (engine.Check, *reply.Problem) {
 		r.Path = rules.NormalPath(d.path)
 		d.pathQuery()
 	}
-	if r.Path == "" && r.Host == "" && len(r.Query) == 0 && len(r.Headers) == 0 && !r.ClientIP.IsValid() && !d.extras {
+	if r.Path == "" && r.Host == "" && len(r.Query) == 0 && len(r.Headers) == 0 && !r.ClientIP.IsValid() &&
+		len(r.Claims) == 0 && len(r.Descriptors) == 0 {
 		return engine.Check{}, reply.NewProblem(http.StatusBadRequest, bodyField, "the body holds nothing that requests could be "+
 			"counted by: give at least one of clientIP, headers, query, path, host, claims, descriptors")
 	}
 	return d.check, nil
 }
 
-// pathQuery adds the query behind the path to the query. Pairs that are not well-formed are left out, as servers do:
-// the text is the client's, and no reason to refuse the caller.
+// pathQuery adds the query behind the path to the query.
 func (d *decoder) pathQuery() {
-	target, _, _ := strings.Cut(d.path, "#")
-	_, raw, ok := strings.Cut(target, "?")
-	if !ok {
+	more := queryBehind(d.path)
+	if d.check.Request.Query == nil {
+		d.check.Request.Query = more
 		return
+	}
+	for name, values := range more {
+		d.check.Request.Query[name] = append(d.check.Request.Query[name], values...)
+	}
+}
+
+// queryBehind returns the query of a path, nil if it has none. Pairs that are not well-formed are left out, as servers do:
+// the text is the client's, and no reason to refuse the caller.
+func queryBehind(path string) map[string][]string {
+	target, _, _ := strings.Cut(path, "#")
+	_, raw, found := strings.Cut(target, "?")
+	if !found {
+		return nil
 	}
 	values, _ := url.ParseQuery(raw)
-	if d.check.Request.Query == nil {
-		d.check.Request.Query = values
-		return
-	}
-	for name, more := range values {
-		d.check.Request.Query[name] = append(d.check.Request.Query[name], more...)
-	}
+	return values
 }
 
 func (d *decoder) str(field string, into *string) *reply.Problem {
@@ -220,15 +225,9 @@ func (d *decoder) clientIP() *reply.Problem {
 	return nil
 }
 
-func (d *decoder) claims() *reply.Problem {
-	if kind := d.json.kind(); kind != kindObject {
-		return wrongKind("claims", kindObject, kind)
-	}
-	for range d.json.members() {
-		d.json.skip()
-		d.extras = true
-	}
-	return nil
+func (d *decoder) claims() (bad *reply.Problem) {
+	d.check.Request.Claims, bad = readClaims(&d.json, "claims")
+	return bad
 }
 
 func (d *decoder) descriptors() *reply.Problem {
@@ -243,23 +242,26 @@ func (d *decoder) descriptors() *reply.Problem {
 		if kind := d.json.kind(); kind != kindList {
 			return wrongKind(field, "a list of entries", kind)
 		}
+		var descriptor rules.Descriptor
 		for j := range d.json.elements() {
 			if j == maxEntries {
 				return badField(field, fmt.Sprintf("has more than %d entries", maxEntries))
 			}
-			if bad := d.entry(fmt.Sprintf("%s[%d]", field, j)); bad != nil {
+			entry, bad := d.entry(fmt.Sprintf("%s[%d]", field, j))
+			if bad != nil {
 				return bad
 			}
+			descriptor = append(descriptor, entry)
 		}
-		d.extras = true
+		d.check.Request.Descriptors = append(d.check.Request.Descriptors, descriptor)
 	}
 	return nil
 }
 
 // entry reads {"key":"generic_key","value":"login"}.
-func (d *decoder) entry(field string) *reply.Problem {
+func (d *decoder) entry(field string) (rules.Entry, *reply.Problem) {
 	if kind := d.json.kind(); kind != kindObject {
-		return wrongKind(field, kindObject, kind)
+		return rules.Entry{}, wrongKind(field, kindObject, kind)
 	}
 	var texts [2]string
 	var given [2]bool
@@ -267,23 +269,23 @@ func (d *decoder) entry(field string) *reply.Problem {
 	for name := range d.json.members() {
 		i := slices.Index(names[:], name)
 		if i < 0 {
-			return badField(field+"."+clip(name), "is not a field of a descriptor's entry; there are key, value")
+			return rules.Entry{}, badField(field+"."+clip(name), "is not a field of a descriptor's entry; there are key, value")
 		}
 		if given[i] {
-			return badField(field+"."+name, "is given twice")
+			return rules.Entry{}, badField(field+"."+name, "is given twice")
 		}
 		given[i] = true
 		if bad := d.str(field+"."+name, &texts[i]); bad != nil {
-			return bad
+			return rules.Entry{}, bad
 		}
 	}
 	switch {
 	case texts[0] == "":
-		return badField(field+".key", "is missing")
+		return rules.Entry{}, badField(field+".key", "is missing")
 	case !given[1]:
-		return badField(field+".value", "is missing")
+		return rules.Entry{}, badField(field+".value", "is missing")
 	}
-	return nil
+	return rules.Entry{Key: texts[0], Value: texts[1]}, nil
 }
 
 func (d *decoder) cost() *reply.Problem {

@@ -22,13 +22,19 @@ func TestDecodeReadsEveryField(t *testing.T) {
 	}{
 		"the example of the documentation": {
 			`{"domain":"shop","method":"GET","host":"api.shop.example","path":"/v1/search","query":{"q":["x"]},
-			  "headers":{"x-tenant-id":"acme"},"clientIP":"203.0.113.7","claims":{"sub":"u1","scope":["a",{"b":null}]},
-			  "descriptors":[[{"key":"generic_key","value":"login"}]],"cost":3,"peek":true}`,
+			  "headers":{"x-tenant-id":"acme"},"clientIP":"203.0.113.7",
+			  "claims":{"sub":"u1","scope":["a",{"b":null,"c":true}],"id":9007199254740993,"rate":1.0e3,"none":[]},
+			  "descriptors":[[{"key":"generic_key","value":"login"},{"value":"","key":"any"}],[]],"cost":3,"peek":true}`,
 			engine.Check{Cost: 3, Peek: true, Request: rules.Request{
 				Domain: "shop", Method: "GET", Host: "api.shop.example", Path: "/v1/search",
 				Query:    map[string][]string{"q": {"x"}},
 				Headers:  map[string]string{"x-tenant-id": "acme"},
 				ClientIP: netip.MustParseAddr("203.0.113.7"),
+				Claims: map[string]any{
+					"sub": "u1", "scope": []any{"a", map[string]any{"b": nil, "c": true}}, "none": []any{},
+					"id": json.Number("9007199254740993"), "rate": json.Number("1.0e3"),
+				},
+				Descriptors: []rules.Descriptor{{{Key: "generic_key", Value: "login"}, {Key: "any"}}, nil},
 			}},
 		},
 		"cost is 1 and peek false unless given": {
@@ -63,7 +69,7 @@ func TestDecodeReadsEveryField(t *testing.T) {
 		},
 		"an absent path stays absent": {
 			`{"domain":"shop","descriptors":[[]],"path":""}`,
-			engine.Check{Cost: 1, Request: rules.Request{Domain: "shop"}},
+			engine.Check{Cost: 1, Request: rules.Request{Domain: "shop", Descriptors: []rules.Descriptor{nil}}},
 		},
 	}
 	for name, test := range tests {
@@ -117,6 +123,7 @@ func TestDecodeRefusesByName(t *testing.T) {
 		"a parameter twice":         {`{"query":{"q":[],"q":[]}}`, "query.q", "query.q is given twice"},
 		"too many parameters":       {`{"query":` + members(257, `[]`) + `}`, "query", "query has more than 256 parameters"},
 		"claims as a string":        {`{"claims":"sub"}`, "claims", "claims must be an object, not a string"},
+		"a claim given twice":       {`{"claims":{"sub":"a","sub":"b"}}`, "claims.sub", "claims.sub is given twice"},
 		"descriptors as an object":  {`{"descriptors":{}}`, "descriptors", "descriptors must be a list of descriptors, not an object"},
 		"a descriptor of one level": {`{"descriptors":[{"key":"a","value":"b"}]}`, "descriptors[0]", "descriptors[0] must be a list of entries, not an object"},
 		"an entry that is a string": {`{"descriptors":[[],["a"]]}`, "descriptors[1][0]", "descriptors[1][0] must be an object, not a string"},

@@ -1,0 +1,135 @@
+package address
+
+import (
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// fromRight yields the entries of the field from its end: the last line first, within a line the last entry. An entry
+// that cannot be read is "".
+func (f Field) fromRight(h http.Header) iter.Seq[string] {
+	lines := h[string(f)]
+	read := xForwardedFor
+	if f == Forwarded {
+		read = forwarded
+	}
+	return func(yield func(string) bool) {
+		for _, line := range slices.Backward(lines) {
+			if !read(line, yield) {
+				return
+			}
+		}
+	}
+}
+
+// xForwardedFor yields the entries of a line. Empty ones are none, as in all lists of HTTP.
+func xForwardedFor(line string, yield func(string) bool) bool {
+	for rest := line; rest != ""; {
+		at := strings.LastIndexByte(rest, ',')
+		entry := strings.Trim(rest[at+1:], " \t")
+		rest = rest[:max(at, 0)]
+		if entry != "" && !yield(entry) {
+			return false
+		}
+	}
+	return true
+}
+
+// forwarded yields the for= of every element of a line. It reads backwards because the client's part is on the left: a
+// quote that the client never closes would swallow what proxies have added, if it were read from there.
+func forwarded(line string, yield func(string) bool) bool {
+	for rest := line; rest != ""; {
+		at, closed := lastComma(rest)
+		if !closed {
+			return yield("") // and nothing further to the left can be read
+		}
+		element := strings.Trim(rest[at+1:], " \t")
+		rest = rest[:max(at, 0)]
+		if element != "" && !yield(forOf(element)) {
+			return false
+		}
+	}
+	return true
+}
+
+// lastComma returns the position of the last comma outside quotes, -1 for none. Not closed: a quote on the right of it
+// has no beginning.
+func lastComma(text string) (at int, closed bool) {
+	for at = len(text) - 1; at >= 0; at-- {
+		switch text[at] {
+		case ',':
+			return at, true
+		case '"':
+			if at = openingQuote(text[:at]); at < 0 {
+				return -1, false
+			}
+		}
+	}
+	return -1, true
+}
+
+// openingQuote returns the position of the last quote that no backslash escapes, -1 for none.
+func openingQuote(text string) int {
+	for {
+		at := strings.LastIndexByte(text, '"')
+		if at < 0 {
+			return -1
+		}
+		escapes := at - len(strings.TrimRight(text[:at], `\`))
+		if escapes%2 == 0 {
+			return at
+		}
+		text = text[:at]
+	}
+}
+
+// forOf returns the for= of an element such as for="[2001:db8::1]:4711";proto=https, "" if it has none, two, or is not
+// well-formed.
+func forOf(element string) string {
+	var node string
+	for rest := element; rest != ""; {
+		name, after, found := strings.Cut(rest, "=")
+		if !found {
+			return ""
+		}
+		var value string
+		if value, rest, found = pairValue(after); !found {
+			return ""
+		}
+		if !strings.EqualFold(strings.Trim(name, " \t"), "for") {
+			continue
+		}
+		if node != "" || value == "" {
+			return ""
+		}
+		node = value
+	}
+	return node
+}
+
+// pairValue reads a value, a token or quoted, and the semicolon behind it.
+func pairValue(text string) (value, rest string, found bool) {
+	if !strings.HasPrefix(text, `"`) {
+		value, rest, _ = strings.Cut(text, ";")
+		return strings.Trim(value, " \t"), rest, !strings.Contains(value, `"`)
+	}
+	var b strings.Builder
+	for i := 1; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			rest = strings.TrimLeft(text[i+1:], " \t")
+			if rest != "" && rest[0] != ';' {
+				return "", "", false
+			}
+			return b.String(), strings.TrimPrefix(rest, ";"), true
+		case '\\':
+			if i++; i == len(text) {
+				return "", "", false
+			}
+		}
+		b.WriteByte(text[i])
+	}
+	return "", "", false
+}

@@ -1,0 +1,74 @@
+package server
+
+import (
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/server/address"
+)
+
+// defaultMaxDelay is shorter than a drain waits for requests under way, see stopTimeout.
+const defaultMaxDelay = 5 * time.Second
+
+// Metrics of the doors of a limiter.
+type Metrics struct {
+	seconds *prometheus.HistogramVec
+}
+
+// NewMetrics registers the metrics of the doors.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "weir_decision_duration_seconds",
+		Help:    "Time from the first byte of a request to the last byte of its decision, by the door it came in at.",
+		Buckets: []float64{50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1},
+	}, []string{"door"})}
+	registry.MustRegister(m.seconds)
+	return m
+}
+
+// Options of the doors. Engine, Style, Metrics and Log are required.
+type Options struct {
+	Engine *engine.Engine
+	// Style is how clients are told of their limits.
+	Style   reply.Style
+	Metrics *Metrics
+	Log     *slog.Logger
+	// Clients finds the client's address of a request to /v1/auth. Nil: whoever asks is believed, and nobody behind, in
+	// X-Forwarded-For.
+	Clients *address.Trusted
+	// ClaimsHeader is the header in which a proxy hands /v1/auth the claims of a token that it has verified. Empty: none.
+	ClaimsHeader string
+	// MaxDelay is for how long /v1/auth holds a request back until its turn under a LeakyBucket; what would have to wait
+	// longer is denied. 0: 5 s.
+	MaxDelay time.Duration
+}
+
+// NewHandler returns the doors with what Options default to.
+func NewHandler(e *engine.Engine, style reply.Style, metrics *Metrics, log *slog.Logger) http.Handler {
+	return NewDoors(Options{Engine: e, Style: style, Metrics: metrics, Log: log})
+}
+
+// NewDoors returns what a limiter serves to its callers: POST /v1/check, and /v1/auth/{domain} with any method. Everything
+// it refuses it answers with application/problem+json.
+func NewDoors(o Options) http.Handler {
+	check := &checkDoor{engine: o.Engine, style: o.Style, log: o.Log, seconds: o.Metrics.seconds.WithLabelValues("check")}
+	auth := newAuthDoor(o)
+	// Not a ServeMux: that answers //v1/check with a redirect, which callers do not follow with a body.
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/check" {
+			check.ServeHTTP(w, r)
+			return
+		}
+		if domain, is := strings.CutPrefix(r.URL.Path, "/v1/auth/"); is && domain != "" && !strings.Contains(domain, "/") {
+			auth.serve(w, r, domain)
+			return
+		}
+		reply.NewProblem(http.StatusNotFound, "", "there is no "+clip(r.URL.Path)+"; ask POST /v1/check or /v1/auth/{domain}").Write(w)
+	})
+}

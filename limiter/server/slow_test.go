@@ -1,0 +1,116 @@
+package server
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// slowSocket serves a caller on an end of a pipe, in the time of a synctest.
+func slowSocket(t *testing.T) (caller net.Conn, stop func()) {
+	t.Helper()
+	e := newEngine(t, atNoon(), tenantRule("a", 5))
+	caller, ours := net.Pipe()
+	s := &Server{
+		Check: newHandler(t, e), CheckListener: newPipeListener(ours),
+		Ops: NewOpsHandler(prometheus.NewRegistry(), NewReadiness(e, nil)), OpsListener: newPipeListener(),
+		Readiness: NewReadiness(e, nil), Log: discard(),
+	}
+	server := s.httpServer(s.Check)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(s.CheckListener)
+	}()
+	return caller, func() {
+		_ = caller.Close()
+		_ = server.Close()
+		<-done
+		time.Sleep(time.Second) // of the bubble: connections that net/http closes linger for half a second
+	}
+}
+
+// pipeListener accepts the connections that it was given, and no others.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func newPipeListener(conns ...net.Conn) *pipeListener {
+	l := &pipeListener{conns: make(chan net.Conn, len(conns)), closed: make(chan struct{})}
+	for _, c := range conns {
+		l.conns <- c
+	}
+	return l
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	close(l.closed)
+	return nil
+}
+
+func (*pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// The times are those of docs/http.md.
+func TestCallersThatStallAreCutOff(t *testing.T) {
+	const head = "POST /v1/check HTTP/1.1\r\nHost: weir\r\n"
+	tests := map[string]struct {
+		said   string
+		after  time.Duration
+		answer string
+	}{
+		"nothing is said":       {"", 5 * time.Second, ""},
+		"half of the headers":   {head, 5 * time.Second, ""},
+		"half of the body":      {head + "Content-Length: 100\r\n\r\n{", 10 * time.Second, "body did not arrive within 10s"},
+		"another request never": {"GET /v1/auth/shop HTTP/1.1\r\nHost: weir\r\nX-Forwarded-Uri: /\r\nX-Forwarded-Method: GET\r\n\r\n", 2 * time.Minute, "200 OK"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				caller, stop := slowSocket(t)
+				defer stop()
+				began := time.Now()
+				if _, err := io.WriteString(caller, test.said); err != nil {
+					t.Fatal(err)
+				}
+				answer, err := io.ReadAll(caller)
+				if took := time.Since(began); took < test.after || took > test.after+time.Second {
+					t.Errorf("cut off after %v, want %v", took, test.after)
+				}
+				if err != nil || !strings.Contains(string(answer), test.answer) || test.answer == "" && len(answer) > 0 {
+					t.Errorf("answer %q, %v", answer, err)
+				}
+			})
+		})
+	}
+}
+
+func TestHeadersOverTheBoundAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		caller, stop := slowSocket(t)
+		defer stop()
+		go func() { // the server stops reading at some point
+			_, _ = io.WriteString(caller, "POST /v1/check HTTP/1.1\r\nHost: weir\r\nX-A: "+strings.Repeat("a", 2*maxHeaderBytes)+"\r\n\r\n")
+		}()
+		response, err := http.ReadResponse(bufio.NewReader(caller), nil)
+		if err != nil || response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("%+v, %v", response, err)
+		}
+	})
+}

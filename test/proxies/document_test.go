@@ -1,0 +1,42 @@
+package proxies_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// document is docs/forward-auth.md: its code blocks by what stands behind their fences, "nginx closed".
+func document(t *testing.T) map[string]string {
+	t.Helper()
+	root, err := fixture.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "docs", "forward-auth.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := map[string]string{}
+	parts := strings.Split(string(text), "```")
+	for i := 1; i < len(parts); i += 2 {
+		info, block, _ := strings.Cut(parts[i], "\n")
+		blocks[info] = block
+	}
+	return blocks
+}
+
+// replace replaces every old in text; one that is missing fails the test, for the document has changed then.
+func replace(t *testing.T, text string, oldNew ...string) string {
+	t.Helper()
+	for i := 0; i < len(oldNew); i += 2 {
+		if !strings.Contains(text, oldNew[i]) {
+			t.Fatalf("docs/forward-auth.md has no %q in\n%s", oldNew[i], text)
+		}
+		text = strings.ReplaceAll(text, oldNew[i], oldNew[i+1])
+	}
+	return text
+}

@@ -1,0 +1,137 @@
+package proxies_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// places are where a proxy finds what its configuration names.
+type places struct {
+	front, weir, upstream string // host:port
+	dir                   string // for files
+}
+
+// proxy is a program and how the document configures it.
+type proxy struct {
+	name string
+	// configure writes the files of a proxy that is open or closed while Weir is away, and returns how to run it.
+	configure func(t *testing.T, p places, blocks map[string]string, open bool) (args []string)
+	// away is what clients get while Weir cannot be reached, of a proxy that is closed.
+	away int
+}
+
+func proxies() []proxy {
+	return []proxy{
+		{"nginx", configureNginx, 503},
+		{"caddy", configureCaddy, 502},
+		{"haproxy", configureHAProxy, 503},
+	}
+}
+
+func configureNginx(t *testing.T, p places, blocks map[string]string, open bool) []string {
+	t.Helper()
+	server := blocks["nginx closed"]
+	if open {
+		server = replace(t, server, "proxy_read_timeout 7s;\n", "proxy_read_timeout 7s;\n"+blocks["nginx open"])
+		end := strings.LastIndex(server, "}")
+		server = server[:end] + blocks["nginx away"] + "}\n"
+	}
+	server = replace(t, server, "listen 80;", "listen "+p.front+";", "weir:8080", p.weir, "127.0.0.1:3000", p.upstream)
+	var temporary strings.Builder
+	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		fmt.Fprintf(&temporary, "%s_temp_path %s;\n", kind, filepath.Join(p.dir, kind))
+	}
+	file := write(t, p.dir, "nginx.conf", "daemon off;\nmaster_process off;\nerror_log stderr;\npid "+filepath.Join(p.dir, "pid")+
+		";\nevents {}\nhttp {\naccess_log off;\n"+temporary.String()+server+"}\n")
+	return []string{"-e", "stderr", "-c", file}
+}
+
+func configureCaddy(t *testing.T, p places, blocks map[string]string, open bool) []string {
+	t.Helper()
+	site := blocks["caddyfile closed"]
+	if open {
+		fallback, err := fixture.FreeAddr(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		site = replace(t, site, "\treverse_proxy weir:8080 {\n", blocks["caddyfile open"]) + "\n" + blocks["caddyfile away"]
+		site = replace(t, site, "127.0.0.1:2020", fallback)
+	}
+	_, port, err := net.SplitHostPort(p.front)
+	if err != nil {
+		t.Fatal(err)
+	}
+	site = replace(t, site, ":80 {", ":"+port+" {\n\tbind 127.0.0.1", "weir:8080", p.weir, "127.0.0.1:3000", p.upstream)
+	file := write(t, p.dir, "Caddyfile", "{\n\tadmin off\n}\n"+site)
+	return []string{"run", "--adapter", "caddyfile", "--config", file}
+}
+
+func configureHAProxy(t *testing.T, p places, blocks map[string]string, open bool) []string {
+	t.Helper()
+	lua := write(t, p.dir, "weir.lua", blocks["lua weir.lua"])
+	config := blocks["haproxy closed"]
+	if open {
+		config = replace(t, config, "/v1/auth/shop closed", "/v1/auth/shop open",
+			"    http-request return status 503 hdr Retry-After 1 unless { nbsrv(weir) gt 0 }\n", "")
+	}
+	config = replace(t, config, "bind :80", "bind "+p.front, "weir:8080", p.weir, "127.0.0.1:3000", p.upstream, "/etc/haproxy/weir.lua", lua)
+	return []string{"-db", "-f", write(t, p.dir, "haproxy.cfg", config)}
+}
+
+func write(t *testing.T, dir, name, text string) (path string) {
+	t.Helper()
+	path = filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// run runs a program until the test ends, and shows what it wrote if the test has failed.
+func run(t *testing.T, dir, name string, args ...string) {
+	t.Helper()
+	path, err := fixture.Program(t.Context(), name, name) // Debian's packages are named like the programs
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), path, args...) // ended before the cleanups run
+	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
+	var log locked
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Wait() // killed
+		if t.Failed() {
+			t.Logf("%s:\n%s", name, log.String())
+		}
+	})
+}
+
+// locked is a bytes.Buffer that is written and read at once.
+type locked struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *locked) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *locked) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

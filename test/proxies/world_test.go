@@ -1,0 +1,163 @@
+package proxies_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// patience bounds every wait.
+const patience = 30 * time.Second
+
+// policies of the domain shop. Windows are long: no test outlives one.
+const policies = `
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: search, namespace: shop}
+spec:
+  axis: IP
+  limit: 2
+  window: 1h
+  algorithm: SlidingWindowLog
+  match: {http: {hosts: [api.shop.example], paths: [{type: PathPrefix, value: /v1/search}]}}
+---
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: orders, namespace: shop}
+spec:
+  axis: Tenant
+  limit: 1
+  window: 1h
+  algorithm: SlidingWindowLog
+  match: {http: {paths: [{type: PathPrefix, value: /v1/orders}], methods: [POST]}}
+---
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: bank, namespace: shop}
+spec:
+  axis: IP
+  limit: 100
+  window: 1h
+  onStoreFailure: Deny
+  match: {http: {paths: [{type: PathPrefix, value: /v1/bank}]}}
+`
+
+// world is a service behind a proxy that asks Weir.
+type world struct {
+	*testing.T
+	redis *fixture.RedisProcess
+	weir  *fixture.WeirProcess
+	front string       // host:port of the proxy
+	calls atomic.Int64 // that the service has got
+}
+
+func newWorld(t *testing.T, weir string, p proxy, open bool) *world {
+	t.Helper()
+	w := &world{T: t, redis: fixture.Redis(t)}
+	upstream := httptest.NewServer(http.HandlerFunc(w.serve))
+	t.Cleanup(upstream.Close)
+	at := places{
+		front: w.free(), weir: w.free(), upstream: upstream.Listener.Addr().String(), dir: t.TempDir(),
+	}
+	ops, dir := w.free(), t.TempDir()
+	write(t, dir, "policies.yaml", policies)
+	w.weir = fixture.Weir(t, weir, "serve", "--policies", dir, "--redis", w.redis.URL(), "--listen", at.weir, "--ops-listen", ops)
+	w.serves("http://" + ops + "/readyz")
+	run(t, at.dir, p.name, p.configure(t, at, document(t), open)...)
+	w.serves("http://" + at.front + "/free")
+	w.front = at.front
+	w.calls.Store(0)
+	return w
+}
+
+// serves waits until an URL does.
+func (w *world) serves(url string) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	defer cancel()
+	if err := fixture.WaitHTTP(ctx, url, http.StatusOK); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) free() string {
+	w.Helper()
+	addr, err := fixture.FreeAddr(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return addr
+}
+
+// serve is the service: it says what it was asked, and has errors of its own.
+func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
+	w.calls.Add(1)
+	body, _ := io.ReadAll(r.Body)
+	switch r.URL.Path {
+	case "/forbidden":
+		rw.WriteHeader(http.StatusForbidden)
+	case "/broken":
+		rw.WriteHeader(http.StatusInternalServerError)
+	}
+	_, _ = io.WriteString(rw, r.Method+" "+r.URL.RequestURI()+" "+string(body))
+}
+
+// answer is what a client gets.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// ask is a client's request: of 127.0.0.1 for api.shop.example, unless more, names and values of headers, says otherwise.
+// What is written goes out as it is: net/http would tidy it up.
+func (w *world) ask(method, uri, body string, more ...string) answer {
+	w.Helper()
+	from, host := "127.0.0.1", "api.shop.example"
+	head := ""
+	for i := 0; i < len(more); i += 2 {
+		switch name, value := more[i], more[i+1]; name {
+		case "from":
+			from = value
+		case "host":
+			host = value
+		default:
+			head += name + ": " + value + "\r\n"
+		}
+	}
+	if body != "" {
+		head += "Content-Length: " + strconv.Itoa(len(body)) + "\r\n"
+	}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Deadline: time.Now().Add(patience)}
+	c, err := dialer.DialContext(w.Context(), "tcp", w.front)
+	if err != nil {
+		w.Fatalf("%s %s: %v", method, uri, err)
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		w.Fatal(err)
+	}
+	text := method + " " + uri + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n" + head + "\r\n" + body
+	if _, err := io.WriteString(c, text); err != nil {
+		w.Fatalf("%s %s: %v", method, uri, err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		w.Fatalf("%s %s: %v", method, uri, err)
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		w.Fatalf("%s %s: %v", method, uri, err)
+	}
+	return answer{response.StatusCode, response.Header, string(content)}
+}
