@@ -216,7 +216,7 @@ func (r *result) decision() (engine.Result, error) {
 			},
 			Limit: limit,
 		},
-		Identifier: r.Identifier, Tier: r.Tier, Source: r.Source,
+		Identifier: r.Identifier, Tier: r.Tier, Window: window, Source: r.Source,
 		Decision: limiter.Decision{
 			Allowed: r.Allowed, Limit: r.Limit, Remaining: r.Remaining,
 			ResetAfter: milliseconds(r.ResetAfterMs), RetryAfter: retry,

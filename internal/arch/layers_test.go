@@ -52,6 +52,14 @@ func layers() []layer {
 			world: []string{"github.com/prometheus/client_golang"},
 		},
 		{
+			pkg:  "limiter/server/envoy",
+			ours: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply"},
+			world: []string{
+				"github.com/envoyproxy/go-control-plane", "github.com/grpc-ecosystem/go-grpc-middleware",
+				"google.golang.org/grpc", "google.golang.org/genproto", "google.golang.org/protobuf",
+			},
+		},
+		{
 			pkg:   "middleware",
 			ours:  []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply"},
 			world: []string{"github.com/sony/gobreaker", "golang.org/x/time"},

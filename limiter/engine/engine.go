@@ -141,6 +141,8 @@ type Result struct {
 	Identifier string
 	// Tier of the rule that the request is of, empty for none.
 	Tier string
+	// Window of the limit that the request was held to.
+	Window time.Duration
 	// Source is where the counter was.
 	Source Source
 	// Key of the counter.
@@ -380,7 +382,9 @@ func (s *subject) result(d limiter.Decision, from Source) Result {
 	if s.charge.Limit.IsAtOnce() && d.ResetAfter > 0 { // what remains is for who can wait
 		d.Remaining = 0
 	}
-	return Result{Rule: s.rule, Identifier: s.identifier, Tier: s.tier, Source: from, Decision: d, Key: s.charge.Key}
+	return Result{
+		Rule: s.rule, Identifier: s.identifier, Tier: s.tier, Window: s.charge.Limit.Window(), Source: from, Decision: d, Key: s.charge.Key,
+	}
 }
 
 // conclude works out what the results mean for the request, and puts them in order.

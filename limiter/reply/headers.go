@@ -79,7 +79,7 @@ func (s Style) SetHeaders(h http.Header, a *engine.Answer, now time.Time) error 
 func draft11(h http.Header, a *engine.Answer) error {
 	var policies, limits httpsfv.List
 	for r := range enforced(a) {
-		policies = append(policies, item(r.Rule.Policy, "q", r.Decision.Limit, "w", seconds(r.Rule.Limit.Window())))
+		policies = append(policies, item(r.Rule.Policy, "q", r.Decision.Limit, "w", seconds(r.Window)))
 		limits = append(limits, item(r.Rule.Policy, "r", r.Remaining, "t", seconds(effectiveWindow(r.Decision))))
 	}
 	if err := setList(h, "RateLimit-Policy", policies); err != nil {
@@ -109,7 +109,7 @@ func quotas(a *engine.Answer) (string, error) {
 	var list httpsfv.List
 	for r := range enforced(a) {
 		quota := httpsfv.NewItem(r.Decision.Limit)
-		quota.Params.Add("w", seconds(r.Rule.Limit.Window()))
+		quota.Params.Add("w", seconds(r.Window))
 		quota.Params.Add("name", r.Rule.Policy)
 		list = append(list, quota)
 	}

@@ -33,7 +33,7 @@ func decided(t *testing.T, rule rules.Rule, d limiter.Decision) engine.Result {
 		t.Fatal(err)
 	}
 	d.Limit = limit.Units()
-	return engine.Result{Rule: &rules.Compiled{Rule: rule, Limit: limit}, Identifier: "acme", Decision: d}
+	return engine.Result{Rule: &rules.Compiled{Rule: rule, Limit: limit}, Identifier: "acme", Window: limit.Window(), Decision: d}
 }
 
 func epoch() time.Time { return time.Unix(1_790_000_000, 1) }

@@ -68,7 +68,7 @@ func newResult(r *engine.Result) result {
 		Axis:         r.Rule.Axis,
 		Identifier:   r.Identifier,
 		Algorithm:    r.Rule.Algorithm,
-		Window:       r.Rule.Limit.Window().String(),
+		Window:       r.Window.String(),
 		Tier:         r.Tier,
 		Allowed:      r.Allowed,
 		Limit:        r.Decision.Limit,

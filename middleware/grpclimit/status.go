@@ -74,7 +74,7 @@ func denial(a *engine.Answer) []protoadapt.MessageV1 {
 func violation(r *engine.Result) *errdetails.QuotaFailure_Violation {
 	return &errdetails.QuotaFailure_Violation{
 		Subject:     strings.ToLower(r.Rule.Axis) + ":" + r.Identifier,
-		Description: fmt.Sprintf("over the limit of %s: %d per %v", r.Rule.Policy, r.Decision.Limit, r.Rule.Limit.Window()),
+		Description: fmt.Sprintf("over the limit of %s: %d per %v", r.Rule.Policy, r.Decision.Limit, r.Window),
 		QuotaId:     r.Rule.Policy,
 		QuotaValue:  r.Decision.Limit,
 	}

@@ -106,9 +106,6 @@ func (d *rateLimitDoor) decideByIntent(ctx context.Context, q *questions) ([]eng
 
 // response puts answers into Envoy's words.
 func (d *rateLimitDoor) response(q *questions, answers []engine.Answer, now time.Time) *ratelimitv3.RateLimitResponse {
-	for i := range answers {
-		holdTo(q.checks[i].Override, &answers[i])
-	}
 	out := &ratelimitv3.RateLimitResponse{Statuses: statuses(answers, d.multiplier), DynamicMetadata: metadata(answers)}
 	told := together(answers, q.intents)
 	header := http.Header{}

@@ -47,7 +47,7 @@ func statuses(answers []engine.Answer, multiplier bool) []*ratelimitv3.RateLimit
 			continue
 		}
 		r.limit.Name, r.limit.RequestsPerUnit = strictest.Rule.Policy, saturated(strictest.Decision.Limit)
-		setUnit(&r.limit, strictest.Rule.Limit.Window(), multiplier)
+		setUnit(&r.limit, strictest.Window, multiplier)
 		reset := untilReset(answers[i].Allowed, strictest.Decision)
 		r.reset.Seconds, r.reset.Nanos = int64(reset/time.Second), int32(reset%time.Second)
 		r.status.CurrentLimit, r.status.DurationUntilReset = &r.limit, &r.reset
@@ -94,23 +94,6 @@ func setUnit(limit *ratelimitv3.RateLimitResponse_RateLimit, window time.Duratio
 }
 
 func saturated(n int64) uint32 { return uint32(min(max(n, 0), math.MaxUint32)) }
-
-// holdTo makes the results speak of the limit that o put in place of the rules' own, where it could.
-func holdTo(o *engine.Override, a *engine.Answer) {
-	if o == nil {
-		return
-	}
-	for i := range a.Results {
-		r := &a.Results[i]
-		limit, err := limiter.NewLimit(r.Rule.Limit.Algorithm(), o.Units, o.Window)
-		if err != nil {
-			continue // so does the engine
-		}
-		held := *r.Rule
-		held.Limit = limit
-		r.Rule = &held
-	}
-}
 
 // together is what a client is told of all descriptors that asked for something: of each policy the strictest result,
 // enforced ones first, strictest first. Refunds asked for nothing.
