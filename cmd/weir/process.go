@@ -10,42 +10,24 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/redisstore"
-	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/server"
 )
-
-// socketFlags are where a process that answers requests listens.
-type socketFlags struct {
-	listen string
-	ops    string
-	drain  time.Duration
-	style  string
-}
-
-func (f *socketFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.listen, "listen", ":8080", "address for checks: POST /v1/check")
-	flags.StringVar(&f.ops, "ops-listen", ":9090", "address for /metrics, /healthz and /readyz")
-	flags.DurationVar(&f.drain, "drain", 0,
-		"time to go on answering, not ready any more, after SIGTERM; behind a Service or load balancer 5s")
-	flags.StringVar(&f.style, "headers", string(reply.Draft11),
-		"how clients are told of their limits: Draft11 (RateLimit, RateLimit-Policy), Draft03 or GitHub (X-RateLimit-*), None")
-}
 
 // process is what answers requests, however its rules and counters come about.
 type process struct {
 	log       *slog.Logger
 	keyPrefix string
 	drain     time.Duration
-	style     reply.Style
 	registry  *prometheus.Registry
 	engine    *engine.Engine
+	doors     doors
 	check     net.Listener
+	grpc      net.Listener // nil: none
 	ops       net.Listener
 }
 
@@ -56,22 +38,19 @@ func newProcess(
 	if f.drain < 0 {
 		return nil, usageError(fmt.Errorf("--drain %v is less than nothing", f.drain))
 	}
-	style, err := reply.ParseStyle(f.style)
+	doors, err := f.doors()
 	if err != nil {
-		return nil, usageError(fmt.Errorf("--headers: %w", err))
+		return nil, usageError(err)
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	check, err := listen(ctx, f.listen, "--listen")
+	sockets, err := f.listeners(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ops, err := listen(ctx, f.ops, "--ops-listen")
-	if err != nil {
-		return nil, errors.Join(err, check.Close())
-	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return &process{
-		log: log, keyPrefix: keyPrefix, drain: f.drain, style: style, registry: registry, check: check, ops: ops,
+		log: log, keyPrefix: keyPrefix, drain: f.drain, registry: registry, doors: doors,
+		check: doors.balanced(sockets[0]), grpc: sockets[1], ops: sockets[2],
 		engine: engine.New(counts.store, counts.source, engine.NewMetrics(registry), counts.options...),
 	}, nil
 }
@@ -82,15 +61,6 @@ func (p *process) followNotices(client *redisstore.Client) func(context.Context)
 		forget := func(key string) { p.engine.Forget(key) }
 		client.Forgotten(ctx, redisstore.NoticeChannel(p.keyPrefix), forget, p.engine.ForgetAll)
 	})
-}
-
-func listen(ctx context.Context, address, flag string) (net.Listener, error) {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("%w; choose another address with %s", err, flag)
-	}
-	return listener, nil
 }
 
 // apply puts a Set in force. It is a source.Apply.
@@ -124,9 +94,9 @@ func (p *process) run(ctx context.Context, from server.Rules, tasks ...func(cont
 			return task(work)
 		})
 	}
-	readiness := server.NewReadiness(p.engine, from)
-	s := &server.Server{
-		Check:         server.NewHandler(p.engine, p.style, server.NewMetrics(p.registry), p.log),
+	readiness, metrics := server.NewReadiness(p.engine, from), server.NewMetrics(p.registry)
+	http := &server.Server{
+		Check:         p.doors.http(p, metrics),
 		Ops:           server.NewOpsHandler(p.registry, readiness),
 		CheckListener: p.check,
 		OpsListener:   p.ops,
@@ -134,7 +104,13 @@ func (p *process) run(ctx context.Context, from server.Rules, tasks ...func(cont
 		Drain:         p.drain,
 		Log:           p.log,
 	}
-	err := s.Run(sockets)
+	serving, failed := errgroup.WithContext(sockets)
+	serving.Go(func() error { return http.Run(failed) })
+	if p.grpc != nil {
+		envoys := p.doors.grpc(p, metrics, readiness)
+		serving.Go(func() error { return envoys.Run(failed, p.grpc) })
+	}
+	err := serving.Wait()
 	stopWork()
 	return errors.Join(err, group.Wait())
 }
@@ -147,11 +123,14 @@ func endless(work func(context.Context)) func(context.Context) error {
 	}
 }
 
-// localURL is where a listener is reached from its own machine.
-func localURL(listener net.Listener) string {
+// localURL is where an HTTP listener is reached from its own machine.
+func localURL(listener net.Listener) string { return "http://" + localAddress(listener) }
+
+// localAddress is the host:port at which a listener is reached from its own machine.
+func localAddress(listener net.Listener) string {
 	address := listener.Addr().String()
 	if host, port, err := net.SplitHostPort(address); err == nil && net.ParseIP(host).IsUnspecified() {
-		address = net.JoinHostPort("127.0.0.1", port)
+		return net.JoinHostPort("127.0.0.1", port)
 	}
-	return "http://" + address
+	return address
 }

@@ -155,7 +155,9 @@ func spend(t *testing.T, base string) (passed int) {
 	return passed
 }
 
-var anyPort = socketFlags{style: "Draft11", listen: "127.0.0.1:0", ops: "127.0.0.1:0"}
+var anyPort = socketFlags{
+	style: "Draft11", clientHeader: "X-Forwarded-For", listen: "127.0.0.1:0", grpc: "127.0.0.1:0", ops: "127.0.0.1:0",
+}
 
 func TestServeFollowsItsDirectory(t *testing.T) {
 	dir := t.TempDir()

@@ -16,8 +16,12 @@ func welcome(w io.Writer, p *process, f serveFlags, set rules.Set) {
 	if f.redis != "" {
 		counters = "in " + redisPlace(f.redis)
 	}
-	_, _ = fmt.Fprintf(w, "weir enforces %s of %s at %s/v1/check, counters %s; metrics and probes at %s\n",
-		count(len(set.Rules), "policy", "policies"), f.policies, localURL(p.check), counters, localURL(p.ops))
+	envoy := ""
+	if p.grpc != nil {
+		envoy = "gRPC for Envoy at " + localAddress(p.grpc) + ", "
+	}
+	_, _ = fmt.Fprintf(w, "weir enforces %s of %s at %s/v1/check, counters %s; %smetrics and probes at %s\n",
+		count(len(set.Rules), "policy", "policies"), f.policies, localURL(p.check), counters, envoy, localURL(p.ops))
 	_, _ = fmt.Fprintf(w, "try: %s\n", curl(localURL(p.check), set))
 }
 

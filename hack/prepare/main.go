@@ -1,6 +1,6 @@
 // Command prepare gets what the tests and the demo run on, as far as the machine lacks it: kube-apiserver, etcd and
-// kubectl; redis-server; a C compiler for the race detector. Arguments choose among kube, redis and cc; without any it
-// gets all three.
+// kubectl; redis-server; the proxies nginx, haproxy and caddy; a C compiler (cc) for the race detector. Arguments choose among
+// them; without any it gets all.
 package main
 
 import (
@@ -36,17 +36,25 @@ func needs() []need {
 	return []need{
 		{name: "kube", get: fixture.KubeAssets},
 		{name: "redis", get: func(ctx context.Context, _ io.Writer) (string, error) { return fixture.RedisServer(ctx) }},
+		{name: "nginx", get: debian("nginx")},
+		{name: "haproxy", get: debian("haproxy")},
+		{name: "caddy", get: debian("caddy")},
 		{name: "cc", optional: true, get: func(ctx context.Context, _ io.Writer) (string, error) {
 			return fixture.Program(ctx, "gcc", "gcc", "libc6-dev")
 		}},
 	}
 }
 
+// debian gets a program from the Debian package of its name.
+func debian(name string) func(context.Context, io.Writer) (string, error) {
+	return func(ctx context.Context, _ io.Writer) (string, error) { return fixture.Program(ctx, name, name) }
+}
+
 func prepare(ctx context.Context, progress io.Writer, chosen []string) error {
 	all := needs()
 	for _, name := range chosen {
 		if !slices.ContainsFunc(all, func(n need) bool { return n.name == name }) {
-			return fmt.Errorf("unknown argument %q, known are kube, redis and cc", name)
+			return fmt.Errorf("unknown argument %q, known are kube, redis, nginx, haproxy, caddy and cc", name)
 		}
 	}
 	for _, n := range all {
@@ -58,10 +66,10 @@ func prepare(ctx context.Context, progress io.Writer, chosen []string) error {
 			return err
 		}
 		if err != nil {
-			fmt.Fprintf(progress, "%-5s  none: %v\n", n.name, err)
+			fmt.Fprintf(progress, "%-7s  none: %v\n", n.name, err)
 			continue
 		}
-		fmt.Fprintf(progress, "%-5s  %s\n", n.name, path)
+		fmt.Fprintf(progress, "%-7s  %s\n", n.name, path)
 	}
 	return nil
 }

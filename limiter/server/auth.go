@@ -39,7 +39,7 @@ func newAuthDoor(o Options) *authDoor {
 		clients = address.NewTrusted(address.XForwardedFor, &address.Networks{})
 	}
 	return &authDoor{
-		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.Metrics.seconds.WithLabelValues("auth"),
+		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.Metrics.Door("auth"),
 		clients: clients, claims: http.CanonicalHeaderKey(o.ClaimsHeader), maxDelay: cmp.Or(o.MaxDelay, defaultMaxDelay),
 	}
 }

@@ -32,6 +32,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
+// Door is where the decisions at one door are observed.
+func (m *Metrics) Door(name string) prometheus.Observer { return m.seconds.WithLabelValues(name) }
+
 // Options of the doors. Engine, Style, Metrics and Log are required.
 type Options struct {
 	Engine *engine.Engine
@@ -49,15 +52,10 @@ type Options struct {
 	MaxDelay time.Duration
 }
 
-// NewHandler returns the doors with what Options default to.
-func NewHandler(e *engine.Engine, style reply.Style, metrics *Metrics, log *slog.Logger) http.Handler {
-	return NewDoors(Options{Engine: e, Style: style, Metrics: metrics, Log: log})
-}
-
 // NewDoors returns what a limiter serves to its callers: POST /v1/check, and /v1/auth/{domain} with any method. Everything
 // it refuses it answers with application/problem+json.
 func NewDoors(o Options) http.Handler {
-	check := &checkDoor{engine: o.Engine, style: o.Style, log: o.Log, seconds: o.Metrics.seconds.WithLabelValues("check")}
+	check := &checkDoor{engine: o.Engine, style: o.Style, log: o.Log, seconds: o.Metrics.Door("check")}
 	auth := newAuthDoor(o)
 	// Not a ServeMux: that answers //v1/check with a redirect, which callers do not follow with a body.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

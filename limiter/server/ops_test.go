@@ -59,7 +59,7 @@ func TestMetricsShowDecisions(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	e := engine.New(atNoon(), engine.SourceMemory, engine.NewMetrics(registry))
 	e.Swap(newIndex(t, "sha256:1", tenantRule("a", 1)))
-	check := NewHandler(e, reply.Draft11, NewMetrics(registry), discard())
+	check := NewDoors(Options{Engine: e, Style: reply.Draft11, Metrics: NewMetrics(registry), Log: discard()})
 	post(check, acme)
 	post(check, acme)
 	post(check, "{")

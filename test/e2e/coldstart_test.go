@@ -44,7 +44,7 @@ func startCold(t *testing.T, weir, redis, snapshot string) *coldLimiter {
 		}
 	}
 	l := &coldLimiter{T: t, started: time.Now(), ops: "http://" + addrs[1], snapshot: snapshot}
-	l.WeirProcess = fixture.Weir(t, weir, "limiter", "--listen", addrs[0], "--ops-listen", addrs[1], "--redis", redis, "--snapshot", snapshot, "--drain", "0s")
+	l.WeirProcess = fixture.Weir(t, weir, "limiter", "--grpc-listen=", "--listen", addrs[0], "--ops-listen", addrs[1], "--redis", redis, "--snapshot", snapshot, "--drain", "0s")
 	return l
 }
 
@@ -179,7 +179,7 @@ spec: {axis: Tenant, limit: 5, window: 1h}
 		t.Fatal(err)
 	}
 	l := &coldLimiter{T: t, ops: "http://" + ops}
-	fixture.Weir(t, buildWeir(t), "serve", "--policies", dir, "--listen", "127.0.0.1:0", "--ops-listen", ops)
+	fixture.Weir(t, buildWeir(t), "serve", "--policies", dir, "--grpc-listen=", "--listen", "127.0.0.1:0", "--ops-listen", ops)
 	(&world{T: t}).until("it is ready from its directory", func() bool {
 		status, body := l.readyz()
 		return status == http.StatusOK && strings.HasPrefix(body, "ok sha256:") && strings.HasSuffix(body, " from directory "+dir+"\n")

@@ -249,7 +249,7 @@ func TestAReplicaWithoutRulesSaysWhyItIsNotReady(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fixture.Weir(t, weir, "limiter", "--listen", addrs[0], "--ops-listen", addrs[1], "--redis", "redis://:s3cret@"+addrs[2], "--drain", "0s")
+	fixture.Weir(t, weir, "limiter", "--grpc-listen=", "--listen", addrs[0], "--ops-listen", addrs[1], "--redis", "redis://:s3cret@"+addrs[2], "--drain", "0s")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := fixture.WaitHTTP(ctx, "http://"+addrs[1]+"/healthz", http.StatusOK); err != nil {

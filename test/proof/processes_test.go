@@ -93,7 +93,7 @@ func limiters(t *testing.T, redisURL string, all []counter) []string {
 			}
 		}
 		fixture.Weir(t, weir, "serve", "--policies", policies, "--redis", redisURL, "--redis-timeout", lateness.String(),
-			"--listen", addrs[0], "--ops-listen", addrs[1])
+			"--grpc-listen=", "--listen", addrs[0], "--ops-listen", addrs[1])
 		if err := fixture.WaitHTTP(ctx, "http://"+addrs[1]+"/readyz", http.StatusOK); err != nil {
 			t.Fatal(err)
 		}

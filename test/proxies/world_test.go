@@ -70,7 +70,7 @@ func newWorld(t *testing.T, weir string, p proxy, open bool) *world {
 	}
 	ops, dir := w.free(), t.TempDir()
 	write(t, dir, "policies.yaml", policies)
-	w.weir = fixture.Weir(t, weir, "serve", "--policies", dir, "--redis", w.redis.URL(), "--listen", at.weir, "--ops-listen", ops)
+	w.weir = fixture.Weir(t, weir, "serve", "--policies", dir, "--redis", w.redis.URL(), "--grpc-listen=", "--listen", at.weir, "--ops-listen", ops)
 	w.serves("http://" + ops + "/readyz")
 	run(t, at.dir, p.name, p.configure(t, at, document(t), open)...)
 	w.serves("http://" + at.front + "/free")

@@ -51,7 +51,7 @@ func TestMemoryStaysWithinItsBoundInAnOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	listen, ops := address(t), address(t)
-	process := fixture.Weir(t, weir, "serve", "--policies", dir, "--redis", redis.URL(), "--listen", listen, "--ops-listen", ops,
+	process := fixture.Weir(t, weir, "serve", "--policies", dir, "--redis", redis.URL(), "--grpc-listen=", "--listen", listen, "--ops-listen", ops,
 		"--memory", fmt.Sprintf("%dMi", mebibytes))
 	if err := fixture.WaitHTTP(t.Context(), "http://"+ops+"/readyz", http.StatusOK); err != nil {
 		t.Fatal(err)

@@ -90,7 +90,7 @@ func (w *world) startReplica(ctx context.Context, weir, redisURL string, number 
 		return err
 	}
 	process, err := fixture.StartWeir(weir, "limiter", "--limiter", limiterName, "--replica", fmt.Sprintf("replica-%d", number),
-		"--redis", redisURL, "--listen", listen, "--ops-listen", ops, "--drain", "0s")
+		"--redis", redisURL, "--grpc-listen=", "--listen", listen, "--ops-listen", ops, "--drain", "0s")
 	if err != nil {
 		return err
 	}
