@@ -63,7 +63,8 @@ func (f *socketFlags) add(flags *pflag.FlagSet) {
 		"networks and addresses of load balancers that speak the PROXY protocol to --listen, and must (default: none)")
 	flags.StringVar(&f.certificate, "grpc-cert", "", "PEM file of the certificate for --grpc-listen; read again for every connection (default: no TLS)")
 	flags.StringVar(&f.key, "grpc-key", "", "PEM file of its key")
-	flags.StringVar(&f.clientAuthority, "grpc-client-ca", "", "PEM file of the authorities whose certificates clients of --grpc-listen must show (default: none need to)")
+	flags.StringVar(&f.clientAuthority, "grpc-client-ca", "",
+		"PEM file of the authorities whose certificates clients of --grpc-listen must show (default: none need to)")
 	flags.BoolVar(&f.unitMultiplier, "envoy-unit-multiplier", false,
 		"tell Envoy of windows such as 15 minutes as a multiple of a unit; older Envoys take it for one unit")
 	flags.BoolVar(&f.envoyErrorAnswer, "envoy-error-response", false,

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/weir-dev/weir/limiter/rules"
@@ -29,8 +31,8 @@ func welcome(w io.Writer, p *process, f serveFlags, set rules.Set) {
 func curl(base string, set rules.Set) string {
 	body := example{Domain: "default", ClientIP: "203.0.113.7"}
 	for i := range set.Rules {
-		if !set.Rules[i].Shadow {
-			body = exampleOf(&set.Rules[i])
+		if rule := &set.Rules[i]; !rule.Shadow && rule.Match.Expression == "" {
+			body = exampleOf(rule)
 			break
 		}
 	}
@@ -51,11 +53,17 @@ type example struct {
 	Query    map[string][]string `json:"query,omitempty"`
 	Headers  map[string]string   `json:"headers,omitempty"`
 	ClientIP string              `json:"clientIP,omitempty"`
+	Claims   map[string]any      `json:"claims,omitempty"`
+	// Descriptors are lists of entries with key and value.
+	Descriptors [][]map[string]string `json:"descriptors,omitempty"`
 }
 
-// exampleOf returns a request that rule matches, save for regular expressions, which nobody can read backwards.
+// exampleOf returns a request that rule matches, save for expressions, which nobody can read backwards.
 func exampleOf(rule *rules.Rule) example {
-	const who = "acme"
+	who := "acme"
+	if rule.Identifier.Address {
+		who = "203.0.113.7"
+	}
 	e := example{Domain: rule.Domain, Path: "/", Headers: map[string]string{}}
 	if len(rule.Match.Methods) > 0 {
 		e.Method = rule.Match.Methods[0]
@@ -74,9 +82,31 @@ func exampleOf(rule *rules.Rule) example {
 			e.Headers[header.Name] = cmp.Or(header.Value, who)
 		}
 	}
+	if len(rule.Match.CIDRs) > 0 {
+		e.ClientIP, _, _ = strings.Cut(rule.Match.CIDRs[0], "/")
+	}
+	if len(rule.Match.Descriptors) > 0 {
+		var entries []map[string]string
+		for _, entry := range rule.Match.Descriptors {
+			entries = append(entries, map[string]string{"key": entry.Key, "value": cmp.Or(entry.Value, who)})
+		}
+		e.Descriptors = [][]map[string]string{entries}
+	}
+	e.identify(rule, who)
+	return e
+}
+
+// identify puts an identifier where the rule looks for it, unless something stands there.
+func (e *example) identify(rule *rules.Rule, who string) {
 	switch id := rule.Identifier; id.From {
 	case rules.FromClientIP:
-		e.ClientIP = "203.0.113.7"
+		e.ClientIP = cmp.Or(e.ClientIP, elsewhere(rule.Match.ExceptCIDRs))
+	case rules.FromClaim:
+		e.Claims = map[string]any{id.Name: who}
+	case rules.FromDescriptor:
+		if len(e.Descriptors) == 0 {
+			e.Descriptors = [][]map[string]string{{{"key": id.Name, "value": who}}}
+		}
 	case rules.FromHeader:
 		if _, ok := e.Headers[id.Name]; !ok {
 			e.Headers[id.Name] = who
@@ -85,6 +115,20 @@ func exampleOf(rule *rules.Rule) example {
 		e.Query = map[string][]string{id.Name: {who}}
 	case rules.FromCookie:
 		e.Headers["cookie"] = id.Name + "=" + who
+	case rules.FromEndpoint, rules.FromExpression:
 	}
-	return e
+}
+
+// elsewhere is an address in none of the networks, as far as those for documentation go.
+func elsewhere(networks []string) string {
+	for _, address := range []string{"203.0.113.7", "198.51.100.7", "192.0.2.7"} {
+		within := func(network string) bool {
+			prefix, err := netip.ParsePrefix(network)
+			return err == nil && prefix.Contains(netip.MustParseAddr(address))
+		}
+		if !slices.ContainsFunc(networks, within) {
+			return address
+		}
+	}
+	return "2001:db8::7"
 }

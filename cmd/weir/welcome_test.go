@@ -2,6 +2,8 @@ package main
 
 import (
 	"net/netip"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,4 +67,62 @@ func TestTheCommandToTryWithoutAnyPolicy(t *testing.T) {
 	if got := curl("http://127.0.0.1:8080", rules.Set{}); got != want {
 		t.Errorf("got %s", got)
 	}
+}
+
+func TestTheExampleOfEverySampleMeetsIt(t *testing.T) {
+	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	if err != nil {
+		t.Fatal(err)
+	}
+	samples, err := filepath.Glob("../../config/samples/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	met := 0
+	for _, sample := range samples {
+		result, err := loader.Load(nil, sample)
+		if err != nil {
+			t.Fatal(err)
+		}
+		index, err := rules.NewIndex(result.Rules, "", "weir:")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range result.Rules.Rules {
+			rule := &result.Rules.Rules[i]
+			if rule.Match.Expression != "" || rule.Identifier.From == rules.FromExpression {
+				continue
+			}
+			met++
+			r := exampleRequest(t, rule)
+			matched := index.Match(nil, r)
+			at := slices.IndexFunc(matched, func(m rules.Matched) bool { return m.Rule.Policy == rule.Policy })
+			if at < 0 || matched[at].Identify(r) == "" {
+				t.Errorf("%s: %+v matches %+v", rule.Policy, exampleOf(rule), matched)
+			}
+		}
+	}
+	if met < 8 {
+		t.Errorf("%d samples were tried, want 8 at least", met)
+	}
+}
+
+// exampleRequest is what a limiter reads in the example of rule.
+func exampleRequest(t *testing.T, rule *rules.Rule) *rules.Request {
+	t.Helper()
+	e := exampleOf(rule)
+	r := &rules.Request{
+		Domain: e.Domain, Method: e.Method, Host: e.Host, Path: e.Path, Query: e.Query, Headers: e.Headers, Claims: e.Claims,
+	}
+	if e.ClientIP != "" {
+		r.ClientIP = netip.MustParseAddr(e.ClientIP)
+	}
+	for _, entries := range e.Descriptors {
+		var d rules.Descriptor
+		for _, entry := range entries {
+			d = append(d, rules.Entry{Key: entry["key"], Value: entry["value"]})
+		}
+		r.Descriptors = append(r.Descriptors, d)
+	}
+	return r
 }
