@@ -111,7 +111,7 @@ func (c counter) policy() string {
 	return fmt.Sprintf(`apiVersion: weir.dev/v1alpha1
 kind: RateLimitPolicy
 metadata: {name: %s, namespace: proof}
-spec: {axis: Tenant, algorithm: %s, limit: %d, window: %v%s, match: {http: {paths: [{type: Exact, value: %s}]}}}
+spec: {axis: Tenant, algorithm: %s, limit: %d, window: %v%s, onStoreFailure: Deny, match: {http: {paths: [{type: Exact, value: %s}]}}}
 `, strings.ToLower(c.String()), c, c.units, c.window, burst, c.path())
 }
 
@@ -123,7 +123,8 @@ type door struct {
 	units  int64
 }
 
-// ask asks once. A 503 says that Redis did not answer: the request is lost.
+// ask asks once. A 503 says that Redis did not answer, or was not asked for that: the request is lost. The policies say
+// Deny, so nothing is decided without Redis.
 func (d door) ask(t *testing.T, c counter) (promise.Request, error) {
 	body, err := json.Marshal(map[string]any{
 		"domain": "proof", "method": http.MethodGet, "path": c.path(), "headers": map[string]string{"x-tenant-id": d.tenant}, "cost": d.units,
