@@ -248,10 +248,15 @@ func appendLimit(args []any, limit limiter.Limit) []any {
 
 // capacity is the argument of that name.
 func capacity(limit limiter.Limit) int64 {
-	if limit.IsAtOnce() {
-		return -limit.Capacity()
+	switch limit.Algorithm() {
+	case limiter.TokenBucket, limiter.LeakyBucket:
+		if limit.IsAtOnce() {
+			return -limit.Capacity()
+		}
+		return limit.Capacity()
+	default:
+		return 0
 	}
-	return limit.Capacity()
 }
 
 // Refund implements limiter.Store.
