@@ -2,6 +2,7 @@ package engine
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ type mode struct {
 	log                      *slog.Logger
 	allowed, denied, refused atomic.Int64 // requests decided locally since the last outage
 	waryUntil                atomic.Int64 // nanoseconds since the epoch
+	partly                   atomic.Bool  // a part is away: others may have taken its counters over
 
 	mu    sync.Mutex
 	parts map[string]struct{} // that are away
@@ -33,6 +35,7 @@ func (e *Engine) Away(part string, cause error) {
 		m.began++
 	}
 	m.parts[part] = struct{}{}
+	m.partly.Store(true)
 	m.log.Error("the store is away; policies decide by their onStoreFailure", "store", part, "error", cause)
 }
 
@@ -45,6 +48,7 @@ func (e *Engine) Back(part string) {
 		return
 	}
 	delete(m.parts, part)
+	m.partly.Store(len(m.parts) > 0)
 	if len(m.parts) > 0 {
 		m.log.Info("a part of the store is back", "store", part, "away", len(m.parts))
 		return
@@ -87,5 +91,14 @@ func (m *mode) decided(a *Answer) {
 	}
 }
 
-// wary says whether the store is back for so short a time that other replicas may not know it.
-func (e *Engine) wary(now time.Time) bool { return now.UnixNano() < e.mode.waryUntil.Load() }
+// wary says whether the store is back for so short a time, to be asked about subjects, that other replicas may not know it.
+// It may be back in another part than the one that went: on a Redis Cluster a replica takes over.
+func (e *Engine) wary(now time.Time, subjects []subject) bool {
+	if now.UnixNano() < e.mode.waryUntil.Load() {
+		return true
+	}
+	if !e.mode.partly.Load() {
+		return false
+	}
+	return slices.ContainsFunc(subjects, func(s subject) bool { return e.local.Alone(s.charge.Key, maxWary) })
+}

@@ -50,7 +50,7 @@ func (e *Engine) decide(ctx context.Context, now *inForce, subjects []subject, p
 	if len(near) > 0 {
 		return e.decideApart(ctx, now, far, near, peek, began)
 	}
-	if e.wary(began) {
+	if e.wary(began, far) {
 		return e.decideWarily(ctx, now, far, peek, began)
 	}
 	results, err := e.ask(ctx, now, far, peek, began)
@@ -198,7 +198,7 @@ func pass(results []Result) bool {
 
 // learn takes note, for the time when the store is away, of what it decides while it is not.
 func (e *Engine) learn(subjects []subject, charges []limiter.Charge, decisions []limiter.Decision, began time.Time) {
-	if e.local == nil || e.wary(began) { // then other replicas have spent what the store does not know
+	if e.local == nil || e.wary(began, subjects) { // then other replicas have spent what the store does not know
 		return
 	}
 	for i := range subjects {

@@ -503,3 +503,36 @@ func TestManyOutagesAtOnceHarmNothing(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestWhereAnotherPartTakesOverSharesAreKeptForAMoment: the counter is back in a part that never was away, while the one
+// that held it still is. Others may not know yet, and admit their shares.
+func TestWhereAnotherPartTakesOverSharesAreKeptForAMoment(t *testing.T) {
+	s := newSiege(t, rule("shop/a", 9))
+	s.local.Share(local.Peers{Replicas: 3})
+	s.store.set(all, all)
+	s.Away("node-1", errors.New("gone"))
+	admitted := func() (units int) {
+		for range 20 {
+			answer, err := s.Check(t.Context(), ask(1, acme()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if answer.Allowed {
+				units++
+			}
+		}
+		return units
+	}
+	if got := admitted(); got != 3 {
+		t.Errorf("%d units admitted while the counter is away, want the share of 3", got)
+	}
+	s.store.set(none, none)
+	s.clock.pass(time.Second - time.Microsecond)
+	if got := admitted(); got != 0 {
+		t.Errorf("%d units admitted within a second, want 0: the share is used up", got)
+	}
+	s.clock.pass(time.Microsecond)
+	if got := admitted(); got != 6 {
+		t.Errorf("%d units admitted after a second, want the 6 that the store knows to be left", got)
+	}
+}

@@ -55,6 +55,7 @@ type counter struct {
 	told limiter.State
 	// peers that state is weighted by as long as told is not nil.
 	peers Peers
+	alone limiter.Instant // when units were spent last that the store did not count
 	bytes int
 }
 

@@ -1,6 +1,10 @@
 package local
 
-import "github.com/weir-dev/weir/limiter"
+import (
+	"time"
+
+	"github.com/weir-dev/weir/limiter"
+)
 
 // asked is one charge and what decides it.
 type asked struct {
@@ -28,6 +32,7 @@ func (c *Counters) spend(charges []limiter.Charge, owing bool) []limiter.Decisio
 		for i := range charges {
 			if owing && counts(i) {
 				on[i].counter.borrow(c.peers)
+				on[i].counter.alone = now
 			}
 		}
 		decisions = limiter.Spend(now, weighted, states)
@@ -38,6 +43,14 @@ func (c *Counters) spend(charges []limiter.Charge, owing bool) []limiter.Decisio
 		}
 	}
 	return told(charges, on, decisions)
+}
+
+// Alone says whether units of the counter at key were spent here alone within the time before now.
+func (c *Counters) Alone(key string, within time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k, held := c.held[key]
+	return held && k.alone > 0 && c.now().Sub(k.alone) < within
 }
 
 // Peek decides charges and changes nothing.
