@@ -1,6 +1,6 @@
 package v1alpha1
 
-// Condition types. Reconciling, Stalled and Degraded exist only while true.
+// Condition types. Reconciling, Stalled, Degraded and Overridden exist only while true.
 const (
 	// ConditionAccepted: the policy compiles and is part of what the Limiter is told.
 	ConditionAccepted = "Accepted"
@@ -15,6 +15,8 @@ const (
 	// ConditionDegraded: some replicas decide without Redis, or may, so that they do not share counters. It says nothing of
 	// whether this generation is enforced: that is Programmed.
 	ConditionDegraded = "Degraded"
+	// ConditionOverridden: in some domain the policy decides nothing, for another one decides in its place.
+	ConditionOverridden = "Overridden"
 )
 
 // Reasons of the conditions.
@@ -26,4 +28,17 @@ const (
 	ReasonNoReplicas       = "NoReplicas"       // Programmed=False: no limiter replica is alive and has rules
 	ReasonStoreUnreachable = "StoreUnreachable" // Programmed=False, Degraded=True: the operator cannot reach Redis
 	ReasonLocalMode        = "LocalMode"        // Degraded=True: live replicas decide without Redis
+
+	// ReasonNamespacePolicy: Overridden=True of a ClusterRateLimitPolicy that applies by Default: in some domain a
+	// RateLimitPolicy with the same axis matches every request that it matches.
+	ReasonNamespacePolicy = "NamespacePolicy"
+	// ReasonStricterPolicy: Overridden=True of a policy beside which a ClusterRateLimitPolicy counts the same requests and is
+	// as strict or stricter.
+	ReasonStricterPolicy = "StricterPolicy"
+
+	// ReasonDeployed and those below are of a Limiter.
+	ReasonDeployed        = "Deployed"        // Programmed=True: all that it needs to run is applied
+	ReasonRefused         = "Refused"         // Accepted=False: the API server refuses what it needs to run
+	ReasonSecretNotFound  = "SecretNotFound"  // Programmed=False: a Secret that it names is missing, or a key in it
+	ReasonReplicasMissing = "ReplicasMissing" // Ready=False: fewer replicas are ready than there should be
 )

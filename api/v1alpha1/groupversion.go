@@ -1,7 +1,8 @@
 // Package v1alpha1 is the policy API, group weir.dev.
 //
 // A [RateLimitPolicy] says who may do how much of what: requests are counted together by axis, and every identifier on
-// it may spend limit units per window. It speaks for the requests of one domain, its own namespace.
+// it may spend limit units per window. It speaks for the requests of one domain, its own namespace. A
+// [ClusterRateLimitPolicy] does so for all domains or for some, and a [Limiter] is one deployment that enforces policies.
 //
 // Types and markers only. What an object can prove about itself is a schema bound or a CEL rule here, so that the API
 // server refuses it with the field and the reason; everything that needs more than the object (a regular expression
@@ -29,7 +30,8 @@ var SchemeGroupVersion = GroupVersion
 
 // AddToScheme registers the types of this package.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &RateLimitPolicy{}, &RateLimitPolicyList{})
+	s.AddKnownTypes(GroupVersion,
+		&RateLimitPolicy{}, &RateLimitPolicyList{}, &ClusterRateLimitPolicy{}, &ClusterRateLimitPolicyList{}, &Limiter{}, &LimiterList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -2,6 +2,7 @@ package compile_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"flag"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
@@ -23,8 +25,9 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 // outcome is the form of a golden file.
 type outcome struct {
-	Rules    []rules.Rule      `json:"rules,omitempty"`
-	Problems []compile.Problem `json:"problems,omitempty"`
+	Rules     []rules.Rule       `json:"rules,omitempty"`
+	Problems  []compile.Problem  `json:"problems,omitempty"`
+	Overrides []compile.Override `json:"overrides,omitempty"`
 }
 
 func TestGolden(t *testing.T) {
@@ -34,8 +37,8 @@ func TestGolden(t *testing.T) {
 	}
 	for _, input := range inputs {
 		t.Run(strings.TrimSuffix(filepath.Base(input), ".in.yaml"), func(t *testing.T) {
-			set, problems := compile.Compile(readPolicies(t, input), compile.DefaultIdentity())
-			got, err := yaml.Marshal(outcome{set.Rules, problems})
+			result := readPolicies(t, input).Compile(compile.DefaultIdentity())
+			got, err := yaml.Marshal(outcome{result.Set.Rules, result.Problems, result.Overrides})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,31 +66,47 @@ func TestGoldenRulesServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, input := range inputs {
-		set, _ := compile.Compile(readPolicies(t, input), compile.DefaultIdentity())
-		if _, err := rules.NewIndex(set, "sha256:test", "weir:"); err != nil {
+		result := readPolicies(t, input).Compile(compile.DefaultIdentity())
+		if _, err := rules.NewIndex(result.Set, "sha256:test", "weir:"); err != nil {
 			t.Errorf("%s: %v", input, err)
 		}
 	}
 }
 
 // readPolicies reads a file of policies without the schema: golden inputs hold what no API server would let pass.
-func readPolicies(t *testing.T, file string) []v1alpha1.RateLimitPolicy {
+func readPolicies(t *testing.T, file string) compile.Policies {
 	t.Helper()
 	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var policies []v1alpha1.RateLimitPolicy
+	var policies compile.Policies
 	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 	for {
-		var policy v1alpha1.RateLimitPolicy
-		err := decoder.Decode(&policy)
+		var document json.RawMessage
+		err := decoder.Decode(&document)
 		if errors.Is(err, io.EOF) {
 			return policies
+		}
+		if err == nil {
+			err = add(&policies, document)
 		}
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		policies = append(policies, policy)
 	}
+}
+
+// add takes a document that says no kind for a RateLimitPolicy.
+func add(policies *compile.Policies, document []byte) error {
+	var kind metav1.TypeMeta
+	if err := json.Unmarshal(document, &kind); err != nil {
+		return err
+	}
+	if kind.Kind == "ClusterRateLimitPolicy" {
+		policies.Cluster = append(policies.Cluster, v1alpha1.ClusterRateLimitPolicy{})
+		return json.Unmarshal(document, &policies.Cluster[len(policies.Cluster)-1])
+	}
+	policies.Namespaced = append(policies.Namespaced, v1alpha1.RateLimitPolicy{})
+	return json.Unmarshal(document, &policies.Namespaced[len(policies.Namespaced)-1])
 }

@@ -13,7 +13,7 @@ import (
 
 // lower writes a valid policy in the terms of rules: policies that mean the same give the same bytes.
 func lower(policy valid, identifier rules.Identifier) rules.Rule {
-	return rules.Rule{
+	rule := rules.Rule{
 		Policy:         policy.name,
 		Domain:         policy.namespace,
 		Axis:           string(policy.spec.Axis),
@@ -29,6 +29,12 @@ func lower(policy valid, identifier rules.Identifier) rules.Rule {
 		Shadow:         policy.spec.Enforcement == v1alpha1.EnforcementShadow,
 		OnStoreFailure: lowerStoreFailure(policy.spec.OnStoreFailure),
 	}
+	if cluster := policy.cluster; cluster != nil {
+		rule.Domains = sorted(each(cluster.Domains, text[v1alpha1.Domain]), strings.Compare)
+		rule.AllDomains = len(cluster.Domains) == 0
+		rule.Default = cluster.Applies == v1alpha1.AppliesDefault
+	}
+	return rule
 }
 
 // lowerStoreFailure leaves the default out, as limiters of before the field read it.

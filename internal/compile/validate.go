@@ -13,24 +13,23 @@ import (
 
 // valid is a policy that can be enforced: only validate builds it.
 type valid struct {
-	name, namespace string
-	spec            *v1alpha1.RateLimitPolicySpec
-	limit           limiter.Limit
-	tiers           []limiter.Limit // of spec.Tiers; the zero Limit for one that is unlimited
+	candidate
+
+	limit limiter.Limit
+	tiers []limiter.Limit // of spec.Tiers; the zero Limit for one that is unlimited
 }
 
 // validate returns the policy of a group made ready for lowering, or everything that stands against enforcing it, in
 // the order of the policy's fields. An enum that is empty has its default: the API fills it in, Go code need not.
-func validate(same []*v1alpha1.RateLimitPolicy) (valid, []Problem) {
+func validate(same []candidate) (valid, []Problem) {
 	policy := same[0]
-	c := checker{policy: Name(policy)}
+	c := checker{policy: policy.name, cluster: policy.cluster != nil}
 	if len(same) > 1 {
 		c.add("metadata.name", "%d policies have this name; none of them is enforced, since it is not clear which one is meant", len(same))
 		return valid{}, c.problems
 	}
-	spec := &policy.Spec
-	c.checkName("metadata.namespace", policy.Namespace)
-	c.checkName("metadata.name", policy.Name)
+	spec := policy.spec
+	c.checkPlace(policy)
 	c.checkAxis(spec)
 	limit := c.checkLimit(spec)
 	c.checkIdentifier(spec)
@@ -40,18 +39,22 @@ func validate(same []*v1alpha1.RateLimitPolicy) (valid, []Problem) {
 	c.checkCost(spec, limit, tiers)
 	checkEnum(&c, "spec.enforcement", spec.Enforcement, v1alpha1.EnforcementEnforce, v1alpha1.EnforcementShadow)
 	checkEnum(&c, "spec.onStoreFailure", spec.OnStoreFailure, v1alpha1.StoreFailureLocal, v1alpha1.StoreFailureAllow, v1alpha1.StoreFailureDeny)
-	return valid{name: c.policy, namespace: policy.Namespace, spec: spec, limit: limit, tiers: tiers}, c.problems
+	if policy.cluster != nil {
+		c.checkCluster(policy.cluster)
+	}
+	return valid{candidate: policy, limit: limit, tiers: tiers}, c.problems
 }
 
 // checker collects the problems of one policy.
 type checker struct {
 	policy   string
+	cluster  bool
 	problems []Problem
 }
 
 func (c *checker) add(field, format string, args ...any) {
 	c.problems = append(c.problems, Problem{
-		Policy: c.policy, Field: field, Reason: v1alpha1.ReasonInvalid, Message: fmt.Sprintf(format, args...),
+		Policy: c.policy, Cluster: c.cluster, Field: field, Reason: v1alpha1.ReasonInvalid, Message: fmt.Sprintf(format, args...),
 	})
 }
 

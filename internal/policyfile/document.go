@@ -8,8 +8,12 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/json"
 	k8syaml "sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
 )
 
 // object is one API object of a file: its content as an API server would read it, and the text it came from.
@@ -38,13 +42,17 @@ func (o *object) metadata(key string) string {
 	return s
 }
 
-// policy is the object's name, "namespace/name"; empty if it has none.
+// policy is the object's name, "namespace/name" or "cluster/name"; empty if it has none.
 func (o *object) policy() string {
 	namespace, name := o.metadata("namespace"), o.metadata("name")
-	if name == "" || namespace == "" {
+	switch {
+	case name != "" && o.text("kind") == clusterPolicyKind:
+		return compile.ClusterName(&v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	case name == "" || namespace == "":
 		return name
+	default:
+		return namespace + "/" + name
 	}
-	return namespace + "/" + name
 }
 
 // parse returns the objects of a file, those of lists one by one, and a problem for each document that is none.
@@ -159,6 +167,13 @@ func (o *object) setNamespace(namespace string) {
 	metadata, ok := o.content["metadata"].(map[string]any)
 	if ok && (metadata["namespace"] == nil || metadata["namespace"] == "") {
 		metadata["namespace"] = namespace
+	}
+}
+
+// dropNamespace takes the namespace away, as an API server does from an object that belongs to none.
+func (o *object) dropNamespace() {
+	if metadata, ok := o.content["metadata"].(map[string]any); ok {
+		delete(metadata, "namespace")
 	}
 }
 

@@ -8,23 +8,17 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime"
-
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/config/crd"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-const (
-	policyKind = "RateLimitPolicy"
-	// defaultNamespace is that of policies which name none, as it is kubectl's.
-	defaultNamespace = "default"
-)
+// defaultNamespace is that of objects which name none, as it is kubectl's.
+const defaultNamespace = "default"
 
 // Loader turns files into rules. It is immutable and safe for concurrent use.
 type Loader struct {
-	schema   *policySchema
+	schemas  map[string]*policySchema // by kind
 	identity compile.Identity
 }
 
@@ -36,17 +30,17 @@ type Result struct {
 	Problems []Problem
 	// Policies is how many policies the files hold, good and bad.
 	Policies int
-	// Skipped are the documents of other kinds, which are other programs' concern.
+	// Skipped are the documents that are no policies: other programs' concern, or a Limiter, which is validated all the same.
 	Skipped []Skipped
 }
 
 // NewLoader returns a Loader whose policies take the identifiers they do not name from identity.
 func NewLoader(identity compile.Identity) (*Loader, error) {
-	s, err := newSchema(crd.RateLimitPolicies(), v1alpha1.GroupVersion.Version)
+	schemas, err := newSchemas()
 	if err != nil {
-		return nil, fmt.Errorf("policy schema: %w", err)
+		return nil, err
 	}
-	return &Loader{schema: s, identity: identity}, nil
+	return &Loader{schemas: schemas, identity: identity}, nil
 }
 
 // Load reads, validates and compiles the files that paths name, as [Read] and [Loader.Compile] do. An error means that
@@ -63,25 +57,20 @@ func (l *Loader) Load(stdin io.Reader, paths ...string) (Result, error) {
 func (l *Loader) Compile(files []File) Result {
 	var result Result
 	objects := result.collect(files)
-	result.Policies = len(objects)
 	defined := result.define(objects)
 
-	var policies []v1alpha1.RateLimitPolicy
+	var policies compile.Policies
 	for _, o := range objects {
-		if o.policy() != "" && defined[o.policy()] != o {
+		if o.policy() != "" && defined[o.key()] != o {
 			continue
 		}
-		policy, problems := l.admit(o)
-		if len(problems) == 0 {
-			policies = append(policies, policy)
-		}
-		result.Problems = append(result.Problems, problems...)
+		result.Problems = append(result.Problems, l.admit(o, &policies)...)
 	}
 
-	set, problems := compile.Compile(policies, l.identity)
-	result.Rules = set
-	for _, p := range problems {
-		result.Problems = append(result.Problems, defined[p.Policy].problem(p.Field, p.Message))
+	compiled := policies.Compile(l.identity)
+	result.Rules = compiled.Set
+	for _, p := range compiled.Problems {
+		result.Problems = append(result.Problems, defined[keyOf(p)].problem(p.Field, p.Message))
 	}
 	slices.SortStableFunc(result.Problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
@@ -89,8 +78,8 @@ func (l *Loader) Compile(files []File) Result {
 	return result
 }
 
-// collect returns the policies in files, and notes what is not one.
-func (r *Result) collect(files []File) (policies []*object) {
+// collect returns the objects of Weir's in files, counts the policies, and notes what is not one.
+func (r *Result) collect(files []File) (ours []*object) {
 	for _, file := range files {
 		objects, problems := parse(file)
 		r.Problems = append(r.Problems, problems...)
@@ -100,18 +89,31 @@ func (r *Result) collect(files []File) (policies []*object) {
 				r.skip(o)
 			case o.text("apiVersion") == "" || o.text("kind") == "":
 				r.Problems = append(r.Problems, o.problem("", "an object needs apiVersion and kind"))
-			case o.text("apiVersion") == v1alpha1.GroupVersion.String() && o.text("kind") == policyKind:
-				o.setNamespace(defaultNamespace)
-				policies = append(policies, o)
+			case o.text("apiVersion") == v1alpha1.GroupVersion.String() && slices.Contains(kinds(), o.text("kind")):
+				ours = append(ours, o)
+				r.count(o)
 			case group == v1alpha1.GroupVersion.Group:
-				r.Problems = append(r.Problems, o.problem("kind", fmt.Sprintf(
-					"no kind %s in %s; known is %s in %s", o.text("kind"), o.text("apiVersion"), policyKind, v1alpha1.GroupVersion)))
+				r.Problems = append(r.Problems, o.problem("kind", unknownKind(o)))
 			default:
 				r.skip(o)
 			}
 		}
 	}
-	return policies
+	return ours
+}
+
+// count puts an object of Weir's where an API server would: in a namespace, or in none.
+func (r *Result) count(o *object) {
+	if o.text("kind") == clusterPolicyKind {
+		o.dropNamespace()
+	} else {
+		o.setNamespace(defaultNamespace)
+	}
+	if isPolicyKind(o.text("kind")) {
+		r.Policies++
+	} else {
+		r.skip(o)
+	}
 }
 
 func (r *Result) skip(o *object) {
@@ -126,16 +128,15 @@ func isKustomization(o *object) bool {
 	return strings.EqualFold(name, "kustomization") && o.text("kind") == ""
 }
 
-// define returns the first policy of each name, and notes the others.
-func (r *Result) define(policies []*object) map[string]*object {
-	defined := map[string]*object{}
-	for _, o := range policies {
-		name := o.policy()
-		first := defined[name]
+// define returns the first object of each kind and name, and notes the others.
+func (r *Result) define(objects []*object) map[key]*object {
+	defined := map[key]*object{}
+	for _, o := range objects {
+		first := defined[o.key()]
 		switch {
-		case name == "": // admit says what is wrong with it
+		case o.policy() == "": // admit says what is wrong with it
 		case first == nil:
-			defined[name] = o
+			defined[o.key()] = o
 		default:
 			r.Problems = append(r.Problems, o.problem("metadata.name", fmt.Sprintf(
 				"already defined at %s:%d; that one counts", first.file, first.line("metadata.name"))))
@@ -144,20 +145,20 @@ func (r *Result) define(policies []*object) map[string]*object {
 	return defined
 }
 
-// admit returns the policy as an API server would store it, or what an API server would refuse it for.
-func (l *Loader) admit(o *object) (policy v1alpha1.RateLimitPolicy, problems []Problem) {
+// admit appends o to policies, if it is one, as an API server would store it, or returns what an API server would refuse it for.
+func (l *Loader) admit(o *object, policies *compile.Policies) []Problem {
 	if o.policy() == "" && o.metadata("generateName") != "" {
-		return policy, []Problem{o.problem("metadata.generateName", "only a server makes up names: give metadata.name")}
+		return []Problem{o.problem("metadata.generateName", "only a server makes up names: give metadata.name")}
 	}
-	problems = o.duplicates()
-	for _, f := range l.schema.admit(o.content) {
+	problems := o.duplicates()
+	for _, f := range l.schemas[o.text("kind")].admit(o.content) {
 		problems = append(problems, o.problem(f.field, f.message))
 	}
-	if len(problems) > 0 {
-		return policy, problems
+	if len(problems) > 0 || !isPolicyKind(o.text("kind")) {
+		return problems
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.content, &policy); err != nil {
-		return policy, []Problem{o.problem("", err.Error())}
+	if err := o.decode(policies); err != nil {
+		return []Problem{o.problem("", err.Error())}
 	}
-	return policy, nil
+	return nil
 }

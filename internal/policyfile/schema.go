@@ -23,6 +23,7 @@ import (
 // policySchema is a CustomResourceDefinition made ready for judging objects, with the API server's own code and in its
 // order. It is immutable and safe for concurrent use.
 type policySchema struct {
+	namespaced bool
 	structural *schema.Structural
 	openAPI    validation.SchemaValidator
 	rules      *cel.Validator
@@ -39,13 +40,13 @@ func newSchema(definition, version string) (*policySchema, error) {
 	}
 	for _, v := range crd.Spec.Versions {
 		if v.Name == version {
-			return newSchemaOf(v.Schema.OpenAPIV3Schema)
+			return newSchemaOf(v.Schema.OpenAPIV3Schema, crd.Spec.Scope == apiextensionsv1.NamespaceScoped)
 		}
 	}
 	return nil, fmt.Errorf("definition %s has no version %s", crd.Name, version)
 }
 
-func newSchemaOf(props *apiextensionsv1.JSONSchemaProps) (*policySchema, error) {
+func newSchemaOf(props *apiextensionsv1.JSONSchemaProps, namespaced bool) (*policySchema, error) {
 	var internal apiextensions.JSONSchemaProps
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, &internal, nil); err != nil {
 		return nil, fmt.Errorf("convert schema: %w", err)
@@ -62,7 +63,7 @@ func newSchemaOf(props *apiextensionsv1.JSONSchemaProps) (*policySchema, error) 
 	if err != nil {
 		return nil, fmt.Errorf("read schema: %w", err)
 	}
-	return &policySchema{structural, openAPI, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
+	return &policySchema{namespaced, structural, openAPI, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
 // admit does to content what an API server does to an object that is created with strict field validation: unknown
@@ -109,7 +110,7 @@ func (s *policySchema) decode(content map[string]any) ([]fault, error) {
 // validate runs the CEL rules only on an object whose shape they can trust.
 func (s *policySchema) validate(content map[string]any) field.ErrorList {
 	ctx := context.Background() // only cancels the evaluation of rules, which their cost limit bounds
-	errs := validateMetadata(ctx, content)
+	errs := s.validateMetadata(ctx, content)
 	errs = append(errs, validation.ValidateCustomResource(nil, content, s.openAPI)...)
 	errs = append(errs, objectmeta.Validate(ctx, nil, content, s.structural, false)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, content)...)
@@ -123,12 +124,12 @@ func (s *policySchema) validate(content map[string]any) field.ErrorList {
 	return append(errs, broken...)
 }
 
-func validateMetadata(ctx context.Context, content map[string]any) field.ErrorList {
+func (s *policySchema) validateMetadata(ctx context.Context, content map[string]any) field.ErrorList {
 	at := field.NewPath("metadata")
 	metadata, _, err := objectmeta.GetObjectMeta(content, false)
 	if err != nil {
 		return field.ErrorList{field.Invalid(at, content["metadata"], err.Error())}
 	}
-	return metavalidation.ValidateObjectMetaDeclaratively(ctx, operation.Create, metadata, nil, true,
+	return metavalidation.ValidateObjectMetaDeclaratively(ctx, operation.Create, metadata, nil, s.namespaced,
 		metavalidation.NameIsDNSSubdomain, at, true)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/config/crd"
+	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) { fixture.Main(m) }
 func TestTheAPIServerSaysTheSame(t *testing.T) {
 	kube := fixture.Kube(t)
 	server := &apiServer{config: kube.Config()}
-	s, err := newSchema(crd.RateLimitPolicies(), v1alpha1.GroupVersion.Version)
+	schemas, err := newSchemas()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,18 +41,20 @@ func TestTheAPIServerSaysTheSame(t *testing.T) {
 	for _, file := range files {
 		objects, _ := parse(file)
 		for _, o := range objects {
-			if o.text("apiVersion") != v1alpha1.GroupVersion.String() || o.text("kind") != policyKind || o.metadata("generateName") != "" {
+			if o.text("apiVersion") != v1alpha1.GroupVersion.String() || !slices.Contains(kinds(), o.text("kind")) || o.metadata("generateName") != "" {
 				continue // what has no name here gets one from a server
 			}
 			tried++
 			if metadata, ok := o.content["metadata"].(map[string]any); ok {
 				delete(metadata, "namespace") // the server knows no other than default
 			}
-			o.setNamespace(defaultNamespace)
+			if o.text("kind") != clusterPolicyKind {
+				o.setNamespace(defaultNamespace)
+			}
 			t.Run(fmt.Sprintf("%s:%d", filepath.Base(file.Name), o.line("")), func(t *testing.T) {
 				want := server.refusal(t, o.content)
 				var got []string
-				for _, f := range s.admit(o.content) {
+				for _, f := range schemas[o.text("kind")].admit(o.content) {
 					got = append(got, f.field+": "+f.message)
 				}
 				slices.Sort(got)
@@ -79,7 +82,12 @@ func (a *apiServer) refusal(t *testing.T, content map[string]any) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := a.config.Host + "/apis/weir.dev/v1alpha1/namespaces/" + defaultNamespace + "/ratelimitpolicies?dryRun=All&fieldValidation=Strict"
+	path := map[any]string{
+		policyKind:        "namespaces/" + defaultNamespace + "/ratelimitpolicies",
+		clusterPolicyKind: "clusterratelimitpolicies",
+		limiterKind:       "namespaces/" + defaultNamespace + "/limiters",
+	}[content["kind"]]
+	url := a.config.Host + "/apis/weir.dev/v1alpha1/" + path + "?dryRun=All&fieldValidation=Strict"
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, strings.Replace(url, "//apis", "/apis", 1), bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -188,11 +196,10 @@ func TestFilesAreReadTheSameWayTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newSchema(crd.RateLimitPolicies(), v1alpha1.GroupVersion.Version)
+	loader, err := NewLoader(compile.DefaultIdentity())
 	if err != nil {
 		t.Fatal(err)
 	}
-	loader := &Loader{schema: s}
 	files := []File{{Name: "rules.yaml", Content: content}}
 	if diff := cmp.Diff(loader.Compile(files), loader.Compile(files)); diff != "" {
 		t.Errorf("a second reading differs: %s", diff)

@@ -164,6 +164,31 @@ func BenchmarkMatch(b *testing.B) {
 	}
 }
 
+// BenchmarkMatchCluster is BenchmarkMatch beside five rules for several domains: two apply, and one of those that are
+// defaults does where another gives way.
+func BenchmarkMatchCluster(b *testing.B) {
+	for _, domains := range []int{1, 100} {
+		b.Run(fmt.Sprintf("policies=10000/domains=%d", domains), func(b *testing.B) {
+			list := []rules.Rule{
+				everywhere("always"), byDefault(on("User", everywhere("default"))), byDefault(everywhere("gives-way")),
+				everywhere("others", "d1", "d2"), everywhere("path"),
+			}
+			list[4].Match = path(rules.PathPrefix, "/admin")
+			x := index(b, append(list, manyRules(10_000-len(list), domains)...)...)
+			req := request("GET h42.example /p7/items/1 x-plan=free")
+			req.Domain = "d0"
+			dst := make([]rules.Matched, 0, 16)
+			if got := len(x.Match(dst, req)); got != 7 {
+				b.Fatalf("%d rules match, want 7", got)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				x.Match(dst, req)
+			}
+		})
+	}
+}
+
 // manyRules: n rules, sorted, those that match first; in the request's domain four match by host, path or header.
 func manyRules(n, domains int) []rules.Rule {
 	list := make([]rules.Rule, 0, n)

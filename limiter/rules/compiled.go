@@ -44,7 +44,7 @@ func (k *compiler) compile(rule Rule) (Compiled, error) {
 	if ownPaths {
 		c.endpoints = newEndpoints(limit.Window())
 	}
-	for _, step := range []func(*Compiled) error{k.match, k.identify, k.tiers, k.cost, checkStoreFailure} {
+	for _, step := range []func(*Compiled) error{checkDomains, k.match, k.identify, k.tiers, k.cost, checkStoreFailure} {
 		if err := step(&c); err != nil {
 			return Compiled{}, err
 		}
@@ -126,6 +126,18 @@ func (k *compiler) cost(c *Compiled) (err error) {
 		c.costUnits, err = k.expression(cost.Expression, ResultInt)
 	}
 	return err
+}
+
+// checkDomains lets a rule without any domain be: it never matches, as requests have one.
+func checkDomains(c *Compiled) error {
+	switch {
+	case count(c.Domain != "", len(c.Domains) > 0, c.AllDomains) > 1:
+		return errors.New("a rule takes one of domain, domains and allDomains")
+	case c.Default && c.Domain != "":
+		return errors.New("a rule of one domain is no default")
+	default:
+		return nil
+	}
 }
 
 func checkStoreFailure(c *Compiled) error {

@@ -13,10 +13,11 @@ import (
 // meets only the rules that its domain, host and path select, or its descriptors. It is safe for concurrent use, and
 // immutable but for the paths that it has seen, see [Matched.Endpoint].
 type Index struct {
-	revision string
-	rules    []Compiled
-	domains  map[string]*hostIndex
-	clock    func() time.Time // asked only when a rule has seen too many paths
+	revision   string
+	rules      []Compiled
+	domains    map[string]*hostIndex
+	everywhere *hostIndex       // the rules for all domains; nil without any
+	clock      func() time.Time // asked only when a rule has seen too many paths
 }
 
 type hostIndex struct {
@@ -109,22 +110,44 @@ func (x *Index) Inherit(before *Index) {
 
 func (x *Index) add(i int) error {
 	rule := &x.rules[i].Rule
-	domain := x.domains[rule.Domain]
-	if domain == nil {
-		domain = &hostIndex{
-			exact: map[string]*pathIndex{}, wildcard: map[string]*pathIndex{}, any: newPathIndex(), descriptors: descriptorIndex{},
+	if rule.AllDomains {
+		if x.everywhere == nil {
+			x.everywhere = newHostIndex()
 		}
-		x.domains[rule.Domain] = domain
+		return x.everywhere.add(i, &rule.Match)
 	}
-	switch m := &rule.Match; {
+	if len(rule.Domains) == 0 {
+		return x.domain(rule.Domain).add(i, &rule.Match)
+	}
+	for _, domain := range rule.Domains {
+		if err := x.domain(domain).add(i, &rule.Match); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *Index) domain(name string) *hostIndex {
+	if x.domains[name] == nil {
+		x.domains[name] = newHostIndex()
+	}
+	return x.domains[name]
+}
+
+func newHostIndex() *hostIndex {
+	return &hostIndex{exact: map[string]*pathIndex{}, wildcard: map[string]*pathIndex{}, any: newPathIndex(), descriptors: descriptorIndex{}}
+}
+
+func (h *hostIndex) add(i int, m *Match) error {
+	switch {
 	case len(m.Hosts) > 0:
 	case len(m.Paths) == 0 && len(m.Descriptors) > 0:
-		domain.descriptors.add(i, m.Descriptors)
+		h.descriptors.add(i, m.Descriptors)
 	default:
-		return domain.any.add(i, m.Paths)
+		return h.any.add(i, m.Paths)
 	}
-	for _, host := range rule.Match.Hosts {
-		if err := domain.of(host).add(i, rule.Match.Paths); err != nil {
+	for _, host := range m.Hosts {
+		if err := h.of(host).add(i, m.Paths); err != nil {
 			return err
 		}
 	}

@@ -20,28 +20,61 @@ type Matched struct {
 // of dst and those of expressions. A rule appears once, with the most specific of its path patterns that match: exact
 // before prefix, the longer prefix before the shorter, before an expression.
 func (x *Index) Match(dst []Matched, r *Request) []Matched {
-	domain := x.domains[r.Domain]
-	if domain == nil {
-		return dst
-	}
 	from := len(dst)
 	s := search{index: x, request: r, found: dst}
-	if p := domain.exact[r.Host]; p != nil {
-		s.paths(p)
+	if domain := x.domains[r.Domain]; domain != nil {
+		s.hosts(domain)
 	}
-	if len(domain.wildcard) > 0 {
-		for i := 1; i < len(r.Host); i++ { // "*." stands for at least one character
-			if r.Host[i] != '.' {
-				continue
-			}
-			if p := domain.wildcard[r.Host[i:]]; p != nil {
-				s.paths(p)
-			}
+	if x.everywhere != nil {
+		s.hosts(x.everywhere)
+	}
+	matched := sortUnique(s.found, from)
+	if s.defaults {
+		matched = giveWay(matched, from)
+	}
+	if s.ownPaths {
+		x.nameEndpoints(matched[from:])
+	}
+	return matched
+}
+
+// giveWay drops from dst[from:] the defaults in whose place another rule stands.
+func giveWay(dst []Matched, from int) []Matched {
+	found := dst[from:]
+	kept := dst[:from]
+	for i := range found {
+		if !isReplaced(found[i].Rule, found) {
+			kept = append(kept, found[i]) // in place: a default replaces nothing, so what it overwrites is asked no more
 		}
 	}
-	s.paths(domain.any)
-	s.descriptors(domain.descriptors)
-	return sortUnique(s.found, from)
+	return kept
+}
+
+// isReplaced asks only for rules that are no defaults, which giveWay never drops.
+func isReplaced(c *Compiled, found []Matched) bool {
+	if !c.Default {
+		return false
+	}
+	for i := range found {
+		if found[i].Rule.Replaces(&c.Rule) {
+			return true
+		}
+	}
+	return false
+}
+
+// Replaces says whether a request that r matches is not charged to other, a default that matches it too.
+func (r *Rule) Replaces(other *Rule) bool {
+	return other.Default && r.Domain != "" && !r.Shadow && r.Axis == other.Axis
+}
+
+// nameEndpoints gives the requests' own paths the names that they are counted by.
+func (x *Index) nameEndpoints(matched []Matched) {
+	for i := range matched {
+		if m := &matched[i]; m.Rule.endpoints != nil && m.Endpoint != "" {
+			m.Endpoint = m.Rule.endpoints.name(m.Endpoint, x.clock)
+		}
+	}
 }
 
 // search is one Match under way.
@@ -50,6 +83,27 @@ type search struct {
 	request *Request
 	found   []Matched
 	on      *activation // nil until an expression is met
+	// defaults and ownPaths: some rule that was found may give way, counts requests' own paths.
+	defaults, ownPaths bool
+}
+
+func (s *search) hosts(h *hostIndex) {
+	host := s.request.Host
+	if p := h.exact[host]; p != nil {
+		s.paths(p)
+	}
+	if len(h.wildcard) > 0 {
+		for i := 1; i < len(host); i++ { // "*." stands for at least one character
+			if host[i] != '.' {
+				continue
+			}
+			if p := h.wildcard[host[i:]]; p != nil {
+				s.paths(p)
+			}
+		}
+	}
+	s.paths(h.any)
+	s.descriptors(h.descriptors)
 }
 
 func (s *search) paths(p *pathIndex) {
@@ -130,9 +184,8 @@ func (s *search) rule(i int, endpoint string) {
 	if c.condition != nil && !c.condition.selects(s.activation()) {
 		return
 	}
-	if c.endpoints != nil && endpoint != "" {
-		endpoint = c.endpoints.name(endpoint, s.index.clock)
-	}
+	s.defaults = s.defaults || c.Default
+	s.ownPaths = s.ownPaths || c.endpoints != nil
 	s.found = append(s.found, Matched{Rule: c, Endpoint: endpoint, order: i, descriptor: descriptor, on: s.on})
 }
 

@@ -21,10 +21,17 @@ type Set struct {
 
 // Rule is one compiled policy. Fields are additive: a field that is absent means what the format meant before it.
 type Rule struct {
-	// Policy is the policy's name: "namespace/name".
+	// Policy is the policy's name: "namespace/name", or "cluster/name" of a policy that belongs to no namespace.
 	Policy string `json:"policy"`
 	// Domain is which requests the policy speaks for: those of this domain.
 	Domain string `json:"domain"`
+	// Domains or AllDomains stand in the place of Domain in a policy that belongs to no namespace. An identifier has one counter
+	// in all of them.
+	Domains    []string `json:"domains,omitempty"`
+	AllDomains bool     `json:"allDomains,omitempty"`
+	// Default rules give way: a request that a rule with a Domain, on the same axis and not in shadow, matches too is not
+	// charged to them. Only rules without a Domain can.
+	Default bool `json:"default,omitempty"`
 	// Axis is whose requests are counted together: "Tenant".
 	Axis string `json:"axis"`
 	// Identifier says where in a request the identifier stands.

@@ -47,10 +47,10 @@ func TestColumnsOfKubectlGet(t *testing.T) {
 			{"enforced", "True", "Tenant", "10", "1m", "SlidingWindowLog", "*"},
 			{"unseen", "", "IP", "120", "1d", "SlidingWindowCounter", "*"},
 		}},
-		{"by the category, wide", []string{"throttling", "-o", "wide"}, [][]string{
+		{"by the category, in which there are other kinds, wide", []string{"throttling", "-o", "wide"}, [][]string{
 			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE", "REASON", "ENFORCEMENT"},
-			{"enforced", "True", "Tenant", "10", "1m", "SlidingWindowLog", "*", "Programmed", "Enforce"},
-			{"unseen", "", "IP", "120", "1d", "SlidingWindowCounter", "*", "", "Shadow"},
+			{"ratelimitpolicy.weir.dev/enforced", "True", "Tenant", "10", "1m", "SlidingWindowLog", "*", "Programmed", "Enforce"},
+			{"ratelimitpolicy.weir.dev/unseen", "", "IP", "120", "1d", "SlidingWindowCounter", "*", "", "Shadow"},
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -9,10 +9,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -36,6 +40,57 @@ func TestSamplesApplyAndApplyAgainWithoutChange(t *testing.T) {
 	}
 	if diff := cmp.Diff(policyFiles(t, dir), applied); diff != "" {
 		t.Errorf("policies (-files, named like their policy +applied by the kustomization):\n%s", diff)
+	}
+}
+
+func TestSamplesOfTheOtherKindsAreAccepted(t *testing.T) {
+	n := newNamespace(t)
+	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "weir-system"}}
+	if err := n.Create(t.Context(), system); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"cluster", "limiter"} {
+		dir := repositoryPath(t, "config", "samples", kind)
+		out := n.kubectl(t, "apply", "--server-side", "--dry-run=server", "--validate=strict", "-k", dir)
+		if applied, files := strings.Count(out, "serverside-applied"), len(policyFiles(t, dir)); applied != files || files == 0 {
+			t.Errorf("%s: %d files, and the kustomization applies\n%s", kind, files, out)
+		}
+	}
+}
+
+func TestSamplesOfTheClusterLeaveTheOthersAsTheyAre(t *testing.T) {
+	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := loader.Load(nil, repositoryPath(t, "config", "samples"))
+	if err != nil || len(result.Problems) > 0 {
+		t.Fatal(err, result.Problems)
+	}
+	index, err := rules.NewIndex(result.Rules, "", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, domain, method, path string
+		want                       []string
+	}{
+		{"the page of a shop", "shop", "GET", "/v1/search", nil},
+		{"an attempt to log in there", "shop", "POST", "/login", []string{"cluster/login-attempts"}},
+		{"an attempt to log in where nobody has a policy", "forum", "POST", "/login", []string{"cluster/login-attempts"}},
+		{"a bill, for which nobody has a policy", "billing", "GET", "/", []string{"cluster/tenant-default"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var got []string
+			for _, m := range index.Match(nil, &rules.Request{Domain: c.domain, Method: c.method, Path: c.path}) {
+				if strings.HasPrefix(m.Rule.Policy, "cluster/") {
+					got = append(got, m.Rule.Policy)
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -276,7 +331,7 @@ func policyFiles(t *testing.T, dir string) []string {
 	}
 	var files []string
 	for _, e := range entries {
-		if !slices.Contains([]string{"00-namespace.yaml", "kustomization.yaml"}, e.Name()) {
+		if !e.IsDir() && !slices.Contains([]string{"00-namespace.yaml", "kustomization.yaml"}, e.Name()) {
 			files = append(files, e.Name())
 		}
 	}

@@ -3,9 +3,11 @@
 package crd
 
 import (
+	"errors"
 	"path/filepath"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -31,7 +33,7 @@ func newNamespace(t *testing.T) namespace {
 	t.Helper()
 	kube := fixture.Kube(t)
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	c, err := client.New(kube.Config(), client.Options{Scheme: scheme, FieldOwner: owner, FieldValidation: metav1.FieldValidationStrict})
@@ -41,19 +43,22 @@ func newNamespace(t *testing.T) namespace {
 	return namespace{Client: c, name: fixture.Namespace(t, kube), kube: kube}
 }
 
-// policy is a small valid policy with the fields of change, YAML of an object, in place of its own; null takes one away.
-func (n namespace) policy(t *testing.T, change string) *unstructured.Unstructured {
+// object is the small object of d with the fields of change, YAML of an object, in place of its own; null takes one away.
+func (n namespace) object(t *testing.T, d definition, change string) *unstructured.Unstructured {
 	t.Helper()
-	object := parse(t, `
-apiVersion: weir.dev/v1alpha1
-kind: RateLimitPolicy
-metadata: {name: small}
-spec: {axis: Tenant, limit: 10, window: 1m}
-`)
+	object := parse(t, "apiVersion: weir.dev/v1alpha1\nkind: "+d.kind+"\n"+d.small)
 	merge(object, parse(t, change))
 	u := &unstructured.Unstructured{Object: object}
-	u.SetNamespace(n.name)
+	if !d.clusterScoped {
+		u.SetNamespace(n.name)
+	}
 	return u
+}
+
+// policy is the object of a RateLimitPolicy.
+func (n namespace) policy(t *testing.T, change string) *unstructured.Unstructured {
+	t.Helper()
+	return n.object(t, rateLimitPolicies(), change)
 }
 
 func parse(t *testing.T, text string) map[string]any {
@@ -81,10 +86,16 @@ func merge(into, change map[string]any) {
 	}
 }
 
-// tryCreate asks the API server for everything it does on creation but the storing.
+// tryCreate asks the API server for everything it does on the creation of a RateLimitPolicy but the storing.
 func (n namespace) tryCreate(t *testing.T, change string) error {
 	t.Helper()
-	return n.Create(t.Context(), n.policy(t, change), client.DryRunAll)
+	return n.tryCreateOf(t, rateLimitPolicies(), change)
+}
+
+// tryCreateOf is tryCreate for an object of any kind.
+func (n namespace) tryCreateOf(t *testing.T, d definition, change string) error {
+	t.Helper()
+	return n.Create(t.Context(), n.object(t, d, change), client.DryRunAll)
 }
 
 func repositoryPath(t *testing.T, elements ...string) string {

@@ -16,10 +16,20 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=weir.dev, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("APIKeyIdentity"):
+		return &apiv1alpha1.APIKeyIdentityApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Autoscaling"):
+		return &apiv1alpha1.AutoscalingApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ClusterRateLimitPolicy"):
+		return &apiv1alpha1.ClusterRateLimitPolicyApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ClusterRateLimitPolicySpec"):
+		return &apiv1alpha1.ClusterRateLimitPolicySpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Cost"):
 		return &apiv1alpha1.CostApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DescriptorMatch"):
 		return &apiv1alpha1.DescriptorMatchApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("DisruptionBudget"):
+		return &apiv1alpha1.DisruptionBudgetApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EffectivePolicy"):
 		return &apiv1alpha1.EffectivePolicyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("HeaderMatch"):
@@ -28,22 +38,50 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.HTTPMatchApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Identifier"):
 		return &apiv1alpha1.IdentifierApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("IdentityTable"):
+		return &apiv1alpha1.IdentityTableApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("IPIdentity"):
+		return &apiv1alpha1.IPIdentityApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Limiter"):
+		return &apiv1alpha1.LimiterApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("LimiterSpec"):
+		return &apiv1alpha1.LimiterSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("LimiterState"):
+		return &apiv1alpha1.LimiterStateApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LimiterStatus"):
 		return &apiv1alpha1.LimiterStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("LoadedScript"):
+		return &apiv1alpha1.LoadedScriptApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Match"):
 		return &apiv1alpha1.MatchApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PathMatch"):
 		return &apiv1alpha1.PathMatchApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PodTemplate"):
+		return &apiv1alpha1.PodTemplateApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PolicyCount"):
+		return &apiv1alpha1.PolicyCountApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RateLimitPolicy"):
 		return &apiv1alpha1.RateLimitPolicyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RateLimitPolicySpec"):
 		return &apiv1alpha1.RateLimitPolicySpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RateLimitPolicyStatus"):
 		return &apiv1alpha1.RateLimitPolicyStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Redis"):
+		return &apiv1alpha1.RedisApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisState"):
+		return &apiv1alpha1.RedisStateApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisTLS"):
+		return &apiv1alpha1.RedisTLSApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScriptReference"):
 		return &apiv1alpha1.ScriptReferenceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SecretReference"):
+		return &apiv1alpha1.SecretReferenceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TenantIdentity"):
+		return &apiv1alpha1.TenantIdentityApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Tier"):
 		return &apiv1alpha1.TierApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("UserIdentity"):
+		return &apiv1alpha1.UserIdentityApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("When"):
 		return &apiv1alpha1.WhenApplyConfiguration{}
 

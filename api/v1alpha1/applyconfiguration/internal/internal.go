@@ -23,12 +23,111 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: com.github.weir-dev.weir.api.v1alpha1.APIKeyIdentity
+  map:
+    fields:
+    - name: header
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
+      default: X-API-Key
 - name: com.github.weir-dev.weir.api.v1alpha1.Algorithm
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.Applies
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.Autoscaling
+  map:
+    fields:
+    - name: maxReplicas
+      type:
+        scalar: numeric
+    - name: minReplicas
+      type:
+        scalar: numeric
+      default: 2
+    - name: targetCPU
+      type:
+        scalar: numeric
+      default: 70
 - name: com.github.weir-dev.weir.api.v1alpha1.Axis
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.CIDR
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.ClusterRateLimitPolicy
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.ClusterRateLimitPolicySpec
+    - name: status
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.RateLimitPolicyStatus
+      default:
+        observedGeneration: -1
+- name: com.github.weir-dev.weir.api.v1alpha1.ClusterRateLimitPolicySpec
+  map:
+    fields:
+    - name: algorithm
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Algorithm
+      default: SlidingWindowCounter
+    - name: applies
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Applies
+      default: Always
+    - name: axis
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Axis
+    - name: burst
+      type:
+        scalar: numeric
+    - name: cost
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
+    - name: domains
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.Domain
+          elementRelationship: associative
+    - name: enforcement
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Enforcement
+      default: Enforce
+    - name: identifier
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Identifier
+    - name: limit
+      type:
+        scalar: numeric
+    - name: match
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Match
+    - name: onStoreFailure
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.StoreFailure
+      default: Local
+    - name: scope
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Scope
+      default: Policy
+    - name: tiers
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.Tier
+          elementRelationship: atomic
+    - name: window
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Window
 - name: com.github.weir-dev.weir.api.v1alpha1.Cost
   map:
     fields:
@@ -52,6 +151,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: value
       type:
         scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.DisruptionBudget
+  map:
+    fields:
+    - name: maxUnavailable
+      type:
+        scalar: numeric
+      default: 1
+- name: com.github.weir-dev.weir.api.v1alpha1.Domain
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.EffectivePolicy
   map:
     fields:
@@ -135,8 +243,23 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.HeaderName
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.HeaderStyle
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Host
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.IPIdentity
+  map:
+    fields:
+    - name: ipv6PrefixLength
+      type:
+        scalar: numeric
+      default: 64
+    - name: trustedProxies
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.CIDR
+          elementRelationship: associative
 - name: com.github.weir-dev.weir.api.v1alpha1.Identifier
   map:
     fields:
@@ -158,6 +281,122 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: query
       type:
         scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.IdentityTable
+  map:
+    fields:
+    - name: apiKey
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.APIKeyIdentity
+      default: {}
+    - name: ip
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.IPIdentity
+      default: {}
+    - name: tenant
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.TenantIdentity
+      default: {}
+    - name: user
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.UserIdentity
+      default: {}
+- name: com.github.weir-dev.weir.api.v1alpha1.Limiter
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.LimiterSpec
+    - name: status
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.LimiterState
+      default:
+        observedGeneration: -1
+- name: com.github.weir-dev.weir.api.v1alpha1.LimiterSpec
+  map:
+    fields:
+    - name: autoscaling
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Autoscaling
+    - name: headers
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderStyle
+      default: Draft11
+    - name: identity
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.IdentityTable
+      default: {}
+    - name: image
+      type:
+        scalar: string
+    - name: podDisruptionBudget
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.DisruptionBudget
+      default: {}
+    - name: policyNamespaceSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: policySelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: redis
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Redis
+    - name: replicas
+      type:
+        scalar: numeric
+      default: 2
+    - name: template
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.PodTemplate
+- name: com.github.weir-dev.weir.api.v1alpha1.LimiterState
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: policies
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.PolicyCount
+    - name: readyReplicas
+      type:
+        scalar: numeric
+    - name: redis
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.RedisState
+    - name: replicas
+      type:
+        scalar: numeric
+    - name: revision
+      type:
+        scalar: string
+    - name: scripts
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.LoadedScript
+          elementRelationship: associative
+          keys:
+          - name
+    - name: selector
+      type:
+        scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.LimiterStatus
   map:
     fields:
@@ -174,6 +413,18 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
     - name: revision
+      type:
+        scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.LoadedScript
+  map:
+    fields:
+    - name: loadedOn
+      type:
+        scalar: numeric
+    - name: name
+      type:
+        scalar: string
+    - name: sha
       type:
         scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Match
@@ -202,6 +453,45 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.PathMatchType
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.PodTemplate
+  map:
+    fields:
+    - name: affinity
+      type:
+        namedType: io.k8s.api.core.v1.Affinity
+    - name: annotations
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: labels
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: nodeSelector
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: resources
+      type:
+        namedType: io.k8s.api.core.v1.ResourceRequirements
+    - name: tolerations
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.Toleration
+          elementRelationship: atomic
+- name: com.github.weir-dev.weir.api.v1alpha1.PolicyCount
+  map:
+    fields:
+    - name: accepted
+      type:
+        scalar: numeric
+    - name: rejected
+      type:
+        scalar: numeric
 - name: com.github.weir-dev.weir.api.v1alpha1.RateLimitPolicy
   map:
     fields:
@@ -294,6 +584,58 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: observedGeneration
       type:
         scalar: numeric
+- name: com.github.weir-dev.weir.api.v1alpha1.Redis
+  map:
+    fields:
+    - name: addresses
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.RedisAddress
+          elementRelationship: associative
+    - name: credentialsSecretRef
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.SecretReference
+    - name: database
+      type:
+        scalar: numeric
+      default: 0
+    - name: masterName
+      type:
+        scalar: string
+    - name: mode
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.RedisMode
+      default: Standalone
+    - name: timeout
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Timeout
+      default: 50ms
+    - name: tls
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.RedisTLS
+- name: com.github.weir-dev.weir.api.v1alpha1.RedisAddress
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.RedisMode
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.RedisState
+  map:
+    fields:
+    - name: primaries
+      type:
+        scalar: numeric
+    - name: reachable
+      type:
+        scalar: boolean
+    - name: version
+      type:
+        scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.RedisTLS
+  map:
+    fields:
+    - name: secretRef
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.SecretReference
 - name: com.github.weir-dev.weir.api.v1alpha1.Scope
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.ScriptReference
@@ -305,8 +647,21 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: sha
       type:
         scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.SecretReference
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.StoreFailure
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.TenantIdentity
+  map:
+    fields:
+    - name: header
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
+      default: X-Tenant-ID
 - name: com.github.weir-dev.weir.api.v1alpha1.Tier
   map:
     fields:
@@ -327,6 +682,15 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.weir-dev.weir.api.v1alpha1.When
 - name: com.github.weir-dev.weir.api.v1alpha1.TierIdentifier
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.Timeout
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.UserIdentity
+  map:
+    fields:
+    - name: header
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
+      default: X-User-ID
 - name: com.github.weir-dev.weir.api.v1alpha1.When
   map:
     fields:
@@ -356,6 +720,213 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: atomic
 - name: com.github.weir-dev.weir.api.v1alpha1.Window
   scalar: string
+- name: io.k8s.api.core.v1.Affinity
+  map:
+    fields:
+    - name: nodeAffinity
+      type:
+        namedType: io.k8s.api.core.v1.NodeAffinity
+    - name: podAffinity
+      type:
+        namedType: io.k8s.api.core.v1.PodAffinity
+    - name: podAntiAffinity
+      type:
+        namedType: io.k8s.api.core.v1.PodAntiAffinity
+- name: io.k8s.api.core.v1.NodeAffinity
+  map:
+    fields:
+    - name: preferredDuringSchedulingIgnoredDuringExecution
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.PreferredSchedulingTerm
+          elementRelationship: atomic
+    - name: requiredDuringSchedulingIgnoredDuringExecution
+      type:
+        namedType: io.k8s.api.core.v1.NodeSelector
+- name: io.k8s.api.core.v1.NodeSelector
+  map:
+    fields:
+    - name: nodeSelectorTerms
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.NodeSelectorTerm
+          elementRelationship: atomic
+    elementRelationship: atomic
+- name: io.k8s.api.core.v1.NodeSelectorOperator
+  scalar: string
+- name: io.k8s.api.core.v1.NodeSelectorRequirement
+  map:
+    fields:
+    - name: key
+      type:
+        scalar: string
+    - name: operator
+      type:
+        namedType: io.k8s.api.core.v1.NodeSelectorOperator
+    - name: values
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+- name: io.k8s.api.core.v1.NodeSelectorTerm
+  map:
+    fields:
+    - name: matchExpressions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.NodeSelectorRequirement
+          elementRelationship: atomic
+    - name: matchFields
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.NodeSelectorRequirement
+          elementRelationship: atomic
+    elementRelationship: atomic
+- name: io.k8s.api.core.v1.PodAffinity
+  map:
+    fields:
+    - name: preferredDuringSchedulingIgnoredDuringExecution
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.WeightedPodAffinityTerm
+          elementRelationship: atomic
+    - name: requiredDuringSchedulingIgnoredDuringExecution
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.PodAffinityTerm
+          elementRelationship: atomic
+- name: io.k8s.api.core.v1.PodAffinityTerm
+  map:
+    fields:
+    - name: labelSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: matchLabelKeys
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: mismatchLabelKeys
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: namespaceSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: namespaces
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: topologyKey
+      type:
+        scalar: string
+- name: io.k8s.api.core.v1.PodAntiAffinity
+  map:
+    fields:
+    - name: preferredDuringSchedulingIgnoredDuringExecution
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.WeightedPodAffinityTerm
+          elementRelationship: atomic
+    - name: requiredDuringSchedulingIgnoredDuringExecution
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.PodAffinityTerm
+          elementRelationship: atomic
+- name: io.k8s.api.core.v1.PreferredSchedulingTerm
+  map:
+    fields:
+    - name: preference
+      type:
+        namedType: io.k8s.api.core.v1.NodeSelectorTerm
+    - name: weight
+      type:
+        scalar: numeric
+- name: io.k8s.api.core.v1.ResourceClaim
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+    - name: request
+      type:
+        scalar: string
+- name: io.k8s.api.core.v1.ResourceList
+  map:
+    elementType:
+      namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+- name: io.k8s.api.core.v1.ResourceRequirements
+  map:
+    fields:
+    - name: claims
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.ResourceClaim
+          elementRelationship: associative
+          keys:
+          - name
+    - name: limits
+      type:
+        namedType: io.k8s.api.core.v1.ResourceList
+    - name: requests
+      type:
+        namedType: io.k8s.api.core.v1.ResourceList
+- name: io.k8s.api.core.v1.TaintEffect
+  scalar: string
+- name: io.k8s.api.core.v1.Toleration
+  map:
+    fields:
+    - name: effect
+      type:
+        namedType: io.k8s.api.core.v1.TaintEffect
+    - name: key
+      type:
+        scalar: string
+    - name: operator
+      type:
+        namedType: io.k8s.api.core.v1.TolerationOperator
+    - name: tolerationSeconds
+      type:
+        scalar: numeric
+    - name: value
+      type:
+        scalar: string
+- name: io.k8s.api.core.v1.TolerationOperator
+  scalar: string
+- name: io.k8s.api.core.v1.WeightedPodAffinityTerm
+  map:
+    fields:
+    - name: podAffinityTerm
+      type:
+        namedType: io.k8s.api.core.v1.PodAffinityTerm
+    - name: weight
+      type:
+        scalar: numeric
+- name: io.k8s.apimachinery.pkg.api.resource.Quantity
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
   map:
     fields:
@@ -391,6 +962,38 @@ var schemaYAML = typed.YAMLObject(`types:
         elementType:
           namedType: __untyped_deduced_
         elementRelationship: separable
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+  map:
+    fields:
+    - name: matchExpressions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement
+          elementRelationship: atomic
+    - name: matchLabels
+      type:
+        map:
+          elementType:
+            scalar: string
+    elementRelationship: atomic
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorOperator
+  scalar: string
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement
+  map:
+    fields:
+    - name: key
+      type:
+        scalar: string
+    - name: operator
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorOperator
+    - name: values
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry
   map:
     fields:

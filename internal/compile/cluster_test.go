@@ -1,0 +1,258 @@
+package compile_test
+
+import (
+	"bytes"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// ofCluster draws policies of the cluster from those of namespaces, good and bad.
+func ofCluster(policies *rapid.Generator[v1alpha1.RateLimitPolicy]) *rapid.Generator[v1alpha1.ClusterRateLimitPolicy] {
+	return rapid.Custom(func(t *rapid.T) v1alpha1.ClusterRateLimitPolicy {
+		policy := policies.Draw(t, "policy")
+		domains := rapid.SliceOfN(rapid.SampledFrom([]v1alpha1.Domain{"bank", "shop", "shop-eu", "edge_proxy"}), 0, 3).Draw(t, "domains")
+		return v1alpha1.ClusterRateLimitPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
+			Spec: v1alpha1.ClusterRateLimitPolicySpec{
+				RateLimitPolicySpec: policy.Spec, Domains: domains,
+				Applies: rapid.SampledFrom([]v1alpha1.Applies{"", "Always", "Default"}).Draw(t, "applies"),
+			},
+		}
+	})
+}
+
+func bothKinds() *rapid.Generator[compile.Policies] {
+	return rapid.Custom(func(t *rapid.T) compile.Policies {
+		return compile.Policies{
+			Namespaced: rapid.SliceOfN(rapid.OneOf(anyPolicy(), inNamespaceCluster()), 0, 8).Draw(t, "namespaced"),
+			Cluster:    rapid.SliceOfN(ofCluster(anyPolicy()), 0, 6).Draw(t, "cluster"),
+		}
+	})
+}
+
+func inNamespaceCluster() *rapid.Generator[v1alpha1.RateLimitPolicy] {
+	return rapid.Map(goodPolicy(), func(policy v1alpha1.RateLimitPolicy) v1alpha1.RateLimitPolicy {
+		policy.Namespace = "cluster"
+		return policy
+	})
+}
+
+func TestTheOrderOfPoliciesOfBothKindsDoesNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		policies := bothKinds().Draw(t, "policies")
+		shuffled := compile.Policies{
+			Namespaced: rapid.Permutation(policies.Namespaced).Draw(t, "namespaced"),
+			Cluster:    slices.Clone(rapid.Permutation(policies.Cluster).Draw(t, "cluster")),
+		}
+		for i := range shuffled.Cluster {
+			spec := &shuffled.Cluster[i].Spec
+			spec.Domains = rapid.Permutation(spec.Domains).Draw(t, "domains")
+		}
+		one, other := policies.Compile(compile.DefaultIdentity()), shuffled.Compile(compile.DefaultIdentity())
+		data, _ := rules.Encode(one.Set)
+		dataAgain, _ := rules.Encode(other.Set)
+		if !bytes.Equal(data, dataAgain) {
+			t.Errorf("two orders, two Sets: %s", cmp.Diff(one.Set, other.Set))
+		}
+		if diff := cmp.Diff(one, other); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestEveryPolicyOfBothKindsIsEitherARuleOrAProblem(t *testing.T) {
+	type policy struct {
+		name    string
+		cluster bool
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		policies := bothKinds().Draw(t, "policies")
+		result := policies.Compile(compile.DefaultIdentity())
+
+		neither := map[policy]bool{}
+		for i := range policies.Namespaced {
+			neither[policy{compile.Name(&policies.Namespaced[i]), false}] = true
+		}
+		for i := range policies.Cluster {
+			neither[policy{compile.ClusterName(&policies.Cluster[i]), true}] = true
+		}
+		for _, r := range result.Set.Rules {
+			p := policy{r.Policy, strings.HasPrefix(r.Policy, "cluster/")}
+			if !neither[p] || p.cluster != (r.Domain == "") {
+				t.Errorf("a rule too many: %+v", r)
+			}
+			delete(neither, p)
+		}
+		refused := map[policy]bool{}
+		for _, problem := range result.Problems {
+			p := policy{problem.Policy, problem.Cluster}
+			if !neither[p] && !refused[p] {
+				t.Errorf("a problem too many: %s", problem)
+			}
+			delete(neither, p)
+			refused[p] = true
+		}
+		if len(neither) > 0 {
+			t.Errorf("neither rule nor problem for %v", neither)
+		}
+		if _, err := rules.NewIndex(result.Set, "sha256:test", "weir:"); err != nil {
+			t.Errorf("a limiter refuses the Set: %v", err)
+		}
+	})
+}
+
+func TestABadClusterPolicyNeverAffectsAnother(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		policies := bothKinds().Draw(t, "policies")
+		bad := ofCluster(badPolicy()).Draw(t, "bad")
+		bad.Name = "bad" // a name that no other has
+		before := policies.Compile(compile.DefaultIdentity())
+		policies.Cluster = append(policies.Cluster, bad)
+		after := policies.Compile(compile.DefaultIdentity())
+
+		problems := len(after.Problems)
+		after.Problems = slices.DeleteFunc(after.Problems, func(p compile.Problem) bool { return p.Policy == compile.ClusterName(&bad) })
+		if diff := cmp.Diff(before, after, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("a bad policy changed what becomes of others: %s", diff)
+		}
+		if problems == len(after.Problems) {
+			t.Error("no problem names the bad policy")
+		}
+	})
+}
+
+// TestAnOverrideIsTrueOfEveryRequest holds what is told of policies against what requests meet.
+func TestAnOverrideIsTrueOfEveryRequest(t *testing.T) {
+	told := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		policies := compile.Policies{
+			Namespaced: rapid.SliceOfN(alike(), 1, 6).Draw(t, "namespaced"),
+			Cluster:    rapid.SliceOfN(ofCluster(alike()), 1, 4).Draw(t, "cluster"),
+		}
+		result := policies.Compile(compile.DefaultIdentity())
+		for _, o := range result.Overrides {
+			told[o.Reason]++
+			at := slices.IndexFunc(result.Set.Rules, func(r rules.Rule) bool { return r.Policy == o.Policy })
+			if r := result.Set.Rules[at]; !r.AllDomains && r.Domain != o.Domain && !slices.Contains(r.Domains, o.Domain) {
+				t.Errorf("%+v, and that is none of the policy's domains", o)
+			}
+		}
+		index, err := rules.NewIndex(result.Set, "", "weir:")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			request := anyRequest().Draw(t, "request")
+			matched := index.Match(nil, request)
+			for _, o := range result.Overrides {
+				at, by := find(matched, o.Policy), find(matched, o.By)
+				switch {
+				case o.Domain != request.Domain || at < 0:
+				case o.Reason == v1alpha1.ReasonNamespacePolicy:
+					t.Errorf("%+v, and yet %s decides on %+v", o, o.Policy, request)
+				case by < 0 || matched[by].Identify(request) != matched[at].Identify(request):
+					t.Errorf("%+v, and yet %s does not count %+v for the same identifier", o, o.By, request)
+				}
+			}
+		}
+	})
+	if told[v1alpha1.ReasonNamespacePolicy] == 0 || told[v1alpha1.ReasonStricterPolicy] == 0 {
+		t.Errorf("no overrides of one kind: %v", told)
+	}
+}
+
+// alike draws policies that have much in common.
+func alike() *rapid.Generator[v1alpha1.RateLimitPolicy] {
+	return rapid.Custom(func(t *rapid.T) v1alpha1.RateLimitPolicy {
+		policy := goodPolicy().Draw(t, "policy")
+		policy.Spec.Axis = rapid.SampledFrom([]v1alpha1.Axis{"Tenant", "User"}).Draw(t, "one of two axes")
+		policy.Spec.Identifier, policy.Spec.Tiers, policy.Spec.Cost, policy.Spec.Burst = nil, nil, nil, nil
+		policy.Spec.Algorithm, policy.Spec.Window, policy.Spec.OnStoreFailure, policy.Spec.Scope = "SlidingWindowCounter", "1m", "", ""
+		policy.Spec.Enforcement = rapid.SampledFrom([]v1alpha1.Enforcement{"", "", "", "Shadow"}).Draw(t, "mostly enforced")
+		switch match := policy.Spec.Match; rapid.IntRange(0, 2).Draw(t, "match less") {
+		case 0:
+			policy.Spec.Match = nil
+		case 1:
+			if match != nil && match.HTTP != nil {
+				match.HTTP = &v1alpha1.HTTPMatch{Hosts: match.HTTP.Hosts, Paths: match.HTTP.Paths}
+			}
+		}
+		return policy
+	})
+}
+
+func anyRequest() *rapid.Generator[*rules.Request] {
+	return rapid.Custom(func(t *rapid.T) *rules.Request {
+		from := func(what string, texts ...string) string { return rapid.SampledFrom(texts).Draw(t, what) }
+		return &rules.Request{
+			Domain:   from("domain", "bank", "shop", "shop-eu", "edge_proxy", "unheard-of"),
+			Method:   from("method", "GET", "POST"),
+			Host:     from("host", "a.example", "x.a.example", "b", ""),
+			Path:     from("path", "/", "/v1", "/v1/x.json", "/v9"),
+			ClientIP: netip.MustParseAddr(from("address", "10.0.0.1", "203.0.113.7", "2001:db8::7", "2001:db9::7")),
+			Headers: map[string]string{
+				"x-plan": from("plan", "free", "paid"), "accept": from("accept", "text/html", "*/*"),
+				"x-tenant-id": from("tenant", "acme", "globex"), "x-user-id": "u",
+			},
+			Descriptors: rapid.SliceOfN(rapid.Just(rules.Descriptor{{Key: "generic_key", Value: "login"}}), 0, 1).Draw(t, "descriptors"),
+		}
+	})
+}
+
+func find(matched []rules.Matched, policy string) int {
+	return slices.IndexFunc(matched, func(m rules.Matched) bool { return m.Rule.Policy == policy })
+}
+
+func TestACompiledClusterPolicyIsLeftAlone(t *testing.T) {
+	policy := v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	policy.Spec.RateLimitPolicySpec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: 1, Window: "1m"}
+	policy.Spec.Domains = []v1alpha1.Domain{"shop", "billing", "shop"}
+	before := policy.DeepCopy()
+	compile.Policies{Cluster: []v1alpha1.ClusterRateLimitPolicy{policy}}.Compile(compile.DefaultIdentity())
+	if diff := cmp.Diff(*before, policy); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTheConditionNamesWhoDecides(t *testing.T) {
+	var many []compile.Override
+	for domain := range strings.SplitSeq("a b c d e f g h i j", " ") {
+		many = append(many, compile.Override{Policy: "cluster/x", Domain: domain, By: domain + "/own", Reason: v1alpha1.ReasonNamespacePolicy})
+	}
+	for name, tc := range map[string]struct {
+		overrides       []compile.Override
+		reason, message string
+	}{
+		"one domain": {many[:1], "NamespacePolicy", "overridden in a by a/own"},
+		"as many as are named": {
+			many[:8], "NamespacePolicy",
+			"overridden in a by a/own, in b by b/own, in c by c/own, in d by d/own, in e by e/own, in f by f/own, in g by g/own, in h by h/own",
+		},
+		"more": {
+			many, "NamespacePolicy",
+			"overridden in a by a/own, in b by b/own, in c by c/own, in d by d/own, in e by e/own, in f by f/own, in g by g/own, in h by h/own, and in 2 more",
+		},
+		"a stricter policy": {
+			[]compile.Override{{Policy: "a/own", Domain: "a", By: "cluster/x", Reason: v1alpha1.ReasonStricterPolicy}},
+			"StricterPolicy", "decides nothing beside cluster/x, which counts the same requests and is as strict or stricter",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reason, message := compile.Condition(tc.overrides)
+			if reason != tc.reason || message != tc.message {
+				t.Errorf("%s: %s", reason, message)
+			}
+		})
+	}
+}

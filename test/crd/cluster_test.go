@@ -1,0 +1,74 @@
+package crd
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
+)
+
+func TestAPolicyOfTheClusterIsStoredWithItsDefaultsAndShown(t *testing.T) {
+	n := newNamespace(t)
+	name := "cluster-" + n.name // of the whole server, so that other tests do not meet it
+	written := &v1alpha1.ClusterRateLimitPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.ClusterRateLimitPolicySpec{
+			RateLimitPolicySpec: v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: 10, Window: "1d"},
+			Domains:             []v1alpha1.Domain{"shop", "billing"},
+		},
+	}
+	want := written.Spec.DeepCopy()
+	want.Algorithm, want.Scope, want.Enforcement = v1alpha1.SlidingWindowCounter, v1alpha1.ScopePolicy, v1alpha1.EnforcementEnforce
+	want.OnStoreFailure, want.Applies = v1alpha1.StoreFailureLocal, v1alpha1.AppliesAlways
+	if err := n.Create(t.Context(), written); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Delete(context.WithoutCancel(t.Context()), written); err != nil {
+			t.Error(err)
+		}
+	})
+	if diff := cmp.Diff(*want, written.Spec); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+	if written.Status.ObservedGeneration != -1 {
+		t.Errorf("observedGeneration is %d before anybody has observed, want -1", written.Status.ObservedGeneration)
+	}
+
+	status := ac.RateLimitPolicyStatus().WithConditions(
+		condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonProgrammed),
+		condition(v1alpha1.ConditionOverridden, metav1.ConditionTrue, v1alpha1.ReasonNamespacePolicy))
+	if err := n.Status().Apply(t.Context(), ac.ClusterRateLimitPolicy(name).WithStatus(status), client.ForceOwnership); err != nil {
+		t.Fatal(err)
+	}
+	out := n.kubectl(t, "get", "clusterratelimitpolicies", name, "-o", "wide")
+	shown := [][]string{
+		{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "APPLIES", "AGE", "REASON", "ENFORCEMENT"},
+		{name, "True", "Tenant", "10", "1d", "SlidingWindowCounter", "Always", "*", "Programmed", "Enforce"},
+	}
+	if diff := cmp.Diff(shown, table(out)); diff != "" {
+		t.Errorf("kubectl get (-want +got):\n%s\n%s", diff, out)
+	}
+	if out := n.kubectl(t, "get", "throttling", "-o", "name"); !strings.Contains(out, "clusterratelimitpolicy.weir.dev/"+name) {
+		t.Errorf("the category does not show it: %s", out)
+	}
+}
+
+func TestWhatUsersGetWrongInAPolicyOfTheClusterIsExplained(t *testing.T) {
+	n := newNamespace(t)
+	for _, c := range []struct{ name, change, field, says string }{
+		{"an empty domain", `spec: {domains: [""]}`, "spec.domains[0]", domainSays},
+		{"a domain with a line break", `spec: {domains: ["shop\n"]}`, "spec.domains[0]", domainSays},
+		{"a domain with a control character", `spec: {domains: ["sh\u0007op"]}`, "spec.domains[0]", domainSays},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			checkRefusal(t, n.tryCreateOf(t, clusterRateLimitPolicies(), c.change), c.field, c.says)
+		})
+	}
+}

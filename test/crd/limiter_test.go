@@ -1,0 +1,249 @@
+package crd
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
+)
+
+func TestDefaultsOfALimiter(t *testing.T) {
+	n := newNamespace(t)
+	for name, c := range map[string]struct{ change, want string }{
+		"that says the least": {`{}`, `
+replicas: 2
+redis: {mode: Standalone, addresses: ["redis:6379"], database: 0, timeout: 50ms}
+identity:
+  ip: {ipv6PrefixLength: 64}
+  tenant: {header: X-Tenant-ID}
+  user: {header: X-User-ID}
+  apiKey: {header: X-API-Key}
+headers: Draft11
+podDisruptionBudget: {maxUnavailable: 1}
+`},
+		"that says a part of each": {`
+spec:
+  replicas: 0
+  redis: {mode: Cluster, tls: {}}
+  identity: {ip: {trustedProxies: [10.0.0.0/8]}, tenant: {header: X-Org}, user: {}}
+  autoscaling: {maxReplicas: 8}
+  podDisruptionBudget: {}
+`, `
+replicas: 0
+redis: {mode: Cluster, addresses: ["redis:6379"], database: 0, timeout: 50ms, tls: {}}
+identity:
+  ip: {trustedProxies: [10.0.0.0/8], ipv6PrefixLength: 64}
+  tenant: {header: X-Org}
+  user: {header: X-User-ID}
+  apiKey: {header: X-API-Key}
+headers: Draft11
+autoscaling: {minReplicas: 2, maxReplicas: 8, targetCPU: 70}
+podDisruptionBudget: {maxUnavailable: 1}
+`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			written := n.object(t, limiters(), c.change)
+			if err := n.Create(t.Context(), written, client.DryRunAll); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(asJSON(t, parse(t, c.want)), asJSON(t, written.Object["spec"])); diff != "" {
+				t.Errorf("spec (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(asJSON(t, parse(t, `{observedGeneration: -1}`)), asJSON(t, written.Object["status"])); diff != "" {
+				t.Errorf("status (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestALimiterOfGoTypesHasTheDefaultsOfTheSchema(t *testing.T) {
+	n := newNamespace(t)
+	written := &v1alpha1.Limiter{
+		ObjectMeta: metav1.ObjectMeta{Namespace: n.name, Name: "typed"},
+		Spec:       v1alpha1.LimiterSpec{Redis: v1alpha1.Redis{Addresses: []v1alpha1.RedisAddress{"redis:6379"}}},
+	}
+	if err := n.Create(t.Context(), written, client.DryRunAll); err != nil {
+		t.Fatal(err)
+	}
+	want := v1alpha1.LimiterSpec{
+		Replicas: new(int32(2)),
+		Redis:    v1alpha1.Redis{Mode: v1alpha1.RedisStandalone, Addresses: []v1alpha1.RedisAddress{"redis:6379"}, Timeout: "50ms"},
+		Identity: v1alpha1.IdentityTable{
+			IP: v1alpha1.IPIdentity{IPv6PrefixLength: 64}, Tenant: v1alpha1.TenantIdentity{Header: "X-Tenant-ID"},
+			User: v1alpha1.UserIdentity{Header: "X-User-ID"}, APIKey: v1alpha1.APIKeyIdentity{Header: "X-API-Key"},
+		},
+		Headers: v1alpha1.HeadersDraft11, PodDisruptionBudget: v1alpha1.DisruptionBudget{MaxUnavailable: 1},
+	}
+	if diff := cmp.Diff(want, written.Spec); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+}
+
+func TestGoTypesReadAndWriteAllOfALimiter(t *testing.T) {
+	n := newNamespace(t)
+	secret := &v1alpha1.SecretReference{Name: "redis"}
+	written := &v1alpha1.Limiter{
+		ObjectMeta: metav1.ObjectMeta{Namespace: n.name, Name: "typed"},
+		Spec: v1alpha1.LimiterSpec{
+			Replicas: new(int32(0)),
+			Redis: v1alpha1.Redis{
+				Mode: v1alpha1.RedisSentinel, Addresses: []v1alpha1.RedisAddress{"a:1", "[2001:db8::7]:2"}, Database: 7, MasterName: "weir",
+				CredentialsSecretRef: secret, TLS: &v1alpha1.RedisTLS{SecretRef: secret}, Timeout: "1s",
+			},
+			PolicySelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "edge"}},
+			PolicyNamespaceSelector: &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpExists}},
+			},
+			Identity: v1alpha1.IdentityTable{
+				IP:     v1alpha1.IPIdentity{TrustedProxies: []v1alpha1.CIDR{"10.0.0.0/8"}, IPv6PrefixLength: 56},
+				Tenant: v1alpha1.TenantIdentity{Header: "X-T"}, User: v1alpha1.UserIdentity{Header: "X-U"}, APIKey: v1alpha1.APIKeyIdentity{Header: "X-K"},
+			},
+			Headers: v1alpha1.HeadersNone, Image: "registry.example/weir:v1",
+			Template: v1alpha1.PodTemplate{
+				Resources:    &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}},
+				NodeSelector: map[string]string{"pool": "edge"}, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+				Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+					Weight:     1,
+					Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpExists}}},
+				}}}},
+				Labels: map[string]string{"team": "edge"}, Annotations: map[string]string{"note": "text"},
+			},
+			Autoscaling:         &v1alpha1.Autoscaling{MinReplicas: 3, MaxReplicas: 9, TargetCPU: 60},
+			PodDisruptionBudget: v1alpha1.DisruptionBudget{MaxUnavailable: 2},
+		},
+	}
+	want := written.DeepCopy()
+	if err := n.Create(t.Context(), written); err != nil {
+		t.Fatal(err)
+	}
+	var got v1alpha1.Limiter
+	if err := n.Get(t.Context(), client.ObjectKeyFromObject(written), &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(asJSON(t, want.Spec), asJSON(t, got.Spec)); diff != "" {
+		t.Errorf("spec (-written +read):\n%s", diff)
+	}
+}
+
+func TestALimiterIsScaledAndSaysWhatRuns(t *testing.T) {
+	n := newNamespace(t)
+	if err := n.Create(t.Context(), n.object(t, limiters(), `{}`)); err != nil {
+		t.Fatal(err)
+	}
+	status := ac.LimiterState().
+		WithObservedGeneration(1).
+		WithConditions(condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonReplicasMissing)).
+		WithReplicas(3).WithReadyReplicas(2).WithSelector("app.kubernetes.io/name=weir").WithRevision("sha256:00").
+		WithPolicies(ac.PolicyCount().WithAccepted(10).WithRejected(1)).
+		WithRedis(ac.RedisState().WithReachable(true).WithPrimaries(3).WithVersion("7.0.15")).
+		WithScripts(ac.LoadedScript().WithName("spend").WithSHA("da39a3ee5e6b4b0d3255bfef95601890afd80709").WithLoadedOn(3))
+	if err := n.Status().Apply(t.Context(), ac.Limiter("small", n.name).WithStatus(status), client.ForceOwnership); err != nil {
+		t.Fatal(err)
+	}
+	n.kubectl(t, "scale", "limiter/small", "-n", n.name, "--replicas=5")
+
+	var got v1alpha1.Limiter
+	if err := n.Get(t.Context(), client.ObjectKey{Namespace: n.name, Name: "small"}, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Spec.Replicas == nil || *got.Spec.Replicas != 5 {
+		t.Errorf("scaled to 5, and spec.replicas is %v", got.Spec.Replicas)
+	}
+	if diff := cmp.Diff(asJSON(t, status), asJSON(t, got.Status)); diff != "" {
+		t.Errorf("status (-applied +read):\n%s", diff)
+	}
+	scale := &unstructured.Unstructured{}
+	if err := n.SubResource("scale").Get(t.Context(), &got, scale); err != nil {
+		t.Fatal(err)
+	}
+	want := parse(t, `{replicas: 3, selector: app.kubernetes.io/name=weir}`)
+	if diff := cmp.Diff(asJSON(t, want), asJSON(t, scale.Object["status"])); diff != "" {
+		t.Errorf("status of the scale (-want +got):\n%s", diff)
+	}
+	for _, c := range []struct {
+		args []string
+		want [][]string
+	}{
+		{[]string{"limiters"}, [][]string{
+			{"NAME", "READY", "REPLICAS", "POLICIES", "REDIS", "AGE"},
+			{"small", "False", "3", "10", "true", "*"},
+		}},
+		{[]string{"limiters", "-o", "wide"}, [][]string{
+			{"NAME", "READY", "REPLICAS", "POLICIES", "REDIS", "AGE", "REASON", "REJECTED"},
+			{"small", "False", "3", "10", "true", "*", "ReplicasMissing", "1"},
+		}},
+	} {
+		out := n.kubectl(t, append([]string{"get", "-n", n.name}, c.args...)...)
+		if diff := cmp.Diff(c.want, table(out)); diff != "" {
+			t.Errorf("kubectl get %v (-want +got):\n%s\n%s", c.args, diff, out)
+		}
+	}
+}
+
+func TestWhatUsersGetWrongInALimiterIsExplained(t *testing.T) {
+	n := newNamespace(t)
+	const address, timeout = "spec.redis.addresses[0]", "spec.redis.timeout"
+	at := func(address string) string { return redis(`{addresses: ["` + address + `"]}`) }
+	after := func(timeout string) string { return redis(`{timeout: "` + timeout + `"}`) }
+	for _, c := range []struct{ name, change, field, says string }{
+		{"an address without a port", at("redis"), address, addressSays},
+		{"an address with port 0", at("redis:0"), address, addressSays},
+		{"an address with a port too high", at("redis:65536"), address, addressSays},
+		{"an address with a name for a port", at("redis:redis"), address, addressSays},
+		{"an address with a database", at("redis:6379/1"), address, addressSays},
+		{"an address with a password", at("secret@redis:6379"), address, addressSays},
+		{"an address with a space", at("redis :6379"), address, addressSays},
+		{"a port alone", at(":6379"), address, addressSays},
+		{"an IPv6 address without brackets", at("2001:db8::7:6379"), address, addressSays},
+		{"an IPv6 address that is none", at("[2001:db8]:6379"), address, addressSays},
+		{"an address with an empty label", at("redis..shop:6379"), address, addressSays},
+		{"an empty address", at(""), address, addressSays},
+		{"no time at all", after("0ms"), timeout, timeoutSays},
+		{"a time with a fraction", after("0.5s"), timeout, timeoutSays},
+		{"a time of microseconds", after("500us"), timeout, timeoutSays},
+		{"a time of minutes", after("1m"), timeout, timeoutSays},
+		{"a time without a unit", after("50"), timeout, timeoutSays},
+		{"an empty time", after(""), timeout, timeoutSays},
+		{"a time below zero", after("-1s"), timeout, timeoutSays},
+		{"no image", `spec: {image: ""}`, "spec.image", "an image is a reference such as registry.example/weir:v1, without spaces"},
+		{"Sentinels with an empty name", redis(`{mode: Sentinel, masterName: ""}`), "spec.redis.masterName", "a name of Sentinel is one or more letters, digits, dots, hyphens and underscores"},
+		{"a label that is Weir's", template(`{labels: {app.kubernetes.io/instance: mine}}`), "spec.template.labels", labelsSays},
+		{"another label that is Weir's", template(`{labels: {app.kubernetes.io/component: mine}}`), "spec.template.labels", labelsSays},
+		{"a proxy that is no network", identity(`{ip: {trustedProxies: [10.0.0.7]}}`), "spec.identity.ip.trustedProxies[0]", cidrSays},
+		{"fewer pods than the default of minReplicas", `spec: {autoscaling: {maxReplicas: 1}}`, "spec.autoscaling.minReplicas", "minReplicas must not be above maxReplicas"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			checkRefusal(t, n.tryCreateOf(t, limiters(), c.change), c.field, c.says)
+		})
+	}
+}
+
+func TestWhatUsersMayWriteInALimiterIsAccepted(t *testing.T) {
+	n := newNamespace(t)
+	for _, c := range []struct{ name, change string }{
+		{"an IPv4 address", redis(`{addresses: ["10.0.0.7:6379"]}`)},
+		{"a name in upper case", redis(`{addresses: ["Redis.Shop.svc.cluster.local:6379"]}`)},
+		{"a name with a dot at the end", redis(`{addresses: ["redis.shop.svc.cluster.local.:6379"]}`)},
+		{"an IPv6 address with IPv4 in it", redis(`{addresses: ["[64:ff9b::203.0.113.7]:6379"]}`)},
+		{"one Sentinel", redis(`{mode: Sentinel, masterName: m}`)},
+		{"one node of a cluster", redis(`{mode: Cluster}`)},
+		{"a database of a server", redis(`{database: 15}`)},
+		{"TLS with the system's authorities", redis(`{tls: {}}`)},
+		{"no pods", `spec: {replicas: 0}`},
+		{"selectors of all", `spec: {policySelector: {}, policyNamespaceSelector: {}}`},
+		{"an image by digest", `spec: {image: "registry.example/weir@sha256:0000"}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := n.tryCreateOf(t, limiters(), c.change); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,207 @@
+package crd
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Changes of the small Limiter.
+func redis(text string) string    { return `spec: {redis: ` + text + `}` }
+func identity(text string) string { return `spec: {identity: ` + text + `}` }
+func template(text string) string { return `spec: {template: ` + text + `}` }
+
+func limiterCases() []schemaCase {
+	all := append(limiterNameCases(), redisCases()...)
+	all = append(all, redisAddressCases()...)
+	all = append(all, secretCases("spec.redis.credentialsSecretRef", func(ref string) string { return redis(`{credentialsSecretRef: ` + ref + `}`) })...)
+	all = append(all, secretCases("spec.redis.tls.secretRef", func(ref string) string { return redis(`{tls: {secretRef: ` + ref + `}}`) })...)
+	all = append(all, networkCases("spec.identity.ip.trustedProxies", func(list string) string { return identity(`{ip: {trustedProxies: ` + list + `}}`) })...)
+	for _, who := range []string{"tenant", "user", "apiKey"} {
+		all = append(all, identityHeaderCases(who)...)
+	}
+	return append(all, podCases()...)
+}
+
+func limiterNameCases() []schemaCase {
+	named := func(name string) string { return `metadata: {name: ` + name + `}` }
+	return []schemaCase{
+		{
+			at: "", kind: kindRule, field: "<nil>", accepted: named(letters(50)), refused: named(letters(51)),
+			says: "metadata.name must be at most 50 characters: the objects of a Limiter are called weir-limiter-<name>, and the name of a Service holds 63",
+		},
+		{
+			at: "", kind: kindRule, field: "<nil>", accepted: named("edge-1"), refused: named("edge.1"),
+			says: "metadata.name must not have a dot: it is part of the name of a Service, which is a DNS label",
+		},
+		{at: "spec", kind: "required", accepted: `{}`, refused: `spec: null`, says: "Required value"},
+		{at: "spec.redis", kind: "required", accepted: `{}`, refused: `spec: {redis: null}`, says: "Required value"},
+		{
+			at: "spec.headers", kind: "enum", accepted: `spec: {headers: GitHub}`, refused: `spec: {headers: draft11}`,
+			says: `Unsupported value: "draft11": supported values: "Draft11", "Draft03", "GitHub", "None"`,
+		},
+		{
+			at: "spec.image", kind: "maxLength", accepted: `spec: {image: ` + letters(512) + `}`, refused: `spec: {image: ` + letters(513) + `}`,
+			says: "may not be more than 512 bytes",
+		},
+		{
+			at: "spec.image", kind: kindRule, accepted: `spec: {image: "registry.example:5000/weir:v1"}`, refused: `spec: {image: "weir v1"}`,
+			says: "an image is a reference such as registry.example/weir:v1, without spaces",
+		},
+	}
+}
+
+func redisCases() []schemaCase {
+	sentinel := func(rest string) string { return redis(`{mode: Sentinel, ` + rest + `}`) }
+	const named = "a name of Sentinel is one or more letters, digits, dots, hyphens and underscores"
+	return append([]schemaCase{
+		{
+			at: "spec.redis.mode", kind: "enum", accepted: redis(`{mode: Cluster}`), refused: redis(`{mode: cluster}`),
+			says: `Unsupported value: "cluster": supported values: "Standalone", "Sentinel", "Cluster"`,
+		},
+		{
+			at: "spec.redis", kind: kindRule, field: "spec.redis.addresses", accepted: redis(addresses(1)), refused: redis(addresses(2)),
+			says: "Standalone is one server, at one address; choose Sentinel or Cluster for more",
+		},
+		{
+			at: "spec.redis", kind: kindRule, field: "spec.redis.masterName", accepted: sentinel(`masterName: weir`), refused: redis(`{mode: Sentinel}`),
+			says: "Sentinel needs the name that the Sentinels know the primary by",
+		},
+		{
+			at: "spec.redis", kind: kindRule, field: "spec.redis.masterName", accepted: redis(`{}`), refused: redis(`{masterName: weir}`),
+			says: "masterName is what Sentinels know a primary by; remove it, or choose mode Sentinel",
+		},
+		{
+			at: "spec.redis", kind: kindRule, field: "spec.redis.database", accepted: redis(`{mode: Cluster, database: 0}`), refused: redis(`{mode: Cluster, database: 1}`),
+			says: "a Redis Cluster has database 0 alone",
+		},
+		{
+			at: "spec.redis.masterName", kind: "maxLength",
+			accepted: sentinel(`masterName: ` + letters(253)), refused: sentinel(`masterName: ` + letters(254)),
+			says: "may not be more than 253 bytes",
+		},
+		{at: "spec.redis.masterName", kind: kindRule, accepted: sentinel(`masterName: weir_1.a-b`), refused: sentinel(`masterName: "my master"`), says: named},
+		{
+			at: "spec.redis.timeout", kind: "maxLength", accepted: redis(`{timeout: 00010s}`), refused: redis(`{timeout: 000000000000010ms}`),
+			says: "may not be more than 16 bytes",
+		},
+		{
+			at: "spec.redis.timeout", kind: kindRule, accepted: redis(`{timeout: 10000ms}`), refused: redis(`{timeout: 10001ms}`),
+			says: timeoutSays,
+		},
+	}, betweenCases("spec.redis.database", 0, 16383, func(n int) string { return redis(fmt.Sprintf(`{database: %d}`, n)) })...)
+}
+
+const timeoutSays = "a timeout is from 1ms to 10s, in whole milliseconds (50ms) or seconds (1s)"
+
+func redisAddressCases() []schemaCase {
+	const at = "spec.redis.addresses"
+	cluster := func(list string) string { return redis(`{mode: Cluster, addresses: ` + list + `}`) }
+	return []schemaCase{
+		{at: at, kind: "required", accepted: `{}`, refused: redis(`{addresses: null}`), says: "Required value"},
+		{at: at, kind: "minItems", accepted: cluster(`["a:1"]`), refused: cluster(`[]`), says: "should have at least 1 items"},
+		{
+			at: at, kind: "maxItems", accepted: redis(`{mode: Cluster, ` + strings.Trim(addresses(32), "{}") + `}`),
+			refused: redis(`{mode: Cluster, ` + strings.Trim(addresses(33), "{}") + `}`),
+			says:    "Too many: 33: must have at most 32 items",
+		},
+		{
+			at: at, kind: kindSet, field: at + "[1]", accepted: cluster(`["a:1", "a:2"]`), refused: cluster(`["a:1", "a:1"]`),
+			says: `Duplicate value: "a:1"`,
+		},
+		{
+			at: at + "[]", kind: "maxLength", accepted: cluster(`["` + longHost(253) + `:65535"]`), refused: cluster(`["` + longHost(254) + `:65535"]`),
+			says: "may not be more than 259 bytes",
+		},
+		{at: at + "[]", kind: kindRule, accepted: cluster(`["[2001:db8::7]:65535"]`), refused: cluster(`["redis://redis:6379"]`), says: addressSays},
+	}
+}
+
+const addressSays = "an address is host:port without a scheme, such as redis.redis:6379, 10.0.0.7:6379 or [2001:db8::7]:6379"
+
+// addresses are the part of redis with n of them.
+func addresses(n int) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf(`"redis-%d:6379"`, i)
+	}
+	return `{addresses: [` + strings.Join(list, ", ") + `]}`
+}
+
+// secretCases are those of a reference to a Secret that stands at a place of the schema.
+func secretCases(at string, with func(string) string) []schemaCase {
+	named := func(name string) string { return with(`{name: ` + name + `}`) }
+	return []schemaCase{
+		{at: at + ".name", kind: "required", accepted: named("redis"), refused: with(`{}`), says: "Required value"},
+		{at: at + ".name", kind: "maxLength", accepted: named(letters(253)), refused: named(letters(254)), says: "may not be more than 253 bytes"},
+		{
+			at: at + ".name", kind: kindRule, accepted: named("redis.shop-1"), refused: named("Redis"),
+			says: "the name of a Secret is lower-case letters, digits, hyphens and dots, and begins and ends with a letter or digit",
+		},
+	}
+}
+
+// identityHeaderCases are those of an entry of the identity table.
+func identityHeaderCases(who string) []schemaCase {
+	header := func(name string) string { return identity(`{` + who + `: {header: ` + name + `}}`) }
+	at := "spec.identity." + who + ".header"
+	return []schemaCase{
+		{at: at, kind: "maxLength", accepted: header(letters(128)), refused: header(letters(129)), says: "may not be more than 128 bytes"},
+		{at: at, kind: kindRule, accepted: header("X-Who"), refused: header(`"X Who"`), says: "a header" + tokenSays},
+	}
+}
+
+func podCases() []schemaCase {
+	number := func(format string) func(int) string { return func(n int) string { return fmt.Sprintf(format, n) } }
+	all := []schemaCase{
+		{
+			at: "spec.autoscaling.maxReplicas", kind: "required", accepted: `spec: {autoscaling: {maxReplicas: 4}}`, refused: `spec: {autoscaling: {}}`,
+			says: "Required value",
+		},
+		{
+			at: "spec.autoscaling", kind: kindRule, field: "spec.autoscaling.minReplicas",
+			accepted: `spec: {autoscaling: {minReplicas: 4, maxReplicas: 4}}`, refused: `spec: {autoscaling: {minReplicas: 5, maxReplicas: 4}}`,
+			says: "minReplicas must not be above maxReplicas",
+		},
+		{
+			at: "spec.template.tolerations", kind: "maxItems",
+			accepted: template(`{tolerations: [` + repeat(`{operator: Exists}`, 64) + `]}`), refused: template(`{tolerations: [` + repeat(`{operator: Exists}`, 65) + `]}`),
+			says: "Too many: 65: must have at most 64 items",
+		},
+		{
+			at: "spec.template.labels", kind: kindRule, accepted: template(`{labels: {team: edge}}`), refused: template(`{labels: {app.kubernetes.io/name: mine}}`),
+			says: labelsSays,
+		},
+	}
+	for _, field := range []string{"nodeSelector", "labels", "annotations"} {
+		all = append(all, schemaCase{
+			at: "spec.template." + field, kind: "maxProperties",
+			accepted: template(`{` + field + `: ` + properties(64) + `}`), refused: template(`{` + field + `: ` + properties(65) + `}`),
+			says: "must have at most 64 items",
+		})
+	}
+	all = append(all, betweenCases("spec.replicas", 0, 1000, number(`spec: {replicas: %d}`))...)
+	all = append(all, betweenCases("spec.identity.ip.ipv6PrefixLength", 1, 128, number(`spec: {identity: {ip: {ipv6PrefixLength: %d}}}`))...)
+	all = append(all, betweenCases("spec.autoscaling.minReplicas", 1, 1000, number(`spec: {autoscaling: {maxReplicas: 1000, minReplicas: %d}}`))...)
+	all = append(all, betweenCases("spec.autoscaling.maxReplicas", 1, 1000, number(`spec: {autoscaling: {minReplicas: 1, maxReplicas: %d}}`))...)
+	all = append(all, betweenCases("spec.autoscaling.targetCPU", 1, 1000, number(`spec: {autoscaling: {maxReplicas: 4, targetCPU: %d}}`))...)
+	return append(all, betweenCases("spec.podDisruptionBudget.maxUnavailable", 1, 1000, number(`spec: {podDisruptionBudget: {maxUnavailable: %d}}`))...)
+}
+
+const labelsSays = "app.kubernetes.io/name, /component and /instance are Weir's own: it finds its pods by them"
+
+// betweenCases are those of a number from least to most.
+func betweenCases(at string, least, most int, with func(int) string) []schemaCase {
+	return []schemaCase{
+		{at: at, kind: "minimum", accepted: with(least), refused: with(least - 1), says: fmt.Sprintf("should be greater than or equal to %d", least)},
+		{at: at, kind: "maximum", accepted: with(most), refused: with(most + 1), says: fmt.Sprintf("should be less than or equal to %d", most)},
+	}
+}
+
+// properties are n of a map.
+func properties(n int) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf(`k%d: v`, i)
+	}
+	return `{` + strings.Join(list, ", ") + `}`
+}

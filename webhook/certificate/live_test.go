@@ -1,0 +1,130 @@
+package certificate
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestNoCallFailsWhileCertificatesRotate serves TLS, with certificates of seconds, to clients who verify every call and
+// learn of a new bundle late.
+func TestNoCallFailsWhileCertificatesRotate(t *testing.T) {
+	const (
+		late   = 300 * time.Millisecond
+		lasts  = 8 * time.Second
+		settle = 500 * time.Millisecond
+	)
+	terms := Terms{Names: []string{name}, Authority: 9 * time.Second, Certificate: 3 * time.Second, Settle: settle}
+	var serving Serving
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.TLS = &tls.Config{}
+	serving.Configure(server.TLS)
+	var trusted atomic.Pointer[x509.CertPool]
+
+	rotate := func(stop time.Time, arrived chan struct{}) (certificates, authorities int) {
+		var state State
+		var carried Bundles
+		leaves, signers := map[string]bool{}, map[string]bool{}
+		var reading sync.WaitGroup
+		defer reading.Wait()
+		for tick := time.NewTicker(50 * time.Millisecond); time.Now().Before(stop); <-tick.C {
+			next, err := terms.Next(state, carried, time.Now())
+			if err != nil {
+				t.Error(err)
+				return 0, 0
+			}
+			state, carried = next, Bundles{next.Bundle()}
+			leaves[string(state.Serving.Certificate.Raw)] = true
+			signers[string(state.Serving.Certificate.AuthorityKeyId)] = true
+			data, err := state.encode()
+			if err != nil {
+				t.Error(err)
+				return 0, 0
+			}
+			// Replicas that are quick and clients that are slow are the worst that can meet.
+			if err := serving.Take(&corev1.Secret{Data: data}); err != nil {
+				t.Error(err)
+			}
+			reading.Add(1)
+			time.AfterFunc(late, func() {
+				defer reading.Done()
+				pool := x509.NewCertPool()
+				pool.AppendCertsFromPEM(data[keyBundle])
+				if trusted.Swap(pool) == nil {
+					close(arrived)
+				}
+			})
+		}
+		return len(leaves), len(signers)
+	}
+
+	stop, arrived := time.Now().Add(lasts), make(chan struct{})
+	var callers sync.WaitGroup
+	var calls atomic.Int64
+	server.StartTLS()
+	defer server.Close()
+	for range 4 {
+		callers.Go(func() {
+			<-arrived
+			for time.Now().Before(stop) {
+				if err := handshake(server.Listener.Addr().String(), trusted.Load()); err != nil {
+					t.Error(err)
+					return
+				}
+				calls.Add(1)
+			}
+		})
+	}
+	certificates, authorities := rotate(stop, arrived)
+	callers.Wait()
+	if certificates < 4 || authorities != 2 || calls.Load() < 100 {
+		t.Errorf("%d calls saw %d certificates of %d authorities, too few to prove anything", calls.Load(), certificates, authorities)
+	}
+	t.Logf("%d calls, %d certificates, %d authorities", calls.Load(), certificates, authorities)
+}
+
+func handshake(addr string, trusted *x509.CertPool) error {
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 10 * time.Second}, "tcp", addr, &tls.Config{RootCAs: trusted, ServerName: name})
+	if err != nil {
+		return fmt.Errorf("call at %v: %w", time.Now(), err)
+	}
+	return conn.Close()
+}
+
+func TestAServerWithoutACertificateAnswersNobody(t *testing.T) {
+	var serving Serving
+	if _, err := serving.GetCertificate(nil); err == nil {
+		t.Error("it has one")
+	}
+	if held := serving.held(); held.exists() {
+		t.Error("it holds one")
+	}
+}
+
+func TestADamagedSecretChangesNothingThatIsServed(t *testing.T) {
+	w := newWorld(DefaultTerms(name))
+	w.reconcile(t, true)
+	data, err := w.state.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving Serving
+	if err := serving.Take(&corev1.Secret{Data: data}); err != nil {
+		t.Fatal(err)
+	}
+	if err := serving.Take(&corev1.Secret{Data: map[string][]byte{keyCertificate: []byte("garbage")}}); err == nil {
+		t.Error("garbage passed")
+	}
+	if !serving.held().Certificate.Equal(w.state.Serving.Certificate) {
+		t.Error("something else is served")
+	}
+}

@@ -1,0 +1,134 @@
+package certificate
+
+import (
+	"crypto/ecdsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Keys of the Secret. All but the last are cert-manager's, too.
+const (
+	keyCertificate = corev1.TLSCertKey
+	keyPrivate     = corev1.TLSPrivateKeyKey
+	keyBundle      = "ca.crt"
+	keyAuthorities = "authorities.json"
+)
+
+// storedAuthority is an Authority in the Secret.
+type storedAuthority struct {
+	Certificate string    `json:"certificate"`
+	Key         string    `json:"key,omitempty"`
+	Carried     time.Time `json:"carried,omitzero"`
+	Needed      time.Time `json:"needed,omitzero"`
+}
+
+// encode is what the Secret holds of s. The same State gives the same bytes.
+func (s State) encode() (map[string][]byte, error) {
+	stored := make([]storedAuthority, len(s.Authorities))
+	for i, a := range s.Authorities {
+		key, err := encodeKey(a.Key)
+		if err != nil {
+			return nil, err
+		}
+		stored[i] = storedAuthority{string(encodeCertificate(a.Certificate)), string(key), a.Carried.UTC(), a.Needed.UTC()}
+	}
+	authorities, err := json.Marshal(stored)
+	if err != nil {
+		return nil, fmt.Errorf("encode authorities: %w", err)
+	}
+	key, err := encodeKey(s.Serving.Key)
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{
+		keyCertificate: encodeCertificate(s.Serving.Certificate), keyPrivate: key, keyBundle: s.Bundle(), keyAuthorities: authorities,
+	}, nil
+}
+
+// decode reads what encode wrote.
+func decode(data map[string][]byte) (State, error) {
+	var stored []storedAuthority
+	if err := json.Unmarshal(data[keyAuthorities], &stored); err != nil {
+		return State{}, fmt.Errorf("%s: %w", keyAuthorities, err)
+	}
+	var s State
+	for i, a := range stored {
+		pair, err := decodePair([]byte(a.Certificate), []byte(a.Key))
+		if err != nil {
+			return State{}, fmt.Errorf("%s: authority %d: %w", keyAuthorities, i, err)
+		}
+		s.Authorities = append(s.Authorities, Authority{pair, a.Carried, a.Needed})
+	}
+	var err error
+	if s.Serving, err = decodePair(data[keyCertificate], data[keyPrivate]); err != nil {
+		return State{}, fmt.Errorf("%s and %s: %w", keyCertificate, keyPrivate, err)
+	}
+	if s.Serving.Key == nil {
+		return State{}, fmt.Errorf("%s is missing", keyPrivate)
+	}
+	return s, nil
+}
+
+// decodePair reads a certificate and its key, if it has one.
+func decodePair(certificate, key []byte) (Pair, error) {
+	found := decodeCertificates(certificate)
+	if len(found) != 1 {
+		return Pair{}, fmt.Errorf("%d certificates, want one", len(found))
+	}
+	if len(key) == 0 {
+		return Pair{Certificate: found[0]}, nil
+	}
+	block, _ := pem.Decode(key)
+	if block == nil {
+		return Pair{}, errors.New("the key is not PEM")
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return Pair{}, err // which tells nothing of the key
+	}
+	private, ok := parsed.(*ecdsa.PrivateKey)
+	if !ok || !private.PublicKey.Equal(found[0].PublicKey) {
+		return Pair{}, errors.New("the key is not the certificate's")
+	}
+	return Pair{found[0], private}, nil
+}
+
+// decodeCertificates returns the certificates among PEM blocks, and passes over what is none.
+func decodeCertificates(text []byte) []*x509.Certificate {
+	var found []*x509.Certificate
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != pemCertificate || len(block.Headers) > 0 {
+			continue
+		}
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+const (
+	pemCertificate = "CERTIFICATE"
+	pemKey         = "PRIVATE KEY"
+)
+
+func encodeCertificate(c *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: c.Raw})
+}
+
+func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
+	if key == nil {
+		return nil, nil
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encode a key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der}), nil
+}

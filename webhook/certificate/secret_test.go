@@ -1,0 +1,70 @@
+package certificate
+
+import (
+	"maps"
+	"strings"
+	"testing"
+)
+
+func TestGarbageInTheSecretIsSeen(t *testing.T) {
+	w := newWorld(DefaultTerms(name))
+	w.reconcile(t, true)
+	good, err := w.state.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := newWorld(DefaultTerms(name))
+	other.reconcile(t, true)
+	foreign, err := other.state.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, change := range map[string]func(data map[string][]byte){
+		"no certificate":          func(d map[string][]byte) { delete(d, keyCertificate) },
+		"no key":                  func(d map[string][]byte) { delete(d, keyPrivate) },
+		"no authorities":          func(d map[string][]byte) { delete(d, keyAuthorities) },
+		"a certificate of nobody": func(d map[string][]byte) { d[keyCertificate] = []byte("-----BEGIN CERTIFICATE-----\nAAAA\n") },
+		"two certificates":        func(d map[string][]byte) { d[keyCertificate] = append(d[keyCertificate], foreign[keyCertificate]...) },
+		"another's key":           func(d map[string][]byte) { d[keyPrivate] = foreign[keyPrivate] },
+		"a key that is text":      func(d map[string][]byte) { d[keyPrivate] = []byte("secret") },
+		"a key that is no key": func(d map[string][]byte) {
+			d[keyPrivate] = []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
+		},
+		"authorities cut short": func(d map[string][]byte) { d[keyAuthorities] = d[keyAuthorities][:99] },
+	} {
+		t.Run(what, func(t *testing.T) {
+			data := maps.Clone(good)
+			change(data)
+			_, err := decode(data)
+			if err == nil {
+				t.Fatal("it passed")
+			}
+			if strings.Contains(err.Error(), "secret") {
+				t.Errorf("the error tells the key: %v", err)
+			}
+		})
+	}
+	if _, err := decode(good); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	w := newWorld(DefaultTerms(name))
+	w.reconcile(f, true)
+	good, err := w.state.encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good[keyCertificate], good[keyPrivate], good[keyAuthorities])
+	f.Fuzz(func(t *testing.T, certificate, key, authorities []byte) {
+		s, err := decode(map[string][]byte{keyCertificate: certificate, keyPrivate: key, keyAuthorities: authorities})
+		if err != nil {
+			return
+		}
+		// Whatever is read must be something to go on from.
+		if _, err := DefaultTerms(name).Next(s, Bundles{authorities}, w.now); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,50 @@
+package certificate
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// CacheOf is how a manager's cache, in cache.Options.ByObject, holds this one Secret and no other.
+func CacheOf(secret types.NamespacedName) cache.ByObject {
+	return cache.ByObject{
+		Namespaces: map[string]cache.Config{secret.Namespace: {}},
+		Field:      fields.OneTermEqualSelector("metadata.name", secret.Name),
+	}
+}
+
+// only is the one Secret, in caches that hold more.
+func only(secret types.NamespacedName) builder.Predicates {
+	return builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return client.ObjectKeyFromObject(o) == secret }))
+}
+
+// SetupWithManager runs r on the elected replica: at the start, even if there is no Secret, whenever the Secret changes,
+// and every so often.
+func (r *Rotator) SetupWithManager(mgr ctrl.Manager) error {
+	key := reconcile.Request{NamespacedName: r.Secret}
+	start := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		queue.Add(key)
+		return nil
+	})
+	// Bounded, so that a trouble that ends is noticed soon.
+	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](r.Every/64, r.Every)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("webhook-certificates-rotation").
+		Watches(&corev1.Secret{}, &handler.EnqueueRequestForObject{}, only(r.Secret)).
+		WatchesRawSource(start).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retries}).
+		Complete(r)
+}

@@ -1,0 +1,170 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"pgregory.net/rapid"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// TestEveryFieldOfARuleIsWeighed fails when a Rule or a Match learns to say more: then think of [compile.DecidesNothingBeside].
+func TestEveryFieldOfARuleIsWeighed(t *testing.T) {
+	for _, c := range []struct {
+		of   reflect.Type
+		want []string
+	}{
+		{reflect.TypeFor[rules.Rule](), []string{
+			"Policy", "Domain", "Domains", "AllDomains", "Default", "Axis", "Identifier", "PerEndpoint", "Match", "Algorithm", "Units",
+			"WindowSeconds", "Burst", "Tiers", "Cost", "Shadow", "OnStoreFailure",
+		}},
+		{reflect.TypeFor[rules.Match](), []string{"Hosts", "Paths", "Methods", "Headers", "CIDRs", "ExceptCIDRs", "Expression", "Descriptors"}},
+	} {
+		var fields []string
+		for field := range c.of.Fields() {
+			fields = append(fields, field.Name)
+		}
+		if diff := cmp.Diff(c.want, fields); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", c.of, diff)
+		}
+	}
+}
+
+func TestARuleOfMoreDomainsSpeaksForThose(t *testing.T) {
+	lax := rules.Rule{Policy: "shop/a", Domain: "shop", Axis: "User", Algorithm: limiter.FixedWindow, Units: 10, WindowSeconds: 60}
+	for _, c := range []struct {
+		name   string
+		change func(strict *rules.Rule)
+		want   bool
+	}{
+		{"of all domains", func(r *rules.Rule) { r.AllDomains = true }, true},
+		{"of several", func(r *rules.Rule) { r.Domains = []string{"bank", "shop"} }, true},
+		{"of others", func(r *rules.Rule) { r.Domains = []string{"bank"} }, false},
+		{"of none", func(*rules.Rule) {}, false},
+		{"of all, that gives way", func(r *rules.Rule) { r.AllDomains, r.Default = true, true }, false},
+	} {
+		strict := lax
+		strict.Policy, strict.Domain, strict.Units = "cluster/b", "", 5
+		c.change(&strict)
+		if got := compile.DecidesNothingBeside(&lax, &strict); got != c.want {
+			t.Errorf("a rule %s: %v", c.name, got)
+		}
+		if lax := lax; compile.DecidesNothingBeside(&strict, &lax) {
+			t.Errorf("a rule %s is said to be laxer", c.name)
+		}
+	}
+}
+
+// drawPolicy is a policy of few words, so that two have often something in common.
+func drawPolicy(t *rapid.T, name string) v1alpha1.RateLimitPolicy {
+	one := func(what string, of ...string) string { return rapid.SampledFrom(of).Draw(t, name+": "+what) }
+	spec := []string{
+		"axis: " + one("axis", "User", "User", "IP", "Endpoint"),
+		"limit: " + one("limit", "1", "2", "3", "5"),
+		"window: " + one("window", "1s", "2s", "3s", "4s"),
+		one("algorithm", "algorithm: FixedWindow", "algorithm: SlidingWindowLog", "algorithm: SlidingWindowCounter",
+			"algorithm: TokenBucket", "algorithm: TokenBucket, burst: 2", "algorithm: LeakyBucket", "algorithm: LeakyBucket, burst: 2"),
+		one("scope", "", "", "scope: Endpoint"),
+		one("cost", "", "", "cost: {header: x-cost}"),
+		one("tiers", "", "", "tiers: [{name: a, when: {identifiers: [u1]}, limit: 4}]", "tiers: [{name: a, when: {identifiers: [u1]}, unlimited: true}]",
+			"tiers: [{name: a, when: {header: {name: x-plan, value: paid}}, limit: 1}]"),
+		one("match", "", "", "match: {http: {paths: [{value: /a}]}}", "match: {http: {paths: [{value: /a/b}, {value: /a/c, type: Exact}]}}",
+			"match: {http: {methods: [GET]}}", "match: {http: {hosts: [x.example]}}", `match: {http: {hosts: ["*.example"]}}`,
+			"match: {http: {headers: [{name: x-plan, type: Present}]}}", "match: {http: {headers: [{name: x-plan, type: Present}], methods: [GET]}}",
+			"match: {http: {cidrs: [10.0.0.0/8]}}", "match: {http: {cidrs: [10.0.0.0/16], exceptCIDRs: [10.0.1.0/24]}}",
+			`match: {http: {expression: 'request.method == "GET"'}}`),
+	}
+	spec = slices.DeleteFunc(spec, func(part string) bool { return part == "" })
+	if spec[0] == "axis: Endpoint" {
+		spec = slices.DeleteFunc(spec, func(part string) bool { return part == "scope: Endpoint" })
+	}
+	return named(t, name, "{"+strings.Join(spec, ", ")+"}")
+}
+
+func drawRequest(t *rapid.T) rules.Request {
+	one := func(what string, of ...string) string { return rapid.SampledFrom(of).Draw(t, what) }
+	headers := map[string]string{"x-user-id": one("user", "u1", "u2", "u1")}
+	if plan := one("plan", "", "paid"); plan != "" {
+		headers["x-plan"] = plan
+	}
+	if cost := one("cost", "", "0", "2"); cost != "" {
+		headers["x-cost"] = cost
+	}
+	return rules.Request{
+		Domain: "shop", Method: one("method", "GET", "POST"), Host: one("host", "x.example", "y"), Path: one("path", "/a", "/a/b", "/a/c", "/d"),
+		Headers: headers, ClientIP: netip.MustParseAddr(one("client", "10.0.0.1", "10.0.1.1", "192.0.2.1")),
+	}
+}
+
+// TestWhatIsSaidNeverToDecideNeverDoes lets both policies decide the same requests.
+func TestWhatIsSaidNeverToDecideNeverDoes(t *testing.T) {
+	said, denials := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := drawPolicy(t, "a"), drawPolicy(t, "b")
+		if rapid.IntRange(0, 2).Draw(t, "alike") > 0 { // else few pairs are comparable
+			other := b.Spec
+			b.Spec = *a.Spec.DeepCopy()
+			b.Spec.Limit, b.Spec.Tiers = other.Limit, other.Tiers
+			if rapid.Bool().Draw(t, "on other requests") {
+				b.Spec.Match = other.Match
+			}
+			if rapid.Bool().Draw(t, "at another cost") {
+				b.Spec.Cost = other.Cost
+			}
+		}
+		set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{a, b}, compile.DefaultIdentity())
+		if len(problems) > 0 || !compile.DecidesNothingBeside(&set.Rules[0], &set.Rules[1]) {
+			return
+		}
+		said++
+		denials += mustNeverDecide(t, set)
+	})
+	if said == 0 || denials == 0 {
+		t.Errorf("%d pairs and %d denials prove nothing", said, denials)
+	}
+	t.Logf("%d pairs, %d denials by the stricter", said, denials)
+}
+
+// mustNeverDecide lets the rules a and b decide, and wants a to deny nothing that b does not. It returns how often b denied.
+func mustNeverDecide(t *rapid.T, set rules.Set) (denials int) {
+	now := time.Unix(1_800_000_000, 0)
+	store := memstore.New(func() time.Time { return now })
+	metrics := engine.NewMetrics(prometheus.NewRegistry())
+	e := engine.New(store, engine.SourceMemory, metrics)
+	index, err := rules.NewIndex(set, "sha256:any", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Swap(index)
+	for range 60 {
+		now = now.Add(time.Duration(rapid.SampledFrom([]int{0, 1, 100_000, 300_000, 900_000, 1_000_000}).Draw(t, "µs later")) * time.Microsecond)
+		check := engine.Check{Request: drawRequest(t), Cost: 1, NoDelay: rapid.Bool().Draw(t, "no delay")}
+		answer, err := e.Check(t.Context(), &check)
+		if err != nil {
+			t.Fatal(err)
+		}
+		allowed := map[string]bool{"shop/a": true, "shop/b": true}
+		for _, r := range answer.Results {
+			allowed[r.Rule.Policy] = r.Allowed
+		}
+		if !allowed["shop/b"] {
+			denials++
+		} else if !allowed["shop/a"] {
+			t.Fatalf("at %v, %+v: a denies and b does not\n%s", now, check.Request, fmt.Sprintf("%+v\n%+v", set.Rules[0], set.Rules[1]))
+		}
+	}
+	return denials
+}

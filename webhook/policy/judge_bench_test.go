@@ -1,0 +1,28 @@
+package policy
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+)
+
+// BenchmarkJudge is what a write costs in a namespace of a thousand policies, each with an expression of its own in one case.
+func BenchmarkJudge(b *testing.B) {
+	for name, spec := range map[string]string{
+		"plain":       `{axis: User, limit: %d, window: 1m, match: {http: {paths: [{value: /v1/%[1]d}]}}}`,
+		"expressions": `{axis: User, limit: %d, window: 1m, match: {http: {expression: 'request.path == "/v1/%[1]d"'}}}`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			var others []v1alpha1.RateLimitPolicy
+			for i := range 1000 {
+				others = append(others, named(b, fmt.Sprintf("p%d", i), fmt.Sprintf(spec, i+1)))
+			}
+			policy := named(b, "a", fmt.Sprintf(spec, 5000))
+			for b.Loop() {
+				judge(only(policy), compile.Policies{Namespaced: others}, compile.DefaultIdentity())
+			}
+		})
+	}
+}

@@ -1,0 +1,246 @@
+package policy_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/webhook/certificate"
+	"github.com/weir-dev/weir/webhook/policy"
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard()) // which complains if nobody sets one
+	fixture.Main(m)
+}
+
+// patience bounds every wait, for what takes milliseconds or as long as the sentence beside it says.
+const patience = 60 * time.Second
+
+const configuration = "weir-policies"
+
+func secret() types.NamespacedName {
+	return types.NamespacedName{Namespace: "weir-system", Name: "weir-webhook-certificates"}
+}
+
+// world is an API server with config/webhook installed, but that it calls an address instead of the Service.
+type world struct {
+	*testing.T
+	client.Client
+	kube      *fixture.KubeProcess
+	addr      string
+	namespace string
+	warnings  *warnings
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	kube := fixture.Kube(t)
+	w := &world{T: t, kube: kube, namespace: fixture.Namespace(t, kube), warnings: &warnings{}}
+	var err error
+	w.addr, err = fixture.FreeAddr(t.Context())
+	w.must(err)
+	config := kube.Config()
+	config.WarningHandler = w.warnings
+	w.Client, err = client.New(config, client.Options{Scheme: w.scheme(), FieldValidation: metav1.FieldValidationStrict})
+	w.must(err)
+	w.install()
+	return w
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) scheme() *runtime.Scheme {
+	w.Helper()
+	scheme := runtime.NewScheme()
+	w.must(v1alpha1.AddToScheme(scheme))
+	w.must(corev1.AddToScheme(scheme))
+	w.must(admissionv1.AddToScheme(scheme))
+	return scheme
+}
+
+// install applies the manifests as a user would, and takes away what only a test before can have left.
+func (w *world) install() {
+	w.Helper()
+	root, err := fixture.ModuleRoot()
+	w.must(err)
+	config := filepath.Join(root, "config")
+	for _, args := range [][]string{
+		{"-f", filepath.Join(config, "operator", "namespace.yaml")},
+		{"-k", filepath.Join(config, "rbac")},
+		{"-k", filepath.Join(config, "webhook")},
+	} {
+		_, err := w.kube.Kubectl(w.Context(), append([]string{"apply", "--validate=strict"}, args...)...)
+		w.must(err)
+	}
+	w.Cleanup(func() {
+		ctx := context.Background() // the test's own has ended
+		w.must(w.Delete(ctx, &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configuration}}))
+		leftover := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secret().Namespace, Name: secret().Name}}
+		w.must(client.IgnoreNotFound(w.Delete(ctx, leftover)))
+	})
+	w.edit(func(c *admissionv1.ValidatingWebhookConfiguration) {
+		for i := range c.Webhooks {
+			url := "https://" + w.addr + *c.Webhooks[i].ClientConfig.Service.Path
+			c.Webhooks[i].ClientConfig.URL, c.Webhooks[i].ClientConfig.Service = &url, nil
+		}
+	})
+}
+
+func (w *world) edit(change func(*admissionv1.ValidatingWebhookConfiguration)) {
+	w.Helper()
+	var c admissionv1.ValidatingWebhookConfiguration
+	w.must(w.Get(w.Context(), types.NamespacedName{Name: configuration}, &c))
+	before := c.DeepCopy()
+	change(&c)
+	w.must(w.Patch(w.Context(), &c, client.MergeFrom(before)))
+}
+
+// operator runs the webhook and its certificates until the test or the function that it returns ends it, with the rights
+// that the manifests give.
+func (w *world) operator(terms certificate.Terms) (stop func()) {
+	w.Helper()
+	config := w.kube.Config()
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:weir-system:weir-operator",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:weir-system", "system:authenticated"},
+	}
+	host, port, err := net.SplitHostPort(w.addr)
+	w.must(err)
+	number, err := strconv.Atoi(port)
+	w.must(err)
+	serving := &certificate.Serving{}
+	again := true // several managers run in this process, one after another
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:     w.scheme(),
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: ctrlconfig.Controller{SkipNameValidation: &again},
+		Cache: cache.Options{
+			ReaderFailOnMissingInformer: true,
+			ByObject:                    map[client.Object]cache.ByObject{&corev1.Secret{}: certificate.CacheOf(secret())},
+		},
+		WebhookServer: webhook.NewServer(webhook.Options{Host: host, Port: number, TLSOpts: tlsOptions(serving)}),
+	})
+	w.must(err)
+	for _, kind := range []client.Object{&v1alpha1.RateLimitPolicy{}, &v1alpha1.ClusterRateLimitPolicy{}} {
+		_, err = mgr.GetCache().GetInformer(w.Context(), kind)
+		w.must(err)
+	}
+	w.must(certificate.Follow(mgr, secret(), serving))
+	rotator, err := certificate.NewRotator(certificate.Config{
+		Terms: terms, Secret: secret(), Configurations: []string{configuration}, Client: mgr.GetClient(), Uncached: mgr.GetAPIReader(),
+		Serving: serving, Every: 100 * time.Millisecond, Clock: time.Now,
+	})
+	w.must(err)
+	w.must(rotator.SetupWithManager(mgr))
+	policy.Register(hurried{mgr.GetWebhookServer()}, policy.Config{Scheme: w.scheme(), Stored: mgr.GetClient(), Identity: compile.DefaultIdentity()})
+
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.Error(err)
+		}
+	})
+	w.Cleanup(stop)
+	return stop
+}
+
+func terms() certificate.Terms { return certificate.DefaultTerms("127.0.0.1") }
+
+// hurried makes every call of the API server one with a handshake of its own.
+type hurried struct{ webhook.Server }
+
+func (h hurried) Register(path string, hook http.Handler) {
+	h.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close")
+		hook.ServeHTTP(w, r)
+	}))
+}
+
+// policy is one with the spec given in YAML.
+func (w *world) policy(name, spec string) *v1alpha1.RateLimitPolicy {
+	w.Helper()
+	p := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
+	w.must(yaml.UnmarshalStrict([]byte(spec), &p.Spec))
+	return p
+}
+
+// eventually waits until condition holds.
+func (w *world) eventually(what string, condition func() bool) {
+	w.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !condition(); <-tick.C {
+		if time.Now().After(deadline) {
+			w.Fatalf("after %v still not: %s", patience, what)
+		}
+	}
+}
+
+// untilItJudges waits until the API server reaches the webhook.
+func (w *world) untilItJudges() {
+	w.Helper()
+	w.eventually("the webhook judges", func() bool {
+		return w.Create(w.Context(), w.policy("probe", bad), client.DryRunAll) != nil
+	})
+}
+
+func (w *world) file(name, text string) string {
+	w.Helper()
+	path := filepath.Join(w.TempDir(), name)
+	w.must(os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// warnings keeps what the API server warns of.
+type warnings struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.said = append(w.said, text)
+}
+
+// taken returns what was said since it was asked last.
+func (w *warnings) taken() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	said := w.said
+	w.said = nil
+	return said
+}

@@ -1,0 +1,201 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+)
+
+// named is a policy with the spec given in YAML.
+func named(t require, name, spec string) v1alpha1.RateLimitPolicy {
+	t.Helper()
+	p := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+	if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
+		t.Fatalf("%s: %v", spec, err)
+	}
+	return p
+}
+
+type require interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+func only(policy v1alpha1.RateLimitPolicy) compile.Policies {
+	return compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy}}
+}
+
+// warned is what is said about the first of the policies beside the others.
+func warned(t require, policy v1alpha1.RateLimitPolicy, others ...v1alpha1.RateLimitPolicy) []string {
+	t.Helper()
+	found := judge(only(policy), compile.Policies{Namespaced: others}, compile.DefaultIdentity())
+	if len(found.problems) > 0 {
+		t.Fatalf("%v", found.problems)
+	}
+	for _, warning := range found.warnings {
+		if utf8.RuneCountInString(warning) > warningLength {
+			t.Fatalf("%d characters: %s", utf8.RuneCountInString(warning), warning)
+		}
+	}
+	return found.warnings
+}
+
+func TestWarnings(t *testing.T) {
+	for _, c := range []struct {
+		name, spec string
+		want       []string
+	}{
+		{"nothing to say", `{axis: Tenant, limit: 100, window: 24h}`, nil},
+		{"a log of a hundred thousand", `{axis: Tenant, limit: 100000, window: 24h, algorithm: SlidingWindowLog}`, []string{
+			"spec.limit: a log of 100000 units takes 700 kB of Redis per identifier; SlidingWindowCounter takes 16 bytes",
+		}},
+		{"a small log", `{axis: Tenant, limit: 9999, window: 24h, algorithm: SlidingWindowLog}`, nil},
+		{"a big log in a tier", `{axis: Tenant, limit: 10, window: 1h, algorithm: SlidingWindowLog,
+			tiers: [{name: paid, when: {groups: [paid]}, limit: 1000000}]}`, []string{
+			"spec.tiers[0].limit: a log of 1000000 units takes 7.0 MB of Redis per identifier; SlidingWindowCounter takes 16 bytes",
+		}},
+		{"a fixed window", `{axis: Tenant, limit: 100, window: 24h, algorithm: FixedWindow}`, []string{
+			"spec.algorithm: FixedWindow lets up to 200 units pass within moments around the end of a window",
+		}},
+		{"an identifier that no descriptor of match has", `{axis: Tenant, limit: 100, window: 1m, identifier: {descriptor: tenant},
+			match: {descriptors: [{key: generic_key, value: login}]}}`, []string{
+			`spec.identifier.descriptor: the descriptors of match have no key "tenant"; without it all are counted as one`,
+		}},
+		{"an identifier that they have", `{axis: Tenant, limit: 100, window: 1m, identifier: {descriptor: tenant},
+			match: {descriptors: [{key: generic_key, value: login}, {key: tenant}]}}`, nil},
+		{"an identifier of any descriptor", `{axis: Tenant, limit: 100, window: 1m, identifier: {descriptor: tenant}}`, nil},
+		{"networks that are all left out", `{axis: IP, limit: 1, window: 1m, match: {http: {cidrs: [10.1.0.0/16, 10.2.0.0/16], exceptCIDRs: [10.0.0.0/8]}}}`, []string{
+			"spec.match.http.exceptCIDRs: no request matches: they cover all of cidrs",
+		}},
+		{"networks that are left out in part", `{axis: IP, limit: 1, window: 1m, match: {http: {cidrs: [10.0.0.0/8], exceptCIDRs: [10.1.0.0/16]}}}`, nil},
+		{"a header asked for and ruled out", `{axis: IP, limit: 1, window: 1m, match: {http: {headers: [{name: X-Plan, value: a}, {name: x-plan, value: a, invert: true}]}}}`, []string{
+			"spec.match.http.headers: no request matches: header x-plan must match and must not",
+		}},
+		{"a tier for clients that match leaves out", `{axis: IP, limit: 1, window: 1m, match: {http: {cidrs: [10.0.0.0/8]}},
+			tiers: [{name: office, when: {cidrs: [192.0.2.0/24]}, unlimited: true}]}`, []string{
+			"spec.tiers[0].when.cidrs: no request is of this tier: match leaves all of its networks out",
+		}},
+		{"a tier for clients that match excepts", `{axis: IP, limit: 1, window: 1m, match: {http: {exceptCIDRs: [10.0.0.0/8]}},
+			tiers: [{name: office, when: {cidrs: [10.9.0.0/16]}, unlimited: true}]}`, []string{
+			"spec.tiers[0].when.cidrs: no request is of this tier: match leaves all of its networks out",
+		}},
+		{"tiers behind others", `{axis: User, limit: 1, window: 1m, tiers: [
+			{name: a, when: {identifiers: [x, y]}, limit: 2}, {name: b, when: {identifiers: [y]}, limit: 3},
+			{name: c, when: {header: {name: X-Plan, type: Present}}, limit: 4}, {name: d, when: {header: {name: x-plan, value: paid}}, limit: 5},
+			{name: e, when: {header: {name: x-plan, value: paid, invert: true}}, limit: 5},
+			{name: f, when: {groups: [g]}, limit: 6}, {name: g, when: {groups: [g, h]}, limit: 7},
+			{name: h, when: {expression: "true"}, limit: 8}, {name: i, when: {expression: "true"}, limit: 9}]}`, []string{
+			`spec.tiers[1].when: no request is of this tier: tier "a" before it takes all of them`,
+			`spec.tiers[3].when: no request is of this tier: tier "c" before it takes all of them`,
+			`spec.tiers[8].when: no request is of this tier: tier "h" before it takes all of them`,
+		}},
+		{"API keys in the open", `{axis: APIKey, limit: 1, window: 1m, tiers: [{name: a, when: {identifiers: [k3y]}, limit: 2}]}`, []string{
+			"spec.tiers[0].when.identifiers: API keys stand here in plain text, for all who may read the policy",
+		}},
+		{"a cost above one tier", `{axis: User, limit: 10, window: 1m, cost: {value: 5}, tiers: [{name: a, when: {identifiers: [x]}, limit: 4}]}`, []string{
+			"spec.tiers[0].limit: denies every request: one costs 5 units, and never more than 4 are admitted at once",
+		}},
+		{"a cost above all but a tier", `{axis: User, limit: 10, window: 1m, algorithm: LeakyBucket, burst: 3, cost: {value: 5}, tiers: [{name: a, when: {identifiers: [x]}, unlimited: true}]}`, []string{
+			"spec.limit: denies every request: one costs 5 units, and never more than 4 are admitted at once",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, warned(t, named(t, "a", c.spec))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMoreWarningsThanAnybodyReadsAreCounted(t *testing.T) {
+	var tiers []string
+	for i := range 12 {
+		tiers = append(tiers, fmt.Sprintf("{name: tier-%d, when: {groups: [g]}, limit: 2}", i))
+	}
+	got := warned(t, named(t, "a", "{axis: User, limit: 1, window: 1m, tiers: ["+strings.Join(tiers, ", ")+"]}"))
+	if len(got) != warningCount || got[warningCount-1] != "and 4 more warnings" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestWarningsAboutAPolicyThatNeverDecides(t *testing.T) {
+	const never = "spec: never decides: policy b counts the same requests and is as strict"
+	for _, c := range []struct {
+		name, policy, other string
+		never               bool
+	}{
+		{"the same twice", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 10, window: 1m}`, true},
+		{"a lower limit on everything", `{axis: User, limit: 10, window: 1m, match: {http: {methods: [POST]}}}`, `{axis: User, limit: 9, window: 1m}`, true},
+		{"a higher limit", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 11, window: 1m}`, false},
+		{"another axis", `{axis: User, limit: 10, window: 1m}`, `{axis: Tenant, limit: 9, window: 1m}`, false},
+		{"another identifier", `{axis: User, limit: 10, window: 1m, identifier: {claim: sub}}`, `{axis: User, limit: 9, window: 1m}`, false},
+		{"in shadow", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, enforcement: Shadow}`, false},
+		{"a trial of something laxer", `{axis: User, limit: 10, window: 1m, enforcement: Shadow}`, `{axis: User, limit: 9, window: 1m}`, false},
+		{"a longer window of a counter", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 10, window: 2m}`, false},
+		{"a window of a log that is a multiple", `{axis: User, limit: 10, window: 1m, algorithm: SlidingWindowLog}`, `{axis: User, limit: 10, window: 2m, algorithm: SlidingWindowLog}`, true},
+		{"fixed windows that straddle", `{axis: User, limit: 10, window: 2m, algorithm: FixedWindow}`, `{axis: User, limit: 10, window: 3m, algorithm: FixedWindow}`, false},
+		{"another algorithm", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 10, window: 1m, algorithm: SlidingWindowLog}`, false},
+		{"a bucket that holds less", `{axis: User, limit: 10, window: 1m, algorithm: TokenBucket}`, `{axis: User, limit: 10, window: 1m, algorithm: TokenBucket, burst: 5}`, true},
+		{"a bucket that holds more", `{axis: User, limit: 10, window: 1m, algorithm: LeakyBucket}`, `{axis: User, limit: 10, window: 1m, algorithm: LeakyBucket, burst: 1}`, false},
+		{"other methods", `{axis: User, limit: 10, window: 1m, match: {http: {methods: [POST, PUT]}}}`, `{axis: User, limit: 9, window: 1m, match: {http: {methods: [POST]}}}`, false},
+		{"a prefix above the path", `{axis: User, limit: 10, window: 1m, match: {http: {paths: [{value: /v1/a}]}}}`, `{axis: User, limit: 9, window: 1m, match: {http: {paths: [{value: /v1}]}}}`, true},
+		{"a prefix beside the path", `{axis: User, limit: 10, window: 1m, match: {http: {paths: [{value: /v10}]}}}`, `{axis: User, limit: 9, window: 1m, match: {http: {paths: [{value: /v1}]}}}`, false},
+		{"a wildcard above the host", `{axis: User, limit: 10, window: 1m, match: {http: {hosts: [api.x.example, "*.b.x.example"]}}}`, `{axis: User, limit: 9, window: 1m, match: {http: {hosts: ["*.x.example"]}}}`, true},
+		{"a wildcard below which the host is not", `{axis: User, limit: 10, window: 1m, match: {http: {hosts: [x.example]}}}`, `{axis: User, limit: 9, window: 1m, match: {http: {hosts: ["*.x.example"]}}}`, false},
+		{"one more condition", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, match: {http: {headers: [{name: a, type: Present}]}}}`, false},
+		{"every endpoint by itself", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, scope: Endpoint}`, false},
+		{"all endpoints together", `{axis: User, limit: 10, window: 1m, scope: Endpoint}`, `{axis: User, limit: 10, window: 1m}`, true},
+		{"another cost", `{axis: User, limit: 10, window: 1m, cost: {header: X-Cost}}`, `{axis: User, limit: 9, window: 1m}`, false},
+		{"tiers that escape it", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, tiers: [{name: a, when: {groups: [g]}, unlimited: true}]}`, false},
+		{"a tier that is stricter", `{axis: User, limit: 10, window: 1m, tiers: [{name: a, when: {groups: [g]}, limit: 1}]}`, `{axis: User, limit: 9, window: 1m}`, false},
+		{"tiers that are laxer", `{axis: User, limit: 10, window: 1m, tiers: [{name: a, when: {groups: [g]}, limit: 20}, {name: b, when: {groups: [h]}, unlimited: true}]}`, `{axis: User, limit: 10, window: 1m}`, true},
+		{"laxer while Redis is away", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, onStoreFailure: Allow}`, false},
+		{"stricter while Redis is away", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, onStoreFailure: Deny}`, true},
+		{"a wider network", `{axis: IP, limit: 10, window: 1m, match: {http: {cidrs: [10.1.0.0/16]}}}`, `{axis: IP, limit: 9, window: 1m, match: {http: {cidrs: [10.0.0.0/8]}}}`, true},
+		{"one exception more", `{axis: IP, limit: 10, window: 1m}`, `{axis: IP, limit: 9, window: 1m, match: {http: {exceptCIDRs: [10.0.0.0/8]}}}`, false},
+		{"descriptors beside everything", `{axis: IP, limit: 10, window: 1m, match: {descriptors: [{key: a}]}}`, `{axis: IP, limit: 9, window: 1m}`, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var want []string
+			if c.never {
+				want = []string{never}
+			}
+			got := warned(t, named(t, "a", c.policy), named(t, "a", `{axis: Tenant, limit: 1, window: 1s}`), named(t, "b", c.other))
+			for i := 0; i < len(got); i++ {
+				if strings.HasPrefix(got[i], "spec.algorithm: FixedWindow") {
+					got = append(got[:i], got[i+1:]...)
+				}
+			}
+			if len(got) == 0 {
+				got = nil
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAPolicyOfAnotherNamespaceSpeaksForOthers(t *testing.T) {
+	other := named(t, "b", `{axis: User, limit: 1, window: 1m}`)
+	other.Namespace = "elsewhere"
+	if got := warned(t, named(t, "a", `{axis: User, limit: 10, window: 1m}`), other); len(got) > 0 {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestLongNamesAreCutShort(t *testing.T) {
+	long := strings.Repeat("n", 63)
+	got := warned(t, named(t, "a", `{axis: User, limit: 10, window: 1m}`), named(t, long, `{axis: User, limit: 1, window: 1m}`))
+	if len(got) != 1 || !strings.HasPrefix(got[0], "spec: never decides: policy "+long+" counts") {
+		t.Errorf("%q", got)
+	}
+}
