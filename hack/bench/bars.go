@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/weir-dev/weir/hack/bench/report"
 	"github.com/weir-dev/weir/limiter"
 )
 
@@ -94,16 +95,16 @@ func (m measured) bars() []bar {
 }
 
 // barTable tells of bars.
-func barTable(bars []bar) table {
+func barTable(bars []bar) report.Table {
 	rows := [][]string{{"bar", "wanted", "figure", ""}}
 	for _, b := range bars {
-		figure := decimals(2, b.figure)
-		if figure != unmeasured {
+		figure := report.Decimals(2, b.figure)
+		if figure != report.Unmeasured {
 			figure += b.wanted.unit
 		}
 		rows = append(rows, []string{b.name, fmt.Sprintf("%s %g%s", b.wanted.relation, b.wanted.bound, b.wanted.unit), figure, b.verdict()})
 	}
-	return table{title: "Bars", rows: rows}
+	return report.Table{Title: "Bars", Rows: rows}
 }
 
 // notMet counts bars that are not known to be met.

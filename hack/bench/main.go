@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	bars := m.bars()
 	for _, t := range append(m.tables(contenders, s.callers), barTable(bars)) {
-		if err := t.write(stdout); err != nil {
+		if err := t.Write(stdout); err != nil {
 			return err
 		}
 	}

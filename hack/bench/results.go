@@ -3,9 +3,10 @@ package main
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
+
+	"github.com/weir-dev/weir/hack/bench/report"
 )
 
 // results are the samples of every contender by the number of callers, one sample a round.
@@ -20,12 +21,12 @@ func (r results) add(callers int, name string, s sample) {
 
 // median is that of a figure of a contender's samples, NaN without any.
 func (r results) median(callers int, name string, figure func(sample) float64) float64 {
-	return median(figures(r[callers][name], figure))
+	return report.Median(figures(r[callers][name], figure))
 }
 
 // ratio is the median of what name's figure is to that of another in the same round, NaN where one is missing.
 func (r results) ratio(callers int, name, other string, figure func(sample) float64) float64 {
-	return medianRatio(figures(r[callers][name], figure), figures(r[callers][other], figure))
+	return report.MedianRatio(figures(r[callers][name], figure), figures(r[callers][other], figure))
 }
 
 func figures(samples []sample, figure func(sample) float64) []float64 {
@@ -56,25 +57,3 @@ func clientCPU(s sample) float64  { return s.perMillion(s.used.client) }
 func serverCPU(s sample) float64  { return s.perMillion(s.used.server) }
 
 func denied(s sample) float64 { return float64(s.denied) / float64(s.decisions) }
-
-// median is the middle one, or the mean of the two in the middle; NaN of none.
-func median(numbers []float64) float64 {
-	if len(numbers) == 0 {
-		return math.NaN()
-	}
-	sorted := slices.Sorted(slices.Values(numbers))
-	middle := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[middle]
-	}
-	return (sorted[middle-1] + sorted[middle]) / 2
-}
-
-// medianRatio is the median of the ratios of numbers that stand at the same place; NaN when there is no such pair.
-func medianRatio(numbers, others []float64) float64 {
-	ratios := make([]float64, min(len(numbers), len(others)))
-	for i := range ratios {
-		ratios[i] = numbers[i] / others[i]
-	}
-	return median(ratios)
-}

@@ -4,35 +4,9 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/weir-dev/weir/hack/bench/report"
 )
-
-func TestMedian(t *testing.T) {
-	tests := map[string]struct {
-		numbers []float64
-		want    float64
-	}{
-		"one":                            {[]float64{3}, 3},
-		"the middle of an odd number":    {[]float64{9, 1, 5}, 5},
-		"between the two in the middle":  {[]float64{8, 1, 4, 2}, 3},
-		"one that is far out is ignored": {[]float64{1, 2, 1e9}, 2},
-		"of none there is none":          {nil, math.NaN()},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := median(test.numbers); got != test.want && !(math.IsNaN(got) && math.IsNaN(test.want)) {
-				t.Errorf("median of %v: %v, want %v", test.numbers, got, test.want)
-			}
-		})
-	}
-}
-
-func TestMedianLeavesItsNumbersInOrder(t *testing.T) {
-	numbers := []float64{3, 1, 2}
-	median(numbers)
-	if numbers[0] != 3 {
-		t.Errorf("now %v", numbers)
-	}
-}
 
 func TestARatioIsThatOfTheSameRound(t *testing.T) {
 	// The machine was twice as fast in the second round, and half as fast in the third: Weir's share is always 3.
@@ -60,7 +34,7 @@ func TestARatioIsThatOfTheSameRound(t *testing.T) {
 }
 
 func TestTheMedianOfRatiosIsNotTheRatioOfMedians(t *testing.T) {
-	if got := medianRatio([]float64{10, 40, 30}, []float64{10, 10, 30}); got != 1 {
+	if got := report.MedianRatio([]float64{10, 40, 30}, []float64{10, 10, 30}); got != 1 {
 		t.Errorf("median of the ratios 1, 4, 1: %v", got)
 	}
 }

@@ -1,38 +1,22 @@
 package main
 
 import (
-	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-dev/weir/hack/bench/report"
 )
 
-func render(t *testing.T, of table) string {
+func render(t *testing.T, of report.Table) string {
 	t.Helper()
 	var b strings.Builder
-	if err := of.write(&b); err != nil {
+	if err := of.Write(&b); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
-}
-
-func TestATableStandsInColumns(t *testing.T) {
-	got := render(t, table{title: "Title", rows: [][]string{
-		{"callers", "1: /s", "÷ zset"},
-		{"weir/x", "100", times(2)},
-		{"ümlaut/long", decimals(1, 12345.67), times(math.NaN())},
-	}})
-	const want = `
-Title
-  callers        1: /s  ÷ zset
-  weir/x           100   2.00×
-  ümlaut/long  12345.7       –
-`
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
 }
 
 func TestTablesShowWhatWasMeasured(t *testing.T) {

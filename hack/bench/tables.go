@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"math"
+
+	"github.com/weir-dev/weir/hack/bench/report"
 )
 
 // measured is all that was.
@@ -13,8 +15,8 @@ type measured struct {
 }
 
 // tables of what was measured, for those that have anything to show.
-func (m measured) tables(contenders []contender, callers []int) []table {
-	var all []table
+func (m measured) tables(contenders []contender, callers []int) []report.Table {
+	var all []report.Table
 	if m.throughput != nil {
 		all = append(all, m.throughputTable(contenders, callers), m.processorTable(contenders, callers))
 	}
@@ -27,7 +29,7 @@ func (m measured) tables(contenders []contender, callers []int) []table {
 	return all
 }
 
-func (m measured) throughputTable(contenders []contender, callers []int) table {
+func (m measured) throughputTable(contenders []contender, callers []int) report.Table {
 	heading := []string{"callers"}
 	for _, n := range callers {
 		heading = append(heading, fmt.Sprintf("%d: /s", n), "÷ zset")
@@ -40,18 +42,18 @@ func (m measured) throughputTable(contenders []contender, callers []int) table {
 		row := []string{c.name}
 		for _, n := range callers {
 			row = append(row,
-				decimals(0, m.throughput.median(n, c.name, throughput)), times(m.throughput.ratio(n, c.name, zsetGoRedis, throughput)))
+				report.Decimals(0, m.throughput.median(n, c.name, throughput)), report.Times(m.throughput.ratio(n, c.name, zsetGoRedis, throughput)))
 			if n == 1 {
 				row = append(row,
-					decimals(1, m.throughput.median(n, c.name, latency)), times(m.throughput.ratio(n, c.name, redisRate, latency)))
+					report.Decimals(1, m.throughput.median(n, c.name, latency)), report.Times(m.throughput.ratio(n, c.name, redisRate, latency)))
 			}
 		}
 		rows = append(rows, row)
 	}
-	return table{title: "Decisions a second: medians over the rounds, and medians of the rounds' ratios to " + zsetGoRedis, rows: rows}
+	return report.Table{Title: "Decisions a second: medians over the rounds, and medians of the rounds' ratios to " + zsetGoRedis, Rows: rows}
 }
 
-func (m measured) processorTable(contenders []contender, callers []int) table {
+func (m measured) processorTable(contenders []contender, callers []int) report.Table {
 	heading := []string{"callers"}
 	for _, n := range callers {
 		heading = append(heading, fmt.Sprintf("%d: client", n), "server")
@@ -61,35 +63,35 @@ func (m measured) processorTable(contenders []contender, callers []int) table {
 		row := []string{c.name}
 		for _, n := range callers {
 			row = append(row,
-				decimals(2, m.throughput.median(n, c.name, clientCPU)), decimals(2, m.throughput.median(n, c.name, serverCPU)))
+				report.Decimals(2, m.throughput.median(n, c.name, clientCPU)), report.Decimals(2, m.throughput.median(n, c.name, serverCPU)))
 		}
 		rows = append(rows, row)
 	}
-	return table{title: "Seconds of processor time for a million decisions, medians", rows: rows}
+	return report.Table{Title: "Seconds of processor time for a million decisions, medians", Rows: rows}
 }
 
-func (m measured) allocationTable(contenders []contender) table {
+func (m measured) allocationTable(contenders []contender) report.Table {
 	rows := [][]string{{"one caller", "objects", "bytes", "objects beyond " + bare}}
 	for _, c := range allocated(contenders) {
 		if of, found := m.allocations[c.name]; found {
 			rows = append(rows, []string{
-				c.name, decimals(1, of.objects), decimals(0, of.bytes), decimals(1, beyondGoRedis(m.allocations, c.name)),
+				c.name, report.Decimals(1, of.objects), report.Decimals(0, of.bytes), report.Decimals(1, beyondGoRedis(m.allocations, c.name)),
 			})
 		}
 	}
-	return table{title: "Allocations a decision, in the client", rows: rows}
+	return report.Table{Title: "Allocations a decision, in the client", Rows: rows}
 }
 
-func (m measured) memoryTable(contenders []contender) table {
+func (m measured) memoryTable(contenders []contender) report.Table {
 	rows := [][]string{{"bytes in Redis", "a key", "÷ zset", fmt.Sprintf("a unit of %d", loggedUnits)}}
 	for _, c := range contenders {
 		if key := of(m.memory.key, c.name); !math.IsNaN(key) {
 			rows = append(rows, []string{
-				c.name, decimals(1, key), times(key / of(m.memory.key, zsetGoRedis)), decimals(1, of(m.memory.unit, c.name)),
+				c.name, report.Decimals(1, key), report.Times(key / of(m.memory.key, zsetGoRedis)), report.Decimals(1, of(m.memory.unit, c.name)),
 			})
 		}
 	}
-	return table{title: fmt.Sprintf("Memory: of a key that was hit once, over %d keys of the same names; of a unit admitted", memoryKeys), rows: rows}
+	return report.Table{Title: fmt.Sprintf("Memory: of a key that was hit once, over %d keys of the same names; of a unit admitted", memoryKeys), Rows: rows}
 }
 
 // of is a contender's figure, NaN when it was not measured.

@@ -6,11 +6,8 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-
-	"github.com/dunglas/httpsfv"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
@@ -52,68 +49,104 @@ func ParseStyle(name string) (Style, error) {
 	}
 }
 
+// Field is a header field.
+type Field struct {
+	Name  string // as the drafts spell it
+	Lower string // the same as HTTP/2 and gRPC have it
+	Value string
+}
+
 // SetHeaders tells the client about a. All enforced policies that matched are listed, strictest first; the fields that have
 // room for one speak of the strictest. Shadow policies bind nobody: a client that slowed down for one would be limited by
 // it, so they are never told of. An error is a policy name that cannot stand in a header: Retry-After is set all the same.
 func (s Style) SetHeaders(h http.Header, a *engine.Answer, now time.Time) error {
+	var room [most]Field
+	fields, err := s.AppendFields(room[:0], a, now)
+	values := make([]string, len(fields))
+	for i, f := range fields { // not h.Set: over HTTP/1.1 a name is spelled as in the draft
+		values[i] = f.Value
+		h[f.Name] = values[i : i+1 : i+1]
+	}
+	return err
+}
+
+// most is how many fields a client can be told.
+const most = 4
+
+// AppendFields appends what SetHeaders sets to dst, in the order of the names in lower case. With an error it appends what
+// SetHeaders sets all the same.
+func (s Style) AppendFields(dst []Field, a *engine.Answer, now time.Time) ([]Field, error) {
 	strictest := a.Strictest()
 	if strictest == nil {
-		return nil
+		return dst, nil
 	}
-	if !a.Allowed && strictest.RetryAfter != limiter.Never {
-		h.Set("Retry-After", strconv.FormatInt(max(1, seconds(strictest.RetryAfter)), 10))
-	}
+	var room [256]byte
+	t := text{bytes: room[:0], fields: dst}
+	var err error
 	switch s {
 	case Draft11:
-		return draft11(h, a)
+		err = t.draft11(a)
+		t.retryAfter(a, strictest)
 	case Draft03:
-		return numbers(h, strictest, a, effectiveWindow(strictest.Decision))
+		t.retryAfter(a, strictest)
+		err = t.numbers(strictest, a, effectiveWindow(strictest.Decision))
 	case GitHub:
+		t.retryAfter(a, strictest)
 		sinceEpoch := time.Duration(now.UnixMicro())*time.Microsecond + effectiveWindow(strictest.Decision)
-		return numbers(h, strictest, nil, sinceEpoch)
-	case None:
+		err = t.numbers(strictest, nil, sinceEpoch)
+	default: // None, or "" of who has not chosen
+		t.retryAfter(a, strictest)
 	}
-	return nil
+	return t.end(len(dst)), err
 }
 
-func draft11(h http.Header, a *engine.Answer) error {
-	var policies, limits httpsfv.List
+func (t *text) retryAfter(a *engine.Answer, strictest *engine.Result) {
+	if !a.Allowed && strictest.RetryAfter != limiter.Never {
+		t.number(max(1, seconds(strictest.RetryAfter)))
+		t.field("Retry-After", "retry-after")
+	}
+}
+
+func (t *text) draft11(a *engine.Answer) error {
 	for r := range enforced(a) {
-		policies = append(policies, item(r.Rule.Policy, "q", r.Decision.Limit, "w", seconds(r.Window)))
-		limits = append(limits, item(r.Rule.Policy, "r", r.Remaining, "t", seconds(effectiveWindow(r.Decision))))
-	}
-	if err := setList(h, "RateLimit-Policy", policies); err != nil {
-		return err
-	}
-	return setList(h, "RateLimit", limits)
-}
-
-// numbers sets the three fields of before the draft named policies. The policies of a, unless nil, stand behind the limit.
-func numbers(h http.Header, strictest *engine.Result, a *engine.Answer, reset time.Duration) error {
-	limit := strconv.FormatInt(strictest.Decision.Limit, 10)
-	if a != nil {
-		policies, err := quotas(a)
+		err := t.item(r.Rule.Policy, ";r=", r.Remaining, ";t=", seconds(effectiveWindow(r.Decision)))
 		if err != nil {
-			return err
+			return t.fail("RateLimit", err)
 		}
-		limit += ", " + policies
 	}
-	set(h, "X-RateLimit-Limit", limit)
-	set(h, "X-RateLimit-Remaining", strconv.FormatInt(strictest.Remaining, 10))
-	set(h, "X-RateLimit-Reset", strconv.FormatInt(seconds(reset), 10))
+	t.field("RateLimit", "ratelimit")
+	for r := range enforced(a) {
+		err := t.item(r.Rule.Policy, ";q=", r.Decision.Limit, ";w=", seconds(r.Window))
+		if err != nil {
+			return t.fail("RateLimit-Policy", err)
+		}
+	}
+	t.field("RateLimit-Policy", "ratelimit-policy")
 	return nil
 }
 
-// quotas lists the enforced policies of a: 100;w=86400;name="shop/tenant-daily".
-func quotas(a *engine.Answer) (string, error) {
-	var list httpsfv.List
-	for r := range enforced(a) {
-		quota := httpsfv.NewItem(r.Decision.Limit)
-		quota.Params.Add("w", seconds(r.Window))
-		quota.Params.Add("name", r.Rule.Policy)
-		list = append(list, quota)
+// numbers are the three fields of before the draft named policies. The policies of a, unless nil, stand behind the limit:
+// 100, 100;w=86400;name="shop/tenant-daily".
+func (t *text) numbers(strictest *engine.Result, a *engine.Answer, reset time.Duration) error {
+	t.number(strictest.Decision.Limit)
+	if a != nil {
+		for r := range enforced(a) {
+			t.raw(", ")
+			t.number(r.Decision.Limit)
+			t.raw(";w=")
+			t.number(seconds(r.Window))
+			t.raw(";name=")
+			if err := t.quoted(r.Rule.Policy); err != nil {
+				return t.fail("X-RateLimit-Limit", err)
+			}
+		}
 	}
-	return marshal("X-RateLimit-Limit", list)
+	t.field("X-RateLimit-Limit", "x-ratelimit-limit")
+	t.number(strictest.Remaining)
+	t.field("X-RateLimit-Remaining", "x-ratelimit-remaining")
+	t.number(seconds(reset))
+	t.field("X-RateLimit-Reset", "x-ratelimit-reset")
+	return nil
 }
 
 // enforced yields the results of policies that bind the client, strictest first.
@@ -147,33 +180,6 @@ func seconds(d time.Duration) int64 {
 	}
 	return whole
 }
-
-func item(name, first string, a int64, second string, b int64) httpsfv.Item {
-	i := httpsfv.NewItem(name)
-	i.Params.Add(first, a)
-	i.Params.Add(second, b)
-	return i
-}
-
-func setList(h http.Header, name string, list httpsfv.List) error {
-	value, err := marshal(name, list)
-	if err != nil {
-		return err
-	}
-	set(h, name, value)
-	return nil
-}
-
-func marshal(name string, list httpsfv.List) (string, error) {
-	value, err := httpsfv.Marshal(list)
-	if err != nil {
-		return "", fmt.Errorf("write header %s: %w", name, err) // a policy name that is not ASCII
-	}
-	return value, nil
-}
-
-// set is not h.Set: over HTTP/1.1 a name is spelled as in the draft.
-func set(h http.Header, name, value string) { h[name] = []string{value} }
 
 // Fields yields the header fields of h in the order of their names, in lower case, as HTTP/2 and gRPC have them.
 func Fields(h http.Header) iter.Seq2[string, string] {

@@ -1,11 +1,11 @@
 package reply
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/weir-dev/weir/limiter"
@@ -41,17 +41,26 @@ func NewProblem(status int, field, detail string) *Problem {
 func Denied(a *engine.Answer) *Problem {
 	p := NewProblem(http.StatusTooManyRequests, "", "")
 	p.Type, p.Title = typeQuotaExceeded, "Quota Exceeded"
+	var room [256]byte
+	detail := append(room[:0], "over the limit of "...)
 	for r := range enforced(a) {
-		if !r.Allowed {
-			p.ViolatedPolicies = append(p.ViolatedPolicies, r.Rule.Policy)
+		if r.Allowed {
+			continue
 		}
+		if len(p.ViolatedPolicies) > 0 {
+			detail = append(detail, ", "...)
+		}
+		detail = append(detail, r.Rule.Policy...)
+		p.ViolatedPolicies = append(p.ViolatedPolicies, r.Rule.Policy)
 	}
-	p.Detail = "over the limit of " + strings.Join(p.ViolatedPolicies, ", ")
 	if r := a.Strictest(); r != nil && r.RetryAfter == limiter.Never {
-		p.Detail += "; the request costs more than is ever allowed at once"
+		detail = append(detail, "; the request costs more than is ever allowed at once"...)
 	} else if r != nil {
-		p.Detail += fmt.Sprintf("; retry in %d s", max(1, seconds(r.RetryAfter)))
+		detail = append(detail, "; retry in "...)
+		detail = strconv.AppendInt(detail, max(1, seconds(r.RetryAfter)), 10)
+		detail = append(detail, " s"...)
 	}
+	p.Detail = string(detail)
 	return p
 }
 
@@ -75,13 +84,44 @@ func why(err error) string {
 	}
 }
 
-// JSON is p as a document, a line.
+// JSON is p as a document, a line, the one that encoding/json writes, in a fraction of its time.
 func (p *Problem) JSON() []byte {
-	var b bytes.Buffer
-	if err := json.NewEncoder(&b).Encode(p); err != nil {
-		panic(fmt.Sprintf("reply: encoding plain data: %v", err))
+	b := make([]byte, 0, 320) // holds that of a denial by a policy or two
+	b = appendString(append(b, `{"type":`...), p.Type)
+	b = appendString(append(b, `,"title":`...), p.Title)
+	b = strconv.AppendInt(append(b, `,"status":`...), int64(p.Status), 10)
+	b = appendString(append(b, `,"detail":`...), p.Detail)
+	if p.Field != "" {
+		b = appendString(append(b, `,"field":`...), p.Field)
 	}
-	return b.Bytes()
+	for i, policy := range p.ViolatedPolicies {
+		if i == 0 {
+			b = append(b, `,"violated-policies":[`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = appendString(b, policy)
+	}
+	if len(p.ViolatedPolicies) > 0 {
+		b = append(b, ']')
+	}
+	return append(b, '}', '\n')
+}
+
+// appendString appends s as JSON.
+func appendString(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || strings.IndexByte(`"\<>&`, c) >= 0 { // what encoding/json does not leave as it is
+			quoted, err := json.Marshal(s)
+			if err != nil {
+				panic(fmt.Sprintf("reply: encoding a string: %v", err))
+			}
+			return append(b, quoted...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
 }
 
 // Write sends p. When there was no decision, it asks for a second's patience: past the store's deadline, and long enough for

@@ -3,7 +3,6 @@ package envoy
 import (
 	"context"
 	"log/slog"
-	"net/http"
 	"net/netip"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
@@ -28,11 +28,13 @@ type authDoor struct {
 	clientIP func(peer netip.Addr, headers map[string]string) netip.Addr
 	// errorResponse: see Options.
 	errorResponse bool
+	metadata      protowire.Number // of the field dynamic_metadata
 }
 
 func newAuthDoor(o *Options) *authDoor {
 	return &authDoor{
 		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.ExtAuthzSeconds, clientIP: o.ClientIP, errorResponse: o.ErrorResponse,
+		metadata: metadataField(&authv3.CheckResponse{}),
 	}
 }
 
@@ -58,48 +60,45 @@ func (d *authDoor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.
 
 // response puts an answer into Envoy's words.
 func (d *authDoor) response(a *engine.Answer, now time.Time) *authv3.CheckResponse {
-	out := &authv3.CheckResponse{Status: &rpcstatus.Status{}, DynamicMetadata: metadata([]engine.Answer{*a})}
-	header := http.Header{}
-	if err := d.style.SetHeaders(header, a, now); err != nil {
+	out := &authv3.CheckResponse{Status: &rpcstatus.Status{}}
+	setMetadata(out, d.metadata, []engine.Answer{*a})
+	fields, err := d.style.AppendFields(nil, a, now)
+	if err != nil {
 		d.log.Warn("a decision goes out without rate-limit headers", "error", err)
 	}
 	if a.Allowed {
-		out.HttpResponse = &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{ResponseHeadersToAdd: options(header)}}
+		out.HttpResponse = &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{ResponseHeadersToAdd: options(fields)}}
 		return out
 	}
 	problem := reply.Denied(a)
 	out.Status.Code, out.Status.Message = int32(codes.ResourceExhausted), problem.Detail
-	out.HttpResponse = &authv3.CheckResponse_DeniedResponse{DeniedResponse: problemResponse(problem, header)}
+	out.HttpResponse = &authv3.CheckResponse_DeniedResponse{DeniedResponse: problemResponse(problem, fields)}
 	return out
 }
 
 // errorResponse says that there was no decision; what becomes of the request is for Envoy's failure mode to say.
 func errorResponse(err error) *authv3.CheckResponse {
 	problem := reply.Unavailable(err)
-	header := http.Header{"Retry-After": {"1"}} // as Problem.Write
+	patience := []reply.Field{{Name: "Retry-After", Lower: "retry-after", Value: "1"}} // as Problem.Write
 	return &authv3.CheckResponse{
 		Status:       &rpcstatus.Status{Code: int32(codes.Unavailable), Message: problem.Detail},
-		HttpResponse: &authv3.CheckResponse_ErrorResponse{ErrorResponse: problemResponse(problem, header)},
+		HttpResponse: &authv3.CheckResponse_ErrorResponse{ErrorResponse: problemResponse(problem, patience)},
 	}
 }
 
-func problemResponse(problem *reply.Problem, header http.Header) *authv3.DeniedHttpResponse {
-	header.Set("Content-Type", reply.ProblemType)
+func problemResponse(problem *reply.Problem, fields []reply.Field) *authv3.DeniedHttpResponse {
 	return &authv3.DeniedHttpResponse{
 		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(problem.Status)},
-		Headers: options(header),
+		Headers: options(append([]reply.Field{problemType()}, fields...)),
 		Body:    string(problem.JSON()),
 	}
 }
 
-// options are the fields of header, each in place of what may be there already.
-func options(header http.Header) []*corev3.HeaderValueOption {
+// options are fields, each in place of what may be there already.
+func options(fields []reply.Field) []*corev3.HeaderValueOption {
 	var list []*corev3.HeaderValueOption
-	for name, value := range reply.Fields(header) {
-		list = append(list, &corev3.HeaderValueOption{
-			Header:       &corev3.HeaderValue{Key: name, Value: value},
-			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-		})
+	for _, header := range headers(fields) {
+		list = append(list, &corev3.HeaderValueOption{Header: header, AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD})
 	}
 	return list
 }

@@ -3,11 +3,11 @@ package envoy
 import (
 	"context"
 	"log/slog"
-	"net/http"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
@@ -22,10 +22,14 @@ type rateLimitDoor struct {
 	log        *slog.Logger
 	seconds    Observer
 	multiplier bool
+	metadata   protowire.Number // of the field dynamic_metadata
 }
 
 func newRateLimitDoor(o *Options) *rateLimitDoor {
-	return &rateLimitDoor{engine: o.Engine, style: o.Style, log: o.Log, seconds: o.RateLimitSeconds, multiplier: o.UnitMultiplier}
+	return &rateLimitDoor{
+		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.RateLimitSeconds, multiplier: o.UnitMultiplier,
+		metadata: metadataField(&ratelimitv3.RateLimitResponse{}),
+	}
 }
 
 // ShouldRateLimit implements ratelimitv3.RateLimitServiceServer.
@@ -106,19 +110,38 @@ func (d *rateLimitDoor) decideByIntent(ctx context.Context, q *questions) ([]eng
 
 // response puts answers into Envoy's words.
 func (d *rateLimitDoor) response(q *questions, answers []engine.Answer, now time.Time) *ratelimitv3.RateLimitResponse {
-	out := &ratelimitv3.RateLimitResponse{Statuses: statuses(answers, d.multiplier), DynamicMetadata: metadata(answers)}
+	out := &ratelimitv3.RateLimitResponse{Statuses: statuses(answers, d.multiplier)}
+	setMetadata(out, d.metadata, answers)
 	told := together(answers, q.intents)
-	header := http.Header{}
-	if err := d.style.SetHeaders(header, &told, now); err != nil {
-		d.log.Warn("a decision goes out without rate-limit headers", "error", err)
-	}
 	out.OverallCode = code(told.Allowed)
+	var room [5]reply.Field
+	fields := room[:0]
 	if !told.Allowed {
-		header.Set("Content-Type", reply.ProblemType)
+		fields = append(fields, problemType())
 		out.RawBody = reply.Denied(&told).JSON()
 	}
-	for name, value := range reply.Fields(header) {
-		out.ResponseHeadersToAdd = append(out.ResponseHeadersToAdd, &corev3.HeaderValue{Key: name, Value: value})
+	fields, err := d.style.AppendFields(fields, &told, now)
+	if err != nil {
+		d.log.Warn("a decision goes out without rate-limit headers", "error", err)
 	}
+	out.ResponseHeadersToAdd = headers(fields)
 	return out
+}
+
+// headers are fields as Envoy has them.
+func headers(fields []reply.Field) []*corev3.HeaderValue {
+	if len(fields) == 0 {
+		return nil
+	}
+	values, list := make([]corev3.HeaderValue, len(fields)), make([]*corev3.HeaderValue, len(fields))
+	for i, f := range fields {
+		values[i].Key, values[i].Value = f.Lower, f.Value
+		list[i] = &values[i]
+	}
+	return list
+}
+
+// problemType is the field that goes with a problem, the first of all by name.
+func problemType() reply.Field {
+	return reply.Field{Name: "Content-Type", Lower: "content-type", Value: reply.ProblemType}
 }

@@ -1,0 +1,76 @@
+// Command doors measures what the doors of a limiter can do over the network, each beside a server that does nothing but
+// answer with the same bytes.
+//
+//	go run -C hack/bench ./doors
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+// serveFloor is the argument that makes a floor of this program.
+const serveFloor = "serve-floor"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "doors:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	if len(args) == 4 && args[0] == serveFloor {
+		return runFloor(ctx, args[1], args[2], args[3])
+	}
+	s, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	w, err := newWorld(ctx, s)
+	if err != nil {
+		return errors.Join(err, w.close())
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	fmt.Fprintf(stdout, `%d processors, shared by this client, the servers and redis-server; %s, %s/%s; load before: %s.
+%d rounds after one that is not counted, in each a turn of %v for every row; the order begins elsewhere in each round.
+%d callers: over gRPC on %d connections, over HTTP/1.1 on one each. %d keys, asked about at random.
+`, runtime.GOMAXPROCS(0), runtime.Version(), runtime.GOOS, runtime.GOARCH, load(), s.rounds, s.slice, s.callers, s.connections, s.keys)
+	measured, err := w.measure(ctx, s, func(format string, a ...any) { fmt.Fprintf(stderr, format+"\n", a...) })
+	if err != nil {
+		return err
+	}
+	if err := measured.table(w.contenders).Write(stdout); err != nil {
+		return err
+	}
+	share := 100 * measured.ratio(rlsKnown, rlsFloor, sample.perSecond)
+	fmt.Fprintf(stdout, "\nBar: %s at least %d %% of their floor a second: %.0f %%. Load after: %s.\n", rlsKnown, bar, share, load())
+	if s.strict && !(share >= bar) {
+		return fmt.Errorf("%s make %.0f %% of their floor, wanted are %d %%", rlsKnown, share, bar)
+	}
+	return nil
+}
+
+// load is what else the machine does: its load averages of 1, 5 and 15 minutes.
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	fields := strings.Fields(string(text))
+	if err != nil || len(fields) < 3 {
+		return "unknown"
+	}
+	return strings.Join(fields[:3], " ")
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// warmUp is by how much the turns of a round before the first are shorter. It opens connections and loads scripts.
+	warmUp = 3
+	// denialLife is for how long a limiter knows a denial; what it learnt before is to be over when it is told anew.
+	denialLife = 10 * time.Second
+)
+
+// measure gives every row its turn in every round.
+func (w *world) measure(ctx context.Context, s settings, say func(string, ...any)) (results, error) {
+	measured := results{}
+	for round := range s.rounds + 1 {
+		for turn := range w.contenders {
+			c := &w.contenders[(turn+round)%len(w.contenders)]
+			length := s.slice
+			if round == 0 {
+				length /= warmUp
+			}
+			got, err := w.turn(ctx, c, s, length)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", c.name, err)
+			}
+			say("round %d of %d, %s: %.0f/s", round, s.rounds, c.name, got.perSecond())
+			if round > 0 {
+				measured[c.name] = append(measured[c.name], got)
+			}
+		}
+	}
+	return measured, nil
+}
+
+// usage is what all have used and done so far.
+type usage struct {
+	client, redis time.Duration
+	server        totals
+}
+
+func (w *world) usage(ctx context.Context, of *server) (u usage, err error) {
+	var self syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &self); err != nil {
+		return usage{}, fmt.Errorf("processor time of this process: %w", err)
+	}
+	u.client = time.Duration(self.Utime.Nano() + self.Stime.Nano())
+	if u.redis, err = w.redisProcessor(ctx); err != nil {
+		return usage{}, err
+	}
+	u.server, err = of.totals(ctx)
+	return u, err
+}
+
+// turn is a row's in one round.
+func (w *world) turn(ctx context.Context, c *contender, s settings, length time.Duration) (sample, error) {
+	if c.known {
+		if err := c.tell(ctx, s); err != nil {
+			return sample{}, fmt.Errorf("tell it of denials: %w", err)
+		}
+	}
+	runtime.GC()
+	before, err := w.usage(ctx, c.server)
+	if err != nil {
+		return sample{}, err
+	}
+	var over atomic.Bool
+	timer := time.AfterFunc(length, func() { over.Store(true) })
+	defer timer.Stop()
+	took := make([][]time.Duration, s.callers)
+	group, groupCtx := errgroup.WithContext(ctx)
+	begin := time.Now()
+	for caller := range s.callers {
+		group.Go(func() (err error) {
+			took[caller], err = c.keepAsking(groupCtx, caller, s.keys, &over)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return sample{}, err
+	}
+	elapsed := time.Since(begin)
+	after, err := w.usage(ctx, c.server)
+	latencies := slices.Concat(took...)
+	slices.Sort(latencies)
+	used := after.server.since(before.server)
+	return sample{
+		requests: len(latencies), elapsed: elapsed,
+		p50: latencies[len(latencies)/2], p99: latencies[len(latencies)*99/100],
+		client: after.client - before.client, server: used.processor, redis: after.redis - before.redis,
+		cached: used.cached / max(1, used.decisions),
+	}, err
+}
+
+func (c *contender) keepAsking(ctx context.Context, caller, keys int, over *atomic.Bool) ([]time.Duration, error) {
+	took := make([]time.Duration, 0, 1<<12)
+	for !over.Load() {
+		begin := time.Now()
+		allowed, err := c.ask(ctx, caller, rand.IntN(keys))
+		if err != nil {
+			return nil, fmt.Errorf("after %d requests: %w", len(took), err)
+		}
+		if allowed != c.allowed {
+			return nil, fmt.Errorf("after %d requests: allowed %v, which was not to be", len(took), allowed)
+		}
+		took = append(took, time.Since(begin))
+	}
+	return took, nil
+}
+
+// tell asks about every key until it is denied, once the server has forgotten what it knew.
+func (c *contender) tell(ctx context.Context, s settings) error {
+	select {
+	case <-time.After(time.Until(c.server.dueAt)):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	for caller := range s.callers {
+		group.Go(func() error {
+			for key := caller; key < s.keys; key += s.callers {
+				for allowed := true; allowed; {
+					var err error
+					if allowed, err = c.ask(groupCtx, caller, key); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+	}
+	err := group.Wait()
+	c.server.dueAt = time.Now().Add(denialLife)
+	return err
+}

@@ -1,0 +1,93 @@
+package doors_test
+
+import (
+	"crypto/tls"
+	"os"
+	"testing"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+func wantsCertificates(t *testing.T, s *serving) {
+	strange, err := fixture.WriteTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger, err := tls.LoadX509KeyPair(strange.ClientCert, strange.ClientKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	without, other := s.known(t), s.known(t)
+	without.Certificates = nil
+	// Without the client's callback crypto/tls would leave out a certificate that the server will not take.
+	other.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &stranger, nil }
+	for name, c := range map[string]credentials.TransportCredentials{
+		"a client without a certificate":          credentials.NewTLS(without),
+		"a client with another authority's":       credentials.NewTLS(other),
+		"a client that does not speak TLS at all": insecure.NewCredentials(),
+	} {
+		_, err := ratelimitv3.NewRateLimitServiceClient(s.dial(t, c)).ShouldRateLimit(t.Context(), login("192.0.2.30"))
+		if status.Code(err) != codes.Unavailable {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s.wantLeft(t, `"descriptors":[[{"key":"generic_key","value":"login"},{"key":"remote_address","value":"192.0.2.30"}]]`, 2)
+}
+
+// renews puts certificates of another authority in place of the server's: who connects from then on sees the new one, and
+// who is connected stays so.
+func renews(t *testing.T, s *serving) {
+	before := s.dialKnown(t)
+	serial := shown(t, before)
+	renewed, err := fixture.WriteTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from, to := range map[string]string{renewed.ServerCert: s.tls.ServerCert, renewed.ServerKey: s.tls.ServerKey} {
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config, err := (&fixture.TLSFiles{CA: renewed.CA, ClientCert: s.tls.ClientCert, ClientKey: s.tls.ClientKey}).ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := shown(t, s.dial(t, credentials.NewTLS(config))); again == serial {
+		t.Errorf("the certificate %s is shown still", again)
+	}
+	if still := shown(t, before); still != serial {
+		t.Errorf("a connection from before shows %s", still)
+	}
+	if _, err := health(t, s.dialKnown(t)); status.Code(err) != codes.Unavailable {
+		t.Errorf("who believes the old authority alone: %v", err)
+	}
+}
+
+// shown is the serial number of the certificate at the other end of conn.
+func shown(t *testing.T, conn *grpc.ClientConn) string {
+	t.Helper()
+	var p peer.Peer
+	if state, err := health(t, conn, grpc.Peer(&p)); err != nil || state != grpc_health_v1.HealthCheckResponse_SERVING {
+		t.Fatalf("health: %v, %v", state, err)
+	}
+	info, is := p.AuthInfo.(credentials.TLSInfo)
+	if !is {
+		t.Fatalf("no TLS: %v", p.AuthInfo)
+	}
+	return info.State.PeerCertificates[0].SerialNumber.String()
+}
+
+func health(t *testing.T, conn *grpc.ClientConn, options ...grpc.CallOption) (grpc_health_v1.HealthCheckResponse_ServingStatus, error) {
+	t.Helper()
+	answer, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}, options...)
+	return answer.GetStatus(), err
+}

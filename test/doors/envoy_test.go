@@ -1,0 +1,228 @@
+package doors_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/server/envoy"
+)
+
+// serveEnvoy serves l on a socket until the test ends and returns a connection to it.
+func serveEnvoy(t *testing.T, l *oneLimiter) *grpc.ClientConn {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := trust(t)
+	s := envoy.NewServer(envoy.Options{
+		Engine: l.engine, Style: reply.Draft11, Log: quiet(),
+		ClientIP: func(peer netip.Addr, headers map[string]string) netip.Addr {
+			return clients.Client(peer, http.Header{"X-Forwarded-For": {headers[forwardedFor]}})
+		},
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, listener) }()
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close() // what it carried has been answered
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return conn
+}
+
+// maxExactDigits is up to how many digits Envoy's numbers, which are float64, keep all of them.
+const maxExactDigits = 15
+
+func cannotExtAuthz(r *row) string {
+	switch {
+	case r.cost != 1 || r.peek:
+		return "how often it counts"
+	case r.patient:
+		return "waiting"
+	case r.isWhole():
+		return "a whole URL"
+	case len(r.descriptors) > 1 || !isSorted(r.descriptors):
+		return "descriptors that no context extensions make"
+	case hasLongNumber(r.claims):
+		return "numbers of many digits"
+	default:
+		return ""
+	}
+}
+
+func isSorted(descriptors []rules.Descriptor) bool {
+	for _, d := range descriptors {
+		for i := 1; i < len(d); i++ {
+			if d[i-1].Key >= d[i].Key {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func hasLongNumber(text string) bool {
+	return slices.ContainsFunc(strings.FieldsFunc(text, func(c rune) bool { return c < '0' || c > '9' }), func(digits string) bool {
+		return len(digits) > maxExactDigits
+	})
+}
+
+// openExtAuthz asks as Envoy's ext_authz filter does.
+func openExtAuthz(t *testing.T, l *oneLimiter) asker {
+	client := authv3.NewAuthorizationClient(serveEnvoy(t, l))
+	return func(t *testing.T, r *row) told {
+		t.Helper()
+		answer, err := client.Check(t.Context(), &authv3.CheckRequest{Attributes: attributes(t, r)})
+		if err != nil {
+			t.Fatalf("line %d: %s: %v", r.line, r.sentence, err)
+		}
+		options := answer.GetOkResponse().GetResponseHeadersToAdd()
+		if answer.GetDeniedResponse() != nil {
+			options = answer.GetDeniedResponse().GetHeaders()
+		}
+		fields := http.Header{}
+		for _, o := range options {
+			fields[o.GetHeader().GetKey()] = append(fields[o.GetHeader().GetKey()], o.GetHeader().GetValue())
+		}
+		return told{
+			allowed: answer.GetOkResponse() != nil, fields: fields, outcomes: metadataOutcomes(answer.GetDynamicMetadata()), anonymous: true,
+			text: protojson.Format(answer),
+		}
+	}
+}
+
+// attributes are the row as Envoy writes it, pseudo headers included.
+func attributes(t *testing.T, r *row) *authv3.AttributeContext {
+	t.Helper()
+	a := &authv3.AttributeContext{
+		ContextExtensions: map[string]string{"domain": r.domain},
+		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
+			Method: r.method, Host: r.host, Path: r.target,
+		}},
+		Source: &authv3.AttributeContext_Peer{},
+	}
+	for _, d := range r.descriptors {
+		for _, e := range d {
+			a.ContextExtensions[e.Key] = e.Value
+		}
+	}
+	if r.peer().IsValid() {
+		a.Source.Address = &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: r.peer().String()}}}
+	}
+	headers := []header{{":method", r.method}, {":authority", r.host}, {":path", r.target}, {forwardedFor, r.forwardedFor()}}
+	for _, h := range r.headers {
+		if !strings.EqualFold(h.name, forwardedFor) {
+			headers = append(headers, h)
+		}
+	}
+	writeHeaders(a.GetRequest().GetHttp(), headers, r.repeatsHeaders() || !r.isText())
+	if r.claims != "" {
+		payload := &structpb.Struct{}
+		if err := protojson.Unmarshal([]byte(r.claims), payload); err != nil {
+			t.Fatal(err)
+		}
+		a.MetadataContext = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
+			"envoy.filters.http.jwt_authn": {Fields: map[string]*structpb.Value{"payload": structpb.NewStructValue(payload)}},
+		}}
+	}
+	return a
+}
+
+// writeHeaders writes headers as Envoy does; raw as with encode_raw_headers, which knows headers that are there twice.
+func writeHeaders(h *authv3.AttributeContext_HttpRequest, headers []header, raw bool) {
+	if raw {
+		h.HeaderMap = &corev3.HeaderMap{}
+		for _, x := range headers {
+			h.HeaderMap.Headers = append(h.HeaderMap.Headers, &corev3.HeaderValue{Key: x.name, RawValue: []byte(x.value)})
+		}
+		return
+	}
+	h.Headers = map[string]string{}
+	for _, x := range headers {
+		h.Headers[x.name] = x.value
+	}
+}
+
+// metadataOutcomes are what dynamic metadata tells, of all descriptors.
+func metadataOutcomes(m *structpb.Struct) []outcome {
+	outcomes := []outcome{}
+	for _, d := range m.GetFields()["descriptors"].GetListValue().GetValues() {
+		for _, p := range d.GetStructValue().GetFields()["policies"].GetListValue().GetValues() {
+			f := p.GetStructValue().GetFields()
+			outcomes = append(outcomes, outcome{
+				Policy: f["policy"].GetStringValue(), Tier: f["tier"].GetStringValue(), Shadow: f["shadow"].GetBoolValue(),
+				Allowed: f["result"].GetStringValue() == "OK",
+			})
+		}
+	}
+	return outcomes
+}
+
+func cannotRateLimit(r *row) string {
+	switch {
+	case r.isHTTP():
+		return "a request of HTTP"
+	case len(r.headers) > 0 || r.claims != "":
+		return "headers and claims"
+	case r.patient:
+		return "waiting"
+	default:
+		return ""
+	}
+}
+
+// openRateLimit asks as Envoy's rate limit filter does.
+func openRateLimit(t *testing.T, l *oneLimiter) asker {
+	client := ratelimitv3.NewRateLimitServiceClient(serveEnvoy(t, l))
+	return func(t *testing.T, r *row) told {
+		t.Helper()
+		request := &ratelimitv3.RateLimitRequest{Domain: r.domain, HitsAddend: uint32(r.cost)}
+		for _, d := range r.descriptors {
+			descriptor := &descriptorv3.RateLimitDescriptor{}
+			for _, e := range d {
+				descriptor.Entries = append(descriptor.Entries, &descriptorv3.RateLimitDescriptor_Entry{Key: e.Key, Value: e.Value})
+			}
+			if r.peek {
+				descriptor.HitsAddend = wrapperspb.UInt64(0)
+			}
+			request.Descriptors = append(request.Descriptors, descriptor)
+		}
+		answer, err := client.ShouldRateLimit(t.Context(), request)
+		if err != nil {
+			t.Fatalf("line %d: %s: %v", r.line, r.sentence, err)
+		}
+		fields := http.Header{}
+		for _, h := range answer.GetResponseHeadersToAdd() {
+			fields[h.GetKey()] = append(fields[h.GetKey()], h.GetValue())
+		}
+		return told{
+			allowed: answer.GetOverallCode() == ratelimitv3.RateLimitResponse_OK, fields: fields,
+			outcomes: metadataOutcomes(answer.GetDynamicMetadata()), anonymous: true, text: protojson.Format(answer) + string(answer.GetRawBody()),
+		}
+	}
+}

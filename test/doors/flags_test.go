@@ -1,0 +1,83 @@
+package doors_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// exitUsage is the status of a command that was called in a way it does not understand.
+const exitUsage = 2
+
+// refusesFlags: a process that would listen otherwise than its flags say does not begin.
+func refusesFlags(t *testing.T, weir string) {
+	files, err := fixture.WriteTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty := filepath.Join(t.TempDir(), "empty.pem")
+	if err := os.WriteFile(empty, []byte("no certificate\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cert, key, authority := "--grpc-cert="+files.ServerCert, "--grpc-key="+files.ServerKey, "--grpc-client-ca="+files.CA
+	tests := map[string]struct {
+		flags []string
+		say   []string // of the message
+	}{
+		"a network with bits behind its prefix": {[]string{"--trusted-proxies=10.0.0.1/8"}, []string{"--trusted-proxies", "10.0.0.1/8", "10.0.0.0/8"}},
+		"a network that is none, among others":  {[]string{"--trusted-proxies=10.0.0.0/8,proxy.example"}, []string{"--trusted-proxies", "proxy.example"}},
+		"a prefix that is too long":             {[]string{"--trusted-proxies=10.0.0.0/33"}, []string{"--trusted-proxies", "10.0.0.0/33"}},
+		"everybody as a proxy":                  {[]string{"--trusted-proxies=0.0.0.0/0"}, []string{"--trusted-proxies", "everybody"}},
+		"IPv4 within IPv6":                      {[]string{"--trusted-proxies=::ffff:10.0.0.0/104"}, []string{"--trusted-proxies", "IPv4"}},
+		"a load balancer by name":               {[]string{"--proxy-protocol-from=balancer"}, []string{"--proxy-protocol-from", "balancer"}},
+		"a style that nobody has":               {[]string{"--headers=Fancy"}, []string{"--headers", "Fancy", "GitHub"}},
+		"a style in other letters":              {[]string{"--headers=github"}, []string{"--headers", "github", "GitHub"}},
+		"a header that names no clients":        {[]string{"--client-address-header=X-Real-IP"}, []string{"--client-address-header", "X-Real-IP", "Forwarded"}},
+		"less than no drain":                    {[]string{"--drain=-1s"}, []string{"--drain", "-1s"}},
+		"a certificate without its key":         {[]string{cert}, []string{"--grpc-cert", "--grpc-key"}},
+		"a key without its certificate":         {[]string{key}, []string{"--grpc-cert", "--grpc-key"}},
+		"an authority for clients alone":        {[]string{authority}, []string{"--grpc-client-ca", "--grpc-cert"}},
+		"a certificate that is not there":       {[]string{"--grpc-cert=/nowhere.pem", key}, []string{"--grpc-cert", "/nowhere.pem"}},
+		"a key of another certificate":          {[]string{cert, "--grpc-key=" + files.ClientKey}, []string{"--grpc-cert", "--grpc-key"}},
+		"a file without an authority":           {[]string{cert, key, "--grpc-client-ca=" + empty}, []string{"--grpc-client-ca", empty}},
+		"an authority that is not there":        {[]string{cert, key, "--grpc-client-ca=/nowhere.pem"}, []string{"--grpc-client-ca", "/nowhere.pem"}},
+		"a flag that there is not":              {[]string{"--trusted-proxy=10.0.0.0/8"}, []string{"--trusted-proxy"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			line := append([]string{
+				"serve", "--policies", "testdata/policies", "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0",
+			}, test.flags...)
+			ctx, cancel := context.WithTimeout(t.Context(), patience) // it is ended if it serves
+			defer cancel()
+			command := exec.CommandContext(ctx, weir, line...)
+			var stderr bytes.Buffer
+			command.Stderr = &stderr
+			err := command.Run()
+			exit, is := errors.AsType[*exec.ExitError](err)
+			if !is || exit.ExitCode() != exitUsage {
+				t.Errorf("ends with %v, want status %d:\n%s", err, exitUsage, &stderr)
+			}
+			for _, words := range test.say {
+				if !strings.Contains(stderr.String(), words) {
+					t.Errorf("does not say %q:\n%s", words, &stderr)
+				}
+			}
+		})
+	}
+}
+
+// takesAnyClaimsHeader is what should be refused above and is not: a name that no header can have is taken, and no claims are
+// ever read. When this fails, the case belongs into the table above.
+func takesAnyClaimsHeader(t *testing.T, weir string) {
+	process := fixture.Weir(t, weir, "serve", "--policies", "testdata/policies",
+		"--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--claims-header", "X JWT")
+	eventually(t, "it serves", func() bool { return strings.Contains(process.Log(), "weir enforces") })
+}

@@ -1,0 +1,205 @@
+package doors_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/middleware"
+	"github.com/weir-dev/weir/middleware/grpclimit"
+)
+
+// program is a server that is limited by a Gate. It knows of the request that it is asked next what no proxy tells it:
+// claims that it has verified, what it costs, descriptors.
+type program struct {
+	next   *row
+	claims map[string]any
+	answer engine.Answer
+	err    error
+}
+
+func (p *program) gate(d middleware.Decider) *middleware.Gate {
+	return middleware.NewGate(d, "shop", middleware.Log(quiet()), middleware.Observe(
+		func(_ context.Context, _ *engine.Check, a engine.Answer, err error) { p.answer, p.err = a, err }))
+}
+
+func (p *program) describe(c *engine.Check) {
+	c.Request.Domain, c.Peek = p.next.domain, p.next.peek
+	c.Request.Descriptors = p.next.descriptors
+}
+
+// expect makes r the next request.
+func (p *program) expect(t *testing.T, r *row) {
+	t.Helper()
+	*p = program{next: r, claims: claimsOf(t, r)}
+}
+
+// observed is what the Gate told the program.
+func (p *program) observed(t *testing.T, fields http.Header, allowed bool, text string) told {
+	t.Helper()
+	if p.err != nil {
+		t.Errorf("line %d: %s: no decision: %v", p.next.line, p.next.sentence, p.err)
+	}
+	if p.answer.Allowed != allowed {
+		t.Errorf("line %d: %s: the answer is %v, the response %v", p.next.line, p.next.sentence, p.answer.Allowed, allowed)
+	}
+	return told{allowed: allowed, fields: fields, outcomes: outcomesOf(&p.answer), text: text}
+}
+
+func remote(t *testing.T, l *oneLimiter) middleware.Decider {
+	t.Helper()
+	r, err := middleware.NewRemote(serveHTTP(t, l).URL, middleware.Timeout(patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	return r
+}
+
+func cannotMiddleware(r *row) string {
+	switch {
+	case strings.Contains(r.target, "%zz"):
+		return "an escape that is none, which net/http refuses"
+	case strings.Contains(r.target, "#"):
+		return "a fragment, which net/http takes for a part of the path"
+	default:
+		return ""
+	}
+}
+
+func openMiddleware(t *testing.T, l *oneLimiter) asker { return limited(t, l.engine) }
+
+func openRemote(t *testing.T, l *oneLimiter) asker { return limited(t, remote(t, l)) }
+
+// limited is a program of net/http.
+func limited(t *testing.T, d middleware.Decider) asker {
+	t.Helper()
+	p := &program{}
+	handler := middleware.HTTP(p.gate(d),
+		middleware.ClientIP(middleware.ForwardedFor(trustedPrefixes()...)),
+		middleware.Claims(func(*http.Request) map[string]any { return p.claims }),
+		middleware.Cost(func(*http.Request) int64 { return p.next.cost }),
+		middleware.Describe(func(_ *http.Request, c *engine.Check) { p.describe(c) }),
+	)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	return func(t *testing.T, r *row) told {
+		t.Helper()
+		p.expect(t, r)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, received(t, r))
+		if w.Code != http.StatusNoContent && w.Code != http.StatusTooManyRequests {
+			t.Errorf("line %d: %s: %d %s", r.line, r.sentence, w.Code, w.Body)
+		}
+		return p.observed(t, w.Header(), w.Code == http.StatusNoContent, w.Body.String()+fmt.Sprint(w.Header()))
+	}
+}
+
+// received is the row as a server reads it from a connection.
+func received(t *testing.T, r *row) *http.Request {
+	t.Helper()
+	method, host, target := r.method, r.host, r.target
+	if !r.isHTTP() {
+		method, host, target = http.MethodGet, "app.example", "/"
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %s HTTP/1.1\r\nHost: %s\r\n", method, target, host)
+	for _, h := range r.headers {
+		fmt.Fprintf(&text, "%s: %s\r\n", h.name, h.value)
+	}
+	text.WriteString("\r\n")
+	request, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text.String())))
+	if err != nil {
+		t.Fatalf("line %d: %s: %v", r.line, r.sentence, err)
+	}
+	request.RemoteAddr = "@"
+	if r.peer().IsValid() {
+		request.RemoteAddr = netip.AddrPortFrom(r.peer(), 4711).String()
+	}
+	return request.WithContext(t.Context())
+}
+
+func cannotCall(r *row) string {
+	switch {
+	case r.isHTTP() && !r.grpc:
+		return "no call of gRPC"
+	case r.via.IsValid():
+		return "a client that stands in a header"
+	case !r.isText():
+		return "metadata that is no text"
+	default:
+		return ""
+	}
+}
+
+func openCalls(t *testing.T, l *oneLimiter) asker { return limitedCalls(t, l.engine) }
+
+func openRemoteCalls(t *testing.T, l *oneLimiter) asker { return limitedCalls(t, remote(t, l)) }
+
+// limitedCalls is a program of gRPC that answers every method.
+func limitedCalls(t *testing.T, d middleware.Decider) asker {
+	t.Helper()
+	p := &program{}
+	conn := serveCalls(t, grpclimit.StreamServerInterceptor(p.gate(d),
+		grpclimit.ClientIP(func(context.Context) netip.Addr { return p.next.client }),
+		grpclimit.Claims(func(context.Context) map[string]any { return p.claims }),
+		grpclimit.Cost(func(context.Context, string, any) int64 { return p.next.cost }),
+		grpclimit.Describe(func(_ context.Context, c *engine.Check) { p.describe(c) })))
+	return func(t *testing.T, r *row) told {
+		t.Helper()
+		p.expect(t, r)
+		method, host := r.target, r.host
+		if !r.isHTTP() {
+			method, host = "/shop.v1.Any/Call", "app.example"
+		}
+		sent := metadata.MD{}
+		for _, h := range r.headers {
+			sent.Append(h.name, h.value)
+		}
+		var fields, trailer metadata.MD
+		err := conn.Invoke(metadata.NewOutgoingContext(t.Context(), sent), method, &emptypb.Empty{}, &emptypb.Empty{},
+			grpc.Header(&fields), grpc.Trailer(&trailer), grpc.CallAuthority(host))
+		if code := status.Code(err); code != codes.OK && code != codes.ResourceExhausted {
+			t.Errorf("line %d: %s: %v", r.line, r.sentence, err)
+		}
+		return p.observed(t, http.Header(fields), err == nil, fmt.Sprint(err, status.Convert(err).Proto(), fields, trailer))
+	}
+}
+
+func serveCalls(t *testing.T, interceptor grpc.StreamServerInterceptor) *grpc.ClientConn {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer(grpc.ChainStreamInterceptor(interceptor), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		return errors.Join(stream.RecvMsg(&emptypb.Empty{}), stream.SendMsg(&emptypb.Empty{}))
+	}))
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(listener) }()
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close() // what it carried has been answered
+		s.Stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return conn
+}

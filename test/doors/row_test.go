@@ -1,0 +1,282 @@
+package doors_test
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// row is somebody's request, and what becomes of it.
+type row struct {
+	line            int
+	group, sentence string
+
+	// method, host and target are empty of a row that has descriptors only.
+	method, host, target string
+	domain               string
+	client               netip.Addr // whose request it is; the zero Addr if nobody knows
+	via                  netip.Addr // who brought it, if not the client: a proxy that all doors trust
+	headers              []header
+	claims               string // JSON, or empty
+	descriptors          []rules.Descriptor
+	cost                 int64
+	peek                 bool
+	patient              bool // the caller can hold the request back until its turn
+	grpc                 bool // it is a call: POST to /service/method
+
+	want []outcome // none: no limit
+	// apart are the doors that are known to read the row as another request, with the reason.
+	apart map[string]string
+}
+
+type header struct{ name, value string }
+
+// outcome is what a policy says of a request.
+type outcome struct {
+	Policy, Identifier, Tier string
+	Shadow, Allowed, Waits   bool
+	Cost, Remaining, Limit   int64
+	missing                  bool // the identifier
+}
+
+// peer is who asks the proxy or the server that asks Weir.
+func (r *row) peer() netip.Addr {
+	if r.via.IsValid() {
+		return r.via
+	}
+	return r.client
+}
+
+func (r *row) isHTTP() bool { return r.method != "" }
+
+func (r *row) allowed() bool {
+	for _, w := range r.want {
+		if !w.Allowed && !w.Shadow {
+			return false
+		}
+	}
+	return true
+}
+
+// isWhole says whether the target is a whole URL, as clients may send it to a proxy.
+func (r *row) isWhole() bool {
+	return strings.Contains(r.target, "://") && !strings.HasPrefix(r.target, "/")
+}
+
+func (r *row) repeatsHeaders() bool {
+	seen := map[string]bool{}
+	for _, h := range r.headers {
+		name := strings.ToLower(h.name)
+		if seen[name] {
+			return true
+		}
+		seen[name] = true
+	}
+	return false
+}
+
+func (r *row) isText() bool {
+	for _, h := range r.headers {
+		if !utf8.ValidString(h.value) {
+			return false
+		}
+	}
+	return true
+}
+
+// headerLines are the values of the header of that name, in lower case, one for each line.
+func (r *row) headerLines(name string) (lines []string) {
+	for _, h := range r.headers {
+		if strings.EqualFold(h.name, name) {
+			lines = append(lines, h.value)
+		}
+	}
+	return lines
+}
+
+// forwardedFor is what a proxy makes of X-Forwarded-For: what is there, and whom it was asked by.
+func (r *row) forwardedFor() string {
+	entries := r.headerLines(forwardedFor)
+	if r.peer().IsValid() {
+		entries = append(entries, r.peer().String())
+	}
+	return strings.Join(entries, ", ")
+}
+
+const forwardedFor = "x-forwarded-for"
+
+// readRows reads testdata/requests.txt, which says itself how it is written.
+func readRows(t *testing.T) []*row {
+	t.Helper()
+	text, err := os.ReadFile("testdata/requests.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []*row
+	group, seen := "", map[string]int{}
+	for i, line := range strings.Split(string(text), "\n") {
+		at, line := i+1, strings.TrimRight(line, " ")
+		switch {
+		case strings.HasPrefix(line, "## "):
+			group = line[3:]
+		case line == "", strings.HasPrefix(line, "#"):
+		case !strings.HasPrefix(line, " "):
+			if before := seen[line]; before != 0 {
+				t.Fatalf("line %d: the sentence of line %d again: %s", at, before, line)
+			}
+			seen[line] = at
+			rows = append(rows, &row{line: at, group: group, sentence: line, domain: "shop", cost: 1})
+		case len(rows) == 0:
+			t.Fatalf("line %d: no sentence before it", at)
+		default:
+			if err := rows[len(rows)-1].read(strings.TrimLeft(line, " ")); err != nil {
+				t.Fatalf("line %d: %s: %v", at, line, err)
+			}
+		}
+	}
+	for _, r := range rows {
+		if !r.isHTTP() && len(r.descriptors) == 0 {
+			t.Fatalf("line %d: %s: no request", r.line, r.sentence)
+		}
+		if len(r.want) == 0 {
+			t.Fatalf("line %d: %s: no outcome", r.line, r.sentence)
+		}
+		if r.want[0].Policy == "" {
+			r.want = nil
+		}
+	}
+	return rows
+}
+
+func (r *row) read(line string) error {
+	switch first, rest, _ := strings.Cut(line, " "); {
+	case first == "=>":
+		w, err := readOutcome(rest, r.domain)
+		r.want = append(r.want, w)
+		return err
+	case first == "-":
+		r.descriptors = append(r.descriptors, readDescriptor(rest))
+		return nil
+	case first == "apart":
+		door, why, _ := strings.Cut(rest, ": ")
+		if r.apart == nil {
+			r.apart = map[string]string{}
+		}
+		r.apart[door] = why
+		return nil
+	case first == "claims":
+		r.claims = rest
+		return nil
+	case strings.HasSuffix(first, ":"):
+		value := rest
+		if strings.Contains(rest, `\x`) {
+			var err error
+			if value, err = strconv.Unquote(`"` + rest + `"`); err != nil {
+				return err
+			}
+		}
+		r.headers = append(r.headers, header{strings.TrimSuffix(first, ":"), value})
+		return nil
+	default:
+		return r.readRequest(strings.Fields(line))
+	}
+}
+
+func (r *row) readRequest(words []string) (err error) {
+	if words[0] == "DESCRIPTORS" {
+		words = words[1:]
+	} else {
+		if len(words) < 3 {
+			return fmt.Errorf("a request is METHOD HOST TARGET, not %q", words)
+		}
+		r.method, r.host, r.target = words[0], words[1], words[2]
+		r.client = netip.MustParseAddr("203.0.113.99")
+		words = words[3:]
+	}
+	if r.method == "GRPC" {
+		r.method, r.grpc = "POST", true
+	}
+	for i := 0; i < len(words) && err == nil; i++ {
+		value := ""
+		if i+1 < len(words) {
+			value = words[i+1]
+		}
+		switch words[i] {
+		case "peek":
+			r.peek = true
+			continue
+		case "patient":
+			r.patient = true
+			continue
+		case "from":
+			r.client = netip.Addr{}
+			if value != "nowhere" {
+				r.client, err = netip.ParseAddr(value)
+			}
+		case "via":
+			r.via, err = netip.ParseAddr(value)
+		case "cost":
+			r.cost, err = strconv.ParseInt(value, 10, 64)
+		case "domain":
+			r.domain = value
+		default:
+			err = fmt.Errorf("unknown word %q", words[i])
+		}
+		i++
+	}
+	return err
+}
+
+func readDescriptor(text string) (d rules.Descriptor) {
+	for word := range strings.FieldsSeq(text) {
+		key, value, _ := strings.Cut(word, "=")
+		d = append(d, rules.Entry{Key: key, Value: value})
+	}
+	return d
+}
+
+var outcomeForm = regexp.MustCompile(`^(shadow )?(\S+) ("(?:[^"\\]|\\.)*"|\S+?)(?: tier (\S+))?(?: costs (\d+))?: (denied, |over, |waits, )?(\d+) of (\d+) left$`)
+
+// readOutcome reads "plan acme tier paid costs 2: 3 of 5 left", and "no limit".
+func readOutcome(text, domain string) (outcome, error) {
+	if text == "no limit" {
+		return outcome{}, nil
+	}
+	m := outcomeForm.FindStringSubmatch(text)
+	if m == nil {
+		return outcome{}, fmt.Errorf("no outcome: %q", text)
+	}
+	identifier, err := strconv.Unquote(m[3])
+	if err != nil { // it is not quoted
+		identifier = m[3]
+	}
+	w := outcome{
+		Shadow: m[1] != "", Policy: domain + "/" + m[2], Identifier: identifier, Tier: m[4],
+		Allowed: m[6] != "denied, " && m[6] != "over, ", Waits: m[6] == "waits, ",
+		Cost: 1, Remaining: number(m[7]), Limit: number(m[8]),
+	}
+	if m[5] != "" {
+		w.Cost = number(m[5])
+	}
+	if secret, is := strings.CutPrefix(w.Identifier, "hash("); is {
+		w.Identifier = limiter.HashSecret(strings.TrimSuffix(secret, ")"))
+	}
+	if w.Identifier == "nobody" {
+		w.Identifier, w.missing = limiter.Missing, true
+	}
+	return w, nil
+}
+
+// number reads digits, which outcomeForm has seen.
+func number(digits string) int64 {
+	n, _ := strconv.ParseInt(digits, 10, 64)
+	return n
+}
