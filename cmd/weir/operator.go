@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -145,19 +146,25 @@ func operatorManager(ctx context.Context, f operatorFlags, limiter types.Namespa
 
 // addProbes makes the operator ready once it knows all policies, elected or not.
 func addProbes(ctx context.Context, mgr manager.Manager) error {
-	policies, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.RateLimitPolicy{})
-	if meta.IsNoMatchError(err) {
-		return errors.New("watch policies: the API server does not know RateLimitPolicy; install config/crd first")
-	}
-	if err != nil {
-		return fmt.Errorf("watch policies: %w", err)
+	var informers []cache.Informer
+	for _, kind := range []client.Object{&v1alpha1.RateLimitPolicy{}, &v1alpha1.ClusterRateLimitPolicy{}} {
+		policies, err := mgr.GetCache().GetInformer(ctx, kind)
+		if unknown, is := errors.AsType[*meta.NoKindMatchError](err); is {
+			return fmt.Errorf("watch policies: the API server does not know %s; install config/crd first", unknown.GroupKind.Kind)
+		}
+		if err != nil {
+			return fmt.Errorf("watch policies: %w", err)
+		}
+		informers = append(informers, policies)
 	}
 	if err := mgr.AddHealthzCheck("process", healthz.Ping); err != nil {
 		return fmt.Errorf("add /healthz: %w", err)
 	}
-	err = mgr.AddReadyzCheck("policies", func(*http.Request) error {
-		if !policies.HasSynced() {
-			return errors.New("policies have not been listed yet")
+	err := mgr.AddReadyzCheck("policies", func(*http.Request) error {
+		for _, policies := range informers {
+			if !policies.HasSynced() {
+				return errors.New("policies have not been listed yet")
+			}
 		}
 		return nil
 	})

@@ -64,7 +64,7 @@ func exampleOf(rule *rules.Rule) example {
 	if rule.Identifier.Address {
 		who = "203.0.113.7"
 	}
-	e := example{Domain: rule.Domain, Path: "/", Headers: map[string]string{}}
+	e := example{Domain: domainOf(rule), Path: "/", Headers: map[string]string{}}
 	if len(rule.Match.Methods) > 0 {
 		e.Method = rule.Match.Methods[0]
 	}
@@ -131,4 +131,12 @@ func elsewhere(networks []string) string {
 		}
 	}
 	return "2001:db8::7"
+}
+
+// domainOf is a domain that rule speaks for.
+func domainOf(rule *rules.Rule) string {
+	if len(rule.Domains) > 0 {
+		return rule.Domains[0]
+	}
+	return cmp.Or(rule.Domain, "default")
 }

@@ -73,11 +73,13 @@ type instant struct {
 }
 
 func (s *instant) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	policies, ok := list.(*v1alpha1.RateLimitPolicyList)
-	if !ok {
+	switch policies := list.(type) {
+	case *v1alpha1.RateLimitPolicyList:
+		policies.Items = slices.Clone(s.policies)
+	case *v1alpha1.ClusterRateLimitPolicyList:
+	default:
 		return fmt.Errorf("list of %T", list)
 	}
-	policies.Items = slices.Clone(s.policies)
 	return nil
 }
 

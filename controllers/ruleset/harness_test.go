@@ -82,6 +82,7 @@ func newHarness(t *testing.T) *harness {
 	// All policies of the cluster are one rule set: the next test must not see those of this one.
 	t.Cleanup(func() {
 		h.must(h.kube.DeleteAllOf(context.Background(), &v1alpha1.RateLimitPolicy{}, client.InNamespace(h.namespace)))
+		h.must(h.kube.DeleteAllOf(context.Background(), &v1alpha1.ClusterRateLimitPolicy{}))
 	})
 	redis, err := redisstore.Open(h.redis.URL(), time.Second)
 	h.must(err)

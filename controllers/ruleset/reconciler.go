@@ -12,7 +12,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 )
 
@@ -64,11 +63,12 @@ func New(config Config) (*Reconciler, error) {
 
 // Reconcile brings the policies as they are now to the limiter's replicas, and tells each policy how far that is.
 func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	policies, err := r.gather(ctx)
+	gathered, err := r.gather(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r.compile(policies)
+	policies := each(gathered)
+	r.compile(gathered, policies)
 	delivery := r.publish(ctx)
 	r.keep(ctx)
 	progress, err := r.report(ctx, policies, delivery)
@@ -76,13 +76,4 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: r.pace.next(r.compiled.revision, delivery, progress, r.Resync)}, nil
-}
-
-// gather lists the policies, for reading only: they are the cache's own.
-func (r *Reconciler) gather(ctx context.Context) ([]v1alpha1.RateLimitPolicy, error) {
-	var list v1alpha1.RateLimitPolicyList
-	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	return existing(list.Items), nil
 }

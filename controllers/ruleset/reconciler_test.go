@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter/redisstore"
 )
 
@@ -413,8 +414,9 @@ func TestPropagationIsMeasured(t *testing.T) {
 func TestAStaleCacheWritesNothingTwice(t *testing.T) {
 	h := newHarness(t)
 	h.create("daily", nil)
-	stale := []v1alpha1.RateLimitPolicy{*h.policy("daily")}
-	h.reconciler.compile(stale)
+	gathered := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*h.policy("daily")}}
+	stale := each(gathered)
+	h.reconciler.compile(gathered, stale)
 	round := func() {
 		h.now = h.now.Add(time.Second)
 		_, err := h.reconciler.report(t.Context(), stale, delivery{})
@@ -436,9 +438,10 @@ func TestAStaleCacheWritesNothingTwice(t *testing.T) {
 func TestAStatusOverAnEditIsLeftForTheNextRound(t *testing.T) {
 	h := newHarness(t)
 	h.create("daily", nil)
-	stale := []v1alpha1.RateLimitPolicy{*h.policy("daily")}
+	gathered := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*h.policy("daily")}}
+	stale := each(gathered)
 	h.edit("daily", limit(7))
-	h.reconciler.compile(stale)
+	h.reconciler.compile(gathered, stale)
 	done, err := h.reconciler.report(t.Context(), stale, delivery{replicas: []map[string]string{{}}})
 	if err != nil || done.programmed {
 		t.Errorf("progress %+v, %v; want another look soon", done, err)
@@ -452,9 +455,10 @@ func TestAStatusOverAnEditIsLeftForTheNextRound(t *testing.T) {
 func TestAPolicyUnderAReusedNameKeepsItsOwnStatus(t *testing.T) {
 	h := newHarness(t)
 	h.create("daily", nil)
-	old := []v1alpha1.RateLimitPolicy{*h.policy("daily")}
-	h.must(h.kube.Delete(t.Context(), &old[0], client.Preconditions{UID: &old[0].UID}))
-	h.reconciler.compile(old)
+	gathered := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*h.policy("daily")}}
+	old, uid := each(gathered), gathered.Namespaced[0].UID
+	h.must(h.kube.Delete(t.Context(), old[0].Object, client.Preconditions{UID: &uid}))
+	h.reconciler.compile(gathered, old)
 	for _, when := range []string{"deleted", "replaced"} {
 		if when == "replaced" {
 			h.create("daily", nil)

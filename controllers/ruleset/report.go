@@ -15,7 +15,6 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	v1alpha1ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/compile"
 )
 
 // fieldOwner owns what the controller writes.
@@ -49,11 +48,12 @@ type news struct {
 	acknowledged, replicas int32
 	unreachable            string
 	degradation            degradation
+	overridden             overridden
 }
 
 // unseen is what was written over the policy as the cache shows it, nil for nothing.
-func (t told) unseen(policy *v1alpha1.RateLimitPolicy) *writtenStatus {
-	if t.shown != policy.ResourceVersion {
+func (t told) unseen(p policy) *writtenStatus {
+	if t.shown != p.GetResourceVersion() {
 		return nil
 	}
 	return t.written
@@ -63,37 +63,36 @@ func (t told) unseen(policy *v1alpha1.RateLimitPolicy) *writtenStatus {
 var errLater = errors.New("enough statuses written in this round")
 
 // report writes the status of every policy for which there is something new to say.
-func (r *Reconciler) report(ctx context.Context, policies []v1alpha1.RateLimitPolicy, d delivery) (progress, error) {
+func (r *Reconciler) report(ctx context.Context, policies []policy, d delivery) (progress, error) {
 	done := progress{programmed: len(d.replicas) > 0}
 	now := r.Clock()
 	after := make(reported, len(policies))
 	budget := statusesPerRound
 	var errs []error
-	for i := range policies {
-		policy := &policies[i]
-		o := r.outcome(policy, d)
+	for _, p := range policies {
+		o := r.outcome(p, d)
 		if o.rule != nil && !o.programmed() {
 			done.programmed = false
 		}
-		r.metrics.reached(compile.Name(policy), o, now)
-		before, known := r.reported[policy.UID]
+		r.metrics.reached(p.name, o, now)
+		before, known := r.reported[p.GetUID()]
 		if known {
-			after[policy.UID] = before
+			after[p.GetUID()] = before
 		}
-		if known && before.shown == policy.ResourceVersion && before.news == o.news() {
+		if known && before.shown == p.GetResourceVersion() && before.news == o.news() {
 			continue
 		}
-		told, err := r.tell(ctx, policy, before.unseen(policy), o, now, &budget)
+		told, err := r.tell(ctx, p, before.unseen(p), o, now, &budget)
 		switch {
 		case err == nil:
-			after[policy.UID] = told
+			after[p.GetUID()] = told
 		case errors.Is(err, errLater):
 			done.unwritten = true
 		case apierrors.IsConflict(err): // the cache has yet to show what the policy has become
 			done.programmed = false
 		case apierrors.IsNotFound(err): // it is gone, and needs none
 		default:
-			errs = append(errs, fmt.Errorf("write status of %s: %w", compile.Name(policy), err))
+			errs = append(errs, fmt.Errorf("write status of %s: %w", p.name, err))
 		}
 	}
 	r.reported = after
@@ -101,52 +100,55 @@ func (r *Reconciler) report(ctx context.Context, policies []v1alpha1.RateLimitPo
 }
 
 // tell writes the status that comes of o, out of the budget, unless the policy has it.
-func (r *Reconciler) tell(ctx context.Context, policy *v1alpha1.RateLimitPolicy, unseen *writtenStatus, o outcome, now time.Time, budget *int) (told, error) {
-	latest := writtenStatus{version: policy.ResourceVersion, status: policy.Status}
+func (r *Reconciler) tell(ctx context.Context, p policy, unseen *writtenStatus, o outcome, now time.Time, budget *int) (told, error) {
+	latest := writtenStatus{version: p.GetResourceVersion(), status: *p.status}
 	if unseen != nil {
 		latest = *unseen
 	}
 	stamp := metav1.NewTime(now).Rfc3339Copy() // in seconds, as the API keeps it
-	status := statusOf(policy, r.Limiter, o, latest.status.Conditions, stamp)
+	status := statusOf(p.GetGeneration(), r.Limiter, o, latest.status.Conditions, stamp)
 	if equality.Semantic.DeepEqual(latest.status, status) {
-		return told{shown: policy.ResourceVersion, news: o.news(), written: unseen}, nil
+		return told{shown: p.GetResourceVersion(), news: o.news(), written: unseen}, nil
 	}
 	if *budget == 0 {
 		return told{}, errLater
 	}
 	*budget--
-	version, err := r.write(ctx, policy, latest.version, status)
+	version, err := r.write(ctx, p, latest.version, status)
 	if err != nil {
 		return told{}, err
 	}
-	return told{shown: policy.ResourceVersion, news: o.news(), written: &writtenStatus{version: version, status: status}}, nil
+	return told{shown: p.GetResourceVersion(), news: o.news(), written: &writtenStatus{version: version, status: status}}, nil
 }
 
-func (r *Reconciler) outcome(policy *v1alpha1.RateLimitPolicy, d delivery) outcome {
-	name := compile.Name(policy)
-	rule, ok := r.compiled.rules[name]
+func (r *Reconciler) outcome(p policy, d delivery) outcome {
+	if problems := r.compiled.problems[p.key()]; len(problems) > 0 {
+		return outcome{problems: problems}
+	}
+	rule, ok := r.compiled.rules[p.name]
 	if !ok {
-		return outcome{problems: r.compiled.problems[name]}
+		return outcome{}
 	}
 	return outcome{
 		rule:         &rule,
-		acknowledged: d.acknowledged(name, rule.revision),
+		acknowledged: d.acknowledged(p.name, rule.revision),
 		replicas:     int32(len(d.replicas)),
 		unreachable:  d.unreachable,
 		degradation:  d.degradation(),
+		overridden:   r.compiled.overridden[p.name],
 	}
 }
 
 // write applies the status over that version of the policy, as the only owner of its fields, and returns the version
 // that it has then. It is a conflict if the policy has changed, or another has taken its name.
 func (r *Reconciler) write(
-	ctx context.Context, policy *v1alpha1.RateLimitPolicy, over string, status v1alpha1.RateLimitPolicyStatus,
+	ctx context.Context, p policy, over string, status v1alpha1.RateLimitPolicyStatus,
 ) (version string, err error) {
-	apply := v1alpha1ac.RateLimitPolicy(policy.Name, policy.Namespace).WithResourceVersion(over).WithStatus(applyStatus(status))
+	apply, written := p.apply(over, applyStatus(status))
 	if err := r.Client.Status().Apply(ctx, apply, fieldOwner, client.ForceOwnership); err != nil {
 		return "", err
 	}
-	return *apply.ResourceVersion, nil // the client reads the answer into what it sent
+	return written(), nil
 }
 
 func applyStatus(status v1alpha1.RateLimitPolicyStatus) *v1alpha1ac.RateLimitPolicyStatusApplyConfiguration {

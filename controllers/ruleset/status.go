@@ -23,6 +23,7 @@ type outcome struct {
 	replicas     int32
 	unreachable  string // why Redis cannot be reached, empty if it can
 	degradation  degradation
+	overridden   overridden
 }
 
 // programmed says whether every live replica, of at least one, enforces the policy.
@@ -37,18 +38,18 @@ func (o outcome) news() news {
 	}
 	return news{
 		revision: o.rule.revision, acknowledged: o.acknowledged, replicas: o.replicas,
-		unreachable: o.unreachable, degradation: o.degradation,
+		unreachable: o.unreachable, degradation: o.degradation, overridden: o.overridden,
 	}
 }
 
 // statusOf is the one place that turns an outcome into a status. A condition that says what it said in before keeps
 // its transition time; the others get now.
 func statusOf(
-	policy *v1alpha1.RateLimitPolicy, limiter types.NamespacedName, o outcome, before []metav1.Condition, now metav1.Time,
+	generation int64, limiter types.NamespacedName, o outcome, before []metav1.Condition, now metav1.Time,
 ) v1alpha1.RateLimitPolicyStatus {
-	status := v1alpha1.RateLimitPolicyStatus{ObservedGeneration: policy.Generation}
-	for _, c := range conditionsOf(o, policy.Generation) {
-		c.ObservedGeneration = policy.Generation
+	status := v1alpha1.RateLimitPolicyStatus{ObservedGeneration: generation}
+	for _, c := range conditionsOf(o, generation) {
+		c.ObservedGeneration = generation
 		c.LastTransitionTime = now
 		if b := meta.FindStatusCondition(before, c.Type); b != nil && b.Status == c.Status {
 			c.LastTransitionTime = b.LastTransitionTime
@@ -74,7 +75,8 @@ func statusOf(
 }
 
 // conditionsOf follows kstatus: Ready sums up; Reconciling stands while time may help, Stalled while only an edit can,
-// and either goes away when it is over. So does Degraded, of which kstatus knows nothing: the policy is enforced.
+// and either goes away when it is over. So do Degraded and
+// Overridden, of which kstatus knows nothing: the policy is enforced.
 func conditionsOf(o outcome, generation int64) []metav1.Condition {
 	if o.rule == nil {
 		message := problemText(o.problems)
@@ -97,6 +99,9 @@ func conditionsOf(o outcome, generation int64) []metav1.Condition {
 	}
 	if d := o.degradation; d.reason != "" {
 		conditions = append(conditions, condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, d.reason, d.message))
+	}
+	if by := o.overridden; by.reason != "" {
+		conditions = append(conditions, condition(v1alpha1.ConditionOverridden, metav1.ConditionTrue, by.reason, by.message))
 	}
 	return conditions
 }

@@ -62,7 +62,7 @@ func TestConditions(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			policy := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
-			status := statusOf(policy, limiterName, test.outcome, nil, metav1.NewTime(time.Unix(1_800_000_000, 0)))
+			status := statusOf(policy.Generation, limiterName, test.outcome, nil, metav1.NewTime(time.Unix(1_800_000_000, 0)))
 			var got []string
 			for _, c := range status.Conditions {
 				got = append(got, fmt.Sprintf("%s=%s/%s", c.Type, c.Status, c.Reason))

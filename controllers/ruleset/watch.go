@@ -12,8 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
-
-	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
 // SetupWithManager runs r on mgr: once at the start, even if there are no policies, and whenever a policy comes, goes
@@ -29,10 +27,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	})
 	// Bounded, so that one status that cannot be written does not keep Redis from being repaired.
 	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstLook, lastRetry)
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("ruleset").
-		Watches(&v1alpha1.RateLimitPolicy{}, toLimiter, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(start).
+	watch := ctrl.NewControllerManagedBy(mgr).Named("ruleset").WatchesRawSource(start)
+	for _, kind := range kinds() {
+		watch = watch.Watches(kind, toLimiter, builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+	}
+	return watch.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retries}).
 		Complete(r)
 }

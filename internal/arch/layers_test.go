@@ -14,13 +14,15 @@ type layer struct {
 func layers() []layer {
 	return []layer{
 		{pkg: "limiter"},
-		{pkg: "api/v1alpha1", world: []string{"k8s.io/apimachinery"}},
+		{pkg: "api/v1alpha1", world: []string{"k8s.io/apimachinery", "k8s.io/api/core"}},
 		{pkg: "config/crd"}, // embeds the CRDs
 
 		{
 			pkg:   "api/v1alpha1/applyconfiguration/...", // generated
 			ours:  []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/..."},
-			world: []string{"k8s.io/apimachinery", "k8s.io/client-go/applyconfigurations", "sigs.k8s.io/structured-merge-diff"},
+			world: []string{
+				"k8s.io/api/core", "k8s.io/apimachinery", "k8s.io/client-go/applyconfigurations", "sigs.k8s.io/structured-merge-diff",
+			},
 		},
 		{pkg: "limiter/rules", ours: []string{"limiter"}, world: []string{"github.com/google/cel-go", "github.com/gaissmai/bart"}},
 		{pkg: "limiter/memstore", ours: []string{"limiter"}},
@@ -78,6 +80,15 @@ func layers() []layer {
 			},
 		},
 		{
+			pkg:   "webhook/policy",
+			ours:  []string{"api/v1alpha1", "limiter", "limiter/rules", "internal/compile"},
+			world: []string{"k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
+		},
+		{
+			pkg:   "webhook/certificate",
+			world: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
+		},
+		{
 			pkg:  "controllers/...",
 			ours: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/...", "internal/compile", "limiter/rules", "controllers/..."},
 			world: []string{
@@ -118,6 +129,9 @@ func bans() []ban {
 		{"api/...", enforcing, "the operator half does not enforce"},
 		{"internal/...", enforcing, "the operator half does not enforce"},
 		{"controllers/...", enforcing, "the operator half does not enforce"},
+		{"webhook/policy", enforcing, "the operator half does not enforce"},
+		{"webhook/policy", redis, "go-redis is redisstore's alone"},
+		{"webhook/certificate", enforcing, "the operator half does not enforce"},
 		{"api/...", redis, "go-redis is redisstore's alone"},
 		{"internal/...", redis, "go-redis is redisstore's alone"},
 		{"controllers/...", redis, "go-redis is redisstore's alone; controllers own small interfaces to it"},

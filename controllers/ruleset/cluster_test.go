@@ -1,0 +1,85 @@
+package ruleset
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// createCluster creates a policy of the cluster of 1000 units a day for each tenant, changed by change if given.
+func (h *harness) createCluster(name string, change func(*v1alpha1.ClusterRateLimitPolicySpec)) {
+	h.Helper()
+	p := v1alpha1.ClusterRateLimitPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.ClusterRateLimitPolicySpec{RateLimitPolicySpec: v1alpha1.RateLimitPolicySpec{
+			Axis: v1alpha1.AxisTenant, Limit: 1000, Window: "1d", Algorithm: v1alpha1.SlidingWindowCounter,
+		}},
+	}
+	if change != nil {
+		change(&p.Spec)
+	}
+	h.must(h.kube.Create(h.Context(), &p))
+}
+
+func (h *harness) clusterConditions(name string) []metav1.Condition {
+	h.Helper()
+	var p v1alpha1.ClusterRateLimitPolicy
+	h.must(h.kube.Get(h.Context(), client.ObjectKey{Name: name}, &p))
+	return p.Status.Conditions
+}
+
+func TestPoliciesOfTheClusterAreEnforcedBesideOthers(t *testing.T) {
+	h := newHarness(t)
+	h.create("daily", nil)
+	h.createCluster("everybody", nil)
+	h.createCluster("broken", func(s *v1alpha1.ClusterRateLimitPolicySpec) {
+		s.Match = &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{Paths: []v1alpha1.PathMatch{{Type: v1alpha1.PathRegularExpression, Value: "("}}}}
+	})
+	h.reconcile()
+	h.beat(h.current(), "a")
+	h.reconcile()
+	h.says("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	if !meta.IsStatusConditionTrue(h.clusterConditions("everybody"), v1alpha1.ConditionReady) {
+		t.Errorf("the policy of the cluster: %+v", h.clusterConditions("everybody"))
+	}
+	if c := meta.FindStatusCondition(h.clusterConditions("broken"), v1alpha1.ConditionStalled); c == nil ||
+		!strings.Contains(c.Message, "spec.match.http.paths[0].value") {
+		t.Errorf("the policy that does not compile: %+v", c)
+	}
+	version := func() string {
+		var p v1alpha1.ClusterRateLimitPolicy
+		h.must(h.kube.Get(t.Context(), client.ObjectKey{Name: "everybody"}, &p))
+		return p.ResourceVersion
+	}
+	before := version()
+	h.reconcile()
+	h.restart()
+	h.reconcile()
+	if version() != before {
+		t.Error("a status was written that says nothing new")
+	}
+}
+
+func TestWhatDecidesNothingIsToldSoAndByWhom(t *testing.T) {
+	h := newHarness(t)
+	h.create("daily", nil)
+	h.createCluster("unless-said", func(s *v1alpha1.ClusterRateLimitPolicySpec) { s.Applies = v1alpha1.AppliesDefault })
+	h.reconcile()
+	c := meta.FindStatusCondition(h.clusterConditions("unless-said"), v1alpha1.ConditionOverridden)
+	if c == nil || c.Status != yes || c.Reason != v1alpha1.ReasonNamespacePolicy || !strings.Contains(c.Message, h.namespace+"/daily") {
+		t.Errorf("Overridden: %+v", c)
+	}
+	h.edit("daily", func(s *v1alpha1.RateLimitPolicySpec) { s.Axis = v1alpha1.AxisUser })
+	h.reconcile()
+	if c := meta.FindStatusCondition(h.clusterConditions("unless-said"), v1alpha1.ConditionOverridden); c != nil {
+		t.Errorf("Overridden after the policy is another: %+v", c)
+	}
+	h.createCluster("strict", func(s *v1alpha1.ClusterRateLimitPolicySpec) { s.Axis, s.Limit = v1alpha1.AxisUser, 1 })
+	h.reconcile()
+	h.says("daily", v1alpha1.ConditionOverridden, yes, v1alpha1.ReasonStricterPolicy)
+}
