@@ -66,7 +66,7 @@ func TestOperatorFlags(t *testing.T) {
 	operatorCommand().Flags().VisitAll(func(f *pflag.Flag) { got[f.Name] = f.DefValue })
 	want := map[string]string{
 		"limiter": "weir-system/default", "redis": "redis://127.0.0.1:6379", "redis-timeout": "1s", "prefix": "weir:",
-		"redis-ca": "", "redis-cert": "", "redis-key": "",
+		"redis-ca": "", "redis-cert": "", "redis-key": "", "redis-credentials": "",
 		"kubeconfig": "", "metrics-bind-address": ":9090", "health-probe-bind-address": ":8081",
 		"leader-elect": "false", "resync": "5s",
 	}

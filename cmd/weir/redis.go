@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -13,17 +17,23 @@ import (
 	"github.com/weir-dev/weir/limiter/redisstore"
 )
 
-// redisTLSFlags are the PEM files for a rediss:// URL.
+// redisTLSFlags are the files that say who may enter Redis: a directory of credentials, and the PEM files for a
+// rediss:// URL.
 type redisTLSFlags struct {
-	ca   string
-	cert string
-	key  string
+	ca          string
+	cert        string
+	key         string
+	credentials string
 }
 
 func (f *redisTLSFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.ca, "redis-ca", "", "PEM file of the authorities that vouch for Redis (default: those of the system)")
+	flags.StringVar(&f.ca, "redis-ca", "", "PEM file of the authorities that vouch for Redis; read again for every connection\n"+
+		"(default: those of the system)")
 	flags.StringVar(&f.cert, "redis-cert", "", "PEM file of the certificate to show to Redis; read again for every connection")
 	flags.StringVar(&f.key, "redis-key", "", "PEM file of the key of --redis-cert")
+	flags.StringVar(&f.credentials, "redis-credentials", "",
+		"directory with the files username, which may be absent, and password, as a Secret is mounted; read again for every\n"+
+			"connection. Also sentinel-username and sentinel-password, read at start (default: what the URL says)")
 }
 
 // openRedis makes a client for a URL. It does not connect. No error holds any part of the URL, for its passwords.
@@ -32,39 +42,48 @@ func openRedis(url string, files redisTLSFlags, timeout time.Duration) (*redisst
 	if err != nil {
 		return nil, fmt.Errorf("open Redis: %w", err)
 	}
-	if err := files.apply(options.TLS); err != nil {
+	if err := errors.Join(files.secure(&options), files.enter(&options)); err != nil {
 		return nil, fmt.Errorf("open Redis: %w", err)
 	}
 	options.Timeout = timeout
 	return redisstore.New(options)
 }
 
-// apply adds to config, which is nil where nobody speaks TLS, what the files hold.
-func (f *redisTLSFlags) apply(config *tls.Config) error {
+// secure adds to options.TLS, which is nil where nobody speaks TLS, what the files hold.
+func (f *redisTLSFlags) secure(options *redisstore.Options) error {
 	switch {
-	case *f == redisTLSFlags{}:
+	case f.ca == "" && f.cert == "" && f.key == "":
 		return nil
-	case config == nil:
+	case options.TLS == nil:
 		return errors.New("--redis-ca, --redis-cert and --redis-key are for TLS: begin the URL with rediss://")
 	case (f.cert == "") != (f.key == ""):
 		return errors.New("--redis-cert and --redis-key go together")
 	}
 	if f.ca != "" {
-		pem, err := os.ReadFile(f.ca)
-		if err != nil {
-			return fmt.Errorf("--redis-ca: %w", err)
+		if _, err := f.authorities(); err != nil {
+			return err
 		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("--redis-ca: %s holds no certificate", f.ca)
-		}
+		options.Authorities = f.authorities
 	}
 	if f.cert == "" {
 		return nil
 	}
-	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return f.pair() }
+	options.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return f.pair() }
 	_, err := f.pair()
 	return err
+}
+
+// authorities reads the file anew: whoever changes authorities replaces it.
+func (f *redisTLSFlags) authorities() (*x509.CertPool, error) {
+	pem, err := os.ReadFile(f.ca)
+	if err != nil {
+		return nil, fmt.Errorf("--redis-ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--redis-ca: %s holds no certificate", f.ca)
+	}
+	return pool, nil
 }
 
 // pair reads the files anew: whoever renews certificates replaces them.
@@ -75,3 +94,41 @@ func (f *redisTLSFlags) pair() (*tls.Certificate, error) {
 	}
 	return &pair, nil
 }
+
+// enter adds to options what the directory of credentials holds.
+func (f *redisTLSFlags) enter(options *redisstore.Options) error {
+	if f.credentials == "" {
+		return nil
+	}
+	if options.Username != "" || options.Password != "" {
+		return errors.New("--redis-credentials: the URL has credentials too; leave them out of one of the two")
+	}
+	read := func(context.Context) (username, password string, err error) { return f.login("username", "password") }
+	if _, _, err := read(context.Background()); err != nil {
+		return err
+	}
+	options.Credentials = read
+	sentinel := filepath.Join(f.credentials, "sentinel-password")
+	if _, err := os.Stat(sentinel); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var err error
+	options.SentinelUsername, options.SentinelPassword, err = f.login("sentinel-username", "sentinel-password")
+	return err
+}
+
+// login reads the two files; the one with the name may be absent. No error holds what is in them.
+func (f *redisTLSFlags) login(nameFile, passwordFile string) (username, password string, err error) {
+	text, err := os.ReadFile(filepath.Join(f.credentials, passwordFile))
+	if err != nil {
+		return "", "", fmt.Errorf("--redis-credentials: %w", err)
+	}
+	name, err := os.ReadFile(filepath.Join(f.credentials, nameFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", "", fmt.Errorf("--redis-credentials: %w", err)
+	}
+	return line(name), line(text), nil
+}
+
+// line is text without the end of line that editors add.
+func line(text []byte) string { return strings.TrimRight(string(text), "\r\n") }

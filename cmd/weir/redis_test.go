@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -19,7 +22,7 @@ func TestRedisOverTLSFromFiles(t *testing.T) {
 		defer client.Close()
 		return client.Ping(t.Context())
 	}
-	if err := ping(redisTLSFlags{files.CA, files.ClientCert, files.ClientKey}); err != nil {
+	if err := ping(redisTLSFlags{ca: files.CA, cert: files.ClientCert, key: files.ClientKey}); err != nil {
 		t.Error(err)
 	}
 	if err := ping(redisTLSFlags{ca: files.CA}); err == nil {
@@ -32,7 +35,7 @@ func TestRedisOverTLSFromFiles(t *testing.T) {
 
 func TestACertificateIsReadAgainForEveryConnection(t *testing.T) {
 	server, files := fixture.RedisTLS(t, true)
-	client, err := openRedis(server.URL(), redisTLSFlags{files.CA, files.ClientCert, files.ClientKey}, limiterTimeout)
+	client, err := openRedis(server.URL(), redisTLSFlags{ca: files.CA, cert: files.ClientCert, key: files.ClientKey}, limiterTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,6 +45,120 @@ func TestACertificateIsReadAgainForEveryConnection(t *testing.T) {
 	}
 	if err := client.Ping(t.Context()); err == nil {
 		t.Error("a certificate that is gone was shown")
+	}
+}
+
+// TestAnotherAuthorityNeedsNoRestart renews what vouches for Redis while a client lives.
+func TestAnotherAuthorityNeedsNoRestart(t *testing.T) {
+	server, files := fixture.RedisTLS(t, false)
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	replace := func(from string) {
+		t.Helper()
+		text, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(ca, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(files.ServerCert) // which is no authority
+	client, err := openRedis(server.URL(), redisTLSFlags{ca: ca}, limiterTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	other, err := fixture.WriteTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace(other.CA)
+	if err := client.Ping(t.Context()); err == nil {
+		t.Error("a Redis was trusted for which another authority vouches")
+	}
+	replace(files.CA)
+	if err := client.Ping(t.Context()); err != nil {
+		t.Errorf("after the authority was renewed: %v", err)
+	}
+}
+
+// TestCredentialsFromADirectory takes them from files as a Secret is mounted, and the new ones after they have changed.
+func TestCredentialsFromADirectory(t *testing.T) {
+	server := fixture.Redis(t)
+	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer admin.Close()
+	administer := func(words ...any) {
+		t.Helper()
+		if err := admin.Do(t.Context(), words...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	write := func(file, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ping := func() error {
+		client, err := openRedis(server.URL(), redisTLSFlags{credentials: dir}, limiterTimeout)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		return client.Ping(t.Context())
+	}
+	if err := ping(); err == nil || !strings.Contains(err.Error(), "--redis-credentials: open ") {
+		t.Errorf("without a file with the password: %v", err)
+	}
+	administer("ACL", "SETUSER", "weir", "on", ">fi#rst", "~*", "+@all")
+	write("username", "weir")
+	write("password", "fi#rst\n")
+	if err := ping(); err != nil {
+		t.Error(err)
+	}
+	client, err := openRedis(server.URL(), redisTLSFlags{credentials: dir}, limiterTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	administer("ACL", "SETUSER", "weir", "resetpass", ">second")
+	if err := client.Ping(t.Context()); err == nil || strings.Contains(err.Error(), "fi#rst") {
+		t.Errorf("the old password: %v", err)
+	}
+	write("password", "second")
+	if err := client.Ping(t.Context()); err != nil {
+		t.Errorf("the new password: %v", err)
+	}
+	administer("CONFIG", "SET", "requirepass", "alone")
+	if err := os.Remove(filepath.Join(dir, "username")); err != nil {
+		t.Fatal(err)
+	}
+	write("password", "alone")
+	if err := ping(); err != nil {
+		t.Errorf("a password alone is that of the default user: %v", err)
+	}
+	if _, err := openRedis("redis://:hunter2@a", redisTLSFlags{credentials: dir}, limiterTimeout); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("credentials in the URL too: %v", err)
+	}
+}
+
+func TestSentinelsHaveCredentialsOfTheirOwn(t *testing.T) {
+	dir := t.TempDir()
+	for file, text := range map[string]string{
+		"password": "a", "sentinel-username": "b", "sentinel-password": "c",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	options := redisstore.Options{}
+	files := redisTLSFlags{credentials: dir}
+	if err := files.enter(&options); err != nil {
+		t.Fatal(err)
+	}
+	if options.SentinelUsername != "b" || options.SentinelPassword != "c" {
+		t.Errorf("Sentinels are told %q, %q", options.SentinelUsername, options.SentinelPassword)
 	}
 }
 

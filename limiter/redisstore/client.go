@@ -2,7 +2,9 @@ package redisstore
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,6 +21,9 @@ const (
 
 // connMaxIdle closes a connection before the usual firewalls forget it.
 const connMaxIdle = 5 * time.Minute
+
+// keepAlive is how often an idle connection shows that it lives: what go-redis' own dialer says.
+const keepAlive = 5 * time.Minute
 
 // Client is a connection pool to one Redis: a server, the primary that Sentinels name, or a cluster. It is safe for
 // concurrent use, and finds a new primary by itself.
@@ -67,18 +72,39 @@ func New(o Options) (*Client, error) {
 func (o *Options) universal() *redis.UniversalOptions {
 	return &redis.UniversalOptions{
 		Addrs: o.Addresses, MasterName: o.MasterName, DB: o.Database, TLSConfig: o.TLS,
-		Username: o.Username, Password: o.Password,
+		Username: o.Username, Password: o.Password, CredentialsProviderContext: o.Credentials, Dialer: o.dialer(),
 		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
 
 		MaxRetries:               -1,
 		DialerRetries:            1,
 		ContextTimeoutEnabled:    true,
-		DialTimeout:              max(dialTimeoutFactor*o.Timeout, minDialTimeout),
+		DialTimeout:              o.dialTimeout(),
 		ReadTimeout:              o.Timeout,
 		WriteTimeout:             o.Timeout,
 		PoolTimeout:              o.Timeout,
 		ConnMaxIdleTime:          connMaxIdle,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}
+
+func (o *Options) dialTimeout() time.Duration {
+	return max(dialTimeoutFactor*o.Timeout, minDialTimeout)
+}
+
+// dialer makes connections that trust the authorities of the moment; nil for go-redis' own, which trusts the same always.
+func (o *Options) dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
+	if o.Authorities == nil {
+		return nil
+	}
+	plain := &net.Dialer{Timeout: o.dialTimeout(), KeepAlive: keepAlive}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		config := o.TLS.Clone()
+		var err error
+		if config.RootCAs, err = o.Authorities(); err != nil {
+			return nil, fmt.Errorf("dial Redis: %w", err)
+		}
+		secure := tls.Dialer{NetDialer: plain, Config: config}
+		return secure.DialContext(ctx, network, address)
 	}
 }
 

@@ -2,7 +2,9 @@ package redisstore
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -34,10 +36,15 @@ type Options struct {
 	Database int
 	// Username and Password for the servers. A password alone is that of the default user.
 	Username, Password string
+	// Credentials, if not nil, are asked for in the place of Username and Password for every connection that is made to a
+	// server, so that new ones need no restart. Connections stay when they change: Redis knows who they are.
+	Credentials func(context.Context) (username, password string, err error)
 	// SentinelUsername and SentinelPassword for the Sentinels themselves, which may want none or others.
 	SentinelUsername, SentinelPassword string
 	// TLS to speak it, with servers and Sentinels alike; nil to speak plainly.
 	TLS *tls.Config
+	// Authorities, if not nil, are asked for in the place of TLS.RootCAs for every connection that is made.
+	Authorities func() (*x509.CertPool, error)
 	// Timeout for one command; positive.
 	Timeout time.Duration
 }
@@ -160,6 +167,8 @@ func (o *Options) check() error {
 		return errors.New("no name of the primary that Sentinels are to be asked for")
 	case o.Mode != ModeSentinel && o.MasterName != "":
 		return fmt.Errorf("a name of the primary, which mode %s has not", o.Mode)
+	case o.Authorities != nil && o.TLS == nil:
+		return errors.New("authorities without TLS")
 	case o.Mode != ModeStandalone && o.Mode != ModeCluster && o.Mode != ModeSentinel:
 		return fmt.Errorf("mode %q is not Standalone, Sentinel or Cluster", o.Mode)
 	default:

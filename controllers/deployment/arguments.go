@@ -1,0 +1,74 @@
+package deployment
+
+import (
+	"fmt"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// arguments of the process, without any secret. The identity table is not among them: it is compiled into the rules.
+func arguments(limiter *v1alpha1.Limiter, secrets Secrets, options Options, bounded bool) []string {
+	spec := limiter.Spec
+	args := []string{
+		"limiter",
+		"--limiter=" + limiter.Namespace + "/" + limiter.Name,
+		"--redis=" + redisURL(spec.Redis),
+	}
+	if spec.Redis.Timeout != "" {
+		args = append(args, "--redis-timeout="+string(spec.Redis.Timeout))
+	}
+	if credentialsSecret(limiter) != "" {
+		args = append(args, "--redis-credentials="+credentialsDir)
+	}
+	for _, file := range [...]struct{ flag, key string }{
+		{"--redis-ca", authoritiesKey}, {"--redis-cert", certificateKey}, {"--redis-key", privateKeyKey},
+	} {
+		if tlsSecret(limiter) != "" && secrets.TLS.Has(file.key) {
+			args = append(args, file.flag+"="+path.Join(tlsDir, file.key))
+		}
+	}
+	if options.KeyPrefix != "" {
+		args = append(args, "--prefix="+options.KeyPrefix)
+	}
+	if spec.Headers != "" {
+		args = append(args, "--headers="+string(spec.Headers))
+	}
+	if proxies := spec.Identity.IP.TrustedProxies; len(proxies) > 0 {
+		networks := make([]string, len(proxies))
+		for i, network := range proxies {
+			networks[i] = string(network)
+		}
+		args = append(args, "--trusted-proxies="+strings.Join(networks, ","))
+	}
+	if bounded {
+		args = append(args, "--memory=$(MEMORY_LIMIT)Mi")
+	}
+	return append(args, fmt.Sprintf("--drain=%ds", drainSeconds), "--snapshot="+path.Join(snapshotDir, "rules.json.gz"), "--log-format=json")
+}
+
+// redisURL says where Redis is, and nothing of who may enter.
+func redisURL(redis v1alpha1.Redis) string {
+	u := url.URL{Scheme: "redis", Host: string(redis.Addresses[0])}
+	if redis.TLS != nil {
+		u.Scheme = "rediss"
+	}
+	var query []string // in this order, which url.Values would not keep
+	for _, address := range redis.Addresses[1:] {
+		query = append(query, "addr="+string(address))
+	}
+	switch redis.Mode {
+	case v1alpha1.RedisCluster:
+		query = append(query, "cluster=true")
+	case v1alpha1.RedisSentinel:
+		query = append(query, "master="+url.QueryEscape(redis.MasterName))
+	case v1alpha1.RedisStandalone:
+	}
+	if redis.Database != 0 {
+		u.Path = fmt.Sprintf("/%d", redis.Database)
+	}
+	u.RawQuery = strings.Join(query, "&")
+	return u.String()
+}

@@ -1,0 +1,274 @@
+package deployment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/retry"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard()) // which complains if nobody sets one
+	fixture.Main(m)
+}
+
+const (
+	yes = metav1.ConditionTrue
+	no  = metav1.ConditionFalse
+)
+
+// harness is a Reconciler on a real API server, called by hand.
+type harness struct {
+	*testing.T
+	kube       client.WithWatch // people's
+	reconciler *Reconciler
+	redis      *redis
+	events     *events.FakeRecorder
+	namespace  string
+	now        time.Time
+	writes     []string // of the controller
+}
+
+// redis stands for what cmd/weir fills the controller's interface with.
+type redis struct {
+	dead      error
+	forgotten []string
+}
+
+func (r *redis) Forget(ctx context.Context, limiter *v1alpha1.Limiter) error {
+	if _, bounded := ctx.Deadline(); !bounded {
+		return errors.New("this may take for ever")
+	}
+	if r.dead == nil {
+		r.forgotten = append(r.forgotten, limiter.Namespace+"/"+limiter.Name)
+	}
+	return r.dead
+}
+
+func newHarness(t *testing.T) *harness {
+	t.Helper()
+	kube := fixture.Kube(t)
+	scheme := runtime.NewScheme()
+	must(t, AddToScheme(scheme))
+	people, err := client.NewWithWatch(kube.Config(), client.Options{Scheme: scheme})
+	must(t, err)
+	h := &harness{
+		T: t, kube: people, redis: &redis{}, events: events.NewFakeRecorder(100),
+		namespace: fixture.Namespace(t, kube), now: time.Now(),
+	}
+	h.restart()
+	return h
+}
+
+// restart begins anew with a Reconciler that remembers nothing.
+func (h *harness) restart() {
+	h.Helper()
+	h.reconciler = New(Config{
+		Client: interceptor.NewClient(h.kube, h.counting()), Uncached: h.kube, Cleaner: h.redis, Events: h.events,
+		Options: testOptions, Clock: func() time.Time { return h.now },
+	})
+}
+
+// counting notes every write.
+func (h *harness) counting() interceptor.Funcs {
+	note := func(verb string, object any) {
+		text, err := json.Marshal(object)
+		h.must(err)
+		var named struct {
+			Kind     string
+			Metadata struct{ Name string }
+		}
+		h.must(json.Unmarshal(text, &named))
+		h.writes = append(h.writes, verb+" "+named.Kind+" "+named.Metadata.Name)
+	}
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			note("create", object)
+			return c.Create(ctx, object, options...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+			note("update", object)
+			return c.Update(ctx, object, options...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			note("delete", object)
+			return c.Delete(ctx, object, options...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			note("patch", object)
+			return c.Patch(ctx, object, patch, options...)
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			note("apply", object)
+			return c.Apply(ctx, object, options...)
+		},
+		SubResourceApply: func(ctx context.Context, c client.Client, sub string, object runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
+			note("apply "+sub, object)
+			return c.SubResource(sub).Apply(ctx, object, options...)
+		},
+	}
+}
+
+func (h *harness) must(err error) {
+	h.Helper()
+	must(h.T, err)
+}
+
+// reconcile lets a second pass and calls Reconcile.
+func (h *harness) reconcile(name string) ctrl.Result {
+	h.Helper()
+	h.now = h.now.Add(time.Second)
+	result, err := h.reconciler.Reconcile(h.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: h.namespace, Name: name}})
+	h.must(err)
+	return result
+}
+
+// create creates a Limiter, changed by change if given.
+func (h *harness) create(name string, change func(*v1alpha1.LimiterSpec)) {
+	h.Helper()
+	limiter := &v1alpha1.Limiter{
+		ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: name},
+		Spec:       v1alpha1.LimiterSpec{Redis: v1alpha1.Redis{Addresses: []v1alpha1.RedisAddress{"redis.redis:6379"}}},
+	}
+	if change != nil {
+		change(&limiter.Spec)
+	}
+	h.must(h.kube.Create(h.Context(), limiter))
+}
+
+func (h *harness) edit(change func(*v1alpha1.LimiterSpec)) {
+	h.Helper()
+	h.must(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		limiter := h.limiter()
+		change(&limiter.Spec)
+		return h.kube.Update(h.Context(), limiter)
+	}))
+}
+
+func (h *harness) limiter() *v1alpha1.Limiter {
+	h.Helper()
+	var limiter v1alpha1.Limiter
+	h.must(h.kube.Get(h.Context(), types.NamespacedName{Namespace: h.namespace, Name: "default"}, &limiter))
+	return &limiter
+}
+
+// owned reads one of the Limiter's objects.
+func owned[T any, P interface {
+	*T
+	client.Object
+}](h *harness, limiter string) P {
+	h.Helper()
+	object := P(new(T))
+	h.must(h.kube.Get(h.Context(), types.NamespacedName{Namespace: h.namespace, Name: Name(limiter)}, object))
+	return object
+}
+
+func (h *harness) deployment(limiter string) *appsv1.Deployment {
+	h.Helper()
+	return owned[appsv1.Deployment](h, limiter)
+}
+
+// existing are the kinds of the Limiter's objects that are there.
+func (h *harness) existing() (kinds []string) {
+	h.Helper()
+	for _, object := range []client.Object{
+		&corev1.ServiceAccount{}, &corev1.ConfigMap{}, &corev1.Service{}, &policyv1.PodDisruptionBudget{}, &appsv1.Deployment{},
+		&networkingv1.NetworkPolicy{}, &autoscalingv2.HorizontalPodAutoscaler{},
+	} {
+		err := h.kube.Get(h.Context(), types.NamespacedName{Namespace: h.namespace, Name: Name("default")}, object)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		h.must(err)
+		kinds = append(kinds, fmt.Sprintf("%T", object))
+	}
+	return kinds
+}
+
+// run says of the Limiter's pods what the controllers of a whole cluster would.
+func (h *harness) run(ready int32) {
+	h.Helper()
+	d := h.deployment("default")
+	d.Status = appsv1.DeploymentStatus{
+		ObservedGeneration: d.Generation, Replicas: *d.Spec.Replicas, UpdatedReplicas: *d.Spec.Replicas, ReadyReplicas: ready, AvailableReplicas: ready,
+	}
+	h.must(h.kube.Status().Update(h.Context(), d))
+}
+
+// says fails unless the Limiter's condition has that status and reason, and speaks of the latest generation.
+func (h *harness) says(kind string, status metav1.ConditionStatus, reason string) {
+	h.Helper()
+	limiter := h.limiter()
+	c := meta.FindStatusCondition(limiter.Status.Conditions, kind)
+	if c == nil {
+		h.Errorf("no condition %s", kind)
+		return
+	}
+	if c.Status != status || c.Reason != reason || c.ObservedGeneration != limiter.Generation {
+		h.Errorf("%s=%s %s (generation %d, message %q), want %s %s (generation %d)",
+			kind, c.Status, c.Reason, c.ObservedGeneration, c.Message, status, reason, limiter.Generation)
+	}
+	if limiter.Status.ObservedGeneration != limiter.Generation {
+		h.Errorf("the status speaks of generation %d, want %d", limiter.Status.ObservedGeneration, limiter.Generation)
+	}
+}
+
+// silent fails if the Limiter has one of the conditions.
+func (h *harness) silent(kinds ...string) {
+	h.Helper()
+	for _, kind := range kinds {
+		if c := meta.FindStatusCondition(h.limiter().Status.Conditions, kind); c != nil {
+			h.Errorf("%s=%s %s, want no such condition", kind, c.Status, c.Reason)
+		}
+	}
+}
+
+func (h *harness) message(kind string) string {
+	h.Helper()
+	c := meta.FindStatusCondition(h.limiter().Status.Conditions, kind)
+	if c == nil {
+		h.Fatalf("no condition %s", kind)
+	}
+	return c.Message
+}
+
+// event returns the next event, or nothing.
+func (h *harness) event() string {
+	select {
+	case text := <-h.events.Events:
+		return text
+	default:
+		return ""
+	}
+}
+
+func writeFile(t *testing.T, text string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "file.json")
+	must(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}

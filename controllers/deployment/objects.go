@@ -1,0 +1,116 @@
+package deployment
+
+import (
+	"cmp"
+	"strconv"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// serviceAccount is bound to no role, and its pods hold no token: a limiter never talks to Kubernetes.
+func serviceAccount(limiter *v1alpha1.Limiter) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{
+		TypeMeta:                     kindOf("", "v1", "ServiceAccount"),
+		ObjectMeta:                   objectMeta(limiter),
+		AutomountServiceAccountToken: new(false),
+	}
+}
+
+// replicasKey of the start values is the number of pods.
+const replicasKey = "replicas"
+
+// startValues are what a pod is told when it starts, and need not be told again when they change: an argument in their
+// place would replace all pods whenever somebody scales.
+func startValues(limiter *v1alpha1.Limiter) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		TypeMeta:   kindOf("", "v1", "ConfigMap"),
+		ObjectMeta: objectMeta(limiter),
+		Data:       map[string]string{replicasKey: strconv.Itoa(int(max(1, replicasToBegin(limiter))))},
+	}
+}
+
+// replicasToBegin is the number of pods; with an autoscaler the number to begin with.
+func replicasToBegin(limiter *v1alpha1.Limiter) int32 {
+	replicas := *cmp.Or(limiter.Spec.Replicas, new(int32(2)))
+	if a := limiter.Spec.Autoscaling; a != nil {
+		return min(max(replicas, a.MinReplicas), a.MaxReplicas)
+	}
+	return replicas
+}
+
+func service(limiter *v1alpha1.Limiter) *corev1.Service {
+	return &corev1.Service{
+		TypeMeta:   kindOf("", "v1", "Service"),
+		ObjectMeta: objectMeta(limiter),
+		Spec: corev1.ServiceSpec{
+			Selector: selector(limiter),
+			Ports: []corev1.ServicePort{
+				{Name: "http", Protocol: corev1.ProtocolTCP, Port: httpPort, TargetPort: intstr.FromString("http"), AppProtocol: new("http")},
+				{Name: "grpc", Protocol: corev1.ProtocolTCP, Port: grpcPort, TargetPort: intstr.FromString("grpc"), AppProtocol: new("kubernetes.io/h2c")},
+			},
+		},
+	}
+}
+
+// disruptionBudget lets a drain of nodes take few limiters at a time; one that is not ready serves nobody and holds no
+// drain up.
+func disruptionBudget(limiter *v1alpha1.Limiter) *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{
+		TypeMeta:   kindOf("policy", "v1", "PodDisruptionBudget"),
+		ObjectMeta: objectMeta(limiter),
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable:             new(intstr.FromInt32(max(1, limiter.Spec.PodDisruptionBudget.MaxUnavailable))),
+			UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
+			Selector:                   labelSelector(limiter),
+		},
+	}
+}
+
+func autoscaler(limiter *v1alpha1.Limiter) *autoscalingv2.HorizontalPodAutoscaler {
+	spec := limiter.Spec.Autoscaling
+	return &autoscalingv2.HorizontalPodAutoscaler{
+		TypeMeta:   kindOf("autoscaling", "v2", "HorizontalPodAutoscaler"),
+		ObjectMeta: objectMeta(limiter),
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: Name(limiter.Name)},
+			MinReplicas:    new(spec.MinReplicas),
+			MaxReplicas:    spec.MaxReplicas,
+			Metrics: []autoscalingv2.MetricSpec{{
+				Type: autoscalingv2.ResourceMetricSourceType,
+				Resource: &autoscalingv2.ResourceMetricSource{
+					Name:   corev1.ResourceCPU,
+					Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(spec.TargetCPU)},
+				},
+			}},
+		},
+	}
+}
+
+// podMonitor has Prometheus Operator read the metrics. Its kind is not ours and may be absent, and so its Go type.
+func podMonitor(limiter *v1alpha1.Limiter) *unstructured.Unstructured {
+	match := map[string]any{}
+	for name, value := range selector(limiter) {
+		match[name] = value
+	}
+	monitor := noPodMonitor()
+	meta := objectMeta(limiter)
+	monitor.SetNamespace(meta.Namespace)
+	monitor.SetName(meta.Name)
+	monitor.SetLabels(meta.Labels)
+	monitor.SetOwnerReferences(meta.OwnerReferences)
+	monitor.Object["spec"] = map[string]any{
+		"selector":            map[string]any{"matchLabels": match},
+		"podMetricsEndpoints": []any{map[string]any{"port": "ops", "path": "/metrics"}},
+	}
+	return monitor
+}
+
+func noPodMonitor() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "monitoring.coreos.com/v1", "kind": "PodMonitor"}}
+}

@@ -1,0 +1,232 @@
+package deployment
+
+import (
+	"fmt"
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// The ports of a limiter.
+const (
+	httpPort = 8080
+	grpcPort = 8081
+	opsPort  = 9090
+)
+
+const (
+	// drainSeconds is how long a pod answers on after it is told to go, until proxies know that.
+	drainSeconds = 5
+	// graceSeconds are those, up to 10 for requests under way, one to sign off, and some to spare.
+	graceSeconds = 20
+	// nobody is the user and group of the image.
+	nobody = 65532
+	// secretMode lets the group of the pod read a mounted Secret, and nobody else.
+	secretMode = 0o440
+)
+
+// Where things are mounted.
+const (
+	snapshotDir    = "/etc/weir/snapshot"
+	credentialsDir = "/etc/weir/redis"
+	tlsDir         = "/etc/weir/redis-tls"
+)
+
+func deployment(limiter *v1alpha1.Limiter, secrets Secrets, options Options) *appsv1.Deployment {
+	d := &appsv1.Deployment{
+		TypeMeta:   kindOf("apps", "v1", "Deployment"),
+		ObjectMeta: objectMeta(limiter),
+		Spec: appsv1.DeploymentSpec{
+			// A new pod is ready before an old one goes: callers never have fewer limiters than before.
+			Strategy: appsv1.DeploymentStrategy{
+				Type: appsv1.RollingUpdateDeploymentStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDeployment{
+					MaxUnavailable: new(intstr.FromInt32(0)),
+					MaxSurge:       new(intstr.FromString("25%")),
+				},
+			},
+			Selector: labelSelector(limiter),
+			Template: pod(limiter, secrets, options),
+		},
+	}
+	if limiter.Spec.Autoscaling == nil {
+		d.Spec.Replicas = new(replicasToBegin(limiter))
+	}
+	return d
+}
+
+func pod(limiter *v1alpha1.Limiter, secrets Secrets, options Options) corev1.PodTemplateSpec {
+	template := limiter.Spec.Template
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{
+			Labels:      over(template.Labels, labelsOf(limiter)),
+			Annotations: over(map[string]string{"kubectl.kubernetes.io/default-container": "limiter"}, template.Annotations),
+		},
+		Spec: corev1.PodSpec{
+			ServiceAccountName:            Name(limiter.Name),
+			AutomountServiceAccountToken:  new(false),
+			EnableServiceLinks:            new(false), // else a Service named weir sets variables that begin like those of the flags
+			TerminationGracePeriodSeconds: new(int64(graceSeconds)),
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot:   new(true),
+				RunAsUser:      new(int64(nobody)),
+				RunAsGroup:     new(int64(nobody)),
+				FSGroup:        new(int64(nobody)),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			NodeSelector:              template.NodeSelector,
+			Tolerations:               template.Tolerations,
+			Affinity:                  template.Affinity,
+			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{spread(limiter, corev1.LabelHostname), spread(limiter, corev1.LabelTopologyZone)},
+			Containers:                []corev1.Container{container(limiter, secrets, options)},
+			Volumes:                   volumes(limiter),
+		},
+	}
+}
+
+// spread has the pods of one version away from each other where that is possible.
+func spread(limiter *v1alpha1.Limiter, over string) corev1.TopologySpreadConstraint {
+	return corev1.TopologySpreadConstraint{
+		TopologyKey:       over,
+		MaxSkew:           1,
+		WhenUnsatisfiable: corev1.ScheduleAnyway,
+		MatchLabelKeys:    []string{"pod-template-hash"},
+		LabelSelector:     labelSelector(limiter),
+	}
+}
+
+func container(limiter *v1alpha1.Limiter, secrets Secrets, options Options) corev1.Container {
+	resources := resourcesOf(limiter)
+	image := options.Image
+	if limiter.Spec.Image != "" {
+		image = limiter.Spec.Image
+	}
+	return corev1.Container{
+		Name:         "limiter",
+		Image:        image,
+		Args:         arguments(limiter, secrets, options, bounded(resources, corev1.ResourceMemory)),
+		Env:          environment(limiter, resources),
+		VolumeMounts: mounts(limiter),
+		Ports: []corev1.ContainerPort{
+			{Name: "http", ContainerPort: httpPort, Protocol: corev1.ProtocolTCP},
+			{Name: "grpc", ContainerPort: grpcPort, Protocol: corev1.ProtocolTCP},
+			{Name: "ops", ContainerPort: opsPort, Protocol: corev1.ProtocolTCP},
+		},
+		LivenessProbe: probe("/healthz", 10, 3),
+		// Ready once it has rules. Asked often, for a rollout waits for it.
+		ReadinessProbe: probe("/readyz", 2, 2),
+		Resources:      resources,
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false),
+			ReadOnlyRootFilesystem:   new(true),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
+	}
+}
+
+func probe(path string, period, timeout int32) *corev1.Probe {
+	return &corev1.Probe{
+		ProbeHandler:   corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("ops")}},
+		PeriodSeconds:  period,
+		TimeoutSeconds: timeout,
+	}
+}
+
+func resourcesOf(limiter *v1alpha1.Limiter) corev1.ResourceRequirements {
+	if given := limiter.Spec.Template.Resources; given != nil {
+		return *given
+	}
+	return corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
+		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("256Mi")},
+	}
+}
+
+// bounded: there is a limit, without which Kubernetes would tell the process of the whole node.
+func bounded(resources corev1.ResourceRequirements, name corev1.ResourceName) bool {
+	limit, found := resources.Limits[name]
+	return found && !limit.IsZero()
+}
+
+// environment tells the process what it may use.
+func environment(limiter *v1alpha1.Limiter, resources corev1.ResourceRequirements) []corev1.EnvVar {
+	env := []corev1.EnvVar{{Name: "WEIR_REPLICAS", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: Name(limiter.Name)}, Key: replicasKey,
+	}}}}
+	if bounded(resources, corev1.ResourceCPU) { // as many threads: who is throttled in the middle of a request is late
+		env = append(env, ofLimit("GOMAXPROCS", "limits.cpu", "1"))
+	}
+	if bounded(resources, corev1.ResourceMemory) { // in MiB, read as MB: 95 % of it, and the rest for what Go does not count
+		env = append(env, ofLimit("MEMORY_LIMIT", "limits.memory", "1Mi"), corev1.EnvVar{Name: "GOMEMLIMIT", Value: "$(MEMORY_LIMIT)000000B"})
+	}
+	return env
+}
+
+func ofLimit(variable, limit, divisor string) corev1.EnvVar {
+	return corev1.EnvVar{Name: variable, ValueFrom: &corev1.EnvVarSource{
+		ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: limit, Divisor: resource.MustParse(divisor)},
+	}}
+}
+
+func mounts(limiter *v1alpha1.Limiter) []corev1.VolumeMount {
+	all := []corev1.VolumeMount{{Name: "snapshot", MountPath: snapshotDir, ReadOnly: true}}
+	if credentialsSecret(limiter) != "" {
+		all = append(all, corev1.VolumeMount{Name: "redis", MountPath: credentialsDir, ReadOnly: true})
+	}
+	if tlsSecret(limiter) != "" {
+		all = append(all, corev1.VolumeMount{Name: "redis-tls", MountPath: tlsDir, ReadOnly: true})
+	}
+	return all
+}
+
+// volumes are whole directories, for what is mounted file by file stays as it was when its Secret changes.
+func volumes(limiter *v1alpha1.Limiter) []corev1.Volume {
+	all := []corev1.Volume{{
+		// What the operator published last, for a start while Redis is away. Before the first time there is none.
+		Name: "snapshot",
+		VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "weir-rules-" + limiter.Name}, Optional: new(true),
+		}},
+	}}
+	if name := credentialsSecret(limiter); name != "" {
+		all = append(all, secretVolume("redis", name))
+	}
+	if name := tlsSecret(limiter); name != "" {
+		all = append(all, secretVolume("redis-tls", name))
+	}
+	return all
+}
+
+func secretVolume(volume, secret string) corev1.Volume {
+	return corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{
+		Secret: &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: new(int32(secretMode))},
+	}}
+}
+
+// over returns lower with what upper says in its place.
+func over(lower, upper map[string]string) map[string]string {
+	all := maps.Clone(lower)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, upper)
+	return all
+}
+
+// leastMemory is what a limiter needs to start.
+const leastMemory = "96Mi"
+
+// checkTemplate says what the pods could not run with, though the API server would take it.
+func checkTemplate(limiter *v1alpha1.Limiter) error {
+	limit, found := resourcesOf(limiter).Limits[corev1.ResourceMemory]
+	if found && !limit.IsZero() && limit.Cmp(resource.MustParse(leastMemory)) < 0 {
+		return fmt.Errorf("spec.template.resources.limits.memory: %s is less than a limiter needs to start, which is %s", limit.String(), leastMemory)
+	}
+	return nil
+}

@@ -1,0 +1,525 @@
+package deployment
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	v1alpha1ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
+)
+
+func TestALimiterFromCreationToReady(t *testing.T) {
+	h := newHarness(t)
+	h.create("default", nil)
+	h.reconcile("default")
+	want := []string{
+		"*v1.ServiceAccount", "*v1.ConfigMap", "*v1.Service", "*v1.PodDisruptionBudget", "*v1.Deployment", "*v1.NetworkPolicy",
+	}
+	if diff := cmp.Diff(want, h.existing()); diff != "" {
+		t.Errorf("what is there (-want +got):\n%s", diff)
+	}
+	h.says(v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
+	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	h.says(v1alpha1.ConditionReady, no, v1alpha1.ReasonReplicasMissing)
+	h.says(v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonReplicasMissing)
+	h.silent(v1alpha1.ConditionStalled, v1alpha1.ConditionDegraded)
+	if got := h.event(); !strings.HasPrefix(got, "Normal Deployed ") {
+		t.Errorf("event %q", got)
+	}
+
+	h.run(1)
+	h.reconcile("default")
+	h.says(v1alpha1.ConditionReady, no, v1alpha1.ReasonReplicasMissing)
+	if got := h.message(v1alpha1.ConditionReady); got != "1 of 2 replicas are ready" {
+		t.Errorf("Ready says %q", got)
+	}
+	h.run(2)
+	h.reconcile("default")
+	h.says(v1alpha1.ConditionReady, yes, v1alpha1.ReasonDeployed)
+	h.silent(v1alpha1.ConditionReconciling)
+	status := h.limiter().Status
+	selected, err := metav1.ParseToLabelSelector(status.Selector)
+	h.must(err)
+	if status.Replicas != 2 || status.ReadyReplicas != 2 || !cmp.Equal(selected.MatchLabels, h.deployment("default").Spec.Selector.MatchLabels) {
+		t.Errorf("status %+v", status)
+	}
+}
+
+func TestNothingIsWrittenWhereNothingHasChanged(t *testing.T) {
+	h := newHarness(t)
+	h.create("default", nil)
+	h.reconcile("default")
+	h.run(2)
+	h.reconcile("default")
+	h.writes = nil
+	for range 3 {
+		if again := h.reconcile("default").RequeueAfter; again != resync {
+			t.Errorf("nothing to do, and yet again in %v", again)
+		}
+	}
+	if len(h.writes) > 0 {
+		t.Errorf("nothing has changed, and yet %q", h.writes)
+	}
+
+	before := h.deployment("default").ResourceVersion
+	h.restart()
+	h.reconcile("default")
+	if len(h.writes) != 6 { // what was applied is not remembered, and so applied again
+		t.Errorf("after a restart %q", h.writes)
+	}
+	if h.deployment("default").ResourceVersion != before {
+		t.Error("after a restart the Deployment has changed")
+	}
+	h.writes = nil
+	h.reconcile("default")
+	if len(h.writes) > 0 {
+		t.Errorf("nothing has changed, and yet %q", h.writes)
+	}
+}
+
+func TestAnEditChangesTheDeployment(t *testing.T) {
+	h := newHarness(t)
+	h.create("default", nil)
+	h.reconcile("default")
+	h.run(2)
+	h.reconcile("default")
+	before := h.deployment("default")
+
+	h.writes = nil
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.Headers = v1alpha1.HeadersGitHub })
+	h.reconcile("default")
+	if diff := cmp.Diff([]string{"apply Deployment weir-limiter-default", "apply status Limiter default"}, h.writes); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	after := h.deployment("default")
+	if cmp.Equal(before.Spec.Template, after.Spec.Template) {
+		t.Error("the pods are not replaced")
+	}
+	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	h.says(v1alpha1.ConditionReady, no, v1alpha1.ReasonReplicasMissing)
+	h.says(v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonReplicasMissing)
+
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.Replicas = new(int32(5)) })
+	h.reconcile("default")
+	scaled := h.deployment("default")
+	if *scaled.Spec.Replicas != 5 {
+		t.Errorf("%d replicas, want 5", *scaled.Spec.Replicas)
+	}
+	if diff := cmp.Diff(after.Spec.Template, scaled.Spec.Template); diff != "" {
+		t.Errorf("whoever scales replaces all pods:\n%s", diff)
+	}
+	if got := owned[corev1.ConfigMap](h, "default").Data[replicasKey]; got != "5" {
+		t.Errorf("new pods are told of %s replicas", got)
+	}
+}
+
+func TestWhatOthersChangeIsPutBackAndWhatTheyAddStays(t *testing.T) {
+	h := newHarness(t)
+	h.create("default", nil)
+	h.reconcile("default")
+	edits := map[string]func(){
+		"the number of pods": func() {
+			d := h.deployment("default")
+			d.Spec.Replicas = new(int32(9))
+			h.must(h.kube.Update(t.Context(), d))
+		},
+		"the image": func() {
+			d := h.deployment("default")
+			d.Spec.Template.Spec.Containers[0].Image = "other"
+			h.must(h.kube.Update(t.Context(), d))
+		},
+		"a label": func() {
+			s := owned[corev1.Service](h, "default")
+			s.Labels["app.kubernetes.io/part-of"] = "other"
+			h.must(h.kube.Update(t.Context(), s))
+		},
+		"the selector": func() {
+			s := owned[corev1.Service](h, "default")
+			s.Spec.Selector["app"] = "other"
+			h.must(h.kube.Update(t.Context(), s))
+		},
+		"a deletion": func() { h.must(h.kube.Delete(t.Context(), owned[policyv1.PodDisruptionBudget](h, "default"))) },
+		"the start values": func() {
+			c := owned[corev1.ConfigMap](h, "default")
+			c.Data[replicasKey] = "77"
+			h.must(h.kube.Update(t.Context(), c))
+		},
+	}
+	shape := func() string {
+		return strings.Join([]string{
+			h.deployment("default").Spec.Template.Spec.Containers[0].Image,
+			owned[corev1.Service](h, "default").Labels["app.kubernetes.io/part-of"],
+			owned[corev1.Service](h, "default").Spec.Selector["app.kubernetes.io/instance"],
+			owned[corev1.Service](h, "default").Spec.Selector["app"],
+			owned[policyv1.PodDisruptionBudget](h, "default").Name,
+			owned[corev1.ConfigMap](h, "default").Data[replicasKey],
+			strconv.Itoa(int(*h.deployment("default").Spec.Replicas)),
+		}, " ")
+	}
+	before := shape()
+	for name, edit := range edits {
+		edit()
+		h.reconcile("default")
+		h.reconcile("default")
+		if got := shape(); got != before {
+			t.Errorf("%s: %s, want %s", name, got, before)
+		}
+	}
+
+	d := h.deployment("default")
+	d.Annotations = map[string]string{"kubectl.kubernetes.io/last": "x"}
+	d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = "now"
+	d.Labels["theirs"] = "x"
+	h.must(h.kube.Update(t.Context(), d))
+	h.writes = nil
+	h.reconcile("default")
+	if len(h.writes) > 0 {
+		t.Errorf("others add what is not ours, and yet %q", h.writes)
+	}
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.Image = "weir:next" })
+	h.reconcile("default")
+	d = h.deployment("default")
+	if d.Spec.Template.Spec.Containers[0].Image != "weir:next" {
+		t.Error("the edit is not applied")
+	}
+	if d.Annotations["kubectl.kubernetes.io/last"] != "x" || d.Labels["theirs"] != "x" || d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] != "now" {
+		t.Errorf("what others added is gone: %v %v %v", d.Annotations, d.Labels, d.Spec.Template.Annotations)
+	}
+}
+
+// TestAnotherControllerHasItsPartOfTheStatus writes the part of the rule sets beside that of the deployment.
+func TestAnotherControllerHasItsPartOfTheStatus(t *testing.T) {
+	h := newHarness(t)
+	h.create("default", nil)
+	h.reconcile("default")
+	theirs := v1alpha1ac.Limiter("default", h.namespace).WithStatus(v1alpha1ac.LimiterState().
+		WithRevision("sha256:1").
+		WithConditions(metav1ac.Condition().WithType(v1alpha1.ConditionDegraded).WithStatus(yes).WithReason(v1alpha1.ReasonLocalMode).
+			WithMessage("").WithLastTransitionTime(metav1.NewTime(h.now).Rfc3339Copy())))
+	h.must(h.kube.Status().Apply(t.Context(), theirs, client.FieldOwner("weir-operator")))
+	h.run(2)
+	h.reconcile("default")
+	h.says(v1alpha1.ConditionReady, yes, v1alpha1.ReasonDeployed)
+	status := h.limiter().Status
+	if status.Revision != "sha256:1" || len(status.Conditions) != 4 {
+		t.Errorf("the other part of the status is gone: %+v", status)
+	}
+}
+
+func TestAnAutoscalerGetsTheNumberOfPodsAndGivesItBack(t *testing.T) {
+	h := newHarness(t)
+	h.create("default", func(s *v1alpha1.LimiterSpec) { s.Replicas = new(int32(4)) })
+	h.reconcile("default")
+	replicas := func() int32 { return *h.deployment("default").Spec.Replicas }
+
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 9} })
+	h.reconcile("default")
+	h.reconcile("default")
+	if replicas() != 4 {
+		t.Errorf("with an autoscaler it begins with %d pods, want 4 as before", replicas())
+	}
+	scale := func(to int32) {
+		h.must(h.kube.SubResource("scale").Update(t.Context(), h.deployment("default"), client.WithSubResourceBody(&autoscalingv1.Scale{
+			ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: Name("default")}, Spec: autoscalingv1.ScaleSpec{Replicas: to},
+		})))
+	}
+	scale(7)
+	h.writes = nil
+	h.reconcile("default")
+	if replicas() != 7 || strings.Contains(strings.Join(h.writes, " "), "Deployment") {
+		t.Errorf("the autoscaler wants 7 pods, there are %d: %q", replicas(), h.writes)
+	}
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.Image = "weir:next" })
+	h.reconcile("default")
+	if replicas() != 7 {
+		t.Errorf("an edit makes 7 pods %d", replicas())
+	}
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.Autoscaling = nil })
+	h.reconcile("default")
+	if replicas() != 4 {
+		t.Errorf("without autoscaler there are %d pods, want 4", replicas())
+	}
+	if kinds := strings.Join(h.existing(), " "); strings.Contains(kinds, "Autoscaler") {
+		t.Errorf("the autoscaler is still there: %s", kinds)
+	}
+
+	h.create("new", func(s *v1alpha1.LimiterSpec) {
+		s.Replicas, s.Autoscaling = new(int32(5)), &v1alpha1.Autoscaling{MaxReplicas: 9}
+	})
+	for range 3 {
+		h.reconcile("new")
+		if got := *h.deployment("new").Spec.Replicas; got != 5 {
+			t.Errorf("a new Limiter with an autoscaler has %d pods, want 5 to begin with", got)
+		}
+	}
+	h.writes = nil
+	h.reconcile("new")
+	if len(h.writes) > 0 {
+		t.Errorf("nothing has changed, and yet %q", h.writes)
+	}
+}
+
+func TestLimitersOfOneNameInTwoNamespacesAndTwoInOne(t *testing.T) {
+	one, other := newHarness(t), newHarness(t)
+	other.reconciler = one.reconciler // one operator
+	for _, h := range []*harness{one, other} {
+		h.create("default", nil)
+		h.reconcile("default")
+	}
+	one.create("second", nil)
+	one.reconcile("second")
+	other.edit(func(s *v1alpha1.LimiterSpec) { s.Image = "weir:other" })
+	other.reconcile("default")
+	one.writes = nil
+	one.reconcile("default")
+	one.reconcile("second")
+	if len(one.writes) > 0 {
+		t.Errorf("an edit of one Limiter writes %q of others", one.writes)
+	}
+	image := func(h *harness, name string) string { return h.deployment(name).Spec.Template.Spec.Containers[0].Image }
+	if image(one, "default") != "weir:test" || image(one, "second") != "weir:test" || image(other, "default") != "weir:other" {
+		t.Error("an edit of one Limiter changes another one")
+	}
+	if cmp.Equal(one.deployment("default").Spec.Selector, one.deployment("second").Spec.Selector) {
+		t.Error("two Limiters select the same pods")
+	}
+}
+
+func TestAMissingSecretIsToldAndWaitedFor(t *testing.T) {
+	h := newHarness(t)
+	h.create("default", func(s *v1alpha1.LimiterSpec) {
+		s.Redis.CredentialsSecretRef = &v1alpha1.SecretReference{Name: "login"}
+		s.Redis.TLS = &v1alpha1.RedisTLS{SecretRef: &v1alpha1.SecretReference{Name: "tls"}}
+	})
+	missing := func(says string) {
+		t.Helper()
+		if again := h.reconcile("default").RequeueAfter; again != obstacleRetry {
+			t.Errorf("it is looked for again in %v", again)
+		}
+		h.says(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonSecretNotFound)
+		h.says(v1alpha1.ConditionReady, no, v1alpha1.ReasonSecretNotFound)
+		h.says(v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonSecretNotFound)
+		h.silent(v1alpha1.ConditionStalled)
+		if got := h.message(v1alpha1.ConditionReady); !strings.Contains(got, says) {
+			t.Errorf("Ready says %q, want %q in it", got, says)
+		}
+	}
+	secret := func(name string, keys ...string) {
+		t.Helper()
+		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: name}, StringData: map[string]string{}}
+		for _, key := range keys {
+			s.StringData[key] = "x"
+		}
+		h.must(client.IgnoreNotFound(h.kube.Delete(t.Context(), s)))
+		s.ResourceVersion = ""
+		h.must(h.kube.Create(t.Context(), s))
+	}
+	missing("Secret login is not in namespace " + h.namespace)
+	if got := h.event(); !strings.HasPrefix(got, "Warning SecretNotFound ") {
+		t.Errorf("event %q", got)
+	}
+	secret("login", "username")
+	missing("Secret login has no key password")
+	secret("login", "password")
+	missing("Secret tls is not in namespace")
+	secret("tls", "tls.crt")
+	missing("go together")
+	secret("tls", "tls.crt", "tls.key")
+	h.reconcile("default")
+	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	args := func() string { return strings.Join(h.deployment("default").Spec.Template.Spec.Containers[0].Args, " ") }
+	if strings.Contains(args(), "--redis-ca") || !strings.Contains(args(), "--redis-cert=/etc/weir/redis-tls/tls.crt") {
+		t.Errorf("arguments %s", args())
+	}
+	secret("tls", "ca.crt", "tls.crt", "tls.key")
+	h.reconcile("default")
+	if !strings.Contains(args(), "--redis-ca=/etc/weir/redis-tls/ca.crt") {
+		t.Errorf("arguments %s", args())
+	}
+
+	before := h.deployment("default").ResourceVersion
+	h.must(h.kube.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: "tls"}}))
+	missing("Secret tls is not in namespace")
+	if h.deployment("default").ResourceVersion != before {
+		t.Error("while a Secret is missing the pods that run were changed")
+	}
+}
+
+func TestWhatIsThereOfOthersIsLeftAlone(t *testing.T) {
+	h := newHarness(t)
+	theirs := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: Name("default"), Labels: map[string]string{"app": "theirs"}},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}, Selector: map[string]string{"app": "theirs"}},
+	}
+	h.must(h.kube.Create(t.Context(), theirs))
+	h.create("default", nil)
+	h.reconcile("default")
+	h.says(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonRefused)
+	h.says(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonRefused)
+	h.says(v1alpha1.ConditionReady, no, v1alpha1.ReasonRefused)
+	h.says(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonRefused)
+	h.silent(v1alpha1.ConditionReconciling)
+	if got := h.message(v1alpha1.ConditionReady); !strings.HasPrefix(got, "Service weir-limiter-default is there already") {
+		t.Errorf("Ready says %q", got)
+	}
+	if got := owned[corev1.Service](h, "default"); got.ResourceVersion != theirs.ResourceVersion {
+		t.Error("somebody else's Service was changed")
+	}
+	h.must(h.kube.Delete(t.Context(), theirs))
+	h.reconcile("default")
+	h.says(v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
+	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	h.silent(v1alpha1.ConditionStalled)
+}
+
+// TestAStaleCacheTakesNothingOver has the cache miss what somebody else has just created.
+func TestAStaleCacheTakesNothingOver(t *testing.T) {
+	h := newHarness(t)
+	h.create("default", nil)
+	theirs := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: Name("default")}, Data: map[string]string{replicasKey: "theirs"},
+	}
+	h.must(h.kube.Create(t.Context(), theirs))
+	_, err := h.reconciler.applyOver(t.Context(), h.limiter(), startValues(h.limiter()), nil)
+	if met := (obstacle{}); !errors.As(err, &met) || met.reason != v1alpha1.ReasonRefused {
+		t.Errorf("error %v", err)
+	}
+	if got := owned[corev1.ConfigMap](h, "default"); got.ResourceVersion != theirs.ResourceVersion {
+		t.Error("somebody else's ConfigMap was changed")
+	}
+}
+
+func TestASelectorThatCannotChangeIsTold(t *testing.T) {
+	h := newHarness(t)
+	h.create("default", nil)
+	h.reconcile("default")
+	d := h.deployment("default")
+	h.must(h.kube.Delete(t.Context(), d))
+	d.ResourceVersion, d.UID, d.ManagedFields = "", "", nil
+	d.Spec.Selector.MatchLabels["app.kubernetes.io/instance"] = "other"
+	d.Spec.Template.Labels["app.kubernetes.io/instance"] = "other"
+	h.must(h.kube.Create(t.Context(), d)) // under the Limiter's own name
+	h.reconcile("default")
+	h.says(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonRefused)
+	if got := h.message(v1alpha1.ConditionStalled); !strings.Contains(got, "immutable") {
+		t.Errorf("Stalled says %q", got)
+	}
+	h.must(h.kube.Delete(t.Context(), d))
+	h.reconcile("default")
+	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+}
+
+func TestATemplateThatTheServerRefusesIsTold(t *testing.T) {
+	h := newHarness(t)
+	h.create("default", func(s *v1alpha1.LimiterSpec) { s.Template.Labels = map[string]string{"team": "not a label!"} })
+	h.reconcile("default")
+	h.says(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonRefused)
+	if got := h.message(v1alpha1.ConditionAccepted); !strings.Contains(got, "not a label!") {
+		t.Errorf("Accepted says %q", got)
+	}
+	if kinds := strings.Join(h.existing(), " "); !strings.Contains(kinds, "Service ") {
+		t.Errorf("the rest is not applied: %s", kinds)
+	}
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.Template.Labels = nil })
+	h.reconcile("default")
+	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+}
+
+func TestADeletedLimiterIsForgottenInRedis(t *testing.T) {
+	h := newHarness(t)
+	h.create("default", nil)
+	h.reconcile("default")
+	if !controllerutil.ContainsFinalizer(h.limiter(), Finalizer) {
+		t.Fatal("nothing keeps it until Redis has forgotten it")
+	}
+	h.must(h.kube.Delete(t.Context(), h.limiter()))
+	h.writes = nil
+	h.reconcile("default")
+	if diff := cmp.Diff([]string{h.namespace + "/default"}, h.redis.forgotten); diff != "" {
+		t.Errorf("forgotten (-want +got):\n%s", diff)
+	}
+	h.gone("default")
+	h.reconcile("default")
+	if len(h.writes) != 1 {
+		t.Errorf("writes %q, want the finalizer's removal alone", h.writes)
+	}
+}
+
+func TestADeadRedisDelaysADeletionByHalfAMinute(t *testing.T) {
+	h := newHarness(t)
+	h.create("default", nil)
+	h.reconcile("default")
+	h.event()
+	h.redis.dead = errors.New("connection refused")
+	h.must(h.kube.Delete(t.Context(), h.limiter()))
+	h.now = h.limiter().DeletionTimestamp.Time
+	if again := h.reconcile("default").RequeueAfter; again != forgetRetry {
+		t.Errorf("tried again in %v", again)
+	}
+	h.limiter()
+	h.now = h.now.Add(leaveTime - 3*time.Second)
+	h.reconcile("default")
+	h.limiter()
+	if got := h.event(); got != "" {
+		t.Errorf("event %q, too early", got)
+	}
+	h.now = h.now.Add(2 * time.Second)
+	h.reconcile("default")
+	h.gone("default")
+	if got := h.event(); !strings.HasPrefix(got, "Warning NotForgotten ") || !strings.Contains(got, "connection refused") {
+		t.Errorf("event %q", got)
+	}
+}
+
+func (h *harness) gone(name string) {
+	h.Helper()
+	err := h.kube.Get(h.Context(), types.NamespacedName{Namespace: h.namespace, Name: name}, &v1alpha1.Limiter{})
+	if !apierrors.IsNotFound(err) {
+		h.Errorf("Limiter %s is not gone: %v", name, err)
+	}
+}
+
+// TestPodsRunWherePodSecurityIsRestricted has the API server judge the pods of every golden file.
+func TestPodsRunWherePodSecurityIsRestricted(t *testing.T) {
+	h := newHarness(t)
+	var namespace corev1.Namespace
+	h.must(h.kube.Get(t.Context(), types.NamespacedName{Name: h.namespace}, &namespace))
+	namespace.Labels = map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
+	h.must(h.kube.Update(t.Context(), &namespace))
+	for _, name := range []string{"minimal", "full", "sentinel", "cluster-tls"} {
+		limiter := goldenLimiter(t, name)
+		account := serviceAccount(limiter)
+		account.Namespace, account.OwnerReferences = h.namespace, nil
+		h.must(client.IgnoreAlreadyExists(h.kube.Create(t.Context(), account)))
+		var rendered *appsv1.Deployment
+		for _, object := range Render(limiter, Secrets{}, testOptions) {
+			if d := asDeployment(object); d != nil {
+				rendered = d
+			}
+		}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: name}, Spec: rendered.Spec.Template.Spec}
+		if err := h.kube.Create(t.Context(), p); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		p = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: name + "-root"}, Spec: rendered.Spec.Template.Spec}
+		p.Spec.SecurityContext = nil
+		if err := h.kube.Create(t.Context(), p); !apierrors.IsForbidden(err) {
+			t.Errorf("%s: a pod that may run as root is let in: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package deployment
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/config/crd"
+	"github.com/weir-dev/weir/limiter/redisstore"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+var testOptions = Options{Image: "weir:test", KeyPrefix: "weir:", NetworkPolicies: true}
+
+// limiterOf reads a Limiter with the defaults that the API server gives it.
+func limiterOf(t testing.TB, text []byte) *v1alpha1.Limiter {
+	t.Helper()
+	var definition apiextensionsv1.CustomResourceDefinition
+	must(t, yaml.UnmarshalStrict([]byte(crd.Limiters()), &definition))
+	var internal apiextensions.JSONSchemaProps
+	must(t, apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
+		definition.Spec.Versions[0].Schema.OpenAPIV3Schema, &internal, nil))
+	structural, err := schema.NewStructural(&internal)
+	must(t, err)
+	var object map[string]any
+	must(t, yaml.UnmarshalStrict(text, &object))
+	defaulting.Default(object, structural)
+	var limiter v1alpha1.Limiter
+	must(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object, &limiter, true))
+	return &limiter
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func manifest(t testing.TB, objects []client.Object) string {
+	t.Helper()
+	var texts []string
+	for _, object := range objects {
+		all, err := fields(object)
+		must(t, err)
+		text, err := yaml.Marshal(all)
+		must(t, err)
+		texts = append(texts, string(text))
+	}
+	return strings.Join(texts, "---\n")
+}
+
+func TestGoldenLimiters(t *testing.T) {
+	inputs, err := filepath.Glob("testdata/*.in.yaml")
+	must(t, err)
+	if len(inputs) == 0 {
+		t.Fatal("no testdata/*.in.yaml")
+	}
+	for _, input := range inputs {
+		t.Run(strings.TrimSuffix(filepath.Base(input), ".in.yaml"), func(t *testing.T) {
+			text, err := os.ReadFile(input)
+			must(t, err)
+			options, secrets := testOptions, Secrets{}
+			if strings.Contains(string(text), "# with PodMonitors") {
+				options.PodMonitors = true
+			}
+			if strings.Contains(string(text), "# with ca.crt, tls.crt, tls.key") {
+				secrets.TLS = Keys{authoritiesKey, certificateKey, privateKeyKey}
+			}
+			got := manifest(t, Render(limiterOf(t, text), secrets, options))
+			golden := strings.TrimSuffix(input, ".in.yaml") + ".out.yaml"
+			if *update {
+				must(t, os.WriteFile(golden, []byte(got), 0o644))
+			}
+			want, err := os.ReadFile(golden)
+			must(t, err)
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("%s; go test -update writes it anew (-want +got):\n%s", golden, diff)
+			}
+		})
+	}
+}
+
+// TestTheURLIsReadAsItWasMeant gives what is rendered to the limiter's own reader.
+func TestTheURLIsReadAsItWasMeant(t *testing.T) {
+	tests := map[string]struct {
+		redis v1alpha1.Redis
+		want  redisstore.Options
+	}{
+		"one server": {
+			v1alpha1.Redis{Mode: v1alpha1.RedisStandalone, Addresses: []v1alpha1.RedisAddress{"redis.redis:6380"}, Database: 3},
+			redisstore.Options{Mode: redisstore.ModeStandalone, Addresses: []string{"redis.redis:6380"}, Database: 3},
+		},
+		"one server at an IPv6 address": {
+			v1alpha1.Redis{Mode: v1alpha1.RedisStandalone, Addresses: []v1alpha1.RedisAddress{"[2001:db8::7]:6379"}},
+			redisstore.Options{Mode: redisstore.ModeStandalone, Addresses: []string{"[2001:db8::7]:6379"}},
+		},
+		"Sentinels": {
+			v1alpha1.Redis{
+				Mode: v1alpha1.RedisSentinel, MasterName: "my_primary.1", Database: 1,
+				Addresses: []v1alpha1.RedisAddress{"a:26379", "[2001:db8::7]:26379"},
+			},
+			redisstore.Options{
+				Mode: redisstore.ModeSentinel, MasterName: "my_primary.1", Database: 1, Addresses: []string{"a:26379", "[2001:db8::7]:26379"},
+			},
+		},
+		"a cluster of which one node is known": {
+			v1alpha1.Redis{Mode: v1alpha1.RedisCluster, Addresses: []v1alpha1.RedisAddress{"a:6379"}},
+			redisstore.Options{Mode: redisstore.ModeCluster, Addresses: []string{"a:6379"}},
+		},
+		"a cluster of which two are": {
+			v1alpha1.Redis{Mode: v1alpha1.RedisCluster, Addresses: []v1alpha1.RedisAddress{"a:6379", "b:6379"}},
+			redisstore.Options{Mode: redisstore.ModeCluster, Addresses: []string{"a:6379", "b:6379"}},
+		},
+	}
+	for name, test := range tests {
+		for _, secure := range []bool{false, true} {
+			if secure {
+				test.redis.TLS = &v1alpha1.RedisTLS{}
+			}
+			got, err := redisstore.ParseURL(redisURL(test.redis))
+			if err != nil {
+				t.Errorf("%s: %s: %v", name, redisURL(test.redis), err)
+			}
+			if (got.TLS != nil) != secure {
+				t.Errorf("%s: %s: TLS %v", name, redisURL(test.redis), got.TLS)
+			}
+			got.TLS = nil
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("%s: %s (-want +got):\n%s", name, redisURL(test.redis), diff)
+			}
+		}
+	}
+}
+
+// drawn is any Limiter.
+func drawn(t *rapid.T, name, namespace string) *v1alpha1.Limiter {
+	limiter := &v1alpha1.Limiter{}
+	limiter.Name, limiter.Namespace = name, namespace
+	limiter.Spec.Replicas = new(rapid.Int32Range(0, 1000).Draw(t, "replicas"))
+	limiter.Spec.Image = rapid.StringMatching(`([a-z]{1,9}:[a-z]{1,9})?`).Draw(t, "image")
+	limiter.Spec.Redis.Mode = rapid.SampledFrom([]v1alpha1.RedisMode{
+		v1alpha1.RedisStandalone, v1alpha1.RedisSentinel, v1alpha1.RedisCluster,
+	}).Draw(t, "mode")
+	for range rapid.IntRange(1, 3).Draw(t, "addresses") {
+		address := rapid.StringMatching(`[a-z]{1,9}:[1-9][0-9]{0,3}`).Draw(t, "address")
+		limiter.Spec.Redis.Addresses = append(limiter.Spec.Redis.Addresses, v1alpha1.RedisAddress(address))
+	}
+	if rapid.Bool().Draw(t, "credentials") {
+		limiter.Spec.Redis.CredentialsSecretRef = &v1alpha1.SecretReference{Name: "credentials"}
+	}
+	if rapid.Bool().Draw(t, "tls") {
+		limiter.Spec.Redis.TLS = &v1alpha1.RedisTLS{SecretRef: &v1alpha1.SecretReference{Name: "tls"}}
+	}
+	if rapid.Bool().Draw(t, "autoscaling") {
+		limiter.Spec.Autoscaling = &v1alpha1.Autoscaling{MinReplicas: 1, MaxReplicas: rapid.Int32Range(1, 9).Draw(t, "most"), TargetCPU: 70}
+	}
+	text := rapid.StringMatching(`[a-z]{1,5}`)
+	limiter.Spec.Template.Labels = rapid.MapOfN(text, text, 0, 5).Draw(t, "labels")
+	limiter.Spec.Template.Annotations = rapid.MapOfN(text, text, 0, 5).Draw(t, "annotations")
+	limiter.Spec.Template.NodeSelector = rapid.MapOfN(text, text, 0, 5).Draw(t, "nodes")
+	return limiter
+}
+
+func TestRenderingIsDeterministicAndWhatIsImmutableStays(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		name := rapid.StringMatching(`[a-z]([a-z0-9-]{0,48}[a-z0-9])?`).Draw(r, "name")
+		namespace := rapid.StringMatching(`[a-z]{1,63}`).Draw(r, "namespace")
+		options := Options{Image: "weir:1", NetworkPolicies: rapid.Bool().Draw(r, "policies"), PodMonitors: rapid.Bool().Draw(r, "monitors")}
+		one, other := drawn(r, name, namespace), drawn(r, name, namespace)
+		secrets := Secrets{TLS: Keys{authoritiesKey}}
+		objects := Render(one, secrets, options)
+		if diff := cmp.Diff(manifest(t, objects), manifest(t, Render(one.DeepCopy(), secrets, options))); diff != "" {
+			r.Errorf("twice the same, and yet:\n%s", diff)
+		}
+		for _, object := range objects {
+			if n := object.GetName(); len(n) > 63 || !strings.HasSuffix(n, name) || object.GetNamespace() != namespace {
+				r.Errorf("%s is called %s/%s", object.GetObjectKind().GroupVersionKind(), object.GetNamespace(), n)
+			}
+			if owners := object.GetOwnerReferences(); len(owners) != 1 || owners[0].Controller == nil || !*owners[0].Controller {
+				r.Errorf("%s is owned by %v", object.GetName(), owners)
+			}
+		}
+		before := deployment(one, secrets, options).Spec
+		after := deployment(other, secrets, options).Spec
+		if diff := cmp.Diff(before.Selector, after.Selector); diff != "" {
+			r.Errorf("an edit changes the selector:\n%s", diff)
+		}
+		for key, value := range after.Selector.MatchLabels {
+			if after.Template.Labels[key] != value {
+				r.Errorf("the selector's %s=%s is not on the pods: %v", key, value, after.Template.Labels)
+			}
+		}
+		if diff := cmp.Diff(service(one).Spec.Selector, after.Selector.MatchLabels); diff != "" {
+			r.Errorf("the Service selects others than the Deployment:\n%s", diff)
+		}
+	})
+}
+
+func TestOnlyTheNumberOfPodsChangesWithTheNumberOfPods(t *testing.T) {
+	limiter := goldenLimiter(t, "minimal")
+	before := deployment(limiter, Secrets{}, testOptions)
+	limiter.Spec.Replicas = new(int32(9))
+	after := deployment(limiter, Secrets{}, testOptions)
+	if diff := cmp.Diff(before.Spec.Template, after.Spec.Template); diff != "" {
+		t.Errorf("whoever scales replaces all pods:\n%s", diff)
+	}
+}
+
+// TestTheHandWrittenManifestIsTheSame compares with config/limiter what both say: the pod but for how it finds Redis.
+func TestTheHandWrittenManifestIsTheSame(t *testing.T) {
+	text, err := os.ReadFile("../../config/limiter/deployment.yaml")
+	must(t, err)
+	var written appsv1.Deployment
+	must(t, yaml.UnmarshalStrict(text, &written))
+	rendered := deployment(goldenLimiter(t, "minimal"), Secrets{}, testOptions)
+	for _, d := range []*appsv1.Deployment{&written, rendered} {
+		d.TypeMeta, d.ObjectMeta = kindOf("", "", ""), objectMeta(&v1alpha1.Limiter{})
+		d.Spec.Strategy.Type = ""
+		pod := &d.Spec.Template.Spec
+		pod.ServiceAccountName, pod.SecurityContext.FSGroup = "", nil
+		c := &pod.Containers[0]
+		c.Args, c.Image = nil, ""
+		c.Env = c.Env[1:]
+		for i := range c.Env {
+			if ref := c.Env[i].ValueFrom; ref != nil && ref.ResourceFieldRef.Divisor.String() == "1" {
+				ref.ResourceFieldRef.Divisor.Sub(ref.ResourceFieldRef.Divisor)
+			}
+		}
+		for i := range c.Ports {
+			c.Ports[i].Protocol = ""
+		}
+		d.Spec.Template.Labels = selector(goldenLimiter(t, "minimal"))
+	}
+	want, got := manifest(t, []client.Object{&written}), manifest(t, []client.Object{rendered})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-config/limiter +rendered:\n%s", diff)
+	}
+}
+
+func TestMemoryThatIsTooLittleIsTold(t *testing.T) {
+	for memory, fits := range map[string]bool{"95Mi": false, "96Mi": true, "1Gi": true} {
+		limiter := goldenLimiter(t, "minimal")
+		limiter.Spec.Template.Resources = resourcesWithMemory(memory)
+		err := checkTemplate(limiter)
+		if (err == nil) != fits {
+			t.Errorf("a limit of %s: %v", memory, err)
+		}
+	}
+}
+
+func resourcesWithMemory(limit string) *corev1.ResourceRequirements {
+	return &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(limit)}}
+}
+
+func goldenLimiter(t testing.TB, name string) *v1alpha1.Limiter {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name+".in.yaml"))
+	must(t, err)
+	return limiterOf(t, text)
+}

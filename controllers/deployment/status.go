@@ -1,0 +1,129 @@
+package deployment
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// outcome is what came of deploying a Limiter.
+type outcome struct {
+	obstacles []obstacle
+	// deployment as it is; nil for none.
+	deployment *appsv1.Deployment
+}
+
+// ownConditions are the conditions of a Limiter that this controller alone writes; Degraded is not among them.
+func ownConditions() []string {
+	return []string{
+		v1alpha1.ConditionAccepted, v1alpha1.ConditionProgrammed, v1alpha1.ConditionReady,
+		v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled,
+	}
+}
+
+// ownState is the part of the Limiter's status that this controller writes, as it is.
+func ownState(limiter *v1alpha1.Limiter) v1alpha1.LimiterState {
+	status := limiter.Status
+	return v1alpha1.LimiterState{
+		ObservedGeneration: status.ObservedGeneration, Replicas: status.Replicas, ReadyReplicas: status.ReadyReplicas,
+		Selector: status.Selector, Conditions: own(status.Conditions),
+	}
+}
+
+// own are those of the conditions that this controller writes, in its order.
+func own(conditions []metav1.Condition) []metav1.Condition {
+	var mine []metav1.Condition
+	for _, kind := range ownConditions() {
+		if c := meta.FindStatusCondition(conditions, kind); c != nil {
+			mine = append(mine, *c)
+		}
+	}
+	return mine
+}
+
+// stateOf is that part of the status as it is to be.
+func stateOf(limiter *v1alpha1.Limiter, o outcome, now time.Time) v1alpha1.LimiterState {
+	s := v1alpha1.LimiterState{
+		ObservedGeneration: limiter.Generation,
+		Selector:           metav1.FormatLabelSelector(labelSelector(limiter)),
+		Conditions:         own(limiter.Status.Conditions),
+	}
+	if o.deployment != nil {
+		s.Replicas, s.ReadyReplicas = o.deployment.Status.Replicas, o.deployment.Status.ReadyReplicas
+	}
+	say := func(kind string, is bool, reason, message string) {
+		status := metav1.ConditionFalse
+		if is {
+			status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: message,
+			ObservedGeneration: limiter.Generation, LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
+		})
+	}
+	only := func(kind string, is bool, reason, message string) {
+		if is {
+			say(kind, true, reason, message)
+		} else {
+			meta.RemoveStatusCondition(&s.Conditions, kind)
+		}
+	}
+	reason, message, blocked := o.blocked()
+	stalled := blocked && reason == v1alpha1.ReasonRefused
+	if stalled {
+		say(v1alpha1.ConditionAccepted, false, reason, message)
+	} else {
+		say(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the API server takes all that it needs to run")
+	}
+	ready := false
+	if blocked {
+		say(v1alpha1.ConditionProgrammed, false, reason, message)
+	} else {
+		say(v1alpha1.ConditionProgrammed, true, v1alpha1.ReasonDeployed, "all that it needs to run is applied")
+		if message, ready = readiness(o.deployment); ready {
+			reason = v1alpha1.ReasonDeployed
+		} else {
+			reason = v1alpha1.ReasonReplicasMissing
+		}
+	}
+	say(v1alpha1.ConditionReady, ready, reason, message)
+	only(v1alpha1.ConditionReconciling, !ready && !stalled, reason, message)
+	only(v1alpha1.ConditionStalled, stalled, reason, message)
+	s.Conditions = own(s.Conditions)
+	return s
+}
+
+// readiness says how many pods of the latest template are ready, and whether those are all.
+func readiness(d *appsv1.Deployment) (message string, ready bool) {
+	if d == nil {
+		return "there is no Deployment yet", false
+	}
+	wanted := int32(1)
+	if d.Spec.Replicas != nil {
+		wanted = *d.Spec.Replicas
+	}
+	current := min(d.Status.ReadyReplicas, d.Status.UpdatedReplicas)
+	if d.Status.ObservedGeneration < d.Generation {
+		return fmt.Sprintf("the Deployment has yet to make %d replicas of this generation", wanted), false
+	}
+	message = fmt.Sprintf("%d of %d replicas are ready", min(current, wanted), wanted)
+	if current >= wanted {
+		return message, true
+	}
+	causes := []string{message}
+	for _, c := range d.Status.Conditions {
+		failing := c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue
+		stuck := c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse
+		if failing || stuck {
+			causes = append(causes, c.Message)
+		}
+	}
+	return strings.Join(causes, "; "), false
+}

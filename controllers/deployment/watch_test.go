@@ -1,0 +1,130 @@
+package deployment
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// patience is how long a test waits for something that takes milliseconds on an idle machine.
+const patience = 30 * time.Second
+
+func (h *harness) await(what string, condition func() bool) {
+	h.Helper()
+	deadline := time.Now().Add(patience)
+	for !condition() {
+		if time.Now().After(deadline) {
+			h.Fatalf("after %v still not: %s", patience, what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// TestManager runs the controller as the operator does: on caches and watches, and with no more rights than it needs.
+func TestManager(t *testing.T) {
+	h := newHarness(t)
+	h.must(eventsv1.AddToScheme(h.kube.Scheme()))
+	kube := fixture.Kube(t)
+	const user = "system:serviceaccount:weir-system:weir-operator-of-this-test"
+	_, err := kube.Kubectl(t.Context(), "apply", "-f", "testdata/role.yaml")
+	h.must(err)
+	_, err = kube.Kubectl(t.Context(), "create", "clusterrolebinding", h.namespace, "--clusterrole=weir-operator-limiters", "--user="+user)
+	h.must(err)
+	config := kube.Config()
+	config.Impersonate.UserName = user
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:  h.kube.Scheme(),
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(), ReaderFailOnMissingInformer: true, ByObject: testOptions.Cached(),
+		},
+		Controller: controllerconfig.Controller{SkipNameValidation: new(true)}, // for -count
+	})
+	h.must(err)
+	forgotten := make(chan string, 10)
+	reconciler := New(Config{
+		Client: mgr.GetClient(), Uncached: mgr.GetAPIReader(), Cleaner: forgetting(forgotten), Events: mgr.GetEventRecorder("weir-operator"),
+		Options: testOptions, Clock: time.Now,
+	})
+	h.must(reconciler.SetupWithManager(mgr))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	defer func() {
+		stop()
+		h.must(<-ended)
+	}()
+
+	status := func(kind, reason string) func() bool {
+		return func() bool {
+			limiter := h.limiter()
+			c := meta.FindStatusCondition(limiter.Status.Conditions, kind)
+			return c != nil && c.Reason == reason && limiter.Status.ObservedGeneration == limiter.Generation
+		}
+	}
+	h.create("default", func(s *v1alpha1.LimiterSpec) { s.Redis.CredentialsSecretRef = &v1alpha1.SecretReference{Name: "login"} })
+	h.await("it is told that the Secret is missing", status(v1alpha1.ConditionProgrammed, v1alpha1.ReasonSecretNotFound))
+	h.await("there is an event of that", func() bool {
+		var list eventsv1.EventList
+		h.must(h.kube.List(t.Context(), &list, client.InNamespace(h.namespace)))
+		return len(list.Items) > 0 && list.Items[0].Reason == v1alpha1.ReasonSecretNotFound
+	})
+	h.must(h.kube.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: "login"}, StringData: map[string]string{passwordKey: "x"},
+	}))
+	h.await("it is deployed", status(v1alpha1.ConditionProgrammed, v1alpha1.ReasonDeployed))
+	h.run(2)
+	h.await("it is Ready", status(v1alpha1.ConditionReady, v1alpha1.ReasonDeployed))
+
+	h.must(h.kube.Delete(t.Context(), owned[corev1.Service](h, "default")))
+	h.await("the Service is back", func() bool {
+		err := h.kube.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: Name("default")}, &corev1.Service{})
+		return !apierrors.IsNotFound(err)
+	})
+	h.must(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		d := h.deployment("default")
+		d.Spec.Template.Spec.Containers[0].Image = "other"
+		delete(d.Labels, managedByLabel) // by which the cache knows it
+		return h.kube.Update(t.Context(), d)
+	}))
+	h.await("the image and the label are back", func() bool {
+		d := h.deployment("default")
+		return d.Spec.Template.Spec.Containers[0].Image == testOptions.Image && d.Labels[managedByLabel] == managedBy
+	})
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 4} })
+	h.await("there is an autoscaler", func() bool { return len(h.existing()) == 7 })
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.Autoscaling = nil })
+	h.await("there is no autoscaler", func() bool { return len(h.existing()) == 6 })
+	h.must(h.kube.Delete(t.Context(), h.limiter()))
+	h.await("it is gone", func() bool {
+		err := h.kube.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: "default"}, &v1alpha1.Limiter{})
+		return apierrors.IsNotFound(err)
+	})
+	if got := <-forgotten; got != h.namespace+"/default" {
+		t.Errorf("forgotten is %s", got)
+	}
+}
+
+// forgetting tells what was forgotten.
+type forgetting chan<- string
+
+func (f forgetting) Forget(_ context.Context, limiter *v1alpha1.Limiter) error {
+	f <- limiter.Namespace + "/" + limiter.Name
+	return nil
+}
