@@ -61,6 +61,10 @@ lint: ## Run golangci-lint, and shellcheck where it is installed
 bench: ## Measure decisions in Redis beside what else decides there (some minutes; BENCH='-help' for flags)
 	@go run -C hack/bench . $(BENCH)
 
+.PHONY: bench-doors
+bench-doors: ## Measure the doors of a limiter beside servers that only answer (some minutes; BENCH='-help' for flags)
+	@go run -C hack/bench ./doors $(BENCH)
+
 .PHONY: bench-go
 bench-go: ## Run the Go benchmarks of single functions
 	go test -run '^$$' -bench . -benchmem ./limiter/... ./internal/...

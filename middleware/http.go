@@ -116,23 +116,16 @@ func (x *requests) headers(h http.Header) map[string]string {
 	if x.only == nil {
 		headers := make(map[string]string, len(h))
 		for name, values := range h {
-			headers[strings.ToLower(name)] = joined(name, values)
+			lower := strings.ToLower(name)
+			headers[lower] = rules.JoinHeader(lower, values)
 		}
 		return headers
 	}
 	headers := make(map[string]string, len(x.only))
 	for _, name := range x.only {
 		if values := h[name.canonical]; len(values) > 0 {
-			headers[name.lower] = joined(name.canonical, values)
+			headers[name.lower] = rules.JoinHeader(name.lower, values)
 		}
 	}
 	return headers
-}
-
-// joined is one field of all fields of a name, as RFC 9110 and for cookies RFC 6265 read them.
-func joined(name string, values []string) string {
-	if name == "Cookie" {
-		return strings.Join(values, "; ")
-	}
-	return strings.Join(values, ", ")
 }

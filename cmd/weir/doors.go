@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/net/http/httpguts"
 	"google.golang.org/grpc/credentials"
 
 	"github.com/weir-dev/weir/limiter/reply"
@@ -110,6 +111,9 @@ func (f *socketFlags) doors() (doors, error) {
 	if f.drain < 0 {
 		return doors{}, fmt.Errorf("--drain %v is less than nothing", f.drain)
 	}
+	if f.claimsHeader != "" && !httpguts.ValidHeaderFieldName(f.claimsHeader) {
+		return doors{}, fmt.Errorf("--claims-header: %q is no name of a header", f.claimsHeader)
+	}
 	style, err := reply.ParseStyle(f.style)
 	if err != nil {
 		return doors{}, fmt.Errorf("--headers: %w", err)
@@ -173,6 +177,8 @@ func (f *socketFlags) credentials() (credentials.TransportCredentials, error) {
 	switch {
 	case f.certificate == "" && f.key == "" && f.clientAuthority == "":
 		return nil, nil //nolint:nilnil // no TLS is what was asked for
+	case f.grpc == "":
+		return nil, errors.New("--grpc-cert, --grpc-key and --grpc-client-ca are for --grpc-listen, which is empty")
 	case f.certificate == "" || f.key == "":
 		return nil, errors.New("--grpc-cert and --grpc-key go together, and --grpc-client-ca with both")
 	}

@@ -18,8 +18,8 @@ func layers() []layer {
 		{pkg: "config/crd"}, // embeds the CRDs
 
 		{
-			pkg:   "api/v1alpha1/applyconfiguration/...", // generated
-			ours:  []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/..."},
+			pkg:  "api/v1alpha1/applyconfiguration/...", // generated
+			ours: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/..."},
 			world: []string{
 				"k8s.io/api/core", "k8s.io/apimachinery", "k8s.io/client-go/applyconfigurations", "sigs.k8s.io/structured-merge-diff",
 			},
@@ -63,7 +63,7 @@ func layers() []layer {
 		},
 		{
 			pkg:   "middleware",
-			ours:  []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply"},
+			ours:  []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server/address"},
 			world: []string{"github.com/sony/gobreaker", "golang.org/x/time"},
 		},
 		{

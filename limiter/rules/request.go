@@ -65,6 +65,15 @@ func decode(p string) string {
 	return b.String()
 }
 
+// JoinHeader is the one value of a header, its name in lower case, that came in several lines: as Envoy joins them before it
+// asks, so that all doors read the same.
+func JoinHeader(name string, lines []string) string {
+	if name == "cookie" {
+		return strings.Join(lines, "; ")
+	}
+	return strings.Join(lines, ",")
+}
+
 // Cookie returns the named cookie's value, "" if there is none.
 func (r *Request) Cookie(name string) string {
 	line := r.Headers["cookie"]

@@ -129,15 +129,12 @@ func splitAbsolute(target string) (host, inner string, absolute bool) {
 	return host, inner, true
 }
 
-// headersOf returns h with names in lower case and the lines of a header joined, a semicolon between cookies.
+// headersOf returns h with names in lower case and the lines of a header joined.
 func headersOf(h http.Header) map[string]string {
 	headers := make(map[string]string, len(h))
 	for name, values := range h {
-		separator := ", "
-		if name == "Cookie" {
-			separator = "; "
-		}
-		headers[strings.ToLower(name)] = strings.Join(values, separator)
+		name = strings.ToLower(name)
+		headers[name] = rules.JoinHeader(name, values)
 	}
 	return headers
 }

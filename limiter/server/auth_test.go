@@ -236,7 +236,7 @@ func TestWhatAProxyAsksFor(t *testing.T) {
 
 func TestHeadersOfAQuestionAreTheClients(t *testing.T) {
 	got := headersOf(http.Header{"Cookie": {"a=b", "c=d"}, "Accept": {"x", "y"}, "X-Tenant-Id": {"acme"}})
-	want := map[string]string{"cookie": "a=b; c=d", "accept": "x, y", "x-tenant-id": "acme"}
+	want := map[string]string{"cookie": "a=b; c=d", "accept": "x,y", "x-tenant-id": "acme"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}

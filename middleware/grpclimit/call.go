@@ -98,25 +98,17 @@ func (x *calls) headers(md metadata.MD) map[string]string {
 			if strings.HasPrefix(name, ":") || strings.HasSuffix(name, "-bin") {
 				continue
 			}
-			headers[name] = joined(name, values)
+			headers[name] = rules.JoinHeader(name, values)
 		}
 		return headers
 	}
 	headers := make(map[string]string, len(x.only))
 	for _, name := range x.only {
 		if values := md[name]; len(values) > 0 {
-			headers[name] = joined(name, values)
+			headers[name] = rules.JoinHeader(name, values)
 		}
 	}
 	return headers
-}
-
-// joined is one field of all fields of a name, as it is of an HTTP request's.
-func joined(name string, values []string) string {
-	if name == "cookie" {
-		return strings.Join(values, "; ")
-	}
-	return strings.Join(values, ", ")
 }
 
 // peerIP is the address at the other end of the connection; invalid where there is none, on a Unix socket say.

@@ -325,7 +325,7 @@ func TestCallsAreTold(t *testing.T) {
 	want := rules.Request{
 		Domain: "shop", Method: "POST", Host: "api.shop.example", Path: "/grpc.testing.TestService/EmptyCall",
 		Headers: map[string]string{
-			"x-tenant-id": "acme", "x-list": "a, b", "x-forwarded-for": "203.0.113.7", "content-type": "application/grpc",
+			"x-tenant-id": "acme", "x-list": "a,b", "x-forwarded-for": "203.0.113.7", "content-type": "application/grpc",
 		},
 		ClientIP: netip.MustParseAddr("127.0.0.1"), Claims: map[string]any{"sub": "u1"},
 	}

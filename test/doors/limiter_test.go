@@ -191,7 +191,7 @@ func joinedHeaders(r *row) map[string]string {
 	}
 	headers := map[string]string{}
 	for name, values := range h {
-		separator := ", "
+		separator := ","
 		if name == "Cookie" {
 			separator = "; "
 		}

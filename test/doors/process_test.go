@@ -58,7 +58,6 @@ func TestWeirServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("refuses flags that it does not understand", func(t *testing.T) { refusesFlags(t, weir) })
-	t.Run("takes a claims header that is none", func(t *testing.T) { takesAnyClaimsHeader(t, weir) })
 	t.Run("takes a request through each door", func(t *testing.T) { eachDoor(t, serve(t, weir)) })
 	t.Run("believes a load balancer that speaks the PROXY protocol", func(t *testing.T) { balanced(t, serve(t, weir)) })
 	t.Run("wants certificates of clients of gRPC", func(t *testing.T) { wantsCertificates(t, serve(t, weir)) })

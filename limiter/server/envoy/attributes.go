@@ -85,15 +85,10 @@ func allLower(headers map[string]string) bool {
 
 func join(headers map[string]string, name, value string) {
 	name = strings.ToLower(name)
-	before, repeated := headers[name]
-	switch {
-	case !repeated:
-		headers[name] = value
-	case name == "cookie":
-		headers[name] = before + "; " + value
-	default:
-		headers[name] = before + "," + value
+	if before, repeated := headers[name]; repeated {
+		value = rules.JoinHeader(name, []string{before, value})
 	}
+	headers[name] = value
 }
 
 // queryOf is the query behind the path. Pairs that are not well-formed are left out, as servers do.
