@@ -28,11 +28,11 @@ const (
 	// garbage before it is collected, and a process is more than its counters.
 	localPart = 4
 	// leastMemory leaves room for the process itself.
-	leastMemory = 96 << 20
+	leastMemory = 128 << 20
 	// program is what is resident of the program's own file, of which the collector does not know.
-	program = 40 << 20
+	program = 56 << 20
 	// softPart of the memory, less the program, is where the collector begins to work harder, in percent.
-	softPart = 95
+	softPart = 90
 )
 
 // counterFlags are about counters in Redis, and what stands in for them.
@@ -104,7 +104,7 @@ func (f *counterFlags) memoryBytes() (int64, error) {
 	}
 	bytes := quantity.Value()
 	if bytes < leastMemory || bytes > math.MaxInt64/100 {
-		return 0, fmt.Errorf("--memory %s is less than 96Mi, or more than there is", f.memory)
+		return 0, fmt.Errorf("--memory %s is less than 128Mi, or more than there is", f.memory)
 	}
 	return bytes, nil
 }

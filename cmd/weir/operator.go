@@ -44,6 +44,7 @@ type operatorFlags struct {
 	health       string
 	leaderElect  bool
 	resync       time.Duration
+	webhook      webhookFlags
 }
 
 func operatorCommand() *cobra.Command {
@@ -67,6 +68,7 @@ func operatorCommand() *cobra.Command {
 	flags.StringVar(&f.health, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
 	flags.BoolVar(&f.leaderElect, "leader-elect", false, "work only while elected, so that several operators may run")
 	flags.DurationVar(&f.resync, "resync", 5*time.Second, "how often Redis is checked and repaired when nothing happens")
+	f.webhook.add(flags)
 	flags.AddGoFlag(flag.CommandLine.Lookup(config.KubeconfigFlagName))
 	return cmd
 }
@@ -81,12 +83,16 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 	if err != nil {
 		return usageError(err)
 	}
+	judge, err := f.webhook.judge(limiter.Namespace)
+	if err != nil {
+		return usageError(err)
+	}
 	redis, err := openRedis(f.redis, f.redisTLS, f.redisTimeout)
 	if err != nil {
 		return usageError(err)
 	}
 	defer func() { _ = redis.Close() }() // the process ends anyway
-	mgr, err := operatorManager(ctx, f, limiter)
+	mgr, err := operatorManager(ctx, f, limiter, judge)
 	if err != nil {
 		return err
 	}
@@ -109,13 +115,18 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 	if err := controllers.Setup(mgr, ruleSet); err != nil {
 		return err
 	}
+	if judge != nil {
+		if err := judge.setup(mgr, compile.DefaultIdentity()); err != nil {
+			return err
+		}
+	}
 	if err := mgr.Add(manager.RunnableFunc(newInspector(redis, metrics.Registry, slog.Default()).run)); err != nil {
 		return fmt.Errorf("inspect Redis: %w", err)
 	}
 	return mgr.Start(ctx)
 }
 
-func operatorManager(ctx context.Context, f operatorFlags, limiter types.NamespacedName) (manager.Manager, error) {
+func operatorManager(ctx context.Context, f operatorFlags, limiter types.NamespacedName, judge *judge) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("register the APIs of policies and of ConfigMaps: %w", err)
@@ -124,7 +135,7 @@ func operatorManager(ctx context.Context, f operatorFlags, limiter types.Namespa
 	if err != nil {
 		return nil, fmt.Errorf("find the Kubernetes API server: %w; outside a cluster, name a kubeconfig with --kubeconfig or KUBECONFIG", err)
 	}
-	mgr, err := ctrl.NewManager(kube, ctrl.Options{
+	options := ctrl.Options{
 		Scheme:                  scheme,
 		Metrics:                 metricsserver.Options{BindAddress: f.metrics},
 		HealthProbeBindAddress:  f.health,
@@ -137,7 +148,13 @@ func operatorManager(ctx context.Context, f operatorFlags, limiter types.Namespa
 			DefaultTransform:            cache.TransformStripManagedFields(),
 			ReaderFailOnMissingInformer: true,
 		},
-	})
+	}
+	if judge != nil {
+		if err := judge.prepare(&options); err != nil {
+			return nil, err
+		}
+	}
+	mgr, err := ctrl.NewManager(kube, options)
 	if err != nil {
 		return nil, fmt.Errorf("start the operator: %w", err)
 	}

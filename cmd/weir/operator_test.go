@@ -68,7 +68,7 @@ func TestOperatorFlags(t *testing.T) {
 		"limiter": "weir-system/default", "redis": "redis://127.0.0.1:6379", "redis-timeout": "1s", "prefix": "weir:",
 		"redis-ca": "", "redis-cert": "", "redis-key": "", "redis-credentials": "",
 		"kubeconfig": "", "metrics-bind-address": ":9090", "health-probe-bind-address": ":8081",
-		"leader-elect": "false", "resync": "5s",
+		"leader-elect": "false", "resync": "5s", "webhook-certificates": "None", "webhook-bind-address": ":9443",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("flags and their defaults (-want +got):\n%s", diff)
@@ -81,8 +81,14 @@ func TestOperatorRefusesBadFlags(t *testing.T) {
 		says  string
 	}{
 		"a limiter without namespace": {operatorFlags{limiter: "default"}, `limiter "default"`},
-		"a Redis URL that is none":    {operatorFlags{limiter: "a/b", redis: "http://:hunter2@x", redisTimeout: 1}, "open Redis: not a URL"},
-		"no time for Redis":           {operatorFlags{limiter: "a/b", redis: "redis://:hunter2@x"}, "timeout 0s"},
+		"a Redis URL that is none":    {operatorFlags{webhook: webhookFlags{certificates: "None"}, limiter: "a/b", redis: "http://:hunter2@x", redisTimeout: 1}, "open Redis: not a URL"},
+		"certificates from nobody knows where": {
+			operatorFlags{limiter: "a/b", webhook: webhookFlags{certificates: "Vault"}}, `"Vault" is not Managed, External or None`,
+		},
+		"a webhook without a port": {
+			operatorFlags{limiter: "a/b", webhook: webhookFlags{certificates: "Managed", address: "here"}}, "--webhook-bind-address",
+		},
+		"no time for Redis": {operatorFlags{webhook: webhookFlags{certificates: "None"}, limiter: "a/b", redis: "redis://:hunter2@x"}, "timeout 0s"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +126,7 @@ func TestWithoutTheCRDTheOperatorSaysWhatToInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("KUBECONFIG", kubeconfig)
-	f := operatorFlags{limiter: "a/b", redis: "redis://127.0.0.1:1", redisTimeout: 1, metrics: "0", health: "0"}
+	f := operatorFlags{webhook: webhookFlags{certificates: "None"}, limiter: "a/b", redis: "redis://127.0.0.1:1", redisTimeout: 1, metrics: "0", health: "0"}
 	const want = "watch policies: the API server does not know RateLimitPolicy; install config/crd first"
 	if err := runOperator(t.Context(), f); err == nil || err.Error() != want {
 		t.Errorf("error %v, want %q", err, want)

@@ -220,7 +220,7 @@ func over(lower, upper map[string]string) map[string]string {
 }
 
 // leastMemory is what a limiter needs to start.
-const leastMemory = "96Mi"
+const leastMemory = "128Mi"
 
 // checkTemplate says what the pods could not run with, though the API server would take it.
 func checkTemplate(limiter *v1alpha1.Limiter) error {

@@ -256,7 +256,7 @@ func TestTheHandWrittenManifestIsTheSame(t *testing.T) {
 }
 
 func TestMemoryThatIsTooLittleIsTold(t *testing.T) {
-	for memory, fits := range map[string]bool{"95Mi": false, "96Mi": true, "1Gi": true} {
+	for memory, fits := range map[string]bool{"127Mi": false, "128Mi": true, "1Gi": true} {
 		limiter := goldenLimiter(t, "minimal")
 		limiter.Spec.Template.Resources = resourcesWithMemory(memory)
 		err := checkTemplate(limiter)

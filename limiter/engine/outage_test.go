@@ -527,12 +527,12 @@ func TestWhereAnotherPartTakesOverSharesAreKeptForAMoment(t *testing.T) {
 		t.Errorf("%d units admitted while the counter is away, want the share of 3", got)
 	}
 	s.store.set(none, none)
-	s.clock.pass(time.Second - time.Microsecond)
+	s.clock.pass(500*time.Millisecond - time.Microsecond)
 	if got := admitted(); got != 0 {
-		t.Errorf("%d units admitted within a second, want 0: the share is used up", got)
+		t.Errorf("%d units admitted within half a second, want 0: the share is used up", got)
 	}
 	s.clock.pass(time.Microsecond)
 	if got := admitted(); got != 6 {
-		t.Errorf("%d units admitted after a second, want the 6 that the store knows to be left", got)
+		t.Errorf("%d units admitted after half a second, want the 6 that the store knows to be left", got)
 	}
 }

@@ -11,7 +11,7 @@ import (
 const (
 	// maxWary is for how long, after an outage, the store's word is not enough, see decideWarily: longer than the replicas
 	// find out apart from one another that it is over.
-	maxWary = time.Second
+	maxWary = 500 * time.Millisecond
 	// repayMost counters are told of in a round, repayAtOnce at a time.
 	repayMost, repayAtOnce = 20_000, 128
 )

@@ -2,9 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -89,23 +87,6 @@ func (o *Options) universal() *redis.UniversalOptions {
 
 func (o *Options) dialTimeout() time.Duration {
 	return max(dialTimeoutFactor*o.Timeout, minDialTimeout)
-}
-
-// dialer makes connections that trust the authorities of the moment; nil for go-redis' own, which trusts the same always.
-func (o *Options) dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
-	if o.Authorities == nil {
-		return nil
-	}
-	plain := &net.Dialer{Timeout: o.dialTimeout(), KeepAlive: keepAlive}
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		config := o.TLS.Clone()
-		var err error
-		if config.RootCAs, err = o.Authorities(); err != nil {
-			return nil, fmt.Errorf("dial Redis: %w", err)
-		}
-		secure := tls.Dialer{NetDialer: plain, Config: config}
-		return secure.DialContext(ctx, network, address)
-	}
 }
 
 // Ping says whether Redis answers.

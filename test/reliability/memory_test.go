@@ -28,7 +28,7 @@ spec: {axis: Tenant, limit: 100, window: 1h, algorithm: %s, match: {http: {paths
 // TestMemoryStaysWithinItsBoundInAnOutage asks for more distinct tenants than fit while Redis does not answer: 1 000 000 for ten
 // minutes within the default bound when WEIR_SOAK is set, else some within a smaller one.
 func TestMemoryStaysWithinItsBoundInAnOutage(t *testing.T) {
-	tenants, mebibytes, lasts := 150_000, 96, time.Duration(0)
+	tenants, mebibytes, lasts := 200_000, 128, time.Duration(0)
 	if os.Getenv("WEIR_SOAK") != "" {
 		tenants, mebibytes, lasts = 1_000_000, 256, 10*time.Minute
 	}
