@@ -34,7 +34,7 @@ func allowance(p Policy, t *Trial) int64 {
 		undecided = 50 * time.Millisecond  // --redis-timeout: for so long a replica may not know that it hears nothing
 		stagger   = 500 * time.Millisecond // between the first replica that finds Redis back and the last
 	)
-	unheard := t.HotPerSecond * max(undecided, t.slowest()).Seconds()
+	unheard := t.HotPerSecond * undecided.Seconds()
 	units := 2*unheard + float64(t.Limiters-1)
 	switch p.Algorithm {
 	case limiter.SlidingWindowLog:
@@ -48,18 +48,6 @@ func allowance(p Policy, t *Trial) int64 {
 		all += p.Limit
 	}
 	return all
-}
-
-// slowest is the longest that an answer took once Redis was broken: on a machine that has other work to do, a replica does not
-// hear of the others for so long.
-func (t *Trial) slowest() time.Duration {
-	var longest int64
-	for i := range t.Answers {
-		if a := &t.Answers[i]; a.Sent >= t.Broken {
-			longest = max(longest, a.Done-a.Sent)
-		}
-	}
-	return time.Duration(longest) * time.Microsecond
 }
 
 // touching is how many outages a window touches, if they come evenly.
