@@ -9,18 +9,28 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # runs in processes of its own.
 is_concurrent() { [[ $1 == */weir/limiter || $1 == */weir/limiter/* || $1 == */weir/controllers/* || $1 == */weir/cmd/* ]]; }
 
+# What measures how late answers are, and what replicas cannot know meanwhile, has the machine to itself.
+is_timed() { [[ $1 == */weir/test/reliability ]]; }
+
 # The race detector needs cgo and a C compiler.
 race_detector() { [[ $(go env CGO_ENABLED) == 1 ]] && command -v "$(go env CC)" >/dev/null; }
 
 events() {
-  local race=() concurrent=() others=() package packages status=0
+  local race=() concurrent=() others=() timed=() package packages status=0
   if race_detector; then race=(-race); fi
   packages=$(go list ./...)
   for package in $packages; do
-    if is_concurrent "$package"; then concurrent+=("$package"); else others+=("$package"); fi
+    if is_timed "$package"; then
+      timed+=("$package")
+    elif is_concurrent "$package"; then
+      concurrent+=("$package")
+    else
+      others+=("$package")
+    fi
   done
   go test -json -timeout 15m ${race[@]+"${race[@]}"} "${concurrent[@]}" || status=1
   go test -json -timeout 15m "${others[@]}" || status=1
+  go test -json -timeout 15m -p 1 "${timed[@]}" || status=1
   go -C hack/bench test -json -timeout 15m ./... || status=1
   return "$status"
 }
