@@ -38,11 +38,19 @@ type IPIdentity struct {
 }
 
 // TenantIdentity is where the tenant stands.
+// +kubebuilder:validation:XValidation:rule="!has(self.namespaceLabel) || !has(self.namespaceAnnotation)",message="a namespace has one tenant: give namespaceLabel or namespaceAnnotation, not both"
 type TenantIdentity struct {
 	// header names a request header; upper and lower case are the same.
 	// +optional
 	// +kubebuilder:default=X-Tenant-ID
 	Header HeaderName `json:"header,omitempty"`
+	// namespaceLabel names the label of a namespace that holds its tenant, for writes to the Kubernetes API. Without it, and
+	// where a namespace has none, its tenant is its name.
+	// +optional
+	NamespaceLabel MetadataKey `json:"namespaceLabel,omitempty"`
+	// namespaceAnnotation is the same for an annotation.
+	// +optional
+	NamespaceAnnotation MetadataKey `json:"namespaceAnnotation,omitempty"`
 }
 
 // UserIdentity is where the user stands.
@@ -60,3 +68,9 @@ type APIKeyIdentity struct {
 	// +kubebuilder:default=X-API-Key
 	Header HeaderName `json:"header,omitempty"`
 }
+
+// MetadataKey is the key of a label or an annotation.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=317
+// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$')",message="the key of a label or annotation is a name such as tenant, or a DNS name and a name such as example.com/tenant"
+type MetadataKey string

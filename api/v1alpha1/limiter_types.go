@@ -67,6 +67,9 @@ type LimiterSpec struct {
 	// +optional
 	// +kubebuilder:default=Draft11
 	Headers HeaderStyle `json:"headers,omitempty"`
+	// kubernetesThrottle has API servers ask the pods about writes to the Kubernetes API. Absent: they do not.
+	// +optional
+	KubernetesThrottle *KubernetesThrottle `json:"kubernetesThrottle,omitempty"`
 	// image of the pods. Absent: the one that the operator was told.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512

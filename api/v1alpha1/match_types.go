@@ -1,7 +1,7 @@
 package v1alpha1
 
 // Match is which requests are limited.
-// +kubebuilder:validation:XValidation:rule="has(self.http) != has(self.descriptors)",message="match takes exactly one of http and descriptors; leave match out to limit every request of the domain"
+// +kubebuilder:validation:XValidation:rule="(has(self.http) ? 1 : 0) + (has(self.descriptors) ? 1 : 0) + (has(self.kubernetes) ? 1 : 0) == 1",message="match takes exactly one of http, descriptors and kubernetes; leave match out to limit every request of the domain"
 type Match struct {
 	// http matches HTTP and gRPC requests.
 	// +optional
@@ -12,6 +12,9 @@ type Match struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Descriptors []DescriptorMatch `json:"descriptors,omitempty"`
+	// kubernetes matches writes to the Kubernetes API, which no policy without it limits.
+	// +optional
+	Kubernetes *KubernetesMatch `json:"kubernetes,omitempty"`
 }
 
 // DescriptorMatch matches an entry of an Envoy descriptor.

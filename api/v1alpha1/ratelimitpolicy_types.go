@@ -57,9 +57,12 @@ type RateLimitPolicyList struct {
 // +kubebuilder:validation:XValidation:rule="self.axis != 'Endpoint' || !has(self.identifier)",fieldPath=".identifier",message="axis Endpoint counts by the endpoint itself; remove identifier, or choose the axis whose identifier it is and set scope: Endpoint"
 // +kubebuilder:validation:XValidation:rule="self.axis != 'Custom' || has(self.identifier)",fieldPath=".identifier",message="axis Custom counts by what identifier says; give identifier, or choose the axis whose identifier Weir knows"
 // +kubebuilder:validation:XValidation:rule="self.axis != 'Endpoint' || self.scope != 'Endpoint'",fieldPath=".scope",message="axis Endpoint already counts every endpoint by itself; remove scope: Endpoint"
+// +kubebuilder:validation:XValidation:rule="!(self.axis in ['Namespace', 'ServiceAccount']) || has(self.match) && has(self.match.kubernetes)",fieldPath=".axis",message="axes Namespace and ServiceAccount are of writes to the Kubernetes API; give match.kubernetes, or choose another axis"
+// +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.kubernetes) || self.axis in ['Tenant', 'User', 'ServiceAccount', 'Namespace', 'Custom']",fieldPath=".axis",message="writes to the Kubernetes API are counted by Tenant, User, ServiceAccount, Namespace or Custom"
 type RateLimitPolicySpec struct {
 	// axis is whose requests are counted together: those of one client address (IP), Tenant, User or API key (APIKey),
-	// all requests to one Endpoint, or those of whatever identifier says (Custom).
+	// all requests to one Endpoint, or those of whatever identifier says (Custom). Of writes to the Kubernetes API: those of
+	// one Tenant, User or ServiceAccount, in one Namespace, or Custom.
 	// +required
 	Axis Axis `json:"axis"`
 	// limit is the units allowed per window.
@@ -116,7 +119,7 @@ type RateLimitPolicySpec struct {
 }
 
 // Axis is whose requests are counted together.
-// +kubebuilder:validation:Enum=IP;Tenant;User;APIKey;Endpoint;Custom
+// +kubebuilder:validation:Enum=IP;Tenant;User;APIKey;Endpoint;Namespace;ServiceAccount;Custom
 type Axis string
 
 // The axes.
@@ -127,6 +130,10 @@ const (
 	AxisAPIKey   Axis = "APIKey"
 	AxisEndpoint Axis = "Endpoint"
 	AxisCustom   Axis = "Custom"
+
+	// AxisNamespace and AxisServiceAccount are of writes to the Kubernetes API.
+	AxisNamespace      Axis = "Namespace"
+	AxisServiceAccount Axis = "ServiceAccount"
 )
 
 // Window is a duration in whole seconds as text: hours, minutes and seconds ("1h30m"), or days alone ("1d").

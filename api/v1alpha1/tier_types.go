@@ -1,5 +1,7 @@
 package v1alpha1
 
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 // Tier holds some of the requests that a policy matches to another limit than the policy's, or to none.
 // +kubebuilder:validation:XValidation:rule="has(self.limit) != (has(self.unlimited) && self.unlimited)",message="a tier takes exactly one of limit and unlimited: true"
 // +kubebuilder:validation:XValidation:rule="!has(self.burst) || has(self.limit)",fieldPath=".burst",message="a burst goes with a limit; remove it, or give the tier a limit"
@@ -29,7 +31,7 @@ type Tier struct {
 }
 
 // When says which requests are of a tier. Within a list any one suffices.
-// +kubebuilder:validation:ExactlyOneOf=header;identifiers;cidrs;groups;expression
+// +kubebuilder:validation:ExactlyOneOf=header;identifiers;cidrs;groups;namespaceSelector;expression
 type When struct {
 	// header of the request.
 	// +optional
@@ -46,13 +48,16 @@ type When struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	CIDRs []CIDR `json:"cidrs,omitempty"`
-	// groups, of one of which the caller is by the claim "groups". Weir verifies no token: the proxy that sends the claims
-	// vouches for them.
+	// groups, of one of which the caller is by the claim "groups", or by the API server for a write to the Kubernetes API. Weir
+	// verifies no token: the proxy that sends the claims vouches for them.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Groups []Group `json:"groups,omitempty"`
+	// namespaceSelector selects writes to the Kubernetes API by the labels of the namespace.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 	// expression is CEL over request that comes out as true for the requests of the tier.
 	// +optional
 	Expression *Expression `json:"expression,omitempty"`

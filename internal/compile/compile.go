@@ -9,6 +9,14 @@ import (
 type Policies struct {
 	Namespaced []v1alpha1.RateLimitPolicy
 	Cluster    []v1alpha1.ClusterRateLimitPolicy
+	// Namespaces of the cluster, in any order; rules that ask for labels or tenants of namespaces know these.
+	Namespaces []Namespace
+}
+
+// Namespace is what of a namespace policies can depend on.
+type Namespace struct {
+	Name                string
+	Labels, Annotations map[string]string
 }
 
 // Result is what policies come out as.

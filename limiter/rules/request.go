@@ -22,6 +22,9 @@ type Request struct {
 	Claims map[string]any
 	// Descriptors are Envoy's: each is what a proxy says of the request.
 	Descriptors []Descriptor
+	// Kubernetes is the write to the Kubernetes API that the request is; nil for any other request. Rules for the one match none
+	// of the other.
+	Kubernetes *KubernetesRequest
 }
 
 // Descriptor is a list of entries, in the order in which a proxy gave them.

@@ -17,6 +17,8 @@ import (
 // Set is everything a limiter enforces. Rules are sorted by Policy, which is unique.
 type Set struct {
 	Rules []Rule `json:"rules"`
+	// Namespaces, sorted by name, of which there is something to know; of one that is missing nothing is known.
+	Namespaces []Namespace `json:"namespaces,omitempty"`
 }
 
 // Rule is one compiled policy. Fields are additive: a field that is absent means what the format meant before it.
@@ -121,6 +123,12 @@ const (
 	FromDescriptor IdentifierSource = "descriptor" // the value beside the key
 	FromExpression IdentifierSource = "expression" // CEL over request, a string
 	FromEndpoint   IdentifierSource = "endpoint"   // the path pattern that matched, else the path
+
+	// Those of writes to the Kubernetes API.
+	FromKubernetesTenant    IdentifierSource = "kubernetesTenant"    // of the namespace, see Namespace
+	FromKubernetesNamespace IdentifierSource = "kubernetesNamespace" // of the object
+	FromKubernetesUser      IdentifierSource = "kubernetesUser"
+	FromServiceAccount      IdentifierSource = "serviceAccount" // "namespace/name" of the user
 )
 
 // Match selects requests: every part that is present must match; within a list any element suffices.
@@ -137,6 +145,8 @@ type Match struct {
 	Expression string `json:"expression,omitempty"`
 	// Descriptors match one whole descriptor of the request: as many entries, in this order.
 	Descriptors []DescriptorMatch `json:"descriptors,omitempty"`
+	// Kubernetes selects writes to the Kubernetes API.
+	Kubernetes *KubernetesMatch `json:"kubernetes,omitempty"`
 }
 
 // DescriptorMatch matches an entry of a descriptor. An empty value matches any.

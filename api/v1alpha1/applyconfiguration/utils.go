@@ -42,6 +42,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.IdentityTableApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("IPIdentity"):
 		return &apiv1alpha1.IPIdentityApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("KubernetesMatch"):
+		return &apiv1alpha1.KubernetesMatchApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("KubernetesResources"):
+		return &apiv1alpha1.KubernetesResourcesApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("KubernetesThrottle"):
+		return &apiv1alpha1.KubernetesThrottleApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Limiter"):
 		return &apiv1alpha1.LimiterApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LimiterSpec"):

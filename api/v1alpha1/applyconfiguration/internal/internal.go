@@ -23,6 +23,8 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: com.github.weir-dev.weir.api.v1alpha1.APIGroup
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.APIKeyIdentity
   map:
     fields:
@@ -300,6 +302,128 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.UserIdentity
       default: {}
+- name: com.github.weir-dev.weir.api.v1alpha1.KubernetesMatch
+  map:
+    fields:
+    - name: exceptGroups
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
+          elementRelationship: associative
+    - name: exceptUsers
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
+          elementRelationship: associative
+    - name: expression
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Expression
+    - name: groups
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
+          elementRelationship: associative
+    - name: namespaceSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: namespaces
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.NamespaceName
+          elementRelationship: associative
+    - name: resources
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesResources
+          elementRelationship: atomic
+    - name: users
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
+          elementRelationship: associative
+- name: com.github.weir-dev.weir.api.v1alpha1.KubernetesResources
+  map:
+    fields:
+    - name: groups
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.APIGroup
+          elementRelationship: associative
+    - name: operations
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.Operation
+          elementRelationship: associative
+      default:
+      - CREATE
+    - name: resources
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.ResourceName
+          elementRelationship: associative
+- name: com.github.weir-dev.weir.api.v1alpha1.KubernetesThrottle
+  map:
+    fields:
+    - name: enabled
+      type:
+        scalar: boolean
+      default: true
+    - name: exemptGroups
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
+          elementRelationship: associative
+      default:
+      - system:masters
+      - system:nodes
+      - system:serviceaccounts:kube-system
+      - system:serviceaccounts:weir-system
+    - name: exemptNamespaces
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.NamespaceName
+          elementRelationship: associative
+      default:
+      - kube-system
+      - kube-node-lease
+      - kube-public
+      - weir-system
+    - name: exemptUsers
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
+          elementRelationship: associative
+      default:
+      - system:apiserver
+      - system:kube-controller-manager
+      - system:kube-scheduler
+      - system:kube-proxy
+    - name: failurePolicy
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.WebhookFailure
+      default: Ignore
+    - name: maxRetryAfter
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.RetryAfter
+      default: 5s
+    - name: warnPercent
+      type:
+        scalar: numeric
+      default: 80
+- name: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Limiter
   map:
     fields:
@@ -337,6 +461,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: image
       type:
         scalar: string
+    - name: kubernetesThrottle
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesThrottle
     - name: podDisruptionBudget
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.DisruptionBudget
@@ -439,7 +566,16 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: http
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.HTTPMatch
+    - name: kubernetes
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesMatch
+- name: com.github.weir-dev.weir.api.v1alpha1.MetadataKey
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Method
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.NamespaceName
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.Operation
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.PathMatch
   map:
@@ -636,6 +772,10 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: secretRef
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.SecretReference
+- name: com.github.weir-dev.weir.api.v1alpha1.ResourceName
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.RetryAfter
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Scope
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.ScriptReference
@@ -662,6 +802,12 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
       default: X-Tenant-ID
+    - name: namespaceAnnotation
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.MetadataKey
+    - name: namespaceLabel
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.MetadataKey
 - name: com.github.weir-dev.weir.api.v1alpha1.Tier
   map:
     fields:
@@ -691,6 +837,8 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
       default: X-User-ID
+- name: com.github.weir-dev.weir.api.v1alpha1.WebhookFailure
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.When
   map:
     fields:
@@ -718,6 +866,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.weir-dev.weir.api.v1alpha1.TierIdentifier
           elementRelationship: atomic
+    - name: namespaceSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
 - name: com.github.weir-dev.weir.api.v1alpha1.Window
   scalar: string
 - name: io.k8s.api.core.v1.Affinity

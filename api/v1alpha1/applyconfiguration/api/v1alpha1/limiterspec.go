@@ -26,6 +26,8 @@ type LimiterSpecApplyConfiguration struct {
 	// headers are the rate-limit headers of answers: Draft11 (RateLimit-Policy, RateLimit), Draft03 (X-RateLimit-*, seconds
 	// until reset), GitHub (X-RateLimit-*, time of reset) or None.
 	Headers *apiv1alpha1.HeaderStyle `json:"headers,omitempty"`
+	// kubernetesThrottle has API servers ask the pods about writes to the Kubernetes API. Absent: they do not.
+	KubernetesThrottle *KubernetesThrottleApplyConfiguration `json:"kubernetesThrottle,omitempty"`
 	// image of the pods. Absent: the one that the operator was told.
 	Image *string `json:"image,omitempty"`
 	// template is what the pods have beside what every limiter has.
@@ -87,6 +89,14 @@ func (b *LimiterSpecApplyConfiguration) WithIdentity(value *IdentityTableApplyCo
 // If called multiple times, the Headers field is set to the value of the last call.
 func (b *LimiterSpecApplyConfiguration) WithHeaders(value apiv1alpha1.HeaderStyle) *LimiterSpecApplyConfiguration {
 	b.Headers = &value
+	return b
+}
+
+// WithKubernetesThrottle sets the KubernetesThrottle field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the KubernetesThrottle field is set to the value of the last call.
+func (b *LimiterSpecApplyConfiguration) WithKubernetesThrottle(value *KubernetesThrottleApplyConfiguration) *LimiterSpecApplyConfiguration {
+	b.KubernetesThrottle = value
 	return b
 }
 

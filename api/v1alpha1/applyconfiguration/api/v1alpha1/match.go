@@ -11,6 +11,8 @@ type MatchApplyConfiguration struct {
 	HTTP *HTTPMatchApplyConfiguration `json:"http,omitempty"`
 	// descriptors match the requests that Envoy sends a descriptor for with exactly these entries, in this order.
 	Descriptors []DescriptorMatchApplyConfiguration `json:"descriptors,omitempty"`
+	// kubernetes matches writes to the Kubernetes API, which no policy without it limits.
+	Kubernetes *KubernetesMatchApplyConfiguration `json:"kubernetes,omitempty"`
 }
 
 // MatchApplyConfiguration constructs a declarative configuration of the Match type for use with
@@ -37,5 +39,13 @@ func (b *MatchApplyConfiguration) WithDescriptors(values ...*DescriptorMatchAppl
 		}
 		b.Descriptors = append(b.Descriptors, *values[i])
 	}
+	return b
+}
+
+// WithKubernetes sets the Kubernetes field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Kubernetes field is set to the value of the last call.
+func (b *MatchApplyConfiguration) WithKubernetes(value *KubernetesMatchApplyConfiguration) *MatchApplyConfiguration {
+	b.Kubernetes = value
 	return b
 }

@@ -12,7 +12,8 @@ import (
 // RateLimitPolicySpec says who may do how much of what.
 type RateLimitPolicySpecApplyConfiguration struct {
 	// axis is whose requests are counted together: those of one client address (IP), Tenant, User or API key (APIKey),
-	// all requests to one Endpoint, or those of whatever identifier says (Custom).
+	// all requests to one Endpoint, or those of whatever identifier says (Custom). Of writes to the Kubernetes API: those of
+	// one Tenant, User or ServiceAccount, in one Namespace, or Custom.
 	Axis *apiv1alpha1.Axis `json:"axis,omitempty"`
 	// limit is the units allowed per window.
 	Limit *int64 `json:"limit,omitempty"`

@@ -13,6 +13,11 @@ import (
 type TenantIdentityApplyConfiguration struct {
 	// header names a request header; upper and lower case are the same.
 	Header *apiv1alpha1.HeaderName `json:"header,omitempty"`
+	// namespaceLabel names the label of a namespace that holds its tenant, for writes to the Kubernetes API. Without it, and
+	// where a namespace has none, its tenant is its name.
+	NamespaceLabel *apiv1alpha1.MetadataKey `json:"namespaceLabel,omitempty"`
+	// namespaceAnnotation is the same for an annotation.
+	NamespaceAnnotation *apiv1alpha1.MetadataKey `json:"namespaceAnnotation,omitempty"`
 }
 
 // TenantIdentityApplyConfiguration constructs a declarative configuration of the TenantIdentity type for use with
@@ -26,5 +31,21 @@ func TenantIdentity() *TenantIdentityApplyConfiguration {
 // If called multiple times, the Header field is set to the value of the last call.
 func (b *TenantIdentityApplyConfiguration) WithHeader(value apiv1alpha1.HeaderName) *TenantIdentityApplyConfiguration {
 	b.Header = &value
+	return b
+}
+
+// WithNamespaceLabel sets the NamespaceLabel field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NamespaceLabel field is set to the value of the last call.
+func (b *TenantIdentityApplyConfiguration) WithNamespaceLabel(value apiv1alpha1.MetadataKey) *TenantIdentityApplyConfiguration {
+	b.NamespaceLabel = &value
+	return b
+}
+
+// WithNamespaceAnnotation sets the NamespaceAnnotation field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NamespaceAnnotation field is set to the value of the last call.
+func (b *TenantIdentityApplyConfiguration) WithNamespaceAnnotation(value apiv1alpha1.MetadataKey) *TenantIdentityApplyConfiguration {
+	b.NamespaceAnnotation = &value
 	return b
 }

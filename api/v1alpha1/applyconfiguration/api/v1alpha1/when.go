@@ -4,6 +4,7 @@ package v1alpha1
 
 import (
 	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
+	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
 // WhenApplyConfiguration represents a declarative configuration of the When type for use
@@ -17,9 +18,11 @@ type WhenApplyConfiguration struct {
 	Identifiers []apiv1alpha1.TierIdentifier `json:"identifiers,omitempty"`
 	// cidrs are networks, in one of which the client's address is.
 	CIDRs []apiv1alpha1.CIDR `json:"cidrs,omitempty"`
-	// groups, of one of which the caller is by the claim "groups". Weir verifies no token: the proxy that sends the claims
-	// vouches for them.
+	// groups, of one of which the caller is by the claim "groups", or by the API server for a write to the Kubernetes API. Weir
+	// verifies no token: the proxy that sends the claims vouches for them.
 	Groups []apiv1alpha1.Group `json:"groups,omitempty"`
+	// namespaceSelector selects writes to the Kubernetes API by the labels of the namespace.
+	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
 	// expression is CEL over request that comes out as true for the requests of the tier.
 	Expression *apiv1alpha1.Expression `json:"expression,omitempty"`
 }
@@ -65,6 +68,14 @@ func (b *WhenApplyConfiguration) WithGroups(values ...apiv1alpha1.Group) *WhenAp
 	for i := range values {
 		b.Groups = append(b.Groups, values[i])
 	}
+	return b
+}
+
+// WithNamespaceSelector sets the NamespaceSelector field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NamespaceSelector field is set to the value of the last call.
+func (b *WhenApplyConfiguration) WithNamespaceSelector(value *v1.LabelSelectorApplyConfiguration) *WhenApplyConfiguration {
+	b.NamespaceSelector = value
 	return b
 }
 
