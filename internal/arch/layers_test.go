@@ -37,7 +37,11 @@ func layers() []layer {
 			world: []string{"github.com/prometheus/client_golang", "golang.org/x/sync"},
 		},
 		{pkg: "limiter/source", ours: []string{"limiter/rules"}, world: []string{"github.com/fsnotify/fsnotify"}},
-		{pkg: "internal/compile", ours: []string{"api/v1alpha1", "limiter", "limiter/rules"}},
+		{
+			pkg:   "internal/compile",
+			ours:  []string{"api/v1alpha1", "limiter", "limiter/rules"},
+			world: []string{"k8s.io/apimachinery/pkg/apis/meta", "k8s.io/apimachinery/pkg/labels"}, // selectors
+		},
 
 		{
 			pkg:   "limiter/reply",
