@@ -58,7 +58,8 @@ type KubernetesResources struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Groups []APIGroup `json:"groups"`
-	// resources in the plural: "pods", "deployments/scale"; "*" is every resource, without subresources.
+	// resources in the plural: "pods", "deployments/scale"; "*" is every resource, without subresources; "pods/*" is pods and
+	// all subresources of them, "*/scale" the subresource of whatever resource, "*/*" everything.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -78,9 +79,9 @@ type KubernetesResources struct {
 // +kubebuilder:validation:XValidation:rule="self.matches('^([*]|[a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$')",message="a group is a DNS name such as apps or batch, empty for the core group, or * for every group; leave its version out"
 type APIGroup string
 
-// ResourceName is a resource in the plural, one of its subresources behind a slash, or "*" for every resource.
+// ResourceName is a resource in the plural, or a subresource behind it and a slash; "*" stands for every one.
 // +kubebuilder:validation:MaxLength=127
-// +kubebuilder:validation:XValidation:rule="self.matches('^([*]|[a-z0-9]([a-z0-9-]*[a-z0-9])?(/[a-z0-9]([a-z0-9-]*[a-z0-9])?)?)$')",message="a resource is a name in the plural and in lower case such as pods, one of its subresources such as deployments/scale, or * for every resource"
+// +kubebuilder:validation:XValidation:rule="self.matches('^([*]|[a-z0-9]([a-z0-9-]*[a-z0-9])?)(/([*]|[a-z0-9]([a-z0-9-]*[a-z0-9])?))?$')",message="a resource is a name in the plural and in lower case such as pods, one of its subresources such as deployments/scale, or * for every one"
 type ResourceName string
 
 // Operation is what is done with an object.

@@ -57,6 +57,7 @@ type When struct {
 	Groups []Group `json:"groups,omitempty"`
 	// namespaceSelector selects writes to the Kubernetes API by the labels of the namespace.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="an empty selector would put every write into the tier; give matchLabels or matchExpressions"
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 	// expression is CEL over request that comes out as true for the requests of the tier.
 	// +optional

@@ -43,7 +43,8 @@ type Problem struct {
 func (p Problem) String() string { return p.Policy + ": " + p.Field + ": " + p.Message }
 
 // Compile turns policies into what limiters enforce, and says why for each policy that cannot be. Policies that name no
-// identifier take it from the identity table; policies that are being deleted are left out.
+// identifier take it from the identity table; policies that are being deleted are left out. The Set says of the namespaces
+// what its rules ask, and nothing where they ask nothing.
 func (p Policies) Compile(identity Identity) Result {
 	var result Result
 	for _, same := range order(p) {
@@ -54,6 +55,7 @@ func (p Policies) Compile(identity Identity) Result {
 		}
 		result.Set.Rules = append(result.Set.Rules, lower(valid, resolve(valid, identity)))
 	}
+	result.Set.Namespaces = known(p.Namespaces, result.Set.Rules, identity)
 	result.Overrides = overrides(result.Set.Rules)
 	return result
 }

@@ -48,6 +48,17 @@ func TestTheOrderWithinAListThatHasNoneDoesNotMatter(t *testing.T) {
 			http.CIDRs = rapid.Permutation(http.CIDRs).Draw(t, "cidrs")
 			http.ExceptCIDRs = rapid.Permutation(http.ExceptCIDRs).Draw(t, "except cidrs")
 		}
+		if shuffled.Spec.Match != nil && shuffled.Spec.Match.Kubernetes != nil {
+			writes := shuffled.Spec.Match.Kubernetes
+			writes.Resources = rapid.Permutation(writes.Resources).Draw(t, "resources")
+			for i := range writes.Resources {
+				of := &writes.Resources[i]
+				of.Groups, of.Resources = rapid.Permutation(of.Groups).Draw(t, "groups"), rapid.Permutation(of.Resources).Draw(t, "names")
+			}
+			writes.Users, writes.Groups = rapid.Permutation(writes.Users).Draw(t, "users"), rapid.Permutation(writes.Groups).Draw(t, "their groups")
+			writes.ExceptUsers = rapid.Permutation(writes.ExceptUsers).Draw(t, "except users")
+			writes.ExceptGroups = rapid.Permutation(writes.ExceptGroups).Draw(t, "except groups")
+		}
 		for i := range shuffled.Spec.Tiers {
 			when := &shuffled.Spec.Tiers[i].When
 			when.Identifiers = rapid.Permutation(when.Identifiers).Draw(t, "identifiers")

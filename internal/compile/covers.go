@@ -11,7 +11,8 @@ import (
 // Covers says whether wide matches every request that narrow matches. False is always right: what would take thought, such
 // as one expression beside another, counts as not covered.
 func Covers(wide, narrow *rules.Match) bool {
-	return anyCovers(wide.Hosts, narrow.Hosts, hostCovers) &&
+	return kubernetesCovers(wide.Kubernetes, narrow.Kubernetes) &&
+		anyCovers(wide.Hosts, narrow.Hosts, hostCovers) &&
 		anyCovers(wide.Paths, narrow.Paths, pathCovers) &&
 		(len(wide.Methods) == 0 || len(narrow.Methods) > 0 && subset(narrow.Methods, wide.Methods)) &&
 		subset(wide.Headers, narrow.Headers) && // each is one more condition
@@ -20,6 +21,36 @@ func Covers(wide, narrow *rules.Match) bool {
 		(wide.Expression == "" || wide.Expression == narrow.Expression) &&
 		(len(wide.Descriptors) == 0 || slices.EqualFunc(wide.Descriptors, narrow.Descriptors, entryCovers))
 }
+
+// kubernetesCovers says so of the writes to the Kubernetes API; a match of other requests covers none of them.
+func kubernetesCovers(wide, narrow *rules.KubernetesMatch) bool {
+	if wide == nil || narrow == nil {
+		return wide == narrow
+	}
+	same := func(a, b string) bool { return a == b }
+	return anyCovers(wide.Namespaces, narrow.Namespaces, same) &&
+		anyCovers(wide.Users, narrow.Users, same) &&
+		anyCovers(wide.Groups, narrow.Groups, same) &&
+		subset(wide.ExceptUsers, narrow.ExceptUsers) &&
+		subset(wide.ExceptGroups, narrow.ExceptGroups) &&
+		!slices.ContainsFunc(wide.NamespaceSelector, func(r rules.Requirement) bool {
+			return !slices.ContainsFunc(narrow.NamespaceSelector, func(n rules.Requirement) bool { return compareRequirements(r, n) == 0 })
+		}) &&
+		anyCovers(wide.Resources, narrow.Resources, resourcesCover)
+}
+
+// resourcesCover says whether one entry covers another: what several do together counts as not covered.
+func resourcesCover(wide, narrow rules.KubernetesResources) bool {
+	return anyCovers(wide.Groups, narrow.Groups, partCovers) &&
+		anyCovers(wide.Resources, narrow.Resources, func(w, n string) bool {
+			wideResource, wideSub, _ := strings.Cut(w, "/")
+			narrowResource, narrowSub, _ := strings.Cut(n, "/")
+			return partCovers(wideResource, narrowResource) && partCovers(wideSub, narrowSub)
+		}) &&
+		subset(narrow.Operations, wide.Operations)
+}
+
+func partCovers(wide, narrow string) bool { return wide == "*" || wide == narrow }
 
 // anyCovers says whether each of narrow is covered by one of wide. None is all.
 func anyCovers[T any](wide, narrow []T, covers func(wide, narrow T) bool) bool {

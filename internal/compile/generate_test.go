@@ -42,7 +42,56 @@ func goodPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 		policy.Spec.Match = match().Draw(t, "match")
 		policy.Spec.Tiers = tiers(policy.Spec.Axis, policy.Spec.Algorithm).Draw(t, "tiers")
 		policy.Spec.Cost = cost().Draw(t, "cost")
+		if rapid.IntRange(0, 3).Draw(t, "for writes") == 0 {
+			writes(t, &policy.Spec)
+		}
 		return policy
+	})
+}
+
+// writes makes of a policy one for writes to the Kubernetes API.
+func writes(t *rapid.T, spec *v1alpha1.RateLimitPolicySpec) {
+	spec.Axis = rapid.SampledFrom([]v1alpha1.Axis{"Tenant", "User", "Namespace", "ServiceAccount", "Custom"}).Draw(t, "axis of writes")
+	spec.Scope, spec.Identifier, spec.Cost = "", nil, nil
+	if spec.Axis == v1alpha1.AxisCustom {
+		spec.Identifier = &v1alpha1.Identifier{Expression: new(v1alpha1.Expression(`request.object.metadata.labels.team`))}
+	}
+	spec.Match = &v1alpha1.Match{Kubernetes: kubernetesMatch().Draw(t, "writes")}
+	for i := range spec.Tiers {
+		spec.Tiers[i].When = rapid.SampledFrom([]v1alpha1.When{
+			{Groups: []v1alpha1.Group{"staff", "ops"}},
+			{Identifiers: []v1alpha1.TierIdentifier{"shop/ci", "system:serviceaccount:shop:web"}},
+			{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"plan": "paid", "team": "web"}}},
+			{Expression: new(v1alpha1.Expression(`request.dryRun`))},
+		}).Draw(t, "when of writes")
+	}
+}
+
+func kubernetesMatch() *rapid.Generator[*v1alpha1.KubernetesMatch] {
+	users := func() *rapid.Generator[[]v1alpha1.KubernetesUser] {
+		return rapid.SliceOfNDistinct(rapid.SampledFrom([]v1alpha1.KubernetesUser{"alice", "bob", "eve"}), 0, 2, rapid.ID)
+	}
+	return rapid.Custom(func(t *rapid.T) *v1alpha1.KubernetesMatch {
+		match := &v1alpha1.KubernetesMatch{
+			Users: users().Draw(t, "users"), Groups: users().Draw(t, "groups"),
+			ExceptUsers: users().Draw(t, "except users"), ExceptGroups: users().Draw(t, "except groups"),
+			NamespaceSelector: rapid.SampledFrom([]*metav1.LabelSelector{
+				nil, nil,
+				{},
+				{MatchLabels: map[string]string{"plan": "free"}},
+				{MatchLabels: map[string]string{"plan": "free", "team": "web"}},
+				{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "plan", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"free", "paid"}}}},
+			}).Draw(t, "selector"),
+			Expression: rapid.SampledFrom([]*v1alpha1.Expression{nil, nil, new(v1alpha1.Expression(`request.dryRun`))}).Draw(t, "expression of writes"),
+		}
+		for range rapid.IntRange(1, 2).Draw(t, "resources") {
+			match.Resources = append(match.Resources, v1alpha1.KubernetesResources{
+				Groups:     rapid.SliceOfNDistinct(rapid.SampledFrom([]v1alpha1.APIGroup{"", "apps", "*"}), 1, 2, rapid.ID).Draw(t, "groups of the API"),
+				Resources:  rapid.SliceOfNDistinct(rapid.SampledFrom([]v1alpha1.ResourceName{"pods", "*", "pods/scale", "pods/*", "*/scale", "*/*"}), 1, 2, rapid.ID).Draw(t, "names"),
+				Operations: rapid.SliceOfNDistinct(rapid.SampledFrom([]v1alpha1.Operation{"CREATE", "UPDATE"}), 0, 2, rapid.ID).Draw(t, "operations"),
+			})
+		}
+		return match
 	})
 }
 

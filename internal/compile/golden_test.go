@@ -25,9 +25,10 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 // outcome is the form of a golden file.
 type outcome struct {
-	Rules     []rules.Rule       `json:"rules,omitempty"`
-	Problems  []compile.Problem  `json:"problems,omitempty"`
-	Overrides []compile.Override `json:"overrides,omitempty"`
+	Rules      []rules.Rule       `json:"rules,omitempty"`
+	Namespaces []rules.Namespace  `json:"namespaces,omitempty"`
+	Problems   []compile.Problem  `json:"problems,omitempty"`
+	Overrides  []compile.Override `json:"overrides,omitempty"`
 }
 
 func TestGolden(t *testing.T) {
@@ -38,7 +39,7 @@ func TestGolden(t *testing.T) {
 	for _, input := range inputs {
 		t.Run(strings.TrimSuffix(filepath.Base(input), ".in.yaml"), func(t *testing.T) {
 			result := readPolicies(t, input).Compile(compile.DefaultIdentity())
-			got, err := yaml.Marshal(outcome{result.Set.Rules, result.Problems, result.Overrides})
+			got, err := yaml.Marshal(outcome{result.Set.Rules, result.Set.Namespaces, result.Problems, result.Overrides})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,9 +100,13 @@ func readPolicies(t *testing.T, file string) compile.Policies {
 
 // add takes a document that says no kind for a RateLimitPolicy.
 func add(policies *compile.Policies, document []byte) error {
-	var kind metav1.TypeMeta
+	var kind metav1.PartialObjectMetadata
 	if err := json.Unmarshal(document, &kind); err != nil {
 		return err
+	}
+	if kind.Kind == "Namespace" {
+		policies.Namespaces = append(policies.Namespaces, compile.Namespace{Name: kind.Name, Labels: kind.Labels, Annotations: kind.Annotations})
+		return nil
 	}
 	if kind.Kind == "ClusterRateLimitPolicy" {
 		policies.Cluster = append(policies.Cluster, v1alpha1.ClusterRateLimitPolicy{})

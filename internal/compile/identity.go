@@ -11,6 +11,26 @@ type Identity struct {
 	IP, Tenant, User, APIKey rules.Identifier
 	// IPv6PrefixLength is how many bits of an IPv6 address are counted as one, 1 … 128; 0 stands for 64.
 	IPv6PrefixLength int
+	// NamespaceLabel or NamespaceAnnotation of a namespace holds its tenant, for writes to the Kubernetes API; without either a
+	// namespace is its own tenant.
+	NamespaceLabel, NamespaceAnnotation string
+}
+
+// IdentityOf is the table of a Limiter. What an API server would have filled in is what [DefaultIdentity] says.
+func IdentityOf(spec *v1alpha1.LimiterSpec) Identity {
+	table, identity := spec.Identity, DefaultIdentity()
+	for _, header := range []struct {
+		given v1alpha1.HeaderName
+		of    *rules.Identifier
+	}{{table.Tenant.Header, &identity.Tenant}, {table.User.Header, &identity.User}, {table.APIKey.Header, &identity.APIKey}} {
+		if header.given != "" {
+			header.of.Name = lowercase(header.given)
+		}
+	}
+	identity.IPv6PrefixLength = int(table.IP.IPv6PrefixLength)
+	identity.NamespaceLabel = string(table.Tenant.NamespaceLabel)
+	identity.NamespaceAnnotation = string(table.Tenant.NamespaceAnnotation)
+	return identity
 }
 
 // defaultIPv6Prefix is what an IPv6 client owns; rules leave it out.
@@ -44,10 +64,27 @@ func (i Identity) of(axis v1alpha1.Axis) (id rules.Identifier, known bool) {
 	}
 }
 
+// ofKubernetes is of for writes to the Kubernetes API.
+func ofKubernetes(axis v1alpha1.Axis) rules.Identifier {
+	switch axis {
+	case v1alpha1.AxisTenant:
+		return rules.Identifier{From: rules.FromKubernetesTenant}
+	case v1alpha1.AxisNamespace:
+		return rules.Identifier{From: rules.FromKubernetesNamespace}
+	case v1alpha1.AxisServiceAccount:
+		return rules.Identifier{From: rules.FromServiceAccount}
+	default: // validate has seen to it that it is User, or Custom with an identifier of its own
+		return rules.Identifier{From: rules.FromKubernetesUser}
+	}
+}
+
 // resolve returns where the policy's identifier stands in a request: where the policy says, else where the table says.
 // The table cannot make an API key anything but a secret, nor the text of an address anything but an address.
 func resolve(policy valid, identity Identity) rules.Identifier {
 	id, _ := identity.of(policy.spec.Axis)
+	if isKubernetes(policy.spec) {
+		id = ofKubernetes(policy.spec.Axis)
+	}
 	if own := policy.spec.Identifier; own != nil {
 		id = identifierOf(own)
 	}

@@ -53,6 +53,9 @@ func lowerMatch(match *v1alpha1.Match) rules.Match {
 	if match == nil {
 		return rules.Match{}
 	}
+	if match.Kubernetes != nil {
+		return lowerKubernetesMatch(match.Kubernetes)
+	}
 	if match.HTTP == nil {
 		return rules.Match{Descriptors: each(match.Descriptors, lowerDescriptor)} // in the order that they have in a request
 	}

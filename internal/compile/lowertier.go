@@ -33,6 +33,8 @@ func lowerWhen(when v1alpha1.When, spec *v1alpha1.RateLimitPolicySpec, identifie
 		CIDRs:      sorted(each(when.CIDRs, lowerCIDR), strings.Compare),
 		Groups:     sorted(each(when.Groups, text[v1alpha1.Group]), strings.Compare),
 		Expression: lowerExpression(when.Expression),
+
+		NamespaceSelector: lowerSelector(when.NamespaceSelector),
 	}
 	if when.Header != nil {
 		header := lowerHeader(*when.Header)
@@ -46,6 +48,8 @@ func lowerTierIdentifier(given string, spec *v1alpha1.RateLimitPolicySpec, ident
 	switch {
 	case identifier.Secret:
 		return limiter.HashSecret(given)
+	case spec.Axis == v1alpha1.AxisServiceAccount:
+		return lowerServiceAccount(given)
 	case spec.Axis == v1alpha1.AxisIP:
 		return lowerAddress(given, identifier.IPv6Prefix)
 	case spec.Axis == v1alpha1.AxisEndpoint:

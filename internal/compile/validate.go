@@ -23,7 +23,7 @@ type valid struct {
 // the order of the policy's fields. An enum that is empty has its default: the API fills it in, Go code need not.
 func validate(same []candidate) (valid, []Problem) {
 	policy := same[0]
-	c := checker{policy: policy.name, cluster: policy.cluster != nil}
+	c := checker{policy: policy.name, cluster: policy.cluster != nil, kubernetes: isKubernetes(policy.spec)}
 	if len(same) > 1 {
 		c.add("metadata.name", "%d policies have this name; none of them is enforced, since it is not clear which one is meant", len(same))
 		return valid{}, c.problems
@@ -47,9 +47,10 @@ func validate(same []candidate) (valid, []Problem) {
 
 // checker collects the problems of one policy.
 type checker struct {
-	policy   string
-	cluster  bool
-	problems []Problem
+	policy     string
+	cluster    bool
+	kubernetes bool // for writes to the Kubernetes API
+	problems   []Problem
 }
 
 func (c *checker) add(field, format string, args ...any) {
@@ -87,7 +88,9 @@ func (c *checker) checkAxis(spec *v1alpha1.RateLimitPolicySpec) {
 		c.add("spec.axis", "is empty")
 	}
 	checkEnum(c, "spec.axis", spec.Axis,
-		v1alpha1.AxisIP, v1alpha1.AxisTenant, v1alpha1.AxisUser, v1alpha1.AxisAPIKey, v1alpha1.AxisEndpoint, v1alpha1.AxisCustom)
+		v1alpha1.AxisIP, v1alpha1.AxisTenant, v1alpha1.AxisUser, v1alpha1.AxisAPIKey, v1alpha1.AxisEndpoint, v1alpha1.AxisNamespace,
+		v1alpha1.AxisServiceAccount, v1alpha1.AxisCustom)
+	c.checkAxisOfKind(spec.Axis)
 }
 
 // counting is how a policy counts: its algorithm and window, and sound ones in place of those that are wrong.
@@ -149,6 +152,7 @@ func (c *checker) checkIdentifier(spec *v1alpha1.RateLimitPolicySpec) {
 		}
 		return
 	}
+	c.checkIdentifierOfKind(spec.Axis, id)
 	if spec.Axis == v1alpha1.AxisEndpoint {
 		c.add(field, "axis Endpoint counts by the endpoint itself; remove identifier, or choose the axis whose identifier it is and set scope: Endpoint")
 	}
@@ -199,6 +203,9 @@ func (c *checker) checkScope(spec *v1alpha1.RateLimitPolicySpec) {
 	checkEnum(c, "spec.scope", spec.Scope, v1alpha1.ScopePolicy, v1alpha1.ScopeEndpoint)
 	if spec.Axis == v1alpha1.AxisEndpoint && spec.Scope == v1alpha1.ScopeEndpoint {
 		c.add("spec.scope", "axis Endpoint already counts every endpoint by itself; remove scope: Endpoint")
+	}
+	if c.kubernetes && spec.Scope == v1alpha1.ScopeEndpoint {
+		c.add("spec.scope", "a write to the Kubernetes API has no endpoint; remove scope: Endpoint")
 	}
 }
 

@@ -19,11 +19,20 @@ func (c *checker) checkMatch(match *v1alpha1.Match) {
 	if match == nil {
 		return
 	}
-	if (match.HTTP != nil) == (len(match.Descriptors) > 0) {
-		c.add("spec.match", "match takes exactly one of http and descriptors; leave match out to limit every request of the domain")
+	given := 0
+	for _, is := range []bool{match.HTTP != nil, len(match.Descriptors) > 0, match.Kubernetes != nil} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		c.add("spec.match", "match takes exactly one of http, descriptors and kubernetes; leave match out to limit every request of the domain")
 	}
 	if match.HTTP != nil {
 		c.checkHTTPMatch("spec.match.http", match.HTTP)
+	}
+	if match.Kubernetes != nil {
+		c.checkKubernetesMatch("spec.match.kubernetes", match.Kubernetes)
 	}
 	for i, entry := range match.Descriptors {
 		c.checkDescriptor(fmt.Sprintf("spec.match.descriptors[%d]", i), entry)

@@ -14,6 +14,7 @@ import (
 func (c *checker) checkTiers(spec *v1alpha1.RateLimitPolicySpec) []limiter.Limit {
 	limits := make([]limiter.Limit, len(spec.Tiers))
 	named := map[string]int{}
+	c.checkTiersOfKind(spec.Tiers)
 	for i := range spec.Tiers {
 		tier, field := &spec.Tiers[i], fmt.Sprintf("spec.tiers[%d]", i)
 		c.checkTierName(field+".name", tier.Name)
@@ -77,12 +78,19 @@ func (c *checker) checkWhen(field string, axis v1alpha1.Axis, when *v1alpha1.Whe
 			c.checkNotEmpty(fmt.Sprintf("%s.groups[%d]", field, i), string(group))
 		}
 	}
+	if when.NamespaceSelector != nil {
+		given++
+		c.checkSelector(field+".namespaceSelector", when.NamespaceSelector)
+		if isEmptySelector(when.NamespaceSelector) {
+			c.add(field+".namespaceSelector", "an empty selector would put every write into the tier; give matchLabels or matchExpressions")
+		}
+	}
 	if when.Expression != nil {
 		given++
 		c.checkExpression(field+".expression", *when.Expression, rules.ResultBool)
 	}
 	if given != 1 {
-		c.add(field, "exactly one of the fields in [header identifiers cidrs groups expression] must be set")
+		c.add(field, "exactly one of the fields in [header identifiers cidrs groups namespaceSelector expression] must be set")
 	}
 }
 
@@ -91,6 +99,9 @@ func (c *checker) checkTierIdentifier(field string, axis v1alpha1.Axis, identifi
 	if identifier == "" {
 		c.add(field, "is empty")
 		return
+	}
+	if axis == v1alpha1.AxisServiceAccount {
+		c.checkServiceAccount(field, identifier)
 	}
 	if axis != v1alpha1.AxisIP {
 		return
@@ -121,6 +132,9 @@ func (c *checker) checkCost(spec *v1alpha1.RateLimitPolicySpec, limit limiter.Li
 	if cost.Header != nil {
 		given++
 		c.checkHeaderName(field+".header", *cost.Header)
+		if c.kubernetes {
+			c.add(field, "a write to the Kubernetes API has no headers; give the cost as value or expression")
+		}
 	}
 	if cost.Expression != nil {
 		given++
@@ -138,7 +152,11 @@ func isEverAdmitted(cost int64, limits []limiter.Limit) bool {
 }
 
 func (c *checker) checkExpression(field string, expression v1alpha1.Expression, result rules.ResultType) {
-	if err := rules.CheckExpression(string(expression), result); err != nil {
+	check := rules.CheckExpression
+	if c.kubernetes {
+		check = rules.CheckKubernetesExpression
+	}
+	if err := check(string(expression), result); err != nil {
 		c.add(field, "%v", err)
 	}
 }

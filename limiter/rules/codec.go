@@ -15,9 +15,10 @@ import (
 //
 //   - 1: the first.
 //   - 2: identifiers from claims, descriptors and expressions, which a reader of 1 would all take for missing.
+//   - 3: writes to the Kubernetes API.
 //
 // A Set is written in the lowest format that says all of it: what an older limiter can honour, it still reads.
-const Format = 2
+const Format = 3
 
 // maxEncoded bounds what Decode unpacks, in bytes: far above 10 000 policies, far below what hurts.
 const maxEncoded = 256 << 20
@@ -53,13 +54,17 @@ func Encode(set Set) (data []byte, rev string) {
 
 // format is the lowest that says all of the Set.
 func (s Set) format() int {
+	format := 1
 	for i := range s.Rules {
+		if s.Rules[i].Match.Kubernetes != nil {
+			return 3
+		}
 		switch s.Rules[i].Identifier.From {
 		case FromClaim, FromDescriptor, FromExpression:
-			return 2
+			format = 2
 		}
 	}
-	return 1
+	return format
 }
 
 // DecodeAs reads the Set that is to have that revision, and refuses any other as Decode refuses what it cannot read.

@@ -52,6 +52,7 @@ func TestASetComesBackWithItsRevision(t *testing.T) {
 		"no rules":               {Rules: []rules.Rule{}},
 		"two rules":              {Rules: []rules.Rule{full, rule("shop/plain")}},
 		"a rule with everything": {Rules: []rules.Rule{everything()}},
+		"a rule for writes":      {Rules: []rules.Rule{everyWrite()}, Namespaces: []rules.Namespace{{Name: "shop", Labels: map[string]string{"tier": "free"}, Tenant: "acme"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data, revision := rules.Encode(set)
@@ -99,6 +100,20 @@ func everything() rules.Rule {
 	return r
 }
 
+// everyWrite is a rule for writes to the Kubernetes API that says all that there is to say of them.
+func everyWrite() rules.Rule {
+	r := rule("shop/writes")
+	r.Identifier = rules.Identifier{From: rules.FromKubernetesTenant}
+	selector := rules.Selector{{Key: "tier", Operator: rules.SelectorIn, Values: []string{"free"}}, {Key: "exempt", Operator: rules.SelectorDoesNotExist}}
+	r.Match = rules.Match{Expression: `request.operation == "CREATE"`, Kubernetes: &rules.KubernetesMatch{
+		Resources:  []rules.KubernetesResources{{Groups: []string{""}, Resources: []string{"pods"}, Operations: []string{"CREATE"}}},
+		Namespaces: []string{"shop"}, NamespaceSelector: selector, Users: []string{"alice"}, Groups: []string{"staff"},
+		ExceptUsers: []string{"bob"}, ExceptGroups: []string{"system:masters"},
+	}}
+	r.Tiers = []rules.Tier{{Name: "free", Units: 1, When: rules.When{NamespaceSelector: selector}}}
+	return r
+}
+
 // TestASetFromBeforeTiers was written by a build that knew no tiers, costs, networks, expressions and descriptors: it is
 // read as it was meant, and written again as the same bytes under the same revision.
 func TestASetFromBeforeTiers(t *testing.T) {
@@ -138,6 +153,17 @@ func TestALimiterIsNotGivenWhatItCannotHonour(t *testing.T) {
 	}
 }
 
+func TestALimiterFromBeforeWritesToTheKubernetesAPIIsNotGivenThem(t *testing.T) {
+	data, _ := rules.Encode(rules.Set{Rules: []rules.Rule{rule("shop/a"), everyWrite()}})
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plain, err := io.ReadAll(r); err != nil || !bytes.Contains(plain, []byte(`"format":3,`)) {
+		t.Errorf("%.40s…, %v", plain, err)
+	}
+}
+
 func TestTheRevisionIsTheContents(t *testing.T) {
 	_, base := rules.Encode(rules.Set{Rules: []rules.Rule{rule("shop/a")}})
 	other := rule("shop/a")
@@ -165,7 +191,7 @@ func TestDecodeRefusesWhatItCannotRead(t *testing.T) {
 		"no gzip":               {[]byte("{}"), "decode rules: "},
 		"half of it":            {data[:len(data)/2], "unexpected EOF"},
 		"no JSON":               {compressed(t, "", "rules"), "invalid character"},
-		"another format":        {compressed(t, "", `{"format":3,"rules":[],"new":1}`), "unknown format 3, this build reads 1 to 2"},
+		"another format":        {compressed(t, "", `{"format":4,"rules":[],"new":1}`), "unknown format 4, this build reads 1 to 3"},
 		"no format":             {compressed(t, "", `{"rules":[]}`), "unknown format 0"},
 		"a field nobody knows":  {compressed(t, "", `{"format":1,"rules":[{"policy":"a/b","quota":3}]}`), `unknown field "quota"`},
 		"the name of another":   {compressed(t, "sha256:0", `{"format":1,"rules":[]}`), `names revision "sha256:0", its content is sha256:`},

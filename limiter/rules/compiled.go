@@ -23,6 +23,7 @@ type Compiled struct {
 	clients, exempt       *bart.Lite
 	condition             *expression
 	identifier, costUnits *expression // of Identifier and Cost
+	hasExpressions        bool        // wherever
 	tiers                 []tier
 	endpoints             *endpoints // nil unless requests' own paths are counted
 }
@@ -44,11 +45,13 @@ func (k *compiler) compile(rule Rule) (Compiled, error) {
 	if ownPaths {
 		c.endpoints = newEndpoints(limit.Window())
 	}
-	for _, step := range []func(*Compiled) error{checkDomains, k.match, k.identify, k.tiers, k.cost, checkStoreFailure} {
+	for _, step := range []func(*Compiled) error{checkDomains, checkKubernetes, k.match, k.identify, k.tiers, k.cost, checkStoreFailure} {
 		if err := step(&c); err != nil {
 			return Compiled{}, err
 		}
 	}
+	c.hasExpressions = c.condition != nil || c.identifier != nil || c.costUnits != nil ||
+		slices.ContainsFunc(c.tiers, func(t tier) bool { return t.condition != nil })
 	return c, nil
 }
 
@@ -73,7 +76,7 @@ func (k *compiler) match(c *Compiled) (err error) {
 		}
 	}
 	if m.Expression != "" {
-		c.condition, err = k.expression(m.Expression, ResultBool)
+		c.condition, err = k.expression(languageOf(&c.Rule), m.Expression, ResultBool)
 	}
 	return err
 }
@@ -84,11 +87,11 @@ func (k *compiler) identify(c *Compiled) (err error) {
 		return fmt.Errorf("an IPv6 prefix of %d bits", id.IPv6Prefix)
 	}
 	switch id.From {
-	case FromClientIP, FromEndpoint:
+	case FromClientIP, FromEndpoint, FromKubernetesTenant, FromKubernetesNamespace, FromKubernetesUser, FromServiceAccount:
 		return nil
 	case FromHeader, FromQuery, FromCookie, FromClaim, FromDescriptor:
 	case FromExpression:
-		c.identifier, err = k.expression(id.Name, ResultString)
+		c.identifier, err = k.expression(languageOf(&c.Rule), id.Name, ResultString)
 	default:
 		return fmt.Errorf("unknown source %q of an identifier", id.From)
 	}
@@ -123,7 +126,7 @@ func (k *compiler) cost(c *Compiled) (err error) {
 	case cost.Value < 0 || cost.Value > limiter.MaxUnits:
 		return fmt.Errorf("cost %d is outside 1 … %d", cost.Value, limiter.MaxUnits)
 	case cost.Expression != "":
-		c.costUnits, err = k.expression(cost.Expression, ResultInt)
+		c.costUnits, err = k.expression(languageOf(&c.Rule), cost.Expression, ResultInt)
 	}
 	return err
 }
@@ -150,12 +153,12 @@ func checkStoreFailure(c *Compiled) error {
 }
 
 // expression compiles text, or finds it compiled.
-func (k *compiler) expression(text string, result ResultType) (*expression, error) {
-	key := expressionKey{text, result}
+func (k *compiler) expression(of *language, text string, result ResultType) (*expression, error) {
+	key := expressionKey{of, text, result}
 	if e, found := k.expressions[key]; found {
 		return e, nil
 	}
-	e, err := compileCEL(text, result)
+	e, err := compileCEL(of, text, result)
 	if err != nil {
 		return nil, fmt.Errorf("expression %q: %w", clip(text), err)
 	}

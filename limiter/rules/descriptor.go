@@ -17,10 +17,10 @@ func (d descriptorIndex) add(i int, match []DescriptorMatch) {
 const none = -1
 
 // descriptorOf returns which descriptor of r is the first to match, entry by entry and none left over.
-func descriptorOf(r *Request, match []DescriptorMatch) int {
+func descriptorOf(r *Request, match []DescriptorMatch) int32 {
 	for i, d := range r.Descriptors {
 		if d.matches(match) {
-			return i
+			return int32(i)
 		}
 	}
 	return none
@@ -51,7 +51,7 @@ func (d Descriptor) value(key string) (value string, found bool) {
 // descriptorValue returns the value beside key in the descriptor that m's rule matched, else in the first that has it,
 // "" if none has.
 func (m Matched) descriptorValue(r *Request, key string) string {
-	if 0 <= m.descriptor && m.descriptor < len(r.Descriptors) {
+	if 0 <= m.descriptor && int(m.descriptor) < len(r.Descriptors) {
 		if value, found := r.Descriptors[m.descriptor].value(key); found {
 			return value
 		}

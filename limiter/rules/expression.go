@@ -6,13 +6,11 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/ext"
 	"github.com/google/cel-go/interpreter"
 )
 
@@ -55,42 +53,44 @@ const maxExpression = 4096
 //
 // A dyn, a claim, is taken for what it is when the request comes.
 func CheckExpression(text string, result ResultType) error {
-	_, err := checkCEL(text, result)
+	_, err := ofRequests.check(text, result)
 	return err
 }
 
-// environment is what expressions are compiled in. It is never changed, and takes a third of a millisecond to make.
+// CheckKubernetesExpression is [CheckExpression] for expressions over a write to the Kubernetes API. They have the same
+// functions and bounds, and speak of request as the AdmissionRequest of admission.k8s.io/v1 that an API server asks with:
 //
-//nolint:gochecknoglobals // a constant that cannot be written as one
-var environment = sync.OnceValues(func() (*cel.Env, error) {
-	return cel.NewEnv(
-		cel.Variable(requestName, types.NewObjectType(requestName)),
-		cel.ParserExpressionSizeLimit(maxExpression),
-		cel.OptionalTypes(),
-		ext.Strings(ext.StringsVersion(5)),
-		ext.Sets(),
-		ext.Math(),
-		ext.Encoders(),
-		ext.Network(),
-		withRequest, // last: it goes before the types of the others
-	)
-})
+//	operation                            string: CREATE, UPDATE, DELETE, CONNECT
+//	resource                             group, version, resource, each a string
+//	subResource, namespace, name         string, "" for none
+//	kind                                 kind, a string
+//	userInfo                             username, a string; groups, list(string); extra, map(string, list(string))
+//	object, oldObject, options           dyn, null for none
+//	dryRun                               bool
+//
+// What an object does not have it is asked for in vain, see [CheckExpression]: request.object.spec.parallelism > 10 fails on a
+// Job without, has(request.object.spec.parallelism) does not.
+func CheckKubernetesExpression(text string, result ResultType) error {
+	_, err := ofWrites.check(text, result)
+	return err
+}
 
 type expressionKey struct {
-	text   string
-	result ResultType
+	language *language
+	text     string
+	result   ResultType
 }
 
 // expression is a CEL expression, compiled. It is safe for concurrent use.
 type expression struct{ program cel.Program }
 
 // compileCEL compiles text as CheckExpression checks it.
-func compileCEL(text string, result ResultType) (*expression, error) {
-	checked, err := checkCEL(text, result)
+func compileCEL(of *language, text string, result ResultType) (*expression, error) {
+	checked, err := of.check(text, result)
 	if err != nil {
 		return nil, err
 	}
-	env, err := environment()
+	env, err := of.environment()
 	if err != nil {
 		return nil, err
 	}
@@ -101,20 +101,20 @@ func compileCEL(text string, result ResultType) (*expression, error) {
 	return &expression{program}, nil
 }
 
-func checkCEL(text string, result ResultType) (*cel.Ast, error) {
+func (l *language) check(text string, result ResultType) (*cel.Ast, error) {
 	switch {
 	case strings.TrimSpace(text) == "":
 		return nil, errors.New("the expression is empty")
 	case len(text) > maxExpression:
 		return nil, fmt.Errorf("the expression is longer than %d bytes", maxExpression)
 	}
-	env, err := environment()
+	env, err := l.environment()
 	if err != nil {
 		return nil, err
 	}
 	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
-		return nil, issuesError(issues)
+		return nil, l.issuesError(issues)
 	}
 	if out := checked.OutputType(); !out.IsExactType(types.DynType) && out.String() != string(result) {
 		return nil, fmt.Errorf("1:1: the expression comes out as %s, want %s", cel.FormatCELType(out), result)
@@ -122,13 +122,13 @@ func checkCEL(text string, result ResultType) (*cel.Ast, error) {
 	if err := checkCalls(checked.NativeRep()); err != nil {
 		return nil, err
 	}
-	cost, err := env.EstimateCost(checked, sizes{})
+	cost, err := env.EstimateCost(checked, l.sizes)
 	if err != nil {
 		return nil, err
 	}
 	if cost.Max > maxExpressionCost {
 		return nil, fmt.Errorf("1:1: the expression costs up to %s steps on a large request, at most %d are taken; "+
-			"nest no loops over headers, query, claims and descriptors, and search no long texts for long texts", steps(cost.Max), maxExpressionCost)
+			"nest no loops over "+l.sizes.loops+", and search no long texts for long texts", steps(cost.Max), maxExpressionCost)
 	}
 	return checked, nil
 }
@@ -174,16 +174,27 @@ func checkCalls(checked *ast.AST) (err error) {
 // activation is a request as expressions see it, made when the first is met.
 type activation struct {
 	request *Request
+	write   write // of a write to the Kubernetes API
 }
 
-func newActivation(r *Request) *activation { return &activation{r} }
+func newActivation(r *Request) *activation {
+	a := &activation{request: r}
+	if r.Kubernetes != nil {
+		a.write.of(r.Kubernetes)
+	}
+	return a
+}
 
 // ResolveName implements interpreter.Activation.
 func (a *activation) ResolveName(name string) (any, bool) {
-	if name == requestName {
+	switch {
+	case name != requestName:
+		return nil, false
+	case a.request.Kubernetes != nil:
+		return &a.write, true
+	default:
 		return a.request, true
 	}
-	return nil, false
 }
 
 // Parent implements interpreter.Activation.

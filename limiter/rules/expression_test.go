@@ -32,7 +32,7 @@ func TestCheckExpression(t *testing.T) {
 		"blanks":                            {" \n", rules.ResultBool, "the expression is empty"},
 		"half of one":                       {`request.path ==`, rules.ResultBool, "1:16: syntax error: the expression ends too early"},
 		"a bracket that is not closed":      {`request.headers["a"`, rules.ResultString, "1:20: syntax error: missing ']' at the end"},
-		"a field with a wrong name":         {`request.pth == "/"`, rules.ResultBool, "1:8: undefined field 'pth'; request has domain, method, host, path, query, headers, clientIP, claims, descriptors; an entry"},
+		"a field with a wrong name":         {`request.pth == "/"`, rules.ResultBool, "1:8: undefined field 'pth'; request has domain, method, host, path, query, headers, clientIP, claims, descriptors; an entry of a descriptor has key, value"},
 		"a field of an entry":               {`request.descriptors[0][0].name == ""`, rules.ResultBool, "1:26: undefined field 'name'; request has"},
 		"a field without request":           {`path == "/"`, rules.ResultBool, "1:1: undeclared reference to 'path'; write request.path"},
 		"a variable that is none":           {`object.spec == 1`, rules.ResultBool, "1:1: undeclared reference to 'object'"},

@@ -35,6 +35,14 @@ func (m Matched) Identify(r *Request) string {
 		value = m.Rule.identifier.text(m.activation(r))
 	case FromEndpoint:
 		value = m.Endpoint
+	case FromKubernetesTenant:
+		value = m.tenant(r.Kubernetes)
+	case FromKubernetesNamespace:
+		value = r.Kubernetes.Namespace
+	case FromKubernetesUser:
+		value = r.Kubernetes.User
+	case FromServiceAccount:
+		value = ServiceAccount(r.Kubernetes.User)
 	}
 	if id.Address {
 		value = address(value, id.IPv6Prefix)

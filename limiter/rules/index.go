@@ -10,13 +10,15 @@ import (
 )
 
 // Index is a Set made ready for matching: domain, then host, then path, each found by look-up, so that a request
-// meets only the rules that its domain, host and path select, or its descriptors. It is safe for concurrent use, and
+// meets only the rules that its domain, host and path select, or its descriptors; a write to the Kubernetes API those of its
+// namespace, resource and operation. It is safe for concurrent use, and
 // immutable but for the paths that it has seen, see [Matched.Endpoint].
 type Index struct {
 	revision   string
 	rules      []Compiled
 	domains    map[string]*hostIndex
-	everywhere *hostIndex       // the rules for all domains; nil without any
+	everywhere *hostIndex // the rules for all domains; nil without any
+	kubernetes kubernetesIndex
 	clock      func() time.Time // asked only when a rule has seen too many paths
 }
 
@@ -44,6 +46,7 @@ type regexRule struct {
 // an error names the rule that is not. Expressions cost about a tenth of a millisecond each; equal ones are compiled once.
 func NewIndex(set Set, revision, prefix string) (*Index, error) {
 	x := &Index{revision: revision, rules: make([]Compiled, len(set.Rules)), domains: map[string]*hostIndex{}, clock: time.Now}
+	x.kubernetes = newKubernetesIndex(set.Namespaces)
 	compiler := compiler{prefix: prefix, expressions: map[expressionKey]*expression{}}
 	for i, rule := range set.Rules {
 		if i > 0 && set.Rules[i-1].Policy >= rule.Policy {
@@ -110,6 +113,10 @@ func (x *Index) Inherit(before *Index) {
 
 func (x *Index) add(i int) error {
 	rule := &x.rules[i].Rule
+	if rule.Match.Kubernetes != nil {
+		x.kubernetes.add(i, rule)
+		return nil
+	}
 	if rule.AllDomains {
 		if x.everywhere == nil {
 			x.everywhere = newHostIndex()

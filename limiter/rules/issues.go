@@ -12,7 +12,7 @@ import (
 const maxIssues = 3
 
 // issuesError puts what CEL found wrong into one line: "1:9: undefined field 'pth' …; 2:1: …".
-func issuesError(issues *cel.Issues) error {
+func (l *language) issuesError(issues *cel.Issues) error {
 	var found []string
 	for i, e := range issues.Errors() {
 		if i == maxIssues {
@@ -20,13 +20,13 @@ func issuesError(issues *cel.Issues) error {
 			break
 		}
 		line, column := max(e.Location.Line(), 1), max(e.Location.Column(), 0)+1 // what concerns the whole stands nowhere
-		found = append(found, fmt.Sprintf("%d:%d: %s", line, column, readable(e.Message)))
+		found = append(found, fmt.Sprintf("%d:%d: %s", line, column, l.readable(e.Message)))
 	}
 	return errors.New(strings.Join(found, "; "))
 }
 
 // readable leaves out of a message of CEL's what speaks of its parser, and adds what would be right.
-func readable(message string) string {
+func (l *language) readable(message string) string {
 	message = strings.TrimSuffix(message, " (in container '')")
 	message = strings.ReplaceAll(message, "mismatched input '<EOF>'", "the expression ends too early")
 	message = strings.ReplaceAll(message, "'<EOF>'", "the end")
@@ -36,22 +36,12 @@ func readable(message string) string {
 	}
 	if name, is := strings.CutPrefix(message, "undeclared reference to '"); is {
 		name = strings.TrimSuffix(name, "'")
-		for _, f := range requestFields() {
-			if f.name == name {
-				return message + "; write request." + name
-			}
+		if _, is := l.objects[requestName].byName[name]; is {
+			return message + "; write request." + name
 		}
 	}
 	if strings.HasPrefix(message, "undefined field") {
-		return message + "; request has " + fieldNames(requestFields()) + "; an entry of a descriptor has " + fieldNames(entryFields())
+		return message + "; " + l.fields
 	}
 	return message
-}
-
-func fieldNames[T any](fields []field[T]) string {
-	names := make([]string, len(fields))
-	for i, f := range fields {
-		names[i] = f.name
-	}
-	return strings.Join(names, ", ")
 }

@@ -83,8 +83,10 @@ type When struct {
 	Header      *HeaderMatch `json:"header,omitempty"`
 	Identifiers []string     `json:"identifiers,omitempty"` // as counted; of a secret: hashed
 	CIDRs       []string     `json:"cidrs,omitempty"`       // of the client's address
-	Groups      []string     `json:"groups,omitempty"`      // of the caller, from the claim "groups"
-	Expression  string       `json:"expression,omitempty"`  // CEL over request, a bool
+	Groups      []string     `json:"groups,omitempty"`      // of the caller, from the claim "groups"; of who writes to the Kubernetes API
+	// NamespaceSelector selects writes to the Kubernetes API; it is not empty.
+	NamespaceSelector Selector `json:"namespaceSelector,omitempty"`
+	Expression        string   `json:"expression,omitempty"` // CEL over request, a bool
 }
 
 // Cost is the units that a request costs. Exactly one field is set. What a header or an expression gives counts from 0 to
@@ -124,8 +126,9 @@ const (
 	FromExpression IdentifierSource = "expression" // CEL over request, a string
 	FromEndpoint   IdentifierSource = "endpoint"   // the path pattern that matched, else the path
 
-	// Those of writes to the Kubernetes API.
-	FromKubernetesTenant    IdentifierSource = "kubernetesTenant"    // of the namespace, see Namespace
+	// FromKubernetesTenant and those below are of writes to the Kubernetes API: the tenant is that of the Namespace. A rule does
+	// not match a write that has none of its source: an object in no namespace, a user who is no service account.
+	FromKubernetesTenant    IdentifierSource = "kubernetesTenant"
 	FromKubernetesNamespace IdentifierSource = "kubernetesNamespace" // of the object
 	FromKubernetesUser      IdentifierSource = "kubernetesUser"
 	FromServiceAccount      IdentifierSource = "serviceAccount" // "namespace/name" of the user
@@ -141,11 +144,11 @@ type Match struct {
 	// CIDRs and ExceptCIDRs speak of the client's address: in one of these, in none of those.
 	CIDRs       []string `json:"cidrs,omitempty"`
 	ExceptCIDRs []string `json:"exceptCIDRs,omitempty"`
-	// Expression is CEL over request, a bool.
+	// Expression is CEL over request, a bool; beside Kubernetes over that of CheckKubernetesExpression.
 	Expression string `json:"expression,omitempty"`
 	// Descriptors match one whole descriptor of the request: as many entries, in this order.
 	Descriptors []DescriptorMatch `json:"descriptors,omitempty"`
-	// Kubernetes selects writes to the Kubernetes API.
+	// Kubernetes selects writes to the Kubernetes API, which no rule without it matches.
 	Kubernetes *KubernetesMatch `json:"kubernetes,omitempty"`
 }
 

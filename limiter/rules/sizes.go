@@ -13,44 +13,44 @@ import (
 // BenchmarkDearestExpression.
 const maxExpressionCost = 20_000
 
-// sizes are the largest requests that expressions are judged by. It is a checker.CostEstimator.
-type sizes struct{}
+// sizes are the largest requests that expressions are judged by, texts in characters, maps and lists in elements. It is a
+// checker.CostEstimator.
+type sizes struct {
+	text, list uint64            // of most
+	anything   uint64            // of what may be either
+	known      map[string]uint64 // of these, by their path
+	loops      string            // over what nobody should nest them
+}
 
-// Sizes of texts in characters, of maps and lists in elements.
-const (
-	usualText = 1024 // the path, a header's value, a claim
-	usualList = 64   // headers, claims, descriptors
-)
+func sizesOfRequests() sizes {
+	return sizes{text: 1024, list: 64, anything: 1024, loops: "headers, query, claims and descriptors", known: map[string]uint64{
+		"request.method": 16, "request.domain": 253, "request.host": 253, "request.clientIP": 45,
+		"request.headers.@keys": 64, "request.query.@keys": 64,
+		"request.query.@values": 16, "request.descriptors": 16, "request.descriptors.@items": 16,
+	}}
+}
+
+// sizesOfWrites take what is in an object, of which it is not known what it is, for small: lists of containers, labels.
+func sizesOfWrites() sizes {
+	return sizes{text: 253, list: 64, anything: 32, loops: "lists and maps of objects", known: map[string]uint64{
+		"request.operation": 16, "request.namespace": 63,
+	}}
+}
 
 // EstimateSize implements checker.CostEstimator. It always knows, for what is unknown is infinite.
-func (sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
-	if most, known := knownSize(node.Path()); known {
+func (s sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
+	if most, known := s.known[strings.Join(node.Path(), ".")]; known {
 		return &checker.SizeEstimate{Max: most}
 	}
 	switch node.Type().Kind() {
 	case types.BoolKind, types.DoubleKind, types.DurationKind, types.IntKind, types.TimestampKind, types.UintKind:
 		return nil // they are of one size
 	case types.ListKind, types.MapKind, types.OpaqueKind:
-		return &checker.SizeEstimate{Max: usualList}
+		return &checker.SizeEstimate{Max: s.list}
+	case types.DynKind:
+		return &checker.SizeEstimate{Max: s.anything}
 	default:
-		return &checker.SizeEstimate{Max: usualText}
-	}
-}
-
-func knownSize(path []string) (most uint64, known bool) {
-	switch strings.Join(path, ".") {
-	case "request.method":
-		return 16, true
-	case "request.domain", "request.host":
-		return 253, true
-	case "request.clientIP":
-		return 45, true
-	case "request.headers.@keys", "request.query.@keys":
-		return 64, true
-	case "request.query.@values", "request.descriptors", "request.descriptors.@items":
-		return 16, true
-	default:
-		return 0, false
+		return &checker.SizeEstimate{Max: s.text}
 	}
 }
 

@@ -33,13 +33,13 @@ func (k *compiler) tier(rule *Rule, of Tier) (tier, error) {
 			return tier{}, err
 		}
 	}
-	return t, k.when(&t)
+	return t, k.when(rule, &t)
 }
 
-func (k *compiler) when(t *tier) (err error) {
+func (k *compiler) when(rule *Rule, t *tier) (err error) {
 	w := &t.When
-	if count(w.Header != nil, len(w.Identifiers) > 0, len(w.CIDRs) > 0, len(w.Groups) > 0, w.Expression != "") != 1 {
-		return errors.New("it takes exactly one of header, identifiers, cidrs, groups and expression")
+	if count(w.Header != nil, len(w.Identifiers) > 0, len(w.CIDRs) > 0, len(w.Groups) > 0, len(w.NamespaceSelector) > 0, w.Expression != "") != 1 {
+		return errors.New("it takes exactly one of header, identifiers, cidrs, groups, namespaceSelector and expression")
 	}
 	switch {
 	case w.Header != nil:
@@ -48,8 +48,10 @@ func (k *compiler) when(t *tier) (err error) {
 		return err
 	case len(w.CIDRs) > 0:
 		t.clients, err = compileCIDRs(w.CIDRs)
+	case len(w.NamespaceSelector) > 0:
+		err = w.NamespaceSelector.check()
 	case w.Expression != "":
-		t.condition, err = k.expression(w.Expression, ResultBool)
+		t.condition, err = k.expression(languageOf(rule), w.Expression, ResultBool)
 	}
 	return err
 }
@@ -65,6 +67,10 @@ func (t *tier) holds(m Matched, r *Request, identifier string) bool {
 	case t.condition != nil:
 		is, err := t.condition.bool(m.activation(r))
 		return is && err == nil
+	case len(t.When.NamespaceSelector) > 0:
+		return t.When.NamespaceSelector.Selects(m.namespace)
+	case len(t.When.Groups) > 0 && r.Kubernetes != nil:
+		return r.Kubernetes.inGroup(t.When.Groups)
 	case len(t.When.Groups) > 0:
 		return inGroup(r.Claims, t.When.Groups)
 	default:

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 )
@@ -65,33 +64,17 @@ func clientIP(r *Request) string {
 	return r.ClientIP.Unmap().WithZone("").String()
 }
 
-// withRequest is a cel.EnvOption that adds the types of request and entry to those of env.
-func withRequest(env *cel.Env) (*cel.Env, error) {
-	words := newVocabulary(env.CELTypeProvider())
-	env, err := cel.CustomTypeProvider(words)(env)
-	if err != nil {
-		return nil, err
-	}
-	return cel.CustomTypeAdapter(adapter{env.CELTypeAdapter(), words})(env)
+// fields are those of one type, by name, and the names in their order.
+type fields struct {
+	names  []string
+	byName map[string]*types.FieldType
 }
 
-// vocabulary is the types of CEL, and those of ours.
-type vocabulary struct {
-	types.Provider
-
-	objects map[string]map[string]*types.FieldType
-}
-
-func newVocabulary(of types.Provider) vocabulary {
-	return vocabulary{of, map[string]map[string]*types.FieldType{
-		requestName: fieldTypes(requestFields()), entryName: fieldTypes(entryFields()),
-	}}
-}
-
-func fieldTypes[T any](fields []field[T]) map[string]*types.FieldType {
-	byName := make(map[string]*types.FieldType, len(fields))
-	for _, f := range fields {
-		byName[f.name] = &types.FieldType{
+func fieldsOf[T any](list []field[T]) fields {
+	all := fields{byName: make(map[string]*types.FieldType, len(list))}
+	for _, f := range list {
+		all.names = append(all.names, f.name)
+		all.byName[f.name] = &types.FieldType{
 			Type: f.kind,
 			GetFrom: func(object any) (any, error) {
 				o, is := object.(*T)
@@ -106,12 +89,19 @@ func fieldTypes[T any](fields []field[T]) map[string]*types.FieldType {
 			},
 		}
 	}
-	return byName
+	return all
+}
+
+// vocabulary is the types of CEL, and those of a language.
+type vocabulary struct {
+	types.Provider
+
+	objects map[string]fields
 }
 
 // FindStructType implements types.Provider.
 func (v vocabulary) FindStructType(name string) (*types.Type, bool) {
-	if v.objects[name] != nil {
+	if _, ours := v.objects[name]; ours {
 		return types.NewTypeTypeWithParam(types.NewObjectType(name)), true
 	}
 	return v.Provider.FindStructType(name)
@@ -119,20 +109,16 @@ func (v vocabulary) FindStructType(name string) (*types.Type, bool) {
 
 // FindStructFieldNames implements types.Provider.
 func (v vocabulary) FindStructFieldNames(name string) ([]string, bool) {
-	if fields := v.objects[name]; fields != nil {
-		var names []string
-		for name := range fields {
-			names = append(names, name)
-		}
-		return names, true
+	if object, ours := v.objects[name]; ours {
+		return object.names, true
 	}
 	return v.Provider.FindStructFieldNames(name)
 }
 
 // FindStructFieldType implements types.Provider.
 func (v vocabulary) FindStructFieldType(name, field string) (*types.FieldType, bool) {
-	if fields := v.objects[name]; fields != nil {
-		f, found := fields[field]
+	if object, ours := v.objects[name]; ours {
+		f, found := object.byName[field]
 		return f, found
 	}
 	return v.Provider.FindStructFieldType(name, field)
@@ -152,6 +138,16 @@ func (a adapter) NativeToValue(value any) ref.Val {
 		return &object{requestName, v, a}
 	case *Entry:
 		return &object{entryName, v, a}
+	case *write:
+		return &object{requestName, v, a}
+	case *writeResource:
+		return &object{resourceName, v, a}
+	case *writeKind:
+		return &object{kindName, v, a}
+	case *writeUser:
+		return &object{userInfoName, v, a}
+	case *document:
+		return v.value(a)
 	case json.Number:
 		return numeric(v)
 	case map[string]any:
@@ -189,7 +185,7 @@ func numeric(n json.Number) ref.Val {
 	return types.Double(f)
 }
 
-// object is a *Request or an *Entry as a value of CEL.
+// object is a *Request, an *Entry, a *write or a part of it as a value of CEL.
 type object struct {
 	name    string
 	native  any
@@ -201,7 +197,7 @@ var errNotConvertible = errors.New("not convertible")
 // Get implements traits.Indexer, for dyn(request).path.
 func (o *object) Get(index ref.Val) ref.Val {
 	name, _ := index.Value().(string)
-	field, found := o.adapter.vocabulary.objects[o.name][name]
+	field, found := o.adapter.vocabulary.objects[o.name].byName[name]
 	if !found {
 		return types.NewErr("no such field: %v", index.Value())
 	}
@@ -215,7 +211,7 @@ func (o *object) Get(index ref.Val) ref.Val {
 // IsSet implements traits.FieldTester.
 func (o *object) IsSet(index ref.Val) ref.Val {
 	name, _ := index.Value().(string)
-	field, found := o.adapter.vocabulary.objects[o.name][name]
+	field, found := o.adapter.vocabulary.objects[o.name].byName[name]
 	return types.Bool(found && field.IsSet(o.native))
 }
 

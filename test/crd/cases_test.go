@@ -29,6 +29,7 @@ func cases() []schemaCase {
 	all = append(all, tierCases()...)
 	all = append(all, tierLimitCases()...)
 	all = append(all, whenCases()...)
+	all = append(all, kubernetesCases()...)
 	return append(all, costCases()...)
 }
 
@@ -45,7 +46,7 @@ func specCases() []schemaCase {
 		{at: "spec.axis", kind: "required", accepted: `{}`, refused: `spec: {axis: null}`, says: "Required value"},
 		{
 			at: "spec.axis", kind: "enum", accepted: `spec: {axis: IP}`, refused: `spec: {axis: ip}`,
-			says: `Unsupported value: "ip": supported values: "IP", "Tenant", "User", "APIKey", "Endpoint", "Custom"`,
+			says: `Unsupported value: "ip": supported values: "IP", "Tenant", "User", "APIKey", "Endpoint", "Namespace", "ServiceAccount", "Custom"`,
 		},
 		{at: "spec.limit", kind: "required", accepted: `{}`, refused: `spec: {limit: null}`, says: "Required value"},
 		{
@@ -244,7 +245,7 @@ func matchCases() []schemaCase {
 }
 
 const (
-	matchSays = "match takes exactly one of http and descriptors; leave match out to limit every request of the domain"
+	matchSays = "match takes exactly one of http, descriptors and kubernetes; leave match out to limit every request of the domain"
 	httpSays  = "http is empty: give hosts, paths, methods, headers, cidrs, exceptCIDRs or expression, or leave match out to limit every request of the domain"
 )
 

@@ -20,14 +20,14 @@ func definitions() []definition {
 func rateLimitPolicies() definition {
 	return definition{
 		kind: "RateLimitPolicy", file: "weir.dev_ratelimitpolicies.yaml", cases: cases,
-		small: "metadata: {name: small}\nspec: {axis: Tenant, limit: 10, window: 1m}\n",
+		small: "metadata: {name: small}\nspec: {axis: Tenant, limit: 10, window: 1m}\n", kubernetes: selectorsOfPolicies(),
 	}
 }
 
 func clusterRateLimitPolicies() definition {
 	return definition{
 		kind: "ClusterRateLimitPolicy", file: "weir.dev_clusterratelimitpolicies.yaml", clusterScoped: true, cases: clusterCases,
-		small: "metadata: {name: small}\nspec: {axis: Tenant, limit: 10, window: 1m}\n",
+		small: "metadata: {name: small}\nspec: {axis: Tenant, limit: 10, window: 1m}\n", kubernetes: selectorsOfPolicies(),
 	}
 }
 
@@ -40,6 +40,12 @@ func limiters() definition {
 			"spec.template.resources", "spec.template.tolerations[]", "spec.template.affinity",
 		},
 	}
+}
+
+// selectorsOfPolicies are the fields of a policy that are Kubernetes' own. That a tier's selector is not empty is ours.
+func selectorsOfPolicies() []string {
+	const tier = "spec.tiers[].when.namespaceSelector"
+	return []string{"spec.match.kubernetes.namespaceSelector", tier + ".matchLabels", tier + ".matchExpressions", tier + ".matchExpressions[]"}
 }
 
 // isKubernetes says whether a place lies within a type of Kubernetes' own.

@@ -19,6 +19,8 @@ func limiterCases() []schemaCase {
 	for _, who := range []string{"tenant", "user", "apiKey"} {
 		all = append(all, identityHeaderCases(who)...)
 	}
+	all = append(all, throttleCases()...)
+	all = append(all, tenantCases()...)
 	return append(all, podCases()...)
 }
 

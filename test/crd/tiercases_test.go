@@ -142,7 +142,7 @@ func whenCases() []schemaCase {
 	return append(all, expressionCases(at+".expression", "true", func(text string) string { return when(`expression: ` + text) })...)
 }
 
-const whenSays = "exactly one of the fields in [header identifiers cidrs groups expression] must be set"
+const whenSays = "exactly one of the fields in [header identifiers cidrs groups namespaceSelector expression] must be set"
 
 func costCases() []schemaCase {
 	const at = "spec.cost"

@@ -31,7 +31,8 @@ func TestEveryFieldOfARuleIsWeighed(t *testing.T) {
 			"Policy", "Domain", "Domains", "AllDomains", "Default", "Axis", "Identifier", "PerEndpoint", "Match", "Algorithm", "Units",
 			"WindowSeconds", "Burst", "Tiers", "Cost", "Shadow", "OnStoreFailure",
 		}},
-		{reflect.TypeFor[rules.Match](), []string{"Hosts", "Paths", "Methods", "Headers", "CIDRs", "ExceptCIDRs", "Expression", "Descriptors"}},
+		{reflect.TypeFor[rules.Match](), []string{"Hosts", "Paths", "Methods", "Headers", "CIDRs", "ExceptCIDRs", "Expression", "Descriptors", "Kubernetes"}},
+		{reflect.TypeFor[rules.KubernetesMatch](), []string{"Resources", "Namespaces", "NamespaceSelector", "Users", "Groups", "ExceptUsers", "ExceptGroups"}},
 	} {
 		var fields []string
 		for field := range c.of.Fields() {

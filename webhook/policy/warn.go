@@ -25,6 +25,7 @@ func Warnings(rule *rules.Rule, others []rules.Rule) []string {
 	w.aboutOthers(others)
 	w.aboutIdentifier()
 	w.aboutMatch()
+	w.aboutWrites()
 	w.aboutTiers()
 	w.aboutCost()
 	return w.said()

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"reflect"
 	"slices"
 
 	"github.com/weir-dev/weir/limiter/rules"
@@ -45,6 +46,10 @@ func includes(wide, narrow *rules.When) bool {
 		return allWithin(narrow.CIDRs, wide.CIDRs)
 	case len(wide.Groups) > 0 && len(narrow.Groups) > 0:
 		return subset(narrow.Groups, wide.Groups)
+	case len(wide.NamespaceSelector) > 0 && len(narrow.NamespaceSelector) > 0:
+		return !slices.ContainsFunc(wide.NamespaceSelector, func(asked rules.Requirement) bool {
+			return !slices.ContainsFunc(narrow.NamespaceSelector, func(r rules.Requirement) bool { return reflect.DeepEqual(asked, r) })
+		})
 	default:
 		return wide.Expression != "" && wide.Expression == narrow.Expression
 	}

@@ -13,7 +13,8 @@ import (
 type KubernetesResourcesApplyConfiguration struct {
 	// groups of the API: "" is the core group, "apps"; "*" is every group.
 	Groups []apiv1alpha1.APIGroup `json:"groups,omitempty"`
-	// resources in the plural: "pods", "deployments/scale"; "*" is every resource, without subresources.
+	// resources in the plural: "pods", "deployments/scale"; "*" is every resource, without subresources; "pods/*" is pods and
+	// all subresources of them, "*/scale" the subresource of whatever resource, "*/*" everything.
 	Resources []apiv1alpha1.ResourceName `json:"resources,omitempty"`
 	// operations: CREATE, UPDATE (patches and server-side apply too), DELETE, CONNECT. Absent: CREATE.
 	Operations []apiv1alpha1.Operation `json:"operations,omitempty"`

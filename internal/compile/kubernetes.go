@@ -1,0 +1,74 @@
+package compile
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// isKubernetes says whether a policy is for writes to the Kubernetes API.
+func isKubernetes(spec *v1alpha1.RateLimitPolicySpec) bool {
+	return spec.Match != nil && spec.Match.Kubernetes != nil
+}
+
+func lowerKubernetesMatch(match *v1alpha1.KubernetesMatch) rules.Match {
+	return rules.Match{
+		Kubernetes: &rules.KubernetesMatch{
+			Resources:         sorted(each(match.Resources, lowerResources), compareResources),
+			Namespaces:        sorted(each(match.Namespaces, text[v1alpha1.NamespaceName]), strings.Compare),
+			NamespaceSelector: lowerSelector(match.NamespaceSelector),
+			Users:             sorted(each(match.Users, text[v1alpha1.KubernetesUser]), strings.Compare),
+			Groups:            sorted(each(match.Groups, text[v1alpha1.KubernetesUser]), strings.Compare),
+			ExceptUsers:       sorted(each(match.ExceptUsers, text[v1alpha1.KubernetesUser]), strings.Compare),
+			ExceptGroups:      sorted(each(match.ExceptGroups, text[v1alpha1.KubernetesUser]), strings.Compare),
+		},
+		Expression: lowerExpression(match.Expression),
+	}
+}
+
+func lowerResources(of v1alpha1.KubernetesResources) rules.KubernetesResources {
+	return rules.KubernetesResources{
+		Groups:     sorted(each(of.Groups, text[v1alpha1.APIGroup]), strings.Compare),
+		Resources:  sorted(each(of.Resources, text[v1alpha1.ResourceName]), strings.Compare),
+		Operations: sorted(each(operationsOf(of), text[v1alpha1.Operation]), strings.Compare),
+	}
+}
+
+// operationsOf are those that are given, or the default: the API fills it in, Go code need not.
+func operationsOf(of v1alpha1.KubernetesResources) []v1alpha1.Operation {
+	if len(of.Operations) == 0 {
+		return []v1alpha1.Operation{v1alpha1.OperationCreate}
+	}
+	return of.Operations
+}
+
+func compareResources(a, b rules.KubernetesResources) int {
+	return cmp.Or(slices.Compare(a.Groups, b.Groups), slices.Compare(a.Resources, b.Resources), slices.Compare(a.Operations, b.Operations))
+}
+
+// lowerSelector writes matchLabels as the requirements that they stand for. No selector selects everything, as an empty one.
+func lowerSelector(selector *metav1.LabelSelector) rules.Selector {
+	if selector == nil {
+		return nil
+	}
+	var all rules.Selector
+	for _, key := range slices.Sorted(maps.Keys(selector.MatchLabels)) {
+		all = append(all, rules.Requirement{Key: key, Operator: rules.SelectorIn, Values: []string{selector.MatchLabels[key]}})
+	}
+	for _, r := range selector.MatchExpressions {
+		all = append(all, rules.Requirement{
+			Key: r.Key, Operator: rules.SelectorOperator(r.Operator), Values: sorted(slices.Clone(r.Values), strings.Compare),
+		})
+	}
+	return sorted(all, compareRequirements)
+}
+
+func compareRequirements(a, b rules.Requirement) int {
+	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator), slices.Compare(a.Values, b.Values))
+}

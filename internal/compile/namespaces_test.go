@@ -1,0 +1,112 @@
+package compile_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+func namespaces() []compile.Namespace {
+	return []compile.Namespace{
+		{Name: "shop", Labels: map[string]string{"plan": "free", "tenant": "acme", "colour": "blue"}, Annotations: map[string]string{"owner": "globex"}},
+		{Name: "bank", Labels: map[string]string{"tenant": "bank"}, Annotations: map[string]string{"owner": strings.Repeat("x", 254)}},
+		{Name: "search", Labels: map[string]string{"plan": "paid"}},
+		{Name: "forum"},
+	}
+}
+
+func TestTheSetSaysOfNamespacesWhatItsRulesAskAndNoMore(t *testing.T) {
+	selecting := func(selector metav1.LabelSelector) func(*v1alpha1.RateLimitPolicySpec) {
+		return func(s *v1alpha1.RateLimitPolicySpec) { s.Match.Kubernetes.NamespaceSelector = &selector }
+	}
+	for name, tc := range map[string]struct {
+		policy   v1alpha1.ClusterRateLimitPolicy
+		identity compile.Identity
+		want     []rules.Namespace
+	}{
+		"nothing, where nothing is asked":              {onAxis("a", "User", nil), compile.Identity{NamespaceLabel: "tenant"}, nil},
+		"nothing, where a namespace is its own tenant": {onAxis("a", "Tenant", nil), compile.Identity{}, nil},
+		"the tenants that differ from the name": {
+			onAxis("a", "Tenant", nil), compile.Identity{NamespaceLabel: "tenant"}, []rules.Namespace{{Name: "shop", Tenant: "acme"}},
+		},
+		"those of an annotation, if it is not too long for a name": {
+			onAxis("a", "Tenant", nil), compile.Identity{NamespaceAnnotation: "owner"}, []rules.Namespace{{Name: "shop", Tenant: "globex"}},
+		},
+		"no tenants for a policy that takes them from elsewhere": {
+			onAxis("a", "Tenant", func(s *v1alpha1.RateLimitPolicySpec) {
+				s.Identifier = &v1alpha1.Identifier{Expression: new(v1alpha1.Expression("request.name"))}
+			}),
+			compile.Identity{NamespaceLabel: "tenant"},
+			nil,
+		},
+		"no labels that are not asked": {
+			onAxis("a", "User", selecting(metav1.LabelSelector{MatchLabels: map[string]string{"plan": "free"}})),
+			compile.Identity{},
+			[]rules.Namespace{{Name: "search", Labels: map[string]string{"plan": "paid"}}, {Name: "shop", Labels: map[string]string{"plan": "free"}}},
+		},
+		"the labels that a tier asks": {
+			onAxis("a", "User", func(s *v1alpha1.RateLimitPolicySpec) {
+				when := v1alpha1.When{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"colour": "blue"}}}
+				s.Tiers = []v1alpha1.Tier{{Name: "blue", Unlimited: true, When: when}}
+			}),
+			compile.Identity{},
+			[]rules.Namespace{{Name: "shop", Labels: map[string]string{"colour": "blue"}}},
+		},
+		"every namespace, where it is asked what one has not": {
+			onAxis("a", "User", selecting(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "colour", Operator: metav1.LabelSelectorOpDoesNotExist},
+			}})),
+			compile.Identity{},
+			[]rules.Namespace{{Name: "bank"}, {Name: "forum"}, {Name: "search"}, {Name: "shop", Labels: map[string]string{"colour": "blue"}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policies := compile.Policies{Cluster: []v1alpha1.ClusterRateLimitPolicy{tc.policy}, Namespaces: namespaces()}
+			result := policies.Compile(tc.identity)
+			if len(result.Problems) > 0 {
+				t.Fatal(result.Problems)
+			}
+			if diff := cmp.Diff(tc.want, result.Set.Namespaces); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheRevisionChangesWithWhatIsAskedOfNamespacesOnly(t *testing.T) {
+	identity := compile.Identity{NamespaceLabel: "tenant"}
+	revision := func(change func([]compile.Namespace) []compile.Namespace, policies ...v1alpha1.ClusterRateLimitPolicy) string {
+		all := compile.Policies{Cluster: policies, Namespaces: change(namespaces())}
+		_, revision := rules.Encode(all.Compile(identity).Set)
+		return revision
+	}
+	same := func(all []compile.Namespace) []compile.Namespace { return all }
+	unasked := func(all []compile.Namespace) []compile.Namespace {
+		all[0].Labels["colour"], all[0].Annotations["owner"] = "red", "initech"
+		return append(all[:3], compile.Namespace{Name: "new", Labels: map[string]string{"team": "web"}})
+	}
+	retold := func(all []compile.Namespace) []compile.Namespace {
+		all[0].Labels["tenant"] = "initech"
+		return all
+	}
+	backwards := func(all []compile.Namespace) []compile.Namespace {
+		all[0], all[3] = all[3], all[0]
+		return all
+	}
+	tenants, requests := onAxis("tenants", "Tenant", nil), onAxis("requests", "Tenant", func(s *v1alpha1.RateLimitPolicySpec) { s.Match = nil })
+	if revision(same, tenants) != revision(unasked, tenants) || revision(same, tenants) != revision(backwards, tenants) {
+		t.Error("it changes with what no rule asks, or with the order of namespaces")
+	}
+	if revision(same, tenants) == revision(retold, tenants) {
+		t.Error("it stays the same when a namespace changes its tenant")
+	}
+	if revision(same, requests) != revision(retold, requests) {
+		t.Error("it changes with namespaces for policies of other requests")
+	}
+}

@@ -1,0 +1,138 @@
+package compile
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// What requests of the one kind have is refused in a policy for the other: writes to the Kubernetes API have neither headers
+// nor addresses nor endpoints, and only they have a namespace with labels.
+
+func (c *checker) checkAxisOfKind(axis v1alpha1.Axis) {
+	switch axis {
+	case v1alpha1.AxisNamespace, v1alpha1.AxisServiceAccount:
+		if !c.kubernetes {
+			c.add("spec.axis", "axes Namespace and ServiceAccount are of writes to the Kubernetes API; give match.kubernetes, or choose another axis")
+		}
+	case v1alpha1.AxisIP, v1alpha1.AxisAPIKey, v1alpha1.AxisEndpoint:
+		if c.kubernetes {
+			c.add("spec.axis", "writes to the Kubernetes API are counted by Tenant, User, ServiceAccount, Namespace or Custom")
+		}
+	}
+}
+
+func (c *checker) checkIdentifierOfKind(axis v1alpha1.Axis, id *v1alpha1.Identifier) {
+	const field = "spec.identifier"
+	if axis == v1alpha1.AxisNamespace || axis == v1alpha1.AxisServiceAccount {
+		c.add(field, "axes Namespace and ServiceAccount count by what they are called after; remove identifier, or choose axis Custom")
+	}
+	if c.kubernetes && id.Expression == nil {
+		c.add(field, "a write to the Kubernetes API has no headers, query, cookies, claims and descriptors; give expression, or remove identifier")
+	}
+}
+
+func (c *checker) checkTiersOfKind(tiers []v1alpha1.Tier) {
+	const field = "spec.tiers"
+	if c.kubernetes && slices.ContainsFunc(tiers, func(t v1alpha1.Tier) bool { return t.When.Header != nil || len(t.When.CIDRs) > 0 }) {
+		c.add(field, "a write to the Kubernetes API has no headers and no address; tell tiers apart by identifiers, groups, namespaceSelector or expression")
+	}
+	if !c.kubernetes && slices.ContainsFunc(tiers, func(t v1alpha1.Tier) bool { return t.When.NamespaceSelector != nil }) {
+		c.add(field, "namespaceSelector is of writes to the Kubernetes API; give match.kubernetes, or tell tiers apart otherwise")
+	}
+}
+
+func (c *checker) checkKubernetesMatch(field string, match *v1alpha1.KubernetesMatch) {
+	if len(match.Resources) == 0 {
+		c.add(field+".resources", "is empty; name what is written, such as {groups: [apps], resources: [deployments]}")
+	}
+	for i, of := range match.Resources {
+		c.checkResources(fmt.Sprintf("%s.resources[%d]", field, i), of)
+	}
+	for i, namespace := range match.Namespaces {
+		if !isLabel(string(namespace)) || lowercase(namespace) != string(namespace) {
+			c.add(fmt.Sprintf("%s.namespaces[%d]", field, i),
+				"the name of a namespace is lower-case letters, digits and hyphens, and begins and ends with a letter or digit")
+		}
+	}
+	if match.NamespaceSelector != nil {
+		c.checkSelector(field+".namespaceSelector", match.NamespaceSelector)
+	}
+	for _, list := range []struct {
+		name string
+		of   []v1alpha1.KubernetesUser
+	}{{"users", match.Users}, {"groups", match.Groups}, {"exceptUsers", match.ExceptUsers}, {"exceptGroups", match.ExceptGroups}} {
+		for i, user := range list.of {
+			c.checkNotEmpty(fmt.Sprintf("%s.%s[%d]", field, list.name, i), string(user))
+		}
+	}
+	if match.Expression != nil {
+		c.checkExpression(field+".expression", *match.Expression, rules.ResultBool)
+	}
+}
+
+var (
+	apiGroup     = regexp.MustCompile(`^([*]|[a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$`)
+	resourceName = regexp.MustCompile(`^([*]|[a-z0-9]([a-z0-9-]*[a-z0-9])?)(/([*]|[a-z0-9]([a-z0-9-]*[a-z0-9])?))?$`)
+)
+
+func (c *checker) checkResources(field string, of v1alpha1.KubernetesResources) {
+	if len(of.Groups) == 0 {
+		c.add(field+".groups", `is empty; name the groups of the API, "" for the core group`)
+	}
+	if len(of.Resources) == 0 {
+		c.add(field+".resources", "is empty; name the resources, such as pods")
+	}
+	for i, group := range of.Groups {
+		if !apiGroup.MatchString(string(group)) {
+			c.add(fmt.Sprintf("%s.groups[%d]", field, i),
+				"a group is a DNS name such as apps or batch, empty for the core group, or * for every group; leave its version out")
+		}
+	}
+	for i, name := range of.Resources {
+		if !resourceName.MatchString(string(name)) {
+			c.add(fmt.Sprintf("%s.resources[%d]", field, i), "a resource is a name in the plural and in lower case such as pods, one of its "+
+				"subresources such as deployments/scale, or * for every one")
+		}
+	}
+	for i, operation := range of.Operations {
+		at := fmt.Sprintf("%s.operations[%d]", field, i)
+		c.checkNotEmpty(at, string(operation))
+		checkEnum(c, at, operation, v1alpha1.OperationCreate, v1alpha1.OperationUpdate, v1alpha1.OperationDelete, v1alpha1.OperationConnect)
+	}
+}
+
+func (c *checker) checkSelector(field string, selector *metav1.LabelSelector) {
+	if _, err := metav1.LabelSelectorAsSelector(selector); err != nil {
+		c.add(field, "%v", err)
+	}
+}
+
+func isEmptySelector(selector *metav1.LabelSelector) bool {
+	return len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
+}
+
+// serviceAccountPrefix is how API servers begin the name of a user who is a service account.
+const serviceAccountPrefix = "system:serviceaccount:"
+
+// checkServiceAccount checks an identifier of a tier on axis ServiceAccount.
+func (c *checker) checkServiceAccount(field string, identifier v1alpha1.TierIdentifier) {
+	account := lowerServiceAccount(string(identifier))
+	if namespace, name, both := strings.Cut(account, "/"); !both || namespace == "" || name == "" || strings.ContainsAny(name, "/:") {
+		c.add(field, "%q is no service account: one is namespace/name, or %snamespace:name", identifier, serviceAccountPrefix)
+	}
+}
+
+// lowerServiceAccount writes a service account as it is counted, "namespace/name", however its author does.
+func lowerServiceAccount(given string) string {
+	if account := rules.ServiceAccount(given); account != "" {
+		return account
+	}
+	return given
+}

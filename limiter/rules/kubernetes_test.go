@@ -1,0 +1,469 @@
+package rules_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// writing is a rule for writes to the Kubernetes API, on axis User.
+func writing(policy string, match rules.KubernetesMatch) rules.Rule {
+	r := rule(policy)
+	r.Axis, r.Identifier = "User", rules.Identifier{From: rules.FromKubernetesUser}
+	r.Match = rules.Match{Kubernetes: &match}
+	if strings.HasPrefix(policy, "cluster/") {
+		r.Domain, r.AllDomains = "", true
+	}
+	return r
+}
+
+// creations of these resources, "group/resource" or "/resource".
+func creations(names ...string) rules.KubernetesMatch {
+	return operations([]string{"CREATE"}, names...)
+}
+
+func operations(of []string, names ...string) rules.KubernetesMatch {
+	var m rules.KubernetesMatch
+	for _, name := range names {
+		group, resource, _ := strings.Cut(name, "/")
+		m.Resources = append(m.Resources, rules.KubernetesResources{Groups: []string{group}, Resources: []string{resource}, Operations: of})
+	}
+	return m
+}
+
+// wrote reads "OPERATION group/resource namespace user group…", "-" for no namespace.
+func wrote(text string) *rules.Request {
+	words := strings.Fields(text)
+	w := &rules.KubernetesRequest{Operation: words[0], Version: "v1", User: words[3], Groups: words[4:]}
+	w.Group, w.Resource, _ = strings.Cut(words[1], "/")
+	w.Resource, w.Subresource, _ = strings.Cut(w.Resource, "/")
+	w.Namespace = strings.TrimPrefix(words[2], "-")
+	return &rules.Request{Domain: w.Namespace, Kubernetes: w}
+}
+
+func indexOf(t rapid.TB, set rules.Set) *rules.Index {
+	t.Helper()
+	slices.SortFunc(set.Rules, func(a, b rules.Rule) int { return strings.Compare(a.Policy, b.Policy) })
+	x, err := rules.NewIndex(set, "sha256:test", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func TestWhichWritesARuleMatches(t *testing.T) {
+	pods := creations("/pods")
+	with := func(change func(*rules.KubernetesMatch)) rules.KubernetesMatch {
+		m := creations("/pods")
+		change(&m)
+		return m
+	}
+	const ours = "system:serviceaccount:shop:deployer system:serviceaccounts system:serviceaccounts:shop"
+	for name, tc := range map[string]struct {
+		match   rules.KubernetesMatch
+		in, out []string
+	}{
+		"a resource of the core group": {
+			pods,
+			[]string{"CREATE /pods shop alice", "CREATE /pods - alice"},
+			[]string{"CREATE /podtemplates shop alice", "CREATE metrics.k8s.io/pods shop alice", "UPDATE /pods shop alice", "CREATE /pods/binding shop alice"},
+		},
+		"a subresource is another resource": {
+			creations("/pods/eviction"),
+			[]string{"CREATE /pods/eviction shop alice"},
+			[]string{"CREATE /pods shop alice", "CREATE /pods/binding shop alice", "CREATE policy/pods/eviction shop alice"},
+		},
+		"every resource, but no subresource": {
+			creations("apps/*"),
+			[]string{"CREATE apps/deployments shop alice"},
+			[]string{"CREATE apps/deployments/scale shop alice", "CREATE /pods shop alice"},
+		},
+		"every group": {
+			creations("*/events"),
+			[]string{"CREATE /events shop alice", "CREATE events.k8s.io/events shop alice"},
+			[]string{"CREATE /pods shop alice"},
+		},
+		"a resource with all that is below it": {
+			creations("/pods/*"),
+			[]string{"CREATE /pods/eviction shop alice", "CREATE /pods shop alice"},
+			[]string{"CREATE /nodes shop alice"},
+		},
+		"a subresource of whatever": {
+			operations([]string{"UPDATE"}, "apps/*/scale"),
+			[]string{"UPDATE apps/deployments/scale shop alice", "UPDATE apps/statefulsets/scale shop alice"},
+			[]string{"UPDATE apps/deployments shop alice", "UPDATE apps/deployments/status shop alice", "UPDATE /replicationcontrollers/scale shop alice"},
+		},
+		"everything": {
+			operations([]string{"CREATE", "UPDATE", "DELETE", "CONNECT"}, "*/*/*"),
+			[]string{"CREATE /pods shop alice", "CONNECT /pods/exec shop alice", "DELETE apps/deployments shop alice", "UPDATE /nodes - alice"},
+			nil,
+		},
+		"several of each": {
+			rules.KubernetesMatch{Resources: []rules.KubernetesResources{
+				{Groups: []string{"", "apps"}, Resources: []string{"pods", "deployments"}, Operations: []string{"CREATE", "DELETE"}},
+				{Groups: []string{"batch"}, Resources: []string{"jobs"}, Operations: []string{"UPDATE"}},
+			}},
+			[]string{"CREATE /pods shop alice", "DELETE apps/deployments shop alice", "UPDATE batch/jobs shop alice"},
+			[]string{"CREATE batch/jobs shop alice", "UPDATE /pods shop alice"},
+		},
+		"some namespaces": {
+			with(func(m *rules.KubernetesMatch) { m.Namespaces = []string{"bank", "shop"} }),
+			[]string{"CREATE /pods shop alice", "CREATE /pods bank alice"},
+			[]string{"CREATE /pods search alice", "CREATE /pods - alice"},
+		},
+		"namespaces by their labels": {
+			with(func(m *rules.KubernetesMatch) {
+				m.NamespaceSelector = rules.Selector{{Key: "tier", Operator: rules.SelectorIn, Values: []string{"free", "trial"}}}
+			}),
+			[]string{"CREATE /pods shop alice"},
+			[]string{"CREATE /pods bank alice", "CREATE /pods search alice", "CREATE /pods unheard-of alice", "CREATE /pods - alice"},
+		},
+		"namespaces by what they are not": {
+			with(func(m *rules.KubernetesMatch) {
+				m.NamespaceSelector = rules.Selector{{Key: "tier", Operator: rules.SelectorNotIn, Values: []string{"free"}}}
+			}),
+			[]string{"CREATE /pods bank alice", "CREATE /pods search alice"},
+			[]string{"CREATE /pods shop alice", "CREATE /pods unheard-of alice", "CREATE /pods - alice"},
+		},
+		"namespaces that have a label": {
+			with(func(m *rules.KubernetesMatch) {
+				m.NamespaceSelector = rules.Selector{{Key: "tier", Operator: rules.SelectorExists}}
+			}),
+			[]string{"CREATE /pods shop alice", "CREATE /pods bank alice"},
+			[]string{"CREATE /pods search alice", "CREATE /pods unheard-of alice"},
+		},
+		"namespaces by all that is asked": {
+			with(func(m *rules.KubernetesMatch) {
+				m.NamespaceSelector = rules.Selector{{Key: "tier", Operator: rules.SelectorExists}, {Key: "exempt", Operator: rules.SelectorDoesNotExist}}
+			}),
+			[]string{"CREATE /pods shop alice"},
+			[]string{"CREATE /pods bank alice", "CREATE /pods search alice", "CREATE /pods unheard-of alice"},
+		},
+		"some users": {
+			with(func(m *rules.KubernetesMatch) {
+				m.Users = []string{"alice", "system:serviceaccount:shop:deployer"}
+			}),
+			[]string{"CREATE /pods shop alice", "CREATE /pods shop " + ours},
+			[]string{"CREATE /pods shop bob", "CREATE /pods shop bob alice"},
+		},
+		"some groups": {
+			with(func(m *rules.KubernetesMatch) { m.Groups = []string{"staff", "system:serviceaccounts:shop"} }),
+			[]string{"CREATE /pods shop alice ops staff", "CREATE /pods shop " + ours},
+			[]string{"CREATE /pods shop alice ops", "CREATE /pods shop staff", "CREATE /pods shop alice"},
+		},
+		"all but some users": {
+			with(func(m *rules.KubernetesMatch) { m.ExceptUsers = []string{"alice"} }),
+			[]string{"CREATE /pods shop bob", "CREATE /pods shop bob alice"},
+			[]string{"CREATE /pods shop alice"},
+		},
+		"all but some groups": {
+			with(func(m *rules.KubernetesMatch) { m.ExceptGroups = []string{"system:masters"} }),
+			[]string{"CREATE /pods shop bob staff", "CREATE /pods shop bob"},
+			[]string{"CREATE /pods shop alice staff system:masters"},
+		},
+		"an exception goes before": {
+			with(func(m *rules.KubernetesMatch) { m.Groups, m.ExceptUsers = []string{"staff"}, []string{"alice"} }),
+			[]string{"CREATE /pods shop bob staff"},
+			[]string{"CREATE /pods shop alice staff"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := indexOf(t, rules.Set{Rules: []rules.Rule{writing("cluster/it", tc.match)}, Namespaces: facts()})
+			for _, text := range tc.in {
+				if got := x.Match(nil, wrote(text)); len(got) != 1 {
+					t.Errorf("%q matched %d times, want once", text, len(got))
+				}
+			}
+			for _, text := range tc.out {
+				if got := x.Match(nil, wrote(text)); len(got) != 0 {
+					t.Errorf("%q matched", text)
+				}
+			}
+		})
+	}
+}
+
+func facts() []rules.Namespace {
+	return []rules.Namespace{
+		{Name: "bank", Labels: map[string]string{"tier": "paid", "exempt": "yes"}, Tenant: "acme"},
+		{Name: "search"},
+		{Name: "shop", Labels: map[string]string{"tier": "free"}, Tenant: "acme"},
+	}
+}
+
+func TestAWriteMeetsNoRuleForOtherRequestsAndTheOtherWayRound(t *testing.T) {
+	everything := operations([]string{"CREATE"}, "*/*/*")
+	x := indexOf(t, rules.Set{Rules: []rules.Rule{rule("shop/requests"), everywhere("requests"), writing("shop/writes", everything), writing("cluster/writes", everything)}})
+	for want, request := range map[string]*rules.Request{
+		"cluster/requests shop/requests": {Domain: "shop", Method: "GET", Path: "/"},
+		"cluster/writes shop/writes":     wrote("CREATE /pods shop alice"),
+		"cluster/writes":                 wrote("CREATE /namespaces - alice"),
+	} {
+		var got []string
+		for _, m := range x.Match(nil, request) {
+			got = append(got, m.Rule.Policy)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%v, want %s", got, want)
+		}
+	}
+}
+
+func TestWhomAWriteIsCountedFor(t *testing.T) {
+	const account = "system:serviceaccount:ci:deployer"
+	for name, tc := range map[string]struct {
+		from rules.Identifier
+		text string
+		want string // "none": the rule does not match
+	}{
+		"the tenant that the namespace names":       {rules.Identifier{From: rules.FromKubernetesTenant}, "CREATE /pods shop alice", "acme"},
+		"the same one from another namespace":       {rules.Identifier{From: rules.FromKubernetesTenant}, "CREATE /pods bank alice", "acme"},
+		"a namespace that names none is its tenant": {rules.Identifier{From: rules.FromKubernetesTenant}, "CREATE /pods search alice", "search"},
+		"so is one that is not known yet":           {rules.Identifier{From: rules.FromKubernetesTenant}, "CREATE /pods unheard-of alice", "unheard-of"},
+		"an object in no namespace has no tenant":   {rules.Identifier{From: rules.FromKubernetesTenant}, "CREATE /pods - alice", "none"},
+		"the namespace":                              {rules.Identifier{From: rules.FromKubernetesNamespace}, "CREATE /pods shop alice", "shop"},
+		"an object in no namespace is in none":       {rules.Identifier{From: rules.FromKubernetesNamespace}, "CREATE /pods - alice", "none"},
+		"the user":                                   {rules.Identifier{From: rules.FromKubernetesUser}, "CREATE /pods - alice", "alice"},
+		"a service account is a user, too":           {rules.Identifier{From: rules.FromKubernetesUser}, "CREATE /pods shop " + account, account},
+		"a service account by namespace and name":    {rules.Identifier{From: rules.FromServiceAccount}, "CREATE /pods shop " + account, "ci/deployer"},
+		"a service account that writes a node":       {rules.Identifier{From: rules.FromServiceAccount}, "CREATE /pods - " + account, "ci/deployer"},
+		"a user who is no service account":           {rules.Identifier{From: rules.FromServiceAccount}, "CREATE /pods shop alice", "none"},
+		"a user who is called nearly like one":       {rules.Identifier{From: rules.FromServiceAccount}, "CREATE /pods shop system:serviceaccount:ci", "none"},
+		"a user who is called like more than one":    {rules.Identifier{From: rules.FromServiceAccount}, "CREATE /pods shop " + account + ":x", "none"},
+		"what an expression says":                    {rules.Identifier{From: rules.FromExpression, Name: `request.namespace + "/" + request.userInfo.username`}, "CREATE /pods shop alice", "shop/alice"},
+		"nobody, where the expression has no answer": {rules.Identifier{From: rules.FromExpression, Name: `request.object.metadata.labels.team`}, "CREATE /pods shop alice", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := writing("cluster/it", creations("/pods"))
+			r.Identifier = tc.from
+			request, got := wrote(tc.text), "none"
+			for _, m := range indexOf(t, rules.Set{Rules: []rules.Rule{r}, Namespaces: facts()}).Match(nil, request) {
+				got = m.Identify(request)
+			}
+			if got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestWhichTierAWriteIsOf(t *testing.T) {
+	for name, tc := range map[string]struct {
+		when rules.When
+		want map[string]bool
+	}{
+		"by the groups of who writes": {
+			rules.When{Groups: []string{"ci", "staff"}},
+			map[string]bool{"CREATE /pods shop alice staff": true, "CREATE /pods shop alice ops": false},
+		},
+		"by the labels of the namespace": {
+			rules.When{NamespaceSelector: rules.Selector{{Key: "tier", Operator: rules.SelectorIn, Values: []string{"paid"}}}},
+			map[string]bool{"CREATE /pods bank alice": true, "CREATE /pods shop alice": false, "CREATE /pods unheard-of alice": false, "CREATE /pods - alice": false},
+		},
+		"by identifier": {rules.When{Identifiers: []string{"alice"}}, map[string]bool{"CREATE /pods shop alice": true, "CREATE /pods shop bob": false}},
+		"by expression": {rules.When{Expression: `request.userInfo.username.startsWith("a")`}, map[string]bool{"CREATE /pods shop alice": true, "CREATE /pods shop bob": false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := writing("cluster/it", creations("/pods"))
+			r.Tiers = []rules.Tier{{Name: "other", When: tc.when, Units: 7}}
+			x := indexOf(t, rules.Set{Rules: []rules.Rule{r}, Namespaces: facts()})
+			for text, want := range tc.want {
+				request := wrote(text)
+				m := x.Match(nil, request)[0]
+				if got := m.Terms(request, m.Identify(request)).Tier == "other"; got != want {
+					t.Errorf("%s: %t, want %t", text, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestNewIndexRefusesWritesWithWhatOtherRequestsHave(t *testing.T) {
+	selecting := func(r ...rules.Requirement) rules.KubernetesMatch {
+		m := creations("/pods")
+		m.NamespaceSelector = r
+		return m
+	}
+	change := func(f func(*rules.Rule)) rules.Rule {
+		r := writing("shop/it", creations("/pods"))
+		f(&r)
+		return r
+	}
+	none := rules.Selector{{Key: "a", Operator: rules.SelectorExists}}
+	for name, bad := range map[string]rules.Rule{
+		"no resources":                    writing("shop/it", rules.KubernetesMatch{}),
+		"resources of no group":           writing("shop/it", rules.KubernetesMatch{Resources: []rules.KubernetesResources{{Resources: []string{"pods"}, Operations: []string{"CREATE"}}}}),
+		"no operation":                    writing("shop/it", operations(nil, "/pods")),
+		"a resource without a name":       writing("shop/it", creations("/")),
+		"a subresource without a name":    writing("shop/it", creations("/pods/")),
+		"a selector of nothing":           writing("shop/it", selecting(rules.Requirement{Operator: rules.SelectorExists})),
+		"a selector that nobody knows":    writing("shop/it", selecting(rules.Requirement{Key: "a", Operator: "Like", Values: []string{"b"}})),
+		"a selector without values":       writing("shop/it", selecting(rules.Requirement{Key: "a", Operator: rules.SelectorIn})),
+		"a selector with values too many": writing("shop/it", selecting(rules.Requirement{Key: "a", Operator: rules.SelectorExists, Values: []string{"b"}})),
+		"a tier with such a selector": change(func(r *rules.Rule) {
+			r.Tiers = []rules.Tier{{Name: "a", Units: 1, When: rules.When{NamespaceSelector: rules.Selector{{Key: "a"}}}}}
+		}),
+		"hosts":                      change(func(r *rules.Rule) { r.Match.Hosts = []string{"a.example"} }),
+		"descriptors":                change(func(r *rules.Rule) { r.Match.Descriptors = []rules.DescriptorMatch{{Key: "a"}} }),
+		"a header that identifies":   change(func(r *rules.Rule) { r.Identifier = rules.Identifier{From: rules.FromHeader, Name: "a"} }),
+		"an address that identifies": change(func(r *rules.Rule) { r.Identifier = rules.Identifier{From: rules.FromClientIP} }),
+		"endpoints":                  change(func(r *rules.Rule) { r.PerEndpoint = true }),
+		"a cost in a header":         change(func(r *rules.Rule) { r.Cost = &rules.Cost{Header: "x-cost"} }),
+		"a tier by header": change(func(r *rules.Rule) {
+			r.Tiers = []rules.Tier{{Name: "a", Units: 1, When: rules.When{Header: &rules.HeaderMatch{Type: rules.HeaderPresent, Name: "a"}}}}
+		}),
+		"a tier by address": change(func(r *rules.Rule) {
+			r.Tiers = []rules.Tier{{Name: "a", Units: 1, When: rules.When{CIDRs: []string{"10.0.0.0/8"}}}}
+		}),
+		"an expression over other requests": change(func(r *rules.Rule) { r.Match.Expression = `request.path == "/"` }),
+		"a user of other requests":          change(func(r *rules.Rule) { r.Match = rules.Match{} }),
+		"namespaces of other requests": change(func(r *rules.Rule) {
+			r.Match, r.Identifier = rules.Match{}, rules.Identifier{From: rules.FromClientIP}
+			r.Tiers = []rules.Tier{{Name: "a", Units: 1, When: rules.When{NamespaceSelector: none}}}
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := rules.NewIndex(rules.Set{Rules: []rules.Rule{bad}}, "r", "weir:"); err == nil || !strings.Contains(err.Error(), "rule shop/it: ") {
+				t.Errorf("error %v, want one that names the rule", err)
+			}
+		})
+	}
+}
+
+// TestTheIndexOfWritesFindsWhatItsDefinitionReads compares the index with what one reads in KubernetesMatch.
+func TestTheIndexOfWritesFindsWhatItsDefinitionReads(t *testing.T) {
+	some := func(of ...string) *rapid.Generator[[]string] {
+		return rapid.SliceOfNDistinct(rapid.SampledFrom(of), 0, 2, rapid.ID)
+	}
+	rarely := func(of ...string) *rapid.Generator[[]string] {
+		none := rapid.Just[[]string](nil)
+		return rapid.OneOf(none, none, none, some(of...))
+	}
+	one := func(of ...string) *rapid.Generator[[]string] {
+		return rapid.SliceOfNDistinct(rapid.SampledFrom(of), 1, 2, rapid.ID)
+	}
+	namespaces := []string{"bank", "search", "shop", "unheard-of"}
+	found, missed := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		var list []rules.Rule
+		for i := range rapid.IntRange(1, 30).Draw(t, "rules") {
+			m := rules.KubernetesMatch{
+				Namespaces: rarely(namespaces...).Draw(t, "namespaces"), Users: rarely("alice", "bob").Draw(t, "users"), Groups: rarely("ops", "staff").Draw(t, "groups"),
+				ExceptUsers: rarely("alice", "bob", "eve").Draw(t, "except users"), ExceptGroups: rarely("ops", "staff", "temps").Draw(t, "except groups"),
+			}
+			for range rapid.IntRange(1, 2).Draw(t, "resources") {
+				m.Resources = append(m.Resources, rules.KubernetesResources{
+					Groups: one("", "apps", "*").Draw(t, "groups"), Operations: one("CREATE", "UPDATE").Draw(t, "operations"),
+					Resources: one("pods", "jobs", "*", "pods/scale", "pods/*", "*/scale", "*/*").Draw(t, "names"),
+				})
+			}
+			if rapid.IntRange(0, 3).Draw(t, "selects") == 0 {
+				m.NamespaceSelector = rules.Selector{rapid.SampledFrom([]rules.Requirement{
+					{Key: "tier", Operator: rules.SelectorIn, Values: []string{"free"}},
+					{Key: "tier", Operator: rules.SelectorNotIn, Values: []string{"free"}},
+					{Key: "exempt", Operator: rules.SelectorExists},
+					{Key: "exempt", Operator: rules.SelectorDoesNotExist},
+				}).Draw(t, "requirement")}
+			}
+			r := writing(rapid.SampledFrom([]string{"cluster", "bank", "shop"}).Draw(t, "scope")+fmt.Sprintf("/%02d", i), m)
+			if domains := rarely("bank", "shop").Draw(t, "domains"); r.AllDomains && len(domains) > 0 {
+				r.AllDomains, r.Domains = false, domains
+			}
+			list = append(list, r)
+		}
+		request := wrote(strings.Join([]string{
+			rapid.SampledFrom([]string{"CREATE", "UPDATE"}).Draw(t, "operation"),
+			rapid.SampledFrom([]string{"/pods", "/jobs", "apps/pods", "/pods/scale", "apps/jobs/scale", "/pods/log"}).Draw(t, "resource"),
+			rapid.SampledFrom(append(namespaces, "-")).Draw(t, "namespace"), rapid.SampledFrom([]string{"alice", "bob", "eve"}).Draw(t, "user"),
+			strings.Join(some("ops", "staff", "temps").Draw(t, "their groups"), " "),
+		}, " "))
+		x := indexOf(t, rules.Set{Rules: list, Namespaces: facts()})
+		var want, got []string
+		for i := range list {
+			if matches(&list[i], request.Kubernetes) {
+				want = append(want, list[i].Policy)
+			}
+		}
+		for _, m := range x.Match(nil, request) {
+			got = append(got, m.Rule.Policy)
+		}
+		found, missed = found+len(want), missed+len(list)-len(want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("%+v (-definition +index):\n%s", request.Kubernetes, diff)
+		}
+	})
+	if found < 50 || missed < 50 {
+		t.Errorf("%d found and %d missed prove nothing", found, missed)
+	}
+}
+
+// matches is the definition.
+func matches(r *rules.Rule, w *rules.KubernetesRequest) bool {
+	in := r.AllDomains || w.Namespace != "" && (r.Domain == w.Namespace || slices.Contains(r.Domains, w.Namespace))
+	m := r.Match.Kubernetes
+	open := func(pattern, value string) bool { return pattern == "*" || pattern == value }
+	written := slices.ContainsFunc(m.Resources, func(of rules.KubernetesResources) bool {
+		return slices.ContainsFunc(of.Groups, func(g string) bool { return open(g, w.Group) }) && slices.Contains(of.Operations, w.Operation) &&
+			slices.ContainsFunc(of.Resources, func(name string) bool {
+				resource, subresource, _ := strings.Cut(name, "/")
+				return open(resource, w.Resource) && open(subresource, w.Subresource)
+			})
+	})
+	among := func(list []string, of ...string) bool {
+		return slices.ContainsFunc(of, func(one string) bool { return slices.Contains(list, one) })
+	}
+	selected := len(m.NamespaceSelector) == 0
+	for _, n := range facts() {
+		if n.Name != w.Namespace || selected {
+			continue
+		}
+		switch r := m.NamespaceSelector[0]; r.Operator {
+		case rules.SelectorIn:
+			selected = n.Labels[r.Key] == "free"
+		case rules.SelectorNotIn:
+			selected = n.Labels[r.Key] != "free"
+		case rules.SelectorExists:
+			selected = n.Labels[r.Key] != ""
+		default:
+			selected = n.Labels[r.Key] == ""
+		}
+	}
+	return in && written && selected && (len(m.Namespaces) == 0 || among(m.Namespaces, w.Namespace)) &&
+		(len(m.Users) == 0 || among(m.Users, w.User)) && (len(m.Groups) == 0 || among(m.Groups, w.Groups...)) &&
+		!among(m.ExceptUsers, w.User) && !among(m.ExceptGroups, w.Groups...)
+}
+
+// BenchmarkMatchWrites: a write that three rules want, against 10 000: those of a thousand namespaces, and of the cluster for
+// as many resources. The namespace's selector and the tenant are looked up.
+func BenchmarkMatchWrites(b *testing.B) {
+	set := rules.Set{}
+	for i := range 5000 {
+		set.Rules = append(set.Rules, writing(fmt.Sprintf("ns%d/p%05d", i%1000, i), creations(fmt.Sprintf("apps/r%d", i/1000))))
+		set.Rules = append(set.Rules, writing(fmt.Sprintf("cluster/p%05d", i), creations(fmt.Sprintf("g%d.example/r%d", i%100, i))))
+	}
+	for i := range 1000 {
+		set.Namespaces = append(set.Namespaces, rules.Namespace{Name: fmt.Sprintf("ns%03d", i), Labels: map[string]string{"tier": "free"}, Tenant: "acme"})
+	}
+	tenants := writing("cluster/tenants", creations("apps/*"))
+	tenants.Identifier.From = rules.FromKubernetesTenant
+	tenants.Match.Kubernetes.NamespaceSelector = rules.Selector{{Key: "tier", Operator: rules.SelectorIn, Values: []string{"free"}}}
+	set.Rules = append(set.Rules, tenants, writing("cluster/any", creations("*/*")))
+	x := indexOf(b, set)
+	request := wrote("CREATE apps/r3 ns444 alice system:authenticated")
+	dst := make([]rules.Matched, 0, 16)
+	if got := len(x.Match(dst, request)); got != 3 {
+		b.Fatalf("%d rules match, want 3", got)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, m := range x.Match(dst, request) {
+			m.Terms(request, m.Identify(request))
+		}
+	}
+}

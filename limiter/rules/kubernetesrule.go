@@ -1,0 +1,58 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// isKubernetes: of a source that only writes to the Kubernetes API have.
+func (s IdentifierSource) isKubernetes() bool {
+	switch s {
+	case FromKubernetesTenant, FromKubernetesNamespace, FromKubernetesUser, FromServiceAccount:
+		return true
+	default:
+		return false
+	}
+}
+
+// checkKubernetes refuses what requests of the one kind have in a rule for the other.
+func checkKubernetes(c *Compiled) error {
+	match := c.Match.Kubernetes
+	if match == nil {
+		if c.Identifier.From.isKubernetes() || slices.ContainsFunc(c.Tiers, func(t Tier) bool { return len(t.When.NamespaceSelector) > 0 }) {
+			return errors.New("it speaks of writes to the Kubernetes API, which it does not match")
+		}
+		return nil
+	}
+	if !c.Identifier.From.isKubernetes() && c.Identifier.From != FromExpression {
+		return fmt.Errorf("a write to the Kubernetes API has no %s", c.Identifier.From)
+	}
+	if c.PerEndpoint || c.Cost != nil && c.Cost.Header != "" || isHTTP(&c.Match) ||
+		slices.ContainsFunc(c.Tiers, func(t Tier) bool { return t.When.Header != nil || len(t.When.CIDRs) > 0 }) {
+		return errors.New("a write to the Kubernetes API has no endpoint, header, address or descriptor")
+	}
+	return match.check()
+}
+
+func isHTTP(m *Match) bool {
+	return len(m.Hosts)+len(m.Paths)+len(m.Methods)+len(m.Headers)+len(m.CIDRs)+len(m.ExceptCIDRs)+len(m.Descriptors) > 0
+}
+
+func (m *KubernetesMatch) check() error {
+	if len(m.Resources) == 0 {
+		return errors.New("a match of writes to the Kubernetes API without resources")
+	}
+	for _, of := range m.Resources {
+		if len(of.Groups) == 0 || len(of.Resources) == 0 || len(of.Operations) == 0 {
+			return errors.New("resources without groups, names or operations")
+		}
+		for _, name := range of.Resources {
+			if resource, subresource, cut := strings.Cut(name, "/"); resource == "" || cut && subresource == "" {
+				return fmt.Errorf("%q is no resource", name)
+			}
+		}
+	}
+	return m.NamespaceSelector.check()
+}

@@ -1,0 +1,170 @@
+package rules_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+func TestCheckKubernetesExpression(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text   string
+		result rules.ResultType
+		want   string // of the error; empty: none
+	}{
+		"every field": {
+			`request.operation + request.resource.group + request.resource.version + request.resource.resource + request.subResource + request.kind.kind + ` +
+				`request.namespace + request.name + request.userInfo.username + request.userInfo.groups[0] + request.userInfo.extra["a"][0]`, rules.ResultString, "",
+		},
+		"objects of any shape":             {`request.object.spec.parallelism > 10 && request.oldObject == null && request.options.fieldManager != "x" && !request.dryRun`, rules.ResultBool, ""},
+		"a cost":                           {`request.object.spec.parallelism`, rules.ResultInt, ""},
+		"a cost with a default":            {`request.object.spec.?parallelism.orValue(1)`, rules.ResultInt, ""},
+		"the ports of all containers":      {`request.object.spec.containers.exists(c, c.ports.exists(p, p.hostPort > 0))`, rules.ResultBool, ""},
+		"a prefix of the images":           {`request.object.spec.containers.all(c, c.image.startsWith("registry.example/"))`, rules.ResultBool, ""},
+		"an operation is a string":         {`request.operation == 1`, rules.ResultBool, "no matching overload for '_==_' applied to '(string, int)'"},
+		"the path of another request":      {`request.path == "/"`, rules.ResultBool, "1:8: undefined field 'path'; request has operation, resource, subResource, kind, namespace, name, userInfo, object"},
+		"a field of the user":              {`request.userInfo.name == "a"`, rules.ResultBool, "undefined field 'name'; request has"},
+		"an object without request":        {`object.spec.parallelism > 1`, rules.ResultBool, "1:1: undeclared reference to 'object'; write request.object"},
+		"a resource is more than its name": {`request.resource == "pods"`, rules.ResultBool, "no matching overload"},
+		"a string for a bool":              {`request.operation`, rules.ResultBool, "1:1: the expression comes out as string, want bool"},
+		"loops in loops in loops":          {`request.object.a.all(a, request.object.a.all(b, request.object.a.all(c, a == b && b == c)))`, rules.ResultBool, "nest no loops over lists and maps of objects"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := rules.CheckKubernetesExpression(tc.text, tc.result)
+			switch {
+			case tc.want == "" && err != nil:
+				t.Errorf("%s: %v", tc.text, err)
+			case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
+				t.Errorf("%s:\nerror %v\n want %s", tc.text, err, tc.want)
+			}
+		})
+	}
+}
+
+// job is a write that has everything but an old object.
+func job() *rules.Request {
+	return &rules.Request{Domain: "shop", Kubernetes: &rules.KubernetesRequest{
+		Operation: "CREATE", Group: "batch", Version: "v1", Resource: "jobs", Subresource: "status", Kind: "Job", Namespace: "shop", Name: "nightly",
+		User: "alice", Groups: []string{"staff", "ops"}, Extra: map[string][]string{"scopes": {"a", "b"}}, DryRun: true,
+		Object: []byte(`{"metadata":{"labels":{"team":"web"}},"spec":{"parallelism":500,"suspend":false,"share":0.5,"args":["a","b"],"none":null,` +
+			`"big":9007199254740993}}`),
+		OldObject: []byte("null"), Options: []byte(`{"fieldManager":"kubectl"}`),
+	}}
+}
+
+func TestWhichWritesARuleWithAnExpressionMatches(t *testing.T) {
+	for text, want := range map[string]bool{
+		`request.operation == "CREATE" && request.subResource == "status" && request.kind.kind == "Job"`:                        true,
+		`request.resource.group == "batch" && request.resource.version == "v1" && request.resource.resource == "jobs"`:          true,
+		`request.namespace == "shop" && request.name == "nightly"`:                                                              true,
+		`request.userInfo.username == "alice" && "ops" in request.userInfo.groups && request.userInfo.extra["scopes"][1] > "a"`: true,
+		`request.object.spec.parallelism > 10 && request.object.spec.parallelism == 500`:                                        true,
+		`request.object.spec.big == 9007199254740993`:                                                                           true,
+		`request.object.spec.share == 0.5 && !request.object.spec.suspend && request.object.spec.none == null`:                  true,
+		`request.object.spec.args.exists(a, a == "b") && size(request.object.spec.args) == 2`:                                   true,
+		`request.object.metadata.labels["team"] == "web"`:                                                                       true,
+		`request.options.fieldManager == "kubectl" && request.dryRun`:                                                           true,
+		`request.oldObject == null && !has(request.oldObject) && has(request.object)`:                                           true,
+		`has(request.object.spec.parallelism) && !has(request.object.spec.completions)`:                                         true,
+		`request.object.spec.?completions.orValue(7) == 7`:                                                                      true,
+		`dyn(request).operation == "CREATE" && dyn(request).resource.resource == "jobs"`:                                        true,
+		`request.operation == "DELETE"`:                                                                                         false,
+
+		// What the write does not have does not match.
+		`request.object.spec.completions > 1`:            false,
+		`request.object.metadata.annotations["a"] == ""`: false,
+		`request.oldObject.spec.parallelism > 1`:         false,
+		`request.object.spec.none.deeper == 1`:           false,
+		`request.object.spec.args[7] == "x"`:             false,
+		`request.userInfo.extra["none"][0] == "a"`:       false,
+
+		// What it has and cannot be looked at must not be a way round the limit.
+		`int(request.object.metadata.labels.team) > 100`: true,
+		`request.object.spec.args > 3`:                   true,
+		`request.object.spec.parallelism`:                true,
+	} {
+		t.Run(text, func(t *testing.T) {
+			r := writing("shop/it", creations("batch/jobs/*"))
+			r.Match.Expression = text
+			if got := len(index(t, r).Match(nil, job())) == 1; got != want {
+				t.Errorf("matched: %t, want %t", got, want)
+			}
+		})
+	}
+}
+
+func TestAnObjectThatCannotBeReadIsLimited(t *testing.T) {
+	for _, object := range []string{"{", "{} {}", "\xff"} {
+		r := writing("shop/it", creations("batch/jobs/*"))
+		r.Match.Expression = `request.object.spec.parallelism > 10`
+		request := job()
+		request.Kubernetes.Object = []byte(object)
+		if len(index(t, r).Match(nil, request)) != 1 {
+			t.Errorf("%q dodged the rule", object)
+		}
+	}
+}
+
+func TestAWriteCostsWhatItsObjectSays(t *testing.T) {
+	for object, want := range map[string]int64{
+		`{"spec":{"parallelism":500}}`:        500,
+		`{"spec":{"parallelism":0}}`:          0,
+		`{"spec":{"parallelism":-1}}`:         1,
+		`{"spec":{"parallelism":2000000000}}`: 1,
+		`{"spec":{"parallelism":"many"}}`:     1,
+		`{"spec":{}}`:                         1,
+		`null`:                                1,
+		``:                                    1,
+	} {
+		r := writing("shop/it", creations("batch/jobs/*"))
+		r.Cost = &rules.Cost{Expression: `request.object.spec.parallelism`}
+		request := job()
+		request.Kubernetes.Object = []byte(object)
+		m := index(t, r).Match(nil, request)[0]
+		if got := m.Terms(request, m.Identify(request)).Cost; got != want {
+			t.Errorf("%s costs %d, want %d", object, got, want)
+		}
+	}
+}
+
+// TestAnObjectIsDecodedOnceForAllRules counts allocations: to decode a large object takes thousands.
+func TestAnObjectIsDecodedOnceForAllRules(t *testing.T) {
+	var list []rules.Rule
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		r := writing("shop/"+name, creations("batch/jobs/*"))
+		r.Identifier = rules.Identifier{From: rules.FromExpression, Name: `request.object.metadata.name`}
+		r.Tiers = []rules.Tier{{Name: "large", Units: 1, When: rules.When{Expression: `request.object.spec.parallelism > 10`}}}
+		r.Cost = &rules.Cost{Expression: `request.object.spec.parallelism`}
+		list = append(list, r)
+	}
+	request := job()
+	request.Kubernetes.Object = []byte(`{"metadata":{"name":"n"},"spec":{"parallelism":3,"args":[` + strings.Repeat(`"a",`, 5000) + `"a"]}}`)
+	decide := func(x *rules.Index) func() {
+		return func() {
+			for _, m := range x.Match(nil, request) {
+				m.Terms(request, m.Identify(request))
+			}
+		}
+	}
+	one, all := testing.AllocsPerRun(10, decide(index(t, list[0]))), testing.AllocsPerRun(10, decide(index(t, list...)))
+	if one < 5000 || all > 1.5*one {
+		t.Errorf("%.0f allocations for one rule, %.0f for eight", one, all)
+	}
+}
+
+// BenchmarkWriteExpression is an expression and a cost over an object of 4 kB.
+func BenchmarkWriteExpression(b *testing.B) {
+	r := writing("shop/it", creations("batch/jobs/*"))
+	r.Match.Expression = `request.object.spec.parallelism > 10`
+	r.Cost = &rules.Cost{Expression: `request.object.spec.parallelism`}
+	x := index(b, r)
+	request := job()
+	request.Kubernetes.Object = []byte(`{"spec":{"parallelism":500,"env":[` + strings.Repeat(`{"name":"A","value":"0123456789"},`, 120) + `{}]}}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, m := range x.Match(nil, request) {
+			m.Terms(request, m.Identify(request))
+		}
+	}
+}

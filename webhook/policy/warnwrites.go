@@ -1,0 +1,58 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// aboutWrites warns of what is costly or useless in a policy for writes to the Kubernetes API.
+func (w *warnings) aboutWrites() {
+	match := w.rule.Match.Kubernetes
+	if match == nil {
+		return
+	}
+	const field = "spec.match.kubernetes"
+	if len(match.Namespaces) > 0 && !w.rule.AllDomains && !slices.ContainsFunc(match.Namespaces, w.speaksIn) {
+		w.add(field+".namespaces", "no write matches: its namespace is its domain, and the policy is for others")
+	}
+	if len(match.Users) > 0 && subset(match.Users, match.ExceptUsers) {
+		w.add(field+".exceptUsers", "no write matches: they are all of users")
+	}
+	if len(match.Groups) > 0 && subset(match.Groups, match.ExceptGroups) {
+		w.add(field+".exceptGroups", "no write matches: they are all of groups")
+	}
+	if slices.ContainsFunc(match.Resources, isEverything) {
+		w.add(field+".resources", "API servers ask before every write, leases and events too; name what matters")
+	}
+	w.aboutQueue()
+}
+
+func (w *warnings) speaksIn(namespace string) bool {
+	return namespace == w.rule.Domain || slices.Contains(w.rule.Domains, namespace)
+}
+
+// isEverything says whether API servers have to ask about everything that is written.
+func isEverything(of rules.KubernetesResources) bool {
+	return slices.Contains(of.Groups, "*") && slices.ContainsFunc(of.Resources, func(name string) bool { return strings.HasPrefix(name, "*") })
+}
+
+// aboutQueue warns of queues in which nobody waits: an API server takes an answer, and no turn.
+func (w *warnings) aboutQueue() {
+	if w.rule.Algorithm != limiter.LeakyBucket {
+		return
+	}
+	const why = "API servers do not wait, so no write ever queues; "
+	if w.rule.Burst > 0 {
+		w.add("spec.burst", why+"it only bounds what one costs. See TokenBucket")
+	} else if w.rule.Cost != nil && w.rule.Cost.Expression != "" {
+		w.add("spec.cost.expression", "a LeakyBucket without burst denies every write that costs more than 1")
+	}
+	for i := range w.rule.Tiers {
+		if w.rule.Tiers[i].Burst > 0 {
+			w.add(tierField(i, "burst"), why+"it only bounds what one costs")
+		}
+	}
+}
