@@ -43,6 +43,8 @@ type socketFlags struct {
 	clientAuthority  string
 	unitMultiplier   bool
 	envoyErrorAnswer bool
+
+	throttle throttleFlags
 }
 
 func (f *socketFlags) add(flags *pflag.FlagSet) {
@@ -70,15 +72,19 @@ func (f *socketFlags) add(flags *pflag.FlagSet) {
 		"tell Envoy of windows such as 15 minutes as a multiple of a unit; older Envoys take it for one unit")
 	flags.BoolVar(&f.envoyErrorAnswer, "envoy-error-response", false,
 		"answer ext_authz calls without a decision with error_response; older Envoys take it for a denial")
+	f.throttle.add(flags)
 }
 
-// listeners are those of --listen, --grpc-listen (nil for none) and --ops-listen.
-func (f *socketFlags) listeners(ctx context.Context) ([3]net.Listener, error) {
-	var opened [3]net.Listener
-	for i, socket := range [...]struct{ flag, address string }{
-		{"--listen", f.listen}, {"--grpc-listen", f.grpc}, {"--ops-listen", f.ops},
+// listeners are those of --listen, --grpc-listen (nil for none), --ops-listen and --throttle-listen (nil for none).
+func (f *socketFlags) listeners(ctx context.Context) ([4]net.Listener, error) {
+	var opened [4]net.Listener
+	for i, socket := range [...]struct {
+		flag, address string
+		optional      bool
+	}{
+		{"--listen", f.listen, false}, {"--grpc-listen", f.grpc, true}, {"--ops-listen", f.ops, false}, {"--throttle-listen", f.throttle.listen, true},
 	} {
-		if socket.address == "" && i == 1 {
+		if socket.address == "" && socket.optional {
 			continue
 		}
 		var config net.ListenConfig
@@ -104,6 +110,7 @@ type doors struct {
 	clients     *address.Trusted
 	balancers   *address.Networks
 	credentials credentials.TransportCredentials // nil: none
+	throttle    *throttleDoor                    // nil: none
 }
 
 // doors reads the flags that need reading.
@@ -134,7 +141,13 @@ func (f *socketFlags) doors() (doors, error) {
 	if err != nil {
 		return doors{}, err
 	}
-	return doors{flags: f, style: style, clients: address.NewTrusted(field, proxies), balancers: balancers, credentials: secured}, nil
+	throttling, err := f.throttle.door()
+	if err != nil {
+		return doors{}, err
+	}
+	return doors{
+		flags: f, style: style, clients: address.NewTrusted(field, proxies), balancers: balancers, credentials: secured, throttle: throttling,
+	}, nil
 }
 
 // balanced is the listener for load balancers that speak the PROXY protocol, if there are any.
@@ -182,16 +195,11 @@ func (f *socketFlags) credentials() (credentials.TransportCredentials, error) {
 	case f.certificate == "" || f.key == "":
 		return nil, errors.New("--grpc-cert and --grpc-key go together, and --grpc-client-ca with both")
 	}
-	if _, err := tls.LoadX509KeyPair(f.certificate, f.key); err != nil {
+	pair, err := openKeyPair(f.certificate, f.key)
+	if err != nil {
 		return nil, fmt.Errorf("--grpc-cert, --grpc-key: %w", err)
 	}
-	config := &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { // renewed files need no restart
-			pair, err := tls.LoadX509KeyPair(f.certificate, f.key)
-			return &pair, err
-		},
-	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.show}
 	if f.clientAuthority != "" {
 		text, err := os.ReadFile(f.clientAuthority)
 		if err != nil {

@@ -29,6 +29,7 @@ type process struct {
 	check     net.Listener
 	grpc      net.Listener // nil: none
 	ops       net.Listener
+	throttle  net.Listener // nil: none
 }
 
 // newProcess returns a process that listens already and serves nothing yet.
@@ -50,7 +51,7 @@ func newProcess(
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return &process{
 		log: log, keyPrefix: keyPrefix, drain: f.drain, registry: registry, doors: doors,
-		check: doors.balanced(sockets[0]), grpc: sockets[1], ops: sockets[2],
+		check: doors.balanced(sockets[0]), grpc: sockets[1], ops: sockets[2], throttle: sockets[3],
 		engine: engine.New(counts.store, counts.source, engine.NewMetrics(registry), counts.options...),
 	}, nil
 }
@@ -109,6 +110,11 @@ func (p *process) run(ctx context.Context, from server.Rules, tasks ...func(cont
 	if p.grpc != nil {
 		envoys := p.doors.grpc(p, metrics, readiness)
 		serving.Go(func() error { return envoys.Run(failed, p.grpc) })
+	}
+	if p.throttle != nil {
+		apiServers := p.doors.throttle.server(p, metrics)
+		p.log.Info("API servers are answered", "throttle", p.throttle.Addr())
+		serving.Go(func() error { return apiServers.Run(failed, p.throttle) })
 	}
 	err := serving.Wait()
 	stopWork()

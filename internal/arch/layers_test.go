@@ -93,6 +93,11 @@ func layers() []layer {
 			world: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 		},
 		{
+			pkg:   "webhook/throttle", // of the limiter half
+			ours:  []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply"},
+			world: []string{"k8s.io/api/admission", "k8s.io/apimachinery"},
+		},
+		{
 			pkg:  "controllers/...",
 			ours: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/...", "internal/compile", "limiter/rules", "controllers/..."},
 			world: []string{
@@ -136,6 +141,8 @@ func bans() []ban {
 		{"webhook/policy", enforcing, "the operator half does not enforce"},
 		{"webhook/policy", redis, "go-redis is redisstore's alone"},
 		{"webhook/certificate", enforcing, "the operator half does not enforce"},
+		{"webhook/throttle", []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", module + "/api"}, "a limiter answers API servers and asks none"},
+		{"webhook/throttle", redis, "go-redis is redisstore's alone"},
 		{"api/...", redis, "go-redis is redisstore's alone"},
 		{"internal/...", redis, "go-redis is redisstore's alone"},
 		{"controllers/...", redis, "go-redis is redisstore's alone; controllers own small interfaces to it"},

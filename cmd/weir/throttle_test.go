@@ -1,0 +1,331 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/webhook/throttle"
+)
+
+// throttling are the sockets of a limiter that API servers ask, with the certificate in files.
+func throttling(files *fixture.TLSFiles) socketFlags {
+	f := anyPort
+	f.throttle = throttleFlags{
+		listen: "127.0.0.1:0", certificate: files.ServerCert, key: files.ServerKey,
+		exemptUsers: []string{"root"}, maxRetryAfter: 5 * time.Second, warnPercent: 50,
+	}
+	return f
+}
+
+func newFiles(t *testing.T) *fixture.TLSFiles {
+	t.Helper()
+	files, err := fixture.WriteTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// secretSet limits the creation of secrets by user.
+func secretSet(units int64) rules.Set {
+	return rules.Set{Rules: []rules.Rule{{
+		Policy: "cluster/secrets", AllDomains: true, Axis: "User", Identifier: rules.Identifier{From: rules.FromKubernetesUser},
+		Match: rules.Match{Kubernetes: &rules.KubernetesMatch{Resources: []rules.KubernetesResources{{
+			Groups: []string{""}, Resources: []string{"secrets"}, Operations: []string{"CREATE"},
+		}}}},
+		Algorithm: limiter.SlidingWindowLog, Units: units, WindowSeconds: 3600,
+	}}}
+}
+
+// limiting publishes a set to a Redis and returns its URL.
+func limiting(t *testing.T, set rules.Set) string {
+	t.Helper()
+	url := "redis://" + miniredis.RunT(t).Addr()
+	client, err := redisstore.Open(url, limiterTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	publish(t, redisstore.NewExchange(client, "weir:", "weir-system/default"), set)
+	return url
+}
+
+// apiServer asks over its own connections.
+func apiServer(t *testing.T, files *fixture.TLSFiles) *http.Client {
+	t.Helper()
+	config, err := files.ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: config}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: patience}
+}
+
+type reviewed struct {
+	Response struct {
+		UID      string
+		Allowed  bool
+		Warnings []string
+		Status   struct{ Message string }
+	}
+}
+
+// review asks for user to create a secret.
+func review(client *http.Client, address, user string) (reviewed, *tls.ConnectionState, error) {
+	body := fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u1","operation":"CREATE",`+
+		`"resource":{"group":"","version":"v1","resource":"secrets"},"namespace":"shop","userInfo":{"username":%q}}}`, user)
+	response, err := client.Post("https://"+address+throttle.Path+"?timeout=2s", "application/json", strings.NewReader(body))
+	if err != nil {
+		return reviewed{}, nil, err
+	}
+	defer response.Body.Close()
+	var got reviewed
+	text, err := io.ReadAll(response.Body)
+	if err = errors.Join(err, json.Unmarshal(text, &got)); err == nil && (response.StatusCode != http.StatusOK || got.Response.UID != "u1") {
+		err = fmt.Errorf("%s: %s", response.Status, text)
+	}
+	return got, response.TLS, err
+}
+
+func TestLimiterReplicasAnswerAPIServersByTheSameCounters(t *testing.T) {
+	redis, files := limiting(t, secretSet(3)), newFiles(t)
+	var addresses, ops []string
+	for _, replica := range []string{"a", "b"} {
+		log := &transcript{}
+		launch(t, func(ctx context.Context) error {
+			return runLimiter(ctx, limiterFlags{
+				limiter: "weir-system/default", redis: redis, counters: countersOf("weir:"), replica: replica, sockets: throttling(files),
+			}, log.logger())
+		})
+		addresses, ops = append(addresses, find(t, log, `throttle=(\S+)`)), append(ops, "http://"+find(t, log, `ops=(\S+)`))
+		eventually(t, "ready", func() bool { status, _ := get(t, ops[len(ops)-1]+"/readyz"); return status == http.StatusOK })
+	}
+	client := apiServer(t, files)
+	var passed, warned int
+	for i := range 6 {
+		got, _, err := review(client, addresses[i%2], "alice")
+		if err != nil {
+			t.Fatal(err)
+		}
+		warned += len(got.Response.Warnings)
+		if got.Response.Allowed {
+			passed++
+		} else if !strings.Contains(got.Response.Status.Message, "over the limit of policy cluster/secrets: 3 per 1h for User alice; retry in ") {
+			t.Errorf("%+v", got)
+		}
+	}
+	if passed != 3 || warned != 2 {
+		t.Errorf("%d passed and %d were warned, want 3 and 2", passed, warned)
+	}
+	if got, _, err := review(client, addresses[0], "root"); err != nil || !got.Response.Allowed {
+		t.Errorf("an exempt user: %+v, %v", got, err)
+	}
+	if _, text := get(t, ops[0]+"/metrics"); !strings.Contains(text, `weir_decision_duration_seconds_count{door="throttle"} 4`) {
+		t.Errorf("the metrics do not tell of 4 decisions at the door:\n%s", text)
+	}
+}
+
+func TestARenewedCertificateIsShownWithoutARestart(t *testing.T) {
+	redis, files := limiting(t, secretSet(100)), newFiles(t)
+	log := &transcript{}
+	launch(t, func(ctx context.Context) error {
+		return runLimiter(ctx, limiterFlags{
+			limiter: "weir-system/default", redis: redis, counters: countersOf("weir:"), sockets: throttling(files),
+		}, log.logger())
+	})
+	address := find(t, log, `throttle=(\S+)`)
+	first := apiServer(t, files)
+	_, before, err := review(first, address, "alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewed := newFiles(t)
+	if err := os.Rename(renewed.ServerCert, files.ServerCert); err != nil {
+		t.Fatal(err)
+	}
+	// The moment between the two files: who comes sees the old pair.
+	if _, state, err := review(apiServer(t, files), address, "alice"); err != nil || !state.PeerCertificates[0].Equal(before.PeerCertificates[0]) {
+		t.Errorf("with half of the new pair: %v", err)
+	}
+	if err := os.Rename(renewed.ServerKey, files.ServerKey); err != nil {
+		t.Fatal(err)
+	}
+	trusting := &fixture.TLSFiles{CA: renewed.CA, ClientCert: files.ClientCert, ClientKey: files.ClientKey}
+	if _, state, err := review(apiServer(t, trusting), address, "alice"); err != nil || state.PeerCertificates[0].Equal(before.PeerCertificates[0]) {
+		t.Errorf("the new pair is not shown: %v", err)
+	}
+	if _, _, err := review(apiServer(t, files), address, "alice"); err == nil {
+		t.Error("who trusts the old authority alone is answered on a new connection")
+	}
+	if _, _, err := review(first, address, "alice"); err != nil {
+		t.Errorf("a connection from before: %v", err)
+	}
+}
+
+// TestNoAPIServerIsLeftWithoutAnAnswerWhenALimiterStops sends SIGTERM to a real limiter while API servers ask, who go on for
+// a while after it has ceased to be ready, as they do until a Service has taken it out.
+func TestNoAPIServerIsLeftWithoutAnAnswerWhenALimiterStops(t *testing.T) {
+	weir, err := fixture.BuildWeir(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	redis, files := limiting(t, secretSet(1_000_000)), newFiles(t)
+	address, err := fixture.FreeAddr(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ops, err := fixture.FreeAddr(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	process, err := fixture.StartWeir(weir, "limiter", "--redis="+redis, "--listen=127.0.0.1:0", "--grpc-listen=", "--ops-listen="+ops, "--drain=500ms",
+		"--throttle-listen="+address, "--throttle-cert="+files.ServerCert, "--throttle-key="+files.ServerKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(process.Kill)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := fixture.WaitHTTP(ctx, "http://"+ops+"/readyz", http.StatusOK); err != nil {
+		t.Fatal(err, process.Log())
+	}
+	const more = 20
+	var asking sync.WaitGroup
+	draining := make(chan struct{})
+	for range 4 {
+		client := apiServer(t, files)
+		asking.Go(func() {
+			for left := more; left > 0; {
+				if got, _, err := review(client, address, "alice"); err != nil || !got.Response.Allowed {
+					t.Errorf("with %d questions left: %+v, %v", left, got, err)
+					return
+				}
+				select {
+				case <-draining:
+					left--
+				default:
+				}
+			}
+		})
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- process.Stop() }()
+	if err := fixture.WaitHTTP(ctx, "http://"+ops+"/readyz", http.StatusServiceUnavailable); err != nil {
+		t.Error(err)
+	}
+	close(draining)
+	asking.Wait()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestThrottleFlagsThatCannotBe(t *testing.T) {
+	files := newFiles(t)
+	listen, cert, key := "--throttle-listen=127.0.0.1:0", "--throttle-cert="+files.ServerCert, "--throttle-key="+files.ServerKey
+	tests := map[string]struct {
+		flags []string
+		say   string
+	}{
+		"no certificate":               {[]string{listen}, "--throttle-listen needs --throttle-cert and --throttle-key"},
+		"no key":                       {[]string{listen, cert}, "--throttle-listen needs --throttle-cert and --throttle-key"},
+		"a certificate for no socket":  {[]string{cert, key}, "--throttle-cert and --throttle-key are for --throttle-listen"},
+		"a certificate that is none":   {[]string{listen, "--throttle-cert=/nowhere.pem", key}, "/nowhere.pem"},
+		"a key of another certificate": {[]string{listen, cert, "--throttle-key=" + files.ClientKey}, "--throttle-cert, --throttle-key: "},
+		"a longer wait than any":       {[]string{listen, cert, key, "--throttle-max-retry-after=2m"}, "--throttle-max-retry-after"},
+		"more than all":                {[]string{listen, cert, key, "--throttle-warn-percent=101"}, "--throttle-warn-percent"},
+	}
+	for _, command := range [][]string{{"limiter"}, {"serve", "--policies", t.TempDir()}} {
+		for name, test := range tests {
+			t.Run(command[0]+": "+name, func(t *testing.T) {
+				root := rootCommand()
+				root.SetArgs(append(append(command, "--listen=127.0.0.1:0", "--grpc-listen=", "--ops-listen=127.0.0.1:0"), test.flags...))
+				ctx, cancel := context.WithTimeout(t.Context(), patience) // it is ended if it serves
+				defer cancel()
+				err := root.ExecuteContext(ctx)
+				var stderr bytes.Buffer
+				if status := exitStatus(err, &stderr); status != exitUsage || !strings.Contains(stderr.String(), test.say) {
+					t.Errorf("status %d: %s", status, &stderr)
+				}
+			})
+		}
+	}
+}
+
+// TestThrottleFlagsHaveTheDefaultsOfALimiter keeps who runs a limiter by hand as safe as who asks the operator for one.
+func TestThrottleFlagsHaveTheDefaultsOfALimiter(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "weir.dev_limiters.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type schema struct {
+		Default    json.RawMessage   `json:"default"`
+		Properties map[string]schema `json:"properties"`
+	}
+	var crd struct {
+		Spec struct {
+			Versions []struct {
+				Schema struct {
+					OpenAPIV3Schema schema `json:"openAPIV3Schema"`
+				} `json:"schema"`
+			} `json:"versions"`
+		} `json:"spec"`
+	}
+	if err := yaml.Unmarshal(text, &crd); err != nil {
+		t.Fatal(err)
+	}
+	of := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["kubernetesThrottle"].Properties
+	list := func(name string) (values []string) {
+		if err := json.Unmarshal(of[name].Default, &values); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		return values
+	}
+	var wait string
+	if err := json.Unmarshal(of["maxRetryAfter"].Default, &wait); err != nil {
+		t.Fatal(err)
+	}
+	var got throttleFlags
+	got.add(pflag.NewFlagSet("", pflag.ContinueOnError))
+	if diff := cmp.Diff(list("exemptNamespaces"), got.exemptNamespaces); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(list("exemptUsers"), got.exemptUsers); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(list("exemptGroups"), got.exemptGroups); diff != "" {
+		t.Error(diff)
+	}
+	if got.maxRetryAfter.String() != wait || strconv.Itoa(got.warnPercent) != string(of["warnPercent"].Default) {
+		t.Errorf("%v and %d, want %s and %s", got.maxRetryAfter, got.warnPercent, wait, of["warnPercent"].Default)
+	}
+	var none throttleFlags
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	none.add(flags)
+	if err := flags.Parse([]string{"--throttle-exempt-groups="}); err != nil || len(none.exemptGroups) != 0 {
+		t.Errorf("an empty list: %q, %v", none.exemptGroups, err)
+	}
+}

@@ -1,0 +1,115 @@
+package throttle
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/reply"
+)
+
+// Path is where API servers ask.
+const Path = "/v1/throttle"
+
+// maxPooled is the largest buffer worth keeping between requests, in bytes: most objects are of a few kilobytes.
+const maxPooled = 64 << 10
+
+// Engine decides.
+type Engine interface {
+	Check(ctx context.Context, c *engine.Check) (engine.Answer, error)
+}
+
+// Observer is told how long decisions took, in seconds.
+type Observer interface{ Observe(seconds float64) }
+
+// door answers POST /v1/throttle.
+type door struct {
+	engine  Engine
+	terms   *Terms
+	seconds Observer
+	buffers sync.Pool // of *bytes.Buffer
+}
+
+// NewDoor returns what a limiter serves to API servers. What is no question of theirs it refuses with
+// application/problem+json.
+func NewDoor(e Engine, terms *Terms, seconds Observer) http.Handler {
+	return &door{engine: e, terms: terms, seconds: seconds}
+}
+
+// ServeHTTP implements http.Handler.
+func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(r.Context(), within(r))
+	defer cancel()
+	in, bad := d.read(w, r)
+	if bad != nil {
+		bad.Write(w)
+		return
+	}
+	write(w, d.decide(ctx, in))
+	d.seconds.Observe(time.Since(began).Seconds())
+}
+
+func (d *door) read(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionRequest, *reply.Problem) {
+	if r.URL.Path != Path {
+		return nil, reply.NewProblem(http.StatusNotFound, "", "there is no "+clip(r.URL.Path, maxName)+"; ask POST "+Path)
+	}
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		return nil, reply.NewProblem(http.StatusMethodNotAllowed, "", "ask with POST, not "+clip(r.Method, maxName))
+	}
+	buffer := d.buffer()
+	defer d.release(buffer)
+	if bad := readBody(r, buffer); bad != nil {
+		return nil, bad
+	}
+	return decode(buffer.Bytes())
+}
+
+// decide answers a question. Without a decision the write passes: what cannot be decided is no reason to stop a cluster.
+func (d *door) decide(ctx context.Context, in *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	if d.terms.exempt(in) {
+		return undecided(in, "exempt")
+	}
+	answer, err := d.engine.Check(ctx, &engine.Check{Request: requestOf(in), Cost: 1, Peek: isDryRun(in), NoDelay: true})
+	if err != nil {
+		return d.terms.withoutAnswer(in, err)
+	}
+	return d.terms.response(in, &answer)
+}
+
+// write sends a review. An API server that is gone gets nothing, and the units stay spent.
+func write(w http.ResponseWriter, response *admissionv1.AdmissionResponse) {
+	body, err := json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{Kind: "AdmissionReview", APIVersion: admissionv1.SchemeGroupVersion.String()},
+		Response: response,
+	})
+	if err != nil {
+		panic(fmt.Sprintf("throttle: encoding plain data: %v", err))
+	}
+	w.Header()["Content-Type"] = []string{"application/json"}
+	_, _ = w.Write(body)
+}
+
+func (d *door) buffer() *bytes.Buffer {
+	if b, ok := d.buffers.Get().(*bytes.Buffer); ok {
+		return b
+	}
+	return new(bytes.Buffer)
+}
+
+func (d *door) release(b *bytes.Buffer) {
+	if b.Cap() > maxPooled {
+		return
+	}
+	b.Reset()
+	d.buffers.Put(b)
+}

@@ -1,0 +1,559 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/local"
+	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+func denied(message string, retryAfter int32) *metav1.Status {
+	return &metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: message,
+		Details: &metav1.StatusDetails{Name: "settings", Kind: "ConfigMap", RetryAfterSeconds: retryAfter},
+	}
+}
+
+// TestAnswers asks in order, and compares the last answer.
+func TestAnswers(t *testing.T) {
+	create := question(t, "create")
+	alice := question(t, "create", from("alice"))
+	thrice := [][]byte{create, create, create}
+	leaky := func(r *rules.Rule) { r.Algorithm, r.Burst = limiter.LeakyBucket, 5 }
+	bursting := func(r *rules.Rule) { r.Algorithm, r.Burst = limiter.TokenBucket, 2 }
+	dear := func(r *rules.Rule) { r.Cost = &rules.Cost{Value: 4} }
+	tests := map[string]struct {
+		rules    []rules.Rule
+		asked    [][]byte
+		status   *metav1.Status // nil: allowed
+		warnings []string
+		audit    map[string]string
+	}{
+		"no policy matches": {
+			nil, thrice, nil, nil, map[string]string{"result": "unlimited"},
+		},
+		"far from the limit": {
+			[]rules.Rule{limit("a", 10, hour)},
+			thrice, nil, nil,
+			map[string]string{"result": "allowed", "policy": "cluster/a", "limit": "10", "remaining": "7", "source": "memory"},
+		},
+		"near the limit": {
+			[]rules.Rule{limit("a", 3, 24*hour)},
+			thrice, nil,
+			[]string{"3 of 3 per 24h used, policy cluster/a (Namespace acme)"},
+			map[string]string{"result": "allowed", "policy": "cluster/a", "limit": "3", "remaining": "0", "source": "memory"},
+		},
+		"near five limits: three are told, strictest first": {
+			[]rules.Rule{
+				limit("a", 3, hour), limit("b", 3, time.Minute), limit("c", 3, hour, inShadow), limit("d", 3, 90*time.Second), limit("e", 3, hour),
+			},
+			thrice, nil,
+			[]string{
+				"3 of 3 per 1h used, policy cluster/a (Namespace acme)", "3 of 3 per 1m used, policy cluster/b (Namespace acme)",
+				"3 of 3 per 1m30s used, policy cluster/d (Namespace acme)",
+			},
+			map[string]string{"result": "allowed", "policy": "cluster/a", "limit": "3", "remaining": "0", "source": "memory"},
+		},
+		"a burst is what is used of a token bucket": {
+			[]rules.Rule{limit("a", 60, time.Minute, bursting)},
+			[][]byte{create, create},
+			nil,
+			[]string{"2 of a burst of 2 used, policy cluster/a (Namespace acme)"},
+			map[string]string{"result": "allowed", "policy": "cluster/a", "limit": "60", "remaining": "0", "source": "memory"},
+		},
+		"over the limit for long": {
+			[]rules.Rule{limit("a", 2, hour)},
+			thrice,
+			denied("over the limit of policy cluster/a: 2 per 1h for Namespace acme; retry in 1h", 0), nil,
+			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "2", "remaining": "0", "source": "memory"},
+		},
+		"over the limit for moments": {
+			[]rules.Rule{limit("a", 2, 5*time.Second)},
+			thrice,
+			denied("over the limit of policy cluster/a: 2 per 5s for Namespace acme; retry in 5s", 5), nil,
+			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "2", "remaining": "0", "source": "memory"},
+		},
+		"over the limit for moments, and a controller": {
+			[]rules.Rule{limit("a", 2, 5*time.Second)},
+			[][]byte{create, create, question(t, "create", from("system:serviceaccount:flux-system:kustomize-controller"))},
+			denied("over the limit of policy cluster/a: 2 per 5s for Namespace acme; retry in 5s", 0), nil,
+			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "2", "remaining": "0", "source": "memory"},
+		},
+		"over two limits, the longest wait is told": {
+			[]rules.Rule{limit("a", 2, 5*time.Second), limit("b", 2, 2*time.Hour, byUser)},
+			[][]byte{alice, alice, alice},
+			denied("over the limit of policy cluster/b: 2 per 2h for User alice; retry in 2h; also over that of cluster/a", 0), nil,
+			map[string]string{"result": "denied", "policy": "cluster/b", "limit": "2", "remaining": "0", "source": "memory"},
+		},
+		"a write that costs more than there ever is": {
+			[]rules.Rule{limit("a", 3, time.Second, dear)},
+			[][]byte{create},
+			denied("over the limit of policy cluster/a: 3 per 1s for Namespace acme; the write costs more than is ever allowed at once", 0), nil,
+			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "3", "remaining": "3", "source": "memory"},
+		},
+		"an API server cannot wait its turn, and is not warned of one": {
+			[]rules.Rule{limit("a", 60, time.Minute, leaky)},
+			[][]byte{create},
+			nil, nil,
+			map[string]string{"result": "allowed", "policy": "cluster/a", "limit": "60", "remaining": "0", "source": "memory"},
+		},
+		"its turn is not now": {
+			[]rules.Rule{limit("a", 60, time.Minute, leaky)},
+			[][]byte{create, create},
+			denied("over the limit of policy cluster/a: 60 per 1m for Namespace acme; retry in 1s", 1), nil,
+			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "60", "remaining": "0", "source": "memory"},
+		},
+		"a policy in shadow is for the audit": {
+			[]rules.Rule{limit("a", 2, hour, inShadow)},
+			thrice, nil, nil,
+			map[string]string{"result": "unlimited", "shadow-denied": "cluster/a"},
+		},
+		"dry runs are charged nothing": {
+			[]rules.Rule{limit("a", 2, hour)},
+			[][]byte{question(t, "create", dry), question(t, "create", dry), question(t, "create", dry), create},
+			nil, nil,
+			map[string]string{"result": "allowed", "policy": "cluster/a", "limit": "2", "remaining": "1", "source": "memory"},
+		},
+		"a dry run is told what the write would be": {
+			[]rules.Rule{limit("a", 2, hour)},
+			[][]byte{create, create, question(t, "create", dry)},
+			denied("over the limit of policy cluster/a: 2 per 1h for Namespace acme; retry in 1h", 0), nil,
+			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "2", "remaining": "0", "source": "memory"},
+		},
+		"an exempt user spends nothing": {
+			[]rules.Rule{limit("a", 2, hour)},
+			[][]byte{create, create, question(t, "create", from("system:kube-controller-manager", "system:authenticated"))},
+			nil, nil,
+			map[string]string{"result": "exempt"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			door := newDoor(t, newEngine(t, atNoon(), test.rules...))
+			var got *admissionv1.AdmissionResponse
+			for _, body := range test.asked {
+				got = answer(t, door, body)
+			}
+			want := &admissionv1.AdmissionResponse{
+				UID: "9054da0e-b526-45a6-8505-d5cf8c57f8b6", Allowed: test.status == nil, Result: test.status, Warnings: test.warnings, AuditAnnotations: test.audit,
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhoIsExempt(t *testing.T) {
+	door := newDoor(t, newEngine(t, atNoon(), limit("a", 1, hour)))
+	answer(t, door, question(t, "create"))
+	tests := map[string]struct {
+		who    []func(*admissionv1.AdmissionRequest)
+		exempt bool
+	}{
+		"a tenant":                       {nil, false},
+		"a person":                       {[]func(*admissionv1.AdmissionRequest){from("alice", "system:authenticated")}, false},
+		"an admin of the cluster":        {[]func(*admissionv1.AdmissionRequest){from("root", "system:authenticated", "system:masters")}, true},
+		"a node":                         {[]func(*admissionv1.AdmissionRequest){from("system:node:a", "system:nodes")}, true},
+		"the API server itself":          {[]func(*admissionv1.AdmissionRequest){from("system:apiserver", "system:authenticated")}, true},
+		"a controller of the cluster":    {[]func(*admissionv1.AdmissionRequest){from("system:serviceaccount:kube-system:replicaset-controller", "system:serviceaccounts", "system:serviceaccounts:kube-system")}, true},
+		"Weir":                           {[]func(*admissionv1.AdmissionRequest){from("system:serviceaccount:weir-system:weir-operator", "system:serviceaccounts:weir-system")}, true},
+		"who calls themselves a group":   {[]func(*admissionv1.AdmissionRequest){from("system:masters", "system:authenticated")}, false},
+		"the namespace of the cluster":   {[]func(*admissionv1.AdmissionRequest){inNamespace("kube-system")}, true},
+		"a namespace with such a prefix": {[]func(*admissionv1.AdmissionRequest){inNamespace("kube-system-acme")}, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := answer(t, door, question(t, "create", test.who...))
+			if result := got.AuditAnnotations["result"]; (result == "exempt") != test.exempt || test.exempt && !got.Allowed {
+				t.Errorf("%s, allowed: %v", result, got.Allowed)
+			}
+		})
+	}
+	if !answer(t, NewDoor(newEngine(t, atNoon(), limit("a", 1, hour)), newTerms(t, Settings{ExemptNamespaces: []string{""}}), unseen{}),
+		question(t, "create", inNamespace(""))).Allowed {
+		t.Error("an empty name of a namespace exempts every object that is in none")
+	}
+}
+
+func TestWhoIsAController(t *testing.T) {
+	tests := map[string]bool{
+		"alice":                          false,
+		"system:kube-controller-manager": true,
+		"system:node:a":                  true,
+		"system:serviceaccount:kube-system:replicaset-controller": true,
+		"system:serviceaccount:argocd:application-controller":     true,
+		"system:serviceaccount:acme:deployer":                     false,
+		"system:serviceaccount:acme-too:deployer":                 true,
+	}
+	for user, want := range tests {
+		in := &admissionv1.AdmissionRequest{Namespace: "acme", UserInfo: authenticationv1.UserInfo{Username: user}}
+		if isController(in) != want {
+			t.Errorf("%s: %v", user, !want)
+		}
+	}
+	if !isController(&admissionv1.AdmissionRequest{UserInfo: authenticationv1.UserInfo{Username: "system:serviceaccount:acme:deployer"}}) {
+		t.Error("an object in no namespace is not of the account's own")
+	}
+}
+
+func TestWhatRulesSeeOfAWrite(t *testing.T) {
+	in, bad := decode(question(t, "delete", func(in *admissionv1.AdmissionRequest) {
+		in.SubResource, in.Resource.Group = "status", "apps"
+		in.UserInfo.Extra = map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/pod-name": {"a", "b"}}
+	}))
+	if bad != nil {
+		t.Fatal(bad)
+	}
+	got := requestOf(in)
+	want := &rules.KubernetesRequest{
+		Operation: "DELETE", Group: "apps", Version: "v1", Resource: "configmaps", Subresource: "status", Kind: "ConfigMap",
+		Namespace: "acme", Name: "settings", User: "system:serviceaccount:acme:deployer",
+		Groups:    []string{"system:serviceaccounts", "system:serviceaccounts:acme", "system:authenticated"},
+		Extra:     map[string][]string{"authentication.kubernetes.io/pod-name": {"a", "b"}},
+		OldObject: got.Kubernetes.OldObject, Options: []byte(`{"kind":"DeleteOptions","apiVersion":"meta.k8s.io/v1"}`),
+	}
+	if diff := cmp.Diff(want, got.Kubernetes); diff != "" || got.Domain != "acme" {
+		t.Errorf("domain %q, -want +got:\n%s", got.Domain, diff)
+	}
+	if !strings.Contains(string(got.Kubernetes.OldObject), `"name":"settings"`) || got.Kubernetes.Object != nil {
+		t.Errorf("objects %s and %s", got.Kubernetes.OldObject, got.Kubernetes.Object)
+	}
+	if in, _ := decode(question(t, "update-dry-run")); !requestOf(in).Kubernetes.DryRun {
+		t.Error("a dry run is none")
+	}
+}
+
+func TestWhatIsNoQuestionOfAnAPIServer(t *testing.T) {
+	door := newDoor(t, newEngine(t, atNoon()))
+	swap := func(old, by string) io.Reader {
+		return strings.NewReader(strings.Replace(string(question(t, "create")), old, by, 1))
+	}
+	tests := map[string]struct {
+		method, path string
+		body         io.Reader
+		status       int
+		say          string
+	}{
+		"nothing":                   {"POST", Path, http.NoBody, 400, "is no AdmissionReview"},
+		"no JSON":                   {"POST", Path, strings.NewReader("<a/>"), 400, "is no AdmissionReview"},
+		"half of it":                {"POST", Path, iotest.TimeoutReader(iotest.OneByteReader(swap("", ""))), 400, "ended early"},
+		"a list":                    {"POST", Path, strings.NewReader("[]"), 400, "is no AdmissionReview"},
+		"an older review":           {"POST", Path, swap("admission.k8s.io/v1", "admission.k8s.io/v1beta1"), 400, "v1beta1"},
+		"another kind":              {"POST", Path, swap("AdmissionReview", "Pod"), 400, `\"Pod\"`},
+		"no request":                {"POST", Path, strings.NewReader(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`), 400, "holds no request"},
+		"no uid":                    {"POST", Path, swap(`"uid":"9054da0e-b526-45a6-8505-d5cf8c57f8b6"`, `"uid":""`), 400, "without a uid"},
+		"a name that is a number":   {"POST", Path, swap(`"name":"settings"`, `"name":1`), 400, "is no AdmissionReview"},
+		"more than two objects":     {"POST", Path, strings.NewReader(strings.Repeat(" ", maxBody) + "{}"), 400, "larger than 8388608 bytes"},
+		"more, of unknown length":   {"POST", Path, io.MultiReader(strings.NewReader(strings.Repeat(" ", maxBody)), strings.NewReader("{}")), 400, "larger than 8388608 bytes"},
+		"a GET":                     {"GET", Path, http.NoBody, 405, "ask with POST"},
+		"another path":              {"POST", "/v1/check", swap("", ""), 404, "there is no /v1/check"},
+		"a path with control chars": {"POST", "/%0a", swap("", ""), 404, "there is no /\uFFFD"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := httptest.NewRecorder()
+			door.ServeHTTP(w, httptest.NewRequest(test.method, test.path, test.body))
+			if w.Code != test.status || !strings.Contains(w.Body.String(), test.say) || w.Header().Get("Content-Type") != "application/problem+json" {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+		})
+	}
+}
+
+func TestTwoLargeObjectsAreTaken(t *testing.T) {
+	body := question(t, "create", sized(3<<20), func(in *admissionv1.AdmissionRequest) { in.OldObject = in.Object })
+	if !answer(t, newDoor(t, newEngine(t, atNoon(), limit("a", 1, hour))), body).Allowed {
+		t.Error("denied")
+	}
+}
+
+// stub answers as it is told.
+type stub struct {
+	answer engine.Answer
+	err    error
+	left   time.Duration
+	check  engine.Check
+}
+
+func (s *stub) Check(ctx context.Context, c *engine.Check) (engine.Answer, error) {
+	deadline, _ := ctx.Deadline()
+	s.left, s.check = time.Until(deadline), *c
+	return s.answer, s.err
+}
+
+func TestADecisionIsWithinTheTimeOfTheAPIServer(t *testing.T) {
+	for query, want := range map[string]time.Duration{
+		"?timeout=2s": 1600 * time.Millisecond, "?timeout=1s": 800 * time.Millisecond, "": 8 * time.Second, "?timeout=30s": 8 * time.Second,
+		"?timeout=soon": 8 * time.Second, "?timeout=-1s": 8 * time.Second, "?timeout=0s": 8 * time.Second,
+	} {
+		s := &stub{answer: engine.Answer{Allowed: true}}
+		w := httptest.NewRecorder()
+		newDoor(t, s).ServeHTTP(w, httptest.NewRequest(http.MethodPost, Path+query, strings.NewReader(string(question(t, "create")))))
+		if w.Code != http.StatusOK || s.left > want || s.left < want-want/4 {
+			t.Errorf("%q: %v, want %v (%d)", query, s.left, want, w.Code)
+		}
+		if !s.check.NoDelay || s.check.Peek || s.check.Cost != 1 {
+			t.Errorf("%+v", s.check)
+		}
+	}
+}
+
+func TestWithoutADecisionTheWritePassesUnlessAPolicySaysOtherwise(t *testing.T) {
+	own, foreign := question(t, "create"), question(t, "create", from("system:serviceaccount:argocd:controller"))
+	tests := map[string]struct {
+		err    error
+		body   []byte
+		status *metav1.Status
+		audit  map[string]string
+	}{
+		"no rules yet": {engine.ErrNoRules, own, nil, map[string]string{"result": "undecided", "cause": "there are no rules yet; /readyz says why"}},
+		"a store that nothing stands in for": {
+			errors.New("dial 10.0.0.1"), own, nil,
+			map[string]string{"result": "undecided", "cause": "the counters cannot be reached; whether the request was counted is not known"},
+		},
+		"a policy that denies": {
+			&engine.RefusedError{Policy: "cluster/a"}, own, unavailable(1),
+			map[string]string{"result": "refused", "policy": "cluster/a", "cause": "policy cluster/a denies while its counters cannot be reached"},
+		},
+		"a policy that denies a controller": {
+			&engine.RefusedError{Policy: "cluster/a"}, foreign, unavailable(0),
+			map[string]string{"result": "refused", "policy": "cluster/a", "cause": "policy cluster/a denies while its counters cannot be reached"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := answer(t, newDoor(t, &stub{err: test.err}), test.body)
+			want := &admissionv1.AdmissionResponse{UID: got.UID, Allowed: test.status == nil, Result: test.status, AuditAnnotations: test.audit}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func unavailable(retryAfter int32) *metav1.Status {
+	return &metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
+		Message: "policy cluster/a denies while its counters cannot be reached",
+		Details: &metav1.StatusDetails{Name: "settings", Kind: "ConfigMap", RetryAfterSeconds: retryAfter},
+	}
+}
+
+// allowing is an answer by a rule.
+func allowing(policy, identifier string, remaining int64) engine.Result {
+	return engine.Result{
+		Rule:       &rules.Compiled{Rule: rules.Rule{Policy: policy, Axis: "Custom", Algorithm: limiter.FixedWindow}},
+		Identifier: identifier, Window: time.Minute, Source: engine.SourceRedis,
+		Decision: limiter.Decision{Allowed: true, Limit: 100, Remaining: remaining},
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	long := strings.Repeat("a", 253)
+	away := allowing("cluster/a", "acme", 0)
+	away.Source = engine.SourceLocal
+	tests := map[string]struct {
+		result  engine.Result
+		percent int
+		want    []string
+	}{
+		"one unit before":                    {allowing("cluster/a", "acme", 21), 80, nil},
+		"from the percentage on":             {allowing("cluster/a", "acme", 20), 80, []string{"80 of 100 per 1m used, policy cluster/a (Custom acme)"}},
+		"never, of 0":                        {allowing("cluster/a", "acme", 0), 0, nil},
+		"only when all is used, of 100":      {allowing("cluster/a", "acme", 1), 100, nil},
+		"without an identifier":              {allowing("cluster/a", limiter.Missing, 0), 80, []string{"100 of 100 per 1m used, policy cluster/a (writes without a Custom)"}},
+		"what would cost a header its form":  {allowing("cluster/a", "a\nb\x00c\xffd", 0), 80, []string{"100 of 100 per 1m used, policy cluster/a (Custom a\uFFFDb\uFFFDc\uFFFDd)"}},
+		"what is used is not known":          {away, 80, nil},
+		"a long identifier is cut short":     {allowing("cluster/a", long, 0), 80, []string{"100 of 100 per 1m used, policy cluster/a (Custom " + strings.Repeat("a", 69) + "…)"}},
+		"a long name of a policy is told":    {allowing("cluster/"+long[:100], "acme", 0), 80, []string{"100 of 100 per 1m used, policy cluster/" + long[:100]}},
+		"the longest name of one is cut off": {allowing(long+"/"+long, "acme", 0), 80, []string{"100 of 100 per 1m used, policy " + long[:127] + "…"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			terms := newTerms(t, Settings{WarnPercent: test.percent})
+			got := terms.warnings(&engine.Answer{Allowed: true, Results: []engine.Result{test.result}})
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			for _, warning := range got {
+				if n := len([]rune(warning)); n > maxWarning || n > likedWarning && len(test.result.Rule.Policy) < 80 {
+					t.Errorf("%d characters", n)
+				}
+			}
+		})
+	}
+}
+
+func TestUsageOfATierIsThatOfItsOwnBurst(t *testing.T) {
+	r := allowing("cluster/a", "acme", 3)
+	r.Rule.Algorithm, r.Rule.Burst = limiter.TokenBucket, 5
+	r.Rule.Tiers = []rules.Tier{{Name: "gold", Units: 1000, Burst: 10}}
+	for tier, want := range map[string]int64{"": 2, "gold": 7} {
+		r.Tier = tier
+		if used, _, known := usage(&r); used != want || !known {
+			t.Errorf("tier %q: %d", tier, used)
+		}
+	}
+}
+
+func TestADenialNamesTheTierAndHidesSecrets(t *testing.T) {
+	gold := func(r *rules.Rule) {
+		r.Tiers = []rules.Tier{{Name: "gold", When: rules.When{Identifiers: []string{limiter.HashSecret("acme")}}, Units: 1}}
+		r.Identifier.Secret = true
+	}
+	door := newDoor(t, newEngine(t, atNoon(), limit("a", 5, hour, gold)))
+	answer(t, door, question(t, "create"))
+	got := answer(t, door, question(t, "create"))
+	want := "over the limit of policy cluster/a: 1 per 1h (tier gold) for Namespace " + limiter.HashSecret("acme") + "; retry in 1h"
+	if got.Allowed || got.Result.Message != want {
+		t.Errorf("%+v", got.Result)
+	}
+}
+
+func TestKeysOfAuditAnnotationsAreTakenByAPIServers(t *testing.T) {
+	for _, key := range []string{auditResult, auditPolicy, auditLimit, auditRemaining, auditSource, auditShadow, auditCause} {
+		if wrong := validation.IsQualifiedName("default.weir-system.throttle.weir.dev/" + key); wrong != nil {
+			t.Errorf("%s: %v", key, wrong)
+		}
+	}
+}
+
+func TestTimesAreShort(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		time.Second: "1s", time.Minute: "1m", 10 * time.Minute: "10m", 90 * time.Second: "1m30s", hour: "1h", 20 * hour: "20h", 720 * hour: "720h",
+		hour + time.Second: "1h0m1s", hour + 10*time.Minute: "1h10m", 10 * time.Second: "10s", 100 * time.Minute: "1h40m",
+	} {
+		if got := short(d); got != want {
+			t.Errorf("%v: %s", d, got)
+		}
+	}
+}
+
+func TestTermsOutOfBoundsAreRefused(t *testing.T) {
+	for name, s := range map[string]Settings{
+		"less than no wait": {MaxRetryAfter: -time.Second}, "more than a minute": {MaxRetryAfter: 61 * time.Second},
+		"parts of a second": {MaxRetryAfter: 1500 * time.Millisecond}, "less than nothing": {WarnPercent: -1}, "more than all": {WarnPercent: 101},
+	} {
+		if _, err := NewTerms(s); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}
+
+func TestNoWaitIsToldWhereNoneIsToBe(t *testing.T) {
+	terms := newTerms(t, Settings{})
+	if got := terms.details(&admissionv1.AdmissionRequest{}, time.Microsecond); got.RetryAfterSeconds != 0 {
+		t.Errorf("%d", got.RetryAfterSeconds)
+	}
+}
+
+// TestEveryUnitIsSpentOnce has many API servers ask at once, in Redis and in memory.
+func TestEveryUnitIsSpentOnce(t *testing.T) {
+	redis := fixture.Redis(t)
+	client, err := redisstore.Open(redis.URL(), time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	for name, store := range map[string]limiter.Store{"memory": atNoon(), "redis": redisstore.NewStore(client, time.Second)} {
+		t.Run(name, func(t *testing.T) {
+			const units, askers, each = 60, 8, 20
+			door := newDoor(t, newEngine(t, store, limit("a", units, hour)))
+			body := question(t, "create")
+			dryRun := question(t, "update-dry-run")
+			var mu sync.Mutex
+			passed := map[string]int{}
+			var asking sync.WaitGroup
+			for range askers {
+				asking.Go(func() {
+					for range each {
+						got, dry := answer(t, door, body), answer(t, door, dryRun)
+						mu.Lock()
+						passed[got.AuditAnnotations["result"]]++
+						passed["dry "+dry.AuditAnnotations["source"]]++
+						mu.Unlock()
+					}
+				})
+			}
+			asking.Wait()
+			want := map[string]int{"allowed": units, "denied": askers*each - units, "dry memory": askers * each}
+			if !maps.Equal(want, passed) {
+				t.Errorf("%v, want %v", passed, want)
+			}
+		})
+	}
+}
+
+// TestWhileRedisIsAwayPoliciesDecide stops a real Redis under a door.
+func TestWhileRedisIsAwayPoliciesDecide(t *testing.T) {
+	redis := fixture.Redis(t)
+	client, err := redisstore.Open(redis.URL(), 50*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	store := redisstore.NewStore(client, 50*time.Millisecond)
+	on := func(failure rules.StoreFailure, user string) func(*rules.Rule) {
+		return func(r *rules.Rule) {
+			r.OnStoreFailure, r.Match.Kubernetes.Users = failure, []string{user}
+		}
+	}
+	e := engine.New(store, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()), engine.StandIn(store, local.New(1<<20, time.Now), discard()))
+	index, err := rules.NewIndex(rules.Set{Rules: []rules.Rule{
+		limit("allow", 1, hour, on(rules.AllowOnFailure, "allow")), limit("deny", 9, hour, on(rules.DenyOnFailure, "deny")),
+		limit("local", 2, hour, on(rules.LocalOnFailure, "local")),
+	}}, "sha256:1", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Swap(index)
+	guarded, unguard := context.WithCancel(context.Background())
+	t.Cleanup(unguard)
+	store.Guard(guarded, e)
+	door := newDoor(t, e)
+	ask := func(user string) *admissionv1.AdmissionResponse {
+		return answer(t, door, question(t, "create", from(user)))
+	}
+	for _, user := range []string{"allow", "deny", "local"} {
+		if got := ask(user); !got.Allowed || got.AuditAnnotations["source"] != "redis" {
+			t.Fatalf("%s before: %+v", user, got)
+		}
+	}
+	redis.Kill()
+	for range 3 {
+		if got := ask("allow"); !got.Allowed || got.AuditAnnotations["source"] != "local" {
+			t.Errorf("Allow: %+v", got)
+		}
+		if got := ask("deny"); got.Allowed || got.Result.Code != http.StatusServiceUnavailable {
+			t.Errorf("Deny: %+v", got)
+		}
+	}
+	if got := ask("local"); !got.Allowed || got.AuditAnnotations["source"] != "local" || got.Warnings != nil {
+		t.Errorf("Local, its last unit: %+v", got)
+	}
+	if got := ask("local"); got.Allowed || got.Result.Code != http.StatusTooManyRequests {
+		t.Errorf("Local, over the limit: %+v", got)
+	}
+}

@@ -1,0 +1,167 @@
+package throttle
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+func TestMain(m *testing.M) { fixture.Main(m) }
+
+const (
+	hour = time.Hour
+	// patience bounds every wait of the tests.
+	patience = 20 * time.Second
+)
+
+// noon is when the tests play.
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+func atNoon() *memstore.Store { return memstore.New(func() time.Time { return noon }) }
+
+// limit is a rule for what is done with configmaps, in every namespace, by namespace.
+func limit(name string, units int64, window time.Duration, changes ...func(*rules.Rule)) rules.Rule {
+	r := rules.Rule{
+		Policy: "cluster/" + name, AllDomains: true, Axis: "Namespace", Identifier: rules.Identifier{From: rules.FromKubernetesNamespace},
+		Match: rules.Match{Kubernetes: &rules.KubernetesMatch{Resources: []rules.KubernetesResources{{
+			Groups: []string{""}, Resources: []string{"configmaps"}, Operations: []string{"CREATE", "UPDATE", "DELETE"},
+		}}}},
+		Algorithm: limiter.SlidingWindowLog, Units: units, WindowSeconds: int64(window / time.Second),
+	}
+	for _, change := range changes {
+		change(&r)
+	}
+	return r
+}
+
+func inShadow(r *rules.Rule) { r.Shadow = true }
+
+func byUser(r *rules.Rule) {
+	r.Axis, r.Identifier = "User", rules.Identifier{From: rules.FromKubernetesUser}
+}
+
+func newEngine(t testing.TB, store limiter.Store, list ...rules.Rule) *engine.Engine {
+	t.Helper()
+	e := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
+	index, err := rules.NewIndex(rules.Set{Rules: list}, "sha256:1", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Swap(index)
+	return e
+}
+
+// usual are the terms of a Limiter that says nothing about them.
+func usual() Settings {
+	return Settings{
+		ExemptNamespaces: []string{"kube-system", "kube-node-lease", "kube-public", "weir-system"},
+		ExemptUsers:      []string{"system:apiserver", "system:kube-controller-manager", "system:kube-scheduler", "system:kube-proxy"},
+		ExemptGroups:     []string{"system:masters", "system:nodes", "system:serviceaccounts:kube-system", "system:serviceaccounts:weir-system"},
+		MaxRetryAfter:    5 * time.Second,
+		WarnPercent:      80,
+	}
+}
+
+func newTerms(t testing.TB, s Settings) *Terms {
+	t.Helper()
+	terms, err := NewTerms(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return terms
+}
+
+// unseen is an Observer that nobody looks at.
+type unseen struct{}
+
+func (unseen) Observe(float64) {}
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func newDoor(t testing.TB, e Engine) http.Handler {
+	t.Helper()
+	return NewDoor(e, newTerms(t, usual()), unseen{})
+}
+
+// question is what an API server has asked, changed as a test needs it. The files in testdata are what a kube-apiserver has
+// sent, see TestWhatAPIServersAsk.
+func question(t testing.TB, name string, changes ...func(*admissionv1.AdmissionRequest)) []byte {
+	t.Helper()
+	body, err := os.ReadFile(filepath.Join("testdata", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(changes) == 0 {
+		return body
+	}
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(body, &review); err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range changes {
+		change(review.Request)
+	}
+	if body, err = json.Marshal(review); err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+func from(user string, groups ...string) func(*admissionv1.AdmissionRequest) {
+	return func(in *admissionv1.AdmissionRequest) { in.UserInfo.Username, in.UserInfo.Groups = user, groups }
+}
+
+func inNamespace(name string) func(*admissionv1.AdmissionRequest) {
+	return func(in *admissionv1.AdmissionRequest) { in.Namespace = name }
+}
+
+func dry(in *admissionv1.AdmissionRequest) {
+	yes := true
+	in.DryRun = &yes
+}
+
+func post(h http.Handler, body []byte) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, Path+"?timeout=2s", bytes.NewReader(body)))
+	return w
+}
+
+// answer asks, and takes no answer but a review.
+func answer(t testing.TB, h http.Handler, body []byte) *admissionv1.AdmissionResponse {
+	t.Helper()
+	w := post(h, body)
+	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("%d %s", w.Code, w.Body)
+		return &admissionv1.AdmissionResponse{}
+	}
+	return readReview(t, w.Body)
+}
+
+func readReview(t testing.TB, body io.Reader) *admissionv1.AdmissionResponse {
+	t.Helper()
+	var review admissionv1.AdmissionReview
+	if err := json.NewDecoder(body).Decode(&review); err != nil {
+		t.Error(err)
+	}
+	if review.APIVersion != "admission.k8s.io/v1" || review.Kind != "AdmissionReview" || review.Request != nil || review.Response == nil {
+		t.Errorf("no review for an API server: %+v", review)
+		return &admissionv1.AdmissionResponse{}
+	}
+	return review.Response
+}

@@ -1,0 +1,128 @@
+package throttle
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/reply"
+)
+
+// Keys of audit annotations. An API server writes the name of the webhook and a slash before them.
+const (
+	auditResult    = "result" // allowed, denied, unlimited, exempt, refused, undecided
+	auditPolicy    = "policy" // the strictest
+	auditLimit     = "limit"
+	auditRemaining = "remaining"
+	auditSource    = "source"
+	auditShadow    = "shadow-denied" // policies in shadow that would have denied, with commas between
+	auditCause     = "cause"
+)
+
+// response puts an answer into the words of the API.
+func (t *Terms) response(in *admissionv1.AdmissionRequest, a *engine.Answer) *admissionv1.AdmissionResponse {
+	out := &admissionv1.AdmissionResponse{UID: in.UID, Allowed: a.Allowed, AuditAnnotations: audit(a)}
+	strictest := a.Strictest()
+	switch {
+	case strictest == nil:
+	case a.Allowed:
+		out.Warnings = t.warnings(a)
+	default:
+		out.Result = &metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
+			Message: denial(a), Details: t.details(in, strictest.RetryAfter),
+		}
+	}
+	return out
+}
+
+// undecided lets a write pass, and tells the audit why.
+func undecided(in *admissionv1.AdmissionRequest, result string) *admissionv1.AdmissionResponse {
+	return &admissionv1.AdmissionResponse{UID: in.UID, Allowed: true, AuditAnnotations: map[string]string{auditResult: result}}
+}
+
+// withoutAnswer is for a write that err left without an answer: refused if a policy says so, else it passes.
+func (t *Terms) withoutAnswer(in *admissionv1.AdmissionRequest, err error) *admissionv1.AdmissionResponse {
+	const tryAgain = time.Second // as the other doors tell
+	cause := reply.Unavailable(err).Detail
+	out := undecided(in, "undecided")
+	out.AuditAnnotations[auditCause] = cause
+	if refused, is := errors.AsType[*engine.RefusedError](err); is {
+		out.Allowed = false
+		out.AuditAnnotations[auditResult], out.AuditAnnotations[auditPolicy] = "refused", refused.Policy
+		out.Result = &metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
+			Message: cause, Details: t.details(in, tryAgain),
+		}
+	}
+	return out
+}
+
+// details name what was to be written, and how long to wait if that is to be told.
+func (t *Terms) details(in *admissionv1.AdmissionRequest, wait time.Duration) *metav1.StatusDetails {
+	details := &metav1.StatusDetails{Name: in.Name, Group: in.Resource.Group, Kind: in.Kind.Kind}
+	if wait <= t.retryAfter && t.retryAfter > 0 && !isController(in) {
+		details.RetryAfterSeconds = int32(max(1, seconds(wait)))
+	}
+	return details
+}
+
+// audit is what is kept of an answer. Who was counted the audit knows without.
+func audit(a *engine.Answer) map[string]string {
+	kept := map[string]string{auditResult: result(a)}
+	if r := a.Strictest(); r != nil {
+		kept[auditPolicy] = r.Rule.Policy
+		kept[auditLimit] = strconv.FormatInt(r.Decision.Limit, 10)
+		kept[auditRemaining] = strconv.FormatInt(r.Remaining, 10)
+		kept[auditSource] = string(r.Source)
+	}
+	var shadow []string
+	for i := range a.Results {
+		if r := &a.Results[i]; r.Rule.Shadow && !r.Allowed {
+			shadow = append(shadow, r.Rule.Policy)
+		}
+	}
+	if len(shadow) > 0 {
+		kept[auditShadow] = strings.Join(shadow, ",")
+	}
+	return kept
+}
+
+func result(a *engine.Answer) string {
+	switch {
+	case !a.Allowed:
+		return "denied"
+	case a.Strictest() == nil:
+		return "unlimited"
+	default:
+		return "allowed"
+	}
+}
+
+// denial says which limits a denied write is over, whose they are, and when to come back.
+func denial(a *engine.Answer) string {
+	r := a.Strictest()
+	text := "over the limit of policy " + r.Rule.Policy + ": " + limitOf(r) + " for " + whose(r, maxName)
+	if r.RetryAfter == limiter.Never {
+		text += "; the write costs more than is ever allowed at once"
+	} else {
+		text += "; retry in " + short(time.Duration(max(1, seconds(r.RetryAfter)))*time.Second)
+	}
+	var others []string
+	for i := range a.Results[1:] {
+		if other := &a.Results[1+i]; !other.Allowed && !other.Rule.Shadow {
+			others = append(others, other.Rule.Policy)
+		}
+	}
+	if len(others) > 0 {
+		text += "; also over that of " + strings.Join(others, ", ")
+	}
+	return clip(text, maxMessage)
+}

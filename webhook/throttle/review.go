@@ -1,0 +1,94 @@
+package throttle
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+const (
+	// maxBody holds two objects, as it is and as it is to be, of the 3 MiB that an API server takes, and what stands around
+	// them, in bytes.
+	maxBody = 8 << 20
+	// defaultTimeout is an API server's own, which it always tells.
+	defaultTimeout = 10 * time.Second
+	// share of the timeout, in percent, within which an answer is on its way: the API server's clock began earlier, and it
+	// tells whole seconds, rounded up.
+	share = 80
+)
+
+// readBody reads what r asks into buffer.
+func readBody(r *http.Request, buffer *bytes.Buffer) *reply.Problem {
+	if r.ContentLength > maxBody {
+		return badBody(fmt.Sprintf("is larger than %d bytes", maxBody))
+	}
+	if _, err := buffer.ReadFrom(io.LimitReader(r.Body, maxBody+1)); err != nil {
+		return badBody("ended early") // the error itself may name addresses
+	}
+	if buffer.Len() > maxBody {
+		return badBody(fmt.Sprintf("is larger than %d bytes", maxBody))
+	}
+	return nil
+}
+
+// decode reads an AdmissionReview. Its objects stay JSON, of their own memory: body can be used again.
+func decode(body []byte) (*admissionv1.AdmissionRequest, *reply.Problem) {
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(body, &review); err != nil {
+		return nil, badBody("is no AdmissionReview: " + clip(err.Error(), maxMessage))
+	}
+	want := admissionv1.SchemeGroupVersion.String()
+	switch {
+	case review.Kind != "AdmissionReview" || review.APIVersion != want:
+		return nil, badBody(fmt.Sprintf("is %q of %q, not AdmissionReview of %s", clip(review.Kind, maxName), clip(review.APIVersion, maxName), want))
+	case review.Request == nil:
+		return nil, badBody("holds no request")
+	case review.Request.UID == "":
+		return nil, badBody("holds a request without a uid")
+	}
+	return review.Request, nil
+}
+
+func badBody(is string) *reply.Problem {
+	return reply.NewProblem(http.StatusBadRequest, "body", "the body "+is)
+}
+
+// requestOf is the write that in asks about, as rules match it.
+func requestOf(in *admissionv1.AdmissionRequest) rules.Request {
+	write := &rules.KubernetesRequest{
+		Operation: string(in.Operation),
+		Group:     in.Resource.Group, Version: in.Resource.Version, Resource: in.Resource.Resource, Subresource: in.SubResource,
+		Kind: in.Kind.Kind, Namespace: in.Namespace, Name: in.Name,
+		User: in.UserInfo.Username, Groups: in.UserInfo.Groups,
+		DryRun: isDryRun(in),
+		Object: in.Object.Raw, OldObject: in.OldObject.Raw, Options: in.Options.Raw,
+	}
+	if len(in.UserInfo.Extra) > 0 {
+		write.Extra = make(map[string][]string, len(in.UserInfo.Extra))
+		for key, values := range in.UserInfo.Extra {
+			write.Extra[key] = values
+		}
+	}
+	return rules.Request{Domain: in.Namespace, Kubernetes: write}
+}
+
+func isDryRun(in *admissionv1.AdmissionRequest) bool { return in.DryRun != nil && *in.DryRun }
+
+// within is for how long a decision may take, of the timeout that an API server tells with its question: "?timeout=2s".
+func within(r *http.Request) time.Duration {
+	timeout := defaultTimeout
+	if r.URL.RawQuery != "" {
+		if told, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && told > 0 {
+			timeout = min(told, defaultTimeout)
+		}
+	}
+	return timeout / 100 * share
+}

@@ -1,0 +1,274 @@
+package throttle
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// listening is a Server under test.
+type listening struct {
+	address string
+	stop    context.CancelFunc
+	ended   chan struct{}
+	err     error // read after ended
+}
+
+// serveTLS runs a Server with the certificate in files until the test ends.
+func serveTLS(t testing.TB, door http.Handler, files *fixture.TLSFiles, drain time.Duration) *listening {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	l := &listening{address: listener.Addr().String(), stop: stop, ended: make(chan struct{})}
+	server := NewServer(door, shown(files), drain, discard())
+	go func() {
+		defer close(l.ended)
+		l.err = server.Run(ctx, listener)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-l.ended
+		if l.err != nil {
+			t.Error(l.err)
+		}
+	})
+	return l
+}
+
+func shown(files *fixture.TLSFiles) Certificate {
+	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(files.ServerCert, files.ServerKey)
+		return &pair, err
+	}
+}
+
+func newFiles(t testing.TB) *fixture.TLSFiles {
+	t.Helper()
+	files, err := fixture.WriteTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func ask(client *http.Client, address string, body []byte) (*http.Response, error) {
+	response, err := client.Post("https://"+address+Path+"?timeout=2s", "application/json", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	return response, err
+}
+
+func TestServesHTTP2AndHTTP1OverOneConnectionEach(t *testing.T) {
+	files := newFiles(t)
+	l := serveTLS(t, newDoor(t, newEngine(t, atNoon(), limit("a", 10, hour))), files, 0)
+	for http2, major := range map[bool]int{true: 2, false: 1} {
+		client := caller(t, files, http2)
+		var connections []string
+		for range 3 {
+			response, err := ask(client, l.address, question(t, "create"))
+			if err != nil || response.StatusCode != http.StatusOK || response.ProtoMajor != major || response.Close {
+				t.Fatalf("%+v, %v", response, err)
+			}
+			connections = append(connections, fmt.Sprintf("%p", response.TLS.PeerCertificates[0])) // parsed once a connection
+		}
+		if connections[0] != connections[2] {
+			t.Errorf("HTTP/%d: a connection is not kept", major)
+		}
+	}
+}
+
+func TestWhoDoesNotSpeakModernTLSIsNotAnswered(t *testing.T) {
+	files := newFiles(t)
+	l := serveTLS(t, newDoor(t, newEngine(t, atNoon())), files, 0)
+	old, err := files.ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+	if _, err := ask(callerWith(t, old, false), l.address, question(t, "create")); err == nil || !strings.Contains(err.Error(), "protocol version") {
+		t.Errorf("TLS 1.1: %v", err)
+	}
+	strange, err := newFiles(t).ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ask(callerWith(t, strange, false), l.address, question(t, "create")); err == nil {
+		t.Error("who trusts another authority was answered")
+	}
+	if response, err := http.Get("http://" + l.address + Path); err == nil && response.StatusCode != http.StatusBadRequest {
+		t.Errorf("without TLS: %+v", response)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// gatedStore holds every spend until its gate opens.
+type gatedStore struct {
+	limiter.Store
+	arrived, gate chan struct{}
+}
+
+func (s *gatedStore) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	s.arrived <- struct{}{}
+	<-s.gate
+	return s.Store.Spend(ctx, charges)
+}
+
+func TestDrainTakesQuestionsForAWhileAndAnswersThoseUnderWay(t *testing.T) {
+	for name, http2 := range map[string]bool{"HTTP1": false, "HTTP2": true} {
+		t.Run(name, func(t *testing.T) {
+			const drain = 300 * time.Millisecond
+			store := &gatedStore{Store: atNoon(), arrived: make(chan struct{}, 2), gate: make(chan struct{})}
+			files := newFiles(t)
+			l := serveTLS(t, newDoor(t, newEngine(t, store, limit("a", 10, hour))), files, drain)
+			client := caller(t, files, http2)
+			answers := make(chan error, 2)
+			arrived := func() {
+				t.Helper()
+				select {
+				case <-store.arrived:
+				case <-time.After(patience):
+					t.Fatal("a question is not taken")
+				}
+			}
+			send := func() {
+				response, err := ask(client, l.address, question(t, "create"))
+				if err == nil && response.StatusCode != http.StatusOK {
+					err = errors.New(response.Status)
+				}
+				answers <- err
+			}
+			go send()
+			arrived()
+			stopped := time.Now()
+			l.stop()
+			go send() // within the drain
+			arrived()
+			for closing := http2; !closing; { // over HTTP/2 it is no header that says so
+				response, err := ask(client, l.address, question(t, "create", from("root", "system:masters")))
+				if err != nil {
+					t.Fatalf("a draining limiter lets API servers keep their connections, and then: %v", err)
+				}
+				closing = response.Close
+			}
+			if after := time.Since(stopped); after > drain {
+				t.Errorf("API servers are asked to close their connections after %v, not within %v", after, drain)
+			}
+			refused := func() bool {
+				connection, err := net.Dial("tcp", l.address)
+				if err == nil {
+					_ = connection.Close()
+				}
+				return err != nil
+			}
+			for deadline := time.Now().Add(patience); !refused(); time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					close(store.gate)
+					t.Fatal("new connections are taken for ever")
+				}
+			}
+			if after := time.Since(stopped); after < drain {
+				t.Errorf("new connections were refused after %v, want %v", after, drain)
+			}
+			close(store.gate)
+			for range 2 {
+				if err := <-answers; err != nil {
+					t.Errorf("a question under way: %v", err)
+				}
+			}
+			<-l.ended
+		})
+	}
+}
+
+func TestASocketThatFailsEndsTheServer(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err = NewServer(http.NotFoundHandler(), shown(newFiles(t)), time.Hour, discard()).Run(t.Context(), listener)
+	if err == nil || !strings.Contains(err.Error(), "serve API servers on "+listener.Addr().String()) {
+		t.Errorf("error %v does not name the socket", err)
+	}
+}
+
+// TestAPIServersThatStallAreCutOff speaks to the server behind its TLS, in the time of a synctest.
+func TestAPIServersThatStallAreCutOff(t *testing.T) {
+	const head = "POST /v1/throttle HTTP/1.1\r\nHost: weir\r\n"
+	for name, test := range map[string]struct {
+		said  string
+		after time.Duration
+	}{
+		"nothing is said":     {"", readHeaderTimeout},
+		"half of the headers": {head, readHeaderTimeout},
+		"half of the body":    {head + "Content-Length: 100\r\n\r\n{", readTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := NewServer(newDoor(t, &stub{}), nil, 0, discard()).http
+				theirs, ours := net.Pipe()
+				listener := &oneConnection{conn: make(chan net.Conn, 1), closed: make(chan struct{})}
+				listener.conn <- ours
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					_ = server.Serve(listener)
+				}()
+				began := time.Now()
+				if _, err := io.WriteString(theirs, test.said); err != nil {
+					t.Fatal(err)
+				}
+				_, _ = io.ReadAll(theirs)
+				if took := time.Since(began); took < test.after || took > test.after+time.Second {
+					t.Errorf("cut off after %v, want %v", took, test.after)
+				}
+				_ = theirs.Close()
+				_ = server.Close()
+				<-done
+				time.Sleep(time.Second) // of the bubble: connections that net/http closes linger for half a second
+			})
+		})
+	}
+}
+
+// oneConnection is a listener that accepts the connection it was given.
+type oneConnection struct {
+	conn   chan net.Conn
+	closed chan struct{}
+}
+
+func (l *oneConnection) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conn:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *oneConnection) Close() error {
+	close(l.closed)
+	return nil
+}
+
+func (*oneConnection) Addr() net.Addr { return &net.TCPAddr{} }
