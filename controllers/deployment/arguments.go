@@ -43,6 +43,9 @@ func arguments(limiter *v1alpha1.Limiter, secrets Secrets, options Options, boun
 		}
 		args = append(args, "--trusted-proxies="+strings.Join(networks, ","))
 	}
+	if options.throttles(limiter) {
+		args = append(args, throttleArguments(limiter)...)
+	}
 	if bounded {
 		args = append(args, "--memory=$(MEMORY_LIMIT)Mi")
 	}

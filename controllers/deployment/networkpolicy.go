@@ -18,21 +18,25 @@ const (
 	openShiftDNSPort = 5353
 )
 
-// networkPolicy lets pods be reached at their three ports from everywhere, for gateways may be in any namespace or
-// before the cluster; and lets them reach DNS and Redis.
+// networkPolicy lets pods be reached at their ports from everywhere, for gateways may be in any namespace or before the
+// cluster, as API servers are; and lets them reach DNS and Redis.
 //
 // Redis is the port of its address, or, of Sentinels and clusters, whose nodes announce ports of their own, every TCP
 // port. It is any address: a policy knows no names.
-func networkPolicy(limiter *v1alpha1.Limiter) *networkingv1.NetworkPolicy {
+func networkPolicy(limiter *v1alpha1.Limiter, options Options) *networkingv1.NetworkPolicy {
+	ports := []networkingv1.NetworkPolicyPort{
+		policyPort(corev1.ProtocolTCP, httpPort), policyPort(corev1.ProtocolTCP, grpcPort), policyPort(corev1.ProtocolTCP, opsPort),
+	}
+	if options.throttles(limiter) {
+		ports = append(ports, policyPort(corev1.ProtocolTCP, ThrottlePort))
+	}
 	return &networkingv1.NetworkPolicy{
 		TypeMeta:   kindOf("networking.k8s.io", "v1", "NetworkPolicy"),
 		ObjectMeta: objectMeta(limiter),
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: *labelSelector(limiter),
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
-			Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{
-				policyPort(corev1.ProtocolTCP, httpPort), policyPort(corev1.ProtocolTCP, grpcPort), policyPort(corev1.ProtocolTCP, opsPort),
-			}}},
+			Ingress:     []networkingv1.NetworkPolicyIngressRule{{Ports: ports}},
 			Egress: []networkingv1.NetworkPolicyEgressRule{
 				{Ports: []networkingv1.NetworkPolicyPort{
 					policyPort(corev1.ProtocolUDP, dnsPort), policyPort(corev1.ProtocolTCP, dnsPort),

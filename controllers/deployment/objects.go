@@ -44,8 +44,8 @@ func replicasToBegin(limiter *v1alpha1.Limiter) int32 {
 	return replicas
 }
 
-func service(limiter *v1alpha1.Limiter) *corev1.Service {
-	return &corev1.Service{
+func service(limiter *v1alpha1.Limiter, options Options) *corev1.Service {
+	s := &corev1.Service{
 		TypeMeta:   kindOf("", "v1", "Service"),
 		ObjectMeta: objectMeta(limiter),
 		Spec: corev1.ServiceSpec{
@@ -56,6 +56,13 @@ func service(limiter *v1alpha1.Limiter) *corev1.Service {
 			},
 		},
 	}
+	if options.throttles(limiter) {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
+			Name: "https-throttle", Protocol: corev1.ProtocolTCP, Port: ThrottlePort,
+			TargetPort: intstr.FromString(throttlePortName), AppProtocol: new("https"),
+		})
+	}
+	return s
 }
 
 // disruptionBudget lets a drain of nodes take few limiters at a time; one that is not ready serves nobody and holds no

@@ -85,7 +85,7 @@ func pod(limiter *v1alpha1.Limiter, secrets Secrets, options Options) corev1.Pod
 			Affinity:                  template.Affinity,
 			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{spread(limiter, corev1.LabelHostname), spread(limiter, corev1.LabelTopologyZone)},
 			Containers:                []corev1.Container{container(limiter, secrets, options)},
-			Volumes:                   volumes(limiter),
+			Volumes:                   volumes(limiter, options),
 		},
 	}
 }
@@ -108,16 +108,12 @@ func container(limiter *v1alpha1.Limiter, secrets Secrets, options Options) core
 		image = limiter.Spec.Image
 	}
 	return corev1.Container{
-		Name:         "limiter",
-		Image:        image,
-		Args:         arguments(limiter, secrets, options, bounded(resources, corev1.ResourceMemory)),
-		Env:          environment(limiter, resources),
-		VolumeMounts: mounts(limiter),
-		Ports: []corev1.ContainerPort{
-			{Name: "http", ContainerPort: httpPort, Protocol: corev1.ProtocolTCP},
-			{Name: "grpc", ContainerPort: grpcPort, Protocol: corev1.ProtocolTCP},
-			{Name: "ops", ContainerPort: opsPort, Protocol: corev1.ProtocolTCP},
-		},
+		Name:          "limiter",
+		Image:         image,
+		Args:          arguments(limiter, secrets, options, bounded(resources, corev1.ResourceMemory)),
+		Env:           environment(limiter, resources),
+		VolumeMounts:  mounts(limiter, options),
+		Ports:         ports(limiter, options),
 		LivenessProbe: probe("/healthz", 10, 3),
 		// Ready once it has rules. Asked often, for a rollout waits for it.
 		ReadinessProbe: probe("/readyz", 2, 2),
@@ -128,6 +124,18 @@ func container(limiter *v1alpha1.Limiter, secrets Secrets, options Options) core
 			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
 	}
+}
+
+func ports(limiter *v1alpha1.Limiter, options Options) []corev1.ContainerPort {
+	all := []corev1.ContainerPort{
+		{Name: "http", ContainerPort: httpPort, Protocol: corev1.ProtocolTCP},
+		{Name: "grpc", ContainerPort: grpcPort, Protocol: corev1.ProtocolTCP},
+		{Name: "ops", ContainerPort: opsPort, Protocol: corev1.ProtocolTCP},
+	}
+	if options.throttles(limiter) {
+		all = append(all, corev1.ContainerPort{Name: throttlePortName, ContainerPort: ThrottlePort, Protocol: corev1.ProtocolTCP})
+	}
+	return all
 }
 
 func probe(path string, period, timeout int32) *corev1.Probe {
@@ -174,7 +182,7 @@ func ofLimit(variable, limit, divisor string) corev1.EnvVar {
 	}}
 }
 
-func mounts(limiter *v1alpha1.Limiter) []corev1.VolumeMount {
+func mounts(limiter *v1alpha1.Limiter, options Options) []corev1.VolumeMount {
 	all := []corev1.VolumeMount{{Name: "snapshot", MountPath: snapshotDir, ReadOnly: true}}
 	if credentialsSecret(limiter) != "" {
 		all = append(all, corev1.VolumeMount{Name: "redis", MountPath: credentialsDir, ReadOnly: true})
@@ -182,11 +190,14 @@ func mounts(limiter *v1alpha1.Limiter) []corev1.VolumeMount {
 	if tlsSecret(limiter) != "" {
 		all = append(all, corev1.VolumeMount{Name: "redis-tls", MountPath: tlsDir, ReadOnly: true})
 	}
+	if options.throttles(limiter) {
+		all = append(all, corev1.VolumeMount{Name: throttlePortName, MountPath: throttleDir, ReadOnly: true})
+	}
 	return all
 }
 
 // volumes are whole directories, for what is mounted file by file stays as it was when its Secret changes.
-func volumes(limiter *v1alpha1.Limiter) []corev1.Volume {
+func volumes(limiter *v1alpha1.Limiter, options Options) []corev1.Volume {
 	all := []corev1.Volume{{
 		// What the operator published last, for a start while Redis is away. Before the first time there is none.
 		Name: "snapshot",
@@ -199,6 +210,9 @@ func volumes(limiter *v1alpha1.Limiter) []corev1.Volume {
 	}
 	if name := tlsSecret(limiter); name != "" {
 		all = append(all, secretVolume("redis-tls", name))
+	}
+	if options.throttles(limiter) {
+		all = append(all, throttleVolume())
 	}
 	return all
 }

@@ -86,6 +86,7 @@ func (r *Reconciler) deploy(ctx context.Context, limiter *v1alpha1.Limiter) (out
 	secrets, err := r.lookAtSecrets(ctx, limiter)
 	failed := found.meet(err)
 	failed = errors.Join(failed, found.meet(checkTemplate(limiter)))
+	failed = errors.Join(failed, found.meet(r.lookAtThrottleSecret(ctx, limiter)))
 	hold := failed != nil || len(found.obstacles) > 0
 	objects := Render(limiter, secrets, r.Options)
 	for _, object := range objects {

@@ -10,6 +10,8 @@ import (
 
 // Options are what all Limiters of an operator have in common.
 type Options struct {
+	// OperatorNamespace is the operator's own: a Limiter in it may throttle writes to the Kubernetes API, no other one.
+	OperatorNamespace string
 	// Image of the pods of a Limiter that names none.
 	Image string
 	// KeyPrefix is what every name in Redis begins with: "weir:".
@@ -26,12 +28,12 @@ func Render(limiter *v1alpha1.Limiter, secrets Secrets, options Options) []clien
 	objects := []client.Object{
 		serviceAccount(limiter),
 		startValues(limiter),
-		service(limiter),
+		service(limiter, options),
 		disruptionBudget(limiter),
 		deployment(limiter, secrets, options),
 	}
 	if options.NetworkPolicies {
-		objects = append(objects, networkPolicy(limiter))
+		objects = append(objects, networkPolicy(limiter, options))
 	}
 	if limiter.Spec.Autoscaling != nil {
 		objects = append(objects, autoscaler(limiter))

@@ -27,7 +27,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-var testOptions = Options{Image: "weir:test", KeyPrefix: "weir:", NetworkPolicies: true}
+var testOptions = Options{Image: "weir:test", KeyPrefix: "weir:", NetworkPolicies: true, OperatorNamespace: "weir-system"}
 
 // limiterOf reads a Limiter with the defaults that the API server gives it.
 func limiterOf(t testing.TB, text []byte) *v1alpha1.Limiter {
@@ -208,7 +208,7 @@ func TestRenderingIsDeterministicAndWhatIsImmutableStays(t *testing.T) {
 				r.Errorf("the selector's %s=%s is not on the pods: %v", key, value, after.Template.Labels)
 			}
 		}
-		if diff := cmp.Diff(service(one).Spec.Selector, after.Selector.MatchLabels); diff != "" {
+		if diff := cmp.Diff(service(one, options).Spec.Selector, after.Selector.MatchLabels); diff != "" {
 			r.Errorf("the Service selects others than the Deployment:\n%s", diff)
 		}
 	})

@@ -27,7 +27,7 @@ func optionalObjects(limiter *v1alpha1.Limiter) []client.Object {
 	if with.Spec.Autoscaling == nil {
 		with.Spec.Autoscaling = &v1alpha1.Autoscaling{}
 	}
-	return []client.Object{networkPolicy(with), autoscaler(with)}
+	return []client.Object{networkPolicy(with, Options{}), autoscaler(with)}
 }
 
 // deployed is the Limiter's Deployment as it is; nil for none.

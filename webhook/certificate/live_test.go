@@ -92,7 +92,9 @@ func TestNoCallFailsWhileCertificatesRotate(t *testing.T) {
 	t.Logf("%d calls, %d certificates, %d authorities", calls.Load(), certificates, authorities)
 }
 
-func handshake(addr string, trusted *x509.CertPool) error {
+func handshake(addr string, trusted *x509.CertPool) error { return handshakeAs(name, addr, trusted) }
+
+func handshakeAs(name, addr string, trusted *x509.CertPool) error {
 	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 10 * time.Second}, "tcp", addr, &tls.Config{RootCAs: trusted, ServerName: name})
 	if err != nil {
 		return fmt.Errorf("call at %v: %w", time.Now(), err)

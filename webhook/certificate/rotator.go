@@ -28,11 +28,14 @@ type Config struct {
 	// Configurations are the ValidatingWebhookConfigurations whose webhooks answer with them. One that does not exist is
 	// not waited for.
 	Configurations []string
+	// Carriers are such ones to which somebody else brings the bundle of the Secret. They are waited for all the same.
+	Carriers []string
 	// Client writes the Secret and the bundles.
 	Client client.Client
 	// Uncached reads both: what a cache does not know yet must not be issued anew.
 	Uncached client.Reader
-	// Serving is what this process answers with, from which a lost Secret is restored.
+	// Serving is what this process answers with, from which a lost Secret is restored. Where other processes answer, nil:
+	// then it is what the Secret held last.
 	Serving *Serving
 	// Every is how often all of it is checked.
 	Every time.Duration
@@ -41,19 +44,26 @@ type Config struct {
 }
 
 // Rotator renews the certificates in the Secret and tells API servers whom to trust. One replica at a time runs it.
-type Rotator struct{ Config }
+type Rotator struct {
+	Config
+	last Pair // that the Secret held
+}
 
 // NewRotator returns a Rotator, and an error if its lifetimes leave no time for a rotation.
 func NewRotator(config Config) (*Rotator, error) {
 	if err := config.check(); err != nil {
 		return nil, fmt.Errorf("rotate webhook certificates: %w", err)
 	}
-	return &Rotator{config}, nil
+	return &Rotator{Config: config}, nil
 }
 
 // Reconcile brings the Secret and the webhook configurations to where they should be by now.
 func (r *Rotator) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	configurations, err := r.configurations(ctx)
+	configurations, err := r.configurations(ctx, r.Configurations)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	carriers, err := r.configurations(ctx, r.Carriers)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -61,22 +71,23 @@ func (r *Rotator) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, e
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	state, err := r.next(ctx, stored, bundlesOf(configurations))
+	state, err := r.next(ctx, stored, append(bundlesOf(configurations), bundlesOf(carriers)...))
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if err := r.write(ctx, stored, state); err != nil {
 		return ctrl.Result{}, err
 	}
+	r.last = state.Serving
 	if err := r.publish(ctx, configurations, state.Bundle()); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: r.Every}, nil
 }
 
-func (r *Rotator) configurations(ctx context.Context) ([]admissionv1.ValidatingWebhookConfiguration, error) {
+func (r *Rotator) configurations(ctx context.Context, names []string) ([]admissionv1.ValidatingWebhookConfiguration, error) {
 	var found []admissionv1.ValidatingWebhookConfiguration
-	for _, name := range r.Configurations {
+	for _, name := range names {
 		var configuration admissionv1.ValidatingWebhookConfiguration
 		err := r.Uncached.Get(ctx, types.NamespacedName{Name: name}, &configuration)
 		if client.IgnoreNotFound(err) != nil {
@@ -116,9 +127,17 @@ func (r *Rotator) next(ctx context.Context, stored *corev1.Secret, carried Bundl
 		if stored.ResourceVersion != "" {
 			log.FromContext(ctx).Error(err, "The webhook's certificates cannot be read and are made anew", "secret", r.Secret)
 		}
-		state = r.Recover(r.Serving.held(), carried, now)
+		state = r.Recover(r.held(), carried, now)
 	}
 	return r.Next(state, carried, now)
+}
+
+// held is what is answered with, as far as this process knows.
+func (r *Rotator) held() Pair {
+	if r.Serving == nil {
+		return r.last
+	}
+	return r.Serving.held()
 }
 
 // write stores what has changed, unless somebody else has written since it was read.

@@ -2,6 +2,7 @@ package certificate
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -32,8 +33,18 @@ func only(secret types.NamespacedName) builder.Predicates {
 }
 
 // SetupWithManager runs r on the elected replica: at the start, even if there is no Secret, whenever the Secret changes,
-// and every so often.
+// and every so often. It has a cache of its own for the Secret: a manager's holds one of a namespace, or all.
 func (r *Rotator) SetupWithManager(mgr ctrl.Manager) error {
+	held, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: CacheOf(r.Secret)},
+	})
+	if err != nil {
+		return fmt.Errorf("watch Secret %s: %w", r.Secret, err)
+	}
+	if err := mgr.Add(held); err != nil {
+		return fmt.Errorf("watch Secret %s: %w", r.Secret, err)
+	}
 	key := reconcile.Request{NamespacedName: r.Secret}
 	start := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(key)
@@ -42,8 +53,8 @@ func (r *Rotator) SetupWithManager(mgr ctrl.Manager) error {
 	// Bounded, so that a trouble that ends is noticed soon.
 	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](r.Every/64, r.Every)
 	return ctrl.NewControllerManagedBy(mgr).
-		Named("webhook-certificates-rotation").
-		Watches(&corev1.Secret{}, &handler.EnqueueRequestForObject{}, only(r.Secret)).
+		Named(r.Secret.Name + "-rotation").
+		WatchesRawSource(source.Kind(held, &corev1.Secret{}, &handler.TypedEnqueueRequestForObject[*corev1.Secret]{})).
 		WatchesRawSource(start).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retries}).
 		Complete(r)

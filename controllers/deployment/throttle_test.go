@@ -1,0 +1,98 @@
+package deployment
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+func TestThrottlingNeedsItsCertificateBeforeAPodStarts(t *testing.T) {
+	h := newHarness(t)
+	h.reconciler.Options.OperatorNamespace = h.namespace
+	h.create("default", func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle = &v1alpha1.KubernetesThrottle{} })
+	h.reconcile("default")
+	h.says(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonSecretNotFound)
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: ThrottleSecret}, StringData: map[string]string{certificateKey: "x"},
+	}
+	h.must(h.kube.Create(t.Context(), secret))
+	h.reconcile("default")
+	h.says(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonSecretNotFound)
+	if got := h.message(v1alpha1.ConditionProgrammed); !strings.Contains(got, "spec.kubernetesThrottle") {
+		t.Errorf("Programmed says %q", got)
+	}
+	secret.StringData = map[string]string{privateKeyKey: "x"}
+	h.must(h.kube.Update(t.Context(), secret))
+	h.reconcile("default")
+	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	answers := func() bool {
+		c := h.deployment("default").Spec.Template.Spec.Containers[0]
+		service := owned[corev1.Service](h, "default")
+		return len(c.Ports) == 4 && len(service.Spec.Ports) == 3 && slices.Contains(c.Args, "--throttle-listen=:9443")
+	}
+	if !answers() {
+		t.Error("its pods do not answer API servers")
+	}
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) })
+	h.must(h.kube.Delete(t.Context(), secret))
+	h.reconcile("default")
+	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	if answers() {
+		t.Error("its pods still answer API servers")
+	}
+}
+
+func TestALimiterElsewhereRunsWithoutThrottling(t *testing.T) {
+	h := newHarness(t)
+	h.create("default", func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle = &v1alpha1.KubernetesThrottle{} })
+	h.reconcile("default")
+	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	var d appsv1.Deployment
+	h.must(h.kube.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: Name("default")}, &d))
+	if args := strings.Join(d.Spec.Template.Spec.Containers[0].Args, " "); strings.Contains(args, "throttle") {
+		t.Errorf("arguments %s", args)
+	}
+}
+
+func TestWhoCanRepairTheClusterIsExemptWhateverALimiterSays(t *testing.T) {
+	limiter := &v1alpha1.Limiter{}
+	limiter.Namespace = "limits"
+	limiter.Spec.KubernetesThrottle = &v1alpha1.KubernetesThrottle{
+		ExemptNamespaces: []v1alpha1.NamespaceName{"rook", "limits"}, ExemptUsers: []v1alpha1.KubernetesUser{"eve", "bob"},
+		ExemptGroups: []v1alpha1.KubernetesUser{"staff"},
+	}
+	want := Exempt{
+		Namespaces: []string{"limits", "rook"}, Users: []string{"bob", "eve"},
+		Groups: []string{"staff", "system:masters", "system:serviceaccounts:limits", "system:serviceaccounts:rook"},
+	}
+	if diff := cmp.Diff(want, ExemptFrom(limiter)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestAFlagReadsTheNamesThatWereWritten goes the way of an argument, through the kubelet and the flag.
+func TestAFlagReadsTheNamesThatWereWritten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.OneOf(rapid.StringMatching(`[a-z:]{1,9}`), rapid.StringMatching(`["',$(){}A-Z=\\ ]{1,9}`))
+		names := rapid.SliceOfN(name, 0, 4).Draw(t, "names")
+		text := strings.ReplaceAll(list(names), "$$", "$") // the kubelet's, of an argument without variables
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		got := flags.StringSlice("names", []string{"some"}, "")
+		if err := flags.Parse([]string{"--names=" + text}); err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if !slices.Equal(*got, names) {
+			t.Errorf("%q becomes %q by %s", names, *got, text)
+		}
+	})
+}

@@ -1,0 +1,100 @@
+package registration
+
+import (
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	namespacematcher "k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/namespace"
+	rulematcher "k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/cel/environment"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// apiServer decides whom to ask, with the parts that API servers decide by.
+type apiServer struct {
+	namespaces namespacematcher.Matcher
+	compiler   cel.ConditionCompiler
+}
+
+func newAPIServer(t testing.TB, namespaces []string) *apiServer {
+	t.Helper()
+	held := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	for _, name := range namespaces {
+		must(t, held.Add(namespace(name)))
+	}
+	return &apiServer{
+		namespacematcher.Matcher{NamespaceLister: corelisters.NewNamespaceLister(held)},
+		cel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())),
+	}
+}
+
+func namespace(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}}}
+}
+
+// asks says whether it asks the webhook about the write. Nothing has another version, by which it would ask, too.
+func (s *apiServer) asks(t failing, w *admissionv1.ValidatingWebhook, conditions matchconditions.Matcher, write *rules.KubernetesRequest) bool {
+	t.Helper()
+	what := attributesOf(write)
+	within, err := s.namespaces.MatchNamespaceSelector(selects{w}, what)
+	if err != nil {
+		t.Fatalf("%+v: %v", write, err)
+	}
+	matched := false
+	for _, rule := range w.Rules {
+		matched = matched || (&rulematcher.Matcher{Rule: rule, Attr: what}).Matches()
+	}
+	if !within || !matched {
+		return false
+	}
+	result := conditions.Match(t.Context(), &admission.VersionedAttributes{
+		Attributes: what, VersionedKind: what.GetKind(), VersionedObject: admission.NewLazyObject(what.GetObject()),
+	}, nil, nil)
+	if result.Error != nil {
+		t.Fatalf("%+v: %v", write, result.Error)
+	}
+	return result.Matches
+}
+
+// conditions compiles those of the webhook.
+func (s *apiServer) conditions(w *admissionv1.ValidatingWebhook) matchconditions.Matcher {
+	all := make([]cel.ExpressionAccessor, len(w.MatchConditions))
+	for i := range w.MatchConditions {
+		all[i] = new(matchconditions.MatchCondition(w.MatchConditions[i]))
+	}
+	has := cel.OptionalVariableDeclarations{HasAuthorizer: true}
+	return matchconditions.NewMatcher(s.compiler.CompileCondition(all, has, environment.StoredExpressions), w.FailurePolicy, "webhook", "validating", w.Name)
+}
+
+type selects struct{ *admissionv1.ValidatingWebhook }
+
+func (s selects) GetParsedNamespaceSelector() (labels.Selector, error) {
+	return metav1.LabelSelectorAsSelector(s.NamespaceSelector)
+}
+
+func attributesOf(write *rules.KubernetesRequest) admission.Attributes {
+	in := write.Namespace
+	var object runtime.Object
+	if isNamespace(write) { // such a request is in the namespace that it is about
+		in, object = write.Name, namespace(write.Name)
+	}
+	return admission.NewAttributesRecord(object, nil, schema.GroupVersionKind{Group: write.Group, Version: "v1", Kind: "Any"}, in, write.Name,
+		schema.GroupVersionResource{Group: write.Group, Version: "v1", Resource: write.Resource}, write.Subresource,
+		admission.Operation(write.Operation), nil, false, &user.DefaultInfo{Name: write.User, Groups: write.Groups})
+}
+
+func isNamespace(write *rules.KubernetesRequest) bool {
+	return write.Group == "" && write.Resource == "namespaces"
+}

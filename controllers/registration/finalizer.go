@@ -1,0 +1,76 @@
+package registration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// Finalizer keeps a Limiter that is deleted, and so its pods, until no API server asks it.
+const Finalizer = "weir.dev/throttle"
+
+// leaveTime is how long a deleted Limiter waits for its webhook to go.
+const leaveTime = 30 * time.Second
+
+// hold has Limiters that are to be asked wait for release. One that cannot be held and is not asked yet is not asked.
+func (r *Reconciler) hold(ctx context.Context, standings []standing) error {
+	var failed error
+	for i := range standings {
+		s := &standings[i]
+		if !s.asked() || controllerutil.ContainsFinalizer(s.limiter, Finalizer) {
+			continue
+		}
+		before := s.limiter.DeepCopy()
+		controllerutil.AddFinalizer(s.limiter, Finalizer)
+		if err := r.patchFinalizers(ctx, before, s.limiter); err != nil {
+			failed = errors.Join(failed, err)
+			switch {
+			case s.there:
+			case apierrors.IsConflict(err):
+				s.unheld = true
+			default:
+				s.reason, s.message = ReasonNotWritten, err.Error()
+			}
+		}
+	}
+	return failed
+}
+
+// release lets Limiters go that are not asked any more, unless their webhooks could not be withdrawn just now.
+func (r *Reconciler) release(ctx context.Context, standings []standing, withdrawn error, now time.Time) error {
+	var failed error
+	for i := range standings {
+		s := &standings[i]
+		if s.asked() || !controllerutil.ContainsFinalizer(s.limiter, Finalizer) {
+			continue
+		}
+		if withdrawn != nil {
+			deleted := s.limiter.DeletionTimestamp
+			if deleted.IsZero() || now.Sub(deleted.Time) < leaveTime {
+				continue
+			}
+			r.event(s.limiter, corev1.EventTypeWarning, "NotWithdrawn", fmt.Sprintf("API servers may still ask this Limiter: %v", withdrawn))
+		}
+		before := s.limiter.DeepCopy()
+		controllerutil.RemoveFinalizer(s.limiter, Finalizer)
+		failed = errors.Join(failed, client.IgnoreNotFound(r.patchFinalizers(ctx, before, s.limiter)))
+	}
+	return failed
+}
+
+// patchFinalizers writes the finalizers, unless the Limiter has changed: they are a list, in which others have theirs.
+func (r *Reconciler) patchFinalizers(ctx context.Context, before, after *v1alpha1.Limiter) error {
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, after, patch, fieldOwner); err != nil {
+		return fmt.Errorf("write finalizers of Limiter %s/%s: %w", after.Namespace, after.Name, err)
+	}
+	return nil
+}

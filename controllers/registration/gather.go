@@ -1,0 +1,116 @@
+package registration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/internal/compile"
+)
+
+// found is what the controller goes by. The lists are the cache's own: for reading only.
+type found struct {
+	limiters      []v1alpha1.Limiter
+	policies      compile.Policies             // those that limit writes
+	deployments   map[string]appsv1.Deployment // of the operator's namespace, by name
+	secret        *corev1.Secret               // nil: there is none
+	configuration *admissionv1.ValidatingWebhookConfiguration
+}
+
+func (r *Reconciler) gather(ctx context.Context) (found, error) {
+	var f found
+	var limiters v1alpha1.LimiterList
+	if err := r.Client.List(ctx, &limiters); err != nil {
+		return f, fmt.Errorf("list Limiters: %w", err)
+	}
+	f.limiters = limiters.Items
+	if err := r.gatherPolicies(ctx, &f); err != nil {
+		return f, err
+	}
+	var deployments appsv1.DeploymentList
+	if err := r.Client.List(ctx, &deployments, client.InNamespace(r.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return f, fmt.Errorf("list Deployments of namespace %s: %w", r.Namespace, err)
+	}
+	f.deployments = make(map[string]appsv1.Deployment, len(deployments.Items))
+	for _, d := range deployments.Items {
+		f.deployments[d.Name] = d
+	}
+	var secret corev1.Secret
+	switch err := r.Uncached.Get(ctx, r.secret(), &secret); {
+	case err == nil:
+		f.secret = &secret
+	case client.IgnoreNotFound(err) != nil:
+		return f, fmt.Errorf("read Secret %s: %w", r.secret(), err)
+	}
+	var configuration admissionv1.ValidatingWebhookConfiguration
+	switch err := r.Client.Get(ctx, types.NamespacedName{Name: ConfigurationName}, &configuration); {
+	case err == nil:
+		f.configuration = &configuration
+	case client.IgnoreNotFound(err) != nil:
+		return f, fmt.Errorf("read ValidatingWebhookConfiguration %s: %w", ConfigurationName, err)
+	}
+	return f, nil
+}
+
+// gatherPolicies lists the policies that limit writes, and where some Limiter asks for their labels, namespaces.
+func (r *Reconciler) gatherPolicies(ctx context.Context, f *found) error {
+	if !slices.ContainsFunc(f.limiters, func(l v1alpha1.Limiter) bool { return deployment.Throttles(&l) }) {
+		return nil
+	}
+	var namespaced v1alpha1.RateLimitPolicyList
+	var cluster v1alpha1.ClusterRateLimitPolicyList
+	for _, list := range []client.ObjectList{&namespaced, &cluster} {
+		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list policies: %w", err)
+		}
+	}
+	for i := range namespaced.Items {
+		if p := &namespaced.Items[i]; limitsWrites(p.Spec.Match, p) {
+			f.policies.Namespaced = append(f.policies.Namespaced, *p)
+		}
+	}
+	for i := range cluster.Items {
+		if p := &cluster.Items[i]; limitsWrites(p.Spec.Match, p) {
+			f.policies.Cluster = append(f.policies.Cluster, *p)
+		}
+	}
+	if !slices.ContainsFunc(f.limiters, func(l v1alpha1.Limiter) bool { return l.Spec.PolicyNamespaceSelector != nil }) {
+		return nil
+	}
+	namespaces := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}}
+	if err := r.Client.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list namespaces: %w", err)
+	}
+	for i := range namespaces.Items {
+		n := &namespaces.Items[i]
+		f.policies.Namespaces = append(f.policies.Namespaces, compile.Namespace{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations})
+	}
+	return nil
+}
+
+func limitsWrites(match *v1alpha1.Match, policy client.Object) bool {
+	return match != nil && match.Kubernetes != nil && policy.GetDeletionTimestamp().IsZero()
+}
+
+// webhook is the Limiter's as it is; nil for none.
+func (f *found) webhook(limiter *v1alpha1.Limiter) *admissionv1.ValidatingWebhook {
+	if f.configuration == nil {
+		return nil
+	}
+	name := WebhookName(limiter)
+	for i := range f.configuration.Webhooks {
+		if w := &f.configuration.Webhooks[i]; w.Name == name {
+			return w
+		}
+	}
+	return nil
+}

@@ -1,0 +1,278 @@
+package registration
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/webhook/certificate"
+)
+
+// harness is a Reconciler on a real API server, called by hand, beside the one that keeps the certificate. The namespace
+// is the operator's.
+type harness struct {
+	*testing.T
+	kube       client.WithWatch // people's, of system:masters
+	reconciler *Reconciler
+	rotator    *certificate.Rotator
+	events     *events.FakeRecorder
+	namespace  string
+	now        time.Time
+	writes     []string // of the controller
+	broken     error    // of writes to the configuration
+}
+
+func newHarness(t *testing.T) *harness {
+	t.Helper()
+	kube := fixture.Kube(t)
+	scheme := runtime.NewScheme()
+	must(t, AddToScheme(scheme))
+	must(t, deployment.AddToScheme(scheme)) // whose cache the controller shares
+	must(t, rbacv1.AddToScheme(scheme))
+	people, err := client.NewWithWatch(kube.Config(), client.Options{Scheme: scheme})
+	must(t, err)
+	h := &harness{T: t, kube: people, events: events.NewFakeRecorder(100), namespace: fixture.Namespace(t, kube), now: time.Now()}
+	h.rotator, err = certificate.NewRotator(certificate.Config{
+		Terms:    certificate.DefaultTerms("*." + h.namespace + ".svc"),
+		Secret:   types.NamespacedName{Namespace: h.namespace, Name: deployment.ThrottleSecret},
+		Carriers: []string{ConfigurationName}, Client: people, Uncached: people, Every: time.Minute, Clock: func() time.Time { return h.now },
+	})
+	must(t, err)
+	h.restart()
+	h.clean()
+	t.Cleanup(h.clean)
+	return h
+}
+
+// clean takes away what is the whole cluster's.
+func (h *harness) clean() {
+	ctx := context.Background()
+	must(h.T, h.kube.DeleteAllOf(ctx, &admissionv1.ValidatingWebhookConfiguration{}))
+	must(h.T, h.kube.DeleteAllOf(ctx, &v1alpha1.ClusterRateLimitPolicy{}))
+	var limiters v1alpha1.LimiterList
+	must(h.T, h.kube.List(ctx, &limiters))
+	for i := range limiters.Items {
+		l := &limiters.Items[i]
+		l.Finalizers = nil
+		must(h.T, h.kube.Update(ctx, l))
+		must(h.T, client.IgnoreNotFound(h.kube.Delete(ctx, l)))
+	}
+	var policies v1alpha1.RateLimitPolicyList
+	must(h.T, h.kube.List(ctx, &policies))
+	for i := range policies.Items {
+		must(h.T, h.kube.Delete(ctx, &policies.Items[i]))
+	}
+}
+
+// restart begins anew with a Reconciler that remembers nothing.
+func (h *harness) restart() {
+	h.reconciler = New(Config{
+		Client: interceptor.NewClient(h.kube, h.counting()), Uncached: h.kube, Namespace: h.namespace, SecretName: deployment.ThrottleSecret,
+		Events: h.events, Clock: func() time.Time { return h.now },
+	})
+}
+
+// counting notes every write, and breaks those to the configuration if told.
+func (h *harness) counting() interceptor.Funcs {
+	note := func(verb string, object any) error {
+		text, err := json.Marshal(object)
+		h.must(err)
+		var named struct {
+			Kind     string
+			Metadata struct{ Name string }
+		}
+		h.must(json.Unmarshal(text, &named))
+		h.writes = append(h.writes, verb+" "+named.Metadata.Name)
+		if named.Metadata.Name == ConfigurationName {
+			return h.broken
+		}
+		return nil
+	}
+	return interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+			if err := note("update", object); err != nil {
+				return err
+			}
+			return c.Update(ctx, object, options...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			if err := note("delete", object); err != nil {
+				return err
+			}
+			return c.Delete(ctx, object, options...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if err := note("patch", object); err != nil {
+				return err
+			}
+			return c.Patch(ctx, object, patch, options...)
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			if err := note("apply", object); err != nil {
+				return err
+			}
+			return c.Apply(ctx, object, options...)
+		},
+		SubResourceApply: func(ctx context.Context, c client.Client, sub string, object runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
+			if err := note("apply "+sub, object); err != nil {
+				return err
+			}
+			return c.SubResource(sub).Apply(ctx, object, options...)
+		},
+	}
+}
+
+func (h *harness) must(err error) {
+	h.Helper()
+	must(h.T, err)
+}
+
+// reconcile lets a second pass and calls Reconcile.
+func (h *harness) reconcile() ctrl.Result {
+	h.Helper()
+	h.now = h.now.Add(time.Second)
+	result, err := h.reconciler.Reconcile(h.Context(), ctrl.Request{})
+	h.must(err)
+	return result
+}
+
+// rotate brings the certificate to where it should be.
+func (h *harness) rotate() {
+	h.Helper()
+	_, err := h.rotator.Reconcile(h.Context(), ctrl.Request{})
+	h.must(err)
+}
+
+// limiter creates one that throttles, changed by change if given.
+func (h *harness) limiter(namespace, name string, change func(*v1alpha1.LimiterSpec)) {
+	h.Helper()
+	l := &v1alpha1.Limiter{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1alpha1.LimiterSpec{
+			Redis: v1alpha1.Redis{Addresses: []v1alpha1.RedisAddress{"redis.redis:6379"}}, KubernetesThrottle: &v1alpha1.KubernetesThrottle{},
+		},
+	}
+	if change != nil {
+		change(&l.Spec)
+	}
+	h.must(h.kube.Create(h.Context(), l))
+}
+
+func (h *harness) edit(name string, change func(*v1alpha1.LimiterSpec)) {
+	h.Helper()
+	l := h.read(h.namespace, name)
+	change(&l.Spec)
+	h.must(h.kube.Update(h.Context(), l))
+}
+
+func (h *harness) read(namespace, name string) *v1alpha1.Limiter {
+	h.Helper()
+	var l v1alpha1.Limiter
+	h.must(h.kube.Get(h.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &l))
+	return &l
+}
+
+// run says of the Limiter's pods what other controllers would: so many are ready of as many of the latest template, and
+// others of an older one.
+func (h *harness) run(limiter string, ready, older int32) {
+	h.Helper()
+	labels := map[string]string{"app": limiter, "app.kubernetes.io/managed-by": "weir-operator"}
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: deployment.Name(limiter), Labels: labels},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{
+					Name: "limiter", Image: "weir:test", Ports: []corev1.ContainerPort{{Name: "throttle", ContainerPort: deployment.ThrottlePort}},
+				}}},
+			},
+		},
+	}
+	if err := h.kube.Create(h.Context(), d); apierrors.IsAlreadyExists(err) {
+		h.must(h.kube.Get(h.Context(), client.ObjectKeyFromObject(d), d))
+	} else {
+		h.must(err)
+	}
+	d.Status = appsv1.DeploymentStatus{
+		ObservedGeneration: d.Generation, Replicas: 2 + older, UpdatedReplicas: 2, ReadyReplicas: ready + older, AvailableReplicas: ready + older,
+	}
+	h.must(h.kube.Status().Update(h.Context(), d))
+}
+
+// policy creates one of the cluster that limits the creation of resources of the core group.
+func (h *harness) policy(name string, labels map[string]string, resources ...v1alpha1.ResourceName) *v1alpha1.ClusterRateLimitPolicy {
+	h.Helper()
+	p := &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	p.Spec.Axis, p.Spec.Limit, p.Spec.Window = v1alpha1.AxisUser, 1, "1h"
+	p.Spec.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{Resources: []v1alpha1.KubernetesResources{{
+		Groups: []v1alpha1.APIGroup{""}, Resources: resources,
+	}}}}
+	h.must(h.kube.Create(h.Context(), p))
+	return p
+}
+
+// webhooks are the names of those in the configuration; none: there is no configuration.
+func (h *harness) webhooks() (names []string) {
+	h.Helper()
+	if c := h.configuration(); c != nil {
+		for i := range c.Webhooks {
+			names = append(names, c.Webhooks[i].Name)
+		}
+	}
+	return names
+}
+
+func (h *harness) configuration() *admissionv1.ValidatingWebhookConfiguration {
+	h.Helper()
+	var c admissionv1.ValidatingWebhookConfiguration
+	err := h.kube.Get(h.Context(), types.NamespacedName{Name: ConfigurationName}, &c)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	h.must(err)
+	return &c
+}
+
+// says fails unless the condition of the Limiter has the reason; an empty one: there is no condition.
+func (h *harness) says(namespace, limiter, reason string) {
+	h.Helper()
+	c := meta.FindStatusCondition(h.read(namespace, limiter).Status.Conditions, ConditionThrottleRegistered)
+	switch {
+	case c == nil && reason == "":
+	case c == nil:
+		h.Errorf("no condition, want %s", reason)
+	case c.Reason != reason || (c.Status == metav1.ConditionTrue) != (reason == ReasonRegistered):
+		h.Errorf("%s=%s %s %q, want %s", c.Type, c.Status, c.Reason, c.Message, reason)
+	}
+}
+
+// told returns the events since it was last called.
+func (h *harness) told() (all []string) {
+	for {
+		select {
+		case text := <-h.events.Events:
+			all = append(all, text)
+		default:
+			return all
+		}
+	}
+}

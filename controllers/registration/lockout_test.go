@@ -1,0 +1,147 @@
+package registration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// await waits for what takes milliseconds on an idle machine.
+func (h *harness) await(what string, condition func() bool) {
+	h.Helper()
+	const longest = 30 * time.Second
+	deadline := time.Now().Add(longest)
+	for !condition() {
+		if time.Now().After(deadline) {
+			h.Fatalf("after %v still not: %s", longest, what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// as is a client of somebody with the rights of an admin, and of no group that is exempt.
+func (h *harness) as(user string, groups ...string) client.Client {
+	h.Helper()
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "somebody-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}
+	h.must(h.kube.Create(h.Context(), binding))
+	h.Cleanup(func() { h.must(h.kube.Delete(context.Background(), binding)) })
+	config := fixture.Kube(h.T).Config()
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
+	c, err := client.New(config, client.Options{Scheme: h.kube.Scheme()})
+	h.must(err)
+	return c
+}
+
+// write creates something in the namespace.
+func (h *harness) write(c client.Client, namespace string) error {
+	return c.Create(h.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "some-", Namespace: namespace}})
+}
+
+// TestNobodyIsLockedOutByALimiterThatIsGone has a policy that matches every write, a Limiter that fails closed, and no
+// pod at all.
+func TestNobodyIsLockedOutByALimiterThatIsGone(t *testing.T) {
+	h := newHarness(t)
+	h.rotate()
+	p := h.policy("everything", nil, "*")
+	p.Spec.Match.Kubernetes.Resources = []v1alpha1.KubernetesResources{{
+		Groups: []v1alpha1.APIGroup{"*"}, Resources: []v1alpha1.ResourceName{"*"},
+		Operations: []v1alpha1.Operation{v1alpha1.OperationCreate, v1alpha1.OperationUpdate, v1alpha1.OperationDelete},
+	}}
+	h.must(h.kube.Update(t.Context(), p))
+	h.limiter(h.namespace, "default", func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.FailurePolicy = v1alpha1.WebhookFailureFail })
+	h.run("default", 2, 0)
+	alice, shop := h.as("alice"), fixture.Namespace(t, fixture.Kube(t))
+	h.reconcile()
+	h.says(h.namespace, "default", ReasonRegistered)
+	h.await("nobody answers alice", func() bool { return h.write(alice, shop) != nil })
+
+	for name, write := range map[string]func() error{
+		"a cluster admin anywhere":            func() error { return h.write(h.kube, shop) },
+		"anybody in kube-system":              func() error { return h.write(alice, metav1.NamespaceSystem) },
+		"anybody in the operator's namespace": func() error { return h.write(alice, h.namespace) },
+		"a controller of the cluster":         func() error { return h.write(h.as("system:kube-controller-manager"), shop) },
+		"a node":                              func() error { return h.write(h.as("system:node:one", "system:nodes"), shop) },
+		"a service account of kube-system": func() error {
+			return h.write(h.as("system:serviceaccount:kube-system:x", "system:serviceaccounts:kube-system"), shop)
+		},
+		"a service account beside the operator": func() error {
+			return h.write(h.as("system:serviceaccount:"+h.namespace+":x", "system:serviceaccounts:"+h.namespace), shop)
+		},
+		"anybody who may edit the Limiter":   func() error { return h.annotate(alice) },
+		"anybody who may delete the webhook": func() error { return alice.Delete(t.Context(), h.configuration(), client.DryRunAll) },
+	} {
+		if err := write(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := h.write(alice, shop); err == nil {
+		t.Error("and yet nobody was asked")
+	}
+
+	h.run("default", 0, 0) // the operator sees it
+	h.reconcile()
+	h.now = h.now.Add(patience)
+	h.reconcile()
+	h.await("alice writes again", func() bool { return h.write(alice, shop) == nil })
+}
+
+func (h *harness) annotate(c client.Client) error {
+	l := h.read(h.namespace, "default")
+	l.Annotations = map[string]string{"some": "thing"}
+	return c.Update(h.Context(), l)
+}
+
+func TestTheEscapeIsOneLine(t *testing.T) {
+	h := registered(t)
+	const patch = `{"spec":{"kubernetesThrottle":{"enabled":false}}}`
+	_, err := fixture.Kube(t).Kubectl(t.Context(), "patch", "limiter", "default", "-n", h.namespace, "--type=merge", "-p", patch)
+	h.must(err)
+	h.reconcile()
+	if h.configuration() != nil {
+		t.Errorf("webhooks %q", h.webhooks())
+	}
+	h.edit("default", func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(true) })
+	h.reconcile()
+	if len(h.webhooks()) != 1 {
+		t.Error("it does not come back")
+	}
+	// Without an operator.
+	_, err = fixture.Kube(t).Kubectl(t.Context(), "delete", "validatingwebhookconfiguration", ConfigurationName)
+	h.must(err)
+}
+
+func TestAnAPIServerTakesEveryNameAndEveryRule(t *testing.T) {
+	h := newHarness(t)
+	var throttling []Throttling
+	for _, text := range []string{"a", strings.Repeat("l", 50)} {
+		l := &v1alpha1.Limiter{}
+		l.Name, l.Namespace = text, strings.Repeat("n", 63)
+		l.Spec.KubernetesThrottle = &v1alpha1.KubernetesThrottle{ExemptUsers: []v1alpha1.KubernetesUser{"CN=\"o'brien\"\\ \x01\n\x7fü💥"}}
+		throttling = append(throttling, Throttling{Limiter: l, Rules: nil, Bundle: []byte("some")})
+	}
+	throttling[0].Rules = append(throttling[0].Rules, writes("*/*:CREATE", "/pods:DELETE", "/pods/exec:CONNECT", "apps/*:UPDATE", "apps/a/scale:UPDATE"))
+	for i := range 400 {
+		throttling[1].Rules = append(throttling[1].Rules, writes(fmt.Sprintf("/r%d:CREATE", i)))
+	}
+	wanted := Render(throttling)
+	h.must(h.reconciler.register(t.Context(), found{}, wanted))
+	is := h.configuration()
+	if !same(is, wanted) {
+		t.Errorf("an API server gives %+v", is.Webhooks)
+	}
+}

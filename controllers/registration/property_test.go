@@ -1,0 +1,179 @@
+package registration
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+type failing interface {
+	Helper()
+	Context() context.Context
+	Fatalf(format string, values ...any)
+}
+
+// The words of the worlds below: few, so that rules and writes meet.
+var (
+	someNamespaces = []string{"shop", "bank", "kube-system", "weir-system", "lab"}
+	someGroups     = []string{"", "apps", "batch", "*"}
+	someResources  = []string{"pods", "configmaps", "namespaces", "pods/exec", "pods/status", "deployments", "*"}
+	someOperations = []string{"CREATE", "UPDATE", "DELETE", "CONNECT"}
+	someUsers      = []string{"alice", "system:node:n1", `CN="o'brien",\O=x`, "$(HOME)\n\t\x7f", "ünï 💥"}
+	someGroupNames = []string{
+		"staff", "developers", "system:serviceaccounts:shop", `qu"oted\`, "system:nodes", "system:masters",
+		"system:serviceaccounts:kube-system", "system:serviceaccounts:weir-system",
+	}
+)
+
+// some draws up to three.
+func some[T any](t *rapid.T, of []T, least int, what string) (picked []T) {
+	for _, i := range rapid.SliceOfNDistinct(rapid.IntRange(0, len(of)-1), least, min(3, len(of)), rapid.ID[int]).Draw(t, what) {
+		picked = append(picked, of[i])
+	}
+	return picked
+}
+
+func drawRule(t *rapid.T, name string) rules.Rule {
+	match := &rules.KubernetesMatch{}
+	for range rapid.IntRange(1, 3).Draw(t, "entries") {
+		match.Resources = append(match.Resources, rules.KubernetesResources{
+			Groups: some(t, someGroups, 1, "groups"), Resources: some(t, someResources, 1, "resources"), Operations: some(t, someOperations, 1, "operations"),
+		})
+	}
+	if rapid.Bool().Draw(t, "namespaced") {
+		match.Namespaces = some(t, someNamespaces, 1, "namespaces")
+	}
+	if rapid.IntRange(0, 3).Draw(t, "selector") == 0 {
+		match.NamespaceSelector = rules.Selector{{Key: "plan", Operator: rules.SelectorExists}}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "of users") == 0 {
+		match.Users = some(t, someUsers, 1, "users")
+	}
+	rule := rules.Rule{
+		Policy: name, Algorithm: limiter.FixedWindow, Units: 1, WindowSeconds: 60, Axis: "User",
+		Identifier: rules.Identifier{From: rapid.SampledFrom([]rules.IdentifierSource{
+			rules.FromKubernetesTenant, rules.FromKubernetesNamespace, rules.FromKubernetesUser, rules.FromServiceAccount,
+		}).Draw(t, "identifier")},
+		Match: rules.Match{Kubernetes: match},
+	}
+	switch rapid.IntRange(0, 2).Draw(t, "domain") {
+	case 0:
+		rule.Domain = rapid.SampledFrom(someNamespaces).Draw(t, "domain")
+	case 1:
+		rule.Domains = some(t, someNamespaces, 1, "domains")
+	default:
+		rule.AllDomains = true
+	}
+	return rule
+}
+
+// drawWrite draws any write, or one that is of the rule's resources.
+func drawWrite(t *rapid.T, near *rules.Rule) *rules.KubernetesRequest {
+	write := &rules.KubernetesRequest{
+		Operation: rapid.SampledFrom(someOperations).Draw(t, "operation"),
+		Group:     rapid.SampledFrom([]string{"", "apps", "batch", "storage.k8s.io"}).Draw(t, "group"),
+		Version:   "v1",
+		Resource:  rapid.SampledFrom([]string{"pods", "configmaps", "namespaces", "deployments", "storageclasses"}).Draw(t, "resource"),
+		Namespace: rapid.SampledFrom(append([]string{""}, someNamespaces...)).Draw(t, "namespace"),
+		Name:      rapid.SampledFrom(someNamespaces).Draw(t, "name"),
+		User:      rapid.SampledFrom(append([]string{"", "system:serviceaccount:shop:deployer"}, someUsers...)).Draw(t, "user"),
+		Groups:    some(t, someGroupNames, 0, "groups"),
+	}
+	write.Subresource = rapid.SampledFrom([]string{"", "", "exec", "status", "scale"}).Draw(t, "subresource")
+	if rapid.IntRange(0, 3).Draw(t, "near") > 0 {
+		of := rapid.SampledFrom(near.Match.Kubernetes.Resources).Draw(t, "of")
+		write.Operation = rapid.SampledFrom(of.Operations).Draw(t, "one of its operations")
+		if group := rapid.SampledFrom(of.Groups).Draw(t, "one of its groups"); group != wildcard {
+			write.Group = group
+		}
+		write.Subresource = ""
+		if name := rapid.SampledFrom(of.Resources).Draw(t, "one of its resources"); name != wildcard {
+			write.Resource, write.Subresource, _ = strings.Cut(name, "/")
+		}
+		if near.Domain != "" {
+			write.Namespace = near.Domain
+		}
+	}
+	if write.Resource == "namespaces" { // of which there is one
+		write.Group, write.Namespace = "", ""
+	}
+	return write
+}
+
+// isExempt says it in other words than the webhook.
+func isExempt(exempt deployment.Exempt, write *rules.KubernetesRequest) bool {
+	in := write.Namespace
+	if isNamespace(write) {
+		in = write.Name
+	}
+	return slices.Contains(exempt.Namespaces, in) || slices.Contains(exempt.Users, write.User) ||
+		slices.ContainsFunc(write.Groups, func(g string) bool { return slices.Contains(exempt.Groups, g) })
+}
+
+func drawLimiter(t *rapid.T) *v1alpha1.Limiter {
+	l := &v1alpha1.Limiter{}
+	l.Name, l.Namespace = "default", "weir-system"
+	spec := &v1alpha1.KubernetesThrottle{FailurePolicy: v1alpha1.WebhookFailureFail} // by which an error is seen
+	for _, name := range some(t, someNamespaces[2:], 0, "exempt namespaces") {
+		spec.ExemptNamespaces = append(spec.ExemptNamespaces, v1alpha1.NamespaceName(name))
+	}
+	for _, name := range some(t, someUsers, 0, "exempt users") {
+		spec.ExemptUsers = append(spec.ExemptUsers, v1alpha1.KubernetesUser(name))
+	}
+	for _, name := range some(t, someGroupNames, 0, "exempt groups") {
+		spec.ExemptGroups = append(spec.ExemptGroups, v1alpha1.KubernetesUser(name))
+	}
+	l.Spec.KubernetesThrottle = spec
+	return l
+}
+
+func TestEveryWriteThatAPolicyMatchesIsAskedAboutAndNoneThatIsExempt(t *testing.T) {
+	server := newAPIServer(t, someNamespaces)
+	asked, exempted := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		set := rules.Set{Namespaces: []rules.Namespace{{Name: "shop", Labels: map[string]string{"plan": "free"}}}}
+		for i := range rapid.IntRange(1, 4).Draw(t, "rules") {
+			set.Rules = append(set.Rules, drawRule(t, "cluster/"+string(rune('a'+i))))
+		}
+		index, err := rules.NewIndex(set, "", "weir:")
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		throttling := Throttling{Limiter: drawLimiter(t), Rules: set.Rules}
+		exempt := deployment.ExemptFrom(throttling.Limiter)
+		configuration := Render([]Throttling{throttling})
+		asks := func(*rules.KubernetesRequest) bool { return false }
+		if len(configuration.Webhooks) > 0 {
+			webhook := &configuration.Webhooks[0]
+			conditions := server.conditions(webhook)
+			asks = func(write *rules.KubernetesRequest) bool { return server.asks(t, webhook, conditions, write) }
+		}
+		for range 20 {
+			write := drawWrite(t, &set.Rules[0])
+			matched := len(index.Match(nil, &rules.Request{Domain: write.Namespace, Kubernetes: write})) > 0
+			switch {
+			case isExempt(exempt, write):
+				exempted++
+				if asks(write) {
+					t.Fatalf("the API server asks about %+v, which is exempt by %+v", write, exempt)
+				}
+			case matched:
+				asked++
+				if !asks(write) {
+					t.Fatalf("the API server does not ask about %+v\nby %+v", write, configuration.Webhooks)
+				}
+			}
+		}
+	})
+	if asked < 50 || exempted < 50 {
+		t.Errorf("%d writes to ask about and %d exempt ones prove little", asked, exempted)
+	}
+}

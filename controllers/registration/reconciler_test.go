@@ -1,0 +1,290 @@
+package registration
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+func TestAWebhookIsTheLastThingToComeAndTheFirstToGo(t *testing.T) {
+	h := newHarness(t)
+	h.limiter(h.namespace, "default", nil)
+	step := func(reason string) {
+		t.Helper()
+		h.reconcile()
+		h.says(h.namespace, "default", reason)
+		if registered := len(h.webhooks()) == 1; registered != (reason == ReasonRegistered) {
+			t.Fatalf("%s: the webhooks are %q", reason, h.webhooks())
+		}
+	}
+	step(ReasonNoPolicies)
+	policy := h.policy("pods", nil, "pods")
+	step(ReasonNoCertificate)
+	h.rotate()
+	step(ReasonNotReady)
+	h.run("default", 0, 2) // those that are ready do not answer API servers yet
+	step(ReasonNotReady)
+	h.run("default", 1, 2)
+	step(ReasonRegistered)
+	if got := h.read(h.namespace, "default").Finalizers; !slices.Contains(got, Finalizer) {
+		t.Errorf("finalizers %q", got)
+	}
+
+	h.must(h.kube.Delete(t.Context(), policy))
+	step(ReasonNoPolicies)
+	h.policy("pods", nil, "pods")
+	step(ReasonRegistered)
+	h.edit("default", func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) })
+	h.reconcile()
+	h.says(h.namespace, "default", "")
+	if got := h.read(h.namespace, "default").Finalizers; h.configuration() != nil || slices.Contains(got, Finalizer) {
+		t.Errorf("it does not throttle any more: webhooks %q, finalizers %q", h.webhooks(), got)
+	}
+	h.edit("default", func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(true) })
+	step(ReasonRegistered)
+	h.must(h.kube.Delete(t.Context(), h.read(h.namespace, "default")))
+	h.writes = nil
+	h.reconcile()
+	if want := []string{"delete weir-throttle", "patch default"}; !slices.Equal(h.writes, want) {
+		t.Errorf("of a Limiter that is deleted: %q, want %q", h.writes, want)
+	}
+	err := h.kube.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: "default"}, &v1alpha1.Limiter{})
+	if !apierrors.IsNotFound(err) || h.configuration() != nil {
+		t.Errorf("the Limiter: %v; webhooks %q", err, h.webhooks())
+	}
+}
+
+// registered is a harness with one Limiter that API servers ask.
+func registered(t *testing.T) *harness {
+	t.Helper()
+	h := newHarness(t)
+	h.policy("pods", nil, "pods")
+	h.rotate()
+	h.limiter(h.namespace, "default", nil)
+	h.run("default", 2, 0)
+	h.reconcile()
+	h.says(h.namespace, "default", ReasonRegistered)
+	return h
+}
+
+func TestNothingIsWrittenWhereNothingChanged(t *testing.T) {
+	h := registered(t)
+	h.told()
+	h.writes = nil
+	h.reconcile()
+	h.restart()
+	h.reconcile()
+	if told := h.told(); len(h.writes)+len(told) > 0 {
+		t.Errorf("writes %q, events %q", h.writes, told)
+	}
+}
+
+func TestWhatOthersChangeIsPutBack(t *testing.T) {
+	h := registered(t)
+	want := h.configuration().Webhooks
+	for name, change := range map[string]func(c *admissionv1.ValidatingWebhookConfiguration){
+		"what is done on failure": func(c *admissionv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].FailurePolicy = new(admissionv1.Fail)
+		},
+		"whom is trusted": func(c *admissionv1.ValidatingWebhookConfiguration) { c.Webhooks[0].ClientConfig.CABundle = nil },
+		"who is exempt":   func(c *admissionv1.ValidatingWebhookConfiguration) { c.Webhooks[0].MatchConditions = nil },
+		"where":           func(c *admissionv1.ValidatingWebhookConfiguration) { c.Webhooks[0].NamespaceSelector = nil },
+		"of what": func(c *admissionv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].Rules[0].Resources = []string{"*/*"}
+		},
+		"of which objects": func(c *admissionv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"never": "there"}}
+		},
+		"a condition more": func(c *admissionv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].MatchConditions = append(c.Webhooks[0].MatchConditions, admissionv1.MatchCondition{Name: "never", Expression: "false"})
+		},
+		"another webhook": func(c *admissionv1.ValidatingWebhookConfiguration) {
+			another := *c.Webhooks[0].DeepCopy()
+			another.Name = "another." + another.Name
+			c.Webhooks = append(c.Webhooks, another)
+		},
+		"none":       func(c *admissionv1.ValidatingWebhookConfiguration) { c.Webhooks = nil },
+		"the labels": func(c *admissionv1.ValidatingWebhookConfiguration) { c.Labels = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := h.configuration()
+			change(c)
+			h.must(h.kube.Update(t.Context(), c))
+			h.reconcile()
+			h.reconcile()
+			if c := h.configuration(); !same(c, &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: Render(nil).ObjectMeta, Webhooks: want}) {
+				t.Errorf("it is %v", cmp.Diff(want, c.Webhooks))
+			}
+		})
+	}
+	h.must(h.kube.Delete(t.Context(), h.configuration()))
+	h.reconcile()
+	if len(h.webhooks()) != 1 {
+		t.Error("the whole of it is not put back")
+	}
+}
+
+func TestALimiterWithoutAPodIsAskedOnForAWhileAndNoLonger(t *testing.T) {
+	h := registered(t)
+	h.told()
+	h.run("default", 0, 0)
+	if again := h.reconcile().RequeueAfter; again != patience {
+		t.Errorf("it is looked again after %v", again)
+	}
+	h.says(h.namespace, "default", ReasonRegistered)
+	h.run("default", 1, 0)
+	h.reconcile()
+	h.run("default", 0, 0)
+	h.now = h.now.Add(patience)
+	h.reconcile()
+	h.says(h.namespace, "default", ReasonRegistered) // it is away anew
+	h.now = h.now.Add(patience)
+	h.reconcile()
+	h.says(h.namespace, "default", ReasonNotReady)
+	if told := h.told(); h.configuration() != nil || len(told) != 1 || !strings.HasPrefix(told[0], "Warning NotReady") {
+		t.Errorf("webhooks %q, events %q", h.webhooks(), told)
+	}
+	h.run("default", 1, 0)
+	h.reconcile()
+	h.says(h.namespace, "default", ReasonRegistered)
+	h.run("default", 0, 1) // a rollout that hangs, while a pod of before answers
+	h.now = h.now.Add(time.Hour)
+	h.reconcile()
+	h.says(h.namespace, "default", ReasonRegistered)
+}
+
+func TestOnlyALimiterBesideTheOperatorIsAsked(t *testing.T) {
+	h := registered(t)
+	elsewhere := fixture.Namespace(t, fixture.Kube(t))
+	h.limiter(elsewhere, "default", nil)
+	h.limiter(elsewhere, "plain", func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle = nil })
+	h.reconcile()
+	h.says(elsewhere, "default", ReasonNotOperatorNamespace)
+	h.says(elsewhere, "plain", "")
+	if got := h.webhooks(); len(got) != 1 || !strings.HasPrefix(got[0], "default."+h.namespace) {
+		t.Errorf("webhooks %q", got)
+	}
+	if got := h.read(elsewhere, "default").Finalizers; len(got) > 0 {
+		t.Errorf("finalizers %q", got)
+	}
+}
+
+func TestSeveralLimitersHaveAWebhookEach(t *testing.T) {
+	h := newHarness(t)
+	h.rotate()
+	longest := strings.Repeat("l", 50)
+	for _, name := range []string{"b", "a", longest} {
+		h.policy(name, map[string]string{"for": name}, "pods", "configmaps")
+		h.limiter(h.namespace, name, func(s *v1alpha1.LimiterSpec) {
+			s.PolicySelector = &metav1.LabelSelector{MatchLabels: map[string]string{"for": name}}
+		})
+		h.run(name, 2, 0)
+	}
+	h.reconcile()
+	tail := "." + h.namespace + ".throttle.weir.dev"
+	if want := []string{"a" + tail, "b" + tail, longest + tail}; !slices.Equal(h.webhooks(), want) {
+		t.Fatalf("webhooks %q, want %q", h.webhooks(), want)
+	}
+	// Somebody has a hand in the one that is to go, by whom server-side apply would keep a part of it.
+	c := h.configuration()
+	c.Webhooks[0].TimeoutSeconds = new(int32(9))
+	h.must(h.kube.Update(t.Context(), c, client.FieldOwner("somebody")))
+	h.must(h.kube.Delete(t.Context(), h.read(h.namespace, "a")))
+	h.writes = nil
+	h.reconcile()
+	if want := []string{"b" + tail, longest + tail}; !slices.Equal(h.webhooks(), want) {
+		t.Errorf("webhooks %q, want %q", h.webhooks(), want)
+	}
+	if want := []string{"update weir-throttle", "patch a"}; !slices.Equal(h.writes, want) {
+		t.Errorf("writes %q, want %q", h.writes, want)
+	}
+}
+
+func TestADeletedLimiterWaitsForItsWebhookToGoButNotForEver(t *testing.T) {
+	h := registered(t)
+	h.must(h.kube.Delete(t.Context(), h.read(h.namespace, "default")))
+	h.broken = errors.New("etcdserver: request timed out")
+	for range 2 {
+		if _, err := h.reconciler.Reconcile(t.Context(), ctrl.Request{}); !errors.Is(err, h.broken) {
+			t.Fatalf("error %v", err)
+		}
+		h.read(h.namespace, "default") // is there
+	}
+	h.told()
+	h.now = h.now.Add(leaveTime + time.Second)
+	if _, err := h.reconciler.Reconcile(t.Context(), ctrl.Request{}); !errors.Is(err, h.broken) {
+		t.Errorf("error %v", err)
+	}
+	err := h.kube.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: "default"}, &v1alpha1.Limiter{})
+	if told := h.told(); !apierrors.IsNotFound(err) || len(told) != 1 || !strings.HasPrefix(told[0], "Warning NotWithdrawn") {
+		t.Errorf("the Limiter: %v; events %q", err, told)
+	}
+	h.broken = nil
+	h.reconcile()
+	if h.configuration() != nil {
+		t.Error("the webhook is forgotten")
+	}
+}
+
+func TestAWebhookThatCannotBeWrittenIsToldAndTriedAgain(t *testing.T) {
+	h := registered(t)
+	h.must(h.kube.Delete(t.Context(), h.configuration()))
+	h.broken = errors.New("etcdserver: request timed out")
+	if _, err := h.reconciler.Reconcile(t.Context(), ctrl.Request{}); !errors.Is(err, h.broken) {
+		t.Errorf("error %v", err)
+	}
+	h.says(h.namespace, "default", ReasonNotWritten)
+	h.broken = nil
+	h.reconcile()
+	h.says(h.namespace, "default", ReasonRegistered)
+}
+
+func TestTheBundleIsTheSecretsAndStaysWhereTheSecretIsGone(t *testing.T) {
+	h := registered(t)
+	secret := &corev1.Secret{}
+	key := types.NamespacedName{Namespace: h.namespace, Name: deployment.ThrottleSecret}
+	h.must(h.kube.Get(t.Context(), key, secret))
+	before := h.configuration().Webhooks[0].ClientConfig.CABundle
+	if string(before) != string(secret.Data[bundleKey]) {
+		t.Errorf("the bundle is %s", before)
+	}
+	h.must(h.kube.Delete(t.Context(), secret))
+	h.reconcile()
+	h.says(h.namespace, "default", ReasonRegistered)
+	h.rotate() // which restores it, and has a new authority trusted beside the one before
+	h.reconcile()
+	h.must(h.kube.Get(t.Context(), key, secret))
+	after := h.configuration().Webhooks[0].ClientConfig.CABundle
+	if string(after) != string(secret.Data[bundleKey]) || !strings.Contains(string(after), strings.TrimSpace(string(before))) {
+		t.Errorf("the bundle is %s", after)
+	}
+	h.now = h.now.Add(365 * 24 * time.Hour) // nobody has renewed it
+	h.reconcile()
+	h.says(h.namespace, "default", ReasonNoCertificate)
+	if h.configuration() != nil {
+		t.Error("API servers ask whom they cannot trust")
+	}
+	h.rotate()
+	h.reconcile()
+	h.says(h.namespace, "default", ReasonRegistered)
+	secret.Data = map[string][]byte{bundleKey: []byte("garbage")}
+	secret.ResourceVersion = ""
+	h.must(h.kube.Update(t.Context(), secret))
+	h.reconcile()
+	h.says(h.namespace, "default", ReasonNoCertificate)
+}

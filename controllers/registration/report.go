@@ -1,0 +1,98 @@
+package registration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	v1alpha1ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
+)
+
+// report writes the condition of each Limiter, where it is new. A webhook that could not be written is not there.
+func (r *Reconciler) report(ctx context.Context, standings []standing, written error, now time.Time) error {
+	var failed error
+	for i := range standings {
+		s := &standings[i]
+		if s.unheld {
+			continue
+		}
+		if written != nil && s.asked() {
+			s.message += "; the latest of them are not written: " + written.Error()
+			if !s.there {
+				s.reason, s.message = ReasonNotWritten, written.Error()
+			}
+		}
+		failed = errors.Join(failed, r.tell(ctx, s, now))
+	}
+	return failed
+}
+
+func (r *Reconciler) tell(ctx context.Context, s *standing, now time.Time) error {
+	limiter := s.limiter
+	if !limiter.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	before := meta.FindStatusCondition(limiter.Status.Conditions, ConditionThrottleRegistered)
+	after := s.condition(before, now)
+	if before == nil && after == nil || before != nil && after != nil && *before == *after {
+		return nil
+	}
+	status := v1alpha1ac.LimiterState()
+	if after != nil {
+		status.WithConditions(metav1ac.Condition().
+			WithType(after.Type).
+			WithStatus(after.Status).
+			WithReason(after.Reason).
+			WithMessage(after.Message).
+			WithObservedGeneration(after.ObservedGeneration).
+			WithLastTransitionTime(after.LastTransitionTime))
+	}
+	// The UID keeps one that is gone, and another of its name, from being spoken of.
+	apply := v1alpha1ac.Limiter(limiter.Name, limiter.Namespace).WithUID(limiter.UID).WithStatus(status)
+	if err := r.Client.Status().Apply(ctx, apply, fieldOwner, client.ForceOwnership); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write condition %s of Limiter %s/%s: %w", ConditionThrottleRegistered, limiter.Namespace, limiter.Name, err)
+	}
+	if after != nil && (before == nil || before.Reason != after.Reason) {
+		kind := corev1.EventTypeWarning
+		if s.asked() || before == nil && after.Reason != ReasonNotOperatorNamespace { // it is only beginning
+			kind = corev1.EventTypeNormal
+		}
+		r.event(limiter, kind, after.Reason, after.Message)
+	}
+	return nil
+}
+
+// condition of the Limiter; nil for one that does not throttle.
+func (s *standing) condition(before *metav1.Condition, now time.Time) *metav1.Condition {
+	if s.reason == "" {
+		return nil
+	}
+	c := &metav1.Condition{
+		Type: ConditionThrottleRegistered, Status: metav1.ConditionFalse, Reason: s.reason, Message: s.message,
+		ObservedGeneration: s.limiter.Generation, LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
+	}
+	if s.asked() {
+		c.Status = metav1.ConditionTrue
+	}
+	if before != nil && before.Status == c.Status {
+		c.LastTransitionTime = before.LastTransitionTime
+	}
+	return c
+}
+
+// event tells people something of the Limiter.
+func (r *Reconciler) event(limiter *v1alpha1.Limiter, kind, reason, note string) {
+	const longest = 1000 // the API takes 1024 bytes
+	if len(note) > longest {
+		note = note[:longest]
+	}
+	r.Events.Eventf(limiter, nil, kind, reason, "Register", "%s", note)
+}

@@ -1,0 +1,166 @@
+package registration
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// ConditionThrottleRegistered of a Limiter that throttles: API servers ask it.
+const ConditionThrottleRegistered = "ThrottleRegistered"
+
+// Reasons of the condition.
+const (
+	ReasonRegistered           = "Registered"           // True
+	ReasonNotOperatorNamespace = "NotOperatorNamespace" // False: only a Limiter beside the operator may
+	ReasonNoPolicies           = "NoPolicies"           // False: no policy that it selects limits writes
+	ReasonNoCertificate        = "NoCertificate"        // False: there is nothing by which to know it
+	ReasonNotReady             = "NotReady"             // False: no pod answers
+	ReasonNotWritten           = "NotWritten"           // False: the API server refuses the webhook
+)
+
+// standing is how a Limiter stands. The reason is empty for one that does not throttle.
+type standing struct {
+	limiter         *v1alpha1.Limiter
+	reason, message string
+	throttling      Throttling
+	// there: API servers ask it already.
+	there bool
+	// unheld: it could not be made to wait for release, for it has changed meanwhile. The next round will show.
+	unheld bool
+}
+
+// asked says whether API servers are to ask the Limiter.
+func (s *standing) asked() bool { return s.reason == ReasonRegistered && !s.unheld }
+
+func throttlingOf(standings []standing) []Throttling {
+	var all []Throttling
+	for i := range standings {
+		if standings[i].asked() {
+			all = append(all, standings[i].throttling)
+		}
+	}
+	return all
+}
+
+// patience is how long a Limiter without a ready pod is asked on. A call that nobody takes fails at once where connections
+// are refused, and takes timeoutSeconds where they are lost, for each write; a rollout or a node that fails is shorter.
+const patience = 10 * time.Second
+
+// absence is since when Limiters that are asked have had no ready pod.
+type absence map[types.UID]time.Time
+
+// judge says how each Limiter stands, and when to look again.
+func (r *Reconciler) judge(f found, now time.Time) ([]standing, time.Duration) {
+	standings, again, absent := make([]standing, len(f.limiters)), resync, absence{}
+	for i := range f.limiters {
+		s := standing{limiter: &f.limiters[i]}
+		wait := r.stand(&s, &f, now, absent)
+		again = min(again, wait)
+		standings[i] = s
+	}
+	r.absent = absent // of those that are gone nothing is kept
+	return standings, again
+}
+
+// stand fills s in, from what only an edit can change to what passes, and says when that may be.
+func (r *Reconciler) stand(s *standing, f *found, now time.Time, absent absence) time.Duration {
+	limiter := s.limiter
+	say := func(reason, format string, values ...any) {
+		s.reason, s.message = reason, fmt.Sprintf(format, values...)
+	}
+	if !deployment.Throttles(limiter) || !limiter.DeletionTimestamp.IsZero() {
+		return resync
+	}
+	if limiter.Namespace != r.Namespace {
+		say(ReasonNotOperatorNamespace, "spec.kubernetesThrottle is for Limiters in the namespace of the operator, %s: a webhook speaks for the whole cluster",
+			r.Namespace)
+		return resync
+	}
+	set, err := rulesFor(limiter, f.policies)
+	if err != nil {
+		say(ReasonNoPolicies, "no policy can be selected: %v", err)
+		return resync
+	}
+	s.throttling = Throttling{Limiter: limiter, Rules: set}
+	if askedOf(set, deployment.ExemptFrom(limiter)).none() {
+		say(ReasonNoPolicies, "no policy that it selects limits writes outside of the exempt namespaces")
+		return resync
+	}
+	webhook := f.webhook(limiter)
+	s.there = webhook != nil
+	trust, err := trustOf(f.secret, webhook, limiter, now)
+	if err != nil {
+		say(ReasonNoCertificate, "Secret %s: %v", r.secret(), err)
+		return retry
+	}
+	s.throttling.Bundle = trust
+	d := f.deployments[deployment.Name(limiter.Name)]
+	if webhook == nil {
+		if !answers(&d) || readyOfLatest(&d) < 1 {
+			say(ReasonNotReady, "no pod that answers API servers is ready")
+			return resync
+		}
+	} else if d.Status.ReadyReplicas < 1 {
+		since, known := r.absent[limiter.UID]
+		if !known {
+			since = now
+		}
+		absent[limiter.UID] = since
+		if left := since.Add(patience).Sub(now); left > 0 {
+			s.registered()
+			return left
+		}
+		say(ReasonNotReady, "no pod has been ready for %v: API servers do not ask any more", patience)
+		return resync
+	}
+	s.registered()
+	return resync
+}
+
+func (s *standing) registered() {
+	s.reason = ReasonRegistered
+	asked := askedOf(s.throttling.Rules, deployment.ExemptFrom(s.limiter))
+	s.message = fmt.Sprintf("API servers ask by %d rules of %d policies", len(asked.rules()), asked.policies)
+}
+
+// rulesFor are those about writes of the policies that the Limiter selects, but for those that do not compile, which they
+// are told themselves.
+func rulesFor(limiter *v1alpha1.Limiter, policies compile.Policies) ([]rules.Rule, error) {
+	selected, err := policies.SelectedBy(&limiter.Spec)
+	if err != nil {
+		return nil, err
+	}
+	var set []rules.Rule
+	for _, rule := range selected.Compile(compile.DefaultIdentity()).Set.Rules { // where identifiers stand is no matter here
+		if rule.Match.Kubernetes != nil {
+			set = append(set, rule)
+		}
+	}
+	return set, nil
+}
+
+// answers says whether the pods of the template do: those of one that is yet to be brought up to date do not.
+func answers(d *appsv1.Deployment) bool {
+	return slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == deployment.ThrottlePort })
+	})
+}
+
+// readyOfLatest is how many pods of the latest template are ready, at least: older ones may not answer API servers yet.
+func readyOfLatest(d *appsv1.Deployment) int32 {
+	if d.Status.ObservedGeneration < d.Generation {
+		return 0
+	}
+	older := max(0, d.Status.Replicas-d.Status.UpdatedReplicas)
+	return d.Status.ReadyReplicas - older
+}

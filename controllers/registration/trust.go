@@ -1,0 +1,59 @@
+package registration
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/deployment"
+)
+
+// bundleKey of the Secret holds the authorities, as cert-manager writes them, too.
+const bundleKey = "ca.crt"
+
+// trustOf is the bundle by which API servers know the Limiter. It is one that accepts the Secret's certificate now. Where
+// the Secret is gone, pods still answer with what they have read from it: then it is the bundle that the webhook has.
+func trustOf(secret *corev1.Secret, webhook *admissionv1.ValidatingWebhook, limiter *v1alpha1.Limiter, now time.Time) ([]byte, error) {
+	if secret == nil {
+		if webhook != nil && len(webhook.ClientConfig.CABundle) > 0 {
+			return webhook.ClientConfig.CABundle, nil
+		}
+		return nil, errors.New("it is not there")
+	}
+	bundle := bytes.TrimSpace(secret.Data[bundleKey])
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(bundle) {
+		return nil, fmt.Errorf("%s holds no certificate", bundleKey)
+	}
+	chain := certificatesIn(secret.Data[corev1.TLSCertKey])
+	if len(chain) == 0 {
+		return nil, fmt.Errorf("%s holds no certificate", corev1.TLSCertKey)
+	}
+	between := x509.NewCertPool()
+	for _, c := range chain[1:] {
+		between.AddCert(c)
+	}
+	name := deployment.Name(limiter.Name) + "." + limiter.Namespace + ".svc" // as API servers call it
+	_, err := chain[0].Verify(x509.VerifyOptions{DNSName: name, Roots: roots, Intermediates: between, CurrentTime: now})
+	if err != nil {
+		return nil, fmt.Errorf("%s does not serve for %s: %w", corev1.TLSCertKey, name, err)
+	}
+	return slices.Concat(bundle, []byte("\n")), nil
+}
+
+func certificatesIn(text []byte) (all []*x509.Certificate) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			all = append(all, c)
+		}
+	}
+	return all
+}

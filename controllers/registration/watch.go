@@ -1,0 +1,80 @@
+package registration
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+const (
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = 10 * time.Second
+)
+
+// AddToScheme adds the kinds that the controller reads and writes.
+func AddToScheme(scheme *runtime.Scheme) error {
+	for _, add := range []func(*runtime.Scheme) error{
+		v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, admissionv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return fmt.Errorf("register the kinds that throttling is registered with: %w", err)
+		}
+	}
+	return nil
+}
+
+// Cached is what a manager's cache should hold of webhook configurations: this one alone.
+func Cached() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{
+		&admissionv1.ValidatingWebhookConfiguration{}: {Field: fields.OneTermEqualSelector("metadata.name", ConfigurationName)},
+	}
+}
+
+// SetupWithManager runs r on mgr, whenever a Limiter, a policy or the labels of a namespace change, pods become ready or
+// cease to be, and somebody changes the configuration. All of them share one key: there is one configuration. A cluster
+// without a Limiter needs none, and with the last one goes the last webhook.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	key := reconcile.Request{NamespacedName: types.NamespacedName{Name: ConfigurationName}}
+	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{key} })
+	edited := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("registration").
+		Watches(&v1alpha1.Limiter{}, all, edited). // a deletion that finalizers hold up changes the generation, too
+		Watches(&v1alpha1.RateLimitPolicy{}, all, builder.WithPredicates(predicate.Or[client.Object](
+			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		Watches(&v1alpha1.ClusterRateLimitPolicy{}, all, builder.WithPredicates(predicate.Or[client.Object](
+			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		Watches(&corev1.Namespace{}, all, builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&appsv1.Deployment{}, all, builder.WithPredicates(r.ofTheNamespace())).
+		Watches(&admissionv1.ValidatingWebhookConfiguration{}, all, builder.WithPredicates(r.oneConfiguration())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retries}).
+		Complete(r)
+}
+
+func (r *Reconciler) ofTheNamespace() predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetNamespace() == r.Namespace })
+}
+
+// oneConfiguration is for caches that hold more.
+func (r *Reconciler) oneConfiguration() predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == ConfigurationName })
+}

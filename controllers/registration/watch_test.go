@@ -1,0 +1,110 @@
+package registration
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/webhook/certificate"
+)
+
+// TestManager runs the controller and the rotation as the operator does: on caches and watches, and with no more rights
+// than they need.
+func TestManager(t *testing.T) {
+	h := newHarness(t)
+	h.must(eventsv1.AddToScheme(h.kube.Scheme()))
+	kube := fixture.Kube(t)
+	user := "system:serviceaccount:" + h.namespace + ":weir-operator"
+	for _, args := range [][]string{
+		{"apply", "-n", h.namespace, "-f", "testdata/role.yaml"},
+		{"create", "clusterrolebinding", h.namespace, "--clusterrole=weir-operator-throttle", "--user=" + user},
+		{"create", "rolebinding", "throttle", "-n", h.namespace, "--role=weir-operator-throttle", "--user=" + user},
+	} {
+		_, err := kube.Kubectl(t.Context(), args...)
+		h.must(err)
+	}
+	config := kube.Config()
+	config.Impersonate.UserName = user
+	held := Cached()
+	maps.Copy(held, deployment.Options{}.Cached())
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:  h.kube.Scheme(),
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(), ReaderFailOnMissingInformer: true, ByObject: held,
+		},
+		Controller: controllerconfig.Controller{SkipNameValidation: new(true)}, // for -count
+	})
+	h.must(err)
+	h.must(New(Config{
+		Client: mgr.GetClient(), Uncached: mgr.GetAPIReader(), Namespace: h.namespace, SecretName: deployment.ThrottleSecret,
+		Events: mgr.GetEventRecorder("weir-operator"), Clock: time.Now,
+	}).SetupWithManager(mgr))
+	rotator, err := certificate.NewRotator(certificate.Config{
+		Terms:    certificate.DefaultTerms("*." + h.namespace + ".svc"),
+		Secret:   types.NamespacedName{Namespace: h.namespace, Name: deployment.ThrottleSecret},
+		Carriers: []string{ConfigurationName}, Client: mgr.GetClient(), Uncached: mgr.GetAPIReader(), Every: time.Minute, Clock: time.Now,
+	})
+	h.must(err)
+	h.must(rotator.SetupWithManager(mgr))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	defer func() {
+		stop()
+		h.must(<-ended)
+	}()
+
+	status := func(reason string) func() bool {
+		return func() bool {
+			c := meta.FindStatusCondition(h.read(h.namespace, "default").Status.Conditions, ConditionThrottleRegistered)
+			return c != nil && c.Reason == reason
+		}
+	}
+	team := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "retail"}}
+	h.limiter(h.namespace, "default", func(s *v1alpha1.LimiterSpec) { s.PolicyNamespaceSelector = team })
+	h.await("it is told that no policy is selected", status(ReasonNoPolicies))
+	shop := fixture.Namespace(t, kube)
+	p := h.policy("pods", nil, "pods") // of which a policy of the shop is to be made
+	h.must(h.kube.Delete(t.Context(), p))
+	h.must(h.kube.Create(t.Context(), &v1alpha1.RateLimitPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "pods", Namespace: shop}, Spec: p.Spec.RateLimitPolicySpec,
+	}))
+	ns := namespace(shop)
+	_, err = kube.Kubectl(t.Context(), "label", "namespace", shop, "team=retail")
+	h.must(err)
+	h.await("the namespace is selected by its new label", status(ReasonNotReady))
+	h.run("default", 2, 0)
+	h.await("it is registered", status(ReasonRegistered))
+	h.await("there is an event of that", func() bool {
+		var list eventsv1.EventList
+		h.must(h.kube.List(t.Context(), &list, client.InNamespace(h.namespace)))
+		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool { return e.Reason == ReasonRegistered })
+	})
+	if c := h.configuration(); len(c.Webhooks[0].ClientConfig.CABundle) == 0 || c.Webhooks[0].NamespaceSelector.MatchExpressions[0].Values[0] != ns.Name {
+		t.Errorf("webhook %+v", c.Webhooks[0])
+	}
+	h.must(h.kube.Delete(t.Context(), h.configuration()))
+	h.await("the webhook is back", func() bool { return len(h.webhooks()) == 1 })
+	h.run("default", 0, 0)
+	h.await("a Limiter without pods is asked no more", status(ReasonNotReady))
+	h.run("default", 2, 0)
+	h.await("it is registered again", status(ReasonRegistered))
+	h.must(h.kube.Delete(t.Context(), h.read(h.namespace, "default")))
+	h.await("the webhook is gone", func() bool { return h.configuration() == nil })
+}

@@ -1,0 +1,172 @@
+package certificate
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// pod is a server that answers with what its kubelet has mounted: a directory that a link points to, replaced as one.
+type pod struct {
+	dir     string
+	version int
+	last    atomic.Pointer[tls.Certificate]
+}
+
+// mount brings the Secret to the pod.
+func (p *pod) mount(t *testing.T, data map[string][]byte) {
+	p.version++
+	version := filepath.Join(p.dir, strconv.Itoa(p.version))
+	for _, err := range []error{
+		os.Mkdir(version, 0o700),
+		os.WriteFile(filepath.Join(version, keyCertificate), data[keyCertificate], 0o600),
+		os.WriteFile(filepath.Join(version, keyPrivate), data[keyPrivate], 0o600),
+		os.Symlink(version, filepath.Join(p.dir, "next")),
+		os.Rename(filepath.Join(p.dir, "next"), filepath.Join(p.dir, "data")),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// certificate reads the files. Where they are replaced between the two, it is what was read before.
+func (p *pod) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(filepath.Join(p.dir, "data", keyCertificate), filepath.Join(p.dir, "data", keyPrivate))
+	if err == nil {
+		p.last.Store(&pair)
+	}
+	return p.last.Load(), nil
+}
+
+// TestNoCallFailsWhileCertificatesRotateInPods has the bundle go by way of somebody else to API servers, and the
+// certificate by way of kubelets to pods, each as late as a tenth of a certificate's life: in a cluster it is a minute or
+// two of 90 days.
+func TestNoCallFailsWhileCertificatesRotateInPods(t *testing.T) {
+	const (
+		lasts    = 8 * time.Second
+		register = 150 * time.Millisecond // Secret → configuration
+		watch    = 250 * time.Millisecond // configuration → API server
+		kubelet  = 300 * time.Millisecond // Secret → files
+	)
+	terms := Terms{Names: []string{"*.weir-system.svc"}, Authority: 9 * time.Second, Certificate: 3 * time.Second, Settle: 500 * time.Millisecond}
+	pods := []*pod{{dir: t.TempDir()}, {dir: t.TempDir()}} // one at once, one late
+	servers := make([]*httptest.Server, len(pods))
+	for i, p := range pods {
+		servers[i] = httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		servers[i].TLS = &tls.Config{GetCertificate: p.certificate}
+		servers[i].StartTLS()
+		defer servers[i].Close()
+	}
+	var configuration atomic.Pointer[[]byte]
+	var trusted atomic.Pointer[x509.CertPool]
+	ready := make(chan struct{})
+	var late sync.WaitGroup
+	after := func(wait time.Duration, do func()) {
+		late.Add(1)
+		time.AfterFunc(wait, func() { defer late.Done(); do() })
+	}
+	bring := func(data map[string][]byte) {
+		pods[0].mount(t, data)
+		after(kubelet, func() { pods[1].mount(t, data) })
+		after(register, func() {
+			configuration.Store(new(data[keyBundle]))
+			after(watch, func() {
+				pool := x509.NewCertPool()
+				pool.AppendCertsFromPEM(data[keyBundle])
+				if trusted.Swap(pool) == nil {
+					close(ready)
+				}
+			})
+		})
+	}
+
+	stop := time.Now().Add(lasts)
+	var calls atomic.Int64
+	var callers sync.WaitGroup
+	for i := range 4 {
+		callers.Go(func() {
+			<-ready
+			for time.Now().Before(stop) {
+				addr := servers[i%len(servers)].Listener.Addr().String()
+				if err := handshakeAs("weir-limiter-default.weir-system.svc", addr, trusted.Load()); err != nil {
+					t.Errorf("pod %d: %v", i%len(servers), err)
+					return
+				}
+				calls.Add(1)
+			}
+		})
+	}
+
+	var state State
+	var written map[string][]byte
+	leaves, signers := map[string]bool{}, map[string]bool{}
+	for tick := time.NewTicker(50 * time.Millisecond); time.Now().Before(stop); <-tick.C {
+		var carried Bundles
+		if bundle := configuration.Load(); bundle != nil {
+			carried = Bundles{*bundle}
+		}
+		next, err := terms.Next(state, carried, time.Now())
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		state = next
+		leaves[string(state.Serving.Certificate.Raw)] = true
+		signers[string(state.Serving.Certificate.AuthorityKeyId)] = true
+		data, err := state.encode()
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		if !same(written, data) {
+			written = data
+			bring(data)
+		}
+	}
+	callers.Wait()
+	late.Wait()
+	if len(leaves) < 4 || len(signers) != 2 || calls.Load() < 100 {
+		t.Errorf("%d calls saw %d certificates of %d authorities, too few to prove anything", calls.Load(), len(leaves), len(signers))
+	}
+	t.Logf("%d calls, %d certificates, %d authorities", calls.Load(), len(leaves), len(signers))
+}
+
+// TestALostSecretIsRestoredFromWhatItHeldLast is of a Rotator whose process does not answer itself.
+func TestALostSecretIsRestoredFromWhatItHeldLast(t *testing.T) {
+	w := newWorld(DefaultTerms(name))
+	w.reconcile(t, true)
+	data, err := w.state.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := NewRotator(Config{Terms: w.terms, Clock: func() time.Time { return w.now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := r.next(t.Context(), &corev1.Secret{}, nil)
+	if err != nil || !state.Serving.exists() {
+		t.Fatalf("of a Rotator that knows nothing: %v", err)
+	}
+	if state, err = r.next(t.Context(), &corev1.Secret{Data: data}, w.carried); err != nil {
+		t.Fatal(err)
+	}
+	r.last = state.Serving
+	state, err = r.next(t.Context(), &corev1.Secret{}, w.carried)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !state.Serving.Certificate.Equal(w.state.Serving.Certificate) {
+		t.Error("pods are to answer with a certificate that nobody trusts yet")
+	}
+}
