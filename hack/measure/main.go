@@ -136,7 +136,7 @@ func newWorld(ctx context.Context) (w *world, err error) {
 		return w, err
 	}
 	w.stack, err = fixture.StartStack(ctx, fixture.StackOptions{
-		Weir: weir, Kubeconfig: w.kube.Kubeconfig(), RedisURL: w.redis.URL(), Limiters: 2,
+		Weir: weir, Kube: w.kube, RedisURL: w.redis.URL(), Limiters: 2,
 	})
 	return w, err
 }
