@@ -93,7 +93,7 @@ func (s limiterStores) enter(options *redisstore.Options, name types.NamespacedN
 			return "", "", err
 		}
 		if len(data["password"]) == 0 {
-			return "", "", ruleset.NewTrouble(v1alpha1.ReasonSecretNotFound, fmt.Errorf("secret %s has no key password", name))
+			return "", "", ruleset.NewStoreError(v1alpha1.ReasonSecretNotFound, fmt.Errorf("secret %s has no key password", name))
 		}
 		return line(data["username"]), line(data["password"]), nil
 	}
@@ -119,7 +119,7 @@ func (s limiterStores) secure(options *redisstore.Options, namespace string, ref
 		}
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(data["ca.crt"]) {
-			return nil, ruleset.NewTrouble(v1alpha1.ReasonStoreUntrusted, fmt.Errorf("ca.crt of Secret %s holds no certificate", name))
+			return nil, ruleset.NewStoreError(v1alpha1.ReasonStoreUntrusted, fmt.Errorf("ca.crt of Secret %s holds no certificate", name))
 		}
 		return pool, nil
 	}
@@ -130,7 +130,7 @@ func (s limiterStores) secure(options *redisstore.Options, namespace string, ref
 		}
 		pair, err := tls.X509KeyPair(data["tls.crt"], data["tls.key"])
 		if err != nil {
-			return nil, ruleset.NewTrouble(v1alpha1.ReasonStoreUntrusted, fmt.Errorf("tls.crt and tls.key of Secret %s: %w", name, err))
+			return nil, ruleset.NewStoreError(v1alpha1.ReasonStoreUntrusted, fmt.Errorf("tls.crt and tls.key of Secret %s: %w", name, err))
 		}
 		return &pair, nil
 	}
@@ -142,7 +142,7 @@ func (s limiterStores) read(ctx context.Context, name types.NamespacedName) (map
 	var secret corev1.Secret
 	err := s.secrets.Get(ctx, name, &secret)
 	if apierrors.IsNotFound(err) {
-		return nil, ruleset.NewTrouble(v1alpha1.ReasonSecretNotFound, fmt.Errorf("secret %s is not there", name))
+		return nil, ruleset.NewStoreError(v1alpha1.ReasonSecretNotFound, fmt.Errorf("secret %s is not there", name))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read Secret %s: %w", name, err)
@@ -199,10 +199,10 @@ func troubled(err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, known := errors.AsType[ruleset.Trouble](err); known {
+	if _, known := errors.AsType[ruleset.StoreError](err); known {
 		return err
 	}
-	return ruleset.NewTrouble(reasonOf(err), err)
+	return ruleset.NewStoreError(reasonOf(err), err)
 }
 
 func reasonOf(err error) string {

@@ -116,7 +116,7 @@ func TestWhatIsWrongWithARedisIsNamed(t *testing.T) {
 			if err == nil {
 				t.Fatal("nothing is wrong")
 			}
-			if is, _ := errors.AsType[ruleset.Trouble](err); is.Reason != test.reason {
+			if is, _ := errors.AsType[ruleset.StoreError](err); is.Reason != test.reason {
 				t.Errorf("reason %s, want %s: %v", is.Reason, test.reason, err)
 			}
 			if !strings.Contains(err.Error(), test.says) {

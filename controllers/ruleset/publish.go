@@ -74,7 +74,7 @@ func (d delivery) programmed(c *compiled) bool {
 
 // outage remembers since when, and why, Redis is away.
 type outage struct {
-	first    Trouble // of the outage that is on; zero if there is none
+	first    StoreError // of the outage that is on; zero if there is none
 	began    time.Time
 	replicas []map[string]string // the last ones known
 }
@@ -83,7 +83,7 @@ type outage struct {
 func (e *enforcer) publish(ctx context.Context, limiter *v1alpha1.Limiter) delivery {
 	done, err := e.deliver(ctx, limiter)
 	if err != nil {
-		is := troubleOf(err)
+		is := storeErrorOf(err)
 		if e.outage.first.Reason == "" {
 			log.FromContext(ctx).Error(err, "Redis cannot be used; trying again until it can")
 			e.outage.began = e.Clock()

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// Store is what the controller needs of the Redis of one Limiter. Its errors may be a [Trouble].
+// Store is what the controller needs of the Redis of one Limiter. Its errors may be a [StoreError].
 type Store interface {
 	// Inspect says what Redis is. It is an error if it is too old.
 	Inspect(ctx context.Context) (Redis, error)
@@ -56,23 +56,23 @@ type Replica struct {
 // ModeLocal is the mode of a replica that decides without Redis.
 const ModeLocal = "local"
 
-// Trouble is why Redis cannot be used, with the reason of a condition.
-type Trouble struct {
+// StoreError is why Redis cannot be used, with the reason of a condition.
+type StoreError struct {
 	error
 
 	// Reason is one of v1alpha1's: ReasonStoreUnreachable, …
 	Reason string
 }
 
-// NewTrouble is err, which is not nil, for that reason.
-func NewTrouble(reason string, err error) Trouble { return Trouble{err, reason} }
+// NewStoreError is err, which is not nil, for that reason.
+func NewStoreError(reason string, err error) StoreError { return StoreError{err, reason} }
 
-func (t Trouble) Unwrap() error { return t.error }
+func (e StoreError) Unwrap() error { return e.error }
 
-// troubleOf is err, which is not nil.
-func troubleOf(err error) Trouble {
-	if t, is := errors.AsType[Trouble](err); is {
-		return Trouble{err, t.Reason}
+// storeErrorOf is err, which is not nil.
+func storeErrorOf(err error) StoreError {
+	if t, is := errors.AsType[StoreError](err); is {
+		return StoreError{err, t.Reason}
 	}
-	return Trouble{err, v1alpha1.ReasonStoreUnreachable}
+	return StoreError{err, v1alpha1.ReasonStoreUnreachable}
 }

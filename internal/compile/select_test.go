@@ -21,8 +21,10 @@ func named(namespace, name string, labels ...string) metav1.ObjectMeta {
 func TestALimiterSelectsPoliciesByTheirLabelsAndThoseOfTheirNamespaces(t *testing.T) {
 	all := compile.Policies{
 		Namespaced: []v1alpha1.RateLimitPolicy{
-			{ObjectMeta: named("shop", "marked", "edge")}, {ObjectMeta: named("shop", "plain")},
-			{ObjectMeta: named("bank", "marked", "edge")}, {ObjectMeta: named("unknown", "marked", "edge")},
+			{ObjectMeta: named("shop", "marked", "edge")},
+			{ObjectMeta: named("shop", "plain")},
+			{ObjectMeta: named("bank", "marked", "edge")},
+			{ObjectMeta: named("unknown", "marked", "edge")},
 		},
 		Cluster: []v1alpha1.ClusterRateLimitPolicy{{ObjectMeta: named("", "marked", "edge")}, {ObjectMeta: named("", "plain")}},
 		Namespaces: []compile.Namespace{

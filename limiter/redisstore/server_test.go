@@ -52,8 +52,12 @@ func TestTheOldestVersionIsTold(t *testing.T) {
 		version, than string
 		older         bool
 	}{
-		{"6.2.1", "7.0.15", true}, {"7.0.15", "6.2.1", false}, {"7.0.15", "7.0.14", false}, {"7.2.0", "7.10.0", true},
-		{"", "7.0.15", false}, {"unstable", "7.0.15", false},
+		{"6.2.1", "7.0.15", true},
+		{"7.0.15", "6.2.1", false},
+		{"7.0.15", "7.0.14", false},
+		{"7.2.0", "7.10.0", true},
+		{"", "7.0.15", false},
+		{"unstable", "7.0.15", false},
 	} {
 		if got := redisstore.Older(test.version, test.than); got != test.older {
 			t.Errorf("%q is older than %q: %v", test.version, test.than, got)
