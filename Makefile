@@ -41,6 +41,7 @@ generate: ## Write the code and manifests that are made from api/ and controller
 	$(TOOL) controller-gen object crd:crdVersions=v1 applyconfiguration paths=./api/... output:crd:dir=config/crd/bases
 	@if grep -rqs '^// +kubebuilder:rbac:' controllers; then set -x; \
 	$(TOOL) controller-gen rbac:roleName=weir-operator paths=./controllers/... output:rbac:dir=config/rbac; fi
+	hack/install.sh chart
 
 .PHONY: fmt
 fmt: ## Format the Go code as make lint wants it
@@ -54,6 +55,8 @@ verify: ## Fail when generated files, format, go vet or a go.mod are not as they
 lint: ## Run golangci-lint, and shellcheck where it is installed
 	$(TOOL) golangci-lint run ./...
 	cd hack/bench && go tool -modfile=../tools/go.mod golangci-lint run ./...
+	cd test/gitops && go tool -modfile=../../hack/tools/go.mod golangci-lint run ./...
+	cd test/gitops/argocd && go tool -modfile=../../../hack/tools/go.mod golangci-lint run ./...
 	@if command -v shellcheck >/dev/null; then set -x; shellcheck hack/*.sh .ci/run; \
 	else echo 'shellcheck is not installed: the scripts are not checked (Debian, Ubuntu: apt-get install shellcheck)'; fi
 
@@ -85,6 +88,14 @@ kube-assets: ## Get kube-apiserver, etcd and kubectl into the cache (downloads o
 .PHONY: image
 image: ## Build the container image (IMAGE=name:tag)
 	docker build --build-arg VERSION=$(VERSION) --tag $(IMAGE) .
+
+.PHONY: install-yaml
+install-yaml: ## Write dist/install.yaml, all that kubectl applies to install Weir (IMAGE=name:tag, or name@sha256:…)
+	@hack/install.sh manifest '$(IMAGE)'
+
+.PHONY: chart
+chart: ## Bring the chart's copies of manifests up to date with config/
+	@hack/install.sh chart
 
 .PHONY: clean
 clean: ## Remove what was built here; the caches of Go and of the API server stay

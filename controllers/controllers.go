@@ -6,13 +6,17 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/weir-dev/weir/controllers/deployment"
 	"github.com/weir-dev/weir/controllers/ruleset"
 )
 
 // Setup adds every controller to mgr.
-func Setup(mgr ctrl.Manager, ruleSet *ruleset.Reconciler) error {
-	if err := ruleSet.SetupWithManager(mgr); err != nil {
+func Setup(mgr ctrl.Manager, ruleSets *ruleset.Reconciler, deployments *deployment.Reconciler) error {
+	if err := ruleSets.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up controller ruleset: %w", err)
+	}
+	if err := deployments.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up controller deployment: %w", err)
 	}
 	return nil
 }

@@ -26,6 +26,7 @@ const (
 	ReasonProgrammed       = "Programmed"       // Programmed=True, Ready=True
 	ReasonPending          = "Pending"          // Programmed=False: some replicas have not acknowledged yet
 	ReasonNoReplicas       = "NoReplicas"       // Programmed=False: no limiter replica is alive and has rules
+	ReasonNotSelected      = "NotSelected"      // Programmed=False: no Limiter selects the policy
 	ReasonStoreUnreachable = "StoreUnreachable" // Programmed=False, Degraded=True: the operator cannot reach Redis
 	ReasonLocalMode        = "LocalMode"        // Degraded=True: live replicas decide without Redis
 
@@ -41,4 +42,11 @@ const (
 	ReasonRefused         = "Refused"         // Accepted=False: the API server refuses what it needs to run
 	ReasonSecretNotFound  = "SecretNotFound"  // Programmed=False: a Secret that it names is missing, or a key in it
 	ReasonReplicasMissing = "ReplicasMissing" // Ready=False: fewer replicas are ready than there should be
+
+	// ReasonStoreDenied and those below are of Degraded=True of a Limiter, beside StoreUnreachable, LocalMode and SecretNotFound.
+	ReasonStoreDenied     = "StoreDenied"     // Redis takes the credentials for none, or gives them too few rights
+	ReasonStoreUntrusted  = "StoreUntrusted"  // no authority vouches for Redis' certificate, or Redis takes ours for none
+	ReasonStoreTooOld     = "StoreTooOld"     // Redis lacks commands that Weir needs
+	ReasonStoreEvicts     = "StoreEvicts"     // Redis may drop counters when its memory is full
+	ReasonInvalidSelector = "InvalidSelector" // policySelector or policyNamespaceSelector is none: nothing is selected
 )

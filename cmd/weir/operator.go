@@ -1,21 +1,23 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
+	"os"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -28,6 +30,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers"
+	"github.com/weir-dev/weir/controllers/deployment"
 	"github.com/weir-dev/weir/controllers/ruleset"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter/redisstore"
@@ -35,34 +38,34 @@ import (
 
 // operatorFlags are what `weir operator` can be told.
 type operatorFlags struct {
-	limiter      string
-	redis        string
-	redisTimeout time.Duration
-	redisTLS     redisTLSFlags
-	prefix       string
-	metrics      string
-	health       string
-	leaderElect  bool
-	resync       time.Duration
-	webhook      webhookFlags
+	namespace       string
+	image           string
+	networkPolicies bool
+	prefix          string
+	metrics         string
+	health          string
+	leaderElect     bool
+	resync          time.Duration
+	webhook         webhookFlags
 }
 
 func operatorCommand() *cobra.Command {
 	var f operatorFlags
 	cmd := &cobra.Command{
 		Use:   "operator",
-		Short: "Bring the cluster's RateLimitPolicies to the limiters",
-		Long: "Compiles every RateLimitPolicy of the cluster, publishes the result in Redis for the limiter's replicas, keeps a\n" +
-			"copy in the ConfigMap weir-rules-NAME beside the limiter, for replicas that start while Redis is away, and writes\n" +
-			"into the status of each policy how far it is enforced.",
+		Short: "Run the cluster's Limiters and bring policies to them",
+		Long: "Runs what every Limiter of the cluster asks for, compiles the policies that each selects, publishes the result in its\n" +
+			"Redis for the Limiter's replicas, keeps a copy in the ConfigMap weir-rules-NAME beside it, for replicas that start while\n" +
+			"Redis is away, and writes into the status of each policy how far it is enforced.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runOperator(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.limiter, "limiter", "weir-system/default", "limiter to publish for, as namespace/name")
-	flags.StringVar(&f.redis, "redis", "redis://127.0.0.1:6379", "Redis URL, redis:// or rediss:// (TLS); give one with a password in WEIR_REDIS")
-	flags.DurationVar(&f.redisTimeout, "redis-timeout", time.Second, "time a Redis command may take")
-	f.redisTLS.add(flags)
+	flags.StringVar(&f.namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "weir-system"),
+		"namespace in which the operator keeps what is its own; from POD_NAMESPACE where that is set")
+	flags.StringVar(&f.image, "limiter-image", "",
+		"image of the pods of a Limiter that names none (default: that of the operator's own pod, which POD_NAME names)")
+	flags.BoolVar(&f.networkPolicies, "network-policies", false, "give every Limiter a NetworkPolicy")
 	flags.StringVar(&f.prefix, "prefix", "weir:", "what every name in Redis begins with")
 	flags.StringVar(&f.metrics, "metrics-bind-address", ":9090", "address of /metrics; 0 for none")
 	flags.StringVar(&f.health, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
@@ -73,36 +76,43 @@ func operatorCommand() *cobra.Command {
 	return cmd
 }
 
+// leaderLease is the name of the Lease by which operators elect one.
+const leaderLease = "weir-operator"
+
+// The rate of calls to the API server, a second: most are statuses, and one worker at a time writes those.
+const (
+	callRate  = 200
+	callBurst = 400
+)
+
 // runOperator wires the operator up and runs it until ctx is done.
 func runOperator(ctx context.Context, f operatorFlags) error {
 	log := logr.FromSlogHandler(slog.Default().Handler())
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
 
-	limiter, err := limiterName(f.limiter)
+	judge, err := f.webhook.judge(f.namespace)
 	if err != nil {
 		return usageError(err)
 	}
-	judge, err := f.webhook.judge(limiter.Namespace)
+	kube, err := ctrl.GetConfig()
 	if err != nil {
-		return usageError(err)
+		return fmt.Errorf("find the Kubernetes API server: %w; outside a cluster, name a kubeconfig with --kubeconfig or KUBECONFIG", err)
 	}
-	redis, err := openRedis(f.redis, f.redisTLS, f.redisTimeout)
+	kube.QPS, kube.Burst = callRate, callBurst
+	limiters, err := f.limiterOptions(ctx, kube)
 	if err != nil {
-		return usageError(err)
+		return err
 	}
-	defer func() { _ = redis.Close() }() // the process ends anyway
-	mgr, err := operatorManager(ctx, f, limiter, judge)
+	mgr, err := operatorManager(ctx, f, kube, limiters, judge)
 	if err != nil {
 		return err
 	}
 	spend := redisstore.SpendScript()
-	ruleSet, err := ruleset.New(ruleset.Config{
-		Limiter:   limiter,
+	ruleSets, err := ruleset.New(ruleset.Config{
 		Client:    mgr.GetClient(),
 		Uncached:  mgr.GetAPIReader(),
-		Store:     ruleSetStore{redis, redisstore.NewExchange(redis, f.prefix, f.limiter)},
-		Identity:  compile.DefaultIdentity(),
+		Open:      limiterStores{mgr.GetAPIReader(), f.prefix, f.namespace}.open,
 		KeyPrefix: f.prefix,
 		Decider:   ruleset.Script{Name: spend.Name, SHA: spend.SHA},
 		Resync:    f.resync,
@@ -112,7 +122,15 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := controllers.Setup(mgr, ruleSet); err != nil {
+	deployments := deployment.New(deployment.Config{
+		Client:   mgr.GetClient(),
+		Uncached: mgr.GetAPIReader(),
+		Cleaner:  ruleSets,
+		Events:   mgr.GetEventRecorder("weir-operator"),
+		Options:  limiters,
+		Clock:    time.Now,
+	})
+	if err := controllers.Setup(mgr, ruleSets, deployments); err != nil {
 		return err
 	}
 	if judge != nil {
@@ -120,32 +138,28 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 			return err
 		}
 	}
-	if err := mgr.Add(manager.RunnableFunc(newInspector(redis, metrics.Registry, slog.Default()).run)); err != nil {
-		return fmt.Errorf("inspect Redis: %w", err)
-	}
 	return mgr.Start(ctx)
 }
 
-func operatorManager(ctx context.Context, f operatorFlags, limiter types.NamespacedName, judge *judge) (manager.Manager, error) {
+func operatorManager(
+	ctx context.Context, f operatorFlags, kube *rest.Config, limiters deployment.Options, judge *judge,
+) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
-		return nil, fmt.Errorf("register the APIs of policies and of ConfigMaps: %w", err)
-	}
-	kube, err := ctrl.GetConfig()
-	if err != nil {
-		return nil, fmt.Errorf("find the Kubernetes API server: %w; outside a cluster, name a kubeconfig with --kubeconfig or KUBECONFIG", err)
+	if err := deployment.AddToScheme(scheme); err != nil {
+		return nil, err
 	}
 	options := ctrl.Options{
 		Scheme:                  scheme,
 		Metrics:                 metricsserver.Options{BindAddress: f.metrics},
 		HealthProbeBindAddress:  f.health,
 		LeaderElection:          f.leaderElect,
-		LeaderElectionID:        "weir-operator-" + limiter.Name,
-		LeaderElectionNamespace: limiter.Namespace,
+		LeaderElectionID:        leaderLease,
+		LeaderElectionNamespace: f.namespace,
 		// Safe because the process ends when Start returns.
 		LeaderElectionReleaseOnCancel: true,
 		Cache: cache.Options{
-			DefaultTransform:            cache.TransformStripManagedFields(),
+			ByObject:                    limiters.Cached(),
+			DefaultTransform:            trim,
 			ReaderFailOnMissingInformer: true,
 		},
 	}
@@ -161,10 +175,22 @@ func operatorManager(ctx context.Context, f operatorFlags, limiter types.Namespa
 	return mgr, addProbes(ctx, mgr)
 }
 
-// addProbes makes the operator ready once it knows all policies, elected or not.
+// trim takes out of cached objects what nobody reads and is as large as the rest.
+func trim(object any) (any, error) {
+	if o, is := object.(metav1.Object); is {
+		o.SetManagedFields(nil)
+		if a := o.GetAnnotations(); a[corev1.LastAppliedConfigAnnotation] != "" {
+			delete(a, corev1.LastAppliedConfigAnnotation)
+			o.SetAnnotations(a)
+		}
+	}
+	return object, nil
+}
+
+// addProbes makes the operator ready once it knows all policies and Limiters, elected or not.
 func addProbes(ctx context.Context, mgr manager.Manager) error {
 	var informers []cache.Informer
-	for _, kind := range []client.Object{&v1alpha1.RateLimitPolicy{}, &v1alpha1.ClusterRateLimitPolicy{}} {
+	for _, kind := range []client.Object{&v1alpha1.RateLimitPolicy{}, &v1alpha1.ClusterRateLimitPolicy{}, &v1alpha1.Limiter{}} {
 		policies, err := mgr.GetCache().GetInformer(ctx, kind)
 		if unknown, is := errors.AsType[*meta.NoKindMatchError](err); is {
 			return fmt.Errorf("watch policies: the API server does not know %s; install config/crd first", unknown.GroupKind.Kind)
@@ -189,33 +215,4 @@ func addProbes(ctx context.Context, mgr manager.Manager) error {
 		return fmt.Errorf("add /readyz: %w", err)
 	}
 	return nil
-}
-
-// limiterName reads "namespace/name".
-func limiterName(text string) (types.NamespacedName, error) {
-	namespace, name, ok := strings.Cut(text, "/")
-	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return types.NamespacedName{}, fmt.Errorf("limiter %q is not of the form namespace/name", text)
-	}
-	return types.NamespacedName{Namespace: namespace, Name: name}, nil
-}
-
-// ruleSetStore fills the controller's interface with Redis.
-type ruleSetStore struct {
-	client *redisstore.Client
-	*redisstore.Exchange
-}
-
-func (s ruleSetStore) LoadScripts(ctx context.Context) error {
-	_, err := s.client.LoadScripts(ctx)
-	return err
-}
-
-func (s ruleSetStore) Replicas(ctx context.Context) ([]ruleset.Replica, error) {
-	live, err := s.Exchange.Replicas(ctx)
-	replicas := make([]ruleset.Replica, len(live))
-	for i, r := range live {
-		replicas[i] = ruleset.Replica{ID: r.ID, Revision: r.Revision, Mode: r.Mode, Since: r.Since}
-	}
-	return replicas, err
 }

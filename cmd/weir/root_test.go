@@ -36,11 +36,10 @@ func TestCommandLines(t *testing.T) {
 		"serve with a bad Redis":     {args: []string{"serve", "--policies", ".", "--redis", "localhost:6379"}, status: 2, stderr: "weir: open Redis: not a URL of the form redis://"},
 		"limiter with a bad Redis":   {args: []string{"limiter", "--redis", "http://x"}, status: 2, stderr: "weir: open Redis: not a URL of the form redis://"},
 		"limiter with a bad limiter": {args: []string{"limiter", "--limiter", "default"}, status: 2, stderr: `weir: limiter "default" is not of the form namespace/name`},
-		"operator with a bad limiter": {
-			args:   []string{"operator", "--limiter", "default"},
-			status: 2, stderr: `weir: limiter "default" is not of the form namespace/name`,
+		"operator with a bad webhook": {
+			args:   []string{"operator", "--webhook-certificates", "Vault"},
+			status: 2, stderr: `weir: --webhook-certificates "Vault" is not Managed, External or None`,
 		},
-		"operator with a bad Redis": {args: []string{"operator", "--redis", "http://x"}, status: 2, stderr: "weir: open Redis: not a URL of the form redis://"},
 		"limiter on a bad address": {
 			args:   []string{"limiter", "--listen", "127.0.0.1:99999"},
 			status: 1, stderr: "weir: listen tcp: address 99999: invalid port; choose another address with --listen\n",

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -221,37 +220,6 @@ func TestOnlyTheNumberOfPodsChangesWithTheNumberOfPods(t *testing.T) {
 	after := deployment(limiter, Secrets{}, testOptions)
 	if diff := cmp.Diff(before.Spec.Template, after.Spec.Template); diff != "" {
 		t.Errorf("whoever scales replaces all pods:\n%s", diff)
-	}
-}
-
-// TestTheHandWrittenManifestIsTheSame compares with config/limiter what both say: the pod but for how it finds Redis.
-func TestTheHandWrittenManifestIsTheSame(t *testing.T) {
-	text, err := os.ReadFile("../../config/limiter/deployment.yaml")
-	must(t, err)
-	var written appsv1.Deployment
-	must(t, yaml.UnmarshalStrict(text, &written))
-	rendered := deployment(goldenLimiter(t, "minimal"), Secrets{}, testOptions)
-	for _, d := range []*appsv1.Deployment{&written, rendered} {
-		d.TypeMeta, d.ObjectMeta = kindOf("", "", ""), objectMeta(&v1alpha1.Limiter{})
-		d.Spec.Strategy.Type = ""
-		pod := &d.Spec.Template.Spec
-		pod.ServiceAccountName, pod.SecurityContext.FSGroup = "", nil
-		c := &pod.Containers[0]
-		c.Args, c.Image = nil, ""
-		c.Env = c.Env[1:]
-		for i := range c.Env {
-			if ref := c.Env[i].ValueFrom; ref != nil && ref.ResourceFieldRef.Divisor.String() == "1" {
-				ref.ResourceFieldRef.Divisor.Sub(ref.ResourceFieldRef.Divisor)
-			}
-		}
-		for i := range c.Ports {
-			c.Ports[i].Protocol = ""
-		}
-		d.Spec.Template.Labels = selector(goldenLimiter(t, "minimal"))
-	}
-	want, got := manifest(t, []client.Object{&written}), manifest(t, []client.Object{rendered})
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-config/limiter +rendered:\n%s", diff)
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	v1alpha1ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/compile"
 )
 
 // BenchmarkReconcile is the work of the controller alone, among 10 000 policies: the API server and Redis take no time.
@@ -36,14 +35,17 @@ func BenchmarkReconcile(b *testing.B) {
 				})
 			}
 			r, err := New(Config{
-				Limiter: limiterName, Client: cache, Uncached: cache, Store: cache, Identity: compile.DefaultIdentity(), KeyPrefix: "weir:",
+				Client: cache, Uncached: cache, Open: func(*v1alpha1.Limiter) (Store, error) { return cache, nil }, KeyPrefix: "weir:",
 				Resync: time.Second, Clock: time.Now, Metrics: prometheus.NewRegistry(),
 			})
 			if err != nil {
 				b.Fatal(err)
 			}
 			reconcile := func() ctrl.Result {
-				result, err := r.Reconcile(b.Context(), ctrl.Request{})
+				if _, err := r.Reconcile(b.Context(), ctrl.Request{NamespacedName: limiterName}); err != nil {
+					b.Fatal(err)
+				}
+				result, err := r.Reporter.Reconcile(b.Context(), ctrl.Request{})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -76,14 +78,26 @@ func (s *instant) List(_ context.Context, list client.ObjectList, _ ...client.Li
 	switch policies := list.(type) {
 	case *v1alpha1.RateLimitPolicyList:
 		policies.Items = slices.Clone(s.policies)
-	case *v1alpha1.ClusterRateLimitPolicyList:
+	case *v1alpha1.LimiterList:
+		policies.Items = []v1alpha1.Limiter{s.limiter()}
+	case *v1alpha1.ClusterRateLimitPolicyList, *metav1.PartialObjectMetadataList:
 	default:
 		return fmt.Errorf("list of %T", list)
 	}
 	return nil
 }
 
+func (s *instant) limiter() v1alpha1.Limiter {
+	return v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{
+		Namespace: limiterName.Namespace, Name: limiterName.Name, UID: "limiter", Generation: 1, ResourceVersion: "1",
+	}}
+}
+
 func (s *instant) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	if l, is := object.(*v1alpha1.Limiter); is {
+		*l = s.limiter()
+		return nil
+	}
 	object.SetResourceVersion("1")
 	return nil
 }
@@ -99,7 +113,13 @@ func (s *instant) Apply(_ context.Context, apply runtime.ApplyConfiguration, _ .
 
 func (s *instant) Status() client.SubResourceWriter { return instantStatus{} }
 
-func (s *instant) LoadScripts(context.Context) error { return nil }
+func (s *instant) LoadScripts(context.Context) ([]Script, error) { return nil, nil }
+
+func (s *instant) Inspect(context.Context) (Redis, error) { return Redis{Primaries: 1}, nil }
+
+func (s *instant) Clear(context.Context) error { return nil }
+
+func (s *instant) Close() error { return nil }
 
 func (s *instant) Publish(_ context.Context, revision string, _ []byte) (bool, error) {
 	s.revision = revision
@@ -117,10 +137,13 @@ func (s *instant) Replicas(context.Context) ([]Replica, error) {
 type instantStatus struct{ client.SubResourceWriter }
 
 func (instantStatus) Apply(_ context.Context, apply runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
-	policy, ok := apply.(*v1alpha1ac.RateLimitPolicyApplyConfiguration)
-	if !ok {
+	switch a := apply.(type) {
+	case *v1alpha1ac.RateLimitPolicyApplyConfiguration:
+		a.WithResourceVersion("2")
+	case *v1alpha1ac.LimiterApplyConfiguration:
+		a.WithResourceVersion("2")
+	default:
 		return fmt.Errorf("apply of %T", apply)
 	}
-	policy.WithResourceVersion("2")
 	return nil
 }

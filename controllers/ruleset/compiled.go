@@ -11,15 +11,23 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// compiled is what the policies come out as.
+// compiled is what the policies that a Limiter selects come out as. It does not change once it is made.
 type compiled struct {
-	input    map[types.UID]int64 // generations of the policies
-	revision string              // of the rule set; empty before the first compilation
-	data     []byte              // the rule set, encoded
-	rules    map[string]enforced // by name
-	problems map[key][]compile.Problem
+	limiter    mark
+	input      map[types.UID]int64 // generations of the policies
+	namespaces uint64              // as gathered; 0 if the rule set asks nothing of them
+	revision   string              // of the rule set
+	data       []byte              // the rule set, encoded
+	rules      map[string]enforced // by name
+	problems   map[key][]compile.Problem
 	// overridden is what is to be told of policies that decide nothing, by the name in rules.
 	overridden map[string]overridden
+}
+
+// mark is a Limiter in one generation.
+type mark struct {
+	uid        types.UID
+	generation int64
 }
 
 // overridden is why a policy decides nothing in some domain. The zero value is no reason.
@@ -33,37 +41,50 @@ type enforced struct {
 	effective v1alpha1.EffectivePolicy
 }
 
-// compile makes r.compiled that of the policies, unless it is.
-func (r *Reconciler) compile(gathered compile.Policies, policies []policy) {
-	if r.compiled.of(policies) {
+// compile makes e.compiled that of the policies, unless it is.
+func (e *enforcer) compile(limiter *v1alpha1.Limiter, selected compile.Policies, namespaces uint64) {
+	limiterMark, policies := mark{limiter.UID, limiter.Generation}, each(selected)
+	if e.compiled.of(limiterMark, policies, namespaces) {
 		return
 	}
-	result := gathered.Compile(r.Identity)
-	before := r.compiled
-	r.compiled = r.lookUp(result.Set)
+	result := selected.Compile(compile.IdentityOf(&limiter.Spec))
+	before := e.compiled
+	after := e.lookUp(result.Set)
+	after.limiter = limiterMark
+	if len(result.Set.Namespaces) > 0 {
+		after.namespaces = namespaces
+	}
 	for _, p := range policies {
-		r.compiled.input[p.GetUID()] = p.GetGeneration()
+		after.input[p.GetUID()] = p.GetGeneration()
 	}
 	for _, p := range result.Problems {
 		k := key{p.Policy, p.Cluster}
-		r.compiled.problems[k] = append(r.compiled.problems[k], p)
+		after.problems[k] = append(after.problems[k], p)
 	}
-	for from, all := 0, result.Overrides; from < len(all); { // those of one policy stand together
+	after.overridden = overriddenBy(result.Overrides)
+	e.compiled = after
+	e.known.learn(after.revision, after.ruleRevisions())
+	e.edits = e.metrics.compiled(e.name, e.edits, before, after, e.Clock())
+}
+
+// overriddenBy sums up the overrides of each policy, which stand together.
+func overriddenBy(all []compile.Override) map[string]overridden {
+	by := map[string]overridden{}
+	for from := 0; from < len(all); {
 		to := from
 		for to < len(all) && all[to].Policy == all[from].Policy {
 			to++
 		}
 		reason, message := compile.Condition(all[from:to])
-		r.compiled.overridden[all[from].Policy] = overridden{reason, message}
+		by[all[from].Policy] = overridden{reason, message}
 		from = to
 	}
-	r.known.learn(r.compiled.revision, r.compiled.ruleRevisions())
-	r.metrics.compiled(before, r.compiled, r.Clock())
+	return by
 }
 
 // of says whether c is what the policies compile to. UID and generation stand for a spec.
-func (c compiled) of(policies []policy) bool {
-	if c.revision == "" || len(c.input) != len(policies) {
+func (c *compiled) of(limiter mark, policies []policy, namespaces uint64) bool {
+	if c == nil || c.limiter != limiter || len(c.input) != len(policies) || c.namespaces != 0 && c.namespaces != namespaces {
 		return false
 	}
 	for _, p := range policies {
@@ -75,17 +96,16 @@ func (c compiled) of(policies []policy) bool {
 }
 
 // lookUp works out what the steps after it ask of a rule set, by policy.
-func (r *Reconciler) lookUp(set rules.Set) compiled {
-	c := compiled{
-		input:      make(map[types.UID]int64, len(set.Rules)),
-		rules:      make(map[string]enforced, len(set.Rules)),
-		problems:   map[key][]compile.Problem{},
-		overridden: map[string]overridden{},
+func (e *enforcer) lookUp(set rules.Set) *compiled {
+	c := &compiled{
+		input:    make(map[types.UID]int64, len(set.Rules)),
+		rules:    make(map[string]enforced, len(set.Rules)),
+		problems: map[key][]compile.Problem{},
 	}
 	c.data, c.revision = rules.Encode(set)
 	for i := range set.Rules {
 		rule := &set.Rules[i]
-		effective, err := r.effective(rule)
+		effective, err := e.effective(rule)
 		if err != nil { // the compiler checks the limit; a rule that fails here would fail in the limiter too
 			k := key{rule.Policy, rule.Domain == ""}
 			c.problems[k] = []compile.Problem{{Policy: k.name, Cluster: k.cluster, Reason: v1alpha1.ReasonInvalid, Message: err.Error()}}
@@ -96,8 +116,8 @@ func (r *Reconciler) lookUp(set rules.Set) compiled {
 	return c
 }
 
-func (r *Reconciler) effective(rule *rules.Rule) (v1alpha1.EffectivePolicy, error) {
-	keys, err := rule.KeySpace(r.KeyPrefix)
+func (e *enforcer) effective(rule *rules.Rule) (v1alpha1.EffectivePolicy, error) {
+	keys, err := rule.KeySpace(e.KeyPrefix)
 	if err != nil {
 		return v1alpha1.EffectivePolicy{}, fmt.Errorf("keys: %w", err)
 	}
@@ -105,11 +125,11 @@ func (r *Reconciler) effective(rule *rules.Rule) (v1alpha1.EffectivePolicy, erro
 		Limit:      rule.Units,
 		Window:     (time.Duration(rule.WindowSeconds) * time.Second).String(),
 		KeyPattern: keys.Pattern(),
-		Script:     v1alpha1.ScriptReference{Name: r.Decider.Name, SHA: r.Decider.SHA},
+		Script:     v1alpha1.ScriptReference{Name: e.Decider.Name, SHA: e.Decider.SHA},
 	}, nil
 }
 
-func (c compiled) ruleRevisions() map[string]string {
+func (c *compiled) ruleRevisions() map[string]string {
 	revisions := make(map[string]string, len(c.rules))
 	for policy, rule := range c.rules {
 		revisions[policy] = rule.revision

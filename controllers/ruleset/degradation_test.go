@@ -75,14 +75,14 @@ func TestTheBeginningOfAnOutageOutlivesTheOperator(t *testing.T) {
 		return outcome{rule: rule, unreachable: d.unreachable, degradation: d.degradation()}
 	}
 	policy := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
-	before := statusOf(policy.Generation, limiterName, at(ten), nil, metav1.NewTime(ten))
-	after := statusOf(policy.Generation, limiterName, at(ten.Add(time.Hour)), before.Conditions, metav1.NewTime(ten.Add(time.Hour)))
+	before := statusOf(policy.Generation, []outcome{at(ten)}, nil, metav1.NewTime(ten))
+	after := statusOf(policy.Generation, []outcome{at(ten.Add(time.Hour))}, before.Conditions, metav1.NewTime(ten.Add(time.Hour)))
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("the status (-of the first operator +of the second):\n%s", diff)
 	}
 
 	local := outcome{rule: rule, degradation: degradation{v1alpha1.ReasonLocalMode, "local"}}
-	other := statusOf(policy.Generation, limiterName, local, before.Conditions, metav1.NewTime(ten.Add(time.Hour)))
+	other := statusOf(policy.Generation, []outcome{local}, before.Conditions, metav1.NewTime(ten.Add(time.Hour)))
 	c := meta.FindStatusCondition(other.Conditions, v1alpha1.ConditionDegraded)
 	if c == nil || c.Message != "local" || c.Reason != v1alpha1.ReasonLocalMode || !c.LastTransitionTime.Time.Equal(ten) {
 		t.Errorf("another reason: %+v", c)

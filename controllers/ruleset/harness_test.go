@@ -4,11 +4,13 @@ import (
 	"context"
 	"io"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
@@ -41,7 +42,7 @@ type harness struct {
 	kube       client.Client
 	redis      *fixture.RedisProcess
 	exchange   *redisstore.Exchange
-	store      store
+	url        func(*v1alpha1.Limiter) string // of the Redis that is opened for it
 	registry   *prometheus.Registry
 	reconciler *Reconciler
 	namespace  string
@@ -54,10 +55,21 @@ type store struct {
 	*redisstore.Exchange
 }
 
-func (s store) LoadScripts(ctx context.Context) error {
-	_, err := s.client.LoadScripts(ctx)
-	return err
+func (s store) LoadScripts(ctx context.Context) ([]Script, error) {
+	var scripts []Script
+	loaded, err := s.client.LoadScripts(ctx)
+	for _, l := range loaded {
+		scripts = append(scripts, Script{Name: l.Name, SHA: l.SHA, LoadedOn: l.LoadedOn})
+	}
+	return scripts, err
 }
+
+func (s store) Inspect(ctx context.Context) (Redis, error) {
+	found, err := s.client.Inspect(ctx)
+	return Redis{Primaries: found.Primaries, Version: found.Version, Warnings: found.Warnings}, err
+}
+
+func (s store) Close() error { return s.client.Close() }
 
 func (s store) Replicas(ctx context.Context) ([]Replica, error) {
 	var replicas []Replica
@@ -79,18 +91,46 @@ func newHarness(t *testing.T) *harness {
 	h.kube, err = client.New(kube.Config(), client.Options{Scheme: scheme})
 	h.must(err)
 	h.prepareLimiterNamespace()
-	// All policies of the cluster are one rule set: the next test must not see those of this one.
+	// A Limiter selects all policies of the cluster: the next test must not see those of this one, nor its Limiters.
 	t.Cleanup(func() {
+		h.must(h.kube.DeleteAllOf(context.Background(), &v1alpha1.Limiter{}, client.InNamespace(limiterName.Namespace)))
 		h.must(h.kube.DeleteAllOf(context.Background(), &v1alpha1.RateLimitPolicy{}, client.InNamespace(h.namespace)))
 		h.must(h.kube.DeleteAllOf(context.Background(), &v1alpha1.ClusterRateLimitPolicy{}))
 	})
-	redis, err := redisstore.Open(h.redis.URL(), time.Second)
-	h.must(err)
-	t.Cleanup(func() { _ = redis.Close() })
-	h.exchange = redisstore.NewExchange(redis, "weir:", limiterName.String())
-	h.store = store{redis, h.exchange}
+	h.exchange = h.open(h.redis.URL(), limiterName).Exchange
+	h.url = func(*v1alpha1.Limiter) string { return h.redis.URL() }
+	h.createLimiter(limiterName.Name, nil)
 	h.restart()
 	return h
+}
+
+// open is the store of a Limiter in the Redis of that URL.
+func (h *harness) open(url string, limiter types.NamespacedName) store {
+	h.Helper()
+	redis, err := redisstore.Open(url, time.Second)
+	h.must(err)
+	h.Cleanup(func() { _ = redis.Close() })
+	return store{redis, redisstore.NewExchange(redis, "weir:", limiter.String())}
+}
+
+// createLimiter creates a Limiter that selects all policies, changed by change if given.
+func (h *harness) createLimiter(name string, change func(*v1alpha1.LimiterSpec)) {
+	h.Helper()
+	l := &v1alpha1.Limiter{
+		ObjectMeta: metav1.ObjectMeta{Namespace: limiterName.Namespace, Name: name},
+		Spec:       v1alpha1.LimiterSpec{Redis: v1alpha1.Redis{Addresses: []v1alpha1.RedisAddress{v1alpha1.RedisAddress(h.redis.Addr())}}},
+	}
+	if change != nil {
+		change(&l.Spec)
+	}
+	h.must(h.kube.Create(h.Context(), l))
+}
+
+func (h *harness) limiter(name string) *v1alpha1.Limiter {
+	h.Helper()
+	var l v1alpha1.Limiter
+	h.must(h.kube.Get(h.Context(), client.ObjectKey{Namespace: limiterName.Namespace, Name: name}, &l))
+	return &l
 }
 
 // prepareLimiterNamespace makes the limiter's namespace one in which no operator has run yet.
@@ -109,11 +149,11 @@ func (h *harness) restart() {
 	h.registry = prometheus.NewRegistry()
 	var err error
 	h.reconciler, err = New(Config{
-		Limiter:   limiterName,
-		Client:    h.kube,
-		Uncached:  h.kube,
-		Store:     h.store,
-		Identity:  compile.DefaultIdentity(),
+		Client:   h.kube,
+		Uncached: h.kube,
+		Open: func(l *v1alpha1.Limiter) (Store, error) {
+			return h.open(h.url(l), client.ObjectKeyFromObject(l)), nil
+		},
 		KeyPrefix: "weir:",
 		Decider:   decider,
 		Resync:    5 * time.Second,
@@ -130,17 +170,39 @@ func (h *harness) must(err error) {
 	}
 }
 
-// reconcile lets a second pass and calls Reconcile.
-func (h *harness) reconcile() ctrl.Result {
+// reconcile lets a second pass and has the policies brought to the Limiters, the one called default if none is named, and told
+// of it. The result is the first's.
+func (h *harness) reconcile(limiters ...string) ctrl.Result {
 	h.Helper()
 	h.now = h.now.Add(time.Second)
-	result, err := h.reconciler.Reconcile(h.Context(), ctrl.Request{NamespacedName: limiterName})
-	h.must(err)
-	if result.RequeueAfter <= 0 {
+	if len(limiters) == 0 {
+		limiters = []string{limiterName.Name}
+	}
+	var first ctrl.Result
+	for i, name := range limiters {
+		result, err := h.reconciler.Reconcile(h.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: limiterName.Namespace, Name: name}})
+		h.must(err)
+		if i == 0 {
+			first = result
+		}
+	}
+	if first.RequeueAfter <= 0 {
 		h.Error("nothing will look after Redis again")
 	}
+	h.report()
+	return first
+}
+
+// report has the policies told what came of them.
+func (h *harness) report() ctrl.Result {
+	h.Helper()
+	result, err := h.reconciler.Reporter.Reconcile(h.Context(), ctrl.Request{})
+	h.must(err)
 	return result
 }
+
+// one is what is known of the Limiter called default.
+func (h *harness) one() *enforcer { return h.reconciler.enforcer(limiterName) }
 
 // create creates a policy of 100 units a day for each tenant, changed by change if given.
 func (h *harness) create(name string, change func(*v1alpha1.RateLimitPolicySpec)) {
@@ -282,7 +344,7 @@ func (h *harness) metric(name, label string) float64 {
 			continue
 		}
 		for _, m := range family.GetMetric() {
-			if label != "" && m.GetLabel()[0].GetValue() != label {
+			if label != "" && !slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == label }) {
 				continue
 			}
 			if m.GetHistogram() != nil {

@@ -11,14 +11,6 @@ const (
 	atOnce     = time.Millisecond // more statuses are to be written
 )
 
-// progress is how far the policies are after a report.
-type progress struct {
-	// unwritten statuses are left for the next round.
-	unwritten bool
-	// programmed says that every live replica, of at least one, enforces every policy.
-	programmed bool
-}
-
 // pace decides when to look again: soon after a change, ever less often while nothing comes of it.
 type pace struct {
 	revision    string
@@ -26,17 +18,15 @@ type pace struct {
 	wait        time.Duration
 }
 
-func (p *pace) next(revision string, d delivery, done progress, resync time.Duration) time.Duration {
+func (p *pace) next(of *compiled, d delivery, resync time.Duration) time.Duration {
 	unreachable := d.unreachable != ""
-	if revision != p.revision || unreachable != p.unreachable {
-		*p = pace{revision: revision, unreachable: unreachable}
+	if of.revision != p.revision || unreachable != p.unreachable {
+		*p = pace{revision: of.revision, unreachable: unreachable}
 	}
 	switch {
-	case done.unwritten:
-		return atOnce
 	case unreachable:
 		p.wait = min(max(2*p.wait, firstRetry), lastRetry)
-	case !done.programmed:
+	case !d.programmed(of):
 		p.wait = min(max(2*p.wait, firstLook), lastLook)
 	default:
 		p.wait = 0

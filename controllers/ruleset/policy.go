@@ -1,10 +1,6 @@
 package ruleset
 
 import (
-	"context"
-	"fmt"
-	"slices"
-
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,21 +28,6 @@ func (p policy) key() key { return key{p.name, p.cluster} }
 // kinds are an object of each kind of policy.
 func kinds() []client.Object {
 	return []client.Object{&v1alpha1.RateLimitPolicy{}, &v1alpha1.ClusterRateLimitPolicy{}}
-}
-
-// gather lists the policies that are not being deleted.
-func (r *Reconciler) gather(ctx context.Context) (compile.Policies, error) {
-	var namespaced v1alpha1.RateLimitPolicyList
-	var cluster v1alpha1.ClusterRateLimitPolicyList
-	for _, list := range []client.ObjectList{&namespaced, &cluster} {
-		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return compile.Policies{}, fmt.Errorf("list policies: %w", err)
-		}
-	}
-	return compile.Policies{
-		Namespaced: slices.DeleteFunc(namespaced.Items, func(p v1alpha1.RateLimitPolicy) bool { return p.DeletionTimestamp != nil }),
-		Cluster:    slices.DeleteFunc(cluster.Items, func(p v1alpha1.ClusterRateLimitPolicy) bool { return p.DeletionTimestamp != nil }),
-	}, nil
 }
 
 // each is every policy of either kind.

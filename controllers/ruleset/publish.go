@@ -6,6 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -18,8 +19,14 @@ type delivery struct {
 	local localMode
 	// unreachable is why Redis cannot be reached, empty if it can. It does not change during an outage.
 	unreachable string
+	// reason of that, of the condition Degraded.
+	reason string
 	// away is since when Redis cannot be reached.
 	away time.Time
+	// redis is what the last look showed of it.
+	redis Redis
+	// scripts that decide, where they are loaded.
+	scripts []Script
 }
 
 // localMode is how many replicas decide without Redis, and since when the first of them does; zero if none knows.
@@ -49,51 +56,78 @@ func (d delivery) acknowledged(policy, revision string) int32 {
 	return n
 }
 
+// alive is how many replicas serve.
+func (d delivery) alive() int32 { return int32(len(d.replicas)) }
+
+// programmed says that every live replica, of at least one, enforces every rule.
+func (d delivery) programmed(c *compiled) bool {
+	if d.unreachable != "" || len(d.replicas) == 0 {
+		return false
+	}
+	for policy, rule := range c.rules {
+		if d.acknowledged(policy, rule.revision) != d.alive() {
+			return false
+		}
+	}
+	return true
+}
+
 // outage remembers since when, and why, Redis is away.
 type outage struct {
-	first    string // error of the outage that is on, empty if there is none
+	first    StoreError // of the outage that is on; zero if there is none
 	began    time.Time
 	replicas []map[string]string // the last ones known
 }
 
 // publish puts scripts and rule set in place on Redis, and asks who enforces what.
-func (r *Reconciler) publish(ctx context.Context) delivery {
-	done, err := r.deliver(ctx)
+func (e *enforcer) publish(ctx context.Context, limiter *v1alpha1.Limiter) delivery {
+	done, err := e.deliver(ctx, limiter)
 	if err != nil {
-		if r.outage.first == "" {
+		is := storeErrorOf(err)
+		if e.outage.first.Reason == "" {
 			log.FromContext(ctx).Error(err, "Redis cannot be used; trying again until it can")
-			r.outage.first, r.outage.began = err.Error(), r.Clock()
+			e.outage.began = e.Clock()
 		}
-		return delivery{replicas: r.outage.replicas, unreachable: r.outage.first, away: r.outage.began}
+		if e.outage.first.Reason != is.Reason { // the words of one kind of trouble change from one attempt to the next
+			e.outage.first = is
+		}
+		return delivery{replicas: e.outage.replicas, unreachable: e.outage.first.Error(), reason: e.outage.first.Reason, away: e.outage.began, redis: e.look.redis}
 	}
-	if r.outage.first != "" {
-		log.FromContext(ctx).Info("Redis can be used again", "revision", r.compiled.revision)
+	if e.outage.first.Reason != "" {
+		log.FromContext(ctx).Info("Redis can be used again", "revision", e.compiled.revision)
 	}
-	r.outage = outage{replicas: done.replicas}
+	e.outage = outage{replicas: done.replicas}
 	return done
 }
 
-func (r *Reconciler) deliver(ctx context.Context) (delivery, error) {
-	if err := r.Store.LoadScripts(ctx); err != nil {
+func (e *enforcer) deliver(ctx context.Context, limiter *v1alpha1.Limiter) (delivery, error) {
+	if err := e.connect(limiter); err != nil {
 		return delivery{}, err
 	}
-	changed, err := r.Store.Publish(ctx, r.compiled.revision, r.compiled.data)
+	if err := e.lookAtRedis(ctx); err != nil {
+		return delivery{}, err
+	}
+	scripts, err := e.store.LoadScripts(ctx)
+	if err != nil {
+		return delivery{}, err
+	}
+	changed, err := e.store.Publish(ctx, e.compiled.revision, e.compiled.data)
 	if err != nil {
 		return delivery{}, err
 	}
 	if changed {
-		log.FromContext(ctx).Info("published", "revision", r.compiled.revision, "policies", len(r.compiled.rules))
+		log.FromContext(ctx).Info("published", "revision", e.compiled.revision, "policies", len(e.compiled.rules))
 	}
-	replicas, err := r.Store.Replicas(ctx)
+	replicas, err := e.store.Replicas(ctx)
 	if err != nil {
 		return delivery{}, err
 	}
-	var serving delivery
+	serving := delivery{redis: e.look.redis, scripts: scripts}
 	for _, replica := range replicas {
 		if replica.Revision == "" {
 			continue // it is not ready, and gets no requests, until it has rules
 		}
-		rules, err := r.rulesOf(ctx, replica.Revision)
+		rules, err := e.rulesOf(ctx, replica.Revision)
 		if err != nil {
 			return delivery{}, err
 		}
@@ -103,13 +137,33 @@ func (r *Reconciler) deliver(ctx context.Context) (delivery, error) {
 	return serving, nil
 }
 
+// look is the last look at Redis itself.
+type look struct {
+	at    time.Time
+	redis Redis
+}
+
+// lookAtRedis asks Redis what it is, once a resync: whether it drops counters can be changed while it runs.
+func (e *enforcer) lookAtRedis(ctx context.Context) error {
+	now := e.Clock()
+	if e.outage.first.Reason == "" && !e.look.at.IsZero() && now.Sub(e.look.at) < e.Resync {
+		return nil
+	}
+	redis, err := e.store.Inspect(ctx)
+	if err != nil {
+		return err
+	}
+	e.look = look{now, redis}
+	return nil
+}
+
 // rulesOf returns the rules of a rule set, from memory or from Redis. A set that is gone, or that is another build's, or
 // not what its name says, is taken to hold none of ours.
-func (r *Reconciler) rulesOf(ctx context.Context, revision string) (map[string]string, error) {
-	if rules, ok := r.known.recall(revision); ok {
+func (e *enforcer) rulesOf(ctx context.Context, revision string) (map[string]string, error) {
+	if rules, ok := e.known.recall(revision); ok {
 		return rules, nil
 	}
-	data, found, err := r.Store.Load(ctx, revision)
+	data, found, err := e.store.Load(ctx, revision)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -121,6 +175,6 @@ func (r *Reconciler) rulesOf(ctx context.Context, revision string) (map[string]s
 	for i := range set.Rules {
 		held[set.Rules[i].Policy] = set.Rules[i].Revision()
 	}
-	r.known.learn(revision, held)
+	e.known.learn(revision, held)
 	return held, nil
 }

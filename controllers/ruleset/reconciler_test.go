@@ -9,11 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
-	"github.com/weir-dev/weir/limiter/redisstore"
 )
 
 const (
@@ -235,13 +235,15 @@ func TestManyStatusesAreWrittenInRounds(t *testing.T) {
 		}
 		return n
 	}
-	if again := h.reconcile().RequeueAfter; again != atOnce {
+	_, err := h.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: limiterName})
+	h.must(err)
+	if again := h.report().RequeueAfter; again != atOnce {
 		t.Errorf("a status is not written, and yet again in %v only", again)
 	}
 	if n := unwritten(); n != 1 {
 		t.Errorf("%d statuses are not written after the first round, want 1", n)
 	}
-	h.reconcile()
+	h.report()
 	if n := unwritten(); n != 0 {
 		t.Errorf("%d statuses are not written after the second round, want 0", n)
 	}
@@ -357,15 +359,15 @@ func TestThePasswordIsNotTold(t *testing.T) {
 		"a server that knows no such user": "redis://user:hunter2@" + h.redis.Addr(),
 		"a server that is not there":       "redis://user:hunter2@127.0.0.1:1",
 	} {
-		client, err := redisstore.Open(url, time.Second)
-		h.must(err)
-		h.store = store{client, redisstore.NewExchange(client, "weir:", limiterName.String())}
+		h.url = func(*v1alpha1.Limiter) string { return url }
 		h.restart()
 		h.reconcile()
-		h.must(client.Close())
 		h.says("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonStoreUnreachable)
 		if got := h.message("daily", v1alpha1.ConditionReady); strings.Contains(got, "hunter2") {
 			t.Errorf("%s: Ready says %q", name, got)
+		}
+		if got := meta.FindStatusCondition(h.limiter("default").Status.Conditions, v1alpha1.ConditionDegraded); got == nil || strings.Contains(got.Message, "hunter2") {
+			t.Errorf("%s: the Limiter says %+v", name, got)
 		}
 	}
 }
@@ -410,27 +412,32 @@ func TestPropagationIsMeasured(t *testing.T) {
 	}
 }
 
+// standing is that of the Limiter called default, were its cache to show these policies.
+func (h *harness) standing(of compile.Policies, d delivery) []standing {
+	h.Helper()
+	e := h.one()
+	e.compile(h.limiter(limiterName.Name), of, 0)
+	return []standing{{limiter: limiterName, considered: gathered{Policies: of}.considered(), compiled: e.compiled, delivery: d}}
+}
+
 // TestAStaleCacheWritesNothingTwice gives report the object as it was before the status was written.
 func TestAStaleCacheWritesNothingTwice(t *testing.T) {
 	h := newHarness(t)
 	h.create("daily", nil)
-	gathered := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*h.policy("daily")}}
-	stale := each(gathered)
-	h.reconciler.compile(gathered, stale)
-	round := func() {
+	shown := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*h.policy("daily")}}
+	stale := each(shown)
+	round := func(d delivery) {
 		h.now = h.now.Add(time.Second)
-		_, err := h.reconciler.report(t.Context(), stale, delivery{})
+		_, err := h.reconciler.Reporter.report(t.Context(), stale, h.standing(shown, d))
 		h.must(err)
 	}
-	round()
+	round(delivery{})
 	version := h.policy("daily").ResourceVersion
-	round()
+	round(delivery{})
 	if h.policy("daily").ResourceVersion != version {
 		t.Error("the status was written twice over the same object")
 	}
-	if _, err := h.reconciler.report(t.Context(), stale, delivery{replicas: []map[string]string{{}}}); err != nil {
-		t.Error(err)
-	}
+	round(delivery{replicas: []map[string]string{{}}})
 	h.says("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonPending) // news is written all the same
 }
 
@@ -438,16 +445,34 @@ func TestAStaleCacheWritesNothingTwice(t *testing.T) {
 func TestAStatusOverAnEditIsLeftForTheNextRound(t *testing.T) {
 	h := newHarness(t)
 	h.create("daily", nil)
-	gathered := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*h.policy("daily")}}
-	stale := each(gathered)
+	shown := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*h.policy("daily")}}
+	stale := each(shown)
 	h.edit("daily", limit(7))
-	h.reconciler.compile(gathered, stale)
-	done, err := h.reconciler.report(t.Context(), stale, delivery{replicas: []map[string]string{{}}})
-	if err != nil || done.programmed {
-		t.Errorf("progress %+v, %v; want another look soon", done, err)
+	again, err := h.reconciler.Reporter.report(t.Context(), stale, h.standing(shown, delivery{replicas: []map[string]string{{}}}))
+	if err != nil || again != firstLook {
+		t.Errorf("again in %v, %v; want another look soon", again, err)
 	}
 	if got := h.policy("daily").Status.ObservedGeneration; got != -1 {
 		t.Errorf("a status for generation %d was written over a later one", got)
+	}
+}
+
+// TestAPolicyThatALimiterHasNotSeenIsNotReported shows the Reporter a later policy than the Limiter chose from.
+func TestAPolicyThatALimiterHasNotSeenIsNotReported(t *testing.T) {
+	h := newHarness(t)
+	h.create("daily", nil)
+	h.reconcile()
+	h.beat(h.current(), "a")
+	h.reconcile()
+	h.says("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	h.edit("daily", limit(7))
+	h.create("new", nil)
+	h.report()
+	if got := h.policy("daily").Status.ObservedGeneration; got != 1 {
+		t.Errorf("generation %d was reported before it was published", got)
+	}
+	if got := h.policy("new").Status.ObservedGeneration; got != -1 {
+		t.Errorf("generation %d of a new policy was reported before any Limiter chose", got)
 	}
 }
 
@@ -455,18 +480,17 @@ func TestAStatusOverAnEditIsLeftForTheNextRound(t *testing.T) {
 func TestAPolicyUnderAReusedNameKeepsItsOwnStatus(t *testing.T) {
 	h := newHarness(t)
 	h.create("daily", nil)
-	gathered := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*h.policy("daily")}}
-	old, uid := each(gathered), gathered.Namespaced[0].UID
+	shown := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*h.policy("daily")}}
+	old, uid := each(shown), shown.Namespaced[0].UID
 	h.must(h.kube.Delete(t.Context(), old[0].Object, client.Preconditions{UID: &uid}))
-	h.reconciler.compile(gathered, old)
 	for _, when := range []string{"deleted", "replaced"} {
 		if when == "replaced" {
 			h.create("daily", nil)
 		}
-		if _, err := h.reconciler.report(t.Context(), old, delivery{}); err != nil {
+		if _, err := h.reconciler.Reporter.report(t.Context(), old, h.standing(shown, delivery{})); err != nil {
 			t.Errorf("%s: %v", when, err)
 		}
-		h.reconciler.reported = nil
+		h.reconciler.Reporter.reported = nil
 	}
 	if c := h.policy("daily").Status.Conditions; len(c) != 0 {
 		t.Errorf("the new policy got the status of the old one: %v", c)

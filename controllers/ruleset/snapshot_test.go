@@ -181,7 +181,7 @@ func TestTroubleWithTheSnapshotIsToldOnceAndDisturbsNothing(t *testing.T) {
 	resource := schema.GroupResource{Resource: "configmaps"}
 	forbidden := apierrors.NewForbidden(resource, "weir-rules-default", errors.New("no role"))
 	c := &noConfigMaps{Client: h.kube, errs: []error{forbidden, forbidden, forbidden, context.DeadlineExceeded}}
-	h.reconciler.Client = c
+	h.one().Client = c
 	h.create("daily", nil)
 	var told transcript
 	round := func() {
@@ -196,6 +196,7 @@ func TestTroubleWithTheSnapshotIsToldOnceAndDisturbsNothing(t *testing.T) {
 	for range 5 {
 		round()
 	}
+	h.report()
 	h.says("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
 	if h.kept() != nil || c.tried != 6 {
 		t.Fatalf("kept %v after %d attempts, want none after 6", h.kept(), c.tried)
@@ -203,7 +204,7 @@ func TestTroubleWithTheSnapshotIsToldOnceAndDisturbsNothing(t *testing.T) {
 	if n := told.count("will not begin with these rules"); n != 2 {
 		t.Errorf("told %d times of two kinds of trouble:\n%s", n, strings.Join(told, "\n"))
 	}
-	h.reconciler.Client = h.kube
+	h.one().Client = h.kube
 	round()
 	if h.kept() == nil || told.count("snapshot kept") != 1 {
 		t.Errorf("when it is over: kept %v, told:\n%s", h.kept(), strings.Join(told, "\n"))
@@ -219,8 +220,8 @@ func TestASnapshotThatIsTooLargeIsNotKept(t *testing.T) {
 	ctx := told.into(t.Context())
 	keep := func(revision string, size int) {
 		h.now = h.now.Add(h.reconciler.Resync)
-		h.reconciler.compiled.revision, h.reconciler.compiled.data = revision, make([]byte, size)
-		h.reconciler.keep(ctx)
+		h.one().compiled = &compiled{revision: revision, data: make([]byte, size)}
+		h.one().keep(ctx, h.limiter(limiterName.Name))
 	}
 	for i := range 3 {
 		keep(fmt.Sprintf("sha256:%d", i), maxSnapshot+1)
@@ -247,7 +248,7 @@ func (slow) Apply(ctx context.Context, _ runtime.ApplyConfiguration, _ ...client
 
 func TestASlowAPIServerHoldsUpAnEditForKeepTimeoutAtMost(t *testing.T) {
 	h := newHarness(t)
-	h.reconciler.Client = slow{h.kube}
+	h.one().Client = slow{h.kube}
 	begin := time.Now()
 	h.reconcile()
 	if took := time.Since(begin); took < keepTimeout || took > keepTimeout+time.Second {

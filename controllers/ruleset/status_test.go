@@ -62,7 +62,7 @@ func TestConditions(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			policy := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
-			status := statusOf(policy.Generation, limiterName, test.outcome, nil, metav1.NewTime(time.Unix(1_800_000_000, 0)))
+			status := statusOf(policy.Generation, []outcome{test.outcome}, nil, metav1.NewTime(time.Unix(1_800_000_000, 0)))
 			var got []string
 			for _, c := range status.Conditions {
 				got = append(got, fmt.Sprintf("%s=%s/%s", c.Type, c.Status, c.Reason))
@@ -133,9 +133,10 @@ func TestPace(t *testing.T) {
 	type look struct {
 		revision    string
 		unreachable string
-		done        progress
+		delivery    delivery
 	}
-	all, some := progress{programmed: true}, progress{}
+	all := delivery{replicas: []map[string]string{{"shop/daily": "sha256:a"}}}
+	some := delivery{replicas: []map[string]string{{"shop/daily": "sha256:before"}}}
 	tests := map[string]struct {
 		looks []look
 		want  []time.Duration
@@ -145,17 +146,18 @@ func TestPace(t *testing.T) {
 			[]look{{"a", "", some}, {"a", "", some}, {"a", "", some}, {"a", "", some}, {"a", "", some}, {"a", "", some}, {"a", "", some}, {"a", "", all}},
 			ms(100, 200, 400, 800, 1600, 2000, 2000, 5000),
 		},
-		"another edit starts anew":        {[]look{{"a", "", some}, {"a", "", some}, {"b", "", some}}, ms(100, 200, 100)},
-		"Redis stays away":                {[]look{{"a", "x", some}, {"a", "x", some}, {"a", "x", some}, {"a", "x", some}, {"a", "x", some}}, ms(1000, 2000, 4000, 5000, 5000)},
-		"Redis returns":                   {[]look{{"a", "x", some}, {"a", "x", some}, {"a", "", some}, {"a", "", all}}, ms(1000, 2000, 100, 5000)},
-		"statuses are left to be written": {[]look{{"a", "", progress{unwritten: true, programmed: true}}, {"a", "", all}}, []time.Duration{atOnce, resync}},
+		"another edit starts anew": {[]look{{"a", "", some}, {"a", "", some}, {"b", "", some}}, ms(100, 200, 100)},
+		"Redis stays away":         {[]look{{"a", "x", some}, {"a", "x", some}, {"a", "x", some}, {"a", "x", some}, {"a", "x", some}}, ms(1000, 2000, 4000, 5000, 5000)},
+		"Redis returns":            {[]look{{"a", "x", some}, {"a", "x", some}, {"a", "", some}, {"a", "", all}}, ms(1000, 2000, 100, 5000)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var p pace
 			var got []time.Duration
 			for _, l := range test.looks {
-				got = append(got, p.next(l.revision, delivery{unreachable: l.unreachable}, l.done, resync))
+				l.delivery.unreachable = l.unreachable
+				of := &compiled{revision: l.revision, rules: map[string]enforced{"shop/daily": {revision: "sha256:a"}}}
+				got = append(got, p.next(of, l.delivery, resync))
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("waits (-want +got):\n%s", diff)

@@ -46,7 +46,7 @@ func TestManager(t *testing.T) {
 		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ReaderFailOnMissingInformer: true},
 		Controller:                    controllerconfig.Controller{SkipNameValidation: new(true)}, // for -count
 		LeaderElection:                true,
-		LeaderElectionID:              "weir-operator-default",
+		LeaderElectionID:              "weir-operator",
 		LeaderElectionNamespace:       "weir-system",
 		LeaderElectionReleaseOnCancel: true,
 	})

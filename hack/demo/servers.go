@@ -101,7 +101,7 @@ func (d *demo) startStack(ctx context.Context) (err error) {
 		return err
 	}
 	d.stack, err = fixture.StartStack(ctx, fixture.StackOptions{
-		Weir: d.weir, Kubeconfig: d.kube.Kubeconfig(), RedisURL: d.redisURL(), Limiters: 2,
+		Weir: d.weir, Kube: d.kube, RedisURL: d.redisURL(), Limiters: 2,
 		Announce: func(command string) { d.command(command + " &") },
 	})
 	return err

@@ -1,7 +1,7 @@
-// Command measure tells how long an edit of a policy takes until every replica enforces it, among many policies, on
-// real parts: kube-apiserver, Redis, the operator and two limiter processes.
+// Command measure tells how long an edit of a policy takes until every replica enforces it, among many policies, and what the
+// operator needs with so many, on real parts: kube-apiserver, Redis, the operator and limiter processes.
 //
-//	go run ./hack/measure -policies 1000 -edits 100
+//	go run ./hack/measure -policies 10000 -namespaces 100 -replicas 3 -edits 100 -rest 2m
 package main
 
 import (
@@ -31,20 +31,29 @@ import (
 )
 
 const (
-	namespace = "measure"
-	base      = 1000 // limit of every policy; edit n makes it base + n
-	patience  = 60 * time.Second
-	creators  = 8
-	pause     = 100 * time.Millisecond // between two looks at all policies
-	beat      = time.Millisecond       // between two questions to a replica: the finest that is measured
+	base     = 1000 // limit of every policy; edit n makes it base + n
+	patience = 5 * time.Minute
+	creators = 8
+	pause    = 100 * time.Millisecond // between two looks at all policies
+	beat     = time.Millisecond       // between two questions to a replica: the finest that is measured
 )
 
+// size is what is measured.
+type size struct {
+	policies, namespaces, replicas, edits int
+	rest                                  time.Duration
+}
+
 func main() {
-	policies := flag.Int("policies", 1000, "policies present")
-	edits := flag.Int("edits", 100, "edits to time")
+	var s size
+	flag.IntVar(&s.policies, "policies", 1000, "policies present, beside one that does not compile")
+	flag.IntVar(&s.namespaces, "namespaces", 10, "namespaces that they are in")
+	flag.IntVar(&s.replicas, "replicas", 2, "limiter processes")
+	flag.IntVar(&s.edits, "edits", 100, "edits to time")
+	flag.DurationVar(&s.rest, "rest", 30*time.Second, "how long to watch the operator while nothing happens")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *policies, *edits)
+	err := run(ctx, s)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "measure:", err)
@@ -52,32 +61,41 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, policies, edits int) (err error) {
+func run(ctx context.Context, s size) (err error) {
 	ctrl.SetLogger(logr.Discard()) // what starts the API server complains without one
-	if policies < 1 || edits < 1 {
-		return errors.New("-policies and -edits take positive numbers")
+	if min(s.policies, s.namespaces, s.replicas, s.edits) < 1 {
+		return errors.New("-policies, -namespaces, -replicas and -edits take positive numbers")
 	}
-	w, err := newWorld(ctx)
+	w, err := newWorld(ctx, s)
 	defer func() { err = errors.Join(err, w.stop()) }()
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	if err := w.create(ctx, policies); err != nil {
+	if err := w.create(ctx); err != nil {
 		return err
 	}
-	if err := w.untilEnforced(ctx, policies-1, base); err != nil {
+	if err := w.untilEnforced(ctx, s.policies-1, base); err != nil {
 		return err
 	}
-	fmt.Printf("%d policies created and enforced in %.1f s\n", policies, time.Since(began).Seconds())
+	fmt.Printf("%d policies in %d namespaces created and enforced in %.1f s\n", s.policies, s.namespaces, time.Since(began).Seconds())
 	if err := w.untilReady(ctx); err != nil {
 		return err
 	}
-	fmt.Printf("all of them Ready after %.1f s\n", time.Since(began).Seconds())
+	fmt.Printf("all of them Ready after %.1f s, and one that does not compile is not\n", time.Since(began).Seconds())
+	if err := w.showStart(ctx); err != nil {
+		return err
+	}
+	if err := w.timeEdits(ctx); err != nil {
+		return err
+	}
+	return w.showRest(ctx)
+}
 
+func (w *world) timeEdits(ctx context.Context) error {
 	var took []time.Duration
-	for n := range edits {
-		which, limit := n*7%policies, int64(base+n+1)
+	for n := range w.edits {
+		which, limit := n*7%w.policies, int64(base+n+1)
 		if err := w.edit(ctx, which, limit); err != nil {
 			return err
 		}
@@ -92,22 +110,25 @@ func run(ctx context.Context, policies, edits int) (err error) {
 		return took[min(len(took)-1, int(q*float64(len(took))))].Round(100 * time.Microsecond)
 	}
 	fmt.Printf("edit accepted by the API server → enforced on %d replicas, %d edits among %d policies, %d CPUs:\n",
-		len(w.stack.Replicas), edits, policies, runtime.NumCPU())
+		len(w.stack.Replicas), w.edits, w.policies, runtime.NumCPU())
 	fmt.Printf("  median %v, p90 %v, p99 %v, max %v\n", at(0.5), at(0.9), at(0.99), at(1))
 	return nil
 }
 
 type world struct {
+	size
+
 	dir    string
 	kube   *fixture.KubeProcess
 	redis  *fixture.RedisProcess
+	how    fixture.StackOptions
 	stack  *fixture.Stack
 	client client.Client
 }
 
 // newWorld returns what it started even when it fails.
-func newWorld(ctx context.Context) (w *world, err error) {
-	w = &world{}
+func newWorld(ctx context.Context, s size) (w *world, err error) {
+	w = &world{size: s}
 	if w.dir, err = os.MkdirTemp("", "weir-measure-"); err != nil {
 		return w, err
 	}
@@ -135,9 +156,8 @@ func newWorld(ctx context.Context) (w *world, err error) {
 	if w.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return w, err
 	}
-	w.stack, err = fixture.StartStack(ctx, fixture.StackOptions{
-		Weir: weir, Kubeconfig: w.kube.Kubeconfig(), RedisURL: w.redis.URL(), Limiters: 2,
-	})
+	w.how = fixture.StackOptions{Weir: weir, Kube: w.kube, RedisURL: w.redis.URL(), Limiters: s.replicas}
+	w.stack, err = fixture.StartStack(ctx, w.how)
 	return w, err
 }
 
@@ -157,31 +177,46 @@ func (w *world) stop() error {
 
 func name(i int) string { return fmt.Sprintf("policy-%05d", i) }
 
+// namespace is where policy i is.
+func (w *world) namespace(i int) string { return fmt.Sprintf("measure-%03d", i%w.namespaces) }
+
 // tenant is the header value that policy i matches.
 func tenant(i int) string { return fmt.Sprintf("tenant-%05d", i) }
 
-func (w *world) create(ctx context.Context, policies int) error {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if err := w.client.Create(ctx, ns); err != nil {
-		return err
+func (w *world) create(ctx context.Context) error {
+	for i := range w.namespaces {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace(i)}}
+		if err := w.client.Create(ctx, ns); err != nil {
+			return err
+		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(creators)
-	for i := range policies {
+	for i := range w.policies {
 		group.Go(func() error {
 			value := tenant(i)
-			return w.client.Create(ctx, &v1alpha1.RateLimitPolicy{
-				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name(i)},
-				Spec: v1alpha1.RateLimitPolicySpec{
-					Axis: v1alpha1.AxisTenant, Limit: base, Window: "1h",
-					Match: &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{
-						Headers: []v1alpha1.HeaderMatch{{Name: "x-tenant-id", Value: &value}},
-					}},
-				},
-			})
+			return w.client.Create(ctx, w.policy(i, name(i), &v1alpha1.HTTPMatch{
+				Headers: []v1alpha1.HeaderMatch{{Name: "x-tenant-id", Value: &value}},
+			}))
 		})
 	}
+	group.Go(func() error { // which the schema takes and RE2 does not
+		return w.client.Create(ctx, w.policy(0, badName, &v1alpha1.HTTPMatch{
+			Paths: []v1alpha1.PathMatch{{Type: v1alpha1.PathRegularExpression, Value: "/v1/(?=x)"}},
+		}))
+	})
 	return group.Wait()
+}
+
+const badName = "does-not-compile"
+
+func (w *world) policy(i int, name string, match *v1alpha1.HTTPMatch) *v1alpha1.RateLimitPolicy {
+	return &v1alpha1.RateLimitPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace(i), Name: name},
+		Spec: v1alpha1.RateLimitPolicySpec{
+			Axis: v1alpha1.AxisTenant, Limit: base, Window: "1h", Match: &v1alpha1.Match{HTTP: match},
+		},
+	}
 }
 
 // untilReady waits until every policy's status says so.
@@ -190,11 +225,15 @@ func (w *world) untilReady(ctx context.Context) error {
 	defer cancel()
 	for {
 		var list v1alpha1.RateLimitPolicyList
-		if err := w.client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		if err := w.client.List(ctx, &list); err != nil {
 			return fmt.Errorf("wait until all policies are Ready: %w", err)
 		}
 		if !slices.ContainsFunc(list.Items, func(p v1alpha1.RateLimitPolicy) bool {
-			return !meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionReady)
+			waits := v1alpha1.ConditionReady
+			if p.Name == badName {
+				waits = v1alpha1.ConditionStalled
+			}
+			return !meta.IsStatusConditionTrue(p.Status.Conditions, waits)
 		}) {
 			return nil
 		}
@@ -203,7 +242,7 @@ func (w *world) untilReady(ctx context.Context) error {
 }
 
 func (w *world) edit(ctx context.Context, i int, limit int64) error {
-	policy := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name(i)}}
+	policy := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace(i), Name: name(i)}}
 	patch := fmt.Appendf(nil, `{"spec":{"limit":%d}}`, limit)
 	return w.client.Patch(ctx, policy, client.RawPatch("application/merge-patch+json", patch))
 }
@@ -212,7 +251,7 @@ func (w *world) edit(ctx context.Context, i int, limit int64) error {
 func (w *world) untilEnforced(ctx context.Context, i int, limit int64) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	peek := fixture.CheckRequest{Domain: namespace, Path: "/", Headers: map[string]string{"x-tenant-id": tenant(i)}, Peek: true}
+	peek := fixture.CheckRequest{Domain: w.namespace(i), Path: "/", Headers: map[string]string{"x-tenant-id": tenant(i)}, Peek: true}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, replica := range w.stack.Replicas {
 		group.Go(func() error {
@@ -221,7 +260,7 @@ func (w *world) untilEnforced(ctx context.Context, i int, limit int64) error {
 				if err != nil {
 					return fmt.Errorf("wait until %s enforces %d of %s: %w", replica.URL, limit, name(i), err)
 				}
-				if answer.LimitOf(namespace+"/"+name(i)) == limit {
+				if answer.LimitOf(w.namespace(i)+"/"+name(i)) == limit {
 					return nil
 				}
 				time.Sleep(beat)

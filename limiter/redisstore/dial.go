@@ -26,21 +26,57 @@ func (o *Options) dialer() dial {
 }
 
 func (o *Options) connector() dial {
-	plain := &net.Dialer{Timeout: o.dialTimeout(), KeepAlive: keepAlive}
-	switch {
-	case o.TLS == nil:
-		return plain.DialContext
-	case o.Authorities == nil:
-		return (&tls.Dialer{NetDialer: plain, Config: o.TLS}).DialContext
+	plain := o.locator()
+	if o.TLS == nil {
+		return plain
 	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		config := o.TLS.Clone()
-		var err error
-		if config.RootCAs, err = o.Authorities(); err != nil {
+		config, err := o.tlsFor(address)
+		if err != nil {
 			return nil, fmt.Errorf("dial Redis: %w", err)
 		}
-		return (&tls.Dialer{NetDialer: plain, Config: config}).DialContext(ctx, network, address)
+		ctx, cancel := context.WithTimeout(ctx, o.dialTimeout())
+		defer cancel()
+		conn, err := plain(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		encrypted := tls.Client(conn, config)
+		if err := encrypted.HandshakeContext(ctx); err != nil {
+			_ = conn.Close()
+			return nil, fmt.Errorf("TLS handshake with %s: %w", address, err)
+		}
+		return encrypted, nil
 	}
+}
+
+// locator dials an address where it is to be found.
+func (o *Options) locator() dial {
+	dialer := &net.Dialer{Timeout: o.dialTimeout(), KeepAlive: keepAlive}
+	if o.Locate == nil {
+		return dialer.DialContext
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		return dialer.DialContext(ctx, network, o.Locate(address))
+	}
+}
+
+// tlsFor is the configuration of a connection to that address, under whose name the server must be vouched for.
+func (o *Options) tlsFor(address string) (*tls.Config, error) {
+	config := o.TLS.Clone()
+	if config.ServerName == "" {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		config.ServerName = host
+	}
+	if o.Authorities == nil {
+		return config, nil
+	}
+	var err error
+	config.RootCAs, err = o.Authorities()
+	return config, err
 }
 
 // dialError is around why there is no connection: go-redis takes one layer off an error before it hands it on.

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +114,34 @@ func keepsOnlyTheCurrentSet(t *testing.T, client *Client) {
 	publish(t, e, "sha256:a", "A")
 	if got := ttl("sha256:a"); got != -1 {
 		t.Errorf("a Set that is current again has TTL %v, want none", got)
+	}
+}
+
+func TestClear(t *testing.T) {
+	onBoth(t, clears)
+}
+
+func clears(t *testing.T, client *Client) {
+	e, other, ctx := exchange(client), NewExchange(client, "weir:", "weir-system/other"), t.Context()
+	publish(t, other, "sha256:a", "A")
+	if err := e.Clear(ctx); err != nil {
+		t.Fatalf("before anything is published: %v", err)
+	}
+	publish(t, e, "sha256:a", "A")
+	if err := e.Beat(ctx, Replica{ID: "a", Revision: "sha256:a"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Clear(ctx); err != nil {
+		t.Fatal(err)
+	}
+	current, errCurrent := e.Current(ctx)
+	_, found, errLoad := e.Load(ctx, "sha256:a")
+	replicas, errReplicas := e.Replicas(ctx)
+	if err := errors.Join(errCurrent, errLoad, errReplicas); err != nil || current != "" || found || len(replicas) > 0 {
+		t.Errorf("after Clear: current %q, the Set there %v, replicas %v, %v", current, found, replicas, err)
+	}
+	if data, found, err := other.Load(ctx, "sha256:a"); err != nil || !found || string(data) != "A" {
+		t.Errorf("the Set of another limiter: %q, %v, %v", data, found, err)
 	}
 }
 
@@ -297,6 +326,7 @@ func TestExchangeOnCluster(t *testing.T) {
 		"subscribes":                 subscribes,
 		"loads scripts":              loadsScripts,
 		"knows its replicas":         knowsReplicas,
+		"clears":                     clears,
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

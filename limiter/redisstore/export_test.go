@@ -7,6 +7,8 @@ var (
 
 	// Judge reads a reply of INFO.
 	Judge = judge
+	// Older compares versions.
+	Older = older
 
 	// Cluster starts a Redis Cluster of one node and returns its URL.
 	Cluster = cluster

@@ -43,8 +43,11 @@ type Options struct {
 	SentinelUsername, SentinelPassword string
 	// TLS to speak it, with servers and Sentinels alike; nil to speak plainly.
 	TLS *tls.Config
-	// Authorities, if not nil, are asked for in the place of TLS.RootCAs for every connection that is made.
+	// Authorities, if not nil, are asked for in the place of TLS.RootCAs for every connection that is made; nil are the system's.
 	Authorities func() (*x509.CertPool, error)
+	// Locate, if not nil, says where an address, host:port, is to be dialled: for one whose names mean something else here. With TLS
+	// the server must be vouched for under the name that it had.
+	Locate func(address string) string
 	// Timeout for one command; positive.
 	Timeout time.Duration
 }

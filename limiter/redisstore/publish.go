@@ -82,6 +82,24 @@ func (e *Exchange) Load(ctx context.Context, revision string) (data []byte, foun
 	return data, true, nil
 }
 
+// Clear removes the Set in force and the heartbeats: nobody is to find rules here any more. Superseded Sets go by themselves.
+func (e *Exchange) Clear(ctx context.Context) error {
+	revision, err := e.Current(ctx)
+	if err != nil {
+		return err
+	}
+	keys := []string{e.currentKey(), e.replicasKey()} // the pointer first: it must never lead to nothing
+	if revision != "" {
+		keys = append(keys, e.setKey(revision))
+	}
+	for _, key := range keys { // each may lie in another slot
+		if err := e.client.rdb.Del(ctx, key).Err(); err != nil {
+			return fmt.Errorf("remove %s: %w", key, err)
+		}
+	}
+	return nil
+}
+
 // Subscribe returns a channel of revisions as they are published, until ctx is done or the Client is closed; then the
 // channel is closed. The subscription outlives restarts of Redis. "" stands for "messages may have been missed, look at Current": it comes
 // first, and after every reconnection. A reader that lags loses the older of the messages, never the last.

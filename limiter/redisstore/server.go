@@ -24,6 +24,10 @@ type Inspection struct {
 	Warnings []string
 	// Evicted is how many keys Redis has dropped for want of memory since it started.
 	Evicted int64
+	// Primaries is how many there are.
+	Primaries int
+	// Version of the oldest of them, empty if none tells.
+	Version string
 }
 
 // Inspect looks at every primary. It is ErrTooOld if one is. What Redis does not let us see is taken to be right.
@@ -32,18 +36,24 @@ func (c *Client) Inspect(ctx context.Context) (Inspection, error) {
 	var all Inspection
 	err := c.forEachPrimary(ctx, func(ctx context.Context, primary *redis.Client) error {
 		info, err := primary.Info(ctx).Result()
-		if kindOf(err) == kindDenied || kindOf(err) == kindOther {
-			return primary.Ping(ctx).Err() // INFO is forbidden, or unknown
+		var one Inspection
+		switch kind := kindOf(err); {
+		case kind == kindDenied, kind == kindOther: // INFO is forbidden, or unknown
+			err = primary.Ping(ctx).Err()
+		case err == nil:
+			if one, err = judge(info); err != nil {
+				err = fmt.Errorf("%s: %w", primary.Options().Addr, err)
+			}
 		}
 		if err != nil {
 			return err
 		}
-		one, err := judge(info)
-		if err != nil {
-			return fmt.Errorf("%s: %w", primary.Options().Addr, err)
-		}
 		mu.Lock()
 		defer mu.Unlock()
+		all.Primaries++
+		if all.Version == "" || older(one.Version, all.Version) {
+			all.Version = one.Version
+		}
 		for _, warning := range one.Warnings {
 			all.Warnings = append(all.Warnings, primary.Options().Addr+": "+warning)
 		}
@@ -64,10 +74,10 @@ func judge(info string) (Inspection, error) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		fields[name] = value
 	}
-	if version := fields["redis_version"]; tooOld(version) {
-		return Inspection{}, fmt.Errorf("version %s is %w", version, ErrTooOld)
+	found := Inspection{Version: fields["redis_version"]}
+	if tooOld(found.Version) {
+		return Inspection{}, fmt.Errorf("version %s is %w", found.Version, ErrTooOld)
 	}
-	var found Inspection
 	found.Evicted, _ = strconv.ParseInt(fields["evicted_keys"], 10, 64)
 	policy := fields["maxmemory_policy"]
 	if limit := fields["maxmemory"]; policy != "" && policy != "noeviction" && limit != "" && limit != "0" {
@@ -79,12 +89,20 @@ func judge(info string) (Inspection, error) {
 
 // tooOld is false for a version that it cannot read.
 func tooOld(version string) bool {
+	return older(version, fmt.Sprintf("%d.%d", oldestMajor, oldestMinor))
+}
+
+// older compares versions by their first two numbers. One that it cannot read is not older than another.
+func older(version, than string) bool {
+	a, errA := numbersOf(version)
+	b, errB := numbersOf(than)
+	return errors.Join(errA, errB) == nil && slices.Compare(a, b) < 0
+}
+
+func numbersOf(version string) ([]int, error) {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	x, errMajor := strconv.Atoi(major)
 	y, errMinor := strconv.Atoi(minor)
-	if errors.Join(errMajor, errMinor) != nil {
-		return false
-	}
-	return x < oldestMajor || (x == oldestMajor && y < oldestMinor)
+	return []int{x, y}, errors.Join(errMajor, errMinor)
 }

@@ -29,6 +29,9 @@ func TestInspect(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if _, told := strings.CutSuffix(strings.Join(test.args, " "), "-info"); found.Primaries != 1 || (found.Version == "") != told {
+				t.Errorf("%d primaries of version %q", found.Primaries, found.Version)
+			}
 			warnings := found.Warnings
 			if got := strings.Join(warnings, "\n"); (test.want == "") != (got == "") || !strings.Contains(got, test.want) || len(warnings) > 1 {
 				t.Errorf("warnings %q, want %q", got, test.want)
@@ -41,6 +44,24 @@ func TestInspectSaysNothingOfAServerThatTellsNothing(t *testing.T) {
 	found, err := open(t, "redis://"+miniredis.RunT(t).Addr()).Inspect(t.Context())
 	if err != nil || len(found.Warnings) > 0 || found.Evicted != 0 {
 		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+func TestTheOldestVersionIsTold(t *testing.T) {
+	for _, test := range []struct {
+		version, than string
+		older         bool
+	}{
+		{"6.2.1", "7.0.15", true},
+		{"7.0.15", "6.2.1", false},
+		{"7.0.15", "7.0.14", false},
+		{"7.2.0", "7.10.0", true},
+		{"", "7.0.15", false},
+		{"unstable", "7.0.15", false},
+	} {
+		if got := redisstore.Older(test.version, test.than); got != test.older {
+			t.Errorf("%q is older than %q: %v", test.version, test.than, got)
+		}
 	}
 }
 

@@ -224,7 +224,10 @@ func TestAColdStartFromWhatTheOperatorKept(t *testing.T) {
 	}
 	w.mustApply("reports", "axis: Tenant, limit: 5, window: 1h")
 	weir := buildWeir(t)
-	fixture.Weir(t, weir, "operator", "--kubeconfig", w.kube.Kubeconfig(), "--redis", w.redis.URL(),
+	if err := w.kube.ApplyLimiter(t.Context(), "weir-system", "default", w.redis.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	fixture.Weir(t, weir, "operator", "--kubeconfig", w.kube.Kubeconfig(),
 		"--health-probe-bind-address", "0", "--metrics-bind-address", "0", "--resync", "1s")
 
 	mounted := filepath.Join(t.TempDir(), "rules.json.gz")

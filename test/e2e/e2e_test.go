@@ -37,7 +37,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.stack, err = fixture.StartStack(t.Context(), fixture.StackOptions{
-		Weir: weir, Kubeconfig: w.kube.Kubeconfig(), RedisURL: w.redis.URL(), Limiters: 2,
+		Weir: weir, Kube: w.kube, RedisURL: w.redis.URL(), Limiters: 2,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","re
 // the name of its Service, trusting the bundle that the operator has put into the configuration and nobody else. The API
 // server of the test cannot ask: it reaches no Service.
 func TestTheOperatorJudgesPolicies(t *testing.T) {
-	kube, redis := fixture.Kube(t), fixture.Redis(t)
+	kube := fixture.Kube(t)
 	namespace := fixture.Namespace(t, kube)
 	kubectl := func(args ...string) string {
 		t.Helper()
@@ -49,7 +49,7 @@ func TestTheOperatorJudgesPolicies(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fixture.Weir(t, buildWeir(t), "operator", "--kubeconfig", kube.Kubeconfig(), "--redis", redis.URL(), "--limiter", namespace+"/default",
+	fixture.Weir(t, buildWeir(t), "operator", "--kubeconfig", kube.Kubeconfig(), "--namespace", namespace,
 		"--health-probe-bind-address", addrs[0], "--metrics-bind-address", "0",
 		"--webhook-certificates", "Managed", "--webhook-bind-address", addrs[1])
 	if err := fixture.WaitHTTP(t.Context(), "http://"+addrs[0]+"/readyz", http.StatusOK); err != nil {

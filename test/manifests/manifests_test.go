@@ -1,35 +1,50 @@
-// Package manifests holds what config/ installs to what it promises about the pods, on a real API server.
+// Package manifests holds what config/ installs to what it promises, by itself and on a real API server.
 package manifests
 
 import (
+	"os/exec"
 	"path/filepath"
-	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/manifests/tool"
 )
 
-const installed = "weir-system" // the namespace that config/ installs into
+const (
+	installed = "weir-system" // the namespace that config/ installs into
+	operator  = "weir-operator"
+	image     = "registry.example/weir@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+)
 
 func TestMain(m *testing.M) { fixture.Main(m) }
 
-// install applies config/default and config/redis and returns their Deployments.
+// installManifest writes what make install-yaml writes and returns its path.
+func installManifest(t *testing.T, image string) (string, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "install.yaml")
+	out, err := exec.CommandContext(t.Context(), tool.Root(t, "hack", "install.sh"), "manifest", image, file).CombinedOutput()
+	if err != nil {
+		t.Logf("%s", out)
+	}
+	return file, err
+}
+
+// install applies install.yaml and config/redis and returns their Deployments. Nothing in it may be unknown to the server.
 func install(t *testing.T) (client.Client, []appsv1.Deployment) {
 	t.Helper()
 	kube := fixture.Kube(t)
-	root, err := fixture.ModuleRoot()
+	file, err := installManifest(t, image)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"default", "redis"} {
-		if _, err := kube.Kubectl(t.Context(), "apply", "--validate=strict", "-k", filepath.Join(root, "config", part)); err != nil {
+	for _, from := range [][]string{{"-f", file}, {"-k", tool.Root(t, "config", "redis")}} {
+		if _, err := kube.Kubectl(t.Context(), append([]string{"apply", "--validate=strict"}, from...)...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -41,8 +56,8 @@ func install(t *testing.T) (client.Client, []appsv1.Deployment) {
 	if err := c.List(t.Context(), &list, client.InNamespace(installed)); err != nil {
 		t.Fatal(err)
 	}
-	if len(list.Items) != 3 {
-		t.Fatalf("%d Deployments, want those of operator, limiter and Redis", len(list.Items))
+	if len(list.Items) != 2 {
+		t.Fatalf("%d Deployments, want those of operator and Redis", len(list.Items))
 	}
 	return c, list.Items
 }
@@ -68,7 +83,7 @@ func TestEveryPodHasNoMoreThanItNeeds(t *testing.T) {
 	for _, d := range deployments {
 		pod := d.Spec.Template.Spec
 		token := pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken
-		if talksToKubernetes := d.Name == "weir-operator"; token != talksToKubernetes {
+		if talksToKubernetes := d.Name == operator; token != talksToKubernetes {
 			t.Errorf("%s: API token mounted: %v, want %v", d.Name, token, talksToKubernetes)
 		}
 		if pod.EnableServiceLinks == nil || *pod.EnableServiceLinks {
@@ -88,77 +103,64 @@ func TestEveryPodHasNoMoreThanItNeeds(t *testing.T) {
 	}
 }
 
-// TestTheOperatorMayKeepOneConfigMap holds the operator's rights to the one thing that they are for.
-func TestTheOperatorMayKeepOneConfigMap(t *testing.T) {
-	c, _ := install(t)
-	may := func(verb, resource, namespace, name string) bool {
-		t.Helper()
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:               "system:serviceaccount:weir-system:weir-operator",
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: resource, Namespace: namespace, Name: name},
-		}}
-		if err := c.Create(t.Context(), review); err != nil {
-			t.Fatal(err)
-		}
-		return review.Status.Allowed
-	}
-	for _, verb := range []string{"get", "patch", "create"} {
-		if !may(verb, "configmaps", installed, "weir-rules-default") {
-			t.Errorf("it may not %s its ConfigMap", verb)
-		}
-		for what, other := range map[string][2]string{
-			"another ConfigMap": {installed, "other"}, "any ConfigMap": {installed, ""},
-			"one of that name elsewhere": {"default", "weir-rules-default"},
-		} {
-			if may(verb, "configmaps", other[0], other[1]) {
-				t.Errorf("it may %s %s", verb, what)
-			}
-		}
-	}
-	for _, verb := range []string{"list", "watch", "update", "delete", "deletecollection"} {
-		if may(verb, "configmaps", installed, "weir-rules-default") || may(verb, "configmaps", "", "") {
-			t.Errorf("it may %s ConfigMaps", verb)
-		}
-	}
-	if may("get", "secrets", installed, "weir-redis") {
-		t.Error("it may read Secrets")
-	}
-}
-
-func TestALimiterMountsWhatTheOperatorKeepsAndStartsWithoutIt(t *testing.T) {
-	_, deployments := install(t)
-	i := slices.IndexFunc(deployments, func(d appsv1.Deployment) bool { return d.Name == "weir-limiter" })
-	if i < 0 {
-		t.Fatal("there is no Deployment weir-limiter")
-	}
-	pod := deployments[i].Spec.Template.Spec
-	if len(pod.Volumes) != 1 || pod.Volumes[0].ConfigMap == nil {
-		t.Fatalf("volumes %+v, want one of a ConfigMap", pod.Volumes)
-	}
-	from, mounts := pod.Volumes[0].ConfigMap, pod.Containers[0].VolumeMounts
-	if from.Name != "weir-rules-default" || from.Optional == nil || !*from.Optional {
-		t.Errorf("ConfigMap %s, optional: %v", from.Name, from.Optional)
-	}
-	// A subPath would never be updated.
-	if len(mounts) != 1 || mounts[0].Name != pod.Volumes[0].Name || mounts[0].SubPath != "" || !mounts[0].ReadOnly {
-		t.Fatalf("mounts %+v", mounts)
-	}
-	if flag := "--snapshot=" + mounts[0].MountPath + "/rules.json.gz"; !slices.Contains(pod.Containers[0].Args, flag) {
-		t.Errorf("arguments %q, want %s", pod.Containers[0].Args, flag)
-	}
-}
-
-func TestTheLimiterServiceFindsTheLimiters(t *testing.T) {
-	c, deployments := install(t)
-	var service corev1.Service
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: installed, Name: "weir-limiter"}, &service); err != nil {
+func TestTheServerTakesEverythingElseToo(t *testing.T) {
+	kube := fixture.Kube(t)
+	install(t)
+	tool.Define(t, kube)
+	if _, err := kube.Kubectl(t.Context(), "apply", "-f", tool.Root(t, "config", "samples", "00-namespace.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	selector := labels.SelectorFromSet(service.Spec.Selector)
-	for _, d := range deployments {
-		matches := selector.Matches(labels.Set(d.Spec.Template.Labels))
-		if want := d.Name == service.Name; matches != want {
-			t.Errorf("the Service selects pods of %s: %v, want %v", d.Name, matches, want)
+	for _, part := range []string{
+		"config/samples", "config/samples/cluster", "config/samples/limiter", "config/prometheus", "test/manifests/testdata/cert-manager",
+	} {
+		if _, err := kube.Kubectl(t.Context(), "apply", "--dry-run=server", "--validate=strict", "-k", tool.Root(t, part)); err != nil {
+			t.Errorf("%s: %v", part, err)
+		}
+	}
+}
+
+func TestAnImageIsNamedByTagByDigestOrByBoth(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("0f", 32)
+	for image, want := range map[string]bool{
+		"weir:v1": true, "registry.example:5000/team/weir:v1": true, "registry.example/weir" + digest: true, "weir:v1" + digest: true,
+		"registry.example:5000/weir": false, "weir": false, "weir@sha256:0f": false, ":v1": false, "weir:v 1": false, "": false,
+	} {
+		file, err := installManifest(t, image)
+		if (err == nil) != want {
+			t.Errorf("%q: %v", image, err)
+		}
+		if err != nil || !want {
+			continue
+		}
+		deployments := tool.All[appsv1.Deployment](t, tool.Objects(t, tool.Run(t, "kustomize", "cfg", "cat", filepath.Dir(file))), "Deployment")
+		if got := deployments[operator].Spec.Template.Spec.Containers[0].Image; got != image {
+			t.Errorf("%q is installed as %q", image, got)
+		}
+	}
+}
+
+func TestTheOperatorIsToldWhoItIs(t *testing.T) {
+	container := tool.All[appsv1.Deployment](t, tool.Kustomize(t, "config/default"), "Deployment")[operator].Spec.Template.Spec.Containers[0]
+	fields := map[string]string{}
+	for _, e := range container.Env {
+		if e.ValueFrom != nil && e.ValueFrom.FieldRef != nil {
+			fields[e.Name] = e.ValueFrom.FieldRef.FieldPath
+		}
+	}
+	if fields["POD_NAMESPACE"] != "metadata.namespace" || fields["POD_NAME"] != "metadata.name" {
+		t.Errorf("environment %v", fields)
+	}
+}
+
+func TestCertManagerTakesTheCertificatesOver(t *testing.T) {
+	set := tool.Kustomize(t, "test/manifests/testdata/cert-manager")
+	args := tool.All[appsv1.Deployment](t, set, "Deployment")[operator].Spec.Template.Spec.Containers[0].Args
+	if text := strings.Join(args, " "); !strings.Contains(text, "--webhook-certificates=External") || strings.Contains(text, "Managed") {
+		t.Errorf("arguments %q", args)
+	}
+	for name, object := range set {
+		if object.GetKind() == "ValidatingWebhookConfiguration" && object.GetAnnotations()["cert-manager.io/inject-ca-from"] != installed+"/weir-webhook" {
+			t.Errorf("%s gets no bundle from cert-manager: %v", name, object.GetAnnotations())
 		}
 	}
 }

@@ -2,7 +2,6 @@ package policy_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"errors"
 	"os/exec"
@@ -23,7 +22,6 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset"
-	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/webhook/certificate"
 )
 
@@ -127,7 +125,7 @@ func TestWithoutTheWebhookPoliciesAreStoredAndTheirStatusSaysWhatIsWrong(t *test
 	broken := w.policy("broken", bad)
 	broken.Finalizers = []string{"weir.dev/test"}
 	w.must(w.Create(t.Context(), broken))
-	w.must(w.controller().once(t.Context()))
+	w.report()
 	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(broken), broken))
 	accepted := meta.FindStatusCondition(broken.Status.Conditions, v1alpha1.ConditionAccepted)
 	if accepted == nil || accepted.Status != metav1.ConditionFalse || accepted.Reason != v1alpha1.ReasonInvalid {
@@ -145,7 +143,7 @@ func TestWithoutTheWebhookPoliciesAreStoredAndTheirStatusSaysWhatIsWrong(t *test
 		t.Errorf("another limit, and still broken: %v", err)
 	}
 	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(broken), broken))
-	w.must(w.controller().once(t.Context())) // writes status, which nobody judges
+	w.report() // writes status, which nobody judges
 	if err := w.Delete(t.Context(), broken); err != nil {
 		t.Errorf("deleting: %v", err)
 	}
@@ -244,29 +242,14 @@ func TestNoPolicyGoesUnjudgedWhileCertificatesRotate(t *testing.T) {
 	t.Logf("%d calls of each", calls)
 }
 
-// controller is the controller that tells policies what is wrong with them, without a Redis.
-type controller struct{ *ruleset.Reconciler }
-
-func (w *world) controller() controller {
+// report tells policies what is wrong with them: no Limiter need select them.
+func (w *world) report() {
 	w.Helper()
 	r, err := ruleset.New(ruleset.Config{
-		Limiter: types.NamespacedName{Namespace: "weir-system", Name: "default"}, Client: w, Uncached: w, Store: nowhere{},
-		Identity: compile.DefaultIdentity(), KeyPrefix: "weir:", Decider: ruleset.Script{Name: "spend", SHA: strings.Repeat("0", 40)},
+		Client: w, Uncached: w, KeyPrefix: "weir:", Decider: ruleset.Script{Name: "spend", SHA: strings.Repeat("0", 40)},
 		Resync: time.Second, Clock: time.Now, Metrics: prometheus.NewRegistry(),
 	})
 	w.must(err)
-	return controller{r}
+	_, err = r.Reporter.Reconcile(w.Context(), ctrl.Request{})
+	w.must(err)
 }
-
-func (c controller) once(ctx context.Context) error {
-	_, err := c.Reconcile(ctx, ctrl.Request{})
-	return err
-}
-
-// nowhere is a Redis that takes everything and keeps nothing.
-type nowhere struct{}
-
-func (nowhere) LoadScripts(context.Context) error                     { return nil }
-func (nowhere) Publish(context.Context, string, []byte) (bool, error) { return true, nil }
-func (nowhere) Load(context.Context, string) ([]byte, bool, error)    { return nil, false, nil }
-func (nowhere) Replicas(context.Context) ([]ruleset.Replica, error)   { return nil, nil }

@@ -1,0 +1,34 @@
+{{/* weir.labels: what Helm charts say of what they install. Weir selects by none of these. */}}
+{{- define "weir.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{/* weir.image: repository:tag, repository@digest, or with both repository:tag@digest. */}}
+{{- define "weir.image" -}}
+{{- $image := .Values.image }}
+{{- $image.repository }}
+{{- if or $image.tag (not $image.digest) }}:{{ $image.tag | default .Chart.AppVersion }}{{ end }}
+{{- if $image.digest }}@{{ $image.digest }}{{ end }}
+{{- end }}
+
+{{/*
+weir.copied: the objects of a file below files/, which is a copy of the one below config/ in the repository, in the release's namespace
+and with its labels. Takes root and file; and, for all objects in it, labels and annotations where there are more.
+*/}}
+{{- define "weir.copied" -}}
+{{- $labels := merge (include "weir.labels" .root | fromYaml) (.labels | default dict) }}
+{{- $annotations := .annotations | default dict }}
+{{- $text := required (printf "the chart lacks %s" .file) (.root.Files.Get .file) | replace "weir-system" .root.Release.Namespace }}
+{{- range $document := regexSplit "(?m)^---$" $text -1 }}
+{{- $object := fromYaml $document }}
+{{- $metadata := required (printf "%s has a document without metadata" $.file) $object.metadata }}
+{{- $_ := set $metadata "labels" (merge (dict) $labels ($metadata.labels | default dict)) }}
+{{- if $annotations }}
+{{- $_ := set $metadata "annotations" (merge (dict) $annotations ($metadata.annotations | default dict)) }}
+{{- end }}
+---
+{{ toYaml $object }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/controllers/deployment"
+)
+
+const (
+	// containerName is the container of the operator's own pod.
+	containerName = "operator"
+	// builtImage is what `make image` makes, for an operator that runs in no pod.
+	builtImage = "weir:latest"
+)
+
+// limiterOptions are what all Limiters have in common. It asks the API server what the flags do not say.
+func (f *operatorFlags) limiterOptions(ctx context.Context, kube *rest.Config) (deployment.Options, error) {
+	options := deployment.Options{Image: f.image, KeyPrefix: f.prefix, NetworkPolicies: f.networkPolicies}
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return options, fmt.Errorf("register pods: %w", err)
+	}
+	reader, err := client.New(kube, client.Options{Scheme: scheme})
+	if err != nil {
+		return options, fmt.Errorf("reach the Kubernetes API server: %w", err)
+	}
+	if options.Image == "" {
+		if options.Image, err = ownImage(ctx, reader, f.namespace, os.Getenv("POD_NAME")); err != nil {
+			return options, err
+		}
+	}
+	_, err = reader.RESTMapper().RESTMapping(schema.GroupKind{Group: "monitoring.coreos.com", Kind: "PodMonitor"})
+	if err != nil && !meta.IsNoMatchError(err) {
+		return options, fmt.Errorf("ask whether the cluster has PodMonitors: %w", err)
+	}
+	options.PodMonitors = err == nil
+	return options, nil
+}
+
+// ownImage is the image of the operator's own container; without a pod that of a build.
+func ownImage(ctx context.Context, from client.Reader, namespace, pod string) (string, error) {
+	if pod == "" {
+		return builtImage, nil
+	}
+	var own corev1.Pod
+	if err := from.Get(ctx, types.NamespacedName{Namespace: namespace, Name: pod}, &own); err != nil {
+		return "", fmt.Errorf("read the operator's own pod for the image of limiters: %w; or name one with --limiter-image", err)
+	}
+	for _, c := range own.Spec.Containers {
+		if c.Name == containerName {
+			return c.Image, nil
+		}
+	}
+	return "", fmt.Errorf("pod %s/%s has no container %s: name the image of limiters with --limiter-image", namespace, pod, containerName)
+}

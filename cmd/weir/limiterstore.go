@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ruleset"
+	"github.com/weir-dev/weir/limiter/redisstore"
+)
+
+const (
+	// operatorRedisTimeout is what a Redis command of the operator may take: nobody waits for it as requests do for those of limiters.
+	operatorRedisTimeout = time.Second
+	// secretTimeout bounds the reading of a Secret.
+	secretTimeout = 5 * time.Second
+)
+
+// limiterStores opens the Redis of Limiters. What the Secrets hold that they name is read for every connection.
+type limiterStores struct {
+	secrets client.Reader
+	prefix  string
+	// home is where the operator runs, and where short names of Services are looked for.
+	home string
+}
+
+// open implements the function of ruleset.Config.
+func (s limiterStores) open(limiter *v1alpha1.Limiter) (ruleset.Store, error) {
+	options, err := s.options(limiter)
+	if err != nil {
+		return nil, err
+	}
+	redis, err := redisstore.New(options)
+	if err != nil {
+		return nil, err
+	}
+	return limiterStore{redis, redisstore.NewExchange(redis, s.prefix, limiter.Namespace+"/"+limiter.Name)}, nil
+}
+
+func (s limiterStores) options(limiter *v1alpha1.Limiter) (redisstore.Options, error) {
+	redis := limiter.Spec.Redis
+	options := redisstore.Options{
+		Mode:       redisstore.Mode(redis.Mode),
+		MasterName: redis.MasterName,
+		Database:   int(redis.Database),
+		Timeout:    operatorRedisTimeout,
+	}
+	if redis.Mode == "" {
+		options.Mode = redisstore.ModeStandalone
+	}
+	for _, address := range redis.Addresses {
+		options.Addresses = append(options.Addresses, string(address))
+	}
+	if limiter.Namespace != s.home {
+		options.Locate = servicesOf(limiter.Namespace)
+	}
+	if tls := redis.TLS; tls != nil {
+		s.secure(&options, limiter.Namespace, tls.SecretRef)
+	}
+	if ref := redis.CredentialsSecretRef; ref != nil {
+		return options, s.enter(&options, types.NamespacedName{Namespace: limiter.Namespace, Name: ref.Name})
+	}
+	return options, nil
+}
+
+// servicesOf makes a short name the name of a Service in the namespace, as it is for the pods there.
+func servicesOf(namespace string) func(string) string {
+	return func(address string) string {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil || strings.ContainsAny(host, ".:") || host == "localhost" {
+			return address
+		}
+		return net.JoinHostPort(host+"."+namespace+".svc", port)
+	}
+}
+
+// enter adds the credentials in the Secret. Those of Sentinels are read once.
+func (s limiterStores) enter(options *redisstore.Options, name types.NamespacedName) error {
+	options.Credentials = func(ctx context.Context) (username, password string, err error) {
+		data, err := s.read(ctx, name)
+		if err != nil {
+			return "", "", err
+		}
+		if len(data["password"]) == 0 {
+			return "", "", ruleset.NewStoreError(v1alpha1.ReasonSecretNotFound, fmt.Errorf("secret %s has no key password", name))
+		}
+		return line(data["username"]), line(data["password"]), nil
+	}
+	if options.Mode != redisstore.ModeSentinel {
+		return nil
+	}
+	data, err := s.read(context.Background(), name)
+	options.SentinelUsername, options.SentinelPassword = line(data["sentinel-username"]), line(data["sentinel-password"])
+	return err
+}
+
+// secure speaks TLS with what the Secret holds, if there is one.
+func (s limiterStores) secure(options *redisstore.Options, namespace string, ref *v1alpha1.SecretReference) {
+	options.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	if ref == nil {
+		return
+	}
+	name := types.NamespacedName{Namespace: namespace, Name: ref.Name}
+	options.Authorities = func() (*x509.CertPool, error) {
+		data, err := s.read(context.Background(), name)
+		if err != nil || len(data["ca.crt"]) == 0 {
+			return nil, err // those of the system
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(data["ca.crt"]) {
+			return nil, ruleset.NewStoreError(v1alpha1.ReasonStoreUntrusted, fmt.Errorf("ca.crt of Secret %s holds no certificate", name))
+		}
+		return pool, nil
+	}
+	options.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		data, err := s.read(context.Background(), name)
+		if err != nil || len(data["tls.crt"]) == 0 {
+			return &tls.Certificate{}, err // none
+		}
+		pair, err := tls.X509KeyPair(data["tls.crt"], data["tls.key"])
+		if err != nil {
+			return nil, ruleset.NewStoreError(v1alpha1.ReasonStoreUntrusted, fmt.Errorf("tls.crt and tls.key of Secret %s: %w", name, err))
+		}
+		return &pair, nil
+	}
+}
+
+func (s limiterStores) read(ctx context.Context, name types.NamespacedName) (map[string][]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, secretTimeout)
+	defer cancel()
+	var secret corev1.Secret
+	err := s.secrets.Get(ctx, name, &secret)
+	if apierrors.IsNotFound(err) {
+		return nil, ruleset.NewStoreError(v1alpha1.ReasonSecretNotFound, fmt.Errorf("secret %s is not there", name))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s: %w", name, err)
+	}
+	return secret.Data, nil
+}
+
+// limiterStore fills the controller's interface with Redis.
+type limiterStore struct {
+	*redisstore.Client
+	*redisstore.Exchange
+}
+
+// Inspect implements ruleset.Store.
+func (s limiterStore) Inspect(ctx context.Context) (ruleset.Redis, error) {
+	found, err := s.Client.Inspect(ctx)
+	return ruleset.Redis{Primaries: found.Primaries, Version: found.Version, Warnings: found.Warnings}, troubled(err)
+}
+
+// LoadScripts implements ruleset.Store.
+func (s limiterStore) LoadScripts(ctx context.Context) ([]ruleset.Script, error) {
+	loaded, err := s.Client.LoadScripts(ctx)
+	scripts := make([]ruleset.Script, len(loaded))
+	for i, script := range loaded {
+		scripts[i] = ruleset.Script{Name: script.Name, SHA: script.SHA, LoadedOn: script.LoadedOn}
+	}
+	return scripts, troubled(err)
+}
+
+// Publish implements ruleset.Store.
+func (s limiterStore) Publish(ctx context.Context, revision string, data []byte) (changed bool, err error) {
+	changed, err = s.Exchange.Publish(ctx, revision, data)
+	return changed, troubled(err)
+}
+
+// Load implements ruleset.Store.
+func (s limiterStore) Load(ctx context.Context, revision string) (data []byte, found bool, err error) {
+	data, found, err = s.Exchange.Load(ctx, revision)
+	return data, found, troubled(err)
+}
+
+// Replicas implements ruleset.Store.
+func (s limiterStore) Replicas(ctx context.Context) ([]ruleset.Replica, error) {
+	live, err := s.Exchange.Replicas(ctx)
+	replicas := make([]ruleset.Replica, len(live))
+	for i, r := range live {
+		replicas[i] = ruleset.Replica{ID: r.ID, Revision: r.Revision, Mode: r.Mode, Since: r.Since}
+	}
+	return replicas, troubled(err)
+}
+
+// troubled tells the reason of err.
+func troubled(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, known := errors.AsType[ruleset.StoreError](err); known {
+		return err
+	}
+	return ruleset.NewStoreError(reasonOf(err), err)
+}
+
+func reasonOf(err error) string {
+	var (
+		verification *tls.CertificateVerificationError
+		authority    x509.UnknownAuthorityError
+		remote       *net.OpError
+		plain        tls.RecordHeaderError
+	)
+	switch {
+	case errors.Is(err, redisstore.ErrTooOld):
+		return v1alpha1.ReasonStoreTooOld
+	case redisstore.Kind(err) == "denied":
+		return v1alpha1.ReasonStoreDenied
+	case errors.As(err, &verification), errors.As(err, &authority), errors.As(err, &plain),
+		errors.As(err, &remote) && remote.Op == "remote error": // as crypto/tls calls the alerts of the other side
+		return v1alpha1.ReasonStoreUntrusted
+	default:
+		return v1alpha1.ReasonStoreUnreachable
+	}
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	miniserver "github.com/alicebob/miniredis/v2/server"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ruleset"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// secrets are the Secrets of namespace shop. The client is a fake: what is tested here is Redis.
+type secrets map[string]map[string]string
+
+func (s secrets) open(t *testing.T, redis v1alpha1.Redis) ruleset.Store {
+	t.Helper()
+	cluster := fake.NewClientBuilder()
+	for name, data := range s {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Data: map[string][]byte{}}
+		for key, value := range data {
+			secret.Data[key] = []byte(value)
+		}
+		cluster.WithObjects(secret)
+	}
+	limiter := &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "edge"}, Spec: v1alpha1.LimiterSpec{Redis: redis}}
+	store, err := limiterStores{cluster.Build(), "weir:", "weir-system"}.open(limiter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+func at(address string) v1alpha1.Redis {
+	return v1alpha1.Redis{Addresses: []v1alpha1.RedisAddress{v1alpha1.RedisAddress(address)}}
+}
+
+func content(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestWhatIsWrongWithARedisIsNamed holds every mistake that a Limiter can make with its Redis to the reason of its condition.
+func TestWhatIsWrongWithARedisIsNamed(t *testing.T) {
+	open := fixture.Redis(t)
+	locked := fixture.Redis(t, "--requirepass", "s3cret")
+	encrypted, files := fixture.RedisTLS(t, true)
+	authorities := map[string]string{"ca.crt": content(t, files.CA)}
+	shown := map[string]string{"ca.crt": content(t, files.CA), "tls.crt": content(t, files.ClientCert), "tls.key": content(t, files.ClientKey)}
+	others, err := fixture.WriteTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := miniserver.NewServer("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	if err := old.Register("INFO", func(c *miniserver.Peer, _ string, _ []string) { c.WriteBulk("redis_version:5.0.14\r\n") }); err != nil {
+		t.Fatal(err)
+	}
+	with := func(redis v1alpha1.Redis, credentials, tls string) v1alpha1.Redis {
+		if credentials != "" {
+			redis.CredentialsSecretRef = &v1alpha1.SecretReference{Name: credentials}
+		}
+		if tls != "" {
+			redis.TLS = &v1alpha1.RedisTLS{SecretRef: &v1alpha1.SecretReference{Name: tls}}
+		}
+		return redis
+	}
+	given := secrets{
+		"right": {"password": "s3cret\n"}, "wrong": {"password": "guess"}, "empty": {"username": "default"},
+		"trusted": authorities, "shown": shown, "strangers": {"ca.crt": content(t, others.CA)}, "none": {"ca.crt": "no certificate"},
+	}
+	for name, test := range map[string]struct {
+		redis  v1alpha1.Redis
+		reason string // empty: nothing is wrong
+		says   string
+	}{
+		"all is well":                     {redis: at(open.Addr())},
+		"the right password":              {redis: with(at(locked.Addr()), "right", "")},
+		"nobody listens":                  {at("127.0.0.1:1"), v1alpha1.ReasonStoreUnreachable, "127.0.0.1:1"},
+		"a name that nobody has":          {at("redis.invalid:6379"), v1alpha1.ReasonStoreUnreachable, "redis.invalid"},
+		"a Service that is not there":     {at("redis:6379"), v1alpha1.ReasonStoreUnreachable, "redis.shop.svc"},
+		"no password where one is wanted": {at(locked.Addr()), v1alpha1.ReasonStoreDenied, "NOAUTH"},
+		"a wrong password":                {with(at(locked.Addr()), "wrong", ""), v1alpha1.ReasonStoreDenied, "WRONGPASS"},
+		"a Secret that is not there":      {with(at(locked.Addr()), "lost", ""), v1alpha1.ReasonSecretNotFound, "shop/lost"},
+		"a Secret without a password":     {with(at(locked.Addr()), "empty", ""), v1alpha1.ReasonSecretNotFound, "no key password"},
+		"a certificate, as wanted":        {redis: with(at(encrypted.Addr()), "", "shown")},
+		"no certificate, where one is":    {with(at(encrypted.Addr()), "", "trusted"), v1alpha1.ReasonStoreUntrusted, "certificate required"},
+		"other authorities":               {with(at(encrypted.Addr()), "", "strangers"), v1alpha1.ReasonStoreUntrusted, "certificate"},
+		"authorities that are none":       {with(at(encrypted.Addr()), "", "none"), v1alpha1.ReasonStoreUntrusted, "shop/none"},
+		"authorities that are not there":  {with(at(encrypted.Addr()), "", "lost"), v1alpha1.ReasonSecretNotFound, "shop/lost"},
+		"TLS where there is none":         {with(at(open.Addr()), "", "trusted"), v1alpha1.ReasonStoreUnreachable, "TLS handshake with " + open.Addr()},
+		"a Redis that is too old":         {at(old.Addr().String()), v1alpha1.ReasonStoreTooOld, "older than 6.2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found, err := given.open(t, test.redis).Inspect(t.Context())
+			if test.reason == "" {
+				if err != nil || found.Primaries != 1 {
+					t.Errorf("%+v, %v", found, err)
+				}
+				return
+			}
+			if err == nil {
+				t.Fatal("nothing is wrong")
+			}
+			if is, _ := errors.AsType[ruleset.StoreError](err); is.Reason != test.reason {
+				t.Errorf("reason %s, want %s: %v", is.Reason, test.reason, err)
+			}
+			if !strings.Contains(err.Error(), test.says) {
+				t.Errorf("says %q, want %q", err, test.says)
+			}
+			if strings.Contains(err.Error(), "guess") {
+				t.Errorf("the password is told: %v", err)
+			}
+		})
+	}
+}

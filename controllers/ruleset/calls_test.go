@@ -1,0 +1,140 @@
+package ruleset
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// calls counts what is asked of the API server, watches aside: "PATCH ratelimitpolicies/daily/status".
+type calls struct {
+	http.RoundTripper
+
+	mu    sync.Mutex
+	count map[string]int
+}
+
+func (c *calls) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !r.URL.Query().Has("watch") {
+		path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+		what := path[len(path)-1]
+		for i, part := range path {
+			if part == "namespaces" && i+2 < len(path) {
+				what = strings.Join(path[i+2:], "/")
+			}
+		}
+		c.mu.Lock()
+		c.count[r.Method+" "+what]++
+		c.mu.Unlock()
+	}
+	return c.RoundTripper.RoundTrip(r)
+}
+
+// take returns what was counted, and begins anew.
+func (c *calls) take() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	taken := c.count
+	c.count = map[string]int{}
+	return taken
+}
+
+// TestTheCallsOfAnEdit runs the controllers beside 50 policies and two replicas, and counts every call of the API.
+func TestTheCallsOfAnEdit(t *testing.T) {
+	h := newHarness(t)
+	const policies = 50
+	for i := range policies {
+		h.create(fmt.Sprintf("p%02d", i), nil)
+	}
+	counted := &calls{count: map[string]int{}}
+	config := fixture.Kube(t).Config()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		counted.RoundTripper = next
+		return counted
+	})
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:     h.kube.Scheme(),
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Cache:      cache.Options{ReaderFailOnMissingInformer: true},
+		Controller: controllerconfig.Controller{SkipNameValidation: new(true)},
+	})
+	h.must(err)
+	h.reconciler.Config.Client, h.reconciler.Config.Uncached = mgr.GetClient(), mgr.GetAPIReader()
+	h.reconciler.Config.Clock, h.reconciler.Config.Resync = time.Now, time.Second
+	h.reconciler.Reporter.Config = h.reconciler.Config
+	h.must(h.reconciler.SetupWithManager(mgr))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	defer func() {
+		stop()
+		h.must(<-ended)
+	}()
+	beating := func(then func() bool) func() bool {
+		return func() bool {
+			if revision := h.current(); revision != "" {
+				h.beat(revision, "a", "b")
+			}
+			return then()
+		}
+	}
+	ready := func(name string, generation int64) func() bool {
+		return beating(func() bool {
+			s := h.policy(name).Status
+			return s.ObservedGeneration == generation && len(s.Conditions) == 3 && s.Conditions[2].Status == yes
+		})
+	}
+	for i := range policies {
+		h.await("all policies are Ready", ready(fmt.Sprintf("p%02d", i), 1))
+	}
+	h.rest(beating, 2*time.Second)
+	counted.take()
+
+	const resyncs = 4
+	h.rest(beating, resyncs*time.Second)
+	if got := counted.take(); got["GET configmaps/weir-rules-default"] > resyncs+1 || len(got) > 1 {
+		t.Errorf("calls in %d resyncs while nothing happens: %v, want looks at the snapshot alone", resyncs, got)
+	}
+
+	h.edit("p07", limit(7))
+	h.await("the edit is Ready", ready("p07", 2))
+	h.rest(beating, 2*time.Second)
+	got := counted.take()
+	delete(got, "GET configmaps/weir-rules-default")
+	statuses := got["PATCH ratelimitpolicies/p07/status"]
+	if statuses < 1 || statuses > 3 { // published; perhaps one replica before the other; all
+		t.Errorf("%d writes of the status of the policy that was edited", statuses)
+	}
+	got["PATCH ratelimitpolicies/p07/status"] = 1
+	want := map[string]int{
+		"PATCH ratelimitpolicies/p07/status":  1,
+		"PATCH limiters/default/status":       1, // its revision
+		"PATCH configmaps/weir-rules-default": 1,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("calls of one edit (-want +got):\n%s", diff)
+	}
+	if c := h.policy("p07").Status.Conditions; c[2].Type != v1alpha1.ConditionReady {
+		t.Errorf("conditions %v", c)
+	}
+}
+
+// rest lets time pass in which replicas beat and nothing else happens.
+func (h *harness) rest(beating func(func() bool) func() bool, rest time.Duration) {
+	h.Helper()
+	until := time.Now().Add(rest)
+	h.await("time passes", beating(func() bool { return time.Now().After(until) }))
+}

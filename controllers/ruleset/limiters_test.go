@@ -1,0 +1,233 @@
+package ruleset
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// label gives a policy a label.
+func (h *harness) label(name, key, value string) {
+	h.Helper()
+	p := h.policy(name)
+	metav1.SetMetaDataLabel(&p.ObjectMeta, key, value)
+	h.must(h.kube.Update(h.Context(), p))
+}
+
+func (h *harness) degraded() *metav1.Condition {
+	h.Helper()
+	return meta.FindStatusCondition(h.limiter(limiterName.Name).Status.Conditions, v1alpha1.ConditionDegraded)
+}
+
+func TestEachLimiterEnforcesWhatItSelects(t *testing.T) {
+	h := newHarness(t)
+	h.createLimiter("edge", func(s *v1alpha1.LimiterSpec) {
+		s.PolicySelector = &metav1.LabelSelector{MatchLabels: map[string]string{"at": "edge"}}
+	})
+	edge := h.open(h.redis.URL(), types.NamespacedName{Namespace: "weir-system", Name: "edge"}).Exchange
+	h.create("daily", nil)
+	h.create("hourly", func(s *v1alpha1.RateLimitPolicySpec) { s.Window = "1h" })
+	h.label("hourly", "at", "edge")
+	reconcile := func() { h.reconcile("default", "edge") }
+	reconcile()
+	if diff := cmp.Diff(map[string]int64{"daily": 100, "hourly": 100}, h.published()); diff != "" {
+		t.Errorf("default enforces (-want +got):\n%s", diff)
+	}
+	revision, err := edge.Current(t.Context())
+	h.must(err)
+	if revision == h.current() {
+		t.Error("both Limiters enforce the same")
+	}
+	if got := h.limiter("edge").Status; got.Policies == nil || got.Policies.Accepted != 1 || got.Revision != revision {
+		t.Errorf("the status of edge: %+v", got)
+	}
+
+	h.beat(h.current(), "a", "b")
+	reconcile()
+	h.says("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	h.says("hourly", v1alpha1.ConditionReady, no, v1alpha1.ReasonNoReplicas)
+	if got := h.message("hourly", v1alpha1.ConditionReady); got != "weir-system/edge: no limiter replica is ready" {
+		t.Errorf("Ready says %q", got)
+	}
+	h.must(edge.Beat(t.Context(), redisstore.Replica{ID: "e", Revision: revision}))
+	reconcile()
+	h.says("hourly", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	if got := h.message("hourly", v1alpha1.ConditionReady); got != "3 of 3 replicas of 2 Limiters enforce generation 1" {
+		t.Errorf("Ready says %q", got)
+	}
+	if l := h.policy("hourly").Status.Limiters; len(l) != 2 || l[0].Name != "default" || l[0].Acknowledged != 2 || l[1].Name != "edge" || l[1].Acknowledged != 1 {
+		t.Errorf("limiters %+v", l)
+	}
+
+	h.label("daily", "at", "edge") // an edit that changes no generation
+	reconcile()
+	if l := h.policy("daily").Status.Limiters; len(l) != 2 {
+		t.Errorf("limiters of a policy that both select now: %+v", l)
+	}
+}
+
+func TestAPolicyThatNoLimiterSelectsSaysSo(t *testing.T) {
+	h := newHarness(t)
+	h.must(h.kube.Delete(t.Context(), h.limiter("default")))
+	h.create("daily", nil)
+	h.create("bad", badPath)
+	h.report()
+	h.says("daily", v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
+	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
+	h.says("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonNotSelected)
+	h.says("bad", v1alpha1.ConditionStalled, yes, v1alpha1.ReasonInvalid)
+	h.edit("bad", func(s *v1alpha1.RateLimitPolicySpec) { s.Match = nil })
+	h.report()
+	h.says("bad", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
+
+	h.createLimiter("default", func(s *v1alpha1.LimiterSpec) {
+		s.PolicyNamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "elsewhere"}}
+	})
+	h.reconcile()
+	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
+	l := h.limiter("default")
+	l.Spec.PolicyNamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] = h.namespace
+	h.must(h.kube.Update(t.Context(), l))
+	h.reconcile()
+	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNoReplicas)
+}
+
+func TestNothingIsToldBeforeEveryLimiterIsHeard(t *testing.T) {
+	h := newHarness(t)
+	h.createLimiter("second", nil)
+	h.create("daily", nil)
+	h.reconcile("default")
+	if got := h.policy("daily").Status.ObservedGeneration; got != -1 {
+		t.Errorf("generation %d was reported with one Limiter of two heard", got)
+	}
+	h.reconcile("second")
+	if l := h.policy("daily").Status.Limiters; len(l) != 2 {
+		t.Errorf("limiters %+v", l)
+	}
+}
+
+func TestALimiterSaysWhatItEnforcesAndWithWhat(t *testing.T) {
+	h := newHarness(t)
+	h.create("daily", nil)
+	h.create("bad", badPath)
+	h.reconcile()
+	status := h.limiter("default").Status
+	if p := status.Policies; p == nil || p.Accepted != 1 || p.Rejected != 1 || status.Revision != h.current() {
+		t.Errorf("policies %+v, revision %s", p, status.Revision)
+	}
+	if r := status.Redis; r == nil || !r.Reachable || r.Primaries != 1 || !strings.HasPrefix(r.Version, "7.") && !strings.HasPrefix(r.Version, "8.") {
+		t.Errorf("redis %+v", r)
+	}
+	if len(status.Scripts) < 4 || status.Scripts[0].LoadedOn != 1 {
+		t.Errorf("scripts %+v", status.Scripts)
+	}
+	version := h.limiter("default").ResourceVersion
+	h.restart()
+	for range 12 {
+		h.reconcile()
+	}
+	if h.limiter("default").ResourceVersion != version {
+		t.Error("the status was written though nothing changed")
+	}
+}
+
+func TestALimiterIsDegradedByItsRedisWhileItIs(t *testing.T) {
+	h := newHarness(t)
+	h.redis.Kill()
+	h.reconcile()
+	began := h.now
+	c := h.degraded()
+	if c == nil || c.Reason != v1alpha1.ReasonStoreUnreachable || !strings.Contains(c.Message, h.redis.Addr()) {
+		t.Fatalf("Degraded: %+v", c)
+	}
+	version := h.limiter("default").ResourceVersion
+	h.reconcile()
+	h.reconcile()
+	if h.limiter("default").ResourceVersion != version {
+		t.Error("the status was written again during one outage")
+	}
+	if c := h.degraded(); !c.LastTransitionTime.Time.Equal(began) {
+		t.Errorf("Degraded since %v, want %v", c.LastTransitionTime, began)
+	}
+	h.must(h.redis.Restart(t.Context()))
+	h.reconcile()
+	if c := h.degraded(); c != nil {
+		t.Errorf("Degraded: %+v", c)
+	}
+	_, err := h.redis.Do(t.Context(), "CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
+	h.must(err)
+	for range 6 { // a resync
+		h.reconcile()
+	}
+	if c := h.degraded(); c == nil || c.Reason != v1alpha1.ReasonStoreEvicts || !strings.Contains(c.Message, "allkeys-lru") {
+		t.Errorf("Degraded of a Redis that drops counters: %+v", c)
+	}
+}
+
+func TestASelectorThatIsNoneSelectsNothingAndIsTold(t *testing.T) {
+	h := newHarness(t)
+	l := h.limiter("default")
+	l.Spec.PolicySelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+	h.must(h.kube.Update(t.Context(), l))
+	h.create("daily", nil)
+	h.reconcile()
+	if c := h.degraded(); c == nil || c.Reason != v1alpha1.ReasonInvalidSelector || !strings.Contains(c.Message, "spec.policySelector") {
+		t.Errorf("Degraded: %+v", c)
+	}
+	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
+}
+
+func TestALimiterThatMovesIsEnforcedInItsNewRedis(t *testing.T) {
+	h := newHarness(t)
+	h.create("daily", nil)
+	h.reconcile()
+	other := fixture.Redis(t)
+	h.url = func(l *v1alpha1.Limiter) string { return "redis://" + string(l.Spec.Redis.Addresses[0]) }
+	l := h.limiter("default")
+	l.Spec.Redis.Addresses[0] = v1alpha1.RedisAddress(other.Addr())
+	h.must(h.kube.Update(t.Context(), l))
+	h.reconcile()
+	if got, err := h.open(other.URL(), limiterName).Current(t.Context()); err != nil || got != h.current() {
+		t.Errorf("the new Redis has %q, %v; want %q", got, err, h.current())
+	}
+}
+
+func TestALimiterThatIsForgottenIsNotPublishedAgain(t *testing.T) {
+	h := newHarness(t)
+	h.create("daily", nil)
+	h.reconcile()
+	h.beat(h.current(), "a")
+	h.must(h.reconciler.Forget(t.Context(), h.limiter("default")))
+	if keys, err := h.redis.Do(t.Context(), "DBSIZE"); err != nil || fmt.Sprint(keys) != "0" {
+		t.Errorf("Redis still has %v keys, %v", keys, err)
+	}
+	request := ctrl.Request{NamespacedName: limiterName} // of a cache that has yet to show the deletion
+	if _, err := h.reconciler.Reconcile(t.Context(), request); err != nil || h.current() != "" {
+		t.Errorf("published again: %q, %v", h.current(), err)
+	}
+
+	h.must(h.kube.Delete(t.Context(), h.limiter("default")))
+	if _, err := h.reconciler.Reconcile(t.Context(), request); err != nil {
+		t.Error(err)
+	}
+	h.report()
+	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
+	if got := h.metric("weir_rules_policies", "weir-system/default"); got != 0 {
+		t.Errorf("weir_rules_policies of a Limiter that is gone = %v", got)
+	}
+	h.createLimiter("default", nil) // another one of the same name
+	h.reconcile()
+	if h.current() == "" {
+		t.Error("nothing is published for a Limiter of the same name")
+	}
+}

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Makes what Weir is installed with.
+#   hack/install.sh manifest IMAGE [FILE]   write config/default with that image, a reference with a tag, a digest or both, to
+#                                           FILE, dist/install.yaml unless told otherwise
+#   hack/install.sh chart                   bring the chart's copies of manifests up to date with config/
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+manifest() { # manifest IMAGE FILE
+  local image=$1 file=$2 name digest='' tag='' work
+  name=$image
+  if [[ $name == *@* ]]; then
+    digest=${name#*@}
+    name=${name%%@*}
+  fi
+  if [[ ${name##*/} == *:* ]]; then # a colon before that is a port
+    tag=${name##*:}
+    name=${name%:*}
+  fi
+  if [[ -z $name || ($digest && ! $digest =~ ^sha256:[0-9a-f]{64}$) || (-z $tag && -z $digest) || ! $tag =~ ^[A-Za-z0-9_.-]*$ ]]; then
+    echo "install: IMAGE is \"$image\", want name:tag, name@sha256:… with 64 digits, or name:tag@sha256:…" >&2
+    return 2
+  fi
+  mkdir -p dist
+  work=$(mktemp -d dist/.install-XXXXXX)
+  # A kustomization names its bases relatively.
+  {
+    printf '%s\n' 'apiVersion: kustomize.config.k8s.io/v1beta1' 'kind: Kustomization' 'resources: [../../config/default]' 'images:'
+    printf -- '- name: weir\n  newName: "%s"\n' "$name"
+    if [[ $tag ]]; then printf '  newTag: "%s"\n' "$tag"; fi
+    if [[ $digest ]]; then printf '  digest: "%s"\n' "$digest"; fi
+  } >"$work/kustomization.yaml"
+  if go tool -modfile=hack/manifests/go.mod kustomize build "$work" >"$work/install.yaml"; then
+    mv "$work/install.yaml" "$file"
+    echo "$file installs $image"
+  else
+    rm -r "$work"
+    return 1
+  fi
+  rm -r "$work"
+}
+
+chart() {
+  local files=charts/weir/files file
+  rm -rf "$files"
+  for file in config/crd/bases/*.yaml config/rbac/*.yaml config/operator/disruption_budget.yaml config/prometheus/alerts.yaml \
+    config/webhook/{configuration,service,role}.yaml config/webhook/cert-manager/certificate.yaml; do
+    if [[ ${file##*/} == kustomization.yaml ]]; then continue; fi
+    mkdir -p "$files/$(dirname "${file#config/}")"
+    cp "$file" "$files/${file#config/}"
+  done
+}
+
+case ${1:-} in
+  manifest) manifest "${2:-}" "${3:-dist/install.yaml}" ;;
+  chart) chart ;;
+  *)
+    sed -n '2,5s/^# //p' "${BASH_SOURCE[0]}" >&2
+    exit 2
+    ;;
+esac

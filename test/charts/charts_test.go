@@ -1,0 +1,193 @@
+// Package charts holds charts/weir to what it promises, by what helm makes of it and on a real API server.
+package charts
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/manifests/tool"
+)
+
+const namespace = "weir-system"
+
+func TestMain(m *testing.M) { fixture.Main(m) }
+
+// template renders the chart as helm does offline.
+func template(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	return tool.Output(t, "helm", append([]string{"template", "weir", tool.Root(t, "charts", "weir"), "--namespace", namespace}, args...)...)
+}
+
+// rendered is what the chart makes of good values, without what Helm alone says of objects.
+func rendered(t *testing.T, args ...string) tool.Set {
+	t.Helper()
+	text, err := template(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := tool.Objects(t, text)
+	for _, object := range set {
+		labels := object.GetLabels()
+		for _, of := range []string{"helm.sh/chart", "app.kubernetes.io/instance", "app.kubernetes.io/managed-by"} {
+			if labels[of] == "" {
+				if object.GetKind() != "CustomResourceDefinition" {
+					t.Errorf("%s %s lacks the label %s", object.GetKind(), object.GetName(), of)
+				}
+				continue
+			}
+			delete(labels, of)
+		}
+		annotations := object.GetAnnotations()
+		delete(annotations, "helm.sh/resource-policy")
+		for field, words := range map[string]map[string]string{"labels": labels, "annotations": annotations} {
+			if len(words) == 0 {
+				unstructured.RemoveNestedField(object.Object, "metadata", field)
+				continue
+			}
+			if err := unstructured.SetNestedStringMap(object.Object, words, "metadata", field); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return set
+}
+
+// valueSets are values that people have; each file of testdata is one.
+func valueSets(t *testing.T) map[string][]string {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.values.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no values: %v", err)
+	}
+	sets := map[string][]string{"default": nil}
+	for _, file := range files {
+		sets[strings.TrimSuffix(filepath.Base(file), ".values.yaml")] = []string{"--values", file}
+	}
+	return sets
+}
+
+func TestTheChartInstallsWhatTheManifestsInstall(t *testing.T) {
+	for name, c := range map[string]struct {
+		values    []string
+		manifests []string
+	}{
+		"by default": {nil, []string{"config/default"}},
+		"with cert-manager": {
+			[]string{"--set=webhook.certificates=CertManager"},
+			[]string{"test/manifests/testdata/cert-manager"},
+		},
+		"with Prometheus Operator": {
+			[]string{"--set=podMonitor.create=true,prometheusRule.create=true"},
+			[]string{"config/default", "config/prometheus"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := tool.Set{}
+			for _, dir := range c.manifests {
+				maps.Copy(want, tool.Kustomize(t, dir))
+			}
+			delete(want, "Namespace /"+namespace) // helm --create-namespace
+			got := rendered(t, append(c.values, "--set=image.tag=latest")...)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-%v +charts/weir:\n%s", c.manifests, diff)
+			}
+		})
+	}
+}
+
+func TestTheChartsCopiesAreWhatTheyAreCopiesOf(t *testing.T) {
+	files := tool.Root(t, "charts/weir/files")
+	copies := map[string]bool{}
+	err := filepath.WalkDir(files, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(files, path)
+		if err != nil {
+			return err
+		}
+		copies[name] = true
+		got, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		want, err := os.ReadFile(tool.Root(t, "config", name))
+		if err != nil || string(got) != string(want) {
+			t.Errorf("charts/weir/files/%s is not config/%s: %v; run: make chart", name, name, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"crd/bases", "rbac"} {
+		originals, err := filepath.Glob(tool.Root(t, "config", dir, "*.yaml"))
+		if err != nil || len(originals) == 0 {
+			t.Fatalf("no files in config/%s: %v", dir, err)
+		}
+		for _, original := range originals {
+			if name := filepath.Join(dir, filepath.Base(original)); filepath.Base(name) != "kustomization.yaml" && !copies[name] {
+				t.Errorf("the chart lacks a copy of config/%s; run: make chart", name)
+			}
+		}
+	}
+}
+
+func TestEveryRenderingIsTheSame(t *testing.T) {
+	for name, values := range valueSets(t) {
+		var first string
+		for i, args := range [][]string{
+			nil, nil, {"--kube-version=1.31.0"}, {"--kube-version=1.40.0"}, {"--is-upgrade"}, {"--api-versions=monitoring.coreos.com/v1,weir.dev/v1alpha1"},
+		} {
+			text, err := template(t, append(args, values...)...)
+			if err != nil {
+				t.Fatalf("%s %v: %v", name, args, err)
+			}
+			if i == 0 {
+				first = text
+			}
+			if diff := cmp.Diff(first, text); diff != "" {
+				t.Errorf("%s with %v:\n%s", name, args, diff)
+			}
+		}
+	}
+}
+
+func TestInAnotherNamespaceNothingSpeaksOfTheUsualOne(t *testing.T) {
+	for name, values := range valueSets(t) {
+		text, err := template(t, append(values, "--namespace=limits", "--set=crds.install=false")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(text, namespace) {
+			t.Errorf("%s: %s stands there", name, namespace)
+		}
+	}
+}
+
+func TestDefinitionsAndLimitersStayWhenTheReleaseGoes(t *testing.T) {
+	text, err := template(t, "--values=testdata/full.values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := 0
+	for name, object := range tool.Objects(t, text) {
+		stays := object.GetAnnotations()["helm.sh/resource-policy"] == "keep"
+		if want := object.GetKind() == "CustomResourceDefinition" || object.GetKind() == "Limiter"; stays != want {
+			t.Errorf("%s stays: %v", name, stays)
+		}
+		if stays {
+			kept++
+		}
+	}
+	if kept != 4 {
+		t.Errorf("%d objects stay, want three definitions and a Limiter", kept)
+	}
+}

@@ -1,0 +1,86 @@
+package charts
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/manifests/tool"
+)
+
+func TestTheServerTakesWhatTheChartMakes(t *testing.T) {
+	kube := fixture.Kube(t)
+	tool.Define(t, kube)
+	into := fixture.Namespace(t, kube)
+	for name, values := range valueSets(t) {
+		text, err := template(t, append(values, "--namespace", into)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := tool.File(t, name+".yaml", text)
+		if _, err := kube.Kubectl(t.Context(), "apply", "--dry-run=server", "--validate=strict", "-f", file); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestAReleaseComesIsUpgradedAndGoes does so on an API server of its own, which knows nothing of Weir before.
+func TestAReleaseComesIsUpgradedAndGoes(t *testing.T) {
+	kube, err := fixture.StartKube(t.Context(), fixture.KubeOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := kube.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	chart := tool.Root(t, "charts", "weir")
+	helm := func(args ...string) (string, error) {
+		return tool.Output(t, "helm", append(args, "--kubeconfig", kube.Kubeconfig(), "--namespace", "limits")...)
+	}
+	must := func(out string, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return out
+	}
+	get := func(what ...string) string {
+		t.Helper()
+		return must(kube.Kubectl(t.Context(), append([]string{"get", "-n", "limits", "-o", "name", "--ignore-not-found"}, what...)...))
+	}
+	withLimiter := []string{"--set", "limiter.create=true,limiter.spec.redis.addresses={redis:6379}"}
+
+	// As values.yaml and the README say; when Helm learns to do it, they should say so.
+	if _, err := helm(append([]string{"install", "weir", chart, "--create-namespace"}, withLimiter...)...); err == nil ||
+		!strings.Contains(err.Error(), "ensure CRDs are installed first") {
+		t.Fatalf("a first install with a Limiter: %v", err)
+	}
+	notes := must(helm("install", "weir", chart, "--create-namespace"))
+	if !strings.Contains(notes, "kind: Limiter") {
+		t.Errorf("the notes do not say how to go on:\n%s", notes)
+	}
+	must(kube.Kubectl(t.Context(), "wait", `--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True`, "--timeout=60s", "crd/limiters.weir.dev"))
+	must(helm(append([]string{"upgrade", "weir", chart, "--set", "replicas=3"}, withLimiter...)...))
+	if got := get("limiters,deployments"); got != "limiter.weir.dev/default\ndeployment.apps/weir-operator\n" {
+		t.Errorf("after the upgrade there are %q", got)
+	}
+	must(helm("rollback", "weir", "1"))
+	if got := must(kube.Kubectl(t.Context(), "get", "-n", "limits", "deployment/weir-operator", "-o", "jsonpath={.spec.replicas}")); got != "2" {
+		t.Errorf("after the rollback there are %s operators", got)
+	}
+	must(helm("uninstall", "weir"))
+	if got := get("limiters,deployments,serviceaccounts,roles"); !strings.Contains(got, "limiter.weir.dev/default") || strings.Contains(got, "weir-operator") {
+		t.Errorf("after uninstalling there are %q", got)
+	}
+	if got := get("crd"); strings.Count(got, "weir.dev") != 3 {
+		t.Errorf("after uninstalling the definitions are %q", got)
+	}
+	must(helm("install", "weir", chart)) // takes what stayed as its own again
+	must(helm("uninstall", "weir"))
+	if _, err := helm("install", "other", chart); err == nil || !strings.Contains(err.Error(), "invalid ownership metadata") {
+		t.Errorf("a release of another name: %v", err)
+	}
+	must(helm("install", "other", chart, "--take-ownership"))
+}

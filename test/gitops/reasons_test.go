@@ -1,0 +1,72 @@
+package gitops
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// TestEveryConditionAndReasonIsJudged finds what the API can say and no state does, and the other way round.
+func TestEveryConditionAndReasonIsJudged(t *testing.T) {
+	types, reasons := words(t)
+	var said struct{ types, reasons []string }
+	all, _ := states(t)
+	for _, state := range all {
+		conditions, _, err := unstructured.NestedSlice(state.object().Object, "status", "conditions")
+		must(t, err)
+		for _, c := range conditions {
+			kind, _, _ := unstructured.NestedString(c.(map[string]any), "type")     //nolint:forcetypeassert // a condition is an object
+			reason, _, _ := unstructured.NestedString(c.(map[string]any), "reason") //nolint:forcetypeassert // as above
+			said.types, said.reasons = append(said.types, kind), append(said.reasons, reason)
+			if !slices.Contains(types, kind) || !slices.Contains(reasons, reason) {
+				t.Errorf("%s: the API knows no condition %s with reason %s", state.name, kind, reason)
+			}
+		}
+	}
+	for _, kind := range types {
+		if !slices.Contains(said.types, kind) {
+			t.Errorf("no state has the condition %s", kind)
+		}
+	}
+	for _, reason := range reasons {
+		if !slices.Contains(said.reasons, reason) {
+			t.Errorf("no state has the reason %s", reason)
+		}
+	}
+}
+
+// words are the types of conditions and the reasons that the API has constants for.
+func words(t *testing.T) (types, reasons []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), repositoryPath(t, "api", "v1alpha1", "conditions.go"), nil, 0)
+	must(t, err)
+	ast.Inspect(file, func(node ast.Node) bool {
+		spec, is := node.(*ast.ValueSpec)
+		if !is {
+			return true
+		}
+		literal, is := spec.Values[0].(*ast.BasicLit)
+		if !is {
+			t.Fatalf("%s is no literal", spec.Names[0].Name)
+		}
+		value, err := strconv.Unquote(literal.Value)
+		must(t, err)
+		switch name := spec.Names[0].Name; {
+		case strings.HasPrefix(name, "Condition"):
+			types = append(types, value)
+		case strings.HasPrefix(name, "Reason"):
+			reasons = append(reasons, value)
+		}
+		return true
+	})
+	if len(types) == 0 || len(reasons) == 0 {
+		t.Fatal("conditions.go holds no constants Condition… and Reason…")
+	}
+	return types, reasons
+}

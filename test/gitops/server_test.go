@@ -1,0 +1,138 @@
+package gitops
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// Those who write are as many as in a cluster: people or what applies for them, and the operator.
+const (
+	people   = client.FieldOwner("people")
+	operator = client.FieldOwner("weir-operator")
+)
+
+// server is a real API server without an operator: the tests write the status.
+type server struct {
+	client.Client
+	kube *fixture.KubeProcess
+}
+
+func newServer(t *testing.T) server {
+	t.Helper()
+	kube := fixture.Kube(t)
+	c, err := client.New(kube.Config(), client.Options{})
+	must(t, err)
+	return server{c, kube}
+}
+
+// bring makes an object that goes through the steps of a state, and returns what the API server then has. It fails the
+// test if that is not what the file says.
+func (s server) bring(t *testing.T, state state) *unstructured.Unstructured {
+	t.Helper()
+	last := state.object()
+	namespaced, err := s.IsObjectNamespaced(last)
+	must(t, err)
+	if namespaced {
+		last.SetNamespace(fixture.Namespace(t, s.kube))
+	}
+	for _, step := range state.steps {
+		step = step.DeepCopy()
+		step.SetNamespace(last.GetNamespace())
+		s.take(t, step)
+	}
+	t.Cleanup(func() { s.remove(t, last) })
+	got := s.get(t, last)
+	if diff := cmp.Diff(essence(last), essence(got)); diff != "" {
+		t.Errorf("what the API server has is not what the file says (-file +server):\n%s", diff)
+	}
+	return got
+}
+
+// take takes one step: it applies the spec, then the status, as different clients do, and deletes the object if the step
+// says that it is being deleted.
+func (s server) take(t *testing.T, step *unstructured.Unstructured) {
+	t.Helper()
+	spec := step.DeepCopy()
+	unstructured.RemoveNestedField(spec.Object, "status")
+	unstructured.RemoveNestedField(spec.Object, "metadata", "generation")
+	unstructured.RemoveNestedField(spec.Object, "metadata", "deletionTimestamp")
+	must(t, s.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(spec), people))
+	if observed, _, _ := unstructured.NestedInt64(step.Object, "status", "observedGeneration"); observed > 0 {
+		must(t, s.writeStatus(t, step, step.Object["status"]))
+	}
+	if step.GetDeletionTimestamp() != nil {
+		must(t, s.Delete(t.Context(), spec))
+	}
+}
+
+// writeStatus applies a status as the operator does.
+func (s server) writeStatus(t *testing.T, of *unstructured.Unstructured, status any) error {
+	t.Helper()
+	apply := &unstructured.Unstructured{Object: map[string]any{"status": status}}
+	apply.SetGroupVersionKind(of.GroupVersionKind())
+	apply.SetName(of.GetName())
+	apply.SetNamespace(of.GetNamespace())
+	return s.Status().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(apply), operator)
+}
+
+func (s server) get(t *testing.T, of *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(of.GroupVersionKind())
+	must(t, s.Get(t.Context(), client.ObjectKeyFromObject(of), object))
+	return object
+}
+
+// remove takes the object away, so that the next state of a cluster-scoped kind begins with none.
+func (s server) remove(t *testing.T, object *unstructured.Unstructured) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context()) // which ends before the cleanups
+	must(t, client.IgnoreNotFound(s.Delete(ctx, object)))
+	free := []byte(`{"metadata":{"finalizers":null}}`)
+	must(t, client.IgnoreNotFound(s.Patch(ctx, object, client.RawPatch(types.MergePatchType, free))))
+}
+
+// wait runs kubectl wait for a condition of the object.
+func (s server) wait(t *testing.T, object *unstructured.Unstructured, condition, timeout string) error {
+	t.Helper()
+	resource := strings.ToLower(object.GetKind()) + ".weir.dev/" + object.GetName()
+	args := []string{"wait", "--for=condition=" + condition, "--timeout=" + timeout, resource}
+	if namespace := object.GetNamespace(); namespace != "" {
+		args = append(args, "-n", namespace)
+	}
+	_, err := s.kube.Kubectl(t.Context(), args...)
+	return err
+}
+
+// satisfies says whether kubectl wait for the condition is satisfied by the object as it is.
+func (s server) satisfies(t *testing.T, object *unstructured.Unstructured, condition string) bool {
+	t.Helper()
+	err := s.wait(t, object, condition, "0s")
+	if err != nil && !strings.Contains(err.Error(), "condition not met") {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// essence is what a state is made of: all but the spec, whose defaults the files leave out, and what no two objects
+// have in common.
+func essence(object *unstructured.Unstructured) map[string]any {
+	status, _, _ := unstructured.NestedMap(object.Object, "status")
+	return map[string]any{
+		"kind":       object.GetKind(),
+		"name":       object.GetName(),
+		"generation": strconv.FormatInt(object.GetGeneration(), 10),
+		"finalizers": object.GetFinalizers(),
+		"deleted":    object.GetDeletionTimestamp() != nil,
+		"status":     status,
+	}
+}

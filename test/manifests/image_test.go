@@ -1,0 +1,36 @@
+package manifests
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-dev/weir/test/manifests/tool"
+)
+
+// TestTheImageIsBuiltFromAllThatTheBinaryNeeds compares .dockerignore, which lets in what it names, with what cmd/weir imports.
+func TestTheImageIsBuiltFromAllThatTheBinaryNeeds(t *testing.T) {
+	text, err := os.ReadFile(tool.Root(t, ".dockerignore"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var letIn []string
+	for line := range strings.Lines(string(text)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "!"); ok {
+			letIn = append(letIn, name)
+		}
+	}
+	const module = "github.com/weir-dev/weir/"
+	out, err := exec.CommandContext(t.Context(), "go", "-C", tool.Root(t), "list", "-deps", "./cmd/weir").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pkg := range strings.Lines(string(out)) {
+		path, ours := strings.CutPrefix(strings.TrimSpace(pkg), module)
+		if ours && !slices.ContainsFunc(letIn, func(name string) bool { return path == name || strings.HasPrefix(path, name+"/") }) {
+			t.Errorf(".dockerignore keeps %s out", path)
+		}
+	}
+}

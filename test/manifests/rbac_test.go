@@ -1,0 +1,200 @@
+package manifests
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/weir-dev/weir/test/manifests/tool"
+)
+
+// roles returns the rules of every Role and ClusterRole of config/default.
+func roles(t *testing.T) map[string][]rbacv1.PolicyRule {
+	t.Helper()
+	set := tool.Kustomize(t, "config/default")
+	all := map[string][]rbacv1.PolicyRule{}
+	for name, role := range tool.All[rbacv1.ClusterRole](t, set, "ClusterRole") {
+		all["ClusterRole "+name] = role.Rules
+	}
+	for name, role := range tool.All[rbacv1.Role](t, set, "Role") {
+		all["Role "+name] = role.Rules
+	}
+	return all
+}
+
+// rights are single rights, such as "get secrets." or "create leases.coordination.k8s.io/weir-operator".
+func rights(rules []rbacv1.PolicyRule) []string {
+	var all []string
+	for _, rule := range rules {
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					for _, name := range names {
+						all = append(all, fmt.Sprintf("%s %s.%s %s", verb, resource, group, name))
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func TestNoRoleHasAWildcardOrEscalates(t *testing.T) {
+	for name, rules := range roles(t) {
+		for _, rule := range rules {
+			if len(rule.NonResourceURLs) > 0 {
+				t.Errorf("%s: %v", name, rule.NonResourceURLs)
+			}
+		}
+		for _, right := range rights(rules) {
+			verb, _, _ := strings.Cut(right, " ")
+			if strings.Contains(right, "*") || slices.Contains([]string{"bind", "escalate", "impersonate"}, verb) {
+				t.Errorf("%s: %s", name, right)
+			}
+		}
+	}
+}
+
+// TestTheOperatorMayDoForLimitersWhatItsTestsNeed compares with the rights that the tests of controllers/deployment run it with.
+func TestTheOperatorMayDoForLimitersWhatItsTestsNeed(t *testing.T) {
+	text, err := os.ReadFile(tool.Root(t, "controllers/deployment/testdata/role.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tested := tool.All[rbacv1.ClusterRole](t, tool.Objects(t, string(text)), "ClusterRole")["weir-operator-limiters"].Rules
+	// The tests' API server has the kind for a moment only.
+	tested = append(tested, rbacv1.PolicyRule{
+		APIGroups: []string{"monitoring.coreos.com"}, Resources: []string{"podmonitors"},
+		Verbs: []string{"get", "list", "watch", "create", "patch", "delete"},
+	})
+	if diff := cmp.Diff(rights(tested), rights(roles(t)["ClusterRole weir-operator-limiters"])); diff != "" {
+		t.Errorf("-controllers/deployment/testdata/role.yaml +config/rbac/limiters_role.yaml:\n%s", diff)
+	}
+}
+
+func TestEveryBindingBindsTheOperatorToARoleThatIsThere(t *testing.T) {
+	set := tool.Kustomize(t, "config/default")
+	if set["ServiceAccount "+installed+"/"+operator] == nil {
+		t.Error("there is no ServiceAccount")
+	}
+	bound := map[string]bool{}
+	check := func(binding string, ref rbacv1.RoleRef, subjects []rbacv1.Subject) {
+		bound[ref.Kind+" "+ref.Name] = true
+		if _, ok := roles(t)[ref.Kind+" "+ref.Name]; !ok {
+			t.Errorf("%s: there is no %s %s", binding, ref.Kind, ref.Name)
+		}
+		if want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: operator, Namespace: installed}}; !slices.Equal(subjects, want) {
+			t.Errorf("%s: subjects %v", binding, subjects)
+		}
+	}
+	for name, b := range tool.All[rbacv1.ClusterRoleBinding](t, set, "ClusterRoleBinding") {
+		check(name, b.RoleRef, b.Subjects)
+	}
+	for name, b := range tool.All[rbacv1.RoleBinding](t, set, "RoleBinding") {
+		check(name, b.RoleRef, b.Subjects)
+	}
+	for role := range maps.Keys(roles(t)) {
+		if forPeople := strings.HasSuffix(role, "-viewer") || strings.HasSuffix(role, "-editor"); bound[role] == forPeople {
+			t.Errorf("%s: bound: %v", role, bound[role])
+		}
+	}
+}
+
+func TestPeopleGetWithTheirRolesNoMoreThanOneNamespaceIsTheirs(t *testing.T) {
+	const label = "rbac.authorization.k8s.io/aggregate-to-"
+	with := map[string][]string{} // role for people: the roles that it comes with
+	for name, role := range tool.All[rbacv1.ClusterRole](t, tool.Kustomize(t, "config/default"), "ClusterRole") {
+		for _, to := range []string{"admin", "edit", "view"} {
+			if role.Labels[label+to] == "true" {
+				with[name] = append(with[name], to)
+			}
+		}
+		if !strings.HasSuffix(name, "-viewer") {
+			continue
+		}
+		for _, right := range rights(role.Rules) {
+			if verb, _, _ := strings.Cut(right, " "); !slices.Contains([]string{"get", "list", "watch"}, verb) {
+				t.Errorf("%s: %s", name, right)
+			}
+		}
+	}
+	want := map[string][]string{
+		"weir-policy-editor":         {"admin", "edit"},
+		"weir-policy-viewer":         {"view"},
+		"weir-cluster-policy-viewer": {"view"},
+		"weir-limiter-viewer":        {"view"},
+	}
+	if diff := cmp.Diff(want, with); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestTheServerGrantsTheOperatorThisAndNothingElse asks the API server about what matters most, and about what is beside it.
+func TestTheServerGrantsTheOperatorThisAndNothingElse(t *testing.T) {
+	c, _ := install(t)
+	const webhooks = "validatingwebhookconfigurations"
+	for _, q := range []struct {
+		verb, group, resource, namespace, name string
+		want                                   bool
+	}{
+		{"patch", "weir.dev", "ratelimitpolicies/status", "shop", "daily", true},
+		{"patch", "weir.dev", "ratelimitpolicies", "shop", "daily", false},
+		{"delete", "weir.dev", "limiters", "shop", "edge", false},
+		{"create", "", "configmaps", "shop", "weir-rules-edge", true},
+		{"list", "", "configmaps", "", "", false},
+		{"delete", "", "configmaps", "shop", "weir-rules-edge", false},
+		{"get", "", "secrets", "shop", "redis", true}, // whichever a Limiter names
+		{"list", "", "secrets", "", "", false},
+		{"list", "", "secrets", installed, "", false},
+		{"patch", "", "secrets", "shop", "redis", false},
+		{"patch", "", "secrets", installed, "weir-webhook-certificates", true},
+		{"create", "", "secrets", installed, "weir-webhook-certificates", true},
+		{"create", "", "secrets", installed, "other", false},
+		{"delete", "", "secrets", installed, "weir-webhook-certificates", false},
+		{"get", "", "pods", installed, "weir-operator-0", true},
+		{"get", "", "pods", "shop", "weir-operator-0", false},
+		{"list", "", "pods", installed, "", false},
+		{"list", "", "namespaces", "", "", true},
+		{"patch", "", "namespaces", "", "shop", false},
+		{"update", "coordination.k8s.io", "leases", installed, operator, true},
+		{"update", "coordination.k8s.io", "leases", installed, "other", false},
+		{"get", "coordination.k8s.io", "leases", "kube-system", operator, false},
+		{"patch", "apps", "deployments", "shop", "weir-limiter-edge", true},
+		{"delete", "apps", "deployments", "shop", "weir-limiter-edge", false},
+		{"delete", "monitoring.coreos.com", "podmonitors", "shop", "weir-limiter-edge", true},
+		{"patch", "admissionregistration.k8s.io", webhooks, "", "weir-policies", true},
+		{"create", "admissionregistration.k8s.io", webhooks, "", "weir-policies", false},
+		{"delete", "admissionregistration.k8s.io", webhooks, "", "weir-policies", false},
+		{"create", "admissionregistration.k8s.io", webhooks, "", "weir-throttle", true},
+		{"delete", "admissionregistration.k8s.io", webhooks, "", "weir-throttle", true},
+		{"watch", "admissionregistration.k8s.io", webhooks, "", "weir-throttle", true},
+		{"list", "admissionregistration.k8s.io", webhooks, "", "", false},
+		{"patch", "admissionregistration.k8s.io", webhooks, "", "other", false},
+	} {
+		resource, sub, _ := strings.Cut(q.resource, "/")
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:" + installed + ":" + operator,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: q.verb, Group: q.group, Resource: resource, Subresource: sub, Namespace: q.namespace, Name: q.name,
+			},
+		}}
+		if err := c.Create(t.Context(), review); err != nil {
+			t.Fatal(err)
+		}
+		if review.Status.Allowed != q.want {
+			t.Errorf("%s %s %s/%s: allowed: %v", q.verb, q.resource, q.namespace, q.name, review.Status.Allowed)
+		}
+	}
+}

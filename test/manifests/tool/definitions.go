@@ -1,0 +1,48 @@
+package tool
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// Define has the API server know the kinds of cert-manager and of Prometheus Operator that manifests may use.
+func Define(t testing.TB, kube *fixture.KubeProcess) {
+	t.Helper()
+	certManager := module(t, "github.com/cert-manager/cert-manager")
+	prometheus := module(t, "github.com/prometheus-operator/prometheus-operator")
+	for name, file := range map[string]string{
+		"certificates.cert-manager.io":          filepath.Join(certManager, "deploy/crds/cert-manager.io_certificates.yaml"),
+		"issuers.cert-manager.io":               filepath.Join(certManager, "deploy/crds/cert-manager.io_issuers.yaml"),
+		"podmonitors.monitoring.coreos.com":     filepath.Join(prometheus, "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml"),
+		"prometheusrules.monitoring.coreos.com": filepath.Join(prometheus, "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml"),
+	} {
+		if _, err := kube.Kubectl(t.Context(), "apply", "--server-side", "-f", file); err != nil {
+			t.Fatal(err)
+		}
+		established := `--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True`
+		if _, err := kube.Kubectl(t.Context(), "wait", established, "--timeout=60s", "crd/"+name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// module is the directory of a module that hack/manifests pins, downloaded where it is missing.
+func module(t testing.TB, path string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "-C", Root(t, "hack", "manifests"), "mod", "download", "-json", path)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("download %s, pinned in hack/manifests/go.mod: %v: %s", path, err, out)
+	}
+	var downloaded struct {
+		Dir string `json:"Dir"`
+	}
+	if err := json.Unmarshal(out, &downloaded); err != nil {
+		t.Fatalf("download %s: %v", path, err)
+	}
+	return downloaded.Dir
+}
