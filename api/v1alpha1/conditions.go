@@ -17,6 +17,8 @@ const (
 	ConditionDegraded = "Degraded"
 	// ConditionOverridden: in some domain the policy decides nothing, for another one decides in its place.
 	ConditionOverridden = "Overridden"
+	// ConditionThrottleRegistered of a Limiter with kubernetesThrottle: API servers ask it.
+	ConditionThrottleRegistered = "ThrottleRegistered"
 )
 
 // Reasons of the conditions.
@@ -49,4 +51,12 @@ const (
 	ReasonStoreTooOld     = "StoreTooOld"     // Redis lacks commands that Weir needs
 	ReasonStoreEvicts     = "StoreEvicts"     // Redis may drop counters when its memory is full
 	ReasonInvalidSelector = "InvalidSelector" // policySelector or policyNamespaceSelector is none: nothing is selected
+
+	// ReasonRegistered and those below are of ThrottleRegistered.
+	ReasonRegistered           = "Registered"           // True
+	ReasonNotOperatorNamespace = "NotOperatorNamespace" // False: only a Limiter beside the operator may
+	ReasonNoPolicies           = "NoPolicies"           // False: no policy that it selects limits writes
+	ReasonNoCertificate        = "NoCertificate"        // False: there is nothing by which to know it
+	ReasonNotReady             = "NotReady"             // False: no pod answers
+	ReasonNotWritten           = "NotWritten"           // False: the API server refuses the webhook
 )

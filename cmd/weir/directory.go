@@ -55,7 +55,8 @@ func retain(set, before rules.Set, problems []policyfile.Problem) rules.Set {
 		}
 	}
 	slices.SortFunc(kept, byPolicy)
-	return rules.Set{Rules: kept}
+	set.Rules = kept
+	return set
 }
 
 func byPolicy(a, b rules.Rule) int { return strings.Compare(a.Policy, b.Policy) }

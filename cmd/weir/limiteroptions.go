@@ -25,7 +25,9 @@ const (
 
 // limiterOptions are what all Limiters have in common. It asks the API server what the flags do not say.
 func (f *operatorFlags) limiterOptions(ctx context.Context, kube *rest.Config) (deployment.Options, error) {
-	options := deployment.Options{Image: f.image, KeyPrefix: f.prefix, NetworkPolicies: f.networkPolicies}
+	options := deployment.Options{
+		Image: f.image, KeyPrefix: f.prefix, NetworkPolicies: f.networkPolicies, OperatorNamespace: f.namespace,
+	}
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return options, fmt.Errorf("register pods: %w", err)

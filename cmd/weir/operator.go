@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"time"
@@ -31,6 +32,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers"
 	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/controllers/registration"
 	"github.com/weir-dev/weir/controllers/ruleset"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter/redisstore"
@@ -130,7 +132,15 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 		Options:  limiters,
 		Clock:    time.Now,
 	})
-	if err := controllers.Setup(mgr, ruleSets, deployments); err != nil {
+	registrations := registration.New(registration.Config{
+		Client:     mgr.GetClient(),
+		Uncached:   mgr.GetAPIReader(),
+		Namespace:  f.namespace,
+		SecretName: deployment.ThrottleSecret,
+		Events:     mgr.GetEventRecorder("weir-operator"),
+		Clock:      time.Now,
+	})
+	if err := controllers.Setup(mgr, ruleSets, deployments, registrations); err != nil {
 		return err
 	}
 	if judge != nil {
@@ -145,9 +155,11 @@ func operatorManager(
 	ctx context.Context, f operatorFlags, kube *rest.Config, limiters deployment.Options, judge *judge,
 ) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
-	if err := deployment.AddToScheme(scheme); err != nil {
+	if err := errors.Join(deployment.AddToScheme(scheme), registration.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
+	cached := limiters.Cached()
+	maps.Copy(cached, registration.Cached())
 	options := ctrl.Options{
 		Scheme:                  scheme,
 		Metrics:                 metricsserver.Options{BindAddress: f.metrics},
@@ -158,7 +170,7 @@ func operatorManager(
 		// Safe because the process ends when Start returns.
 		LeaderElectionReleaseOnCancel: true,
 		Cache: cache.Options{
-			ByObject:                    limiters.Cached(),
+			ByObject:                    cached,
 			DefaultTransform:            trim,
 			ReaderFailOnMissingInformer: true,
 		},

@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/controllers/registration"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/webhook/certificate"
 	"github.com/weir-dev/weir/webhook/policy"
@@ -46,8 +48,9 @@ type webhookFlags struct {
 
 func (f *webhookFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.certificates, "webhook-certificates", certificatesNone,
-		"where the webhook that judges policies has its certificates from: Managed, the operator makes them; External, somebody\n"+
-			"writes the Secret "+webhookSecret+", such as cert-manager; None, there is no webhook")
+		"where webhooks have their certificates from, that of the operator that judges policies and those of limiters that API\n"+
+			"servers ask about writes: Managed, the operator makes them; External, somebody writes the Secrets, such as\n"+
+			"cert-manager, "+webhookSecret+" and "+deployment.ThrottleSecret+"; None, nobody judges policies, and the latter is left to others")
 	flags.StringVar(&f.address, "webhook-bind-address", ":9443", "address of the webhook")
 }
 
@@ -118,10 +121,28 @@ func (j *judge) setup(mgr ctrl.Manager, identity compile.Identity) error {
 		if err != nil {
 			return err
 		}
-		errs = append(errs, rotator.SetupWithManager(mgr))
+		errs = append(errs, rotator.SetupWithManager(mgr), j.setupThrottle(mgr))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("set the webhook up: %w", err)
 	}
 	return nil
+}
+
+// setupThrottle keeps the certificate that limiters answer API servers with.
+func (j *judge) setupThrottle(mgr ctrl.Manager) error {
+	namespace := j.secret.Namespace
+	rotator, err := certificate.NewRotator(certificate.Config{
+		Terms:    certificate.DefaultTerms("*." + namespace + ".svc"),
+		Secret:   types.NamespacedName{Namespace: namespace, Name: deployment.ThrottleSecret},
+		Carriers: []string{registration.ConfigurationName},
+		Client:   mgr.GetClient(),
+		Uncached: mgr.GetAPIReader(),
+		Every:    rotationCheck,
+		Clock:    time.Now,
+	})
+	if err != nil {
+		return err
+	}
+	return rotator.SetupWithManager(mgr)
 }

@@ -31,7 +31,7 @@ func welcome(w io.Writer, p *process, f serveFlags, set rules.Set) {
 func curl(base string, set rules.Set) string {
 	body := example{Domain: "default", ClientIP: "203.0.113.7"}
 	for i := range set.Rules {
-		if rule := &set.Rules[i]; !rule.Shadow && rule.Match.Expression == "" {
+		if rule := &set.Rules[i]; !rule.Shadow && rule.Match.Expression == "" && rule.Match.Kubernetes == nil {
 			body = exampleOf(rule)
 			break
 		}

@@ -37,7 +37,7 @@ func (r *Reconciler) hold(ctx context.Context, standings []standing) error {
 			case apierrors.IsConflict(err):
 				s.unheld = true
 			default:
-				s.reason, s.message = ReasonNotWritten, err.Error()
+				s.reason, s.message = v1alpha1.ReasonNotWritten, err.Error()
 			}
 		}
 	}

@@ -255,12 +255,12 @@ func (h *harness) configuration() *admissionv1.ValidatingWebhookConfiguration {
 // says fails unless the condition of the Limiter has the reason; an empty one: there is no condition.
 func (h *harness) says(namespace, limiter, reason string) {
 	h.Helper()
-	c := meta.FindStatusCondition(h.read(namespace, limiter).Status.Conditions, ConditionThrottleRegistered)
+	c := meta.FindStatusCondition(h.read(namespace, limiter).Status.Conditions, v1alpha1.ConditionThrottleRegistered)
 	switch {
 	case c == nil && reason == "":
 	case c == nil:
 		h.Errorf("no condition, want %s", reason)
-	case c.Reason != reason || (c.Status == metav1.ConditionTrue) != (reason == ReasonRegistered):
+	case c.Reason != reason || (c.Status == metav1.ConditionTrue) != (reason == v1alpha1.ReasonRegistered):
 		h.Errorf("%s=%s %s %q, want %s", c.Type, c.Status, c.Reason, c.Message, reason)
 	}
 }

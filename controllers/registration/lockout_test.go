@@ -67,7 +67,7 @@ func TestNobodyIsLockedOutByALimiterThatIsGone(t *testing.T) {
 	h.run("default", 2, 0)
 	alice, shop := h.as("alice"), fixture.Namespace(t, fixture.Kube(t))
 	h.reconcile()
-	h.says(h.namespace, "default", ReasonRegistered)
+	h.says(h.namespace, "default", v1alpha1.ReasonRegistered)
 	h.await("nobody answers alice", func() bool { return h.write(alice, shop) != nil })
 
 	for name, write := range map[string]func() error{

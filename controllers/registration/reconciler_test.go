@@ -28,27 +28,27 @@ func TestAWebhookIsTheLastThingToComeAndTheFirstToGo(t *testing.T) {
 		t.Helper()
 		h.reconcile()
 		h.says(h.namespace, "default", reason)
-		if registered := len(h.webhooks()) == 1; registered != (reason == ReasonRegistered) {
+		if registered := len(h.webhooks()) == 1; registered != (reason == v1alpha1.ReasonRegistered) {
 			t.Fatalf("%s: the webhooks are %q", reason, h.webhooks())
 		}
 	}
-	step(ReasonNoPolicies)
+	step(v1alpha1.ReasonNoPolicies)
 	policy := h.policy("pods", nil, "pods")
-	step(ReasonNoCertificate)
+	step(v1alpha1.ReasonNoCertificate)
 	h.rotate()
-	step(ReasonNotReady)
+	step(v1alpha1.ReasonNotReady)
 	h.run("default", 0, 2) // those that are ready do not answer API servers yet
-	step(ReasonNotReady)
+	step(v1alpha1.ReasonNotReady)
 	h.run("default", 1, 2)
-	step(ReasonRegistered)
+	step(v1alpha1.ReasonRegistered)
 	if got := h.read(h.namespace, "default").Finalizers; !slices.Contains(got, Finalizer) {
 		t.Errorf("finalizers %q", got)
 	}
 
 	h.must(h.kube.Delete(t.Context(), policy))
-	step(ReasonNoPolicies)
+	step(v1alpha1.ReasonNoPolicies)
 	h.policy("pods", nil, "pods")
-	step(ReasonRegistered)
+	step(v1alpha1.ReasonRegistered)
 	h.edit("default", func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) })
 	h.reconcile()
 	h.says(h.namespace, "default", "")
@@ -56,7 +56,7 @@ func TestAWebhookIsTheLastThingToComeAndTheFirstToGo(t *testing.T) {
 		t.Errorf("it does not throttle any more: webhooks %q, finalizers %q", h.webhooks(), got)
 	}
 	h.edit("default", func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(true) })
-	step(ReasonRegistered)
+	step(v1alpha1.ReasonRegistered)
 	h.must(h.kube.Delete(t.Context(), h.read(h.namespace, "default")))
 	h.writes = nil
 	h.reconcile()
@@ -78,7 +78,7 @@ func registered(t *testing.T) *harness {
 	h.limiter(h.namespace, "default", nil)
 	h.run("default", 2, 0)
 	h.reconcile()
-	h.says(h.namespace, "default", ReasonRegistered)
+	h.says(h.namespace, "default", v1alpha1.ReasonRegistered)
 	return h
 }
 
@@ -146,26 +146,26 @@ func TestALimiterWithoutAPodIsAskedOnForAWhileAndNoLonger(t *testing.T) {
 	if again := h.reconcile().RequeueAfter; again != patience {
 		t.Errorf("it is looked again after %v", again)
 	}
-	h.says(h.namespace, "default", ReasonRegistered)
+	h.says(h.namespace, "default", v1alpha1.ReasonRegistered)
 	h.run("default", 1, 0)
 	h.reconcile()
 	h.run("default", 0, 0)
 	h.now = h.now.Add(patience)
 	h.reconcile()
-	h.says(h.namespace, "default", ReasonRegistered) // it is away anew
+	h.says(h.namespace, "default", v1alpha1.ReasonRegistered) // it is away anew
 	h.now = h.now.Add(patience)
 	h.reconcile()
-	h.says(h.namespace, "default", ReasonNotReady)
+	h.says(h.namespace, "default", v1alpha1.ReasonNotReady)
 	if told := h.told(); h.configuration() != nil || len(told) != 1 || !strings.HasPrefix(told[0], "Warning NotReady") {
 		t.Errorf("webhooks %q, events %q", h.webhooks(), told)
 	}
 	h.run("default", 1, 0)
 	h.reconcile()
-	h.says(h.namespace, "default", ReasonRegistered)
+	h.says(h.namespace, "default", v1alpha1.ReasonRegistered)
 	h.run("default", 0, 1) // a rollout that hangs, while a pod of before answers
 	h.now = h.now.Add(time.Hour)
 	h.reconcile()
-	h.says(h.namespace, "default", ReasonRegistered)
+	h.says(h.namespace, "default", v1alpha1.ReasonRegistered)
 }
 
 func TestOnlyALimiterBesideTheOperatorIsAsked(t *testing.T) {
@@ -174,7 +174,7 @@ func TestOnlyALimiterBesideTheOperatorIsAsked(t *testing.T) {
 	h.limiter(elsewhere, "default", nil)
 	h.limiter(elsewhere, "plain", func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle = nil })
 	h.reconcile()
-	h.says(elsewhere, "default", ReasonNotOperatorNamespace)
+	h.says(elsewhere, "default", v1alpha1.ReasonNotOperatorNamespace)
 	h.says(elsewhere, "plain", "")
 	if got := h.webhooks(); len(got) != 1 || !strings.HasPrefix(got[0], "default."+h.namespace) {
 		t.Errorf("webhooks %q", got)
@@ -248,10 +248,10 @@ func TestAWebhookThatCannotBeWrittenIsToldAndTriedAgain(t *testing.T) {
 	if _, err := h.reconciler.Reconcile(t.Context(), ctrl.Request{}); !errors.Is(err, h.broken) {
 		t.Errorf("error %v", err)
 	}
-	h.says(h.namespace, "default", ReasonNotWritten)
+	h.says(h.namespace, "default", v1alpha1.ReasonNotWritten)
 	h.broken = nil
 	h.reconcile()
-	h.says(h.namespace, "default", ReasonRegistered)
+	h.says(h.namespace, "default", v1alpha1.ReasonRegistered)
 }
 
 func TestTheBundleIsTheSecretsAndStaysWhereTheSecretIsGone(t *testing.T) {
@@ -265,7 +265,7 @@ func TestTheBundleIsTheSecretsAndStaysWhereTheSecretIsGone(t *testing.T) {
 	}
 	h.must(h.kube.Delete(t.Context(), secret))
 	h.reconcile()
-	h.says(h.namespace, "default", ReasonRegistered)
+	h.says(h.namespace, "default", v1alpha1.ReasonRegistered)
 	h.rotate() // which restores it, and has a new authority trusted beside the one before
 	h.reconcile()
 	h.must(h.kube.Get(t.Context(), key, secret))
@@ -275,16 +275,16 @@ func TestTheBundleIsTheSecretsAndStaysWhereTheSecretIsGone(t *testing.T) {
 	}
 	h.now = h.now.Add(365 * 24 * time.Hour) // nobody has renewed it
 	h.reconcile()
-	h.says(h.namespace, "default", ReasonNoCertificate)
+	h.says(h.namespace, "default", v1alpha1.ReasonNoCertificate)
 	if h.configuration() != nil {
 		t.Error("API servers ask whom they cannot trust")
 	}
 	h.rotate()
 	h.reconcile()
-	h.says(h.namespace, "default", ReasonRegistered)
+	h.says(h.namespace, "default", v1alpha1.ReasonRegistered)
 	secret.Data = map[string][]byte{bundleKey: []byte("garbage")}
 	secret.ResourceVersion = ""
 	h.must(h.kube.Update(t.Context(), secret))
 	h.reconcile()
-	h.says(h.namespace, "default", ReasonNoCertificate)
+	h.says(h.namespace, "default", v1alpha1.ReasonNoCertificate)
 }

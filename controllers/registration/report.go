@@ -27,7 +27,7 @@ func (r *Reconciler) report(ctx context.Context, standings []standing, written e
 		if written != nil && s.asked() {
 			s.message += "; the latest of them are not written: " + written.Error()
 			if !s.there {
-				s.reason, s.message = ReasonNotWritten, written.Error()
+				s.reason, s.message = v1alpha1.ReasonNotWritten, written.Error()
 			}
 		}
 		failed = errors.Join(failed, r.tell(ctx, s, now))
@@ -40,7 +40,7 @@ func (r *Reconciler) tell(ctx context.Context, s *standing, now time.Time) error
 	if !limiter.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	before := meta.FindStatusCondition(limiter.Status.Conditions, ConditionThrottleRegistered)
+	before := meta.FindStatusCondition(limiter.Status.Conditions, v1alpha1.ConditionThrottleRegistered)
 	after := s.condition(before, now)
 	if before == nil && after == nil || before != nil && after != nil && *before == *after {
 		return nil
@@ -58,11 +58,11 @@ func (r *Reconciler) tell(ctx context.Context, s *standing, now time.Time) error
 	// The UID keeps one that is gone, and another of its name, from being spoken of.
 	apply := v1alpha1ac.Limiter(limiter.Name, limiter.Namespace).WithUID(limiter.UID).WithStatus(status)
 	if err := r.Client.Status().Apply(ctx, apply, fieldOwner, client.ForceOwnership); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write condition %s of Limiter %s/%s: %w", ConditionThrottleRegistered, limiter.Namespace, limiter.Name, err)
+		return fmt.Errorf("write condition %s of Limiter %s/%s: %w", v1alpha1.ConditionThrottleRegistered, limiter.Namespace, limiter.Name, err)
 	}
 	if after != nil && (before == nil || before.Reason != after.Reason) {
 		kind := corev1.EventTypeWarning
-		if s.asked() || before == nil && after.Reason != ReasonNotOperatorNamespace { // it is only beginning
+		if s.asked() || before == nil && after.Reason != v1alpha1.ReasonNotOperatorNamespace { // it is only beginning
 			kind = corev1.EventTypeNormal
 		}
 		r.event(limiter, kind, after.Reason, after.Message)
@@ -76,7 +76,7 @@ func (s *standing) condition(before *metav1.Condition, now time.Time) *metav1.Co
 		return nil
 	}
 	c := &metav1.Condition{
-		Type: ConditionThrottleRegistered, Status: metav1.ConditionFalse, Reason: s.reason, Message: s.message,
+		Type: v1alpha1.ConditionThrottleRegistered, Status: metav1.ConditionFalse, Reason: s.reason, Message: s.message,
 		ObservedGeneration: s.limiter.Generation, LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
 	}
 	if s.asked() {

@@ -15,19 +15,6 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// ConditionThrottleRegistered of a Limiter that throttles: API servers ask it.
-const ConditionThrottleRegistered = "ThrottleRegistered"
-
-// Reasons of the condition.
-const (
-	ReasonRegistered           = "Registered"           // True
-	ReasonNotOperatorNamespace = "NotOperatorNamespace" // False: only a Limiter beside the operator may
-	ReasonNoPolicies           = "NoPolicies"           // False: no policy that it selects limits writes
-	ReasonNoCertificate        = "NoCertificate"        // False: there is nothing by which to know it
-	ReasonNotReady             = "NotReady"             // False: no pod answers
-	ReasonNotWritten           = "NotWritten"           // False: the API server refuses the webhook
-)
-
 // standing is how a Limiter stands. The reason is empty for one that does not throttle.
 type standing struct {
 	limiter         *v1alpha1.Limiter
@@ -40,7 +27,7 @@ type standing struct {
 }
 
 // asked says whether API servers are to ask the Limiter.
-func (s *standing) asked() bool { return s.reason == ReasonRegistered && !s.unheld }
+func (s *standing) asked() bool { return s.reason == v1alpha1.ReasonRegistered && !s.unheld }
 
 func throttlingOf(standings []standing) []Throttling {
 	var all []Throttling
@@ -82,32 +69,32 @@ func (r *Reconciler) stand(s *standing, f *found, now time.Time, absent absence)
 		return resync
 	}
 	if limiter.Namespace != r.Namespace {
-		say(ReasonNotOperatorNamespace, "spec.kubernetesThrottle is for Limiters in the namespace of the operator, %s: a webhook speaks for the whole cluster",
+		say(v1alpha1.ReasonNotOperatorNamespace, "spec.kubernetesThrottle is for Limiters in the namespace of the operator, %s: a webhook speaks for the whole cluster",
 			r.Namespace)
 		return resync
 	}
 	set, err := rulesFor(limiter, f.policies)
 	if err != nil {
-		say(ReasonNoPolicies, "no policy can be selected: %v", err)
+		say(v1alpha1.ReasonNoPolicies, "no policy can be selected: %v", err)
 		return resync
 	}
 	s.throttling = Throttling{Limiter: limiter, Rules: set}
 	if askedOf(set, deployment.ExemptFrom(limiter)).none() {
-		say(ReasonNoPolicies, "no policy that it selects limits writes outside of the exempt namespaces")
+		say(v1alpha1.ReasonNoPolicies, "no policy that it selects limits writes outside of the exempt namespaces")
 		return resync
 	}
 	webhook := f.webhook(limiter)
 	s.there = webhook != nil
 	trust, err := trustOf(f.secret, webhook, limiter, now)
 	if err != nil {
-		say(ReasonNoCertificate, "Secret %s: %v", r.secret(), err)
+		say(v1alpha1.ReasonNoCertificate, "Secret %s: %v", r.secret(), err)
 		return retry
 	}
 	s.throttling.Bundle = trust
 	d := f.deployments[deployment.Name(limiter.Name)]
 	if webhook == nil {
 		if !answers(&d) || readyOfLatest(&d) < 1 {
-			say(ReasonNotReady, "no pod that answers API servers is ready")
+			say(v1alpha1.ReasonNotReady, "no pod that answers API servers is ready")
 			return resync
 		}
 	} else if d.Status.ReadyReplicas < 1 {
@@ -120,7 +107,7 @@ func (r *Reconciler) stand(s *standing, f *found, now time.Time, absent absence)
 			s.registered()
 			return left
 		}
-		say(ReasonNotReady, "no pod has been ready for %v: API servers do not ask any more", patience)
+		say(v1alpha1.ReasonNotReady, "no pod has been ready for %v: API servers do not ask any more", patience)
 		return resync
 	}
 	s.registered()
@@ -128,7 +115,7 @@ func (r *Reconciler) stand(s *standing, f *found, now time.Time, absent absence)
 }
 
 func (s *standing) registered() {
-	s.reason = ReasonRegistered
+	s.reason = v1alpha1.ReasonRegistered
 	asked := askedOf(s.throttling.Rules, deployment.ExemptFrom(s.limiter))
 	s.message = fmt.Sprintf("API servers ask by %d rules of %d policies", len(asked.rules()), asked.policies)
 }

@@ -72,13 +72,13 @@ func TestManager(t *testing.T) {
 
 	status := func(reason string) func() bool {
 		return func() bool {
-			c := meta.FindStatusCondition(h.read(h.namespace, "default").Status.Conditions, ConditionThrottleRegistered)
+			c := meta.FindStatusCondition(h.read(h.namespace, "default").Status.Conditions, v1alpha1.ConditionThrottleRegistered)
 			return c != nil && c.Reason == reason
 		}
 	}
 	team := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "retail"}}
 	h.limiter(h.namespace, "default", func(s *v1alpha1.LimiterSpec) { s.PolicyNamespaceSelector = team })
-	h.await("it is told that no policy is selected", status(ReasonNoPolicies))
+	h.await("it is told that no policy is selected", status(v1alpha1.ReasonNoPolicies))
 	shop := fixture.Namespace(t, kube)
 	p := h.policy("pods", nil, "pods") // of which a policy of the shop is to be made
 	h.must(h.kube.Delete(t.Context(), p))
@@ -88,13 +88,13 @@ func TestManager(t *testing.T) {
 	ns := namespace(shop)
 	_, err = kube.Kubectl(t.Context(), "label", "namespace", shop, "team=retail")
 	h.must(err)
-	h.await("the namespace is selected by its new label", status(ReasonNotReady))
+	h.await("the namespace is selected by its new label", status(v1alpha1.ReasonNotReady))
 	h.run("default", 2, 0)
-	h.await("it is registered", status(ReasonRegistered))
+	h.await("it is registered", status(v1alpha1.ReasonRegistered))
 	h.await("there is an event of that", func() bool {
 		var list eventsv1.EventList
 		h.must(h.kube.List(t.Context(), &list, client.InNamespace(h.namespace)))
-		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool { return e.Reason == ReasonRegistered })
+		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool { return e.Reason == v1alpha1.ReasonRegistered })
 	})
 	if c := h.configuration(); len(c.Webhooks[0].ClientConfig.CABundle) == 0 || c.Webhooks[0].NamespaceSelector.MatchExpressions[0].Values[0] != ns.Name {
 		t.Errorf("webhook %+v", c.Webhooks[0])
@@ -102,9 +102,9 @@ func TestManager(t *testing.T) {
 	h.must(h.kube.Delete(t.Context(), h.configuration()))
 	h.await("the webhook is back", func() bool { return len(h.webhooks()) == 1 })
 	h.run("default", 0, 0)
-	h.await("a Limiter without pods is asked no more", status(ReasonNotReady))
+	h.await("a Limiter without pods is asked no more", status(v1alpha1.ReasonNotReady))
 	h.run("default", 2, 0)
-	h.await("it is registered again", status(ReasonRegistered))
+	h.await("it is registered again", status(v1alpha1.ReasonRegistered))
 	h.must(h.kube.Delete(t.Context(), h.read(h.namespace, "default")))
 	h.await("the webhook is gone", func() bool { return h.configuration() == nil })
 }

@@ -2,6 +2,7 @@ package ruleset
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -51,7 +52,7 @@ func (e *enforcer) compile(limiter *v1alpha1.Limiter, selected compile.Policies,
 	before := e.compiled
 	after := e.lookUp(result.Set)
 	after.limiter = limiterMark
-	if len(result.Set.Namespaces) > 0 {
+	if asksOfNamespaces(result.Set) {
 		after.namespaces = namespaces
 	}
 	for _, p := range policies {
@@ -65,6 +66,11 @@ func (e *enforcer) compile(limiter *v1alpha1.Limiter, selected compile.Policies,
 	e.compiled = after
 	e.known.learn(after.revision, after.ruleRevisions())
 	e.edits = e.metrics.compiled(e.name, e.edits, before, after, e.Clock())
+}
+
+// asksOfNamespaces says whether the set can change with a namespace.
+func asksOfNamespaces(set rules.Set) bool {
+	return slices.ContainsFunc(set.Rules, func(r rules.Rule) bool { return r.Match.Kubernetes != nil })
 }
 
 // overriddenBy sums up the overrides of each policy, which stand together.

@@ -46,23 +46,6 @@ func DefaultIdentity() Identity {
 	}
 }
 
-// IdentityOf is the identity table of a Limiter. What the schema fills in may be absent.
-func IdentityOf(spec *v1alpha1.LimiterSpec) Identity {
-	table := DefaultIdentity()
-	table.IPv6PrefixLength = int(spec.Identity.IP.IPv6PrefixLength)
-	for _, header := range [...]struct {
-		name v1alpha1.HeaderName
-		of   *rules.Identifier
-	}{
-		{spec.Identity.Tenant.Header, &table.Tenant}, {spec.Identity.User.Header, &table.User}, {spec.Identity.APIKey.Header, &table.APIKey},
-	} {
-		if header.name != "" {
-			header.of.Name = lowercase(header.name)
-		}
-	}
-	return table
-}
-
 // of returns the table's entry for axis. Endpoints identify themselves; of Custom the policy alone knows.
 func (i Identity) of(axis v1alpha1.Axis) (id rules.Identifier, known bool) {
 	switch axis {

@@ -77,7 +77,15 @@ func requestOf(in *admissionv1.AdmissionRequest) rules.Request {
 			write.Extra[key] = values
 		}
 	}
-	return rules.Request{Domain: in.Namespace, Kubernetes: write}
+	return rules.Request{Domain: domainOf(in), Kubernetes: write}
+}
+
+// domainOf is the namespace of the object. A Namespace is in none, though an API server tells its own name.
+func domainOf(in *admissionv1.AdmissionRequest) string {
+	if in.Resource.Group == "" && in.Resource.Resource == "namespaces" {
+		return ""
+	}
+	return in.Namespace
 }
 
 func isDryRun(in *admissionv1.AdmissionRequest) bool { return in.DryRun != nil && *in.DryRun }
