@@ -69,7 +69,7 @@ func (r *Reconciler) stand(s *standing, f *found, now time.Time, absent absence)
 		return resync
 	}
 	if limiter.Namespace != r.Namespace {
-		say(v1alpha1.ReasonNotOperatorNamespace, "spec.kubernetesThrottle is for Limiters in the namespace of the operator, %s: a webhook speaks for the whole cluster",
+		say(v1alpha1.ReasonNotOperatorNamespace, "spec.kubernetesThrottle is for Limiters in the namespace of the operator, %s: a webhook speaks for the cluster",
 			r.Namespace)
 		return resync
 	}

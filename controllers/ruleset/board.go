@@ -2,6 +2,7 @@ package ruleset
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 
@@ -32,9 +33,17 @@ func newBoard() *board {
 
 func (b *board) post(s standing) {
 	b.mu.Lock()
+	same := b.standings[s.limiter].is(&s)
 	b.standings[s.limiter] = s
 	b.mu.Unlock()
-	b.tell()
+	if !same {
+		b.tell()
+	}
+}
+
+// is says whether the policies are as far as in other, and the same: what nobody has made anew is.
+func (s standing) is(other *standing) bool {
+	return s.compiled == other.compiled && s.delivery.is(&other.delivery) && maps.Equal(s.considered, other.considered)
 }
 
 func (b *board) remove(limiter types.NamespacedName) {

@@ -31,6 +31,8 @@ type mark struct {
 	generation int64
 }
 
+func markOf(limiter *v1alpha1.Limiter) mark { return mark{limiter.UID, limiter.Generation} }
+
 // overridden is why a policy decides nothing in some domain. The zero value is no reason.
 type overridden struct {
 	reason, message string
@@ -38,19 +40,20 @@ type overridden struct {
 
 // enforced is what one policy came out as.
 type enforced struct {
+	name      string // of the policy
 	revision  string // of the rule
 	effective v1alpha1.EffectivePolicy
 }
 
 // compile makes e.compiled that of the policies, unless it is.
 func (e *enforcer) compile(limiter *v1alpha1.Limiter, selected compile.Policies, namespaces uint64) {
-	limiterMark, policies := mark{limiter.UID, limiter.Generation}, each(selected)
+	limiterMark, policies := markOf(limiter), each(selected)
 	if e.compiled.of(limiterMark, policies, namespaces) {
 		return
 	}
 	result := selected.Compile(compile.IdentityOf(&limiter.Spec))
 	before := e.compiled
-	after := e.lookUp(result.Set)
+	after := e.lookUp(result.Set, before)
 	after.limiter = limiterMark
 	if asksOfNamespaces(result.Set) {
 		after.namespaces = namespaces
@@ -101,8 +104,9 @@ func (c *compiled) of(limiter mark, policies []policy, namespaces uint64) bool {
 	return true
 }
 
-// lookUp works out what the steps after it ask of a rule set, by policy.
-func (e *enforcer) lookUp(set rules.Set) *compiled {
+// lookUp works out what the steps after it ask of a rule set, by policy. What has not changed is the same as before, in memory
+// too: known remembers many of them.
+func (e *enforcer) lookUp(set rules.Set, before *compiled) *compiled {
 	c := &compiled{
 		input:    make(map[types.UID]int64, len(set.Rules)),
 		rules:    make(map[string]enforced, len(set.Rules)),
@@ -111,13 +115,18 @@ func (e *enforcer) lookUp(set rules.Set) *compiled {
 	c.data, c.revision = rules.Encode(set)
 	for i := range set.Rules {
 		rule := &set.Rules[i]
+		revision := rule.Revision()
+		if was, is := before.rule(rule.Policy); is && was.revision == revision {
+			c.rules[was.name] = was
+			continue
+		}
 		effective, err := e.effective(rule)
 		if err != nil { // the compiler checks the limit; a rule that fails here would fail in the limiter too
 			k := key{rule.Policy, rule.Domain == ""}
 			c.problems[k] = []compile.Problem{{Policy: k.name, Cluster: k.cluster, Reason: v1alpha1.ReasonInvalid, Message: err.Error()}}
 			continue
 		}
-		c.rules[rule.Policy] = enforced{revision: rule.Revision(), effective: effective}
+		c.rules[rule.Policy] = enforced{name: rule.Policy, revision: revision, effective: effective}
 	}
 	return c
 }
@@ -133,6 +142,15 @@ func (e *enforcer) effective(rule *rules.Rule) (v1alpha1.EffectivePolicy, error)
 		KeyPattern: keys.Pattern(),
 		Script:     v1alpha1.ScriptReference{Name: e.Decider.Name, SHA: e.Decider.SHA},
 	}, nil
+}
+
+// rule is what the policy of that name came out as. There is none before anything is compiled.
+func (c *compiled) rule(name string) (enforced, bool) {
+	if c == nil {
+		return enforced{}, false
+	}
+	rule, is := c.rules[name]
+	return rule, is
 }
 
 func (c *compiled) ruleRevisions() map[string]string {

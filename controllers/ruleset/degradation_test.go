@@ -56,7 +56,7 @@ func TestDegradation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := delivery{unreachable: test.unreachable, away: test.away}
 			for _, r := range test.replicas {
-				d.replicas = append(d.replicas, nil)
+				d.replicas = append(d.replicas, serving{})
 				d.local.add(r)
 			}
 			if diff := cmp.Diff(test.want, d.degradation(), cmp.AllowUnexported(degradation{})); diff != "" {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"slices"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,14 +48,31 @@ func (c Config) gather(ctx context.Context) (gathered, error) {
 	return found, nil
 }
 
-// seed makes sums comparable within the process.
-var seed = maphash.MakeSeed() //nolint:gochecknoglobals // a constant that cannot be written as one
-
-// considered are the generations of all policies, selected or not.
-func (g gathered) considered() map[types.UID]int64 {
+// considered are the generations of all policies, selected or not; those of before if they are the same.
+func (g gathered) considered(before map[types.UID]int64) map[types.UID]int64 {
 	all := make(map[types.UID]int64, len(g.Namespaced)+len(g.Cluster))
-	for _, p := range each(g.Policies) {
-		all[p.GetUID()] = p.GetGeneration()
+	for i := range g.Namespaced {
+		all[g.Namespaced[i].UID] = g.Namespaced[i].Generation
+	}
+	for i := range g.Cluster {
+		all[g.Cluster[i].UID] = g.Cluster[i].Generation
+	}
+	if before != nil && maps.Equal(all, before) {
+		return before
 	}
 	return all
 }
+
+// changes counts what a watch has seen of that which rule sets are made of. It stays 0 where nothing watches.
+type changes struct{ n atomic.Uint64 }
+
+func (c *changes) add() { c.n.Add(1) }
+
+// since says whether there may be anything new since the count was seen, and what it is now.
+func (c *changes) since(seen uint64) (now uint64, anything bool) {
+	now = c.n.Load()
+	return now, now == 0 || now != seen
+}
+
+// seed makes sums comparable within the process.
+var seed = maphash.MakeSeed() //nolint:gochecknoglobals // a constant that cannot be written as one

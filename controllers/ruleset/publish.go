@@ -2,6 +2,7 @@ package ruleset
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -12,9 +13,8 @@ import (
 
 // delivery is how far the compiled rule set has come.
 type delivery struct {
-	// replicas that serve, each with the rules it enforces by policy: the revision of the rule. While Redis cannot be
-	// reached these are the last ones known.
-	replicas []map[string]string
+	// replicas that serve. While Redis cannot be reached these are the last ones known.
+	replicas []serving
 	// local are those of them that decide without Redis; none while Redis cannot be reached, for then nobody tells.
 	local localMode
 	// unreachable is why Redis cannot be reached, empty if it can. It does not change during an outage.
@@ -27,6 +27,20 @@ type delivery struct {
 	redis Redis
 	// scripts that decide, where they are loaded.
 	scripts []Script
+}
+
+// serving is a replica that serves: the rule set that it enforces, and of that the revision of each policy's rule.
+type serving struct {
+	revision string
+	rules    map[string]string
+}
+
+// is says whether nothing has changed for any policy.
+func (d *delivery) is(other *delivery) bool {
+	return d.unreachable == other.unreachable && d.reason == other.reason && d.away.Equal(other.away) && d.local == other.local &&
+		slices.EqualFunc(d.replicas, other.replicas, func(a, b serving) bool {
+			return a.revision == b.revision && len(a.rules) == len(b.rules)
+		})
 }
 
 // localMode is how many replicas decide without Redis, and since when the first of them does; zero if none knows.
@@ -48,8 +62,8 @@ func (l *localMode) add(r Replica) {
 // acknowledged is how many replicas enforce that revision of the policy's rule.
 func (d delivery) acknowledged(policy, revision string) int32 {
 	var n int32
-	for _, rules := range d.replicas {
-		if rules[policy] == revision {
+	for _, replica := range d.replicas {
+		if replica.rules[policy] == revision {
 			n++
 		}
 	}
@@ -64,9 +78,14 @@ func (d delivery) programmed(c *compiled) bool {
 	if d.unreachable != "" || len(d.replicas) == 0 {
 		return false
 	}
-	for policy, rule := range c.rules {
-		if d.acknowledged(policy, rule.revision) != d.alive() {
-			return false
+	for _, replica := range d.replicas {
+		if replica.revision == c.revision {
+			continue
+		}
+		for policy, rule := range c.rules { // another set may hold the same rules
+			if replica.rules[policy] != rule.revision {
+				return false
+			}
 		}
 	}
 	return true
@@ -76,7 +95,7 @@ func (d delivery) programmed(c *compiled) bool {
 type outage struct {
 	first    StoreError // of the outage that is on; zero if there is none
 	began    time.Time
-	replicas []map[string]string // the last ones known
+	replicas []serving // the last ones known
 }
 
 // publish puts scripts and rule set in place on Redis, and asks who enforces what.
@@ -122,7 +141,7 @@ func (e *enforcer) deliver(ctx context.Context, limiter *v1alpha1.Limiter) (deli
 	if err != nil {
 		return delivery{}, err
 	}
-	serving := delivery{redis: e.look.redis, scripts: scripts}
+	done := delivery{redis: e.look.redis, scripts: scripts}
 	for _, replica := range replicas {
 		if replica.Revision == "" {
 			continue // it is not ready, and gets no requests, until it has rules
@@ -131,10 +150,10 @@ func (e *enforcer) deliver(ctx context.Context, limiter *v1alpha1.Limiter) (deli
 		if err != nil {
 			return delivery{}, err
 		}
-		serving.replicas = append(serving.replicas, rules)
-		serving.local.add(replica)
+		done.replicas = append(done.replicas, serving{replica.Revision, rules})
+		done.local.add(replica)
 	}
-	return serving, nil
+	return done, nil
 }
 
 // look is the last look at Redis itself.

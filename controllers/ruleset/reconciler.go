@@ -48,6 +48,7 @@ type Reconciler struct {
 
 	board   *board
 	metrics *metrics
+	changes changes
 
 	mu        sync.Mutex
 	enforcers map[types.NamespacedName]*enforcer
@@ -104,7 +105,7 @@ func (r *Reconciler) enforcer(name types.NamespacedName) *enforcer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.enforcers[name] == nil {
-		r.enforcers[name] = &enforcer{Config: r.Config, name: name, board: r.board, metrics: r.metrics}
+		r.enforcers[name] = &enforcer{Config: r.Config, name: name, board: r.board, metrics: r.metrics, changes: &r.changes}
 	}
 	return r.enforcers[name]
 }

@@ -417,7 +417,7 @@ func (h *harness) standing(of compile.Policies, d delivery) []standing {
 	h.Helper()
 	e := h.one()
 	e.compile(h.limiter(limiterName.Name), of, 0)
-	return []standing{{limiter: limiterName, considered: gathered{Policies: of}.considered(), compiled: e.compiled, delivery: d}}
+	return []standing{{limiter: limiterName, considered: gathered{Policies: of}.considered(nil), compiled: e.compiled, delivery: d}}
 }
 
 // TestAStaleCacheWritesNothingTwice gives report the object as it was before the status was written.
@@ -437,7 +437,7 @@ func TestAStaleCacheWritesNothingTwice(t *testing.T) {
 	if h.policy("daily").ResourceVersion != version {
 		t.Error("the status was written twice over the same object")
 	}
-	round(delivery{replicas: []map[string]string{{}}})
+	round(delivery{replicas: []serving{{}}})
 	h.says("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonPending) // news is written all the same
 }
 
@@ -448,7 +448,7 @@ func TestAStatusOverAnEditIsLeftForTheNextRound(t *testing.T) {
 	shown := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*h.policy("daily")}}
 	stale := each(shown)
 	h.edit("daily", limit(7))
-	again, err := h.reconciler.Reporter.report(t.Context(), stale, h.standing(shown, delivery{replicas: []map[string]string{{}}}))
+	again, err := h.reconciler.Reporter.report(t.Context(), stale, h.standing(shown, delivery{replicas: []serving{{}}}))
 	if err != nil || again != firstLook {
 		t.Errorf("again in %v, %v; want another look soon", again, err)
 	}

@@ -26,6 +26,9 @@ const fieldOwner = client.FieldOwner("weir-operator")
 // when an operator starts or Redis goes away, must not keep one from being told what is new.
 const statusesPerRound = 50
 
+// patrol is how often all statuses are looked at when there is no news: for what others have written into them.
+const patrol = time.Minute
+
 // Reporter writes into the status of every policy what has become of it with the Limiters that select it. It serves one
 // call at a time.
 type Reporter struct {
@@ -78,7 +81,7 @@ func (r *Reporter) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, 
 		return ctrl.Result{}, err
 	}
 	if !all { // whose standing will be news
-		return ctrl.Result{RequeueAfter: r.Resync}, nil
+		return ctrl.Result{RequeueAfter: patrol}, nil
 	}
 	policies := each(gathered.Policies)
 	r.unselected.compile(gathered, policies, standings)
@@ -114,7 +117,7 @@ func (r *Reporter) report(ctx context.Context, policies []policy, standings []st
 	now := r.Clock()
 	after := make(reported, len(policies))
 	budget := statusesPerRound
-	again = r.Resync
+	again = patrol
 	var errs []error
 	for _, p := range policies {
 		before, known := r.reported[p.GetUID()]

@@ -19,7 +19,7 @@ import (
 func TestTheStatesThatToolsJudgeAreThoseThatAreWritten(t *testing.T) {
 	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	rule := &enforced{revision: "sha256:5f2c"}
-	local := delivery{replicas: make([]map[string]string, 2)}
+	local := delivery{replicas: make([]serving, 2)}
 	local.local.replicas, local.local.since = 1, at
 	away := delivery{unreachable: "x", away: at}
 	gone := "dial tcp 10.0.0.7:6379: connect: connection refused"

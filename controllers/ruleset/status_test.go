@@ -135,8 +135,8 @@ func TestPace(t *testing.T) {
 		unreachable string
 		delivery    delivery
 	}
-	all := delivery{replicas: []map[string]string{{"shop/daily": "sha256:a"}}}
-	some := delivery{replicas: []map[string]string{{"shop/daily": "sha256:before"}}}
+	all := delivery{replicas: []serving{{rules: map[string]string{"shop/daily": "sha256:a"}}}}
+	some := delivery{replicas: []serving{{rules: map[string]string{"shop/daily": "sha256:before"}}}}
 	tests := map[string]struct {
 		looks []look
 		want  []time.Duration

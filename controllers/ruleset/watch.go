@@ -78,8 +78,9 @@ func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstLook, lastRetry)
 }
 
-// limiters are the requests for all Limiters.
+// limiters are the requests for all Limiters, for something has changed.
 func (r *Reconciler) limiters(ctx context.Context, _ client.Object) []reconcile.Request {
+	r.changes.add()
 	var list v1alpha1.LimiterList
 	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil // of a cache that has none yet: each Limiter comes with an event of its own
