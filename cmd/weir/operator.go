@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -87,8 +88,15 @@ const (
 	callBurst = 400
 )
 
+// collectAt is the percentage of live memory by which an operator may grow before it is collected: of its policies most are
+// only held, and an edit among thousands makes as much again.
+const collectAt = 50
+
 // runOperator wires the operator up and runs it until ctx is done.
 func runOperator(ctx context.Context, f operatorFlags) error {
+	if os.Getenv("GOGC") == "" {
+		defer debug.SetGCPercent(debug.SetGCPercent(collectAt))
+	}
 	log := logr.FromSlogHandler(slog.Default().Handler())
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
