@@ -262,3 +262,38 @@ func TestAReplicaWithoutRulesSaysWhyItIsNotReady(t *testing.T) {
 		t.Errorf("readiness without Redis: %v", err)
 	}
 }
+
+// TestProgrammedWaitsForAReplicaThatIsLate stops one of two replicas, whose heartbeat stays fresh for a while, during an edit.
+func TestProgrammedWaitsForAReplicaThatIsLate(t *testing.T) {
+	w := newWorld(t)
+	w.mustApply("reports", "axis: Tenant, limit: 5, window: 1h")
+	w.waitFor("Ready", "reports")
+	late := w.stack.Replicas[1]
+	if err := late.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	w.mustApply("reports", "axis: Tenant, limit: 6, window: 1h")
+	const apart = "False Pending 1 of 2 replicas enforce generation 2"
+	w.until("one of two replicas enforces the edit", func() bool { return w.condition("reports", "Programmed") == apart })
+	if got := w.ask(0, true).Limit; got != 6 {
+		t.Errorf("the other replica enforces %d, want 6", got)
+	}
+	watched := 0
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); watched++ { // a silent replica counts for five seconds
+		if got := w.condition("reports", "Programmed"); got != apart {
+			t.Fatalf("Programmed=%s while a replica is late", got)
+		}
+	}
+	if watched == 0 {
+		t.Error("nobody looked")
+	}
+	if err := late.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	w.until("both replicas enforce the edit", func() bool {
+		return w.condition("reports", "Programmed") == "True Programmed 2 of 2 replicas enforce generation 2"
+	})
+	if got := w.ask(1, true).Limit; got != 6 {
+		t.Errorf("the late replica enforces %d, want 6", got)
+	}
+}
