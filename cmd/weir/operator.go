@@ -118,6 +118,19 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := f.control(mgr, limiters); err != nil {
+		return err
+	}
+	if judge != nil {
+		if err := judge.setup(mgr, compile.DefaultIdentity()); err != nil {
+			return err
+		}
+	}
+	return mgr.Start(ctx)
+}
+
+// control adds the controllers to mgr.
+func (f *operatorFlags) control(mgr manager.Manager, limiters deployment.Options) error {
 	spend := redisstore.SpendScript()
 	ruleSets, err := ruleset.New(ruleset.Config{
 		Client:    mgr.GetClient(),
@@ -148,15 +161,7 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 		Events:     mgr.GetEventRecorder("weir-operator"),
 		Clock:      time.Now,
 	})
-	if err := controllers.Setup(mgr, ruleSets, deployments, registrations); err != nil {
-		return err
-	}
-	if judge != nil {
-		if err := judge.setup(mgr, compile.DefaultIdentity()); err != nil {
-			return err
-		}
-	}
-	return mgr.Start(ctx)
+	return controllers.Setup(mgr, ruleSets, deployments, registrations)
 }
 
 func operatorManager(

@@ -33,7 +33,8 @@ func newBoard() *board {
 
 func (b *board) post(s standing) {
 	b.mu.Lock()
-	same := b.standings[s.limiter].is(&s)
+	before := b.standings[s.limiter]
+	same := s.is(&before)
 	b.standings[s.limiter] = s
 	b.mu.Unlock()
 	if !same {
@@ -42,8 +43,8 @@ func (b *board) post(s standing) {
 }
 
 // is says whether the policies are as far as in other, and the same: what nobody has made anew is.
-func (s standing) is(other *standing) bool {
-	return s.compiled == other.compiled && s.delivery.is(&other.delivery) && maps.Equal(s.considered, other.considered)
+func (s *standing) is(other *standing) bool {
+	return s.compiled == other.compiled && s.delivery.is(other.delivery) && maps.Equal(s.considered, other.considered)
 }
 
 func (b *board) remove(limiter types.NamespacedName) {

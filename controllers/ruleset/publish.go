@@ -36,7 +36,7 @@ type serving struct {
 }
 
 // is says whether nothing has changed for any policy.
-func (d *delivery) is(other *delivery) bool {
+func (d delivery) is(other delivery) bool {
 	return d.unreachable == other.unreachable && d.reason == other.reason && d.away.Equal(other.away) && d.local == other.local &&
 		slices.EqualFunc(d.replicas, other.replicas, func(a, b serving) bool {
 			return a.revision == b.revision && len(a.rules) == len(b.rules)
