@@ -19,6 +19,15 @@ type PodTemplate struct {
 	// affinity of the pods.
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
+	// priorityClassName is how important the pods are among others. Absent: what the cluster says.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+	// imagePullSecrets are Secrets with the credentials of registries, in the namespace of the Limiter.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	ImagePullSecrets []SecretReference `json:"imagePullSecrets,omitempty"`
 	// labels of the pods, beside Weir's own.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64

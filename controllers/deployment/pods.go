@@ -83,6 +83,8 @@ func pod(limiter *v1alpha1.Limiter, secrets Secrets, options Options) corev1.Pod
 			NodeSelector:              template.NodeSelector,
 			Tolerations:               template.Tolerations,
 			Affinity:                  template.Affinity,
+			PriorityClassName:         template.PriorityClassName,
+			ImagePullSecrets:          pullSecrets(template.ImagePullSecrets),
 			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{spread(limiter, corev1.LabelHostname), spread(limiter, corev1.LabelTopologyZone)},
 			Containers:                []corev1.Container{container(limiter, secrets, options)},
 			Volumes:                   volumes(limiter, options),
@@ -243,4 +245,12 @@ func checkTemplate(limiter *v1alpha1.Limiter) error {
 		return fmt.Errorf("spec.template.resources.limits.memory: %s is less than a limiter needs to start, which is %s", limit.String(), leastMemory)
 	}
 	return nil
+}
+
+func pullSecrets(named []v1alpha1.SecretReference) []corev1.LocalObjectReference {
+	var secrets []corev1.LocalObjectReference
+	for _, secret := range named {
+		secrets = append(secrets, corev1.LocalObjectReference{Name: secret.Name})
+	}
+	return secrets
 }

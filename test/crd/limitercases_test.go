@@ -16,6 +16,7 @@ func limiterCases() []schemaCase {
 	all = append(all, secretCases("spec.redis.credentialsSecretRef", func(ref string) string { return redis(`{credentialsSecretRef: ` + ref + `}`) })...)
 	all = append(all, secretCases("spec.redis.tls.secretRef", func(ref string) string { return redis(`{tls: {secretRef: ` + ref + `}}`) })...)
 	all = append(all, networkCases("spec.identity.ip.trustedProxies", func(list string) string { return identity(`{ip: {trustedProxies: ` + list + `}}`) })...)
+	all = append(all, secretCases("spec.template.imagePullSecrets[]", func(ref string) string { return template(`{imagePullSecrets: [` + ref + `]}`) })...)
 	for _, who := range []string{"tenant", "user", "apiKey"} {
 		all = append(all, identityHeaderCases(who)...)
 	}
@@ -163,6 +164,14 @@ func podCases() []schemaCase {
 			at: "spec.autoscaling", kind: kindRule, field: "spec.autoscaling.minReplicas",
 			accepted: `spec: {autoscaling: {minReplicas: 4, maxReplicas: 4}}`, refused: `spec: {autoscaling: {minReplicas: 5, maxReplicas: 4}}`,
 			says: "minReplicas must not be above maxReplicas",
+		},
+		{
+			at: "spec.template.priorityClassName", kind: "maxLength", accepted: template(`{priorityClassName: ` + letters(253) + `}`),
+			refused: template(`{priorityClassName: ` + letters(254) + `}`), says: "may not be more than 253 bytes",
+		},
+		{
+			at: "spec.template.imagePullSecrets", kind: "maxItems", accepted: template(`{imagePullSecrets: [` + repeat(`{name: registry}`, 16) + `]}`),
+			refused: template(`{imagePullSecrets: [` + repeat(`{name: registry}`, 17) + `]}`), says: "must have at most 16 items",
 		},
 		{
 			at: "spec.template.tolerations", kind: "maxItems",

@@ -600,6 +600,12 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             scalar: string
+    - name: imagePullSecrets
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.SecretReference
+          elementRelationship: atomic
     - name: labels
       type:
         map:
@@ -610,6 +616,9 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             scalar: string
+    - name: priorityClassName
+      type:
+        scalar: string
     - name: resources
       type:
         namedType: io.k8s.api.core.v1.ResourceRequirements

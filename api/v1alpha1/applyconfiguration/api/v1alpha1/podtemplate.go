@@ -19,6 +19,10 @@ type PodTemplateApplyConfiguration struct {
 	Tolerations []v1.Toleration `json:"tolerations,omitempty"`
 	// affinity of the pods.
 	Affinity *v1.Affinity `json:"affinity,omitempty"`
+	// priorityClassName is how important the pods are among others. Absent: what the cluster says.
+	PriorityClassName *string `json:"priorityClassName,omitempty"`
+	// imagePullSecrets are Secrets with the credentials of registries, in the namespace of the Limiter.
+	ImagePullSecrets []SecretReferenceApplyConfiguration `json:"imagePullSecrets,omitempty"`
 	// labels of the pods, beside Weir's own.
 	Labels map[string]string `json:"labels,omitempty"`
 	// annotations of the pods.
@@ -68,6 +72,27 @@ func (b *PodTemplateApplyConfiguration) WithTolerations(values ...v1.Toleration)
 // If called multiple times, the Affinity field is set to the value of the last call.
 func (b *PodTemplateApplyConfiguration) WithAffinity(value v1.Affinity) *PodTemplateApplyConfiguration {
 	b.Affinity = &value
+	return b
+}
+
+// WithPriorityClassName sets the PriorityClassName field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PriorityClassName field is set to the value of the last call.
+func (b *PodTemplateApplyConfiguration) WithPriorityClassName(value string) *PodTemplateApplyConfiguration {
+	b.PriorityClassName = &value
+	return b
+}
+
+// WithImagePullSecrets adds the given value to the ImagePullSecrets field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the ImagePullSecrets field.
+func (b *PodTemplateApplyConfiguration) WithImagePullSecrets(values ...*SecretReferenceApplyConfiguration) *PodTemplateApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithImagePullSecrets")
+		}
+		b.ImagePullSecrets = append(b.ImagePullSecrets, *values[i])
+	}
 	return b
 }
 
