@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -102,7 +103,12 @@ func (d *demo) startStack(ctx context.Context) (err error) {
 	}
 	d.stack, err = fixture.StartStack(ctx, fixture.StackOptions{
 		Weir: d.weir, Kube: d.kube, RedisURL: d.redisURL(), Limiters: 2,
-		Announce: func(command string) { d.command(command + " &") },
+		Announce: func(command string) {
+			if strings.HasPrefix(command, "weir ") { // which goes on running
+				command += " &"
+			}
+			d.command(command)
+		},
 	})
 	return err
 }
