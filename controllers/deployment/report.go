@@ -7,12 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	v1alpha1ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/conditions"
 )
 
 // report writes what came of it into the status, if that is new, and says when to look again.
@@ -59,14 +59,6 @@ func applyState(limiter *v1alpha1.Limiter, s v1alpha1.LimiterState) *v1alpha1ac.
 		WithReplicas(s.Replicas).
 		WithReadyReplicas(s.ReadyReplicas).
 		WithSelector(s.Selector)
-	for _, c := range s.Conditions {
-		status.WithConditions(metav1ac.Condition().
-			WithType(c.Type).
-			WithStatus(c.Status).
-			WithReason(c.Reason).
-			WithMessage(c.Message).
-			WithObservedGeneration(c.ObservedGeneration).
-			WithLastTransitionTime(c.LastTransitionTime))
-	}
+	status.WithConditions(conditions.Apply(s.Conditions)...)
 	return v1alpha1ac.Limiter(limiter.Name, limiter.Namespace).WithResourceVersion(limiter.ResourceVersion).WithStatus(status)
 }

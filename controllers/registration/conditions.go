@@ -11,7 +11,7 @@ import (
 
 // conditions keep API servers from asking about those who are exempt. A field that is empty is not there for CEL, and to
 // read it would be an error, by which failurePolicy Fail refuses the write.
-func conditions(exempt deployment.Exempt) []admissionv1.MatchCondition {
+func matchConditions(exempt deployment.Exempt) []admissionv1.MatchCondition {
 	all := []admissionv1.MatchCondition{{
 		Name:       "exempt-groups",
 		Expression: "!has(request.userInfo.groups) || !request.userInfo.groups.exists(group, group in " + literal(exempt.Groups) + ")",

@@ -84,6 +84,6 @@ func (t *Throttling) webhook() (w admissionv1.ValidatingWebhook, is bool) {
 		SideEffects:             new(admissionv1.SideEffectClassNoneOnDryRun),
 		TimeoutSeconds:          new(int32(timeoutSeconds)),
 		AdmissionReviewVersions: []string{"v1"},
-		MatchConditions:         conditions(exempt),
+		MatchConditions:         matchConditions(exempt),
 	}, true
 }

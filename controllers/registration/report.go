@@ -9,11 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	v1alpha1ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/conditions"
 )
 
 // report writes the condition of each Limiter, where it is new. A webhook that could not be written is not there.
@@ -47,13 +47,7 @@ func (r *Reconciler) tell(ctx context.Context, s *standing, now time.Time) error
 	}
 	status := v1alpha1ac.LimiterState()
 	if after != nil {
-		status.WithConditions(metav1ac.Condition().
-			WithType(after.Type).
-			WithStatus(after.Status).
-			WithReason(after.Reason).
-			WithMessage(after.Message).
-			WithObservedGeneration(after.ObservedGeneration).
-			WithLastTransitionTime(after.LastTransitionTime))
+		status.WithConditions(conditions.Apply([]metav1.Condition{*after})...)
 	}
 	// The UID keeps one that is gone, and another of its name, from being spoken of.
 	apply := v1alpha1ac.Limiter(limiter.Name, limiter.Namespace).WithUID(limiter.UID).WithStatus(status)

@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	v1alpha1ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/conditions"
 )
 
 // limiterOwner owns the part of a Limiter's status that is about its rules and its Redis. The rest is another controller's.
@@ -108,14 +108,6 @@ func applyState(limiter *v1alpha1.Limiter, s v1alpha1.LimiterState) *v1alpha1ac.
 	for _, script := range s.Scripts {
 		status.WithScripts(v1alpha1ac.LoadedScript().WithName(script.Name).WithSHA(script.SHA).WithLoadedOn(script.LoadedOn))
 	}
-	for _, c := range s.Conditions {
-		status.WithConditions(metav1ac.Condition().
-			WithType(c.Type).
-			WithStatus(c.Status).
-			WithReason(c.Reason).
-			WithMessage(c.Message).
-			WithObservedGeneration(c.ObservedGeneration).
-			WithLastTransitionTime(c.LastTransitionTime))
-	}
+	status.WithConditions(conditions.Apply(s.Conditions)...)
 	return v1alpha1ac.Limiter(limiter.Name, limiter.Namespace).WithUID(limiter.UID).WithStatus(status)
 }

@@ -1,0 +1,22 @@
+// Package conditions is what all controllers do alike with conditions.
+package conditions
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+)
+
+// Apply is the conditions for server-side apply.
+func Apply(conditions []metav1.Condition) []*metav1ac.ConditionApplyConfiguration {
+	applied := make([]*metav1ac.ConditionApplyConfiguration, len(conditions))
+	for i, c := range conditions {
+		applied[i] = metav1ac.Condition().
+			WithType(c.Type).
+			WithStatus(c.Status).
+			WithReason(c.Reason).
+			WithMessage(c.Message).
+			WithObservedGeneration(c.ObservedGeneration).
+			WithLastTransitionTime(c.LastTransitionTime)
+	}
+	return applied
+}
