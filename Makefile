@@ -81,6 +81,10 @@ reliability: ## Break Redis in every way under load and write docs/reliability.m
 soak: ## Run the proofs for long, and fuzzing (about an hour; WEIR_SOAK=30s FUZZTIME=5s for less)
 	@hack/soak.sh
 
+.PHONY: e2e
+e2e: ## Run Weir end to end on a real cluster (some 6 minutes; KUBECONFIG=file IMAGE_LOAD='kind load docker-image')
+	@hack/e2e.sh
+
 .PHONY: kube-assets
 kube-assets: ## Get kube-apiserver, etcd and kubectl into the cache (downloads or builds them, once)
 	@go run ./hack/prepare kube

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Runs Weir end to end on a real cluster: make e2e. It wants a cluster without Weir, and leaves it as it was.
+#   KUBECONFIG=FILE      the cluster
+#   IMAGE_LOAD=COMMAND   what brings an image, whose name follows, from docker to the nodes: "kind load docker-image"
+#   LAB=PATH             a program that is a cluster on this machine, instead of both: PATH up, PATH down, PATH exec COMMAND…,
+#                        PATH image NAME:TAG BINARY, and PATH redis-image, which makes localhost/redis:7
+#   E2E='-help'          flags of the story, such as -chapters REGEXP
+#   KEEP=1               leave everything in the cluster as it is at the end
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+if [[ -z ${LAB:-} && (-z ${KUBECONFIG:-} || -z ${IMAGE_LOAD:-}) ]]; then
+  sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  echo 'e2e: name a cluster with KUBECONFIG and IMAGE_LOAD, or with LAB' >&2
+  exit 2
+fi
+read -ra flags <<<"${E2E:-}"
+
+echo 'e2e: compiling'
+work=bin/e2e # a directory for each version, for an image has the name of its binary
+mkdir -p "$work/next"
+CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=e2e' -o "$work/weir" ./cmd/weir
+CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=e2e-next' -o "$work/next/weir" ./cmd/weir
+CGO_ENABLED=0 go build -trimpath -o "$work/load" ./test/cluster/load
+go build -o "$work/story" ./test/cluster
+HELM=$(go tool -modfile=hack/manifests/go.mod -n helm)
+export HELM
+
+if [[ ${LAB:-} ]]; then
+  image() { "$LAB" image "docker.io/library/$1" "$2" >/dev/null; }
+else
+  image() { # image NAME:TAG BINARY
+    read -ra load <<<"$IMAGE_LOAD"
+    docker build --quiet --tag "$1" --file - "$(dirname "$2")" >/dev/null <<END
+FROM scratch
+COPY $(basename "$2") /
+USER 65532:65532
+ENTRYPOINT ["/$(basename "$2")"]
+END
+    "${load[@]}" "$1"
+  }
+fi
+
+if [[ ${LAB:-} ]]; then
+  # Nothing is heard of a cluster that is up: it stays up.
+  if ! "$LAB" exec kubectl get --raw /readyz >/dev/null 2>&1; then
+    if [[ -z ${KEEP:-} ]]; then trap '"$LAB" down' EXIT; fi
+    "$LAB" up
+  fi
+  "$LAB" redis-image >/dev/null
+  flags=(-redis localhost/redis:7 ${flags[@]+"${flags[@]}"})
+fi
+image weir:e2e "$work/weir"
+image weir:e2e-next "$work/next/weir"
+image weir-load:e2e "$work/load"
+
+if [[ ${LAB:-} ]]; then
+  "$LAB" exec "$work/story" ${flags[@]+"${flags[@]}"}
+else
+  "$work/story" ${flags[@]+"${flags[@]}"}
+fi

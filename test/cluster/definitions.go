@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// newField is one that a later version may have.
+const newField = "later"
+
+// upgradeDefinitions applies the definitions again, then with a field more, then as they were. What is stored is to stay,
+// status included.
+func upgradeDefinitions(ctx context.Context, s *story) error {
+	p := policy(traffic, newField, 10, "1m")
+	if err := inOrder(func(ctx context.Context) error { return s.create(ctx, p) }, until(s.says(p, ready("Programmed"))))(ctx); err != nil {
+		return err
+	}
+	before, err := s.stored(ctx)
+	if err != nil {
+		return err
+	}
+	if err := until(s.counts(int32(len(before))))(ctx); err != nil { // one is the Limiter, and one policy is not compared
+		return err
+	}
+	if before, err = s.stored(ctx); err != nil {
+		return err
+	}
+	same := func(what string) error {
+		after, err := s.stored(ctx)
+		if err != nil {
+			return err
+		}
+		s.expect(len(before) == len(after), "%s: %d objects, before there were %d", what, len(after), len(before))
+		for name, object := range before {
+			difference := cmp.Diff(object, after[name])
+			s.expect(difference == "", "%s: %s is not what it was: %s", what, name, difference)
+		}
+		s.say("%s: %d objects are as before, status included", what, len(after))
+		return nil
+	}
+	if err := s.run(ctx, "kubectl", "apply", "--server-side", "-k", "config/crd"); err != nil {
+		return err
+	}
+	if err := same("applied again"); err != nil {
+		return err
+	}
+	if err := s.extendDefinitions(ctx); err != nil {
+		return err
+	}
+	if err := s.writeNewField(ctx); err != nil {
+		return err
+	}
+	if err := same("with a field more"); err != nil {
+		return err
+	}
+	if err := s.run(ctx, "kubectl", "apply", "--server-side", "-k", "config/crd"); err != nil {
+		return err
+	}
+	if err := s.operatorIsThere(ctx); err != nil {
+		return err
+	}
+	if err := same("as they were"); err != nil {
+		return err
+	}
+	s.within(ctx, 10*time.Second, "the policy that had the field is Ready", s.says(p, ready("Programmed")))
+	return s.Delete(ctx, p)
+}
+
+// stored is what there is of Weir's kinds, but for what marks writes.
+func (s *story) stored(ctx context.Context) (map[string]any, error) {
+	found := map[string]any{}
+	for _, kind := range []string{"LimiterList", "RateLimitPolicyList", "ClusterRateLimitPolicyList"} {
+		var list unstructured.UnstructuredList
+		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+		if err := s.List(ctx, &list); err != nil {
+			return nil, err
+		}
+		for _, o := range list.Items {
+			if o.GetName() == newField {
+				continue
+			}
+			found[fmt.Sprintf("%s %s/%s %s", o.GetKind(), o.GetNamespace(), o.GetName(), o.GetUID())] = []any{o.GetGeneration(), o.Object["spec"], o.Object["status"]}
+		}
+	}
+	return found, nil
+}
+
+// extendDefinitions adds an optional field to each kind.
+func (s *story) extendDefinitions(ctx context.Context) error {
+	files, err := filepath.Glob("config/crd/bases/*.yaml")
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		var definition apiextensions.CustomResourceDefinition
+		if err := yaml.UnmarshalStrict(text, &definition); err != nil {
+			return fmt.Errorf("read %s: %w", file, err)
+		}
+		spec := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+		spec.Properties = maps.Clone(spec.Properties)
+		spec.Properties[newField] = apiextensions.JSONSchemaProps{Type: "string"}
+		definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = spec
+		if text, err = yaml.Marshal(definition); err != nil {
+			return err
+		}
+		if _, err := s.pipe(ctx, string(text), "kubectl", "apply", "--server-side", "-f", "-"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeNewField waits until the API server knows the field, by a policy that gets it.
+func (s *story) writeNewField(ctx context.Context) error {
+	p := policy(traffic, newField, 10, "1m")
+	text, err := yaml.Marshal(map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "RateLimitPolicy",
+		"metadata": map[string]string{"namespace": p.Namespace, "name": p.Name},
+		"spec":     map[string]any{"axis": p.Spec.Axis, "limit": p.Spec.Limit, "window": p.Spec.Window, newField: "yes"},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = await(ctx, 20*time.Second, func(ctx context.Context) error {
+		if _, err := s.quietly(ctx, string(text), "kubectl", "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+			return err
+		}
+		var stored unstructured.Unstructured
+		stored.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("RateLimitPolicy"))
+		if err := s.Get(ctx, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, &stored); err != nil {
+			return err
+		}
+		if value, _, _ := unstructured.NestedString(stored.Object, "spec", newField); value != "yes" {
+			return fmt.Errorf("policy %s has %s=%q", client.ObjectKeyFromObject(p), newField, value)
+		}
+		return nil
+	})
+	return err
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// forwarded is a port of the cluster here, by kubectl.
+type forwarded struct {
+	process *exec.Cmd
+	address string
+}
+
+// forward has kubectl listen on a port of its own choice.
+func (s *story) forward(ctx context.Context, namespace, target string, port int) (*forwarded, error) {
+	f := &forwarded{process: exec.CommandContext(ctx, s.kubectl, "-n", namespace, "port-forward", target, fmt.Sprintf(":%d", port))}
+	out, err := f.process.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	var problems strings.Builder
+	f.process.Stderr = &problems
+	if err := f.process.Start(); err != nil {
+		return nil, fmt.Errorf("forward %s: %w", target, err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	told := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
+	if told == "" {
+		return nil, fmt.Errorf("forward %s: %q: %w", target, line, errors.Join(err, f.stop(), errors.New(problems.String())))
+	}
+	f.address = told
+	return f, nil
+}
+
+func (f *forwarded) stop() error {
+	if err := f.process.Process.Signal(os.Interrupt); err != nil {
+		return err
+	}
+	_ = f.process.Wait() // it was told to end, and says so in its status
+	return nil
+}
+
+// command sends an inline command to a Redis, and returns the texts and numbers of its reply.
+func (f *forwarded) command(ctx context.Context, line string) ([]string, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", f.address)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return nil, err
+	}
+	if _, err := io.WriteString(conn, line+"\r\n"); err != nil {
+		return nil, err
+	}
+	reply, err := readReply(bufio.NewReader(conn))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", line, err)
+	}
+	return reply, nil
+}
+
+// readReply reads ":7\r\n", and "*2\r\n$1\r\na\r\n$1\r\nb\r\n". No text has an end of line in it.
+func readReply(from *bufio.Reader) ([]string, error) {
+	line, err := from.ReadString('\n')
+	if err != nil {
+		return nil, err
+	}
+	kind, rest := line[0], strings.TrimRight(line[1:], "\r\n")
+	switch kind {
+	case ':':
+		return []string{rest}, nil
+	case '$':
+		text, err := from.ReadString('\n')
+		return []string{strings.TrimRight(text, "\r\n")}, err
+	case '*':
+		length, err := strconv.Atoi(rest)
+		if err != nil {
+			return nil, err
+		}
+		var texts []string
+		for range length {
+			element, err := readReply(from)
+			if err != nil {
+				return nil, err
+			}
+			texts = append(texts, element...)
+		}
+		return texts, nil
+	default:
+		return nil, fmt.Errorf("reply %q", line)
+	}
+}

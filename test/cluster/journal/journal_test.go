@@ -1,0 +1,78 @@
+package journal_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-dev/weir/test/cluster/journal"
+)
+
+func at(seconds float64) time.Time {
+	return time.Unix(1_700_000_000, 0).UTC().Add(time.Duration(seconds * float64(time.Second)))
+}
+
+func second(from float64, answers ...journal.Answer) journal.Second {
+	s := journal.Second{From: at(from), To: at(from + 1)}
+	for _, a := range answers {
+		s.Add(a)
+	}
+	return s
+}
+
+func threeSeconds() journal.Journal {
+	admitted := journal.Answer{At: at(0.5), Took: time.Millisecond, Status: 200, Source: "redis", Policy: "shop/daily", Limit: 10}
+	denied := journal.Answer{At: at(1.5), Took: 200 * time.Millisecond, Status: 429, Source: "cache", Policy: "shop/daily", Limit: 10}
+	edited := journal.Answer{At: at(2.5), Took: 2 * time.Millisecond, Status: 200, Source: "local", Policy: "shop/daily", Limit: 20}
+	return journal.Journal{second(0, admitted, admitted), second(1, denied, journal.Answer{Failure: "dial: refused"}), second(2, edited)}
+}
+
+func TestAJournalTellsOfTheSecondsThatHaveAPartInATime(t *testing.T) {
+	for name, c := range map[string]struct {
+		from, to float64
+		answered int
+		failed   int
+	}{
+		"all of it":                  {-1, 5, 4, 1},
+		"the middle":                 {1, 2, 1, 1},
+		"parts of two":               {0.9, 1.1, 3, 1},
+		"after the end":              {3, 5, 0, 0},
+		"a moment within one second": {2.4, 2.4, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seen := threeSeconds().Between(at(c.from), at(c.to))
+			if seen.Answered() != c.answered || seen.Failed() != c.failed {
+				t.Errorf("%v, want %d answers and %d failures", seen, c.answered, c.failed)
+			}
+		})
+	}
+}
+
+func TestASumKeepsWhatItsSecondsSay(t *testing.T) {
+	seen := threeSeconds().All()
+	if seen.Denied() != 1 || seen.Of("redis") != 2 || seen.Of("local") != 1 || seen.Late != 1 || seen.Slowest != 200*time.Millisecond {
+		t.Errorf("%v", seen)
+	}
+	if n := seen.Admitted["shop/daily redis"]; n != 2 {
+		t.Errorf("admitted %v, want 2 by Redis: %v", n, seen.Admitted)
+	}
+	if old := seen.Limits["shop/daily 10"]; !old.First.Equal(at(0.5)) || !old.Last.Equal(at(1.5)) {
+		t.Errorf("limit 10 was seen %v, want from 0.5 to 1.5", old)
+	}
+	if len(seen.Failures) != 1 || !strings.Contains(seen.String(), "1 failures (1 dial: refused)") {
+		t.Errorf("%v", seen)
+	}
+}
+
+func TestAJournalIsReadAsItWasWritten(t *testing.T) {
+	var log bytes.Buffer
+	if err := threeSeconds().Write(&log); err != nil {
+		t.Fatal(err)
+	}
+	log.WriteString(`{"from":"2026-01-`) // the line that is written now
+	j, err := journal.Read(&log)
+	if err != nil || len(j) != 3 || !j.End().Equal(at(3)) || j.All().String() != threeSeconds().All().String() {
+		t.Errorf("read %v, %v", j.All(), err)
+	}
+}

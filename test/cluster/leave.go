@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// deleteLimiters deletes two Limiters: one whose Redis answers, of which nothing is to stay there, and one whose Redis is
+// dead, which is to go all the same.
+func deleteLimiters(ctx context.Context, s *story) error {
+	dead := smallLimiter(traffic, "dead", "none")
+	dead.Spec.Redis.Addresses = []v1alpha1.RedisAddress{"redis-nowhere:6379"}
+	if err := s.create(ctx, dead); err != nil {
+		return err
+	}
+	if err := until(s.says(dead, saying{"Degraded", "StoreUnreachable", "True", ""}))(ctx); err != nil {
+		return err
+	}
+	keys, err := s.redisKeys(ctx)
+	if err != nil {
+		return err
+	}
+	s.say("in Redis before: %d keys beside counters", len(keys))
+	s.expect(len(keys) >= 3, "want at least the revision, a set and the heartbeats, got %v", keys)
+	began := time.Now()
+	if err := s.Delete(ctx, dead); err != nil {
+		return err
+	}
+	if err := s.run(ctx, "kubectl", "-n", system, "delete", "limiter", "default", "--timeout=30s"); err != nil {
+		return err
+	}
+	s.within(ctx, 60*time.Second, "all that a Limiter had is gone", s.gone(limiterObjects(system, "default")...))
+	// A pod that drains tells of itself once more, and heartbeats live for ten seconds.
+	s.within(ctx, 30*time.Second, "its rules and heartbeats in Redis are gone, but for superseded sets, which go within the hour,", s.forgotten)
+	limit := 45 * time.Second
+	s.within(ctx, limit, "a Limiter whose Redis is dead is gone", s.gone(dead))
+	s.say("which took %v", time.Since(began).Round(100*time.Millisecond))
+	s.within(ctx, 60*time.Second, "and all that it had", s.gone(limiterObjects(traffic, "dead")...))
+	p := policyNamed(traffic, steadyPolicy)
+	s.within(ctx, 10*time.Second, "policies say that nobody selects them", s.says(p, saying{"Ready", "NotSelected", "False", ""}))
+	return nil
+}
+
+// limiterObjects are what the operator makes for a Limiter.
+func limiterObjects(namespace, name string) []client.Object {
+	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
+	all := at("weir-limiter-" + name)
+	return []client.Object{
+		limiterNamed(namespace, name),
+		&appsv1.Deployment{ObjectMeta: all}, &corev1.Service{ObjectMeta: all}, &corev1.ServiceAccount{ObjectMeta: all},
+		&corev1.ConfigMap{ObjectMeta: all}, &corev1.ConfigMap{ObjectMeta: at("weir-rules-" + name)},
+		&policyv1.PodDisruptionBudget{ObjectMeta: all}, &networkingv1.NetworkPolicy{ObjectMeta: all},
+	}
+}
+
+// forgotten looks whether of rules and heartbeats nothing is in Redis but sets that others have superseded, which live on
+// for an hour at most.
+func (s *story) forgotten(ctx context.Context) error {
+	keys, err := s.redisKeys(ctx)
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		if superseded := strings.Contains(k.name, ":set:") && k.expires > 0 && k.expires <= time.Hour; !superseded {
+			return fmt.Errorf("in Redis there is still %s, which expires in %v", k.name, k.expires)
+		}
+	}
+	return nil
+}
+
+// redisKey is a key, and when it expires; below zero: never.
+type redisKey struct {
+	name    string
+	expires time.Duration
+}
+
+// redisKeys are the keys in Redis that are no counters.
+func (s *story) redisKeys(ctx context.Context) (keys []redisKey, err error) {
+	redis, err := s.forward(ctx, system, "service/redis", redisPort)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, redis.stop()) }()
+	names, err := redis.command(ctx, "KEYS weir:*")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, "weir:throttle:") {
+			continue
+		}
+		reply, err := redis.command(ctx, "PTTL "+name)
+		if err != nil {
+			return nil, err
+		}
+		milliseconds, err := strconv.Atoi(strings.Join(reply, " "))
+		if err != nil {
+			return nil, fmt.Errorf("PTTL %s: %w", name, err)
+		}
+		keys = append(keys, redisKey{name, time.Duration(milliseconds) * time.Millisecond})
+	}
+	return keys, nil
+}

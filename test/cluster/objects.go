@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+const (
+	system       = "weir-system" // namespace of Weir
+	traffic      = "e2e-traffic" // namespace, and so domain, of the load
+	trafficPaths = "/"
+)
+
+// mine marks what the story makes: nothing of it is called weir, so that it is not taken for a leftover.
+func mine() map[string]string { return map[string]string{"e2e": "story"} }
+
+func namespace(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: mine()}}
+}
+
+// policy is a limit per tenant for a path of the domain.
+func policy(domain, name string, limit int64, window string) *v1alpha1.RateLimitPolicy {
+	return &v1alpha1.RateLimitPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: domain, Name: name},
+		Spec: v1alpha1.RateLimitPolicySpec{
+			Axis: "Tenant", Limit: limit, Window: v1alpha1.Window(window),
+			Match: &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{
+				Paths: []v1alpha1.PathMatch{{Type: "PathPrefix", Value: trafficPaths + name}},
+			}},
+		},
+	}
+}
+
+func limiterNamed(namespace, name string) *v1alpha1.Limiter {
+	return &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+}
+
+func policyNamed(namespace, name string) *v1alpha1.RateLimitPolicy {
+	return &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+}
+
+// create makes all of the objects.
+func (s *story) create(ctx context.Context, objects ...client.Object) error {
+	for _, o := range objects {
+		if err := s.Create(ctx, o); err != nil {
+			return fmt.Errorf("create %T %s: %w", o, client.ObjectKeyFromObject(o), err)
+		}
+	}
+	return nil
+}
+
+// change edits the object as it is in the cluster, over whatever others write meanwhile.
+func change[T client.Object](ctx context.Context, s *story, object T, edit func(T)) error {
+	for {
+		if err := s.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		edit(object)
+		err := s.Update(ctx, object)
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+}
+
+// gone looks whether none of the objects is left.
+func (s *story) gone(objects ...client.Object) step {
+	return func(ctx context.Context) error {
+		for _, o := range objects {
+			err := s.Get(ctx, client.ObjectKeyFromObject(o), o)
+			if err == nil {
+				return fmt.Errorf("%T %s is there", o, client.ObjectKeyFromObject(o))
+			}
+			if !apierrors.IsNotFound(err) {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// rolled looks whether a Deployment has as many pods of its latest template as it should, all ready, and none besides.
+func (s *story) rolled(namespace, name string) step {
+	return func(ctx context.Context) error {
+		var d appsv1.Deployment
+		if err := s.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &d); err != nil {
+			return err
+		}
+		wanted := int32(1)
+		if d.Spec.Replicas != nil {
+			wanted = *d.Spec.Replicas
+		}
+		if st := d.Status; st.ObservedGeneration < d.Generation || st.UpdatedReplicas != wanted || st.ReadyReplicas != wanted || st.Replicas != wanted {
+			return fmt.Errorf("deployment %s has %d replicas, %d of them new and %d ready, want %d", name, st.Replicas, st.UpdatedReplicas, st.ReadyReplicas, wanted)
+		}
+		pods, err := s.podsOf(ctx, &d)
+		if err == nil && len(pods) != int(wanted) {
+			err = fmt.Errorf("deployment %s has %d pods, want %d", name, len(pods), wanted)
+		}
+		return err
+	}
+}
+
+// podsOf are the pods of a Deployment, those included that are going.
+func (s *story) podsOf(ctx context.Context, d *appsv1.Deployment) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	err := s.List(ctx, &pods, client.InNamespace(d.Namespace), client.MatchingLabels(d.Spec.Selector.MatchLabels))
+	return pods.Items, err
+}
+
+// anyPod is the name of one pod of a Deployment.
+func (s *story) anyPod(ctx context.Context, namespace, deployment string) (string, error) {
+	var d appsv1.Deployment
+	if err := s.Get(ctx, types.NamespacedName{Namespace: namespace, Name: deployment}, &d); err != nil {
+		return "", err
+	}
+	pods, err := s.podsOf(ctx, &d)
+	if err != nil {
+		return "", err
+	}
+	for i := range pods {
+		if pods[i].DeletionTimestamp.IsZero() {
+			return pods[i].Name, nil
+		}
+	}
+	return "", errors.New("deployment " + deployment + " has no pod")
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+func TestAnythingWithWeirInItsNameOrALabelIsALeftover(t *testing.T) {
+	for name, c := range map[string]struct {
+		object metav1.ObjectMeta
+		is     bool
+	}{
+		"by its name":           {metav1.ObjectMeta{Name: "limiters.weir.dev"}, true},
+		"by its namespace":      {metav1.ObjectMeta{Name: "redis", Namespace: "weir-system"}, true},
+		"by the key of a label": {metav1.ObjectMeta{Name: "x", Labels: map[string]string{"weir.dev/revision": ""}}, true},
+		"by a label":            {metav1.ObjectMeta{Name: "x", Labels: map[string]string{"app.kubernetes.io/name": "weir"}}, true},
+		"what the story makes":  {metav1.ObjectMeta{Name: "load", Namespace: traffic, Labels: mine()}, false},
+	} {
+		if is := isWeirs(c.object); is != c.is {
+			t.Errorf("%s: %v", name, is)
+		}
+	}
+}
+
+func TestAConditionIsSaidOfTheGenerationThatTheObjectIsIn(t *testing.T) {
+	p := policyNamed("shop", "daily")
+	p.Generation = 2
+	p.Status = v1alpha1.RateLimitPolicyStatus{ObservedGeneration: 2, Conditions: []metav1.Condition{
+		{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Programmed", Message: "3 of 3 replicas enforce generation 2"},
+	}}
+	want := saying{kind: "Ready", status: metav1.ConditionTrue, reason: "Programmed", text: "3 of 3"}
+	if err := said(p, want); err != nil {
+		t.Error(err)
+	}
+	for name, spoil := range map[string]func(){
+		"another text":   func() { want.text = "2 of 2" },
+		"another reason": func() { want.text, want.reason = "", "Pending" },
+		"another status": func() { want.reason, want.status = "", metav1.ConditionFalse },
+		"no condition":   func() { p.Status.Conditions = nil },
+		"an older status": func() {
+			want = ready("")
+			p.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue}}
+			p.Generation = 3
+		},
+	} {
+		before, wanted := *p, want
+		spoil()
+		if err := said(p, want); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+		*p, want = before, wanted
+	}
+}
+
+func TestAwaitSaysWhatIsMissingAtTheEnd(t *testing.T) {
+	looks := 0
+	_, err := await(t.Context(), 3*glance, func(context.Context) error {
+		looks++
+		return errors.New("2 of 3 pods")
+	})
+	if err == nil || !strings.Contains(err.Error(), "2 of 3 pods") || looks < 2 {
+		t.Errorf("after %d looks: %v", looks, err)
+	}
+	if _, err := await(t.Context(), time.Second, func(context.Context) error { return nil }); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAuthoritiesAreMadeOlder(t *testing.T) {
+	got, err := aged([]byte(`[{"certificate":"a","key":"k"},{"certificate":"b","carried":"2026-11-21T10:00:00Z"}]`), time.Unix(0, 0))
+	want := `[{"carried":"1970-01-01T00:00:00Z","certificate":"a","key":"k"},{"carried":"1970-01-01T00:00:00Z","certificate":"b"}]`
+	if err != nil || string(got) != want {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+func TestRepliesOfRedisAreTextsAndNumbers(t *testing.T) {
+	for reply, want := range map[string][]string{
+		"*2\r\n$1\r\na\r\n$2\r\nbc\r\n": {"a", "bc"},
+		"*0\r\n":                        nil,
+		":-1\r\n":                       {"-1"},
+	} {
+		got, err := readReply(bufio.NewReader(strings.NewReader(reply)))
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %q, %v", reply, got, err)
+		}
+	}
+	if _, err := readReply(bufio.NewReader(strings.NewReader("-ERR no\r\n"))); err == nil {
+		t.Error("an error is no reply")
+	}
+}
