@@ -3,7 +3,6 @@ package policy_test
 import (
 	"context"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -162,7 +161,7 @@ func (w *world) operator(terms certificate.Terms) (stop func()) {
 	})
 	w.must(err)
 	w.must(rotator.SetupWithManager(mgr))
-	policy.Register(hurried{mgr.GetWebhookServer()}, policy.Config{Scheme: w.scheme(), Stored: mgr.GetClient(), Identity: compile.DefaultIdentity()})
+	policy.Register(mgr.GetWebhookServer(), policy.Config{Scheme: w.scheme(), Stored: mgr.GetClient(), Identity: compile.DefaultIdentity()})
 
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -178,16 +177,6 @@ func (w *world) operator(terms certificate.Terms) (stop func()) {
 }
 
 func terms() certificate.Terms { return certificate.DefaultTerms("127.0.0.1") }
-
-// hurried makes every call of the API server one with a handshake of its own.
-type hurried struct{ webhook.Server }
-
-func (h hurried) Register(path string, hook http.Handler) {
-	h.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Connection", "close")
-		hook.ServeHTTP(w, r)
-	}))
-}
 
 // policy is one with the spec given in YAML.
 func (w *world) policy(name, spec string) *v1alpha1.RateLimitPolicy {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -157,7 +158,7 @@ func TestTheHandlerStandsAtItsPath(t *testing.T) {
 	}
 	m := paths{}
 	Register(m, Config{Scheme: scheme, Stored: stored{}, Identity: compile.DefaultIdentity()})
-	handler, ok := m[PathRateLimitPolicies].(*admission.Webhook)
+	handler, ok := m[PathRateLimitPolicies].(alone)
 	if !ok || len(m) != 2 {
 		t.Fatalf("%v", m)
 	}
@@ -168,6 +169,21 @@ func TestTheHandlerStandsAtItsPath(t *testing.T) {
 	answer := handler.Handle(t.Context(), request)
 	if answer.Allowed || answer.Result.Code != http.StatusUnprocessableEntity || answer.Result.Details.Causes[0].Field != "spec.window" {
 		t.Errorf("%+v", answer.Result)
+	}
+}
+
+func TestNoConnectionIsKept(t *testing.T) {
+	m := paths{}
+	Register(m, Config{Scheme: runtime.NewScheme(), Stored: stored{}, Identity: compile.DefaultIdentity()})
+	server := httptest.NewServer(m[PathClusterRateLimitPolicies])
+	defer server.Close()
+	response, err := http.Post(server.URL, "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if !response.Close {
+		t.Errorf("the connection is kept: %v", response.Header)
 	}
 }
 

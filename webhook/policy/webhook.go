@@ -39,6 +39,16 @@ type mux interface {
 
 // Register makes server answer about every kind of policy.
 func Register(server mux, config Config) {
-	server.Register(PathRateLimitPolicies, admission.WithValidator(config.Scheme, rateLimitPolicies(config)))
-	server.Register(PathClusterRateLimitPolicies, admission.WithValidator(config.Scheme, clusterRateLimitPolicies(config)))
+	server.Register(PathRateLimitPolicies, alone{admission.WithValidator(config.Scheme, rateLimitPolicies(config))})
+	server.Register(PathClusterRateLimitPolicies, alone{admission.WithValidator(config.Scheme, clusterRateLimitPolicies(config))})
+}
+
+// alone answers every call on a connection of its own. Policies are written seldom; and an API server that calls on a kept
+// connection just when an operator ends and closes it takes the policy unjudged.
+type alone struct{ *admission.Webhook }
+
+// ServeHTTP implements http.Handler.
+func (a alone) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Connection", "close")
+	a.Webhook.ServeHTTP(w, r)
 }
