@@ -11,6 +11,9 @@ echo "soak: the proofs, each for ${WEIR_SOAK/#1/5m}"
 go test -count=1 -timeout 6h -v ./test/proof/...
 echo "soak: every fault of Redis"
 go test -count=1 -timeout 1h -v ./test/reliability/...
+echo "soak: writes to the Kubernetes API in a storm"
+go run ./hack/prepare kube kube-controller-manager
+go test -count=1 -timeout 30m -v -run ExemptLose ./test/kubernetes
 packages=$(go list ./limiter/...)
 for package in $packages; do
   targets=$(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true)

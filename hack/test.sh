@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 is_concurrent() { [[ $1 == */weir/limiter || $1 == */weir/limiter/* || $1 == */weir/controllers/* || $1 == */weir/cmd/* ]]; }
 
 # What measures how late answers are, and what replicas cannot know meanwhile, has the machine to itself.
-is_timed() { [[ $1 == */weir/test/reliability ]]; }
+is_timed() { [[ $1 == */weir/test/reliability || $1 == */weir/test/kubernetes ]]; }
 
 # The race detector needs cgo and a C compiler.
 race_detector() { [[ $(go env CGO_ENABLED) == 1 ]] && command -v "$(go env CC)" >/dev/null; }

@@ -1,6 +1,7 @@
 // Command prepare gets what the tests and the demo run on, as far as the machine lacks it: kube-apiserver, etcd and
-// kubectl; redis-server; the proxies nginx, haproxy and caddy; what manifests are checked with, kustomize, helm, kube-score and
-// promtool; a C compiler (cc) for the race detector. Arguments choose among them; without any it gets all.
+// kubectl; kube-controller-manager; redis-server; the proxies nginx, haproxy and caddy; what manifests are checked with,
+// kustomize, helm, kube-score and promtool; a C compiler (cc) for the race detector. Arguments choose among them; without
+// any it gets all.
 package main
 
 import (
@@ -37,6 +38,7 @@ type need struct {
 func needs() []need {
 	return []need{
 		{name: "kube", get: fixture.KubeAssets},
+		{name: "kube-controller-manager", get: fixture.ControllerManagerBinary},
 		{name: "redis", get: func(ctx context.Context, _ io.Writer) (string, error) { return fixture.RedisServer(ctx) }},
 		{name: "nginx", get: debian("nginx")},
 		{name: "haproxy", get: debian("haproxy")},

@@ -1,0 +1,70 @@
+// Command latency measures what asking a limiter adds to a write to the Kubernetes API: creations of ConfigMaps that an admitting
+// policy is about, in turn with ones that none is about, by the same kube-apiserver. It fails when that is more than it may be.
+//
+//	go run ./hack/latency
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/weir-dev/weir/test/kubernetes"
+)
+
+// The bars: what may be added.
+const (
+	mostP50 = 1500 * time.Microsecond
+	mostP99 = 10 * time.Millisecond
+)
+
+func main() {
+	pairs := flag.Int("pairs", 3000, "creations with, and as many without")
+	flag.Parse()
+	ctrl.SetLogger(logr.Discard()) // which complains if nobody sets one
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, *pairs)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "latency:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, pairs int) (err error) {
+	if pairs < 100 {
+		return fmt.Errorf("-pairs %d: a 99th percentile takes 100", pairs)
+	}
+	world, err := kubernetes.Start(ctx, os.Stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, world.Stop()) }()
+	l, err := kubernetes.MeasureLatency(ctx, world, pairs)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("creations of ConfigMaps, %d with a limiter asked and %d without, in turn\n\n%8s %12s %12s %12s %12s\n", pairs, pairs,
+		"", "with", "without", "added", "bar")
+	var missed []error
+	for _, p := range []struct {
+		percent float64
+		most    time.Duration
+	}{{50, mostP50}, {99, mostP99}} {
+		added := l.Added(p.percent)
+		fmt.Printf("%8s %12v %12v %12v %12v\n", fmt.Sprintf("p%v", p.percent), kubernetes.Percentile(l.With, p.percent).Round(time.Microsecond),
+			kubernetes.Percentile(l.Without, p.percent).Round(time.Microsecond), added.Round(time.Microsecond), p.most)
+		if added > p.most {
+			missed = append(missed, fmt.Errorf("p%v: %v added, more than %v", p.percent, added, p.most))
+		}
+	}
+	return errors.Join(missed...)
+}

@@ -1,0 +1,168 @@
+package kubernetes
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// judgement is how another webhook judges a write that is no dry run: nil lets it pass.
+type judgement func() *metav1.Status
+
+// beside registers another webhook, about the ConfigMaps of a namespace: whatever judge holds at the time. API servers ask it
+// and Weir side by side.
+func beside(t *testing.T, w *World, namespace string) (judge *atomic.Pointer[judgement]) {
+	t.Helper()
+	judge = &atomic.Pointer[judgement]{}
+	files := got[*fixture.TLSFiles](t)(fixture.WriteTLSFiles(t.TempDir()))
+	pair := got[tls.Certificate](t)(tls.LoadX509KeyPair(files.ServerCert, files.ServerKey))
+	bundle := got[[]byte](t)(os.ReadFile(files.CA))
+	var asked atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
+		asked.Add(1)
+		var review admissionv1.AdmissionReview
+		if err := json.NewDecoder(in.Body).Decode(&review); err != nil {
+			t.Error(err)
+			return
+		}
+		var status *metav1.Status
+		if now := judge.Load(); now != nil {
+			status = (*now)()
+		}
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: status == nil, Result: status}
+		review.Request = nil
+		if err := json.NewEncoder(out).Encode(review); err != nil {
+			t.Error(err)
+		}
+	}))
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "beside-" + namespace},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name:         "beside.example.org",
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(server.URL), CABundle: bundle},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE"},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+			}},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+			FailurePolicy:     new(admissionregistrationv1.Fail), SideEffects: new(admissionregistrationv1.SideEffectClassNone),
+			AdmissionReviewVersions: []string{"v1"},
+		}},
+	}
+	must(t, w.Admin.Create(t.Context(), configuration))
+	t.Cleanup(func() { must(t, w.Admin.Delete(context.Background(), configuration)) })
+	must(t, until(t.Context(), "the other webhook to be asked", func(ctx context.Context) error {
+		if err := w.Admin.Create(ctx, configMap(namespace), client.DryRunAll); err != nil {
+			return err
+		}
+		if asked.Load() == 0 {
+			return errors.New("it is not")
+		}
+		return nil
+	}))
+	return judge
+}
+
+// charged is how many units fn costs under the policy, and how often API servers ask meanwhile.
+func charged(t *testing.T, w *World, policy string, fn func()) (units, asked int) {
+	t.Helper()
+	unitsBefore, askedBefore := got[int](t)(w.Decided(t.Context(), policy, "allowed")), got[int](t)(w.Questions(t.Context()))
+	fn()
+	return got[int](t)(w.Decided(t.Context(), policy, "allowed")) - unitsBefore, got[int](t)(w.Questions(t.Context())) - askedBefore
+}
+
+// TestGeneratedNamesCountOnceForEachTry has another webhook in the place of names that are taken: one in 14 million is, and what
+// an API server does about it is the same.
+func TestGeneratedNamesCountOnceForEachTry(t *testing.T) {
+	w := world(t)
+	namespace := got[string](t)(w.Namespace(t.Context(), "acme"))
+	p := policy("generated", v1alpha1.AxisNamespace, 1000, "1h", nil)
+	must(t, w.Enforce(t.Context(), Person("alice"), configMap(namespace), p))
+	judge := beside(t, w, namespace)
+	alice := both(t, w, Person("alice"))[0]
+	for _, step := range []struct{ taken, units int }{{0, 1}, {3, 4}, {7, 8}, {100, 8}} {
+		left := step.taken
+		taken := judgement(func() *metav1.Status {
+			if left--; left < 0 {
+				return nil
+			}
+			return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonAlreadyExists}
+		})
+		judge.Store(&taken)
+		var err error
+		units, asked := charged(t, w, p.Name, func() { err = alice.Create(t.Context(), configMap(namespace)) })
+		t.Logf("%d names are taken: %d units, %v", step.taken, units, err)
+		if units != step.units || asked != step.units {
+			t.Errorf("%d names are taken: %d units, asked %d times, want %d", step.taken, units, asked, step.units)
+		}
+		if all := step.taken > step.units; all != apierrors.IsAlreadyExists(err) || !all && err != nil {
+			t.Errorf("%d names are taken: %v", step.taken, err)
+		}
+	}
+}
+
+// TestAnUpdateThatCollidesCountsOnceForEachTry changes an object while an API server is about to store another change to it, which
+// the other webhook holds up for as long.
+func TestAnUpdateThatCollidesCountsOnceForEachTry(t *testing.T) {
+	w := world(t)
+	namespace := got[string](t)(w.Namespace(t.Context(), "acme"))
+	p := policy("collisions", v1alpha1.AxisNamespace, 1000, "1h", nil)
+	must(t, w.Enforce(t.Context(), Person("alice"), configMap(namespace), p))
+	object := configMap(namespace)
+	must(t, w.Admin.Create(t.Context(), object))
+	judge := beside(t, w, namespace)
+	alice := both(t, w, Person("alice"))[0]
+	admins := both(t, w, Person("admin", "system:masters"))
+	patch := func(c client.Client, key string) error {
+		return c.Patch(t.Context(), object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"data":{"`+key+`":"1"}}`)))
+	}
+	for _, collisions := range []int{0, 1, 3} {
+		left := collisions
+		var colliding judgement
+		colliding = func() *metav1.Status {
+			if left--; left < 0 {
+				return nil
+			}
+			judge.Store(nil) // it is asked about the following, too
+			defer judge.Store(&colliding)
+			if err := patch(admins[left%2], fmt.Sprintf("admin-%d-%d", collisions, left)); err != nil {
+				t.Error(err)
+			}
+			return nil
+		}
+		judge.Store(&colliding)
+		units, asked := charged(t, w, p.Name, func() { must(t, patch(alice, fmt.Sprintf("alice-%d", collisions))) })
+		t.Logf("%d collisions: %d units", collisions, units)
+		if units != 1+collisions || asked != 1+collisions {
+			t.Errorf("%d collisions: %d units, asked %d times, want %d", collisions, units, asked, 1+collisions)
+		}
+	}
+	judge.Store(nil)
+	old := object.DeepCopy() // of before all of that
+	var err error
+	units, asked := charged(t, w, p.Name, func() { err = alice.Update(t.Context(), old) })
+	if !apierrors.IsConflict(err) || units != 0 || asked != 0 {
+		t.Errorf("an update of an old version: %v, %d units, asked %d times", err, units, asked)
+	}
+}

@@ -1,0 +1,134 @@
+package kubernetes
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// manifest writes a ConfigMap as people apply it.
+func manifest(t *testing.T, namespace, name string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name+".yaml")
+	must(t, os.WriteFile(file, fmt.Appendf(nil, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\ndata: {a: b}\n", name, namespace), 0o600))
+	return file
+}
+
+// writers are ways to create a ConfigMap, each through a client of its own.
+func writers(t *testing.T, w *World, namespace string) map[string]func(name string) error {
+	t.Helper()
+	kubectl := func(args ...string) error {
+		_, err := w.Kube.Kubectl(t.Context(), append(args, "--as=alice", "--as-group="+authenticated, "--namespace="+namespace)...)
+		return err
+	}
+	maps := got[*kubernetes.Clientset](t)(w.ClientGo(1, Person("alice"))).CoreV1().ConfigMaps(namespace)
+	return map[string]func(string) error{
+		"kubectl create":              func(name string) error { return kubectl("create", "-f", manifest(t, namespace, name)) },
+		"kubectl apply":               func(name string) error { return kubectl("apply", "-f", manifest(t, namespace, name)) },
+		"kubectl apply --server-side": func(name string) error { return kubectl("apply", "--server-side", "-f", manifest(t, namespace, name)) },
+		"client-go create": func(name string) error {
+			_, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			return err
+		},
+		"client-go server-side apply": func(name string) error {
+			body := []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `"},"data":{"a":"b"}}`)
+			_, err := maps.Patch(t.Context(), name, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "tests"})
+			return err
+		},
+	}
+}
+
+// TestAClientThatIsToldAShortWaitWaitsInSilence has one unit in three seconds: clients find it spent, and their callers do not notice.
+func TestAClientThatIsToldAShortWaitWaitsInSilence(t *testing.T) {
+	w := world(t)
+	namespace := got[string](t)(w.Namespace(t.Context(), "acme"))
+	const window = 3 * time.Second
+	must(t, w.Enforce(t.Context(), Person("alice"), configMap(namespace), policy("short", v1alpha1.AxisNamespace, 1, window.String(), nil)))
+	must(t, both(t, w, Person("alice"))[0].Create(t.Context(), configMap(namespace)))
+	for name, write := range writers(t, w, namespace) { // each finds the unit spent by the one before
+		before, began := got[int](t)(w.Questions(t.Context())), time.Now()
+		if err := write(strings.ReplaceAll(strings.ReplaceAll(name, " ", ""), "--", "-")); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		asked := got[int](t)(w.Questions(t.Context())) - before
+		t.Logf("%s: passed after %v, API servers asked %d times", name, time.Since(began).Round(10*time.Millisecond), asked)
+		if asked < 2 {
+			t.Errorf("%s: it was never denied", name)
+		}
+	}
+}
+
+// TestAClientThatIsToldNoWaitFailsAtOnce has one unit in an hour.
+func TestAClientThatIsToldNoWaitFailsAtOnce(t *testing.T) {
+	w := world(t)
+	namespace := got[string](t)(w.Namespace(t.Context(), "acme"))
+	must(t, w.Enforce(t.Context(), Person("alice"), configMap(namespace), policy("long", v1alpha1.AxisNamespace, 1, "1h", nil)))
+	must(t, both(t, w, Person("alice"))[0].Create(t.Context(), configMap(namespace)))
+	for name, write := range writers(t, w, namespace) {
+		before, began := got[int](t)(w.Questions(t.Context())), time.Now()
+		err := write("second")
+		t.Logf("%s: after %v: %v", name, time.Since(began).Round(10*time.Millisecond), err)
+		if err == nil || !strings.Contains(err.Error(), "over the limit of policy cluster/long: 1 per 1h for Namespace "+namespace) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if wait, told := apierrors.SuggestsClientDelay(err); told {
+			t.Errorf("%s was told to wait %d s", name, wait)
+		}
+		if asked := got[int](t)(w.Questions(t.Context())) - before; asked != 1 {
+			t.Errorf("%s: API servers asked %d times", name, asked)
+		}
+	}
+}
+
+// TestDryRunsOfGitOpsAreNeverCharged reconciles as Flux does: a server-side apply as a dry run, again and again, and one that
+// counts when there is something to change.
+func TestDryRunsOfGitOpsAreNeverCharged(t *testing.T) {
+	w := world(t)
+	const limit, rounds = 10, 25
+	flux := ServiceAccount("flux-system", "kustomize-controller")
+	namespace := got[string](t)(w.Namespace(t.Context(), "acme"))
+	p := policy("gitops", v1alpha1.AxisTenant, limit, "1h", nil)
+	must(t, w.Enforce(t.Context(), flux, configMap(namespace), p))
+	clients := [2]*kubernetes.Clientset{got[*kubernetes.Clientset](t)(w.ClientGo(0, flux)), got[*kubernetes.Clientset](t)(w.ClientGo(1, flux))}
+	apply := func(server int, name string, dry bool) error {
+		maps := clients[server].CoreV1().ConfigMaps(namespace)
+		options := metav1.PatchOptions{FieldManager: "kustomize-controller", Force: new(true)}
+		if dry {
+			options.DryRun = []string{metav1.DryRunAll}
+		}
+		body := []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `"},"data":{"a":"b"}}`)
+		_, err := maps.Patch(t.Context(), name, types.ApplyPatchType, body, options)
+		return err
+	}
+	for round := range rounds {
+		for object := range limit {
+			if err := apply((round+object)%2, fmt.Sprintf("object-%d", object), true); err != nil {
+				t.Fatalf("dry run %d of object %d: %v", round, object, err)
+			}
+		}
+	}
+	for object := range limit {
+		if err := apply(object%2, fmt.Sprintf("object-%d", object), false); err != nil {
+			t.Fatalf("object %d: a dry run was charged: %v", object, err)
+		}
+	}
+	for _, dry := range []bool{true, false} {
+		if err := apply(0, "one-more", dry); !IsDenied(err) {
+			t.Errorf("one more, dry run: %v: %v", dry, err)
+		}
+	}
+	if allowed := got[int](t)(w.Decided(t.Context(), p.Name, "allowed")); allowed != limit {
+		t.Errorf("%d were charged, want %d", allowed, limit)
+	}
+}

@@ -1,0 +1,65 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// IsDenied says whether a limit has stopped a write.
+func IsDenied(err error) bool { return apierrors.IsTooManyRequests(err) }
+
+// Questions is how often API servers have asked the limiters that run.
+func (w *World) Questions(ctx context.Context) (int, error) {
+	return w.sum(ctx, "weir_decision_duration_seconds", map[string]string{"door": "throttle"})
+}
+
+// Decided is how often the limiters that run have decided so by a policy of the cluster. Dry runs are left out.
+func (w *World) Decided(ctx context.Context, policy, result string) (int, error) {
+	return w.sum(ctx, "weir_decisions_total", map[string]string{"policy": "cluster/" + policy, "result": result})
+}
+
+func (w *World) sum(ctx context.Context, name string, labels map[string]string) (int, error) {
+	total := 0.0
+	for _, l := range w.limiters {
+		families, err := scrape(ctx, l.ops+"/metrics")
+		if err != nil {
+			return 0, fmt.Errorf("count %s: %w", name, err)
+		}
+		for _, m := range families[name].GetMetric() {
+			if has(m, labels) {
+				total += m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return int(total), nil
+}
+
+func has(m *dto.Metric, labels map[string]string) bool {
+	found := 0
+	for _, pair := range m.GetLabel() {
+		if value, asked := labels[pair.GetName()]; asked && value == pair.GetValue() {
+			found++
+		}
+	}
+	return found == len(labels)
+}
+
+func scrape(ctx context.Context, url string) (map[string]*dto.MetricFamily, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	return parser.TextToMetricFamilies(response.Body)
+}

@@ -1,0 +1,98 @@
+package kubernetes
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// told is an Event: who tells, and of what.
+type told struct {
+	user, namespace, source, object string
+}
+
+// event is of the core group, or of events.k8s.io every other time: clients use both, and API servers store them as one.
+func (o told) event(attempt int) client.Object {
+	about := corev1.ObjectReference{Kind: "Pod", Namespace: o.namespace, Name: o.object}
+	meta := metav1.ObjectMeta{GenerateName: "e-", Namespace: o.namespace}
+	if attempt%2 == 0 {
+		return &corev1.Event{
+			ObjectMeta: meta, InvolvedObject: about, Source: corev1.EventSource{Component: o.source}, Reason: "Some", Type: "Normal",
+		}
+	}
+	return &eventsv1.Event{
+		ObjectMeta: meta, Regarding: about, ReportingController: o.source, ReportingInstance: "one", Action: "Some", Reason: "Some", Type: "Normal",
+		EventTime: metav1.NowMicro(),
+	}
+}
+
+// TestWhatEventRateLimitLimitsIsAPolicy has the four kinds of limits of the admission plugin, as policies that are shipped. Where a
+// burst is too large to be reached here it is made smaller, and the rate with it.
+func TestWhatEventRateLimitLimitsIsAPolicy(t *testing.T) {
+	w := world(t)
+	a, b := got[string](t)(w.Namespace(t.Context(), "acme")), got[string](t)(w.Namespace(t.Context(), "umbrella"))
+	one := told{user: "alice", namespace: a, source: "one", object: "x"}
+	for _, kind := range []struct {
+		name  string
+		burst int64 // 0: as it is
+		// core: only Events of the core group. An API server knows no source of the others.
+		core bool
+		// also are counted with one, others are not.
+		also, others []told
+	}{
+		{
+			name: "server", burst: 30,
+			also: []told{{user: "bob", namespace: b, source: "two", object: "y"}},
+		},
+		{
+			name: "namespace", burst: 20,
+			also:   []told{{user: "bob", namespace: a, source: "two", object: "y"}},
+			others: []told{{user: "alice", namespace: b, source: "one", object: "x"}},
+		},
+		{
+			name: "user", burst: 15,
+			also:   []told{{user: "alice", namespace: b, source: "two", object: "y"}},
+			others: []told{{user: "bob", namespace: a, source: "one", object: "x"}},
+		},
+		{
+			name: "source-and-object", core: true,
+			also:   []told{{user: "bob", namespace: a, source: "one", object: "x"}},
+			others: []told{{user: "alice", namespace: a, source: "one", object: "y"}, {user: "alice", namespace: a, source: "two", object: "x"}},
+		},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			p := sample(t, "kubernetes-events-"+kind.name)
+			if kind.burst > 0 {
+				p.Spec.Limit, p.Spec.Burst = 1, new(kind.burst)
+			}
+			create := func(server, attempt int, o told) error {
+				if kind.core {
+					attempt = 0
+				}
+				return got[client.Client](t)(w.As(server, pipeline(o.user))).Create(t.Context(), o.event(attempt))
+			}
+			must(t, w.Enforce(t.Context(), pipeline("alice"), one.event(0), p))
+			counted := append([]told{one}, kind.also...)
+			began := time.Now()
+			passed := flood(t, int(3**p.Spec.Burst), func(server, attempt int) error {
+				return create(server, attempt, counted[attempt/2%len(counted)])
+			})
+			took := time.Since(began)
+			burst := int(*p.Spec.Burst)
+			most := burst + int(float64(p.Spec.Limit)*took.Seconds()) + 1
+			t.Logf("%d passed in %v, the burst is %d", passed, took.Round(time.Millisecond), burst)
+			if passed < burst || passed > most {
+				t.Errorf("%d passed, want %d to %d", passed, burst, most)
+			}
+			for _, o := range kind.others {
+				if err := create(0, 0, o); err != nil {
+					t.Errorf("%+v: %v", o, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,207 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+const (
+	// rounds of a quiet rollout and one beside a flood, in turn.
+	rounds = 3
+	// unfair is how much longer tenant B's rollout may take, and slack what the machine may add, which others use, too.
+	unfair = 1.2
+	slack  = 150 * time.Millisecond
+)
+
+func deploymentOf(namespace, name string, replicas int32) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod(namespace).Spec}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
+	}
+}
+
+func job(namespace string, parallelism int32) *batchv1.Job {
+	spec := pod(namespace).Spec
+	spec.RestartPolicy = corev1.RestartPolicyNever
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "j-", Namespace: namespace},
+		Spec:       batchv1.JobSpec{Parallelism: &parallelism, Completions: &parallelism, Template: corev1.PodTemplateSpec{Spec: spec}},
+	}
+}
+
+// controllers runs a kube-controller-manager for the test, and nodes beside it for the pods of limiters, without which the operator
+// would take the webhook away.
+func controllers(t *testing.T, w *World, args ...string) {
+	t.Helper()
+	args = append(args, "--controllers=deployment-controller,replicaset-controller,job-controller,namespace-controller,serviceaccount-controller")
+	m := got[*fixture.ControllerManager](t)(fixture.StartControllerManager(t.Context(), w.Kube, args...))
+	ctx, cancel := context.WithCancel(context.Background())
+	var nodes sync.WaitGroup
+	nodes.Go(func() {
+		if err := w.RunNodes(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		nodes.Wait()
+		must(t, m.Stop())
+	})
+	must(t, until(t.Context(), "the controllers to find the limiters ready", func(ctx context.Context) error {
+		var pods corev1.PodList
+		if err := w.Admin.List(ctx, &pods, client.InNamespace(system)); err != nil {
+			return err
+		}
+		d, err := w.deployment(ctx)
+		if err == nil && (len(pods.Items) < replicas || d.Status.ReadyReplicas < replicas) {
+			err = fmt.Errorf("%d pods, %d ready", len(pods.Items), d.Status.ReadyReplicas)
+		}
+		return err
+	}))
+}
+
+// rollout is how long B takes to get all pods of a new Deployment. No node runs them: it is done when they are created.
+func rollout(t *testing.T, c client.Client, namespace, name string, pods int32) time.Duration {
+	t.Helper()
+	began := time.Now()
+	must(t, c.Create(t.Context(), deploymentOf(namespace, name, pods)))
+	must(t, until(t.Context(), "the rollout of "+name, func(ctx context.Context) error {
+		var d appsv1.Deployment
+		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &d); err != nil {
+			return err
+		}
+		if d.Status.UpdatedReplicas < pods {
+			return fmt.Errorf("%d of %d pods are there", d.Status.UpdatedReplicas, pods)
+		}
+		return nil
+	}))
+	return time.Since(began)
+}
+
+// compare has B roll out in quiet and beside a flood, in turn, and says how much longer that takes: median by median.
+func compare(t *testing.T, w *World, namespace string, pods int32, flood func(ctx context.Context)) {
+	t.Helper()
+	c := both(t, w, Person("bob"))[1]
+	rollout(t, c, namespace, "warm", pods) // informers and connections
+	var quiet, beside []time.Duration
+	for round := range rounds {
+		quiet = append(quiet, rollout(t, c, namespace, fmt.Sprintf("quiet-%d", round), pods))
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { flood(ctx) })
+		wait(t.Context(), time.Second) // for controllers to have it on their hands
+		beside = append(beside, rollout(t, c, namespace, fmt.Sprintf("beside-%d", round), pods))
+		cancel()
+		wg.Wait()
+	}
+	q, b := median(quiet), median(beside)
+	t.Logf("rollout of %d pods, median of %d: %v in quiet %v, %v beside the flood %v: %.2f times",
+		pods, rounds, q, quiet, b, beside, b.Seconds()/q.Seconds())
+	if b > time.Duration(unfair*float64(q))+slack {
+		t.Errorf("tenant B waits: %v, want at most %.1f times %v", b, unfair, q)
+	}
+}
+
+func median(all []time.Duration) time.Duration {
+	return slices.Sorted(slices.Values(all))[len(all)/2].Round(time.Millisecond)
+}
+
+// TestATenantWhoFloodsDoesNotHoldUpTheRolloutOfAnother has A create Deployments and Jobs without end. A is throttled where A
+// writes; the controllers of the cluster are exempt.
+func TestATenantWhoFloodsDoesNotHoldUpTheRolloutOfAnother(t *testing.T) {
+	w := world(t)
+	a, b := got[string](t)(w.Namespace(t.Context(), "initech")), got[string](t)(w.Namespace(t.Context(), "umbrella"))
+	p := sample(t, "kubernetes-workloads-per-tenant")
+	p.Spec.Limit, p.Spec.Tiers = 20, nil
+	must(t, w.Enforce(t.Context(), Person("alice"), pod(a), p))
+	controllers(t, w)
+	must(t, w.Asked(t.Context(), Person("alice"), pod(a)))
+	var tried, denied atomic.Int64
+	alice := both(t, w, pipeline("alice"))
+	compare(t, w, b, 60, func(ctx context.Context) {
+		var wg sync.WaitGroup
+		for i, c := range alice {
+			wg.Go(func() {
+				every(ctx, 5*time.Millisecond, func() {
+					var object client.Object = job(a, 2)
+					if i == 0 {
+						object = deploymentOf(a, fmt.Sprintf("d-%d", tried.Load()), 2)
+					}
+					tried.Add(1)
+					if IsDenied(c.Create(ctx, object)) {
+						denied.Add(1)
+					}
+				})
+			})
+		}
+		wg.Wait()
+	})
+	t.Logf("%d of %d creations of tenant A were denied", denied.Load(), tried.Load())
+	if denied.Load() < tried.Load()/2 {
+		t.Error("that was no flood")
+	}
+}
+
+// TestControllersThatAreDeniedDoNotHoldUpTheRolloutOfAnother has a Limiter that exempts no controllers: besides what A creates, what
+// controllers make of it is limited. They are told no wait: their workers would sleep, five for all ReplicaSets there are.
+func TestControllersThatAreDeniedDoNotHoldUpTheRolloutOfAnother(t *testing.T) {
+	w := world(t)
+	limitControllers := func(limit bool) {
+		must(t, w.EditLimiter(context.Background(), func(l *v1alpha1.LimiterSpec) {
+			l.KubernetesThrottle = &v1alpha1.KubernetesThrottle{}
+			if limit { // service accounts of an exempt namespace are exempt, whatever groups are
+				l.KubernetesThrottle.ExemptNamespaces = []v1alpha1.NamespaceName{system}
+				l.KubernetesThrottle.ExemptGroups = []v1alpha1.KubernetesUser{"system:masters", "system:nodes"}
+			}
+		}))
+	}
+	limitControllers(true)
+	defer limitControllers(false)
+	a, b := got[string](t)(w.Namespace(t.Context(), "hooli")), got[string](t)(w.Namespace(t.Context(), "umbrella"))
+	p := sample(t, "kubernetes-workloads-per-tenant")
+	p.Spec.Limit = 20
+	p.Spec.Tiers = []v1alpha1.Tier{{Name: "large", When: v1alpha1.When{Identifiers: []v1alpha1.TierIdentifier{"umbrella"}}, Limit: new(int64(100000))}}
+	must(t, w.Enforce(t.Context(), Person("alice"), pod(a), p))
+	controllers(t, w)
+	must(t, w.Asked(t.Context(), Person("alice"), pod(a)))
+	alice, made := both(t, w, pipeline("alice"))[0], 0
+	compare(t, w, b, 60, func(ctx context.Context) {
+		every(ctx, 5*time.Millisecond, func() { // each wants more pods than A may have
+			made++
+			if err := alice.Create(t.Context(), deploymentOf(a, fmt.Sprintf("d-%d", made), 20)); err != nil && !IsDenied(err) {
+				t.Error(err)
+			}
+		})
+	})
+	denied := got[int](t)(w.Decided(t.Context(), p.Name, "denied"))
+	var list appsv1.ReplicaSetList
+	must(t, w.Admin.List(t.Context(), &list, client.InNamespace(a)))
+	failed := 0
+	for i := range list.Items {
+		for _, c := range list.Items[i].Status.Conditions {
+			if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
+				failed++
+			}
+		}
+	}
+	t.Logf("%d writes of tenant A, and for it, were denied; %d of its %d ReplicaSets lack pods", denied, failed, len(list.Items))
+	if denied < 100 || failed == 0 {
+		t.Error("that was no flood")
+	}
+}

@@ -1,0 +1,96 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// Latencies are how long creations took that an API server asked a limiter about, and ones that it did not, both sorted.
+type Latencies struct {
+	With, Without []time.Duration
+}
+
+// MeasureLatency creates ConfigMaps by the first API server, one after the other: in turn one in a namespace that a policy is about,
+// which admits it, and one in a namespace that none is, so that nobody is asked. Whatever else the machine does meets both.
+func MeasureLatency(ctx context.Context, w *World, pairs int) (Latencies, error) {
+	var l Latencies
+	with, errWith := w.Namespace(ctx, "with")
+	without, errWithout := w.Namespace(ctx, "without")
+	if err := errors.Join(errWith, errWithout); err != nil {
+		return l, err
+	}
+	who := Person("alice")
+	p := admitting(with)
+	if err := w.Enforce(ctx, who, numbered(with, 0), p); err != nil {
+		return l, err
+	}
+	client, err := w.ClientGo(0, who)
+	if err != nil {
+		return l, err
+	}
+	before, err := w.Questions(ctx)
+	if err != nil {
+		return l, err
+	}
+	const warmUp = 50 // connections, and what is compiled and cached at the first time
+	for n := range warmUp + pairs {
+		tookWith, errWith := create(ctx, client, numbered(with, n))
+		tookWithout, errWithout := create(ctx, client, numbered(without, n))
+		if err := errors.Join(errWith, errWithout); err != nil {
+			return l, err
+		}
+		if n >= warmUp {
+			l.With, l.Without = append(l.With, tookWith), append(l.Without, tookWithout)
+		}
+	}
+	after, err := w.Questions(ctx)
+	if err == nil && after-before != warmUp+pairs {
+		err = fmt.Errorf("API servers have asked %d times about %d creations", after-before, warmUp+pairs)
+	}
+	slices.Sort(l.With)
+	slices.Sort(l.Without)
+	return l, err
+}
+
+// admitting is about the ConfigMaps of a namespace, and denies none.
+func admitting(namespace string) *v1alpha1.ClusterRateLimitPolicy {
+	p := &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: "admitting"}}
+	p.Spec.Axis, p.Spec.Limit, p.Spec.Window = v1alpha1.AxisTenant, 1_000_000, "1m"
+	p.Spec.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{
+		Namespaces: []v1alpha1.NamespaceName{v1alpha1.NamespaceName(namespace)},
+		Resources:  []v1alpha1.KubernetesResources{{Groups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"configmaps"}}},
+	}}
+	return p
+}
+
+func numbered(namespace string, n int) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("number-%d", n)}, Data: map[string]string{"a": "b"},
+	}
+}
+
+func create(ctx context.Context, client kubernetes.Interface, m *corev1.ConfigMap) (time.Duration, error) {
+	began := time.Now()
+	_, err := client.CoreV1().ConfigMaps(m.Namespace).Create(ctx, m, metav1.CreateOptions{})
+	return time.Since(began), err
+}
+
+// Added is by how much the slowest of percent of the creations was slower with a limiter asked than without.
+func (l Latencies) Added(percent float64) time.Duration {
+	return Percentile(l.With, percent) - Percentile(l.Without, percent)
+}
+
+// Percentile is the longest of the fastest percent of sorted latencies.
+func Percentile(sorted []time.Duration, percent float64) time.Duration {
+	n := int(float64(len(sorted)) * percent / 100)
+	return sorted[min(max(n, 0), len(sorted)-1)]
+}

@@ -1,0 +1,220 @@
+package kubernetes
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/controllers/registration"
+)
+
+// everything is a policy as bad as can be: each user writes once an hour, whatever it is, and nothing while Redis is away.
+func everything() *v1alpha1.ClusterRateLimitPolicy {
+	return policy("everything", v1alpha1.AxisUser, 1, "1h", func(s *v1alpha1.ClusterRateLimitPolicySpec) {
+		s.OnStoreFailure = v1alpha1.StoreFailureDeny
+		s.Match.Kubernetes.Resources = []v1alpha1.KubernetesResources{{
+			Groups: []v1alpha1.APIGroup{"*"}, Resources: []v1alpha1.ResourceName{"*/*"},
+			Operations: []v1alpha1.Operation{v1alpha1.OperationCreate, v1alpha1.OperationUpdate, v1alpha1.OperationDelete},
+		}}
+	})
+}
+
+// TestNobodyIsLockedOut has a policy that matches everything, a Limiter that fails closed, and one thing broken after the other. Who
+// runs the cluster and who repairs it works on; that anybody else does not shows that it is broken.
+func TestNobodyIsLockedOut(t *testing.T) {
+	w := world(t)
+	namespace := got[string](t)(w.Namespace(t.Context(), "acme"))
+	closed := func(policy v1alpha1.WebhookFailure) {
+		t.Helper()
+		must(t, w.EditLimiter(context.Background(), func(l *v1alpha1.LimiterSpec) { l.KubernetesThrottle.FailurePolicy = policy }))
+	}
+	closed(v1alpha1.WebhookFailureFail)
+	defer closed(v1alpha1.WebhookFailureIgnore)
+	anybody := both(t, w, pipeline("some"))
+	must(t, w.Enforce(t.Context(), pipeline("some"), configMap(namespace), everything()))
+	for _, trouble := range []struct {
+		name          string
+		who           rest.ImpersonationConfig // another one each time: a limiter remembers whom it has denied
+		begin, mended func() error
+		want          string // that people are told
+	}{
+		{
+			"a policy that matches everything, with limit 1", pipeline("some"),
+			func() error { return anybody[0].Create(t.Context(), configMap(namespace)) }, func() error { return nil },
+			"over the limit of policy cluster/everything: 1 per 1h for User system:serviceaccount:builds:some",
+		},
+		{
+			"Redis is gone", pipeline("two"),
+			func() error { w.Redis.Kill(); return nil }, func() error { return w.Redis.Restart(t.Context()) },
+			"cannot be reached",
+		},
+		{
+			"the certificate has expired", pipeline("three"),
+			func() error { return w.expire(t.Context()) }, func() error { return w.Roll(t.Context()) },
+			"certificate has expired",
+		},
+		{
+			"no limiter is there", pipeline("four"),
+			func() error { return w.StopLimiters(t.Context()) }, func() error { return w.Roll(t.Context()) },
+			"failed calling webhook",
+		},
+	} {
+		t.Run(trouble.name, func(t *testing.T) {
+			must(t, trouble.begin())
+			for server, c := range both(t, w, trouble.who) {
+				err := c.Create(t.Context(), configMap(namespace))
+				t.Logf("by API server %d: %v", server, err)
+				if err == nil || !strings.Contains(err.Error(), trouble.want) {
+					t.Errorf("by API server %d somebody was told %v, want %q", server, err, trouble.want)
+				}
+			}
+			worksFor(t, w, namespace)
+			repairs(t, w, anybody[1])
+			must(t, trouble.mended())
+			must(t, w.Asked(t.Context(), pipeline("some"), configMap(namespace)))
+		})
+	}
+
+	t.Run("the operator takes the webhook of limiters away that are gone", func(t *testing.T) {
+		must(t, w.StopLimiters(t.Context()))
+		must(t, w.MarkReady(t.Context())) // that none is
+		must(t, until(t.Context(), "anybody to write", func(ctx context.Context) error { return anybody[0].Create(ctx, configMap(namespace)) }))
+		must(t, w.Roll(t.Context()))
+		must(t, w.Asked(t.Context(), pipeline("some"), configMap(namespace)))
+	})
+	t.Run("an admin takes the policy away", func(t *testing.T) {
+		must(t, got[client.Client](t)(w.As(1, Person("root", "system:masters"))).Delete(t.Context(), everything()))
+		must(t, until(t.Context(), "anybody to write", func(ctx context.Context) error { return anybody[1].Create(ctx, configMap(namespace)) }))
+	})
+}
+
+// worksFor has the exempt do what they are there for.
+func worksFor(t *testing.T, w *World, namespace string) {
+	t.Helper()
+	for name, who := range exempt() {
+		for server, c := range both(t, w, who) {
+			for _, object := range []client.Object{
+				configMap(namespace),
+				pod(namespace),
+				&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{GenerateName: "some-", Namespace: namespace}},
+				&corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "some-"}},
+				&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "some-"}},
+			} {
+				kind := got[string](t)(kindOf(c, object))
+				if err := c.Create(t.Context(), object); err != nil {
+					t.Errorf("%s creates a %s, by API server %d: %v", name, kind, server, err)
+					continue
+				}
+				label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"some":"label"}}}`))
+				if err := c.Patch(t.Context(), object, label); err != nil {
+					t.Errorf("%s changes a %s, by API server %d: %v", name, kind, server, err)
+				}
+				if err := c.Delete(t.Context(), object, client.GracePeriodSeconds(0)); err != nil {
+					t.Errorf("%s deletes a %s, by API server %d: %v", name, kind, server, err)
+				}
+			}
+		}
+	}
+}
+
+func kindOf(c client.Client, object client.Object) (string, error) {
+	kind, err := c.GroupVersionKindFor(object)
+	return kind.Kind, err
+}
+
+// repairs is what anybody can do who may, exempt or not: no API server asks about webhooks, nor about the operator's namespace.
+func repairs(t *testing.T, w *World, c client.Client) {
+	t.Helper()
+	limiter := got[*v1alpha1.Limiter](t)(read(t.Context(), w, system, limiterName, &v1alpha1.Limiter{}))
+	changed := limiter.DeepCopy()
+	changed.Spec.KubernetesThrottle.Enabled = new(false)
+	if err := c.Patch(t.Context(), changed, client.MergeFrom(limiter), client.DryRunAll); err != nil {
+		t.Errorf("to turn the Limiter off: %v", err)
+	}
+	if err := c.Create(t.Context(), configMap(system)); err != nil {
+		t.Errorf("to write into the operator's namespace: %v", err)
+	}
+	if err := c.Create(t.Context(), configMap(metav1.NamespaceSystem)); err != nil {
+		t.Errorf("to write into kube-system: %v", err)
+	}
+	configuration := registration.Render(nil)
+	if err := c.Delete(t.Context(), configuration, client.DryRunAll); err != nil {
+		t.Errorf("to delete the webhook: %v", err)
+	}
+}
+
+// expire gives limiters a certificate of the authority that API servers trust, for the right name, that has expired a minute ago.
+func (w *World) expire(ctx context.Context) error {
+	secret, err := read(ctx, w, system, deployment.ThrottleSecret, &corev1.Secret{})
+	if err != nil {
+		return err
+	}
+	authority, key, err := authorityOf(secret)
+	if err != nil {
+		return err
+	}
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	certificate, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{serviceName + "." + system + ".svc"},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(-time.Minute), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}, authority, own.Public(), key)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalECPrivateKey(own)
+	if err != nil {
+		return err
+	}
+	for _, l := range w.limiters {
+		err := errors.Join(
+			os.WriteFile(l.key(), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600),
+			os.WriteFile(l.certificate(), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}), 0o600))
+		if err != nil {
+			return err
+		}
+	}
+	w.Kube.Services.Break() // connections that are there go on as they began
+	return nil
+}
+
+// authorityOf is what the operator signs with, as it keeps it.
+func authorityOf(secret *corev1.Secret) (*x509.Certificate, crypto.PrivateKey, error) {
+	var kept []struct{ Certificate, Key string }
+	if err := json.Unmarshal(secret.Data["authorities.json"], &kept); err != nil {
+		return nil, nil, err
+	}
+	for _, a := range kept {
+		if a.Key == "" {
+			continue
+		}
+		pair, err := tls.X509KeyPair([]byte(a.Certificate), []byte(a.Key))
+		return pair.Leaf, pair.PrivateKey, err
+	}
+	return nil, nil, errors.New("the operator keeps no authority that it can sign with")
+}

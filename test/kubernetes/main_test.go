@@ -1,0 +1,79 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// shared is the World of all tests of the package: a start takes longer than most of them. They leave no policy behind, and
+// each has namespaces of its own.
+var shared *World
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	ctrl.SetLogger(logr.Discard()) // which complains if nobody sets one
+	var err error
+	if shared, err = Start(context.Background(), os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	if err := shared.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// world is the shared one, back as it was when the test ends, but for what tenants have spent: two tests of one policy have tenants
+// of their own.
+func world(t *testing.T) *World {
+	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(shared.Logs())
+		}
+		must(t, shared.Admin.DeleteAllOf(context.Background(), &v1alpha1.ClusterRateLimitPolicy{}))
+	})
+	return shared
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// got is what a call returned, which must have worked.
+func got[T any](t testing.TB) func(T, error) T {
+	return func(value T, err error) T {
+		t.Helper()
+		must(t, err)
+		return value
+	}
+}
+
+// policy is one of the cluster about resources of the core group in namespaces, none for all.
+func policy(name string, axis v1alpha1.Axis, limit int64, window string, change func(*v1alpha1.ClusterRateLimitPolicySpec)) *v1alpha1.ClusterRateLimitPolicy {
+	p := &v1alpha1.ClusterRateLimitPolicy{}
+	p.Name = name
+	p.Spec.Axis, p.Spec.Limit, p.Spec.Window = axis, limit, v1alpha1.Window(window)
+	p.Spec.Algorithm = v1alpha1.SlidingWindowLog
+	p.Spec.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{Resources: []v1alpha1.KubernetesResources{{
+		Groups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"configmaps"},
+		Operations: []v1alpha1.Operation{v1alpha1.OperationCreate, v1alpha1.OperationUpdate, v1alpha1.OperationDelete},
+	}}}}
+	if change != nil {
+		change(&p.Spec)
+	}
+	return p
+}

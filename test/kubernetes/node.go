@@ -1,0 +1,244 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+const (
+	limiterName = "default"
+	serviceName = "weir-limiter-" + limiterName
+)
+
+// limiter is a process in the place of a pod.
+type limiter struct {
+	process *fixture.WeirProcess
+	address string // for API servers
+	ops     string
+	dir     string // of the certificate, as mounted
+}
+
+// EditLimiter changes the Limiter and rolls it out, as nodes would.
+func (w *World) EditLimiter(ctx context.Context, change func(*v1alpha1.LimiterSpec)) error {
+	l, err := read(ctx, w, system, limiterName, &v1alpha1.Limiter{})
+	if err != nil {
+		return err
+	}
+	is := l.DeepCopy()
+	change(&l.Spec)
+	if err := w.Admin.Patch(ctx, l, client.MergeFrom(is)); err != nil {
+		return err
+	}
+	err = until(ctx, "the Deployment to be what the Limiter asks for", func(ctx context.Context) error {
+		now, err := read(ctx, w, system, limiterName, &v1alpha1.Limiter{})
+		if err == nil && now.Status.ObservedGeneration < l.Generation {
+			err = fmt.Errorf("generation %d is not seen, %d is", l.Generation, now.Status.ObservedGeneration)
+		}
+		if err != nil {
+			return err
+		}
+		d, err := w.deployment(ctx)
+		if err == nil && !slices.ContainsFunc(argumentsOf(d), func(a string) bool { return strings.HasPrefix(a, "--throttle-listen") }) {
+			err = errors.New("its pods answer no API server yet")
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return w.Roll(ctx)
+}
+
+func argumentsOf(d *appsv1.Deployment) []string { return d.Spec.Template.Spec.Containers[0].Args }
+
+// Roll replaces the limiters by ones that the Deployment describes now, and says that they are ready.
+func (w *World) Roll(ctx context.Context) error {
+	d, err := w.deployment(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.stopLimiters(); err != nil {
+		return err
+	}
+	for i := range replicas {
+		l, err := w.startLimiter(ctx, d, i)
+		if err != nil {
+			return err
+		}
+		w.limiters = append(w.limiters, l)
+	}
+	for _, l := range w.limiters {
+		if err := l.alive(ctx); err != nil {
+			return err
+		}
+	}
+	if err := w.carry(ctx); err != nil {
+		return err
+	}
+	return w.MarkReady(ctx)
+}
+
+// startLimiter runs what the container would, with addresses that are free on this machine and files where they may be.
+func (w *World) startLimiter(ctx context.Context, d *appsv1.Deployment, i int) (*limiter, error) {
+	l := &limiter{dir: filepath.Join(w.dir, fmt.Sprintf("replica-%d", i))}
+	if err := w.mount(ctx, l.dir); err != nil {
+		return nil, err
+	}
+	var err error
+	var address [3]string
+	for i := range address {
+		if address[i], err = fixture.FreeAddr(ctx); err != nil {
+			return nil, err
+		}
+	}
+	l.address, l.ops = address[0], "http://"+address[1]
+	args := slices.DeleteFunc(slices.Clone(argumentsOf(d)), func(a string) bool {
+		return strings.HasPrefix(a, "--memory=") // a variable that a kubelet fills in
+	})
+	l.process, err = fixture.StartWeir(w.weir, append(args, // the last one counts
+		"--replica", fmt.Sprintf("replica-%d", i), "--throttle-listen", l.address, "--ops-listen", address[1], "--listen", address[2],
+		"--throttle-cert", l.certificate(), "--throttle-key", l.key(), "--grpc-listen=", "--snapshot=", "--drain=0s")...)
+	return l, err
+}
+
+// alive waits until the process serves: before that no signal ends it well.
+func (l *limiter) alive(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return fixture.WaitHTTP(ctx, l.ops+"/healthz", http.StatusOK)
+}
+
+func (l *limiter) certificate() string { return filepath.Join(l.dir, corev1.TLSCertKey) }
+func (l *limiter) key() string         { return filepath.Join(l.dir, corev1.TLSPrivateKeyKey) }
+
+// mount writes the certificate that the operator keeps into files, as a volume has it.
+func (w *World) mount(ctx context.Context, dir string) error {
+	var secret *corev1.Secret
+	err := until(ctx, "the certificate of the limiters", func(ctx context.Context) (err error) {
+		secret, err = read(ctx, w, system, deployment.ThrottleSecret, &corev1.Secret{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+		if err := os.WriteFile(filepath.Join(dir, key), secret.Data[key], 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// carry makes connections to the Service end at the limiters that run.
+func (w *World) carry(ctx context.Context) error {
+	service, err := read(ctx, w, system, serviceName, &corev1.Service{})
+	if err != nil {
+		return err
+	}
+	var addresses []string
+	for _, l := range w.limiters {
+		addresses = append(addresses, l.address)
+	}
+	w.Kube.Services.Route(net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(deployment.ThrottlePort)), addresses...)
+	return nil
+}
+
+// MarkReady says of the limiters what other controllers, or a node, would: they are ready once they listen.
+func (w *World) MarkReady(ctx context.Context) error {
+	d, err := w.deployment(ctx)
+	if err != nil {
+		return err
+	}
+	is := d.DeepCopy()
+	ready := int32(len(w.limiters))
+	d.Status = appsv1.DeploymentStatus{
+		ObservedGeneration: d.Generation, Replicas: replicas, UpdatedReplicas: replicas, ReadyReplicas: ready, AvailableReplicas: ready,
+	}
+	if equality.Semantic.DeepEqual(is.Status, d.Status) {
+		return nil
+	}
+	return w.Admin.Status().Patch(ctx, d, client.MergeFrom(is))
+}
+
+// StopLimiters ends them, as if all nodes they run on had failed. Nobody tells the operator.
+func (w *World) StopLimiters(ctx context.Context) error {
+	return errors.Join(w.stopLimiters(), w.carry(ctx))
+}
+
+func (w *World) stopLimiters() error {
+	var errs []error
+	for _, l := range w.limiters {
+		errs = append(errs, l.process.Stop())
+	}
+	w.limiters = nil
+	return errors.Join(errs...)
+}
+
+// limitersReady waits until all of them decide by rules.
+func (w *World) limitersReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, l := range w.limiters {
+		if err := fixture.WaitHTTP(ctx, l.ops+"/readyz", http.StatusOK); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RunNodes says of every pod in the operator's namespace that it is ready, as nodes would, until ctx is done. With a deployment
+// controller in the cluster it is what MarkReady is without one.
+func (w *World) RunNodes(ctx context.Context) error {
+	tick := time.NewTicker(10 * poll)
+	defer tick.Stop()
+	for {
+		var pods corev1.PodList
+		err := w.Admin.List(ctx, &pods, client.InNamespace(system))
+		for i := range pods.Items {
+			err = errors.Join(err, w.markPodReady(ctx, &pods.Items[i]))
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("say that pods are ready: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (w *World) markPodReady(ctx context.Context, p *corev1.Pod) error {
+	if p.Status.Phase == corev1.PodRunning {
+		return nil
+	}
+	is := p.DeepCopy()
+	p.Status.Phase = corev1.PodRunning
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+	return client.IgnoreNotFound(w.Admin.Status().Patch(ctx, p, client.MergeFrom(is)))
+}

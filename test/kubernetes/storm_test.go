@@ -1,0 +1,113 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// stormLasts is how long the storm does: ten minutes, or what WEIR_SOAK says, where that is set.
+func stormLasts() (time.Duration, error) {
+	switch soak := os.Getenv("WEIR_SOAK"); soak {
+	case "":
+		return 30 * time.Second, nil
+	case "1":
+		return 10 * time.Minute, nil
+	default:
+		return time.ParseDuration(soak)
+	}
+}
+
+// TestTheExemptLoseNoRequestInAStorm has tenants flood both API servers, and Redis die and come back again and again. Whoever is
+// exempt writes all the while.
+func TestTheExemptLoseNoRequestInAStorm(t *testing.T) {
+	w := world(t)
+	lasts := got[time.Duration](t)(stormLasts())
+	namespace := got[string](t)(w.Namespace(t.Context(), "acme"))
+	p := policy("storm", v1alpha1.AxisTenant, 60, "1m", nil)
+	strict := policy("storm-closed", v1alpha1.AxisTenant, 60, "1m", func(s *v1alpha1.ClusterRateLimitPolicySpec) {
+		s.OnStoreFailure = v1alpha1.StoreFailureDeny // and so everybody is refused while Redis is away
+	})
+	must(t, w.Enforce(t.Context(), Person("alice"), configMap(namespace), p, strict))
+
+	ctx, cancel := context.WithTimeout(t.Context(), lasts)
+	defer cancel()
+	var storm sync.WaitGroup
+	var passed, denied, refused atomic.Int64
+	for _, c := range both(t, w, pipeline("some")) {
+		storm.Go(func() {
+			every(ctx, 10*time.Millisecond, func() {
+				switch err := writeAndDelete(t.Context(), c, namespace); {
+				case err == nil:
+					passed.Add(1)
+				case IsDenied(err):
+					denied.Add(1)
+				default:
+					refused.Add(1)
+				}
+			})
+		})
+	}
+	var tried, lost atomic.Int64
+	for name, who := range exempt() {
+		for server, c := range both(t, w, who) {
+			storm.Go(func() {
+				every(ctx, 100*time.Millisecond, func() {
+					tried.Add(1)
+					if err := writeAndDelete(t.Context(), c, namespace); err != nil {
+						lost.Add(1)
+						t.Errorf("%s, by API server %d: %v", name, server, err)
+					}
+				})
+			})
+		}
+	}
+	outages := 0
+	every(ctx, lasts/6, func() {
+		w.Redis.Kill()
+		wait(ctx, lasts/12)
+		if err := w.Redis.Restart(t.Context()); err != nil {
+			t.Error(err)
+		}
+		outages++
+	})
+	storm.Wait()
+	t.Logf("%v, Redis away %d times: of %d writes of the exempt %d were lost; of the tenant's %d passed, %d were over a limit, %d refused",
+		lasts, outages, tried.Load(), lost.Load(), passed.Load(), denied.Load(), refused.Load())
+	if outages < 2 || denied.Load() == 0 || refused.Load() == 0 || tried.Load() < int64(lasts/time.Second) {
+		t.Error("that was no storm")
+	}
+}
+
+func writeAndDelete(ctx context.Context, c client.Client, namespace string) error {
+	m := configMap(namespace)
+	if err := c.Create(ctx, m); err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	return c.Delete(ctx, m)
+}
+
+// every calls do so often, until ctx is done. A call under way is waited for.
+func every(ctx context.Context, pause time.Duration, do func()) {
+	for ctx.Err() == nil {
+		do()
+		wait(ctx, pause)
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
