@@ -201,7 +201,7 @@ func TestNoAPIServerIsLeftWithoutAnAnswerWhenALimiterStops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	process, err := fixture.StartWeir(weir, "limiter", "--redis="+redis, "--listen=127.0.0.1:0", "--grpc-listen=", "--ops-listen="+ops, "--drain=500ms",
+	process, err := fixture.StartWeir(weir, "limiter", "--redis="+redis, "--listen=127.0.0.1:0", "--grpc-listen=", "--ops-listen="+ops, "--drain=5s", // as a Limiter's pods
 		"--throttle-listen="+address, "--throttle-cert="+files.ServerCert, "--throttle-key="+files.ServerKey)
 	if err != nil {
 		t.Fatal(err)

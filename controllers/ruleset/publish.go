@@ -94,8 +94,20 @@ func (d delivery) programmed(c *compiled) bool {
 // outage remembers since when, and why, Redis is away.
 type outage struct {
 	first    StoreError // of the outage that is on; zero if there is none
+	doubted  bool       // the last attempt failed in a way that says less
 	began    time.Time
 	replicas []serving // the last ones known
+}
+
+// tell takes note of an attempt that failed. The words of one kind of trouble change from one attempt to the next, and are
+// told once. One cut connection among others that say why, as with a certificate that Redis refuses, is no other trouble.
+func (o *outage) tell(is StoreError) {
+	before := o.first.Reason
+	doubtful := is.Reason == v1alpha1.ReasonStoreUnreachable && before != "" && before != is.Reason && !o.doubted
+	o.doubted = doubtful
+	if before != is.Reason && !doubtful {
+		o.first = is
+	}
 }
 
 // publish puts scripts and rule set in place on Redis, and asks who enforces what.
@@ -107,9 +119,7 @@ func (e *enforcer) publish(ctx context.Context, limiter *v1alpha1.Limiter) deliv
 			log.FromContext(ctx).Error(err, "Redis cannot be used; trying again until it can")
 			e.outage.began = e.Clock()
 		}
-		if e.outage.first.Reason != is.Reason { // the words of one kind of trouble change from one attempt to the next
-			e.outage.first = is
-		}
+		e.outage.tell(is)
 		return delivery{replicas: e.outage.replicas, unreachable: e.outage.first.Error(), reason: e.outage.first.Reason, away: e.outage.began, redis: e.look.redis}
 	}
 	if e.outage.first.Reason != "" {

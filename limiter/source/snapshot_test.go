@@ -114,7 +114,7 @@ func TestASnapshotIsRefused(t *testing.T) {
 		"with a bit flipped":           {content: string(damaged), says: "refused: decode rules: ", level: "WARN"},
 		"that names no revision":       {content: packed(t, "", `{"format":1,"rules":[]}`), says: "refused: decode rules: the data does not name its revision", level: "WARN"},
 		"that names another":           {content: packed(t, revision, `{"format":1,"rules":[]}`), says: `refused: decode rules: the data names revision "` + revision, level: "WARN"},
-		"of another format":            {content: packed(t, "", `{"format":3}`), says: "refused: decode rules: unknown format 3, this build reads 1 to 2", level: "WARN"},
+		"of another format":            {content: packed(t, "", `{"format":9}`), says: "refused: decode rules: unknown format 9, this build reads 1 to 3", level: "WARN"},
 		"that the limiter cannot take": {content: string(data), refuse: errors.New("rule shop/x: bad"), says: "refused: rule shop/x: bad", level: "WARN"},
 	}
 	for name, test := range tests {
