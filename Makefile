@@ -82,7 +82,7 @@ soak: ## Run the proofs for long, and fuzzing (about an hour; WEIR_SOAK=30s FUZZ
 	@hack/soak.sh
 
 .PHONY: e2e
-e2e: ## Run Weir end to end on a real cluster (some 6 minutes; KUBECONFIG=file IMAGE_LOAD='kind load docker-image')
+e2e: ## Run Weir end to end on a real cluster (some 9 minutes; KUBECONFIG=file IMAGE_LOAD='kind load docker-image')
 	@hack/e2e.sh
 
 .PHONY: kube-assets

@@ -66,6 +66,7 @@ func chapters() []chapter {
 		{"mistakes are named, and go when they are mended", makeMistakes},
 		{"certificates are renewed", renewCertificates},
 		{"definitions are upgraded", upgradeDefinitions},
+		{"the Kubernetes API is throttled", throttleKubernetes},
 		{"Limiters go", deleteLimiters},
 		{"uninstalled", uninstall},
 		{"the chart", chart},

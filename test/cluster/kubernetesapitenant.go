@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// The namespaces of the chapter, each a tenant of its own.
+const (
+	tenantA, tenantB = "tenant-a", "tenant-b"
+	unlimited        = "tenant-unlimited" // no policy speaks of it
+	asked            = "tenant-asked"     // everything is denied
+)
+
+// deployer is the service account as which a tenant writes.
+const deployer = "deployer"
+
+// writers are those who write to the Kubernetes API, and the policies that they meet.
+type writers struct {
+	*story
+
+	a, b, unlimited, asked *tenant
+	policies               []*v1alpha1.ClusterRateLimitPolicy
+	dir                    string // of kubeconfigs
+	rounds                 int
+}
+
+// tenant is a namespace, as its deployer sees it.
+type tenant struct {
+	namespace, kubeconfig string
+
+	sets kubernetes.Interface
+}
+
+// startTenants makes the namespaces. What it returns is to be ended, even after an error.
+func (s *story) startTenants(ctx context.Context) (w *writers, err error) {
+	w = &writers{story: s}
+	if w.dir, err = os.MkdirTemp("", "e2e-tenants-"); err != nil {
+		return w, err
+	}
+	for name, t := range map[string]**tenant{tenantA: &w.a, tenantB: &w.b, unlimited: &w.unlimited, asked: &w.asked} {
+		if *t, err = s.startTenant(ctx, name, filepath.Join(w.dir, name)); err != nil {
+			return w, fmt.Errorf("tenant %s: %w", name, err)
+		}
+	}
+	return w, nil
+}
+
+// end removes what the chapter has made, also after an interrupt. The tokens go in any case.
+func (w *writers) end(ctx context.Context) error {
+	if err := os.RemoveAll(w.dir); err != nil || w.plan.keep {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+	defer cancel()
+	return errors.Join(w.forget(ctx),
+		w.run(ctx, "kubectl", "delete", "namespace", tenantA, tenantB, unlimited, asked, "--ignore-not-found", "--timeout=120s"))
+}
+
+func (s *story) startTenant(ctx context.Context, name, kubeconfig string) (*tenant, error) {
+	at := metav1.ObjectMeta{Namespace: name, Name: deployer}
+	account := &corev1.ServiceAccount{ObjectMeta: at}
+	err := s.create(ctx, namespace(name), account,
+		&rbacv1.Role{ObjectMeta: at, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"", "apps", "batch"}, Resources: []string{"configmaps", "pods", "deployments", "jobs"}, Verbs: []string{"*"},
+		}}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: at, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: deployer},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: name, Name: deployer}},
+		})
+	if err != nil {
+		return nil, err
+	}
+	token, err := s.sets.CoreV1().ServiceAccounts(name).CreateToken(ctx, deployer, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	config, err := writeKubeconfig(kubeconfig, name, token.Status.Token)
+	if err != nil {
+		return nil, err
+	}
+	sets, err := kubernetes.NewForConfig(config)
+	return &tenant{namespace: name, kubeconfig: kubeconfig, sets: sets}, err
+}
+
+// writeKubeconfig writes how the cluster is reached with a token and nothing else: beside a certificate it would not count.
+func writeKubeconfig(file, namespace, token string) (*rest.Config, error) {
+	raw, err := clientcmd.NewDefaultClientConfigLoadingRules().Load()
+	if err != nil {
+		return nil, err
+	}
+	current, is := raw.Contexts[raw.CurrentContext]
+	if !is {
+		return nil, fmt.Errorf("KUBECONFIG has no current context, %q", raw.CurrentContext)
+	}
+	current.AuthInfo, current.Namespace = deployer, namespace
+	raw.AuthInfos = map[string]*api.AuthInfo{deployer: {Token: token}}
+	if err := clientcmd.WriteToFile(*raw, file); err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{} // as fast as it can, and warnings are read of each answer
+	return config, nil
+}
+
+// create tries once, with no retry of client-go, and returns the warnings.
+func (t *tenant) create(ctx context.Context, o client.Object, dryRun ...string) ([]string, error) {
+	var rest rest.Interface
+	var resource string
+	switch o.(type) {
+	case *corev1.ConfigMap:
+		rest, resource = t.sets.CoreV1().RESTClient(), "configmaps"
+	case *corev1.Pod:
+		rest, resource = t.sets.CoreV1().RESTClient(), "pods"
+	case *appsv1.Deployment:
+		rest, resource = t.sets.AppsV1().RESTClient(), "deployments"
+	case *batchv1.Job:
+		rest, resource = t.sets.BatchV1().RESTClient(), "jobs"
+	default:
+		return nil, fmt.Errorf("create %T: not known how", o)
+	}
+	request := rest.Post().Namespace(t.namespace).Resource(resource).Body(o).MaxRetries(0)
+	for _, what := range dryRun {
+		request.Param("dryRun", what)
+	}
+	result := request.Do(ctx)
+	var warnings []string
+	for _, w := range result.Warnings() {
+		warnings = append(warnings, w.Text)
+	}
+	return warnings, result.Error()
+}
+
+func (t *tenant) createConfigMap(ctx context.Context, dryRun ...string) ([]string, error) {
+	return t.create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "made-"}}, dryRun...)
+}
+
+// isAsked looks whether API servers ask by the newest policies.
+func (w *writers) isAsked(ctx context.Context) error {
+	p := w.policies[0]
+	var o client.Object = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "asked"}}
+	if p.Spec.Match.Kubernetes.Resources[0].Resources[0] == "pods" {
+		o = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "asked"}, Spec: w.sleeps()}
+	}
+	_, err := w.asked.create(ctx, o, metav1.DryRunAll)
+	switch {
+	case err == nil:
+		return errors.New("API servers do not ask yet")
+	case apierrors.IsTooManyRequests(err) && strings.Contains(err.Error(), p.Name+"-asked"):
+		return nil
+	default:
+		return err
+	}
+}
