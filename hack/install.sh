@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 manifest() { # manifest IMAGE FILE
-  local image=$1 file=$2 name digest='' tag='' work
+  local image=$1 file=$2 name digest='' tag=''
   name=$image
   if [[ $name == *@* ]]; then
     digest=${name#*@}
@@ -23,6 +23,7 @@ manifest() { # manifest IMAGE FILE
   fi
   mkdir -p dist
   work=$(mktemp -d dist/.install-XXXXXX)
+  trap 'rm -rf "$work"' EXIT
   # A kustomization names its bases relatively.
   {
     printf '%s\n' 'apiVersion: kustomize.config.k8s.io/v1beta1' 'kind: Kustomization' 'resources: [../../config/default]' 'images:'
@@ -30,14 +31,9 @@ manifest() { # manifest IMAGE FILE
     if [[ $tag ]]; then printf '  newTag: "%s"\n' "$tag"; fi
     if [[ $digest ]]; then printf '  digest: "%s"\n' "$digest"; fi
   } >"$work/kustomization.yaml"
-  if go tool -modfile=hack/manifests/go.mod kustomize build "$work" >"$work/install.yaml"; then
-    mv "$work/install.yaml" "$file"
-    echo "$file installs $image"
-  else
-    rm -r "$work"
-    return 1
-  fi
-  rm -r "$work"
+  go tool -modfile=hack/manifests/go.mod kustomize build "$work" >"$work/install.yaml"
+  mv "$work/install.yaml" "$file"
+  echo "$file installs $image"
 }
 
 chart() {
