@@ -42,9 +42,11 @@ END
 fi
 
 if [[ ${LAB:-} ]]; then
-  # Nothing is heard of a cluster that is up: it stays up.
+  # A cluster that answers was somebody's before and stays up. One that does not may have lost its processes, but not its
+  # files, to a machine that went down: what is left of it would pass for a cluster that is up.
   if ! "$LAB" exec kubectl get --raw /readyz >/dev/null 2>&1; then
     if [[ -z ${KEEP:-} ]]; then trap '"$LAB" down' EXIT; fi
+    "$LAB" down
     "$LAB" up
   fi
   "$LAB" redis-image >/dev/null
