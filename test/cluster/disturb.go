@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -97,18 +98,27 @@ func (s *story) deletesPod(deployment string, how ...string) step {
 	}
 }
 
-// leader is the pod of the operator that is elected.
+// leader is the pod of the operator that is elected, as soon as one is: another looks every two seconds for a lease that was
+// given back.
 func (s *story) leader(ctx context.Context) (*corev1.Pod, error) {
-	var lease coordinationv1.Lease
-	if err := s.Get(ctx, types.NamespacedName{Namespace: system, Name: "weir-operator"}, &lease); err != nil {
-		return nil, err
-	}
-	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
-		return nil, errors.New("no operator is elected")
-	}
-	name, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
 	var pod corev1.Pod
-	err := s.Get(ctx, types.NamespacedName{Namespace: system, Name: name}, &pod)
+	_, err := await(ctx, takeOver, func(ctx context.Context) error {
+		var lease coordinationv1.Lease
+		if err := s.Get(ctx, types.NamespacedName{Namespace: system, Name: "weir-operator"}, &lease); err != nil {
+			return err
+		}
+		if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+			return errors.New("no operator is elected")
+		}
+		name, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
+		if err := s.Get(ctx, types.NamespacedName{Namespace: system, Name: name}, &pod); err != nil {
+			return err
+		}
+		if pod.DeletionTimestamp != nil {
+			return fmt.Errorf("the operator that is elected, pod %s, is about to go", name)
+		}
+		return nil
+	})
 	return &pod, err
 }
 
