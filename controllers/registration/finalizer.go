@@ -30,13 +30,9 @@ func (r *Reconciler) hold(ctx context.Context, standings []standing) error {
 		}
 		before := s.limiter.DeepCopy()
 		controllerutil.AddFinalizer(s.limiter, Finalizer)
-		if err := r.patchFinalizers(ctx, before, s.limiter); err != nil {
+		if err := r.patchFinalizers(ctx, before, s); err != nil {
 			failed = errors.Join(failed, err)
-			switch {
-			case s.there:
-			case apierrors.IsConflict(err):
-				s.unheld = true
-			default:
+			if !s.there {
 				s.reason, s.message = v1alpha1.ReasonNotWritten, err.Error()
 			}
 		}
@@ -61,16 +57,21 @@ func (r *Reconciler) release(ctx context.Context, standings []standing, withdraw
 		}
 		before := s.limiter.DeepCopy()
 		controllerutil.RemoveFinalizer(s.limiter, Finalizer)
-		failed = errors.Join(failed, client.IgnoreNotFound(r.patchFinalizers(ctx, before, s.limiter)))
+		failed = errors.Join(failed, client.IgnoreNotFound(r.patchFinalizers(ctx, before, s)))
 	}
 	return failed
 }
 
 // patchFinalizers writes the finalizers, unless the Limiter has changed: they are a list, in which others have theirs.
-func (r *Reconciler) patchFinalizers(ctx context.Context, before, after *v1alpha1.Limiter) error {
+func (r *Reconciler) patchFinalizers(ctx context.Context, before *v1alpha1.Limiter, s *standing) error {
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, after, patch, fieldOwner); err != nil {
-		return fmt.Errorf("write finalizers of Limiter %s/%s: %w", after.Namespace, after.Name, err)
+	err := r.Client.Patch(ctx, s.limiter, patch, fieldOwner)
+	if err == nil {
+		return nil
 	}
-	return nil
+	s.limiter = before
+	if s.changed = apierrors.IsConflict(err); s.changed {
+		return nil
+	}
+	return fmt.Errorf("write finalizers of Limiter %s/%s: %w", before.Namespace, before.Name, err)
 }

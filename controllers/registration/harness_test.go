@@ -38,6 +38,7 @@ type harness struct {
 	now        time.Time
 	writes     []string // of the controller
 	broken     error    // of writes to the configuration
+	meanwhile  func()   // what others do, once, between the controller's reading and its next patch
 }
 
 func newHarness(t *testing.T) *harness {
@@ -123,6 +124,10 @@ func (h *harness) counting() interceptor.Funcs {
 			if err := note("patch", object); err != nil {
 				return err
 			}
+			if others := h.meanwhile; others != nil {
+				h.meanwhile = nil
+				others()
+			}
 			return c.Patch(ctx, object, patch, options...)
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
@@ -176,9 +181,10 @@ func (h *harness) limiter(namespace, name string, change func(*v1alpha1.LimiterS
 	h.must(h.kube.Create(h.Context(), l))
 }
 
-func (h *harness) edit(name string, change func(*v1alpha1.LimiterSpec)) {
+// edit changes the Limiter default.
+func (h *harness) edit(change func(*v1alpha1.LimiterSpec)) {
 	h.Helper()
-	l := h.read(h.namespace, name)
+	l := h.read(h.namespace, "default")
 	change(&l.Spec)
 	h.must(h.kube.Update(h.Context(), l))
 }

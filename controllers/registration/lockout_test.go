@@ -115,7 +115,7 @@ func TestTheEscapeIsOneLine(t *testing.T) {
 	if h.configuration() != nil {
 		t.Errorf("webhooks %q", h.webhooks())
 	}
-	h.edit("default", func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(true) })
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(true) })
 	h.reconcile()
 	if len(h.webhooks()) != 1 {
 		t.Error("it does not come back")

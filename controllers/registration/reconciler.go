@@ -3,6 +3,7 @@ package registration
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,7 +19,7 @@ const fieldOwner = client.FieldOwner("weir-registration")
 const (
 	// resync is how often all is looked at when nothing happens: the Secret is not watched.
 	resync = 30 * time.Second
-	// retry is how soon it is looked again for a certificate that is not there.
+	// retry is how soon it is looked again for a certificate that is not there, and for what somebody else has just written.
 	retry = 2 * time.Second
 )
 
@@ -65,6 +66,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	}
 	if apierrors.IsConflict(failed) { // the cache has yet to show what the configuration has become
 		return ctrl.Result{RequeueAfter: retry}, errors.Join(held, released)
+	}
+	if slices.ContainsFunc(standings, func(s standing) bool { return s.changed }) {
+		again = min(again, retry)
 	}
 	reported := r.report(ctx, standings, failed, now)
 	return ctrl.Result{RequeueAfter: again}, errors.Join(held, failed, released, reported)

@@ -49,13 +49,13 @@ func TestAWebhookIsTheLastThingToComeAndTheFirstToGo(t *testing.T) {
 	step(v1alpha1.ReasonNoPolicies)
 	h.policy("pods", nil, "pods")
 	step(v1alpha1.ReasonRegistered)
-	h.edit("default", func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) })
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) })
 	h.reconcile()
 	h.says(h.namespace, "default", "")
 	if got := h.read(h.namespace, "default").Finalizers; h.configuration() != nil || slices.Contains(got, Finalizer) {
 		t.Errorf("it does not throttle any more: webhooks %q, finalizers %q", h.webhooks(), got)
 	}
-	h.edit("default", func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(true) })
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(true) })
 	step(v1alpha1.ReasonRegistered)
 	h.must(h.kube.Delete(t.Context(), h.read(h.namespace, "default")))
 	h.writes = nil
@@ -238,6 +238,40 @@ func TestADeletedLimiterWaitsForItsWebhookToGoButNotForEver(t *testing.T) {
 	h.reconcile()
 	if h.configuration() != nil {
 		t.Error("the webhook is forgotten")
+	}
+}
+
+func TestALimiterThatOthersChangeMeanwhileIsLookedAtAgainSoon(t *testing.T) {
+	h := newHarness(t)
+	h.policy("pods", nil, "pods")
+	h.rotate()
+	h.limiter(h.namespace, "default", nil)
+	h.run("default", 2, 0)
+	held := func() bool { return slices.Contains(h.read(h.namespace, "default").Finalizers, Finalizer) }
+	soon := func(change func(*v1alpha1.LimiterSpec)) {
+		t.Helper()
+		h.meanwhile = func() { h.edit(change) }
+		h.writes = nil
+		if result := h.reconcile(); result.RequeueAfter != retry || !slices.Equal(h.writes, []string{"patch default"}) {
+			t.Errorf("it is looked again after %v; writes %q", result.RequeueAfter, h.writes)
+		}
+	}
+	soon(func(s *v1alpha1.LimiterSpec) { s.Replicas = new(int32(3)) })
+	if held() || h.configuration() != nil {
+		t.Error("API servers ask a Limiter that may go unnoticed")
+	}
+	h.reconcile()
+	h.says(h.namespace, "default", v1alpha1.ReasonRegistered)
+	if !held() {
+		t.Error("the Limiter is not held")
+	}
+
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) })
+	h.must(h.kube.Delete(t.Context(), h.configuration()))
+	soon(func(s *v1alpha1.LimiterSpec) { s.Replicas = new(int32(2)) })
+	h.reconcile()
+	if held() {
+		t.Error("the Limiter is held for nothing")
 	}
 }
 

@@ -21,7 +21,7 @@ func (r *Reconciler) report(ctx context.Context, standings []standing, written e
 	var failed error
 	for i := range standings {
 		s := &standings[i]
-		if s.unheld {
+		if s.changed {
 			continue
 		}
 		if written != nil && s.asked() {

@@ -22,12 +22,14 @@ type standing struct {
 	throttling      Throttling
 	// there: API servers ask it already.
 	there bool
-	// unheld: it could not be made to wait for release, for it has changed meanwhile. The next round will show.
-	unheld bool
+	// changed: its finalizers could not be written, for it has changed meanwhile. The next round will show.
+	changed bool
 }
 
-// asked says whether API servers are to ask the Limiter.
-func (s *standing) asked() bool { return s.reason == v1alpha1.ReasonRegistered && !s.unheld }
+// asked says whether API servers are to ask the Limiter: none that may go unnoticed begins to be.
+func (s *standing) asked() bool {
+	return s.reason == v1alpha1.ReasonRegistered && (s.there || !s.changed)
+}
 
 func throttlingOf(standings []standing) []Throttling {
 	var all []Throttling
