@@ -177,7 +177,7 @@ func TestALimiterIsDegradedByItsRedisWhileItIs(t *testing.T) {
 func TestASelectorThatIsNoneSelectsNothingAndIsTold(t *testing.T) {
 	h := newHarness(t)
 	l := h.limiter("default")
-	l.Spec.PolicySelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+	l.Spec.PolicySelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a team", Operator: metav1.LabelSelectorOpExists}}}
 	h.must(h.kube.Update(t.Context(), l))
 	h.create("daily", nil)
 	h.reconcile()

@@ -1,6 +1,9 @@
 package crd
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // definition is a kind, and how the tests speak of it.
 type definition struct {
@@ -35,17 +38,21 @@ func limiters() definition {
 	return definition{
 		kind: "Limiter", file: "weir.dev_limiters.yaml", cases: limiterCases,
 		small: "metadata: {name: small}\nspec: {redis: {addresses: [\"redis:6379\"]}}\n",
-		kubernetes: []string{
-			"spec.policySelector", "spec.policyNamespaceSelector",
-			"spec.template.resources", "spec.template.tolerations[]", "spec.template.affinity",
-		},
+		kubernetes: slices.Concat(
+			withinSelector("spec.policySelector"), withinSelector("spec.policyNamespaceSelector"),
+			[]string{"spec.template.resources", "spec.template.tolerations[]", "spec.template.affinity"},
+		),
 	}
 }
 
 // selectorsOfPolicies are the fields of a policy that are Kubernetes' own. That a tier's selector is not empty is ours.
 func selectorsOfPolicies() []string {
-	const tier = "spec.tiers[].when.namespaceSelector"
-	return []string{"spec.match.kubernetes.namespaceSelector", tier + ".matchLabels", tier + ".matchExpressions", tier + ".matchExpressions[]"}
+	return append(withinSelector("spec.tiers[].when.namespaceSelector"), "spec.match.kubernetes.namespaceSelector")
+}
+
+// withinSelector are the fields of a selector that has rules of ours.
+func withinSelector(at string) []string {
+	return []string{at + ".matchLabels", at + ".matchExpressions", at + ".matchExpressions[]"}
 }
 
 // isKubernetes says whether a place lies within a type of Kubernetes' own.

@@ -17,6 +17,8 @@ func limiterCases() []schemaCase {
 	all = append(all, secretCases("spec.redis.tls.secretRef", func(ref string) string { return redis(`{tls: {secretRef: ` + ref + `}}`) })...)
 	all = append(all, networkCases("spec.identity.ip.trustedProxies", func(list string) string { return identity(`{ip: {trustedProxies: ` + list + `}}`) })...)
 	all = append(all, secretCases("spec.template.imagePullSecrets[]", func(ref string) string { return template(`{imagePullSecrets: [` + ref + `]}`) })...)
+	all = append(all, selectorCases("policySelector")...)
+	all = append(all, selectorCases("policyNamespaceSelector")...)
 	for _, who := range []string{"tenant", "user", "apiKey"} {
 		all = append(all, identityHeaderCases(who)...)
 	}
@@ -50,6 +52,24 @@ func limiterNameCases() []schemaCase {
 			at: "spec.image", kind: kindRule, accepted: `spec: {image: "registry.example:5000/weir:v1"}`, refused: `spec: {image: "weir v1"}`,
 			says: "an image is a reference such as registry.example/weir:v1, without spaces",
 		},
+	}
+}
+
+func selectorCases(field string) []schemaCase {
+	expression := func(rest string) string {
+		return `spec: {` + field + `: {matchExpressions: [{key: team, ` + rest + `}]}}`
+	}
+	operator := func(accepted, refused string) schemaCase {
+		return schemaCase{
+			at: "spec." + field, kind: kindRule, accepted: expression(accepted), refused: expression(refused),
+			says: "the operator of an expression is In or NotIn, with values, or Exists or DoesNotExist, without",
+		}
+	}
+	return []schemaCase{
+		operator(`operator: In, values: [retail]`, `operator: Near, values: [retail]`),
+		operator(`operator: NotIn, values: [retail]`, `operator: NotIn`),
+		operator(`operator: Exists`, `operator: in`),
+		operator(`operator: DoesNotExist`, `operator: DoesNotExist, values: [retail]`),
 	}
 }
 
