@@ -52,14 +52,15 @@ func layers() []layer {
 			pkg:   "limiter/server/address",
 			world: []string{"github.com/gaissmai/bart", "github.com/pires/go-proxyproto"},
 		},
+		{pkg: "limiter/socket"},
 		{
 			pkg:   "limiter/server",
-			ours:  []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server/address"},
+			ours:  []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server/address", "limiter/socket"},
 			world: []string{"github.com/prometheus/client_golang"},
 		},
 		{
 			pkg:  "limiter/server/envoy",
-			ours: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply"},
+			ours: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/socket"},
 			world: []string{
 				"github.com/envoyproxy/go-control-plane", "github.com/grpc-ecosystem/go-grpc-middleware",
 				"google.golang.org/grpc", "google.golang.org/genproto", "google.golang.org/protobuf",
@@ -94,7 +95,7 @@ func layers() []layer {
 		},
 		{
 			pkg:   "webhook/throttle", // of the limiter half
-			ours:  []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply"},
+			ours:  []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/socket"},
 			world: []string{"k8s.io/api/admission", "k8s.io/apimachinery"},
 		},
 		{

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/socket"
 )
 
 // maxPooled is the largest buffer worth keeping between requests, in bytes.
@@ -103,7 +104,7 @@ func (d *checkDoor) release(b *bytes.Buffer) {
 // bodyIncomplete is the problem of a body that broke off. The error itself is not told: it may name addresses.
 func bodyIncomplete(err error) *reply.Problem {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return badField(bodyField, fmt.Sprintf("did not arrive within %v", readTimeout))
+		return badField(bodyField, fmt.Sprintf("did not arrive within %v", socket.ReadTimeout))
 	}
 	return badField(bodyField, "ended early")
 }

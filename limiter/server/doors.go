@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/limiter/server/address"
 )
 
-// defaultMaxDelay is shorter than a drain waits for requests under way, see stopTimeout.
+// defaultMaxDelay is shorter than a drain waits for requests under way, see socket.StopTimeout.
 const defaultMaxDelay = 5 * time.Second
 
 // Metrics of the doors of a limiter.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-dev/weir/test/fixture"
 )
 
 // slowSocket serves a caller on an end of a pipe, in the time of a synctest.
@@ -19,11 +21,11 @@ func slowSocket(t *testing.T) (caller net.Conn, stop func()) {
 	e := newEngine(t, atNoon(), tenantRule("a", 5))
 	caller, ours := net.Pipe()
 	s := &Server{
-		Check: newHandler(t, e), CheckListener: newPipeListener(ours),
-		Ops: NewOpsHandler(prometheus.NewRegistry(), NewReadiness(e, nil)), OpsListener: newPipeListener(),
+		Check: newHandler(t, e), CheckListener: fixture.PipeListener(ours),
+		Ops: NewOpsHandler(prometheus.NewRegistry(), NewReadiness(e, nil)), OpsListener: fixture.PipeListener(),
 		Readiness: NewReadiness(e, nil), Log: discard(),
 	}
-	server := s.httpServer(s.Check)
+	server := s.http(s.Check)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -36,36 +38,6 @@ func slowSocket(t *testing.T) (caller net.Conn, stop func()) {
 		time.Sleep(time.Second) // of the bubble: connections that net/http closes linger for half a second
 	}
 }
-
-// pipeListener accepts the connections that it was given, and no others.
-type pipeListener struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func newPipeListener(conns ...net.Conn) *pipeListener {
-	l := &pipeListener{conns: make(chan net.Conn, len(conns)), closed: make(chan struct{})}
-	for _, c := range conns {
-		l.conns <- c
-	}
-	return l
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Close() error {
-	close(l.closed)
-	return nil
-}
-
-func (*pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // The times are those of docs/http.md.
 func TestCallersThatStallAreCutOff(t *testing.T) {
@@ -106,7 +78,7 @@ func TestHeadersOverTheBoundAreRefused(t *testing.T) {
 		caller, stop := slowSocket(t)
 		defer stop()
 		go func() { // the server stops reading at some point
-			_, _ = io.WriteString(caller, "POST /v1/check HTTP/1.1\r\nHost: weir\r\nX-A: "+strings.Repeat("a", 2*maxHeaderBytes)+"\r\n\r\n")
+			_, _ = io.WriteString(caller, "POST /v1/check HTTP/1.1\r\nHost: weir\r\nX-A: "+strings.Repeat("a", 64<<10)+"\r\n\r\n")
 		}()
 		response, err := http.ReadResponse(bufio.NewReader(caller), nil)
 		if err != nil || response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {

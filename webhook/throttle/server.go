@@ -10,18 +10,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
-)
 
-// Time-outs of the socket. An API server asks within milliseconds and waits for seconds; it closes a connection that it has
-// not used for 90 seconds, before this side does.
-const (
-	readHeaderTimeout = 5 * time.Second
-	readTimeout       = 10 * time.Second
-	writeTimeout      = 30 * time.Second
-	idleTimeout       = 2 * time.Minute
-	maxHeaderBytes    = 32 << 10
-	// stopTimeout is how long questions under way may take once no new ones are taken.
-	stopTimeout = 10 * time.Second
+	"github.com/weir-dev/weir/limiter/socket"
 )
 
 // Server is a limiter's socket for API servers.
@@ -38,20 +28,10 @@ type Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 // drain.
 func NewServer(door http.Handler, certificate Certificate, drain time.Duration, log *slog.Logger) *Server {
 	s := &Server{drain: drain}
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(true)
-	s.http = &http.Server{
-		Handler:           s.closing(door),
-		Protocols:         protocols,
-		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate},
-		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}
+	s.http = socket.NewHTTP(door, s.draining.Load, log)
+	s.http.Protocols.SetHTTP1(true)
+	s.http.Protocols.SetHTTP2(true)
+	s.http.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate}
 	return s
 }
 
@@ -60,14 +40,8 @@ func NewServer(door http.Handler, certificate Certificate, drain time.Duration, 
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	failed := make(chan error, 1)
 	go func() { failed <- s.serve(listener) }()
-	var cause error
-	select {
-	case cause = <-failed:
-	case <-ctx.Done():
-		s.draining.Store(true)
-		cause = wait(s.drain, failed)
-	}
-	return errors.Join(cause, s.stop())
+	cause := socket.Drain(ctx, s.drain, func() { s.draining.Store(true) }, failed)
+	return errors.Join(cause, socket.StopHTTP(s.http))
 }
 
 func (s *Server) serve(listener net.Listener) error {
@@ -75,36 +49,4 @@ func (s *Server) serve(listener net.Listener) error {
 		return fmt.Errorf("serve API servers on %s: %w", listener.Addr(), err)
 	}
 	return nil
-}
-
-// wait returns after d, or earlier with the error of a socket that fails.
-func wait(d time.Duration, failed <-chan error) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case err := <-failed:
-		return err
-	case <-timer.C:
-		return nil
-	}
-}
-
-// stop takes no more connections and waits for the questions under way, within stopTimeout.
-func (s *Server) stop() error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
-	if err := s.http.Shutdown(ctx); err != nil {
-		return errors.Join(fmt.Errorf("questions of API servers were cut off after %v: %w", stopTimeout, err), s.http.Close())
-	}
-	return nil
-}
-
-// closing makes API servers, which keep connections open, look for another limiter while this one drains.
-func (s *Server) closing(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.draining.Load() {
-			w.Header().Set("Connection", "close")
-		}
-		next.ServeHTTP(w, r)
-	})
 }

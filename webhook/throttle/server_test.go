@@ -219,16 +219,15 @@ func TestAPIServersThatStallAreCutOff(t *testing.T) {
 		said  string
 		after time.Duration
 	}{
-		"nothing is said":     {"", readHeaderTimeout},
-		"half of the headers": {head, readHeaderTimeout},
-		"half of the body":    {head + "Content-Length: 100\r\n\r\n{", readTimeout},
+		"nothing is said":     {"", 5 * time.Second},
+		"half of the headers": {head, 5 * time.Second},
+		"half of the body":    {head + "Content-Length: 100\r\n\r\n{", 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := NewServer(newDoor(t, &stub{}), nil, 0, discard()).http
 				theirs, ours := net.Pipe()
-				listener := &oneConnection{conn: make(chan net.Conn, 1), closed: make(chan struct{})}
-				listener.conn <- ours
+				listener := fixture.PipeListener(ours)
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
@@ -250,25 +249,3 @@ func TestAPIServersThatStallAreCutOff(t *testing.T) {
 		})
 	}
 }
-
-// oneConnection is a listener that accepts the connection it was given.
-type oneConnection struct {
-	conn   chan net.Conn
-	closed chan struct{}
-}
-
-func (l *oneConnection) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conn:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *oneConnection) Close() error {
-	close(l.closed)
-	return nil
-}
-
-func (*oneConnection) Addr() net.Addr { return &net.TCPAddr{} }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/socket"
 )
 
 // Bounds of the socket.
@@ -39,8 +40,6 @@ const (
 	// Connections are closed in good order when they are old, so that new replicas get their share of callers that reach
 	// them through one address.
 	maxAge, maxAgeGrace = 10 * time.Minute, 30 * time.Second
-	// stopTimeout is how long calls under way may take to finish once no new ones are taken.
-	stopTimeout = 10 * time.Second
 )
 
 // Observer is told how long decisions took, in seconds.
@@ -119,32 +118,14 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 
 	failed := make(chan error, 1)
 	go func() { failed <- s.grpc.Serve(listener) }()
-	var cause error
-	select {
-	case cause = <-failed:
-	case <-ctx.Done():
-		s.health.Shutdown()
-		cause = wait(s.drain, failed)
-	}
+	cause := socket.Drain(ctx, s.drain, s.health.Shutdown, failed)
 	if cause != nil {
 		cause = fmt.Errorf("serve gRPC on %s: %w", listener.Addr(), cause)
 	}
 	return errors.Join(cause, s.stop())
 }
 
-// wait returns after d, or earlier with the error of a socket that fails.
-func wait(d time.Duration, failed <-chan error) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case err := <-failed:
-		return err
-	case <-timer.C:
-		return nil
-	}
-}
-
-// stop takes no more calls and waits for those under way, within stopTimeout.
+// stop takes no more calls and waits for those under way, within socket.StopTimeout.
 func (s *Server) stop() error {
 	s.health.end()
 	stopped := make(chan struct{})
@@ -152,7 +133,7 @@ func (s *Server) stop() error {
 		defer close(stopped)
 		s.grpc.GracefulStop()
 	}()
-	timer := time.NewTimer(stopTimeout)
+	timer := time.NewTimer(socket.StopTimeout)
 	defer timer.Stop()
 	select {
 	case <-stopped:
@@ -160,7 +141,7 @@ func (s *Server) stop() error {
 	case <-timer.C:
 		s.grpc.Stop()
 		<-stopped
-		return fmt.Errorf("gRPC calls were cut off after %v", stopTimeout)
+		return fmt.Errorf("gRPC calls were cut off after %v", socket.StopTimeout)
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/socket"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -94,7 +95,7 @@ func TestWhoWatchesHealthIsToldOfChangesAndDoesNotKeepTheServerFromStopping(t *t
 	if err := w.stop(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(began); took >= stopTimeout {
+	if took := time.Since(began); took >= socket.StopTimeout {
 		t.Errorf("stopping took %v", took)
 	}
 	if _, err := stream.Recv(); err == nil {
