@@ -9,6 +9,7 @@ import "time"
 //
 //	weir:rules:weir-system/default:current         string: revision of the Set in force
 //	weir:rules:weir-system/default:set:<revision>  string: that Set, encoded
+//	weir:rules:weir-system/default:superseded      list: revisions that were in force before, oldest first, while their Sets last
 //	weir:rules:weir-system/default                 channel: a revision, whenever the pointer moves
 //	weir:replicas:weir-system/default              hash: replica → {"revision","time","mode","since"}
 //
@@ -37,6 +38,7 @@ func NewExchange(client *Client, prefix, limiter string) *Exchange {
 func (e *Exchange) Channel() string { return e.prefix + "rules:" + e.limiter }
 
 func (e *Exchange) currentKey() string            { return e.Channel() + ":current" }
+func (e *Exchange) supersededKey() string         { return e.Channel() + ":superseded" }
 func (e *Exchange) setKey(revision string) string { return e.Channel() + ":set:" + revision }
 func (e *Exchange) replicasKey() string           { return e.prefix + "replicas:" + e.limiter }
 

@@ -2,7 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -127,18 +127,27 @@ func clears(t *testing.T, client *Client) {
 	if err := e.Clear(ctx); err != nil {
 		t.Fatalf("before anything is published: %v", err)
 	}
-	publish(t, e, "sha256:a", "A")
+	for i := range 2 * maxSuperseded {
+		revision := fmt.Sprintf("sha256:%d", i)
+		publish(t, e, revision, "A")
+		if i < maxSuperseded { // of those the names are lost
+			if err := client.rdb.Del(ctx, e.setKey(revision)).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	publish(t, e, fmt.Sprintf("sha256:%d", maxSuperseded), "A") // once more
 	if err := e.Beat(ctx, Replica{ID: "a", Revision: "sha256:a"}); err != nil {
 		t.Fatal(err)
+	}
+	if got := client.rdb.PTTL(ctx, e.supersededKey()).Val(); got <= 0 || got > supersededFor {
+		t.Errorf("the list of superseded Sets has TTL %v, want at most %v", got, supersededFor)
 	}
 	if err := e.Clear(ctx); err != nil {
 		t.Fatal(err)
 	}
-	current, errCurrent := e.Current(ctx)
-	_, found, errLoad := e.Load(ctx, "sha256:a")
-	replicas, errReplicas := e.Replicas(ctx)
-	if err := errors.Join(errCurrent, errLoad, errReplicas); err != nil || current != "" || found || len(replicas) > 0 {
-		t.Errorf("after Clear: current %q, the Set there %v, replicas %v, %v", current, found, replicas, err)
+	if left, err := client.rdb.Keys(ctx, "*"+e.limiter+"*").Result(); err != nil || len(left) > 0 {
+		t.Errorf("after Clear there are still %q, %v", left, err)
 	}
 	if data, found, err := other.Load(ctx, "sha256:a"); err != nil || !found || string(data) != "A" {
 		t.Errorf("the Set of another limiter: %q, %v, %v", data, found, err)

@@ -13,6 +13,10 @@ import (
 // a look at what was in force.
 const supersededFor = time.Hour
 
+// maxSuperseded is how many superseded Sets are known by name. Of more within supersededFor, the oldest are not there for
+// Clear to remove, and expire.
+const maxSuperseded = 1000
+
 // Publish makes data, the encoded Set of that revision, the one in force. It changes nothing if it is already and all
 // of it is in place, so that repeating Publish repairs Redis after a loss and is cheap otherwise.
 //
@@ -39,10 +43,22 @@ func (e *Exchange) Publish(ctx context.Context, revision string, data []byte) (c
 	if before == "" || before == revision {
 		return true, nil
 	}
-	if err := rdb.PExpire(ctx, e.setKey(before), supersededFor).Err(); err != nil {
-		return true, fmt.Errorf("let rule set %s expire: %w", before, err)
+	return true, e.supersede(ctx, before)
+}
+
+// supersede has the Set of a revision expire, and notes it until then.
+func (e *Exchange) supersede(ctx context.Context, revision string) error {
+	_, err := e.client.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.PExpire(ctx, e.setKey(revision), supersededFor)
+		p.RPush(ctx, e.supersededKey(), revision)
+		p.LTrim(ctx, e.supersededKey(), -maxSuperseded, -1)
+		p.PExpire(ctx, e.supersededKey(), supersededFor)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("let rule set %s expire: %w", revision, err)
 	}
-	return true, nil
+	return nil
 }
 
 // inPlace says whether the pointer names revision and its Set is there to stay.
@@ -82,20 +98,30 @@ func (e *Exchange) Load(ctx context.Context, revision string) (data []byte, foun
 	return data, true, nil
 }
 
-// Clear removes the Set in force and the heartbeats: nobody is to find rules here any more. Superseded Sets go by themselves.
+// Clear removes the Sets and the heartbeats: nobody is to find rules here any more.
 func (e *Exchange) Clear(ctx context.Context) error {
 	revision, err := e.Current(ctx)
 	if err != nil {
 		return err
 	}
-	keys := []string{e.currentKey(), e.replicasKey()} // the pointer first: it must never lead to nothing
-	if revision != "" {
-		keys = append(keys, e.setKey(revision))
+	rdb := e.client.rdb
+	superseded, err := rdb.LRange(ctx, e.supersededKey(), 0, -1).Result()
+	if err != nil {
+		return fmt.Errorf("read %s: %w", e.supersededKey(), err)
 	}
-	for _, key := range keys { // each may lie in another slot
-		if err := e.client.rdb.Del(ctx, key).Err(); err != nil {
-			return fmt.Errorf("remove %s: %w", key, err)
+	if err := rdb.Del(ctx, e.currentKey()).Err(); err != nil { // first: it must never lead to nothing
+		return fmt.Errorf("remove %s: %w", e.currentKey(), err)
+	}
+	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, r := range append(superseded, revision) {
+			p.Del(ctx, e.setKey(r)) // each may lie in another slot
 		}
+		p.Del(ctx, e.supersededKey())
+		p.Del(ctx, e.replicasKey())
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("remove the rule sets and heartbeats of %s: %w", e.limiter, err)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func deleteLimiters(ctx context.Context, s *story) error {
 	}
 	s.within(ctx, 60*time.Second, "all that a Limiter had is gone", s.gone(limiterObjects(system, "default")...))
 	// A pod that drains tells of itself once more, and heartbeats live for ten seconds.
-	s.within(ctx, 30*time.Second, "its rules and heartbeats in Redis are gone, but for superseded sets, which go within the hour,", s.forgotten)
+	s.within(ctx, 30*time.Second, "its rules and heartbeats in Redis are gone", s.forgotten)
 	limit := 45 * time.Second
 	s.within(ctx, limit, "a Limiter whose Redis is dead is gone", s.gone(dead))
 	s.say("which took %v", time.Since(began).Round(100*time.Millisecond))
@@ -66,17 +66,14 @@ func limiterObjects(namespace, name string) []client.Object {
 	}
 }
 
-// forgotten looks whether of rules and heartbeats nothing is in Redis but sets that others have superseded, which live on
-// for an hour at most.
+// forgotten looks whether nothing of rules and heartbeats is in Redis.
 func (s *story) forgotten(ctx context.Context) error {
 	keys, err := s.redisKeys(ctx)
 	if err != nil {
 		return err
 	}
-	for _, k := range keys {
-		if superseded := strings.Contains(k.name, ":set:") && k.expires > 0 && k.expires <= time.Hour; !superseded {
-			return fmt.Errorf("in Redis there is still %s, which expires in %v", k.name, k.expires)
-		}
+	if len(keys) > 0 {
+		return fmt.Errorf("in Redis there is still %s, which expires in %v", keys[0].name, keys[0].expires)
 	}
 	return nil
 }
