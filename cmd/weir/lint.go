@@ -23,9 +23,10 @@ func lintCommand() *cobra.Command {
 
 FILES are YAML files, directories (their *.yaml and *.yml, and those of the directories in them) and "-" for standard
 input. Documents of other kinds are passed over. Every problem is one line on standard output, with file, line, policy
-and field; a summary goes to standard error.
+and field. What is costly or useless in policies that can be enforced, as one that never decides beside another of the
+FILES, is warned of on standard error, and a summary follows.
 
-Exit status: 0 no problems, 1 problems, 2 wrong usage or a file that cannot be read.`,
+Exit status: 0 no problems, 1 problems, 2 wrong usage or a file that cannot be read. Warnings do not change it.`,
 		Example: `  weir lint policies/
   weir lint tenant.yaml public.yaml
   kubectl kustomize overlays/production | weir lint -`,
@@ -57,16 +58,23 @@ func lint(stdin io.Reader, stdout, stderr io.Writer, paths []string) error {
 	for _, problem := range result.Problems {
 		fmt.Fprintln(stdout, problem)
 	}
-	fmt.Fprintln(stderr, summary(result))
+	warnings := result.Warnings()
+	for _, warning := range warnings {
+		fmt.Fprintln(stderr, "warning:", warning)
+	}
+	fmt.Fprintln(stderr, summary(result, len(warnings)))
 	if len(result.Problems) > 0 {
 		return &exitError{code: exitFailed}
 	}
 	return nil
 }
 
-// summary reads "3 policies, 1 problem; passed over: 1 Kustomization, 2 Namespace".
-func summary(result policyfile.Result) string {
+// summary reads "3 policies, 1 problem, 2 warnings; passed over: 1 Kustomization, 2 Namespace".
+func summary(result policyfile.Result, warnings int) string {
 	text := count(result.Policies, "policy", "policies") + ", " + count(len(result.Problems), "problem", "problems")
+	if warnings > 0 {
+		text += ", " + count(warnings, "warning", "warnings")
+	}
 	if len(result.Skipped) == 0 {
 		return text
 	}

@@ -44,6 +44,29 @@ spec:
         value: "(/v1"
 `
 
+const uselessPolicies = `apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: lax, namespace: shop}
+spec: {axis: User, limit: 10, window: 1m}
+---
+apiVersion: weir.dev/v1alpha1
+kind: ClusterRateLimitPolicy
+metadata: {name: strict}
+spec:
+  axis: User
+  limit: 5
+  window: 1m
+---
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: bursts, namespace: shop}
+spec:
+  axis: IP
+  limit: 5
+  window: 1m
+  algorithm: FixedWindow
+`
+
 // The path of a file in these cases is relative to a directory that holds good.yaml and bad.yaml.
 func TestLint(t *testing.T) {
 	firstBad, _, _ := strings.Cut(badPolicies, "---")
@@ -63,6 +86,12 @@ func TestLint(t *testing.T) {
 		},
 		"a directory is all its files": {
 			args: []string{"."}, status: 1, stdout: badLines, stderr: "3 policies, 2 problems; passed over: 1 Namespace\n",
+		},
+		"warnings are 0, with file and line": {
+			args: []string{"-"}, stdin: uselessPolicies,
+			stderr: "warning: -:4: shop/lax: spec: never decides: policy cluster/strict counts the same requests and is as strict\n" +
+				"warning: -:21: shop/bursts: spec.algorithm: FixedWindow lets up to 10 units pass within moments around the end of a window\n" +
+				"3 policies, 0 problems, 2 warnings\n",
 		},
 		"a dash is standard input": {
 			args: []string{"-"}, stdin: firstBad, status: 1,

@@ -50,12 +50,12 @@ type key struct{ kind, name string }
 
 func (o *object) key() key { return key{o.text("kind"), o.policy()} }
 
-// keyOf is the key of the policy that a problem of the compiler is about.
-func keyOf(p compile.Problem) key {
-	if p.Cluster {
-		return key{clusterPolicyKind, p.Policy}
+// keyOf is the key of a policy that the compiler speaks of.
+func keyOf(policy string, ofCluster bool) key {
+	if ofCluster {
+		return key{clusterPolicyKind, policy}
 	}
-	return key{policyKind, p.Policy}
+	return key{policyKind, policy}
 }
 
 // decode appends to policies the one that o has become by its admission.

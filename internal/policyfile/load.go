@@ -32,6 +32,8 @@ type Result struct {
 	Policies int
 	// Skipped are the documents that are no policies: other programs' concern, or a Limiter, which is validated all the same.
 	Skipped []Skipped
+
+	defined map[key]*object
 }
 
 // NewLoader returns a Loader whose policies take the identifiers they do not name from identity.
@@ -57,11 +59,11 @@ func (l *Loader) Load(stdin io.Reader, paths ...string) (Result, error) {
 func (l *Loader) Compile(files []File) Result {
 	var result Result
 	objects := result.collect(files)
-	defined := result.define(objects)
+	result.define(objects)
 
 	var policies compile.Policies
 	for _, o := range objects {
-		if o.policy() != "" && defined[o.key()] != o {
+		if o.policy() != "" && result.defined[o.key()] != o {
 			continue
 		}
 		result.Problems = append(result.Problems, l.admit(o, &policies)...)
@@ -70,12 +72,27 @@ func (l *Loader) Compile(files []File) Result {
 	compiled := policies.Compile(l.identity)
 	result.Rules = compiled.Set
 	for _, p := range compiled.Problems {
-		result.Problems = append(result.Problems, defined[keyOf(p)].problem(p.Field, p.Message))
+		result.Problems = append(result.Problems, result.defined[keyOf(p.Policy, p.Cluster)].problem(p.Field, p.Message))
 	}
-	slices.SortStableFunc(result.Problems, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
-	})
+	slices.SortStableFunc(result.Problems, byPlace)
 	return result
+}
+
+// Warnings are what is costly or useless in the policies without a problem, sorted by file and line.
+func (r *Result) Warnings() (all []Problem) {
+	for i := range r.Rules.Rules {
+		rule := &r.Rules.Rules[i]
+		o := r.defined[keyOf(rule.Policy, rule.Domain == "")]
+		for _, w := range compile.Warn(rule, r.Rules.Rules) {
+			all = append(all, o.problem(w.Field, w.Message))
+		}
+	}
+	slices.SortStableFunc(all, byPlace)
+	return all
+}
+
+func byPlace(a, b Problem) int {
+	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 }
 
 // collect returns the objects of Weir's in files, counts the policies, and notes what is not one.
@@ -128,21 +145,20 @@ func isKustomization(o *object) bool {
 	return strings.EqualFold(name, "kustomization") && o.text("kind") == ""
 }
 
-// define returns the first object of each kind and name, and notes the others.
-func (r *Result) define(objects []*object) map[key]*object {
-	defined := map[key]*object{}
+// define keeps the first object of each kind and name, and notes the others.
+func (r *Result) define(objects []*object) {
+	r.defined = make(map[key]*object, len(objects))
 	for _, o := range objects {
-		first := defined[o.key()]
+		first := r.defined[o.key()]
 		switch {
 		case o.policy() == "": // admit says what is wrong with it
 		case first == nil:
-			defined[o.key()] = o
+			r.defined[o.key()] = o
 		default:
 			r.Problems = append(r.Problems, o.problem("metadata.name", fmt.Sprintf(
 				"already defined at %s:%d; that one counts", first.file, first.line("metadata.name"))))
 		}
 	}
-	return defined
 }
 
 // admit appends o to policies, if it is one, as an API server would store it, or returns what an API server would refuse it for.

@@ -64,7 +64,7 @@ func judge(one, others compile.Policies, identity compile.Identity) judgement {
 	// A namespace can be called cluster, so that the name alone does not tell the rule.
 	own := slices.IndexFunc(result.Set.Rules, func(r rules.Rule) bool { return r.Policy == name && (r.Domain == "") == ofCluster })
 	if own >= 0 {
-		found.warnings = Warnings(&result.Set.Rules[own], result.Set.Rules)
+		found.warnings = shown(compile.Warn(&result.Set.Rules[own], result.Set.Rules))
 	}
 	return found
 }

@@ -1,4 +1,4 @@
-package policy
+package compile
 
 import (
 	"slices"
@@ -15,7 +15,8 @@ func (w *warnings) aboutWrites() {
 		return
 	}
 	const field = "spec.match.kubernetes"
-	if len(match.Namespaces) > 0 && !w.rule.AllDomains && !slices.ContainsFunc(match.Namespaces, w.speaksIn) {
+	itsOwn := func(namespace string) bool { return speaksIn(w.rule, namespace) }
+	if len(match.Namespaces) > 0 && !slices.ContainsFunc(match.Namespaces, itsOwn) {
 		w.add(field+".namespaces", "no write matches: its namespace is its domain, and the policy is for others")
 	}
 	if len(match.Users) > 0 && subset(match.Users, match.ExceptUsers) {
@@ -28,10 +29,6 @@ func (w *warnings) aboutWrites() {
 		w.add(field+".resources", "API servers ask before every write, leases and events too; name what matters")
 	}
 	w.aboutQueue()
-}
-
-func (w *warnings) speaksIn(namespace string) bool {
-	return namespace == w.rule.Domain || slices.Contains(w.rule.Domains, namespace)
 }
 
 // isEverything says whether API servers have to ask about everything that is written.

@@ -1,24 +1,26 @@
-package policy
+package compile
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// Warnings are shown to people as they type: short, as the API server asks of webhooks, and few.
-const (
-	warningLength = 120 // characters
-	warningCount  = 8
-)
+// Warning is what of a policy that is enforced is costly or useless.
+type Warning struct {
+	Field   string // "spec.limit"
+	Message string
+}
 
-// Warnings says what of a rule is costly or useless, field by field, and what the others, among which the rule itself may
-// be, make useless of it. It says only what follows from the policies themselves: of requests it knows nothing.
-func Warnings(rule *rules.Rule, others []rules.Rule) []string {
+// String reads "spec.limit: a log of …".
+func (w Warning) String() string { return w.Field + ": " + w.Message }
+
+// Warn says what of a rule is costly or useless, field by field, and what the others, among which the rule itself may be,
+// make useless of it. It says only what follows from the policies themselves: of requests it knows nothing.
+func Warn(rule *rules.Rule, others []rules.Rule) []Warning {
 	w := &warnings{rule: rule}
 	w.aboutMemory()
 	w.aboutBoundary()
@@ -28,34 +30,17 @@ func Warnings(rule *rules.Rule, others []rules.Rule) []string {
 	w.aboutWrites()
 	w.aboutTiers()
 	w.aboutCost()
-	return w.said()
+	return w.all
 }
 
 // warnings collects what there is to say about one rule.
 type warnings struct {
 	rule *rules.Rule
-	all  []string
+	all  []Warning
 }
 
 func (w *warnings) add(field, format string, args ...any) {
-	w.all = append(w.all, shortened(field+": "+fmt.Sprintf(format, args...)))
-}
-
-// said is all warnings, or the first and how many more there are.
-func (w *warnings) said() []string {
-	if len(w.all) <= warningCount {
-		return w.all
-	}
-	kept := w.all[:warningCount-1]
-	return append(slices.Clip(kept), fmt.Sprintf("and %d more warnings", len(w.all)-len(kept)))
-}
-
-func shortened(text string) string {
-	runes := []rune(text)
-	if len(runes) <= warningLength {
-		return text
-	}
-	return string(runes[:warningLength-1]) + "…"
+	w.all = append(w.all, Warning{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
 const (
@@ -104,7 +89,7 @@ func (w *warnings) aboutBoundary() {
 // aboutOthers names one other rule that leaves this one nothing to decide: more would help no further.
 func (w *warnings) aboutOthers(others []rules.Rule) {
 	for i := range others {
-		if other := &others[i]; other.Policy != w.rule.Policy && compile.DecidesNothingBeside(w.rule, other) {
+		if other := &others[i]; other.Policy != w.rule.Policy && DecidesNothingBeside(w.rule, other) {
 			w.add("spec", "never decides: policy %s counts the same requests and is as strict", nameWithin(w.rule.Domain, other.Policy))
 			return
 		}

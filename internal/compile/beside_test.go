@@ -1,4 +1,4 @@
-package policy
+package compile_test
 
 import (
 	"fmt"
@@ -92,7 +92,7 @@ func drawPolicy(t *rapid.T, name string) v1alpha1.RateLimitPolicy {
 	if spec[0] == "axis: Endpoint" {
 		spec = slices.DeleteFunc(spec, func(part string) bool { return part == "scope: Endpoint" })
 	}
-	return named(t, name, "{"+strings.Join(spec, ", ")+"}")
+	return written(t, name, "{"+strings.Join(spec, ", ")+"}")
 }
 
 func drawRequest(t *rapid.T) rules.Request {

@@ -1,10 +1,8 @@
-package policy
+package compile_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,8 +12,8 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 )
 
-// named is a policy with the spec given in YAML.
-func named(t require, name, spec string) v1alpha1.RateLimitPolicy {
+// written is a policy with the spec given in YAML.
+func written(t require, name, spec string) v1alpha1.RateLimitPolicy {
 	t.Helper()
 	p := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
 	if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
@@ -29,23 +27,23 @@ type require interface {
 	Fatalf(format string, args ...any)
 }
 
-func only(policy v1alpha1.RateLimitPolicy) compile.Policies {
-	return compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy}}
-}
-
 // warned is what is said about the first of the policies beside the others.
-func warned(t require, policy v1alpha1.RateLimitPolicy, others ...v1alpha1.RateLimitPolicy) []string {
+func warned(t require, policies ...v1alpha1.RateLimitPolicy) (texts []string) {
 	t.Helper()
-	found := judge(only(policy), compile.Policies{Namespaced: others}, compile.DefaultIdentity())
-	if len(found.problems) > 0 {
-		t.Fatalf("%v", found.problems)
+	set, problems := compile.Compile(policies, compile.DefaultIdentity())
+	if len(problems) > 0 {
+		t.Fatalf("%v", problems)
 	}
-	for _, warning := range found.warnings {
-		if utf8.RuneCountInString(warning) > warningLength {
-			t.Fatalf("%d characters: %s", utf8.RuneCountInString(warning), warning)
+	for i := range set.Rules {
+		if rule := &set.Rules[i]; rule.Policy == compile.Name(&policies[0]) {
+			for _, w := range compile.Warn(rule, set.Rules) {
+				texts = append(texts, w.String())
+			}
+			return texts
 		}
 	}
-	return found.warnings
+	t.Fatalf("there is no rule of %s", policies[0].Name)
+	return nil
 }
 
 func TestWarnings(t *testing.T) {
@@ -137,21 +135,10 @@ func TestWarnings(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, warned(t, named(t, "a", c.spec))); diff != "" {
+			if diff := cmp.Diff(c.want, warned(t, written(t, "a", c.spec))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestMoreWarningsThanAnybodyReadsAreCounted(t *testing.T) {
-	var tiers []string
-	for i := range 12 {
-		tiers = append(tiers, fmt.Sprintf("{name: tier-%d, when: {groups: [g]}, limit: 2}", i))
-	}
-	got := warned(t, named(t, "a", "{axis: User, limit: 1, window: 1m, tiers: ["+strings.Join(tiers, ", ")+"]}"))
-	if len(got) != warningCount || got[warningCount-1] != "and 4 more warnings" {
-		t.Errorf("%q", got)
 	}
 }
 
@@ -199,7 +186,7 @@ func TestWarningsAboutAPolicyThatNeverDecides(t *testing.T) {
 			if c.never {
 				want = []string{never}
 			}
-			got := warned(t, named(t, "a", c.policy), named(t, "a", `{axis: Tenant, limit: 1, window: 1s}`), named(t, "b", c.other))
+			got := warned(t, written(t, "a", c.policy), written(t, "b", c.other))
 			for i := 0; i < len(got); i++ {
 				if strings.HasPrefix(got[i], "spec.algorithm: FixedWindow") {
 					got = append(got[:i], got[i+1:]...)
@@ -216,17 +203,9 @@ func TestWarningsAboutAPolicyThatNeverDecides(t *testing.T) {
 }
 
 func TestAPolicyOfAnotherNamespaceSpeaksForOthers(t *testing.T) {
-	other := named(t, "b", `{axis: User, limit: 1, window: 1m}`)
+	other := written(t, "b", `{axis: User, limit: 1, window: 1m}`)
 	other.Namespace = "elsewhere"
-	if got := warned(t, named(t, "a", `{axis: User, limit: 10, window: 1m}`), other); len(got) > 0 {
-		t.Errorf("%q", got)
-	}
-}
-
-func TestLongNamesAreCutShort(t *testing.T) {
-	long := strings.Repeat("n", 63)
-	got := warned(t, named(t, "a", `{axis: User, limit: 10, window: 1m}`), named(t, long, `{axis: User, limit: 1, window: 1m}`))
-	if len(got) != 1 || !strings.HasPrefix(got[0], "spec: never decides: policy "+long+" counts") {
+	if got := warned(t, written(t, "a", `{axis: User, limit: 10, window: 1m}`), other); len(got) > 0 {
 		t.Errorf("%q", got)
 	}
 }

@@ -1,7 +1,6 @@
-package policy
+package compile
 
 import (
-	"reflect"
 	"slices"
 
 	"github.com/weir-dev/weir/limiter/rules"
@@ -35,6 +34,13 @@ func (w *warnings) aboutTierNetworks(i int, cidrs []string) {
 	}
 }
 
+// noneOverlap says whether no address is in one of the networks and in one of the others.
+func noneOverlap(networks, others []string) bool {
+	return !slices.ContainsFunc(networks, func(n string) bool {
+		return slices.ContainsFunc(others, func(o string) bool { return isWithin(n, o) || isWithin(o, n) })
+	})
+}
+
 // includes says whether every request that narrow speaks of is one that wide speaks of. False is always right.
 func includes(wide, narrow *rules.When) bool {
 	switch {
@@ -48,7 +54,7 @@ func includes(wide, narrow *rules.When) bool {
 		return subset(narrow.Groups, wide.Groups)
 	case len(wide.NamespaceSelector) > 0 && len(narrow.NamespaceSelector) > 0:
 		return !slices.ContainsFunc(wide.NamespaceSelector, func(asked rules.Requirement) bool {
-			return !slices.ContainsFunc(narrow.NamespaceSelector, func(r rules.Requirement) bool { return reflect.DeepEqual(asked, r) })
+			return !slices.ContainsFunc(narrow.NamespaceSelector, func(r rules.Requirement) bool { return compareRequirements(asked, r) == 0 })
 		})
 	default:
 		return wide.Expression != "" && wide.Expression == narrow.Expression
@@ -56,8 +62,3 @@ func includes(wide, narrow *rules.When) bool {
 }
 
 func isPresent(h *rules.HeaderMatch) bool { return h.Type == rules.HeaderPresent && !h.Invert }
-
-// subset says whether all of few are among many.
-func subset[T comparable](few, many []T) bool {
-	return !slices.ContainsFunc(few, func(one T) bool { return !slices.Contains(many, one) })
-}
