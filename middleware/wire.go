@@ -3,12 +3,9 @@ package middleware
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"net/http"
 	"net/url"
-	"time"
 
-	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -92,31 +89,6 @@ func target(r *rules.Request) string {
 	return u.RequestURI()
 }
 
-// answer is the body of a decision.
-type answer struct {
-	Allowed  bool          `json:"allowed"`
-	DelayMs  int64         `json:"delayMs"`
-	Source   engine.Source `json:"source"`
-	Revision string        `json:"revision"`
-	Results  []result      `json:"results"`
-}
-
-type result struct {
-	Policy       string            `json:"policy"`
-	Axis         string            `json:"axis"`
-	Identifier   string            `json:"identifier"`
-	Algorithm    limiter.Algorithm `json:"algorithm"`
-	Window       string            `json:"window"`
-	Tier         string            `json:"tier"`
-	Allowed      bool              `json:"allowed"`
-	Limit        int64             `json:"limit"`
-	Remaining    int64             `json:"remaining"`
-	ResetAfterMs int64             `json:"resetAfterMs"`
-	RetryAfterMs *int64            `json:"retryAfterMs"` // null: no wait suffices
-	Shadow       bool              `json:"shadow"`
-	Source       engine.Source     `json:"source"` // empty: the answer's
-}
-
 // decode reads what came back. What no limiter answers is as good as no answer: something else is at that URL, or
 // between.
 func (r response) decode() (engine.Answer, error) {
@@ -143,14 +115,11 @@ func (r response) strange(err error) error {
 }
 
 func (r response) decision() (engine.Answer, error) {
-	var a answer
-	if err := json.Unmarshal(r.text, &a); err != nil {
-		return engine.Answer{}, err
+	a, err := reply.ReadAnswer(r.text)
+	if err == nil && r.code != status(a.Allowed) {
+		err = fmt.Errorf("allowed is %t", a.Allowed)
 	}
-	if r.code != status(a.Allowed) {
-		return engine.Answer{}, fmt.Errorf("allowed is %t", a.Allowed)
-	}
-	return a.decision()
+	return a, err
 }
 
 func status(allowed bool) int {
@@ -172,60 +141,4 @@ func (r response) problem() (*reply.Problem, error) {
 	}
 	p.Status = r.code
 	return p, nil
-}
-
-func (a *answer) decision() (engine.Answer, error) {
-	out := engine.Answer{
-		Allowed: a.Allowed, Delay: milliseconds(a.DelayMs), Source: a.Source, Revision: a.Revision,
-		Results: make([]engine.Result, len(a.Results)),
-	}
-	for i := range a.Results {
-		r, err := a.Results[i].decision()
-		if err != nil {
-			return engine.Answer{}, fmt.Errorf("results[%d]: %w", i, err)
-		}
-		if r.Source == "" {
-			r.Source = a.Source
-		}
-		if r.Allowed && r.Rule.Algorithm == limiter.LeakyBucket { // answers tell the longest alone
-			r.Delay = out.Delay
-		}
-		out.Results[i] = r
-	}
-	return out, nil
-}
-
-func (r *result) decision() (engine.Result, error) {
-	window, err := time.ParseDuration(r.Window)
-	if err != nil {
-		return engine.Result{}, err
-	}
-	limit, err := limiter.NewLimit(r.Algorithm, r.Limit, window)
-	if err != nil {
-		return engine.Result{}, err
-	}
-	retry := limiter.Never
-	if r.RetryAfterMs != nil {
-		retry = milliseconds(*r.RetryAfterMs)
-	}
-	return engine.Result{
-		Rule: &rules.Compiled{
-			Rule: rules.Rule{
-				Policy: r.Policy, Axis: r.Axis, Algorithm: r.Algorithm, Shadow: r.Shadow,
-				Units: r.Limit, WindowSeconds: int64(window / time.Second),
-			},
-			Limit: limit,
-		},
-		Identifier: r.Identifier, Tier: r.Tier, Window: window, Source: r.Source,
-		Decision: limiter.Decision{
-			Allowed: r.Allowed, Limit: r.Limit, Remaining: r.Remaining,
-			ResetAfter: milliseconds(r.ResetAfterMs), RetryAfter: retry,
-		},
-	}, nil
-}
-
-// milliseconds is so many, short of overflow.
-func milliseconds(ms int64) time.Duration {
-	const most = math.MaxInt64/int64(time.Millisecond) - 1
-	return time.Duration(min(max(ms, 0), most)) * time.Millisecond
 }

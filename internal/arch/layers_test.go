@@ -45,7 +45,7 @@ func layers() []layer {
 
 		{
 			pkg:   "limiter/reply",
-			ours:  []string{"limiter", "limiter/engine"},
+			ours:  []string{"limiter", "limiter/rules", "limiter/engine"},
 			world: []string{"github.com/dunglas/httpsfv"},
 		},
 		{

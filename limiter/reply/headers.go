@@ -173,13 +173,7 @@ func effectiveWindow(d limiter.Decision) time.Duration {
 }
 
 // seconds is d ≥ 0 in whole seconds, rounded up.
-func seconds(d time.Duration) int64 {
-	whole := int64(d / time.Second)
-	if d%time.Second > 0 {
-		whole++
-	}
-	return whole
-}
+func seconds(d time.Duration) int64 { return roundUp(d, time.Second) }
 
 // Fields yields the header fields of h in the order of their names, in lower case, as HTTP/2 and gRPC have them.
 func Fields(h http.Header) iter.Seq2[string, string] {

@@ -74,7 +74,7 @@ func (d *checkDoor) write(w http.ResponseWriter, decision *engine.Answer) {
 	}
 	buffer := d.buffer()
 	defer d.release(buffer)
-	if err := json.NewEncoder(buffer).Encode(newAnswer(decision)); err != nil {
+	if err := json.NewEncoder(buffer).Encode(reply.NewAnswer(decision)); err != nil {
 		panic(fmt.Sprintf("server: encoding plain data: %v", err))
 	}
 	w.Header()["Content-Type"] = []string{"application/json"}

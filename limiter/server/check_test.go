@@ -345,7 +345,7 @@ func TestRequestsAndSwapsAtOnce(t *testing.T) {
 		callers.Go(func() {
 			for range 200 {
 				w := post(h, acme)
-				var got answer
+				var got reply.Answer
 				if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
 					t.Errorf("status %d: %v", w.Code, err)
 					return
