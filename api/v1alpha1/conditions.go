@@ -44,6 +44,8 @@ const (
 	ReasonRefused         = "Refused"         // Accepted=False: the API server refuses what it needs to run
 	ReasonSecretNotFound  = "SecretNotFound"  // Programmed=False: a Secret that it names is missing, or a key in it
 	ReasonReplicasMissing = "ReplicasMissing" // Ready=False: fewer replicas are ready than there should be
+	// ReasonProgressDeadlineExceeded: Ready=False, Stalled=True: so they have been for longer than a Deployment waits.
+	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
 
 	// ReasonStoreDenied and those below are of Degraded=True of a Limiter, beside StoreUnreachable, LocalMode and SecretNotFound.
 	ReasonStoreDenied     = "StoreDenied"     // Redis takes the credentials for none, or gives them too few rights

@@ -76,23 +76,20 @@ func stateOf(limiter *v1alpha1.Limiter, o outcome, now time.Time) v1alpha1.Limit
 		}
 	}
 	reason, message, blocked := o.blocked()
-	stalled := blocked && reason == v1alpha1.ReasonRefused
-	if stalled {
+	isRefused := blocked && reason == v1alpha1.ReasonRefused
+	if isRefused {
 		say(v1alpha1.ConditionAccepted, false, reason, message)
 	} else {
 		say(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the API server takes all that it needs to run")
 	}
-	ready := false
 	if blocked {
 		say(v1alpha1.ConditionProgrammed, false, reason, message)
 	} else {
 		say(v1alpha1.ConditionProgrammed, true, v1alpha1.ReasonDeployed, "all that it needs to run is applied")
-		if message, ready = readiness(o.deployment); ready {
-			reason = v1alpha1.ReasonDeployed
-		} else {
-			reason = v1alpha1.ReasonReplicasMissing
-		}
+		reason, message = readiness(o.deployment)
 	}
+	ready := reason == v1alpha1.ReasonDeployed
+	stalled := isRefused || reason == v1alpha1.ReasonProgressDeadlineExceeded
 	say(v1alpha1.ConditionReady, ready, reason, message)
 	only(v1alpha1.ConditionReconciling, !ready && !stalled, reason, message)
 	only(v1alpha1.ConditionStalled, stalled, reason, message)
@@ -100,10 +97,11 @@ func stateOf(limiter *v1alpha1.Limiter, o outcome, now time.Time) v1alpha1.Limit
 	return s
 }
 
-// readiness says how many pods of the latest template are ready, and whether those are all.
-func readiness(d *appsv1.Deployment) (message string, ready bool) {
+// readiness says how many pods of the latest template are ready, and by its reason whether those are all, or else whether
+// the Deployment still expects the others.
+func readiness(d *appsv1.Deployment) (reason, message string) {
 	if d == nil {
-		return "there is no Deployment yet", false
+		return v1alpha1.ReasonReplicasMissing, "there is no Deployment yet"
 	}
 	wanted := int32(1)
 	if d.Spec.Replicas != nil {
@@ -111,19 +109,23 @@ func readiness(d *appsv1.Deployment) (message string, ready bool) {
 	}
 	current := min(d.Status.ReadyReplicas, d.Status.UpdatedReplicas)
 	if d.Status.ObservedGeneration < d.Generation {
-		return fmt.Sprintf("the Deployment has yet to make %d replicas of this generation", wanted), false
+		return v1alpha1.ReasonReplicasMissing, fmt.Sprintf("the Deployment has yet to make %d replicas of this generation", wanted)
 	}
 	message = fmt.Sprintf("%d of %d replicas are ready", min(current, wanted), wanted)
 	if current >= wanted {
-		return message, true
+		return v1alpha1.ReasonDeployed, message
 	}
+	reason = v1alpha1.ReasonReplicasMissing
 	causes := []string{message}
 	for _, c := range d.Status.Conditions {
 		failing := c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue
 		stuck := c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse
+		if stuck {
+			reason = v1alpha1.ReasonProgressDeadlineExceeded
+		}
 		if failing || stuck {
 			causes = append(causes, c.Message)
 		}
 	}
-	return strings.Join(causes, "; "), false
+	return reason, strings.Join(causes, "; ")
 }
