@@ -18,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/middleware"
+	"github.com/weir-dev/weir/test/fixture"
 )
 
 func search() *engine.Check {
@@ -153,19 +154,10 @@ func TestALimiterThatIsTooSlow(t *testing.T) {
 		t.Errorf("asked %d times while it is left alone", n)
 	}
 	well.Store(true)
-	eventually(t, "the limiter is asked again", func() bool {
+	fixture.Await(t, "the limiter is asked again", func() bool {
 		_, err := remote.Check(t.Context(), search())
 		return err == nil
 	})
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
 }
 
 func TestAClientThatIsGoneBeforeTheDecisionIsNotServed(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -37,13 +38,7 @@ func inspected(t *testing.T, url string, log *transcript) (i *inspector, done <-
 // untilEvicting waits until the gauge says so.
 func untilEvicting(t *testing.T, i *inspector, want float64) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for testutil.ToFloat64(i.evicting) != want {
-		if time.Now().After(deadline) {
-			t.Fatalf("weir_redis_evicting is %v, want %v", testutil.ToFloat64(i.evicting), want)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	fixture.Await(t, fmt.Sprintf("weir_redis_evicting is %v", want), func() bool { return testutil.ToFloat64(i.evicting) == want })
 }
 
 func configure(t *testing.T, server *fixture.RedisProcess, name, value string) {
@@ -81,13 +76,7 @@ func TestKeysThatRedisDropsAreCounted(t *testing.T) {
 	}
 	configure(t, server, "maxmemory", "1")
 	_, _ = server.Do(t.Context(), "SET", "one", "more") // which fails once there is nothing left to drop
-	deadline := time.Now().Add(patience)
-	for testutil.ToFloat64(i.evicted) < 100 {
-		if time.Now().After(deadline) {
-			t.Fatalf("weir_redis_evicted_keys is %v, want at least 100", testutil.ToFloat64(i.evicted))
-		}
-		time.Sleep(time.Millisecond)
-	}
+	fixture.Await(t, "weir_redis_evicted_keys is at least 100", func() bool { return testutil.ToFloat64(i.evicted) >= 100 })
 }
 
 func TestARedisThatIsTooOldEndsTheProcess(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/test/fixture"
 )
 
 const limiterTimeout = 2 * time.Second // generous: the tests are not about time-outs
@@ -62,7 +63,7 @@ func TestLimiterReplicasShareRulesAndCounters(t *testing.T) {
 
 	a, opsA, _ := startLimiter(t, url, "a")
 	b, opsB, _ := startLimiter(t, url, "b")
-	eventually(t, "not ready for lack of a rule set", func() bool {
+	fixture.Await(t, "not ready for lack of a rule set", func() bool {
 		status, body := get(t, opsA+"/readyz")
 		return status == http.StatusServiceUnavailable && strings.Contains(body, "no rule set published at weir:rules:weir-system/default")
 	})
@@ -74,7 +75,7 @@ func TestLimiterReplicasShareRulesAndCounters(t *testing.T) {
 		}
 	}
 	revision := publish(t, exchange, tenantSet(3))
-	eventually(t, "both replicas acknowledge", acknowledged(revision))
+	fixture.Await(t, "both replicas acknowledge", acknowledged(revision))
 	for _, ops := range []string{opsA, opsB} {
 		if status, body := get(t, ops+"/readyz"); status != http.StatusOK || body != "ok "+revision+" from redis\n" {
 			t.Errorf("/readyz: %d %q", status, body)
@@ -85,7 +86,7 @@ func TestLimiterReplicasShareRulesAndCounters(t *testing.T) {
 			t.Errorf("request %d: %+v, want %+v", i, got, want)
 		}
 	}
-	eventually(t, "both replicas acknowledge the edit", acknowledged(publish(t, exchange, tenantSet(4))))
+	fixture.Await(t, "both replicas acknowledge the edit", acknowledged(publish(t, exchange, tenantSet(4))))
 	if passed := spend(t, b); passed != 1 {
 		t.Errorf("after the edit %d requests passed, want 1", passed)
 	}
@@ -96,7 +97,7 @@ func TestLimiterWithoutRedisIsNotReadyAndSaysWhy(t *testing.T) {
 	address := redis.Addr()
 	redis.Close()
 	base, ops, log := startLimiter(t, "redis://user:secret@"+address, "")
-	eventually(t, "not ready for lack of Redis", func() bool {
+	fixture.Await(t, "not ready for lack of Redis", func() bool {
 		status, body := get(t, ops+"/readyz")
 		return status == http.StatusServiceUnavailable && strings.Contains(body, "no rules yet: Redis unreachable: ")
 	})

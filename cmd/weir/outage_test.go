@@ -74,7 +74,7 @@ func TestEachPolicyDecidesAsItSaysWhileRedisIsAway(t *testing.T) {
 	if err := redis.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "decided with Redis again", func() bool { return gauge("weir_local_mode", "0") && ask("/local").Source == "redis" })
+	fixture.Await(t, "decided with Redis again", func() bool { return gauge("weir_local_mode", "0") && ask("/local").Source == "redis" })
 	want("when Redis is back", well)
 	if !gauge("weir_local_mode_activations_total", "1") || !gauge("weir_local_owing", "0") {
 		t.Error("the metrics do not tell that the outage is over")

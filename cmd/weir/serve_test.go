@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+
+	"github.com/weir-dev/weir/test/fixture"
 )
 
 // patience bounds every wait of the tests.
@@ -41,15 +43,6 @@ func (s *transcript) String() string {
 }
 
 func (s *transcript) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
 
 // launch runs a command until the test ends, and holds it to a clean end.
 func launch(t *testing.T, command func(context.Context) error) {
@@ -76,7 +69,7 @@ func find(t *testing.T, text fmt.Stringer, expression string) string {
 	t.Helper()
 	var found []string
 	pattern := regexp.MustCompile(expression)
-	eventually(t, expression, func() bool {
+	fixture.Await(t, expression, func() bool {
 		found = pattern.FindStringSubmatch(text.String())
 		return found != nil
 	})
@@ -185,28 +178,28 @@ func TestServeFollowsItsDirectory(t *testing.T) {
 		return func() bool { return check(t, base, acmePeek).Limit == want }
 	}
 	save(t, policy, tenantPolicy("4"))
-	eventually(t, "the edited limit in force", limitIs(4))
+	fixture.Await(t, "the edited limit in force", limitIs(4))
 	if passed := spend(t, base); passed != 2 {
 		t.Errorf("%d more requests passed, want 2", passed)
 	}
 
 	save(t, policy, tenantPolicy("minus four"))
-	eventually(t, "the broken limit in the log", func() bool { return strings.Contains(log.String(), "shop/tenant: spec.limit: ") })
+	fixture.Await(t, "the broken limit in the log", func() bool { return strings.Contains(log.String(), "shop/tenant: spec.limit: ") })
 	if v := check(t, base, acme); v.status != http.StatusTooManyRequests || v.Limit != 4 {
 		t.Errorf("after a broken edit: %+v", v)
 	}
 	save(t, policy, "kind: [")
-	eventually(t, "the unreadable file in the log", func() bool { return strings.Contains(log.String(), "tenant.yaml:1: ") })
+	fixture.Await(t, "the unreadable file in the log", func() bool { return strings.Contains(log.String(), "tenant.yaml:1: ") })
 	if v := check(t, base, acme); v.status != http.StatusTooManyRequests || v.Limit != 4 {
 		t.Errorf("after an unreadable edit: %+v", v)
 	}
 	save(t, policy, tenantPolicy("5"))
-	eventually(t, "the repaired limit in force", limitIs(5))
+	fixture.Await(t, "the repaired limit in force", limitIs(5))
 
 	if err := os.Remove(policy); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the removed policy out of force", func() bool { return check(t, base, acme).Source == "none" })
+	fixture.Await(t, "the removed policy out of force", func() bool { return check(t, base, acme).Source == "none" })
 }
 
 func TestServeStartsWithoutPolicies(t *testing.T) {

@@ -121,7 +121,7 @@ func TestLimiterReplicasAnswerAPIServersByTheSameCounters(t *testing.T) {
 			}, log.logger())
 		})
 		addresses, ops = append(addresses, find(t, log, `throttle=(\S+)`)), append(ops, "http://"+find(t, log, `ops=(\S+)`))
-		eventually(t, "ready", func() bool { status, _ := get(t, ops[len(ops)-1]+"/readyz"); return status == http.StatusOK })
+		fixture.Await(t, "ready", func() bool { status, _ := get(t, ops[len(ops)-1]+"/readyz"); return status == http.StatusOK })
 	}
 	client := apiServer(t, files)
 	var passed, warned int

@@ -66,7 +66,7 @@ func TestPodMonitorsNeedTheirKind(t *testing.T) {
 		_, err := kube.Kubectl(context.Background(), "delete", "crd", "podmonitors.monitoring.coreos.com")
 		h.must(err)
 	})
-	h.await("the kind is known", func() bool {
+	fixture.Await(h, "the kind is known", func() bool {
 		h.reconcile("default")
 		return !strings.Contains(h.message(v1alpha1.ConditionProgrammed), "kind")
 	})

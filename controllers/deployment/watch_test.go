@@ -22,20 +22,6 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// patience is how long a test waits for something that takes milliseconds on an idle machine.
-const patience = 30 * time.Second
-
-func (h *harness) await(what string, condition func() bool) {
-	h.Helper()
-	deadline := time.Now().Add(patience)
-	for !condition() {
-		if time.Now().After(deadline) {
-			h.Fatalf("after %v still not: %s", patience, what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 // TestManager runs the controller as the operator does: on caches and watches, and with no more rights than it needs.
 func TestManager(t *testing.T) {
 	h := newHarness(t)
@@ -79,8 +65,8 @@ func TestManager(t *testing.T) {
 		}
 	}
 	h.create("default", func(s *v1alpha1.LimiterSpec) { s.Redis.CredentialsSecretRef = &v1alpha1.SecretReference{Name: "login"} })
-	h.await("it is told that the Secret is missing", status(v1alpha1.ConditionProgrammed, v1alpha1.ReasonSecretNotFound))
-	h.await("there is an event of that", func() bool {
+	fixture.Await(h, "it is told that the Secret is missing", status(v1alpha1.ConditionProgrammed, v1alpha1.ReasonSecretNotFound))
+	fixture.Await(h, "there is an event of that", func() bool {
 		var list eventsv1.EventList
 		h.must(h.kube.List(t.Context(), &list, client.InNamespace(h.namespace)))
 		return len(list.Items) > 0 && list.Items[0].Reason == v1alpha1.ReasonSecretNotFound
@@ -88,12 +74,12 @@ func TestManager(t *testing.T) {
 	h.must(h.kube.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: "login"}, StringData: map[string]string{passwordKey: "x"},
 	}))
-	h.await("it is deployed", status(v1alpha1.ConditionProgrammed, v1alpha1.ReasonDeployed))
+	fixture.Await(h, "it is deployed", status(v1alpha1.ConditionProgrammed, v1alpha1.ReasonDeployed))
 	h.run(2)
-	h.await("it is Ready", status(v1alpha1.ConditionReady, v1alpha1.ReasonDeployed))
+	fixture.Await(h, "it is Ready", status(v1alpha1.ConditionReady, v1alpha1.ReasonDeployed))
 
 	h.must(h.kube.Delete(t.Context(), owned[corev1.Service](h, "default")))
-	h.await("the Service is back", func() bool {
+	fixture.Await(h, "the Service is back", func() bool {
 		err := h.kube.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: Name("default")}, &corev1.Service{})
 		return !apierrors.IsNotFound(err)
 	})
@@ -103,16 +89,16 @@ func TestManager(t *testing.T) {
 		delete(d.Labels, managedByLabel) // by which the cache knows it
 		return h.kube.Update(t.Context(), d)
 	}))
-	h.await("the image and the label are back", func() bool {
+	fixture.Await(h, "the image and the label are back", func() bool {
 		d := h.deployment("default")
 		return d.Spec.Template.Spec.Containers[0].Image == testOptions.Image && d.Labels[managedByLabel] == managedBy
 	})
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 4} })
-	h.await("there is an autoscaler", func() bool { return len(h.existing()) == 7 })
+	fixture.Await(h, "there is an autoscaler", func() bool { return len(h.existing()) == 7 })
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.Autoscaling = nil })
-	h.await("there is no autoscaler", func() bool { return len(h.existing()) == 6 })
+	fixture.Await(h, "there is no autoscaler", func() bool { return len(h.existing()) == 6 })
 	h.must(h.kube.Delete(t.Context(), h.limiter()))
-	h.await("it is gone", func() bool {
+	fixture.Await(h, "it is gone", func() bool {
 		err := h.kube.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: "default"}, &v1alpha1.Limiter{})
 		return apierrors.IsNotFound(err)
 	})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -16,19 +15,6 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/test/fixture"
 )
-
-// await waits for what takes milliseconds on an idle machine.
-func (h *harness) await(what string, condition func() bool) {
-	h.Helper()
-	const longest = 30 * time.Second
-	deadline := time.Now().Add(longest)
-	for !condition() {
-		if time.Now().After(deadline) {
-			h.Fatalf("after %v still not: %s", longest, what)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
 
 // as is a client of somebody with the rights of an admin, and of no group that is exempt.
 func (h *harness) as(user string, groups ...string) client.Client {
@@ -68,7 +54,7 @@ func TestNobodyIsLockedOutByALimiterThatIsGone(t *testing.T) {
 	alice, shop := h.as("alice"), fixture.Namespace(t, fixture.Kube(t))
 	h.reconcile()
 	h.says(h.namespace, "default", v1alpha1.ReasonRegistered)
-	h.await("nobody answers alice", func() bool { return h.write(alice, shop) != nil })
+	fixture.Await(h, "nobody answers alice", func() bool { return h.write(alice, shop) != nil })
 
 	for name, write := range map[string]func() error{
 		"a cluster admin anywhere":            func() error { return h.write(h.kube, shop) },
@@ -97,7 +83,7 @@ func TestNobodyIsLockedOutByALimiterThatIsGone(t *testing.T) {
 	h.reconcile()
 	h.now = h.now.Add(patience)
 	h.reconcile()
-	h.await("alice writes again", func() bool { return h.write(alice, shop) == nil })
+	fixture.Await(h, "alice writes again", func() bool { return h.write(alice, shop) == nil })
 }
 
 func (h *harness) annotate(c client.Client) error {

@@ -78,7 +78,7 @@ func TestManager(t *testing.T) {
 	}
 	team := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "retail"}}
 	h.limiter(h.namespace, "default", func(s *v1alpha1.LimiterSpec) { s.PolicyNamespaceSelector = team })
-	h.await("it is told that no policy is selected", status(v1alpha1.ReasonNoPolicies))
+	fixture.Await(h, "it is told that no policy is selected", status(v1alpha1.ReasonNoPolicies))
 	shop := fixture.Namespace(t, kube)
 	p := h.policy("pods", nil, "pods") // of which a policy of the shop is to be made
 	h.must(h.kube.Delete(t.Context(), p))
@@ -88,10 +88,10 @@ func TestManager(t *testing.T) {
 	ns := namespace(shop)
 	_, err = kube.Kubectl(t.Context(), "label", "namespace", shop, "team=retail")
 	h.must(err)
-	h.await("the namespace is selected by its new label", status(v1alpha1.ReasonNotReady))
+	fixture.Await(h, "the namespace is selected by its new label", status(v1alpha1.ReasonNotReady))
 	h.run("default", 2, 0)
-	h.await("it is registered", status(v1alpha1.ReasonRegistered))
-	h.await("there is an event of that", func() bool {
+	fixture.Await(h, "it is registered", status(v1alpha1.ReasonRegistered))
+	fixture.Await(h, "there is an event of that", func() bool {
 		var list eventsv1.EventList
 		h.must(h.kube.List(t.Context(), &list, client.InNamespace(h.namespace)))
 		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool { return e.Reason == v1alpha1.ReasonRegistered })
@@ -100,11 +100,11 @@ func TestManager(t *testing.T) {
 		t.Errorf("webhook %+v", c.Webhooks[0])
 	}
 	h.must(h.kube.Delete(t.Context(), h.configuration()))
-	h.await("the webhook is back", func() bool { return len(h.webhooks()) == 1 })
+	fixture.Await(h, "the webhook is back", func() bool { return len(h.webhooks()) == 1 })
 	h.run("default", 0, 0)
-	h.await("a Limiter without pods is asked no more", status(v1alpha1.ReasonNotReady))
+	fixture.Await(h, "a Limiter without pods is asked no more", status(v1alpha1.ReasonNotReady))
 	h.run("default", 2, 0)
-	h.await("it is registered again", status(v1alpha1.ReasonRegistered))
+	fixture.Await(h, "it is registered again", status(v1alpha1.ReasonRegistered))
 	h.must(h.kube.Delete(t.Context(), h.read(h.namespace, "default")))
-	h.await("the webhook is gone", func() bool { return h.configuration() == nil })
+	fixture.Await(h, "the webhook is gone", func() bool { return h.configuration() == nil })
 }

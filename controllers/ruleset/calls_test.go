@@ -98,7 +98,7 @@ func TestTheCallsOfAnEdit(t *testing.T) {
 		})
 	}
 	for i := range policies {
-		h.await("all policies are Ready", ready(fmt.Sprintf("p%02d", i), 1))
+		fixture.Await(h, "all policies are Ready", ready(fmt.Sprintf("p%02d", i), 1))
 	}
 	h.rest(beating, 2*time.Second)
 	counted.take()
@@ -110,7 +110,7 @@ func TestTheCallsOfAnEdit(t *testing.T) {
 	}
 
 	h.edit("p07", limit(7))
-	h.await("the edit is Ready", ready("p07", 2))
+	fixture.Await(h, "the edit is Ready", ready("p07", 2))
 	h.rest(beating, 2*time.Second)
 	got := counted.take()
 	delete(got, "GET configmaps/weir-rules-default")
@@ -136,5 +136,5 @@ func TestTheCallsOfAnEdit(t *testing.T) {
 func (h *harness) rest(beating func(func() bool) func() bool, rest time.Duration) {
 	h.Helper()
 	until := time.Now().Add(rest)
-	h.await("time passes", beating(func() bool { return time.Now().After(until) }))
+	fixture.Await(h, "time passes", beating(func() bool { return time.Now().After(until) }))
 }

@@ -15,20 +15,6 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// patience is how long a test waits for something that takes milliseconds on an idle machine.
-const patience = 30 * time.Second
-
-func (h *harness) await(what string, condition func() bool) {
-	h.Helper()
-	deadline := time.Now().Add(patience)
-	for !condition() {
-		if time.Now().After(deadline) {
-			h.Fatalf("after %v still not: %s", patience, what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 // TestManager runs the controller as the operator does: on caches and watches, elected, and with no more rights than
 // config/ gives it.
 func TestManager(t *testing.T) {
@@ -64,25 +50,25 @@ func TestManager(t *testing.T) {
 		h.must(<-ended)
 	}()
 
-	h.await("a rule set is published without any policy", func() bool { return h.current() != "" })
-	h.await("the snapshot is kept", func() bool { return h.kept() != nil })
+	fixture.Await(h, "a rule set is published without any policy", func() bool { return h.current() != "" })
+	fixture.Await(h, "the snapshot is kept", func() bool { return h.kept() != nil })
 	h.create("daily", nil)
-	h.await("the policy is published", func() bool { return h.published()["daily"] == 100 })
+	fixture.Await(h, "the policy is published", func() bool { return h.published()["daily"] == 100 })
 	ready := func() bool {
 		h.beat(h.current(), "a")
 		c := h.policy("daily").Status.Conditions
 		return len(c) == 3 && c[2].Type == v1alpha1.ConditionReady && c[2].Status == yes
 	}
-	h.await("the policy is Ready", ready)
+	fixture.Await(h, "the policy is Ready", ready)
 	h.edit("daily", limit(7))
-	h.await("the edit is published", func() bool { return h.published()["daily"] == 7 })
-	h.await("the edit is kept", func() bool { return h.keptPolicies()["daily"] == 7 })
-	h.await("the policy is Ready again", func() bool { return ready() && h.policy("daily").Status.ObservedGeneration == 2 })
+	fixture.Await(h, "the edit is published", func() bool { return h.published()["daily"] == 7 })
+	fixture.Await(h, "the edit is kept", func() bool { return h.keptPolicies()["daily"] == 7 })
+	fixture.Await(h, "the policy is Ready again", func() bool { return ready() && h.policy("daily").Status.ObservedGeneration == 2 })
 
 	h.must(h.kube.Delete(t.Context(), h.kept()))
-	h.await("the snapshot is back", func() bool { return h.kept() != nil && h.keptPolicies()["daily"] == 7 })
+	fixture.Await(h, "the snapshot is back", func() bool { return h.kept() != nil && h.keptPolicies()["daily"] == 7 })
 	h.flushAll()
-	h.await("the rule set is back", func() bool { return h.current() != "" && h.published()["daily"] == 7 })
+	fixture.Await(h, "the rule set is back", func() bool { return h.current() != "" && h.published()["daily"] == 7 })
 	h.must(h.kube.Delete(t.Context(), h.policy("daily")))
-	h.await("the policy is out of force", func() bool { return len(h.published()) == 0 })
+	fixture.Await(h, "the policy is out of force", func() bool { return len(h.published()) == 0 })
 }

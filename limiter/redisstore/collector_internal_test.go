@@ -3,9 +3,12 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/weir-dev/weir/test/fixture"
 )
 
 // gate is a Redis that answers a batch when it is told to.
@@ -41,19 +44,11 @@ func ask(b *collector, n int, timeout time.Duration) (wait func() []error) {
 // waitUntil waits until that many calls wait for a batch.
 func waitUntil(t *testing.T, b *collector, waiting int) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
+	fixture.Await(t, fmt.Sprintf("%d calls wait", waiting), func() bool {
 		b.mu.Lock()
-		n := len(b.waiting)
-		b.mu.Unlock()
-		if n == waiting {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d calls wait, want %d", n, waiting)
-		}
-		time.Sleep(time.Millisecond)
-	}
+		defer b.mu.Unlock()
+		return len(b.waiting) == waiting
+	})
 }
 
 func TestCallsThatComeTogetherTravelTogether(t *testing.T) {

@@ -33,13 +33,9 @@ func cluster(t *testing.T) string {
 	if err := node.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(patience)
-	for !strings.Contains(node.ClusterInfo(t.Context()).Val(), "cluster_state:ok") {
-		if time.Now().After(deadline) {
-			t.Fatalf("the cluster is not up after %v", patience)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	fixture.Await(t, "the cluster is up", func() bool {
+		return strings.Contains(node.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
+	})
 	return server.URL() + "?addr=" + server.Addr()
 }
 

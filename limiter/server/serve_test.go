@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/test/fixture"
 )
 
 // patience bounds every wait of the tests.
@@ -106,15 +107,6 @@ func ask(client *http.Client, url, body string) (*http.Response, error) {
 	return response, errors.Join(err, response.Body.Close())
 }
 
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 func TestDrainTakesRequestsForAWhileAndFinishesThoseUnderWay(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	store := &gatedStore{Store: atNoon(), arrived: make(chan struct{}, 2), gate: make(chan struct{})}
@@ -135,13 +127,13 @@ func TestDrainTakesRequestsForAWhileAndFinishesThoseUnderWay(t *testing.T) {
 	<-store.arrived
 	stopped := time.Now()
 	s.stop()
-	eventually(t, "not ready while draining", func() bool {
+	fixture.Await(t, "not ready while draining", func() bool {
 		response, err := ask(client, s.ops+"/readyz", "")
 		return err == nil && response.StatusCode == http.StatusServiceUnavailable
 	})
 	go send() // within the drain delay
 	<-store.arrived
-	eventually(t, "no new connections after the delay", func() bool {
+	fixture.Await(t, "no new connections after the delay", func() bool {
 		connection, err := net.Dial("tcp", strings.TrimPrefix(s.check, "http://"))
 		if err == nil {
 			_ = connection.Close()

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/test/fixture"
 )
 
 // limitIn loads a rule set whose limit is the number in dir/limit. "problem" is a policy that is left out.
@@ -63,7 +64,7 @@ func runningFiles(t *testing.T, dir string, got *applied, log *slog.Logger) {
 			t.Error(err)
 		}
 	})
-	await(t, "the rules are in force", func() bool { return f.Ready() == nil })
+	fixture.Await(t, "the rules are in force", func() bool { return f.Ready() == nil })
 }
 
 func TestFilesFollowsEdits(t *testing.T) {
@@ -100,9 +101,9 @@ func TestFilesFollowsEdits(t *testing.T) {
 				runningFiles(t, dir, &got, slog.New(slog.DiscardHandler))
 				for range 2 { // what was replaced is still followed
 					edit(t, dir)
-					await(t, "the edit is in force", func() bool { return got.last() == revisionOf(2) })
+					fixture.Await(t, "the edit is in force", func() bool { return got.last() == revisionOf(2) })
 					write(t, filepath.Join(dir, "limit"), "3")
-					await(t, "the next edit is in force", func() bool { return got.last() == revisionOf(3) })
+					fixture.Await(t, "the next edit is in force", func() bool { return got.last() == revisionOf(3) })
 					if err := os.RemoveAll(dir + ".old"); err != nil {
 						t.Fatal(err)
 					}
@@ -135,7 +136,7 @@ func TestFilesFollowsAConfigMap(t *testing.T) {
 	runningFiles(t, dir, &got, slog.New(slog.DiscardHandler))
 	for units := int64(2); units < 5; units++ {
 		update(units)
-		await(t, "the update is in force", func() bool { return got.last() == revisionOf(units) })
+		fixture.Await(t, "the update is in force", func() bool { return got.last() == revisionOf(units) })
 	}
 }
 

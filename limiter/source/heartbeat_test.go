@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/weir-dev/weir/test/fixture"
 )
 
 const never = time.Hour // an interval that does not end within a test
@@ -21,9 +23,9 @@ func TestHeartbeat(t *testing.T) {
 
 	h := NewHeartbeat(never, beat, forget, log.logger())
 	stop := running(t, h.Run)
-	await(t, "it beats at the start", func() bool { return beats.Load() == 1 })
+	fixture.Await(t, "it beats at the start", func() bool { return beats.Load() == 1 })
 	h.Now()
-	await(t, "it beats when asked to", func() bool { return beats.Load() == 2 })
+	fixture.Await(t, "it beats when asked to", func() bool { return beats.Load() == 2 })
 	if n := farewells.Load(); n != 0 {
 		t.Errorf("it said farewell %d times while running", n)
 	}
@@ -42,7 +44,7 @@ func TestHeartbeatEveryInterval(t *testing.T) {
 	forget := func(context.Context) error { return nil }
 	var log logbook
 	running(t, NewHeartbeat(time.Millisecond, beat, forget, log.logger()).Run)
-	await(t, "it beats again and again", func() bool { return beats.Load() >= 5 })
+	fixture.Await(t, "it beats again and again", func() bool { return beats.Load() >= 5 })
 }
 
 func TestHeartbeatLogsTroubleOnce(t *testing.T) {
@@ -59,12 +61,12 @@ func TestHeartbeatLogsTroubleOnce(t *testing.T) {
 	forget := func(context.Context) error { return errors.New("no Redis either") }
 	var log logbook
 	stop := running(t, NewHeartbeat(time.Millisecond, beat, forget, log.logger()).Run)
-	await(t, "it keeps trying", func() bool { return beats.Load() >= 5 })
+	fixture.Await(t, "it keeps trying", func() bool { return beats.Load() >= 5 })
 	if n := log.count("heartbeats fail"); n != 1 {
 		t.Errorf("%d log lines of one trouble, want 1", n)
 	}
 	broken.Store(false)
-	await(t, "the end of the trouble is logged", func() bool { return log.count("heartbeats work again") == 1 })
+	fixture.Await(t, "the end of the trouble is logged", func() bool { return log.count("heartbeats work again") == 1 })
 	stop()
 	if n := log.count("no Redis either"); n != 1 {
 		t.Errorf("%d log lines of a farewell that failed, want 1", n)

@@ -19,9 +19,6 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// patience is how long a test waits for something that takes milliseconds on an idle machine.
-const patience = 20 * time.Second
-
 // setOf is a rule set that differs by its number of units.
 func setOf(units int64) (data []byte, revision string) {
 	return rules.Encode(rules.Set{Rules: []rules.Rule{{
@@ -83,17 +80,6 @@ func (l *logbook) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
-func await(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v still not: %s", patience, what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
 // running runs f until the test, or the function returned, ends it. It must leave no goroutine behind.
 func running(t *testing.T, f func(context.Context)) (stop func()) {
 	t.Helper()
@@ -136,15 +122,15 @@ func TestRedisFollowsWhatIsPublished(t *testing.T) {
 		r := NewRedis(e, "", got.apply, slog.New(slog.DiscardHandler))
 		running(t, r.Run)
 
-		await(t, "it says that nothing is published", func() bool {
+		fixture.Await(t, "it says that nothing is published", func() bool {
 			err := r.Ready()
 			return err != nil && err.Error() == "no rules yet: no rule set published at weir:rules:weir-system/default"
 		})
 		for units := range int64(5) {
 			want := publish(t, e, units+1)
-			await(t, "the rule set is in force", func() bool { return got.last() == want })
+			fixture.Await(t, "the rule set is in force", func() bool { return got.last() == want })
 		}
-		await(t, "it is ready", func() bool { return r.Ready() == nil })
+		fixture.Await(t, "it is ready", func() bool { return r.Ready() == nil })
 	})
 }
 
@@ -153,7 +139,7 @@ func TestRedisPropagation(t *testing.T) {
 	var got applied
 	publish(t, e, 1)
 	running(t, NewRedis(e, "", got.apply, slog.New(slog.DiscardHandler)).Run)
-	await(t, "the first rule set is in force", func() bool { return got.count() == 1 })
+	fixture.Await(t, "the first rule set is in force", func() bool { return got.count() == 1 })
 
 	// Far below the poll interval: it is the subscription that does it. One slow edit is forgiven to a busy machine.
 	const edits, bound = 20, pollInterval / 4
@@ -161,7 +147,7 @@ func TestRedisPropagation(t *testing.T) {
 	for i := range edits {
 		begin := time.Now()
 		want := publish(t, e, int64(i)+2)
-		await(t, "the edit is in force", func() bool { return got.last() == want })
+		fixture.Await(t, "the edit is in force", func() bool { return got.last() == want })
 		if took := time.Since(begin); took > bound {
 			slow++
 		}
@@ -179,7 +165,7 @@ func TestRedisOutlivesRedis(t *testing.T) {
 	server.Kill()
 	r := NewRedis(e, "", got.apply, log.logger())
 	running(t, r.Run)
-	await(t, "it says that Redis is away", func() bool {
+	fixture.Await(t, "it says that Redis is away", func() bool {
 		err := r.Ready()
 		return err != nil && strings.HasPrefix(err.Error(), "no rules yet: Redis unreachable: ")
 	})
@@ -192,21 +178,21 @@ func TestRedisOutlivesRedis(t *testing.T) {
 	}
 	restart()
 	first := publish(t, e, 1)
-	await(t, "the first rule set is in force", func() bool { return got.last() == first })
+	fixture.Await(t, "the first rule set is in force", func() bool { return got.last() == first })
 
 	unreachable := log.count("Redis unreachable")
 	server.Kill()
-	await(t, "the loss of Redis is logged", func() bool { return log.count("Redis unreachable") > unreachable })
+	fixture.Await(t, "the loss of Redis is logged", func() bool { return log.count("Redis unreachable") > unreachable })
 	if err := r.Ready(); err != nil || r.Origin() != "redis" {
 		t.Errorf("it has rules, and says %v, from %q", err, r.Origin())
 	}
 	restart() // empty
-	await(t, "the loss of the rules is logged", func() bool { return log.count("no rule set published") > 0 })
+	fixture.Await(t, "the loss of the rules is logged", func() bool { return log.count("no rule set published") > 0 })
 	if err := r.Ready(); err != nil || r.Origin() != "redis" {
 		t.Errorf("it has rules, and says %v, from %q", err, r.Origin())
 	}
 	second := publish(t, e, 2)
-	await(t, "the second rule set is in force", func() bool { return got.last() == second })
+	fixture.Await(t, "the second rule set is in force", func() bool { return got.last() == second })
 }
 
 func TestRedisLogsAnOutageOnce(t *testing.T) {
@@ -214,14 +200,14 @@ func TestRedisLogsAnOutageOnce(t *testing.T) {
 	var got applied
 	stub := &stub{err: errors.New("dial tcp: connection refused")}
 	running(t, NewRedis(stub, "", got.apply, log.logger()).Run)
-	await(t, "it has tried three times", func() bool { return stub.asked() >= 3 })
+	fixture.Await(t, "it has tried three times", func() bool { return stub.asked() >= 3 })
 	if n := log.count("level=WARN"); n != 1 {
 		t.Errorf("%d warnings of one outage, want 1", n)
 	}
 	data, revision := setOf(1)
 	stub.set(revision, data)
-	await(t, "the rule set is in force", func() bool { return got.last() == revision })
-	await(t, "its end is logged", func() bool { return log.count("level=INFO") == 1 })
+	fixture.Await(t, "the rule set is in force", func() bool { return got.last() == revision })
+	fixture.Await(t, "its end is logged", func() bool { return log.count("level=INFO") == 1 })
 }
 
 func TestRedisRefuses(t *testing.T) {

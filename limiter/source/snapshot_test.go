@@ -166,7 +166,7 @@ func TestASilentRedisDoesNotHoldUpTheSnapshot(t *testing.T) {
 	r := NewRedis(e, path, got.apply, slog.New(slog.DiscardHandler))
 	begin := time.Now()
 	running(t, r.Run)
-	await(t, "the snapshot is in force", func() bool { return got.last() == kept })
+	fixture.Await(t, "the snapshot is in force", func() bool { return got.last() == kept })
 	if took := time.Since(begin); took > firstWord+500*time.Millisecond {
 		t.Errorf("after %v, want %v", took, firstWord)
 	}
@@ -174,7 +174,7 @@ func TestASilentRedisDoesNotHoldUpTheSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	published := publish(t, exchangeAt(t, server.URL()), 2)
-	await(t, "what Redis gives is in force", func() bool { return got.last() == published && r.Origin() == "redis" })
+	fixture.Await(t, "what Redis gives is in force", func() bool { return got.last() == published && r.Origin() == "redis" })
 }
 
 func TestASnapshotIsFoundWhenItComes(t *testing.T) {
@@ -182,14 +182,14 @@ func TestASnapshotIsFoundWhenItComes(t *testing.T) {
 	var got applied
 	r := NewRedis(&stub{}, path, got.apply, slog.New(slog.DiscardHandler))
 	running(t, r.Run)
-	await(t, "it says that both are wanting", func() bool {
+	fixture.Await(t, "it says that both are wanting", func() bool {
 		err := r.Ready()
 		return err != nil && err.Error() == "no rules yet: no rule set published at here; snapshot "+path+" is missing"
 	})
 	data, revision := setOf(1)
 	write(t, path+".new", string(data))
 	rename(t, path+".new", path)
-	await(t, "the snapshot is in force", func() bool { return got.last() == revision && r.Ready() == nil })
+	fixture.Await(t, "the snapshot is in force", func() bool { return got.last() == revision && r.Ready() == nil })
 }
 
 func TestNoSnapshotIsReadBeforeRedisIsAsked(t *testing.T) {

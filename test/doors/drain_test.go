@@ -91,7 +91,7 @@ func holdUp(t *testing.T, s *serving) <-chan answered {
 	}
 	held := make(chan answered, 1)
 	go func() { held <- question() }()
-	eventually(t, "the second is counted", func() bool {
+	fixture.Await(t, "the second is counted", func() bool {
 		a := s.ask(t, http.MethodPost, "/v1/check",
 			`{"domain":"shop","peek":true,"host":"slow.example","path":"/","headers":{"x-tenant-id":"acme"}}`, nil)
 		return strings.Contains(a.body, `"remaining":2,`)

@@ -110,7 +110,7 @@ func policyDir(t *testing.T) string {
 func (s *serving) said(t *testing.T, expression string) (found string) {
 	t.Helper()
 	pattern := regexp.MustCompile(expression)
-	eventually(t, "the process says "+expression, func() bool {
+	fixture.Await(t, "the process says "+expression, func() bool {
 		m := pattern.FindStringSubmatch(s.process.Log())
 		if m != nil {
 			found = m[1]
@@ -118,15 +118,6 @@ func (s *serving) said(t *testing.T, expression string) (found string) {
 		return m != nil
 	})
 	return found
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }
 
 // answered is what came back over HTTP.
