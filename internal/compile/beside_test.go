@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/test/fixture"
 )
 
 // TestEveryFieldOfARuleIsWeighed fails when a Rule or a Match learns to say more: then think of [compile.DecidesNothingBeside].
@@ -92,7 +93,7 @@ func drawPolicy(t *rapid.T, name string) v1alpha1.RateLimitPolicy {
 	if spec[0] == "axis: Endpoint" {
 		spec = slices.DeleteFunc(spec, func(part string) bool { return part == "scope: Endpoint" })
 	}
-	return written(t, name, "{"+strings.Join(spec, ", ")+"}")
+	return fixture.Policy(t, name, "{"+strings.Join(spec, ", ")+"}")
 }
 
 func drawRequest(t *rapid.T) rules.Request {

@@ -5,30 +5,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/test/fixture"
 )
 
-// written is a policy with the spec given in YAML.
-func written(t require, name, spec string) v1alpha1.RateLimitPolicy {
-	t.Helper()
-	p := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
-	if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
-		t.Fatalf("%s: %v", spec, err)
-	}
-	return p
-}
-
-type require interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
-
 // warned is what is said about the first of the policies beside the others.
-func warned(t require, policies ...v1alpha1.RateLimitPolicy) (texts []string) {
+func warned(t fixture.Failer, policies ...v1alpha1.RateLimitPolicy) (texts []string) {
 	t.Helper()
 	set, problems := compile.Compile(policies, compile.DefaultIdentity())
 	if len(problems) > 0 {
@@ -135,7 +119,7 @@ func TestWarnings(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, warned(t, written(t, "a", c.spec))); diff != "" {
+			if diff := cmp.Diff(c.want, warned(t, fixture.Policy(t, "a", c.spec))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -186,7 +170,7 @@ func TestWarningsAboutAPolicyThatNeverDecides(t *testing.T) {
 			if c.never {
 				want = []string{never}
 			}
-			got := warned(t, written(t, "a", c.policy), written(t, "b", c.other))
+			got := warned(t, fixture.Policy(t, "a", c.policy), fixture.Policy(t, "b", c.other))
 			for i := 0; i < len(got); i++ {
 				if strings.HasPrefix(got[i], "spec.algorithm: FixedWindow") {
 					got = append(got[:i], got[i+1:]...)
@@ -203,9 +187,9 @@ func TestWarningsAboutAPolicyThatNeverDecides(t *testing.T) {
 }
 
 func TestAPolicyOfAnotherNamespaceSpeaksForOthers(t *testing.T) {
-	other := written(t, "b", `{axis: User, limit: 1, window: 1m}`)
+	other := fixture.Policy(t, "b", `{axis: User, limit: 1, window: 1m}`)
 	other.Namespace = "elsewhere"
-	if got := warned(t, written(t, "a", `{axis: User, limit: 10, window: 1m}`), other); len(got) > 0 {
+	if got := warned(t, fixture.Policy(t, "a", `{axis: User, limit: 10, window: 1m}`), other); len(got) > 0 {
 		t.Errorf("%q", got)
 	}
 }

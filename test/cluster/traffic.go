@@ -71,7 +71,8 @@ func (s *story) resumeLoad(ctx context.Context) (loadPod, error) {
 	return load, err
 }
 
-// stopLoad ends a load and says what came of it from the first answer to the last.
+// stopLoad ends a load and says what came of it from the first answer to the last. No request may have failed since it was
+// going: before, a Service that has just got its first pods may not be known to the node.
 func (s *story) stopLoad(ctx context.Context, load loadPod) error {
 	if err := s.journalUntil(ctx, load, time.Now()); err != nil {
 		return err
@@ -81,6 +82,8 @@ func (s *story) stopLoad(ctx context.Context, load loadPod) error {
 		return err
 	}
 	s.say("the load, from its start to its end: %v", j.All())
+	going := j.Between(load.from, j.End())
+	s.expect(going.Failed() == 0, "of a load that was going %d requests failed: %v", going.Failed(), going.Failures)
 	if err := s.keepJournal(j); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/test/fixture"
 )
 
 // BenchmarkJudge is what a write costs in a namespace of a thousand policies, each with an expression of its own in one case.
@@ -17,9 +18,9 @@ func BenchmarkJudge(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			var others []v1alpha1.RateLimitPolicy
 			for i := range 1000 {
-				others = append(others, named(b, fmt.Sprintf("p%d", i), fmt.Sprintf(spec, i+1)))
+				others = append(others, fixture.Policy(b, fmt.Sprintf("p%d", i), fmt.Sprintf(spec, i+1)))
 			}
-			policy := named(b, "a", fmt.Sprintf(spec, 5000))
+			policy := fixture.Policy(b, "a", fmt.Sprintf(spec, 5000))
 			for b.Loop() {
 				judge(only(policy), compile.Policies{Namespaced: others}, compile.DefaultIdentity())
 			}

@@ -6,34 +6,17 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
-
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/test/fixture"
 )
-
-// named is a policy with the spec given in YAML.
-func named(t require, name, spec string) v1alpha1.RateLimitPolicy {
-	t.Helper()
-	p := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
-	if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
-		t.Fatalf("%s: %v", spec, err)
-	}
-	return p
-}
-
-type require interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
 
 func only(policy v1alpha1.RateLimitPolicy) compile.Policies {
 	return compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy}}
 }
 
 // warned is what is said about the first of the policies beside the others.
-func warned(t require, policy v1alpha1.RateLimitPolicy, others ...v1alpha1.RateLimitPolicy) []string {
+func warned(t fixture.Failer, policy v1alpha1.RateLimitPolicy, others ...v1alpha1.RateLimitPolicy) []string {
 	t.Helper()
 	found := judge(only(policy), compile.Policies{Namespaced: others}, compile.DefaultIdentity())
 	if len(found.problems) > 0 {
@@ -52,7 +35,7 @@ func TestMoreWarningsThanAnybodyReadsAreCounted(t *testing.T) {
 	for i := range 12 {
 		tiers = append(tiers, fmt.Sprintf("{name: tier-%d, when: {groups: [g]}, limit: 2}", i))
 	}
-	got := warned(t, named(t, "a", "{axis: User, limit: 1, window: 1m, tiers: ["+strings.Join(tiers, ", ")+"]}"))
+	got := warned(t, fixture.Policy(t, "a", "{axis: User, limit: 1, window: 1m, tiers: ["+strings.Join(tiers, ", ")+"]}"))
 	if len(got) != warningCount || got[warningCount-1] != "and 4 more warnings" {
 		t.Errorf("%q", got)
 	}
@@ -60,7 +43,7 @@ func TestMoreWarningsThanAnybodyReadsAreCounted(t *testing.T) {
 
 func TestLongNamesAreCutShort(t *testing.T) {
 	long := strings.Repeat("n", 63)
-	got := warned(t, named(t, "a", `{axis: User, limit: 10, window: 1m}`), named(t, long, `{axis: User, limit: 1, window: 1m}`))
+	got := warned(t, fixture.Policy(t, "a", `{axis: User, limit: 10, window: 1m}`), fixture.Policy(t, long, `{axis: User, limit: 1, window: 1m}`))
 	if len(got) != 1 || !strings.HasPrefix(got[0], "spec: never decides: policy "+long+" counts") {
 		t.Errorf("%q", got)
 	}

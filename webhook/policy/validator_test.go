@@ -19,6 +19,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/test/fixture"
 )
 
 // stored is what is stored, or that it cannot be read.
@@ -50,7 +51,7 @@ const (
 )
 
 func TestARefusalTellsEveryField(t *testing.T) {
-	policy := named(t, "a", bad)
+	policy := fixture.Policy(t, "a", bad)
 	_, err := on(stored{}).ValidateCreate(t.Context(), &policy)
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
@@ -70,7 +71,7 @@ func TestARefusalTellsEveryField(t *testing.T) {
 }
 
 func TestAnUpdateIsJudgedByWhatItChanges(t *testing.T) {
-	broken, sound := named(t, "a", bad), named(t, "a", good)
+	broken, sound := fixture.Policy(t, "a", bad), fixture.Policy(t, "a", good)
 	labelled, other, leaving := *broken.DeepCopy(), *broken.DeepCopy(), *broken.DeepCopy()
 	labelled.Labels = map[string]string{"team": "a"}
 	other.Spec.Limit = 11
@@ -98,7 +99,7 @@ func TestAnUpdateIsJudgedByWhatItChanges(t *testing.T) {
 }
 
 func TestAnUpdateIsNotComparedWithThePolicyAsItWas(t *testing.T) {
-	before, after := named(t, "a", good), named(t, "a", `{axis: User, limit: 20, window: 1m}`)
+	before, after := fixture.Policy(t, "a", good), fixture.Policy(t, "a", `{axis: User, limit: 20, window: 1m}`)
 	warnings, err := on(stored{policies: []v1alpha1.RateLimitPolicy{before}}).ValidateUpdate(t.Context(), &before, &after)
 	if err != nil || len(warnings) > 0 {
 		t.Errorf("%v %q", err, warnings)
@@ -106,15 +107,15 @@ func TestAnUpdateIsNotComparedWithThePolicyAsItWas(t *testing.T) {
 }
 
 func TestOthersThatAreBrokenStandInNobodysWay(t *testing.T) {
-	policy := named(t, "a", good)
-	if _, err := on(stored{policies: []v1alpha1.RateLimitPolicy{named(t, "b", bad)}}).ValidateCreate(t.Context(), &policy); err != nil {
+	policy := fixture.Policy(t, "a", good)
+	if _, err := on(stored{policies: []v1alpha1.RateLimitPolicy{fixture.Policy(t, "b", bad)}}).ValidateCreate(t.Context(), &policy); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestWhileTheOthersCannotBeReadAPolicyIsJudgedByItself(t *testing.T) {
 	unreadable := on(stored{err: errors.New("the cache has stopped")})
-	policy, broken := named(t, "a", good), named(t, "a", bad)
+	policy, broken := fixture.Policy(t, "a", good), fixture.Policy(t, "a", bad)
 	warnings, err := unreadable.ValidateCreate(t.Context(), &policy)
 	if err != nil || len(warnings) != 1 || warnings[0] != unseen {
 		t.Errorf("%v %q", err, warnings)
@@ -127,7 +128,7 @@ func TestWhileTheOthersCannotBeReadAPolicyIsJudgedByItself(t *testing.T) {
 func TestAPolicyOfTheClusterIsJudgedLikeOthers(t *testing.T) {
 	clusterWide := func(name, spec string) v1alpha1.ClusterRateLimitPolicy {
 		p := v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		p.Spec.RateLimitPolicySpec = named(t, name, spec).Spec
+		p.Spec.RateLimitPolicySpec = fixture.Policy(t, name, spec).Spec
 		return p
 	}
 	v := func(s stored) validator[*v1alpha1.ClusterRateLimitPolicy] {
@@ -137,14 +138,14 @@ func TestAPolicyOfTheClusterIsJudgedLikeOthers(t *testing.T) {
 	if _, err := v(stored{}).ValidateCreate(t.Context(), &broken); !apierrors.IsInvalid(err) {
 		t.Errorf("a broken one: %v", err)
 	}
-	twin := named(t, "a", bad) // of a namespace that is called cluster
+	twin := fixture.Policy(t, "a", bad) // of a namespace that is called cluster
 	twin.Namespace = "cluster"
 	all := stored{policies: []v1alpha1.RateLimitPolicy{twin}, cluster: []v1alpha1.ClusterRateLimitPolicy{sound, clusterWide("b", good)}}
 	warnings, err := v(all).ValidateUpdate(t.Context(), &broken, &sound)
 	if want := "spec: never decides: policy cluster/b counts the same requests and is as strict"; err != nil || len(warnings) != 1 || warnings[0] != want {
 		t.Errorf("a repair: %v %q", err, warnings)
 	}
-	namespaced := named(t, "c", good)
+	namespaced := fixture.Policy(t, "c", good)
 	warnings, err = on(all).ValidateCreate(t.Context(), &namespaced)
 	if want := "spec: never decides: policy cluster/a counts the same requests and is as strict"; err != nil || len(warnings) != 1 || warnings[0] != want {
 		t.Errorf("one of a namespace beside it: %v %q", err, warnings)
