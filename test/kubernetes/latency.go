@@ -14,23 +14,27 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// Latencies are how long creations took that an API server asked a limiter about, and ones that it did not, both sorted.
+// Latencies are how long creations took that an API server asked a limiter about, ones of which the limiter, asked, knows that
+// no policy counts them, and ones that nobody was asked about; all sorted.
 type Latencies struct {
-	With, Without []time.Duration
+	With, Asked, Without []time.Duration
 }
 
 // MeasureLatency creates ConfigMaps by the first API server, one after the other: in turn one in a namespace that a policy is about,
-// which admits it, and one in a namespace that none is, so that nobody is asked. Whatever else the machine does meets both.
-func MeasureLatency(ctx context.Context, w *World, pairs int) (Latencies, error) {
+// which admits it, one in a namespace that a policy seems to be about until it looks closer, and one in a namespace that none
+// is. Whatever else the machine does meets all of them.
+func MeasureLatency(ctx context.Context, w *World, rounds int) (Latencies, error) {
 	var l Latencies
 	with, errWith := w.Namespace(ctx, "with")
+	asked, errAsked := w.Namespace(ctx, "asked")
 	without, errWithout := w.Namespace(ctx, "without")
-	if err := errors.Join(errWith, errWithout); err != nil {
+	if err := errors.Join(errWith, errAsked, errWithout); err != nil {
 		return l, err
 	}
 	who := Person("alice")
-	p := admitting(with)
-	if err := w.Enforce(ctx, who, numbered(with, 0), p); err != nil {
+	counts, looks := admitting("admitting", with), admitting("looking", asked)
+	looks.Spec.Match.Kubernetes.Expression = new(v1alpha1.Expression("request.name == 'never'"))
+	if err := w.Enforce(ctx, who, numbered(with, 0), counts, looks); err != nil {
 		return l, err
 	}
 	client, err := w.ClientGo(0, who)
@@ -42,28 +46,30 @@ func MeasureLatency(ctx context.Context, w *World, pairs int) (Latencies, error)
 		return l, err
 	}
 	const warmUp = 50 // connections, and what is compiled and cached at the first time
-	for n := range warmUp + pairs {
+	for n := range warmUp + rounds {
 		tookWith, errWith := create(ctx, client, numbered(with, n))
+		tookAsked, errAsked := create(ctx, client, numbered(asked, n))
 		tookWithout, errWithout := create(ctx, client, numbered(without, n))
-		if err := errors.Join(errWith, errWithout); err != nil {
+		if err := errors.Join(errWith, errAsked, errWithout); err != nil {
 			return l, err
 		}
 		if n >= warmUp {
-			l.With, l.Without = append(l.With, tookWith), append(l.Without, tookWithout)
+			l.With, l.Asked, l.Without = append(l.With, tookWith), append(l.Asked, tookAsked), append(l.Without, tookWithout)
 		}
 	}
 	after, err := w.Questions(ctx)
-	if err == nil && after-before != warmUp+pairs {
-		err = fmt.Errorf("API servers have asked %d times about %d creations", after-before, warmUp+pairs)
+	if err == nil && after-before != 2*(warmUp+rounds) {
+		err = fmt.Errorf("API servers have asked %d times about %d creations", after-before, 2*(warmUp+rounds))
 	}
 	slices.Sort(l.With)
+	slices.Sort(l.Asked)
 	slices.Sort(l.Without)
 	return l, err
 }
 
 // admitting is about the ConfigMaps of a namespace, and denies none.
-func admitting(namespace string) *v1alpha1.ClusterRateLimitPolicy {
-	p := &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: "admitting"}}
+func admitting(name, namespace string) *v1alpha1.ClusterRateLimitPolicy {
+	p := &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	p.Spec.Axis, p.Spec.Limit, p.Spec.Window = v1alpha1.AxisTenant, 1_000_000, "1m"
 	p.Spec.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{
 		Namespaces: []v1alpha1.NamespaceName{v1alpha1.NamespaceName(namespace)},
@@ -84,9 +90,11 @@ func create(ctx context.Context, client kubernetes.Interface, m *corev1.ConfigMa
 	return time.Since(began), err
 }
 
-// Added is by how much the slowest of percent of the creations was slower with a limiter asked than without.
-func (l Latencies) Added(percent float64) time.Duration {
-	return Percentile(l.With, percent) - Percentile(l.Without, percent)
+// Added is by how much the slowest of percent of the creations was slower with a limiter asked than without, and how much of
+// that it takes to ask at all.
+func (l Latencies) Added(percent float64) (added, asking time.Duration) {
+	without := Percentile(l.Without, percent)
+	return Percentile(l.With, percent) - without, Percentile(l.Asked, percent) - without
 }
 
 // Percentile is the longest of the fastest percent of sorted latencies.
