@@ -38,7 +38,7 @@ func TestWhatIsRememberedIsWhatTheAlgorithmWouldSay(t *testing.T) {
 		d := denials.New(1)
 		d.Remember(asked, state.Decide(now, l, asked.Cost), now.Time(), now.Time())
 		// Anything may come meanwhile.
-		for range 5 {
+		for range 15 {
 			later := now + limiter.Instant(rapid.Int64Range(0, 1_500_000).Draw(rt, "later"))
 			one := charge(l, cost.Draw(rt, "then"))
 			got, known := d.Find(one, later.Time())

@@ -30,6 +30,8 @@ func TestMemoryChangesNoAnswer(t *testing.T) {
 			"reset":  w.reset,
 			"refund": w.refund,
 		})
+		w.ask(rt)
+		w.insist(rt) // few histories are so short that nobody is ever denied
 		histories++
 		cached += w.cached
 	})
