@@ -150,6 +150,22 @@ func clears(t *testing.T, client *Client) {
 	}
 }
 
+func TestClearRemovesWhatItCanWhereItMayNotList(t *testing.T) {
+	server := fixture.Redis(t)
+	client := open(t, server.URL())
+	e := exchange(client)
+	publish(t, e, "sha256:a", "A")
+	if err := client.rdb.Do(t.Context(), "ACL", "SETUSER", "default", "-lrange").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Clear(t.Context()); err == nil || !strings.Contains(err.Error(), "read "+e.supersededKey()) || !strings.Contains(err.Error(), "NOPERM") {
+		t.Errorf("the error is %v", err)
+	}
+	if left, err := client.rdb.Keys(t.Context(), "*").Result(); err != nil || len(left) > 0 {
+		t.Errorf("there are still %q, %v", left, err)
+	}
+}
+
 func TestPublishRepairs(t *testing.T) {
 	damages := map[string]func(context.Context, *Exchange) error{
 		"everything is lost": func(ctx context.Context, e *Exchange) error { return e.client.rdb.FlushAll(ctx).Err() },

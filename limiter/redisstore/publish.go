@@ -98,19 +98,19 @@ func (e *Exchange) Load(ctx context.Context, revision string) (data []byte, foun
 	return data, true, nil
 }
 
-// Clear removes the Sets and the heartbeats: nobody is to find rules here any more.
+// Clear removes the Sets and the heartbeats: nobody is to find rules here any more. What it may not list, it leaves to expire.
 func (e *Exchange) Clear(ctx context.Context) error {
 	revision, err := e.Current(ctx)
 	if err != nil {
 		return err
 	}
 	rdb := e.client.rdb
-	superseded, err := rdb.LRange(ctx, e.supersededKey(), 0, -1).Result()
-	if err != nil {
-		return fmt.Errorf("read %s: %w", e.supersededKey(), err)
+	superseded, errList := rdb.LRange(ctx, e.supersededKey(), 0, -1).Result()
+	if errList != nil {
+		errList = fmt.Errorf("read %s: %w", e.supersededKey(), errList)
 	}
 	if err := rdb.Del(ctx, e.currentKey()).Err(); err != nil { // first: it must never lead to nothing
-		return fmt.Errorf("remove %s: %w", e.currentKey(), err)
+		return errors.Join(errList, fmt.Errorf("remove %s: %w", e.currentKey(), err))
 	}
 	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, r := range append(superseded, revision) {
@@ -121,9 +121,9 @@ func (e *Exchange) Clear(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("remove the rule sets and heartbeats of %s: %w", e.limiter, err)
+		err = fmt.Errorf("remove the rule sets and heartbeats of %s: %w", e.limiter, err)
 	}
-	return nil
+	return errors.Join(errList, err)
 }
 
 // Subscribe returns a channel of revisions as they are published, until ctx is done or the Client is closed; then the
