@@ -63,9 +63,12 @@ func limits(ctx context.Context, client *redisstore.Client) error {
 	return errors.Join(errs...)
 }
 
+// subscribes is how long a subscription may take to begin, and a test to see that none does.
+const subscribes = 2 * time.Second
+
 // listens wants a subscription to begin.
 func listens(ctx context.Context, exchange *redisstore.Exchange) error {
-	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(ctx, subscribes)
 	defer cancel()
 	select {
 	case <-exchange.Subscribe(ctx):
@@ -77,7 +80,7 @@ func listens(ctx context.Context, exchange *redisstore.Exchange) error {
 
 // hearsNotices wants a subscription to notices to begin.
 func hearsNotices(ctx context.Context, client *redisstore.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(ctx, subscribes)
 	defer cancel()
 	heard := false
 	client.Forgotten(ctx, redisstore.NoticeChannel("weir:"), func(string) {}, func() {

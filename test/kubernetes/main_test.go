@@ -37,9 +37,10 @@ func run(m *testing.M) int {
 // of their own.
 func world(t *testing.T) *World {
 	t.Helper()
+	before := shared.Written()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log(shared.Logs())
+			t.Log(shared.Logs(before))
 		}
 		must(t, shared.Admin.DeleteAllOf(context.Background(), &v1alpha1.ClusterRateLimitPolicy{}))
 	})

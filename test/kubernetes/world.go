@@ -32,6 +32,8 @@ const (
 	// patience bounds every wait for what takes a second or so on an idle machine.
 	patience = 90 * time.Second
 	poll     = 20 * time.Millisecond
+	// redisTimeout is more than the default: a machine that stands still for a moment is not to be taken for a Redis that is away.
+	redisTimeout = "2s"
 )
 
 // World is a cluster whose API is throttled.
@@ -87,6 +89,7 @@ func (w *World) start(ctx context.Context, progress io.Writer) error {
 	}
 	return w.EditLimiter(ctx, func(l *v1alpha1.LimiterSpec) {
 		l.KubernetesThrottle = &v1alpha1.KubernetesThrottle{}
+		l.Redis.Timeout = redisTimeout
 		l.Identity.Tenant.NamespaceLabel = TenantLabel
 	})
 }
@@ -157,9 +160,12 @@ func (w *World) Stop() error {
 	return errors.Join(append(errs, os.RemoveAll(w.dir))...)
 }
 
-// Logs are those of the operator and of the limiters that run.
-func (w *World) Logs() string {
-	logs := []string{"operator:\n" + w.operator.Log()}
+// Written is how much the operator has logged so far.
+func (w *World) Written() int { return len(w.operator.Log()) }
+
+// Logs are those of the limiters that run, and of the operator since it had written so much.
+func (w *World) Logs(since int) string {
+	logs := []string{"operator:\n" + w.operator.Log()[since:]}
 	for _, l := range w.limiters {
 		logs = append(logs, "limiter "+l.address+":\n"+l.process.Log())
 	}

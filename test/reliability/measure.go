@@ -69,6 +69,13 @@ type Result struct {
 	Healthy bool
 }
 
+// disturbance is how late the load may be. It only sleeps and sends: a machine of one's own is 1 ms late.
+const disturbance = 5 * time.Millisecond
+
+// Disturbed is true if the machine itself stood still, as one does whose host has given its processors to others: that Weir was
+// slow then, or took Redis for gone, says nothing of Weir.
+func (r *Result) Disturbed() bool { return r.Late > disturbance }
+
 // Failed is how many requests from the break on had no decision.
 func (r *Result) Failed() int {
 	failed := 0

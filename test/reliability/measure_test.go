@@ -82,6 +82,21 @@ func TestMeasureTellsTheFaultFromWhatCameBeforeAndAfter(t *testing.T) {
 	}
 }
 
+func TestATrialIsDisturbedIfOneRequestInAHundredWasSentLate(t *testing.T) {
+	for late, want := range map[int]bool{0: false, 1: false, 2: true} {
+		answers := make([]Answer, 100)
+		for i := range answers {
+			answers[i] = redis(0, second+int64(i))
+			if i < late {
+				answers[i].Sent += 2 * disturbance.Microseconds()
+			}
+		}
+		if r := Measure(trial(answers...)); r.Disturbed() != want {
+			t.Errorf("%d of 100 late: disturbed %v, %v late", late, r.Disturbed(), r.Late)
+		}
+	}
+}
+
 func TestMeasureCountsWhatTheHotTenantsWereGiven(t *testing.T) {
 	var answers []Answer
 	for n := range int64(13) {

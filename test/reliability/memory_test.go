@@ -87,10 +87,13 @@ func address(t *testing.T) string {
 	return free
 }
 
+// crowdPatience is that of a client whom only the answer matters to, not when it comes.
+const crowdPatience = time.Minute
+
 // crowd asks once for each tenant, by either policy in turn, and wants each admitted or denied locally.
 func crowd(ctx context.Context, url string, tenants int) error {
 	const callers = 32
-	web := &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: callers}}
+	web := &http.Client{Timeout: crowdPatience, Transport: &http.Transport{MaxIdleConnsPerHost: callers}}
 	defer web.CloseIdleConnections()
 	group, ctx := errgroup.WithContext(ctx)
 	var next atomic.Int64
