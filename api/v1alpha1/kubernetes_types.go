@@ -132,7 +132,7 @@ type KubernetesThrottle struct {
 	// exemptGroups are groups whose members are never limited.
 	// +optional
 	// +listType=set
-	// +kubebuilder:default={"system:masters","system:nodes","system:serviceaccounts:kube-system","system:serviceaccounts:weir-system"}
+	// +kubebuilder:default={"system:masters","kubeadm:cluster-admins","system:nodes","system:serviceaccounts:kube-system","system:serviceaccounts:weir-system"}
 	// +kubebuilder:validation:MaxItems=64
 	ExemptGroups []KubernetesUser `json:"exemptGroups,omitempty"`
 	// maxRetryAfter bounds the wait that a denied client is told: clients obey it, and sleep. One that would have to wait for

@@ -41,6 +41,7 @@ type LimiterList struct {
 }
 
 // LimiterSpec is what is to run.
+// +kubebuilder:validation:XValidation:rule="!has(self.kubernetesThrottle) || !self.kubernetesThrottle.enabled || duration(self.redis.timeout) <= duration('750ms')",message="with kubernetesThrottle redis.timeout is at most 750ms: API servers wait two seconds for an answer, and one may take two round trips"
 type LimiterSpec struct {
 	// replicas is the number of pods; with autoscaling the number to begin with.
 	// +optional

@@ -62,6 +62,9 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	if _, err := limiterName(f.limiter); err != nil {
 		return usageError(err)
 	}
+	if err := f.sockets.throttle.waits(f.counters.timeout); err != nil {
+		return usageError(err)
+	}
 	client, err := openRedis(f.redis, f.redisTLS, f.counters.timeout)
 	if err != nil {
 		return usageError(err)

@@ -55,6 +55,9 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 	if err := checkDirectory(f.policies); err != nil {
 		return usageError(err)
 	}
+	if err := f.sockets.throttle.waits(f.counters.timeout); err != nil {
+		return usageError(err)
+	}
 	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
 	if err != nil {
 		return err

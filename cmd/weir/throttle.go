@@ -33,7 +33,7 @@ func (f *throttleFlags) add(flags *pflag.FlagSet) {
 		[]string{"system:apiserver", "system:kube-controller-manager", "system:kube-scheduler", "system:kube-proxy"},
 		"users whose writes are never limited")
 	flags.StringSliceVar(&f.exemptGroups, "throttle-exempt-groups",
-		[]string{"system:masters", "system:nodes", "system:serviceaccounts:kube-system", "system:serviceaccounts:weir-system"},
+		[]string{"system:masters", "kubeadm:cluster-admins", "system:nodes", "system:serviceaccounts:kube-system", "system:serviceaccounts:weir-system"},
 		"groups whose members' writes are never limited")
 	flags.DurationVar(&f.maxRetryAfter, "throttle-max-retry-after", 5*time.Second,
 		"longest wait that a denied client is told, which clients obey; whoever would have to wait longer fails at once")
@@ -68,6 +68,14 @@ func (f *throttleFlags) door() (*throttleDoor, error) {
 		return nil, fmt.Errorf("--throttle-cert, --throttle-key: %w", err)
 	}
 	return &throttleDoor{terms: terms, pair: pair}, nil
+}
+
+// waits says whether API servers can wait for a Redis for so long.
+func (f *throttleFlags) waits(timeout time.Duration) error {
+	if f.listen == "" || timeout <= throttle.MaxStoreTimeout {
+		return nil
+	}
+	return fmt.Errorf("--redis-timeout %v is more than the %v that API servers, which --throttle-listen is for, can wait", timeout, throttle.MaxStoreTimeout)
 }
 
 // server is the socket of --throttle-listen.

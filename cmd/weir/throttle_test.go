@@ -39,6 +39,13 @@ func throttling(files *fixture.TLSFiles) socketFlags {
 	return f
 }
 
+// askedByAPIServers are counters that wait for as long as API servers can.
+func askedByAPIServers() counterFlags {
+	f := countersOf("weir:")
+	f.timeout = throttle.MaxStoreTimeout
+	return f
+}
+
 func newFiles(t *testing.T) *fixture.TLSFiles {
 	t.Helper()
 	files, err := fixture.WriteTLSFiles(t.TempDir())
@@ -117,7 +124,7 @@ func TestLimiterReplicasAnswerAPIServersByTheSameCounters(t *testing.T) {
 		log := &transcript{}
 		launch(t, func(ctx context.Context) error {
 			return runLimiter(ctx, limiterFlags{
-				limiter: "weir-system/default", redis: redis, counters: countersOf("weir:"), replica: replica, sockets: throttling(files),
+				limiter: "weir-system/default", redis: redis, counters: askedByAPIServers(), replica: replica, sockets: throttling(files),
 			}, log.logger())
 		})
 		addresses, ops = append(addresses, find(t, log, `throttle=(\S+)`)), append(ops, "http://"+find(t, log, `ops=(\S+)`))
@@ -153,7 +160,7 @@ func TestARenewedCertificateIsShownWithoutARestart(t *testing.T) {
 	log := &transcript{}
 	launch(t, func(ctx context.Context) error {
 		return runLimiter(ctx, limiterFlags{
-			limiter: "weir-system/default", redis: redis, counters: countersOf("weir:"), sockets: throttling(files),
+			limiter: "weir-system/default", redis: redis, counters: askedByAPIServers(), sockets: throttling(files),
 		}, log.logger())
 	})
 	address := find(t, log, `throttle=(\S+)`)
@@ -256,6 +263,7 @@ func TestThrottleFlagsThatCannotBe(t *testing.T) {
 		"a certificate that is none":   {[]string{listen, "--throttle-cert=/nowhere.pem", key}, "/nowhere.pem"},
 		"a key of another certificate": {[]string{listen, cert, "--throttle-key=" + files.ClientKey}, "--throttle-cert, --throttle-key: "},
 		"a longer wait than any":       {[]string{listen, cert, key, "--throttle-max-retry-after=2m"}, "--throttle-max-retry-after"},
+		"a Redis that takes too long":  {[]string{listen, cert, key, "--redis-timeout=751ms"}, "--redis-timeout 751ms is more than the 750ms"},
 		"more than all":                {[]string{listen, cert, key, "--throttle-warn-percent=101"}, "--throttle-warn-percent"},
 	}
 	for _, command := range [][]string{{"limiter"}, {"serve", "--policies", t.TempDir()}} {

@@ -90,7 +90,11 @@ func TestWarnings(t *testing.T) {
 		}},
 		{"writes to the Kubernetes API", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{groups: ["*"], resources: [events]}, {groups: [apps], resources: ["*"]}]}}}`, nil},
 		{"every write to the Kubernetes API", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{groups: ["*"], resources: ["*"]}]}}}`, []string{
-			"spec.match.kubernetes.resources: API servers ask before every write, leases and events too; name what matters",
+			"spec.match.kubernetes.resources: API servers ask before every CREATE, of leases and events too; name what matters",
+		}},
+		{"every scale", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{groups: ["*"], resources: ["*/scale"], operations: [UPDATE]}]}}}`, nil},
+		{"every deletion, of subresources too", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{groups: [""], resources: [pods]}, {groups: ["*"], resources: ["*/*"], operations: [UPDATE, DELETE]}]}}}`, []string{
+			"spec.match.kubernetes.resources: API servers ask before every DELETE, UPDATE, of leases and events too; name what matters",
 		}},
 		{"namespaces that are others", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {namespaces: [bank], resources: [{groups: [""], resources: [pods]}]}}}`, []string{
 			"spec.match.kubernetes.namespaces: no write matches: its namespace is its domain, and the policy is for others",

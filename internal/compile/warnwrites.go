@@ -25,15 +25,16 @@ func (w *warnings) aboutWrites() {
 	if len(match.Groups) > 0 && subset(match.Groups, match.ExceptGroups) {
 		w.add(field+".exceptGroups", "no write matches: they are all of groups")
 	}
-	if slices.ContainsFunc(match.Resources, isEverything) {
-		w.add(field+".resources", "API servers ask before every write, leases and events too; name what matters")
+	if i := slices.IndexFunc(match.Resources, isEverything); i >= 0 {
+		w.add(field+".resources", "API servers ask before every %s, of leases and events too; name what matters",
+			strings.Join(match.Resources[i].Operations, ", "))
 	}
 	w.aboutQueue()
 }
 
 // isEverything says whether API servers have to ask about everything that is written.
 func isEverything(of rules.KubernetesResources) bool {
-	return slices.Contains(of.Groups, "*") && slices.ContainsFunc(of.Resources, func(name string) bool { return strings.HasPrefix(name, "*") })
+	return slices.Contains(of.Groups, "*") && (slices.Contains(of.Resources, "*") || slices.Contains(of.Resources, "*/*"))
 }
 
 // aboutQueue warns of queues in which nobody waits: an API server takes an answer, and no turn.

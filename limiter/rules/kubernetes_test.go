@@ -89,6 +89,26 @@ func TestWhichWritesARuleMatches(t *testing.T) {
 			[]string{"CREATE /events shop alice", "CREATE events.k8s.io/events shop alice"},
 			[]string{"CREATE /pods shop alice"},
 		},
+		"Events of the core group, through either": {
+			creations("/events"),
+			[]string{"CREATE /events shop alice", "CREATE events.k8s.io/events shop alice"},
+			[]string{"CREATE /pods shop alice", "UPDATE events.k8s.io/events shop alice"},
+		},
+		"Events of their own group, through either": {
+			creations("events.k8s.io/events"),
+			[]string{"CREATE /events shop alice", "CREATE events.k8s.io/events shop alice"},
+			[]string{"CREATE /pods shop alice", "CREATE metrics.k8s.io/events shop alice"},
+		},
+		"all that the group of Events has": {
+			creations("events.k8s.io/*"),
+			[]string{"CREATE /events shop alice", "CREATE events.k8s.io/events shop alice"},
+			[]string{"CREATE /pods shop alice"},
+		},
+		"all that the core group has": {
+			creations("/*"),
+			[]string{"CREATE /events shop alice", "CREATE events.k8s.io/events shop alice", "CREATE /pods shop alice"},
+			[]string{"CREATE apps/deployments shop alice"},
+		},
 		"a resource with all that is below it": {
 			creations("/pods/*"),
 			[]string{"CREATE /pods/eviction shop alice", "CREATE /pods shop alice"},

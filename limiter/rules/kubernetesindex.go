@@ -85,6 +85,7 @@ func (m *KubernetesMatch) keys(yield func(resourceKey) bool) {
 		for _, group := range of.Groups {
 			for _, name := range of.Resources {
 				resource, subresource, _ := strings.Cut(name, "/")
+				group, resource := storedAs(group, resource)
 				for _, operation := range of.Operations {
 					if !yield(resourceKey{group, resource, subresource, operation}) {
 						return
@@ -95,13 +96,29 @@ func (m *KubernetesMatch) keys(yield func(resourceKey) bool) {
 	}
 }
 
+// The groups in which API servers have Events, the one resource that they serve in two and store as one. Whoever is limited in one
+// could else write through the other: API servers translate only where nobody is to be asked about the other, too.
+const (
+	eventsGroup = "events.k8s.io" // which has nothing but Events
+	events      = "events"
+)
+
+// storedAs is what stands for a resource in every group that has it.
+func storedAs(group, resource string) (asGroup, asResource string) {
+	if group == eventsGroup && (resource == events || resource == anyPart) {
+		return "", events
+	}
+	return group, resource
+}
+
 func (k *resourceKey) wildcards() wildcards {
 	return wildcards{k.group == anyPart, k.resource == anyPart, k.subresource == anyPart}
 }
 
 // keyOf is what a write is looked up by among the rules that leave these parts open.
 func (w wildcards) keyOf(r *KubernetesRequest) resourceKey {
-	key := resourceKey{r.Group, r.Resource, r.Subresource, r.Operation}
+	group, resource := storedAs(r.Group, r.Resource)
+	key := resourceKey{group, resource, r.Subresource, r.Operation}
 	if w.group {
 		key.group = anyPart
 	}

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 
@@ -48,10 +49,10 @@ func (m Matched) cost(r *Request) int64 {
 	switch {
 	case cost.Header != "":
 		units, err := strconv.ParseUint(strings.TrimSpace(r.Headers[cost.Header]), 10, 63)
-		if err != nil {
+		if err != nil && !errors.Is(err, strconv.ErrRange) {
 			return usualCost
 		}
-		return chargeable(int64(units))
+		return chargeable(int64(units)) // out of range it is the largest there is
 	case m.Rule.costUnits != nil:
 		units, err := m.Rule.costUnits.int(m.activation(r))
 		if err != nil {
@@ -63,9 +64,11 @@ func (m Matched) cost(r *Request) int64 {
 	}
 }
 
+// chargeable is what a request is charged that says it costs so much: at most MaxUnits. Were more no cost, the largest
+// requests would be the cheapest.
 func chargeable(units int64) int64 {
-	if units < 0 || units > limiter.MaxUnits {
+	if units < 0 {
 		return usualCost
 	}
-	return units
+	return min(units, limiter.MaxUnits)
 }

@@ -111,7 +111,7 @@ func TestAWriteCostsWhatItsObjectSays(t *testing.T) {
 		`{"spec":{"parallelism":500}}`:        500,
 		`{"spec":{"parallelism":0}}`:          0,
 		`{"spec":{"parallelism":-1}}`:         1,
-		`{"spec":{"parallelism":2000000000}}`: 1,
+		`{"spec":{"parallelism":2000000000}}`: 1_000_000_000,
 		`{"spec":{"parallelism":"many"}}`:     1,
 		`{"spec":{}}`:                         1,
 		`null`:                                1,

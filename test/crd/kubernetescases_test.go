@@ -165,6 +165,14 @@ func throttleCases() []schemaCase {
 			at: at + ".maxRetryAfter", kind: kindRule, accepted: throttle(`maxRetryAfter: 0s`), refused: throttle(`maxRetryAfter: 61s`),
 			says: "a time to wait is from 0s to 60s, in whole seconds",
 		},
+		{
+			at: "spec", kind: kindRule, accepted: `spec: {kubernetesThrottle: {}, redis: {timeout: 750ms}}`, refused: `spec: {kubernetesThrottle: {}, redis: {timeout: 751ms}}`,
+			says: "with kubernetesThrottle redis.timeout is at most 750ms: API servers wait two seconds for an answer, and one may take two round trips",
+		},
+		{
+			at: "spec", kind: kindRule, accepted: `spec: {kubernetesThrottle: {enabled: false}, redis: {timeout: 10s}}`,
+			refused: `spec: {kubernetesThrottle: {enabled: true}, redis: {timeout: 10s}}`, says: "with kubernetesThrottle redis.timeout is at most 750ms: API servers wait two seconds for an answer, and one may take two round trips",
+		},
 		{at: at + ".exemptNamespaces[]", kind: kindRule, accepted: throttle(`exemptNamespaces: [shop-1]`), refused: throttle(`exemptNamespaces: [Shop]`), says: namespaceSays},
 	}
 	for field, letters := range map[string]int{"exemptNamespaces": 63, "exemptUsers": 253, "exemptGroups": 253} {

@@ -13,6 +13,7 @@ func exempt() map[string]rest.ImpersonationConfig {
 		"a controller of the cluster": ServiceAccount("kube-system", "replicaset-controller"),
 		"the operator":                ServiceAccount(system, "weir-operator"),
 		"an admin of the cluster":     Person("root", "system:masters"),
+		"an admin whom kubeadm made":  Person("kubernetes-admin", "kubeadm:cluster-admins"),
 	}
 }
 

@@ -32,8 +32,8 @@ const (
 	// patience bounds every wait for what takes a second or so on an idle machine.
 	patience = 90 * time.Second
 	poll     = 20 * time.Millisecond
-	// redisTimeout is more than the default: a machine that stands still for a moment is not to be taken for a Redis that is away.
-	redisTimeout = "2s"
+	// redisTimeout is the longest there is: a machine that stands still for a moment is not to be taken for a Redis that is away.
+	redisTimeout = "750ms"
 )
 
 // World is a cluster whose API is throttled.

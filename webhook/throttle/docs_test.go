@@ -74,7 +74,9 @@ func TestThePoliciesInTheDocumentDoWhatItSays(t *testing.T) {
 		{event("a"), "cluster/events-source-and-object", true},
 		{event("a"), "cluster/events-source-and-object", false},
 		{event("b"), "cluster/events-source-and-object", true},
-		{write("events.k8s.io", "events", `{}`), "cluster/events-namespace", true},
+		{write("events.k8s.io", "events", `{"regarding":{"name":"a"}}`), "cluster/events-source-and-object", true},
+		{write("events.k8s.io", "events", `{"regarding":{"name":"a"}}`), "cluster/events-source-and-object", true},
+		{write("events.k8s.io", "events", `{"regarding":{"name":"a"}}`), "cluster/events-source-and-object", false},
 	} {
 		got := answer(t, door, question(t, "create", step.change))
 		if got.Allowed != step.allowed || got.AuditAnnotations[auditPolicy] != step.policy {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -19,8 +20,13 @@ import (
 // Path is where API servers ask.
 const Path = "/v1/throttle"
 
-// maxPooled is the largest buffer worth keeping between requests, in bytes: most objects are of a few kilobytes.
-const maxPooled = 64 << 10
+const (
+	// maxPooled is the largest buffer worth keeping between requests, in bytes: most objects are of a few kilobytes.
+	maxPooled = 64 << 10
+	// largeAtOnce is how many bytes of questions larger than that are worked on at once. A processor takes 100 MB of them a second,
+	// so more at once would be no faster, and a tenant who writes large objects would have the process run out of memory.
+	largeAtOnce = 8 << 20
+)
 
 // Engine decides.
 type Engine interface {
@@ -35,13 +41,14 @@ type door struct {
 	engine  Engine
 	terms   *Terms
 	seconds Observer
-	buffers sync.Pool // of *bytes.Buffer
+	buffers sync.Pool           // of *bytes.Buffer
+	large   *semaphore.Weighted // of largeAtOnce
 }
 
 // NewDoor returns what a limiter serves to API servers. What is no question of theirs it refuses with
 // application/problem+json.
 func NewDoor(e Engine, terms *Terms, seconds Observer) http.Handler {
-	return &door{engine: e, terms: terms, seconds: seconds}
+	return &door{engine: e, terms: terms, seconds: seconds, large: semaphore.NewWeighted(largeAtOnce)}
 }
 
 // ServeHTTP implements http.Handler.
@@ -49,23 +56,56 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), within(r))
 	defer cancel()
-	in, bad := d.read(w, r)
+	bad := misaddressed(w, r)
+	if bad == nil {
+		bad = d.answer(ctx, w, r)
+	}
 	if bad != nil {
 		bad.Write(w)
 		return
 	}
-	write(w, d.decide(ctx, in))
 	d.seconds.Observe(time.Since(began).Seconds())
 }
 
-func (d *door) read(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionRequest, *reply.Problem) {
+// misaddressed says what is wrong with a request that asks nothing here; nil for one that may.
+func misaddressed(w http.ResponseWriter, r *http.Request) *reply.Problem {
 	if r.URL.Path != Path {
-		return nil, reply.NewProblem(http.StatusNotFound, "", "there is no "+clip(r.URL.Path, maxName)+"; ask POST "+Path)
+		return reply.NewProblem(http.StatusNotFound, "", "there is no "+clip(r.URL.Path, maxName)+"; ask POST "+Path)
 	}
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return nil, reply.NewProblem(http.StatusMethodNotAllowed, "", "ask with POST, not "+clip(r.Method, maxName))
+		return reply.NewProblem(http.StatusMethodNotAllowed, "", "ask with POST, not "+clip(r.Method, maxName))
 	}
+	return nil
+}
+
+// answer reads a question and answers it, unless it returns why not.
+func (d *door) answer(ctx context.Context, w http.ResponseWriter, r *http.Request) *reply.Problem {
+	if size := weight(r); size > maxPooled {
+		if d.large.Acquire(ctx, size) != nil {
+			return reply.NewProblem(http.StatusServiceUnavailable, "body", "the body is large, and other large ones took all the time there was")
+		}
+		defer d.large.Release(size)
+		deadline, _ := ctx.Deadline()
+		_ = http.NewResponseController(w).SetReadDeadline(deadline) // who sends slowly holds up others; a recorder has none
+	}
+	in, bad := d.read(r)
+	if bad != nil {
+		return bad
+	}
+	write(w, d.decide(ctx, in))
+	return nil
+}
+
+// weight of a question, in bytes of largeAtOnce. One that is larger than all of it is worked on alone, as is one of unknown size.
+func weight(r *http.Request) int64 {
+	if r.ContentLength < 0 {
+		return largeAtOnce
+	}
+	return min(r.ContentLength, largeAtOnce)
+}
+
+func (d *door) read(r *http.Request) (*admissionv1.AdmissionRequest, *reply.Problem) {
 	buffer := d.buffer()
 	defer d.release(buffer)
 	if bad := readBody(r, buffer); bad != nil {

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -18,6 +20,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/weir-dev/weir/limiter"
@@ -175,6 +178,7 @@ func TestWhoIsExempt(t *testing.T) {
 		"a tenant":                       {nil, false},
 		"a person":                       {[]func(*admissionv1.AdmissionRequest){from("alice", "system:authenticated")}, false},
 		"an admin of the cluster":        {[]func(*admissionv1.AdmissionRequest){from("root", "system:authenticated", "system:masters")}, true},
+		"an admin by kubeadm":            {[]func(*admissionv1.AdmissionRequest){from("kubernetes-admin", "system:authenticated", "kubeadm:cluster-admins")}, true},
 		"a node":                         {[]func(*admissionv1.AdmissionRequest){from("system:node:a", "system:nodes")}, true},
 		"the API server itself":          {[]func(*admissionv1.AdmissionRequest){from("system:apiserver", "system:authenticated")}, true},
 		"a controller of the cluster":    {[]func(*admissionv1.AdmissionRequest){from("system:serviceaccount:kube-system:replicaset-controller", "system:serviceaccounts", "system:serviceaccounts:kube-system")}, true},
@@ -245,6 +249,33 @@ func TestWhatRulesSeeOfAWrite(t *testing.T) {
 	}
 }
 
+// TestNobodyLimitsInANamespaceWhatIsDoneWithIt: an API server tells of a Namespace that it is in itself.
+func TestNobodyLimitsInANamespaceWhatIsDoneWithIt(t *testing.T) {
+	itself := func(in *admissionv1.AdmissionRequest) {
+		in.Resource = metav1.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+		in.Namespace, in.Name, in.UserInfo.Username = "acme", "acme", "alice"
+	}
+	for name, test := range map[string]struct {
+		change func(*rules.Rule)
+		result string
+	}{
+		"a policy in it":                   {func(r *rules.Rule) { r.AllDomains, r.Domain = false, "acme" }, "unlimited"},
+		"a policy for it among domains":    {func(r *rules.Rule) { r.AllDomains, r.Domains = false, []string{"acme"} }, "unlimited"},
+		"a policy for it among namespaces": {func(r *rules.Rule) { r.Match.Kubernetes.Namespaces = []string{"acme"} }, "unlimited"},
+		"a policy by namespace":            {func(r *rules.Rule) { r.Axis, r.Identifier.From = "Namespace", rules.FromKubernetesNamespace }, "unlimited"},
+		"a policy for every domain":        {func(*rules.Rule) {}, "denied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onNamespaces := func(r *rules.Rule) { r.Match.Kubernetes.Resources[0].Resources = []string{"namespaces"} }
+			door := newDoor(t, newEngine(t, atNoon(), limit("a", 1, hour, byUser, onNamespaces, test.change)))
+			answer(t, door, question(t, "delete", itself))
+			if got := answer(t, door, question(t, "delete", itself)); got.AuditAnnotations[auditResult] != test.result {
+				t.Errorf("%v, want %s", got.AuditAnnotations, test.result)
+			}
+		})
+	}
+}
+
 func TestWhatIsNoQuestionOfAnAPIServer(t *testing.T) {
 	door := newDoor(t, newEngine(t, atNoon()))
 	swap := func(old, by string) io.Reader {
@@ -265,8 +296,8 @@ func TestWhatIsNoQuestionOfAnAPIServer(t *testing.T) {
 		"no request":                {"POST", Path, strings.NewReader(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`), 400, "holds no request"},
 		"no uid":                    {"POST", Path, swap(`"uid":"9054da0e-b526-45a6-8505-d5cf8c57f8b6"`, `"uid":""`), 400, "without a uid"},
 		"a name that is a number":   {"POST", Path, swap(`"name":"settings"`, `"name":1`), 400, "is no AdmissionReview"},
-		"more than two objects":     {"POST", Path, strings.NewReader(strings.Repeat(" ", maxBody) + "{}"), 400, "larger than 8388608 bytes"},
-		"more, of unknown length":   {"POST", Path, io.MultiReader(strings.NewReader(strings.Repeat(" ", maxBody)), strings.NewReader("{}")), 400, "larger than 8388608 bytes"},
+		"more than anybody sends":   {"POST", Path, strings.NewReader(strings.Repeat(" ", maxBody) + "{}"), 400, "larger than 33554432 bytes"},
+		"more, of unknown length":   {"POST", Path, io.MultiReader(strings.NewReader(strings.Repeat(" ", maxBody)), strings.NewReader("{}")), 400, "larger than 33554432 bytes"},
 		"a GET":                     {"GET", Path, http.NoBody, 405, "ask with POST"},
 		"another path":              {"POST", "/v1/check", swap("", ""), 404, "there is no /v1/check"},
 		"a path with control chars": {"POST", "/%0a", swap("", ""), 404, "there is no /\uFFFD"},
@@ -282,10 +313,65 @@ func TestWhatIsNoQuestionOfAnAPIServer(t *testing.T) {
 	}
 }
 
-func TestTwoLargeObjectsAreTaken(t *testing.T) {
-	body := question(t, "create", sized(3<<20), func(in *admissionv1.AdmissionRequest) { in.OldObject = in.Object })
-	if !answer(t, newDoor(t, newEngine(t, atNoon(), limit("a", 1, hour))), body).Allowed {
-		t.Error("denied")
+// TestTheLargestQuestionIsAnswered: two objects of the most that an API server takes, of what JSON makes six times as much.
+func TestTheLargestQuestionIsAnswered(t *testing.T) {
+	escaped := func(n int) runtime.RawExtension {
+		return runtime.RawExtension{Raw: []byte(`{"data":{"a":"` + strings.Repeat(`\u003c`, n) + `"}}`)}
+	}
+	body := question(t, "create", func(in *admissionv1.AdmissionRequest) { in.Object, in.OldObject = escaped(3<<20), escaped(3<<19) })
+	if len(body) < 27<<20 {
+		t.Fatalf("a question of %d bytes is not as large as can be", len(body))
+	}
+	door := newDoor(t, newEngine(t, atNoon(), limit("a", 1, hour)))
+	for _, allowed := range []bool{true, false} {
+		if answer(t, door, body).Allowed != allowed {
+			t.Errorf("allowed: %v, want %v", !allowed, allowed)
+		}
+	}
+}
+
+// held is an Engine that keeps who asks until it is told to let go, and counts them.
+type held struct {
+	inside atomic.Int64
+	letGo  chan struct{}
+}
+
+func (h *held) Check(context.Context, *engine.Check) (engine.Answer, error) {
+	h.inside.Add(1)
+	<-h.letGo
+	return engine.Answer{Allowed: true}, nil
+}
+
+func TestLargeQuestionsWaitForOneAnotherAndSmallOnesForNone(t *testing.T) {
+	const many = 20
+	h := &held{letGo: make(chan struct{})}
+	door := newDoor(t, h)
+	large, small := question(t, "create", sized(2<<20)), question(t, "create")
+	var asking sync.WaitGroup
+	ask := func(body []byte) {
+		for range many {
+			asking.Go(func() {
+				w := httptest.NewRecorder()
+				if door.ServeHTTP(w, httptest.NewRequest(http.MethodPost, Path, bytes.NewReader(body))); w.Code != http.StatusOK {
+					t.Errorf("%d %s", w.Code, w.Body)
+				}
+			})
+		}
+	}
+	ask(large)
+	atOnce := largeAtOnce / int64(len(large))
+	fixture.Await(t, "as many large ones are being answered as may", func() bool { return h.inside.Load() == atOnce })
+	ask(small)
+	fixture.Await(t, "the small ones are, too", func() bool { return h.inside.Load() == atOnce+many })
+	r := httptest.NewRequest(http.MethodPost, Path+"?timeout=10ms", bytes.NewReader(large))
+	w := httptest.NewRecorder()
+	if door.ServeHTTP(w, r); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "other large ones") {
+		t.Errorf("one for which there is no time: %d %s", w.Code, w.Body)
+	}
+	close(h.letGo)
+	asking.Wait()
+	if n := h.inside.Load(); n != 2*many {
+		t.Errorf("%d were answered, want %d", n, 2*many)
 	}
 }
 

@@ -72,7 +72,7 @@ func usual() Settings {
 	return Settings{
 		ExemptNamespaces: []string{"kube-system", "kube-node-lease", "kube-public", "weir-system"},
 		ExemptUsers:      []string{"system:apiserver", "system:kube-controller-manager", "system:kube-scheduler", "system:kube-proxy"},
-		ExemptGroups:     []string{"system:masters", "system:nodes", "system:serviceaccounts:kube-system", "system:serviceaccounts:weir-system"},
+		ExemptGroups:     []string{"system:masters", "kubeadm:cluster-admins", "system:nodes", "system:serviceaccounts:kube-system", "system:serviceaccounts:weir-system"},
 		MaxRetryAfter:    5 * time.Second,
 		WarnPercent:      80,
 	}

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// maxBody holds two objects, as it is and as it is to be, of the 3 MiB that an API server takes, and what stands around
-	// them, in bytes.
-	maxBody = 8 << 20
+	// maxBody is more than an API server can send, in bytes: the object that is to be, of the 3 MiB that it takes, the one that is, of
+	// the 1.5 MiB that etcd takes, and what stands around them. JSON makes six bytes of some: "<" is sent as "\u003c".
+	maxBody = 32 << 20
 	// defaultTimeout is an API server's own, which it always tells.
 	defaultTimeout = 10 * time.Second
 	// share of the timeout, in percent, within which an answer is on its way: the API server's clock began earlier, and it
@@ -25,10 +25,17 @@ const (
 	share = 80
 )
 
+// MaxStoreTimeout is the longest that a store may take to answer. A decision may have to ask it twice, and is then within the share of the
+// two seconds for which API servers that the operator has told of a limiter wait.
+const MaxStoreTimeout = 750 * time.Millisecond
+
 // readBody reads what r asks into buffer.
 func readBody(r *http.Request, buffer *bytes.Buffer) *reply.Problem {
 	if r.ContentLength > maxBody {
 		return badBody(fmt.Sprintf("is larger than %d bytes", maxBody))
+	}
+	if r.ContentLength > 0 {
+		buffer.Grow(int(r.ContentLength) + bytes.MinRead) // once
 	}
 	if _, err := buffer.ReadFrom(io.LimitReader(r.Body, maxBody+1)); err != nil {
 		return badBody("ended early") // the error itself may name addresses
@@ -66,7 +73,7 @@ func requestOf(in *admissionv1.AdmissionRequest) rules.Request {
 	write := &rules.KubernetesRequest{
 		Operation: string(in.Operation),
 		Group:     in.Resource.Group, Version: in.Resource.Version, Resource: in.Resource.Resource, Subresource: in.SubResource,
-		Kind: in.Kind.Kind, Namespace: in.Namespace, Name: in.Name,
+		Kind: in.Kind.Kind, Namespace: namespaceOf(in), Name: in.Name,
 		User: in.UserInfo.Username, Groups: in.UserInfo.Groups,
 		DryRun: isDryRun(in),
 		Object: in.Object.Raw, OldObject: in.OldObject.Raw, Options: in.Options.Raw,
@@ -77,11 +84,11 @@ func requestOf(in *admissionv1.AdmissionRequest) rules.Request {
 			write.Extra[key] = values
 		}
 	}
-	return rules.Request{Domain: domainOf(in), Kubernetes: write}
+	return rules.Request{Domain: write.Namespace, Kubernetes: write}
 }
 
-// domainOf is the namespace of the object. A Namespace is in none, though an API server tells its own name.
-func domainOf(in *admissionv1.AdmissionRequest) string {
+// namespaceOf is that of the object. A Namespace is in none, though an API server tells its own name.
+func namespaceOf(in *admissionv1.AdmissionRequest) string {
 	if in.Resource.Group == "" && in.Resource.Resource == "namespaces" {
 		return ""
 	}

@@ -385,6 +385,7 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
       default:
       - system:masters
+      - kubeadm:cluster-admins
       - system:nodes
       - system:serviceaccounts:kube-system
       - system:serviceaccounts:weir-system

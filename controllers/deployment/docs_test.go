@@ -1,0 +1,38 @@
+package deployment
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// TestTheDocumentsNameServicesThatAreThere: who copies a name from them reaches the Service of a Limiter called default.
+func TestTheDocumentsNameServicesThatAreThere(t *testing.T) {
+	root, err := fixture.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, found := regexp.MustCompile(`(weir-limiter[a-z-]*)\.weir-system\b`), 0
+	for _, page := range append(pages, filepath.Join(root, "README.md")) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range host.FindAllSubmatch(text, -1) {
+			found++
+			if got := string(name[1]); got != Name("default") {
+				t.Errorf("%s names the Service %s, want %s", filepath.Base(page), got, Name("default"))
+			}
+		}
+	}
+	if found < 4 {
+		t.Errorf("%d names of Services found, which are too few", found)
+	}
+}
