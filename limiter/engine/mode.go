@@ -6,11 +6,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // mode tells of the times when the store, or a part of it, is away.
 type mode struct {
 	log                      *slog.Logger
+	sometimes                rate.Sometimes
 	allowed, denied, refused atomic.Int64 // requests decided locally since the last outage
 	waryUntil                atomic.Int64 // nanoseconds since the epoch
 	partly                   atomic.Bool  // a part is away: others may have taken its counters over
@@ -37,6 +40,13 @@ func (e *Engine) Away(part string, cause error) {
 	m.parts[part] = struct{}{}
 	m.partly.Store(true)
 	m.log.Error("the store is away; policies decide by their onStoreFailure", "store", part, "error", cause)
+}
+
+// odd tells now and then of an error that makes no outage, and of which nobody else tells.
+func (m *mode) odd(err error) {
+	if err != nil && errorKind(err) == "other" {
+		m.sometimes.Do(func() { m.log.Error("a decision was made without the store", "error", err) })
+	}
 }
 
 // Back says that a part of the store answers again.

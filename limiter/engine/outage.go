@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/local"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -25,8 +27,14 @@ type Remote interface {
 // StandIn makes the Engine decide by each rule's OnStoreFailure while the counters in remote, which is its store, cannot
 // be asked: locally on counters. Whoever finds that they cannot calls [Engine.Away], and [Engine.Back] when they can again.
 func StandIn(remote Remote, counters *local.Counters, log *slog.Logger) Option {
-	return func(e *Engine) { e.remote, e.local, e.mode.log = remote, counters, log }
+	return func(e *Engine) {
+		e.remote, e.local, e.mode.log = remote, counters, log
+		e.mode.sometimes = rate.Sometimes{First: 1, Interval: oddPause}
+	}
 }
+
+// oddPause is between two lines about errors of the store that make no outage.
+const oddPause = time.Minute
 
 // RefusedError is the error of Check for a request that a rule refuses because the store is away.
 type RefusedError struct {
@@ -131,6 +139,7 @@ func (e *Engine) decideWarily(ctx context.Context, now *inForce, subjects []subj
 
 // decideLocally decides by what the rules say for the time when the store is away; cause is why it is.
 func (e *Engine) decideLocally(now *inForce, subjects []subject, peek bool, cause error) ([]Result, error) {
+	e.mode.odd(cause)
 	results := make([]Result, 0, len(subjects))
 	for i := range subjects {
 		s := &subjects[i]

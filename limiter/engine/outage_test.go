@@ -397,6 +397,19 @@ func owedOn(t *testing.T) {
 }
 
 // TestAnOutageIsToldAtItsBeginningAndItsEnd in the log, and in metrics.
+func TestAnErrorThatMakesNoOutageIsToldNowAndThen(t *testing.T) {
+	s := newSiege(t, rule("shop/a", 2))
+	s.store.set(none, all)
+	for range 3 {
+		if answer, err := s.Check(t.Context(), ask(1, acme())); err != nil || answer.Source != engine.SourceLocal {
+			t.Fatalf("%+v, %v", answer, err)
+		}
+	}
+	if log := s.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, `msg="a decision was made without the store"`) || !strings.Contains(log, errLost.Error()) {
+		t.Errorf("three decisions without the store are told of with\n%s", log)
+	}
+}
+
 func TestAnOutageIsToldAtItsBeginningAndItsEnd(t *testing.T) {
 	s := newSiege(t, rule("shop/a", 2), onFailure(rule("bank/a", 2), rules.DenyOnFailure))
 	bank := ask(1, acme())

@@ -9,6 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/sony/gobreaker/v2"
+
+	"github.com/weir-dev/weir/limiter"
 )
 
 // Outages is told when a Redis is away, and back. Its methods are called from a goroutine per Redis.
@@ -182,7 +184,16 @@ func (s *Store) Away(key string) bool {
 	return g != nil && g.away.Load() > 0 && s.calls.of(time.Now().Add(s.timeout), key).breaker.refuses(false)
 }
 
-// probe says whether the Redis with key can be written to, within a call's time. To connect it has longer.
+// probedLimit is what a probe looks at: nobody spends of it.
+func probedLimit() limiter.Limit {
+	limit, err := limiter.NewLimit(limiter.FixedWindow, 1, time.Second)
+	if err != nil {
+		panic(err) // it is one
+	}
+	return limit
+}
+
+// probe says whether the Redis with key can be written to and runs scripts, within a call's time. To connect it has longer.
 func (s *Store) probe(ctx context.Context, key string) error {
 	connect, cancel := context.WithTimeout(ctx, max(s.timeout, minDialTimeout))
 	defer cancel()
@@ -195,5 +206,8 @@ func (s *Store) probe(ctx context.Context, key string) error {
 	defer cancelWrite()
 	err := s.client.rdb.Set(write, key+":probe", "", probeLife).Err()
 	s.client.noticed(write, err)
-	return withKind(err)
+	if err != nil {
+		return withKind(err)
+	}
+	return s.ask(write, []*call{{mode: "peek", charges: []limiter.Charge{{Key: key + ":nobody", Limit: probedLimit(), Cost: 1}}}}).Err()
 }

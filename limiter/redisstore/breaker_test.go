@@ -190,6 +190,37 @@ func TestARedisThatFailsIsNotAskedUntilItIsBack(t *testing.T) {
 	}
 }
 
+// TestARedisThatIsNotWhatItWasTakenForIsAway: what can be written to, too, if it runs no script.
+func TestARedisThatIsNotWhatItWasTakenForIsAway(t *testing.T) {
+	scriptless, err := fixture.StartRedis(t.Context(), "--rename-command", "EVALSHA", "", "--rename-command", "EVAL", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = scriptless.Stop() })
+	server := fixture.Redis(t)
+	for name, url := range map[string]string{
+		"a database that is not there": server.URL() + "/99",
+		"no cluster":                   server.URL() + "?cluster=true",
+		"no Sentinel":                  "redis://" + server.Addr() + "?master=mymaster",
+		"without scripts":              scriptless.URL(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			witness := newWitness()
+			store := guarded(t, url, witness)
+			charges := unitsOf(t, "shop/a", "acme", 1000)
+			_, err := store.Spend(t.Context(), charges)
+			wantKind(t, err, "unfit")
+			heard(t, witness.gone)
+			if _, err := store.Spend(t.Context(), charges); redisstore.Kind(err) != "away" {
+				t.Errorf("a call during the outage: %v", err)
+			}
+			if n := witness.count(); n != 1 {
+				t.Errorf("%d words of one outage: %v", n, witness.told)
+			}
+		})
+	}
+}
+
 // TestABrokenConnectionIsNoOutage: what a probe finds well at once is not told of.
 func TestABrokenConnectionIsNoOutage(t *testing.T) {
 	server, witness := fixture.Redis(t), newWitness()

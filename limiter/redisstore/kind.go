@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -34,6 +35,7 @@ const (
 	kindDisk         = "disk"         // Redis writes no more since it cannot save
 	kindReplicas     = "noreplicas"   // fewer replicas than Redis is told to insist on
 	kindClients      = "clients"      // Redis takes no more connections
+	kindUnfit        = "unfit"        // no such database, no cluster, no Sentinel, or without a command that Weir needs
 	kindOther        = "other"        // anything else, as a counter that is none
 )
 
@@ -99,6 +101,14 @@ func kindOfConnection(err error) string {
 	}
 }
 
+// unfit are signs of a server that is not what it was taken for.
+func unfit() []string {
+	return []string{
+		"DB index is out of range", "invalid DB index", "SELECT is not allowed in cluster mode", "cluster support disabled",
+		"nknown command", "Unknown Redis command",
+	}
+}
+
 // kindOfReply reads an error reply: its first word, or that of the command in a script that it is about.
 func kindOfReply(reply string) string {
 	switch {
@@ -106,6 +116,8 @@ func kindOfReply(reply string) string {
 		return kindClients
 	case strings.Contains(reply, "unauthenticated"): // ERR Protocol error: unauthenticated bulk length
 		return kindDenied
+	case slices.ContainsFunc(unfit(), func(sign string) bool { return strings.Contains(reply, sign) }):
+		return kindUnfit
 	}
 	// Before Redis 7: ERR Error running script (…): @user_script:1: -OOM command not allowed …
 	if _, inner, found := strings.Cut(reply, ": -"); found {

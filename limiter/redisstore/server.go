@@ -38,7 +38,7 @@ func (c *Client) Inspect(ctx context.Context) (Inspection, error) {
 		info, err := primary.Info(ctx).Result()
 		var one Inspection
 		switch kind := kindOf(err); {
-		case kind == kindDenied, kind == kindOther: // INFO is forbidden, or unknown
+		case kind == kindDenied, kind == kindUnfit, kind == kindOther: // INFO is forbidden, or unknown
 			err = primary.Ping(ctx).Err()
 		case err == nil:
 			if one, err = judge(info); err != nil {
