@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -23,11 +24,24 @@ func (d *directory) load() (rules.Set, []string, error) {
 	if err != nil {
 		return rules.Set{}, nil, err
 	}
-	problems := make([]string, len(result.Problems))
+	problems := make([]string, len(result.Problems), len(result.Problems)+1)
 	for i, p := range result.Problems {
 		problems[i] = p.String()
 	}
-	return retain(result.Rules, d.inForce, result.Problems), problems, nil
+	set, kept := retain(result.Rules, d.inForce, result.Problems)
+	if len(kept) > 0 {
+		problems = append(problems, "in force as before: "+few(kept))
+	}
+	return set, problems, nil
+}
+
+// few names some of the policies, and says how many more there are.
+func few(policies []string) string {
+	const told = 10
+	if more := len(policies) - told; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(policies[:told], ", "), more)
+	}
+	return strings.Join(policies, ", ")
 }
 
 // apply is a source.Apply.
@@ -39,24 +53,24 @@ func (d *directory) apply(set rules.Set, revision string) error {
 	return nil
 }
 
-// retain returns set and, of the rules that were in force before, those that a problem keeps out of it: a broken edit
-// must not lift a limit. A problem without a policy's name is that of a file that cannot be read as YAML, and any rule
+// retain returns set and, of the rules that were in force before, those that a problem keeps out of it, which kept names: a
+// broken edit must not lift a limit. A problem without a policy's name is that of a file that cannot be read as YAML, and any rule
 // may have been in it.
-func retain(set, before rules.Set, problems []policyfile.Problem) rules.Set {
+func retain(set, before rules.Set, problems []policyfile.Problem) (_ rules.Set, kept []string) {
 	if len(problems) == 0 {
-		return set
+		return set, nil
 	}
-	kept := slices.Clone(set.Rules)
+	all := slices.Clone(set.Rules)
 	for _, rule := range before.Rules {
 		_, replaced := slices.BinarySearchFunc(set.Rules, rule, byPolicy)
 		blamed := func(p policyfile.Problem) bool { return p.Policy == "" || p.Policy == rule.Policy }
 		if !replaced && slices.ContainsFunc(problems, blamed) {
-			kept = append(kept, rule)
+			all, kept = append(all, rule), append(kept, rule.Policy)
 		}
 	}
-	slices.SortFunc(kept, byPolicy)
-	set.Rules = kept
-	return set
+	slices.SortFunc(all, byPolicy)
+	set.Rules = all
+	return set, kept
 }
 
 func byPolicy(a, b rules.Rule) int { return strings.Compare(a.Policy, b.Policy) }

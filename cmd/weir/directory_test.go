@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -35,7 +36,8 @@ func TestRetainKeepsWhatABrokenEditWouldLift(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]int64{}
 			last := ""
-			for _, rule := range retain(test.read, test.before, test.problems).Rules {
+			set, kept := retain(test.read, test.before, test.problems)
+			for _, rule := range set.Rules {
 				if rule.Policy <= last {
 					t.Errorf("%s after %s", rule.Policy, last)
 				}
@@ -44,6 +46,14 @@ func TestRetainKeepsWhatABrokenEditWouldLift(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("units by policy (-want +got):\n%s", diff)
+			}
+			for _, policy := range kept {
+				if slices.ContainsFunc(test.read.Rules, func(r rules.Rule) bool { return r.Policy == policy }) || got[policy] != 1 {
+					t.Errorf("%s is said to be kept", policy)
+				}
+			}
+			if len(kept) != len(got)-len(test.read.Rules) {
+				t.Errorf("%d are kept, and %v told", len(got)-len(test.read.Rules), kept)
 			}
 		})
 	}

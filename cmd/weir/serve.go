@@ -33,7 +33,8 @@ func serveCommand() *cobra.Command {
 			"in directories below it within five. Counters are in this process, or in Redis if --redis is given: then several\n" +
 			"processes share them.\n\n" +
 			"A policy with a problem is left out and told in the log as 'weir lint' would tell it; the others are enforced.\n" +
-			"A policy that an edit breaks stays in force as it was until it is repaired or removed.",
+			"A policy that an edit breaks stays in force as it was until it is repaired or removed; so does every policy that is not\n" +
+			"read, for as long as there is a file that is no YAML: it may be in there.",
 		Example: "  weir serve --policies policies/\n" +
 			"  weir serve --policies policies/ --redis redis://127.0.0.1:6379 --listen 127.0.0.1:8080",
 		Args: noArguments,

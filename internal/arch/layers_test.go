@@ -34,7 +34,7 @@ func layers() []layer {
 		{
 			pkg:   "limiter/engine",
 			ours:  []string{"limiter", "limiter/rules", "limiter/denials", "limiter/local"},
-			world: []string{"github.com/prometheus/client_golang", "golang.org/x/sync"},
+			world: []string{"github.com/prometheus/client_golang", "golang.org/x/sync", "golang.org/x/time"},
 		},
 		{pkg: "limiter/source", ours: []string{"limiter/rules"}, world: []string{"github.com/fsnotify/fsnotify"}},
 		{
@@ -96,7 +96,7 @@ func layers() []layer {
 		{
 			pkg:   "webhook/throttle", // of the limiter half
 			ours:  []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/socket"},
-			world: []string{"k8s.io/api/admission", "k8s.io/apimachinery"},
+			world: []string{"golang.org/x/sync", "k8s.io/api/admission", "k8s.io/apimachinery"},
 		},
 		{
 			pkg:  "controllers/...",

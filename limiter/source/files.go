@@ -35,7 +35,7 @@ type Files struct {
 	problems []string // of the last reading
 }
 
-// Load reads a directory: the Set that its policies make, and what is wrong with those that are left out. An error
+// Load reads a directory: the Set that its policies make, and what is wrong with those that it is not made of. An error
 // says that the directory as a whole cannot be used.
 type Load func() (set rules.Set, problems []string, err error)
 
@@ -79,7 +79,7 @@ func (f *Files) Reload() error {
 	f.trouble = ""
 	if !slices.Equal(problems, f.problems) {
 		for _, p := range problems {
-			f.log.Warn("policy left out", "problem", p)
+			f.log.Warn("not all policies can be read", "problem", p)
 		}
 	}
 	f.problems = problems

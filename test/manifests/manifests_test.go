@@ -7,11 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/weir-dev/weir/controllers/deployment"
 	"github.com/weir-dev/weir/test/fixture"
 	"github.com/weir-dev/weir/test/manifests/tool"
 )
@@ -158,9 +161,20 @@ func TestCertManagerTakesTheCertificatesOver(t *testing.T) {
 	if text := strings.Join(args, " "); !strings.Contains(text, "--webhook-certificates=External") || strings.Contains(text, "Managed") {
 		t.Errorf("arguments %q", args)
 	}
+	secrets := map[string][]string{}
 	for name, object := range set {
+		if object.GetKind() == "Certificate" {
+			secret, _, _ := unstructured.NestedString(object.Object, "spec", "secretName")
+			secrets[secret], _, _ = unstructured.NestedStringSlice(object.Object, "spec", "dnsNames")
+		}
 		if object.GetKind() == "ValidatingWebhookConfiguration" && object.GetAnnotations()["cert-manager.io/inject-ca-from"] != installed+"/weir-webhook" {
 			t.Errorf("%s gets no bundle from cert-manager: %v", name, object.GetAnnotations())
 		}
+	}
+	want := map[string][]string{
+		"weir-webhook-authority": nil, "weir-webhook-certificates": {"weir-webhook." + installed + ".svc"}, deployment.ThrottleSecret: {"*." + installed + ".svc"},
+	}
+	if diff := cmp.Diff(want, secrets); diff != "" {
+		t.Errorf("certificates and their names (-want +got):\n%s", diff)
 	}
 }
