@@ -29,7 +29,11 @@ func (r *Reconciler) applyOver(ctx context.Context, limiter *v1alpha1.Limiter, o
 	if err != nil {
 		return nil, err
 	}
-	if live != nil {
+	if live == nil { // or a cache does not show it that holds what has the operator's label
+		if err := r.checkUnseen(ctx, limiter, object); err != nil {
+			return nil, err
+		}
+	} else {
 		if err := mine(limiter, object, live); err != nil {
 			return nil, err
 		}
@@ -103,12 +107,7 @@ func (r *Reconciler) write(ctx context.Context, limiter *v1alpha1.Limiter, objec
 	sent := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(want)}
 	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(sent), fieldOwner)
 	if apierrors.IsConflict(err) {
-		found := &metav1.PartialObjectMetadata{}
-		found.SetGroupVersionKind(object.GetObjectKind().GroupVersionKind())
-		if err := r.Uncached.Get(ctx, client.ObjectKeyFromObject(object), found); err != nil {
-			return nil, fmt.Errorf("read whose %s is: %w", described(object), err)
-		}
-		if err := mine(limiter, object, found); err != nil {
+		if err := r.checkUnseen(ctx, limiter, object); err != nil {
 			return nil, err
 		}
 		sent = &unstructured.Unstructured{Object: runtime.DeepCopyJSON(want)}
@@ -125,6 +124,20 @@ func (r *Reconciler) write(ctx context.Context, limiter *v1alpha1.Limiter, objec
 		return nil, fmt.Errorf("read the answer to apply %s: %w", described(object), err)
 	}
 	return now, nil
+}
+
+// checkUnseen is mine of the object as the API server has it, whatever caches show.
+func (r *Reconciler) checkUnseen(ctx context.Context, limiter *v1alpha1.Limiter, object client.Object) error {
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(object.GetObjectKind().GroupVersionKind())
+	err := r.Uncached.Get(ctx, client.ObjectKeyFromObject(object), found)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return refusal("read whose "+described(object)+" is", err)
+	}
+	return mine(limiter, object, found)
 }
 
 // mine says why the object that is there must be left alone, if it must.

@@ -1,12 +1,16 @@
 package deployment
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -18,6 +22,12 @@ const (
 	openShiftDNSPort = 5353
 )
 
+// The rules for what pods reach.
+const (
+	dnsRule = iota
+	redisRule
+)
+
 // networkPolicy lets pods be reached at their ports from everywhere, for gateways may be in any namespace or before the
 // cluster, as API servers are; and lets them reach DNS and Redis.
 //
@@ -27,7 +37,7 @@ func networkPolicy(limiter *v1alpha1.Limiter, options Options) *networkingv1.Net
 	ports := []networkingv1.NetworkPolicyPort{
 		policyPort(corev1.ProtocolTCP, httpPort), policyPort(corev1.ProtocolTCP, grpcPort), policyPort(corev1.ProtocolTCP, opsPort),
 	}
-	if options.throttles(limiter) {
+	if options.asked(limiter) {
 		ports = append(ports, policyPort(corev1.ProtocolTCP, ThrottlePort))
 	}
 	return &networkingv1.NetworkPolicy{
@@ -38,11 +48,11 @@ func networkPolicy(limiter *v1alpha1.Limiter, options Options) *networkingv1.Net
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
 			Ingress:     []networkingv1.NetworkPolicyIngressRule{{Ports: ports}},
 			Egress: []networkingv1.NetworkPolicyEgressRule{
-				{Ports: []networkingv1.NetworkPolicyPort{
+				dnsRule: {Ports: []networkingv1.NetworkPolicyPort{
 					policyPort(corev1.ProtocolUDP, dnsPort), policyPort(corev1.ProtocolTCP, dnsPort),
 					policyPort(corev1.ProtocolUDP, openShiftDNSPort), policyPort(corev1.ProtocolTCP, openShiftDNSPort),
 				}},
-				{Ports: redisPorts(limiter.Spec.Redis)},
+				redisRule: {Ports: redisPorts(limiter.Spec.Redis)},
 			},
 		},
 	}
@@ -72,4 +82,39 @@ func redisPorts(redis v1alpha1.Redis) []networkingv1.NetworkPolicyPort {
 		ports = append(ports, policyPort(corev1.ProtocolTCP, number))
 	}
 	return ports
+}
+
+// applyNetworkPolicy is apply, but that it keeps pods of an older template, if told, the way to the Redis that they use.
+func (r *Reconciler) applyNetworkPolicy(ctx context.Context, limiter *v1alpha1.Limiter, want *networkingv1.NetworkPolicy, keep bool) error {
+	live, err := r.live(ctx, want)
+	if err != nil {
+		return err
+	}
+	if is, there := live.(*networkingv1.NetworkPolicy); there && keep && metav1.IsControlledBy(is, limiter) {
+		keepRedis(want, is)
+	}
+	_, err = r.applyOver(ctx, limiter, want, live)
+	return err
+}
+
+// outdated says whether pods of an older template may be there, those among them that still answer on their way out.
+func outdated(d *appsv1.Deployment) bool {
+	if d == nil {
+		return false
+	}
+	leaving := d.Status.TerminatingReplicas // of older templates or not; nil where the cluster does not count them
+	return d.Status.ObservedGeneration < d.Generation || older(d) > 0 || leaving != nil && *leaving > 0
+}
+
+// keepRedis adds to the ports of Redis those of the policy as it is.
+func keepRedis(policy, is *networkingv1.NetworkPolicy) {
+	if len(is.Spec.Egress) <= redisRule {
+		return
+	}
+	to := &policy.Spec.Egress[redisRule]
+	for _, port := range is.Spec.Egress[redisRule].Ports {
+		if !slices.ContainsFunc(to.Ports, func(p networkingv1.NetworkPolicyPort) bool { return equality.Semantic.DeepEqual(p, port) }) {
+			to.Ports = append(to.Ports, port)
+		}
+	}
 }

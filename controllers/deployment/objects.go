@@ -56,7 +56,7 @@ func service(limiter *v1alpha1.Limiter, options Options) *corev1.Service {
 			},
 		},
 	}
-	if options.throttles(limiter) {
+	if options.asked(limiter) {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
 			Name: "https-throttle", Protocol: corev1.ProtocolTCP, Port: ThrottlePort,
 			TargetPort: intstr.FromString(throttlePortName), AppProtocol: new("https"),

@@ -1,7 +1,6 @@
 package deployment
 
 import (
-	"fmt"
 	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -242,7 +241,7 @@ const leastMemory = "128Mi"
 func checkTemplate(limiter *v1alpha1.Limiter) error {
 	limit, found := resourcesOf(limiter).Limits[corev1.ResourceMemory]
 	if found && !limit.IsZero() && limit.Cmp(resource.MustParse(leastMemory)) < 0 {
-		return fmt.Errorf("spec.template.resources.limits.memory: %s is less than a limiter needs to start, which is %s", limit.String(), leastMemory)
+		return refused("spec.template.resources.limits.memory: %s is less than a limiter needs to start, which is %s", limit.String(), leastMemory)
 	}
 	return nil
 }

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -80,23 +82,29 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 }
 
 // deploy applies all that the Limiter needs. What stands in the way of one object holds up no other one, but a Limiter
-// whose Secrets are not there goes on with the pods that it has. The error is what may be gone when it is tried again.
+// whose Secrets are not there, or that API servers still ask, goes on with the pods that it has. The error is what may be
+// gone when it is tried again.
 func (r *Reconciler) deploy(ctx context.Context, limiter *v1alpha1.Limiter) (outcome, error) {
 	var found outcome
 	secrets, err := r.lookAtSecrets(ctx, limiter)
 	failed := found.meet(err)
 	failed = errors.Join(failed, found.meet(checkTemplate(limiter)))
 	failed = errors.Join(failed, found.meet(r.lookAtThrottleSecret(ctx, limiter)))
+	failed = errors.Join(failed, found.meet(checkWithdrawn(limiter)))
 	hold := failed != nil || len(found.obstacles) > 0
 	objects := Render(limiter, secrets, r.Options)
 	for _, object := range objects {
-		if d := asDeployment(object); d != nil {
+		switch o := object.(type) {
+		case *appsv1.Deployment:
 			if hold {
 				found.deployment, err = r.deployed(ctx, limiter)
 			} else {
-				found.deployment, err = r.applyDeployment(ctx, limiter, d)
+				found.deployment, err = r.applyDeployment(ctx, limiter, o)
+				hold = err != nil
 			}
-		} else {
+		case *networkingv1.NetworkPolicy: // after the Deployment
+			err = r.applyNetworkPolicy(ctx, limiter, o, hold || outdated(found.deployment))
+		default:
 			_, err = r.apply(ctx, limiter, object)
 		}
 		failed = errors.Join(failed, found.meet(err))

@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -14,9 +15,11 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -404,6 +407,46 @@ func TestAStaleCacheTakesNothingOver(t *testing.T) {
 	}
 }
 
+// TestWhatCachesDoNotHoldIsLeftAlone has the cache hold what the operator's does: objects with its label.
+func TestWhatCachesDoNotHoldIsLeftAlone(t *testing.T) {
+	h := newHarness(t)
+	theirs := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Namespace: h.namespace, Name: Name("default"), Annotations: map[string]string{"role": "theirs"},
+	}}
+	h.must(h.kube.Create(t.Context(), theirs))
+	h.create("default", nil)
+	h.reconciler.Client = interceptor.NewClient(h.kube, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			err := c.Get(ctx, key, object, options...)
+			if _, is := object.(*v1alpha1.Limiter); !is && err == nil && object.GetLabels()[managedByLabel] != managedBy {
+				return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+			}
+			return err
+		},
+	})
+	h.reconcile("default")
+	h.says(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonRefused)
+	h.says(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonRefused)
+	if got := h.message(v1alpha1.ConditionReady); !strings.HasPrefix(got, "ServiceAccount weir-limiter-default is there already") {
+		t.Errorf("Ready says %q", got)
+	}
+	if got := owned[corev1.ServiceAccount](h, "default"); got.ResourceVersion != theirs.ResourceVersion {
+		t.Errorf("somebody else's ServiceAccount was changed: %+v", got.ObjectMeta)
+	}
+	h.must(h.kube.Delete(t.Context(), theirs))
+	h.reconcile("default")
+	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+
+	service := owned[corev1.Service](h, "default")
+	delete(service.Labels, managedByLabel) // by which the cache knows it
+	h.must(h.kube.Update(t.Context(), service))
+	h.reconcile("default")
+	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	if got := owned[corev1.Service](h, "default").Labels[managedByLabel]; got != managedBy {
+		t.Error("what is the Limiter's own is not put back")
+	}
+}
+
 func TestASelectorThatCannotChangeIsTold(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
@@ -438,6 +481,63 @@ func TestATemplateThatTheServerRefusesIsTold(t *testing.T) {
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.Template.Labels = nil })
 	h.reconcile("default")
 	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+}
+
+func TestPodsThatCouldNotStartAreRefused(t *testing.T) {
+	h := newHarness(t)
+	h.create("default", nil)
+	h.reconcile("default")
+	before := h.deployment("default").ResourceVersion
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.Template.Resources = resourcesWithMemory("64Mi") })
+	h.reconcile("default")
+	h.says(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonRefused)
+	h.says(v1alpha1.ConditionReady, no, v1alpha1.ReasonRefused)
+	h.says(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonRefused)
+	if got := h.message(v1alpha1.ConditionStalled); !strings.Contains(got, "spec.template.resources.limits.memory: 64Mi") {
+		t.Errorf("Stalled says %q", got)
+	}
+	if h.deployment("default").ResourceVersion != before {
+		t.Error("the pods that run were changed")
+	}
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.Template.Resources = resourcesWithMemory("128Mi") })
+	h.reconcile("default")
+	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+}
+
+// TestARolloutThatHangsIsTold has one pod, which is ready, beside one of the edit, which cannot pull its image.
+func TestARolloutThatHangsIsTold(t *testing.T) {
+	h := newHarness(t)
+	h.create("default", func(s *v1alpha1.LimiterSpec) { s.Replicas = new(int32(1)) })
+	h.reconcile("default")
+	h.run(1)
+	h.reconcile("default")
+	h.says(v1alpha1.ConditionReady, yes, v1alpha1.ReasonDeployed)
+
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.Image = "weir:none" })
+	h.reconcile("default")
+	roll := func(status appsv1.DeploymentStatus) {
+		t.Helper()
+		d := h.deployment("default")
+		status.ObservedGeneration = d.Generation
+		d.Status = status
+		h.must(h.kube.Status().Update(t.Context(), d))
+		h.reconcile("default")
+	}
+	roll(appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 1, ReadyReplicas: 1})
+	h.says(v1alpha1.ConditionReady, no, v1alpha1.ReasonReplicasMissing)
+	h.says(v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonReplicasMissing)
+	h.silent(v1alpha1.ConditionStalled)
+	roll(appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 1, ReadyReplicas: 1, Conditions: []appsv1.DeploymentCondition{{
+		Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded", Message: "timed out",
+	}}})
+	h.says(v1alpha1.ConditionReady, no, v1alpha1.ReasonProgressDeadlineExceeded)
+	h.says(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonProgressDeadlineExceeded)
+	h.silent(v1alpha1.ConditionReconciling)
+	roll(appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 1, ReadyReplicas: 2}) // the image is there after all
+	h.says(v1alpha1.ConditionReady, no, v1alpha1.ReasonReplicasMissing)
+	roll(appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1})
+	h.says(v1alpha1.ConditionReady, yes, v1alpha1.ReasonDeployed)
+	h.silent(v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling)
 }
 
 func TestADeletedLimiterIsForgottenInRedis(t *testing.T) {

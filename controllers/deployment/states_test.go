@@ -22,9 +22,12 @@ func TestTheStatesThatToolsJudgeAreThoseThatAreWritten(t *testing.T) {
 		return &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: &want}, Status: appsv1.DeploymentStatus{Replicas: pods, ReadyReplicas: ready, UpdatedReplicas: pods, Conditions: cs}}
 	}
 	stuck := appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Message: `ReplicaSet "weir-limiter-default-7d9c" has timed out progressing.`}
+	rolling := d(2, 3, 3)
+	rolling.Status.UpdatedReplicas = 2
 	met := func(err error) outcome { var o outcome; _ = o.meet(err); return o }
 	for name, o := range map[string]outcome{
 		"limiter-deploying":      {deployment: d(2, 2, 1)},
+		"limiter-rolling":        {deployment: rolling},
 		"limiter-ready":          {deployment: d(2, 2, 2)},
 		"limiter-scaling":        {deployment: d(5, 5, 2)},
 		"limiter-scaled-to-zero": {deployment: d(0, 0, 0)},

@@ -97,8 +97,19 @@ func stateOf(limiter *v1alpha1.Limiter, o outcome, now time.Time) v1alpha1.Limit
 	return s
 }
 
-// readiness says how many pods of the latest template are ready, and by its reason whether those are all, or else whether
-// the Deployment still expects the others.
+// ReadyOfLatest is how many pods of the latest template are ready, at least: any older one may be among those that are.
+func ReadyOfLatest(d *appsv1.Deployment) int32 {
+	if d.Status.ObservedGeneration < d.Generation {
+		return 0
+	}
+	return max(0, d.Status.ReadyReplicas-older(d))
+}
+
+// older is how many pods of older templates there are, but for those that are on their way out.
+func older(d *appsv1.Deployment) int32 { return max(0, d.Status.Replicas-d.Status.UpdatedReplicas) }
+
+// readiness says how many pods of the latest template are ready, and by its reason whether those are all that there are to
+// be, and no older one is left, or else whether the Deployment still expects to come there.
 func readiness(d *appsv1.Deployment) (reason, message string) {
 	if d == nil {
 		return v1alpha1.ReasonReplicasMissing, "there is no Deployment yet"
@@ -107,16 +118,19 @@ func readiness(d *appsv1.Deployment) (reason, message string) {
 	if d.Spec.Replicas != nil {
 		wanted = *d.Spec.Replicas
 	}
-	current := min(d.Status.ReadyReplicas, d.Status.UpdatedReplicas)
 	if d.Status.ObservedGeneration < d.Generation {
 		return v1alpha1.ReasonReplicasMissing, fmt.Sprintf("the Deployment has yet to make %d replicas of this generation", wanted)
 	}
+	current, left := ReadyOfLatest(d), older(d)
 	message = fmt.Sprintf("%d of %d replicas are ready", min(current, wanted), wanted)
-	if current >= wanted {
+	if current >= wanted && left == 0 {
 		return v1alpha1.ReasonDeployed, message
 	}
 	reason = v1alpha1.ReasonReplicasMissing
 	causes := []string{message}
+	if left > 0 {
+		causes = append(causes, fmt.Sprintf("%d of an older template left", left))
+	}
 	for _, c := range d.Status.Conditions {
 		failing := c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue
 		stuck := c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse

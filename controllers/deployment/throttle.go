@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
@@ -18,6 +19,8 @@ const (
 	ThrottlePort = 9443
 	// ThrottlePath is what API servers ask for there.
 	ThrottlePath = "/v1/throttle"
+	// ThrottleFinalizer is on a Limiter that API servers ask: from before its webhook comes until that is gone.
+	ThrottleFinalizer = "weir.dev/throttle"
 	// ThrottleSecret is the name of the Secret in the operator's namespace with the certificate that they answer with.
 	ThrottleSecret = "weir-throttle-certificates"
 
@@ -34,6 +37,25 @@ func Throttles(limiter *v1alpha1.Limiter) bool {
 // throttles says whether the pods of the Limiter are to answer API servers: those of a Limiter beside the operator may.
 func (o Options) throttles(limiter *v1alpha1.Limiter) bool {
 	return Throttles(limiter) && limiter.Namespace == o.OperatorNamespace
+}
+
+// withdrawing says whether API servers may still ask the Limiter, though it does not want that any more.
+func withdrawing(limiter *v1alpha1.Limiter) bool {
+	return !Throttles(limiter) && controllerutil.ContainsFinalizer(limiter, ThrottleFinalizer)
+}
+
+// asked says whether API servers are to reach the pods of the Limiter: as long as they ask, what it wants by then aside.
+func (o Options) asked(limiter *v1alpha1.Limiter) bool {
+	return o.throttles(limiter) || withdrawing(limiter) && limiter.Namespace == o.OperatorNamespace
+}
+
+// checkWithdrawn says that the pods have to go on answering API servers. What they were told for that the Limiter may not
+// say any more.
+func checkWithdrawn(limiter *v1alpha1.Limiter) error {
+	if !withdrawing(limiter) {
+		return nil
+	}
+	return pending("spec.kubernetesThrottle: its pods stay as they are until API servers ask them no more")
 }
 
 // Exempt is who is never limited, and where nothing is, each sorted.
@@ -101,8 +123,15 @@ func list(names []string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(text.String(), "\n"), "$", "$$")
 }
 
-// throttleVolume must be there: a pod that came up without a certificate would have nothing to answer with.
-func throttleVolume() corev1.Volume { return secretVolume(throttlePortName, ThrottleSecret) }
+// throttleVolume must be there: a pod that came up without a certificate would have nothing to answer with. It is not all of
+// the Secret, which also holds the private keys of the authorities that API servers trust.
+func throttleVolume() corev1.Volume {
+	volume := secretVolume(throttlePortName, ThrottleSecret)
+	for _, key := range []string{certificateKey, privateKeyKey} {
+		volume.Secret.Items = append(volume.Secret.Items, corev1.KeyToPath{Key: key, Path: key})
+	}
+	return volume
+}
 
 // lookAtThrottleSecret says what is missing of the certificate.
 func (r *Reconciler) lookAtThrottleSecret(ctx context.Context, limiter *v1alpha1.Limiter) error {

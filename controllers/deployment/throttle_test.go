@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -9,9 +10,11 @@ import (
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
@@ -49,6 +52,76 @@ func TestThrottlingNeedsItsCertificateBeforeAPodStarts(t *testing.T) {
 	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 	if answers() {
 		t.Error("its pods still answer API servers")
+	}
+}
+
+// TestPodsAnswerUntilAPIServersAskThemNoMore plays the controller that keeps the webhook, by its finalizer.
+func TestPodsAnswerUntilAPIServersAskThemNoMore(t *testing.T) {
+	for name, end := range map[string]func(*v1alpha1.LimiterSpec){
+		"disabled": func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) },
+		"removed":  func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t)
+			h.reconciler.Options.OperatorNamespace = h.namespace
+			h.must(h.kube.Create(t.Context(), &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: ThrottleSecret},
+				StringData: map[string]string{certificateKey: "x", privateKeyKey: "x"},
+			}))
+			h.create("default", func(s *v1alpha1.LimiterSpec) {
+				s.KubernetesThrottle = &v1alpha1.KubernetesThrottle{ExemptUsers: []v1alpha1.KubernetesUser{"eve"}}
+			})
+			h.reconcile("default")
+			asked := func(change func(*v1alpha1.Limiter, string) bool) {
+				t.Helper()
+				l := h.limiter()
+				change(l, ThrottleFinalizer)
+				h.must(h.kube.Update(t.Context(), l))
+			}
+			asked(func(l *v1alpha1.Limiter, f string) bool { return controllerutil.AddFinalizer(l, f) })
+			before := h.deployment("default")
+
+			h.edit(end)
+			h.reconcile("default")
+			h.says(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonPending)
+			h.says(v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonPending)
+			h.silent(v1alpha1.ConditionStalled)
+			if n := len(owned[corev1.Service](h, "default").Spec.Ports); n != 3 {
+				t.Errorf("API servers ask, and the Service has %d ports", n)
+			}
+			if n := len(owned[networkingv1.NetworkPolicy](h, "default").Spec.Ingress[0].Ports); n != 4 {
+				t.Errorf("API servers ask, and pods can be reached at %d ports", n)
+			}
+			if diff := cmp.Diff(before.Spec.Template, h.deployment("default").Spec.Template); diff != "" {
+				t.Errorf("API servers ask, and pods are replaced:\n%s", diff)
+			}
+
+			asked(func(l *v1alpha1.Limiter, f string) bool { return controllerutil.RemoveFinalizer(l, f) })
+			h.reconcile("default")
+			h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+			args := strings.Join(h.deployment("default").Spec.Template.Spec.Containers[0].Args, " ")
+			if n := len(owned[corev1.Service](h, "default").Spec.Ports); n != 2 || strings.Contains(args, "throttle") {
+				t.Errorf("nobody asks, and yet there are %d ports and arguments %s", n, args)
+			}
+		})
+	}
+}
+
+// TestPodsHoldNoKeyOfAnAuthority: the Secret that the operator keeps has those, too.
+func TestPodsHoldNoKeyOfAnAuthority(t *testing.T) {
+	volume := throttleVolume()
+	var files []string
+	for _, item := range volume.Secret.Items {
+		files = append(files, path.Join(throttleDir, item.Path))
+	}
+	var read []string // by the process
+	for _, argument := range arguments(goldenLimiter(t, "throttle"), Secrets{}, testOptions, false) {
+		if _, value, _ := strings.Cut(argument, "="); strings.HasPrefix(value, throttleDir) {
+			read = append(read, value)
+		}
+	}
+	if len(read) != 2 || !slices.Equal(files, read) {
+		t.Errorf("of Secret %s pods hold %q, and read %q", volume.Secret.SecretName, files, read)
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -59,11 +61,19 @@ func (o Options) Cached() map[client.Object]cache.ByObject {
 	return held
 }
 
-// SetupWithManager runs r on mgr, whenever a Limiter changes its spec and whatever becomes of what it owns.
+// edited passes a Limiter whose spec has changed, or that API servers ask no more: finalizers are in no generation.
+func edited() predicate.Predicate {
+	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return controllerutil.ContainsFinalizer(e.ObjectOld, ThrottleFinalizer) && !controllerutil.ContainsFinalizer(e.ObjectNew, ThrottleFinalizer)
+	}})
+}
+
+// SetupWithManager runs r on mgr, whenever a Limiter changes its spec or is asked by API servers no more, and whatever
+// becomes of what it owns.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	build := ctrl.NewControllerManagedBy(mgr).
 		Named("deployment").
-		For(&v1alpha1.Limiter{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.Limiter{}, builder.WithPredicates(edited())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: atOnce})
 	for _, kind := range r.Options.owned() {
 		build = build.Owns(kind)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -104,6 +105,26 @@ func TestManager(t *testing.T) {
 	})
 	if got := <-forgotten; got != h.namespace+"/default" {
 		t.Errorf("forgotten is %s", got)
+	}
+}
+
+func TestALimiterIsLookedAtAgainWhenAPIServersAskItNoMore(t *testing.T) {
+	limiter := func(generation int64, finalizers ...string) *v1alpha1.Limiter {
+		return &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Generation: generation, Finalizers: finalizers}}
+	}
+	for name, test := range map[string]struct {
+		before, after *v1alpha1.Limiter
+		want          bool
+	}{
+		"an edit":                     {limiter(1), limiter(2), true},
+		"a status":                    {limiter(1, Finalizer), limiter(1, Finalizer), false},
+		"API servers begin to ask it": {limiter(1, Finalizer), limiter(1, Finalizer, ThrottleFinalizer), false},
+		"API servers ask it no more":  {limiter(1, Finalizer, ThrottleFinalizer), limiter(1, Finalizer), true},
+		"its own finalizer":           {limiter(1), limiter(1, Finalizer), false},
+	} {
+		if got := edited().Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
 	}
 }
 

@@ -12,10 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/deployment"
 )
 
 // Finalizer keeps a Limiter that is deleted, and so its pods, until no API server asks it.
-const Finalizer = "weir.dev/throttle"
+const Finalizer = deployment.ThrottleFinalizer
 
 // leaveTime is how long a deleted Limiter waits for its webhook to go.
 const leaveTime = 30 * time.Second

@@ -95,7 +95,7 @@ func (r *Reconciler) stand(s *standing, f *found, now time.Time, absent absence)
 	s.throttling.Bundle = trust
 	d := f.deployments[deployment.Name(limiter.Name)]
 	if webhook == nil {
-		if !answers(&d) || readyOfLatest(&d) < 1 {
+		if !answers(&d) || deployment.ReadyOfLatest(&d) < 1 {
 			say(v1alpha1.ReasonNotReady, "no pod that answers API servers is ready")
 			return resync
 		}
@@ -143,13 +143,4 @@ func answers(d *appsv1.Deployment) bool {
 	return slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
 		return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == deployment.ThrottlePort })
 	})
-}
-
-// readyOfLatest is how many pods of the latest template are ready, at least: older ones may not answer API servers yet.
-func readyOfLatest(d *appsv1.Deployment) int32 {
-	if d.Status.ObservedGeneration < d.Generation {
-		return 0
-	}
-	older := max(0, d.Status.Replicas-d.Status.UpdatedReplicas)
-	return d.Status.ReadyReplicas - older
 }
