@@ -47,7 +47,8 @@ func (f *counterFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.timeout, "redis-timeout", 50*time.Millisecond, "time a decision may wait for Redis")
 	flags.StringVar(&f.prefix, "prefix", "weir:", "what every name in Redis begins with")
 	flags.StringVar(&f.memory, "memory", "256Mi",
-		"memory that the process is to keep within; a quarter of it is for counters that stand in for Redis while it is away")
+		"memory that the process is to keep within; a quarter of it is for counters that stand in for Redis while it is away.\n"+
+			"Counters in the process, of weir serve without --redis, are as many as there are callers, whatever is said here")
 	flags.IntVar(&f.replicas, "replicas", 1,
 		"replicas to share limits with while Redis is away, until Redis has told how many there are")
 }

@@ -102,7 +102,11 @@ func checkDirectory(path string) error {
 // openCounters opens the counters that f asks for.
 func openCounters(f serveFlags, log *slog.Logger) (*counters, error) {
 	if f.redis == "" {
-		return memoryCounters(), nil
+		if f.redisTLS != (redisTLSFlags{}) {
+			return nil, errors.New("--redis-ca, --redis-cert, --redis-key and --redis-credentials are for --redis, which is empty")
+		}
+		_, err := f.counters.memoryBytes()
+		return memoryCounters(), err
 	}
 	client, err := openRedis(f.redis, f.redisTLS, f.counters.timeout)
 	if err != nil {

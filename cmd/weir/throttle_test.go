@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -269,17 +270,30 @@ func TestThrottleFlagsThatCannotBe(t *testing.T) {
 	for _, command := range [][]string{{"limiter"}, {"serve", "--policies", t.TempDir()}} {
 		for name, test := range tests {
 			t.Run(command[0]+": "+name, func(t *testing.T) {
-				root := rootCommand()
-				root.SetArgs(append(append(command, "--listen=127.0.0.1:0", "--grpc-listen=", "--ops-listen=127.0.0.1:0"), test.flags...))
-				ctx, cancel := context.WithTimeout(t.Context(), patience) // it is ended if it serves
-				defer cancel()
-				err := root.ExecuteContext(ctx)
-				var stderr bytes.Buffer
-				if status := exitStatus(err, &stderr); status != exitUsage || !strings.Contains(stderr.String(), test.say) {
-					t.Errorf("status %d: %s", status, &stderr)
-				}
+				misused(t, append(command, test.flags...), test.say)
 			})
 		}
+	}
+}
+
+func TestFlagsForRedisThatThereIsNone(t *testing.T) {
+	serve := []string{"serve", "--policies", t.TempDir()}
+	misused(t, append(serve, "--redis-credentials=/secret"), "--redis-credentials are for --redis, which is empty")
+	misused(t, append(serve, "--redis-ca=/ca.pem"), "are for --redis, which is empty")
+	misused(t, append(serve, "--memory=lots"), `--memory "lots"`)
+}
+
+// misused wants a command to refuse how it is used, and to say so.
+func misused(t *testing.T, args []string, say string) {
+	t.Helper()
+	root := rootCommand()
+	root.SetArgs(append(slices.Clone(args), "--listen=127.0.0.1:0", "--grpc-listen=", "--ops-listen=127.0.0.1:0"))
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // it is ended if it serves
+	defer cancel()
+	err := root.ExecuteContext(ctx)
+	var stderr bytes.Buffer
+	if status := exitStatus(err, &stderr); status != exitUsage || !strings.Contains(stderr.String(), say) {
+		t.Errorf("status %d: %s", status, &stderr)
 	}
 }
 
