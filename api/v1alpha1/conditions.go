@@ -52,7 +52,7 @@ const (
 	ReasonStoreUntrusted  = "StoreUntrusted"  // no authority vouches for Redis' certificate, or Redis takes ours for none
 	ReasonStoreTooOld     = "StoreTooOld"     // Redis lacks commands that Weir needs
 	ReasonStoreEvicts     = "StoreEvicts"     // Redis may drop counters when its memory is full
-	ReasonInvalidSelector = "InvalidSelector" // policySelector or policyNamespaceSelector has a label that none can be: nothing is selected
+	ReasonInvalidSelector = "InvalidSelector" // policySelector or policyNamespaceSelector has a label that none can be: what was selected before stays
 
 	// ReasonRegistered and those below are of ThrottleRegistered.
 	ReasonRegistered           = "Registered"           // True

@@ -54,13 +54,11 @@ type LimiterSpec struct {
 	Redis Redis `json:"redis"`
 	// policySelector selects policies by their labels. Absent: all.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))",message="the operator of an expression is In or NotIn, with values, or Exists or DoesNotExist, without"
-	PolicySelector *metav1.LabelSelector `json:"policySelector,omitempty"`
+	PolicySelector *LabelSelector `json:"policySelector,omitempty"`
 	// policyNamespaceSelector selects policies by the labels of their namespace; a ClusterRateLimitPolicy has none and is
 	// selected by policySelector alone. Absent: all.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))",message="the operator of an expression is In or NotIn, with values, or Exists or DoesNotExist, without"
-	PolicyNamespaceSelector *metav1.LabelSelector `json:"policyNamespaceSelector,omitempty"`
+	PolicyNamespaceSelector *LabelSelector `json:"policyNamespaceSelector,omitempty"`
 	// identity is where requests carry their identifiers, for policies that do not say.
 	// +optional
 	// +kubebuilder:default={}

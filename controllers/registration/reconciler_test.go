@@ -191,7 +191,7 @@ func TestSeveralLimitersHaveAWebhookEach(t *testing.T) {
 	for _, name := range []string{"b", "a", longest} {
 		h.policy(name, map[string]string{"for": name}, "pods", "configmaps")
 		h.limiter(h.namespace, name, func(s *v1alpha1.LimiterSpec) {
-			s.PolicySelector = &metav1.LabelSelector{MatchLabels: map[string]string{"for": name}}
+			s.PolicySelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"for": v1alpha1.LabelValue(name)}}
 		})
 		h.run(name, 2, 0)
 	}

@@ -76,7 +76,7 @@ func TestManager(t *testing.T) {
 			return c != nil && c.Reason == reason
 		}
 	}
-	team := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "retail"}}
+	team := &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "retail"}}
 	h.limiter(h.namespace, "default", func(s *v1alpha1.LimiterSpec) { s.PolicyNamespaceSelector = team })
 	fixture.Await(h, "it is told that no policy is selected", status(v1alpha1.ReasonNoPolicies))
 	shop := fixture.Namespace(t, kube)

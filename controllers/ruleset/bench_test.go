@@ -117,6 +117,7 @@ func (s *instant) LoadScripts(context.Context) ([]Script, error) { return nil, n
 
 func (s *instant) Inspect(context.Context) (Redis, error) { return Redis{Primaries: 1}, nil }
 
+func (s *instant) Leave(context.Context) error { return nil }
 func (s *instant) Clear(context.Context) error { return nil }
 
 func (s *instant) Close() error { return nil }

@@ -15,6 +15,7 @@ import (
 // compiled is what the policies that a Limiter selects come out as. It does not change once it is made.
 type compiled struct {
 	limiter    mark
+	held       bool                // it is kept from before, for the Limiter's selectors cannot be used
 	input      map[types.UID]int64 // generations of the policies
 	namespaces uint64              // as gathered; 0 if the rule set asks nothing of them
 	revision   string              // of the rule set

@@ -24,7 +24,7 @@ func (d delivery) degradation() degradation {
 			verb = "decides"
 		}
 		const message = "%d of %d replicas %s without Redis%s"
-		return degradation{v1alpha1.ReasonLocalMode, fmt.Sprintf(message, d.local.replicas, len(d.replicas), verb, since(d.local.since))}
+		return degradation{v1alpha1.ReasonLocalMode, fmt.Sprintf(message, d.local.replicas, d.alive(), verb, since(d.local.since))}
 	default:
 		return degradation{}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
@@ -86,6 +87,27 @@ func TestTheBeginningOfAnOutageOutlivesTheOperator(t *testing.T) {
 	c := meta.FindStatusCondition(other.Conditions, v1alpha1.ConditionDegraded)
 	if c == nil || c.Message != "local" || c.Reason != v1alpha1.ReasonLocalMode || !c.LastTransitionTime.Time.Equal(ten) {
 		t.Errorf("another reason: %+v", c)
+	}
+}
+
+// TestDegradedNamesTheLimiterThatIs lets one of two Limiters reach its Redis again.
+func TestDegradedNamesTheLimiterThatIs(t *testing.T) {
+	ten := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	of := func(name, unreachable string, away time.Time) outcome {
+		d := delivery{unreachable: unreachable, away: away}
+		limiter := types.NamespacedName{Namespace: "weir-system", Name: name}
+		return outcome{limiter: limiter, rule: &enforced{revision: "sha256:a"}, acknowledged: 1, replicas: 1, unreachable: unreachable, degradation: d.degradation()}
+	}
+	const rest = ": the operator has not reached Redis since 2026-11-21T10:00:00Z: limiters that cannot reach it either decide by onStoreFailure"
+	before := statusOf(1, []outcome{of("a", "refused", ten), of("b", "refused", ten)}, nil, metav1.NewTime(ten))
+	c := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionDegraded)
+	if c == nil || c.Message != "weir-system/a"+rest {
+		t.Fatalf("Degraded of both: %+v", c)
+	}
+	after := statusOf(1, []outcome{of("a", "", time.Time{}), of("b", "refused", ten)}, before.Conditions, metav1.NewTime(ten.Add(time.Minute)))
+	c = meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionDegraded)
+	if c == nil || c.Message != "weir-system/b"+rest || !c.LastTransitionTime.Time.Equal(ten) {
+		t.Errorf("Degraded of the second: %+v", c)
 	}
 }
 

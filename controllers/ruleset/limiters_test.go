@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -32,7 +33,7 @@ func (h *harness) degraded() *metav1.Condition {
 func TestEachLimiterEnforcesWhatItSelects(t *testing.T) {
 	h := newHarness(t)
 	h.createLimiter("edge", func(s *v1alpha1.LimiterSpec) {
-		s.PolicySelector = &metav1.LabelSelector{MatchLabels: map[string]string{"at": "edge"}}
+		s.PolicySelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"at": "edge"}}
 	})
 	edge := h.open(h.redis.URL(), types.NamespacedName{Namespace: "weir-system", Name: "edge"}).Exchange
 	h.create("daily", nil)
@@ -91,12 +92,12 @@ func TestAPolicyThatNoLimiterSelectsSaysSo(t *testing.T) {
 	h.says("bad", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
 
 	h.createLimiter("default", func(s *v1alpha1.LimiterSpec) {
-		s.PolicyNamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "elsewhere"}}
+		s.PolicyNamespaceSelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"kubernetes.io/metadata.name": "elsewhere"}}
 	})
 	h.reconcile()
 	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
 	l := h.limiter("default")
-	l.Spec.PolicyNamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] = h.namespace
+	l.Spec.PolicyNamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] = v1alpha1.LabelValue(h.namespace)
 	h.must(h.kube.Update(t.Context(), l))
 	h.reconcile()
 	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNoReplicas)
@@ -176,15 +177,16 @@ func TestALimiterIsDegradedByItsRedisWhileItIs(t *testing.T) {
 
 func TestASelectorThatIsNoneSelectsNothingAndIsTold(t *testing.T) {
 	h := newHarness(t)
-	l := h.limiter("default")
-	l.Spec.PolicySelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a team", Operator: metav1.LabelSelectorOpExists}}}
-	h.must(h.kube.Update(t.Context(), l))
+	h.stored().selector = noSelector()
 	h.create("daily", nil)
-	h.reconcile()
-	if c := h.degraded(); c == nil || c.Reason != v1alpha1.ReasonInvalidSelector || !strings.Contains(c.Message, "spec.policySelector") {
-		t.Errorf("Degraded: %+v", c)
+	for range 3 {
+		h.reconcile()
+		c := h.degraded()
+		if c == nil || c.Reason != v1alpha1.ReasonInvalidSelector || !strings.HasPrefix(c.Message, "no policy is selected: spec.policySelector: ") {
+			t.Errorf("Degraded: %+v", c)
+		}
+		h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
 	}
-	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
 }
 
 func TestALimiterThatMovesIsEnforcedInItsNewRedis(t *testing.T) {
@@ -199,6 +201,46 @@ func TestALimiterThatMovesIsEnforcedInItsNewRedis(t *testing.T) {
 	h.reconcile()
 	if got, err := h.open(other.URL(), limiterName).Current(t.Context()); err != nil || got != h.current() {
 		t.Errorf("the new Redis has %q, %v; want %q", got, err, h.current())
+	}
+	for _, key := range []string{":current", ":set:" + h.current()} { // for pods that still use it
+		reply, err := h.redis.Do(t.Context(), "PTTL", h.exchange.Channel()+key)
+		if ttl, is := reply.(int64); !is || ttl <= 0 || ttl > 2*time.Hour.Milliseconds() {
+			t.Errorf("in the old Redis %s has TTL %v, %v", key, reply, err)
+		}
+	}
+}
+
+func TestALimiterLeavesARedisThatIsAway(t *testing.T) {
+	h := newHarness(t)
+	h.create("daily", nil)
+	h.reconcile()
+	other := fixture.Redis(t)
+	h.url = func(l *v1alpha1.Limiter) string { return "redis://" + string(l.Spec.Redis.Addresses[0]) }
+	h.redis.Kill()
+	l := h.limiter("default")
+	l.Spec.Redis.Addresses[0] = v1alpha1.RedisAddress(other.Addr())
+	h.must(h.kube.Update(t.Context(), l))
+	h.reconcile()
+	if got, err := h.open(other.URL(), limiterName).Current(t.Context()); err != nil || got == "" {
+		t.Errorf("the new Redis has %q, %v", got, err)
+	}
+	if c := h.degraded(); c != nil {
+		t.Errorf("Degraded: %+v", c)
+	}
+}
+
+func TestALimiterThatMovesWithinOneRedisStaysPublished(t *testing.T) {
+	h := newHarness(t)
+	h.create("daily", nil)
+	h.reconcile()
+	l := h.limiter("default")
+	l.Spec.Redis.Timeout = "100ms"
+	h.must(h.kube.Update(t.Context(), l))
+	h.reconcile()
+	for _, key := range []string{":current", ":set:" + h.current()} {
+		if ttl, err := h.redis.Do(t.Context(), "PTTL", h.exchange.Channel()+key); err != nil || ttl != int64(-1) {
+			t.Errorf("%s has TTL %v, %v", key, ttl, err)
+		}
 	}
 }
 

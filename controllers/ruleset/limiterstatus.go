@@ -64,7 +64,7 @@ func (e *enforcer) stateOf(limiter *v1alpha1.Limiter, d delivery, unselectable e
 			ScriptReference: v1alpha1.ScriptReference{Name: script.Name, SHA: script.SHA}, LoadedOn: int32(script.LoadedOn),
 		})
 	}
-	is := d.limiterDegradation(unselectable)
+	is := d.limiterDegradation(e.compiled.selectorTrouble(unselectable))
 	if is.reason == "" {
 		return state
 	}
@@ -77,13 +77,25 @@ func (e *enforcer) stateOf(limiter *v1alpha1.Limiter, d delivery, unselectable e
 	return state
 }
 
+// selectorTrouble says what comes of selectors that cannot be used; nil for ones that can.
+func (c *compiled) selectorTrouble(unselectable error) error {
+	switch {
+	case unselectable == nil:
+		return nil
+	case len(c.rules) == 0:
+		return fmt.Errorf("no policy is selected: %w", unselectable)
+	default:
+		return fmt.Errorf("the policies selected before stay in force as they were: %w", unselectable)
+	}
+}
+
 // limiterDegradation is what is wrong with a Limiter, the worst first.
 func (d delivery) limiterDegradation(unselectable error) degradation {
 	switch {
 	case d.unreachable != "":
 		return degradation{d.reason, fmt.Sprintf("Redis cannot be used%s: %s", since(d.away), d.unreachable)}
 	case unselectable != nil:
-		return degradation{v1alpha1.ReasonInvalidSelector, "no policy is selected: " + unselectable.Error()}
+		return degradation{v1alpha1.ReasonInvalidSelector, unselectable.Error()}
 	case d.local.replicas > 0:
 		return d.degradation()
 	case len(d.redis.Warnings) > 0:

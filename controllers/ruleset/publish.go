@@ -13,11 +13,14 @@ import (
 
 // delivery is how far the compiled rule set has come.
 type delivery struct {
-	// replicas that serve. While Redis cannot be reached these are the last ones known.
+	// replicas that serve, by their heartbeats. While Redis cannot be reached these are the last ones known.
 	replicas []serving
+	// atLeast is how many serve, heard of or not: one that is cut off from Redis alone decides by the rules that it has, and
+	// its pod stays ready.
+	atLeast int32
 	// local are those of them that decide without Redis; none while Redis cannot be reached, for then nobody tells.
 	local localMode
-	// unreachable is why Redis cannot be reached, empty if it can. It does not change during an outage.
+	// unreachable is why Redis cannot be reached, empty if it can. It does not change while the same is wrong.
 	unreachable string
 	// reason of that, of the condition Degraded.
 	reason string
@@ -38,6 +41,7 @@ type serving struct {
 // is says whether nothing has changed for any policy.
 func (d delivery) is(other delivery) bool {
 	return d.unreachable == other.unreachable && d.reason == other.reason && d.away.Equal(other.away) && d.local == other.local &&
+		d.alive() == other.alive() &&
 		slices.EqualFunc(d.replicas, other.replicas, func(a, b serving) bool {
 			return a.revision == b.revision && len(a.rules) == len(b.rules)
 		})
@@ -71,11 +75,11 @@ func (d delivery) acknowledged(policy, revision string) int32 {
 }
 
 // alive is how many replicas serve.
-func (d delivery) alive() int32 { return int32(len(d.replicas)) }
+func (d delivery) alive() int32 { return max(int32(len(d.replicas)), d.atLeast) }
 
-// programmed says that every live replica, of at least one, enforces every rule.
+// programmed says that every replica that serves, of at least one, enforces every rule.
 func (d delivery) programmed(c *compiled) bool {
-	if d.unreachable != "" || len(d.replicas) == 0 {
+	if d.unreachable != "" || len(d.replicas) == 0 || int(d.alive()) > len(d.replicas) {
 		return false
 	}
 	for _, replica := range d.replicas {
@@ -93,19 +97,26 @@ func (d delivery) programmed(c *compiled) bool {
 
 // outage remembers since when, and why, Redis is away.
 type outage struct {
-	first    StoreError // of the outage that is on; zero if there is none
+	first    StoreError // as it is told of the outage that is on; zero if there is none
+	words    words      // of its reason
 	doubted  bool       // the last attempt failed in a way that says less
 	began    time.Time
 	replicas []serving // the last ones known
 }
 
-// tell takes note of an attempt that failed. The words of one kind of trouble change from one attempt to the next, and are
-// told once. One cut connection among others that say why, as with a certificate that Redis refuses, is no other trouble.
+// tell takes note of an attempt that failed. Another reason is told, and so is the same one in new words. One cut connection
+// among others that say why, as with a certificate that Redis refuses, is no other trouble.
 func (o *outage) tell(is StoreError) {
 	before := o.first.Reason
 	doubtful := is.Reason == v1alpha1.ReasonStoreUnreachable && before != "" && before != is.Reason && !o.doubted
 	o.doubted = doubtful
-	if before != is.Reason && !doubtful {
+	if doubtful {
+		return
+	}
+	if before != is.Reason {
+		o.words = words{}
+	}
+	if o.words.areNews(is) {
 		o.first = is
 	}
 }
@@ -120,17 +131,28 @@ func (e *enforcer) publish(ctx context.Context, limiter *v1alpha1.Limiter) deliv
 			e.outage.began = e.Clock()
 		}
 		e.outage.tell(is)
-		return delivery{replicas: e.outage.replicas, unreachable: e.outage.first.Error(), reason: e.outage.first.Reason, away: e.outage.began, redis: e.look.redis}
+		e.headcount.missed()
+		return delivery{
+			replicas: e.outage.replicas, atLeast: e.atLeast(limiter), redis: e.look.redis,
+			unreachable: e.outage.first.Error(), reason: e.outage.first.Reason, away: e.outage.began,
+		}
 	}
 	if e.outage.first.Reason != "" {
 		log.FromContext(ctx).Info("Redis can be used again", "revision", e.compiled.revision)
 	}
 	e.outage = outage{replicas: done.replicas}
+	e.headcount.heard(e.Clock(), int32(len(done.replicas)))
+	done.atLeast = e.atLeast(limiter)
 	return done
 }
 
+// atLeast is how many replicas serve, heard of or not. Where no Deployment runs them, no pod is ready.
+func (e *enforcer) atLeast(limiter *v1alpha1.Limiter) int32 {
+	return max(e.headcount.count, limiter.Status.ReadyReplicas)
+}
+
 func (e *enforcer) deliver(ctx context.Context, limiter *v1alpha1.Limiter) (delivery, error) {
-	if err := e.connect(limiter); err != nil {
+	if err := e.connect(ctx, limiter); err != nil {
 		return delivery{}, err
 	}
 	if err := e.lookAtRedis(ctx); err != nil {

@@ -30,7 +30,8 @@ type Config struct {
 	KeyPrefix string
 	// Decider is the script that decides, for the status.
 	Decider Script
-	// Resync is how often all of it is checked when nothing happens.
+	// Resync is how often Redis and the snapshot are checked when nothing happens, and after a minute's worth of it what rule sets
+	// are made of.
 	Resync time.Duration
 	// Clock tells the time for conditions and metrics.
 	Clock func() time.Time
@@ -95,7 +96,7 @@ func (r *Reconciler) Forget(ctx context.Context, limiter *v1alpha1.Limiter) erro
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.left = limiter.UID
-	if err := e.connect(limiter); err != nil {
+	if err := e.connect(ctx, limiter); err != nil {
 		return err
 	}
 	return e.store.Clear(ctx)

@@ -195,7 +195,10 @@ func (s *standing) outcome(p policy) outcome {
 	o := outcome{limiter: s.limiter, problems: s.compiled.problems[p.key()]}
 	if rule, ok := s.compiled.rules[p.name]; ok && len(o.problems) == 0 {
 		o.rule = &rule
-		o.acknowledged, o.replicas = s.delivery.acknowledged(p.name, rule.revision), s.delivery.alive()
+		o.replicas = s.delivery.alive()
+		if s.compiled.input[p.GetUID()] == p.GetGeneration() { // a rule set that is held may be of an earlier one
+			o.acknowledged = s.delivery.acknowledged(p.name, rule.revision)
+		}
 		o.unreachable, o.degradation = s.delivery.unreachable, s.delivery.degradation()
 		o.overridden = s.compiled.overridden[p.name]
 	}

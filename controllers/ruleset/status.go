@@ -65,7 +65,7 @@ func statusOf(generation int64, outcomes []outcome, before []metav1.Condition, n
 		c.LastTransitionTime = now
 		if b := meta.FindStatusCondition(before, c.Type); b != nil && b.Status == c.Status {
 			c.LastTransitionTime = b.LastTransitionTime
-			if c.Type == v1alpha1.ConditionDegraded && c.Reason == v1alpha1.ReasonStoreUnreachable && b.Reason == c.Reason {
+			if c.Type == v1alpha1.ConditionDegraded && c.Reason == v1alpha1.ReasonStoreUnreachable && sameUpToSince(*b, c) {
 				c.Message = b.Message // since when: another operator has seen the outage begin, and nobody its end
 			}
 		}
@@ -88,6 +88,13 @@ func statusOf(generation int64, outcomes []outcome, before []metav1.Condition, n
 		})
 	}
 	return status
+}
+
+// sameUpToSince says whether two conditions say the same of the same Limiter, but for since when.
+func sameUpToSince(a, b metav1.Condition) bool {
+	before, _, _ := strings.Cut(a.Message, " since ")
+	after, _, _ := strings.Cut(b.Message, " since ")
+	return a.Reason == b.Reason && before == after
 }
 
 // conditionsOf follows kstatus: Ready sums up; Reconciling stands while time may help, Stalled while only an edit can,

@@ -21,6 +21,8 @@ type Store interface {
 	Load(ctx context.Context, revision string) (data []byte, found bool, err error)
 	// Replicas returns the limiter's replicas that are alive.
 	Replicas(ctx context.Context) ([]Replica, error)
+	// Leave has the rule set in force expire in a while, for who still looks for it here.
+	Leave(ctx context.Context) error
 	// Clear removes rules and heartbeats.
 	Clear(ctx context.Context) error
 	// Close gives the connections up.

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -22,16 +23,17 @@ import (
 // limitersAtOnce is how many Limiters are reconciled at once: one whose Redis is dead must not hold up the others.
 const limitersAtOnce = 8
 
-// SetupWithManager runs r and its Reporter on mgr: whenever a Limiter comes, goes or changes its spec, and for all Limiters
-// whenever a policy comes, goes or changes its spec or labels, or a namespace its labels or annotations. Many edits at once are
-// one compilation for each Limiter.
+// SetupWithManager runs r and its Reporter on mgr: whenever a Limiter comes, goes, or changes its spec or how many of its pods
+// are ready, and for all Limiters whenever a policy comes, goes or changes its spec or labels, or a namespace its labels or
+// annotations. Many edits at once are one compilation for each Limiter.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	edited := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))
+	edited := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, replaced()))
+	counted := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, readyReplicasChanged(), replaced()))
 	described := builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
 	all := handler.EnqueueRequestsFromMapFunc(r.limiters)
 	watch := ctrl.NewControllerManagedBy(mgr).
 		Named("ruleset").
-		For(&v1alpha1.Limiter{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.Limiter{}, counted).
 		WatchesMetadata(namespace(), all, described)
 	for _, kind := range kinds() {
 		watch = watch.Watches(kind, all, edited)
@@ -66,11 +68,28 @@ func (r *Reporter) setup(mgr ctrl.Manager) error {
 	for _, kind := range kinds() {
 		watch = watch.Watches(kind, handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 			return []reconcile.Request{report}
-		}), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+		}), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, replaced())))
 	}
 	return watch.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retries()}).
 		Complete(r)
+}
+
+// replaced lets an update pass that is of another object of the same name: what was deleted and created anew while the watch
+// was down comes as one, with the generation and the labels of the one before.
+func replaced() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld != nil && e.ObjectNew != nil && e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
+	}}
+}
+
+// readyReplicasChanged lets an update pass after which more or fewer pods of the Limiter are ready.
+func readyReplicasChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, is := e.ObjectOld.(*v1alpha1.Limiter)
+		after, too := e.ObjectNew.(*v1alpha1.Limiter)
+		return is && too && before.Status.ReadyReplicas != after.Status.ReadyReplicas
+	}}
 }
 
 // retries are bounded, so that one status that cannot be written does not keep Redis from being repaired.

@@ -39,11 +39,11 @@ func (p Policies) SelectedBy(spec *v1alpha1.LimiterSpec) (Policies, error) {
 }
 
 // selector is everything where there is none: for an absent one selects all, too.
-func selector(of *metav1.LabelSelector) (labels.Selector, error) {
+func selector(of *v1alpha1.LabelSelector) (labels.Selector, error) {
 	if of == nil {
 		return labels.Everything(), nil
 	}
-	return metav1.LabelSelectorAsSelector(of)
+	return metav1.LabelSelectorAsSelector(of.Kubernetes())
 }
 
 // namespaces says of a name whether the namespace is known and selected.

@@ -31,15 +31,15 @@ func TestALimiterSelectsPoliciesByTheirLabelsAndThoseOfTheirNamespaces(t *testin
 			{Name: "shop", Labels: map[string]string{"team": "retail"}}, {Name: "bank", Labels: map[string]string{"team": "money"}},
 		},
 	}
-	edge := &metav1.LabelSelector{MatchLabels: map[string]string{"edge": "yes"}}
-	retail := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "retail"}}
+	edge := &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"edge": "yes"}}
+	retail := &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "retail"}}
 	everyone := []string{"cluster/marked", "cluster/plain", "shop/marked", "shop/plain", "bank/marked", "unknown/marked"}
 	for name, c := range map[string]struct {
 		spec v1alpha1.LimiterSpec
 		want []string
 	}{
 		"without selectors all": {v1alpha1.LimiterSpec{}, everyone},
-		"empty selectors all":   {v1alpha1.LimiterSpec{PolicySelector: &metav1.LabelSelector{}, PolicyNamespaceSelector: &metav1.LabelSelector{}}, everyone},
+		"empty selectors all":   {v1alpha1.LimiterSpec{PolicySelector: &v1alpha1.LabelSelector{}, PolicyNamespaceSelector: &v1alpha1.LabelSelector{}}, everyone},
 		"by the policy's label": {v1alpha1.LimiterSpec{PolicySelector: edge}, []string{"cluster/marked", "shop/marked", "bank/marked", "unknown/marked"}},
 		"by the namespace's label, which policies of the cluster do not have": {
 			v1alpha1.LimiterSpec{PolicyNamespaceSelector: retail}, []string{"cluster/marked", "cluster/plain", "shop/marked", "shop/plain"},
@@ -69,7 +69,7 @@ func TestALimiterSelectsPoliciesByTheirLabelsAndThoseOfTheirNamespaces(t *testin
 }
 
 func TestASelectorThatIsNoneIsAnErrorThatNamesItsField(t *testing.T) {
-	bad := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+	bad := &v1alpha1.LabelSelector{MatchExpressions: []v1alpha1.LabelExpression{{Key: "a", Operator: "Near"}}}
 	for want, spec := range map[string]v1alpha1.LimiterSpec{
 		`spec.policySelector: "Near" is not a valid label selector operator`:          {PolicySelector: bad},
 		`spec.policyNamespaceSelector: "Near" is not a valid label selector operator`: {PolicyNamespaceSelector: bad},

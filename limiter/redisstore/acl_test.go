@@ -39,7 +39,7 @@ func operates(ctx context.Context, client *redisstore.Client) error {
 	_, errFirst := exchange.Publish(ctx, "sha256:a", []byte("A"))
 	_, errSecond := exchange.Publish(ctx, "sha256:b", []byte("B")) // which lets the first expire
 	_, errInspect := client.Inspect(ctx)
-	return errors.Join(errReplicas, errLoad, errFirst, errSecond, errInspect, client.Ping(ctx), exchange.Clear(ctx))
+	return errors.Join(errReplicas, errLoad, errFirst, errSecond, errInspect, client.Ping(ctx), exchange.Leave(ctx), exchange.Clear(ctx))
 }
 
 func everyAlgorithm() []limiter.Algorithm {

@@ -113,6 +113,34 @@ func keepsOnlyTheCurrentSet(t *testing.T, client *Client) {
 	}
 }
 
+func TestWhatIsLeftExpires(t *testing.T) {
+	onBoth(t, leaves)
+}
+
+func leaves(t *testing.T, client *Client) {
+	e, ctx := exchange(client), t.Context()
+	if err := e.Leave(ctx); err != nil {
+		t.Fatalf("before anything is published: %v", err)
+	}
+	publish(t, e, "sha256:a", "A")
+	if err := e.Leave(ctx); err != nil {
+		t.Fatal(err)
+	}
+	pointer, set := client.rdb.PTTL(ctx, e.currentKey()).Val(), client.rdb.PTTL(ctx, e.setKey("sha256:a")).Val()
+	if pointer <= 0 || pointer > supersededFor || set <= pointer {
+		t.Errorf("the pointer has TTL %v, the Set %v; want at most %v, and the Set more", pointer, set, supersededFor)
+	}
+	if data, found, err := e.Load(ctx, "sha256:a"); err != nil || !found || string(data) != "A" {
+		t.Errorf("the Set until then: %q, %v, %v", data, found, err)
+	}
+	publish(t, e, "sha256:a", "A") // for it was the same Redis by another name
+	for _, key := range []string{e.currentKey(), e.setKey("sha256:a")} {
+		if got := client.rdb.PTTL(ctx, key).Val(); got != -1 {
+			t.Errorf("published again, %s has TTL %v", key, got)
+		}
+	}
+}
+
 func TestClear(t *testing.T) {
 	onBoth(t, clears)
 }

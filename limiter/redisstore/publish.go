@@ -98,6 +98,23 @@ func (e *Exchange) Load(ctx context.Context, revision string) (data []byte, foun
 	return data, true, nil
 }
 
+// Leave has the Set in force expire as a superseded one does, and the pointer with it: the limiter meets elsewhere from now on,
+// and replicas that still look here find it until then. Publish takes it back.
+func (e *Exchange) Leave(ctx context.Context) error {
+	revision, err := e.Current(ctx)
+	if err != nil || revision == "" {
+		return err
+	}
+	rdb := e.client.rdb
+	if err := rdb.PExpire(ctx, e.setKey(revision), supersededFor+time.Minute).Err(); err != nil { // first: by this Publish sees it
+		return fmt.Errorf("let rule set %s expire: %w", revision, err)
+	}
+	if err := rdb.PExpire(ctx, e.currentKey(), supersededFor).Err(); err != nil { // before the Set: it must never lead to nothing
+		return fmt.Errorf("let %s expire: %w", e.currentKey(), err)
+	}
+	return nil
+}
+
 // Clear removes the Sets and the heartbeats: nobody is to find rules here any more. What it may not list, it leaves to expire.
 func (e *Exchange) Clear(ctx context.Context) error {
 	revision, err := e.Current(ctx)

@@ -133,7 +133,7 @@ func smallLimiter(namespace, name, selected string) *v1alpha1.Limiter {
 	l.Spec = v1alpha1.LimiterSpec{
 		Replicas:       new(int32(1)),
 		Redis:          v1alpha1.Redis{Addresses: []v1alpha1.RedisAddress{"redis." + system + ":6379"}},
-		PolicySelector: &metav1.LabelSelector{MatchLabels: map[string]string{"mistake": selected}},
+		PolicySelector: &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"mistake": v1alpha1.LabelValue(selected)}},
 		Template: v1alpha1.PodTemplate{Resources: &corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
 			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
@@ -191,10 +191,10 @@ func (s *story) selectTwice(ctx context.Context) error {
 // selectNot has no Limiter enforce a policy, for a while.
 func (s *story) selectNot(ctx context.Context) error {
 	p := labelled(policy(mistaken, "alone", 10, "1m"), "alone")
-	selector := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-		{Key: "mistake", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"alone"}},
+	selector := &v1alpha1.LabelSelector{MatchExpressions: []v1alpha1.LabelExpression{
+		{Key: "mistake", Operator: v1alpha1.LabelNotIn, Values: []v1alpha1.LabelValue{"alone"}},
 	}}
-	choose := func(selector *metav1.LabelSelector) error {
+	choose := func(selector *v1alpha1.LabelSelector) error {
 		return change(ctx, s, limiterNamed(system, "default"), func(l *v1alpha1.Limiter) { l.Spec.PolicySelector = selector })
 	}
 	if err := errors.Join(s.create(ctx, p), choose(selector)); err != nil {

@@ -1,7 +1,6 @@
 package crd
 
 import (
-	"slices"
 	"strings"
 )
 
@@ -37,11 +36,8 @@ func clusterRateLimitPolicies() definition {
 func limiters() definition {
 	return definition{
 		kind: "Limiter", file: "weir.dev_limiters.yaml", cases: limiterCases,
-		small: "metadata: {name: small}\nspec: {redis: {addresses: [\"redis:6379\"]}}\n",
-		kubernetes: slices.Concat(
-			withinSelector("spec.policySelector"), withinSelector("spec.policyNamespaceSelector"),
-			[]string{"spec.template.resources", "spec.template.tolerations[]", "spec.template.affinity"},
-		),
+		small:      "metadata: {name: small}\nspec: {redis: {addresses: [\"redis:6379\"]}}\n",
+		kubernetes: []string{"spec.template.resources", "spec.template.tolerations[]", "spec.template.affinity"},
 	}
 }
 

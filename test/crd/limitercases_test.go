@@ -65,13 +65,74 @@ func selectorCases(field string) []schemaCase {
 			says: "the operator of an expression is In or NotIn, with values, or Exists or DoesNotExist, without",
 		}
 	}
+	with := func(text string) string { return `spec: {` + field + `: {` + text + `}}` }
+	key := func(key string) string { return with(`matchExpressions: [{operator: Exists, key: ` + key + `}]`) }
+	label := func(key, value string) string { return with(`matchLabels: {` + key + `: ` + value + `}`) }
+	values := func(values string) string {
+		return with(`matchExpressions: [{operator: In, key: team, values: ` + values + `}]`)
+	}
+	expressions := func(n int) string {
+		return with(`matchExpressions: [` + strings.Repeat(`{operator: Exists, key: team},`, n) + `]`)
+	}
+	at := "spec." + field
 	return []schemaCase{
+		{
+			at: at + ".matchLabels", kind: "maxProperties", accepted: with(`matchLabels: ` + properties(64)), refused: with(`matchLabels: ` + properties(65)),
+			says: "must have at most 64 items",
+		},
+		{
+			at: at + ".matchLabels", kind: kindRule, accepted: label("example.com/team", "retail"), refused: label("a team", "retail"), says: labelKeySays,
+		},
+		{
+			at: at + ".matchLabels{}", field: at + ".matchLabels.team", kind: "maxLength", accepted: label("team", letters(63)), refused: label("team", letters(64)),
+			says: "may not be more than 63 bytes",
+		},
+		{
+			at: at + ".matchLabels{}", field: at + ".matchLabels[team]", kind: kindRule, accepted: label("team", `""`), refused: label("team", "payments team"),
+			says: labelValueSays,
+		},
+		{
+			at: at + ".matchExpressions", kind: "maxItems", accepted: expressions(64), refused: expressions(65), says: "must have at most 64 items",
+		},
+		{
+			at: at + ".matchExpressions[].key", kind: "required", accepted: key("team"), refused: with(`matchExpressions: [{operator: Exists}]`), says: "Required value",
+		},
+		{
+			at: at + ".matchExpressions[].operator", kind: "required", accepted: key("team"), refused: with(`matchExpressions: [{key: team}]`), says: "Required value",
+		},
+		{
+			at: at + ".matchExpressions[].operator", kind: "maxLength", accepted: key("team"),
+			refused: with(`matchExpressions: [{key: team, operator: ` + letters(17) + `}]`), says: "may not be more than 16 bytes",
+		},
+		{
+			at: at + ".matchExpressions[].key", kind: "maxLength", accepted: key("example.com/" + letters(63)), refused: key(letters(318)),
+			says: "may not be more than 317 bytes",
+		},
+		{
+			at: at + ".matchExpressions[].key", kind: kindRule, accepted: key("team"), refused: key("a..b/team"), says: labelKeySays,
+		},
+		{
+			at: at + ".matchExpressions[].values", kind: "maxItems", accepted: values(numbered("v", 64)), refused: values(numbered("v", 65)),
+			says: "must have at most 64 items",
+		},
+		{
+			at: at + ".matchExpressions[].values[]", kind: "maxLength", accepted: values(`[` + letters(63) + `]`), refused: values(`[` + letters(64) + `]`),
+			says: "may not be more than 63 bytes",
+		},
+		{
+			at: at + ".matchExpressions[].values[]", kind: kindRule, accepted: values(`[retail, ""]`), refused: values(`[-]`), says: labelValueSays,
+		},
 		operator(`operator: In, values: [retail]`, `operator: Near, values: [retail]`),
 		operator(`operator: NotIn, values: [retail]`, `operator: NotIn`),
 		operator(`operator: Exists`, `operator: in`),
 		operator(`operator: DoesNotExist`, `operator: DoesNotExist, values: [retail]`),
 	}
 }
+
+const (
+	labelKeySays   = "the key of a label is a name of at most 63 letters, digits, dots, hyphens and underscores such as team, or a DNS name and a name such as example.com/team"
+	labelValueSays = "the value of a label is letters, digits, dots, hyphens and underscores, with a letter or digit at either end, or empty"
+)
 
 func redisCases() []schemaCase {
 	sentinel := func(rest string) string { return redis(`{mode: Sentinel, ` + rest + `}`) }

@@ -57,9 +57,13 @@ func walk(at string, schema *apiextensionsv1.JSONSchemaProps, visit func(at stri
 // promises is what the schema refuses in what a user writes.
 func promises(d definition, root *apiextensionsv1.JSONSchemaProps) []promise {
 	var all []promise
-	walk("", root, func(at string, s *apiextensionsv1.JSONSchemaProps) {
+	var note func(at string, s *apiextensionsv1.JSONSchemaProps)
+	note = func(at string, s *apiextensionsv1.JSONSchemaProps) {
 		if at == "status" || strings.HasPrefix(at, "status.") || d.isKubernetes(at) {
 			return
+		}
+		if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+			note(at+"{}", s.AdditionalProperties.Schema) // the values of a map
 		}
 		for kind, present := range map[string]bool{
 			"enum": s.Enum != nil, "pattern": s.Pattern != "", "format": s.Format != "" && s.Format != "int32" && s.Format != "int64",
@@ -79,7 +83,8 @@ func promises(d definition, root *apiextensionsv1.JSONSchemaProps) []promise {
 		for _, rule := range s.XValidations {
 			all = append(all, promise{at: at, kind: kindRule, says: rule.Message})
 		}
-	})
+	}
+	walk("", root, note)
 	return all
 }
 

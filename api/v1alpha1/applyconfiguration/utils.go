@@ -48,6 +48,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.KubernetesResourcesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("KubernetesThrottle"):
 		return &apiv1alpha1.KubernetesThrottleApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("LabelExpression"):
+		return &apiv1alpha1.LabelExpressionApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("LabelSelector"):
+		return &apiv1alpha1.LabelSelectorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Limiter"):
 		return &apiv1alpha1.LimiterApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LimiterSpec"):

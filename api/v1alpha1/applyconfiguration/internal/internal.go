@@ -425,6 +425,42 @@ var schemaYAML = typed.YAMLObject(`types:
       default: 80
 - name: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.LabelExpression
+  map:
+    fields:
+    - name: key
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.LabelKey
+    - name: operator
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.LabelOperator
+    - name: values
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.LabelValue
+          elementRelationship: atomic
+- name: com.github.weir-dev.weir.api.v1alpha1.LabelKey
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.LabelOperator
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.LabelSelector
+  map:
+    fields:
+    - name: matchExpressions
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.LabelExpression
+          elementRelationship: atomic
+    - name: matchLabels
+      type:
+        map:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.LabelValue
+    elementRelationship: atomic
+- name: com.github.weir-dev.weir.api.v1alpha1.LabelValue
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Limiter
   map:
     fields:
@@ -471,10 +507,10 @@ var schemaYAML = typed.YAMLObject(`types:
       default: {}
     - name: policyNamespaceSelector
       type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+        namedType: com.github.weir-dev.weir.api.v1alpha1.LabelSelector
     - name: policySelector
       type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+        namedType: com.github.weir-dev.weir.api.v1alpha1.LabelSelector
     - name: redis
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Redis

@@ -4,7 +4,6 @@ package v1alpha1
 
 import (
 	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
-	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
 // LimiterSpecApplyConfiguration represents a declarative configuration of the LimiterSpec type for use
@@ -17,10 +16,10 @@ type LimiterSpecApplyConfiguration struct {
 	// redis holds the counters.
 	Redis *RedisApplyConfiguration `json:"redis,omitempty"`
 	// policySelector selects policies by their labels. Absent: all.
-	PolicySelector *v1.LabelSelectorApplyConfiguration `json:"policySelector,omitempty"`
+	PolicySelector *LabelSelectorApplyConfiguration `json:"policySelector,omitempty"`
 	// policyNamespaceSelector selects policies by the labels of their namespace; a ClusterRateLimitPolicy has none and is
 	// selected by policySelector alone. Absent: all.
-	PolicyNamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"policyNamespaceSelector,omitempty"`
+	PolicyNamespaceSelector *LabelSelectorApplyConfiguration `json:"policyNamespaceSelector,omitempty"`
 	// identity is where requests carry their identifiers, for policies that do not say.
 	Identity *IdentityTableApplyConfiguration `json:"identity,omitempty"`
 	// headers are the rate-limit headers of answers: Draft11 (RateLimit-Policy, RateLimit), Draft03 (X-RateLimit-*, seconds
@@ -63,7 +62,7 @@ func (b *LimiterSpecApplyConfiguration) WithRedis(value *RedisApplyConfiguration
 // WithPolicySelector sets the PolicySelector field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the PolicySelector field is set to the value of the last call.
-func (b *LimiterSpecApplyConfiguration) WithPolicySelector(value *v1.LabelSelectorApplyConfiguration) *LimiterSpecApplyConfiguration {
+func (b *LimiterSpecApplyConfiguration) WithPolicySelector(value *LabelSelectorApplyConfiguration) *LimiterSpecApplyConfiguration {
 	b.PolicySelector = value
 	return b
 }
@@ -71,7 +70,7 @@ func (b *LimiterSpecApplyConfiguration) WithPolicySelector(value *v1.LabelSelect
 // WithPolicyNamespaceSelector sets the PolicyNamespaceSelector field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the PolicyNamespaceSelector field is set to the value of the last call.
-func (b *LimiterSpecApplyConfiguration) WithPolicyNamespaceSelector(value *v1.LabelSelectorApplyConfiguration) *LimiterSpecApplyConfiguration {
+func (b *LimiterSpecApplyConfiguration) WithPolicyNamespaceSelector(value *LabelSelectorApplyConfiguration) *LimiterSpecApplyConfiguration {
 	b.PolicyNamespaceSelector = value
 	return b
 }
