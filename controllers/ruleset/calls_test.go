@@ -1,7 +1,6 @@
 package ruleset
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -10,10 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/test/fixture"
@@ -60,29 +55,10 @@ func TestTheCallsOfAnEdit(t *testing.T) {
 		h.create(fmt.Sprintf("p%02d", i), nil)
 	}
 	counted := &calls{count: map[string]int{}}
-	config := fixture.Kube(t).Config()
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+	h.manage(time.Second, func(next http.RoundTripper) http.RoundTripper {
 		counted.RoundTripper = next
 		return counted
 	})
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme:     h.kube.Scheme(),
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Cache:      cache.Options{ReaderFailOnMissingInformer: true},
-		Controller: controllerconfig.Controller{SkipNameValidation: new(true)},
-	})
-	h.must(err)
-	h.reconciler.Config.Client, h.reconciler.Config.Uncached = mgr.GetClient(), mgr.GetAPIReader()
-	h.reconciler.Config.Clock, h.reconciler.Config.Resync = time.Now, time.Second
-	h.reconciler.Reporter.Config = h.reconciler.Config
-	h.must(h.reconciler.SetupWithManager(mgr))
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	defer func() {
-		stop()
-		h.must(<-ended)
-	}()
 	beating := func(then func() bool) func() bool {
 		return func() bool {
 			if revision := h.current(); revision != "" {

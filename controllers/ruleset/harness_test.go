@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -18,7 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter/redisstore"
@@ -354,4 +358,29 @@ func (h *harness) metric(name, label string) float64 {
 		}
 	}
 	return 0
+}
+
+// manage runs the controllers on a manager until the test ends, with wrap around what it asks of the API server.
+func (h *harness) manage(resync time.Duration, wrap func(next http.RoundTripper) http.RoundTripper) {
+	h.Helper()
+	config := fixture.Kube(h.T).Config()
+	config.Wrap(wrap)
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:     h.kube.Scheme(),
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Cache:      cache.Options{ReaderFailOnMissingInformer: true},
+		Controller: controllerconfig.Controller{SkipNameValidation: new(true)},
+	})
+	h.must(err)
+	h.reconciler.Config.Client, h.reconciler.Config.Uncached = mgr.GetClient(), mgr.GetAPIReader()
+	h.reconciler.Config.Clock, h.reconciler.Config.Resync = time.Now, resync
+	h.reconciler.Reporter.Config = h.reconciler.Config
+	h.must(h.reconciler.SetupWithManager(mgr))
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	h.Cleanup(func() {
+		stop()
+		h.must(<-ended)
+	})
 }

@@ -86,29 +86,10 @@ func (c *cuttable) set(cut bool) {
 func TestAPolicyThatWasReplacedWhileTheWatchWasDownIsEnforcedAtOnce(t *testing.T) {
 	h := newHarness(t)
 	way := &cuttable{}
-	config := fixture.Kube(t).Config()
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+	h.manage(time.Hour, func(next http.RoundTripper) http.RoundTripper { // only what is told of is seen
 		way.RoundTripper = next
 		return way
 	})
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme:     h.kube.Scheme(),
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Cache:      cache.Options{ReaderFailOnMissingInformer: true},
-		Controller: controllerconfig.Controller{SkipNameValidation: new(true)},
-	})
-	h.must(err)
-	h.reconciler.Config.Client, h.reconciler.Config.Uncached = mgr.GetClient(), mgr.GetAPIReader()
-	h.reconciler.Config.Clock, h.reconciler.Config.Resync = time.Now, time.Hour // only what is told of is seen
-	h.reconciler.Reporter.Config = h.reconciler.Config
-	h.must(h.reconciler.SetupWithManager(mgr))
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	defer func() {
-		stop()
-		h.must(<-ended)
-	}()
 	fixture.Await(h, "a rule set is published", func() bool { return h.current() != "" })
 	h.create("daily", nil)
 	fixture.Await(h, "the policy is published", func() bool { return h.published()["daily"] == 100 })
