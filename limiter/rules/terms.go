@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"errors"
 	"strconv"
 	"strings"
 
@@ -49,10 +48,10 @@ func (m Matched) cost(r *Request) int64 {
 	switch {
 	case cost.Header != "":
 		units, err := strconv.ParseUint(strings.TrimSpace(r.Headers[cost.Header]), 10, 63)
-		if err != nil && !errors.Is(err, strconv.ErrRange) {
+		if err != nil || units > limiter.MaxUnits {
 			return usualCost
 		}
-		return chargeable(int64(units)) // out of range it is the largest there is
+		return int64(units)
 	case m.Rule.costUnits != nil:
 		units, err := m.Rule.costUnits.int(m.activation(r))
 		if err != nil {
@@ -64,7 +63,7 @@ func (m Matched) cost(r *Request) int64 {
 	}
 }
 
-// chargeable is what a request is charged that says it costs so much: at most MaxUnits. Were more no cost, the largest
+// chargeable is what a request is charged that comes out at so many units: at most MaxUnits. Were more no cost, the largest
 // requests would be the cheapest.
 func chargeable(units int64) int64 {
 	if units < 0 {
