@@ -105,8 +105,10 @@ func openCounters(f serveFlags, log *slog.Logger) (*counters, error) {
 		if f.redisTLS != (redisTLSFlags{}) {
 			return nil, errors.New("--redis-ca, --redis-cert, --redis-key and --redis-credentials are for --redis, which is empty")
 		}
-		_, err := f.counters.memoryBytes()
-		return memoryCounters(), err
+		if _, err := f.counters.memoryBytes(); err != nil {
+			return nil, err
+		}
+		return memoryCounters(), nil
 	}
 	client, err := openRedis(f.redis, f.redisTLS, f.counters.timeout)
 	if err != nil {

@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"maps"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -234,11 +235,19 @@ func over(lower, upper map[string]string) map[string]string {
 	return all
 }
 
-// leastMemory is what a limiter needs to start.
-const leastMemory = "128Mi"
+const (
+	// leastMemory is what a limiter needs to start.
+	leastMemory = "128Mi"
+	// mostPatience is for how long a limiter that API servers ask may wait for Redis, at most.
+	mostPatience = 750 * time.Millisecond
+)
 
-// checkTemplate says what the pods could not run with, though the API server would take it.
+// checkTemplate says what the pods would not start with, though the API server takes it, or an older definition did.
 func checkTemplate(limiter *v1alpha1.Limiter) error {
+	timeout, err := time.ParseDuration(string(limiter.Spec.Redis.Timeout))
+	if err == nil && timeout > mostPatience && Throttles(limiter) {
+		return refused("spec.redis.timeout: %v is longer than API servers can wait, with kubernetesThrottle it is at most %v", timeout, mostPatience)
+	}
 	limit, found := resourcesOf(limiter).Limits[corev1.ResourceMemory]
 	if found && !limit.IsZero() && limit.Cmp(resource.MustParse(leastMemory)) < 0 {
 		return refused("spec.template.resources.limits.memory: %s is less than a limiter needs to start, which is %s", limit.String(), leastMemory)

@@ -234,6 +234,24 @@ func TestMemoryThatIsTooLittleIsTold(t *testing.T) {
 	}
 }
 
+// TestARedisThatAPIServersCannotWaitForIsTold: of a Limiter that was stored before its definition refused that.
+func TestARedisThatAPIServersCannotWaitForIsTold(t *testing.T) {
+	enabled, disabled := &v1alpha1.KubernetesThrottle{}, &v1alpha1.KubernetesThrottle{Enabled: new(false)}
+	for _, test := range []struct {
+		timeout  v1alpha1.Timeout
+		throttle *v1alpha1.KubernetesThrottle
+		starts   bool
+	}{
+		{"750ms", enabled, true}, {"751ms", enabled, false}, {"1s", enabled, false}, {"", enabled, true}, {"10s", disabled, true}, {"10s", nil, true},
+	} {
+		limiter := goldenLimiter(t, "minimal")
+		limiter.Spec.Redis.Timeout, limiter.Spec.KubernetesThrottle = test.timeout, test.throttle
+		if err := checkTemplate(limiter); (err == nil) != test.starts {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+}
+
 func resourcesWithMemory(limit string) *corev1.ResourceRequirements {
 	return &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(limit)}}
 }

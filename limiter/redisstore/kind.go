@@ -105,7 +105,7 @@ func kindOfConnection(err error) string {
 func unfit() []string {
 	return []string{
 		"DB index is out of range", "invalid DB index", "SELECT is not allowed in cluster mode", "cluster support disabled",
-		"nknown command", "Unknown Redis command",
+		"unknown command", "Unknown Redis command",
 	}
 }
 

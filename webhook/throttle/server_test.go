@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/socket"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -27,6 +29,36 @@ type listening struct {
 }
 
 // serveTLS runs a Server with the certificate in files until the test ends.
+// TestALargeQuestionThatComesSlowlyHoldsUpNobody has one sender stall in the middle of a question that takes all the room there is.
+func TestALargeQuestionThatComesSlowlyHoldsUpNobody(t *testing.T) {
+	files := newFiles(t)
+	l := serveTLS(t, newDoor(t, newEngine(t, atNoon(), limit("a", 1, hour))), files, 0)
+	config, err := files.ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow, err := tls.Dial("tcp", l.address, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	const head = "POST " + Path + "?timeout=1s HTTP/1.1\r\nHost: limiter\r\nContent-Length: %d\r\n\r\n{"
+	if _, err := fmt.Fprintf(slow, head, largeAtOnce); err != nil {
+		t.Fatal(err)
+	}
+	if err := slow.SetReadDeadline(time.Now().Add(socket.ReadTimeout / 2)); err != nil { // for by then every request must have arrived
+		t.Fatal(err)
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(slow), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if text, err := io.ReadAll(answer.Body); answer.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), "ended early") {
+		t.Errorf("%s %s, %v", answer.Status, text, err)
+	}
+}
+
 func serveTLS(t testing.TB, door http.Handler, files *fixture.TLSFiles, drain time.Duration) *listening {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
