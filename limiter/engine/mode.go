@@ -25,8 +25,8 @@ type mode struct {
 	began int64               // outages
 }
 
-// Away says that a part of the store, by its address, does not answer, and why.
-func (e *Engine) Away(part string, cause error) {
+// Unavailable says that a part of the store, by its address, does not answer, and why.
+func (e *Engine) Unavailable(part string, cause error) {
 	m := &e.mode
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,8 +49,8 @@ func (m *mode) odd(err error) {
 	}
 }
 
-// Back says that a part of the store answers again.
-func (e *Engine) Back(part string) {
+// Recovered says that a part of the store answers again.
+func (e *Engine) Recovered(part string) {
 	m := &e.mode
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,16 +16,16 @@ import (
 // Remote is a store that can be away.
 type Remote interface {
 	limiter.Store
-	// Away says whether the counter at key cannot be asked for the moment. It takes no time.
-	Away(key string) bool
-	// Repay counts as much of a charge as fits: units that were spent elsewhere while the counter could not be asked. If
+	// Unavailable says whether the counter at key cannot be asked for the moment. It takes no time.
+	Unavailable(key string) bool
+	// ReportUsage counts as much of a charge as fits: units that were spent elsewhere while the counter could not be asked. If
 	// none were counted, uncounted is true, without an error if the counter still cannot be asked; else an error leaves
 	// that open.
-	Repay(ctx context.Context, charge limiter.Charge) (uncounted bool, err error)
+	ReportUsage(ctx context.Context, charge limiter.Charge) (uncounted bool, err error)
 }
 
 // StandIn makes the Engine decide by each rule's OnStoreFailure while the counters in remote, which is its store, cannot
-// be asked: locally on counters. Whoever finds that they cannot calls [Engine.Away], and [Engine.Back] when they can again.
+// be asked: locally on counters. Whoever finds that they cannot calls [Engine.Unavailable], and [Engine.Recovered] when they can again.
 func StandIn(remote Remote, counters *local.Counters, log *slog.Logger) Option {
 	return func(e *Engine) {
 		e.remote, e.local, e.mode.log = remote, counters, log
@@ -75,7 +75,7 @@ func (e *Engine) apart(subjects []subject) (far, near []subject) {
 		return subjects, nil
 	}
 	for i := range subjects {
-		if e.remote.Away(subjects[i].charge.Key) {
+		if e.remote.Unavailable(subjects[i].charge.Key) {
 			near = append(near, subjects[i])
 		}
 	}
@@ -83,7 +83,7 @@ func (e *Engine) apart(subjects []subject) (far, near []subject) {
 		return subjects[:len(subjects)-len(near)], near
 	}
 	for i := range subjects {
-		if !e.remote.Away(subjects[i].charge.Key) {
+		if !e.remote.Unavailable(subjects[i].charge.Key) {
 			far = append(far, subjects[i])
 		}
 	}

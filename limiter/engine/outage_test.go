@@ -36,7 +36,7 @@ type fragile struct {
 	lost bool                  // of what is repaid, the answer is lost
 }
 
-func (f *fragile) Away(key string) bool {
+func (f *fragile) Unavailable(key string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.away(key)
@@ -76,8 +76,8 @@ func (f *fragile) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter
 	return f.Store.Peek(ctx, charges)
 }
 
-func (f *fragile) Repay(ctx context.Context, charge limiter.Charge) (uncounted bool, err error) {
-	if f.Away(charge.Key) {
+func (f *fragile) ReportUsage(ctx context.Context, charge limiter.Charge) (uncounted bool, err error) {
+	if f.Unavailable(charge.Key) {
 		return true, nil
 	}
 	decisions, err := f.Store.Spend(ctx, []limiter.Charge{charge})
@@ -278,7 +278,7 @@ func TestWhereAPartOfTheStoreIsAwayTheRestDecides(t *testing.T) {
 				t.Errorf("the store has counted %d for the far one, want %d", got, test.counted)
 			}
 			s.store.set(none, none)
-			if err := s.Recover(t.Context(), 0); err != nil {
+			if err := s.Recovering(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}
 			if got := s.counted(t, test.near); got != test.nearCounts {
@@ -336,7 +336,7 @@ func TestAnOutageBeginsWithWhatTheStoreToldLastAndEndsWithItBeingTold(t *testing
 			s.store.set(all, none)
 			pass(20)
 			s.store.set(none, none)
-			if err := s.Recover(t.Context(), 0); err != nil {
+			if err := s.Recovering(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}
 			pass(20)
@@ -373,20 +373,20 @@ func owedOn(t *testing.T) {
 		_, _ = s.Check(t.Context(), ask(1, acme()))
 	}
 	s.store.set(of("shop/a"), none) // one part is back
-	if err := s.Recover(t.Context(), 0); err != nil {
+	if err := s.Recovering(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	synctest.Wait() // for the rest, which Recover leaves to be told behind its back
+	synctest.Wait() // for the rest, which Recovering leaves to be told behind its back
 	if s.counted(t, a) != 0 || s.counted(t, b) != 3 || s.local.Stats().Owing != 1 {
 		t.Errorf("counted are %d and %d units, owing is %+v", s.counted(t, a), s.counted(t, b), s.local.Stats())
 	}
 	s.store.set(none, none)
 	s.store.lost = true
-	if err := s.Recover(t.Context(), 0); !errors.Is(err, errLost) {
+	if err := s.Recovering(t.Context(), 0); !errors.Is(err, errLost) {
 		t.Errorf("when an answer is lost: %v", err)
 	}
 	s.store.lost = false
-	if err := s.Recover(t.Context(), 0); err != nil || s.counted(t, a) != 3 {
+	if err := s.Recovering(t.Context(), 0); err != nil || s.counted(t, a) != 3 {
 		t.Errorf("told of twice: %d units of 3, %v", s.counted(t, a), err)
 	}
 	for result, want := range map[string]float64{"counted": 3, "unknown": 3, "uncounted": 0} {
@@ -416,9 +416,9 @@ func TestAnOutageIsToldAtItsBeginningAndItsEnd(t *testing.T) {
 	bank.Request.Domain = "bank"
 	for range 2 { // two outages
 		s.store.set(all, none)
-		s.Away("redis-0", errLost)
-		s.Away("redis-1", errLost)
-		s.Away("redis-1", errLost)
+		s.Unavailable("redis-0", errLost)
+		s.Unavailable("redis-1", errLost)
+		s.Unavailable("redis-1", errLost)
 		for range 3 {
 			_, _ = s.Check(t.Context(), ask(1, acme()))
 		}
@@ -427,13 +427,13 @@ func TestAnOutageIsToldAtItsBeginningAndItsEnd(t *testing.T) {
 		if since, away := s.Local(); !away || !since.Equal(s.clock.now().Add(-time.Minute)) {
 			t.Errorf("local since %v, %v", since, away)
 		}
-		s.Back("redis-0")
+		s.Recovered("redis-0")
 		if got := valueOf(t, s.registry, "weir_local_mode", "", ""); got != 1 {
 			t.Errorf("weir_local_mode is %v while a part is away", got)
 		}
 		s.store.set(none, none)
-		s.Back("redis-1")
-		s.Back("redis-1")
+		s.Recovered("redis-1")
+		s.Recovered("redis-1")
 	}
 	if _, away := s.Local(); away {
 		t.Error("it is local when all is back")
@@ -505,7 +505,7 @@ func TestManyOutagesAtOnceHarmNothing(t *testing.T) {
 	}
 	for i := range 200 {
 		s.store.set(none, []func(string) bool{all, none, of("shop/a")}[i%3])
-		if err := s.Recover(t.Context(), time.Millisecond); err != nil {
+		if err := s.Recovering(t.Context(), time.Millisecond); err != nil {
 			t.Error(err)
 		}
 		_, _ = s.registry.Gather()
@@ -514,7 +514,7 @@ func TestManyOutagesAtOnceHarmNothing(t *testing.T) {
 	wg.Wait()
 	s.store.set(none, none)
 	for range 3 {
-		if err := s.Recover(t.Context(), 0); err != nil {
+		if err := s.Recovering(t.Context(), 0); err != nil {
 			t.Error(err)
 		}
 	}
@@ -529,7 +529,7 @@ func TestWhereAnotherPartTakesOverSharesAreKeptForAMoment(t *testing.T) {
 	s := newSiege(t, rule("shop/a", 9))
 	s.local.Share(local.Peers{Replicas: 3})
 	s.store.set(all, all)
-	s.Away("node-1", errors.New("gone"))
+	s.Unavailable("node-1", errors.New("gone"))
 	admitted := func() (units int) {
 		for range 20 {
 			answer, err := s.Check(t.Context(), ask(1, acme()))

@@ -32,7 +32,7 @@ func (e *Engine) Refund(ctx context.Context, checks []Check) error {
 }
 
 func (e *Engine) refund(ctx context.Context, charge limiter.Charge) error {
-	if e.remote != nil && e.remote.Away(charge.Key) {
+	if e.remote != nil && e.remote.Unavailable(charge.Key) {
 		peeked := []limiter.Charge{charge}
 		decisions := e.local.Peek(peeked)
 		decisions[0].Allowed = true // Refund asks whether it was

@@ -16,9 +16,9 @@ const (
 	repayMost, repayAtOnce = 20_000, 128
 )
 
-// Recover tells the store what was spent locally while it, or a part of it, was away, for so long. An error says that it
+// Recovering tells the store what was spent locally while it, or a part of it, was away, for so long. An error says that it
 // has failed again.
-func (e *Engine) Recover(ctx context.Context, away time.Duration) error {
+func (e *Engine) Recovering(ctx context.Context, away time.Duration) error {
 	if err := e.repayRound(ctx); err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (e *Engine) settle(ctx context.Context, key string) error {
 	if !owes {
 		return nil
 	}
-	uncounted, err := e.remote.Repay(ctx, charge)
+	uncounted, err := e.remote.ReportUsage(ctx, charge)
 	if uncounted {
 		e.local.Owe(charge)
 	}

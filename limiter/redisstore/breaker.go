@@ -13,15 +13,15 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// Outages is told when a Redis is away, and back. Its methods are called from a goroutine per Redis.
-type Outages interface {
-	// Away: the Redis at an address has failed a call and does not answer a probe.
-	Away(address string, cause error)
-	// Recover: it answers probes again, after so long. Until Recover returns nil, only [Store.Repay] reaches it; an error
+// OutageObserver is told when a Redis is away, and back. Its methods are called from a goroutine per Redis.
+type OutageObserver interface {
+	// Unavailable: the Redis at an address has failed a call and does not answer a probe.
+	Unavailable(address string, cause error)
+	// Recovering: it answers probes again, after so long. Until Recovering returns nil, only [Store.ReportUsage] reaches it; an error
 	// says that it has failed again.
-	Recover(ctx context.Context, away time.Duration) error
-	// Back: calls reach it again.
-	Back(address string)
+	Recovering(ctx context.Context, away time.Duration) error
+	// Recovered: calls reach it again.
+	Recovered(address string)
 }
 
 // errAway is the error of calls that are not made. They are not counted.
@@ -45,7 +45,7 @@ type breaker struct {
 	circuit *gobreaker.CircuitBreaker[struct{}]
 	address string
 	probe   func(ctx context.Context, key string) error
-	outages Outages
+	outages OutageObserver
 	done    context.Context //nolint:containedctx // of the Store's guard: it ends the probes
 	total   *atomic.Int64   // breakers of the Store that are away
 
@@ -76,7 +76,7 @@ func (g *guard) newBreaker(address string) *breaker {
 // guard makes the breakers of a Store.
 type guard struct {
 	probe   func(ctx context.Context, key string) error
-	outages Outages
+	outages OutageObserver
 	done    context.Context //nolint:containedctx // see breaker
 	away    atomic.Int64    // breakers that are
 }
@@ -121,12 +121,12 @@ func (b *breaker) probeUntilBack(key string, cause error) {
 			break
 		}
 		if !told {
-			b.outages.Away(b.address, errors.Join(cause, err))
+			b.outages.Unavailable(b.address, errors.Join(cause, err))
 			told = true
 		}
 	}
 	if told {
-		b.outages.Back(b.address)
+		b.outages.Recovered(b.address)
 	}
 	b.probing.Store(false)
 	b.wake(key, cause) // a call may have failed since, and found the probes under way
@@ -138,7 +138,7 @@ func (b *breaker) comeBack(key string, away time.Duration) error {
 	}
 	b.answers.Store(true)
 	defer b.answers.Store(false)
-	return b.outages.Recover(b.done, away)
+	return b.outages.Recovering(b.done, away)
 }
 
 // jittered is a random time about d.
@@ -174,12 +174,12 @@ func againstRedis(err error) bool {
 // Guard makes the Store stop asking a Redis that fails: calls that need it fail at once, uncounted, with an error of kind
 // "away", while it is probed in the background until ctx is done. On a Redis Cluster every node is on its own. Call it
 // before the Store is used.
-func (s *Store) Guard(ctx context.Context, outages Outages) {
+func (s *Store) Guard(ctx context.Context, outages OutageObserver) {
 	s.calls.guard = &guard{probe: s.probe, outages: outages, done: ctx}
 }
 
-// Away says whether the counter at key cannot be asked for the moment.
-func (s *Store) Away(key string) bool {
+// Unavailable says whether the counter at key cannot be asked for the moment.
+func (s *Store) Unavailable(key string) bool {
 	g := s.calls.guard
 	return g != nil && g.away.Load() > 0 && s.calls.of(time.Now().Add(s.timeout), key).breaker.refuses(false)
 }

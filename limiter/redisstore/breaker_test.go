@@ -36,9 +36,9 @@ func newWitness() *witness {
 	}
 }
 
-func (w *witness) Away(address string, _ error) { w.tell("away", address, w.gone) }
-func (w *witness) Back(address string)          { w.tell("back", address, w.back) }
-func (w *witness) Recover(ctx context.Context, away time.Duration) error {
+func (w *witness) Unavailable(address string, _ error) { w.tell("away", address, w.gone) }
+func (w *witness) Recovered(address string)            { w.tell("back", address, w.back) }
+func (w *witness) Recovering(ctx context.Context, away time.Duration) error {
 	return w.recover(ctx, away)
 }
 
@@ -67,7 +67,7 @@ func heard(t *testing.T, words <-chan string) (address string) {
 }
 
 // guarded is a Store on a Redis whose calls give up soon.
-func guarded(t *testing.T, url string, outages redisstore.Outages) *redisstore.Store {
+func guarded(t *testing.T, url string, outages redisstore.OutageObserver) *redisstore.Store {
 	t.Helper()
 	client, err := redisstore.Open(url, short)
 	if err != nil {
@@ -178,12 +178,12 @@ func TestARedisThatFailsIsNotAskedUntilItIsBack(t *testing.T) {
 			if each := time.Since(began) / 10_000; each > time.Millisecond {
 				t.Errorf("a call during the outage takes %v", each)
 			}
-			if !store.Away(charges[0].Key) {
+			if !store.Unavailable(charges[0].Key) {
 				t.Error("it is not away")
 			}
 			repair()
 			heard(t, witness.back)
-			if d, err := store.Spend(t.Context(), charges); err != nil || !d[0].Allowed || store.Away(charges[0].Key) {
+			if d, err := store.Spend(t.Context(), charges); err != nil || !d[0].Allowed || store.Unavailable(charges[0].Key) {
 				t.Errorf("when it is back: %+v, %v", d, err)
 			}
 		})
@@ -306,7 +306,7 @@ func TestUntilItIsToldWhatHappenedMeanwhileOnlyThatReachesIt(t *testing.T) {
 		t.Fatal("a Redis that stands still answers")
 	}
 	heard(t, witness.gone)
-	if uncounted, err := store.Repay(t.Context(), charges[0]); !uncounted || err != nil {
+	if uncounted, err := store.ReportUsage(t.Context(), charges[0]); !uncounted || err != nil {
 		t.Errorf("repaid to a Redis that is away: uncounted %v, %v", uncounted, err)
 	}
 	if err := server.Resume(); err != nil {
@@ -316,7 +316,7 @@ func TestUntilItIsToldWhatHappenedMeanwhileOnlyThatReachesIt(t *testing.T) {
 	if _, err := store.Spend(t.Context(), charges); redisstore.Kind(err) != "away" {
 		t.Errorf("a call before it is told: %v", err)
 	}
-	if uncounted, err := store.Repay(t.Context(), limiter.Charge{Key: charges[0].Key, Limit: charges[0].Limit, Cost: 900}); uncounted || err != nil {
+	if uncounted, err := store.ReportUsage(t.Context(), limiter.Charge{Key: charges[0].Key, Limit: charges[0].Limit, Cost: 900}); uncounted || err != nil {
 		t.Errorf("repaid: uncounted %v, %v", uncounted, err)
 	}
 	recovered <- errors.New("it has failed again")
@@ -337,7 +337,7 @@ func TestWhatIsRepaidIsCountedAsFarAsItFits(t *testing.T) {
 	for _, step := range []struct{ cost, left int64 }{{0, 99}, {40, 59}, {100, 0}, {100, 0}} {
 		charge := charges[0]
 		charge.Cost = step.cost
-		if uncounted, err := store.Repay(t.Context(), charge); uncounted || err != nil {
+		if uncounted, err := store.ReportUsage(t.Context(), charge); uncounted || err != nil {
 			t.Errorf("%d units: uncounted %v, %v", step.cost, uncounted, err)
 		}
 		if left := left(t, store, charges); left != step.left {
@@ -377,7 +377,7 @@ func TestANodeOfAClusterThatIsAwayConcernsItsOwnSubjectsOnly(t *testing.T) {
 		t.Errorf("away is %s, want %s", address, lost.Addr())
 	}
 	for node, charges := range subjects {
-		if away := store.Away(charges[0].Key); away != (node == lost) {
+		if away := store.Unavailable(charges[0].Key); away != (node == lost) {
 			t.Errorf("a subject of %s: away %v", node.Addr(), away)
 		}
 		if _, err := store.Spend(t.Context(), charges); (err != nil) != (node == lost) {

@@ -10,10 +10,10 @@ import (
 // repayTries bounds how often a charge is made smaller because others have spent meanwhile.
 const repayTries = 3
 
-// Repay counts as much of a charge as fits: units that were spent elsewhere while Redis was away. It reaches a Redis that
-// is about to be back, see [Outages]. When uncounted is true, nothing was counted and the charge may be tried again; an
+// ReportUsage counts as much of a charge as fits: units that were spent elsewhere while Redis was away. It reaches a Redis that
+// is about to be back, see [OutageObserver]. When uncounted is true, nothing was counted and the charge may be tried again; an
 // error without it leaves open whether it was.
-func (s *Store) Repay(_ context.Context, charge limiter.Charge) (uncounted bool, err error) {
+func (s *Store) ReportUsage(_ context.Context, charge limiter.Charge) (uncounted bool, err error) {
 	deadline := time.Now().Add(s.timeout)
 	for range repayTries {
 		if charge.Cost <= 0 {

@@ -276,7 +276,7 @@ func (s *Store) refundGroup(ctx context.Context, refunds []limiter.Refund) error
 	if len(refunds) == 0 {
 		return nil
 	}
-	if s.Away(refunds[0].Key) {
+	if s.Unavailable(refunds[0].Key) {
 		return errAway
 	}
 	keys := make([]string, len(refunds))

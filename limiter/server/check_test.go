@@ -402,10 +402,10 @@ func headerOf(w *httptest.ResponseRecorder, name string) string {
 	return strings.Join(w.Header()[name], ", ")
 }
 
-// Away and Repay make the store one that can be away.
-func (s *brittleStore) Away(string) bool { return s.broken.Load() }
+// Unavailable and ReportUsage make the store one that can be away.
+func (s *brittleStore) Unavailable(string) bool { return s.broken.Load() }
 
-func (*brittleStore) Repay(context.Context, limiter.Charge) (uncounted bool, err error) {
+func (*brittleStore) ReportUsage(context.Context, limiter.Charge) (uncounted bool, err error) {
 	return true, nil
 }
 

@@ -59,7 +59,7 @@ type gap struct {
 
 var errCut = errors.New("the store is away")
 
-func (r *outageReplica) Away(string) bool { return r.away }
+func (r *outageReplica) Unavailable(string) bool { return r.away }
 
 func (r *outageReplica) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
 	if r.away {
@@ -80,7 +80,7 @@ func (r *outageReplica) Reset(ctx context.Context, keys []string) error {
 	return r.run.store.Reset(ctx, keys)
 }
 
-func (r *outageReplica) Repay(ctx context.Context, charge limiter.Charge) (uncounted bool, err error) {
+func (r *outageReplica) ReportUsage(ctx context.Context, charge limiter.Charge) (uncounted bool, err error) {
 	for charge.Cost > 0 {
 		decisions, err := r.run.store.Spend(ctx, []limiter.Charge{charge})
 		if err != nil || decisions[0].Allowed {
@@ -299,7 +299,7 @@ func (run *outageRun) outage(t *testing.T) outageResult {
 	for _, r := range run.replicas {
 		at := run.now.Add(time.Duration(run.Int64N(int64(min(stagger, lasts)))))
 		due[at] = func() {
-			if err := r.Recover(t.Context(), run.now.Sub(began)); err != nil {
+			if err := r.Recovering(t.Context(), run.now.Sub(began)); err != nil {
 				t.Error(err)
 			}
 			r.away = false

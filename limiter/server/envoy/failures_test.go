@@ -61,9 +61,9 @@ func (s *brittle) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter
 	return s.Store.Peek(ctx, charges)
 }
 
-func (*brittle) Away(string) bool { return false }
+func (*brittle) Unavailable(string) bool { return false }
 
-func (*brittle) Repay(context.Context, limiter.Charge) (uncounted bool, err error) { return true, nil }
+func (*brittle) ReportUsage(context.Context, limiter.Charge) (uncounted bool, err error) { return true, nil }
 
 // wantError compares an error with a code and what its message holds.
 func wantError(t testing.TB, err error, code codes.Code, message string) {
