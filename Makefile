@@ -73,7 +73,7 @@ bench-go: ## Run the Go benchmarks of single functions
 	go test -run '^$$' -bench . -benchmem ./limiter/... ./internal/...
 
 .PHONY: reliability
-reliability: ## Break Redis in every way under load and write docs/reliability.md (some minutes; RELIABILITY='-help' for flags)
+reliability: ## Break Redis in every way under load and write docs/reference/outages.md (some minutes; RELIABILITY='-help' for flags)
 	@go run ./hack/prepare redis cc
 	@go run ./hack/reliability $(RELIABILITY)
 

@@ -14,7 +14,7 @@ const (
 	// SlidingWindowLog remembers the time of every admitted unit: exact, 7 to 8 bytes a unit.
 	SlidingWindowLog Algorithm = "SlidingWindowLog"
 	// SlidingWindowCounter weighs the count of the previous window with the part of it that still
-	// overlaps the sliding one: two integers, a small and one-sided error (see docs/algorithms.md).
+	// overlaps the sliding one: two integers, a small and one-sided error (see docs/concepts/algorithms.md).
 	SlidingWindowCounter Algorithm = "SlidingWindowCounter"
 	// TokenBucket holds up to burst units and is refilled steadily, limit units per window.
 	TokenBucket Algorithm = "TokenBucket"

@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,7 +16,13 @@ func TestTheDocumentsNameServicesThatAreThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	var pages []string
+	err = filepath.WalkDir(filepath.Join(root, "docs"), func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(path) == ".md" {
+			pages = append(pages, path)
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +35,7 @@ func TestTheDocumentsNameServicesThatAreThere(t *testing.T) {
 		for _, name := range host.FindAllSubmatch(text, -1) {
 			found++
 			if got := string(name[1]); got != Name("default") {
-				t.Errorf("%s names the Service %s, want %s", filepath.Base(page), got, Name("default"))
+				t.Errorf("%s names the Service %s, want %s", page, got, Name("default"))
 			}
 		}
 	}

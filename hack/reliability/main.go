@@ -1,5 +1,5 @@
 // Command reliability breaks Redis in every way that package test/reliability knows, under load and with three limiter
-// processes, and writes what clients noticed into docs/reliability.md.
+// processes, and writes what clients noticed into docs/reference/outages.md.
 //
 //	go run ./hack/reliability
 //	go run ./hack/reliability -fault 'latency'
@@ -23,7 +23,7 @@ import (
 )
 
 // page is what is written into, below the root of the module.
-const page = "docs/reliability.md"
+const page = "docs/reference/outages.md"
 
 func main() {
 	fault := flag.String("fault", "", "regular expression of the faults to play; the page is written only when all are")

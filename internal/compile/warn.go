@@ -44,7 +44,7 @@ func (w *warnings) add(field, format string, args ...any) {
 }
 
 const (
-	logBytes = 7      // of Redis's memory that a SlidingWindowLog keeps for a unit, as docs/algorithms.md has it
+	logBytes = 7      // of Redis's memory that a SlidingWindowLog keeps for a unit, as docs/concepts/algorithms.md has it
 	bigLog   = 10_000 // units, from which on one identifier's log takes 70 kB
 )
 

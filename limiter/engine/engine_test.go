@@ -278,7 +278,7 @@ func TestAStoreThatFailsIsAnErrorAndCounted(t *testing.T) {
 			t.Errorf("error %v, want %v", err, cause)
 		}
 		want := fmt.Sprintf(`
-# HELP weir_store_errors_total Calls that the store did not answer, by kind: timeout, canceled, other, and what a Redis store tells apart (docs/redis.md).
+# HELP weir_store_errors_total Calls that the store did not answer, by kind: timeout, canceled, other, and what a Redis store tells apart (docs/reference/redis.md).
 # TYPE weir_store_errors_total counter
 weir_store_errors_total{kind=%q} 1
 `, kind)

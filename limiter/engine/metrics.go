@@ -58,7 +58,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}, []string{"op"}),
 		storeErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_store_errors_total",
-			Help: "Calls that the store did not answer, by kind: timeout, canceled, other, and what a Redis store tells apart (docs/redis.md).",
+			Help: "Calls that the store did not answer, by kind: timeout, canceled, other, and what a Redis store tells apart (docs/reference/redis.md).",
 		}, []string{"kind"}),
 		revision: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_rules_revision_info",

@@ -14,16 +14,16 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// documentedACL returns the words of the command that docs/redis.md gives for user, from the name on.
+// documentedACL returns the words of the command that docs/reference/redis.md gives for user, from the name on.
 func documentedACL(t *testing.T, user string) []string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/redis.md")
+	text, err := os.ReadFile("../../docs/reference/redis.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, after, found := strings.Cut(string(text), "ACL SETUSER "+user+" ")
 	if !found {
-		t.Fatalf("docs/redis.md has no ACL for %s", user)
+		t.Fatalf("docs/reference/redis.md has no ACL for %s", user)
 	}
 	command, _, _ := strings.Cut(after, "\n\n")
 	command, _, _ = strings.Cut(command, "\n```")

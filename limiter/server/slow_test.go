@@ -39,7 +39,7 @@ func slowSocket(t *testing.T) (caller net.Conn, stop func()) {
 	}
 }
 
-// The times are those of docs/http.md.
+// The times are those of docs/reference/http.md.
 func TestCallersThatStallAreCutOff(t *testing.T) {
 	const head = "POST /v1/check HTTP/1.1\r\nHost: weir\r\n"
 	tests := map[string]struct {

@@ -48,7 +48,7 @@ func chart(ctx context.Context, s *story) error {
 	return s.uninstallChart(ctx, helm)
 }
 
-// uninstallChart does what docs/upgrade.md says, for a chart.
+// uninstallChart does what docs/how-to/upgrade-and-uninstall.md says, for a chart.
 func (s *story) uninstallChart(ctx context.Context, helm func(...string) step) error {
 	err := inOrder(
 		s.types("kubectl", "delete", "limiters", "--all", "--all-namespaces", "--timeout=60s"),

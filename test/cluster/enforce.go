@@ -39,7 +39,7 @@ func enforce(ctx context.Context, s *story) error {
 	return s.stopLoad(ctx, load)
 }
 
-// startLimiter does step 3 of docs/install.md.
+// startLimiter does step 3 of docs/how-to/install.md.
 func (s *story) startLimiter(ctx context.Context) error {
 	redis, err := s.quietly(ctx, "", "kubectl", "kustomize", "config/redis")
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // manifest is written below the root of the module, where the story is told.
 const manifest = "dist/e2e/install.yaml"
 
-// installByManifest does what docs/install.md says, with server-side apply.
+// installByManifest does what docs/how-to/install.md says, with server-side apply.
 func installByManifest(ctx context.Context, s *story) error {
 	if err := s.applyManifest(ctx, s.plan.image); err != nil {
 		return err

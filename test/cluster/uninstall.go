@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// uninstall does what docs/upgrade.md says; the Limiters have gone already.
+// uninstall does what docs/how-to/upgrade-and-uninstall.md says; the Limiters have gone already.
 func uninstall(ctx context.Context, s *story) error {
 	err := inOrder(
 		s.types("kubectl", "delete", "limiters", "--all", "--all-namespaces", "--timeout=60s"),

@@ -98,10 +98,10 @@ func TestTheLayoutInTheDocumentRenders(t *testing.T) {
 	}
 }
 
-// documented are the YAML documents of docs/gitops.md that begin so.
+// documented are the YAML documents of docs/how-to/gitops.md that begin so.
 func documented(t *testing.T, begins string) []string {
 	t.Helper()
-	data, err := os.ReadFile(repositoryPath(t, "docs", "gitops.md"))
+	data, err := os.ReadFile(repositoryPath(t, "docs", "how-to", "gitops.md"))
 	must(t, err)
 	var found []string
 	for i, block := range strings.Split(string(data), "```yaml\n") {

@@ -180,7 +180,7 @@ func TestANumberOfPodsThatGitLeavesOutIsNotSetBack(t *testing.T) {
 	}
 }
 
-// TestTheHealthOfArgoCDIsMergedIntoWhatIsThere applies config/argocd as docs/gitops.md says.
+// TestTheHealthOfArgoCDIsMergedIntoWhatIsThere applies config/argocd as docs/how-to/gitops.md says.
 func TestTheHealthOfArgoCDIsMergedIntoWhatIsThere(t *testing.T) {
 	s := newServer(t)
 	namespace := &corev1.Namespace{}

@@ -21,7 +21,7 @@ import (
 )
 
 // Random outages: three limiter engines share one store, which goes away in the middle of a window and comes back, on a
-// clock that the test moves. What all three admitted is held to the promise, and to the bound of docs/reliability.md:
+// clock that the test moves. What all three admitted is held to the promise, and to the bound of docs/concepts/local-mode.md:
 // the limit and what the replicas could not know when the outage began.
 
 const (
@@ -189,7 +189,7 @@ func (run *outageRun) play(t *testing.T, until time.Time, rate float64, weights 
 	}
 }
 
-// unknown is the bound of docs/reliability.md on what is admitted beyond the limit when an outage begins now and the replicas
+// unknown is the bound of docs/concepts/local-mode.md on what is admitted beyond the limit when an outage begins now and the replicas
 // find out that it is over within a while of one another.
 func (run *outageRun) unknown(stagger time.Duration) int64 {
 	limit := run.limit

@@ -9,14 +9,14 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// document is docs/forward-auth.md: its code blocks by what stands behind their fences, "nginx closed".
+// document is docs/how-to/forward-auth.md: its code blocks by what stands behind their fences, "nginx closed".
 func document(t *testing.T) map[string]string {
 	t.Helper()
 	root, err := fixture.ModuleRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(root, "docs", "forward-auth.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "how-to", "forward-auth.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func replace(t *testing.T, text string, oldNew ...string) string {
 	t.Helper()
 	for i := 0; i < len(oldNew); i += 2 {
 		if !strings.Contains(text, oldNew[i]) {
-			t.Fatalf("docs/forward-auth.md has no %q in\n%s", oldNew[i], text)
+			t.Fatalf("docs/how-to/forward-auth.md has no %q in\n%s", oldNew[i], text)
 		}
 		text = strings.ReplaceAll(text, oldNew[i], oldNew[i+1])
 	}

@@ -1,4 +1,4 @@
-// Package proxies runs the configurations of docs/forward-auth.md as they stand there: real proxies in front of a service, and
+// Package proxies runs the configurations of docs/how-to/forward-auth.md as they stand there: real proxies in front of a service, and
 // real weir and Redis processes.
 package proxies_test
 

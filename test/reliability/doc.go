@@ -6,5 +6,5 @@
 // holds that to the [Expectation], [Table] writes it down.
 //
 // The tests play the faults of [Short]; WEIR_SOAK makes them play all, for longer. The command hack/reliability plays all
-// and writes docs/reliability.md.
+// and writes docs/reference/outages.md.
 package reliability

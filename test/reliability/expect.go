@@ -27,7 +27,7 @@ func usual() Expectation {
 }
 
 // allowance is how many units of p's hot tenant may be admitted in a window beyond the promise: the bound that
-// docs/reliability.md derives, for every outage that the window touches, and the limit once more where Redis forgot what
+// docs/concepts/local-mode.md derives, for every outage that the window touches, and the limit once more where Redis forgot what
 // had been spent.
 func allowance(p Policy, t *Trial) int64 {
 	const (

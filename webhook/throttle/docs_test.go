@@ -18,9 +18,9 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// TestThePoliciesInTheDocumentDoWhatItSays enforces docs/kubernetes.md.
+// TestThePoliciesInTheDocumentDoWhatItSays enforces docs/how-to/throttle-the-kubernetes-api.md.
 func TestThePoliciesInTheDocumentDoWhatItSays(t *testing.T) {
-	document, err := os.ReadFile("../../docs/kubernetes.md")
+	document, err := os.ReadFile("../../docs/how-to/throttle-the-kubernetes-api.md")
 	if err != nil {
 		t.Fatal(err)
 	}

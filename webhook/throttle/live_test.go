@@ -247,7 +247,7 @@ func TestKubectlTellsWhatWasSaid(t *testing.T) {
 	}
 }
 
-// TestAttemptsAreCounted has writes that come to nothing, of which docs/kubernetes.md says that they count.
+// TestAttemptsAreCounted has writes that come to nothing, of which docs/how-to/throttle-the-kubernetes-api.md says that they count.
 func TestAttemptsAreCounted(t *testing.T) {
 	c := newCluster(t, limit("configmaps", 100, hour))
 	maps := c.client(t, nil, "alice").CoreV1().ConfigMaps(c.namespace)

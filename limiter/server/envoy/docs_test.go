@@ -21,13 +21,13 @@ import (
 
 // TestTheConfigurationInTheDocumentIsEnvoys reads it as Envoy does, into Envoy's types and by the rules of their fields.
 func TestTheConfigurationInTheDocumentIsEnvoys(t *testing.T) {
-	document, err := os.ReadFile("../../../docs/envoy.md")
+	document, err := os.ReadFile("../../../docs/how-to/envoy.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	blocks := regexp.MustCompile("(?s)```yaml\n(static_resources:.*?)```").FindStringSubmatch(string(document))
 	if blocks == nil {
-		t.Fatal("docs/envoy.md has no configuration")
+		t.Fatal("docs/how-to/envoy.md has no configuration")
 	}
 	text, err := yaml.YAMLToJSONStrict([]byte(blocks[1]))
 	if err != nil {

@@ -141,7 +141,7 @@ func TestWhatIsNotUnderstoodIsProgressing(t *testing.T) {
 
 // TestTheApplicationsInTheDocumentAreTaken reads them as Argo CD does.
 func TestTheApplicationsInTheDocumentAreTaken(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "gitops.md"))
+	data, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "how-to", "gitops.md"))
 	must(t, err)
 	taken := 0
 	for block := range strings.SplitSeq(string(data), "```yaml\n") {
