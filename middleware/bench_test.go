@@ -24,7 +24,7 @@ func BenchmarkHTTP(b *testing.B) {
 	counter := tenantRule("a", limiter.MaxUnits)
 	counter.Algorithm = limiter.SlidingWindowCounter
 	names := middleware.OnlyHeaders("x-tenant-id")
-	plain := middleware.Style(reply.None)
+	plain := middleware.Style(reply.NoHeaders)
 	benchmarks := []struct {
 		name    string
 		rules   []rules.Rule

@@ -41,7 +41,7 @@ const warnEvery = 10 * time.Second
 // Option changes how a Gate works.
 type Option func(*Gate)
 
-// Style is how clients are told of their limits, [reply.Draft11] unless given.
+// Style is how clients are told of their limits, [reply.RateLimitHeaders] unless given.
 func Style(s reply.Style) Option { return func(g *Gate) { g.style = s } }
 
 // MaxDelay bounds how long a request waits for its turn under a LeakyBucket. One that would have to wait longer is denied
@@ -71,7 +71,7 @@ func NewGate(d Decider, domain string, options ...Option) *Gate {
 		panic("middleware: NewGate without a domain: name the namespace whose policies apply")
 	}
 	g := &Gate{
-		decider: d, domain: domain, style: reply.Draft11, maxDelay: math.MaxInt64, log: slog.Default(),
+		decider: d, domain: domain, style: reply.RateLimitHeaders, maxDelay: math.MaxInt64, log: slog.Default(),
 		observe: func(context.Context, *engine.Check, engine.Answer, error) {},
 		warning: rate.Sometimes{Interval: warnEvery},
 	}

@@ -62,7 +62,7 @@ func TestRequestsAreLimited(t *testing.T) {
 		},
 		"a cost above the limit never passes": {
 			rules:   []rules.Rule{tenantRule("a", 3)},
-			options: []middleware.Option{middleware.Style(reply.None)},
+			options: []middleware.Option{middleware.Style(reply.NoHeaders)},
 			http:    []middleware.HTTPOption{middleware.Cost(func(*http.Request) int64 { return 4 })},
 			asked: []exchange{
 				{
@@ -75,7 +75,7 @@ func TestRequestsAreLimited(t *testing.T) {
 		},
 		"a cost of 0 is not asked about, and a negative one is 1": {
 			rules:   []rules.Rule{tenantRule("a", 1)},
-			options: []middleware.Option{middleware.Style(reply.Draft03)},
+			options: []middleware.Option{middleware.Style(reply.XRateLimitHeaders)},
 			http: []middleware.HTTPOption{middleware.Cost(func(r *http.Request) int64 {
 				if r.URL.Path == "/free" {
 					return 0
@@ -95,7 +95,7 @@ func TestRequestsAreLimited(t *testing.T) {
 		},
 		"what the header names do not include, policies do not see": {
 			rules:   []rules.Rule{tenantRule("a", 1)},
-			options: []middleware.Option{middleware.Style(reply.None)},
+			options: []middleware.Option{middleware.Style(reply.NoHeaders)},
 			http:    []middleware.HTTPOption{middleware.OnlyHeaders("x-PLAN")},
 			asked:   []exchange{{"GET", "/", acme, 200, map[string]string{}, "served"}, {"GET", "/", map[string]string{"X-Tenant-Id": "b"}, 429, nil, ""}},
 		},
@@ -326,7 +326,7 @@ func TestATurnThatIsTooFarOffIsDenied(t *testing.T) {
 	for way, decider := range deciders() {
 		t.Run(way, func(t *testing.T) {
 			e := newEngine(t, func() time.Time { return noon }, drip(5), tenantRule("wide", 1000))
-			gate := middleware.NewGate(decider(t, e), "shop", middleware.Style(reply.None), middleware.MaxDelay(49*time.Millisecond))
+			gate := middleware.NewGate(decider(t, e), "shop", middleware.Style(reply.NoHeaders), middleware.MaxDelay(49*time.Millisecond))
 			s := serve(t, middleware.HTTP(gate)(served()))
 			(&exchange{method: "GET", target: "/", status: 200}).compare(t, "the first", s)
 			(&exchange{

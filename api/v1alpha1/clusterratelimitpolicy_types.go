@@ -8,7 +8,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:object:root=true
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be at most 63 characters: it stands in the rate-limit headers of every answer, in counter keys and in metrics"
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:path=clusterratelimitpolicies,singular=clusterratelimitpolicy,scope=Cluster,categories=throttling
+// +kubebuilder:resource:path=clusterratelimitpolicies,singular=clusterratelimitpolicy,scope=Cluster,categories=weir,shortName=crlp
 // +kubebuilder:selectablefield:JSONPath=`.spec.axis`
 // +kubebuilder:selectablefield:JSONPath=`.spec.enforcement`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
@@ -16,7 +16,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Limit",type=integer,JSONPath=`.spec.limit`
 // +kubebuilder:printcolumn:name="Window",type=string,JSONPath=`.spec.window`
 // +kubebuilder:printcolumn:name="Algorithm",type=string,JSONPath=`.spec.algorithm`
-// +kubebuilder:printcolumn:name="Applies",type=string,JSONPath=`.spec.applies`
+// +kubebuilder:printcolumn:name="Precedence",type=string,JSONPath=`.spec.precedence`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Enforcement",type=string,priority=1,JSONPath=`.spec.enforcement`
@@ -53,11 +53,11 @@ type ClusterRateLimitPolicySpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Domains []Domain `json:"domains,omitempty"`
-	// applies is when a request is held to the limit: Always, or by Default, where no RateLimitPolicy of its domain with the same
+	// precedence is when a request is held to the limit: Override always, Default where no RateLimitPolicy of its domain with the same
 	// axis matches it. One in Shadow takes nothing's place.
 	// +optional
-	// +kubebuilder:default=Always
-	Applies Applies `json:"applies,omitempty"`
+	// +kubebuilder:default=Override
+	Precedence Precedence `json:"precedence,omitempty"`
 }
 
 // Domain is what requests belong to: for most the name of a namespace.
@@ -65,12 +65,12 @@ type ClusterRateLimitPolicySpec struct {
 // +kubebuilder:validation:XValidation:rule="self.matches('^[^[:space:][:cntrl:]]+$')",message="a domain is the name of a namespace, or whatever the proxies call theirs: one or more characters without spaces"
 type Domain string
 
-// Applies is when a request is held to the limit of a ClusterRateLimitPolicy.
-// +kubebuilder:validation:Enum=Always;Default
-type Applies string
+// Precedence is when a request is held to the limit of a ClusterRateLimitPolicy.
+// +kubebuilder:validation:Enum=Override;Default
+type Precedence string
 
 // When a ClusterRateLimitPolicy applies.
 const (
-	AppliesAlways  Applies = "Always"
-	AppliesDefault Applies = "Default"
+	PrecedenceOverride Precedence = "Override"
+	PrecedenceDefault  Precedence = "Default"
 )

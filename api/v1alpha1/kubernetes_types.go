@@ -52,12 +52,12 @@ type KubernetesMatch struct {
 
 // KubernetesResources are resources, and what is done with them.
 type KubernetesResources struct {
-	// groups of the API: "" is the core group, "apps"; "*" is every group.
+	// apiGroups: "" is the core group, "apps"; "*" is every group.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
-	Groups []APIGroup `json:"groups"`
+	APIGroups []APIGroup `json:"apiGroups"`
 	// resources in the plural: "pods", "deployments/scale"; "*" is every resource, without subresources; "pods/*" is pods and
 	// all subresources of them, "*/scale" the subresource of whatever resource, "*/*" everything.
 	// +required

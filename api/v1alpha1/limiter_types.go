@@ -9,7 +9,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="metadata.name must not have a dot: it is part of the name of a Service, which is a DNS label"
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
-// +kubebuilder:resource:path=limiters,singular=limiter
+// +kubebuilder:resource:path=limiters,singular=limiter,categories=weir,shortName=wlim
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.status.replicas`
 // +kubebuilder:printcolumn:name="Policies",type=integer,JSONPath=`.status.policies.accepted`
@@ -28,7 +28,7 @@ type Limiter struct {
 	// status is what runs.
 	// +optional
 	// +kubebuilder:default={observedGeneration:-1}
-	Status LimiterState `json:"status,omitempty"`
+	Status LimiterStatus `json:"status,omitempty"`
 }
 
 // LimiterList is a list of Limiters.
@@ -63,11 +63,11 @@ type LimiterSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Identity IdentityTable `json:"identity,omitzero"`
-	// headers are the rate-limit headers of answers: Draft11 (RateLimit-Policy, RateLimit), Draft03 (X-RateLimit-*, seconds
-	// until reset), GitHub (X-RateLimit-*, time of reset) or None.
+	// responseHeaders is the family of rate-limit headers in responses: RateLimit (RateLimit-Policy, RateLimit), XRateLimit
+	// (X-RateLimit-*, seconds until reset), GitHub (X-RateLimit-*, time of reset) or None.
 	// +optional
-	// +kubebuilder:default=Draft11
-	Headers HeaderStyle `json:"headers,omitempty"`
+	// +kubebuilder:default=RateLimit
+	ResponseHeaders ResponseHeaders `json:"responseHeaders,omitempty"`
 	// kubernetesThrottle has API servers ask the pods about writes to the Kubernetes API. Absent: they do not.
 	// +optional
 	KubernetesThrottle *KubernetesThrottle `json:"kubernetesThrottle,omitempty"`
@@ -76,9 +76,9 @@ type LimiterSpec struct {
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[^[:space:]]+$')",message="an image is a reference such as registry.example/weir:v1, without spaces"
 	Image string `json:"image,omitempty"`
-	// template is what the pods have beside what every limiter has.
+	// podTemplate is what the pods have beside what every limiter has.
 	// +optional
-	Template PodTemplate `json:"template,omitzero"`
+	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
 	// autoscaling changes the number of pods by their use of CPU. Absent: replicas says it.
 	// +optional
 	Autoscaling *Autoscaling `json:"autoscaling,omitempty"`
@@ -88,20 +88,20 @@ type LimiterSpec struct {
 	PodDisruptionBudget DisruptionBudget `json:"podDisruptionBudget,omitzero"`
 }
 
-// HeaderStyle is which rate-limit headers answers have.
-// +kubebuilder:validation:Enum=Draft11;Draft03;GitHub;None
-type HeaderStyle string
+// ResponseHeaders is a family of rate-limit headers.
+// +kubebuilder:validation:Enum=RateLimit;XRateLimit;GitHub;None
+type ResponseHeaders string
 
-// The styles of headers.
+// The families of rate-limit headers.
 const (
-	HeadersDraft11 HeaderStyle = "Draft11"
-	HeadersDraft03 HeaderStyle = "Draft03"
-	HeadersGitHub  HeaderStyle = "GitHub"
-	HeadersNone    HeaderStyle = "None"
+	ResponseHeadersRateLimit  ResponseHeaders = "RateLimit"
+	ResponseHeadersXRateLimit ResponseHeaders = "XRateLimit"
+	ResponseHeadersGitHub     ResponseHeaders = "GitHub"
+	ResponseHeadersNone       ResponseHeaders = "None"
 )
 
-// LimiterState is what runs.
-type LimiterState struct {
+// LimiterStatus is what runs.
+type LimiterStatus struct {
 	// observedGeneration is the generation that this status speaks of; -1 until there is one.
 	// +optional
 	// +kubebuilder:validation:Minimum=-1

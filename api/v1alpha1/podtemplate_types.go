@@ -53,12 +53,12 @@ type Autoscaling struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	MaxReplicas int32 `json:"maxReplicas"`
-	// targetCPU is the use of CPU to aim at, in percent of what the pods request.
+	// targetCPUUtilizationPercentage is the use of CPU to aim at, in percent of what the pods request.
 	// +optional
 	// +kubebuilder:default=70
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
-	TargetCPU int32 `json:"targetCPU,omitempty"`
+	TargetCPUUtilizationPercentage int32 `json:"targetCPUUtilizationPercentage,omitempty"`
 }
 
 // DisruptionBudget is how many pods may be away at once while nodes are drained.

@@ -8,7 +8,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:object:root=true
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be at most 63 characters: it stands in the rate-limit headers of every answer, in counter keys and in metrics"
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:path=ratelimitpolicies,singular=ratelimitpolicy,categories=throttling
+// +kubebuilder:resource:path=ratelimitpolicies,singular=ratelimitpolicy,categories=weir,shortName=rlp
 // +kubebuilder:selectablefield:JSONPath=`.spec.axis`
 // +kubebuilder:selectablefield:JSONPath=`.spec.enforcement`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
@@ -209,14 +209,14 @@ type RateLimitPolicyStatus struct {
 	// +listMapKey=namespace
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
-	Limiters []LimiterStatus `json:"limiters,omitempty"`
+	Limiters []PolicyLimiterStatus `json:"limiters,omitempty"`
 	// effective is what the policy came out as.
 	// +optional
 	Effective *EffectivePolicy `json:"effective,omitempty"`
 }
 
-// LimiterStatus is how far one Limiter is with the policy.
-type LimiterStatus struct {
+// PolicyLimiterStatus is how far one Limiter is with the policy.
+type PolicyLimiterStatus struct {
 	// namespace of the Limiter.
 	// +required
 	// +kubebuilder:validation:MaxLength=63

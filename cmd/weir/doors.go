@@ -53,8 +53,8 @@ func (f *socketFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.ops, "ops-listen", ":9090", "address for /metrics, /healthz and /readyz")
 	flags.DurationVar(&f.drain, "drain", 0,
 		"time to go on answering, not ready any more, after SIGTERM; behind a Service or load balancer 5s")
-	flags.StringVar(&f.style, "headers", string(reply.Draft11),
-		"how clients are told of their limits: Draft11 (RateLimit, RateLimit-Policy), Draft03 or GitHub (X-RateLimit-*), None")
+	flags.StringVar(&f.style, "response-headers", string(reply.RateLimitHeaders),
+		"rate-limit headers of responses: RateLimit (RateLimit, RateLimit-Policy), XRateLimit or GitHub (both X-RateLimit-*), None")
 	flags.StringSliceVar(&f.trustedProxies, "trusted-proxies", nil,
 		"networks and addresses of the proxies that are believed about their clients' addresses, such as 10.0.0.0/8\n"+
 			"(default: whoever asks is, about its direct client)")

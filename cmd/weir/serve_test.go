@@ -149,7 +149,7 @@ func spend(t *testing.T, base string) (passed int) {
 }
 
 var anyPort = socketFlags{
-	style: "Draft11", clientHeader: "X-Forwarded-For", listen: "127.0.0.1:0", grpc: "127.0.0.1:0", ops: "127.0.0.1:0",
+	style: "RateLimit", clientHeader: "X-Forwarded-For", listen: "127.0.0.1:0", grpc: "127.0.0.1:0", ops: "127.0.0.1:0",
 }
 
 func TestServeFollowsItsDirectory(t *testing.T) {

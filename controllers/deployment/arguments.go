@@ -33,8 +33,8 @@ func arguments(limiter *v1alpha1.Limiter, secrets Secrets, options Options, boun
 	if options.KeyPrefix != "" {
 		args = append(args, "--prefix="+options.KeyPrefix)
 	}
-	if spec.Headers != "" {
-		args = append(args, "--headers="+string(spec.Headers))
+	if spec.ResponseHeaders != "" {
+		args = append(args, "--response-headers="+string(spec.ResponseHeaders))
 	}
 	if proxies := spec.Identity.IP.TrustedProxies; len(proxies) > 0 {
 		networks := make([]string, len(proxies))

@@ -73,7 +73,7 @@ func TestOldPodsReachTheirRedisUntilTheyAreGone(t *testing.T) {
 
 func TestPodsThatStayAsTheyAreReachTheirRedis(t *testing.T) {
 	missing := func(s *v1alpha1.LimiterSpec) { s.Redis.CredentialsSecretRef = &v1alpha1.SecretReference{Name: "login"} }
-	refused := func(s *v1alpha1.LimiterSpec) { s.Template.Labels = map[string]string{"team": "not a label!"} }
+	refused := func(s *v1alpha1.LimiterSpec) { s.PodTemplate.Labels = map[string]string{"team": "not a label!"} }
 	for name, obstacle := range map[string]func(*v1alpha1.LimiterSpec){"a Secret is missing": missing, "the template is refused": refused} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t)
@@ -91,7 +91,7 @@ func TestPodsThatStayAsTheyAreReachTheirRedis(t *testing.T) {
 			h.must(h.kube.Create(t.Context(), &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: "login"}, StringData: map[string]string{passwordKey: "x"},
 			}))
-			h.edit(func(s *v1alpha1.LimiterSpec) { s.Template.Labels = nil })
+			h.edit(func(s *v1alpha1.LimiterSpec) { s.PodTemplate.Labels = nil })
 			h.reconcile("default")
 			h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 			h.reaches("without it", 6379, 6380)

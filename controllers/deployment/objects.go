@@ -92,7 +92,7 @@ func autoscaler(limiter *v1alpha1.Limiter) *autoscalingv2.HorizontalPodAutoscale
 				Type: autoscalingv2.ResourceMetricSourceType,
 				Resource: &autoscalingv2.ResourceMetricSource{
 					Name:   corev1.ResourceCPU,
-					Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(spec.TargetCPU)},
+					Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(spec.TargetCPUUtilizationPercentage)},
 				},
 			}},
 		},
@@ -112,8 +112,13 @@ func podMonitor(limiter *v1alpha1.Limiter) *unstructured.Unstructured {
 	monitor.SetLabels(meta.Labels)
 	monitor.SetOwnerReferences(meta.OwnerReferences)
 	monitor.Object["spec"] = map[string]any{
-		"selector":            map[string]any{"matchLabels": match},
-		"podMetricsEndpoints": []any{map[string]any{"port": "ops", "path": "/metrics"}},
+		"selector": map[string]any{"matchLabels": match},
+		"podMetricsEndpoints": []any{map[string]any{
+			"port": "ops", "path": "/metrics",
+			// Prometheus Operator adds a target label "endpoint", the name of the port. With it, Prometheus would rename the label
+			// "endpoint" of weir_decision_duration_seconds to "exported_endpoint".
+			"relabelings": []any{map[string]any{"action": "labeldrop", "regex": "endpoint"}},
+		}},
 	}
 	return monitor
 }

@@ -62,7 +62,7 @@ func deployment(limiter *v1alpha1.Limiter, secrets Secrets, options Options) *ap
 }
 
 func pod(limiter *v1alpha1.Limiter, secrets Secrets, options Options) corev1.PodTemplateSpec {
-	template := limiter.Spec.Template
+	template := limiter.Spec.PodTemplate
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
 			Labels:      over(template.Labels, labelsOf(limiter)),
@@ -149,7 +149,7 @@ func probe(path string, period, timeout int32) *corev1.Probe {
 }
 
 func resourcesOf(limiter *v1alpha1.Limiter) corev1.ResourceRequirements {
-	if given := limiter.Spec.Template.Resources; given != nil {
+	if given := limiter.Spec.PodTemplate.Resources; given != nil {
 		return *given
 	}
 	return corev1.ResourceRequirements{
@@ -250,7 +250,7 @@ func checkTemplate(limiter *v1alpha1.Limiter) error {
 	}
 	limit, found := resourcesOf(limiter).Limits[corev1.ResourceMemory]
 	if found && !limit.IsZero() && limit.Cmp(resource.MustParse(leastMemory)) < 0 {
-		return refused("spec.template.resources.limits.memory: %s is less than a limiter needs to start, which is %s", limit.String(), leastMemory)
+		return refused("spec.podTemplate.resources.limits.memory: %s is less than a limiter needs to start, which is %s", limit.String(), leastMemory)
 	}
 	return nil
 }

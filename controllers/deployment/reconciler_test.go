@@ -104,7 +104,7 @@ func TestAnEditChangesTheDeployment(t *testing.T) {
 	before := h.deployment("default")
 
 	h.writes = nil
-	h.edit(func(s *v1alpha1.LimiterSpec) { s.Headers = v1alpha1.HeadersGitHub })
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.ResponseHeaders = v1alpha1.ResponseHeadersGitHub })
 	h.reconcile("default")
 	if diff := cmp.Diff([]string{"apply Deployment weir-limiter-default", "apply status Limiter default"}, h.writes); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
@@ -210,7 +210,7 @@ func TestAnotherControllerHasItsPartOfTheStatus(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
 	h.reconcile("default")
-	theirs := v1alpha1ac.Limiter("default", h.namespace).WithStatus(v1alpha1ac.LimiterState().
+	theirs := v1alpha1ac.Limiter("default", h.namespace).WithStatus(v1alpha1ac.LimiterStatus().
 		WithRevision("sha256:1").
 		WithConditions(metav1ac.Condition().WithType(v1alpha1.ConditionDegraded).WithStatus(yes).WithReason(v1alpha1.ReasonLocalMode).
 			WithMessage("").WithLastTransitionTime(metav1.NewTime(h.now).Rfc3339Copy())))
@@ -469,7 +469,7 @@ func TestASelectorThatCannotChangeIsTold(t *testing.T) {
 
 func TestATemplateThatTheServerRefusesIsTold(t *testing.T) {
 	h := newHarness(t)
-	h.create("default", func(s *v1alpha1.LimiterSpec) { s.Template.Labels = map[string]string{"team": "not a label!"} })
+	h.create("default", func(s *v1alpha1.LimiterSpec) { s.PodTemplate.Labels = map[string]string{"team": "not a label!"} })
 	h.reconcile("default")
 	h.says(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonRefused)
 	if got := h.message(v1alpha1.ConditionAccepted); !strings.Contains(got, "not a label!") {
@@ -478,7 +478,7 @@ func TestATemplateThatTheServerRefusesIsTold(t *testing.T) {
 	if kinds := strings.Join(h.existing(), " "); !strings.Contains(kinds, "Service ") {
 		t.Errorf("the rest is not applied: %s", kinds)
 	}
-	h.edit(func(s *v1alpha1.LimiterSpec) { s.Template.Labels = nil })
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.PodTemplate.Labels = nil })
 	h.reconcile("default")
 	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 }
@@ -488,18 +488,18 @@ func TestPodsThatCouldNotStartAreRefused(t *testing.T) {
 	h.create("default", nil)
 	h.reconcile("default")
 	before := h.deployment("default").ResourceVersion
-	h.edit(func(s *v1alpha1.LimiterSpec) { s.Template.Resources = resourcesWithMemory("64Mi") })
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.PodTemplate.Resources = resourcesWithMemory("64Mi") })
 	h.reconcile("default")
 	h.says(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonRefused)
 	h.says(v1alpha1.ConditionReady, no, v1alpha1.ReasonRefused)
 	h.says(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonRefused)
-	if got := h.message(v1alpha1.ConditionStalled); !strings.Contains(got, "spec.template.resources.limits.memory: 64Mi") {
+	if got := h.message(v1alpha1.ConditionStalled); !strings.Contains(got, "spec.podTemplate.resources.limits.memory: 64Mi") {
 		t.Errorf("Stalled says %q", got)
 	}
 	if h.deployment("default").ResourceVersion != before {
 		t.Error("the pods that run were changed")
 	}
-	h.edit(func(s *v1alpha1.LimiterSpec) { s.Template.Resources = resourcesWithMemory("128Mi") })
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.PodTemplate.Resources = resourcesWithMemory("128Mi") })
 	h.reconcile("default")
 	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 }

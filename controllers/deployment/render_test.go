@@ -169,12 +169,12 @@ func drawn(t *rapid.T, name, namespace string) *v1alpha1.Limiter {
 		limiter.Spec.Redis.TLS = &v1alpha1.RedisTLS{SecretRef: &v1alpha1.SecretReference{Name: "tls"}}
 	}
 	if rapid.Bool().Draw(t, "autoscaling") {
-		limiter.Spec.Autoscaling = &v1alpha1.Autoscaling{MinReplicas: 1, MaxReplicas: rapid.Int32Range(1, 9).Draw(t, "most"), TargetCPU: 70}
+		limiter.Spec.Autoscaling = &v1alpha1.Autoscaling{MinReplicas: 1, MaxReplicas: rapid.Int32Range(1, 9).Draw(t, "most"), TargetCPUUtilizationPercentage: 70}
 	}
 	text := rapid.StringMatching(`[a-z]{1,5}`)
-	limiter.Spec.Template.Labels = rapid.MapOfN(text, text, 0, 5).Draw(t, "labels")
-	limiter.Spec.Template.Annotations = rapid.MapOfN(text, text, 0, 5).Draw(t, "annotations")
-	limiter.Spec.Template.NodeSelector = rapid.MapOfN(text, text, 0, 5).Draw(t, "nodes")
+	limiter.Spec.PodTemplate.Labels = rapid.MapOfN(text, text, 0, 5).Draw(t, "labels")
+	limiter.Spec.PodTemplate.Annotations = rapid.MapOfN(text, text, 0, 5).Draw(t, "annotations")
+	limiter.Spec.PodTemplate.NodeSelector = rapid.MapOfN(text, text, 0, 5).Draw(t, "nodes")
 	return limiter
 }
 
@@ -226,7 +226,7 @@ func TestOnlyTheNumberOfPodsChangesWithTheNumberOfPods(t *testing.T) {
 func TestMemoryThatIsTooLittleIsTold(t *testing.T) {
 	for memory, fits := range map[string]bool{"127Mi": false, "128Mi": true, "1Gi": true} {
 		limiter := goldenLimiter(t, "minimal")
-		limiter.Spec.Template.Resources = resourcesWithMemory(memory)
+		limiter.Spec.PodTemplate.Resources = resourcesWithMemory(memory)
 		err := checkTemplate(limiter)
 		if (err == nil) != fits {
 			t.Errorf("a limit of %s: %v", memory, err)

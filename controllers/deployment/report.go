@@ -39,7 +39,7 @@ func (r *Reconciler) report(ctx context.Context, limiter *v1alpha1.Limiter, foun
 }
 
 // tell makes an event of it when a Limiter is deployed that was not, or cannot be for another reason than before.
-func (r *Reconciler) tell(limiter *v1alpha1.Limiter, before, after v1alpha1.LimiterState) {
+func (r *Reconciler) tell(limiter *v1alpha1.Limiter, before, after v1alpha1.LimiterStatus) {
 	was := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionProgrammed)
 	is := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionProgrammed)
 	if was != nil && was.Reason == is.Reason {
@@ -53,8 +53,8 @@ func (r *Reconciler) tell(limiter *v1alpha1.Limiter, before, after v1alpha1.Limi
 }
 
 // applyState is the state over that version of the Limiter, for the only owner of these fields.
-func applyState(limiter *v1alpha1.Limiter, s v1alpha1.LimiterState) *v1alpha1ac.LimiterApplyConfiguration {
-	status := v1alpha1ac.LimiterState().
+func applyState(limiter *v1alpha1.Limiter, s v1alpha1.LimiterStatus) *v1alpha1ac.LimiterApplyConfiguration {
+	status := v1alpha1ac.LimiterStatus().
 		WithObservedGeneration(s.ObservedGeneration).
 		WithReplicas(s.Replicas).
 		WithReadyReplicas(s.ReadyReplicas).

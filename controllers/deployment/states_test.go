@@ -34,7 +34,7 @@ func TestTheStatesThatToolsJudgeAreThoseThatAreWritten(t *testing.T) {
 		"limiter-stuck":          {deployment: d(2, 2, 0, stuck)},
 		"limiter-secret-missing": met(secretMissing("Secret login is not in namespace weir-system")),
 		"limiter-name-in-use":    met(pending("Deployment weir-limiter-default is still there of a Limiter of this name that was deleted")),
-		"limiter-refused":        met(refused("%s", `apply Deployment weir-limiter-default: spec.template.labels: Invalid value: "not a label!"`)),
+		"limiter-refused":        met(refused("%s", `apply Deployment weir-limiter-default: spec.podTemplate.labels: Invalid value: "not a label!"`)),
 	} {
 		data, err := os.ReadFile("../../test/gitops/testdata/states/" + name + ".yaml")
 		if err != nil {
@@ -46,7 +46,7 @@ func TestTheStatesThatToolsJudgeAreThoseThatAreWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := l.Status
-		l.Status = v1alpha1.LimiterState{}
+		l.Status = v1alpha1.LimiterStatus{}
 		got := stateOf(&l, o, time.Now())
 		if diff := cmp.Diff(want.Conditions, got.Conditions, cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")); diff != "" || got.Replicas != want.Replicas || got.ReadyReplicas != want.ReadyReplicas || got.Selector != want.Selector {
 			t.Errorf("%s (-file +stateOf)\n%s %v %v", name, diff, want, got)

@@ -29,9 +29,9 @@ func ownConditions() []string {
 }
 
 // ownState is the part of the Limiter's status that this controller writes, as it is.
-func ownState(limiter *v1alpha1.Limiter) v1alpha1.LimiterState {
+func ownState(limiter *v1alpha1.Limiter) v1alpha1.LimiterStatus {
 	status := limiter.Status
-	return v1alpha1.LimiterState{
+	return v1alpha1.LimiterStatus{
 		ObservedGeneration: status.ObservedGeneration, Replicas: status.Replicas, ReadyReplicas: status.ReadyReplicas,
 		Selector: status.Selector, Conditions: own(status.Conditions),
 	}
@@ -49,8 +49,8 @@ func own(conditions []metav1.Condition) []metav1.Condition {
 }
 
 // stateOf is that part of the status as it is to be.
-func stateOf(limiter *v1alpha1.Limiter, o outcome, now time.Time) v1alpha1.LimiterState {
-	s := v1alpha1.LimiterState{
+func stateOf(limiter *v1alpha1.Limiter, o outcome, now time.Time) v1alpha1.LimiterStatus {
+	s := v1alpha1.LimiterStatus{
 		ObservedGeneration: limiter.Generation,
 		Selector:           metav1.FormatLabelSelector(labelSelector(limiter)),
 		Conditions:         own(limiter.Status.Conditions),

@@ -230,7 +230,7 @@ func (h *harness) policy(name string, labels map[string]string, resources ...v1a
 	p := &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	p.Spec.Axis, p.Spec.Limit, p.Spec.Window = v1alpha1.AxisUser, 1, "1h"
 	p.Spec.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{Resources: []v1alpha1.KubernetesResources{{
-		Groups: []v1alpha1.APIGroup{""}, Resources: resources,
+		APIGroups: []v1alpha1.APIGroup{""}, Resources: resources,
 	}}}}
 	h.must(h.kube.Create(h.Context(), p))
 	return p

@@ -45,7 +45,7 @@ func TestNobodyIsLockedOutByALimiterThatIsGone(t *testing.T) {
 	h.rotate()
 	p := h.policy("everything", nil, "*")
 	p.Spec.Match.Kubernetes.Resources = []v1alpha1.KubernetesResources{{
-		Groups: []v1alpha1.APIGroup{"*"}, Resources: []v1alpha1.ResourceName{"*"},
+		APIGroups: []v1alpha1.APIGroup{"*"}, Resources: []v1alpha1.ResourceName{"*"},
 		Operations: []v1alpha1.Operation{v1alpha1.OperationCreate, v1alpha1.OperationUpdate, v1alpha1.OperationDelete},
 	}}
 	h.must(h.kube.Update(t.Context(), p))

@@ -45,7 +45,7 @@ func (r *Reconciler) tell(ctx context.Context, s *standing, now time.Time) error
 	if before == nil && after == nil || before != nil && after != nil && *before == *after {
 		return nil
 	}
-	status := v1alpha1ac.LimiterState()
+	status := v1alpha1ac.LimiterStatus()
 	if after != nil {
 		status.WithConditions(conditions.Apply([]metav1.Condition{*after})...)
 	}

@@ -68,7 +68,7 @@ func TestPoliciesOfTheClusterAreEnforcedBesideOthers(t *testing.T) {
 func TestWhatDecidesNothingIsToldSoAndByWhom(t *testing.T) {
 	h := newHarness(t)
 	h.create("daily", nil)
-	h.createCluster("unless-said", func(s *v1alpha1.ClusterRateLimitPolicySpec) { s.Applies = v1alpha1.AppliesDefault })
+	h.createCluster("unless-said", func(s *v1alpha1.ClusterRateLimitPolicySpec) { s.Precedence = v1alpha1.PrecedenceDefault })
 	h.reconcile()
 	c := meta.FindStatusCondition(h.clusterConditions("unless-said"), v1alpha1.ConditionOverridden)
 	if c == nil || c.Status != yes || c.Reason != v1alpha1.ReasonNamespacePolicy || !strings.Contains(c.Message, h.namespace+"/daily") {

@@ -21,7 +21,7 @@ const limiterOwner = client.FieldOwner("weir-ruleset")
 // toldLimiter is what a Limiter was told last, and the resource version that the cache showed then.
 type toldLimiter struct {
 	shown string
-	state *v1alpha1.LimiterState
+	state *v1alpha1.LimiterStatus
 }
 
 // tell writes our part of the Limiter's status, if that is new.
@@ -43,9 +43,9 @@ func (e *enforcer) tell(ctx context.Context, limiter *v1alpha1.Limiter, d delive
 }
 
 // ownState is our part of the status, as it is.
-func ownState(limiter *v1alpha1.Limiter) v1alpha1.LimiterState {
+func ownState(limiter *v1alpha1.Limiter) v1alpha1.LimiterStatus {
 	status := limiter.Status
-	state := v1alpha1.LimiterState{Revision: status.Revision, Policies: status.Policies, Redis: status.Redis, Scripts: status.Scripts}
+	state := v1alpha1.LimiterStatus{Revision: status.Revision, Policies: status.Policies, Redis: status.Redis, Scripts: status.Scripts}
 	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded); c != nil {
 		state.Conditions = []metav1.Condition{*c}
 	}
@@ -53,8 +53,8 @@ func ownState(limiter *v1alpha1.Limiter) v1alpha1.LimiterState {
 }
 
 // stateOf is our part of the status, as it is to be. What was known of Redis stays while it is away.
-func (e *enforcer) stateOf(limiter *v1alpha1.Limiter, d delivery, unselectable error, before []metav1.Condition) v1alpha1.LimiterState {
-	state := v1alpha1.LimiterState{
+func (e *enforcer) stateOf(limiter *v1alpha1.Limiter, d delivery, unselectable error, before []metav1.Condition) v1alpha1.LimiterStatus {
+	state := v1alpha1.LimiterStatus{
 		Revision: e.compiled.revision,
 		Policies: &v1alpha1.PolicyCount{Accepted: int32(len(e.compiled.rules)), Rejected: int32(len(e.compiled.problems))},
 		Redis:    &v1alpha1.RedisState{Reachable: d.unreachable == "", Primaries: int32(d.redis.Primaries), Version: d.redis.Version},
@@ -105,8 +105,8 @@ func (d delivery) limiterDegradation(unselectable error) degradation {
 	}
 }
 
-func applyState(limiter *v1alpha1.Limiter, s v1alpha1.LimiterState) *v1alpha1ac.LimiterApplyConfiguration {
-	status := v1alpha1ac.LimiterState().
+func applyState(limiter *v1alpha1.Limiter, s v1alpha1.LimiterStatus) *v1alpha1ac.LimiterApplyConfiguration {
+	status := v1alpha1ac.LimiterStatus().
 		WithRevision(s.Revision).
 		WithPolicies(v1alpha1ac.PolicyCount().WithAccepted(s.Policies.Accepted).WithRejected(s.Policies.Rejected))
 	redis := v1alpha1ac.RedisState().WithReachable(s.Redis.Reachable)

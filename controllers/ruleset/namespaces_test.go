@@ -32,7 +32,7 @@ func TestWhatRulesAskOfANamespaceFollowsIt(t *testing.T) {
 	h.createCluster("pods", func(s *v1alpha1.ClusterRateLimitPolicySpec) {
 		s.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{
 			Resources: []v1alpha1.KubernetesResources{{
-				Groups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}, Operations: []v1alpha1.Operation{v1alpha1.OperationCreate},
+				APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}, Operations: []v1alpha1.Operation{v1alpha1.OperationCreate},
 			}},
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"plan": "free"}},
 		}}

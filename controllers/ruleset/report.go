@@ -234,7 +234,7 @@ func applyStatus(status v1alpha1.RateLimitPolicyStatus) *v1alpha1ac.RateLimitPol
 	apply := v1alpha1ac.RateLimitPolicyStatus().WithObservedGeneration(status.ObservedGeneration)
 	apply.WithConditions(conditions.Apply(status.Conditions)...)
 	for _, l := range status.Limiters {
-		apply.WithLimiters(v1alpha1ac.LimiterStatus().
+		apply.WithLimiters(v1alpha1ac.PolicyLimiterStatus().
 			WithNamespace(l.Namespace).
 			WithName(l.Name).
 			WithRevision(l.Revision).

@@ -79,7 +79,7 @@ func statusOf(generation int64, outcomes []outcome, before []metav1.Condition, n
 			effective := o.rule.effective
 			status.Effective = &effective
 		}
-		status.Limiters = append(status.Limiters, v1alpha1.LimiterStatus{
+		status.Limiters = append(status.Limiters, v1alpha1.PolicyLimiterStatus{
 			Namespace:    o.limiter.Namespace,
 			Name:         o.limiter.Name,
 			Revision:     o.rule.revision,

@@ -28,7 +28,7 @@ func TestAnotherObjectOfTheSameNameIsNews(t *testing.T) {
 	one := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{UID: "1", Generation: 1}}
 	two := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{UID: "2", Generation: 1}}
 	ready := func(n int32) *v1alpha1.Limiter {
-		return &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{UID: "1", Generation: 1}, Status: v1alpha1.LimiterState{ReadyReplicas: n}}
+		return &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{UID: "1", Generation: 1}, Status: v1alpha1.LimiterStatus{ReadyReplicas: n}}
 	}
 	for name, c := range map[string]struct {
 		pass          predicate.Predicate

@@ -26,7 +26,7 @@ func ofCluster(policies *rapid.Generator[v1alpha1.RateLimitPolicy]) *rapid.Gener
 			ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
 			Spec: v1alpha1.ClusterRateLimitPolicySpec{
 				RateLimitPolicySpec: policy.Spec, Domains: domains,
-				Applies: rapid.SampledFrom([]v1alpha1.Applies{"", "Always", "Default"}).Draw(t, "applies"),
+				Precedence: rapid.SampledFrom([]v1alpha1.Precedence{"", "Always", "Default"}).Draw(t, "applies"),
 			},
 		}
 	})

@@ -53,7 +53,7 @@ func TestTheOrderWithinAListThatHasNoneDoesNotMatter(t *testing.T) {
 			writes.Resources = rapid.Permutation(writes.Resources).Draw(t, "resources")
 			for i := range writes.Resources {
 				of := &writes.Resources[i]
-				of.Groups, of.Resources = rapid.Permutation(of.Groups).Draw(t, "groups"), rapid.Permutation(of.Resources).Draw(t, "names")
+				of.APIGroups, of.Resources = rapid.Permutation(of.APIGroups).Draw(t, "groups"), rapid.Permutation(of.Resources).Draw(t, "names")
 			}
 			writes.Users, writes.Groups = rapid.Permutation(writes.Users).Draw(t, "users"), rapid.Permutation(writes.Groups).Draw(t, "their groups")
 			writes.ExceptUsers = rapid.Permutation(writes.ExceptUsers).Draw(t, "except users")

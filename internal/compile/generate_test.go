@@ -86,7 +86,7 @@ func kubernetesMatch() *rapid.Generator[*v1alpha1.KubernetesMatch] {
 		}
 		for range rapid.IntRange(1, 2).Draw(t, "resources") {
 			match.Resources = append(match.Resources, v1alpha1.KubernetesResources{
-				Groups:     rapid.SliceOfNDistinct(rapid.SampledFrom([]v1alpha1.APIGroup{"", "apps", "*"}), 1, 2, rapid.ID).Draw(t, "groups of the API"),
+				APIGroups:  rapid.SliceOfNDistinct(rapid.SampledFrom([]v1alpha1.APIGroup{"", "apps", "*"}), 1, 2, rapid.ID).Draw(t, "groups of the API"),
 				Resources:  rapid.SliceOfNDistinct(rapid.SampledFrom([]v1alpha1.ResourceName{"pods", "*", "pods/scale", "pods/*", "*/scale", "*/*"}), 1, 2, rapid.ID).Draw(t, "names"),
 				Operations: rapid.SliceOfNDistinct(rapid.SampledFrom([]v1alpha1.Operation{"CREATE", "UPDATE"}), 0, 2, rapid.ID).Draw(t, "operations"),
 			})

@@ -34,7 +34,7 @@ func lowerKubernetesMatch(match *v1alpha1.KubernetesMatch) rules.Match {
 
 func lowerResources(of v1alpha1.KubernetesResources) rules.KubernetesResources {
 	return rules.KubernetesResources{
-		Groups:     sorted(each(of.Groups, text[v1alpha1.APIGroup]), strings.Compare),
+		Groups:     sorted(each(of.APIGroups, text[v1alpha1.APIGroup]), strings.Compare),
 		Resources:  sorted(each(of.Resources, text[v1alpha1.ResourceName]), strings.Compare),
 		Operations: sorted(each(operationsOf(of), text[v1alpha1.Operation]), strings.Compare),
 	}

@@ -154,7 +154,7 @@ func onAxis(name string, axis v1alpha1.Axis, change func(*v1alpha1.RateLimitPoli
 	policy.Name = name
 	policy.Spec.RateLimitPolicySpec = v1alpha1.RateLimitPolicySpec{
 		Axis: axis, Limit: 1, Window: "1m", Match: &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{
-			Resources: []v1alpha1.KubernetesResources{{Groups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}}},
+			Resources: []v1alpha1.KubernetesResources{{APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}}},
 		}},
 	}
 	if change != nil {

@@ -32,7 +32,7 @@ func lower(policy valid, identifier rules.Identifier) rules.Rule {
 	if cluster := policy.cluster; cluster != nil {
 		rule.Domains = sorted(each(cluster.Domains, text[v1alpha1.Domain]), strings.Compare)
 		rule.AllDomains = len(cluster.Domains) == 0
-		rule.Default = cluster.Applies == v1alpha1.AppliesDefault
+		rule.Default = cluster.Precedence == v1alpha1.PrecedenceDefault
 	}
 	return rule
 }

@@ -27,7 +27,7 @@ func (c *checker) checkCluster(spec *v1alpha1.ClusterRateLimitPolicySpec) {
 				"%q is no domain: one is the name of a namespace, or whatever the proxies call theirs, without spaces", domain)
 		}
 	}
-	checkEnum(c, "spec.applies", spec.Applies, v1alpha1.AppliesAlways, v1alpha1.AppliesDefault)
+	checkEnum(c, "spec.precedence", spec.Precedence, v1alpha1.PrecedenceOverride, v1alpha1.PrecedenceDefault)
 }
 
 func isSpaceOrControl(r rune) bool {

@@ -50,7 +50,7 @@ func (c *checker) checkTiersOfKind(tiers []v1alpha1.Tier) {
 
 func (c *checker) checkKubernetesMatch(field string, match *v1alpha1.KubernetesMatch) {
 	if len(match.Resources) == 0 {
-		c.add(field+".resources", "is empty; name what is written, such as {groups: [apps], resources: [deployments]}")
+		c.add(field+".resources", "is empty; name what is written, such as {apiGroups: [apps], resources: [deployments]}")
 	}
 	for i, of := range match.Resources {
 		c.checkResources(fmt.Sprintf("%s.resources[%d]", field, i), of)
@@ -83,15 +83,15 @@ var (
 )
 
 func (c *checker) checkResources(field string, of v1alpha1.KubernetesResources) {
-	if len(of.Groups) == 0 {
-		c.add(field+".groups", `is empty; name the groups of the API, "" for the core group`)
+	if len(of.APIGroups) == 0 {
+		c.add(field+".apiGroups", `is empty; name the API groups, "" for the core group`)
 	}
 	if len(of.Resources) == 0 {
 		c.add(field+".resources", "is empty; name the resources, such as pods")
 	}
-	for i, group := range of.Groups {
+	for i, group := range of.APIGroups {
 		if !apiGroup.MatchString(string(group)) {
-			c.add(fmt.Sprintf("%s.groups[%d]", field, i),
+			c.add(fmt.Sprintf("%s.apiGroups[%d]", field, i),
 				"a group is a DNS name such as apps or batch, empty for the core group, or * for every group; leave its version out")
 		}
 	}

@@ -88,35 +88,35 @@ func TestWarnings(t *testing.T) {
 		{"a cost above all but a tier", `{axis: User, limit: 10, window: 1m, algorithm: LeakyBucket, burst: 3, cost: {value: 5}, tiers: [{name: a, when: {identifiers: [x]}, unlimited: true}]}`, []string{
 			"spec.limit: denies every request: one costs 5 units, and never more than 4 are admitted at once",
 		}},
-		{"writes to the Kubernetes API", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{groups: ["*"], resources: [events]}, {groups: [apps], resources: ["*"]}]}}}`, nil},
-		{"every write to the Kubernetes API", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{groups: ["*"], resources: ["*"]}]}}}`, []string{
+		{"writes to the Kubernetes API", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: ["*"], resources: [events]}, {apiGroups: [apps], resources: ["*"]}]}}}`, nil},
+		{"every write to the Kubernetes API", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: ["*"], resources: ["*"]}]}}}`, []string{
 			"spec.match.kubernetes.resources: API servers ask before every CREATE, of leases and events too; name what matters",
 		}},
-		{"every scale", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{groups: ["*"], resources: ["*/scale"], operations: [UPDATE]}]}}}`, nil},
-		{"every deletion, of subresources too", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{groups: [""], resources: [pods]}, {groups: ["*"], resources: ["*/*"], operations: [UPDATE, DELETE]}]}}}`, []string{
+		{"every scale", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: ["*"], resources: ["*/scale"], operations: [UPDATE]}]}}}`, nil},
+		{"every deletion, of subresources too", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}, {apiGroups: ["*"], resources: ["*/*"], operations: [UPDATE, DELETE]}]}}}`, []string{
 			"spec.match.kubernetes.resources: API servers ask before every DELETE, UPDATE, of leases and events too; name what matters",
 		}},
-		{"namespaces that are others", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {namespaces: [bank], resources: [{groups: [""], resources: [pods]}]}}}`, []string{
+		{"namespaces that are others", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {namespaces: [bank], resources: [{apiGroups: [""], resources: [pods]}]}}}`, []string{
 			"spec.match.kubernetes.namespaces: no write matches: its namespace is its domain, and the policy is for others",
 		}},
-		{"namespaces among which its own is", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {namespaces: [bank, shop], resources: [{groups: [""], resources: [pods]}]}}}`, nil},
-		{"users and groups who are all excepted", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{groups: [""], resources: [pods]}],
+		{"namespaces among which its own is", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {namespaces: [bank, shop], resources: [{apiGroups: [""], resources: [pods]}]}}}`, nil},
+		{"users and groups who are all excepted", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}],
 			users: [a], exceptUsers: [a, b], groups: [g], exceptGroups: [g]}}}`, []string{
 			"spec.match.kubernetes.exceptUsers: no write matches: they are all of users",
 			"spec.match.kubernetes.exceptGroups: no write matches: they are all of groups",
 		}},
-		{"users and groups of whom some are excepted", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{groups: [""], resources: [pods]}],
+		{"users and groups of whom some are excepted", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}],
 			users: [a, b], exceptUsers: [a], groups: [g, h], exceptGroups: [g]}}}`, nil},
-		{"a queue for writes", `{axis: Tenant, limit: 1, window: 1m, algorithm: LeakyBucket, burst: 5, match: {kubernetes: {resources: [{groups: [""], resources: [pods]}]}},
+		{"a queue for writes", `{axis: Tenant, limit: 1, window: 1m, algorithm: LeakyBucket, burst: 5, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}]}},
 			tiers: [{name: a, limit: 2, burst: 7, when: {groups: [g]}}]}`, []string{
 			"spec.burst: API servers do not wait, so no write ever queues; it only bounds what one costs. See TokenBucket",
 			"spec.tiers[0].burst: API servers do not wait, so no write ever queues; it only bounds what one costs",
 		}},
-		{"costs without a queue", `{axis: Tenant, limit: 1, window: 1m, algorithm: LeakyBucket, match: {kubernetes: {resources: [{groups: [batch], resources: [jobs]}]}},
+		{"costs without a queue", `{axis: Tenant, limit: 1, window: 1m, algorithm: LeakyBucket, match: {kubernetes: {resources: [{apiGroups: [batch], resources: [jobs]}]}},
 			cost: {expression: request.object.spec.parallelism}}`, []string{
 			"spec.cost.expression: a LeakyBucket without burst denies every write that costs more than 1",
 		}},
-		{"tiers of namespaces behind others", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{groups: [batch], resources: [jobs]}]}}, tiers: [
+		{"tiers of namespaces behind others", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [batch], resources: [jobs]}]}}, tiers: [
 			{name: a, limit: 2, when: {namespaceSelector: {matchLabels: {plan: paid}}}}, {name: b, limit: 3, when: {namespaceSelector: {matchLabels: {plan: paid, team: web}}}},
 			{name: c, limit: 4, when: {namespaceSelector: {matchLabels: {team: web}}}}]}`, []string{
 			`spec.tiers[1].when: no request is of this tier: tier "a" before it takes all of them`,
@@ -165,8 +165,8 @@ func TestWarningsAboutAPolicyThatNeverDecides(t *testing.T) {
 		{"stricter while Redis is away", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, onStoreFailure: Deny}`, true},
 		{"a wider network", `{axis: IP, limit: 10, window: 1m, match: {http: {cidrs: [10.1.0.0/16]}}}`, `{axis: IP, limit: 9, window: 1m, match: {http: {cidrs: [10.0.0.0/8]}}}`, true},
 		{"one exception more", `{axis: IP, limit: 10, window: 1m}`, `{axis: IP, limit: 9, window: 1m, match: {http: {exceptCIDRs: [10.0.0.0/8]}}}`, false},
-		{"pods of fewer users", `{axis: User, limit: 10, window: 1m, match: {kubernetes: {resources: [{groups: [""], resources: [pods]}], users: [a]}}}`, `{axis: User, limit: 9, window: 1m, match: {kubernetes: {resources: [{groups: [""], resources: ["*"]}]}}}`, true},
-		{"other requests beside pods", `{axis: Tenant, limit: 10, window: 1m, match: {kubernetes: {resources: [{groups: [""], resources: [pods]}]}}}`, `{axis: Tenant, limit: 9, window: 1m}`, false},
+		{"pods of fewer users", `{axis: User, limit: 10, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}], users: [a]}}}`, `{axis: User, limit: 9, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: ["*"]}]}}}`, true},
+		{"other requests beside pods", `{axis: Tenant, limit: 10, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}]}}}`, `{axis: Tenant, limit: 9, window: 1m}`, false},
 		{"descriptors beside everything", `{axis: IP, limit: 10, window: 1m, match: {descriptors: [{key: a}]}}`, `{axis: IP, limit: 9, window: 1m}`, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -70,32 +70,32 @@ func TestTheCompilerAgreesWithTheSchema(t *testing.T) {
 		"groups of the API": {
 			rapid.StringMatching(`[*aZ0./-]{0,4}`),
 			func(s *v1alpha1.RateLimitPolicySpec, text string) {
-				of, m := v1alpha1.KubernetesResources{Groups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}}, v1alpha1.KubernetesMatch{}
-				of.Groups = []v1alpha1.APIGroup{v1alpha1.APIGroup(text)}
+				of, m := v1alpha1.KubernetesResources{APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}}, v1alpha1.KubernetesMatch{}
+				of.APIGroups = []v1alpha1.APIGroup{v1alpha1.APIGroup(text)}
 				m.Resources = []v1alpha1.KubernetesResources{of}
 				s.Match = &v1alpha1.Match{Kubernetes: &m}
 			},
-			`{axis: User, limit: 1, window: 1m, match: {kubernetes: {resources: [{groups: [%s], resources: [pods]}]}}}`,
+			`{axis: User, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [%s], resources: [pods]}]}}}`,
 		},
 		"resources": {
 			rapid.StringMatching(`[*aZ0./-]{0,3}(/[*a0-]{0,2})?`),
 			func(s *v1alpha1.RateLimitPolicySpec, text string) {
-				of, m := v1alpha1.KubernetesResources{Groups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}}, v1alpha1.KubernetesMatch{}
+				of, m := v1alpha1.KubernetesResources{APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}}, v1alpha1.KubernetesMatch{}
 				of.Resources = []v1alpha1.ResourceName{v1alpha1.ResourceName(text)}
 				m.Resources = []v1alpha1.KubernetesResources{of}
 				s.Match = &v1alpha1.Match{Kubernetes: &m}
 			},
-			`{axis: User, limit: 1, window: 1m, match: {kubernetes: {resources: [{groups: [""], resources: [%s]}]}}}`,
+			`{axis: User, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [%s]}]}}}`,
 		},
 		"namespaces": {
 			rapid.StringMatching(`[aZ0.-]{0,3}([a0]{60,64})?`),
 			func(s *v1alpha1.RateLimitPolicySpec, text string) {
-				of, m := v1alpha1.KubernetesResources{Groups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}}, v1alpha1.KubernetesMatch{}
+				of, m := v1alpha1.KubernetesResources{APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}}, v1alpha1.KubernetesMatch{}
 				m.Namespaces = []v1alpha1.NamespaceName{v1alpha1.NamespaceName(text)}
 				m.Resources = []v1alpha1.KubernetesResources{of}
 				s.Match = &v1alpha1.Match{Kubernetes: &m}
 			},
-			`{axis: User, limit: 1, window: 1m, match: {kubernetes: {namespaces: [%s], resources: [{groups: [""], resources: [pods]}]}}}`,
+			`{axis: User, limit: 1, window: 1m, match: {kubernetes: {namespaces: [%s], resources: [{apiGroups: [""], resources: [pods]}]}}}`,
 		},
 		"cookie names": {
 			rapid.StringMatching("[aZ0!#$%&*+.^_|~ :;,='\"`{}()-]{0,3}"),

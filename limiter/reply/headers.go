@@ -18,34 +18,34 @@ type Style string
 
 // The styles. Whatever the style, a denial that waiting can mend has a Retry-After, in whole seconds, rounded up.
 const (
-	// Draft11 is draft-ietf-httpapi-ratelimit-headers-11:
+	// RateLimitHeaders is draft-ietf-httpapi-ratelimit-headers-11:
 	//
 	//	RateLimit-Policy: "shop/tenant-daily";q=100;w=86400
 	//	RateLimit: "shop/tenant-daily";r=99;t=86400
-	Draft11 Style = "Draft11"
-	// Draft03 is draft-polli-ratelimit-headers-03 with the names that Envoy gives the fields:
+	RateLimitHeaders Style = "RateLimit"
+	// XRateLimitHeaders is draft-polli-ratelimit-headers-03 with the names that Envoy gives the fields:
 	//
 	//	X-RateLimit-Limit: 100, 100;w=86400;name="shop/tenant-daily"
 	//	X-RateLimit-Remaining: 99
 	//	X-RateLimit-Reset: 86400
-	Draft03 Style = "Draft03"
-	// GitHub is what GitHub's API sends: plain numbers, and the reset as seconds since the Unix epoch.
+	XRateLimitHeaders Style = "XRateLimit"
+	// GitHubHeaders is what GitHub's API sends: plain numbers, and the reset as seconds since the Unix epoch.
 	//
 	//	X-RateLimit-Limit: 100
 	//	X-RateLimit-Remaining: 99
 	//	X-RateLimit-Reset: 1790000000
-	GitHub Style = "GitHub"
-	// None leaves the limits out.
-	None Style = "None"
+	GitHubHeaders Style = "GitHub"
+	// NoHeaders leaves the limits out.
+	NoHeaders Style = "None"
 )
 
 // ParseStyle returns the style of that name.
 func ParseStyle(name string) (Style, error) {
 	switch s := Style(name); s {
-	case Draft11, Draft03, GitHub, None:
+	case RateLimitHeaders, XRateLimitHeaders, GitHubHeaders, NoHeaders:
 		return s, nil
 	default:
-		return "", fmt.Errorf("%q is no style of headers; there are %s, %s, %s and %s", name, Draft11, Draft03, GitHub, None)
+		return "", fmt.Errorf("unknown header family %q, want %s, %s, %s or %s", name, RateLimitHeaders, XRateLimitHeaders, GitHubHeaders, NoHeaders)
 	}
 }
 
@@ -84,17 +84,17 @@ func (s Style) AppendFields(dst []Field, a *engine.Answer, now time.Time) ([]Fie
 	t := text{bytes: room[:0], fields: dst}
 	var err error
 	switch s {
-	case Draft11:
+	case RateLimitHeaders:
 		err = t.draft11(a)
 		t.retryAfter(a, strictest)
-	case Draft03:
+	case XRateLimitHeaders:
 		t.retryAfter(a, strictest)
 		err = t.numbers(strictest, a, effectiveWindow(strictest.Decision))
-	case GitHub:
+	case GitHubHeaders:
 		t.retryAfter(a, strictest)
 		sinceEpoch := time.Duration(now.UnixMicro())*time.Microsecond + effectiveWindow(strictest.Decision)
 		err = t.numbers(strictest, nil, sinceEpoch)
-	default: // None, or "" of who has not chosen
+	default: // NoHeaders, or "" if no family was chosen
 		t.retryAfter(a, strictest)
 	}
 	return t.end(len(dst)), err

@@ -90,7 +90,7 @@ func TestHeadersOfDraft11(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := http.Header{}
-			if err := Draft11.SetHeaders(got, &test.answer, epoch()); err != nil {
+			if err := RateLimitHeaders.SetHeaders(got, &test.answer, epoch()); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -104,7 +104,7 @@ func TestANameThatCannotBeAHeaderDoesNotStopTheDecision(t *testing.T) {
 	rule := tenantRule("täglich", 1)
 	answer := engine.Answer{Results: []engine.Result{decided(t, rule, limiter.Decision{RetryAfter: time.Second})}}
 	header := http.Header{}
-	if err := Draft11.SetHeaders(header, &answer, epoch()); err == nil {
+	if err := RateLimitHeaders.SetHeaders(header, &answer, epoch()); err == nil {
 		t.Error("no error for a policy name outside ASCII")
 	}
 	if diff := cmp.Diff(http.Header{"Retry-After": {"1"}}, header); diff != "" {
@@ -128,26 +128,26 @@ func TestHeadersByStyle(t *testing.T) {
 		answer engine.Answer
 		want   http.Header
 	}{
-		"Draft03 gives the strictest numbers and every policy": {Draft03, two(), http.Header{
+		"Draft03 gives the strictest numbers and every policy": {XRateLimitHeaders, two(), http.Header{
 			"X-RateLimit-Limit":     {`5, 5;w=60;name="shop/b", 9;w=60;name="shop/a"`},
 			"X-RateLimit-Remaining": {"0"},
 			"X-RateLimit-Reset":     {"21"},
 			"Retry-After":           {"21"},
 		}},
-		"Draft03 of an allowed request": {Draft03, one(), http.Header{
+		"Draft03 of an allowed request": {XRateLimitHeaders, one(), http.Header{
 			"X-RateLimit-Limit":     {`9, 9;w=60;name="shop/a"`},
 			"X-RateLimit-Remaining": {"7"},
 			"X-RateLimit-Reset":     {"30"},
 		}},
-		"GitHub gives plain numbers and the second of the reset, rounded up": {GitHub, two(), http.Header{
+		"GitHub gives plain numbers and the second of the reset, rounded up": {GitHubHeaders, two(), http.Header{
 			"X-RateLimit-Limit":     {"5"},
 			"X-RateLimit-Remaining": {"0"},
 			"X-RateLimit-Reset":     {"1790000021"},
 			"Retry-After":           {"21"},
 		}},
-		"None leaves the wait":                    {None, two(), http.Header{"Retry-After": {"21"}}},
-		"None of an allowed request says nothing": {None, one(), http.Header{}},
-		"no policy, no headers":                   {GitHub, engine.Answer{Allowed: true}, http.Header{}},
+		"None leaves the wait":                    {NoHeaders, two(), http.Header{"Retry-After": {"21"}}},
+		"None of an allowed request says nothing": {NoHeaders, one(), http.Header{}},
+		"no policy, no headers":                   {GitHubHeaders, engine.Answer{Allowed: true}, http.Header{}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -163,12 +163,12 @@ func TestHeadersByStyle(t *testing.T) {
 }
 
 func TestStylesAreKnownByName(t *testing.T) {
-	for _, style := range []Style{Draft11, Draft03, GitHub, None} {
+	for _, style := range []Style{RateLimitHeaders, XRateLimitHeaders, GitHubHeaders, NoHeaders} {
 		if got, err := ParseStyle(string(style)); err != nil || got != style {
 			t.Errorf("ParseStyle(%q) = %q, %v", style, got, err)
 		}
 	}
-	const want = `"draft11" is no style of headers; there are Draft11, Draft03, GitHub and None`
+	const want = `unknown header family "draft11", want RateLimit, XRateLimit, GitHub or None`
 	if _, err := ParseStyle("draft11"); err == nil || err.Error() != want {
 		t.Errorf("error %q, want %q", err, want)
 	}

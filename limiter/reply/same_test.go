@@ -38,8 +38,8 @@ func TestListsAreWhatALibraryForStructuredFieldsWrites(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		answer := rapid.Custom(answerOf).Draw(t, "answer")
 		got := http.Header{}
-		errGot := Draft11.SetHeaders(got, &answer, epoch())
-		errNumbers := Draft03.SetHeaders(got, &answer, epoch())
+		errGot := RateLimitHeaders.SetHeaders(got, &answer, epoch())
+		errNumbers := XRateLimitHeaders.SetHeaders(got, &answer, epoch())
 		var policies, limits, quotas httpsfv.List
 		for r := range enforced(&answer) {
 			policies = append(policies, item(r.Rule.Policy, "q", r.Decision.Limit, "w", seconds(r.Window)))
@@ -98,7 +98,7 @@ func item(name, first string, a int64, second string, b int64) httpsfv.Item {
 func TestAppendedFieldsAreThoseThatAreSet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		answer := rapid.Custom(answerOf).Draw(t, "answer")
-		style := rapid.SampledFrom([]Style{Draft11, Draft03, GitHub, None}).Draw(t, "style")
+		style := rapid.SampledFrom([]Style{RateLimitHeaders, XRateLimitHeaders, GitHubHeaders, NoHeaders}).Draw(t, "style")
 		header := http.Header{}
 		errSet := style.SetHeaders(header, &answer, epoch())
 		begin := []Field{{Lower: "content-type", Value: "text/plain"}}

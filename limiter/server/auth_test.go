@@ -29,7 +29,7 @@ import (
 // newDoors returns doors around e with options of the test's.
 func newDoors(t testing.TB, e *engine.Engine, change func(*Options)) http.Handler {
 	t.Helper()
-	o := Options{Engine: e, Style: reply.Draft11, Metrics: NewMetrics(prometheus.NewRegistry()), Log: discard()}
+	o := Options{Engine: e, Style: reply.RateLimitHeaders, Metrics: NewMetrics(prometheus.NewRegistry()), Log: discard()}
 	change(&o)
 	return NewDoors(o)
 }
@@ -379,7 +379,7 @@ func TestForwardAuthTellsWhenThereIsNoDecision(t *testing.T) {
 }
 
 func TestForwardAuthSpeaksTheStyleOfTheLimiter(t *testing.T) {
-	h := newDoors(t, newEngine(t, atNoon(), tenantRule("a", 3)), func(o *Options) { o.Style = reply.Draft03 })
+	h := newDoors(t, newEngine(t, atNoon(), tenantRule("a", 3)), func(o *Options) { o.Style = reply.XRateLimitHeaders })
 	w := askDoor(h, question("/v1/auth/shop", nil))
 	if got := headerOf(w, "X-RateLimit-Remaining"); got != "2" {
 		t.Errorf("X-RateLimit-Remaining: %q in %v", got, w.Header())

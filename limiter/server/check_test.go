@@ -68,7 +68,7 @@ func newEngine(t testing.TB, store limiter.Store, list ...rules.Rule) *engine.En
 
 func newHandler(t testing.TB, e *engine.Engine) http.Handler {
 	t.Helper()
-	return NewDoors(Options{Engine: e, Style: reply.Draft11, Metrics: NewMetrics(prometheus.NewRegistry()), Log: discard()})
+	return NewDoors(Options{Engine: e, Style: reply.RateLimitHeaders, Metrics: NewMetrics(prometheus.NewRegistry()), Log: discard()})
 }
 
 func atNoon() *memstore.Store { return memstore.New(func() time.Time { return noon }) }
@@ -309,7 +309,7 @@ func TestAStoreFailureThatNothingStandsInForIsToldToTheCaller(t *testing.T) {
 	store := &brittleStore{Store: atNoon()}
 	store.broken.Store(true)
 	registry := prometheus.NewRegistry()
-	h := NewDoors(Options{Engine: newEngine(t, store, tenantRule("a", 3)), Style: reply.Draft11, Metrics: NewMetrics(registry), Log: slog.New(slog.DiscardHandler)})
+	h := NewDoors(Options{Engine: newEngine(t, store, tenantRule("a", 3)), Style: reply.RateLimitHeaders, Metrics: NewMetrics(registry), Log: slog.New(slog.DiscardHandler)})
 
 	for range 3 {
 		w := post(h, acme)
@@ -417,7 +417,7 @@ func TestWhileTheStoreIsAwayAPolicySaysWhatACallerGets(t *testing.T) {
 	deny := tenantRule("deny", 3)
 	deny.Domain, deny.OnStoreFailure = "bank", rules.DenyOnFailure
 	e.Swap(newIndex(t, "sha256:1", tenantRule("a", 3), deny))
-	h := NewDoors(Options{Engine: e, Style: reply.Draft11, Metrics: NewMetrics(prometheus.NewRegistry()), Log: log})
+	h := NewDoors(Options{Engine: e, Style: reply.RateLimitHeaders, Metrics: NewMetrics(prometheus.NewRegistry()), Log: log})
 	bank := strings.Replace(acme, `"shop"`, `"bank"`, 1)
 	for _, body := range []string{acme, bank} {
 		if w := post(h, body); w.Code != http.StatusOK || strings.Contains(w.Body.String(), "local") {

@@ -25,9 +25,9 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "weir_decision_duration_seconds",
-		Help:    "Time from the first byte of a request to the last byte of its decision, by the door it came in at.",
+		Help:    "Time from the first byte of a request to the last byte of its decision, by the endpoint that received it.",
 		Buckets: []float64{50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1},
-	}, []string{"door"})}
+	}, []string{"endpoint"})}
 	registry.MustRegister(m.seconds)
 	return m
 }

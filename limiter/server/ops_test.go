@@ -59,7 +59,7 @@ func TestMetricsShowDecisions(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	e := engine.New(atNoon(), engine.SourceMemory, engine.NewMetrics(registry))
 	e.Swap(newIndex(t, "sha256:1", tenantRule("a", 1)))
-	check := NewDoors(Options{Engine: e, Style: reply.Draft11, Metrics: NewMetrics(registry), Log: discard()})
+	check := NewDoors(Options{Engine: e, Style: reply.RateLimitHeaders, Metrics: NewMetrics(registry), Log: discard()})
 	post(check, acme)
 	post(check, acme)
 	post(check, "{")
@@ -71,7 +71,7 @@ func TestMetricsShowDecisions(t *testing.T) {
 	for _, want := range []string{
 		`weir_decisions_total{axis="Tenant",policy="shop/a",result="allowed",source="memory"} 1`,
 		`weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="memory"} 1`,
-		`weir_decision_duration_seconds_count{door="check"} 2`,
+		`weir_decision_duration_seconds_count{endpoint="check"} 2`,
 		`weir_rules_revision_info{revision="sha256:1"} 1`,
 	} {
 		if !strings.Contains(body, want+"\n") {

@@ -77,7 +77,7 @@ func (s *story) disturbances(load loadPod) []disturbance {
 
 func (s *story) changeTemplate(ctx context.Context) error {
 	return change(ctx, s, limiterNamed(system, "default"), func(l *v1alpha1.Limiter) {
-		l.Spec.Template.Annotations = map[string]string{"e2e": time.Now().Format(time.RFC3339)}
+		l.Spec.PodTemplate.Annotations = map[string]string{"e2e": time.Now().Format(time.RFC3339)}
 	})
 }
 

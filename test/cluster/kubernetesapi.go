@@ -91,7 +91,7 @@ func (w *writers) stopThrottling(ctx context.Context) error {
 
 func configMaps() v1alpha1.KubernetesResources {
 	return v1alpha1.KubernetesResources{
-		Groups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"configmaps"},
+		APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"configmaps"},
 		Operations: []v1alpha1.Operation{v1alpha1.OperationCreate},
 	}
 }

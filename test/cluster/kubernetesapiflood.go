@@ -19,9 +19,9 @@ import (
 // workloads are what a flood is made of.
 func workloads() []v1alpha1.KubernetesResources {
 	return []v1alpha1.KubernetesResources{
-		{Groups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}},
-		{Groups: []v1alpha1.APIGroup{"apps"}, Resources: []v1alpha1.ResourceName{"deployments"}},
-		{Groups: []v1alpha1.APIGroup{"batch"}, Resources: []v1alpha1.ResourceName{"jobs"}},
+		{APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}},
+		{APIGroups: []v1alpha1.APIGroup{"apps"}, Resources: []v1alpha1.ResourceName{"deployments"}},
+		{APIGroups: []v1alpha1.APIGroup{"batch"}, Resources: []v1alpha1.ResourceName{"jobs"}},
 	}
 }
 

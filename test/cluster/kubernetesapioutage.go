@@ -117,7 +117,7 @@ func (w *writers) whileWriting(ctx context.Context, do step) (*written, error) {
 // everything is one write an hour for all who are limited, whatever it is.
 func everything() *v1alpha1.ClusterRateLimitPolicy {
 	p := perTenant("e2e-everything", 1, v1alpha1.KubernetesResources{
-		Groups: []v1alpha1.APIGroup{"*"}, Resources: []v1alpha1.ResourceName{"*/*"},
+		APIGroups: []v1alpha1.APIGroup{"*"}, Resources: []v1alpha1.ResourceName{"*/*"},
 		Operations: []v1alpha1.Operation{v1alpha1.OperationCreate, v1alpha1.OperationUpdate, v1alpha1.OperationDelete, v1alpha1.OperationConnect},
 	})
 	p.Spec.Window, p.Spec.Axis = "1h", v1alpha1.AxisCustom

@@ -134,7 +134,7 @@ func smallLimiter(namespace, name, selected string) *v1alpha1.Limiter {
 		Replicas:       new(int32(1)),
 		Redis:          v1alpha1.Redis{Addresses: []v1alpha1.RedisAddress{"redis." + system + ":6379"}},
 		PolicySelector: &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"mistake": v1alpha1.LabelValue(selected)}},
-		Template: v1alpha1.PodTemplate{Resources: &corev1.ResourceRequirements{
+		PodTemplate: v1alpha1.PodTemplate{Resources: &corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
 			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
 		}},

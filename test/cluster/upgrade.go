@@ -18,7 +18,7 @@ func (s *story) templateArrived(ctx context.Context) error {
 	if err := s.says(limiter, saying{kind: "Programmed", status: "True"})(ctx); err != nil {
 		return err
 	}
-	for key, value := range limiter.Spec.Template.Annotations {
+	for key, value := range limiter.Spec.PodTemplate.Annotations {
 		if d.Spec.Template.Annotations[key] != value {
 			return fmt.Errorf("the template has %s=%q, want %q", key, d.Spec.Template.Annotations[key], value)
 		}

@@ -25,7 +25,7 @@ func TestAPolicyOfTheClusterIsStoredWithItsDefaultsAndShown(t *testing.T) {
 	}
 	want := written.Spec.DeepCopy()
 	want.Algorithm, want.Scope, want.Enforcement = v1alpha1.SlidingWindowCounter, v1alpha1.ScopePolicy, v1alpha1.EnforcementEnforce
-	want.OnStoreFailure, want.Applies = v1alpha1.StoreFailureLocal, v1alpha1.AppliesAlways
+	want.OnStoreFailure, want.Precedence = v1alpha1.StoreFailureLocal, v1alpha1.PrecedenceOverride
 	if err := n.Create(t.Context(), written); err != nil {
 		t.Fatal(err)
 	}
@@ -49,14 +49,16 @@ func TestAPolicyOfTheClusterIsStoredWithItsDefaultsAndShown(t *testing.T) {
 	}
 	out := n.kubectl(t, "get", "clusterratelimitpolicies", name, "-o", "wide")
 	shown := [][]string{
-		{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "APPLIES", "AGE", "REASON", "ENFORCEMENT"},
-		{name, "True", "Tenant", "10", "1d", "SlidingWindowCounter", "Always", "*", "Programmed", "Enforce"},
+		{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "PRECEDENCE", "AGE", "REASON", "ENFORCEMENT"},
+		{name, "True", "Tenant", "10", "1d", "SlidingWindowCounter", "Override", "*", "Programmed", "Enforce"},
 	}
 	if diff := cmp.Diff(shown, table(out)); diff != "" {
 		t.Errorf("kubectl get (-want +got):\n%s\n%s", diff, out)
 	}
-	if out := n.kubectl(t, "get", "throttling", "-o", "name"); !strings.Contains(out, "clusterratelimitpolicy.weir.dev/"+name) {
-		t.Errorf("the category does not show it: %s", out)
+	for _, kind := range []string{"weir", "crlp"} {
+		if out := n.kubectl(t, "get", kind, "-o", "name"); !strings.Contains(out, "clusterratelimitpolicy.weir.dev/"+name) {
+			t.Errorf("kubectl get %s does not list the policy: %s", kind, out)
+		}
 	}
 }
 

@@ -24,8 +24,8 @@ func clusterCases() []schemaCase {
 		},
 		{at: "spec.domains[]", kind: kindRule, accepted: domains(`[edge_proxy/v1]`), refused: domains(`["edge proxy"]`), says: domainSays},
 		{
-			at: "spec.applies", kind: "enum", accepted: `spec: {applies: Default}`, refused: `spec: {applies: Never}`,
-			says: `Unsupported value: "Never": supported values: "Always", "Default"`,
+			at: "spec.precedence", kind: "enum", accepted: `spec: {precedence: Default}`, refused: `spec: {precedence: Never}`,
+			says: `Unsupported value: "Never": supported values: "Override", "Default"`,
 		},
 	}...)
 }

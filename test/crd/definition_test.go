@@ -37,7 +37,7 @@ func limiters() definition {
 	return definition{
 		kind: "Limiter", file: "weir.dev_limiters.yaml", cases: limiterCases,
 		small:      "metadata: {name: small}\nspec: {redis: {addresses: [\"redis:6379\"]}}\n",
-		kubernetes: []string{"spec.template.resources", "spec.template.tolerations[]", "spec.template.affinity"},
+		kubernetes: []string{"spec.podTemplate.resources", "spec.podTemplate.tolerations[]", "spec.podTemplate.affinity"},
 	}
 }
 

@@ -47,7 +47,12 @@ func TestColumnsOfKubectlGet(t *testing.T) {
 			{"enforced", "True", "Tenant", "10", "1m", "SlidingWindowLog", "*"},
 			{"unseen", "", "IP", "120", "1d", "SlidingWindowCounter", "*"},
 		}},
-		{"by the category, in which there are other kinds, wide", []string{"throttling", "-o", "wide"}, [][]string{
+		{"by the short name", []string{"rlp"}, [][]string{
+			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE"},
+			{"enforced", "True", "Tenant", "10", "1m", "SlidingWindowLog", "*"},
+			{"unseen", "", "IP", "120", "1d", "SlidingWindowCounter", "*"},
+		}},
+		{"by the category, in which there are other kinds, wide", []string{"weir", "-o", "wide"}, [][]string{
 			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE", "REASON", "ENFORCEMENT"},
 			{"ratelimitpolicy.weir.dev/enforced", "True", "Tenant", "10", "1m", "SlidingWindowLog", "*", "Programmed", "Enforce"},
 			{"ratelimitpolicy.weir.dev/unseen", "", "IP", "120", "1d", "SlidingWindowCounter", "*", "", "Shadow"},

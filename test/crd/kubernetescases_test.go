@@ -8,7 +8,7 @@ import (
 // writes is the change that makes of the small policy one for the creation of pods, with the parts of match.kubernetes and of
 // the spec given, each with a comma at its end.
 func writes(match, spec string) string {
-	return `spec: {` + spec + `match: {kubernetes: {` + match + `resources: [{groups: [""], resources: [pods]}]}}}`
+	return `spec: {` + spec + `match: {kubernetes: {` + match + `resources: [{apiGroups: [""], resources: [pods]}]}}}`
 }
 
 // written is the change that makes of the small policy one for these resources.
@@ -23,7 +23,7 @@ func kubernetesCases() []schemaCase {
 		{at: at + ".resources", kind: "minItems", accepted: writes(``, ``), refused: written(`[]`), says: "should have at least 1 items"},
 		{
 			at: at + ".resources", kind: "maxItems",
-			accepted: written(`[` + repeat(`{groups: [""], resources: [pods]}`, 16) + `]`), refused: written(`[` + repeat(`{groups: [""], resources: [pods]}`, 17) + `]`),
+			accepted: written(`[` + repeat(`{apiGroups: [""], resources: [pods]}`, 16) + `]`), refused: written(`[` + repeat(`{apiGroups: [""], resources: [pods]}`, 17) + `]`),
 			says: "Too many: 17: must have at most 16 items",
 		},
 		{at: at + ".namespaces[]", kind: kindRule, accepted: writes(`namespaces: [shop-1], `, ``), refused: writes(`namespaces: [Shop], `, ``), says: namespaceSays},
@@ -43,15 +43,15 @@ const namespaceSays = "the name of a namespace is lower-case letters, digits and
 
 func resourcesCases() []schemaCase {
 	const at = "spec.match.kubernetes.resources[]"
-	groups := func(list string) string { return written(`[{groups: ` + list + `, resources: [pods]}]`) }
-	names := func(list string) string { return written(`[{groups: [""], resources: ` + list + `}]`) }
+	groups := func(list string) string { return written(`[{apiGroups: ` + list + `, resources: [pods]}]`) }
+	names := func(list string) string { return written(`[{apiGroups: [""], resources: ` + list + `}]`) }
 	operations := func(list string) string {
-		return written(`[{groups: [""], resources: [pods], operations: ` + list + `}]`)
+		return written(`[{apiGroups: [""], resources: [pods], operations: ` + list + `}]`)
 	}
 	all := []schemaCase{
-		{at: at + ".groups", kind: "required", accepted: groups(`[""]`), refused: written(`[{resources: [pods]}]`), says: "Required value"},
-		{at: at + ".resources", kind: "required", accepted: groups(`[""]`), refused: written(`[{groups: [""]}]`), says: "Required value"},
-		{at: at + ".groups[]", kind: kindRule, accepted: groups(`["", "*", batch, metrics.k8s.io]`), refused: groups(`[apps/v1]`), says: groupSays},
+		{at: at + ".apiGroups", kind: "required", accepted: groups(`[""]`), refused: written(`[{resources: [pods]}]`), says: "Required value"},
+		{at: at + ".resources", kind: "required", accepted: groups(`[""]`), refused: written(`[{apiGroups: [""]}]`), says: "Required value"},
+		{at: at + ".apiGroups[]", kind: kindRule, accepted: groups(`["", "*", batch, metrics.k8s.io]`), refused: groups(`[apps/v1]`), says: groupSays},
 		{at: at + ".resources[]", kind: kindRule, accepted: names(`[pods, deployments/scale, "*", "pods/*", "*/scale", "*/*"]`), refused: names(`[Pod]`), says: resourceSays},
 		{at: at + ".operations", kind: "minItems", accepted: operations(`[CREATE]`), refused: operations(`[]`), says: "should have at least 1 items"},
 		{
@@ -67,7 +67,7 @@ func resourcesCases() []schemaCase {
 			says: `Unsupported value: "PATCH": supported values: "CREATE", "UPDATE", "DELETE", "CONNECT"`,
 		},
 	}
-	all = append(all, listCases(at+".groups", 1, 16, 253, groups)...)
+	all = append(all, listCases(at+".apiGroups", 1, 16, 253, groups)...)
 	return append(all, listCases(at+".resources", 1, 16, 127, names)...)
 }
 

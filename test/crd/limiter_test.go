@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,7 +26,7 @@ identity:
   tenant: {header: X-Tenant-ID}
   user: {header: X-User-ID}
   apiKey: {header: X-API-Key}
-headers: Draft11
+responseHeaders: RateLimit
 podDisruptionBudget: {maxUnavailable: 1}
 `},
 		"that says a part of each": {`
@@ -43,8 +44,8 @@ identity:
   tenant: {header: X-Org}
   user: {header: X-User-ID}
   apiKey: {header: X-API-Key}
-headers: Draft11
-autoscaling: {minReplicas: 2, maxReplicas: 8, targetCPU: 70}
+responseHeaders: RateLimit
+autoscaling: {minReplicas: 2, maxReplicas: 8, targetCPUUtilizationPercentage: 70}
 podDisruptionBudget: {maxUnavailable: 1}
 `},
 	} {
@@ -79,7 +80,7 @@ func TestALimiterOfGoTypesHasTheDefaultsOfTheSchema(t *testing.T) {
 			IP: v1alpha1.IPIdentity{IPv6PrefixLength: 64}, Tenant: v1alpha1.TenantIdentity{Header: "X-Tenant-ID"},
 			User: v1alpha1.UserIdentity{Header: "X-User-ID"}, APIKey: v1alpha1.APIKeyIdentity{Header: "X-API-Key"},
 		},
-		Headers: v1alpha1.HeadersDraft11, PodDisruptionBudget: v1alpha1.DisruptionBudget{MaxUnavailable: 1},
+		ResponseHeaders: v1alpha1.ResponseHeadersRateLimit, PodDisruptionBudget: v1alpha1.DisruptionBudget{MaxUnavailable: 1},
 	}
 	if diff := cmp.Diff(want, written.Spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
@@ -105,8 +106,8 @@ func TestGoTypesReadAndWriteAllOfALimiter(t *testing.T) {
 				IP:     v1alpha1.IPIdentity{TrustedProxies: []v1alpha1.CIDR{"10.0.0.0/8"}, IPv6PrefixLength: 56},
 				Tenant: v1alpha1.TenantIdentity{Header: "X-T"}, User: v1alpha1.UserIdentity{Header: "X-U"}, APIKey: v1alpha1.APIKeyIdentity{Header: "X-K"},
 			},
-			Headers: v1alpha1.HeadersNone, Image: "registry.example/weir:v1",
-			Template: v1alpha1.PodTemplate{
+			ResponseHeaders: v1alpha1.ResponseHeadersNone, Image: "registry.example/weir:v1",
+			PodTemplate: v1alpha1.PodTemplate{
 				Resources:    &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}},
 				NodeSelector: map[string]string{"pool": "edge"}, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 				Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
@@ -115,7 +116,7 @@ func TestGoTypesReadAndWriteAllOfALimiter(t *testing.T) {
 				}}}},
 				Labels: map[string]string{"team": "edge"}, Annotations: map[string]string{"note": "text"},
 			},
-			Autoscaling:         &v1alpha1.Autoscaling{MinReplicas: 3, MaxReplicas: 9, TargetCPU: 60},
+			Autoscaling:         &v1alpha1.Autoscaling{MinReplicas: 3, MaxReplicas: 9, TargetCPUUtilizationPercentage: 60},
 			PodDisruptionBudget: v1alpha1.DisruptionBudget{MaxUnavailable: 2},
 		},
 	}
@@ -137,7 +138,7 @@ func TestALimiterIsScaledAndSaysWhatRuns(t *testing.T) {
 	if err := n.Create(t.Context(), n.object(t, limiters(), `{}`)); err != nil {
 		t.Fatal(err)
 	}
-	status := ac.LimiterState().
+	status := ac.LimiterStatus().
 		WithObservedGeneration(1).
 		WithConditions(condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonReplicasMissing)).
 		WithReplicas(3).WithReadyReplicas(2).WithSelector("app.kubernetes.io/name=weir").WithRevision("sha256:00").
@@ -146,6 +147,11 @@ func TestALimiterIsScaledAndSaysWhatRuns(t *testing.T) {
 		WithScripts(ac.LoadedScript().WithName("spend").WithSHA("da39a3ee5e6b4b0d3255bfef95601890afd80709").WithLoadedOn(3))
 	if err := n.Status().Apply(t.Context(), ac.Limiter("small", n.name).WithStatus(status), client.ForceOwnership); err != nil {
 		t.Fatal(err)
+	}
+	for _, kind := range []string{"wlim", "weir"} {
+		if out := n.kubectl(t, "get", kind, "-n", n.name, "-o", "name"); !strings.Contains(out, "limiter.weir.dev/small") {
+			t.Errorf("kubectl get %s does not list the Limiter: %s", kind, out)
+		}
 	}
 	n.kubectl(t, "scale", "limiter/small", "-n", n.name, "--replicas=5")
 
@@ -214,8 +220,8 @@ func TestWhatUsersGetWrongInALimiterIsExplained(t *testing.T) {
 		{"a time below zero", after("-1s"), timeout, timeoutSays},
 		{"no image", `spec: {image: ""}`, "spec.image", "an image is a reference such as registry.example/weir:v1, without spaces"},
 		{"Sentinels with an empty name", redis(`{mode: Sentinel, masterName: ""}`), "spec.redis.masterName", "a name of Sentinel is one or more letters, digits, dots, hyphens and underscores"},
-		{"a label that is Weir's", template(`{labels: {app.kubernetes.io/instance: mine}}`), "spec.template.labels", labelsSays},
-		{"another label that is Weir's", template(`{labels: {app.kubernetes.io/component: mine}}`), "spec.template.labels", labelsSays},
+		{"a label that is Weir's", template(`{labels: {app.kubernetes.io/instance: mine}}`), "spec.podTemplate.labels", labelsSays},
+		{"another label that is Weir's", template(`{labels: {app.kubernetes.io/component: mine}}`), "spec.podTemplate.labels", labelsSays},
 		{"a proxy that is no network", identity(`{ip: {trustedProxies: [10.0.0.7]}}`), "spec.identity.ip.trustedProxies[0]", cidrSays},
 		{"fewer pods than the default of minReplicas", `spec: {autoscaling: {maxReplicas: 1}}`, "spec.autoscaling.minReplicas", "minReplicas must not be above maxReplicas"},
 	} {

@@ -8,7 +8,7 @@ import (
 // Changes of the small Limiter.
 func redis(text string) string    { return `spec: {redis: ` + text + `}` }
 func identity(text string) string { return `spec: {identity: ` + text + `}` }
-func template(text string) string { return `spec: {template: ` + text + `}` }
+func template(text string) string { return `spec: {podTemplate: ` + text + `}` }
 
 func limiterCases() []schemaCase {
 	all := append(limiterNameCases(), redisCases()...)
@@ -16,7 +16,7 @@ func limiterCases() []schemaCase {
 	all = append(all, secretCases("spec.redis.credentialsSecretRef", func(ref string) string { return redis(`{credentialsSecretRef: ` + ref + `}`) })...)
 	all = append(all, secretCases("spec.redis.tls.secretRef", func(ref string) string { return redis(`{tls: {secretRef: ` + ref + `}}`) })...)
 	all = append(all, networkCases("spec.identity.ip.trustedProxies", func(list string) string { return identity(`{ip: {trustedProxies: ` + list + `}}`) })...)
-	all = append(all, secretCases("spec.template.imagePullSecrets[]", func(ref string) string { return template(`{imagePullSecrets: [` + ref + `]}`) })...)
+	all = append(all, secretCases("spec.podTemplate.imagePullSecrets[]", func(ref string) string { return template(`{imagePullSecrets: [` + ref + `]}`) })...)
 	all = append(all, selectorCases("policySelector")...)
 	all = append(all, selectorCases("policyNamespaceSelector")...)
 	for _, who := range []string{"tenant", "user", "apiKey"} {
@@ -41,8 +41,8 @@ func limiterNameCases() []schemaCase {
 		{at: "spec", kind: "required", accepted: `{}`, refused: `spec: null`, says: "Required value"},
 		{at: "spec.redis", kind: "required", accepted: `{}`, refused: `spec: {redis: null}`, says: "Required value"},
 		{
-			at: "spec.headers", kind: "enum", accepted: `spec: {headers: GitHub}`, refused: `spec: {headers: draft11}`,
-			says: `Unsupported value: "draft11": supported values: "Draft11", "Draft03", "GitHub", "None"`,
+			at: "spec.responseHeaders", kind: "enum", accepted: `spec: {responseHeaders: GitHub}`, refused: `spec: {responseHeaders: draft11}`,
+			says: `Unsupported value: "draft11": supported values: "RateLimit", "XRateLimit", "GitHub", "None"`,
 		},
 		{
 			at: "spec.image", kind: "maxLength", accepted: `spec: {image: ` + letters(512) + `}`, refused: `spec: {image: ` + letters(513) + `}`,
@@ -247,26 +247,26 @@ func podCases() []schemaCase {
 			says: "minReplicas must not be above maxReplicas",
 		},
 		{
-			at: "spec.template.priorityClassName", kind: "maxLength", accepted: template(`{priorityClassName: ` + letters(253) + `}`),
+			at: "spec.podTemplate.priorityClassName", kind: "maxLength", accepted: template(`{priorityClassName: ` + letters(253) + `}`),
 			refused: template(`{priorityClassName: ` + letters(254) + `}`), says: "may not be more than 253 bytes",
 		},
 		{
-			at: "spec.template.imagePullSecrets", kind: "maxItems", accepted: template(`{imagePullSecrets: [` + repeat(`{name: registry}`, 16) + `]}`),
+			at: "spec.podTemplate.imagePullSecrets", kind: "maxItems", accepted: template(`{imagePullSecrets: [` + repeat(`{name: registry}`, 16) + `]}`),
 			refused: template(`{imagePullSecrets: [` + repeat(`{name: registry}`, 17) + `]}`), says: "must have at most 16 items",
 		},
 		{
-			at: "spec.template.tolerations", kind: "maxItems",
+			at: "spec.podTemplate.tolerations", kind: "maxItems",
 			accepted: template(`{tolerations: [` + repeat(`{operator: Exists}`, 64) + `]}`), refused: template(`{tolerations: [` + repeat(`{operator: Exists}`, 65) + `]}`),
 			says: "Too many: 65: must have at most 64 items",
 		},
 		{
-			at: "spec.template.labels", kind: kindRule, accepted: template(`{labels: {team: edge}}`), refused: template(`{labels: {app.kubernetes.io/name: mine}}`),
+			at: "spec.podTemplate.labels", kind: kindRule, accepted: template(`{labels: {team: edge}}`), refused: template(`{labels: {app.kubernetes.io/name: mine}}`),
 			says: labelsSays,
 		},
 	}
 	for _, field := range []string{"nodeSelector", "labels", "annotations"} {
 		all = append(all, schemaCase{
-			at: "spec.template." + field, kind: "maxProperties",
+			at: "spec.podTemplate." + field, kind: "maxProperties",
 			accepted: template(`{` + field + `: ` + properties(64) + `}`), refused: template(`{` + field + `: ` + properties(65) + `}`),
 			says: "must have at most 64 items",
 		})
@@ -275,7 +275,7 @@ func podCases() []schemaCase {
 	all = append(all, betweenCases("spec.identity.ip.ipv6PrefixLength", 1, 128, number(`spec: {identity: {ip: {ipv6PrefixLength: %d}}}`))...)
 	all = append(all, betweenCases("spec.autoscaling.minReplicas", 1, 1000, number(`spec: {autoscaling: {maxReplicas: 1000, minReplicas: %d}}`))...)
 	all = append(all, betweenCases("spec.autoscaling.maxReplicas", 1, 1000, number(`spec: {autoscaling: {minReplicas: 1, maxReplicas: %d}}`))...)
-	all = append(all, betweenCases("spec.autoscaling.targetCPU", 1, 1000, number(`spec: {autoscaling: {maxReplicas: 4, targetCPU: %d}}`))...)
+	all = append(all, betweenCases("spec.autoscaling.targetCPUUtilizationPercentage", 1, 1000, number(`spec: {autoscaling: {maxReplicas: 4, targetCPUUtilizationPercentage: %d}}`))...)
 	return append(all, betweenCases("spec.podDisruptionBudget.maxUnavailable", 1, 1000, number(`spec: {podDisruptionBudget: {maxUnavailable: %d}}`))...)
 }
 

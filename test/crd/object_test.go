@@ -118,7 +118,7 @@ func TestStatusIsWrittenByServerSideApply(t *testing.T) {
 	status := ac.RateLimitPolicyStatus().
 		WithObservedGeneration(p.GetGeneration()).
 		WithConditions(condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonProgrammed)).
-		WithLimiters(ac.LimiterStatus().WithNamespace("weir-system").WithName("default").WithRevision("sha256:00").
+		WithLimiters(ac.PolicyLimiterStatus().WithNamespace("weir-system").WithName("default").WithRevision("sha256:00").
 			WithAcknowledged(2).WithReplicas(3)).
 		WithEffective(ac.EffectivePolicy().WithLimit(10).WithWindow("1m0s").WithKeyPattern("weir:throttle:tenant:{*}:shop/small:*").
 			WithScript(ac.ScriptReference().WithName("spend").WithSHA("da39a3ee5e6b4b0d3255bfef95601890afd80709")))

@@ -304,7 +304,7 @@ func openEngine(_ *testing.T, l *oneLimiter) asker {
 func fieldsOf(t *testing.T, a *engine.Answer) http.Header {
 	t.Helper()
 	h := http.Header{}
-	if err := reply.Draft11.SetHeaders(h, a, noon()); err != nil {
+	if err := reply.RateLimitHeaders.SetHeaders(h, a, noon()); err != nil {
 		t.Fatal(err)
 	}
 	return limitFields(h)

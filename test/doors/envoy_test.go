@@ -33,7 +33,7 @@ func serveEnvoy(t *testing.T, l *oneLimiter) *grpc.ClientConn {
 	}
 	clients := trust(t)
 	s := envoy.NewServer(envoy.Options{
-		Engine: l.engine, Style: reply.Draft11, Log: quiet(),
+		Engine: l.engine, Style: reply.RateLimitHeaders, Log: quiet(),
 		ClientIP: func(peer netip.Addr, headers map[string]string) netip.Addr {
 			return clients.Client(peer, http.Header{"X-Forwarded-For": {headers[forwardedFor]}})
 		},

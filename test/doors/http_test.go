@@ -22,7 +22,7 @@ const claimsHeader = "X-JWT-Payload"
 func serveHTTP(t *testing.T, l *oneLimiter) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(server.NewDoors(server.Options{
-		Engine: l.engine, Style: reply.Draft11, Metrics: server.NewMetrics(prometheus.NewRegistry()), Log: quiet(),
+		Engine: l.engine, Style: reply.RateLimitHeaders, Metrics: server.NewMetrics(prometheus.NewRegistry()), Log: quiet(),
 		Clients: trust(t), ClaimsHeader: claimsHeader,
 	}))
 	t.Cleanup(s.Close)

@@ -75,7 +75,7 @@ func serve(t *testing.T, weir string) *serving {
 	s := &serving{tls: files}
 	s.process = fixture.Weir(t, weir, "serve", "--policies", policyDir(t),
 		"--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--drain", drain.String(),
-		"--trusted-proxies", "10.0.0.0/8,127.0.0.1", "--claims-header", claimsHeader, "--headers", "GitHub",
+		"--trusted-proxies", "10.0.0.0/8,127.0.0.1", "--claims-header", claimsHeader, "--response-headers", "GitHub",
 		"--proxy-protocol-from", balancer,
 		"--grpc-cert", files.ServerCert, "--grpc-key", files.ServerKey, "--grpc-client-ca", files.CA)
 	s.http = s.said(t, `at (http://127\.0\.0\.1:[0-9]+)/v1/check`)

@@ -16,7 +16,7 @@ func IsDenied(err error) bool { return apierrors.IsTooManyRequests(err) }
 
 // Questions is how often API servers have asked the limiters that run.
 func (w *World) Questions(ctx context.Context) (int, error) {
-	return w.sum(ctx, "weir_decision_duration_seconds", map[string]string{"door": "throttle"})
+	return w.sum(ctx, "weir_decision_duration_seconds", map[string]string{"endpoint": "throttle"})
 }
 
 // Decided is how often the limiters that run have decided so by a policy of the cluster. Dry runs are left out.

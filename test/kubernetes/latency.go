@@ -73,7 +73,7 @@ func admitting(name, namespace string) *v1alpha1.ClusterRateLimitPolicy {
 	p.Spec.Axis, p.Spec.Limit, p.Spec.Window = v1alpha1.AxisTenant, 1_000_000, "1m"
 	p.Spec.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{
 		Namespaces: []v1alpha1.NamespaceName{v1alpha1.NamespaceName(namespace)},
-		Resources:  []v1alpha1.KubernetesResources{{Groups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"configmaps"}}},
+		Resources:  []v1alpha1.KubernetesResources{{APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"configmaps"}}},
 	}}
 	return p
 }

@@ -35,7 +35,7 @@ func everything() *v1alpha1.ClusterRateLimitPolicy {
 	return policy("everything", v1alpha1.AxisUser, 1, "1h", func(s *v1alpha1.ClusterRateLimitPolicySpec) {
 		s.OnStoreFailure = v1alpha1.StoreFailureDeny
 		s.Match.Kubernetes.Resources = []v1alpha1.KubernetesResources{{
-			Groups: []v1alpha1.APIGroup{"*"}, Resources: []v1alpha1.ResourceName{"*/*"},
+			APIGroups: []v1alpha1.APIGroup{"*"}, Resources: []v1alpha1.ResourceName{"*/*"},
 			Operations: []v1alpha1.Operation{v1alpha1.OperationCreate, v1alpha1.OperationUpdate, v1alpha1.OperationDelete},
 		}}
 	})

@@ -56,8 +56,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.LimiterApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LimiterSpec"):
 		return &apiv1alpha1.LimiterSpecApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("LimiterState"):
-		return &apiv1alpha1.LimiterStateApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LimiterStatus"):
 		return &apiv1alpha1.LimiterStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LoadedScript"):
@@ -70,6 +68,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.PodTemplateApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyCount"):
 		return &apiv1alpha1.PolicyCountApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PolicyLimiterStatus"):
+		return &apiv1alpha1.PolicyLimiterStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RateLimitPolicy"):
 		return &apiv1alpha1.RateLimitPolicyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RateLimitPolicySpec"):

@@ -156,7 +156,7 @@ func TestTheClientsAddressIsForThoseToSayWhoKnowTheProxies(t *testing.T) {
 	ip := search()
 	ip.Axis, ip.Identifier = "IP", rules.Identifier{From: rules.FromClientIP}
 	e := newEngine(t, noon(), ip)
-	w := serve(t, Options{Engine: e, Style: reply.GitHub, ClientIP: func(peer netip.Addr, headers map[string]string) netip.Addr {
+	w := serve(t, Options{Engine: e, Style: reply.GitHubHeaders, ClientIP: func(peer netip.Addr, headers map[string]string) netip.Addr {
 		if peer != netip.MustParseAddr("203.0.113.7") {
 			t.Errorf("peer %v", peer)
 		}

@@ -373,9 +373,9 @@ func TestAnotherDomainAndNoMatchAreOK(t *testing.T) {
 
 func TestStyles(t *testing.T) {
 	for style, want := range map[reply.Style]string{
-		reply.None:    "",
-		reply.Draft03: `x-ratelimit-limit=5, 5;w=60;name="shop/a" x-ratelimit-remaining=4 x-ratelimit-reset=60`,
-		reply.Draft11: `ratelimit="shop/a";r=4;t=60 ratelimit-policy="shop/a";q=5;w=60`,
+		reply.NoHeaders:         "",
+		reply.XRateLimitHeaders: `x-ratelimit-limit=5, 5;w=60;name="shop/a" x-ratelimit-remaining=4 x-ratelimit-reset=60`,
+		reply.RateLimitHeaders:  `ratelimit="shop/a";r=4;t=60 ratelimit-policy="shop/a";q=5;w=60`,
 	} {
 		t.Run(string(style), func(t *testing.T) {
 			w := serve(t, Options{Engine: newEngine(t, noon(), per("a", 5, time.Minute, "tenant")), Style: style})

@@ -34,8 +34,6 @@ var schemaYAML = typed.YAMLObject(`types:
       default: X-API-Key
 - name: com.github.weir-dev.weir.api.v1alpha1.Algorithm
   scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.Applies
-  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Autoscaling
   map:
     fields:
@@ -46,7 +44,7 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: 2
-    - name: targetCPU
+    - name: targetCPUUtilizationPercentage
       type:
         scalar: numeric
       default: 70
@@ -81,10 +79,6 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Algorithm
       default: SlidingWindowCounter
-    - name: applies
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Applies
-      default: Always
     - name: axis
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Axis
@@ -117,6 +111,10 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.StoreFailure
       default: Local
+    - name: precedence
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Precedence
+      default: Override
     - name: scope
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Scope
@@ -245,8 +243,6 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.HeaderName
   scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.HeaderStyle
-  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Host
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.IPIdentity
@@ -350,7 +346,7 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.weir-dev.weir.api.v1alpha1.KubernetesResources
   map:
     fields:
-    - name: groups
+    - name: apiGroups
       type:
         list:
           elementType:
@@ -478,7 +474,7 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.weir-dev.weir.api.v1alpha1.LimiterSpec
     - name: status
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.LimiterState
+        namedType: com.github.weir-dev.weir.api.v1alpha1.LimiterStatus
       default:
         observedGeneration: -1
 - name: com.github.weir-dev.weir.api.v1alpha1.LimiterSpec
@@ -487,10 +483,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: autoscaling
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Autoscaling
-    - name: headers
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderStyle
-      default: Draft11
     - name: identity
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.IdentityTable
@@ -505,6 +497,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.DisruptionBudget
       default: {}
+    - name: podTemplate
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.PodTemplate
     - name: policyNamespaceSelector
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.LabelSelector
@@ -518,10 +513,11 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: 2
-    - name: template
+    - name: responseHeaders
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.PodTemplate
-- name: com.github.weir-dev.weir.api.v1alpha1.LimiterState
+        namedType: com.github.weir-dev.weir.api.v1alpha1.ResponseHeaders
+      default: RateLimit
+- name: com.github.weir-dev.weir.api.v1alpha1.LimiterStatus
   map:
     fields:
     - name: conditions
@@ -559,24 +555,6 @@ var schemaYAML = typed.YAMLObject(`types:
           keys:
           - name
     - name: selector
-      type:
-        scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.LimiterStatus
-  map:
-    fields:
-    - name: acknowledged
-      type:
-        scalar: numeric
-    - name: name
-      type:
-        scalar: string
-    - name: namespace
-      type:
-        scalar: string
-    - name: replicas
-      type:
-        scalar: numeric
-    - name: revision
       type:
         scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.LoadedScript
@@ -674,6 +652,26 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: rejected
       type:
         scalar: numeric
+- name: com.github.weir-dev.weir.api.v1alpha1.PolicyLimiterStatus
+  map:
+    fields:
+    - name: acknowledged
+      type:
+        scalar: numeric
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+    - name: replicas
+      type:
+        scalar: numeric
+    - name: revision
+      type:
+        scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.Precedence
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.RateLimitPolicy
   map:
     fields:
@@ -758,7 +756,7 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         list:
           elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.LimiterStatus
+            namedType: com.github.weir-dev.weir.api.v1alpha1.PolicyLimiterStatus
           elementRelationship: associative
           keys:
           - namespace
@@ -819,6 +817,8 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.SecretReference
 - name: com.github.weir-dev.weir.api.v1alpha1.ResourceName
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.ResponseHeaders
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.RetryAfter
   scalar: string

@@ -11,8 +11,8 @@ type AutoscalingApplyConfiguration struct {
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 	// maxReplicas is the greatest number of pods.
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
-	// targetCPU is the use of CPU to aim at, in percent of what the pods request.
-	TargetCPU *int32 `json:"targetCPU,omitempty"`
+	// targetCPUUtilizationPercentage is the use of CPU to aim at, in percent of what the pods request.
+	TargetCPUUtilizationPercentage *int32 `json:"targetCPUUtilizationPercentage,omitempty"`
 }
 
 // AutoscalingApplyConfiguration constructs a declarative configuration of the Autoscaling type for use with
@@ -37,10 +37,10 @@ func (b *AutoscalingApplyConfiguration) WithMaxReplicas(value int32) *Autoscalin
 	return b
 }
 
-// WithTargetCPU sets the TargetCPU field in the declarative configuration to the given value
+// WithTargetCPUUtilizationPercentage sets the TargetCPUUtilizationPercentage field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the TargetCPU field is set to the value of the last call.
-func (b *AutoscalingApplyConfiguration) WithTargetCPU(value int32) *AutoscalingApplyConfiguration {
-	b.TargetCPU = &value
+// If called multiple times, the TargetCPUUtilizationPercentage field is set to the value of the last call.
+func (b *AutoscalingApplyConfiguration) WithTargetCPUUtilizationPercentage(value int32) *AutoscalingApplyConfiguration {
+	b.TargetCPUUtilizationPercentage = &value
 	return b
 }

@@ -14,9 +14,9 @@ type ClusterRateLimitPolicySpecApplyConfiguration struct {
 	RateLimitPolicySpecApplyConfiguration `json:""`
 	// domains whose requests are limited, counted together. Absent: all.
 	Domains []apiv1alpha1.Domain `json:"domains,omitempty"`
-	// applies is when a request is held to the limit: Always, or by Default, where no RateLimitPolicy of its domain with the same
+	// precedence is when a request is held to the limit: Override always, Default where no RateLimitPolicy of its domain with the same
 	// axis matches it. One in Shadow takes nothing's place.
-	Applies *apiv1alpha1.Applies `json:"applies,omitempty"`
+	Precedence *apiv1alpha1.Precedence `json:"precedence,omitempty"`
 }
 
 // ClusterRateLimitPolicySpecApplyConfiguration constructs a declarative configuration of the ClusterRateLimitPolicySpec type for use with
@@ -136,10 +136,10 @@ func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithDomains(values ...api
 	return b
 }
 
-// WithApplies sets the Applies field in the declarative configuration to the given value
+// WithPrecedence sets the Precedence field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Applies field is set to the value of the last call.
-func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithApplies(value apiv1alpha1.Applies) *ClusterRateLimitPolicySpecApplyConfiguration {
-	b.Applies = &value
+// If called multiple times, the Precedence field is set to the value of the last call.
+func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithPrecedence(value apiv1alpha1.Precedence) *ClusterRateLimitPolicySpecApplyConfiguration {
+	b.Precedence = &value
 	return b
 }

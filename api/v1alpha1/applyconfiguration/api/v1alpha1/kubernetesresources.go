@@ -11,8 +11,8 @@ import (
 //
 // KubernetesResources are resources, and what is done with them.
 type KubernetesResourcesApplyConfiguration struct {
-	// groups of the API: "" is the core group, "apps"; "*" is every group.
-	Groups []apiv1alpha1.APIGroup `json:"groups,omitempty"`
+	// apiGroups: "" is the core group, "apps"; "*" is every group.
+	APIGroups []apiv1alpha1.APIGroup `json:"apiGroups,omitempty"`
 	// resources in the plural: "pods", "deployments/scale"; "*" is every resource, without subresources; "pods/*" is pods and
 	// all subresources of them, "*/scale" the subresource of whatever resource, "*/*" everything.
 	Resources []apiv1alpha1.ResourceName `json:"resources,omitempty"`
@@ -26,12 +26,12 @@ func KubernetesResources() *KubernetesResourcesApplyConfiguration {
 	return &KubernetesResourcesApplyConfiguration{}
 }
 
-// WithGroups adds the given value to the Groups field in the declarative configuration
+// WithAPIGroups adds the given value to the APIGroups field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Groups field.
-func (b *KubernetesResourcesApplyConfiguration) WithGroups(values ...apiv1alpha1.APIGroup) *KubernetesResourcesApplyConfiguration {
+// If called multiple times, values provided by each call will be appended to the APIGroups field.
+func (b *KubernetesResourcesApplyConfiguration) WithAPIGroups(values ...apiv1alpha1.APIGroup) *KubernetesResourcesApplyConfiguration {
 	for i := range values {
-		b.Groups = append(b.Groups, values[i])
+		b.APIGroups = append(b.APIGroups, values[i])
 	}
 	return b
 }

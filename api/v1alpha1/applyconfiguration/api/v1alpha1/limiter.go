@@ -21,7 +21,7 @@ type LimiterApplyConfiguration struct {
 	// spec is what is to run.
 	Spec *LimiterSpecApplyConfiguration `json:"spec,omitempty"`
 	// status is what runs.
-	Status *LimiterStateApplyConfiguration `json:"status,omitempty"`
+	Status *LimiterStatusApplyConfiguration `json:"status,omitempty"`
 }
 
 // Limiter constructs a declarative configuration of the Limiter type for use with
@@ -247,7 +247,7 @@ func (b *LimiterApplyConfiguration) WithSpec(value *LimiterSpecApplyConfiguratio
 // WithStatus sets the Status field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Status field is set to the value of the last call.
-func (b *LimiterApplyConfiguration) WithStatus(value *LimiterStateApplyConfiguration) *LimiterApplyConfiguration {
+func (b *LimiterApplyConfiguration) WithStatus(value *LimiterStatusApplyConfiguration) *LimiterApplyConfiguration {
 	b.Status = value
 	return b
 }

@@ -22,15 +22,15 @@ type LimiterSpecApplyConfiguration struct {
 	PolicyNamespaceSelector *LabelSelectorApplyConfiguration `json:"policyNamespaceSelector,omitempty"`
 	// identity is where requests carry their identifiers, for policies that do not say.
 	Identity *IdentityTableApplyConfiguration `json:"identity,omitempty"`
-	// headers are the rate-limit headers of answers: Draft11 (RateLimit-Policy, RateLimit), Draft03 (X-RateLimit-*, seconds
-	// until reset), GitHub (X-RateLimit-*, time of reset) or None.
-	Headers *apiv1alpha1.HeaderStyle `json:"headers,omitempty"`
+	// responseHeaders is the family of rate-limit headers in responses: RateLimit (RateLimit-Policy, RateLimit), XRateLimit
+	// (X-RateLimit-*, seconds until reset), GitHub (X-RateLimit-*, time of reset) or None.
+	ResponseHeaders *apiv1alpha1.ResponseHeaders `json:"responseHeaders,omitempty"`
 	// kubernetesThrottle has API servers ask the pods about writes to the Kubernetes API. Absent: they do not.
 	KubernetesThrottle *KubernetesThrottleApplyConfiguration `json:"kubernetesThrottle,omitempty"`
 	// image of the pods. Absent: the one that the operator was told.
 	Image *string `json:"image,omitempty"`
-	// template is what the pods have beside what every limiter has.
-	Template *PodTemplateApplyConfiguration `json:"template,omitempty"`
+	// podTemplate is what the pods have beside what every limiter has.
+	PodTemplate *PodTemplateApplyConfiguration `json:"podTemplate,omitempty"`
 	// autoscaling changes the number of pods by their use of CPU. Absent: replicas says it.
 	Autoscaling *AutoscalingApplyConfiguration `json:"autoscaling,omitempty"`
 	// podDisruptionBudget is how many pods may be away at once while nodes are drained.
@@ -83,11 +83,11 @@ func (b *LimiterSpecApplyConfiguration) WithIdentity(value *IdentityTableApplyCo
 	return b
 }
 
-// WithHeaders sets the Headers field in the declarative configuration to the given value
+// WithResponseHeaders sets the ResponseHeaders field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Headers field is set to the value of the last call.
-func (b *LimiterSpecApplyConfiguration) WithHeaders(value apiv1alpha1.HeaderStyle) *LimiterSpecApplyConfiguration {
-	b.Headers = &value
+// If called multiple times, the ResponseHeaders field is set to the value of the last call.
+func (b *LimiterSpecApplyConfiguration) WithResponseHeaders(value apiv1alpha1.ResponseHeaders) *LimiterSpecApplyConfiguration {
+	b.ResponseHeaders = &value
 	return b
 }
 
@@ -107,11 +107,11 @@ func (b *LimiterSpecApplyConfiguration) WithImage(value string) *LimiterSpecAppl
 	return b
 }
 
-// WithTemplate sets the Template field in the declarative configuration to the given value
+// WithPodTemplate sets the PodTemplate field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Template field is set to the value of the last call.
-func (b *LimiterSpecApplyConfiguration) WithTemplate(value *PodTemplateApplyConfiguration) *LimiterSpecApplyConfiguration {
-	b.Template = value
+// If called multiple times, the PodTemplate field is set to the value of the last call.
+func (b *LimiterSpecApplyConfiguration) WithPodTemplate(value *PodTemplateApplyConfiguration) *LimiterSpecApplyConfiguration {
+	b.PodTemplate = value
 	return b
 }
 

@@ -2,21 +2,33 @@
 
 package v1alpha1
 
+import (
+	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
+)
+
 // LimiterStatusApplyConfiguration represents a declarative configuration of the LimiterStatus type for use
 // with apply.
 //
-// LimiterStatus is how far one Limiter is with the policy.
+// LimiterStatus is what runs.
 type LimiterStatusApplyConfiguration struct {
-	// namespace of the Limiter.
-	Namespace *string `json:"namespace,omitempty"`
-	// name of the Limiter.
-	Name *string `json:"name,omitempty"`
-	// revision is the content hash of the compiled policy: it changes when what is enforced changes.
-	Revision *string `json:"revision,omitempty"`
-	// acknowledged is how many live replicas enforce that revision.
-	Acknowledged *int32 `json:"acknowledged,omitempty"`
-	// replicas is how many replicas are alive.
+	// observedGeneration is the generation that this status speaks of; -1 until there is one.
+	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
+	// conditions: Accepted, Programmed, Ready; Reconciling, Stalled and Degraded only while true.
+	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
+	// replicas is the number of pods.
 	Replicas *int32 `json:"replicas,omitempty"`
+	// readyReplicas is how many of them are ready.
+	ReadyReplicas *int32 `json:"readyReplicas,omitempty"`
+	// selector of the pods as text, for kubectl scale and autoscalers.
+	Selector *string `json:"selector,omitempty"`
+	// revision is the content hash of the rules that the replicas are told.
+	Revision *string `json:"revision,omitempty"`
+	// policies is what became of the policies selected.
+	Policies *PolicyCountApplyConfiguration `json:"policies,omitempty"`
+	// redis is what the operator sees of it.
+	Redis *RedisStateApplyConfiguration `json:"redis,omitempty"`
+	// scripts that decide, and where they are loaded.
+	Scripts []LoadedScriptApplyConfiguration `json:"scripts,omitempty"`
 }
 
 // LimiterStatusApplyConfiguration constructs a declarative configuration of the LimiterStatus type for use with
@@ -25,19 +37,48 @@ func LimiterStatus() *LimiterStatusApplyConfiguration {
 	return &LimiterStatusApplyConfiguration{}
 }
 
-// WithNamespace sets the Namespace field in the declarative configuration to the given value
+// WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Namespace field is set to the value of the last call.
-func (b *LimiterStatusApplyConfiguration) WithNamespace(value string) *LimiterStatusApplyConfiguration {
-	b.Namespace = &value
+// If called multiple times, the ObservedGeneration field is set to the value of the last call.
+func (b *LimiterStatusApplyConfiguration) WithObservedGeneration(value int64) *LimiterStatusApplyConfiguration {
+	b.ObservedGeneration = &value
 	return b
 }
 
-// WithName sets the Name field in the declarative configuration to the given value
+// WithConditions adds the given value to the Conditions field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Conditions field.
+func (b *LimiterStatusApplyConfiguration) WithConditions(values ...*v1.ConditionApplyConfiguration) *LimiterStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithConditions")
+		}
+		b.Conditions = append(b.Conditions, *values[i])
+	}
+	return b
+}
+
+// WithReplicas sets the Replicas field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Name field is set to the value of the last call.
-func (b *LimiterStatusApplyConfiguration) WithName(value string) *LimiterStatusApplyConfiguration {
-	b.Name = &value
+// If called multiple times, the Replicas field is set to the value of the last call.
+func (b *LimiterStatusApplyConfiguration) WithReplicas(value int32) *LimiterStatusApplyConfiguration {
+	b.Replicas = &value
+	return b
+}
+
+// WithReadyReplicas sets the ReadyReplicas field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ReadyReplicas field is set to the value of the last call.
+func (b *LimiterStatusApplyConfiguration) WithReadyReplicas(value int32) *LimiterStatusApplyConfiguration {
+	b.ReadyReplicas = &value
+	return b
+}
+
+// WithSelector sets the Selector field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Selector field is set to the value of the last call.
+func (b *LimiterStatusApplyConfiguration) WithSelector(value string) *LimiterStatusApplyConfiguration {
+	b.Selector = &value
 	return b
 }
 
@@ -49,18 +90,31 @@ func (b *LimiterStatusApplyConfiguration) WithRevision(value string) *LimiterSta
 	return b
 }
 
-// WithAcknowledged sets the Acknowledged field in the declarative configuration to the given value
+// WithPolicies sets the Policies field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Acknowledged field is set to the value of the last call.
-func (b *LimiterStatusApplyConfiguration) WithAcknowledged(value int32) *LimiterStatusApplyConfiguration {
-	b.Acknowledged = &value
+// If called multiple times, the Policies field is set to the value of the last call.
+func (b *LimiterStatusApplyConfiguration) WithPolicies(value *PolicyCountApplyConfiguration) *LimiterStatusApplyConfiguration {
+	b.Policies = value
 	return b
 }
 
-// WithReplicas sets the Replicas field in the declarative configuration to the given value
+// WithRedis sets the Redis field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Replicas field is set to the value of the last call.
-func (b *LimiterStatusApplyConfiguration) WithReplicas(value int32) *LimiterStatusApplyConfiguration {
-	b.Replicas = &value
+// If called multiple times, the Redis field is set to the value of the last call.
+func (b *LimiterStatusApplyConfiguration) WithRedis(value *RedisStateApplyConfiguration) *LimiterStatusApplyConfiguration {
+	b.Redis = value
+	return b
+}
+
+// WithScripts adds the given value to the Scripts field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Scripts field.
+func (b *LimiterStatusApplyConfiguration) WithScripts(values ...*LoadedScriptApplyConfiguration) *LimiterStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithScripts")
+		}
+		b.Scripts = append(b.Scripts, *values[i])
+	}
 	return b
 }

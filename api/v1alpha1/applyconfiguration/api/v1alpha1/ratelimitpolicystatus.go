@@ -16,7 +16,7 @@ type RateLimitPolicyStatusApplyConfiguration struct {
 	// conditions: Accepted, Programmed, Ready; Reconciling and Stalled only while true.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// limiters that select the policy.
-	Limiters []LimiterStatusApplyConfiguration `json:"limiters,omitempty"`
+	Limiters []PolicyLimiterStatusApplyConfiguration `json:"limiters,omitempty"`
 	// effective is what the policy came out as.
 	Effective *EffectivePolicyApplyConfiguration `json:"effective,omitempty"`
 }
@@ -51,7 +51,7 @@ func (b *RateLimitPolicyStatusApplyConfiguration) WithConditions(values ...*v1.C
 // WithLimiters adds the given value to the Limiters field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Limiters field.
-func (b *RateLimitPolicyStatusApplyConfiguration) WithLimiters(values ...*LimiterStatusApplyConfiguration) *RateLimitPolicyStatusApplyConfiguration {
+func (b *RateLimitPolicyStatusApplyConfiguration) WithLimiters(values ...*PolicyLimiterStatusApplyConfiguration) *RateLimitPolicyStatusApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
 			panic("nil value passed to WithLimiters")
