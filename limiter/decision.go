@@ -15,6 +15,8 @@ type Decision struct {
 	At Instant
 	// Allowed says whether this charge by itself passes. A request passes only when all its enforced charges do.
 	Allowed bool
+	// Origin is where the decision was made.
+	Origin Origin
 	// Limit is the units per window that the decision was made against.
 	Limit int64
 	// Remaining is how many units a request arriving now could still spend at once.
@@ -27,6 +29,20 @@ type Decision struct {
 	// Delay is how long an allowed request has to wait for its turn under a LeakyBucket. Its units are counted already.
 	Delay time.Duration
 }
+
+// Origin is where a decision was made.
+type Origin uint8
+
+// The origins of a decision.
+const (
+	// OriginStore: by the store that was called. All stores but those that fail over decide so.
+	OriginStore Origin = iota
+	// OriginLocal: locally, because the store that holds the counter was unavailable.
+	OriginLocal
+	// Undecided: not at all. Another charge of the request was denied first, on counters that are not in the same store. All
+	// other fields are zero.
+	Undecided
+)
 
 // CompareStrictness orders decisions strictest first: denied before allowed; among denied the longest RetryAfter
 // first; among allowed the fewest Remaining relative to the limit first. Ties are for the caller to break, by name.

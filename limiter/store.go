@@ -12,7 +12,19 @@ type Charge struct {
 	Cost int64
 	// Shadow charges are counted and reported but neither stop the others nor are stopped by one another.
 	Shadow bool
+	// OnStoreFailure is how the charge is decided while the counter is unavailable. Stores that do not fail over ignore it.
+	OnStoreFailure StoreFailure
 }
+
+// StoreFailure is how a charge is decided while its counter is unavailable.
+type StoreFailure uint8
+
+// The ways to decide while a counter is unavailable.
+const (
+	LocalOnFailure StoreFailure = iota // on this replica's share of the limit
+	AllowOnFailure                     // as if nothing had been spent; nothing is counted
+	DenyOnFailure                      // not at all: the request is refused with an error; a shadow charge is allowed
+)
 
 // maxCost is above every limit and burst: what costs more is denied likewise, and no sum overflows.
 const maxCost = 2 * MaxUnits

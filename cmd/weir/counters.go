@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/failover"
 	"github.com/weir-dev/weir/limiter/local"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/redisstore"
@@ -59,9 +60,10 @@ type counters struct {
 	source  engine.Source
 	options []engine.Option
 	// Of counters in Redis; nil where they are in this process.
-	client *redisstore.Client
-	redis  *redisstore.Store
-	local  *local.Counters
+	client   *redisstore.Client
+	redis    *redisstore.Store
+	local    *local.Counters
+	failover *failover.Store
 }
 
 // memoryCounters are counters in this process.
@@ -87,13 +89,14 @@ func redisCounters(client *redisstore.Client, f counterFlags, log *slog.Logger) 
 			log.Warn("denied requests leave units spent in other slots until their windows end", "error", err)
 		})
 	}
-	store := redisstore.NewStore(client, f.timeout,
+	redis := redisstore.NewStore(client, f.timeout,
 		redisstore.WithRefundFailures(refundFailed), redisstore.WithNotices(redisstore.NoticeChannel(f.prefix)))
 	counts := local.New(int(memory/localPart), steadyClock())
 	counts.Share(local.Peers{Replicas: int64(f.replicas), Rank: int64(f.replicas) - 1})
+	store := failover.New(redis, counts, time.Now, log)
 	return &counters{
-		store: store, source: engine.SourceRedis, client: client, redis: store, local: counts,
-		options: []engine.Option{engine.RememberDenials(knownDenials, time.Now), engine.StandIn(store, counts, log)},
+		store: store, source: engine.SourceRedis, client: client, redis: redis, local: counts, failover: store,
+		options: []engine.Option{engine.RememberDenials(knownDenials, time.Now)},
 	}, nil
 }
 
@@ -110,11 +113,11 @@ func (f *counterFlags) memoryBytes() (int64, error) {
 	return bytes, nil
 }
 
-// guard has p's engine decide while Redis is away, until the stop function is called.
-func (c *counters) guard(ctx context.Context, p *process) (stop func()) {
+// guard makes the process decide while Redis is unavailable, until the stop function is called.
+func (c *counters) guard(ctx context.Context) (stop func()) {
 	guarded, stop := context.WithCancel(context.WithoutCancel(ctx))
 	if c.redis != nil {
-		c.redis.Guard(guarded, p.engine)
+		c.redis.Guard(guarded, c.failover)
 	}
 	return stop
 }

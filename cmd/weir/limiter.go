@@ -85,11 +85,11 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	defer counters.guard(ctx, p)()
+	defer counters.guard(ctx)()
 	exchange := redisstore.NewExchange(slow, f.counters.prefix, f.limiter)
 	replica := replicaName(f.replica)
 	presence := &presence{
-		id: replica, exchange: exchange, process: p, local: counters.local, census: source.NewCensus(replica, f.counters.replicas),
+		id: replica, exchange: exchange, process: p, local: counters.local, failover: counters.failover, census: source.NewCensus(replica, f.counters.replicas),
 	}
 	heartbeat := source.NewHeartbeat(redisstore.BeatInterval, presence.beat, presence.forget, log)
 	apply := func(set rules.Set, revision string) error {

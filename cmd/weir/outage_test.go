@@ -79,7 +79,7 @@ func TestEachPolicyDecidesAsItSaysWhileRedisIsAway(t *testing.T) {
 	if !gauge("weir_local_mode_activations_total", "1") || !gauge("weir_local_owing", "0") {
 		t.Error("the metrics do not tell that the outage is over")
 	}
-	for line, times := range map[string]int{"the store is away": 1, "the store is back": 1} {
+	for line, times := range map[string]int{"store unavailable": 1, "store available again": 1} {
 		if got := strings.Count(log.String(), line); got != times {
 			t.Errorf("%d lines say that %s, want %d:\n%s", got, line, times, log)
 		}

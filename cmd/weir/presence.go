@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/weir-dev/weir/limiter/failover"
 	"github.com/weir-dev/weir/limiter/local"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/source"
@@ -21,13 +22,14 @@ type presence struct {
 	exchange *redisstore.Exchange
 	process  *process
 	local    *local.Counters
+	failover *failover.Store
 	census   *source.Census
 }
 
 // beat says that the replica lives, and hears who else does.
 func (p *presence) beat(ctx context.Context) error {
 	r := redisstore.Replica{ID: p.id, Revision: p.process.revision(), Mode: modeRedis}
-	if since, local := p.process.engine.Local(); local {
+	if since, local := p.failover.LocalMode(); local {
 		r.Mode, r.Since = modeLocal, since
 	}
 	if err := p.exchange.Beat(ctx, r); err != nil {

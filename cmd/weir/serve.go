@@ -72,7 +72,7 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 	if err != nil {
 		return err
 	}
-	defer counters.guard(ctx, p)()
+	defer counters.guard(ctx)()
 	dir := &directory{path: f.policies, loader: loader, install: p.apply}
 	files := source.NewFiles(f.policies, dir.load, dir.apply, log)
 	if err := files.Reload(); err != nil {

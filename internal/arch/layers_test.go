@@ -32,9 +32,14 @@ func layers() []layer {
 		{pkg: "limiter/denials", ours: []string{"limiter"}, world: []string{"github.com/maypok86/otter"}},
 		{pkg: "limiter/local", ours: []string{"limiter"}},
 		{
-			pkg:   "limiter/engine",
-			ours:  []string{"limiter", "limiter/rules", "limiter/denials", "limiter/local"},
+			pkg:   "limiter/failover",
+			ours:  []string{"limiter", "limiter/local"},
 			world: []string{"github.com/prometheus/client_golang", "golang.org/x/sync", "golang.org/x/time"},
+		},
+		{
+			pkg:   "limiter/engine",
+			ours:  []string{"limiter", "limiter/rules", "limiter/denials", "limiter/failover"},
+			world: []string{"github.com/prometheus/client_golang"},
 		},
 		{pkg: "limiter/source", ours: []string{"limiter/rules"}, world: []string{"github.com/fsnotify/fsnotify"}},
 		{
@@ -150,6 +155,7 @@ func bans() []ban {
 		{"limiter/rules", redis, "go-redis is redisstore's alone"},
 		{"limiter/memstore", redis, "go-redis is redisstore's alone"},
 		{"limiter/storetest", redis, "go-redis is redisstore's alone"},
+		{"limiter/failover", redis, "go-redis is redisstore's alone; failover owns a small interface to it"},
 		{"limiter/engine", redis, "go-redis is redisstore's alone"},
 		{"limiter/source", redis, "go-redis is redisstore's alone; source owns a small interface to it"},
 		{"limiter/server", redis, "go-redis is redisstore's alone"},

@@ -176,7 +176,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		}
 	}
 	want := `
-# HELP weir_decisions_total Decisions by policy, peeks left out: result is allowed, denied, unlimited for a tier without limit, or for a request that another policy denied, uncharged.
+# HELP weir_decisions_total Decisions by policy, without peeks. The result is allowed, denied, uncharged (another policy denied the request) or unlimited (an unlimited tier applies).
 # TYPE weir_decisions_total counter
 weir_decisions_total{axis="Tenant",policy="shop/a",result="allowed",source="memory"} 1
 weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="memory"} 1
@@ -184,12 +184,12 @@ weir_decisions_total{axis="Tenant",policy="shop/b",result="allowed",source="memo
 weir_decisions_total{axis="Tenant",policy="shop/b",result="uncharged",source="memory"} 1
 weir_decisions_total{axis="Tenant",policy="shop/c",result="allowed",source="memory"} 1
 weir_decisions_total{axis="Tenant",policy="shop/c",result="denied",source="memory"} 1
-# HELP weir_missing_identifier_total Requests that lacked the identifier of a policy that matched them; they are counted under "-".
+# HELP weir_missing_identifier_total Requests that matched a policy but lack its identifier. They are counted under the identifier "-".
 # TYPE weir_missing_identifier_total counter
 weir_missing_identifier_total{axis="Tenant",policy="shop/a"} 2
 weir_missing_identifier_total{axis="Tenant",policy="shop/b"} 2
 weir_missing_identifier_total{axis="Tenant",policy="shop/c"} 2
-# HELP weir_rules_policies Policies in force.
+# HELP weir_rules_policies Policies in the active rule set.
 # TYPE weir_rules_policies gauge
 weir_rules_policies 3
 # HELP weir_shadow_denials_total Requests that a shadow policy would have denied.
@@ -278,7 +278,7 @@ func TestAStoreThatFailsIsAnErrorAndCounted(t *testing.T) {
 			t.Errorf("error %v, want %v", err, cause)
 		}
 		want := fmt.Sprintf(`
-# HELP weir_store_errors_total Calls that the store did not answer, by kind: timeout, canceled, other, and what a Redis store tells apart (docs/reference/redis.md).
+# HELP weir_store_errors_total Failed calls to the store by kind: timeout, canceled, other, or one of the kinds of Redis errors (docs/reference/redis.md).
 # TYPE weir_store_errors_total counter
 weir_store_errors_total{kind=%q} 1
 `, kind)

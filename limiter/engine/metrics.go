@@ -1,13 +1,12 @@
 package engine
 
 import (
-	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -17,13 +16,12 @@ type Metrics struct {
 	shadowDenials *prometheus.CounterVec
 	missingIDs    *prometheus.CounterVec
 	noRule        prometheus.Counter
-	repaidUnits   *prometheus.CounterVec
 	storeSeconds  *prometheus.HistogramVec
 	storeErrors   *prometheus.CounterVec
 	revision      *prometheus.GaugeVec
 	policies      prometheus.Gauge
 	registry      prometheus.Registerer
-	engine        atomic.Pointer[Engine] // nil until it is there
+	engine        atomic.Pointer[Engine] // nil until New
 }
 
 // NewMetrics registers the engine's metrics.
@@ -32,8 +30,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		registry: registry,
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decisions_total",
-			Help: "Decisions by policy, peeks left out: result is allowed, denied, unlimited for a tier without limit, " +
-				"or for a request that another policy denied, uncharged.",
+			Help: "Decisions by policy, without peeks. The result is allowed, denied, uncharged (another policy denied the request) " +
+				"or unlimited (an unlimited tier applies).",
 		}, []string{"policy", "axis", "result", "source"}),
 		shadowDenials: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_shadow_denials_total",
@@ -41,113 +39,82 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}, []string{"policy"}),
 		missingIDs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_missing_identifier_total",
-			Help: "Requests that lacked the identifier of a policy that matched them; they are counted under \"-\".",
+			Help: "Requests that matched a policy but lack its identifier. They are counted under the identifier \"-\".",
 		}, []string{"policy", "axis"}),
 		noRule: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_unmatched_total",
 			Help: "Requests that no policy matched.",
 		}),
-		repaidUnits: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_local_repaid_units_total",
-			Help: "Units spent locally that the store was told of: counted, uncounted (it is told again), or unknown (its answer was lost).",
-		}, []string{"result"}),
 		storeSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "weir_store_duration_seconds",
-			Help:    "Time the store took to answer.",
+			Help:    "Duration of calls to the store, in seconds.",
 			Buckets: prometheus.ExponentialBuckets(0.000001, 2.5, 15), // 1 µs … 0.4 s
 		}, []string{"op"}),
 		storeErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_store_errors_total",
-			Help: "Calls that the store did not answer, by kind: timeout, canceled, other, and what a Redis store tells apart (docs/reference/redis.md).",
+			Help: "Failed calls to the store by kind: timeout, canceled, other, or one of the kinds of Redis errors (docs/reference/redis.md).",
 		}, []string{"kind"}),
 		revision: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_rules_revision_info",
-			Help: "1 for the revision of the rules in force.",
+			Help: "1 for the revision of the active rule set.",
 		}, []string{"revision"}),
 		policies: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "weir_rules_policies",
-			Help: "Policies in force.",
+			Help: "Policies in the active rule set.",
 		}),
 	}
 	known := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "weir_known_denials",
-		Help: "Denials remembered, to be repeated without asking the store; those that are over and have not given way yet included.",
-	}, m.known)
-	registry.MustRegister(known, m.repaidUnits, m.decisions, m.shadowDenials, m.missingIDs, m.noRule, m.storeSeconds, m.storeErrors, m.revision, m.policies)
+		Help: "Cached denials, which are repeated without a call to the store. Expired denials count until they are evicted.",
+	}, m.cachedDenials)
+	registry.MustRegister(known, m.decisions, m.shadowDenials, m.missingIDs, m.noRule, m.storeSeconds, m.storeErrors, m.revision, m.policies)
 	return m
 }
 
-// swapped tells of the rules now in force and forgets the series of policies that went with the old ones: else
-// policies that come and go would leave their labels behind for ever.
-func (m *Metrics) swapped(old, now *rules.Index) {
+// swapped records the active rule set and drops the series of policies that only the previous one has. Otherwise every
+// policy that was ever active would keep its series.
+func (m *Metrics) swapped(previous, now *rules.Index) {
 	m.revision.Reset()
 	m.revision.WithLabelValues(now.Revision()).Set(1)
 	m.policies.Set(float64(now.Len()))
-	if old == nil {
+	if previous == nil {
 		return
 	}
-	for policy := range old.Policies() {
-		m.forgetUnless(now, policy)
+	for policy := range previous.Policies() {
+		m.dropUnless(now, policy)
 	}
 }
 
-// outlived forgets, likewise, what a decision under rules of before has told of policies that are no more.
-func (m *Metrics) outlived(a *Answer, now *rules.Index) {
+// dropRemoved drops the series of those policies of an answer that the rule set now does not have.
+func (m *Metrics) dropRemoved(a *Answer, now *rules.Index) {
 	for i := range a.Results {
-		m.forgetUnless(now, a.Results[i].Rule.Policy)
+		m.dropUnless(now, a.Results[i].Rule.Policy)
 	}
 }
 
-func (m *Metrics) forgetUnless(now *rules.Index, policy string) {
+func (m *Metrics) dropUnless(now *rules.Index, policy string) {
 	if now.Has(policy) {
 		return
 	}
-	gone := prometheus.Labels{"policy": policy}
-	m.decisions.DeletePartialMatch(gone)
-	m.missingIDs.DeletePartialMatch(gone)
-	m.shadowDenials.DeletePartialMatch(gone)
+	removed := prometheus.Labels{"policy": policy}
+	m.decisions.DeletePartialMatch(removed)
+	m.missingIDs.DeletePartialMatch(removed)
+	m.shadowDenials.DeletePartialMatch(removed)
 }
 
-func (m *Metrics) known() float64 {
+func (m *Metrics) cachedDenials() float64 {
 	if e := m.engine.Load(); e != nil {
-		return float64(e.knownDenials())
+		return float64(e.cachedDenials())
 	}
 	return 0
 }
 
-// repaid counts units that the store was told of.
-func (m *Metrics) repaid(units int64, uncounted bool, err error) {
-	result := "counted"
-	switch {
-	case uncounted:
-		result = "uncounted"
-	case err != nil:
-		result = "unknown"
-	}
-	m.repaidUnits.WithLabelValues(result).Add(float64(units))
-}
-
 func (m *Metrics) unmatched() { m.noRule.Inc() }
 
-func (m *Metrics) asked(op string, took time.Duration, err error) {
+// storeCalled records a call of the store: its op is "spend" or "peek".
+func (m *Metrics) storeCalled(op string, took time.Duration, err error) {
 	m.storeSeconds.WithLabelValues(op).Observe(took.Seconds())
 	if err != nil {
-		m.storeErrors.WithLabelValues(errorKind(err)).Inc()
-	}
-}
-
-// errorKind is what the error says of itself, for a store knows best.
-func errorKind(err error) string {
-	var kinded interface{ Kind() string }
-	var timeout interface{ Timeout() bool }
-	switch {
-	case errors.As(err, &kinded):
-		return kinded.Kind()
-	case errors.Is(err, context.Canceled):
-		return "canceled"
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return "timeout"
-	default:
-		return "other"
+		m.storeErrors.WithLabelValues(limiter.ErrorKind(err)).Inc()
 	}
 }

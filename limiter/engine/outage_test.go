@@ -19,6 +19,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/failover"
 	"github.com/weir-dev/weir/limiter/local"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -108,6 +109,7 @@ type siege struct {
 	clock    *handClock
 	store    *fragile
 	local    *local.Counters
+	failover *failover.Store
 	registry *prometheus.Registry
 	log      bytes.Buffer
 }
@@ -117,8 +119,8 @@ func newSiege(t *testing.T, list ...rules.Rule) *siege {
 	s := &siege{clock: &handClock{}, registry: prometheus.NewPedanticRegistry()}
 	s.store = &fragile{Store: memstore.New(s.clock.now), away: none, fail: none}
 	s.local = local.New(1<<20, s.clock.now)
-	s.Engine = engine.New(s.store, engine.SourceRedis, engine.NewMetrics(s.registry),
-		engine.RememberDenials(100, s.clock.now), engine.StandIn(s.store, s.local, slog.New(slog.NewTextHandler(&s.log, nil))))
+	s.failover = failover.New(s.store, s.local, s.clock.now, slog.New(slog.NewTextHandler(&s.log, nil)))
+	s.Engine = engine.New(s.failover, engine.SourceRedis, engine.NewMetrics(s.registry), engine.RememberDenials(100, s.clock.now))
 	s.Swap(index(t, list...))
 	return s
 }
@@ -278,7 +280,7 @@ func TestWhereAPartOfTheStoreIsAwayTheRestDecides(t *testing.T) {
 				t.Errorf("the store has counted %d for the far one, want %d", got, test.counted)
 			}
 			s.store.set(none, none)
-			if err := s.Recovering(t.Context(), 0); err != nil {
+			if err := s.failover.Recovering(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}
 			if got := s.counted(t, test.near); got != test.nearCounts {
@@ -299,7 +301,7 @@ func TestAPeekDuringAnOutageChangesNothing(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	if s.local.Owes() {
+	if s.local.HasUnreported() {
 		t.Error("a peek is owed")
 	}
 }
@@ -336,7 +338,7 @@ func TestAnOutageBeginsWithWhatTheStoreToldLastAndEndsWithItBeingTold(t *testing
 			s.store.set(all, none)
 			pass(20)
 			s.store.set(none, none)
-			if err := s.Recovering(t.Context(), 0); err != nil {
+			if err := s.failover.Recovering(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}
 			pass(20)
@@ -373,20 +375,20 @@ func owedOn(t *testing.T) {
 		_, _ = s.Check(t.Context(), ask(1, acme()))
 	}
 	s.store.set(of("shop/a"), none) // one part is back
-	if err := s.Recovering(t.Context(), 0); err != nil {
+	if err := s.failover.Recovering(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Wait() // for the rest, which Recovering leaves to be told behind its back
-	if s.counted(t, a) != 0 || s.counted(t, b) != 3 || s.local.Stats().Owing != 1 {
+	if s.counted(t, a) != 0 || s.counted(t, b) != 3 || s.local.Stats().Unreported != 1 {
 		t.Errorf("counted are %d and %d units, owing is %+v", s.counted(t, a), s.counted(t, b), s.local.Stats())
 	}
 	s.store.set(none, none)
 	s.store.lost = true
-	if err := s.Recovering(t.Context(), 0); !errors.Is(err, errLost) {
+	if err := s.failover.Recovering(t.Context(), 0); !errors.Is(err, errLost) {
 		t.Errorf("when an answer is lost: %v", err)
 	}
 	s.store.lost = false
-	if err := s.Recovering(t.Context(), 0); err != nil || s.counted(t, a) != 3 {
+	if err := s.failover.Recovering(t.Context(), 0); err != nil || s.counted(t, a) != 3 {
 		t.Errorf("told of twice: %d units of 3, %v", s.counted(t, a), err)
 	}
 	for result, want := range map[string]float64{"counted": 3, "unknown": 3, "uncounted": 0} {
@@ -405,7 +407,7 @@ func TestAnErrorThatMakesNoOutageIsToldNowAndThen(t *testing.T) {
 			t.Fatalf("%+v, %v", answer, err)
 		}
 	}
-	if log := s.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, `msg="a decision was made without the store"`) || !strings.Contains(log, errLost.Error()) {
+	if log := s.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, `msg="request decided locally because of an unexpected error of the store"`) || !strings.Contains(log, errLost.Error()) {
 		t.Errorf("three decisions without the store are told of with\n%s", log)
 	}
 }
@@ -416,26 +418,26 @@ func TestAnOutageIsToldAtItsBeginningAndItsEnd(t *testing.T) {
 	bank.Request.Domain = "bank"
 	for range 2 { // two outages
 		s.store.set(all, none)
-		s.Unavailable("redis-0", errLost)
-		s.Unavailable("redis-1", errLost)
-		s.Unavailable("redis-1", errLost)
+		s.failover.Unavailable("redis-0", errLost)
+		s.failover.Unavailable("redis-1", errLost)
+		s.failover.Unavailable("redis-1", errLost)
 		for range 3 {
 			_, _ = s.Check(t.Context(), ask(1, acme()))
 		}
 		_, _ = s.Check(t.Context(), bank)
 		s.clock.pass(time.Minute)
-		if since, away := s.Local(); !away || !since.Equal(s.clock.now().Add(-time.Minute)) {
+		if since, away := s.failover.LocalMode(); !away || !since.Equal(s.clock.now().Add(-time.Minute)) {
 			t.Errorf("local since %v, %v", since, away)
 		}
-		s.Recovered("redis-0")
+		s.failover.Recovered("redis-0")
 		if got := valueOf(t, s.registry, "weir_local_mode", "", ""); got != 1 {
 			t.Errorf("weir_local_mode is %v while a part is away", got)
 		}
 		s.store.set(none, none)
-		s.Recovered("redis-1")
-		s.Recovered("redis-1")
+		s.failover.Recovered("redis-1")
+		s.failover.Recovered("redis-1")
 	}
-	if _, away := s.Local(); away {
+	if _, away := s.failover.LocalMode(); away {
 		t.Error("it is local when all is back")
 	}
 	for name, want := range map[string]float64{
@@ -445,14 +447,14 @@ func TestAnOutageIsToldAtItsBeginningAndItsEnd(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
-	if n := strings.Count(s.log.String(), "is away"); n != 4 {
+	if n := strings.Count(s.log.String(), "store unavailable"); n != 4 {
 		t.Errorf("%d lines say that a store is away, want 4:\n%s", n, &s.log)
 	}
-	if n := strings.Count(s.log.String(), `msg="the store is back" store=redis-1 for=1m0s allowed=2 denied=1 refused=1`); n != 2 {
+	if n := strings.Count(s.log.String(), `msg="store available again" store=redis-1 after=1m0s allowed=2 denied=1 refused=1`); n != 2 {
 		t.Errorf("%d lines tell how an outage was, want 2:\n%s", n, &s.log)
 	}
 	want := `
-# HELP weir_decisions_total Decisions by policy, peeks left out: result is allowed, denied, unlimited for a tier without limit, or for a request that another policy denied, uncharged.
+# HELP weir_decisions_total Decisions by policy, without peeks. The result is allowed, denied, uncharged (another policy denied the request) or unlimited (an unlimited tier applies).
 # TYPE weir_decisions_total counter
 weir_decisions_total{axis="Tenant",policy="bank/a",result="denied",source="local"} 2
 weir_decisions_total{axis="Tenant",policy="shop/a",result="allowed",source="local"} 4
@@ -505,7 +507,7 @@ func TestManyOutagesAtOnceHarmNothing(t *testing.T) {
 	}
 	for i := range 200 {
 		s.store.set(none, []func(string) bool{all, none, of("shop/a")}[i%3])
-		if err := s.Recovering(t.Context(), time.Millisecond); err != nil {
+		if err := s.failover.Recovering(t.Context(), time.Millisecond); err != nil {
 			t.Error(err)
 		}
 		_, _ = s.registry.Gather()
@@ -514,11 +516,11 @@ func TestManyOutagesAtOnceHarmNothing(t *testing.T) {
 	wg.Wait()
 	s.store.set(none, none)
 	for range 3 {
-		if err := s.Recovering(t.Context(), 0); err != nil {
+		if err := s.failover.Recovering(t.Context(), 0); err != nil {
 			t.Error(err)
 		}
 	}
-	if diff := cmp.Diff(0, s.local.Stats().Owing); diff != "" {
+	if diff := cmp.Diff(0, s.local.Stats().Unreported); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -529,7 +531,7 @@ func TestWhereAnotherPartTakesOverSharesAreKeptForAMoment(t *testing.T) {
 	s := newSiege(t, rule("shop/a", 9))
 	s.local.Share(local.Peers{Replicas: 3})
 	s.store.set(all, all)
-	s.Unavailable("node-1", errors.New("gone"))
+	s.failover.Unavailable("node-1", errors.New("gone"))
 	admitted := func() (units int) {
 		for range 20 {
 			answer, err := s.Check(t.Context(), ask(1, acme()))

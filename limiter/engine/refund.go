@@ -8,68 +8,75 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// refundRounds bounds how many instants of a SlidingWindowLog a refund takes units from.
-const refundRounds = 64
+// maxRefundRounds bounds from how many instants of a SlidingWindowLog one refund takes units.
+const maxRefundRounds = 64
 
-// Refund takes back what requests like those of checks were charged, as far as it still counts: the units spent last. It
-// does not ask for what; who refunds what was never spent frees others' units.
+// Refund refunds what requests like checks were charged, as far as it still counts: the units that were spent last. It does
+// not verify that such requests were charged: a caller that refunds what was never spent frees the units of other requests.
 func (e *Engine) Refund(ctx context.Context, checks []Check) error {
-	now := e.inForce.Load()
-	if now == nil {
+	active := e.active.Load()
+	if active == nil {
 		return ErrNoRules
 	}
-	var subjects []subject
+	var charges []ruleCharge
 	for i := range checks {
-		subjects = merge(subjects, now.identify(nil, &checks[i]))
+		charges = merge(charges, active.match(nil, &checks[i]))
 	}
 	var errs []error
-	for i := range subjects {
-		if err := e.refund(ctx, subjects[i].charge); err != nil {
-			errs = append(errs, fmt.Errorf("refund %s: %w", subjects[i].rule.Policy, err))
+	for i := range charges {
+		if err := e.refund(ctx, charges[i].charge); err != nil {
+			errs = append(errs, fmt.Errorf("refund %s: %w", charges[i].rule.Policy, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 func (e *Engine) refund(ctx context.Context, charge limiter.Charge) error {
-	if e.remote != nil && e.remote.Unavailable(charge.Key) {
-		peeked := []limiter.Charge{charge}
-		decisions := e.local.Peek(peeked)
-		decisions[0].Allowed = true // Refund asks whether it was
-		e.local.Refund(peeked, decisions)
-		return nil
+	store := e.store
+	if e.failover != nil {
+		if e.failover.RefundLocally(charge) {
+			return nil
+		}
+		store = e.failover.Remote()
 	}
 	defer e.Forget(charge.Key)
-	for range refundRounds {
+	return refundLatest(ctx, store, charge)
+}
+
+// refundLatest refunds the units of charge from the instants at which units were spent last.
+func refundLatest(ctx context.Context, store limiter.Store, charge limiter.Charge) error {
+	state := []limiter.Charge{{Key: charge.Key, Limit: charge.Limit}}
+	for range maxRefundRounds {
 		if charge.Cost <= 0 {
 			return nil
 		}
-		before, err := e.store.Peek(ctx, []limiter.Charge{{Key: charge.Key, Limit: charge.Limit}})
+		before, err := store.Peek(ctx, state)
 		if err != nil {
 			return err
 		}
-		refund := limiter.Refund{Key: charge.Key, Limit: charge.Limit, Cost: charge.Cost, At: spentLast(charge.Limit, before[0])}
-		if err := e.store.Refund(ctx, []limiter.Refund{refund}); err != nil {
+		refund := limiter.Refund{Key: charge.Key, Limit: charge.Limit, Cost: charge.Cost, At: latestSpend(charge.Limit, before[0])}
+		if err := store.Refund(ctx, []limiter.Refund{refund}); err != nil {
 			return err
 		}
 		if charge.Limit.Algorithm() != limiter.SlidingWindowLog || before[0].ResetAfter == 0 {
 			return nil
 		}
-		after, err := e.store.Peek(ctx, []limiter.Charge{{Key: charge.Key, Limit: charge.Limit}})
+		after, err := store.Peek(ctx, state)
 		if err != nil {
 			return err
 		}
-		back := after[0].Remaining - before[0].Remaining
-		if back <= 0 {
+		refunded := after[0].Remaining - before[0].Remaining
+		if refunded <= 0 {
 			return nil
 		}
-		charge.Cost -= back
+		charge.Cost -= refunded
 	}
 	return nil
 }
 
-// spentLast is when the last of the units that count was spent: a log tells it, to the others now is as good.
-func spentLast(limit limiter.Limit, d limiter.Decision) limiter.Instant {
+// latestSpend is the instant at which the last of the units that count was spent. Only a log knows it; the other algorithms
+// refund the same at any instant, so it is the instant of the decision.
+func latestSpend(limit limiter.Limit, d limiter.Decision) limiter.Instant {
 	if limit.Algorithm() != limiter.SlidingWindowLog || d.ResetAfter == 0 {
 		return d.At
 	}

@@ -36,12 +36,12 @@ type Counters struct {
 type Stats struct {
 	// Held counters, and about how many Bytes they take.
 	Held, Bytes int
-	// Owing is how many of them have units that the store has not been told of.
-	Owing int
+	// Unreported is how many of them have units that the store has not been told of.
+	Unreported int
 	// Evicted counters gave way to others before they were over.
 	Evicted int64
-	// Floored decisions were made on counters that, for that, began with what evicted ones had spent.
-	Floored int64
+	// Estimated decisions were made on counters that, for that, began with what evicted ones had spent.
+	Estimated int64
 	// Lost units were spent here on counters that were evicted before the store could be told.
 	Lost int64
 }
@@ -128,7 +128,7 @@ func (c *Counters) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stats
-	s.Held, s.Bytes, s.Owing = len(c.held), c.bytes, len(c.owing)
+	s.Held, s.Bytes, s.Unreported = len(c.held), c.bytes, len(c.owing)
 	return s
 }
 

@@ -57,7 +57,7 @@ func (c *Counters) begin(now limiter.Instant, charge limiter.Charge) *counter {
 	k := newCounter(charge.Limit)
 	if part := c.floor.of(charge.Key, now); part > 0 {
 		k.state.Assume(now, charge.Limit, unitsOf(part, charge.Limit.Capacity()), now)
-		c.stats.Floored++
+		c.stats.Estimated++
 	}
 	return k
 }

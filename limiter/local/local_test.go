@@ -176,7 +176,7 @@ func TestWhatIsTakenBackIsNeitherSpentNorOwed(t *testing.T) {
 		if after := c.Peek(one("key", l, 0))[0].Remaining; after != before {
 			t.Errorf("%s: %d units remain of %d", algorithm, after, before)
 		}
-		if charge, owed := c.Settle("key"); owed {
+		if charge, owed := c.TakeUnreported("key"); owed {
 			t.Errorf("%s: owed is %+v", algorithm, charge)
 		}
 	}
@@ -189,33 +189,33 @@ func TestWhatIsOwedIsWhatWasSpentHereAndStillCounts(t *testing.T) {
 	c.Share(local.Peers{Replicas: 3, Rank: 1})
 	l := limit(t, limiter.FixedWindow, 100, time.Minute)
 	tell(t, store, c, one("key", l, 40))
-	if c.Owes() {
+	if c.HasUnreported() {
 		t.Fatal("it owes before anything was spent")
 	}
 	for range 7 {
 		c.Spend(one("key", l, 1))
 	}
-	if !c.Owes() || len(c.Debts(10)) != 1 || c.Debts(10)[0] != "key" || len(c.Debts(0)) != 0 {
-		t.Fatalf("it owes %v: %v", c.Owes(), c.Debts(10))
+	if !c.HasUnreported() || len(c.UnreportedKeys(10)) != 1 || c.UnreportedKeys(10)[0] != "key" || len(c.UnreportedKeys(0)) != 0 {
+		t.Fatalf("it owes %v: %v", c.HasUnreported(), c.UnreportedKeys(10))
 	}
-	charge, owed := c.Settle("key")
+	charge, owed := c.TakeUnreported("key")
 	if !owed || charge.Cost != 7 || charge.Key != "key" || charge.Limit != l {
 		t.Fatalf("owed is %+v", charge)
 	}
-	if _, again := c.Settle("key"); again || c.Owes() {
+	if _, again := c.TakeUnreported("key"); again || c.HasUnreported() {
 		t.Error("it is owed twice")
 	}
-	c.Owe(charge)
+	c.ReturnUnreported(charge)
 	c.Spend(one("key", l, 2))
-	if charge, _ = c.Settle("key"); charge.Cost != 9 {
+	if charge, _ = c.TakeUnreported("key"); charge.Cost != 9 {
 		t.Errorf("owed is %d after 2 more, want 9", charge.Cost)
 	}
-	c.Owe(charge)
+	c.ReturnUnreported(charge)
 	clock.pass(time.Minute)
-	if charge, owed = c.Settle("key"); owed {
+	if charge, owed = c.TakeUnreported("key"); owed {
 		t.Errorf("in another window, owed is %+v", charge)
 	}
-	c.Owe(limiter.Charge{Key: "unknown", Limit: l, Cost: 3})
+	c.ReturnUnreported(limiter.Charge{Key: "unknown", Limit: l, Cost: 3})
 	if lost := c.Stats().Lost; lost != 3 {
 		t.Errorf("%d units are lost, want 3", lost)
 	}
@@ -294,7 +294,7 @@ func TestMemoryIsBoundedAndWhatIsEvictedIsNotForgiven(t *testing.T) {
 	if fresh != 0 || known < 15_000 {
 		t.Errorf("%d of 20 000 begin anew, and %d with what they had spent", fresh, known)
 	}
-	if after := c.Stats(); after.Floored == 0 {
+	if after := c.Stats(); after.Estimated == 0 {
 		t.Error("no floor was counted")
 	}
 	clock.pass(time.Hour)
@@ -311,7 +311,7 @@ func TestCountersThatAreOverMakeRoom(t *testing.T) {
 		c.Spend(one(fmt.Sprintf("key-%d", i), l, 1))
 		clock.pass(time.Millisecond)
 	}
-	if stats := c.Stats(); stats.Held > 2000 || stats.Evicted != 0 || stats.Owing > stats.Held {
+	if stats := c.Stats(); stats.Held > 2000 || stats.Evicted != 0 || stats.Unreported > stats.Held {
 		t.Errorf("of counters that are over after 0.1 s each: %+v", stats)
 	}
 }

@@ -46,7 +46,7 @@ func (c *Counters) spend(charges []limiter.Charge, owing bool) []limiter.Decisio
 }
 
 // Alone says whether units of the counter at key were spent here alone within the time before now.
-func (c *Counters) Alone(key string, within time.Duration) bool {
+func (c *Counters) SpentWithin(key string, within time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k, held := c.held[key]

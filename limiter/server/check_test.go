@@ -26,6 +26,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/failover"
 	"github.com/weir-dev/weir/limiter/local"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/reply"
@@ -412,8 +413,8 @@ func (*brittleStore) ReportUsage(context.Context, limiter.Charge) (uncounted boo
 func TestWhileTheStoreIsAwayAPolicySaysWhatACallerGets(t *testing.T) {
 	store := &brittleStore{Store: atNoon()}
 	log := slog.New(slog.DiscardHandler)
-	e := engine.New(store, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()),
-		engine.StandIn(store, local.New(1<<20, func() time.Time { return noon }), log))
+	e := engine.New(failover.New(store, local.New(1<<20, func() time.Time { return noon }), time.Now, log),
+		engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()))
 	deny := tenantRule("deny", 3)
 	deny.Domain, deny.OnStoreFailure = "bank", rules.DenyOnFailure
 	e.Swap(newIndex(t, "sha256:1", tenantRule("a", 3), deny))

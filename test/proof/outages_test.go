@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/failover"
 	"github.com/weir-dev/weir/limiter/local"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -44,6 +45,8 @@ type outageRun struct {
 // outageReplica is an engine and its way to the store.
 type outageReplica struct {
 	*engine.Engine
+
+	failover *failover.Store
 
 	run     *outageRun
 	away    bool
@@ -121,8 +124,8 @@ func newOutageRun(t *testing.T, algorithm limiter.Algorithm, seed uint64) *outag
 		counters := local.New(1<<20, clock)
 		counters.Share(local.Peers{Replicas: engines, Rank: int64(i)})
 		r := &outageReplica{run: run}
-		r.Engine = engine.New(r, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()),
-			engine.RememberDenials(10, clock), engine.StandIn(r, counters, slog.New(slog.DiscardHandler)))
+		r.failover = failover.New(r, counters, clock, slog.New(slog.DiscardHandler))
+		r.Engine = engine.New(r.failover, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()), engine.RememberDenials(10, clock))
 		r.Swap(index)
 		run.replicas[i] = r
 	}
@@ -299,7 +302,7 @@ func (run *outageRun) outage(t *testing.T) outageResult {
 	for _, r := range run.replicas {
 		at := run.now.Add(time.Duration(run.Int64N(int64(min(stagger, lasts)))))
 		due[at] = func() {
-			if err := r.Recovering(t.Context(), run.now.Sub(began)); err != nil {
+			if err := r.failover.Recovering(t.Context(), run.now.Sub(began)); err != nil {
 				t.Error(err)
 			}
 			r.away = false

@@ -25,6 +25,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/failover"
 	"github.com/weir-dev/weir/limiter/local"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -606,7 +607,8 @@ func TestWhileRedisIsAwayPoliciesDecide(t *testing.T) {
 			r.OnStoreFailure, r.Match.Kubernetes.Users = failure, []string{user}
 		}
 	}
-	e := engine.New(store, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()), engine.StandIn(store, local.New(1<<20, time.Now), discard()))
+	surviving := failover.New(store, local.New(1<<20, time.Now), time.Now, discard())
+	e := engine.New(surviving, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()))
 	index, err := rules.NewIndex(rules.Set{Rules: []rules.Rule{
 		limit("allow", 1, hour, on(rules.AllowOnFailure, "allow")), limit("deny", 9, hour, on(rules.DenyOnFailure, "deny")),
 		limit("local", 2, hour, on(rules.LocalOnFailure, "local")),
@@ -617,7 +619,7 @@ func TestWhileRedisIsAwayPoliciesDecide(t *testing.T) {
 	e.Swap(index)
 	guarded, unguard := context.WithCancel(context.Background())
 	t.Cleanup(unguard)
-	store.Guard(guarded, e)
+	store.Guard(guarded, surviving)
 	door := newDoor(t, e)
 	ask := func(user string) *admissionv1.AdmissionResponse {
 		return answer(t, door, question(t, "create", from(user)))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/failover"
 	"github.com/weir-dev/weir/limiter/local"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/reply"
@@ -220,8 +221,8 @@ func TestWithoutADecisionAuthorizationFailsAsEnvoyIsSetUp(t *testing.T) {
 	store.broken.Store(true)
 	log := slog.New(slog.DiscardHandler)
 	away := func(on rules.StoreFailure) *engine.Engine {
-		e := engine.New(store, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()),
-			engine.StandIn(store, local.New(1<<20, noon().now), log))
+		e := engine.New(failover.New(store, local.New(1<<20, noon().now), time.Now, log),
+			engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()))
 		rule := search()
 		rule.OnStoreFailure = on
 		swap(t, e, rule)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/failover"
 	"github.com/weir-dev/weir/limiter/local"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -63,7 +64,9 @@ func (s *brittle) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter
 
 func (*brittle) Unavailable(string) bool { return false }
 
-func (*brittle) ReportUsage(context.Context, limiter.Charge) (uncounted bool, err error) { return true, nil }
+func (*brittle) ReportUsage(context.Context, limiter.Charge) (uncounted bool, err error) {
+	return true, nil
+}
 
 // wantError compares an error with a code and what its message holds.
 func wantError(t testing.TB, err error, code codes.Code, message string) {
@@ -151,8 +154,8 @@ func TestWithoutRulesThereIsNoDecision(t *testing.T) {
 func TestWhileTheStoreIsAwayAPolicySaysWhatEnvoyGets(t *testing.T) {
 	store := &brittle{Store: memstore.New(noon().now)}
 	store.broken.Store(true)
-	e := engine.New(store, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()),
-		engine.StandIn(store, local.New(1<<20, noon().now), slog.New(slog.DiscardHandler)))
+	e := engine.New(failover.New(store, local.New(1<<20, noon().now), time.Now, slog.New(slog.DiscardHandler)),
+		engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()))
 	deny, allow, share := per("deny", 5, time.Minute, "a"), per("allow", 5, time.Minute, "b"), per("local", 5, time.Minute, "c")
 	deny.OnStoreFailure, allow.OnStoreFailure = rules.DenyOnFailure, rules.AllowOnFailure
 	swap(t, e, allow, deny, share)

@@ -3,7 +3,6 @@ package envoy
 import (
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -109,18 +108,7 @@ func together(answers []engine.Answer, intents []intent) engine.Answer {
 		all.Allowed = all.Allowed && answers[i].Allowed
 		all.Results = append(all.Results, answers[i].Results...)
 	}
-	slices.SortStableFunc(all.Results, func(a, b engine.Result) int {
-		if a.Rule.Shadow != b.Rule.Shadow {
-			if b.Rule.Shadow {
-				return -1
-			}
-			return 1
-		}
-		if c := limiter.CompareStrictness(a.Decision, b.Decision); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Rule.Policy, b.Rule.Policy)
-	})
+	slices.SortStableFunc(all.Results, engine.CompareResults)
 	told := make(map[string]bool, len(all.Results))
 	all.Results = slices.DeleteFunc(all.Results, func(r engine.Result) bool {
 		again := told[r.Rule.Policy]

@@ -88,7 +88,7 @@ func TestWhatIsDeniedTogetherIsCountedAsUncharged(t *testing.T) {
 		}
 	}
 	const want = `
-# HELP weir_decisions_total Decisions by policy, peeks left out: result is allowed, denied, unlimited for a tier without limit, or for a request that another policy denied, uncharged.
+# HELP weir_decisions_total Decisions by policy, without peeks. The result is allowed, denied, uncharged (another policy denied the request) or unlimited (an unlimited tier applies).
 # TYPE weir_decisions_total counter
 weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="memory"} 2
 weir_decisions_total{axis="Tenant",policy="shop/a",result="uncharged",source="memory"} 2

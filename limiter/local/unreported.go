@@ -22,10 +22,10 @@ func (k *counter) owed(now limiter.Instant) int64 {
 }
 
 // Owes says whether there are units that the store has not been told of.
-func (c *Counters) Owes() bool { return c.owes.Load() > 0 }
+func (c *Counters) HasUnreported() bool { return c.owes.Load() > 0 }
 
 // Debts returns the keys of up to so many counters with units that the store has not been told of.
-func (c *Counters) Debts(most int) []string {
+func (c *Counters) UnreportedKeys(most int) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	keys := make([]string, 0, min(most, len(c.owing)))
@@ -39,8 +39,8 @@ func (c *Counters) Debts(most int) []string {
 }
 
 // Settle takes what is owed on the counter at key: a charge for the store to count, as far as it fits. From then on it is
-// taken to be told of it; see [Counters.Owe]. False if nothing is owed.
-func (c *Counters) Settle(key string) (limiter.Charge, bool) {
+// taken to be told of it; see [Counters.ReturnUnreported]. False if nothing is owed.
+func (c *Counters) TakeUnreported(key string) (limiter.Charge, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k, owes := c.owing[key]
@@ -55,7 +55,7 @@ func (c *Counters) Settle(key string) (limiter.Charge, bool) {
 }
 
 // Owe takes back a Settle: the store has not counted the charge.
-func (c *Counters) Owe(charge limiter.Charge) {
+func (c *Counters) ReturnUnreported(charge limiter.Charge) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k, held := c.held[charge.Key]

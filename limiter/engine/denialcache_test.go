@@ -244,7 +244,7 @@ func TestMetricsTellKnownDenials(t *testing.T) {
 		o.check(t, ask(1, nil))
 	}
 	want := `
-# HELP weir_decisions_total Decisions by policy, peeks left out: result is allowed, denied, unlimited for a tier without limit, or for a request that another policy denied, uncharged.
+# HELP weir_decisions_total Decisions by policy, without peeks. The result is allowed, denied, uncharged (another policy denied the request) or unlimited (an unlimited tier applies).
 # TYPE weir_decisions_total counter
 weir_decisions_total{axis="Tenant",policy="shop/a",result="allowed",source="memory"} 1
 weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="cache"} 3
@@ -253,10 +253,10 @@ weir_decisions_total{axis="Tenant",policy="shop/b",result="allowed",source="memo
 weir_decisions_total{axis="Tenant",policy="shop/b",result="uncharged",source="memory"} 1
 weir_decisions_total{axis="Tenant",policy="shop/c",result="allowed",source="memory"} 1
 weir_decisions_total{axis="Tenant",policy="shop/c",result="denied",source="memory"} 1
-# HELP weir_known_denials Denials remembered, to be repeated without asking the store; those that are over and have not given way yet included.
+# HELP weir_known_denials Cached denials, which are repeated without a call to the store. Expired denials count until they are evicted.
 # TYPE weir_known_denials gauge
 weir_known_denials 1
-# HELP weir_missing_identifier_total Requests that lacked the identifier of a policy that matched them; they are counted under "-".
+# HELP weir_missing_identifier_total Requests that matched a policy but lack its identifier. They are counted under the identifier "-".
 # TYPE weir_missing_identifier_total counter
 weir_missing_identifier_total{axis="Tenant",policy="shop/a"} 5
 weir_missing_identifier_total{axis="Tenant",policy="shop/b"} 5

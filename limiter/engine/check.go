@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// Check is one request to decide.
+type Check struct {
+	Request rules.Request
+	// Cost is how many times the request counts, at least 0: a rule charges Cost times what one such request costs under the
+	// rule. A request of Cost 0 is decided as if it counted once none of its units, and changes nothing.
+	Cost int64
+	// Peek decides the request without charging it.
+	Peek bool
+	// NoDelay denies a request that would have to wait for its turn under a LeakyBucket, for callers that cannot hold it back.
+	NoDelay bool
+	// Override, unless nil, replaces the limit of every rule.
+	Override *Override
+}
+
+// Override is a limit that comes with a request. It has counters of its own, and each rule's algorithm.
+type Override struct {
+	Units  int64
+	Window time.Duration
+}
+
+// ruleCharge is what one rule charges for a request.
+type ruleCharge struct {
+	rule       *rules.Compiled
+	identifier string // as answers show it
+	tier       string
+	charge     limiter.Charge
+}
+
+// match appends the charge of every rule that limits the request of c to dst.
+func (a *active) match(dst []ruleCharge, c *Check) []ruleCharge {
+	var matches [usualRules]rules.Matched
+	for _, m := range a.index.Match(matches[:0], &c.Request) {
+		identifier := m.Identify(&c.Request)
+		terms := m.Terms(&c.Request, identifier)
+		if terms.Unlimited {
+			a.counters.unlimited(m.Rule, c.Peek)
+			continue
+		}
+		r := ruleCharge{rule: m.Rule, identifier: identifier, tier: terms.Tier}
+		r.charge = limiter.Charge{
+			Key: m.Key(identifier), Limit: terms.Limit, Cost: multiplied(terms.Cost, c.Cost),
+			Shadow: m.Rule.Shadow, OnStoreFailure: onStoreFailure(m.Rule),
+		}
+		if c.Override != nil {
+			r.override(m, *c.Override)
+		}
+		if c.NoDelay {
+			r.charge.Limit = r.charge.Limit.AtOnce()
+		}
+		if identifier == "" {
+			r.identifier = limiter.Missing
+			if !c.Peek {
+				a.counters.missing(m.Rule)
+			}
+		}
+		dst = append(dst, r)
+	}
+	return dst
+}
+
+// onStoreFailure is the rule's OnStoreFailure as stores read it.
+func onStoreFailure(rule *rules.Compiled) limiter.StoreFailure {
+	switch rule.OnStoreFailure {
+	case rules.AllowOnFailure:
+		return limiter.AllowOnFailure
+	case rules.DenyOnFailure:
+		return limiter.DenyOnFailure
+	default:
+		return limiter.LocalOnFailure
+	}
+}
+
+// multiplied is cost · times, at least 0. More units than any limit admits are bounded to an amount that no limit admits.
+func multiplied(cost, times int64) int64 {
+	const beyond = 2 * limiter.MaxUnits
+	if times > 0 && cost > beyond/times {
+		return beyond
+	}
+	return max(cost*times, 0)
+}
+
+// override replaces the limit by o, on a counter of its own. An invalid limit changes nothing.
+func (r *ruleCharge) override(m rules.Matched, o Override) {
+	limit, err := limiter.NewLimit(r.charge.Limit.Algorithm(), o.Units, o.Window)
+	if err != nil {
+		return
+	}
+	r.charge.Limit, r.charge.Key = limit, m.KeyUnder(r.identifier, limit)
+}
+
+func chargesOf(matched []ruleCharge) []limiter.Charge {
+	charges := make([]limiter.Charge, len(matched))
+	for i := range matched {
+		charges[i] = matched[i].charge
+	}
+	return charges
+}
+
+func (r *ruleCharge) result(d limiter.Decision, from Source) Result {
+	if r.charge.Limit.IsAtOnce() && d.ResetAfter > 0 { // only a request that can wait can spend what remains
+		d.Remaining = 0
+	}
+	return Result{
+		Rule: r.rule, Identifier: r.identifier, Tier: r.tier, Window: r.charge.Limit.Window(), Source: from, Decision: d, Key: r.charge.Key,
+	}
+}

@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// counters are the Prometheus counters of one rule set, by rule.
+type counters struct {
+	metrics *Metrics
+	byRule  sync.Map // *rules.Compiled → *ruleCounters
+}
+
+// ruleCounters are the Prometheus counters of one rule. To find them by their labels on every request would take longer than
+// to deny a known denial. Each is created when it first counts.
+type ruleCounters struct {
+	decided       [outcomes]counter // by the store
+	locally       [outcomes]counter // while the store was unavailable
+	knownDenied   counter
+	shadowDenied  counter
+	missing       counter
+	unlimitedTier counter
+}
+
+// counter is a prometheus.Counter, found when it is first needed.
+type counter struct {
+	found atomic.Pointer[prometheus.Counter]
+}
+
+func (c *counter) inc(find func() prometheus.Counter) {
+	found := c.found.Load()
+	if found == nil {
+		first := find()
+		found = &first
+		c.found.Store(found)
+	}
+	(*found).Inc()
+}
+
+// outcome is the result of a request under one rule.
+type outcome int
+
+const (
+	allowed outcome = iota
+	denied
+	uncharged // another rule denied
+	outcomes
+)
+
+func (o outcome) String() string { return [outcomes]string{"allowed", "denied", "uncharged"}[o] }
+
+func outcomeOf(r *Result, charged bool) outcome {
+	switch {
+	case !r.Allowed:
+		return denied
+	case !charged:
+		return uncharged
+	default:
+		return allowed
+	}
+}
+
+func (c *counters) of(rule *rules.Compiled) *ruleCounters {
+	if found, ok := c.byRule.Load(rule); ok {
+		return found.(*ruleCounters) //nolint:forcetypeassert // all its values have this type
+	}
+	found, _ := c.byRule.LoadOrStore(rule, &ruleCounters{})
+	return found.(*ruleCounters) //nolint:forcetypeassert // all its values have this type
+}
+
+func (c *ruleCounters) decision(from Source, o outcome) *counter {
+	switch from {
+	case SourceCache:
+		return &c.knownDenied
+	case SourceLocal:
+		return &c.locally[o]
+	default:
+		return &c.decided[o]
+	}
+}
+
+// refused counts a request that the rule refuses because the store is unavailable.
+func (c *counters) refused(rule *rules.Compiled) {
+	c.of(rule).decision(SourceLocal, denied).inc(func() prometheus.Counter {
+		return c.metrics.decisions.WithLabelValues(rule.Policy, rule.Axis, denied.String(), string(SourceLocal))
+	})
+}
+
+// missing counts a request without the rule's identifier.
+func (c *counters) missing(rule *rules.Compiled) {
+	c.of(rule).missing.inc(func() prometheus.Counter {
+		return c.metrics.missingIDs.WithLabelValues(rule.Policy, rule.Axis)
+	})
+}
+
+// unlimited counts a request to which an unlimited tier of the rule applies.
+func (c *counters) unlimited(rule *rules.Compiled, peek bool) {
+	if peek {
+		return
+	}
+	c.of(rule).unlimitedTier.inc(func() prometheus.Counter {
+		return c.metrics.decisions.WithLabelValues(rule.Policy, rule.Axis, "unlimited", string(SourceNone))
+	})
+}
+
+// decided counts the results of an answer. The argument charged reports whether the request was charged.
+func (c *counters) decided(a *Answer, charged bool) {
+	for i := range a.Results {
+		r := &a.Results[i]
+		rule, of, outcome := r.Rule, c.of(r.Rule), outcomeOf(r, charged)
+		of.decision(r.Source, outcome).inc(func() prometheus.Counter {
+			return c.metrics.decisions.WithLabelValues(rule.Policy, rule.Axis, outcome.String(), string(r.Source))
+		})
+		if rule.Shadow && outcome == denied {
+			of.shadowDenied.inc(func() prometheus.Counter {
+				return c.metrics.shadowDenials.WithLabelValues(rule.Policy)
+			})
+		}
+	}
+}

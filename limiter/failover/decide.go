@@ -1,0 +1,243 @@
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weir-dev/weir/limiter"
+)
+
+// decide decides charges all or nothing: on the remote store as far as it is available, and locally for the rest.
+func (s *Store) decide(ctx context.Context, charges []limiter.Charge, peek bool) ([]limiter.Decision, error) {
+	began := s.clock()
+	remote, unavailable := s.split(charges)
+	switch {
+	case len(unavailable.charges) == 0 && s.inRecoveryWindow(began, charges):
+		return s.decideWhileRecovering(ctx, charges, peek, began)
+	case len(unavailable.charges) == 0:
+		decisions, err := s.call(ctx, charges, peek, began)
+		if err != nil {
+			// Whether the remote store has counted the charges or not, this replica now decides without it. Its next answer
+			// includes what it has counted.
+			return s.decideLocally(charges, peek, err)
+		}
+		return decisions, nil
+	case len(remote.charges) == 0:
+		return s.decideLocally(charges, peek, nil)
+	default:
+		return s.decideSplit(ctx, charges, remote, unavailable, peek, began)
+	}
+}
+
+// subset is some of the charges of a request, with their indices in it.
+type subset struct {
+	charges []limiter.Charge
+	indices []int
+}
+
+func (s *subset) add(index int, charge limiter.Charge) {
+	s.charges, s.indices = append(s.charges, charge), append(s.indices, index)
+}
+
+// copyTo copies the decisions about the subset to their places among all decisions of the request.
+func (s *subset) copyTo(all, decisions []limiter.Decision) {
+	for i, index := range s.indices {
+		all[index] = decisions[i]
+	}
+}
+
+// split divides charges by whether their counters are available. If all are available, both subsets are empty, and
+// nothing is allocated.
+func (s *Store) split(charges []limiter.Charge) (remote, unavailable subset) {
+	for i := range charges {
+		if s.remote.Unavailable(charges[i].Key) {
+			unavailable.add(i, charges[i])
+		}
+	}
+	if len(unavailable.charges) == 0 {
+		return remote, unavailable
+	}
+	next := 0 // of the unavailable
+	for i := range charges {
+		if next < len(unavailable.indices) && unavailable.indices[next] == i {
+			next++
+			continue
+		}
+		remote.add(i, charges[i])
+	}
+	return remote, unavailable
+}
+
+// decideSplit decides the unavailable subset first, because a local refund makes no call.
+func (s *Store) decideSplit(
+	ctx context.Context, charges []limiter.Charge, remote, unavailable subset, peek bool, began time.Time,
+) ([]limiter.Decision, error) {
+	all := undecided(len(charges))
+	decisions, err := s.decideLocally(unavailable.charges, peek, nil)
+	if err != nil {
+		return nil, unavailable.reindexed(err)
+	}
+	unavailable.copyTo(all, decisions)
+	if !pass(unavailable.charges, decisions) {
+		return all, nil
+	}
+	answered, err := s.call(ctx, remote.charges, peek, began)
+	if err == nil && pass(remote.charges, answered) {
+		remote.copyTo(all, answered)
+		return all, nil
+	}
+	if !peek {
+		s.refund(unavailable.charges, decisions)
+	}
+	if err != nil { // the counters that were available no longer are
+		return s.decideLocally(charges, peek, err)
+	}
+	if decisions, err = s.decideLocally(unavailable.charges, true, nil); err != nil {
+		return nil, unavailable.reindexed(err)
+	}
+	unavailable.copyTo(all, decisions)
+	remote.copyTo(all, answered)
+	return all, nil
+}
+
+// reindexed is an error about the subset's charges as one about the request's.
+func (s *subset) reindexed(err error) error {
+	if refused, is := errors.AsType[*RefusedError](err); is {
+		refused.Charge = s.indices[refused.Charge]
+	}
+	return err
+}
+
+// refund takes back what decideLocally has counted.
+func (s *Store) refund(charges []limiter.Charge, decisions []limiter.Decision) {
+	counted := countedLocally(charges)
+	of := make([]limiter.Decision, len(counted.charges))
+	for i, index := range counted.indices {
+		of[i] = decisions[index]
+	}
+	s.local.Refund(counted.charges, of)
+}
+
+// decideWhileRecovering decides on the remote store and charges this replica's share as well: other replicas may still be
+// in local mode and admit their shares.
+func (s *Store) decideWhileRecovering(ctx context.Context, charges []limiter.Charge, peek bool, began time.Time) ([]limiter.Decision, error) {
+	counted := countedLocally(charges)
+	reserve := s.local.Reserve
+	if peek {
+		reserve = s.local.Peek
+	}
+	reserved := madeLocally(reserve(counted.charges))
+	if !pass(counted.charges, reserved) {
+		all := undecided(len(charges))
+		counted.copyTo(all, reserved)
+		return all, nil
+	}
+	decisions, err := s.call(ctx, charges, peek, began)
+	if (err != nil || !pass(charges, decisions)) && !peek {
+		s.local.Refund(counted.charges, reserved)
+	}
+	if err != nil {
+		return s.decideLocally(charges, peek, err)
+	}
+	return decisions, nil
+}
+
+// decideLocally decides each charge by its OnStoreFailure. The cause is the error of the remote store, nil if it was not
+// called.
+func (s *Store) decideLocally(charges []limiter.Charge, peek bool, cause error) ([]limiter.Decision, error) {
+	s.outages.logUnobserved(cause)
+	decisions, passed := make([]limiter.Decision, len(charges)), true
+	for i := range charges {
+		c := &charges[i]
+		switch {
+		case c.OnStoreFailure == limiter.LocalOnFailure: // below
+		case c.OnStoreFailure == limiter.DenyOnFailure && !c.Shadow:
+			return nil, &RefusedError{Charge: i, Cause: cause}
+		default: // as if nothing had been spent
+			decisions[i] = c.Limit.NewState().Decide(limiter.At(s.clock()), c.Limit, c.Units())
+			decisions[i].Origin = limiter.OriginLocal
+			passed = passed && (decisions[i].Allowed || c.Shadow)
+		}
+	}
+	counted := countedLocally(charges)
+	if len(counted.charges) == 0 {
+		return decisions, nil
+	}
+	spend := s.local.Spend
+	if peek || !passed { // a charge that is not counted costs more than its limit
+		spend = s.local.Peek
+	}
+	counted.copyTo(decisions, madeLocally(spend(counted.charges)))
+	return decisions, nil
+}
+
+// call decides charges on the remote store.
+func (s *Store) call(ctx context.Context, charges []limiter.Charge, peek bool, began time.Time) ([]limiter.Decision, error) {
+	s.reportUsage(ctx, charges)
+	op, spend := "spend", s.remote.Spend
+	if peek {
+		op, spend = "peek", s.remote.Peek
+	}
+	decisions, err := spend(ctx, charges)
+	s.observe(op, s.clock().Sub(began), err)
+	if err != nil {
+		return nil, fmt.Errorf("%s on %d counters: %w", op, len(charges), err)
+	}
+	if !peek {
+		s.learn(charges, decisions, began)
+	}
+	return decisions, nil
+}
+
+// learn copies the remote store's decisions to the local counters. In the recovery window it does not: then other replicas
+// may have spent units that the remote store does not know yet.
+func (s *Store) learn(charges []limiter.Charge, decisions []limiter.Decision, began time.Time) {
+	if s.inRecoveryWindow(began, charges) {
+		return
+	}
+	for i := range charges {
+		if charges[i].OnStoreFailure == limiter.LocalOnFailure {
+			s.local.Learn(charges[i:i+1], decisions[i:i+1])
+		}
+	}
+}
+
+// countedLocally is the subset of charges that local mode counts.
+func countedLocally(charges []limiter.Charge) subset {
+	var counted subset
+	for i := range charges {
+		if charges[i].OnStoreFailure == limiter.LocalOnFailure {
+			counted.add(i, charges[i])
+		}
+	}
+	return counted
+}
+
+// undecided returns n decisions that are yet to be made.
+func undecided(n int) []limiter.Decision {
+	decisions := make([]limiter.Decision, n)
+	for i := range decisions {
+		decisions[i].Origin = limiter.Undecided
+	}
+	return decisions
+}
+
+// madeLocally marks decisions as made locally.
+func madeLocally(decisions []limiter.Decision) []limiter.Decision {
+	for i := range decisions {
+		decisions[i].Origin = limiter.OriginLocal
+	}
+	return decisions
+}
+
+// pass reports whether all enforced charges are allowed.
+func pass(charges []limiter.Charge, decisions []limiter.Decision) bool {
+	for i := range charges {
+		if !charges[i].Shadow && !decisions[i].Allowed {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,129 @@
+// Package failover decides charges while the store that counts them is unavailable.
+//
+// A [Store] passes charges on to a remote store as long as that is available. While it is not, the Store applies the
+// OnStoreFailure of each charge: it decides on this replica's share of the limit (local mode), allows, or refuses. When the
+// remote store is available again, the Store reports to it what was spent locally. docs/adr/0012 has the reasons.
+package failover
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/local"
+)
+
+// Remote is a store that can become unavailable.
+type Remote interface {
+	limiter.Store
+	// Unavailable reports whether the counter at key is unavailable now. It makes no call.
+	Unavailable(key string) bool
+	// ReportUsage counts units that were spent elsewhere while the counter was unavailable: as many of the charge as fit under
+	// the limit. If uncounted is true, no unit was counted; err is nil if that is because the counter is still unavailable. An
+	// error with uncounted false means that the units may or may not have been counted.
+	ReportUsage(ctx context.Context, charge limiter.Charge) (uncounted bool, err error)
+}
+
+// ObserveCall receives the duration and the error of a call of the remote store. The op is "spend" or "peek".
+type ObserveCall func(op string, took time.Duration, err error)
+
+// Store is a [limiter.Store] that goes on deciding while its remote store is unavailable. It is safe for concurrent use.
+//
+// The remote store calls [Store.Unavailable], [Store.Recovering] and [Store.Recovered] when its availability changes.
+type Store struct {
+	remote  Remote
+	local   *local.Counters
+	clock   func() time.Time
+	observe ObserveCall
+	outages *outages
+
+	recoveryUntil atomic.Int64 // end of the recovery window, in nanoseconds since the epoch
+	metrics       *metrics
+}
+
+// New returns a Store that decides charges on remote, and on counters while remote is unavailable. The clock must not step;
+// time.Now does not.
+func New(remote Remote, counters *local.Counters, clock func() time.Time, log *slog.Logger) *Store {
+	return &Store{
+		remote: remote, local: counters, clock: clock, observe: func(string, time.Duration, error) {},
+		outages: newOutages(clock, log), metrics: newMetrics(),
+	}
+}
+
+// ObserveCalls sets the function that receives the calls of the remote store. Call it before the Store is used.
+func (s *Store) ObserveCalls(observe ObserveCall) { s.observe = observe }
+
+// Remote returns the remote store.
+func (s *Store) Remote() limiter.Store { return s.remote }
+
+// RefusedError is the error of a request that contains a charge whose OnStoreFailure is Deny, while that charge's counter
+// is unavailable.
+type RefusedError struct {
+	// Charge is the index of the charge in the request.
+	Charge int
+	// Cause is why the counter is unavailable; nil if the remote store was not called.
+	Cause error
+}
+
+func (e *RefusedError) Error() string {
+	if e.Cause == nil {
+		return fmt.Sprintf("charge %d is refused while the store is unavailable", e.Charge)
+	}
+	return fmt.Sprintf("charge %d is refused while the store is unavailable: %v", e.Charge, e.Cause)
+}
+
+func (e *RefusedError) Unwrap() error { return e.Cause }
+
+// Spend implements limiter.Store. A decision's Origin reports where it was made. All errors are a [*RefusedError].
+func (s *Store) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	decisions, err := s.decide(ctx, charges, false)
+	if err != nil {
+		s.outages.refused.Add(1)
+		return nil, err
+	}
+	if slices.ContainsFunc(decisions, func(d limiter.Decision) bool { return d.Origin == limiter.OriginLocal }) {
+		s.outages.decided(pass(charges, decisions))
+	}
+	return decisions, nil
+}
+
+// Peek implements limiter.Store; see [Store.Spend].
+func (s *Store) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	return s.decide(ctx, charges, true)
+}
+
+// Refund implements limiter.Store. Units on unavailable counters are refunded locally.
+func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
+	var remote []limiter.Refund
+	for _, r := range refunds {
+		if s.remote.Unavailable(r.Key) {
+			s.local.Refund([]limiter.Charge{{Key: r.Key, Limit: r.Limit, Cost: r.Cost}}, []limiter.Decision{{At: r.At, Allowed: true}})
+			continue
+		}
+		remote = append(remote, r)
+	}
+	if len(remote) == 0 {
+		return nil
+	}
+	return s.remote.Refund(ctx, remote)
+}
+
+// RefundLocally refunds the units of charge on this replica's counter if the remote counter is unavailable, and reports
+// whether it is.
+func (s *Store) RefundLocally(charge limiter.Charge) bool {
+	if !s.remote.Unavailable(charge.Key) {
+		return false
+	}
+	charges := []limiter.Charge{charge}
+	decisions := s.local.Peek(charges)
+	decisions[0].Allowed = true // only the units of allowed charges are refunded
+	s.local.Refund(charges, decisions)
+	return true
+}
+
+// Reset implements limiter.Store, on the remote store alone.
+func (s *Store) Reset(ctx context.Context, keys []string) error { return s.remote.Reset(ctx, keys) }

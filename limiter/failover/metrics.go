@@ -1,0 +1,78 @@
+package failover
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics describe local mode.
+type metrics struct {
+	mode, activations, seconds, counters, bytes, unreported, evicted, floored, lost *prometheus.Desc
+
+	reportedUnits *prometheus.CounterVec
+}
+
+func newMetrics() *metrics {
+	describe := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, nil, nil) }
+	return &metrics{
+		mode:        describe("weir_local_mode", "1 while the store, or a part of it, is unavailable and every policy applies its onStoreFailure; otherwise 0."),
+		activations: describe("weir_local_mode_activations_total", "Times that the store, or a part of it, became unavailable."),
+		seconds:     describe("weir_local_mode_seconds_total", "Seconds during which the store, or a part of it, was unavailable."),
+		counters:    describe("weir_local_counters", "Counters in memory, for use while the store is unavailable."),
+		bytes:       describe("weir_local_bytes", "Approximate memory of the counters in memory, in bytes."),
+		unreported:  describe("weir_local_owing", "Counters in memory with units that are not reported to the store yet."),
+		evicted:     describe("weir_local_evicted_total", "Counters evicted from memory before their windows ended."),
+		floored: describe("weir_local_floored_total",
+			"Decisions on counters that were not in memory and so began with the estimated usage of evicted counters."),
+		lost: describe("weir_local_lost_units_total", "Units spent on counters that were evicted before they could be reported to the store."),
+		reportedUnits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_local_repaid_units_total",
+			Help: "Units spent locally and then reported to the store: result is counted, uncounted (they are reported again) " +
+				"or unknown (the reply was lost).",
+		}, []string{"result"}),
+	}
+}
+
+// reported counts units of a report by its result.
+func (m *metrics) reported(units int64, uncounted bool, err error) {
+	result := "counted"
+	switch {
+	case uncounted:
+		result = "uncounted"
+	case err != nil:
+		result = "unknown"
+	}
+	m.reportedUnits.WithLabelValues(result).Add(float64(units))
+}
+
+// Describe implements prometheus.Collector.
+func (s *Store) Describe(to chan<- *prometheus.Desc) {
+	m := s.metrics
+	for _, d := range []*prometheus.Desc{m.mode, m.activations, m.seconds, m.counters, m.bytes, m.unreported, m.evicted, m.floored, m.lost} {
+		to <- d
+	}
+	m.reportedUnits.Describe(to)
+}
+
+// Collect implements prometheus.Collector.
+func (s *Store) Collect(to chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value float64) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value)
+	}
+	counter := func(d *prometheus.Desc, value float64) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, value)
+	}
+	m, stats := s.metrics, s.local.Stats()
+	began, lasted := s.outages.totals()
+	mode := 0.0
+	if _, active := s.LocalMode(); active {
+		mode = 1
+	}
+	gauge(m.mode, mode)
+	counter(m.activations, float64(began))
+	counter(m.seconds, lasted.Seconds())
+	gauge(m.counters, float64(stats.Held))
+	gauge(m.bytes, float64(stats.Bytes))
+	gauge(m.unreported, float64(stats.Unreported))
+	counter(m.evicted, float64(stats.Evicted))
+	counter(m.floored, float64(stats.Estimated))
+	counter(m.lost, float64(stats.Lost))
+	m.reportedUnits.Collect(to)
+}
