@@ -1,4 +1,4 @@
-// Package conditions is what all controllers do alike with conditions.
+// Package conditions merges status conditions and converts them for server-side apply.
 package conditions
 
 import (
@@ -6,7 +6,7 @@ import (
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
-// Apply is the conditions for server-side apply.
+// Apply converts the conditions for server-side apply.
 func Apply(conditions []metav1.Condition) []*metav1ac.ConditionApplyConfiguration {
 	applied := make([]*metav1ac.ConditionApplyConfiguration, len(conditions))
 	for i, c := range conditions {

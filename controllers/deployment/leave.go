@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/finalizers"
+	"github.com/weir-dev/weir/controllers/limiterevents"
 )
 
 // Finalizer keeps a Limiter that is deleted until it is forgotten in Redis, or Redis has had its time.
@@ -37,12 +40,13 @@ func (r *Reconciler) leave(ctx context.Context, limiter *v1alpha1.Limiter) (ctrl
 			log.FromContext(ctx).Info("Redis does not forget the Limiter yet", "error", err.Error())
 			return ctrl.Result{RequeueAfter: forgetRetry}, nil
 		}
-		r.event(limiter, warning, "NotForgotten", "Forget", fmt.Sprintf("rules of this Limiter stay in Redis, which failed for %v: %v", leaveTime, err))
+		note := fmt.Sprintf("rules of this Limiter stay in Redis, which failed for %v: %v", leaveTime, err)
+		limiterevents.Record(r.Events, limiter, corev1.EventTypeWarning, "NotForgotten", "Forget", note)
 	}
 	r.memory.dropAll(limiter.UID)
 	before := limiter.DeepCopy()
 	controllerutil.RemoveFinalizer(limiter, Finalizer)
-	return ctrl.Result{}, client.IgnoreNotFound(r.patchFinalizers(ctx, before, limiter))
+	return ctrl.Result{}, client.IgnoreNotFound(finalizers.Patch(ctx, r.Client, before, limiter, fieldOwner))
 }
 
 // addFinalizer has the Limiter wait for leave when it is deleted.
@@ -51,14 +55,5 @@ func (r *Reconciler) addFinalizer(ctx context.Context, limiter *v1alpha1.Limiter
 	if !controllerutil.AddFinalizer(limiter, Finalizer) {
 		return nil
 	}
-	return r.patchFinalizers(ctx, before, limiter)
-}
-
-// patchFinalizers writes the finalizers, unless the Limiter has changed: they are a list, in which others have theirs.
-func (r *Reconciler) patchFinalizers(ctx context.Context, before, after *v1alpha1.Limiter) error {
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, after, patch, fieldOwner); err != nil {
-		return fmt.Errorf("write finalizers of Limiter %s/%s: %w", after.Namespace, after.Name, err)
-	}
-	return nil
+	return finalizers.Patch(ctx, r.Client, before, limiter, fieldOwner)
 }

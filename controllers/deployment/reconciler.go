@@ -8,7 +8,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -111,17 +110,3 @@ func (r *Reconciler) deploy(ctx context.Context, limiter *v1alpha1.Limiter) (out
 	}
 	return found, errors.Join(failed, r.prune(ctx, limiter, objects))
 }
-
-// event tells people something of the Limiter.
-func (r *Reconciler) event(limiter *v1alpha1.Limiter, kind, reason, action, note string) {
-	const longest = 1000 // the API takes 1024 bytes
-	if len(note) > longest {
-		note = note[:longest]
-	}
-	r.Events.Eventf(limiter, nil, kind, reason, action, "%s", note)
-}
-
-const (
-	normal  = corev1.EventTypeNormal
-	warning = corev1.EventTypeWarning
-)

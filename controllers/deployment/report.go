@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	v1alpha1ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/conditions"
+	"github.com/weir-dev/weir/controllers/limiterevents"
 )
 
 // report writes what came of it into the status, if that is new, and says when to look again.
@@ -45,11 +47,11 @@ func (r *Reconciler) tell(limiter *v1alpha1.Limiter, before, after v1alpha1.Limi
 	if was != nil && was.Reason == is.Reason {
 		return
 	}
-	kind := warning
+	kind := corev1.EventTypeWarning
 	if is.Reason == v1alpha1.ReasonDeployed || is.Reason == v1alpha1.ReasonPending {
-		kind = normal
+		kind = corev1.EventTypeNormal
 	}
-	r.event(limiter, kind, is.Reason, "Deploy", is.Message)
+	limiterevents.Record(r.Events, limiter, kind, is.Reason, "Deploy", is.Message)
 }
 
 // applyState is the state over that version of the Limiter, for the only owner of these fields.

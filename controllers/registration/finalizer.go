@@ -13,6 +13,8 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/controllers/finalizers"
+	"github.com/weir-dev/weir/controllers/limiterevents"
 )
 
 // Finalizer keeps a Limiter that is deleted, and so its pods, until no API server asks it.
@@ -54,7 +56,8 @@ func (r *Reconciler) release(ctx context.Context, standings []standing, withdraw
 			if deleted.IsZero() || now.Sub(deleted.Time) < leaveTime {
 				continue
 			}
-			r.event(s.limiter, corev1.EventTypeWarning, "NotWithdrawn", fmt.Sprintf("API servers may still ask this Limiter: %v", withdrawn))
+			note := fmt.Sprintf("API servers may still ask this Limiter: %v", withdrawn)
+			limiterevents.Record(r.Events, s.limiter, corev1.EventTypeWarning, "NotWithdrawn", "Register", note)
 		}
 		before := s.limiter.DeepCopy()
 		controllerutil.RemoveFinalizer(s.limiter, Finalizer)
@@ -63,10 +66,9 @@ func (r *Reconciler) release(ctx context.Context, standings []standing, withdraw
 	return failed
 }
 
-// patchFinalizers writes the finalizers, unless the Limiter has changed: they are a list, in which others have theirs.
+// patchFinalizers writes the finalizers, unless the Limiter has changed.
 func (r *Reconciler) patchFinalizers(ctx context.Context, before *v1alpha1.Limiter, s *standing) error {
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	err := r.Client.Patch(ctx, s.limiter, patch, fieldOwner)
+	err := finalizers.Patch(ctx, r.Client, before, s.limiter, fieldOwner)
 	if err == nil {
 		return nil
 	}
@@ -74,5 +76,5 @@ func (r *Reconciler) patchFinalizers(ctx context.Context, before *v1alpha1.Limit
 	if s.changed = apierrors.IsConflict(err); s.changed {
 		return nil
 	}
-	return fmt.Errorf("write finalizers of Limiter %s/%s: %w", before.Namespace, before.Name, err)
+	return err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	v1alpha1ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/conditions"
+	"github.com/weir-dev/weir/controllers/limiterevents"
 )
 
 // report writes the condition of each Limiter, where it is new. A webhook that could not be written is not there.
@@ -59,7 +60,7 @@ func (r *Reconciler) tell(ctx context.Context, s *standing, now time.Time) error
 		if s.asked() || before == nil && after.Reason != v1alpha1.ReasonNotOperatorNamespace { // it is only beginning
 			kind = corev1.EventTypeNormal
 		}
-		r.event(limiter, kind, after.Reason, after.Message)
+		limiterevents.Record(r.Events, limiter, kind, after.Reason, "Register", after.Message)
 	}
 	return nil
 }
@@ -69,24 +70,13 @@ func (s *standing) condition(before *metav1.Condition, now time.Time) *metav1.Co
 	if s.reason == "" {
 		return nil
 	}
-	c := &metav1.Condition{
-		Type: v1alpha1.ConditionThrottleRegistered, Status: metav1.ConditionFalse, Reason: s.reason, Message: s.message,
-		ObservedGeneration: s.limiter.Generation, LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
-	}
+	c := metav1.Condition{Type: v1alpha1.ConditionThrottleRegistered, Status: metav1.ConditionFalse, Reason: s.reason, Message: s.message}
 	if s.asked() {
 		c.Status = metav1.ConditionTrue
 	}
-	if before != nil && before.Status == c.Status {
-		c.LastTransitionTime = before.LastTransitionTime
+	var known []metav1.Condition
+	if before != nil {
+		known = []metav1.Condition{*before}
 	}
-	return c
-}
-
-// event tells people something of the Limiter.
-func (r *Reconciler) event(limiter *v1alpha1.Limiter, kind, reason, note string) {
-	const longest = 1000 // the API takes 1024 bytes
-	if len(note) > longest {
-		note = note[:longest]
-	}
-	r.Events.Eventf(limiter, nil, kind, reason, "Register", "%s", note)
+	return &conditions.Merge(known, []metav1.Condition{c}, s.limiter.Generation, now)[0]
 }

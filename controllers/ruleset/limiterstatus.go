@@ -69,11 +69,7 @@ func (e *enforcer) stateOf(limiter *v1alpha1.Limiter, d delivery, unselectable e
 		return state
 	}
 	c := condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, is.reason, is.message)
-	c.ObservedGeneration, c.LastTransitionTime = limiter.Generation, metav1.NewTime(e.Clock()).Rfc3339Copy()
-	if b := meta.FindStatusCondition(before, c.Type); b != nil {
-		c.LastTransitionTime = b.LastTransitionTime
-	}
-	state.Conditions = []metav1.Condition{c}
+	state.Conditions = conditions.Merge(before, []metav1.Condition{c}, limiter.Generation, e.Clock())
 	return state
 }
 
