@@ -15,7 +15,7 @@ TOOL := go tool -modfile=hack/tools/go.mod
 help: ## Say what the targets do
 	@awk 'BEGIN {FS = ":.*## "} \
 	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
-	  /^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	  /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 # For all that it builds, so that packages are compiled once.
@@ -70,9 +70,9 @@ lint-words: ## Check the words of docs, comments and messages with Vale, and the
 bench: ## Measure decisions in Redis beside what else decides there (some minutes; BENCH='-help' for flags)
 	@go run -C hack/bench . $(BENCH)
 
-.PHONY: bench-doors
-bench-doors: ## Measure the doors of a limiter beside servers that only answer (some minutes; BENCH='-help' for flags)
-	@go run -C hack/bench ./doors $(BENCH)
+.PHONY: bench-endpoints
+bench-endpoints: ## Measure the endpoints of a limiter and compare with servers that answer without deciding (takes minutes; BENCH='-help' for flags)
+	@go run -C hack/bench ./endpoints $(BENCH)
 
 .PHONY: bench-go
 bench-go: ## Run the Go benchmarks of single functions

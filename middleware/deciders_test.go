@@ -69,7 +69,7 @@ func deciders() map[string]func(t testing.TB, e *engine.Engine) middleware.Decid
 }
 
 func limiterOf(e *engine.Engine) http.Handler {
-	return server.NewDoors(server.Options{Engine: e, Style: reply.NoHeaders, Metrics: server.NewMetrics(prometheus.NewRegistry()), Log: discard()})
+	return server.NewHandler(server.Options{Engine: e, Style: reply.NoHeaders, Metrics: server.NewMetrics(prometheus.NewRegistry()), Log: discard()})
 }
 
 func newRemote(t testing.TB, url string, options ...middleware.RemoteOption) *middleware.Remote {

@@ -89,7 +89,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	exchange := redisstore.NewExchange(slow, f.counters.prefix, f.limiter)
 	replica := replicaName(f.replica)
 	presence := &presence{
-		id: replica, exchange: exchange, process: p, local: counters.local, failover: counters.failover, census: source.NewCensus(replica, f.counters.replicas),
+		id: replica, exchange: exchange, process: p, local: counters.local, failover: counters.failover, census: source.NewReplicaCounter(replica, f.counters.replicas),
 	}
 	heartbeat := source.NewHeartbeat(redisstore.BeatInterval, presence.beat, presence.forget, log)
 	apply := func(set rules.Set, revision string) error {

@@ -25,7 +25,7 @@ type process struct {
 	drain     time.Duration
 	registry  *prometheus.Registry
 	engine    *engine.Engine
-	doors     doors
+	endpoints endpoints
 	check     net.Listener
 	grpc      net.Listener // nil: none
 	ops       net.Listener
@@ -39,7 +39,7 @@ func newProcess(
 	if f.drain < 0 {
 		return nil, usageError(fmt.Errorf("--drain %v is less than nothing", f.drain))
 	}
-	doors, err := f.doors()
+	endpoints, err := f.endpoints()
 	if err != nil {
 		return nil, usageError(err)
 	}
@@ -50,8 +50,8 @@ func newProcess(
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return &process{
-		log: log, keyPrefix: keyPrefix, drain: f.drain, registry: registry, doors: doors,
-		check: doors.balanced(sockets[0]), grpc: sockets[1], ops: sockets[2], throttle: sockets[3],
+		log: log, keyPrefix: keyPrefix, drain: f.drain, registry: registry, endpoints: endpoints,
+		check: endpoints.balanced(sockets[0]), grpc: sockets[1], ops: sockets[2], throttle: sockets[3],
 		engine: engine.New(counts.store, counts.source, engine.NewMetrics(registry), counts.options...),
 	}, nil
 }
@@ -97,7 +97,7 @@ func (p *process) run(ctx context.Context, from server.Rules, tasks ...func(cont
 	}
 	readiness, metrics := server.NewReadiness(p.engine, from), server.NewMetrics(p.registry)
 	http := &server.Server{
-		Check:         p.doors.http(p, metrics),
+		Check:         p.endpoints.http(p, metrics),
 		Ops:           server.NewOpsHandler(p.registry, readiness),
 		CheckListener: p.check,
 		OpsListener:   p.ops,
@@ -108,11 +108,11 @@ func (p *process) run(ctx context.Context, from server.Rules, tasks ...func(cont
 	serving, failed := errgroup.WithContext(sockets)
 	serving.Go(func() error { return http.Run(failed) })
 	if p.grpc != nil {
-		envoys := p.doors.grpc(p, metrics, readiness)
+		envoys := p.endpoints.grpc(p, metrics, readiness)
 		serving.Go(func() error { return envoys.Run(failed, p.grpc) })
 	}
 	if p.throttle != nil {
-		apiServers := p.doors.throttle.server(p, metrics)
+		apiServers := p.endpoints.throttle.server(p, metrics)
 		p.log.Info("API servers are answered", "throttle", p.throttle.Addr())
 		serving.Go(func() error { return apiServers.Run(failed, p.throttle) })
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-dev/weir/webhook/throttle"
 )
 
-// throttleFlags are about the door for API servers.
+// throttleFlags are about the endpoint for API servers.
 type throttleFlags struct {
 	listen           string
 	certificate, key string
@@ -40,17 +40,17 @@ func (f *throttleFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.warnPercent, "throttle-warn-percent", 80, "percent of a limit from which on writes that pass come with a warning; 0 for none")
 }
 
-// throttleDoor is how API servers come in.
-type throttleDoor struct {
+// throttleEndpoint is how API servers come in.
+type throttleEndpoint struct {
 	terms *throttle.Terms
 	pair  *keyPair
 }
 
-// door reads the flags; nil if there is to be none.
-func (f *throttleFlags) door() (*throttleDoor, error) {
+// endpoint reads the flags; nil if there is to be none.
+func (f *throttleFlags) endpoint() (*throttleEndpoint, error) {
 	switch {
 	case f.listen == "" && f.certificate == "" && f.key == "":
-		return nil, nil //nolint:nilnil // no door is what was asked for
+		return nil, nil //nolint:nilnil // no endpoint is what was asked for
 	case f.listen == "":
 		return nil, errors.New("--throttle-cert and --throttle-key are for --throttle-listen, which is empty")
 	case f.certificate == "" || f.key == "":
@@ -67,7 +67,7 @@ func (f *throttleFlags) door() (*throttleDoor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--throttle-cert, --throttle-key: %w", err)
 	}
-	return &throttleDoor{terms: terms, pair: pair}, nil
+	return &throttleEndpoint{terms: terms, pair: pair}, nil
 }
 
 // waits says whether API servers can wait for a Redis for so long.
@@ -79,6 +79,6 @@ func (f *throttleFlags) waits(timeout time.Duration) error {
 }
 
 // server is the socket of --throttle-listen.
-func (d *throttleDoor) server(p *process, metrics *server.Metrics) *throttle.Server {
-	return throttle.NewServer(throttle.NewDoor(p.engine, d.terms, metrics.Door("throttle")), d.pair.show, p.drain, p.log)
+func (d *throttleEndpoint) server(p *process, metrics *server.Metrics) *throttle.Server {
+	return throttle.NewServer(throttle.NewDoor(p.engine, d.terms, metrics.Endpoint("throttle")), d.pair.show, p.drain, p.log)
 }

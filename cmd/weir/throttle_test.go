@@ -152,7 +152,7 @@ func TestLimiterReplicasAnswerAPIServersByTheSameCounters(t *testing.T) {
 		t.Errorf("an exempt user: %+v, %v", got, err)
 	}
 	if _, text := get(t, ops[0]+"/metrics"); !strings.Contains(text, `weir_decision_duration_seconds_count{endpoint="throttle"} 4`) {
-		t.Errorf("the metrics do not tell of 4 decisions at the door:\n%s", text)
+		t.Errorf("the metrics do not tell of 4 decisions at the endpoint:\n%s", text)
 	}
 }
 

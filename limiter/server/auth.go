@@ -20,9 +20,9 @@ import (
 	"github.com/weir-dev/weir/limiter/server/address"
 )
 
-// authDoor answers /v1/auth/{domain}: what a proxy asks before it passes a request on. The request that it asks for stands
+// authEndpoint answers /v1/auth/{domain}: what a proxy asks before it passes a request on. The request that it asks for stands
 // in the headers of its question.
-type authDoor struct {
+type authEndpoint struct {
 	engine   *engine.Engine
 	style    reply.Style
 	log      *slog.Logger
@@ -33,19 +33,19 @@ type authDoor struct {
 	ignored  sync.Once // to tell of a caller that is not believed
 }
 
-func newAuthDoor(o Options) *authDoor {
+func newAuthEndpoint(o Options) *authEndpoint {
 	clients := o.Clients
 	if clients == nil {
 		clients = address.NewTrusted(address.XForwardedFor, &address.Networks{})
 	}
-	return &authDoor{
-		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.Metrics.Door("auth"),
+	return &authEndpoint{
+		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.Metrics.Endpoint("auth"),
 		clients: clients, claims: http.CanonicalHeaderKey(o.ClaimsHeader), maxDelay: cmp.Or(o.MaxDelay, defaultMaxDelay),
 	}
 }
 
 // serve leaves the body of r unread: it is the client's, if the proxy sends one at all.
-func (d *authDoor) serve(w http.ResponseWriter, r *http.Request, domain string) {
+func (d *authEndpoint) serve(w http.ResponseWriter, r *http.Request, domain string) {
 	began := time.Now()
 	status, bad := denialStatus(r.URL.RawQuery)
 	if bad != nil {
@@ -74,11 +74,11 @@ func (d *authDoor) serve(w http.ResponseWriter, r *http.Request, domain string) 
 }
 
 // read takes from a proxy's question the request that it asks for.
-func (d *authDoor) read(r *http.Request, domain string) (engine.Check, *reply.Problem) {
+func (d *authEndpoint) read(r *http.Request, domain string) (engine.Check, *reply.Problem) {
 	if len(domain) > maxDomain {
 		return engine.Check{}, badField("domain", fmt.Sprintf("is longer than %d bytes", maxDomain))
 	}
-	request, bad := askedFor(r)
+	request, bad := forwardedRequest(r)
 	if bad != nil {
 		return engine.Check{}, bad
 	}
@@ -92,7 +92,7 @@ func (d *authDoor) read(r *http.Request, domain string) (engine.Check, *reply.Pr
 
 // client finds the client's address, and says once that it does not believe a caller: whoever forgets a proxy on the list
 // sees all its clients counted as one.
-func (d *authDoor) client(r *http.Request) netip.Addr {
+func (d *authEndpoint) client(r *http.Request) netip.Addr {
 	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // of another kind of socket nothing is known
 	if d.clients.Ignores(peer.Addr(), r.Header) {
 		d.ignored.Do(func() {
@@ -104,7 +104,7 @@ func (d *authDoor) client(r *http.Request) netip.Addr {
 }
 
 // giveBack refunds a request that will not be served. That it cannot is no reason to serve it.
-func (d *authDoor) giveBack(ctx context.Context, check *engine.Check) {
+func (d *authEndpoint) giveBack(ctx context.Context, check *engine.Check) {
 	if err := d.engine.Refund(context.WithoutCancel(ctx), []engine.Check{*check}); err != nil {
 		d.log.Warn("a request that would wait too long was denied, and stays counted", "error", err)
 	}
@@ -141,7 +141,7 @@ func holdBack(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (d *authDoor) write(w http.ResponseWriter, answer *engine.Answer, denied int) {
+func (d *authEndpoint) write(w http.ResponseWriter, answer *engine.Answer, denied int) {
 	if err := d.style.SetHeaders(w.Header(), answer, time.Now()); err != nil {
 		d.log.Warn("a decision goes out without rate-limit headers", "error", err)
 	}
@@ -154,7 +154,7 @@ func (d *authDoor) write(w http.ResponseWriter, answer *engine.Answer, denied in
 	p.Write(w)
 }
 
-// denialStatus reads the parameters of the door: ?deny=403 for proxies that take 429 for a fault.
+// denialStatus reads the parameters of the endpoint: ?deny=403 for proxies that take 429 for a fault.
 func denialStatus(query string) (int, *reply.Problem) {
 	if query == "" {
 		return http.StatusTooManyRequests, nil

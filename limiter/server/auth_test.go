@@ -26,12 +26,12 @@ import (
 	"github.com/weir-dev/weir/limiter/server/address"
 )
 
-// newDoors returns doors around e with options of the test's.
-func newDoors(t testing.TB, e *engine.Engine, change func(*Options)) http.Handler {
+// newEndpoints returns endpoints around e with options of the test's.
+func newEndpoints(t testing.TB, e *engine.Engine, change func(*Options)) http.Handler {
 	t.Helper()
 	o := Options{Engine: e, Style: reply.RateLimitHeaders, Metrics: NewMetrics(prometheus.NewRegistry()), Log: discard()}
 	change(&o)
-	return NewDoors(o)
+	return NewHandler(o)
 }
 
 // question is a proxy's for GET https://api.shop.example/v1/search of acme.
@@ -50,7 +50,7 @@ func question(target string, more http.Header) *http.Request {
 	return r
 }
 
-func askDoor(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+func askEndpoint(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w
@@ -86,7 +86,7 @@ func TestForwardAuthAllowsAndDenies(t *testing.T) {
 			h := newHandler(t, newEngine(t, atNoon(), tenantRule("a", 1)))
 			var w *httptest.ResponseRecorder
 			for range test.times {
-				w = askDoor(h, question(test.target, nil))
+				w = askEndpoint(h, question(test.target, nil))
 			}
 			if w.Code != test.status {
 				t.Errorf("status %d, want %d", w.Code, test.status)
@@ -111,7 +111,7 @@ func TestForwardAuthIsAskedWithAnyMethodAndItsBodyIsNotRead(t *testing.T) {
 		r := question("/v1/auth/shop", nil)
 		body := &countingReader{}
 		r.Method, r.Body = method, io.NopCloser(body)
-		if w := askDoor(h, r); w.Code != http.StatusOK || w.Body.Len() != 0 || body.read != 0 {
+		if w := askEndpoint(h, r); w.Code != http.StatusOK || w.Body.Len() != 0 || body.read != 0 {
 			t.Errorf("%s: status %d, body %q, %d reads", method, w.Code, w.Body, body.read)
 		}
 	}
@@ -156,10 +156,10 @@ func TestQuestionsThatAreNone(t *testing.T) {
 		"a list of claims":       {"/v1/auth/shop", http.Header{"X-Jwt-Payload": {"W10"}}, "X-Jwt-Payload", "X-Jwt-Payload must be an object, not a list"},
 		"a claim twice":          {"/v1/auth/shop", http.Header{"X-Jwt-Payload": {`{"a":1,"a":2}`}}, "X-Jwt-Payload.a", "X-Jwt-Payload.a is given twice"},
 	}
-	h := newDoors(t, newEngine(t, atNoon(), tenantRule("a", 1)), func(o *Options) { o.ClaimsHeader = "X-JWT-Payload" })
+	h := newEndpoints(t, newEngine(t, atNoon(), tenantRule("a", 1)), func(o *Options) { o.ClaimsHeader = "X-JWT-Payload" })
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := askDoor(h, question(test.target, test.header))
+			w := askEndpoint(h, question(test.target, test.header))
 			var got reply.Problem
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 				t.Fatalf("%v in %s", err, w.Body)
@@ -171,7 +171,7 @@ func TestQuestionsThatAreNone(t *testing.T) {
 		})
 	}
 	for _, target := range []string{"/v1/auth/", "/v1/auth", "/v1/auth/shop/", "/v1/auth/sh%2Fop"} {
-		if w := askDoor(h, question(target, nil)); w.Code != http.StatusNotFound {
+		if w := askEndpoint(h, question(target, nil)); w.Code != http.StatusNotFound {
 			t.Errorf("%s: status %d", target, w.Code)
 		}
 	}
@@ -222,7 +222,7 @@ func TestWhatAProxyAsksFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, "http://weir:8080/v1/auth/shop", nil)
 			r.Header = test.header
-			got, bad := askedFor(r)
+			got, bad := forwardedRequest(r)
 			if bad != nil {
 				t.Fatalf("refused: %+v", *bad)
 			}
@@ -235,7 +235,7 @@ func TestWhatAProxyAsksFor(t *testing.T) {
 }
 
 func TestHeadersOfAQuestionAreTheClients(t *testing.T) {
-	got := headersOf(http.Header{"Cookie": {"a=b", "c=d"}, "Accept": {"x", "y"}, "X-Tenant-Id": {"acme"}})
+	got := rules.NormalHeaders(http.Header{"Cookie": {"a=b", "c=d"}, "Accept": {"x", "y"}, "X-Tenant-Id": {"acme"}})
 	want := map[string]string{"cookie": "a=b; c=d", "accept": "x,y", "x-tenant-id": "acme"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
@@ -296,7 +296,7 @@ func TestForwardAuthCountsClientsByTheirOwnAddress(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
-			h := newDoors(t, newEngine(t, atNoon(), addressRule(1)), func(o *Options) {
+			h := newEndpoints(t, newEngine(t, atNoon(), addressRule(1)), func(o *Options) {
 				o.Clients, o.Log = test.clients, slog.New(slog.NewTextHandler(&log, nil))
 			})
 			var status int
@@ -305,7 +305,7 @@ func TestForwardAuthCountsClientsByTheirOwnAddress(t *testing.T) {
 				for name, values := range test.header {
 					header[name] = []string{strings.ReplaceAll(values[0], "%", written)}
 				}
-				status = askDoor(h, question("/v1/auth/shop", header)).Code
+				status = askEndpoint(h, question("/v1/auth/shop", header)).Code
 			}
 			if status != test.want {
 				t.Errorf("status %d, want %d", status, test.want)
@@ -329,7 +329,7 @@ func TestForwardAuthHoldsARequestBackUntilItsTurn(t *testing.T) {
 		h := newHandler(t, newEngine(t, memstore.New(time.Now), dripRule("drip", 2, 9)))
 		for _, want := range []time.Duration{0, 500 * time.Millisecond, 500 * time.Millisecond} {
 			began := time.Now()
-			if w := askDoor(h, question("/v1/auth/shop", nil)); w.Code != http.StatusOK || time.Since(began) != want {
+			if w := askEndpoint(h, question("/v1/auth/shop", nil)); w.Code != http.StatusOK || time.Since(began) != want {
 				t.Errorf("status %d after %v, want 200 after %v", w.Code, time.Since(began), want)
 			}
 		}
@@ -337,12 +337,12 @@ func TestForwardAuthHoldsARequestBackUntilItsTurn(t *testing.T) {
 }
 
 func TestARequestThatWouldWaitTooLongIsDeniedAndNotCounted(t *testing.T) {
-	h := newDoors(t, newEngine(t, atNoon(), dripRule("drip", 1, 9), tenantRule("z", 100)), func(o *Options) { o.MaxDelay = time.Nanosecond })
-	if w := askDoor(h, question("/v1/auth/shop", nil)); w.Code != http.StatusOK {
+	h := newEndpoints(t, newEngine(t, atNoon(), dripRule("drip", 1, 9), tenantRule("z", 100)), func(o *Options) { o.MaxDelay = time.Nanosecond })
+	if w := askEndpoint(h, question("/v1/auth/shop", nil)); w.Code != http.StatusOK {
 		t.Fatalf("the first: %d %s", w.Code, w.Body)
 	}
 	for range 3 {
-		w := askDoor(h, question("/v1/auth/shop", nil))
+		w := askEndpoint(h, question("/v1/auth/shop", nil))
 		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), `["shop/drip"]`) {
 			t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 		}
@@ -355,10 +355,10 @@ func TestARequestThatWouldWaitTooLongIsDeniedAndNotCounted(t *testing.T) {
 
 func TestUnitsOfACallerThatLeavesWhileItWaitsStaySpent(t *testing.T) {
 	h := newHandler(t, newEngine(t, atNoon(), dripRule("drip", 1, 9)))
-	askDoor(h, question("/v1/auth/shop", nil))
+	askEndpoint(h, question("/v1/auth/shop", nil))
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	w := askDoor(h, question("/v1/auth/shop", nil).WithContext(gone))
+	w := askEndpoint(h, question("/v1/auth/shop", nil).WithContext(gone))
 	if len(w.Header()) != 0 || w.Body.Len() != 0 {
 		t.Errorf("the caller that left was told %v %s", w.Header(), w.Body)
 	}
@@ -371,7 +371,7 @@ func TestForwardAuthTellsWhenThereIsNoDecision(t *testing.T) {
 	store := &brittleStore{Store: atNoon()}
 	store.broken.Store(true)
 	for _, target := range []string{"/v1/auth/shop", "/v1/auth/shop?deny=403"} {
-		w := askDoor(newHandler(t, newEngine(t, store, tenantRule("a", 3))), question(target, nil))
+		w := askEndpoint(newHandler(t, newEngine(t, store, tenantRule("a", 3))), question(target, nil))
 		if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "temporary-reduced-capacity") || w.Header().Get("Retry-After") != "1" {
 			t.Errorf("%s: %d %v %s", target, w.Code, w.Header(), w.Body)
 		}
@@ -379,8 +379,8 @@ func TestForwardAuthTellsWhenThereIsNoDecision(t *testing.T) {
 }
 
 func TestForwardAuthSpeaksTheStyleOfTheLimiter(t *testing.T) {
-	h := newDoors(t, newEngine(t, atNoon(), tenantRule("a", 3)), func(o *Options) { o.Style = reply.XRateLimitHeaders })
-	w := askDoor(h, question("/v1/auth/shop", nil))
+	h := newEndpoints(t, newEngine(t, atNoon(), tenantRule("a", 3)), func(o *Options) { o.Style = reply.XRateLimitHeaders })
+	w := askEndpoint(h, question("/v1/auth/shop", nil))
 	if got := headerOf(w, "X-RateLimit-Remaining"); got != "2" {
 		t.Errorf("X-RateLimit-Remaining: %q in %v", got, w.Header())
 	}

@@ -22,8 +22,8 @@ import (
 // maxPooled is the largest buffer worth keeping between requests, in bytes.
 const maxPooled = 16 << 10
 
-// checkDoor answers POST /v1/check.
-type checkDoor struct {
+// checkEndpoint answers POST /v1/check.
+type checkEndpoint struct {
 	engine  *engine.Engine
 	style   reply.Style
 	log     *slog.Logger
@@ -31,7 +31,7 @@ type checkDoor struct {
 	buffers sync.Pool // of *bytes.Buffer
 }
 
-func (d *checkDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *checkEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	check, bad := d.read(w, r)
 	if bad != nil {
@@ -48,7 +48,7 @@ func (d *checkDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // read takes a check from r.
-func (d *checkDoor) read(w http.ResponseWriter, r *http.Request) (engine.Check, *reply.Problem) {
+func (d *checkEndpoint) read(w http.ResponseWriter, r *http.Request) (engine.Check, *reply.Problem) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		return engine.Check{}, reply.NewProblem(http.StatusMethodNotAllowed, "", "ask with POST, not "+clip(r.Method))
@@ -68,7 +68,7 @@ func (d *checkDoor) read(w http.ResponseWriter, r *http.Request) (engine.Check, 
 }
 
 // write sends a decision. A caller that is gone gets nothing, and its units stay spent.
-func (d *checkDoor) write(w http.ResponseWriter, decision *engine.Answer) {
+func (d *checkEndpoint) write(w http.ResponseWriter, decision *engine.Answer) {
 	if err := d.style.SetHeaders(w.Header(), decision, time.Now()); err != nil {
 		d.log.Warn("a decision goes out without rate-limit headers", "error", err)
 	}
@@ -86,14 +86,14 @@ func (d *checkDoor) write(w http.ResponseWriter, decision *engine.Answer) {
 	_, _ = w.Write(buffer.Bytes())
 }
 
-func (d *checkDoor) buffer() *bytes.Buffer {
+func (d *checkEndpoint) buffer() *bytes.Buffer {
 	if b, ok := d.buffers.Get().(*bytes.Buffer); ok {
 		return b
 	}
 	return new(bytes.Buffer)
 }
 
-func (d *checkDoor) release(b *bytes.Buffer) {
+func (d *checkEndpoint) release(b *bytes.Buffer) {
 	if b.Cap() > maxPooled {
 		return
 	}

@@ -69,7 +69,7 @@ func newEngine(t testing.TB, store limiter.Store, list ...rules.Rule) *engine.En
 
 func newHandler(t testing.TB, e *engine.Engine) http.Handler {
 	t.Helper()
-	return NewDoors(Options{Engine: e, Style: reply.RateLimitHeaders, Metrics: NewMetrics(prometheus.NewRegistry()), Log: discard()})
+	return NewHandler(Options{Engine: e, Style: reply.RateLimitHeaders, Metrics: NewMetrics(prometheus.NewRegistry()), Log: discard()})
 }
 
 func atNoon() *memstore.Store { return memstore.New(func() time.Time { return noon }) }
@@ -310,7 +310,7 @@ func TestAStoreFailureThatNothingStandsInForIsToldToTheCaller(t *testing.T) {
 	store := &brittleStore{Store: atNoon()}
 	store.broken.Store(true)
 	registry := prometheus.NewRegistry()
-	h := NewDoors(Options{Engine: newEngine(t, store, tenantRule("a", 3)), Style: reply.RateLimitHeaders, Metrics: NewMetrics(registry), Log: slog.New(slog.DiscardHandler)})
+	h := NewHandler(Options{Engine: newEngine(t, store, tenantRule("a", 3)), Style: reply.RateLimitHeaders, Metrics: NewMetrics(registry), Log: slog.New(slog.DiscardHandler)})
 
 	for range 3 {
 		w := post(h, acme)
@@ -326,7 +326,7 @@ func TestAStoreFailureThatNothingStandsInForIsToldToTheCaller(t *testing.T) {
 		}
 	}
 	if n := testutil.CollectAndCount(registry, "weir_decision_duration_seconds"); n != 2 {
-		t.Errorf("%d series of weir_decision_duration_seconds, want one of each door", n)
+		t.Errorf("%d series of weir_decision_duration_seconds, want one of each endpoint", n)
 	}
 	store.broken.Store(false)
 	if w := post(h, acme); w.Code != http.StatusOK {
@@ -418,7 +418,7 @@ func TestWhileTheStoreIsAwayAPolicySaysWhatACallerGets(t *testing.T) {
 	deny := tenantRule("deny", 3)
 	deny.Domain, deny.OnStoreFailure = "bank", rules.DenyOnFailure
 	e.Swap(newIndex(t, "sha256:1", tenantRule("a", 3), deny))
-	h := NewDoors(Options{Engine: e, Style: reply.RateLimitHeaders, Metrics: NewMetrics(prometheus.NewRegistry()), Log: log})
+	h := NewHandler(Options{Engine: e, Style: reply.RateLimitHeaders, Metrics: NewMetrics(prometheus.NewRegistry()), Log: log})
 	bank := strings.Replace(acme, `"shop"`, `"bank"`, 1)
 	for _, body := range []string{acme, bank} {
 		if w := post(h, body); w.Code != http.StatusOK || strings.Contains(w.Body.String(), "local") {
@@ -460,8 +460,8 @@ func TestClaimsDescriptorsAndTiersOfARequestAreToldByItsResult(t *testing.T) {
 		}
 	}
 	r := question("/v1/auth/shop", http.Header{"X-Jwt-Payload": {`{"org":{"id":1.0e1},"groups":"staff"}`}})
-	doors := newDoors(t, newEngine(t, atNoon(), byClaim), func(o *Options) { o.ClaimsHeader = "x-jwt-payload" })
-	if got := headerOf(askDoor(doors, r), "RateLimit-Policy"); got != `"shop/claim";q=50;w=60` {
+	endpoints := newEndpoints(t, newEngine(t, atNoon(), byClaim), func(o *Options) { o.ClaimsHeader = "x-jwt-payload" })
+	if got := headerOf(askEndpoint(endpoints, r), "RateLimit-Policy"); got != `"shop/claim";q=50;w=60` {
 		t.Errorf("through /v1/auth: %s", got)
 	}
 }

@@ -59,7 +59,7 @@ func TestMetricsShowDecisions(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	e := engine.New(atNoon(), engine.SourceMemory, engine.NewMetrics(registry))
 	e.Swap(newIndex(t, "sha256:1", tenantRule("a", 1)))
-	check := NewDoors(Options{Engine: e, Style: reply.RateLimitHeaders, Metrics: NewMetrics(registry), Log: discard()})
+	check := NewHandler(Options{Engine: e, Style: reply.RateLimitHeaders, Metrics: NewMetrics(registry), Log: discard()})
 	post(check, acme)
 	post(check, acme)
 	post(check, "{")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,7 +128,7 @@ func (d *decoder) finish() (engine.Check, *reply.Problem) {
 
 // pathQuery adds the query behind the path to the query.
 func (d *decoder) pathQuery() {
-	more := queryBehind(d.path)
+	more := rules.ParseQuery(d.path)
 	if d.check.Request.Query == nil {
 		d.check.Request.Query = more
 		return
@@ -137,18 +136,6 @@ func (d *decoder) pathQuery() {
 	for name, values := range more {
 		d.check.Request.Query[name] = append(d.check.Request.Query[name], values...)
 	}
-}
-
-// queryBehind returns the query of a path, nil if it has none. Pairs that are not well-formed are left out, as servers do:
-// the text is the client's, and no reason to refuse the caller.
-func queryBehind(path string) map[string][]string {
-	target, _, _ := strings.Cut(path, "#")
-	_, raw, found := strings.Cut(target, "?")
-	if !found {
-		return nil
-	}
-	values, _ := url.ParseQuery(raw)
-	return values
 }
 
 func (d *decoder) str(field string, into *string) *reply.Problem {

@@ -15,7 +15,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// instantStore decides without counting: what remains is what a door and the engine cost.
+// instantStore decides without counting: what remains is what an endpoint and the engine cost.
 type instantStore struct{ limiter.Store }
 
 func (instantStore) Spend(_ context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
@@ -52,10 +52,10 @@ const goal = 200 * time.Microsecond
 // enough calls for a 99th percentile that means something.
 const enough = 20_000
 
-// BenchmarkDoorsAtTenThousandPolicies fails when the 99th percentile misses the goal, with -benchtime=20000x and more:
+// BenchmarkEndpointsWithTenThousandPolicies fails when the 99th percentile misses the goal, with -benchtime=20000x and more:
 //
-//	go test -run '^$' -bench DoorsAtTenThousandPolicies -benchtime 20000x ./limiter/server
-func BenchmarkDoorsAtTenThousandPolicies(b *testing.B) {
+//	go test -run '^$' -bench EndpointsAtTenThousandPolicies -benchtime 20000x ./limiter/server
+func BenchmarkEndpointsWithTenThousandPolicies(b *testing.B) {
 	h := newHandler(b, newEngine(b, instantStore{}, tenThousand()...))
 	const body = `{"domain":"shop","method":"GET","host":"h4712.shop.example","path":"/v1/service4711/search","query":{"q":["x"]},` +
 		`"headers":{"x-tenant-id":"acme","x-plan":"free","user-agent":"curl/8","accept":"*/*"},"clientIP":"203.0.113.7"}`

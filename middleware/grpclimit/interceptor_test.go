@@ -67,7 +67,7 @@ func deciders() map[string]func(t *testing.T, e *engine.Engine) middleware.Decid
 	return map[string]func(t *testing.T, e *engine.Engine) middleware.Decider{
 		"in this process": func(_ *testing.T, e *engine.Engine) middleware.Decider { return e },
 		"over HTTP": func(t *testing.T, e *engine.Engine) middleware.Decider {
-			s := httptest.NewServer(server.NewDoors(server.Options{Engine: e, Style: reply.NoHeaders, Metrics: server.NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}))
+			s := httptest.NewServer(server.NewHandler(server.Options{Engine: e, Style: reply.NoHeaders, Metrics: server.NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}))
 			t.Cleanup(s.Close)
 			remote, err := middleware.NewRemote(s.URL, middleware.Timeout(patience))
 			if err != nil {

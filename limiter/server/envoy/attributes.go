@@ -3,7 +3,6 @@ package envoy
 import (
 	"maps"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -23,7 +22,7 @@ const (
 )
 
 // readAttributes reads what an authorization request asks. The error is INVALID_ARGUMENT and names the field.
-func (d *authDoor) readAttributes(a *authv3.AttributeContext) (engine.Check, error) {
+func (d *authEndpoint) readAttributes(a *authv3.AttributeContext) (engine.Check, error) {
 	domain := a.GetContextExtensions()[domainExtension]
 	switch {
 	case domain == "":
@@ -34,14 +33,14 @@ func (d *authDoor) readAttributes(a *authv3.AttributeContext) (engine.Check, err
 		return engine.Check{}, invalid("attributes.context_extensions has more than %d entries beside the domain", maxEntries)
 	}
 	h := a.GetRequest().GetHttp()
-	headers := headersOf(h)
+	headers := requestHeaders(h)
 	return engine.Check{
 		Request: rules.Request{
 			Domain:      domain,
 			Method:      h.GetMethod(),
 			Host:        rules.NormalHost(h.GetHost()),
 			Path:        rules.NormalPath(h.GetPath()),
-			Query:       queryOf(h.GetPath()),
+			Query:       rules.ParseQuery(h.GetPath()),
 			Headers:     headers,
 			ClientIP:    d.client(a.GetSource(), headers),
 			Claims:      claimsOf(a),
@@ -52,26 +51,29 @@ func (d *authDoor) readAttributes(a *authv3.AttributeContext) (engine.Check, err
 	}, nil
 }
 
-// headersOf are the headers by their names in lower case, however Envoy was told to send them. Values of a repeated header
-// are joined as HTTP does.
-func headersOf(h *authv3.AttributeContext_HttpRequest) map[string]string {
+// requestHeaders returns the headers by their names in lower case, whichever of its two forms Envoy is configured to send.
+func requestHeaders(h *authv3.AttributeContext_HttpRequest) map[string]string {
 	given := h.GetHeaders()
 	raw := h.GetHeaderMap().GetHeaders()
 	if len(raw) == 0 && allLower(given) {
 		return given
 	}
-	headers := make(map[string]string, len(given)+len(raw))
+	lines := make(map[string][]string, len(given)+len(raw))
+	add := func(name, value string) {
+		name = strings.ToLower(name)
+		lines[name] = append(lines[name], value)
+	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
-		join(headers, name, given[name])
+		add(name, given[name])
 	}
 	for _, field := range raw {
 		value := field.GetValue()
 		if len(field.GetRawValue()) > 0 {
 			value = string(field.GetRawValue())
 		}
-		join(headers, field.GetKey(), value)
+		add(field.GetKey(), value)
 	}
-	return headers
+	return rules.NormalHeaders(lines)
 }
 
 func allLower(headers map[string]string) bool {
@@ -83,27 +85,8 @@ func allLower(headers map[string]string) bool {
 	return true
 }
 
-func join(headers map[string]string, name, value string) {
-	name = strings.ToLower(name)
-	if before, repeated := headers[name]; repeated {
-		value = rules.JoinHeader(name, []string{before, value})
-	}
-	headers[name] = value
-}
-
-// queryOf is the query behind the path. Pairs that are not well-formed are left out, as servers do.
-func queryOf(target string) map[string][]string {
-	target, _, _ = strings.Cut(target, "#")
-	_, raw, found := strings.Cut(target, "?")
-	if !found {
-		return nil
-	}
-	values, _ := url.ParseQuery(raw)
-	return values
-}
-
 // client is the address of who sent the request, the zero Addr if unknown: the peer of a socket that is none of IP.
-func (d *authDoor) client(source *authv3.AttributeContext_Peer, headers map[string]string) netip.Addr {
+func (d *authEndpoint) client(source *authv3.AttributeContext_Peer, headers map[string]string) netip.Addr {
 	peer, _ := netip.ParseAddr(source.GetAddress().GetSocketAddress().GetAddress())
 	if d.clientIP == nil {
 		return peer

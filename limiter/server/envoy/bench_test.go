@@ -17,16 +17,16 @@ func benchmark(b *testing.B, units int64, style reply.Style, want ratelimitv3.Ra
 	b.Helper()
 	e := engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()), engine.RememberDenials(1000, time.Now))
 	swap(b, e, per("tenant", units, day, "tenant"))
-	door := newRateLimitDoor(&Options{Engine: e, Style: style, Log: slog.New(slog.DiscardHandler)})
+	endpoint := newRateLimitEndpoint(&Options{Engine: e, Style: style, Log: slog.New(slog.DiscardHandler)})
 	asked := request(describe("tenant=acme"))
 	for range 2 {
-		if _, err := door.ShouldRateLimit(b.Context(), asked); err != nil {
+		if _, err := endpoint.ShouldRateLimit(b.Context(), asked); err != nil {
 			b.Fatal(err)
 		}
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		out, err := door.ShouldRateLimit(b.Context(), asked)
+		out, err := endpoint.ShouldRateLimit(b.Context(), asked)
 		if err != nil || out.GetOverallCode() != want {
 			b.Fatal(out, err)
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/weir-dev/weir/limiter/reply"
 )
 
-// authDoor answers Envoy's external authorization filter.
-type authDoor struct {
+// authEndpoint answers Envoy's external authorization filter.
+type authEndpoint struct {
 	authv3.UnimplementedAuthorizationServer
 
 	engine   *engine.Engine
@@ -31,15 +31,15 @@ type authDoor struct {
 	metadata      protowire.Number // of the field dynamic_metadata
 }
 
-func newAuthDoor(o *Options) *authDoor {
-	return &authDoor{
+func newAuthEndpoint(o *Options) *authEndpoint {
+	return &authEndpoint{
 		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.ExtAuthzSeconds, clientIP: o.ClientIP, errorResponse: o.ErrorResponse,
 		metadata: metadataField(&authv3.CheckResponse{}),
 	}
 }
 
 // Check implements authv3.AuthorizationServer.
-func (d *authDoor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.CheckResponse, error) {
+func (d *authEndpoint) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.CheckResponse, error) {
 	began := time.Now()
 	check, err := d.readAttributes(in.GetAttributes())
 	if err != nil {
@@ -59,7 +59,7 @@ func (d *authDoor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.
 }
 
 // response puts an answer into Envoy's words.
-func (d *authDoor) response(a *engine.Answer, now time.Time) *authv3.CheckResponse {
+func (d *authEndpoint) response(a *engine.Answer, now time.Time) *authv3.CheckResponse {
 	out := &authv3.CheckResponse{Status: &rpcstatus.Status{}}
 	setMetadata(out, d.metadata, []engine.Answer{*a})
 	fields, err := d.style.AppendFields(nil, a, now)

@@ -138,7 +138,7 @@ func TestWhatIsReadOfTheAttributes(t *testing.T) {
 			if err := protojson.Unmarshal([]byte(test.attributes), &a); err != nil {
 				t.Fatal(err)
 			}
-			got, err := (&authDoor{}).readAttributes(&a)
+			got, err := (&authEndpoint{}).readAttributes(&a)
 			if err != nil {
 				t.Fatal(err)
 			}

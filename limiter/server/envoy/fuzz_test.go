@@ -53,7 +53,7 @@ func FuzzShouldRateLimit(f *testing.F) {
 		if proto.Unmarshal(message, &in) != nil {
 			return
 		}
-		out, err := newRateLimitDoor(fuzzed(t)).ShouldRateLimit(t.Context(), &in)
+		out, err := newRateLimitEndpoint(fuzzed(t)).ShouldRateLimit(t.Context(), &in)
 		if err != nil {
 			if status.Code(err) != codes.InvalidArgument {
 				t.Fatal(err)
@@ -87,7 +87,7 @@ func FuzzExtAuthz(f *testing.F) {
 		if proto.Unmarshal(message, &in) != nil {
 			return
 		}
-		out, err := newAuthDoor(fuzzed(t)).Check(t.Context(), &in)
+		out, err := newAuthEndpoint(fuzzed(t)).Check(t.Context(), &in)
 		switch {
 		case err != nil:
 			if status.Code(err) != codes.InvalidArgument {

@@ -15,8 +15,8 @@ import (
 // followEvery is how long who watches may not know that readiness has changed. Who asks knows at once.
 const followEvery = time.Second
 
-// healthDoor is the health service. It speaks of the limiter as a whole, under the name of each service and none.
-type healthDoor struct {
+// healthEndpoint is the health service. It speaks of the limiter as a whole, under the name of each service and none.
+type healthEndpoint struct {
 	*health.Server
 
 	ready func() error
@@ -25,18 +25,18 @@ type healthDoor struct {
 	end    func()
 }
 
-func newHealthDoor(ready func() error) *healthDoor {
+func newHealthEndpoint(ready func() error) *healthEndpoint {
 	if ready == nil {
 		ready = func() error { return nil }
 	}
 	ending := make(chan struct{})
-	h := &healthDoor{Server: health.NewServer(), ready: ready, ending: ending, end: sync.OnceFunc(func() { close(ending) })}
+	h := &healthEndpoint{Server: health.NewServer(), ready: ready, ending: ending, end: sync.OnceFunc(func() { close(ending) })}
 	h.refresh()
 	return h
 }
 
 // refresh asks whether the limiter is ready. After Shutdown it is not, whatever the answer.
-func (h *healthDoor) refresh() {
+func (h *healthEndpoint) refresh() {
 	now := grpc_health_v1.HealthCheckResponse_SERVING
 	if h.ready() != nil {
 		now = grpc_health_v1.HealthCheckResponse_NOT_SERVING
@@ -49,7 +49,7 @@ func (h *healthDoor) refresh() {
 }
 
 // follow keeps those who watch up to date until ctx is done.
-func (h *healthDoor) follow(ctx context.Context) {
+func (h *healthEndpoint) follow(ctx context.Context) {
 	ticker := time.NewTicker(followEvery)
 	defer ticker.Stop()
 	for {
@@ -63,19 +63,19 @@ func (h *healthDoor) follow(ctx context.Context) {
 }
 
 // Check implements grpc_health_v1.HealthServer.
-func (h *healthDoor) Check(ctx context.Context, in *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
+func (h *healthEndpoint) Check(ctx context.Context, in *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
 	h.refresh()
 	return h.Server.Check(ctx, in)
 }
 
 // List implements grpc_health_v1.HealthServer.
-func (h *healthDoor) List(ctx context.Context, in *grpc_health_v1.HealthListRequest) (*grpc_health_v1.HealthListResponse, error) {
+func (h *healthEndpoint) List(ctx context.Context, in *grpc_health_v1.HealthListRequest) (*grpc_health_v1.HealthListResponse, error) {
 	h.refresh()
 	return h.Server.List(ctx, in)
 }
 
 // Watch implements grpc_health_v1.HealthServer.
-func (h *healthDoor) Watch(
+func (h *healthEndpoint) Watch(
 	in *grpc_health_v1.HealthCheckRequest, stream grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse],
 ) error {
 	ctx, cancel := context.WithCancel(stream.Context())

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-dev/weir/limiter/reply"
 )
 
-// rateLimitDoor answers Envoy's rate limit filter.
-type rateLimitDoor struct {
+// rateLimitEndpoint answers Envoy's rate limit filter.
+type rateLimitEndpoint struct {
 	ratelimitv3.UnimplementedRateLimitServiceServer
 
 	engine     *engine.Engine
@@ -25,15 +25,15 @@ type rateLimitDoor struct {
 	metadata   protowire.Number // of the field dynamic_metadata
 }
 
-func newRateLimitDoor(o *Options) *rateLimitDoor {
-	return &rateLimitDoor{
+func newRateLimitEndpoint(o *Options) *rateLimitEndpoint {
+	return &rateLimitEndpoint{
 		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.RateLimitSeconds, multiplier: o.UnitMultiplier,
 		metadata: metadataField(&ratelimitv3.RateLimitResponse{}),
 	}
 }
 
 // ShouldRateLimit implements ratelimitv3.RateLimitServiceServer.
-func (d *rateLimitDoor) ShouldRateLimit(ctx context.Context, in *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
+func (d *rateLimitEndpoint) ShouldRateLimit(ctx context.Context, in *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
 	began := time.Now()
 	q, err := readRateLimit(in)
 	if err != nil {
@@ -49,7 +49,7 @@ func (d *rateLimitDoor) ShouldRateLimit(ctx context.Context, in *ratelimitv3.Rat
 }
 
 // decide answers all questions as one: nothing is spent unless all pass.
-func (d *rateLimitDoor) decide(ctx context.Context, q *questions) ([]engine.Answer, error) {
+func (d *rateLimitEndpoint) decide(ctx context.Context, q *questions) ([]engine.Answer, error) {
 	if q.uniform() && q.intents[0] != refund {
 		return d.engine.CheckAll(ctx, q.checks)
 	}
@@ -59,7 +59,7 @@ func (d *rateLimitDoor) decide(ctx context.Context, q *questions) ([]engine.Answ
 // decideByIntent refunds first, so that the rest of the request sees what is back; then looks; then spends, unless a look
 // has denied: then it only asks. A refund asks for nothing, so it stays whatever the rest is answered, and is told how its
 // counter stands.
-func (d *rateLimitDoor) decideByIntent(ctx context.Context, q *questions) ([]engine.Answer, error) {
+func (d *rateLimitEndpoint) decideByIntent(ctx context.Context, q *questions) ([]engine.Answer, error) {
 	var refunds, asked, spent []engine.Check
 	var askedAt, spentAt []int
 	for i, c := range q.checks {
@@ -109,7 +109,7 @@ func (d *rateLimitDoor) decideByIntent(ctx context.Context, q *questions) ([]eng
 }
 
 // response puts answers into Envoy's words.
-func (d *rateLimitDoor) response(q *questions, answers []engine.Answer, now time.Time) *ratelimitv3.RateLimitResponse {
+func (d *rateLimitEndpoint) response(q *questions, answers []engine.Answer, now time.Time) *ratelimitv3.RateLimitResponse {
 	out := &ratelimitv3.RateLimitResponse{Statuses: statuses(answers, d.multiplier)}
 	setMetadata(out, d.metadata, answers)
 	told := together(answers, q.intents)

@@ -53,7 +53,7 @@ type Options struct {
 	Log   *slog.Logger
 	// Ready says why the limiter should not be sent requests, for the health service; nil: it always should.
 	Ready func() error
-	// RateLimitSeconds and ExtAuthzSeconds are told of every decision at their door; nil for nobody.
+	// RateLimitSeconds and ExtAuthzSeconds are told of every decision at their endpoint; nil for nobody.
 	RateLimitSeconds, ExtAuthzSeconds Observer
 	// Credentials of the socket; nil: without TLS.
 	Credentials credentials.TransportCredentials
@@ -74,7 +74,7 @@ type Options struct {
 // Server is a limiter's gRPC socket.
 type Server struct {
 	grpc   *grpc.Server
-	health *healthDoor
+	health *healthEndpoint
 	drain  time.Duration
 }
 
@@ -99,9 +99,9 @@ func NewServer(o Options) *Server {
 	if o.Credentials != nil {
 		settings = append(settings, grpc.Creds(o.Credentials))
 	}
-	s := &Server{grpc: grpc.NewServer(settings...), health: newHealthDoor(o.Ready), drain: o.Drain}
-	ratelimitv3.RegisterRateLimitServiceServer(s.grpc, newRateLimitDoor(&o))
-	authv3.RegisterAuthorizationServer(s.grpc, newAuthDoor(&o))
+	s := &Server{grpc: grpc.NewServer(settings...), health: newHealthEndpoint(o.Ready), drain: o.Drain}
+	ratelimitv3.RegisterRateLimitServiceServer(s.grpc, newRateLimitEndpoint(&o))
+	authv3.RegisterAuthorizationServer(s.grpc, newAuthEndpoint(&o))
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 	return s

@@ -27,11 +27,11 @@ type contender struct {
 	allowed bool
 }
 
-// newContenders are all rows. Every door has a limiter of its own, so that what one is told before its turn another does
+// newContenders are all rows. Every endpoint has a limiter of its own, so that what one is told before its turn another does
 // not know already.
 func newContenders(s settings, floor *server, limiters [3]*server) ([]contender, error) {
 	var all []contender
-	for i, door := range []struct {
+	for i, endpoint := range []struct {
 		open                func(at *server, s settings, domain string) (ask, error)
 		floor, known, redis string
 	}{
@@ -41,18 +41,18 @@ func newContenders(s settings, floor *server, limiters [3]*server) ([]contender,
 			contender
 			domain string
 		}{
-			{contender{name: door.floor, server: floor}, deniedDomain},
-			{contender{name: door.known, server: limiters[i], known: true}, deniedDomain},
-			{contender{name: door.redis, server: limiters[i], allowed: true}, allowedDomain},
+			{contender{name: endpoint.floor, server: floor}, deniedDomain},
+			{contender{name: endpoint.known, server: limiters[i], known: true}, deniedDomain},
+			{contender{name: endpoint.redis, server: limiters[i], allowed: true}, allowedDomain},
 		} {
 			if !s.only.MatchString(c.name) {
 				continue
 			}
-			ask, err := door.open(c.server, s, c.domain)
+			ask, err := endpoint.open(c.server, s, c.domain)
 			if err != nil {
 				return nil, err
 			}
-			c.contender.ask, c.contender.floor = ask, door.floor
+			c.contender.ask, c.contender.floor = ask, endpoint.floor
 			all = append(all, c.contender)
 		}
 	}

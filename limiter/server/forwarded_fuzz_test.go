@@ -18,9 +18,9 @@ import (
 
 func sameAddress(a, b netip.Addr) bool { return a == b }
 
-// FuzzAuthRequest asks for one request through all doors that take a path: in the headers of Traefik and of nginx, and in the
+// FuzzAuthRequest asks for one request through all endpoints that take a path: in the headers of Traefik and of nginx, and in the
 // body of a check. They read the same request, and its path is that of the URL as net/url has it: so an identifier is the
-// same through every door, and no spelling leads to another.
+// same through every endpoint, and no spelling leads to another.
 func FuzzAuthRequest(f *testing.F) {
 	for _, seed := range []string{
 		"/v1/search?q=x", "//v1/%2e%2e/a%2Fb;c=d?x=1;y=2&z=%zz", "http://evil/v1", "*", "", "?", "/%00%zz/é", "/a#b?c", "/a?b#c", "https://", "/..", "\\", "http://a?b/c", "http:", "http:/v1/search",
@@ -65,7 +65,7 @@ func readBack(t *testing.T, h http.Header, host string) *rules.Request {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, "/v1/auth/shop", nil)
 	r.Header, r.Host = h, host
-	request, bad := askedFor(r)
+	request, bad := forwardedRequest(r)
 	if bad != nil {
 		return nil
 	}
@@ -88,9 +88,9 @@ func check(t *testing.T, method, host, path string) *rules.Request {
 	return &c.Request
 }
 
-func equal(t *testing.T, door string, want, got rules.Request) {
+func equal(t *testing.T, endpoint string, want, got rules.Request) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, cmp.Comparer(sameAddress), cmpopts.EquateEmpty()); diff != "" {
-		t.Fatalf("%s reads another request (-want +got):\n%s", door, diff)
+		t.Fatalf("%s reads another request (-want +got):\n%s", endpoint, diff)
 	}
 }

@@ -16,12 +16,12 @@ import (
 // defaultMaxDelay is shorter than a drain waits for requests under way, see socket.StopTimeout.
 const defaultMaxDelay = 5 * time.Second
 
-// Metrics of the doors of a limiter.
+// Metrics of the endpoints of a limiter.
 type Metrics struct {
 	seconds *prometheus.HistogramVec
 }
 
-// NewMetrics registers the metrics of the doors.
+// NewMetrics registers the metrics of the endpoints.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "weir_decision_duration_seconds",
@@ -32,10 +32,10 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Door is where the decisions at one door are observed.
-func (m *Metrics) Door(name string) prometheus.Observer { return m.seconds.WithLabelValues(name) }
+// Endpoint is where the decisions at one endpoint are observed.
+func (m *Metrics) Endpoint(name string) prometheus.Observer { return m.seconds.WithLabelValues(name) }
 
-// Options of the doors. Engine, Style, Metrics and Log are required.
+// Options of the endpoints. Engine, Style, Metrics and Log are required.
 type Options struct {
 	Engine *engine.Engine
 	// Style is how clients are told of their limits.
@@ -52,11 +52,11 @@ type Options struct {
 	MaxDelay time.Duration
 }
 
-// NewDoors returns what a limiter serves to its callers: POST /v1/check, and /v1/auth/{domain} with any method. Everything
+// NewHandler returns what a limiter serves to its callers: POST /v1/check, and /v1/auth/{domain} with any method. Everything
 // it refuses it answers with application/problem+json.
-func NewDoors(o Options) http.Handler {
-	check := &checkDoor{engine: o.Engine, style: o.Style, log: o.Log, seconds: o.Metrics.Door("check")}
-	auth := newAuthDoor(o)
+func NewHandler(o Options) http.Handler {
+	check := &checkEndpoint{engine: o.Engine, style: o.Style, log: o.Log, seconds: o.Metrics.Endpoint("check")}
+	auth := newAuthEndpoint(o)
 	// Not a ServeMux: that answers //v1/check with a redirect, which callers do not follow with a body.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/check" {

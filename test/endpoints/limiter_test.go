@@ -1,4 +1,4 @@
-package doors_test
+package endpoints_test
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ func noon() time.Time { return time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC) }
 // patience bounds every wait.
 const patience = 30 * time.Second
 
-// trusted are the proxies that all doors believe; the local one is that of the doors which are asked over a socket.
+// trusted are the proxies that all endpoints believe; the local one is that of the endpoints which are asked over a socket.
 func trusted() []string { return []string{"127.0.0.1", "10.0.0.0/8", "2001:db8:1::/48"} }
 
 func trustedPrefixes() []netip.Prefix {

@@ -1,6 +1,6 @@
-// Package doors holds all doors to a limiter to one table of requests: whoever asks, and however, gets the same decision. And
+// Package endpoints holds all endpoints to a limiter to one table of requests: whoever asks, and however, gets the same decision. And
 // it starts a real weir, with every flag of its sockets.
-package doors_test
+package endpoints_test
 
 import (
 	"maps"
@@ -20,14 +20,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// door is a way to a limiter.
-type door struct {
+// endpoint is a way to a limiter.
+type endpoint struct {
 	name string
 	// carries is the least number of rows that go through it.
 	carries int
 	// cannot says what of a row it has no words for, empty if it can carry it.
 	cannot func(*row) string
-	// open opens the door to l, until the test ends.
+	// open opens the endpoint to l, until the test ends.
 	open func(t *testing.T, l *oneLimiter) asker
 }
 
@@ -38,7 +38,7 @@ type asker func(t *testing.T, r *row) told
 type told struct {
 	allowed bool
 	fields  http.Header // for the client
-	// outcomes are nil at doors that do not tell them.
+	// outcomes are nil at endpoints that do not tell them.
 	outcomes []outcome
 	// anonymous: the outcomes tell policies and tiers, not for whom and how much is left.
 	anonymous bool
@@ -46,8 +46,8 @@ type told struct {
 	text string
 }
 
-func doors() []door {
-	return []door{
+func endpoints() []endpoint {
+	return []endpoint{
 		{"the engine", 310, cannotEngine, openEngine},
 		{"POST /v1/check", 300, cannotCheck, openCheck},
 		{"/v1/auth as Traefik and Caddy ask", 280, cannotAuth, openAuth(asTraefik)},
@@ -61,13 +61,13 @@ func doors() []door {
 	}
 }
 
-// fewestRows and fewestDoors are how much the table must hold, and through how many doors each of its rows must go.
-const fewestRows, fewestDoors = 310, 3
+// fewestRows and fewestEndpoints are how much the table must hold, and through how many endpoints each of its rows must go.
+const fewestRows, fewestEndpoints = 310, 3
 
-// TestEveryDoorDecidesAlike asks for every row of the table at every door that can carry it, each with counters of its own: they
-// charge the same counters with the same units, and tell the same. A row that a door cannot carry is spent behind it, so that
+// TestEndpoints_DecideAlike asks for every row of the table at every endpoint that can carry it, each with counters of its own: they
+// charge the same counters with the same units, and tell the same. A row that an endpoint cannot carry is spent behind it, so that
 // its counters stand as at the others.
-func TestEveryDoorDecidesAlike(t *testing.T) {
+func TestEndpoints_DecideAlike(t *testing.T) {
 	set, rows := readPolicies(t), readRows(t)
 	if len(rows) < fewestRows {
 		t.Errorf("%d rows, want %d", len(rows), fewestRows)
@@ -76,7 +76,7 @@ func TestEveryDoorDecidesAlike(t *testing.T) {
 	secrets := secretsOf(rows)
 	want := make([]decided, len(rows))
 	through := make([]int, len(rows))
-	for at, d := range doors() {
+	for at, d := range endpoints() {
 		t.Run(d.name, func(t *testing.T) {
 			l := newLimiter(t, set)
 			ask, behind := d.open(t, l), openEngine(t, l)
@@ -111,24 +111,24 @@ func TestEveryDoorDecidesAlike(t *testing.T) {
 	}
 	for i, r := range rows {
 		for name := range r.apart {
-			if !slices.ContainsFunc(doors(), func(d door) bool { return d.name == name && d.cannot(r) == "" }) {
-				t.Errorf("line %d: %s: no door %s that carries it", r.line, r.sentence, name)
+			if !slices.ContainsFunc(endpoints(), func(d endpoint) bool { return d.name == name && d.cannot(r) == "" }) {
+				t.Errorf("line %d: %s: no endpoint %s that carries it", r.line, r.sentence, name)
 			}
 		}
-		if through[i] < fewestDoors {
-			t.Errorf("line %d: %s: went through %d doors, want %d", r.line, r.sentence, through[i], fewestDoors)
+		if through[i] < fewestEndpoints {
+			t.Errorf("line %d: %s: went through %d endpoints, want %d", r.line, r.sentence, through[i], fewestEndpoints)
 		}
 	}
 }
 
-// decided is what one row came to at one door.
+// decided is what one row came to at one endpoint.
 type decided struct {
 	told    told
 	charges []charge
 }
 
-// staysApart sees that a door still reads r as another request. It leaves the counters alone.
-func staysApart(t *testing.T, d door, l *oneLimiter, r *row, ask asker, want *decided) {
+// staysApart sees that an endpoint still reads r as another request. It leaves the counters alone.
+func staysApart(t *testing.T, d endpoint, l *oneLimiter, r *row, ask asker, want *decided) {
 	t.Helper()
 	l.store.looking = true
 	ask(t, r)
@@ -175,18 +175,18 @@ func asTheTableSays(t *testing.T, r *row, got *decided) {
 
 var byPolicy = cmpopts.SortSlices(func(a, b outcome) bool { return a.Policy < b.Policy })
 
-// asTheEngine compares what a door charged and told with what the engine did.
+// asTheEngine compares what an endpoint charged and told with what the engine did.
 func asTheEngine(t *testing.T, r *row, got, want *decided) {
 	t.Helper()
 	if diff := cmp.Diff(want.charges, got.charges); diff != "" {
-		t.Errorf("line %d: %s: charges (-engine +door):\n%s", r.line, r.sentence, diff)
+		t.Errorf("line %d: %s: charges (-engine +endpoint):\n%s", r.line, r.sentence, diff)
 		return
 	}
 	if got.told.allowed != want.told.allowed {
 		t.Errorf("line %d: %s: told allowed: %v, want %v", r.line, r.sentence, got.told.allowed, want.told.allowed)
 	}
 	if diff := cmp.Diff(want.told.fields, limitFields(got.told.fields)); diff != "" {
-		t.Errorf("line %d: %s: fields (-engine +door):\n%s", r.line, r.sentence, diff)
+		t.Errorf("line %d: %s: fields (-engine +endpoint):\n%s", r.line, r.sentence, diff)
 	}
 	if got.told.outcomes == nil {
 		return
@@ -197,7 +197,7 @@ func asTheEngine(t *testing.T, r *row, got, want *decided) {
 	}
 	options := cmp.Options{byPolicy, cmpopts.IgnoreUnexported(outcome{}), cmpopts.IgnoreFields(outcome{}, ignored...), cmpopts.EquateEmpty()}
 	if diff := cmp.Diff(want.told.outcomes, got.told.outcomes, options); diff != "" {
-		t.Errorf("line %d: %s: told (-engine +door):\n%s", r.line, r.sentence, diff)
+		t.Errorf("line %d: %s: told (-engine +endpoint):\n%s", r.line, r.sentence, diff)
 	}
 }
 

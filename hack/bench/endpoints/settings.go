@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// bar is what part of its floor's throughput Envoy's door has to make of known denials, in percent.
+// bar is what part of its floor's throughput Envoy's endpoint has to make of known denials, in percent.
 const bar = 60
 
 // settings are what the flags say.
@@ -25,7 +25,7 @@ type settings struct {
 
 func parse(args []string, output io.Writer) (settings, error) {
 	var s settings
-	flags := flag.NewFlagSet("doors", flag.ContinueOnError)
+	flags := flag.NewFlagSet("endpoints", flag.ContinueOnError)
 	flags.SetOutput(output)
 	flags.IntVar(&s.rounds, "rounds", 5, "number of `rounds`; every row has a turn in each")
 	flags.DurationVar(&s.slice, "slice", time.Second, "`length` of a turn, 5s at most: known denials are forgotten after ten seconds")

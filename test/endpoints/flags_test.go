@@ -1,4 +1,4 @@
-package doors_test
+package endpoints_test
 
 import (
 	"bytes"

@@ -103,77 +103,77 @@ func (f *socketFlags) listeners(ctx context.Context) ([4]net.Listener, error) {
 	return opened, nil
 }
 
-// doors are how requests come in, whatever is counted behind them.
-type doors struct {
+// endpoints are how requests come in, whatever is counted behind them.
+type endpoints struct {
 	flags       *socketFlags
 	style       reply.Style
 	clients     *address.Trusted
 	balancers   *address.Networks
 	credentials credentials.TransportCredentials // nil: none
-	throttle    *throttleDoor                    // nil: none
+	throttle    *throttleEndpoint                // nil: none
 }
 
-// doors reads the flags that need reading.
-func (f *socketFlags) doors() (doors, error) {
+// endpoints reads the flags that need reading.
+func (f *socketFlags) endpoints() (endpoints, error) {
 	if f.drain < 0 {
-		return doors{}, fmt.Errorf("--drain %v is less than nothing", f.drain)
+		return endpoints{}, fmt.Errorf("--drain %v is less than nothing", f.drain)
 	}
 	if f.claimsHeader != "" && !httpguts.ValidHeaderFieldName(f.claimsHeader) {
-		return doors{}, fmt.Errorf("--claims-header: %q is no name of a header", f.claimsHeader)
+		return endpoints{}, fmt.Errorf("--claims-header: %q is no name of a header", f.claimsHeader)
 	}
 	style, err := reply.ParseStyle(f.style)
 	if err != nil {
-		return doors{}, fmt.Errorf("--headers: %w", err)
+		return endpoints{}, fmt.Errorf("--headers: %w", err)
 	}
 	field, err := address.ParseField(f.clientHeader)
 	if err != nil {
-		return doors{}, fmt.Errorf("--client-address-header: %w", err)
+		return endpoints{}, fmt.Errorf("--client-address-header: %w", err)
 	}
 	proxies, err := address.ParseNetworks(f.trustedProxies)
 	if err != nil {
-		return doors{}, fmt.Errorf("--trusted-proxies: %w", err)
+		return endpoints{}, fmt.Errorf("--trusted-proxies: %w", err)
 	}
 	balancers, err := address.ParseNetworks(f.balancers)
 	if err != nil {
-		return doors{}, fmt.Errorf("--proxy-protocol-from: %w", err)
+		return endpoints{}, fmt.Errorf("--proxy-protocol-from: %w", err)
 	}
 	secured, err := f.credentials()
 	if err != nil {
-		return doors{}, err
+		return endpoints{}, err
 	}
-	throttling, err := f.throttle.door()
+	throttling, err := f.throttle.endpoint()
 	if err != nil {
-		return doors{}, err
+		return endpoints{}, err
 	}
-	return doors{
+	return endpoints{
 		flags: f, style: style, clients: address.NewTrusted(field, proxies), balancers: balancers, credentials: secured, throttle: throttling,
 	}, nil
 }
 
 // balanced is the listener for load balancers that speak the PROXY protocol, if there are any.
-func (d *doors) balanced(listener net.Listener) net.Listener {
+func (d *endpoints) balanced(listener net.Listener) net.Listener {
 	if d.balancers.Empty() {
 		return listener
 	}
 	return address.ProxyProtocol(listener, d.balancers, proxyProtocolTimeout)
 }
 
-// http are the doors of --listen.
-func (d *doors) http(p *process, metrics *server.Metrics) http.Handler {
-	return server.NewDoors(server.Options{
+// http are the endpoints of --listen.
+func (d *endpoints) http(p *process, metrics *server.Metrics) http.Handler {
+	return server.NewHandler(server.Options{
 		Engine: p.engine, Style: d.style, Metrics: metrics, Log: p.log, Clients: d.clients, ClaimsHeader: d.flags.claimsHeader,
 	})
 }
 
-// grpc are the doors of --grpc-listen.
-func (d *doors) grpc(p *process, metrics *server.Metrics, readiness *server.Readiness) *envoy.Server {
+// grpc are the endpoints of --grpc-listen.
+func (d *endpoints) grpc(p *process, metrics *server.Metrics, readiness *server.Readiness) *envoy.Server {
 	return envoy.NewServer(envoy.Options{
 		Engine: p.engine, Style: d.style, Log: p.log, Drain: p.drain, Credentials: d.credentials,
 		Ready: func() error {
 			_, err := readiness.Revision()
 			return err
 		},
-		RateLimitSeconds: metrics.Door("rls"), ExtAuthzSeconds: metrics.Door("ext_authz"),
+		RateLimitSeconds: metrics.Endpoint("rls"), ExtAuthzSeconds: metrics.Endpoint("ext_authz"),
 		ClientIP: func(peer netip.Addr, headers map[string]string) netip.Addr {
 			named := http.Header{}
 			if value, given := headers[strings.ToLower(string(d.clients.Field()))]; given {

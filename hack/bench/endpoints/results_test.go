@@ -9,7 +9,7 @@ import (
 )
 
 func TestTheTableComparesWithTheFloorOfTheSameRound(t *testing.T) {
-	// The machine was half as fast in the second round: the door makes half of its floor always.
+	// The machine was half as fast in the second round: the endpoint makes half of its floor always.
 	turn := func(requests int, cached float64) sample {
 		return sample{
 			requests: requests, elapsed: time.Second, p50: 1500 * time.Microsecond, p99: 20 * time.Millisecond,

@@ -18,11 +18,11 @@ const (
 	originalURL     = "X-Original-Url" // ingress-nginx
 )
 
-// askedFor returns the request that a proxy asks for, but for what it has to be told: domain, claims and client.
+// forwardedRequest returns the request that a proxy asks for, but for what it has to be told: domain, claims and client.
 //
 // A proxy overwrites the headers that it writes and passes on all others as the client sent them. So one family counts, and a
 // question with headers of both is refused: one of them is the client's, and nobody knows which.
-func askedFor(r *http.Request) (rules.Request, *reply.Problem) {
+func forwardedRequest(r *http.Request) (rules.Request, *reply.Problem) {
 	h := r.Header
 	forwarded := has(h, forwardedURI) || has(h, forwardedMethod)
 	original := has(h, originalURI) || has(h, originalURL) || has(h, originalMethod)
@@ -35,9 +35,9 @@ func askedFor(r *http.Request) (rules.Request, *reply.Problem) {
 	case forwarded && original:
 		return request, badField(originalURI, "and "+forwardedURI+" cannot both be the proxy's: let it remove the headers that it does not set")
 	case original:
-		request.Method, request.Host, target, bad = asNginxAsks(r)
+		request.Method, request.Host, target, bad = fromNginxHeaders(r)
 	default:
-		request.Method, request.Host, target, bad = asTraefikAsks(r)
+		request.Method, request.Host, target, bad = fromForwardedHeaders(r)
 	}
 	if bad != nil {
 		return rules.Request{}, bad
@@ -47,13 +47,13 @@ func askedFor(r *http.Request) (rules.Request, *reply.Problem) {
 	}
 	request.Host = rules.NormalHost(request.Host)
 	request.Path = rules.NormalPath(target)
-	request.Query = queryBehind(target)
-	request.Headers = headersOf(h)
+	request.Query = rules.ParseQuery(target)
+	request.Headers = rules.NormalHeaders(h)
 	return request, nil
 }
 
-// asTraefikAsks reads X-Forwarded-Method, -Uri and -Host.
-func asTraefikAsks(r *http.Request) (method, host, target string, bad *reply.Problem) {
+// fromForwardedHeaders reads X-Forwarded-Method, -Uri and -Host.
+func fromForwardedHeaders(r *http.Request) (method, host, target string, bad *reply.Problem) {
 	if target, bad = one(r.Header, forwardedURI); bad != nil {
 		return "", "", "", bad
 	}
@@ -70,8 +70,8 @@ func asTraefikAsks(r *http.Request) (method, host, target string, bad *reply.Pro
 	return method, host, target, bad
 }
 
-// asNginxAsks reads X-Original-Method and -URI, and Host; or -URL, which holds the host.
-func asNginxAsks(r *http.Request) (method, host, target string, bad *reply.Problem) {
+// fromNginxHeaders reads X-Original-Method and -URI, and Host; or -URL, which holds the host.
+func fromNginxHeaders(r *http.Request) (method, host, target string, bad *reply.Problem) {
 	name := originalURI
 	if has(r.Header, originalURL) {
 		if name = originalURL; has(r.Header, originalURI) {
@@ -127,14 +127,4 @@ func splitAbsolute(target string) (host, inner string, absolute bool) {
 		host, inner = rest[:end], rest[end:]
 	}
 	return host, inner, true
-}
-
-// headersOf returns h with names in lower case and the lines of a header joined.
-func headersOf(h http.Header) map[string]string {
-	headers := make(map[string]string, len(h))
-	for name, values := range h {
-		name = strings.ToLower(name)
-		headers[name] = rules.JoinHeader(name, values)
-	}
-	return headers
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func TestReplicasAreFewerOnlyAfterAWhileAndMoreAtOnce(t *testing.T) {
-	census := source.NewCensus("b", 3)
+	census := source.NewReplicaCounter("b", 3)
 	start := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	steps := []struct {
 		what        string

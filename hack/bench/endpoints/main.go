@@ -1,7 +1,7 @@
-// Command doors measures what the doors of a limiter can do over the network, each beside a server that does nothing but
+// Command endpoints measures what the endpoints of a limiter can do over the network, each beside a server that does nothing but
 // answer with the same bytes.
 //
-//	go run -C hack/bench ./doors
+//	go run -C hack/bench ./endpoints
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 		return
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "doors:", err)
+		fmt.Fprintln(os.Stderr, "endpoints:", err)
 		os.Exit(1)
 	}
 }

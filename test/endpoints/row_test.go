@@ -1,4 +1,4 @@
-package doors_test
+package endpoints_test
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ type row struct {
 	method, host, target string
 	domain               string
 	client               netip.Addr // whose request it is; the zero Addr if nobody knows
-	via                  netip.Addr // who brought it, if not the client: a proxy that all doors trust
+	via                  netip.Addr // who brought it, if not the client: a proxy that all endpoints trust
 	headers              []header
 	claims               string // JSON, or empty
 	descriptors          []rules.Descriptor
@@ -33,7 +33,7 @@ type row struct {
 	grpc                 bool // it is a call: POST to /service/method
 
 	want []outcome // none: no limit
-	// apart are the doors that are known to read the row as another request, with the reason.
+	// apart are the endpoints that are known to read the row as another request, with the reason.
 	apart map[string]string
 }
 
@@ -166,11 +166,11 @@ func (r *row) read(line string) error {
 		r.descriptors = append(r.descriptors, readDescriptor(rest))
 		return nil
 	case first == "apart":
-		door, why, _ := strings.Cut(rest, ": ")
+		endpoint, why, _ := strings.Cut(rest, ": ")
 		if r.apart == nil {
 			r.apart = map[string]string{}
 		}
-		r.apart[door] = why
+		r.apart[endpoint] = why
 		return nil
 	case first == "claims":
 		r.claims = rest

@@ -23,7 +23,7 @@ type presence struct {
 	process  *process
 	local    *local.Counters
 	failover *failover.Store
-	census   *source.Census
+	census   *source.ReplicaCounter
 }
 
 // beat says that the replica lives, and hears who else does.

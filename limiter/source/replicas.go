@@ -9,19 +9,21 @@ import (
 // longer than one that lives can be missing from the list after Redis was away, or has lost what it held.
 const believedAfter = 10 * time.Second
 
-// Census counts the replicas of a limiter: what it shares limits by when Redis is away. It errs to many.
-type Census struct {
+// ReplicaCounter counts the replicas of a limiter: what it shares limits by when Redis is away. It errs to many.
+type ReplicaCounter struct {
 	self  string
 	count int
 	fewer time.Time // since when fewer than count were heard of; zero if they were not
 }
 
-// NewCensus returns a census by the replica self, of count replicas until more is known.
-func NewCensus(self string, count int) *Census { return &Census{self: self, count: max(count, 1)} }
+// NewReplicaCounter returns a census by the replica self, of count replicas until more is known.
+func NewReplicaCounter(self string, count int) *ReplicaCounter {
+	return &ReplicaCounter{self: self, count: max(count, 1)}
+}
 
 // Heard takes note of the ids of all replicas that are alive, sorted, and returns how many to reckon with and which of them
 // this one is, from 0. It is the last as long as it has not been heard of itself.
-func (c *Census) Heard(now time.Time, ids []string) (count, rank int64) {
+func (c *ReplicaCounter) Heard(now time.Time, ids []string) (count, rank int64) {
 	switch {
 	case len(ids) >= c.count:
 		c.count, c.fewer = len(ids), time.Time{}
@@ -38,4 +40,4 @@ func (c *Census) Heard(now time.Time, ids []string) (count, rank int64) {
 }
 
 // Missed takes note that nothing was heard.
-func (c *Census) Missed() { c.fewer = time.Time{} }
+func (c *ReplicaCounter) Missed() { c.fewer = time.Time{} }

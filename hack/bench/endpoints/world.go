@@ -56,7 +56,7 @@ type world struct {
 func newWorld(ctx context.Context, s settings) (*world, error) {
 	w := &world{}
 	var err error
-	if w.dir, err = os.MkdirTemp("", "weir-doors-"); err != nil {
+	if w.dir, err = os.MkdirTemp("", "weir-endpoints-"); err != nil {
 		return w, err
 	}
 	if w.redis, err = fixture.StartRedis(ctx); err != nil {
@@ -153,7 +153,7 @@ func (w *world) startFloor(ctx context.Context) (*server, error) {
 	return f, f.wait(ctx, "http://"+f.ops+"/metrics")
 }
 
-// record asks a limiter twice at every door about a key that nobody else asks about.
+// record asks a limiter twice at every endpoint about a key that nobody else asks about.
 func (w *world) record(ctx context.Context) (a answers, err error) {
 	const key = 9_999_999
 	limiter := w.limiters[0]

@@ -1,4 +1,4 @@
-package doors_test
+package endpoints_test
 
 import (
 	"bufio"
@@ -58,7 +58,7 @@ func TestWeirServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("refuses flags that it does not understand", func(t *testing.T) { refusesFlags(t, weir) })
-	t.Run("takes a request through each door", func(t *testing.T) { eachDoor(t, serve(t, weir)) })
+	t.Run("takes a request through each endpoint", func(t *testing.T) { eachEndpoint(t, serve(t, weir)) })
 	t.Run("believes a load balancer that speaks the PROXY protocol", func(t *testing.T) { balanced(t, serve(t, weir)) })
 	t.Run("wants certificates of clients of gRPC", func(t *testing.T) { wantsCertificates(t, serve(t, weir)) })
 	t.Run("shows renewed certificates", func(t *testing.T) { renews(t, serve(t, weir)) })
@@ -149,7 +149,7 @@ func (s *serving) ask(t *testing.T, method, path, body string, header http.Heade
 	return answered{response.StatusCode, response.ProtoMajor, response.Header, string(text)}
 }
 
-// wantLeft looks at a counter, which another door has charged: a check that only peeks, of the domain shop.
+// wantLeft looks at a counter, which another endpoint has charged: a check that only peeks, of the domain shop.
 func (s *serving) wantLeft(t *testing.T, check string, want int) {
 	t.Helper()
 	a := s.ask(t, http.MethodPost, "/v1/check", `{"domain":"shop","peek":true,`+check+`}`, nil)
@@ -190,7 +190,7 @@ func login(address string) *ratelimitv3.RateLimitRequest {
 	}}}
 }
 
-func eachDoor(t *testing.T, s *serving) {
+func eachEndpoint(t *testing.T, s *serving) {
 	a := s.ask(t, http.MethodPost, "/v1/check", `{"domain":"shop","host":"ip.example","clientIP":"192.0.2.1"}`, nil)
 	if a.status != http.StatusOK || a.major != 2 || a.header.Get("X-Ratelimit-Limit") != "3" || a.header.Get("X-Ratelimit-Remaining") != "2" ||
 		len(a.header["Ratelimit"]) > 0 {

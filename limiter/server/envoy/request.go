@@ -17,7 +17,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// Bounds of a request, as at the HTTP door.
+// Bounds of a request, as at the HTTP endpoint.
 const (
 	maxDomain      = 253 // bytes
 	maxDescriptors = 64

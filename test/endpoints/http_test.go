@@ -1,4 +1,4 @@
-package doors_test
+package endpoints_test
 
 import (
 	"encoding/base64"
@@ -21,7 +21,7 @@ const claimsHeader = "X-JWT-Payload"
 // serveHTTP serves l on a socket until the test ends.
 func serveHTTP(t *testing.T, l *oneLimiter) *httptest.Server {
 	t.Helper()
-	s := httptest.NewServer(server.NewDoors(server.Options{
+	s := httptest.NewServer(server.NewHandler(server.Options{
 		Engine: l.engine, Style: reply.RateLimitHeaders, Metrics: server.NewMetrics(prometheus.NewRegistry()), Log: quiet(),
 		Clients: trust(t), ClaimsHeader: claimsHeader,
 	}))
@@ -163,7 +163,7 @@ func asNginx(request *http.Request, r *row) {
 	request.Header["X-Original-URI"] = []string{r.target}
 }
 
-// openAuth asks at /v1/auth/{domain} as a proxy does that all doors trust.
+// openAuth asks at /v1/auth/{domain} as a proxy does that all endpoints trust.
 func openAuth(asked func(*http.Request, *row)) func(*testing.T, *oneLimiter) asker {
 	return func(t *testing.T, l *oneLimiter) asker {
 		s := serveHTTP(t, l)
