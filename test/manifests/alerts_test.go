@@ -30,12 +30,12 @@ type rule struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// alerts reads those of config/prometheus.
+// alerts reads the rules of config/prometheus.
 func alerts(t *testing.T) ruleFile {
 	t.Helper()
 	object := tool.Kustomize(t, "config/prometheus")["PrometheusRule "+installed+"/weir"]
 	if object == nil {
-		t.Fatal("there is no PrometheusRule")
+		t.Fatal("config/prometheus has no PrometheusRule weir")
 	}
 	spec, err := yaml.Marshal(object.Object["spec"])
 	if err != nil {
@@ -56,7 +56,7 @@ func (f ruleFile) each(visit func(rule)) {
 	}
 }
 
-func TestAlertsFireWhenTheyShouldAndOnlyThen(t *testing.T) {
+func TestAlerts_FireWhenTheyShouldAndOnlyThen(t *testing.T) {
 	file, dir := alerts(t), t.TempDir()
 	write := func(name string, text []byte) string {
 		path := filepath.Join(dir, name)
@@ -65,12 +65,14 @@ func TestAlertsFireWhenTheyShouldAndOnlyThen(t *testing.T) {
 		}
 		return path
 	}
-	// What nothing is filled into is not said again in the cases.
+	// Annotations without a template are not repeated in the cases.
 	file.each(func(r rule) {
-		if strings.Contains(r.Annotations["description"], "{{") {
-			t.Errorf("%s: the description has a template, which no case tests", r.Alert)
+		for _, name := range []string{"description", "runbook_url"} {
+			if strings.Contains(r.Annotations[name], "{{") {
+				t.Errorf("%s: the annotation %s has a template, which no case tests", r.Alert, name)
+			}
+			delete(r.Annotations, name)
 		}
-		delete(r.Annotations, "description")
 	})
 	rules, err := yaml.Marshal(file)
 	if err != nil {
@@ -84,36 +86,48 @@ func TestAlertsFireWhenTheyShouldAndOnlyThen(t *testing.T) {
 	tool.Run(t, "promtool", "test", "rules", write("alerts_test.yaml", cases))
 }
 
-func TestEveryAlertSaysHowBadItIsAndIsTested(t *testing.T) {
+func TestAlerts_HaveASeverityADescriptionAndTestCases(t *testing.T) {
 	cases, err := os.ReadFile("testdata/alerts_test.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	alerts(t).each(func(r rule) {
 		if !slices.Contains([]string{"critical", "warning", "info"}, r.Labels["severity"]) || r.Annotations["description"] == "" {
-			t.Errorf("%s: labels %v, annotations %v", r.Alert, r.Labels, r.Annotations)
+			t.Errorf("%s: labels %v, annotations %v; want a severity and a description", r.Alert, r.Labels, r.Annotations)
 		}
 		fires := regexp.MustCompile(`alertname: ` + r.Alert + `\n +exp_alerts:\n`)
 		silent := regexp.MustCompile(`alertname: ` + r.Alert + `\n +exp_alerts: \[\]\n`)
 		if !fires.Match(cases) || !silent.Match(cases) {
-			t.Errorf("%s lacks a case in which it fires, or one in which it is silent", r.Alert)
+			t.Errorf("%s: testdata/alerts_test.yaml needs a case in which the alert fires and a case in which it does not", r.Alert)
 		}
 	})
 }
 
-// TestAlertsAskForMetricsThatThereAre looks the names up in the code.
-func TestAlertsAskForMetricsThatThereAre(t *testing.T) {
+func TestAlerts_UseMetricsOfTheCode(t *testing.T) {
+	known := metricNames(t)
+	alerts(t).each(func(r rule) {
+		for _, metric := range metricName.FindAllString(r.Expr, -1) {
+			if !slices.Contains(known, base(metric)) {
+				t.Errorf("%s: no code registers a metric %s", r.Alert, metric)
+			}
+		}
+	})
+}
+
+var metricName = regexp.MustCompile(`\bweir_[a-z_]+`)
+
+// base is the name under which a metric is registered: without the suffixes that Prometheus adds to a histogram.
+func base(metric string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(metric, "_bucket"), "_count")
+}
+
+// metricNames are the names of metrics in the Go code.
+func metricNames(t *testing.T) []string {
+	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "grep", "-rhoE", "--include=*.go", "--exclude=*_test.go", `"weir_[a-z_]+"`,
 		tool.Root(t, "cmd"), tool.Root(t, "controllers"), tool.Root(t, "limiter")).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	alerts(t).each(func(r rule) {
-		for _, metric := range regexp.MustCompile(`\bweir_[a-z_]+`).FindAllString(r.Expr, -1) {
-			name := strings.TrimSuffix(strings.TrimSuffix(metric, "_bucket"), "_count")
-			if !strings.Contains(string(out), `"`+name+`"`) {
-				t.Errorf("%s: nothing is called %s", r.Alert, name)
-			}
-		}
-	})
+	return metricName.FindAllString(string(out), -1)
 }
