@@ -6,24 +6,24 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// Life is the longest that a denial is remembered, however long its wait. It bounds what two clocks can drift apart
-// meanwhile (a skew of 500 ppm, the most that NTP corrects by, makes 5 ms), and for how long a refund goes unnoticed of
-// which no notice came.
+// Life is the longest time that a denial is cached, even if its wait is longer. It bounds how far two clocks can drift apart in
+// that time (by 5 ms at a skew of 500 ppm, the most that NTP corrects), and for how long a refund has no effect if its notice
+// was lost.
 const Life = 10 * time.Second
 
-// denial is what the store answered of a counter that admits nothing before a known moment.
+// denial is the store's decision on a counter that admits nothing before a known instant.
 type denial struct {
 	limit    limiter.Limit
 	decision limiter.Decision
-	answered time.Time // when the answer had come
-	until    time.Time // from then on the store is asked
+	answered time.Time // when the store's answer had arrived
+	until    time.Time // from this instant on, the store is called
 }
 
-// newDenial is the denial to remember of a charge that the store was asked about at began. It is nil if there is none,
-// or none any more.
+// newDenial returns the denial to cache for a charge that the store was called with at began. It returns nil if the decision
+// cannot be cached, or has expired already.
 //
-// The store decided at an instant between began and answered, so the moment it spoke of lies between began and answered
-// plus the wait. The denial holds until the earlier of them, and tells the later.
+// The store decided at an instant between began and answered, so the wait ends between began and answered plus RetryAfter. The
+// denial holds until the earlier of them, and returns waits until the later.
 func newDenial(c limiter.Charge, d limiter.Decision, began, answered time.Time) *denial {
 	until := began.Add(min(d.RetryAfter, Life))
 	if !frozen(c, d) || !answered.Before(until) {
@@ -32,27 +32,27 @@ func newDenial(c limiter.Charge, d limiter.Decision, began, answered time.Time) 
 	return &denial{limit: c.Limit, decision: d, answered: answered, until: until}
 }
 
-// frozen says whether nothing at all can be admitted on the counter before the decision's retry-after is over. Then
-// nothing can change it either, and every figure of the decision falls with time, one to one.
+// frozen reports whether nothing at all can be admitted on the counter before the decision's RetryAfter has passed. Then
+// nothing but a refund or a reset can change the counter either, and the durations of the decision decrease exactly with time.
 func frozen(c limiter.Charge, d limiter.Decision) bool {
-	return !d.Allowed && d.Remaining == 0 && d.RetryAfter != limiter.Never && waitsAsOne(c)
+	return !d.Allowed && d.Remaining == 0 && d.RetryAfter != limiter.Never && waitsLikeOneUnit(c)
 }
 
-// waitsAsOne says whether c waits, on a counter with nothing left, exactly as long as a single unit does.
-func waitsAsOne(c limiter.Charge) bool {
+// waitsLikeOneUnit reports whether c waits, on a counter with nothing left, exactly as long as a single unit does.
+func waitsLikeOneUnit(c limiter.Charge) bool {
 	if c.Cost == 1 {
 		return true
 	}
-	// All units of a fixed window come back at once.
+	// All units of a fixed window are available again at the same time.
 	return c.Limit.Algorithm() == limiter.FixedWindow && c.Cost > 1 && c.Cost <= c.Limit.Units()
 }
 
-// denies says whether c, asked now, is denied until the same moment.
+// denies reports whether c is denied now, until the same instant.
 func (d *denial) denies(c limiter.Charge, now time.Time) bool {
-	return now.Before(d.until) && c.Limit == d.limit && waitsAsOne(c)
+	return now.Before(d.until) && c.Limit == d.limit && waitsLikeOneUnit(c)
 }
 
-// at is the decision as it is now.
+// at returns the decision as of now.
 func (d *denial) at(now time.Time) limiter.Decision {
 	passed := now.Sub(d.answered)
 	decision := d.decision
@@ -61,7 +61,7 @@ func (d *denial) at(now time.Time) limiter.Decision {
 	return decision
 }
 
-// wholeMicroseconds rounds up, so that nobody is told to come too early.
+// wholeMicroseconds rounds up, so that no client retries too early.
 func wholeMicroseconds(d time.Duration) time.Duration {
 	return (d + time.Microsecond - 1).Truncate(time.Microsecond)
 }

@@ -1,7 +1,7 @@
-// Package denials remembers which counters can admit nothing before a known moment: who asks for them again until then is
-// denied without asking the store. docs/adr/0010 has the reasons.
+// Package denials caches denials of counters that can admit nothing before a known instant. Until then, requests for these
+// counters are denied without a call to the store. docs/adr/0010 has the reasons.
 //
-// Time is an argument, of a clock that does not step: time.Now's monotonic reading.
+// Time is an argument. Its clock must not step: use the monotonic reading of time.Now.
 package denials
 
 import (
@@ -15,42 +15,41 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// stripes is how many counters can be forgotten without a thought of one another. Two that share a stripe lose at most
-// a denial that could have been remembered.
+// stripes is the number of locks that order Remember and Forget. When one of two counters that share a stripe is forgotten, a
+// denial of the other that is in flight is not cached; that costs one call to the store.
 const stripes = 256
 
-// Denials is a memory of bounded size. It is safe for concurrent use, starts no goroutines, and needs no closing. It
-// holds for one set of rules: others begin with an empty one.
+// Denials is a cache of bounded size. It is safe for concurrent use, starts no goroutines, and needs no Close. It is valid for
+// one rule set: another rule set begins with an empty cache.
 type Denials struct {
 	held    *otter.Cache[string, *denial] // by the counter's key
 	seed    maphash.Seed
 	stripes [stripes]stripe
 }
 
-// stripe orders remembering and forgetting of the counters whose hash falls on it.
+// stripe orders Remember and Forget of the counters whose hashes select it.
 type stripe struct {
 	mu        sync.Mutex
-	forgotten time.Time // when one of them was forgotten last
+	forgotten time.Time // the latest Forget of one of them
 }
 
-// New returns an empty memory of at most so many denials, one at least. When it is full, those that are asked for least
-// give way.
-func New(most int) *Denials {
-	if most < 1 {
-		panic(fmt.Sprintf("denials: New of at most %d", most))
+// New returns an empty cache for up to capacity denials, which must be positive. When the cache is full, it evicts the denials
+// that are used least.
+func New(capacity int) *Denials {
+	if capacity < 1 {
+		panic(fmt.Sprintf("denials.New: capacity %d must be positive", capacity))
 	}
 	return &Denials{
 		held: otter.Must(&otter.Options[string, *denial]{
-			MaximumSize: most,
-			Executor:    func(tidy func()) { tidy() }, // by who happens to call, now and then, in some microseconds
+			MaximumSize: capacity,
+			Executor:    func(maintain func()) { maintain() }, // in the calling goroutine; it takes some microseconds, now and then
 		}),
 		seed: maphash.MakeSeed(),
 	}
 }
 
-// Find returns the decision that the store would make on an enforced charge now, if it is known to be a denial. Its
-// RetryAfter and ResetAfter are never too short, and too long by a round trip to the store at most; the other figures
-// are exact.
+// Find returns the decision that the store would make on an enforced charge now, if that is known to be a denial. RetryAfter
+// and ResetAfter are never too short, and at most a round trip to the store too long. The other figures are exact.
 func (d *Denials) Find(c limiter.Charge, now time.Time) (decision limiter.Decision, known bool) {
 	held, ok := d.held.GetIfPresent(c.Key)
 	if !ok || !held.denies(c, now) {
@@ -59,8 +58,8 @@ func (d *Denials) Find(c limiter.Charge, now time.Time) (decision limiter.Decisi
 	return held.at(now), true
 }
 
-// Remember takes note of a decision on a charge that the store was asked for at began and gave by answered. Decisions
-// that time or others can change are not kept, nor are those that may be older than the last Forget of their key.
+// Remember caches a decision on a charge that the store was called with at began and had answered by answered. It ignores
+// decisions that other requests can change, and decisions that may be older than the latest Forget of their key.
 func (d *Denials) Remember(c limiter.Charge, decision limiter.Decision, began, answered time.Time) {
 	denial := newDenial(c, decision, began, answered)
 	if denial == nil {
@@ -74,8 +73,8 @@ func (d *Denials) Remember(c limiter.Charge, decision limiter.Decision, began, a
 	}
 }
 
-// Forget drops what is known of a counter, because something was taken back from it before now. A decision on its way
-// that was asked for before will not be remembered either.
+// Forget drops the denial of a counter, because units on it were refunded before now. A decision of a call that began before
+// now will not be cached either.
 func (d *Denials) Forget(key string, now time.Time) {
 	s := d.stripe(key)
 	s.mu.Lock()
@@ -86,7 +85,7 @@ func (d *Denials) Forget(key string, now time.Time) {
 	d.held.Invalidate(key)
 }
 
-// Len is how many denials are held, those included that are over and have not given way yet.
+// Len is the number of cached denials, including expired ones that are not evicted yet.
 func (d *Denials) Len() int { return d.held.EstimatedSize() }
 
 func (d *Denials) stripe(key string) *stripe {

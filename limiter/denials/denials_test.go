@@ -33,22 +33,22 @@ func denied(retryAfter time.Duration) limiter.Decision {
 	return limiter.Decision{Limit: 10, RetryAfter: retryAfter, ResetAfter: time.Minute}
 }
 
-func TestADenialHoldsUntilTheEarliestMomentAndTellsTheLatest(t *testing.T) {
+func TestFind_DeniesUntilTheEarliestInstantAndReturnsTheLatest(t *testing.T) {
 	const us = time.Microsecond
 	d := denials.New(10)
 	one := charge(limit(t, limiter.SlidingWindowLog, 10), 1)
 	began, answered := noon(), noon().Add(300*us)
 	d.Remember(one, denied(2*time.Second), began, answered)
 	tests := map[string]struct {
-		at         time.Duration // since the store was asked
-		retryAfter time.Duration // 0: the store has to be asked
+		at         time.Duration // since the store was called
+		retryAfter time.Duration // 0: the store has to be called
 	}{
-		"when the answer came, nothing of it has passed":          {300 * us, 2 * time.Second},
+		"when the answer arrives, nothing of the wait has passed": {300 * us, 2 * time.Second},
 		"a second later a second has passed":                      {time.Second + 300*us, time.Second},
-		"just before the earliest moment it is told to be denied": {2*time.Second - us, 301 * us},
+		"just before the earliest instant it is still denied":     {2*time.Second - us, 301 * us},
 		"a part of a microsecond is rounded up":                   {2*time.Second - us + 1, 301 * us},
-		"at the earliest moment the store is asked":               {2 * time.Second, 0},
-		"long after it likewise":                                  {time.Hour, 0},
+		"at the earliest instant the store is called":             {2 * time.Second, 0},
+		"long after it the store is called, too":                  {time.Hour, 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -64,19 +64,19 @@ func TestADenialHoldsUntilTheEarliestMomentAndTellsTheLatest(t *testing.T) {
 	}
 }
 
-func TestNoDenialIsRememberedForLong(t *testing.T) {
+func TestFind_ForgetsADenialAfterLife(t *testing.T) {
 	d := denials.New(10)
 	one := charge(limit(t, limiter.SlidingWindowLog, 10), 1)
 	d.Remember(one, denied(time.Hour), noon(), noon())
 	if got, known := d.Find(one, noon().Add(denials.Life-1)); !known || got.RetryAfter != time.Hour-denials.Life+time.Microsecond {
-		t.Errorf("just before its end: %v, %v", got.RetryAfter, known)
+		t.Errorf("just before the end of its life: retry after %v, known %v", got.RetryAfter, known)
 	}
 	if _, known := d.Find(one, noon().Add(denials.Life)); known {
-		t.Error("it is still there at its end")
+		t.Error("the denial is still known at the end of its life")
 	}
 }
 
-func TestWhatIsRemembered(t *testing.T) {
+func TestRemember_CachesOnlyWhatNoOtherRequestCanChange(t *testing.T) {
 	tests := map[string]struct {
 		algorithm limiter.Algorithm
 		cost      int64
@@ -84,20 +84,20 @@ func TestWhatIsRemembered(t *testing.T) {
 		took      time.Duration
 		want      bool
 	}{
-		"a log that denies one unit":                   {limiter.SlidingWindowLog, 1, denied(time.Second), 0, true},
-		"a counter that denies one unit":               {limiter.SlidingWindowCounter, 1, denied(time.Second), 0, true},
-		"a token bucket that denies one unit":          {limiter.TokenBucket, 1, denied(time.Second), 0, true},
-		"a leaky bucket that denies one unit":          {limiter.LeakyBucket, 1, denied(time.Second), 0, true},
-		"a fixed window that denies one unit":          {limiter.FixedWindow, 1, denied(time.Second), 0, true},
-		"a fixed window that has nothing left":         {limiter.FixedWindow, 5, denied(time.Second), 0, true},
-		"not a fixed window that has some left":        {limiter.FixedWindow, 5, limiter.Decision{Remaining: 4, RetryAfter: time.Second}, 0, false},
-		"not a log that denies several units":          {limiter.SlidingWindowLog, 5, denied(time.Second), 0, false},
-		"not a bucket that denies several units":       {limiter.TokenBucket, 5, denied(time.Second), 0, false},
-		"not what never passes":                        {limiter.FixedWindow, 11, denied(limiter.Never), 0, false},
-		"not what passes":                              {limiter.FixedWindow, 1, limiter.Decision{Allowed: true}, 0, false},
-		"not what may be over when it is told":         {limiter.FixedWindow, 1, denied(time.Second), time.Second, false},
-		"what is not over by a nanosecond":             {limiter.FixedWindow, 1, denied(time.Second), time.Second - 1, true},
-		"not what is told after it has lived too long": {limiter.FixedWindow, 1, denied(time.Minute), denials.Life, false},
+		"a log that denies one unit":                             {limiter.SlidingWindowLog, 1, denied(time.Second), 0, true},
+		"a counter that denies one unit":                         {limiter.SlidingWindowCounter, 1, denied(time.Second), 0, true},
+		"a token bucket that denies one unit":                    {limiter.TokenBucket, 1, denied(time.Second), 0, true},
+		"a leaky bucket that denies one unit":                    {limiter.LeakyBucket, 1, denied(time.Second), 0, true},
+		"a fixed window that denies one unit":                    {limiter.FixedWindow, 1, denied(time.Second), 0, true},
+		"a fixed window with nothing left":                       {limiter.FixedWindow, 5, denied(time.Second), 0, true},
+		"not a fixed window with units left":                     {limiter.FixedWindow, 5, limiter.Decision{Remaining: 4, RetryAfter: time.Second}, 0, false},
+		"not a log that denies five units":                       {limiter.SlidingWindowLog, 5, denied(time.Second), 0, false},
+		"not a bucket that denies five units":                    {limiter.TokenBucket, 5, denied(time.Second), 0, false},
+		"not a cost above the limit":                             {limiter.FixedWindow, 11, denied(limiter.Never), 0, false},
+		"not an allowed charge":                                  {limiter.FixedWindow, 1, limiter.Decision{Allowed: true}, 0, false},
+		"not a wait that may have ended when the answer arrives": {limiter.FixedWindow, 1, denied(time.Second), time.Second, false},
+		"a wait that ends a nanosecond after the answer":         {limiter.FixedWindow, 1, denied(time.Second), time.Second - 1, true},
+		"not an answer that arrives after Life":                  {limiter.FixedWindow, 1, denied(time.Minute), denials.Life, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -106,13 +106,13 @@ func TestWhatIsRemembered(t *testing.T) {
 			d.Remember(charge(l, tt.cost), tt.decision, noon(), noon().Add(tt.took))
 			_, known := d.Find(charge(l, 1), noon())
 			if known != tt.want || d.Len() != map[bool]int{true: 1}[tt.want] {
-				t.Errorf("known %v with %d held, want %v", known, d.Len(), tt.want)
+				t.Errorf("known %v with %d cached, want %v", known, d.Len(), tt.want)
 			}
 		})
 	}
 }
 
-func TestWhatADenialSpeaksFor(t *testing.T) {
+func TestFind_AppliesADenialOnlyToChargesThatWaitAsLong(t *testing.T) {
 	tests := map[string]struct {
 		algorithm limiter.Algorithm
 		units     int64
@@ -121,14 +121,14 @@ func TestWhatADenialSpeaksFor(t *testing.T) {
 	}{
 		"one unit of a fixed window":                             {limiter.FixedWindow, 10, 1, true},
 		"all units of a fixed window":                            {limiter.FixedWindow, 10, 10, true},
-		"not more than all, which never pass":                    {limiter.FixedWindow, 10, 11, false},
-		"not no unit, which may pass":                            {limiter.FixedWindow, 10, 0, false},
+		"not more units than the limit, which are never allowed": {limiter.FixedWindow, 10, 11, false},
+		"not a cost of 0, which may be allowed":                  {limiter.FixedWindow, 10, 0, false},
 		"one unit of a log":                                      {limiter.SlidingWindowLog, 10, 1, true},
 		"not two units of a log, which wait longer":              {limiter.SlidingWindowLog, 10, 2, false},
 		"not two units of a counter":                             {limiter.SlidingWindowCounter, 10, 2, false},
 		"not two units of a bucket":                              {limiter.TokenBucket, 10, 2, false},
 		"not another limit":                                      {limiter.FixedWindow, 11, 1, false},
-		"not another limit of a log, on whichever key it stands": {limiter.SlidingWindowLog, 9, 1, false},
+		"not another limit of a log on the same key":             {limiter.SlidingWindowLog, 9, 1, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestWhatADenialSpeaksFor(t *testing.T) {
 	}
 }
 
-func TestWhatIsForgottenStaysForgotten(t *testing.T) {
+func TestForget_DropsDenialsOfCallsThatBeganBefore(t *testing.T) {
 	one := charge(limit(t, limiter.FixedWindow, 10), 1)
 	at := func(seconds int) time.Time { return noon().Add(time.Duration(seconds) * time.Second) }
 	tests := map[string]struct {
@@ -149,11 +149,11 @@ func TestWhatIsForgottenStaysForgotten(t *testing.T) {
 		key                        string
 		want                       bool
 	}{
-		"what was known before":                                    {0, 2, 1, "acme", false},
-		"what is on its way":                                       {0, 1, 2, "acme", false},
-		"what was asked for in the same instant":                   {1, 1, 2, "acme", false},
-		"but not what was asked for afterwards":                    {2, 1, 3, "acme", true},
-		"and not what is known of others (bar one in 256 of them)": {0, 2, 1, "", true},
+		"a cached denial":                       {0, 2, 1, "acme", false},
+		"a call in flight":                      {0, 1, 2, "acme", false},
+		"a call that began at the same instant": {1, 1, 2, "acme", false},
+		"not a call that begins later":          {2, 1, 3, "acme", true},
+		"not the denial of another counter (unless both share one of 256 stripes)": {0, 2, 1, "", true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -178,8 +178,8 @@ func TestWhatIsForgottenStaysForgotten(t *testing.T) {
 	}
 }
 
-// Some ask, some forget: nobody finds a denial that was asked for before a Forget that had returned when he looked.
-func TestForgettingIsNotOvertaken(t *testing.T) {
+// Goroutines call Remember, Forget and Find. After a Forget has returned, no Find returns a denial of a call that began before it.
+func TestForget_WinsAgainstConcurrentRemember(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	d := denials.New(100)
 	l := limit(t, limiter.FixedWindow, 10)
@@ -211,7 +211,7 @@ func TestForgettingIsNotOvertaken(t *testing.T) {
 				least := forgotten[i%3].Load()
 				got, known := d.Find(limiter.Charge{Key: key(i), Limit: l, Cost: 1}, noon())
 				if known && int64(got.At) <= least {
-					t.Errorf("found what was asked for at %d, after it was forgotten at %d", got.At, least)
+					t.Errorf("found a denial of a call that began at %d, after a Forget at %d", got.At, least)
 					return
 				}
 				if known {
@@ -222,22 +222,22 @@ func TestForgettingIsNotOvertaken(t *testing.T) {
 	}
 	wg.Wait()
 	if found.Load() == 0 {
-		t.Error("nothing was ever found: this has shown nothing")
+		t.Error("no Find returned a denial: this test has proved nothing")
 	}
 }
 
-func TestTheMemoryIsBounded(t *testing.T) {
+func TestRemember_BoundsTheNumberOfDenials(t *testing.T) {
 	const most = 1000
 	d := denials.New(most)
 	l := limit(t, limiter.FixedWindow, 10)
 	for i := range 50 * most {
 		d.Remember(limiter.Charge{Key: fmt.Sprint("tenant-", i), Limit: l, Cost: 1}, denied(time.Second), noon(), noon())
 		if n := d.Len(); n > most+most/10 {
-			t.Fatalf("after %d denials %d are held, want some %d at most", i+1, n, most)
+			t.Fatalf("after %d denials %d are cached, want about %d at most", i+1, n, most)
 		}
 	}
 	if n := d.Len(); n < most/2 {
-		t.Errorf("%d are held, want about %d", n, most)
+		t.Errorf("%d are cached, want about %d", n, most)
 	}
 }
 
@@ -253,7 +253,7 @@ func BenchmarkFind(b *testing.B) {
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
 		if _, known := d.Find(charges[n%len(charges)], now); !known {
-			b.Fatal("it is not known")
+			b.Fatal("the denial is not known")
 		}
 	}
 }

@@ -1,6 +1,8 @@
-// Package local decides in the stead of a store that is away. While the store answers, Counters follow what it tells of
-// each counter; when it does not, they admit this replica's share of what is left; when it is back, they tell what they
-// have admitted, to be counted there. docs/adr/0012 has the reasons.
+// Package local counts in the place of a store that is unavailable.
+//
+// While the store is available, [Counters] copy what it decides. While it is not, they admit this replica's share of the units
+// that are left. When the store is available again, they return the units that they admitted, so that the store counts them.
+// docs/adr/0012 has the reasons.
 package local
 
 import (
@@ -11,77 +13,77 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// floorPart of the memory is for what was spent on counters that gave way to others.
-const floorPart = 4
+// sketchPart: one part in four of the memory holds the sketch of evicted counters.
+const sketchPart = 4
 
-// Counters are what one replica believes that the cluster has spent. They are bounded in memory and safe for concurrent
-// use.
+// Counters estimate what all replicas together have spent. Their memory is bounded. They are safe for concurrent use.
 type Counters struct {
-	clock func() time.Time
-	most  int // bytes
+	clock    func() time.Time
+	maxBytes int
 
-	owes atomic.Int64 // len(owing), for who only asks whether there are any
+	unreportedCount atomic.Int64 // len(unreported), to be read without the lock
 
-	mu    sync.Mutex
-	ahead limiter.Instant // of the store's clock before ours
-	peers Peers
-	held  map[string]*counter
-	owing map[string]*counter // those of held with units that the store has not been told of
-	bytes int
-	floor floor
-	stats Stats
+	mu          sync.Mutex
+	clockOffset limiter.Instant // the store's clock minus ours
+	peers       Peers
+	held        map[string]*counter
+	unreported  map[string]*counter // those of held with units that are not reported to the store
+	bytes       int
+	evicted     sketch // what was spent on evicted counters
+	stats       Stats
 }
 
-// Stats are figures of Counters since they began.
+// Stats are figures about Counters. The 64-bit figures are totals since New.
 type Stats struct {
-	// Held counters, and about how many Bytes they take.
+	// Held counters, and their approximate memory in bytes.
 	Held, Bytes int
-	// Unreported is how many of them have units that the store has not been told of.
+	// Unreported is the number of held counters with units that are not reported to the store.
 	Unreported int
-	// Evicted counters gave way to others before they were over.
+	// Evicted counters, before their windows ended.
 	Evicted int64
-	// Estimated decisions were made on counters that, for that, began with what evicted ones had spent.
+	// Estimated decisions: their counters were not held and began with the estimated usage of evicted counters.
 	Estimated int64
-	// Lost units were spent here on counters that were evicted before the store could be told.
+	// Lost units: they were spent here, on counters that were evicted before the units were reported to the store.
 	Lost int64
 }
 
-// counter is what is believed of one.
+// counter is the estimate of one counter.
 type counter struct {
 	limit limiter.Limit
-	// state is what the cluster has spent: what the store told, and what was spent here, weighted.
+	// state is what all replicas have spent: what the store returned, plus what was spent here, weighted.
 	state limiter.State
-	// told is state without what was spent here and the store has not been told of; nil if that is nothing.
-	told limiter.State
-	// peers that state is weighted by as long as told is not nil.
-	peers Peers
-	alone limiter.Instant // when units were spent last that the store did not count
-	bytes int
+	// reported is state without the units spent here that are not reported to the store; nil if all are reported.
+	reported limiter.State
+	// peers are those that the units in state are weighted by, as long as reported is not nil.
+	peers     Peers
+	lastLocal limiter.Instant // when units were last spent here and not in the store
+	bytes     int
 }
 
-// New returns empty Counters that take about most bytes at the most, read the time from clock, which must not step, and
-// share limits with nobody.
-func New(most int, clock func() time.Time) *Counters {
+// New returns empty Counters that take about maxBytes of memory at most and share limits with no other replica. The clock must
+// not step.
+func New(maxBytes int, clock func() time.Time) *Counters {
 	return &Counters{
-		clock: clock, most: most - most/floorPart, peers: Peers{Replicas: 1},
-		held: map[string]*counter{}, owing: map[string]*counter{}, floor: newFloor(most / floorPart),
+		clock: clock, maxBytes: maxBytes - maxBytes/sketchPart, peers: Peers{Replicas: 1},
+		held: map[string]*counter{}, unreported: map[string]*counter{}, evicted: newSketch(maxBytes / sketchPart),
 	}
 }
 
-// Share says with whom limits are shared from now on. Counters that owe go on as they began.
+// Share sets the replicas that limits are shared with from now on. Counters with unreported units keep the replicas that they
+// began with.
 func (c *Counters) Share(p Peers) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.peers = p
 }
 
-// Learn takes note of what the store has just decided on charges.
+// Learn copies what the store has just decided on charges.
 func (c *Counters) Learn(charges []limiter.Charge, decisions []limiter.Decision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := limiter.At(c.clock())
 	for i := range charges {
-		c.ahead = decisions[i].At - now
+		c.clockOffset = decisions[i].At - now
 		c.learn(&charges[i], decisions[i])
 	}
 }
@@ -96,19 +98,19 @@ func (c *Counters) learn(charge *limiter.Charge, d limiter.Decision) {
 		k = newCounter(charge.Limit)
 	}
 	k.limit = charge.Limit
-	if k.told == nil {
+	if k.reported == nil {
 		k.state.Assume(d.At, k.limit, used, newest(k.limit, d))
 	} else {
 		s := k.share()
-		owed := k.owed(d.At)
-		k.told.Assume(d.At, k.limit, used, newest(k.limit, d))
-		k.state = k.told.Clone()
-		k.state.Spend(d.At, s.held, owed*s.weight)
+		unreported := k.unreported(d.At)
+		k.reported.Assume(d.At, k.limit, used, newest(k.limit, d))
+		k.state = k.reported.Clone()
+		k.state.Spend(d.At, s.weighted, unreported*s.weight)
 	}
 	c.keep(d.At, charge.Key, k)
 }
 
-// newest is when the last of the units that count was spent, as far as a decision tells.
+// newest is when the last of the units that count was spent, as far as a decision contains it.
 func newest(limit limiter.Limit, d limiter.Decision) limiter.Instant {
 	if limit.Algorithm() != limiter.SlidingWindowLog || d.ResetAfter == 0 {
 		return d.At
@@ -120,17 +122,17 @@ func newCounter(limit limiter.Limit) *counter {
 	return &counter{limit: limit, state: limit.NewCoarseState()}
 }
 
-// share is that of a counter that owes.
+// share is this replica's share of a counter with unreported units.
 func (k *counter) share() share { return shareOf(k.limit, k.peers) }
 
-// Stats returns the figures as they are.
+// Stats returns the current figures.
 func (c *Counters) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stats
-	s.Held, s.Bytes, s.Unreported = len(c.held), c.bytes, len(c.owing)
+	s.Held, s.Bytes, s.Unreported = len(c.held), c.bytes, len(c.unreported)
 	return s
 }
 
-// now is the store's time, as far as it is known. The lock is held.
-func (c *Counters) now() limiter.Instant { return limiter.At(c.clock()) + c.ahead }
+// now is the time of the store's clock, as far as it is known. The lock is held.
+func (c *Counters) now() limiter.Instant { return limiter.At(c.clock()) + c.clockOffset }

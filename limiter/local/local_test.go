@@ -12,7 +12,7 @@ import (
 
 const plenty = 1 << 30 // bytes
 
-// clock stands still until it is told to go.
+// clock moves only by pass.
 type clock struct{ now time.Time }
 
 func newClock() *clock { return &clock{time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)} }
@@ -33,7 +33,7 @@ func one(key string, l limiter.Limit, cost int64) []limiter.Charge {
 	return []limiter.Charge{{Key: key, Limit: l, Cost: cost}}
 }
 
-// drain spends single units until one is denied, and returns how many were admitted.
+// drain spends single units until one is denied, and returns the number that were admitted.
 func drain(c *local.Counters, key string, l limiter.Limit) (units int64) {
 	for c.Spend(one(key, l, 1))[0].Allowed {
 		units++
@@ -41,8 +41,8 @@ func drain(c *local.Counters, key string, l limiter.Limit) (units int64) {
 	return units
 }
 
-// tell has the store decide, and counters learn of it.
-func tell(t testing.TB, store limiter.Store, c *local.Counters, charges []limiter.Charge) {
+// learn lets the store decide, and passes its decisions to c.
+func learn(t testing.TB, store limiter.Store, c *local.Counters, charges []limiter.Charge) {
 	t.Helper()
 	decisions, err := store.Spend(t.Context(), charges)
 	if err != nil {
@@ -57,16 +57,15 @@ func allAlgorithms() []limiter.Algorithm {
 	}
 }
 
-// TestReplicasShareALimitToTheLastUnit: whatever the limit, and whatever of it is spent, replicas that know that admit
-// together what is left, no more and no less.
-func TestReplicasShareALimitToTheLastUnit(t *testing.T) {
+// All replicas know how many units of a limit are spent. Together they admit exactly the rest.
+func TestSpend_ReplicasAdmitExactlyWhatIsLeft(t *testing.T) {
 	for _, algorithm := range allAlgorithms() {
 		t.Run(string(algorithm), func(t *testing.T) {
 			for _, units := range []int64{1, 2, 3, 4, 10, 100} {
 				for _, spent := range []int64{0, 1, units / 2, units} {
 					for _, replicas := range []int64{1, 2, 3, 7} {
-						if got := together(t, algorithm, units, spent, replicas); got != units-spent {
-							t.Errorf("%d replicas admit %d units of %d of which %d are spent", replicas, got, units, spent)
+						if got := admittedByAll(t, algorithm, units, spent, replicas); got != units-spent {
+							t.Errorf("%d replicas admit %d units of a limit of %d with %d spent", replicas, got, units, spent)
 						}
 					}
 				}
@@ -75,8 +74,8 @@ func TestReplicasShareALimitToTheLastUnit(t *testing.T) {
 	}
 }
 
-// together is what replicas that all know what is spent admit of a limit.
-func together(t *testing.T, algorithm limiter.Algorithm, units, spent, replicas int64) (admitted int64) {
+// admittedByAll is the number of units that replicas admit together when each knows the units that are spent.
+func admittedByAll(t *testing.T, algorithm limiter.Algorithm, units, spent, replicas int64) (admitted int64) {
 	clock := newClock()
 	l := limit(t, algorithm, units, time.Hour)
 	if algorithm == limiter.LeakyBucket {
@@ -90,14 +89,14 @@ func together(t *testing.T, algorithm limiter.Algorithm, units, spent, replicas 
 		c := local.New(plenty, clock.Now)
 		c.Share(local.Peers{Replicas: replicas, Rank: rank})
 		if spent > 0 {
-			tell(t, store, c, one("key", l, spent))
+			learn(t, store, c, one("key", l, spent))
 		}
 		admitted += drain(c, "key", l)
 	}
 	return admitted
 }
 
-func TestAReplicaTellsItsShareAndComesBackWhenAUnitOfItIsFree(t *testing.T) {
+func TestSpend_ReturnsTheShareAndTheWaitForItsNextUnit(t *testing.T) {
 	clock := newClock()
 	c := local.New(plenty, clock.Now)
 	c.Share(local.Peers{Replicas: 3, Rank: 0})
@@ -119,7 +118,7 @@ func TestAReplicaTellsItsShareAndComesBackWhenAUnitOfItIsFree(t *testing.T) {
 	}
 }
 
-func TestWhatNoShareCanAdmitIsToBeTriedAgainAndWhatNoLimitCanIsNot(t *testing.T) {
+func TestSpend_RetryAfterIsNeverOnlyIfTheLimitCannotAdmitTheCost(t *testing.T) {
 	c := local.New(plenty, newClock().Now)
 	c.Share(local.Peers{Replicas: 3, Rank: 2})
 	l := limit(t, limiter.FixedWindow, 10, time.Minute)
@@ -129,40 +128,40 @@ func TestWhatNoShareCanAdmitIsToBeTriedAgainAndWhatNoLimitCanIsNot(t *testing.T)
 		cost  int64
 		retry time.Duration
 	}{
-		"a cost above the share":           {l, 5, time.Second},
-		"a cost above the limit":           {l, 11, limiter.Never},
-		"a limit that is all another's":    {single, 1, time.Second},
-		"a cost above that limit":          {single, 2, limiter.Never},
-		"a cost beyond all limits":         {l, 1 << 62, limiter.Never},
-		"a cost beyond all limits, single": {single, 1 << 62, limiter.Never},
+		"a cost above the share":                {l, 5, time.Second},
+		"a cost above the limit":                {l, 11, limiter.Never},
+		"a limit with no unit for this replica": {single, 1, time.Second},
+		"a cost above that limit":               {single, 2, limiter.Never},
+		"a cost beyond all limits":              {l, 1 << 62, limiter.Never},
+		"a cost beyond all limits, single":      {single, 1 << 62, limiter.Never},
 	} {
 		if d := c.Spend(one("key", test.limit, test.cost))[0]; d.Allowed || d.RetryAfter != test.retry || d.Remaining < 0 {
 			t.Errorf("%s: %+v, want a retry after %v", what, d, test.retry)
 		}
 	}
 	if stats := c.Stats(); stats.Held != 0 {
-		t.Errorf("%d counters are held of requests that were denied", stats.Held)
+		t.Errorf("%d counters are held for denied requests, want 0", stats.Held)
 	}
 }
 
-func TestAllOrNothingAndAPeekChangesNothing(t *testing.T) {
+func TestSpend_ChargesAllOrNothingAndPeekChangesNothing(t *testing.T) {
 	c := local.New(plenty, newClock().Now)
 	wide, tight := limit(t, limiter.FixedWindow, 10, time.Minute), limit(t, limiter.FixedWindow, 1, time.Minute)
 	both := []limiter.Charge{{Key: "wide", Limit: wide, Cost: 1}, {Key: "tight", Limit: tight, Cost: 1}}
 	c.Peek(both)
 	if d := c.Spend(both); !d[0].Allowed || d[0].Remaining != 9 || !d[1].Allowed {
-		t.Fatalf("the first gets %+v", d)
+		t.Fatalf("first request: %+v", d)
 	}
 	if d := c.Spend(both); !d[0].Allowed || d[0].Remaining != 9 || d[1].Allowed {
-		t.Errorf("the second gets %+v", d)
+		t.Errorf("second request: %+v", d)
 	}
 	shadowed := []limiter.Charge{both[0], {Key: "tight", Limit: tight, Cost: 1, Shadow: true}}
 	if d := c.Spend(shadowed); !d[0].Allowed || d[0].Remaining != 8 || d[1].Allowed {
-		t.Errorf("with a shadow that would deny: %+v", d)
+		t.Errorf("with a shadow charge that is denied: %+v", d)
 	}
 }
 
-func TestWhatIsTakenBackIsNeitherSpentNorOwed(t *testing.T) {
+func TestRefund_LeavesUnitsNeitherSpentNorUnreported(t *testing.T) {
 	for _, algorithm := range allAlgorithms() {
 		c := local.New(plenty, newClock().Now)
 		c.Share(local.Peers{Replicas: 3, Rank: 0})
@@ -174,46 +173,46 @@ func TestWhatIsTakenBackIsNeitherSpentNorOwed(t *testing.T) {
 		before := c.Peek(one("key", l, 0))[0].Remaining
 		c.Refund(charges, c.Spend(charges))
 		if after := c.Peek(one("key", l, 0))[0].Remaining; after != before {
-			t.Errorf("%s: %d units remain of %d", algorithm, after, before)
+			t.Errorf("%s: %d units remain, want %d", algorithm, after, before)
 		}
-		if charge, owed := c.TakeUnreported("key"); owed {
-			t.Errorf("%s: owed is %+v", algorithm, charge)
+		if charge, has := c.TakeUnreported("key"); has {
+			t.Errorf("%s: unreported units after a refund: %+v", algorithm, charge)
 		}
 	}
 }
 
-// TestWhatIsOwedIsWhatWasSpentHereAndStillCounts: the others' part, which a replica reckons with, is theirs to tell.
-func TestWhatIsOwedIsWhatWasSpentHereAndStillCounts(t *testing.T) {
+// A replica assumes that the other replicas spend as much as it does, but it reports only the units that it spent itself.
+func TestTakeUnreported_ReturnsTheUnitsThatWereSpentHereAndStillCount(t *testing.T) {
 	clock := newClock()
 	store, c := memstore.New(clock.Now), local.New(plenty, clock.Now)
 	c.Share(local.Peers{Replicas: 3, Rank: 1})
 	l := limit(t, limiter.FixedWindow, 100, time.Minute)
-	tell(t, store, c, one("key", l, 40))
+	learn(t, store, c, one("key", l, 40))
 	if c.HasUnreported() {
-		t.Fatal("it owes before anything was spent")
+		t.Fatal("there are unreported units before any were spent locally")
 	}
 	for range 7 {
 		c.Spend(one("key", l, 1))
 	}
 	if !c.HasUnreported() || len(c.UnreportedKeys(10)) != 1 || c.UnreportedKeys(10)[0] != "key" || len(c.UnreportedKeys(0)) != 0 {
-		t.Fatalf("it owes %v: %v", c.HasUnreported(), c.UnreportedKeys(10))
+		t.Fatalf("HasUnreported %v, UnreportedKeys %v", c.HasUnreported(), c.UnreportedKeys(10))
 	}
-	charge, owed := c.TakeUnreported("key")
-	if !owed || charge.Cost != 7 || charge.Key != "key" || charge.Limit != l {
-		t.Fatalf("owed is %+v", charge)
+	charge, has := c.TakeUnreported("key")
+	if !has || charge.Cost != 7 || charge.Key != "key" || charge.Limit != l {
+		t.Fatalf("took %+v, want 7 units", charge)
 	}
 	if _, again := c.TakeUnreported("key"); again || c.HasUnreported() {
-		t.Error("it is owed twice")
+		t.Error("the same units were taken twice")
 	}
 	c.ReturnUnreported(charge)
 	c.Spend(one("key", l, 2))
 	if charge, _ = c.TakeUnreported("key"); charge.Cost != 9 {
-		t.Errorf("owed is %d after 2 more, want 9", charge.Cost)
+		t.Errorf("took %d units after 2 more, want 9", charge.Cost)
 	}
 	c.ReturnUnreported(charge)
 	clock.pass(time.Minute)
-	if charge, owed = c.TakeUnreported("key"); owed {
-		t.Errorf("in another window, owed is %+v", charge)
+	if charge, has = c.TakeUnreported("key"); has {
+		t.Errorf("in the next window: took %+v", charge)
 	}
 	c.ReturnUnreported(limiter.Charge{Key: "unknown", Limit: l, Cost: 3})
 	if lost := c.Stats().Lost; lost != 3 {
@@ -221,35 +220,35 @@ func TestWhatIsOwedIsWhatWasSpentHereAndStillCounts(t *testing.T) {
 	}
 }
 
-func TestTheStoreHasTheLastWord(t *testing.T) {
+func TestLearn_ReplacesTheEstimateByWhatTheStoreDecided(t *testing.T) {
 	clock := newClock()
 	store, c := memstore.New(clock.Now), local.New(plenty, clock.Now)
 	l := limit(t, limiter.SlidingWindowCounter, 100, time.Minute)
-	tell(t, store, c, one("key", l, 60))
+	learn(t, store, c, one("key", l, 60))
 	if d := c.Peek(one("key", l, 0))[0]; d.Remaining != 40 {
 		t.Errorf("%d remain after 60 of 100", d.Remaining)
 	}
 	if err := store.Reset(t.Context(), []string{"key"}); err != nil {
 		t.Fatal(err)
 	}
-	tell(t, store, c, one("key", l, 1))
+	learn(t, store, c, one("key", l, 1))
 	if d := c.Peek(one("key", l, 0))[0]; d.Remaining != 99 {
 		t.Errorf("%d remain after a reset and a unit", d.Remaining)
 	}
 	lower := limit(t, limiter.SlidingWindowCounter, 50, time.Minute)
-	tell(t, store, c, one("key", lower, 9))
+	learn(t, store, c, one("key", lower, 9))
 	if d := c.Peek(one("key", lower, 0))[0]; d.Remaining != 40 {
 		t.Errorf("%d remain of a lowered limit", d.Remaining)
 	}
 }
 
-// TestTheClocksOfReplicasNeedNotAgree: windows are those of the store, as long as it was heard of.
-func TestTheClocksOfReplicasNeedNotAgree(t *testing.T) {
+// After one decision of the store, windows end by the clock of the store.
+func TestLearn_AdoptsTheClockOfTheStore(t *testing.T) {
 	ours, theirs := newClock(), newClock()
 	theirs.pass(30*time.Second - time.Microsecond) // of a minute
 	store, c := memstore.New(theirs.Now), local.New(plenty, ours.Now)
 	l := limit(t, limiter.FixedWindow, 10, time.Minute)
-	tell(t, store, c, one("key", l, 10))
+	learn(t, store, c, one("key", l, 10))
 	ours.pass(30 * time.Second)
 	if d := c.Peek(one("key", l, 1))[0]; d.Allowed || d.RetryAfter != time.Microsecond {
 		t.Errorf("1 µs before the store's window ends: %+v", d)
@@ -260,7 +259,7 @@ func TestTheClocksOfReplicasNeedNotAgree(t *testing.T) {
 	}
 }
 
-func TestMemoryIsBoundedAndWhatIsEvictedIsNotForgiven(t *testing.T) {
+func TestSpend_BoundsMemoryAndEstimatesTheUsageOfEvictedCounters(t *testing.T) {
 	const most = 1 << 20
 	clock := newClock()
 	c := local.New(most, clock.Now)
@@ -276,26 +275,26 @@ func TestMemoryIsBoundedAndWhatIsEvictedIsNotForgiven(t *testing.T) {
 	}
 	stats := c.Stats()
 	if stats.Held < 500 || stats.Evicted != int64(20_001-stats.Held) || stats.Lost != stats.Evicted {
-		t.Errorf("after 20 001 counters with a unit or more each: %+v", stats)
+		t.Errorf("after 20 001 counters with at least one unit each: %+v", stats)
 	}
-	// Who has spent most is evicted last; and even then, nobody begins anew.
+	// The counter with the most units is evicted last. After its eviction it does not begin at zero either.
 	if d := c.Peek(one("offender", l, 1))[0]; d.Allowed {
-		t.Errorf("the offender gets %+v", d)
+		t.Errorf("the offender is admitted: %+v", d)
 	}
 	fresh, known := 0, 0
 	for i := range 20_000 {
 		switch d := c.Peek(one(fmt.Sprintf("key-%d", i), l, 0))[0]; {
 		case d.Remaining > 9:
 			fresh++
-		case d.Remaining == 9: // a floor is a bound: others may raise it
+		case d.Remaining == 9: // an estimate is never too low, and may be higher
 			known++
 		}
 	}
 	if fresh != 0 || known < 15_000 {
-		t.Errorf("%d of 20 000 begin anew, and %d with what they had spent", fresh, known)
+		t.Errorf("of 20 000 counters, %d begin at zero and %d with exactly what they had spent", fresh, known)
 	}
 	if after := c.Stats(); after.Estimated == 0 {
-		t.Error("no floor was counted")
+		t.Error("no estimate was counted")
 	}
 	clock.pass(time.Hour)
 	if d := c.Peek(one("key-0", l, 0))[0]; d.Remaining != 10 {
@@ -303,7 +302,7 @@ func TestMemoryIsBoundedAndWhatIsEvictedIsNotForgiven(t *testing.T) {
 	}
 }
 
-func TestCountersThatAreOverMakeRoom(t *testing.T) {
+func TestSpend_DropsExpiredCounters(t *testing.T) {
 	clock := newClock()
 	c := local.New(plenty, clock.Now)
 	l := limit(t, limiter.TokenBucket, 10, time.Second)
@@ -312,6 +311,6 @@ func TestCountersThatAreOverMakeRoom(t *testing.T) {
 		clock.pass(time.Millisecond)
 	}
 	if stats := c.Stats(); stats.Held > 2000 || stats.Evicted != 0 || stats.Unreported > stats.Held {
-		t.Errorf("of counters that are over after 0.1 s each: %+v", stats)
+		t.Errorf("with counters that expire after 0.1 s: %+v", stats)
 	}
 }

@@ -6,37 +6,37 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// tryAgain is when to come back to a replica that can never admit what the limit as a whole can: the store may be back by
-// then, or another replica be asked.
+// tryAgain is the RetryAfter of a cost that the limit admits but this replica's share never can: by then the store may be
+// available again, or the request may reach another replica.
 const tryAgain = time.Second
 
-// Peers are the replicas that share every limit while none of them can ask the store.
+// Peers are the replicas that share every limit while none of them can reach the store.
 type Peers struct {
-	// Replicas is how many they are, this one included.
+	// Replicas is their number, including this one.
 	Replicas int64
-	// Rank is the place of this one among them, from 0. What does not divide evenly falls to the lowest.
+	// Rank is the position of this replica among them, from 0. The lowest ranks get the units that do not divide evenly.
 	Rank int64
 }
 
-// share is the part of a limit that is this replica's. It takes the others to spend as much as itself: each of its units
-// counts for weight units of the cluster's, its own and one of each other replica. Of x units that the cluster has left,
-// the replica of rank r so admits ⌊(x + weight − 1 − r)/weight⌋, and all of them together x.
+// share is this replica's share of a limit. It assumes that every replica spends as much as this one: each unit spent here counts
+// as weight units, one of each replica. Of x units that are left, the replica of rank r so admits ⌊(x + weight − 1 − r)/weight⌋,
+// and all replicas together admit x.
 type share struct {
-	limit  limiter.Limit // of the cluster
-	weight int64
-	held   limiter.Limit // what weighted units are held to: limit, wider by what lower ranks may round up
-	none   bool          // there are more replicas than units: nothing is this one's
+	limit    limiter.Limit // of all replicas together
+	weight   int64
+	weighted limiter.Limit // the limit of weighted units: limit, plus what lower ranks may round up
+	empty    bool          // there are more replicas than units, and none is for this replica
 }
 
 func shareOf(limit limiter.Limit, p Peers) share {
 	weight := min(p.Replicas, limit.Capacity())
 	if p.Rank >= weight {
-		return share{limit: limit, weight: weight, held: limit, none: true}
+		return share{limit: limit, weight: weight, weighted: limit, empty: true}
 	}
-	return share{limit: limit, weight: weight, held: widened(limit, weight-1-p.Rank)}
+	return share{limit: limit, weight: weight, weighted: widened(limit, weight-1-p.Rank)}
 }
 
-// widened is the limit with so much more capacity; the limit itself at the upper bounds of limits.
+// widened is the limit with a capacity that is larger by more; it is the limit itself if that exceeds the bounds of limits.
 func widened(limit limiter.Limit, more int64) limiter.Limit {
 	var wider limiter.Limit
 	var err error
@@ -52,21 +52,21 @@ func widened(limit limiter.Limit, more int64) limiter.Limit {
 	return wider
 }
 
-// charge is c as this replica's state is charged with it. A share of nothing is asked for more than there can be.
+// charge is c in weighted units. On an empty share every cost exceeds the capacity.
 func (s share) charge(c limiter.Charge) limiter.Charge {
-	c.Limit = s.held
+	c.Limit = s.weighted
 	c.Cost = c.Units() * s.weight
-	if s.none && c.Cost > 0 {
-		c.Cost = s.held.Capacity() + 1
+	if s.empty && c.Cost > 0 {
+		c.Cost = s.weighted.Capacity() + 1
 	}
 	return c
 }
 
-// decision is what the replica tells of a decision about s.charge(c).
+// decision converts a decision about s.charge(c) to one about c.
 func (s share) decision(c limiter.Charge, d limiter.Decision) limiter.Decision {
 	d.Limit = s.limit.Units()
 	d.Remaining /= s.weight
-	if s.none {
+	if s.empty {
 		d.Remaining = 0
 	}
 	if d.RetryAfter == limiter.Never && c.Units() <= s.limit.Capacity() {
@@ -75,7 +75,7 @@ func (s share) decision(c limiter.Charge, d limiter.Decision) limiter.Decision {
 	return d
 }
 
-// used is how many units of the cluster's count now.
+// used is the number of weighted units that count now.
 func (s share) used(now limiter.Instant, state limiter.State) int64 {
-	return s.held.Capacity() - state.Decide(now, s.held, 0).Remaining
+	return s.weighted.Capacity() - state.Decide(now, s.weighted, 0).Remaining
 }

@@ -7,62 +7,63 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// floor is what may have been spent on counters that are held no more: a bound from above, for many share a cell, and the
-// highest of them stands for all. A key has a cell in either row, and its floor is the lower of the two. It is of fixed
-// size, and takes no memory before it is needed.
-type floor struct {
-	cells int // of a row
+// sketch estimates what was spent on evicted counters. It is a max-sketch: a count-min sketch whose cells hold a maximum instead
+// of a sum. Many keys share a cell, and the cell holds the highest value of them all. A key has one cell in each of two rows, and
+// its estimate is the lower of the two, so an estimate is never too low. The size is fixed; the memory is allocated on first
+// use.
+type sketch struct {
+	cells int // per row
 	seeds [2]maphash.Seed
 	rows  [2][]cell
 }
 
-// cell is what is spent, until the second after which it counts no more.
+// cell holds the spent part of a limit, until the second after which it no longer counts.
 type cell struct {
 	until uint32 // seconds since the epoch
 	part  uint16
 }
 
-// cellBytes is the size of a cell, of which each key needs two.
+// cellBytes is the size of a cell.
 const cellBytes = 8
 
 // whole is the part of a limit that is all of it.
 const whole = math.MaxUint16
 
-// partOf is the part that so many units are of a capacity, rounded up.
+// partOf is the part of a capacity that units are, rounded up.
 func partOf(units, capacity int64) uint16 {
 	return uint16((min(units, capacity)*whole + capacity - 1) / capacity)
 }
 
-// unitsOf is how many units a part of a capacity is, no fewer than it was made of.
+// unitsOf is the number of units in a part of a capacity. For units ≤ capacity, unitsOf(partOf(units)) ≥ units.
 func unitsOf(part uint16, capacity int64) int64 { return int64(part) * capacity / whole }
 
-func newFloor(bytes int) floor {
-	return floor{cells: max(bytes/cellBytes/2, 1), seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+func newSketch(bytes int) sketch {
+	return sketch{cells: max(bytes/cellBytes/2, 1), seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 }
 
-// raise makes part, which is over at an instant, the least for key.
-func (f *floor) raise(key string, part uint16, over, now limiter.Instant) {
-	for row := range f.rows {
-		if f.rows[row] == nil {
-			f.rows[row] = make([]cell, f.cells)
+// raise raises the estimate for key to at least part, until the instant expires.
+func (s *sketch) raise(key string, part uint16, expires, now limiter.Instant) {
+	for row := range s.rows {
+		if s.rows[row] == nil {
+			s.rows[row] = make([]cell, s.cells)
 		}
-		at := f.cell(row, key)
-		if at.over(now) {
+		at := s.cell(row, key)
+		if at.expired(now) {
 			*at = cell{}
 		}
-		at.part, at.until = max(at.part, part), max(at.until, seconds(over+999_999))
+		at.part, at.until = max(at.part, part), max(at.until, seconds(expires+999_999))
 	}
 }
 
-// of is the least part for key now.
-func (f *floor) of(key string, now limiter.Instant) uint16 {
+// estimate is the estimated part for key now.
+func (s *sketch) estimate(key string, now limiter.Instant) uint16 {
 	least := uint16(whole)
-	for row := range f.rows {
-		if f.rows[row] == nil {
+	for row := range s.rows {
+		if s.rows[row] == nil {
 			return 0
 		}
-		at := f.cell(row, key)
-		if at.over(now) {
+		at := s.cell(row, key)
+		if at.expired(now) {
 			return 0
 		}
 		least = min(least, at.part)
@@ -70,10 +71,10 @@ func (f *floor) of(key string, now limiter.Instant) uint16 {
 	return least
 }
 
-func (f *floor) cell(row int, key string) *cell {
-	return &f.rows[row][maphash.String(f.seeds[row], key)%uint64(f.cells)]
+func (s *sketch) cell(row int, key string) *cell {
+	return &s.rows[row][maphash.String(s.seeds[row], key)%uint64(s.cells)]
 }
 
-func (c *cell) over(now limiter.Instant) bool { return c.until <= seconds(now) }
+func (c *cell) expired(now limiter.Instant) bool { return c.until <= seconds(now) }
 
 func seconds(at limiter.Instant) uint32 { return uint32(at / 1_000_000) }

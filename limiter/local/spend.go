@@ -6,33 +6,33 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// asked is one charge and what decides it.
-type asked struct {
+// shareCharge is the counter of one charge, and this replica's share of it.
+type shareCharge struct {
 	counter *counter
 	share   share
 }
 
-// Spend decides charges as a limiter.Store does, all or nothing, on this replica's share. What it counts is owed to the
-// store.
+// Spend decides charges as [limiter.Store.Spend] does, all or nothing, on this replica's share. The units that it counts are
+// unreported: the store does not know them.
 func (c *Counters) Spend(charges []limiter.Charge) []limiter.Decision { return c.spend(charges, true) }
 
-// Reserve is Spend for charges that the store is about to count as well: nothing is owed of them.
+// Reserve is Spend for charges that the store is about to count as well: their units do not become unreported.
 func (c *Counters) Reserve(charges []limiter.Charge) []limiter.Decision {
 	return c.spend(charges, false)
 }
 
-func (c *Counters) spend(charges []limiter.Charge, owing bool) []limiter.Decision {
+func (c *Counters) spend(charges []limiter.Charge, unreported bool) []limiter.Decision {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
-	on, weighted, states := c.ask(now, charges)
+	on, weighted, states := c.find(now, charges)
 	decisions := limiter.Peek(now, weighted, states)
-	if passes(charges, decisions) {
+	if pass(charges, decisions) {
 		counts := func(i int) bool { return decisions[i].Allowed && charges[i].Units() > 0 }
 		for i := range charges {
-			if owing && counts(i) {
-				on[i].counter.borrow(c.peers)
-				on[i].counter.alone = now
+			if unreported && counts(i) {
+				on[i].counter.beginUnreported(c.peers)
+				on[i].counter.lastLocal = now
 			}
 		}
 		decisions = limiter.Spend(now, weighted, states)
@@ -42,15 +42,15 @@ func (c *Counters) spend(charges []limiter.Charge, owing bool) []limiter.Decisio
 			}
 		}
 	}
-	return told(charges, on, decisions)
+	return unweighted(charges, on, decisions)
 }
 
-// Alone says whether units of the counter at key were spent here alone within the time before now.
+// SpentWithin reports whether [Counters.Spend] has spent units on the counter at key within the given time before now.
 func (c *Counters) SpentWithin(key string, within time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k, held := c.held[key]
-	return held && k.alone > 0 && c.now().Sub(k.alone) < within
+	return held && k.lastLocal > 0 && c.now().Sub(k.lastLocal) < within
 }
 
 // Peek decides charges and changes nothing.
@@ -58,11 +58,11 @@ func (c *Counters) Peek(charges []limiter.Charge) []limiter.Decision {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
-	on, weighted, states := c.ask(now, charges)
-	return told(charges, on, limiter.Peek(now, weighted, states))
+	on, weighted, states := c.find(now, charges)
+	return unweighted(charges, on, limiter.Peek(now, weighted, states))
 }
 
-// Refund takes back what Spend or Reserve has just counted on those charges that it allowed.
+// Refund refunds the charges of a Spend or Reserve that were allowed. The decisions are those that it returned.
 func (c *Counters) Refund(charges []limiter.Charge, decisions []limiter.Decision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,14 +73,15 @@ func (c *Counters) Refund(charges []limiter.Charge, decisions []limiter.Decision
 			continue
 		}
 		s := c.shareOf(k)
-		k.state.Refund(now, s.held, charges[i].Units()*s.weight, decisions[i].At)
+		k.state.Refund(now, s.weighted, charges[i].Units()*s.weight, decisions[i].At)
 		c.keep(now, charges[i].Key, k)
 	}
 }
 
-// ask finds the counters of charges. One that is not held begins with what evicted ones have spent, and is not held yet.
-func (c *Counters) ask(now limiter.Instant, charges []limiter.Charge) (on []asked, weighted []limiter.Charge, states []limiter.State) {
-	on, weighted, states = make([]asked, len(charges)), make([]limiter.Charge, len(charges)), make([]limiter.State, len(charges))
+// find returns the counters of charges, the charges in weighted units, and the counters' states. A counter that is not held
+// begins with the estimated usage of evicted counters, and find does not hold it.
+func (c *Counters) find(now limiter.Instant, charges []limiter.Charge) (on []shareCharge, weighted []limiter.Charge, states []limiter.State) {
+	on, weighted, states = make([]shareCharge, len(charges)), make([]limiter.Charge, len(charges)), make([]limiter.State, len(charges))
 	for i, charge := range charges {
 		k, held := c.held[charge.Key]
 		if !held {
@@ -88,29 +89,30 @@ func (c *Counters) ask(now limiter.Instant, charges []limiter.Charge) (on []aske
 		}
 		k.limit = charge.Limit
 		s := c.shareOf(k)
-		on[i] = asked{k, s}
+		on[i] = shareCharge{k, s}
 		weighted[i], states[i] = s.charge(charge), k.state
 	}
 	return on, weighted, states
 }
 
-// shareOf is this replica's share of a counter. One that owes goes on as it began. The lock is held.
+// shareOf is this replica's share of a counter. A counter with unreported units keeps the share that it began with. The lock
+// is held.
 func (c *Counters) shareOf(k *counter) share {
-	if k.told != nil {
+	if k.reported != nil {
 		return k.share()
 	}
 	return shareOf(k.limit, c.peers)
 }
 
-// borrow notes that from now on more is spent here than the store knows.
-func (k *counter) borrow(p Peers) {
-	if k.told == nil {
-		k.told, k.peers = k.state.Clone(), p
+// beginUnreported separates the units that are spent here from now on from those that the store knows.
+func (k *counter) beginUnreported(p Peers) {
+	if k.reported == nil {
+		k.reported, k.peers = k.state.Clone(), p
 	}
 }
 
-// passes says whether all enforced charges are allowed.
-func passes(charges []limiter.Charge, decisions []limiter.Decision) bool {
+// pass reports whether all enforced charges are allowed.
+func pass(charges []limiter.Charge, decisions []limiter.Decision) bool {
 	for i := range charges {
 		if !charges[i].Shadow && !decisions[i].Allowed {
 			return false
@@ -119,7 +121,8 @@ func passes(charges []limiter.Charge, decisions []limiter.Decision) bool {
 	return true
 }
 
-func told(charges []limiter.Charge, on []asked, decisions []limiter.Decision) []limiter.Decision {
+// unweighted converts decisions about weighted charges to decisions about charges, in place.
+func unweighted(charges []limiter.Charge, on []shareCharge, decisions []limiter.Decision) []limiter.Decision {
 	for i := range decisions {
 		decisions[i] = on[i].share.decision(charges[i], decisions[i])
 	}

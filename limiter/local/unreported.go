@@ -6,31 +6,31 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// owed is how many units were spent here that still count and that the store has not been told of. What the cluster is
-// believed to have spent beyond what the store told is as much as each of the replicas has: so this one has spent its part
-// of it.
-func (k *counter) owed(now limiter.Instant) int64 {
-	if k.told == nil {
+// unreported is the number of units that were spent here, still count, and are not reported to the store. The state assumes
+// that every replica spends as much as this one, so this replica spent the weight-th part of what state has and reported has
+// not.
+func (k *counter) unreported(now limiter.Instant) int64 {
+	if k.reported == nil {
 		return 0
 	}
 	s := k.share()
-	beyond := s.used(now, k.state) - s.used(now, k.told)
+	beyond := s.used(now, k.state) - s.used(now, k.reported)
 	if beyond <= 0 {
 		return 0
 	}
 	return (beyond + s.weight - 1) / s.weight
 }
 
-// Owes says whether there are units that the store has not been told of.
-func (c *Counters) HasUnreported() bool { return c.owes.Load() > 0 }
+// HasUnreported reports whether there are units that are not reported to the store.
+func (c *Counters) HasUnreported() bool { return c.unreportedCount.Load() > 0 }
 
-// Debts returns the keys of up to so many counters with units that the store has not been told of.
-func (c *Counters) UnreportedKeys(most int) []string {
+// UnreportedKeys returns the keys of at most n counters with units that are not reported to the store.
+func (c *Counters) UnreportedKeys(n int) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	keys := make([]string, 0, min(most, len(c.owing)))
-	for key := range c.owing {
-		if len(keys) == most {
+	keys := make([]string, 0, min(n, len(c.unreported)))
+	for key := range c.unreported {
+		if len(keys) == n {
 			break
 		}
 		keys = append(keys, key)
@@ -38,23 +38,23 @@ func (c *Counters) UnreportedKeys(most int) []string {
 	return keys
 }
 
-// Settle takes what is owed on the counter at key: a charge for the store to count, as far as it fits. From then on it is
-// taken to be told of it; see [Counters.ReturnUnreported]. False if nothing is owed.
+// TakeUnreported returns the unreported units of the counter at key as a charge, and marks them as reported. If the store does
+// not count them, call [Counters.ReturnUnreported]. The bool is false if there are no such units.
 func (c *Counters) TakeUnreported(key string) (limiter.Charge, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k, owes := c.owing[key]
-	if !owes {
+	k, has := c.unreported[key]
+	if !has {
 		return limiter.Charge{}, false
 	}
 	now := c.now()
-	owed := k.owed(now)
-	k.told = nil
+	units := k.unreported(now)
+	k.reported = nil
 	c.keep(now, key, k)
-	return limiter.Charge{Key: key, Limit: k.limit, Cost: owed}, owed > 0
+	return limiter.Charge{Key: key, Limit: k.limit, Cost: units}, units > 0
 }
 
-// Owe takes back a Settle: the store has not counted the charge.
+// ReturnUnreported reverts a TakeUnreported, because the store has not counted the charge.
 func (c *Counters) ReturnUnreported(charge limiter.Charge) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,52 +64,52 @@ func (c *Counters) ReturnUnreported(charge limiter.Charge) {
 		return
 	}
 	now := c.now()
-	k.borrow(c.peers)
+	k.beginUnreported(c.peers)
 	s := k.share()
-	k.told.Assume(now, s.held, max(0, s.used(now, k.told)-charge.Cost*s.weight), now)
+	k.reported.Assume(now, s.weighted, max(0, s.used(now, k.reported)-charge.Cost*s.weight), now)
 	c.keep(now, charge.Key, k)
 }
 
-// keep holds a counter that has changed, or drops it when it is over. The lock is held.
+// keep holds a counter that has changed, or drops it when its units no longer count. The lock is held.
 func (c *Counters) keep(now limiter.Instant, key string, k *counter) {
 	if _, held := c.held[key]; !held {
-		c.tidy(now)
+		c.dropExpired(now)
 	}
 	if k.state.Expires(k.limit) <= now {
 		c.drop(key)
 		return
 	}
 	c.held[key] = k
-	if k.told == nil {
-		delete(c.owing, key)
+	if k.reported == nil {
+		delete(c.unreported, key)
 	} else {
-		c.owing[key] = k
+		c.unreported[key] = k
 	}
 	c.bytes -= k.bytes
 	k.bytes = sizeOf(key, k)
 	c.bytes += k.bytes
-	for c.bytes > c.most && len(c.held) > 1 {
+	for c.bytes > c.maxBytes && len(c.held) > 1 {
 		c.evict(now, key)
 	}
-	c.owes.Store(int64(len(c.owing)))
+	c.unreportedCount.Store(int64(len(c.unreported)))
 }
 
-// drop forgets a counter. The lock is held.
+// drop removes a counter. The lock is held.
 func (c *Counters) drop(key string) {
 	if k, held := c.held[key]; held {
 		c.bytes -= k.bytes
 		delete(c.held, key)
-		delete(c.owing, key)
-		c.owes.Store(int64(len(c.owing)))
+		delete(c.unreported, key)
+		c.unreportedCount.Store(int64(len(c.unreported)))
 	}
 }
 
-// sizeOf is about how many bytes a counter takes, its places in the maps included.
+// sizeOf is the approximate memory of a counter in bytes, including its map entries.
 func sizeOf(key string, k *counter) int {
 	const fixed = 240
 	n := fixed + len(key) + k.state.Size()
-	if k.told != nil {
-		n += k.told.Size()
+	if k.reported != nil {
+		n += k.reported.Size()
 	}
 	return min(n, math.MaxInt32)
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/weir-dev/weir/limiter/denials"
 )
 
-// Whatever has been spent under whatever limits: until a remembered denial is over, it says what the algorithm itself
-// says at that moment, to the microsecond, and nothing at all passes.
-func TestWhatIsRememberedIsWhatTheAlgorithmWouldSay(t *testing.T) {
+// For random limits and histories: until a cached denial expires, it equals the decision of the algorithm at that instant, to the
+// microsecond, and the algorithm admits nothing.
+func TestFind_ReturnsWhatTheAlgorithmDecides(t *testing.T) {
 	epoch := limiter.At(noon())
-	histories, remembered := 0, 0
+	histories, found := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		histories++
 		l := drawLimit(rt)
@@ -34,10 +34,10 @@ func TestWhatIsRememberedIsWhatTheAlgorithmWouldSay(t *testing.T) {
 			state.Spend(now, l, 1)
 		}
 		cost := rapid.SampledFrom([]int64{1, 1, 2, 4})
-		asked := charge(l, cost.Draw(rt, "asked"))
+		first := charge(l, cost.Draw(rt, "first"))
 		d := denials.New(1)
-		d.Remember(asked, state.Decide(now, l, asked.Cost), now.Time(), now.Time())
-		// Anything may come meanwhile.
+		d.Remember(first, state.Decide(now, l, first.Cost), now.Time(), now.Time())
+		// Requests of any cost may follow.
 		for range 15 {
 			later := now + limiter.Instant(rapid.Int64Range(0, 1_500_000).Draw(rt, "later"))
 			one := charge(l, cost.Draw(rt, "then"))
@@ -45,29 +45,29 @@ func TestWhatIsRememberedIsWhatTheAlgorithmWouldSay(t *testing.T) {
 			if !known {
 				continue
 			}
-			remembered++
+			found++
 			want := state.Decide(later, l, one.Cost)
 			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(limiter.Decision{}, "At")); diff != "" {
-				rt.Fatalf("%v: %d units %v after %d were denied (-algorithm +remembered):\n%s", l, one.Cost, later.Sub(now), asked.Cost, diff)
+				rt.Fatalf("%v: %d units %v after %d were denied (-algorithm +cached):\n%s", l, one.Cost, later.Sub(now), first.Cost, diff)
 			}
 			if state.Decide(later, l, 1).Allowed {
-				rt.Fatalf("%v: a unit passes %v after %d were denied", l, later.Sub(now), asked.Cost)
+				rt.Fatalf("%v: the algorithm admits a unit %v after %d were denied", l, later.Sub(now), first.Cost)
 			}
 		}
 		one := charge(l, 1)
 		if decision := state.Decide(now, l, 1); !decision.Allowed && decision.RetryAfter < denials.Life {
 			d.Remember(one, decision, now.Time(), now.Time())
-			moment := now.Add(decision.RetryAfter)
-			if _, known := d.Find(one, (moment - 1).Time()); !known {
-				rt.Fatalf("%v: a microsecond before its end it is not known any more", l)
+			expires := now.Add(decision.RetryAfter)
+			if _, known := d.Find(one, (expires - 1).Time()); !known {
+				rt.Fatalf("%v: the denial is not known a microsecond before it expires", l)
 			}
-			if _, known := d.Find(one, moment.Time()); known {
-				rt.Fatalf("%v: it is still known when its end has come", l)
+			if _, known := d.Find(one, expires.Time()); known {
+				rt.Fatalf("%v: the denial is still known when it expires", l)
 			}
 		}
 	})
-	if remembered < histories {
-		t.Errorf("only %d denials were remembered in %d histories: this has shown little", remembered, histories)
+	if found < histories {
+		t.Errorf("only %d denials were found in %d histories: this test has proved little", found, histories)
 	}
 }
 
@@ -79,8 +79,8 @@ func drawLimit(rt *rapid.T) limiter.Limit {
 	return build(rt, algorithm, rapid.Int64Range(1, 9).Draw(rt, "units"), window, 3)
 }
 
-// edit changes the units. A bucket keeps its burst: to what lies above a lowered one no wait that is told is exact, and a
-// remembered one falls while the algorithm's own stands still.
+// edit changes the units. A bucket keeps its burst: for a level above a lowered burst no wait is exact, because the wait of the
+// algorithm does not decrease while that of a cached denial does.
 func edit(rt *rapid.T, l limiter.Limit) limiter.Limit {
 	return build(rt, l.Algorithm(), rapid.Int64Range(1, 9).Draw(rt, "units"), l.Window(), l.Burst())
 }
