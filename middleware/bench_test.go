@@ -12,14 +12,14 @@ import (
 	"github.com/weir-dev/weir/middleware"
 )
 
-// nothing is a response that nobody reads.
+// nothing is a ResponseWriter that discards the response.
 type nothing struct{ header http.Header }
 
 func (n nothing) Header() http.Header         { return n.header }
 func (n nothing) Write(b []byte) (int, error) { return len(b), nil }
 func (n nothing) WriteHeader(int)             {}
 
-// BenchmarkHTTP is what the middleware adds to a request as browsers send them, which one policy counts.
+// BenchmarkHTTP measures what the middleware adds to a request of a browser that one policy counts.
 func BenchmarkHTTP(b *testing.B) {
 	counter := tenantRule("a", limiter.MaxUnits)
 	counter.Algorithm = limiter.SlidingWindowCounter
@@ -32,9 +32,9 @@ func BenchmarkHTTP(b *testing.B) {
 		http    []middleware.HTTPOption
 	}{
 		{"no policy", nil, nil, nil},
-		{"Draft11", []rules.Rule{counter}, nil, nil},
-		{"Draft11, one header told", []rules.Rule{counter}, nil, []middleware.HTTPOption{names}},
-		{"None, one header told", []rules.Rule{counter}, []middleware.Option{plain}, []middleware.HTTPOption{names}},
+		{"RateLimit", []rules.Rule{counter}, nil, nil},
+		{"RateLimit, one header passed", []rules.Rule{counter}, nil, []middleware.HTTPOption{names}},
+		{"None, one header passed", []rules.Rule{counter}, []middleware.Option{plain}, []middleware.HTTPOption{names}},
 	}
 	next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	for _, bench := range benchmarks {
@@ -54,7 +54,7 @@ func BenchmarkHTTP(b *testing.B) {
 	}
 }
 
-// BenchmarkRemote asks a limiter on the same machine.
+// BenchmarkRemote calls a limiter on the same machine.
 func BenchmarkRemote(b *testing.B) {
 	remote := newRemote(b, serve(b, limiterOf(newEngine(b, time.Now, tenantRule("a", 1), drip(0)))).URL)
 	c := search()

@@ -8,19 +8,19 @@ import (
 	"github.com/weir-dev/weir/limiter/server/address"
 )
 
-// peerIP is the address at the other end of the connection; invalid where there is none, on a Unix socket say.
+// peerIP is the peer address of the connection. It is invalid if there is none, for example on a Unix socket.
 func peerIP(r *http.Request) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return netip.Addr{}
 	}
-	return peer.Addr().Unmap().WithZone("") // an IPv4 address is one however it was written, and a zone is ours
+	return peer.Addr().Unmap().WithZone("") // an IPv4 address in IPv6 form is the same address; a zone has a meaning on this machine only
 }
 
-// ForwardedFor reads the client's address from X-Forwarded-For, for use with [ClientIP]. Clients write that header too, so
-// it is read from its end, and only as far as addresses are those of trusted proxies: what stands before the first that is
-// not, it may have made up. Without any, the address is the peer's. It panics on a network that holds every address: then
-// clients would choose theirs.
+// ForwardedFor returns a function for [ClientIP] that reads the client's address from X-Forwarded-For. Clients can write that header too.
+// So it is read from its end, as long as the addresses are those of trusted proxies: the first address that is not, is the client's,
+// and the client may have forged what precedes it. Without trusted networks, the address is the peer's. ForwardedFor panics on a network
+// that contains every address, because then clients could choose their address.
 func ForwardedFor(trusted ...netip.Prefix) func(*http.Request) netip.Addr {
 	if len(trusted) == 0 {
 		return peerIP

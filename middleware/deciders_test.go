@@ -20,8 +20,8 @@ import (
 	"github.com/weir-dev/weir/middleware"
 )
 
-// patience bounds every wait of the tests.
-const patience = 10 * time.Second
+// timeout bounds every wait of the tests.
+const timeout = 10 * time.Second
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
@@ -40,7 +40,7 @@ func tenantRule(name string, units int64) rules.Rule {
 	return r
 }
 
-// drip lets 20 requests a second through, 50 ms apart; up to burst of them wait.
+// drip allows 20 requests per second, 50 ms apart; up to burst requests wait.
 func drip(burst int64) rules.Rule {
 	r := tenantRule("drip", 20)
 	r.Algorithm, r.WindowSeconds, r.Burst = limiter.LeakyBucket, 1, burst
@@ -58,7 +58,7 @@ func newEngine(t testing.TB, clock func() time.Time, list ...rules.Rule) *engine
 	return e
 }
 
-// deciders are the ways to have requests decided: each gives the Decider that e is behind.
+// deciders are the ways to let e decide requests.
 func deciders() map[string]func(t testing.TB, e *engine.Engine) middleware.Decider {
 	return map[string]func(t testing.TB, e *engine.Engine) middleware.Decider{
 		"in this process": func(_ testing.TB, e *engine.Engine) middleware.Decider { return e },
@@ -74,8 +74,8 @@ func limiterOf(e *engine.Engine) http.Handler {
 
 func newRemote(t testing.TB, url string, options ...middleware.RemoteOption) *middleware.Remote {
 	t.Helper()
-	// A busy machine is no reason to fail; tests of the time-out set their own.
-	remote, err := middleware.NewRemote(url, append([]middleware.RemoteOption{middleware.Timeout(patience)}, options...)...)
+	// A busy machine must not fail a test. Tests of the timeout set their own.
+	remote, err := middleware.NewRemote(url, append([]middleware.RemoteOption{middleware.Timeout(timeout)}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +90,8 @@ func serve(t testing.TB, h http.Handler) *httptest.Server {
 	return s
 }
 
-// saying is a Decider that gives one answer.
-func saying(a engine.Answer, err error) middleware.Decider { return decided{a, err} }
+// answering returns a Decider that always returns the same answer.
+func answering(a engine.Answer, err error) middleware.Decider { return decided{a, err} }
 
 type decided struct {
 	answer engine.Answer

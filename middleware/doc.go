@@ -1,7 +1,7 @@
-// Package middleware limits the requests of a Go program: those of net/http here, those of gRPC in package grpclimit.
+// Package middleware limits the requests of a Go program: net/http requests here, gRPC calls in package grpclimit.
 //
-// A [Gate] asks a [Decider] about every request and does what it says. The Decider is an [engine.Engine] in this process,
-// with its counters in memory or in Redis, or a [Remote]: a limiter that is asked over HTTP.
+// A [Gate] lets a [Decider] decide every request, and applies the decision. The Decider is an [engine.Engine] in this process, with
+// counters in memory or in Redis, or a [Remote]: a limiter that is called over HTTP.
 //
 //	remote, err := middleware.NewRemote("http://weir:8080")
 //	…

@@ -18,8 +18,8 @@ import (
 	"github.com/weir-dev/weir/middleware"
 )
 
-// A program that limits its own requests: rules written in Go, counters in its memory. With redisstore in place of memstore
-// several copies of it share their counters.
+// A program that limits its own requests, with rules in Go and counters in its memory. With redisstore instead of memstore, several
+// instances of the program share their counters.
 func Example_inProcess() {
 	set := rules.Set{Rules: []rules.Rule{{
 		Policy: "shop/per-client", Domain: "shop", Axis: "IP", Identifier: rules.Identifier{From: rules.FromClientIP},
@@ -54,8 +54,8 @@ func Example_inProcess() {
 	// 429 "shop/per-client";r=0;t=60
 }
 
-// A program whose requests a limiter decides, by the policies of a cluster or of `weir serve`. Here nobody listens: requests
-// pass uncounted, and with FailClosed they do not.
+// A program whose requests a limiter decides, by the policies of a cluster or of `weir serve`. In this example no limiter listens:
+// requests are served and not counted, and with FailClosed they are refused.
 func ExampleNewRemote() {
 	remote, err := middleware.NewRemote("http://127.0.0.1:1", middleware.Timeout(100*time.Millisecond))
 	if err != nil {
@@ -68,7 +68,7 @@ func ExampleNewRemote() {
 		middleware.NewGate(remote, "shop", middleware.FailClosed(), quiet),
 	} {
 		limited := middleware.HTTP(gate,
-			// Proxies are those of 10.0.0.0/8; all others are clients, whatever they send.
+			// Only 10.0.0.0/8 are proxies. All other peers are clients, whatever headers they send.
 			middleware.ClientIP(middleware.ForwardedFor(netip.MustParsePrefix("10.0.0.0/8"))),
 			// The limiter needs no cookies and no credentials.
 			middleware.OnlyHeaders("X-Tenant-ID", "X-Plan"),
@@ -82,7 +82,7 @@ func ExampleNewRemote() {
 	// 503
 }
 
-// Claims come from what verified the token, through the request's context.
+// The handler that verifies the token puts the claims into the request's context.
 func ExampleClaims() {
 	type claimsKey struct{}
 	limited := middleware.HTTP(exampleGate(),
@@ -99,7 +99,7 @@ func ExampleClaims() {
 	// Output: map[sub:u1]
 }
 
-// Uploads count as often as they have megabytes, and at least once.
+// An upload counts once per megabyte, and at least once.
 func ExampleCost() {
 	limited := middleware.HTTP(exampleGate(),
 		middleware.Cost(func(r *http.Request) int64 { return 1 + max(r.ContentLength, 0)>>20 }),
@@ -112,7 +112,7 @@ func ExampleCost() {
 	// Output: 6
 }
 
-// exampleGate is of an engine without rules: everything passes.
+// exampleGate has an engine without rules, which allows every request.
 func exampleGate() *middleware.Gate {
 	index, err := rules.NewIndex(rules.Set{}, "1", "weir:")
 	if err != nil {

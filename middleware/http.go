@@ -11,28 +11,29 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// HTTPOption changes what of a request is told to the Decider.
+// HTTPOption changes what HTTP passes from a request to the Decider.
 type HTTPOption func(*requests)
 
-// ClientIP is where the client's address is read from; the zero Addr is "unknown". Without it that is the peer of the
-// connection, which no client can forge. Behind proxies use [ForwardedFor].
+// ClientIP sets the function that returns the client's address; the zero Addr means unknown. The default is the peer address of the
+// connection, which no client can forge. Behind proxies, use [ForwardedFor].
 func ClientIP(f func(*http.Request) netip.Addr) HTTPOption {
 	return func(x *requests) { x.clientIP = f }
 }
 
-// Claims are those of the caller's token, which something before this middleware has verified and put into the request's
-// context, say.
+// Claims sets the function that returns the claims of the caller's token. An earlier handler must have verified the token; it can,
+// for example, put the claims into the request's context.
 func Claims(f func(*http.Request) map[string]any) HTTPOption {
 	return func(x *requests) { x.claims = f }
 }
 
-// Cost is how often a request counts, 1 unless given. At 0 it passes without being asked about.
+// Cost sets the function that returns how many times a request counts; the default is 1. A request of cost 0 is served without a
+// decision.
 func Cost(f func(*http.Request) int64) HTTPOption {
 	return func(x *requests) { x.cost = f }
 }
 
-// OnlyHeaders names the request headers that the Decider is told. Without it that is all of them, cookies and credentials
-// included: name them when it is a [Remote], or when every allocation counts. Policies see no others.
+// OnlyHeaders sets the request headers that are passed to the Decider; policies see no other headers. By default all headers are
+// passed, including cookies and credentials. Use it with a [Remote], or to save allocations.
 func OnlyHeaders(names ...string) HTTPOption {
 	return func(x *requests) {
 		for _, name := range names {
@@ -41,14 +42,14 @@ func OnlyHeaders(names ...string) HTTPOption {
 	}
 }
 
-// Describe is called last and may change the check: another domain, descriptors, an override of the limit.
+// Describe sets a function that may change the check before it is decided: the domain, descriptors, an override of the limit.
 func Describe(f func(*http.Request, *engine.Check)) HTTPOption {
 	return func(x *requests) { x.describe = f }
 }
 
-// HTTP returns middleware that lets requests through g. Responses carry the rate-limit headers; requests over a limit are
-// answered with 429 and a problem document (RFC 9457), and the next handler does not see them. The path is that of the
-// request's URL: middleware behind http.StripPrefix sees what that left.
+// HTTP returns middleware that serves the requests that g allows. Responses carry the rate-limit headers. A request over a limit gets
+// status 429 and a problem document (RFC 9457), and the next handler is not called. The path is that of the request's URL: behind
+// http.StripPrefix, it is the path without the prefix.
 func HTTP(g *Gate, options ...HTTPOption) func(next http.Handler) http.Handler {
 	x := &requests{
 		clientIP: peerIP,
@@ -71,17 +72,17 @@ func HTTP(g *Gate, options ...HTTPOption) func(next http.Handler) http.Handler {
 	}
 }
 
-// refuse answers a request that err keeps from being served. Of a client that is gone nobody reads it; but a deadline may
-// have ended the context, and a handler that wrote nothing would have said 200.
+// refuse writes the response to a request that is not served because of err. If the request's context has ended, the client has
+// usually disconnected; but a deadline may have ended it too, and a handler that writes nothing responds with status 200.
 func refuse(w http.ResponseWriter, err error) {
 	if refusal, ok := errors.AsType[*RefusalError](err); ok {
 		refusal.Problem.Write(w)
 		return
 	}
-	reply.NewProblem(http.StatusServiceUnavailable, "", "the request ended before it was its turn").Write(w)
+	reply.NewProblem(http.StatusServiceUnavailable, "", "the deadline of the request passed before its turn").Write(w)
 }
 
-// requests reads from requests what the Decider is told.
+// requests builds checks from requests.
 type requests struct {
 	clientIP func(*http.Request) netip.Addr
 	claims   func(*http.Request) map[string]any
@@ -90,7 +91,7 @@ type requests struct {
 	only     []headerName // nil for all
 }
 
-// headerName is a header's name as net/http has it, and as rules do.
+// headerName is a header's name as net/http writes it, and in lower case, as rules do.
 type headerName struct{ canonical, lower string }
 
 func (x *requests) check(r *http.Request) engine.Check {

@@ -22,31 +22,31 @@ import (
 	"github.com/weir-dev/weir/middleware"
 )
 
-// exchange is a request of a test and what is to come back; headers in lower case.
+// exchange is a request and the expected response.
 type exchange struct {
 	method, target string
 	headers        map[string]string
 	status         int
-	want           map[string]string // response fields as spelled over HTTP/1.1
+	want           map[string]string // response fields, with capitals as sent over HTTP/1.1
 	body           string
 }
 
-func TestRequestsAreLimited(t *testing.T) {
+func TestHTTP_LimitsRequests(t *testing.T) {
 	acme := map[string]string{"X-Tenant-Id": "acme"}
 	shadow := tenantRule("shadow", 1)
 	shadow.Shadow = true
 	tests := map[string]struct {
-		rules   []rules.Rule
-		options []middleware.Option
-		http    []middleware.HTTPOption
-		asked   []exchange
+		rules     []rules.Rule
+		options   []middleware.Option
+		http      []middleware.HTTPOption
+		exchanges []exchange
 	}{
-		"a request that no policy matches passes": {
-			asked: []exchange{{"GET", "/", acme, 200, map[string]string{}, "served"}},
+		"a request that no policy matches is served": {
+			exchanges: []exchange{{"GET", "/", acme, 200, map[string]string{}, "served"}},
 		},
-		"the second of one is over the limit": {
+		"the second request exceeds a limit of one": {
 			rules: []rules.Rule{tenantRule("a", 1), tenantRule("b", 9)},
-			asked: []exchange{
+			exchanges: []exchange{
 				{"GET", "/", acme, 200, map[string]string{
 					"RateLimit-Policy": `"shop/a";q=1;w=60, "shop/b";q=9;w=60`, "RateLimit": `"shop/a";r=0;t=60, "shop/b";r=8;t=60`,
 				}, "served"},
@@ -60,20 +60,20 @@ func TestRequestsAreLimited(t *testing.T) {
 				}, "served"},
 			},
 		},
-		"a cost above the limit never passes": {
+		"a cost above the limit is never allowed": {
 			rules:   []rules.Rule{tenantRule("a", 3)},
 			options: []middleware.Option{middleware.Style(reply.NoHeaders)},
 			http:    []middleware.HTTPOption{middleware.Cost(func(*http.Request) int64 { return 4 })},
-			asked: []exchange{
+			exchanges: []exchange{
 				{
 					"GET", "/", acme, 429,
 					map[string]string{"Content-Type": "application/problem+json"},
 					`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,` +
-						`"detail":"over the limit of shop/a; the request costs more than is ever allowed at once","violated-policies":["shop/a"]}` + "\n",
+						`"detail":"over the limit of shop/a; the request costs more than the limit, so a retry cannot succeed","violated-policies":["shop/a"]}` + "\n",
 				},
 			},
 		},
-		"a cost of 0 is not asked about, and a negative one is 1": {
+		"a cost of 0 is not decided, and a negative cost counts as 1": {
 			rules:   []rules.Rule{tenantRule("a", 1)},
 			options: []middleware.Option{middleware.Style(reply.XRateLimitHeaders)},
 			http: []middleware.HTTPOption{middleware.Cost(func(r *http.Request) int64 {
@@ -82,27 +82,27 @@ func TestRequestsAreLimited(t *testing.T) {
 				}
 				return -5
 			})},
-			asked: []exchange{
+			exchanges: []exchange{
 				{"GET", "/free", acme, 200, map[string]string{}, "served"},
 				{"GET", "/", acme, 200, map[string]string{
 					"X-RateLimit-Limit": `1, 1;w=60;name="shop/a"`, "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "60",
 				}, "served"},
 			},
 		},
-		"a shadow policy is never told of": {
-			rules: []rules.Rule{shadow},
-			asked: []exchange{{"GET", "/", acme, 200, map[string]string{}, "served"}, {"GET", "/", acme, 200, map[string]string{}, "served"}},
+		"a shadow policy is not in the response": {
+			rules:     []rules.Rule{shadow},
+			exchanges: []exchange{{"GET", "/", acme, 200, map[string]string{}, "served"}, {"GET", "/", acme, 200, map[string]string{}, "served"}},
 		},
-		"what the header names do not include, policies do not see": {
-			rules:   []rules.Rule{tenantRule("a", 1)},
-			options: []middleware.Option{middleware.Style(reply.NoHeaders)},
-			http:    []middleware.HTTPOption{middleware.OnlyHeaders("x-PLAN")},
-			asked:   []exchange{{"GET", "/", acme, 200, map[string]string{}, "served"}, {"GET", "/", map[string]string{"X-Tenant-Id": "b"}, 429, nil, ""}},
+		"policies see only the headers in OnlyHeaders": {
+			rules:     []rules.Rule{tenantRule("a", 1)},
+			options:   []middleware.Option{middleware.Style(reply.NoHeaders)},
+			http:      []middleware.HTTPOption{middleware.OnlyHeaders("x-PLAN")},
+			exchanges: []exchange{{"GET", "/", acme, 200, map[string]string{}, "served"}, {"GET", "/", map[string]string{"X-Tenant-Id": "b"}, 429, nil, ""}},
 		},
-		"a check may be described otherwise": {
-			rules: []rules.Rule{tenantRule("a", 1)},
-			http:  []middleware.HTTPOption{middleware.Describe(func(_ *http.Request, c *engine.Check) { c.Request.Domain = "store" })},
-			asked: []exchange{{"GET", "/", acme, 200, map[string]string{}, "served"}},
+		"Describe changes the domain": {
+			rules:     []rules.Rule{tenantRule("a", 1)},
+			http:      []middleware.HTTPOption{middleware.Describe(func(_ *http.Request, c *engine.Check) { c.Request.Domain = "store" })},
+			exchanges: []exchange{{"GET", "/", acme, 200, map[string]string{}, "served"}},
 		},
 	}
 	for way, decider := range deciders() {
@@ -111,7 +111,7 @@ func TestRequestsAreLimited(t *testing.T) {
 				d := decider(t, newEngine(t, func() time.Time { return noon }, test.rules...))
 				gate := middleware.NewGate(d, "shop", append(test.options, middleware.Log(discard()))...)
 				s := serve(t, middleware.HTTP(gate, test.http...)(served()))
-				for i, x := range test.asked {
+				for i, x := range test.exchanges {
 					x.compare(t, fmt.Sprintf("request %d", i), s)
 				}
 			})
@@ -162,8 +162,8 @@ func (x *exchange) compare(t *testing.T, what string, s *httptest.Server) {
 	}
 }
 
-// TestBothWaysReadARequestAlike has one request counted by all that a policy can read of it.
-func TestBothWaysReadARequestAlike(t *testing.T) {
+// One request is counted by every kind of identifier, in this process and over HTTP.
+func TestHTTP_ReadsTheSameIdentifiersInProcessAndOverHTTP(t *testing.T) {
 	list := []rules.Rule{
 		rule("claim", 9, rules.Identifier{From: rules.FromClaim, Name: "sub"}),
 		rule("cookie", 9, rules.Identifier{From: rules.FromCookie, Name: "session"}),
@@ -182,10 +182,10 @@ func TestBothWaysReadARequestAlike(t *testing.T) {
 	}
 	for way, decider := range deciders() {
 		t.Run(way, func(t *testing.T) {
-			var told engine.Answer
+			var observed engine.Answer
 			gate := middleware.NewGate(decider(t, newEngine(t, func() time.Time { return noon }, list...)), "shop",
 				middleware.Observe(func(_ context.Context, _ *engine.Check, a engine.Answer, err error) {
-					if told = a; err != nil {
+					if observed = a; err != nil {
 						t.Error(err)
 					}
 				}))
@@ -204,7 +204,7 @@ func TestBothWaysReadARequestAlike(t *testing.T) {
 				t.Fatalf("status %d: %s", w.Code, w.Body)
 			}
 			got := map[string]string{}
-			for _, r := range told.Results {
+			for _, r := range observed.Results {
 				got[r.Rule.Policy] = r.Identifier
 			}
 			if secret := got["shop/secret"]; secret == "" || strings.Contains(secret, "hush") {
@@ -218,23 +218,23 @@ func TestBothWaysReadARequestAlike(t *testing.T) {
 	}
 }
 
-func TestClientAddressesCannotBeMadeUp(t *testing.T) {
+func TestForwardedFor_IgnoresForgedAddresses(t *testing.T) {
 	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
 	tests := map[string]struct {
 		peer      string
 		forwarded []string
 		want      string
 	}{
-		"without proxies it is the peer's":                      {"198.51.100.1:99", nil, "198.51.100.1"},
-		"a client's own header counts for nothing":              {"198.51.100.1:99", []string{"203.0.113.7"}, "198.51.100.1"},
-		"a trusted proxy tells":                                 {"10.0.0.1:99", []string{"203.0.113.7"}, "203.0.113.7"},
-		"what a client told a trusted proxy counts for nothing": {"10.0.0.1:99", []string{"1.1.1.1, 203.0.113.7"}, "203.0.113.7"},
-		"two proxies, in two lines":                             {"[fd00::1]:99", []string{"1.1.1.1, 203.0.113.7:1234", " 10.0.0.2 "}, "203.0.113.7"},
-		"an IPv6 client with its port":                          {"10.0.0.1:99", []string{"[2001:db8::7]:80"}, "2001:db8::7"},
-		"an IPv4 address in IPv6":                               {"10.0.0.1:99", []string{"::ffff:203.0.113.7"}, "203.0.113.7"},
-		"what is no address is as far as we know":               {"10.0.0.1:99", []string{"203.0.113.7, unknown"}, "10.0.0.1"},
-		"proxies all the way":                                   {"10.0.0.1:99", []string{"10.0.0.3,10.0.0.2"}, "10.0.0.3"},
-		"a Unix socket has none":                                {"@", []string{"203.0.113.7"}, "invalid IP"},
+		"without proxies it is the address of the peer":      {"198.51.100.1:99", nil, "198.51.100.1"},
+		"the header of a client is ignored":                  {"198.51.100.1:99", []string{"203.0.113.7"}, "198.51.100.1"},
+		"a trusted proxy names the client":                   {"10.0.0.1:99", []string{"203.0.113.7"}, "203.0.113.7"},
+		"what the client sent to a trusted proxy is ignored": {"10.0.0.1:99", []string{"1.1.1.1, 203.0.113.7"}, "203.0.113.7"},
+		"two proxies, in two lines":                          {"[fd00::1]:99", []string{"1.1.1.1, 203.0.113.7:1234", " 10.0.0.2 "}, "203.0.113.7"},
+		"an IPv6 client with its port":                       {"10.0.0.1:99", []string{"[2001:db8::7]:80"}, "2001:db8::7"},
+		"an IPv4 address in IPv6":                            {"10.0.0.1:99", []string{"::ffff:203.0.113.7"}, "203.0.113.7"},
+		"an invalid address ends the search":                 {"10.0.0.1:99", []string{"203.0.113.7, unknown"}, "10.0.0.1"},
+		"only proxies":                                       {"10.0.0.1:99", []string{"10.0.0.3,10.0.0.2"}, "10.0.0.3"},
+		"a Unix socket has no address":                       {"@", []string{"203.0.113.7"}, "invalid IP"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -247,8 +247,8 @@ func TestClientAddressesCannotBeMadeUp(t *testing.T) {
 	}
 }
 
-// TestTurnsAreWaitedFor plays in a bubble, where waiting takes exactly as long as it should.
-func TestTurnsAreWaitedFor(t *testing.T) {
+// The clock of the synctest bubble makes every wait exact.
+func TestEnter_WaitsForTheTurnOfARequest(t *testing.T) {
 	tests := map[string]struct {
 		options  []middleware.Option
 		deadline time.Duration // of the fourth request, which would wait for 150 ms
@@ -257,17 +257,17 @@ func TestTurnsAreWaitedFor(t *testing.T) {
 		retry    string
 		detail   string
 	}{
-		"as long as the policy says": {status: 200, waited: 150 * time.Millisecond},
-		"no longer than the server wants": {
+		"as long as the policy requires": {status: 200, waited: 150 * time.Millisecond},
+		"no longer than MaxDelay": {
 			options: []middleware.Option{middleware.MaxDelay(149 * time.Millisecond)},
 			status:  429, retry: "1", detail: "over the limit of shop/drip; retry in 1 s",
 		},
-		"exactly as long as the server wants": {
+		"exactly as long as MaxDelay": {
 			options: []middleware.Option{middleware.MaxDelay(150 * time.Millisecond)},
 			status:  200, waited: 150 * time.Millisecond,
 		},
-		"not beyond a deadline": {deadline: 100 * time.Millisecond, status: 429, retry: "1", detail: "over the limit of shop/drip; retry in 1 s"},
-		"within a deadline":     {deadline: time.Second, status: 200, waited: 150 * time.Millisecond},
+		"not beyond the deadline": {deadline: 100 * time.Millisecond, status: 429, retry: "1", detail: "over the limit of shop/drip; retry in 1 s"},
+		"within the deadline":     {deadline: time.Second, status: 200, waited: 150 * time.Millisecond},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -303,8 +303,8 @@ func TestTurnsAreWaitedFor(t *testing.T) {
 	}
 }
 
-// TestTurnsAreWaitedForOnTheWire: the fourth request of four comes 150 ms after the first, however they are decided.
-func TestTurnsAreWaitedForOnTheWire(t *testing.T) {
+// The fourth of four requests is served 150 ms after the first, in this process and over HTTP.
+func TestHTTP_WaitsForTheTurnOfARequest(t *testing.T) {
 	for way, decider := range deciders() {
 		t.Run(way, func(t *testing.T) {
 			gate := middleware.NewGate(decider(t, newEngine(t, time.Now, drip(5))), "shop")
@@ -313,50 +313,50 @@ func TestTurnsAreWaitedForOnTheWire(t *testing.T) {
 			for range 4 {
 				(&exchange{method: "GET", target: "/", headers: map[string]string{"X-Tenant-Id": "acme"}, status: 200}).compare(t, "request", s)
 			}
-			// A remote delay is rounded up to the millisecond; a wait that is cut short would be seen all the same.
+			// A remote delay is rounded up to the millisecond, so the wait is never too short.
 			if took := time.Since(began); took < 150*time.Millisecond {
-				t.Errorf("four requests through a bucket of one every 50 ms took %v", took)
+				t.Errorf("four requests at one per 50 ms took %v, want at least 150 ms", took)
 			}
 		})
 	}
 }
 
-// TestATurnThatIsTooFarOffIsDenied by the bucket alone, however requests are decided.
-func TestATurnThatIsTooFarOffIsDenied(t *testing.T) {
+// Only the leaky bucket denies, in this process and over HTTP.
+func TestMaxDelay_DeniesARequestThatWouldWaitLonger(t *testing.T) {
 	for way, decider := range deciders() {
 		t.Run(way, func(t *testing.T) {
 			e := newEngine(t, func() time.Time { return noon }, drip(5), tenantRule("wide", 1000))
 			gate := middleware.NewGate(decider(t, e), "shop", middleware.Style(reply.NoHeaders), middleware.MaxDelay(49*time.Millisecond))
 			s := serve(t, middleware.HTTP(gate)(served()))
-			(&exchange{method: "GET", target: "/", status: 200}).compare(t, "the first", s)
+			(&exchange{method: "GET", target: "/", status: 200}).compare(t, "the first request", s)
 			(&exchange{
 				"GET", "/", nil, 429,
 				map[string]string{"Content-Type": "application/problem+json", "Retry-After": "1"},
 				`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,` +
 					`"detail":"over the limit of shop/drip; retry in 1 s","violated-policies":["shop/drip"]}` + "\n",
-			}).compare(t, "the second", s)
+			}).compare(t, "the second request", s)
 		})
 	}
 }
 
-func TestAClientThatIsGoneIsNotServed(t *testing.T) {
+func TestHTTP_DoesNotServeAClientThatDisconnectsWhileWaiting(t *testing.T) {
 	for way, decider := range deciders() {
 		t.Run(way, func(t *testing.T) {
 			slow := drip(1)
 			slow.Units = 1
 			slow.WindowSeconds = 3600 // the second waits for an hour
-			asked, returned := make(chan struct{}, 2), make(chan struct{}, 2)
+			decided, returned := make(chan struct{}, 2), make(chan struct{}, 2)
 			gate := middleware.NewGate(decider(t, newEngine(t, time.Now, slow)), "shop",
-				middleware.Observe(func(context.Context, *engine.Check, engine.Answer, error) { asked <- struct{}{} }))
+				middleware.Observe(func(context.Context, *engine.Check, engine.Answer, error) { decided <- struct{}{} }))
 			calls := 0
 			limited := middleware.HTTP(gate)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls++ }))
 			s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				limited.ServeHTTP(w, r)
 				returned <- struct{}{}
 			}))
-			(&exchange{method: "GET", target: "/", status: 200}).compare(t, "the first", s)
-			receive(t, asked, "the first is decided")
-			receive(t, returned, "the first is served")
+			(&exchange{method: "GET", target: "/", status: 200}).compare(t, "the first request", s)
+			receive(t, decided, "the first request is decided")
+			receive(t, returned, "the first request is served")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
@@ -368,11 +368,11 @@ func TestAClientThatIsGoneIsNotServed(t *testing.T) {
 				_, err := s.Client().Do(request)
 				failed <- err
 			}()
-			receive(t, asked, "the second is decided")
+			receive(t, decided, "the second request is decided")
 			cancel()
-			receive(t, returned, "the second is given up")
+			receive(t, returned, "the second request ends")
 			if err := <-failed; !errors.Is(err, context.Canceled) {
-				t.Errorf("the client got %v", err)
+				t.Errorf("client error %v, want context canceled", err)
 			}
 			if calls != 1 {
 				t.Errorf("%d requests were served, want 1", calls)
@@ -385,16 +385,16 @@ func receive(t *testing.T, from <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-from:
-	case <-time.After(patience):
-		t.Fatalf("not within %v: %s", patience, what)
+	case <-time.After(timeout):
+		t.Fatalf("timed out after %v waiting until %s", timeout, what)
 	}
 }
 
-func TestADeadlineThatPassesWhileWaitingIsTold(t *testing.T) {
+func TestHTTP_Responds503WhenTheContextEndsWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
-		h := middleware.HTTP(middleware.NewGate(saying(engine.Answer{Allowed: true, Delay: time.Hour}, nil), "shop"))(served())
+		h := middleware.HTTP(middleware.NewGate(answering(engine.Answer{Allowed: true, Delay: time.Hour}, nil), "shop"))(served())
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
 		if w.Code != http.StatusServiceUnavailable {
@@ -403,23 +403,23 @@ func TestADeadlineThatPassesWhileWaitingIsTold(t *testing.T) {
 	})
 }
 
-func TestWithoutADecision(t *testing.T) {
+func TestHTTP_WithoutADecision(t *testing.T) {
 	unreachable := &middleware.UnreachableError{Cause: errors.New("dial 10.0.0.7")}
 	tests := map[string]struct {
 		err    error
-		open   int // the status by default
-		closed int // and with FailClosed
-		told   string
+		open   int // status by default
+		closed int // status with FailClosed
+		detail string
 	}{
-		"no limiter answers":            {fmt.Errorf("wrapped: %w", unreachable), 200, 503, "the counters cannot be reached"},
-		"a policy denies without store": {&engine.RefusedError{Policy: "shop/a"}, 503, 503, "policy shop/a denies"},
-		"there are no rules":            {engine.ErrNoRules, 503, 503, "there are no rules yet"},
-		"the store fails":               {errors.New("dial 10.0.0.7"), 503, 503, "the counters cannot be reached"},
-		"the limiter refuses": {
-			&middleware.ProblemError{Problem: reply.Unavailable(&engine.RefusedError{Policy: "shop/a"})}, 503, 503, "policy shop/a denies",
+		"the limiter is unreachable":        {fmt.Errorf("wrapped: %w", unreachable), 200, 503, "the counters are unavailable"},
+		"a policy with onStoreFailure Deny": {&engine.RefusedError{Policy: "shop/a"}, 503, 503, "policy shop/a denies requests"},
+		"no rules are loaded":               {engine.ErrNoRules, 503, 503, "no rules are loaded yet"},
+		"the store fails":                   {errors.New("dial 10.0.0.7"), 503, 503, "the counters are unavailable"},
+		"a remote policy with onStoreFailure Deny": {
+			&middleware.ProblemError{Problem: reply.Unavailable(&engine.RefusedError{Policy: "shop/a"})}, 503, 503, "policy shop/a denies requests",
 		},
-		"the limiter does not understand": {
-			&middleware.ProblemError{Problem: reply.NewProblem(400, "domain", "domain is 10.0.0.7")}, 500, 500, "cannot be checked",
+		"the limiter rejects the check": {
+			&middleware.ProblemError{Problem: reply.NewProblem(400, "domain", "domain is 10.0.0.7")}, 500, 500, "could not be checked",
 		},
 	}
 	for name, test := range tests {
@@ -427,37 +427,37 @@ func TestWithoutADecision(t *testing.T) {
 			for want, options := range map[int][]middleware.Option{test.open: nil, test.closed: {middleware.FailClosed()}} {
 				var observed error
 				var logged strings.Builder
-				gate := middleware.NewGate(saying(engine.Answer{}, test.err), "shop", append(options,
+				gate := middleware.NewGate(answering(engine.Answer{}, test.err), "shop", append(options,
 					middleware.Log(slog.New(slog.NewTextHandler(&logged, nil))),
 					middleware.Observe(func(_ context.Context, _ *engine.Check, _ engine.Answer, err error) { observed = err }))...)
 				h := middleware.HTTP(gate)(served())
 				refused := gate.Enter(t.Context(), search(), http.Header{})
 				if refused != nil && (!errors.Is(refused, test.err) || !strings.Contains(refused.Error(), test.err.Error())) {
-					t.Errorf("refused with %v", refused)
+					t.Errorf("refused with %v, want it to wrap %v", refused, test.err)
 				}
 				for range 3 {
 					w := httptest.NewRecorder()
 					h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-					if w.Code != want || want != 200 && !strings.Contains(w.Body.String(), test.told) || strings.Contains(w.Body.String(), "10.0.0.7") {
+					if w.Code != want || want != 200 && !strings.Contains(w.Body.String(), test.detail) || strings.Contains(w.Body.String(), "10.0.0.7") {
 						t.Errorf("status %d, want %d; body %s", w.Code, want, w.Body)
 					}
 				}
 				if !errors.Is(observed, test.err) {
-					t.Errorf("observed %v", observed)
+					t.Errorf("observed %v, want %v", observed, test.err)
 				}
 				if n := strings.Count(logged.String(), "\n"); n != 1 {
-					t.Errorf("%d lines in the log for four requests, want 1:\n%s", n, &logged)
+					t.Errorf("%d log lines for four requests, want 1:\n%s", n, &logged)
 				}
 			}
 		})
 	}
 }
 
-func TestAGateNeedsADomain(t *testing.T) {
+func TestNewGate_PanicsWithoutADomain(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("NewGate did not panic without a domain")
 		}
 	}()
-	middleware.NewGate(saying(engine.Answer{}, nil), "")
+	middleware.NewGate(answering(engine.Answer{}, nil), "")
 }

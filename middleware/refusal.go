@@ -9,12 +9,12 @@ import (
 	"github.com/weir-dev/weir/limiter/reply"
 )
 
-// RefusalError is why a request is not served.
+// RefusalError describes why a request is not served.
 type RefusalError struct {
-	// Problem is what the client is told. Its status is 429 for a denial, else 431 (more than a Remote may be asked about),
-	// 500 (the limiter did not understand the check) or 503.
+	// Problem is the response to the client. Its status is 429 for a denial. Otherwise it is 431 (the request is too large for a
+	// Remote), 500 (the limiter rejected the check as invalid) or 503.
 	Problem *reply.Problem
-	// Answer that denied; it has no results if there is none.
+	// Answer that denies the request; empty if there is no decision.
 	Answer engine.Answer
 	cause  error
 }
@@ -29,8 +29,8 @@ func (r *RefusalError) Error() string {
 // Unwrap returns the error of the Decider, nil for a denial.
 func (r *RefusalError) Unwrap() error { return r.cause }
 
-// UnreachableError is the error of a Decider that could not be asked, or did not answer in time. Whether the request was
-// counted is not known.
+// UnreachableError is the error of a Decider that could not be reached, or did not answer in time. The request may or may not have been
+// counted.
 type UnreachableError struct{ Cause error }
 
 func (e *UnreachableError) Error() string { return e.Cause.Error() }
@@ -38,22 +38,22 @@ func (e *UnreachableError) Error() string { return e.Cause.Error() }
 // Unwrap returns the cause.
 func (e *UnreachableError) Unwrap() error { return e.Cause }
 
-// ProblemError is the error of a [Remote] whose limiter gives no decision: it will not (503), it cannot read the check
-// (400), or it takes none of that size (431).
+// ProblemError is the error of a [Remote] whose limiter returns no decision: it is unavailable (503), or the check is invalid (400) or
+// too large (431).
 type ProblemError struct{ Problem *reply.Problem }
 
 func (e *ProblemError) Error() string {
 	return fmt.Sprintf("%d %s: %s", e.Problem.Status, e.Problem.Title, e.Problem.Detail)
 }
 
-// problemOf is what a client is told of err. That its limiter does not understand a server is no business of clients'.
+// problemOf returns the problem that a client gets for err. It hides from clients why the limiter rejected a check of this program.
 func problemOf(err error) *reply.Problem {
 	answered, ok := errors.AsType[*ProblemError](err)
 	switch {
 	case !ok:
 		return reply.Unavailable(err)
 	case answered.Problem.Status == http.StatusBadRequest:
-		return reply.NewProblem(http.StatusInternalServerError, "", "the limits of this request cannot be checked")
+		return reply.NewProblem(http.StatusInternalServerError, "", "the limits of this request could not be checked")
 	default:
 		return answered.Problem
 	}

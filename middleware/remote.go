@@ -17,59 +17,59 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 )
 
-// defaultTimeout of a decision: four times what a limiter gives its Redis, and little beside most handlers.
+// defaultTimeout of a decision is four times a limiter's default timeout for Redis, and short compared with most handlers.
 const defaultTimeout = 200 * time.Millisecond
 
-// What a Remote's own connections bear. Limiters close connections that are idle for 2 minutes: we are first, for one that
-// is closed just as it is used costs a decision.
+// Defaults of a Remote's own connections. Limiters close connections that are idle for 2 minutes. A Remote closes them earlier, because
+// a connection that is closed while a check is being sent costs a decision.
 const (
 	dialTimeout = time.Second
 	idleTimeout = 90 * time.Second
-	maxIdle     = 256 // connections, so that a burst of requests does not open and close one each
+	maxIdle     = 256 // connections, so that a burst of requests does not open and close a connection each
 )
 
-// maxAnswer is more than an answer has, in bytes.
+// maxAnswer is larger than any answer of a limiter, in bytes.
 const maxAnswer = 1 << 20
 
-// A limiter that could not be reached so often in a row is left alone for so long, but for one request: while it is away,
-// requests must not each wait for the timeout.
+// After maxFailures consecutive failures, a Remote sends a limiter at most one check per openTimeout, so that not every request waits for
+// the timeout while the limiter is unavailable.
 const (
-	failuresInARow = 5
-	leftAlone      = time.Second
+	maxFailures = 5
+	openTimeout = time.Second
 )
 
-var errLeftAlone = fmt.Errorf("not asked: the limiter did not answer %d times in a row", failuresInARow)
+var errCircuitOpen = fmt.Errorf("not called, because the last %d calls failed", maxFailures)
 
-// Remote asks a limiter with POST /v1/check. A check is sent once: one whose answer is lost may be counted, and sent twice
-// it might be counted twice.
+// Remote decides requests by calling POST /v1/check of a limiter. A check is sent once and never retried: if its answer is lost, it may
+// have been counted already.
 //
-// Answers have no counter's key, and of a rule no more than the answer says: name, axis, algorithm, limit and window.
+// The results of its answers have no key, and only those fields of a rule that the API returns: name, axis, algorithm, limit and window.
 type Remote struct {
 	url     string
-	shown   string // the URL without a password
+	shown   string // the URL without a password, for messages
 	timeout time.Duration
 	client  *http.Client
 	circuit *gobreaker.CircuitBreaker[engine.Answer]
 }
 
-// RemoteOption changes how a Remote asks.
+// RemoteOption changes how a Remote calls its limiter.
 type RemoteOption func(*Remote)
 
-// Timeout bounds the whole of a decision, connecting included; 200 ms unless given.
+// Timeout sets the time limit of a decision, including connecting; the default is 200 ms.
 func Timeout(d time.Duration) RemoteOption { return func(r *Remote) { r.timeout = d } }
 
-// Transport is what carries the checks, for TLS or traces say. The default keeps up to 256 idle connections and uses no
+// Transport sets the transport of the checks, for example for TLS or tracing. The default keeps up to 256 idle connections and uses no
 // proxy.
 func Transport(t http.RoundTripper) RemoteOption { return func(r *Remote) { r.client.Transport = t } }
 
-// NewRemote returns the limiter at an URL: "http://weir.weir-system:8080". It does not ask it anything yet.
+// NewRemote returns a Remote for the limiter at a URL such as "http://weir.weir-system:8080". It does not connect.
 func NewRemote(limiterURL string, options ...RemoteOption) (*Remote, error) {
 	u, err := url.Parse(limiterURL)
 	if parse, ok := errors.AsType[*url.Error](err); ok {
-		return nil, fmt.Errorf("limiter's URL: %w", parse.Err) // without the text, which may have a password
+		return nil, fmt.Errorf("invalid limiter URL: %w", parse.Err) // without the URL, which may contain a password
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("limiter's URL %q is not of the form http://host:port", u.Redacted())
+		return nil, fmt.Errorf("invalid limiter URL %q: must have the form http://host:port", u.Redacted())
 	}
 	check := u.JoinPath("v1/check")
 	r := &Remote{
@@ -82,7 +82,7 @@ func NewRemote(limiterURL string, options ...RemoteOption) (*Remote, error) {
 				MaxIdleConns:        maxIdle,
 				MaxIdleConnsPerHost: maxIdle,
 				IdleConnTimeout:     idleTimeout,
-				DisableCompression:  true, // answers fit a packet
+				DisableCompression:  true, // answers fit into one packet
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
@@ -92,10 +92,10 @@ func NewRemote(limiterURL string, options ...RemoteOption) (*Remote, error) {
 	}
 	r.circuit = gobreaker.NewCircuitBreaker[engine.Answer](gobreaker.Settings{
 		Name:         u.Host,
-		Timeout:      leftAlone,
-		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= failuresInARow },
+		Timeout:      openTimeout,
+		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= maxFailures },
 		IsSuccessful: func(err error) bool { return !isUnreachable(err) },
-		IsExcluded:   func(err error) bool { return errors.Is(err, errCallerGone) },
+		IsExcluded:   func(err error) bool { return errors.Is(err, errCallerLeft) },
 	})
 	return r, nil
 }
@@ -105,26 +105,26 @@ func isUnreachable(err error) bool {
 	return ok
 }
 
-// errCallerGone says nothing about the limiter.
-var errCallerGone = errors.New("the caller does not wait for the decision any more")
+// errCallerLeft does not count as a failure of the limiter.
+var errCallerLeft = errors.New("the caller no longer waits for the decision")
 
-// Check implements [Decider]. It does not take an Override or NoDelay, for which the limiter's API has no words.
+// Check implements [Decider]. It rejects a check with Override or NoDelay, because the limiter's API does not support them.
 func (r *Remote) Check(ctx context.Context, c *engine.Check) (engine.Answer, error) {
 	body, err := encode(c)
 	if err != nil {
 		return engine.Answer{}, err
 	}
-	answer, err := r.circuit.Execute(func() (engine.Answer, error) { return r.ask(ctx, body) })
+	answer, err := r.circuit.Execute(func() (engine.Answer, error) { return r.call(ctx, body) })
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
-		err = &UnreachableError{fmt.Errorf("ask %s: %w", r.shown, errLeftAlone)}
+		err = &UnreachableError{fmt.Errorf("POST %s: %w", r.shown, errCircuitOpen)}
 	}
 	return answer, err
 }
 
-// Close closes idle connections. Checks under way finish.
+// Close closes idle connections. Checks in flight finish.
 func (r *Remote) Close() { r.client.CloseIdleConnections() }
 
-func (r *Remote) ask(ctx context.Context, body []byte) (engine.Answer, error) {
+func (r *Remote) call(ctx context.Context, body []byte) (engine.Answer, error) {
 	within, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(within, http.MethodPost, r.url, bytes.NewReader(body)) //nolint:gosec // the program's own URL
@@ -135,18 +135,18 @@ func (r *Remote) ask(ctx context.Context, body []byte) (engine.Answer, error) {
 	received, err := r.exchange(request)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return engine.Answer{}, fmt.Errorf("%w: %w", errCallerGone, err)
+		return engine.Answer{}, fmt.Errorf("%w: %w", errCallerLeft, err)
 	case err != nil:
 		return engine.Answer{}, &UnreachableError{err}
 	}
 	answer, err := received.decode()
 	if err != nil {
-		return engine.Answer{}, fmt.Errorf("ask %s: %w", r.shown, err)
+		return engine.Answer{}, fmt.Errorf("POST %s: %w", r.shown, err)
 	}
 	return answer, nil
 }
 
-// response is what came back.
+// response is a limiter's HTTP response.
 type response struct {
 	status string // "200 OK"
 	code   int
@@ -154,7 +154,7 @@ type response struct {
 	text   []byte
 }
 
-// exchange sends the request and reads the whole of the answer, so that its connection can be used again.
+// exchange sends the request and reads the whole response, so that the connection can be reused.
 func (r *Remote) exchange(request *http.Request) (response, error) {
 	got, err := r.client.Do(request) //nolint:gosec // the program's own URL
 	if err != nil {
@@ -163,11 +163,11 @@ func (r *Remote) exchange(request *http.Request) (response, error) {
 	defer got.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(got.Body, maxAnswer+1))
 	if err != nil {
-		return response{}, fmt.Errorf("read the answer of %s: %w", r.shown, err)
+		return response{}, fmt.Errorf("read the response of %s: %w", r.shown, err)
 	}
 	if len(text) > maxAnswer {
-		return response{}, fmt.Errorf("the answer of %s is larger than %d bytes", r.shown, maxAnswer)
+		return response{}, fmt.Errorf("the response of %s is larger than %d bytes", r.shown, maxAnswer)
 	}
-	kind, _, _ := mime.ParseMediaType(got.Header.Get("Content-Type")) // one that is wrong is none that we know
+	kind, _, _ := mime.ParseMediaType(got.Header.Get("Content-Type")) // decode rejects an invalid one
 	return response{got.Status, got.StatusCode, kind, text}, nil
 }

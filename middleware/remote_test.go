@@ -25,14 +25,14 @@ func search() *engine.Check {
 	return &engine.Check{Cost: 1, Request: rules.Request{Domain: "shop", Path: "/", Headers: map[string]string{"x-tenant-id": "acme"}}}
 }
 
-func TestURLsOfLimiters(t *testing.T) {
+func TestNewRemote_RejectsInvalidURLs(t *testing.T) {
 	for text, want := range map[string]string{
 		"http://weir:8080": "", "https://weir/below/": "",
-		"weir:8080":                  `limiter's URL "weir:8080" is not of the form http://host:port`,
-		"":                           `limiter's URL "" is not of the form http://host:port`,
-		"ftp://user:secret@weir":     `limiter's URL "ftp://user:xxxxx@weir" is not of the form http://host:port`,
-		"http://weir:80 80":          `limiter's URL: invalid port ":80 80" after host`,
-		"http:///v1/check?no=domain": `limiter's URL "http:///v1/check?no=domain" is not of the form http://host:port`,
+		"weir:8080":                  `invalid limiter URL "weir:8080": must have the form http://host:port`,
+		"":                           `invalid limiter URL "": must have the form http://host:port`,
+		"ftp://user:secret@weir":     `invalid limiter URL "ftp://user:xxxxx@weir": must have the form http://host:port`,
+		"http://weir:80 80":          `invalid limiter URL: invalid port ":80 80" after host`,
+		"http:///v1/check?no=domain": `invalid limiter URL "http:///v1/check?no=domain": must have the form http://host:port`,
 	} {
 		if _, err := middleware.NewRemote(text); fmt.Sprint(err) != want && (err != nil || want != "") {
 			t.Errorf("%q: error %v, want %s", text, err, want)
@@ -40,7 +40,7 @@ func TestURLsOfLimiters(t *testing.T) {
 	}
 }
 
-func TestConnectionsAreUsedAgain(t *testing.T) {
+func TestRemote_ReusesConnections(t *testing.T) {
 	e := newEngine(t, time.Now, tenantRule("a", 3))
 	limiter := limiterOf(e)
 	var opened, asked atomic.Int64
@@ -66,7 +66,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 		t.Errorf("%d checks over %d connections, want 50 over 1", asked.Load(), opened.Load())
 	}
 
-	// At once: connections as many as checks under way at most, and kept for the next.
+	// With concurrent checks there are at most as many connections as checks, and they are kept for the next checks.
 	const width = 16
 	for range 5 {
 		var group sync.WaitGroup
@@ -75,13 +75,13 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 		}
 		group.Wait()
 	}
-	// net/http may dial for a check that a connection becomes free for meanwhile; what it dialled is kept.
+	// net/http may dial for a check and then use a connection that has become idle; it keeps the dialed connection.
 	if n := opened.Load(); n > 2*width {
-		t.Errorf("%d connections for at most %d checks at once", n, width)
+		t.Errorf("%d connections for at most %d concurrent checks", n, width)
 	}
 }
 
-func TestALimiterThatStops(t *testing.T) {
+func TestGate_AppliesFailClosedWhenTheLimiterStops(t *testing.T) {
 	s := httptest.NewServer(limiterOf(newEngine(t, time.Now, tenantRule("a", 9))))
 	remote := newRemote(t, s.URL)
 	h := func(options ...middleware.Option) http.Handler {
@@ -90,19 +90,19 @@ func TestALimiterThatStops(t *testing.T) {
 	open, closed := h(), h(middleware.FailClosed())
 	for _, handler := range []http.Handler{open, closed} {
 		if w := get(handler); w.Code != http.StatusOK || !limited(w) {
-			t.Fatalf("while it runs: %d, %v", w.Code, w.Header())
+			t.Fatalf("while the limiter runs: %d, %v", w.Code, w.Header())
 		}
 	}
 	s.Close()
 	if w := get(open); w.Code != http.StatusOK || limited(w) {
-		t.Errorf("open: %d, %v", w.Code, w.Header())
+		t.Errorf("limiter stopped, fail open: %d, %v", w.Code, w.Header())
 	}
 	if w := get(closed); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" {
-		t.Errorf("closed: %d, %v", w.Code, w.Header())
+		t.Errorf("limiter stopped, fail closed: %d, %v", w.Code, w.Header())
 	}
 }
 
-// limited says whether the client was told of a limit.
+// limited reports whether the response has a RateLimit header.
 func limited(w *httptest.ResponseRecorder) bool {
 	for name := range w.Header() {
 		if strings.EqualFold(name, "RateLimit") {
@@ -118,15 +118,15 @@ func get(h http.Handler) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestALimiterThatIsTooSlow: decisions end at the time-out, and after five in a row it is left alone until it may be back.
-func TestALimiterThatIsTooSlow(t *testing.T) {
+// Decisions end at the timeout. After five consecutive timeouts the Remote does not call the limiter for a second.
+func TestRemote_StopsCallingALimiterThatTimesOut(t *testing.T) {
 	limiter := limiterOf(newEngine(t, time.Now, tenantRule("a", 1000)))
-	var asked atomic.Int64
-	var well atomic.Bool
+	var calls atomic.Int64
+	var healthy atomic.Bool
 	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
-		if !well.Load() {
-			_, _ = io.Copy(io.Discard, r.Body) // else the server does not see that the caller is gone
+		calls.Add(1)
+		if !healthy.Load() {
+			_, _ = io.Copy(io.Discard, r.Body) // without this the server does not detect that the caller has left
 			<-r.Context().Done()
 			return
 		}
@@ -140,31 +140,31 @@ func TestALimiterThatIsTooSlow(t *testing.T) {
 		if !errors.As(err, &unreachable) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("error %v", err)
 		}
-		if took := time.Since(began); took < 20*time.Millisecond || took > patience {
-			t.Errorf("given up after %v", took)
+		if took := time.Since(began); took < 20*time.Millisecond || took > timeout {
+			t.Errorf("the check ended after %v, want about 20 ms", took)
 		}
 	}
-	before := asked.Load()
+	before := calls.Load()
 	for range 100 {
-		if _, err := remote.Check(t.Context(), search()); !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "not asked") {
+		if _, err := remote.Check(t.Context(), search()); !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "not called") {
 			t.Fatalf("error %v", err)
 		}
 	}
-	if n := asked.Load() - before; n != 0 {
-		t.Errorf("asked %d times while it is left alone", n)
+	if n := calls.Load() - before; n != 0 {
+		t.Errorf("%d calls while the circuit is open, want 0", n)
 	}
-	well.Store(true)
-	fixture.Await(t, "the limiter is asked again", func() bool {
+	healthy.Store(true)
+	fixture.Await(t, "the limiter is called again", func() bool {
 		_, err := remote.Check(t.Context(), search())
 		return err == nil
 	})
 }
 
-func TestAClientThatIsGoneBeforeTheDecisionIsNotServed(t *testing.T) {
-	asked := make(chan struct{}, 1)
+func TestHTTP_DoesNotServeAClientThatDisconnectsBeforeTheDecision(t *testing.T) {
+	called := make(chan struct{}, 1)
 	s := serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		asked <- struct{}{}
+		called <- struct{}{}
 		<-r.Context().Done()
 	}))
 	h := middleware.HTTP(middleware.NewGate(newRemote(t, s.URL), "shop"))(served())
@@ -176,14 +176,14 @@ func TestAClientThatIsGoneBeforeTheDecisionIsNotServed(t *testing.T) {
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
 		ended <- w
 	}()
-	receive(t, asked, "the limiter is asked")
+	receive(t, called, "the limiter is called")
 	cancel()
 	if w := <-ended; w.Code != http.StatusServiceUnavailable {
 		t.Errorf("status %d, %s", w.Code, w.Body)
 	}
 }
 
-// stamped adds a header to what it carries.
+// stamped adds a header to requests.
 type stamped struct{ http.RoundTripper }
 
 func (s stamped) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -192,7 +192,7 @@ func (s stamped) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.RoundTripper.RoundTrip(r)
 }
 
-func TestChecksGoOverTheTransportThatIsGiven(t *testing.T) {
+func TestTransport_CarriesTheChecks(t *testing.T) {
 	limiter := limiterOf(newEngine(t, time.Now))
 	got := make(chan string, 1)
 	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -207,26 +207,25 @@ func TestChecksGoOverTheTransportThatIsGiven(t *testing.T) {
 	}
 }
 
-func TestACallerThatGivesUpSaysNothingAboutTheLimiter(t *testing.T) {
+func TestRemote_DoesNotCountCanceledCallersAsFailures(t *testing.T) {
 	limiter := limiterOf(newEngine(t, time.Now, tenantRule("a", 1000)))
 	s := serve(t, limiter)
 	remote := newRemote(t, s.URL)
-	gone, cancel := context.WithCancel(t.Context())
+	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 10 {
 		var unreachable *middleware.UnreachableError
-		if _, err := remote.Check(gone, search()); !errors.Is(err, context.Canceled) || errors.As(err, &unreachable) {
+		if _, err := remote.Check(canceled, search()); !errors.Is(err, context.Canceled) || errors.As(err, &unreachable) {
 			t.Fatalf("error %v", err)
 		}
 	}
 	if _, err := remote.Check(t.Context(), search()); err != nil {
-		t.Errorf("after ten callers that gave up: %v", err)
+		t.Errorf("after ten canceled callers: %v", err)
 	}
 }
 
-// TestALargeRequestIsNoWayAround: what a limiter would not read is refused, even though requests pass that no limiter
-// answers.
-func TestALargeRequestIsNoWayAround(t *testing.T) {
+// A request that is too large for the limiter is refused, although requests are served while the limiter is unreachable.
+func TestRemote_RefusesRequestsThatAreTooLargeForTheLimiter(t *testing.T) {
 	e := newEngine(t, time.Now, tenantRule("a", 1000))
 	gate := middleware.NewGate(newRemote(t, serve(t, limiterOf(e)).URL), "shop", middleware.Log(discard()))
 	all, named := middleware.HTTP(gate)(served()), middleware.HTTP(gate, middleware.OnlyHeaders("x-tenant-id"))(served())
@@ -243,15 +242,15 @@ func TestALargeRequestIsNoWayAround(t *testing.T) {
 		header  http.Header
 		status  int
 	}{
-		"a long path":                       {all, "/" + strings.Repeat("a", 64<<10), nil, 431},
-		"a long query":                      {all, "/?q=" + strings.Repeat("a", 64<<10), nil, 431},
-		"a long header":                     {all, "/", http.Header{"X-Pad": {strings.Repeat("a", 64<<10)}}, 431},
-		"many headers":                      {all, "/", many(129), 431},
-		"as many headers as may be":         {all, "/", many(128), 200},
-		"many headers that nobody asks for": {named, "/", many(500), 200},
-		"many parameters":                   {all, "/?" + strings.Repeat("a&", 1000), nil, 200},
-		"many names of parameters":          {all, "/?" + names(1000), nil, 200},
-		"bytes that are no text":            {all, "/%FF?%FE=%FD", http.Header{"X-Tenant-Id": {"\xff"}}, 200},
+		"a long path":                          {all, "/" + strings.Repeat("a", 64<<10), nil, 431},
+		"a long query":                         {all, "/?q=" + strings.Repeat("a", 64<<10), nil, 431},
+		"a long header":                        {all, "/", http.Header{"X-Pad": {strings.Repeat("a", 64<<10)}}, 431},
+		"many headers":                         {all, "/", many(129), 431},
+		"the largest number of headers":        {all, "/", many(128), 200},
+		"many headers, of which one is passed": {named, "/", many(500), 200},
+		"many parameters":                      {all, "/?" + strings.Repeat("a&", 1000), nil, 200},
+		"many different parameters":            {all, "/?" + names(1000), nil, 200},
+		"bytes that are not UTF-8":             {all, "/%FF?%FE=%FD", http.Header{"X-Tenant-Id": {"\xff"}}, 200},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -261,13 +260,13 @@ func TestALargeRequestIsNoWayAround(t *testing.T) {
 			}
 			test.handler.ServeHTTP(w, r)
 			if w.Code != test.status || w.Code == 200 && !limited(w) {
-				t.Errorf("status %d, want %d, having been counted; %s", w.Code, test.status, w.Body)
+				t.Errorf("status %d, want %d with rate-limit headers if 200; %s", w.Code, test.status, w.Body)
 			}
 		})
 	}
 }
 
-// names is a query of n parameters, each of its own name.
+// names is a query of n parameters with different names.
 func names(n int) string {
 	var query strings.Builder
 	for i := range n {
@@ -276,23 +275,23 @@ func names(n int) string {
 	return query.String()
 }
 
-func TestChecksThatALimiterHasNoWordsFor(t *testing.T) {
+func TestRemote_RejectsChecksThatTheAPIDoesNotSupport(t *testing.T) {
 	remote := newRemote(t, "http://127.0.0.1:1")
 	override, noDelay, claims := search(), search(), search()
 	override.Override = &engine.Override{Units: 1, Window: time.Second}
 	noDelay.NoDelay = true
 	claims.Request.Claims = map[string]any{"f": func() {}}
-	for want, c := range map[string]*engine.Check{"override": override, "wait": noDelay, "func()": claims} {
-		var refused *middleware.ProblemError
-		if _, err := remote.Check(t.Context(), c); !errors.As(err, &refused) || refused.Problem.Status != 400 || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want one about %s", err, want)
+	for want, c := range map[string]*engine.Check{"Override": override, "NoDelay": noDelay, "func()": claims} {
+		var rejected *middleware.ProblemError
+		if _, err := remote.Check(t.Context(), c); !errors.As(err, &rejected) || rejected.Problem.Status != 400 || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want it to contain %q", err, want)
 		}
 	}
 }
 
-// TestAnswersThatAreNoLimiters: they are as good as none.
-func TestAnswersThatAreNoLimiters(t *testing.T) {
-	const fine = `{"allowed":true,"delayMs":0,"source":"redis","revision":"r","results":[]}`
+// A response that no limiter writes counts as unreachable.
+func TestRemote_TreatsForeignResponsesAsUnreachable(t *testing.T) {
+	const valid = `{"allowed":true,"delayMs":0,"source":"redis","revision":"r","results":[]}`
 	const one = `{"allowed":true,"results":[{"policy":"a","algorithm":"%s","window":"%s","limit":%d,"allowed":true,"retryAfterMs":0}]}`
 	tests := map[string]struct {
 		status      int
@@ -300,21 +299,21 @@ func TestAnswersThatAreNoLimiters(t *testing.T) {
 		unreachable bool
 		want        string // in the error
 	}{
-		"a limiter's":                      {200, "application/json", fine, false, ""},
-		"a limiter's of a time to come":    {200, "application/json; charset=utf-8", `{"allowed":true,"new":[1]}`, false, ""},
-		"a denial that says allowed":       {429, "application/json", fine, true, "429 Too Many Requests is no answer of a limiter: allowed is true"},
-		"another kind":                     {200, "text/html", fine, true, `its Content-Type is "text/html"`},
-		"a denial of something between":    {429, "text/plain", "slow down", true, "no answer of a limiter"},
-		"no JSON":                          {200, "application/json", "{", true, "unexpected end of JSON"},
-		"an unknown algorithm":             {200, "application/json", fmt.Sprintf(one, "Dice", "1s", 1), true, `results[0]: unknown algorithm "Dice"`},
-		"no window":                        {200, "application/json", fmt.Sprintf(one, "FixedWindow", "", 1), true, `results[0]: time: invalid duration ""`},
-		"a redirect":                       {302, "text/html", "", true, "302 Found"},
-		"a page that is not there":         {404, "application/problem+json", `{"type":"about:blank"}`, true, "404 Not Found"},
-		"a gateway without a limiter":      {503, "text/plain", "no healthy upstream", true, "503"},
-		"a gateway's problem":              {503, "application/problem+json", `{"type":"about:blank"}`, true, `a problem of type "about:blank"`},
-		"a problem that is no JSON":        {400, "application/problem+json", "{", true, "unexpected end of JSON"},
-		"a limiter's problem with a check": {400, "application/problem+json", `{"type":"about:blank","title":"Bad Request","detail":"no"}`, false, "400 Bad Request: no"},
-		"more than anybody answers":        {200, "application/json", `"` + strings.Repeat("a", 1<<20) + `"`, true, "larger than 1048576 bytes"},
+		"the response of a limiter":       {200, "application/json", valid, false, ""},
+		"the response of a newer limiter": {200, "application/json; charset=utf-8", `{"allowed":true,"new":[1]}`, false, ""},
+		"status 429 with allowed true":    {429, "application/json", valid, true, "unexpected response 429 Too Many Requests, not from a limiter: allowed is true"},
+		"another media type":              {200, "text/html", valid, true, `unknown Content-Type "text/html"`},
+		"a denial of a proxy":             {429, "text/plain", "slow down", true, "not from a limiter"},
+		"invalid JSON":                    {200, "application/json", "{", true, "unexpected end of JSON"},
+		"an unknown algorithm":            {200, "application/json", fmt.Sprintf(one, "Dice", "1s", 1), true, `results[0]: unknown algorithm "Dice"`},
+		"no window":                       {200, "application/json", fmt.Sprintf(one, "FixedWindow", "", 1), true, `results[0]: time: invalid duration ""`},
+		"a redirect":                      {302, "text/html", "", true, "302 Found"},
+		"not found":                       {404, "application/problem+json", `{"type":"about:blank"}`, true, "404 Not Found"},
+		"a gateway without a limiter":     {503, "text/plain", "no healthy upstream", true, "503"},
+		"a problem of a gateway":          {503, "application/problem+json", `{"type":"about:blank"}`, true, `unknown problem type "about:blank"`},
+		"a problem with invalid JSON":     {400, "application/problem+json", "{", true, "unexpected end of JSON"},
+		"a limiter rejects the check":     {400, "application/problem+json", `{"type":"about:blank","title":"Bad Request","detail":"no"}`, false, "400 Bad Request: no"},
+		"a response that is too large":    {200, "application/json", `"` + strings.Repeat("a", 1<<20) + `"`, true, "larger than 1048576 bytes"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -330,17 +329,17 @@ func TestAnswersThatAreNoLimiters(t *testing.T) {
 				t.Fatalf("error %v", err)
 			}
 			if err != nil && !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v, want %q in it", err, test.want)
+				t.Errorf("error %v, want it to contain %q", err, test.want)
 			}
 		})
 	}
 }
 
-// TestALimiterThatEndsAnAnswerEarly: half an answer is none, and is not asked for again.
-func TestALimiterThatEndsAnAnswerEarly(t *testing.T) {
-	var asked atomic.Int64
+// An incomplete response counts as unreachable, and the check is not retried.
+func TestRemote_DoesNotRetryAfterAnIncompleteResponse(t *testing.T) {
+	var calls atomic.Int64
 	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		asked.Add(1)
+		calls.Add(1)
 		w.Header().Set("Content-Length", "100")
 		_, _ = io.WriteString(w, `{"allowed":`)
 	}))
@@ -348,7 +347,7 @@ func TestALimiterThatEndsAnAnswerEarly(t *testing.T) {
 	if _, err := newRemote(t, s.URL).Check(t.Context(), search()); !errors.As(err, &unreachable) || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("error %v", err)
 	}
-	if n := asked.Load(); n != 1 {
-		t.Errorf("asked %d times", n)
+	if n := calls.Load(); n != 1 {
+		t.Errorf("%d calls, want 1", n)
 	}
 }

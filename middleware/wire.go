@@ -11,18 +11,18 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// Bounds of a check, which limiters set.
+// Bounds of a check that limiters accept.
 const (
 	maxCheck   = 64 << 10 // bytes
 	maxHeaders = 128
 )
 
-// question is the body of POST /v1/check.
-type question struct {
+// checkBody is the body of POST /v1/check.
+type checkBody struct {
 	Domain      string            `json:"domain"`
 	Method      string            `json:"method,omitempty"`
 	Host        string            `json:"host,omitempty"`
-	Path        string            `json:"path,omitempty"` // with the query, which may have bytes that JSON has not
+	Path        string            `json:"path,omitempty"` // escaped, with the query: unescaped, they may contain bytes that JSON cannot
 	Headers     map[string]string `json:"headers,omitempty"`
 	ClientIP    string            `json:"clientIP,omitempty"`
 	Claims      map[string]any    `json:"claims,omitempty"`
@@ -36,34 +36,34 @@ type entry struct {
 	Value string `json:"value"`
 }
 
-// encode writes c as a body. What a limiter would not read for its size is refused here: it is clients who make requests
-// large, and a check that fails must not be a way around the limits.
+// encode writes c as a body. It rejects checks that are too large for a limiter: a client controls the size of a request, and must not be
+// able to evade its limits by a check that fails.
 func encode(c *engine.Check) ([]byte, error) {
 	switch r := &c.Request; {
 	case c.Override != nil:
-		return nil, refused(http.StatusBadRequest, "a limiter cannot be told of an override")
+		return nil, rejected(http.StatusBadRequest, "a Remote does not support Override")
 	case c.NoDelay:
-		return nil, refused(http.StatusBadRequest, "a limiter cannot be told that a request does not wait")
+		return nil, rejected(http.StatusBadRequest, "a Remote does not support NoDelay")
 	case len(r.Headers) > maxHeaders:
-		return nil, refused(http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("the request has more than %d headers", maxHeaders))
+		return nil, rejected(http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("the request has more than %d headers", maxHeaders))
 	}
-	body, err := json.Marshal(newQuestion(c))
+	body, err := json.Marshal(newCheckBody(c))
 	if err != nil { // claims are of any type
-		return nil, refused(http.StatusBadRequest, fmt.Sprintf("write the check: %v", err))
+		return nil, rejected(http.StatusBadRequest, fmt.Sprintf("encode the check: %v", err))
 	}
 	if len(body) > maxCheck {
-		return nil, refused(http.StatusRequestHeaderFieldsTooLarge, "the request's URL and headers are too large for its limits to be checked")
+		return nil, rejected(http.StatusRequestHeaderFieldsTooLarge, "the request's URL and headers are too large for its limits to be checked")
 	}
 	return body, nil
 }
 
-func refused(status int, detail string) error {
+func rejected(status int, detail string) error {
 	return &ProblemError{reply.NewProblem(status, "", detail)}
 }
 
-func newQuestion(c *engine.Check) question {
+func newCheckBody(c *engine.Check) checkBody {
 	r := &c.Request
-	q := question{
+	q := checkBody{
 		Domain: r.Domain, Method: r.Method, Host: r.Host, Headers: r.Headers, Claims: r.Claims,
 		Path: target(r), Cost: c.Cost, Peek: c.Peek,
 	}
@@ -80,7 +80,7 @@ func newQuestion(c *engine.Check) question {
 	return q
 }
 
-// target is the path, escaped again, and the query: what rules.NormalPath and url.ParseQuery make r's of.
+// target is the escaped path with the query: the input from which rules.NormalPath and url.ParseQuery produce those of r.
 func target(r *rules.Request) string {
 	if r.Path == "" && len(r.Query) == 0 {
 		return ""
@@ -89,35 +89,35 @@ func target(r *rules.Request) string {
 	return u.RequestURI()
 }
 
-// decode reads what came back. What no limiter answers is as good as no answer: something else is at that URL, or
-// between.
+// decode reads the response. A response that no limiter writes is an UnreachableError: another server is at the URL, or a proxy
+// responded.
 func (r response) decode() (engine.Answer, error) {
 	switch r.kind {
 	case reply.ProblemType:
 		p, err := r.problem()
 		if err != nil {
-			return engine.Answer{}, r.strange(err)
+			return engine.Answer{}, r.unexpected(err)
 		}
 		return engine.Answer{}, &ProblemError{p}
 	case "application/json":
 		a, err := r.decision()
 		if err != nil {
-			return engine.Answer{}, r.strange(err)
+			return engine.Answer{}, r.unexpected(err)
 		}
 		return a, nil
 	default:
-		return engine.Answer{}, r.strange(fmt.Errorf("its Content-Type is %q", r.kind))
+		return engine.Answer{}, r.unexpected(fmt.Errorf("unknown Content-Type %q", r.kind))
 	}
 }
 
-func (r response) strange(err error) error {
-	return &UnreachableError{fmt.Errorf("%s is no answer of a limiter: %w", r.status, err)}
+func (r response) unexpected(err error) error {
+	return &UnreachableError{fmt.Errorf("unexpected response %s, not from a limiter: %w", r.status, err)}
 }
 
 func (r response) decision() (engine.Answer, error) {
 	a, err := reply.ReadAnswer(r.text)
 	if err == nil && r.code != status(a.Allowed) {
-		err = fmt.Errorf("allowed is %t", a.Allowed)
+		err = fmt.Errorf("allowed is %t, which contradicts the status", a.Allowed)
 	}
 	return a, err
 }
@@ -129,7 +129,7 @@ func status(allowed bool) int {
 	return http.StatusTooManyRequests
 }
 
-// problem reads the problems that limiters have with checks: 400, and a 503 of their own type.
+// problem reads the problems that limiters return for checks: status 400, and status 503 with the type of a limiter.
 func (r response) problem() (*reply.Problem, error) {
 	p := new(reply.Problem)
 	if err := json.Unmarshal(r.text, p); err != nil {
@@ -137,7 +137,7 @@ func (r response) problem() (*reply.Problem, error) {
 	}
 	unavailable := r.code == http.StatusServiceUnavailable && p.Type == reply.Unavailable(engine.ErrNoRules).Type
 	if r.code != http.StatusBadRequest && !unavailable {
-		return nil, fmt.Errorf("a problem of type %q", p.Type)
+		return nil, fmt.Errorf("unknown problem type %q", p.Type)
 	}
 	p.Status = r.code
 	return p, nil

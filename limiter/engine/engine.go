@@ -37,7 +37,7 @@ type active struct {
 }
 
 // ErrNoRules is the error of Check before the first Swap. Without rules a limiter neither allows nor denies.
-var ErrNoRules = errors.New("no rules have been loaded yet")
+var ErrNoRules = errors.New("no rules are loaded yet")
 
 // Option changes how an Engine works.
 type Option func(*Engine)

@@ -11,22 +11,22 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// Answer is a decision as the JSON of POST /v1/check has it. The numbers at the top are those of the strictest enforced
-// policy, empty and 0 if there is none. Durations are whole milliseconds, rounded up.
+// Answer is a decision in the JSON of POST /v1/check. Its own policy and numbers are those of the strictest enforced policy; they
+// are empty and 0 if there is none. Durations are whole milliseconds, rounded up.
 type Answer struct {
 	Allowed      bool          `json:"allowed"`
 	Policy       string        `json:"policy"`
 	Limit        int64         `json:"limit"`
 	Remaining    int64         `json:"remaining"`
 	ResetAfterMs int64         `json:"resetAfterMs"`
-	RetryAfterMs *int64        `json:"retryAfterMs"` // null: no wait suffices
+	RetryAfterMs *int64        `json:"retryAfterMs"` // null: no retry can succeed
 	DelayMs      int64         `json:"delayMs"`
 	Source       engine.Source `json:"source"`
 	Revision     string        `json:"revision"`
 	Results      []Result      `json:"results"`
 }
 
-// Result is what one policy decided.
+// Result is the decision of one policy.
 type Result struct {
 	Policy       string            `json:"policy"`
 	Axis         string            `json:"axis"`
@@ -38,12 +38,12 @@ type Result struct {
 	Limit        int64             `json:"limit"`
 	Remaining    int64             `json:"remaining"`
 	ResetAfterMs int64             `json:"resetAfterMs"`
-	RetryAfterMs *int64            `json:"retryAfterMs"` // null: no wait suffices
+	RetryAfterMs *int64            `json:"retryAfterMs"` // null: no retry can succeed
 	Shadow       bool              `json:"shadow"`
-	Source       engine.Source     `json:"source,omitempty"` // empty: the answer's
+	Source       engine.Source     `json:"source,omitempty"` // empty: that of the answer
 }
 
-// NewAnswer returns a, to be written.
+// NewAnswer converts a to JSON's Answer.
 func NewAnswer(a *engine.Answer) Answer {
 	out := Answer{
 		Allowed:      a.Allowed,
@@ -60,7 +60,7 @@ func NewAnswer(a *engine.Answer) Answer {
 		}
 	}
 	if a.Strictest() != nil {
-		top := &out.Results[0] // the engine's order
+		top := &out.Results[0] // the engine orders the strictest first
 		out.Policy, out.Limit, out.Remaining = top.Policy, top.Limit, top.Remaining
 		out.ResetAfterMs, out.RetryAfterMs = top.ResetAfterMs, top.RetryAfterMs
 	}
@@ -92,8 +92,8 @@ func retryAfterMs(d time.Duration) *int64 {
 	return &ms
 }
 
-// ReadAnswer reads the JSON of an [Answer]: what it does not tell, as the rest of a rule, is absent from the decision. The
-// error is that of a text that no limiter writes.
+// ReadAnswer reads the JSON of an [Answer]. What the JSON does not contain, such as the other fields of a rule, is zero. It returns
+// an error for JSON that no limiter writes.
 func ReadAnswer(text []byte) (engine.Answer, error) {
 	var a Answer
 	if err := json.Unmarshal(text, &a); err != nil {
@@ -111,7 +111,7 @@ func ReadAnswer(text []byte) (engine.Answer, error) {
 		if r.Source == "" {
 			r.Source = a.Source
 		}
-		if r.Allowed && r.Rule.Algorithm == limiter.LeakyBucket { // answers tell the longest alone
+		if r.Allowed && r.Rule.Algorithm == limiter.LeakyBucket { // the JSON has only the longest delay
 			r.Delay = out.Delay
 		}
 		out.Results[i] = r
@@ -148,13 +148,13 @@ func (r *Result) decision() (engine.Result, error) {
 	}, nil
 }
 
-// milliseconds is so many, short of overflow.
+// milliseconds converts to a duration, bounded so that it does not overflow.
 func milliseconds(ms int64) time.Duration {
 	const most = math.MaxInt64/int64(time.Millisecond) - 1
 	return time.Duration(min(max(ms, 0), most)) * time.Millisecond
 }
 
-// roundUp is how many whole units cover d ≥ 0.
+// roundUp is d ≥ 0 in whole units, rounded up.
 func roundUp(d, unit time.Duration) int64 {
 	whole := int64(d / unit)
 	if d%unit > 0 {

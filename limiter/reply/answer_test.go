@@ -13,8 +13,8 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// told is an answer as engines give them: of whole milliseconds, which is all that is told.
-func told(t *rapid.T) engine.Answer {
+// drawAnswer draws an answer in whole milliseconds, the precision of the JSON.
+func drawAnswer(t *rapid.T) engine.Answer {
 	source := rapid.SampledFrom([]engine.Source{engine.SourceRedis, engine.SourceLocal, engine.SourceCache})
 	ms := rapid.Custom(func(t *rapid.T) time.Duration {
 		return time.Duration(rapid.Int64Range(0, limiter.MaxWindow.Milliseconds()).Draw(t, "ms")) * time.Millisecond
@@ -50,9 +50,9 @@ func told(t *rapid.T) engine.Answer {
 	return a
 }
 
-func TestAnAnswerIsReadAsItWasWritten(t *testing.T) {
+func TestReadAnswer_ReadsWhatNewAnswerWrites(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		want := rapid.Custom(told).Draw(t, "answer")
+		want := rapid.Custom(drawAnswer).Draw(t, "answer")
 		text, err := json.Marshal(NewAnswer(&want))
 		if err != nil {
 			t.Fatal(err)

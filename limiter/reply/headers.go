@@ -13,33 +13,33 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 )
 
-// Style is how a client is told of its limits.
+// Style is a family of header fields that describe limits to a client.
 type Style string
 
-// The styles. Whatever the style, a denial that waiting can mend has a Retry-After, in whole seconds, rounded up.
+// The styles. In every style, a denial has a Retry-After in whole seconds, rounded up, if a later retry can be allowed.
 const (
 	// RateLimitHeaders is draft-ietf-httpapi-ratelimit-headers-11:
 	//
 	//	RateLimit-Policy: "shop/tenant-daily";q=100;w=86400
 	//	RateLimit: "shop/tenant-daily";r=99;t=86400
 	RateLimitHeaders Style = "RateLimit"
-	// XRateLimitHeaders is draft-polli-ratelimit-headers-03 with the names that Envoy gives the fields:
+	// XRateLimitHeaders is draft-polli-ratelimit-headers-03 with the field names that Envoy uses:
 	//
 	//	X-RateLimit-Limit: 100, 100;w=86400;name="shop/tenant-daily"
 	//	X-RateLimit-Remaining: 99
 	//	X-RateLimit-Reset: 86400
 	XRateLimitHeaders Style = "XRateLimit"
-	// GitHubHeaders is what GitHub's API sends: plain numbers, and the reset as seconds since the Unix epoch.
+	// GitHubHeaders are those of GitHub's API: plain numbers, and the reset in seconds since the Unix epoch.
 	//
 	//	X-RateLimit-Limit: 100
 	//	X-RateLimit-Remaining: 99
 	//	X-RateLimit-Reset: 1790000000
 	GitHubHeaders Style = "GitHub"
-	// NoHeaders leaves the limits out.
+	// NoHeaders omits the limits.
 	NoHeaders Style = "None"
 )
 
-// ParseStyle returns the style of that name.
+// ParseStyle returns the style with the given name.
 func ParseStyle(name string) (Style, error) {
 	switch s := Style(name); s {
 	case RateLimitHeaders, XRateLimitHeaders, GitHubHeaders, NoHeaders:
@@ -51,30 +51,30 @@ func ParseStyle(name string) (Style, error) {
 
 // Field is a header field.
 type Field struct {
-	Name  string // as the drafts spell it
-	Lower string // the same as HTTP/2 and gRPC have it
+	Name  string // as the drafts write it
+	Lower string // in lower case, for HTTP/2 and gRPC
 	Value string
 }
 
-// SetHeaders tells the client about a. All enforced policies that matched are listed, strictest first; the fields that have
-// room for one speak of the strictest. Shadow policies bind nobody: a client that slowed down for one would be limited by
-// it, so they are never told of. An error is a policy name that cannot stand in a header: Retry-After is set all the same.
+// SetHeaders sets the header fields for a. Fields that are lists contain all enforced policies that matched, strictest first; the
+// other fields describe the strictest. No field contains a shadow policy: a client that slowed down because of one would in effect
+// be limited by it. The error is about a policy name that a header cannot contain; Retry-After is set all the same.
 func (s Style) SetHeaders(h http.Header, a *engine.Answer, now time.Time) error {
-	var room [most]Field
+	var room [maxFields]Field
 	fields, err := s.AppendFields(room[:0], a, now)
 	values := make([]string, len(fields))
-	for i, f := range fields { // not h.Set: over HTTP/1.1 a name is spelled as in the draft
+	for i, f := range fields { // not h.Set, which would change the capitals of the drafts' names
 		values[i] = f.Value
 		h[f.Name] = values[i : i+1 : i+1]
 	}
 	return err
 }
 
-// most is how many fields a client can be told.
-const most = 4
+// maxFields is the largest number of fields that a style sets.
+const maxFields = 4
 
-// AppendFields appends what SetHeaders sets to dst, in the order of the names in lower case. With an error it appends what
-// SetHeaders sets all the same.
+// AppendFields appends the fields that SetHeaders sets to dst, ordered by their names in lower case. With an error, it appends the
+// fields that SetHeaders sets with an error.
 func (s Style) AppendFields(dst []Field, a *engine.Answer, now time.Time) ([]Field, error) {
 	strictest := a.Strictest()
 	if strictest == nil {
@@ -85,7 +85,7 @@ func (s Style) AppendFields(dst []Field, a *engine.Answer, now time.Time) ([]Fie
 	var err error
 	switch s {
 	case RateLimitHeaders:
-		err = t.draft11(a)
+		err = t.rateLimit(a)
 		t.retryAfter(a, strictest)
 	case XRateLimitHeaders:
 		t.retryAfter(a, strictest)
@@ -107,7 +107,7 @@ func (t *text) retryAfter(a *engine.Answer, strictest *engine.Result) {
 	}
 }
 
-func (t *text) draft11(a *engine.Answer) error {
+func (t *text) rateLimit(a *engine.Answer) error {
 	for r := range enforced(a) {
 		err := t.item(r.Rule.Policy, ";r=", r.Remaining, ";t=", seconds(effectiveWindow(r.Decision)))
 		if err != nil {
@@ -125,8 +125,8 @@ func (t *text) draft11(a *engine.Answer) error {
 	return nil
 }
 
-// numbers are the three fields of before the draft named policies. The policies of a, unless nil, stand behind the limit:
-// 100, 100;w=86400;name="shop/tenant-daily".
+// numbers writes the three fields with plain numbers, as they were before the draft named policies. Unless a is nil, its policies
+// follow the limit: 100, 100;w=86400;name="shop/tenant-daily".
 func (t *text) numbers(strictest *engine.Result, a *engine.Answer, reset time.Duration) error {
 	t.number(strictest.Decision.Limit)
 	if a != nil {
@@ -149,7 +149,7 @@ func (t *text) numbers(strictest *engine.Result, a *engine.Answer, reset time.Du
 	return nil
 }
 
-// enforced yields the results of policies that bind the client, strictest first.
+// enforced yields the results of enforced policies, strictest first.
 func enforced(a *engine.Answer) iter.Seq[*engine.Result] {
 	return func(yield func(*engine.Result) bool) {
 		for i := range a.Results {
@@ -163,8 +163,8 @@ func enforced(a *engine.Answer) iter.Seq[*engine.Result] {
 	}
 }
 
-// effectiveWindow is for how long the client should count on no more than what remains: until a retry would pass, so
-// that Retry-After does not point before its end, else until the full limit is back.
+// effectiveWindow is the time for which the client can spend no more than what remains. For a denial it ends when a retry would
+// be allowed, so that it never ends after Retry-After; otherwise it ends when the full limit is available.
 func effectiveWindow(d limiter.Decision) time.Duration {
 	if d.Allowed || d.RetryAfter == limiter.Never {
 		return d.ResetAfter
@@ -175,7 +175,7 @@ func effectiveWindow(d limiter.Decision) time.Duration {
 // seconds is d ≥ 0 in whole seconds, rounded up.
 func seconds(d time.Duration) int64 { return roundUp(d, time.Second) }
 
-// Fields yields the header fields of h in the order of their names, in lower case, as HTTP/2 and gRPC have them.
+// Fields yields the header fields of h ordered by name, with names in lower case, for HTTP/2 and gRPC.
 func Fields(h http.Header) iter.Seq2[string, string] {
 	names := slices.Sorted(maps.Keys(h))
 	return func(yield func(name, value string) bool) {

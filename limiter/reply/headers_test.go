@@ -38,7 +38,7 @@ func decided(t *testing.T, rule rules.Rule, d limiter.Decision) engine.Result {
 
 func epoch() time.Time { return time.Unix(1_790_000_000, 1) }
 
-func TestHeadersOfDraft11(t *testing.T) {
+func TestSetHeaders_RateLimit(t *testing.T) {
 	const just = time.Microsecond
 	allowed := limiter.Decision{Allowed: true, Remaining: 7, ResetAfter: 30*time.Second + just}
 	denied := limiter.Decision{ResetAfter: 60 * time.Second, RetryAfter: 20*time.Second + just}
@@ -100,7 +100,7 @@ func TestHeadersOfDraft11(t *testing.T) {
 	}
 }
 
-func TestANameThatCannotBeAHeaderDoesNotStopTheDecision(t *testing.T) {
+func TestSetHeaders_InvalidPolicyNameStillSetsRetryAfter(t *testing.T) {
 	rule := tenantRule("täglich", 1)
 	answer := engine.Answer{Results: []engine.Result{decided(t, rule, limiter.Decision{RetryAfter: time.Second})}}
 	header := http.Header{}
@@ -112,7 +112,7 @@ func TestANameThatCannotBeAHeaderDoesNotStopTheDecision(t *testing.T) {
 	}
 }
 
-func TestHeadersByStyle(t *testing.T) {
+func TestSetHeaders_ByStyle(t *testing.T) {
 	allowed := limiter.Decision{Allowed: true, Remaining: 7, ResetAfter: 30 * time.Second}
 	denied := limiter.Decision{ResetAfter: 60 * time.Second, RetryAfter: 20*time.Second + time.Microsecond}
 	two := func() engine.Answer {
@@ -128,26 +128,26 @@ func TestHeadersByStyle(t *testing.T) {
 		answer engine.Answer
 		want   http.Header
 	}{
-		"Draft03 gives the strictest numbers and every policy": {XRateLimitHeaders, two(), http.Header{
+		"XRateLimit has the strictest numbers and every policy": {XRateLimitHeaders, two(), http.Header{
 			"X-RateLimit-Limit":     {`5, 5;w=60;name="shop/b", 9;w=60;name="shop/a"`},
 			"X-RateLimit-Remaining": {"0"},
 			"X-RateLimit-Reset":     {"21"},
 			"Retry-After":           {"21"},
 		}},
-		"Draft03 of an allowed request": {XRateLimitHeaders, one(), http.Header{
+		"XRateLimit for an allowed request": {XRateLimitHeaders, one(), http.Header{
 			"X-RateLimit-Limit":     {`9, 9;w=60;name="shop/a"`},
 			"X-RateLimit-Remaining": {"7"},
 			"X-RateLimit-Reset":     {"30"},
 		}},
-		"GitHub gives plain numbers and the second of the reset, rounded up": {GitHubHeaders, two(), http.Header{
+		"GitHub has plain numbers and the second of the reset, rounded up": {GitHubHeaders, two(), http.Header{
 			"X-RateLimit-Limit":     {"5"},
 			"X-RateLimit-Remaining": {"0"},
 			"X-RateLimit-Reset":     {"1790000021"},
 			"Retry-After":           {"21"},
 		}},
-		"None leaves the wait":                    {NoHeaders, two(), http.Header{"Retry-After": {"21"}}},
-		"None of an allowed request says nothing": {NoHeaders, one(), http.Header{}},
-		"no policy, no headers":                   {GitHubHeaders, engine.Answer{Allowed: true}, http.Header{}},
+		"None has only Retry-After":                {NoHeaders, two(), http.Header{"Retry-After": {"21"}}},
+		"None for an allowed request has no field": {NoHeaders, one(), http.Header{}},
+		"no policy, no headers":                    {GitHubHeaders, engine.Answer{Allowed: true}, http.Header{}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestHeadersByStyle(t *testing.T) {
 	}
 }
 
-func TestStylesAreKnownByName(t *testing.T) {
+func TestParseStyle_AcceptsTheNameOfEveryStyle(t *testing.T) {
 	for _, style := range []Style{RateLimitHeaders, XRateLimitHeaders, GitHubHeaders, NoHeaders} {
 		if got, err := ParseStyle(string(style)); err != nil || got != style {
 			t.Errorf("ParseStyle(%q) = %q, %v", style, got, err)
@@ -174,7 +174,7 @@ func TestStylesAreKnownByName(t *testing.T) {
 	}
 }
 
-func TestFieldsAreInOrderAndInLowerCase(t *testing.T) {
+func TestFields_AreOrderedAndInLowerCase(t *testing.T) {
 	var got []string
 	for name, value := range Fields(http.Header{"RateLimit-Policy": {"b"}, "RateLimit": {"a"}, "Retry-After": {"1", "2"}}) {
 		got = append(got, name+"="+value)

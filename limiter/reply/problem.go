@@ -15,14 +15,14 @@ import (
 // ProblemType is the media type of a Problem.
 const ProblemType = "application/problem+json"
 
-// Problem types that are more than their status code, from draft-ietf-httpapi-ratelimit-headers-11.
+// Problem types of draft-ietf-httpapi-ratelimit-headers-11.
 const (
 	typeQuotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	typeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 )
 
-// Problem is an RFC 9457 problem. Field is an extension: the part of the request that is wrong, "query.q[1]". So is
-// violated-policies, which the rate-limit draft defines.
+// Problem is an RFC 9457 problem document with two extensions: Field is the invalid part of the request, for example "query.q[1]",
+// and violated-policies is defined by the rate-limit draft.
 type Problem struct {
 	Type             string   `json:"type"`
 	Title            string   `json:"title"`
@@ -32,12 +32,12 @@ type Problem struct {
 	ViolatedPolicies []string `json:"violated-policies,omitempty"`
 }
 
-// NewProblem returns a problem that its status describes.
+// NewProblem returns a problem without a type of its own: its title is that of the status.
 func NewProblem(status int, field, detail string) *Problem {
 	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Field: field}
 }
 
-// Denied is the problem of a request that a denies: 429, with the policies that it is over.
+// Denied returns the problem for a request that a denies: status 429, with the policies that deny it.
 func Denied(a *engine.Answer) *Problem {
 	p := NewProblem(http.StatusTooManyRequests, "", "")
 	p.Type, p.Title = typeQuotaExceeded, "Quota Exceeded"
@@ -54,7 +54,7 @@ func Denied(a *engine.Answer) *Problem {
 		p.ViolatedPolicies = append(p.ViolatedPolicies, r.Rule.Policy)
 	}
 	if r := a.Strictest(); r != nil && r.RetryAfter == limiter.Never {
-		detail = append(detail, "; the request costs more than is ever allowed at once"...)
+		detail = append(detail, "; the request costs more than the limit, so a retry cannot succeed"...)
 	} else if r != nil {
 		detail = append(detail, "; retry in "...)
 		detail = strconv.AppendInt(detail, max(1, seconds(r.RetryAfter)), 10)
@@ -64,29 +64,29 @@ func Denied(a *engine.Answer) *Problem {
 	return p
 }
 
-// Unavailable is the problem of a request that err, from the engine, left without a decision: 503.
+// Unavailable returns the problem for a request that has no decision because of err, an error of the engine: status 503.
 func Unavailable(err error) *Problem {
-	p := NewProblem(http.StatusServiceUnavailable, "", why(err))
+	p := NewProblem(http.StatusServiceUnavailable, "", unavailableDetail(err))
 	p.Type, p.Title = typeReducedCapacity, "Temporary Reduced Capacity"
 	return p
 }
 
-// why tells clients of err what they may know: an error of the store's names addresses.
-func why(err error) string {
+// unavailableDetail describes err without the text of the store's error, which may contain addresses.
+func unavailableDetail(err error) string {
 	var refused *engine.RefusedError
 	switch {
 	case errors.Is(err, engine.ErrNoRules):
-		return "there are no rules yet; /readyz says why"
+		return "no rules are loaded yet; see /readyz for the reason"
 	case errors.As(err, &refused):
-		return "policy " + refused.Policy + " denies while its counters cannot be reached"
-	default: // of counters that nothing stands in for
-		return "the counters cannot be reached; whether the request was counted is not known"
+		return "policy " + refused.Policy + " denies requests while its counters are unavailable"
+	default: // a store that does not fail over
+		return "the counters are unavailable; the request may or may not have been counted"
 	}
 }
 
-// JSON is p as a document, a line, the one that encoding/json writes, in a fraction of its time.
+// JSON returns p as one line of JSON: the same bytes as encoding/json, in a fraction of its time.
 func (p *Problem) JSON() []byte {
-	b := make([]byte, 0, 320) // holds that of a denial by a policy or two
+	b := make([]byte, 0, 320) // enough for a denial by two policies
 	b = appendString(append(b, `{"type":`...), p.Type)
 	b = appendString(append(b, `,"title":`...), p.Title)
 	b = strconv.AppendInt(append(b, `,"status":`...), int64(p.Status), 10)
@@ -111,10 +111,10 @@ func (p *Problem) JSON() []byte {
 // appendString appends s as JSON.
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || strings.IndexByte(`"\<>&`, c) >= 0 { // what encoding/json does not leave as it is
+		if c := s[i]; c < ' ' || c > '~' || strings.IndexByte(`"\<>&`, c) >= 0 { // what encoding/json escapes
 			quoted, err := json.Marshal(s)
 			if err != nil {
-				panic(fmt.Sprintf("reply: encoding a string: %v", err))
+				panic(fmt.Sprintf("reply: encode a string: %v", err))
 			}
 			return append(b, quoted...)
 		}
@@ -124,8 +124,8 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// Write sends p. When there was no decision, it asks for a second's patience: past the store's deadline, and long enough for
-// a failover to make progress. The client may be gone; there is nobody left to tell then.
+// Write sends p. With status 503 it sets Retry-After to one second: longer than the store's deadline, and long enough for a failover
+// to make progress. It ignores errors, because then the client has disconnected.
 func (p *Problem) Write(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", ProblemType)
 	if p.Status == http.StatusServiceUnavailable {

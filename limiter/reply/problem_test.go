@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 )
 
-func TestProblems(t *testing.T) {
+func TestProblem_WritesStatusHeadersAndBody(t *testing.T) {
 	denied := limiter.Decision{RetryAfter: 20*time.Second + time.Microsecond}
 	answer := engine.Answer{Results: []engine.Result{
 		decided(t, tenantRule("b", 5), denied), decided(t, tenantRule("c", 5), denied),
@@ -26,26 +26,26 @@ func TestProblems(t *testing.T) {
 		problem *Problem
 		want    string
 	}{
-		"a denial names the policies that denied, shadows never": {
+		"a denial lists the enforced policies that deny": {
 			Denied(&answer),
 			`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,` +
 				`"detail":"over the limit of shop/b, shop/c; retry in 21 s","violated-policies":["shop/b","shop/c"]}`,
 		},
-		"a denial that no wait mends says so": {
+		"a denial states that no retry can succeed": {
 			Denied(&never),
 			`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,` +
-				`"detail":"over the limit of shop/b; the request costs more than is ever allowed at once","violated-policies":["shop/b"]}`,
+				`"detail":"over the limit of shop/b; the request costs more than the limit, so a retry cannot succeed","violated-policies":["shop/b"]}`,
 		},
-		"a policy that denies without its counters is named": {
+		"a policy that denies without its counters": {
 			Unavailable(&engine.RefusedError{Policy: "shop/a"}),
-			reduced + `"detail":"policy shop/a denies while its counters cannot be reached"}`,
+			reduced + `"detail":"policy shop/a denies requests while its counters are unavailable"}`,
 		},
-		"without rules": {Unavailable(engine.ErrNoRules), reduced + `"detail":"there are no rules yet; /readyz says why"}`},
-		"an error of the store's is not told, it may name addresses": {
+		"without rules": {Unavailable(engine.ErrNoRules), reduced + `"detail":"no rules are loaded yet; see /readyz for the reason"}`},
+		"an error of the store, whose text may contain addresses": {
 			Unavailable(errors.New("dial 10.0.0.7")),
-			reduced + `"detail":"the counters cannot be reached; whether the request was counted is not known"}`,
+			reduced + `"detail":"the counters are unavailable; the request may or may not have been counted"}`,
 		},
-		"a field that is wrong": {
+		"an invalid field": {
 			NewProblem(http.StatusBadRequest, "cost", "cost must be a number"),
 			`{"type":"about:blank","title":"Bad Request","status":400,"detail":"cost must be a number","field":"cost"}`,
 		},
@@ -60,8 +60,8 @@ func TestProblems(t *testing.T) {
 			if w.Code != test.problem.Status || w.Header().Get("Content-Type") != "application/problem+json" {
 				t.Errorf("status %d, %v", w.Code, w.Header())
 			}
-			if patience := w.Header().Get("Retry-After"); (patience == "1") != (w.Code == http.StatusServiceUnavailable) {
-				t.Errorf("Retry-After %q with status %d", patience, w.Code)
+			if retryAfter := w.Header().Get("Retry-After"); (retryAfter == "1") != (w.Code == http.StatusServiceUnavailable) {
+				t.Errorf("Retry-After %q with status %d", retryAfter, w.Code)
 			}
 		})
 	}

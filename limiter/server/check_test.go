@@ -270,7 +270,7 @@ func withType(r *http.Request, contentType string) *http.Request {
 
 func TestWithoutRulesThereIsNoDecision(t *testing.T) {
 	w := post(newHandler(t, engine.New(atNoon(), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))), acme)
-	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"detail":"there are no rules yet; /readyz says why"`) {
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"detail":"no rules are loaded yet; see /readyz for the reason"`) {
 		t.Errorf("status %d: %s", w.Code, w.Body)
 	}
 }
@@ -316,7 +316,7 @@ func TestAStoreFailureThatNothingStandsInForIsToldToTheCaller(t *testing.T) {
 		w := post(h, acme)
 		want := `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
 		  "title":"Temporary Reduced Capacity","status":503,
-		  "detail":"the counters cannot be reached; whether the request was counted is not known"}`
+		  "detail":"the counters are unavailable; the request may or may not have been counted"}`
 		if diff := cmp.Diff(compact(t, want), w.Body.String()); diff != "" {
 			t.Fatalf("body (-want +got):\n%s", diff)
 		}
@@ -435,7 +435,7 @@ func TestWhileTheStoreIsAwayAPolicySaysWhatACallerGets(t *testing.T) {
 	}
 	w = post(h, bank)
 	want := `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-	  "title":"Temporary Reduced Capacity","status":503,"detail":"policy shop/deny denies while its counters cannot be reached"}`
+	  "title":"Temporary Reduced Capacity","status":503,"detail":"policy shop/deny denies requests while its counters are unavailable"}`
 	if diff := cmp.Diff(compact(t, want), w.Body.String()); diff != "" || w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" {
 		t.Errorf("of a policy that denies: status %d, %v, body (-want +got):\n%s", w.Code, w.Header(), diff)
 	}

@@ -13,24 +13,24 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// Option changes what of a call is told to the Decider, and when.
+// Option changes what is passed from a call to the Decider, and when.
 type Option func(*calls)
 
-// ClientIP is where the client's address is read from; the zero Addr is "unknown". Without it that is the peer of the
+// ClientIP sets the function that returns the client's address; the zero Addr means unknown. The default is the peer address of the
 // connection, which no client can forge.
 func ClientIP(f func(context.Context) netip.Addr) Option { return func(x *calls) { x.clientIP = f } }
 
-// Claims are those of the caller's token, which an interceptor before this one has verified.
+// Claims sets the function that returns the claims of the caller's token, which an earlier interceptor must have verified.
 func Claims(f func(context.Context) map[string]any) Option { return func(x *calls) { x.claims = f } }
 
-// Cost is how often a call counts, 1 unless given. At 0 it passes without being asked about. The message is the request of
-// a unary call; nil at the start of a stream; with [EachMessage] a message of the stream.
+// Cost sets the function that returns how many times a call counts; the default is 1. A call of cost 0 is served without a decision. The
+// message is the request of a unary call, nil at the start of a stream, and with [EachMessage] a message of the stream.
 func Cost(f func(ctx context.Context, fullMethod string, message any) int64) Option {
 	return func(x *calls) { x.cost = f }
 }
 
-// OnlyHeaders names the metadata that the Decider is told. Without it that is all of it, credentials included: name what
-// policies need when the Decider is a middleware.Remote.
+// OnlyHeaders sets the metadata that is passed to the Decider. By default all metadata is passed, including credentials. With a
+// middleware.Remote, name the metadata that policies need.
 func OnlyHeaders(names ...string) Option {
 	return func(x *calls) {
 		for _, name := range names {
@@ -39,17 +39,17 @@ func OnlyHeaders(names ...string) Option {
 	}
 }
 
-// Describe is called last and may change the check: another domain, descriptors, an override of the limit.
+// Describe sets a function that may change the check before it is decided: the domain, descriptors, an override of the limit.
 func Describe(f func(context.Context, *engine.Check)) Option {
 	return func(x *calls) { x.describe = f }
 }
 
-// EachMessage charges a stream for every message that it receives, not for its start alone: the start pays for the first
-// message. The first that is over a limit ends the stream: RecvMsg returns the status that the client gets if the handler
-// returns it, as handlers do, and the rate-limit fields are in the trailer.
+// EachMessage charges a stream for every message that it receives. The charge at the start of the stream covers the first message. The
+// first message over a limit ends the stream: RecvMsg returns the status, which the client gets when the handler returns it, as handlers
+// do. The rate-limit fields are in the trailer.
 func EachMessage() Option { return func(x *calls) { x.eachMessage = true } }
 
-// calls reads from calls what the Decider is told.
+// calls builds checks from calls.
 type calls struct {
 	clientIP    func(context.Context) netip.Addr
 	claims      func(context.Context) map[string]any
@@ -111,7 +111,7 @@ func (x *calls) headers(md metadata.MD) map[string]string {
 	return headers
 }
 
-// peerIP is the address at the other end of the connection; invalid where there is none, on a Unix socket say.
+// peerIP is the peer address of the connection. It is invalid if there is none, for example on a Unix socket.
 func peerIP(ctx context.Context) netip.Addr {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {

@@ -4,6 +4,6 @@
 //		grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(gate)),
 //		grpc.ChainStreamInterceptor(grpclimit.StreamServerInterceptor(gate)))
 //
-// To policies a call is what it is on the wire, and so what Envoy in front of the same server sees: method POST, the full
-// method as path ("/shop.v1.Search/Query"), the authority as host, metadata as headers. Binary metadata ("-bin") is left out.
+// Policies see a call as the HTTP/2 request that it is, as Envoy in front of the same server does: method POST, the full method as path
+// ("/shop.v1.Search/Query"), the authority as host, metadata as headers. Binary metadata ("-bin") is omitted.
 package grpclimit

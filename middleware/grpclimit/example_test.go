@@ -9,7 +9,7 @@ import (
 	"github.com/weir-dev/weir/middleware/grpclimit"
 )
 
-// One gate serves calls and streams, and HTTP beside them if need be. A stream pays for each message that it receives.
+// One gate limits unary calls, streams, and HTTP requests. A stream is charged for each message that it receives.
 func Example() {
 	remote, err := middleware.NewRemote("http://weir.weir-system:8080")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-dev/weir/middleware"
 )
 
-// UnaryServerInterceptor lets unary calls through g. The rate-limit fields are in the header metadata of the answer, in lower
-// case; a call over a limit ends with RESOURCE_EXHAUSTED, whose details are a RetryInfo and a QuotaFailure.
+// UnaryServerInterceptor returns an interceptor that serves the unary calls that g allows. The rate-limit fields are in the header metadata
+// of the response, in lower case. A call over a limit ends with RESOURCE_EXHAUSTED, with a RetryInfo and a QuotaFailure as details.
 func UnaryServerInterceptor(g *middleware.Gate, options ...Option) grpc.UnaryServerInterceptor {
 	x := newCalls(options)
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -28,8 +28,8 @@ func UnaryServerInterceptor(g *middleware.Gate, options ...Option) grpc.UnarySer
 	}
 }
 
-// StreamServerInterceptor lets streams through g, as UnaryServerInterceptor does calls. A stream is charged once, at its
-// start, however long it lasts and whatever it carries, unless [EachMessage] says otherwise.
+// StreamServerInterceptor returns an interceptor that serves the streams that g allows, as UnaryServerInterceptor does for unary calls. A
+// stream is charged once, at its start, for any duration and number of messages, unless [EachMessage] is given.
 func StreamServerInterceptor(g *middleware.Gate, options ...Option) grpc.StreamServerInterceptor {
 	x := newCalls(options)
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -56,16 +56,16 @@ type meteredStream struct {
 	calls      *calls
 	gate       *middleware.Gate
 	fullMethod string
-	paid       bool // the first message has come
+	started    bool // the first message was received
 }
 
-// RecvMsg is called by one goroutine at a time, as gRPC demands of every stream.
+// RecvMsg is called by one goroutine at a time, as gRPC requires.
 func (s *meteredStream) RecvMsg(message any) error {
 	if err := s.ServerStream.RecvMsg(message); err != nil {
 		return err
 	}
-	if !s.paid {
-		s.paid = true
+	if !s.started {
+		s.started = true
 		return nil
 	}
 	ctx := s.Context()

@@ -39,8 +39,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds every wait of the tests.
-const patience = 10 * time.Second
+// timeout bounds every wait of the tests.
+const timeout = 10 * time.Second
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
@@ -62,14 +62,14 @@ func newEngine(t testing.TB, clock func() time.Time, list ...rules.Rule) *engine
 	return e
 }
 
-// deciders are the ways to have calls decided: each gives the Decider that e is behind.
+// deciders are the ways to let e decide calls.
 func deciders() map[string]func(t *testing.T, e *engine.Engine) middleware.Decider {
 	return map[string]func(t *testing.T, e *engine.Engine) middleware.Decider{
 		"in this process": func(_ *testing.T, e *engine.Engine) middleware.Decider { return e },
 		"over HTTP": func(t *testing.T, e *engine.Engine) middleware.Decider {
 			s := httptest.NewServer(server.NewHandler(server.Options{Engine: e, Style: reply.NoHeaders, Metrics: server.NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}))
 			t.Cleanup(s.Close)
-			remote, err := middleware.NewRemote(s.URL, middleware.Timeout(patience))
+			remote, err := middleware.NewRemote(s.URL, middleware.Timeout(timeout))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +79,7 @@ func deciders() map[string]func(t *testing.T, e *engine.Engine) middleware.Decid
 	}
 }
 
-// service counts what reaches it.
+// service counts the calls that it receives.
 type service struct {
 	grpc_testing.UnimplementedTestServiceServer
 	mu    sync.Mutex
@@ -103,7 +103,7 @@ func (s *service) EmptyCall(context.Context, *grpc_testing.Empty) (*grpc_testing
 	return &grpc_testing.Empty{}, nil
 }
 
-// FullDuplexCall answers each message with one.
+// FullDuplexCall sends one message for each that it receives.
 func (s *service) FullDuplexCall(stream grpc_testing.TestService_FullDuplexCallServer) error {
 	s.called()
 	for {
@@ -118,7 +118,7 @@ func (s *service) FullDuplexCall(stream grpc_testing.TestService_FullDuplexCallS
 	}
 }
 
-// start runs a server whose calls go through gate, and returns a client of it.
+// start starts a server that gate limits, and returns a client of it.
 func start(t testing.TB, gate *middleware.Gate, options ...grpclimit.Option) (*service, grpc_testing.TestServiceClient) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -142,10 +142,10 @@ func start(t testing.TB, gate *middleware.Gate, options ...grpclimit.Option) (*s
 	return implementation, grpc_testing.NewTestServiceClient(connection)
 }
 
-// of is a context for a call of a tenant.
-func of(t testing.TB, tenant string) context.Context {
+// callOf returns the context of a call of a tenant.
+func callOf(t testing.TB, tenant string) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	return metadata.AppendToOutgoingContext(ctx, "x-tenant-id", tenant)
 }
@@ -190,26 +190,26 @@ func compareStatus(t *testing.T, err error, code codes.Code, message string, wan
 	}
 }
 
-func TestCallsAreLimited(t *testing.T) {
+func TestUnaryServerInterceptor_LimitsCalls(t *testing.T) {
 	for way, decider := range deciders() {
 		t.Run(way, func(t *testing.T) {
 			gate := middleware.NewGate(decider(t, newEngine(t, func() time.Time { return noon }, tenantRule("a", 1))), "shop")
 			implementation, client := start(t, gate)
 			var header metadata.MD
-			if _, err := client.EmptyCall(of(t, "acme"), &grpc_testing.Empty{}, grpc.Header(&header)); err != nil {
+			if _, err := client.EmptyCall(callOf(t, "acme"), &grpc_testing.Empty{}, grpc.Header(&header)); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(map[string]string{"ratelimit": `"shop/a";r=0;t=60`, "ratelimit-policy": `"shop/a";q=1;w=60`}, limits(header)); diff != "" {
 				t.Errorf("header metadata (-want +got):\n%s", diff)
 			}
-			_, err := client.EmptyCall(of(t, "acme"), &grpc_testing.Empty{}, grpc.Header(&header))
+			_, err := client.EmptyCall(callOf(t, "acme"), &grpc_testing.Empty{}, grpc.Header(&header))
 			compareStatus(t, err, codes.ResourceExhausted, "over the limit of shop/a; retry in 60 s", overA(time.Minute))
 			if diff := cmp.Diff(map[string]string{
 				"ratelimit": `"shop/a";r=0;t=60`, "ratelimit-policy": `"shop/a";q=1;w=60`, "retry-after": "60",
 			}, limits(header)); diff != "" {
 				t.Errorf("header metadata of a denial (-want +got):\n%s", diff)
 			}
-			if _, err := client.EmptyCall(of(t, "globex"), &grpc_testing.Empty{}); err != nil {
+			if _, err := client.EmptyCall(callOf(t, "globex"), &grpc_testing.Empty{}); err != nil {
 				t.Error(err)
 			}
 			if n := implementation.count(); n != 2 {
@@ -219,14 +219,14 @@ func TestCallsAreLimited(t *testing.T) {
 	}
 }
 
-func TestADenialThatNoWaitMendsAsksForNoRetry(t *testing.T) {
+func TestUnaryServerInterceptor_CostAboveTheLimitHasNoRetryInfo(t *testing.T) {
 	gate := middleware.NewGate(newEngine(t, time.Now, tenantRule("a", 1)), "shop")
 	_, client := start(t, gate, grpclimit.Cost(func(context.Context, string, any) int64 { return 2 }))
-	_, err := client.EmptyCall(of(t, "acme"), &grpc_testing.Empty{})
-	compareStatus(t, err, codes.ResourceExhausted, "over the limit of shop/a; the request costs more than is ever allowed at once", overA(0)[1:])
+	_, err := client.EmptyCall(callOf(t, "acme"), &grpc_testing.Empty{})
+	compareStatus(t, err, codes.ResourceExhausted, "over the limit of shop/a; the request costs more than the limit, so a retry cannot succeed", overA(0)[1:])
 }
 
-func TestAStreamIsChargedAtItsStart(t *testing.T) {
+func TestStreamServerInterceptor_ChargesAStreamAtItsStart(t *testing.T) {
 	for way, decider := range deciders() {
 		t.Run(way, func(t *testing.T) {
 			gate := middleware.NewGate(decider(t, newEngine(t, func() time.Time { return noon }, tenantRule("a", 1))), "shop")
@@ -252,15 +252,15 @@ func TestAStreamIsChargedAtItsStart(t *testing.T) {
 	}
 }
 
-// TestEachMessageIsCharged: the start pays for the first message, and the one that is over the limit ends the stream.
-func TestEachMessageIsCharged(t *testing.T) {
+// The charge at the start covers the first message, and the first message over the limit ends the stream.
+func TestEachMessage_ChargesEveryMessage(t *testing.T) {
 	rule := tenantRule("a", 1)
 	rule.Units = 3
 	gate := middleware.NewGate(newEngine(t, func() time.Time { return noon }, rule), "shop")
-	var messages []bool // whether Cost was given one
+	var messages []bool // whether Cost received one
 	_, client := start(t, gate, grpclimit.EachMessage(), grpclimit.Cost(func(_ context.Context, method string, message any) int64 {
 		if method != grpc_testing.TestService_FullDuplexCall_FullMethodName {
-			t.Errorf("cost of %s", method)
+			t.Errorf("Cost called for method %s", method)
 		}
 		messages = append(messages, message != nil)
 		return 1
@@ -276,7 +276,7 @@ func TestEachMessageIsCharged(t *testing.T) {
 		t.Errorf("the fourth message: %v, trailer %v", err, stream.Trailer())
 	}
 	if diff := cmp.Diff([]bool{false, true, true, true}, messages); diff != "" {
-		t.Errorf("costs of messages (-want +got):\n%s", diff)
+		t.Errorf("messages that Cost received (-want +got):\n%s", diff)
 	}
 }
 
@@ -284,14 +284,14 @@ type duplex = grpc.BidiStreamingClient[grpc_testing.StreamingOutputCallRequest, 
 
 func open(t *testing.T, client grpc_testing.TestServiceClient) duplex {
 	t.Helper()
-	stream, err := client.FullDuplexCall(of(t, "acme"))
+	stream, err := client.FullDuplexCall(callOf(t, "acme"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return stream
 }
 
-// echo sends a message and waits for its answer.
+// echo sends a message and waits for the response.
 func echo(stream duplex) error {
 	if err := stream.Send(&grpc_testing.StreamingOutputCallRequest{}); err != nil && !errors.Is(err, io.EOF) {
 		return err
@@ -310,17 +310,17 @@ func finish(t *testing.T, stream duplex) {
 	}
 }
 
-func TestCallsAreTold(t *testing.T) {
-	var asked engine.Check
+func TestUnaryServerInterceptor_PassesTheCallToTheDecider(t *testing.T) {
+	var observed engine.Check
 	gate := middleware.NewGate(newEngine(t, time.Now), "shop",
-		middleware.Observe(func(_ context.Context, c *engine.Check, _ engine.Answer, _ error) { asked = *c }))
+		middleware.Observe(func(_ context.Context, c *engine.Check, _ engine.Answer, _ error) { observed = *c }))
 	_, client := start(t, gate, grpclimit.Claims(func(context.Context) map[string]any { return map[string]any{"sub": "u1"} }))
-	ctx := metadata.AppendToOutgoingContext(of(t, "acme"), "x-list", "a", "X-List", "b", "trace-bin", "\xff", "x-forwarded-for", "203.0.113.7")
+	ctx := metadata.AppendToOutgoingContext(callOf(t, "acme"), "x-list", "a", "X-List", "b", "trace-bin", "\xff", "x-forwarded-for", "203.0.113.7")
 	if _, err := client.EmptyCall(ctx, &grpc_testing.Empty{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"user-agent", "grpc-accept-encoding"} { // as the version of gRPC has it
-		delete(asked.Request.Headers, name)
+	for _, name := range []string{"user-agent", "grpc-accept-encoding"} { // these depend on the version of gRPC
+		delete(observed.Request.Headers, name)
 	}
 	want := rules.Request{
 		Domain: "shop", Method: "POST", Host: "api.shop.example", Path: "/grpc.testing.TestService/EmptyCall",
@@ -329,27 +329,27 @@ func TestCallsAreTold(t *testing.T) {
 		},
 		ClientIP: netip.MustParseAddr("127.0.0.1"), Claims: map[string]any{"sub": "u1"},
 	}
-	if diff := cmp.Diff(want, asked.Request, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, observed.Request, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}
 }
 
-func TestOnlyNamedMetadataIsTold(t *testing.T) {
-	var asked engine.Check
+func TestOnlyHeaders_PassesOnlyNamedMetadata(t *testing.T) {
+	var observed engine.Check
 	gate := middleware.NewGate(newEngine(t, time.Now), "shop")
 	_, client := start(t, gate, grpclimit.OnlyHeaders("X-Tenant-ID", "absent"),
 		grpclimit.ClientIP(func(context.Context) netip.Addr { return netip.MustParseAddr("203.0.113.7") }),
-		grpclimit.Describe(func(_ context.Context, c *engine.Check) { asked = *c }))
-	if _, err := client.EmptyCall(of(t, "acme"), &grpc_testing.Empty{}); err != nil {
+		grpclimit.Describe(func(_ context.Context, c *engine.Check) { observed = *c }))
+	if _, err := client.EmptyCall(callOf(t, "acme"), &grpc_testing.Empty{}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]string{"x-tenant-id": "acme"}, asked.Request.Headers); diff != "" || asked.Request.ClientIP.String() != "203.0.113.7" {
-		t.Errorf("client %v; headers (-want +got):\n%s", asked.Request.ClientIP, diff)
+	if diff := cmp.Diff(map[string]string{"x-tenant-id": "acme"}, observed.Request.Headers); diff != "" || observed.Request.ClientIP.String() != "203.0.113.7" {
+		t.Errorf("client %v; headers (-want +got):\n%s", observed.Request.ClientIP, diff)
 	}
 }
 
-// TestTurnsAreWaitedFor: the third call of three comes 100 ms after the first, however they are decided.
-func TestTurnsAreWaitedFor(t *testing.T) {
+// The third of three calls is served 100 ms after the first, in this process and over HTTP.
+func TestUnaryServerInterceptor_WaitsForTheTurnOfACall(t *testing.T) {
 	for way, decider := range deciders() {
 		t.Run(way, func(t *testing.T) {
 			drip := tenantRule("drip", 20)
@@ -358,65 +358,65 @@ func TestTurnsAreWaitedFor(t *testing.T) {
 			_, client := start(t, gate)
 			began := time.Now()
 			for range 3 {
-				if _, err := client.EmptyCall(of(t, "acme"), &grpc_testing.Empty{}); err != nil {
+				if _, err := client.EmptyCall(callOf(t, "acme"), &grpc_testing.Empty{}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if took := time.Since(began); took < 100*time.Millisecond {
-				t.Errorf("three calls through a bucket of one every 50 ms took %v", took)
+				t.Errorf("three calls at one per 50 ms took %v, want at least 100 ms", took)
 			}
 		})
 	}
 }
 
-func TestACallerThatIsGoneIsNotServed(t *testing.T) {
+func TestUnaryServerInterceptor_DoesNotServeACanceledCall(t *testing.T) {
 	slow := tenantRule("slow", 1)
 	slow.Algorithm, slow.WindowSeconds, slow.Burst = limiter.LeakyBucket, 3600, 1 // the second waits for an hour
-	asked := make(chan struct{}, 2)
+	decided := make(chan struct{}, 2)
 	gate := middleware.NewGate(newEngine(t, time.Now, slow), "shop",
-		middleware.Observe(func(context.Context, *engine.Check, engine.Answer, error) { asked <- struct{}{} }))
+		middleware.Observe(func(context.Context, *engine.Check, engine.Answer, error) { decided <- struct{}{} }))
 	implementation, client := start(t, gate)
-	// A deadline would be known to be too short for the wait: these calls have none.
+	// With a deadline, the gate would deny the call immediately, because the wait is longer. So these calls have no deadline.
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(t.Context(), "x-tenant-id", "acme"))
 	defer cancel()
 	if _, err := client.EmptyCall(ctx, &grpc_testing.Empty{}); err != nil {
 		t.Fatal(err)
 	}
-	<-asked
+	<-decided
 	ended := make(chan error, 1)
 	go func() {
 		_, err := client.EmptyCall(ctx, &grpc_testing.Empty{})
 		ended <- err
 	}()
 	select {
-	case <-asked:
-	case <-time.After(patience):
-		t.Fatalf("the second call was not decided within %v", patience)
+	case <-decided:
+	case <-time.After(timeout):
+		t.Fatalf("the second call was not decided within %v", timeout)
 	}
 	cancel()
 	if err := <-ended; status.Code(err) != codes.Canceled {
-		t.Errorf("the second call ended with %v", err)
+		t.Errorf("the second call ended with %v, want Canceled", err)
 	}
 	if n := implementation.count(); n != 1 {
 		t.Errorf("%d calls were served, want 1", n)
 	}
 }
 
-func TestADeadlineThatIsTooShortIsToldAtOnce(t *testing.T) {
+func TestUnaryServerInterceptor_DeniesACallWhoseDeadlineIsTooShort(t *testing.T) {
 	slow := tenantRule("a", 1)
 	slow.Algorithm, slow.WindowSeconds, slow.Burst = limiter.LeakyBucket, 60, 1
 	_, client := start(t, middleware.NewGate(newEngine(t, func() time.Time { return noon }, slow), "shop"))
-	if _, err := client.EmptyCall(of(t, "acme"), &grpc_testing.Empty{}); err != nil {
+	if _, err := client.EmptyCall(callOf(t, "acme"), &grpc_testing.Empty{}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := client.EmptyCall(of(t, "acme"), &grpc_testing.Empty{})
+	_, err := client.EmptyCall(callOf(t, "acme"), &grpc_testing.Empty{})
 	compareStatus(t, err, codes.ResourceExhausted, "over the limit of shop/a; retry in 60 s", overA(time.Minute))
 }
 
-func TestWithoutADecision(t *testing.T) {
+func TestUnaryServerInterceptor_WithoutADecision(t *testing.T) {
 	retry := []proto.Message{&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)}}
 	unreachable := &middleware.UnreachableError{Cause: errors.New("dial 10.0.0.7")}
-	const unknown = "the counters cannot be reached; whether the request was counted is not known"
+	const unknown = "the counters are unavailable; the request may or may not have been counted"
 	tests := map[string]struct {
 		err     error
 		options []middleware.Option
@@ -424,29 +424,29 @@ func TestWithoutADecision(t *testing.T) {
 		message string
 		details []proto.Message
 	}{
-		"no limiter answers":              {unreachable, nil, codes.OK, "", nil},
-		"no limiter answers, fail closed": {unreachable, []middleware.Option{middleware.FailClosed()}, codes.Unavailable, unknown, retry},
-		"a policy denies without its store": {
-			&engine.RefusedError{Policy: "shop/a"}, nil, codes.Unavailable, "policy shop/a denies while its counters cannot be reached", retry,
+		"the limiter is unreachable":              {unreachable, nil, codes.OK, "", nil},
+		"the limiter is unreachable, fail closed": {unreachable, []middleware.Option{middleware.FailClosed()}, codes.Unavailable, unknown, retry},
+		"a policy with onStoreFailure Deny": {
+			&engine.RefusedError{Policy: "shop/a"}, nil, codes.Unavailable, "policy shop/a denies requests while its counters are unavailable", retry,
 		},
-		"more than a limiter may be asked about": {
+		"a check that is too large": {
 			&middleware.ProblemError{Problem: reply.NewProblem(431, "", "too large")}, nil, codes.InvalidArgument, "too large", nil,
 		},
-		"the limiter does not understand": {
-			&middleware.ProblemError{Problem: reply.NewProblem(400, "", "domain")}, nil, codes.Internal, "the limits of this request cannot be checked", nil,
+		"the limiter rejects the check": {
+			&middleware.ProblemError{Problem: reply.NewProblem(400, "", "domain")}, nil, codes.Internal, "the limits of this request could not be checked", nil,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			gate := middleware.NewGate(failing{test.err}, "shop", append(test.options, middleware.Log(slog.New(slog.DiscardHandler)))...)
 			_, client := start(t, gate)
-			_, err := client.EmptyCall(of(t, "acme"), &grpc_testing.Empty{})
+			_, err := client.EmptyCall(callOf(t, "acme"), &grpc_testing.Empty{})
 			compareStatus(t, err, test.code, test.message, test.details)
 		})
 	}
 }
 
-// failing is a Decider without decisions.
+// failing is a Decider that always returns an error.
 type failing struct{ err error }
 
 func (f failing) Check(context.Context, *engine.Check) (engine.Answer, error) {

@@ -18,10 +18,10 @@ import (
 	"github.com/weir-dev/weir/middleware"
 )
 
-// patience is what a client is asked for that met no decision, as over HTTP.
-const patience = time.Second
+// unavailableRetry is the retry delay of a call without a decision, as over HTTP.
+const unavailableRetry = time.Second
 
-// statusOf is the status of a call that err, of a Gate, keeps from being served.
+// statusOf is the status of a call that is not served because of err, an error of a Gate.
 func statusOf(err error) error {
 	refusal, ok := errors.AsType[*middleware.RefusalError](err)
 	if !ok {
@@ -33,14 +33,14 @@ func statusOf(err error) error {
 	case codes.ResourceExhausted:
 		details = denial(&refusal.Answer)
 	case codes.Unavailable:
-		details = []protoadapt.MessageV1{&errdetails.RetryInfo{RetryDelay: durationpb.New(patience)}}
+		details = []protoadapt.MessageV1{&errdetails.RetryInfo{RetryDelay: durationpb.New(unavailableRetry)}}
 	default:
 	}
-	told, err := status.New(code, refusal.Problem.Detail).WithDetails(details...)
-	if err != nil { // no detail can make it one
+	detailed, err := status.New(code, refusal.Problem.Detail).WithDetails(details...)
+	if err != nil { // impossible with these details
 		return status.Error(code, refusal.Problem.Detail)
 	}
-	return told.Err()
+	return detailed.Err()
 }
 
 func codeOf(httpStatus int) codes.Code {
@@ -56,7 +56,7 @@ func codeOf(httpStatus int) codes.Code {
 	}
 }
 
-// denial says when to retry, unless no wait mends it, and which limits the call is over.
+// denial returns the details of a denial: when to retry, if a retry can succeed, and the limits that deny the call.
 func denial(a *engine.Answer) []protoadapt.MessageV1 {
 	var details []protoadapt.MessageV1
 	if r := a.Strictest(); r != nil && r.RetryAfter != limiter.Never {

@@ -68,7 +68,7 @@ func TestNobodyIsLockedOut(t *testing.T) {
 		{
 			"Redis is gone", pipeline("two"),
 			func() error { w.Redis.Kill(); return nil }, func() error { return w.Redis.Restart(t.Context()) },
-			"cannot be reached",
+			"counters are unavailable",
 		},
 		{
 			"the certificate has expired", pipeline("three"),

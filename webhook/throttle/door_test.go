@@ -415,18 +415,18 @@ func TestWithoutADecisionTheWritePassesUnlessAPolicySaysOtherwise(t *testing.T) 
 		status *metav1.Status
 		audit  map[string]string
 	}{
-		"no rules yet": {engine.ErrNoRules, own, nil, map[string]string{"result": "undecided", "cause": "there are no rules yet; /readyz says why"}},
+		"no rules yet": {engine.ErrNoRules, own, nil, map[string]string{"result": "undecided", "cause": "no rules are loaded yet; see /readyz for the reason"}},
 		"a store that nothing stands in for": {
 			errors.New("dial 10.0.0.1"), own, nil,
-			map[string]string{"result": "undecided", "cause": "the counters cannot be reached; whether the request was counted is not known"},
+			map[string]string{"result": "undecided", "cause": "the counters are unavailable; the request may or may not have been counted"},
 		},
 		"a policy that denies": {
 			&engine.RefusedError{Policy: "cluster/a"}, own, unavailable(1),
-			map[string]string{"result": "refused", "policy": "cluster/a", "cause": "policy cluster/a denies while its counters cannot be reached"},
+			map[string]string{"result": "refused", "policy": "cluster/a", "cause": "policy cluster/a denies requests while its counters are unavailable"},
 		},
 		"a policy that denies a controller": {
 			&engine.RefusedError{Policy: "cluster/a"}, foreign, unavailable(0),
-			map[string]string{"result": "refused", "policy": "cluster/a", "cause": "policy cluster/a denies while its counters cannot be reached"},
+			map[string]string{"result": "refused", "policy": "cluster/a", "cause": "policy cluster/a denies requests while its counters are unavailable"},
 		},
 	}
 	for name, test := range tests {
@@ -443,7 +443,7 @@ func TestWithoutADecisionTheWritePassesUnlessAPolicySaysOtherwise(t *testing.T) 
 func unavailable(retryAfter int32) *metav1.Status {
 	return &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
-		Message: "policy cluster/a denies while its counters cannot be reached",
+		Message: "policy cluster/a denies requests while its counters are unavailable",
 		Details: &metav1.StatusDetails{Name: "settings", Kind: "ConfigMap", RetryAfterSeconds: retryAfter},
 	}
 }

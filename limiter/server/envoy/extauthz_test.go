@@ -232,17 +232,17 @@ func TestWithoutADecisionAuthorizationFailsAsEnvoyIsSetUp(t *testing.T) {
 	t.Run("as a gRPC error", func(t *testing.T) {
 		w := serve(t, Options{Engine: away(rules.DenyOnFailure)})
 		_, err := w.auth.Check(t.Context(), asked)
-		wantError(t, err, codes.Unavailable, "policy shop/search denies while its counters cannot be reached")
+		wantError(t, err, codes.Unavailable, "policy shop/search denies requests while its counters are unavailable")
 	})
 	t.Run("as an error response", func(t *testing.T) {
 		w := serve(t, Options{Engine: away(rules.DenyOnFailure), ErrorResponse: true})
 		wantJSON(t, w.check(t, asked.GetAttributes()), `{
-		  "status": {"code": 14, "message": "policy shop/search denies while its counters cannot be reached"},
+		  "status": {"code": 14, "message": "policy shop/search denies requests while its counters are unavailable"},
 		  "errorResponse": {
 		    "status": {"code": "ServiceUnavailable"},
 		    "headers": [{"header": {"key": "content-type", "value": "application/problem+json"}, "appendAction": "OVERWRITE_IF_EXISTS_OR_ADD"},
 		                {"header": {"key": "retry-after", "value": "1"}, "appendAction": "OVERWRITE_IF_EXISTS_OR_ADD"}],
-		    "body": "{\"type\":\"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity\",\"title\":\"Temporary Reduced Capacity\",\"status\":503,\"detail\":\"policy shop/search denies while its counters cannot be reached\"}\n"}}`)
+		    "body": "{\"type\":\"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity\",\"title\":\"Temporary Reduced Capacity\",\"status\":503,\"detail\":\"policy shop/search denies requests while its counters are unavailable\"}\n"}}`)
 	})
 	for name, on := range map[string]rules.StoreFailure{"Allow": rules.AllowOnFailure, "Local": rules.LocalOnFailure} {
 		t.Run("unless the policy says "+name, func(t *testing.T) {
@@ -256,6 +256,6 @@ func TestWithoutADecisionAuthorizationFailsAsEnvoyIsSetUp(t *testing.T) {
 	t.Run("and of a socket without rules", func(t *testing.T) {
 		w := serve(t, Options{Engine: engine.New(store, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()))})
 		_, err := w.auth.Check(t.Context(), asked)
-		wantError(t, err, codes.Unavailable, "there are no rules yet")
+		wantError(t, err, codes.Unavailable, "no rules are loaded yet")
 	})
 }

@@ -147,7 +147,7 @@ func TestWithoutRulesThereIsNoDecision(t *testing.T) {
 	w := serve(t, Options{Engine: engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))})
 	for _, d := range []*descriptorv3.RateLimitDescriptor{describe("a=b"), refunding(1, "a=b"), counting(0, "a=b")} {
 		_, err := w.rls.ShouldRateLimit(t.Context(), request(d))
-		wantError(t, err, codes.Unavailable, "there are no rules yet")
+		wantError(t, err, codes.Unavailable, "no rules are loaded yet")
 	}
 }
 
@@ -162,7 +162,7 @@ func TestWhileTheStoreIsAwayAPolicySaysWhatEnvoyGets(t *testing.T) {
 	w := serve(t, Options{Engine: e})
 	for _, d := range []*descriptorv3.RateLimitDescriptor{describe("a=x"), counting(0, "a=x")} {
 		_, err := w.rls.ShouldRateLimit(t.Context(), request(describe("c=x"), d))
-		wantError(t, err, codes.Unavailable, "policy shop/deny denies while its counters cannot be reached")
+		wantError(t, err, codes.Unavailable, "policy shop/deny denies requests while its counters are unavailable")
 	}
 	for _, want := range []string{"OK: OK 5, OK 4", "OK: OK 5, OK 3"} {
 		answer := w.ask(t, describe("b=x"), describe("c=x"))
@@ -185,7 +185,7 @@ func TestAStoreFailureThatNothingStandsInForNamesNoAddress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.rls.ShouldRateLimit(t.Context(), asked)
-			wantError(t, err, codes.Unavailable, "the counters cannot be reached; whether the request was counted is not known")
+			wantError(t, err, codes.Unavailable, "the counters are unavailable; the request may or may not have been counted")
 			if strings.Contains(err.Error(), "10.0.0.7") {
 				t.Error(err)
 			}
@@ -222,7 +222,7 @@ func TestWhatACallThatWasGivenUpFailsWith(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	wantError(t, unavailable(gone, errRefused), codes.Canceled, "")
-	wantError(t, unavailable(t.Context(), errRefused), codes.Unavailable, "the counters cannot be reached")
+	wantError(t, unavailable(t.Context(), errRefused), codes.Unavailable, "the counters are unavailable")
 }
 
 // panicking is a store that a bug is in.

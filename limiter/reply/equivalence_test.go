@@ -17,7 +17,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-func TestAProblemIsWhatEncodingJSONWrites(t *testing.T) {
+func TestProblemJSON_EqualsEncodingJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &Problem{
 			Type: rapid.String().Draw(t, "type"), Title: rapid.String().Draw(t, "title"), Status: rapid.Int().Draw(t, "status"),
@@ -34,7 +34,7 @@ func TestAProblemIsWhatEncodingJSONWrites(t *testing.T) {
 	})
 }
 
-func TestListsAreWhatALibraryForStructuredFieldsWrites(t *testing.T) {
+func TestSetHeaders_ListsEqualThoseOfAStructuredFieldsLibrary(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		answer := rapid.Custom(answerOf).Draw(t, "answer")
 		got := http.Header{}
@@ -62,13 +62,13 @@ func TestListsAreWhatALibraryForStructuredFieldsWrites(t *testing.T) {
 				t.Errorf("%s: %s, want %s", name, value, want)
 			}
 			if errWant != nil && got[name] != nil {
-				t.Errorf("%s: %v beside the error", name, got[name])
+				t.Errorf("%s: %v together with an error", name, got[name])
 			}
 		}
 	})
 }
 
-// answerOf draws an answer of one to four results, some of them with a name that no header can hold.
+// answerOf draws an answer of one to four results, some of them with a name that no header can contain.
 func answerOf(t *rapid.T) engine.Answer {
 	name := rapid.OneOf(rapid.StringMatching(`[ -~]{0,60}`), rapid.StringMatching(`[a-z]{1,60}/[a-z0-9-]{1,200}`), rapid.StringN(0, 5, -1))
 	answer := engine.Answer{Allowed: rapid.Bool().Draw(t, "allowed")}
@@ -95,7 +95,7 @@ func item(name, first string, a int64, second string, b int64) httpsfv.Item {
 	return i
 }
 
-func TestAppendedFieldsAreThoseThatAreSet(t *testing.T) {
+func TestAppendFields_AppendsWhatSetHeadersSets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		answer := rapid.Custom(answerOf).Draw(t, "answer")
 		style := rapid.SampledFrom([]Style{RateLimitHeaders, XRateLimitHeaders, GitHubHeaders, NoHeaders}).Draw(t, "style")
