@@ -18,7 +18,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// newTimed returns an engine whose store runs on a clock of its own.
+// newTimed returns an engine whose store uses the returned clock.
 func newTimed(t *testing.T, list ...rules.Rule) (*engine.Engine, *handClock) {
 	t.Helper()
 	clock := &handClock{}
@@ -27,10 +27,10 @@ func newTimed(t *testing.T, list ...rules.Rule) (*engine.Engine, *handClock) {
 	return e, clock
 }
 
-func of1(tenant string) map[string]string { return map[string]string{"tenant": tenant} }
+func tenant(name string) map[string]string { return map[string]string{"tenant": name} }
 
-// told renders answers, one text each: whether allowed, and the lines of the results.
-func told(answers []engine.Answer) []string {
+// format formats each answer as whether it is allowed, followed by the lines of its results.
+func format(answers []engine.Answer) []string {
 	var out []string
 	for _, a := range answers {
 		out = append(out, strings.Join(append([]string{strconv.FormatBool(a.Allowed)}, lines(a)...), ", "))
@@ -38,9 +38,9 @@ func told(answers []engine.Answer) []string {
 	return out
 }
 
-func TestSeveralRequestsAreChargedTogetherOrNotAtAll(t *testing.T) {
+func TestCheckAll_ChargesAllRequestsOrNone(t *testing.T) {
 	e, _ := newEngine(t, rule("shop/a", 3), shadow(rule("shop/b", 1)))
-	elsewhere := *ask(1, of1("acme"))
+	elsewhere := *request(1, tenant("acme"))
 	elsewhere.Request.Domain = "unknown"
 	steps := []struct {
 		name   string
@@ -48,42 +48,42 @@ func TestSeveralRequestsAreChargedTogetherOrNotAtAll(t *testing.T) {
 		want   []string
 	}{
 		{
-			"each has the results of its own",
-			[]engine.Check{*ask(1, of1("acme")), *ask(2, of1("globex"))},
+			"each answer has its own results",
+			[]engine.Check{*request(1, tenant("acme")), *request(2, tenant("globex"))},
 			[]string{"true, shop/a acme true 2, shop/b acme true 0", "true, shop/a globex true 1, shop/b globex false 1"},
 		},
 		{
-			"one that is denied spares the other, and the shadow binds neither",
-			[]engine.Check{*ask(1, of1("acme")), *ask(2, of1("globex"))},
+			"one denied request prevents the charge of the other, and the shadow rule denies neither",
+			[]engine.Check{*request(1, tenant("acme")), *request(2, tenant("globex"))},
 			[]string{"true, shop/a acme true 2, shop/b acme false 0", "false, shop/a globex false 1, shop/b globex false 1"},
 		},
 		{
-			"two of one subject are charged as one",
-			[]engine.Check{*ask(1, of1("acme")), *ask(1, of1("acme"))},
+			"two requests of one tenant are charged as one",
+			[]engine.Check{*request(1, tenant("acme")), *request(1, tenant("acme"))},
 			[]string{"true, shop/a acme true 0, shop/b acme false 0", "true, shop/a acme true 0, shop/b acme false 0"},
 		},
 		{
-			"what no rule limits passes beside a denial",
-			[]engine.Check{elsewhere, *ask(1, of1("acme"))},
+			"a request that no rule limits is allowed together with a denial",
+			[]engine.Check{elsewhere, *request(1, tenant("acme"))},
 			[]string{"true", "false, shop/a acme false 0, shop/b acme false 0"},
 		},
-		{"nothing is asked", nil, nil},
+		{"no requests", nil, nil},
 	}
 	for _, step := range steps {
 		answers, err := e.CheckAll(t.Context(), step.checks)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(step.want, told(answers)); diff != "" {
+		if diff := cmp.Diff(step.want, format(answers)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.name, diff)
 		}
 	}
 }
 
-func TestWhatIsDeniedTogetherIsCountedAsUncharged(t *testing.T) {
+func TestCheckAll_CountsTheOtherRequestsOfADenialAsUncharged(t *testing.T) {
 	e, registry := newEngine(t, rule("shop/a", 1))
 	for range 2 {
-		if _, err := e.CheckAll(t.Context(), []engine.Check{*ask(1, of1("acme")), *ask(2, of1("globex"))}); err != nil {
+		if _, err := e.CheckAll(t.Context(), []engine.Check{*request(1, tenant("acme")), *request(2, tenant("globex"))}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -98,14 +98,14 @@ weir_decisions_total{axis="Tenant",policy="shop/a",result="uncharged",source="me
 	}
 }
 
-func TestWhatCountsZeroTimesIsDecidedAndChangesNothing(t *testing.T) {
+func TestCheck_CostZeroIsDecidedAndChangesNothing(t *testing.T) {
 	e, _ := newEngine(t, rule("shop/a", 1))
 	for _, step := range []struct {
 		cost      int64
 		allowed   bool
 		remaining int64
 	}{{0, true, 1}, {0, true, 1}, {1, true, 0}, {0, true, 0}, {1, false, 0}} {
-		answer, err := e.Check(t.Context(), ask(step.cost, acme()))
+		answer, err := e.Check(t.Context(), request(step.cost, acme()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,17 +115,16 @@ func TestWhatCountsZeroTimesIsDecidedAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestACostBeyondAnyLimitIsNeverAdmitted(t *testing.T) {
+func TestCheck_CostAboveAnyLimitIsNeverAllowed(t *testing.T) {
 	e, _ := newEngine(t, rule("shop/a", 3))
-	answer, err := e.Check(t.Context(), ask(math.MaxInt64, acme()))
+	answer, err := e.Check(t.Context(), request(math.MaxInt64, acme()))
 	if err != nil || answer.Allowed || answer.Results[0].RetryAfter != limiter.Never {
 		t.Errorf("%+v, %v", answer, err)
 	}
 }
 
-// TestARefundTakesBackWhatWasSpentLast spends 1 at 0 s, 1 at 10 s and 2 at 20 s, and takes 3 back: what is left is what was
-// spent first.
-func TestARefundTakesBackWhatWasSpentLast(t *testing.T) {
+// The test spends 1 unit at 0 s, 1 at 10 s and 2 at 20 s, and refunds 3. The unit that was spent first stays counted.
+func TestRefund_RefundsTheUnitsThatWereSpentLast(t *testing.T) {
 	for _, algorithm := range []limiter.Algorithm{
 		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket,
 	} {
@@ -138,17 +137,17 @@ func TestARefundTakesBackWhatWasSpentLast(t *testing.T) {
 				cost  int64
 			}{{0, 1}, {10 * time.Second, 1}, {10 * time.Second, 2}} {
 				clock.pass(spend.after)
-				if _, err := e.Check(t.Context(), ask(spend.cost, acme())); err != nil {
+				if _, err := e.Check(t.Context(), request(spend.cost, acme())); err != nil {
 					t.Fatal(err)
 				}
 			}
-			peek := *ask(1, acme())
+			peek := *request(1, acme())
 			peek.Peek = true
 			before, err := e.Check(t.Context(), &peek)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := e.Refund(t.Context(), []engine.Check{*ask(3, acme())}); err != nil {
+			if err := e.Refund(t.Context(), []engine.Check{*request(3, acme())}); err != nil {
 				t.Fatal(err)
 			}
 			after, err := e.Check(t.Context(), &peek)
@@ -159,23 +158,23 @@ func TestARefundTakesBackWhatWasSpentLast(t *testing.T) {
 				t.Errorf("%d remain after the refund, want %d", got, want)
 			}
 			if algorithm == limiter.SlidingWindowLog && after.Results[0].ResetAfter != 40*time.Second {
-				t.Errorf("the full limit is back in %v, want 40 s: the unit spent first stays", after.Results[0].ResetAfter)
+				t.Errorf("the full limit is available in %v, want 40 s: the first unit stays counted", after.Results[0].ResetAfter)
 			}
 		})
 	}
 }
 
-func TestARefundOfMoreThanWasSpentLeavesTheFullLimit(t *testing.T) {
+func TestRefund_OfMoreThanWasSpentLeavesTheFullLimit(t *testing.T) {
 	e, _ := newTimed(t, rule("shop/a", 4), rule("shop/b", 9))
 	for _, spent := range []int64{1, 1} {
-		if _, err := e.Check(t.Context(), ask(spent, acme())); err != nil {
+		if _, err := e.Check(t.Context(), request(spent, acme())); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := e.Refund(t.Context(), []engine.Check{*ask(100, acme()), *ask(1, of1("nobody"))}); err != nil {
+	if err := e.Refund(t.Context(), []engine.Check{*request(100, acme()), *request(1, tenant("unknown"))}); err != nil {
 		t.Fatal(err)
 	}
-	answer, err := e.Check(t.Context(), ask(1, acme()))
+	answer, err := e.Check(t.Context(), request(1, acme()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,38 +183,38 @@ func TestARefundOfMoreThanWasSpentLeavesTheFullLimit(t *testing.T) {
 	}
 }
 
-func TestARefundLetsAKnownOffenderPass(t *testing.T) {
-	o := newOffence(t, rule("shop/a", 1))
-	o.wantAsked(t, "the first", ask(1, acme()), true)
-	o.wantAsked(t, "a denial", ask(1, acme()), true)
-	o.wantAsked(t, "a known denial", ask(1, acme()), false)
-	if err := o.Refund(t.Context(), []engine.Check{*ask(1, acme())}); err != nil {
+func TestRefund_DropsTheKnownDenial(t *testing.T) {
+	o := newCachingEngine(t, rule("shop/a", 1))
+	o.wantCalled(t, "the first", request(1, acme()), true)
+	o.wantCalled(t, "a denial", request(1, acme()), true)
+	o.wantCalled(t, "a known denial", request(1, acme()), false)
+	if err := o.Refund(t.Context(), []engine.Check{*request(1, acme())}); err != nil {
 		t.Fatal(err)
 	}
-	if answer := o.wantAsked(t, "after the refund", ask(1, acme()), true); !answer.Allowed {
+	if answer := o.wantCalled(t, "after the refund", request(1, acme()), true); !answer.Allowed {
 		t.Errorf("denied after the refund: %v", lines(answer))
 	}
 }
 
-func TestARefundThatFailsNamesThePolicy(t *testing.T) {
+func TestRefund_ErrorNamesThePolicy(t *testing.T) {
 	broken := brokenStore{errors.New("gone")}
 	e := engine.New(broken, engine.SourceRedis, engine.NewMetrics(prometheus.NewPedanticRegistry()))
 	if err := e.Refund(t.Context(), nil); !errors.Is(err, engine.ErrNoRules) {
 		t.Errorf("before there are rules: %v", err)
 	}
 	e.Swap(index(t, rule("shop/a", 1)))
-	if err := e.Refund(t.Context(), []engine.Check{*ask(1, acme())}); err == nil || !strings.HasPrefix(err.Error(), "refund shop/a: ") {
+	if err := e.Refund(t.Context(), []engine.Check{*request(1, acme())}); err == nil || !strings.HasPrefix(err.Error(), "refund shop/a: ") {
 		t.Errorf("error %v", err)
 	}
 }
 
-// TestWhoCannotWaitIsDeniedWhatWouldHaveTo: one unit a second, a queue of two.
-func TestWhoCannotWaitIsDeniedWhatWouldHaveTo(t *testing.T) {
+// The policy allows one unit per second, with a queue of two.
+func TestCheck_NoDelayDeniesARequestThatWouldWait(t *testing.T) {
 	r := rule("shop/a", 60)
 	r.Algorithm, r.Burst = limiter.LeakyBucket, 2
 	e, clock := newTimed(t, r)
 	check := func(noDelay bool, cost int64) engine.Answer {
-		c := ask(cost, acme())
+		c := request(cost, acme())
 		c.NoDelay = noDelay
 		answer, err := e.Check(t.Context(), c)
 		if err != nil {
@@ -227,10 +226,10 @@ func TestWhoCannotWaitIsDeniedWhatWouldHaveTo(t *testing.T) {
 		t.Errorf("an empty bucket: allowed %v after %v, then %d remain", a.Allowed, a.Delay, a.Results[0].Remaining)
 	}
 	if a := check(true, 1); a.Allowed || a.Results[0].RetryAfter != time.Second {
-		t.Errorf("would have to wait: allowed %v, retry after %v", a.Allowed, a.Results[0].RetryAfter)
+		t.Errorf("a request that would wait: allowed %v, retry after %v", a.Allowed, a.Results[0].RetryAfter)
 	}
 	if a := check(false, 1); !a.Allowed || a.Delay != time.Second {
-		t.Errorf("who can wait: allowed %v after %v", a.Allowed, a.Delay)
+		t.Errorf("a request that can wait: allowed %v after %v", a.Allowed, a.Delay)
 	}
 	clock.pass(2*time.Second - time.Microsecond)
 	if a := check(true, 1); a.Allowed || a.Results[0].RetryAfter != time.Microsecond {
@@ -242,10 +241,10 @@ func TestWhoCannotWaitIsDeniedWhatWouldHaveTo(t *testing.T) {
 	}
 }
 
-func TestAnOverrideIsCountedByItself(t *testing.T) {
+func TestCheck_OverrideHasItsOwnCounters(t *testing.T) {
 	e, clock := newTimed(t, rule("shop/a", 1))
 	ten := func(units int64, window time.Duration) *engine.Check {
-		c := ask(1, acme())
+		c := request(1, acme())
 		c.Override = &engine.Override{Units: units, Window: window}
 		return c
 	}
@@ -255,14 +254,14 @@ func TestAnOverrideIsCountedByItself(t *testing.T) {
 		check *engine.Check
 		want  string
 	}{
-		{"the rule's own", 0, ask(1, acme()), "shop/a acme true 0"},
-		{"the rule's own again", 0, ask(1, acme()), "shop/a acme false 0"},
-		{"10 a minute", 0, ten(10, time.Minute), "shop/a acme true 9"},
-		{"10 a second are other units", 0, ten(10, time.Second), "shop/a acme true 9"},
-		{"20 a minute are other units", 0, ten(20, time.Minute), "shop/a acme true 19"},
-		{"10 a minute again", 30 * time.Second, ten(10, time.Minute), "shop/a acme true 8"},
-		{"what cannot be a limit leaves the rule's own", 0, ten(0, time.Minute), "shop/a acme false 0"},
-		{"nor can a window of a year", 0, ten(10, 365*24*time.Hour), "shop/a acme false 0"},
+		{"the limit of the rule", 0, request(1, acme()), "shop/a acme true 0"},
+		{"the limit of the rule again", 0, request(1, acme()), "shop/a acme false 0"},
+		{"10 per minute", 0, ten(10, time.Minute), "shop/a acme true 9"},
+		{"10 per second has another counter", 0, ten(10, time.Second), "shop/a acme true 9"},
+		{"20 per minute has another counter", 0, ten(20, time.Minute), "shop/a acme true 19"},
+		{"10 per minute again", 30 * time.Second, ten(10, time.Minute), "shop/a acme true 8"},
+		{"an invalid limit keeps the limit of the rule", 0, ten(0, time.Minute), "shop/a acme false 0"},
+		{"a window of a year is invalid", 0, ten(10, 365*24*time.Hour), "shop/a acme false 0"},
 	}
 	for _, step := range steps {
 		clock.pass(step.pass)
@@ -276,7 +275,7 @@ func TestAnOverrideIsCountedByItself(t *testing.T) {
 	}
 }
 
-func TestAnEditOfOtherPoliciesOpensNoPlacesForPaths(t *testing.T) {
+func TestSwap_KeepsThePathsThatHaveCountersOfTheirOwn(t *testing.T) {
 	endpoints := rule("shop/a", 1_000_000)
 	endpoints.Axis, endpoints.Identifier = "Endpoint", rules.Identifier{From: rules.FromEndpoint}
 	e, _ := newEngine(t, endpoints)
@@ -294,9 +293,9 @@ func TestAnEditOfOtherPoliciesOpensNoPlacesForPaths(t *testing.T) {
 	}
 	e.Swap(index(t, endpoints, rule("other/b", 1)))
 	if got := identifier("/more"); got != "*" {
-		t.Errorf("one path more is counted as %s after an edit, want *", got)
+		t.Errorf("a path beyond the first 1000 is counted as %s after an edit, want *", got)
 	}
 	if got := identifier("/7"); got != "/7" {
-		t.Errorf("a path with a place is counted as %s after an edit", got)
+		t.Errorf("a path with its own counter is counted as %s after an edit, want /7", got)
 	}
 }

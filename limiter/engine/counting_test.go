@@ -7,15 +7,15 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// countingStore counts what it is asked.
+// countingStore counts its calls.
 type countingStore struct {
 	limiter.Store
 
 	spends, peeks atomic.Int64
-	afterSpend    func() // happens before the answer arrives; nil for nothing
+	afterSpend    func() // is called before the answer arrives, unless nil
 }
 
-func (s *countingStore) asks() int64 { return s.spends.Load() + s.peeks.Load() }
+func (s *countingStore) calls() int64 { return s.spends.Load() + s.peeks.Load() }
 
 func (s *countingStore) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
 	s.spends.Add(1)

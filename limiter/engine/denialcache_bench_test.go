@@ -11,8 +11,8 @@ import (
 	"github.com/weir-dev/weir/limiter/memstore"
 )
 
-// BenchmarkCheckOfAKnownOffender asks for tenants that have spent everything, one policy matching.
-func BenchmarkCheckOfAKnownOffender(b *testing.B) {
+// BenchmarkCheckWithKnownDenial checks requests of tenants that have spent their limit of one policy.
+func BenchmarkCheckWithKnownDenial(b *testing.B) {
 	store := &countingStore{Store: memstore.New(time.Now)}
 	e := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()), engine.RememberDenials(100_000, time.Now))
 	daily := rule("shop/a", 1)
@@ -21,14 +21,14 @@ func BenchmarkCheckOfAKnownOffender(b *testing.B) {
 	const tenants = 1000
 	checks := make([]*engine.Check, tenants)
 	for i := range checks {
-		checks[i] = ask(1, map[string]string{"tenant": fmt.Sprintf("tenant-%d", i)})
+		checks[i] = request(1, map[string]string{"tenant": fmt.Sprintf("tenant-%d", i)})
 		for range 2 {
 			if _, err := e.Check(b.Context(), checks[i]); err != nil {
 				b.Fatal(err)
 			}
 		}
 	}
-	asked := store.asks()
+	before := store.calls()
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
@@ -38,5 +38,5 @@ func BenchmarkCheckOfAKnownOffender(b *testing.B) {
 		}
 		n++
 	}
-	b.ReportMetric(float64(store.asks()-asked)/float64(n), "asks/op") // each is remembered for ten seconds
+	b.ReportMetric(float64(store.calls()-before)/float64(n), "calls/op") // each denial is cached for ten seconds
 }

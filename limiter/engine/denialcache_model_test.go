@@ -16,42 +16,42 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// An Engine that remembers denials and one that does not live through the same random histories, with a store each on
-// the same clock: every answer is the same, but for what a known denial leaves unsaid.
-func TestMemoryChangesNoAnswer(t *testing.T) {
+// Two Engines, one with a denial cache and one without, decide the same random histories on two stores with one clock. Every answer is
+// the same, apart from the results that a known denial omits.
+func TestCheck_DenialCacheChangesNoAnswer(t *testing.T) {
 	histories, cached := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorlds(t, rt)
 		rt.Repeat(map[string]func(*rapid.T){
-			"ask":    w.ask,
-			"insist": w.insist,
+			"check":  w.check,
+			"repeat": w.repeat,
 			"wait":   w.wait,
 			"edit":   w.edit,
 			"reset":  w.reset,
 			"refund": w.refund,
 		})
-		w.ask(rt)
-		w.insist(rt) // few histories are so short that nobody is ever denied
+		w.check(rt)
+		w.repeat(rt) // most histories then contain a denial
 		histories++
 		cached += w.cached
 	})
 	if cached < histories {
-		t.Errorf("only %d answers came from memory in %d histories: this has shown little", cached, histories)
+		t.Errorf("only %d answers came from the cache in %d histories: this test has proved little", cached, histories)
 	}
 }
 
-// worlds are two engines that differ in memory only.
+// worlds are two engines that differ in the denial cache only.
 type worlds struct {
-	t         *testing.T
-	clock     *handClock
-	stores    [2]*memstore.Store
-	forgetful *engine.Engine // on the first store
-	retentive *engine.Engine // on the second
-	list      []rules.Rule
-	last      *engine.Check
-	spent     []limiter.Refund
-	hints     []time.Duration // waits that were answered last
-	cached    int             // answers from memory
+	t       *testing.T
+	clock   *handClock
+	stores  [2]*memstore.Store
+	plain   *engine.Engine // on the first store
+	caching *engine.Engine // on the second
+	list    []rules.Rule
+	last    *engine.Check
+	spent   []limiter.Refund
+	hints   []time.Duration // waits in the last answer
+	cached  int             // answers from the cache
 }
 
 func newWorlds(t *testing.T, rt *rapid.T) *worlds {
@@ -59,8 +59,8 @@ func newWorlds(t *testing.T, rt *rapid.T) *worlds {
 	for i := range w.stores {
 		w.stores[i] = memstore.New(w.clock.now)
 	}
-	w.forgetful = engine.New(w.stores[0], engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
-	w.retentive = engine.New(w.stores[1], engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()),
+	w.plain = engine.New(w.stores[0], engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
+	w.caching = engine.New(w.stores[1], engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()),
 		engine.RememberDenials(1000, w.clock.now))
 	for i := range rapid.IntRange(1, 3).Draw(rt, "policies") {
 		w.list = append(w.list, drawRule(rt, i))
@@ -69,14 +69,14 @@ func newWorlds(t *testing.T, rt *rapid.T) *worlds {
 	return w
 }
 
-// swap puts the list in force.
+// swap makes the list the active rules of both engines.
 func (w *worlds) swap() {
 	x := index(w.t, w.list...)
-	w.forgetful.Swap(x)
-	w.retentive.Swap(x)
+	w.plain.Swap(x)
+	w.caching.Swap(x)
 }
 
-// drawRule is a policy on requests that have the header "p0", and so on.
+// drawRule draws a policy for requests with the header "p0", "p1" and so on.
 func drawRule(rt *rapid.T, i int) rules.Rule {
 	r := rule(fmt.Sprintf("shop/p%d", i), rapid.Int64Range(1, 4).Draw(rt, "units"))
 	r.Match.Headers = []rules.HeaderMatch{{Type: rules.HeaderPresent, Name: fmt.Sprintf("p%d", i)}}
@@ -91,20 +91,20 @@ func drawRule(rt *rapid.T, i int) rules.Rule {
 	return r
 }
 
-func (w *worlds) ask(rt *rapid.T) {
+func (w *worlds) check(rt *rapid.T) {
 	headers := map[string]string{"tenant": rapid.SampledFrom([]string{"", "acme"}).Draw(rt, "tenant")}
 	for i := range w.list {
 		if i == 0 || rapid.Bool().Draw(rt, "matches") {
 			headers[fmt.Sprintf("p%d", i)] = ""
 		}
 	}
-	w.last = ask(rapid.SampledFrom([]int64{1, 1, 1, 2, 5}).Draw(rt, "cost"), headers)
+	w.last = request(rapid.SampledFrom([]int64{1, 1, 1, 2, 5}).Draw(rt, "cost"), headers)
 	w.last.Peek = rapid.IntRange(0, 5).Draw(rt, "peek") == 5
 	w.compare(rt)
 }
 
-// insist asks the same again and again.
-func (w *worlds) insist(rt *rapid.T) {
+// repeat sends the last request again and again.
+func (w *worlds) repeat(rt *rapid.T) {
 	for range 6 {
 		if w.last == nil {
 			return
@@ -114,29 +114,29 @@ func (w *worlds) insist(rt *rapid.T) {
 }
 
 func (w *worlds) compare(rt *rapid.T) {
-	want, err := w.forgetful.Check(rt.Context(), w.last)
+	want, err := w.plain.Check(rt.Context(), w.last)
 	if err != nil {
 		rt.Fatal(err)
 	}
-	got, err := w.retentive.Check(rt.Context(), w.last)
+	got, err := w.caching.Check(rt.Context(), w.last)
 	if err != nil {
 		rt.Fatal(err)
 	}
-	w.learn(want)
+	w.record(want)
 	same := []cmp.Option{cmp.Comparer(sameRule), cmpopts.IgnoreFields(limiter.Decision{}, "At")}
 	if got.Source == engine.SourceCache {
 		w.cached++
 		if w.last.Peek {
-			rt.Fatal("a peek was answered from memory")
+			rt.Fatal("a peek was answered from the cache")
 		}
-		said := map[string]bool{}
+		cached := map[string]bool{}
 		for _, r := range got.Results {
-			said[r.Rule.Policy] = true
+			cached[r.Rule.Policy] = true
 		}
-		want.Source, want.Results = engine.SourceCache, keep(want.Results, said)
+		want.Source, want.Results = engine.SourceCache, keep(want.Results, cached)
 	}
 	if diff := cmp.Diff(want, got, same...); diff != "" || (len(got.Results) > 0 && got.Source == engine.SourceCache && got.Allowed) {
-		rt.Fatalf("at %v, cost %d (-without memory +with memory):\n%s", time.Duration(w.clock.passed.Load()), w.last.Cost, diff)
+		rt.Fatalf("at %v, cost %d (-without cache +with cache):\n%s", time.Duration(w.clock.passed.Load()), w.last.Cost, diff)
 	}
 }
 
@@ -150,11 +150,11 @@ func keep(results []engine.Result, policies map[string]bool) (kept []engine.Resu
 	return kept
 }
 
-// learn notes what can be refunded, and the moments worth waiting for.
-func (w *worlds) learn(a engine.Answer) {
+// record records what can be refunded, and the waits in the answer.
+func (w *worlds) record(a engine.Answer) {
 	w.hints = w.hints[:0]
 	keys := map[*rules.Compiled]string{}
-	for _, m := range w.forgetful.Index().Match(nil, &w.last.Request) {
+	for _, m := range w.plain.Index().Match(nil, &w.last.Request) {
 		keys[m.Rule] = m.Key(m.Identify(&w.last.Request))
 	}
 	for _, r := range a.Results {
@@ -165,18 +165,18 @@ func (w *worlds) learn(a engine.Answer) {
 	}
 }
 
-// wait lets some time pass: a little, up to two windows, or until a moment that was answered, or a microsecond beside it.
+// wait moves the clock by a little, by up to two windows, or by a wait in the last answer, give or take a microsecond.
 func (w *worlds) wait(rt *rapid.T) {
 	step := rapid.OneOf(rapid.Int64Range(0, 2), rapid.Int64Range(0, 2*w.list[0].WindowSeconds*1e6)).Draw(rt, "microseconds")
-	if len(w.hints) > 0 && rapid.Bool().Draw(rt, "to a moment answered") {
-		if hint := rapid.SampledFrom(w.hints).Draw(rt, "moment"); hint != limiter.Never {
-			step = max(0, hint.Microseconds()+rapid.Int64Range(-1, 1).Draw(rt, "beside"))
+	if len(w.hints) > 0 && rapid.Bool().Draw(rt, "by a wait in the answer") {
+		if hint := rapid.SampledFrom(w.hints).Draw(rt, "wait"); hint != limiter.Never {
+			step = max(0, hint.Microseconds()+rapid.Int64Range(-1, 1).Draw(rt, "off by"))
 		}
 	}
 	w.clock.pass(time.Duration(step) * time.Microsecond)
 }
 
-// edit changes a policy's limit or enforcement. It lowers no burst: what lies above a lowered one has no exact wait.
+// edit changes a policy's limit or enforcement. It lowers no burst: a level above a lowered burst has no exact wait.
 func (w *worlds) edit(rt *rapid.T) {
 	r := &w.list[rapid.IntRange(0, len(w.list)-1).Draw(rt, "policy")]
 	switch rapid.IntRange(0, 2).Draw(rt, "edit") {
@@ -205,9 +205,9 @@ func (w *worlds) reset(rt *rapid.T) {
 	w.forget(key)
 }
 
-// forget tells of a counter that lost units. Time passes, as it does on the way of a notice.
+// forget reports a counter that lost units. Time passes, as it does while a notice is in flight.
 func (w *worlds) forget(key string) {
-	w.retentive.Forget(key)
+	w.caching.Forget(key)
 	w.clock.pass(time.Microsecond)
 }
 

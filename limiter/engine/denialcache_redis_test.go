@@ -17,31 +17,31 @@ import (
 )
 
 const (
-	// patience is how long a test waits for something that takes milliseconds on an idle machine.
-	patience = 20 * time.Second
-	notices  = "weir:forget"
+	// timeout bounds every wait of the tests; on an idle machine each takes milliseconds.
+	timeout = 20 * time.Second
+	notices = "weir:forget"
 )
 
-// replica is a limiter of several on one Redis.
+// replica is one of several limiters on one Redis.
 type replica struct {
 	*engine.Engine
 
 	store *redisstore.Store
 }
 
-// newReplica returns an Engine that listens for notices already.
+// newReplica returns an Engine that is subscribed to notices.
 func newReplica(t *testing.T, server *fixture.RedisProcess, index *rules.Index) replica {
 	t.Helper()
-	client, err := redisstore.Open(server.URL(), patience)
+	client, err := redisstore.Open(server.URL(), timeout)
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := redisstore.NewStore(client, patience, redisstore.WithNotices(notices))
+	store := redisstore.NewStore(client, timeout, redisstore.WithNotices(notices))
 	e := engine.New(store, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()), engine.RememberDenials(100, time.Now))
 	e.Swap(index)
 	ctx, cancel := context.WithCancel(t.Context())
-	listens := make(chan struct{})
-	once := sync.OnceFunc(func() { close(listens) })
+	subscribed := make(chan struct{})
+	once := sync.OnceFunc(func() { close(subscribed) })
 	var group sync.WaitGroup
 	group.Go(func() {
 		client.Forgotten(ctx, notices, func(key string) { e.Forget(key) }, func() { e.ForgetAll(); once() })
@@ -52,16 +52,16 @@ func newReplica(t *testing.T, server *fixture.RedisProcess, index *rules.Index) 
 		client.Close()
 	})
 	select {
-	case <-listens:
-	case <-time.After(patience):
-		t.Fatalf("no subscription after %v", patience)
+	case <-subscribed:
+	case <-time.After(timeout):
+		t.Fatalf("no subscription after %v", timeout)
 	}
 	return replica{Engine: e, store: store}
 }
 
 func (r replica) source(t *testing.T, allowed bool) engine.Source {
 	t.Helper()
-	answer, err := r.Check(t.Context(), ask(1, acme()))
+	answer, err := r.Check(t.Context(), request(1, acme()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,14 +71,14 @@ func (r replica) source(t *testing.T, allowed bool) engine.Source {
 	return answer.Source
 }
 
-// replicas are two of which both know that acme has spent everything.
+// replicas returns two replicas that both have cached a denial of acme.
 func replicas(t *testing.T) (rdb *redis.Client, a, b replica, key string) {
 	t.Helper()
 	server := fixture.Redis(t)
 	hourly := rule("shop/a", 3)
 	hourly.WindowSeconds = 3600
 	x := index(t, hourly)
-	key = x.Match(nil, &ask(1, acme()).Request)[0].Key("acme")
+	key = x.Match(nil, &request(1, acme()).Request)[0].Key("acme")
 	a, b = newReplica(t, server, x), newReplica(t, server, x)
 	rdb = redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { rdb.Close() })
@@ -87,13 +87,13 @@ func replicas(t *testing.T) (rdb *redis.Client, a, b replica, key string) {
 	}
 	for _, r := range []replica{a, b} {
 		if got := r.source(t, false); got != engine.SourceRedis {
-			t.Fatalf("the first denial came from %s", got)
+			t.Fatalf("the source of the first denial is %s", got)
 		}
 	}
 	return rdb, a, b, key
 }
 
-func TestAFloodOfKnownOffendersDoesNotReachRedis(t *testing.T) {
+func TestCheck_KnownDenialsDoNotReachRedis(t *testing.T) {
 	rdb, a, b, _ := replicas(t)
 	if err := rdb.ConfigResetStat(t.Context()).Err(); err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestAFloodOfKnownOffendersDoesNotReachRedis(t *testing.T) {
 	for _, r := range []replica{a, b, a, b} {
 		wg.Go(func() {
 			for range 5000 {
-				answer, err := r.Check(t.Context(), ask(1, acme()))
+				answer, err := r.Check(t.Context(), request(1, acme()))
 				if err != nil || answer.Allowed || answer.Source != engine.SourceCache {
 					t.Errorf("allowed %v from %s: %v", answer.Allowed, answer.Source, err)
 					return
@@ -117,12 +117,12 @@ func TestAFloodOfKnownOffendersDoesNotReachRedis(t *testing.T) {
 	}
 	for _, command := range []string{"evalsha", "eval", "mget", "get", "time"} {
 		if strings.Contains(stats, "cmdstat_"+command+":") {
-			t.Errorf("a flood of known denials made Redis work:\n%s", stats)
+			t.Errorf("known denials caused commands on Redis:\n%s", stats)
 		}
 	}
 }
 
-func TestWhatOneReplicaTakesBackAllForget(t *testing.T) {
+func TestForget_EveryReplicaForgetsAfterAResetByOne(t *testing.T) {
 	_, a, b, key := replicas(t)
 	if err := a.store.Reset(t.Context(), []string{key}); err != nil {
 		t.Fatal(err)
@@ -132,11 +132,11 @@ func TestWhatOneReplicaTakesBackAllForget(t *testing.T) {
 	}
 }
 
-// awaitAdmission waits until r's next request passes, which it does as soon as the notice has come.
+// awaitAdmission waits until r allows a request, which it does as soon as the notice has arrived.
 func awaitAdmission(t *testing.T, r replica) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; {
-		answer, err := r.Check(t.Context(), ask(1, acme()))
+	for deadline := time.Now().Add(timeout); ; {
+		answer, err := r.Check(t.Context(), request(1, acme()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,21 +144,21 @@ func awaitAdmission(t *testing.T, r replica) {
 			return
 		}
 		if answer.Source != engine.SourceCache {
-			t.Fatalf("denied by %s", answer.Source)
+			t.Fatalf("denied, source %s", answer.Source)
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("still denied after %v", patience)
+			t.Fatalf("still denied after %v", timeout)
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-func TestNoticesThatMayHaveBeenMissedMakeAllForgotten(t *testing.T) {
+func TestForgetAll_AfterALostSubscriptionDropsAllDenials(t *testing.T) {
 	rdb, a, b, key := replicas(t)
 	if err := rdb.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err(); err != nil {
 		t.Fatal(err)
 	}
-	// Nobody is told of this.
+	// This deletion sends no notice.
 	if err := rdb.Del(t.Context(), key).Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -17,231 +17,231 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// handClock stands still until it is moved.
+// handClock moves only by pass.
 type handClock struct{ passed atomic.Int64 }
 
-func (c *handClock) now() time.Time       { return standing().Add(time.Duration(c.passed.Load())) }
+func (c *handClock) now() time.Time       { return epoch().Add(time.Duration(c.passed.Load())) }
 func (c *handClock) pass(d time.Duration) { c.passed.Add(int64(d)) }
 
-// offence is an Engine that remembers denials, on a clock that is moved by hand.
-type offence struct {
+// cachingEngine is an Engine with a denial cache, on a clock that moves only by pass.
+type cachingEngine struct {
 	*engine.Engine
 
 	clock    *handClock
 	store    *countingStore
 	registry *prometheus.Registry
-	// meanwhile happens between the store's decision and its arrival.
-	meanwhile func()
+	// afterSpend is called between a decision of the store and its arrival.
+	afterSpend func()
 }
 
-func newOffence(t *testing.T, list ...rules.Rule) *offence {
+func newCachingEngine(t *testing.T, list ...rules.Rule) *cachingEngine {
 	t.Helper()
-	o := &offence{clock: &handClock{}, registry: prometheus.NewPedanticRegistry(), meanwhile: func() {}}
+	o := &cachingEngine{clock: &handClock{}, registry: prometheus.NewPedanticRegistry(), afterSpend: func() {}}
 	o.store = &countingStore{Store: memstore.New(o.clock.now)}
-	o.store.afterSpend = func() { o.meanwhile() }
+	o.store.afterSpend = func() { o.afterSpend() }
 	o.Engine = engine.New(o.store, engine.SourceMemory, engine.NewMetrics(o.registry), engine.RememberDenials(100, o.clock.now))
 	o.Swap(index(t, list...))
 	return o
 }
 
-// check asks and says whether the store was.
-func (o *offence) check(t *testing.T, c *engine.Check) (answer engine.Answer, asked bool) {
+// check decides c and reports whether the store was called.
+func (o *cachingEngine) check(t *testing.T, c *engine.Check) (answer engine.Answer, called bool) {
 	t.Helper()
-	before := o.store.asks()
+	before := o.store.calls()
 	answer, err := o.Check(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked = o.store.asks() != before
-	if asked == (answer.Source == engine.SourceCache) {
-		t.Errorf("source %s, the store was asked: %v", answer.Source, asked)
+	called = o.store.calls() != before
+	if called == (answer.Source == engine.SourceCache) {
+		t.Errorf("source %s, store called: %v", answer.Source, called)
 	}
-	return answer, asked
+	return answer, called
 }
 
-func (o *offence) wantAsked(t *testing.T, what string, c *engine.Check, want bool) engine.Answer {
+func (o *cachingEngine) wantCalled(t *testing.T, what string, c *engine.Check, want bool) engine.Answer {
 	t.Helper()
-	answer, asked := o.check(t, c)
-	if asked != want {
-		t.Errorf("%s: the store was asked: %v, want %v", what, asked, want)
+	answer, called := o.check(t, c)
+	if called != want {
+		t.Errorf("%s: store called: %v, want %v", what, called, want)
 	}
 	return answer
 }
 
 func acme() map[string]string { return map[string]string{"tenant": "acme"} }
 
-// fixed is a fixed window of 5 seconds, aligned with standing.
+// fixed is a fixed window of 5 seconds, aligned with epoch.
 func fixed(policy string, units int64) rules.Rule {
 	r := rule(policy, units)
 	r.Algorithm, r.WindowSeconds = limiter.FixedWindow, 5
 	return r
 }
 
-func TestAKnownOffenderIsDeniedUntilTheExactMoment(t *testing.T) {
-	o := newOffence(t, fixed("shop/a", 1))
-	o.wantAsked(t, "the first", ask(1, acme()), true)
-	first := o.wantAsked(t, "the second, which is denied", ask(1, acme()), true)
+func TestCheck_KnownDenialHoldsUntilTheExactInstant(t *testing.T) {
+	o := newCachingEngine(t, fixed("shop/a", 1))
+	o.wantCalled(t, "the first request", request(1, acme()), true)
+	first := o.wantCalled(t, "the second request, which is denied", request(1, acme()), true)
 	for _, step := range []struct{ wait, left time.Duration }{
 		{0, 5 * time.Second},
 		{time.Second, 4 * time.Second},
 		{4*time.Second - time.Microsecond, time.Microsecond},
 	} {
 		o.clock.pass(step.wait)
-		answer := o.wantAsked(t, "a known offender", ask(1, acme()), false)
+		answer := o.wantCalled(t, "a known denial", request(1, acme()), false)
 		want := first.Results[0]
 		want.RetryAfter, want.ResetAfter, want.Source = step.left, step.left, engine.SourceCache
 		if diff := cmp.Diff([]engine.Result{want}, answer.Results, cmp.Comparer(sameRule)); diff != "" || answer.Allowed || answer.Revision != first.Revision {
-			t.Errorf("%v before its end: allowed %v (-want +got):\n%s", step.left, answer.Allowed, diff)
+			t.Errorf("%v before it expires: allowed %v (-want +got):\n%s", step.left, answer.Allowed, diff)
 		}
 	}
 	o.clock.pass(time.Microsecond)
-	if answer := o.wantAsked(t, "at the moment told", ask(1, acme()), true); !answer.Allowed {
-		t.Error("at the moment told the request is denied")
+	if answer := o.wantCalled(t, "when the denial expires", request(1, acme()), true); !answer.Allowed {
+		t.Error("the request is denied when the denial expires")
 	}
 }
 
 func sameRule(a, b *rules.Compiled) bool { return a == b }
 
-func TestWhichRequestsAreAnsweredFromMemory(t *testing.T) {
-	peek := ask(1, acme())
+func TestCheck_KnownDenialAppliesToRequestsThatWaitAsLong(t *testing.T) {
+	peek := request(1, acme())
 	peek.Peek = true
 	tests := map[string]struct {
 		policy rules.Rule
 		first  int64 // cost of a request that is denied
 		then   *engine.Check
-		asked  bool
+		called bool
 	}{
-		"the same again":                           {rule("shop/a", 1), 1, ask(1, acme()), false},
-		"not another tenant":                       {rule("shop/a", 1), 1, ask(1, map[string]string{"tenant": "globex"}), true},
-		"not a higher cost, which waits longer":    {rule("shop/a", 2), 1, ask(2, acme()), true},
-		"but in a fixed window, where it does not": {fixed("shop/a", 2), 1, ask(2, acme()), false},
-		"not after a denial of a higher cost":      {rule("shop/a", 5), 5, ask(5, acme()), true},
-		"but in a fixed window with nothing left":  {fixed("shop/a", 2), 2, ask(1, acme()), false},
-		"not after a denial for ever":              {fixed("shop/a", 2), 3, ask(3, acme()), true},
-		"not a peek":                               {rule("shop/a", 1), 1, peek, true},
-		"not what a shadow denies":                 {shadow(rule("shop/a", 1)), 1, ask(1, acme()), true},
+		"the same request again":                                              {rule("shop/a", 1), 1, request(1, acme()), false},
+		"not another tenant":                                                  {rule("shop/a", 1), 1, request(1, map[string]string{"tenant": "globex"}), true},
+		"not a higher cost, which waits longer":                               {rule("shop/a", 2), 1, request(2, acme()), true},
+		"a higher cost in a fixed window, which waits as long":                {fixed("shop/a", 2), 1, request(2, acme()), false},
+		"not after a denial of a higher cost":                                 {rule("shop/a", 5), 5, request(5, acme()), true},
+		"after a denial of a higher cost in a fixed window with nothing left": {fixed("shop/a", 2), 2, request(1, acme()), false},
+		"not after a denial of a cost above the limit":                        {fixed("shop/a", 2), 3, request(3, acme()), true},
+		"not a peek":                    {rule("shop/a", 1), 1, peek, true},
+		"not a denial of a shadow rule": {shadow(rule("shop/a", 1)), 1, request(1, acme()), true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			o := newOffence(t, tt.policy)
+			o := newCachingEngine(t, tt.policy)
 			for range tt.policy.Units {
-				o.check(t, ask(1, acme()))
+				o.check(t, request(1, acme()))
 			}
-			o.check(t, ask(tt.first, acme()))
-			o.wantAsked(t, name, tt.then, tt.asked)
+			o.check(t, request(tt.first, acme()))
+			o.wantCalled(t, name, tt.then, tt.called)
 		})
 	}
 }
 
-func TestAPeekTeachesNothing(t *testing.T) {
-	o := newOffence(t, rule("shop/a", 1))
-	o.check(t, ask(1, acme()))
-	peek := ask(1, acme())
+func TestCheck_PeekIsNotCached(t *testing.T) {
+	o := newCachingEngine(t, rule("shop/a", 1))
+	o.check(t, request(1, acme()))
+	peek := request(1, acme())
 	peek.Peek = true
-	if answer := o.wantAsked(t, "a peek", peek, true); answer.Allowed {
+	if answer := o.wantCalled(t, "a peek", peek, true); answer.Allowed {
 		t.Fatal("the peek is allowed")
 	}
-	o.wantAsked(t, "a request after it", ask(1, acme()), true)
+	o.wantCalled(t, "a request after the peek", request(1, acme()), true)
 }
 
-func TestOfSeveralPoliciesOnlyThoseThatAreKnownToDenyAreTold(t *testing.T) {
-	o := newOffence(t, rule("shop/a-wide", 100), rule("shop/b-tight", 2), fixed("shop/c-tight", 2), shadow(rule("shop/d-trial", 1)))
+func TestCheck_KnownDenialHasOnlyTheResultsThatAreKnown(t *testing.T) {
+	o := newCachingEngine(t, rule("shop/a-wide", 100), rule("shop/b-tight", 2), fixed("shop/c-tight", 2), shadow(rule("shop/d-trial", 1)))
 	for range 3 {
-		o.check(t, ask(1, acme()))
+		o.check(t, request(1, acme()))
 	}
-	answer := o.wantAsked(t, "the fourth", ask(1, acme()), false)
+	answer := o.wantCalled(t, "the fourth request", request(1, acme()), false)
 	if diff := cmp.Diff([]string{"shop/b-tight acme false 0", "shop/c-tight acme false 0"}, lines(answer)); diff != "" || answer.Allowed {
 		t.Errorf("allowed %v (-want +got):\n%s", answer.Allowed, diff)
 	}
-	o.clock.pass(5 * time.Second) // the fixed window is over, the log is not
-	answer = o.wantAsked(t, "the fifth", ask(1, acme()), false)
+	o.clock.pass(5 * time.Second) // the fixed window has ended, that of the log has not
+	answer = o.wantCalled(t, "the fifth request", request(1, acme()), false)
 	if diff := cmp.Diff([]string{"shop/b-tight acme false 0"}, lines(answer)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	plain := ask(1, acme())
-	plain.Peek = true
-	answer, _ = o.check(t, plain)
+	peek := request(1, acme())
+	peek.Peek = true
+	answer, _ = o.check(t, peek)
 	want := []string{"shop/b-tight acme false 0", "shop/a-wide acme true 98", "shop/c-tight acme true 2", "shop/d-trial acme false 0"}
 	if diff := cmp.Diff(want, lines(answer)); diff != "" {
-		t.Errorf("known denials were charged somewhere (-want +got):\n%s", diff)
+		t.Errorf("known denials were charged (-want +got):\n%s", diff)
 	}
 }
 
-func TestWhatMakesADenialForgotten(t *testing.T) {
-	key := func(o *offence) string {
-		matched := o.Index().Match(nil, &ask(1, acme()).Request)
+func TestForget_DropsKnownDenials(t *testing.T) {
+	key := func(o *cachingEngine) string {
+		matched := o.Index().Match(nil, &request(1, acme()).Request)
 		return matched[0].Key("acme")
 	}
 	events := map[string]struct {
-		event     func(o *offence)
+		event     func(o *cachingEngine)
 		forgotten bool
 	}{
-		"nothing":                  {func(*offence) {}, false},
-		"to forget its counter":    {func(o *offence) { o.Forget("another", key(o)) }, true},
-		"to forget another":        {func(o *offence) { o.Forget("another") }, false},
-		"to forget all":            {func(o *offence) { o.ForgetAll() }, true},
-		"other rules":              {func(o *offence) { o.Swap(index(t, rule("shop/a", 1), rule("shop/b", 5))) }, true},
-		"the same rules once more": {func(o *offence) { o.Swap(o.Index()) }, true},
+		"no event":                  {func(*cachingEngine) {}, false},
+		"Forget of its counter":     {func(o *cachingEngine) { o.Forget("another", key(o)) }, true},
+		"Forget of another counter": {func(o *cachingEngine) { o.Forget("another") }, false},
+		"ForgetAll":                 {func(o *cachingEngine) { o.ForgetAll() }, true},
+		"Swap of other rules":       {func(o *cachingEngine) { o.Swap(index(t, rule("shop/a", 1), rule("shop/b", 5))) }, true},
+		"Swap of the same rules":    {func(o *cachingEngine) { o.Swap(o.Index()) }, true},
 	}
 	for name, tt := range events {
-		t.Run(name+" after it is known", func(t *testing.T) {
-			o := newOffence(t, rule("shop/a", 1))
-			o.check(t, ask(1, acme()))
-			o.check(t, ask(1, acme()))
+		t.Run(name+" after it is cached", func(t *testing.T) {
+			o := newCachingEngine(t, rule("shop/a", 1))
+			o.check(t, request(1, acme()))
+			o.check(t, request(1, acme()))
 			o.clock.pass(time.Second)
 			tt.event(o)
 			o.clock.pass(time.Microsecond)
-			o.wantAsked(t, "then", ask(1, acme()), tt.forgotten)
-			o.wantAsked(t, "and then again", ask(1, acme()), false)
+			o.wantCalled(t, "the next request", request(1, acme()), tt.forgotten)
+			o.wantCalled(t, "the request after it", request(1, acme()), false)
 		})
-		t.Run(name+" while the answer is on its way", func(t *testing.T) {
-			o := newOffence(t, rule("shop/a", 1))
-			o.check(t, ask(1, acme()))
-			o.meanwhile = func() {
+		t.Run(name+" while the answer is in flight", func(t *testing.T) {
+			o := newCachingEngine(t, rule("shop/a", 1))
+			o.check(t, request(1, acme()))
+			o.afterSpend = func() {
 				o.clock.pass(time.Millisecond)
 				tt.event(o)
 			}
-			o.check(t, ask(1, acme()))
-			o.meanwhile = func() {}
+			o.check(t, request(1, acme()))
+			o.afterSpend = func() {}
 			o.clock.pass(time.Millisecond)
-			o.wantAsked(t, "then", ask(1, acme()), tt.forgotten)
-			o.wantAsked(t, "and then again", ask(1, acme()), false)
+			o.wantCalled(t, "the next request", request(1, acme()), tt.forgotten)
+			o.wantCalled(t, "the request after it", request(1, acme()), false)
 		})
 	}
 }
 
-func TestAnEngineThatRemembersNothingAlwaysAsks(t *testing.T) {
-	store := &countingStore{Store: memstore.New(standing)}
+func TestCheck_WithoutADenialCacheAlwaysCallsTheStore(t *testing.T) {
+	store := &countingStore{Store: memstore.New(epoch)}
 	e := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewPedanticRegistry()))
 	e.ForgetAll()
 	e.Forget("weir:a")
 	e.Swap(index(t, rule("shop/a", 1)))
 	for range 3 {
-		if _, err := e.Check(t.Context(), ask(1, acme())); err != nil {
+		if _, err := e.Check(t.Context(), request(1, acme())); err != nil {
 			t.Fatal(err)
 		}
 	}
 	e.ForgetAll()
 	e.Forget("weir:a")
-	if store.asks() != 3 {
-		t.Errorf("the store was asked %d times, want 3", store.asks())
+	if store.calls() != 3 {
+		t.Errorf("the store was called %d times, want 3", store.calls())
 	}
 }
 
-func TestBeforeThereAreRulesThereIsNothingToForget(t *testing.T) {
-	e := engine.New(memstore.New(standing), engine.SourceMemory, engine.NewMetrics(prometheus.NewPedanticRegistry()),
-		engine.RememberDenials(1, standing))
+func TestForget_BeforeTheFirstSwapDoesNothing(t *testing.T) {
+	e := engine.New(memstore.New(epoch), engine.SourceMemory, engine.NewMetrics(prometheus.NewPedanticRegistry()),
+		engine.RememberDenials(1, epoch))
 	e.Forget("weir:a")
 	e.ForgetAll()
 	if e.Index() != nil {
-		t.Error("there are rules")
+		t.Error("there are rules before the first Swap")
 	}
 }
 
-func TestMetricsTellKnownDenials(t *testing.T) {
-	o := newOffence(t, rule("shop/a", 1), rule("shop/b", 5), shadow(rule("shop/c", 1)))
+func TestMetrics_CountKnownDenials(t *testing.T) {
+	o := newCachingEngine(t, rule("shop/a", 1), rule("shop/b", 5), shadow(rule("shop/c", 1)))
 	for range 5 {
-		o.check(t, ask(1, nil))
+		o.check(t, request(1, nil))
 	}
 	want := `
 # HELP weir_decisions_total Decisions by policy, without peeks. The result is allowed, denied, uncharged (another policy denied the request) or unlimited (an unlimited tier applies).
@@ -267,15 +267,15 @@ weir_missing_identifier_total{axis="Tenant",policy="shop/c"} 5
 		t.Error(err)
 	}
 	if n := observations(t, o.registry, "weir_store_duration_seconds"); n != 2 {
-		t.Errorf("%d asks of the store are counted, want 2", n)
+		t.Errorf("%d calls of the store are counted, want 2", n)
 	}
 	o.Swap(index(t, rule("shop/b", 5)))
 	if n, err := testutil.GatherAndCount(o.registry, "weir_decisions_total"); err != nil || n != 2 {
-		t.Errorf("after a policy went, %d series (%v), want 2", n, err)
+		t.Errorf("after a policy was removed: %d series (%v), want 2", n, err)
 	}
 }
 
-// observations is how often a histogram has observed, over all its series.
+// observations is the number of observations of a histogram, over all its series.
 func observations(t *testing.T, registry *prometheus.Registry, name string) (n uint64) {
 	t.Helper()
 	families, err := registry.Gather()
@@ -292,18 +292,18 @@ func observations(t *testing.T, registry *prometheus.Registry, name string) (n u
 	return n
 }
 
-// Many offend while others forget, reset and change the rules: nobody is admitted beyond the limit, and nobody is told
-// so by a denial of before a reset.
-func TestManyOffendersAtOnce(t *testing.T) {
+// Goroutines send requests over the limit while another calls Swap, Forget and ForgetAll. No request is allowed beyond the limit, and no
+// known denial survives a reset.
+func TestCheck_ConcurrentKnownDenialsNeverExceedTheLimit(t *testing.T) {
 	const callers, each, limit = 4, 3000, 7
-	o := newOffence(t, rule("shop/a", limit))
+	o := newCachingEngine(t, rule("shop/a", limit))
 	one, another := o.Index(), index(t, rule("shop/a", limit), rule("shop/b", 1_000_000))
 	var admitted atomic.Int64
 	var wg sync.WaitGroup
 	for range callers {
 		wg.Go(func() {
 			for range each {
-				answer, err := o.Check(t.Context(), ask(1, acme()))
+				answer, err := o.Check(t.Context(), request(1, acme()))
 				if err != nil {
 					t.Error(err)
 					return
@@ -328,15 +328,15 @@ func TestManyOffendersAtOnce(t *testing.T) {
 	})
 	wg.Wait()
 	if admitted.Load() != limit {
-		t.Errorf("%d requests were admitted, want %d", admitted.Load(), limit)
+		t.Errorf("%d requests were allowed, want %d", admitted.Load(), limit)
 	}
-	key := one.Match(nil, &ask(1, acme()).Request)[0].Key("acme")
+	key := one.Match(nil, &request(1, acme()).Request)[0].Key("acme")
 	if err := o.store.Reset(t.Context(), []string{key}); err != nil {
 		t.Fatal(err)
 	}
 	o.clock.pass(time.Microsecond)
 	o.Forget(key)
-	if answer, _ := o.check(t, ask(1, acme())); !answer.Allowed {
-		t.Error("after a reset the first request is denied")
+	if answer, _ := o.check(t, request(1, acme())); !answer.Allowed {
+		t.Error("the first request after a reset is denied")
 	}
 }

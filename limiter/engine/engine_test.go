@@ -46,21 +46,21 @@ func index(t testing.TB, list ...rules.Rule) *rules.Index {
 	return x
 }
 
-func standing() time.Time { return time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC) }
+func epoch() time.Time { return time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC) }
 
 func newEngine(t testing.TB, list ...rules.Rule) (*engine.Engine, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	e := engine.New(memstore.New(standing), engine.SourceMemory, engine.NewMetrics(registry))
+	e := engine.New(memstore.New(epoch), engine.SourceMemory, engine.NewMetrics(registry))
 	e.Swap(index(t, list...))
 	return e, registry
 }
 
-func ask(cost int64, headers map[string]string) *engine.Check {
+func request(cost int64, headers map[string]string) *engine.Check {
 	return &engine.Check{Cost: cost, Request: rules.Request{Domain: "shop", Method: "GET", Path: "/", Headers: headers}}
 }
 
-// lines renders an answer's results: "policy identifier allowed remaining".
+// lines formats the results of an answer: "policy identifier allowed remaining".
 func lines(a engine.Answer) []string {
 	var out []string
 	for _, r := range a.Results {
@@ -69,7 +69,7 @@ func lines(a engine.Answer) []string {
 	return out
 }
 
-func TestTheStrictestEnforcedRuleSpeaks(t *testing.T) {
+func TestCheck_OrdersResultsStrictestFirst(t *testing.T) {
 	e, _ := newEngine(t,
 		rule("shop/a-wide", 100),
 		rule("shop/b-tight", 2),
@@ -85,19 +85,19 @@ func TestTheStrictestEnforcedRuleSpeaks(t *testing.T) {
 		want    []string
 	}{
 		{
-			"the first passes everywhere", ask(1, acme), true,
+			"the first request is allowed by all rules", request(1, acme), true,
 			[]string{"shop/b-tight acme true 1", "shop/a-wide acme true 99", "shop/d-same acme true 99", "shop/c-trial acme true 0"},
 		},
 		{
-			"the second would be denied by the trial, which binds nobody", ask(1, acme), true,
+			"the second request is denied by the shadow rule only", request(1, acme), true,
 			[]string{"shop/b-tight acme true 0", "shop/a-wide acme true 98", "shop/d-same acme true 98", "shop/c-trial acme false 0"},
 		},
 		{
-			"the third is denied and charged nowhere", ask(1, acme), false,
+			"the third request is denied and not charged", request(1, acme), false,
 			[]string{"shop/b-tight acme false 0", "shop/a-wide acme true 98", "shop/d-same acme true 98", "shop/c-trial acme false 0"},
 		},
 		{
-			"another tenant has counters of its own", ask(2, map[string]string{"tenant": "globex"}), true,
+			"another tenant has counters of its own", request(2, map[string]string{"tenant": "globex"}), true,
 			[]string{"shop/b-tight globex true 0", "shop/a-wide globex true 98", "shop/d-same globex true 98", "shop/c-trial globex false 1"},
 		},
 	}
@@ -110,12 +110,12 @@ func TestTheStrictestEnforcedRuleSpeaks(t *testing.T) {
 			t.Errorf("%s: allowed %v, want %v (-want +got):\n%s", step.name, answer.Allowed, step.allowed, diff)
 		}
 		if got := answer.Strictest().Rule.Policy; got != "shop/b-tight" || answer.Source != engine.SourceMemory {
-			t.Errorf("%s: %s speaks, source %s", step.name, got, answer.Source)
+			t.Errorf("%s: strictest is %s, source %s", step.name, got, answer.Source)
 		}
 	}
 }
 
-func TestTheLongestWaitOfTheEnforcedRulesIsTheRequests(t *testing.T) {
+func TestCheck_DelaysByTheLongestDelayOfTheEnforcedRules(t *testing.T) {
 	leaky := func(policy string, perMinute int64) rules.Rule {
 		r := rule(policy, perMinute)
 		r.Algorithm, r.Burst = limiter.LeakyBucket, 1
@@ -126,16 +126,16 @@ func TestTheLongestWaitOfTheEnforcedRulesIsTheRequests(t *testing.T) {
 		allowed bool
 		delay   time.Duration
 	}{{true, 0}, {true, 2 * time.Second}, {false, 0}} {
-		answer, err := e.Check(t.Context(), ask(1, nil))
+		answer, err := e.Check(t.Context(), request(1, nil))
 		if err != nil || answer.Allowed != want.allowed || answer.Delay != want.delay {
 			t.Errorf("request %d: allowed %v after %v (%v), want %v after %v", n, answer.Allowed, answer.Delay, err, want.allowed, want.delay)
 		}
 	}
 }
 
-func TestAPeekChangesNothing(t *testing.T) {
+func TestCheck_PeekChangesNothing(t *testing.T) {
 	e, registry := newEngine(t, rule("shop/a", 2), shadow(rule("shop/b", 1)))
-	peek := ask(2, nil)
+	peek := request(2, nil)
 	peek.Peek = true
 	for range 3 {
 		answer, err := e.Check(t.Context(), peek)
@@ -147,31 +147,31 @@ func TestAPeekChangesNothing(t *testing.T) {
 		}
 	}
 	if n, err := testutil.GatherAndCount(registry, "weir_decisions_total", "weir_shadow_denials_total", "weir_missing_identifier_total"); err != nil || n != 0 {
-		t.Errorf("peeks made %d series (%v), want none", n, err)
+		t.Errorf("peeks created %d series (%v), want 0", n, err)
 	}
 }
 
-func TestWithoutARuleEverythingPasses(t *testing.T) {
+func TestCheck_AllowsWhatNoEnforcedRuleMatches(t *testing.T) {
 	t.Run("in a domain without policies", func(t *testing.T) {
 		e, _ := newEngine(t, rule("other/a", 1))
-		answer, err := e.Check(t.Context(), ask(1, nil))
+		answer, err := e.Check(t.Context(), request(1, nil))
 		if err != nil || !answer.Allowed || answer.Source != engine.SourceNone || answer.Revision == "" {
 			t.Errorf("got %+v, %v", answer, err)
 		}
 	})
-	t.Run("under shadows alone", func(t *testing.T) {
+	t.Run("under shadow rules only", func(t *testing.T) {
 		e, _ := newEngine(t, shadow(rule("shop/a", 1)))
-		answer, err := e.Check(t.Context(), ask(2, nil))
+		answer, err := e.Check(t.Context(), request(2, nil))
 		if err != nil || !answer.Allowed || answer.Strictest() != nil || len(answer.Results) != 1 {
 			t.Errorf("got %+v, %v", answer, err)
 		}
 	})
 }
 
-func TestMetricsTellWhatHappened(t *testing.T) {
+func TestMetrics_CountDecisionsByRule(t *testing.T) {
 	e, registry := newEngine(t, rule("shop/a", 1), rule("shop/b", 5), shadow(rule("shop/c", 1)))
 	for range 2 {
-		if _, err := e.Check(t.Context(), ask(1, nil)); err != nil {
+		if _, err := e.Check(t.Context(), request(1, nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -203,30 +203,30 @@ weir_shadow_denials_total{policy="shop/c"} 1
 	e.Swap(index(t, rule("shop/b", 5)))
 	for name, want := range map[string]int{"weir_decisions_total": 2, "weir_missing_identifier_total": 1, "weir_rules_revision_info": 1} {
 		if got, err := testutil.GatherAndCount(registry, name); err != nil || got != want {
-			t.Errorf("after two policies went: %d series of %s (%v), want %d", got, name, err, want)
+			t.Errorf("after two policies were removed: %d series of %s (%v), want %d", got, name, err, want)
 		}
 	}
 }
 
-// slowStore lets something happen while a call is under way.
+// slowStore calls duringSpend while a call is in flight.
 type slowStore struct {
 	limiter.Store
-	meanwhile func()
+	duringSpend func()
 }
 
 func (s slowStore) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
-	s.meanwhile()
+	s.duringSpend()
 	return s.Store.Spend(ctx, charges)
 }
 
-func TestACheckThatOutlivesItsPolicyLeavesNoSeriesBehind(t *testing.T) {
+func TestMetrics_DropTheSeriesOfAPolicyRemovedDuringACheck(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	var e *engine.Engine
-	store := slowStore{memstore.New(standing), func() { e.Swap(index(t, rule("shop/b", 5))) }}
+	store := slowStore{memstore.New(epoch), func() { e.Swap(index(t, rule("shop/b", 5))) }}
 	e = engine.New(store, engine.SourceMemory, engine.NewMetrics(registry))
 	e.Swap(index(t, rule("shop/a", 1), rule("shop/b", 5), shadow(rule("shop/c", 1))))
-	if answer, err := e.Check(t.Context(), ask(2, nil)); err != nil || len(answer.Results) != 3 {
-		t.Fatalf("got %v, %v; want what the check began with", lines(answer), err)
+	if answer, err := e.Check(t.Context(), request(2, nil)); err != nil || len(answer.Results) != 3 {
+		t.Fatalf("got %v, %v; want the results of the rules that the check began with", lines(answer), err)
 	}
 	for name, want := range map[string]int{"weir_decisions_total": 1, "weir_missing_identifier_total": 1, "weir_shadow_denials_total": 0} {
 		if got, err := testutil.GatherAndCount(registry, name); err != nil || got != want {
@@ -235,9 +235,9 @@ func TestACheckThatOutlivesItsPolicyLeavesNoSeriesBehind(t *testing.T) {
 	}
 }
 
-func TestBeforeTheFirstSetThereIsNoDecision(t *testing.T) {
-	e := engine.New(memstore.New(standing), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
-	if answer, err := e.Check(t.Context(), ask(1, nil)); !errors.Is(err, engine.ErrNoRules) {
+func TestCheck_BeforeTheFirstSwapReturnsErrNoRules(t *testing.T) {
+	e := engine.New(memstore.New(epoch), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
+	if answer, err := e.Check(t.Context(), request(1, nil)); !errors.Is(err, engine.ErrNoRules) {
 		t.Errorf("got %+v, %v", answer, err)
 	}
 }
@@ -257,7 +257,7 @@ func (s brokenStore) Refund(context.Context, []limiter.Refund) error { return s.
 
 func (s brokenStore) Reset(context.Context, []string) error { return s.err }
 
-// kindError is an error that says its kind.
+// kindError is an error that reports its kind.
 type kindError struct {
 	error
 
@@ -266,7 +266,7 @@ type kindError struct {
 
 func (k kindError) Kind() string { return k.kind }
 
-func TestAStoreThatFailsIsAnErrorAndCounted(t *testing.T) {
+func TestCheck_ReturnsAndCountsTheErrorOfTheStore(t *testing.T) {
 	for kind, cause := range map[string]error{
 		"timeout": context.DeadlineExceeded, "canceled": context.Canceled, "other": errors.New("READONLY"),
 		"readonly": fmt.Errorf("spend: %w", kindError{context.DeadlineExceeded, "readonly"}),
@@ -274,7 +274,7 @@ func TestAStoreThatFailsIsAnErrorAndCounted(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		e := engine.New(brokenStore{cause}, engine.SourceRedis, engine.NewMetrics(registry))
 		e.Swap(index(t, rule("shop/a", 1)))
-		if _, err := e.Check(t.Context(), ask(1, nil)); !errors.Is(err, cause) {
+		if _, err := e.Check(t.Context(), request(1, nil)); !errors.Is(err, cause) {
 			t.Errorf("error %v, want %v", err, cause)
 		}
 		want := fmt.Sprintf(`
@@ -288,7 +288,7 @@ weir_store_errors_total{kind=%q} 1
 	}
 }
 
-func TestEveryCheckSeesOneSetWhole(t *testing.T) {
+func TestSwap_EveryCheckSeesOneWholeRuleSet(t *testing.T) {
 	e, _ := newEngine(t, rule("shop/a", 1_000_000))
 	sets := []*rules.Index{
 		index(t, rule("shop/a", 1_000_000)),
@@ -305,7 +305,7 @@ func TestEveryCheckSeesOneSetWhole(t *testing.T) {
 					return
 				default:
 				}
-				answer, err := e.Check(t.Context(), ask(1, nil))
+				answer, err := e.Check(t.Context(), request(1, nil))
 				if err != nil || len(answer.Results) != size[answer.Revision] {
 					t.Errorf("%d results at revision %s (%v)", len(answer.Results), answer.Revision, err)
 					return
@@ -322,7 +322,7 @@ func TestEveryCheckSeesOneSetWhole(t *testing.T) {
 
 func BenchmarkCheck(b *testing.B) {
 	e, _ := newEngine(b, rule("shop/a", 1_000_000), rule("shop/b", 1_000_000))
-	check := ask(1, map[string]string{"tenant": "acme"})
+	check := request(1, map[string]string{"tenant": "acme"})
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := e.Check(b.Context(), check); err != nil {

@@ -15,12 +15,12 @@ import (
 
 // BenchmarkCheckWithFailover measures a request that the store decides, followed by the local counters.
 func BenchmarkCheckWithFailover(b *testing.B) {
-	store := &fragile{Store: memstore.New(time.Now), away: none, fail: none}
+	store := &unreliableStore{Store: memstore.New(time.Now), unavailable: none, fails: none}
 	counters := local.New(1<<20, time.Now)
 	e := engine.New(failover.New(store, counters, time.Now, slog.New(slog.DiscardHandler)), engine.SourceRedis,
 		engine.NewMetrics(prometheus.NewRegistry()), engine.RememberDenials(100, time.Now))
 	e.Swap(index(b, fixed("shop/a", 1_000_000_000), fixed("shop/b", 1_000_000_000)))
-	check := ask(1, acme())
+	check := request(1, acme())
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := e.Check(b.Context(), check); err != nil {

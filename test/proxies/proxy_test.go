@@ -1,14 +1,12 @@
 package proxies_test
 
 import (
-	"bytes"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/weir-dev/weir/test/fixture"
@@ -105,7 +103,7 @@ func run(t *testing.T, dir, name string, args ...string) {
 	}
 	cmd := exec.CommandContext(t.Context(), path, args...) // ended before the cleanups run
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
-	var log locked
+	var log fixture.LockedBuffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -116,22 +114,4 @@ func run(t *testing.T, dir, name string, args ...string) {
 			t.Logf("%s:\n%s", name, log.String())
 		}
 	})
-}
-
-// locked is a bytes.Buffer that is written and read at once.
-type locked struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *locked) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *locked) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
