@@ -18,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/limiter/failover"
 	"github.com/weir-dev/weir/limiter/local"
 	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 )
 
@@ -60,7 +61,7 @@ type counters struct {
 	source  engine.Source
 	options []engine.Option
 	// Of counters in Redis; nil where they are in this process.
-	client   *redisstore.Client
+	client   *redisclient.Client
 	redis    *redisstore.Store
 	local    *local.Counters
 	failover *failover.Store
@@ -72,7 +73,7 @@ func memoryCounters() *counters {
 }
 
 // redisCounters are counters in client's Redis. Refunds that fail are logged, now and then: they come in crowds.
-func redisCounters(client *redisstore.Client, f counterFlags, log *slog.Logger) (*counters, error) {
+func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger) (*counters, error) {
 	memory, err := f.memoryBytes()
 	if err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ func redisCounters(client *redisstore.Client, f counterFlags, log *slog.Logger) 
 		})
 	}
 	redis := redisstore.NewStore(client, f.timeout,
-		redisstore.WithRefundFailures(refundFailed), redisstore.WithNotices(redisstore.NoticeChannel(f.prefix)))
+		redisstore.WithRefundFailures(refundFailed), redisstore.WithInvalidations(redisstore.InvalidationChannel(f.prefix)))
 	counts := local.New(int(memory/localPart), steadyClock())
 	counts.Share(local.Peers{Replicas: int64(f.replicas), Rank: int64(f.replicas) - 1})
 	store := failover.New(redis, counts, time.Now, log)
@@ -117,7 +118,7 @@ func (f *counterFlags) memoryBytes() (int64, error) {
 func (c *counters) guard(ctx context.Context) (stop func()) {
 	guarded, stop := context.WithCancel(context.WithoutCancel(ctx))
 	if c.redis != nil {
-		c.redis.Guard(guarded, c.failover)
+		c.redis.EnableBreaker(guarded, c.failover)
 	}
 	return stop
 }

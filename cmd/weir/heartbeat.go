@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/failover"
 	"github.com/weir-dev/weir/limiter/local"
-	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/source"
 )
 
@@ -19,7 +19,7 @@ const (
 // presence is what a replica tells Redis of itself, and learns there of the others.
 type presence struct {
 	id       string
-	exchange *redisstore.Exchange
+	exchange *controlplane.Exchange
 	process  *process
 	local    *local.Counters
 	failover *failover.Store
@@ -28,11 +28,11 @@ type presence struct {
 
 // beat says that the replica lives, and hears who else does.
 func (p *presence) beat(ctx context.Context) error {
-	r := redisstore.Replica{ID: p.id, Revision: p.process.revision(), Mode: modeRedis}
+	r := controlplane.Replica{ID: p.id, Revision: p.process.revision(), Mode: modeRedis}
 	if since, local := p.failover.LocalMode(); local {
 		r.Mode, r.Since = modeLocal, since
 	}
-	if err := p.exchange.Beat(ctx, r); err != nil {
+	if err := p.exchange.Heartbeat(ctx, r); err != nil {
 		p.census.Missed()
 		return err
 	}
@@ -50,4 +50,4 @@ func (p *presence) beat(ctx context.Context) error {
 	return nil
 }
 
-func (p *presence) forget(ctx context.Context) error { return p.exchange.Forget(ctx, p.id) }
+func (p *presence) forget(ctx context.Context) error { return p.exchange.Remove(ctx, p.id) }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
 // The pauses between two looks at Redis.
@@ -20,7 +20,7 @@ const (
 
 // inspector looks at Redis for what makes it forget counters.
 type inspector struct {
-	client *redisstore.Client
+	client *redisclient.Client
 	log    *slog.Logger
 	every  time.Duration
 
@@ -30,7 +30,7 @@ type inspector struct {
 }
 
 // newInspector registers what the inspector measures.
-func newInspector(client *redisstore.Client, registry prometheus.Registerer, log *slog.Logger) *inspector {
+func newInspector(client *redisclient.Client, registry prometheus.Registerer, log *slog.Logger) *inspector {
 	i := &inspector{
 		client: client, log: log, every: inspectEvery,
 		evicting: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -59,7 +59,7 @@ func (i *inspector) run(ctx context.Context) error {
 		}
 		found, err := i.client.Inspect(ctx)
 		switch {
-		case errors.Is(err, redisstore.ErrTooOld):
+		case errors.Is(err, redisclient.ErrTooOld):
 			return err
 		case err != nil:
 			look.Reset(inspectAgain) // others tell that Redis is away
@@ -71,7 +71,7 @@ func (i *inspector) run(ctx context.Context) error {
 }
 
 // report logs a warning when it appears and when it has gone.
-func (i *inspector) report(found redisstore.Inspection) {
+func (i *inspector) report(found redisclient.Inspection) {
 	i.evicting.Set(min(1, float64(len(found.Warnings))))
 	i.evicted.Set(float64(found.Evicted))
 	for _, warning := range found.Warnings {

@@ -13,14 +13,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
 // inspected looks at Redis every few milliseconds.
 func inspected(t *testing.T, url string, log *transcript) (i *inspector, done <-chan error, stop context.CancelFunc) {
 	t.Helper()
-	client, err := redisstore.Open(url, limiterTimeout)
+	client, err := redisclient.Open(url, limiterTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestARedisThatIsTooOldEndsTheProcess(t *testing.T) {
 	defer stop()
 	select {
 	case err := <-done:
-		if !errors.Is(err, redisstore.ErrTooOld) || !strings.Contains(err.Error(), "version 5.0.14 is older than 6.2") {
+		if !errors.Is(err, redisclient.ErrTooOld) || !strings.Contains(err.Error(), "version 5.0.14 is older than 6.2") {
 			t.Errorf("error %v", err)
 		}
 	case <-time.After(patience):

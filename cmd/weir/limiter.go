@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/source"
 )
@@ -86,12 +86,12 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 		return err
 	}
 	defer counters.guard(ctx)()
-	exchange := redisstore.NewExchange(slow, f.counters.prefix, f.limiter)
+	exchange := controlplane.NewExchange(slow, f.counters.prefix, f.limiter)
 	replica := replicaName(f.replica)
 	presence := &presence{
 		id: replica, exchange: exchange, process: p, local: counters.local, failover: counters.failover, census: source.NewReplicaCounter(replica, f.counters.replicas),
 	}
-	heartbeat := source.NewHeartbeat(redisstore.BeatInterval, presence.beat, presence.forget, log)
+	heartbeat := source.NewHeartbeat(controlplane.HeartbeatInterval, presence.beat, presence.forget, log)
 	apply := func(set rules.Set, revision string) error {
 		if err := p.apply(set, revision); err != nil {
 			return err

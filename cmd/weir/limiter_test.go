@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/controlplane"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
 )
@@ -42,7 +43,7 @@ func tenantSet(units int64) rules.Set {
 	}}}
 }
 
-func publish(t *testing.T, exchange *redisstore.Exchange, set rules.Set) (revision string) {
+func publish(t *testing.T, exchange *controlplane.Exchange, set rules.Set) (revision string) {
 	t.Helper()
 	data, revision := rules.Encode(set)
 	if _, err := exchange.Publish(t.Context(), revision, data); err != nil {
@@ -54,12 +55,12 @@ func publish(t *testing.T, exchange *redisstore.Exchange, set rules.Set) (revisi
 func TestLimiterReplicasShareRulesAndCounters(t *testing.T) {
 	redis := miniredis.RunT(t)
 	url := "redis://" + redis.Addr()
-	client, err := redisstore.Open(url, limiterTimeout)
+	client, err := redisclient.Open(url, limiterTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	exchange := redisstore.NewExchange(client, "weir:", "weir-system/default")
+	exchange := controlplane.NewExchange(client, "weir:", "weir-system/default")
 
 	a, opsA, _ := startLimiter(t, url, "a")
 	b, opsB, _ := startLimiter(t, url, "b")
@@ -68,7 +69,7 @@ func TestLimiterReplicasShareRulesAndCounters(t *testing.T) {
 		return status == http.StatusServiceUnavailable && strings.Contains(body, "no rule set published at weir:rules:weir-system/default")
 	})
 	acknowledged := func(revision string) func() bool {
-		want := []redisstore.Replica{{ID: "a", Revision: revision, Mode: "redis"}, {ID: "b", Revision: revision, Mode: "redis"}}
+		want := []controlplane.Replica{{ID: "a", Revision: revision, Mode: "redis"}, {ID: "b", Revision: revision, Mode: "redis"}}
 		return func() bool {
 			got, err := exchange.Replicas(t.Context())
 			return err == nil && cmp.Equal(want, got)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset"
+	"github.com/weir-dev/weir/limiter/controlplane"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 )
 
@@ -41,29 +44,29 @@ func (s limiterStores) open(limiter *v1alpha1.Limiter) (ruleset.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	redis, err := redisstore.New(options)
+	redis, err := redisclient.New(options)
 	if err != nil {
 		return nil, err
 	}
-	return limiterStore{redis, redisstore.NewExchange(redis, s.prefix, limiter.Namespace+"/"+limiter.Name)}, nil
+	return limiterStore{redis, controlplane.NewExchange(redis, s.prefix, limiter.Namespace+"/"+limiter.Name)}, nil
 }
 
-func (s limiterStores) options(limiter *v1alpha1.Limiter) (redisstore.Options, error) {
+func (s limiterStores) options(limiter *v1alpha1.Limiter) (redisclient.Options, error) {
 	redis := limiter.Spec.Redis
-	options := redisstore.Options{
-		Mode:       redisstore.Mode(redis.Mode),
+	options := redisclient.Options{
+		Mode:       redisclient.Mode(redis.Mode),
 		MasterName: redis.MasterName,
 		Database:   int(redis.Database),
 		Timeout:    operatorRedisTimeout,
 	}
 	if redis.Mode == "" {
-		options.Mode = redisstore.ModeStandalone
+		options.Mode = redisclient.ModeStandalone
 	}
 	for _, address := range redis.Addresses {
 		options.Addresses = append(options.Addresses, string(address))
 	}
 	if limiter.Namespace != s.home {
-		options.Locate = servicesOf(limiter.Namespace)
+		options.DialAddress = servicesOf(limiter.Namespace)
 	}
 	if tls := redis.TLS; tls != nil {
 		s.secure(&options, limiter.Namespace, tls.SecretRef)
@@ -86,7 +89,7 @@ func servicesOf(namespace string) func(string) string {
 }
 
 // enter adds the credentials in the Secret. Those of Sentinels are read once.
-func (s limiterStores) enter(options *redisstore.Options, name types.NamespacedName) error {
+func (s limiterStores) enter(options *redisclient.Options, name types.NamespacedName) error {
 	options.Credentials = func(ctx context.Context) (username, password string, err error) {
 		data, err := s.read(ctx, name)
 		if err != nil {
@@ -97,7 +100,7 @@ func (s limiterStores) enter(options *redisstore.Options, name types.NamespacedN
 		}
 		return line(data["username"]), line(data["password"]), nil
 	}
-	if options.Mode != redisstore.ModeSentinel {
+	if options.Mode != redisclient.ModeSentinel {
 		return nil
 	}
 	data, err := s.read(context.Background(), name)
@@ -106,13 +109,13 @@ func (s limiterStores) enter(options *redisstore.Options, name types.NamespacedN
 }
 
 // secure speaks TLS with what the Secret holds, if there is one.
-func (s limiterStores) secure(options *redisstore.Options, namespace string, ref *v1alpha1.SecretReference) {
+func (s limiterStores) secure(options *redisclient.Options, namespace string, ref *v1alpha1.SecretReference) {
 	options.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	if ref == nil {
 		return
 	}
 	name := types.NamespacedName{Namespace: namespace, Name: ref.Name}
-	options.Authorities = func() (*x509.CertPool, error) {
+	options.RootCAs = func() (*x509.CertPool, error) {
 		data, err := s.read(context.Background(), name)
 		if err != nil || len(data["ca.crt"]) == 0 {
 			return nil, err // those of the system
@@ -152,8 +155,8 @@ func (s limiterStores) read(ctx context.Context, name types.NamespacedName) (map
 
 // limiterStore fills the controller's interface with Redis.
 type limiterStore struct {
-	*redisstore.Client
-	*redisstore.Exchange
+	*redisclient.Client
+	*controlplane.Exchange
 }
 
 // Inspect implements ruleset.Store.
@@ -164,7 +167,7 @@ func (s limiterStore) Inspect(ctx context.Context) (ruleset.Redis, error) {
 
 // LoadScripts implements ruleset.Store.
 func (s limiterStore) LoadScripts(ctx context.Context) ([]ruleset.Script, error) {
-	loaded, err := s.Client.LoadScripts(ctx)
+	loaded, err := s.Client.LoadScripts(ctx, slices.Concat(redisstore.Scripts(), controlplane.Scripts()))
 	scripts := make([]ruleset.Script, len(loaded))
 	for i, script := range loaded {
 		scripts[i] = ruleset.Script{Name: script.Name, SHA: script.SHA, LoadedOn: script.LoadedOn}
@@ -213,9 +216,9 @@ func reasonOf(err error) string {
 		plain        tls.RecordHeaderError
 	)
 	switch {
-	case errors.Is(err, redisstore.ErrTooOld):
+	case errors.Is(err, redisclient.ErrTooOld):
 		return v1alpha1.ReasonStoreTooOld
-	case redisstore.Kind(err) == "denied":
+	case redisclient.Kind(err) == "denied":
 		return v1alpha1.ReasonStoreDenied
 	case errors.As(err, &verification), errors.As(err, &authority), errors.As(err, &plain),
 		errors.As(err, &remote) && remote.Op == "remote error": // as crypto/tls calls the alerts of the other side

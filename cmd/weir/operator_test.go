@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weir-dev/weir/controllers/ruleset"
-	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/controlplane"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -38,15 +39,15 @@ func TestLimiterName(t *testing.T) {
 }
 
 func TestTheOperatorSeesInWhichModeReplicasDecide(t *testing.T) {
-	client, err := redisstore.Open("redis://"+miniredis.RunT(t).Addr(), limiterTimeout)
+	client, err := redisclient.Open("redis://"+miniredis.RunT(t).Addr(), limiterTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	store := limiterStore{client, redisstore.NewExchange(client, "weir:", "weir-system/default")}
+	store := limiterStore{client, controlplane.NewExchange(client, "weir:", "weir-system/default")}
 	since := time.UnixMilli(1_790_000_000_123)
-	for _, r := range []redisstore.Replica{{ID: "a", Revision: "sha256:a", Mode: "redis"}, {ID: "b", Revision: "sha256:b", Mode: "local", Since: since}} {
-		if err := store.Beat(t.Context(), r); err != nil {
+	for _, r := range []controlplane.Replica{{ID: "a", Revision: "sha256:a", Mode: "redis"}, {ID: "b", Revision: "sha256:b", Mode: "local", Since: since}} {
+		if err := store.Heartbeat(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/server"
@@ -57,10 +58,10 @@ func newProcess(
 }
 
 // followNotices is the task of forgetting denials that refunds and resets, here or elsewhere, have made wrong.
-func (p *process) followNotices(client *redisstore.Client) func(context.Context) error {
+func (p *process) followNotices(client *redisclient.Client) func(context.Context) error {
 	return endless(func(ctx context.Context) {
 		forget := func(key string) { p.engine.Forget(key) }
-		client.Forgotten(ctx, redisstore.NoticeChannel(p.keyPrefix), forget, p.engine.ForgetAll)
+		redisstore.FollowInvalidations(ctx, client, redisstore.InvalidationChannel(p.keyPrefix), forget, p.engine.ForgetAll)
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
 // redisTLSFlags are the files that say who may enter Redis: a directory of credentials, and the PEM files for a
@@ -37,8 +37,8 @@ func (f *redisTLSFlags) add(flags *pflag.FlagSet) {
 }
 
 // openRedis makes a client for a URL. It does not connect. No error holds any part of the URL, for its passwords.
-func openRedis(url string, files redisTLSFlags, timeout time.Duration) (*redisstore.Client, error) {
-	options, err := redisstore.ParseURL(url)
+func openRedis(url string, files redisTLSFlags, timeout time.Duration) (*redisclient.Client, error) {
+	options, err := redisclient.ParseURL(url)
 	if err != nil {
 		return nil, fmt.Errorf("open Redis: %w", err)
 	}
@@ -46,11 +46,11 @@ func openRedis(url string, files redisTLSFlags, timeout time.Duration) (*redisst
 		return nil, fmt.Errorf("open Redis: %w", err)
 	}
 	options.Timeout = timeout
-	return redisstore.New(options)
+	return redisclient.New(options)
 }
 
 // secure adds to options.TLS, which is nil where nobody speaks TLS, what the files hold.
-func (f *redisTLSFlags) secure(options *redisstore.Options) error {
+func (f *redisTLSFlags) secure(options *redisclient.Options) error {
 	switch {
 	case f.ca == "" && f.cert == "" && f.key == "":
 		return nil
@@ -63,7 +63,7 @@ func (f *redisTLSFlags) secure(options *redisstore.Options) error {
 		if _, err := f.authorities(); err != nil {
 			return err
 		}
-		options.Authorities = f.authorities
+		options.RootCAs = f.authorities
 	}
 	if f.cert == "" {
 		return nil
@@ -96,7 +96,7 @@ func (f *redisTLSFlags) pair() (*tls.Certificate, error) {
 }
 
 // enter adds to options what the directory of credentials holds.
-func (f *redisTLSFlags) enter(options *redisstore.Options) error {
+func (f *redisTLSFlags) enter(options *redisclient.Options) error {
 	if f.credentials == "" {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -152,7 +152,7 @@ func TestSentinelsHaveCredentialsOfTheirOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	options := redisstore.Options{}
+	options := redisclient.Options{}
 	files := redisTLSFlags{credentials: dir}
 	if err := files.enter(&options); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
 // TestTheOperatorCallsTheBinaryAsItIs reads what the operator renders of Limiters as the limiter would.
@@ -40,7 +40,7 @@ func TestTheOperatorCallsTheBinaryAsItIs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := redisstore.ParseURL(url); err != nil {
+			if _, err := redisclient.ParseURL(url); err != nil {
 				t.Errorf("%s: %s: %v", file, url, err)
 			}
 			for _, variable := range container.Env {

@@ -24,7 +24,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/controlplane"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
 	"github.com/weir-dev/weir/webhook/throttle"
@@ -71,12 +72,12 @@ func secretSet(units int64) rules.Set {
 func limiting(t *testing.T, set rules.Set) string {
 	t.Helper()
 	url := "redis://" + miniredis.RunT(t).Addr()
-	client, err := redisstore.Open(url, limiterTimeout)
+	client, err := redisclient.Open(url, limiterTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	publish(t, redisstore.NewExchange(client, "weir:", "weir-system/default"), set)
+	publish(t, controlplane.NewExchange(client, "weir:", "weir-system/default"), set)
 	return url
 }
 

@@ -21,7 +21,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/config/crd"
-	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -101,32 +101,32 @@ func TestGoldenLimiters(t *testing.T) {
 func TestTheURLIsReadAsItWasMeant(t *testing.T) {
 	tests := map[string]struct {
 		redis v1alpha1.Redis
-		want  redisstore.Options
+		want  redisclient.Options
 	}{
 		"one server": {
 			v1alpha1.Redis{Mode: v1alpha1.RedisStandalone, Addresses: []v1alpha1.RedisAddress{"redis.redis:6380"}, Database: 3},
-			redisstore.Options{Mode: redisstore.ModeStandalone, Addresses: []string{"redis.redis:6380"}, Database: 3},
+			redisclient.Options{Mode: redisclient.ModeStandalone, Addresses: []string{"redis.redis:6380"}, Database: 3},
 		},
 		"one server at an IPv6 address": {
 			v1alpha1.Redis{Mode: v1alpha1.RedisStandalone, Addresses: []v1alpha1.RedisAddress{"[2001:db8::7]:6379"}},
-			redisstore.Options{Mode: redisstore.ModeStandalone, Addresses: []string{"[2001:db8::7]:6379"}},
+			redisclient.Options{Mode: redisclient.ModeStandalone, Addresses: []string{"[2001:db8::7]:6379"}},
 		},
 		"Sentinels": {
 			v1alpha1.Redis{
 				Mode: v1alpha1.RedisSentinel, MasterName: "my_primary.1", Database: 1,
 				Addresses: []v1alpha1.RedisAddress{"a:26379", "[2001:db8::7]:26379"},
 			},
-			redisstore.Options{
-				Mode: redisstore.ModeSentinel, MasterName: "my_primary.1", Database: 1, Addresses: []string{"a:26379", "[2001:db8::7]:26379"},
+			redisclient.Options{
+				Mode: redisclient.ModeSentinel, MasterName: "my_primary.1", Database: 1, Addresses: []string{"a:26379", "[2001:db8::7]:26379"},
 			},
 		},
 		"a cluster of which one node is known": {
 			v1alpha1.Redis{Mode: v1alpha1.RedisCluster, Addresses: []v1alpha1.RedisAddress{"a:6379"}},
-			redisstore.Options{Mode: redisstore.ModeCluster, Addresses: []string{"a:6379"}},
+			redisclient.Options{Mode: redisclient.ModeCluster, Addresses: []string{"a:6379"}},
 		},
 		"a cluster of which two are": {
 			v1alpha1.Redis{Mode: v1alpha1.RedisCluster, Addresses: []v1alpha1.RedisAddress{"a:6379", "b:6379"}},
-			redisstore.Options{Mode: redisstore.ModeCluster, Addresses: []string{"a:6379", "b:6379"}},
+			redisclient.Options{Mode: redisclient.ModeCluster, Addresses: []string{"a:6379", "b:6379"}},
 		},
 	}
 	for name, test := range tests {
@@ -134,7 +134,7 @@ func TestTheURLIsReadAsItWasMeant(t *testing.T) {
 			if secure {
 				test.redis.TLS = &v1alpha1.RedisTLS{}
 			}
-			got, err := redisstore.ParseURL(redisURL(test.redis))
+			got, err := redisclient.ParseURL(redisURL(test.redis))
 			if err != nil {
 				t.Errorf("%s: %s: %v", name, redisURL(test.redis), err)
 			}

@@ -25,6 +25,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/controlplane"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
@@ -45,7 +47,7 @@ type harness struct {
 	*testing.T
 	kube       client.Client
 	redis      *fixture.RedisProcess
-	exchange   *redisstore.Exchange
+	exchange   *controlplane.Exchange
 	url        func(*v1alpha1.Limiter) string // of the Redis that is opened for it
 	registry   *prometheus.Registry
 	reconciler *Reconciler
@@ -55,13 +57,13 @@ type harness struct {
 
 // store is what cmd/weir fills the controller's interface with.
 type store struct {
-	client *redisstore.Client
-	*redisstore.Exchange
+	client *redisclient.Client
+	*controlplane.Exchange
 }
 
 func (s store) LoadScripts(ctx context.Context) ([]Script, error) {
 	var scripts []Script
-	loaded, err := s.client.LoadScripts(ctx)
+	loaded, err := s.client.LoadScripts(ctx, slices.Concat(redisstore.Scripts(), controlplane.Scripts()))
 	for _, l := range loaded {
 		scripts = append(scripts, Script{Name: l.Name, SHA: l.SHA, LoadedOn: l.LoadedOn})
 	}
@@ -111,10 +113,10 @@ func newHarness(t *testing.T) *harness {
 // open is the store of a Limiter in the Redis of that URL.
 func (h *harness) open(url string, limiter types.NamespacedName) store {
 	h.Helper()
-	redis, err := redisstore.Open(url, time.Second)
+	redis, err := redisclient.Open(url, time.Second)
 	h.must(err)
 	h.Cleanup(func() { _ = redis.Close() })
-	return store{redis, redisstore.NewExchange(redis, "weir:", limiter.String())}
+	return store{redis, controlplane.NewExchange(redis, "weir:", limiter.String())}
 }
 
 // createLimiter creates a Limiter that selects all policies, changed by change if given.
@@ -241,7 +243,7 @@ func (h *harness) policy(name string) *v1alpha1.RateLimitPolicy {
 func (h *harness) beat(revision string, ids ...string) {
 	h.Helper()
 	for _, id := range ids {
-		h.must(h.exchange.Beat(h.Context(), redisstore.Replica{ID: id, Revision: revision, Mode: "redis"}))
+		h.must(h.exchange.Heartbeat(h.Context(), controlplane.Replica{ID: id, Revision: revision, Mode: "redis"}))
 	}
 }
 
@@ -249,7 +251,7 @@ func (h *harness) beat(revision string, ids ...string) {
 func (h *harness) beatLocal(revision string, since time.Time, ids ...string) {
 	h.Helper()
 	for _, id := range ids {
-		h.must(h.exchange.Beat(h.Context(), redisstore.Replica{ID: id, Revision: revision, Mode: ModeLocal, Since: since}))
+		h.must(h.exchange.Heartbeat(h.Context(), controlplane.Replica{ID: id, Revision: revision, Mode: ModeLocal, Since: since}))
 	}
 }
 

@@ -110,7 +110,7 @@ func TestAReplicaThatIsCutOffIsMissedAsLongAsItsPodIsReady(t *testing.T) {
 	h.pods(2) // a pod that ends: it is not ready any more, and says goodbye a moment later
 	h.reconcile()
 	h.saysReady("True", "3 of 3 replicas enforce generation 2")
-	h.must(h.exchange.Forget(t.Context(), "d"))
+	h.must(h.exchange.Remove(t.Context(), "d"))
 	h.reconcile()
 	h.saysReady("True", "2 of 2 replicas enforce generation 2")
 }

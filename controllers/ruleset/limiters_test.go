@@ -13,7 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -60,7 +60,7 @@ func TestEachLimiterEnforcesWhatItSelects(t *testing.T) {
 	if got := h.message("hourly", v1alpha1.ConditionReady); got != "weir-system/edge: no limiter replica is ready" {
 		t.Errorf("Ready says %q", got)
 	}
-	h.must(edge.Beat(t.Context(), redisstore.Replica{ID: "e", Revision: revision}))
+	h.must(edge.Heartbeat(t.Context(), controlplane.Replica{ID: "e", Revision: revision}))
 	reconcile()
 	h.says("hourly", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
 	if got := h.message("hourly", v1alpha1.ConditionReady); got != "3 of 3 replicas of 2 Limiters enforce generation 1" {

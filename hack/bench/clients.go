@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 
-	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
 // patience bounds a call: nobody's should end early because the machine is busy.
@@ -23,7 +23,7 @@ const poolPerProcessor = 10
 
 // clients are connections to one Redis, with the options their libraries begin with but for timeouts.
 type clients struct {
-	weir    *redisstore.Client
+	weir    *redisclient.Client
 	goRedis *redis.Client
 	auto    *redis.AutoPipeliner
 	rueidis rueidis.Client
@@ -40,7 +40,7 @@ func connect(url string) (*clients, error) {
 	if c.auto, err = c.goRedis.AutoPipeline(); err != nil {
 		return nil, errors.Join(fmt.Errorf("autopipeline: %w", err), c.close())
 	}
-	if c.weir, err = redisstore.Open(url, patience); err != nil {
+	if c.weir, err = redisclient.Open(url, patience); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
 	c.rueidis, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{options.Addr}, DisableCache: true})

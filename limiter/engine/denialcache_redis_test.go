@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
@@ -32,11 +33,11 @@ type replica struct {
 // newReplica returns an Engine that is subscribed to notices.
 func newReplica(t *testing.T, server *fixture.RedisProcess, index *rules.Index) replica {
 	t.Helper()
-	client, err := redisstore.Open(server.URL(), timeout)
+	client, err := redisclient.Open(server.URL(), timeout)
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := redisstore.NewStore(client, timeout, redisstore.WithNotices(notices))
+	store := redisstore.NewStore(client, timeout, redisstore.WithInvalidations(notices))
 	e := engine.New(store, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()), engine.RememberDenials(100, time.Now))
 	e.Swap(index)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -44,7 +45,7 @@ func newReplica(t *testing.T, server *fixture.RedisProcess, index *rules.Index) 
 	once := sync.OnceFunc(func() { close(subscribed) })
 	var group sync.WaitGroup
 	group.Go(func() {
-		client.Forgotten(ctx, notices, func(key string) { e.Forget(key) }, func() { e.ForgetAll(); once() })
+		redisstore.FollowInvalidations(ctx, client, notices, func(key string) { e.Forget(key) }, func() { e.ForgetAll(); once() })
 	})
 	t.Cleanup(func() {
 		cancel()

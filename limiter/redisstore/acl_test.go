@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/controlplane"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/test/fixture"
 )
@@ -32,10 +34,10 @@ func documentedACL(t *testing.T, user string) []string {
 }
 
 // operates does what an operator does.
-func operates(ctx context.Context, client *redisstore.Client) error {
-	exchange := redisstore.NewExchange(client, "weir:", "weir-system/default")
+func operates(ctx context.Context, client *redisclient.Client) error {
+	exchange := controlplane.NewExchange(client, "weir:", "weir-system/default")
 	_, errReplicas := exchange.Replicas(ctx) // with a script that Redis does not know yet
-	_, errLoad := client.LoadScripts(ctx)
+	_, errLoad := client.LoadScripts(ctx, slices.Concat(redisstore.Scripts(), controlplane.Scripts()))
 	_, errFirst := exchange.Publish(ctx, "sha256:a", []byte("A"))
 	_, errSecond := exchange.Publish(ctx, "sha256:b", []byte("B")) // which lets the first expire
 	_, errInspect := client.Inspect(ctx)
@@ -49,14 +51,14 @@ func everyAlgorithm() []limiter.Algorithm {
 }
 
 // limits does what a limiter does.
-func limits(ctx context.Context, client *redisstore.Client) error {
-	exchange := redisstore.NewExchange(client, "weir:", "weir-system/default")
+func limits(ctx context.Context, client *redisclient.Client) error {
+	exchange := controlplane.NewExchange(client, "weir:", "weir-system/default")
 	_, errCurrent := exchange.Current(ctx)
 	errs := []error{
-		errCurrent, listens(ctx, exchange), hearsNotices(ctx, client), exchange.Forget(ctx, "a"),
-		exchange.Beat(ctx, redisstore.Replica{ID: "a"}), client.Ping(ctx),
+		errCurrent, listens(ctx, exchange), hearsNotices(ctx, client), exchange.Remove(ctx, "a"),
+		exchange.Heartbeat(ctx, controlplane.Replica{ID: "a"}), client.Ping(ctx),
 	}
-	store := redisstore.NewStore(client, patient, redisstore.WithNotices(redisstore.NoticeChannel("weir:")))
+	store := redisstore.NewStore(client, patient, redisstore.WithInvalidations(redisstore.InvalidationChannel("weir:")))
 	for _, algorithm := range everyAlgorithm() {
 		errs = append(errs, spends(ctx, store, algorithm))
 	}
@@ -67,7 +69,7 @@ func limits(ctx context.Context, client *redisstore.Client) error {
 const subscribes = 2 * time.Second
 
 // listens wants a subscription to begin.
-func listens(ctx context.Context, exchange *redisstore.Exchange) error {
+func listens(ctx context.Context, exchange *controlplane.Exchange) error {
 	ctx, cancel := context.WithTimeout(ctx, subscribes)
 	defer cancel()
 	select {
@@ -79,11 +81,11 @@ func listens(ctx context.Context, exchange *redisstore.Exchange) error {
 }
 
 // hearsNotices wants a subscription to notices to begin.
-func hearsNotices(ctx context.Context, client *redisstore.Client) error {
+func hearsNotices(ctx context.Context, client *redisclient.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, subscribes)
 	defer cancel()
 	heard := false
-	client.Forgotten(ctx, redisstore.NoticeChannel("weir:"), func(string) {}, func() {
+	redisstore.FollowInvalidations(ctx, client, redisstore.InvalidationChannel("weir:"), func(string) {}, func() {
 		heard = true
 		cancel()
 	})
@@ -121,7 +123,7 @@ func spends(ctx context.Context, store *redisstore.Store, algorithm limiter.Algo
 
 func TestTheDocumentedRightsSufficeAndNoneIsTooMany(t *testing.T) {
 	server := fixture.Redis(t)
-	for user, works := range map[string]func(context.Context, *redisstore.Client) error{
+	for user, works := range map[string]func(context.Context, *redisclient.Client) error{
 		"weir-operator": operates, "weir-limiter": limits,
 	} {
 		t.Run(user, func(t *testing.T) {
@@ -130,8 +132,8 @@ func TestTheDocumentedRightsSufficeAndNoneIsTooMany(t *testing.T) {
 				do(t, server, "FLUSHALL")
 				do(t, server, "SCRIPT", "FLUSH")
 				do(t, server, append([]string{"ACL", "SETUSER"}, rights...)...)
-				client := connect(t, redisstore.Options{
-					Mode: redisstore.ModeStandalone, Addresses: []string{server.Addr()}, Username: user, Password: "secret",
+				client := connect(t, redisclient.Options{
+					Mode: redisclient.ModeStandalone, Addresses: []string{server.Addr()}, Username: user, Password: "secret",
 				})
 				defer client.Close()
 				return works(t.Context(), client)
@@ -153,15 +155,15 @@ func TestTheDocumentedRightsSufficeAndNoneIsTooMany(t *testing.T) {
 
 func TestTheDocumentedRightsSufficeOnACluster(t *testing.T) {
 	node := fixture.RedisClusterNode(t)
-	for user, works := range map[string]func(context.Context, *redisstore.Client) error{
+	for user, works := range map[string]func(context.Context, *redisclient.Client) error{
 		"weir-operator": operates, "weir-limiter": limits,
 	} {
 		t.Run(user, func(t *testing.T) {
 			do(t, node, append([]string{"ACL", "SETUSER"}, documentedACL(t, user)...)...)
-			options := redisstore.Options{
-				Mode: redisstore.ModeCluster, Addresses: []string{node.Addr()}, Username: user, Password: "secret",
+			options := redisclient.Options{
+				Mode: redisclient.ModeCluster, Addresses: []string{node.Addr()}, Username: user, Password: "secret",
 			}
-			if err := works(t.Context(), connect(t, options)); redisstore.Kind(err) != "denied" {
+			if err := works(t.Context(), connect(t, options)); redisclient.Kind(err) != "denied" {
 				t.Errorf("without the rights for a cluster: %v", err)
 			}
 			do(t, node, "ACL", "SETUSER", user, "+cluster|slots", "+asking")

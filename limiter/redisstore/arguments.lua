@@ -26,7 +26,7 @@ local function charge_at(at)
     charge.work = load_algorithm(name)
     loaded[name] = charge.work
   end
-  if charge.logs and charge.units > WHOLE_LOG then whole = false end
+  if charge.logs and charge.units > MAX_WHOLE_LOG then whole = false end
   return charge
 end
 

@@ -4,210 +4,226 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/sony/gobreaker/v2"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
-// OutageObserver is told when a Redis is away, and back. Its methods are called from a goroutine per Redis.
+// OutageObserver is notified of outages of Redis. One goroutine per Redis node calls its methods.
 type OutageObserver interface {
-	// Unavailable: the Redis at an address has failed a call and does not answer a probe.
+	// Unavailable reports that the node at address failed a call and then a probe.
 	Unavailable(address string, cause error)
-	// Recovering: it answers probes again, after so long. Until Recovering returns nil, only [Store.ReportUsage] reaches it; an error
-	// says that it has failed again.
-	Recovering(ctx context.Context, away time.Duration) error
-	// Recovered: calls reach it again.
+	// Recovering reports that the node answers probes again, and how long it was unavailable. Until Recovering returns nil,
+	// only [Store.ReportUsage] reaches the node. An error means that the node failed again.
+	Recovering(ctx context.Context, unavailableFor time.Duration) error
+	// Recovered reports that all calls reach the node again.
 	Recovered(address string)
 }
 
-// errAway is the error of calls that are not made. They are not counted.
-var errAway = withKind(errAwayCause)
-
-var errAwayCause = errors.New("not asked: Redis has failed and not answered a probe since")
-
-// The pauses between probes of a Redis that is away: none before the first; each is half as long or as long again as it
-// says, by chance, for many limiters wait for the same Redis.
+// The pauses between probes of an unavailable node. There is none before the first probe, and each pause is multiplied by a
+// random factor from 0.5 to 1.5, because many limiters can be waiting for the same node.
 const (
 	firstPause = 25 * time.Millisecond
 	maxPause   = 120 * time.Millisecond
 )
 
-// probeLife is how long the key of a probe lives.
-const probeLife = time.Second
+// probeKeyTTL is the time to live of the key that a probe writes.
+const probeKeyTTL = time.Second
 
-// breaker keeps calls from one Redis that does not answer: from the first round trip that fails until a probe in the
-// background is answered.
+// The states of a breaker. Closed → open: a round trip failed. Open → recovering: a probe succeeded. Recovering → open: the
+// recovery failed. Recovering → closed: it succeeded.
+const (
+	closed     int32 = iota
+	open             // rejects all calls, and probes the node in the background
+	recovering       // accepts only calls that report usage
+)
+
+// breaker is a circuit breaker for one Redis node: it rejects calls from the first round trip that fails until a probe
+// in the background succeeds. A nil breaker accepts all calls.
 type breaker struct {
-	circuit *gobreaker.CircuitBreaker[struct{}]
+	*breakerConfig
+
 	address string
-	probe   func(ctx context.Context, key string) error
-	outages OutageObserver
-	done    context.Context //nolint:containedctx // of the Store's guard: it ends the probes
-	total   *atomic.Int64   // breakers of the Store that are away
 
-	away    atomic.Bool // the circuit is not closed
-	answers atomic.Bool // it has answered a probe, and is about to be trusted
-	probing atomic.Bool
+	state      atomic.Int32
+	recoveries atomic.Int64 // number of transitions to closed
+	outage     sync.Mutex   // held during an outage, until the observer knows that it is over: the next outage waits
 }
 
-func (g *guard) newBreaker(address string) *breaker {
-	b := &breaker{address: address, probe: g.probe, outages: g.outages, done: g.done, total: &g.away}
-	b.circuit = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
-		Name:        address,
-		ReadyToTrip: func(gobreaker.Counts) bool { return true }, // a probe finds out at once whether it was a blip
-		Timeout:     time.Nanosecond,                             // the pauses between probes are ours
-		OnStateChange: func(_ string, from, to gobreaker.State) {
-			b.away.Store(to != gobreaker.StateClosed)
-			switch {
-			case from == gobreaker.StateClosed:
-				b.total.Add(1)
-			case to == gobreaker.StateClosed:
-				b.total.Add(-1)
-			}
-		},
-	})
-	return b
+// breakerConfig is what the breakers of a Store share.
+type breakerConfig struct {
+	probe    func(ctx context.Context, key string) error
+	observer OutageObserver
+	ctx      context.Context //nolint:containedctx // it ends the probes
+	tripped  atomic.Int64    // number of breakers that are not closed
 }
 
-// guard makes the breakers of a Store.
-type guard struct {
-	probe   func(ctx context.Context, key string) error
-	outages OutageObserver
-	done    context.Context //nolint:containedctx // see breaker
-	away    atomic.Int64    // breakers that are
+func (c *breakerConfig) newBreaker(address string) *breaker {
+	return &breaker{breakerConfig: c, address: address}
 }
 
-// refuses says whether calls do not reach this Redis for now. Those that repay are taken as soon as it answers.
-func (b *breaker) refuses(repays bool) bool {
-	return b != nil && b.away.Load() && (!repays || !b.answers.Load())
-}
-
-// watch makes a round trip unless Redis has gone away meanwhile: then it is false. The error of the trip, nil for one that
-// says nothing against Redis, opens the circuit. key is one of the trip's.
-func (b *breaker) watch(key string, trip func() error) (made bool) {
-	if b == nil || b.away.Load() { // then it repays
-		_ = trip()
-		return true
-	}
-	_, err := b.circuit.Execute(func() (struct{}, error) {
-		made = true
-		return struct{}{}, trip()
-	})
-	if err != nil {
-		b.wake(key, err)
-	}
-	return made
-}
-
-// wake starts the probes if they are not under way.
-func (b *breaker) wake(key string, cause error) {
-	if b.away.Load() && b.probing.CompareAndSwap(false, true) {
-		go b.probeUntilBack(key, cause)
-	}
-}
-
-func (b *breaker) probeUntilBack(key string, cause error) {
-	began, told := time.Now(), false
-	for wait := time.Duration(0); ; wait = min(max(2*wait, firstPause), maxPause) {
-		if !pause(b.done, jittered(wait)) {
-			return
-		}
-		_, err := b.circuit.Execute(func() (struct{}, error) { return struct{}{}, b.comeBack(key, time.Since(began)) })
-		if err == nil {
-			break
-		}
-		if !told {
-			b.outages.Unavailable(b.address, errors.Join(cause, err))
-			told = true
-		}
-	}
-	if told {
-		b.outages.Recovered(b.address)
-	}
-	b.probing.Store(false)
-	b.wake(key, cause) // a call may have failed since, and found the probes under way
-}
-
-func (b *breaker) comeBack(key string, away time.Duration) error {
-	if err := b.probe(b.done, key); err != nil {
-		return err
-	}
-	b.answers.Store(true)
-	defer b.answers.Store(false)
-	return b.outages.Recovering(b.done, away)
-}
-
-// jittered is a random time about d.
-func jittered(d time.Duration) time.Duration {
-	return time.Duration((0.5 + rand.Float64()) * float64(d))
-}
-
-// failure is what a round trip says against the Redis that it went to: nil if any of the calls was answered, or was
-// refused for what it asked.
-func failure(batch []*call) error {
-	var first error
-	for _, c := range batch {
-		if !againstRedis(c.answer.err) {
-			return nil
-		}
-		if first == nil {
-			first = c.answer.err
-		}
-	}
-	return first
-}
-
-// againstRedis says whether an error means that its Redis cannot be used, and not just this call.
-func againstRedis(err error) bool {
-	switch kindOf(err) {
-	case "", kindCanceled, kindMoving, kindCrossSlot, kindOther:
+// rejects reports whether calls for that purpose do not reach the node.
+func (b *breaker) rejects(p purpose) bool {
+	if b == nil {
 		return false
+	}
+	switch b.state.Load() {
+	case closed:
+		return false
+	case recovering:
+		return p != reportsUsage
 	default:
 		return true
 	}
 }
 
-// Guard makes the Store stop asking a Redis that fails: calls that need it fail at once, uncounted, with an error of kind
-// "away", while it is probed in the background until ctx is done. On a Redis Cluster every node is on its own. Call it
-// before the Store is used.
-func (s *Store) Guard(ctx context.Context, outages OutageObserver) {
-	s.calls.guard = &guard{probe: s.probe, outages: outages, done: ctx}
-}
-
-// Unavailable says whether the counter at key cannot be asked for the moment.
-func (s *Store) Unavailable(key string) bool {
-	g := s.calls.guard
-	return g != nil && g.away.Load() > 0 && s.calls.of(time.Now().Add(s.timeout), key).breaker.refuses(false)
-}
-
-// probedLimit is what a probe looks at: nobody spends of it.
-func probedLimit() limiter.Limit {
-	limit, err := limiter.NewLimit(limiter.FixedWindow, 1, time.Second)
-	if err != nil {
-		panic(err) // it is one
+// send sends a batch, and opens the breaker if the round trip fails. It returns false, and sends nothing, if the breaker
+// rejects all calls of the batch.
+func (b *breaker) send(batch []*call, send func([]*call)) (sent bool) {
+	if b == nil {
+		send(batch)
+		return true
 	}
-	return limit
+	if !slices.ContainsFunc(batch, func(c *call) bool { return !b.rejects(c.purpose) }) {
+		return false
+	}
+	recoveries := b.recoveries.Load()
+	send(batch)
+	if err := outageError(batch); err != nil {
+		b.trip(recoveries, batch[0].key(), err)
+	}
+	return true
 }
 
-// probe says whether the Redis with key can be written to and runs scripts, within a call's time. To connect it has longer.
+// trip opens the breaker after a round trip that began after that number of recoveries. A late failure of a round trip from
+// before a recovery does not open it. key is one of the round trip: probes use the same node.
+func (b *breaker) trip(recoveries int64, key string, cause error) {
+	if b.recoveries.Load() != recoveries || !b.state.CompareAndSwap(closed, open) {
+		return
+	}
+	b.tripped.Add(1)
+	go b.probeUntilRecovered(key, cause, time.Now())
+}
+
+// probeUntilRecovered closes the breaker when the node is usable again. If the first probe succeeds, the observer is not
+// notified: the failure was a broken connection, not an outage.
+func (b *breaker) probeUntilRecovered(key string, cause error, began time.Time) {
+	b.outage.Lock()
+	defer b.outage.Unlock()
+	reported := false
+	for pause := time.Duration(0); ; pause = min(max(2*pause, firstPause), maxPause) {
+		if !sleep(b.ctx, jittered(pause)) {
+			return
+		}
+		err := b.recover(key, time.Since(began))
+		if err == nil {
+			break
+		}
+		b.state.Store(open)
+		if !reported {
+			b.observer.Unavailable(b.address, errors.Join(cause, err))
+			reported = true
+		}
+	}
+	b.recoveries.Add(1)
+	b.state.Store(closed)
+	b.tripped.Add(-1)
+	if reported {
+		b.observer.Recovered(b.address)
+	}
+}
+
+// recover probes the node, and then lets the observer report what happened during the outage.
+func (b *breaker) recover(key string, unavailableFor time.Duration) error {
+	if err := b.probe(b.ctx, key); err != nil {
+		return err
+	}
+	b.state.Store(recovering)
+	return b.observer.Recovering(b.ctx, unavailableFor)
+}
+
+// sleep returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// jittered returns a random duration from d/2 to 3d/2.
+func jittered(d time.Duration) time.Duration {
+	return time.Duration((0.5 + rand.Float64()) * float64(d))
+}
+
+// key returns one key of the call, "" if it has none.
+func (c *call) key() string {
+	if len(c.charges) == 0 {
+		return ""
+	}
+	return c.charges[0].Key
+}
+
+// outageError returns the first error of a batch if all of its calls failed because Redis is unusable, else nil.
+func outageError(batch []*call) error {
+	for _, c := range batch {
+		if !redisclient.IsOutage(c.reply.err) {
+			return nil
+		}
+	}
+	return batch[0].reply.err
+}
+
+// EnableBreaker adds a circuit breaker to each Redis node of the Store: after a failure, calls to the node fail immediately
+// with [redisclient.ErrUnavailable] and are not counted, while the Store probes the node in the background until ctx ends.
+// Call it before the Store is used.
+func (s *Store) EnableBreaker(ctx context.Context, observer OutageObserver) {
+	s.batchers.breaker = &breakerConfig{probe: s.probe, observer: observer, ctx: ctx}
+}
+
+// Unavailable reports whether calls for the counter at key are rejected at the moment.
+func (s *Store) Unavailable(key string) bool {
+	c := s.batchers.breaker
+	if c == nil || c.tripped.Load() == 0 {
+		return false
+	}
+	return s.batchers.forKey(time.Now().Add(s.timeout), key).breaker.rejects(decides)
+}
+
+// probe returns nil if the node with key accepts writes and runs scripts within the timeout of a call. Connecting can take
+// longer.
 func (s *Store) probe(ctx context.Context, key string) error {
-	connect, cancel := context.WithTimeout(ctx, max(s.timeout, minDialTimeout))
+	connect, cancel := context.WithTimeout(ctx, max(s.timeout, redisclient.MinDialTimeout))
 	defer cancel()
-	ping := redis.NewStringCmd(connect, "get", key+":probe") // on a Cluster, of the node that has the key
-	if err := s.client.rdb.Process(connect, ping); err != nil && !errors.Is(err, redis.Nil) {
-		s.client.noticed(connect, err)
-		return withKind(err)
+	rdb := s.client.Redis()
+	get := redis.NewStringCmd(connect, "get", key+":probe") // on a cluster it is sent to the node of the slot
+	if err := rdb.Process(connect, get); err != nil && !errors.Is(err, redis.Nil) {
+		s.client.RefreshTopology(connect, err)
+		return redisclient.WithKind(err)
 	}
 	write, cancelWrite := context.WithTimeout(ctx, s.timeout)
 	defer cancelWrite()
-	err := s.client.rdb.Set(write, key+":probe", "", probeLife).Err()
-	s.client.noticed(write, err)
+	err := rdb.Set(write, key+":probe", "", probeKeyTTL).Err()
+	s.client.RefreshTopology(write, err)
 	if err != nil {
-		return withKind(err)
+		return redisclient.WithKind(err)
 	}
-	return s.ask(write, []*call{{mode: "peek", charges: []limiter.Charge{{Key: key + ":nobody", Limit: probedLimit(), Cost: 1}}}}).Err()
+	peek := &call{mode: modePeek, charges: []limiter.Charge{{Key: key + ":nobody", Limit: probeLimit(), Cost: 1}}}
+	return s.runScript(write, []*call{peek}).Err()
+}
+
+// probeLimit is the limit that a probe peeks at. Its counter is never spent.
+func probeLimit() limiter.Limit {
+	limit, err := limiter.NewLimit(limiter.FixedWindow, 1, time.Second)
+	if err != nil {
+		panic(err) // the arguments are valid
+	}
+	return limit
 }

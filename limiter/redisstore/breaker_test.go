@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/test/fixture"
 )
@@ -69,13 +70,13 @@ func heard(t *testing.T, words <-chan string) (address string) {
 // guarded is a Store on a Redis whose calls give up soon.
 func guarded(t *testing.T, url string, outages redisstore.OutageObserver) *redisstore.Store {
 	t.Helper()
-	client, err := redisstore.Open(url, short)
+	client, err := redisclient.Open(url, short)
 	if err != nil {
 		t.Fatal(err)
 	}
 	store := redisstore.NewStore(client, short)
 	ctx, cancel := context.WithCancel(context.Background())
-	store.Guard(ctx, outages)
+	store.EnableBreaker(ctx, outages)
 	t.Cleanup(func() {
 		cancel()
 		_ = client.Close()
@@ -171,7 +172,7 @@ func TestARedisThatFailsIsNotAskedUntilItIsBack(t *testing.T) {
 			}
 			began = time.Now()
 			for range 10_000 {
-				if _, err := store.Spend(t.Context(), charges); redisstore.Kind(err) != "away" {
+				if _, err := store.Spend(t.Context(), charges); redisclient.Kind(err) != "away" {
 					t.Fatalf("a call made during the outage: %v", err)
 				}
 			}
@@ -211,7 +212,7 @@ func TestARedisThatIsNotWhatItWasTakenForIsAway(t *testing.T) {
 			_, err := store.Spend(t.Context(), charges)
 			wantKind(t, err, "unfit")
 			heard(t, witness.gone)
-			if _, err := store.Spend(t.Context(), charges); redisstore.Kind(err) != "away" {
+			if _, err := store.Spend(t.Context(), charges); redisclient.Kind(err) != "away" {
 				t.Errorf("a call during the outage: %v", err)
 			}
 			if n := witness.count(); n != 1 {
@@ -313,7 +314,7 @@ func TestUntilItIsToldWhatHappenedMeanwhileOnlyThatReachesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-recovering
-	if _, err := store.Spend(t.Context(), charges); redisstore.Kind(err) != "away" {
+	if _, err := store.Spend(t.Context(), charges); redisclient.Kind(err) != "away" {
 		t.Errorf("a call before it is told: %v", err)
 	}
 	if uncounted, err := store.ReportUsage(t.Context(), limiter.Charge{Key: charges[0].Key, Limit: charges[0].Limit, Cost: 900}); uncounted || err != nil {

@@ -1,4 +1,3 @@
-// Package redisstore is everything Weir keeps in Redis, and the only package that knows the Redis client: counters
-// ([Store]), and the rule sets and heartbeats of a limiter ([Exchange]). Each Lua script has a Go file beside it that
-// owns its keys, arguments and reply.
+// Package redisstore keeps counters in Redis, see [Store]. Each Lua script is embedded in the Go file that passes its keys
+// and arguments and decodes its reply.
 package redisstore

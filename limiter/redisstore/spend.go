@@ -4,188 +4,71 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
-// What the script takes and answers.
+// The arguments and the reply of the spend scripts.
 const (
+	modeSpend = "spend"
+	modePeek  = "peek"
+
 	shapeHead      = 2   // arguments of a shape before those of its charges
 	argumentsWidth = 6   // arguments of a charge
 	firstShape     = '0' // the name of the first shape
-	replyWidth     = 4   // integers of a charge in the reply, behind the time
+	replyWidth     = 4   // integers per charge in the reply, which begins with the time
 	never          = -(1<<53 - 1)
 )
 
-// Store is a limiter.Store in Redis: one script run, and so one round trip, a call. On a Redis Cluster a call whose keys
-// lie in several slots takes one for each.
-type Store struct {
-	client  *Client
-	spend   script
-	alone   alone
-	refund  script
-	timeout time.Duration
-	clock   func() time.Time
-	calls   *collectors
-	notices string // the channel that is told of counters that lose units, "" for none
-	// refundFailed is told of units that a denied request leaves spent.
-	refundFailed func(error)
-}
-
-// StoreOption changes how a Store works.
-type StoreOption func(*Store)
-
-// WithClock makes the Store send clock's time instead of letting Redis read its own. It is for tests.
-func WithClock(clock func() time.Time) StoreOption {
-	return func(s *Store) { s.clock = clock }
-}
-
-// WithRefundFailures makes the Store tell of every refund that failed: a request that was charged in one slot of a Redis
-// Cluster and denied in another has left its units spent until their window ends.
-func WithRefundFailures(tell func(error)) StoreOption {
-	return func(s *Store) { s.refundFailed = tell }
-}
-
-// WithNotices makes the Store tell a channel the keys of counters that refunds and resets take units from, for who
-// remembers what was denied: see [Client.Forgotten].
-func WithNotices(channel string) StoreOption {
-	return func(s *Store) { s.notices = channel }
-}
-
-// NewStore returns a Store on client's Redis that gives every call up after timeout.
-func NewStore(client *Client, timeout time.Duration, options ...StoreOption) *Store {
-	s := &Store{
-		client: client, timeout: timeout, refundFailed: func(error) {},
-		spend: newScript("spend", spendSource()), alone: newAlone(), refund: newScript("refund", refundSource()),
-	}
-	for _, option := range options {
-		option(s)
-	}
-	s.calls = newCollectors(client, s.send)
-	return s
-}
-
-// Spend implements limiter.Store. A caller that goes away does not take the call with it: whether it was counted should
-// depend on Redis alone.
-func (s *Store) Spend(_ context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
-	if len(charges) == 0 {
-		return nil, nil
-	}
-	deadline := time.Now().Add(s.timeout)
-	if groups := s.groups(charges); groups != nil {
-		return s.spendAcross(deadline, groups, len(charges))
-	}
-	return s.run(deadline, "spend", charges)
-}
-
-// Peek implements limiter.Store.
-func (s *Store) Peek(_ context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
-	if len(charges) == 0 {
-		return nil, nil
-	}
-	deadline := time.Now().Add(s.timeout)
-	if groups := s.groups(charges); groups != nil {
-		decisions := make([]limiter.Decision, len(charges))
-		if err := s.peekAcross(deadline, groups, decisions); err != nil {
-			return nil, err
-		}
-		return decisions, nil
-	}
-	return s.run(deadline, "peek", charges)
-}
-
-// bounded is the context of one call.
-func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
-}
-
-// run asks the script about charges whose keys share a slot.
-func (s *Store) run(deadline time.Time, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
-	return s.calls.of(deadline, charges[0].Key).do(&call{mode: mode, charges: charges, deadline: deadline})
-}
-
-// send asks the script about calls that travel together.
+// send decides the calls of a batch in one round trip.
 func (s *Store) send(calls []*call) {
 	ctx, cancel := context.WithDeadline(context.Background(), calls[len(calls)-1].deadline)
 	defer cancel()
-	if cluster, ok := s.client.rdb.(*redis.ClusterClient); ok && len(calls) > 1 {
-		s.askEach(ctx, cluster, calls)
+	if cluster, ok := s.client.Cluster(); ok && len(calls) > 1 {
+		s.sendEach(ctx, cluster, calls)
 		return
 	}
-	s.answer(calls, s.ask(ctx, calls))
+	decodeReply(calls, s.runScript(ctx, calls))
 }
 
-// ask runs the script once.
-func (s *Store) ask(ctx context.Context, calls []*call) *redis.IntSliceCmd {
+// runScript runs one script for all calls.
+func (s *Store) runScript(ctx context.Context, calls []*call) *redis.IntSliceCmd {
 	script, keys, args := s.request(calls)
-	return runAs(ctx, s.client, redis.NewIntSliceCmd, script, keys, args)
+	return redisclient.RunAs(ctx, s.client, redis.NewIntSliceCmd, script, keys, args)
 }
 
-// askEach runs the script once for each call, for they do not share a slot, in one round trip.
-func (s *Store) askEach(ctx context.Context, cluster *redis.ClusterClient, calls []*call) {
-	pipe, commands := cluster.Pipeline(), make([]*redis.IntSliceCmd, len(calls))
-	for i := range calls {
-		commands[i] = redis.NewIntSliceCmd(ctx, scriptWords(s.request(calls[i:i+1]))...)
-		commands[i].SetFirstKeyPos(firstKey)
-		_ = pipe.Process(ctx, once{commands[i]}) // which only queues it
-	}
-	_, err := pipe.Exec(ctx)
-	s.client.noticed(ctx, err)
+// sendEach runs one script per call in one round trip, because the calls can be in different slots.
+func (s *Store) sendEach(ctx context.Context, cluster *redis.ClusterClient, calls []*call) {
+	commands := redisclient.RunEach(ctx, s.client, cluster, redis.NewIntSliceCmd, len(calls),
+		func(i int) (redisclient.Script, []string, []any) { return s.request(calls[i : i+1]) })
 	for i, cmd := range commands {
-		if nothingRan(cmd.Err()) {
-			cmd = s.ask(ctx, calls[i:i+1])
-		}
-		s.answer(calls[i:i+1], cmd)
+		decodeReply(calls[i:i+1], cmd)
 	}
 }
 
-// answer puts what the script replied into the calls it was asked about.
-func (s *Store) answer(calls []*call, cmd *redis.IntSliceCmd) {
-	n := 0
-	for _, c := range calls {
-		n += len(c.charges)
-	}
-	reply, err := cmd.Result()
-	if err == nil && len(reply) != 1+replyWidth*n {
-		err = fmt.Errorf("answered %d numbers to %d charges", len(reply), n)
-	}
-	if err != nil {
-		err = fmt.Errorf("run the spend script: %w", withKind(err))
-		for _, c := range calls {
-			c.answer.err = err
-		}
-		return
-	}
-	now, reply := limiter.Instant(reply[0]), reply[1:]
-	for _, c := range calls {
-		own := replyWidth * len(c.charges)
-		c.answer.decisions = decode(now, reply[:own], c.charges)
-		reply = reply[own:]
-	}
-}
-
-// request is the script that decides at most maxBatch calls, and what it takes.
-func (s *Store) request(calls []*call) (script script, keys []string, args []any) {
+// request returns the script that decides calls, at most maxBatch, with its keys and arguments.
+func (s *Store) request(calls []*call) (script redisclient.Script, keys []string, args []any) {
 	if len(calls) == 1 && len(calls[0].charges) == 1 {
-		return s.requestAlone(calls[0].mode, &calls[0].charges[0])
+		return s.singleRequest(calls[0].mode, &calls[0].charges[0])
 	}
 	keys, args = s.arguments(calls)
 	return s.spend, keys, args
 }
 
-func (s *Store) requestAlone(mode string, c *limiter.Charge) (script script, keys []string, args []any) {
+// singleRequest is the request for one charge, see spend_one.lua.
+func (s *Store) singleRequest(mode string, c *limiter.Charge) (script redisclient.Script, keys []string, args []any) {
 	args = append(make([]any, 0, argumentsWidth), mode, c.Limit.Units(), c.Limit.Window().Microseconds(), capacity(c.Limit), c.Units())
 	if s.clock != nil {
 		args = append(args, s.now())
 	}
-	return s.alone.of(c.Limit), []string{c.Key}, args
+	return s.single.forLimit(c.Limit), []string{c.Key}, args
 }
 
-// arguments of the spend script. What calls have in common but for their keys is sent once.
+// arguments returns those of spend.lua. Calls that differ only in their keys have the same shape, which is sent once.
 func (s *Store) arguments(calls []*call) (keys []string, args []any) {
 	n := 0
 	for _, c := range calls {
@@ -195,12 +78,12 @@ func (s *Store) arguments(calls []*call) (keys []string, args []any) {
 	shapes := make([]byte, len(calls))
 	first := calls[0]
 	args = append(make([]any, 0, 2+shapeHead+argumentsWidth*len(first.charges)), s.now(), "")
-	distinct := make([]*call, 0, 4) // seldom more
+	distinct := make([]*call, 0, 4) // rarely more
 	for i, call := range calls {
 		for j := range call.charges {
 			keys = append(keys, call.charges[j].Key)
 		}
-		shape := slices.IndexFunc(distinct, call.shaped)
+		shape := slices.IndexFunc(distinct, call.hasShapeOf)
 		if shape < 0 {
 			shape = len(distinct)
 			distinct = append(distinct, call)
@@ -212,13 +95,13 @@ func (s *Store) arguments(calls []*call) (keys []string, args []any) {
 	return keys, args
 }
 
-// shaped says whether the script is told the same of both calls, but for their keys.
-func (c *call) shaped(like *call) bool {
-	if c.mode != like.mode || len(c.charges) != len(like.charges) {
+// hasShapeOf reports whether the calls are equal except for their keys.
+func (c *call) hasShapeOf(other *call) bool {
+	if c.mode != other.mode || len(c.charges) != len(other.charges) {
 		return false
 	}
 	for i := range c.charges {
-		a, b := &c.charges[i], &like.charges[i]
+		a, b := &c.charges[i], &other.charges[i]
 		if a.Cost != b.Cost || a.Shadow != b.Shadow || a.Limit != b.Limit {
 			return false
 		}
@@ -241,12 +124,12 @@ func enforcement(c limiter.Charge) string {
 	return "enforce"
 }
 
-// appendLimit appends the arguments that limit_at reads.
+// appendLimit appends the arguments that read_charge in arguments.lua reads.
 func appendLimit(args []any, limit limiter.Limit) []any {
 	return append(args, string(limit.Algorithm()), limit.Units(), limit.Window().Microseconds(), capacity(limit))
 }
 
-// capacity is the argument of that name.
+// capacity is the argument with that name: of a bucket, in units. It is negative for a LeakyBucket that does not queue.
 func capacity(limit limiter.Limit) int64 {
 	switch limit.Algorithm() {
 	case limiter.TokenBucket, limiter.LeakyBucket:
@@ -259,66 +142,32 @@ func capacity(limit limiter.Limit) int64 {
 	}
 }
 
-// Refund implements limiter.Store.
-func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	for _, r := range refunds {
-		if err := s.refundGroup(ctx, []limiter.Refund{r}); err != nil {
-			return err
-		}
+// decodeReply stores the reply to calls in them.
+func decodeReply(calls []*call, cmd *redis.IntSliceCmd) {
+	n := 0
+	for _, c := range calls {
+		n += len(c.charges)
 	}
-	return nil
-}
-
-// refundGroup takes back what was spent on keys that share a slot.
-func (s *Store) refundGroup(ctx context.Context, refunds []limiter.Refund) error {
-	if len(refunds) == 0 {
-		return nil
+	reply, err := cmd.Result()
+	if want := 1 + replyWidth*n; err == nil && len(reply) != want {
+		err = fmt.Errorf("got %d numbers for %d charges, want %d", len(reply), n, want)
 	}
-	if s.Unavailable(refunds[0].Key) {
-		return errAway
-	}
-	keys := make([]string, len(refunds))
-	args := append(make([]any, 0, 2+argumentsWidth*len(refunds)), s.now(), s.notices)
-	for i, r := range refunds {
-		keys[i] = r.Key
-		args = append(appendLimit(args, r.Limit), r.Units(), int64(r.At))
-	}
-	if err := s.client.run(ctx, s.refund, keys, args...).Err(); err != nil {
-		return fmt.Errorf("run the refund script: %w", err)
-	}
-	return nil
-}
-
-// Reset implements limiter.Store.
-func (s *Store) Reset(ctx context.Context, keys []string) error {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	pipe := s.client.rdb.Pipeline()
-	for _, key := range keys { // one command a key: on a Cluster they lie in different slots
-		pipe.Unlink(ctx, key)
-		if s.notices != "" {
-			pipe.Publish(ctx, s.notices, key)
-		}
-	}
-	_, err := pipe.Exec(ctx)
-	s.client.noticed(ctx, err)
 	if err != nil {
-		return fmt.Errorf("reset %d counters: %w", len(keys), withKind(err))
+		err = fmt.Errorf("run the spend script: %w", redisclient.WithKind(err))
+		for _, c := range calls {
+			c.reply.err = err
+		}
+		return
 	}
-	return nil
+	now, reply := limiter.Instant(reply[0]), reply[1:]
+	for _, c := range calls {
+		width := replyWidth * len(c.charges)
+		c.reply.decisions = decodeDecisions(now, reply[:width], c.charges)
+		reply = reply[width:]
+	}
 }
 
-// now is the time to send: empty for Redis's own.
-func (s *Store) now() string {
-	if s.clock == nil {
-		return ""
-	}
-	return strconv.FormatInt(int64(limiter.At(s.clock())), 10)
-}
-
-func decode(now limiter.Instant, reply []int64, charges []limiter.Charge) []limiter.Decision {
+func decodeDecisions(now limiter.Instant, reply []int64, charges []limiter.Charge) []limiter.Decision {
 	decisions := make([]limiter.Decision, len(charges))
 	for i := range charges {
 		ahead, remaining, resetAfter, wait := reply[0], reply[1], reply[2], reply[3]

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/storetest"
 	"github.com/weir-dev/weir/test/fixture"
@@ -43,7 +44,8 @@ func TestStoreOnRedis(t *testing.T) {
 }
 
 func TestStoreOnRedisCluster(t *testing.T) {
-	url := redisstore.Cluster(t)
+	node := fixture.RedisClusterNode(t)
+	url := node.URL() + "?addr=" + node.Addr()
 	for name, spread := range map[string]bool{"one slot a request": false, "several slots a request": true} {
 		t.Run(name, func(t *testing.T) {
 			storetest.Run(t, func(t testing.TB, clock *storetest.Clock) storetest.Subject {
@@ -75,9 +77,9 @@ func subject(t testing.TB, url string, clock *storetest.Clock) storetest.Subject
 	}}
 }
 
-func open(t testing.TB, url string) *redisstore.Client {
+func open(t testing.TB, url string) *redisclient.Client {
 	t.Helper()
-	client, err := redisstore.Open(url, patient)
+	client, err := redisclient.Open(url, patient)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,12 +107,10 @@ func flush(t testing.TB, url string) {
 }
 
 func TestTheAssembledScriptsAreTheGoldenOnes(t *testing.T) {
-	sources := redisstore.SpendOneSources()
-	sources["spend"], sources["refund"] = redisstore.SpendSource(), redisstore.RefundSource()
-	for name, source := range sources {
-		golden := "testdata/" + name + ".lua"
+	for _, script := range redisstore.Scripts() {
+		golden := "testdata/" + script.Name + ".lua"
 		if *update {
-			if err := os.WriteFile(golden, []byte(source), 0o644); err != nil {
+			if err := os.WriteFile(golden, []byte(script.Source), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -118,7 +118,7 @@ func TestTheAssembledScriptsAreTheGoldenOnes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(string(want), source); diff != "" {
+		if diff := cmp.Diff(string(want), script.Source); diff != "" {
 			t.Errorf("the script differs from %s (-golden +script; go test -run Golden -update rewrites it):\n%s", golden, diff)
 		}
 	}
@@ -254,7 +254,7 @@ func TestACallIsGivenUpAtItsDeadlineAndOnlyThen(t *testing.T) {
 	server := fixture.Redis(t)
 	_, charges := realTime(t, server.URL())
 	const timeout = 100 * time.Millisecond
-	client, err := redisstore.Open(server.URL(), timeout)
+	client, err := redisclient.Open(server.URL(), timeout)
 	if err != nil {
 		t.Fatal(err)
 	}

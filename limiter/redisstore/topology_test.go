@@ -16,16 +16,18 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/controlplane"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/storetest"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
 // connect makes a Client for options, with patience.
-func connect(t testing.TB, o redisstore.Options) *redisstore.Client {
+func connect(t testing.TB, o redisclient.Options) *redisclient.Client {
 	t.Helper()
 	o.Timeout = patient
-	client, err := redisstore.New(o)
+	client, err := redisclient.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +36,7 @@ func connect(t testing.TB, o redisstore.Options) *redisstore.Client {
 }
 
 // conforms runs the conformance suite on what client is connected to; raw sees the same data with all rights.
-func conforms(t *testing.T, client *redisstore.Client, raw *redis.Client) {
+func conforms(t *testing.T, client *redisclient.Client, raw *redis.Client) {
 	t.Helper()
 	storetest.Run(t, func(t testing.TB, clock *storetest.Clock) storetest.Subject {
 		if err := raw.FlushAll(t.Context()).Err(); err != nil {
@@ -54,7 +56,7 @@ func conforms(t *testing.T, client *redisstore.Client, raw *redis.Client) {
 
 func TestStoreOnRedisWithAPassword(t *testing.T) {
 	server := fixture.Redis(t, "--requirepass", "secret")
-	options := redisstore.Options{Mode: redisstore.ModeStandalone, Addresses: []string{server.Addr()}, Password: "secret"}
+	options := redisclient.Options{Mode: redisclient.ModeStandalone, Addresses: []string{server.Addr()}, Password: "secret"}
 	raw := redis.NewClient(&redis.Options{Addr: server.Addr(), Password: "secret"})
 	t.Cleanup(func() { _ = raw.Close() })
 	conforms(t, connect(t, options), raw)
@@ -68,7 +70,7 @@ func TestStoreOnRedisWithTLS(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			options := redisstore.Options{Mode: redisstore.ModeStandalone, Addresses: []string{server.Addr()}}
+			options := redisclient.Options{Mode: redisclient.ModeStandalone, Addresses: []string{server.Addr()}}
 			raw := redis.NewClient(&redis.Options{Addr: server.Addr(), TLSConfig: config})
 			t.Cleanup(func() { _ = raw.Close() })
 
@@ -242,9 +244,9 @@ func (l *load) end(t *testing.T, mayLose int64) {
 	}
 }
 
-func openStore(t *testing.T, url string) (*redisstore.Store, *redisstore.Client) {
+func openStore(t *testing.T, url string) (*redisstore.Store, *redisclient.Client) {
 	t.Helper()
-	client, err := redisstore.Open(url, callTimeout)
+	client, err := redisclient.Open(url, callTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +295,7 @@ func TestStoreUnderSentinels(t *testing.T) {
 			t.Fatalf("left %d, want 40", left)
 		}
 		replicated(t, primary, others(group.Servers(), primary))
-		updates := redisstore.NewExchange(client, "weir:", "weir-system/default").Subscribe(t.Context())
+		updates := controlplane.NewExchange(client, "weir:", "weir-system/default").Subscribe(t.Context())
 		l := startLoad(t, store)
 		l.answered(t, 50)
 		killed, err := group.KillPrimary(t.Context())
@@ -393,7 +395,7 @@ func outlives(t *testing.T, cluster *fixture.RedisClusterGroup, key string, end 
 	t.Helper()
 	store, client := openStore(t, cluster.URL())
 	defer client.Close()
-	updates := redisstore.NewExchange(client, "weir:", "weir-system/default").Subscribe(t.Context())
+	updates := controlplane.NewExchange(client, "weir:", "weir-system/default").Subscribe(t.Context())
 	l := startLoad(t, store)
 	l.answered(t, 20)
 	primary, err := cluster.PrimaryOf(t.Context(), key)
@@ -421,9 +423,9 @@ func outlives(t *testing.T, cluster *fixture.RedisClusterGroup, key string, end 
 }
 
 // hears wants a rule set that is published now to be heard of.
-func hears(t *testing.T, client *redisstore.Client, updates <-chan string) {
+func hears(t *testing.T, client *redisclient.Client, updates <-chan string) {
 	t.Helper()
-	exchange := redisstore.NewExchange(client, "weir:", "weir-system/default")
+	exchange := controlplane.NewExchange(client, "weir:", "weir-system/default")
 	deadline := time.After(recovery)
 	for n := 0; ; n++ {
 		revision := "sha256:" + strconv.Itoa(n)

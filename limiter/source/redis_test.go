@@ -14,7 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/controlplane"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
 )
@@ -91,9 +92,9 @@ func running(t *testing.T, f func(context.Context)) (stop func()) {
 	return stop
 }
 
-func exchangeAt(t *testing.T, url string) *redisstore.Exchange {
+func exchangeAt(t *testing.T, url string) *controlplane.Exchange {
 	t.Helper()
-	client, err := redisstore.Open(url, 5*time.Second)
+	client, err := redisclient.Open(url, 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,10 +103,10 @@ func exchangeAt(t *testing.T, url string) *redisstore.Exchange {
 			t.Error(err)
 		}
 	})
-	return redisstore.NewExchange(client, "weir:", "weir-system/default")
+	return controlplane.NewExchange(client, "weir:", "weir-system/default")
 }
 
-func publish(t *testing.T, e *redisstore.Exchange, units int64) (revision string) {
+func publish(t *testing.T, e *controlplane.Exchange, units int64) (revision string) {
 	t.Helper()
 	data, revision := setOf(units)
 	if _, err := e.Publish(t.Context(), revision, data); err != nil {

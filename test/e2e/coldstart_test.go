@@ -16,7 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/controlplane"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
 )
@@ -114,12 +115,12 @@ func save(t *testing.T, path string, data []byte) {
 
 func publish(t *testing.T, url string, data []byte, revision string) {
 	t.Helper()
-	client, err := redisstore.Open(url, 5*time.Second)
+	client, err := redisclient.Open(url, 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = client.Close() }()
-	if _, err := redisstore.NewExchange(client, "weir:", "weir-system/default").Publish(t.Context(), revision, data); err != nil {
+	if _, err := controlplane.NewExchange(client, "weir:", "weir-system/default").Publish(t.Context(), revision, data); err != nil {
 		t.Fatal(err)
 	}
 }

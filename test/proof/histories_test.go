@@ -7,6 +7,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/storetest"
 	"github.com/weir-dev/weir/test/fixture"
@@ -48,9 +49,9 @@ func TestHistoriesOnMiniredis(t *testing.T) {
 }
 
 // open connects to a Redis until the test ends.
-func open(t testing.TB, url string, timeout time.Duration) *redisstore.Client {
+func open(t testing.TB, url string, timeout time.Duration) *redisclient.Client {
 	t.Helper()
-	client, err := redisstore.Open(url, timeout)
+	client, err := redisclient.Open(url, timeout)
 	if err != nil {
 		t.Fatal(err)
 	}

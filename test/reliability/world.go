@@ -8,7 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/controlplane"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
 )
@@ -25,7 +26,7 @@ const (
 type world struct {
 	urls     []string
 	replicas []*fixture.WeirProcess
-	client   *redisstore.Client
+	client   *redisclient.Client
 	cancel   context.CancelFunc
 	operator sync.WaitGroup
 }
@@ -40,12 +41,12 @@ func startWorld(ctx context.Context, weir string, on Ground, all []Policy) (*wor
 }
 
 func (w *world) start(ctx context.Context, weir string, on Ground, all []Policy) error {
-	client, err := redisstore.Open(on.Operator, publishTimeout)
+	client, err := redisclient.Open(on.Operator, publishTimeout)
 	if err != nil {
 		return err
 	}
 	w.client = client
-	exchange := redisstore.NewExchange(client, keyPrefix, limiterName)
+	exchange := controlplane.NewExchange(client, keyPrefix, limiterName)
 	data, revision := rules.Encode(ruleSet(all))
 	if _, err := exchange.Publish(ctx, revision, data); err != nil {
 		return err

@@ -27,6 +27,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/failover"
 	"github.com/weir-dev/weir/limiter/local"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
@@ -559,7 +560,7 @@ func TestNoWaitIsToldWhereNoneIsToBe(t *testing.T) {
 // TestEveryUnitIsSpentOnce has many API servers ask at once, in Redis and in memory.
 func TestEveryUnitIsSpentOnce(t *testing.T) {
 	redis := fixture.Redis(t)
-	client, err := redisstore.Open(redis.URL(), time.Second)
+	client, err := redisclient.Open(redis.URL(), time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -596,7 +597,7 @@ func TestEveryUnitIsSpentOnce(t *testing.T) {
 // TestWhileRedisIsAwayPoliciesDecide stops a real Redis under a door.
 func TestWhileRedisIsAwayPoliciesDecide(t *testing.T) {
 	redis := fixture.Redis(t)
-	client, err := redisstore.Open(redis.URL(), 50*time.Millisecond)
+	client, err := redisclient.Open(redis.URL(), 50*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -619,7 +620,7 @@ func TestWhileRedisIsAwayPoliciesDecide(t *testing.T) {
 	e.Swap(index)
 	guarded, unguard := context.WithCancel(context.Background())
 	t.Cleanup(unguard)
-	store.Guard(guarded, surviving)
+	store.EnableBreaker(guarded, surviving)
 	door := newDoor(t, e)
 	ask := func(user string) *admissionv1.AdmissionResponse {
 		return answer(t, door, question(t, "create", from(user)))

@@ -401,7 +401,7 @@ local function load_algorithm(name)
   error('unknown algorithm ' .. name)
 end
 
-local WHOLE_LOG = 256
+local MAX_WHOLE_LOG = 256
 -- What the scripts that work on counters read from ARGV and KEYS.
 
 -- instant is now in microseconds since the epoch, this server's own where the argument is empty.
@@ -430,7 +430,7 @@ local function charge_at(at)
     charge.work = load_algorithm(name)
     loaded[name] = charge.work
   end
-  if charge.logs and charge.units > WHOLE_LOG then whole = false end
+  if charge.logs and charge.units > MAX_WHOLE_LOG then whole = false end
   return charge
 end
 

@@ -1,0 +1,47 @@
+package controlplane
+
+import (
+	"github.com/weir-dev/weir/limiter/redisclient"
+)
+
+// Exchange connects the operator and the replicas of one limiter through Redis: rule sets in one direction, heartbeats in
+// the other. It is safe for concurrent use.
+//
+// Its keys, for the prefix "weir:" and the limiter "weir-system/default":
+//
+//	weir:rules:weir-system/default:current         string: revision of the active Set
+//	weir:rules:weir-system/default:set:<revision>  string: that Set, encoded
+//	weir:rules:weir-system/default:superseded      list: revisions of superseded Sets that have not expired, oldest first
+//	weir:rules:weir-system/default                 channel: the revision, whenever the pointer changes
+//	weir:replicas:weir-system/default              hash: replica → {"revision","time","mode","since"}
+//
+// The keys have no hash tag, so on Redis Cluster each can be in another slot. Therefore no command and no script here
+// uses two of them, and the order of writes keeps readers safe: a Set is stored before the pointer names it.
+type Exchange struct {
+	client       *redisclient.Client
+	prefix       string // of every key: "weir:"
+	limiter      string // "namespace/name"
+	heartbeat    redisclient.Script
+	listReplicas redisclient.Script
+}
+
+// NewExchange returns the Exchange of limiter ("namespace/name") under prefix ("weir:").
+func NewExchange(client *redisclient.Client, prefix, limiter string) *Exchange {
+	return &Exchange{
+		client: client, prefix: prefix, limiter: limiter,
+		heartbeat: newHeartbeatScript(), listReplicas: newReplicasScript(),
+	}
+}
+
+// Scripts returns every script of this package, for [redisclient.Client.LoadScripts].
+func Scripts() []redisclient.Script {
+	return []redisclient.Script{newHeartbeatScript(), newReplicasScript()}
+}
+
+// Channel is the name of the channel of revisions. The keys of Sets begin with it, too.
+func (e *Exchange) Channel() string { return e.prefix + "rules:" + e.limiter }
+
+func (e *Exchange) currentKey() string            { return e.Channel() + ":current" }
+func (e *Exchange) supersededKey() string         { return e.Channel() + ":superseded" }
+func (e *Exchange) setKey(revision string) string { return e.Channel() + ":set:" + revision }
+func (e *Exchange) replicasKey() string           { return e.prefix + "replicas:" + e.limiter }

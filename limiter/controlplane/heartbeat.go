@@ -1,0 +1,59 @@
+package controlplane
+
+import (
+	"context"
+	_ "embed" // for the scripts
+	"fmt"
+	"time"
+
+	"github.com/weir-dev/weir/limiter/redisclient"
+)
+
+//go:embed heartbeat.lua
+var heartbeatSource string
+
+func newHeartbeatScript() redisclient.Script {
+	return redisclient.NewScript("heartbeat", heartbeatSource)
+}
+
+const (
+	// HeartbeatInterval is the interval at which a replica sends heartbeats.
+	HeartbeatInterval = time.Second
+	// aliveFor is how long a replica is alive after a heartbeat: three intervals, and slack for a slow Redis.
+	aliveFor = 5 * HeartbeatInterval
+	// removedAfter is how long the entry of a replica without heartbeats is kept.
+	removedAfter = 10 * HeartbeatInterval
+)
+
+// Replica is a running limiter process, as its heartbeat describes it.
+type Replica struct {
+	// ID is unique among the replicas of a limiter. It does not change while the process runs.
+	ID string
+	// Revision of the Set that the replica enforces; empty until it has one.
+	Revision string
+	// Mode in which it decides: "redis", or "local" while Redis is unavailable.
+	Mode string
+	// Since is the time when it entered that mode, by its own clock, in whole milliseconds; zero if unknown.
+	Since time.Time
+}
+
+// Heartbeat records that r is alive now, by the clock of Redis.
+func (e *Exchange) Heartbeat(ctx context.Context, r Replica) error {
+	var since int64
+	if !r.Since.IsZero() {
+		since = r.Since.UnixMilli()
+	}
+	args := []any{r.ID, r.Revision, r.Mode, removedAfter.Milliseconds(), since}
+	if err := e.client.Run(ctx, e.heartbeat, []string{e.replicasKey()}, args...).Err(); err != nil {
+		return fmt.Errorf("send the heartbeat of replica %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// Remove removes replica id, because it stops: otherwise it would count as alive until its last heartbeat is too old.
+func (e *Exchange) Remove(ctx context.Context, id string) error {
+	if err := e.client.Redis().HDel(ctx, e.replicasKey(), id).Err(); err != nil {
+		return fmt.Errorf("remove replica %s: %w", id, err)
+	}
+	return nil
+}

@@ -1,0 +1,39 @@
+-- heartbeat records that a limiter replica is alive, by the clock of Redis, and removes replicas without recent heartbeats.
+--
+-- KEYS[1]  hash of the replicas of one limiter: id -> {"revision","time","mode","since"}, time and since in milliseconds
+--          since the epoch; without since if it is unknown
+-- ARGV[1]  id of the replica
+-- ARGV[2]  revision of the rule set that it enforces, "" if it has none
+-- ARGV[3]  mode in which it decides
+-- ARGV[4]  age in milliseconds at which the entry of a replica is removed; the hash expires this long after the last
+--          heartbeat
+-- ARGV[5]  time when it entered that mode, by its own clock, in milliseconds since the epoch; 0 if unknown
+-- Reply:   1
+--
+-- Must never happen: an entry with a time from the clock of the replica, which may be wrong (except since, which decides
+-- nothing); a hash without expiry.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local remove_after = tonumber(ARGV[4])
+
+local entry = '{"revision":' .. cjson.encode(ARGV[2]) ..
+  ',"time":' .. string.format('%.0f', now) ..
+  ',"mode":' .. cjson.encode(ARGV[3])
+local since = tonumber(ARGV[5])
+if since ~= 0 then
+  entry = entry .. ',"since":' .. string.format('%.0f', since)
+end
+entry = entry .. '}'
+redis.call('HSET', KEYS[1], ARGV[1], entry)
+
+-- If the clock stepped back, entries can be in the future. They are removed at the same distance from now as past ones.
+local all = redis.call('HGETALL', KEYS[1])
+for i = 1, #all, 2 do
+  local ok, replica = pcall(cjson.decode, all[i + 1])
+  local valid = ok and type(replica) == 'table' and type(replica.time) == 'number'
+  if not valid or math.abs(now - replica.time) > remove_after then
+    redis.call('HDEL', KEYS[1], all[i])
+  end
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+return 1

@@ -1,0 +1,177 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+func TestPublish_MakesTheSetActive(t *testing.T) {
+	onBoth(t, publishes)
+}
+
+func publishes(t *testing.T, client *redisclient.Client) {
+	e, ctx := exchange(client), t.Context()
+	if current, err := e.Current(ctx); err != nil || current != "" {
+		t.Fatalf("before the first Publish: Current = %q, %v", current, err)
+	}
+	if _, found, err := e.Load(ctx, "sha256:a"); err != nil || found {
+		t.Fatalf("before the first Publish: Load found = %v, %v", found, err)
+	}
+	if !publish(t, e, "sha256:a", "A") {
+		t.Error("the first Publish changed nothing")
+	}
+	if publish(t, e, "sha256:a", "A") {
+		t.Error("publishing the same Set again changed something")
+	}
+	if current, err := e.Current(ctx); err != nil || current != "sha256:a" {
+		t.Errorf("Current = %q, %v", current, err)
+	}
+	if data, found, err := e.Load(ctx, "sha256:a"); err != nil || !found || string(data) != "A" {
+		t.Errorf("Load = %q, %v, %v", data, found, err)
+	}
+}
+
+func TestPublish_LetsThePreviousSetExpire(t *testing.T) {
+	onBoth(t, keepsOnlyTheCurrentSet)
+}
+
+func keepsOnlyTheCurrentSet(t *testing.T, client *redisclient.Client) {
+	e := exchange(client)
+	ttl := func(revision string) time.Duration {
+		return client.Redis().PTTL(t.Context(), e.setKey(revision)).Val()
+	}
+	publish(t, e, "sha256:a", "A")
+	publish(t, e, "sha256:b", "B")
+	if got := ttl("sha256:a"); got <= 0 || got > supersededFor {
+		t.Errorf("the superseded Set has TTL %v, want at most %v", got, supersededFor)
+	}
+	if got := ttl("sha256:b"); got != -1 {
+		t.Errorf("the current Set has TTL %v, want none", got)
+	}
+	publish(t, e, "sha256:a", "A")
+	if got := ttl("sha256:a"); got != -1 {
+		t.Errorf("a Set that is current again has TTL %v, want none", got)
+	}
+}
+
+func TestLeave_LetsTheActiveSetExpire(t *testing.T) {
+	onBoth(t, leaves)
+}
+
+func leaves(t *testing.T, client *redisclient.Client) {
+	e, ctx := exchange(client), t.Context()
+	if err := e.Leave(ctx); err != nil {
+		t.Fatalf("before the first Publish: %v", err)
+	}
+	publish(t, e, "sha256:a", "A")
+	if err := e.Leave(ctx); err != nil {
+		t.Fatal(err)
+	}
+	pointer, set := client.Redis().PTTL(ctx, e.currentKey()).Val(), client.Redis().PTTL(ctx, e.setKey("sha256:a")).Val()
+	if pointer <= 0 || pointer > supersededFor || set <= pointer {
+		t.Errorf("the pointer has TTL %v, the Set %v; want at most %v, and the Set more", pointer, set, supersededFor)
+	}
+	if data, found, err := e.Load(ctx, "sha256:a"); err != nil || !found || string(data) != "A" {
+		t.Errorf("Load before the expiry = %q, %v, %v", data, found, err)
+	}
+	publish(t, e, "sha256:a", "A") // because both names belong to the same Redis
+	for _, key := range []string{e.currentKey(), e.setKey("sha256:a")} {
+		if got := client.Redis().PTTL(ctx, key).Val(); got != -1 {
+			t.Errorf("after publishing again, %s has TTL %v, want none", key, got)
+		}
+	}
+}
+
+func TestClear_RemovesEverythingOfTheLimiter(t *testing.T) {
+	onBoth(t, clears)
+}
+
+func clears(t *testing.T, client *redisclient.Client) {
+	e, other, ctx := exchange(client), NewExchange(client, "weir:", "weir-system/other"), t.Context()
+	publish(t, other, "sha256:a", "A")
+	if err := e.Clear(ctx); err != nil {
+		t.Fatalf("before the first Publish: %v", err)
+	}
+	for i := range 2 * maxSuperseded {
+		revision := fmt.Sprintf("sha256:%d", i)
+		publish(t, e, revision, "A")
+		if i < maxSuperseded { // these are no longer listed
+			if err := client.Redis().Del(ctx, e.setKey(revision)).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	publish(t, e, fmt.Sprintf("sha256:%d", maxSuperseded), "A") // for the second time
+	if err := e.Heartbeat(ctx, Replica{ID: "a", Revision: "sha256:a"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := client.Redis().PTTL(ctx, e.supersededKey()).Val(); got <= 0 || got > supersededFor {
+		t.Errorf("the list of superseded Sets has TTL %v, want at most %v", got, supersededFor)
+	}
+	if err := e.Clear(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := client.Redis().Keys(ctx, "*"+e.limiter+"*").Result(); err != nil || len(left) > 0 {
+		t.Errorf("keys after Clear: %q, %v; want none", left, err)
+	}
+	if data, found, err := other.Load(ctx, "sha256:a"); err != nil || !found || string(data) != "A" {
+		t.Errorf("Load for another limiter = %q, %v, %v", data, found, err)
+	}
+}
+
+func TestClear_RemovesTheActiveSetWithoutPermissionToList(t *testing.T) {
+	server := fixture.Redis(t)
+	client := open(t, server.URL())
+	e := exchange(client)
+	publish(t, e, "sha256:a", "A")
+	if err := client.Redis().Do(t.Context(), "ACL", "SETUSER", "default", "-lrange").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Clear(t.Context()); err == nil || !strings.Contains(err.Error(), "read "+e.supersededKey()) || !strings.Contains(err.Error(), "NOPERM") {
+		t.Errorf("error %v, want NOPERM for reading the list", err)
+	}
+	if left, err := client.Redis().Keys(t.Context(), "*").Result(); err != nil || len(left) > 0 {
+		t.Errorf("keys after Clear: %q, %v; want none", left, err)
+	}
+}
+
+func TestPublish_RepairsDamage(t *testing.T) {
+	damages := map[string]func(context.Context, *Exchange) error{
+		"everything is lost": func(ctx context.Context, e *Exchange) error { return e.client.Redis().FlushAll(ctx).Err() },
+		"the pointer is lost": func(ctx context.Context, e *Exchange) error {
+			return e.client.Redis().Del(ctx, e.currentKey()).Err()
+		},
+		"the Set is lost": func(ctx context.Context, e *Exchange) error {
+			return e.client.Redis().Del(ctx, e.setKey("sha256:a")).Err()
+		},
+		"the Set is about to expire": func(ctx context.Context, e *Exchange) error {
+			return e.client.Redis().Expire(ctx, e.setKey("sha256:a"), time.Minute).Err()
+		},
+		"the pointer names another Set": func(ctx context.Context, e *Exchange) error {
+			return e.client.Redis().Set(ctx, e.currentKey(), "sha256:x", 0).Err()
+		},
+	}
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
+			onBoth(t, func(t *testing.T, client *redisclient.Client) {
+				e := exchange(client)
+				publish(t, e, "sha256:a", "A")
+				if err := damage(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+				if !publish(t, e, "sha256:a", "A") {
+					t.Error("the first Publish repaired nothing")
+				}
+				if publish(t, e, "sha256:a", "A") {
+					t.Error("the second Publish changed something")
+				}
+			})
+		})
+	}
+}

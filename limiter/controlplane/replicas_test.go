@@ -1,0 +1,175 @@
+package controlplane
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-dev/weir/limiter/redisclient"
+)
+
+func heartbeat(t *testing.T, e *Exchange, r Replica) {
+	t.Helper()
+	if err := e.Heartbeat(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func replicas(t *testing.T, e *Exchange) []Replica {
+	t.Helper()
+	live, err := e.Replicas(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return live
+}
+
+func TestReplicas_ListsThoseWithAHeartbeat(t *testing.T) {
+	onBoth(t, listsReplicas)
+}
+
+func listsReplicas(t *testing.T, client *redisclient.Client) {
+	e := exchange(client)
+	if live := replicas(t, e); len(live) != 0 {
+		t.Errorf("Replicas before the first heartbeat = %v", live)
+	}
+	special := Replica{ID: `b "{}:` + "\n", Revision: "sha256:b", Mode: `lo"cal`, Since: time.UnixMilli(1_790_000_000_123)}
+	heartbeat(t, e, special)
+	heartbeat(t, e, Replica{ID: "a", Revision: "", Mode: "redis"})
+	heartbeat(t, e, Replica{ID: "a", Revision: "sha256:a", Mode: "redis"})
+	want := []Replica{{ID: "a", Revision: "sha256:a", Mode: "redis"}, special}
+	if diff := cmp.Diff(want, replicas(t, e)); diff != "" {
+		t.Errorf("replicas (-want +got):\n%s", diff)
+	}
+	if err := e.Remove(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]Replica{special}, replicas(t, e)); diff != "" {
+		t.Errorf("replicas after Remove (-want +got):\n%s", diff)
+	}
+	if ttl := client.Redis().PTTL(t.Context(), e.replicasKey()).Val(); ttl <= 0 || ttl > removedAfter {
+		t.Errorf("the hash has TTL %v, want at most %v", ttl, removedAfter)
+	}
+}
+
+func TestHeartbeat_ReportsSinceWhenTheModeLasts(t *testing.T) {
+	tests := map[string]struct {
+		since time.Time
+		want  time.Time
+	}{
+		"unknown":            {},
+		"whole milliseconds": {since: time.UnixMilli(1_790_000_000_123), want: time.UnixMilli(1_790_000_000_123)},
+		"microseconds":       {since: time.UnixMicro(1_790_000_000_123_456), want: time.UnixMilli(1_790_000_000_123)},
+		"before 1970":        {since: time.UnixMilli(-86_400_000), want: time.UnixMilli(-86_400_000)},
+		"in the far future":  {since: time.UnixMilli(4_000_000_000_001), want: time.UnixMilli(4_000_000_000_001)},
+	}
+	onBoth(t, func(t *testing.T, client *redisclient.Client) {
+		e := exchange(client)
+		for name, test := range tests {
+			t.Run(name, func(t *testing.T) {
+				heartbeat(t, e, Replica{ID: "a", Revision: "sha256:a", Mode: "local", Since: test.since})
+				want := []Replica{{ID: "a", Revision: "sha256:a", Mode: "local", Since: test.want}}
+				if diff := cmp.Diff(want, replicas(t, e)); diff != "" {
+					t.Errorf("replicas (-want +got):\n%s", diff)
+				}
+				entry := client.Redis().HGet(t.Context(), e.replicasKey(), "a").Val()
+				if has := strings.Contains(entry, `"since"`); has == test.want.IsZero() {
+					t.Errorf("entry %s", entry)
+				}
+			})
+		}
+	})
+}
+
+func TestHeartbeat_RemovesReplicasWithoutRecentHeartbeats(t *testing.T) {
+	onBoth(t, func(t *testing.T, client *redisclient.Client) {
+		e, ctx := exchange(client), t.Context()
+		now, err := client.Redis().Time(ctx).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		store := func(id string, age time.Duration) {
+			entry := `{"revision":"sha256:a","time":` + strconv.FormatInt(now.Add(-age).UnixMilli(), 10) + `,"mode":"redis"}`
+			if err := client.Redis().HSet(ctx, e.replicasKey(), id, entry).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		store("recent", 1*time.Second)
+		store("silent", 7*time.Second)
+		store("too old", 11*time.Second)
+		store("from the future", -time.Hour)
+		if err := client.Redis().HSet(ctx, e.replicasKey(), "garbage", "{", "no time", `{"time":"x"}`, "no object", "7").Err(); err != nil {
+			t.Fatal(err)
+		}
+		heartbeat(t, e, Replica{ID: "me", Revision: "sha256:a", Mode: "redis"})
+
+		var live []string
+		for _, r := range replicas(t, e) {
+			live = append(live, r.ID)
+		}
+		if diff := cmp.Diff([]string{"me", "recent"}, live); diff != "" {
+			t.Errorf("alive (-want +got):\n%s", diff)
+		}
+		if n := client.Redis().HLen(ctx, e.replicasKey()).Val(); n != 3 {
+			t.Errorf("%d entries are kept, want 3: recent, silent, me", n)
+		}
+	})
+}
+
+func TestHeartbeat_HasTheTimeOfRedis(t *testing.T) {
+	onBoth(t, func(t *testing.T, client *redisclient.Client) {
+		e, ctx := exchange(client), t.Context()
+		before := client.Redis().Time(ctx).Val()
+		heartbeat(t, e, Replica{ID: "a", Revision: "sha256:a", Mode: "redis"})
+		after := client.Redis().Time(ctx).Val()
+		var entry struct{ Time json.Number }
+		if err := json.Unmarshal([]byte(client.Redis().HGet(ctx, e.replicasKey(), "a").Val()), &entry); err != nil {
+			t.Fatal(err)
+		}
+		ms, err := entry.Time.Int64()
+		if err != nil {
+			t.Fatalf("the time must be whole milliseconds: %v", err)
+		}
+		if ms < before.UnixMilli() || ms > after.UnixMilli() {
+			t.Errorf("time %d, want from %d to %d", ms, before.UnixMilli(), after.UnixMilli())
+		}
+	})
+}
+
+func TestDecodeReplicas_ReturnsThoseThatAreAlive(t *testing.T) {
+	tests := map[string]struct {
+		reply []string
+		live  []string // ids; nil with an error
+		err   bool
+	}{
+		"no replicas":                        {reply: []string{"1000000"}},
+		"a heartbeat now":                    {reply: []string{"1000000", "a", `{"time":1000000}`}, live: []string{"a"}},
+		"the oldest valid heartbeat":         {reply: []string{"1000000", "a", `{"time":995000}`}, live: []string{"a"}},
+		"a heartbeat that is too old":        {reply: []string{"1000000", "a", `{"time":994999}`}},
+		"a clock that stepped back a little": {reply: []string{"1000000", "a", `{"time":1003000}`}, live: []string{"a"}},
+		"a clock that stepped back far":      {reply: []string{"1000000", "a", `{"time":1005001}`}},
+		"an invalid entry":                   {reply: []string{"1000000", "a", `{`, "b", `{"time":1000000}`}, live: []string{"b"}},
+		"an empty reply":                     {reply: nil, err: true},
+		"a reply without time":               {reply: []string{"x"}, err: true},
+		"an entry without value":             {reply: []string{"1000000", "a"}, err: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			replicas, err := decodeReplicas(test.reply)
+			if (err != nil) != test.err {
+				t.Fatalf("error %v, want an error: %v", err, test.err)
+			}
+			var live []string
+			for _, r := range replicas {
+				live = append(live, r.ID)
+			}
+			if diff := cmp.Diff(test.live, live); diff != "" {
+				t.Errorf("alive (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

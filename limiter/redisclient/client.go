@@ -1,0 +1,130 @@
+package redisclient
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+const (
+	// dialTimeoutFactor and MinDialTimeout give a dial (DNS, TCP, TLS, AUTH) more time than a command: dials are rare,
+	// commands are part of every request.
+	dialTimeoutFactor = 2
+	// MinDialTimeout is the least time for a dial.
+	MinDialTimeout = 250 * time.Millisecond
+)
+
+// connMaxIdle closes an idle connection before common firewalls drop it.
+const connMaxIdle = 5 * time.Minute
+
+// keepAlive is the interval between TCP keep-alive probes; go-redis' own dialer uses the same.
+const keepAlive = 5 * time.Minute
+
+// Client is a connection pool to one Redis: a server, the primary behind Sentinels, or a cluster. It is safe for
+// concurrent use and follows a failover to a new primary.
+type Client struct {
+	rdb  redis.UniversalClient
+	name string
+}
+
+// Open is [New] for a URL that [ParseURL] reads. Its errors contain no part of the URL, which can contain passwords.
+func Open(rawURL string, timeout time.Duration) (*Client, error) {
+	options, err := ParseURL(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("open Redis: %w", err)
+	}
+	options.Timeout = timeout
+	return New(options)
+}
+
+// New returns a Client. A command fails after the timeout, or earlier if its context ends. It is not retried, because a
+// command whose reply was lost may have run. (On a cluster, go-redis retries commands that are safe to repeat.) New does
+// not connect; [Client.Ping] does.
+func New(o Options) (*Client, error) {
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("open Redis: %w", err)
+	}
+	if o.Timeout <= 0 {
+		return nil, fmt.Errorf("open Redis: timeout %v must be positive", o.Timeout)
+	}
+	// go-redis writes connection errors to stderr. Here every call returns its error, and the caller logs it.
+	logging.Disable()
+	switch options := o.universal(); o.Mode {
+	case ModeCluster:
+		cluster := options.Cluster()
+		// All commands here have keys or can run on any node. With routing policies go-redis would request the list of
+		// all commands, which is long, and which an ACL can forbid.
+		cluster.DisableRoutingPolicies = true
+		return &Client{rdb: redis.NewClusterClient(cluster)}, nil
+	case ModeSentinel:
+		return &Client{rdb: redis.NewFailoverClient(options.Failover()), name: "the primary " + o.MasterName}, nil
+	default:
+		return &Client{rdb: redis.NewClient(options.Simple()), name: o.Addresses[0]}, nil
+	}
+}
+
+func (o *Options) universal() *redis.UniversalOptions {
+	return &redis.UniversalOptions{
+		Addrs: o.Addresses, MasterName: o.MasterName, DB: o.Database, TLSConfig: o.TLS,
+		Username: o.Username, Password: o.Password, CredentialsProviderContext: o.Credentials, Dialer: o.dialer(),
+		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
+
+		MaxRetries:               -1,
+		DialerRetries:            1,
+		ContextTimeoutEnabled:    true,
+		DialTimeout:              o.dialTimeout(),
+		ReadTimeout:              o.Timeout,
+		WriteTimeout:             o.Timeout,
+		PoolTimeout:              o.Timeout,
+		ConnMaxIdleTime:          connMaxIdle,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}
+
+func (o *Options) dialTimeout() time.Duration {
+	return max(dialTimeoutFactor*o.Timeout, MinDialTimeout)
+}
+
+// Redis returns the go-redis client, for the packages that store data in Redis.
+func (c *Client) Redis() redis.UniversalClient { return c.rdb }
+
+// Cluster returns the go-redis client of a Redis Cluster; ok is false if Redis is not a cluster.
+func (c *Client) Cluster() (cluster *redis.ClusterClient, ok bool) {
+	cluster, ok = c.rdb.(*redis.ClusterClient)
+	return cluster, ok
+}
+
+// Name describes the server or primary in messages; it is empty for a cluster.
+func (c *Client) Name() string { return c.name }
+
+// Ping returns an error if Redis does not reply.
+func (c *Client) Ping(ctx context.Context) error {
+	if err := c.rdb.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("ping Redis: %w", err)
+	}
+	return nil
+}
+
+// Close closes all connections.
+func (c *Client) Close() error {
+	if err := c.rdb.Close(); err != nil {
+		return fmt.Errorf("close Redis connections: %w", err)
+	}
+	return nil
+}
+
+// forEachPrimary calls do with a client for each primary. On a cluster the calls run concurrently.
+func (c *Client) forEachPrimary(ctx context.Context, do func(context.Context, *redis.Client) error) error {
+	switch rdb := c.rdb.(type) {
+	case *redis.ClusterClient:
+		return rdb.ForEachMaster(ctx, do)
+	case *redis.Client:
+		return do(ctx, rdb)
+	default:
+		return fmt.Errorf("unsupported Redis client %T", rdb)
+	}
+}

@@ -1,0 +1,7 @@
+package redisclient
+
+// For the tests.
+var (
+	ParseInfo = parseInfo
+	Older     = older
+)

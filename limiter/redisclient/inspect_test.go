@@ -1,0 +1,88 @@
+package redisclient_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+func TestInspect_WarnsOfEviction(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		want string // part of the only warning; "" if there is no warning
+	}{
+		"the default configuration":       {nil, ""},
+		"bounded memory and no eviction":  {[]string{"--maxmemory", "100mb"}, ""},
+		"eviction without a memory limit": {[]string{"--maxmemory-policy", "allkeys-lru"}, ""},
+		"eviction of counters":            {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, "maxmemory-policy allkeys-lru"},
+		"eviction of keys that expire":    {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"}, "maxmemory-policy volatile-ttl"},
+		"eviction, and INFO is forbidden": {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--user", "default", "on", "nopass", "~*", "&*", "+@all", "-info"}, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			found, err := open(t, fixture.Redis(t, test.args...).URL()).Inspect(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, hidden := strings.CutSuffix(strings.Join(test.args, " "), "-info"); found.Primaries != 1 || (found.Version == "") != hidden {
+				t.Errorf("%d primaries, want 1; version %q, want it hidden: %t", found.Primaries, found.Version, hidden)
+			}
+			warnings := found.Warnings
+			if got := strings.Join(warnings, "\n"); (test.want == "") != (got == "") || !strings.Contains(got, test.want) || len(warnings) > 1 {
+				t.Errorf("warnings %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestInspect_AssumesTheBestIfTheServerReportsNothing(t *testing.T) {
+	found, err := open(t, "redis://"+miniredis.RunT(t).Addr()).Inspect(t.Context())
+	if err != nil || len(found.Warnings) > 0 || found.Evicted != 0 {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+func TestOlder_ComparesMajorAndMinor(t *testing.T) {
+	for _, test := range []struct {
+		version, than string
+		older         bool
+	}{
+		{"6.2.1", "7.0.15", true},
+		{"7.0.15", "6.2.1", false},
+		{"7.0.15", "7.0.14", false},
+		{"7.2.0", "7.10.0", true},
+		{"", "7.0.15", false},
+		{"unstable", "7.0.15", false},
+	} {
+		if got := redisclient.Older(test.version, test.than); got != test.older {
+			t.Errorf("Older(%q, %q) = %t, want %t", test.version, test.than, got, test.older)
+		}
+	}
+}
+
+func TestInspect_FailsWithoutRedis(t *testing.T) {
+	server := fixture.Redis(t)
+	server.Kill()
+	_, err := open(t, server.URL()).Inspect(t.Context())
+	wantKind(t, err, "unreachable")
+}
+
+func TestInspect_RejectsVersionsThatAreTooOld(t *testing.T) {
+	for version, old := range map[string]bool{
+		"2.8.24": true, "5.0.14": true, "6.0.16": true, "6.2.0": false, "6.2": false, "7.0.15": false, "8.8.0": false, "10.0.1": false,
+		"255.255.255": false, "unstable": false, "": false,
+	} {
+		_, err := redisclient.ParseInfo("# Server\r\nredis_version:" + version + "\r\nos:Linux\r\n")
+		if errors.Is(err, redisclient.ErrTooOld) != old {
+			t.Errorf("%q: %v", version, err)
+		}
+		if old && !strings.Contains(err.Error(), "version "+version+" is older than 6.2") {
+			t.Errorf("%q: %v", version, err)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package redisstore
+
+import (
+	_ "embed" // for the scripts
+	"fmt"
+	"strings"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/redisclient"
+)
+
+// The parts of the scripts.
+var (
+	//go:embed numbers.lua
+	numbersLua string
+	//go:embed counts.lua
+	countsLua string
+	//go:embed mul_div.lua
+	mulDivLua string
+	//go:embed fixed_window.lua
+	fixedWindowLua string
+	//go:embed fixed_window_refund.lua
+	fixedWindowRefundLua string
+	//go:embed sliding_window_log.lua
+	slidingWindowLogLua string
+	//go:embed sliding_window_log_ring.lua
+	slidingWindowLogRingLua string
+	//go:embed sliding_window_log_refund.lua
+	slidingWindowLogRefundLua string
+	//go:embed sliding_window_counter.lua
+	slidingWindowCounterLua string
+	//go:embed sliding_window_counter_refund.lua
+	slidingWindowCounterRefundLua string
+	//go:embed bucket.lua
+	bucketLua string
+	//go:embed bucket_refund.lua
+	bucketRefundLua string
+	//go:embed load.lua
+	loadLua string
+	//go:embed arguments.lua
+	argumentsLua string
+	//go:embed spend.lua
+	spendLua string
+	//go:embed spend_one.lua
+	spendOneLua string
+	//go:embed refund.lua
+	refundLua string
+)
+
+// maxWholeLog is the greatest limit, in units, of a SlidingWindowLog that scripts read and write as a whole. They read and
+// write larger logs in place.
+const maxWholeLog = 256
+
+// algorithmSource is the Lua source of one algorithm.
+type algorithmSource struct {
+	name         string // prefix of its functions
+	step, refund string // refund uses functions of step
+}
+
+// algorithmSources are in the order in which they appear in the scripts.
+func algorithmSources() []algorithmSource {
+	return []algorithmSource{
+		{"fixed_window", fixedWindowLua, fixedWindowRefundLua},
+		{"sliding_window_log", slidingWindowLogLua + slidingWindowLogRingLua, slidingWindowLogRefundLua},
+		{"sliding_window_counter", slidingWindowCounterLua, slidingWindowCounterRefundLua},
+		{"bucket", bucketLua, bucketRefundLua},
+	}
+}
+
+// SpendScript returns the script that decides calls with several charges.
+func SpendScript() redisclient.Script {
+	return redisclient.NewScript("spend",
+		assemble(func(a algorithmSource) string { return a.step + "return " + a.name + "_step\n" }, spendLua))
+}
+
+func newRefundScript() redisclient.Script {
+	return redisclient.NewScript("refund",
+		assemble(func(a algorithmSource) string { return a.step + a.refund + "return " + a.name + "_refund\n" }, refundLua))
+}
+
+// Scripts returns every script of this package, for [redisclient.Client.LoadScripts]. testdata has a copy of each, so that
+// a change to a part shows in the whole.
+func Scripts() []redisclient.Script {
+	single := newSingleScripts()
+	return append([]redisclient.Script{SpendScript(), newRefundScript()}, single.all()...)
+}
+
+// assemble returns a script for all algorithms. Each algorithm is a function that defines its functions only when it is
+// called, so a run does not define those that it does not use.
+func assemble(body func(algorithmSource) string, script string) string {
+	var b strings.Builder
+	b.WriteString(numbersLua + "\n" + countsLua + "\n" + mulDivLua)
+	for _, a := range algorithmSources() {
+		fmt.Fprintf(&b, "\nlocal function load_%s()\n%send\n", a.name, body(a))
+	}
+	fmt.Fprintf(&b, "\n%s\nlocal MAX_WHOLE_LOG = %d\n%s\n%s", loadLua, maxWholeLog, argumentsLua, script)
+	return b.String()
+}
+
+// singleScripts decide one charge. Each contains one algorithm only: for one charge, defining the functions of the spend
+// script takes longer than everything else.
+type singleScripts struct {
+	fixedWindow, smallLog, largeLog, windowCounter, tokenBucket, leakyBucket redisclient.Script
+}
+
+func newSingleScripts() singleScripts {
+	const readsWhole, queues = true, true
+	script := func(name, step, parts string, readsWhole, queues bool) redisclient.Script {
+		return redisclient.NewScript("spend_one_"+name, fmt.Sprintf("%s\n%s\nlocal step, READS_WHOLE, QUEUES = %s_step, %t, %t\n\n%s",
+			numbersLua, parts, step, readsWhole, queues, spendOneLua))
+	}
+	fixed := countsLua + "\n" + fixedWindowLua
+	counter, bucket := countsLua+"\n"+mulDivLua+"\n"+slidingWindowCounterLua, mulDivLua+"\n"+bucketLua
+	log, ring := slidingWindowLogLua, slidingWindowLogLua+slidingWindowLogRingLua
+	return singleScripts{
+		fixedWindow:   script("fixed_window", "fixed_window", fixed, readsWhole, !queues),
+		smallLog:      script("small_sliding_window_log", "sliding_window_log_list", log, readsWhole, !queues),
+		largeLog:      script("large_sliding_window_log", "sliding_window_log", ring, !readsWhole, !queues),
+		windowCounter: script("sliding_window_counter", "sliding_window_counter", counter, readsWhole, !queues),
+		tokenBucket:   script("token_bucket", "bucket", bucket, readsWhole, !queues),
+		leakyBucket:   script("leaky_bucket", "bucket", bucket, readsWhole, queues),
+	}
+}
+
+func (s *singleScripts) all() []redisclient.Script {
+	return []redisclient.Script{s.fixedWindow, s.smallLog, s.largeLog, s.windowCounter, s.tokenBucket, s.leakyBucket}
+}
+
+// forLimit returns the script that decides a charge on limit.
+func (s *singleScripts) forLimit(limit limiter.Limit) redisclient.Script {
+	switch algorithm := limit.Algorithm(); {
+	case algorithm == limiter.FixedWindow:
+		return s.fixedWindow
+	case algorithm == limiter.SlidingWindowLog && limit.Units() <= maxWholeLog:
+		return s.smallLog
+	case algorithm == limiter.SlidingWindowLog:
+		return s.largeLog
+	case algorithm == limiter.SlidingWindowCounter:
+		return s.windowCounter
+	case algorithm == limiter.TokenBucket:
+		return s.tokenBucket
+	default:
+		return s.leakyBucket
+	}
+}

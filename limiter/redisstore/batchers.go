@@ -1,0 +1,69 @@
+package redisstore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/limiter/redisclient"
+)
+
+// batchers has one batcher per Redis node: a slow node of a cluster does not delay calls to the others.
+type batchers struct {
+	send    func([]*call)
+	cluster *redis.ClusterClient // nil if there is only one node
+	name    string               // of that node
+	breaker *breakerConfig       // nil: no breakers
+
+	mu     sync.Mutex
+	byNode map[string]*batcher // by address
+}
+
+func newBatchers(client *redisclient.Client, send func([]*call)) *batchers {
+	cluster, _ := client.Cluster()
+	return &batchers{send: send, cluster: cluster, name: client.Name(), byNode: map[string]*batcher{}}
+}
+
+// forKey returns the batcher of the node that has key. Keys for which no node is known share a batcher, and their calls fail.
+func (b *batchers) forKey(deadline time.Time, key string) *batcher {
+	address := ""
+	if b.cluster != nil {
+		address = b.address(deadline, key)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	node, known := b.byNode[address]
+	if !known {
+		node = &batcher{send: b.send}
+		if b.breaker != nil {
+			node.breaker = b.breaker.newBreaker(b.describe(address))
+		}
+		b.byNode[address] = node
+	}
+	return node
+}
+
+// address returns "" if no node is known for key.
+func (b *batchers) address(deadline time.Time, key string) string {
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	node, err := b.cluster.MasterForKey(ctx, key)
+	if err != nil {
+		return ""
+	}
+	return node.Options().Addr
+}
+
+// describe returns the name of a node for messages about its outages.
+func (b *batchers) describe(address string) string {
+	switch {
+	case address != "":
+		return address
+	case b.cluster != nil:
+		return "the unknown node of a slot"
+	default:
+		return b.name
+	}
+}

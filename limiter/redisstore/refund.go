@@ -1,0 +1,60 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/redisclient"
+)
+
+// Refund implements limiter.Store.
+func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
+	ctx, cancel := s.withTimeout(ctx)
+	defer cancel()
+	for _, r := range refunds {
+		if err := s.refundInSlot(ctx, []limiter.Refund{r}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refundInSlot runs refund.lua for refunds whose keys are in one slot.
+func (s *Store) refundInSlot(ctx context.Context, refunds []limiter.Refund) error {
+	if len(refunds) == 0 {
+		return nil
+	}
+	if s.Unavailable(refunds[0].Key) {
+		return redisclient.ErrUnavailable
+	}
+	keys := make([]string, len(refunds))
+	args := append(make([]any, 0, 2+argumentsWidth*len(refunds)), s.now(), s.invalidations)
+	for i, r := range refunds {
+		keys[i] = r.Key
+		args = append(appendLimit(args, r.Limit), r.Units(), int64(r.At))
+	}
+	if err := s.client.Run(ctx, s.refund, keys, args...).Err(); err != nil {
+		return fmt.Errorf("run the refund script: %w", err)
+	}
+	return nil
+}
+
+// Reset implements limiter.Store.
+func (s *Store) Reset(ctx context.Context, keys []string) error {
+	ctx, cancel := s.withTimeout(ctx)
+	defer cancel()
+	pipe := s.client.Redis().Pipeline()
+	for _, key := range keys { // one command per key: on a cluster they are in different slots
+		pipe.Unlink(ctx, key)
+		if s.invalidations != "" {
+			pipe.Publish(ctx, s.invalidations, key)
+		}
+	}
+	_, err := pipe.Exec(ctx)
+	s.client.RefreshTopology(ctx, err)
+	if err != nil {
+		return fmt.Errorf("reset %d counters: %w", len(keys), redisclient.WithKind(err))
+	}
+	return nil
+}

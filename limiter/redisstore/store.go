@@ -1,0 +1,104 @@
+package redisstore
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/redisclient"
+)
+
+// Store is a limiter.Store in Redis. Each call runs one script in one round trip. On a Redis Cluster a call whose keys are in
+// several slots takes one round trip per slot.
+type Store struct {
+	client        *redisclient.Client
+	spend         redisclient.Script
+	single        singleScripts
+	refund        redisclient.Script
+	timeout       time.Duration
+	clock         func() time.Time
+	batchers      *batchers
+	invalidations string // name of a channel, "" for none
+	refundFailed  func(error)
+}
+
+// StoreOption configures a Store.
+type StoreOption func(*Store)
+
+// WithClock makes the Store send the time of clock instead of letting Redis read its own. It is for tests.
+func WithClock(clock func() time.Time) StoreOption {
+	return func(s *Store) { s.clock = clock }
+}
+
+// WithRefundFailures makes the Store call report for every refund that failed. The units of such a request stay spent until
+// their window ends: the request was charged in one slot of a Redis Cluster and denied in another.
+func WithRefundFailures(report func(error)) StoreOption {
+	return func(s *Store) { s.refundFailed = report }
+}
+
+// WithInvalidations makes the Store publish the key of every counter that a refund or a reset changes. Caches of denials
+// subscribe to that channel, see [FollowInvalidations].
+func WithInvalidations(channel string) StoreOption {
+	return func(s *Store) { s.invalidations = channel }
+}
+
+// NewStore returns a Store on the Redis of client. Calls fail after timeout.
+func NewStore(client *redisclient.Client, timeout time.Duration, options ...StoreOption) *Store {
+	s := &Store{
+		client: client, timeout: timeout, refundFailed: func(error) {},
+		spend: SpendScript(), single: newSingleScripts(), refund: newRefundScript(),
+	}
+	for _, option := range options {
+		option(s)
+	}
+	s.batchers = newBatchers(client, s.send)
+	return s
+}
+
+// Spend implements limiter.Store. It ignores the cancellation of the caller's context: whether a call is counted depends
+// on Redis alone.
+func (s *Store) Spend(_ context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	if len(charges) == 0 {
+		return nil, nil
+	}
+	deadline := time.Now().Add(s.timeout)
+	if groups := s.groupBySlot(charges); groups != nil {
+		return s.spendAcross(deadline, groups, len(charges))
+	}
+	return s.run(deadline, modeSpend, charges)
+}
+
+// Peek implements limiter.Store.
+func (s *Store) Peek(_ context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	if len(charges) == 0 {
+		return nil, nil
+	}
+	deadline := time.Now().Add(s.timeout)
+	if groups := s.groupBySlot(charges); groups != nil {
+		decisions := make([]limiter.Decision, len(charges))
+		if err := s.peekAcross(deadline, groups, decisions); err != nil {
+			return nil, err
+		}
+		return decisions, nil
+	}
+	return s.run(deadline, modePeek, charges)
+}
+
+// run decides charges whose keys are in one slot.
+func (s *Store) run(deadline time.Time, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
+	return s.batchers.forKey(deadline, charges[0].Key).do(&call{mode: mode, charges: charges, deadline: deadline})
+}
+
+// withTimeout returns the context of one call, which does not end with ctx.
+func (s *Store) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
+}
+
+// now is the time argument of scripts in microseconds since the epoch; "" makes Redis read its own clock.
+func (s *Store) now() string {
+	if s.clock == nil {
+		return ""
+	}
+	return strconv.FormatInt(int64(limiter.At(s.clock())), 10)
+}
