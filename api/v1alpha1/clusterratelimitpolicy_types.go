@@ -2,11 +2,11 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ClusterRateLimitPolicy limits the requests of all domains, or of some: at most spec.limit units per spec.window for every
-// identifier on spec.axis, in all of its domains together.
+// ClusterRateLimitPolicy limits requests in all domains, or in the domains that spec.domains lists. Each identifier on spec.axis
+// can spend spec.limit units per spec.window. All domains of the policy share one counter for an identifier.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be at most 63 characters: it stands in the rate-limit headers of every answer, in counter keys and in metrics"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be at most 63 characters, because rate-limit headers, counter keys and metrics contain it"
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=clusterratelimitpolicies,singular=clusterratelimitpolicy,scope=Cluster,categories=weir,shortName=crlp
 // +kubebuilder:selectablefield:JSONPath=`.spec.axis`
@@ -25,16 +25,17 @@ type ClusterRateLimitPolicy struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is limited, and where.
+	// spec is the desired limit and the domains that it applies to.
 	// +required
 	Spec ClusterRateLimitPolicySpec `json:"spec"`
-	// status is what of it is enforced.
+	// status is the observed state of the policy. The operator writes it.
 	// +optional
 	// +kubebuilder:default={observedGeneration:-1}
 	Status RateLimitPolicyStatus `json:"status,omitempty"`
 }
 
-// ClusterRateLimitPolicyList is a list of ClusterRateLimitPolicies.
+// ClusterRateLimitPolicyList is a list of ClusterRateLimitPolicy.
+//
 // +kubebuilder:object:root=true
 type ClusterRateLimitPolicyList struct {
 	metav1.TypeMeta `json:",inline"`
@@ -43,34 +44,38 @@ type ClusterRateLimitPolicyList struct {
 	Items           []ClusterRateLimitPolicy `json:"items"`
 }
 
-// ClusterRateLimitPolicySpec is a limit, and the domains that it holds in.
+// ClusterRateLimitPolicySpec is a limit and the domains that it applies to.
 type ClusterRateLimitPolicySpec struct {
 	RateLimitPolicySpec `json:",inline"`
 
-	// domains whose requests are limited, counted together. Absent: all.
+	// domains lists the domains whose requests the policy limits. All of them share one counter for an identifier. If omitted, the
+	// policy applies to all domains.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Domains []Domain `json:"domains,omitempty"`
-	// precedence is when a request is held to the limit: Override always, Default where no RateLimitPolicy of its domain with the same
-	// axis matches it. One in Shadow takes nothing's place.
+	// precedence decides what happens when a RateLimitPolicy of the request's domain matches the same request. With Override, this
+	// policy applies to every request that it matches, in addition to the other policy. With Default, this policy applies only if no
+	// RateLimitPolicy of the domain with the same axis matches the request; a RateLimitPolicy with enforcement Shadow does not count.
+	// Defaults to Override.
 	// +optional
 	// +kubebuilder:default=Override
 	Precedence Precedence `json:"precedence,omitempty"`
 }
 
-// Domain is what requests belong to: for most the name of a namespace.
+// Domain is the domain of requests. For most requests it is the name of a namespace.
 // +kubebuilder:validation:MaxLength=253
-// +kubebuilder:validation:XValidation:rule="self.matches('^[^[:space:][:cntrl:]]+$')",message="a domain is the name of a namespace, or whatever the proxies call theirs: one or more characters without spaces"
+// +kubebuilder:validation:XValidation:rule="self.matches('^[^[:space:][:cntrl:]]+$')",message="a domain must be one or more characters without spaces: the name of a namespace, or the domain that your proxy sends"
 type Domain string
 
-// Precedence is when a request is held to the limit of a ClusterRateLimitPolicy.
+// Precedence decides whether a ClusterRateLimitPolicy applies to a request that a RateLimitPolicy matches as well.
 // +kubebuilder:validation:Enum=Override;Default
 type Precedence string
 
-// When a ClusterRateLimitPolicy applies.
 const (
+	// PrecedenceOverride applies the policy to every request that it matches.
 	PrecedenceOverride Precedence = "Override"
-	PrecedenceDefault  Precedence = "Default"
+	// PrecedenceDefault applies the policy only if no RateLimitPolicy of the request's domain with the same axis matches the request.
+	PrecedenceDefault Precedence = "Default"
 )

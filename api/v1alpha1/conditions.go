@@ -1,23 +1,25 @@
 package v1alpha1
 
-// Condition types. Reconciling, Stalled, Degraded and Overridden exist only while true.
+// Condition types. Reconciling, Stalled, Degraded and Overridden are present only while they are true.
 const (
-	// ConditionAccepted: the policy compiles and is part of what the Limiter is told.
+	// ConditionAccepted of a policy is true if the policy compiles. Accepted of a Limiter is true if the API server accepted all
+	// managed resources of the Limiter.
 	ConditionAccepted = "Accepted"
-	// ConditionProgrammed: every live replica of every selecting Limiter enforces this generation.
+	// ConditionProgrammed of a policy is true if every live replica of every Limiter that selects the policy enforces this generation.
+	// Programmed of a Limiter is true if all managed resources are applied.
 	ConditionProgrammed = "Programmed"
-	// ConditionReady sums the two up.
+	// ConditionReady summarizes Accepted and Programmed. For a Limiter it also requires that the desired number of replicas is ready.
 	ConditionReady = "Ready"
-	// ConditionReconciling: the operator is still bringing this generation to the replicas.
+	// ConditionReconciling is true while the operator rolls out this generation to the replicas.
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled: only an edit of the policy can help.
+	// ConditionStalled is true if the operator cannot make progress until a user edits the object.
 	ConditionStalled = "Stalled"
-	// ConditionDegraded: some replicas decide without Redis, or may, so that they do not share counters. It says nothing of
-	// whether this generation is enforced: that is Programmed.
+	// ConditionDegraded is true if some replicas decide, or may decide, without Redis and therefore do not share counters. It does not
+	// depend on whether this generation is enforced: Programmed reports that.
 	ConditionDegraded = "Degraded"
-	// ConditionOverridden: in some domain the policy decides nothing, for another one decides in its place.
+	// ConditionOverridden is true if the policy decides no request in at least one domain, because another policy decides instead.
 	ConditionOverridden = "Overridden"
-	// ConditionThrottleRegistered of a Limiter with kubernetesThrottle: API servers ask it.
+	// ConditionThrottleRegistered of a Limiter with kubernetesThrottle is true if a webhook configuration sends writes to its pods.
 	ConditionThrottleRegistered = "ThrottleRegistered"
 )
 
@@ -26,39 +28,41 @@ const (
 	ReasonAccepted         = "Accepted"         // Accepted=True
 	ReasonInvalid          = "Invalid"          // Accepted=False, Stalled=True: the policy does not compile
 	ReasonProgrammed       = "Programmed"       // Programmed=True, Ready=True
-	ReasonPending          = "Pending"          // Programmed=False: some replicas have not acknowledged yet
-	ReasonNoReplicas       = "NoReplicas"       // Programmed=False: no limiter replica is alive and has rules
+	ReasonPending          = "Pending"          // Programmed=False: some replicas have not acknowledged this generation yet
+	ReasonNoReplicas       = "NoReplicas"       // Programmed=False: no live limiter replica has rules
 	ReasonNotSelected      = "NotSelected"      // Programmed=False: no Limiter selects the policy
-	ReasonStoreUnreachable = "StoreUnreachable" // Programmed=False, Degraded=True: the operator cannot reach Redis
+	ReasonStoreUnreachable = "StoreUnreachable" // Programmed=False, Degraded=True: the operator cannot connect to Redis
 	ReasonLocalMode        = "LocalMode"        // Degraded=True: live replicas decide without Redis
 
-	// ReasonNamespacePolicy: Overridden=True of a ClusterRateLimitPolicy that applies by Default: in some domain a
-	// RateLimitPolicy with the same axis matches every request that it matches.
+	// ReasonNamespacePolicy is the reason of Overridden=True of a ClusterRateLimitPolicy with precedence Default: in at least one
+	// domain, a RateLimitPolicy with the same axis matches every request that the policy matches.
 	ReasonNamespacePolicy = "NamespacePolicy"
-	// ReasonStricterPolicy: Overridden=True of a policy beside which a ClusterRateLimitPolicy counts the same requests and is
-	// as strict or stricter.
+	// ReasonStricterPolicy is the reason of Overridden=True of a policy if a ClusterRateLimitPolicy counts the same requests and is
+	// at least as strict.
 	ReasonStricterPolicy = "StricterPolicy"
 
-	// ReasonDeployed and those below are of a Limiter.
-	ReasonDeployed        = "Deployed"        // Programmed=True: all that it needs to run is applied
-	ReasonRefused         = "Refused"         // Accepted=False: the API server refuses what it needs to run
-	ReasonSecretNotFound  = "SecretNotFound"  // Programmed=False: a Secret that it names is missing, or a key in it
-	ReasonReplicasMissing = "ReplicasMissing" // Ready=False: fewer replicas are ready than there should be
-	// ReasonProgressDeadlineExceeded: Ready=False, Stalled=True: so they have been for longer than a Deployment waits.
+	// ReasonDeployed and the reasons below belong to a Limiter.
+	ReasonDeployed        = "Deployed"        // Programmed=True: all managed resources are applied
+	ReasonRefused         = "Refused"         // Accepted=False: the API server rejected a managed resource
+	ReasonSecretNotFound  = "SecretNotFound"  // Programmed=False: a referenced Secret, or a key in it, does not exist
+	ReasonReplicasMissing = "ReplicasMissing" // Ready=False: fewer replicas are ready than desired
+	// ReasonProgressDeadlineExceeded is the reason of Ready=False and Stalled=True: fewer replicas than desired were ready for longer
+	// than the progress deadline of the Deployment.
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
 
-	// ReasonStoreDenied and those below are of Degraded=True of a Limiter, beside StoreUnreachable, LocalMode and SecretNotFound.
-	ReasonStoreDenied     = "StoreDenied"     // Redis takes the credentials for none, or gives them too few rights
-	ReasonStoreUntrusted  = "StoreUntrusted"  // no authority vouches for Redis' certificate, or Redis takes ours for none
-	ReasonStoreTooOld     = "StoreTooOld"     // Redis lacks commands that Weir needs
-	ReasonStoreEvicts     = "StoreEvicts"     // Redis may drop counters when its memory is full
-	ReasonInvalidSelector = "InvalidSelector" // policySelector or policyNamespaceSelector has a label that none can be: what was selected before stays
+	// ReasonStoreDenied and the reasons below belong to Degraded=True of a Limiter, in addition to StoreUnreachable, LocalMode and
+	// SecretNotFound.
+	ReasonStoreDenied     = "StoreDenied"     // Redis rejected the credentials, or they lack permissions
+	ReasonStoreUntrusted  = "StoreUntrusted"  // the Redis certificate is not trusted, or Redis rejected the client certificate
+	ReasonStoreTooOld     = "StoreTooOld"     // this version of Redis lacks commands that Weir needs
+	ReasonStoreEvicts     = "StoreEvicts"     // Redis may evict counters when its memory is full
+	ReasonInvalidSelector = "InvalidSelector" // policySelector or policyNamespaceSelector is invalid: the previous selection is kept
 
-	// ReasonRegistered and those below are of ThrottleRegistered.
-	ReasonRegistered           = "Registered"           // True
-	ReasonNotOperatorNamespace = "NotOperatorNamespace" // False: only a Limiter beside the operator may
-	ReasonNoPolicies           = "NoPolicies"           // False: no policy that it selects limits writes
-	ReasonNoCertificate        = "NoCertificate"        // False: there is nothing by which to know it
-	ReasonNotReady             = "NotReady"             // False: no pod answers
-	ReasonNotWritten           = "NotWritten"           // False: the API server refuses the webhook
+	// ReasonRegistered and the reasons below belong to ThrottleRegistered.
+	ReasonRegistered           = "Registered"           // True: the webhook is registered
+	ReasonNotOperatorNamespace = "NotOperatorNamespace" // False: the Limiter is not in the operator's namespace
+	ReasonNoPolicies           = "NoPolicies"           // False: the Limiter selects no policy with match.kubernetes
+	ReasonNoCertificate        = "NoCertificate"        // False: the serving certificate does not exist yet
+	ReasonNotReady             = "NotReady"             // False: no pod of the Limiter is ready
+	ReasonNotWritten           = "NotWritten"           // False: the API server rejected the webhook configuration
 )

@@ -1,15 +1,15 @@
-// Package v1alpha1 is the policy API, group weir.dev.
+// Package v1alpha1 is the API of Weir, group weir.dev.
 //
-// A [RateLimitPolicy] says who may do how much of what: requests are counted together by axis, and every identifier on
-// it may spend limit units per window. It speaks for the requests of one domain, its own namespace. A
-// [ClusterRateLimitPolicy] does so for all domains or for some, and a [Limiter] is one deployment that enforces policies.
+// A [RateLimitPolicy] limits requests: the axis selects which requests are counted together, and each identifier on the axis can spend
+// limit units per window. It applies to the requests of one domain, which is its own namespace. A [ClusterRateLimitPolicy] applies to
+// all domains or to a list of domains. A [Limiter] is a deployment of limiter pods that enforces policies.
 //
-// Types and markers only. What an object can prove about itself is a schema bound or a CEL rule here, so that the API
-// server refuses it with the field and the reason; everything that needs more than the object (a regular expression
-// to compile, other policies) is the compiler's business, and is told in status by the conditions named here.
+// The package has types and markers only. A rule that needs only the object itself is a schema bound or a CEL rule here, and the API
+// server rejects an invalid object with the field and the reason. A rule that needs more than the object, such as a regular expression
+// that must compile, or other policies, belongs to the compiler. The compiler reports in status, through the conditions in this package.
 //
-// Defaults stand in the schema and nowhere else, and nothing rewrites what a person wrote: the canonical form is in
-// status.effective. Package applyconfiguration below is generated, for writing status by server-side apply.
+// Defaults are in the schema only. No controller changes a spec that a user wrote: the canonical form is in status.effective. Package
+// applyconfiguration is generated. Controllers use it to write status with server-side apply.
 //
 // +kubebuilder:object:generate=true
 // +kubebuilder:ac:generate=true
@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion of the types in this package.
+// GroupVersion is the group and version of the types in this package.
 var GroupVersion = schema.GroupVersion{Group: "weir.dev", Version: "v1alpha1"}
 
 // SchemeGroupVersion is GroupVersion under the name that generated code expects.

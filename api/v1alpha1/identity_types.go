@@ -1,35 +1,39 @@
 package v1alpha1
 
-// IdentityTable is where requests carry the identifiers of an axis, for policies that do not say it themselves.
+// IdentityTable sets where requests carry the identifiers of each axis. It applies to policies without spec.identifier.
 type IdentityTable struct {
-	// ip is what the address of a client is.
+	// ip sets how the client address of a request is determined and counted.
 	// +optional
 	// +kubebuilder:default={}
 	IP IPIdentity `json:"ip,omitzero"`
-	// tenant is where the tenant stands.
+	// tenant sets where requests carry the tenant.
 	// +optional
 	// +kubebuilder:default={}
 	Tenant TenantIdentity `json:"tenant,omitzero"`
-	// user is where the user stands.
+	// user sets where requests carry the user.
 	// +optional
 	// +kubebuilder:default={}
 	User UserIdentity `json:"user,omitzero"`
-	// apiKey is where the API key stands.
+	// apiKey sets where requests carry the API key.
 	// +optional
 	// +kubebuilder:default={}
 	APIKey APIKeyIdentity `json:"apiKey,omitzero"`
 }
 
-// IPIdentity is what the address of a client is.
+// IPIdentity sets how the client address of a request is determined and counted.
 type IPIdentity struct {
-	// trustedProxies are the networks of the proxies whose X-Forwarded-For is believed: the client is the last address there
-	// that is in none of them. Absent: nobody is believed, the client is whoever connects.
+	// trustedProxies lists the networks of the proxies whose X-Forwarded-For header is trusted. The header is used only if the
+	// connection comes from one of these networks. Then the client address is the last address in the header that is not in these
+	// networks. If omitted, every caller of the limiter is trusted for one hop: the client address is the last address in
+	// X-Forwarded-For, or the address of the connection if the request has no such header. Restrict access to the limiter, or set this
+	// field, so that clients cannot choose their address. For example: 10.0.0.0/8.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	TrustedProxies []CIDR `json:"trustedProxies,omitempty"`
-	// ipv6PrefixLength is how many bits of an IPv6 address are counted as one client, who owns a /64 as a rule.
+	// ipv6PrefixLength is the number of leading bits of an IPv6 address that identify one client. Most clients own a whole /64.
+	// Defaults to 64.
 	// +optional
 	// +kubebuilder:default=64
 	// +kubebuilder:validation:Minimum=1
@@ -37,33 +41,34 @@ type IPIdentity struct {
 	IPv6PrefixLength int32 `json:"ipv6PrefixLength,omitempty"`
 }
 
-// TenantIdentity is where the tenant stands.
-// +kubebuilder:validation:XValidation:rule="!has(self.namespaceLabel) || !has(self.namespaceAnnotation)",message="a namespace has one tenant: give namespaceLabel or namespaceAnnotation, not both"
+// TenantIdentity sets where requests carry the tenant.
+// +kubebuilder:validation:XValidation:rule="!has(self.namespaceLabel) || !has(self.namespaceAnnotation)",message="namespaceLabel and namespaceAnnotation are mutually exclusive; remove one of them"
 type TenantIdentity struct {
-	// header names a request header; upper and lower case are the same.
+	// header is the name of the request header that holds the tenant. The name is case-insensitive. Defaults to X-Tenant-ID.
 	// +optional
 	// +kubebuilder:default=X-Tenant-ID
 	Header HeaderName `json:"header,omitempty"`
-	// namespaceLabel names the label of a namespace that holds its tenant, for writes to the Kubernetes API. Without it, and
-	// where a namespace has none, its tenant is its name.
+	// namespaceLabel is the key of the namespace label that holds the tenant, for writes to the Kubernetes API. If omitted, or if a
+	// namespace does not have the label, the tenant is the name of the namespace. For example: example.com/tenant.
 	// +optional
 	NamespaceLabel MetadataKey `json:"namespaceLabel,omitempty"`
-	// namespaceAnnotation is the same for an annotation.
+	// namespaceAnnotation is the key of the namespace annotation that holds the tenant, for writes to the Kubernetes API. It works like
+	// namespaceLabel; only one of the two can be set.
 	// +optional
 	NamespaceAnnotation MetadataKey `json:"namespaceAnnotation,omitempty"`
 }
 
-// UserIdentity is where the user stands.
+// UserIdentity sets where requests carry the user.
 type UserIdentity struct {
-	// header names a request header; upper and lower case are the same.
+	// header is the name of the request header that holds the user. The name is case-insensitive. Defaults to X-User-ID.
 	// +optional
 	// +kubebuilder:default=X-User-ID
 	Header HeaderName `json:"header,omitempty"`
 }
 
-// APIKeyIdentity is where the API key stands.
+// APIKeyIdentity sets where requests carry the API key.
 type APIKeyIdentity struct {
-	// header names a request header; upper and lower case are the same.
+	// header is the name of the request header that holds the API key. The name is case-insensitive. Defaults to X-API-Key.
 	// +optional
 	// +kubebuilder:default=X-API-Key
 	Header HeaderName `json:"header,omitempty"`
@@ -72,5 +77,5 @@ type APIKeyIdentity struct {
 // MetadataKey is the key of a label or an annotation.
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=317
-// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$')",message="the key of a label or annotation is a name such as tenant, or a DNS name and a name such as example.com/tenant"
+// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$')",message="the key of a label or annotation must be a name such as tenant, or a DNS name, a slash and a name, such as example.com/tenant"
 type MetadataKey string

@@ -2,70 +2,75 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// KubernetesMatch selects writes to the Kubernetes API. Every part that is given must match; within a list any one
-// suffices. The domain of a write is the namespace of its object: a RateLimitPolicy limits those of its own namespace.
+// KubernetesMatch selects writes to the Kubernetes API. A write matches if it matches every field that is set. In a list, one matching
+// entry is enough. The domain of a write is the namespace of its object, so a RateLimitPolicy limits writes in its own namespace only.
 type KubernetesMatch struct {
-	// resources that are written, and how. The API servers ask for these and for nothing else.
+	// resources lists the resources and the operations to limit. The API servers call the limiter only for these.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Resources []KubernetesResources `json:"resources"`
-	// namespaces of the object. Objects that belong to none are in none of them.
+	// namespaces lists the namespaces of the objects. Cluster-scoped objects do not match. If omitted, the namespace is not checked.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Namespaces []NamespaceName `json:"namespaces,omitempty"`
-	// namespaceSelector selects objects by the labels of their namespace.
+	// namespaceSelector selects objects by the labels of their namespace. An empty selector matches every object. Any other selector
+	// does not match cluster-scoped objects.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	// users who write: "alice", "system:serviceaccount:shop:deployer".
+	// users lists the user names whose writes are limited. For example: alice, system:serviceaccount:shop:deployer. If omitted, the
+	// user name is not checked.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Users []KubernetesUser `json:"users,omitempty"`
-	// groups, of one of which who writes is: "system:serviceaccounts:shop".
+	// groups lists the user groups whose members' writes are limited. For example: system:serviceaccounts:shop. If omitted, the groups
+	// of the user are not checked.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Groups []KubernetesUser `json:"groups,omitempty"`
-	// exceptUsers are users who are not limited.
+	// exceptUsers lists the user names whose writes are not limited. It takes precedence over users and groups.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	ExceptUsers []KubernetesUser `json:"exceptUsers,omitempty"`
-	// exceptGroups are groups whose members are not limited.
+	// exceptGroups lists the user groups whose members' writes are not limited. It takes precedence over users and groups.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	ExceptGroups []KubernetesUser `json:"exceptGroups,omitempty"`
-	// expression is CEL over request, an AdmissionRequest, that comes out as true for the writes that match:
-	// request.object.spec.parallelism > 10.
+	// expression is a CEL expression over request, which is an AdmissionRequest. The write matches if the expression evaluates to true.
+	// For example: request.object.spec.parallelism > 10.
 	// +optional
 	Expression *Expression `json:"expression,omitempty"`
 }
 
-// KubernetesResources are resources, and what is done with them.
+// KubernetesResources selects resources of the Kubernetes API and the operations on them.
 type KubernetesResources struct {
-	// apiGroups: "" is the core group, "apps"; "*" is every group.
+	// apiGroups lists the API groups of the resources, without versions. "" is the core group and "*" is every group. For example: apps.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	APIGroups []APIGroup `json:"apiGroups"`
-	// resources in the plural: "pods", "deployments/scale"; "*" is every resource, without subresources; "pods/*" is pods and
-	// all subresources of them, "*/scale" the subresource of whatever resource, "*/*" everything.
+	// resources lists the resources by their plural names, for example pods, or deployments/scale for a subresource. "*" is every
+	// resource without its subresources, "pods/*" is pods and all of its subresources, "*/scale" is the scale subresource of every
+	// resource, and "*/*" is every resource and every subresource.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Resources []ResourceName `json:"resources"`
-	// operations: CREATE, UPDATE (patches and server-side apply too), DELETE, CONNECT. Absent: CREATE.
+	// operations lists the operations to limit: CREATE, UPDATE, DELETE or CONNECT. UPDATE includes patches and server-side apply.
+	// Defaults to CREATE.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={CREATE}
@@ -74,73 +79,81 @@ type KubernetesResources struct {
 	Operations []Operation `json:"operations,omitempty"`
 }
 
-// APIGroup is a group of the Kubernetes API, "" for the core group, or "*" for every group.
+// APIGroup is an API group without a version. "" is the core group and "*" is every group.
 // +kubebuilder:validation:MaxLength=253
-// +kubebuilder:validation:XValidation:rule="self.matches('^([*]|[a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$')",message="a group is a DNS name such as apps or batch, empty for the core group, or * for every group; leave its version out"
+// +kubebuilder:validation:XValidation:rule="self.matches('^([*]|[a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$')",message="an API group must be a DNS name without a version, such as apps or batch, an empty string for the core group, or * for every group"
 type APIGroup string
 
-// ResourceName is a resource in the plural, or a subresource behind it and a slash; "*" stands for every one.
+// ResourceName is the plural name of a resource, optionally followed by a slash and a subresource. "*" matches every name.
 // +kubebuilder:validation:MaxLength=127
-// +kubebuilder:validation:XValidation:rule="self.matches('^([*]|[a-z0-9]([a-z0-9-]*[a-z0-9])?)(/([*]|[a-z0-9]([a-z0-9-]*[a-z0-9])?))?$')",message="a resource is a name in the plural and in lower case such as pods, one of its subresources such as deployments/scale, or * for every one"
+// +kubebuilder:validation:XValidation:rule="self.matches('^([*]|[a-z0-9]([a-z0-9-]*[a-z0-9])?)(/([*]|[a-z0-9]([a-z0-9-]*[a-z0-9])?))?$')",message="a resource must be a plural name in lower case such as pods, a subresource such as deployments/scale, or * for every resource"
 type ResourceName string
 
-// Operation is what is done with an object.
+// Operation is an operation on an object of the Kubernetes API.
 // +kubebuilder:validation:Enum=CREATE;UPDATE;DELETE;CONNECT
 type Operation string
 
-// The operations.
 const (
-	OperationCreate  Operation = "CREATE"
-	OperationUpdate  Operation = "UPDATE"
-	OperationDelete  Operation = "DELETE"
+	// OperationCreate is the creation of an object.
+	OperationCreate Operation = "CREATE"
+	// OperationUpdate is an update, a patch or a server-side apply of an object.
+	OperationUpdate Operation = "UPDATE"
+	// OperationDelete is the deletion of an object.
+	OperationDelete Operation = "DELETE"
+	// OperationConnect is a connection to an object, for example pods/exec.
 	OperationConnect Operation = "CONNECT"
 )
 
 // NamespaceName is the name of a namespace.
 // +kubebuilder:validation:MaxLength=63
-// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="the name of a namespace is lower-case letters, digits and hyphens, and begins and ends with a letter or digit"
+// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="the name of a namespace must consist of lower-case letters, digits and hyphens, and must begin and end with a letter or digit"
 type NamespaceName string
 
-// KubernetesUser is the name of a user or of a group, as API servers know them.
+// KubernetesUser is the name of a user or of a user group, as the API server reports it.
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=253
 type KubernetesUser string
 
-// KubernetesThrottle has API servers ask the Limiter about the writes that policies with match.kubernetes name. Only a
-// Limiter in the namespace of the operator can: who registers a webhook speaks for the whole cluster.
+// KubernetesThrottle registers the Limiter as an admission webhook for the writes that policies with match.kubernetes select. Only a
+// Limiter in the operator's namespace can be registered, because an admission webhook affects the whole cluster.
 type KubernetesThrottle struct {
-	// enabled: API servers ask. Absent: they do.
+	// enabled registers the webhook. Set it to false to remove the webhook and keep the other settings. Defaults to true.
 	// +optional
 	// +kubebuilder:default=true
 	Enabled *bool `json:"enabled,omitempty"`
-	// failurePolicy is what an API server does when no limiter answers in time: Ignore lets the write pass, Fail refuses it.
+	// failurePolicy decides what the API server does if no limiter pod replies in time. Ignore admits the write. Fail rejects it.
+	// Defaults to Ignore.
 	// +optional
 	// +kubebuilder:default=Ignore
 	FailurePolicy WebhookFailure `json:"failurePolicy,omitempty"`
-	// exemptNamespaces are namespaces in which nothing is limited.
+	// exemptNamespaces lists the namespaces in which no write is limited. A list that you set replaces the default list. Defaults to
+	// kube-system, kube-node-lease, kube-public and weir-system.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={"kube-system","kube-node-lease","kube-public","weir-system"}
 	// +kubebuilder:validation:MaxItems=64
 	ExemptNamespaces []NamespaceName `json:"exemptNamespaces,omitempty"`
-	// exemptUsers are users who are never limited.
+	// exemptUsers lists the user names whose writes are never limited. A list that you set replaces the default list. Defaults to the
+	// API server, kube-controller-manager, kube-scheduler and kube-proxy.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={"system:apiserver","system:kube-controller-manager","system:kube-scheduler","system:kube-proxy"}
 	// +kubebuilder:validation:MaxItems=64
 	ExemptUsers []KubernetesUser `json:"exemptUsers,omitempty"`
-	// exemptGroups are groups whose members are never limited.
+	// exemptGroups lists the user groups whose members' writes are never limited. A list that you set replaces the default list.
+	// Defaults to cluster administrators, nodes, and the service accounts of kube-system and weir-system.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={"system:masters","kubeadm:cluster-admins","system:nodes","system:serviceaccounts:kube-system","system:serviceaccounts:weir-system"}
 	// +kubebuilder:validation:MaxItems=64
 	ExemptGroups []KubernetesUser `json:"exemptGroups,omitempty"`
-	// maxRetryAfter bounds the wait that a denied client is told: clients obey it, and sleep. One that would have to wait for
-	// longer is told none, and fails at once.
+	// maxRetryAfter is the longest delay that a denied client is asked to wait. Kubernetes clients sleep for that delay and try again. If
+	// the delay would be longer, the reply has no delay and the client fails immediately. 0s to 60s, in whole seconds. Defaults to 5s.
 	// +optional
 	// +kubebuilder:default="5s"
 	MaxRetryAfter RetryAfter `json:"maxRetryAfter,omitempty"`
-	// warnPercent of a limit: who has used as much is warned with every write that passes. 0 warns never.
+	// warnPercent is the percentage of a limit from which on each admitted write returns a warning to the client. 0 disables warnings.
+	// Defaults to 80.
 	// +optional
 	// +kubebuilder:default=80
 	// +kubebuilder:validation:Minimum=0
@@ -148,17 +161,18 @@ type KubernetesThrottle struct {
 	WarnPercent *int32 `json:"warnPercent,omitempty"`
 }
 
-// WebhookFailure is what an API server does when no limiter answers.
+// WebhookFailure decides what the API server does if no limiter pod replies in time.
 // +kubebuilder:validation:Enum=Ignore;Fail
 type WebhookFailure string
 
-// What an API server does when no limiter answers.
 const (
+	// WebhookFailureIgnore admits the write.
 	WebhookFailureIgnore WebhookFailure = "Ignore"
-	WebhookFailureFail   WebhookFailure = "Fail"
+	// WebhookFailureFail rejects the write.
+	WebhookFailureFail WebhookFailure = "Fail"
 )
 
-// RetryAfter is a duration in whole seconds as text, 0s to 60s.
+// RetryAfter is a duration in whole seconds, from 0s to 60s.
 // +kubebuilder:validation:MaxLength=3
-// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,2}s$') && duration(self) <= duration('60s')",message="a time to wait is from 0s to 60s, in whole seconds"
+// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,2}s$') && duration(self) <= duration('60s')",message="must be from 0s to 60s, in whole seconds, for example 5s"
 type RetryAfter string

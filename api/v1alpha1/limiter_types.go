@@ -2,11 +2,11 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Limiter is one deployment of limiters: pods that share counters in one Redis and enforce the policies it selects.
+// Limiter is a deployment of limiter pods. The pods share counters in one Redis and enforce the policies that the Limiter selects.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 50",message="metadata.name must be at most 50 characters: the objects of a Limiter are called weir-limiter-<name>, and the name of a Service holds 63"
-// +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="metadata.name must not have a dot: it is part of the name of a Service, which is a DNS label"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 50",message="metadata.name must be at most 50 characters, because the Service is named weir-limiter-<name> and the name of a Service has at most 63"
+// +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="metadata.name must not contain a dot, because it is part of the name of a Service, which is a DNS label"
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:resource:path=limiters,singular=limiter,categories=weir,shortName=wlim
@@ -22,16 +22,17 @@ type Limiter struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is to run.
+	// spec is the desired state of the deployment.
 	// +required
 	Spec LimiterSpec `json:"spec"`
-	// status is what runs.
+	// status is the observed state of the deployment. The operator writes it.
 	// +optional
 	// +kubebuilder:default={observedGeneration:-1}
 	Status LimiterStatus `json:"status,omitempty"`
 }
 
-// LimiterList is a list of Limiters.
+// LimiterList is a list of Limiter.
+//
 // +kubebuilder:object:root=true
 type LimiterList struct {
 	metav1.TypeMeta `json:",inline"`
@@ -40,49 +41,52 @@ type LimiterList struct {
 	Items           []Limiter `json:"items"`
 }
 
-// LimiterSpec is what is to run.
-// +kubebuilder:validation:XValidation:rule="!has(self.kubernetesThrottle) || !self.kubernetesThrottle.enabled || duration(self.redis.timeout) <= duration('750ms')",message="with kubernetesThrottle redis.timeout is at most 750ms: API servers wait two seconds for an answer, and one may take two round trips"
+// LimiterSpec is the desired state of a Limiter.
+// +kubebuilder:validation:XValidation:rule="!has(self.kubernetesThrottle) || !self.kubernetesThrottle.enabled || duration(self.redis.timeout) <= duration('750ms')",message="redis.timeout must be at most 750ms with kubernetesThrottle, because an API server waits two seconds for a reply, which can take two round trips"
 type LimiterSpec struct {
-	// replicas is the number of pods; with autoscaling the number to begin with.
+	// replicas is the number of pods. With autoscaling, it is the initial number. Defaults to 2.
 	// +optional
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Replicas *int32 `json:"replicas,omitempty"`
-	// redis holds the counters.
+	// redis configures the Redis server or cluster that stores the counters.
 	// +required
 	Redis Redis `json:"redis"`
-	// policySelector selects policies by their labels. Absent: all.
+	// policySelector selects policies by their labels. If omitted or empty, it selects all policies.
 	// +optional
 	PolicySelector *LabelSelector `json:"policySelector,omitempty"`
-	// policyNamespaceSelector selects policies by the labels of their namespace; a ClusterRateLimitPolicy has none and is
-	// selected by policySelector alone. Absent: all.
+	// policyNamespaceSelector selects RateLimitPolicies by the labels of their namespace. It does not apply to a ClusterRateLimitPolicy,
+	// which has no namespace. If omitted or empty, it selects the policies of all namespaces.
 	// +optional
 	PolicyNamespaceSelector *LabelSelector `json:"policyNamespaceSelector,omitempty"`
-	// identity is where requests carry their identifiers, for policies that do not say.
+	// identity sets where requests carry their identifiers. It applies to policies without spec.identifier.
 	// +optional
 	// +kubebuilder:default={}
 	Identity IdentityTable `json:"identity,omitzero"`
-	// responseHeaders is the family of rate-limit headers in responses: RateLimit (RateLimit-Policy, RateLimit), XRateLimit
-	// (X-RateLimit-*, seconds until reset), GitHub (X-RateLimit-*, time of reset) or None.
+	// responseHeaders is the family of rate-limit headers in responses. RateLimit sends RateLimit-Policy and RateLimit. XRateLimit sends
+	// X-RateLimit-* with the seconds until the reset. GitHub sends X-RateLimit-* with the Unix time of the reset. None sends no
+	// rate-limit headers. Defaults to RateLimit.
 	// +optional
 	// +kubebuilder:default=RateLimit
 	ResponseHeaders ResponseHeaders `json:"responseHeaders,omitempty"`
-	// kubernetesThrottle has API servers ask the pods about writes to the Kubernetes API. Absent: they do not.
+	// kubernetesThrottle registers the pods as an admission webhook that limits writes to the Kubernetes API. If omitted, no webhook is
+	// registered.
 	// +optional
 	KubernetesThrottle *KubernetesThrottle `json:"kubernetesThrottle,omitempty"`
-	// image of the pods. Absent: the one that the operator was told.
+	// image is the container image of the pods. If omitted, the operator uses its configured limiter image. For example:
+	// registry.example/weir:v1.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[^[:space:]]+$')",message="an image is a reference such as registry.example/weir:v1, without spaces"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[^[:space:]]+$')",message="image must be an image reference without spaces, such as registry.example/weir:v1"
 	Image string `json:"image,omitempty"`
-	// podTemplate is what the pods have beside what every limiter has.
+	// podTemplate adds settings to the pods, such as resources, tolerations and labels.
 	// +optional
 	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
-	// autoscaling changes the number of pods by their use of CPU. Absent: replicas says it.
+	// autoscaling scales the number of pods by their CPU utilization. If omitted, replicas sets the number of pods.
 	// +optional
 	Autoscaling *Autoscaling `json:"autoscaling,omitempty"`
-	// podDisruptionBudget is how many pods may be away at once while nodes are drained.
+	// podDisruptionBudget limits how many pods a voluntary disruption, such as a node drain, can evict at the same time.
 	// +optional
 	// +kubebuilder:default={}
 	PodDisruptionBudget DisruptionBudget `json:"podDisruptionBudget,omitzero"`
@@ -92,51 +96,55 @@ type LimiterSpec struct {
 // +kubebuilder:validation:Enum=RateLimit;XRateLimit;GitHub;None
 type ResponseHeaders string
 
-// The families of rate-limit headers.
 const (
-	ResponseHeadersRateLimit  ResponseHeaders = "RateLimit"
+	// ResponseHeadersRateLimit sends RateLimit-Policy and RateLimit.
+	ResponseHeadersRateLimit ResponseHeaders = "RateLimit"
+	// ResponseHeadersXRateLimit sends X-RateLimit-* headers. The reset is a number of seconds.
 	ResponseHeadersXRateLimit ResponseHeaders = "XRateLimit"
-	ResponseHeadersGitHub     ResponseHeaders = "GitHub"
-	ResponseHeadersNone       ResponseHeaders = "None"
+	// ResponseHeadersGitHub sends X-RateLimit-* headers. The reset is a Unix time in seconds.
+	ResponseHeadersGitHub ResponseHeaders = "GitHub"
+	// ResponseHeadersNone sends no rate-limit headers.
+	ResponseHeadersNone ResponseHeaders = "None"
 )
 
-// LimiterStatus is what runs.
+// LimiterStatus is the observed state of a Limiter.
 type LimiterStatus struct {
-	// observedGeneration is the generation that this status speaks of; -1 until there is one.
+	// observedGeneration is the generation of the spec that this status describes. It is -1 until the operator has processed the object.
 	// +optional
 	// +kubebuilder:validation:Minimum=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Accepted, Programmed, Ready; Reconciling, Stalled and Degraded only while true.
+	// conditions are Accepted, Programmed and Ready. With kubernetesThrottle, ThrottleRegistered is added. Reconciling, Stalled and
+	// Degraded are present only while they are true.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// replicas is the number of pods.
+	// replicas is the current number of pods.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Replicas int32 `json:"replicas,omitempty"`
-	// readyReplicas is how many of them are ready.
+	// readyReplicas is the number of ready pods.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
-	// selector of the pods as text, for kubectl scale and autoscalers.
+	// selector is the label selector of the pods in text form. The scale subresource uses it for autoscalers.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Selector string `json:"selector,omitempty"`
-	// revision is the content hash of the rules that the replicas are told.
+	// revision is the content hash of the rules that the operator has published to the replicas.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Revision string `json:"revision,omitempty"`
-	// policies is what became of the policies selected.
+	// policies counts the selected policies.
 	// +optional
 	Policies *PolicyCount `json:"policies,omitempty"`
-	// redis is what the operator sees of it.
+	// redis is the state of Redis as the operator observes it.
 	// +optional
 	Redis *RedisState `json:"redis,omitempty"`
-	// scripts that decide, and where they are loaded.
+	// scripts lists the Lua scripts that decide requests, and the number of Redis primaries that have loaded each of them.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -144,40 +152,40 @@ type LimiterStatus struct {
 	Scripts []LoadedScript `json:"scripts,omitempty"`
 }
 
-// PolicyCount is how many policies compile and how many do not.
+// PolicyCount counts the policies that a Limiter selects.
 type PolicyCount struct {
-	// accepted is how many compile.
+	// accepted is the number of policies that compile.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Accepted int32 `json:"accepted"`
-	// rejected is how many do not, which their own status explains.
+	// rejected is the number of policies that do not compile. The status of each policy states the reason.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Rejected int32 `json:"rejected"`
 }
 
-// RedisState is what the operator sees of Redis.
+// RedisState is the state of Redis as the operator observes it.
 type RedisState struct {
-	// reachable: it answers.
+	// reachable is true if Redis replies to the operator.
 	// +required
 	Reachable bool `json:"reachable"`
-	// primaries is how many hold counters.
+	// primaries is the number of Redis primaries that store counters.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Primaries int32 `json:"primaries,omitempty"`
-	// version of the oldest primary.
+	// version is the lowest Redis version among the primaries. For example: 7.2.4.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Version string `json:"version,omitempty"`
 }
 
-// LoadedScript is a Lua script and where it is loaded.
+// LoadedScript is a Lua script and the number of Redis primaries that have loaded it.
 type LoadedScript struct {
 	ScriptReference `json:",inline"`
-	// loadedOn is how many primaries hold it.
+	// loadedOn is the number of Redis primaries that have loaded the script.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000

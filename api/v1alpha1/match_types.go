@@ -1,88 +1,92 @@
 package v1alpha1
 
-// Match is which requests are limited.
-// +kubebuilder:validation:XValidation:rule="(has(self.http) ? 1 : 0) + (has(self.descriptors) ? 1 : 0) + (has(self.kubernetes) ? 1 : 0) == 1",message="match takes exactly one of http, descriptors and kubernetes; leave match out to limit every request of the domain"
+// Match selects the requests to limit. Exactly one field must be set.
+// +kubebuilder:validation:XValidation:rule="(has(self.http) ? 1 : 0) + (has(self.descriptors) ? 1 : 0) + (has(self.kubernetes) ? 1 : 0) == 1",message="match must have exactly one of http, descriptors and kubernetes; omit match to limit every request of the domain"
 type Match struct {
-	// http matches HTTP and gRPC requests.
+	// http selects HTTP and gRPC requests.
 	// +optional
 	HTTP *HTTPMatch `json:"http,omitempty"`
-	// descriptors match the requests that Envoy sends a descriptor for with exactly these entries, in this order.
+	// descriptors selects requests by an Envoy descriptor. A request matches if Envoy sends a descriptor with exactly these entries in
+	// this order.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Descriptors []DescriptorMatch `json:"descriptors,omitempty"`
-	// kubernetes matches writes to the Kubernetes API, which no policy without it limits.
+	// kubernetes selects writes to the Kubernetes API. A policy without this field limits no writes.
 	// +optional
 	Kubernetes *KubernetesMatch `json:"kubernetes,omitempty"`
 }
 
-// DescriptorMatch matches an entry of an Envoy descriptor.
+// DescriptorMatch matches one entry of an Envoy descriptor.
 type DescriptorMatch struct {
-	// key of the entry.
+	// key is the key of the entry.
 	// +required
 	Key DescriptorKey `json:"key"`
-	// value of the entry. Absent: any.
+	// value is the value of the entry. If omitted, every value matches.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Value *string `json:"value,omitempty"`
 }
 
-// HTTPMatch selects HTTP requests. Every part that is given must match; within hosts, paths, methods and cidrs any one
-// suffices; headers must all match.
-// +kubebuilder:validation:XValidation:rule="has(self.hosts) || has(self.paths) || has(self.methods) || has(self.headers) || has(self.cidrs) || has(self.exceptCIDRs) || has(self.expression)",message="http is empty: give hosts, paths, methods, headers, cidrs, exceptCIDRs or expression, or leave match out to limit every request of the domain"
+// HTTPMatch selects HTTP requests. A request matches if it matches every field that is set. In hosts, paths, methods and cidrs, one
+// matching entry is enough. All entries of headers must match.
+// +kubebuilder:validation:XValidation:rule="has(self.hosts) || has(self.paths) || has(self.methods) || has(self.headers) || has(self.cidrs) || has(self.exceptCIDRs) || has(self.expression)",message="http must not be empty: set hosts, paths, methods, headers, cidrs, exceptCIDRs or expression, or omit match to limit every request of the domain"
 type HTTPMatch struct {
-	// hosts: "api.shop.example", or "*.shop.example" for every name below shop.example.
+	// hosts lists the host names, in lower case and without a port. For example: api.shop.example, or *.shop.example for every name
+	// below shop.example. If omitted, the host is not checked.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Hosts []Host `json:"hosts,omitempty"`
-	// paths of the request, without the query; dot segments, double slashes and a slash at the end are resolved first.
+	// paths lists the paths, without the query string. Before the comparison, Weir resolves dot segments and double slashes in the
+	// path of the request and removes a trailing slash. If omitted, the path is not checked.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Paths []PathMatch `json:"paths,omitempty"`
-	// methods in upper case.
+	// methods lists the HTTP methods, in upper case. If omitted, the method is not checked.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=9
 	Methods []Method `json:"methods,omitempty"`
-	// headers of the request, all of which must match.
+	// headers lists the conditions on request headers. All of them must match.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Headers []HeaderMatch `json:"headers,omitempty"`
-	// cidrs are networks, in one of which the client's address must be.
+	// cidrs lists networks. The client address must be in at least one of them.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	CIDRs []CIDR `json:"cidrs,omitempty"`
-	// exceptCIDRs are networks, in none of which the client's address may be.
+	// exceptCIDRs lists networks. A request whose client address is in one of them does not match.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	ExceptCIDRs []CIDR `json:"exceptCIDRs,omitempty"`
-	// expression is CEL over request that comes out as true for the requests that match.
+	// expression is a CEL expression over request. The request matches if the expression evaluates to true. For example:
+	// request.headers["x-plan"] == "free".
 	// +optional
 	Expression *Expression `json:"expression,omitempty"`
 }
 
-// CIDR is a network: "203.0.113.0/24", or "2001:db8::/32".
+// CIDR is an IPv4 or IPv6 network in CIDR notation, for example 203.0.113.0/24 or 2001:db8::/32.
 // +kubebuilder:validation:MaxLength=49
-// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="a CIDR is an IPv4 or IPv6 network with its prefix length, such as 203.0.113.0/24 or 2001:db8::/32; for one address write /32 or /128"
-// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self) == cidr(self).masked()",message="an address with bits after its prefix is no network; clear them (203.0.113.0/24, not 203.0.113.7/24), or write /32 or /128 for the one address"
+// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="a CIDR must be an IPv4 or IPv6 network with a prefix length, such as 203.0.113.0/24 or 2001:db8::/32; for a single address use /32 or /128"
+// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self) == cidr(self).masked()",message="a CIDR must not have bits set after its prefix; clear them (203.0.113.0/24 instead of 203.0.113.7/24), or use /32 or /128 for a single address"
 type CIDR string
 
-// Host is a host name, or "*." and a host name.
+// Host is a host name, or "*." followed by a host name.
 // +kubebuilder:validation:MaxLength=253
-// +kubebuilder:validation:XValidation:rule="self.matches('^([*][.])?[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?([.][a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$')",message="a host is a DNS name in lower case without scheme, port and trailing dot, such as api.shop.example, or *.shop.example for every name below it; leave hosts out to match every host"
+// +kubebuilder:validation:XValidation:rule="self.matches('^([*][.])?[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?([.][a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$')",message="a host must be a DNS name in lower case without scheme, port and trailing dot, such as api.shop.example, or *.shop.example for every name below it; omit hosts to match every host"
 type Host string
 
 // Method is an HTTP method.
@@ -90,58 +94,64 @@ type Host string
 type Method string
 
 // PathMatch matches the path of a request.
-// +kubebuilder:validation:XValidation:rule="self.type == 'RegularExpression' || self.value.matches('^/[^?#\\\\s]*$')",fieldPath=".value",message="a path begins with a slash and has no query, no fragment and no spaces"
-// +kubebuilder:validation:XValidation:rule="self.type == 'RegularExpression' || !self.value.matches('//|/[.][.]?(/|$)')",fieldPath=".value",message="a path has no double slashes and no dot segments: they are resolved in a request before it is compared"
-// +kubebuilder:validation:XValidation:rule="self.type == 'RegularExpression' || !self.value.matches('[*{}]')",fieldPath=".value",message="a path is compared as it stands, without wildcards (*) and templates ({id}): use PathPrefix for everything below a path, or RegularExpression"
+// +kubebuilder:validation:XValidation:rule="self.type == 'RegularExpression' || self.value.matches('^/[^?#\\\\s]*$')",fieldPath=".value",message="a path must begin with a slash and must not have a query, a fragment or spaces"
+// +kubebuilder:validation:XValidation:rule="self.type == 'RegularExpression' || !self.value.matches('//|/[.][.]?(/|$)')",fieldPath=".value",message="a path must not have double slashes or dot segments, because Weir resolves them in the request before the comparison"
+// +kubebuilder:validation:XValidation:rule="self.type == 'RegularExpression' || !self.value.matches('[*{}]')",fieldPath=".value",message="a path must not have wildcards (*) or templates ({id}); use type PathPrefix to match everything below a path, or type RegularExpression"
 type PathMatch struct {
-	// type of the comparison: Exact, PathPrefix (whole segments) or RegularExpression (RE2, the whole path).
+	// type is the comparison. Exact matches the whole path. PathPrefix matches whole path segments at the beginning of the path.
+	// RegularExpression is an RE2 expression that must match the whole path. Defaults to PathPrefix.
 	// +optional
 	// +kubebuilder:default=PathPrefix
 	Type PathMatchType `json:"type,omitempty"`
-	// value to compare with.
+	// value is the path, the path prefix or the regular expression. For example: /v1/search.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Value string `json:"value"`
 }
 
-// PathMatchType is how a path is compared.
+// PathMatchType is the comparison of a path.
 // +kubebuilder:validation:Enum=Exact;PathPrefix;RegularExpression
 type PathMatchType string
 
-// The ways to compare a path.
 const (
-	PathExact             PathMatchType = "Exact"
-	PathPrefix            PathMatchType = "PathPrefix"
+	// PathExact matches the whole path.
+	PathExact PathMatchType = "Exact"
+	// PathPrefix matches whole path segments at the beginning of the path.
+	PathPrefix PathMatchType = "PathPrefix"
+	// PathRegularExpression matches the whole path with an RE2 expression.
 	PathRegularExpression PathMatchType = "RegularExpression"
 )
 
-// HeaderMatch matches one header of a request.
-// +kubebuilder:validation:XValidation:rule="self.type == 'Present' ? !has(self.value) : has(self.value)",fieldPath=".value",message="Exact and RegularExpression need a value, Present takes none"
+// HeaderMatch is a condition on one request header.
+// +kubebuilder:validation:XValidation:rule="self.type == 'Present' ? !has(self.value) : has(self.value)",fieldPath=".value",message="value is required with type Exact or RegularExpression, and must not be set with type Present"
 type HeaderMatch struct {
-	// name of the header; upper and lower case are the same.
+	// name is the name of the header. The name is case-insensitive.
 	// +required
 	Name HeaderName `json:"name"`
-	// type of the comparison: Exact, Present or RegularExpression (RE2, the whole value).
+	// type is the comparison. Exact compares the whole value. Present matches if the request has the header. RegularExpression is an
+	// RE2 expression that must match the whole value. Defaults to Exact.
 	// +optional
 	// +kubebuilder:default=Exact
 	Type HeaderMatchType `json:"type,omitempty"`
-	// value to compare with.
+	// value is the header value or the regular expression. It is required unless type is Present.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Value *string `json:"value,omitempty"`
-	// invert selects the requests that do not match.
+	// invert negates the condition: it selects the requests that do not match. Defaults to false.
 	// +optional
 	Invert bool `json:"invert,omitempty"`
 }
 
-// HeaderMatchType is how a header is compared.
+// HeaderMatchType is the comparison of a header.
 // +kubebuilder:validation:Enum=Exact;Present;RegularExpression
 type HeaderMatchType string
 
-// The ways to compare a header.
 const (
-	HeaderExact             HeaderMatchType = "Exact"
-	HeaderPresent           HeaderMatchType = "Present"
+	// HeaderExact compares the whole value.
+	HeaderExact HeaderMatchType = "Exact"
+	// HeaderPresent matches if the request has the header.
+	HeaderPresent HeaderMatchType = "Present"
+	// HeaderRegularExpression matches the whole value with an RE2 expression.
 	HeaderRegularExpression HeaderMatchType = "RegularExpression"
 )

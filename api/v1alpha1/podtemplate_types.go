@@ -2,58 +2,61 @@ package v1alpha1
 
 import corev1 "k8s.io/api/core/v1"
 
-// PodTemplate is what the pods of a Limiter have beside what every limiter has.
+// PodTemplate adds settings to the pods of a Limiter.
 type PodTemplate struct {
-	// resources of the container. Absent: 250m CPU and 128Mi are requested, and 2 CPU and 256Mi are the limits.
+	// resources are the compute resources of the limiter container. The memory limit also bounds the memory for local counters, which
+	// replace Redis while it is unavailable. If omitted, the container requests 250m CPU and 128Mi memory, and its limits are 2 CPU and
+	// 256Mi memory.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
-	// nodeSelector is the labels of the nodes that the pods may run on.
+	// nodeSelector is the set of labels that a node must have to run the pods.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// tolerations of the pods.
+	// tolerations are the tolerations of the pods.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// affinity of the pods.
+	// affinity is the affinity of the pods.
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
-	// priorityClassName is how important the pods are among others. Absent: what the cluster says.
+	// priorityClassName is the name of the PriorityClass of the pods. If omitted, the default of the cluster applies.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PriorityClassName string `json:"priorityClassName,omitempty"`
-	// imagePullSecrets are Secrets with the credentials of registries, in the namespace of the Limiter.
+	// imagePullSecrets lists Secrets with registry credentials, in the namespace of the Limiter.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	ImagePullSecrets []SecretReference `json:"imagePullSecrets,omitempty"`
-	// labels of the pods, beside Weir's own.
+	// labels are labels of the pods, in addition to the labels that Weir sets.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="!('app.kubernetes.io/name' in self) && !('app.kubernetes.io/component' in self) && !('app.kubernetes.io/instance' in self)",message="app.kubernetes.io/name, /component and /instance are Weir's own: it finds its pods by them"
+	// +kubebuilder:validation:XValidation:rule="!('app.kubernetes.io/name' in self) && !('app.kubernetes.io/component' in self) && !('app.kubernetes.io/instance' in self)",message="labels must not have app.kubernetes.io/name, app.kubernetes.io/component or app.kubernetes.io/instance, because Weir selects its pods by them"
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations of the pods.
+	// annotations are annotations of the pods.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Autoscaling changes the number of pods by their use of CPU.
-// +kubebuilder:validation:XValidation:rule="self.maxReplicas < 1 || self.minReplicas <= self.maxReplicas",fieldPath=".minReplicas",message="minReplicas must not be above maxReplicas"
+// Autoscaling scales the number of pods by their CPU utilization.
+// +kubebuilder:validation:XValidation:rule="self.maxReplicas < 1 || self.minReplicas <= self.maxReplicas",fieldPath=".minReplicas",message="minReplicas must not be greater than maxReplicas"
 type Autoscaling struct {
-	// minReplicas is the least number of pods.
+	// minReplicas is the lower limit for the number of pods. Defaults to 2.
 	// +optional
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	MinReplicas int32 `json:"minReplicas,omitempty"`
-	// maxReplicas is the greatest number of pods.
+	// maxReplicas is the upper limit for the number of pods.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	MaxReplicas int32 `json:"maxReplicas"`
-	// targetCPUUtilizationPercentage is the use of CPU to aim at, in percent of what the pods request.
+	// targetCPUUtilizationPercentage is the target average CPU utilization, as a percentage of the CPU that the pods request. Defaults
+	// to 70.
 	// +optional
 	// +kubebuilder:default=70
 	// +kubebuilder:validation:Minimum=1
@@ -61,9 +64,9 @@ type Autoscaling struct {
 	TargetCPUUtilizationPercentage int32 `json:"targetCPUUtilizationPercentage,omitempty"`
 }
 
-// DisruptionBudget is how many pods may be away at once while nodes are drained.
+// DisruptionBudget limits how many pods a voluntary disruption, such as a node drain, can evict at the same time.
 type DisruptionBudget struct {
-	// maxUnavailable is how many.
+	// maxUnavailable is the maximum number of pods that can be unavailable at the same time. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1

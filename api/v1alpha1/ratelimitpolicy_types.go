@@ -2,11 +2,11 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// RateLimitPolicy limits the requests of its namespace's domain: at most spec.limit units per spec.window for every
-// identifier on spec.axis.
+// RateLimitPolicy limits requests whose domain is the namespace of the policy. Each identifier on spec.axis can spend spec.limit units
+// per spec.window.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be at most 63 characters: it stands in the rate-limit headers of every answer, in counter keys and in metrics"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be at most 63 characters, because rate-limit headers, counter keys and metrics contain it"
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=ratelimitpolicies,singular=ratelimitpolicy,categories=weir,shortName=rlp
 // +kubebuilder:selectablefield:JSONPath=`.spec.axis`
@@ -24,10 +24,10 @@ type RateLimitPolicy struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is limited.
+	// spec is the desired limit.
 	// +required
 	Spec RateLimitPolicySpec `json:"spec"`
-	// status is what of it is enforced.
+	// status is the observed state of the policy. The operator writes it.
 	// +optional
 	// +kubebuilder:default={observedGeneration:-1}
 	Status RateLimitPolicyStatus `json:"status,omitempty"`
@@ -43,231 +43,255 @@ type RateLimitPolicyList struct {
 	Items           []RateLimitPolicy `json:"items"`
 }
 
-// RateLimitPolicySpec says who may do how much of what.
+// RateLimitPolicySpec is a limit and the requests that it applies to.
 //
-// +kubebuilder:validation:XValidation:rule="self.algorithm != 'SlidingWindowLog' || self.limit <= 1000000",fieldPath=".limit",message="SlidingWindowLog remembers every admitted unit, so limit must be at most 1000000; use SlidingWindowCounter for more"
-// +kubebuilder:validation:XValidation:rule="!has(self.burst) || self.algorithm in ['TokenBucket', 'LeakyBucket']",fieldPath=".burst",message="burst is the capacity of a TokenBucket or the queue of a LeakyBucket; remove it, or choose one of these algorithms"
-// +kubebuilder:validation:XValidation:rule="!has(self.burst) || self.algorithm != 'TokenBucket' || self.burst > 0",fieldPath=".burst",message="a TokenBucket that holds nothing admits nothing; burst must be at least 1, or absent for the limit itself"
-// +kubebuilder:validation:XValidation:rule="!has(self.burst) || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || self.burst * (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= self.limit * 315360000",fieldPath=".burst",message="at this limit and window the burst takes longer than ten years to drain; lower it"
-// +kubebuilder:validation:XValidation:rule="self.algorithm != 'SlidingWindowLog' || !has(self.tiers) || self.tiers.all(t, !has(t.limit) || t.limit <= 1000000)",fieldPath=".tiers",message="SlidingWindowLog remembers every admitted unit, so the limit of a tier must be at most 1000000; use SlidingWindowCounter for more"
-// +kubebuilder:validation:XValidation:rule="self.algorithm in ['TokenBucket', 'LeakyBucket'] || !has(self.tiers) || self.tiers.all(t, !has(t.burst))",fieldPath=".tiers",message="the burst of a tier is the capacity of a TokenBucket or the queue of a LeakyBucket; remove it, or choose one of these algorithms"
-// +kubebuilder:validation:XValidation:rule="self.algorithm != 'TokenBucket' || !has(self.tiers) || self.tiers.all(t, !has(t.burst) || t.burst > 0)",fieldPath=".tiers",message="a TokenBucket that holds nothing admits nothing; the burst of a tier must be at least 1, or absent for the tier's limit itself"
-// +kubebuilder:validation:XValidation:rule="!has(self.tiers) || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || self.tiers.all(t, !has(t.burst) || !has(t.limit) || t.burst * (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= t.limit * 315360000)",fieldPath=".tiers",message="at the limit of its tier and this window a burst takes longer than ten years to drain; lower the burst of the tier"
-// +kubebuilder:validation:XValidation:rule="!has(self.cost) || !has(self.cost.value) || self.cost.value <= (self.algorithm == 'LeakyBucket' ? (has(self.burst) ? self.burst : 0) + 1 : self.algorithm == 'TokenBucket' && has(self.burst) ? self.burst : self.limit) || has(self.tiers) && self.tiers.exists(t, has(t.limit) ? self.cost.value <= (self.algorithm == 'LeakyBucket' ? (has(t.burst) ? t.burst : 0) + 1 : self.algorithm == 'TokenBucket' && has(t.burst) ? t.burst : t.limit) : has(t.unlimited) && t.unlimited)",fieldPath=".cost.value",message="every request costs more than is ever admitted at once, so that all would be denied; lower the cost, or raise the limit (of a TokenBucket or LeakyBucket the burst)"
-// +kubebuilder:validation:XValidation:rule="self.axis != 'Endpoint' || !has(self.identifier)",fieldPath=".identifier",message="axis Endpoint counts by the endpoint itself; remove identifier, or choose the axis whose identifier it is and set scope: Endpoint"
-// +kubebuilder:validation:XValidation:rule="self.axis != 'Custom' || has(self.identifier)",fieldPath=".identifier",message="axis Custom counts by what identifier says; give identifier, or choose the axis whose identifier Weir knows"
-// +kubebuilder:validation:XValidation:rule="self.axis != 'Endpoint' || self.scope != 'Endpoint'",fieldPath=".scope",message="axis Endpoint already counts every endpoint by itself; remove scope: Endpoint"
-// +kubebuilder:validation:XValidation:rule="!(self.axis in ['Namespace', 'ServiceAccount']) || has(self.match) && has(self.match.kubernetes)",fieldPath=".axis",message="axes Namespace and ServiceAccount are of writes to the Kubernetes API; give match.kubernetes, or choose another axis"
-// +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.kubernetes) || self.axis in ['Tenant', 'User', 'ServiceAccount', 'Namespace', 'Custom']",fieldPath=".axis",message="writes to the Kubernetes API are counted by Tenant, User, ServiceAccount, Namespace or Custom"
-// +kubebuilder:validation:XValidation:rule="!has(self.identifier) || has(self.identifier.expression) || !has(self.match) || !has(self.match.kubernetes)",fieldPath=".identifier",message="a write to the Kubernetes API has no headers, query, cookies, claims and descriptors; give expression, or remove identifier"
-// +kubebuilder:validation:XValidation:rule="!has(self.identifier) || !(self.axis in ['Namespace', 'ServiceAccount'])",fieldPath=".identifier",message="axes Namespace and ServiceAccount count by what they are called after; remove identifier, or choose axis Custom"
-// +kubebuilder:validation:XValidation:rule="self.scope != 'Endpoint' || !has(self.match) || !has(self.match.kubernetes)",fieldPath=".scope",message="a write to the Kubernetes API has no endpoint; remove scope: Endpoint"
-// +kubebuilder:validation:XValidation:rule="!has(self.tiers) || !has(self.match) || !has(self.match.kubernetes) || self.tiers.all(t, !has(t.when.header) && !has(t.when.cidrs))",fieldPath=".tiers",message="a write to the Kubernetes API has no headers and no address; tell tiers apart by identifiers, groups, namespaceSelector or expression"
-// +kubebuilder:validation:XValidation:rule="!has(self.tiers) || has(self.match) && has(self.match.kubernetes) || self.tiers.all(t, !has(t.when.namespaceSelector))",fieldPath=".tiers",message="namespaceSelector is of writes to the Kubernetes API; give match.kubernetes, or tell tiers apart otherwise"
-// +kubebuilder:validation:XValidation:rule="!has(self.cost) || !has(self.cost.header) || !has(self.match) || !has(self.match.kubernetes)",fieldPath=".cost",message="a write to the Kubernetes API has no headers; give the cost as value or expression"
+// +kubebuilder:validation:XValidation:rule="self.algorithm != 'SlidingWindowLog' || self.limit <= 1000000",fieldPath=".limit",message="limit must be at most 1000000 with algorithm SlidingWindowLog, which stores every admitted unit; use SlidingWindowCounter for a higher limit"
+// +kubebuilder:validation:XValidation:rule="!has(self.burst) || self.algorithm in ['TokenBucket', 'LeakyBucket']",fieldPath=".burst",message="burst is valid only with algorithm TokenBucket (capacity) or LeakyBucket (queue length); remove burst or use one of these algorithms"
+// +kubebuilder:validation:XValidation:rule="!has(self.burst) || self.algorithm != 'TokenBucket' || self.burst > 0",fieldPath=".burst",message="burst must be at least 1 with algorithm TokenBucket, because an empty bucket admits no request; omit burst to use limit as the capacity"
+// +kubebuilder:validation:XValidation:rule="!has(self.burst) || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || self.burst * (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= self.limit * 315360000",fieldPath=".burst",message="burst takes longer than ten years to drain at this limit and window; use a lower burst"
+// +kubebuilder:validation:XValidation:rule="self.algorithm != 'SlidingWindowLog' || !has(self.tiers) || self.tiers.all(t, !has(t.limit) || t.limit <= 1000000)",fieldPath=".tiers",message="the limit of a tier must be at most 1000000 with algorithm SlidingWindowLog, which stores every admitted unit; use SlidingWindowCounter for a higher limit"
+// +kubebuilder:validation:XValidation:rule="self.algorithm in ['TokenBucket', 'LeakyBucket'] || !has(self.tiers) || self.tiers.all(t, !has(t.burst))",fieldPath=".tiers",message="the burst of a tier is valid only with algorithm TokenBucket (capacity) or LeakyBucket (queue length); remove burst or use one of these algorithms"
+// +kubebuilder:validation:XValidation:rule="self.algorithm != 'TokenBucket' || !has(self.tiers) || self.tiers.all(t, !has(t.burst) || t.burst > 0)",fieldPath=".tiers",message="the burst of a tier must be at least 1 with algorithm TokenBucket, because an empty bucket admits no request; omit burst to use the limit of the tier as the capacity"
+// +kubebuilder:validation:XValidation:rule="!has(self.tiers) || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || self.tiers.all(t, !has(t.burst) || !has(t.limit) || t.burst * (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= t.limit * 315360000)",fieldPath=".tiers",message="the burst of a tier takes longer than ten years to drain at the limit of the tier and this window; use a lower burst"
+// +kubebuilder:validation:XValidation:rule="!has(self.cost) || !has(self.cost.value) || self.cost.value <= (self.algorithm == 'LeakyBucket' ? (has(self.burst) ? self.burst : 0) + 1 : self.algorithm == 'TokenBucket' && has(self.burst) ? self.burst : self.limit) || has(self.tiers) && self.tiers.exists(t, has(t.limit) ? self.cost.value <= (self.algorithm == 'LeakyBucket' ? (has(t.burst) ? t.burst : 0) + 1 : self.algorithm == 'TokenBucket' && has(t.burst) ? t.burst : t.limit) : has(t.unlimited) && t.unlimited)",fieldPath=".cost.value",message="every request costs more than the policy can ever admit, so every request would be denied; use a lower cost or a higher limit (for TokenBucket and LeakyBucket: a higher burst)"
+// +kubebuilder:validation:XValidation:rule="self.axis != 'Endpoint' || !has(self.identifier)",fieldPath=".identifier",message="identifier must not be set with axis Endpoint, because the endpoint is the identifier; remove identifier, or use the axis of the identifier with scope: Endpoint"
+// +kubebuilder:validation:XValidation:rule="self.axis != 'Custom' || has(self.identifier)",fieldPath=".identifier",message="identifier is required with axis Custom; set identifier, or use an axis that has a default identifier"
+// +kubebuilder:validation:XValidation:rule="self.axis != 'Endpoint' || self.scope != 'Endpoint'",fieldPath=".scope",message="scope: Endpoint must not be set with axis Endpoint, which already has one counter per endpoint; remove scope"
+// +kubebuilder:validation:XValidation:rule="!(self.axis in ['Namespace', 'ServiceAccount']) || has(self.match) && has(self.match.kubernetes)",fieldPath=".axis",message="axes Namespace and ServiceAccount are valid only for writes to the Kubernetes API; set match.kubernetes or use another axis"
+// +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.kubernetes) || self.axis in ['Tenant', 'User', 'ServiceAccount', 'Namespace', 'Custom']",fieldPath=".axis",message="axis must be Tenant, User, ServiceAccount, Namespace or Custom with match.kubernetes"
+// +kubebuilder:validation:XValidation:rule="!has(self.identifier) || has(self.identifier.expression) || !has(self.match) || !has(self.match.kubernetes)",fieldPath=".identifier",message="identifier must be an expression with match.kubernetes, because a write has no headers, query parameters, cookies, claims or descriptors; use identifier.expression or remove identifier"
+// +kubebuilder:validation:XValidation:rule="!has(self.identifier) || !(self.axis in ['Namespace', 'ServiceAccount'])",fieldPath=".identifier",message="identifier must not be set with axis Namespace or ServiceAccount; remove identifier or use axis Custom"
+// +kubebuilder:validation:XValidation:rule="self.scope != 'Endpoint' || !has(self.match) || !has(self.match.kubernetes)",fieldPath=".scope",message="scope: Endpoint must not be set with match.kubernetes, because a write has no endpoint; remove scope"
+// +kubebuilder:validation:XValidation:rule="!has(self.tiers) || !has(self.match) || !has(self.match.kubernetes) || self.tiers.all(t, !has(t.when.header) && !has(t.when.cidrs))",fieldPath=".tiers",message="tiers must not use header or cidrs with match.kubernetes, because a write has no headers and no client address; use identifiers, groups, namespaceSelector or expression"
+// +kubebuilder:validation:XValidation:rule="!has(self.tiers) || has(self.match) && has(self.match.kubernetes) || self.tiers.all(t, !has(t.when.namespaceSelector))",fieldPath=".tiers",message="tiers can use namespaceSelector only with match.kubernetes; set match.kubernetes or use another condition"
+// +kubebuilder:validation:XValidation:rule="!has(self.cost) || !has(self.cost.header) || !has(self.match) || !has(self.match.kubernetes)",fieldPath=".cost",message="cost.header must not be set with match.kubernetes, because a write has no headers; use cost.value or cost.expression"
 type RateLimitPolicySpec struct {
-	// axis is whose requests are counted together: those of one client address (IP), Tenant, User or API key (APIKey),
-	// all requests to one Endpoint, or those of whatever identifier says (Custom). Of writes to the Kubernetes API: those of
-	// one Tenant, User or ServiceAccount, in one Namespace, or Custom.
+	// axis selects which requests are counted together. For HTTP and gRPC requests: IP (client address), Tenant, User, APIKey, Endpoint
+	// (all requests to one endpoint) or Custom (the value of spec.identifier). For writes to the Kubernetes API: Tenant, User,
+	// ServiceAccount, Namespace or Custom.
 	// +required
 	Axis Axis `json:"axis"`
-	// limit is the units allowed per window.
+	// limit is the number of units that each identifier can spend per window. A request costs 1 unit unless spec.cost sets another cost.
+	// With algorithm SlidingWindowLog, the maximum is 1000000.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000000
 	Limit int64 `json:"limit"`
-	// window is the length of the window: "30s", "1m", "1h30m", "24h" or "1d", from 1s to 720h (30d).
+	// window is the length of the window: hours, minutes and seconds such as 30s, 1m, 1h30m or 24h, or days such as 1d. It must be from
+	// 1s to 720h (30d).
 	// +required
 	Window Window `json:"window"`
-	// algorithm is how the window is counted: SlidingWindowLog is exact and remembers every admitted unit (limit at most
-	// 1000000), SlidingWindowCounter needs two integers for a counter and has a small error.
+	// algorithm is the algorithm that counts units. SlidingWindowLog is exact and stores every admitted unit. SlidingWindowCounter stores
+	// three integers per counter and approximates the sliding window. FixedWindow starts each window at a multiple of its length (UTC).
+	// TokenBucket admits a steady rate with bursts. LeakyBucket admits a steady rate and delays requests. Defaults to
+	// SlidingWindowCounter.
 	// +optional
 	// +kubebuilder:default=SlidingWindowCounter
 	Algorithm Algorithm `json:"algorithm,omitempty"`
-	// burst is the capacity of a TokenBucket (absent: the limit), or how many units may wait in a LeakyBucket (absent: 0).
+	// burst is the capacity of a TokenBucket, or the number of units that can wait in a LeakyBucket. Defaults to limit for TokenBucket and
+	// to 0 for LeakyBucket. It is invalid with other algorithms.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000000
 	Burst *int64 `json:"burst,omitempty"`
-	// identifier is where the identifier stands in a request. Absent: the Limiter's identity table decides
-	// (IP: client address; Tenant: X-Tenant-ID; User: X-User-ID; APIKey: X-API-Key). Requests without one are counted
-	// together, under the identifier "-". Axis Custom has no default, axis Endpoint no identifier.
+	// identifier sets where a request carries the identifier. If omitted, spec.identity of the Limiter applies. Its defaults are the
+	// client address for IP and the headers X-Tenant-ID for Tenant, X-User-ID for User and X-API-Key for APIKey. Requests without an
+	// identifier share one counter, under the identifier "-". The field is required with axis Custom, and invalid with axes Endpoint,
+	// Namespace and ServiceAccount.
 	// +optional
 	Identifier *Identifier `json:"identifier,omitempty"`
-	// scope is what one counter covers: all requests that the Policy matches, or every Endpoint (the path of match that
-	// a request met, else the request's own path) by itself.
+	// scope selects what one counter covers. Policy: an identifier has one counter for all requests that the policy matches. Endpoint: an
+	// identifier has one counter for each endpoint, which is the matching entry of match.http.paths, or the request path if there are
+	// no such entries. Defaults to Policy.
 	// +optional
 	// +kubebuilder:default=Policy
 	Scope Scope `json:"scope,omitempty"`
-	// match is which requests are limited. Absent: all of the domain.
+	// match selects the requests to limit. If omitted, the policy limits all HTTP and gRPC requests of the domain.
 	// +optional
 	Match *Match `json:"match,omitempty"`
-	// tiers hold some of the requests to another limit, with the policy's algorithm and window: the first tier that a
-	// request is of, else the limit of the policy.
+	// tiers give some of the requests a different limit, with the same algorithm and window. The first tier that matches a request
+	// applies. If no tier matches, spec.limit applies.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="self.all(t, self.exists_one(u, u.name == t.name))",message="two tiers have the same name; answers tell tiers apart by it, so give each its own"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, self.exists_one(u, u.name == t.name))",message="tiers must have unique names, because responses identify a tier by its name; rename one of them"
 	Tiers []Tier `json:"tiers,omitempty"`
-	// cost is how many units a request costs. Absent: 1.
+	// cost is the number of units that a request costs. If omitted, a request costs 1 unit.
 	// +optional
 	Cost *Cost `json:"cost,omitempty"`
-	// enforcement is what happens over the limit: Enforce denies, Shadow counts and reports and never denies.
+	// enforcement decides what happens to a request over the limit. Enforce denies it. Shadow counts and reports it, and never denies a
+	// request. Defaults to Enforce.
 	// +optional
 	// +kubebuilder:default=Enforce
 	Enforcement Enforcement `json:"enforcement,omitempty"`
-	// onStoreFailure is what decides while Redis cannot be asked: Local lets every limiter replica admit its share of the
-	// limit, Allow admits without counting, Deny refuses.
+	// onStoreFailure decides what happens while Redis is unavailable. Local: each limiter replica enforces its share of the limit with
+	// local counters. Allow: requests are admitted without counting. Deny: requests are rejected with an error (HTTP 503, gRPC
+	// UNAVAILABLE). Defaults to Local.
 	// +optional
 	// +kubebuilder:default=Local
 	OnStoreFailure StoreFailure `json:"onStoreFailure,omitempty"`
 }
 
-// Axis is whose requests are counted together.
+// Axis selects which requests are counted together.
 // +kubebuilder:validation:Enum=IP;Tenant;User;APIKey;Endpoint;Namespace;ServiceAccount;Custom
 type Axis string
 
-// The axes.
 const (
-	AxisIP       Axis = "IP"
-	AxisTenant   Axis = "Tenant"
-	AxisUser     Axis = "User"
-	AxisAPIKey   Axis = "APIKey"
+	// AxisIP counts the requests of one client address. An IPv6 address is counted by its prefix, /64 by default.
+	AxisIP Axis = "IP"
+	// AxisTenant counts the requests of one tenant.
+	AxisTenant Axis = "Tenant"
+	// AxisUser counts the requests of one user.
+	AxisUser Axis = "User"
+	// AxisAPIKey counts the requests of one API key. Weir stores, returns and logs only a hash of the key.
+	AxisAPIKey Axis = "APIKey"
+	// AxisEndpoint counts all requests to one endpoint.
 	AxisEndpoint Axis = "Endpoint"
-	AxisCustom   Axis = "Custom"
+	// AxisCustom counts the requests with the same value of spec.identifier.
+	AxisCustom Axis = "Custom"
 
-	// AxisNamespace and AxisServiceAccount are of writes to the Kubernetes API.
-	AxisNamespace      Axis = "Namespace"
+	// AxisNamespace counts the writes to the Kubernetes API in one namespace. It requires match.kubernetes.
+	AxisNamespace Axis = "Namespace"
+	// AxisServiceAccount counts the writes of one service account to the Kubernetes API. It requires match.kubernetes.
 	AxisServiceAccount Axis = "ServiceAccount"
 )
 
-// Window is a duration in whole seconds as text: hours, minutes and seconds ("1h30m"), or days alone ("1d").
+// Window is a duration in whole seconds: hours, minutes and seconds such as 1h30m, or days such as 1d.
 // +kubebuilder:validation:MaxLength=16
 // +kubebuilder:validation:XValidation:rule="self.matches('^[1-9][0-9]?d$') ? int(self.substring(0, size(self) - 1)) <= 30 : self.matches('^([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?$') && size(self) > 1 && duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="window must be from 1s to 720h, in whole hours, minutes and seconds (90s, 1h30m, 24h) or in days alone (1d to 30d)"
 type Window string
 
-// Algorithm is how a window is counted.
+// Algorithm is the algorithm that counts units.
 // +kubebuilder:validation:Enum=FixedWindow;SlidingWindowLog;SlidingWindowCounter;TokenBucket;LeakyBucket
 type Algorithm string
 
-// The algorithms.
 const (
-	FixedWindow          Algorithm = "FixedWindow"
-	SlidingWindowLog     Algorithm = "SlidingWindowLog"
+	// FixedWindow counts units in windows that start at multiples of the window length (UTC).
+	FixedWindow Algorithm = "FixedWindow"
+	// SlidingWindowLog stores the time of every admitted unit. It is exact.
+	SlidingWindowLog Algorithm = "SlidingWindowLog"
+	// SlidingWindowCounter approximates a sliding window from the counts of the previous and the current window.
 	SlidingWindowCounter Algorithm = "SlidingWindowCounter"
-	TokenBucket          Algorithm = "TokenBucket"
-	LeakyBucket          Algorithm = "LeakyBucket"
+	// TokenBucket refills a bucket of burst tokens at a rate of limit tokens per window. A request takes tokens from the bucket.
+	TokenBucket Algorithm = "TokenBucket"
+	// LeakyBucket admits one unit every window/limit. Up to burst units can wait; the response states the delay.
+	LeakyBucket Algorithm = "LeakyBucket"
 )
 
-// Scope is what one counter covers.
+// Scope selects what one counter covers.
 // +kubebuilder:validation:Enum=Policy;Endpoint
 type Scope string
 
-// The scopes.
 const (
-	ScopePolicy   Scope = "Policy"
+	// ScopePolicy has one counter per identifier for all requests that the policy matches.
+	ScopePolicy Scope = "Policy"
+	// ScopeEndpoint has one counter per identifier and endpoint.
 	ScopeEndpoint Scope = "Endpoint"
 )
 
-// Enforcement is what happens over the limit.
+// Enforcement decides what happens to a request over the limit.
 // +kubebuilder:validation:Enum=Enforce;Shadow
 type Enforcement string
 
-// The enforcements.
 const (
+	// EnforcementEnforce denies requests over the limit.
 	EnforcementEnforce Enforcement = "Enforce"
-	EnforcementShadow  Enforcement = "Shadow"
+	// EnforcementShadow counts and reports, and never denies a request.
+	EnforcementShadow Enforcement = "Shadow"
 )
 
-// StoreFailure is what decides while Redis cannot be asked.
+// StoreFailure decides what happens to a request while Redis is unavailable.
 // +kubebuilder:validation:Enum=Local;Allow;Deny
 type StoreFailure string
 
-// What decides while Redis cannot be asked.
 const (
+	// StoreFailureLocal enforces a share of the limit in each limiter replica, with local counters.
 	StoreFailureLocal StoreFailure = "Local"
+	// StoreFailureAllow admits requests without counting.
 	StoreFailureAllow StoreFailure = "Allow"
-	StoreFailureDeny  StoreFailure = "Deny"
+	// StoreFailureDeny rejects requests with an error.
+	StoreFailureDeny StoreFailure = "Deny"
 )
 
-// RateLimitPolicyStatus is what of the policy is enforced.
+// RateLimitPolicyStatus is the observed state of a policy.
 type RateLimitPolicyStatus struct {
-	// observedGeneration is the generation that this status speaks of; -1 until there is one.
+	// observedGeneration is the generation of the spec that this status describes. It is -1 until the operator has processed the object.
 	// +optional
 	// +kubebuilder:validation:Minimum=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Accepted, Programmed, Ready; Reconciling and Stalled only while true.
+	// conditions are Accepted, Programmed and Ready. Reconciling, Stalled, Degraded and Overridden are present only while they are
+	// true.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// limiters that select the policy.
+	// limiters lists the Limiters that select the policy.
 	// +optional
 	// +listType=map
 	// +listMapKey=namespace
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Limiters []PolicyLimiterStatus `json:"limiters,omitempty"`
-	// effective is what the policy came out as.
+	// effective is the compiled policy in canonical form.
 	// +optional
 	Effective *EffectivePolicy `json:"effective,omitempty"`
 }
 
-// PolicyLimiterStatus is how far one Limiter is with the policy.
+// PolicyLimiterStatus is the state of the policy in one Limiter.
 type PolicyLimiterStatus struct {
-	// namespace of the Limiter.
+	// namespace is the namespace of the Limiter.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
-	// name of the Limiter.
+	// name is the name of the Limiter.
 	// +required
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// revision is the content hash of the compiled policy: it changes when what is enforced changes.
+	// revision is the content hash of the compiled policy. It changes if the enforced rules change.
 	// +required
 	// +kubebuilder:validation:MaxLength=128
 	Revision string `json:"revision"`
-	// acknowledged is how many live replicas enforce that revision.
+	// acknowledged is the number of live replicas that enforce this revision.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Acknowledged int32 `json:"acknowledged"`
-	// replicas is how many replicas are alive.
+	// replicas is the number of live replicas.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Replicas int32 `json:"replicas"`
 }
 
-// EffectivePolicy is what a policy came out as, in canonical form.
+// EffectivePolicy is a compiled policy in canonical form.
 type EffectivePolicy struct {
-	// limit is the units allowed per window.
+	// limit is the number of units that each identifier can spend per window.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000000
 	Limit int64 `json:"limit"`
-	// window in canonical form: "24h0m0s".
+	// window is the length of the window as a Go duration. For example: 24h0m0s.
 	// +required
 	// +kubebuilder:validation:MaxLength=16
 	Window string `json:"window"`
-	// keyPattern is where the counters lie in Redis, with * for the identifier.
+	// keyPattern is the pattern of the counter keys in Redis, with * in place of the identifier.
 	// +required
 	// +kubebuilder:validation:MaxLength=1024
 	KeyPattern string `json:"keyPattern"`
-	// script is the Lua script that decides.
+	// script is the Lua script that decides requests.
 	// +required
 	Script ScriptReference `json:"script"`
 }
 
-// ScriptReference names a Lua script by content.
+// ScriptReference identifies a Lua script by its content.
 type ScriptReference struct {
-	// name of the script.
+	// name is the name of the script.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
 	Name string `json:"name"`
-	// sha is the SHA-1 that Redis knows it by, in hex.
+	// sha is the SHA-1 of the script in hexadecimal form. Redis identifies the script by it.
 	// +required
 	// +kubebuilder:validation:MaxLength=40
 	SHA string `json:"sha"`

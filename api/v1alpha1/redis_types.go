@@ -1,79 +1,89 @@
 package v1alpha1
 
-// Redis is where a Limiter's counters are.
-// +kubebuilder:validation:XValidation:rule="self.mode != 'Standalone' || size(self.addresses) == 1",fieldPath=".addresses",message="Standalone is one server, at one address; choose Sentinel or Cluster for more"
-// +kubebuilder:validation:XValidation:rule="self.mode != 'Sentinel' || has(self.masterName)",fieldPath=".masterName",message="Sentinel needs the name that the Sentinels know the primary by"
-// +kubebuilder:validation:XValidation:rule="self.mode == 'Sentinel' || !has(self.masterName)",fieldPath=".masterName",message="masterName is what Sentinels know a primary by; remove it, or choose mode Sentinel"
-// +kubebuilder:validation:XValidation:rule="self.mode != 'Cluster' || self.database == 0",fieldPath=".database",message="a Redis Cluster has database 0 alone"
+// Redis configures the Redis server or cluster that stores the counters of a Limiter.
+// +kubebuilder:validation:XValidation:rule="self.mode != 'Standalone' || size(self.addresses) == 1",fieldPath=".addresses",message="mode Standalone requires exactly one address; use mode Sentinel or Cluster for several addresses"
+// +kubebuilder:validation:XValidation:rule="self.mode != 'Sentinel' || has(self.masterName)",fieldPath=".masterName",message="masterName is required with mode Sentinel: it is the name of the primary in the Sentinel configuration"
+// +kubebuilder:validation:XValidation:rule="self.mode == 'Sentinel' || !has(self.masterName)",fieldPath=".masterName",message="masterName is valid only with mode Sentinel; remove it or use mode Sentinel"
+// +kubebuilder:validation:XValidation:rule="self.mode != 'Cluster' || self.database == 0",fieldPath=".database",message="database must be 0 with mode Cluster, because a Redis Cluster has only database 0"
 type Redis struct {
-	// mode: one server (Standalone), one that Sentinels watch over (Sentinel), or a Redis Cluster (Cluster).
+	// mode is how Redis is deployed. Standalone is a single server. Sentinel is a primary that Redis Sentinels monitor. Cluster is a
+	// Redis Cluster. Defaults to Standalone.
 	// +optional
 	// +kubebuilder:default=Standalone
 	Mode RedisMode `json:"mode,omitempty"`
-	// addresses as host:port: the server; or some of the Sentinels, or some nodes of the cluster, which know the others.
+	// addresses lists addresses as host:port, without a scheme. With Standalone, it is the address of the server. With Sentinel, list
+	// one or more Sentinels. With Cluster, list one or more nodes; the limiter discovers the other nodes. For example:
+	// redis.redis:6379.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	Addresses []RedisAddress `json:"addresses"`
-	// database is the number of the database.
+	// database is the number of the Redis database. It must be 0 with mode Cluster. Defaults to 0.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16383
 	Database int32 `json:"database,omitempty"`
-	// masterName is what the Sentinels know the primary by.
+	// masterName is the name of the primary in the Sentinel configuration. It is required with mode Sentinel and invalid with other
+	// modes. For example: mymaster.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._-]+$')",message="a name of Sentinel is one or more letters, digits, dots, hyphens and underscores"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._-]+$')",message="masterName must be one or more letters, digits, dots, hyphens and underscores"
 	MasterName string `json:"masterName,omitempty"`
-	// credentialsSecretRef names a Secret with the keys username, which may be absent, and password; for Sentinels that want
-	// credentials too: sentinel-username and sentinel-password. Absent: no credentials.
+	// credentialsSecretRef references a Secret with the key password and the optional key username. If the Sentinels require
+	// credentials, add the keys sentinel-password and, optionally, sentinel-username. If omitted, the limiter connects without
+	// credentials.
 	// +optional
 	CredentialsSecretRef *SecretReference `json:"credentialsSecretRef,omitempty"`
-	// tls: the connections are encrypted, with servers and Sentinels alike. Absent: they are not.
+	// tls enables TLS for the connections to Redis servers and Sentinels. An empty object enables TLS with the CA certificates of the
+	// system. If omitted, the connections are not encrypted.
 	// +optional
 	TLS *RedisTLS `json:"tls,omitempty"`
-	// timeout is how long a decision may wait for Redis before it is made without: 1ms to 10s.
+	// timeout is the longest time that a decision waits for Redis. After that, the policy's onStoreFailure decides. 1ms to 10s, in whole
+	// milliseconds or seconds. With kubernetesThrottle, the maximum is 750ms. Defaults to 50ms.
 	// +optional
 	// +kubebuilder:default="50ms"
 	Timeout Timeout `json:"timeout,omitempty"`
 }
 
-// RedisMode is how Redis is run.
+// RedisMode is how Redis is deployed.
 // +kubebuilder:validation:Enum=Standalone;Sentinel;Cluster
 type RedisMode string
 
-// The modes of Redis.
 const (
+	// RedisStandalone is a single Redis server.
 	RedisStandalone RedisMode = "Standalone"
-	RedisSentinel   RedisMode = "Sentinel"
-	RedisCluster    RedisMode = "Cluster"
+	// RedisSentinel is a Redis primary that Sentinels monitor.
+	RedisSentinel RedisMode = "Sentinel"
+	// RedisCluster is a Redis Cluster.
+	RedisCluster RedisMode = "Cluster"
 )
 
-// RedisAddress is host:port: a DNS name or an IPv4 address, or an IPv6 address in brackets.
+// RedisAddress is host:port. The host is a DNS name, an IPv4 address, or an IPv6 address in brackets.
 // +kubebuilder:validation:MaxLength=259
-// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*[.]?|[[][0-9A-Fa-f:.]+[]]):[1-9][0-9]{0,4}$') && int(self.substring(self.lastIndexOf(':') + 1)) <= 65535 && (!self.startsWith('[') || isIP(self.substring(1, self.indexOf(']'))))",message="an address is host:port without a scheme, such as redis.redis:6379, 10.0.0.7:6379 or [2001:db8::7]:6379"
+// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*[.]?|[[][0-9A-Fa-f:.]+[]]):[1-9][0-9]{0,4}$') && int(self.substring(self.lastIndexOf(':') + 1)) <= 65535 && (!self.startsWith('[') || isIP(self.substring(1, self.indexOf(']'))))",message="an address must be host:port without a scheme, such as redis.redis:6379, 10.0.0.7:6379 or [2001:db8::7]:6379"
 type RedisAddress string
 
-// Timeout is a duration in whole milliseconds ("50ms") or seconds ("1s") as text.
+// Timeout is a duration in whole milliseconds or seconds, from 1ms to 10s, for example 50ms or 1s.
 // +kubebuilder:validation:MaxLength=16
-// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,5}(ms|s)$') && duration(self) >= duration('1ms') && duration(self) <= duration('10s')",message="a timeout is from 1ms to 10s, in whole milliseconds (50ms) or seconds (1s)"
+// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,5}(ms|s)$') && duration(self) >= duration('1ms') && duration(self) <= duration('10s')",message="timeout must be from 1ms to 10s, in whole milliseconds (50ms) or seconds (1s)"
 type Timeout string
 
-// RedisTLS is how the connections to Redis are encrypted.
+// RedisTLS configures TLS for the connections to Redis.
 type RedisTLS struct {
-	// secretRef names a Secret with the key ca.crt, the authorities that vouch for Redis, and the keys tls.crt and tls.key, the
-	// certificate that limiters show; of each that is absent the system's authorities, and no certificate. Absent: neither.
+	// secretRef references a Secret with CA certificates for Redis (key ca.crt) and a client certificate (keys tls.crt and tls.key).
+	// Without ca.crt, the CA certificates of the system are used. Without tls.crt and tls.key, the limiter presents no client
+	// certificate. If omitted, both apply.
 	// +optional
 	SecretRef *SecretReference `json:"secretRef,omitempty"`
 }
 
-// SecretReference names a Secret in the namespace of the object that refers to it.
+// SecretReference references a Secret in the namespace of the referencing object.
 type SecretReference struct {
-	// name of the Secret.
+	// name is the name of the Secret.
 	// +required
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$')",message="the name of a Secret is lower-case letters, digits, hyphens and dots, and begins and ends with a letter or digit"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$')",message="the name of a Secret must consist of lower-case letters, digits, hyphens and dots, and must begin and end with a letter or digit"
 	Name string `json:"name"`
 }

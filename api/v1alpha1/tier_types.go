@@ -2,64 +2,68 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Tier holds some of the requests that a policy matches to another limit than the policy's, or to none.
-// +kubebuilder:validation:XValidation:rule="has(self.limit) != (has(self.unlimited) && self.unlimited)",message="a tier takes exactly one of limit and unlimited: true"
-// +kubebuilder:validation:XValidation:rule="!has(self.burst) || has(self.limit)",fieldPath=".burst",message="a burst goes with a limit; remove it, or give the tier a limit"
+// Tier gives some of the requests that a policy matches a different limit, or no limit.
+// +kubebuilder:validation:XValidation:rule="has(self.limit) != (has(self.unlimited) && self.unlimited)",message="a tier must have either limit or unlimited: true, but not both"
+// +kubebuilder:validation:XValidation:rule="!has(self.burst) || has(self.limit)",fieldPath=".burst",message="burst requires limit; remove burst or set the limit of the tier"
 type Tier struct {
-	// name of the tier, which answers tell: a DNS label.
+	// name is the name of the tier. It must be a DNS label and unique in the policy. Responses contain it. For example: paid.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="the name of a tier is lower-case letters, digits and hyphens, and begins and ends with a letter or digit"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="the name of a tier must consist of lower-case letters, digits and hyphens, and must begin and end with a letter or digit"
 	Name string `json:"name"`
-	// when says which requests are of the tier.
+	// when selects the requests of the tier.
 	// +required
 	When When `json:"when"`
-	// limit is the units allowed per window.
+	// limit is the number of units that an identifier in this tier can spend per window. Either limit or unlimited: true is required.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000000
 	Limit *int64 `json:"limit,omitempty"`
-	// burst as in the policy, whose own burst is not inherited. Absent: the limit of the tier for a TokenBucket, 0 for a
-	// LeakyBucket.
+	// burst has the meaning of spec.burst, in units, for this tier. The tier does not inherit spec.burst. Defaults to the limit of the
+	// tier for TokenBucket and to 0 for LeakyBucket. It is invalid with other algorithms.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000000
 	Burst *int64 `json:"burst,omitempty"`
-	// unlimited requests pass the policy uncounted.
+	// unlimited admits the requests of the tier without counting them for this policy. Other policies still count them. Defaults to
+	// false.
 	// +optional
 	Unlimited bool `json:"unlimited,omitempty"`
 }
 
-// When says which requests are of a tier. Within a list any one suffices.
+// When selects the requests of a tier. Exactly one field must be set. In a list, one matching entry is enough.
 // +kubebuilder:validation:ExactlyOneOf=header;identifiers;cidrs;groups;namespaceSelector;expression
 type When struct {
-	// header of the request.
+	// header is a condition on a request header.
 	// +optional
 	Header *HeaderMatch `json:"header,omitempty"`
-	// identifiers are those of the policy's axis. API keys stand here in plain text and are published hashed.
+	// identifiers lists identifiers on the axis of the policy, written as requests carry them. With axis APIKey they are the API keys in
+	// plain text: every user who can read the policy can read them. Limiters receive only their hashes.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
 	Identifiers []TierIdentifier `json:"identifiers,omitempty"`
-	// cidrs are networks, in one of which the client's address is.
+	// cidrs lists networks. The client address must be in at least one of them.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	CIDRs []CIDR `json:"cidrs,omitempty"`
-	// groups, of one of which the caller is by the claim "groups", or by the API server for a write to the Kubernetes API. Weir
-	// verifies no token: the proxy that sends the claims vouches for them.
+	// groups lists groups of the caller. For HTTP and gRPC requests they are the values of the claim "groups"; Weir does not verify
+	// tokens, so the proxy that sends the claims must have verified them. For writes to the Kubernetes API they are the user groups
+	// that the API server reports.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Groups []Group `json:"groups,omitempty"`
-	// namespaceSelector selects writes to the Kubernetes API by the labels of the namespace.
+	// namespaceSelector selects writes to the Kubernetes API by the labels of the namespace. It must not be empty.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="an empty selector would put every write into the tier; give matchLabels or matchExpressions"
+	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="namespaceSelector must not be empty, because an empty selector selects every write; set matchLabels or matchExpressions"
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	// expression is CEL over request that comes out as true for the requests of the tier.
+	// expression is a CEL expression over request. The request belongs to the tier if the expression evaluates to true. For example:
+	// request.headers[?"x-plan"].orValue("free") == "paid".
 	// +optional
 	Expression *Expression `json:"expression,omitempty"`
 }
@@ -69,23 +73,26 @@ type When struct {
 // +kubebuilder:validation:MaxLength=253
 type TierIdentifier string
 
-// Group is one of the groups of callers.
+// Group is the name of a group of callers.
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=253
 type Group string
 
-// Cost is how many units a request costs.
+// Cost is the number of units that a request costs. Exactly one field must be set.
 // +kubebuilder:validation:ExactlyOneOf=value;header;expression
 type Cost struct {
-	// value is the same for every request.
+	// value is the number of units that every request costs.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000000
 	Value *int64 `json:"value,omitempty"`
-	// header names a request header that holds the units, 0 to 1000000000. Where it is missing or no such number: 1.
+	// header is the name of a request header that holds the number of units, 0 to 1000000000. If the header is missing or invalid, the
+	// request costs 1 unit.
 	// +optional
 	Header *HeaderName `json:"header,omitempty"`
-	// expression is CEL over request that comes out as an int, the units, 0 to 1000000000. Where it fails or is none: 1.
+	// expression is a CEL expression over request that evaluates to the number of units, an int from 0 to 1000000000. A higher result
+	// counts as 1000000000. If the expression fails or its result is negative, the request costs 1 unit. For example:
+	// request.method == "GET" ? 1 : 10.
 	// +optional
 	Expression *Expression `json:"expression,omitempty"`
 }

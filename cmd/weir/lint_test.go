@@ -71,7 +71,7 @@ spec:
 func TestLint(t *testing.T) {
 	firstBad, _, _ := strings.Cut(badPolicies, "---")
 	badLines := "bad.yaml:6: shop/no-limit: spec.limit: Invalid value: 0: spec.limit in body should be greater than or equal to 1\n" +
-		"bad.yaml:20: shop/expression: spec.match.http.paths[0].value: \"(/v1\" is no RE2 expression: missing closing ): `(/v1`\n"
+		"bad.yaml:20: shop/expression: spec.match.http.paths[0].value: \"(/v1\" is not a valid RE2 expression: missing closing ): `(/v1`\n"
 	for name, tc := range map[string]struct {
 		args           []string
 		stdin          string

@@ -15,11 +15,11 @@ func (c *checker) checkCIDRs(field string, cidrs []v1alpha1.CIDR) {
 		prefix, ok := parseCIDR(cidr)
 		switch {
 		case !ok:
-			c.add(at, "%q is no CIDR: one is an IPv4 or IPv6 network with its prefix length, such as 203.0.113.0/24 or 2001:db8::/32; "+
-				"for one address write /32 or /128", cidr)
+			c.add(at, "%q: a CIDR must be an IPv4 or IPv6 network with a prefix length, such as 203.0.113.0/24 or 2001:db8::/32; "+
+				"for a single address use /32 or /128", cidr)
 		case prefix != prefix.Masked():
 			address := prefix.Addr()
-			c.add(at, "%q has bits after its prefix; write %v for the network, or %v for the one address",
+			c.add(at, "%q must not have bits set after its prefix; use %v for the network, or %v for the single address",
 				cidr, prefix.Masked(), netip.PrefixFrom(address, address.BitLen()))
 		}
 	}

@@ -25,7 +25,7 @@ func validate(same []candidate) (valid, []Problem) {
 	policy := same[0]
 	c := checker{policy: policy.name, cluster: policy.cluster != nil, kubernetes: isKubernetes(policy.spec)}
 	if len(same) > 1 {
-		c.add("metadata.name", "%d policies have this name; none of them is enforced, since it is not clear which one is meant", len(same))
+		c.add("metadata.name", "%d policies have this name and none of them is enforced; rename all but one", len(same))
 		return valid{}, c.problems
 	}
 	spec := policy.spec
@@ -71,21 +71,21 @@ func checkEnum[T ~string](c *checker, field string, value T, known ...T) {
 		}
 		names[i] = string(k)
 	}
-	c.add(field, "unknown value %q; known are %s", value, strings.Join(names, ", "))
+	c.add(field, "unknown value %q; supported values: %s", value, strings.Join(names, ", "))
 }
 
 func (c *checker) checkName(field, name string) {
 	switch {
 	case name == "":
-		c.add(field, "is empty")
+		c.add(field, "must not be empty")
 	case strings.Contains(name, "/"):
-		c.add(field, "%q holds a slash", name)
+		c.add(field, "%q must not contain a slash", name)
 	}
 }
 
 func (c *checker) checkAxis(spec *v1alpha1.RateLimitPolicySpec) {
 	if spec.Axis == "" {
-		c.add("spec.axis", "is empty")
+		c.add("spec.axis", "must not be empty; set the axis, such as Tenant")
 	}
 	checkEnum(c, "spec.axis", spec.Axis,
 		v1alpha1.AxisIP, v1alpha1.AxisTenant, v1alpha1.AxisUser, v1alpha1.AxisAPIKey, v1alpha1.AxisEndpoint, v1alpha1.AxisNamespace,
@@ -148,13 +148,14 @@ func (c *checker) checkIdentifier(spec *v1alpha1.RateLimitPolicySpec) {
 	id := spec.Identifier
 	if id == nil {
 		if spec.Axis == v1alpha1.AxisCustom {
-			c.add(field, "axis Custom counts by what identifier says; give identifier, or choose the axis whose identifier Weir knows")
+			c.add(field, "identifier is required with axis Custom; set identifier, or use an axis that has a default identifier")
 		}
 		return
 	}
 	c.checkIdentifierOfKind(spec.Axis, id)
 	if spec.Axis == v1alpha1.AxisEndpoint {
-		c.add(field, "axis Endpoint counts by the endpoint itself; remove identifier, or choose the axis whose identifier it is and set scope: Endpoint")
+		c.add(field, "identifier must not be set with axis Endpoint, because the endpoint is the identifier; remove identifier, "+
+			"or use the axis of the identifier with scope: Endpoint")
 	}
 	c.checkSource(field, id)
 }
@@ -173,7 +174,7 @@ func (c *checker) checkSource(field string, id *v1alpha1.Identifier) {
 	if id.Cookie != nil {
 		given++
 		if !isToken(*id.Cookie) {
-			c.add(field+".cookie", "%q is no cookie name: one holds letters, digits and %s only", *id.Cookie, tokenMarks)
+			c.add(field+".cookie", "%q: a cookie name must be one or more letters, digits or characters of %s", *id.Cookie, tokenMarks)
 		}
 	}
 	if id.Claim != nil {
@@ -195,23 +196,23 @@ func (c *checker) checkSource(field string, id *v1alpha1.Identifier) {
 
 func (c *checker) checkNotEmpty(field, value string) {
 	if value == "" {
-		c.add(field, "is empty")
+		c.add(field, "must not be empty")
 	}
 }
 
 func (c *checker) checkScope(spec *v1alpha1.RateLimitPolicySpec) {
 	checkEnum(c, "spec.scope", spec.Scope, v1alpha1.ScopePolicy, v1alpha1.ScopeEndpoint)
 	if spec.Axis == v1alpha1.AxisEndpoint && spec.Scope == v1alpha1.ScopeEndpoint {
-		c.add("spec.scope", "axis Endpoint already counts every endpoint by itself; remove scope: Endpoint")
+		c.add("spec.scope", "scope: Endpoint must not be set with axis Endpoint, which already has one counter per endpoint; remove scope")
 	}
 	if c.kubernetes && spec.Scope == v1alpha1.ScopeEndpoint {
-		c.add("spec.scope", "a write to the Kubernetes API has no endpoint; remove scope: Endpoint")
+		c.add("spec.scope", "scope: Endpoint must not be set with match.kubernetes, because a write has no endpoint; remove scope")
 	}
 }
 
 func (c *checker) checkHeaderName(field string, name v1alpha1.HeaderName) {
 	if !isToken(name) {
-		c.add(field, "%q is no header name: one holds letters, digits and %s only", name, tokenMarks)
+		c.add(field, "%q: a header name must be one or more letters, digits or characters of %s", name, tokenMarks)
 	}
 }
 

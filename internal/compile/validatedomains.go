@@ -13,8 +13,8 @@ func (c *checker) checkPlace(policy candidate) {
 	if policy.cluster == nil {
 		c.checkName("metadata.namespace", policy.namespace)
 		if policy.namespace == clusterScope {
-			c.add("metadata.namespace", "in a namespace called %s policies would have the names, and the counters, of ClusterRateLimitPolicies; "+
-				"move the policy, or write a ClusterRateLimitPolicy with this domain", clusterScope)
+			c.add("metadata.namespace", "namespace %s is reserved: a policy there would share its name and its counters with a ClusterRateLimitPolicy; "+
+				"move the policy to another namespace, or use a ClusterRateLimitPolicy with this domain", clusterScope)
 		}
 	}
 	c.checkName("metadata.name", policy.objectName)
@@ -24,7 +24,7 @@ func (c *checker) checkCluster(spec *v1alpha1.ClusterRateLimitPolicySpec) {
 	for i, domain := range spec.Domains {
 		if domain == "" || strings.ContainsFunc(string(domain), isSpaceOrControl) {
 			c.add(fmt.Sprintf("spec.domains[%d]", i),
-				"%q is no domain: one is the name of a namespace, or whatever the proxies call theirs, without spaces", domain)
+				"%q: a domain must be one or more characters without spaces: the name of a namespace, or the domain that your proxy sends", domain)
 		}
 	}
 	checkEnum(c, "spec.precedence", spec.Precedence, v1alpha1.PrecedenceOverride, v1alpha1.PrecedenceDefault)

@@ -19,11 +19,11 @@ func (c *checker) checkAxisOfKind(axis v1alpha1.Axis) {
 	switch axis {
 	case v1alpha1.AxisNamespace, v1alpha1.AxisServiceAccount:
 		if !c.kubernetes {
-			c.add("spec.axis", "axes Namespace and ServiceAccount are of writes to the Kubernetes API; give match.kubernetes, or choose another axis")
+			c.add("spec.axis", "axes Namespace and ServiceAccount are valid only for writes to the Kubernetes API; set match.kubernetes or use another axis")
 		}
 	case v1alpha1.AxisIP, v1alpha1.AxisAPIKey, v1alpha1.AxisEndpoint:
 		if c.kubernetes {
-			c.add("spec.axis", "writes to the Kubernetes API are counted by Tenant, User, ServiceAccount, Namespace or Custom")
+			c.add("spec.axis", "axis must be Tenant, User, ServiceAccount, Namespace or Custom with match.kubernetes")
 		}
 	}
 }
@@ -31,26 +31,28 @@ func (c *checker) checkAxisOfKind(axis v1alpha1.Axis) {
 func (c *checker) checkIdentifierOfKind(axis v1alpha1.Axis, id *v1alpha1.Identifier) {
 	const field = "spec.identifier"
 	if axis == v1alpha1.AxisNamespace || axis == v1alpha1.AxisServiceAccount {
-		c.add(field, "axes Namespace and ServiceAccount count by what they are called after; remove identifier, or choose axis Custom")
+		c.add(field, "identifier must not be set with axis Namespace or ServiceAccount; remove identifier or use axis Custom")
 	}
 	if c.kubernetes && id.Expression == nil {
-		c.add(field, "a write to the Kubernetes API has no headers, query, cookies, claims and descriptors; give expression, or remove identifier")
+		c.add(field, "identifier must be an expression with match.kubernetes, because a write has no headers, query parameters, cookies, claims "+
+			"or descriptors; use identifier.expression or remove identifier")
 	}
 }
 
 func (c *checker) checkTiersOfKind(tiers []v1alpha1.Tier) {
 	const field = "spec.tiers"
 	if c.kubernetes && slices.ContainsFunc(tiers, func(t v1alpha1.Tier) bool { return t.When.Header != nil || len(t.When.CIDRs) > 0 }) {
-		c.add(field, "a write to the Kubernetes API has no headers and no address; tell tiers apart by identifiers, groups, namespaceSelector or expression")
+		c.add(field, "tiers must not use header or cidrs with match.kubernetes, because a write has no headers and no client address; "+
+			"use identifiers, groups, namespaceSelector or expression")
 	}
 	if !c.kubernetes && slices.ContainsFunc(tiers, func(t v1alpha1.Tier) bool { return t.When.NamespaceSelector != nil }) {
-		c.add(field, "namespaceSelector is of writes to the Kubernetes API; give match.kubernetes, or tell tiers apart otherwise")
+		c.add(field, "tiers can use namespaceSelector only with match.kubernetes; set match.kubernetes or use another condition")
 	}
 }
 
 func (c *checker) checkKubernetesMatch(field string, match *v1alpha1.KubernetesMatch) {
 	if len(match.Resources) == 0 {
-		c.add(field+".resources", "is empty; name what is written, such as {apiGroups: [apps], resources: [deployments]}")
+		c.add(field+".resources", "must not be empty; list the resources to limit, such as {apiGroups: [apps], resources: [deployments]}")
 	}
 	for i, of := range match.Resources {
 		c.checkResources(fmt.Sprintf("%s.resources[%d]", field, i), of)
@@ -58,7 +60,7 @@ func (c *checker) checkKubernetesMatch(field string, match *v1alpha1.KubernetesM
 	for i, namespace := range match.Namespaces {
 		if !isLabel(string(namespace)) || lowercase(namespace) != string(namespace) {
 			c.add(fmt.Sprintf("%s.namespaces[%d]", field, i),
-				"the name of a namespace is lower-case letters, digits and hyphens, and begins and ends with a letter or digit")
+				"the name of a namespace must consist of lower-case letters, digits and hyphens, and must begin and end with a letter or digit")
 		}
 	}
 	if match.NamespaceSelector != nil {
@@ -84,21 +86,21 @@ var (
 
 func (c *checker) checkResources(field string, of v1alpha1.KubernetesResources) {
 	if len(of.APIGroups) == 0 {
-		c.add(field+".apiGroups", `is empty; name the API groups, "" for the core group`)
+		c.add(field+".apiGroups", `must not be empty; list the API groups, "" for the core group`)
 	}
 	if len(of.Resources) == 0 {
-		c.add(field+".resources", "is empty; name the resources, such as pods")
+		c.add(field+".resources", "must not be empty; list the resources, such as pods")
 	}
 	for i, group := range of.APIGroups {
 		if !apiGroup.MatchString(string(group)) {
 			c.add(fmt.Sprintf("%s.apiGroups[%d]", field, i),
-				"a group is a DNS name such as apps or batch, empty for the core group, or * for every group; leave its version out")
+				"an API group must be a DNS name without a version, such as apps or batch, an empty string for the core group, or * for every group")
 		}
 	}
 	for i, name := range of.Resources {
 		if !resourceName.MatchString(string(name)) {
-			c.add(fmt.Sprintf("%s.resources[%d]", field, i), "a resource is a name in the plural and in lower case such as pods, one of its "+
-				"subresources such as deployments/scale, or * for every one")
+			c.add(fmt.Sprintf("%s.resources[%d]", field, i), "a resource must be a plural name in lower case such as pods, a subresource such as "+
+				"deployments/scale, or * for every resource")
 		}
 	}
 	for i, operation := range of.Operations {
@@ -125,7 +127,7 @@ const serviceAccountPrefix = "system:serviceaccount:"
 func (c *checker) checkServiceAccount(field string, identifier v1alpha1.TierIdentifier) {
 	account := lowerServiceAccount(string(identifier))
 	if namespace, name, both := strings.Cut(account, "/"); !both || namespace == "" || name == "" || strings.ContainsAny(name, "/:") {
-		c.add(field, "%q is no service account: one is namespace/name, or %snamespace:name", identifier, serviceAccountPrefix)
+		c.add(field, "%q: a service account must be namespace/name, or %snamespace:name", identifier, serviceAccountPrefix)
 	}
 }
 

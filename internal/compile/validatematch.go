@@ -26,7 +26,7 @@ func (c *checker) checkMatch(match *v1alpha1.Match) {
 		}
 	}
 	if given != 1 {
-		c.add("spec.match", "match takes exactly one of http, descriptors and kubernetes; leave match out to limit every request of the domain")
+		c.add("spec.match", "match must have exactly one of http, descriptors and kubernetes; omit match to limit every request of the domain")
 	}
 	if match.HTTP != nil {
 		c.checkHTTPMatch("spec.match.http", match.HTTP)
@@ -42,13 +42,13 @@ func (c *checker) checkMatch(match *v1alpha1.Match) {
 func (c *checker) checkDescriptor(field string, entry v1alpha1.DescriptorMatch) {
 	c.checkNotEmpty(field+".key", string(entry.Key))
 	if entry.Value != nil && *entry.Value == "" {
-		c.add(field+".value", "is empty; leave it out to match any value")
+		c.add(field+".value", "must not be empty; omit value to match any value")
 	}
 }
 
 func (c *checker) checkHTTPMatch(field string, match *v1alpha1.HTTPMatch) {
 	if len(match.Hosts)+len(match.Paths)+len(match.Methods)+len(match.Headers)+len(match.CIDRs)+len(match.ExceptCIDRs) == 0 && match.Expression == nil {
-		c.add(field, "http is empty: give hosts, paths, methods, headers, cidrs, exceptCIDRs or expression, or leave match out to limit "+
+		c.add(field, "http must not be empty: set hosts, paths, methods, headers, cidrs, exceptCIDRs or expression, or omit match to limit "+
 			"every request of the domain")
 	}
 	for i, host := range match.Hosts {
@@ -73,7 +73,7 @@ func (c *checker) checkHTTPMatch(field string, match *v1alpha1.HTTPMatch) {
 func (c *checker) checkHost(field string, host v1alpha1.Host) {
 	for label := range strings.SplitSeq(strings.TrimPrefix(string(host), "*."), ".") {
 		if !isLabel(label) {
-			c.add(field, "%q is no host: one is a DNS name without scheme, port and trailing dot, such as api.shop.example or *.shop.example", host)
+			c.add(field, "%q: a host must be a DNS name without scheme, port and trailing dot, such as api.shop.example or *.shop.example", host)
 			return
 		}
 	}
@@ -99,17 +99,17 @@ func (c *checker) checkPath(field string, match v1alpha1.PathMatch) {
 	checkEnum(c, field+".type", match.Type, v1alpha1.PathExact, v1alpha1.PathPrefix, v1alpha1.PathRegularExpression)
 	switch {
 	case match.Value == "":
-		c.add(field+".value", "is empty")
+		c.add(field+".value", "must not be empty")
 	case pathType(match) == v1alpha1.PathRegularExpression:
 		c.checkRegularExpression(field+".value", match.Value)
 	case match.Value[0] != '/' || strings.ContainsAny(match.Value, "?# \t\n\f\r"):
-		c.add(field+".value", "%q: a path begins with a slash and has no query, no fragment and no spaces", match.Value)
+		c.add(field+".value", "%q: a path must begin with a slash and must not have a query, a fragment or spaces", match.Value)
 	case !isNormal(match.Value):
-		c.add(field+".value", "%q: a path has no double slashes and no dot segments: they are resolved in a request before it "+
-			"is compared", match.Value)
+		c.add(field+".value", "%q: a path must not have double slashes or dot segments, because Weir resolves them in the request before "+
+			"the comparison", match.Value)
 	case strings.ContainsAny(match.Value, "*{}"):
-		c.add(field+".value", "%q: a path is compared as it stands, without wildcards (*) and templates ({id}): use PathPrefix for "+
-			"everything below a path, or RegularExpression", match.Value)
+		c.add(field+".value", "%q: a path must not have wildcards (*) or templates ({id}); use type PathPrefix to match everything below a path, "+
+			"or type RegularExpression", match.Value)
 	}
 }
 
@@ -125,7 +125,7 @@ func (c *checker) checkMethod(field string, method v1alpha1.Method) {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 		http.MethodOptions, http.MethodConnect, http.MethodTrace:
 	default:
-		c.add(field, "unknown method %q", method)
+		c.add(field, "unknown method %q; use a standard HTTP method such as GET", method)
 	}
 }
 
@@ -137,7 +137,7 @@ func (c *checker) checkHeader(field string, header v1alpha1.HeaderMatch) {
 	c.checkHeaderName(field+".name", header.Name)
 	checkEnum(c, field+".type", header.Type, v1alpha1.HeaderExact, v1alpha1.HeaderPresent, v1alpha1.HeaderRegularExpression)
 	if (headerType(header) == v1alpha1.HeaderPresent) != (header.Value == nil) {
-		c.add(field+".value", "Exact and RegularExpression need a value, Present takes none")
+		c.add(field+".value", "value is required with type Exact or RegularExpression, and must not be set with type Present")
 		return
 	}
 	if headerType(header) == v1alpha1.HeaderRegularExpression {
@@ -148,7 +148,7 @@ func (c *checker) checkHeader(field string, header v1alpha1.HeaderMatch) {
 func (c *checker) checkRegularExpression(field, expression string) {
 	_, err := rules.CompileExpression(expression)
 	if wrong := (*syntax.Error)(nil); errors.As(err, &wrong) {
-		c.add(field, "%q is no RE2 expression: %s", expression, strings.TrimPrefix(wrong.Error(), "error parsing regexp: "))
+		c.add(field, "%q is not a valid RE2 expression: %s", expression, strings.TrimPrefix(wrong.Error(), "error parsing regexp: "))
 		return
 	}
 	if err != nil {

@@ -19,7 +19,7 @@ func (c *checker) checkTiers(spec *v1alpha1.RateLimitPolicySpec) []limiter.Limit
 		tier, field := &spec.Tiers[i], fmt.Sprintf("spec.tiers[%d]", i)
 		c.checkTierName(field+".name", tier.Name)
 		if first, taken := named[tier.Name]; taken {
-			c.add(field+".name", "%q is the name of tiers[%d], too; answers tell tiers apart by it, so give each its own", tier.Name, first)
+			c.add(field+".name", "%q is already the name of tiers[%d]; tiers must have unique names, because responses identify a tier by its name", tier.Name, first)
 		} else {
 			named[tier.Name] = i
 		}
@@ -31,18 +31,18 @@ func (c *checker) checkTiers(spec *v1alpha1.RateLimitPolicySpec) []limiter.Limit
 
 func (c *checker) checkTierName(field, name string) {
 	if !isLabel(name) || name != lowercase(name) {
-		c.add(field, "%q is no name of a tier: one is lower-case letters, digits and hyphens, and begins and ends with a letter or digit", name)
+		c.add(field, "%q: the name of a tier must consist of lower-case letters, digits and hyphens, and must begin and end with a letter or digit", name)
 	}
 }
 
 // checkTierLimit judges only the tier's own numbers where the algorithm or the window is wrong.
 func (c *checker) checkTierLimit(field string, how counting, tier *v1alpha1.Tier) limiter.Limit {
 	if (tier.Limit != nil) == tier.Unlimited {
-		c.add(field, "a tier takes exactly one of limit and unlimited: true")
+		c.add(field, "a tier must have either limit or unlimited: true, but not both")
 	}
 	if tier.Limit == nil {
 		if tier.Burst != nil {
-			c.add(field+".burst", "a burst goes with a limit; remove it, or give the tier a limit")
+			c.add(field+".burst", "burst requires limit; remove burst or set the limit of the tier")
 		}
 		return limiter.Limit{}
 	}
@@ -82,7 +82,8 @@ func (c *checker) checkWhen(field string, axis v1alpha1.Axis, when *v1alpha1.Whe
 		given++
 		c.checkSelector(field+".namespaceSelector", when.NamespaceSelector)
 		if isEmptySelector(when.NamespaceSelector) {
-			c.add(field+".namespaceSelector", "an empty selector would put every write into the tier; give matchLabels or matchExpressions")
+			c.add(field+".namespaceSelector", "namespaceSelector must not be empty, because an empty selector selects every write; "+
+				"set matchLabels or matchExpressions")
 		}
 	}
 	if when.Expression != nil {
@@ -97,7 +98,7 @@ func (c *checker) checkWhen(field string, axis v1alpha1.Axis, when *v1alpha1.Whe
 // checkTierIdentifier quotes addresses only: an identifier may be a secret.
 func (c *checker) checkTierIdentifier(field string, axis v1alpha1.Axis, identifier v1alpha1.TierIdentifier) {
 	if identifier == "" {
-		c.add(field, "is empty")
+		c.add(field, "must not be empty")
 		return
 	}
 	if axis == v1alpha1.AxisServiceAccount {
@@ -107,7 +108,7 @@ func (c *checker) checkTierIdentifier(field string, axis v1alpha1.Axis, identifi
 		return
 	}
 	if _, err := netip.ParseAddr(string(identifier)); err != nil {
-		c.add(field, "%q is no IP address, which is what axis IP counts by; for networks use cidrs", identifier)
+		c.add(field, "%q: an identifier on axis IP must be an IP address; for networks use cidrs", identifier)
 	}
 }
 
@@ -123,17 +124,17 @@ func (c *checker) checkCost(spec *v1alpha1.RateLimitPolicySpec, limit limiter.Li
 		given++
 		switch value := *cost.Value; {
 		case value < 1 || value > limiter.MaxUnits:
-			c.add(field+".value", "cost %d is outside 1 … %d", value, limiter.MaxUnits)
+			c.add(field+".value", "must be from 1 to %[2]d, got %[1]d", value, limiter.MaxUnits)
 		case !isEverAdmitted(value, append(slices.Clone(tiers), limit)):
-			c.add(field+".value", "every request costs more than is ever admitted at once, so that all would be denied; lower the cost, "+
-				"or raise the limit (of a TokenBucket or LeakyBucket the burst)")
+			c.add(field+".value", "every request costs more than the policy can ever admit, so every request would be denied; use a lower cost or "+
+				"a higher limit (for TokenBucket and LeakyBucket: a higher burst)")
 		}
 	}
 	if cost.Header != nil {
 		given++
 		c.checkHeaderName(field+".header", *cost.Header)
 		if c.kubernetes {
-			c.add(field, "a write to the Kubernetes API has no headers; give the cost as value or expression")
+			c.add(field, "cost.header must not be set with match.kubernetes, because a write has no headers; use cost.value or cost.expression")
 		}
 	}
 	if cost.Expression != nil {

@@ -40,7 +40,7 @@ func specCases() []schemaCase {
 			accepted: `metadata: {name: ` + strings.Repeat("a", 63) + `}`,
 			refused:  `metadata: {name: ` + strings.Repeat("a", 64) + `}`,
 			field:    "<nil>",
-			says:     "metadata.name must be at most 63 characters: it stands in the rate-limit headers of every answer, in counter keys and in metrics",
+			says:     "metadata.name must be at most 63 characters, because rate-limit headers, counter keys and metrics contain it",
 		},
 		{at: "spec", kind: "required", accepted: `{}`, refused: `spec: null`, says: "Required value"},
 		{at: "spec.axis", kind: "required", accepted: `{}`, refused: `spec: {axis: null}`, says: "Required value"},
@@ -61,7 +61,7 @@ func specCases() []schemaCase {
 			at: "spec", kind: kindRule, field: "spec.limit",
 			accepted: `spec: {limit: 1000000, algorithm: SlidingWindowLog}`,
 			refused:  `spec: {limit: 1000001, algorithm: SlidingWindowLog}`,
-			says:     "SlidingWindowLog remembers every admitted unit, so limit must be at most 1000000; use SlidingWindowCounter for more",
+			says:     "limit must be at most 1000000 with algorithm SlidingWindowLog, which stores every admitted unit; use SlidingWindowCounter for a higher limit",
 		},
 		{at: "spec.window", kind: "required", accepted: `{}`, refused: `spec: {window: null}`, says: "Required value"},
 		{
@@ -87,19 +87,19 @@ func specCases() []schemaCase {
 			at: "spec", kind: kindRule, field: "spec.burst",
 			accepted: `spec: {algorithm: LeakyBucket, burst: 1}`,
 			refused:  `spec: {algorithm: SlidingWindowLog, burst: 1}`,
-			says:     "burst is the capacity of a TokenBucket or the queue of a LeakyBucket; remove it, or choose one of these algorithms",
+			says:     "burst is valid only with algorithm TokenBucket (capacity) or LeakyBucket (queue length); remove burst or use one of these algorithms",
 		},
 		{
 			at: "spec", kind: kindRule, field: "spec.burst",
 			accepted: `spec: {algorithm: TokenBucket, burst: 1}`,
 			refused:  `spec: {algorithm: TokenBucket, burst: 0}`,
-			says:     "a TokenBucket that holds nothing admits nothing; burst must be at least 1, or absent for the limit itself",
+			says:     "burst must be at least 1 with algorithm TokenBucket, because an empty bucket admits no request; omit burst to use limit as the capacity",
 		},
 		{
 			at: "spec", kind: kindRule, field: "spec.burst",
 			accepted: `spec: {algorithm: TokenBucket, limit: 1, window: 30d, burst: 121}`,
 			refused:  `spec: {algorithm: TokenBucket, limit: 1, window: 720h, burst: 122}`,
-			says:     "at this limit and window the burst takes longer than ten years to drain; lower it",
+			says:     "burst takes longer than ten years to drain at this limit and window; use a lower burst",
 		},
 		{
 			at: "spec.scope", kind: "enum", accepted: `spec: {scope: Endpoint}`, refused: `spec: {scope: Route}`,
@@ -109,7 +109,7 @@ func specCases() []schemaCase {
 			at: "spec", kind: kindRule, field: "spec.scope",
 			accepted: `spec: {axis: Endpoint, scope: Policy}`,
 			refused:  `spec: {axis: Endpoint, scope: Endpoint}`,
-			says:     "axis Endpoint already counts every endpoint by itself; remove scope: Endpoint",
+			says:     "scope: Endpoint must not be set with axis Endpoint, which already has one counter per endpoint; remove scope",
 		},
 		{
 			at: "spec.enforcement", kind: "enum", accepted: `spec: {enforcement: Shadow}`, refused: `spec: {enforcement: "Off"}`,
@@ -125,7 +125,7 @@ func specCases() []schemaCase {
 const (
 	windowSays     = "window must be from 1s to 720h, in whole hours, minutes and seconds (90s, 1h30m, 24h) or in days alone (1d to 30d)"
 	identifierSays = "exactly one of the fields in [header query cookie claim descriptor expression] must be set"
-	tokenSays      = " name is one or more letters, digits and !#$%&*+-.^_|~"
+	tokenSays      = " name must be one or more letters, digits or characters of !#$%&*+-.^_|~"
 )
 
 func identifierCases() []schemaCase {
@@ -135,13 +135,13 @@ func identifierCases() []schemaCase {
 			at: "spec", kind: kindRule, field: "spec.identifier",
 			accepted: `spec: {axis: Custom, identifier: {header: X-Device}}`,
 			refused:  `spec: {axis: Custom}`,
-			says:     "axis Custom counts by what identifier says; give identifier, or choose the axis whose identifier Weir knows",
+			says:     "identifier is required with axis Custom; set identifier, or use an axis that has a default identifier",
 		},
 		{
 			at: "spec", kind: kindRule, field: "spec.identifier",
 			accepted: `spec: {axis: User, identifier: {header: X-User}}`,
 			refused:  `spec: {axis: Endpoint, identifier: {header: X-User}}`,
-			says:     "axis Endpoint counts by the endpoint itself; remove identifier, or choose the axis whose identifier it is and set scope: Endpoint",
+			says:     "identifier must not be set with axis Endpoint, because the endpoint is the identifier; remove identifier, or use the axis of the identifier with scope: Endpoint",
 		},
 		{
 			at: "spec.identifier", kind: kindRule, accepted: identifier(`{query: tenant}`), refused: identifier(`{header: x-tenant, query: tenant}`),
@@ -245,12 +245,12 @@ func matchCases() []schemaCase {
 }
 
 const (
-	matchSays = "match takes exactly one of http, descriptors and kubernetes; leave match out to limit every request of the domain"
-	httpSays  = "http is empty: give hosts, paths, methods, headers, cidrs, exceptCIDRs or expression, or leave match out to limit every request of the domain"
+	matchSays = "match must have exactly one of http, descriptors and kubernetes; omit match to limit every request of the domain"
+	httpSays  = "http must not be empty: set hosts, paths, methods, headers, cidrs, exceptCIDRs or expression, or omit match to limit every request of the domain"
 )
 
-const hostSays = "a host is a DNS name in lower case without scheme, port and trailing dot, such as api.shop.example, " +
-	"or *.shop.example for every name below it; leave hosts out to match every host"
+const hostSays = "a host must be a DNS name in lower case without scheme, port and trailing dot, such as api.shop.example, " +
+	"or *.shop.example for every name below it; omit hosts to match every host"
 
 func pathCases() []schemaCase {
 	return []schemaCase{
@@ -299,9 +299,9 @@ func pathCases() []schemaCase {
 }
 
 const (
-	pathSays     = "a path begins with a slash and has no query, no fragment and no spaces"
-	dotSays      = "a path has no double slashes and no dot segments: they are resolved in a request before it is compared"
-	wildcardSays = "a path is compared as it stands, without wildcards (*) and templates ({id}): use PathPrefix for everything below a path, or RegularExpression"
+	pathSays     = "a path must begin with a slash and must not have a query, a fragment or spaces"
+	dotSays      = "a path must not have double slashes or dot segments, because Weir resolves them in the request before the comparison"
+	wildcardSays = "a path must not have wildcards (*) or templates ({id}); use type PathPrefix to match everything below a path, or type RegularExpression"
 )
 
 func headersCases() []schemaCase {
@@ -353,7 +353,7 @@ func headerCases(at string, with func(string) string) []schemaCase {
 	}
 }
 
-const headerSays = "Exact and RegularExpression need a value, Present takes none"
+const headerSays = "value is required with type Exact or RegularExpression, and must not be set with type Present"
 
 func http(text string) string   { return `spec: {match: {http: ` + text + `}}` }
 func path(text string) string   { return http(`{paths: [` + text + `]}`) }

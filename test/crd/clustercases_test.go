@@ -30,7 +30,7 @@ func clusterCases() []schemaCase {
 	}...)
 }
 
-const domainSays = "a domain is the name of a namespace, or whatever the proxies call theirs: one or more characters without spaces"
+const domainSays = "a domain must be one or more characters without spaces: the name of a namespace, or the domain that your proxy sends"
 
 // numbered is a list of n different names.
 func numbered(name string, n int) string {

@@ -39,7 +39,7 @@ func kubernetesCases() []schemaCase {
 	return append(all, expressionCases(at+".expression", "true", func(text string) string { return writes(`expression: `+text+`, `, ``) })...)
 }
 
-const namespaceSays = "the name of a namespace is lower-case letters, digits and hyphens, and begins and ends with a letter or digit"
+const namespaceSays = "the name of a namespace must consist of lower-case letters, digits and hyphens, and must begin and end with a letter or digit"
 
 func resourcesCases() []schemaCase {
 	const at = "spec.match.kubernetes.resources[]"
@@ -72,8 +72,8 @@ func resourcesCases() []schemaCase {
 }
 
 const (
-	groupSays    = "a group is a DNS name such as apps or batch, empty for the core group, or * for every group; leave its version out"
-	resourceSays = "a resource is a name in the plural and in lower case such as pods, one of its subresources such as deployments/scale, or * for every one"
+	groupSays    = "an API group must be a DNS name without a version, such as apps or batch, an empty string for the core group, or * for every group"
+	resourceSays = "a resource must be a plural name in lower case such as pods, a subresource such as deployments/scale, or * for every resource"
 )
 
 // ofKindCases are those of what only requests of one kind have.
@@ -83,43 +83,43 @@ func ofKindCases() []schemaCase {
 	return []schemaCase{
 		{
 			at: "spec", kind: kindRule, field: "spec.axis", accepted: writes(``, `axis: Namespace, `), refused: `spec: {axis: ServiceAccount}`,
-			says: "axes Namespace and ServiceAccount are of writes to the Kubernetes API; give match.kubernetes, or choose another axis",
+			says: "axes Namespace and ServiceAccount are valid only for writes to the Kubernetes API; set match.kubernetes or use another axis",
 		},
 		{
 			at: "spec", kind: kindRule, field: "spec.axis", accepted: writes(``, `axis: ServiceAccount, `), refused: writes(``, `axis: IP, `),
-			says: "writes to the Kubernetes API are counted by Tenant, User, ServiceAccount, Namespace or Custom",
+			says: "axis must be Tenant, User, ServiceAccount, Namespace or Custom with match.kubernetes",
 		},
 		{
 			at: "spec", kind: kindRule, field: "spec.identifier",
 			accepted: writes(``, `identifier: {expression: request.name}, `), refused: writes(``, `identifier: {header: X-Tenant}, `),
-			says: "a write to the Kubernetes API has no headers, query, cookies, claims and descriptors; give expression, or remove identifier",
+			says: "identifier must be an expression with match.kubernetes, because a write has no headers, query parameters, cookies, claims or descriptors; use identifier.expression or remove identifier",
 		},
 		{
 			at: "spec", kind: kindRule, field: "spec.identifier",
 			accepted: writes(``, `axis: Custom, identifier: {expression: request.name}, `), refused: writes(``, `axis: Namespace, identifier: {expression: request.name}, `),
-			says: "axes Namespace and ServiceAccount count by what they are called after; remove identifier, or choose axis Custom",
+			says: "identifier must not be set with axis Namespace or ServiceAccount; remove identifier or use axis Custom",
 		},
 		{
 			at: "spec", kind: kindRule, field: "spec.scope", accepted: writes(``, `scope: Policy, `), refused: writes(``, `scope: Endpoint, `),
-			says: "a write to the Kubernetes API has no endpoint; remove scope: Endpoint",
+			says: "scope: Endpoint must not be set with match.kubernetes, because a write has no endpoint; remove scope",
 		},
 		{
 			at: "spec", kind: kindRule, field: "spec.tiers", accepted: writes(``, tiered(`groups: [staff]`)), refused: writes(``, tiered(`header: {name: x, value: a}`)),
-			says: "a write to the Kubernetes API has no headers and no address; tell tiers apart by identifiers, groups, namespaceSelector or expression",
+			says: "tiers must not use header or cidrs with match.kubernetes, because a write has no headers and no client address; use identifiers, groups, namespaceSelector or expression",
 		},
 		{
 			at: "spec", kind: kindRule, field: "spec.tiers", accepted: writes(``, tiered(labels)), refused: when(labels),
-			says: "namespaceSelector is of writes to the Kubernetes API; give match.kubernetes, or tell tiers apart otherwise",
+			says: "tiers can use namespaceSelector only with match.kubernetes; set match.kubernetes or use another condition",
 		},
 		{
 			at: "spec.tiers[].when.namespaceSelector", kind: kindRule,
 			accepted: writes(``, tiered(`namespaceSelector: {matchExpressions: [{key: plan, operator: Exists}]}`)),
 			refused:  writes(``, tiered(`namespaceSelector: {matchLabels: {}}`)),
-			says:     "an empty selector would put every write into the tier; give matchLabels or matchExpressions",
+			says:     "namespaceSelector must not be empty, because an empty selector selects every write; set matchLabels or matchExpressions",
 		},
 		{
 			at: "spec", kind: kindRule, field: "spec.cost", accepted: writes(``, `cost: {expression: "2"}, `), refused: writes(``, `cost: {header: X-Cost}, `),
-			says: "a write to the Kubernetes API has no headers; give the cost as value or expression",
+			says: "cost.header must not be set with match.kubernetes, because a write has no headers; use cost.value or cost.expression",
 		},
 	}
 }
@@ -163,15 +163,15 @@ func throttleCases() []schemaCase {
 		},
 		{
 			at: at + ".maxRetryAfter", kind: kindRule, accepted: throttle(`maxRetryAfter: 0s`), refused: throttle(`maxRetryAfter: 61s`),
-			says: "a time to wait is from 0s to 60s, in whole seconds",
+			says: "must be from 0s to 60s, in whole seconds, for example 5s",
 		},
 		{
 			at: "spec", kind: kindRule, accepted: `spec: {kubernetesThrottle: {}, redis: {timeout: 750ms}}`, refused: `spec: {kubernetesThrottle: {}, redis: {timeout: 751ms}}`,
-			says: "with kubernetesThrottle redis.timeout is at most 750ms: API servers wait two seconds for an answer, and one may take two round trips",
+			says: "redis.timeout must be at most 750ms with kubernetesThrottle, because an API server waits two seconds for a reply, which can take two round trips",
 		},
 		{
 			at: "spec", kind: kindRule, accepted: `spec: {kubernetesThrottle: {enabled: false}, redis: {timeout: 10s}}`,
-			refused: `spec: {kubernetesThrottle: {enabled: true}, redis: {timeout: 10s}}`, says: "with kubernetesThrottle redis.timeout is at most 750ms: API servers wait two seconds for an answer, and one may take two round trips",
+			refused: `spec: {kubernetesThrottle: {enabled: true}, redis: {timeout: 10s}}`, says: "redis.timeout must be at most 750ms with kubernetesThrottle, because an API server waits two seconds for a reply, which can take two round trips",
 		},
 		{at: at + ".exemptNamespaces[]", kind: kindRule, accepted: throttle(`exemptNamespaces: [shop-1]`), refused: throttle(`exemptNamespaces: [Shop]`), says: namespaceSays},
 	}
@@ -190,7 +190,7 @@ func tenantCases() []schemaCase {
 	tenant := func(text string) string { return identity(`{tenant: {` + text + `}}`) }
 	all := []schemaCase{{
 		at: "spec.identity.tenant", kind: kindRule, accepted: tenant(`namespaceLabel: tenant`), refused: tenant(`namespaceLabel: a, namespaceAnnotation: b`),
-		says: "a namespace has one tenant: give namespaceLabel or namespaceAnnotation, not both",
+		says: "namespaceLabel and namespaceAnnotation are mutually exclusive; remove one of them",
 	}}
 	for _, field := range []string{"namespaceLabel", "namespaceAnnotation"} {
 		at := "spec.identity.tenant." + field
@@ -203,7 +203,7 @@ func tenantCases() []schemaCase {
 			},
 			schemaCase{
 				at: at, kind: kindRule, accepted: with(`example.com/Tenant_1`), refused: with(`example.com/`),
-				says: "the key of a label or annotation is a name such as tenant, or a DNS name and a name such as example.com/tenant",
+				says: "the key of a label or annotation must be a name such as tenant, or a DNS name, a slash and a name, such as example.com/tenant",
 			})
 	}
 	return all

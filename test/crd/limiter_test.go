@@ -218,12 +218,12 @@ func TestWhatUsersGetWrongInALimiterIsExplained(t *testing.T) {
 		{"a time without a unit", after("50"), timeout, timeoutSays},
 		{"an empty time", after(""), timeout, timeoutSays},
 		{"a time below zero", after("-1s"), timeout, timeoutSays},
-		{"no image", `spec: {image: ""}`, "spec.image", "an image is a reference such as registry.example/weir:v1, without spaces"},
-		{"Sentinels with an empty name", redis(`{mode: Sentinel, masterName: ""}`), "spec.redis.masterName", "a name of Sentinel is one or more letters, digits, dots, hyphens and underscores"},
+		{"no image", `spec: {image: ""}`, "spec.image", "image must be an image reference without spaces, such as registry.example/weir:v1"},
+		{"Sentinels with an empty name", redis(`{mode: Sentinel, masterName: ""}`), "spec.redis.masterName", "masterName must be one or more letters, digits, dots, hyphens and underscores"},
 		{"a label that is Weir's", template(`{labels: {app.kubernetes.io/instance: mine}}`), "spec.podTemplate.labels", labelsSays},
 		{"another label that is Weir's", template(`{labels: {app.kubernetes.io/component: mine}}`), "spec.podTemplate.labels", labelsSays},
 		{"a proxy that is no network", identity(`{ip: {trustedProxies: [10.0.0.7]}}`), "spec.identity.ip.trustedProxies[0]", cidrSays},
-		{"fewer pods than the default of minReplicas", `spec: {autoscaling: {maxReplicas: 1}}`, "spec.autoscaling.minReplicas", "minReplicas must not be above maxReplicas"},
+		{"fewer pods than the default of minReplicas", `spec: {autoscaling: {maxReplicas: 1}}`, "spec.autoscaling.minReplicas", "minReplicas must not be greater than maxReplicas"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			checkRefusal(t, n.tryCreateOf(t, limiters(), c.change), c.field, c.says)

@@ -32,11 +32,11 @@ func limiterNameCases() []schemaCase {
 	return []schemaCase{
 		{
 			at: "", kind: kindRule, field: "<nil>", accepted: named(letters(50)), refused: named(letters(51)),
-			says: "metadata.name must be at most 50 characters: the objects of a Limiter are called weir-limiter-<name>, and the name of a Service holds 63",
+			says: "metadata.name must be at most 50 characters, because the Service is named weir-limiter-<name> and the name of a Service has at most 63",
 		},
 		{
 			at: "", kind: kindRule, field: "<nil>", accepted: named("edge-1"), refused: named("edge.1"),
-			says: "metadata.name must not have a dot: it is part of the name of a Service, which is a DNS label",
+			says: "metadata.name must not contain a dot, because it is part of the name of a Service, which is a DNS label",
 		},
 		{at: "spec", kind: "required", accepted: `{}`, refused: `spec: null`, says: "Required value"},
 		{at: "spec.redis", kind: "required", accepted: `{}`, refused: `spec: {redis: null}`, says: "Required value"},
@@ -50,7 +50,7 @@ func limiterNameCases() []schemaCase {
 		},
 		{
 			at: "spec.image", kind: kindRule, accepted: `spec: {image: "registry.example:5000/weir:v1"}`, refused: `spec: {image: "weir v1"}`,
-			says: "an image is a reference such as registry.example/weir:v1, without spaces",
+			says: "image must be an image reference without spaces, such as registry.example/weir:v1",
 		},
 	}
 }
@@ -62,7 +62,7 @@ func selectorCases(field string) []schemaCase {
 	operator := func(accepted, refused string) schemaCase {
 		return schemaCase{
 			at: "spec." + field, kind: kindRule, accepted: expression(accepted), refused: expression(refused),
-			says: "the operator of an expression is In or NotIn, with values, or Exists or DoesNotExist, without",
+			says: "operator must be In or NotIn with values, or Exists or DoesNotExist without values",
 		}
 	}
 	with := func(text string) string { return `spec: {` + field + `: {` + text + `}}` }
@@ -130,13 +130,13 @@ func selectorCases(field string) []schemaCase {
 }
 
 const (
-	labelKeySays   = "the key of a label is a name of at most 63 letters, digits, dots, hyphens and underscores such as team, or a DNS name and a name such as example.com/team"
-	labelValueSays = "the value of a label is letters, digits, dots, hyphens and underscores, with a letter or digit at either end, or empty"
+	labelKeySays   = "a label key must be a name of at most 63 letters, digits, dots, hyphens and underscores such as team, or a DNS name, a slash and a name, such as example.com/team"
+	labelValueSays = "a label value must be empty, or consist of letters, digits, dots, hyphens and underscores and begin and end with a letter or digit"
 )
 
 func redisCases() []schemaCase {
 	sentinel := func(rest string) string { return redis(`{mode: Sentinel, ` + rest + `}`) }
-	const named = "a name of Sentinel is one or more letters, digits, dots, hyphens and underscores"
+	const named = "masterName must be one or more letters, digits, dots, hyphens and underscores"
 	return append([]schemaCase{
 		{
 			at: "spec.redis.mode", kind: "enum", accepted: redis(`{mode: Cluster}`), refused: redis(`{mode: cluster}`),
@@ -144,19 +144,19 @@ func redisCases() []schemaCase {
 		},
 		{
 			at: "spec.redis", kind: kindRule, field: "spec.redis.addresses", accepted: redis(addresses(1)), refused: redis(addresses(2)),
-			says: "Standalone is one server, at one address; choose Sentinel or Cluster for more",
+			says: "mode Standalone requires exactly one address; use mode Sentinel or Cluster for several addresses",
 		},
 		{
 			at: "spec.redis", kind: kindRule, field: "spec.redis.masterName", accepted: sentinel(`masterName: weir`), refused: redis(`{mode: Sentinel}`),
-			says: "Sentinel needs the name that the Sentinels know the primary by",
+			says: "masterName is required with mode Sentinel: it is the name of the primary in the Sentinel configuration",
 		},
 		{
 			at: "spec.redis", kind: kindRule, field: "spec.redis.masterName", accepted: redis(`{}`), refused: redis(`{masterName: weir}`),
-			says: "masterName is what Sentinels know a primary by; remove it, or choose mode Sentinel",
+			says: "masterName is valid only with mode Sentinel; remove it or use mode Sentinel",
 		},
 		{
 			at: "spec.redis", kind: kindRule, field: "spec.redis.database", accepted: redis(`{mode: Cluster, database: 0}`), refused: redis(`{mode: Cluster, database: 1}`),
-			says: "a Redis Cluster has database 0 alone",
+			says: "database must be 0 with mode Cluster, because a Redis Cluster has only database 0",
 		},
 		{
 			at: "spec.redis.masterName", kind: "maxLength",
@@ -175,7 +175,7 @@ func redisCases() []schemaCase {
 	}, betweenCases("spec.redis.database", 0, 16383, func(n int) string { return redis(fmt.Sprintf(`{database: %d}`, n)) })...)
 }
 
-const timeoutSays = "a timeout is from 1ms to 10s, in whole milliseconds (50ms) or seconds (1s)"
+const timeoutSays = "timeout must be from 1ms to 10s, in whole milliseconds (50ms) or seconds (1s)"
 
 func redisAddressCases() []schemaCase {
 	const at = "spec.redis.addresses"
@@ -200,7 +200,7 @@ func redisAddressCases() []schemaCase {
 	}
 }
 
-const addressSays = "an address is host:port without a scheme, such as redis.redis:6379, 10.0.0.7:6379 or [2001:db8::7]:6379"
+const addressSays = "an address must be host:port without a scheme, such as redis.redis:6379, 10.0.0.7:6379 or [2001:db8::7]:6379"
 
 // addresses are the part of redis with n of them.
 func addresses(n int) string {
@@ -219,7 +219,7 @@ func secretCases(at string, with func(string) string) []schemaCase {
 		{at: at + ".name", kind: "maxLength", accepted: named(letters(253)), refused: named(letters(254)), says: "may not be more than 253 bytes"},
 		{
 			at: at + ".name", kind: kindRule, accepted: named("redis.shop-1"), refused: named("Redis"),
-			says: "the name of a Secret is lower-case letters, digits, hyphens and dots, and begins and ends with a letter or digit",
+			says: "the name of a Secret must consist of lower-case letters, digits, hyphens and dots, and must begin and end with a letter or digit",
 		},
 	}
 }
@@ -244,7 +244,7 @@ func podCases() []schemaCase {
 		{
 			at: "spec.autoscaling", kind: kindRule, field: "spec.autoscaling.minReplicas",
 			accepted: `spec: {autoscaling: {minReplicas: 4, maxReplicas: 4}}`, refused: `spec: {autoscaling: {minReplicas: 5, maxReplicas: 4}}`,
-			says: "minReplicas must not be above maxReplicas",
+			says: "minReplicas must not be greater than maxReplicas",
 		},
 		{
 			at: "spec.podTemplate.priorityClassName", kind: "maxLength", accepted: template(`{priorityClassName: ` + letters(253) + `}`),
@@ -279,7 +279,7 @@ func podCases() []schemaCase {
 	return append(all, betweenCases("spec.podDisruptionBudget.maxUnavailable", 1, 1000, number(`spec: {podDisruptionBudget: {maxUnavailable: %d}}`))...)
 }
 
-const labelsSays = "app.kubernetes.io/name, /component and /instance are Weir's own: it finds its pods by them"
+const labelsSays = "labels must not have app.kubernetes.io/name, app.kubernetes.io/component or app.kubernetes.io/instance, because Weir selects its pods by them"
 
 // betweenCases are those of a number from least to most.
 func betweenCases(at string, least, most int, with func(int) string) []schemaCase {

@@ -111,7 +111,7 @@ func TestWhatUsersGetWrongIsExplained(t *testing.T) {
 		{"a tier of nobody", tier(`limit: 1, when: {}`), "spec.tiers[0].when", whenSays},
 		{"a tier with an empty name", tiers(`{name: "", limit: 1, when: {groups: [a]}}`), "spec.tiers[0].name", tierNameSays},
 		{"a tier with a hyphen at the end", tiers(`{name: a-, limit: 1, when: {groups: [a]}}`), "spec.tiers[0].name", tierNameSays},
-		{"the same name twice, but not in a row", tiers(`{name: a, limit: 1, when: {groups: [a]}}, {name: b, limit: 1, when: {groups: [a]}}, {name: a, limit: 1, when: {groups: [a]}}`), "spec.tiers", "two tiers have the same name; answers tell tiers apart by it, so give each its own"},
+		{"the same name twice, but not in a row", tiers(`{name: a, limit: 1, when: {groups: [a]}}, {name: b, limit: 1, when: {groups: [a]}}, {name: a, limit: 1, when: {groups: [a]}}`), "spec.tiers", "tiers must have unique names, because responses identify a tier by its name; rename one of them"},
 		{"a cost that is nowhere", `spec: {cost: {}}`, "spec.cost", costSays},
 		{"a cost above the burst of a bucket", `spec: {algorithm: TokenBucket, burst: 4, cost: {value: 5}}`, "spec.cost.value", neverSays},
 		{"a cost above one without a queue", `spec: {algorithm: LeakyBucket, cost: {value: 2}}`, "spec.cost.value", neverSays},

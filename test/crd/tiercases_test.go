@@ -30,7 +30,7 @@ func tierCases() []schemaCase {
 			at: "spec.tiers", kind: kindRule,
 			accepted: tiers(`{name: a, limit: 1, ` + of + `}, {name: b, limit: 1, ` + of + `}`),
 			refused:  tiers(`{name: a, limit: 1, ` + of + `}, {name: a, limit: 2, ` + of + `}`),
-			says:     "two tiers have the same name; answers tell tiers apart by it, so give each its own",
+			says:     "tiers must have unique names, because responses identify a tier by its name; rename one of them",
 		},
 		{at: "spec.tiers[].name", kind: "required", accepted: named("a"), refused: tiers(`{limit: 1, ` + of + `}`), says: "Required value"},
 		{
@@ -46,14 +46,14 @@ func tierCases() []schemaCase {
 		{
 			at: "spec.tiers[]", kind: kindRule, field: "spec.tiers[0].burst",
 			accepted: bucket("TokenBucket", `limit: 1, burst: 1`), refused: bucket("TokenBucket", `unlimited: true, burst: 1`),
-			says: "a burst goes with a limit; remove it, or give the tier a limit",
+			says: "burst requires limit; remove burst or set the limit of the tier",
 		},
 	}
 }
 
 const (
-	tierNameSays  = "the name of a tier is lower-case letters, digits and hyphens, and begins and ends with a letter or digit"
-	tierLimitSays = "a tier takes exactly one of limit and unlimited: true"
+	tierNameSays  = "the name of a tier must consist of lower-case letters, digits and hyphens, and must begin and end with a letter or digit"
+	tierLimitSays = "a tier must have either limit or unlimited: true, but not both"
 )
 
 func tierLimitCases() []schemaCase {
@@ -80,22 +80,22 @@ func tierLimitCases() []schemaCase {
 		{
 			at: "spec", kind: kindRule, field: "spec.tiers",
 			accepted: bucket("SlidingWindowLog", `limit: 1000000`), refused: bucket("SlidingWindowLog", `limit: 1000001`),
-			says: "SlidingWindowLog remembers every admitted unit, so the limit of a tier must be at most 1000000; use SlidingWindowCounter for more",
+			says: "the limit of a tier must be at most 1000000 with algorithm SlidingWindowLog, which stores every admitted unit; use SlidingWindowCounter for a higher limit",
 		},
 		{
 			at: "spec", kind: kindRule, field: "spec.tiers",
 			accepted: bucket("LeakyBucket", `limit: 1, burst: 1`), refused: bucket("FixedWindow", `limit: 1, burst: 1`),
-			says: "the burst of a tier is the capacity of a TokenBucket or the queue of a LeakyBucket; remove it, or choose one of these algorithms",
+			says: "the burst of a tier is valid only with algorithm TokenBucket (capacity) or LeakyBucket (queue length); remove burst or use one of these algorithms",
 		},
 		{
 			at: "spec", kind: kindRule, field: "spec.tiers",
 			accepted: bucket("TokenBucket", `limit: 1, burst: 1`), refused: bucket("TokenBucket", `limit: 1, burst: 0`),
-			says: "a TokenBucket that holds nothing admits nothing; the burst of a tier must be at least 1, or absent for the tier's limit itself",
+			says: "the burst of a tier must be at least 1 with algorithm TokenBucket, because an empty bucket admits no request; omit burst to use the limit of the tier as the capacity",
 		},
 		{
 			at: "spec", kind: kindRule, field: "spec.tiers",
 			accepted: bucket("LeakyBucket", `limit: 1, burst: 121`), refused: bucket("LeakyBucket", `limit: 1, burst: 122`),
-			says: "at the limit of its tier and this window a burst takes longer than ten years to drain; lower the burst of the tier",
+			says: "the burst of a tier takes longer than ten years to drain at the limit of the tier and this window; use a lower burst",
 		},
 	}
 }
@@ -226,8 +226,8 @@ func networkCases(at string, with func(string) string) []schemaCase {
 }
 
 const (
-	cidrSays = "a CIDR is an IPv4 or IPv6 network with its prefix length, such as 203.0.113.0/24 or 2001:db8::/32; for one address write /32 or /128"
-	bitsSays = "an address with bits after its prefix is no network; clear them (203.0.113.0/24, not 203.0.113.7/24), or write /32 or /128 for the one address"
+	cidrSays = "a CIDR must be an IPv4 or IPv6 network with a prefix length, such as 203.0.113.0/24 or 2001:db8::/32; for a single address use /32 or /128"
+	bitsSays = "a CIDR must not have bits set after its prefix; clear them (203.0.113.0/24 instead of 203.0.113.7/24), or use /32 or /128 for a single address"
 )
 
 // expressionCases are those of an expression that stands at a place of the schema; text is one that compiles there.

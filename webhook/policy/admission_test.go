@@ -39,7 +39,7 @@ func TestThePolicyThatCannotBeEnforcedIsRefused(t *testing.T) {
 	w.operator(terms())
 	w.untilItJudges()
 	for _, c := range []struct{ name, spec, field, message string }{
-		{"a look-ahead", bad, "spec.match.http.paths[0].value", "is no RE2 expression"},
+		{"a look-ahead", bad, "spec.match.http.paths[0].value", "is not a valid RE2 expression"},
 		{
 			"CEL that does not compile", `{axis: User, limit: 10, window: 1m, match: {http: {expression: "request.nowhere == 1"}}}`,
 			"spec.match.http.expression", "nowhere",

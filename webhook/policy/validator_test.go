@@ -64,7 +64,7 @@ func TestARefusalTellsEveryField(t *testing.T) {
 	if diff := cmp.Diff([]string{"spec.match.http.paths[0].value", "spec.match.http.paths[1].value"}, fields); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	const want = `RateLimitPolicy.weir.dev "a" is invalid: [spec.match.http.paths[0].value: Invalid value: "/v1/(?=x)" is no RE2 expression`
+	const want = `RateLimitPolicy.weir.dev "a" is invalid: [spec.match.http.paths[0].value: Invalid value: "/v1/(?=x)" is not a valid RE2 expression`
 	if !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("it reads %s", err)
 	}

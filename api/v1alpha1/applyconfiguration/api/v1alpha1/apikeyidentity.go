@@ -9,9 +9,9 @@ import (
 // APIKeyIdentityApplyConfiguration represents a declarative configuration of the APIKeyIdentity type for use
 // with apply.
 //
-// APIKeyIdentity is where the API key stands.
+// APIKeyIdentity sets where requests carry the API key.
 type APIKeyIdentityApplyConfiguration struct {
-	// header names a request header; upper and lower case are the same.
+	// header is the name of the request header that holds the API key. The name is case-insensitive. Defaults to X-API-Key.
 	Header *apiv1alpha1.HeaderName `json:"header,omitempty"`
 }
 

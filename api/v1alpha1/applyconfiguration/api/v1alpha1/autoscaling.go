@@ -5,13 +5,14 @@ package v1alpha1
 // AutoscalingApplyConfiguration represents a declarative configuration of the Autoscaling type for use
 // with apply.
 //
-// Autoscaling changes the number of pods by their use of CPU.
+// Autoscaling scales the number of pods by their CPU utilization.
 type AutoscalingApplyConfiguration struct {
-	// minReplicas is the least number of pods.
+	// minReplicas is the lower limit for the number of pods. Defaults to 2.
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
-	// maxReplicas is the greatest number of pods.
+	// maxReplicas is the upper limit for the number of pods.
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
-	// targetCPUUtilizationPercentage is the use of CPU to aim at, in percent of what the pods request.
+	// targetCPUUtilizationPercentage is the target average CPU utilization, as a percentage of the CPU that the pods request. Defaults
+	// to 70.
 	TargetCPUUtilizationPercentage *int32 `json:"targetCPUUtilizationPercentage,omitempty"`
 }
 

@@ -14,14 +14,14 @@ import (
 // ClusterRateLimitPolicyApplyConfiguration represents a declarative configuration of the ClusterRateLimitPolicy type for use
 // with apply.
 //
-// ClusterRateLimitPolicy limits the requests of all domains, or of some: at most spec.limit units per spec.window for every
-// identifier on spec.axis, in all of its domains together.
+// ClusterRateLimitPolicy limits requests in all domains, or in the domains that spec.domains lists. Each identifier on spec.axis
+// can spend spec.limit units per spec.window. All domains of the policy share one counter for an identifier.
 type ClusterRateLimitPolicyApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what is limited, and where.
+	// spec is the desired limit and the domains that it applies to.
 	Spec *ClusterRateLimitPolicySpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what of it is enforced.
+	// status is the observed state of the policy. The operator writes it.
 	Status *RateLimitPolicyStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -9,13 +9,16 @@ import (
 // ClusterRateLimitPolicySpecApplyConfiguration represents a declarative configuration of the ClusterRateLimitPolicySpec type for use
 // with apply.
 //
-// ClusterRateLimitPolicySpec is a limit, and the domains that it holds in.
+// ClusterRateLimitPolicySpec is a limit and the domains that it applies to.
 type ClusterRateLimitPolicySpecApplyConfiguration struct {
 	RateLimitPolicySpecApplyConfiguration `json:""`
-	// domains whose requests are limited, counted together. Absent: all.
+	// domains lists the domains whose requests the policy limits. All of them share one counter for an identifier. If omitted, the
+	// policy applies to all domains.
 	Domains []apiv1alpha1.Domain `json:"domains,omitempty"`
-	// precedence is when a request is held to the limit: Override always, Default where no RateLimitPolicy of its domain with the same
-	// axis matches it. One in Shadow takes nothing's place.
+	// precedence decides what happens when a RateLimitPolicy of the request's domain matches the same request. With Override, this
+	// policy applies to every request that it matches, in addition to the other policy. With Default, this policy applies only if no
+	// RateLimitPolicy of the domain with the same axis matches the request; a RateLimitPolicy with enforcement Shadow does not count.
+	// Defaults to Override.
 	Precedence *apiv1alpha1.Precedence `json:"precedence,omitempty"`
 }
 

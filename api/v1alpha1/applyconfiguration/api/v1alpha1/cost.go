@@ -9,13 +9,16 @@ import (
 // CostApplyConfiguration represents a declarative configuration of the Cost type for use
 // with apply.
 //
-// Cost is how many units a request costs.
+// Cost is the number of units that a request costs. Exactly one field must be set.
 type CostApplyConfiguration struct {
-	// value is the same for every request.
+	// value is the number of units that every request costs.
 	Value *int64 `json:"value,omitempty"`
-	// header names a request header that holds the units, 0 to 1000000000. Where it is missing or no such number: 1.
+	// header is the name of a request header that holds the number of units, 0 to 1000000000. If the header is missing or invalid, the
+	// request costs 1 unit.
 	Header *apiv1alpha1.HeaderName `json:"header,omitempty"`
-	// expression is CEL over request that comes out as an int, the units, 0 to 1000000000. Where it fails or is none: 1.
+	// expression is a CEL expression over request that evaluates to the number of units, an int from 0 to 1000000000. A higher result
+	// counts as 1000000000. If the expression fails or its result is negative, the request costs 1 unit. For example:
+	// request.method == "GET" ? 1 : 10.
 	Expression *apiv1alpha1.Expression `json:"expression,omitempty"`
 }
 

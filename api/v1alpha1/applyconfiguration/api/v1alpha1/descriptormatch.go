@@ -9,11 +9,11 @@ import (
 // DescriptorMatchApplyConfiguration represents a declarative configuration of the DescriptorMatch type for use
 // with apply.
 //
-// DescriptorMatch matches an entry of an Envoy descriptor.
+// DescriptorMatch matches one entry of an Envoy descriptor.
 type DescriptorMatchApplyConfiguration struct {
-	// key of the entry.
+	// key is the key of the entry.
 	Key *apiv1alpha1.DescriptorKey `json:"key,omitempty"`
-	// value of the entry. Absent: any.
+	// value is the value of the entry. If omitted, every value matches.
 	Value *string `json:"value,omitempty"`
 }
 

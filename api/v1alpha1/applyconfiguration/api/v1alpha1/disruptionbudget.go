@@ -5,9 +5,9 @@ package v1alpha1
 // DisruptionBudgetApplyConfiguration represents a declarative configuration of the DisruptionBudget type for use
 // with apply.
 //
-// DisruptionBudget is how many pods may be away at once while nodes are drained.
+// DisruptionBudget limits how many pods a voluntary disruption, such as a node drain, can evict at the same time.
 type DisruptionBudgetApplyConfiguration struct {
-	// maxUnavailable is how many.
+	// maxUnavailable is the maximum number of pods that can be unavailable at the same time. Defaults to 1.
 	MaxUnavailable *int32 `json:"maxUnavailable,omitempty"`
 }
 

@@ -5,15 +5,15 @@ package v1alpha1
 // EffectivePolicyApplyConfiguration represents a declarative configuration of the EffectivePolicy type for use
 // with apply.
 //
-// EffectivePolicy is what a policy came out as, in canonical form.
+// EffectivePolicy is a compiled policy in canonical form.
 type EffectivePolicyApplyConfiguration struct {
-	// limit is the units allowed per window.
+	// limit is the number of units that each identifier can spend per window.
 	Limit *int64 `json:"limit,omitempty"`
-	// window in canonical form: "24h0m0s".
+	// window is the length of the window as a Go duration. For example: 24h0m0s.
 	Window *string `json:"window,omitempty"`
-	// keyPattern is where the counters lie in Redis, with * for the identifier.
+	// keyPattern is the pattern of the counter keys in Redis, with * in place of the identifier.
 	KeyPattern *string `json:"keyPattern,omitempty"`
-	// script is the Lua script that decides.
+	// script is the Lua script that decides requests.
 	Script *ScriptReferenceApplyConfiguration `json:"script,omitempty"`
 }
 

@@ -9,15 +9,16 @@ import (
 // HeaderMatchApplyConfiguration represents a declarative configuration of the HeaderMatch type for use
 // with apply.
 //
-// HeaderMatch matches one header of a request.
+// HeaderMatch is a condition on one request header.
 type HeaderMatchApplyConfiguration struct {
-	// name of the header; upper and lower case are the same.
+	// name is the name of the header. The name is case-insensitive.
 	Name *apiv1alpha1.HeaderName `json:"name,omitempty"`
-	// type of the comparison: Exact, Present or RegularExpression (RE2, the whole value).
+	// type is the comparison. Exact compares the whole value. Present matches if the request has the header. RegularExpression is an
+	// RE2 expression that must match the whole value. Defaults to Exact.
 	Type *apiv1alpha1.HeaderMatchType `json:"type,omitempty"`
-	// value to compare with.
+	// value is the header value or the regular expression. It is required unless type is Present.
 	Value *string `json:"value,omitempty"`
-	// invert selects the requests that do not match.
+	// invert negates the condition: it selects the requests that do not match. Defaults to false.
 	Invert *bool `json:"invert,omitempty"`
 }
 

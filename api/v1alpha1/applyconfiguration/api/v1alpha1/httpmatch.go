@@ -9,22 +9,25 @@ import (
 // HTTPMatchApplyConfiguration represents a declarative configuration of the HTTPMatch type for use
 // with apply.
 //
-// HTTPMatch selects HTTP requests. Every part that is given must match; within hosts, paths, methods and cidrs any one
-// suffices; headers must all match.
+// HTTPMatch selects HTTP requests. A request matches if it matches every field that is set. In hosts, paths, methods and cidrs, one
+// matching entry is enough. All entries of headers must match.
 type HTTPMatchApplyConfiguration struct {
-	// hosts: "api.shop.example", or "*.shop.example" for every name below shop.example.
+	// hosts lists the host names, in lower case and without a port. For example: api.shop.example, or *.shop.example for every name
+	// below shop.example. If omitted, the host is not checked.
 	Hosts []apiv1alpha1.Host `json:"hosts,omitempty"`
-	// paths of the request, without the query; dot segments, double slashes and a slash at the end are resolved first.
+	// paths lists the paths, without the query string. Before the comparison, Weir resolves dot segments and double slashes in the
+	// path of the request and removes a trailing slash. If omitted, the path is not checked.
 	Paths []PathMatchApplyConfiguration `json:"paths,omitempty"`
-	// methods in upper case.
+	// methods lists the HTTP methods, in upper case. If omitted, the method is not checked.
 	Methods []apiv1alpha1.Method `json:"methods,omitempty"`
-	// headers of the request, all of which must match.
+	// headers lists the conditions on request headers. All of them must match.
 	Headers []HeaderMatchApplyConfiguration `json:"headers,omitempty"`
-	// cidrs are networks, in one of which the client's address must be.
+	// cidrs lists networks. The client address must be in at least one of them.
 	CIDRs []apiv1alpha1.CIDR `json:"cidrs,omitempty"`
-	// exceptCIDRs are networks, in none of which the client's address may be.
+	// exceptCIDRs lists networks. A request whose client address is in one of them does not match.
 	ExceptCIDRs []apiv1alpha1.CIDR `json:"exceptCIDRs,omitempty"`
-	// expression is CEL over request that comes out as true for the requests that match.
+	// expression is a CEL expression over request. The request matches if the expression evaluates to true. For example:
+	// request.headers["x-plan"] == "free".
 	Expression *apiv1alpha1.Expression `json:"expression,omitempty"`
 }
 

@@ -9,20 +9,21 @@ import (
 // IdentifierApplyConfiguration represents a declarative configuration of the Identifier type for use
 // with apply.
 //
-// Identifier is where the identifier stands in a request.
+// Identifier is the part of a request that holds the identifier. Exactly one field must be set.
 type IdentifierApplyConfiguration struct {
-	// header names a request header; upper and lower case are the same.
+	// header is the name of a request header. The name is case-insensitive. For example: X-Tenant-ID.
 	Header *apiv1alpha1.HeaderName `json:"header,omitempty"`
-	// query names a query parameter.
+	// query is the name of a query parameter. If the request has several values, the first one is used.
 	Query *string `json:"query,omitempty"`
-	// cookie names a cookie.
+	// cookie is the name of a cookie.
 	Cookie *string `json:"cookie,omitempty"`
-	// claim names a claim of the caller's token, "sub", or one within another, "realm.tenant". Weir verifies no token: the
-	// proxy that sends the claims vouches for them.
+	// claim is the name of a claim in the caller's token, for example sub. Use dots for a nested claim, for example realm.tenant.
+	// Weir does not verify tokens: the proxy that sends the claims must have verified them.
 	Claim *string `json:"claim,omitempty"`
-	// descriptor is the key of an entry in an Envoy descriptor; the identifier is the value beside it.
+	// descriptor is the key of an entry in an Envoy descriptor. The value of the entry is the identifier.
 	Descriptor *apiv1alpha1.DescriptorKey `json:"descriptor,omitempty"`
-	// expression is CEL over request that comes out as a string.
+	// expression is a CEL expression over request that evaluates to a string. For example:
+	// request.headers["x-user-id"] + "/" + request.headers["x-device"].
 	Expression *apiv1alpha1.Expression `json:"expression,omitempty"`
 }
 

@@ -5,15 +5,15 @@ package v1alpha1
 // IdentityTableApplyConfiguration represents a declarative configuration of the IdentityTable type for use
 // with apply.
 //
-// IdentityTable is where requests carry the identifiers of an axis, for policies that do not say it themselves.
+// IdentityTable sets where requests carry the identifiers of each axis. It applies to policies without spec.identifier.
 type IdentityTableApplyConfiguration struct {
-	// ip is what the address of a client is.
+	// ip sets how the client address of a request is determined and counted.
 	IP *IPIdentityApplyConfiguration `json:"ip,omitempty"`
-	// tenant is where the tenant stands.
+	// tenant sets where requests carry the tenant.
 	Tenant *TenantIdentityApplyConfiguration `json:"tenant,omitempty"`
-	// user is where the user stands.
+	// user sets where requests carry the user.
 	User *UserIdentityApplyConfiguration `json:"user,omitempty"`
-	// apiKey is where the API key stands.
+	// apiKey sets where requests carry the API key.
 	APIKey *APIKeyIdentityApplyConfiguration `json:"apiKey,omitempty"`
 }
 

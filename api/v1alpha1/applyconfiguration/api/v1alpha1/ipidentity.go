@@ -9,12 +9,16 @@ import (
 // IPIdentityApplyConfiguration represents a declarative configuration of the IPIdentity type for use
 // with apply.
 //
-// IPIdentity is what the address of a client is.
+// IPIdentity sets how the client address of a request is determined and counted.
 type IPIdentityApplyConfiguration struct {
-	// trustedProxies are the networks of the proxies whose X-Forwarded-For is believed: the client is the last address there
-	// that is in none of them. Absent: nobody is believed, the client is whoever connects.
+	// trustedProxies lists the networks of the proxies whose X-Forwarded-For header is trusted. The header is used only if the
+	// connection comes from one of these networks. Then the client address is the last address in the header that is not in these
+	// networks. If omitted, every caller of the limiter is trusted for one hop: the client address is the last address in
+	// X-Forwarded-For, or the address of the connection if the request has no such header. Restrict access to the limiter, or set this
+	// field, so that clients cannot choose their address. For example: 10.0.0.0/8.
 	TrustedProxies []apiv1alpha1.CIDR `json:"trustedProxies,omitempty"`
-	// ipv6PrefixLength is how many bits of an IPv6 address are counted as one client, who owns a /64 as a rule.
+	// ipv6PrefixLength is the number of leading bits of an IPv6 address that identify one client. Most clients own a whole /64.
+	// Defaults to 64.
 	IPv6PrefixLength *int32 `json:"ipv6PrefixLength,omitempty"`
 }
 

@@ -10,25 +10,28 @@ import (
 // KubernetesMatchApplyConfiguration represents a declarative configuration of the KubernetesMatch type for use
 // with apply.
 //
-// KubernetesMatch selects writes to the Kubernetes API. Every part that is given must match; within a list any one
-// suffices. The domain of a write is the namespace of its object: a RateLimitPolicy limits those of its own namespace.
+// KubernetesMatch selects writes to the Kubernetes API. A write matches if it matches every field that is set. In a list, one matching
+// entry is enough. The domain of a write is the namespace of its object, so a RateLimitPolicy limits writes in its own namespace only.
 type KubernetesMatchApplyConfiguration struct {
-	// resources that are written, and how. The API servers ask for these and for nothing else.
+	// resources lists the resources and the operations to limit. The API servers call the limiter only for these.
 	Resources []KubernetesResourcesApplyConfiguration `json:"resources,omitempty"`
-	// namespaces of the object. Objects that belong to none are in none of them.
+	// namespaces lists the namespaces of the objects. Cluster-scoped objects do not match. If omitted, the namespace is not checked.
 	Namespaces []apiv1alpha1.NamespaceName `json:"namespaces,omitempty"`
-	// namespaceSelector selects objects by the labels of their namespace.
+	// namespaceSelector selects objects by the labels of their namespace. An empty selector matches every object. Any other selector
+	// does not match cluster-scoped objects.
 	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
-	// users who write: "alice", "system:serviceaccount:shop:deployer".
+	// users lists the user names whose writes are limited. For example: alice, system:serviceaccount:shop:deployer. If omitted, the
+	// user name is not checked.
 	Users []apiv1alpha1.KubernetesUser `json:"users,omitempty"`
-	// groups, of one of which who writes is: "system:serviceaccounts:shop".
+	// groups lists the user groups whose members' writes are limited. For example: system:serviceaccounts:shop. If omitted, the groups
+	// of the user are not checked.
 	Groups []apiv1alpha1.KubernetesUser `json:"groups,omitempty"`
-	// exceptUsers are users who are not limited.
+	// exceptUsers lists the user names whose writes are not limited. It takes precedence over users and groups.
 	ExceptUsers []apiv1alpha1.KubernetesUser `json:"exceptUsers,omitempty"`
-	// exceptGroups are groups whose members are not limited.
+	// exceptGroups lists the user groups whose members' writes are not limited. It takes precedence over users and groups.
 	ExceptGroups []apiv1alpha1.KubernetesUser `json:"exceptGroups,omitempty"`
-	// expression is CEL over request, an AdmissionRequest, that comes out as true for the writes that match:
-	// request.object.spec.parallelism > 10.
+	// expression is a CEL expression over request, which is an AdmissionRequest. The write matches if the expression evaluates to true.
+	// For example: request.object.spec.parallelism > 10.
 	Expression *apiv1alpha1.Expression `json:"expression,omitempty"`
 }
 

@@ -9,14 +9,16 @@ import (
 // KubernetesResourcesApplyConfiguration represents a declarative configuration of the KubernetesResources type for use
 // with apply.
 //
-// KubernetesResources are resources, and what is done with them.
+// KubernetesResources selects resources of the Kubernetes API and the operations on them.
 type KubernetesResourcesApplyConfiguration struct {
-	// apiGroups: "" is the core group, "apps"; "*" is every group.
+	// apiGroups lists the API groups of the resources, without versions. "" is the core group and "*" is every group. For example: apps.
 	APIGroups []apiv1alpha1.APIGroup `json:"apiGroups,omitempty"`
-	// resources in the plural: "pods", "deployments/scale"; "*" is every resource, without subresources; "pods/*" is pods and
-	// all subresources of them, "*/scale" the subresource of whatever resource, "*/*" everything.
+	// resources lists the resources by their plural names, for example pods, or deployments/scale for a subresource. "*" is every
+	// resource without its subresources, "pods/*" is pods and all of its subresources, "*/scale" is the scale subresource of every
+	// resource, and "*/*" is every resource and every subresource.
 	Resources []apiv1alpha1.ResourceName `json:"resources,omitempty"`
-	// operations: CREATE, UPDATE (patches and server-side apply too), DELETE, CONNECT. Absent: CREATE.
+	// operations lists the operations to limit: CREATE, UPDATE, DELETE or CONNECT. UPDATE includes patches and server-side apply.
+	// Defaults to CREATE.
 	Operations []apiv1alpha1.Operation `json:"operations,omitempty"`
 }
 

@@ -9,23 +9,28 @@ import (
 // KubernetesThrottleApplyConfiguration represents a declarative configuration of the KubernetesThrottle type for use
 // with apply.
 //
-// KubernetesThrottle has API servers ask the Limiter about the writes that policies with match.kubernetes name. Only a
-// Limiter in the namespace of the operator can: who registers a webhook speaks for the whole cluster.
+// KubernetesThrottle registers the Limiter as an admission webhook for the writes that policies with match.kubernetes select. Only a
+// Limiter in the operator's namespace can be registered, because an admission webhook affects the whole cluster.
 type KubernetesThrottleApplyConfiguration struct {
-	// enabled: API servers ask. Absent: they do.
+	// enabled registers the webhook. Set it to false to remove the webhook and keep the other settings. Defaults to true.
 	Enabled *bool `json:"enabled,omitempty"`
-	// failurePolicy is what an API server does when no limiter answers in time: Ignore lets the write pass, Fail refuses it.
+	// failurePolicy decides what the API server does if no limiter pod replies in time. Ignore admits the write. Fail rejects it.
+	// Defaults to Ignore.
 	FailurePolicy *apiv1alpha1.WebhookFailure `json:"failurePolicy,omitempty"`
-	// exemptNamespaces are namespaces in which nothing is limited.
+	// exemptNamespaces lists the namespaces in which no write is limited. A list that you set replaces the default list. Defaults to
+	// kube-system, kube-node-lease, kube-public and weir-system.
 	ExemptNamespaces []apiv1alpha1.NamespaceName `json:"exemptNamespaces,omitempty"`
-	// exemptUsers are users who are never limited.
+	// exemptUsers lists the user names whose writes are never limited. A list that you set replaces the default list. Defaults to the
+	// API server, kube-controller-manager, kube-scheduler and kube-proxy.
 	ExemptUsers []apiv1alpha1.KubernetesUser `json:"exemptUsers,omitempty"`
-	// exemptGroups are groups whose members are never limited.
+	// exemptGroups lists the user groups whose members' writes are never limited. A list that you set replaces the default list.
+	// Defaults to cluster administrators, nodes, and the service accounts of kube-system and weir-system.
 	ExemptGroups []apiv1alpha1.KubernetesUser `json:"exemptGroups,omitempty"`
-	// maxRetryAfter bounds the wait that a denied client is told: clients obey it, and sleep. One that would have to wait for
-	// longer is told none, and fails at once.
+	// maxRetryAfter is the longest delay that a denied client is asked to wait. Kubernetes clients sleep for that delay and try again. If
+	// the delay would be longer, the reply has no delay and the client fails immediately. 0s to 60s, in whole seconds. Defaults to 5s.
 	MaxRetryAfter *apiv1alpha1.RetryAfter `json:"maxRetryAfter,omitempty"`
-	// warnPercent of a limit: who has used as much is warned with every write that passes. 0 warns never.
+	// warnPercent is the percentage of a limit from which on each admitted write returns a warning to the client. 0 disables warnings.
+	// Defaults to 80.
 	WarnPercent *int32 `json:"warnPercent,omitempty"`
 }
 

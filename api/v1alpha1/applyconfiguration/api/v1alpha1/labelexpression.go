@@ -9,13 +9,13 @@ import (
 // LabelExpressionApplyConfiguration represents a declarative configuration of the LabelExpression type for use
 // with apply.
 //
-// LabelExpression asks for labels of one key.
+// LabelExpression is a requirement on the label with the given key.
 type LabelExpressionApplyConfiguration struct {
-	// key of the label.
+	// key is the key of the label.
 	Key *apiv1alpha1.LabelKey `json:"key,omitempty"`
-	// operator: In or NotIn (values), Exists or DoesNotExist.
+	// operator is the relation of the label to the values: In, NotIn, Exists or DoesNotExist.
 	Operator *apiv1alpha1.LabelOperator `json:"operator,omitempty"`
-	// values to be In or NotIn.
+	// values lists label values. At least one value is required with In and NotIn. It must be empty with Exists and DoesNotExist.
 	Values []apiv1alpha1.LabelValue `json:"values,omitempty"`
 }
 

@@ -9,12 +9,13 @@ import (
 // LabelSelectorApplyConfiguration represents a declarative configuration of the LabelSelector type for use
 // with apply.
 //
-// LabelSelector selects objects by their labels, as Kubernetes' own does: an object that has all that is asked for; with nothing
-// asked, every one. Other than that it is bounded, for only so can the API server say what no label can be.
+// LabelSelector selects objects by their labels, with the semantics of the label selector of Kubernetes: an object is selected if it meets
+// every requirement, and an empty selector selects all objects. Unlike that type, the lists are bounded, so that the API server can reject
+// invalid labels.
 type LabelSelectorApplyConfiguration struct {
-	// matchLabels are labels with their values.
+	// matchLabels is a map of label keys to values. An object must have every label with the given value.
 	MatchLabels map[string]apiv1alpha1.LabelValue `json:"matchLabels,omitempty"`
-	// matchExpressions ask for more than a value.
+	// matchExpressions lists requirements on labels. An object must meet all of them.
 	MatchExpressions []LabelExpressionApplyConfiguration `json:"matchExpressions,omitempty"`
 }
 

@@ -14,13 +14,13 @@ import (
 // LimiterApplyConfiguration represents a declarative configuration of the Limiter type for use
 // with apply.
 //
-// Limiter is one deployment of limiters: pods that share counters in one Redis and enforce the policies it selects.
+// Limiter is a deployment of limiter pods. The pods share counters in one Redis and enforce the policies that the Limiter selects.
 type LimiterApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what is to run.
+	// spec is the desired state of the deployment.
 	Spec *LimiterSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what runs.
+	// status is the observed state of the deployment. The operator writes it.
 	Status *LimiterStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -9,31 +9,34 @@ import (
 // LimiterSpecApplyConfiguration represents a declarative configuration of the LimiterSpec type for use
 // with apply.
 //
-// LimiterSpec is what is to run.
+// LimiterSpec is the desired state of a Limiter.
 type LimiterSpecApplyConfiguration struct {
-	// replicas is the number of pods; with autoscaling the number to begin with.
+	// replicas is the number of pods. With autoscaling, it is the initial number. Defaults to 2.
 	Replicas *int32 `json:"replicas,omitempty"`
-	// redis holds the counters.
+	// redis configures the Redis server or cluster that stores the counters.
 	Redis *RedisApplyConfiguration `json:"redis,omitempty"`
-	// policySelector selects policies by their labels. Absent: all.
+	// policySelector selects policies by their labels. If omitted or empty, it selects all policies.
 	PolicySelector *LabelSelectorApplyConfiguration `json:"policySelector,omitempty"`
-	// policyNamespaceSelector selects policies by the labels of their namespace; a ClusterRateLimitPolicy has none and is
-	// selected by policySelector alone. Absent: all.
+	// policyNamespaceSelector selects RateLimitPolicies by the labels of their namespace. It does not apply to a ClusterRateLimitPolicy,
+	// which has no namespace. If omitted or empty, it selects the policies of all namespaces.
 	PolicyNamespaceSelector *LabelSelectorApplyConfiguration `json:"policyNamespaceSelector,omitempty"`
-	// identity is where requests carry their identifiers, for policies that do not say.
+	// identity sets where requests carry their identifiers. It applies to policies without spec.identifier.
 	Identity *IdentityTableApplyConfiguration `json:"identity,omitempty"`
-	// responseHeaders is the family of rate-limit headers in responses: RateLimit (RateLimit-Policy, RateLimit), XRateLimit
-	// (X-RateLimit-*, seconds until reset), GitHub (X-RateLimit-*, time of reset) or None.
+	// responseHeaders is the family of rate-limit headers in responses. RateLimit sends RateLimit-Policy and RateLimit. XRateLimit sends
+	// X-RateLimit-* with the seconds until the reset. GitHub sends X-RateLimit-* with the Unix time of the reset. None sends no
+	// rate-limit headers. Defaults to RateLimit.
 	ResponseHeaders *apiv1alpha1.ResponseHeaders `json:"responseHeaders,omitempty"`
-	// kubernetesThrottle has API servers ask the pods about writes to the Kubernetes API. Absent: they do not.
+	// kubernetesThrottle registers the pods as an admission webhook that limits writes to the Kubernetes API. If omitted, no webhook is
+	// registered.
 	KubernetesThrottle *KubernetesThrottleApplyConfiguration `json:"kubernetesThrottle,omitempty"`
-	// image of the pods. Absent: the one that the operator was told.
+	// image is the container image of the pods. If omitted, the operator uses its configured limiter image. For example:
+	// registry.example/weir:v1.
 	Image *string `json:"image,omitempty"`
-	// podTemplate is what the pods have beside what every limiter has.
+	// podTemplate adds settings to the pods, such as resources, tolerations and labels.
 	PodTemplate *PodTemplateApplyConfiguration `json:"podTemplate,omitempty"`
-	// autoscaling changes the number of pods by their use of CPU. Absent: replicas says it.
+	// autoscaling scales the number of pods by their CPU utilization. If omitted, replicas sets the number of pods.
 	Autoscaling *AutoscalingApplyConfiguration `json:"autoscaling,omitempty"`
-	// podDisruptionBudget is how many pods may be away at once while nodes are drained.
+	// podDisruptionBudget limits how many pods a voluntary disruption, such as a node drain, can evict at the same time.
 	PodDisruptionBudget *DisruptionBudgetApplyConfiguration `json:"podDisruptionBudget,omitempty"`
 }
 

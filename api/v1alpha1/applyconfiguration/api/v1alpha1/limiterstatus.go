@@ -9,25 +9,26 @@ import (
 // LimiterStatusApplyConfiguration represents a declarative configuration of the LimiterStatus type for use
 // with apply.
 //
-// LimiterStatus is what runs.
+// LimiterStatus is the observed state of a Limiter.
 type LimiterStatusApplyConfiguration struct {
-	// observedGeneration is the generation that this status speaks of; -1 until there is one.
+	// observedGeneration is the generation of the spec that this status describes. It is -1 until the operator has processed the object.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// conditions: Accepted, Programmed, Ready; Reconciling, Stalled and Degraded only while true.
+	// conditions are Accepted, Programmed and Ready. With kubernetesThrottle, ThrottleRegistered is added. Reconciling, Stalled and
+	// Degraded are present only while they are true.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// replicas is the number of pods.
+	// replicas is the current number of pods.
 	Replicas *int32 `json:"replicas,omitempty"`
-	// readyReplicas is how many of them are ready.
+	// readyReplicas is the number of ready pods.
 	ReadyReplicas *int32 `json:"readyReplicas,omitempty"`
-	// selector of the pods as text, for kubectl scale and autoscalers.
+	// selector is the label selector of the pods in text form. The scale subresource uses it for autoscalers.
 	Selector *string `json:"selector,omitempty"`
-	// revision is the content hash of the rules that the replicas are told.
+	// revision is the content hash of the rules that the operator has published to the replicas.
 	Revision *string `json:"revision,omitempty"`
-	// policies is what became of the policies selected.
+	// policies counts the selected policies.
 	Policies *PolicyCountApplyConfiguration `json:"policies,omitempty"`
-	// redis is what the operator sees of it.
+	// redis is the state of Redis as the operator observes it.
 	Redis *RedisStateApplyConfiguration `json:"redis,omitempty"`
-	// scripts that decide, and where they are loaded.
+	// scripts lists the Lua scripts that decide requests, and the number of Redis primaries that have loaded each of them.
 	Scripts []LoadedScriptApplyConfiguration `json:"scripts,omitempty"`
 }
 

@@ -5,10 +5,10 @@ package v1alpha1
 // LoadedScriptApplyConfiguration represents a declarative configuration of the LoadedScript type for use
 // with apply.
 //
-// LoadedScript is a Lua script and where it is loaded.
+// LoadedScript is a Lua script and the number of Redis primaries that have loaded it.
 type LoadedScriptApplyConfiguration struct {
 	ScriptReferenceApplyConfiguration `json:""`
-	// loadedOn is how many primaries hold it.
+	// loadedOn is the number of Redis primaries that have loaded the script.
 	LoadedOn *int32 `json:"loadedOn,omitempty"`
 }
 

@@ -5,13 +5,14 @@ package v1alpha1
 // MatchApplyConfiguration represents a declarative configuration of the Match type for use
 // with apply.
 //
-// Match is which requests are limited.
+// Match selects the requests to limit. Exactly one field must be set.
 type MatchApplyConfiguration struct {
-	// http matches HTTP and gRPC requests.
+	// http selects HTTP and gRPC requests.
 	HTTP *HTTPMatchApplyConfiguration `json:"http,omitempty"`
-	// descriptors match the requests that Envoy sends a descriptor for with exactly these entries, in this order.
+	// descriptors selects requests by an Envoy descriptor. A request matches if Envoy sends a descriptor with exactly these entries in
+	// this order.
 	Descriptors []DescriptorMatchApplyConfiguration `json:"descriptors,omitempty"`
-	// kubernetes matches writes to the Kubernetes API, which no policy without it limits.
+	// kubernetes selects writes to the Kubernetes API. A policy without this field limits no writes.
 	Kubernetes *KubernetesMatchApplyConfiguration `json:"kubernetes,omitempty"`
 }
 

@@ -11,9 +11,10 @@ import (
 //
 // PathMatch matches the path of a request.
 type PathMatchApplyConfiguration struct {
-	// type of the comparison: Exact, PathPrefix (whole segments) or RegularExpression (RE2, the whole path).
+	// type is the comparison. Exact matches the whole path. PathPrefix matches whole path segments at the beginning of the path.
+	// RegularExpression is an RE2 expression that must match the whole path. Defaults to PathPrefix.
 	Type *apiv1alpha1.PathMatchType `json:"type,omitempty"`
-	// value to compare with.
+	// value is the path, the path prefix or the regular expression. For example: /v1/search.
 	Value *string `json:"value,omitempty"`
 }
 

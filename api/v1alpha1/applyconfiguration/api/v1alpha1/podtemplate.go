@@ -9,23 +9,25 @@ import (
 // PodTemplateApplyConfiguration represents a declarative configuration of the PodTemplate type for use
 // with apply.
 //
-// PodTemplate is what the pods of a Limiter have beside what every limiter has.
+// PodTemplate adds settings to the pods of a Limiter.
 type PodTemplateApplyConfiguration struct {
-	// resources of the container. Absent: 250m CPU and 128Mi are requested, and 2 CPU and 256Mi are the limits.
+	// resources are the compute resources of the limiter container. The memory limit also bounds the memory for local counters, which
+	// replace Redis while it is unavailable. If omitted, the container requests 250m CPU and 128Mi memory, and its limits are 2 CPU and
+	// 256Mi memory.
 	Resources *v1.ResourceRequirements `json:"resources,omitempty"`
-	// nodeSelector is the labels of the nodes that the pods may run on.
+	// nodeSelector is the set of labels that a node must have to run the pods.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// tolerations of the pods.
+	// tolerations are the tolerations of the pods.
 	Tolerations []v1.Toleration `json:"tolerations,omitempty"`
-	// affinity of the pods.
+	// affinity is the affinity of the pods.
 	Affinity *v1.Affinity `json:"affinity,omitempty"`
-	// priorityClassName is how important the pods are among others. Absent: what the cluster says.
+	// priorityClassName is the name of the PriorityClass of the pods. If omitted, the default of the cluster applies.
 	PriorityClassName *string `json:"priorityClassName,omitempty"`
-	// imagePullSecrets are Secrets with the credentials of registries, in the namespace of the Limiter.
+	// imagePullSecrets lists Secrets with registry credentials, in the namespace of the Limiter.
 	ImagePullSecrets []SecretReferenceApplyConfiguration `json:"imagePullSecrets,omitempty"`
-	// labels of the pods, beside Weir's own.
+	// labels are labels of the pods, in addition to the labels that Weir sets.
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations of the pods.
+	// annotations are annotations of the pods.
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 

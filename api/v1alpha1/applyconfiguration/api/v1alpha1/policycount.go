@@ -5,11 +5,11 @@ package v1alpha1
 // PolicyCountApplyConfiguration represents a declarative configuration of the PolicyCount type for use
 // with apply.
 //
-// PolicyCount is how many policies compile and how many do not.
+// PolicyCount counts the policies that a Limiter selects.
 type PolicyCountApplyConfiguration struct {
-	// accepted is how many compile.
+	// accepted is the number of policies that compile.
 	Accepted *int32 `json:"accepted,omitempty"`
-	// rejected is how many do not, which their own status explains.
+	// rejected is the number of policies that do not compile. The status of each policy states the reason.
 	Rejected *int32 `json:"rejected,omitempty"`
 }
 

@@ -5,17 +5,17 @@ package v1alpha1
 // PolicyLimiterStatusApplyConfiguration represents a declarative configuration of the PolicyLimiterStatus type for use
 // with apply.
 //
-// PolicyLimiterStatus is how far one Limiter is with the policy.
+// PolicyLimiterStatus is the state of the policy in one Limiter.
 type PolicyLimiterStatusApplyConfiguration struct {
-	// namespace of the Limiter.
+	// namespace is the namespace of the Limiter.
 	Namespace *string `json:"namespace,omitempty"`
-	// name of the Limiter.
+	// name is the name of the Limiter.
 	Name *string `json:"name,omitempty"`
-	// revision is the content hash of the compiled policy: it changes when what is enforced changes.
+	// revision is the content hash of the compiled policy. It changes if the enforced rules change.
 	Revision *string `json:"revision,omitempty"`
-	// acknowledged is how many live replicas enforce that revision.
+	// acknowledged is the number of live replicas that enforce this revision.
 	Acknowledged *int32 `json:"acknowledged,omitempty"`
-	// replicas is how many replicas are alive.
+	// replicas is the number of live replicas.
 	Replicas *int32 `json:"replicas,omitempty"`
 }
 

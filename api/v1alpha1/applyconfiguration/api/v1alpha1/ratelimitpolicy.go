@@ -14,14 +14,14 @@ import (
 // RateLimitPolicyApplyConfiguration represents a declarative configuration of the RateLimitPolicy type for use
 // with apply.
 //
-// RateLimitPolicy limits the requests of its namespace's domain: at most spec.limit units per spec.window for every
-// identifier on spec.axis.
+// RateLimitPolicy limits requests whose domain is the namespace of the policy. Each identifier on spec.axis can spend spec.limit units
+// per spec.window.
 type RateLimitPolicyApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what is limited.
+	// spec is the desired limit.
 	Spec *RateLimitPolicySpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what of it is enforced.
+	// status is the observed state of the policy. The operator writes it.
 	Status *RateLimitPolicyStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -9,39 +9,48 @@ import (
 // RateLimitPolicySpecApplyConfiguration represents a declarative configuration of the RateLimitPolicySpec type for use
 // with apply.
 //
-// RateLimitPolicySpec says who may do how much of what.
+// RateLimitPolicySpec is a limit and the requests that it applies to.
 type RateLimitPolicySpecApplyConfiguration struct {
-	// axis is whose requests are counted together: those of one client address (IP), Tenant, User or API key (APIKey),
-	// all requests to one Endpoint, or those of whatever identifier says (Custom). Of writes to the Kubernetes API: those of
-	// one Tenant, User or ServiceAccount, in one Namespace, or Custom.
+	// axis selects which requests are counted together. For HTTP and gRPC requests: IP (client address), Tenant, User, APIKey, Endpoint
+	// (all requests to one endpoint) or Custom (the value of spec.identifier). For writes to the Kubernetes API: Tenant, User,
+	// ServiceAccount, Namespace or Custom.
 	Axis *apiv1alpha1.Axis `json:"axis,omitempty"`
-	// limit is the units allowed per window.
+	// limit is the number of units that each identifier can spend per window. A request costs 1 unit unless spec.cost sets another cost.
+	// With algorithm SlidingWindowLog, the maximum is 1000000.
 	Limit *int64 `json:"limit,omitempty"`
-	// window is the length of the window: "30s", "1m", "1h30m", "24h" or "1d", from 1s to 720h (30d).
+	// window is the length of the window: hours, minutes and seconds such as 30s, 1m, 1h30m or 24h, or days such as 1d. It must be from
+	// 1s to 720h (30d).
 	Window *apiv1alpha1.Window `json:"window,omitempty"`
-	// algorithm is how the window is counted: SlidingWindowLog is exact and remembers every admitted unit (limit at most
-	// 1000000), SlidingWindowCounter needs two integers for a counter and has a small error.
+	// algorithm is the algorithm that counts units. SlidingWindowLog is exact and stores every admitted unit. SlidingWindowCounter stores
+	// three integers per counter and approximates the sliding window. FixedWindow starts each window at a multiple of its length (UTC).
+	// TokenBucket admits a steady rate with bursts. LeakyBucket admits a steady rate and delays requests. Defaults to
+	// SlidingWindowCounter.
 	Algorithm *apiv1alpha1.Algorithm `json:"algorithm,omitempty"`
-	// burst is the capacity of a TokenBucket (absent: the limit), or how many units may wait in a LeakyBucket (absent: 0).
+	// burst is the capacity of a TokenBucket, or the number of units that can wait in a LeakyBucket. Defaults to limit for TokenBucket and
+	// to 0 for LeakyBucket. It is invalid with other algorithms.
 	Burst *int64 `json:"burst,omitempty"`
-	// identifier is where the identifier stands in a request. Absent: the Limiter's identity table decides
-	// (IP: client address; Tenant: X-Tenant-ID; User: X-User-ID; APIKey: X-API-Key). Requests without one are counted
-	// together, under the identifier "-". Axis Custom has no default, axis Endpoint no identifier.
+	// identifier sets where a request carries the identifier. If omitted, spec.identity of the Limiter applies. Its defaults are the
+	// client address for IP and the headers X-Tenant-ID for Tenant, X-User-ID for User and X-API-Key for APIKey. Requests without an
+	// identifier share one counter, under the identifier "-". The field is required with axis Custom, and invalid with axes Endpoint,
+	// Namespace and ServiceAccount.
 	Identifier *IdentifierApplyConfiguration `json:"identifier,omitempty"`
-	// scope is what one counter covers: all requests that the Policy matches, or every Endpoint (the path of match that
-	// a request met, else the request's own path) by itself.
+	// scope selects what one counter covers. Policy: an identifier has one counter for all requests that the policy matches. Endpoint: an
+	// identifier has one counter for each endpoint, which is the matching entry of match.http.paths, or the request path if there are
+	// no such entries. Defaults to Policy.
 	Scope *apiv1alpha1.Scope `json:"scope,omitempty"`
-	// match is which requests are limited. Absent: all of the domain.
+	// match selects the requests to limit. If omitted, the policy limits all HTTP and gRPC requests of the domain.
 	Match *MatchApplyConfiguration `json:"match,omitempty"`
-	// tiers hold some of the requests to another limit, with the policy's algorithm and window: the first tier that a
-	// request is of, else the limit of the policy.
+	// tiers give some of the requests a different limit, with the same algorithm and window. The first tier that matches a request
+	// applies. If no tier matches, spec.limit applies.
 	Tiers []TierApplyConfiguration `json:"tiers,omitempty"`
-	// cost is how many units a request costs. Absent: 1.
+	// cost is the number of units that a request costs. If omitted, a request costs 1 unit.
 	Cost *CostApplyConfiguration `json:"cost,omitempty"`
-	// enforcement is what happens over the limit: Enforce denies, Shadow counts and reports and never denies.
+	// enforcement decides what happens to a request over the limit. Enforce denies it. Shadow counts and reports it, and never denies a
+	// request. Defaults to Enforce.
 	Enforcement *apiv1alpha1.Enforcement `json:"enforcement,omitempty"`
-	// onStoreFailure is what decides while Redis cannot be asked: Local lets every limiter replica admit its share of the
-	// limit, Allow admits without counting, Deny refuses.
+	// onStoreFailure decides what happens while Redis is unavailable. Local: each limiter replica enforces its share of the limit with
+	// local counters. Allow: requests are admitted without counting. Deny: requests are rejected with an error (HTTP 503, gRPC
+	// UNAVAILABLE). Defaults to Local.
 	OnStoreFailure *apiv1alpha1.StoreFailure `json:"onStoreFailure,omitempty"`
 }
 

@@ -9,15 +9,16 @@ import (
 // RateLimitPolicyStatusApplyConfiguration represents a declarative configuration of the RateLimitPolicyStatus type for use
 // with apply.
 //
-// RateLimitPolicyStatus is what of the policy is enforced.
+// RateLimitPolicyStatus is the observed state of a policy.
 type RateLimitPolicyStatusApplyConfiguration struct {
-	// observedGeneration is the generation that this status speaks of; -1 until there is one.
+	// observedGeneration is the generation of the spec that this status describes. It is -1 until the operator has processed the object.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// conditions: Accepted, Programmed, Ready; Reconciling and Stalled only while true.
+	// conditions are Accepted, Programmed and Ready. Reconciling, Stalled, Degraded and Overridden are present only while they are
+	// true.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// limiters that select the policy.
+	// limiters lists the Limiters that select the policy.
 	Limiters []PolicyLimiterStatusApplyConfiguration `json:"limiters,omitempty"`
-	// effective is what the policy came out as.
+	// effective is the compiled policy in canonical form.
 	Effective *EffectivePolicyApplyConfiguration `json:"effective,omitempty"`
 }
 

@@ -9,22 +9,29 @@ import (
 // RedisApplyConfiguration represents a declarative configuration of the Redis type for use
 // with apply.
 //
-// Redis is where a Limiter's counters are.
+// Redis configures the Redis server or cluster that stores the counters of a Limiter.
 type RedisApplyConfiguration struct {
-	// mode: one server (Standalone), one that Sentinels watch over (Sentinel), or a Redis Cluster (Cluster).
+	// mode is how Redis is deployed. Standalone is a single server. Sentinel is a primary that Redis Sentinels monitor. Cluster is a
+	// Redis Cluster. Defaults to Standalone.
 	Mode *apiv1alpha1.RedisMode `json:"mode,omitempty"`
-	// addresses as host:port: the server; or some of the Sentinels, or some nodes of the cluster, which know the others.
+	// addresses lists addresses as host:port, without a scheme. With Standalone, it is the address of the server. With Sentinel, list
+	// one or more Sentinels. With Cluster, list one or more nodes; the limiter discovers the other nodes. For example:
+	// redis.redis:6379.
 	Addresses []apiv1alpha1.RedisAddress `json:"addresses,omitempty"`
-	// database is the number of the database.
+	// database is the number of the Redis database. It must be 0 with mode Cluster. Defaults to 0.
 	Database *int32 `json:"database,omitempty"`
-	// masterName is what the Sentinels know the primary by.
+	// masterName is the name of the primary in the Sentinel configuration. It is required with mode Sentinel and invalid with other
+	// modes. For example: mymaster.
 	MasterName *string `json:"masterName,omitempty"`
-	// credentialsSecretRef names a Secret with the keys username, which may be absent, and password; for Sentinels that want
-	// credentials too: sentinel-username and sentinel-password. Absent: no credentials.
+	// credentialsSecretRef references a Secret with the key password and the optional key username. If the Sentinels require
+	// credentials, add the keys sentinel-password and, optionally, sentinel-username. If omitted, the limiter connects without
+	// credentials.
 	CredentialsSecretRef *SecretReferenceApplyConfiguration `json:"credentialsSecretRef,omitempty"`
-	// tls: the connections are encrypted, with servers and Sentinels alike. Absent: they are not.
+	// tls enables TLS for the connections to Redis servers and Sentinels. An empty object enables TLS with the CA certificates of the
+	// system. If omitted, the connections are not encrypted.
 	TLS *RedisTLSApplyConfiguration `json:"tls,omitempty"`
-	// timeout is how long a decision may wait for Redis before it is made without: 1ms to 10s.
+	// timeout is the longest time that a decision waits for Redis. After that, the policy's onStoreFailure decides. 1ms to 10s, in whole
+	// milliseconds or seconds. With kubernetesThrottle, the maximum is 750ms. Defaults to 50ms.
 	Timeout *apiv1alpha1.Timeout `json:"timeout,omitempty"`
 }
 

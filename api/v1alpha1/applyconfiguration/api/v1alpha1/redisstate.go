@@ -5,13 +5,13 @@ package v1alpha1
 // RedisStateApplyConfiguration represents a declarative configuration of the RedisState type for use
 // with apply.
 //
-// RedisState is what the operator sees of Redis.
+// RedisState is the state of Redis as the operator observes it.
 type RedisStateApplyConfiguration struct {
-	// reachable: it answers.
+	// reachable is true if Redis replies to the operator.
 	Reachable *bool `json:"reachable,omitempty"`
-	// primaries is how many hold counters.
+	// primaries is the number of Redis primaries that store counters.
 	Primaries *int32 `json:"primaries,omitempty"`
-	// version of the oldest primary.
+	// version is the lowest Redis version among the primaries. For example: 7.2.4.
 	Version *string `json:"version,omitempty"`
 }
 

@@ -5,10 +5,11 @@ package v1alpha1
 // RedisTLSApplyConfiguration represents a declarative configuration of the RedisTLS type for use
 // with apply.
 //
-// RedisTLS is how the connections to Redis are encrypted.
+// RedisTLS configures TLS for the connections to Redis.
 type RedisTLSApplyConfiguration struct {
-	// secretRef names a Secret with the key ca.crt, the authorities that vouch for Redis, and the keys tls.crt and tls.key, the
-	// certificate that limiters show; of each that is absent the system's authorities, and no certificate. Absent: neither.
+	// secretRef references a Secret with CA certificates for Redis (key ca.crt) and a client certificate (keys tls.crt and tls.key).
+	// Without ca.crt, the CA certificates of the system are used. Without tls.crt and tls.key, the limiter presents no client
+	// certificate. If omitted, both apply.
 	SecretRef *SecretReferenceApplyConfiguration `json:"secretRef,omitempty"`
 }
 

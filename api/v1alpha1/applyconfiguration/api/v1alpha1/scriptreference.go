@@ -5,11 +5,11 @@ package v1alpha1
 // ScriptReferenceApplyConfiguration represents a declarative configuration of the ScriptReference type for use
 // with apply.
 //
-// ScriptReference names a Lua script by content.
+// ScriptReference identifies a Lua script by its content.
 type ScriptReferenceApplyConfiguration struct {
-	// name of the script.
+	// name is the name of the script.
 	Name *string `json:"name,omitempty"`
-	// sha is the SHA-1 that Redis knows it by, in hex.
+	// sha is the SHA-1 of the script in hexadecimal form. Redis identifies the script by it.
 	SHA *string `json:"sha,omitempty"`
 }
 

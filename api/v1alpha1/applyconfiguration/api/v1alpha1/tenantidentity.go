@@ -9,14 +9,15 @@ import (
 // TenantIdentityApplyConfiguration represents a declarative configuration of the TenantIdentity type for use
 // with apply.
 //
-// TenantIdentity is where the tenant stands.
+// TenantIdentity sets where requests carry the tenant.
 type TenantIdentityApplyConfiguration struct {
-	// header names a request header; upper and lower case are the same.
+	// header is the name of the request header that holds the tenant. The name is case-insensitive. Defaults to X-Tenant-ID.
 	Header *apiv1alpha1.HeaderName `json:"header,omitempty"`
-	// namespaceLabel names the label of a namespace that holds its tenant, for writes to the Kubernetes API. Without it, and
-	// where a namespace has none, its tenant is its name.
+	// namespaceLabel is the key of the namespace label that holds the tenant, for writes to the Kubernetes API. If omitted, or if a
+	// namespace does not have the label, the tenant is the name of the namespace. For example: example.com/tenant.
 	NamespaceLabel *apiv1alpha1.MetadataKey `json:"namespaceLabel,omitempty"`
-	// namespaceAnnotation is the same for an annotation.
+	// namespaceAnnotation is the key of the namespace annotation that holds the tenant, for writes to the Kubernetes API. It works like
+	// namespaceLabel; only one of the two can be set.
 	NamespaceAnnotation *apiv1alpha1.MetadataKey `json:"namespaceAnnotation,omitempty"`
 }
 

@@ -5,18 +5,19 @@ package v1alpha1
 // TierApplyConfiguration represents a declarative configuration of the Tier type for use
 // with apply.
 //
-// Tier holds some of the requests that a policy matches to another limit than the policy's, or to none.
+// Tier gives some of the requests that a policy matches a different limit, or no limit.
 type TierApplyConfiguration struct {
-	// name of the tier, which answers tell: a DNS label.
+	// name is the name of the tier. It must be a DNS label and unique in the policy. Responses contain it. For example: paid.
 	Name *string `json:"name,omitempty"`
-	// when says which requests are of the tier.
+	// when selects the requests of the tier.
 	When *WhenApplyConfiguration `json:"when,omitempty"`
-	// limit is the units allowed per window.
+	// limit is the number of units that an identifier in this tier can spend per window. Either limit or unlimited: true is required.
 	Limit *int64 `json:"limit,omitempty"`
-	// burst as in the policy, whose own burst is not inherited. Absent: the limit of the tier for a TokenBucket, 0 for a
-	// LeakyBucket.
+	// burst has the meaning of spec.burst, in units, for this tier. The tier does not inherit spec.burst. Defaults to the limit of the
+	// tier for TokenBucket and to 0 for LeakyBucket. It is invalid with other algorithms.
 	Burst *int64 `json:"burst,omitempty"`
-	// unlimited requests pass the policy uncounted.
+	// unlimited admits the requests of the tier without counting them for this policy. Other policies still count them. Defaults to
+	// false.
 	Unlimited *bool `json:"unlimited,omitempty"`
 }
 

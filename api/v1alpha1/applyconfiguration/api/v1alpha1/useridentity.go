@@ -9,9 +9,9 @@ import (
 // UserIdentityApplyConfiguration represents a declarative configuration of the UserIdentity type for use
 // with apply.
 //
-// UserIdentity is where the user stands.
+// UserIdentity sets where requests carry the user.
 type UserIdentityApplyConfiguration struct {
-	// header names a request header; upper and lower case are the same.
+	// header is the name of the request header that holds the user. The name is case-insensitive. Defaults to X-User-ID.
 	Header *apiv1alpha1.HeaderName `json:"header,omitempty"`
 }
 

@@ -10,20 +10,23 @@ import (
 // WhenApplyConfiguration represents a declarative configuration of the When type for use
 // with apply.
 //
-// When says which requests are of a tier. Within a list any one suffices.
+// When selects the requests of a tier. Exactly one field must be set. In a list, one matching entry is enough.
 type WhenApplyConfiguration struct {
-	// header of the request.
+	// header is a condition on a request header.
 	Header *HeaderMatchApplyConfiguration `json:"header,omitempty"`
-	// identifiers are those of the policy's axis. API keys stand here in plain text and are published hashed.
+	// identifiers lists identifiers on the axis of the policy, written as requests carry them. With axis APIKey they are the API keys in
+	// plain text: every user who can read the policy can read them. Limiters receive only their hashes.
 	Identifiers []apiv1alpha1.TierIdentifier `json:"identifiers,omitempty"`
-	// cidrs are networks, in one of which the client's address is.
+	// cidrs lists networks. The client address must be in at least one of them.
 	CIDRs []apiv1alpha1.CIDR `json:"cidrs,omitempty"`
-	// groups, of one of which the caller is by the claim "groups", or by the API server for a write to the Kubernetes API. Weir
-	// verifies no token: the proxy that sends the claims vouches for them.
+	// groups lists groups of the caller. For HTTP and gRPC requests they are the values of the claim "groups"; Weir does not verify
+	// tokens, so the proxy that sends the claims must have verified them. For writes to the Kubernetes API they are the user groups
+	// that the API server reports.
 	Groups []apiv1alpha1.Group `json:"groups,omitempty"`
-	// namespaceSelector selects writes to the Kubernetes API by the labels of the namespace.
+	// namespaceSelector selects writes to the Kubernetes API by the labels of the namespace. It must not be empty.
 	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
-	// expression is CEL over request that comes out as true for the requests of the tier.
+	// expression is a CEL expression over request. The request belongs to the tier if the expression evaluates to true. For example:
+	// request.headers[?"x-plan"].orValue("free") == "paid".
 	Expression *apiv1alpha1.Expression `json:"expression,omitempty"`
 }
 
