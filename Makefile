@@ -42,6 +42,7 @@ generate: ## Write the code and manifests that are made from api/ and controller
 	@if grep -rqs '^// +kubebuilder:rbac:' controllers; then set -x; \
 	$(TOOL) controller-gen rbac:roleName=weir-operator paths=./controllers/... output:rbac:dir=config/rbac; fi
 	hack/install.sh chart
+	go run ./hack/apireference >docs/reference/api.md
 
 .PHONY: fmt
 fmt: ## Format the Go code as make lint wants it

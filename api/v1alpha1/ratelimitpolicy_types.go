@@ -83,7 +83,7 @@ type RateLimitPolicySpec struct {
 	Window Window `json:"window"`
 	// algorithm is the algorithm that counts units. SlidingWindowLog is exact and stores every admitted unit. SlidingWindowCounter stores
 	// three integers per counter and approximates the sliding window. FixedWindow starts each window at a multiple of its length (UTC).
-	// TokenBucket admits a steady rate with bursts. LeakyBucket admits a steady rate and delays requests. Defaults to
+	// TokenBucket admits a steady rate with bursts. LeakyBucket admits a steady rate and returns the delay of each request. Defaults to
 	// SlidingWindowCounter.
 	// +optional
 	// +kubebuilder:default=SlidingWindowCounter

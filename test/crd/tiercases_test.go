@@ -173,8 +173,8 @@ func costCases() []schemaCase {
 
 const (
 	costSays  = "exactly one of the fields in [value header expression] must be set"
-	neverSays = "every request costs more than is ever admitted at once, so that all would be denied; lower the cost, or raise the limit " +
-		"(of a TokenBucket or LeakyBucket the burst)"
+	neverSays = "every request costs more than the policy can ever admit, so every request would be denied; use a lower cost or a higher limit " +
+		"(for TokenBucket and LeakyBucket: a higher burst)"
 )
 
 func descriptorCases() []schemaCase {

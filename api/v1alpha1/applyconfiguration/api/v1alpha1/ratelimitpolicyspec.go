@@ -23,7 +23,7 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	Window *apiv1alpha1.Window `json:"window,omitempty"`
 	// algorithm is the algorithm that counts units. SlidingWindowLog is exact and stores every admitted unit. SlidingWindowCounter stores
 	// three integers per counter and approximates the sliding window. FixedWindow starts each window at a multiple of its length (UTC).
-	// TokenBucket admits a steady rate with bursts. LeakyBucket admits a steady rate and delays requests. Defaults to
+	// TokenBucket admits a steady rate with bursts. LeakyBucket admits a steady rate and returns the delay of each request. Defaults to
 	// SlidingWindowCounter.
 	Algorithm *apiv1alpha1.Algorithm `json:"algorithm,omitempty"`
 	// burst is the capacity of a TokenBucket, or the number of units that can wait in a LeakyBucket. Defaults to limit for TokenBucket and
