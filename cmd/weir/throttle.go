@@ -42,7 +42,7 @@ func (f *throttleFlags) add(flags *pflag.FlagSet) {
 
 // throttleEndpoint is how API servers come in.
 type throttleEndpoint struct {
-	terms *throttle.Terms
+	terms *throttle.Settings
 	pair  *keyPair
 }
 
@@ -56,7 +56,7 @@ func (f *throttleFlags) endpoint() (*throttleEndpoint, error) {
 	case f.certificate == "" || f.key == "":
 		return nil, errors.New("--throttle-listen needs --throttle-cert and --throttle-key: API servers ask over TLS only")
 	}
-	terms, err := throttle.NewTerms(throttle.Settings{
+	terms, err := throttle.NewSettings(throttle.Options{
 		ExemptNamespaces: f.exemptNamespaces, ExemptUsers: f.exemptUsers, ExemptGroups: f.exemptGroups,
 		MaxRetryAfter: f.maxRetryAfter, WarnPercent: f.warnPercent,
 	})
@@ -80,5 +80,5 @@ func (f *throttleFlags) waits(timeout time.Duration) error {
 
 // server is the socket of --throttle-listen.
 func (d *throttleEndpoint) server(p *process, metrics *server.Metrics) *throttle.Server {
-	return throttle.NewServer(throttle.NewDoor(p.engine, d.terms, metrics.Endpoint("throttle")), d.pair.show, p.drain, p.log)
+	return throttle.NewServer(throttle.NewHandler(p.engine, d.terms, metrics.Endpoint("throttle")), d.pair.show, p.drain, p.log)
 }

@@ -96,7 +96,7 @@ func (j *judge) prepare(options *ctrl.Options) error {
 	if options.Cache.ByObject == nil {
 		options.Cache.ByObject = map[client.Object]cache.ByObject{}
 	}
-	options.Cache.ByObject[&corev1.Secret{}] = certificate.CacheOf(j.secret)
+	options.Cache.ByObject[&corev1.Secret{}] = certificate.CacheFor(j.secret)
 	return nil
 }
 
@@ -109,13 +109,13 @@ func (j *judge) setup(mgr ctrl.Manager, identity compile.Identity) error {
 	}
 	if j.managed {
 		rotator, err := certificate.NewRotator(certificate.Config{
-			Terms:          certificate.DefaultTerms(webhookService + "." + j.secret.Namespace + ".svc"),
+			Rotation:       certificate.DefaultRotation(webhookService + "." + j.secret.Namespace + ".svc"),
 			Secret:         j.secret,
 			Configurations: []string{webhookConfiguration},
 			Client:         mgr.GetClient(),
 			Uncached:       mgr.GetAPIReader(),
 			Serving:        &j.serving,
-			Every:          rotationCheck,
+			Interval:       rotationCheck,
 			Clock:          time.Now,
 		})
 		if err != nil {
@@ -133,13 +133,13 @@ func (j *judge) setup(mgr ctrl.Manager, identity compile.Identity) error {
 func (j *judge) setupThrottle(mgr ctrl.Manager) error {
 	namespace := j.secret.Namespace
 	rotator, err := certificate.NewRotator(certificate.Config{
-		Terms:    certificate.DefaultTerms("*." + namespace + ".svc"),
-		Secret:   types.NamespacedName{Namespace: namespace, Name: deployment.ThrottleSecret},
-		Carriers: []string{registration.ConfigurationName},
-		Client:   mgr.GetClient(),
-		Uncached: mgr.GetAPIReader(),
-		Every:    rotationCheck,
-		Clock:    time.Now,
+		Rotation:               certificate.DefaultRotation("*." + namespace + ".svc"),
+		Secret:                 types.NamespacedName{Namespace: namespace, Name: deployment.ThrottleSecret},
+		ExternalConfigurations: []string{registration.ConfigurationName},
+		Client:                 mgr.GetClient(),
+		Uncached:               mgr.GetAPIReader(),
+		Interval:               rotationCheck,
+		Clock:                  time.Now,
 	})
 	if err != nil {
 		return err

@@ -14,34 +14,34 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// apply makes the object as it is rendered, unless it is so since it was last applied, and returns it as it is then.
+// apply applies the object as rendered, unless it is unchanged since it was last applied. It returns the resulting object.
 func (r *Reconciler) apply(ctx context.Context, limiter *v1alpha1.Limiter, object client.Object) (client.Object, error) {
-	live, err := r.live(ctx, object)
+	live, err := r.readLive(ctx, object)
 	if err != nil {
 		return nil, err
 	}
-	return r.applyOver(ctx, limiter, object, live)
+	return r.applyIfChanged(ctx, limiter, object, live)
 }
 
-// applyOver is apply where it is known what there is; live is nil if there is nothing.
-func (r *Reconciler) applyOver(ctx context.Context, limiter *v1alpha1.Limiter, object, live client.Object) (client.Object, error) {
+// applyIfChanged is apply for an object that has been read already. live is nil if the object does not exist.
+func (r *Reconciler) applyIfChanged(ctx context.Context, limiter *v1alpha1.Limiter, object, live client.Object) (client.Object, error) {
 	want, err := fields(object)
 	if err != nil {
 		return nil, err
 	}
-	if live == nil { // or a cache does not show it that holds what has the operator's label
-		if err := r.checkUnseen(ctx, limiter, object); err != nil {
+	if live == nil { // or the cache, which holds only objects with the operator's label, misses it
+		if err := r.checkOwnerUncached(ctx, limiter, object); err != nil {
 			return nil, err
 		}
 	} else {
-		if err := mine(limiter, object, live); err != nil {
+		if err := checkOwner(limiter, object, live); err != nil {
 			return nil, err
 		}
-		if same, err := r.same(limiter, object, live); same || err != nil {
+		if same, err := r.isApplied(limiter, object, live); same || err != nil {
 			return live, err
 		}
 	}
-	now, err := r.write(ctx, limiter, object, want)
+	now, err := r.serverSideApply(ctx, limiter, object, want)
 	if err != nil {
 		return nil, err
 	}
@@ -49,12 +49,12 @@ func (r *Reconciler) applyOver(ctx context.Context, limiter *v1alpha1.Limiter, o
 	if err != nil {
 		return nil, err
 	}
-	r.memory.keep(limiter.UID, object, mark(want, shown))
+	r.applied.store(limiter.UID, object, fingerprint(want, shown))
 	return now, nil
 }
 
-// same says whether the object is as it was when it was last applied, as it is rendered now.
-func (r *Reconciler) same(limiter *v1alpha1.Limiter, object, live client.Object) (bool, error) {
+// isApplied reports whether the object was applied as it is rendered now, and has not changed since.
+func (r *Reconciler) isApplied(limiter *v1alpha1.Limiter, object, live client.Object) (bool, error) {
 	want, err := fields(object)
 	if err != nil {
 		return false, err
@@ -63,31 +63,31 @@ func (r *Reconciler) same(limiter *v1alpha1.Limiter, object, live client.Object)
 	if err != nil {
 		return false, err
 	}
-	return r.memory.has(limiter.UID, object, mark(want, shown)), nil
+	return r.applied.matches(limiter.UID, object, fingerprint(want, shown)), nil
 }
 
-// live reads the object as it is; nil for none.
-func (r *Reconciler) live(ctx context.Context, object client.Object) (client.Object, error) {
+// readLive reads the object. It returns nil if the object does not exist.
+func (r *Reconciler) readLive(ctx context.Context, object client.Object) (client.Object, error) {
 	var from client.Reader = r.Client
 	if _, is := object.(*corev1.ConfigMap); is {
 		from = r.Uncached
 	}
-	live, err := r.empty(object)
+	live, err := r.newObjectLike(object)
 	if err != nil {
 		return nil, err
 	}
 	err = from.Get(ctx, client.ObjectKeyFromObject(object), live)
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // that there is none is what was asked
+		return nil, nil //nolint:nilnil // nil means that the object does not exist
 	}
 	if err != nil {
-		return nil, refusal("read "+described(object), err)
+		return nil, classifyAPIError("read "+describe(object), err)
 	}
 	return live, nil
 }
 
-// empty is an object of the same Go type.
-func (r *Reconciler) empty(like client.Object) (client.Object, error) {
+// newObjectLike returns an empty object of the same Go type and kind.
+func (r *Reconciler) newObjectLike(like client.Object) (client.Object, error) {
 	kind := like.GetObjectKind().GroupVersionKind()
 	if _, is := like.(*unstructured.Unstructured); is {
 		none := &unstructured.Unstructured{}
@@ -96,38 +96,38 @@ func (r *Reconciler) empty(like client.Object) (client.Object, error) {
 	}
 	made, err := r.Client.Scheme().New(kind)
 	if err != nil {
-		return nil, fmt.Errorf("make %s: %w", described(like), err)
+		return nil, fmt.Errorf("make %s: %w", describe(like), err)
 	}
-	return made.(client.Object), nil //nolint:forcetypeassert // like is one, and of the same type
+	return made.(client.Object), nil //nolint:forcetypeassert // like is a client.Object of the same Go type
 }
 
-// write applies what is wanted. Fields that others have changed are taken back if the object is the Limiter's: whether
-// it is may be newer than what a cache shows.
-func (r *Reconciler) write(ctx context.Context, limiter *v1alpha1.Limiter, object client.Object, want map[string]any) (client.Object, error) {
+// serverSideApply applies the wanted fields. After a conflict it takes over fields of other owners, but only if the API server,
+// not a cache, confirms that the Limiter controls the object.
+func (r *Reconciler) serverSideApply(ctx context.Context, limiter *v1alpha1.Limiter, object client.Object, want map[string]any) (client.Object, error) {
 	sent := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(want)}
 	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(sent), fieldOwner)
 	if apierrors.IsConflict(err) {
-		if err := r.checkUnseen(ctx, limiter, object); err != nil {
+		if err := r.checkOwnerUncached(ctx, limiter, object); err != nil {
 			return nil, err
 		}
 		sent = &unstructured.Unstructured{Object: runtime.DeepCopyJSON(want)}
 		err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(sent), fieldOwner, client.ForceOwnership)
 	}
 	if err != nil {
-		return nil, refusal("apply "+described(object), err)
+		return nil, classifyAPIError("apply "+describe(object), err)
 	}
-	now, err := r.empty(object) // the client reads the answer into what it sent
+	now, err := r.newObjectLike(object) // the client decodes the response into what it sent
 	if err != nil {
 		return nil, err
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(sent.Object, now); err != nil {
-		return nil, fmt.Errorf("read the answer to apply %s: %w", described(object), err)
+		return nil, fmt.Errorf("decode the applied %s: %w", describe(object), err)
 	}
 	return now, nil
 }
 
-// checkUnseen is mine of the object as the API server has it, whatever caches show.
-func (r *Reconciler) checkUnseen(ctx context.Context, limiter *v1alpha1.Limiter, object client.Object) error {
+// checkOwnerUncached is checkOwner for the object as the API server has it, not a cache.
+func (r *Reconciler) checkOwnerUncached(ctx context.Context, limiter *v1alpha1.Limiter, object client.Object) error {
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(object.GetObjectKind().GroupVersionKind())
 	err := r.Uncached.Get(ctx, client.ObjectKeyFromObject(object), found)
@@ -135,29 +135,29 @@ func (r *Reconciler) checkUnseen(ctx context.Context, limiter *v1alpha1.Limiter,
 		return nil
 	}
 	if err != nil {
-		return refusal("read whose "+described(object)+" is", err)
+		return classifyAPIError("read whose "+describe(object)+" is", err)
 	}
-	return mine(limiter, object, found)
+	return checkOwner(limiter, object, found)
 }
 
-// mine says why the object that is there must be left alone, if it must.
-func mine(limiter *v1alpha1.Limiter, object, found client.Object) error {
+// checkOwner returns an error if the Limiter does not control the found object. The controller must not change it then.
+func checkOwner(limiter *v1alpha1.Limiter, object, found client.Object) error {
 	if metav1.IsControlledBy(found, limiter) {
 		return nil
 	}
 	if owner := metav1.GetControllerOf(found); owner != nil && owner.Kind == "Limiter" && owner.Name == limiter.Name {
-		return pending("%s is still there of a Limiter of this name that was deleted", described(object))
+		return pending("%s still belongs to a deleted Limiter with this name, waiting for its garbage collection", describe(object))
 	}
-	return refused("%s is there already and not of this Limiter: delete it, or give the Limiter another name", described(object))
+	return refused("%s already exists and does not belong to this Limiter: delete it, or rename the Limiter", describe(object))
 }
 
-// prune removes what the Limiter owns and does not need any more.
+// prune deletes objects that the Limiter owns and no longer needs.
 func (r *Reconciler) prune(ctx context.Context, limiter *v1alpha1.Limiter, needed []client.Object) error {
 	for _, optional := range optionalObjects(limiter) {
-		if has(needed, optional) {
+		if containsObject(needed, optional) {
 			continue
 		}
-		live, err := r.live(ctx, optional)
+		live, err := r.readLive(ctx, optional)
 		if err != nil {
 			return err
 		}
@@ -166,22 +166,22 @@ func (r *Reconciler) prune(ctx context.Context, limiter *v1alpha1.Limiter, neede
 		}
 		err = r.Client.Delete(ctx, live, client.Preconditions{UID: new(live.GetUID())})
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete %s: %w", described(optional), err)
+			return fmt.Errorf("delete %s: %w", describe(optional), err)
 		}
-		r.memory.drop(limiter.UID, optional)
+		r.applied.forget(limiter.UID, optional)
 	}
 	return nil
 }
 
-func has(objects []client.Object, like client.Object) bool {
+func containsObject(objects []client.Object, like client.Object) bool {
 	for _, object := range objects {
-		if described(object) == described(like) {
+		if describe(object) == describe(like) {
 			return true
 		}
 	}
 	return false
 }
 
-func described(object client.Object) string {
+func describe(object client.Object) string {
 	return object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// arguments of the process, without any secret. The identity table is not among them: it is compiled into the rules.
+// arguments returns the arguments of the process. They contain no secrets. The identity table is compiled into the rules.
 func arguments(limiter *v1alpha1.Limiter, secrets Secrets, options Options, bounded bool) []string {
 	spec := limiter.Spec
 	args := []string{
@@ -24,7 +24,7 @@ func arguments(limiter *v1alpha1.Limiter, secrets Secrets, options Options, boun
 		args = append(args, "--redis-credentials="+credentialsDir)
 	}
 	for _, file := range [...]struct{ flag, key string }{
-		{"--redis-ca", authoritiesKey}, {"--redis-cert", certificateKey}, {"--redis-key", privateKeyKey},
+		{"--redis-ca", caKey}, {"--redis-cert", certificateKey}, {"--redis-key", privateKeyKey},
 	} {
 		if tlsSecret(limiter) != "" && secrets.TLS.Has(file.key) {
 			args = append(args, file.flag+"="+path.Join(tlsDir, file.key))
@@ -43,7 +43,7 @@ func arguments(limiter *v1alpha1.Limiter, secrets Secrets, options Options, boun
 		}
 		args = append(args, "--trusted-proxies="+strings.Join(networks, ","))
 	}
-	if options.throttles(limiter) {
+	if options.servesThrottle(limiter) {
 		args = append(args, throttleArguments(limiter)...)
 	}
 	if bounded {
@@ -52,13 +52,13 @@ func arguments(limiter *v1alpha1.Limiter, secrets Secrets, options Options, boun
 	return append(args, fmt.Sprintf("--drain=%ds", drainSeconds), "--snapshot="+path.Join(snapshotDir, "rules.json.gz"), "--log-format=json")
 }
 
-// redisURL says where Redis is, and nothing of who may enter.
+// redisURL returns the URL of Redis without credentials.
 func redisURL(redis v1alpha1.Redis) string {
 	u := url.URL{Scheme: "redis", Host: string(redis.Addresses[0])}
 	if redis.TLS != nil {
 		u.Scheme = "rediss"
 	}
-	var query []string // in this order, which url.Values would not keep
+	var query []string // url.Values would not keep the order
 	for _, address := range redis.Addresses[1:] {
 		query = append(query, "addr="+string(address))
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // TestTheDocumentsNameServicesThatAreThere: who copies a name from them reaches the Service of a Limiter called default.
-func TestTheDocumentsNameServicesThatAreThere(t *testing.T) {
+func TestName_MatchesTheServiceNamesInTheDocs(t *testing.T) {
 	root, err := fixture.ModuleRoot()
 	if err != nil {
 		t.Fatal(err)

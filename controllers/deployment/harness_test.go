@@ -46,7 +46,7 @@ type harness struct {
 	*testing.T
 	kube       client.WithWatch // people's
 	reconciler *Reconciler
-	redis      *redis
+	cleaner    *fakeCleaner
 	events     *events.FakeRecorder
 	namespace  string
 	now        time.Time
@@ -54,19 +54,19 @@ type harness struct {
 }
 
 // redis stands for what cmd/weir fills the controller's interface with.
-type redis struct {
-	dead      error
+type fakeCleaner struct {
+	err       error
 	forgotten []string
 }
 
-func (r *redis) Forget(ctx context.Context, limiter *v1alpha1.Limiter) error {
+func (r *fakeCleaner) Forget(ctx context.Context, limiter *v1alpha1.Limiter) error {
 	if _, bounded := ctx.Deadline(); !bounded {
 		return errors.New("this may take for ever")
 	}
-	if r.dead == nil {
+	if r.err == nil {
 		r.forgotten = append(r.forgotten, limiter.Namespace+"/"+limiter.Name)
 	}
-	return r.dead
+	return r.err
 }
 
 func newHarness(t *testing.T) *harness {
@@ -77,7 +77,7 @@ func newHarness(t *testing.T) *harness {
 	people, err := client.NewWithWatch(kube.Config(), client.Options{Scheme: scheme})
 	must(t, err)
 	h := &harness{
-		T: t, kube: people, redis: &redis{}, events: events.NewFakeRecorder(100),
+		T: t, kube: people, cleaner: &fakeCleaner{}, events: events.NewFakeRecorder(100),
 		namespace: fixture.Namespace(t, kube), now: time.Now(),
 	}
 	h.restart()
@@ -88,13 +88,13 @@ func newHarness(t *testing.T) *harness {
 func (h *harness) restart() {
 	h.Helper()
 	h.reconciler = New(Config{
-		Client: interceptor.NewClient(h.kube, h.counting()), Uncached: h.kube, Cleaner: h.redis, Events: h.events,
+		Client: interceptor.NewClient(h.kube, h.recordingWrites()), Uncached: h.kube, Cleaner: h.cleaner, Events: h.events,
 		Options: testOptions, Clock: func() time.Time { return h.now },
 	})
 }
 
 // counting notes every write.
-func (h *harness) counting() interceptor.Funcs {
+func (h *harness) recordingWrites() interceptor.Funcs {
 	note := func(verb string, object any) {
 		text, err := json.Marshal(object)
 		h.must(err)
@@ -193,7 +193,7 @@ func (h *harness) deployment(limiter string) *appsv1.Deployment {
 }
 
 // existing are the kinds of the Limiter's objects that are there.
-func (h *harness) existing() (kinds []string) {
+func (h *harness) existingKinds() (kinds []string) {
 	h.Helper()
 	for _, object := range []client.Object{
 		&corev1.ServiceAccount{}, &corev1.ConfigMap{}, &corev1.Service{}, &policyv1.PodDisruptionBudget{}, &appsv1.Deployment{},
@@ -210,7 +210,7 @@ func (h *harness) existing() (kinds []string) {
 }
 
 // run says of the Limiter's pods what the controllers of a whole cluster would.
-func (h *harness) run(ready int32) {
+func (h *harness) setReadyReplicas(ready int32) {
 	h.Helper()
 	d := h.deployment("default")
 	d.Status = appsv1.DeploymentStatus{
@@ -220,7 +220,7 @@ func (h *harness) run(ready int32) {
 }
 
 // says fails unless the Limiter's condition has that status and reason, and speaks of the latest generation.
-func (h *harness) says(kind string, status metav1.ConditionStatus, reason string) {
+func (h *harness) expectCondition(kind string, status metav1.ConditionStatus, reason string) {
 	h.Helper()
 	limiter := h.limiter()
 	c := meta.FindStatusCondition(limiter.Status.Conditions, kind)
@@ -238,7 +238,7 @@ func (h *harness) says(kind string, status metav1.ConditionStatus, reason string
 }
 
 // silent fails if the Limiter has one of the conditions.
-func (h *harness) silent(kinds ...string) {
+func (h *harness) expectNoCondition(kinds ...string) {
 	h.Helper()
 	for _, kind := range kinds {
 		if c := meta.FindStatusCondition(h.limiter().Status.Conditions, kind); c != nil {
@@ -257,7 +257,7 @@ func (h *harness) message(kind string) string {
 }
 
 // event returns the next event, or nothing.
-func (h *harness) event() string {
+func (h *harness) nextEvent() string {
 	select {
 	case text := <-h.events.Events:
 		return text

@@ -16,28 +16,28 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// The ports of DNS: as everywhere, and as the pods of OpenShift's DNS listen, for a policy sees the port of the pod.
+// Ports of DNS. The DNS pods of OpenShift listen on 5353, and a NetworkPolicy matches the port of the pod.
 const (
 	dnsPort          = 53
 	openShiftDNSPort = 5353
 )
 
-// The rules for what pods reach.
+// Indexes of the egress rules.
 const (
 	dnsRule = iota
 	redisRule
 )
 
-// networkPolicy lets pods be reached at their ports from everywhere, for gateways may be in any namespace or before the
-// cluster, as API servers are; and lets them reach DNS and Redis.
+// networkPolicy allows ingress to the ports of the pods from everywhere: gateways may be in any namespace or outside the cluster,
+// and API servers are outside the pod network. It allows egress to DNS and Redis only.
 //
-// Redis is the port of its address, or, of Sentinels and clusters, whose nodes announce ports of their own, every TCP
-// port. It is any address: a policy knows no names.
+// The egress rule for Redis allows the ports of its addresses. With Sentinel or a cluster it allows every TCP port, because nodes
+// announce ports of their own. It allows any IP address, because a NetworkPolicy cannot match host names.
 func networkPolicy(limiter *v1alpha1.Limiter, options Options) *networkingv1.NetworkPolicy {
 	ports := []networkingv1.NetworkPolicyPort{
 		policyPort(corev1.ProtocolTCP, httpPort), policyPort(corev1.ProtocolTCP, grpcPort), policyPort(corev1.ProtocolTCP, opsPort),
 	}
-	if options.asked(limiter) {
+	if options.exposesThrottle(limiter) {
 		ports = append(ports, policyPort(corev1.ProtocolTCP, ThrottlePort))
 	}
 	return &networkingv1.NetworkPolicy{
@@ -71,7 +71,7 @@ func redisPorts(redis v1alpha1.Redis) []networkingv1.NetworkPolicyPort {
 	for _, address := range redis.Addresses {
 		text := string(address)
 		port, err := strconv.ParseInt(text[strings.LastIndexByte(text, ':')+1:], 10, 32)
-		if err != nil { // the schema of the API lets no such address in
+		if err != nil { // impossible: the CRD schema requires a port
 			return everyPort
 		}
 		numbers = append(numbers, int32(port))
@@ -84,30 +84,30 @@ func redisPorts(redis v1alpha1.Redis) []networkingv1.NetworkPolicyPort {
 	return ports
 }
 
-// applyNetworkPolicy is apply, but that it keeps pods of an older template, if told, the way to the Redis that they use.
+// applyNetworkPolicy is apply for the NetworkPolicy. If keep is true, it keeps the Redis ports that pods of an older template use.
 func (r *Reconciler) applyNetworkPolicy(ctx context.Context, limiter *v1alpha1.Limiter, want *networkingv1.NetworkPolicy, keep bool) error {
-	live, err := r.live(ctx, want)
+	live, err := r.readLive(ctx, want)
 	if err != nil {
 		return err
 	}
 	if is, there := live.(*networkingv1.NetworkPolicy); there && keep && metav1.IsControlledBy(is, limiter) {
-		keepRedis(want, is)
+		keepRedisPorts(want, is)
 	}
-	_, err = r.applyOver(ctx, limiter, want, live)
+	_, err = r.applyIfChanged(ctx, limiter, want, live)
 	return err
 }
 
-// outdated says whether pods of an older template may be there, those among them that still answer on their way out.
-func outdated(d *appsv1.Deployment) bool {
+// mayHaveOutdatedPods reports whether pods of an older template may exist, including terminating ones that still serve requests.
+func mayHaveOutdatedPods(d *appsv1.Deployment) bool {
 	if d == nil {
 		return false
 	}
-	leaving := d.Status.TerminatingReplicas // of older templates or not; nil where the cluster does not count them
-	return d.Status.ObservedGeneration < d.Generation || older(d) > 0 || leaving != nil && *leaving > 0
+	leaving := d.Status.TerminatingReplicas // of any template; nil if the cluster does not count them
+	return d.Status.ObservedGeneration < d.Generation || outdatedReplicas(d) > 0 || leaving != nil && *leaving > 0
 }
 
-// keepRedis adds to the ports of Redis those of the policy as it is.
-func keepRedis(policy, is *networkingv1.NetworkPolicy) {
+// keepRedisPorts adds the Redis ports of the live policy to the new one.
+func keepRedisPorts(policy, is *networkingv1.NetworkPolicy) {
 	if len(is.Spec.Egress) <= redisRule {
 		return
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // reaches fails unless the Limiter's pods may reach Redis at these ports; 0 is every port.
-func (h *harness) reaches(when string, want ...int32) {
+func (h *harness) expectRedisPorts(when string, want ...int32) {
 	h.Helper()
 	var got []int32
 	for _, port := range owned[networkingv1.NetworkPolicy](h, "default").Spec.Egress[redisRule].Ports {
@@ -28,19 +28,19 @@ func (h *harness) reaches(when string, want ...int32) {
 	}
 }
 
-func move(to v1alpha1.RedisAddress) func(*v1alpha1.LimiterSpec) {
+func withRedisAddress(to v1alpha1.RedisAddress) func(*v1alpha1.LimiterSpec) {
 	return func(s *v1alpha1.LimiterSpec) { s.Redis.Addresses = []v1alpha1.RedisAddress{to} }
 }
 
-func TestOldPodsReachTheirRedisUntilTheyAreGone(t *testing.T) {
+func TestNetworkPolicy_KeepsOldRedisPortsUntilOldPodsAreGone(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
 	h.reconcile("default")
-	h.reaches("at first", 6379)
-	h.run(2)
-	h.edit(move("redis.redis:6380"))
+	h.expectRedisPorts("at first", 6379)
+	h.setReadyReplicas(2)
+	h.edit(withRedisAddress("redis.redis:6380"))
 	h.reconcile("default")
-	h.reaches("edited", 6379, 6380)
+	h.expectRedisPorts("edited", 6379, 6380)
 	roll := func(replicas, updated, terminating int32) {
 		t.Helper()
 		d := h.deployment("default")
@@ -50,28 +50,28 @@ func TestOldPodsReachTheirRedisUntilTheyAreGone(t *testing.T) {
 		h.reconcile("default")
 	}
 	roll(3, 1, 0)
-	h.reaches("while pods are replaced", 6379, 6380)
+	h.expectRedisPorts("while pods are replaced", 6379, 6380)
 	h.edit(func(s *v1alpha1.LimiterSpec) {
 		s.Redis.Mode, s.Redis.MasterName = v1alpha1.RedisSentinel, "primary"
 	})
 	h.reconcile("default")
-	h.reaches("edited again meanwhile", 0, 6379, 6380)
+	h.expectRedisPorts("edited again meanwhile", 0, 6379, 6380)
 	h.restart()
 	h.writes = nil
 	h.reconcile("default")
 	h.writes = nil
 	h.reconcile("default")
-	h.reaches("after a restart", 0, 6379, 6380)
+	h.expectRedisPorts("after a restart", 0, 6379, 6380)
 	if len(h.writes) > 0 {
 		t.Errorf("nothing has changed, and yet %q", h.writes)
 	}
 	roll(2, 2, 1)
-	h.reaches("while the last old pod answers its last calls", 0, 6379, 6380)
+	h.expectRedisPorts("while the last old pod answers its last calls", 0, 6379, 6380)
 	roll(2, 2, 0)
-	h.reaches("when all old pods are gone", 0)
+	h.expectRedisPorts("when all old pods are gone", 0)
 }
 
-func TestPodsThatStayAsTheyAreReachTheirRedis(t *testing.T) {
+func TestNetworkPolicy_KeepsOldRedisPortsWhileTheDeploymentIsBlocked(t *testing.T) {
 	missing := func(s *v1alpha1.LimiterSpec) { s.Redis.CredentialsSecretRef = &v1alpha1.SecretReference{Name: "login"} }
 	refused := func(s *v1alpha1.LimiterSpec) { s.PodTemplate.Labels = map[string]string{"team": "not a label!"} }
 	for name, obstacle := range map[string]func(*v1alpha1.LimiterSpec){"a Secret is missing": missing, "the template is refused": refused} {
@@ -79,40 +79,40 @@ func TestPodsThatStayAsTheyAreReachTheirRedis(t *testing.T) {
 			h := newHarness(t)
 			h.create("default", nil)
 			h.reconcile("default")
-			h.run(2)
+			h.setReadyReplicas(2)
 			h.edit(func(s *v1alpha1.LimiterSpec) {
-				move("redis.redis:6380")(s)
+				withRedisAddress("redis.redis:6380")(s)
 				obstacle(s)
 			})
 			for range 2 {
 				h.reconcile("default")
-				h.reaches("with the obstacle", 6379, 6380)
+				h.expectRedisPorts("with the obstacle", 6379, 6380)
 			}
 			h.must(h.kube.Create(t.Context(), &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: "login"}, StringData: map[string]string{passwordKey: "x"},
 			}))
 			h.edit(func(s *v1alpha1.LimiterSpec) { s.PodTemplate.Labels = nil })
 			h.reconcile("default")
-			h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
-			h.reaches("without it", 6379, 6380)
-			h.run(2)
+			h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+			h.expectRedisPorts("without it", 6379, 6380)
+			h.setReadyReplicas(2)
 			h.reconcile("default")
-			h.reaches("when all pods are new", 6380)
+			h.expectRedisPorts("when all pods are new", 6380)
 		})
 	}
 }
 
 // TestWhatOthersOpenIsClosedAgain: only a policy of the Limiter's own says what its pods use.
-func TestWhatOthersOpenIsClosedAgain(t *testing.T) {
+func TestNetworkPolicy_RemovesPortsThatOthersAdded(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
 	h.reconcile("default")
-	h.run(2)
+	h.setReadyReplicas(2)
 	h.reconcile("default")
 	policy := owned[networkingv1.NetworkPolicy](h, "default")
 	policy.Spec.Egress[redisRule].Ports = append(policy.Spec.Egress[redisRule].Ports, policyPort(corev1.ProtocolTCP, 25))
 	h.must(h.kube.Update(t.Context(), policy))
-	h.reaches("as others want it", 25, 6379)
+	h.expectRedisPorts("as others want it", 25, 6379)
 	h.reconcile("default")
-	h.reaches("looked at", 6379)
+	h.expectRedisPorts("looked at", 6379)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// serviceAccount is bound to no role, and its pods hold no token: a limiter never talks to Kubernetes.
+// serviceAccount has no role bindings, and its pods mount no token: a limiter never calls the Kubernetes API.
 func serviceAccount(limiter *v1alpha1.Limiter) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{
 		TypeMeta:                     kindOf("", "v1", "ServiceAccount"),
@@ -22,21 +22,21 @@ func serviceAccount(limiter *v1alpha1.Limiter) *corev1.ServiceAccount {
 	}
 }
 
-// replicasKey of the start values is the number of pods.
+// replicasKey is the key of the number of replicas in the start values.
 const replicasKey = "replicas"
 
-// startValues are what a pod is told when it starts, and need not be told again when they change: an argument in their
-// place would replace all pods whenever somebody scales.
+// startValues is a ConfigMap with values that a pod reads only when it starts. As command-line arguments they would replace all
+// pods whenever the Limiter is scaled.
 func startValues(limiter *v1alpha1.Limiter) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		TypeMeta:   kindOf("", "v1", "ConfigMap"),
 		ObjectMeta: objectMeta(limiter),
-		Data:       map[string]string{replicasKey: strconv.Itoa(int(max(1, replicasToBegin(limiter))))},
+		Data:       map[string]string{replicasKey: strconv.Itoa(int(max(1, initialReplicas(limiter))))},
 	}
 }
 
-// replicasToBegin is the number of pods; with an autoscaler the number to begin with.
-func replicasToBegin(limiter *v1alpha1.Limiter) int32 {
+// initialReplicas returns the number of replicas. With an autoscaler, it is the number to start with.
+func initialReplicas(limiter *v1alpha1.Limiter) int32 {
 	replicas := *cmp.Or(limiter.Spec.Replicas, new(int32(2)))
 	if a := limiter.Spec.Autoscaling; a != nil {
 		return min(max(replicas, a.MinReplicas), a.MaxReplicas)
@@ -56,7 +56,7 @@ func service(limiter *v1alpha1.Limiter, options Options) *corev1.Service {
 			},
 		},
 	}
-	if options.asked(limiter) {
+	if options.exposesThrottle(limiter) {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
 			Name: "https-throttle", Protocol: corev1.ProtocolTCP, Port: ThrottlePort,
 			TargetPort: intstr.FromString(throttlePortName), AppProtocol: new("https"),
@@ -65,8 +65,8 @@ func service(limiter *v1alpha1.Limiter, options Options) *corev1.Service {
 	return s
 }
 
-// disruptionBudget lets a drain of nodes take few limiters at a time; one that is not ready serves nobody and holds no
-// drain up.
+// disruptionBudget limits how many limiters a node drain evicts at the same time. Pods that are not ready serve no calls and can
+// always be evicted.
 func disruptionBudget(limiter *v1alpha1.Limiter) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		TypeMeta:   kindOf("policy", "v1", "PodDisruptionBudget"),
@@ -99,13 +99,13 @@ func autoscaler(limiter *v1alpha1.Limiter) *autoscalingv2.HorizontalPodAutoscale
 	}
 }
 
-// podMonitor has Prometheus Operator read the metrics. Its kind is not ours and may be absent, and so its Go type.
+// podMonitor makes Prometheus Operator scrape the metrics. It is unstructured because the cluster may not have its CRD.
 func podMonitor(limiter *v1alpha1.Limiter) *unstructured.Unstructured {
 	match := map[string]any{}
 	for name, value := range selector(limiter) {
 		match[name] = value
 	}
-	monitor := noPodMonitor()
+	monitor := emptyPodMonitor()
 	meta := objectMeta(limiter)
 	monitor.SetNamespace(meta.Namespace)
 	monitor.SetName(meta.Name)
@@ -123,6 +123,6 @@ func podMonitor(limiter *v1alpha1.Limiter) *unstructured.Unstructured {
 	return monitor
 }
 
-func noPodMonitor() *unstructured.Unstructured {
+func emptyPodMonitor() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "monitoring.coreos.com/v1", "kind": "PodMonitor"}}
 }

@@ -21,13 +21,13 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-func TestNetworkPoliciesGoWhenTheyAreNotWantedAnyMore(t *testing.T) {
+func TestPrune_DeletesOwnedNetworkPoliciesWhenDisabled(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
 	h.reconcile("default")
 	h.reconciler.Options.NetworkPolicies = false
 	h.reconcile("default")
-	if kinds := strings.Join(h.existing(), " "); strings.Contains(kinds, "NetworkPolicy") {
+	if kinds := strings.Join(h.existingKinds(), " "); strings.Contains(kinds, "NetworkPolicy") {
 		t.Errorf("there are %s", kinds)
 	}
 	h.reconciler.Options.NetworkPolicies = true
@@ -37,7 +37,7 @@ func TestNetworkPoliciesGoWhenTheyAreNotWantedAnyMore(t *testing.T) {
 	policy.OwnerReferences = nil // somebody has made it theirs
 	h.must(h.kube.Update(t.Context(), policy))
 	h.reconcile("default")
-	if kinds := strings.Join(h.existing(), " "); !strings.Contains(kinds, "NetworkPolicy") {
+	if kinds := strings.Join(h.existingKinds(), " "); !strings.Contains(kinds, "NetworkPolicy") {
 		t.Error("a NetworkPolicy of somebody else is deleted")
 	}
 }
@@ -49,13 +49,13 @@ const podMonitorDefinition = `{
   "versions": [{"name": "v1", "served": true, "storage": true,
     "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}`
 
-func TestPodMonitorsNeedTheirKind(t *testing.T) {
+func TestPodMonitors_RequireTheirCRD(t *testing.T) {
 	h := newHarness(t)
 	h.reconciler.Options.PodMonitors = true
 	h.create("default", nil)
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonRefused)
-	if got := h.message(v1alpha1.ConditionProgrammed); !strings.Contains(got, "does not know the kind") {
+	h.expectCondition(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonRefused)
+	if got := h.message(v1alpha1.ConditionProgrammed); !strings.Contains(got, "does not have this kind") {
 		t.Errorf("Programmed says %q", got)
 	}
 	kube := fixture.Kube(t)
@@ -70,8 +70,8 @@ func TestPodMonitorsNeedTheirKind(t *testing.T) {
 		h.reconcile("default")
 		return !strings.Contains(h.message(v1alpha1.ConditionProgrammed), "kind")
 	})
-	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
-	monitor := noPodMonitor()
+	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	monitor := emptyPodMonitor()
 	h.must(h.kube.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: Name("default")}, monitor))
 	h.writes = nil
 	h.reconcile("default")
@@ -81,7 +81,7 @@ func TestPodMonitorsNeedTheirKind(t *testing.T) {
 }
 
 // TestTroubleOfTheServerIsTriedAgain has the API server fail with one object.
-func TestTroubleOfTheServerIsTriedAgain(t *testing.T) {
+func TestReconcile_RetriesServerErrors(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
 	broken := true
@@ -98,7 +98,7 @@ func TestTroubleOfTheServerIsTriedAgain(t *testing.T) {
 	if _, err := h.reconciler.Reconcile(t.Context(), request); !errors.Is(err, trouble) {
 		t.Errorf("error %v", err)
 	}
-	if kinds := strings.Join(h.existing(), " "); !strings.Contains(kinds, "Deployment") || strings.Contains(kinds, "Service ") {
+	if kinds := strings.Join(h.existingKinds(), " "); !strings.Contains(kinds, "Deployment") || strings.Contains(kinds, "Service ") {
 		t.Errorf("there are %s", kinds)
 	}
 	if got := h.limiter().Status; got.ObservedGeneration != -1 || len(got.Conditions) > 0 {
@@ -106,11 +106,11 @@ func TestTroubleOfTheServerIsTriedAgain(t *testing.T) {
 	}
 	broken = false
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 }
 
 // TestALimiterUnderAReusedNameWaitsForTheOldOne leaves what the old one had, as a slow garbage collector would.
-func TestALimiterUnderAReusedNameWaitsForTheOldOne(t *testing.T) {
+func TestReconcile_WaitsForObjectsOfADeletedLimiterWithTheSameName(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
 	h.reconcile("default")
@@ -118,9 +118,9 @@ func TestALimiterUnderAReusedNameWaitsForTheOldOne(t *testing.T) {
 	h.reconcile("default")
 	h.create("default", nil)
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
-	h.says(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonPending)
-	h.silent(v1alpha1.ConditionStalled)
+	h.expectCondition(v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
+	h.expectCondition(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonPending)
+	h.expectNoCondition(v1alpha1.ConditionStalled)
 	for _, object := range []client.Object{
 		&corev1.ServiceAccount{}, &corev1.ConfigMap{}, &corev1.Service{}, &policyv1.PodDisruptionBudget{}, &appsv1.Deployment{},
 		&networkingv1.NetworkPolicy{},
@@ -130,14 +130,14 @@ func TestALimiterUnderAReusedNameWaitsForTheOldOne(t *testing.T) {
 		h.must(h.kube.Delete(t.Context(), object))
 	}
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 	if !metav1.IsControlledBy(h.deployment("default"), h.limiter()) {
 		t.Error("the Deployment is not the new Limiter's")
 	}
 }
 
 // TestAStatusOverAnEditIsLeftForTheNextRound gives report the Limiter as it was before somebody edited it.
-func TestAStatusOverAnEditIsLeftForTheNextRound(t *testing.T) {
+func TestReport_RetriesWhenTheLimiterWasEdited(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
 	stale := h.limiter()

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// The ports of a limiter.
+// Ports of a limiter.
 const (
 	httpPort = 8080
 	grpcPort = 8081
@@ -21,17 +21,17 @@ const (
 )
 
 const (
-	// drainSeconds is how long a pod answers on after it is told to go, until proxies know that.
+	// drainSeconds is how long a pod keeps serving, not ready, after SIGTERM, until proxies have noticed.
 	drainSeconds = 5
-	// graceSeconds are those, up to 10 for requests under way, one to sign off, and some to spare.
+	// graceSeconds covers the drain, up to 10 seconds for requests in flight, one second to remove the heartbeat, and a reserve.
 	graceSeconds = 20
-	// nobody is the user and group of the image.
-	nobody = 65532
-	// secretMode lets the group of the pod read a mounted Secret, and nobody else.
+	// nonRootID is the user and group ID of the image.
+	nonRootID = 65532
+	// secretMode lets only the user and the group of the pod read a mounted Secret.
 	secretMode = 0o440
 )
 
-// Where things are mounted.
+// Mount paths.
 const (
 	snapshotDir    = "/etc/weir/snapshot"
 	credentialsDir = "/etc/weir/redis"
@@ -43,7 +43,7 @@ func deployment(limiter *v1alpha1.Limiter, secrets Secrets, options Options) *ap
 		TypeMeta:   kindOf("apps", "v1", "Deployment"),
 		ObjectMeta: objectMeta(limiter),
 		Spec: appsv1.DeploymentSpec{
-			// A new pod is ready before an old one goes: callers never have fewer limiters than before.
+			// A new pod must be ready before an old one is stopped: callers never have fewer limiters than before.
 			Strategy: appsv1.DeploymentStrategy{
 				Type: appsv1.RollingUpdateDeploymentStrategyType,
 				RollingUpdate: &appsv1.RollingUpdateDeployment{
@@ -56,7 +56,7 @@ func deployment(limiter *v1alpha1.Limiter, secrets Secrets, options Options) *ap
 		},
 	}
 	if limiter.Spec.Autoscaling == nil {
-		d.Spec.Replicas = new(replicasToBegin(limiter))
+		d.Spec.Replicas = new(initialReplicas(limiter))
 	}
 	return d
 }
@@ -65,19 +65,19 @@ func pod(limiter *v1alpha1.Limiter, secrets Secrets, options Options) corev1.Pod
 	template := limiter.Spec.PodTemplate
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
-			Labels:      over(template.Labels, labelsOf(limiter)),
-			Annotations: over(map[string]string{"kubectl.kubernetes.io/default-container": "limiter"}, template.Annotations),
+			Labels:      mergeMaps(template.Labels, labelsOf(limiter)),
+			Annotations: mergeMaps(map[string]string{"kubectl.kubernetes.io/default-container": "limiter"}, template.Annotations),
 		},
 		Spec: corev1.PodSpec{
 			ServiceAccountName:            Name(limiter.Name),
 			AutomountServiceAccountToken:  new(false),
-			EnableServiceLinks:            new(false), // else a Service named weir sets variables that begin like those of the flags
+			EnableServiceLinks:            new(false), // a Service named weir would set variables with the prefix of the flags
 			TerminationGracePeriodSeconds: new(int64(graceSeconds)),
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot:   new(true),
-				RunAsUser:      new(int64(nobody)),
-				RunAsGroup:     new(int64(nobody)),
-				FSGroup:        new(int64(nobody)),
+				RunAsUser:      new(int64(nonRootID)),
+				RunAsGroup:     new(int64(nonRootID)),
+				FSGroup:        new(int64(nonRootID)),
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			NodeSelector:              template.NodeSelector,
@@ -85,15 +85,15 @@ func pod(limiter *v1alpha1.Limiter, secrets Secrets, options Options) corev1.Pod
 			Affinity:                  template.Affinity,
 			PriorityClassName:         template.PriorityClassName,
 			ImagePullSecrets:          pullSecrets(template.ImagePullSecrets),
-			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{spread(limiter, corev1.LabelHostname), spread(limiter, corev1.LabelTopologyZone)},
+			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{spreadConstraint(limiter, corev1.LabelHostname), spreadConstraint(limiter, corev1.LabelTopologyZone)},
 			Containers:                []corev1.Container{container(limiter, secrets, options)},
 			Volumes:                   volumes(limiter, options),
 		},
 	}
 }
 
-// spread has the pods of one version away from each other where that is possible.
-func spread(limiter *v1alpha1.Limiter, over string) corev1.TopologySpreadConstraint {
+// spreadConstraint spreads the pods of one template revision over nodes or zones where possible.
+func spreadConstraint(limiter *v1alpha1.Limiter, over string) corev1.TopologySpreadConstraint {
 	return corev1.TopologySpreadConstraint{
 		TopologyKey:       over,
 		MaxSkew:           1,
@@ -112,12 +112,12 @@ func container(limiter *v1alpha1.Limiter, secrets Secrets, options Options) core
 	return corev1.Container{
 		Name:          "limiter",
 		Image:         image,
-		Args:          arguments(limiter, secrets, options, bounded(resources, corev1.ResourceMemory)),
+		Args:          arguments(limiter, secrets, options, hasLimit(resources, corev1.ResourceMemory)),
 		Env:           environment(limiter, resources),
 		VolumeMounts:  mounts(limiter, options),
 		Ports:         ports(limiter, options),
 		LivenessProbe: probe("/healthz", 10, 3),
-		// Ready once it has rules. Asked often, for a rollout waits for it.
+		// A limiter is ready once it has rules. The period is short because a rollout waits for readiness.
 		ReadinessProbe: probe("/readyz", 2, 2),
 		Resources:      resources,
 		SecurityContext: &corev1.SecurityContext{
@@ -134,7 +134,7 @@ func ports(limiter *v1alpha1.Limiter, options Options) []corev1.ContainerPort {
 		{Name: "grpc", ContainerPort: grpcPort, Protocol: corev1.ProtocolTCP},
 		{Name: "ops", ContainerPort: opsPort, Protocol: corev1.ProtocolTCP},
 	}
-	if options.throttles(limiter) {
+	if options.servesThrottle(limiter) {
 		all = append(all, corev1.ContainerPort{Name: throttlePortName, ContainerPort: ThrottlePort, Protocol: corev1.ProtocolTCP})
 	}
 	return all
@@ -158,27 +158,27 @@ func resourcesOf(limiter *v1alpha1.Limiter) corev1.ResourceRequirements {
 	}
 }
 
-// bounded: there is a limit, without which Kubernetes would tell the process of the whole node.
-func bounded(resources corev1.ResourceRequirements, name corev1.ResourceName) bool {
+// hasLimit reports whether the container has a limit for the resource. Without one, Kubernetes would pass the capacity of the node.
+func hasLimit(resources corev1.ResourceRequirements, name corev1.ResourceName) bool {
 	limit, found := resources.Limits[name]
 	return found && !limit.IsZero()
 }
 
-// environment tells the process what it may use.
+// environment passes the resource limits to the process.
 func environment(limiter *v1alpha1.Limiter, resources corev1.ResourceRequirements) []corev1.EnvVar {
 	env := []corev1.EnvVar{{Name: "WEIR_REPLICAS", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: Name(limiter.Name)}, Key: replicasKey,
 	}}}}
-	if bounded(resources, corev1.ResourceCPU) { // as many threads: who is throttled in the middle of a request is late
-		env = append(env, ofLimit("GOMAXPROCS", "limits.cpu", "1"))
+	if hasLimit(resources, corev1.ResourceCPU) { // more threads than CPUs would be throttled in the middle of a request
+		env = append(env, limitVariable("GOMAXPROCS", "limits.cpu", "1"))
 	}
-	if bounded(resources, corev1.ResourceMemory) { // in MiB, read as MB: 95 % of it, and the rest for what Go does not count
-		env = append(env, ofLimit("MEMORY_LIMIT", "limits.memory", "1Mi"), corev1.EnvVar{Name: "GOMEMLIMIT", Value: "$(MEMORY_LIMIT)000000B"})
+	if hasLimit(resources, corev1.ResourceMemory) { // the number of MiB read as MB is 95 % of the limit; the rest is for memory that Go does not count
+		env = append(env, limitVariable("MEMORY_LIMIT", "limits.memory", "1Mi"), corev1.EnvVar{Name: "GOMEMLIMIT", Value: "$(MEMORY_LIMIT)000000B"})
 	}
 	return env
 }
 
-func ofLimit(variable, limit, divisor string) corev1.EnvVar {
+func limitVariable(variable, limit, divisor string) corev1.EnvVar {
 	return corev1.EnvVar{Name: variable, ValueFrom: &corev1.EnvVarSource{
 		ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: limit, Divisor: resource.MustParse(divisor)},
 	}}
@@ -192,16 +192,16 @@ func mounts(limiter *v1alpha1.Limiter, options Options) []corev1.VolumeMount {
 	if tlsSecret(limiter) != "" {
 		all = append(all, corev1.VolumeMount{Name: "redis-tls", MountPath: tlsDir, ReadOnly: true})
 	}
-	if options.throttles(limiter) {
+	if options.servesThrottle(limiter) {
 		all = append(all, corev1.VolumeMount{Name: throttlePortName, MountPath: throttleDir, ReadOnly: true})
 	}
 	return all
 }
 
-// volumes are whole directories, for what is mounted file by file stays as it was when its Secret changes.
+// volumes mounts whole directories: a file that is mounted with subPath is not updated when its Secret changes.
 func volumes(limiter *v1alpha1.Limiter, options Options) []corev1.Volume {
 	all := []corev1.Volume{{
-		// What the operator published last, for a start while Redis is away. Before the first time there is none.
+		// The rule set that the operator published last, for a start while Redis is unavailable. It does not exist before the first publication.
 		Name: "snapshot",
 		VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: "weir-rules-" + limiter.Name}, Optional: new(true),
@@ -213,7 +213,7 @@ func volumes(limiter *v1alpha1.Limiter, options Options) []corev1.Volume {
 	if name := tlsSecret(limiter); name != "" {
 		all = append(all, secretVolume("redis-tls", name))
 	}
-	if options.throttles(limiter) {
+	if options.servesThrottle(limiter) {
 		all = append(all, throttleVolume())
 	}
 	return all
@@ -225,8 +225,8 @@ func secretVolume(volume, secret string) corev1.Volume {
 	}}
 }
 
-// over returns lower with what upper says in its place.
-func over(lower, upper map[string]string) map[string]string {
+// mergeMaps returns lower overwritten with the entries of upper.
+func mergeMaps(lower, upper map[string]string) map[string]string {
 	all := maps.Clone(lower)
 	if all == nil {
 		all = map[string]string{}
@@ -236,21 +236,21 @@ func over(lower, upper map[string]string) map[string]string {
 }
 
 const (
-	// leastMemory is what a limiter needs to start.
-	leastMemory = "128Mi"
-	// mostPatience is for how long a limiter that API servers ask may wait for Redis, at most.
-	mostPatience = 750 * time.Millisecond
+	// minMemory is the least memory limit with which a limiter starts.
+	minMemory = "128Mi"
+	// maxRedisTimeout is the longest Redis timeout of a limiter that API servers call.
+	maxRedisTimeout = 750 * time.Millisecond
 )
 
-// checkTemplate says what the pods would not start with, though the API server takes it, or an older definition did.
+// checkTemplate rejects settings with which pods would not start. The CRD rejects them too, but an older CRD may have accepted them.
 func checkTemplate(limiter *v1alpha1.Limiter) error {
 	timeout, err := time.ParseDuration(string(limiter.Spec.Redis.Timeout))
-	if err == nil && timeout > mostPatience && Throttles(limiter) {
-		return refused("spec.redis.timeout: %v is longer than API servers can wait, with kubernetesThrottle it is at most %v", timeout, mostPatience)
+	if err == nil && timeout > maxRedisTimeout && Throttles(limiter) {
+		return refused("spec.redis.timeout: %v is too long: with kubernetesThrottle it must be at most %v, because API servers do not wait longer", timeout, maxRedisTimeout)
 	}
 	limit, found := resourcesOf(limiter).Limits[corev1.ResourceMemory]
-	if found && !limit.IsZero() && limit.Cmp(resource.MustParse(leastMemory)) < 0 {
-		return refused("spec.podTemplate.resources.limits.memory: %s is less than a limiter needs to start, which is %s", limit.String(), leastMemory)
+	if found && !limit.IsZero() && limit.Cmp(resource.MustParse(minMemory)) < 0 {
+		return refused("spec.podTemplate.resources.limits.memory: %s is too low: a limiter needs at least %s to start", limit.String(), minMemory)
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package deployment runs Limiters: it applies what each needs to run, says in its status how far that is, and cleans up
-// in Redis when it goes.
+// Package deployment runs Limiters. It applies the objects that a Limiter needs to run, reports progress in the status of the
+// Limiter, and cleans up in Redis when the Limiter is deleted.
 package deployment
 
 import (
@@ -16,59 +16,60 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// fieldOwner owns what the controller applies, status included.
+// fieldOwner owns all fields that the controller applies, status included.
 const fieldOwner = client.FieldOwner("weir-deployment")
 
 const (
-	// resync is how often all is looked at when nothing happens: Secrets and the start values are not watched.
-	resync = time.Minute
-	// obstacleRetry is how soon it is looked whether an obstacle is gone.
-	obstacleRetry = 5 * time.Second
-	// statusRetry is how soon a status is written that another write was faster than.
+	// resyncInterval is the time between two reconciliations without events. It bounds how late the controller notices changes to
+	// Secrets and to the start values, which it does not watch.
+	resyncInterval = time.Minute
+	// blockedRetry is the time until the controller checks again whether a blocked Limiter can be deployed.
+	blockedRetry = 5 * time.Second
+	// statusRetry is the time until the controller writes a status again after a conflict.
 	statusRetry = time.Second
 )
 
-// Cleaner takes out of Redis what is there of a Limiter, counters aside, which go by themselves.
+// Cleaner removes the data of a Limiter from Redis. Counters are left: they expire.
 type Cleaner interface {
-	// Forget removes the rules and heartbeats of the Limiter, if there are any. It may have to find its own way to Redis:
-	// the Limiter may have been deleted while no operator ran.
+	// Forget removes the rules and heartbeats of the Limiter, if there are any. It must find its own connection to Redis: the
+	// Limiter may have been deleted while no operator ran.
 	Forget(ctx context.Context, limiter *v1alpha1.Limiter) error
 }
 
-// Config is what a Reconciler works on and with.
+// Config holds the dependencies of a Reconciler.
 type Config struct {
-	// Client reads Limiters and what they own, from a cache, and writes both.
+	// Client reads Limiters and the objects they own from a cache, and writes both.
 	Client client.Client
-	// Uncached reads what no cache should hold for all of the cluster: Secrets and ConfigMaps.
+	// Uncached reads objects that no cache should hold for the whole cluster: Secrets and ConfigMaps.
 	Uncached client.Reader
-	// Cleaner cleans up in Redis.
+	// Cleaner removes the data of deleted Limiters from Redis.
 	Cleaner Cleaner
-	// Events tells people what a status does not keep.
+	// Events records events about Limiters.
 	Events events.EventRecorder
-	// Options of all Limiters.
+	// Options apply to all Limiters.
 	Options Options
-	// Clock tells the time for conditions and deadlines.
+	// Clock returns the current time, for conditions and deadlines.
 	Clock func() time.Time
 }
 
-// Reconciler runs Limiters. It remembers what it has applied, and nothing that is not found out by applying it again; it
-// may serve several Limiters at once.
+// Reconciler runs Limiters. It remembers only what it has applied, and recovers that by applying it again. It can reconcile
+// several Limiters concurrently.
 type Reconciler struct {
 	Config
-	memory memory
+	applied appliedObjects
 }
 
 // New returns a Reconciler.
 func New(config Config) *Reconciler { return &Reconciler{Config: config} }
 
-// Reconcile gives the Limiter what it needs to run, or takes its leave of it.
+// Reconcile applies what the Limiter needs to run, or cleans up after a deleted Limiter.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var limiter v1alpha1.Limiter
 	if err := r.Client.Get(ctx, request.NamespacedName, &limiter); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !limiter.DeletionTimestamp.IsZero() {
-		return r.leave(ctx, &limiter)
+		return r.finalize(ctx, &limiter)
 	}
 	if err := r.addFinalizer(ctx, &limiter); err != nil {
 		return ctrl.Result{}, err
@@ -80,33 +81,33 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return r.report(ctx, &limiter, found)
 }
 
-// deploy applies all that the Limiter needs. What stands in the way of one object holds up no other one, but a Limiter
-// whose Secrets are not there, or that API servers still ask, goes on with the pods that it has. The error is what may be
-// gone when it is tried again.
+// deploy applies all objects of the Limiter. An error with one object does not hold up the others. The Deployment is not
+// changed while a Secret is missing, while the template is invalid, or while API servers may still call a webhook that is no
+// longer wanted: the existing pods keep running. The returned error is one that a retry may resolve.
 func (r *Reconciler) deploy(ctx context.Context, limiter *v1alpha1.Limiter) (outcome, error) {
 	var found outcome
-	secrets, err := r.lookAtSecrets(ctx, limiter)
-	failed := found.meet(err)
-	failed = errors.Join(failed, found.meet(checkTemplate(limiter)))
-	failed = errors.Join(failed, found.meet(r.lookAtThrottleSecret(ctx, limiter)))
-	failed = errors.Join(failed, found.meet(checkWithdrawn(limiter)))
-	hold := failed != nil || len(found.obstacles) > 0
+	secrets, err := r.readSecretKeys(ctx, limiter)
+	failed := found.record(err)
+	failed = errors.Join(failed, found.record(checkTemplate(limiter)))
+	failed = errors.Join(failed, found.record(r.checkThrottleSecret(ctx, limiter)))
+	failed = errors.Join(failed, found.record(checkWithdrawal(limiter)))
+	hold := failed != nil || len(found.blocking) > 0
 	objects := Render(limiter, secrets, r.Options)
 	for _, object := range objects {
 		switch o := object.(type) {
 		case *appsv1.Deployment:
 			if hold {
-				found.deployment, err = r.deployed(ctx, limiter)
+				found.deployment, err = r.readDeployment(ctx, limiter)
 			} else {
 				found.deployment, err = r.applyDeployment(ctx, limiter, o)
 				hold = err != nil
 			}
-		case *networkingv1.NetworkPolicy: // after the Deployment
-			err = r.applyNetworkPolicy(ctx, limiter, o, hold || outdated(found.deployment))
+		case *networkingv1.NetworkPolicy: // rendered after the Deployment
+			err = r.applyNetworkPolicy(ctx, limiter, o, hold || mayHaveOutdatedPods(found.deployment))
 		default:
 			_, err = r.apply(ctx, limiter, object)
 		}
-		failed = errors.Join(failed, found.meet(err))
+		failed = errors.Join(failed, found.record(err))
 	}
 	return found, errors.Join(failed, r.prune(ctx, limiter, objects))
 }

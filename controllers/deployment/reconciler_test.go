@@ -26,35 +26,35 @@ import (
 	v1alpha1ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
 )
 
-func TestALimiterFromCreationToReady(t *testing.T) {
+func TestReconcile_TakesALimiterFromCreationToReady(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
 	h.reconcile("default")
 	want := []string{
 		"*v1.ServiceAccount", "*v1.ConfigMap", "*v1.Service", "*v1.PodDisruptionBudget", "*v1.Deployment", "*v1.NetworkPolicy",
 	}
-	if diff := cmp.Diff(want, h.existing()); diff != "" {
+	if diff := cmp.Diff(want, h.existingKinds()); diff != "" {
 		t.Errorf("what is there (-want +got):\n%s", diff)
 	}
-	h.says(v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
-	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
-	h.says(v1alpha1.ConditionReady, no, v1alpha1.ReasonReplicasMissing)
-	h.says(v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonReplicasMissing)
-	h.silent(v1alpha1.ConditionStalled, v1alpha1.ConditionDegraded)
-	if got := h.event(); !strings.HasPrefix(got, "Normal Deployed ") {
+	h.expectCondition(v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
+	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	h.expectCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonReplicasMissing)
+	h.expectCondition(v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonReplicasMissing)
+	h.expectNoCondition(v1alpha1.ConditionStalled, v1alpha1.ConditionDegraded)
+	if got := h.nextEvent(); !strings.HasPrefix(got, "Normal Deployed ") {
 		t.Errorf("event %q", got)
 	}
 
-	h.run(1)
+	h.setReadyReplicas(1)
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionReady, no, v1alpha1.ReasonReplicasMissing)
+	h.expectCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonReplicasMissing)
 	if got := h.message(v1alpha1.ConditionReady); got != "1 of 2 replicas are ready" {
 		t.Errorf("Ready says %q", got)
 	}
-	h.run(2)
+	h.setReadyReplicas(2)
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionReady, yes, v1alpha1.ReasonDeployed)
-	h.silent(v1alpha1.ConditionReconciling)
+	h.expectCondition(v1alpha1.ConditionReady, yes, v1alpha1.ReasonDeployed)
+	h.expectNoCondition(v1alpha1.ConditionReconciling)
 	status := h.limiter().Status
 	selected, err := metav1.ParseToLabelSelector(status.Selector)
 	h.must(err)
@@ -63,15 +63,15 @@ func TestALimiterFromCreationToReady(t *testing.T) {
 	}
 }
 
-func TestNothingIsWrittenWhereNothingHasChanged(t *testing.T) {
+func TestReconcile_WritesNothingWhenNothingChanged(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
 	h.reconcile("default")
-	h.run(2)
+	h.setReadyReplicas(2)
 	h.reconcile("default")
 	h.writes = nil
 	for range 3 {
-		if again := h.reconcile("default").RequeueAfter; again != resync {
+		if again := h.reconcile("default").RequeueAfter; again != resyncInterval {
 			t.Errorf("nothing to do, and yet again in %v", again)
 		}
 	}
@@ -95,11 +95,11 @@ func TestNothingIsWrittenWhereNothingHasChanged(t *testing.T) {
 	}
 }
 
-func TestAnEditChangesTheDeployment(t *testing.T) {
+func TestReconcile_AppliesAnEditToTheDeployment(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
 	h.reconcile("default")
-	h.run(2)
+	h.setReadyReplicas(2)
 	h.reconcile("default")
 	before := h.deployment("default")
 
@@ -113,9 +113,9 @@ func TestAnEditChangesTheDeployment(t *testing.T) {
 	if cmp.Equal(before.Spec.Template, after.Spec.Template) {
 		t.Error("the pods are not replaced")
 	}
-	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
-	h.says(v1alpha1.ConditionReady, no, v1alpha1.ReasonReplicasMissing)
-	h.says(v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonReplicasMissing)
+	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	h.expectCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonReplicasMissing)
+	h.expectCondition(v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonReplicasMissing)
 
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.Replicas = new(int32(5)) })
 	h.reconcile("default")
@@ -131,7 +131,7 @@ func TestAnEditChangesTheDeployment(t *testing.T) {
 	}
 }
 
-func TestWhatOthersChangeIsPutBackAndWhatTheyAddStays(t *testing.T) {
+func TestReconcile_RevertsForeignChangesAndKeepsForeignAdditions(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
 	h.reconcile("default")
@@ -206,7 +206,7 @@ func TestWhatOthersChangeIsPutBackAndWhatTheyAddStays(t *testing.T) {
 }
 
 // TestAnotherControllerHasItsPartOfTheStatus writes the part of the rule sets beside that of the deployment.
-func TestAnotherControllerHasItsPartOfTheStatus(t *testing.T) {
+func TestReport_KeepsStatusFieldsOfOtherControllers(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
 	h.reconcile("default")
@@ -215,16 +215,16 @@ func TestAnotherControllerHasItsPartOfTheStatus(t *testing.T) {
 		WithConditions(metav1ac.Condition().WithType(v1alpha1.ConditionDegraded).WithStatus(yes).WithReason(v1alpha1.ReasonLocalMode).
 			WithMessage("").WithLastTransitionTime(metav1.NewTime(h.now).Rfc3339Copy())))
 	h.must(h.kube.Status().Apply(t.Context(), theirs, client.FieldOwner("weir-operator")))
-	h.run(2)
+	h.setReadyReplicas(2)
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionReady, yes, v1alpha1.ReasonDeployed)
+	h.expectCondition(v1alpha1.ConditionReady, yes, v1alpha1.ReasonDeployed)
 	status := h.limiter().Status
 	if status.Revision != "sha256:1" || len(status.Conditions) != 4 {
 		t.Errorf("the other part of the status is gone: %+v", status)
 	}
 }
 
-func TestAnAutoscalerGetsTheNumberOfPodsAndGivesItBack(t *testing.T) {
+func TestReplicas_AreHandedOverToTheAutoscalerAndBack(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", func(s *v1alpha1.LimiterSpec) { s.Replicas = new(int32(4)) })
 	h.reconcile("default")
@@ -257,7 +257,7 @@ func TestAnAutoscalerGetsTheNumberOfPodsAndGivesItBack(t *testing.T) {
 	if replicas() != 4 {
 		t.Errorf("without autoscaler there are %d pods, want 4", replicas())
 	}
-	if kinds := strings.Join(h.existing(), " "); strings.Contains(kinds, "Autoscaler") {
+	if kinds := strings.Join(h.existingKinds(), " "); strings.Contains(kinds, "Autoscaler") {
 		t.Errorf("the autoscaler is still there: %s", kinds)
 	}
 
@@ -277,7 +277,7 @@ func TestAnAutoscalerGetsTheNumberOfPodsAndGivesItBack(t *testing.T) {
 	}
 }
 
-func TestLimitersOfOneNameInTwoNamespacesAndTwoInOne(t *testing.T) {
+func TestReconcile_KeepsLimitersApart(t *testing.T) {
 	one, other := newHarness(t), newHarness(t)
 	other.reconciler = one.reconciler // one operator
 	for _, h := range []*harness{one, other} {
@@ -303,7 +303,7 @@ func TestLimitersOfOneNameInTwoNamespacesAndTwoInOne(t *testing.T) {
 	}
 }
 
-func TestAMissingSecretIsToldAndWaitedFor(t *testing.T) {
+func TestSecrets_AreReportedAndAwaitedWhenMissing(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", func(s *v1alpha1.LimiterSpec) {
 		s.Redis.CredentialsSecretRef = &v1alpha1.SecretReference{Name: "login"}
@@ -311,13 +311,13 @@ func TestAMissingSecretIsToldAndWaitedFor(t *testing.T) {
 	})
 	missing := func(says string) {
 		t.Helper()
-		if again := h.reconcile("default").RequeueAfter; again != obstacleRetry {
+		if again := h.reconcile("default").RequeueAfter; again != blockedRetry {
 			t.Errorf("it is looked for again in %v", again)
 		}
-		h.says(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonSecretNotFound)
-		h.says(v1alpha1.ConditionReady, no, v1alpha1.ReasonSecretNotFound)
-		h.says(v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonSecretNotFound)
-		h.silent(v1alpha1.ConditionStalled)
+		h.expectCondition(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonSecretNotFound)
+		h.expectCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonSecretNotFound)
+		h.expectCondition(v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonSecretNotFound)
+		h.expectNoCondition(v1alpha1.ConditionStalled)
 		if got := h.message(v1alpha1.ConditionReady); !strings.Contains(got, says) {
 			t.Errorf("Ready says %q, want %q in it", got, says)
 		}
@@ -332,19 +332,19 @@ func TestAMissingSecretIsToldAndWaitedFor(t *testing.T) {
 		s.ResourceVersion = ""
 		h.must(h.kube.Create(t.Context(), s))
 	}
-	missing("Secret login is not in namespace " + h.namespace)
-	if got := h.event(); !strings.HasPrefix(got, "Warning SecretNotFound ") {
+	missing("Secret login does not exist in namespace " + h.namespace)
+	if got := h.nextEvent(); !strings.HasPrefix(got, "Warning SecretNotFound ") {
 		t.Errorf("event %q", got)
 	}
 	secret("login", "username")
 	missing("Secret login has no key password")
 	secret("login", "password")
-	missing("Secret tls is not in namespace")
+	missing("Secret tls does not exist in namespace")
 	secret("tls", "tls.crt")
-	missing("go together")
+	missing("add the other one")
 	secret("tls", "tls.crt", "tls.key")
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 	args := func() string { return strings.Join(h.deployment("default").Spec.Template.Spec.Containers[0].Args, " ") }
 	if strings.Contains(args(), "--redis-ca") || !strings.Contains(args(), "--redis-cert=/etc/weir/redis-tls/tls.crt") {
 		t.Errorf("arguments %s", args())
@@ -357,13 +357,13 @@ func TestAMissingSecretIsToldAndWaitedFor(t *testing.T) {
 
 	before := h.deployment("default").ResourceVersion
 	h.must(h.kube.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: "tls"}}))
-	missing("Secret tls is not in namespace")
+	missing("Secret tls does not exist in namespace")
 	if h.deployment("default").ResourceVersion != before {
 		t.Error("while a Secret is missing the pods that run were changed")
 	}
 }
 
-func TestWhatIsThereOfOthersIsLeftAlone(t *testing.T) {
+func TestApply_LeavesForeignObjectsAlone(t *testing.T) {
 	h := newHarness(t)
 	theirs := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: Name("default"), Labels: map[string]string{"app": "theirs"}},
@@ -372,12 +372,12 @@ func TestWhatIsThereOfOthersIsLeftAlone(t *testing.T) {
 	h.must(h.kube.Create(t.Context(), theirs))
 	h.create("default", nil)
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonRefused)
-	h.says(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonRefused)
-	h.says(v1alpha1.ConditionReady, no, v1alpha1.ReasonRefused)
-	h.says(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonRefused)
-	h.silent(v1alpha1.ConditionReconciling)
-	if got := h.message(v1alpha1.ConditionReady); !strings.HasPrefix(got, "Service weir-limiter-default is there already") {
+	h.expectCondition(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonRefused)
+	h.expectCondition(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonRefused)
+	h.expectCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonRefused)
+	h.expectCondition(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonRefused)
+	h.expectNoCondition(v1alpha1.ConditionReconciling)
+	if got := h.message(v1alpha1.ConditionReady); !strings.HasPrefix(got, "Service weir-limiter-default already exists") {
 		t.Errorf("Ready says %q", got)
 	}
 	if got := owned[corev1.Service](h, "default"); got.ResourceVersion != theirs.ResourceVersion {
@@ -385,21 +385,21 @@ func TestWhatIsThereOfOthersIsLeftAlone(t *testing.T) {
 	}
 	h.must(h.kube.Delete(t.Context(), theirs))
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
-	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
-	h.silent(v1alpha1.ConditionStalled)
+	h.expectCondition(v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
+	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	h.expectNoCondition(v1alpha1.ConditionStalled)
 }
 
 // TestAStaleCacheTakesNothingOver has the cache miss what somebody else has just created.
-func TestAStaleCacheTakesNothingOver(t *testing.T) {
+func TestApply_DoesNotTakeOverWhatAStaleCacheMisses(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
 	theirs := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: Name("default")}, Data: map[string]string{replicasKey: "theirs"},
 	}
 	h.must(h.kube.Create(t.Context(), theirs))
-	_, err := h.reconciler.applyOver(t.Context(), h.limiter(), startValues(h.limiter()), nil)
-	if met := (obstacle{}); !errors.As(err, &met) || met.reason != v1alpha1.ReasonRefused {
+	_, err := h.reconciler.applyIfChanged(t.Context(), h.limiter(), startValues(h.limiter()), nil)
+	if met := (conditionError{}); !errors.As(err, &met) || met.reason != v1alpha1.ReasonRefused {
 		t.Errorf("error %v", err)
 	}
 	if got := owned[corev1.ConfigMap](h, "default"); got.ResourceVersion != theirs.ResourceVersion {
@@ -408,7 +408,7 @@ func TestAStaleCacheTakesNothingOver(t *testing.T) {
 }
 
 // TestWhatCachesDoNotHoldIsLeftAlone has the cache hold what the operator's does: objects with its label.
-func TestWhatCachesDoNotHoldIsLeftAlone(t *testing.T) {
+func TestApply_DoesNotTakeOverWhatTheCacheFiltersOut(t *testing.T) {
 	h := newHarness(t)
 	theirs := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 		Namespace: h.namespace, Name: Name("default"), Annotations: map[string]string{"role": "theirs"},
@@ -425,9 +425,9 @@ func TestWhatCachesDoNotHoldIsLeftAlone(t *testing.T) {
 		},
 	})
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonRefused)
-	h.says(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonRefused)
-	if got := h.message(v1alpha1.ConditionReady); !strings.HasPrefix(got, "ServiceAccount weir-limiter-default is there already") {
+	h.expectCondition(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonRefused)
+	h.expectCondition(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonRefused)
+	if got := h.message(v1alpha1.ConditionReady); !strings.HasPrefix(got, "ServiceAccount weir-limiter-default already exists") {
 		t.Errorf("Ready says %q", got)
 	}
 	if got := owned[corev1.ServiceAccount](h, "default"); got.ResourceVersion != theirs.ResourceVersion {
@@ -435,19 +435,19 @@ func TestWhatCachesDoNotHoldIsLeftAlone(t *testing.T) {
 	}
 	h.must(h.kube.Delete(t.Context(), theirs))
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 
 	service := owned[corev1.Service](h, "default")
 	delete(service.Labels, managedByLabel) // by which the cache knows it
 	h.must(h.kube.Update(t.Context(), service))
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 	if got := owned[corev1.Service](h, "default").Labels[managedByLabel]; got != managedBy {
 		t.Error("what is the Limiter's own is not put back")
 	}
 }
 
-func TestASelectorThatCannotChangeIsTold(t *testing.T) {
+func TestApply_ReportsAnImmutableSelector(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
 	h.reconcile("default")
@@ -458,41 +458,41 @@ func TestASelectorThatCannotChangeIsTold(t *testing.T) {
 	d.Spec.Template.Labels["app.kubernetes.io/instance"] = "other"
 	h.must(h.kube.Create(t.Context(), d)) // under the Limiter's own name
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonRefused)
+	h.expectCondition(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonRefused)
 	if got := h.message(v1alpha1.ConditionStalled); !strings.Contains(got, "immutable") {
 		t.Errorf("Stalled says %q", got)
 	}
 	h.must(h.kube.Delete(t.Context(), d))
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 }
 
-func TestATemplateThatTheServerRefusesIsTold(t *testing.T) {
+func TestApply_ReportsATemplateThatTheAPIServerRejects(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", func(s *v1alpha1.LimiterSpec) { s.PodTemplate.Labels = map[string]string{"team": "not a label!"} })
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonRefused)
+	h.expectCondition(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonRefused)
 	if got := h.message(v1alpha1.ConditionAccepted); !strings.Contains(got, "not a label!") {
 		t.Errorf("Accepted says %q", got)
 	}
-	if kinds := strings.Join(h.existing(), " "); !strings.Contains(kinds, "Service ") {
+	if kinds := strings.Join(h.existingKinds(), " "); !strings.Contains(kinds, "Service ") {
 		t.Errorf("the rest is not applied: %s", kinds)
 	}
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.PodTemplate.Labels = nil })
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 }
 
-func TestPodsThatCouldNotStartAreRefused(t *testing.T) {
+func TestCheckTemplate_RejectsPodsThatCouldNotStart(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
 	h.reconcile("default")
 	before := h.deployment("default").ResourceVersion
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.PodTemplate.Resources = resourcesWithMemory("64Mi") })
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonRefused)
-	h.says(v1alpha1.ConditionReady, no, v1alpha1.ReasonRefused)
-	h.says(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonRefused)
+	h.expectCondition(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonRefused)
+	h.expectCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonRefused)
+	h.expectCondition(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonRefused)
 	if got := h.message(v1alpha1.ConditionStalled); !strings.Contains(got, "spec.podTemplate.resources.limits.memory: 64Mi") {
 		t.Errorf("Stalled says %q", got)
 	}
@@ -501,17 +501,17 @@ func TestPodsThatCouldNotStartAreRefused(t *testing.T) {
 	}
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.PodTemplate.Resources = resourcesWithMemory("128Mi") })
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 }
 
 // TestARolloutThatHangsIsTold has one pod, which is ready, beside one of the edit, which cannot pull its image.
-func TestARolloutThatHangsIsTold(t *testing.T) {
+func TestReady_ReportsAStuckRollout(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", func(s *v1alpha1.LimiterSpec) { s.Replicas = new(int32(1)) })
 	h.reconcile("default")
-	h.run(1)
+	h.setReadyReplicas(1)
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionReady, yes, v1alpha1.ReasonDeployed)
+	h.expectCondition(v1alpha1.ConditionReady, yes, v1alpha1.ReasonDeployed)
 
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.Image = "weir:none" })
 	h.reconcile("default")
@@ -524,23 +524,23 @@ func TestARolloutThatHangsIsTold(t *testing.T) {
 		h.reconcile("default")
 	}
 	roll(appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 1, ReadyReplicas: 1})
-	h.says(v1alpha1.ConditionReady, no, v1alpha1.ReasonReplicasMissing)
-	h.says(v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonReplicasMissing)
-	h.silent(v1alpha1.ConditionStalled)
+	h.expectCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonReplicasMissing)
+	h.expectCondition(v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonReplicasMissing)
+	h.expectNoCondition(v1alpha1.ConditionStalled)
 	roll(appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 1, ReadyReplicas: 1, Conditions: []appsv1.DeploymentCondition{{
 		Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded", Message: "timed out",
 	}}})
-	h.says(v1alpha1.ConditionReady, no, v1alpha1.ReasonProgressDeadlineExceeded)
-	h.says(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonProgressDeadlineExceeded)
-	h.silent(v1alpha1.ConditionReconciling)
+	h.expectCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonProgressDeadlineExceeded)
+	h.expectCondition(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonProgressDeadlineExceeded)
+	h.expectNoCondition(v1alpha1.ConditionReconciling)
 	roll(appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 1, ReadyReplicas: 2}) // the image is there after all
-	h.says(v1alpha1.ConditionReady, no, v1alpha1.ReasonReplicasMissing)
+	h.expectCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonReplicasMissing)
 	roll(appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1})
-	h.says(v1alpha1.ConditionReady, yes, v1alpha1.ReasonDeployed)
-	h.silent(v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling)
+	h.expectCondition(v1alpha1.ConditionReady, yes, v1alpha1.ReasonDeployed)
+	h.expectNoCondition(v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling)
 }
 
-func TestADeletedLimiterIsForgottenInRedis(t *testing.T) {
+func TestFinalize_RemovesTheLimiterFromRedis(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
 	h.reconcile("default")
@@ -550,43 +550,43 @@ func TestADeletedLimiterIsForgottenInRedis(t *testing.T) {
 	h.must(h.kube.Delete(t.Context(), h.limiter()))
 	h.writes = nil
 	h.reconcile("default")
-	if diff := cmp.Diff([]string{h.namespace + "/default"}, h.redis.forgotten); diff != "" {
+	if diff := cmp.Diff([]string{h.namespace + "/default"}, h.cleaner.forgotten); diff != "" {
 		t.Errorf("forgotten (-want +got):\n%s", diff)
 	}
-	h.gone("default")
+	h.expectDeleted("default")
 	h.reconcile("default")
 	if len(h.writes) != 1 {
 		t.Errorf("writes %q, want the finalizer's removal alone", h.writes)
 	}
 }
 
-func TestADeadRedisDelaysADeletionByHalfAMinute(t *testing.T) {
+func TestFinalize_WaitsAtMostThirtySecondsForRedis(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
 	h.reconcile("default")
-	h.event()
-	h.redis.dead = errors.New("connection refused")
+	h.nextEvent()
+	h.cleaner.err = errors.New("connection refused")
 	h.must(h.kube.Delete(t.Context(), h.limiter()))
 	h.now = h.limiter().DeletionTimestamp.Time
-	if again := h.reconcile("default").RequeueAfter; again != forgetRetry {
+	if again := h.reconcile("default").RequeueAfter; again != redisCleanupRetry {
 		t.Errorf("tried again in %v", again)
 	}
 	h.limiter()
-	h.now = h.now.Add(leaveTime - 3*time.Second)
+	h.now = h.now.Add(redisCleanupTimeout - 3*time.Second)
 	h.reconcile("default")
 	h.limiter()
-	if got := h.event(); got != "" {
+	if got := h.nextEvent(); got != "" {
 		t.Errorf("event %q, too early", got)
 	}
 	h.now = h.now.Add(2 * time.Second)
 	h.reconcile("default")
-	h.gone("default")
-	if got := h.event(); !strings.HasPrefix(got, "Warning NotForgotten ") || !strings.Contains(got, "connection refused") {
+	h.expectDeleted("default")
+	if got := h.nextEvent(); !strings.HasPrefix(got, "Warning NotForgotten ") || !strings.Contains(got, "connection refused") {
 		t.Errorf("event %q", got)
 	}
 }
 
-func (h *harness) gone(name string) {
+func (h *harness) expectDeleted(name string) {
 	h.Helper()
 	err := h.kube.Get(h.Context(), types.NamespacedName{Namespace: h.namespace, Name: name}, &v1alpha1.Limiter{})
 	if !apierrors.IsNotFound(err) {
@@ -595,7 +595,7 @@ func (h *harness) gone(name string) {
 }
 
 // TestPodsRunWherePodSecurityIsRestricted has the API server judge the pods of every golden file.
-func TestPodsRunWherePodSecurityIsRestricted(t *testing.T) {
+func TestRender_PodsMeetTheRestrictedPodSecurityStandard(t *testing.T) {
 	h := newHarness(t)
 	var namespace corev1.Namespace
 	h.must(h.kube.Get(t.Context(), types.NamespacedName{Name: h.namespace}, &namespace))

@@ -8,22 +8,22 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// Options are what all Limiters of an operator have in common.
+// Options apply to all Limiters of an operator.
 type Options struct {
-	// OperatorNamespace is the operator's own: a Limiter in it may throttle writes to the Kubernetes API, no other one.
+	// OperatorNamespace is the namespace of the operator. Only a Limiter in it may throttle writes to the Kubernetes API.
 	OperatorNamespace string
-	// Image of the pods of a Limiter that names none.
+	// Image is the default image of limiter pods.
 	Image string
-	// KeyPrefix is what every name in Redis begins with: "weir:".
+	// KeyPrefix is the prefix of all names in Redis: "weir:".
 	KeyPrefix string
-	// NetworkPolicies are wanted: what pods may reach, and be reached at.
+	// NetworkPolicies enables a NetworkPolicy for the pods of each Limiter.
 	NetworkPolicies bool
-	// PodMonitors are wanted: the cluster has the kind, which Prometheus Operator brings.
+	// PodMonitors enables a PodMonitor for each Limiter. It requires the CRDs of Prometheus Operator.
 	PodMonitors bool
 }
 
-// Render returns all that the Limiter needs to run, in the order in which it is applied. It is the same for the same
-// arguments. The number of pods is left out where an autoscaler says it.
+// Render returns all objects that the Limiter needs to run, in the order in which to apply them. It is deterministic. With an
+// autoscaler, the Deployment has no replicas field.
 func Render(limiter *v1alpha1.Limiter, secrets Secrets, options Options) []client.Object {
 	objects := []client.Object{
 		serviceAccount(limiter),
@@ -44,11 +44,11 @@ func Render(limiter *v1alpha1.Limiter, secrets Secrets, options Options) []clien
 	return objects
 }
 
-// Name is what the objects of the Limiter of that name are called.
+// Name returns the name of all objects of the Limiter with that name.
 func Name(limiter string) string { return "weir-limiter-" + limiter }
 
-// selector finds the pods of a Limiter in its namespace. It is immutable once applied, and so depends on nothing that
-// can be edited.
+// selector selects the pods of a Limiter in its namespace. It is immutable once applied, so it must not depend on anything that
+// a user can edit.
 func selector(limiter *v1alpha1.Limiter) map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/name":      "weir",
@@ -61,7 +61,7 @@ func labelSelector(limiter *v1alpha1.Limiter) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: selector(limiter)}
 }
 
-// managedByLabel is on everything that the operator applies; by it caches tell what is its own.
+// managedByLabel is on every object that the operator applies. Caches select by it.
 const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 	managedBy      = "weir-operator"
@@ -78,7 +78,7 @@ func kindOf(group, version, kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: schema.GroupVersion{Group: group, Version: version}.String(), Kind: kind}
 }
 
-// objectMeta of whatever the Limiter owns: it goes when the Limiter goes.
+// objectMeta returns the metadata of an object that the Limiter owns. The object is deleted with the Limiter.
 func objectMeta(limiter *v1alpha1.Limiter) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: limiter.Namespace,

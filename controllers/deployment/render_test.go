@@ -66,7 +66,7 @@ func manifest(t testing.TB, objects []client.Object) string {
 	return strings.Join(texts, "---\n")
 }
 
-func TestGoldenLimiters(t *testing.T) {
+func TestRender_MatchesGoldenFiles(t *testing.T) {
 	inputs, err := filepath.Glob("testdata/*.in.yaml")
 	must(t, err)
 	if len(inputs) == 0 {
@@ -81,7 +81,7 @@ func TestGoldenLimiters(t *testing.T) {
 				options.PodMonitors = true
 			}
 			if strings.Contains(string(text), "# with ca.crt, tls.crt, tls.key") {
-				secrets.TLS = Keys{authoritiesKey, certificateKey, privateKeyKey}
+				secrets.TLS = Keys{caKey, certificateKey, privateKeyKey}
 			}
 			got := manifest(t, Render(limiterOf(t, text), secrets, options))
 			golden := strings.TrimSuffix(input, ".in.yaml") + ".out.yaml"
@@ -98,7 +98,7 @@ func TestGoldenLimiters(t *testing.T) {
 }
 
 // TestTheURLIsReadAsItWasMeant gives what is rendered to the limiter's own reader.
-func TestTheURLIsReadAsItWasMeant(t *testing.T) {
+func TestRedisURL_IsParsedByTheLimiterAsIntended(t *testing.T) {
 	tests := map[string]struct {
 		redis v1alpha1.Redis
 		want  redisclient.Options
@@ -150,7 +150,7 @@ func TestTheURLIsReadAsItWasMeant(t *testing.T) {
 }
 
 // drawn is any Limiter.
-func drawn(t *rapid.T, name, namespace string) *v1alpha1.Limiter {
+func drawLimiter(t *rapid.T, name, namespace string) *v1alpha1.Limiter {
 	limiter := &v1alpha1.Limiter{}
 	limiter.Name, limiter.Namespace = name, namespace
 	limiter.Spec.Replicas = new(rapid.Int32Range(0, 1000).Draw(t, "replicas"))
@@ -178,13 +178,13 @@ func drawn(t *rapid.T, name, namespace string) *v1alpha1.Limiter {
 	return limiter
 }
 
-func TestRenderingIsDeterministicAndWhatIsImmutableStays(t *testing.T) {
+func TestRender_IsDeterministicAndKeepsImmutableFields(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		name := rapid.StringMatching(`[a-z]([a-z0-9-]{0,48}[a-z0-9])?`).Draw(r, "name")
 		namespace := rapid.StringMatching(`[a-z]{1,63}`).Draw(r, "namespace")
 		options := Options{Image: "weir:1", NetworkPolicies: rapid.Bool().Draw(r, "policies"), PodMonitors: rapid.Bool().Draw(r, "monitors")}
-		one, other := drawn(r, name, namespace), drawn(r, name, namespace)
-		secrets := Secrets{TLS: Keys{authoritiesKey}}
+		one, other := drawLimiter(r, name, namespace), drawLimiter(r, name, namespace)
+		secrets := Secrets{TLS: Keys{caKey}}
 		objects := Render(one, secrets, options)
 		if diff := cmp.Diff(manifest(t, objects), manifest(t, Render(one.DeepCopy(), secrets, options))); diff != "" {
 			r.Errorf("twice the same, and yet:\n%s", diff)
@@ -213,7 +213,7 @@ func TestRenderingIsDeterministicAndWhatIsImmutableStays(t *testing.T) {
 	})
 }
 
-func TestOnlyTheNumberOfPodsChangesWithTheNumberOfPods(t *testing.T) {
+func TestDeployment_ScalingKeepsThePodTemplate(t *testing.T) {
 	limiter := goldenLimiter(t, "minimal")
 	before := deployment(limiter, Secrets{}, testOptions)
 	limiter.Spec.Replicas = new(int32(9))
@@ -223,7 +223,7 @@ func TestOnlyTheNumberOfPodsChangesWithTheNumberOfPods(t *testing.T) {
 	}
 }
 
-func TestMemoryThatIsTooLittleIsTold(t *testing.T) {
+func TestCheckTemplate_RejectsTooLittleMemory(t *testing.T) {
 	for memory, fits := range map[string]bool{"127Mi": false, "128Mi": true, "1Gi": true} {
 		limiter := goldenLimiter(t, "minimal")
 		limiter.Spec.PodTemplate.Resources = resourcesWithMemory(memory)
@@ -235,7 +235,7 @@ func TestMemoryThatIsTooLittleIsTold(t *testing.T) {
 }
 
 // TestARedisThatAPIServersCannotWaitForIsTold: of a Limiter that was stored before its definition refused that.
-func TestARedisThatAPIServersCannotWaitForIsTold(t *testing.T) {
+func TestCheckTemplate_RejectsALongRedisTimeoutWithThrottling(t *testing.T) {
 	enabled, disabled := &v1alpha1.KubernetesThrottle{}, &v1alpha1.KubernetesThrottle{Enabled: new(false)}
 	for _, test := range []struct {
 		timeout  v1alpha1.Timeout

@@ -17,31 +17,31 @@ import (
 	"github.com/weir-dev/weir/controllers/limiterevents"
 )
 
-// report writes what came of it into the status, if that is new, and says when to look again.
+// report writes the outcome to the status if it has changed, and returns when to reconcile again.
 func (r *Reconciler) report(ctx context.Context, limiter *v1alpha1.Limiter, found outcome) (ctrl.Result, error) {
-	result := ctrl.Result{RequeueAfter: resync}
-	if len(found.obstacles) > 0 {
-		result.RequeueAfter = obstacleRetry
+	result := ctrl.Result{RequeueAfter: resyncInterval}
+	if len(found.blocking) > 0 {
+		result.RequeueAfter = blockedRetry
 	}
-	before, after := ownState(limiter), stateOf(limiter, found, r.Clock())
+	before, after := ownedStatus(limiter), newStatus(limiter, found, r.Clock())
 	if equality.Semantic.DeepEqual(before, after) {
 		return result, nil
 	}
-	err := r.Client.Status().Apply(ctx, applyState(limiter, after), fieldOwner, client.ForceOwnership)
+	err := r.Client.Status().Apply(ctx, statusApplyConfiguration(limiter, after), fieldOwner, client.ForceOwnership)
 	switch {
-	case apierrors.IsConflict(err): // the cache has yet to show what the Limiter has become
+	case apierrors.IsConflict(err): // the cache is older than the Limiter
 		return ctrl.Result{RequeueAfter: statusRetry}, nil
-	case apierrors.IsNotFound(err): // it is gone, and needs none
+	case apierrors.IsNotFound(err): // the Limiter has been deleted
 		return ctrl.Result{}, nil
 	case err != nil:
 		return result, fmt.Errorf("write status of Limiter %s/%s: %w", limiter.Namespace, limiter.Name, err)
 	}
-	r.tell(limiter, before, after)
+	r.recordTransition(limiter, before, after)
 	return result, nil
 }
 
-// tell makes an event of it when a Limiter is deployed that was not, or cannot be for another reason than before.
-func (r *Reconciler) tell(limiter *v1alpha1.Limiter, before, after v1alpha1.LimiterStatus) {
+// recordTransition records an event when the reason of the Programmed condition changes.
+func (r *Reconciler) recordTransition(limiter *v1alpha1.Limiter, before, after v1alpha1.LimiterStatus) {
 	was := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionProgrammed)
 	is := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionProgrammed)
 	if was != nil && was.Reason == is.Reason {
@@ -54,8 +54,8 @@ func (r *Reconciler) tell(limiter *v1alpha1.Limiter, before, after v1alpha1.Limi
 	limiterevents.Record(r.Events, limiter, kind, is.Reason, "Deploy", is.Message)
 }
 
-// applyState is the state over that version of the Limiter, for the only owner of these fields.
-func applyState(limiter *v1alpha1.Limiter, s v1alpha1.LimiterStatus) *v1alpha1ac.LimiterApplyConfiguration {
+// statusApplyConfiguration returns the status for server-side apply. The resource version makes it fail if the Limiter has changed.
+func statusApplyConfiguration(limiter *v1alpha1.Limiter, s v1alpha1.LimiterStatus) *v1alpha1ac.LimiterApplyConfiguration {
 	status := v1alpha1ac.LimiterStatus().
 		WithObservedGeneration(s.ObservedGeneration).
 		WithReplicas(s.Replicas).

@@ -12,29 +12,29 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// passwordKey is the one key that a Secret with credentials must have.
+// passwordKey is the key that a Secret with credentials must have.
 const passwordKey = "password"
 
-// The keys of the Secret with what TLS needs.
+// Keys of a TLS Secret.
 const (
-	authoritiesKey = "ca.crt"
+	caKey          = "ca.crt"
 	certificateKey = "tls.crt"
 	privateKeyKey  = "tls.key"
 )
 
-// Keys are the names of what a Secret holds, sorted.
+// Keys are the sorted keys of a Secret that have a value.
 type Keys []string
 
-// Has says whether the Secret holds something under key.
+// Has reports whether the Secret has a value under key.
 func (k Keys) Has(key string) bool { return slices.Contains(k, key) }
 
-// Secrets are what is to be known of the Secrets that a Limiter names: never what they hold.
+// Secrets describes the Secrets that a Limiter references. It holds keys only, never values.
 type Secrets struct {
-	// TLS are the keys of the one for TLS.
+	// TLS are the keys of the TLS Secret.
 	TLS Keys
 }
 
-// credentialsSecret is the name of the Secret with the credentials, or empty.
+// credentialsSecret returns the name of the Secret with the Redis credentials, or "".
 func credentialsSecret(limiter *v1alpha1.Limiter) string {
 	if ref := limiter.Spec.Redis.CredentialsSecretRef; ref != nil {
 		return ref.Name
@@ -42,7 +42,7 @@ func credentialsSecret(limiter *v1alpha1.Limiter) string {
 	return ""
 }
 
-// tlsSecret is the name of the Secret for TLS, or empty.
+// tlsSecret returns the name of the TLS Secret, or "".
 func tlsSecret(limiter *v1alpha1.Limiter) string {
 	if tls := limiter.Spec.Redis.TLS; tls != nil && tls.SecretRef != nil {
 		return tls.SecretRef.Name
@@ -50,38 +50,38 @@ func tlsSecret(limiter *v1alpha1.Limiter) string {
 	return ""
 }
 
-// lookAtSecrets reads which keys the Secrets have that the Limiter names. It is an obstacle if that is not enough.
-func (r *Reconciler) lookAtSecrets(ctx context.Context, limiter *v1alpha1.Limiter) (Secrets, error) {
+// readSecretKeys reads the keys of the Secrets that the Limiter references. It returns a conditionError if a required key is missing.
+func (r *Reconciler) readSecretKeys(ctx context.Context, limiter *v1alpha1.Limiter) (Secrets, error) {
 	var found Secrets
 	if name := credentialsSecret(limiter); name != "" {
-		keys, err := r.keysOf(ctx, limiter.Namespace, name)
+		keys, err := r.readKeys(ctx, limiter.Namespace, name)
 		if err != nil {
 			return found, err
 		}
 		if !keys.Has(passwordKey) {
-			return found, secretMissing("spec.redis.credentialsSecretRef: Secret %s has no key %s", name, passwordKey)
+			return found, secretMissing("spec.redis.credentialsSecretRef: Secret %s has no key %s: add it", name, passwordKey)
 		}
 	}
 	name := tlsSecret(limiter)
 	if name == "" {
 		return found, nil
 	}
-	keys, err := r.keysOf(ctx, limiter.Namespace, name)
+	keys, err := r.readKeys(ctx, limiter.Namespace, name)
 	if err != nil {
 		return found, err
 	}
 	if keys.Has(certificateKey) != keys.Has(privateKeyKey) {
-		return found, secretMissing("spec.redis.tls.secretRef: Secret %s has one of %s and %s, which go together", name, certificateKey, privateKeyKey)
+		return found, secretMissing("spec.redis.tls.secretRef: Secret %s has only one of the keys %s and %s: add the other one, or remove both", name, certificateKey, privateKeyKey)
 	}
 	found.TLS = keys
 	return found, nil
 }
 
-func (r *Reconciler) keysOf(ctx context.Context, namespace, name string) (Keys, error) {
+func (r *Reconciler) readKeys(ctx context.Context, namespace, name string) (Keys, error) {
 	var secret corev1.Secret
 	err := r.Uncached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &secret)
 	if apierrors.IsNotFound(err) {
-		return nil, secretMissing("Secret %s is not in namespace %s", name, namespace)
+		return nil, secretMissing("Secret %s does not exist in namespace %s: create it", name, namespace)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read Secret %s/%s: %w", namespace, name, err)

@@ -17,14 +17,14 @@ import (
 )
 
 // TestTheStatesThatToolsJudgeAreThoseThatAreWritten holds what test/gitops shows to Flux and Argo CD to what is written here.
-func TestTheStatesThatToolsJudgeAreThoseThatAreWritten(t *testing.T) {
+func TestNewStatus_MatchesTheStatesGivenToGitOpsTools(t *testing.T) {
 	d := func(want, pods, ready int32, cs ...appsv1.DeploymentCondition) *appsv1.Deployment {
 		return &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: &want}, Status: appsv1.DeploymentStatus{Replicas: pods, ReadyReplicas: ready, UpdatedReplicas: pods, Conditions: cs}}
 	}
 	stuck := appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Message: `ReplicaSet "weir-limiter-default-7d9c" has timed out progressing.`}
 	rolling := d(2, 3, 3)
 	rolling.Status.UpdatedReplicas = 2
-	met := func(err error) outcome { var o outcome; _ = o.meet(err); return o }
+	met := func(err error) outcome { var o outcome; _ = o.record(err); return o }
 	for name, o := range map[string]outcome{
 		"limiter-deploying":      {deployment: d(2, 2, 1)},
 		"limiter-rolling":        {deployment: rolling},
@@ -32,8 +32,8 @@ func TestTheStatesThatToolsJudgeAreThoseThatAreWritten(t *testing.T) {
 		"limiter-scaling":        {deployment: d(5, 5, 2)},
 		"limiter-scaled-to-zero": {deployment: d(0, 0, 0)},
 		"limiter-stuck":          {deployment: d(2, 2, 0, stuck)},
-		"limiter-secret-missing": met(secretMissing("Secret login is not in namespace weir-system")),
-		"limiter-name-in-use":    met(pending("Deployment weir-limiter-default is still there of a Limiter of this name that was deleted")),
+		"limiter-secret-missing": met(secretMissing("Secret login does not exist in namespace weir-system")),
+		"limiter-name-in-use":    met(pending("Deployment weir-limiter-default still belongs to a deleted Limiter with this name, waiting for its garbage collection")),
 		"limiter-refused":        met(refused("%s", `apply Deployment weir-limiter-default: spec.podTemplate.labels: Invalid value: "not a label!"`)),
 	} {
 		data, err := os.ReadFile("../../test/gitops/testdata/states/" + name + ".yaml")
@@ -47,7 +47,7 @@ func TestTheStatesThatToolsJudgeAreThoseThatAreWritten(t *testing.T) {
 		}
 		want := l.Status
 		l.Status = v1alpha1.LimiterStatus{}
-		got := stateOf(&l, o, time.Now())
+		got := newStatus(&l, o, time.Now())
 		if diff := cmp.Diff(want.Conditions, got.Conditions, cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")); diff != "" || got.Replicas != want.Replicas || got.ReadyReplicas != want.ReadyReplicas || got.Selector != want.Selector {
 			t.Errorf("%s (-file +stateOf)\n%s %v %v", name, diff, want, got)
 		}

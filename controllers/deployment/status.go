@@ -13,34 +13,34 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// outcome is what came of deploying a Limiter.
+// outcome is the result of deploying a Limiter.
 type outcome struct {
-	obstacles []obstacle
-	// deployment as it is; nil for none.
+	blocking []conditionError
+	// deployment is the live Deployment, or nil if there is none.
 	deployment *appsv1.Deployment
 }
 
-// ownConditions are the conditions of a Limiter that this controller alone writes; Degraded is not among them.
-func ownConditions() []string {
+// ownedConditionTypes are the types of the conditions that only this controller writes. Degraded is not among them.
+func ownedConditionTypes() []string {
 	return []string{
 		v1alpha1.ConditionAccepted, v1alpha1.ConditionProgrammed, v1alpha1.ConditionReady,
 		v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled,
 	}
 }
 
-// ownState is the part of the Limiter's status that this controller writes, as it is.
-func ownState(limiter *v1alpha1.Limiter) v1alpha1.LimiterStatus {
+// ownedStatus returns the part of the current status that this controller writes.
+func ownedStatus(limiter *v1alpha1.Limiter) v1alpha1.LimiterStatus {
 	status := limiter.Status
 	return v1alpha1.LimiterStatus{
 		ObservedGeneration: status.ObservedGeneration, Replicas: status.Replicas, ReadyReplicas: status.ReadyReplicas,
-		Selector: status.Selector, Conditions: own(status.Conditions),
+		Selector: status.Selector, Conditions: ownedConditions(status.Conditions),
 	}
 }
 
-// own are those of the conditions that this controller writes, in its order.
-func own(conditions []metav1.Condition) []metav1.Condition {
+// ownedConditions returns the conditions that this controller writes, in the order of their types.
+func ownedConditions(conditions []metav1.Condition) []metav1.Condition {
 	var mine []metav1.Condition
-	for _, kind := range ownConditions() {
+	for _, kind := range ownedConditionTypes() {
 		if c := meta.FindStatusCondition(conditions, kind); c != nil {
 			mine = append(mine, *c)
 		}
@@ -48,12 +48,12 @@ func own(conditions []metav1.Condition) []metav1.Condition {
 	return mine
 }
 
-// stateOf is that part of the status as it is to be.
-func stateOf(limiter *v1alpha1.Limiter, o outcome, now time.Time) v1alpha1.LimiterStatus {
+// newStatus returns the part of the status that this controller writes, for the outcome.
+func newStatus(limiter *v1alpha1.Limiter, o outcome, now time.Time) v1alpha1.LimiterStatus {
 	s := v1alpha1.LimiterStatus{
 		ObservedGeneration: limiter.Generation,
 		Selector:           metav1.FormatLabelSelector(labelSelector(limiter)),
-		Conditions:         own(limiter.Status.Conditions),
+		Conditions:         ownedConditions(limiter.Status.Conditions),
 	}
 	if o.deployment != nil {
 		s.Replicas, s.ReadyReplicas = o.deployment.Status.Replicas, o.deployment.Status.ReadyReplicas
@@ -80,12 +80,12 @@ func stateOf(limiter *v1alpha1.Limiter, o outcome, now time.Time) v1alpha1.Limit
 	if isRefused {
 		say(v1alpha1.ConditionAccepted, false, reason, message)
 	} else {
-		say(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the API server takes all that it needs to run")
+		say(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "The API server accepted all managed resources")
 	}
 	if blocked {
 		say(v1alpha1.ConditionProgrammed, false, reason, message)
 	} else {
-		say(v1alpha1.ConditionProgrammed, true, v1alpha1.ReasonDeployed, "all that it needs to run is applied")
+		say(v1alpha1.ConditionProgrammed, true, v1alpha1.ReasonDeployed, "All managed resources are applied")
 		reason, message = readiness(o.deployment)
 	}
 	ready := reason == v1alpha1.ReasonDeployed
@@ -93,23 +93,25 @@ func stateOf(limiter *v1alpha1.Limiter, o outcome, now time.Time) v1alpha1.Limit
 	say(v1alpha1.ConditionReady, ready, reason, message)
 	only(v1alpha1.ConditionReconciling, !ready && !stalled, reason, message)
 	only(v1alpha1.ConditionStalled, stalled, reason, message)
-	s.Conditions = own(s.Conditions)
+	s.Conditions = ownedConditions(s.Conditions)
 	return s
 }
 
-// ReadyOfLatest is how many pods of the latest template are ready, at least: any older one may be among those that are.
-func ReadyOfLatest(d *appsv1.Deployment) int32 {
+// ReadyUpdatedReplicas returns the least number of ready pods of the latest template: any older pod may be among the ready ones.
+func ReadyUpdatedReplicas(d *appsv1.Deployment) int32 {
 	if d.Status.ObservedGeneration < d.Generation {
 		return 0
 	}
-	return max(0, d.Status.ReadyReplicas-older(d))
+	return max(0, d.Status.ReadyReplicas-outdatedReplicas(d))
 }
 
-// older is how many pods of older templates there are, but for those that are on their way out.
-func older(d *appsv1.Deployment) int32 { return max(0, d.Status.Replicas-d.Status.UpdatedReplicas) }
+// outdatedReplicas returns the number of pods of older templates, without terminating ones.
+func outdatedReplicas(d *appsv1.Deployment) int32 {
+	return max(0, d.Status.Replicas-d.Status.UpdatedReplicas)
+}
 
-// readiness says how many pods of the latest template are ready, and by its reason whether those are all that there are to
-// be, and no older one is left, or else whether the Deployment still expects to come there.
+// readiness returns the reason and message of the Ready condition. The reason is Deployed if all wanted pods of the latest template are
+// ready and no older pod is left. Otherwise it states whether the Deployment still makes progress.
 func readiness(d *appsv1.Deployment) (reason, message string) {
 	if d == nil {
 		return v1alpha1.ReasonReplicasMissing, "there is no Deployment yet"
@@ -119,9 +121,9 @@ func readiness(d *appsv1.Deployment) (reason, message string) {
 		wanted = *d.Spec.Replicas
 	}
 	if d.Status.ObservedGeneration < d.Generation {
-		return v1alpha1.ReasonReplicasMissing, fmt.Sprintf("the Deployment has yet to make %d replicas of this generation", wanted)
+		return v1alpha1.ReasonReplicasMissing, fmt.Sprintf("the rollout of %d replicas has not started yet", wanted)
 	}
-	current, left := ReadyOfLatest(d), older(d)
+	current, left := ReadyUpdatedReplicas(d), outdatedReplicas(d)
 	message = fmt.Sprintf("%d of %d replicas are ready", min(current, wanted), wanted)
 	if current >= wanted && left == 0 {
 		return v1alpha1.ReasonDeployed, message
@@ -129,7 +131,7 @@ func readiness(d *appsv1.Deployment) (reason, message string) {
 	reason = v1alpha1.ReasonReplicasMissing
 	causes := []string{message}
 	if left > 0 {
-		causes = append(causes, fmt.Sprintf("%d of an older template left", left))
+		causes = append(causes, fmt.Sprintf("%d replicas of an older template remain", left))
 	}
 	for _, c := range d.Status.Conditions {
 		failing := c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue

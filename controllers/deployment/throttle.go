@@ -15,70 +15,70 @@ import (
 )
 
 const (
-	// ThrottlePort is where the pods of a throttling Limiter, and its Service, answer API servers.
+	// ThrottlePort is the port of the throttle endpoint, on the pods and on the Service.
 	ThrottlePort = 9443
-	// ThrottlePath is what API servers ask for there.
+	// ThrottlePath is the path of the throttle endpoint.
 	ThrottlePath = "/v1/throttle"
-	// ThrottleFinalizer is on a Limiter that API servers ask: from before its webhook comes until that is gone.
+	// ThrottleFinalizer is on a Limiter from before its webhook is registered until after the webhook is removed.
 	ThrottleFinalizer = "weir.dev/throttle"
-	// ThrottleSecret is the name of the Secret in the operator's namespace with the certificate that they answer with.
+	// ThrottleSecret is the Secret in the operator's namespace with the serving certificate of the throttle endpoint.
 	ThrottleSecret = "weir-throttle-certificates"
 
 	throttlePortName = "throttle"
 	throttleDir      = "/etc/weir/throttle"
 )
 
-// Throttles says whether the Limiter wants API servers to ask it about writes.
+// Throttles reports whether the spec enables throttling of writes to the Kubernetes API.
 func Throttles(limiter *v1alpha1.Limiter) bool {
 	spec := limiter.Spec.KubernetesThrottle
 	return spec != nil && (spec.Enabled == nil || *spec.Enabled)
 }
 
-// throttles says whether the pods of the Limiter are to answer API servers: those of a Limiter beside the operator may.
-func (o Options) throttles(limiter *v1alpha1.Limiter) bool {
+// servesThrottle reports whether the pods serve the throttle endpoint. Only those of Limiters in the operator's namespace do.
+func (o Options) servesThrottle(limiter *v1alpha1.Limiter) bool {
 	return Throttles(limiter) && limiter.Namespace == o.OperatorNamespace
 }
 
-// withdrawing says whether API servers may still ask the Limiter, though it does not want that any more.
-func withdrawing(limiter *v1alpha1.Limiter) bool {
+// awaitsWithdrawal reports whether API servers may still call the Limiter although its spec no longer enables throttling.
+func awaitsWithdrawal(limiter *v1alpha1.Limiter) bool {
 	return !Throttles(limiter) && controllerutil.ContainsFinalizer(limiter, ThrottleFinalizer)
 }
 
-// asked says whether API servers are to reach the pods of the Limiter: as long as they ask, what it wants by then aside.
-func (o Options) asked(limiter *v1alpha1.Limiter) bool {
-	return o.throttles(limiter) || withdrawing(limiter) && limiter.Namespace == o.OperatorNamespace
+// exposesThrottle reports whether the throttle port must be reachable: also while API servers may still call it.
+func (o Options) exposesThrottle(limiter *v1alpha1.Limiter) bool {
+	return o.servesThrottle(limiter) || awaitsWithdrawal(limiter) && limiter.Namespace == o.OperatorNamespace
 }
 
-// checkWithdrawn says that the pods have to go on answering API servers. What they were told for that the Limiter may not
-// say any more.
-func checkWithdrawn(limiter *v1alpha1.Limiter) error {
-	if !withdrawing(limiter) {
+// checkWithdrawal returns a conditionError while API servers may still call the Limiter. Its pods must not be replaced until then,
+// because the spec may no longer contain the settings of the throttle endpoint.
+func checkWithdrawal(limiter *v1alpha1.Limiter) error {
+	if !awaitsWithdrawal(limiter) {
 		return nil
 	}
-	return pending("spec.kubernetesThrottle: its pods stay as they are until API servers ask them no more")
+	return pending("spec.kubernetesThrottle: disabled; the pods are updated after the webhook is removed")
 }
 
-// Exempt is who is never limited, and where nothing is, each sorted.
-type Exempt struct {
+// Exemptions are the namespaces, users and groups whose writes are never limited. Each list is sorted.
+type Exemptions struct {
 	Namespaces, Users, Groups []string
 }
 
-// The groups of those who can help when all else fails, and of the service accounts of a namespace.
+// The group that must be able to repair the cluster, and the prefix of the groups of the service accounts of a namespace.
 const (
 	mastersGroup         = "system:masters"
 	serviceAccountsGroup = "system:serviceaccounts:"
 )
 
-// ExemptFrom is what a throttling Limiter says, and what no Limiter can take away: its own namespace, system:masters, and
-// the service accounts of namespaces that are exempt. Without those who write there, nothing could be repaired there.
-func ExemptFrom(limiter *v1alpha1.Limiter) Exempt {
+// ExemptionsOf returns the exemptions in the spec of a throttling Limiter, and those that always apply: its own namespace,
+// system:masters, and the service accounts of exempt namespaces. Without these, nothing in an exempt namespace could be repaired.
+func ExemptionsOf(limiter *v1alpha1.Limiter) Exemptions {
 	spec := limiter.Spec.KubernetesThrottle
 	namespaces := sorted(spec.ExemptNamespaces, limiter.Namespace)
 	groups := []string{mastersGroup}
 	for _, namespace := range namespaces {
 		groups = append(groups, serviceAccountsGroup+namespace)
 	}
-	return Exempt{Namespaces: namespaces, Users: sorted(spec.ExemptUsers), Groups: sorted(spec.ExemptGroups, groups...)}
+	return Exemptions{Namespaces: namespaces, Users: sorted(spec.ExemptUsers), Groups: sorted(spec.ExemptGroups, groups...)}
 }
 
 func sorted[T ~string](given []T, more ...string) []string {
@@ -90,16 +90,16 @@ func sorted[T ~string](given []T, more ...string) []string {
 	return slices.Compact(all)
 }
 
-// throttleArguments tell the process to answer API servers. Lists that are empty are told too: the flags have defaults.
+// throttleArguments enable the throttle endpoint. Empty lists are passed too, because the flags have defaults.
 func throttleArguments(limiter *v1alpha1.Limiter) []string {
-	spec, exempt := limiter.Spec.KubernetesThrottle, ExemptFrom(limiter)
+	spec, exempt := limiter.Spec.KubernetesThrottle, ExemptionsOf(limiter)
 	args := []string{
 		"--throttle-listen=:" + strconv.Itoa(ThrottlePort),
 		"--throttle-cert=" + path.Join(throttleDir, certificateKey),
 		"--throttle-key=" + path.Join(throttleDir, privateKeyKey),
-		"--throttle-exempt-namespaces=" + list(exempt.Namespaces),
-		"--throttle-exempt-users=" + list(exempt.Users),
-		"--throttle-exempt-groups=" + list(exempt.Groups),
+		"--throttle-exempt-namespaces=" + csvList(exempt.Namespaces),
+		"--throttle-exempt-users=" + csvList(exempt.Users),
+		"--throttle-exempt-groups=" + csvList(exempt.Groups),
 	}
 	if spec.MaxRetryAfter != "" {
 		args = append(args, "--throttle-max-retry-after="+string(spec.MaxRetryAfter))
@@ -110,21 +110,21 @@ func throttleArguments(limiter *v1alpha1.Limiter) []string {
 	return args
 }
 
-// list is names as a flag takes them, which reads CSV, behind the kubelet, which reads $(NAME): the subject of a
-// certificate may hold anything.
-func list(names []string) string {
+// csvList encodes names for a flag that reads CSV. It escapes "$", because the kubelet expands $(NAME). Names, such as the subject of a
+// certificate, may contain any character.
+func csvList(names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
 	var text strings.Builder
 	w := csv.NewWriter(&text)
-	_ = w.Write(names) // into memory
+	_ = w.Write(names) // writes into memory and cannot fail
 	w.Flush()
 	return strings.ReplaceAll(strings.TrimSuffix(text.String(), "\n"), "$", "$$")
 }
 
-// throttleVolume must be there: a pod that came up without a certificate would have nothing to answer with. It is not all of
-// the Secret, which also holds the private keys of the authorities that API servers trust.
+// throttleVolume is not optional: without a certificate a pod could not serve. It mounts only the serving pair, because the Secret also
+// holds the private keys of the CAs that API servers trust.
 func throttleVolume() corev1.Volume {
 	volume := secretVolume(throttlePortName, ThrottleSecret)
 	for _, key := range []string{certificateKey, privateKeyKey} {
@@ -133,18 +133,18 @@ func throttleVolume() corev1.Volume {
 	return volume
 }
 
-// lookAtThrottleSecret says what is missing of the certificate.
-func (r *Reconciler) lookAtThrottleSecret(ctx context.Context, limiter *v1alpha1.Limiter) error {
-	if !r.Options.throttles(limiter) {
+// checkThrottleSecret returns a conditionError if the Secret with the serving certificate is incomplete.
+func (r *Reconciler) checkThrottleSecret(ctx context.Context, limiter *v1alpha1.Limiter) error {
+	if !r.Options.servesThrottle(limiter) {
 		return nil
 	}
-	keys, err := r.keysOf(ctx, limiter.Namespace, ThrottleSecret)
+	keys, err := r.readKeys(ctx, limiter.Namespace, ThrottleSecret)
 	if err != nil {
 		return err
 	}
 	for _, key := range []string{certificateKey, privateKeyKey} {
 		if !keys.Has(key) {
-			return secretMissing("spec.kubernetesThrottle: Secret %s has no key %s", ThrottleSecret, key)
+			return secretMissing("spec.kubernetesThrottle: Secret %s has no key %s: waiting for its owner to issue the certificate", ThrottleSecret, key)
 		}
 	}
 	return nil

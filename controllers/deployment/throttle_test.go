@@ -19,25 +19,25 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-func TestThrottlingNeedsItsCertificateBeforeAPodStarts(t *testing.T) {
+func TestThrottle_WaitsForItsCertificateBeforePodsStart(t *testing.T) {
 	h := newHarness(t)
 	h.reconciler.Options.OperatorNamespace = h.namespace
 	h.create("default", func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle = &v1alpha1.KubernetesThrottle{} })
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonSecretNotFound)
+	h.expectCondition(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonSecretNotFound)
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: ThrottleSecret}, StringData: map[string]string{certificateKey: "x"},
 	}
 	h.must(h.kube.Create(t.Context(), secret))
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonSecretNotFound)
+	h.expectCondition(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonSecretNotFound)
 	if got := h.message(v1alpha1.ConditionProgrammed); !strings.Contains(got, "spec.kubernetesThrottle") {
 		t.Errorf("Programmed says %q", got)
 	}
 	secret.StringData = map[string]string{privateKeyKey: "x"}
 	h.must(h.kube.Update(t.Context(), secret))
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 	answers := func() bool {
 		c := h.deployment("default").Spec.Template.Spec.Containers[0]
 		service := owned[corev1.Service](h, "default")
@@ -49,14 +49,14 @@ func TestThrottlingNeedsItsCertificateBeforeAPodStarts(t *testing.T) {
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) })
 	h.must(h.kube.Delete(t.Context(), secret))
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 	if answers() {
 		t.Error("its pods still answer API servers")
 	}
 }
 
 // TestPodsAnswerUntilAPIServersAskThemNoMore plays the controller that keeps the webhook, by its finalizer.
-func TestPodsAnswerUntilAPIServersAskThemNoMore(t *testing.T) {
+func TestThrottle_KeepsPodsServingUntilTheWebhookIsRemoved(t *testing.T) {
 	for name, end := range map[string]func(*v1alpha1.LimiterSpec){
 		"disabled": func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) },
 		"removed":  func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle = nil },
@@ -83,9 +83,9 @@ func TestPodsAnswerUntilAPIServersAskThemNoMore(t *testing.T) {
 
 			h.edit(end)
 			h.reconcile("default")
-			h.says(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonPending)
-			h.says(v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonPending)
-			h.silent(v1alpha1.ConditionStalled)
+			h.expectCondition(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonPending)
+			h.expectCondition(v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonPending)
+			h.expectNoCondition(v1alpha1.ConditionStalled)
 			if n := len(owned[corev1.Service](h, "default").Spec.Ports); n != 3 {
 				t.Errorf("API servers ask, and the Service has %d ports", n)
 			}
@@ -98,7 +98,7 @@ func TestPodsAnswerUntilAPIServersAskThemNoMore(t *testing.T) {
 
 			asked(func(l *v1alpha1.Limiter, f string) bool { return controllerutil.RemoveFinalizer(l, f) })
 			h.reconcile("default")
-			h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+			h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 			args := strings.Join(h.deployment("default").Spec.Template.Spec.Containers[0].Args, " ")
 			if n := len(owned[corev1.Service](h, "default").Spec.Ports); n != 2 || strings.Contains(args, "throttle") {
 				t.Errorf("nobody asks, and yet there are %d ports and arguments %s", n, args)
@@ -108,7 +108,7 @@ func TestPodsAnswerUntilAPIServersAskThemNoMore(t *testing.T) {
 }
 
 // TestPodsHoldNoKeyOfAnAuthority: the Secret that the operator keeps has those, too.
-func TestPodsHoldNoKeyOfAnAuthority(t *testing.T) {
+func TestThrottleVolume_MountsNoCAKey(t *testing.T) {
 	volume := throttleVolume()
 	var files []string
 	for _, item := range volume.Secret.Items {
@@ -125,11 +125,11 @@ func TestPodsHoldNoKeyOfAnAuthority(t *testing.T) {
 	}
 }
 
-func TestALimiterElsewhereRunsWithoutThrottling(t *testing.T) {
+func TestThrottle_IsIgnoredOutsideTheOperatorNamespace(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle = &v1alpha1.KubernetesThrottle{} })
 	h.reconcile("default")
-	h.says(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
+	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 	var d appsv1.Deployment
 	h.must(h.kube.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: Name("default")}, &d))
 	if args := strings.Join(d.Spec.Template.Spec.Containers[0].Args, " "); strings.Contains(args, "throttle") {
@@ -137,28 +137,28 @@ func TestALimiterElsewhereRunsWithoutThrottling(t *testing.T) {
 	}
 }
 
-func TestWhoCanRepairTheClusterIsExemptWhateverALimiterSays(t *testing.T) {
+func TestExemptionsOf_AlwaysIncludesClusterAdmins(t *testing.T) {
 	limiter := &v1alpha1.Limiter{}
 	limiter.Namespace = "limits"
 	limiter.Spec.KubernetesThrottle = &v1alpha1.KubernetesThrottle{
 		ExemptNamespaces: []v1alpha1.NamespaceName{"rook", "limits"}, ExemptUsers: []v1alpha1.KubernetesUser{"eve", "bob"},
 		ExemptGroups: []v1alpha1.KubernetesUser{"staff"},
 	}
-	want := Exempt{
+	want := Exemptions{
 		Namespaces: []string{"limits", "rook"}, Users: []string{"bob", "eve"},
 		Groups: []string{"staff", "system:masters", "system:serviceaccounts:limits", "system:serviceaccounts:rook"},
 	}
-	if diff := cmp.Diff(want, ExemptFrom(limiter)); diff != "" {
+	if diff := cmp.Diff(want, ExemptionsOf(limiter)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 // TestAFlagReadsTheNamesThatWereWritten goes the way of an argument, through the kubelet and the flag.
-func TestAFlagReadsTheNamesThatWereWritten(t *testing.T) {
+func TestCSVList_IsReadBackByTheFlag(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.OneOf(rapid.StringMatching(`[a-z:]{1,9}`), rapid.StringMatching(`["',$(){}A-Z=\\ ]{1,9}`))
 		names := rapid.SliceOfN(name, 0, 4).Draw(t, "names")
-		text := strings.ReplaceAll(list(names), "$$", "$") // the kubelet's, of an argument without variables
+		text := strings.ReplaceAll(csvList(names), "$$", "$") // the kubelet's, of an argument without variables
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		got := flags.StringSlice("names", []string{"some"}, "")
 		if err := flags.Parse([]string{"--names=" + text}); err != nil {

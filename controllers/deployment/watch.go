@@ -22,60 +22,59 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// atOnce is how many Limiters are reconciled at once: one whose Redis is dead must not hold up the others.
-const atOnce = 4
+// maxConcurrentReconciles is more than one because a Limiter whose Redis is unavailable must not delay the others.
+const maxConcurrentReconciles = 4
 
-// AddToScheme adds the kinds that Limiters are made of.
+// AddToScheme adds the kinds that this controller reads and writes.
 func AddToScheme(scheme *runtime.Scheme) error {
 	for _, add := range []func(*runtime.Scheme) error{
 		v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme, networkingv1.AddToScheme, autoscalingv2.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
-			return fmt.Errorf("register the kinds that Limiters are made of: %w", err)
+			return fmt.Errorf("add the kinds of the deployment controller to the scheme: %w", err)
 		}
 	}
 	return nil
 }
 
-// owned are the kinds that are watched, so that what others change is put back. ConfigMaps are not: to watch those that
-// are ours needs the right to read all.
-func (o Options) owned() []client.Object {
+// ownedKinds are the watched kinds: the controller reverts changes that others make to them. ConfigMaps are not watched, because that
+// needs permission to read all of them.
+func (o Options) ownedKinds() []client.Object {
 	kinds := []client.Object{
 		&appsv1.Deployment{}, &corev1.Service{}, &corev1.ServiceAccount{}, &policyv1.PodDisruptionBudget{},
 		&networkingv1.NetworkPolicy{}, &autoscalingv2.HorizontalPodAutoscaler{},
 	}
 	if o.PodMonitors {
-		kinds = append(kinds, noPodMonitor())
+		kinds = append(kinds, emptyPodMonitor())
 	}
 	return kinds
 }
 
-// Cached is what a manager's cache should hold of the kinds that are watched: those that are the operator's, not all of
-// the cluster's.
+// Cached returns the cache options for the watched kinds: the cache of a manager should hold the operator's objects only.
 func (o Options) Cached() map[client.Object]cache.ByObject {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{managedByLabel: managedBy})}
 	held := map[client.Object]cache.ByObject{}
-	for _, kind := range o.owned() {
+	for _, kind := range o.ownedKinds() {
 		held[kind] = ours
 	}
 	return held
 }
 
-// edited passes a Limiter whose spec has changed, or that API servers ask no more: finalizers are in no generation.
-func edited() predicate.Predicate {
+// relevantChange passes changes of the spec, and the removal of the throttle finalizer, which does not change the generation.
+func relevantChange() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return controllerutil.ContainsFinalizer(e.ObjectOld, ThrottleFinalizer) && !controllerutil.ContainsFinalizer(e.ObjectNew, ThrottleFinalizer)
 	}})
 }
 
-// SetupWithManager runs r on mgr, whenever a Limiter changes its spec or is asked by API servers no more, and whatever
-// becomes of what it owns.
+// SetupWithManager runs the controller on mgr. It reconciles a Limiter when its spec changes, when its throttle finalizer is removed,
+// and when an object that it owns changes.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	build := ctrl.NewControllerManagedBy(mgr).
 		Named("deployment").
-		For(&v1alpha1.Limiter{}, builder.WithPredicates(edited())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: atOnce})
-	for _, kind := range r.Options.owned() {
+		For(&v1alpha1.Limiter{}, builder.WithPredicates(relevantChange())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentReconciles})
+	for _, kind := range r.Options.ownedKinds() {
 		build = build.Owns(kind)
 	}
 	return build.Complete(r)

@@ -24,7 +24,7 @@ import (
 )
 
 // TestManager runs the controller as the operator does: on caches and watches, and with no more rights than it needs.
-func TestManager(t *testing.T) {
+func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 	h := newHarness(t)
 	h.must(eventsv1.AddToScheme(h.kube.Scheme()))
 	kube := fixture.Kube(t)
@@ -46,7 +46,7 @@ func TestManager(t *testing.T) {
 	h.must(err)
 	forgotten := make(chan string, 10)
 	reconciler := New(Config{
-		Client: mgr.GetClient(), Uncached: mgr.GetAPIReader(), Cleaner: forgetting(forgotten), Events: mgr.GetEventRecorder("weir-operator"),
+		Client: mgr.GetClient(), Uncached: mgr.GetAPIReader(), Cleaner: cleanerChannel(forgotten), Events: mgr.GetEventRecorder("weir-operator"),
 		Options: testOptions, Clock: time.Now,
 	})
 	h.must(reconciler.SetupWithManager(mgr))
@@ -76,7 +76,7 @@ func TestManager(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: "login"}, StringData: map[string]string{passwordKey: "x"},
 	}))
 	fixture.Await(h, "it is deployed", status(v1alpha1.ConditionProgrammed, v1alpha1.ReasonDeployed))
-	h.run(2)
+	h.setReadyReplicas(2)
 	fixture.Await(h, "it is Ready", status(v1alpha1.ConditionReady, v1alpha1.ReasonDeployed))
 
 	h.must(h.kube.Delete(t.Context(), owned[corev1.Service](h, "default")))
@@ -95,9 +95,9 @@ func TestManager(t *testing.T) {
 		return d.Spec.Template.Spec.Containers[0].Image == testOptions.Image && d.Labels[managedByLabel] == managedBy
 	})
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 4} })
-	fixture.Await(h, "there is an autoscaler", func() bool { return len(h.existing()) == 7 })
+	fixture.Await(h, "there is an autoscaler", func() bool { return len(h.existingKinds()) == 7 })
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.Autoscaling = nil })
-	fixture.Await(h, "there is no autoscaler", func() bool { return len(h.existing()) == 6 })
+	fixture.Await(h, "there is no autoscaler", func() bool { return len(h.existingKinds()) == 6 })
 	h.must(h.kube.Delete(t.Context(), h.limiter()))
 	fixture.Await(h, "it is gone", func() bool {
 		err := h.kube.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: "default"}, &v1alpha1.Limiter{})
@@ -108,7 +108,7 @@ func TestManager(t *testing.T) {
 	}
 }
 
-func TestALimiterIsLookedAtAgainWhenAPIServersAskItNoMore(t *testing.T) {
+func TestRelevantChange_PassesSpecEditsAndRemovedThrottleFinalizers(t *testing.T) {
 	limiter := func(generation int64, finalizers ...string) *v1alpha1.Limiter {
 		return &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Generation: generation, Finalizers: finalizers}}
 	}
@@ -122,16 +122,16 @@ func TestALimiterIsLookedAtAgainWhenAPIServersAskItNoMore(t *testing.T) {
 		"API servers ask it no more":  {limiter(1, Finalizer, ThrottleFinalizer), limiter(1, Finalizer), true},
 		"its own finalizer":           {limiter(1), limiter(1, Finalizer), false},
 	} {
-		if got := edited().Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}); got != test.want {
+		if got := relevantChange().Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
 }
 
 // forgetting tells what was forgotten.
-type forgetting chan<- string
+type cleanerChannel chan<- string
 
-func (f forgetting) Forget(_ context.Context, limiter *v1alpha1.Limiter) error {
+func (f cleanerChannel) Forget(_ context.Context, limiter *v1alpha1.Limiter) error {
 	f <- limiter.Namespace + "/" + limiter.Name
 	return nil
 }

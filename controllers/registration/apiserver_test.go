@@ -23,18 +23,18 @@ import (
 )
 
 // apiServer decides whom to ask, with the parts that API servers decide by.
-type apiServer struct {
+type webhookMatcher struct {
 	namespaces namespacematcher.Matcher
 	compiler   cel.ConditionCompiler
 }
 
-func newAPIServer(t testing.TB, namespaces []string) *apiServer {
+func newWebhookMatcher(t testing.TB, namespaces []string) *webhookMatcher {
 	t.Helper()
 	held := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	for _, name := range namespaces {
 		must(t, held.Add(namespace(name)))
 	}
-	return &apiServer{
+	return &webhookMatcher{
 		namespacematcher.Matcher{NamespaceLister: corelisters.NewNamespaceLister(held)},
 		cel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())),
 	}
@@ -45,10 +45,10 @@ func namespace(name string) *corev1.Namespace {
 }
 
 // asks says whether it asks the webhook about the write. Nothing has another version, by which it would ask, too.
-func (s *apiServer) asks(t failing, w *admissionv1.ValidatingWebhook, conditions matchconditions.Matcher, write *rules.KubernetesRequest) bool {
+func (s *webhookMatcher) calls(t testingT, w *admissionv1.ValidatingWebhook, conditions matchconditions.Matcher, write *rules.KubernetesRequest) bool {
 	t.Helper()
 	what := attributesOf(write)
-	within, err := s.namespaces.MatchNamespaceSelector(selects{w}, what)
+	within, err := s.namespaces.MatchNamespaceSelector(webhookAccessor{w}, what)
 	if err != nil {
 		t.Fatalf("%+v: %v", write, err)
 	}
@@ -69,7 +69,7 @@ func (s *apiServer) asks(t failing, w *admissionv1.ValidatingWebhook, conditions
 }
 
 // conditions compiles those of the webhook.
-func (s *apiServer) conditions(w *admissionv1.ValidatingWebhook) matchconditions.Matcher {
+func (s *webhookMatcher) conditions(w *admissionv1.ValidatingWebhook) matchconditions.Matcher {
 	all := make([]cel.ExpressionAccessor, len(w.MatchConditions))
 	for i := range w.MatchConditions {
 		all[i] = new(matchconditions.MatchCondition(w.MatchConditions[i]))
@@ -78,9 +78,9 @@ func (s *apiServer) conditions(w *admissionv1.ValidatingWebhook) matchconditions
 	return matchconditions.NewMatcher(s.compiler.CompileCondition(all, has, environment.StoredExpressions), w.FailurePolicy, "webhook", "validating", w.Name)
 }
 
-type selects struct{ *admissionv1.ValidatingWebhook }
+type webhookAccessor struct{ *admissionv1.ValidatingWebhook }
 
-func (s selects) GetParsedNamespaceSelector() (labels.Selector, error) {
+func (s webhookAccessor) GetParsedNamespaceSelector() (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s.NamespaceSelector)
 }
 

@@ -21,21 +21,21 @@ import (
 const Finalizer = deployment.ThrottleFinalizer
 
 // leaveTime is how long a deleted Limiter waits for its webhook to go.
-const leaveTime = 30 * time.Second
+const withdrawTimeout = 30 * time.Second
 
 // hold has Limiters that are to be asked wait for release. One that cannot be held and is not asked yet is not asked.
-func (r *Reconciler) hold(ctx context.Context, standings []standing) error {
+func (r *Reconciler) addFinalizers(ctx context.Context, states []limiterState) error {
 	var failed error
-	for i := range standings {
-		s := &standings[i]
-		if !s.asked() || controllerutil.ContainsFinalizer(s.limiter, Finalizer) {
+	for i := range states {
+		s := &states[i]
+		if !s.wantsWebhook() || controllerutil.ContainsFinalizer(s.limiter, Finalizer) {
 			continue
 		}
 		before := s.limiter.DeepCopy()
 		controllerutil.AddFinalizer(s.limiter, Finalizer)
 		if err := r.patchFinalizers(ctx, before, s); err != nil {
 			failed = errors.Join(failed, err)
-			if !s.there {
+			if !s.hasWebhook {
 				s.reason, s.message = v1alpha1.ReasonNotWritten, err.Error()
 			}
 		}
@@ -44,16 +44,16 @@ func (r *Reconciler) hold(ctx context.Context, standings []standing) error {
 }
 
 // release lets Limiters go that are not asked any more, unless their webhooks could not be withdrawn just now.
-func (r *Reconciler) release(ctx context.Context, standings []standing, withdrawn error, now time.Time) error {
+func (r *Reconciler) removeFinalizers(ctx context.Context, states []limiterState, withdrawn error, now time.Time) error {
 	var failed error
-	for i := range standings {
-		s := &standings[i]
-		if s.asked() || !controllerutil.ContainsFinalizer(s.limiter, Finalizer) {
+	for i := range states {
+		s := &states[i]
+		if s.wantsWebhook() || !controllerutil.ContainsFinalizer(s.limiter, Finalizer) {
 			continue
 		}
 		if withdrawn != nil {
 			deleted := s.limiter.DeletionTimestamp
-			if deleted.IsZero() || now.Sub(deleted.Time) < leaveTime {
+			if deleted.IsZero() || now.Sub(deleted.Time) < withdrawTimeout {
 				continue
 			}
 			note := fmt.Sprintf("API servers may still ask this Limiter: %v", withdrawn)
@@ -67,13 +67,13 @@ func (r *Reconciler) release(ctx context.Context, standings []standing, withdraw
 }
 
 // patchFinalizers writes the finalizers, unless the Limiter has changed.
-func (r *Reconciler) patchFinalizers(ctx context.Context, before *v1alpha1.Limiter, s *standing) error {
+func (r *Reconciler) patchFinalizers(ctx context.Context, before *v1alpha1.Limiter, s *limiterState) error {
 	err := finalizers.Patch(ctx, r.Client, before, s.limiter, fieldOwner)
 	if err == nil {
 		return nil
 	}
 	s.limiter = before
-	if s.changed = apierrors.IsConflict(err); s.changed {
+	if s.conflicted = apierrors.IsConflict(err); s.conflicted {
 		return nil
 	}
 	return err

@@ -18,7 +18,7 @@ import (
 )
 
 // found is what the controller goes by. The lists are the cache's own: for reading only.
-type found struct {
+type inputs struct {
 	limiters      []v1alpha1.Limiter
 	policies      compile.Policies             // those that limit writes
 	deployments   map[string]appsv1.Deployment // of the operator's namespace, by name
@@ -26,8 +26,8 @@ type found struct {
 	configuration *admissionv1.ValidatingWebhookConfiguration
 }
 
-func (r *Reconciler) gather(ctx context.Context) (found, error) {
-	var f found
+func (r *Reconciler) gather(ctx context.Context) (inputs, error) {
+	var f inputs
 	var limiters v1alpha1.LimiterList
 	if err := r.Client.List(ctx, &limiters); err != nil {
 		return f, fmt.Errorf("list Limiters: %w", err)
@@ -62,7 +62,7 @@ func (r *Reconciler) gather(ctx context.Context) (found, error) {
 }
 
 // gatherPolicies lists the policies that limit writes, and where some Limiter asks for their labels, namespaces.
-func (r *Reconciler) gatherPolicies(ctx context.Context, f *found) error {
+func (r *Reconciler) gatherPolicies(ctx context.Context, f *inputs) error {
 	if !slices.ContainsFunc(f.limiters, func(l v1alpha1.Limiter) bool { return deployment.Throttles(&l) }) {
 		return nil
 	}
@@ -102,7 +102,7 @@ func limitsWrites(match *v1alpha1.Match, policy client.Object) bool {
 }
 
 // webhook is the Limiter's as it is; nil for none.
-func (f *found) webhook(limiter *v1alpha1.Limiter) *admissionv1.ValidatingWebhook {
+func (f *inputs) webhook(limiter *v1alpha1.Limiter) *admissionv1.ValidatingWebhook {
 	if f.configuration == nil {
 		return nil
 	}

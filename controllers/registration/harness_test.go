@@ -30,15 +30,15 @@ import (
 // is the operator's.
 type harness struct {
 	*testing.T
-	kube       client.WithWatch // people's, of system:masters
-	reconciler *Reconciler
-	rotator    *certificate.Rotator
-	events     *events.FakeRecorder
-	namespace  string
-	now        time.Time
-	writes     []string // of the controller
-	broken     error    // of writes to the configuration
-	meanwhile  func()   // what others do, once, between the controller's reading and its next patch
+	kube             client.WithWatch // people's, of system:masters
+	reconciler       *Reconciler
+	rotator          *certificate.Rotator
+	events           *events.FakeRecorder
+	namespace        string
+	now              time.Time
+	writes           []string // of the controller
+	configurationErr error    // of writes to the configuration
+	beforeNextPatch  func()   // what others do, once, between the controller's reading and its next patch
 }
 
 func newHarness(t *testing.T) *harness {
@@ -52,9 +52,9 @@ func newHarness(t *testing.T) *harness {
 	must(t, err)
 	h := &harness{T: t, kube: people, events: events.NewFakeRecorder(100), namespace: fixture.Namespace(t, kube), now: time.Now()}
 	h.rotator, err = certificate.NewRotator(certificate.Config{
-		Terms:    certificate.DefaultTerms("*." + h.namespace + ".svc"),
-		Secret:   types.NamespacedName{Namespace: h.namespace, Name: deployment.ThrottleSecret},
-		Carriers: []string{ConfigurationName}, Client: people, Uncached: people, Every: time.Minute, Clock: func() time.Time { return h.now },
+		Rotation:               certificate.DefaultRotation("*." + h.namespace + ".svc"),
+		Secret:                 types.NamespacedName{Namespace: h.namespace, Name: deployment.ThrottleSecret},
+		ExternalConfigurations: []string{ConfigurationName}, Client: people, Uncached: people, Interval: time.Minute, Clock: func() time.Time { return h.now },
 	})
 	must(t, err)
 	h.restart()
@@ -86,13 +86,13 @@ func (h *harness) clean() {
 // restart begins anew with a Reconciler that remembers nothing.
 func (h *harness) restart() {
 	h.reconciler = New(Config{
-		Client: interceptor.NewClient(h.kube, h.counting()), Uncached: h.kube, Namespace: h.namespace, SecretName: deployment.ThrottleSecret,
+		Client: interceptor.NewClient(h.kube, h.recordingWrites()), Uncached: h.kube, Namespace: h.namespace, SecretName: deployment.ThrottleSecret,
 		Events: h.events, Clock: func() time.Time { return h.now },
 	})
 }
 
 // counting notes every write, and breaks those to the configuration if told.
-func (h *harness) counting() interceptor.Funcs {
+func (h *harness) recordingWrites() interceptor.Funcs {
 	note := func(verb string, object any) error {
 		text, err := json.Marshal(object)
 		h.must(err)
@@ -103,7 +103,7 @@ func (h *harness) counting() interceptor.Funcs {
 		h.must(json.Unmarshal(text, &named))
 		h.writes = append(h.writes, verb+" "+named.Metadata.Name)
 		if named.Metadata.Name == ConfigurationName {
-			return h.broken
+			return h.configurationErr
 		}
 		return nil
 	}
@@ -124,8 +124,8 @@ func (h *harness) counting() interceptor.Funcs {
 			if err := note("patch", object); err != nil {
 				return err
 			}
-			if others := h.meanwhile; others != nil {
-				h.meanwhile = nil
+			if others := h.beforeNextPatch; others != nil {
+				h.beforeNextPatch = nil
 				others()
 			}
 			return c.Patch(ctx, object, patch, options...)
@@ -198,7 +198,7 @@ func (h *harness) read(namespace, name string) *v1alpha1.Limiter {
 
 // run says of the Limiter's pods what other controllers would: so many are ready of as many of the latest template, and
 // others of an older one.
-func (h *harness) run(limiter string, ready, older int32) {
+func (h *harness) setReplicas(limiter string, ready, older int32) {
 	h.Helper()
 	labels := map[string]string{"app": limiter, "app.kubernetes.io/managed-by": "weir-operator"}
 	d := &appsv1.Deployment{
@@ -259,7 +259,7 @@ func (h *harness) configuration() *admissionv1.ValidatingWebhookConfiguration {
 }
 
 // says fails unless the condition of the Limiter has the reason; an empty one: there is no condition.
-func (h *harness) says(namespace, limiter, reason string) {
+func (h *harness) expectReason(namespace, limiter, reason string) {
 	h.Helper()
 	c := meta.FindStatusCondition(h.read(namespace, limiter).Status.Conditions, v1alpha1.ConditionThrottleRegistered)
 	switch {
@@ -272,7 +272,7 @@ func (h *harness) says(namespace, limiter, reason string) {
 }
 
 // told returns the events since it was last called.
-func (h *harness) told() (all []string) {
+func (h *harness) drainEvents() (all []string) {
 	for {
 		select {
 		case text := <-h.events.Events:

@@ -17,7 +17,7 @@ import (
 )
 
 // as is a client of somebody with the rights of an admin, and of no group that is exempt.
-func (h *harness) as(user string, groups ...string) client.Client {
+func (h *harness) clientAs(user string, groups ...string) client.Client {
 	h.Helper()
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "somebody-"},
@@ -40,7 +40,7 @@ func (h *harness) write(c client.Client, namespace string) error {
 
 // TestNobodyIsLockedOutByALimiterThatIsGone has a policy that matches every write, a Limiter that fails closed, and no
 // pod at all.
-func TestNobodyIsLockedOutByALimiterThatIsGone(t *testing.T) {
+func TestLockout_AMissingLimiterBlocksNoExemptWrite(t *testing.T) {
 	h := newHarness(t)
 	h.rotate()
 	p := h.policy("everything", nil, "*")
@@ -50,23 +50,23 @@ func TestNobodyIsLockedOutByALimiterThatIsGone(t *testing.T) {
 	}}
 	h.must(h.kube.Update(t.Context(), p))
 	h.limiter(h.namespace, "default", func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.FailurePolicy = v1alpha1.WebhookFailureFail })
-	h.run("default", 2, 0)
-	alice, shop := h.as("alice"), fixture.Namespace(t, fixture.Kube(t))
+	h.setReplicas("default", 2, 0)
+	alice, shop := h.clientAs("alice"), fixture.Namespace(t, fixture.Kube(t))
 	h.reconcile()
-	h.says(h.namespace, "default", v1alpha1.ReasonRegistered)
+	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered)
 	fixture.Await(h, "nobody answers alice", func() bool { return h.write(alice, shop) != nil })
 
 	for name, write := range map[string]func() error{
 		"a cluster admin anywhere":            func() error { return h.write(h.kube, shop) },
 		"anybody in kube-system":              func() error { return h.write(alice, metav1.NamespaceSystem) },
 		"anybody in the operator's namespace": func() error { return h.write(alice, h.namespace) },
-		"a controller of the cluster":         func() error { return h.write(h.as("system:kube-controller-manager"), shop) },
-		"a node":                              func() error { return h.write(h.as("system:node:one", "system:nodes"), shop) },
+		"a controller of the cluster":         func() error { return h.write(h.clientAs("system:kube-controller-manager"), shop) },
+		"a node":                              func() error { return h.write(h.clientAs("system:node:one", "system:nodes"), shop) },
 		"a service account of kube-system": func() error {
-			return h.write(h.as("system:serviceaccount:kube-system:x", "system:serviceaccounts:kube-system"), shop)
+			return h.write(h.clientAs("system:serviceaccount:kube-system:x", "system:serviceaccounts:kube-system"), shop)
 		},
 		"a service account beside the operator": func() error {
-			return h.write(h.as("system:serviceaccount:"+h.namespace+":x", "system:serviceaccounts:"+h.namespace), shop)
+			return h.write(h.clientAs("system:serviceaccount:"+h.namespace+":x", "system:serviceaccounts:"+h.namespace), shop)
 		},
 		"anybody who may edit the Limiter":   func() error { return h.annotate(alice) },
 		"anybody who may delete the webhook": func() error { return alice.Delete(t.Context(), h.configuration(), client.DryRunAll) },
@@ -79,9 +79,9 @@ func TestNobodyIsLockedOutByALimiterThatIsGone(t *testing.T) {
 		t.Error("and yet nobody was asked")
 	}
 
-	h.run("default", 0, 0) // the operator sees it
+	h.setReplicas("default", 0, 0) // the operator sees it
 	h.reconcile()
-	h.now = h.now.Add(patience)
+	h.now = h.now.Add(unreadyGracePeriod)
 	h.reconcile()
 	fixture.Await(h, "alice writes again", func() bool { return h.write(alice, shop) == nil })
 }
@@ -92,8 +92,8 @@ func (h *harness) annotate(c client.Client) error {
 	return c.Update(h.Context(), l)
 }
 
-func TestTheEscapeIsOneLine(t *testing.T) {
-	h := registered(t)
+func TestLockout_OneCommandDisablesThrottling(t *testing.T) {
+	h := newRegisteredHarness(t)
 	const patch = `{"spec":{"kubernetesThrottle":{"enabled":false}}}`
 	_, err := fixture.Kube(t).Kubectl(t.Context(), "patch", "limiter", "default", "-n", h.namespace, "--type=merge", "-p", patch)
 	h.must(err)
@@ -111,23 +111,23 @@ func TestTheEscapeIsOneLine(t *testing.T) {
 	h.must(err)
 }
 
-func TestAnAPIServerTakesEveryNameAndEveryRule(t *testing.T) {
+func TestRender_IsAcceptedByAnAPIServerForEveryNameAndRule(t *testing.T) {
 	h := newHarness(t)
-	var throttling []Throttling
+	var throttling []ThrottlingLimiter
 	for _, text := range []string{"a", strings.Repeat("l", 50)} {
 		l := &v1alpha1.Limiter{}
 		l.Name, l.Namespace = text, strings.Repeat("n", 63)
 		l.Spec.KubernetesThrottle = &v1alpha1.KubernetesThrottle{ExemptUsers: []v1alpha1.KubernetesUser{"CN=\"o'brien\"\\ \x01\n\x7fü💥"}}
-		throttling = append(throttling, Throttling{Limiter: l, Rules: nil, Bundle: []byte("some")})
+		throttling = append(throttling, ThrottlingLimiter{Limiter: l, Rules: nil, Bundle: []byte("some")})
 	}
-	throttling[0].Rules = append(throttling[0].Rules, writes("*/*:CREATE", "/pods:DELETE", "/pods/exec:CONNECT", "apps/*:UPDATE", "apps/a/scale:UPDATE"))
+	throttling[0].Rules = append(throttling[0].Rules, writeRule("*/*:CREATE", "/pods:DELETE", "/pods/exec:CONNECT", "apps/*:UPDATE", "apps/a/scale:UPDATE"))
 	for i := range 400 {
-		throttling[1].Rules = append(throttling[1].Rules, writes(fmt.Sprintf("/r%d:CREATE", i)))
+		throttling[1].Rules = append(throttling[1].Rules, writeRule(fmt.Sprintf("/r%d:CREATE", i)))
 	}
 	wanted := Render(throttling)
-	h.must(h.reconciler.register(t.Context(), found{}, wanted))
+	h.must(h.reconciler.register(t.Context(), inputs{}, wanted))
 	is := h.configuration()
-	if !same(is, wanted) {
+	if !matches(is, wanted) {
 		t.Errorf("an API server gives %+v", is.Webhooks)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-type failing interface {
+type testingT interface {
 	Helper()
 	Context() context.Context
 	Fatalf(format string, values ...any)
@@ -34,7 +34,7 @@ var (
 )
 
 // some draws up to three.
-func some[T any](t *rapid.T, of []T, least int, what string) (picked []T) {
+func drawSome[T any](t *rapid.T, of []T, least int, what string) (picked []T) {
 	for _, i := range rapid.SliceOfNDistinct(rapid.IntRange(0, len(of)-1), least, min(3, len(of)), rapid.ID[int]).Draw(t, what) {
 		picked = append(picked, of[i])
 	}
@@ -45,17 +45,17 @@ func drawRule(t *rapid.T, name string) rules.Rule {
 	match := &rules.KubernetesMatch{}
 	for range rapid.IntRange(1, 3).Draw(t, "entries") {
 		match.Resources = append(match.Resources, rules.KubernetesResources{
-			Groups: some(t, someGroups, 1, "groups"), Resources: some(t, someResources, 1, "resources"), Operations: some(t, someOperations, 1, "operations"),
+			Groups: drawSome(t, someGroups, 1, "groups"), Resources: drawSome(t, someResources, 1, "resources"), Operations: drawSome(t, someOperations, 1, "operations"),
 		})
 	}
 	if rapid.Bool().Draw(t, "namespaced") {
-		match.Namespaces = some(t, someNamespaces, 1, "namespaces")
+		match.Namespaces = drawSome(t, someNamespaces, 1, "namespaces")
 	}
 	if rapid.IntRange(0, 3).Draw(t, "selector") == 0 {
 		match.NamespaceSelector = rules.Selector{{Key: "plan", Operator: rules.SelectorExists}}
 	}
 	if rapid.IntRange(0, 3).Draw(t, "of users") == 0 {
-		match.Users = some(t, someUsers, 1, "users")
+		match.Users = drawSome(t, someUsers, 1, "users")
 	}
 	rule := rules.Rule{
 		Policy: name, Algorithm: limiter.FixedWindow, Units: 1, WindowSeconds: 60, Axis: "User",
@@ -68,7 +68,7 @@ func drawRule(t *rapid.T, name string) rules.Rule {
 	case 0:
 		rule.Domain = rapid.SampledFrom(someNamespaces).Draw(t, "domain")
 	case 1:
-		rule.Domains = some(t, someNamespaces, 1, "domains")
+		rule.Domains = drawSome(t, someNamespaces, 1, "domains")
 	default:
 		rule.AllDomains = true
 	}
@@ -85,7 +85,7 @@ func drawWrite(t *rapid.T, near *rules.Rule) *rules.KubernetesRequest {
 		Namespace: rapid.SampledFrom(append([]string{""}, someNamespaces...)).Draw(t, "namespace"),
 		Name:      rapid.SampledFrom(someNamespaces).Draw(t, "name"),
 		User:      rapid.SampledFrom(append([]string{"", "system:serviceaccount:shop:deployer"}, someUsers...)).Draw(t, "user"),
-		Groups:    some(t, someGroupNames, 0, "groups"),
+		Groups:    drawSome(t, someGroupNames, 0, "groups"),
 	}
 	write.Subresource = rapid.SampledFrom([]string{"", "", "exec", "status", "scale"}).Draw(t, "subresource")
 	if rapid.IntRange(0, 3).Draw(t, "near") > 0 {
@@ -109,7 +109,7 @@ func drawWrite(t *rapid.T, near *rules.Rule) *rules.KubernetesRequest {
 }
 
 // isExempt says it in other words than the webhook.
-func isExempt(exempt deployment.Exempt, write *rules.KubernetesRequest) bool {
+func isExempt(exempt deployment.Exemptions, write *rules.KubernetesRequest) bool {
 	in := write.Namespace
 	if isNamespace(write) {
 		in = write.Name
@@ -122,21 +122,21 @@ func drawLimiter(t *rapid.T) *v1alpha1.Limiter {
 	l := &v1alpha1.Limiter{}
 	l.Name, l.Namespace = "default", "weir-system"
 	spec := &v1alpha1.KubernetesThrottle{FailurePolicy: v1alpha1.WebhookFailureFail} // by which an error is seen
-	for _, name := range some(t, someNamespaces[2:], 0, "exempt namespaces") {
+	for _, name := range drawSome(t, someNamespaces[2:], 0, "exempt namespaces") {
 		spec.ExemptNamespaces = append(spec.ExemptNamespaces, v1alpha1.NamespaceName(name))
 	}
-	for _, name := range some(t, someUsers, 0, "exempt users") {
+	for _, name := range drawSome(t, someUsers, 0, "exempt users") {
 		spec.ExemptUsers = append(spec.ExemptUsers, v1alpha1.KubernetesUser(name))
 	}
-	for _, name := range some(t, someGroupNames, 0, "exempt groups") {
+	for _, name := range drawSome(t, someGroupNames, 0, "exempt groups") {
 		spec.ExemptGroups = append(spec.ExemptGroups, v1alpha1.KubernetesUser(name))
 	}
 	l.Spec.KubernetesThrottle = spec
 	return l
 }
 
-func TestEveryWriteThatAPolicyMatchesIsAskedAboutAndNoneThatIsExempt(t *testing.T) {
-	server := newAPIServer(t, someNamespaces)
+func TestRender_CoversEveryMatchedWriteAndNoExemptOne(t *testing.T) {
+	server := newWebhookMatcher(t, someNamespaces)
 	asked, exempted := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		set := rules.Set{Namespaces: []rules.Namespace{{Name: "shop", Labels: map[string]string{"plan": "free"}}}}
@@ -147,14 +147,14 @@ func TestEveryWriteThatAPolicyMatchesIsAskedAboutAndNoneThatIsExempt(t *testing.
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
-		throttling := Throttling{Limiter: drawLimiter(t), Rules: set.Rules}
-		exempt := deployment.ExemptFrom(throttling.Limiter)
-		configuration := Render([]Throttling{throttling})
+		throttling := ThrottlingLimiter{Limiter: drawLimiter(t), Rules: set.Rules}
+		exempt := deployment.ExemptionsOf(throttling.Limiter)
+		configuration := Render([]ThrottlingLimiter{throttling})
 		asks := func(*rules.KubernetesRequest) bool { return false }
 		if len(configuration.Webhooks) > 0 {
 			webhook := &configuration.Webhooks[0]
 			conditions := server.conditions(webhook)
-			asks = func(write *rules.KubernetesRequest) bool { return server.asks(t, webhook, conditions, write) }
+			asks = func(write *rules.KubernetesRequest) bool { return server.calls(t, webhook, conditions, write) }
 		}
 		for range 20 {
 			write := drawWrite(t, &set.Rules[0])

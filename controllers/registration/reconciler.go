@@ -18,9 +18,9 @@ const fieldOwner = client.FieldOwner("weir-registration")
 
 const (
 	// resync is how often all is looked at when nothing happens: the Secret is not watched.
-	resync = 30 * time.Second
+	resyncInterval = 30 * time.Second
 	// retry is how soon it is looked again for a certificate that is not there, and for what somebody else has just written.
-	retry = 2 * time.Second
+	retryInterval = 2 * time.Second
 )
 
 // Config is what a Reconciler works on and with.
@@ -43,11 +43,11 @@ type Config struct {
 // time.
 type Reconciler struct {
 	Config
-	absent absence
+	unready unreadySince
 }
 
 // New returns a Reconciler.
-func New(config Config) *Reconciler { return &Reconciler{Config: config, absent: absence{}} }
+func New(config Config) *Reconciler { return &Reconciler{Config: config, unready: unreadySince{}} }
 
 // Reconcile has API servers ask those Limiters that can answer, and no others, and tells each Limiter.
 func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
@@ -56,21 +56,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	now := r.Clock()
-	standings, again := r.judge(found, now)
-	held := r.hold(ctx, standings)
-	wanted := Render(throttlingOf(standings))
+	states, again := r.evaluate(found, now)
+	held := r.addFinalizers(ctx, states)
+	wanted := Render(throttlingLimiters(states))
 	failed := r.withdraw(ctx, found, wanted)
-	released := r.release(ctx, standings, failed, now)
+	released := r.removeFinalizers(ctx, states, failed, now)
 	if failed == nil {
 		failed = r.register(ctx, found, wanted)
 	}
 	if apierrors.IsConflict(failed) { // the cache has yet to show what the configuration has become
-		return ctrl.Result{RequeueAfter: retry}, errors.Join(held, released)
+		return ctrl.Result{RequeueAfter: retryInterval}, errors.Join(held, released)
 	}
-	if slices.ContainsFunc(standings, func(s standing) bool { return s.changed }) {
-		again = min(again, retry)
+	if slices.ContainsFunc(states, func(s limiterState) bool { return s.conflicted }) {
+		again = min(again, retryInterval)
 	}
-	reported := r.report(ctx, standings, failed, now)
+	reported := r.report(ctx, states, failed, now)
 	return ctrl.Result{RequeueAfter: again}, errors.Join(held, failed, released, reported)
 }
 

@@ -21,13 +21,13 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-func TestAWebhookIsTheLastThingToComeAndTheFirstToGo(t *testing.T) {
+func TestReconcile_AddsTheWebhookLastAndRemovesItFirst(t *testing.T) {
 	h := newHarness(t)
 	h.limiter(h.namespace, "default", nil)
 	step := func(reason string) {
 		t.Helper()
 		h.reconcile()
-		h.says(h.namespace, "default", reason)
+		h.expectReason(h.namespace, "default", reason)
 		if registered := len(h.webhooks()) == 1; registered != (reason == v1alpha1.ReasonRegistered) {
 			t.Fatalf("%s: the webhooks are %q", reason, h.webhooks())
 		}
@@ -37,9 +37,9 @@ func TestAWebhookIsTheLastThingToComeAndTheFirstToGo(t *testing.T) {
 	step(v1alpha1.ReasonNoCertificate)
 	h.rotate()
 	step(v1alpha1.ReasonNotReady)
-	h.run("default", 0, 2) // those that are ready do not answer API servers yet
+	h.setReplicas("default", 0, 2) // those that are ready do not answer API servers yet
 	step(v1alpha1.ReasonNotReady)
-	h.run("default", 1, 2)
+	h.setReplicas("default", 1, 2)
 	step(v1alpha1.ReasonRegistered)
 	if got := h.read(h.namespace, "default").Finalizers; !slices.Contains(got, Finalizer) {
 		t.Errorf("finalizers %q", got)
@@ -51,7 +51,7 @@ func TestAWebhookIsTheLastThingToComeAndTheFirstToGo(t *testing.T) {
 	step(v1alpha1.ReasonRegistered)
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) })
 	h.reconcile()
-	h.says(h.namespace, "default", "")
+	h.expectReason(h.namespace, "default", "")
 	if got := h.read(h.namespace, "default").Finalizers; h.configuration() != nil || slices.Contains(got, Finalizer) {
 		t.Errorf("it does not throttle any more: webhooks %q, finalizers %q", h.webhooks(), got)
 	}
@@ -70,32 +70,32 @@ func TestAWebhookIsTheLastThingToComeAndTheFirstToGo(t *testing.T) {
 }
 
 // registered is a harness with one Limiter that API servers ask.
-func registered(t *testing.T) *harness {
+func newRegisteredHarness(t *testing.T) *harness {
 	t.Helper()
 	h := newHarness(t)
 	h.policy("pods", nil, "pods")
 	h.rotate()
 	h.limiter(h.namespace, "default", nil)
-	h.run("default", 2, 0)
+	h.setReplicas("default", 2, 0)
 	h.reconcile()
-	h.says(h.namespace, "default", v1alpha1.ReasonRegistered)
+	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered)
 	return h
 }
 
-func TestNothingIsWrittenWhereNothingChanged(t *testing.T) {
-	h := registered(t)
-	h.told()
+func TestReconcile_WritesNothingWhenNothingChanged(t *testing.T) {
+	h := newRegisteredHarness(t)
+	h.drainEvents()
 	h.writes = nil
 	h.reconcile()
 	h.restart()
 	h.reconcile()
-	if told := h.told(); len(h.writes)+len(told) > 0 {
+	if told := h.drainEvents(); len(h.writes)+len(told) > 0 {
 		t.Errorf("writes %q, events %q", h.writes, told)
 	}
 }
 
-func TestWhatOthersChangeIsPutBack(t *testing.T) {
-	h := registered(t)
+func TestRegister_RevertsForeignChanges(t *testing.T) {
+	h := newRegisteredHarness(t)
 	want := h.configuration().Webhooks
 	for name, change := range map[string]func(c *admissionv1.ValidatingWebhookConfiguration){
 		"what is done on failure": func(c *admissionv1.ValidatingWebhookConfiguration) {
@@ -127,7 +127,7 @@ func TestWhatOthersChangeIsPutBack(t *testing.T) {
 			h.must(h.kube.Update(t.Context(), c))
 			h.reconcile()
 			h.reconcile()
-			if c := h.configuration(); !same(c, &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: Render(nil).ObjectMeta, Webhooks: want}) {
+			if c := h.configuration(); !matches(c, &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: Render(nil).ObjectMeta, Webhooks: want}) {
 				t.Errorf("it is %v", cmp.Diff(want, c.Webhooks))
 			}
 		})
@@ -139,43 +139,43 @@ func TestWhatOthersChangeIsPutBack(t *testing.T) {
 	}
 }
 
-func TestALimiterWithoutAPodIsAskedOnForAWhileAndNoLonger(t *testing.T) {
-	h := registered(t)
-	h.told()
-	h.run("default", 0, 0)
-	if again := h.reconcile().RequeueAfter; again != patience {
+func TestEvaluate_KeepsTheWebhookForAGracePeriodWithoutReadyPods(t *testing.T) {
+	h := newRegisteredHarness(t)
+	h.drainEvents()
+	h.setReplicas("default", 0, 0)
+	if again := h.reconcile().RequeueAfter; again != unreadyGracePeriod {
 		t.Errorf("it is looked again after %v", again)
 	}
-	h.says(h.namespace, "default", v1alpha1.ReasonRegistered)
-	h.run("default", 1, 0)
+	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered)
+	h.setReplicas("default", 1, 0)
 	h.reconcile()
-	h.run("default", 0, 0)
-	h.now = h.now.Add(patience)
+	h.setReplicas("default", 0, 0)
+	h.now = h.now.Add(unreadyGracePeriod)
 	h.reconcile()
-	h.says(h.namespace, "default", v1alpha1.ReasonRegistered) // it is away anew
-	h.now = h.now.Add(patience)
+	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered) // it is away anew
+	h.now = h.now.Add(unreadyGracePeriod)
 	h.reconcile()
-	h.says(h.namespace, "default", v1alpha1.ReasonNotReady)
-	if told := h.told(); h.configuration() != nil || len(told) != 1 || !strings.HasPrefix(told[0], "Warning NotReady") {
+	h.expectReason(h.namespace, "default", v1alpha1.ReasonNotReady)
+	if told := h.drainEvents(); h.configuration() != nil || len(told) != 1 || !strings.HasPrefix(told[0], "Warning NotReady") {
 		t.Errorf("webhooks %q, events %q", h.webhooks(), told)
 	}
-	h.run("default", 1, 0)
+	h.setReplicas("default", 1, 0)
 	h.reconcile()
-	h.says(h.namespace, "default", v1alpha1.ReasonRegistered)
-	h.run("default", 0, 1) // a rollout that hangs, while a pod of before answers
+	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered)
+	h.setReplicas("default", 0, 1) // a rollout that hangs, while a pod of before answers
 	h.now = h.now.Add(time.Hour)
 	h.reconcile()
-	h.says(h.namespace, "default", v1alpha1.ReasonRegistered)
+	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered)
 }
 
-func TestOnlyALimiterBesideTheOperatorIsAsked(t *testing.T) {
-	h := registered(t)
+func TestEvaluate_RegistersOnlyLimitersInTheOperatorNamespace(t *testing.T) {
+	h := newRegisteredHarness(t)
 	elsewhere := fixture.Namespace(t, fixture.Kube(t))
 	h.limiter(elsewhere, "default", nil)
 	h.limiter(elsewhere, "plain", func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle = nil })
 	h.reconcile()
-	h.says(elsewhere, "default", v1alpha1.ReasonNotOperatorNamespace)
-	h.says(elsewhere, "plain", "")
+	h.expectReason(elsewhere, "default", v1alpha1.ReasonNotOperatorNamespace)
+	h.expectReason(elsewhere, "plain", "")
 	if got := h.webhooks(); len(got) != 1 || !strings.HasPrefix(got[0], "default."+h.namespace) {
 		t.Errorf("webhooks %q", got)
 	}
@@ -184,7 +184,7 @@ func TestOnlyALimiterBesideTheOperatorIsAsked(t *testing.T) {
 	}
 }
 
-func TestSeveralLimitersHaveAWebhookEach(t *testing.T) {
+func TestReconcile_GivesEachLimiterItsOwnWebhook(t *testing.T) {
 	h := newHarness(t)
 	h.rotate()
 	longest := strings.Repeat("l", 50)
@@ -193,7 +193,7 @@ func TestSeveralLimitersHaveAWebhookEach(t *testing.T) {
 		h.limiter(h.namespace, name, func(s *v1alpha1.LimiterSpec) {
 			s.PolicySelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"for": v1alpha1.LabelValue(name)}}
 		})
-		h.run(name, 2, 0)
+		h.setReplicas(name, 2, 0)
 	}
 	h.reconcile()
 	tail := "." + h.namespace + ".throttle.weir.dev"
@@ -215,44 +215,44 @@ func TestSeveralLimitersHaveAWebhookEach(t *testing.T) {
 	}
 }
 
-func TestADeletedLimiterWaitsForItsWebhookToGoButNotForEver(t *testing.T) {
-	h := registered(t)
+func TestRemoveFinalizers_WaitsForTheWebhookRemovalWithATimeout(t *testing.T) {
+	h := newRegisteredHarness(t)
 	h.must(h.kube.Delete(t.Context(), h.read(h.namespace, "default")))
-	h.broken = errors.New("etcdserver: request timed out")
+	h.configurationErr = errors.New("etcdserver: request timed out")
 	for range 2 {
-		if _, err := h.reconciler.Reconcile(t.Context(), ctrl.Request{}); !errors.Is(err, h.broken) {
+		if _, err := h.reconciler.Reconcile(t.Context(), ctrl.Request{}); !errors.Is(err, h.configurationErr) {
 			t.Fatalf("error %v", err)
 		}
 		h.read(h.namespace, "default") // is there
 	}
-	h.told()
-	h.now = h.now.Add(leaveTime + time.Second)
-	if _, err := h.reconciler.Reconcile(t.Context(), ctrl.Request{}); !errors.Is(err, h.broken) {
+	h.drainEvents()
+	h.now = h.now.Add(withdrawTimeout + time.Second)
+	if _, err := h.reconciler.Reconcile(t.Context(), ctrl.Request{}); !errors.Is(err, h.configurationErr) {
 		t.Errorf("error %v", err)
 	}
 	err := h.kube.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: "default"}, &v1alpha1.Limiter{})
-	if told := h.told(); !apierrors.IsNotFound(err) || len(told) != 1 || !strings.HasPrefix(told[0], "Warning NotWithdrawn") {
+	if told := h.drainEvents(); !apierrors.IsNotFound(err) || len(told) != 1 || !strings.HasPrefix(told[0], "Warning NotWithdrawn") {
 		t.Errorf("the Limiter: %v; events %q", err, told)
 	}
-	h.broken = nil
+	h.configurationErr = nil
 	h.reconcile()
 	if h.configuration() != nil {
 		t.Error("the webhook is forgotten")
 	}
 }
 
-func TestALimiterThatOthersChangeMeanwhileIsLookedAtAgainSoon(t *testing.T) {
+func TestAddFinalizers_RetriesSoonAfterAConflict(t *testing.T) {
 	h := newHarness(t)
 	h.policy("pods", nil, "pods")
 	h.rotate()
 	h.limiter(h.namespace, "default", nil)
-	h.run("default", 2, 0)
+	h.setReplicas("default", 2, 0)
 	held := func() bool { return slices.Contains(h.read(h.namespace, "default").Finalizers, Finalizer) }
 	soon := func(change func(*v1alpha1.LimiterSpec)) {
 		t.Helper()
-		h.meanwhile = func() { h.edit(change) }
+		h.beforeNextPatch = func() { h.edit(change) }
 		h.writes = nil
-		if result := h.reconcile(); result.RequeueAfter != retry || !slices.Equal(h.writes, []string{"patch default"}) {
+		if result := h.reconcile(); result.RequeueAfter != retryInterval || !slices.Equal(h.writes, []string{"patch default"}) {
 			t.Errorf("it is looked again after %v; writes %q", result.RequeueAfter, h.writes)
 		}
 	}
@@ -261,7 +261,7 @@ func TestALimiterThatOthersChangeMeanwhileIsLookedAtAgainSoon(t *testing.T) {
 		t.Error("API servers ask a Limiter that may go unnoticed")
 	}
 	h.reconcile()
-	h.says(h.namespace, "default", v1alpha1.ReasonRegistered)
+	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered)
 	if !held() {
 		t.Error("the Limiter is not held")
 	}
@@ -275,50 +275,50 @@ func TestALimiterThatOthersChangeMeanwhileIsLookedAtAgainSoon(t *testing.T) {
 	}
 }
 
-func TestAWebhookThatCannotBeWrittenIsToldAndTriedAgain(t *testing.T) {
-	h := registered(t)
+func TestReport_ReportsAWebhookThatCannotBeWritten(t *testing.T) {
+	h := newRegisteredHarness(t)
 	h.must(h.kube.Delete(t.Context(), h.configuration()))
-	h.broken = errors.New("etcdserver: request timed out")
-	if _, err := h.reconciler.Reconcile(t.Context(), ctrl.Request{}); !errors.Is(err, h.broken) {
+	h.configurationErr = errors.New("etcdserver: request timed out")
+	if _, err := h.reconciler.Reconcile(t.Context(), ctrl.Request{}); !errors.Is(err, h.configurationErr) {
 		t.Errorf("error %v", err)
 	}
-	h.says(h.namespace, "default", v1alpha1.ReasonNotWritten)
-	h.broken = nil
+	h.expectReason(h.namespace, "default", v1alpha1.ReasonNotWritten)
+	h.configurationErr = nil
 	h.reconcile()
-	h.says(h.namespace, "default", v1alpha1.ReasonRegistered)
+	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered)
 }
 
-func TestTheBundleIsTheSecretsAndStaysWhereTheSecretIsGone(t *testing.T) {
-	h := registered(t)
+func TestBundleFor_KeepsTheBundleWhenTheSecretIsDeleted(t *testing.T) {
+	h := newRegisteredHarness(t)
 	secret := &corev1.Secret{}
 	key := types.NamespacedName{Namespace: h.namespace, Name: deployment.ThrottleSecret}
 	h.must(h.kube.Get(t.Context(), key, secret))
 	before := h.configuration().Webhooks[0].ClientConfig.CABundle
-	if string(before) != string(secret.Data[bundleKey]) {
+	if string(before) != string(secret.Data[caKey]) {
 		t.Errorf("the bundle is %s", before)
 	}
 	h.must(h.kube.Delete(t.Context(), secret))
 	h.reconcile()
-	h.says(h.namespace, "default", v1alpha1.ReasonRegistered)
+	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered)
 	h.rotate() // which restores it, and has a new authority trusted beside the one before
 	h.reconcile()
 	h.must(h.kube.Get(t.Context(), key, secret))
 	after := h.configuration().Webhooks[0].ClientConfig.CABundle
-	if string(after) != string(secret.Data[bundleKey]) || !strings.Contains(string(after), strings.TrimSpace(string(before))) {
+	if string(after) != string(secret.Data[caKey]) || !strings.Contains(string(after), strings.TrimSpace(string(before))) {
 		t.Errorf("the bundle is %s", after)
 	}
 	h.now = h.now.Add(365 * 24 * time.Hour) // nobody has renewed it
 	h.reconcile()
-	h.says(h.namespace, "default", v1alpha1.ReasonNoCertificate)
+	h.expectReason(h.namespace, "default", v1alpha1.ReasonNoCertificate)
 	if h.configuration() != nil {
 		t.Error("API servers ask whom they cannot trust")
 	}
 	h.rotate()
 	h.reconcile()
-	h.says(h.namespace, "default", v1alpha1.ReasonRegistered)
-	secret.Data = map[string][]byte{bundleKey: []byte("garbage")}
+	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered)
+	secret.Data = map[string][]byte{caKey: []byte("garbage")}
 	secret.ResourceVersion = ""
 	h.must(h.kube.Update(t.Context(), secret))
 	h.reconcile()
-	h.says(h.namespace, "default", v1alpha1.ReasonNoCertificate)
+	h.expectReason(h.namespace, "default", v1alpha1.ReasonNoCertificate)
 }

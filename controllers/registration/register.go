@@ -15,7 +15,7 @@ import (
 
 // withdraw takes out the webhooks that are not wanted, by itself: what cannot be registered holds no other one. The last takes
 // the configuration with it.
-func (r *Reconciler) withdraw(ctx context.Context, f found, wanted *admissionv1.ValidatingWebhookConfiguration) error {
+func (r *Reconciler) withdraw(ctx context.Context, f inputs, wanted *admissionv1.ValidatingWebhookConfiguration) error {
 	is := f.configuration
 	if is == nil {
 		return nil
@@ -28,7 +28,7 @@ func (r *Reconciler) withdraw(ctx context.Context, f found, wanted *admissionv1.
 		return nil
 	}
 	before := len(is.Webhooks)
-	is.Webhooks = slices.DeleteFunc(is.Webhooks, func(w admissionv1.ValidatingWebhook) bool { return !has(wanted, w.Name) })
+	is.Webhooks = slices.DeleteFunc(is.Webhooks, func(w admissionv1.ValidatingWebhook) bool { return !containsWebhook(wanted, w.Name) })
 	if len(is.Webhooks) == before {
 		return nil
 	}
@@ -38,17 +38,17 @@ func (r *Reconciler) withdraw(ctx context.Context, f found, wanted *admissionv1.
 	return nil
 }
 
-func has(configuration *admissionv1.ValidatingWebhookConfiguration, name string) bool {
+func containsWebhook(configuration *admissionv1.ValidatingWebhookConfiguration, name string) bool {
 	return slices.ContainsFunc(configuration.Webhooks, func(w admissionv1.ValidatingWebhook) bool { return w.Name == name })
 }
 
 // register puts in what is wanted, and puts back what others have changed of it. Nothing is written where all is so. A
 // configuration that is there is written as a whole: server-side apply would leave what others have added within a
 // webhook, a condition by which no write is asked about.
-func (r *Reconciler) register(ctx context.Context, f found, wanted *admissionv1.ValidatingWebhookConfiguration) error {
+func (r *Reconciler) register(ctx context.Context, f inputs, wanted *admissionv1.ValidatingWebhookConfiguration) error {
 	is := f.configuration
 	switch {
-	case len(wanted.Webhooks) == 0 || is != nil && same(is, wanted):
+	case len(wanted.Webhooks) == 0 || is != nil && matches(is, wanted):
 		return nil
 	case is == nil:
 		return r.create(ctx, wanted)
@@ -78,7 +78,7 @@ func (r *Reconciler) create(ctx context.Context, wanted *admissionv1.ValidatingW
 }
 
 // same says whether all is as wanted, in whatever order webhooks stand.
-func same(is, wanted *admissionv1.ValidatingWebhookConfiguration) bool {
+func matches(is, wanted *admissionv1.ValidatingWebhookConfiguration) bool {
 	for name, value := range wanted.Labels { // others may have more
 		if is.Labels[name] != value {
 			return false

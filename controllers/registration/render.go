@@ -19,7 +19,7 @@ const ConfigurationName = "weir-throttle"
 const timeoutSeconds = 2
 
 // Throttling is a Limiter that API servers are to ask.
-type Throttling struct {
+type ThrottlingLimiter struct {
 	Limiter *v1alpha1.Limiter
 	// Rules of the policies that the Limiter selects.
 	Rules []rules.Rule
@@ -29,7 +29,7 @@ type Throttling struct {
 
 // Render returns the configuration, the same for the same Limiters in any order. One whose rules speak of no write has no
 // webhook in it.
-func Render(throttling []Throttling) *admissionv1.ValidatingWebhookConfiguration {
+func Render(throttling []ThrottlingLimiter) *admissionv1.ValidatingWebhookConfiguration {
 	configuration := &admissionv1.ValidatingWebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"},
 		ObjectMeta: metav1.ObjectMeta{Name: ConfigurationName, Labels: map[string]string{
@@ -57,10 +57,10 @@ func WebhookName(limiter *v1alpha1.Limiter) string {
 
 // webhook says every field that an API server would give a default, so that what others change is seen. It is none if no
 // write is to be asked about.
-func (t *Throttling) webhook() (w admissionv1.ValidatingWebhook, is bool) {
-	exempt := deployment.ExemptFrom(t.Limiter)
-	asked := askedOf(t.Rules, exempt)
-	if asked.none() {
+func (t *ThrottlingLimiter) webhook() (w admissionv1.ValidatingWebhook, is bool) {
+	exempt := deployment.ExemptionsOf(t.Limiter)
+	asked := newWebhookRules(t.Rules, exempt)
+	if asked.empty() {
 		return w, false
 	}
 	failure := admissionv1.Ignore
@@ -76,7 +76,7 @@ func (t *Throttling) webhook() (w admissionv1.ValidatingWebhook, is bool) {
 			},
 			CABundle: t.Bundle,
 		},
-		Rules:                   asked.rules(),
+		Rules:                   asked.list(),
 		FailurePolicy:           new(failure),
 		MatchPolicy:             new(admissionv1.Equivalent),
 		NamespaceSelector:       asked.namespaceSelector(exempt),

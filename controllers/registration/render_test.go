@@ -48,7 +48,7 @@ func objectsIn(t *testing.T, text []byte) (limiters []v1alpha1.Limiter, policies
 	return limiters, policies
 }
 
-func TestGoldenConfigurations(t *testing.T) {
+func TestRender_MatchesGoldenFiles(t *testing.T) {
 	inputs, err := filepath.Glob("testdata/*.in.yaml")
 	must(t, err)
 	if len(inputs) == 0 {
@@ -59,11 +59,11 @@ func TestGoldenConfigurations(t *testing.T) {
 			text, err := os.ReadFile(input)
 			must(t, err)
 			limiters, policies := objectsIn(t, text)
-			var throttling []Throttling
+			var throttling []ThrottlingLimiter
 			for i := range limiters {
-				set, err := rulesFor(&limiters[i], policies)
+				set, err := throttleRules(&limiters[i], policies)
 				must(t, err)
-				throttling = append(throttling, Throttling{&limiters[i], set, []byte("trusted\n")})
+				throttling = append(throttling, ThrottlingLimiter{&limiters[i], set, []byte("trusted\n")})
 			}
 			got, err := yaml.Marshal(Render(throttling))
 			must(t, err)
@@ -87,7 +87,7 @@ func TestGoldenConfigurations(t *testing.T) {
 }
 
 // writes is a rule of the cluster about resources, written "group/resource[/subresource]:OPERATION,…".
-func writes(what ...string) rules.Rule {
+func writeRule(what ...string) rules.Rule {
 	match := &rules.KubernetesMatch{}
 	for _, one := range what {
 		of, operations, _ := strings.Cut(one, ":")
@@ -102,7 +102,7 @@ func writes(what ...string) rules.Rule {
 }
 
 // said is the rules in the same notation, groups and resources with | between.
-func said(all []admissionv1.RuleWithOperations) (texts []string) {
+func notation(all []admissionv1.RuleWithOperations) (texts []string) {
 	for _, r := range all {
 		var operations []string
 		for _, o := range r.Operations {
@@ -113,77 +113,77 @@ func said(all []admissionv1.RuleWithOperations) (texts []string) {
 	return texts
 }
 
-var noExemption = deployment.Exempt{Namespaces: []string{"kube-system"}}
+var kubeSystemExempt = deployment.Exemptions{Namespaces: []string{"kube-system"}}
 
-func TestResourcesAreAskedAboutOnceByFewRules(t *testing.T) {
+func TestWebhookRules_CoverEachResourceOnceWithFewRules(t *testing.T) {
 	within := func(rule rules.Rule) rules.Rule { rule.AllDomains, rule.Domain = false, "shop"; return rule }
 	for name, c := range map[string]struct {
 		rules []rules.Rule
 		want  []string
 	}{
 		"operations of one resource": {
-			[]rules.Rule{writes("/pods:DELETE"), writes("/pods:CREATE,UPDATE")}, []string{"/pods:CREATE,UPDATE,DELETE *"},
+			[]rules.Rule{writeRule("/pods:DELETE"), writeRule("/pods:CREATE,UPDATE")}, []string{"/pods:CREATE,UPDATE,DELETE *"},
 		},
 		"resources of one group": {
-			[]rules.Rule{writes("apps/deployments:CREATE", "apps/daemonsets:CREATE")}, []string{"apps/daemonsets|deployments:CREATE *"},
+			[]rules.Rule{writeRule("apps/deployments:CREATE", "apps/daemonsets:CREATE")}, []string{"apps/daemonsets|deployments:CREATE *"},
 		},
 		"groups with the same resources": {
-			[]rules.Rule{writes("b/things:CREATE", "a/things:CREATE", "a/others:DELETE")}, []string{"a/others:DELETE *", "a|b/things:CREATE *"},
+			[]rules.Rule{writeRule("b/things:CREATE", "a/things:CREATE", "a/others:DELETE")}, []string{"a/others:DELETE *", "a|b/things:CREATE *"},
 		},
 		"a resource that a wildcard says already": {
-			[]rules.Rule{writes("apps/*:CREATE", "apps/deployments:CREATE,DELETE", "apps/deployments/scale:CREATE")},
+			[]rules.Rule{writeRule("apps/*:CREATE", "apps/deployments:CREATE,DELETE", "apps/deployments/scale:CREATE")},
 			[]string{"apps/*|deployments/scale:CREATE *", "apps/deployments:DELETE *"},
 		},
 		"every group beside some": {
-			[]rules.Rule{writes("*/*:CREATE", "/pods:CREATE,UPDATE", "apps/things:CREATE")}, []string{"/pods:UPDATE *", "*/*:CREATE *"},
+			[]rules.Rule{writeRule("*/*:CREATE", "/pods:CREATE,UPDATE", "apps/things:CREATE")}, []string{"/pods:UPDATE *", "*/*:CREATE *"},
 		},
 		"what a policy of a namespace asks about, and what one of the cluster does": {
-			[]rules.Rule{within(writes("/pods:CREATE,DELETE", "/services:CREATE")), writes("/pods:CREATE")},
+			[]rules.Rule{within(writeRule("/pods:CREATE,DELETE", "/services:CREATE")), writeRule("/pods:CREATE")},
 			[]string{"/pods:CREATE *", "/pods:DELETE Namespaced", "/services:CREATE Namespaced"},
 		},
-		"an operation that does not exist": {[]rules.Rule{writes("/pods:READ")}, nil},
+		"an operation that does not exist": {[]rules.Rule{writeRule("/pods:READ")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, said(askedOf(c.rules, noExemption).rules())); diff != "" {
+			if diff := cmp.Diff(c.want, notation(newWebhookRules(c.rules, kubeSystemExempt).list())); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestTooManyRulesBecomeOneThatSaysMore(t *testing.T) {
+func TestWebhookRules_AreWidenedWhenThereAreTooMany(t *testing.T) {
 	var many, more []string
-	for i := range mostRules + 1 {
+	for i := range maxRules + 1 {
 		many = append(many, fmt.Sprintf("g%d/r%d:CREATE", i, i))
 	}
-	for i := range mostResources + 1 {
+	for i := range maxResources + 1 {
 		more = append(more, fmt.Sprintf("g/r%d:DELETE", i))
 	}
-	of := askedOf([]rules.Rule{writes(many...)}, noExemption).rules()
-	if len(of) != 1 || of[0].APIGroups[0] != "*" || len(of[0].Resources) != mostRules+1 || len(of[0].Operations) != 1 {
-		t.Errorf("%d rules: %v", len(of), said(of))
+	of := newWebhookRules([]rules.Rule{writeRule(many...)}, kubeSystemExempt).list()
+	if len(of) != 1 || of[0].APIGroups[0] != "*" || len(of[0].Resources) != maxRules+1 || len(of[0].Operations) != 1 {
+		t.Errorf("%d rules: %v", len(of), notation(of))
 	}
-	if got := said(askedOf([]rules.Rule{writes(more...)}, noExemption).rules()); !slices.Equal(got, []string{"*/*/*:DELETE *"}) {
+	if got := notation(newWebhookRules([]rules.Rule{writeRule(more...)}, kubeSystemExempt).list()); !slices.Equal(got, []string{"*/*/*:DELETE *"}) {
 		t.Errorf("%v", got)
 	}
 }
 
-func TestOnlyTheNamespacesThatPoliciesNameAreAskedAboutWhereAllNameSome(t *testing.T) {
-	exempt := deployment.Exempt{Namespaces: []string{"kube-system", "weir-system"}}
+func TestNamespaceSelector_SelectsOnlyNamespacesThatPoliciesName(t *testing.T) {
+	exempt := deployment.Exemptions{Namespaces: []string{"kube-system", "weir-system"}}
 	in := func(domains ...string) rules.Rule {
-		rule := writes("/pods:CREATE")
+		rule := writeRule("/pods:CREATE")
 		rule.AllDomains, rule.Domains = false, domains
 		return rule
 	}
 	named := func(namespaces ...string) rules.Rule {
-		rule := writes("/pods:CREATE")
+		rule := writeRule("/pods:CREATE")
 		rule.Match.Kubernetes.Namespaces = namespaces
 		return rule
 	}
 	both := in("shop", "bank")
 	both.Match.Kubernetes.Namespaces = []string{"bank", "lab"}
 	var many []string
-	for i := range mostNamespaces + 1 {
+	for i := range maxNamespaces + 1 {
 		many = append(many, fmt.Sprintf("n%d", i))
 	}
 	all := "kubernetes.io/metadata.name notin (kube-system,weir-system)"
@@ -195,14 +195,14 @@ func TestOnlyTheNamespacesThatPoliciesNameAreAskedAboutWhereAllNameSome(t *testi
 		"namespaces":                    {[]rules.Rule{named("shop"), named("bank")}, "kubernetes.io/metadata.name in (bank,shop)"},
 		"domains and namespaces":        {[]rules.Rule{both}, "kubernetes.io/metadata.name in (bank)"},
 		"exempt ones are left out":      {[]rules.Rule{in("shop", "kube-system")}, "kubernetes.io/metadata.name in (shop)"},
-		"one that speaks of all":        {[]rules.Rule{in("shop"), writes("/pods:CREATE")}, all},
+		"one that speaks of all":        {[]rules.Rule{in("shop"), writeRule("/pods:CREATE")}, all},
 		"more than a webhook may name":  {[]rules.Rule{in(many...)}, all},
 		"all of them are exempt: none":  {[]rules.Rule{in("kube-system"), named("weir-system")}, ""},
 		"a domain that is not selected": {[]rules.Rule{func() rules.Rule { r := in("shop"); r.Match.Kubernetes.Namespaces = []string{"bank"}; return r }()}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := askedOf(c.rules, exempt)
-			if a.none() != (c.want == "") {
+			a := newWebhookRules(c.rules, exempt)
+			if a.empty() != (c.want == "") {
 				t.Fatalf("asked about %+v", a)
 			}
 			if got := metav1.FormatLabelSelector(a.namespaceSelector(exempt)); c.want != "" && got != c.want {
@@ -212,7 +212,7 @@ func TestOnlyTheNamespacesThatPoliciesNameAreAskedAboutWhereAllNameSome(t *testi
 	}
 }
 
-func TestNamesOfWebhooksAreDNSNamesWhateverTheLimiterIsCalled(t *testing.T) {
+func TestWebhookName_IsADNSNameForEveryLimiterName(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &v1alpha1.Limiter{}
 		l.Name = rapid.StringMatching(`[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?`).Draw(t, "name")

@@ -18,25 +18,25 @@ import (
 )
 
 // report writes the condition of each Limiter, where it is new. A webhook that could not be written is not there.
-func (r *Reconciler) report(ctx context.Context, standings []standing, written error, now time.Time) error {
+func (r *Reconciler) report(ctx context.Context, states []limiterState, written error, now time.Time) error {
 	var failed error
-	for i := range standings {
-		s := &standings[i]
-		if s.changed {
+	for i := range states {
+		s := &states[i]
+		if s.conflicted {
 			continue
 		}
-		if written != nil && s.asked() {
+		if written != nil && s.wantsWebhook() {
 			s.message += "; the latest of them are not written: " + written.Error()
-			if !s.there {
+			if !s.hasWebhook {
 				s.reason, s.message = v1alpha1.ReasonNotWritten, written.Error()
 			}
 		}
-		failed = errors.Join(failed, r.tell(ctx, s, now))
+		failed = errors.Join(failed, r.reportCondition(ctx, s, now))
 	}
 	return failed
 }
 
-func (r *Reconciler) tell(ctx context.Context, s *standing, now time.Time) error {
+func (r *Reconciler) reportCondition(ctx context.Context, s *limiterState, now time.Time) error {
 	limiter := s.limiter
 	if !limiter.DeletionTimestamp.IsZero() {
 		return nil
@@ -57,7 +57,7 @@ func (r *Reconciler) tell(ctx context.Context, s *standing, now time.Time) error
 	}
 	if after != nil && (before == nil || before.Reason != after.Reason) {
 		kind := corev1.EventTypeWarning
-		if s.asked() || before == nil && after.Reason != v1alpha1.ReasonNotOperatorNamespace { // it is only beginning
+		if s.wantsWebhook() || before == nil && after.Reason != v1alpha1.ReasonNotOperatorNamespace { // it is only beginning
 			kind = corev1.EventTypeNormal
 		}
 		limiterevents.Record(r.Events, limiter, kind, after.Reason, "Register", after.Message)
@@ -66,12 +66,12 @@ func (r *Reconciler) tell(ctx context.Context, s *standing, now time.Time) error
 }
 
 // condition of the Limiter; nil for one that does not throttle.
-func (s *standing) condition(before *metav1.Condition, now time.Time) *metav1.Condition {
+func (s *limiterState) condition(before *metav1.Condition, now time.Time) *metav1.Condition {
 	if s.reason == "" {
 		return nil
 	}
 	c := metav1.Condition{Type: v1alpha1.ConditionThrottleRegistered, Status: metav1.ConditionFalse, Reason: s.reason, Message: s.message}
-	if s.asked() {
+	if s.wantsWebhook() {
 		c.Status = metav1.ConditionTrue
 	}
 	var known []metav1.Condition

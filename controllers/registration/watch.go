@@ -64,17 +64,17 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.ClusterRateLimitPolicy{}, all, builder.WithPredicates(predicate.Or[client.Object](
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&corev1.Namespace{}, all, builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Watches(&appsv1.Deployment{}, all, builder.WithPredicates(r.ofTheNamespace())).
-		Watches(&admissionv1.ValidatingWebhookConfiguration{}, all, builder.WithPredicates(r.oneConfiguration())).
+		Watches(&appsv1.Deployment{}, all, builder.WithPredicates(r.inOperatorNamespace())).
+		Watches(&admissionv1.ValidatingWebhookConfiguration{}, all, builder.WithPredicates(r.isThrottleConfiguration())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retries}).
 		Complete(r)
 }
 
-func (r *Reconciler) ofTheNamespace() predicate.Predicate {
+func (r *Reconciler) inOperatorNamespace() predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetNamespace() == r.Namespace })
 }
 
 // oneConfiguration is for caches that hold more.
-func (r *Reconciler) oneConfiguration() predicate.Predicate {
+func (r *Reconciler) isThrottleConfiguration() predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == ConfigurationName })
 }

@@ -25,7 +25,7 @@ import (
 
 // TestManager runs the controller and the rotation as the operator does: on caches and watches, and with no more rights
 // than they need.
-func TestManager(t *testing.T) {
+func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 	h := newHarness(t)
 	h.must(eventsv1.AddToScheme(h.kube.Scheme()))
 	kube := fixture.Kube(t)
@@ -56,9 +56,9 @@ func TestManager(t *testing.T) {
 		Events: mgr.GetEventRecorder("weir-operator"), Clock: time.Now,
 	}).SetupWithManager(mgr))
 	rotator, err := certificate.NewRotator(certificate.Config{
-		Terms:    certificate.DefaultTerms("*." + h.namespace + ".svc"),
-		Secret:   types.NamespacedName{Namespace: h.namespace, Name: deployment.ThrottleSecret},
-		Carriers: []string{ConfigurationName}, Client: mgr.GetClient(), Uncached: mgr.GetAPIReader(), Every: time.Minute, Clock: time.Now,
+		Rotation:               certificate.DefaultRotation("*." + h.namespace + ".svc"),
+		Secret:                 types.NamespacedName{Namespace: h.namespace, Name: deployment.ThrottleSecret},
+		ExternalConfigurations: []string{ConfigurationName}, Client: mgr.GetClient(), Uncached: mgr.GetAPIReader(), Interval: time.Minute, Clock: time.Now,
 	})
 	h.must(err)
 	h.must(rotator.SetupWithManager(mgr))
@@ -89,7 +89,7 @@ func TestManager(t *testing.T) {
 	_, err = kube.Kubectl(t.Context(), "label", "namespace", shop, "team=retail")
 	h.must(err)
 	fixture.Await(h, "the namespace is selected by its new label", status(v1alpha1.ReasonNotReady))
-	h.run("default", 2, 0)
+	h.setReplicas("default", 2, 0)
 	fixture.Await(h, "it is registered", status(v1alpha1.ReasonRegistered))
 	fixture.Await(h, "there is an event of that", func() bool {
 		var list eventsv1.EventList
@@ -101,9 +101,9 @@ func TestManager(t *testing.T) {
 	}
 	h.must(h.kube.Delete(t.Context(), h.configuration()))
 	fixture.Await(h, "the webhook is back", func() bool { return len(h.webhooks()) == 1 })
-	h.run("default", 0, 0)
+	h.setReplicas("default", 0, 0)
 	fixture.Await(h, "a Limiter without pods is asked no more", status(v1alpha1.ReasonNotReady))
-	h.run("default", 2, 0)
+	h.setReplicas("default", 2, 0)
 	fixture.Await(h, "it is registered again", status(v1alpha1.ReasonRegistered))
 	h.must(h.kube.Delete(t.Context(), h.read(h.namespace, "default")))
 	fixture.Await(h, "the webhook is gone", func() bool { return h.configuration() == nil })

@@ -62,8 +62,8 @@ func run(ctx context.Context, rounds int) (err error) {
 		most    time.Duration
 	}{{50, mostP50}, {99, mostP99}} {
 		added, asking := l.Added(p.percent)
-		fmt.Printf("%8s %12v %12v %12v %12v %12v\n", fmt.Sprintf("p%v", p.percent), kubernetes.Percentile(l.With, p.percent).Round(time.Microsecond),
-			kubernetes.Percentile(l.Without, p.percent).Round(time.Microsecond), added.Round(time.Microsecond), asking.Round(time.Microsecond), p.most)
+		fmt.Printf("%8s %12v %12v %12v %12v %12v\n", fmt.Sprintf("p%v", p.percent), kubernetes.Percentile(l.Limited, p.percent).Round(time.Microsecond),
+			kubernetes.Percentile(l.Baseline, p.percent).Round(time.Microsecond), added.Round(time.Microsecond), asking.Round(time.Microsecond), p.most)
 		if added > p.most {
 			missed = append(missed, fmt.Errorf("p%v: %v added, more than %v", p.percent, added, p.most))
 		}

@@ -25,16 +25,16 @@ import (
 )
 
 // judgement is how another webhook judges a write that is no dry run: nil lets it pass.
-type judgement func() *metav1.Status
+type verdict func() *metav1.Status
 
 // beside registers another webhook, about the ConfigMaps of a namespace: whatever judge holds at the time. API servers ask it
 // and Weir side by side.
-func beside(t *testing.T, w *World, namespace string) (judge *atomic.Pointer[judgement]) {
+func otherWebhook(t *testing.T, w *World, namespace string) (judge *atomic.Pointer[verdict]) {
 	t.Helper()
-	judge = &atomic.Pointer[judgement]{}
-	files := got[*fixture.TLSFiles](t)(fixture.WriteTLSFiles(t.TempDir()))
-	pair := got[tls.Certificate](t)(tls.LoadX509KeyPair(files.ServerCert, files.ServerKey))
-	bundle := got[[]byte](t)(os.ReadFile(files.CA))
+	judge = &atomic.Pointer[verdict]{}
+	files := mustGet[*fixture.TLSFiles](t)(fixture.WriteTLSFiles(t.TempDir()))
+	pair := mustGet[tls.Certificate](t)(tls.LoadX509KeyPair(files.ServerCert, files.ServerKey))
+	bundle := mustGet[[]byte](t)(os.ReadFile(files.CA))
 	var asked atomic.Int64
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
 		asked.Add(1)
@@ -72,7 +72,7 @@ func beside(t *testing.T, w *World, namespace string) (judge *atomic.Pointer[jud
 	}
 	must(t, w.Admin.Create(t.Context(), configuration))
 	t.Cleanup(func() { must(t, w.Admin.Delete(context.Background(), configuration)) })
-	must(t, until(t.Context(), "the other webhook to be asked", func(ctx context.Context) error {
+	must(t, waitFor(t.Context(), "the other webhook to be asked", func(ctx context.Context) error {
 		if err := w.Admin.Create(ctx, configMap(namespace), client.DryRunAll); err != nil {
 			return err
 		}
@@ -85,25 +85,25 @@ func beside(t *testing.T, w *World, namespace string) (judge *atomic.Pointer[jud
 }
 
 // charged is how many units fn costs under the policy, and how often API servers ask meanwhile.
-func charged(t *testing.T, w *World, policy string, fn func()) (units, asked int) {
+func measureCharge(t *testing.T, w *World, policy string, fn func()) (units, asked int) {
 	t.Helper()
-	unitsBefore, askedBefore := got[int](t)(w.Decided(t.Context(), policy, "allowed")), got[int](t)(w.Questions(t.Context()))
+	unitsBefore, askedBefore := mustGet[int](t)(w.Decisions(t.Context(), policy, "allowed")), mustGet[int](t)(w.WebhookCalls(t.Context()))
 	fn()
-	return got[int](t)(w.Decided(t.Context(), policy, "allowed")) - unitsBefore, got[int](t)(w.Questions(t.Context())) - askedBefore
+	return mustGet[int](t)(w.Decisions(t.Context(), policy, "allowed")) - unitsBefore, mustGet[int](t)(w.WebhookCalls(t.Context())) - askedBefore
 }
 
 // TestGeneratedNamesCountOnceForEachTry has another webhook in the place of names that are taken: one in 14 million is, and what
 // an API server does about it is the same.
-func TestGeneratedNamesCountOnceForEachTry(t *testing.T) {
-	w := world(t)
-	namespace := got[string](t)(w.Namespace(t.Context(), "acme"))
+func TestGenerateName_CountsEachAttempt(t *testing.T) {
+	w := newWorld(t)
+	namespace := mustGet[string](t)(w.Namespace(t.Context(), "acme"))
 	p := policy("generated", v1alpha1.AxisNamespace, 1000, "1h", nil)
 	must(t, w.Enforce(t.Context(), Person("alice"), configMap(namespace), p))
-	judge := beside(t, w, namespace)
-	alice := both(t, w, Person("alice"))[0]
+	judge := otherWebhook(t, w, namespace)
+	alice := bothClients(t, w, Person("alice"))[0]
 	for _, step := range []struct{ taken, units int }{{0, 1}, {3, 4}, {7, 8}, {100, 8}} {
 		left := step.taken
-		taken := judgement(func() *metav1.Status {
+		taken := verdict(func() *metav1.Status {
 			if left--; left < 0 {
 				return nil
 			}
@@ -111,7 +111,7 @@ func TestGeneratedNamesCountOnceForEachTry(t *testing.T) {
 		})
 		judge.Store(&taken)
 		var err error
-		units, asked := charged(t, w, p.Name, func() { err = alice.Create(t.Context(), configMap(namespace)) })
+		units, asked := measureCharge(t, w, p.Name, func() { err = alice.Create(t.Context(), configMap(namespace)) })
 		t.Logf("%d names are taken: %d units, %v", step.taken, units, err)
 		if units != step.units || asked != step.units {
 			t.Errorf("%d names are taken: %d units, asked %d times, want %d", step.taken, units, asked, step.units)
@@ -124,22 +124,22 @@ func TestGeneratedNamesCountOnceForEachTry(t *testing.T) {
 
 // TestAnUpdateThatCollidesCountsOnceForEachTry changes an object while an API server is about to store another change to it, which
 // the other webhook holds up for as long.
-func TestAnUpdateThatCollidesCountsOnceForEachTry(t *testing.T) {
-	w := world(t)
-	namespace := got[string](t)(w.Namespace(t.Context(), "acme"))
+func TestPatch_CountsEachAttemptAfterAConflict(t *testing.T) {
+	w := newWorld(t)
+	namespace := mustGet[string](t)(w.Namespace(t.Context(), "acme"))
 	p := policy("collisions", v1alpha1.AxisNamespace, 1000, "1h", nil)
 	must(t, w.Enforce(t.Context(), Person("alice"), configMap(namespace), p))
 	object := configMap(namespace)
 	must(t, w.Admin.Create(t.Context(), object))
-	judge := beside(t, w, namespace)
-	alice := both(t, w, Person("alice"))[0]
-	admins := both(t, w, Person("admin", "system:masters"))
+	judge := otherWebhook(t, w, namespace)
+	alice := bothClients(t, w, Person("alice"))[0]
+	admins := bothClients(t, w, Person("admin", "system:masters"))
 	patch := func(c client.Client, key string) error {
 		return c.Patch(t.Context(), object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"data":{"`+key+`":"1"}}`)))
 	}
 	for _, collisions := range []int{0, 1, 3} {
 		left := collisions
-		var colliding judgement
+		var colliding verdict
 		colliding = func() *metav1.Status {
 			if left--; left < 0 {
 				return nil
@@ -152,7 +152,7 @@ func TestAnUpdateThatCollidesCountsOnceForEachTry(t *testing.T) {
 			return nil
 		}
 		judge.Store(&colliding)
-		units, asked := charged(t, w, p.Name, func() { must(t, patch(alice, fmt.Sprintf("alice-%d", collisions))) })
+		units, asked := measureCharge(t, w, p.Name, func() { must(t, patch(alice, fmt.Sprintf("alice-%d", collisions))) })
 		t.Logf("%d collisions: %d units", collisions, units)
 		if units != 1+collisions || asked != 1+collisions {
 			t.Errorf("%d collisions: %d units, asked %d times, want %d", collisions, units, asked, 1+collisions)
@@ -161,7 +161,7 @@ func TestAnUpdateThatCollidesCountsOnceForEachTry(t *testing.T) {
 	judge.Store(nil)
 	old := object.DeepCopy() // of before all of that
 	var err error
-	units, asked := charged(t, w, p.Name, func() { err = alice.Update(t.Context(), old) })
+	units, asked := measureCharge(t, w, p.Name, func() { err = alice.Update(t.Context(), old) })
 	if !apierrors.IsConflict(err) || units != 0 || asked != 0 {
 		t.Errorf("an update of an old version: %v, %d units, asked %d times", err, units, asked)
 	}

@@ -32,7 +32,7 @@ func writers(t *testing.T, w *World, namespace string) map[string]func(name stri
 		_, err := w.Kube.Kubectl(t.Context(), append(args, "--as=alice", "--as-group="+authenticated, "--namespace="+namespace)...)
 		return err
 	}
-	maps := got[*kubernetes.Clientset](t)(w.ClientGo(1, Person("alice"))).CoreV1().ConfigMaps(namespace)
+	maps := mustGet[*kubernetes.Clientset](t)(w.ClientGo(1, Person("alice"))).CoreV1().ConfigMaps(namespace)
 	return map[string]func(string) error{
 		"kubectl create":              func(name string) error { return kubectl("create", "-f", manifest(t, namespace, name)) },
 		"kubectl apply":               func(name string) error { return kubectl("apply", "-f", manifest(t, namespace, name)) },
@@ -50,18 +50,18 @@ func writers(t *testing.T, w *World, namespace string) map[string]func(name stri
 }
 
 // TestAClientThatIsToldAShortWaitWaitsInSilence has one unit in three seconds: clients find it spent, and their callers do not notice.
-func TestAClientThatIsToldAShortWaitWaitsInSilence(t *testing.T) {
-	w := world(t)
-	namespace := got[string](t)(w.Namespace(t.Context(), "acme"))
+func TestClients_WaitSilentlyForAShortRetryAfter(t *testing.T) {
+	w := newWorld(t)
+	namespace := mustGet[string](t)(w.Namespace(t.Context(), "acme"))
 	const window = 3 * time.Second
 	must(t, w.Enforce(t.Context(), Person("alice"), configMap(namespace), policy("short", v1alpha1.AxisNamespace, 1, window.String(), nil)))
-	must(t, both(t, w, Person("alice"))[0].Create(t.Context(), configMap(namespace)))
+	must(t, bothClients(t, w, Person("alice"))[0].Create(t.Context(), configMap(namespace)))
 	for name, write := range writers(t, w, namespace) { // each finds the unit spent by the one before
-		before, began := got[int](t)(w.Questions(t.Context())), time.Now()
+		before, began := mustGet[int](t)(w.WebhookCalls(t.Context())), time.Now()
 		if err := write(strings.ReplaceAll(strings.ReplaceAll(name, " ", ""), "--", "-")); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		asked := got[int](t)(w.Questions(t.Context())) - before
+		asked := mustGet[int](t)(w.WebhookCalls(t.Context())) - before
 		t.Logf("%s: passed after %v, API servers asked %d times", name, time.Since(began).Round(10*time.Millisecond), asked)
 		if asked < 2 {
 			t.Errorf("%s: it was never denied", name)
@@ -70,13 +70,13 @@ func TestAClientThatIsToldAShortWaitWaitsInSilence(t *testing.T) {
 }
 
 // TestAClientThatIsToldNoWaitFailsAtOnce has one unit in an hour.
-func TestAClientThatIsToldNoWaitFailsAtOnce(t *testing.T) {
-	w := world(t)
-	namespace := got[string](t)(w.Namespace(t.Context(), "acme"))
+func TestClients_FailImmediatelyWithoutRetryAfter(t *testing.T) {
+	w := newWorld(t)
+	namespace := mustGet[string](t)(w.Namespace(t.Context(), "acme"))
 	must(t, w.Enforce(t.Context(), Person("alice"), configMap(namespace), policy("long", v1alpha1.AxisNamespace, 1, "1h", nil)))
-	must(t, both(t, w, Person("alice"))[0].Create(t.Context(), configMap(namespace)))
+	must(t, bothClients(t, w, Person("alice"))[0].Create(t.Context(), configMap(namespace)))
 	for name, write := range writers(t, w, namespace) {
-		before, began := got[int](t)(w.Questions(t.Context())), time.Now()
+		before, began := mustGet[int](t)(w.WebhookCalls(t.Context())), time.Now()
 		err := write("second")
 		t.Logf("%s: after %v: %v", name, time.Since(began).Round(10*time.Millisecond), err)
 		if err == nil || !strings.Contains(err.Error(), "over the limit of policy cluster/long: 1 per 1h for Namespace "+namespace) {
@@ -85,7 +85,7 @@ func TestAClientThatIsToldNoWaitFailsAtOnce(t *testing.T) {
 		if wait, told := apierrors.SuggestsClientDelay(err); told {
 			t.Errorf("%s was told to wait %d s", name, wait)
 		}
-		if asked := got[int](t)(w.Questions(t.Context())) - before; asked != 1 {
+		if asked := mustGet[int](t)(w.WebhookCalls(t.Context())) - before; asked != 1 {
 			t.Errorf("%s: API servers asked %d times", name, asked)
 		}
 	}
@@ -93,14 +93,14 @@ func TestAClientThatIsToldNoWaitFailsAtOnce(t *testing.T) {
 
 // TestDryRunsOfGitOpsAreNeverCharged reconciles as Flux does: a server-side apply as a dry run, again and again, and one that
 // counts when there is something to change.
-func TestDryRunsOfGitOpsAreNeverCharged(t *testing.T) {
-	w := world(t)
+func TestDryRun_OfGitOpsToolsIsNeverCharged(t *testing.T) {
+	w := newWorld(t)
 	const limit, rounds = 10, 25
 	flux := ServiceAccount("flux-system", "kustomize-controller")
-	namespace := got[string](t)(w.Namespace(t.Context(), "acme"))
+	namespace := mustGet[string](t)(w.Namespace(t.Context(), "acme"))
 	p := policy("gitops", v1alpha1.AxisTenant, limit, "1h", nil)
 	must(t, w.Enforce(t.Context(), flux, configMap(namespace), p))
-	clients := [2]*kubernetes.Clientset{got[*kubernetes.Clientset](t)(w.ClientGo(0, flux)), got[*kubernetes.Clientset](t)(w.ClientGo(1, flux))}
+	clients := [2]*kubernetes.Clientset{mustGet[*kubernetes.Clientset](t)(w.ClientGo(0, flux)), mustGet[*kubernetes.Clientset](t)(w.ClientGo(1, flux))}
 	apply := func(server int, name string, dry bool) error {
 		maps := clients[server].CoreV1().ConfigMaps(namespace)
 		options := metav1.PatchOptions{FieldManager: "kustomize-controller", Force: new(true)}
@@ -128,7 +128,7 @@ func TestDryRunsOfGitOpsAreNeverCharged(t *testing.T) {
 			t.Errorf("one more, dry run: %v: %v", dry, err)
 		}
 	}
-	if allowed := got[int](t)(w.Decided(t.Context(), p.Name, "allowed")); allowed != limit {
+	if allowed := mustGet[int](t)(w.Decisions(t.Context(), p.Name, "allowed")); allowed != limit {
 		t.Errorf("%d were charged, want %d", allowed, limit)
 	}
 }

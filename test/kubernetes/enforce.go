@@ -26,14 +26,14 @@ func (w *World) Enforce(ctx context.Context, who rest.ImpersonationConfig, like 
 		}
 	}
 	for _, p := range policies {
-		if err := until(ctx, "policy "+p.Name+" to be enforced", w.ready(p)); err != nil {
+		if err := waitFor(ctx, "policy "+p.Name+" to be enforced", w.ready(p)); err != nil {
 			return err
 		}
 	}
 	if err := w.limitersReady(ctx); err != nil {
 		return err
 	}
-	return w.Asked(ctx, who, like)
+	return w.AwaitWebhook(ctx, who, like)
 }
 
 func (w *World) ready(p *v1alpha1.ClusterRateLimitPolicy) func(context.Context) error {
@@ -50,14 +50,14 @@ func (w *World) ready(p *v1alpha1.ClusterRateLimitPolicy) func(context.Context) 
 }
 
 // Asked waits until both API servers ask about writes like this one.
-func (w *World) Asked(ctx context.Context, who rest.ImpersonationConfig, like client.Object) error {
+func (w *World) AwaitWebhook(ctx context.Context, who rest.ImpersonationConfig, like client.Object) error {
 	for server := range 2 {
 		c, err := w.As(server, who)
 		if err != nil {
 			return err
 		}
-		err = until(ctx, fmt.Sprintf("API server %d to ask", server), func(ctx context.Context) error {
-			before, err := w.Questions(ctx)
+		err = waitFor(ctx, fmt.Sprintf("API server %d to ask", server), func(ctx context.Context) error {
+			before, err := w.WebhookCalls(ctx)
 			if err != nil {
 				return err
 			}
@@ -65,7 +65,7 @@ func (w *World) Asked(ctx context.Context, who rest.ImpersonationConfig, like cl
 			if err := c.Create(ctx, dry, client.DryRunAll); err != nil && !IsDenied(err) {
 				return err
 			}
-			after, err := w.Questions(ctx)
+			after, err := w.WebhookCalls(ctx)
 			if err == nil && after == before {
 				err = errors.New("it has not")
 			}

@@ -11,12 +11,12 @@ import (
 )
 
 // told is an Event: who tells, and of what.
-type told struct {
+type eventSpec struct {
 	user, namespace, source, object string
 }
 
 // event is of the core group, or of events.k8s.io every other time: clients use both, and API servers store them as one.
-func (o told) event(attempt int) client.Object {
+func (o eventSpec) event(attempt int) client.Object {
 	about := corev1.ObjectReference{Kind: "Pod", Namespace: o.namespace, Name: o.object}
 	meta := metav1.ObjectMeta{GenerateName: "e-", Namespace: o.namespace}
 	if attempt%2 == 0 {
@@ -32,36 +32,36 @@ func (o told) event(attempt int) client.Object {
 
 // TestWhatEventRateLimitLimitsIsAPolicy has the four kinds of limits of the admission plugin, as policies that are shipped. Where a
 // burst is too large to be reached here it is made smaller, and the rate with it.
-func TestWhatEventRateLimitLimitsIsAPolicy(t *testing.T) {
-	w := world(t)
-	a, b := got[string](t)(w.Namespace(t.Context(), "acme")), got[string](t)(w.Namespace(t.Context(), "umbrella"))
-	one := told{user: "alice", namespace: a, source: "one", object: "x"}
+func TestSamples_ReplaceTheEventRateLimitPlugin(t *testing.T) {
+	w := newWorld(t)
+	a, b := mustGet[string](t)(w.Namespace(t.Context(), "acme")), mustGet[string](t)(w.Namespace(t.Context(), "umbrella"))
+	one := eventSpec{user: "alice", namespace: a, source: "one", object: "x"}
 	for _, kind := range []struct {
 		name  string
 		burst int64 // 0: as it is
 		// core: only Events of the core group. An API server knows no source of the others.
 		core bool
 		// also are counted with one, others are not.
-		also, others []told
+		also, others []eventSpec
 	}{
 		{
 			name: "server", burst: 30,
-			also: []told{{user: "bob", namespace: b, source: "two", object: "y"}},
+			also: []eventSpec{{user: "bob", namespace: b, source: "two", object: "y"}},
 		},
 		{
 			name: "namespace", burst: 20,
-			also:   []told{{user: "bob", namespace: a, source: "two", object: "y"}},
-			others: []told{{user: "alice", namespace: b, source: "one", object: "x"}},
+			also:   []eventSpec{{user: "bob", namespace: a, source: "two", object: "y"}},
+			others: []eventSpec{{user: "alice", namespace: b, source: "one", object: "x"}},
 		},
 		{
 			name: "user", burst: 15,
-			also:   []told{{user: "alice", namespace: b, source: "two", object: "y"}},
-			others: []told{{user: "bob", namespace: a, source: "one", object: "x"}},
+			also:   []eventSpec{{user: "alice", namespace: b, source: "two", object: "y"}},
+			others: []eventSpec{{user: "bob", namespace: a, source: "one", object: "x"}},
 		},
 		{
 			name: "source-and-object", core: true,
-			also:   []told{{user: "bob", namespace: a, source: "one", object: "x"}},
-			others: []told{{user: "alice", namespace: a, source: "one", object: "y"}, {user: "alice", namespace: a, source: "two", object: "x"}},
+			also:   []eventSpec{{user: "bob", namespace: a, source: "one", object: "x"}},
+			others: []eventSpec{{user: "alice", namespace: a, source: "one", object: "y"}, {user: "alice", namespace: a, source: "two", object: "x"}},
 		},
 	} {
 		t.Run(kind.name, func(t *testing.T) {
@@ -69,14 +69,14 @@ func TestWhatEventRateLimitLimitsIsAPolicy(t *testing.T) {
 			if kind.burst > 0 {
 				p.Spec.Limit, p.Spec.Burst = 1, new(kind.burst)
 			}
-			create := func(server, attempt int, o told) error {
+			create := func(server, attempt int, o eventSpec) error {
 				if kind.core {
 					attempt = 0
 				}
-				return got[client.Client](t)(w.As(server, pipeline(o.user))).Create(t.Context(), o.event(attempt))
+				return mustGet[client.Client](t)(w.As(server, pipeline(o.user))).Create(t.Context(), o.event(attempt))
 			}
 			must(t, w.Enforce(t.Context(), pipeline("alice"), one.event(0), p))
-			counted := append([]told{one}, kind.also...)
+			counted := append([]eventSpec{one}, kind.also...)
 			began := time.Now()
 			passed := flood(t, int(3**p.Spec.Burst), func(server, attempt int) error {
 				return create(server, attempt, counted[attempt/2%len(counted)])

@@ -23,8 +23,8 @@ const (
 	// rounds of a quiet rollout and one beside a flood, in turn.
 	rounds = 3
 	// unfair is how much longer tenant B's rollout may take, and slack what the machine may add, which others use, too.
-	unfair = 1.2
-	slack  = 150 * time.Millisecond
+	maxSlowdown = 1.2
+	slack       = 150 * time.Millisecond
 )
 
 func deploymentOf(namespace, name string, replicas int32) *appsv1.Deployment {
@@ -47,10 +47,10 @@ func job(namespace string, parallelism int32) *batchv1.Job {
 
 // controllers runs a kube-controller-manager for the test, and nodes beside it for the pods of limiters, without which the operator
 // would take the webhook away.
-func controllers(t *testing.T, w *World, args ...string) {
+func startControllers(t *testing.T, w *World, args ...string) {
 	t.Helper()
 	args = append(args, "--controllers=deployment-controller,replicaset-controller,job-controller,namespace-controller,serviceaccount-controller")
-	m := got[*fixture.ControllerManager](t)(fixture.StartControllerManager(t.Context(), w.Kube, args...))
+	m := mustGet[*fixture.ControllerManager](t)(fixture.StartControllerManager(t.Context(), w.Kube, args...))
 	ctx, cancel := context.WithCancel(context.Background())
 	var nodes sync.WaitGroup
 	nodes.Go(func() {
@@ -63,9 +63,9 @@ func controllers(t *testing.T, w *World, args ...string) {
 		nodes.Wait()
 		must(t, m.Stop())
 	})
-	must(t, until(t.Context(), "the controllers to find the limiters ready", func(ctx context.Context) error {
+	must(t, waitFor(t.Context(), "the controllers to find the limiters ready", func(ctx context.Context) error {
 		var pods corev1.PodList
-		if err := w.Admin.List(ctx, &pods, client.InNamespace(system)); err != nil {
+		if err := w.Admin.List(ctx, &pods, client.InNamespace(operatorNamespace)); err != nil {
 			return err
 		}
 		d, err := w.deployment(ctx)
@@ -81,7 +81,7 @@ func rollout(t *testing.T, c client.Client, namespace, name string, pods int32) 
 	t.Helper()
 	began := time.Now()
 	must(t, c.Create(t.Context(), deploymentOf(namespace, name, pods)))
-	must(t, until(t.Context(), "the rollout of "+name, func(ctx context.Context) error {
+	must(t, waitFor(t.Context(), "the rollout of "+name, func(ctx context.Context) error {
 		var d appsv1.Deployment
 		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &d); err != nil {
 			return err
@@ -95,9 +95,9 @@ func rollout(t *testing.T, c client.Client, namespace, name string, pods int32) 
 }
 
 // compare has B roll out in quiet and beside a flood, in turn, and says how much longer that takes: median by median.
-func compare(t *testing.T, w *World, namespace string, pods int32, flood func(ctx context.Context)) {
+func compareRollouts(t *testing.T, w *World, namespace string, pods int32, flood func(ctx context.Context)) {
 	t.Helper()
-	c := both(t, w, Person("bob"))[1]
+	c := bothClients(t, w, Person("bob"))[1]
 	rollout(t, c, namespace, "warm", pods) // informers and connections
 	var quiet, beside []time.Duration
 	for round := range rounds {
@@ -105,7 +105,7 @@ func compare(t *testing.T, w *World, namespace string, pods int32, flood func(ct
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { flood(ctx) })
-		wait(t.Context(), time.Second) // for controllers to have it on their hands
+		sleep(t.Context(), time.Second) // for controllers to have it on their hands
 		beside = append(beside, rollout(t, c, namespace, fmt.Sprintf("beside-%d", round), pods))
 		cancel()
 		wg.Wait()
@@ -113,8 +113,8 @@ func compare(t *testing.T, w *World, namespace string, pods int32, flood func(ct
 	q, b := median(quiet), median(beside)
 	t.Logf("rollout of %d pods, median of %d: %v in quiet %v, %v beside the flood %v: %.2f times",
 		pods, rounds, q, quiet, b, beside, b.Seconds()/q.Seconds())
-	if b > time.Duration(unfair*float64(q))+slack {
-		t.Errorf("tenant B waits: %v, want at most %.1f times %v", b, unfair, q)
+	if b > time.Duration(maxSlowdown*float64(q))+slack {
+		t.Errorf("tenant B waits: %v, want at most %.1f times %v", b, maxSlowdown, q)
 	}
 }
 
@@ -124,21 +124,21 @@ func median(all []time.Duration) time.Duration {
 
 // TestATenantWhoFloodsDoesNotHoldUpTheRolloutOfAnother has A create Deployments and Jobs without end. A is throttled where A
 // writes; the controllers of the cluster are exempt.
-func TestATenantWhoFloodsDoesNotHoldUpTheRolloutOfAnother(t *testing.T) {
-	w := world(t)
-	a, b := got[string](t)(w.Namespace(t.Context(), "initech")), got[string](t)(w.Namespace(t.Context(), "umbrella"))
+func TestFairness_AFloodDoesNotDelayAnotherTenantsRollout(t *testing.T) {
+	w := newWorld(t)
+	a, b := mustGet[string](t)(w.Namespace(t.Context(), "initech")), mustGet[string](t)(w.Namespace(t.Context(), "umbrella"))
 	p := sample(t, "kubernetes-workloads-per-tenant")
 	p.Spec.Limit, p.Spec.Tiers = 20, nil
 	must(t, w.Enforce(t.Context(), Person("alice"), pod(a), p))
-	controllers(t, w)
-	must(t, w.Asked(t.Context(), Person("alice"), pod(a)))
+	startControllers(t, w)
+	must(t, w.AwaitWebhook(t.Context(), Person("alice"), pod(a)))
 	var tried, denied atomic.Int64
-	alice := both(t, w, pipeline("alice"))
-	compare(t, w, b, 60, func(ctx context.Context) {
+	alice := bothClients(t, w, pipeline("alice"))
+	compareRollouts(t, w, b, 60, func(ctx context.Context) {
 		var wg sync.WaitGroup
 		for i, c := range alice {
 			wg.Go(func() {
-				every(ctx, 5*time.Millisecond, func() {
+				repeatEvery(ctx, 5*time.Millisecond, func() {
 					var object client.Object = job(a, 2)
 					if i == 0 {
 						object = deploymentOf(a, fmt.Sprintf("d-%d", tried.Load()), 2)
@@ -160,36 +160,36 @@ func TestATenantWhoFloodsDoesNotHoldUpTheRolloutOfAnother(t *testing.T) {
 
 // TestControllersThatAreDeniedDoNotHoldUpTheRolloutOfAnother has a Limiter that exempts no controllers: besides what A creates, what
 // controllers make of it is limited. They are told no wait: their workers would sleep, five for all ReplicaSets there are.
-func TestControllersThatAreDeniedDoNotHoldUpTheRolloutOfAnother(t *testing.T) {
-	w := world(t)
+func TestFairness_DeniedControllersDoNotDelayAnotherTenantsRollout(t *testing.T) {
+	w := newWorld(t)
 	limitControllers := func(limit bool) {
 		must(t, w.EditLimiter(context.Background(), func(l *v1alpha1.LimiterSpec) {
 			l.KubernetesThrottle = &v1alpha1.KubernetesThrottle{}
 			if limit { // service accounts of an exempt namespace are exempt, whatever groups are
-				l.KubernetesThrottle.ExemptNamespaces = []v1alpha1.NamespaceName{system}
+				l.KubernetesThrottle.ExemptNamespaces = []v1alpha1.NamespaceName{operatorNamespace}
 				l.KubernetesThrottle.ExemptGroups = []v1alpha1.KubernetesUser{"system:masters", "system:nodes"}
 			}
 		}))
 	}
 	limitControllers(true)
 	defer limitControllers(false)
-	a, b := got[string](t)(w.Namespace(t.Context(), "hooli")), got[string](t)(w.Namespace(t.Context(), "umbrella"))
+	a, b := mustGet[string](t)(w.Namespace(t.Context(), "hooli")), mustGet[string](t)(w.Namespace(t.Context(), "umbrella"))
 	p := sample(t, "kubernetes-workloads-per-tenant")
 	p.Spec.Limit = 20
 	p.Spec.Tiers = []v1alpha1.Tier{{Name: "large", When: v1alpha1.When{Identifiers: []v1alpha1.TierIdentifier{"umbrella"}}, Limit: new(int64(100000))}}
 	must(t, w.Enforce(t.Context(), Person("alice"), pod(a), p))
-	controllers(t, w)
-	must(t, w.Asked(t.Context(), Person("alice"), pod(a)))
-	alice, made := both(t, w, pipeline("alice"))[0], 0
-	compare(t, w, b, 60, func(ctx context.Context) {
-		every(ctx, 5*time.Millisecond, func() { // each wants more pods than A may have
+	startControllers(t, w)
+	must(t, w.AwaitWebhook(t.Context(), Person("alice"), pod(a)))
+	alice, made := bothClients(t, w, pipeline("alice"))[0], 0
+	compareRollouts(t, w, b, 60, func(ctx context.Context) {
+		repeatEvery(ctx, 5*time.Millisecond, func() { // each wants more pods than A may have
 			made++
 			if err := alice.Create(t.Context(), deploymentOf(a, fmt.Sprintf("d-%d", made), 20)); err != nil && !IsDenied(err) {
 				t.Error(err)
 			}
 		})
 	})
-	denied := got[int](t)(w.Decided(t.Context(), p.Name, "denied"))
+	denied := mustGet[int](t)(w.Decisions(t.Context(), p.Name, "denied"))
 	var list appsv1.ReplicaSetList
 	must(t, w.Admin.List(t.Context(), &list, client.InNamespace(a)))
 	failed := 0

@@ -3,7 +3,7 @@ package kubernetes
 import "k8s.io/client-go/rest"
 
 // exempt are those without whom a cluster does not run, and who repairs it.
-func exempt() map[string]rest.ImpersonationConfig {
+func exemptIdentities() map[string]rest.ImpersonationConfig {
 	return map[string]rest.ImpersonationConfig{
 		"an API server":               Person("system:apiserver"),
 		"kube-controller-manager":     Person("system:kube-controller-manager"),
@@ -11,7 +11,7 @@ func exempt() map[string]rest.ImpersonationConfig {
 		"kube-proxy":                  Person("system:kube-proxy"),
 		"a node":                      Person("system:node:one", "system:nodes"),
 		"a controller of the cluster": ServiceAccount("kube-system", "replicaset-controller"),
-		"the operator":                ServiceAccount(system, "weir-operator"),
+		"the operator":                ServiceAccount(operatorNamespace, "weir-operator"),
 		"an admin of the cluster":     Person("root", "system:masters"),
 		"an admin whom kubeadm made":  Person("kubernetes-admin", "kubeadm:cluster-admins"),
 	}

@@ -17,7 +17,7 @@ import (
 // Latencies are how long creations took that an API server asked a limiter about, ones of which the limiter, asked, knows that
 // no policy counts them, and ones that nobody was asked about; all sorted.
 type Latencies struct {
-	With, Asked, Without []time.Duration
+	Limited, CallOnly, Baseline []time.Duration
 }
 
 // MeasureLatency creates ConfigMaps by the first API server, one after the other: in turn one in a namespace that a policy is about,
@@ -41,7 +41,7 @@ func MeasureLatency(ctx context.Context, w *World, rounds int) (Latencies, error
 	if err != nil {
 		return l, err
 	}
-	before, err := w.Questions(ctx)
+	before, err := w.WebhookCalls(ctx)
 	if err != nil {
 		return l, err
 	}
@@ -54,16 +54,16 @@ func MeasureLatency(ctx context.Context, w *World, rounds int) (Latencies, error
 			return l, err
 		}
 		if n >= warmUp {
-			l.With, l.Asked, l.Without = append(l.With, tookWith), append(l.Asked, tookAsked), append(l.Without, tookWithout)
+			l.Limited, l.CallOnly, l.Baseline = append(l.Limited, tookWith), append(l.CallOnly, tookAsked), append(l.Baseline, tookWithout)
 		}
 	}
-	after, err := w.Questions(ctx)
+	after, err := w.WebhookCalls(ctx)
 	if err == nil && after-before != 2*(warmUp+rounds) {
 		err = fmt.Errorf("API servers have asked %d times about %d creations", after-before, 2*(warmUp+rounds))
 	}
-	slices.Sort(l.With)
-	slices.Sort(l.Asked)
-	slices.Sort(l.Without)
+	slices.Sort(l.Limited)
+	slices.Sort(l.CallOnly)
+	slices.Sort(l.Baseline)
 	return l, err
 }
 
@@ -93,8 +93,8 @@ func create(ctx context.Context, client kubernetes.Interface, m *corev1.ConfigMa
 // Added is by how much the slowest of percent of the creations was slower with a limiter asked than without, and how much of
 // that it takes to ask at all.
 func (l Latencies) Added(percent float64) (added, asking time.Duration) {
-	without := Percentile(l.Without, percent)
-	return Percentile(l.With, percent) - without, Percentile(l.Asked, percent) - without
+	without := Percentile(l.Baseline, percent)
+	return Percentile(l.Limited, percent) - without, Percentile(l.CallOnly, percent) - without
 }
 
 // Percentile is the longest of the fastest percent of sorted latencies.

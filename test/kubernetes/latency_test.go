@@ -6,20 +6,20 @@ import (
 )
 
 // TestALimiterAddsLittleToARequest is generous, for the machine has other things to do: hack/latency has the bars.
-func TestALimiterAddsLittleToARequest(t *testing.T) {
-	l, err := MeasureLatency(t.Context(), world(t), 300)
+func TestMeasureLatency_ALimiterAddsLittle(t *testing.T) {
+	l, err := MeasureLatency(t.Context(), newWorld(t), 300)
 	must(t, err)
 	for percent, most := range map[float64]time.Duration{50: 10 * time.Millisecond, 99: 200 * time.Millisecond} {
 		added, asking := l.Added(percent)
 		t.Logf("p%v: with a limiter asked %v, without %v; added %v, %v of it by asking at all",
-			percent, Percentile(l.With, percent), Percentile(l.Without, percent), added, asking)
+			percent, Percentile(l.Limited, percent), Percentile(l.Baseline, percent), added, asking)
 		if added > most {
 			t.Errorf("p%v: a limiter adds %v, more than %v", percent, added, most)
 		}
 	}
 }
 
-func TestPercentilesAreOfTheFastest(t *testing.T) {
+func TestPercentile_IsTheSlowestOfTheFastestShare(t *testing.T) {
 	sorted := make([]time.Duration, 200)
 	for i := range sorted {
 		sorted[i] = time.Duration(i + 1)

@@ -31,7 +31,7 @@ import (
 )
 
 // everything is a policy as bad as can be: each user writes once an hour, whatever it is, and nothing while Redis is away.
-func everything() *v1alpha1.ClusterRateLimitPolicy {
+func matchEverything() *v1alpha1.ClusterRateLimitPolicy {
 	return policy("everything", v1alpha1.AxisUser, 1, "1h", func(s *v1alpha1.ClusterRateLimitPolicySpec) {
 		s.OnStoreFailure = v1alpha1.StoreFailureDeny
 		s.Match.Kubernetes.Resources = []v1alpha1.KubernetesResources{{
@@ -43,17 +43,17 @@ func everything() *v1alpha1.ClusterRateLimitPolicy {
 
 // TestNobodyIsLockedOut has a policy that matches everything, a Limiter that fails closed, and one thing broken after the other. Who
 // runs the cluster and who repairs it works on; that anybody else does not shows that it is broken.
-func TestNobodyIsLockedOut(t *testing.T) {
-	w := world(t)
-	namespace := got[string](t)(w.Namespace(t.Context(), "acme"))
+func TestLockout_ExemptUsersCanAlwaysWrite(t *testing.T) {
+	w := newWorld(t)
+	namespace := mustGet[string](t)(w.Namespace(t.Context(), "acme"))
 	closed := func(policy v1alpha1.WebhookFailure) {
 		t.Helper()
 		must(t, w.EditLimiter(context.Background(), func(l *v1alpha1.LimiterSpec) { l.KubernetesThrottle.FailurePolicy = policy }))
 	}
 	closed(v1alpha1.WebhookFailureFail)
 	defer closed(v1alpha1.WebhookFailureIgnore)
-	anybody := both(t, w, pipeline("some"))
-	must(t, w.Enforce(t.Context(), pipeline("some"), configMap(namespace), everything()))
+	anybody := bothClients(t, w, pipeline("some"))
+	must(t, w.Enforce(t.Context(), pipeline("some"), configMap(namespace), matchEverything()))
 	for _, trouble := range []struct {
 		name          string
 		who           rest.ImpersonationConfig // another one each time: a limiter remembers whom it has denied
@@ -72,7 +72,7 @@ func TestNobodyIsLockedOut(t *testing.T) {
 		},
 		{
 			"the certificate has expired", pipeline("three"),
-			func() error { return w.expire(t.Context()) }, func() error { return w.Roll(t.Context()) },
+			func() error { return w.expireCertificates(t.Context()) }, func() error { return w.Roll(t.Context()) },
 			"certificate has expired",
 		},
 		{
@@ -83,38 +83,38 @@ func TestNobodyIsLockedOut(t *testing.T) {
 	} {
 		t.Run(trouble.name, func(t *testing.T) {
 			must(t, trouble.begin())
-			for server, c := range both(t, w, trouble.who) {
+			for server, c := range bothClients(t, w, trouble.who) {
 				err := c.Create(t.Context(), configMap(namespace))
 				t.Logf("by API server %d: %v", server, err)
 				if err == nil || !strings.Contains(err.Error(), trouble.want) {
 					t.Errorf("by API server %d somebody was told %v, want %q", server, err, trouble.want)
 				}
 			}
-			worksFor(t, w, namespace)
-			repairs(t, w, anybody[1])
+			expectExemptWritesPass(t, w, namespace)
+			expectRepairsPass(t, w, anybody[1])
 			must(t, trouble.mended())
-			must(t, w.Asked(t.Context(), pipeline("some"), configMap(namespace)))
+			must(t, w.AwaitWebhook(t.Context(), pipeline("some"), configMap(namespace)))
 		})
 	}
 
 	t.Run("the operator takes the webhook of limiters away that are gone", func(t *testing.T) {
 		must(t, w.StopLimiters(t.Context()))
 		must(t, w.MarkReady(t.Context())) // that none is
-		must(t, until(t.Context(), "anybody to write", func(ctx context.Context) error { return anybody[0].Create(ctx, configMap(namespace)) }))
+		must(t, waitFor(t.Context(), "anybody to write", func(ctx context.Context) error { return anybody[0].Create(ctx, configMap(namespace)) }))
 		must(t, w.Roll(t.Context()))
-		must(t, w.Asked(t.Context(), pipeline("some"), configMap(namespace)))
+		must(t, w.AwaitWebhook(t.Context(), pipeline("some"), configMap(namespace)))
 	})
 	t.Run("an admin takes the policy away", func(t *testing.T) {
-		must(t, got[client.Client](t)(w.As(1, Person("root", "system:masters"))).Delete(t.Context(), everything()))
-		must(t, until(t.Context(), "anybody to write", func(ctx context.Context) error { return anybody[1].Create(ctx, configMap(namespace)) }))
+		must(t, mustGet[client.Client](t)(w.As(1, Person("root", "system:masters"))).Delete(t.Context(), matchEverything()))
+		must(t, waitFor(t.Context(), "anybody to write", func(ctx context.Context) error { return anybody[1].Create(ctx, configMap(namespace)) }))
 	})
 }
 
 // worksFor has the exempt do what they are there for.
-func worksFor(t *testing.T, w *World, namespace string) {
+func expectExemptWritesPass(t *testing.T, w *World, namespace string) {
 	t.Helper()
-	for name, who := range exempt() {
-		for server, c := range both(t, w, who) {
+	for name, who := range exemptIdentities() {
+		for server, c := range bothClients(t, w, who) {
 			for _, object := range []client.Object{
 				configMap(namespace),
 				pod(namespace),
@@ -122,7 +122,7 @@ func worksFor(t *testing.T, w *World, namespace string) {
 				&corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "some-"}},
 				&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "some-"}},
 			} {
-				kind := got[string](t)(kindOf(c, object))
+				kind := mustGet[string](t)(kindOf(c, object))
 				if err := c.Create(t.Context(), object); err != nil {
 					t.Errorf("%s creates a %s, by API server %d: %v", name, kind, server, err)
 					continue
@@ -145,15 +145,15 @@ func kindOf(c client.Client, object client.Object) (string, error) {
 }
 
 // repairs is what anybody can do who may, exempt or not: no API server asks about webhooks, nor about the operator's namespace.
-func repairs(t *testing.T, w *World, c client.Client) {
+func expectRepairsPass(t *testing.T, w *World, c client.Client) {
 	t.Helper()
-	limiter := got[*v1alpha1.Limiter](t)(read(t.Context(), w, system, limiterName, &v1alpha1.Limiter{}))
+	limiter := mustGet[*v1alpha1.Limiter](t)(read(t.Context(), w, operatorNamespace, limiterName, &v1alpha1.Limiter{}))
 	changed := limiter.DeepCopy()
 	changed.Spec.KubernetesThrottle.Enabled = new(false)
 	if err := c.Patch(t.Context(), changed, client.MergeFrom(limiter), client.DryRunAll); err != nil {
 		t.Errorf("to turn the Limiter off: %v", err)
 	}
-	if err := c.Create(t.Context(), configMap(system)); err != nil {
+	if err := c.Create(t.Context(), configMap(operatorNamespace)); err != nil {
 		t.Errorf("to write into the operator's namespace: %v", err)
 	}
 	if err := c.Create(t.Context(), configMap(metav1.NamespaceSystem)); err != nil {
@@ -166,12 +166,12 @@ func repairs(t *testing.T, w *World, c client.Client) {
 }
 
 // expire gives limiters a certificate of the authority that API servers trust, for the right name, that has expired a minute ago.
-func (w *World) expire(ctx context.Context) error {
-	secret, err := read(ctx, w, system, deployment.ThrottleSecret, &corev1.Secret{})
+func (w *World) expireCertificates(ctx context.Context) error {
+	secret, err := read(ctx, w, operatorNamespace, deployment.ThrottleSecret, &corev1.Secret{})
 	if err != nil {
 		return err
 	}
-	authority, key, err := authorityOf(secret)
+	authority, key, err := signingCA(secret)
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (w *World) expire(ctx context.Context) error {
 	}
 	now := time.Now()
 	certificate, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{serviceName + "." + system + ".svc"},
+		SerialNumber: big.NewInt(1), DNSNames: []string{serviceName + "." + operatorNamespace + ".svc"},
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(-time.Minute), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, authority, own.Public(), key)
 	if err != nil {
@@ -204,7 +204,7 @@ func (w *World) expire(ctx context.Context) error {
 }
 
 // authorityOf is what the operator signs with, as it keeps it.
-func authorityOf(secret *corev1.Secret) (*x509.Certificate, crypto.PrivateKey, error) {
+func signingCA(secret *corev1.Secret) (*x509.Certificate, crypto.PrivateKey, error) {
 	var kept []struct{ Certificate, Key string }
 	if err := json.Unmarshal(secret.Data["authorities.json"], &kept); err != nil {
 		return nil, nil, err

@@ -35,9 +35,9 @@ func run(m *testing.M) int {
 
 // world is the shared one, back as it was when the test ends, but for what tenants have spent: two tests of one policy have tenants
 // of their own.
-func world(t *testing.T) *World {
+func newWorld(t *testing.T) *World {
 	t.Helper()
-	before := shared.Written()
+	before := shared.LogLength()
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(shared.Logs(before))
@@ -55,7 +55,7 @@ func must(t testing.TB, err error) {
 }
 
 // got is what a call returned, which must have worked.
-func got[T any](t testing.TB) func(T, error) T {
+func mustGet[T any](t testing.TB) func(T, error) T {
 	return func(value T, err error) T {
 		t.Helper()
 		must(t, err)

@@ -39,7 +39,7 @@ type limiter struct {
 
 // EditLimiter changes the Limiter and rolls it out, as nodes would.
 func (w *World) EditLimiter(ctx context.Context, change func(*v1alpha1.LimiterSpec)) error {
-	l, err := read(ctx, w, system, limiterName, &v1alpha1.Limiter{})
+	l, err := read(ctx, w, operatorNamespace, limiterName, &v1alpha1.Limiter{})
 	if err != nil {
 		return err
 	}
@@ -48,8 +48,8 @@ func (w *World) EditLimiter(ctx context.Context, change func(*v1alpha1.LimiterSp
 	if err := w.Admin.Patch(ctx, l, client.MergeFrom(is)); err != nil {
 		return err
 	}
-	err = until(ctx, "the Deployment to be what the Limiter asks for", func(ctx context.Context) error {
-		now, err := read(ctx, w, system, limiterName, &v1alpha1.Limiter{})
+	err = waitFor(ctx, "the Deployment to be what the Limiter asks for", func(ctx context.Context) error {
+		now, err := read(ctx, w, operatorNamespace, limiterName, &v1alpha1.Limiter{})
 		if err == nil && now.Status.ObservedGeneration < l.Generation {
 			err = fmt.Errorf("generation %d is not seen, %d is", l.Generation, now.Status.ObservedGeneration)
 		}
@@ -87,11 +87,11 @@ func (w *World) Roll(ctx context.Context) error {
 		w.limiters = append(w.limiters, l)
 	}
 	for _, l := range w.limiters {
-		if err := l.alive(ctx); err != nil {
+		if err := l.awaitHealthy(ctx); err != nil {
 			return err
 		}
 	}
-	if err := w.carry(ctx); err != nil {
+	if err := w.routeService(ctx); err != nil {
 		return err
 	}
 	return w.MarkReady(ctx)
@@ -100,7 +100,7 @@ func (w *World) Roll(ctx context.Context) error {
 // startLimiter runs what the container would, with addresses that are free on this machine and files where they may be.
 func (w *World) startLimiter(ctx context.Context, d *appsv1.Deployment, i int) (*limiter, error) {
 	l := &limiter{dir: filepath.Join(w.dir, fmt.Sprintf("replica-%d", i))}
-	if err := w.mount(ctx, l.dir); err != nil {
+	if err := w.writeCertificate(ctx, l.dir); err != nil {
 		return nil, err
 	}
 	var err error
@@ -121,7 +121,7 @@ func (w *World) startLimiter(ctx context.Context, d *appsv1.Deployment, i int) (
 }
 
 // alive waits until the process serves: before that no signal ends it well.
-func (l *limiter) alive(ctx context.Context) error {
+func (l *limiter) awaitHealthy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return fixture.WaitHTTP(ctx, l.ops+"/healthz", http.StatusOK)
@@ -131,10 +131,10 @@ func (l *limiter) certificate() string { return filepath.Join(l.dir, corev1.TLSC
 func (l *limiter) key() string         { return filepath.Join(l.dir, corev1.TLSPrivateKeyKey) }
 
 // mount writes the certificate that the operator keeps into files, as a volume has it.
-func (w *World) mount(ctx context.Context, dir string) error {
+func (w *World) writeCertificate(ctx context.Context, dir string) error {
 	var secret *corev1.Secret
-	err := until(ctx, "the certificate of the limiters", func(ctx context.Context) (err error) {
-		secret, err = read(ctx, w, system, deployment.ThrottleSecret, &corev1.Secret{})
+	err := waitFor(ctx, "the certificate of the limiters", func(ctx context.Context) (err error) {
+		secret, err = read(ctx, w, operatorNamespace, deployment.ThrottleSecret, &corev1.Secret{})
 		return err
 	})
 	if err != nil {
@@ -152,8 +152,8 @@ func (w *World) mount(ctx context.Context, dir string) error {
 }
 
 // carry makes connections to the Service end at the limiters that run.
-func (w *World) carry(ctx context.Context) error {
-	service, err := read(ctx, w, system, serviceName, &corev1.Service{})
+func (w *World) routeService(ctx context.Context) error {
+	service, err := read(ctx, w, operatorNamespace, serviceName, &corev1.Service{})
 	if err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (w *World) MarkReady(ctx context.Context) error {
 
 // StopLimiters ends them, as if all nodes they run on had failed. Nobody tells the operator.
 func (w *World) StopLimiters(ctx context.Context) error {
-	return errors.Join(w.stopLimiters(), w.carry(ctx))
+	return errors.Join(w.stopLimiters(), w.routeService(ctx))
 }
 
 func (w *World) stopLimiters() error {
@@ -215,7 +215,7 @@ func (w *World) RunNodes(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		var pods corev1.PodList
-		err := w.Admin.List(ctx, &pods, client.InNamespace(system))
+		err := w.Admin.List(ctx, &pods, client.InNamespace(operatorNamespace))
 		for i := range pods.Items {
 			err = errors.Join(err, w.markPodReady(ctx, &pods.Items[i]))
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 // stormLasts is how long the storm does: ten minutes, or what WEIR_SOAK says, where that is set.
-func stormLasts() (time.Duration, error) {
+func stormDuration() (time.Duration, error) {
 	switch soak := os.Getenv("WEIR_SOAK"); soak {
 	case "":
 		return 30 * time.Second, nil
@@ -28,10 +28,10 @@ func stormLasts() (time.Duration, error) {
 
 // TestTheExemptLoseNoRequestInAStorm has tenants flood both API servers, and Redis die and come back again and again. Whoever is
 // exempt writes all the while.
-func TestTheExemptLoseNoRequestInAStorm(t *testing.T) {
-	w := world(t)
-	lasts := got[time.Duration](t)(stormLasts())
-	namespace := got[string](t)(w.Namespace(t.Context(), "acme"))
+func TestStorm_ExemptLoseNoRequest(t *testing.T) {
+	w := newWorld(t)
+	lasts := mustGet[time.Duration](t)(stormDuration())
+	namespace := mustGet[string](t)(w.Namespace(t.Context(), "acme"))
 	p := policy("storm", v1alpha1.AxisTenant, 60, "1m", nil)
 	strict := policy("storm-closed", v1alpha1.AxisTenant, 60, "1m", func(s *v1alpha1.ClusterRateLimitPolicySpec) {
 		s.OnStoreFailure = v1alpha1.StoreFailureDeny // and so everybody is refused while Redis is away
@@ -42,9 +42,9 @@ func TestTheExemptLoseNoRequestInAStorm(t *testing.T) {
 	defer cancel()
 	var storm sync.WaitGroup
 	var passed, denied, refused atomic.Int64
-	for _, c := range both(t, w, pipeline("some")) {
+	for _, c := range bothClients(t, w, pipeline("some")) {
 		storm.Go(func() {
-			every(ctx, 10*time.Millisecond, func() {
+			repeatEvery(ctx, 10*time.Millisecond, func() {
 				switch err := writeAndDelete(t.Context(), c, namespace); {
 				case err == nil:
 					passed.Add(1)
@@ -57,10 +57,10 @@ func TestTheExemptLoseNoRequestInAStorm(t *testing.T) {
 		})
 	}
 	var tried, lost atomic.Int64
-	for name, who := range exempt() {
-		for server, c := range both(t, w, who) {
+	for name, who := range exemptIdentities() {
+		for server, c := range bothClients(t, w, who) {
 			storm.Go(func() {
-				every(ctx, 100*time.Millisecond, func() {
+				repeatEvery(ctx, 100*time.Millisecond, func() {
 					tried.Add(1)
 					if err := writeAndDelete(t.Context(), c, namespace); err != nil {
 						lost.Add(1)
@@ -71,9 +71,9 @@ func TestTheExemptLoseNoRequestInAStorm(t *testing.T) {
 		}
 	}
 	outages := 0
-	every(ctx, lasts/6, func() {
+	repeatEvery(ctx, lasts/6, func() {
 		w.Redis.Kill()
-		wait(ctx, lasts/12)
+		sleep(ctx, lasts/12)
 		if err := w.Redis.Restart(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -96,14 +96,14 @@ func writeAndDelete(ctx context.Context, c client.Client, namespace string) erro
 }
 
 // every calls do so often, until ctx is done. A call under way is waited for.
-func every(ctx context.Context, pause time.Duration, do func()) {
+func repeatEvery(ctx context.Context, pause time.Duration, do func()) {
 	for ctx.Err() == nil {
 		do()
-		wait(ctx, pause)
+		sleep(ctx, pause)
 	}
 }
 
-func wait(ctx context.Context, d time.Duration) {
+func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

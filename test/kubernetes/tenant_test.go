@@ -42,9 +42,9 @@ func configMap(namespace string) *corev1.ConfigMap {
 }
 
 // both are clients of who by either API server.
-func both(t *testing.T, w *World, who rest.ImpersonationConfig) [2]client.Client {
+func bothClients(t *testing.T, w *World, who rest.ImpersonationConfig) [2]client.Client {
 	t.Helper()
-	return [2]client.Client{got[client.Client](t)(w.As(0, who)), got[client.Client](t)(w.As(1, who))}
+	return [2]client.Client{mustGet[client.Client](t)(w.As(0, who)), mustGet[client.Client](t)(w.As(1, who))}
 }
 
 // flood has eight clients, on either API server, create until all have made that many attempts, and says how many passed.
@@ -72,13 +72,13 @@ func flood(t *testing.T, attempts int, create func(server, attempt int) error) (
 
 // TestATenantCreatesSixtyAMinuteClusterWide has the policy that is shipped for tenants, one who has two namespaces, and clients on
 // both API servers.
-func TestATenantCreatesSixtyAMinuteClusterWide(t *testing.T) {
-	w := world(t)
+func TestTenant_IsLimitedAcrossNamespacesAndAPIServers(t *testing.T) {
+	w := newWorld(t)
 	p := sample(t, "kubernetes-workloads-per-tenant")
 	limit := int(p.Spec.Limit)
-	namespaces := [2]string{got[string](t)(w.Namespace(t.Context(), "acme")), got[string](t)(w.Namespace(t.Context(), "acme"))}
-	calm := got[string](t)(w.Namespace(t.Context(), "calm"))
-	clients := both(t, w, Person("alice"))
+	namespaces := [2]string{mustGet[string](t)(w.Namespace(t.Context(), "acme")), mustGet[string](t)(w.Namespace(t.Context(), "acme"))}
+	calm := mustGet[string](t)(w.Namespace(t.Context(), "calm"))
+	clients := bothClients(t, w, Person("alice"))
 	must(t, w.Enforce(t.Context(), Person("alice"), pod(calm), p))
 
 	began := time.Now()
@@ -107,7 +107,7 @@ func TestATenantCreatesSixtyAMinuteClusterWide(t *testing.T) {
 			t.Errorf("another tenant, by API server %d: %v", server, err)
 		}
 	}
-	if allowed := got[int](t)(w.Decided(t.Context(), p.Name, "allowed")); allowed != limit+len(clients) {
+	if allowed := mustGet[int](t)(w.Decisions(t.Context(), p.Name, "allowed")); allowed != limit+len(clients) {
 		t.Errorf("%d were charged, want %d", allowed, limit+len(clients))
 	}
 }

@@ -24,7 +24,7 @@ import (
 
 const (
 	// system is the operator's namespace.
-	system = "weir-system"
+	operatorNamespace = "weir-system"
 	// TenantLabel of a namespace names its tenant.
 	TenantLabel = "weir.dev/tenant"
 
@@ -78,7 +78,7 @@ func (w *World) start(ctx context.Context, progress io.Writer) error {
 	if w.Admin, err = newClient(w.Kube.ConfigOf(0)); err != nil {
 		return err
 	}
-	if err := w.Kube.ApplyLimiter(ctx, system, limiterName, w.Redis.Addr()); err != nil {
+	if err := w.Kube.ApplyLimiter(ctx, operatorNamespace, limiterName, w.Redis.Addr()); err != nil {
 		return err
 	}
 	if err := w.allowEverything(ctx); err != nil {
@@ -107,7 +107,7 @@ func newClient(config *rest.Config) (client.Client, error) {
 // startOperator runs it as what it is in a cluster, a service account of its namespace, which is exempt by no group of admins.
 func (w *World) startOperator(ctx context.Context) error {
 	config := w.Kube.ConfigOf(0)
-	config.Impersonate = ServiceAccount(system, "weir-operator")
+	config.Impersonate = ServiceAccount(operatorNamespace, "weir-operator")
 	kubeconfig, err := w.Kube.WriteKubeconfig("operator", config)
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (w *World) startOperator(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.operator, err = fixture.StartWeir(w.weir, "operator", "--kubeconfig", kubeconfig, "--namespace", system,
+	w.operator, err = fixture.StartWeir(w.weir, "operator", "--kubeconfig", kubeconfig, "--namespace", operatorNamespace,
 		"--health-probe-bind-address", health, "--metrics-bind-address", "0",
 		// The certificates of limiters are kept beside those of the webhook that judges policies, which nobody asks here.
 		"--webhook-certificates", "Managed", "--webhook-bind-address", webhook)
@@ -161,7 +161,7 @@ func (w *World) Stop() error {
 }
 
 // Written is how much the operator has logged so far.
-func (w *World) Written() int { return len(w.operator.Log()) }
+func (w *World) LogLength() int { return len(w.operator.Log()) }
 
 // Logs are those of the limiters that run, and of the operator since it had written so much.
 func (w *World) Logs(since int) string {
@@ -173,7 +173,7 @@ func (w *World) Logs(since int) string {
 }
 
 // until waits until done says so. The error of giving up tells what it last said.
-func until(ctx context.Context, what string, done func(context.Context) error) error {
+func waitFor(ctx context.Context, what string, done func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(poll)
@@ -200,5 +200,5 @@ func read[T client.Object](ctx context.Context, w *World, namespace, name string
 }
 
 func (w *World) deployment(ctx context.Context) (*appsv1.Deployment, error) {
-	return read(ctx, w, system, serviceName, &appsv1.Deployment{})
+	return read(ctx, w, operatorNamespace, serviceName, &appsv1.Deployment{})
 }

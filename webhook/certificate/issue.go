@@ -26,26 +26,26 @@ func (p Pair) isValid(now time.Time) bool {
 }
 
 // renewal is when the pair is replaced.
-func (p Pair) renewal() time.Time {
-	return renewal(p.Certificate.NotBefore.Add(skew), p.Certificate.NotAfter)
+func (p Pair) renewalTime() time.Time {
+	return renewalTime(p.Certificate.NotBefore.Add(clockSkew), p.Certificate.NotAfter)
 }
 
 // names says whether the certificate is for exactly these.
-func (p Pair) names(names []string) bool {
-	dns, ips := split(names)
+func (p Pair) hasNames(hasNames []string) bool {
+	dns, ips := splitNames(hasNames)
 	return slices.Equal(p.Certificate.DNSNames, dns) && slices.EqualFunc(p.Certificate.IPAddresses, ips, net.IP.Equal)
 }
 
 // signed says whether the authority p has signed what the other serves.
-func (p Pair) signed(serving Pair) bool {
+func (p Pair) hasSigned(serving Pair) bool {
 	return bytes.Equal(p.Certificate.SubjectKeyId, serving.Certificate.AuthorityKeyId) && serving.Certificate.CheckSignatureFrom(p.Certificate) == nil
 }
 
 // newAuthority signs itself, and serving certificates only.
-func newAuthority(lifetime time.Duration, now time.Time) (Pair, error) {
+func newCA(lifetime time.Duration, now time.Time) (Pair, error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "weir webhook authority of " + now.UTC().Format(time.RFC3339)},
-		NotBefore:             now.Add(-skew),
+		NotBefore:             now.Add(-clockSkew),
 		NotAfter:              now.Add(lifetime),
 		KeyUsage:              x509.KeyUsageCertSign,
 		BasicConstraintsValid: true,
@@ -67,13 +67,13 @@ func newServing(names []string, lifetime time.Duration, authority Pair, now time
 	}
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "weir webhook"}, // names may be longer than a common name
-		NotBefore:             now.Add(-skew),
+		NotBefore:             now.Add(-clockSkew),
 		NotAfter:              ends,
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,
 	}
-	template.DNSNames, template.IPAddresses = split(names)
+	template.DNSNames, template.IPAddresses = splitNames(names)
 	pair, err := issue(template, authority)
 	if err != nil {
 		return Pair{}, fmt.Errorf("issue a certificate for %q: %w", names, err)
@@ -99,7 +99,7 @@ func issue(template *x509.Certificate, by Pair) (Pair, error) {
 }
 
 // split tells addresses from names.
-func split(names []string) (dns []string, ips []net.IP) {
+func splitNames(names []string) (dns []string, ips []net.IP) {
 	for _, name := range names {
 		if ip := net.ParseIP(name); ip != nil {
 			ips = append(ips, ip)

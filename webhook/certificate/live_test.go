@@ -17,13 +17,13 @@ import (
 
 // TestNoCallFailsWhileCertificatesRotate serves TLS, with certificates of seconds, to clients who verify every call and
 // learn of a new bundle late.
-func TestNoCallFailsWhileCertificatesRotate(t *testing.T) {
+func TestRotation_FailsNoCallWhileCertificatesRotate(t *testing.T) {
 	const (
 		late   = 300 * time.Millisecond
 		lasts  = 8 * time.Second
 		settle = 500 * time.Millisecond
 	)
-	terms := Terms{Names: []string{name}, Authority: 9 * time.Second, Certificate: 3 * time.Second, Settle: settle}
+	terms := Rotation{Names: []string{serviceName}, CALifetime: 9 * time.Second, CertificateLifetime: 3 * time.Second, SettleTime: settle}
 	var serving Serving
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	server.TLS = &tls.Config{}
@@ -37,7 +37,7 @@ func TestNoCallFailsWhileCertificatesRotate(t *testing.T) {
 		var reading sync.WaitGroup
 		defer reading.Wait()
 		for tick := time.NewTicker(50 * time.Millisecond); time.Now().Before(stop); <-tick.C {
-			next, err := terms.Next(state, carried, time.Now())
+			next, err := terms.Advance(state, carried, time.Now())
 			if err != nil {
 				t.Error(err)
 				return 0, 0
@@ -51,7 +51,7 @@ func TestNoCallFailsWhileCertificatesRotate(t *testing.T) {
 				return 0, 0
 			}
 			// Replicas that are quick and clients that are slow are the worst that can meet.
-			if err := serving.Take(&corev1.Secret{Data: data}); err != nil {
+			if err := serving.Load(&corev1.Secret{Data: data}); err != nil {
 				t.Error(err)
 			}
 			reading.Add(1)
@@ -92,7 +92,9 @@ func TestNoCallFailsWhileCertificatesRotate(t *testing.T) {
 	t.Logf("%d calls, %d certificates, %d authorities", calls.Load(), certificates, authorities)
 }
 
-func handshake(addr string, trusted *x509.CertPool) error { return handshakeAs(name, addr, trusted) }
+func handshake(addr string, trusted *x509.CertPool) error {
+	return handshakeAs(serviceName, addr, trusted)
+}
 
 func handshakeAs(name, addr string, trusted *x509.CertPool) error {
 	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 10 * time.Second}, "tcp", addr, &tls.Config{RootCAs: trusted, ServerName: name})
@@ -102,31 +104,31 @@ func handshakeAs(name, addr string, trusted *x509.CertPool) error {
 	return conn.Close()
 }
 
-func TestAServerWithoutACertificateAnswersNobody(t *testing.T) {
+func TestServing_RejectsHandshakesWithoutACertificate(t *testing.T) {
 	var serving Serving
 	if _, err := serving.GetCertificate(nil); err == nil {
 		t.Error("it has one")
 	}
-	if held := serving.held(); held.exists() {
+	if held := serving.current(); held.exists() {
 		t.Error("it holds one")
 	}
 }
 
-func TestADamagedSecretChangesNothingThatIsServed(t *testing.T) {
-	w := newWorld(DefaultTerms(name))
+func TestServing_KeepsItsCertificateWhenTheSecretIsInvalid(t *testing.T) {
+	w := newSimulation(DefaultRotation(serviceName))
 	w.reconcile(t, true)
 	data, err := w.state.encode()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var serving Serving
-	if err := serving.Take(&corev1.Secret{Data: data}); err != nil {
+	if err := serving.Load(&corev1.Secret{Data: data}); err != nil {
 		t.Fatal(err)
 	}
-	if err := serving.Take(&corev1.Secret{Data: map[string][]byte{keyCertificate: []byte("garbage")}}); err == nil {
+	if err := serving.Load(&corev1.Secret{Data: map[string][]byte{keyCertificate: []byte("garbage")}}); err == nil {
 		t.Error("garbage passed")
 	}
-	if !serving.held().Certificate.Equal(w.state.Serving.Certificate) {
+	if !serving.current().Certificate.Equal(w.state.Serving.Certificate) {
 		t.Error("something else is served")
 	}
 }

@@ -17,11 +17,11 @@ import (
 )
 
 // owner is whose the fields are that the rotation writes.
-const owner = client.FieldOwner("weir-webhook-certificates")
+const fieldOwner = client.FieldOwner("weir-webhook-certificates")
 
 // Config is what a Rotator works on and with.
 type Config struct {
-	Terms
+	Rotation
 
 	// Secret that holds the certificates.
 	Secret types.NamespacedName
@@ -29,7 +29,7 @@ type Config struct {
 	// not waited for.
 	Configurations []string
 	// Carriers are such ones to which somebody else brings the bundle of the Secret. They are waited for all the same.
-	Carriers []string
+	ExternalConfigurations []string
 	// Client writes the Secret and the bundles.
 	Client client.Client
 	// Uncached reads both: what a cache does not know yet must not be issued anew.
@@ -38,7 +38,7 @@ type Config struct {
 	// then it is what the Secret held last.
 	Serving *Serving
 	// Every is how often all of it is checked.
-	Every time.Duration
+	Interval time.Duration
 	// Clock tells the time.
 	Clock func() time.Time
 }
@@ -46,12 +46,12 @@ type Config struct {
 // Rotator renews the certificates in the Secret and tells API servers whom to trust. One replica at a time runs it.
 type Rotator struct {
 	Config
-	last Pair // that the Secret held
+	lastServing Pair // that the Secret held
 }
 
 // NewRotator returns a Rotator, and an error if its lifetimes leave no time for a rotation.
 func NewRotator(config Config) (*Rotator, error) {
-	if err := config.check(); err != nil {
+	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("rotate webhook certificates: %w", err)
 	}
 	return &Rotator{Config: config}, nil
@@ -63,7 +63,7 @@ func (r *Rotator) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, e
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	carriers, err := r.configurations(ctx, r.Carriers)
+	carriers, err := r.configurations(ctx, r.ExternalConfigurations)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -71,18 +71,18 @@ func (r *Rotator) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, e
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	state, err := r.next(ctx, stored, append(bundlesOf(configurations), bundlesOf(carriers)...))
+	state, err := r.nextState(ctx, stored, append(bundlesOf(configurations), bundlesOf(carriers)...))
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if err := r.write(ctx, stored, state); err != nil {
 		return ctrl.Result{}, err
 	}
-	r.last = state.Serving
+	r.lastServing = state.Serving
 	if err := r.publish(ctx, configurations, state.Bundle()); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: r.Every}, nil
+	return ctrl.Result{RequeueAfter: r.Interval}, nil
 }
 
 func (r *Rotator) configurations(ctx context.Context, names []string) ([]admissionv1.ValidatingWebhookConfiguration, error) {
@@ -120,24 +120,24 @@ func (r *Rotator) read(ctx context.Context) (*corev1.Secret, error) {
 }
 
 // next is what the certificates should be by now. A Secret that is gone or damaged is restored as far as can be.
-func (r *Rotator) next(ctx context.Context, stored *corev1.Secret, carried Bundles) (State, error) {
+func (r *Rotator) nextState(ctx context.Context, stored *corev1.Secret, carried Bundles) (State, error) {
 	now := r.Clock()
 	state, err := decode(stored.Data)
 	if err != nil {
 		if stored.ResourceVersion != "" {
 			log.FromContext(ctx).Error(err, "The webhook's certificates cannot be read and are made anew", "secret", r.Secret)
 		}
-		state = r.Recover(r.held(), carried, now)
+		state = r.Recover(r.servedPair(), carried, now)
 	}
-	return r.Next(state, carried, now)
+	return r.Advance(state, carried, now)
 }
 
 // held is what is answered with, as far as this process knows.
-func (r *Rotator) held() Pair {
+func (r *Rotator) servedPair() Pair {
 	if r.Serving == nil {
-		return r.last
+		return r.lastServing
 	}
-	return r.Serving.held()
+	return r.Serving.current()
 }
 
 // write stores what has changed, unless somebody else has written since it was read.
@@ -146,7 +146,7 @@ func (r *Rotator) write(ctx context.Context, stored *corev1.Secret, state State)
 	if err != nil {
 		return err
 	}
-	if same(stored.Data, data) {
+	if containsAll(stored.Data, data) {
 		return nil
 	}
 	apply := corev1ac.Secret(r.Secret.Name, r.Secret.Namespace).
@@ -159,16 +159,16 @@ func (r *Rotator) write(ctx context.Context, stored *corev1.Secret, state State)
 	if stored.ResourceVersion != "" {
 		apply = apply.WithResourceVersion(stored.ResourceVersion)
 	}
-	if err := r.Client.Apply(ctx, apply, owner, client.ForceOwnership); err != nil {
+	if err := r.Client.Apply(ctx, apply, fieldOwner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("write Secret %s: %w", r.Secret, err)
 	}
 	log.FromContext(ctx).Info("Wrote the webhook's certificates", "secret", r.Secret,
-		"authorities", len(state.Authorities), "until", state.Serving.Certificate.NotAfter)
+		"authorities", len(state.CAs), "until", state.Serving.Certificate.NotAfter)
 	return nil
 }
 
 // same says whether all of want is stored. What else there is belongs to others.
-func same(stored, want map[string][]byte) bool {
+func containsAll(stored, want map[string][]byte) bool {
 	for key, value := range want {
 		if !bytes.Equal(stored[key], value) {
 			return false
@@ -194,7 +194,7 @@ func (r *Rotator) publish(ctx context.Context, configurations []admissionv1.Vali
 		}
 		// The UID keeps a configuration that has been deleted meanwhile from coming back as a torso.
 		apply = apply.WithUID(configuration.UID)
-		if err := r.Client.Apply(ctx, apply, owner, client.ForceOwnership); err != nil {
+		if err := r.Client.Apply(ctx, apply, fieldOwner, client.ForceOwnership); err != nil {
 			return fmt.Errorf("write the bundle of ValidatingWebhookConfiguration %s: %w", configuration.Name, err)
 		}
 	}

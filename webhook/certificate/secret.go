@@ -17,11 +17,11 @@ const (
 	keyCertificate = corev1.TLSCertKey
 	keyPrivate     = corev1.TLSPrivateKeyKey
 	keyBundle      = "ca.crt"
-	keyAuthorities = "authorities.json"
+	keyCAs         = "authorities.json"
 )
 
 // storedAuthority is an Authority in the Secret.
-type storedAuthority struct {
+type storedCA struct {
 	Certificate string    `json:"certificate"`
 	Key         string    `json:"key,omitempty"`
 	Carried     time.Time `json:"carried,omitzero"`
@@ -30,13 +30,13 @@ type storedAuthority struct {
 
 // encode is what the Secret holds of s. The same State gives the same bytes.
 func (s State) encode() (map[string][]byte, error) {
-	stored := make([]storedAuthority, len(s.Authorities))
-	for i, a := range s.Authorities {
+	stored := make([]storedCA, len(s.CAs))
+	for i, a := range s.CAs {
 		key, err := encodeKey(a.Key)
 		if err != nil {
 			return nil, err
 		}
-		stored[i] = storedAuthority{string(encodeCertificate(a.Certificate)), string(key), a.Carried.UTC(), a.Needed.UTC()}
+		stored[i] = storedCA{string(encodeCertificate(a.Certificate)), string(key), a.PublishedSince.UTC(), a.NeededUntil.UTC()}
 	}
 	authorities, err := json.Marshal(stored)
 	if err != nil {
@@ -47,23 +47,23 @@ func (s State) encode() (map[string][]byte, error) {
 		return nil, err
 	}
 	return map[string][]byte{
-		keyCertificate: encodeCertificate(s.Serving.Certificate), keyPrivate: key, keyBundle: s.Bundle(), keyAuthorities: authorities,
+		keyCertificate: encodeCertificate(s.Serving.Certificate), keyPrivate: key, keyBundle: s.Bundle(), keyCAs: authorities,
 	}, nil
 }
 
 // decode reads what encode wrote.
 func decode(data map[string][]byte) (State, error) {
-	var stored []storedAuthority
-	if err := json.Unmarshal(data[keyAuthorities], &stored); err != nil {
-		return State{}, fmt.Errorf("%s: %w", keyAuthorities, err)
+	var stored []storedCA
+	if err := json.Unmarshal(data[keyCAs], &stored); err != nil {
+		return State{}, fmt.Errorf("%s: %w", keyCAs, err)
 	}
 	var s State
 	for i, a := range stored {
 		pair, err := decodePair([]byte(a.Certificate), []byte(a.Key))
 		if err != nil {
-			return State{}, fmt.Errorf("%s: authority %d: %w", keyAuthorities, i, err)
+			return State{}, fmt.Errorf("%s: authority %d: %w", keyCAs, i, err)
 		}
-		s.Authorities = append(s.Authorities, Authority{pair, a.Carried, a.Needed})
+		s.CAs = append(s.CAs, CA{pair, a.Carried, a.Needed})
 	}
 	var err error
 	if s.Serving, err = decodePair(data[keyCertificate], data[keyPrivate]); err != nil {

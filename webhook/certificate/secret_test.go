@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-func TestGarbageInTheSecretIsSeen(t *testing.T) {
-	w := newWorld(DefaultTerms(name))
+func TestDecode_RejectsAnInvalidSecret(t *testing.T) {
+	w := newSimulation(DefaultRotation(serviceName))
 	w.reconcile(t, true)
 	good, err := w.state.encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := newWorld(DefaultTerms(name))
+	other := newSimulation(DefaultRotation(serviceName))
 	other.reconcile(t, true)
 	foreign, err := other.state.encode()
 	if err != nil {
@@ -22,7 +22,7 @@ func TestGarbageInTheSecretIsSeen(t *testing.T) {
 	for what, change := range map[string]func(data map[string][]byte){
 		"no certificate":          func(d map[string][]byte) { delete(d, keyCertificate) },
 		"no key":                  func(d map[string][]byte) { delete(d, keyPrivate) },
-		"no authorities":          func(d map[string][]byte) { delete(d, keyAuthorities) },
+		"no authorities":          func(d map[string][]byte) { delete(d, keyCAs) },
 		"a certificate of nobody": func(d map[string][]byte) { d[keyCertificate] = []byte("-----BEGIN CERTIFICATE-----\nAAAA\n") },
 		"two certificates":        func(d map[string][]byte) { d[keyCertificate] = append(d[keyCertificate], foreign[keyCertificate]...) },
 		"another's key":           func(d map[string][]byte) { d[keyPrivate] = foreign[keyPrivate] },
@@ -30,7 +30,7 @@ func TestGarbageInTheSecretIsSeen(t *testing.T) {
 		"a key that is no key": func(d map[string][]byte) {
 			d[keyPrivate] = []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
 		},
-		"authorities cut short": func(d map[string][]byte) { d[keyAuthorities] = d[keyAuthorities][:99] },
+		"authorities cut short": func(d map[string][]byte) { d[keyCAs] = d[keyCAs][:99] },
 	} {
 		t.Run(what, func(t *testing.T) {
 			data := maps.Clone(good)
@@ -50,20 +50,20 @@ func TestGarbageInTheSecretIsSeen(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	w := newWorld(DefaultTerms(name))
+	w := newSimulation(DefaultRotation(serviceName))
 	w.reconcile(f, true)
 	good, err := w.state.encode()
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(good[keyCertificate], good[keyPrivate], good[keyAuthorities])
+	f.Add(good[keyCertificate], good[keyPrivate], good[keyCAs])
 	f.Fuzz(func(t *testing.T, certificate, key, authorities []byte) {
-		s, err := decode(map[string][]byte{keyCertificate: certificate, keyPrivate: key, keyAuthorities: authorities})
+		s, err := decode(map[string][]byte{keyCertificate: certificate, keyPrivate: key, keyCAs: authorities})
 		if err != nil {
 			return
 		}
 		// Whatever is read must be something to go on from.
-		if _, err := DefaultTerms(name).Next(s, Bundles{authorities}, w.now); err != nil {
+		if _, err := DefaultRotation(serviceName).Advance(s, Bundles{authorities}, w.now); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -38,7 +38,7 @@ func (s *Serving) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 }
 
 // Take makes the pair of a Secret the one to answer with. On an error it stays what it was.
-func (s *Serving) Take(secret *corev1.Secret) error {
+func (s *Serving) Load(secret *corev1.Secret) error {
 	pair, err := tls.X509KeyPair(secret.Data[keyCertificate], secret.Data[keyPrivate])
 	if err != nil {
 		return fmt.Errorf("read the certificate in Secret %s: %w", client.ObjectKeyFromObject(secret), err)
@@ -48,7 +48,7 @@ func (s *Serving) Take(secret *corev1.Secret) error {
 }
 
 // held is the pair for the rotation to go on from, if it is of a kind that the rotation issues.
-func (s *Serving) held() Pair {
+func (s *Serving) current() Pair {
 	pair := s.pair.Load()
 	if pair == nil {
 		return Pair{}
@@ -73,7 +73,7 @@ func Follow(mgr ctrl.Manager, secret types.NamespacedName, serving *Serving) err
 	everyReplica := false
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("webhook-certificate").
-		For(&corev1.Secret{}, only(secret)).
+		For(&corev1.Secret{}, onlySecret(secret)).
 		WithOptions(controller.Options{NeedLeaderElection: &everyReplica}).
 		Complete(&follower{cached: mgr.GetClient(), secret: secret, serving: serving})
 }
@@ -84,5 +84,5 @@ func (f *follower) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, 
 	if err := f.cached.Get(ctx, f.secret, &secret); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	return ctrl.Result{}, f.serving.Take(&secret)
+	return ctrl.Result{}, f.serving.Load(&secret)
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // CacheOf is how a manager's cache, in cache.Options.ByObject, holds this one Secret and no other.
-func CacheOf(secret types.NamespacedName) cache.ByObject {
+func CacheFor(secret types.NamespacedName) cache.ByObject {
 	return cache.ByObject{
 		Namespaces: map[string]cache.Config{secret.Namespace: {}},
 		Field:      fields.OneTermEqualSelector("metadata.name", secret.Name),
@@ -28,7 +28,7 @@ func CacheOf(secret types.NamespacedName) cache.ByObject {
 }
 
 // only is the one Secret, in caches that hold more.
-func only(secret types.NamespacedName) builder.Predicates {
+func onlySecret(secret types.NamespacedName) builder.Predicates {
 	return builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return client.ObjectKeyFromObject(o) == secret }))
 }
 
@@ -37,7 +37,7 @@ func only(secret types.NamespacedName) builder.Predicates {
 func (r *Rotator) SetupWithManager(mgr ctrl.Manager) error {
 	held, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: CacheOf(r.Secret)},
+		ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: CacheFor(r.Secret)},
 	})
 	if err != nil {
 		return fmt.Errorf("watch Secret %s: %w", r.Secret, err)
@@ -51,7 +51,7 @@ func (r *Rotator) SetupWithManager(mgr ctrl.Manager) error {
 		return nil
 	})
 	// Bounded, so that a trouble that ends is noticed soon.
-	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](r.Every/64, r.Every)
+	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](r.Interval/64, r.Interval)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(r.Secret.Name + "-rotation").
 		WatchesRawSource(source.Kind(held, &corev1.Secret{}, &handler.TypedEnqueueRequestForObject[*corev1.Secret]{})).

@@ -214,7 +214,7 @@ func (w *world) bundle() []byte {
 func TestNoPolicyGoesUnjudgedWhileCertificatesRotate(t *testing.T) {
 	w := newWorld(t)
 	hurry := terms()
-	hurry.Settle, hurry.Certificate, hurry.Authority = time.Second, 6*time.Second, 18*time.Second
+	hurry.SettleTime, hurry.CertificateLifetime, hurry.CALifetime = time.Second, 6*time.Second, 18*time.Second
 	w.operator(hurry)
 	w.untilItJudges()
 	w.edit(func(c *admissionv1.ValidatingWebhookConfiguration) {

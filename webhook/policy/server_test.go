@@ -126,7 +126,7 @@ func (w *world) edit(change func(*admissionv1.ValidatingWebhookConfiguration)) {
 
 // operator runs the webhook and its certificates until the test or the function that it returns ends it, with the rights
 // that the manifests give.
-func (w *world) operator(terms certificate.Terms) (stop func()) {
+func (w *world) operator(terms certificate.Rotation) (stop func()) {
 	w.Helper()
 	config := w.kube.Config()
 	config.Impersonate = rest.ImpersonationConfig{
@@ -145,7 +145,7 @@ func (w *world) operator(terms certificate.Terms) (stop func()) {
 		Controller: ctrlconfig.Controller{SkipNameValidation: &again},
 		Cache: cache.Options{
 			ReaderFailOnMissingInformer: true,
-			ByObject:                    map[client.Object]cache.ByObject{&corev1.Secret{}: certificate.CacheOf(secret())},
+			ByObject:                    map[client.Object]cache.ByObject{&corev1.Secret{}: certificate.CacheFor(secret())},
 		},
 		WebhookServer: webhook.NewServer(webhook.Options{Host: host, Port: number, TLSOpts: tlsOptions(serving)}),
 	})
@@ -156,8 +156,8 @@ func (w *world) operator(terms certificate.Terms) (stop func()) {
 	}
 	w.must(certificate.Follow(mgr, secret(), serving))
 	rotator, err := certificate.NewRotator(certificate.Config{
-		Terms: terms, Secret: secret(), Configurations: []string{configuration}, Client: mgr.GetClient(), Uncached: mgr.GetAPIReader(),
-		Serving: serving, Every: 100 * time.Millisecond, Clock: time.Now,
+		Rotation: terms, Secret: secret(), Configurations: []string{configuration}, Client: mgr.GetClient(), Uncached: mgr.GetAPIReader(),
+		Serving: serving, Interval: 100 * time.Millisecond, Clock: time.Now,
 	})
 	w.must(err)
 	w.must(rotator.SetupWithManager(mgr))
@@ -176,7 +176,7 @@ func (w *world) operator(terms certificate.Terms) (stop func()) {
 	return stop
 }
 
-func terms() certificate.Terms { return certificate.DefaultTerms("127.0.0.1") }
+func terms() certificate.Rotation { return certificate.DefaultRotation("127.0.0.1") }
 
 // policy is one with the spec given in YAML.
 func (w *world) policy(name, spec string) *v1alpha1.RateLimitPolicy {

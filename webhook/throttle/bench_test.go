@@ -23,31 +23,31 @@ type replay struct{ bytes.Reader }
 func (*replay) Close() error { return nil }
 
 // nowhere is a ResponseWriter that keeps nothing.
-type nowhere struct {
+type discardWriter struct {
 	header http.Header
 	status int
 }
 
-func (w *nowhere) Header() http.Header         { return w.header }
-func (w *nowhere) Write(p []byte) (int, error) { return len(p), nil }
-func (w *nowhere) WriteHeader(status int)      { w.status = status }
+func (w *discardWriter) Header() http.Header         { return w.header }
+func (w *discardWriter) Write(p []byte) (int, error) { return len(p), nil }
+func (w *discardWriter) WriteHeader(status int)      { w.status = status }
 
-func sized(n int) func(*admissionv1.AdmissionRequest) {
+func withObjectSize(n int) func(*admissionv1.AdmissionRequest) {
 	return func(in *admissionv1.AdmissionRequest) {
 		in.Object = runtime.RawExtension{Raw: []byte(`{"data":{"a":"` + strings.Repeat("x", n) + `"}}`)}
 	}
 }
 
 // BenchmarkDoor decides a write of a tenant that has much left, without a network.
-func BenchmarkDoor(b *testing.B) {
+func BenchmarkHandler(b *testing.B) {
 	for name, body := range map[string][]byte{
-		"1kB":    question(b, "create"),
-		"10kB":   question(b, "create", sized(9<<10)),
-		"1500kB": question(b, "create", sized(1500<<10)),
+		"1kB":    reviewBody(b, "create"),
+		"10kB":   reviewBody(b, "create", withObjectSize(9<<10)),
+		"1500kB": reviewBody(b, "create", withObjectSize(1500<<10)),
 	} {
 		b.Run(name, func(b *testing.B) {
-			door := newDoor(b, newEngine(b, memstore.New(time.Now), limit("configmaps", 1_000_000, hour)))
-			in, w := &replay{}, &nowhere{header: http.Header{}}
+			door := newTestHandler(b, newEngine(b, memstore.New(time.Now), limit("configmaps", 1_000_000, hour)))
+			in, w := &replay{}, &discardWriter{header: http.Header{}}
 			r := httptest.NewRequest(http.MethodPost, Path+"?timeout=2s", in)
 			r.ContentLength = int64(len(body))
 			b.ReportAllocs()
@@ -65,12 +65,12 @@ func BenchmarkDoor(b *testing.B) {
 // BenchmarkTLS decides as an API server asks, over one connection: with HTTP/1.1, as API servers do, and with HTTP/2.
 func BenchmarkTLS(b *testing.B) {
 	files := newFiles(b)
-	body := question(b, "create")
+	body := reviewBody(b, "create")
 	for name, http2 := range map[string]bool{"HTTP1": false, "HTTP2": true} {
 		b.Run(name, func(b *testing.B) {
-			door := newDoor(b, newEngine(b, memstore.New(time.Now), limit("configmaps", 1_000_000, hour)))
+			door := newTestHandler(b, newEngine(b, memstore.New(time.Now), limit("configmaps", 1_000_000, hour)))
 			url := "https://" + serveTLS(b, door, files, 0).address + Path + "?timeout=2s"
-			client := caller(b, files, http2)
+			client := tlsClient(b, files, http2)
 			b.ReportAllocs()
 			for b.Loop() {
 				response, err := client.Post(url, "application/json", bytes.NewReader(body))
@@ -87,16 +87,16 @@ func BenchmarkTLS(b *testing.B) {
 }
 
 // caller trusts the authority of files, and speaks HTTP/2 or HTTP/1.1.
-func caller(t testing.TB, files *fixture.TLSFiles, http2 bool) *http.Client {
+func tlsClient(t testing.TB, files *fixture.TLSFiles, http2 bool) *http.Client {
 	t.Helper()
 	config, err := files.ClientConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return callerWith(t, config, http2)
+	return tlsClientWith(t, config, http2)
 }
 
-func callerWith(t testing.TB, config *tls.Config, http2 bool) *http.Client {
+func tlsClientWith(t testing.TB, config *tls.Config, http2 bool) *http.Client {
 	t.Helper()
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(!http2)

@@ -19,7 +19,7 @@ import (
 )
 
 // TestThePoliciesInTheDocumentDoWhatItSays enforces docs/how-to/throttle-the-kubernetes-api.md.
-func TestThePoliciesInTheDocumentDoWhatItSays(t *testing.T) {
+func TestDocs_PoliciesBehaveAsDocumented(t *testing.T) {
 	document, err := os.ReadFile("../../docs/how-to/throttle-the-kubernetes-api.md")
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestThePoliciesInTheDocumentDoWhatItSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.Swap(index)
-	door := newDoor(t, e)
+	door := newTestHandler(t, e)
 	write := func(group, resource, object string) func(*admissionv1.AdmissionRequest) {
 		return func(in *admissionv1.AdmissionRequest) {
 			in.Resource = metav1.GroupVersionResource{Group: group, Version: "v1", Resource: resource}
@@ -78,7 +78,7 @@ func TestThePoliciesInTheDocumentDoWhatItSays(t *testing.T) {
 		{write("events.k8s.io", "events", `{"regarding":{"name":"a"}}`), "cluster/events-source-and-object", true},
 		{write("events.k8s.io", "events", `{"regarding":{"name":"a"}}`), "cluster/events-source-and-object", false},
 	} {
-		got := answer(t, door, question(t, "create", step.change))
+		got := reviewResponse(t, door, reviewBody(t, "create", step.change))
 		if got.Allowed != step.allowed || got.AuditAnnotations[auditPolicy] != step.policy {
 			t.Errorf("step %d: %+v", i, got)
 		}

@@ -68,8 +68,8 @@ func newEngine(t testing.TB, store limiter.Store, list ...rules.Rule) *engine.En
 }
 
 // usual are the terms of a Limiter that says nothing about them.
-func usual() Settings {
-	return Settings{
+func defaultOptions() Options {
+	return Options{
 		ExemptNamespaces: []string{"kube-system", "kube-node-lease", "kube-public", "weir-system"},
 		ExemptUsers:      []string{"system:apiserver", "system:kube-controller-manager", "system:kube-scheduler", "system:kube-proxy"},
 		ExemptGroups:     []string{"system:masters", "kubeadm:cluster-admins", "system:nodes", "system:serviceaccounts:kube-system", "system:serviceaccounts:weir-system"},
@@ -78,9 +78,9 @@ func usual() Settings {
 	}
 }
 
-func newTerms(t testing.TB, s Settings) *Terms {
+func newTestSettings(t testing.TB, s Options) *Settings {
 	t.Helper()
-	terms, err := NewTerms(s)
+	terms, err := NewSettings(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,20 +88,20 @@ func newTerms(t testing.TB, s Settings) *Terms {
 }
 
 // unseen is an Observer that nobody looks at.
-type unseen struct{}
+type discardObserver struct{}
 
-func (unseen) Observe(float64) {}
+func (discardObserver) Observe(float64) {}
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func newDoor(t testing.TB, e Engine) http.Handler {
+func newTestHandler(t testing.TB, e Engine) http.Handler {
 	t.Helper()
-	return NewDoor(e, newTerms(t, usual()), unseen{})
+	return NewHandler(e, newTestSettings(t, defaultOptions()), discardObserver{})
 }
 
 // question is what an API server has asked, changed as a test needs it. The files in testdata are what a kube-apiserver has
 // sent, see TestWhatAPIServersAsk.
-func question(t testing.TB, name string, changes ...func(*admissionv1.AdmissionRequest)) []byte {
+func reviewBody(t testing.TB, name string, changes ...func(*admissionv1.AdmissionRequest)) []byte {
 	t.Helper()
 	body, err := os.ReadFile(filepath.Join("testdata", name+".json"))
 	if err != nil {
@@ -123,7 +123,7 @@ func question(t testing.TB, name string, changes ...func(*admissionv1.AdmissionR
 	return body
 }
 
-func from(user string, groups ...string) func(*admissionv1.AdmissionRequest) {
+func fromUser(user string, groups ...string) func(*admissionv1.AdmissionRequest) {
 	return func(in *admissionv1.AdmissionRequest) { in.UserInfo.Username, in.UserInfo.Groups = user, groups }
 }
 
@@ -131,7 +131,7 @@ func inNamespace(name string) func(*admissionv1.AdmissionRequest) {
 	return func(in *admissionv1.AdmissionRequest) { in.Namespace = name }
 }
 
-func dry(in *admissionv1.AdmissionRequest) {
+func dryRun(in *admissionv1.AdmissionRequest) {
 	yes := true
 	in.DryRun = &yes
 }
@@ -143,7 +143,7 @@ func post(h http.Handler, body []byte) *httptest.ResponseRecorder {
 }
 
 // answer asks, and takes no answer but a review.
-func answer(t testing.TB, h http.Handler, body []byte) *admissionv1.AdmissionResponse {
+func reviewResponse(t testing.TB, h http.Handler, body []byte) *admissionv1.AdmissionResponse {
 	t.Helper()
 	w := post(h, body)
 	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/json" {

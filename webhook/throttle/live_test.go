@@ -36,7 +36,7 @@ type cluster struct {
 	kube      *fixture.KubeProcess
 	namespace string
 	mu        sync.Mutex
-	asked     [][]byte
+	bodies    [][]byte
 }
 
 // newCluster registers a door with these rules, as the operator would, but for a failure that shows.
@@ -45,8 +45,8 @@ func newCluster(t *testing.T, list ...rules.Rule) *cluster {
 	kube := fixture.Kube(t)
 	c := &cluster{kube: kube, namespace: fixture.Namespace(t, kube)}
 	files := newFiles(t)
-	door := newDoor(t, newEngine(t, memstore.New(time.Now), list...))
-	address := serveTLS(t, c.noting(door), files, 0).address
+	door := newTestHandler(t, newEngine(t, memstore.New(time.Now), list...))
+	address := serveTLS(t, c.recordRequests(door), files, 0).address
 	bundle, err := os.ReadFile(files.CA)
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func newCluster(t *testing.T, list ...rules.Rule) *cluster {
 // awaitRegistration waits until the API server has seen the registration: it asks about a dry run then, which counts nothing.
 func (c *cluster) awaitRegistration(t *testing.T, admin kubernetes.Interface) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); len(c.questions()) == 0; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); len(c.requests()) == 0; time.Sleep(20 * time.Millisecond) {
 		probe := configMap("probe")
 		if _, err := admin.CoreV1().ConfigMaps(c.namespace).Create(t.Context(), probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 			t.Fatal(err)
@@ -102,21 +102,21 @@ func (c *cluster) awaitRegistration(t *testing.T, admin kubernetes.Interface) {
 }
 
 // noting keeps what was asked.
-func (c *cluster) noting(next http.Handler) http.Handler {
+func (c *cluster) recordRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		c.mu.Lock()
-		c.asked = append(c.asked, body)
+		c.bodies = append(c.bodies, body)
 		c.mu.Unlock()
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (c *cluster) questions() [][]byte {
+func (c *cluster) requests() [][]byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.asked
+	return c.bodies
 }
 
 // client is one of user, or of the cluster's admin for "".
@@ -135,17 +135,17 @@ func (c *cluster) client(t *testing.T, warnings rest.WarningHandler, user ...str
 }
 
 // told keeps warnings.
-type told struct{ texts []string }
+type warningRecorder struct{ texts []string }
 
-func (h *told) HandleWarningHeader(_ int, _, text string) { h.texts = append(h.texts, text) }
+func (h *warningRecorder) HandleWarningHeader(_ int, _, text string) { h.texts = append(h.texts, text) }
 
 func configMap(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"a": "b"}}
 }
 
-func TestWhatClientsOfAnAPIServerSee(t *testing.T) {
+func TestAPIServer_ReturnsWarningsAndDenialsToClients(t *testing.T) {
 	c := newCluster(t, limit("configmaps", 5, hour))
-	var warnings told
+	var warnings warningRecorder
 	maps := c.client(t, &warnings, "alice").CoreV1().ConfigMaps(c.namespace)
 	for range 7 { // as GitOps tools do all day
 		if _, err := maps.Create(t.Context(), configMap("dry"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
@@ -164,12 +164,12 @@ func TestWhatClientsOfAnAPIServerSee(t *testing.T) {
 	if strings.Join(warnings.texts, "\n") != strings.Join(want, "\n") {
 		t.Errorf("warnings %q, want %q", warnings.texts, want)
 	}
-	asked := len(c.questions())
+	asked := len(c.requests())
 	_, err := maps.Create(t.Context(), configMap("f"), metav1.CreateOptions{})
 	if !apierrors.IsTooManyRequests(err) {
 		t.Fatalf("the sixth: %v", err)
 	}
-	if again := len(c.questions()) - asked; again != 1 {
+	if again := len(c.requests()) - asked; again != 1 {
 		t.Errorf("a client that is told no wait has asked %d times", again)
 	}
 	status, _ := errors.AsType[*apierrors.StatusError](err)
@@ -187,32 +187,32 @@ func TestWhatClientsOfAnAPIServerSee(t *testing.T) {
 	}
 }
 
-func TestClientGoWaitsAndAsksAgainWhenToldTo(t *testing.T) {
+func TestAPIServer_ClientGoRetriesAfterRetryAfter(t *testing.T) {
 	c := newCluster(t, limit("configmaps", 1, 2*time.Second))
 	maps := c.client(t, nil, "alice").CoreV1().ConfigMaps(c.namespace)
-	asked, began := len(c.questions()), time.Now()
+	asked, began := len(c.requests()), time.Now()
 	for _, name := range []string{"a", "b"} {
 		if _, err := maps.Create(t.Context(), configMap(name), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if took := time.Since(began); took < 2*time.Second || len(c.questions())-asked < 3 {
-		t.Errorf("the second passed after %v and %d questions", took, len(c.questions())-asked)
+	if took := time.Since(began); took < 2*time.Second || len(c.requests())-asked < 3 {
+		t.Errorf("the second passed after %v and %d questions", took, len(c.requests())-asked)
 	}
 	controllers := c.client(t, nil, "system:serviceaccount:flux-system:controller").CoreV1().ConfigMaps(c.namespace)
-	asked, began = len(c.questions()), time.Now()
+	asked, began = len(c.requests()), time.Now()
 	for _, name := range []string{"c", "d"} { // within moments of b
 		_, err := controllers.Create(t.Context(), configMap(name), metav1.CreateOptions{})
 		if wait, suggested := apierrors.SuggestsClientDelay(err); suggested || !apierrors.IsTooManyRequests(err) {
 			t.Errorf("a controller was told %d s: %v", wait, err)
 		}
 	}
-	if took := time.Since(began); took > time.Second || len(c.questions())-asked != 2 {
-		t.Errorf("a controller slept: %v, %d questions", took, len(c.questions())-asked)
+	if took := time.Since(began); took > time.Second || len(c.requests())-asked != 2 {
+		t.Errorf("a controller slept: %v, %d questions", took, len(c.requests())-asked)
 	}
 }
 
-func TestKubectlTellsWhatWasSaid(t *testing.T) {
+func TestAPIServer_KubectlPrintsTheDenial(t *testing.T) {
 	c := newCluster(t, limit("configmaps", 1, hour))
 	kubectl := func(args ...string) error {
 		_, err := c.kube.Kubectl(t.Context(), append(args, "--as=alice", "--as-group=system:authenticated", "--namespace="+c.namespace)...)
@@ -248,7 +248,7 @@ func TestKubectlTellsWhatWasSaid(t *testing.T) {
 }
 
 // TestAttemptsAreCounted has writes that come to nothing, of which docs/how-to/throttle-the-kubernetes-api.md says that they count.
-func TestAttemptsAreCounted(t *testing.T) {
+func TestAPIServer_CountsAttemptsThatDoNotSucceed(t *testing.T) {
 	c := newCluster(t, limit("configmaps", 100, hour))
 	maps := c.client(t, nil, "alice").CoreV1().ConfigMaps(c.namespace)
 	if _, err := maps.Create(t.Context(), configMap("a"), metav1.CreateOptions{}); err != nil {
@@ -292,18 +292,18 @@ func TestAttemptsAreCounted(t *testing.T) {
 		}, func(err error) bool { return err == nil }, 2},
 	}
 	for _, step := range steps {
-		before := len(c.questions())
+		before := len(c.requests())
 		if err := step.do(); !step.want(err) {
 			t.Errorf("%s: %v", step.name, err)
 		}
-		if asked := len(c.questions()) - before; asked != step.asks {
+		if asked := len(c.requests()) - before; asked != step.asks {
 			t.Errorf("%s: asked %d times, want %d", step.name, asked, step.asks)
 		}
 	}
 }
 
 // TestWhatAPIServersAsk keeps the questions in testdata those of a real kube-apiserver: with -update it writes them.
-func TestWhatAPIServersAsk(t *testing.T) {
+func TestAPIServer_SendsTheRecordedReviews(t *testing.T) {
 	c := newCluster(t)
 	client := c.client(t, nil, "system:serviceaccount:"+c.namespace+":deployer", "system:serviceaccounts", "system:serviceaccounts:"+c.namespace)
 	maps := client.CoreV1().ConfigMaps(c.namespace)
@@ -326,19 +326,19 @@ func TestWhatAPIServersAsk(t *testing.T) {
 		{"delete", func(ctx context.Context) error { return maps.Delete(ctx, "settings", metav1.DeleteOptions{}) }},
 	}
 	for _, step := range steps {
-		before := len(c.questions())
+		before := len(c.requests())
 		if err := step.do(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		asked := c.questions()[before:]
+		asked := c.requests()[before:]
 		if len(asked) != 1 {
 			t.Fatalf("%s: asked %d times", step.name, len(asked))
 		}
-		in, bad := decode(asked[0])
+		in, bad := decodeReview(asked[0])
 		if bad != nil {
 			t.Fatalf("%s: %+v", step.name, bad)
 		}
-		write := requestOf(in).Kubernetes
+		write := toRequest(in).Kubernetes
 		if write.Resource != "configmaps" || write.Namespace != c.namespace || isController(in) {
 			t.Errorf("%s: %+v", step.name, write)
 		}

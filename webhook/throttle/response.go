@@ -27,7 +27,7 @@ const (
 )
 
 // response puts an answer into the words of the API.
-func (t *Terms) response(in *admissionv1.AdmissionRequest, a *engine.Answer) *admissionv1.AdmissionResponse {
+func (t *Settings) response(in *admissionv1.AdmissionRequest, a *engine.Answer) *admissionv1.AdmissionResponse {
 	out := &admissionv1.AdmissionResponse{UID: in.UID, Allowed: a.Allowed, AuditAnnotations: audit(a)}
 	strictest := a.Strictest()
 	switch {
@@ -44,15 +44,15 @@ func (t *Terms) response(in *admissionv1.AdmissionRequest, a *engine.Answer) *ad
 }
 
 // undecided lets a write pass, and tells the audit why.
-func undecided(in *admissionv1.AdmissionRequest, result string) *admissionv1.AdmissionResponse {
+func allow(in *admissionv1.AdmissionRequest, result string) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{UID: in.UID, Allowed: true, AuditAnnotations: map[string]string{auditResult: result}}
 }
 
 // withoutAnswer is for a write that err left without an answer: refused if a policy says so, else it passes.
-func (t *Terms) withoutAnswer(in *admissionv1.AdmissionRequest, err error) *admissionv1.AdmissionResponse {
+func (t *Settings) failureResponse(in *admissionv1.AdmissionRequest, err error) *admissionv1.AdmissionResponse {
 	const tryAgain = time.Second // as the other doors tell
 	cause := reply.Unavailable(err).Detail
-	out := undecided(in, "undecided")
+	out := allow(in, "undecided")
 	out.AuditAnnotations[auditCause] = cause
 	if refused, is := errors.AsType[*engine.RefusedError](err); is {
 		out.Allowed = false
@@ -66,7 +66,7 @@ func (t *Terms) withoutAnswer(in *admissionv1.AdmissionRequest, err error) *admi
 }
 
 // details name what was to be written, and how long to wait if that is to be told.
-func (t *Terms) details(in *admissionv1.AdmissionRequest, wait time.Duration) *metav1.StatusDetails {
+func (t *Settings) details(in *admissionv1.AdmissionRequest, wait time.Duration) *metav1.StatusDetails {
 	details := &metav1.StatusDetails{Name: in.Name, Group: in.Resource.Group, Kind: in.Kind.Kind}
 	if wait <= t.retryAfter && t.retryAfter > 0 && !isController(in) {
 		details.RetryAfterSeconds = int32(max(1, seconds(wait)))
@@ -109,11 +109,11 @@ func result(a *engine.Answer) string {
 // denial says which limits a denied write is over, whose they are, and when to come back.
 func denial(a *engine.Answer) string {
 	r := a.Strictest()
-	text := "over the limit of policy " + r.Rule.Policy + ": " + limitOf(r) + " for " + whose(r, maxName)
+	text := "over the limit of policy " + r.Rule.Policy + ": " + describeLimit(r) + " for " + countedFor(r, maxName)
 	if r.RetryAfter == limiter.Never {
 		text += "; the write costs more than is ever allowed at once"
 	} else {
-		text += "; retry in " + short(time.Duration(max(1, seconds(r.RetryAfter)))*time.Second)
+		text += "; retry in " + shortDuration(time.Duration(max(1, seconds(r.RetryAfter)))*time.Second)
 	}
 	var others []string
 	for i := range a.Results[1:] {

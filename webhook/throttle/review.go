@@ -22,7 +22,7 @@ const (
 	defaultTimeout = 10 * time.Second
 	// share of the timeout, in percent, within which an answer is on its way: the API server's clock began earlier, and it
 	// tells whole seconds, rounded up.
-	share = 80
+	decisionPercent = 80
 )
 
 // MaxStoreTimeout is the longest that a store may take to answer. A decision may have to ask it twice, and is then within the share of the
@@ -47,7 +47,7 @@ func readBody(r *http.Request, buffer *bytes.Buffer) *reply.Problem {
 }
 
 // decode reads an AdmissionReview. Its objects stay JSON, of their own memory: body can be used again.
-func decode(body []byte) (*admissionv1.AdmissionRequest, *reply.Problem) {
+func decodeReview(body []byte) (*admissionv1.AdmissionRequest, *reply.Problem) {
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(body, &review); err != nil {
 		return nil, badBody("is no AdmissionReview: " + clip(err.Error(), maxMessage))
@@ -69,7 +69,7 @@ func badBody(is string) *reply.Problem {
 }
 
 // requestOf is the write that in asks about, as rules match it.
-func requestOf(in *admissionv1.AdmissionRequest) rules.Request {
+func toRequest(in *admissionv1.AdmissionRequest) rules.Request {
 	write := &rules.KubernetesRequest{
 		Operation: string(in.Operation),
 		Group:     in.Resource.Group, Version: in.Resource.Version, Resource: in.Resource.Resource, Subresource: in.SubResource,
@@ -98,12 +98,12 @@ func namespaceOf(in *admissionv1.AdmissionRequest) string {
 func isDryRun(in *admissionv1.AdmissionRequest) bool { return in.DryRun != nil && *in.DryRun }
 
 // within is for how long a decision may take, of the timeout that an API server tells with its question: "?timeout=2s".
-func within(r *http.Request) time.Duration {
+func decisionTimeout(r *http.Request) time.Duration {
 	timeout := defaultTimeout
 	if r.URL.RawQuery != "" {
 		if told, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && told > 0 {
 			timeout = min(told, defaultTimeout)
 		}
 	}
-	return timeout / 100 * share
+	return timeout / 100 * decisionPercent
 }

@@ -30,9 +30,9 @@ type listening struct {
 
 // serveTLS runs a Server with the certificate in files until the test ends.
 // TestALargeQuestionThatComesSlowlyHoldsUpNobody has one sender stall in the middle of a question that takes all the room there is.
-func TestALargeQuestionThatComesSlowlyHoldsUpNobody(t *testing.T) {
+func TestHandler_CutsOffASlowLargeReview(t *testing.T) {
 	files := newFiles(t)
-	l := serveTLS(t, newDoor(t, newEngine(t, atNoon(), limit("a", 1, hour))), files, 0)
+	l := serveTLS(t, newTestHandler(t, newEngine(t, atNoon(), limit("a", 1, hour))), files, 0)
 	config, err := files.ClientConfig()
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestALargeQuestionThatComesSlowlyHoldsUpNobody(t *testing.T) {
 	}
 	defer slow.Close()
 	const head = "POST " + Path + "?timeout=1s HTTP/1.1\r\nHost: limiter\r\nContent-Length: %d\r\n\r\n{"
-	if _, err := fmt.Fprintf(slow, head, largeAtOnce); err != nil {
+	if _, err := fmt.Fprintf(slow, head, maxLargeBytes); err != nil {
 		t.Fatal(err)
 	}
 	if err := slow.SetReadDeadline(time.Now().Add(socket.ReadTimeout / 2)); err != nil { // for by then every request must have arrived
@@ -67,7 +67,7 @@ func serveTLS(t testing.TB, door http.Handler, files *fixture.TLSFiles, drain ti
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	l := &listening{address: listener.Addr().String(), stop: stop, ended: make(chan struct{})}
-	server := NewServer(door, shown(files), drain, discard())
+	server := NewServer(door, serverCertificate(files), drain, discard())
 	go func() {
 		defer close(l.ended)
 		l.err = server.Run(ctx, listener)
@@ -82,7 +82,7 @@ func serveTLS(t testing.TB, door http.Handler, files *fixture.TLSFiles, drain ti
 	return l
 }
 
-func shown(files *fixture.TLSFiles) Certificate {
+func serverCertificate(files *fixture.TLSFiles) Certificate {
 	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(files.ServerCert, files.ServerKey)
 		return &pair, err
@@ -98,7 +98,7 @@ func newFiles(t testing.TB) *fixture.TLSFiles {
 	return files
 }
 
-func ask(client *http.Client, address string, body []byte) (*http.Response, error) {
+func postReview(client *http.Client, address string, body []byte) (*http.Response, error) {
 	response, err := client.Post("https://"+address+Path+"?timeout=2s", "application/json", bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -108,14 +108,14 @@ func ask(client *http.Client, address string, body []byte) (*http.Response, erro
 	return response, err
 }
 
-func TestServesHTTP2AndHTTP1OverOneConnectionEach(t *testing.T) {
+func TestServer_KeepsHTTP1AndHTTP2Connections(t *testing.T) {
 	files := newFiles(t)
-	l := serveTLS(t, newDoor(t, newEngine(t, atNoon(), limit("a", 10, hour))), files, 0)
+	l := serveTLS(t, newTestHandler(t, newEngine(t, atNoon(), limit("a", 10, hour))), files, 0)
 	for http2, major := range map[bool]int{true: 2, false: 1} {
-		client := caller(t, files, http2)
+		client := tlsClient(t, files, http2)
 		var connections []string
 		for range 3 {
-			response, err := ask(client, l.address, question(t, "create"))
+			response, err := postReview(client, l.address, reviewBody(t, "create"))
 			if err != nil || response.StatusCode != http.StatusOK || response.ProtoMajor != major || response.Close {
 				t.Fatalf("%+v, %v", response, err)
 			}
@@ -127,22 +127,22 @@ func TestServesHTTP2AndHTTP1OverOneConnectionEach(t *testing.T) {
 	}
 }
 
-func TestWhoDoesNotSpeakModernTLSIsNotAnswered(t *testing.T) {
+func TestServer_RejectsOldTLSAndUntrustedClients(t *testing.T) {
 	files := newFiles(t)
-	l := serveTLS(t, newDoor(t, newEngine(t, atNoon())), files, 0)
+	l := serveTLS(t, newTestHandler(t, newEngine(t, atNoon())), files, 0)
 	old, err := files.ClientConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
 	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
-	if _, err := ask(callerWith(t, old, false), l.address, question(t, "create")); err == nil || !strings.Contains(err.Error(), "protocol version") {
+	if _, err := postReview(tlsClientWith(t, old, false), l.address, reviewBody(t, "create")); err == nil || !strings.Contains(err.Error(), "protocol version") {
 		t.Errorf("TLS 1.1: %v", err)
 	}
 	strange, err := newFiles(t).ClientConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ask(callerWith(t, strange, false), l.address, question(t, "create")); err == nil {
+	if _, err := postReview(tlsClientWith(t, strange, false), l.address, reviewBody(t, "create")); err == nil {
 		t.Error("who trusts another authority was answered")
 	}
 	if response, err := http.Get("http://" + l.address + Path); err == nil && response.StatusCode != http.StatusBadRequest {
@@ -163,14 +163,14 @@ func (s *gatedStore) Spend(ctx context.Context, charges []limiter.Charge) ([]lim
 	return s.Store.Spend(ctx, charges)
 }
 
-func TestDrainTakesQuestionsForAWhileAndAnswersThoseUnderWay(t *testing.T) {
+func TestServer_DrainsBeforeItStops(t *testing.T) {
 	for name, http2 := range map[string]bool{"HTTP1": false, "HTTP2": true} {
 		t.Run(name, func(t *testing.T) {
 			const drain = 300 * time.Millisecond
 			store := &gatedStore{Store: atNoon(), arrived: make(chan struct{}, 2), gate: make(chan struct{})}
 			files := newFiles(t)
-			l := serveTLS(t, newDoor(t, newEngine(t, store, limit("a", 10, hour))), files, drain)
-			client := caller(t, files, http2)
+			l := serveTLS(t, newTestHandler(t, newEngine(t, store, limit("a", 10, hour))), files, drain)
+			client := tlsClient(t, files, http2)
 			answers := make(chan error, 2)
 			arrived := func() {
 				t.Helper()
@@ -181,7 +181,7 @@ func TestDrainTakesQuestionsForAWhileAndAnswersThoseUnderWay(t *testing.T) {
 				}
 			}
 			send := func() {
-				response, err := ask(client, l.address, question(t, "create"))
+				response, err := postReview(client, l.address, reviewBody(t, "create"))
 				if err == nil && response.StatusCode != http.StatusOK {
 					err = errors.New(response.Status)
 				}
@@ -194,7 +194,7 @@ func TestDrainTakesQuestionsForAWhileAndAnswersThoseUnderWay(t *testing.T) {
 			go send() // within the drain
 			arrived()
 			for closing := http2; !closing; { // over HTTP/2 it is no header that says so
-				response, err := ask(client, l.address, question(t, "create", from("root", "system:masters")))
+				response, err := postReview(client, l.address, reviewBody(t, "create", fromUser("root", "system:masters")))
 				if err != nil {
 					t.Fatalf("a draining limiter lets API servers keep their connections, and then: %v", err)
 				}
@@ -230,7 +230,7 @@ func TestDrainTakesQuestionsForAWhileAndAnswersThoseUnderWay(t *testing.T) {
 	}
 }
 
-func TestASocketThatFailsEndsTheServer(t *testing.T) {
+func TestServer_ReturnsListenerErrors(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -238,14 +238,14 @@ func TestASocketThatFailsEndsTheServer(t *testing.T) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	err = NewServer(http.NotFoundHandler(), shown(newFiles(t)), time.Hour, discard()).Run(t.Context(), listener)
+	err = NewServer(http.NotFoundHandler(), serverCertificate(newFiles(t)), time.Hour, discard()).Run(t.Context(), listener)
 	if err == nil || !strings.Contains(err.Error(), "serve API servers on "+listener.Addr().String()) {
 		t.Errorf("error %v does not name the socket", err)
 	}
 }
 
 // TestAPIServersThatStallAreCutOff speaks to the server behind its TLS, in the time of a synctest.
-func TestAPIServersThatStallAreCutOff(t *testing.T) {
+func TestServer_ClosesStalledConnections(t *testing.T) {
 	const head = "POST /v1/throttle HTTP/1.1\r\nHost: weir\r\n"
 	for name, test := range map[string]struct {
 		said  string
@@ -257,7 +257,7 @@ func TestAPIServersThatStallAreCutOff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := NewServer(newDoor(t, &stub{}), nil, 0, discard()).http
+				server := NewServer(newTestHandler(t, &stubEngine{}), nil, 0, discard()).http
 				theirs, ours := net.Pipe()
 				listener := fixture.PipeListener(ours)
 				done := make(chan struct{})

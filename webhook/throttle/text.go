@@ -32,7 +32,7 @@ func clip(text string, most int) string {
 }
 
 // whose reads "Tenant acme".
-func whose(r *engine.Result, most int) string {
+func countedFor(r *engine.Result, most int) string {
 	if r.Identifier == limiter.Missing {
 		return "writes without a " + r.Rule.Axis
 	}
@@ -40,8 +40,8 @@ func whose(r *engine.Result, most int) string {
 }
 
 // limitOf reads "60 per 1m", or "60 per 1m (tier gold)".
-func limitOf(r *engine.Result) string {
-	text := strconv.FormatInt(r.Decision.Limit, 10) + " per " + short(r.Window)
+func describeLimit(r *engine.Result) string {
+	text := strconv.FormatInt(r.Decision.Limit, 10) + " per " + shortDuration(r.Window)
 	if r.Tier != "" {
 		text += " (tier " + r.Tier + ")"
 	}
@@ -49,7 +49,7 @@ func limitOf(r *engine.Result) string {
 }
 
 // short is d, of whole seconds, without the zeros at its end: "1h" for 1h0m0s.
-func short(d time.Duration) string {
+func shortDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")

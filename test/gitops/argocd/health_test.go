@@ -87,7 +87,7 @@ func TestArgoCDTellsWhy(t *testing.T) {
 		"policy-store-unreachable":  "Redis cannot be used: dial tcp 10.0.0.7:6379: connect: connection refused",
 		"cluster-overridden":        "2 of 2 replicas enforce generation 1; Overridden: overridden in shop by shop/tenant-free",
 		"limiter-scaled-to-zero":    "0 of 0 replicas are ready",
-		"limiter-secret-missing":    "Secret login is not in namespace weir-system",
+		"limiter-secret-missing":    "Secret login does not exist in namespace weir-system",
 		"limiter-store-unreachable": "2 of 2 replicas are ready; Degraded: Redis cannot be used since 2026-11-21T10:00:00Z: inspect Redis: dial tcp 127.0.0.1:6379: connect: connection refused",
 		"limiter-deleted":           "Pending deletion",
 	} {

@@ -41,9 +41,9 @@ func denied(message string, retryAfter int32) *metav1.Status {
 }
 
 // TestAnswers asks in order, and compares the last answer.
-func TestAnswers(t *testing.T) {
-	create := question(t, "create")
-	alice := question(t, "create", from("alice"))
+func TestHandler_Responses(t *testing.T) {
+	create := reviewBody(t, "create")
+	alice := reviewBody(t, "create", fromUser("alice"))
 	thrice := [][]byte{create, create, create}
 	leaky := func(r *rules.Rule) { r.Algorithm, r.Burst = limiter.LeakyBucket, 5 }
 	bursting := func(r *rules.Rule) { r.Algorithm, r.Burst = limiter.TokenBucket, 2 }
@@ -101,7 +101,7 @@ func TestAnswers(t *testing.T) {
 		},
 		"over the limit for moments, and a controller": {
 			[]rules.Rule{limit("a", 2, 5*time.Second)},
-			[][]byte{create, create, question(t, "create", from("system:serviceaccount:flux-system:kustomize-controller"))},
+			[][]byte{create, create, reviewBody(t, "create", fromUser("system:serviceaccount:flux-system:kustomize-controller"))},
 			denied("over the limit of policy cluster/a: 2 per 5s for Namespace acme; retry in 5s", 0), nil,
 			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "2", "remaining": "0", "source": "memory"},
 		},
@@ -136,29 +136,29 @@ func TestAnswers(t *testing.T) {
 		},
 		"dry runs are charged nothing": {
 			[]rules.Rule{limit("a", 2, hour)},
-			[][]byte{question(t, "create", dry), question(t, "create", dry), question(t, "create", dry), create},
+			[][]byte{reviewBody(t, "create", dryRun), reviewBody(t, "create", dryRun), reviewBody(t, "create", dryRun), create},
 			nil, nil,
 			map[string]string{"result": "allowed", "policy": "cluster/a", "limit": "2", "remaining": "1", "source": "memory"},
 		},
 		"a dry run is told what the write would be": {
 			[]rules.Rule{limit("a", 2, hour)},
-			[][]byte{create, create, question(t, "create", dry)},
+			[][]byte{create, create, reviewBody(t, "create", dryRun)},
 			denied("over the limit of policy cluster/a: 2 per 1h for Namespace acme; retry in 1h", 0), nil,
 			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "2", "remaining": "0", "source": "memory"},
 		},
 		"an exempt user spends nothing": {
 			[]rules.Rule{limit("a", 2, hour)},
-			[][]byte{create, create, question(t, "create", from("system:kube-controller-manager", "system:authenticated"))},
+			[][]byte{create, create, reviewBody(t, "create", fromUser("system:kube-controller-manager", "system:authenticated"))},
 			nil, nil,
 			map[string]string{"result": "exempt"},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			door := newDoor(t, newEngine(t, atNoon(), test.rules...))
+			door := newTestHandler(t, newEngine(t, atNoon(), test.rules...))
 			var got *admissionv1.AdmissionResponse
 			for _, body := range test.asked {
-				got = answer(t, door, body)
+				got = reviewResponse(t, door, body)
 			}
 			want := &admissionv1.AdmissionResponse{
 				UID: "9054da0e-b526-45a6-8505-d5cf8c57f8b6", Allowed: test.status == nil, Result: test.status, Warnings: test.warnings, AuditAnnotations: test.audit,
@@ -170,40 +170,40 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func TestWhoIsExempt(t *testing.T) {
-	door := newDoor(t, newEngine(t, atNoon(), limit("a", 1, hour)))
-	answer(t, door, question(t, "create"))
+func TestIsExempt_ByUserGroupAndNamespace(t *testing.T) {
+	door := newTestHandler(t, newEngine(t, atNoon(), limit("a", 1, hour)))
+	reviewResponse(t, door, reviewBody(t, "create"))
 	tests := map[string]struct {
 		who    []func(*admissionv1.AdmissionRequest)
 		exempt bool
 	}{
 		"a tenant":                       {nil, false},
-		"a person":                       {[]func(*admissionv1.AdmissionRequest){from("alice", "system:authenticated")}, false},
-		"an admin of the cluster":        {[]func(*admissionv1.AdmissionRequest){from("root", "system:authenticated", "system:masters")}, true},
-		"an admin by kubeadm":            {[]func(*admissionv1.AdmissionRequest){from("kubernetes-admin", "system:authenticated", "kubeadm:cluster-admins")}, true},
-		"a node":                         {[]func(*admissionv1.AdmissionRequest){from("system:node:a", "system:nodes")}, true},
-		"the API server itself":          {[]func(*admissionv1.AdmissionRequest){from("system:apiserver", "system:authenticated")}, true},
-		"a controller of the cluster":    {[]func(*admissionv1.AdmissionRequest){from("system:serviceaccount:kube-system:replicaset-controller", "system:serviceaccounts", "system:serviceaccounts:kube-system")}, true},
-		"Weir":                           {[]func(*admissionv1.AdmissionRequest){from("system:serviceaccount:weir-system:weir-operator", "system:serviceaccounts:weir-system")}, true},
-		"who calls themselves a group":   {[]func(*admissionv1.AdmissionRequest){from("system:masters", "system:authenticated")}, false},
+		"a person":                       {[]func(*admissionv1.AdmissionRequest){fromUser("alice", "system:authenticated")}, false},
+		"an admin of the cluster":        {[]func(*admissionv1.AdmissionRequest){fromUser("root", "system:authenticated", "system:masters")}, true},
+		"an admin by kubeadm":            {[]func(*admissionv1.AdmissionRequest){fromUser("kubernetes-admin", "system:authenticated", "kubeadm:cluster-admins")}, true},
+		"a node":                         {[]func(*admissionv1.AdmissionRequest){fromUser("system:node:a", "system:nodes")}, true},
+		"the API server itself":          {[]func(*admissionv1.AdmissionRequest){fromUser("system:apiserver", "system:authenticated")}, true},
+		"a controller of the cluster":    {[]func(*admissionv1.AdmissionRequest){fromUser("system:serviceaccount:kube-system:replicaset-controller", "system:serviceaccounts", "system:serviceaccounts:kube-system")}, true},
+		"Weir":                           {[]func(*admissionv1.AdmissionRequest){fromUser("system:serviceaccount:weir-system:weir-operator", "system:serviceaccounts:weir-system")}, true},
+		"who calls themselves a group":   {[]func(*admissionv1.AdmissionRequest){fromUser("system:masters", "system:authenticated")}, false},
 		"the namespace of the cluster":   {[]func(*admissionv1.AdmissionRequest){inNamespace("kube-system")}, true},
 		"a namespace with such a prefix": {[]func(*admissionv1.AdmissionRequest){inNamespace("kube-system-acme")}, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := answer(t, door, question(t, "create", test.who...))
+			got := reviewResponse(t, door, reviewBody(t, "create", test.who...))
 			if result := got.AuditAnnotations["result"]; (result == "exempt") != test.exempt || test.exempt && !got.Allowed {
 				t.Errorf("%s, allowed: %v", result, got.Allowed)
 			}
 		})
 	}
-	if !answer(t, NewDoor(newEngine(t, atNoon(), limit("a", 1, hour)), newTerms(t, Settings{ExemptNamespaces: []string{""}}), unseen{}),
-		question(t, "create", inNamespace(""))).Allowed {
+	if !reviewResponse(t, NewHandler(newEngine(t, atNoon(), limit("a", 1, hour)), newTestSettings(t, Options{ExemptNamespaces: []string{""}}), discardObserver{}),
+		reviewBody(t, "create", inNamespace(""))).Allowed {
 		t.Error("an empty name of a namespace exempts every object that is in none")
 	}
 }
 
-func TestWhoIsAController(t *testing.T) {
+func TestIsController_ByServiceAccountNamespace(t *testing.T) {
 	tests := map[string]bool{
 		"alice":                          false,
 		"system:kube-controller-manager": true,
@@ -224,15 +224,15 @@ func TestWhoIsAController(t *testing.T) {
 	}
 }
 
-func TestWhatRulesSeeOfAWrite(t *testing.T) {
-	in, bad := decode(question(t, "delete", func(in *admissionv1.AdmissionRequest) {
+func TestToRequest_CopiesTheAttributesOfTheWrite(t *testing.T) {
+	in, bad := decodeReview(reviewBody(t, "delete", func(in *admissionv1.AdmissionRequest) {
 		in.SubResource, in.Resource.Group = "status", "apps"
 		in.UserInfo.Extra = map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/pod-name": {"a", "b"}}
 	}))
 	if bad != nil {
 		t.Fatal(bad)
 	}
-	got := requestOf(in)
+	got := toRequest(in)
 	want := &rules.KubernetesRequest{
 		Operation: "DELETE", Group: "apps", Version: "v1", Resource: "configmaps", Subresource: "status", Kind: "ConfigMap",
 		Namespace: "acme", Name: "settings", User: "system:serviceaccount:acme:deployer",
@@ -246,13 +246,13 @@ func TestWhatRulesSeeOfAWrite(t *testing.T) {
 	if !strings.Contains(string(got.Kubernetes.OldObject), `"name":"settings"`) || got.Kubernetes.Object != nil {
 		t.Errorf("objects %s and %s", got.Kubernetes.OldObject, got.Kubernetes.Object)
 	}
-	if in, _ := decode(question(t, "update-dry-run")); !requestOf(in).Kubernetes.DryRun {
+	if in, _ := decodeReview(reviewBody(t, "update-dry-run")); !toRequest(in).Kubernetes.DryRun {
 		t.Error("a dry run is none")
 	}
 }
 
 // TestNobodyLimitsInANamespaceWhatIsDoneWithIt: an API server tells of a Namespace that it is in itself.
-func TestNobodyLimitsInANamespaceWhatIsDoneWithIt(t *testing.T) {
+func TestToRequest_PutsANamespaceObjectInNoNamespace(t *testing.T) {
 	itself := func(in *admissionv1.AdmissionRequest) {
 		in.Resource = metav1.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 		in.Namespace, in.Name, in.UserInfo.Username = "acme", "acme", "alice"
@@ -269,19 +269,19 @@ func TestNobodyLimitsInANamespaceWhatIsDoneWithIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onNamespaces := func(r *rules.Rule) { r.Match.Kubernetes.Resources[0].Resources = []string{"namespaces"} }
-			door := newDoor(t, newEngine(t, atNoon(), limit("a", 1, hour, byUser, onNamespaces, test.change)))
-			answer(t, door, question(t, "delete", itself))
-			if got := answer(t, door, question(t, "delete", itself)); got.AuditAnnotations[auditResult] != test.result {
+			door := newTestHandler(t, newEngine(t, atNoon(), limit("a", 1, hour, byUser, onNamespaces, test.change)))
+			reviewResponse(t, door, reviewBody(t, "delete", itself))
+			if got := reviewResponse(t, door, reviewBody(t, "delete", itself)); got.AuditAnnotations[auditResult] != test.result {
 				t.Errorf("%v, want %s", got.AuditAnnotations, test.result)
 			}
 		})
 	}
 }
 
-func TestWhatIsNoQuestionOfAnAPIServer(t *testing.T) {
-	door := newDoor(t, newEngine(t, atNoon()))
+func TestHandler_RejectsInvalidRequests(t *testing.T) {
+	door := newTestHandler(t, newEngine(t, atNoon()))
 	swap := func(old, by string) io.Reader {
-		return strings.NewReader(strings.Replace(string(question(t, "create")), old, by, 1))
+		return strings.NewReader(strings.Replace(string(reviewBody(t, "create")), old, by, 1))
 	}
 	tests := map[string]struct {
 		method, path string
@@ -316,39 +316,39 @@ func TestWhatIsNoQuestionOfAnAPIServer(t *testing.T) {
 }
 
 // TestTheLargestQuestionIsAnswered: two objects of the most that an API server takes, of what JSON makes six times as much.
-func TestTheLargestQuestionIsAnswered(t *testing.T) {
+func TestHandler_AcceptsTheLargestReview(t *testing.T) {
 	escaped := func(n int) runtime.RawExtension {
 		return runtime.RawExtension{Raw: []byte(`{"data":{"a":"` + strings.Repeat(`\u003c`, n) + `"}}`)}
 	}
-	body := question(t, "create", func(in *admissionv1.AdmissionRequest) { in.Object, in.OldObject = escaped(3<<20), escaped(3<<19) })
+	body := reviewBody(t, "create", func(in *admissionv1.AdmissionRequest) { in.Object, in.OldObject = escaped(3<<20), escaped(3<<19) })
 	if len(body) < 27<<20 {
 		t.Fatalf("a question of %d bytes is not as large as can be", len(body))
 	}
-	door := newDoor(t, newEngine(t, atNoon(), limit("a", 1, hour)))
+	door := newTestHandler(t, newEngine(t, atNoon(), limit("a", 1, hour)))
 	for _, allowed := range []bool{true, false} {
-		if answer(t, door, body).Allowed != allowed {
+		if reviewResponse(t, door, body).Allowed != allowed {
 			t.Errorf("allowed: %v, want %v", !allowed, allowed)
 		}
 	}
 }
 
 // held is an Engine that keeps who asks until it is told to let go, and counts them.
-type held struct {
-	inside atomic.Int64
-	letGo  chan struct{}
+type blockingEngine struct {
+	inside  atomic.Int64
+	release chan struct{}
 }
 
-func (h *held) Check(context.Context, *engine.Check) (engine.Answer, error) {
+func (h *blockingEngine) Check(context.Context, *engine.Check) (engine.Answer, error) {
 	h.inside.Add(1)
-	<-h.letGo
+	<-h.release
 	return engine.Answer{Allowed: true}, nil
 }
 
-func TestLargeQuestionsWaitForOneAnotherAndSmallOnesForNone(t *testing.T) {
+func TestHandler_LargeReviewsWaitAndSmallOnesDoNot(t *testing.T) {
 	const many = 20
-	h := &held{letGo: make(chan struct{})}
-	door := newDoor(t, h)
-	large, small := question(t, "create", sized(2<<20)), question(t, "create")
+	h := &blockingEngine{release: make(chan struct{})}
+	door := newTestHandler(t, h)
+	large, small := reviewBody(t, "create", withObjectSize(2<<20)), reviewBody(t, "create")
 	var asking sync.WaitGroup
 	ask := func(body []byte) {
 		for range many {
@@ -361,7 +361,7 @@ func TestLargeQuestionsWaitForOneAnotherAndSmallOnesForNone(t *testing.T) {
 		}
 	}
 	ask(large)
-	atOnce := largeAtOnce / int64(len(large))
+	atOnce := maxLargeBytes / int64(len(large))
 	fixture.Await(t, "as many large ones are being answered as may", func() bool { return h.inside.Load() == atOnce })
 	ask(small)
 	fixture.Await(t, "the small ones are, too", func() bool { return h.inside.Load() == atOnce+many })
@@ -370,7 +370,7 @@ func TestLargeQuestionsWaitForOneAnotherAndSmallOnesForNone(t *testing.T) {
 	if door.ServeHTTP(w, r); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "other large ones") {
 		t.Errorf("one for which there is no time: %d %s", w.Code, w.Body)
 	}
-	close(h.letGo)
+	close(h.release)
 	asking.Wait()
 	if n := h.inside.Load(); n != 2*many {
 		t.Errorf("%d were answered, want %d", n, 2*many)
@@ -378,27 +378,27 @@ func TestLargeQuestionsWaitForOneAnotherAndSmallOnesForNone(t *testing.T) {
 }
 
 // stub answers as it is told.
-type stub struct {
+type stubEngine struct {
 	answer engine.Answer
 	err    error
 	left   time.Duration
 	check  engine.Check
 }
 
-func (s *stub) Check(ctx context.Context, c *engine.Check) (engine.Answer, error) {
+func (s *stubEngine) Check(ctx context.Context, c *engine.Check) (engine.Answer, error) {
 	deadline, _ := ctx.Deadline()
 	s.left, s.check = time.Until(deadline), *c
 	return s.answer, s.err
 }
 
-func TestADecisionIsWithinTheTimeOfTheAPIServer(t *testing.T) {
+func TestDecisionTimeout_IsBelowTheTimeoutOfTheAPIServer(t *testing.T) {
 	for query, want := range map[string]time.Duration{
 		"?timeout=2s": 1600 * time.Millisecond, "?timeout=1s": 800 * time.Millisecond, "": 8 * time.Second, "?timeout=30s": 8 * time.Second,
 		"?timeout=soon": 8 * time.Second, "?timeout=-1s": 8 * time.Second, "?timeout=0s": 8 * time.Second,
 	} {
-		s := &stub{answer: engine.Answer{Allowed: true}}
+		s := &stubEngine{answer: engine.Answer{Allowed: true}}
 		w := httptest.NewRecorder()
-		newDoor(t, s).ServeHTTP(w, httptest.NewRequest(http.MethodPost, Path+query, strings.NewReader(string(question(t, "create")))))
+		newTestHandler(t, s).ServeHTTP(w, httptest.NewRequest(http.MethodPost, Path+query, strings.NewReader(string(reviewBody(t, "create")))))
 		if w.Code != http.StatusOK || s.left > want || s.left < want-want/4 {
 			t.Errorf("%q: %v, want %v (%d)", query, s.left, want, w.Code)
 		}
@@ -408,8 +408,8 @@ func TestADecisionIsWithinTheTimeOfTheAPIServer(t *testing.T) {
 	}
 }
 
-func TestWithoutADecisionTheWritePassesUnlessAPolicySaysOtherwise(t *testing.T) {
-	own, foreign := question(t, "create"), question(t, "create", from("system:serviceaccount:argocd:controller"))
+func TestFailureResponse_AllowsUnlessThePolicyDenies(t *testing.T) {
+	own, foreign := reviewBody(t, "create"), reviewBody(t, "create", fromUser("system:serviceaccount:argocd:controller"))
 	tests := map[string]struct {
 		err    error
 		body   []byte
@@ -432,7 +432,7 @@ func TestWithoutADecisionTheWritePassesUnlessAPolicySaysOtherwise(t *testing.T) 
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := answer(t, newDoor(t, &stub{err: test.err}), test.body)
+			got := reviewResponse(t, newTestHandler(t, &stubEngine{err: test.err}), test.body)
 			want := &admissionv1.AdmissionResponse{UID: got.UID, Allowed: test.status == nil, Result: test.status, AuditAnnotations: test.audit}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -450,7 +450,7 @@ func unavailable(retryAfter int32) *metav1.Status {
 }
 
 // allowing is an answer by a rule.
-func allowing(policy, identifier string, remaining int64) engine.Result {
+func allowedResult(policy, identifier string, remaining int64) engine.Result {
 	return engine.Result{
 		Rule:       &rules.Compiled{Rule: rules.Rule{Policy: policy, Axis: "Custom", Algorithm: limiter.FixedWindow}},
 		Identifier: identifier, Window: time.Minute, Source: engine.SourceRedis,
@@ -458,35 +458,35 @@ func allowing(policy, identifier string, remaining int64) engine.Result {
 	}
 }
 
-func TestWarnings(t *testing.T) {
+func TestWarnings_ReportUsageNearTheLimit(t *testing.T) {
 	long := strings.Repeat("a", 253)
-	away := allowing("cluster/a", "acme", 0)
+	away := allowedResult("cluster/a", "acme", 0)
 	away.Source = engine.SourceLocal
 	tests := map[string]struct {
 		result  engine.Result
 		percent int
 		want    []string
 	}{
-		"one unit before":                    {allowing("cluster/a", "acme", 21), 80, nil},
-		"from the percentage on":             {allowing("cluster/a", "acme", 20), 80, []string{"80 of 100 per 1m used, policy cluster/a (Custom acme)"}},
-		"never, of 0":                        {allowing("cluster/a", "acme", 0), 0, nil},
-		"only when all is used, of 100":      {allowing("cluster/a", "acme", 1), 100, nil},
-		"without an identifier":              {allowing("cluster/a", limiter.Missing, 0), 80, []string{"100 of 100 per 1m used, policy cluster/a (writes without a Custom)"}},
-		"what would cost a header its form":  {allowing("cluster/a", "a\nb\x00c\xffd", 0), 80, []string{"100 of 100 per 1m used, policy cluster/a (Custom a\uFFFDb\uFFFDc\uFFFDd)"}},
+		"one unit before":                    {allowedResult("cluster/a", "acme", 21), 80, nil},
+		"from the percentage on":             {allowedResult("cluster/a", "acme", 20), 80, []string{"80 of 100 per 1m used, policy cluster/a (Custom acme)"}},
+		"never, of 0":                        {allowedResult("cluster/a", "acme", 0), 0, nil},
+		"only when all is used, of 100":      {allowedResult("cluster/a", "acme", 1), 100, nil},
+		"without an identifier":              {allowedResult("cluster/a", limiter.Missing, 0), 80, []string{"100 of 100 per 1m used, policy cluster/a (writes without a Custom)"}},
+		"what would cost a header its form":  {allowedResult("cluster/a", "a\nb\x00c\xffd", 0), 80, []string{"100 of 100 per 1m used, policy cluster/a (Custom a\uFFFDb\uFFFDc\uFFFDd)"}},
 		"what is used is not known":          {away, 80, nil},
-		"a long identifier is cut short":     {allowing("cluster/a", long, 0), 80, []string{"100 of 100 per 1m used, policy cluster/a (Custom " + strings.Repeat("a", 69) + "…)"}},
-		"a long name of a policy is told":    {allowing("cluster/"+long[:100], "acme", 0), 80, []string{"100 of 100 per 1m used, policy cluster/" + long[:100]}},
-		"the longest name of one is cut off": {allowing(long+"/"+long, "acme", 0), 80, []string{"100 of 100 per 1m used, policy " + long[:127] + "…"}},
+		"a long identifier is cut short":     {allowedResult("cluster/a", long, 0), 80, []string{"100 of 100 per 1m used, policy cluster/a (Custom " + strings.Repeat("a", 69) + "…)"}},
+		"a long name of a policy is told":    {allowedResult("cluster/"+long[:100], "acme", 0), 80, []string{"100 of 100 per 1m used, policy cluster/" + long[:100]}},
+		"the longest name of one is cut off": {allowedResult(long+"/"+long, "acme", 0), 80, []string{"100 of 100 per 1m used, policy " + long[:127] + "…"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			terms := newTerms(t, Settings{WarnPercent: test.percent})
+			terms := newTestSettings(t, Options{WarnPercent: test.percent})
 			got := terms.warnings(&engine.Answer{Allowed: true, Results: []engine.Result{test.result}})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			for _, warning := range got {
-				if n := len([]rune(warning)); n > maxWarning || n > likedWarning && len(test.result.Rule.Policy) < 80 {
+				if n := len([]rune(warning)); n > maxWarning || n > preferredWarning && len(test.result.Rule.Policy) < 80 {
 					t.Errorf("%d characters", n)
 				}
 			}
@@ -494,8 +494,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-func TestUsageOfATierIsThatOfItsOwnBurst(t *testing.T) {
-	r := allowing("cluster/a", "acme", 3)
+func TestUsage_UsesTheBurstOfTheTier(t *testing.T) {
+	r := allowedResult("cluster/a", "acme", 3)
 	r.Rule.Algorithm, r.Rule.Burst = limiter.TokenBucket, 5
 	r.Rule.Tiers = []rules.Tier{{Name: "gold", Units: 1000, Burst: 10}}
 	for tier, want := range map[string]int64{"": 2, "gold": 7} {
@@ -506,21 +506,21 @@ func TestUsageOfATierIsThatOfItsOwnBurst(t *testing.T) {
 	}
 }
 
-func TestADenialNamesTheTierAndHidesSecrets(t *testing.T) {
+func TestDenial_NamesTheTierAndHidesSecrets(t *testing.T) {
 	gold := func(r *rules.Rule) {
 		r.Tiers = []rules.Tier{{Name: "gold", When: rules.When{Identifiers: []string{limiter.HashSecret("acme")}}, Units: 1}}
 		r.Identifier.Secret = true
 	}
-	door := newDoor(t, newEngine(t, atNoon(), limit("a", 5, hour, gold)))
-	answer(t, door, question(t, "create"))
-	got := answer(t, door, question(t, "create"))
+	door := newTestHandler(t, newEngine(t, atNoon(), limit("a", 5, hour, gold)))
+	reviewResponse(t, door, reviewBody(t, "create"))
+	got := reviewResponse(t, door, reviewBody(t, "create"))
 	want := "over the limit of policy cluster/a: 1 per 1h (tier gold) for Namespace " + limiter.HashSecret("acme") + "; retry in 1h"
 	if got.Allowed || got.Result.Message != want {
 		t.Errorf("%+v", got.Result)
 	}
 }
 
-func TestKeysOfAuditAnnotationsAreTakenByAPIServers(t *testing.T) {
+func TestAuditKeys_AreAcceptedByAPIServers(t *testing.T) {
 	for _, key := range []string{auditResult, auditPolicy, auditLimit, auditRemaining, auditSource, auditShadow, auditCause} {
 		if wrong := validation.IsQualifiedName("default.weir-system.throttle.weir.dev/" + key); wrong != nil {
 			t.Errorf("%s: %v", key, wrong)
@@ -528,37 +528,37 @@ func TestKeysOfAuditAnnotationsAreTakenByAPIServers(t *testing.T) {
 	}
 }
 
-func TestTimesAreShort(t *testing.T) {
+func TestShortDuration_DropsTrailingZeros(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		time.Second: "1s", time.Minute: "1m", 10 * time.Minute: "10m", 90 * time.Second: "1m30s", hour: "1h", 20 * hour: "20h", 720 * hour: "720h",
 		hour + time.Second: "1h0m1s", hour + 10*time.Minute: "1h10m", 10 * time.Second: "10s", 100 * time.Minute: "1h40m",
 	} {
-		if got := short(d); got != want {
+		if got := shortDuration(d); got != want {
 			t.Errorf("%v: %s", d, got)
 		}
 	}
 }
 
-func TestTermsOutOfBoundsAreRefused(t *testing.T) {
-	for name, s := range map[string]Settings{
+func TestNewSettings_RejectsOptionsOutOfRange(t *testing.T) {
+	for name, s := range map[string]Options{
 		"less than no wait": {MaxRetryAfter: -time.Second}, "more than a minute": {MaxRetryAfter: 61 * time.Second},
 		"parts of a second": {MaxRetryAfter: 1500 * time.Millisecond}, "less than nothing": {WarnPercent: -1}, "more than all": {WarnPercent: 101},
 	} {
-		if _, err := NewTerms(s); err == nil {
+		if _, err := NewSettings(s); err == nil {
 			t.Errorf("%s: taken", name)
 		}
 	}
 }
 
-func TestNoWaitIsToldWhereNoneIsToBe(t *testing.T) {
-	terms := newTerms(t, Settings{})
+func TestDetails_OmitRetryAfterWhenDisabled(t *testing.T) {
+	terms := newTestSettings(t, Options{})
 	if got := terms.details(&admissionv1.AdmissionRequest{}, time.Microsecond); got.RetryAfterSeconds != 0 {
 		t.Errorf("%d", got.RetryAfterSeconds)
 	}
 }
 
 // TestEveryUnitIsSpentOnce has many API servers ask at once, in Redis and in memory.
-func TestEveryUnitIsSpentOnce(t *testing.T) {
+func TestHandler_SpendsEachUnitOnceUnderConcurrency(t *testing.T) {
 	redis := fixture.Redis(t)
 	client, err := redisclient.Open(redis.URL(), time.Second)
 	if err != nil {
@@ -568,16 +568,16 @@ func TestEveryUnitIsSpentOnce(t *testing.T) {
 	for name, store := range map[string]limiter.Store{"memory": atNoon(), "redis": redisstore.NewStore(client, time.Second)} {
 		t.Run(name, func(t *testing.T) {
 			const units, askers, each = 60, 8, 20
-			door := newDoor(t, newEngine(t, store, limit("a", units, hour)))
-			body := question(t, "create")
-			dryRun := question(t, "update-dry-run")
+			door := newTestHandler(t, newEngine(t, store, limit("a", units, hour)))
+			body := reviewBody(t, "create")
+			dryRun := reviewBody(t, "update-dry-run")
 			var mu sync.Mutex
 			passed := map[string]int{}
 			var asking sync.WaitGroup
 			for range askers {
 				asking.Go(func() {
 					for range each {
-						got, dry := answer(t, door, body), answer(t, door, dryRun)
+						got, dry := reviewResponse(t, door, body), reviewResponse(t, door, dryRun)
 						mu.Lock()
 						passed[got.AuditAnnotations["result"]]++
 						passed["dry "+dry.AuditAnnotations["source"]]++
@@ -595,7 +595,7 @@ func TestEveryUnitIsSpentOnce(t *testing.T) {
 }
 
 // TestWhileRedisIsAwayPoliciesDecide stops a real Redis under a door.
-func TestWhileRedisIsAwayPoliciesDecide(t *testing.T) {
+func TestHandler_AppliesOnStoreFailureWhileRedisIsUnavailable(t *testing.T) {
 	redis := fixture.Redis(t)
 	client, err := redisclient.Open(redis.URL(), 50*time.Millisecond)
 	if err != nil {
@@ -621,9 +621,9 @@ func TestWhileRedisIsAwayPoliciesDecide(t *testing.T) {
 	guarded, unguard := context.WithCancel(context.Background())
 	t.Cleanup(unguard)
 	store.EnableBreaker(guarded, surviving)
-	door := newDoor(t, e)
+	door := newTestHandler(t, e)
 	ask := func(user string) *admissionv1.AdmissionResponse {
-		return answer(t, door, question(t, "create", from(user)))
+		return reviewResponse(t, door, reviewBody(t, "create", fromUser(user)))
 	}
 	for _, user := range []string{"allow", "deny", "local"} {
 		if got := ask(user); !got.Allowed || got.AuditAnnotations["source"] != "redis" {

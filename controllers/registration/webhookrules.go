@@ -14,23 +14,23 @@ import (
 
 const (
 	// mostRules bounds the rules of a webhook, which an API server goes through for every write.
-	mostRules = 64
+	maxRules = 64
 	// mostResources bounds the resources of a rule.
-	mostResources = 256
+	maxResources = 256
 )
 
 // wildcard is any group, or any resource; subresources stand behind a slash.
 const wildcard = "*"
 
 // asked is what a webhook is asked about.
-type asked struct {
+type webhookRules struct {
 	// namespaced is written in namespaces only, everywhere outside of them, too.
 	namespaced, everywhere resources
-	reach                  reach
+	scope                  scope
 	policies               int // that speak of it
 }
 
-func (a asked) none() bool { return len(a.namespaced) == 0 && len(a.everywhere) == 0 }
+func (a webhookRules) empty() bool { return len(a.namespaced) == 0 && len(a.everywhere) == 0 }
 
 // resources are what is written, and how.
 type resources map[resource]operations
@@ -48,27 +48,27 @@ const (
 )
 
 // askedOf is what some of the rules may match and is not exempt.
-func askedOf(set []rules.Rule, exempt deployment.Exempt) asked {
-	a := asked{namespaced: resources{}, everywhere: resources{}}
+func newWebhookRules(set []rules.Rule, exempt deployment.Exemptions) webhookRules {
+	a := webhookRules{namespaced: resources{}, everywhere: resources{}}
 	for i := range set {
 		match := set[i].Match.Kubernetes
 		if match == nil {
 			continue
 		}
-		reach := reachOf(&set[i], exempt)
-		if reach.none() {
+		reach := scopeOf(&set[i], exempt)
+		if reach.empty() {
 			continue
 		}
 		a.policies++
-		a.reach = a.reach.union(reach)
+		a.scope = a.scope.union(reach)
 		if reach.cluster {
 			a.everywhere.add(match.Resources)
 		} else {
 			a.namespaced.add(match.Resources)
 		}
 	}
-	a.everywhere = a.everywhere.without(nil)
-	a.namespaced = a.namespaced.without(a.everywhere)
+	a.everywhere = a.everywhere.minus(nil)
+	a.namespaced = a.namespaced.minus(a.everywhere)
 	return a
 }
 
@@ -113,10 +113,10 @@ func (o operations) list() (all []admissionv1.OperationType) {
 }
 
 // without leaves out what wildcards of r itself say already, and what others do.
-func (r resources) without(others resources) resources {
+func (r resources) minus(others resources) resources {
 	kept := resources{}
 	for what, how := range r {
-		for _, wider := range what.wider() {
+		for _, wider := range what.coveredBy() {
 			if wider != what {
 				how &^= r[wider]
 			}
@@ -131,7 +131,7 @@ func (r resources) without(others resources) resources {
 
 // wider are the resource itself and all that speak of it, too. An open name does not speak of subresources, and an open
 // subresource speaks of the resource itself.
-func (r resource) wider() []resource {
+func (r resource) coveredBy() []resource {
 	name, sub, has := strings.Cut(r.name, "/")
 	names := []string{r.name, name + "/*", "*/*"}
 	if has {
@@ -147,13 +147,13 @@ func (r resource) wider() []resource {
 }
 
 // rules are the same for the same resources: each group, resource and operation once, as few rules as that takes.
-func (a asked) rules() []admissionv1.RuleWithOperations {
+func (a webhookRules) list() []admissionv1.RuleWithOperations {
 	all := slices.Concat(a.everywhere.rules(admissionv1.AllScopes), a.namespaced.rules(admissionv1.NamespacedScope))
-	tooMany := func(rule admissionv1.RuleWithOperations) bool { return len(rule.Resources) > mostResources }
-	if len(all) <= mostRules && !slices.ContainsFunc(all, tooMany) {
+	tooMany := func(rule admissionv1.RuleWithOperations) bool { return len(rule.Resources) > maxResources }
+	if len(all) <= maxRules && !slices.ContainsFunc(all, tooMany) {
 		return all
 	}
-	return slices.Concat(a.everywhere.wide(admissionv1.AllScopes), a.namespaced.wide(admissionv1.NamespacedScope))
+	return slices.Concat(a.everywhere.widened(admissionv1.AllScopes), a.namespaced.widened(admissionv1.NamespacedScope))
 }
 
 // rules bring what is written the same way together: resources of a group first, then groups with the same resources.
@@ -197,7 +197,7 @@ func (r resources) rules(scope admissionv1.ScopeType) []admissionv1.RuleWithOper
 
 // wide is one rule that says more: all resources in all groups, or, if those are too many, everything. A limiter lets
 // pass what no policy limits.
-func (r resources) wide(scope admissionv1.ScopeType) []admissionv1.RuleWithOperations {
+func (r resources) widened(scope admissionv1.ScopeType) []admissionv1.RuleWithOperations {
 	if len(r) == 0 {
 		return nil
 	}
@@ -208,7 +208,7 @@ func (r resources) wide(scope admissionv1.ScopeType) []admissionv1.RuleWithOpera
 		how |= o
 	}
 	list := slices.Sorted(maps.Keys(names))
-	if len(list) > mostResources || slices.ContainsFunc(list, func(name string) bool { return strings.Contains(name, wildcard) }) {
+	if len(list) > maxResources || slices.ContainsFunc(list, func(name string) bool { return strings.Contains(name, wildcard) }) {
 		list = []string{"*/*"}
 	}
 	return []admissionv1.RuleWithOperations{ruleOf([]string{wildcard}, list, how, scope)}

@@ -15,12 +15,12 @@ import (
 func IsDenied(err error) bool { return apierrors.IsTooManyRequests(err) }
 
 // Questions is how often API servers have asked the limiters that run.
-func (w *World) Questions(ctx context.Context) (int, error) {
+func (w *World) WebhookCalls(ctx context.Context) (int, error) {
 	return w.sum(ctx, "weir_decision_duration_seconds", map[string]string{"endpoint": "throttle"})
 }
 
 // Decided is how often the limiters that run have decided so by a policy of the cluster. Dry runs are left out.
-func (w *World) Decided(ctx context.Context, policy, result string) (int, error) {
+func (w *World) Decisions(ctx context.Context, policy, result string) (int, error) {
 	return w.sum(ctx, "weir_decisions_total", map[string]string{"policy": "cluster/" + policy, "result": result})
 }
 
@@ -32,7 +32,7 @@ func (w *World) sum(ctx context.Context, name string, labels map[string]string) 
 			return 0, fmt.Errorf("count %s: %w", name, err)
 		}
 		for _, m := range families[name].GetMetric() {
-			if has(m, labels) {
+			if hasLabels(m, labels) {
 				total += m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
 			}
 		}
@@ -40,7 +40,7 @@ func (w *World) sum(ctx context.Context, name string, labels map[string]string) 
 	return int(total), nil
 }
 
-func has(m *dto.Metric, labels map[string]string) bool {
+func hasLabels(m *dto.Metric, labels map[string]string) bool {
 	found := 0
 	for _, pair := range m.GetLabel() {
 		if value, asked := labels[pair.GetName()]; asked && value == pair.GetValue() {

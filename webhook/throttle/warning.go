@@ -11,11 +11,11 @@ import (
 const (
 	maxWarnings = 3
 	// likedWarning is what the API likes a warning to keep within, in characters, and maxWarning where API servers may cut.
-	likedWarning, maxWarning = 120, 256
+	preferredWarning, maxWarning = 120, 256
 )
 
 // warnings tell of the limits that an allowed write has brought near, strictest first.
-func (t *Terms) warnings(a *engine.Answer) []string {
+func (t *Settings) warnings(a *engine.Answer) []string {
 	var list []string
 	for i := range a.Results {
 		r := &a.Results[i]
@@ -57,14 +57,14 @@ func burstOf(r *engine.Result) int64 {
 
 // warning says whose limit is near, if there is room for that.
 func warning(r *engine.Result, used, of int64) string {
-	limit := strconv.FormatInt(of, 10) + " per " + short(r.Window)
+	limit := strconv.FormatInt(of, 10) + " per " + shortDuration(r.Window)
 	if burstOf(r) > 0 {
 		limit = "a burst of " + strconv.FormatInt(of, 10)
 	}
 	const least = len("Tenant acme-shop") // less than that says nothing
 	text := strconv.FormatInt(used, 10) + " of " + limit + " used, policy " + clip(r.Rule.Policy, maxWarning/2)
-	if room := likedWarning - utf8.RuneCountInString(text) - len(" ()"); room >= least {
-		text += " (" + clip(whose(r, maxName), room) + ")"
+	if room := preferredWarning - utf8.RuneCountInString(text) - len(" ()"); room >= least {
+		text += " (" + clip(countedFor(r, maxName), room) + ")"
 	}
 	return text
 }

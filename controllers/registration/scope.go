@@ -11,10 +11,10 @@ import (
 )
 
 // mostNamespaces bounds how many namespaces a webhook names. Where policies speak of more it is asked about all.
-const mostNamespaces = 256
+const maxNamespaces = 256
 
 // reach is where the objects are whose writes a rule may match.
-type reach struct {
+type scope struct {
 	// cluster: some are in no namespace.
 	cluster bool
 	// all namespaces, or these.
@@ -22,12 +22,12 @@ type reach struct {
 	namespaces []string
 }
 
-func (r reach) none() bool { return !r.cluster && !r.all && len(r.namespaces) == 0 }
+func (r scope) empty() bool { return !r.cluster && !r.all && len(r.namespaces) == 0 }
 
 // reachOf is the reach of a rule but for namespaces that are exempt.
-func reachOf(rule *rules.Rule, exempt deployment.Exempt) reach {
+func scopeOf(rule *rules.Rule, exempt deployment.Exemptions) scope {
 	match := rule.Match.Kubernetes
-	var r reach
+	var r scope
 	switch {
 	case rule.Domain != "":
 		r.namespaces = []string{rule.Domain}
@@ -40,22 +40,22 @@ func reachOf(rule *rules.Rule, exempt deployment.Exempt) reach {
 		r.namespaces = slices.Clone(rule.Domains)
 	}
 	if len(match.Namespaces) > 0 {
-		r = r.within(match.Namespaces)
+		r = r.restrictTo(match.Namespaces)
 	}
 	r.namespaces = slices.DeleteFunc(r.namespaces, func(name string) bool { return name == "" || slices.Contains(exempt.Namespaces, name) })
 	return r
 }
 
-func (r reach) within(names []string) reach {
+func (r scope) restrictTo(names []string) scope {
 	if r.all {
-		return reach{namespaces: slices.Clone(names)}
+		return scope{namespaces: slices.Clone(names)}
 	}
-	return reach{namespaces: slices.DeleteFunc(r.namespaces, func(name string) bool { return !slices.Contains(names, name) })}
+	return scope{namespaces: slices.DeleteFunc(r.namespaces, func(name string) bool { return !slices.Contains(names, name) })}
 }
 
 // union is both reaches.
-func (r reach) union(other reach) reach {
-	u := reach{cluster: r.cluster || other.cluster, all: r.all || other.all}
+func (r scope) union(other scope) scope {
+	u := scope{cluster: r.cluster || other.cluster, all: r.all || other.all}
 	if !u.all {
 		u.namespaces = slices.Concat(r.namespaces, other.namespaces)
 		slices.Sort(u.namespaces)
@@ -65,9 +65,9 @@ func (r reach) union(other reach) reach {
 }
 
 // namespaceSelector selects by the one label that nobody can change. Objects that are in no namespace it lets through.
-func (a asked) namespaceSelector(exempt deployment.Exempt) *metav1.LabelSelector {
-	named := metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: a.reach.namespaces}
-	if a.reach.all || a.reach.cluster || len(a.reach.namespaces) > mostNamespaces {
+func (a webhookRules) namespaceSelector(exempt deployment.Exemptions) *metav1.LabelSelector {
+	named := metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: a.scope.namespaces}
+	if a.scope.all || a.scope.cluster || len(a.scope.namespaces) > maxNamespaces {
 		named.Operator, named.Values = metav1.LabelSelectorOpNotIn, exempt.Namespaces
 	}
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{named}}

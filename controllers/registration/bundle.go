@@ -17,23 +17,23 @@ import (
 )
 
 // bundleKey of the Secret holds the authorities, as cert-manager writes them, too.
-const bundleKey = "ca.crt"
+const caKey = "ca.crt"
 
 // trustOf is the bundle by which API servers know the Limiter. It is one that accepts the Secret's certificate now. Where
 // the Secret is gone, pods still answer with what they have read from it: then it is the bundle that the webhook has.
-func trustOf(secret *corev1.Secret, webhook *admissionv1.ValidatingWebhook, limiter *v1alpha1.Limiter, now time.Time) ([]byte, error) {
+func bundleFor(secret *corev1.Secret, webhook *admissionv1.ValidatingWebhook, limiter *v1alpha1.Limiter, now time.Time) ([]byte, error) {
 	if secret == nil {
 		if webhook != nil && len(webhook.ClientConfig.CABundle) > 0 {
 			return webhook.ClientConfig.CABundle, nil
 		}
 		return nil, errors.New("it is not there")
 	}
-	bundle := bytes.TrimSpace(secret.Data[bundleKey])
+	bundle := bytes.TrimSpace(secret.Data[caKey])
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(bundle) {
-		return nil, fmt.Errorf("%s holds no certificate", bundleKey)
+		return nil, fmt.Errorf("%s holds no certificate", caKey)
 	}
-	chain := certificatesIn(secret.Data[corev1.TLSCertKey])
+	chain := parseCertificates(secret.Data[corev1.TLSCertKey])
 	if len(chain) == 0 {
 		return nil, fmt.Errorf("%s holds no certificate", corev1.TLSCertKey)
 	}
@@ -49,7 +49,7 @@ func trustOf(secret *corev1.Secret, webhook *admissionv1.ValidatingWebhook, limi
 	return slices.Concat(bundle, []byte("\n")), nil
 }
 
-func certificatesIn(text []byte) (all []*x509.Certificate) {
+func parseCertificates(text []byte) (all []*x509.Certificate) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
 			all = append(all, c)

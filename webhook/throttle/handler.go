@@ -25,7 +25,7 @@ const (
 	maxPooled = 64 << 10
 	// largeAtOnce is how many bytes of questions larger than that are worked on at once. A processor takes 100 MB of them a second,
 	// so more at once would be no faster, and a tenant who writes large objects would have the process run out of memory.
-	largeAtOnce = 8 << 20
+	maxLargeBytes = 8 << 20
 )
 
 // Engine decides.
@@ -37,28 +37,28 @@ type Engine interface {
 type Observer interface{ Observe(seconds float64) }
 
 // door answers POST /v1/throttle.
-type door struct {
-	engine  Engine
-	terms   *Terms
-	seconds Observer
-	buffers sync.Pool           // of *bytes.Buffer
-	large   *semaphore.Weighted // of largeAtOnce
+type handler struct {
+	engine   Engine
+	settings *Settings
+	seconds  Observer
+	buffers  sync.Pool           // of *bytes.Buffer
+	large    *semaphore.Weighted // of largeAtOnce
 }
 
 // NewDoor returns what a limiter serves to API servers. What is no question of theirs it refuses with
 // application/problem+json.
-func NewDoor(e Engine, terms *Terms, seconds Observer) http.Handler {
-	return &door{engine: e, terms: terms, seconds: seconds, large: semaphore.NewWeighted(largeAtOnce)}
+func NewHandler(e Engine, terms *Settings, seconds Observer) http.Handler {
+	return &handler{engine: e, settings: terms, seconds: seconds, large: semaphore.NewWeighted(maxLargeBytes)}
 }
 
 // ServeHTTP implements http.Handler.
-func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(r.Context(), within(r))
+	ctx, cancel := context.WithTimeout(r.Context(), decisionTimeout(r))
 	defer cancel()
-	bad := misaddressed(w, r)
+	bad := checkTarget(w, r)
 	if bad == nil {
-		bad = d.answer(ctx, w, r)
+		bad = d.review(ctx, w, r)
 	}
 	if bad != nil {
 		bad.Write(w)
@@ -68,7 +68,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // misaddressed says what is wrong with a request that asks nothing here; nil for one that may.
-func misaddressed(w http.ResponseWriter, r *http.Request) *reply.Problem {
+func checkTarget(w http.ResponseWriter, r *http.Request) *reply.Problem {
 	if r.URL.Path != Path {
 		return reply.NewProblem(http.StatusNotFound, "", "there is no "+clip(r.URL.Path, maxName)+"; ask POST "+Path)
 	}
@@ -80,8 +80,8 @@ func misaddressed(w http.ResponseWriter, r *http.Request) *reply.Problem {
 }
 
 // answer reads a question and answers it, unless it returns why not.
-func (d *door) answer(ctx context.Context, w http.ResponseWriter, r *http.Request) *reply.Problem {
-	if size := weight(r); size > maxPooled {
+func (d *handler) review(ctx context.Context, w http.ResponseWriter, r *http.Request) *reply.Problem {
+	if size := bodyWeight(r); size > maxPooled {
 		if d.large.Acquire(ctx, size) != nil {
 			return reply.NewProblem(http.StatusServiceUnavailable, "body", "the body is large, and other large ones took all the time there was")
 		}
@@ -98,32 +98,32 @@ func (d *door) answer(ctx context.Context, w http.ResponseWriter, r *http.Reques
 }
 
 // weight of a question, in bytes of largeAtOnce. One that is larger than all of it is worked on alone, as is one of unknown size.
-func weight(r *http.Request) int64 {
+func bodyWeight(r *http.Request) int64 {
 	if r.ContentLength < 0 {
-		return largeAtOnce
+		return maxLargeBytes
 	}
-	return min(r.ContentLength, largeAtOnce)
+	return min(r.ContentLength, maxLargeBytes)
 }
 
-func (d *door) read(r *http.Request) (*admissionv1.AdmissionRequest, *reply.Problem) {
+func (d *handler) read(r *http.Request) (*admissionv1.AdmissionRequest, *reply.Problem) {
 	buffer := d.buffer()
 	defer d.release(buffer)
 	if bad := readBody(r, buffer); bad != nil {
 		return nil, bad
 	}
-	return decode(buffer.Bytes())
+	return decodeReview(buffer.Bytes())
 }
 
 // decide answers a question. Without a decision the write passes: what cannot be decided is no reason to stop a cluster.
-func (d *door) decide(ctx context.Context, in *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	if d.terms.exempt(in) {
-		return undecided(in, "exempt")
+func (d *handler) decide(ctx context.Context, in *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	if d.settings.isExempt(in) {
+		return allow(in, "exempt")
 	}
-	answer, err := d.engine.Check(ctx, &engine.Check{Request: requestOf(in), Cost: 1, Peek: isDryRun(in), NoDelay: true})
+	answer, err := d.engine.Check(ctx, &engine.Check{Request: toRequest(in), Cost: 1, Peek: isDryRun(in), NoDelay: true})
 	if err != nil {
-		return d.terms.withoutAnswer(in, err)
+		return d.settings.failureResponse(in, err)
 	}
-	return d.terms.response(in, &answer)
+	return d.settings.response(in, &answer)
 }
 
 // write sends a review. An API server that is gone gets nothing, and the units stay spent.
@@ -139,14 +139,14 @@ func write(w http.ResponseWriter, response *admissionv1.AdmissionResponse) {
 	_, _ = w.Write(body)
 }
 
-func (d *door) buffer() *bytes.Buffer {
+func (d *handler) buffer() *bytes.Buffer {
 	if b, ok := d.buffers.Get().(*bytes.Buffer); ok {
 		return b
 	}
 	return new(bytes.Buffer)
 }
 
-func (d *door) release(b *bytes.Buffer) {
+func (d *handler) release(b *bytes.Buffer) {
 	if b.Cap() > maxPooled {
 		return
 	}

@@ -1,0 +1,105 @@
+package deployment
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// appliedObjects remembers a fingerprint of each applied object, by Limiter UID and object. A lost fingerprint costs one apply
+// request that changes nothing.
+type appliedObjects struct {
+	mu           sync.Mutex
+	fingerprints map[types.UID]map[string][sha256.Size]byte
+}
+
+func (m *appliedObjects) matches(limiter types.UID, object client.Object, mark [sha256.Size]byte) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kept, found := m.fingerprints[limiter][describe(object)]
+	return found && kept == mark
+}
+
+func (m *appliedObjects) store(limiter types.UID, object client.Object, mark [sha256.Size]byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fingerprints == nil {
+		m.fingerprints = map[types.UID]map[string][sha256.Size]byte{}
+	}
+	if m.fingerprints[limiter] == nil {
+		m.fingerprints[limiter] = map[string][sha256.Size]byte{}
+	}
+	m.fingerprints[limiter][describe(object)] = mark
+}
+
+func (m *appliedObjects) forget(limiter types.UID, object client.Object) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.fingerprints[limiter], describe(object))
+}
+
+func (m *appliedObjects) forgetLimiter(limiter types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.fingerprints, limiter)
+}
+
+// fields returns the object as JSON fields, without those that only the API server writes.
+func fields(object client.Object) (map[string]any, error) {
+	all, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", describe(object), err)
+	}
+	delete(all, "status")
+	if metadata, is := all["metadata"].(map[string]any); is {
+		delete(metadata, "creationTimestamp")
+	}
+	return all, nil
+}
+
+// fingerprint returns a hash of the wanted fields and of their values in the live object. Fields that other owners add to the
+// live object do not change it.
+func fingerprint(want, shown map[string]any) [sha256.Size]byte {
+	part := project(shown, want)
+	delete(part, "apiVersion") // objects from a cache may lack these
+	delete(part, "kind")
+	text, err := json.Marshal([]any{want, part})
+	if err != nil { // impossible: both were decoded from JSON
+		return [sha256.Size]byte{}
+	}
+	return sha256.Sum256(text)
+}
+
+// project returns the fields of shown that also exist in shape. Only maps that other owners may extend are projected field by
+// field. Other values are taken as a whole: a selector with an additional label, for example, is a different selector.
+func project(shown, shape map[string]any) map[string]any {
+	part := make(map[string]any, len(shape))
+	for name, inner := range shape {
+		value, there := shown[name]
+		if !there {
+			continue
+		}
+		part[name] = value
+		wanted, is := inner.(map[string]any)
+		found, too := value.(map[string]any)
+		if is && too && isSharedMap(name) {
+			part[name] = project(found, wanted)
+		}
+	}
+	return part
+}
+
+// isSharedMap reports whether other owners may add fields to the map with this name.
+func isSharedMap(name string) bool {
+	switch name {
+	case "metadata", "labels", "annotations", "spec", "template":
+		return true
+	default:
+		return false
+	}
+}

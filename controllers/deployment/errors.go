@@ -1,0 +1,71 @@
+package deployment
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// conditionError is an error that an immediate retry does not resolve. It becomes the reason and message of conditions.
+type conditionError struct {
+	reason  string // reason of the condition
+	message string
+}
+
+func (o conditionError) Error() string { return o.message }
+
+func secretMissing(format string, values ...any) error {
+	return conditionError{reason: v1alpha1.ReasonSecretNotFound, message: fmt.Sprintf(format, values...)}
+}
+
+func refused(format string, values ...any) error {
+	return conditionError{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf(format, values...)}
+}
+
+func pending(format string, values ...any) error {
+	return conditionError{reason: v1alpha1.ReasonPending, message: fmt.Sprintf(format, values...)}
+}
+
+// classifyAPIError turns an error of the API server into a conditionError if a retry would fail in the same way.
+func classifyAPIError(asked string, err error) error {
+	if meta.IsNoMatchError(err) {
+		return refused("%s: the API server does not have this kind: install its CRD", asked)
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		switch status.Status().Code {
+		case http.StatusBadRequest, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusConflict,
+			http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+			return refused("%s: %s", asked, status.Status().Message)
+		}
+	}
+	return fmt.Errorf("%s: %w", asked, err)
+}
+
+// record keeps err if it is a conditionError. It returns all other errors.
+func (o *outcome) record(err error) error {
+	if met, is := errors.AsType[conditionError](err); is {
+		o.blocking = append(o.blocking, met)
+		return nil
+	}
+	return err
+}
+
+// blocked returns the condition reason and message of the recorded errors. Refused, which only an edit resolves, takes precedence
+// over reasons that may resolve without one.
+func (o *outcome) blocked() (reason, text string, is bool) {
+	texts := make([]string, len(o.blocking))
+	for i, met := range o.blocking {
+		texts[i] = met.message
+		if reason == "" || met.reason == v1alpha1.ReasonRefused {
+			reason = met.reason
+		}
+	}
+	return reason, strings.Join(texts, "; "), len(texts) > 0
+}

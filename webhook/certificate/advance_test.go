@@ -1,0 +1,312 @@
+package certificate
+
+import (
+	"bytes"
+	"crypto/x509"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+const day = 24 * time.Hour
+
+// name is whom the certificates of these tests are for.
+const serviceName = "weir-webhook.weir-system.svc"
+
+// world is a Secret, the webhook configurations, and who reads them late: every version of both, with its time.
+type simulation struct {
+	rotation  Rotation
+	now       time.Time
+	state     State
+	published Bundles
+
+	bundles []version[[]byte]
+	served  []version[Pair]
+}
+
+type version[T any] struct {
+	since time.Time
+	value T
+}
+
+func newSimulation(terms Rotation) *simulation {
+	return &simulation{rotation: terms, now: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC), published: Bundles{nil, nil}}
+}
+
+// reconcile is one round of the Rotator; without published it ends before the bundle is written.
+func (w *simulation) reconcile(t testingT, published bool) {
+	t.Helper()
+	next, err := w.rotation.Advance(w.state, w.published, w.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.state = next
+	if last := len(w.served) - 1; last < 0 || !w.served[last].value.Certificate.Equal(next.Serving.Certificate) {
+		w.served = append(w.served, version[Pair]{w.now, next.Serving})
+	}
+	if !published {
+		return
+	}
+	w.published = Bundles{next.Bundle(), next.Bundle()}
+	if last := len(w.bundles) - 1; last < 0 || !bytes.Equal(w.bundles[last].value, next.Bundle()) {
+		w.bundles = append(w.bundles, version[[]byte]{w.now, next.Bundle()})
+	}
+}
+
+type testingT interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// inForce returns the versions that somebody may go by who is late by up to lag.
+func visible[T any](versions []version[T], now time.Time, lag time.Duration) []version[T] {
+	first := 0
+	for i, v := range versions {
+		if !v.since.After(now.Add(-lag)) {
+			first = i
+		}
+	}
+	return versions[first:]
+}
+
+// mustVerify wants every API server that is late by up to bundleLag to accept every replica that is late by up to servedLag.
+func (w *simulation) mustVerify(t testingT, bundleLag, servedLag time.Duration) {
+	t.Helper()
+	for _, bundle := range visible(w.bundles, w.now, bundleLag) {
+		for _, served := range visible(w.served, w.now, servedLag) {
+			if err := verify(bundle.value, served.value, w.now); err != nil {
+				t.Fatalf("at %v, with the bundle of %v, the certificate of %v: %v", w.now, bundle.since, served.since, err)
+			}
+		}
+	}
+}
+
+// mustVerifyNow wants those who are never late to agree. Clocks may have jumped before.
+func (w *simulation) mustVerifyNow(t testingT) {
+	t.Helper()
+	if err := verify(w.published[0], w.state.Serving, w.now); err != nil {
+		t.Fatalf("at %v: %v", w.now, err)
+	}
+}
+
+func verify(bundle []byte, served Pair, now time.Time) error {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(bundle)
+	_, err := served.Certificate.Verify(x509.VerifyOptions{DNSName: serviceName, Roots: roots, CurrentTime: now})
+	return err
+}
+
+func drawRotation(t *rapid.T) Rotation {
+	certificate := time.Duration(rapid.Int64Range(int64(day), int64(90*day)).Draw(t, "certificate"))
+	return Rotation{
+		Names:               []string{serviceName},
+		CertificateLifetime: certificate,
+		CALifetime:          time.Duration(rapid.Int64Range(3, 20).Draw(t, "authority")) * certificate,
+		SettleTime:          certificate / time.Duration(rapid.SampledFrom([]int64{6, 7, 12, 64, 10_000}).Draw(t, "settle is a fraction")),
+	}
+}
+
+func TestAdvance_LateClientsAlwaysVerifyWhatIsServed(t *testing.T) {
+	rotations := 0
+	rapid.Check(t, func(t *rapid.T) {
+		w := newSimulation(drawRotation(t))
+		servedLag := time.Duration(rapid.Int64Range(0, int64(w.rotation.CertificateLifetime/8)).Draw(t, "replicas are late by"))
+		w.reconcile(t, true)
+		w.reconcile(t, true)
+		authorities := map[string]bool{}
+		for range 60 {
+			w.now = w.now.Add(pause(t, w.rotation))
+			w.mustVerify(t, w.rotation.SettleTime, servedLag)
+			w.reconcile(t, rapid.IntRange(0, 3).Draw(t, "written") > 0)
+			w.mustVerify(t, w.rotation.SettleTime, servedLag)
+			w.state = mustRoundTrip(t, w.state)
+			authorities[string(w.state.Serving.Certificate.AuthorityKeyId)] = true
+			if len(w.state.CAs) > 3 {
+				t.Fatalf("%d authorities are trusted", len(w.state.CAs))
+			}
+		}
+		rotations += len(authorities) - 1
+	})
+	if rotations == 0 {
+		t.Error("no authority was ever replaced")
+	}
+}
+
+// pause is up to an eighth of a certificate's life: long ones as often as moments.
+func pause(t *rapid.T, terms Rotation) time.Duration {
+	eighths := []time.Duration{time.Second, terms.SettleTime / 8, terms.CertificateLifetime / 64, terms.CertificateLifetime / 9, terms.CertificateLifetime / 8}
+	return rapid.SampledFrom(eighths).Draw(t, "pause")
+}
+
+func mustRoundTrip(t testingT, s State) State {
+	t.Helper()
+	data, err := s.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return again
+}
+
+func TestAdvance_RecoversFromEveryAccident(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newSimulation(drawRotation(t))
+		w.reconcile(t, true)
+		for range rapid.IntRange(1, 8).Draw(t, "accidents") {
+			switch rapid.SampledFrom([]string{"time", "clock", "secret", "bundle", "other bundle", "names", "round"}).Draw(t, "accident") {
+			case "time":
+				w.now = w.now.Add(time.Duration(rapid.Int64Range(0, int64(2*w.rotation.CALifetime)).Draw(t, "away")))
+			case "clock":
+				w.now = w.now.Add(-time.Duration(rapid.Int64Range(0, int64(w.rotation.CertificateLifetime)).Draw(t, "back")))
+			case "secret":
+				held := rapid.SampledFrom([]Pair{{}, w.state.Serving}).Draw(t, "held")
+				w.state = w.rotation.Recover(held, w.published, w.now)
+			case "bundle":
+				w.published = Bundles{nil, w.published[1]}
+			case "other bundle":
+				other, err := newCA(w.rotation.CALifetime, w.now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.published = Bundles{State{CAs: []CA{{Pair: other}}}.Bundle(), []byte("garbage")}
+			case "names":
+				w.state.Serving = Pair{}
+			case "round":
+				w.reconcile(t, rapid.Bool().Draw(t, "written"))
+			}
+		}
+		w.reconcile(t, true)
+		w.mustVerifyNow(t)
+		for range 3 { // what was about to expire is replaced as soon as anybody is trusted
+			w.now = w.now.Add(w.rotation.SettleTime)
+			w.reconcile(t, true)
+			w.mustVerifyNow(t)
+		}
+		for range 30 { // and then it stays well
+			w.now = w.now.Add(w.rotation.CertificateLifetime / 8)
+			w.mustVerifyNow(t)
+			w.reconcile(t, true)
+			w.mustVerifyNow(t)
+		}
+		if len(w.state.CAs) > 3 {
+			t.Fatalf("%d authorities are trusted in the end", len(w.state.CAs))
+		}
+	})
+}
+
+func TestRecover_RestoresALostSecretWithoutInterruption(t *testing.T) {
+	w := newSimulation(DefaultRotation(serviceName))
+	w.reconcile(t, true)
+	w.now = w.now.Add(day)
+	w.reconcile(t, true)
+	before := w.state.Serving
+	w.state = w.rotation.Recover(before, w.published, w.now)
+	w.reconcile(t, true)
+	if !w.state.Serving.Certificate.Equal(before.Certificate) {
+		t.Fatal("another certificate serves before its authority is trusted")
+	}
+	for range 20 {
+		w.now = w.now.Add(time.Minute)
+		w.reconcile(t, true)
+		w.mustVerify(t, w.rotation.SettleTime, w.rotation.SettleTime)
+	}
+	if w.state.Serving.Certificate.Equal(before.Certificate) {
+		t.Error("the authority whose key is lost still has the last word")
+	}
+}
+
+func TestAdvance_WaitsAgainForACAThatWasRemovedFromABundle(t *testing.T) {
+	w := newSimulation(DefaultRotation(serviceName))
+	w.reconcile(t, true)
+	w.reconcile(t, true)
+	before, serving := w.published, w.state.Serving
+	w.now = w.now.Add(w.rotation.CALifetime/3*2 + day) // the certificate has expired, and the authority is to be replaced
+	for range 2 {
+		w.reconcile(t, true)
+		w.now = w.now.Add(w.rotation.SettleTime / 2)
+	}
+	if len(w.state.CAs) != 2 || w.state.Serving.Certificate.Equal(serving.Certificate) {
+		t.Fatalf("%d authorities, want the old, which serves again, and the new", len(w.state.CAs))
+	}
+	serving = w.state.Serving
+	w.published = Bundles{before[0], w.published[1]} // somebody restores one of the configurations
+	for range 3 {
+		w.reconcile(t, true)
+		if !w.state.Serving.Certificate.Equal(serving.Certificate) {
+			t.Fatal("the new authority has signed what serves, and not everybody knows it")
+		}
+		w.now = w.now.Add(w.rotation.SettleTime / 2)
+	}
+	w.reconcile(t, true)
+	if w.state.Serving.Certificate.Equal(serving.Certificate) {
+		t.Error("all have known the new authority for long enough, and it has signed nothing")
+	}
+}
+
+func TestAdvance_IssuesOnlyDueCertificatesInAYear(t *testing.T) {
+	w := newSimulation(DefaultRotation(serviceName))
+	issued := map[string]bool{}
+	for range 365 * 2 {
+		w.reconcile(t, true)
+		issued[string(w.state.Serving.Certificate.Raw)] = true
+		w.now = w.now.Add(day / 2)
+	}
+	if len(issued) != 7 || len(w.state.CAs) != 1 { // every 60 days
+		t.Errorf("%d certificates and %d authorities, want 7 and 1", len(issued), len(w.state.CAs))
+	}
+}
+
+func TestAdvance_ReturnsTheSameStateWhenNothingIsDue(t *testing.T) {
+	w := newSimulation(DefaultRotation(serviceName))
+	w.reconcile(t, true)
+	w.reconcile(t, true)
+	before, err := w.state.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.now = w.now.Add(time.Hour)
+	w.reconcile(t, true)
+	after, err := w.state.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !containsAll(before, after) {
+		t.Errorf("%s became %s", before[keyCAs], after[keyCAs])
+	}
+}
+
+func TestAdvance_ReplacesACertificateWithWrongNamesImmediately(t *testing.T) {
+	w := newSimulation(DefaultRotation("before.weir-system.svc"))
+	w.reconcile(t, true)
+	w.rotation.Names = []string{serviceName, "127.0.0.1"}
+	w.reconcile(t, true)
+	w.mustVerify(t, 0, 0)
+	if ips := w.state.Serving.Certificate.IPAddresses; len(ips) != 1 || ips[0].String() != "127.0.0.1" {
+		t.Errorf("addresses %v", ips)
+	}
+}
+
+func TestNewRotator_RejectsLifetimesWithoutTimeToRotate(t *testing.T) {
+	for what, change := range map[string]func(*Rotation){
+		"no names":                             func(t *Rotation) { t.Names = nil },
+		"no lifetime":                          func(t *Rotation) { t.CertificateLifetime = 0 },
+		"an authority shorter than three":      func(t *Rotation) { t.CALifetime = 3*t.CertificateLifetime - 1 },
+		"a wait longer than a sixth":           func(t *Rotation) { t.SettleTime = t.CertificateLifetime/6 + time.Minute },
+		"a negative wait":                      func(t *Rotation) { t.SettleTime = -1 },
+		"negative lifetimes, however related,": func(t *Rotation) { t.CertificateLifetime, t.CALifetime = -day, -2*day },
+	} {
+		terms := DefaultRotation(serviceName)
+		change(&terms)
+		if _, err := NewRotator(Config{Rotation: terms}); err == nil {
+			t.Errorf("%s passed", what)
+		}
+	}
+	if _, err := NewRotator(Config{Rotation: DefaultRotation(serviceName)}); err != nil {
+		t.Error(err)
+	}
+}
