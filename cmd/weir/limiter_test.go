@@ -43,7 +43,7 @@ func tenantSet(units int64) rules.Set {
 	}}}
 }
 
-func publish(t *testing.T, exchange *controlplane.Exchange, set rules.Set) (revision string) {
+func publishSet(t *testing.T, exchange *controlplane.Exchange, set rules.Set) (revision string) {
 	t.Helper()
 	data, revision := rules.Encode(set)
 	if _, err := exchange.Publish(t.Context(), revision, data); err != nil {
@@ -75,7 +75,7 @@ func TestLimiterReplicasShareRulesAndCounters(t *testing.T) {
 			return err == nil && cmp.Equal(want, got)
 		}
 	}
-	revision := publish(t, exchange, tenantSet(3))
+	revision := publishSet(t, exchange, tenantSet(3))
 	fixture.Await(t, "both replicas acknowledge", acknowledged(revision))
 	for _, ops := range []string{opsA, opsB} {
 		if status, body := get(t, ops+"/readyz"); status != http.StatusOK || body != "ok "+revision+" from redis\n" {
@@ -87,7 +87,7 @@ func TestLimiterReplicasShareRulesAndCounters(t *testing.T) {
 			t.Errorf("request %d: %+v, want %+v", i, got, want)
 		}
 	}
-	fixture.Await(t, "both replicas acknowledge the edit", acknowledged(publish(t, exchange, tenantSet(4))))
+	fixture.Await(t, "both replicas acknowledge the edit", acknowledged(publishSet(t, exchange, tenantSet(4))))
 	if passed := spend(t, b); passed != 1 {
 		t.Errorf("after the edit %d requests passed, want 1", passed)
 	}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/controllers/ruleset"
+	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
@@ -39,7 +39,7 @@ type limiterStores struct {
 }
 
 // open implements the function of ruleset.Config.
-func (s limiterStores) open(limiter *v1alpha1.Limiter) (ruleset.Store, error) {
+func (s limiterStores) open(limiter *v1alpha1.Limiter) (publish.Store, error) {
 	options, err := s.options(limiter)
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (s limiterStores) enter(options *redisclient.Options, name types.Namespaced
 			return "", "", err
 		}
 		if len(data["password"]) == 0 {
-			return "", "", ruleset.NewStoreError(v1alpha1.ReasonSecretNotFound, fmt.Errorf("secret %s has no key password", name))
+			return "", "", publish.NewStoreError(v1alpha1.ReasonSecretNotFound, fmt.Errorf("secret %s has no key password", name))
 		}
 		return line(data["username"]), line(data["password"]), nil
 	}
@@ -122,7 +122,7 @@ func (s limiterStores) secure(options *redisclient.Options, namespace string, re
 		}
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(data["ca.crt"]) {
-			return nil, ruleset.NewStoreError(v1alpha1.ReasonStoreUntrusted, fmt.Errorf("ca.crt of Secret %s holds no certificate", name))
+			return nil, publish.NewStoreError(v1alpha1.ReasonStoreUntrusted, fmt.Errorf("ca.crt of Secret %s holds no certificate", name))
 		}
 		return pool, nil
 	}
@@ -133,7 +133,7 @@ func (s limiterStores) secure(options *redisclient.Options, namespace string, re
 		}
 		pair, err := tls.X509KeyPair(data["tls.crt"], data["tls.key"])
 		if err != nil {
-			return nil, ruleset.NewStoreError(v1alpha1.ReasonStoreUntrusted, fmt.Errorf("tls.crt and tls.key of Secret %s: %w", name, err))
+			return nil, publish.NewStoreError(v1alpha1.ReasonStoreUntrusted, fmt.Errorf("tls.crt and tls.key of Secret %s: %w", name, err))
 		}
 		return &pair, nil
 	}
@@ -145,7 +145,7 @@ func (s limiterStores) read(ctx context.Context, name types.NamespacedName) (map
 	var secret corev1.Secret
 	err := s.secrets.Get(ctx, name, &secret)
 	if apierrors.IsNotFound(err) {
-		return nil, ruleset.NewStoreError(v1alpha1.ReasonSecretNotFound, fmt.Errorf("secret %s is not there", name))
+		return nil, publish.NewStoreError(v1alpha1.ReasonSecretNotFound, fmt.Errorf("secret %s is not there", name))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read Secret %s: %w", name, err)
@@ -159,40 +159,40 @@ type limiterStore struct {
 	*controlplane.Exchange
 }
 
-// Inspect implements ruleset.Store.
-func (s limiterStore) Inspect(ctx context.Context) (ruleset.Redis, error) {
+// Inspect implements publish.Store.
+func (s limiterStore) Inspect(ctx context.Context) (publish.Redis, error) {
 	found, err := s.Client.Inspect(ctx)
-	return ruleset.Redis{Primaries: found.Primaries, Version: found.Version, Warnings: found.Warnings}, troubled(err)
+	return publish.Redis{Primaries: found.Primaries, Version: found.Version, Warnings: found.Warnings}, troubled(err)
 }
 
-// LoadScripts implements ruleset.Store.
-func (s limiterStore) LoadScripts(ctx context.Context) ([]ruleset.Script, error) {
+// LoadScripts implements publish.Store.
+func (s limiterStore) LoadScripts(ctx context.Context) ([]publish.Script, error) {
 	loaded, err := s.Client.LoadScripts(ctx, slices.Concat(redisstore.Scripts(), controlplane.Scripts()))
-	scripts := make([]ruleset.Script, len(loaded))
+	scripts := make([]publish.Script, len(loaded))
 	for i, script := range loaded {
-		scripts[i] = ruleset.Script{Name: script.Name, SHA: script.SHA, LoadedOn: script.LoadedOn}
+		scripts[i] = publish.Script{Name: script.Name, SHA: script.SHA, LoadedOn: script.LoadedOn}
 	}
 	return scripts, troubled(err)
 }
 
-// Publish implements ruleset.Store.
+// Publish implements publish.Store.
 func (s limiterStore) Publish(ctx context.Context, revision string, data []byte) (changed bool, err error) {
 	changed, err = s.Exchange.Publish(ctx, revision, data)
 	return changed, troubled(err)
 }
 
-// Load implements ruleset.Store.
+// Load implements publish.Store.
 func (s limiterStore) Load(ctx context.Context, revision string) (data []byte, found bool, err error) {
 	data, found, err = s.Exchange.Load(ctx, revision)
 	return data, found, troubled(err)
 }
 
-// Replicas implements ruleset.Store.
-func (s limiterStore) Replicas(ctx context.Context) ([]ruleset.Replica, error) {
+// Replicas implements publish.Store.
+func (s limiterStore) Replicas(ctx context.Context) ([]publish.Replica, error) {
 	live, err := s.Exchange.Replicas(ctx)
-	replicas := make([]ruleset.Replica, len(live))
+	replicas := make([]publish.Replica, len(live))
 	for i, r := range live {
-		replicas[i] = ruleset.Replica{ID: r.ID, Revision: r.Revision, Mode: r.Mode, Since: r.Since}
+		replicas[i] = publish.Replica{ID: r.ID, Revision: r.Revision, Mode: r.Mode, Since: r.Since}
 	}
 	return replicas, troubled(err)
 }
@@ -202,10 +202,10 @@ func troubled(err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, known := errors.AsType[ruleset.StoreError](err); known {
+	if _, known := errors.AsType[publish.StoreError](err); known {
 		return err
 	}
-	return ruleset.NewStoreError(reasonOf(err), err)
+	return publish.NewStoreError(reasonOf(err), err)
 }
 
 func reasonOf(err error) string {

@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/controllers/ruleset"
+	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
 // secrets are the Secrets of namespace shop. The client is a fake: what is tested here is Redis.
 type secrets map[string]map[string]string
 
-func (s secrets) open(t *testing.T, redis v1alpha1.Redis) ruleset.Store {
+func (s secrets) open(t *testing.T, redis v1alpha1.Redis) publish.Store {
 	t.Helper()
 	cluster := fake.NewClientBuilder()
 	for name, data := range s {
@@ -109,7 +109,7 @@ func TestWhatIsWrongWithARedisIsNamed(t *testing.T) {
 			found, err := given.open(t, test.redis).Inspect(t.Context())
 			// A server that refuses a certificate may cut the connection before anybody has read why.
 			for range 20 {
-				if is, _ := errors.AsType[ruleset.StoreError](err); test.reason != v1alpha1.ReasonStoreUntrusted || is.Reason == test.reason {
+				if is, _ := errors.AsType[publish.StoreError](err); test.reason != v1alpha1.ReasonStoreUntrusted || is.Reason == test.reason {
 					break
 				}
 				found, err = given.open(t, test.redis).Inspect(t.Context())
@@ -123,7 +123,7 @@ func TestWhatIsWrongWithARedisIsNamed(t *testing.T) {
 			if err == nil {
 				t.Fatal("nothing is wrong")
 			}
-			if is, _ := errors.AsType[ruleset.StoreError](err); is.Reason != test.reason {
+			if is, _ := errors.AsType[publish.StoreError](err); is.Reason != test.reason {
 				t.Errorf("reason %s, want %s: %v", is.Reason, test.reason, err)
 			}
 			if !strings.Contains(err.Error(), test.says) {

@@ -35,6 +35,7 @@ import (
 	"github.com/weir-dev/weir/controllers/deployment"
 	"github.com/weir-dev/weir/controllers/registration"
 	"github.com/weir-dev/weir/controllers/ruleset"
+	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter/redisstore"
 )
@@ -137,7 +138,7 @@ func (f *operatorFlags) control(mgr manager.Manager, limiters deployment.Options
 		Uncached:  mgr.GetAPIReader(),
 		Open:      limiterStores{mgr.GetAPIReader(), f.prefix, f.namespace}.open,
 		KeyPrefix: f.prefix,
-		Decider:   ruleset.Script{Name: spend.Name, SHA: spend.SHA},
+		Decider:   publish.Script{Name: spend.Name, SHA: spend.SHA},
 		Resync:    f.resync,
 		Clock:     time.Now,
 		Metrics:   metrics.Registry,

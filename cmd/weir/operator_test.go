@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/weir-dev/weir/controllers/ruleset"
+	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/test/fixture"
@@ -52,7 +52,7 @@ func TestTheOperatorSeesInWhichModeReplicasDecide(t *testing.T) {
 		}
 	}
 	got, err := store.Replicas(t.Context())
-	want := []ruleset.Replica{{ID: "a", Revision: "sha256:a", Mode: "redis"}, {ID: "b", Revision: "sha256:b", Mode: ruleset.ModeLocal, Since: since}}
+	want := []publish.Replica{{ID: "a", Revision: "sha256:a", Mode: "redis"}, {ID: "b", Revision: "sha256:b", Mode: publish.ModeLocal, Since: since}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v; replicas (-want +got):\n%s", err, diff)
 	}

@@ -77,7 +77,7 @@ func limiting(t *testing.T, set rules.Set) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	publish(t, controlplane.NewExchange(client, "weir:", "weir-system/default"), set)
+	publishSet(t, controlplane.NewExchange(client, "weir:", "weir-system/default"), set)
 	return url
 }
 

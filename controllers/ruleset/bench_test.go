@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	v1alpha1ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ruleset/publish"
 )
 
 // BenchmarkReconcile is the work of the controller alone, among 10 000 policies: the API server and Redis take no time.
@@ -35,7 +36,7 @@ func BenchmarkReconcile(b *testing.B) {
 				})
 			}
 			r, err := New(Config{
-				Client: cache, Uncached: cache, Open: func(*v1alpha1.Limiter) (Store, error) { return cache, nil }, KeyPrefix: "weir:",
+				Client: cache, Uncached: cache, Open: func(*v1alpha1.Limiter) (publish.Store, error) { return cache, nil }, KeyPrefix: "weir:",
 				Resync: time.Second, Clock: time.Now, Metrics: prometheus.NewRegistry(),
 			})
 			if err != nil {
@@ -113,9 +114,11 @@ func (s *instant) Apply(_ context.Context, apply runtime.ApplyConfiguration, _ .
 
 func (s *instant) Status() client.SubResourceWriter { return instantStatus{} }
 
-func (s *instant) LoadScripts(context.Context) ([]Script, error) { return nil, nil }
+func (s *instant) LoadScripts(context.Context) ([]publish.Script, error) { return nil, nil }
 
-func (s *instant) Inspect(context.Context) (Redis, error) { return Redis{Primaries: 1}, nil }
+func (s *instant) Inspect(context.Context) (publish.Redis, error) {
+	return publish.Redis{Primaries: 1}, nil
+}
 
 func (s *instant) Leave(context.Context) error { return nil }
 func (s *instant) Clear(context.Context) error { return nil }
@@ -131,8 +134,8 @@ func (s *instant) Load(context.Context, string) (data []byte, found bool, err er
 	return nil, false, nil
 }
 
-func (s *instant) Replicas(context.Context) ([]Replica, error) {
-	return []Replica{{ID: "a", Revision: s.revision}, {ID: "b", Revision: s.revision}}, nil
+func (s *instant) Replicas(context.Context) ([]publish.Replica, error) {
+	return []publish.Replica{{ID: "a", Revision: s.revision}, {ID: "b", Revision: s.revision}}, nil
 }
 
 type instantStatus struct{ client.SubResourceWriter }

@@ -25,6 +25,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 var limiterName = types.NamespacedName{Namespace: "weir-system", Name: "default"}
 
 // decider stands for the script that decides.
-var decider = Script{Name: "spend", SHA: "0123456789012345678901234567890123456789"}
+var decider = publish.Script{Name: "spend", SHA: "0123456789012345678901234567890123456789"}
 
 // harness is a Reconciler on a real API server and a real Redis, called by hand.
 type harness struct {
@@ -61,27 +62,27 @@ type store struct {
 	*controlplane.Exchange
 }
 
-func (s store) LoadScripts(ctx context.Context) ([]Script, error) {
-	var scripts []Script
+func (s store) LoadScripts(ctx context.Context) ([]publish.Script, error) {
+	var scripts []publish.Script
 	loaded, err := s.client.LoadScripts(ctx, slices.Concat(redisstore.Scripts(), controlplane.Scripts()))
 	for _, l := range loaded {
-		scripts = append(scripts, Script{Name: l.Name, SHA: l.SHA, LoadedOn: l.LoadedOn})
+		scripts = append(scripts, publish.Script{Name: l.Name, SHA: l.SHA, LoadedOn: l.LoadedOn})
 	}
 	return scripts, err
 }
 
-func (s store) Inspect(ctx context.Context) (Redis, error) {
+func (s store) Inspect(ctx context.Context) (publish.Redis, error) {
 	found, err := s.client.Inspect(ctx)
-	return Redis{Primaries: found.Primaries, Version: found.Version, Warnings: found.Warnings}, err
+	return publish.Redis{Primaries: found.Primaries, Version: found.Version, Warnings: found.Warnings}, err
 }
 
 func (s store) Close() error { return s.client.Close() }
 
-func (s store) Replicas(ctx context.Context) ([]Replica, error) {
-	var replicas []Replica
+func (s store) Replicas(ctx context.Context) ([]publish.Replica, error) {
+	var replicas []publish.Replica
 	live, err := s.Exchange.Replicas(ctx)
 	for _, r := range live {
-		replicas = append(replicas, Replica{ID: r.ID, Revision: r.Revision, Mode: r.Mode, Since: r.Since})
+		replicas = append(replicas, publish.Replica{ID: r.ID, Revision: r.Revision, Mode: r.Mode, Since: r.Since})
 	}
 	return replicas, err
 }
@@ -157,7 +158,7 @@ func (h *harness) restart() {
 	h.reconciler, err = New(Config{
 		Client:   h.kube,
 		Uncached: h.kube,
-		Open: func(l *v1alpha1.Limiter) (Store, error) {
+		Open: func(l *v1alpha1.Limiter) (publish.Store, error) {
 			return h.open(h.url(l), client.ObjectKeyFromObject(l)), nil
 		},
 		KeyPrefix: "weir:",
@@ -208,7 +209,7 @@ func (h *harness) report() ctrl.Result {
 }
 
 // one is what is known of the Limiter called default.
-func (h *harness) one() *enforcer { return h.reconciler.enforcer(limiterName) }
+func (h *harness) one() *limiterReconciler { return h.reconciler.limiter(limiterName) }
 
 // create creates a policy of 100 units a day for each tenant, changed by change if given.
 func (h *harness) create(name string, change func(*v1alpha1.RateLimitPolicySpec)) {
@@ -251,7 +252,7 @@ func (h *harness) beat(revision string, ids ...string) {
 func (h *harness) beatLocal(revision string, since time.Time, ids ...string) {
 	h.Helper()
 	for _, id := range ids {
-		h.must(h.exchange.Heartbeat(h.Context(), controlplane.Replica{ID: id, Revision: revision, Mode: ModeLocal, Since: since}))
+		h.must(h.exchange.Heartbeat(h.Context(), controlplane.Replica{ID: id, Revision: revision, Mode: publish.ModeLocal, Since: since}))
 	}
 }
 
@@ -376,7 +377,7 @@ func (h *harness) manage(resync time.Duration, wrap func(next http.RoundTripper)
 	h.must(err)
 	h.reconciler.Config.Client, h.reconciler.Config.Uncached = mgr.GetClient(), mgr.GetAPIReader()
 	h.reconciler.Config.Clock, h.reconciler.Config.Resync = time.Now, resync
-	h.reconciler.Reporter.Config = h.reconciler.Config
+	h.reconciler.Reporter.Client, h.reconciler.Reporter.Clock = h.reconciler.Client, h.reconciler.Clock
 	h.must(h.reconciler.SetupWithManager(mgr))
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -7,6 +7,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weir-dev/weir/controllers/ruleset/publish"
+	"github.com/weir-dev/weir/controllers/ruleset/selection"
 )
 
 // metrics of the controller.
@@ -19,7 +22,7 @@ type metrics struct {
 // edits are the changes, by policy, that some replica of a Limiter does not enforce yet.
 type edits map[string]edit
 
-// edit is a change of a policy on its way.
+// edit is one change of a policy.
 type edit struct {
 	revision string // of the rule
 	seen     time.Time
@@ -52,11 +55,12 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 // limiterLabel is "namespace/name".
 const limiterLabel = "limiter"
 
-// compiled notes a compilation, and adds the edits that it shows to those on their way.
-func (m *metrics) compiled(limiter types.NamespacedName, underway edits, before, after *compiled, now time.Time) edits {
-	m.policies.WithLabelValues(limiter.String()).Set(float64(len(after.rules)))
+// observeRuleSet records a new rule set of a Limiter, and adds the edits in it to those that are pending. It has no edits if
+// before is nil.
+func (m *metrics) observeRuleSet(limiter types.NamespacedName, pending edits, before, after *selection.RuleSet, now time.Time) edits {
+	m.policies.WithLabelValues(limiter.String()).Set(float64(len(after.Rules)))
 	m.problems.DeletePartialMatch(prometheus.Labels{limiterLabel: limiter.String()})
-	for _, problems := range after.problems {
+	for _, problems := range after.Problems {
 		for _, p := range problems {
 			m.problems.WithLabelValues(limiter.String(), p.Reason).Inc()
 		}
@@ -64,32 +68,31 @@ func (m *metrics) compiled(limiter types.NamespacedName, underway edits, before,
 	if before == nil {
 		return edits{}
 	}
-	for policy, rule := range after.rules {
-		if before.rules[policy].revision != rule.revision {
-			underway[policy] = edit{rule.revision, now}
+	for policy, rule := range after.Rules {
+		if before.Rules[policy].Revision != rule.Revision {
+			pending[policy] = edit{rule.Revision, now}
 		}
 	}
-	for policy, e := range underway {
-		if after.rules[policy].revision != e.revision {
-			delete(underway, policy)
+	for policy, e := range pending {
+		if after.Rules[policy].Revision != e.revision {
+			delete(pending, policy)
 		}
 	}
-	return underway
+	return pending
 }
 
-// reached notes which edits have come to every replica, and takes them out of those on their way.
-func (m *metrics) reached(underway edits, of *compiled, d delivery, now time.Time) {
-	for policy, e := range underway {
-		rule := of.rules[policy]
-		if (outcome{rule: &rule, acknowledged: d.acknowledged(policy, rule.revision), replicas: d.alive(), unreachable: d.unreachable}).programmed() {
+// observeDelivery records the edits that all replicas enforce, and removes them from those that are pending.
+func (m *metrics) observeDelivery(pending edits, set *selection.RuleSet, d publish.Delivery, now time.Time) {
+	for policy, e := range pending {
+		if d.Enforced(policy, set.Rules[policy].Revision) {
 			m.propagation.Observe(now.Sub(e.seen).Seconds())
-			delete(underway, policy)
+			delete(pending, policy)
 		}
 	}
 }
 
-// forget drops what is told of a Limiter that is gone.
-func (m *metrics) forget(limiter types.NamespacedName) {
+// remove removes the metrics of a Limiter that does not exist any more.
+func (m *metrics) remove(limiter types.NamespacedName) {
 	m.policies.DeletePartialMatch(prometheus.Labels{limiterLabel: limiter.String()})
 	m.problems.DeletePartialMatch(prometheus.Labels{limiterLabel: limiter.String()})
 }

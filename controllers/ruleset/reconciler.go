@@ -1,7 +1,6 @@
-// Package ruleset brings policies to Limiters: for each it compiles the policies that it selects into one rule set,
-// publishes that in its Redis, keeps a copy for replicas that start while Redis is away, and says in its status what came
-// of it. What has become of a policy, with all the Limiters that select it, is written into the policy's status by the
-// [Reporter].
+// Package ruleset is the controller that brings policies to Limiters. For each Limiter it compiles the policies that the
+// Limiter selects into one rule set (package selection), publishes the rule set (package publish), and writes the statuses of
+// the Limiter and of the policies (package report).
 package ruleset
 
 import (
@@ -16,119 +15,118 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ruleset/publish"
+	"github.com/weir-dev/weir/controllers/ruleset/report"
 )
 
-// Config is what a Reconciler and a Reporter work on and with.
+// Config configures a Reconciler.
 type Config struct {
-	// Client reads Limiters, policies and namespaces, from a cache, and writes statuses and snapshots.
+	// Client reads Limiters, policies and namespaces from a cache, and writes statuses and snapshots.
 	Client client.Client
 	// Uncached reads snapshots: a cache would hold all ConfigMaps of the cluster.
 	Uncached client.Reader
 	// Open opens the Redis of a Limiter. It does not connect.
-	Open func(*v1alpha1.Limiter) (Store, error)
-	// KeyPrefix is what the names of counters begin with: "weir:".
+	Open func(*v1alpha1.Limiter) (publish.Store, error)
+	// KeyPrefix is the prefix of the Redis keys of counters, for example "weir:".
 	KeyPrefix string
-	// Decider is the script that decides, for the status.
-	Decider Script
-	// Resync is how often Redis and the snapshot are checked when nothing happens, and after a minute's worth of it what rule sets
-	// are made of.
+	// Decider is the script that decides requests. It is reported in the status of policies.
+	Decider publish.Script
+	// Resync is how often Redis and the snapshot are verified when nothing changes.
 	Resync time.Duration
-	// Clock tells the time for conditions and metrics.
+	// Clock returns the current time.
 	Clock func() time.Time
-	// Metrics is where the controller's metrics are registered.
+	// Metrics registers the metrics of the controller.
 	Metrics prometheus.Registerer
 }
 
-// Reconciler keeps the rule set of every Limiter what the policies say. It remembers between calls what is costly to work
-// out again, and nothing that a new Reconciler could not find out; it serves several Limiters at once.
+// Reconciler reconciles Limiters, several at the same time. What it remembers between calls saves work: a new Reconciler
+// determines the same again.
 type Reconciler struct {
 	Config
 
-	// Reporter tells policies what came of them.
-	Reporter *Reporter
+	// Reporter writes the statuses of policies.
+	Reporter *report.Reporter
 
-	board   *board
+	states  *report.LimiterStates
 	metrics *metrics
-	changes changes
+	changes changeCounter
 
-	mu        sync.Mutex
-	enforcers map[types.NamespacedName]*enforcer
+	mu       sync.Mutex
+	limiters map[types.NamespacedName]*limiterReconciler
 }
 
-// New returns a Reconciler with its Reporter. The error is that of registering its metrics.
+// New returns a Reconciler with its Reporter. It fails if the metrics cannot be registered.
 func New(config Config) (*Reconciler, error) {
 	m, err := newMetrics(config.Metrics)
 	if err != nil {
 		return nil, err
 	}
-	b := newBoard()
+	states := report.NewLimiterStates()
 	return &Reconciler{
-		Config:    config,
-		Reporter:  newReporter(config, b),
-		board:     b,
-		metrics:   m,
-		enforcers: map[types.NamespacedName]*enforcer{},
+		Config:   config,
+		Reporter: &report.Reporter{Client: config.Client, Clock: config.Clock, States: states},
+		states:   states,
+		metrics:  m,
+		limiters: map[types.NamespacedName]*limiterReconciler{},
 	}, nil
 }
 
-// Reconcile brings the policies as they are now to the replicas of the Limiter.
+// Reconcile brings the current policies to the replicas of the Limiter.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var limiter v1alpha1.Limiter
 	if err := r.Client.Get(ctx, request.NamespacedName, &limiter); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("read Limiter %s: %w", request.NamespacedName, err)
 	}
 	if limiter.UID == "" || !limiter.DeletionTimestamp.IsZero() {
-		r.dismiss(request.NamespacedName, limiter.UID)
+		r.stop(request.NamespacedName, limiter.UID)
 		return ctrl.Result{}, nil
 	}
-	e := r.enforcer(request.NamespacedName)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.left == limiter.UID { // the cache has yet to show that it is being deleted
+	l := r.limiter(request.NamespacedName)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stopped == limiter.UID { // the cache does not have the deletion yet
 		return ctrl.Result{}, nil
 	}
-	return e.enforce(ctx, &limiter)
+	return l.reconcile(ctx, &limiter)
 }
 
-// Forget takes the Limiter's rules and heartbeats out of its Redis, and sees to it that they do not come back.
+// Forget deletes the Limiter's rule sets and heartbeats from its Redis, and stops publishing for it.
 func (r *Reconciler) Forget(ctx context.Context, limiter *v1alpha1.Limiter) error {
-	e := r.enforcer(client.ObjectKeyFromObject(limiter))
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.left = limiter.UID
-	if err := e.connect(ctx, limiter); err != nil {
-		return err
-	}
-	return e.store.Clear(ctx)
+	l := r.limiter(client.ObjectKeyFromObject(limiter))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopped = limiter.UID
+	return l.publisher.Clear(ctx, limiter)
 }
 
-func (r *Reconciler) enforcer(name types.NamespacedName) *enforcer {
+func (r *Reconciler) limiter(name types.NamespacedName) *limiterReconciler {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.enforcers[name] == nil {
-		r.enforcers[name] = &enforcer{Config: r.Config, name: name, board: r.board, metrics: r.metrics, changes: &r.changes}
+	if r.limiters[name] == nil {
+		r.limiters[name] = newLimiterReconciler(r, name)
 	}
-	return r.enforcers[name]
+	return r.limiters[name]
 }
 
-// dismiss stops to enforce what a Limiter selects. While it is still there, what is needed to forget it stays.
-func (r *Reconciler) dismiss(name types.NamespacedName, uid types.UID) {
-	r.board.remove(name)
+// stop stops publishing for a Limiter that is being deleted. For one that no longer exists, uid is empty and its connections
+// are closed too: until then, Forget uses them.
+func (r *Reconciler) stop(name types.NamespacedName, uid types.UID) {
+	r.states.Remove(name)
 	r.mu.Lock()
-	e := r.enforcers[name]
+	l := r.limiters[name]
 	if uid == "" {
-		delete(r.enforcers, name)
+		delete(r.limiters, name)
 	}
 	r.mu.Unlock()
-	if e == nil {
+	if l == nil {
 		return
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	r.metrics.forget(name)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.metrics.remove(name)
 	if uid == "" {
-		e.disconnect()
+		l.publisher.Close()
 		return
 	}
-	e.left = uid
+	l.stopped = uid
 }

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/controllers/ruleset/report"
 )
 
 const (
@@ -222,7 +222,7 @@ func TestOneEditAmongManyWritesOneStatus(t *testing.T) {
 
 func TestManyStatusesAreWrittenInRounds(t *testing.T) {
 	h := newHarness(t)
-	for i := range statusesPerRound + 1 {
+	for i := range report.StatusesPerRound + 1 {
 		h.create(fmt.Sprintf("p%03d", i), nil)
 	}
 	unwritten := func() (n int) {
@@ -237,7 +237,7 @@ func TestManyStatusesAreWrittenInRounds(t *testing.T) {
 	}
 	_, err := h.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: limiterName})
 	h.must(err)
-	if again := h.report().RequeueAfter; again != atOnce {
+	if again := h.report().RequeueAfter; again != report.NextRound {
 		t.Errorf("a status is not written, and yet again in %v only", again)
 	}
 	if n := unwritten(); n != 1 {
@@ -316,8 +316,8 @@ func TestRedisIsAwayAndReturns(t *testing.T) {
 	h.redis.Kill()
 	h.create("daily", nil)
 	h.create("bad", badPath)
-	if again := h.reconcile().RequeueAfter; again != firstRetry {
-		t.Errorf("again in %v, want %v", again, firstRetry)
+	if again := h.reconcile().RequeueAfter; again != minUnavailableWait {
+		t.Errorf("again in %v, want %v", again, minUnavailableWait)
 	}
 	h.says("daily", v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
 	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonStoreUnreachable)
@@ -329,8 +329,8 @@ func TestRedisIsAwayAndReturns(t *testing.T) {
 	}
 	version := h.policy("daily").ResourceVersion
 	for range 3 {
-		if again := h.reconcile().RequeueAfter; again > lastRetry {
-			t.Errorf("again in %v, want at most %v", again, lastRetry)
+		if again := h.reconcile().RequeueAfter; again > maxUnavailableWait {
+			t.Errorf("again in %v, want at most %v", again, maxUnavailableWait)
 		}
 	}
 	if h.policy("daily").ResourceVersion != version {
@@ -409,90 +409,5 @@ func TestPropagationIsMeasured(t *testing.T) {
 	h.reconcile()
 	if got := h.metric("weir_propagation_seconds", ""); got != 1 {
 		t.Errorf("%v observations of one edit, want 1", got)
-	}
-}
-
-// standing is that of the Limiter called default, were its cache to show these policies.
-func (h *harness) standing(of compile.Policies, d delivery) []standing {
-	h.Helper()
-	e := h.one()
-	e.compile(h.limiter(limiterName.Name), of, 0)
-	return []standing{{limiter: limiterName, considered: gathered{Policies: of}.considered(nil), compiled: e.compiled, delivery: d}}
-}
-
-// TestAStaleCacheWritesNothingTwice gives report the object as it was before the status was written.
-func TestAStaleCacheWritesNothingTwice(t *testing.T) {
-	h := newHarness(t)
-	h.create("daily", nil)
-	shown := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*h.policy("daily")}}
-	stale := each(shown)
-	round := func(d delivery) {
-		h.now = h.now.Add(time.Second)
-		_, err := h.reconciler.Reporter.report(t.Context(), stale, h.standing(shown, d))
-		h.must(err)
-	}
-	round(delivery{})
-	version := h.policy("daily").ResourceVersion
-	round(delivery{})
-	if h.policy("daily").ResourceVersion != version {
-		t.Error("the status was written twice over the same object")
-	}
-	round(delivery{replicas: []serving{{}}})
-	h.says("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonPending) // news is written all the same
-}
-
-// TestAStatusOverAnEditIsLeftForTheNextRound gives report the object as it was before somebody edited it.
-func TestAStatusOverAnEditIsLeftForTheNextRound(t *testing.T) {
-	h := newHarness(t)
-	h.create("daily", nil)
-	shown := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*h.policy("daily")}}
-	stale := each(shown)
-	h.edit("daily", limit(7))
-	again, err := h.reconciler.Reporter.report(t.Context(), stale, h.standing(shown, delivery{replicas: []serving{{}}}))
-	if err != nil || again != firstLook {
-		t.Errorf("again in %v, %v; want another look soon", again, err)
-	}
-	if got := h.policy("daily").Status.ObservedGeneration; got != -1 {
-		t.Errorf("a status for generation %d was written over a later one", got)
-	}
-}
-
-// TestAPolicyThatALimiterHasNotSeenIsNotReported shows the Reporter a later policy than the Limiter chose from.
-func TestAPolicyThatALimiterHasNotSeenIsNotReported(t *testing.T) {
-	h := newHarness(t)
-	h.create("daily", nil)
-	h.reconcile()
-	h.beat(h.current(), "a")
-	h.reconcile()
-	h.says("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
-	h.edit("daily", limit(7))
-	h.create("new", nil)
-	h.report()
-	if got := h.policy("daily").Status.ObservedGeneration; got != 1 {
-		t.Errorf("generation %d was reported before it was published", got)
-	}
-	if got := h.policy("new").Status.ObservedGeneration; got != -1 {
-		t.Errorf("generation %d of a new policy was reported before any Limiter chose", got)
-	}
-}
-
-// TestAPolicyUnderAReusedNameKeepsItsOwnStatus reports on a policy that was replaced in the meantime.
-func TestAPolicyUnderAReusedNameKeepsItsOwnStatus(t *testing.T) {
-	h := newHarness(t)
-	h.create("daily", nil)
-	shown := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*h.policy("daily")}}
-	old, uid := each(shown), shown.Namespaced[0].UID
-	h.must(h.kube.Delete(t.Context(), old[0].Object, client.Preconditions{UID: &uid}))
-	for _, when := range []string{"deleted", "replaced"} {
-		if when == "replaced" {
-			h.create("daily", nil)
-		}
-		if _, err := h.reconciler.Reporter.report(t.Context(), old, h.standing(shown, delivery{})); err != nil {
-			t.Errorf("%s: %v", when, err)
-		}
-		h.reconciler.Reporter.reported = nil
-	}
-	if c := h.policy("daily").Status.Conditions; len(c) != 0 {
-		t.Errorf("the new policy got the status of the old one: %v", c)
 	}
 }

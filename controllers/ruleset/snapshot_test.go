@@ -20,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ruleset/publish"
+	"github.com/weir-dev/weir/controllers/ruleset/selection"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -181,7 +183,7 @@ func TestTroubleWithTheSnapshotIsToldOnceAndDisturbsNothing(t *testing.T) {
 	resource := schema.GroupResource{Resource: "configmaps"}
 	forbidden := apierrors.NewForbidden(resource, "weir-rules-default", errors.New("no role"))
 	c := &noConfigMaps{Client: h.kube, errs: []error{forbidden, forbidden, forbidden, context.DeadlineExceeded}}
-	h.one().Client = c
+	h.one().snapshot.Client = c
 	h.create("daily", nil)
 	var told transcript
 	round := func() {
@@ -204,7 +206,7 @@ func TestTroubleWithTheSnapshotIsToldOnceAndDisturbsNothing(t *testing.T) {
 	if n := told.count("will not begin with these rules"); n != 2 {
 		t.Errorf("told %d times of two kinds of trouble:\n%s", n, strings.Join(told, "\n"))
 	}
-	h.one().Client = h.kube
+	h.one().snapshot.Client = h.kube
 	round()
 	if h.kept() == nil || told.count("snapshot kept") != 1 {
 		t.Errorf("when it is over: kept %v, told:\n%s", h.kept(), strings.Join(told, "\n"))
@@ -220,11 +222,11 @@ func TestASnapshotThatIsTooLargeIsNotKept(t *testing.T) {
 	ctx := told.into(t.Context())
 	keep := func(revision string, size int) {
 		h.now = h.now.Add(h.reconciler.Resync)
-		h.one().compiled = &compiled{revision: revision, data: make([]byte, size)}
-		h.one().keep(ctx, h.limiter(limiterName.Name))
+		set := &selection.RuleSet{Revision: revision, Data: make([]byte, size)}
+		h.one().snapshot.Save(ctx, h.limiter(limiterName.Name), set)
 	}
 	for i := range 3 {
-		keep(fmt.Sprintf("sha256:%d", i), maxSnapshot+1)
+		keep(fmt.Sprintf("sha256:%d", i), publish.MaxSnapshot+1)
 	}
 	if diff := cmp.Diff(before, h.kept()); diff != "" {
 		t.Errorf("the snapshot (-before +after):\n%s", diff)
@@ -232,9 +234,9 @@ func TestASnapshotThatIsTooLargeIsNotKept(t *testing.T) {
 	if n := told.count("too large"); n != 1 {
 		t.Errorf("told %d times, want once:\n%s", n, strings.Join(told, "\n"))
 	}
-	keep("sha256:largest", maxSnapshot)
-	if got := len(h.kept().BinaryData["rules.json.gz"]); got != maxSnapshot {
-		t.Errorf("%d bytes are kept of %d; told:\n%s", got, maxSnapshot, strings.Join(told, "\n"))
+	keep("sha256:largest", publish.MaxSnapshot)
+	if got := len(h.kept().BinaryData["rules.json.gz"]); got != publish.MaxSnapshot {
+		t.Errorf("%d bytes are kept of %d; told:\n%s", got, publish.MaxSnapshot, strings.Join(told, "\n"))
 	}
 }
 
@@ -248,15 +250,15 @@ func (slow) Apply(ctx context.Context, _ runtime.ApplyConfiguration, _ ...client
 
 func TestASlowAPIServerHoldsUpAnEditForKeepTimeoutAtMost(t *testing.T) {
 	h := newHarness(t)
-	h.one().Client = slow{h.kube}
+	h.one().snapshot.Client = slow{h.kube}
 	begin := time.Now()
 	h.reconcile()
-	if took := time.Since(begin); took < keepTimeout || took > keepTimeout+time.Second {
-		t.Errorf("a round took %v, want %v", took, keepTimeout)
+	if took := time.Since(begin); took < publish.SaveTimeout || took > publish.SaveTimeout+time.Second {
+		t.Errorf("a round took %v, want %v", took, publish.SaveTimeout)
 	}
 	begin = time.Now()
 	h.reconcile()
-	if took := time.Since(begin); took > keepTimeout/2 {
+	if took := time.Since(begin); took > publish.SaveTimeout/2 {
 		t.Errorf("the round after took %v: it did not wait a resync before it tried again", took)
 	}
 }

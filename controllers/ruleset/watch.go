@@ -18,56 +18,61 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ruleset/report"
+	"github.com/weir-dev/weir/controllers/ruleset/selection"
 )
 
-// limitersAtOnce is how many Limiters are reconciled at once: one whose Redis is dead must not hold up the others.
-const limitersAtOnce = 8
+// concurrentLimiters is the number of Limiters that are reconciled at the same time: one whose Redis does not answer must not
+// delay the others.
+const concurrentLimiters = 8
 
-// SetupWithManager runs r and its Reporter on mgr: whenever a Limiter comes, goes, or changes its spec or how many of its pods
-// are ready, and for all Limiters whenever a policy comes, goes or changes its spec or labels, or a namespace its labels or
-// annotations. Many edits at once are one compilation for each Limiter.
+// SetupWithManager adds r and its Reporter to mgr. A Limiter is reconciled when it is created or deleted, and when its spec or
+// its number of ready replicas changes. All Limiters are reconciled when a policy is created, deleted or changes its spec or
+// labels, and when a namespace is created, deleted or changes its labels or annotations. Several changes in a short time are
+// one compilation for each Limiter.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	edited := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, replaced()))
-	counted := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, readyReplicasChanged(), replaced()))
-	described := builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
-	all := handler.EnqueueRequestsFromMapFunc(r.limiters)
+	policyChanged := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, replaced()))
+	limiterChanged := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, readyReplicasChanged(), replaced()))
+	namespaceChanged := builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
+	allLimiters := handler.EnqueueRequestsFromMapFunc(r.allLimiters)
 	watch := ctrl.NewControllerManagedBy(mgr).
 		Named("ruleset").
-		For(&v1alpha1.Limiter{}, counted).
-		WatchesMetadata(namespace(), all, described)
-	for _, kind := range kinds() {
-		watch = watch.Watches(kind, all, edited)
+		For(&v1alpha1.Limiter{}, limiterChanged).
+		WatchesMetadata(namespace(), allLimiters, namespaceChanged)
+	for _, kind := range selection.Kinds() {
+		watch = watch.Watches(kind, allLimiters, policyChanged)
 	}
 	err := watch.
-		WithOptions(controller.Options{MaxConcurrentReconciles: limitersAtOnce, RateLimiter: retries()}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentLimiters, RateLimiter: retries()}).
 		Complete(r)
 	if err != nil {
 		return err
 	}
-	return r.Reporter.setup(mgr)
+	return setupReporter(mgr, r.Reporter)
 }
 
-// setup runs r on mgr: at the start and whenever there is news of a Limiter, or a policy is not what it was.
-func (r *Reporter) setup(mgr ctrl.Manager) error {
-	report := reconcile.Request{NamespacedName: types.NamespacedName{Name: "policies"}}
-	news := source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		queue.Add(report)
+// setupReporter adds the Reporter to mgr. It runs at the start, when the state of a Limiter changes, and when the spec of a
+// policy changes.
+func setupReporter(mgr ctrl.Manager, r *report.Reporter) error {
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Name: "policies"}}
+	changes := source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		queue.Add(request)
 		go func() {
 			for {
 				select {
 				case <-ctx.Done():
 					return
-				case <-r.board.news:
-					queue.Add(report)
+				case <-r.States.Changed():
+					queue.Add(request)
 				}
 			}
 		}()
 		return nil
 	})
-	watch := ctrl.NewControllerManagedBy(mgr).Named("report").WatchesRawSource(news)
-	for _, kind := range kinds() {
+	watch := ctrl.NewControllerManagedBy(mgr).Named("report").WatchesRawSource(changes)
+	for _, kind := range selection.Kinds() {
 		watch = watch.Watches(kind, handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-			return []reconcile.Request{report}
+			return []reconcile.Request{request}
 		}), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, replaced())))
 	}
 	return watch.
@@ -75,34 +80,34 @@ func (r *Reporter) setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// replaced lets an update pass that is of another object of the same name: what was deleted and created anew while the watch
-// was down comes as one, with the generation and the labels of the one before.
+// replaced accepts an update to another object of the same name. If an object is deleted and created again while the watch is
+// interrupted, the cache receives one update. Both objects can have the same generation and labels.
 func replaced() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld != nil && e.ObjectNew != nil && e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
 	}}
 }
 
-// readyReplicasChanged lets an update pass after which more or fewer pods of the Limiter are ready.
+// readyReplicasChanged accepts an update that changes the number of ready replicas of a Limiter.
 func readyReplicasChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, is := e.ObjectOld.(*v1alpha1.Limiter)
-		after, too := e.ObjectNew.(*v1alpha1.Limiter)
-		return is && too && before.Status.ReadyReplicas != after.Status.ReadyReplicas
+		before, ok := e.ObjectOld.(*v1alpha1.Limiter)
+		after, alsoOK := e.ObjectNew.(*v1alpha1.Limiter)
+		return ok && alsoOK && before.Status.ReadyReplicas != after.Status.ReadyReplicas
 	}}
 }
 
-// retries are bounded, so that one status that cannot be written does not keep Redis from being repaired.
+// retries bounds the wait after an error: while one status cannot be written, Redis must still be repaired in time.
 func retries() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstLook, lastRetry)
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minPendingWait, maxUnavailableWait)
 }
 
-// limiters are the requests for all Limiters, for something has changed.
-func (r *Reconciler) limiters(ctx context.Context, _ client.Object) []reconcile.Request {
+// allLimiters counts a change and returns a request for each Limiter.
+func (r *Reconciler) allLimiters(ctx context.Context, _ client.Object) []reconcile.Request {
 	r.changes.add()
 	var list v1alpha1.LimiterList
 	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil // of a cache that has none yet: each Limiter comes with an event of its own
+		return nil // the cache has no Limiters yet: each of them arrives as an event of its own
 	}
 	requests := make([]reconcile.Request, len(list.Items))
 	for i := range list.Items {

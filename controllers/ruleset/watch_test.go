@@ -123,7 +123,7 @@ func TestWhatNoWatchToldOfIsSeenWithinAMinute(t *testing.T) {
 	if got := h.published()["daily"]; got != 100 {
 		t.Fatalf("limit %d: the policies were gathered though no watch told of anything", got)
 	}
-	h.now = h.now.Add(patrol)
+	h.now = h.now.Add(gatherInterval)
 	h.reconcile()
 	if got := h.published()["daily"]; got != 7 {
 		t.Errorf("limit %d is published after a minute, want 7", got)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset"
+	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/webhook/certificate"
 )
 
@@ -246,7 +247,7 @@ func TestNoPolicyGoesUnjudgedWhileCertificatesRotate(t *testing.T) {
 func (w *world) report() {
 	w.Helper()
 	r, err := ruleset.New(ruleset.Config{
-		Client: w, Uncached: w, KeyPrefix: "weir:", Decider: ruleset.Script{Name: "spend", SHA: strings.Repeat("0", 40)},
+		Client: w, Uncached: w, KeyPrefix: "weir:", Decider: publish.Script{Name: "spend", SHA: strings.Repeat("0", 40)},
 		Resync: time.Second, Clock: time.Now, Metrics: prometheus.NewRegistry(),
 	})
 	w.must(err)

@@ -32,7 +32,6 @@ func (s *stored) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 func (h *harness) stored() *stored {
 	s := &stored{Client: h.kube}
 	h.reconciler.Client = s
-	h.one().Client = s
 	return s
 }
 
@@ -120,7 +119,7 @@ func TestAnOperatorThatCannotLearnWhatIsInForcePublishesNothing(t *testing.T) {
 	if _, err := h.reconciler.Reconcile(t.Context(), request); err == nil || !strings.Contains(err.Error(), "in force") {
 		t.Errorf("error %v, want one: what is in force is not known while Redis is away", err)
 	}
-	if h.one().compiled != nil {
+	if h.one().ruleSet != nil {
 		t.Error("there is something to publish")
 	}
 }

@@ -1,0 +1,152 @@
+package ruleset
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ruleset/publish"
+	"github.com/weir-dev/weir/controllers/ruleset/report"
+	"github.com/weir-dev/weir/controllers/ruleset/selection"
+	"github.com/weir-dev/weir/internal/compile"
+)
+
+// limiterReconciler reconciles one Limiter.
+type limiterReconciler struct {
+	Config
+
+	name     types.NamespacedName
+	states   *report.LimiterStates
+	metrics  *metrics
+	changes  *changeCounter
+	compiler selection.Compiler
+
+	mu sync.Mutex // guards the fields below
+	// stopped is the UID of a Limiter that is being deleted: nothing is published for it.
+	stopped types.UID
+
+	selected  selected
+	ruleSet   *selection.RuleSet
+	edits     edits
+	publisher publish.Publisher
+	snapshot  publish.Snapshot
+	status    report.LimiterReporter
+	resync    resyncInterval
+}
+
+// selected describes the last selection.
+type selected struct {
+	changes         uint64 // counted before it
+	limiter         selection.LimiterVersion
+	at              time.Time
+	considered      map[types.UID]int64 // generations of all policies
+	invalidSelector error
+}
+
+func newLimiterReconciler(r *Reconciler, name types.NamespacedName) *limiterReconciler {
+	return &limiterReconciler{
+		Config:  r.Config,
+		name:    name,
+		states:  r.states,
+		metrics: r.metrics,
+		changes: &r.changes,
+		compiler: selection.Compiler{
+			KeyPrefix: r.KeyPrefix, Script: v1alpha1.ScriptReference{Name: r.Decider.Name, SHA: r.Decider.SHA},
+		},
+		publisher: publish.Publisher{Open: r.Open, Resync: r.Resync, Clock: r.Clock},
+		snapshot:  publish.Snapshot{Client: r.Client, Uncached: r.Uncached, Limiter: name, Resync: r.Resync, Clock: r.Clock},
+		status:    report.LimiterReporter{Client: r.Client, Clock: r.Clock},
+	}
+}
+
+// reconcile selects and compiles the policies, publishes the rule set, and reports the result.
+func (l *limiterReconciler) reconcile(ctx context.Context, limiter *v1alpha1.Limiter) (ctrl.Result, error) {
+	if err := l.selectPolicies(ctx, limiter); err != nil {
+		return ctrl.Result{}, err
+	}
+	delivery := l.publisher.Publish(ctx, limiter, l.ruleSet)
+	l.snapshot.Save(ctx, limiter, l.ruleSet)
+	l.metrics.observeDelivery(l.edits, l.ruleSet, delivery, l.Clock())
+	l.states.Set(report.LimiterState{Limiter: l.name, Considered: l.selected.considered, RuleSet: l.ruleSet, Delivery: delivery})
+	if err := l.status.Report(ctx, limiter, l.ruleSet, delivery, l.selected.invalidSelector); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: l.resync.next(l.ruleSet, delivery, l.Resync)}, nil
+}
+
+// gatherInterval is how often the policies are read when no watch reports a change.
+const gatherInterval = time.Minute
+
+// selectPolicies compiles the rule set of the policies that the Limiter selects, unless nothing has changed.
+func (l *limiterReconciler) selectPolicies(ctx context.Context, limiter *v1alpha1.Limiter) error {
+	changes, changed := l.changes.since(l.selected.changes)
+	version, now := selection.VersionOf(limiter), l.Clock()
+	if !changed && l.selected.limiter == version && now.Sub(l.selected.at) < gatherInterval {
+		return nil
+	}
+	inputs, err := selection.Gather(ctx, l.Client)
+	if err != nil {
+		return err
+	}
+	policies, invalidSelector := inputs.SelectedBy(&limiter.Spec)
+	if invalidSelector == nil {
+		l.setRuleSet(l.ruleSet, l.compiler.Compile(l.ruleSet, limiter, policies, inputs.NamespacesHash))
+	} else if err := l.keepPrevious(ctx, limiter, inputs); err != nil {
+		return err
+	}
+	l.selected = selected{
+		changes: changes, limiter: version, at: now, considered: inputs.Generations(l.selected.considered), invalidSelector: invalidSelector,
+	}
+	return nil
+}
+
+// keepPrevious keeps the active rule set of a Limiter whose selectors are invalid. A Limiter without a rule set selects no
+// policies.
+func (l *limiterReconciler) keepPrevious(ctx context.Context, limiter *v1alpha1.Limiter, inputs selection.Inputs) error {
+	before := l.ruleSet
+	if before != nil && before.Limiter.UID == limiter.UID {
+		l.setRuleSet(before, before.KeepPrevious(selection.List(inputs.Policies)))
+		return nil
+	}
+	data, err := l.activeRuleSet(ctx, limiter)
+	if err != nil {
+		return fmt.Errorf("the rule set %s in force: %w", limiter.Status.Revision, err)
+	}
+	if data == nil {
+		l.setRuleSet(before, l.compiler.Compile(before, limiter, compile.Policies{}, inputs.NamespacesHash))
+		return nil
+	}
+	restored, err := l.compiler.Restore(limiter, inputs, data, limiter.Status.Revision)
+	if err != nil {
+		return fmt.Errorf("the rule set %s in force: %w", limiter.Status.Revision, err)
+	}
+	l.setRuleSet(nil, restored)
+	return nil
+}
+
+// activeRuleSet returns the rule set with the revision in the Limiter's status, from the snapshot or from Redis. It returns nil
+// if the status has no revision, or neither has the rule set.
+func (l *limiterReconciler) activeRuleSet(ctx context.Context, limiter *v1alpha1.Limiter) ([]byte, error) {
+	revision := limiter.Status.Revision
+	if revision == "" {
+		return nil, nil
+	}
+	data, err := l.snapshot.Load(ctx, revision)
+	if err != nil || data != nil {
+		return data, err
+	}
+	return l.publisher.Load(ctx, limiter, revision)
+}
+
+func (l *limiterReconciler) setRuleSet(before, after *selection.RuleSet) {
+	if before == after {
+		return
+	}
+	l.ruleSet = after
+	l.edits = l.metrics.observeRuleSet(l.name, l.edits, before, after, l.Clock())
+}

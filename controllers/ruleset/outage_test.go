@@ -1,0 +1,40 @@
+package ruleset
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ruleset/publish"
+)
+
+func TestTroubleHalfMendedIsToldInTheStatusAndAtRestNothingIs(t *testing.T) {
+	h := newHarness(t)
+	h.create("daily", nil)
+	why := "secret weir-system/redis is not there"
+	h.one().publisher.Open = func(*v1alpha1.Limiter) (publish.Store, error) {
+		return nil, publish.NewStoreError(v1alpha1.ReasonSecretNotFound, errors.New(why))
+	}
+	h.reconcile()
+	began := " since " + h.now.UTC().Format(time.RFC3339)
+	for _, why = range []string{"secret weir-system/redis is not there", "secret weir-system/redis has no key password"} {
+		h.reconcile()
+		if want := "Redis cannot be used" + began + ": spec.redis: " + why; h.degraded().Message != want {
+			t.Errorf("Degraded says %q, want %q", h.degraded().Message, want)
+		}
+		h.says("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonStoreUnreachable)
+		limiter, policies := h.limiter("default").ResourceVersion, h.versions()
+		for range 10 {
+			h.reconcile()
+		}
+		if h.limiter("default").ResourceVersion != limiter {
+			t.Error("the Limiter's status was written again while the same was wrong")
+		}
+		if diff := cmp.Diff(policies, h.versions()); diff != "" {
+			t.Errorf("the policies' statuses were written again while the same was wrong (-before +after):\n%s", diff)
+		}
+	}
+}

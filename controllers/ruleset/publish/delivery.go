@@ -1,0 +1,108 @@
+package publish
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-dev/weir/controllers/ruleset/selection"
+)
+
+// Delivery is the result of a Publish: which replicas enforce which rules, and the state of Redis.
+type Delivery struct {
+	// Replicas that serve requests, by their heartbeats. While Redis is unavailable these are the last ones known.
+	Replicas []ServingReplica
+	// AtLeast is the least number of replicas that serve, with or without a heartbeat: a replica that has lost its connection
+	// to Redis enforces the rules that it has, and its pod stays ready.
+	AtLeast int32
+	// Local are the replicas that decide locally. It is zero while Redis is unavailable: the operator then has no heartbeats.
+	Local LocalMode
+	// Outage of Redis; zero while Redis is available.
+	Outage Outage
+	// Redis is the result of the last inspection.
+	Redis Redis
+	// Scripts in Redis.
+	Scripts []Script
+}
+
+// ServingReplica is a replica that serves requests.
+type ServingReplica struct {
+	Revision string            // of the rule set that it enforces
+	Rules    map[string]string // the revision of each policy's rule in that rule set
+}
+
+// LocalMode counts the replicas that decide locally.
+type LocalMode struct {
+	Replicas int32
+	// Since is when the first of them began; zero if none of them reports it.
+	Since time.Time
+}
+
+// Add counts the replica if it decides locally.
+func (l *LocalMode) Add(r Replica) {
+	if r.Mode != ModeLocal {
+		return
+	}
+	l.Replicas++
+	if l.Since.IsZero() || (!r.Since.IsZero() && r.Since.Before(l.Since)) {
+		l.Since = r.Since
+	}
+}
+
+// Outage describes why the operator cannot use Redis. It does not change while the cause stays the same.
+type Outage struct {
+	// Reason is a condition reason.
+	Reason string
+	// Message is the error; empty while Redis is available.
+	Message string
+	// Since is when the outage began.
+	Since time.Time
+}
+
+// Unavailable reports whether the operator cannot use Redis.
+func (d Delivery) Unavailable() bool { return d.Outage.Message != "" }
+
+// Equal reports whether both deliveries mean the same for every policy of one rule set.
+func (d Delivery) Equal(other Delivery) bool {
+	return d.Outage.Message == other.Outage.Message && d.Outage.Reason == other.Outage.Reason && d.Outage.Since.Equal(other.Outage.Since) &&
+		d.Local == other.Local && d.Serving() == other.Serving() &&
+		slices.EqualFunc(d.Replicas, other.Replicas, func(a, b ServingReplica) bool {
+			return a.Revision == b.Revision && len(a.Rules) == len(b.Rules)
+		})
+}
+
+// Acknowledged returns the number of replicas that enforce this revision of the policy's rule.
+func (d Delivery) Acknowledged(policy, revision string) int32 {
+	var n int32
+	for _, replica := range d.Replicas {
+		if replica.Rules[policy] == revision {
+			n++
+		}
+	}
+	return n
+}
+
+// Serving returns the number of replicas that serve requests.
+func (d Delivery) Serving() int32 { return max(int32(len(d.Replicas)), d.AtLeast) }
+
+// Enforced reports whether at least one replica serves, and every serving replica enforces this revision of the policy's rule.
+func (d Delivery) Enforced(policy, revision string) bool {
+	return !d.Unavailable() && d.Serving() > 0 && d.Acknowledged(policy, revision) == d.Serving()
+}
+
+// EnforcedAll reports whether at least one replica serves, and every serving replica enforces every rule of the set.
+func (d Delivery) EnforcedAll(set *selection.RuleSet) bool {
+	if d.Unavailable() || len(d.Replicas) == 0 || int(d.Serving()) > len(d.Replicas) {
+		return false
+	}
+	for _, replica := range d.Replicas {
+		if replica.Revision == set.Revision {
+			continue
+		}
+		for policy, rule := range set.Rules { // a rule set of another revision can contain the same rules
+			if replica.Rules[policy] != rule.Revision {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,57 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ruleset/publish"
+)
+
+// degradation is the reason and the message of a condition Degraded. The zero value means that there is none.
+type degradation struct {
+	reason, message string
+}
+
+// policyDegradation returns why replicas decide locally, or may. It does not change while the delivery stays the same.
+func policyDegradation(d publish.Delivery) degradation {
+	switch {
+	case d.Unavailable():
+		const message = "the operator has not reached Redis%s: limiters that cannot reach it either decide by onStoreFailure"
+		return degradation{v1alpha1.ReasonStoreUnreachable, fmt.Sprintf(message, since(d.Outage.Since))}
+	case d.Local.Replicas > 0:
+		verb := "decide"
+		if d.Local.Replicas == 1 {
+			verb = "decides"
+		}
+		const message = "%d of %d replicas %s without Redis%s"
+		return degradation{v1alpha1.ReasonLocalMode, fmt.Sprintf(message, d.Local.Replicas, d.Serving(), verb, since(d.Local.Since))}
+	default:
+		return degradation{}
+	}
+}
+
+// limiterDegradation returns the most severe problem of a Limiter. The error is that of its selectors.
+func limiterDegradation(d publish.Delivery, invalidSelector error) degradation {
+	switch {
+	case d.Unavailable():
+		return degradation{d.Outage.Reason, fmt.Sprintf("Redis cannot be used%s: %s", since(d.Outage.Since), d.Outage.Message)}
+	case invalidSelector != nil:
+		return degradation{v1alpha1.ReasonInvalidSelector, invalidSelector.Error()}
+	case d.Local.Replicas > 0:
+		return policyDegradation(d)
+	case len(d.Redis.Warnings) > 0:
+		return degradation{v1alpha1.ReasonStoreEvicts, strings.Join(d.Redis.Warnings, "; ")}
+	default:
+		return degradation{}
+	}
+}
+
+// since returns for example " since 2026-11-21T10:00:00Z"; it is empty if the time is unknown.
+func since(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return " since " + t.UTC().Format(time.RFC3339)
+}

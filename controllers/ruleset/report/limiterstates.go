@@ -1,0 +1,87 @@
+package report
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weir-dev/weir/controllers/ruleset/publish"
+	"github.com/weir-dev/weir/controllers/ruleset/selection"
+)
+
+// LimiterState is the result of the last reconciliation of one Limiter. It is immutable.
+type LimiterState struct {
+	Limiter types.NamespacedName
+	// Considered are the generations of all policies that the Limiter selected from.
+	Considered map[types.UID]int64
+	// RuleSet is compiled from the policies that it selected.
+	RuleSet *selection.RuleSet
+	// Delivery of the rule set.
+	Delivery publish.Delivery
+}
+
+// equal reports whether both states mean the same for every policy. Rule sets and generations that do not change keep their
+// memory.
+func (s *LimiterState) equal(other *LimiterState) bool {
+	return s.RuleSet == other.RuleSet && s.Delivery.Equal(other.Delivery) && maps.Equal(s.Considered, other.Considered)
+}
+
+// LimiterStates holds the states of all Limiters for the [Reporter]. It is safe for concurrent use.
+type LimiterStates struct {
+	changed chan struct{}
+
+	mu     sync.Mutex
+	states map[types.NamespacedName]LimiterState
+}
+
+// NewLimiterStates returns LimiterStates without any Limiter.
+func NewLimiterStates() *LimiterStates {
+	return &LimiterStates{changed: make(chan struct{}, 1), states: map[types.NamespacedName]LimiterState{}}
+}
+
+// Set sets the state of a Limiter.
+func (l *LimiterStates) Set(s LimiterState) {
+	l.mu.Lock()
+	before := l.states[s.Limiter]
+	unchanged := s.equal(&before)
+	l.states[s.Limiter] = s
+	l.mu.Unlock()
+	if !unchanged {
+		l.notify()
+	}
+}
+
+// Remove removes the state of a Limiter.
+func (l *LimiterStates) Remove(limiter types.NamespacedName) {
+	l.mu.Lock()
+	delete(l.states, limiter)
+	l.mu.Unlock()
+	l.notify()
+}
+
+// Changed receives a value after a state has changed. Changes that were not received yet are one value.
+func (l *LimiterStates) Changed() <-chan struct{} { return l.changed }
+
+func (l *LimiterStates) notify() {
+	select {
+	case l.changed <- struct{}{}:
+	default: // a change is pending already
+	}
+}
+
+// all returns the states, sorted by namespace and name.
+func (l *LimiterStates) all() []LimiterState {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]LimiterState, 0, len(l.states))
+	for _, s := range l.states {
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(x, y LimiterState) int {
+		return cmp.Or(cmp.Compare(x.Limiter.Namespace, y.Limiter.Namespace), cmp.Compare(x.Limiter.Name, y.Limiter.Name))
+	})
+	return all
+}

@@ -1,0 +1,120 @@
+package report
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	v1alpha1ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/conditions"
+	"github.com/weir-dev/weir/controllers/ruleset/publish"
+	"github.com/weir-dev/weir/controllers/ruleset/selection"
+)
+
+// limiterOwner owns the fields of a Limiter's status that describe its rules and its Redis. Another controller owns the rest.
+const limiterOwner = client.FieldOwner("weir-ruleset")
+
+// LimiterReporter writes the status of one Limiter. It serves one call at a time.
+type LimiterReporter struct {
+	// Client writes the status.
+	Client client.Client
+	// Clock returns the current time.
+	Clock func() time.Time
+
+	reported reportedLimiter
+}
+
+// reportedLimiter is the status that was written last.
+type reportedLimiter struct {
+	over   string // resource version of the Limiter in the cache at that time
+	status *v1alpha1.LimiterStatus
+}
+
+// Report writes the status of the Limiter if it has changed. The error invalidSelector is nil if its selectors are valid.
+func (r *LimiterReporter) Report(
+	ctx context.Context, limiter *v1alpha1.Limiter, set *selection.RuleSet, d publish.Delivery, invalidSelector error,
+) error {
+	before := ownedStatus(limiter)
+	if r.reported.status != nil && r.reported.over == limiter.ResourceVersion { // the cache does not have the last write yet
+		before = *r.reported.status
+	}
+	after := limiterStatus(limiter.Generation, set, d, invalidSelector, before.Conditions, r.Clock())
+	if equality.Semantic.DeepEqual(before, after) {
+		return nil
+	}
+	err := r.Client.Status().Apply(ctx, applyLimiterStatus(limiter, after), limiterOwner, client.ForceOwnership)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write status of Limiter %s/%s: %w", limiter.Namespace, limiter.Name, err)
+	}
+	r.reported = reportedLimiter{limiter.ResourceVersion, &after}
+	return nil
+}
+
+// ownedStatus returns the fields of the status that this controller owns.
+func ownedStatus(limiter *v1alpha1.Limiter) v1alpha1.LimiterStatus {
+	status := limiter.Status
+	owned := v1alpha1.LimiterStatus{Revision: status.Revision, Policies: status.Policies, Redis: status.Redis, Scripts: status.Scripts}
+	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded); c != nil {
+		owned.Conditions = []metav1.Condition{*c}
+	}
+	return owned
+}
+
+// limiterStatus returns the new values of these fields. What is known of Redis stays while it is unavailable.
+func limiterStatus(
+	generation int64, set *selection.RuleSet, d publish.Delivery, invalidSelector error, before []metav1.Condition, now time.Time,
+) v1alpha1.LimiterStatus {
+	status := v1alpha1.LimiterStatus{
+		Revision: set.Revision,
+		Policies: &v1alpha1.PolicyCount{Accepted: int32(len(set.Rules)), Rejected: int32(len(set.Problems))},
+		Redis:    &v1alpha1.RedisState{Reachable: !d.Unavailable(), Primaries: int32(d.Redis.Primaries), Version: d.Redis.Version},
+	}
+	for _, script := range d.Scripts {
+		status.Scripts = append(status.Scripts, v1alpha1.LoadedScript{
+			ScriptReference: v1alpha1.ScriptReference{Name: script.Name, SHA: script.SHA}, LoadedOn: int32(script.LoadedOn),
+		})
+	}
+	degraded := limiterDegradation(d, selectorProblem(set, invalidSelector))
+	if degraded.reason != "" {
+		c := condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, degraded.reason, degraded.message)
+		status.Conditions = conditions.Merge(before, []metav1.Condition{c}, generation, now)
+	}
+	return status
+}
+
+// selectorProblem describes the effect of invalid selectors; it is nil if they are valid.
+func selectorProblem(set *selection.RuleSet, invalidSelector error) error {
+	switch {
+	case invalidSelector == nil:
+		return nil
+	case len(set.Rules) == 0:
+		return fmt.Errorf("no policy is selected: %w", invalidSelector)
+	default:
+		return fmt.Errorf("the policies selected before stay in force as they were: %w", invalidSelector)
+	}
+}
+
+func applyLimiterStatus(limiter *v1alpha1.Limiter, s v1alpha1.LimiterStatus) *v1alpha1ac.LimiterApplyConfiguration {
+	status := v1alpha1ac.LimiterStatus().
+		WithRevision(s.Revision).
+		WithPolicies(v1alpha1ac.PolicyCount().WithAccepted(s.Policies.Accepted).WithRejected(s.Policies.Rejected))
+	redis := v1alpha1ac.RedisState().WithReachable(s.Redis.Reachable)
+	if s.Redis.Primaries != 0 {
+		redis.WithPrimaries(s.Redis.Primaries)
+	}
+	if s.Redis.Version != "" {
+		redis.WithVersion(s.Redis.Version)
+	}
+	status.WithRedis(redis)
+	for _, script := range s.Scripts {
+		status.WithScripts(v1alpha1ac.LoadedScript().WithName(script.Name).WithSHA(script.SHA).WithLoadedOn(script.LoadedOn))
+	}
+	status.WithConditions(conditions.Apply(s.Conditions)...)
+	return v1alpha1ac.Limiter(limiter.Name, limiter.Namespace).WithUID(limiter.UID).WithStatus(status)
+}

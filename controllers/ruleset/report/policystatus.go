@@ -1,0 +1,192 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	v1alpha1ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/conditions"
+	"github.com/weir-dev/weir/internal/compile"
+)
+
+const (
+	// maxProblems is the number of problems that the message of a condition lists.
+	maxProblems = 5
+	// maxLimiters is the number of Limiters that a status lists.
+	maxLimiters = 16
+)
+
+// policyStatus is the only place that turns outcomes into the status of a policy. There is at least one outcome. A condition
+// that has the same status in before keeps its transition time.
+func policyStatus(generation int64, outcomes []outcome, before []metav1.Condition, now time.Time) v1alpha1.RateLimitPolicyStatus {
+	wanted := policyConditions(outcomes, generation)
+	keepOutageStart(wanted, before)
+	status := v1alpha1.RateLimitPolicyStatus{
+		ObservedGeneration: generation,
+		Conditions:         conditions.Merge(before, wanted, generation, now),
+	}
+	for _, o := range outcomes {
+		if o.rule == nil || len(status.Limiters) == maxLimiters {
+			continue
+		}
+		if status.Effective == nil {
+			effective := o.rule.Effective
+			status.Effective = &effective
+		}
+		status.Limiters = append(status.Limiters, v1alpha1.PolicyLimiterStatus{
+			Namespace:    o.limiter.Namespace,
+			Name:         o.limiter.Name,
+			Revision:     o.rule.Revision,
+			Acknowledged: o.acknowledged,
+			Replicas:     o.replicas,
+		})
+	}
+	return status
+}
+
+// keepOutageStart keeps the message of a Degraded condition that differs only in when the outage of Redis began. The operator
+// may have restarted during the outage: the status has the time that the previous operator observed.
+func keepOutageStart(wanted, before []metav1.Condition) {
+	after := meta.FindStatusCondition(wanted, v1alpha1.ConditionDegraded)
+	b := meta.FindStatusCondition(before, v1alpha1.ConditionDegraded)
+	if after == nil || b == nil || after.Status != b.Status || after.Reason != b.Reason || after.Reason != v1alpha1.ReasonStoreUnreachable {
+		return
+	}
+	if withoutTime(after.Message) == withoutTime(b.Message) {
+		after.Message = b.Message
+	}
+}
+
+// withoutTime returns the part of a message before the time that since has written. It begins with the name of the Limiter if
+// there are several.
+func withoutTime(message string) string {
+	before, _, _ := strings.Cut(message, " since ")
+	return before
+}
+
+// policyConditions returns the conditions of a policy. They follow kstatus: Ready is the summary. Reconciling is present while
+// the policy can become ready without an edit, Stalled while it needs an edit. Degraded and Overridden are unknown to kstatus
+// and present while they are true: the policy is enforced nevertheless.
+func policyConditions(outcomes []outcome, generation int64) []metav1.Condition {
+	for _, o := range outcomes {
+		if len(o.problems) > 0 {
+			return invalid(problemText(o.problems))
+		}
+	}
+	value, reason, message := programmed(outcomes, generation)
+	all := []metav1.Condition{
+		condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "the policy compiles"),
+		condition(v1alpha1.ConditionProgrammed, value, reason, message),
+		condition(v1alpha1.ConditionReady, value, reason, message),
+	}
+	if value != metav1.ConditionTrue {
+		all = append(all, condition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, reason, message))
+	}
+	addFirst := func(kind string, of func(outcome) (reason, message string)) {
+		for _, o := range outcomes {
+			if reason, message := of(o); reason != "" {
+				all = append(all, condition(kind, metav1.ConditionTrue, reason, o.prefix(outcomes)+message))
+				return
+			}
+		}
+	}
+	addFirst(v1alpha1.ConditionDegraded, func(o outcome) (reason, message string) { return o.degradation.reason, o.degradation.message })
+	addFirst(v1alpha1.ConditionOverridden, func(o outcome) (reason, message string) { return o.overridden.Reason, o.overridden.Message })
+	return all
+}
+
+func invalid(message string) []metav1.Condition {
+	return []metav1.Condition{
+		condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalid, message),
+		condition(v1alpha1.ConditionProgrammed, metav1.ConditionFalse, v1alpha1.ReasonInvalid, "not enforced: the policy is invalid"),
+		condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvalid, message),
+		condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalid, message),
+	}
+}
+
+// prefix is the name of the Limiter if there are several outcomes.
+func (o outcome) prefix(all []outcome) string {
+	if len(all) == 1 {
+		return ""
+	}
+	return o.limiter.String() + ": "
+}
+
+// programmed describes the first Limiter that does not enforce the policy, or all of them if there is none.
+func programmed(outcomes []outcome, generation int64) (value metav1.ConditionStatus, reason, message string) {
+	var acknowledged, replicas int32
+	for _, o := range outcomes {
+		if value, reason, message := o.programmedCondition(generation); value != metav1.ConditionTrue {
+			return value, reason, o.prefix(outcomes) + message
+		}
+		acknowledged, replicas = acknowledged+o.acknowledged, replicas+o.replicas
+	}
+	message = enforcing(acknowledged, replicas, generation)
+	if len(outcomes) > 1 {
+		message = fmt.Sprintf("%d of %d replicas of %d Limiters enforce generation %d", acknowledged, replicas, len(outcomes), generation)
+	}
+	return metav1.ConditionTrue, v1alpha1.ReasonProgrammed, message
+}
+
+func (o outcome) programmedCondition(generation int64) (value metav1.ConditionStatus, reason, message string) {
+	switch {
+	case o.rule == nil:
+		return metav1.ConditionFalse, v1alpha1.ReasonNotSelected,
+			"no Limiter selects the policy: create one, or see policySelector and policyNamespaceSelector of those there are"
+	case o.unavailable != "":
+		return metav1.ConditionFalse, v1alpha1.ReasonStoreUnreachable, "Redis cannot be used: " + o.unavailable
+	case o.programmed():
+		return metav1.ConditionTrue, v1alpha1.ReasonProgrammed, enforcing(o.acknowledged, o.replicas, generation)
+	case o.replicas == 0:
+		return metav1.ConditionFalse, v1alpha1.ReasonNoReplicas, "no limiter replica is ready"
+	default:
+		return metav1.ConditionFalse, v1alpha1.ReasonPending, enforcing(o.acknowledged, o.replicas, generation)
+	}
+}
+
+func enforcing(acknowledged, replicas int32, generation int64) string {
+	return fmt.Sprintf("%d of %d replicas enforce generation %d", acknowledged, replicas, generation)
+}
+
+func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
+// problemText returns for example "spec.match.http.paths[0].value: …; spec.window: …".
+func problemText(problems []compile.Problem) string {
+	listed := problems[:min(len(problems), maxProblems)]
+	texts := make([]string, 0, len(listed)+1)
+	for _, p := range listed {
+		texts = append(texts, strings.TrimPrefix(p.Field+": "+p.Message, ": "))
+	}
+	if more := len(problems) - len(listed); more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, "; ")
+}
+
+func applyPolicyStatus(status v1alpha1.RateLimitPolicyStatus) *v1alpha1ac.RateLimitPolicyStatusApplyConfiguration {
+	apply := v1alpha1ac.RateLimitPolicyStatus().WithObservedGeneration(status.ObservedGeneration)
+	apply.WithConditions(conditions.Apply(status.Conditions)...)
+	for _, l := range status.Limiters {
+		apply.WithLimiters(v1alpha1ac.PolicyLimiterStatus().
+			WithNamespace(l.Namespace).
+			WithName(l.Name).
+			WithRevision(l.Revision).
+			WithAcknowledged(l.Acknowledged).
+			WithReplicas(l.Replicas))
+	}
+	if e := status.Effective; e != nil {
+		apply.WithEffective(v1alpha1ac.EffectivePolicy().
+			WithLimit(e.Limit).
+			WithWindow(e.Window).
+			WithKeyPattern(e.KeyPattern).
+			WithScript(v1alpha1ac.ScriptReference().WithName(e.Script.Name).WithSHA(e.Script.SHA)))
+	}
+	return apply
+}

@@ -1,0 +1,69 @@
+package report
+
+import (
+	"bytes"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ruleset/publish"
+	"github.com/weir-dev/weir/controllers/ruleset/selection"
+	"github.com/weir-dev/weir/internal/compile"
+)
+
+// The states in test/gitops, which Flux and Argo CD evaluate there, are those that the operator writes.
+func TestPolicyStatus_MatchesTheStatesInTestGitops(t *testing.T) {
+	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	rule := &selection.Rule{Revision: "sha256:5f2c"}
+	local := publish.Delivery{Replicas: make([]publish.ServingReplica, 2)}
+	local.Local.Replicas, local.Local.Since = 1, at
+	outage := publish.Delivery{Outage: publish.Outage{Message: "x", Since: at}}
+	gone := "dial tcp 10.0.0.7:6379: connect: connection refused"
+	bad := []compile.Problem{{Field: "spec.match.http.paths[0].value", Message: "missing closing ): `/v1/(`"}}
+	for name, c := range map[string]struct {
+		g int64
+		o outcome
+	}{
+		"policy-pending":                  {1, outcome{rule: rule, acknowledged: 1, replicas: 2}},
+		"policy-no-replicas":              {1, outcome{rule: rule}},
+		"policy-not-selected":             {1, outcome{}},
+		"policy-ready":                    {1, outcome{rule: rule, acknowledged: 2, replicas: 2}},
+		"policy-edited-ready":             {2, outcome{rule: rule, acknowledged: 2, replicas: 2}},
+		"policy-invalid":                  {1, outcome{problems: bad}},
+		"policy-local-mode":               {1, outcome{rule: rule, acknowledged: 2, replicas: 2, degradation: policyDegradation(local)}},
+		"policy-local-mode-pending":       {1, outcome{rule: rule, acknowledged: 1, replicas: 2, degradation: policyDegradation(local)}},
+		"policy-store-unreachable":        {1, outcome{rule: rule, acknowledged: 2, replicas: 2, unavailable: gone, degradation: policyDegradation(outage)}},
+		"policy-edited-store-unreachable": {2, outcome{rule: rule, acknowledged: 0, replicas: 2, unavailable: gone, degradation: policyDegradation(outage)}},
+		"policy-overridden":               {1, outcome{rule: rule, acknowledged: 2, replicas: 2, overridden: overriddenBy(compile.Override{Policy: "a", Domain: "a", By: "cluster/strict", Reason: v1alpha1.ReasonStricterPolicy})}},
+		"cluster-overridden":              {1, outcome{rule: rule, acknowledged: 2, replicas: 2, overridden: overriddenBy(compile.Override{Policy: "a", Domain: "shop", By: "shop/tenant-free", Reason: v1alpha1.ReasonNamespacePolicy})}},
+	} {
+		data, err := os.ReadFile("../../../test/gitops/testdata/states/" + name + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs := bytes.Split(data, []byte("\n---\n"))
+		var p v1alpha1.RateLimitPolicy
+		if err := yaml.Unmarshal(docs[len(docs)-1], &p); err != nil {
+			t.Fatal(err)
+		}
+		if c.o.rule != nil {
+			c.o.limiter = types.NamespacedName{Namespace: "weir-system", Name: "default"}
+		}
+		got := policyStatus(c.g, []outcome{c.o}, nil, at)
+		if diff := cmp.Diff(p.Status, got, cmpopts.IgnoreFields(v1alpha1.RateLimitPolicyStatus{}, "Effective"), cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")); diff != "" {
+			t.Errorf("%s (-file +written)\n%s", name, diff)
+		}
+	}
+}
+
+func overriddenBy(o compile.Override) selection.Overridden {
+	reason, message := compile.Condition([]compile.Override{o})
+	return selection.Overridden{Reason: reason, Message: message}
+}

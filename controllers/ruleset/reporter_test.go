@@ -1,0 +1,122 @@
+package ruleset
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ruleset/publish"
+	"github.com/weir-dev/weir/controllers/ruleset/report"
+	"github.com/weir-dev/weir/controllers/ruleset/selection"
+	"github.com/weir-dev/weir/internal/compile"
+)
+
+// staleCache is a client whose cache shows these policies, and no later version of them.
+type staleCache struct {
+	client.Client
+
+	policies []v1alpha1.RateLimitPolicy
+}
+
+func (c staleCache) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if policies, ok := list.(*v1alpha1.RateLimitPolicyList); ok {
+		policies.Items = slices.Clone(c.policies)
+		return nil
+	}
+	return c.Client.List(ctx, list, options...)
+}
+
+// staleReporter makes the cache of the Reporter show the policies as they are now, until the test ends.
+func (h *harness) staleReporter(names ...string) compile.Policies {
+	h.Helper()
+	var shown compile.Policies
+	for _, name := range names {
+		shown.Namespaced = append(shown.Namespaced, *h.policy(name))
+	}
+	h.reconciler.Reporter.Client = staleCache{h.kube, shown.Namespaced}
+	return shown
+}
+
+// reportDelivery reports a delivery of the rule set of these policies to the Limiter called default.
+func (h *harness) reportDelivery(of compile.Policies, d publish.Delivery) ctrl.Result {
+	h.Helper()
+	l := h.one()
+	l.ruleSet = l.compiler.Compile(l.ruleSet, h.limiter(limiterName.Name), of, 0)
+	considered := selection.Inputs{Policies: of}.Generations(nil)
+	h.reconciler.states.Set(report.LimiterState{Limiter: limiterName, Considered: considered, RuleSet: l.ruleSet, Delivery: d})
+	return h.report()
+}
+
+func TestReporter_WritesAStatusOnceWhileTheCacheIsStale(t *testing.T) {
+	h := newHarness(t)
+	h.create("daily", nil)
+	shown := h.staleReporter("daily")
+	round := func(d publish.Delivery) {
+		h.now = h.now.Add(time.Second)
+		h.reportDelivery(shown, d)
+	}
+	round(publish.Delivery{})
+	version := h.policy("daily").ResourceVersion
+	round(publish.Delivery{})
+	if h.policy("daily").ResourceVersion != version {
+		t.Error("the status was written twice over the same version")
+	}
+	round(publish.Delivery{Replicas: []publish.ServingReplica{{}}})
+	h.says("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonPending) // a change is written nevertheless
+}
+
+func TestReporter_RetriesWhenThePolicyWasEdited(t *testing.T) {
+	h := newHarness(t)
+	h.create("daily", nil)
+	shown := h.staleReporter("daily")
+	h.edit("daily", limit(7))
+	again := h.reportDelivery(shown, publish.Delivery{Replicas: []publish.ServingReplica{{}}}).RequeueAfter
+	if again != report.ConflictRetry {
+		t.Errorf("requeued after %v, want %v", again, report.ConflictRetry)
+	}
+	if got := h.policy("daily").Status.ObservedGeneration; got != -1 {
+		t.Errorf("a status for generation %d was written over a later one", got)
+	}
+}
+
+// TestAPolicyThatALimiterHasNotSeenIsNotReported shows the Reporter a later policy than the Limiter chose from.
+func TestAPolicyThatALimiterHasNotSeenIsNotReported(t *testing.T) {
+	h := newHarness(t)
+	h.create("daily", nil)
+	h.reconcile()
+	h.beat(h.current(), "a")
+	h.reconcile()
+	h.says("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	h.edit("daily", limit(7))
+	h.create("new", nil)
+	h.report()
+	if got := h.policy("daily").Status.ObservedGeneration; got != 1 {
+		t.Errorf("generation %d was reported before it was published", got)
+	}
+	if got := h.policy("new").Status.ObservedGeneration; got != -1 {
+		t.Errorf("generation %d of a new policy was reported before any Limiter chose", got)
+	}
+}
+
+func TestReporter_WritesNoStatusToAnotherPolicyOfTheSameName(t *testing.T) {
+	h := newHarness(t)
+	h.create("daily", nil)
+	shown := h.staleReporter("daily")
+	old := shown.Namespaced[0]
+	h.must(h.kube.Delete(t.Context(), &old, client.Preconditions{UID: &old.UID}))
+	for _, when := range []string{"deleted", "replaced"} {
+		if when == "replaced" {
+			h.create("daily", nil)
+		}
+		h.reconciler.Reporter = &report.Reporter{Client: h.reconciler.Reporter.Client, Clock: h.reconciler.Clock, States: h.reconciler.states}
+		h.reportDelivery(shown, publish.Delivery{})
+	}
+	if c := h.policy("daily").Status.Conditions; len(c) != 0 {
+		t.Errorf("the new policy has the status of the old one: %v", c)
+	}
+}

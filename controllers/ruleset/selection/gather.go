@@ -1,0 +1,66 @@
+package selection
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+)
+
+// Inputs are the objects that rule sets are compiled from, read at one moment.
+type Inputs struct {
+	compile.Policies
+
+	// NamespacesHash changes when a namespace is created, changed or deleted. Hashes are comparable within one process.
+	NamespacesHash uint64
+}
+
+// Gather lists the namespaces and the policies that are not being deleted.
+func Gather(ctx context.Context, reader client.Reader) (Inputs, error) {
+	var namespaced v1alpha1.RateLimitPolicyList
+	var cluster v1alpha1.ClusterRateLimitPolicyList
+	var namespaces metav1.PartialObjectMetadataList
+	namespaces.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "NamespaceList"})
+	for _, list := range []client.ObjectList{&namespaced, &cluster, &namespaces} {
+		if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return Inputs{}, fmt.Errorf("list policies and namespaces: %w", err)
+		}
+	}
+	inputs := Inputs{Policies: compile.Policies{
+		Namespaced: slices.DeleteFunc(namespaced.Items, func(p v1alpha1.RateLimitPolicy) bool { return p.DeletionTimestamp != nil }),
+		Cluster:    slices.DeleteFunc(cluster.Items, func(p v1alpha1.ClusterRateLimitPolicy) bool { return p.DeletionTimestamp != nil }),
+	}}
+	for i := range namespaces.Items {
+		n := &namespaces.Items[i]
+		inputs.Namespaces = append(inputs.Namespaces, compile.Namespace{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations})
+		inputs.NamespacesHash += maphash.String(hashSeed, string(n.UID)+" "+n.ResourceVersion) // a sum does not depend on the order
+	}
+	return inputs, nil
+}
+
+// Generations returns the generation of each policy, selected or not. It returns before if nothing differs.
+func (in Inputs) Generations(before map[types.UID]int64) map[types.UID]int64 {
+	all := make(map[types.UID]int64, len(in.Namespaced)+len(in.Cluster))
+	for i := range in.Namespaced {
+		all[in.Namespaced[i].UID] = in.Namespaced[i].Generation
+	}
+	for i := range in.Cluster {
+		all[in.Cluster[i].UID] = in.Cluster[i].Generation
+	}
+	if before != nil && maps.Equal(all, before) {
+		return before
+	}
+	return all
+}
+
+// hashSeed makes hashes comparable within the process.
+var hashSeed = maphash.MakeSeed() //nolint:gochecknoglobals // a constant that Go cannot write as one

@@ -1,0 +1,73 @@
+package selection
+
+import (
+	"maps"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// KeepPrevious returns the rule set for a Limiter whose selectors have become invalid: s, without the policies that do not
+// compile. It is unknown whether those are still selected; they are reported as policies that no Limiter selects. It returns
+// s if s is such a rule set already.
+//
+// The API server rejects a Limiter with an invalid selector. A Limiter that was stored before the CRD had that validation can
+// still have one. It is unknown which policies such a selector means, and to select none would lift every limit.
+func (s *RuleSet) KeepPrevious(policies []Policy) *RuleSet {
+	if s.kept {
+		return s
+	}
+	kept := *s
+	kept.kept, kept.Problems, kept.Policies = true, map[Key][]compile.Problem{}, maps.Clone(s.Policies)
+	for _, p := range policies {
+		if len(s.Problems[p.Key()]) > 0 {
+			delete(kept.Policies, p.GetUID())
+		}
+	}
+	return &kept
+}
+
+// Restore returns the rule set for a Limiter whose selectors are invalid, after a restart of the operator: the rule set that
+// is active, by its data and revision. It fails if the data is damaged.
+func (c Compiler) Restore(limiter *v1alpha1.Limiter, inputs Inputs, data []byte, revision string) (*RuleSet, error) {
+	set, err := rules.DecodeAs(data, revision)
+	if err != nil {
+		return nil, err
+	}
+	s := c.index(set, nil)
+	s.kept, s.Limiter = true, VersionOf(limiter)
+	s.Data, s.Revision = data, revision // another version of the operator may encode the same rules differently
+	s.findPolicies(inputs, compile.IdentityOf(&limiter.Spec))
+	return s, nil
+}
+
+// findPolicies finds the policies that the rules of a restored set were compiled from. The generation of a policy whose
+// rule differs from the restored one is 0: it was edited since.
+func (s *RuleSet) findPolicies(inputs Inputs, identity compile.Identity) {
+	hasRule := func(policy string) bool { _, ok := s.Rules[policy]; return ok }
+	found := compile.Policies{Namespaces: inputs.Namespaces}
+	for i := range inputs.Namespaced {
+		if hasRule(compile.Name(&inputs.Namespaced[i])) {
+			found.Namespaced = append(found.Namespaced, inputs.Namespaced[i])
+		}
+	}
+	for i := range inputs.Cluster {
+		if hasRule(compile.ClusterName(&inputs.Cluster[i])) {
+			found.Cluster = append(found.Cluster, inputs.Cluster[i])
+		}
+	}
+	result := found.Compile(identity)
+	s.Overridden = overriddenByPolicy(result.Overrides)
+	unchanged := map[string]bool{}
+	for i := range result.Set.Rules {
+		rule := &result.Set.Rules[i]
+		unchanged[rule.Policy] = rule.Revision() == s.Rules[rule.Policy].Revision
+	}
+	for _, p := range List(found) {
+		s.Policies[p.GetUID()] = 0
+		if unchanged[p.Name] {
+			s.Policies[p.GetUID()] = p.GetGeneration()
+		}
+	}
+}

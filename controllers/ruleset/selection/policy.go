@@ -1,0 +1,48 @@
+package selection
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+)
+
+// Policy is a RateLimitPolicy or a ClusterRateLimitPolicy. It is read-only: the object is shared with the cache.
+type Policy struct {
+	client.Object
+	// Name of the policy in rules.
+	Name string
+	// Cluster is true for a ClusterRateLimitPolicy.
+	Cluster bool
+	// Status of the object.
+	Status *v1alpha1.RateLimitPolicyStatus
+}
+
+// Key identifies a policy. The name alone does not: a namespace can have the name that rules use as the prefix of cluster
+// policies.
+type Key struct {
+	Name    string
+	Cluster bool
+}
+
+// Key identifies p.
+func (p Policy) Key() Key { return Key{p.Name, p.Cluster} }
+
+// Kinds returns an empty object of each kind of policy.
+func Kinds() []client.Object {
+	return []client.Object{&v1alpha1.RateLimitPolicy{}, &v1alpha1.ClusterRateLimitPolicy{}}
+}
+
+// List returns the policies of both kinds, cluster policies first.
+func List(of compile.Policies) []Policy {
+	all := make([]Policy, 0, len(of.Namespaced)+len(of.Cluster))
+	for i := range of.Cluster {
+		p := &of.Cluster[i]
+		all = append(all, Policy{Object: p, Name: compile.ClusterName(p), Cluster: true, Status: &p.Status})
+	}
+	for i := range of.Namespaced {
+		p := &of.Namespaced[i]
+		all = append(all, Policy{Object: p, Name: compile.Name(p), Status: &p.Status})
+	}
+	return all
+}

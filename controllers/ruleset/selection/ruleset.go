@@ -1,0 +1,181 @@
+// Package selection determines the rule set of a Limiter. It lists the policies and compiles those that the Limiter selects.
+package selection
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// RuleSet is compiled from the policies that a Limiter selects. It is immutable.
+type RuleSet struct {
+	// Limiter that selects the policies.
+	Limiter LimiterVersion
+	// Policies that are selected, with the generations that the rules were compiled from. Generation 0 stands for an older
+	// one than the current: see [Compiler.Restore].
+	Policies map[types.UID]int64
+	// Revision of the rule set.
+	Revision string
+	// Data is the encoded rule set.
+	Data []byte
+	// Rules by the name of their policy.
+	Rules map[string]Rule
+	// Problems of the policies that do not compile.
+	Problems map[Key][]compile.Problem
+	// Overridden policies, by name. Their rules are in Rules and do not decide in some domain.
+	Overridden map[string]Overridden
+
+	kept           bool   // see KeepPrevious
+	namespacesHash uint64 // see Inputs; 0 if the rules do not depend on namespaces
+}
+
+// LimiterVersion is one generation of a Limiter.
+type LimiterVersion struct {
+	UID        types.UID
+	Generation int64
+}
+
+// VersionOf returns the version of the Limiter.
+func VersionOf(limiter *v1alpha1.Limiter) LimiterVersion {
+	return LimiterVersion{limiter.UID, limiter.Generation}
+}
+
+// Overridden is the reason why a policy does not decide in some domain. The zero value means that it decides.
+type Overridden struct {
+	Reason, Message string
+}
+
+// Rule is the compiled form of one policy.
+type Rule struct {
+	Policy    string // its name
+	Revision  string
+	Effective v1alpha1.EffectivePolicy
+}
+
+// Compiler compiles the policies that a Limiter selects.
+type Compiler struct {
+	// KeyPrefix is the prefix of the Redis keys of counters, for example "weir:".
+	KeyPrefix string
+	// Script decides requests. It is reported in the status of policies.
+	Script v1alpha1.ScriptReference
+}
+
+// Compile returns the rule set of the selected policies. It returns before, which may be nil, if nothing has changed since.
+func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected compile.Policies, namespacesHash uint64) *RuleSet {
+	version, policies := VersionOf(limiter), List(selected)
+	if before.isCompiledFrom(version, policies, namespacesHash) {
+		return before
+	}
+	result := selected.Compile(compile.IdentityOf(&limiter.Spec))
+	after := c.index(result.Set, before)
+	after.Limiter = version
+	if dependsOnNamespaces(result.Set) {
+		after.namespacesHash = namespacesHash
+	}
+	for _, p := range policies {
+		after.Policies[p.GetUID()] = p.GetGeneration()
+	}
+	for _, p := range result.Problems {
+		k := Key{p.Policy, p.Cluster}
+		after.Problems[k] = append(after.Problems[k], p)
+	}
+	after.Overridden = overriddenByPolicy(result.Overrides)
+	return after
+}
+
+// dependsOnNamespaces reports whether a change of a namespace can change the rule set.
+func dependsOnNamespaces(set rules.Set) bool {
+	return slices.ContainsFunc(set.Rules, func(r rules.Rule) bool { return r.Match.Kubernetes != nil })
+}
+
+// overriddenByPolicy summarizes the overrides of each policy. Overrides of the same policy must be adjacent.
+func overriddenByPolicy(all []compile.Override) map[string]Overridden {
+	by := map[string]Overridden{}
+	for from := 0; from < len(all); {
+		to := from
+		for to < len(all) && all[to].Policy == all[from].Policy {
+			to++
+		}
+		reason, message := compile.Condition(all[from:to])
+		by[all[from].Policy] = Overridden{reason, message}
+		from = to
+	}
+	return by
+}
+
+// isCompiledFrom reports whether s was compiled from these policies. The UID and the generation identify a spec.
+func (s *RuleSet) isCompiledFrom(limiter LimiterVersion, policies []Policy, namespacesHash uint64) bool {
+	if s == nil || s.Limiter != limiter || len(s.Policies) != len(policies) || s.namespacesHash != 0 && s.namespacesHash != namespacesHash {
+		return false
+	}
+	for _, p := range policies {
+		if generation, ok := s.Policies[p.GetUID()]; !ok || generation != p.GetGeneration() {
+			return false
+		}
+	}
+	return true
+}
+
+// index encodes the rule set and indexes its rules by policy. Unchanged rules share their memory with before: rule sets are
+// remembered after they are replaced.
+func (c Compiler) index(set rules.Set, before *RuleSet) *RuleSet {
+	s := &RuleSet{
+		Policies: make(map[types.UID]int64, len(set.Rules)),
+		Rules:    make(map[string]Rule, len(set.Rules)),
+		Problems: map[Key][]compile.Problem{},
+	}
+	s.Data, s.Revision = rules.Encode(set)
+	for i := range set.Rules {
+		rule := &set.Rules[i]
+		revision := rule.Revision()
+		if same, ok := before.rule(rule.Policy); ok && same.Revision == revision {
+			s.Rules[same.Policy] = same
+			continue
+		}
+		effective, err := c.effective(rule)
+		if err != nil { // the compiler validates the limit; a rule that fails here fails in the limiter too
+			k := Key{rule.Policy, rule.Domain == ""}
+			s.Problems[k] = []compile.Problem{{Policy: k.Name, Cluster: k.Cluster, Reason: v1alpha1.ReasonInvalid, Message: err.Error()}}
+			continue
+		}
+		s.Rules[rule.Policy] = Rule{Policy: rule.Policy, Revision: revision, Effective: effective}
+	}
+	return s
+}
+
+func (c Compiler) effective(rule *rules.Rule) (v1alpha1.EffectivePolicy, error) {
+	keys, err := rule.KeySpace(c.KeyPrefix)
+	if err != nil {
+		return v1alpha1.EffectivePolicy{}, fmt.Errorf("keys: %w", err)
+	}
+	return v1alpha1.EffectivePolicy{
+		Limit:      rule.Units,
+		Window:     (time.Duration(rule.WindowSeconds) * time.Second).String(),
+		KeyPattern: keys.Pattern(),
+		Script:     c.Script,
+	}, nil
+}
+
+// rule returns the rule of the policy with that name. A nil RuleSet has no rules.
+func (s *RuleSet) rule(policy string) (Rule, bool) {
+	if s == nil {
+		return Rule{}, false
+	}
+	rule, ok := s.Rules[policy]
+	return rule, ok
+}
+
+// RuleRevisions returns the revision of each policy's rule.
+func (s *RuleSet) RuleRevisions() map[string]string {
+	revisions := make(map[string]string, len(s.Rules))
+	for policy, rule := range s.Rules {
+		revisions[policy] = rule.Revision
+	}
+	return revisions
+}

@@ -1,0 +1,52 @@
+package selection
+
+import (
+	"maps"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weir-dev/weir/internal/compile"
+)
+
+// Unselected holds the problems of the policies that no Limiter selects. They are compiled too, so that an invalid policy is
+// reported as invalid.
+type Unselected struct {
+	generations map[types.UID]int64 // of these policies
+	problems    map[Key][]compile.Problem
+}
+
+// Compile compiles the policies for which selected is false, unless they are the same as in the last call. It uses the identity
+// settings that a Limiter has by default.
+func (u *Unselected) Compile(inputs Inputs, policies []Policy, selected func(types.UID) bool) {
+	generations := map[types.UID]int64{}
+	for _, p := range policies {
+		if !selected(p.GetUID()) {
+			generations[p.GetUID()] = p.GetGeneration()
+		}
+	}
+	if u.problems != nil && maps.Equal(u.generations, generations) {
+		return
+	}
+	*u = Unselected{generations: generations, problems: map[Key][]compile.Problem{}}
+	if len(generations) == 0 {
+		return
+	}
+	unselected := compile.Policies{Namespaces: inputs.Namespaces}
+	for i := range inputs.Namespaced {
+		if _, ok := generations[inputs.Namespaced[i].UID]; ok {
+			unselected.Namespaced = append(unselected.Namespaced, inputs.Namespaced[i])
+		}
+	}
+	for i := range inputs.Cluster {
+		if _, ok := generations[inputs.Cluster[i].UID]; ok {
+			unselected.Cluster = append(unselected.Cluster, inputs.Cluster[i])
+		}
+	}
+	for _, p := range unselected.Compile(compile.DefaultIdentity()).Problems {
+		k := Key{p.Policy, p.Cluster}
+		u.problems[k] = append(u.problems[k], p)
+	}
+}
+
+// Problems returns the problems of the policy as last compiled; nil if it has none or a Limiter selects it.
+func (u *Unselected) Problems(policy Key) []compile.Problem { return u.problems[policy] }
