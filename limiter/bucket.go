@@ -1,14 +1,13 @@
 package limiter
 
-// bucket is the meter of TokenBucket and LeakyBucket (the generic cell rate algorithm, counted in units instead of
-// time): its level rises by the cost of what is admitted and sinks steadily by limit units per window. A request is
-// admitted iff the level plus its cost stay within the capacity. To a TokenBucket the level is the tokens that are
-// missing; to a LeakyBucket it is the units that are still to leave, so the time it takes to sink is the wait of the
-// next request, and who cannot wait is admitted when it is 0 alone.
+// bucket is the state of TokenBucket and LeakyBucket: the generic cell rate algorithm, counted in units instead of time. Its level rises
+// by the cost of admitted charges and falls steadily by limit units per window. A charge is admitted if and only if the level plus its
+// cost is within the capacity. In a TokenBucket the level is the number of missing tokens. In a LeakyBucket it is the number of waiting
+// units: the time until it is 0 is the delay of the next charge, and a charge that cannot wait is admitted only at level 0.
 type bucket struct {
 	at          Instant // when the level was last raised
 	whole, part int64   // the level then: whole + part/window units, the window in microseconds
-	ends        Instant // when it has sunk to nothing; a limit that is lowered later does not put that off
+	ends        Instant // when the level has fallen to 0; a limit that is lowered later does not delay it
 }
 
 func (s *bucket) Decide(now Instant, limit Limit, cost int64) Decision {
@@ -19,7 +18,7 @@ func (s *bucket) Decide(now Instant, limit Limit, cost int64) Decision {
 		d.ResetAfter = level.drained(0, limit).Sub(now)
 	}
 	room := capacity - cost
-	if limit.atOnce && cost > 0 {
+	if limit.noDelay && cost > 0 {
 		room = min(room, 0)
 	}
 	switch {
@@ -42,7 +41,7 @@ func (s *bucket) Spend(now Instant, limit Limit, cost int64) {
 	s.ends = s.at + s.drain(0, limit)
 }
 
-// Refund takes back what of the cost cannot have drained since: the whole units that are left of it at the least.
+// Refund refunds the part of the cost that cannot have drained since: at least that many whole units are left of it.
 func (s *bucket) Refund(now Instant, limit Limit, cost int64, at Instant) {
 	level := s.sink(now, limit)
 	spent := bucket{at: at, whole: cost, ends: level.ends}
@@ -82,16 +81,16 @@ func (s *bucket) used() int64 {
 	return s.whole
 }
 
-// sink is the bucket at now, never above the capacity: a burst that was lowered blocks no longer than it implies.
+// sink is the bucket at now, never above the capacity: after the burst was lowered, the level is at most the lower burst.
 func (s *bucket) sink(now Instant, limit Limit) bucket {
 	window := limit.micros()
 	elapsed := max(0, now-s.at)
 	windows, rest := int64(elapsed/window), int64(elapsed%window)
-	if now >= s.ends || windows > s.whole { // each window takes a unit at least
+	if now >= s.ends || windows > s.whole { // the level falls by at least one unit per window
 		return bucket{at: s.at + elapsed}
 	}
 	level := bucket{at: s.at + elapsed, whole: s.whole, part: s.part, ends: s.ends}
-	if capacity := limit.Capacity(); level.whole >= capacity { // as if the lower burst had held when this was written
+	if capacity := limit.Capacity(); level.whole >= capacity { // as if the lower burst had applied when this was stored
 		level.whole, level.part = capacity, 0
 	}
 	sunk, sunkPart := mulDiv(limit.units, rest, int64(window))
@@ -105,12 +104,12 @@ func (s *bucket) sink(now Instant, limit Limit) bucket {
 	return level
 }
 
-// drained is the instant at which the level has sunk to most, which is not above it.
+// drained is the instant at which the level has fallen to most, which must not be above it.
 func (s *bucket) drained(most int64, limit Limit) Instant {
 	return min(s.at+s.drain(most, limit), s.ends)
 }
 
-// drain is how long the level takes to sink to most at the limit's rate.
+// drain is the time that the level takes to fall to most at the limit's rate.
 func (s *bucket) drain(most int64, limit Limit) Instant {
 	// ⌈((whole − most) · window + part) / limit⌉
 	quotient, remainder := mulDiv(s.whole-most, int64(limit.micros()), limit.units)

@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// Never is the RetryAfter of a charge that no wait can make pass: its cost is above the limit.
+// Never is the RetryAfter of a charge that cannot be allowed after any wait, because its cost is above the limit.
 const Never = time.Duration(math.MaxInt64)
 
-// Decision is what a charge gets. Durations are whole microseconds.
+// Decision is the result of a charge. Durations are whole microseconds.
 type Decision struct {
-	// At is the instant that the charge was decided at, by the counter's own time: what [Refund] needs.
+	// At is the instant of the decision, by the clock of the store that holds the counter. [Refund] needs it.
 	At Instant
-	// Allowed says whether this charge by itself passes. A request passes only when all its enforced charges do.
+	// Allowed is whether this charge alone is allowed. A request is allowed only if all its enforced charges are.
 	Allowed bool
 	// Origin is where the decision was made.
 	Origin Origin
-	// Limit is the units per window that the decision was made against.
+	// Limit is the units per window of the limit.
 	Limit int64
-	// Remaining is how many units a request arriving now could still spend at once.
+	// Remaining is the number of units that a request could spend now.
 	Remaining int64
-	// ResetAfter is how long until the full limit is available again if nothing more comes.
+	// ResetAfter is the time until the full limit is available again if nothing more is spent.
 	ResetAfter time.Duration
-	// RetryAfter is the least wait after which the same cost would be admitted if nothing else comes in
-	// between: 0 when Allowed, [Never] when no wait suffices.
+	// RetryAfter is the shortest wait after which the same cost would be allowed if nothing else is spent: 0 if Allowed, [Never] if no
+	// wait suffices.
 	RetryAfter time.Duration
-	// Delay is how long an allowed request has to wait for its turn under a LeakyBucket. Its units are counted already.
+	// Delay is how long an allowed request must wait for its turn under a LeakyBucket. Its units are already counted.
 	Delay time.Duration
 }
 
@@ -35,17 +35,17 @@ type Origin uint8
 
 // The origins of a decision.
 const (
-	// OriginStore: by the store that was called. All stores but those that fail over decide so.
+	// OriginStore: by the store that was called. Only stores that fail over have other origins.
 	OriginStore Origin = iota
-	// OriginLocal: locally, because the store that holds the counter was unavailable.
+	// OriginLocal: by this replica, because the store that holds the counter was unavailable.
 	OriginLocal
-	// Undecided: not at all. Another charge of the request was denied first, on counters that are not in the same store. All
+	// Undecided: the charge was not decided, because another charge of the request was denied first, on a counter in another store. All
 	// other fields are zero.
 	Undecided
 )
 
-// CompareStrictness orders decisions strictest first: denied before allowed; among denied the longest RetryAfter
-// first; among allowed the fewest Remaining relative to the limit first. Ties are for the caller to break, by name.
+// CompareStrictness orders decisions strictest first: denied before allowed; among denied decisions the longest RetryAfter first; among
+// allowed ones the smallest Remaining relative to the limit first. Callers order equal decisions by name.
 func CompareStrictness(a, b Decision) int {
 	if a.Allowed != b.Allowed {
 		if b.Allowed {

@@ -1,10 +1,10 @@
 package limiter
 
-// fixedWindow admits iff the units admitted in the current window plus the cost stay within the limit. Windows are
+// fixedWindow admits a cost if and only if the units admitted in the current window plus the cost are within the limit. Windows are
 // aligned to the epoch.
 type fixedWindow struct {
-	window int64 // number of the window that count is of, since the epoch
-	count  int64
+	window int64 // number of the window since the epoch
+	count  int64 // units admitted in it
 }
 
 func (s *fixedWindow) Decide(now Instant, limit Limit, cost int64) Decision {
@@ -32,11 +32,11 @@ func (s *fixedWindow) Spend(now Instant, limit Limit, cost int64) {
 
 func (s *fixedWindow) Refund(now Instant, limit Limit, cost int64, at Instant) {
 	rolled := s.roll(now, limit.micros())
-	back := min(cost, rolled.count)
-	if rolled.window != int64(at/limit.micros()) || back == 0 {
+	refunded := min(cost, rolled.count)
+	if rolled.window != int64(at/limit.micros()) || refunded == 0 {
 		return
 	}
-	rolled.count -= back
+	rolled.count -= refunded
 	if rolled.count == 0 {
 		rolled = fixedWindow{}
 	}
@@ -63,5 +63,5 @@ func (s *fixedWindow) roll(now, length Instant) fixedWindow {
 	if window := int64(now / length); window > s.window {
 		return fixedWindow{window: window}
 	}
-	return *s // also when the clock has stepped back
+	return *s // also if the clock has stepped back
 }

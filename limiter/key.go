@@ -8,26 +8,25 @@ import (
 	"strings"
 )
 
-// keySchema is part of every key's tail: raise it when the stored form of any counter changes.
+// keySchema is part of the hash in every key's tail. Increase it when the stored form of any counter changes.
 const keySchema = 2
 
 const (
-	// Missing is the identifier under which requests are counted that do not carry one.
+	// Missing is the identifier under which requests without an identifier are counted.
 	Missing = "-"
-	// maxIdentifier is the longest identifier, escaped, that stands in a key as it is.
+	// maxIdentifier is the length of the longest escaped identifier that a key contains unhashed.
 	maxIdentifier = 128
 )
 
-// KeySpace is everything of a key that does not depend on the request: build it once per rule.
+// KeySpace is the part of keys that does not depend on the request. Build it once per rule.
 type KeySpace struct {
 	head string // "weir:throttle:tenant:{"
 	body string // "}:shop/tenant-daily"
 	tail string // ":k3f9q2wz"
 }
 
-// NewKeySpace returns the keys of one scope ("namespace/policy") on one axis. The tail is a hash of what a counter's
-// meaning depends on (window and algorithm), so that changing one starts new counters and changing the limit does not.
-// The prefix must hold no braces.
+// NewKeySpace returns the keys of one scope ("namespace/policy") on one axis. The tail is a hash of the window and the algorithm, so
+// that a change of either starts new counters, and a change of the limit does not. The prefix must not contain braces.
 func NewKeySpace(prefix, axis, scope string, limit Limit) KeySpace {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d", keySchema, limit.algorithm, limit.micros()))
 	return KeySpace{
@@ -51,10 +50,10 @@ func (k KeySpace) Key(identifier, endpoint string) string {
 	return k.head + tag + k.body + ":" + bound(escape(endpoint)) + k.tail
 }
 
-// Pattern returns the key with "*" for the identifier, as a person would search for it.
+// Pattern returns the key with "*" for the identifier, for use in a search.
 func (k KeySpace) Pattern() string { return k.head + "*" + k.body + ":*" }
 
-// HashSecret returns what stands for a secret (an API key) in keys, answers and logs: 128 bits of its SHA-256 in hex.
+// HashSecret returns the text that replaces a secret, such as an API key, in keys, answers and logs: 128 bits of its SHA-256 in hex.
 func HashSecret(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:16])
@@ -67,7 +66,7 @@ func escapeIdentifier(identifier string) string {
 	return bound(escape(identifier))
 }
 
-// bound replaces what is too long by its hash; "%sha256-" cannot be the beginning of an escaped text.
+// bound replaces a text that is too long by its hash. No escaped text begins with "%sha256-".
 func bound(escaped string) string {
 	if len(escaped) <= maxIdentifier {
 		return escaped
@@ -76,8 +75,8 @@ func bound(escaped string) string {
 	return "%sha256-" + hex.EncodeToString(sum[:])
 }
 
-// escape replaces, reversibly, every byte that could change a key's shape or slot by its percent-encoding:
-// braces, colon, percent, space, control characters and everything outside ASCII.
+// escape percent-encodes every byte that could change a key's structure or slot: braces, colon, percent, asterisk, space, control
+// characters and all bytes outside ASCII. It is reversible.
 func escape(s string) string {
 	special := func(c byte) bool { return c <= ' ' || c >= 0x7f || strings.IndexByte("{}:%*", c) >= 0 }
 	plain := 0

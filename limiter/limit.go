@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// Algorithm names how a window's units are counted. The values are those of the policy API.
+// Algorithm is the name of a way to count units. The values are those of the policy API.
 type Algorithm string
 
 const (
-	// FixedWindow counts in windows aligned to the epoch: up to twice the limit may pass across a boundary.
+	// FixedWindow counts in windows that are aligned to the epoch. Around a boundary it admits up to twice the limit.
 	FixedWindow Algorithm = "FixedWindow"
-	// SlidingWindowLog remembers the time of every admitted unit: exact, 7 to 8 bytes a unit.
+	// SlidingWindowLog stores the time of every admitted unit. It is exact and takes 7 to 8 bytes per unit.
 	SlidingWindowLog Algorithm = "SlidingWindowLog"
-	// SlidingWindowCounter weighs the count of the previous window with the part of it that still
-	// overlaps the sliding one: two integers, a small and one-sided error (see docs/concepts/algorithms.md).
+	// SlidingWindowCounter adds to the count of the current window that of the previous window, weighted by the part of it that the
+	// sliding window still overlaps. It takes two integers and has a small, one-sided error (docs/concepts/algorithms.md).
 	SlidingWindowCounter Algorithm = "SlidingWindowCounter"
-	// TokenBucket holds up to burst units and is refilled steadily, limit units per window.
+	// TokenBucket holds up to burst units and is refilled steadily with limit units per window.
 	TokenBucket Algorithm = "TokenBucket"
-	// LeakyBucket lets one unit out every window/limit and makes up to burst more wait for their turn.
+	// LeakyBucket admits one unit every window/limit. Up to burst more units wait for their turn.
 	LeakyBucket Algorithm = "LeakyBucket"
 )
 
-// Bounds of a limit. With them every sum and, scaled, every product the algorithms form is exact in a float64,
-// which is what Lua computes with.
+// Bounds of a limit. Within them, every sum and every (scaled) product that the algorithms compute is exact in a float64, the number type
+// of Lua.
 const (
 	MaxUnits    = 1_000_000_000
-	MaxLogUnits = 1_000_000 // a log keeps every unit; above this it would be tens of megabytes a key
+	MaxLogUnits = 1_000_000 // a log stores every unit; more units would take tens of megabytes per key
 	MinWindow   = time.Second
 	MaxWindow   = 720 * time.Hour
-	// MaxDrain is the longest that a burst may take to drain: burst · window/limit.
+	// MaxDrain is the longest time that a burst may take to drain: burst · window/limit.
 	MaxDrain = 10 * 365 * 24 * time.Hour
 )
 
@@ -39,11 +39,11 @@ type Limit struct {
 	units     int64
 	window    time.Duration
 	burst     int64 // of a bucket
-	atOnce    bool  // of a LeakyBucket: nothing is admitted that would have to wait
+	noDelay   bool  // of a LeakyBucket, see NoDelay
 }
 
-// NewLimit returns the limit of units per window under algorithm. It refuses an unknown algorithm, units outside
-// 1 … [MaxUnits] ([MaxLogUnits] for a log) and windows that are not whole seconds within [MinWindow] … [MaxWindow].
+// NewLimit returns the limit of units per window under algorithm. It returns an error for an unknown algorithm, units outside
+// 1 … [MaxUnits] ([MaxLogUnits] for a log), and windows that are not whole seconds within [MinWindow] … [MaxWindow].
 func NewLimit(algorithm Algorithm, units int64, window time.Duration) (Limit, error) {
 	most := int64(MaxUnits)
 	switch algorithm {
@@ -66,9 +66,9 @@ func NewLimit(algorithm Algorithm, units int64, window time.Duration) (Limit, er
 	return l, nil
 }
 
-// WithBurst returns the limit with another burst: a TokenBucket's capacity, 1 … [MaxUnits], the limit itself by
-// default; a LeakyBucket's queue depth, 0 … [MaxUnits], by default 0. It refuses the other algorithms, and bursts
-// that take longer than [MaxDrain] to drain.
+// WithBurst returns the limit with another burst. The burst of a TokenBucket is its capacity, 1 … [MaxUnits], by default the limit's units.
+// The burst of a LeakyBucket is the length of its queue, 0 … [MaxUnits], by default 0. It returns an error for the other algorithms, and
+// for bursts that take longer than [MaxDrain] to drain.
 func (l Limit) WithBurst(burst int64) (Limit, error) {
 	least := int64(1)
 	switch l.algorithm {
@@ -88,29 +88,29 @@ func (l Limit) WithBurst(burst int64) (Limit, error) {
 	return l, nil
 }
 
-// AtOnce returns the limit as it is for who cannot hold a request back until its turn under a LeakyBucket: what would have
-// to wait is denied. The counter is the same, and the other algorithms know no waiting.
-func (l Limit) AtOnce() Limit {
-	l.atOnce = l.algorithm == LeakyBucket
+// NoDelay returns the limit for a caller that cannot delay a request until its turn under a LeakyBucket: a charge that would have to wait
+// is denied. The counter is the same. For the other algorithms, NoDelay returns the limit unchanged, because they never delay.
+func (l Limit) NoDelay() Limit {
+	l.noDelay = l.algorithm == LeakyBucket
 	return l
 }
 
-// IsAtOnce says whether the limit is one that [Limit.AtOnce] has changed.
-func (l Limit) IsAtOnce() bool { return l.atOnce }
+// IsNoDelay reports whether the limit was changed by [Limit.NoDelay].
+func (l Limit) IsNoDelay() bool { return l.noDelay }
 
-// Algorithm says how the limit is counted.
+// Algorithm is how units are counted.
 func (l Limit) Algorithm() Algorithm { return l.algorithm }
 
-// Units is how many units the limit allows per window.
+// Units is the number of units per window.
 func (l Limit) Units() int64 { return l.units }
 
 // Window is the length of the window.
 func (l Limit) Window() time.Duration { return l.window }
 
-// Burst is a TokenBucket's capacity or a LeakyBucket's queue depth, in units; 0 for the other algorithms.
+// Burst is the capacity of a TokenBucket or the queue length of a LeakyBucket, in units; 0 for the other algorithms.
 func (l Limit) Burst() int64 { return l.burst }
 
-// Capacity is the most units that can count at once. That of a LeakyBucket is its queue and the unit on its way out.
+// Capacity is the largest number of units that can count at the same time. For a LeakyBucket it is the queue and the unit that leaves it.
 func (l Limit) Capacity() int64 {
 	switch l.algorithm {
 	case TokenBucket:
@@ -122,7 +122,7 @@ func (l Limit) Capacity() int64 {
 	}
 }
 
-// String reads "100 per 1m0s (SlidingWindowLog)".
+// String returns, for example, "100 per 1m0s (SlidingWindowLog)".
 func (l Limit) String() string {
 	return fmt.Sprintf("%d per %v (%s)", l.units, l.window, l.algorithm)
 }

@@ -2,42 +2,41 @@ package limiter
 
 import "fmt"
 
-// State is what has been spent on one key under one algorithm. It is not safe for concurrent use.
+// State records what was spent on one key under one algorithm. It is not safe for concurrent use.
 //
-// A clock that steps backwards is harmless: a State never goes back behind the latest instant it counted at.
+// A clock that steps backwards does no harm: a State never uses an instant before the latest at which it counted.
 type State interface {
-	// Decide says whether cost units may be spent now under limit. It changes nothing.
+	// Decide returns whether cost units may be spent now under limit. It changes nothing.
 	Decide(now Instant, limit Limit, cost int64) Decision
 	// Spend counts cost units now. Call it only when Decide allowed them.
 	Spend(now Instant, limit Limit, cost int64)
-	// Refund takes cost units back that were spent at an instant before, as far as they still count now. When none does,
-	// it changes nothing; when nothing is left, the state is a new one.
+	// Refund refunds cost units that were spent at the earlier instant at, as far as they still count now. If none of them counts, it
+	// changes nothing. If no units are left, the state equals a new one.
 	Refund(now Instant, limit Limit, cost int64, at Instant)
-	// Assume makes used units count now, 0 up to the capacity of limit, whatever counted before: what a store told that
-	// knows more. It changes as little of when they were spent as that takes; the last was spent at newest, which is not
-	// after now.
+	// Assume sets the number of units that count now to used, from 0 to the capacity of limit, as another store returned it. It changes
+	// as little as possible about when units were spent. Additional units were spent at newest, which must not be after now.
 	Assume(now Instant, limit Limit, used int64, newest Instant)
-	// Expires is the instant from which on the state is worth no more than a new one.
+	// Expires is the instant from which on the state equals a new one.
 	Expires(limit Limit) Instant
-	// Clone is a state of its own that is the same.
+	// Clone returns an independent copy.
 	Clone() State
-	// Size is about how many bytes of memory the state takes.
+	// Size is the approximate memory of the state in bytes.
 	Size() int
 }
 
-// coarse is how many instants in a window a coarse log tells apart.
-const coarse = 64
+// coarseInstants is the number of instants per window that a coarse log distinguishes.
+const coarseInstants = 64
 
-// NewCoarseState is NewState for who keeps many: of a SlidingWindowLog, whose state else grows by 24 bytes with every
-// instant that something is admitted at, it keeps few instants, and units count longer by up to a 64th of the window.
+// NewCoarseState returns a NewState that takes less memory. The state of a SlidingWindowLog normally grows by 24 bytes per instant at which
+// units are admitted. A coarse state merges instants, and units count longer by up to a 64th of the window.
 func (l Limit) NewCoarseState() State {
 	if l.algorithm == SlidingWindowLog {
-		return &windowLog{grain: l.micros() / coarse}
+		return &windowLog{grain: l.micros() / coarseInstants}
 	}
 	return l.NewState()
 }
 
-// NewState returns the state of a key that nothing has been spent on.
+// NewState returns the state of a key on which nothing was spent.
 func (l Limit) NewState() State {
 	switch l.algorithm {
 	case SlidingWindowLog:
@@ -49,12 +48,12 @@ func (l Limit) NewState() State {
 	case TokenBucket, LeakyBucket:
 		return &bucket{}
 	default:
-		panic(fmt.Sprintf("limiter: NewState of a limit that NewLimit did not build: %v", l))
+		panic(fmt.Sprintf("limiter: NewState: the limit was not built by NewLimit: %v", l))
 	}
 }
 
-// Spend decides charges[i] on states[i], all or nothing, and counts them if they pass. It is what
-// [Store.Spend] promises, for states that the caller has at hand.
+// Spend decides charges[i] on states[i], all or nothing, and counts them if they are allowed. It does for states what [Store.Spend] does
+// for counters.
 func Spend(now Instant, charges []Charge, states []State) []Decision {
 	decisions := Peek(now, charges, states)
 	for i, c := range charges {

@@ -2,12 +2,12 @@ package limiter
 
 import "math/bits"
 
-// windowCounter admits iff current + previous · (window − elapsed)/window + cost ≤ limit, where elapsed is the
-// time since the current window began. Windows are aligned to the epoch. Every operand but the weighted previous
-// count is an integer, so comparing against its ceiling is the comparison of the real numbers.
+// windowCounter admits a cost if and only if current + previous · (window − elapsed)/window + cost ≤ limit, where elapsed is the time since
+// the current window began. Windows are aligned to the epoch. Every operand except the weighted previous count is an integer, so comparing
+// with the ceiling of that operand gives the same result as comparing real numbers.
 type windowCounter struct {
 	window            int64 // number of the current window since the epoch
-	current, previous int64 // units admitted in it and in the one before
+	current, previous int64 // units admitted in the current window and in the one before it
 }
 
 func (s *windowCounter) Decide(now Instant, limit Limit, cost int64) Decision {
@@ -43,11 +43,11 @@ func (s *windowCounter) Refund(now Instant, limit Limit, cost int64, at Instant)
 	default:
 		return
 	}
-	back := min(cost, *counted)
-	if back == 0 {
+	refunded := min(cost, *counted)
+	if refunded == 0 {
 		return
 	}
-	*counted -= back
+	*counted -= refunded
 	if rolled.current+rolled.previous == 0 {
 		rolled = windowCounter{}
 	}
@@ -58,7 +58,7 @@ func (s *windowCounter) Assume(now Instant, limit Limit, used int64, _ Instant) 
 	at := s.roll(now, limit.micros())
 	*s = at.windowCounter
 	weighted := at.used() - at.current
-	if weighted <= used { // what was thought to be of this window, and is not, is of the one before, and has sunk since
+	if weighted <= used { // the rest was spent in this window
 		s.current = used - weighted
 		return
 	}
@@ -74,7 +74,7 @@ func (s *windowCounter) Expires(limit Limit) Instant {
 	return rolled{windowCounter: *s, length: limit.micros()}.whenFree()
 }
 
-// rolled is a windowCounter as seen at one instant.
+// rolled is a windowCounter at one instant.
 type rolled struct {
 	windowCounter
 	length  Instant // of a window
@@ -105,7 +105,7 @@ func (r rolled) used() int64 {
 	return r.current + quotient
 }
 
-// whenFree is the instant from which on nothing counts any more; 0 if nothing does.
+// whenFree is the instant from which on no unit counts; 0 if no unit counts now.
 func (r rolled) whenFree() Instant {
 	switch {
 	case r.current > 0:
@@ -117,7 +117,7 @@ func (r rolled) whenFree() Instant {
 	}
 }
 
-// whenRoom is the first instant at which no more than most units, 0 ≤ most, are used, given that more are now.
+// whenRoom is the first instant at which no more than most units are used. It requires 0 ≤ most, and that more units are used now.
 func (r rolled) whenRoom(most int64) Instant {
 	if r.current <= most {
 		return r.start() + r.weighsAtMost(r.previous, most-r.current)
@@ -125,7 +125,7 @@ func (r rolled) whenRoom(most int64) Instant {
 	return r.start() + r.length + r.weighsAtMost(r.current, most)
 }
 
-// weighsAtMost is the least elapsed time at which previous weighs no more than most, which is less.
+// weighsAtMost is the shortest elapsed time at which previous, weighted, is no more than most. It requires most < previous.
 func (r rolled) weighsAtMost(previous, most int64) Instant {
 	left, _ := mulDiv(most, int64(r.length), previous)
 	return r.length - Instant(left)

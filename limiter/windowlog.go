@@ -2,18 +2,18 @@ package limiter
 
 import "sort"
 
-// windowLog admits iff the units admitted in (now − window, now] plus the cost stay within the limit.
-// A unit admitted at t stops counting at t + window.
+// windowLog admits a cost if and only if the units admitted in (now − window, now] plus the cost are within the limit. A unit admitted at t
+// stops counting at t + window.
 type windowLog struct {
-	// grain makes admissions one that are no farther apart, of the instant of the last: units then count longer by
-	// that, and never shorter. 0 keeps every instant.
+	// grain merges admissions that are at most this far apart, at the instant of the last. Merged units count longer by up to grain, and
+	// never shorter. 0 keeps every instant.
 	grain Instant
-	// before is how many units were admitted before the first of runs.
+	// before is the number of units admitted before the first of runs.
 	before int64
 	runs   []run // oldest first
 }
 
-// run is units that count as admitted at one instant.
+// run is a number of units that count as admitted at one instant.
 type run struct {
 	first, at Instant // they were admitted in [first, at], and count as admitted at its end
 	sum       int64   // of the units of this run and of all before it
@@ -32,7 +32,7 @@ func (s *windowLog) Decide(now Instant, limit Limit, cost int64) Decision {
 		d.Allowed = true
 	case cost > limit.units:
 		d.RetryAfter = Never
-	default: // once the oldest excess units have left the window
+	default: // when the oldest excess units have left the window
 		last := sort.Search(len(live.runs), func(i int) bool { return live.runs[i].sum-live.before >= excess })
 		d.RetryAfter = (live.runs[last].at + window).Sub(now)
 	}
@@ -69,12 +69,12 @@ func (s *windowLog) Assume(now Instant, limit Limit, used int64, newest Instant)
 		s.Spend(newest, limit, used-counts)
 		return
 	}
-	for excess := counts - used; excess > 0; { // the oldest may be over already
+	for excess := counts - used; excess > 0; { // the oldest run may have fewer units than excess
 		excess -= s.take(0, excess)
 	}
 }
 
-// take removes up to cost units from a run, and returns how many.
+// take removes up to cost units from a run, and returns the number removed.
 func (s *windowLog) take(i int, cost int64) int64 {
 	before := s.before
 	if i > 0 {
@@ -105,7 +105,7 @@ func (s *windowLog) Clone() State {
 
 func (s *windowLog) Size() int { return 56 + 24*cap(s.runs) }
 
-// live is the log without what counts no more at now, and how many units that leaves.
+// live is the log without the units that no longer count at now, and the number of units that are left.
 func (s *windowLog) live(now, window Instant) (live windowLog, used int64) {
 	now = s.clamp(now)
 	expired := sort.Search(len(s.runs), func(i int) bool { return s.runs[i].at+window > now })
@@ -116,7 +116,7 @@ func (s *windowLog) live(now, window Instant) (live windowLog, used int64) {
 	return live, live.sum() - live.before
 }
 
-// sum is how many units were ever admitted.
+// sum is the number of units ever admitted.
 func (s *windowLog) sum() int64 {
 	if len(s.runs) == 0 {
 		return s.before

@@ -54,7 +54,7 @@ func (a *active) match(dst []ruleCharge, c *Check) []ruleCharge {
 			r.override(m, *c.Override)
 		}
 		if c.NoDelay {
-			r.charge.Limit = r.charge.Limit.AtOnce()
+			r.charge.Limit = r.charge.Limit.NoDelay()
 		}
 		if identifier == "" {
 			r.identifier = limiter.Missing
@@ -106,7 +106,7 @@ func chargesOf(matched []ruleCharge) []limiter.Charge {
 }
 
 func (r *ruleCharge) result(d limiter.Decision, from Source) Result {
-	if r.charge.Limit.IsAtOnce() && d.ResetAfter > 0 { // only a request that can wait can spend what remains
+	if r.charge.Limit.IsNoDelay() && d.ResetAfter > 0 { // only a request that can wait can spend what remains
 		d.Remaining = 0
 	}
 	return Result{

@@ -133,7 +133,7 @@ func appendLimit(args []any, limit limiter.Limit) []any {
 func capacity(limit limiter.Limit) int64 {
 	switch limit.Algorithm() {
 	case limiter.TokenBucket, limiter.LeakyBucket:
-		if limit.IsAtOnce() {
+		if limit.IsNoDelay() {
 			return -limit.Capacity()
 		}
 		return limit.Capacity()

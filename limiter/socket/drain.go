@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// StopTimeout is how long requests under way may take to finish once no new ones are taken.
+// StopTimeout bounds the time that requests in flight have to finish when no new ones are accepted.
 const StopTimeout = 10 * time.Second
 
-// Drain waits until ctx is done, calls begin, and returns when d has passed since; earlier with the error of a socket that
-// fails.
+// Drain waits until ctx is done, calls begin, waits for d, and returns nil. If failed delivers an error in the meantime, Drain returns it
+// immediately.
 func Drain(ctx context.Context, d time.Duration, begin func(), failed <-chan error) error {
 	select {
 	case err := <-failed:

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestDrain(t *testing.T) {
+func TestDrain_WaitsAfterTheContextUntilASocketFails(t *testing.T) {
 	broken := errors.New("accept: too many open files")
 	for name, test := range map[string]struct {
 		done, fails time.Duration // after which ctx is done and a socket fails; 0: never
@@ -16,11 +16,11 @@ func TestDrain(t *testing.T) {
 		took        time.Duration
 		err         error
 	}{
-		"lasts from the end of the context":          {done: time.Minute, begins: true, took: time.Minute + 5*time.Second},
-		"is not needed where a socket fails":         {fails: time.Minute, took: time.Minute, err: broken},
-		"ends early where a socket fails meanwhile":  {done: time.Minute, fails: time.Minute + time.Second, begins: true, took: time.Minute + time.Second, err: broken},
-		"does not see what fails when it has lasted": {done: time.Minute, fails: time.Hour, begins: true, took: time.Minute + 5*time.Second},
-		"begins at once where the context is done":   {done: time.Nanosecond, begins: true, took: 5*time.Second + time.Nanosecond},
+		"waits from the end of the context":           {done: time.Minute, begins: true, took: time.Minute + 5*time.Second},
+		"ends without waiting if a socket fails":      {fails: time.Minute, took: time.Minute, err: broken},
+		"ends early if a socket fails while it waits": {done: time.Minute, fails: time.Minute + time.Second, begins: true, took: time.Minute + time.Second, err: broken},
+		"ignores a failure after it has ended":        {done: time.Minute, fails: time.Hour, begins: true, took: time.Minute + 5*time.Second},
+		"begins immediately if the context is done":   {done: time.Nanosecond, begins: true, took: 5*time.Second + time.Nanosecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

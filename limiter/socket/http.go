@@ -1,6 +1,6 @@
-// Package socket is what all sockets of a limiter have in common: how long callers may stall, and how a socket that is to
-// stop drains, so that no request is refused. First it goes on taking requests until load balancers have seen that it is
-// not ready any more, and has callers look for another limiter; then it takes no new ones and lets those under way finish.
+// Package socket has what all sockets of a limiter share: timeouts for callers that stall, and draining, which stops a socket without
+// refusing requests. A draining socket first keeps accepting requests until load balancers have detected that it is not ready, and
+// asks callers to reconnect to another limiter. Then it accepts no new requests and lets those in flight finish.
 package socket
 
 import (
@@ -12,20 +12,19 @@ import (
 	"time"
 )
 
-// Bounds of HTTP. Requests are small and answered within milliseconds; the read and write time-outs are there for callers
-// that stall. Go's clients, API servers among them, close a connection that they have not used for 90 seconds, before this
-// side does.
+// Bounds of HTTP. Requests are small and answered within milliseconds; the read and write timeouts are for callers that stall. Clients
+// written in Go, including API servers, close a connection that is idle for 90 seconds, so they close it before this side does.
 const (
-	// ReadTimeout is how long a request may take to arrive.
+	// ReadTimeout bounds the time that a request takes to arrive.
 	ReadTimeout       = 10 * time.Second
 	readHeaderTimeout = 5 * time.Second
-	writeTimeout      = 30 * time.Second // a slow scrape of the metrics included
+	writeTimeout      = 30 * time.Second // long enough for a slow scrape of the metrics
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 32 << 10
 )
 
-// NewHTTP returns a server, which speaks no protocol yet. It has callers that keep connections open look for another
-// limiter while this one is draining.
+// NewHTTP returns a server with no protocol enabled; the caller enables those it serves. While the limiter is draining, the server closes
+// connections after each response, so that callers connect to another limiter.
 func NewHTTP(handler http.Handler, draining func() bool, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           closing(handler, draining),
@@ -48,12 +47,12 @@ func closing(next http.Handler, draining func() bool) http.Handler {
 	})
 }
 
-// StopHTTP takes no more connections and waits for the requests under way, within StopTimeout.
+// StopHTTP accepts no more connections and waits up to StopTimeout for the requests in flight.
 func StopHTTP(server *http.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), StopTimeout)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
-		return errors.Join(fmt.Errorf("requests were cut off after %v: %w", StopTimeout, err), server.Close())
+		return errors.Join(fmt.Errorf("some requests did not finish within %v and were aborted: %w", StopTimeout, err), server.Close())
 	}
 	return nil
 }

@@ -182,7 +182,7 @@ func (h *history) ask(rt *rapid.T, what string, ask ask, decide decide) {
 // drawPatience asks some for what need not wait.
 func drawPatience(rt *rapid.T, limit limiter.Limit) limiter.Limit {
 	if limit.Algorithm() == limiter.LeakyBucket && rapid.Bool().Draw(rt, "at once") {
-		return limit.AtOnce()
+		return limit.NoDelay()
 	}
 	return limit
 }

@@ -179,7 +179,7 @@ func (s *scenario) charge(word string) (limiter.Charge, string, error) {
 	}
 	c := limiter.Charge{Key: key(m[1], identifier, limit), Limit: limit, Cost: 1, Shadow: m[5] != ""}
 	if m[4] != "" {
-		c.Limit = limit.AtOnce()
+		c.Limit = limit.NoDelay()
 	}
 	if m[3] != "" {
 		var err error
