@@ -11,12 +11,12 @@ import (
 
 var noon = limiter.At(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
 
-// usedOf is how many units count now.
+// usedOf is the number of units that count now.
 func usedOf(state limiter.State, limit limiter.Limit, now limiter.Instant) int64 {
 	return capacityOf(limit) - state.Decide(now, limit, 0).Remaining
 }
 
-func TestWhatIsAssumedCountsWhateverCountedBefore(t *testing.T) {
+func TestAssume_SetsTheUnitsThatCount(t *testing.T) {
 	for _, algorithm := range algorithms() {
 		t.Run(string(algorithm), func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
@@ -29,7 +29,7 @@ func TestWhatIsAssumedCountsWhateverCountedBefore(t *testing.T) {
 						used := rapid.Int64Range(0, capacityOf(limit)).Draw(rt, "used")
 						state.Assume(now, limit, used, now)
 						if got := usedOf(state, limit, now); got != used {
-							rt.Fatalf("%d units count where %d were assumed", got, used)
+							rt.Fatalf("%d units count, want the %d that were assumed", got, used)
 						}
 						continue
 					}
@@ -37,17 +37,16 @@ func TestWhatIsAssumedCountsWhateverCountedBefore(t *testing.T) {
 						state.Spend(now, limit, cost)
 					}
 				}
-				// Whatever was assumed, it is over some day.
 				if later := state.Expires(limit); usedOf(state, limit, max(now, later)) != 0 {
-					rt.Fatalf("something counts when the state has expired")
+					rt.Fatalf("units count when the state has expired")
 				}
 			})
 		})
 	}
 }
 
-// TestWhatIsAssumedAsItWasChangesNothing: a store that tells what is known already leaves the future as it was.
-func TestWhatIsAssumedAsItWasChangesNothing(t *testing.T) {
+// When the assumed units equal those that count, later decisions do not change.
+func TestAssume_OfTheSameUnitsChangesNothing(t *testing.T) {
 	for _, algorithm := range algorithms() {
 		t.Run(string(algorithm), func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
@@ -59,13 +58,13 @@ func TestWhatIsAssumedAsItWasChangesNothing(t *testing.T) {
 						state.Spend(now, limit, cost)
 					}
 				}
-				told := state.Clone()
-				told.Assume(now, limit, usedOf(state, limit, now), now)
+				assumed := state.Clone()
+				assumed.Assume(now, limit, usedOf(state, limit, now), now)
 				for range 5 {
 					now += limiter.Instant(rapid.Int64Range(0, limit.Window().Microseconds()/2).Draw(rt, "wait"))
 					cost := rapid.Int64Range(0, capacityOf(limit)).Draw(rt, "cost")
-					if a, b := state.Decide(now, limit, cost), told.Decide(now, limit, cost); a != b {
-						rt.Fatalf("%+v became %+v", a, b)
+					if a, b := state.Decide(now, limit, cost), assumed.Decide(now, limit, cost); a != b {
+						rt.Fatalf("decision %+v changed to %+v", a, b)
 					}
 				}
 			})
@@ -73,8 +72,8 @@ func TestWhatIsAssumedAsItWasChangesNothing(t *testing.T) {
 	}
 }
 
-// TestWhatWasSpentLongAgoIsNotTakenForNew: a log tells when the last unit was spent, though not by whom.
-func TestWhatWasSpentLongAgoIsNotTakenForNew(t *testing.T) {
+// The decisions of a log contain the time of its last unit.
+func TestAssume_KeepsTheTimeOfTheLastUnitOfALog(t *testing.T) {
 	limit := mustLimit(t, limiter.SlidingWindowLog, 10, time.Minute)
 	state := limit.NewCoarseState()
 	state.Assume(noon.Add(50*time.Second), limit, 10, noon)
@@ -83,7 +82,7 @@ func TestWhatWasSpentLongAgoIsNotTakenForNew(t *testing.T) {
 	}
 }
 
-func TestACloneIsOnItsOwn(t *testing.T) {
+func TestClone_IsIndependent(t *testing.T) {
 	for _, algorithm := range algorithms() {
 		t.Run(string(algorithm), func(t *testing.T) {
 			limit := mustLimit(t, algorithm, 100, time.Minute)
@@ -105,9 +104,8 @@ func TestACloneIsOnItsOwn(t *testing.T) {
 	}
 }
 
-// TestACoarseLogIsNeverOverAndLittleUnder holds a coarse log to the definition: what it admits, an exact one admits, and
-// what it denies, an exact one that keeps units a 32nd of the window longer denies.
-func TestACoarseLogIsNeverOverAndLittleUnder(t *testing.T) {
+// A coarse log admits only what an exact log admits. It denies only what is also denied by an exact log whose window is a 32nd longer.
+func TestNewCoarseState_NeverAdmitsMoreAndHardlyLess(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		limit := mustLimit(t, limiter.SlidingWindowLog, rapid.Int64Range(1, 200).Draw(rt, "limit"), 64*time.Second)
 		longer := mustLimit(t, limiter.SlidingWindowLog, limit.Units(), 66*time.Second)
@@ -120,14 +118,14 @@ func TestACoarseLogIsNeverOverAndLittleUnder(t *testing.T) {
 			case allowed && !exact.Decide(now, limit, cost).Allowed:
 				rt.Fatal("admitted over the limit")
 			case !allowed && late.Decide(now, longer, cost).Allowed:
-				rt.Fatal("denied where even units that count a 32nd longer leave room")
+				rt.Fatal("denied, although a log with a window that is a 32nd longer admits")
 			case allowed:
 				coarse.Spend(now, limit, cost)
 				exact.Spend(now, limit, cost)
 				late.Spend(now, longer, cost)
 			}
 			if coarse.Size() > 4096 {
-				rt.Fatalf("%d bytes", coarse.Size())
+				rt.Fatalf("the state takes %d bytes, want at most 4096", coarse.Size())
 			}
 		}
 	})

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-func TestTheWaitUnderALoweredBurstIsExact(t *testing.T) {
+func TestTokenBucket_WaitAfterTheBurstWasLoweredIsExact(t *testing.T) {
 	wide, err := mustLimit(t, limiter.TokenBucket, 10, 10*time.Second).WithBurst(100)
 	if err != nil {
 		t.Fatal(err)
@@ -23,10 +23,10 @@ func TestTheWaitUnderALoweredBurstIsExact(t *testing.T) {
 		now := began.Add(300 * time.Millisecond)
 		d := state.Decide(now, narrow, cost)
 		if d.Allowed || d.RetryAfter > 10*time.Second {
-			t.Fatalf("cost %d: %+v, want a denial for no longer than a burst of 10 takes to drain", cost, d)
+			t.Fatalf("cost %d: %+v, want a denial for at most the time that a burst of 10 takes to drain", cost, d)
 		}
 		if early := state.Decide(now.Add(d.RetryAfter-time.Microsecond), narrow, cost); early.Allowed {
-			t.Errorf("cost %d passes a microsecond before %v are over", cost, d.RetryAfter)
+			t.Errorf("cost %d is allowed a microsecond before %v have passed", cost, d.RetryAfter)
 		}
 		if then := state.Decide(now.Add(d.RetryAfter), narrow, cost); !then.Allowed {
 			t.Errorf("cost %d is denied after %v: %+v", cost, d.RetryAfter, then)

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-func TestStrictestComesFirst(t *testing.T) {
+func TestCompareStrictness_OrdersStrictestFirst(t *testing.T) {
 	strictestFirst := []limiter.Decision{
 		{Limit: 5, RetryAfter: limiter.Never},
 		{Limit: 1000, Remaining: 900, RetryAfter: time.Hour}, // a cost above what is left
@@ -30,6 +30,6 @@ func TestStrictestComesFirst(t *testing.T) {
 	equal := limiter.CompareStrictness(
 		limiter.Decision{Allowed: true, Limit: 10, Remaining: 5}, limiter.Decision{Allowed: true, Limit: 100, Remaining: 50})
 	if equal != 0 {
-		t.Errorf("5 of 10 and 50 of 100 compare as %d, want 0: names decide", equal)
+		t.Errorf("5 of 10 and 50 of 100 compare as %d, want 0", equal)
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// FuzzKey gives identifiers and endpoints that clients choose: none changes a key's shape or length, and no two meet.
+// FuzzKey passes identifiers and endpoints as clients may choose them. None changes the form of a key or exceeds its length, and two
+// identifiers never have the same key.
 func FuzzKey(f *testing.F) {
 	for _, seed := range []string{
 		"", "-", "acme", "{}", "}{", "a:b", "a%2Db", "%sha256-00", "\x00", "\n", "\xff\xfe", "\u65e5\u672c", "*", " ",
@@ -26,7 +27,7 @@ func FuzzKey(f *testing.F) {
 	tail := space.Key("acme", "")[len("weir:throttle:user:{acme}:shop/login"):]
 	f.Fuzz(func(t *testing.T, identifier, endpoint, other string) {
 		key := space.Key(identifier, endpoint)
-		tag, scope := shape(t, key, tail)
+		tag, scope := parse(t, key, tail)
 		if len(key) > 400 {
 			t.Errorf("a key of %d bytes: %s", len(key), key)
 		}
@@ -37,24 +38,24 @@ func FuzzKey(f *testing.F) {
 			t.Errorf("%q and %q share %s", identifier, other, key)
 		}
 		if got, err := url.PathUnescape(tag); err != nil && !strings.HasPrefix(tag, "%sha256-") {
-			t.Errorf("%s does not read back: %v", tag, err)
+			t.Errorf("cannot unescape %s: %v", tag, err)
 		} else if err == nil && got != identifier && identifier != "" {
-			t.Errorf("%s reads back as %q, want %q", tag, got, identifier)
+			t.Errorf("%s is unescaped as %q, want %q", tag, got, identifier)
 		}
-		if again, _ := shape(t, space.Key(identifier, other), tail); again != tag {
-			t.Errorf("another endpoint of %q has the hash tag %s, not %s", identifier, again, tag)
+		if again, _ := parse(t, space.Key(identifier, other), tail); again != tag {
+			t.Errorf("another endpoint of %q has the hash tag %s, want %s", identifier, again, tag)
 		}
 	})
 }
 
-// shape is the hash tag and the scope of a key of the form weir:throttle:user:{tag}:scope:tail.
-func shape(t *testing.T, key, tail string) (tag, scope string) {
+// parse returns the hash tag and the scope of a key of the form weir:throttle:user:{tag}:scope:tail.
+func parse(t *testing.T, key, tail string) (tag, scope string) {
 	t.Helper()
 	rest, ok := strings.CutPrefix(key, "weir:throttle:user:{")
 	tag, rest, found := strings.Cut(rest, "}:")
 	scope, ended := strings.CutSuffix(rest, tail)
 	if !ok || !found || !ended || tag == "" || strings.ContainsAny(tag+scope, "{} \x00\n*") || strings.Count(scope, ":") > 1 {
-		t.Fatalf("misshapen: %q", key)
+		t.Fatalf("malformed key %q", key)
 	}
 	return tag, scope
 }

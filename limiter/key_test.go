@@ -21,19 +21,19 @@ func mustLimit(t testing.TB, algorithm limiter.Algorithm, units int64, window ti
 	return limit
 }
 
-func TestKeysReadAsTheyAreDocumented(t *testing.T) {
+func TestKey_HasTheDocumentedForm(t *testing.T) {
 	daily := mustLimit(t, limiter.SlidingWindowCounter, 100, 24*time.Hour)
 	keys := limiter.NewKeySpace("weir:", "APIKey", "shop/tenant-daily", daily)
 	long := strings.Repeat("x", 129)
 	tests := map[string]struct{ identifier, endpoint, want string }{
-		"a plain identifier":           {"acme", "", "weir:throttle:apikey:{acme}:shop/tenant-daily:yejgfcuk"},
-		"an endpoint of its own":       {"acme", "/v1/search", "weir:throttle:apikey:{acme}:shop/tenant-daily:/v1/search:yejgfcuk"},
-		"no identifier":                {"", "", "weir:throttle:apikey:{-}:shop/tenant-daily:yejgfcuk"},
-		"a dash that somebody sent":    {"-", "", "weir:throttle:apikey:{%2D}:shop/tenant-daily:yejgfcuk"},
-		"what could change the shape":  {"a}:{b c%\n", "", "weir:throttle:apikey:{a%7D%3A%7Bb%20c%25%0A}:shop/tenant-daily:yejgfcuk"},
-		"an IPv6 network":              {"2001:db8::/64", "", "weir:throttle:apikey:{2001%3Adb8%3A%3A/64}:shop/tenant-daily:yejgfcuk"},
-		"as long as it may be":         {long[:128], "", "weir:throttle:apikey:{" + long[:128] + "}:shop/tenant-daily:yejgfcuk"},
-		"an identifier that is longer": {long, "", "weir:throttle:apikey:{%sha256-0ec9eb33e74510bcdd1f2ea55206e82f21649c5c2becbf2b433eb475b34c01bd}:shop/tenant-daily:yejgfcuk"},
+		"a plain identifier":              {"acme", "", "weir:throttle:apikey:{acme}:shop/tenant-daily:yejgfcuk"},
+		"an endpoint of its own":          {"acme", "/v1/search", "weir:throttle:apikey:{acme}:shop/tenant-daily:/v1/search:yejgfcuk"},
+		"no identifier":                   {"", "", "weir:throttle:apikey:{-}:shop/tenant-daily:yejgfcuk"},
+		"a dash as identifier":            {"-", "", "weir:throttle:apikey:{%2D}:shop/tenant-daily:yejgfcuk"},
+		"special characters":              {"a}:{b c%\n", "", "weir:throttle:apikey:{a%7D%3A%7Bb%20c%25%0A}:shop/tenant-daily:yejgfcuk"},
+		"an IPv6 network":                 {"2001:db8::/64", "", "weir:throttle:apikey:{2001%3Adb8%3A%3A/64}:shop/tenant-daily:yejgfcuk"},
+		"the longest unhashed identifier": {long[:128], "", "weir:throttle:apikey:{" + long[:128] + "}:shop/tenant-daily:yejgfcuk"},
+		"an identifier that is too long":  {long, "", "weir:throttle:apikey:{%sha256-0ec9eb33e74510bcdd1f2ea55206e82f21649c5c2becbf2b433eb475b34c01bd}:shop/tenant-daily:yejgfcuk"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -47,23 +47,23 @@ func TestKeysReadAsTheyAreDocumented(t *testing.T) {
 	}
 }
 
-func TestWhatACounterMeansIsInItsTail(t *testing.T) {
+func TestNewKeySpace_TailDependsOnAlgorithmAndWindowOnly(t *testing.T) {
 	key := func(algorithm limiter.Algorithm, units int64, window time.Duration) string {
 		return limiter.NewKeySpace("weir:", "IP", "a/b", mustLimit(t, algorithm, units, window)).Key("x", "")
 	}
 	base := key(limiter.SlidingWindowLog, 10, time.Minute)
 	if got := key(limiter.SlidingWindowLog, 20, time.Minute); got != base {
-		t.Errorf("another limit starts new counters: %s, %s", got, base)
+		t.Errorf("another limit changes the key: %s, %s", got, base)
 	}
 	if got := key(limiter.SlidingWindowLog, 10, time.Hour); got == base {
-		t.Errorf("another window keeps the counters: %s", got)
+		t.Errorf("another window keeps the key: %s", got)
 	}
 	if got := key(limiter.SlidingWindowCounter, 10, time.Minute); got == base {
-		t.Errorf("another algorithm keeps the counters: %s", got)
+		t.Errorf("another algorithm keeps the key: %s", got)
 	}
 }
 
-func TestNoIdentifierCanChangeAKeysShapeOrMeetAnother(t *testing.T) {
+func TestKey_IsUniqueAndWellFormedForEveryIdentifier(t *testing.T) {
 	keys := limiter.NewKeySpace("weir:", "Tenant", "a/b", mustLimit(t, limiter.SlidingWindowLog, 10, time.Minute))
 	shape := regexp.MustCompile(`^weir:throttle:tenant:\{([!-9;-z|~]+)\}:a/b:[!-9;-z|~]+:[a-z2-7]{8}$`)
 	text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[-{}:% a*]{0,4}`), rapid.StringN(100, 200, -1))
@@ -72,20 +72,20 @@ func TestNoIdentifierCanChangeAKeysShapeOrMeetAnother(t *testing.T) {
 		endpoint := "/" + text.Draw(t, "endpoint")
 		m := shape.FindStringSubmatch(keys.Key(a, endpoint))
 		if m == nil {
-			t.Fatalf("key %q", keys.Key(a, endpoint))
+			t.Fatalf("malformed key %q", keys.Key(a, endpoint))
 		}
 		if (keys.Key(a, "") == keys.Key(b, "")) != (a == b) {
 			t.Fatalf("%q and %q: %s, %s", a, b, keys.Key(a, ""), keys.Key(b, ""))
 		}
 		if a != "" && !strings.HasPrefix(m[1], "%sha256-") {
 			if back, err := url.PathUnescape(m[1]); err != nil || back != a {
-				t.Fatalf("%q comes back as %q (%v)", a, back, err)
+				t.Fatalf("%q is unescaped as %q (%v)", a, back, err)
 			}
 		}
 	})
 }
 
-func TestSecretsDoNotComeBack(t *testing.T) {
+func TestHashSecret_IsTheDocumentedHash(t *testing.T) {
 	const secret = "sk-live-0123456789"
 	// printf %s sk-live-0123456789 | sha256sum | cut -c1-32
 	if got, want := limiter.HashSecret(secret), "74978375b3a4871210ebf3ebd77c0a53"; got != want {

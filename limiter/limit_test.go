@@ -8,7 +8,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-func TestBursts(t *testing.T) {
+func TestWithBurst_AcceptsBurstsWithinTheBounds(t *testing.T) {
 	tests := map[string]struct {
 		algorithm limiter.Algorithm
 		units     int64
@@ -19,10 +19,10 @@ func TestBursts(t *testing.T) {
 		"a bucket smaller than the limit":   {limiter.TokenBucket, 100, time.Minute, 1, ""},
 		"a bucket larger than the limit":    {limiter.TokenBucket, 1, time.Second, 1000, ""},
 		"a bucket that holds nothing":       {limiter.TokenBucket, 1, time.Second, 0, "burst 0 is outside 1 … 1000000000 for TokenBucket"},
-		"a queue of none":                   {limiter.LeakyBucket, 1, time.Second, 0, ""},
+		"no queue":                          {limiter.LeakyBucket, 1, time.Second, 0, ""},
 		"a queue that is too long":          {limiter.LeakyBucket, limiter.MaxUnits, time.Second, limiter.MaxUnits + 1, "burst 1000000001 is outside 0 … 1000000000"},
-		"less than none":                    {limiter.LeakyBucket, 1, time.Second, -1, "burst -1 is outside"},
-		"a burst of a window":               {limiter.FixedWindow, 1, time.Second, 1, "FixedWindow has no burst"},
+		"a negative burst":                  {limiter.LeakyBucket, 1, time.Second, -1, "burst -1 is outside"},
+		"a fixed window":                    {limiter.FixedWindow, 1, time.Second, 1, "FixedWindow has no burst"},
 		"a bucket that drains in ten years": {limiter.TokenBucket, 1, limiter.MaxWindow, 121, ""},
 		"a bucket that takes longer":        {limiter.TokenBucket, 1, limiter.MaxWindow, 122, "burst 122 takes longer than ten years to drain at 1 per 720h0m0s"},
 	}
@@ -31,7 +31,7 @@ func TestBursts(t *testing.T) {
 			limit, err := mustLimit(t, test.algorithm, test.units, test.window).WithBurst(test.burst)
 			if test.want != "" {
 				if err == nil || !strings.Contains(err.Error(), test.want) {
-					t.Fatalf("error %v, want one that says %q", err, test.want)
+					t.Fatalf("error %v, want it to contain %q", err, test.want)
 				}
 				return
 			}
@@ -41,36 +41,36 @@ func TestBursts(t *testing.T) {
 		})
 	}
 	if got := mustLimit(t, limiter.TokenBucket, 100, time.Minute).Burst(); got != 100 {
-		t.Errorf("a token bucket holds %d by default, want its limit, 100", got)
+		t.Errorf("the default burst of a token bucket is %d, want its limit of 100", got)
 	}
 }
 
-func TestNewLimitRefusesWhatCannotBeCounted(t *testing.T) {
+func TestNewLimit_RejectsValuesOutsideTheBounds(t *testing.T) {
 	tests := map[string]struct {
 		algorithm limiter.Algorithm
 		units     int64
 		window    time.Duration
 		want      string // part of the error; empty: accepted
 	}{
-		"the smallest":                           {limiter.SlidingWindowLog, 1, time.Second, ""},
-		"the largest counter":                    {limiter.SlidingWindowCounter, limiter.MaxUnits, limiter.MaxWindow, ""},
-		"the largest log":                        {limiter.SlidingWindowLog, limiter.MaxLogUnits, limiter.MaxWindow, ""},
-		"an algorithm nobody knows":              {"Leaky", 1, time.Second, `unknown algorithm "Leaky"`},
-		"no algorithm":                           {"", 1, time.Second, `unknown algorithm ""`},
-		"a limit of nothing":                     {limiter.SlidingWindowCounter, 0, time.Second, "limit 0 is outside 1 … 1000000000"},
-		"more than a counter counts":             {limiter.SlidingWindowCounter, limiter.MaxUnits + 1, time.Second, "limit 1000000001 is outside"},
-		"more than a log should hold":            {limiter.SlidingWindowLog, limiter.MaxLogUnits + 1, time.Second, "limit 1000001 is outside 1 … 1000000 for SlidingWindowLog"},
-		"a window too short":                     {limiter.SlidingWindowLog, 1, time.Second - 1, "window 999.999999ms is not"},
-		"a window too long":                      {limiter.SlidingWindowLog, 1, limiter.MaxWindow + time.Second, "window 720h0m1s is not"},
-		"a window of a second and a bit":         {limiter.SlidingWindowLog, 1, 1500 * time.Millisecond, "not a whole number of seconds"},
-		"a window that ends before it has begun": {limiter.SlidingWindowLog, 1, -time.Second, "window -1s is not"},
+		"the smallest":                 {limiter.SlidingWindowLog, 1, time.Second, ""},
+		"the largest counter":          {limiter.SlidingWindowCounter, limiter.MaxUnits, limiter.MaxWindow, ""},
+		"the largest log":              {limiter.SlidingWindowLog, limiter.MaxLogUnits, limiter.MaxWindow, ""},
+		"an unknown algorithm":         {"Leaky", 1, time.Second, `unknown algorithm "Leaky"`},
+		"no algorithm":                 {"", 1, time.Second, `unknown algorithm ""`},
+		"a limit of 0":                 {limiter.SlidingWindowCounter, 0, time.Second, "limit 0 is outside 1 … 1000000000"},
+		"too many units for a counter": {limiter.SlidingWindowCounter, limiter.MaxUnits + 1, time.Second, "limit 1000000001 is outside"},
+		"too many units for a log":     {limiter.SlidingWindowLog, limiter.MaxLogUnits + 1, time.Second, "limit 1000001 is outside 1 … 1000000 for SlidingWindowLog"},
+		"a window too short":           {limiter.SlidingWindowLog, 1, time.Second - 1, "window 999.999999ms is not"},
+		"a window too long":            {limiter.SlidingWindowLog, 1, limiter.MaxWindow + time.Second, "window 720h0m1s is not"},
+		"a window of 1.5 seconds":      {limiter.SlidingWindowLog, 1, 1500 * time.Millisecond, "not a whole number of seconds"},
+		"a negative window":            {limiter.SlidingWindowLog, 1, -time.Second, "window -1s is not"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			limit, err := limiter.NewLimit(test.algorithm, test.units, test.window)
 			if test.want != "" {
 				if err == nil || !strings.Contains(err.Error(), test.want) {
-					t.Fatalf("error %v, want one that says %q", err, test.want)
+					t.Fatalf("error %v, want it to contain %q", err, test.want)
 				}
 				return
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// admitted rebuilds the model of a history that holds these admissions and no others.
+// admitted returns the model of a history with exactly these admissions.
 func admitted(limit limiter.Limit, list []admission) model {
 	m := newModel(limit)
 	for _, a := range list {
@@ -19,9 +19,9 @@ func admitted(limit limiter.Limit, list []admission) model {
 	return m
 }
 
-// TestAfterRefundsTheLimitHoldsForWhatWasKept spends and takes back, each spend once at most: what is admitted is always
-// what the definition admits beside the spends that were kept.
-func TestAfterRefundsTheLimitHoldsForWhatWasKept(t *testing.T) {
+// Random spends, each refunded at most once: whatever is admitted is also admitted by the definition for the spends that were not
+// refunded.
+func TestRefund_LimitHoldsForWhatWasNotRefunded(t *testing.T) {
 	for _, algorithm := range algorithms() {
 		t.Run(string(algorithm), func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
@@ -31,7 +31,7 @@ func TestAfterRefundsTheLimitHoldsForWhatWasKept(t *testing.T) {
 				now := limiter.At(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))
 				for range rapid.IntRange(1, 30).Draw(rt, "steps") {
 					now += limiter.Instant(rapid.Int64Range(0, limit.Window().Microseconds()/3).Draw(rt, "wait"))
-					if len(kept) > 0 && rapid.IntRange(0, 2).Draw(rt, "take back") == 0 {
+					if len(kept) > 0 && rapid.IntRange(0, 2).Draw(rt, "refund") == 0 {
 						i := rapid.IntRange(0, len(kept)-1).Draw(rt, "which")
 						state.Refund(now, limit, kept[i].units, kept[i].at)
 						kept = slices.Delete(kept, i, i+1)
@@ -53,8 +53,8 @@ func TestAfterRefundsTheLimitHoldsForWhatWasKept(t *testing.T) {
 	}
 }
 
-// TestARefundAtOnceLeavesNoTrace: what Redis Cluster needs when a request is charged in one slot and denied in another.
-func TestARefundAtOnceLeavesNoTrace(t *testing.T) {
+// Redis Cluster depends on it when a request is charged in one slot and denied in another.
+func TestRefund_ImmediatelyAfterASpendRestoresTheState(t *testing.T) {
 	for _, algorithm := range algorithms() {
 		t.Run(string(algorithm), func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// A model says from the definition alone, slowly, how many units are used at an instant.
+// A model computes from the definition alone, slowly, the number of units that are used at an instant.
 type model interface {
 	admit(now limiter.Instant, units int64)
 	used(now limiter.Instant) *big.Rat
@@ -21,7 +21,7 @@ type admission struct {
 	units int64
 }
 
-// logModel sums what was admitted in (now − window, now].
+// logModel is the sum of the units admitted in (now − window, now].
 type logModel struct {
 	window   limiter.Instant
 	admitted []admission
@@ -63,9 +63,9 @@ func (m *fixedModel) used(now limiter.Instant) *big.Rat {
 	return new(big.Rat).SetInt64(m.counts[now/m.window])
 }
 
-// bucketModel is a level that sinks by limit/window, in fractions.
+// bucketModel is a level that falls by limit/window, in fractions.
 type bucketModel struct {
-	rate  *big.Rat // units a microsecond
+	rate  *big.Rat // units per microsecond
 	at    limiter.Instant
 	level *big.Rat
 }
@@ -98,7 +98,7 @@ func newModel(limit limiter.Limit) model {
 	}
 }
 
-// capacityOf is the most that can be used at once.
+// capacityOf is the largest number of units that can be used at the same time.
 func capacityOf(limit limiter.Limit) int64 {
 	switch limit.Algorithm() {
 	case limiter.TokenBucket:
@@ -116,10 +116,9 @@ func algorithms() []limiter.Algorithm {
 	}
 }
 
-// TestDecisionsFollowTheDefinition plays random histories and holds every figure of every decision to the definition:
-// whether it is admitted, that exactly Remaining units could be spent at once, and that RetryAfter and ResetAfter are
-// the first microsecond, not one before or after.
-func TestDecisionsFollowTheDefinition(t *testing.T) {
+// The test compares every field of every decision in random histories with the definition: whether the charge is allowed, that exactly
+// Remaining units can be spent now, and that RetryAfter and ResetAfter end at exactly the first possible microsecond.
+func TestDecide_FollowsTheDefinition(t *testing.T) {
 	for _, algorithm := range algorithms() {
 		t.Run(string(algorithm), func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) { playHistory(rt, algorithm) })
@@ -142,7 +141,7 @@ func playHistory(rt *rapid.T, algorithm limiter.Algorithm) {
 			model.admit(now, cost)
 		}
 		if at := state.Expires(limit); d.Allowed && (passes(model, limit, at-1, capacity) || !passes(model, limit, at, capacity)) {
-			rt.Fatalf("expires at %v, which is not the first instant at which nothing counts", at)
+			rt.Fatalf("expires at %v, which is not the first instant at which no unit counts", at)
 		}
 	}
 }
@@ -163,7 +162,7 @@ func drawLimit(rt *rapid.T, algorithm limiter.Algorithm) limiter.Limit {
 	return limit
 }
 
-// passes says by the definition whether cost would be admitted at an instant.
+// passes reports whether the definition admits cost at an instant.
 func passes(m model, limit limiter.Limit, at limiter.Instant, cost int64) bool {
 	sum := new(big.Rat).Add(m.used(at), new(big.Rat).SetInt64(cost))
 	return sum.Cmp(new(big.Rat).SetInt64(capacityOf(limit))) <= 0
@@ -174,11 +173,11 @@ func checkDecision(rt *rapid.T, now limiter.Instant, limit limiter.Limit, cost i
 		rt.Fatalf("cost %d: allowed %v, by definition %v: %+v", cost, d.Allowed, want, d)
 	}
 	if !passes(m, limit, now, d.Remaining) || passes(m, limit, now, d.Remaining+1) {
-		rt.Fatalf("remaining %d is not what could be spent at once", d.Remaining)
+		rt.Fatalf("remaining %d is not the number of units that can be spent now", d.Remaining)
 	}
 	full := now.Add(d.ResetAfter)
 	if !passes(m, limit, full, capacityOf(limit)) || d.ResetAfter > 0 && passes(m, limit, full-1, capacityOf(limit)) {
-		rt.Fatalf("the full limit is not available first after %v", d.ResetAfter)
+		rt.Fatalf("%v is not the shortest time after which the full limit is available", d.ResetAfter)
 	}
 	if want := waitOf(now, limit, d, m); d.Delay != want {
 		rt.Fatalf("delay %v, by definition %v", d.Delay, want)
@@ -186,22 +185,21 @@ func checkDecision(rt *rapid.T, now limiter.Instant, limit limiter.Limit, cost i
 	switch {
 	case d.Allowed:
 		if d.RetryAfter != 0 {
-			rt.Fatalf("allowed, and yet to be retried after %v", d.RetryAfter)
+			rt.Fatalf("allowed with RetryAfter %v, want 0", d.RetryAfter)
 		}
 	case cost > capacityOf(limit):
 		if d.RetryAfter != limiter.Never {
-			rt.Fatalf("cost %d of %d can never pass, but retry after %v", cost, capacityOf(limit), d.RetryAfter)
+			rt.Fatalf("cost %d of %d can never be allowed, but RetryAfter is %v", cost, capacityOf(limit), d.RetryAfter)
 		}
 	default:
 		retry := now.Add(d.RetryAfter)
 		if !passes(m, limit, retry, cost) || passes(m, limit, retry-1, cost) {
-			rt.Fatalf("cost %d does not pass first after %v", cost, d.RetryAfter)
+			rt.Fatalf("%[2]v is not the shortest wait after which cost %[1]d is allowed", cost, d.RetryAfter)
 		}
 	}
 }
 
-// waitOf is by the definition how long an allowed request waits: until what came before it has left, and only in a
-// leaky bucket.
+// waitOf is how long an allowed request waits by the definition: in a leaky bucket, until all units before it have left.
 func waitOf(now limiter.Instant, limit limiter.Limit, d limiter.Decision, m model) time.Duration {
 	if limit.Algorithm() != limiter.LeakyBucket || !d.Allowed {
 		return 0
@@ -215,9 +213,8 @@ func waitOf(now limiter.Instant, limit limiter.Limit, d limiter.Decision, m mode
 	return time.Duration(microseconds.Int64()) * time.Microsecond
 }
 
-// TestALeakyBucketLetsOutOneAtATime: whenever requests come, no two leave closer together than window/limit, but for
-// the rounding of each to the microsecond.
-func TestALeakyBucketLetsOutOneAtATime(t *testing.T) {
+// Whenever requests arrive, two requests leave at least window/limit apart, apart from rounding to the microsecond.
+func TestLeakyBucket_AdmitsOneAtATime(t *testing.T) {
 	limit, err := mustLimit(t, limiter.LeakyBucket, 7, time.Second).WithBurst(5)
 	if err != nil {
 		t.Fatal(err)
@@ -236,16 +233,16 @@ func TestALeakyBucketLetsOutOneAtATime(t *testing.T) {
 			state.Spend(now, limit, 1)
 			leaves := now.Add(d.Delay)
 			if leaves.Sub(last) < apart-time.Microsecond {
-				rt.Fatalf("two leave %v apart, want %v", leaves.Sub(last), apart)
+				rt.Fatalf("two requests leave %v apart, want %v", leaves.Sub(last), apart)
 			}
 			last = leaves
 		}
 	})
 }
 
-// TestNeverOverWhateverTheClock: under a clock that wanders in both directions a log never admits more than its limit
-// within a window of its own time, which never runs backwards.
-func TestNeverOverWhateverTheClock(t *testing.T) {
+// With a clock that steps in both directions, a log never admits more than its limit within a window of its own time, which never goes
+// backwards.
+func TestSlidingWindowLog_HoldsTheLimitWhenTheClockSteps(t *testing.T) {
 	limit := mustLimit(t, limiter.SlidingWindowLog, 5, time.Second)
 	rapid.Check(t, func(rt *rapid.T) {
 		state, m := limit.NewState(), newModel(limit)
@@ -260,7 +257,7 @@ func TestNeverOverWhateverTheClock(t *testing.T) {
 			latest = max(latest, now)
 			m.admit(latest, 1)
 			if m.used(latest).Cmp(big.NewRat(5, 1)) > 0 {
-				rt.Fatalf("%v units within one window", m.used(latest))
+				rt.Fatalf("%v units within one window, want at most 5", m.used(latest))
 			}
 		}
 	})
