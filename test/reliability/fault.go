@@ -49,39 +49,39 @@ func Short() []Fault {
 
 // control is no fault: what it shows is not for a fault to answer for.
 func control() Fault {
-	return Fault{Name: "none", What: "nothing, for comparison", Start: server(nothing, nothing), Heals: true, Want: usual()}
+	return Fault{Name: "no fault", What: "nothing, for comparison", Start: server(nothing, nothing), Heals: true, Want: usual()}
 }
 
 // serverFaults befall a redis-server that stands alone and keeps nothing on disk.
 func serverFaults() []Fault {
 	return []Fault{
 		{
-			Name: "killed", What: "`kill -9` of redis-server, started again later; it keeps nothing",
+			Name: "killed", What: "`kill -9` of redis-server, started again later; all data is lost",
 			Start: server(kill, restart), Forgets: true, Want: usual(), Short: true,
 		},
 		{
-			Name: "killed, with AOF", What: "the same; it keeps all but the last second (`appendfsync everysec`)",
+			Name: "killed, with AOF", What: "the same; the data of the last second is lost (`appendfsync everysec`)",
 			Start: server(kill, restart, "--appendonly", "yes"), Want: usual(),
 		},
 		{
-			Name: "restarted empty", What: "`kill -9` and started again at once; it keeps nothing",
+			Name: "restarted empty", What: "`kill -9` and started again immediately; all data is lost",
 			Start: server(restart, nothing), Heals: true, Forgets: true, Want: usual(),
 		},
 		{
-			Name: "stopped (SIGSTOP)", What: "connections stay open and nothing is answered until SIGCONT",
+			Name: "stopped (SIGSTOP)", What: "connections stay open, and Redis answers nothing until SIGCONT",
 			Start: server(stop, proceed), Want: usual(), Short: true,
 		},
 		{
-			Name: "read-only", What: "made a replica of nobody (`REPLICAOF`), then a primary again (`REPLICAOF NO ONE`)",
+			Name: "read-only", What: "made a replica of an address without a server (`REPLICAOF`), then a primary again (`REPLICAOF NO ONE`)",
 			Start: server(command("REPLICAOF", "127.0.0.1", "1"), command("REPLICAOF", "NO", "ONE")), Want: usual(), Short: true,
 		},
 		{
-			Name: "out of memory", What: "`maxmemory` below what is in use, `noeviction`; then no bound again",
+			Name: "out of memory", What: "`maxmemory` below the memory in use, `noeviction`; then no limit again",
 			Start: server(command("CONFIG", "SET", "maxmemory", "1mb"), command("CONFIG", "SET", "maxmemory", "0"), "--maxmemory-policy", "noeviction"),
 			Want:  usual(),
 		},
 		{
-			Name: "FLUSHALL", What: "all keys are gone; Redis answers all the time",
+			Name: "FLUSHALL", What: "all keys are deleted; Redis continues to answer",
 			Start: server(command("FLUSHALL"), nothing), Heals: true, Forgets: true, Want: usual(),
 		},
 	}
@@ -91,7 +91,7 @@ func serverFaults() []Fault {
 func networkFaults() []Fault {
 	slow := func(delay time.Duration) Fault {
 		return Fault{
-			Name: "latency " + delay.String(), What: "every reply of Redis comes that much later",
+			Name: "latency " + delay.String(), What: "every reply of Redis is delayed by this time",
 			Start: network(func(p *fixture.Proxy) { p.DelayReplies(delay) }), Want: usual(),
 		}
 	}

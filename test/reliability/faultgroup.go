@@ -13,7 +13,7 @@ import (
 func groupFaults() []Fault {
 	return []Fault{
 		{
-			Name: "Sentinel failover", What: "`kill -9` of the primary; Sentinels make one of two replicas the primary",
+			Name: "Sentinel failover", What: "`kill -9` of the primary; Sentinels promote one of two replicas",
 			Start: sentinel, Heals: true, Want: usual(),
 		},
 		{
@@ -22,7 +22,7 @@ func groupFaults() []Fault {
 		},
 		{
 			Name:  "Cluster, slots lost",
-			What:  "`kill -9` of a primary without replica (`cluster-require-full-coverage no`), started again later; it keeps nothing",
+			What:  "`kill -9` of a primary without replica (`cluster-require-full-coverage no`), started again later; all data is lost",
 			Start: clusterHole, Forgets: true, Want: usual(),
 		},
 	}
@@ -107,11 +107,11 @@ const leap = 5 * time.Minute
 func clockFaults() []Fault {
 	return []Fault{
 		{
-			Name: "clock forwards", What: "the clock of Redis is set 5 min forwards, and back again; windows end at once, and then time stands still",
+			Name: "clock forwards", What: "the clock of Redis is set 5 min forwards, and back again; windows end immediately, and then the time of the counters does not advance",
 			Start: clock(leap), Forgets: true, Want: stands(usual()),
 		},
 		{
-			Name: "clock backwards", What: "the clock of Redis is set 5 min back, and forwards again; time stands still meanwhile",
+			Name: "clock backwards", What: "the clock of Redis is set 5 min back, and forwards again; the time of the counters does not advance meanwhile",
 			Start: clock(-leap), Want: stands(usual()),
 		},
 	}

@@ -179,7 +179,7 @@ func TestTableIsMarkdown(t *testing.T) {
 		Recovery: 910 * time.Millisecond, Recovered: true,
 		Overs: []Over{{Policy: Policy{Algorithm: limiter.FixedWindow, Limit: 200}, Units: 11}},
 	}
-	want := `| fault | Redis away | requests | errors | p99 before | p99 | slowest | decided by | recovered after | let through | over: FixedWindow |
+	want := `| fault | Redis unavailable | requests | errors | p99 before | p99 | slowest | decided by | recovered after | allowed | over: FixedWindow |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 | killed | 2.00 s | 1000 | 1.0 % (HTTP 503, HTTP 500) | 1.0 ms | 1.2 ms | 50.0 ms | local 75 %, cache 25 % | 0.91 s | 98 % | 11 (6 %) |
 `

@@ -14,14 +14,14 @@ import (
 
 // The lines between which a page holds what was measured.
 const (
-	begin = "<!-- measured: begin; make reliability writes what stands here -->"
+	begin = "<!-- measured: begin; written by make reliability -->"
 	end   = "<!-- measured: end -->"
 )
 
 // Table writes results down as Markdown.
 func Table(results []Result) string {
 	var b strings.Builder
-	head := []string{"fault", "Redis away", "requests", "errors", "p99 before", "p99", "slowest", "decided by", "recovered after", "let through"}
+	head := []string{"fault", "Redis unavailable", "requests", "errors", "p99 before", "p99", "slowest", "decided by", "recovered after", "allowed"}
 	if len(results) > 0 {
 		for _, o := range results[0].Overs {
 			head = append(head, "over: "+string(o.Policy.Algorithm))
@@ -72,7 +72,7 @@ func shares(sources map[string]int) string {
 	for _, source := range most(sources) {
 		b = append(b, fmt.Sprintf("%s %.0f %%", source, 100*float64(sources[source])/float64(all)))
 	}
-	return cmp.Or(strings.Join(b, ", "), "nobody")
+	return cmp.Or(strings.Join(b, ", "), "-")
 }
 
 // most are the names of what was counted, the most frequent first.
@@ -102,9 +102,9 @@ func Section(m Machine, p Plan, results []Result) string {
 	for _, r := range results {
 		late, least = max(late, r.Late), min(least, r.Rate)
 	}
-	return fmt.Sprintf(`Measured on %d cores (%s), everything on the same machine: redis-server %s, %d limiter processes (%s), and the load of
-%d requests a second (at least %.0f were reached; 99 of 100 were sent within %s of their time). Limits of %d per %v,
-whose hot tenants ask %.1f times as much as that. Every fault lasts %v unless Redis itself ends it.
+	return fmt.Sprintf(`Measured on %d cores (%s), everything on the same machine: redis-server %s, %d limiter processes (%s), and a load of
+%d requests a second (at least %.0f were reached; 99 of 100 were sent within %s of their planned time). Limits of %d per %v.
+Hot tenants send %.1f times as much. Every fault lasts %v unless Redis itself ends it.
 
 %s`, m.Cores, m.System, m.Redis, limiters, m.Go, p.Rate, least, milliseconds(late), p.Limit, p.Window, p.excess(), p.Hold, Table(results))
 }

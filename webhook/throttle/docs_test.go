@@ -56,6 +56,13 @@ func TestDocs_PoliciesBehaveAsDocumented(t *testing.T) {
 	event := func(pod string) func(*admissionv1.AdmissionRequest) {
 		return write("", "events", `{"involvedObject":{"kind":"Pod","namespace":"acme","name":"`+pod+`"},"source":{"component":"kubelet"}}`)
 	}
+	newEvent := func(pod string) func(*admissionv1.AdmissionRequest) { // by another user than that of event
+		inGroup := write("events.k8s.io", "events", `{"regarding":{"name":"`+pod+`"}}`)
+		return func(in *admissionv1.AdmissionRequest) {
+			inGroup(in)
+			in.UserInfo.Username = "bob"
+		}
+	}
 	job := func(spec string) func(*admissionv1.AdmissionRequest) {
 		return write("batch", "jobs", `{"spec":`+spec+`}`)
 	}
@@ -63,24 +70,27 @@ func TestDocs_PoliciesBehaveAsDocumented(t *testing.T) {
 		change  func(*admissionv1.AdmissionRequest)
 		policy  string // the strictest
 		allowed bool
+		times   int
 	}{
-		{write("", "pods", `{}`), "cluster/pods", true},
-		{write("", "configmaps", `{}`), "", true},
-		{job(`{}`), "cluster/jobs", true},
-		{job(`{"parallelism":500}`), "cluster/jobs", false},
-		{job(`{"parallelism":499}`), "cluster/jobs", true},
-		{job(`{}`), "cluster/jobs", false},
-		{event("a"), "cluster/events-source-and-object", true},
-		{event("a"), "cluster/events-source-and-object", true},
-		{event("a"), "cluster/events-source-and-object", false},
-		{event("b"), "cluster/events-source-and-object", true},
-		{write("events.k8s.io", "events", `{"regarding":{"name":"a"}}`), "cluster/events-source-and-object", true},
-		{write("events.k8s.io", "events", `{"regarding":{"name":"a"}}`), "cluster/events-source-and-object", true},
-		{write("events.k8s.io", "events", `{"regarding":{"name":"a"}}`), "cluster/events-source-and-object", false},
+		{write("", "pods", `{}`), "cluster/pods", true, 1},
+		{write("", "configmaps", `{}`), "", true, 1},
+		{job(`{}`), "cluster/jobs", true, 1},
+		{job(`{"parallelism":500}`), "cluster/jobs", false, 1},
+		{job(`{"parallelism":499}`), "cluster/jobs", true, 1},
+		{job(`{}`), "cluster/jobs", false, 1},
+		{event("a"), "cluster/events-namespace", true, 23},
+		{event("a"), "cluster/events-source-and-object", true, 2},
+		{event("a"), "cluster/events-source-and-object", false, 1},
+		{event("b"), "cluster/events-namespace", true, 1},
+		{newEvent("a"), "cluster/events-namespace", true, 24},
+		{newEvent("a"), "cluster/events-source-and-object", true, 1},
+		{newEvent("a"), "cluster/events-source-and-object", false, 1},
 	} {
-		got := reviewResponse(t, door, reviewBody(t, "create", step.change))
-		if got.Allowed != step.allowed || got.AuditAnnotations[auditPolicy] != step.policy {
-			t.Errorf("step %d: %+v", i, got)
+		for range step.times {
+			got := reviewResponse(t, door, reviewBody(t, "create", step.change))
+			if got.Allowed != step.allowed || got.AuditAnnotations[auditPolicy] != step.policy {
+				t.Errorf("step %d: %+v", i, got)
+			}
 		}
 	}
 }
