@@ -1,10 +1,11 @@
-# One static binary on a base without a shell. Other bases: --build-arg BASE=…, another Go image: --build-arg BUILDER=…
+# One static binary on a base image without a shell. For another base image use --build-arg BASE=…, for another Go image
+# --build-arg BUILDER=….
 ARG BUILDER=golang:1.26
 ARG BASE=gcr.io/distroless/static:nonroot
 
 FROM --platform=${BUILDPLATFORM} ${BUILDER} AS build
 WORKDIR /src
-# The modules change seldom: a layer of their own.
+# Modules change rarely, so they have their own layer.
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
@@ -16,6 +17,6 @@ RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
 
 FROM ${BASE}
 COPY --from=build /out/weir /weir
-# nonroot of distroless, as a number: runAsNonRoot cannot check a name.
+# The user nonroot of distroless, as a number: runAsNonRoot cannot verify a name.
 USER 65532:65532
 ENTRYPOINT ["/weir"]

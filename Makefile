@@ -1,4 +1,4 @@
-# Every target says in one line what it does: make help.
+# make help lists the targets with one line each.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -6,61 +6,59 @@ MAKEFLAGS += --no-print-directory
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 IMAGE ?= weir:$(VERSION)
-# Tools are pinned in a module of their own; the go command builds and caches them.
+# The versions of the tools are pinned in hack/tools/go.mod. The go command builds the tools on first use and caches them.
 TOOL := go tool -modfile=hack/tools/go.mod
 
-##@ For everybody
+##@ Use
 
 .PHONY: help
-help: ## Say what the targets do
+help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} \
 	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
 	  /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-# For all that it builds, so that packages are compiled once.
+# The same setting for every build of the demo, so that the go command compiles each package once.
 demo: export CGO_ENABLED = 0
-demo: ## Show Weir at work on a real API server and Redis (DEMO=once: show it and end)
-	@echo 'Compiling (a first run takes minutes, and some more for kube-apiserver)'
+demo: ## Run Weir on this machine with a real API server and Redis (DEMO=once: exit at the end)
+	@echo 'Compiling. The first run takes some minutes, and some more to build kube-apiserver.'
 	@go build -o bin/demo ./hack/demo
-	@exec bin/demo # not go run, which fails after Ctrl-C whatever the demo says
+	@exec bin/demo # not go run: after Ctrl-C it fails whatever the exit status of the demo
 
 .PHONY: test
-test: ## Run every test: unit, conformance, CRDs on a real API server, end to end
+test: ## Run all tests: unit, conformance, CRDs on a real API server, end to end
 	@hack/test.sh
 
 .PHONY: build
 build: ## Build bin/weir
 	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/weir ./cmd/weir
 
-##@ For who changes it
+##@ Develop
 
 .PHONY: generate
-generate: ## Write the code and manifests that are made from api/ and controllers/
+generate: ## Generate code and CRDs from api/, and the copies of manifests in the chart
 	rm -rf api/v1alpha1/applyconfiguration config/crd/bases
 	$(TOOL) controller-gen object crd:crdVersions=v1 applyconfiguration paths=./api/... output:crd:dir=config/crd/bases
-	@if grep -rqs '^// +kubebuilder:rbac:' controllers; then set -x; \
-	$(TOOL) controller-gen rbac:roleName=weir-operator paths=./controllers/... output:rbac:dir=config/rbac; fi
 	hack/install.sh chart
 	go run ./hack/apireference >docs/reference/api.md
 
 .PHONY: fmt
-fmt: ## Format the Go code as make lint wants it
+fmt: ## Format the Go code
 	$(TOOL) golangci-lint fmt
 
 .PHONY: verify
-verify: ## Fail when generated files, format, go vet or a go.mod are not as they should be
+verify: ## Check that generated files are current, the code is formatted and vetted, and each go.mod is tidy
 	@hack/verify.sh
 
 .PHONY: lint
-lint: ## Run golangci-lint, and shellcheck where it is installed
+lint: ## Run golangci-lint, and shellcheck if it is installed
 	$(TOOL) golangci-lint run ./...
 	cd hack/bench && go tool -modfile=../tools/go.mod golangci-lint run ./...
 	cd test/gitops && go tool -modfile=../../hack/tools/go.mod golangci-lint run ./...
 	cd test/gitops/argocd && go tool -modfile=../../../hack/tools/go.mod golangci-lint run ./...
 	cd hack/prose && go tool -modfile=../tools/go.mod golangci-lint run ./...
 	@if command -v shellcheck >/dev/null; then set -x; shellcheck hack/*.sh .ci/run; \
-	else echo 'shellcheck is not installed: the scripts are not checked (Debian, Ubuntu: apt-get install shellcheck)'; fi
+	else echo 'shellcheck is not installed, so the scripts are not checked. Run: apt-get install shellcheck'; fi
 
 .PHONY: lint-words
 lint-words: ## Check the words of docs, comments and messages with Vale, and the links of docs (hack/prose/README.md)
@@ -68,32 +66,32 @@ lint-words: ## Check the words of docs, comments and messages with Vale, and the
 	hack/prose/prose.sh
 
 .PHONY: bench
-bench: ## Measure decisions in Redis beside what else decides there (some minutes; BENCH='-help' for flags)
+bench: ## Compare decisions in Redis with other rate limiters (takes minutes; BENCH='-help' for flags)
 	@go run -C hack/bench . $(BENCH)
 
 .PHONY: bench-endpoints
-bench-endpoints: ## Measure the endpoints of a limiter and compare with servers that answer without deciding (takes minutes; BENCH='-help' for flags)
+bench-endpoints: ## Compare the endpoints of a limiter with servers that answer without deciding (takes minutes; BENCH='-help' for flags)
 	@go run -C hack/bench ./endpoints $(BENCH)
 
 .PHONY: bench-go
-bench-go: ## Run the Go benchmarks of single functions
+bench-go: ## Run the Go benchmarks
 	go test -run '^$$' -bench . -benchmem ./limiter/... ./internal/...
 
 .PHONY: reliability
-reliability: ## Break Redis in every way under load and write docs/reference/outages.md (some minutes; RELIABILITY='-help' for flags)
+reliability: ## Inject every fault of Redis under load and write docs/reference/outages.md (takes minutes; RELIABILITY='-help' for flags)
 	@go run ./hack/prepare redis cc
 	@go run ./hack/reliability $(RELIABILITY)
 
 .PHONY: soak
-soak: ## Run the proofs for long, and fuzzing (about an hour; WEIR_SOAK=30s FUZZTIME=5s for less)
+soak: ## Run the proofs, all faults of Redis and fuzzing for about an hour (WEIR_SOAK=30s FUZZTIME=5s for less)
 	@hack/soak.sh
 
 .PHONY: e2e
-e2e: ## Run Weir end to end on a real cluster (some 9 minutes; KUBECONFIG=file IMAGE_LOAD='kind load docker-image')
+e2e: ## Test Weir end to end on a real cluster (about 9 minutes; KUBECONFIG=file IMAGE_LOAD='kind load docker-image')
 	@hack/e2e.sh
 
 .PHONY: kube-assets
-kube-assets: ## Get kube-apiserver, etcd and kubectl into the cache (downloads or builds them, once)
+kube-assets: ## Download or build kube-apiserver, etcd and kubectl into the cache
 	@go run ./hack/prepare kube
 
 .PHONY: image
@@ -101,13 +99,13 @@ image: ## Build the container image (IMAGE=name:tag)
 	docker build --build-arg VERSION=$(VERSION) --tag $(IMAGE) .
 
 .PHONY: install-yaml
-install-yaml: ## Write dist/install.yaml, all that kubectl applies to install Weir (IMAGE=name:tag, or name@sha256:…)
+install-yaml: ## Write dist/install.yaml for kubectl apply (IMAGE=name:tag, or name@sha256:…)
 	@hack/install.sh manifest '$(IMAGE)'
 
 .PHONY: chart
-chart: ## Bring the chart's copies of manifests up to date with config/
+chart: ## Update the copies of config/ in the Helm chart
 	@hack/install.sh chart
 
 .PHONY: clean
-clean: ## Remove what was built here; the caches of Go and of the API server stay
+clean: ## Remove bin/; the caches of Go and of kube-apiserver stay
 	rm -rf bin

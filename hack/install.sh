@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes what Weir is installed with.
-#   hack/install.sh manifest IMAGE [FILE]   write config/default with that image, a reference with a tag, a digest or both, to
-#                                           FILE, dist/install.yaml unless told otherwise
-#   hack/install.sh chart                   bring the chart's copies of manifests up to date with config/
+# Writes the files that install Weir.
+#   hack/install.sh manifest IMAGE [FILE]   build config/default with IMAGE, which has a tag, a digest or both, and write it to FILE
+#                                           (default: dist/install.yaml)
+#   hack/install.sh chart                   update the copies of config/ in the Helm chart
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -13,18 +13,18 @@ manifest() { # manifest IMAGE FILE
     digest=${name#*@}
     name=${name%%@*}
   fi
-  if [[ ${name##*/} == *:* ]]; then # a colon before that is a port
+  if [[ ${name##*/} == *:* ]]; then # a colon before the last slash is a port
     tag=${name##*:}
     name=${name%:*}
   fi
   if [[ -z $name || ($digest && ! $digest =~ ^sha256:[0-9a-f]{64}$) || (-z $tag && -z $digest) || ! $tag =~ ^[A-Za-z0-9_.-]*$ ]]; then
-    echo "install: IMAGE is \"$image\", want name:tag, name@sha256:… with 64 digits, or name:tag@sha256:…" >&2
+    echo "install: invalid IMAGE \"$image\": must be name:tag, name@sha256:… with 64 hexadecimal digits, or name:tag@sha256:…" >&2
     return 2
   fi
   mkdir -p dist
   work=$(mktemp -d dist/.install-XXXXXX)
   trap 'rm -rf "$work"' EXIT
-  # A kustomization names its bases relatively.
+  # A kustomization accepts only relative paths to its bases.
   {
     printf '%s\n' 'apiVersion: kustomize.config.k8s.io/v1beta1' 'kind: Kustomization' 'resources: [../../config/default]' 'images:'
     printf -- '- name: weir\n  newName: "%s"\n' "$name"

@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
-# Runs every test and ends with one line that says how many passed and failed.
-#   hack/test.sh            the tests
-#   hack/test.sh --events   the same as a stream of test2json events (what the first form feeds to gotestsum)
+# Runs all tests. The last line counts the passed and failed tests.
+#   hack/test.sh            run the tests
+#   hack/test.sh --events   run the tests and print test2json events, the input of gotestsum
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# The packages that run goroutines are tested with the race detector. In the others nothing is concurrent, or what is
-# runs in processes of its own.
+# These packages run with the race detector. The other packages have no concurrent code, or run it in separate processes.
 is_concurrent() { [[ $1 == */weir/limiter || $1 == */weir/limiter/* || $1 == */weir/controllers/* || $1 == */weir/cmd/* ]]; }
 
-# What measures how late answers are, and what replicas cannot know meanwhile, has the machine to itself.
+# These packages measure latency, so they run alone.
 is_timed() { [[ $1 == */weir/test/reliability || $1 == */weir/test/kubernetes ]]; }
 
 # The race detector needs cgo and a C compiler.
@@ -31,7 +30,7 @@ events() {
   go test -json -timeout 15m ${race[@]+"${race[@]}"} "${concurrent[@]}" || status=1
   go test -json -timeout 15m "${others[@]}" || status=1
   go test -json -timeout 15m -p 1 "${timed[@]}" || status=1
-  # These read files outside of their modules, which Go's cache of results does not see.
+  # These modules read files outside of themselves. The test cache of Go does not track such files.
   for module in hack/bench test/gitops test/gitops/argocd; do
     go -C "$module" test -count=1 -json -timeout 15m ./... || status=1
   done
@@ -47,6 +46,6 @@ go run ./hack/prepare
 status=0
 go tool -modfile=hack/tools/go.mod gotestsum --format pkgname --format-hide-empty-pkg --raw-command -- hack/test.sh --events || status=$?
 if ! race_detector; then
-  echo "NOTE: without the race detector, which needs a C compiler (Debian, Ubuntu: apt-get install gcc libc6-dev) and CGO_ENABLED=1" >&2
+  echo "NOTE: the tests ran without the race detector. To enable it, run: apt-get install gcc libc6-dev, and set CGO_ENABLED=1" >&2
 fi
 exit "$status"

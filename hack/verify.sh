@@ -1,34 +1,38 @@
 #!/usr/bin/env bash
-# Fails when the tree is not what its own tools make of it. It changes nothing: what is generated is generated in a copy.
+# Checks that generated files are current, the code is formatted and vetted, and each go.mod is tidy. It does not change the tree: it
+# generates files in a copy.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 failed=()
 
-step() { # step NAME COMMAND...: COMMAND prints what is wrong and fails, or is quiet. Within it set -e does not work.
+# step NAME COMMAND...: runs COMMAND, which prints the problem and fails, or prints nothing. In COMMAND, set -e has no effect.
+step() {
   local name=$1
   shift
   printf 'verify: %s\n' "$name"
   "$@" || failed+=("$name")
 }
 
-sources() { # sources [PATTERN...]: the files of the tree, each with a NUL behind it
+# sources [PATTERN...]: prints the files of the tree, each followed by a NUL.
+sources() {
   local path
   git ls-files -z --cached --others --exclude-standard "$@" | while IFS= read -r -d '' path; do
-    if [[ -e $path ]]; then printf '%s\0' "$path"; fi # a file deleted but not yet committed is listed, too
+    if [[ -e $path ]]; then printf '%s\0' "$path"; fi # git also lists a file that is deleted but not committed
   done
 }
 
-generated() { # the same as make generate would write
+# generated: checks that make generate changes nothing.
+generated() {
   local copy status=0
   copy=$(mktemp -d) || return
-  mkdir "$copy/is" "$copy/made"
-  if ! sources | tar --null --files-from=- -cf - | tar -xf - -C "$copy/is" || ! cp -R "$copy/is/." "$copy/made"; then
+  mkdir "$copy/current" "$copy/generated"
+  if ! sources | tar --null --files-from=- -cf - | tar -xf - -C "$copy/current" || ! cp -R "$copy/current/." "$copy/generated"; then
     status=1
-  elif ! make --no-print-directory -C "$copy/made" generate >"$copy/log" 2>&1; then
+  elif ! make --no-print-directory -C "$copy/generated" generate >"$copy/log" 2>&1; then
     cat "$copy/log"
     status=1
-  elif ! (cd "$copy" && diff -ruN is made); then
-    echo "run: make generate"
+  elif ! (cd "$copy" && diff -ruN current generated); then
+    echo "generated files are out of date. Run: make generate"
     status=1
   fi
   rm -rf "$copy"
@@ -38,7 +42,7 @@ generated() { # the same as make generate would write
 formatted() {
   local files
   files=$(sources '*.go' | xargs -0 gofmt -l) || return
-  [[ -z $files ]] || { printf 'not formatted, run gofmt -w on: %s\n' "$files"; return 1; }
+  [[ -z $files ]] || { printf 'not formatted. Run: gofmt -w %s\n' "$files"; return 1; }
 }
 
 step "generated code and manifests" generated
@@ -55,4 +59,4 @@ if ((${#failed[@]})); then
   printf 'verify: FAILED: %s\n' "${failed[@]}" >&2
   exit 1
 fi
-echo "verify: all is as it should be"
+echo "verify: passed"

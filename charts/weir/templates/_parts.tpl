@@ -1,11 +1,11 @@
-{{/* weir.labels: what Helm charts say of what they install. Weir selects by none of these. */}}
+{{/* weir.labels: the standard labels of Helm charts. Weir does not select objects by them. */}}
 {{- define "weir.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
-{{/* weir.image: repository:tag, repository@digest, or with both repository:tag@digest. */}}
+{{/* weir.image: repository:tag, repository@digest or repository:tag@digest. */}}
 {{- define "weir.image" -}}
 {{- $image := .Values.image }}
 {{- $image.repository }}
@@ -14,8 +14,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
 {{/*
-weir.copied: the objects of a file below files/, which is a copy of the one below config/ in the repository, in the release's namespace
-and with its labels. Takes root and file; and, for all objects in it, labels and annotations where there are more.
+weir.copied: the objects in a file of files/, which is a copy of a file in config/, with the namespace and the labels of the release.
+Arguments: root, file, and optionally labels and annotations to add to all objects.
 */}}
 {{- define "weir.copied" -}}
 {{- $labels := merge (include "weir.labels" .root | fromYaml) (.labels | default dict) }}
