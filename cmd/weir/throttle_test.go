@@ -62,7 +62,7 @@ func secretSet(units int64) rules.Set {
 	return rules.Set{Rules: []rules.Rule{{
 		Policy: "cluster/secrets", AllDomains: true, Axis: "User", Identifier: rules.Identifier{From: rules.FromKubernetesUser},
 		Match: rules.Match{Kubernetes: &rules.KubernetesMatch{Resources: []rules.KubernetesResources{{
-			Groups: []string{""}, Resources: []string{"secrets"}, Operations: []string{"CREATE"},
+			APIGroups: []string{""}, Resources: []string{"secrets"}, Operations: []string{"CREATE"},
 		}}}},
 		Algorithm: limiter.SlidingWindowLog, Units: units, WindowSeconds: 3600,
 	}}}

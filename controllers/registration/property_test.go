@@ -45,7 +45,7 @@ func drawRule(t *rapid.T, name string) rules.Rule {
 	match := &rules.KubernetesMatch{}
 	for range rapid.IntRange(1, 3).Draw(t, "entries") {
 		match.Resources = append(match.Resources, rules.KubernetesResources{
-			Groups: drawSome(t, someGroups, 1, "groups"), Resources: drawSome(t, someResources, 1, "resources"), Operations: drawSome(t, someOperations, 1, "operations"),
+			APIGroups: drawSome(t, someGroups, 1, "groups"), Resources: drawSome(t, someResources, 1, "resources"), Operations: drawSome(t, someOperations, 1, "operations"),
 		})
 	}
 	if rapid.Bool().Draw(t, "namespaced") {
@@ -91,7 +91,7 @@ func drawWrite(t *rapid.T, near *rules.Rule) *rules.KubernetesRequest {
 	if rapid.IntRange(0, 3).Draw(t, "near") > 0 {
 		of := rapid.SampledFrom(near.Match.Kubernetes.Resources).Draw(t, "of")
 		write.Operation = rapid.SampledFrom(of.Operations).Draw(t, "one of its operations")
-		if group := rapid.SampledFrom(of.Groups).Draw(t, "one of its groups"); group != wildcard {
+		if group := rapid.SampledFrom(of.APIGroups).Draw(t, "one of its groups"); group != wildcard {
 			write.Group = group
 		}
 		write.Subresource = ""

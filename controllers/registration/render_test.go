@@ -93,7 +93,7 @@ func writeRule(what ...string) rules.Rule {
 		of, operations, _ := strings.Cut(one, ":")
 		group, name, _ := strings.Cut(of, "/")
 		match.Resources = append(match.Resources, rules.KubernetesResources{
-			Groups: []string{group}, Resources: []string{name}, Operations: strings.Split(operations, ","),
+			APIGroups: []string{group}, Resources: []string{name}, Operations: strings.Split(operations, ","),
 		})
 	}
 	return rules.Rule{

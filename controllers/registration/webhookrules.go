@@ -78,7 +78,7 @@ func (r resources) add(more []rules.KubernetesResources) {
 		for _, operation := range of.Operations {
 			how |= operationOf(admissionv1.OperationType(operation))
 		}
-		for _, group := range of.Groups {
+		for _, group := range of.APIGroups {
 			for _, name := range of.Resources {
 				if how != 0 {
 					r[resource{group, name}] |= how

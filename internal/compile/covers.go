@@ -41,7 +41,7 @@ func kubernetesCovers(wide, narrow *rules.KubernetesMatch) bool {
 
 // resourcesCover says whether one entry covers another: what several do together counts as not covered.
 func resourcesCover(wide, narrow rules.KubernetesResources) bool {
-	return anyCovers(wide.Groups, narrow.Groups, partCovers) &&
+	return anyCovers(wide.APIGroups, narrow.APIGroups, partCovers) &&
 		anyCovers(wide.Resources, narrow.Resources, func(w, n string) bool {
 			wideResource, wideSub, _ := strings.Cut(w, "/")
 			narrowResource, narrowSub, _ := strings.Cut(n, "/")

@@ -34,7 +34,7 @@ func lowerKubernetesMatch(match *v1alpha1.KubernetesMatch) rules.Match {
 
 func lowerResources(of v1alpha1.KubernetesResources) rules.KubernetesResources {
 	return rules.KubernetesResources{
-		Groups:     sorted(each(of.APIGroups, text[v1alpha1.APIGroup]), strings.Compare),
+		APIGroups:  sorted(each(of.APIGroups, text[v1alpha1.APIGroup]), strings.Compare),
 		Resources:  sorted(each(of.Resources, text[v1alpha1.ResourceName]), strings.Compare),
 		Operations: sorted(each(operationsOf(of), text[v1alpha1.Operation]), strings.Compare),
 	}
@@ -49,7 +49,7 @@ func operationsOf(of v1alpha1.KubernetesResources) []v1alpha1.Operation {
 }
 
 func compareResources(a, b rules.KubernetesResources) int {
-	return cmp.Or(slices.Compare(a.Groups, b.Groups), slices.Compare(a.Resources, b.Resources), slices.Compare(a.Operations, b.Operations))
+	return cmp.Or(slices.Compare(a.APIGroups, b.APIGroups), slices.Compare(a.Resources, b.Resources), slices.Compare(a.Operations, b.Operations))
 }
 
 // lowerSelector writes matchLabels as the requirements that they stand for. No selector selects everything, as an empty one.

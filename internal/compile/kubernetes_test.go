@@ -13,7 +13,7 @@ import (
 
 func TestWritesAreCovered(t *testing.T) {
 	created := func(group, resource string) rules.KubernetesResources {
-		return rules.KubernetesResources{Groups: []string{group}, Resources: []string{resource}, Operations: []string{"CREATE"}}
+		return rules.KubernetesResources{APIGroups: []string{group}, Resources: []string{resource}, Operations: []string{"CREATE"}}
 	}
 	with := func(change func(*rules.KubernetesMatch)) rules.Match {
 		m := rules.KubernetesMatch{Resources: []rules.KubernetesResources{created("", "pods")}}

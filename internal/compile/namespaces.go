@@ -38,7 +38,7 @@ func (q *questions) add(selector rules.Selector) {
 	for _, r := range selector {
 		q.labels[r.Key] = true
 	}
-	q.absence = q.absence || selector.AsksForAbsence()
+	q.absence = q.absence || selector.SelectsUnlabeled()
 }
 
 // known is what the rules may ask of the namespaces, sorted by name: nothing that no rule asks, so that the Set stays the same

@@ -146,7 +146,7 @@ func (c *checker) checkHeader(field string, header v1alpha1.HeaderMatch) {
 }
 
 func (c *checker) checkRegularExpression(field, expression string) {
-	_, err := rules.CompileExpression(expression)
+	_, err := rules.CompileRegexp(expression)
 	if wrong := (*syntax.Error)(nil); errors.As(err, &wrong) {
 		c.add(field, "%q is not a valid RE2 expression: %s", expression, strings.TrimPrefix(wrong.Error(), "error parsing regexp: "))
 		return

@@ -153,9 +153,9 @@ func isEverAdmitted(cost int64, limits []limiter.Limit) bool {
 }
 
 func (c *checker) checkExpression(field string, expression v1alpha1.Expression, result rules.ResultType) {
-	check := rules.CheckExpression
+	check := rules.ValidateExpression
 	if c.kubernetes {
-		check = rules.CheckKubernetesExpression
+		check = rules.ValidateKubernetesExpression
 	}
 	if err := check(string(expression), result); err != nil {
 		c.add(field, "%v", err)

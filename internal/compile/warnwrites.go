@@ -34,7 +34,7 @@ func (w *warnings) aboutWrites() {
 
 // isEverything says whether API servers have to ask about everything that is written.
 func isEverything(of rules.KubernetesResources) bool {
-	return slices.Contains(of.Groups, "*") && (slices.Contains(of.Resources, "*") || slices.Contains(of.Resources, "*/*"))
+	return slices.Contains(of.APIGroups, "*") && (slices.Contains(of.Resources, "*") || slices.Contains(of.Resources, "*/*"))
 }
 
 // aboutQueue warns of queues in which nobody waits: an API server takes an answer, and no turn.

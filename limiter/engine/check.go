@@ -94,7 +94,7 @@ func (r *ruleCharge) override(m rules.Matched, o Override) {
 	if err != nil {
 		return
 	}
-	r.charge.Limit, r.charge.Key = limit, m.KeyUnder(r.identifier, limit)
+	r.charge.Limit, r.charge.Key = limit, m.KeyFor(r.identifier, limit)
 }
 
 func chargesOf(matched []ruleCharge) []limiter.Charge {

@@ -72,7 +72,7 @@ func (e *Engine) Swap(index *rules.Index) {
 	defer e.swapping.Unlock()
 	previous := e.Index()
 	if previous != nil {
-		index.Inherit(previous)
+		index.InheritEndpoints(previous)
 	}
 	e.active.Store(&active{index: index, counters: &counters{metrics: e.metrics}, denials: e.newDenials()})
 	e.metrics.swapped(previous, index)

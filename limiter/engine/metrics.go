@@ -93,7 +93,7 @@ func (m *Metrics) dropRemoved(a *Answer, now *rules.Index) {
 }
 
 func (m *Metrics) dropUnless(now *rules.Index, policy string) {
-	if now.Has(policy) {
+	if now.ContainsPolicy(policy) {
 		return
 	}
 	removed := prometheus.Labels{"policy": policy}

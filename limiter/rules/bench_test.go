@@ -165,12 +165,12 @@ func BenchmarkMatch(b *testing.B) {
 }
 
 // BenchmarkMatchCluster is BenchmarkMatch beside five rules for several domains: two apply, and one of those that are
-// defaults does where another gives way.
+// defaults does where another gives pattern.
 func BenchmarkMatchCluster(b *testing.B) {
 	for _, domains := range []int{1, 100} {
 		b.Run(fmt.Sprintf("policies=10000/domains=%d", domains), func(b *testing.B) {
 			list := []rules.Rule{
-				everywhere("always"), byDefault(on("User", everywhere("default"))), byDefault(everywhere("gives-way")),
+				everywhere("always"), byDefault(on("User", everywhere("default"))), byDefault(everywhere("gives-pattern")),
 				everywhere("others", "d1", "d2"), everywhere("path"),
 			}
 			list[4].Match = path(rules.PathPrefix, "/admin")

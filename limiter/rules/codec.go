@@ -26,7 +26,7 @@ const maxEncoded = 256 << 20
 // ErrFormat is wrapped by the error of Decode for a Set written in another format.
 var ErrFormat = errors.New("unknown format")
 
-var errNameless = errors.New("decode rules: the data does not name its revision")
+var errNoRevision = errors.New("decode rules: the data does not name its revision")
 
 type envelope struct {
 	Format int `json:"format"`
@@ -83,7 +83,7 @@ func DecodeAs(data []byte, rev string) (Set, error) {
 func DecodeNamed(data []byte) (set Set, rev string, err error) {
 	set, rev, named, err := read(data)
 	if err == nil && !named {
-		return Set{}, "", errNameless
+		return Set{}, "", errNoRevision
 	}
 	return set, rev, err
 }

@@ -106,7 +106,7 @@ func everyWrite() rules.Rule {
 	r.Identifier = rules.Identifier{From: rules.FromKubernetesTenant}
 	selector := rules.Selector{{Key: "tier", Operator: rules.SelectorIn, Values: []string{"free"}}, {Key: "exempt", Operator: rules.SelectorDoesNotExist}}
 	r.Match = rules.Match{Expression: `request.operation == "CREATE"`, Kubernetes: &rules.KubernetesMatch{
-		Resources:  []rules.KubernetesResources{{Groups: []string{""}, Resources: []string{"pods"}, Operations: []string{"CREATE"}}},
+		Resources:  []rules.KubernetesResources{{APIGroups: []string{""}, Resources: []string{"pods"}, Operations: []string{"CREATE"}}},
 		Namespaces: []string{"shop"}, NamespaceSelector: selector, Users: []string{"alice"}, Groups: []string{"staff"},
 		ExceptUsers: []string{"bob"}, ExceptGroups: []string{"system:masters"},
 	}}

@@ -45,7 +45,7 @@ func (k *compiler) compile(rule Rule) (Compiled, error) {
 	if ownPaths {
 		c.endpoints = newEndpoints(limit.Window())
 	}
-	for _, step := range []func(*Compiled) error{checkDomains, checkKubernetes, k.match, k.identify, k.tiers, k.cost, checkStoreFailure} {
+	for _, step := range []func(*Compiled) error{validateDomains, validateKubernetes, k.match, k.identify, k.tiers, k.cost, validateStoreFailure} {
 		if err := step(&c); err != nil {
 			return Compiled{}, err
 		}
@@ -121,7 +121,7 @@ func (k *compiler) cost(c *Compiled) (err error) {
 	switch {
 	case cost == nil:
 		return nil
-	case count(cost.Value != 0, cost.Header != "", cost.Expression != "") != 1:
+	case countTrue(cost.Value != 0, cost.Header != "", cost.Expression != "") != 1:
 		return errors.New("a cost takes exactly one of value, header and expression")
 	case cost.Value < 0 || cost.Value > limiter.MaxUnits:
 		return fmt.Errorf("cost %d is outside 1 … %d", cost.Value, limiter.MaxUnits)
@@ -131,10 +131,10 @@ func (k *compiler) cost(c *Compiled) (err error) {
 	return err
 }
 
-// checkDomains lets a rule without any domain be: it never matches, as requests have one.
-func checkDomains(c *Compiled) error {
+// validateDomains lets a rule without any domain be: it never matches, as requests have one.
+func validateDomains(c *Compiled) error {
 	switch {
-	case count(c.Domain != "", len(c.Domains) > 0, c.AllDomains) > 1:
+	case countTrue(c.Domain != "", len(c.Domains) > 0, c.AllDomains) > 1:
 		return errors.New("a rule takes one of domain, domains and allDomains")
 	case c.Default && c.Domain != "":
 		return errors.New("a rule of one domain is no default")
@@ -143,7 +143,7 @@ func checkDomains(c *Compiled) error {
 	}
 }
 
-func checkStoreFailure(c *Compiled) error {
+func validateStoreFailure(c *Compiled) error {
 	switch c.OnStoreFailure {
 	case LocalOnFailure, AllowOnFailure, DenyOnFailure:
 		return nil
@@ -160,14 +160,14 @@ func (k *compiler) expression(of *language, text string, result ResultType) (*ex
 	}
 	e, err := compileCEL(of, text, result)
 	if err != nil {
-		return nil, fmt.Errorf("expression %q: %w", clip(text), err)
+		return nil, fmt.Errorf("expression %q: %w", truncate(text), err)
 	}
 	k.expressions[key] = e
 	return e, nil
 }
 
-// clip shortens a text for a message.
-func clip(text string) string {
+// truncate shortens a text for a message.
+func truncate(text string) string {
 	const most = 64
 	if len(text) <= most {
 		return text
@@ -176,7 +176,7 @@ func clip(text string) string {
 }
 
 // count is how many of these are so.
-func count(these ...bool) int {
+func countTrue(these ...bool) int {
 	n := 0
 	for _, so := range these {
 		if so {
@@ -186,7 +186,7 @@ func count(these ...bool) int {
 	return n
 }
 
-// keysUnder are the rule's keys for another limit, which its units tell apart from the rule's own.
-func (c *Compiled) keysUnder(limit limiter.Limit) limiter.KeySpace {
+// keysFor are the rule's keys for another limit, which its units tell apart from the rule's own.
+func (c *Compiled) keysFor(limit limiter.Limit) limiter.KeySpace {
 	return limiter.NewKeySpace(c.prefix, c.Axis, fmt.Sprintf("%s@%d", c.Policy, limit.Units()), limit)
 }

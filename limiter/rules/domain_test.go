@@ -55,15 +55,15 @@ func TestRulesForSeveralDomains(t *testing.T) {
 		"one for some domains holds in each of them": {
 			[]rules.Rule{everywhere("some", "billing", "shop"), rule("shop/own")}, "billing", []string{"cluster/some"},
 		},
-		"and in no other":                           {[]rules.Rule{everywhere("some", "billing", "shop")}, "search", nil},
-		"a default holds where nothing else does":   {[]rules.Rule{byDefault(everywhere("all")), rule("shop/own")}, "billing", []string{"cluster/all"}},
-		"and gives way to a domain's own":           {[]rules.Rule{byDefault(everywhere("all")), rule("shop/own")}, "shop", []string{"shop/own"}},
-		"for some domains, too":                     {[]rules.Rule{byDefault(everywhere("some", "shop")), rule("shop/own")}, "shop", []string{"shop/own"}},
-		"not to one on another axis":                {[]rules.Rule{byDefault(everywhere("all")), on("User", rule("shop/own"))}, "shop", []string{"cluster/all", "shop/own"}},
-		"not to one in shadow, which never denies":  {[]rules.Rule{byDefault(everywhere("all")), inShadow(rule("shop/own"))}, "shop", []string{"cluster/all", "shop/own"}},
-		"not to one that belongs to no namespace":   {[]rules.Rule{everywhere("always"), byDefault(everywhere("all"))}, "shop", []string{"cluster/all", "cluster/always"}},
-		"not to another default":                    {[]rules.Rule{byDefault(everywhere("all")), byDefault(everywhere("more"))}, "shop", []string{"cluster/all", "cluster/more"}},
-		"several defaults give way to the same one": {[]rules.Rule{byDefault(everywhere("all")), byDefault(everywhere("more")), on("User", byDefault(everywhere("user"))), rule("shop/own")}, "shop", []string{"cluster/user", "shop/own"}},
+		"and in no other":                               {[]rules.Rule{everywhere("some", "billing", "shop")}, "search", nil},
+		"a default holds where nothing else does":       {[]rules.Rule{byDefault(everywhere("all")), rule("shop/own")}, "billing", []string{"cluster/all"}},
+		"and gives pattern to a domain's own":           {[]rules.Rule{byDefault(everywhere("all")), rule("shop/own")}, "shop", []string{"shop/own"}},
+		"for some domains, too":                         {[]rules.Rule{byDefault(everywhere("some", "shop")), rule("shop/own")}, "shop", []string{"shop/own"}},
+		"not to one on another axis":                    {[]rules.Rule{byDefault(everywhere("all")), on("User", rule("shop/own"))}, "shop", []string{"cluster/all", "shop/own"}},
+		"not to one in shadow, which never denies":      {[]rules.Rule{byDefault(everywhere("all")), inShadow(rule("shop/own"))}, "shop", []string{"cluster/all", "shop/own"}},
+		"not to one that belongs to no namespace":       {[]rules.Rule{everywhere("always"), byDefault(everywhere("all"))}, "shop", []string{"cluster/all", "cluster/always"}},
+		"not to another default":                        {[]rules.Rule{byDefault(everywhere("all")), byDefault(everywhere("more"))}, "shop", []string{"cluster/all", "cluster/more"}},
+		"several defaults give pattern to the same one": {[]rules.Rule{byDefault(everywhere("all")), byDefault(everywhere("more")), on("User", byDefault(everywhere("user"))), rule("shop/own")}, "shop", []string{"cluster/user", "shop/own"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			slices.SortFunc(tc.rules, func(a, b rules.Rule) int { return strings.Compare(a.Policy, b.Policy) })

@@ -19,7 +19,7 @@ const (
 
 // endpoints bounds how many of the requests' own paths a rule counts by themselves: the first 1000 that come, the others
 // together as [OtherEndpoints]. Otherwise whoever asks for random paths would make a counter with each. A path that no
-// request asked for throughout a window of the rule gives way to another, at the latest in the second: its counter then
+// request asked for throughout a window of the rule gives pattern to another, at the latest in the second: its counter then
 // holds nothing that matters.
 //
 // What this is not: fair. Who keeps a thousand paths of junk busy holds the places, and real paths that have none share

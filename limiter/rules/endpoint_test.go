@@ -204,11 +204,11 @@ func TestANewIndexGoesOnWithThePathsOfTheOld(t *testing.T) {
 	edited := perEndpoint("shop/a", func(r *Rule) { r.Units = 20 })
 	restarted := perEndpoint("shop/b", func(r *Rule) { r.WindowSeconds = 120 })
 	after := indexed(t, edited, restarted, perEndpoint("shop/c", func(*Rule) {}))
-	after.Inherit(before)
+	after.InheritEndpoints(before)
 	if got := counters(after, maxEndpoints, maxEndpoints+10); got != 1+10+10 {
 		t.Errorf("%d counters for 10 new paths, want 1 of the rule that goes on and 10 of each other", got)
 	}
-	after.Inherit(indexed(t))
+	after.InheritEndpoints(indexed(t))
 }
 
 // TestNoSpellingOfAPathTakesAnotherPlace escapes and pads a path at random: it stays one endpoint.

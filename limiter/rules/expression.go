@@ -27,7 +27,7 @@ const (
 // maxExpression is the longest text of an expression, in bytes.
 const maxExpression = 4096
 
-// CheckExpression says why text is not a CEL expression over request that comes out as result, as "line:column: what is
+// ValidateExpression says why text is not a CEL expression over request that comes out as result, as "line:column: what is
 // wrong"; nil if it is one. It refuses expressions over 4096 bytes, those whose worst case takes more than
 // 20 000 steps, and regular expressions that are not written out.
 //
@@ -52,12 +52,12 @@ const maxExpression = 4096
 //   - Cost: it is 1.
 //
 // A dyn, a claim, is taken for what it is when the request comes.
-func CheckExpression(text string, result ResultType) error {
-	_, err := ofRequests.check(text, result)
+func ValidateExpression(text string, result ResultType) error {
+	_, err := httpLanguage.compile(text, result)
 	return err
 }
 
-// CheckKubernetesExpression is [CheckExpression] for expressions over a write to the Kubernetes API. They have the same
+// ValidateKubernetesExpression is [ValidateExpression] for expressions over a write to the Kubernetes API. They have the same
 // functions and bounds, and speak of request as the AdmissionRequest of admission.k8s.io/v1 that an API server asks with:
 //
 //	operation                            string: CREATE, UPDATE, DELETE, CONNECT
@@ -68,10 +68,10 @@ func CheckExpression(text string, result ResultType) error {
 //	object, oldObject, options           dyn, null for none
 //	dryRun                               bool
 //
-// What an object does not have it is asked for in vain, see [CheckExpression]: request.object.spec.parallelism > 10 fails on a
+// What an object does not have it is asked for in vain, see [ValidateExpression]: request.object.spec.parallelism > 10 fails on a
 // Job without, has(request.object.spec.parallelism) does not.
-func CheckKubernetesExpression(text string, result ResultType) error {
-	_, err := ofWrites.check(text, result)
+func ValidateKubernetesExpression(text string, result ResultType) error {
+	_, err := admissionLanguage.compile(text, result)
 	return err
 }
 
@@ -84,9 +84,9 @@ type expressionKey struct {
 // expression is a CEL expression, compiled. It is safe for concurrent use.
 type expression struct{ program cel.Program }
 
-// compileCEL compiles text as CheckExpression checks it.
+// compileCEL compiles text as ValidateExpression checks it.
 func compileCEL(of *language, text string, result ResultType) (*expression, error) {
-	checked, err := of.check(text, result)
+	checked, err := of.compile(text, result)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func compileCEL(of *language, text string, result ResultType) (*expression, erro
 	return &expression{program}, nil
 }
 
-func (l *language) check(text string, result ResultType) (*cel.Ast, error) {
+func (l *language) compile(text string, result ResultType) (*cel.Ast, error) {
 	switch {
 	case strings.TrimSpace(text) == "":
 		return nil, errors.New("the expression is empty")
@@ -114,12 +114,12 @@ func (l *language) check(text string, result ResultType) (*cel.Ast, error) {
 	}
 	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
-		return nil, l.issuesError(issues)
+		return nil, l.compileError(issues)
 	}
 	if out := checked.OutputType(); !out.IsExactType(types.DynType) && out.String() != string(result) {
 		return nil, fmt.Errorf("1:1: the expression comes out as %s, want %s", cel.FormatCELType(out), result)
 	}
-	if err := checkCalls(checked.NativeRep()); err != nil {
+	if err := validateCalls(checked.NativeRep()); err != nil {
 		return nil, err
 	}
 	cost, err := env.EstimateCost(checked, l.sizes)
@@ -140,9 +140,9 @@ func steps(cost uint64) string {
 	return strconv.FormatUint(cost, 10)
 }
 
-// checkCalls refuses what compiles and is not to be: regular expressions that the request writes, for they may be of any
+// validateCalls refuses what compiles and is not to be: regular expressions that the request writes, for they may be of any
 // size, and messages.
-func checkCalls(checked *ast.AST) (err error) {
+func validateCalls(checked *ast.AST) (err error) {
 	refuse := func(e ast.Expr, why string) {
 		if err == nil {
 			at := checked.SourceInfo().GetStartLocation(e.ID())
@@ -163,7 +163,7 @@ func checkCalls(checked *ast.AST) (err error) {
 			return
 		}
 		if text, is := last.AsLiteral().(types.String); is {
-			if bad := checkRegexp(string(text)); bad != nil {
+			if bad := validateRegexp(string(text)); bad != nil {
 				refuse(last, bad.Error())
 			}
 		}
@@ -173,14 +173,14 @@ func checkCalls(checked *ast.AST) (err error) {
 
 // activation is a request as expressions see it, made when the first is met.
 type activation struct {
-	request *Request
-	write   write // of a write to the Kubernetes API
+	request   *Request
+	admission admissionRequest // of a write to the Kubernetes API
 }
 
 func newActivation(r *Request) *activation {
 	a := &activation{request: r}
 	if r.Kubernetes != nil {
-		a.write.of(r.Kubernetes)
+		a.admission.set(r.Kubernetes)
 	}
 	return a
 }
@@ -191,7 +191,7 @@ func (a *activation) ResolveName(name string) (any, bool) {
 	case name != requestName:
 		return nil, false
 	case a.request.Kubernetes != nil:
-		return &a.write, true
+		return &a.admission, true
 	default:
 		return a.request, true
 	}
@@ -217,14 +217,14 @@ func (e *expression) evaluate(on *activation) (any, error) {
 	return value.Value(), nil
 }
 
-// absent tells the errors of CEL apart that say that there is no such key, or element. It has no other way to tell them.
+// absent tells the errors of CEL apart that say that there is no such key, or element. It has no other pattern to tell them.
 func absent(err error) bool {
 	text := err.Error()
 	return strings.HasPrefix(text, "no such key") || strings.HasPrefix(text, "index out of bounds") ||
 		strings.HasPrefix(text, "index '")
 }
 
-// selects says whether a rule whose condition e is matches the request, see CheckExpression.
+// selects says whether a rule whose condition e is matches the request, see ValidateExpression.
 func (e *expression) selects(on *activation) bool {
 	is, err := e.bool(on)
 	if f, failed := errors.AsType[failure](err); failed {
@@ -251,7 +251,7 @@ func (e *expression) text(on *activation) string {
 	if err != nil {
 		return ""
 	}
-	return scalar(value)
+	return scalarText(value)
 }
 
 func (e *expression) int(on *activation) (int64, error) {

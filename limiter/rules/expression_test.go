@@ -12,7 +12,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-func TestCheckExpression(t *testing.T) {
+func TestValidateExpression(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text   string
 		result rules.ResultType
@@ -57,7 +57,7 @@ func TestCheckExpression(t *testing.T) {
 		"a function that is none":           {`request.path.explode()`, rules.ResultBool, "1:21: undeclared reference to 'explode'"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := rules.CheckExpression(tc.text, tc.result)
+			err := rules.ValidateExpression(tc.text, tc.result)
 			switch {
 			case tc.want == "" && err != nil:
 				t.Errorf("%s: %v", tc.text, err)
@@ -125,7 +125,7 @@ func TestWhatARuleWithAnExpressionMatches(t *testing.T) {
 		`request.descriptors[4][0].key == "a"`:                  false,
 		`request.headers["x-none"] == "y" || request.path > ""`: true,
 
-		// What it has and cannot be looked at must not be a way round the limit.
+		// What it has and cannot be looked at must not be a pattern round the limit.
 		`int(request.headers["x-junk"]) > 100`:                     true,
 		`request.claims.sub > 3`:                                   true,
 		`request.claims.sub`:                                       true,
@@ -212,15 +212,15 @@ func FuzzExpression(f *testing.F) {
 		} {
 			req.Claims = decode()
 			list = list[:0]
-			if rules.CheckExpression(text, rules.ResultBool) == nil {
+			if rules.ValidateExpression(text, rules.ResultBool) == nil {
 				list = append(list, matching(rules.Match{Expression: text}))
 			}
-			if rules.CheckExpression(text, rules.ResultString) == nil {
+			if rules.ValidateExpression(text, rules.ResultString) == nil {
 				r := rule("shop/named")
 				r.Identifier = rules.Identifier{From: rules.FromExpression, Name: text}
 				list = append(list, r)
 			}
-			if rules.CheckExpression(text, rules.ResultInt) == nil {
+			if rules.ValidateExpression(text, rules.ResultInt) == nil {
 				r := rule("shop/priced")
 				r.Cost = &rules.Cost{Expression: text}
 				list = append(list, r)

@@ -23,7 +23,7 @@ func compileHeader(match HeaderMatch) (header, error) {
 		return h, nil
 	case HeaderRegex:
 		var err error
-		h.expression, err = CompileExpression(match.Value)
+		h.expression, err = CompileRegexp(match.Value)
 		return h, err
 	default:
 		return header{}, fmt.Errorf("unknown header match %q", match.Type)

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// ipv6Subscriber is the prefix an IPv6 client owns: counting single addresses would be no limit at all.
-const ipv6Subscriber = 64
+// defaultIPv6Prefix is the prefix an IPv6 client owns: counting single addresses would be no limit at all.
+const defaultIPv6Prefix = 64
 
 // Identify returns the identifier under which m's rule counts r, "" if the request carries none, or its expression fails.
 // Secrets come back hashed; addresses, the client's or read from text, as IPv4 where they are mapped into IPv6, and
@@ -18,7 +18,7 @@ func (m Matched) Identify(r *Request) string {
 	var value string
 	switch id.From {
 	case FromClientIP:
-		value = subscriber(r.ClientIP, id.IPv6Prefix)
+		value = clientPrefix(r.ClientIP, id.IPv6Prefix)
 	case FromHeader:
 		value = r.Headers[id.Name]
 	case FromQuery:
@@ -28,7 +28,7 @@ func (m Matched) Identify(r *Request) string {
 	case FromCookie:
 		value = r.Cookie(id.Name)
 	case FromClaim:
-		value = scalar(claimAt(r.Claims, id.Name))
+		value = scalarText(findClaim(r.Claims, id.Name))
 	case FromDescriptor:
 		value = m.descriptorValue(r, id.Name)
 	case FromExpression:
@@ -53,18 +53,18 @@ func (m Matched) Identify(r *Request) string {
 	return value
 }
 
-// address returns the subscriber that an address in text stands for, "" if the text is no address.
+// address returns the clientPrefix that an address in text stands for, "" if the text is no address.
 func address(text string, ipv6Bits int) string {
 	ip, err := netip.ParseAddr(strings.TrimSpace(text))
 	if err != nil {
 		return ""
 	}
-	return subscriber(ip, ipv6Bits)
+	return clientPrefix(ip, ipv6Bits)
 }
 
-func subscriber(ip netip.Addr, ipv6Bits int) string {
+func clientPrefix(ip netip.Addr, ipv6Bits int) string {
 	if ipv6Bits == 0 {
-		ipv6Bits = ipv6Subscriber
+		ipv6Bits = defaultIPv6Prefix
 	}
 	ip = ip.Unmap()
 	switch {
@@ -89,11 +89,11 @@ func (m Matched) Key(identifier string) string {
 	return m.Rule.Keys.Key(identifier, "")
 }
 
-// KeyUnder is Key for an identifier that is held to another limit than the rule's: a counter by itself.
-func (m Matched) KeyUnder(identifier string, limit limiter.Limit) string {
+// KeyFor is Key for an identifier that is held to another limit than the rule's: a counter by itself.
+func (m Matched) KeyFor(identifier string, limit limiter.Limit) string {
 	endpoint := ""
 	if m.Rule.PerEndpoint {
 		endpoint = m.Endpoint
 	}
-	return m.Rule.keysUnder(limit).Key(identifier, endpoint)
+	return m.Rule.keysFor(limit).Key(identifier, endpoint)
 }

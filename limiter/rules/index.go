@@ -82,7 +82,7 @@ func (x *Index) Policies() iter.Seq[string] {
 }
 
 // Has says whether policy has a rule.
-func (x *Index) Has(policy string) bool {
+func (x *Index) ContainsPolicy(policy string) bool {
 	_, found := x.find(policy)
 	return found
 }
@@ -99,13 +99,13 @@ func (x *Index) find(policy string) (*Compiled, bool) {
 
 // Inherit makes x go on with what before has seen of requests' own paths, for the rules whose counters stay the same.
 // Call it before x is in use. Without it every change of a policy would let a rule count as many paths again.
-func (x *Index) Inherit(before *Index) {
+func (x *Index) InheritEndpoints(previous *Index) {
 	for i := range x.rules {
 		c := &x.rules[i]
 		if c.endpoints == nil {
 			continue
 		}
-		if old, found := before.find(c.Policy); found && old.endpoints != nil && old.Keys == c.Keys {
+		if old, found := previous.find(c.Policy); found && old.endpoints != nil && old.Keys == c.Keys {
 			c.endpoints = old.endpoints
 		}
 	}
@@ -124,17 +124,17 @@ func (x *Index) add(i int) error {
 		return x.everywhere.add(i, &rule.Match)
 	}
 	if len(rule.Domains) == 0 {
-		return x.domain(rule.Domain).add(i, &rule.Match)
+		return x.hostsOf(rule.Domain).add(i, &rule.Match)
 	}
 	for _, domain := range rule.Domains {
-		if err := x.domain(domain).add(i, &rule.Match); err != nil {
+		if err := x.hostsOf(domain).add(i, &rule.Match); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (x *Index) domain(name string) *hostIndex {
+func (x *Index) hostsOf(name string) *hostIndex {
 	if x.domains[name] == nil {
 		x.domains[name] = newHostIndex()
 	}
@@ -154,14 +154,14 @@ func (h *hostIndex) add(i int, m *Match) error {
 		return h.any.add(i, m.Paths)
 	}
 	for _, host := range m.Hosts {
-		if err := h.of(host).add(i, m.Paths); err != nil {
+		if err := h.pathsOf(host).add(i, m.Paths); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (h *hostIndex) of(host string) *pathIndex {
+func (h *hostIndex) pathsOf(host string) *pathIndex {
 	table, key := h.exact, host
 	if suffix, ok := strings.CutPrefix(host, "*"); ok {
 		table, key = h.wildcard, suffix
@@ -188,7 +188,7 @@ func (p *pathIndex) add(i int, paths []PathMatch) error {
 			key := strings.TrimSuffix(m.Value, "/")
 			p.prefix[key] = append(p.prefix[key], i)
 		case PathRegex:
-			expression, err := CompileExpression(m.Value)
+			expression, err := CompileRegexp(m.Value)
 			if err != nil {
 				return err
 			}

@@ -37,7 +37,7 @@ type KubernetesMatch struct {
 
 // KubernetesResources are resources ("pods", "deployments/scale", "*") of groups ("", "apps", "*"), and what is done with them.
 type KubernetesResources struct {
-	Groups     []string `json:"groups"`
+	APIGroups  []string `json:"groups"`
 	Resources  []string `json:"resources"`
 	Operations []string `json:"operations"`
 }
@@ -56,7 +56,7 @@ type Requirement struct {
 // SelectorOperator is how a label is compared.
 type SelectorOperator string
 
-// The ways to compare a label.
+// The patterns to compare a label.
 const (
 	SelectorIn           SelectorOperator = "In"
 	SelectorNotIn        SelectorOperator = "NotIn"

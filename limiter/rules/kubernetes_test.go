@@ -32,7 +32,7 @@ func operations(of []string, names ...string) rules.KubernetesMatch {
 	var m rules.KubernetesMatch
 	for _, name := range names {
 		group, resource, _ := strings.Cut(name, "/")
-		m.Resources = append(m.Resources, rules.KubernetesResources{Groups: []string{group}, Resources: []string{resource}, Operations: of})
+		m.Resources = append(m.Resources, rules.KubernetesResources{APIGroups: []string{group}, Resources: []string{resource}, Operations: of})
 	}
 	return m
 }
@@ -126,8 +126,8 @@ func TestWhichWritesARuleMatches(t *testing.T) {
 		},
 		"several of each": {
 			rules.KubernetesMatch{Resources: []rules.KubernetesResources{
-				{Groups: []string{"", "apps"}, Resources: []string{"pods", "deployments"}, Operations: []string{"CREATE", "DELETE"}},
-				{Groups: []string{"batch"}, Resources: []string{"jobs"}, Operations: []string{"UPDATE"}},
+				{APIGroups: []string{"", "apps"}, Resources: []string{"pods", "deployments"}, Operations: []string{"CREATE", "DELETE"}},
+				{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Operations: []string{"UPDATE"}},
 			}},
 			[]string{"CREATE /pods shop alice", "DELETE apps/deployments shop alice", "UPDATE batch/jobs shop alice"},
 			[]string{"CREATE batch/jobs shop alice", "UPDATE /pods shop alice"},
@@ -379,7 +379,7 @@ func TestTheIndexOfWritesFindsWhatItsDefinitionReads(t *testing.T) {
 			}
 			for range rapid.IntRange(1, 2).Draw(t, "resources") {
 				m.Resources = append(m.Resources, rules.KubernetesResources{
-					Groups: one("", "apps", "*").Draw(t, "groups"), Operations: one("CREATE", "UPDATE").Draw(t, "operations"),
+					APIGroups: one("", "apps", "*").Draw(t, "groups"), Operations: one("CREATE", "UPDATE").Draw(t, "operations"),
 					Resources: one("pods", "jobs", "*", "pods/scale", "pods/*", "*/scale", "*/*").Draw(t, "names"),
 				})
 			}
@@ -432,7 +432,7 @@ func matches(r *rules.Rule, w *rules.KubernetesRequest) bool {
 	m := r.Match.Kubernetes
 	open := func(pattern, value string) bool { return pattern == "*" || pattern == value }
 	written := slices.ContainsFunc(m.Resources, func(of rules.KubernetesResources) bool {
-		return slices.ContainsFunc(of.Groups, func(g string) bool { return open(g, w.Group) }) && slices.Contains(of.Operations, w.Operation) &&
+		return slices.ContainsFunc(of.APIGroups, func(g string) bool { return open(g, w.Group) }) && slices.Contains(of.Operations, w.Operation) &&
 			slices.ContainsFunc(of.Resources, func(name string) bool {
 				resource, subresource, _ := strings.Cut(name, "/")
 				return open(resource, w.Resource) && open(subresource, w.Subresource)

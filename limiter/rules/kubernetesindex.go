@@ -13,23 +13,23 @@ type kubernetesIndex struct {
 	known      map[string]*Namespace
 }
 
-// resourceIndex holds rules by what is written and how. For each way in which some of its rules leave a part of the resource
+// resourceIndex holds rules by what is written and how. For each pattern in which some of its rules leave a part of the resource
 // open a write is looked up once: as a rule there is one.
 type resourceIndex struct {
-	rules map[resourceKey][]int
-	ways  []wildcards
+	rules    map[resourceKey][]int
+	patterns []openParts
 }
 
 // resourceKey is a resource and an operation. The subresource is empty for the resource itself; "*" stands for what is left
 // open.
 type resourceKey struct{ group, resource, subresource, operation string }
 
-// wildcards are which parts of a resource are left open.
-type wildcards struct{ group, resource, subresource bool }
+// openParts are which parts of a resource are left open.
+type openParts struct{ group, resource, subresource bool }
 
-// anyPart is what leaves a part of a resource open. An open subresource is the resource itself, too, as it is where API
+// wildcard is what leaves a part of a resource open. An open subresource is the resource itself, too, as it is where API
 // servers are told what to ask about.
-const anyPart = "*"
+const wildcard = "*"
 
 func newKubernetesIndex(known []Namespace) kubernetesIndex {
 	x := kubernetesIndex{namespaces: map[string]*resourceIndex{}, known: make(map[string]*Namespace, len(known))}
@@ -73,8 +73,8 @@ func (x *resourceIndex) add(i int, match *KubernetesMatch) {
 		if listed := x.rules[key]; len(listed) == 0 || listed[len(listed)-1] != i { // rules come one after another
 			x.rules[key] = append(listed, i)
 		}
-		if way := key.wildcards(); !slices.Contains(x.ways, way) {
-			x.ways = append(x.ways, way)
+		if pattern := key.openParts(); !slices.Contains(x.patterns, pattern) {
+			x.patterns = append(x.patterns, pattern)
 		}
 	}
 }
@@ -82,10 +82,10 @@ func (x *resourceIndex) add(i int, match *KubernetesMatch) {
 // keys yields what the match is found by.
 func (m *KubernetesMatch) keys(yield func(resourceKey) bool) {
 	for _, of := range m.Resources {
-		for _, group := range of.Groups {
+		for _, group := range of.APIGroups {
 			for _, name := range of.Resources {
 				resource, subresource, _ := strings.Cut(name, "/")
-				group, resource := storedAs(group, resource)
+				group, resource := canonicalResource(group, resource)
 				for _, operation := range of.Operations {
 					if !yield(resourceKey{group, resource, subresource, operation}) {
 						return
@@ -103,58 +103,58 @@ const (
 	events      = "events"
 )
 
-// storedAs is what stands for a resource in every group that has it.
-func storedAs(group, resource string) (asGroup, asResource string) {
-	if group == eventsGroup && (resource == events || resource == anyPart) {
+// canonicalResource is what stands for a resource in every group that has it.
+func canonicalResource(group, resource string) (asGroup, asResource string) {
+	if group == eventsGroup && (resource == events || resource == wildcard) {
 		return "", events
 	}
 	return group, resource
 }
 
-func (k *resourceKey) wildcards() wildcards {
-	return wildcards{k.group == anyPart, k.resource == anyPart, k.subresource == anyPart}
+func (k *resourceKey) openParts() openParts {
+	return openParts{k.group == wildcard, k.resource == wildcard, k.subresource == wildcard}
 }
 
 // keyOf is what a write is looked up by among the rules that leave these parts open.
-func (w wildcards) keyOf(r *KubernetesRequest) resourceKey {
-	group, resource := storedAs(r.Group, r.Resource)
+func (w openParts) keyOf(r *KubernetesRequest) resourceKey {
+	group, resource := canonicalResource(r.Group, r.Resource)
 	key := resourceKey{group, resource, r.Subresource, r.Operation}
 	if w.group {
-		key.group = anyPart
+		key.group = wildcard
 	}
 	if w.resource {
-		key.resource = anyPart
+		key.resource = wildcard
 	}
 	if w.subresource {
-		key.subresource = anyPart
+		key.subresource = wildcard
 	}
 	return key
 }
 
 // kubernetes finds the rules for the write that the request is.
-func (s *search) kubernetes(x *kubernetesIndex) {
+func (s *search) findKubernetes(x *kubernetesIndex) {
 	write := s.request.Kubernetes
 	s.namespace = x.known[write.Namespace]
 	if within := x.namespaces[write.Namespace]; within != nil && write.Namespace != "" {
-		s.resources(within)
+		s.findByResource(within)
 	}
 	if x.everywhere != nil {
-		s.resources(x.everywhere)
+		s.findByResource(x.everywhere)
 	}
 }
 
-func (s *search) resources(x *resourceIndex) {
-	for _, way := range x.ways {
-		for _, i := range x.rules[way.keyOf(s.request.Kubernetes)] {
-			s.write(i)
+func (s *search) findByResource(x *resourceIndex) {
+	for _, pattern := range x.patterns {
+		for _, i := range x.rules[pattern.keyOf(s.request.Kubernetes)] {
+			s.appendWriteIfMatched(i)
 		}
 	}
 }
 
 // write appends rule i if the parts of its match that the index does not hold match too, the dearest asked last.
-func (s *search) write(i int) {
+func (s *search) appendWriteIfMatched(i int) {
 	c, r := &s.index.rules[i], s.request.Kubernetes
-	if !c.Match.Kubernetes.selects(r, s.namespace) || !c.Identifier.From.isIn(r) {
+	if !c.Match.Kubernetes.selects(r, s.namespace) || !c.Identifier.From.appliesTo(r) {
 		return
 	}
 	if c.condition != nil && !c.condition.selects(s.activation()) {
@@ -192,7 +192,7 @@ func (r *KubernetesRequest) inGroup(groups []string) bool {
 
 // isIn says whether a write is one of those that the source speaks of: those in a namespace, those of service accounts. A
 // rule does not match the others: counted together they would be an axis of their own that nobody asked for.
-func (s IdentifierSource) isIn(r *KubernetesRequest) bool {
+func (s IdentifierSource) appliesTo(r *KubernetesRequest) bool {
 	switch s {
 	case FromKubernetesTenant, FromKubernetesNamespace:
 		return r.Namespace != ""

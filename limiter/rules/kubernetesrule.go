@@ -17,8 +17,8 @@ func (s IdentifierSource) isKubernetes() bool {
 	}
 }
 
-// checkKubernetes refuses what requests of the one kind have in a rule for the other.
-func checkKubernetes(c *Compiled) error {
+// validateKubernetes refuses what requests of the one kind have in a rule for the other.
+func validateKubernetes(c *Compiled) error {
 	match := c.Match.Kubernetes
 	if match == nil {
 		if c.Identifier.From.isKubernetes() || slices.ContainsFunc(c.Tiers, func(t Tier) bool { return len(t.When.NamespaceSelector) > 0 }) {
@@ -33,19 +33,19 @@ func checkKubernetes(c *Compiled) error {
 		slices.ContainsFunc(c.Tiers, func(t Tier) bool { return t.When.Header != nil || len(t.When.CIDRs) > 0 }) {
 		return errors.New("a write to the Kubernetes API has no endpoint, header, address or descriptor")
 	}
-	return match.check()
+	return match.validate()
 }
 
 func isHTTP(m *Match) bool {
 	return len(m.Hosts)+len(m.Paths)+len(m.Methods)+len(m.Headers)+len(m.CIDRs)+len(m.ExceptCIDRs)+len(m.Descriptors) > 0
 }
 
-func (m *KubernetesMatch) check() error {
+func (m *KubernetesMatch) validate() error {
 	if len(m.Resources) == 0 {
 		return errors.New("a match of writes to the Kubernetes API without resources")
 	}
 	for _, of := range m.Resources {
-		if len(of.Groups) == 0 || len(of.Resources) == 0 || len(of.Operations) == 0 {
+		if len(of.APIGroups) == 0 || len(of.Resources) == 0 || len(of.Operations) == 0 {
 			return errors.New("resources without groups, names or operations")
 		}
 		for _, name := range of.Resources {
@@ -54,5 +54,5 @@ func (m *KubernetesMatch) check() error {
 			}
 		}
 	}
-	return m.NamespaceSelector.check()
+	return m.NamespaceSelector.validate()
 }

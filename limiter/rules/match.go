@@ -25,13 +25,13 @@ func (x *Index) Match(dst []Matched, r *Request) []Matched {
 	from := len(dst)
 	s := search{index: x, request: r, found: dst}
 	if r.Kubernetes != nil {
-		s.kubernetes(&x.kubernetes)
+		s.findKubernetes(&x.kubernetes)
 	} else {
-		s.http()
+		s.findHTTP()
 	}
 	matched := sortUnique(s.found, from)
 	if s.defaults {
-		matched = giveWay(matched, from)
+		matched = dropReplacedDefaults(matched, from)
 	}
 	if s.ownPaths {
 		x.nameEndpoints(matched[from:])
@@ -39,8 +39,8 @@ func (x *Index) Match(dst []Matched, r *Request) []Matched {
 	return matched
 }
 
-// giveWay drops from dst[from:] the defaults in whose place another rule stands.
-func giveWay(dst []Matched, from int) []Matched {
+// dropReplacedDefaults drops from dst[from:] the defaults in whose place another rule stands.
+func dropReplacedDefaults(dst []Matched, from int) []Matched {
 	found := dst[from:]
 	kept := dst[:from]
 	for i := range found {
@@ -51,7 +51,7 @@ func giveWay(dst []Matched, from int) []Matched {
 	return kept
 }
 
-// isReplaced asks only for rules that are no defaults, which giveWay never drops.
+// isReplaced asks only for rules that are no defaults, which dropReplacedDefaults never drops.
 func isReplaced(c *Compiled, found []Matched) bool {
 	if !c.Default {
 		return false
@@ -78,7 +78,7 @@ func (x *Index) nameEndpoints(matched []Matched) {
 	}
 }
 
-// search is one Match under way.
+// search is one Match under pattern.
 type search struct {
 	index   *Index
 	request *Request
@@ -86,24 +86,24 @@ type search struct {
 	on      *activation // nil until an expression is met
 	// namespace of a write to the Kubernetes API; nil for one that is not known, and for none.
 	namespace *Namespace
-	// defaults and ownPaths: some rule that was found may give way, counts requests' own paths.
+	// defaults and ownPaths: some rule that was found may give pattern, counts requests' own paths.
 	defaults, ownPaths bool
 }
 
 // http finds the rules for a request that is no write to the Kubernetes API.
-func (s *search) http() {
+func (s *search) findHTTP() {
 	if domain := s.index.domains[s.request.Domain]; domain != nil {
-		s.hosts(domain)
+		s.findByHost(domain)
 	}
 	if everywhere := s.index.everywhere; everywhere != nil {
-		s.hosts(everywhere)
+		s.findByHost(everywhere)
 	}
 }
 
-func (s *search) hosts(h *hostIndex) {
+func (s *search) findByHost(h *hostIndex) {
 	host := s.request.Host
 	if p := h.exact[host]; p != nil {
-		s.paths(p)
+		s.findByPath(p)
 	}
 	if len(h.wildcard) > 0 {
 		for i := 1; i < len(host); i++ { // "*." stands for at least one character
@@ -111,24 +111,24 @@ func (s *search) hosts(h *hostIndex) {
 				continue
 			}
 			if p := h.wildcard[host[i:]]; p != nil {
-				s.paths(p)
+				s.findByPath(p)
 			}
 		}
 	}
-	s.paths(h.any)
-	s.descriptors(h.descriptors)
+	s.findByPath(h.any)
+	s.findByDescriptor(h.descriptors)
 }
 
-func (s *search) paths(p *pathIndex) {
+func (s *search) findByPath(p *pathIndex) {
 	path := s.request.Path
 	for _, i := range p.exact[path] {
-		s.rule(i, path)
+		s.appendIfMatched(i, path)
 	}
 	if len(p.prefix) > 0 {
 		for end := len(path); end >= 0; end = strings.LastIndexByte(path[:end], '/') {
 			prefix := strings.TrimSuffix(path[:end], "/")
 			for _, i := range p.prefix[prefix] {
-				s.rule(i, prefixName(prefix))
+				s.appendIfMatched(i, prefixName(prefix))
 			}
 			if end == 0 || prefix == "" {
 				break
@@ -137,11 +137,11 @@ func (s *search) paths(p *pathIndex) {
 	}
 	for _, e := range p.regex {
 		if e.expression.MatchString(path) {
-			s.rule(e.rule, patternOf(e.expression))
+			s.appendIfMatched(e.rule, patternOf(e.expression))
 		}
 	}
 	for _, i := range p.any {
-		s.rule(i, path)
+		s.appendIfMatched(i, path)
 	}
 }
 
@@ -152,7 +152,7 @@ func prefixName(prefix string) string {
 	return prefix
 }
 
-func (s *search) descriptors(index descriptorIndex) {
+func (s *search) findByDescriptor(index descriptorIndex) {
 	if len(index) == 0 {
 		return
 	}
@@ -163,19 +163,19 @@ func (s *search) descriptors(index descriptorIndex) {
 		exactly := descriptorKey{len(d), DescriptorMatch(d[0])}
 		whatever := descriptorKey{len(d), DescriptorMatch{Key: d[0].Key}}
 		for _, i := range index[exactly] {
-			s.rule(i, s.request.Path)
+			s.appendIfMatched(i, s.request.Path)
 		}
 		if exactly == whatever {
 			continue
 		}
 		for _, i := range index[whatever] {
-			s.rule(i, s.request.Path)
+			s.appendIfMatched(i, s.request.Path)
 		}
 	}
 }
 
 // rule appends rule i if the parts of its match that the index does not hold match too, the dearest asked last.
-func (s *search) rule(i int, endpoint string) {
+func (s *search) appendIfMatched(i int, endpoint string) {
 	c, r := &s.index.rules[i], s.request
 	if len(c.Match.Methods) > 0 && !slices.Contains(c.Match.Methods, r.Method) {
 		return

@@ -13,16 +13,16 @@ const (
 	maxProgram = 1000 // instructions; [a-z0-9-]{1,253} makes about 510
 )
 
-// CompileExpression compiles a regular expression as Weir matches it: RE2, against the whole text. It refuses expressions
+// CompileRegexp compiles a regular expression as Weir matches it: RE2, against the whole text. It refuses expressions
 // over 512 bytes and those that grow too large.
-func CompileExpression(expression string) (*regexp.Regexp, error) {
-	if err := checkRegexp(expression); err != nil {
+func CompileRegexp(expression string) (*regexp.Regexp, error) {
+	if err := validateRegexp(expression); err != nil {
 		return nil, err // the user's own text stands in the message, not our anchors
 	}
 	return regexp.Compile(`\A(?:` + expression + `)\z`)
 }
 
-func checkRegexp(expression string) error {
+func validateRegexp(expression string) error {
 	if len(expression) > maxRegexp {
 		return fmt.Errorf("the regular expression is longer than %d bytes", maxRegexp)
 	}
@@ -41,7 +41,7 @@ func checkRegexp(expression string) error {
 	return nil
 }
 
-// patternOf is the user's text of an expression that CompileExpression anchored.
+// patternOf is the user's text of an expression that CompileRegexp anchored.
 func patternOf(e *regexp.Regexp) string {
 	s := e.String()
 	return s[len(`\A(?:`) : len(s)-len(`)\z`)]

@@ -31,7 +31,7 @@ type Rule struct {
 	// in all of them.
 	Domains    []string `json:"domains,omitempty"`
 	AllDomains bool     `json:"allDomains,omitempty"`
-	// Default rules give way: a request that a rule with a Domain, on the same axis and not in shadow, matches too is not
+	// Default rules give pattern: a request that a rule with a Domain, on the same axis and not in shadow, matches too is not
 	// charged to them. Only rules without a Domain can.
 	Default bool `json:"default,omitempty"`
 	// Axis is whose requests are counted together: "Tenant".
@@ -144,7 +144,7 @@ type Match struct {
 	// CIDRs and ExceptCIDRs speak of the client's address: in one of these, in none of those.
 	CIDRs       []string `json:"cidrs,omitempty"`
 	ExceptCIDRs []string `json:"exceptCIDRs,omitempty"`
-	// Expression is CEL over request, a bool; beside Kubernetes over that of CheckKubernetesExpression.
+	// Expression is CEL over request, a bool; beside Kubernetes over that of ValidateKubernetesExpression.
 	Expression string `json:"expression,omitempty"`
 	// Descriptors match one whole descriptor of the request: as many entries, in this order.
 	Descriptors []DescriptorMatch `json:"descriptors,omitempty"`
@@ -167,7 +167,7 @@ type PathMatch struct {
 // PathMatchType is how a path is compared.
 type PathMatchType string
 
-// The ways to compare a path.
+// The patterns to compare a path.
 const (
 	PathExact  PathMatchType = "Exact"
 	PathPrefix PathMatchType = "PathPrefix" // whole segments: /v1 matches /v1 and /v1/x, not /v10
@@ -185,7 +185,7 @@ type HeaderMatch struct {
 // HeaderMatchType is how a header is compared.
 type HeaderMatchType string
 
-// The ways to compare a header.
+// The patterns to compare a header.
 const (
 	HeaderExact   HeaderMatchType = "Exact"
 	HeaderPresent HeaderMatchType = "Present"
@@ -210,7 +210,7 @@ func (r *Rule) KeySpace(prefix string) (limiter.KeySpace, error) {
 	return limiter.NewKeySpace(prefix, r.Axis, r.Policy, limit), nil
 }
 
-// Revision is the rule's content hash, "sha256:…": two Sets that hold it enforce the same policy the same way.
+// Revision is the rule's content hash, "sha256:…": two Sets that hold it enforce the same policy the same pattern.
 func (r *Rule) Revision() string { return revision(mustMarshal(r)) }
 
 func revision(canonical []byte) string {

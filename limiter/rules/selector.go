@@ -28,13 +28,13 @@ func (r *Requirement) holds(labels map[string]string) bool {
 	}
 }
 
-// AsksForAbsence says whether the selector may select a namespace that has none of the labels: one that has none is then to
+// SelectsUnlabeled says whether the selector may select a namespace that has none of the labels: one that has none is then to
 // be known all the same.
-func (s Selector) AsksForAbsence() bool {
+func (s Selector) SelectsUnlabeled() bool {
 	return slices.ContainsFunc(s, func(r Requirement) bool { return r.Operator == SelectorNotIn || r.Operator == SelectorDoesNotExist })
 }
 
-func (s Selector) check() error {
+func (s Selector) validate() error {
 	for _, r := range s {
 		needsValues := r.Operator == SelectorIn || r.Operator == SelectorNotIn
 		switch {

@@ -38,7 +38,7 @@ func (k *compiler) tier(rule *Rule, of Tier) (tier, error) {
 
 func (k *compiler) when(rule *Rule, t *tier) (err error) {
 	w := &t.When
-	if count(w.Header != nil, len(w.Identifiers) > 0, len(w.CIDRs) > 0, len(w.Groups) > 0, len(w.NamespaceSelector) > 0, w.Expression != "") != 1 {
+	if countTrue(w.Header != nil, len(w.Identifiers) > 0, len(w.CIDRs) > 0, len(w.Groups) > 0, len(w.NamespaceSelector) > 0, w.Expression != "") != 1 {
 		return errors.New("it takes exactly one of header, identifiers, cidrs, groups, namespaceSelector and expression")
 	}
 	switch {
@@ -49,7 +49,7 @@ func (k *compiler) when(rule *Rule, t *tier) (err error) {
 	case len(w.CIDRs) > 0:
 		t.clients, err = compileCIDRs(w.CIDRs)
 	case len(w.NamespaceSelector) > 0:
-		err = w.NamespaceSelector.check()
+		err = w.NamespaceSelector.validate()
 	case w.Expression != "":
 		t.condition, err = k.expression(languageOf(rule), w.Expression, ResultBool)
 	}

@@ -40,7 +40,7 @@ func limit(name string, units int64, window time.Duration, changes ...func(*rule
 	r := rules.Rule{
 		Policy: "cluster/" + name, AllDomains: true, Axis: "Namespace", Identifier: rules.Identifier{From: rules.FromKubernetesNamespace},
 		Match: rules.Match{Kubernetes: &rules.KubernetesMatch{Resources: []rules.KubernetesResources{{
-			Groups: []string{""}, Resources: []string{"configmaps"}, Operations: []string{"CREATE", "UPDATE", "DELETE"},
+			APIGroups: []string{""}, Resources: []string{"configmaps"}, Operations: []string{"CREATE", "UPDATE", "DELETE"},
 		}}}},
 		Algorithm: limiter.SlidingWindowLog, Units: units, WindowSeconds: int64(window / time.Second),
 	}

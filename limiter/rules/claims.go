@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// claimAt returns the claim of that name, or the one within others that the name's dots lead to: of "realm.tenant" the
+// findClaim returns the claim of that name, or the one within others that the name's dots lead to: of "realm.tenant" the
 // claim "realm.tenant", else "tenant" within "realm". Nil if there is none.
-func claimAt(claims map[string]any, name string) any {
+func findClaim(claims map[string]any, name string) any {
 	if claim, found := claims[name]; found {
 		return claim
 	}
 	for dot := strings.LastIndexByte(name, '.'); dot > 0; dot = strings.LastIndexByte(name[:dot], '.') {
 		if inner, is := claims[name[:dot]].(map[string]any); is {
-			if claim := claimAt(inner, name[dot+1:]); claim != nil {
+			if claim := findClaim(inner, name[dot+1:]); claim != nil {
 				return claim
 			}
 		}
@@ -24,30 +24,30 @@ func claimAt(claims map[string]any, name string) any {
 	return nil
 }
 
-// scalar returns a claim as an identifier: a text as it is, a number or a bool in its shortest form, so that no other
+// scalarText returns a claim as an identifier: a text as it is, a number or a bool in its shortest form, so that no other
 // spelling of it is another identifier. Everything else is missing: "".
-func scalar(claim any) string {
+func scalarText(claim any) string {
 	switch v := claim.(type) {
 	case string:
 		return v
 	case bool:
 		return strconv.FormatBool(v)
 	case json.Number:
-		return number(string(v))
+		return canonicalNumber(string(v))
 	case float64:
-		return number(strconv.FormatFloat(v, 'e', -1, 64))
+		return canonicalNumber(strconv.FormatFloat(v, 'e', -1, 64))
 	case float32:
-		return number(strconv.FormatFloat(float64(v), 'e', -1, 32))
+		return canonicalNumber(strconv.FormatFloat(float64(v), 'e', -1, 32))
 	case int:
-		return number(strconv.Itoa(v))
+		return canonicalNumber(strconv.Itoa(v))
 	case int32:
-		return number(strconv.FormatInt(int64(v), 10))
+		return canonicalNumber(strconv.FormatInt(int64(v), 10))
 	case int64:
-		return number(strconv.FormatInt(v, 10))
+		return canonicalNumber(strconv.FormatInt(v, 10))
 	case uint32:
-		return number(strconv.FormatUint(uint64(v), 10))
+		return canonicalNumber(strconv.FormatUint(uint64(v), 10))
 	case uint64:
-		return number(strconv.FormatUint(v, 10))
+		return canonicalNumber(strconv.FormatUint(v, 10))
 	default:
 		return ""
 	}
@@ -58,7 +58,7 @@ const plainDigits = 21
 
 // number returns the shortest form of a number in JSON's spelling, "" for what is none: 1000 for "1e3" and "1000.0". It
 // works on the digits, for a float64 would make one identifier of two long ones.
-func number(text string) string {
+func canonicalNumber(text string) string {
 	unsigned, negative := strings.CutPrefix(text, "-")
 	mantissa, power, _ := strings.Cut(strings.ToLower(unsigned), "e")
 	whole, fraction, _ := strings.Cut(mantissa, ".")
@@ -80,15 +80,15 @@ func number(text string) string {
 	if trimmed == "" {
 		return "0"
 	}
-	written := positional(trimmed, exponent)
+	written := formatDecimal(trimmed, exponent)
 	if negative {
 		return "-" + written
 	}
 	return written
 }
 
-// positional writes digits · 10^exponent, with a point or an exponent where it must.
-func positional(digits string, exponent int) string {
+// formatDecimal writes digits · 10^exponent, with a point or an exponent where it must.
+func formatDecimal(digits string, exponent int) string {
 	point := len(digits) + exponent // how many digits stand before the point
 	switch {
 	case exponent >= 0 && point <= plainDigits:

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-func TestCheckKubernetesExpression(t *testing.T) {
+func TestValidateKubernetesExpression(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text   string
 		result rules.ResultType
@@ -31,7 +31,7 @@ func TestCheckKubernetesExpression(t *testing.T) {
 		"loops in loops in loops":          {`request.object.a.all(a, request.object.a.all(b, request.object.a.all(c, a == b && b == c)))`, rules.ResultBool, "nest no loops over lists and maps of objects"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := rules.CheckKubernetesExpression(tc.text, tc.result)
+			err := rules.ValidateKubernetesExpression(tc.text, tc.result)
 			switch {
 			case tc.want == "" && err != nil:
 				t.Errorf("%s: %v", tc.text, err)
@@ -79,7 +79,7 @@ func TestWhichWritesARuleWithAnExpressionMatches(t *testing.T) {
 		`request.object.spec.args[7] == "x"`:             false,
 		`request.userInfo.extra["none"][0] == "a"`:       false,
 
-		// What it has and cannot be looked at must not be a way round the limit.
+		// What it has and cannot be looked at must not be a pattern round the limit.
 		`int(request.object.metadata.labels.team) > 100`: true,
 		`request.object.spec.args > 3`:                   true,
 		`request.object.spec.parallelism`:                true,

@@ -89,7 +89,7 @@ func TestNumbersOfOtherKinds(t *testing.T) {
 	}
 }
 
-// TestASpellingIsNoIdentity writes numbers in any way that JSON allows: the identifiers are equal if the numbers are.
+// TestASpellingIsNoIdentity writes numbers in any pattern that JSON allows: the identifiers are equal if the numbers are.
 func TestASpellingIsNoIdentity(t *testing.T) {
 	spelled := rapid.Custom(func(t *rapid.T) json.Number {
 		sign := rapid.SampledFrom([]string{"", "-"}).Draw(t, "sign")

@@ -15,30 +15,30 @@ const maxExpressionCost = 20_000
 
 // sizes are the largest requests that expressions are judged by, texts in characters, maps and lists in elements. It is a
 // checker.CostEstimator.
-type sizes struct {
+type celSizes struct {
 	text, list uint64            // of most
 	anything   uint64            // of what may be either
 	known      map[string]uint64 // of these, by their path
 	loops      string            // over what nobody should nest them
 }
 
-func sizesOfRequests() sizes {
-	return sizes{text: 1024, list: 64, anything: 1024, loops: "headers, query, claims and descriptors", known: map[string]uint64{
+func httpSizes() celSizes {
+	return celSizes{text: 1024, list: 64, anything: 1024, loops: "headers, query, claims and descriptors", known: map[string]uint64{
 		"request.method": 16, "request.domain": 253, "request.host": 253, "request.clientIP": 45,
 		"request.headers.@keys": 64, "request.query.@keys": 64,
 		"request.query.@values": 16, "request.descriptors": 16, "request.descriptors.@items": 16,
 	}}
 }
 
-// sizesOfWrites take what is in an object, of which it is not known what it is, for small: lists of containers, labels.
-func sizesOfWrites() sizes {
-	return sizes{text: 253, list: 64, anything: 32, loops: "lists and maps of objects", known: map[string]uint64{
+// admissionSizes take what is in an object, of which it is not known what it is, for small: lists of containers, labels.
+func admissionSizes() celSizes {
+	return celSizes{text: 253, list: 64, anything: 32, loops: "lists and maps of objects", known: map[string]uint64{
 		"request.operation": 16, "request.namespace": 63,
 	}}
 }
 
 // EstimateSize implements checker.CostEstimator. It always knows, for what is unknown is infinite.
-func (s sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
+func (s celSizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 	if most, known := s.known[strings.Join(node.Path(), ".")]; known {
 		return &checker.SizeEstimate{Max: most}
 	}
@@ -55,6 +55,6 @@ func (s sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 }
 
 // EstimateCallCost implements checker.CostEstimator: CEL and its extensions know their functions.
-func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+func (celSizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
 	return nil
 }

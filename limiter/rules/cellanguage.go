@@ -14,18 +14,18 @@ type language struct {
 	// environment is what expressions are compiled in. It is never changed, and takes a third of a millisecond to make.
 	environment func() (*cel.Env, error)
 	objects     map[string]fields
-	sizes       sizes
+	sizes       celSizes
 	// fields says what there is, for messages.
 	fields string
 }
 
 //nolint:gochecknoglobals // constants that cannot be written as such
 var (
-	ofRequests = newLanguage(sizesOfRequests(),
+	httpLanguage = newLanguage(httpSizes(),
 		objectType{requestName, requestName, fieldsOf(requestFields())},
 		objectType{entryName, "an entry of a descriptor", fieldsOf(entryFields())})
-	ofWrites = newLanguage(sizesOfWrites(),
-		objectType{requestName, requestName, fieldsOf(writeFields())},
+	admissionLanguage = newLanguage(admissionSizes(),
+		objectType{requestName, requestName, fieldsOf(admissionFields())},
 		objectType{resourceName, "request.resource", fieldsOf(resourceFields())},
 		objectType{kindName, "request.kind", fieldsOf(kindFields())},
 		objectType{userInfoName, "request.userInfo", fieldsOf(userInfoFields())})
@@ -34,9 +34,9 @@ var (
 // languageOf is what the expressions of a rule are written in.
 func languageOf(rule *Rule) *language {
 	if rule.Match.Kubernetes != nil {
-		return ofWrites
+		return admissionLanguage
 	}
-	return ofRequests
+	return httpLanguage
 }
 
 // objectType is a type of the language.
@@ -47,7 +47,7 @@ type objectType struct {
 }
 
 // newLanguage makes the language in which expressions speak of these objects.
-func newLanguage(sizes sizes, objects ...objectType) *language {
+func newLanguage(sizes celSizes, objects ...objectType) *language {
 	l := &language{objects: map[string]fields{}, sizes: sizes}
 	var said []string
 	for _, o := range objects {
@@ -73,7 +73,7 @@ func newLanguage(sizes sizes, objects ...objectType) *language {
 
 // withObjects is a cel.EnvOption that adds the types of the language to those of env.
 func (l *language) withObjects(env *cel.Env) (*cel.Env, error) {
-	words := vocabulary{env.CELTypeProvider(), l.objects}
+	words := typeProvider{env.CELTypeProvider(), l.objects}
 	env, err := cel.CustomTypeProvider(words)(env)
 	if err != nil {
 		return nil, err

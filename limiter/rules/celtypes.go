@@ -92,15 +92,15 @@ func fieldsOf[T any](list []field[T]) fields {
 	return all
 }
 
-// vocabulary is the types of CEL, and those of a language.
-type vocabulary struct {
+// typeProvider is the types of CEL, and those of a language.
+type typeProvider struct {
 	types.Provider
 
 	objects map[string]fields
 }
 
 // FindStructType implements types.Provider.
-func (v vocabulary) FindStructType(name string) (*types.Type, bool) {
+func (v typeProvider) FindStructType(name string) (*types.Type, bool) {
 	if _, ours := v.objects[name]; ours {
 		return types.NewTypeTypeWithParam(types.NewObjectType(name)), true
 	}
@@ -108,7 +108,7 @@ func (v vocabulary) FindStructType(name string) (*types.Type, bool) {
 }
 
 // FindStructFieldNames implements types.Provider.
-func (v vocabulary) FindStructFieldNames(name string) ([]string, bool) {
+func (v typeProvider) FindStructFieldNames(name string) ([]string, bool) {
 	if object, ours := v.objects[name]; ours {
 		return object.names, true
 	}
@@ -116,7 +116,7 @@ func (v vocabulary) FindStructFieldNames(name string) ([]string, bool) {
 }
 
 // FindStructFieldType implements types.Provider.
-func (v vocabulary) FindStructFieldType(name, field string) (*types.FieldType, bool) {
+func (v typeProvider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
 	if object, ours := v.objects[name]; ours {
 		f, found := object.byName[field]
 		return f, found
@@ -128,25 +128,25 @@ func (v vocabulary) FindStructFieldType(name, field string) (*types.FieldType, b
 type adapter struct {
 	types.Adapter
 
-	vocabulary vocabulary
+	typeProvider typeProvider
 }
 
 // NativeToValue implements types.Adapter.
 func (a adapter) NativeToValue(value any) ref.Val {
 	switch v := value.(type) {
 	case *Request:
-		return &object{requestName, v, a}
+		return &celObject{requestName, v, a}
 	case *Entry:
-		return &object{entryName, v, a}
-	case *write:
-		return &object{requestName, v, a}
-	case *writeResource:
-		return &object{resourceName, v, a}
-	case *writeKind:
-		return &object{kindName, v, a}
-	case *writeUser:
-		return &object{userInfoName, v, a}
-	case *document:
+		return &celObject{entryName, v, a}
+	case *admissionRequest:
+		return &celObject{requestName, v, a}
+	case *admissionResource:
+		return &celObject{resourceName, v, a}
+	case *admissionKind:
+		return &celObject{kindName, v, a}
+	case *admissionUser:
+		return &celObject{userInfoName, v, a}
+	case *lazyJSON:
 		return v.value(a)
 	case json.Number:
 		return numeric(v)
@@ -166,7 +166,7 @@ func (a adapter) descriptors(list []Descriptor) ref.Val {
 	for i, d := range list {
 		entries := make([]ref.Val, len(d))
 		for j := range d {
-			entries[j] = &object{entryName, &d[j], a}
+			entries[j] = &celObject{entryName, &d[j], a}
 		}
 		all[i] = types.NewRefValList(a, entries)
 	}
@@ -185,8 +185,8 @@ func numeric(n json.Number) ref.Val {
 	return types.Double(f)
 }
 
-// object is a *Request, an *Entry, a *write or a part of it as a value of CEL.
-type object struct {
+// object is a *Request, an *Entry, a *admissionRequest or a part of it as a value of CEL.
+type celObject struct {
 	name    string
 	native  any
 	adapter adapter
@@ -195,9 +195,9 @@ type object struct {
 var errNotConvertible = errors.New("not convertible")
 
 // Get implements traits.Indexer, for dyn(request).path.
-func (o *object) Get(index ref.Val) ref.Val {
+func (o *celObject) Get(index ref.Val) ref.Val {
 	name, _ := index.Value().(string)
-	field, found := o.adapter.vocabulary.objects[o.name].byName[name]
+	field, found := o.adapter.typeProvider.objects[o.name].byName[name]
 	if !found {
 		return types.NewErr("no such field: %v", index.Value())
 	}
@@ -209,17 +209,17 @@ func (o *object) Get(index ref.Val) ref.Val {
 }
 
 // IsSet implements traits.FieldTester.
-func (o *object) IsSet(index ref.Val) ref.Val {
+func (o *celObject) IsSet(index ref.Val) ref.Val {
 	name, _ := index.Value().(string)
-	field, found := o.adapter.vocabulary.objects[o.name].byName[name]
+	field, found := o.adapter.typeProvider.objects[o.name].byName[name]
 	return types.Bool(found && field.IsSet(o.native))
 }
 
 // ConvertToNative implements ref.Val.
-func (o *object) ConvertToNative(reflect.Type) (any, error) { return nil, errNotConvertible }
+func (o *celObject) ConvertToNative(reflect.Type) (any, error) { return nil, errNotConvertible }
 
 // ConvertToType implements ref.Val.
-func (o *object) ConvertToType(to ref.Type) ref.Val {
+func (o *celObject) ConvertToType(to ref.Type) ref.Val {
 	if to == types.TypeType {
 		return types.NewObjectType(o.name)
 	}
@@ -227,8 +227,8 @@ func (o *object) ConvertToType(to ref.Type) ref.Val {
 }
 
 // Equal implements ref.Val: entries are equal by what they say, a request is equal to itself.
-func (o *object) Equal(other ref.Val) ref.Val {
-	another, is := other.(*object)
+func (o *celObject) Equal(other ref.Val) ref.Val {
+	another, is := other.(*celObject)
 	if !is {
 		return types.False
 	}
@@ -241,7 +241,7 @@ func (o *object) Equal(other ref.Val) ref.Val {
 }
 
 // Type implements ref.Val.
-func (o *object) Type() ref.Type { return types.NewObjectType(o.name) }
+func (o *celObject) Type() ref.Type { return types.NewObjectType(o.name) }
 
 // Value implements ref.Val.
-func (o *object) Value() any { return o.native }
+func (o *celObject) Value() any { return o.native }

@@ -40,8 +40,8 @@ func (m Matched) Terms(r *Request, identifier string) Terms {
 	return terms
 }
 
-// usualCost is what a request costs whose own cost is missing or no number of units.
-const usualCost = 1
+// defaultCost is what a request costs whose own cost is missing or no number of units.
+const defaultCost = 1
 
 func (m Matched) cost(r *Request) int64 {
 	cost := m.Rule.Cost
@@ -49,25 +49,25 @@ func (m Matched) cost(r *Request) int64 {
 	case cost.Header != "":
 		units, err := strconv.ParseUint(strings.TrimSpace(r.Headers[cost.Header]), 10, 63)
 		if err != nil || units > limiter.MaxUnits {
-			return usualCost
+			return defaultCost
 		}
 		return int64(units)
 	case m.Rule.costUnits != nil:
 		units, err := m.Rule.costUnits.int(m.activation(r))
 		if err != nil {
-			return usualCost
+			return defaultCost
 		}
-		return chargeable(units)
+		return clampCost(units)
 	default:
 		return cost.Value
 	}
 }
 
-// chargeable is what a request is charged that comes out at so many units: at most MaxUnits. Were more no cost, the largest
+// clampCost is what a request is charged that comes out at so many units: at most MaxUnits. Were more no cost, the largest
 // requests would be the cheapest.
-func chargeable(units int64) int64 {
+func clampCost(units int64) int64 {
 	if units < 0 {
-		return usualCost
+		return defaultCost
 	}
 	return min(units, limiter.MaxUnits)
 }

@@ -12,7 +12,7 @@ import (
 const maxIssues = 3
 
 // issuesError puts what CEL found wrong into one line: "1:9: undefined field 'pth' …; 2:1: …".
-func (l *language) issuesError(issues *cel.Issues) error {
+func (l *language) compileError(issues *cel.Issues) error {
 	var found []string
 	for i, e := range issues.Errors() {
 		if i == maxIssues {

@@ -1,0 +1,115 @@
+package rules
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+)
+
+// What expressions over a write to the Kubernetes API speak of, beside request.
+const (
+	resourceName = "resource"
+	kindName     = "kind"
+	userInfoName = "userInfo"
+)
+
+// write is a KubernetesRequest as expressions see it: an AdmissionRequest. The objects are decoded when the first expression
+// asks, and once.
+type admissionRequest struct {
+	*KubernetesRequest
+
+	object, oldObject, options lazyJSON
+}
+
+// Parts of a write.
+type (
+	admissionResource admissionRequest
+	admissionKind     admissionRequest
+	admissionUser     admissionRequest
+)
+
+func (w *admissionRequest) set(r *KubernetesRequest) {
+	w.KubernetesRequest = r
+	w.object.encoded, w.oldObject.encoded, w.options.encoded = r.Object, r.OldObject, r.Options
+}
+
+func admissionFields() []field[admissionRequest] {
+	of := func(name string) *types.Type { return types.NewObjectType(name) }
+	always := func(*admissionRequest) bool { return true }
+	return []field[admissionRequest]{
+		{"operation", types.StringType, func(w *admissionRequest) any { return w.Operation }, func(w *admissionRequest) bool { return w.Operation != "" }},
+		{"resource", of(resourceName), func(w *admissionRequest) any { return (*admissionResource)(w) }, always},
+		{"subResource", types.StringType, func(w *admissionRequest) any { return w.Subresource }, func(w *admissionRequest) bool { return w.Subresource != "" }},
+		{"kind", of(kindName), func(w *admissionRequest) any { return (*admissionKind)(w) }, always},
+		{"namespace", types.StringType, func(w *admissionRequest) any { return w.Namespace }, func(w *admissionRequest) bool { return w.Namespace != "" }},
+		{"name", types.StringType, func(w *admissionRequest) any { return w.Name }, func(w *admissionRequest) bool { return w.Name != "" }},
+		{"userInfo", of(userInfoName), func(w *admissionRequest) any { return (*admissionUser)(w) }, always},
+		{"object", types.DynType, func(w *admissionRequest) any { return &w.object }, func(w *admissionRequest) bool { return !w.object.isNull() }},
+		{"oldObject", types.DynType, func(w *admissionRequest) any { return &w.oldObject }, func(w *admissionRequest) bool { return !w.oldObject.isNull() }},
+		{"options", types.DynType, func(w *admissionRequest) any { return &w.options }, func(w *admissionRequest) bool { return !w.options.isNull() }},
+		{"dryRun", types.BoolType, func(w *admissionRequest) any { return w.DryRun }, func(w *admissionRequest) bool { return w.DryRun }},
+	}
+}
+
+func resourceFields() []field[admissionResource] {
+	return []field[admissionResource]{
+		{"group", types.StringType, func(w *admissionResource) any { return w.Group }, func(w *admissionResource) bool { return w.Group != "" }},
+		{"version", types.StringType, func(w *admissionResource) any { return w.Version }, func(w *admissionResource) bool { return w.Version != "" }},
+		{"resource", types.StringType, func(w *admissionResource) any { return w.Resource }, func(w *admissionResource) bool { return w.Resource != "" }},
+	}
+}
+
+func kindFields() []field[admissionKind] {
+	return []field[admissionKind]{
+		{"kind", types.StringType, func(w *admissionKind) any { return w.Kind }, func(w *admissionKind) bool { return w.Kind != "" }},
+	}
+}
+
+func userInfoFields() []field[admissionUser] {
+	texts := types.NewListType(types.StringType)
+	return []field[admissionUser]{
+		{"username", types.StringType, func(w *admissionUser) any { return w.User }, func(w *admissionUser) bool { return w.User != "" }},
+		{"groups", texts, func(w *admissionUser) any { return w.Groups }, func(w *admissionUser) bool { return len(w.Groups) > 0 }},
+		{
+			"extra", types.NewMapType(types.StringType, texts),
+			func(w *admissionUser) any { return w.Extra }, func(w *admissionUser) bool { return len(w.Extra) > 0 },
+		},
+	}
+}
+
+// document is JSON that is decoded when it is asked for. Like the activation that it is part of it is not for concurrent use.
+type lazyJSON struct {
+	encoded []byte
+	decoded ref.Val // nil until it is asked for
+}
+
+func (d *lazyJSON) isNull() bool { return len(d.encoded) == 0 || string(d.encoded) == "null" }
+
+// value is what d says: null where there is none, an error of CEL for what is no JSON.
+func (d *lazyJSON) value(a adapter) ref.Val {
+	if d.decoded == nil {
+		d.decoded = d.decode(a)
+	}
+	return d.decoded
+}
+
+func (d *lazyJSON) decode(a adapter) ref.Val {
+	if d.isNull() {
+		return types.NullValue
+	}
+	decoder := json.NewDecoder(bytes.NewReader(d.encoded))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return types.WrapErr(fmt.Errorf("decode an object of the request: %w", err))
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return types.NewErr("decode an object of the request: something follows it")
+	}
+	return a.NativeToValue(value)
+}
