@@ -16,7 +16,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// documentedACL returns the words of the command that docs/reference/redis.md gives for user, from the name on.
+// documentedACL returns the arguments of the ACL SETUSER command for user in docs/reference/redis.md, beginning with the name.
 func documentedACL(t *testing.T, user string) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/reference/redis.md")
@@ -33,13 +33,13 @@ func documentedACL(t *testing.T, user string) []string {
 	return append([]string{user}, strings.Fields(command)...)
 }
 
-// operates does what an operator does.
-func operates(ctx context.Context, client *redisclient.Client) error {
+// operate calls everything that an operator calls.
+func operate(ctx context.Context, client *redisclient.Client) error {
 	exchange := controlplane.NewExchange(client, "weir:", "weir-system/default")
-	_, errReplicas := exchange.Replicas(ctx) // with a script that Redis does not know yet
+	_, errReplicas := exchange.Replicas(ctx) // with a script that is not loaded yet
 	_, errLoad := client.LoadScripts(ctx, slices.Concat(redisstore.Scripts(), controlplane.Scripts()))
 	_, errFirst := exchange.Publish(ctx, "sha256:a", []byte("A"))
-	_, errSecond := exchange.Publish(ctx, "sha256:b", []byte("B")) // which lets the first expire
+	_, errSecond := exchange.Publish(ctx, "sha256:b", []byte("B")) // lets the first one expire
 	_, errInspect := client.Inspect(ctx)
 	return errors.Join(errReplicas, errLoad, errFirst, errSecond, errInspect, client.Ping(ctx), exchange.Leave(ctx), exchange.Clear(ctx))
 }
@@ -50,27 +50,27 @@ func everyAlgorithm() []limiter.Algorithm {
 	}
 }
 
-// limits does what a limiter does.
-func limits(ctx context.Context, client *redisclient.Client) error {
+// enforce calls everything that a limiter calls.
+func enforce(ctx context.Context, client *redisclient.Client) error {
 	exchange := controlplane.NewExchange(client, "weir:", "weir-system/default")
 	_, errCurrent := exchange.Current(ctx)
 	errs := []error{
-		errCurrent, listens(ctx, exchange), hearsNotices(ctx, client), exchange.Remove(ctx, "a"),
+		errCurrent, subscribe(ctx, exchange), followInvalidations(ctx, client), exchange.Remove(ctx, "a"),
 		exchange.Heartbeat(ctx, controlplane.Replica{ID: "a"}), client.Ping(ctx),
 	}
-	store := redisstore.NewStore(client, patient, redisstore.WithInvalidations(redisstore.InvalidationChannel("weir:")))
+	store := redisstore.NewStore(client, longTimeout, redisstore.WithInvalidations(redisstore.InvalidationChannel("weir:")))
 	for _, algorithm := range everyAlgorithm() {
-		errs = append(errs, spends(ctx, store, algorithm))
+		errs = append(errs, spendAndRefund(ctx, store, algorithm))
 	}
 	return errors.Join(errs...)
 }
 
-// subscribes is how long a subscription may take to begin, and a test to see that none does.
-const subscribes = 2 * time.Second
+// subscribeTimeout is how long a subscription can take to start, and how long a test waits for one that must not start.
+const subscribeTimeout = 2 * time.Second
 
-// listens wants a subscription to begin.
-func listens(ctx context.Context, exchange *controlplane.Exchange) error {
-	ctx, cancel := context.WithTimeout(ctx, subscribes)
+// subscribe returns an error if a subscription to revisions does not start.
+func subscribe(ctx context.Context, exchange *controlplane.Exchange) error {
+	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)
 	defer cancel()
 	select {
 	case <-exchange.Subscribe(ctx):
@@ -80,23 +80,23 @@ func listens(ctx context.Context, exchange *controlplane.Exchange) error {
 	}
 }
 
-// hearsNotices wants a subscription to notices to begin.
-func hearsNotices(ctx context.Context, client *redisclient.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, subscribes)
+// followInvalidations returns an error if a subscription to invalidations does not start.
+func followInvalidations(ctx context.Context, client *redisclient.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)
 	defer cancel()
-	heard := false
+	started := false
 	redisstore.FollowInvalidations(ctx, client, redisstore.InvalidationChannel("weir:"), func(string) {}, func() {
-		heard = true
+		started = true
 		cancel()
 	})
-	if !heard {
-		return errors.New("no subscription to notices")
+	if !started {
+		return errors.New("no subscription to invalidations")
 	}
 	return nil
 }
 
-// spends fills a counter, raises its limit, lowers it, takes back, and forgets it.
-func spends(ctx context.Context, store *redisstore.Store, algorithm limiter.Algorithm) error {
+// spendAndRefund fills a counter, raises and lowers its limit, refunds units, and resets it.
+func spendAndRefund(ctx context.Context, store *redisstore.Store, algorithm limiter.Algorithm) error {
 	var errs []error
 	var key string
 	for _, units := range []int64{4, 1000, 3} {
@@ -121,53 +121,53 @@ func spends(ctx context.Context, store *redisstore.Store, algorithm limiter.Algo
 	return errors.Join(append(errs, store.Reset(ctx, []string{key}))...)
 }
 
-func TestTheDocumentedRightsSufficeAndNoneIsTooMany(t *testing.T) {
+func TestDocumentedACL_GrantsExactlyTheRequiredPermissions(t *testing.T) {
 	server := fixture.Redis(t)
-	for user, works := range map[string]func(context.Context, *redisclient.Client) error{
-		"weir-operator": operates, "weir-limiter": limits,
+	for user, call := range map[string]func(context.Context, *redisclient.Client) error{
+		"weir-operator": operate, "weir-limiter": enforce,
 	} {
 		t.Run(user, func(t *testing.T) {
-			rights := documentedACL(t, user)
-			with := func(rights []string) error {
+			rules := documentedACL(t, user)
+			with := func(rules []string) error {
 				do(t, server, "FLUSHALL")
 				do(t, server, "SCRIPT", "FLUSH")
-				do(t, server, append([]string{"ACL", "SETUSER"}, rights...)...)
+				do(t, server, append([]string{"ACL", "SETUSER"}, rules...)...)
 				client := connect(t, redisclient.Options{
 					Mode: redisclient.ModeStandalone, Addresses: []string{server.Addr()}, Username: user, Password: "secret",
 				})
 				defer client.Close()
-				return works(t.Context(), client)
+				return call(t.Context(), client)
 			}
-			if err := with(rights); err != nil {
+			if err := with(rules); err != nil {
 				t.Fatal(err)
 			}
-			for i, right := range rights {
-				if !strings.ContainsAny(right[:1], "+~&") || right == "+info" {
-					continue // not a right, or one that may be missing
+			for i, rule := range rules {
+				if !strings.ContainsAny(rule[:1], "+~&") || rule == "+info" {
+					continue // not a permission, or an optional one
 				}
-				if with(slices.Delete(slices.Clone(rights), i, i+1)) == nil {
-					t.Errorf("%s is not needed", right)
+				if with(slices.Delete(slices.Clone(rules), i, i+1)) == nil {
+					t.Errorf("%s is not required", rule)
 				}
 			}
 		})
 	}
 }
 
-func TestTheDocumentedRightsSufficeOnACluster(t *testing.T) {
+func TestDocumentedACL_SufficesOnACluster(t *testing.T) {
 	node := fixture.RedisClusterNode(t)
-	for user, works := range map[string]func(context.Context, *redisclient.Client) error{
-		"weir-operator": operates, "weir-limiter": limits,
+	for user, call := range map[string]func(context.Context, *redisclient.Client) error{
+		"weir-operator": operate, "weir-limiter": enforce,
 	} {
 		t.Run(user, func(t *testing.T) {
 			do(t, node, append([]string{"ACL", "SETUSER"}, documentedACL(t, user)...)...)
 			options := redisclient.Options{
 				Mode: redisclient.ModeCluster, Addresses: []string{node.Addr()}, Username: user, Password: "secret",
 			}
-			if err := works(t.Context(), connect(t, options)); redisclient.Kind(err) != "denied" {
-				t.Errorf("without the rights for a cluster: %v", err)
+			if err := call(t.Context(), connect(t, options)); redisclient.Kind(err) != "denied" {
+				t.Errorf("without the permissions for a cluster: %v", err)
 			}
 			do(t, node, "ACL", "SETUSER", user, "+cluster|slots", "+asking")
-			if err := works(t.Context(), connect(t, options)); err != nil {
+			if err := call(t.Context(), connect(t, options)); err != nil {
 				t.Error(err)
 			}
 		})

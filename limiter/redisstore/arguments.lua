@@ -1,64 +1,66 @@
--- What the scripts that work on counters read from ARGV and KEYS.
+-- How the scripts read ARGV and KEYS, and write counters.
 
--- instant is now in microseconds since the epoch, this server's own where the argument is empty.
-local function instant(argument)
+-- current_time returns now in microseconds since the epoch: the argument, or the time of this server if it is ''.
+local function current_time(argument)
   if argument ~= '' then return tonumber(argument) end
   local time = call('TIME')
   return time[1] * 1000000 + time[2]
 end
 
--- whole is false when a log of this run is read and written in place: then all of its logs are.
-local whole = true
+-- read_whole is false if a log of this run is read and written in place. Then all of its logs are.
+local read_whole = true
 
--- What has been asked of an algorithm is kept: charges seldom differ in it.
+-- loaded caches load_algorithm, because most charges of a run have the same algorithm.
 local loaded = {}
 
--- charge_at reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), capacity (units; of a bucket;
--- negative of a LeakyBucket that admits at once or not at all), cost (units).
--- work is what the algorithm does, see load.
-local function charge_at(at)
+-- read_charge reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), capacity (units; only for
+-- buckets; negative for a LeakyBucket that does not queue), cost (units). apply is the function of the algorithm, see
+-- load_algorithm.
+local function read_charge(at)
   local name, capacity = ARGV[at], tonumber(ARGV[at + 3])
   local charge = {
-    work = loaded[name], units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]),
-    capacity = max(capacity, -capacity), at_once = capacity < 0, cost = tonumber(ARGV[at + 4]), queues = name == 'LeakyBucket', logs = name == 'SlidingWindowLog', enforced = true,
+    apply = loaded[name], units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]),
+    capacity = max(capacity, -capacity), at_once = capacity < 0, cost = tonumber(ARGV[at + 4]),
+    queues = name == 'LeakyBucket', is_log = name == 'SlidingWindowLog', enforced = true,
   }
-  if not charge.work then
-    charge.work = load_algorithm(name)
-    loaded[name] = charge.work
+  if not charge.apply then
+    charge.apply = load_algorithm(name)
+    loaded[name] = charge.apply
   end
-  if charge.logs and charge.units > MAX_WHOLE_LOG then whole = false end
+  if charge.is_log and charge.units > MAX_WHOLE_LOG then read_whole = false end
   return charge
 end
 
--- What is read of the counters, by place in KEYS, and what has been written, by key.
+-- values are the values that were read, by index in KEYS; written are those that were written, by key.
 local values, written = {}, {}
 
--- read_values reads the values of all keys at once where all are read whole. Call it when all charges are known. To MGET,
--- what is no string is nothing, and gives way.
-local function read_values()
-  if not whole or not several then return end
+-- prefetch_values reads the values of all keys with one MGET, unless a log is read in place. Call it after read_charge for
+-- all charges. MGET returns nothing for a value that is not a string, so the next write replaces it.
+local function prefetch_values()
+  if not read_whole or not several_keys then return end
   for from = 1, #KEYS, 1000 do -- unpack has a limit
     local read = call('MGET', unpack(KEYS, from, min(from + 999, #KEYS)))
     for i = 1, #read do values[from + i - 1] = read[i] end
   end
 end
 
--- value_of is the value of KEYS[place], false if there is none, nil if it is read in place.
-local function value_of(place, charge)
-  local value = written[KEYS[place]]
-  if value == nil then value = values[place] end
-  if value == nil and (whole or not charge.logs) then value = call('MGET', KEYS[place])[1] end
+-- value_of returns the value of KEYS[index], false if it does not exist, nil if it is read in place.
+local function value_of(index, charge)
+  local value = written[KEYS[index]]
+  if value == nil then value = values[index] end
+  if value == nil and (read_whole or not charge.is_log) then value = call('MGET', KEYS[index])[1] end
   return value
 end
 
--- write writes a value, nil for none; microseconds is when its key expires, kept whether it does so already.
-local function write(key, value, microseconds, kept)
+-- write_value writes a value, or deletes the key if the value is nil. The key expires at expires_at (us); if keep_ttl, it
+-- already does.
+local function write_value(key, value, expires_at, keep_ttl)
   if not value then
     call('DEL', key)
-  elseif kept then
+  elseif keep_ttl then
     call('SET', key, value, 'KEEPTTL')
   else
-    call('SET', key, value, 'PXAT', milliseconds(microseconds))
+    call('SET', key, value, 'PXAT', to_milliseconds(expires_at))
   end
-  if several then written[key] = value or false end
+  if several_keys then written[key] = value or false end
 end

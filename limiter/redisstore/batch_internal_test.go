@@ -17,16 +17,16 @@ import (
 // patience bounds the wait for something that takes milliseconds on an idle machine.
 const patience = 20 * time.Second
 
-// crowd is some counters that calls of one batch meet on, in Redis and in memory.
-type crowd struct {
+// sharedCounters are the counters of the calls of a batch, in Redis and in memory.
+type sharedCounters struct {
 	store  *Store
 	now    limiter.Instant
 	keys   []string
 	states []limiter.State
-	limits [][]limiter.Limit // of each counter, those that calls hold it to, as while a policy is edited
+	limits [][]limiter.Limit // of each counter: calls use different limits for one counter while a policy changes
 }
 
-func TestABatchIsDecidedAsItsCallsOneByOne(t *testing.T) {
+func TestSend_DecidesABatchLikeItsCallsInSequence(t *testing.T) {
 	server := miniredis.RunT(t)
 	for name, url := range map[string]string{"miniredis": "redis://" + server.Addr(), "redis-server": fixture.Redis(t).URL()} {
 		t.Run(name, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestABatchIsDecidedAsItsCallsOneByOne(t *testing.T) {
 			batches := 0
 			rapid.Check(t, func(rt *rapid.T) {
 				batches++
-				c := newCrowd(rt, client, batches)
+				c := newSharedCounters(rt, client, batches)
 				server.SetTime(c.now.Time())
 				for range rapid.IntRange(1, 3).Draw(rt, "batches") {
 					c.batch(rt)
@@ -55,9 +55,9 @@ func openURL(t *testing.T, url string) *redisclient.Client {
 	return client
 }
 
-func newCrowd(rt *rapid.T, client *redisclient.Client, number int) *crowd {
-	// ahead of the real time, at which Redis lets counters go
-	c := &crowd{now: limiter.At(time.Now().Add(24 * time.Hour))}
+func newSharedCounters(rt *rapid.T, client *redisclient.Client, number int) *sharedCounters {
+	// The clock is ahead of the time of Redis, so that Redis does not expire the counters.
+	c := &sharedCounters{now: limiter.At(time.Now().Add(24 * time.Hour))}
 	c.store = NewStore(client, patience, WithClock(func() time.Time { return c.now.Time() }))
 	algorithms := []limiter.Algorithm{
 		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
@@ -81,8 +81,8 @@ func newCrowd(rt *rapid.T, client *redisclient.Client, number int) *crowd {
 	return c
 }
 
-// batch sends some calls together, and wants each decided as if it had come alone, in their order.
-func (c *crowd) batch(rt *rapid.T) {
+// batch sends calls in one batch. Each must be decided as if it were sent alone, in their order.
+func (c *sharedCounters) batch(rt *rapid.T) {
 	var calls []*call
 	for range rapid.IntRange(2, maxBatch).Draw(rt, "calls") {
 		calls = append(calls, c.call(rt))
@@ -93,12 +93,12 @@ func (c *crowd) batch(rt *rapid.T) {
 			rt.Fatal(call.reply.err)
 		}
 		if diff := cmp.Diff(c.decide(call), call.reply.decisions); diff != "" {
-			rt.Fatalf("call %d, %s %+v (-alone +in the batch):\n%s", i, call.mode, call.charges, diff)
+			rt.Fatalf("call %d, %s %+v (-memory +batch):\n%s", i, call.mode, call.charges, diff)
 		}
 	}
 }
 
-func (c *crowd) call(rt *rapid.T) *call {
+func (c *sharedCounters) call(rt *rapid.T) *call {
 	made := &call{mode: "spend", deadline: time.Now().Add(patience)}
 	if rapid.IntRange(0, 4).Draw(rt, "peek") == 4 {
 		made.mode = "peek"
@@ -115,8 +115,8 @@ func (c *crowd) call(rt *rapid.T) *call {
 	return made
 }
 
-// decide is what a call comes to in memory.
-func (c *crowd) decide(made *call) []limiter.Decision {
+// decide decides a call in memory.
+func (c *sharedCounters) decide(made *call) []limiter.Decision {
 	var states []limiter.State
 	for _, charge := range made.charges {
 		for i, key := range c.keys {
@@ -131,7 +131,7 @@ func (c *crowd) decide(made *call) []limiter.Decision {
 	return limiter.Spend(c.now, made.charges, states)
 }
 
-func TestSixteenPoliciesTakeOneRoundTrip(t *testing.T) {
+func TestSpend_DecidesSixteenPoliciesInOneRoundTrip(t *testing.T) {
 	server := fixture.Redis(t)
 	store := NewStore(openURL(t, server.URL()), patience)
 	var charges []limiter.Charge
@@ -151,7 +151,7 @@ func TestSixteenPoliciesTakeOneRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		counted := min(spent, 2) // the first policy denies the third for all
+		counted := min(spent, 2) // the first policy denies the third spend
 		for i, d := range decisions {
 			if want := charges[i].Limit.Units() - counted; d.Remaining != want || d.Allowed != (spent <= 2 || i > 0) {
 				t.Errorf("spend %d, policy %d: allowed %t with %d remaining, want %d", spent, i, d.Allowed, d.Remaining, want)
@@ -167,6 +167,6 @@ func TestSixteenPoliciesTakeOneRoundTrip(t *testing.T) {
 	_, _ = fmt.Sscanf(stats["Commandstats"]["cmdstat_evalsha"], "calls=%d", &calls)
 	_, _ = fmt.Sscanf(stats["Commandstats"]["cmdstat_eval"], "calls=%d", &evals)
 	if calls != 3 || evals != 1 {
-		t.Errorf("3 spends took %d EVALSHA and %d EVAL, want 3 and, for a script that was new, 1", calls, evals)
+		t.Errorf("3 spends took %d EVALSHA and %d EVAL, want 3 and 1 (to load the script)", calls, evals)
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// gate is a Redis that answers a batch when it is told to.
+// gate is a Redis that replies to one batch for each value in open.
 type gate struct {
 	mu      sync.Mutex
 	batches [][]*call
-	arrived chan int // batches, as they come
+	arrived chan int // sizes of the batches
 	open    chan struct{}
 }
 
@@ -31,8 +31,8 @@ func (g *gate) send(batch []*call) {
 	<-g.open
 }
 
-// ask sends n calls, which may take that long, at once.
-func ask(b *batcher, n int, timeout time.Duration) (wait func() []error) {
+// callConcurrently makes n calls with that timeout at the same time.
+func callConcurrently(b *batcher, n int, timeout time.Duration) (wait func() []error) {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
@@ -41,8 +41,8 @@ func ask(b *batcher, n int, timeout time.Duration) (wait func() []error) {
 	return func() []error { wg.Wait(); return errs }
 }
 
-// waitUntil waits until that many calls wait for a batch.
-func waitUntil(t *testing.T, b *batcher, waiting int) {
+// awaitWaiting waits until that number of calls is waiting for a batch.
+func awaitWaiting(t *testing.T, b *batcher, waiting int) {
 	t.Helper()
 	fixture.Await(t, fmt.Sprintf("%d calls wait", waiting), func() bool {
 		b.mu.Lock()
@@ -51,25 +51,25 @@ func waitUntil(t *testing.T, b *batcher, waiting int) {
 	})
 }
 
-func TestCallsThatComeTogetherTravelTogether(t *testing.T) {
+func TestBatcher_SendsWaitingCallsTogether(t *testing.T) {
 	g := newGate()
 	b := &batcher{send: g.send}
 	var waits []func() []error
-	for range maxInFlight { // each finds room and goes alone
-		waits = append(waits, ask(b, 1, patience))
+	for range maxInFlight { // each is sent alone
+		waits = append(waits, callConcurrently(b, 1, patience))
 		if n := <-g.arrived; n != 1 {
-			t.Fatalf("a batch of %d, want 1", n)
+			t.Fatalf("a batch of %d calls, want 1", n)
 		}
 	}
-	waits = append(waits, ask(b, maxBatch+10, patience))
-	waitUntil(t, b, maxBatch+10)
+	waits = append(waits, callConcurrently(b, maxBatch+10, patience))
+	awaitWaiting(t, b, maxBatch+10)
 	g.open <- struct{}{}
 	if n := <-g.arrived; n != maxBatch {
-		t.Errorf("the next batch took %d, want %d", n, maxBatch)
+		t.Errorf("the next batch has %d calls, want %d", n, maxBatch)
 	}
 	g.open <- struct{}{}
 	if n := <-g.arrived; n != 10 {
-		t.Errorf("the last batch took %d, want 10", n)
+		t.Errorf("the last batch has %d calls, want 10", n)
 	}
 	close(g.open)
 	for _, wait := range waits {
@@ -79,17 +79,17 @@ func TestCallsThatComeTogetherTravelTogether(t *testing.T) {
 	}
 }
 
-func TestACallWhoseTimeIsOverIsNotSentAnyMore(t *testing.T) {
+func TestBatcher_DoesNotSendExpiredCalls(t *testing.T) {
 	g := newGate()
 	b := &batcher{send: g.send}
 	var busy []func() []error
 	for range maxInFlight {
-		busy = append(busy, ask(b, 1, patience))
+		busy = append(busy, callConcurrently(b, 1, patience))
 		<-g.arrived
 	}
-	for _, err := range ask(b, 3, 20*time.Millisecond)() {
+	for _, err := range callConcurrently(b, 3, 20*time.Millisecond)() {
 		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error %v, want that of the deadline", err)
+			t.Errorf("error %v, want DeadlineExceeded", err)
 		}
 	}
 	close(g.open)
@@ -103,7 +103,7 @@ func TestACallWhoseTimeIsOverIsNotSentAnyMore(t *testing.T) {
 	}
 }
 
-func TestEveryCallGetsItsOwnAnswer(t *testing.T) {
+func TestBatcher_ReturnsEachCallItsOwnResult(t *testing.T) {
 	failed := errors.New("failed")
 	b := &batcher{send: func(batch []*call) {
 		for _, c := range batch {
@@ -127,26 +127,26 @@ func TestEveryCallGetsItsOwnAnswer(t *testing.T) {
 	wg.Wait()
 }
 
-func TestACallIsAnsweredByItsDeadlineThoughItsBatchIsNot(t *testing.T) {
+func TestBatcher_FailsACallAtItsDeadlineBeforeItsBatchReturns(t *testing.T) {
 	g := newGate()
 	b := &batcher{send: g.send}
 	var busy []func() []error
 	for range maxInFlight {
-		busy = append(busy, ask(b, 1, patience))
+		busy = append(busy, callConcurrently(b, 1, patience))
 		<-g.arrived
 	}
-	hasty := ask(b, 1, 50*time.Millisecond)
-	patient := ask(b, 1, patience)
-	waitUntil(t, b, 2)
+	shortCall := callConcurrently(b, 1, 50*time.Millisecond)
+	longCall := callConcurrently(b, 1, patience)
+	awaitWaiting(t, b, 2)
 	g.open <- struct{}{}
 	if n := <-g.arrived; n != 2 {
-		t.Fatalf("a batch of %d, want the 2 that waited", n)
+		t.Fatalf("a batch of %d calls, want the 2 that waited", n)
 	}
-	if err := hasty()[0]; !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("error %v, want that of the deadline", err)
+	if err := shortCall()[0]; !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want DeadlineExceeded", err)
 	}
 	close(g.open)
-	for _, wait := range append(busy, patient) {
+	for _, wait := range append(busy, longCall) {
 		if err := errors.Join(wait()...); err != nil {
 			t.Error(err)
 		}

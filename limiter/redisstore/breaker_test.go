@@ -18,65 +18,69 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// short is the deadline of a call whose Redis does not answer.
-const short = 50 * time.Millisecond
+// shortTimeout is the timeout of a call to a Redis that does not reply.
+const shortTimeout = 50 * time.Millisecond
 
-// witness notes what it is told of outages.
-type witness struct {
-	mu      sync.Mutex
-	told    []string
-	gone    chan string
-	back    chan string
-	recover func(ctx context.Context, away time.Duration) error
+// outageRecorder records the notifications about outages.
+type outageRecorder struct {
+	mu            sync.Mutex
+	notifications []string
+	unavailable   chan string // addresses
+	recovered     chan string
+	recovering    func(ctx context.Context, unavailableFor time.Duration) error
 }
 
-func newWitness() *witness {
-	return &witness{
-		gone: make(chan string, 100), back: make(chan string, 100),
-		recover: func(context.Context, time.Duration) error { return nil },
+func newOutageRecorder() *outageRecorder {
+	return &outageRecorder{
+		unavailable: make(chan string, 100), recovered: make(chan string, 100),
+		recovering: func(context.Context, time.Duration) error { return nil },
 	}
 }
 
-func (w *witness) Unavailable(address string, _ error) { w.tell("away", address, w.gone) }
-func (w *witness) Recovered(address string)            { w.tell("back", address, w.back) }
-func (w *witness) Recovering(ctx context.Context, away time.Duration) error {
-	return w.recover(ctx, away)
+func (r *outageRecorder) Unavailable(address string, _ error) {
+	r.record("unavailable", address, r.unavailable)
 }
 
-func (w *witness) tell(what, address string, to chan string) {
-	w.mu.Lock()
-	w.told = append(w.told, what+" "+address)
-	w.mu.Unlock()
+func (r *outageRecorder) Recovered(address string) { r.record("recovered", address, r.recovered) }
+
+func (r *outageRecorder) Recovering(ctx context.Context, unavailableFor time.Duration) error {
+	return r.recovering(ctx, unavailableFor)
+}
+
+func (r *outageRecorder) record(event, address string, to chan string) {
+	r.mu.Lock()
+	r.notifications = append(r.notifications, event+" "+address)
+	r.mu.Unlock()
 	to <- address
 }
 
-func (w *witness) count() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.told)
+func (r *outageRecorder) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.notifications)
 }
 
-// heard waits for a word of an outage.
-func heard(t *testing.T, words <-chan string) (address string) {
+// receive waits for a notification.
+func receive(t *testing.T, addresses <-chan string) (address string) {
 	t.Helper()
 	select {
-	case address = <-words:
-	case <-time.After(patient):
-		t.Fatal("nothing is told")
+	case address = <-addresses:
+	case <-time.After(longTimeout):
+		t.Fatal("no notification")
 	}
 	return address
 }
 
-// guarded is a Store on a Redis whose calls give up soon.
-func guarded(t *testing.T, url string, outages redisstore.OutageObserver) *redisstore.Store {
+// storeWithBreaker returns a Store with a breaker and a shortTimeout timeout.
+func storeWithBreaker(t *testing.T, url string, observer redisstore.OutageObserver) *redisstore.Store {
 	t.Helper()
-	client, err := redisclient.Open(url, short)
+	client, err := redisclient.Open(url, shortTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := redisstore.NewStore(client, short)
+	store := redisstore.NewStore(client, shortTimeout)
 	ctx, cancel := context.WithCancel(context.Background())
-	store.EnableBreaker(ctx, outages)
+	store.EnableBreaker(ctx, observer)
 	t.Cleanup(func() {
 		cancel()
 		_ = client.Close()
@@ -84,24 +88,17 @@ func guarded(t *testing.T, url string, outages redisstore.OutageObserver) *redis
 	return store
 }
 
-// working waits until a spend works.
-func working(t *testing.T, store *redisstore.Store, charges []limiter.Charge) {
+// awaitSpend waits until a spend succeeds.
+func awaitSpend(t *testing.T, store *redisstore.Store, charges []limiter.Charge) {
 	t.Helper()
-	deadline := time.Now().Add(patient)
-	for {
+	fixture.Await(t, "a spend succeeds", func() bool {
 		_, err := store.Spend(t.Context(), charges)
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return err == nil
+	})
 }
 
-// left is how many units remain.
-func left(t *testing.T, store *redisstore.Store, charges []limiter.Charge) int64 {
+// peekRemaining returns how many units remain.
+func peekRemaining(t *testing.T, store *redisstore.Store, charges []limiter.Charge) int64 {
 	t.Helper()
 	decisions, err := store.Peek(t.Context(), charges)
 	if err != nil {
@@ -110,7 +107,7 @@ func left(t *testing.T, store *redisstore.Store, charges []limiter.Charge) int64
 	return decisions[0].Remaining
 }
 
-// faults are the ways in which a Redis fails, each with its repair.
+// faults are the ways in which Redis fails, each with its repair.
 func faults() map[string]func(t *testing.T, server *fixture.RedisProcess) (repair func()) {
 	command := func(t *testing.T, server *fixture.RedisProcess, words ...string) {
 		raw := redis.NewClient(&redis.Options{Addr: server.Addr()})
@@ -129,7 +126,7 @@ func faults() map[string]func(t *testing.T, server *fixture.RedisProcess) (repai
 		}
 	}
 	return map[string]func(*testing.T, *fixture.RedisProcess) func(){
-		"stopped, a black hole": func(t *testing.T, s *fixture.RedisProcess) func() {
+		"paused, and does not reply": func(t *testing.T, s *fixture.RedisProcess) func() {
 			ok(t, s.Pause())
 			return func() { ok(t, s.Resume()) }
 		},
@@ -145,54 +142,54 @@ func faults() map[string]func(t *testing.T, server *fixture.RedisProcess) (repai
 			command(t, s, "CONFIG", "SET", "maxmemory", "1")
 			return func() { command(t, s, "CONFIG", "SET", "maxmemory", "0") }
 		},
-		"closed to us": func(t *testing.T, s *fixture.RedisProcess) func() {
+		"permissions removed": func(t *testing.T, s *fixture.RedisProcess) func() {
 			command(t, s, "ACL", "SETUSER", "default", "-set", "-evalsha")
 			return func() { command(t, s, "ACL", "SETUSER", "default", "+set", "+evalsha") }
 		},
 	}
 }
 
-func TestARedisThatFailsIsNotAskedUntilItIsBack(t *testing.T) {
+func TestBreaker_RejectsCallsUntilRedisRecovers(t *testing.T) {
 	for name, fault := range faults() {
 		t.Run(name, func(t *testing.T) {
-			server, witness := fixture.Redis(t), newWitness()
-			store := guarded(t, server.URL(), witness)
+			server, outages := fixture.Redis(t), newOutageRecorder()
+			store := storeWithBreaker(t, server.URL(), outages)
 			charges := unitsOf(t, "shop/a", "acme", 1000)
-			working(t, store, charges)
+			awaitSpend(t, store, charges)
 			repair := fault(t, server)
 			began := time.Now()
 			if _, err := store.Spend(t.Context(), charges); err == nil {
-				t.Fatal("it still works")
+				t.Fatal("no error from the first call after the fault")
 			}
-			if took := time.Since(began); took > 10*short {
-				t.Errorf("the first call took %v", took)
+			if took := time.Since(began); took > 10*shortTimeout {
+				t.Errorf("the first call took %v, want at most %v", took, 10*shortTimeout)
 			}
-			if address := heard(t, witness.gone); address != server.Addr() {
-				t.Errorf("away is %q, want %q", address, server.Addr())
+			if address := receive(t, outages.unavailable); address != server.Addr() {
+				t.Errorf("unavailable is %q, want %q", address, server.Addr())
 			}
 			began = time.Now()
 			for range 10_000 {
-				if _, err := store.Spend(t.Context(), charges); redisclient.Kind(err) != "away" {
-					t.Fatalf("a call made during the outage: %v", err)
+				if _, err := store.Spend(t.Context(), charges); redisclient.Kind(err) != redisclient.KindUnavailable {
+					t.Fatalf("a call during the outage: %v", err)
 				}
 			}
 			if each := time.Since(began) / 10_000; each > time.Millisecond {
-				t.Errorf("a call during the outage takes %v", each)
+				t.Errorf("a call during the outage takes %v, want at most 1 ms", each)
 			}
 			if !store.Unavailable(charges[0].Key) {
-				t.Error("it is not away")
+				t.Error("Unavailable = false during the outage")
 			}
 			repair()
-			heard(t, witness.back)
+			receive(t, outages.recovered)
 			if d, err := store.Spend(t.Context(), charges); err != nil || !d[0].Allowed || store.Unavailable(charges[0].Key) {
-				t.Errorf("when it is back: %+v, %v", d, err)
+				t.Errorf("after the recovery: %+v, %v, or Unavailable = true", d, err)
 			}
 		})
 	}
 }
 
-// TestARedisThatIsNotWhatItWasTakenForIsAway: what can be written to, too, if it runs no script.
-func TestARedisThatIsNotWhatItWasTakenForIsAway(t *testing.T) {
+// A Redis that accepts writes but runs no scripts is unavailable, too.
+func TestBreaker_TreatsAMisconfiguredRedisAsUnavailable(t *testing.T) {
 	scriptless, err := fixture.StartRedis(t.Context(), "--rename-command", "EVALSHA", "", "--rename-command", "EVAL", "")
 	if err != nil {
 		t.Fatal(err)
@@ -200,82 +197,82 @@ func TestARedisThatIsNotWhatItWasTakenForIsAway(t *testing.T) {
 	t.Cleanup(func() { _ = scriptless.Stop() })
 	server := fixture.Redis(t)
 	for name, url := range map[string]string{
-		"a database that is not there": server.URL() + "/99",
-		"no cluster":                   server.URL() + "?cluster=true",
-		"no Sentinel":                  "redis://" + server.Addr() + "?master=mymaster",
-		"without scripts":              scriptless.URL(),
+		"a database that does not exist": server.URL() + "/99",
+		"not a cluster":                  server.URL() + "?cluster=true",
+		"not a Sentinel":                 "redis://" + server.Addr() + "?master=mymaster",
+		"without scripts":                scriptless.URL(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			witness := newWitness()
-			store := guarded(t, url, witness)
+			outages := newOutageRecorder()
+			store := storeWithBreaker(t, url, outages)
 			charges := unitsOf(t, "shop/a", "acme", 1000)
 			_, err := store.Spend(t.Context(), charges)
 			wantKind(t, err, "unfit")
-			heard(t, witness.gone)
-			if _, err := store.Spend(t.Context(), charges); redisclient.Kind(err) != "away" {
+			receive(t, outages.unavailable)
+			if _, err := store.Spend(t.Context(), charges); redisclient.Kind(err) != redisclient.KindUnavailable {
 				t.Errorf("a call during the outage: %v", err)
 			}
-			if n := witness.count(); n != 1 {
-				t.Errorf("%d words of one outage: %v", n, witness.told)
+			if n := outages.count(); n != 1 {
+				t.Errorf("%d notifications, want 1: %v", n, outages.notifications)
 			}
 		})
 	}
 }
 
-// TestABrokenConnectionIsNoOutage: what a probe finds well at once is not told of.
-func TestABrokenConnectionIsNoOutage(t *testing.T) {
-	server, witness := fixture.Redis(t), newWitness()
-	store := guarded(t, server.URL(), witness)
+// If the first probe succeeds, the observer is not notified.
+func TestBreaker_DoesNotReportABrokenConnection(t *testing.T) {
+	server, outages := fixture.Redis(t), newOutageRecorder()
+	store := storeWithBreaker(t, server.URL(), outages)
 	raw := rawClient(t, server.URL())
 	charges := unitsOf(t, "shop/a", "acme", 1000)
-	working(t, store, charges)
+	awaitSpend(t, store, charges)
 	for range 20 {
 		if err := raw.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
 			t.Fatal(err)
 		}
-		working(t, store, charges)
+		awaitSpend(t, store, charges)
 	}
-	if n := witness.count(); n != 0 {
-		t.Errorf("%d words of outages: %v", n, witness.told)
+	if n := outages.count(); n != 0 {
+		t.Errorf("%d notifications, want 0: %v", n, outages.notifications)
 	}
 }
 
-// TestABlackHoleHoldsNothing: callers, connections and goroutines do not pile up where nothing comes back.
-func TestABlackHoleHoldsNothing(t *testing.T) {
+// Callers, connections and goroutines do not accumulate while Redis does not reply.
+func TestBreaker_KeepsCallersFromPilingUp(t *testing.T) {
 	server := fixture.Redis(t)
-	proxy, witness := fixture.ProxyTo(t, server.Addr()), newWitness()
-	store := guarded(t, "redis://"+proxy.Addr(), witness)
+	proxy, outages := fixture.ProxyTo(t, server.Addr()), newOutageRecorder()
+	store := storeWithBreaker(t, "redis://"+proxy.Addr(), outages)
 	charges := unitsOf(t, "shop/a", "acme", 1_000_000)
-	working(t, store, charges)
+	awaitSpend(t, store, charges)
 	proxy.DropReplies()
 	const callers = 64
 	slow, before := slowCalls(t, store, charges, callers, 2*time.Second), runtime.NumGoroutine()
-	// Each caller is in the middle of one call when Redis goes silent, and may begin another before the first has failed.
+	// Each caller has one call in flight when Redis stops replying, and can start another before the first one fails.
 	if slow > 2*callers {
-		t.Errorf("%d calls of %d callers took longer than 10 ms", slow, callers)
+		t.Errorf("%d calls of %d callers took longer than 10 ms, want at most %d", slow, callers, 2*callers)
 	}
 	if after := runtime.NumGoroutine(); after > before+10 || after > 60 {
-		t.Errorf("%d goroutines, and %d when the callers were gone", after, before)
+		t.Errorf("%d goroutines, want at most 60; %d when the callers ended", after, before)
 	}
 	proxy.Pass()
-	heard(t, witness.back)
+	receive(t, outages.recovered)
 }
 
-// slowCalls has callers call for a while and returns how many calls took long.
-func slowCalls(t *testing.T, store *redisstore.Store, charges []limiter.Charge, callers int, lasts time.Duration) (slow int64) {
+// slowCalls runs callers for that duration, and returns how many calls took longer than 10 ms.
+func slowCalls(t *testing.T, store *redisstore.Store, charges []limiter.Charge, callers int, duration time.Duration) (slow int64) {
 	var wg sync.WaitGroup
 	var count, worst atomic.Int64
-	end := time.Now().Add(lasts)
+	end := time.Now().Add(duration)
 	for range callers {
 		wg.Go(func() {
 			for time.Now().Before(end) {
 				began := time.Now()
-				_, _ = store.Spend(t.Context(), charges) // it fails
+				_, _ = store.Spend(t.Context(), charges) // fails
 				took := time.Since(began)
 				if took > 10*time.Millisecond {
 					count.Add(1)
 				}
-				if took > 4*short {
+				if took > 4*shortTimeout {
 					worst.Store(int64(took))
 				}
 				time.Sleep(time.Millisecond)
@@ -284,112 +281,110 @@ func slowCalls(t *testing.T, store *redisstore.Store, charges []limiter.Charge, 
 	}
 	wg.Wait()
 	if w := worst.Load(); w > 0 {
-		t.Errorf("a call took %v", time.Duration(w))
+		t.Errorf("a call took %v, want at most %v", time.Duration(w), 4*shortTimeout)
 	}
 	return count.Load()
 }
 
-// TestUntilItIsToldWhatHappenedMeanwhileOnlyThatReachesIt: calls wait for the recovery, units repaid do not.
-func TestUntilItIsToldWhatHappenedMeanwhileOnlyThatReachesIt(t *testing.T) {
-	server, witness := fixture.Redis(t), newWitness()
-	recovering, recovered := make(chan struct{}, 1), make(chan error)
-	witness.recover = func(context.Context, time.Duration) error {
+func TestBreaker_AcceptsOnlyReportedUsageWhileRecovering(t *testing.T) {
+	server, outages := fixture.Redis(t), newOutageRecorder()
+	recovering, result := make(chan struct{}, 1), make(chan error)
+	outages.recovering = func(context.Context, time.Duration) error {
 		recovering <- struct{}{}
-		return <-recovered
+		return <-result
 	}
-	store := guarded(t, server.URL(), witness)
+	store := storeWithBreaker(t, server.URL(), outages)
 	charges := unitsOf(t, "shop/a", "acme", 1000)
-	working(t, store, charges)
+	awaitSpend(t, store, charges)
 	if err := server.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := store.Spend(t.Context(), charges); err == nil {
-		t.Fatal("a Redis that stands still answers")
+		t.Fatal("no error from a paused Redis")
 	}
-	heard(t, witness.gone)
+	receive(t, outages.unavailable)
 	if uncounted, err := store.ReportUsage(t.Context(), charges[0]); !uncounted || err != nil {
-		t.Errorf("repaid to a Redis that is away: uncounted %v, %v", uncounted, err)
+		t.Errorf("ReportUsage while unavailable: uncounted %v, %v", uncounted, err)
 	}
 	if err := server.Resume(); err != nil {
 		t.Fatal(err)
 	}
 	<-recovering
-	if _, err := store.Spend(t.Context(), charges); redisclient.Kind(err) != "away" {
-		t.Errorf("a call before it is told: %v", err)
+	if _, err := store.Spend(t.Context(), charges); redisclient.Kind(err) != redisclient.KindUnavailable {
+		t.Errorf("a call while recovering: %v", err)
 	}
 	if uncounted, err := store.ReportUsage(t.Context(), limiter.Charge{Key: charges[0].Key, Limit: charges[0].Limit, Cost: 900}); uncounted || err != nil {
-		t.Errorf("repaid: uncounted %v, %v", uncounted, err)
+		t.Errorf("ReportUsage while recovering: uncounted %v, %v", uncounted, err)
 	}
-	recovered <- errors.New("it has failed again")
+	result <- errors.New("failed again")
 	<-recovering
-	recovered <- nil
-	heard(t, witness.back)
-	// The call that was lost may have been counted when Redis went on.
-	if left := left(t, store, charges); left != 99 && left != 98 {
-		t.Errorf("%d units remain of 1000 after 1 or 2 and 900", left)
+	result <- nil
+	receive(t, outages.recovered)
+	// Redis may have counted the call whose reply was lost.
+	if left := peekRemaining(t, store, charges); left != 99 && left != 98 {
+		t.Errorf("%d units remain of 1000, want 99 or 98 after spending 1 or 2 and reporting 900", left)
 	}
 }
 
-func TestWhatIsRepaidIsCountedAsFarAsItFits(t *testing.T) {
+func TestReportUsage_CountsUpToTheLimit(t *testing.T) {
 	server := fixture.Redis(t)
-	store := guarded(t, server.URL(), newWitness())
+	store := storeWithBreaker(t, server.URL(), newOutageRecorder())
 	charges := unitsOf(t, "shop/a", "acme", 100)
-	working(t, store, charges)
+	awaitSpend(t, store, charges)
 	for _, step := range []struct{ cost, left int64 }{{0, 99}, {40, 59}, {100, 0}, {100, 0}} {
 		charge := charges[0]
 		charge.Cost = step.cost
 		if uncounted, err := store.ReportUsage(t.Context(), charge); uncounted || err != nil {
-			t.Errorf("%d units: uncounted %v, %v", step.cost, uncounted, err)
+			t.Errorf("report %d units: uncounted %v, %v", step.cost, uncounted, err)
 		}
-		if left := left(t, store, charges); left != step.left {
-			t.Errorf("after %d units %d remain, want %d", step.cost, left, step.left)
+		if left := peekRemaining(t, store, charges); left != step.left {
+			t.Errorf("%d units remain after reporting %d, want %d", left, step.cost, step.left)
 		}
 	}
 }
 
-// TestANodeOfAClusterThatIsAwayConcernsItsOwnSubjectsOnly: the others are asked as ever.
-func TestANodeOfAClusterThatIsAwayConcernsItsOwnSubjectsOnly(t *testing.T) {
-	cluster, witness := fixture.RedisCluster(t), newWitness()
-	store := guarded(t, cluster.URL(), witness)
-	subjects := map[*fixture.RedisProcess][]limiter.Charge{}
+func TestBreaker_AffectsOnlyTheKeysOfTheUnavailableNode(t *testing.T) {
+	cluster, outages := fixture.RedisCluster(t), newOutageRecorder()
+	store := storeWithBreaker(t, cluster.URL(), outages)
+	chargesByNode := map[*fixture.RedisProcess][]limiter.Charge{}
 	for i := range 100 {
-		charges := unitsOf(t, "shop/a", fmt.Sprintf("subject-%d", i), 1_000_000)
+		charges := unitsOf(t, "shop/a", fmt.Sprintf("caller-%d", i), 1_000_000)
 		node, err := cluster.PrimaryOf(t.Context(), charges[0].Key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		subjects[node] = charges
+		chargesByNode[node] = charges
 	}
-	if len(subjects) != 3 {
-		t.Fatalf("subjects on %d nodes", len(subjects))
+	if len(chargesByNode) != 3 {
+		t.Fatalf("keys on %d nodes, want 3", len(chargesByNode))
 	}
 	var lost *fixture.RedisProcess
-	for node, charges := range subjects {
+	for node, charges := range chargesByNode {
 		lost = node
-		working(t, store, charges)
+		awaitSpend(t, store, charges)
 	}
 	if err := lost.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Spend(t.Context(), subjects[lost]); err == nil {
-		t.Fatal("a node that stands still answers")
+	if _, err := store.Spend(t.Context(), chargesByNode[lost]); err == nil {
+		t.Fatal("no error from a paused node")
 	}
-	if address := heard(t, witness.gone); address != lost.Addr() {
-		t.Errorf("away is %s, want %s", address, lost.Addr())
+	if address := receive(t, outages.unavailable); address != lost.Addr() {
+		t.Errorf("unavailable is %s, want %s", address, lost.Addr())
 	}
-	for node, charges := range subjects {
-		if away := store.Unavailable(charges[0].Key); away != (node == lost) {
-			t.Errorf("a subject of %s: away %v", node.Addr(), away)
+	for node, charges := range chargesByNode {
+		if got := store.Unavailable(charges[0].Key); got != (node == lost) {
+			t.Errorf("Unavailable for a key of %s = %t", node.Addr(), got)
 		}
 		if _, err := store.Spend(t.Context(), charges); (err != nil) != (node == lost) {
-			t.Errorf("a subject of %s: %v", node.Addr(), err)
+			t.Errorf("a call for a key of %s: %v", node.Addr(), err)
 		}
 	}
 	if err := lost.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	heard(t, witness.back)
-	for _, charges := range subjects {
-		working(t, store, charges)
+	receive(t, outages.recovered)
+	for _, charges := range chargesByNode {
+		awaitSpend(t, store, charges)
 	}
 }

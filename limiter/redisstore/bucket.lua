@@ -1,55 +1,56 @@
--- TokenBucket and LeakyBucket share a meter: its level rises by the cost of what is admitted and sinks steadily by limit
--- units per window. A request is admitted iff the level plus its cost stay within the capacity. To a TokenBucket the
--- level is the tokens that are missing, and the capacity is its burst; to a LeakyBucket it is the units that are still to
--- leave, a queue of burst and the one on its way out, and the time the level takes to sink is the wait of the next: who
--- cannot wait is admitted at level 0 alone.
--- The value is four numbers: at, whole, part and ends; the level was whole + part / window units at that instant (us),
--- and sinks to nothing when it ends (us): a limit that is lowered later does not put that off.
+-- TokenBucket and LeakyBucket share a meter. The cost of an allowed charge raises its level, which drains at the rate of
+-- the limit: units per window. A charge is allowed if the level plus its cost stay within the capacity.
+--   TokenBucket: the level is the number of missing tokens, the capacity is the burst.
+--   LeakyBucket: the level is the number of units in the queue, the capacity is the burst and the unit that is leaving. An
+--     allowed charge waits until the level before it has drained. If at_once, a charge is allowed only at level 0.
+-- The value has four numbers: at, whole, part and empty_at. At the instant at (us), the level was whole + part / window
+-- units. It is 0 at empty_at (us). Lowering the limit later does not delay that.
 
--- bucket_sink returns at and the level (whole, part) that was so at that instant, brought to now; never above the capacity,
--- then as now: a burst that was lowered blocks no longer than it implies, and the wait it answers falls with time.
-local function bucket_sink(at, whole, part, now, charge)
+-- bucket_drain returns at and the level (whole, part), advanced from at to now. A level above the capacity is lowered to
+-- the capacity: after the burst was lowered, the bucket blocks no longer than the new burst implies, and the wait that it
+-- returns decreases with time.
+local function bucket_drain(at, whole, part, now, charge)
   local elapsed, units, window = max(0, now - at), charge.units, charge.window -- the clock may have stepped back
   if whole >= charge.capacity then whole, part = charge.capacity, 0 end
   local rest = fmod(elapsed, window)
-  local sunk, sunk_part = mul_div(units, rest, window)
-  whole, part = whole - (elapsed - rest) / window * units - sunk, part - sunk_part
+  local drained, drained_part = mul_div(units, rest, window)
+  whole, part = whole - (elapsed - rest) / window * units - drained, part - drained_part
   if part < 0 then whole, part = whole - 1, part + window end
   if whole < 0 then whole, part = 0, 0 end
   return at + elapsed, whole, part
 end
 
--- bucket_open returns at, whole, part and ends, brought to now.
-local function bucket_open(value, now, charge)
+-- bucket_read returns at, whole, part and empty_at, advanced to now.
+local function bucket_read(value, now, charge)
   if not value then return now, 0, 0, 0 end
-  local ends = unpack_number(value, 22)
-  if now >= ends then return now, 0, 0, ends end
+  local empty_at = unpack_number(value, 22)
+  if now >= empty_at then return now, 0, 0, empty_at end
   local at, whole = unpack_pair(value, 1)
   local part = unpack_number(value, 15)
-  at, whole, part = bucket_sink(at, whole, part, now, charge)
-  return at, whole, part, ends
+  at, whole, part = bucket_drain(at, whole, part, now, charge)
+  return at, whole, part, empty_at
 end
 
--- bucket_drain is how long a level takes to sink by whole + part / window units, at the limit's rate.
-local function bucket_drain(whole, part, charge)
+-- bucket_drain_time returns the time in which whole + part / window units drain.
+local function bucket_drain_time(whole, part, charge)
   local quotient, remainder = mul_div(whole, charge.window, charge.units)
   return quotient + ceil((remainder + part) / charge.units)
 end
 
 local function bucket_step(value, now, charge)
   local cost, capacity = charge.cost, charge.capacity
-  local room = capacity - cost -- the highest level that admits it
-  if charge.at_once and cost > 0 then room = min(room, 0) end
-  local at, whole, part, ends = bucket_open(value, now, charge)
+  local max_level = capacity - cost -- the highest level at which the charge is allowed
+  if charge.at_once and cost > 0 then max_level = min(max_level, 0) end
+  local at, whole, part, empty_at = bucket_read(value, now, charge)
   local used, reset_after, wait = whole, 0, 0
   if part > 0 then used = whole + 1 end
-  if used > 0 then reset_after = min(at + bucket_drain(whole, part, charge), ends) - now end
-  if used <= room then
+  if used > 0 then reset_after = min(at + bucket_drain_time(whole, part, charge), empty_at) - now end
+  if used <= max_level then
     if charge.queues and cost > 0 then wait = reset_after end
-    local free = at + bucket_drain(whole + cost, part, charge)
-    return wait, capacity - used, reset_after, at, pack(at) .. pack(whole + cost) .. pack(part) .. pack(free), free
+    local expires_at = at + bucket_drain_time(whole + cost, part, charge)
+    return wait, capacity - used, reset_after, at, pack(at) .. pack(whole + cost) .. pack(part) .. pack(expires_at), expires_at
   end
   wait = NEVER
-  if room >= 0 then wait = now - min(at + bucket_drain(whole - room, part, charge), ends) end
+  if max_level >= 0 then wait = now - min(at + bucket_drain_time(whole - max_level, part, charge), empty_at) end
   return wait, capacity - used, reset_after, at
 end

@@ -1,11 +1,11 @@
 
--- bucket_refund takes back what of the cost cannot have drained since: the whole units that are left of it at the least.
+-- bucket_refund refunds the units of the cost that cannot have drained since they were spent, rounded down.
 local function bucket_refund(value, now, charge, _, spent_at)
-  local at, whole, part, ends = bucket_open(value, now, charge)
-  local _, left = bucket_sink(spent_at, charge.cost, 0, at, charge)
-  if (whole == 0 and part == 0) or left == 0 then return false end
-  whole = whole - left
+  local at, whole, part, empty_at = bucket_read(value, now, charge)
+  local _, refundable = bucket_drain(spent_at, charge.cost, 0, at, charge)
+  if (whole == 0 and part == 0) or refundable == 0 then return false end
+  whole = whole - refundable
   if whole < 0 or (whole == 0 and part == 0) then return nil end
-  ends = min(at + bucket_drain(whole, part, charge), ends)
-  return pack(at) .. pack(whole) .. pack(part) .. pack(ends), ends
+  empty_at = min(at + bucket_drain_time(whole, part, charge), empty_at)
+  return pack(at) .. pack(whole) .. pack(part) .. pack(empty_at), empty_at
 end

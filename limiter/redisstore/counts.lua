@@ -1,23 +1,24 @@
--- The value of counted windows says index, that of the current window since the epoch, and the units of it and of the one
--- before. Where they are small enough it is one whole number, which Redis keeps in 16 bytes: the three in radix 256, 4096 or
--- 65536, and which it is. Else it is their bytes.
-local function counts_value(index, current, previous)
-  local radix, which, most = 256, 0, max(current, previous)
-  if most >= 4096 then radix, which = 65536, 2 elseif most >= 256 then radix, which = 4096, 1 end
-  local number = ((index * radix + current) * radix + previous) * 4 + which
-  if most < radix and number < 9007199254740992 then return digits(number) end
+-- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
+-- window, and the units of the previous one. Small numbers are stored as one integer, which Redis keeps in 16 bytes: the
+-- three numbers in radix 256, 4096 or 65536, and in the lowest two bits which radix it is. Larger ones are packed.
+local function encode_counts(index, current, previous)
+  local radix, radix_id, largest = 256, 0, max(current, previous)
+  if largest >= 4096 then radix, radix_id = 65536, 2 elseif largest >= 256 then radix, radix_id = 4096, 1 end
+  local number = ((index * radix + current) * radix + previous) * 4 + radix_id
+  if largest < radix and number < 9007199254740992 then return format_integer(number) end
   return pack(index) .. pack(current) .. pack(previous)
 end
 
-local function counts_of(value)
+-- decode_counts returns index, current and previous.
+local function decode_counts(value)
   if #value == 3 * WIDTH then
     local index, current = unpack_pair(value, 1)
     return index, current, unpack_number(value, 1 + 2 * WIDTH)
   end
   local number = tonumber(value)
-  local which = number % 4
-  local radix = which == 0 and 256 or which == 1 and 4096 or 65536
-  number = (number - which) / 4
+  local radix_id = number % 4
+  local radix = radix_id == 0 and 256 or radix_id == 1 and 4096 or 65536
+  number = (number - radix_id) / 4
   local previous = number % radix
   number = (number - previous) / radix
   local current = number % radix

@@ -14,8 +14,8 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// FuzzScripts gives the scripts whatever limits, costs and times there may be: they decide as the algorithms do, and
-// never fail.
+// FuzzScripts runs the scripts with any limits, costs and times: they must decide like the algorithms in Go, and never
+// fail.
 func FuzzScripts(f *testing.F) {
 	const lowest, highest = int64(time.Second / time.Microsecond), int64(limiter.MaxWindow / time.Microsecond)
 	for algorithm := range everyAlgorithm() {
@@ -33,13 +33,13 @@ func FuzzScripts(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which uint8, units, window, first, second, pause, back int64) {
 		algorithm := everyAlgorithm()[int(which)%len(everyAlgorithm())]
 		limit, err := limiter.NewLimit(algorithm, units, time.Duration(window)*time.Microsecond)
-		if err != nil || window > highest { // which overflowed
+		if err != nil || window > highest { // overflowed
 			return
 		}
 		number++
 		clock := &storetest.Clock{}
 		now := storetest.Epoch().Add(limiter.MaxWindow)
-		store := redisstore.NewStore(open(t, url), patient, redisstore.WithClock(clock.Now))
+		store := redisstore.NewStore(open(t, url), longTimeout, redisstore.WithClock(clock.Now))
 		key := limiter.NewKeySpace("weir:", "User", fmt.Sprintf("fuzz/%d", number), limit).Key("acme", "")
 		state := limit.NewState()
 		spend := func(cost int64) limiter.Decision {
@@ -51,7 +51,7 @@ func FuzzScripts(f *testing.F) {
 			}
 			want := limiter.Spend(now, charges, []limiter.State{state})
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Fatalf("spend %d at %d under %v (-algorithm +script):\n%s", cost, now, limit, diff)
+				t.Fatalf("spend %d at %d under %v (-Go +script):\n%s", cost, now, limit, diff)
 			}
 			return got[0]
 		}

@@ -14,53 +14,53 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-const everything = "" // what hear sends for a call of forgetAll
+const all = "" // follow sends it for a call of invalidateAll
 
-// hear starts to listen and returns what is told, and a channel that is closed when listening has ended.
-func hear(ctx context.Context, client *redisclient.Client) (told <-chan string, ended <-chan struct{}) {
+// follow returns the invalidated keys, and a channel that is closed when FollowInvalidations returns.
+func follow(ctx context.Context, client *redisclient.Client) (keys <-chan string, ended <-chan struct{}) {
 	out, done := make(chan string, 1000), make(chan struct{})
 	go func() {
 		defer close(done)
-		FollowInvalidations(ctx, client, InvalidationChannel("weir:"), func(key string) { out <- key }, func() { out <- everything })
+		FollowInvalidations(ctx, client, InvalidationChannel("weir:"), func(key string) { out <- key }, func() { out <- all })
 	}()
 	return out, done
 }
 
-// awaitNotice drops what comes before want.
-func awaitNotice(t *testing.T, told <-chan string, want string) {
+// awaitKey receives until want, and ignores other keys.
+func awaitKey(t *testing.T, keys <-chan string, want string) {
 	t.Helper()
 	deadline := time.After(patience)
 	for {
 		select {
-		case got := <-told:
+		case got := <-keys:
 			if got == want {
 				return
 			}
 		case <-deadline:
-			t.Fatalf("%q was not told within %v", want, patience)
+			t.Fatalf("%q was not invalidated within %v", want, patience)
 		}
 	}
 }
 
-func TestForgottenTellsWhatRefundsAndResetsTake(t *testing.T) {
+func TestFollowInvalidations_ReceivesRefundedAndResetKeys(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	t.Run("miniredis", func(t *testing.T) { tellsOfCounters(t, openURL(t, "redis://"+miniredis.RunT(t).Addr())) })
-	t.Run("redis-server", func(t *testing.T) { tellsOfCounters(t, openURL(t, fixture.Redis(t).URL())) })
+	t.Run("miniredis", func(t *testing.T) { receivesInvalidations(t, openURL(t, "redis://"+miniredis.RunT(t).Addr())) })
+	t.Run("redis-server", func(t *testing.T) { receivesInvalidations(t, openURL(t, fixture.Redis(t).URL())) })
 }
 
-func TestForgottenOnACluster(t *testing.T) {
+func TestFollowInvalidations_OnACluster(t *testing.T) {
 	node := fixture.RedisClusterNode(t)
-	tellsOfCounters(t, openURL(t, node.URL()+"?addr="+node.Addr()))
+	receivesInvalidations(t, openURL(t, node.URL()+"?addr="+node.Addr()))
 }
 
-func TestForgottenUnderSentinels(t *testing.T) {
-	tellsOfCounters(t, openURL(t, fixture.RedisSentinel(t).URL()))
+func TestFollowInvalidations_WithSentinels(t *testing.T) {
+	receivesInvalidations(t, openURL(t, fixture.RedisSentinel(t).URL()))
 }
 
-func tellsOfCounters(t *testing.T, client *redisclient.Client) {
+func receivesInvalidations(t *testing.T, client *redisclient.Client) {
 	ctx, cancel := context.WithCancel(t.Context())
-	told, ended := hear(ctx, client)
-	awaitNotice(t, told, everything)
+	keys, ended := follow(ctx, client)
+	awaitKey(t, keys, all)
 	store := NewStore(client, patience, WithInvalidations(InvalidationChannel("weir:")))
 	limit, err := limiter.NewLimit(limiter.FixedWindow, 5, 24*time.Hour)
 	if err != nil {
@@ -73,22 +73,22 @@ func tellsOfCounters(t *testing.T, client *redisclient.Client) {
 	if err := store.Refund(ctx, []limiter.Refund{{Key: "weir:{a}", Limit: limit, Cost: 1, At: decisions[0].At}}); err != nil {
 		t.Fatal(err)
 	}
-	awaitNotice(t, told, "weir:{a}")
+	awaitKey(t, keys, "weir:{a}")
 	if err := store.Reset(ctx, []string{"weir:{b}", "weir:{c}"}); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
 	for range 2 {
 		select {
-		case key := <-told:
+		case key := <-keys:
 			got = append(got, key)
 		case <-time.After(patience):
-			t.Fatalf("a reset of two counters told %q within %v", got, patience)
+			t.Fatalf("a reset of two counters invalidated %q within %v", got, patience)
 		}
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, []string{"weir:{b}", "weir:{c}"}) {
-		t.Errorf("a reset of two counters told %q", got)
+		t.Errorf("a reset of two counters invalidated %q", got)
 	}
 	cancel()
 	awaitEnd(t, ended)
@@ -99,11 +99,11 @@ func awaitEnd(t *testing.T, ended <-chan struct{}) {
 	select {
 	case <-ended:
 	case <-time.After(patience):
-		t.Fatalf("it still listens after %v", patience)
+		t.Fatalf("FollowInvalidations did not return within %v", patience)
 	}
 }
 
-func TestAfterEveryReconnectionAllIsForgotten(t *testing.T) {
+func TestFollowInvalidations_InvalidatesAllAfterAReconnection(t *testing.T) {
 	server := fixture.Redis(t)
 	client := openURL(t, server.URL())
 	breaks := map[string]func() error{
@@ -113,29 +113,29 @@ func TestAfterEveryReconnectionAllIsForgotten(t *testing.T) {
 	for name, cut := range breaks {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
-			told, ended := hear(ctx, client)
-			awaitNotice(t, told, everything)
+			keys, ended := follow(ctx, client)
+			awaitKey(t, keys, all)
 			if err := cut(); err != nil {
 				t.Fatal(err)
 			}
-			awaitNotice(t, told, everything)
+			awaitKey(t, keys, all)
 			if err := client.Redis().Publish(ctx, InvalidationChannel("weir:"), "weir:{a}").Err(); err != nil {
 				t.Fatal(err)
 			}
-			awaitNotice(t, told, "weir:{a}")
+			awaitKey(t, keys, "weir:{a}")
 			cancel()
 			awaitEnd(t, ended)
 		})
 	}
 }
 
-func TestForgottenEndsWithItsClient(t *testing.T) {
+func TestFollowInvalidations_EndsWhenTheClientIsClosed(t *testing.T) {
 	client, err := redisclient.Open(fixture.Redis(t).URL(), patience)
 	if err != nil {
 		t.Fatal(err)
 	}
-	told, ended := hear(t.Context(), client)
-	awaitNotice(t, told, everything)
+	keys, ended := follow(t.Context(), client)
+	awaitKey(t, keys, all)
 	if err := client.Close(); err != nil {
 		t.Fatal(err)
 	}

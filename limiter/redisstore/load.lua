@@ -1,11 +1,18 @@
--- load_algorithm returns what an algorithm does in this script.
---   step(value, now, charge, key): wait (0 or the delay if the charge is allowed, else the retry after, negative, or
---     NEVER), remaining, reset after and the counter's own time; if it is allowed also the value with the cost counted
---     (or a function that writes it), the instant at which the counter will be as new, and whether the key expires then
---     already. It changes nothing.
---   refund(value, now, charge, key, at): false if there is nothing to write, else the value without what was spent at that
---     instant as far as it counts, nil for none, and the instant at which the counter will be as new.
--- value is false where there is none, nil for a log that is read in place.
+-- load_algorithm returns the function of an algorithm: step in the spend script, refund in the refund script.
+--   step(value, now, charge, key) returns
+--     wait         0 or the delay (us) if the charge is allowed; else the negative retry after (us), or NEVER
+--     remaining    units before the charge
+--     reset_after  us, before the charge
+--     at           the counter's own time (us): later than now if the clock stepped back
+--     and if the charge is allowed:
+--     next_value   the value that includes the cost, or a function that writes it
+--     expires_at   when the whole limit is available again (us); the key expires then
+--     keep_ttl     true if the key already expires at that time
+--     It changes nothing.
+--   refund(value, now, charge, key, spent_at) returns
+--     false if there is nothing to write; else the value without the units spent at that instant that still count, nil if
+--     the whole limit is available, and expires_at as above.
+-- value is false if the key does not exist, and nil for a log that is read in place.
 local function load_algorithm(name)
   if name == 'SlidingWindowCounter' then return load_sliding_window_counter() end
   if name == 'TokenBucket' or name == 'LeakyBucket' then return load_bucket() end

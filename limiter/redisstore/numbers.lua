@@ -1,34 +1,34 @@
--- Numbers are doubles here: integers are exact below 2^53, and what follows keeps every one below.
-local call, KEYS, ARGV = redis.call, KEYS, ARGV -- globals are slow
+-- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below.
+local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than globals
 local byte, char, floor, ceil, max, min, fmod = string.byte, string.char, math.floor, math.ceil, math.max, math.min, math.fmod
 
 -- NEVER is the wait of a cost above the limit.
 local NEVER = -9007199254740991
 
--- What a run packs and formats for several keys is mostly the same: the same now, the same window, small counts. It is
--- kept, under the negative number: some Lua makes room for an array up to a positive one.
-local several = KEYS[2] ~= nil
-local packed, written_out = several and {}, several and {}
+-- With several keys, a run packs and formats mostly the same numbers: the same now, the same window, small counts. They
+-- are cached under the negative number, because some Lua versions allocate an array up to a positive index.
+local several_keys = KEYS[2] ~= nil
+local pack_cache, format_cache = several_keys and {}, several_keys and {}
 
--- digits is how a number leaves for Redis; tostring would round above 10^14.
-local function digits(number)
-  local text = several and written_out[-number]
+-- format_integer formats a number for a Redis command; tostring would round above 10^14.
+local function format_integer(number)
+  local text = several_keys and format_cache[-number]
   if text then return text end
   text = string.format('%.0f', number)
-  if several then written_out[-number] = text end
+  if several_keys then format_cache[-number] = text end
   return text
 end
 
--- milliseconds rounds microseconds up: a key may outlive its use by less than a millisecond, and never the reverse.
-local function milliseconds(microseconds)
-  return digits(ceil(microseconds / 1000))
+-- to_milliseconds rounds up: a key can live up to one millisecond too long, never too short.
+local function to_milliseconds(microseconds)
+  return format_integer(ceil(microseconds / 1000))
 end
 
--- A stored number is 7 bytes, big-endian.
+-- A stored number has 7 bytes, big-endian.
 local WIDTH = 7
 
 local function pack(number)
-  local bytes = several and packed[-number]
+  local bytes = several_keys and pack_cache[-number]
   if bytes then return bytes end
   if number < 256 then return '\0\0\0\0\0\0' .. char(number) end
   local low = number % 16777216
@@ -36,17 +36,17 @@ local function pack(number)
   bytes = char(
     floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
     floor(low / 65536), floor(low / 256) % 256, low % 256)
-  if several then packed[-number] = bytes end
+  if several_keys then pack_cache[-number] = bytes end
   return bytes
 end
 
--- unpack_number reads the number at bytes[from].
+-- unpack_number returns the number at bytes[from].
 local function unpack_number(bytes, from)
   local a, b, c, d, e, f, g = byte(bytes, from, from + 6)
   return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
 end
 
--- unpack_pair reads the number at bytes[from] and the one behind it.
+-- unpack_pair returns the number at bytes[from] and the next one.
 local function unpack_pair(bytes, from)
   local a, b, c, d, e, f, g, h, i, j, k, l, m, n = byte(bytes, from, from + 13)
   return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g,

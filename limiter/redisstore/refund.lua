@@ -1,22 +1,22 @@
--- refund takes back what spend counted, as far as it still counts.
+-- refund refunds units that spend counted, if they still count.
 --   KEYS[i]              the counter of refund i; keys are distinct
---   ARGV[1]              now in microseconds since the epoch, or '' for this server's clock
---   ARGV[2]              a channel that is told every key of which something is taken back, or '' for none
---   ARGV[3 + 6(i-1) ..]  algorithm, limit (units), window (us), burst (units), cost (units), when spend said that it
---                        had decided (us)
+--   ARGV[1]              now in microseconds since the epoch, or '' to read the clock of this server
+--   ARGV[2]              channel on which the key of every refunded counter is published, or '' for none
+--   ARGV[3 + 6(i-1)]…    algorithm, limit (units), window (us), capacity (units; see spend), cost (units), and the time at
+--                        which spend counted them: now plus ahead in its reply (us)
 -- Reply: 1.
--- Must never happen: more taken back than counts; a key without a time to live; a key that lives longer than before.
+-- Must never happen: a refund of more units than count; a key without a time to live; a longer time to live than before.
 local ARGUMENTS = 6
 
-local now, charges = instant(ARGV[1]), {}
-for place = 1, #KEYS do charges[place] = charge_at(3 + ARGUMENTS * (place - 1)) end
-read_values()
-for place, charge in ipairs(charges) do
-  local at = tonumber(ARGV[3 + ARGUMENTS * (place - 1) + 5])
+local now, charges = current_time(ARGV[1]), {}
+for index = 1, #KEYS do charges[index] = read_charge(3 + ARGUMENTS * (index - 1)) end
+prefetch_values()
+for index, charge in ipairs(charges) do
+  local spent_at = tonumber(ARGV[3 + ARGUMENTS * (index - 1) + 5])
   if charge.cost > 0 then
-    local value, free = charge.work(value_of(place, charge), now, charge, KEYS[place], at)
-    if value ~= false then write(KEYS[place], value, free) end
-    if ARGV[2] ~= '' then call('PUBLISH', ARGV[2], KEYS[place]) end
+    local value, expires_at = charge.apply(value_of(index, charge), now, charge, KEYS[index], spent_at)
+    if value ~= false then write_value(KEYS[index], value, expires_at) end
+    if ARGV[2] ~= '' then call('PUBLISH', ARGV[2], KEYS[index]) end
   end
 end
 return 1

@@ -1,34 +1,34 @@
--- SlidingWindowCounter: admits iff current + previous * (window - elapsed) / window + cost <= limit, where elapsed is
--- the time since the current window began; windows are aligned to the epoch. Everything but the weighted previous
--- count is whole, so comparing against its ceiling is comparing the real numbers.
--- The value is that of counts.
+-- SlidingWindowCounter allows a charge if current + previous * (window - elapsed) / window + cost <= limit, where elapsed
+-- is the time since the current window began. Windows are aligned to the epoch. All terms except the weighted previous
+-- count are integers, so the comparison uses its ceiling. The value is that of counts.lua.
 
--- counter_open returns index, current and previous now, and whether value says the same.
-local function counter_open(value, now, window)
+-- counter_read returns index, current and previous at now, and whether the value stores the same.
+local function counter_read(value, now, window)
   local index = floor(now / window)
   if not value then return index, 0, 0, false end
-  local stored, current, previous = counts_of(value)
-  if stored >= index then return stored, current, previous, true end -- later if the clock has stepped back
-  if stored == index - 1 then return index, 0, current, false end
+  local stored_index, current, previous = decode_counts(value)
+  if stored_index >= index then return stored_index, current, previous, true end -- later if the clock stepped back
+  if stored_index == index - 1 then return index, 0, current, false end
   return index, 0, 0, false
 end
 
--- counter_weighs_at_most is the least elapsed time at which previous units weigh no more than most, which is less.
-local function counter_weighs_at_most(previous, most, window)
-  return window - (mul_div(most, window, previous))
+-- counter_elapsed_until returns the elapsed time from which the weighted previous count is at most target. target is
+-- less than previous.
+local function counter_elapsed_until(previous, target, window)
+  return window - (mul_div(target, window, previous))
 end
 
--- counter_wait is when no more than most units are used, given that more are now: so long ago, for it is to come.
-local function counter_wait(now, start, window, current, previous, most)
-  if current <= most then
-    return now - start - counter_weighs_at_most(previous, most - current, window)
+-- counter_wait returns the negative wait until at most target units are used. More are used now.
+local function counter_wait(now, start, window, current, previous, target)
+  if current <= target then
+    return now - start - counter_elapsed_until(previous, target - current, window)
   end
-  return now - start - window - counter_weighs_at_most(current, most, window)
+  return now - start - window - counter_elapsed_until(current, target, window)
 end
 
 local function sliding_window_counter_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
-  local index, current, previous, kept = counter_open(value, now, window)
+  local index, current, previous, is_stored = counter_read(value, now, window)
   local start = index * window
   local at, used, reset_after = max(now, start), current, 0
   if previous > 0 then
@@ -40,7 +40,7 @@ local function sliding_window_counter_step(value, now, charge)
   if current > 0 then reset_after = start + 2 * window - now end
   if used + cost <= units then
     return 0, max(0, units - used), reset_after, at,
-      counts_value(index, current + cost, previous), start + 2 * window, kept and current > 0
+      encode_counts(index, current + cost, previous), start + 2 * window, is_stored and current > 0
   end
   local wait = NEVER
   if cost <= units then wait = counter_wait(now, start, window, current, previous, units - cost) end

@@ -1,17 +1,17 @@
 
-local function sliding_window_counter_refund(value, now, charge, _, at)
+local function sliding_window_counter_refund(value, now, charge, _, spent_at)
   local window = charge.window
-  local index, current, previous = counter_open(value, now, window)
-  local ago = index - floor(at / window)
-  if ago == 0 and current > 0 then
+  local index, current, previous = counter_read(value, now, window)
+  local windows_ago = index - floor(spent_at / window)
+  if windows_ago == 0 and current > 0 then
     current = max(0, current - charge.cost)
-  elseif ago == 1 and previous > 0 then
+  elseif windows_ago == 1 and previous > 0 then
     previous = max(0, previous - charge.cost)
   else
     return false
   end
   if current == 0 and previous == 0 then return nil end
-  local free = (index + 1) * window
-  if current > 0 then free = free + window end
-  return counts_value(index, current, previous), free
+  local expires_at = (index + 1) * window
+  if current > 0 then expires_at = expires_at + window end
+  return encode_counts(index, current, previous), expires_at
 end

@@ -1,10 +1,13 @@
--- spend_one decides one charge under one algorithm: spend for who comes alone.
+-- spend_one decides a request with one charge. It contains only the algorithm of that charge.
 --   KEYS[1]   the counter
---   ARGV      'spend', or 'peek' to change nothing; limit (units), window (us), capacity (units; of a
---             bucket; negative of a LeakyBucket that admits at once or not at all), cost (units);
---             and, unless this server's clock is to be read, now in microseconds since the epoch
+--   ARGV[1]   'spend', or 'peek' to change nothing
+--   ARGV[2]   limit (units)
+--   ARGV[3]   window (us)
+--   ARGV[4]   capacity (units; only for buckets; negative for a LeakyBucket that does not queue)
+--   ARGV[5]   cost (units)
+--   ARGV[6]   now in microseconds since the epoch; absent to read the clock of this server
 -- Reply: that of spend.
--- Must never happen: a write when it is denied, or on peek; a key without a time to live.
+-- Must never happen: a write for a denied charge, or on peek; a key without a time to live.
 local key, now = KEYS[1], ARGV[6]
 if now then
   now = tonumber(now)
@@ -20,15 +23,15 @@ local charge = {
 
 local value
 if READS_WHOLE then value = call('MGET', key)[1] end
-local wait, remaining, reset_after, at, next_value, free, kept = step(value, now, charge, key)
+local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key)
 if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
   if type(next_value) == 'function' then
     next_value()
-  elseif kept then
+  elseif keep_ttl then
     call('SET', key, next_value, 'KEEPTTL')
   else
-    call('SET', key, next_value, 'PXAT', milliseconds(free))
+    call('SET', key, next_value, 'PXAT', to_milliseconds(expires_at))
   end
-  remaining, reset_after = remaining - charge.cost, free - now
+  remaining, reset_after = remaining - charge.cost, expires_at - now
 end
 return {now, at - now, remaining, reset_after, wait}

@@ -24,18 +24,18 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// patient is a timeout for tests that do not test timeouts.
-const patient = 10 * time.Second
+// longTimeout is a timeout for tests that do not test timeouts.
+const longTimeout = 10 * time.Second
 
-func TestStoreOnMiniredis(t *testing.T) {
+func TestStore_ConformsOnMiniredis(t *testing.T) {
 	storetest.Run(t, func(t testing.TB, clock *storetest.Clock) storetest.Subject {
 		server := miniredis.RunT(t)
-		server.SetTime(clock.Now()) // standing still: it keeps times to live, not moments, and would drift
+		server.SetTime(clock.Now()) // fixed: miniredis stores times to live, which would drift from the clock
 		return subject(t, "redis://"+server.Addr(), clock)
 	})
 }
 
-func TestStoreOnRedis(t *testing.T) {
+func TestStore_ConformsOnRedis(t *testing.T) {
 	server := fixture.Redis(t)
 	storetest.Run(t, func(t testing.TB, clock *storetest.Clock) storetest.Subject {
 		flush(t, server.URL())
@@ -43,10 +43,10 @@ func TestStoreOnRedis(t *testing.T) {
 	})
 }
 
-func TestStoreOnRedisCluster(t *testing.T) {
+func TestStore_ConformsOnACluster(t *testing.T) {
 	node := fixture.RedisClusterNode(t)
 	url := node.URL() + "?addr=" + node.Addr()
-	for name, spread := range map[string]bool{"one slot a request": false, "several slots a request": true} {
+	for name, spread := range map[string]bool{"one slot per request": false, "several slots per request": true} {
 		t.Run(name, func(t *testing.T) {
 			storetest.Run(t, func(t testing.TB, clock *storetest.Clock) storetest.Subject {
 				flush(t, url)
@@ -59,7 +59,7 @@ func TestStoreOnRedisCluster(t *testing.T) {
 }
 
 func subject(t testing.TB, url string, clock *storetest.Clock) storetest.Subject {
-	store := redisstore.NewStore(open(t, url), patient, redisstore.WithClock(clock.Now))
+	store := redisstore.NewStore(open(t, url), longTimeout, redisstore.WithClock(clock.Now))
 	raw := rawClient(t, url)
 	return storetest.Subject{Store: store, Expires: func(key string) (earliest, latest limiter.Instant, ok bool) {
 		at, err := raw.PExpireTime(t.Context(), key).Result()
@@ -73,13 +73,13 @@ func subject(t testing.TB, url string, clock *storetest.Clock) storetest.Subject
 			t.Fatalf("%s has no time to live", key)
 		}
 		latest = limiter.Instant(at.Microseconds())
-		return latest - 999, latest, true // Redis keeps milliseconds, rounded up
+		return latest - 999, latest, true // Redis stores milliseconds, and the scripts round up
 	}}
 }
 
 func open(t testing.TB, url string) *redisclient.Client {
 	t.Helper()
-	client, err := redisclient.Open(url, patient)
+	client, err := redisclient.Open(url, longTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func open(t testing.TB, url string) *redisclient.Client {
 
 func rawClient(t testing.TB, url string) *redis.Client {
 	t.Helper()
-	first, _, _ := strings.Cut(url, "?") // of a Cluster's nodes
+	first, _, _ := strings.Cut(url, "?") // without the other nodes of a cluster
 	options, err := redis.ParseURL(first)
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func flush(t testing.TB, url string) {
 	}
 }
 
-func TestTheAssembledScriptsAreTheGoldenOnes(t *testing.T) {
+func TestScripts_EqualTheirGoldenCopies(t *testing.T) {
 	for _, script := range redisstore.Scripts() {
 		golden := "testdata/" + script.Name + ".lua"
 		if *update {
@@ -119,12 +119,12 @@ func TestTheAssembledScriptsAreTheGoldenOnes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(string(want), script.Source); diff != "" {
-			t.Errorf("the script differs from %s (-golden +script; go test -run Golden -update rewrites it):\n%s", golden, diff)
+			t.Errorf("the script differs from %s (-golden +script; go test -run Golden -update rewrites the file):\n%s", golden, diff)
 		}
 	}
 }
 
-func TestLuaMultipliesAndDividesExactly(t *testing.T) {
+func TestMulDiv_IsExact(t *testing.T) {
 	server := fixture.Redis(t)
 	raw := rawClient(t, server.URL())
 	source := redisstore.NumbersSource() + `
@@ -132,9 +132,10 @@ func TestLuaMultipliesAndDividesExactly(t *testing.T) {
 		return {string.format('%.0f', quotient), string.format('%.0f', remainder)}`
 	window := limiter.MaxWindow.Microseconds()
 	rapid.Check(t, func(rt *rapid.T) {
-		// As the script calls it: a count times a part of a window over the window, or times the window over a count.
+		// As the scripts call it: a count times a part of a window, divided by the window; or a count times the window, divided
+		// by a count.
 		a, b, c := rapid.Int64Range(0, limiter.MaxUnits).Draw(rt, "a"), rapid.Int64Range(0, window).Draw(rt, "b"), window
-		if rapid.Bool().Draw(rt, "over a count") {
+		if rapid.Bool().Draw(rt, "divided by a count") {
 			b, c = window, rapid.Int64Range(max(1, a), limiter.MaxUnits).Draw(rt, "c")
 		}
 		got, err := raw.Eval(rt.Context(), source, nil, a, b, c).StringSlice()
@@ -148,11 +149,11 @@ func TestLuaMultipliesAndDividesExactly(t *testing.T) {
 	})
 }
 
-func TestCountsAreReadAsTheyWereWritten(t *testing.T) {
+func TestCounts_DecodeWhatWasEncoded(t *testing.T) {
 	raw := rawClient(t, fixture.Redis(t).URL())
 	source := redisstore.CountsSource() + `
-		local value = counts_value(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))
-		local index, current, previous = counts_of(value)
+		local value = encode_counts(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))
+		local index, current, previous = decode_counts(value)
 		return {string.format('%.0f %.0f %.0f', index, current, previous), #value}`
 	lengths := map[int64]bool{}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -169,28 +170,28 @@ func TestCountsAreReadAsTheyWereWritten(t *testing.T) {
 			rt.Fatal(err)
 		}
 		if want := fmt.Sprintf("%d %d %d", index, current, previous); got[0] != want {
-			rt.Fatalf("read %v, want %s", got[0], want)
+			rt.Fatalf("decoded %v, want %s", got[0], want)
 		}
 		length, _ := got[1].(int64)
 		lengths[length] = true
 		if length > 21 || max(current, previous) < 256 && length == 21 {
-			rt.Fatalf("%d bytes for %d and %d", length, current, previous)
+			rt.Fatalf("%d bytes for the counts %d and %d", length, current, previous)
 		}
 	})
 	if !lengths[21] || len(lengths) < 3 {
-		t.Errorf("values of %v bytes only: not all forms were tried", lengths)
+		t.Errorf("lengths %v: not all encodings were tested", lengths)
 	}
 }
 
-// realTime returns a Store that lets Redis read the time, and a charge on it.
-func realTime(t testing.TB, url string) (*redisstore.Store, []limiter.Charge) {
+// newStore returns a Store that uses the clock of Redis, and a charge.
+func newStore(t testing.TB, url string) (*redisstore.Store, []limiter.Charge) {
 	t.Helper()
 	limit, err := limiter.NewLimit(limiter.SlidingWindowLog, 3, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := limiter.NewKeySpace("weir:", "Tenant", "test/real-time", limit).Key("acme", "")
-	return redisstore.NewStore(open(t, url), patient), []limiter.Charge{{Key: key, Limit: limit, Cost: 1}}
+	key := limiter.NewKeySpace("weir:", "Tenant", "test/redis-clock", limit).Key("acme", "")
+	return redisstore.NewStore(open(t, url), longTimeout), []limiter.Charge{{Key: key, Limit: limit, Cost: 1}}
 }
 
 func remaining(t testing.TB, store *redisstore.Store, charges []limiter.Charge) int64 {
@@ -202,26 +203,26 @@ func remaining(t testing.TB, store *redisstore.Store, charges []limiter.Charge) 
 	return decisions[0].Remaining
 }
 
-func TestTheNextDecisionJustWorks(t *testing.T) {
-	t.Run("after SCRIPT FLUSH, and counts on", func(t *testing.T) {
+func TestSpend_SucceedsAfterRedisLostItsData(t *testing.T) {
+	t.Run("SCRIPT FLUSH keeps the counters", func(t *testing.T) {
 		server := fixture.Redis(t)
-		store, charges := realTime(t, server.URL())
+		store, charges := newStore(t, server.URL())
 		first := remaining(t, store, charges)
 		if err := rawClient(t, server.URL()).ScriptFlush(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
 		if second := remaining(t, store, charges); first != 2 || second != 1 {
-			t.Errorf("left %d, then %d, want 2, then 1", first, second)
+			t.Errorf("remaining %d, then %d; want 2, then 1", first, second)
 		}
 	})
-	t.Run("after a restart, on fresh counters", func(t *testing.T) {
+	t.Run("a restart removes the counters", func(t *testing.T) {
 		server := fixture.Redis(t)
-		store, charges := realTime(t, server.URL())
+		store, charges := newStore(t, server.URL())
 		first := remaining(t, store, charges)
 		if err := server.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		// The pool may hand out connections that died with the server; each costs one failed call and is gone.
+		// The pool can return connections to the old process. Each fails one call and is then removed.
 		var second int64 = -1
 		for range 3 {
 			if decisions, err := store.Spend(t.Context(), charges); err == nil {
@@ -230,29 +231,29 @@ func TestTheNextDecisionJustWorks(t *testing.T) {
 			}
 		}
 		if first != 2 || second != 2 {
-			t.Errorf("left %d, then %d, want 2 both times", first, second)
+			t.Errorf("remaining %d, then %d; want 2 both times", first, second)
 		}
 	})
 }
 
-func TestRedisOwnClockIsUsed(t *testing.T) {
+func TestSpend_UsesTheClockOfRedis(t *testing.T) {
 	server := fixture.Redis(t)
-	store, charges := realTime(t, server.URL())
+	store, charges := newStore(t, server.URL())
 	if left := remaining(t, store, charges); left != 2 {
-		t.Fatalf("left %d, want 2", left)
+		t.Fatalf("remaining %d, want 2", left)
 	}
 	ttl, err := rawClient(t, server.URL()).PTTL(t.Context(), charges[0].Key).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ttl > time.Hour+time.Millisecond || ttl < time.Hour-patient {
-		t.Errorf("the counter goes away in %v, want its window, an hour, rounded up to the millisecond", ttl)
+	if ttl > time.Hour+time.Millisecond || ttl < time.Hour-longTimeout {
+		t.Errorf("the counter expires in %v, want its window, one hour, rounded up to the millisecond", ttl)
 	}
 }
 
-func TestACallIsGivenUpAtItsDeadlineAndOnlyThen(t *testing.T) {
+func TestSpend_FailsAtItsDeadlineOnly(t *testing.T) {
 	server := fixture.Redis(t)
-	_, charges := realTime(t, server.URL())
+	_, charges := newStore(t, server.URL())
 	const timeout = 100 * time.Millisecond
 	client, err := redisclient.Open(server.URL(), timeout)
 	if err != nil {
@@ -261,10 +262,10 @@ func TestACallIsGivenUpAtItsDeadlineAndOnlyThen(t *testing.T) {
 	defer client.Close()
 	store := redisstore.NewStore(client, timeout)
 
-	gone, cancel := context.WithCancel(t.Context())
+	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := store.Spend(gone, charges); err != nil {
-		t.Errorf("a caller that went away took the call with it: %v", err)
+	if _, err := store.Spend(canceled, charges); err != nil {
+		t.Errorf("a canceled context canceled the call: %v", err)
 	}
 
 	if err := rawClient(t, server.URL()).Do(t.Context(), "CLIENT", "PAUSE", "2000", "ALL").Err(); err != nil {
@@ -273,24 +274,24 @@ func TestACallIsGivenUpAtItsDeadlineAndOnlyThen(t *testing.T) {
 	began := time.Now()
 	_, err = store.Spend(t.Context(), charges)
 	if took := time.Since(began); err == nil || took < timeout/2 || took > 10*timeout {
-		t.Errorf("a Redis that does not answer: error %v after %v, want one after about %v", err, took, timeout)
+		t.Errorf("Redis does not reply: error %v after %v, want an error after about %v", err, took, timeout)
 	}
 }
 
-func TestARefusalByRedisIsAnError(t *testing.T) {
+func TestSpend_FailsOnAValueThatIsNotACounter(t *testing.T) {
 	server := fixture.Redis(t)
-	store, charges := realTime(t, server.URL())
-	if err := rawClient(t, server.URL()).Set(t.Context(), charges[0].Key, "no counter", 0).Err(); err != nil {
+	store, charges := newStore(t, server.URL())
+	if err := rawClient(t, server.URL()).Set(t.Context(), charges[0].Key, "not a counter", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if decisions, err := store.Spend(t.Context(), charges); err == nil {
-		t.Errorf("spending on a text answered %+v", decisions)
+		t.Errorf("got %+v, want an error", decisions)
 	}
 }
 
-func TestWhatIsNoStringGivesWayToACounter(t *testing.T) {
+func TestSpend_ReplacesAValueThatIsNotAString(t *testing.T) {
 	server := fixture.Redis(t)
-	store, charges := realTime(t, server.URL())
+	store, charges := newStore(t, server.URL())
 	raw := rawClient(t, server.URL())
 	if err := raw.HSet(t.Context(), charges[0].Key, "not", "a counter").Err(); err != nil {
 		t.Fatal(err)
@@ -298,7 +299,7 @@ func TestWhatIsNoStringGivesWayToACounter(t *testing.T) {
 	for spent := int64(1); spent <= 2; spent++ {
 		decisions, err := store.Spend(t.Context(), charges)
 		if err != nil || decisions[0].Remaining != decisions[0].Limit-spent {
-			t.Errorf("spend %d answered %+v, %v", spent, decisions, err)
+			t.Errorf("spend %d: %+v, %v", spent, decisions, err)
 		}
 	}
 	if ttl := raw.PTTL(t.Context(), charges[0].Key).Val(); ttl <= 0 {
@@ -308,7 +309,7 @@ func TestWhatIsNoStringGivesWayToACounter(t *testing.T) {
 
 func BenchmarkSpend(b *testing.B) {
 	server := fixture.Redis(b)
-	store := redisstore.NewStore(open(b, server.URL()), patient)
+	store := redisstore.NewStore(open(b, server.URL()), longTimeout)
 	for _, algorithm := range []limiter.Algorithm{
 		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
 	} {

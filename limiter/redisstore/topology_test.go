@@ -23,10 +23,10 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// connect makes a Client for options, with patience.
+// connect returns a client with a long timeout.
 func connect(t testing.TB, o redisclient.Options) *redisclient.Client {
 	t.Helper()
-	o.Timeout = patient
+	o.Timeout = longTimeout
 	client, err := redisclient.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -35,26 +35,26 @@ func connect(t testing.TB, o redisclient.Options) *redisclient.Client {
 	return client
 }
 
-// conforms runs the conformance suite on what client is connected to; raw sees the same data with all rights.
+// conforms runs the conformance suite on the Redis of client; raw is connected to the same data with all permissions.
 func conforms(t *testing.T, client *redisclient.Client, raw *redis.Client) {
 	t.Helper()
 	storetest.Run(t, func(t testing.TB, clock *storetest.Clock) storetest.Subject {
 		if err := raw.FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		store := redisstore.NewStore(client, patient, redisstore.WithClock(clock.Now))
+		store := redisstore.NewStore(client, longTimeout, redisstore.WithClock(clock.Now))
 		return storetest.Subject{Store: store, Expires: func(key string) (earliest, latest limiter.Instant, ok bool) {
 			at, err := raw.PExpireTime(t.Context(), key).Result()
 			if err != nil || at < 0 {
 				return 0, 0, false
 			}
 			latest = limiter.Instant(at.Microseconds())
-			return latest - 999, latest, true // Redis keeps milliseconds, rounded up
+			return latest - 999, latest, true // Redis stores milliseconds, and the scripts round up
 		}}
 	})
 }
 
-func TestStoreOnRedisWithAPassword(t *testing.T) {
+func TestStore_ConformsWithAPassword(t *testing.T) {
 	server := fixture.Redis(t, "--requirepass", "secret")
 	options := redisclient.Options{Mode: redisclient.ModeStandalone, Addresses: []string{server.Addr()}, Password: "secret"}
 	raw := redis.NewClient(&redis.Options{Addr: server.Addr(), Password: "secret"})
@@ -62,8 +62,8 @@ func TestStoreOnRedisWithAPassword(t *testing.T) {
 	conforms(t, connect(t, options), raw)
 }
 
-func TestStoreOnRedisWithTLS(t *testing.T) {
-	for name, mutual := range map[string]bool{"the server's certificate": false, "certificates of both sides": true} {
+func TestStore_ConformsWithTLS(t *testing.T) {
+	for name, mutual := range map[string]bool{"server certificate": false, "server and client certificate": true} {
 		t.Run(name, func(t *testing.T) {
 			server, files := fixture.RedisTLS(t, mutual)
 			config, err := files.ClientConfig()
@@ -82,23 +82,23 @@ func TestStoreOnRedisWithTLS(t *testing.T) {
 
 			options.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: config.Certificates}
 			if err := connect(t, options).Ping(t.Context()); err == nil {
-				t.Error("a server that no known authority vouches for was trusted")
+				t.Error("no error although no trusted CA signed the certificate of the server")
 			}
 			options.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: config.RootCAs}
 			if err := connect(t, options).Ping(t.Context()); (err != nil) != mutual {
-				t.Errorf("without a certificate of the client: %v", err)
+				t.Errorf("without a client certificate: %v", err)
 			}
 		})
 	}
 }
 
-// leavesNothingBehind wants, when all that the test starts from now on has been stopped, that no goroutine is left of it.
-// It waits: a pool that could not connect looks once a second whether it is closed.
-func leavesNothingBehind(t *testing.T) {
+// checkLeaks fails the test if goroutines that it starts are still running when it has stopped everything. It waits,
+// because a connection pool that could not connect checks only once a second whether it is closed.
+func checkLeaks(t *testing.T) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() {
-		for deadline := time.Now().Add(patient); ; {
+		for deadline := time.Now().Add(longTimeout); ; {
 			err := goleak.Find(before)
 			if err == nil {
 				return
@@ -111,7 +111,7 @@ func leavesNothingBehind(t *testing.T) {
 	})
 }
 
-// unitsOf returns a charge of one unit on a counter of its own.
+// unitsOf returns a charge of one unit on a counter for that policy and identifier.
 func unitsOf(t testing.TB, policy, identifier string, units int64) []limiter.Charge {
 	t.Helper()
 	limit, err := limiter.NewLimit(limiter.SlidingWindowLog, units, time.Hour)
@@ -123,20 +123,20 @@ func unitsOf(t testing.TB, policy, identifier string, units int64) []limiter.Cha
 }
 
 const (
-	// callTimeout is what a call gets under load.
+	// callTimeout is the timeout of a call under load.
 	callTimeout = 250 * time.Millisecond
-	// callSlack is what a loaded machine may add: a call without deadline would take seconds or for ever.
+	// callSlack is the extra time on a loaded machine: a call without deadline would take seconds or would not return.
 	callSlack = time.Second
-	// recovery bounds the time from a new primary to decisions by all callers.
+	// recovery bounds the time from a new primary to decisions for all callers.
 	recovery = 15 * time.Second
-	// shared is the limit on the counter that all callers share.
+	// shared is the limit of the counter that all callers share.
 	shared = 2000
 )
 
-// load is callers who spend on one shared counter, and each on one of their own, until they are stopped.
+// load is a number of callers that spend on a shared counter and on a counter of their own until they are stopped.
 type load struct {
 	store    *redisstore.Store
-	calls    [8]atomic.Int64 // of each caller, that were answered
+	calls    [8]atomic.Int64 // calls of each caller that returned
 	failures atomic.Int64
 	admitted atomic.Int64 // on the shared counter
 	slowest  atomic.Int64 // nanoseconds
@@ -145,7 +145,7 @@ type load struct {
 	wg       sync.WaitGroup
 }
 
-// newLoad stops with the test at the latest.
+// newLoad returns a load that stops at the end of the test, or earlier.
 func newLoad(t *testing.T, store *redisstore.Store) *load {
 	t.Helper()
 	l := &load{store: store, stop: make(chan struct{})}
@@ -165,7 +165,7 @@ func startLoad(t *testing.T, store *redisstore.Store) *load {
 	for i := range l.calls {
 		own := unitsOf(t, "own", "caller-"+strconv.Itoa(i), 100_000)
 		l.wg.Go(func() {
-			for l.goesOn() {
+			for l.next() {
 				if l.call(t.Context(), common) {
 					l.admitted.Add(1)
 				}
@@ -177,8 +177,8 @@ func startLoad(t *testing.T, store *redisstore.Store) *load {
 	return l
 }
 
-// goesOn leaves the machine some air between the calls.
-func (l *load) goesOn() bool {
+// next pauses for a millisecond, and returns false if the load is stopped.
+func (l *load) next() bool {
 	select {
 	case <-l.stop:
 		return false
@@ -201,8 +201,8 @@ func (l *load) call(ctx context.Context, charges []limiter.Charge) (admitted boo
 	return decisions[0].Allowed
 }
 
-// answered waits until every caller has got so many more rounds of answers without a failure in between.
-func (l *load) answered(t *testing.T, rounds int64) {
+// awaitRounds waits until every caller completed that number of additional rounds without a failure of any caller.
+func (l *load) awaitRounds(t *testing.T, rounds int64) {
 	t.Helper()
 	deadline := time.Now().Add(recovery)
 	for {
@@ -215,7 +215,7 @@ func (l *load) answered(t *testing.T, rounds int64) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("after %v calls still fail", recovery)
+			t.Fatalf("calls still fail after %v", recovery)
 		}
 	}
 }
@@ -232,7 +232,8 @@ func (l *load) advanced(from [8]int64, rounds int64, deadline time.Time) bool {
 	return true
 }
 
-// end stops the callers and holds what they saw to what is promised.
+// end stops the callers, and checks the duration of the calls and the number of admitted units. mayLose is the number of
+// units that Redis may have lost.
 func (l *load) end(t *testing.T, mayLose int64) {
 	t.Helper()
 	l.halt()
@@ -240,7 +241,7 @@ func (l *load) end(t *testing.T, mayLose int64) {
 		t.Errorf("a call with a deadline of %v took %v", callTimeout, slowest)
 	}
 	if admitted := l.admitted.Load(); admitted > shared+mayLose {
-		t.Errorf("admitted %d, want at most %d, and %d more that Redis may have forgotten", admitted, int64(shared), mayLose)
+		t.Errorf("admitted %d, want at most %d, and %d more that Redis may have lost", admitted, int64(shared), mayLose)
 	}
 }
 
@@ -253,8 +254,8 @@ func openStore(t *testing.T, url string) (*redisstore.Store, *redisclient.Client
 	return redisstore.NewStore(client, callTimeout), client
 }
 
-// replicated waits until everything written on primary before is on its replicas: they apply writes in order.
-func replicated(t *testing.T, primary *fixture.RedisProcess, replicas []*fixture.RedisProcess) {
+// awaitReplication waits until the replicas have all current writes of primary. They apply writes in order.
+func awaitReplication(t *testing.T, primary *fixture.RedisProcess, replicas []*fixture.RedisProcess) {
 	t.Helper()
 	offset := func(server *fixture.RedisProcess, field string) int {
 		info, err := server.Do(t.Context(), "INFO", "replication")
@@ -268,16 +269,14 @@ func replicated(t *testing.T, primary *fixture.RedisProcess, replicas []*fixture
 	}
 	written := offset(primary, "master_repl_offset")
 	for _, replica := range replicas {
-		for deadline := time.Now().Add(patient); offset(replica, "slave_repl_offset") < written; time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("a replica does not catch up")
-			}
-		}
+		fixture.Await(t, "the replica has the writes of the primary", func() bool {
+			return offset(replica, "slave_repl_offset") >= written
+		})
 	}
 }
 
-func TestStoreUnderSentinels(t *testing.T) {
-	leavesNothingBehind(t)
+func TestStore_WorksWithSentinels(t *testing.T) {
+	checkLeaks(t)
 	group := fixture.RedisSentinel(t)
 	primary, err := group.Primary(t.Context())
 	if err != nil {
@@ -286,18 +285,18 @@ func TestStoreUnderSentinels(t *testing.T) {
 	t.Run("conforms", func(t *testing.T) {
 		conforms(t, open(t, group.URL()), rawClient(t, primary.URL()))
 	})
-	t.Run("outlives the primary under load", func(t *testing.T) {
+	t.Run("survives a failover under load", func(t *testing.T) {
 		store, client := openStore(t, group.URL())
 		defer client.Close()
 		before := unitsOf(t, "before", "acme", 100)
 		before[0].Cost = 60
 		if left := remaining(t, store, before); left != 40 {
-			t.Fatalf("left %d, want 40", left)
+			t.Fatalf("remaining %d, want 40", left)
 		}
-		replicated(t, primary, others(group.Servers(), primary))
+		awaitReplication(t, primary, others(group.Servers(), primary))
 		updates := controlplane.NewExchange(client, "weir:", "weir-system/default").Subscribe(t.Context())
 		l := startLoad(t, store)
-		l.answered(t, 50)
+		l.awaitRounds(t, 50)
 		killed, err := group.KillPrimary(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -305,15 +304,15 @@ func TestStoreUnderSentinels(t *testing.T) {
 		if promoted, err := group.Primary(t.Context()); err != nil || promoted == killed {
 			t.Fatalf("no new primary: %v", err)
 		}
-		l.answered(t, 50)
-		l.end(t, shared) // what the replica had not heard of yet, in the worst case all
+		l.awaitRounds(t, 50)
+		l.end(t, shared) // a failover loses the writes that were not replicated, in the worst case all
 		if l.failures.Load() == 0 {
-			t.Error("nobody noticed that the primary was gone")
+			t.Error("no call failed although the primary was stopped")
 		}
-		hears(t, client, updates)
+		awaitRevision(t, client, updates)
 		before[0].Cost = 40
 		if left := remaining(t, store, before); left != 0 {
-			t.Errorf("left %d, want 0: what was replicated is remembered", left)
+			t.Errorf("remaining %d, want 0, because the replica had the counter", left)
 		}
 	})
 }
@@ -328,8 +327,8 @@ func others(all []*fixture.RedisProcess, one *fixture.RedisProcess) []*fixture.R
 	return rest
 }
 
-func TestStoreOnAClusterOfThree(t *testing.T) {
-	leavesNothingBehind(t)
+func TestStore_WorksOnAClusterOfThree(t *testing.T) {
+	checkLeaks(t)
 	cluster := fixture.RedisCluster(t)
 	key := unitsOf(t, "shared", "all", shared)[0].Key
 
@@ -337,32 +336,32 @@ func TestStoreOnAClusterOfThree(t *testing.T) {
 		store, client := openStore(t, cluster.URL())
 		defer client.Close()
 		l := startLoad(t, store)
-		l.answered(t, 20)
+		l.awaitRounds(t, 20)
 		m, err := cluster.BeginMigration(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.answered(t, 20) // at the old place
+		l.awaitRounds(t, 20) // on the old node
 		if err := m.MoveKeys(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		l.answered(t, 20) // by ASK
+		l.awaitRounds(t, 20) // redirected by ASK
 		if err := m.Finish(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		l.answered(t, 20) // by MOVED
+		l.awaitRounds(t, 20) // redirected by MOVED
 		l.end(t, 0)
 		if failures := l.failures.Load(); failures > 0 {
-			t.Logf("%d calls failed", failures) // on a loaded machine, for time
+			t.Logf("%d calls failed", failures) // timeouts on a loaded machine
 			return
 		}
 		left, err := store.Peek(t.Context(), unitsOf(t, "shared", "all", shared))
 		if err != nil || left[0].Remaining != shared-l.admitted.Load() {
-			t.Errorf("left %+v, %v after %d were admitted", left, err, l.admitted.Load())
+			t.Errorf("remaining %+v, %v after %d were admitted", left, err, l.admitted.Load())
 		}
 	})
-	t.Run("waits for keys that move one by one", func(t *testing.T) {
-		store := redisstore.NewStore(open(t, cluster.URL()), patient)
+	t.Run("waits while keys move one by one", func(t *testing.T) {
+		store := redisstore.NewStore(open(t, cluster.URL()), longTimeout)
 		here := unitsOf(t, "here", "acme", 10)
 		remaining(t, store, here)
 		m, err := cluster.BeginMigration(t.Context(), here[0].Key)
@@ -373,47 +372,47 @@ func TestStoreOnAClusterOfThree(t *testing.T) {
 		time.AfterFunc(100*time.Millisecond, func() { done <- m.Finish(t.Context()) })
 		decisions, err := store.Spend(t.Context(), append(here, unitsOf(t, "there", "acme", 10)...))
 		if err != nil || decisions[0].Remaining != 8 || decisions[1].Remaining != 9 {
-			t.Errorf("%+v, %v; want 8 and 9 left", decisions, err)
+			t.Errorf("got %+v, %v; want 8 and 9 remaining", decisions, err)
 		}
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
-	for name, end := range map[string]func(*fixture.RedisProcess) error{
-		"outlives a primary that dies under load": func(primary *fixture.RedisProcess) error {
+	for name, stop := range map[string]func(*fixture.RedisProcess) error{
+		"survives a killed primary under load": func(primary *fixture.RedisProcess) error {
 			primary.Kill()
 			return nil
 		},
-		"outlives a primary that hangs under load": (*fixture.RedisProcess).Pause,
+		"survives a paused primary under load": (*fixture.RedisProcess).Pause,
 	} {
-		t.Run(name, func(t *testing.T) { outlives(t, cluster, key, end) })
+		t.Run(name, func(t *testing.T) { survives(t, cluster, key, stop) })
 	}
 }
 
-// outlives ends the primary of key in some way while callers spend on it, and wants them to go on with the next.
-func outlives(t *testing.T, cluster *fixture.RedisClusterGroup, key string, end func(*fixture.RedisProcess) error) {
+// survives stops the primary of key while callers spend on it, and expects their calls to succeed on the next primary.
+func survives(t *testing.T, cluster *fixture.RedisClusterGroup, key string, stop func(*fixture.RedisProcess) error) {
 	t.Helper()
 	store, client := openStore(t, cluster.URL())
 	defer client.Close()
 	updates := controlplane.NewExchange(client, "weir:", "weir-system/default").Subscribe(t.Context())
 	l := startLoad(t, store)
-	l.answered(t, 20)
+	l.awaitRounds(t, 20)
 	primary, err := cluster.PrimaryOf(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := end(primary); err != nil {
+	if err := stop(primary); err != nil {
 		t.Fatal(err)
 	}
 	if next, err := cluster.PrimaryOf(t.Context(), key); err != nil || next == primary {
 		t.Fatalf("no new primary: %v", err)
 	}
-	l.answered(t, 20)
-	l.end(t, shared) // what the replica had not heard of yet, in the worst case all
+	l.awaitRounds(t, 20)
+	l.end(t, shared) // a failover loses the writes that were not replicated, in the worst case all
 	if l.failures.Load() == 0 {
-		t.Error("nobody noticed that the primary was gone")
+		t.Error("no call failed although the primary was stopped")
 	}
-	hears(t, client, updates)
+	awaitRevision(t, client, updates)
 	if err := primary.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -422,8 +421,8 @@ func outlives(t *testing.T, cluster *fixture.RedisClusterGroup, key string, end 
 	}
 }
 
-// hears wants a rule set that is published now to be heard of.
-func hears(t *testing.T, client *redisclient.Client, updates <-chan string) {
+// awaitRevision publishes revisions until the subscription receives one.
+func awaitRevision(t *testing.T, client *redisclient.Client, updates <-chan string) {
 	t.Helper()
 	exchange := controlplane.NewExchange(client, "weir:", "weir-system/default")
 	deadline := time.After(recovery)
@@ -433,71 +432,71 @@ func hears(t *testing.T, client *redisclient.Client, updates <-chan string) {
 			t.Logf("publish: %v", err)
 		}
 		select {
-		case heard := <-updates:
-			if heard == revision {
+		case received := <-updates:
+			if received == revision {
 				return
 			}
 		case <-deadline:
-			t.Fatal("what is published is not heard of")
+			t.Fatal("the subscription received no published revision")
 		case <-time.After(callTimeout):
 		}
 	}
 }
 
-// A place is a way to Redis through a proxy.
-type place struct {
+// proxiedRedis is a Redis behind a proxy.
+type proxiedRedis struct {
 	url   string
 	proxy *fixture.Proxy
 }
 
-// places are a server, the primary of a Sentinel and a cluster of one node, each behind a proxy that the client cannot
-// get around.
-func places() map[string]func(t *testing.T) place {
-	return map[string]func(t *testing.T) place{
-		"one server": func(t *testing.T) place {
+// proxiedTopologies are a server, a primary with a Sentinel, and a cluster of one node. Each is behind a proxy that the
+// client cannot bypass.
+func proxiedTopologies() map[string]func(t *testing.T) proxiedRedis {
+	return map[string]func(t *testing.T) proxiedRedis{
+		"server": func(t *testing.T) proxiedRedis {
 			proxy := fixture.ProxyTo(t, fixture.Redis(t).Addr())
-			return place{"redis://" + proxy.Addr(), proxy}
+			return proxiedRedis{"redis://" + proxy.Addr(), proxy}
 		},
-		"under Sentinel": func(t *testing.T) place {
+		"Sentinel": func(t *testing.T) proxiedRedis {
 			proxy := fixture.ProxyTo(t, fixture.Redis(t).Addr())
-			return place{"redis://" + fixture.Sentinel(t, proxy.Addr()).Addr() + "?master=weir", proxy}
+			return proxiedRedis{"redis://" + fixture.Sentinel(t, proxy.Addr()).Addr() + "?master=weir", proxy}
 		},
-		"a cluster": func(t *testing.T) place {
+		"cluster": func(t *testing.T) proxiedRedis {
 			node := fixture.RedisClusterNode(t)
 			proxy := fixture.ProxyTo(t, node.Addr())
 			_, port, _ := net.SplitHostPort(proxy.Addr())
 			if _, err := node.Do(t.Context(), "CONFIG", "SET", "cluster-announce-port", port); err != nil {
 				t.Fatal(err)
 			}
-			return place{"redis://" + proxy.Addr() + "?addr=" + proxy.Addr(), proxy}
+			return proxiedRedis{"redis://" + proxy.Addr() + "?addr=" + proxy.Addr(), proxy}
 		},
 	}
 }
 
-func TestALostReplyIsChargedOnce(t *testing.T) {
+func TestSpend_CountsACallWithALostReplyOnce(t *testing.T) {
 	faults := map[string]func(*fixture.Proxy){
 		"dropped": (*fixture.Proxy).DropReplies,
 		"cut":     func(p *fixture.Proxy) { p.CutReplies(1) },
 		"late":    func(p *fixture.Proxy) { p.DelayReplies(2 * callTimeout) },
 	}
-	for name, at := range places() {
+	for name, start := range proxiedTopologies() {
 		t.Run(name, func(t *testing.T) {
-			place := at(t)
-			store, client := openStore(t, place.url)
+			target := start(t)
+			store, client := openStore(t, target.url)
 			defer client.Close()
 			for fault, begin := range faults {
 				t.Run(fault, func(t *testing.T) {
 					charges := unitsOf(t, fault, "acme", 10)
-					settle(t, store, charges)
-					begin(place.proxy)
+					awaitPeek(t, store, charges)
+					begin(target.proxy)
 					began := time.Now()
 					decisions, err := store.Spend(t.Context(), charges)
 					if took := time.Since(began); err == nil || took > callTimeout+callSlack {
 						t.Errorf("got %+v, %v after %v; want an error by the deadline", decisions, err, took)
 					}
-					place.proxy.Pass()
-					if left := settle(t, store, charges); left != 9 {
-						t.Errorf("left %d, want 9", left)
+					target.proxy.Pass()
+					if left := awaitPeek(t, store, charges); left != 9 {
+						t.Errorf("remaining %d, want 9", left)
 					}
 				})
 			}
@@ -505,34 +504,34 @@ func TestALostReplyIsChargedOnce(t *testing.T) {
 	}
 }
 
-// settle peeks until it gets an answer: connections may still have to be made anew.
-func settle(t *testing.T, store *redisstore.Store, charges []limiter.Charge) int64 {
+// awaitPeek peeks until a call succeeds, because connections may have to be dialed again.
+func awaitPeek(t *testing.T, store *redisstore.Store, charges []limiter.Charge) int64 {
 	t.Helper()
-	for deadline := time.Now().Add(patient); ; {
+	var remaining int64
+	fixture.Await(t, "a peek succeeds", func() bool {
 		decisions, err := store.Peek(t.Context(), charges)
 		if err == nil {
-			return decisions[0].Remaining
+			remaining = decisions[0].Remaining
 		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
+		return err == nil
+	})
+	return remaining
 }
 
-func TestUnderFaultsNothingIsCountedTwice(t *testing.T) {
-	for name, at := range places() {
+func TestSpend_CountsNothingTwiceUnderFaults(t *testing.T) {
+	for name, start := range proxiedTopologies() {
 		t.Run(name, func(t *testing.T) {
-			leavesNothingBehind(t)
-			place := at(t)
-			store, client := openStore(t, place.url)
+			checkLeaks(t)
+			target := start(t)
+			store, client := openStore(t, target.url)
 			defer client.Close()
 			charges := unitsOf(t, "faults", "acme", 100_000)
-			settle(t, store, charges)
+			awaitPeek(t, store, charges)
 			var calls, admitted atomic.Int64
 			l := newLoad(t, store)
 			for range l.calls {
 				l.wg.Go(func() {
-					for l.goesOn() {
+					for l.next() {
 						calls.Add(1)
 						if l.call(t.Context(), charges) {
 							admitted.Add(1)
@@ -542,20 +541,20 @@ func TestUnderFaultsNothingIsCountedTwice(t *testing.T) {
 			}
 			for range 3 {
 				for _, begin := range []func(){
-					func() { place.proxy.CutReplies(3) }, place.proxy.Pass, place.proxy.DropReplies, place.proxy.Pass,
-					func() { place.proxy.DelayReplies(callTimeout) }, place.proxy.Pass,
+					func() { target.proxy.CutReplies(3) }, target.proxy.Pass, target.proxy.DropReplies, target.proxy.Pass,
+					func() { target.proxy.DelayReplies(callTimeout) }, target.proxy.Pass,
 				} {
 					begin()
-					time.Sleep(40 * time.Millisecond) // the weather changes; nothing is waited for
+					time.Sleep(40 * time.Millisecond) // lasts this long; the test waits for nothing
 				}
 			}
 			l.end(t, 0)
-			counted := 100_000 - settle(t, store, charges)
+			counted := 100_000 - awaitPeek(t, store, charges)
 			if counted < admitted.Load() || counted > calls.Load() {
-				t.Errorf("counted %d, want at least the %d that were told so and at most the %d calls", counted, admitted.Load(), calls.Load())
+				t.Errorf("counted %d, want at least the %d admitted and at most the %d calls", counted, admitted.Load(), calls.Load())
 			}
 			if l.failures.Load() == 0 {
-				t.Error("the faults harmed nobody")
+				t.Error("the faults failed no call")
 			}
 		})
 	}

@@ -1,34 +1,34 @@
--- Numbers are doubles here: integers are exact below 2^53, and what follows keeps every one below.
-local call, KEYS, ARGV = redis.call, KEYS, ARGV -- globals are slow
+-- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below.
+local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than globals
 local byte, char, floor, ceil, max, min, fmod = string.byte, string.char, math.floor, math.ceil, math.max, math.min, math.fmod
 
 -- NEVER is the wait of a cost above the limit.
 local NEVER = -9007199254740991
 
--- What a run packs and formats for several keys is mostly the same: the same now, the same window, small counts. It is
--- kept, under the negative number: some Lua makes room for an array up to a positive one.
-local several = KEYS[2] ~= nil
-local packed, written_out = several and {}, several and {}
+-- With several keys, a run packs and formats mostly the same numbers: the same now, the same window, small counts. They
+-- are cached under the negative number, because some Lua versions allocate an array up to a positive index.
+local several_keys = KEYS[2] ~= nil
+local pack_cache, format_cache = several_keys and {}, several_keys and {}
 
--- digits is how a number leaves for Redis; tostring would round above 10^14.
-local function digits(number)
-  local text = several and written_out[-number]
+-- format_integer formats a number for a Redis command; tostring would round above 10^14.
+local function format_integer(number)
+  local text = several_keys and format_cache[-number]
   if text then return text end
   text = string.format('%.0f', number)
-  if several then written_out[-number] = text end
+  if several_keys then format_cache[-number] = text end
   return text
 end
 
--- milliseconds rounds microseconds up: a key may outlive its use by less than a millisecond, and never the reverse.
-local function milliseconds(microseconds)
-  return digits(ceil(microseconds / 1000))
+-- to_milliseconds rounds up: a key can live up to one millisecond too long, never too short.
+local function to_milliseconds(microseconds)
+  return format_integer(ceil(microseconds / 1000))
 end
 
--- A stored number is 7 bytes, big-endian.
+-- A stored number has 7 bytes, big-endian.
 local WIDTH = 7
 
 local function pack(number)
-  local bytes = several and packed[-number]
+  local bytes = several_keys and pack_cache[-number]
   if bytes then return bytes end
   if number < 256 then return '\0\0\0\0\0\0' .. char(number) end
   local low = number % 16777216
@@ -36,51 +36,52 @@ local function pack(number)
   bytes = char(
     floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
     floor(low / 65536), floor(low / 256) % 256, low % 256)
-  if several then packed[-number] = bytes end
+  if several_keys then pack_cache[-number] = bytes end
   return bytes
 end
 
--- unpack_number reads the number at bytes[from].
+-- unpack_number returns the number at bytes[from].
 local function unpack_number(bytes, from)
   local a, b, c, d, e, f, g = byte(bytes, from, from + 6)
   return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
 end
 
--- unpack_pair reads the number at bytes[from] and the one behind it.
+-- unpack_pair returns the number at bytes[from] and the next one.
 local function unpack_pair(bytes, from)
   local a, b, c, d, e, f, g, h, i, j, k, l, m, n = byte(bytes, from, from + 13)
   return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g,
     (((((h * 256 + i) * 256 + j) * 256 + k) * 256 + l) * 256 + m) * 256 + n
 end
 
--- The value of counted windows says index, that of the current window since the epoch, and the units of it and of the one
--- before. Where they are small enough it is one whole number, which Redis keeps in 16 bytes: the three in radix 256, 4096 or
--- 65536, and which it is. Else it is their bytes.
-local function counts_value(index, current, previous)
-  local radix, which, most = 256, 0, max(current, previous)
-  if most >= 4096 then radix, which = 65536, 2 elseif most >= 256 then radix, which = 4096, 1 end
-  local number = ((index * radix + current) * radix + previous) * 4 + which
-  if most < radix and number < 9007199254740992 then return digits(number) end
+-- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
+-- window, and the units of the previous one. Small numbers are stored as one integer, which Redis keeps in 16 bytes: the
+-- three numbers in radix 256, 4096 or 65536, and in the lowest two bits which radix it is. Larger ones are packed.
+local function encode_counts(index, current, previous)
+  local radix, radix_id, largest = 256, 0, max(current, previous)
+  if largest >= 4096 then radix, radix_id = 65536, 2 elseif largest >= 256 then radix, radix_id = 4096, 1 end
+  local number = ((index * radix + current) * radix + previous) * 4 + radix_id
+  if largest < radix and number < 9007199254740992 then return format_integer(number) end
   return pack(index) .. pack(current) .. pack(previous)
 end
 
-local function counts_of(value)
+-- decode_counts returns index, current and previous.
+local function decode_counts(value)
   if #value == 3 * WIDTH then
     local index, current = unpack_pair(value, 1)
     return index, current, unpack_number(value, 1 + 2 * WIDTH)
   end
   local number = tonumber(value)
-  local which = number % 4
-  local radix = which == 0 and 256 or which == 1 and 4096 or 65536
-  number = (number - which) / 4
+  local radix_id = number % 4
+  local radix = radix_id == 0 and 256 or radix_id == 1 and 4096 or 65536
+  number = (number - radix_id) / 4
   local previous = number % radix
   number = (number - previous) / radix
   local current = number % radix
   return (number - current) / radix, current, previous
 end
 
--- mul_div returns the whole quotient and the remainder of a * b / c, exact for a < 2^30 and b, c <= 2^42. What is too
--- large for one step it multiplies ten bits of a at a time: remainder * 2^10 + ten bits * b stays below 2^53.
+-- mul_div returns the integer quotient and the remainder of a * b / c. It is exact for a < 2^30 and b, c <= 2^42. If the
+-- product is not exact in one step, it multiplies ten bits of a at a time: remainder * 2^10 + ten bits * b stays below 2^53.
 local function mul_div(a, b, c)
   local product = a * b
   local remainder = fmod(product, c)
@@ -97,21 +98,21 @@ local function mul_div(a, b, c)
 end
 
 local function load_fixed_window()
--- FixedWindow: admits iff the units admitted in the current window plus the cost stay within the limit; windows are
--- aligned to the epoch.
--- The value is that of counts, of a window without one before.
+-- FixedWindow allows a charge if the units of the current window plus the cost stay within the limit. Windows are aligned
+-- to the epoch. The value is that of counts.lua; previous is always 0.
 
 local function fixed_window_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
-  local index, count, kept = floor(now / window), 0, false
+  local index, count, keep_ttl = floor(now / window), 0, false
   if value then
-    local stored, counted = counts_of(value)
-    if stored >= index then index, count, kept = stored, counted, true end -- later if the clock has stepped back
+    local stored_index, stored_count = decode_counts(value)
+    -- the stored window is later if the clock stepped back
+    if stored_index >= index then index, count, keep_ttl = stored_index, stored_count, true end
   end
   local start, finish, reset_after = index * window, (index + 1) * window, 0
   if count > 0 then reset_after = finish - now end
   if count + cost <= units then
-    return 0, max(0, units - count), reset_after, max(now, start), counts_value(index, count + cost, 0), finish, kept
+    return 0, max(0, units - count), reset_after, max(now, start), encode_counts(index, count + cost, 0), finish, keep_ttl
   end
   local wait = now - finish
   if cost > units then wait = NEVER end
@@ -121,15 +122,15 @@ return fixed_window_step
 end
 
 local function load_sliding_window_log()
--- SlidingWindowLog: admits iff the units admitted in (now - window, now] plus the cost stay within the limit.
--- The value is the times of the units (us), in one of two layouts:
---   list   'L', then the times, oldest first. For small logs: read whole and written whole.
---   ring   'R', four numbers (capacity in slots, next slot, length in units, newest in us), then capacity slots, oldest
---          to newest from slot (next - length). For large logs: read and written in place, in O(log length) reads.
--- What has expired is forgotten when the next unit is written. Either way reads both, for a limit may have been edited.
-local LOG_LIST, LOG_RING, LOG_L = 1, 1 + 4 * WIDTH, 76 -- lengths of what stands before the times, and 'L' as a byte
+-- SlidingWindowLog allows a charge if the units allowed in (now - window, now] plus the cost stay within the limit.
+-- The value has the time of each unit (us), in one of two layouts:
+--   list   'L', then the times, oldest first. For small logs: read and written as a whole.
+--   ring   'R', four numbers (capacity in slots, next slot, length in units, newest time in us), then the slots. The oldest
+--          time is in slot (next - length). For large logs: read and written in place, with O(log length) reads.
+-- Expired units are removed when the next unit is written. Both layouts read both, because a limit can change.
+local LIST_HEADER, RING_HEADER, LIST_MARK = 1, 1 + 4 * WIDTH, 76 -- length of the headers in bytes, and the byte 'L'
 
--- log_search is how many of so many times, oldest first, lie before an instant; time_at(times, i) is the one with index i.
+-- log_search returns how many of the times, oldest first, are before an instant. time_at(times, i) returns time i.
 local function log_search(time_at, times, length, instant)
   if length == 0 or time_at(times, 0) >= instant then return 0 end
   if time_at(times, length - 1) < instant then return length end
@@ -141,78 +142,78 @@ local function log_search(time_at, times, length, instant)
   return first_after
 end
 
--- log_list is a value as a list.
-local function log_list(value)
+-- log_as_list returns a value of either layout as a list.
+local function log_as_list(value)
   if not value then return 'L' end
-  if byte(value, 1) == LOG_L then return value end
+  if byte(value, 1) == LIST_MARK then return value end
   local capacity, next = unpack_pair(value, 2)
   local length = unpack_number(value, 2 + 2 * WIDTH)
   local first = (next - length) % capacity
-  local from = LOG_RING + WIDTH * first + 1
-  local straight = string.sub(value, from, from + WIDTH * min(length, capacity - first) - 1)
-  return 'L' .. straight .. string.sub(value, LOG_RING + 1, LOG_RING + WIDTH * length - #straight)
+  local from = RING_HEADER + WIDTH * first + 1
+  local before_end = string.sub(value, from, from + WIDTH * min(length, capacity - first) - 1)
+  return 'L' .. before_end .. string.sub(value, RING_HEADER + 1, RING_HEADER + WIDTH * length - #before_end)
 end
 
 local function list_time(list, i)
-  return unpack_number(list, LOG_LIST + WIDTH * i + 1)
+  return unpack_number(list, LIST_HEADER + WIDTH * i + 1)
 end
 
--- list_open is a value as a list, its length, the units of it that have expired, and its own time.
-local function list_open(value, now, window)
-  local list, at = log_list(value), now
-  local length = (#list - LOG_LIST) / WIDTH
+-- list_read returns the value as a list, its length, the number of its expired units, and the counter's own time.
+local function list_read(value, now, window)
+  local list, at = log_as_list(value), now
+  local length = (#list - LIST_HEADER) / WIDTH
   if length > 0 then at = max(now, list_time(list, length - 1)) end -- the clock may have stepped back
   return list, length, log_search(list_time, list, length, at - window + 1), at
 end
 
 local function sliding_window_log_list_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
-  local list, length, expired, at = list_open(value, now, window)
+  local list, length, expired, at = list_read(value, now, window)
   local live, reset_after = length - expired, 0
   local remaining, excess = max(0, units - live), live + cost - units
   if live > 0 then reset_after = list_time(list, length - 1) + window - now end
   if excess <= 0 then
     local unit = pack(at)
     if cost ~= 1 then unit = string.rep(unit, cost) end
-    if expired > 0 then list = 'L' .. string.sub(list, LOG_LIST + WIDTH * expired + 1) end
+    if expired > 0 then list = 'L' .. string.sub(list, LIST_HEADER + WIDTH * expired + 1) end
     return 0, remaining, reset_after, at, list .. unit, at + window
   end
   local wait = NEVER
-  if cost <= units then wait = now - list_time(list, expired + excess - 1) - window end -- once the excess has expired
+  if cost <= units then wait = now - list_time(list, expired + excess - 1) - window end -- until the excess has expired
   return wait, remaining, reset_after, at
 end
 
--- ring_bytes reads bytes of the value, the first being 0.
+-- ring_bytes reads count bytes of the value from index from, which starts at 0.
 local function ring_bytes(ring, from, count)
   return call('GETRANGE', ring.key, from, from + count - 1)
 end
 
--- ring_time is when the unit with index i was admitted, 0 being the oldest held.
+-- ring_time returns the time of unit i; unit 0 is the oldest.
 local function ring_time(ring, i)
   return unpack_number(ring_bytes(ring, ring.header + WIDTH * ((ring.first + i) % ring.capacity), WIDTH), 1)
 end
 
--- ring_live is the bytes of the units that count.
-local function ring_live(ring)
+-- ring_live_times returns the times of the units that have not expired, as bytes.
+local function ring_live_times(ring)
   if ring.live == 0 then return '' end
   local slot = (ring.first + ring.expired) % ring.capacity
-  local straight = min(ring.live, ring.capacity - slot)
-  local times = ring_bytes(ring, ring.header + WIDTH * slot, WIDTH * straight)
-  if straight == ring.live then return times end
-  return times .. ring_bytes(ring, ring.header, WIDTH * (ring.live - straight))
+  local before_end = min(ring.live, ring.capacity - slot)
+  local times = ring_bytes(ring, ring.header + WIDTH * slot, WIDTH * before_end)
+  if before_end == ring.live then return times end
+  return times .. ring_bytes(ring, ring.header, WIDTH * (ring.live - before_end))
 end
 
--- ring_open reads what stands before the times. A list is a ring of as many slots as it has units.
-local function ring_open(key, now, window)
-  local ring = {key = key, window = window, header = LOG_LIST, first = 0, capacity = 1, length = 0, newest = 0}
-  local header = ring_bytes(ring, 0, LOG_RING)
-  if byte(header, 1) == LOG_L then
-    ring.length = (call('STRLEN', key) - LOG_LIST) / WIDTH
+-- ring_read reads the header. It treats a list as a full ring.
+local function ring_read(key, now, window)
+  local ring = {key = key, window = window, header = LIST_HEADER, first = 0, capacity = 1, length = 0, newest = 0}
+  local header = ring_bytes(ring, 0, RING_HEADER)
+  if byte(header, 1) == LIST_MARK then
+    ring.length = (call('STRLEN', key) - LIST_HEADER) / WIDTH
     ring.capacity = ring.length
     ring.newest = ring_time(ring, ring.length - 1)
   elseif header ~= '' then
     local next
-    ring.header = LOG_RING
+    ring.header = RING_HEADER
     ring.capacity, next = unpack_pair(header, 2)
     ring.length, ring.newest = unpack_pair(header, 2 + 2 * WIDTH)
     ring.first = (next - ring.length) % ring.capacity
@@ -223,43 +224,44 @@ local function ring_open(key, now, window)
   return ring
 end
 
--- ring_head writes what stands before the times, and lets the key live as long as its newest unit counts.
-local function ring_head(ring)
+-- ring_write_header writes the header. The key expires with the newest unit.
+local function ring_write_header(ring)
   call('SETRANGE', ring.key, 0, 'R' .. pack(ring.capacity) ..
     pack((ring.first + ring.length) % ring.capacity) .. pack(ring.length) .. pack(ring.newest))
-  call('PEXPIREAT', ring.key, milliseconds(ring.newest + ring.window))
+  call('PEXPIREAT', ring.key, to_milliseconds(ring.newest + ring.window))
 end
 
--- ring_lay lays times, as bytes, out anew in a ring of capacity slots, which hold them all. The head is still to write.
-local function ring_lay(ring, times, capacity)
-  call('SET', ring.key, string.rep('\0', LOG_RING) .. times)
-  ring.header, ring.first, ring.expired, ring.capacity = LOG_RING, 0, 0, capacity
+-- ring_rewrite replaces the slots with times, as bytes, in a ring of that capacity, which is large enough for them. The
+-- caller writes the header.
+local function ring_rewrite(ring, times, capacity)
+  call('SET', ring.key, string.rep('\0', RING_HEADER) .. times)
+  ring.header, ring.first, ring.expired, ring.capacity = RING_HEADER, 0, 0, capacity
   ring.live = #times / WIDTH
   ring.length = ring.live
 end
 
--- ring_extend writes cost units behind the newest.
-local function ring_extend(ring, units, cost)
-  if ring.header ~= LOG_RING or ring.capacity ~= units then ring_lay(ring, ring_live(ring), units) end
+-- ring_append appends cost units, and removes the expired ones.
+local function ring_append(ring, units, cost)
+  if ring.header ~= RING_HEADER or ring.capacity ~= units then ring_rewrite(ring, ring_live_times(ring), units) end
   local unit = pack(ring.at)
   local slot = (ring.first + ring.length) % ring.capacity
-  local straight = min(cost, ring.capacity - slot)
-  call('SETRANGE', ring.key, LOG_RING + WIDTH * slot, string.rep(unit, straight))
-  if straight < cost then
-    call('SETRANGE', ring.key, LOG_RING, string.rep(unit, cost - straight))
+  local before_end = min(cost, ring.capacity - slot)
+  call('SETRANGE', ring.key, RING_HEADER + WIDTH * slot, string.rep(unit, before_end))
+  if before_end < cost then
+    call('SETRANGE', ring.key, RING_HEADER, string.rep(unit, cost - before_end))
   end
   ring.first = (ring.first + ring.expired) % ring.capacity
   ring.live = ring.live + cost
   ring.length, ring.expired, ring.newest = ring.live, 0, ring.at
-  ring_head(ring)
+  ring_write_header(ring)
 end
 
 local function ring_step(key, now, charge)
-  local units, cost, ring = charge.units, charge.cost, ring_open(key, now, charge.window)
+  local units, cost, ring = charge.units, charge.cost, ring_read(key, now, charge.window)
   local remaining, reset_after, excess = max(0, units - ring.live), 0, ring.live + cost - units
   if ring.live > 0 then reset_after = ring.newest + ring.window - now end
   if excess <= 0 then
-    local write = function() ring_extend(ring, units, cost) end
+    local write = function() ring_append(ring, units, cost) end
     return 0, remaining, reset_after, ring.at, write, ring.at + ring.window
   end
   local wait = NEVER
@@ -275,37 +277,37 @@ return sliding_window_log_step
 end
 
 local function load_sliding_window_counter()
--- SlidingWindowCounter: admits iff current + previous * (window - elapsed) / window + cost <= limit, where elapsed is
--- the time since the current window began; windows are aligned to the epoch. Everything but the weighted previous
--- count is whole, so comparing against its ceiling is comparing the real numbers.
--- The value is that of counts.
+-- SlidingWindowCounter allows a charge if current + previous * (window - elapsed) / window + cost <= limit, where elapsed
+-- is the time since the current window began. Windows are aligned to the epoch. All terms except the weighted previous
+-- count are integers, so the comparison uses its ceiling. The value is that of counts.lua.
 
--- counter_open returns index, current and previous now, and whether value says the same.
-local function counter_open(value, now, window)
+-- counter_read returns index, current and previous at now, and whether the value stores the same.
+local function counter_read(value, now, window)
   local index = floor(now / window)
   if not value then return index, 0, 0, false end
-  local stored, current, previous = counts_of(value)
-  if stored >= index then return stored, current, previous, true end -- later if the clock has stepped back
-  if stored == index - 1 then return index, 0, current, false end
+  local stored_index, current, previous = decode_counts(value)
+  if stored_index >= index then return stored_index, current, previous, true end -- later if the clock stepped back
+  if stored_index == index - 1 then return index, 0, current, false end
   return index, 0, 0, false
 end
 
--- counter_weighs_at_most is the least elapsed time at which previous units weigh no more than most, which is less.
-local function counter_weighs_at_most(previous, most, window)
-  return window - (mul_div(most, window, previous))
+-- counter_elapsed_until returns the elapsed time from which the weighted previous count is at most target. target is
+-- less than previous.
+local function counter_elapsed_until(previous, target, window)
+  return window - (mul_div(target, window, previous))
 end
 
--- counter_wait is when no more than most units are used, given that more are now: so long ago, for it is to come.
-local function counter_wait(now, start, window, current, previous, most)
-  if current <= most then
-    return now - start - counter_weighs_at_most(previous, most - current, window)
+-- counter_wait returns the negative wait until at most target units are used. More are used now.
+local function counter_wait(now, start, window, current, previous, target)
+  if current <= target then
+    return now - start - counter_elapsed_until(previous, target - current, window)
   end
-  return now - start - window - counter_weighs_at_most(current, most, window)
+  return now - start - window - counter_elapsed_until(current, target, window)
 end
 
 local function sliding_window_counter_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
-  local index, current, previous, kept = counter_open(value, now, window)
+  local index, current, previous, is_stored = counter_read(value, now, window)
   local start = index * window
   local at, used, reset_after = max(now, start), current, 0
   if previous > 0 then
@@ -317,7 +319,7 @@ local function sliding_window_counter_step(value, now, charge)
   if current > 0 then reset_after = start + 2 * window - now end
   if used + cost <= units then
     return 0, max(0, units - used), reset_after, at,
-      counts_value(index, current + cost, previous), start + 2 * window, kept and current > 0
+      encode_counts(index, current + cost, previous), start + 2 * window, is_stored and current > 0
   end
   local wait = NEVER
   if cost <= units then wait = counter_wait(now, start, window, current, previous, units - cost) end
@@ -327,72 +329,80 @@ return sliding_window_counter_step
 end
 
 local function load_bucket()
--- TokenBucket and LeakyBucket share a meter: its level rises by the cost of what is admitted and sinks steadily by limit
--- units per window. A request is admitted iff the level plus its cost stay within the capacity. To a TokenBucket the
--- level is the tokens that are missing, and the capacity is its burst; to a LeakyBucket it is the units that are still to
--- leave, a queue of burst and the one on its way out, and the time the level takes to sink is the wait of the next: who
--- cannot wait is admitted at level 0 alone.
--- The value is four numbers: at, whole, part and ends; the level was whole + part / window units at that instant (us),
--- and sinks to nothing when it ends (us): a limit that is lowered later does not put that off.
+-- TokenBucket and LeakyBucket share a meter. The cost of an allowed charge raises its level, which drains at the rate of
+-- the limit: units per window. A charge is allowed if the level plus its cost stay within the capacity.
+--   TokenBucket: the level is the number of missing tokens, the capacity is the burst.
+--   LeakyBucket: the level is the number of units in the queue, the capacity is the burst and the unit that is leaving. An
+--     allowed charge waits until the level before it has drained. If at_once, a charge is allowed only at level 0.
+-- The value has four numbers: at, whole, part and empty_at. At the instant at (us), the level was whole + part / window
+-- units. It is 0 at empty_at (us). Lowering the limit later does not delay that.
 
--- bucket_sink returns at and the level (whole, part) that was so at that instant, brought to now; never above the capacity,
--- then as now: a burst that was lowered blocks no longer than it implies, and the wait it answers falls with time.
-local function bucket_sink(at, whole, part, now, charge)
+-- bucket_drain returns at and the level (whole, part), advanced from at to now. A level above the capacity is lowered to
+-- the capacity: after the burst was lowered, the bucket blocks no longer than the new burst implies, and the wait that it
+-- returns decreases with time.
+local function bucket_drain(at, whole, part, now, charge)
   local elapsed, units, window = max(0, now - at), charge.units, charge.window -- the clock may have stepped back
   if whole >= charge.capacity then whole, part = charge.capacity, 0 end
   local rest = fmod(elapsed, window)
-  local sunk, sunk_part = mul_div(units, rest, window)
-  whole, part = whole - (elapsed - rest) / window * units - sunk, part - sunk_part
+  local drained, drained_part = mul_div(units, rest, window)
+  whole, part = whole - (elapsed - rest) / window * units - drained, part - drained_part
   if part < 0 then whole, part = whole - 1, part + window end
   if whole < 0 then whole, part = 0, 0 end
   return at + elapsed, whole, part
 end
 
--- bucket_open returns at, whole, part and ends, brought to now.
-local function bucket_open(value, now, charge)
+-- bucket_read returns at, whole, part and empty_at, advanced to now.
+local function bucket_read(value, now, charge)
   if not value then return now, 0, 0, 0 end
-  local ends = unpack_number(value, 22)
-  if now >= ends then return now, 0, 0, ends end
+  local empty_at = unpack_number(value, 22)
+  if now >= empty_at then return now, 0, 0, empty_at end
   local at, whole = unpack_pair(value, 1)
   local part = unpack_number(value, 15)
-  at, whole, part = bucket_sink(at, whole, part, now, charge)
-  return at, whole, part, ends
+  at, whole, part = bucket_drain(at, whole, part, now, charge)
+  return at, whole, part, empty_at
 end
 
--- bucket_drain is how long a level takes to sink by whole + part / window units, at the limit's rate.
-local function bucket_drain(whole, part, charge)
+-- bucket_drain_time returns the time in which whole + part / window units drain.
+local function bucket_drain_time(whole, part, charge)
   local quotient, remainder = mul_div(whole, charge.window, charge.units)
   return quotient + ceil((remainder + part) / charge.units)
 end
 
 local function bucket_step(value, now, charge)
   local cost, capacity = charge.cost, charge.capacity
-  local room = capacity - cost -- the highest level that admits it
-  if charge.at_once and cost > 0 then room = min(room, 0) end
-  local at, whole, part, ends = bucket_open(value, now, charge)
+  local max_level = capacity - cost -- the highest level at which the charge is allowed
+  if charge.at_once and cost > 0 then max_level = min(max_level, 0) end
+  local at, whole, part, empty_at = bucket_read(value, now, charge)
   local used, reset_after, wait = whole, 0, 0
   if part > 0 then used = whole + 1 end
-  if used > 0 then reset_after = min(at + bucket_drain(whole, part, charge), ends) - now end
-  if used <= room then
+  if used > 0 then reset_after = min(at + bucket_drain_time(whole, part, charge), empty_at) - now end
+  if used <= max_level then
     if charge.queues and cost > 0 then wait = reset_after end
-    local free = at + bucket_drain(whole + cost, part, charge)
-    return wait, capacity - used, reset_after, at, pack(at) .. pack(whole + cost) .. pack(part) .. pack(free), free
+    local expires_at = at + bucket_drain_time(whole + cost, part, charge)
+    return wait, capacity - used, reset_after, at, pack(at) .. pack(whole + cost) .. pack(part) .. pack(expires_at), expires_at
   end
   wait = NEVER
-  if room >= 0 then wait = now - min(at + bucket_drain(whole - room, part, charge), ends) end
+  if max_level >= 0 then wait = now - min(at + bucket_drain_time(whole - max_level, part, charge), empty_at) end
   return wait, capacity - used, reset_after, at
 end
 return bucket_step
 end
 
--- load_algorithm returns what an algorithm does in this script.
---   step(value, now, charge, key): wait (0 or the delay if the charge is allowed, else the retry after, negative, or
---     NEVER), remaining, reset after and the counter's own time; if it is allowed also the value with the cost counted
---     (or a function that writes it), the instant at which the counter will be as new, and whether the key expires then
---     already. It changes nothing.
---   refund(value, now, charge, key, at): false if there is nothing to write, else the value without what was spent at that
---     instant as far as it counts, nil for none, and the instant at which the counter will be as new.
--- value is false where there is none, nil for a log that is read in place.
+-- load_algorithm returns the function of an algorithm: step in the spend script, refund in the refund script.
+--   step(value, now, charge, key) returns
+--     wait         0 or the delay (us) if the charge is allowed; else the negative retry after (us), or NEVER
+--     remaining    units before the charge
+--     reset_after  us, before the charge
+--     at           the counter's own time (us): later than now if the clock stepped back
+--     and if the charge is allowed:
+--     next_value   the value that includes the cost, or a function that writes it
+--     expires_at   when the whole limit is available again (us); the key expires then
+--     keep_ttl     true if the key already expires at that time
+--     It changes nothing.
+--   refund(value, now, charge, key, spent_at) returns
+--     false if there is nothing to write; else the value without the units spent at that instant that still count, nil if
+--     the whole limit is available, and expires_at as above.
+-- value is false if the key does not exist, and nil for a log that is read in place.
 local function load_algorithm(name)
   if name == 'SlidingWindowCounter' then return load_sliding_window_counter() end
   if name == 'TokenBucket' or name == 'LeakyBucket' then return load_bucket() end
@@ -402,89 +412,89 @@ local function load_algorithm(name)
 end
 
 local MAX_WHOLE_LOG = 256
--- What the scripts that work on counters read from ARGV and KEYS.
+-- How the scripts read ARGV and KEYS, and write counters.
 
--- instant is now in microseconds since the epoch, this server's own where the argument is empty.
-local function instant(argument)
+-- current_time returns now in microseconds since the epoch: the argument, or the time of this server if it is ''.
+local function current_time(argument)
   if argument ~= '' then return tonumber(argument) end
   local time = call('TIME')
   return time[1] * 1000000 + time[2]
 end
 
--- whole is false when a log of this run is read and written in place: then all of its logs are.
-local whole = true
+-- read_whole is false if a log of this run is read and written in place. Then all of its logs are.
+local read_whole = true
 
--- What has been asked of an algorithm is kept: charges seldom differ in it.
+-- loaded caches load_algorithm, because most charges of a run have the same algorithm.
 local loaded = {}
 
--- charge_at reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), capacity (units; of a bucket;
--- negative of a LeakyBucket that admits at once or not at all), cost (units).
--- work is what the algorithm does, see load.
-local function charge_at(at)
+-- read_charge reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), capacity (units; only for
+-- buckets; negative for a LeakyBucket that does not queue), cost (units). apply is the function of the algorithm, see
+-- load_algorithm.
+local function read_charge(at)
   local name, capacity = ARGV[at], tonumber(ARGV[at + 3])
   local charge = {
-    work = loaded[name], units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]),
-    capacity = max(capacity, -capacity), at_once = capacity < 0, cost = tonumber(ARGV[at + 4]), queues = name == 'LeakyBucket', logs = name == 'SlidingWindowLog', enforced = true,
+    apply = loaded[name], units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]),
+    capacity = max(capacity, -capacity), at_once = capacity < 0, cost = tonumber(ARGV[at + 4]),
+    queues = name == 'LeakyBucket', is_log = name == 'SlidingWindowLog', enforced = true,
   }
-  if not charge.work then
-    charge.work = load_algorithm(name)
-    loaded[name] = charge.work
+  if not charge.apply then
+    charge.apply = load_algorithm(name)
+    loaded[name] = charge.apply
   end
-  if charge.logs and charge.units > MAX_WHOLE_LOG then whole = false end
+  if charge.is_log and charge.units > MAX_WHOLE_LOG then read_whole = false end
   return charge
 end
 
--- What is read of the counters, by place in KEYS, and what has been written, by key.
+-- values are the values that were read, by index in KEYS; written are those that were written, by key.
 local values, written = {}, {}
 
--- read_values reads the values of all keys at once where all are read whole. Call it when all charges are known. To MGET,
--- what is no string is nothing, and gives way.
-local function read_values()
-  if not whole or not several then return end
+-- prefetch_values reads the values of all keys with one MGET, unless a log is read in place. Call it after read_charge for
+-- all charges. MGET returns nothing for a value that is not a string, so the next write replaces it.
+local function prefetch_values()
+  if not read_whole or not several_keys then return end
   for from = 1, #KEYS, 1000 do -- unpack has a limit
     local read = call('MGET', unpack(KEYS, from, min(from + 999, #KEYS)))
     for i = 1, #read do values[from + i - 1] = read[i] end
   end
 end
 
--- value_of is the value of KEYS[place], false if there is none, nil if it is read in place.
-local function value_of(place, charge)
-  local value = written[KEYS[place]]
-  if value == nil then value = values[place] end
-  if value == nil and (whole or not charge.logs) then value = call('MGET', KEYS[place])[1] end
+-- value_of returns the value of KEYS[index], false if it does not exist, nil if it is read in place.
+local function value_of(index, charge)
+  local value = written[KEYS[index]]
+  if value == nil then value = values[index] end
+  if value == nil and (read_whole or not charge.is_log) then value = call('MGET', KEYS[index])[1] end
   return value
 end
 
--- write writes a value, nil for none; microseconds is when its key expires, kept whether it does so already.
-local function write(key, value, microseconds, kept)
+-- write_value writes a value, or deletes the key if the value is nil. The key expires at expires_at (us); if keep_ttl, it
+-- already does.
+local function write_value(key, value, expires_at, keep_ttl)
   if not value then
     call('DEL', key)
-  elseif kept then
+  elseif keep_ttl then
     call('SET', key, value, 'KEEPTTL')
   else
-    call('SET', key, value, 'PXAT', milliseconds(microseconds))
+    call('SET', key, value, 'PXAT', to_milliseconds(expires_at))
   end
-  if several then written[key] = value or false end
+  if several_keys then written[key] = value or false end
 end
 
--- spend decides requests, one after the other at one instant: all charges of a request or none.
---   KEYS      the counters of the first request's charges, then of the second's, …; distinct within a request
---   ARGV[1]   now in microseconds since the epoch, or '' for this server's clock
---   ARGV[2]   one character a request, the number of its shape: '0' the first, then as ASCII goes on
---   then the shapes, what requests have in common but for their keys, of each
+-- spend decides requests in sequence at one instant: it counts all charges of a request or none.
+--   KEYS      the counters of the charges of the first request, then of the second, …; distinct within a request
+--   ARGV[1]   now in microseconds since the epoch, or '' to read the clock of this server
+--   ARGV[2]   one character per request, the number of its shape: '0' for the first, and so on in ASCII order
+--   ARGV[3]…  the shapes. A shape is the arguments that requests with different keys share:
 --     mode    'spend', or 'peek' to change nothing
---     count   of its charges
---     then for each charge: algorithm, limit (units), window (us), capacity (units; of a
---             bucket; negative of a LeakyBucket that admits at once or not at all), cost (units),
+--     count   number of charges
+--     then for each charge: algorithm, limit (units), window (us), capacity (units; only for
+--             buckets; negative for a LeakyBucket that does not queue), cost (units),
 --             'enforce' or 'shadow'
 -- Reply, integers: now (us since the epoch), and for each charge
---     ahead   of now the counter's own time is (us), after a clock that stepped back
+--     ahead   how far the counter's own time is ahead of now (us); not 0 only if the clock stepped back
 --     remaining (units), reset after (us)
---     wait    the delay (us) of a charge that is allowed; of one that is not, negative, its retry after, or NEVER
--- When every enforced charge of a request is allowed, they are counted, and with them its shadow charges that are allowed
--- themselves.
--- Must never happen: a write for a request of which an enforced charge is denied; a write on peek; a key without a time
--- to live.
+--     wait    the delay (us) of an allowed charge; the negative retry after (us) of a denied one, or NEVER
+-- If all enforced charges of a request are allowed, they are counted, and so are its shadow charges that are allowed.
+-- Must never happen: a write for a request with a denied enforced charge; a write on peek; a key without a time to live.
 local ARGUMENTS, INTEGERS = 6, 4
 local FIRST_SHAPE = 48 -- '0'
 
@@ -493,46 +503,46 @@ while at <= #ARGV do
   local shape, count = {spends = ARGV[at] == 'spend'}, tonumber(ARGV[at + 1])
   at = at + 2
   for i = 1, count do
-    shape[i] = charge_at(at)
+    shape[i] = read_charge(at)
     if ARGV[at + 5] == 'shadow' then shape[i].enforced = false end
     at = at + ARGUMENTS
   end
   shapes[#shapes + 1] = shape
 end
 
-local now, place = instant(ARGV[1]), 0
+local now, index = current_time(ARGV[1]), 0
 local reply = {now}
-read_values()
+prefetch_values()
 
--- count writes what was decided of KEYS[place].
-local function count(place, cost, value, free, kept)
-  if type(value) == 'function' then
-    value()
+-- count_charge writes the next value of KEYS[index], and updates its remaining and reset after in the reply.
+local function count_charge(index, cost, next_value, expires_at, keep_ttl)
+  if type(next_value) == 'function' then
+    next_value()
   else
-    write(KEYS[place], value, free, kept)
+    write_value(KEYS[index], next_value, expires_at, keep_ttl)
   end
-  local out = INTEGERS * place
-  reply[out - 1], reply[out] = reply[out - 1] - cost, free - now
+  local out = INTEGERS * index
+  reply[out - 1], reply[out] = reply[out - 1] - cost, expires_at - now
 end
 
-local next_values, frees, kepts = {}, {}, {}
+local next_values, expiries, keep_ttls = {}, {}, {}
 for request = 1, #ARGV[2] do
   local shape = shapes[byte(ARGV[2], request) - FIRST_SHAPE + 1]
-  local passes, first = shape.spends, place
+  local counts, first = shape.spends, index
   for i = 1, #shape do
     local charge = shape[i]
-    place = place + 1
+    index = index + 1
     local wait, remaining, reset_after, at
-    wait, remaining, reset_after, at, next_values[i], frees[i], kepts[i] =
-      charge.work(value_of(place, charge), now, charge, KEYS[place])
-    local out = INTEGERS * place - 2
+    wait, remaining, reset_after, at, next_values[i], expiries[i], keep_ttls[i] =
+      charge.apply(value_of(index, charge), now, charge, KEYS[index])
+    local out = INTEGERS * index - 2
     reply[out], reply[out + 1], reply[out + 2], reply[out + 3] = at - now, remaining, reset_after, wait
-    if wait < 0 and charge.enforced then passes = false end
+    if wait < 0 and charge.enforced then counts = false end
   end
-  if passes then
+  if counts then
     for i = 1, #shape do
       local cost = shape[i].cost
-      if next_values[i] and cost > 0 then count(first + i, cost, next_values[i], frees[i], kepts[i]) end
+      if next_values[i] and cost > 0 then count_charge(first + i, cost, next_values[i], expiries[i], keep_ttls[i]) end
     end
   end
 end

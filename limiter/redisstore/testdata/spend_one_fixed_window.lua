@@ -1,34 +1,34 @@
--- Numbers are doubles here: integers are exact below 2^53, and what follows keeps every one below.
-local call, KEYS, ARGV = redis.call, KEYS, ARGV -- globals are slow
+-- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below.
+local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than globals
 local byte, char, floor, ceil, max, min, fmod = string.byte, string.char, math.floor, math.ceil, math.max, math.min, math.fmod
 
 -- NEVER is the wait of a cost above the limit.
 local NEVER = -9007199254740991
 
--- What a run packs and formats for several keys is mostly the same: the same now, the same window, small counts. It is
--- kept, under the negative number: some Lua makes room for an array up to a positive one.
-local several = KEYS[2] ~= nil
-local packed, written_out = several and {}, several and {}
+-- With several keys, a run packs and formats mostly the same numbers: the same now, the same window, small counts. They
+-- are cached under the negative number, because some Lua versions allocate an array up to a positive index.
+local several_keys = KEYS[2] ~= nil
+local pack_cache, format_cache = several_keys and {}, several_keys and {}
 
--- digits is how a number leaves for Redis; tostring would round above 10^14.
-local function digits(number)
-  local text = several and written_out[-number]
+-- format_integer formats a number for a Redis command; tostring would round above 10^14.
+local function format_integer(number)
+  local text = several_keys and format_cache[-number]
   if text then return text end
   text = string.format('%.0f', number)
-  if several then written_out[-number] = text end
+  if several_keys then format_cache[-number] = text end
   return text
 end
 
--- milliseconds rounds microseconds up: a key may outlive its use by less than a millisecond, and never the reverse.
-local function milliseconds(microseconds)
-  return digits(ceil(microseconds / 1000))
+-- to_milliseconds rounds up: a key can live up to one millisecond too long, never too short.
+local function to_milliseconds(microseconds)
+  return format_integer(ceil(microseconds / 1000))
 end
 
--- A stored number is 7 bytes, big-endian.
+-- A stored number has 7 bytes, big-endian.
 local WIDTH = 7
 
 local function pack(number)
-  local bytes = several and packed[-number]
+  local bytes = several_keys and pack_cache[-number]
   if bytes then return bytes end
   if number < 256 then return '\0\0\0\0\0\0' .. char(number) end
   local low = number % 16777216
@@ -36,64 +36,65 @@ local function pack(number)
   bytes = char(
     floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
     floor(low / 65536), floor(low / 256) % 256, low % 256)
-  if several then packed[-number] = bytes end
+  if several_keys then pack_cache[-number] = bytes end
   return bytes
 end
 
--- unpack_number reads the number at bytes[from].
+-- unpack_number returns the number at bytes[from].
 local function unpack_number(bytes, from)
   local a, b, c, d, e, f, g = byte(bytes, from, from + 6)
   return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
 end
 
--- unpack_pair reads the number at bytes[from] and the one behind it.
+-- unpack_pair returns the number at bytes[from] and the next one.
 local function unpack_pair(bytes, from)
   local a, b, c, d, e, f, g, h, i, j, k, l, m, n = byte(bytes, from, from + 13)
   return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g,
     (((((h * 256 + i) * 256 + j) * 256 + k) * 256 + l) * 256 + m) * 256 + n
 end
 
--- The value of counted windows says index, that of the current window since the epoch, and the units of it and of the one
--- before. Where they are small enough it is one whole number, which Redis keeps in 16 bytes: the three in radix 256, 4096 or
--- 65536, and which it is. Else it is their bytes.
-local function counts_value(index, current, previous)
-  local radix, which, most = 256, 0, max(current, previous)
-  if most >= 4096 then radix, which = 65536, 2 elseif most >= 256 then radix, which = 4096, 1 end
-  local number = ((index * radix + current) * radix + previous) * 4 + which
-  if most < radix and number < 9007199254740992 then return digits(number) end
+-- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
+-- window, and the units of the previous one. Small numbers are stored as one integer, which Redis keeps in 16 bytes: the
+-- three numbers in radix 256, 4096 or 65536, and in the lowest two bits which radix it is. Larger ones are packed.
+local function encode_counts(index, current, previous)
+  local radix, radix_id, largest = 256, 0, max(current, previous)
+  if largest >= 4096 then radix, radix_id = 65536, 2 elseif largest >= 256 then radix, radix_id = 4096, 1 end
+  local number = ((index * radix + current) * radix + previous) * 4 + radix_id
+  if largest < radix and number < 9007199254740992 then return format_integer(number) end
   return pack(index) .. pack(current) .. pack(previous)
 end
 
-local function counts_of(value)
+-- decode_counts returns index, current and previous.
+local function decode_counts(value)
   if #value == 3 * WIDTH then
     local index, current = unpack_pair(value, 1)
     return index, current, unpack_number(value, 1 + 2 * WIDTH)
   end
   local number = tonumber(value)
-  local which = number % 4
-  local radix = which == 0 and 256 or which == 1 and 4096 or 65536
-  number = (number - which) / 4
+  local radix_id = number % 4
+  local radix = radix_id == 0 and 256 or radix_id == 1 and 4096 or 65536
+  number = (number - radix_id) / 4
   local previous = number % radix
   number = (number - previous) / radix
   local current = number % radix
   return (number - current) / radix, current, previous
 end
 
--- FixedWindow: admits iff the units admitted in the current window plus the cost stay within the limit; windows are
--- aligned to the epoch.
--- The value is that of counts, of a window without one before.
+-- FixedWindow allows a charge if the units of the current window plus the cost stay within the limit. Windows are aligned
+-- to the epoch. The value is that of counts.lua; previous is always 0.
 
 local function fixed_window_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
-  local index, count, kept = floor(now / window), 0, false
+  local index, count, keep_ttl = floor(now / window), 0, false
   if value then
-    local stored, counted = counts_of(value)
-    if stored >= index then index, count, kept = stored, counted, true end -- later if the clock has stepped back
+    local stored_index, stored_count = decode_counts(value)
+    -- the stored window is later if the clock stepped back
+    if stored_index >= index then index, count, keep_ttl = stored_index, stored_count, true end
   end
   local start, finish, reset_after = index * window, (index + 1) * window, 0
   if count > 0 then reset_after = finish - now end
   if count + cost <= units then
-    return 0, max(0, units - count), reset_after, max(now, start), counts_value(index, count + cost, 0), finish, kept
+    return 0, max(0, units - count), reset_after, max(now, start), encode_counts(index, count + cost, 0), finish, keep_ttl
   end
   local wait = now - finish
   if cost > units then wait = NEVER end
@@ -102,13 +103,16 @@ end
 
 local step, READS_WHOLE, QUEUES = fixed_window_step, true, false
 
--- spend_one decides one charge under one algorithm: spend for who comes alone.
+-- spend_one decides a request with one charge. It contains only the algorithm of that charge.
 --   KEYS[1]   the counter
---   ARGV      'spend', or 'peek' to change nothing; limit (units), window (us), capacity (units; of a
---             bucket; negative of a LeakyBucket that admits at once or not at all), cost (units);
---             and, unless this server's clock is to be read, now in microseconds since the epoch
+--   ARGV[1]   'spend', or 'peek' to change nothing
+--   ARGV[2]   limit (units)
+--   ARGV[3]   window (us)
+--   ARGV[4]   capacity (units; only for buckets; negative for a LeakyBucket that does not queue)
+--   ARGV[5]   cost (units)
+--   ARGV[6]   now in microseconds since the epoch; absent to read the clock of this server
 -- Reply: that of spend.
--- Must never happen: a write when it is denied, or on peek; a key without a time to live.
+-- Must never happen: a write for a denied charge, or on peek; a key without a time to live.
 local key, now = KEYS[1], ARGV[6]
 if now then
   now = tonumber(now)
@@ -124,15 +128,15 @@ local charge = {
 
 local value
 if READS_WHOLE then value = call('MGET', key)[1] end
-local wait, remaining, reset_after, at, next_value, free, kept = step(value, now, charge, key)
+local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key)
 if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
   if type(next_value) == 'function' then
     next_value()
-  elseif kept then
+  elseif keep_ttl then
     call('SET', key, next_value, 'KEEPTTL')
   else
-    call('SET', key, next_value, 'PXAT', milliseconds(free))
+    call('SET', key, next_value, 'PXAT', to_milliseconds(expires_at))
   end
-  remaining, reset_after = remaining - charge.cost, free - now
+  remaining, reset_after = remaining - charge.cost, expires_at - now
 end
 return {now, at - now, remaining, reset_after, wait}

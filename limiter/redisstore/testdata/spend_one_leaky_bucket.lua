@@ -1,34 +1,34 @@
--- Numbers are doubles here: integers are exact below 2^53, and what follows keeps every one below.
-local call, KEYS, ARGV = redis.call, KEYS, ARGV -- globals are slow
+-- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below.
+local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than globals
 local byte, char, floor, ceil, max, min, fmod = string.byte, string.char, math.floor, math.ceil, math.max, math.min, math.fmod
 
 -- NEVER is the wait of a cost above the limit.
 local NEVER = -9007199254740991
 
--- What a run packs and formats for several keys is mostly the same: the same now, the same window, small counts. It is
--- kept, under the negative number: some Lua makes room for an array up to a positive one.
-local several = KEYS[2] ~= nil
-local packed, written_out = several and {}, several and {}
+-- With several keys, a run packs and formats mostly the same numbers: the same now, the same window, small counts. They
+-- are cached under the negative number, because some Lua versions allocate an array up to a positive index.
+local several_keys = KEYS[2] ~= nil
+local pack_cache, format_cache = several_keys and {}, several_keys and {}
 
--- digits is how a number leaves for Redis; tostring would round above 10^14.
-local function digits(number)
-  local text = several and written_out[-number]
+-- format_integer formats a number for a Redis command; tostring would round above 10^14.
+local function format_integer(number)
+  local text = several_keys and format_cache[-number]
   if text then return text end
   text = string.format('%.0f', number)
-  if several then written_out[-number] = text end
+  if several_keys then format_cache[-number] = text end
   return text
 end
 
--- milliseconds rounds microseconds up: a key may outlive its use by less than a millisecond, and never the reverse.
-local function milliseconds(microseconds)
-  return digits(ceil(microseconds / 1000))
+-- to_milliseconds rounds up: a key can live up to one millisecond too long, never too short.
+local function to_milliseconds(microseconds)
+  return format_integer(ceil(microseconds / 1000))
 end
 
--- A stored number is 7 bytes, big-endian.
+-- A stored number has 7 bytes, big-endian.
 local WIDTH = 7
 
 local function pack(number)
-  local bytes = several and packed[-number]
+  local bytes = several_keys and pack_cache[-number]
   if bytes then return bytes end
   if number < 256 then return '\0\0\0\0\0\0' .. char(number) end
   local low = number % 16777216
@@ -36,25 +36,25 @@ local function pack(number)
   bytes = char(
     floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
     floor(low / 65536), floor(low / 256) % 256, low % 256)
-  if several then packed[-number] = bytes end
+  if several_keys then pack_cache[-number] = bytes end
   return bytes
 end
 
--- unpack_number reads the number at bytes[from].
+-- unpack_number returns the number at bytes[from].
 local function unpack_number(bytes, from)
   local a, b, c, d, e, f, g = byte(bytes, from, from + 6)
   return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
 end
 
--- unpack_pair reads the number at bytes[from] and the one behind it.
+-- unpack_pair returns the number at bytes[from] and the next one.
 local function unpack_pair(bytes, from)
   local a, b, c, d, e, f, g, h, i, j, k, l, m, n = byte(bytes, from, from + 13)
   return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g,
     (((((h * 256 + i) * 256 + j) * 256 + k) * 256 + l) * 256 + m) * 256 + n
 end
 
--- mul_div returns the whole quotient and the remainder of a * b / c, exact for a < 2^30 and b, c <= 2^42. What is too
--- large for one step it multiplies ten bits of a at a time: remainder * 2^10 + ten bits * b stays below 2^53.
+-- mul_div returns the integer quotient and the remainder of a * b / c. It is exact for a < 2^30 and b, c <= 2^42. If the
+-- product is not exact in one step, it multiplies ten bits of a at a time: remainder * 2^10 + ten bits * b stays below 2^53.
 local function mul_div(a, b, c)
   local product = a * b
   local remainder = fmod(product, c)
@@ -70,71 +70,75 @@ local function mul_div(a, b, c)
   return quotient * 1024 + (product - remainder) / c, remainder
 end
 
--- TokenBucket and LeakyBucket share a meter: its level rises by the cost of what is admitted and sinks steadily by limit
--- units per window. A request is admitted iff the level plus its cost stay within the capacity. To a TokenBucket the
--- level is the tokens that are missing, and the capacity is its burst; to a LeakyBucket it is the units that are still to
--- leave, a queue of burst and the one on its way out, and the time the level takes to sink is the wait of the next: who
--- cannot wait is admitted at level 0 alone.
--- The value is four numbers: at, whole, part and ends; the level was whole + part / window units at that instant (us),
--- and sinks to nothing when it ends (us): a limit that is lowered later does not put that off.
+-- TokenBucket and LeakyBucket share a meter. The cost of an allowed charge raises its level, which drains at the rate of
+-- the limit: units per window. A charge is allowed if the level plus its cost stay within the capacity.
+--   TokenBucket: the level is the number of missing tokens, the capacity is the burst.
+--   LeakyBucket: the level is the number of units in the queue, the capacity is the burst and the unit that is leaving. An
+--     allowed charge waits until the level before it has drained. If at_once, a charge is allowed only at level 0.
+-- The value has four numbers: at, whole, part and empty_at. At the instant at (us), the level was whole + part / window
+-- units. It is 0 at empty_at (us). Lowering the limit later does not delay that.
 
--- bucket_sink returns at and the level (whole, part) that was so at that instant, brought to now; never above the capacity,
--- then as now: a burst that was lowered blocks no longer than it implies, and the wait it answers falls with time.
-local function bucket_sink(at, whole, part, now, charge)
+-- bucket_drain returns at and the level (whole, part), advanced from at to now. A level above the capacity is lowered to
+-- the capacity: after the burst was lowered, the bucket blocks no longer than the new burst implies, and the wait that it
+-- returns decreases with time.
+local function bucket_drain(at, whole, part, now, charge)
   local elapsed, units, window = max(0, now - at), charge.units, charge.window -- the clock may have stepped back
   if whole >= charge.capacity then whole, part = charge.capacity, 0 end
   local rest = fmod(elapsed, window)
-  local sunk, sunk_part = mul_div(units, rest, window)
-  whole, part = whole - (elapsed - rest) / window * units - sunk, part - sunk_part
+  local drained, drained_part = mul_div(units, rest, window)
+  whole, part = whole - (elapsed - rest) / window * units - drained, part - drained_part
   if part < 0 then whole, part = whole - 1, part + window end
   if whole < 0 then whole, part = 0, 0 end
   return at + elapsed, whole, part
 end
 
--- bucket_open returns at, whole, part and ends, brought to now.
-local function bucket_open(value, now, charge)
+-- bucket_read returns at, whole, part and empty_at, advanced to now.
+local function bucket_read(value, now, charge)
   if not value then return now, 0, 0, 0 end
-  local ends = unpack_number(value, 22)
-  if now >= ends then return now, 0, 0, ends end
+  local empty_at = unpack_number(value, 22)
+  if now >= empty_at then return now, 0, 0, empty_at end
   local at, whole = unpack_pair(value, 1)
   local part = unpack_number(value, 15)
-  at, whole, part = bucket_sink(at, whole, part, now, charge)
-  return at, whole, part, ends
+  at, whole, part = bucket_drain(at, whole, part, now, charge)
+  return at, whole, part, empty_at
 end
 
--- bucket_drain is how long a level takes to sink by whole + part / window units, at the limit's rate.
-local function bucket_drain(whole, part, charge)
+-- bucket_drain_time returns the time in which whole + part / window units drain.
+local function bucket_drain_time(whole, part, charge)
   local quotient, remainder = mul_div(whole, charge.window, charge.units)
   return quotient + ceil((remainder + part) / charge.units)
 end
 
 local function bucket_step(value, now, charge)
   local cost, capacity = charge.cost, charge.capacity
-  local room = capacity - cost -- the highest level that admits it
-  if charge.at_once and cost > 0 then room = min(room, 0) end
-  local at, whole, part, ends = bucket_open(value, now, charge)
+  local max_level = capacity - cost -- the highest level at which the charge is allowed
+  if charge.at_once and cost > 0 then max_level = min(max_level, 0) end
+  local at, whole, part, empty_at = bucket_read(value, now, charge)
   local used, reset_after, wait = whole, 0, 0
   if part > 0 then used = whole + 1 end
-  if used > 0 then reset_after = min(at + bucket_drain(whole, part, charge), ends) - now end
-  if used <= room then
+  if used > 0 then reset_after = min(at + bucket_drain_time(whole, part, charge), empty_at) - now end
+  if used <= max_level then
     if charge.queues and cost > 0 then wait = reset_after end
-    local free = at + bucket_drain(whole + cost, part, charge)
-    return wait, capacity - used, reset_after, at, pack(at) .. pack(whole + cost) .. pack(part) .. pack(free), free
+    local expires_at = at + bucket_drain_time(whole + cost, part, charge)
+    return wait, capacity - used, reset_after, at, pack(at) .. pack(whole + cost) .. pack(part) .. pack(expires_at), expires_at
   end
   wait = NEVER
-  if room >= 0 then wait = now - min(at + bucket_drain(whole - room, part, charge), ends) end
+  if max_level >= 0 then wait = now - min(at + bucket_drain_time(whole - max_level, part, charge), empty_at) end
   return wait, capacity - used, reset_after, at
 end
 
 local step, READS_WHOLE, QUEUES = bucket_step, true, true
 
--- spend_one decides one charge under one algorithm: spend for who comes alone.
+-- spend_one decides a request with one charge. It contains only the algorithm of that charge.
 --   KEYS[1]   the counter
---   ARGV      'spend', or 'peek' to change nothing; limit (units), window (us), capacity (units; of a
---             bucket; negative of a LeakyBucket that admits at once or not at all), cost (units);
---             and, unless this server's clock is to be read, now in microseconds since the epoch
+--   ARGV[1]   'spend', or 'peek' to change nothing
+--   ARGV[2]   limit (units)
+--   ARGV[3]   window (us)
+--   ARGV[4]   capacity (units; only for buckets; negative for a LeakyBucket that does not queue)
+--   ARGV[5]   cost (units)
+--   ARGV[6]   now in microseconds since the epoch; absent to read the clock of this server
 -- Reply: that of spend.
--- Must never happen: a write when it is denied, or on peek; a key without a time to live.
+-- Must never happen: a write for a denied charge, or on peek; a key without a time to live.
 local key, now = KEYS[1], ARGV[6]
 if now then
   now = tonumber(now)
@@ -150,15 +154,15 @@ local charge = {
 
 local value
 if READS_WHOLE then value = call('MGET', key)[1] end
-local wait, remaining, reset_after, at, next_value, free, kept = step(value, now, charge, key)
+local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key)
 if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
   if type(next_value) == 'function' then
     next_value()
-  elseif kept then
+  elseif keep_ttl then
     call('SET', key, next_value, 'KEEPTTL')
   else
-    call('SET', key, next_value, 'PXAT', milliseconds(free))
+    call('SET', key, next_value, 'PXAT', to_milliseconds(expires_at))
   end
-  remaining, reset_after = remaining - charge.cost, free - now
+  remaining, reset_after = remaining - charge.cost, expires_at - now
 end
 return {now, at - now, remaining, reset_after, wait}

@@ -1,34 +1,34 @@
--- Numbers are doubles here: integers are exact below 2^53, and what follows keeps every one below.
-local call, KEYS, ARGV = redis.call, KEYS, ARGV -- globals are slow
+-- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below.
+local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than globals
 local byte, char, floor, ceil, max, min, fmod = string.byte, string.char, math.floor, math.ceil, math.max, math.min, math.fmod
 
 -- NEVER is the wait of a cost above the limit.
 local NEVER = -9007199254740991
 
--- What a run packs and formats for several keys is mostly the same: the same now, the same window, small counts. It is
--- kept, under the negative number: some Lua makes room for an array up to a positive one.
-local several = KEYS[2] ~= nil
-local packed, written_out = several and {}, several and {}
+-- With several keys, a run packs and formats mostly the same numbers: the same now, the same window, small counts. They
+-- are cached under the negative number, because some Lua versions allocate an array up to a positive index.
+local several_keys = KEYS[2] ~= nil
+local pack_cache, format_cache = several_keys and {}, several_keys and {}
 
--- digits is how a number leaves for Redis; tostring would round above 10^14.
-local function digits(number)
-  local text = several and written_out[-number]
+-- format_integer formats a number for a Redis command; tostring would round above 10^14.
+local function format_integer(number)
+  local text = several_keys and format_cache[-number]
   if text then return text end
   text = string.format('%.0f', number)
-  if several then written_out[-number] = text end
+  if several_keys then format_cache[-number] = text end
   return text
 end
 
--- milliseconds rounds microseconds up: a key may outlive its use by less than a millisecond, and never the reverse.
-local function milliseconds(microseconds)
-  return digits(ceil(microseconds / 1000))
+-- to_milliseconds rounds up: a key can live up to one millisecond too long, never too short.
+local function to_milliseconds(microseconds)
+  return format_integer(ceil(microseconds / 1000))
 end
 
--- A stored number is 7 bytes, big-endian.
+-- A stored number has 7 bytes, big-endian.
 local WIDTH = 7
 
 local function pack(number)
-  local bytes = several and packed[-number]
+  local bytes = several_keys and pack_cache[-number]
   if bytes then return bytes end
   if number < 256 then return '\0\0\0\0\0\0' .. char(number) end
   local low = number % 16777216
@@ -36,51 +36,52 @@ local function pack(number)
   bytes = char(
     floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
     floor(low / 65536), floor(low / 256) % 256, low % 256)
-  if several then packed[-number] = bytes end
+  if several_keys then pack_cache[-number] = bytes end
   return bytes
 end
 
--- unpack_number reads the number at bytes[from].
+-- unpack_number returns the number at bytes[from].
 local function unpack_number(bytes, from)
   local a, b, c, d, e, f, g = byte(bytes, from, from + 6)
   return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
 end
 
--- unpack_pair reads the number at bytes[from] and the one behind it.
+-- unpack_pair returns the number at bytes[from] and the next one.
 local function unpack_pair(bytes, from)
   local a, b, c, d, e, f, g, h, i, j, k, l, m, n = byte(bytes, from, from + 13)
   return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g,
     (((((h * 256 + i) * 256 + j) * 256 + k) * 256 + l) * 256 + m) * 256 + n
 end
 
--- The value of counted windows says index, that of the current window since the epoch, and the units of it and of the one
--- before. Where they are small enough it is one whole number, which Redis keeps in 16 bytes: the three in radix 256, 4096 or
--- 65536, and which it is. Else it is their bytes.
-local function counts_value(index, current, previous)
-  local radix, which, most = 256, 0, max(current, previous)
-  if most >= 4096 then radix, which = 65536, 2 elseif most >= 256 then radix, which = 4096, 1 end
-  local number = ((index * radix + current) * radix + previous) * 4 + which
-  if most < radix and number < 9007199254740992 then return digits(number) end
+-- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
+-- window, and the units of the previous one. Small numbers are stored as one integer, which Redis keeps in 16 bytes: the
+-- three numbers in radix 256, 4096 or 65536, and in the lowest two bits which radix it is. Larger ones are packed.
+local function encode_counts(index, current, previous)
+  local radix, radix_id, largest = 256, 0, max(current, previous)
+  if largest >= 4096 then radix, radix_id = 65536, 2 elseif largest >= 256 then radix, radix_id = 4096, 1 end
+  local number = ((index * radix + current) * radix + previous) * 4 + radix_id
+  if largest < radix and number < 9007199254740992 then return format_integer(number) end
   return pack(index) .. pack(current) .. pack(previous)
 end
 
-local function counts_of(value)
+-- decode_counts returns index, current and previous.
+local function decode_counts(value)
   if #value == 3 * WIDTH then
     local index, current = unpack_pair(value, 1)
     return index, current, unpack_number(value, 1 + 2 * WIDTH)
   end
   local number = tonumber(value)
-  local which = number % 4
-  local radix = which == 0 and 256 or which == 1 and 4096 or 65536
-  number = (number - which) / 4
+  local radix_id = number % 4
+  local radix = radix_id == 0 and 256 or radix_id == 1 and 4096 or 65536
+  number = (number - radix_id) / 4
   local previous = number % radix
   number = (number - previous) / radix
   local current = number % radix
   return (number - current) / radix, current, previous
 end
 
--- mul_div returns the whole quotient and the remainder of a * b / c, exact for a < 2^30 and b, c <= 2^42. What is too
--- large for one step it multiplies ten bits of a at a time: remainder * 2^10 + ten bits * b stays below 2^53.
+-- mul_div returns the integer quotient and the remainder of a * b / c. It is exact for a < 2^30 and b, c <= 2^42. If the
+-- product is not exact in one step, it multiplies ten bits of a at a time: remainder * 2^10 + ten bits * b stays below 2^53.
 local function mul_div(a, b, c)
   local product = a * b
   local remainder = fmod(product, c)
@@ -96,37 +97,37 @@ local function mul_div(a, b, c)
   return quotient * 1024 + (product - remainder) / c, remainder
 end
 
--- SlidingWindowCounter: admits iff current + previous * (window - elapsed) / window + cost <= limit, where elapsed is
--- the time since the current window began; windows are aligned to the epoch. Everything but the weighted previous
--- count is whole, so comparing against its ceiling is comparing the real numbers.
--- The value is that of counts.
+-- SlidingWindowCounter allows a charge if current + previous * (window - elapsed) / window + cost <= limit, where elapsed
+-- is the time since the current window began. Windows are aligned to the epoch. All terms except the weighted previous
+-- count are integers, so the comparison uses its ceiling. The value is that of counts.lua.
 
--- counter_open returns index, current and previous now, and whether value says the same.
-local function counter_open(value, now, window)
+-- counter_read returns index, current and previous at now, and whether the value stores the same.
+local function counter_read(value, now, window)
   local index = floor(now / window)
   if not value then return index, 0, 0, false end
-  local stored, current, previous = counts_of(value)
-  if stored >= index then return stored, current, previous, true end -- later if the clock has stepped back
-  if stored == index - 1 then return index, 0, current, false end
+  local stored_index, current, previous = decode_counts(value)
+  if stored_index >= index then return stored_index, current, previous, true end -- later if the clock stepped back
+  if stored_index == index - 1 then return index, 0, current, false end
   return index, 0, 0, false
 end
 
--- counter_weighs_at_most is the least elapsed time at which previous units weigh no more than most, which is less.
-local function counter_weighs_at_most(previous, most, window)
-  return window - (mul_div(most, window, previous))
+-- counter_elapsed_until returns the elapsed time from which the weighted previous count is at most target. target is
+-- less than previous.
+local function counter_elapsed_until(previous, target, window)
+  return window - (mul_div(target, window, previous))
 end
 
--- counter_wait is when no more than most units are used, given that more are now: so long ago, for it is to come.
-local function counter_wait(now, start, window, current, previous, most)
-  if current <= most then
-    return now - start - counter_weighs_at_most(previous, most - current, window)
+-- counter_wait returns the negative wait until at most target units are used. More are used now.
+local function counter_wait(now, start, window, current, previous, target)
+  if current <= target then
+    return now - start - counter_elapsed_until(previous, target - current, window)
   end
-  return now - start - window - counter_weighs_at_most(current, most, window)
+  return now - start - window - counter_elapsed_until(current, target, window)
 end
 
 local function sliding_window_counter_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
-  local index, current, previous, kept = counter_open(value, now, window)
+  local index, current, previous, is_stored = counter_read(value, now, window)
   local start = index * window
   local at, used, reset_after = max(now, start), current, 0
   if previous > 0 then
@@ -138,7 +139,7 @@ local function sliding_window_counter_step(value, now, charge)
   if current > 0 then reset_after = start + 2 * window - now end
   if used + cost <= units then
     return 0, max(0, units - used), reset_after, at,
-      counts_value(index, current + cost, previous), start + 2 * window, kept and current > 0
+      encode_counts(index, current + cost, previous), start + 2 * window, is_stored and current > 0
   end
   local wait = NEVER
   if cost <= units then wait = counter_wait(now, start, window, current, previous, units - cost) end
@@ -147,13 +148,16 @@ end
 
 local step, READS_WHOLE, QUEUES = sliding_window_counter_step, true, false
 
--- spend_one decides one charge under one algorithm: spend for who comes alone.
+-- spend_one decides a request with one charge. It contains only the algorithm of that charge.
 --   KEYS[1]   the counter
---   ARGV      'spend', or 'peek' to change nothing; limit (units), window (us), capacity (units; of a
---             bucket; negative of a LeakyBucket that admits at once or not at all), cost (units);
---             and, unless this server's clock is to be read, now in microseconds since the epoch
+--   ARGV[1]   'spend', or 'peek' to change nothing
+--   ARGV[2]   limit (units)
+--   ARGV[3]   window (us)
+--   ARGV[4]   capacity (units; only for buckets; negative for a LeakyBucket that does not queue)
+--   ARGV[5]   cost (units)
+--   ARGV[6]   now in microseconds since the epoch; absent to read the clock of this server
 -- Reply: that of spend.
--- Must never happen: a write when it is denied, or on peek; a key without a time to live.
+-- Must never happen: a write for a denied charge, or on peek; a key without a time to live.
 local key, now = KEYS[1], ARGV[6]
 if now then
   now = tonumber(now)
@@ -169,15 +173,15 @@ local charge = {
 
 local value
 if READS_WHOLE then value = call('MGET', key)[1] end
-local wait, remaining, reset_after, at, next_value, free, kept = step(value, now, charge, key)
+local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key)
 if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
   if type(next_value) == 'function' then
     next_value()
-  elseif kept then
+  elseif keep_ttl then
     call('SET', key, next_value, 'KEEPTTL')
   else
-    call('SET', key, next_value, 'PXAT', milliseconds(free))
+    call('SET', key, next_value, 'PXAT', to_milliseconds(expires_at))
   end
-  remaining, reset_after = remaining - charge.cost, free - now
+  remaining, reset_after = remaining - charge.cost, expires_at - now
 end
 return {now, at - now, remaining, reset_after, wait}

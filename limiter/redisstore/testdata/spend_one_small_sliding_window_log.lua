@@ -1,34 +1,34 @@
--- Numbers are doubles here: integers are exact below 2^53, and what follows keeps every one below.
-local call, KEYS, ARGV = redis.call, KEYS, ARGV -- globals are slow
+-- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below.
+local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than globals
 local byte, char, floor, ceil, max, min, fmod = string.byte, string.char, math.floor, math.ceil, math.max, math.min, math.fmod
 
 -- NEVER is the wait of a cost above the limit.
 local NEVER = -9007199254740991
 
--- What a run packs and formats for several keys is mostly the same: the same now, the same window, small counts. It is
--- kept, under the negative number: some Lua makes room for an array up to a positive one.
-local several = KEYS[2] ~= nil
-local packed, written_out = several and {}, several and {}
+-- With several keys, a run packs and formats mostly the same numbers: the same now, the same window, small counts. They
+-- are cached under the negative number, because some Lua versions allocate an array up to a positive index.
+local several_keys = KEYS[2] ~= nil
+local pack_cache, format_cache = several_keys and {}, several_keys and {}
 
--- digits is how a number leaves for Redis; tostring would round above 10^14.
-local function digits(number)
-  local text = several and written_out[-number]
+-- format_integer formats a number for a Redis command; tostring would round above 10^14.
+local function format_integer(number)
+  local text = several_keys and format_cache[-number]
   if text then return text end
   text = string.format('%.0f', number)
-  if several then written_out[-number] = text end
+  if several_keys then format_cache[-number] = text end
   return text
 end
 
--- milliseconds rounds microseconds up: a key may outlive its use by less than a millisecond, and never the reverse.
-local function milliseconds(microseconds)
-  return digits(ceil(microseconds / 1000))
+-- to_milliseconds rounds up: a key can live up to one millisecond too long, never too short.
+local function to_milliseconds(microseconds)
+  return format_integer(ceil(microseconds / 1000))
 end
 
--- A stored number is 7 bytes, big-endian.
+-- A stored number has 7 bytes, big-endian.
 local WIDTH = 7
 
 local function pack(number)
-  local bytes = several and packed[-number]
+  local bytes = several_keys and pack_cache[-number]
   if bytes then return bytes end
   if number < 256 then return '\0\0\0\0\0\0' .. char(number) end
   local low = number % 16777216
@@ -36,32 +36,32 @@ local function pack(number)
   bytes = char(
     floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
     floor(low / 65536), floor(low / 256) % 256, low % 256)
-  if several then packed[-number] = bytes end
+  if several_keys then pack_cache[-number] = bytes end
   return bytes
 end
 
--- unpack_number reads the number at bytes[from].
+-- unpack_number returns the number at bytes[from].
 local function unpack_number(bytes, from)
   local a, b, c, d, e, f, g = byte(bytes, from, from + 6)
   return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
 end
 
--- unpack_pair reads the number at bytes[from] and the one behind it.
+-- unpack_pair returns the number at bytes[from] and the next one.
 local function unpack_pair(bytes, from)
   local a, b, c, d, e, f, g, h, i, j, k, l, m, n = byte(bytes, from, from + 13)
   return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g,
     (((((h * 256 + i) * 256 + j) * 256 + k) * 256 + l) * 256 + m) * 256 + n
 end
 
--- SlidingWindowLog: admits iff the units admitted in (now - window, now] plus the cost stay within the limit.
--- The value is the times of the units (us), in one of two layouts:
---   list   'L', then the times, oldest first. For small logs: read whole and written whole.
---   ring   'R', four numbers (capacity in slots, next slot, length in units, newest in us), then capacity slots, oldest
---          to newest from slot (next - length). For large logs: read and written in place, in O(log length) reads.
--- What has expired is forgotten when the next unit is written. Either way reads both, for a limit may have been edited.
-local LOG_LIST, LOG_RING, LOG_L = 1, 1 + 4 * WIDTH, 76 -- lengths of what stands before the times, and 'L' as a byte
+-- SlidingWindowLog allows a charge if the units allowed in (now - window, now] plus the cost stay within the limit.
+-- The value has the time of each unit (us), in one of two layouts:
+--   list   'L', then the times, oldest first. For small logs: read and written as a whole.
+--   ring   'R', four numbers (capacity in slots, next slot, length in units, newest time in us), then the slots. The oldest
+--          time is in slot (next - length). For large logs: read and written in place, with O(log length) reads.
+-- Expired units are removed when the next unit is written. Both layouts read both, because a limit can change.
+local LIST_HEADER, RING_HEADER, LIST_MARK = 1, 1 + 4 * WIDTH, 76 -- length of the headers in bytes, and the byte 'L'
 
--- log_search is how many of so many times, oldest first, lie before an instant; time_at(times, i) is the one with index i.
+-- log_search returns how many of the times, oldest first, are before an instant. time_at(times, i) returns time i.
 local function log_search(time_at, times, length, instant)
   if length == 0 or time_at(times, 0) >= instant then return 0 end
   if time_at(times, length - 1) < instant then return length end
@@ -73,56 +73,59 @@ local function log_search(time_at, times, length, instant)
   return first_after
 end
 
--- log_list is a value as a list.
-local function log_list(value)
+-- log_as_list returns a value of either layout as a list.
+local function log_as_list(value)
   if not value then return 'L' end
-  if byte(value, 1) == LOG_L then return value end
+  if byte(value, 1) == LIST_MARK then return value end
   local capacity, next = unpack_pair(value, 2)
   local length = unpack_number(value, 2 + 2 * WIDTH)
   local first = (next - length) % capacity
-  local from = LOG_RING + WIDTH * first + 1
-  local straight = string.sub(value, from, from + WIDTH * min(length, capacity - first) - 1)
-  return 'L' .. straight .. string.sub(value, LOG_RING + 1, LOG_RING + WIDTH * length - #straight)
+  local from = RING_HEADER + WIDTH * first + 1
+  local before_end = string.sub(value, from, from + WIDTH * min(length, capacity - first) - 1)
+  return 'L' .. before_end .. string.sub(value, RING_HEADER + 1, RING_HEADER + WIDTH * length - #before_end)
 end
 
 local function list_time(list, i)
-  return unpack_number(list, LOG_LIST + WIDTH * i + 1)
+  return unpack_number(list, LIST_HEADER + WIDTH * i + 1)
 end
 
--- list_open is a value as a list, its length, the units of it that have expired, and its own time.
-local function list_open(value, now, window)
-  local list, at = log_list(value), now
-  local length = (#list - LOG_LIST) / WIDTH
+-- list_read returns the value as a list, its length, the number of its expired units, and the counter's own time.
+local function list_read(value, now, window)
+  local list, at = log_as_list(value), now
+  local length = (#list - LIST_HEADER) / WIDTH
   if length > 0 then at = max(now, list_time(list, length - 1)) end -- the clock may have stepped back
   return list, length, log_search(list_time, list, length, at - window + 1), at
 end
 
 local function sliding_window_log_list_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
-  local list, length, expired, at = list_open(value, now, window)
+  local list, length, expired, at = list_read(value, now, window)
   local live, reset_after = length - expired, 0
   local remaining, excess = max(0, units - live), live + cost - units
   if live > 0 then reset_after = list_time(list, length - 1) + window - now end
   if excess <= 0 then
     local unit = pack(at)
     if cost ~= 1 then unit = string.rep(unit, cost) end
-    if expired > 0 then list = 'L' .. string.sub(list, LOG_LIST + WIDTH * expired + 1) end
+    if expired > 0 then list = 'L' .. string.sub(list, LIST_HEADER + WIDTH * expired + 1) end
     return 0, remaining, reset_after, at, list .. unit, at + window
   end
   local wait = NEVER
-  if cost <= units then wait = now - list_time(list, expired + excess - 1) - window end -- once the excess has expired
+  if cost <= units then wait = now - list_time(list, expired + excess - 1) - window end -- until the excess has expired
   return wait, remaining, reset_after, at
 end
 
 local step, READS_WHOLE, QUEUES = sliding_window_log_list_step, true, false
 
--- spend_one decides one charge under one algorithm: spend for who comes alone.
+-- spend_one decides a request with one charge. It contains only the algorithm of that charge.
 --   KEYS[1]   the counter
---   ARGV      'spend', or 'peek' to change nothing; limit (units), window (us), capacity (units; of a
---             bucket; negative of a LeakyBucket that admits at once or not at all), cost (units);
---             and, unless this server's clock is to be read, now in microseconds since the epoch
+--   ARGV[1]   'spend', or 'peek' to change nothing
+--   ARGV[2]   limit (units)
+--   ARGV[3]   window (us)
+--   ARGV[4]   capacity (units; only for buckets; negative for a LeakyBucket that does not queue)
+--   ARGV[5]   cost (units)
+--   ARGV[6]   now in microseconds since the epoch; absent to read the clock of this server
 -- Reply: that of spend.
--- Must never happen: a write when it is denied, or on peek; a key without a time to live.
+-- Must never happen: a write for a denied charge, or on peek; a key without a time to live.
 local key, now = KEYS[1], ARGV[6]
 if now then
   now = tonumber(now)
@@ -138,15 +141,15 @@ local charge = {
 
 local value
 if READS_WHOLE then value = call('MGET', key)[1] end
-local wait, remaining, reset_after, at, next_value, free, kept = step(value, now, charge, key)
+local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key)
 if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
   if type(next_value) == 'function' then
     next_value()
-  elseif kept then
+  elseif keep_ttl then
     call('SET', key, next_value, 'KEEPTTL')
   else
-    call('SET', key, next_value, 'PXAT', milliseconds(free))
+    call('SET', key, next_value, 'PXAT', to_milliseconds(expires_at))
   end
-  remaining, reset_after = remaining - charge.cost, free - now
+  remaining, reset_after = remaining - charge.cost, expires_at - now
 end
 return {now, at - now, remaining, reset_after, wait}

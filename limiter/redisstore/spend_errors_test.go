@@ -15,7 +15,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// do sends a command that must succeed.
+// do sends a command, which must succeed.
 func do(t *testing.T, server *fixture.RedisProcess, command ...string) {
 	t.Helper()
 	if _, err := server.Do(t.Context(), command...); err != nil {
@@ -23,42 +23,42 @@ func do(t *testing.T, server *fixture.RedisProcess, command ...string) {
 	}
 }
 
-// failure spends once on url and returns the error.
-func failure(t *testing.T, url string) error {
+// spendError spends once on url and returns the error.
+func spendError(t *testing.T, url string) error {
 	t.Helper()
 	store, client := openStore(t, url)
 	defer client.Close()
 	began := time.Now()
 	decisions, err := store.Spend(t.Context(), unitsOf(t, "kind", "acme", 10))
 	if err == nil {
-		t.Fatalf("no error but %+v", decisions)
+		t.Fatalf("got %+v, want an error", decisions)
 	}
 	if took := time.Since(began); took > callTimeout+callSlack {
-		t.Errorf("an error after %v, want it within %v", took, callTimeout)
+		t.Errorf("the error took %v, want at most %v", took, callTimeout)
 	}
 	return err
 }
 
-// wantKind wants err to tell its kind, to who knows this package and to who does not.
+// wantKind checks the kind of err, as redisclient and as packages that do not import it read it.
 func wantKind(t *testing.T, err error, want string) {
 	t.Helper()
-	var kinded interface{ Kind() string }
-	if got := redisclient.Kind(err); got != want || !errors.As(err, &kinded) || kinded.Kind() != want {
+	var withKind interface{ Kind() string }
+	if got := redisclient.Kind(err); got != want || !errors.As(err, &withKind) || withKind.Kind() != want {
 		t.Errorf("kind %q of %v, want %q", got, err, want)
 	}
 }
 
-func TestAnErrorOfRedisHasAKind(t *testing.T) {
+func TestSpend_ReturnsTheKindOfAFailure(t *testing.T) {
 	tests := map[string]struct {
-		ill  func(t *testing.T, server *fixture.RedisProcess)
-		want string
+		fault func(t *testing.T, server *fixture.RedisProcess)
+		want  string
 	}{
 		"a replica": {
 			func(t *testing.T, server *fixture.RedisProcess) {
 				do(t, server, "REPLICAOF", "127.0.0.1", "1")
 			}, "readonly",
 		},
-		"a replica that knows no primary": {
+		"a replica without a primary": {
 			func(t *testing.T, server *fixture.RedisProcess) {
 				do(t, server, "CONFIG", "SET", "replica-serve-stale-data", "no")
 				do(t, server, "REPLICAOF", "127.0.0.1", "1")
@@ -74,35 +74,35 @@ func TestAnErrorOfRedisHasAKind(t *testing.T) {
 				do(t, server, "CONFIG", "SET", "min-replicas-to-write", "1")
 			}, "noreplicas",
 		},
-		"a password": {
+		"a missing password": {
 			func(t *testing.T, server *fixture.RedisProcess) {
 				do(t, server, "CONFIG", "SET", "requirepass", "secret")
 			}, "denied",
 		},
-		"a counter that is none": {
+		"a value that is not a counter": {
 			func(t *testing.T, server *fixture.RedisProcess) {
 				do(t, server, "SET", unitsOf(t, "kind", "acme", 10)[0].Key, "no counter")
 			}, "other",
 		},
-		"a stuck host":         {func(t *testing.T, server *fixture.RedisProcess) { pauseServer(t, server) }, "timeout"},
-		"nobody listens":       {func(_ *testing.T, server *fixture.RedisProcess) { server.Kill() }, "unreachable"},
-		"a script that hangs":  {hang, "busy"},
-		"a node of no cluster": {nil, "clusterdown"},
+		"a paused server":          {func(t *testing.T, server *fixture.RedisProcess) { pauseServer(t, server) }, "timeout"},
+		"a stopped server":         {func(_ *testing.T, server *fixture.RedisProcess) { server.Kill() }, "unreachable"},
+		"a script that hangs":      {hang, "busy"},
+		"a node without a cluster": {nil, "clusterdown"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if test.ill == nil {
+			if test.fault == nil {
 				node, err := fixture.StartRedisClusterNode(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { _ = node.Stop() })
-				wantKind(t, failure(t, node.URL()), test.want)
+				wantKind(t, spendError(t, node.URL()), test.want)
 				return
 			}
 			server := fixture.Redis(t)
-			test.ill(t, server)
-			wantKind(t, failure(t, server.URL()), test.want)
+			test.fault(t, server)
+			wantKind(t, spendError(t, server.URL()), test.want)
 		})
 	}
 }
@@ -115,7 +115,7 @@ func pauseServer(t *testing.T, server *fixture.RedisProcess) {
 	t.Cleanup(func() { _ = server.Resume() })
 }
 
-// hang makes somebody else's script run until it is killed.
+// hang runs another script that does not end until it is killed.
 func hang(t *testing.T, server *fixture.RedisProcess) {
 	t.Helper()
 	do(t, server, "CONFIG", "SET", "lua-time-limit", "1")
@@ -124,14 +124,10 @@ func hang(t *testing.T, server *fixture.RedisProcess) {
 		defer close(ended)
 		_, _ = server.Do(context.Background(), "EVAL", "while true do end", "0") // an error, once it is killed
 	}()
-	for deadline := time.Now().Add(patient); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := server.Do(t.Context(), "PING"); err != nil && strings.HasPrefix(err.Error(), "PING to "+server.Addr()+": BUSY") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the script does not hang")
-		}
-	}
+	fixture.Await(t, "Redis replies BUSY", func() bool {
+		_, err := server.Do(t.Context(), "PING")
+		return err != nil && strings.HasPrefix(err.Error(), "PING to "+server.Addr()+": BUSY")
+	})
 	t.Cleanup(func() {
 		<-ended
 		if _, err := server.Do(context.Background(), "SCRIPT", "KILL"); err != nil {
@@ -140,7 +136,7 @@ func hang(t *testing.T, server *fixture.RedisProcess) {
 	})
 }
 
-// fakeRedis answers every script with reply, and everything else with OK.
+// fakeRedis replies to every script with reply, and to all other commands with OK.
 func fakeRedis(t *testing.T, reply string) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -154,13 +150,13 @@ func fakeRedis(t *testing.T, reply string) (url string) {
 			if err != nil {
 				return
 			}
-			go fakeAnswers(conn, reply)
+			go serveFakeRedis(conn, reply)
 		}
 	}()
 	return "redis://" + listener.Addr().String()
 }
 
-func fakeAnswers(conn net.Conn, reply string) {
+func serveFakeRedis(conn net.Conn, reply string) {
 	defer conn.Close()
 	r := bufio.NewReader(conn)
 	for {
@@ -168,14 +164,14 @@ func fakeAnswers(conn net.Conn, reply string) {
 		if err != nil {
 			return
 		}
-		answer := "+OK\r\n"
+		response := "+OK\r\n"
 		switch words[0] {
 		case "hello":
-			answer = "-ERR unknown command 'HELLO'\r\n"
+			response = "-ERR unknown command 'HELLO'\r\n"
 		case "evalsha", "eval":
-			answer = reply
+			response = reply
 		}
-		if _, err := io.WriteString(conn, answer); err != nil {
+		if _, err := io.WriteString(conn, response); err != nil {
 			return
 		}
 	}
@@ -213,7 +209,7 @@ func readCommand(r *bufio.Reader) ([]string, error) {
 	return words, nil
 }
 
-func TestAnErrorReplyHasAKind(t *testing.T) {
+func TestSpend_ReturnsTheKindOfAnErrorReply(t *testing.T) {
 	for reply, want := range map[string]string{
 		"LOADING Redis is loading the dataset in memory":                                          "loading",
 		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.":        "masterdown",
@@ -224,23 +220,23 @@ func TestAnErrorReplyHasAKind(t *testing.T) {
 		"NOPERM this user has no permissions to run the 'eval' command":                              "denied",
 		"ERR Error running script (call to f_12): @user_script:1: @user_script: 1: -OOM command":     "oom",
 		"ERR Error running script (call to f_12): @user_script:1: -READONLY You can't write against": "readonly",
-		"ERR what nobody has foreseen":                                                               "other",
-		"ERR max number of clients reached":                                                          "clients",
+		"ERR an unknown error":              "other",
+		"ERR max number of clients reached": "clients",
 	} {
 		t.Run(want, func(t *testing.T) {
-			wantKind(t, failure(t, fakeRedis(t, "-"+reply+"\r\n")), want)
+			wantKind(t, spendError(t, fakeRedis(t, "-"+reply+"\r\n")), want)
 		})
 	}
 }
 
-func TestAnAnswerThatIsNoneIsAnError(t *testing.T) {
+func TestSpend_FailsOnAnInvalidReply(t *testing.T) {
 	for name, reply := range map[string]string{
-		"of another length": "*1\r\n:1\r\n", "text": "+OK\r\n", "nothing": "$-1\r\n", "no Redis": "HTTP/1.1 400 Bad Request\r\n\r\n",
-		"words": "*6\r\n+a\r\n+b\r\n+c\r\n+d\r\n+e\r\n+f\r\n",
+		"wrong length": "*1\r\n:1\r\n", "text": "+OK\r\n", "nil": "$-1\r\n", "not Redis": "HTTP/1.1 400 Bad Request\r\n\r\n",
+		"strings": "*6\r\n+a\r\n+b\r\n+c\r\n+d\r\n+e\r\n+f\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := failure(t, fakeRedis(t, reply)); redisclient.Kind(err) == "" {
-				t.Errorf("%v has no kind", err)
+			if err := spendError(t, fakeRedis(t, reply)); redisclient.Kind(err) == "" {
+				t.Errorf("error %v has no kind", err)
 			}
 		})
 	}
