@@ -14,13 +14,13 @@ local read_whole = true
 local loaded = {}
 
 -- read_charge reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), capacity (units; only for
--- buckets; negative for a LeakyBucket that does not queue), cost (units). apply is the function of the algorithm, see
+-- buckets; negative for a LeakyBucket without delay), cost (units). apply is the function of the algorithm, see
 -- load_algorithm.
 local function read_charge(at)
   local name, capacity = ARGV[at], tonumber(ARGV[at + 3])
   local charge = {
     apply = loaded[name], units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]),
-    capacity = max(capacity, -capacity), at_once = capacity < 0, cost = tonumber(ARGV[at + 4]),
+    capacity = max(capacity, -capacity), no_delay = capacity < 0, cost = tonumber(ARGV[at + 4]),
     queues = name == 'LeakyBucket', is_log = name == 'SlidingWindowLog', enforced = true,
   }
   if not charge.apply then

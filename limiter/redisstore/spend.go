@@ -129,7 +129,7 @@ func appendLimit(args []any, limit limiter.Limit) []any {
 	return append(args, string(limit.Algorithm()), limit.Units(), limit.Window().Microseconds(), capacity(limit))
 }
 
-// capacity is the argument with that name: of a bucket, in units. It is negative for a LeakyBucket that does not queue.
+// capacity is the argument with that name: of a bucket, in units. It is negative for a LeakyBucket without delay, see [limiter.Limit.NoDelay].
 func capacity(limit limiter.Limit) int64 {
 	switch limit.Algorithm() {
 	case limiter.TokenBucket, limiter.LeakyBucket:

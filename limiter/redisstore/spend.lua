@@ -6,7 +6,7 @@
 --     mode    'spend', or 'peek' to change nothing
 --     count   number of charges
 --     then for each charge: algorithm, limit (units), window (us), capacity (units; only for
---             buckets; negative for a LeakyBucket that does not queue), cost (units),
+--             buckets; negative for a LeakyBucket without delay), cost (units),
 --             'enforce' or 'shadow'
 -- Reply, integers: now (us since the epoch), and for each charge
 --     ahead   how far the counter's own time is ahead of now (us); not 0 only if the clock stepped back

@@ -333,7 +333,7 @@ local function load_bucket()
 -- the limit: units per window. A charge is allowed if the level plus its cost stay within the capacity.
 --   TokenBucket: the level is the number of missing tokens, the capacity is the burst.
 --   LeakyBucket: the level is the number of units in the queue, the capacity is the burst and the unit that is leaving. An
---     allowed charge waits until the level before it has drained. If at_once, a charge is allowed only at level 0.
+--     allowed charge waits until the level before it has drained. With no_delay, a charge is allowed only at level 0.
 -- The value has four numbers: at, whole, part and empty_at. At the instant at (us), the level was whole + part / window
 -- units. It is 0 at empty_at (us). Lowering the limit later does not delay that.
 
@@ -371,7 +371,7 @@ end
 local function bucket_step(value, now, charge)
   local cost, capacity = charge.cost, charge.capacity
   local max_level = capacity - cost -- the highest level at which the charge is allowed
-  if charge.at_once and cost > 0 then max_level = min(max_level, 0) end
+  if charge.no_delay and cost > 0 then max_level = min(max_level, 0) end
   local at, whole, part, empty_at = bucket_read(value, now, charge)
   local used, reset_after, wait = whole, 0, 0
   if part > 0 then used = whole + 1 end
@@ -428,13 +428,13 @@ local read_whole = true
 local loaded = {}
 
 -- read_charge reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), capacity (units; only for
--- buckets; negative for a LeakyBucket that does not queue), cost (units). apply is the function of the algorithm, see
+-- buckets; negative for a LeakyBucket without delay), cost (units). apply is the function of the algorithm, see
 -- load_algorithm.
 local function read_charge(at)
   local name, capacity = ARGV[at], tonumber(ARGV[at + 3])
   local charge = {
     apply = loaded[name], units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]),
-    capacity = max(capacity, -capacity), at_once = capacity < 0, cost = tonumber(ARGV[at + 4]),
+    capacity = max(capacity, -capacity), no_delay = capacity < 0, cost = tonumber(ARGV[at + 4]),
     queues = name == 'LeakyBucket', is_log = name == 'SlidingWindowLog', enforced = true,
   }
   if not charge.apply then
@@ -487,7 +487,7 @@ end
 --     mode    'spend', or 'peek' to change nothing
 --     count   number of charges
 --     then for each charge: algorithm, limit (units), window (us), capacity (units; only for
---             buckets; negative for a LeakyBucket that does not queue), cost (units),
+--             buckets; negative for a LeakyBucket without delay), cost (units),
 --             'enforce' or 'shadow'
 -- Reply, integers: now (us since the epoch), and for each charge
 --     ahead   how far the counter's own time is ahead of now (us); not 0 only if the clock stepped back

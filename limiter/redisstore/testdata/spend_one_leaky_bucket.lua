@@ -74,7 +74,7 @@ end
 -- the limit: units per window. A charge is allowed if the level plus its cost stay within the capacity.
 --   TokenBucket: the level is the number of missing tokens, the capacity is the burst.
 --   LeakyBucket: the level is the number of units in the queue, the capacity is the burst and the unit that is leaving. An
---     allowed charge waits until the level before it has drained. If at_once, a charge is allowed only at level 0.
+--     allowed charge waits until the level before it has drained. With no_delay, a charge is allowed only at level 0.
 -- The value has four numbers: at, whole, part and empty_at. At the instant at (us), the level was whole + part / window
 -- units. It is 0 at empty_at (us). Lowering the limit later does not delay that.
 
@@ -112,7 +112,7 @@ end
 local function bucket_step(value, now, charge)
   local cost, capacity = charge.cost, charge.capacity
   local max_level = capacity - cost -- the highest level at which the charge is allowed
-  if charge.at_once and cost > 0 then max_level = min(max_level, 0) end
+  if charge.no_delay and cost > 0 then max_level = min(max_level, 0) end
   local at, whole, part, empty_at = bucket_read(value, now, charge)
   local used, reset_after, wait = whole, 0, 0
   if part > 0 then used = whole + 1 end
@@ -134,7 +134,7 @@ local step, READS_WHOLE, QUEUES = bucket_step, true, true
 --   ARGV[1]   'spend', or 'peek' to change nothing
 --   ARGV[2]   limit (units)
 --   ARGV[3]   window (us)
---   ARGV[4]   capacity (units; only for buckets; negative for a LeakyBucket that does not queue)
+--   ARGV[4]   capacity (units; only for buckets; negative for a LeakyBucket without delay)
 --   ARGV[5]   cost (units)
 --   ARGV[6]   now in microseconds since the epoch; absent to read the clock of this server
 -- Reply: that of spend.
@@ -148,7 +148,7 @@ else
 end
 local capacity = tonumber(ARGV[4])
 local charge = {
-  units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = max(capacity, -capacity), at_once = capacity < 0,
+  units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = max(capacity, -capacity), no_delay = capacity < 0,
   cost = tonumber(ARGV[5]), queues = QUEUES,
 }
 
