@@ -1,5 +1,5 @@
-// Command reliability breaks Redis in every way that package test/reliability knows, under load and with three limiter
-// processes, and writes what clients noticed into docs/reference/outages.md.
+// Command reliability runs every fault of package test/reliability against three limiter processes under load, and writes the effects on
+// clients to docs/reference/outages.md.
 //
 //	go run ./hack/reliability
 //	go run ./hack/reliability -fault 'latency'
@@ -22,11 +22,11 @@ import (
 	"github.com/weir-dev/weir/test/reliability"
 )
 
-// page is what is written into, below the root of the module.
+// page is the path of the page that is written, relative to the root of the module.
 const page = "docs/reference/outages.md"
 
 func main() {
-	fault := flag.String("fault", "", "regular expression of the faults to play; the page is written only when all are")
+	fault := flag.String("fault", "", "regular expression that selects the faults to run; the page is written only if all faults are run")
 	plan := reliability.Long()
 	flag.IntVar(&plan.Rate, "rate", plan.Rate, "requests per second")
 	flag.DurationVar(&plan.Hold, "hold", plan.Hold, "how long a fault lasts")
@@ -41,12 +41,12 @@ func main() {
 }
 
 func run(ctx context.Context, pattern string, plan reliability.Plan) (err error) {
-	faults, err := chosen(pattern)
+	faults, err := selected(pattern)
 	if err != nil {
 		return err
 	}
 	if plan.Rate < 1 || plan.Hold <= 0 {
-		return errors.New("-rate and -hold take positive values")
+		return errors.New("-rate and -hold must be positive")
 	}
 	dir, err := os.MkdirTemp("", "weir-reliability-")
 	if err != nil {
@@ -67,7 +67,7 @@ func run(ctx context.Context, pattern string, plan reliability.Plan) (err error)
 		result := reliability.Measure(trial)
 		results = append(results, result)
 		for _, shortfall := range result.Shortfalls(fault.Want) {
-			fmt.Println("  SHORT:", shortfall)
+			fmt.Println("  worse than expected:", shortfall)
 		}
 	}
 	machine, err := thisMachine(ctx)
@@ -82,7 +82,7 @@ func run(ctx context.Context, pattern string, plan reliability.Plan) (err error)
 	return write(text + "\n" + reliability.Catalogue(faults))
 }
 
-func chosen(pattern string) ([]reliability.Fault, error) {
+func selected(pattern string) ([]reliability.Fault, error) {
 	matches, err := regexp.Compile(pattern)
 	if err != nil {
 		return nil, fmt.Errorf("-fault %q: %w", pattern, err)
@@ -99,7 +99,7 @@ func chosen(pattern string) ([]reliability.Fault, error) {
 	return faults, nil
 }
 
-// thisMachine tells what numbers depend on, and no names.
+// thisMachine describes what the numbers depend on. It contains no host names.
 func thisMachine(ctx context.Context) (m reliability.Machine, err error) {
 	r, err := fixture.StartRedis(ctx)
 	if err != nil {

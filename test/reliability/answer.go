@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// Sources of decisions, as the limiters name them. These are no sign of an outage: a known denial needs no Redis.
+// Sources of decisions, as limiters name them. Both are normal while Redis works: a known denial does not need Redis.
 const (
 	sourceRedis = "redis"
 	sourceCache = "cache"
 )
 
-// Answer is what became of one request. Times are microseconds since the epoch.
+// Answer is the result of one request. Times are microseconds since the epoch.
 type Answer struct {
-	// Due is when it was to be sent, Sent when it was; Done is when the answer, or the failure, was there.
+	// Due is when the request was planned, Sent when it was sent, and Done when the answer or the failure arrived.
 	Due, Sent, Done int64
-	Limiter         int // which was asked
-	Policy          int // which it was about
+	Limiter         int // index
+	Policy          int // index
 	Hot             bool
 	Allowed         bool
 	Source          string
-	Failure         string // what the client saw instead of a decision, "" for none
+	Failure         string // what the client received instead of a decision, "" if it received one
 }
 
-// latency is what the client waited.
+// latency is how long the client waited.
 func (a *Answer) latency() time.Duration { return time.Duration(a.Done-a.Sent) * time.Microsecond }
 
-// fromRedis says whether the answer is as it should be while Redis works.
+// fromRedis reports whether the answer is one that limiters give while Redis works.
 func (a *Answer) fromRedis() bool {
 	return a.Failure == "" && (a.Source == sourceRedis || a.Source == sourceCache)
 }

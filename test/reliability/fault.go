@@ -9,50 +9,50 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// Fault is something that befalls Redis.
+// Fault is a way in which Redis fails.
 type Fault struct {
 	Name string
-	// What is done, and what is then lost.
+	// What is done, and what is lost, for the documentation.
 	What string
-	// Start starts a Redis of its own.
-	Start func(context.Context) (Ground, error)
-	// Heals: nobody repairs it; Repair waits until Redis itself has.
+	// Start starts a Redis for this fault.
+	Start func(context.Context) (Setup, error)
+	// Heals means that Redis recovers without repair; Repair waits until it has.
 	Heals bool
-	// Forgets: Redis loses counters, more than the last moment of them.
+	// Forgets means that Redis loses counters, not only those of the last second.
 	Forgets bool
-	// Outages, where they are many.
+	// Outages is their number if the fault consists of several.
 	Outages int
 	Want    Expectation
-	// Short: every run of the tests plays it.
+	// Short faults are run by every run of the tests.
 	Short bool
 }
 
-// Ground is a Redis that can be broken.
-type Ground struct {
-	// Limiters is the URL that they are given, Operator that for publishing rules.
+// Setup is a Redis that can be broken.
+type Setup struct {
+	// Limiters is the Redis URL for limiters, Operator that for publishing rules.
 	Limiters, Operator string
 	Break              func(context.Context) error
-	// Repair returns when Redis itself serves everybody again.
+	// Repair returns when Redis itself serves all clients again.
 	Repair func(context.Context) error
 	Stop   func() error
 }
 
-// Faults are all that are played, in the order in which they are told.
+// Faults are all faults, in the order of the documentation.
 func Faults() []Fault {
 	return slices.Concat([]Fault{control()}, serverFaults(), networkFaults(), groupFaults(), clockFaults(), []Fault{randomFault()})
 }
 
-// Short are those of every run of the tests.
+// Short are the faults that every run of the tests runs.
 func Short() []Fault {
 	return slices.DeleteFunc(Faults(), func(f Fault) bool { return !f.Short })
 }
 
-// control is no fault: what it shows is not for a fault to answer for.
+// control changes nothing: its result shows what is not caused by a fault.
 func control() Fault {
 	return Fault{Name: "no fault", What: "nothing, for comparison", Start: server(nothing, nothing), Heals: true, Want: usual()}
 }
 
-// serverFaults befall a redis-server that stands alone and keeps nothing on disk.
+// serverFaults are faults of a single redis-server without persistence, unless they enable it.
 func serverFaults() []Fault {
 	return []Fault{
 		{
@@ -87,7 +87,7 @@ func serverFaults() []Fault {
 	}
 }
 
-// networkFaults are what a proxy between the limiters and Redis does.
+// networkFaults are faults of a proxy between the limiters and Redis.
 func networkFaults() []Fault {
 	slow := func(delay time.Duration) Fault {
 		return Fault{
@@ -100,19 +100,19 @@ func networkFaults() []Fault {
 			Name: "half-open", What: "connections are accepted and requests reach Redis; the replies are lost",
 			Start: network(func(p *fixture.Proxy) { p.DropReplies() }), Want: usual(), Short: true,
 		},
-		tolerates(slow(10*time.Millisecond), 40*time.Millisecond), // Redis decides all the time: two round trips and a half
+		tolerates(slow(10*time.Millisecond), 40*time.Millisecond), // Redis continues to decide; a decision takes two and a half round trips
 		slow(100 * time.Millisecond),
 		slow(time.Second),
 	}
 }
 
-// tolerates is f where every decision takes longer by nature.
+// tolerates returns f with another bound of the p99, for a fault that delays every decision.
 func tolerates(f Fault, p99 time.Duration) Fault {
 	f.Want.P99 = p99
 	return f
 }
 
-type act func(context.Context, *fixture.RedisProcess) error
+type action func(context.Context, *fixture.RedisProcess) error
 
 func nothing(context.Context, *fixture.RedisProcess) error       { return nil }
 func restart(ctx context.Context, r *fixture.RedisProcess) error { return r.Restart(ctx) }
@@ -124,18 +124,18 @@ func do(ctx context.Context, r *fixture.RedisProcess, c ...string) error {
 	return err
 }
 
-func command(words ...string) act {
+func command(words ...string) action {
 	return func(ctx context.Context, r *fixture.RedisProcess) error { return do(ctx, r, words...) }
 }
 
-// server is the ground of one redis-server.
-func server(breaks, repairs act, args ...string) func(context.Context) (Ground, error) {
-	return func(ctx context.Context) (Ground, error) {
+// server returns the setup of one redis-server.
+func server(breaks, repairs action, args ...string) func(context.Context) (Setup, error) {
+	return func(ctx context.Context) (Setup, error) {
 		r, err := fixture.StartRedis(ctx, args...)
 		if err != nil {
-			return Ground{}, err
+			return Setup{}, err
 		}
-		return Ground{
+		return Setup{
 			Limiters: r.URL(), Operator: r.URL(), Stop: r.Stop,
 			Break:  func(ctx context.Context) error { return breaks(ctx, r) },
 			Repair: func(ctx context.Context) error { return repairs(ctx, r) },
@@ -143,18 +143,18 @@ func server(breaks, repairs act, args ...string) func(context.Context) (Ground, 
 	}
 }
 
-// network is the ground of one redis-server behind a proxy.
-func network(breaks func(*fixture.Proxy)) func(context.Context) (Ground, error) {
-	return func(ctx context.Context) (Ground, error) {
+// network returns the setup of one redis-server behind a proxy.
+func network(breaks func(*fixture.Proxy)) func(context.Context) (Setup, error) {
+	return func(ctx context.Context) (Setup, error) {
 		r, err := fixture.StartRedis(ctx)
 		if err != nil {
-			return Ground{}, err
+			return Setup{}, err
 		}
 		p, err := fixture.StartProxy(r.Addr())
 		if err != nil {
-			return Ground{}, errors.Join(err, r.Stop())
+			return Setup{}, errors.Join(err, r.Stop())
 		}
-		return Ground{
+		return Setup{
 			Limiters: "redis://" + p.Addr(), Operator: r.URL(),
 			Break:  func(context.Context) error { breaks(p); return nil },
 			Repair: func(context.Context) error { p.Pass(); return nil },

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// groupFaults befall servers that stand in for one another. All counters of the hot tenant lie on the one that is lost.
+// groupFaults are faults of several servers that replicate each other. All counters of the hot tenant are on the server that fails.
 func groupFaults() []Fault {
 	return []Fault{
 		{
@@ -28,12 +28,12 @@ func groupFaults() []Fault {
 	}
 }
 
-func sentinel(ctx context.Context) (Ground, error) {
+func sentinel(ctx context.Context) (Setup, error) {
 	g, err := fixture.StartRedisSentinel(ctx)
 	if err != nil {
-		return Ground{}, err
+		return Setup{}, err
 	}
-	return Ground{
+	return Setup{
 		Limiters: g.URL(), Operator: g.URL(), Stop: g.Stop,
 		Break: func(ctx context.Context) error {
 			_, err := g.KillPrimary(ctx)
@@ -46,15 +46,15 @@ func sentinel(ctx context.Context) (Ground, error) {
 	}, nil
 }
 
-// hotKey lies in the slot of all counters of the hot tenant.
+// hotKey is in the slot of all counters of the hot tenant.
 const hotKey = "{" + hotTenant + "}"
 
-func clusterFailover(ctx context.Context) (Ground, error) {
+func clusterFailover(ctx context.Context) (Setup, error) {
 	c, err := fixture.StartRedisCluster(ctx)
 	if err != nil {
-		return Ground{}, err
+		return Setup{}, err
 	}
-	return Ground{
+	return Setup{
 		Limiters: c.URL(), Operator: c.URL(), Stop: c.Stop,
 		Break: func(ctx context.Context) error {
 			_, err := c.KillPrimaryOf(ctx, hotKey)
@@ -64,10 +64,10 @@ func clusterFailover(ctx context.Context) (Ground, error) {
 	}, nil
 }
 
-func clusterHole(ctx context.Context) (_ Ground, err error) {
+func clusterHole(ctx context.Context) (_ Setup, err error) {
 	c, err := fixture.StartRedisCluster(ctx)
 	if err != nil {
-		return Ground{}, err
+		return Setup{}, err
 	}
 	defer func() {
 		if err != nil {
@@ -76,16 +76,16 @@ func clusterHole(ctx context.Context) (_ Ground, err error) {
 	}()
 	for _, node := range c.Nodes() {
 		if err := do(ctx, node, "CONFIG", "SET", "cluster-require-full-coverage", "no"); err != nil {
-			return Ground{}, err
+			return Setup{}, err
 		}
 	}
 	primary, err := c.PrimaryOf(ctx, hotKey)
 	if err != nil {
-		return Ground{}, err
+		return Setup{}, err
 	}
 	nodes := c.Nodes() // primaries, then their replicas in the same order
 	nodes[slices.Index(nodes, primary)+len(nodes)/2].Kill()
-	return Ground{
+	return Setup{
 		Limiters: c.URL(), Operator: c.URL(), Stop: c.Stop,
 		Break: func(context.Context) error {
 			primary.Kill()
@@ -100,36 +100,36 @@ func clusterHole(ctx context.Context) (_ Ground, err error) {
 	}, nil
 }
 
-// leap is a multiple of every window, so that these begin when they did.
+// leap is a multiple of every window, so that windows keep their boundaries.
 const leap = 5 * time.Minute
 
-// clockFaults befall the wall clock of the machine that Redis runs on.
+// clockFaults are steps of the wall clock of the machine on which Redis runs.
 func clockFaults() []Fault {
 	return []Fault{
 		{
 			Name: "clock forwards", What: "the clock of Redis is set 5 min forwards, and back again; windows end immediately, and then the time of the counters does not advance",
-			Start: clock(leap), Forgets: true, Want: stands(usual()),
+			Start: clock(leap), Forgets: true, Want: withoutRefill(usual()),
 		},
 		{
 			Name: "clock backwards", What: "the clock of Redis is set 5 min back, and forwards again; the time of the counters does not advance meanwhile",
-			Start: clock(-leap), Want: stands(usual()),
+			Start: clock(-leap), Want: withoutRefill(usual()),
 		},
 	}
 }
 
-// stands is want where time stands still for a while, and nothing is refilled.
-func stands(want Expectation) Expectation {
+// withoutRefill returns want for a fault during which the time of Redis does not advance, so that limits are not refilled.
+func withoutRefill(want Expectation) Expectation {
 	want.Given = 0.2
 	return want
 }
 
-func clock(by time.Duration) func(context.Context) (Ground, error) {
-	return func(ctx context.Context) (Ground, error) {
+func clock(by time.Duration) func(context.Context) (Setup, error) {
+	return func(ctx context.Context) (Setup, error) {
 		r, clock, err := fixture.StartRedisWithClock(ctx)
 		if err != nil {
-			return Ground{}, err
+			return Setup{}, err
 		}
-		return Ground{
+		return Setup{
 			Limiters: r.URL(), Operator: r.URL(), Stop: r.Stop,
 			Break:  func(context.Context) error { return clock.Shift(by) },
 			Repair: func(context.Context) error { return clock.Shift(0) },

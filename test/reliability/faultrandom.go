@@ -13,46 +13,46 @@ import (
 const (
 	outages       = 100
 	longestOutage = 500 * time.Millisecond
-	longestCalm   = 1200 * time.Millisecond // often too short for the limiters to be back
+	longestCalm   = 1200 * time.Millisecond // often too short for the limiters to decide with Redis again
 )
 
-// randomFault is many short outages of all kinds that lose no counters.
+// randomFault is a sequence of many short outages of all kinds that lose no counters.
 func randomFault() Fault {
 	return Fault{
 		Name: fmt.Sprintf("%d random outages", outages),
 		What: fmt.Sprintf("one after another for up to %v, with up to %v between them: SIGSTOP, lost replies, broken connections, read-only, out of memory",
 			longestOutage, longestCalm),
 		Start: randomOutages, Heals: true, Outages: outages,
-		Want: tolerates(Fault{Want: usual()}, 60*time.Millisecond).Want, // every outage has an opening
+		Want: tolerates(Fault{Want: usual()}, 60*time.Millisecond).Want, // every outage has a detection period
 	}
 }
 
 // outage is one way to break Redis and to repair it.
 type outage struct{ begin, end func(context.Context) error }
 
-func randomOutages(ctx context.Context) (Ground, error) {
+func randomOutages(ctx context.Context) (Setup, error) {
 	r, err := fixture.StartRedis(ctx, "--maxmemory-policy", "noeviction")
 	if err != nil {
-		return Ground{}, err
+		return Setup{}, err
 	}
 	p, err := fixture.StartProxy(r.Addr())
 	if err != nil {
-		return Ground{}, errors.Join(err, r.Stop())
+		return Setup{}, errors.Join(err, r.Stop())
 	}
-	asked := func(words ...string) func(context.Context) error {
+	run := func(words ...string) func(context.Context) error {
 		return func(ctx context.Context) error { return do(ctx, r, words...) }
 	}
-	told := func(order func()) func(context.Context) error {
-		return func(context.Context) error { order(); return nil }
+	set := func(change func()) func(context.Context) error {
+		return func(context.Context) error { change(); return nil }
 	}
 	kinds := []outage{
 		{func(context.Context) error { return r.Pause() }, func(context.Context) error { return r.Resume() }},
-		{told(p.DropReplies), told(p.Pass)},
-		{told(func() { p.CutReplies(3) }), told(p.Pass)},
-		{asked("REPLICAOF", "127.0.0.1", "1"), asked("REPLICAOF", "NO", "ONE")},
-		{asked("CONFIG", "SET", "maxmemory", "1mb"), asked("CONFIG", "SET", "maxmemory", "0")},
+		{set(p.DropReplies), set(p.Pass)},
+		{set(func() { p.CutReplies(3) }), set(p.Pass)},
+		{run("REPLICAOF", "127.0.0.1", "1"), run("REPLICAOF", "NO", "ONE")},
+		{run("CONFIG", "SET", "maxmemory", "1mb"), run("CONFIG", "SET", "maxmemory", "0")},
 	}
-	return Ground{
+	return Setup{
 		Limiters: "redis://" + p.Addr(), Operator: r.URL(),
 		Break:  func(ctx context.Context) error { return play(ctx, kinds) },
 		Repair: func(context.Context) error { return nil }, // each outage has ended
@@ -60,7 +60,7 @@ func randomOutages(ctx context.Context) (Ground, error) {
 	}, nil
 }
 
-// play plays outages that are the same in every run, calm between them but not after the last.
+// play runs the same sequence of outages in every run, with pauses between them and none after the last.
 func play(ctx context.Context, kinds []outage) error {
 	random := rand.New(rand.NewPCG(1, 1))
 	for n := range outages {

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	patience    = time.Second // of a client
-	loadBeat    = time.Millisecond
-	coolTenants = 400 // each asks far below its limit
-	hotShare    = 0.6 // of the requests; the others are the cool tenants'
-	keptAlive   = 64  // connections to each limiter
+	timeout     = time.Second // of a client
+	loadTick    = time.Millisecond
+	coolTenants = 400 // each sends far fewer requests than its limit
+	hotShare    = 0.6 // of the requests; the cool tenants send the rest
+	maxIdle     = 64  // connections to each limiter
 )
 
-// load asks limiters at a steady rate, whether they answer or not: a request that waits holds up no other.
+// load sends requests to limiters at a steady rate. It does not wait for answers, so a slow answer delays no other request.
 type load struct {
 	rate     int // requests per second
 	urls     []string
@@ -35,17 +35,17 @@ type load struct {
 func newLoad(rate int, urls []string, all []Policy, seed uint64) *load {
 	return &load{
 		rate: rate, urls: urls, policies: all, random: rand.New(rand.NewPCG(seed, seed)), journal: &journal{},
-		web: &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: keptAlive}},
+		web: &http.Client{Timeout: timeout, Transport: &http.Transport{MaxIdleConnsPerHost: maxIdle}},
 	}
 }
 
-// run asks until ctx is done and the last answer is there.
+// run sends requests until ctx is done, and returns when the last answer has arrived.
 func (l *load) run(ctx context.Context) {
 	defer l.web.CloseIdleConnections()
-	var asking sync.WaitGroup
-	defer asking.Wait()
+	var inFlight sync.WaitGroup
+	defer inFlight.Wait()
 	began := time.Now()
-	tick := time.NewTicker(loadBeat)
+	tick := time.NewTicker(loadTick)
 	defer tick.Stop()
 	for sent := 0; ; {
 		select {
@@ -57,17 +57,17 @@ func (l *load) run(ctx context.Context) {
 			sent++
 			a, tenant := l.draw()
 			a.Due = micros(due)
-			asking.Go(func() { l.ask(a, tenant) })
+			inFlight.Go(func() { l.send(a, tenant) })
 		}
 	}
 }
 
-// due is when the request after so many is to be sent.
+// due is the planned time of the request that follows sent requests.
 func (l *load) due(began time.Time, sent int) time.Time {
 	return began.Add(time.Duration(sent) * time.Second / time.Duration(l.rate))
 }
 
-// draw chooses what to ask next.
+// draw chooses the next request.
 func (l *load) draw() (a Answer, tenant string) {
 	a = Answer{Limiter: l.random.IntN(len(l.urls)), Policy: l.random.IntN(len(l.policies)), Hot: l.random.Float64() < hotShare}
 	if a.Hot {
@@ -76,16 +76,16 @@ func (l *load) draw() (a Answer, tenant string) {
 	return a, "cool-" + strconv.Itoa(l.random.IntN(coolTenants))
 }
 
-// hotPerSecond is how often each policy's hot tenant asks.
+// hotPerSecond is the number of requests per second of each policy's hot tenant.
 func hotPerSecond(rate, policies int) float64 { return float64(rate) * hotShare / float64(policies) }
 
-// ask does not end with the load: what is on its way is to be answered.
-func (l *load) ask(a Answer, tenant string) {
+// send sends one request and records the answer. It does not end with the load, so that requests in flight are answered.
+func (l *load) send(a Answer, tenant string) {
 	body := fmt.Sprintf(`{"domain":%q,"method":"GET","path":%q,"headers":{"x-tenant-id":%q}}`, domain, l.policies[a.Policy].path(), tenant)
-	question, err := http.NewRequestWithContext(context.Background(), http.MethodPost, l.urls[a.Limiter]+"/v1/check", bytes.NewReader([]byte(body)))
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, l.urls[a.Limiter]+"/v1/check", bytes.NewReader([]byte(body)))
 	a.Sent = micros(time.Now())
 	if err == nil {
-		err = l.send(question, &a)
+		err = l.receive(request, &a)
 	}
 	a.Done = micros(time.Now())
 	if err != nil {
@@ -94,9 +94,9 @@ func (l *load) ask(a Answer, tenant string) {
 	l.journal.write(a)
 }
 
-func (l *load) send(question *http.Request, a *Answer) error {
-	question.Header.Set("Content-Type", "application/json")
-	reply, err := l.web.Do(question)
+func (l *load) receive(request *http.Request, a *Answer) error {
+	request.Header.Set("Content-Type", "application/json")
+	reply, err := l.web.Do(request)
 	if err != nil {
 		return err
 	}
@@ -119,12 +119,12 @@ func (l *load) send(question *http.Request, a *Answer) error {
 	return nil
 }
 
-// statusError is an HTTP status that is no decision.
+// statusError is an HTTP status that is not a decision.
 type statusError int
 
 func (s statusError) Error() string { return "HTTP " + strconv.Itoa(int(s)) }
 
-// failure names an error shortly, so that equal ones can be counted.
+// failure returns a short name of an error, so that equal failures can be counted.
 func failure(err error) string {
 	var status statusError
 	var late interface{ Timeout() bool }
@@ -132,7 +132,7 @@ func failure(err error) string {
 	case errors.As(err, &status):
 		return status.Error()
 	case errors.As(err, &late) && late.Timeout():
-		return "no answer within " + patience.String()
+		return "no answer within " + timeout.String()
 	default:
 		return "broken connection or answer"
 	}

@@ -5,78 +5,79 @@ import (
 	"time"
 )
 
-// settled is how long no answer may be other than from Redis for an outage to be over.
+// settled is the time that all answers must come from Redis for an outage to count as ended.
 const settled = time.Second
 
-// opening is what the limiters get to notice a fault, before their latency under it is measured.
-const opening = 200 * time.Millisecond
+// detection is the time that limiters have to detect a fault. The latency in this time is not part of the p99.
+const detection = 200 * time.Millisecond
 
-// Trial is the log of one fault. Times are microseconds since the epoch.
+// Trial is the record of one run of a fault. Times are microseconds since the epoch.
 type Trial struct {
 	Fault    string
 	Policies []Policy
 	Limiters int
 	Answers  []Answer
-	// HotPerSecond is how often each policy's hot tenant asked.
+	// HotPerSecond is the number of requests per second of each policy's hot tenant.
 	HotPerSecond float64
-	// Began is when the load did, Broken when Redis was, Repaired when Redis itself served everybody again, Ended when
-	// nobody looked any longer.
+	// Began is when the load began, Broken when Redis was broken, Repaired when Redis itself served all clients again, and Ended when
+	// the observation ended.
 	Began, Broken, Repaired, Ended int64
-	// Forgets: Redis lost counters.
+	// Forgets means that Redis lost counters.
 	Forgets bool
-	// Outages of Redis, where they were many.
+	// Outages is their number if there were several.
 	Outages int
-	// FaultEnd is until when latency counts as under the fault, no less than Repaired.
+	// FaultEnd is when the latency no longer counts as that of the fault; not before Repaired.
 	FaultEnd int64
 }
 
-// Over is what was admitted of one policy's hot tenant beyond the promise.
+// Over is the number of units that one policy's hot tenant was admitted beyond the limit.
 type Over struct {
 	Policy Policy
 	Units  int64
-	// Allowed is how much may be, see allowance.
+	// Allowed bounds Units, see allowance.
 	Allowed int64
 }
 
-// Percent of the limit.
+// Percent returns Units in percent of the limit.
 func (o Over) Percent() float64 { return 100 * float64(o.Units) / float64(o.Policy.Limit) }
 
-// Result is what a trial showed.
+// Result is the evaluation of a trial.
 type Result struct {
 	Fault string
-	// Rate is how many requests a second were sent; Late is how late the generator itself sent them, at the 99th percentile.
+	// Rate is the number of requests sent per second. Late is the 99th percentile of the delay with which the generator sent them.
 	Rate float64
 	Late time.Duration
-	// Outage is from the break until Redis itself served again.
+	// Outage is the time from the break until Redis itself served again.
 	Outage time.Duration
-	// Requests from the break on, and how many of them failed, by what the client saw.
+	// Requests since the break, and Failures among them, by what the client received.
 	Requests int
 	Failures map[string]int
-	// Sources of the decisions while the fault went on.
+	// Sources of the decisions during the fault.
 	Sources map[string]int
-	// P99 of the latency while the fault went on, but for its opening; Slowest from the break on.
+	// P99 of the latency during the fault, without the detection period. Slowest answer since the break.
 	P99, Slowest time.Duration
-	// Calm is the same percentile before the break.
+	// Calm is the 99th percentile of the latency before the break.
 	Calm  time.Duration
 	Overs []Over
-	// Given is how much the hot tenants were given in the whole trial, as a share of their limits.
+	// Given is the number of units that the hot tenants were admitted in the whole trial, as a share of their limits.
 	Given float64
-	// Recovery is from the repair until the last answer that did not come from Redis. Not Recovered: some still did not at
+	// Recovery is the time from the repair until the last answer without Redis. Recovered is false if there were still such answers at
 	// the end.
 	Recovery  time.Duration
 	Recovered bool
-	// Healthy is false if something was wrong before the fault already.
+	// Healthy is false if answers were wrong before the fault.
 	Healthy bool
 }
 
-// disturbance is how late the load may be. It only sleeps and sends: a machine of one's own is 1 ms late.
+// disturbance is the largest delay of the load generator on an undisturbed machine. The generator only sleeps and sends: on a dedicated
+// machine the delay is 1 ms.
 const disturbance = 5 * time.Millisecond
 
-// Disturbed is true if the machine itself stood still, as one does whose host has given its processors to others: that Weir was
-// slow then, or took Redis for gone, says nothing of Weir.
+// Disturbed reports whether the machine itself was paused, for example because its host gave its processors to other machines. Such a
+// result does not describe Weir.
 func (r *Result) Disturbed() bool { return r.Late > disturbance }
 
-// Failed is how many requests from the break on had no decision.
+// Failed returns the number of requests since the break without a decision.
 func (r *Result) Failed() int {
 	failed := 0
 	for _, n := range r.Failures {
@@ -85,7 +86,7 @@ func (r *Result) Failed() int {
 	return failed
 }
 
-// Measure works out what a trial showed.
+// Measure evaluates a trial.
 func Measure(t *Trial) Result {
 	r := Result{
 		Fault: t.Fault, Healthy: true, Outage: microseconds(t.Repaired - t.Broken),
@@ -111,7 +112,7 @@ func Measure(t *Trial) Result {
 		if a.Failure == "" {
 			r.Sources[a.Source]++
 		}
-		if a.Sent >= t.Broken+opening.Microseconds() {
+		if a.Sent >= t.Broken+detection.Microseconds() {
 			latencies = append(latencies, a.latency())
 		}
 	}
@@ -121,8 +122,8 @@ func Measure(t *Trial) Result {
 	return r
 }
 
-// recovery is how long after the repair the last answer came that was not from Redis. It has ended when for some time
-// there was none, and Redis answered through every limiter.
+// recovery is the time from the repair until the last answer without Redis. It has ended when there was no such answer for the time
+// settled, and every limiter has decided with Redis.
 func recovery(answers []Answer, limiters int, repaired, now int64) (took time.Duration, ended bool) {
 	last := repaired
 	for i := range answers {
@@ -139,7 +140,7 @@ func recovery(answers []Answer, limiters int, repaired, now int64) (took time.Du
 	return microseconds(last - repaired), len(again) == limiters && now-last >= settled.Microseconds()
 }
 
-// overs is what each policy's hot tenant was given too much.
+// overs returns the units that each policy's hot tenant was admitted beyond the limit.
 func overs(t *Trial) []Over {
 	all := make([]Over, len(t.Policies))
 	for i, p := range t.Policies {
@@ -154,8 +155,8 @@ func overs(t *Trial) []Over {
 	return all
 }
 
-// given is the units that the hot tenants were given, of those that their limits are for so long: a limiter that denies
-// everything is never over.
+// given is the number of units that the hot tenants were admitted, as a share of their limits for the duration of the trial. It shows a
+// limiter that stays within the limits because it denies too much.
 func given(t *Trial) float64 {
 	limits := 0.0
 	for _, p := range t.Policies {
@@ -173,7 +174,7 @@ func given(t *Trial) float64 {
 	return units / limits
 }
 
-// percentile is the least duration that so many percent are not above; 0 of none.
+// percentile returns the shortest duration that percent of all do not exceed; 0 if there are no durations.
 func percentile(all []time.Duration, percent int) time.Duration {
 	if len(all) == 0 {
 		return 0

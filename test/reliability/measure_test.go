@@ -11,7 +11,7 @@ import (
 
 const second = int64(1_000_000) // in the unit of a log
 
-// redis, local and failed are answers about a cool tenant that take a millisecond.
+// redis, local and failed return answers for a cool tenant that take a millisecond.
 func redis(limiter int, at int64) Answer {
 	return Answer{Due: at, Sent: at, Done: at + 1000, Limiter: limiter, Allowed: true, Source: sourceRedis}
 }
@@ -28,7 +28,7 @@ func failed(limiter int, at int64) Answer {
 	return a
 }
 
-func TestRecoveryEndsWithTheLastAnswerThatIsNotFromRedis(t *testing.T) {
+func TestRecovery_EndsWithTheLastAnswerWithoutRedis(t *testing.T) {
 	cached := redis(0, 11*second)
 	cached.Source = sourceCache
 	tests := map[string]struct {
@@ -37,17 +37,17 @@ func TestRecoveryEndsWithTheLastAnswerThatIsNotFromRedis(t *testing.T) {
 		took    time.Duration
 		ended   bool
 	}{
-		"Redis decides at once": {[]Answer{local(0, 9*second), redis(0, 10*second+1), redis(1, 10*second+1)}, 11 * second, 0, true},
-		"one limiter still decides by itself for a while": {
+		"Redis decides immediately": {[]Answer{local(0, 9*second), redis(0, 10*second+1), redis(1, 10*second+1)}, 11 * second, 0, true},
+		"one limiter still decides locally for a while": {
 			[]Answer{redis(0, 11*second), local(1, 12*second), redis(1, 13*second), redis(0, 13*second)}, 14 * second, 2001 * time.Millisecond, true,
 		},
-		"failures are no decisions": {
+		"a failure is an answer without Redis": {
 			[]Answer{failed(1, 11*second), redis(0, 12*second), redis(1, 12*second)}, 13 * second, 1001 * time.Millisecond, true,
 		},
-		"a second has to pass":                       {[]Answer{redis(0, 10*second+1), redis(1, 10*second+1)}, 11*second - 1, 0, false},
-		"a limiter that is not heard of is not back": {[]Answer{redis(0, 11*second)}, 13 * second, 0, false},
-		"a known denial does not show that Redis is": {[]Answer{cached, redis(1, 11*second)}, 13 * second, 0, false},
-		"a known denial is no sign of an outage":     {[]Answer{cached, redis(0, 11*second), redis(1, 11*second)}, 12 * second, 0, true},
+		"a second must pass":                             {[]Answer{redis(0, 10*second+1), redis(1, 10*second+1)}, 11*second - 1, 0, false},
+		"a limiter without answers has not recovered":    {[]Answer{redis(0, 11*second)}, 13 * second, 0, false},
+		"a known denial does not prove that Redis works": {[]Answer{cached, redis(1, 11*second)}, 13 * second, 0, false},
+		"a known denial is not an answer without Redis":  {[]Answer{cached, redis(0, 11*second), redis(1, 11*second)}, 12 * second, 0, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestRecoveryEndsWithTheLastAnswerThatIsNotFromRedis(t *testing.T) {
 	}
 }
 
-// trial is one that broke at 5 s, was repaired at 6 s and observed until 8 s.
+// trial returns a trial in which Redis was broken at 5 s and repaired at 6 s. It ended at 8 s.
 func trial(answers ...Answer) *Trial {
 	return &Trial{
 		Fault: "drawn", Limiters: 1, Answers: answers, HotPerSecond: 100, Began: 0,
@@ -67,8 +67,8 @@ func trial(answers ...Answer) *Trial {
 	}
 }
 
-func TestMeasureTellsTheFaultFromWhatCameBeforeAndAfter(t *testing.T) {
-	slow := local(0, 5*second+1) // within the opening
+func TestMeasure_SeparatesBeforeDuringAndAfterTheFault(t *testing.T) {
+	slow := local(0, 5*second+1) // within the detection period
 	slow.Done = slow.Sent + second/2
 	slower := local(0, 5*second+second/2)
 	slower.Done = slower.Sent + second/100
@@ -82,7 +82,7 @@ func TestMeasureTellsTheFaultFromWhatCameBeforeAndAfter(t *testing.T) {
 	}
 }
 
-func TestATrialIsDisturbedIfOneRequestInAHundredWasSentLate(t *testing.T) {
+func TestDisturbed_IfMoreThanOneRequestInAHundredIsSentLate(t *testing.T) {
 	for late, want := range map[int]bool{0: false, 1: false, 2: true} {
 		answers := make([]Answer, 100)
 		for i := range answers {
@@ -97,7 +97,7 @@ func TestATrialIsDisturbedIfOneRequestInAHundredWasSentLate(t *testing.T) {
 	}
 }
 
-func TestMeasureCountsWhatTheHotTenantsWereGiven(t *testing.T) {
+func TestMeasure_CountsTheUnitsOfTheHotTenants(t *testing.T) {
 	var answers []Answer
 	for n := range int64(13) {
 		a := redis(0, 4*second+n*2000)
@@ -114,26 +114,26 @@ func TestMeasureCountsWhatTheHotTenantsWereGiven(t *testing.T) {
 		t.Errorf("%+v", r.Overs)
 	}
 	if want := 12.0 / (2 * 8 * 10); r.Given != want {
-		t.Errorf("%v of the limits were given, want %v", r.Given, want)
+		t.Errorf("hot tenants were admitted %v of their limits, want %v", r.Given, want)
 	}
 	x.Forgets = true
 	if after := Measure(x).Overs[1].Allowed; after != r.Overs[1].Allowed+10 {
-		t.Errorf("%d units over are allowed where Redis forgets, %d else", after, r.Overs[1].Allowed)
+		t.Errorf("%d units over are allowed if Redis loses counters, %d otherwise", after, r.Overs[1].Allowed)
 	}
 }
 
-func TestAllowanceIsTheDerivedBound(t *testing.T) {
-	// 2 × 100/s × 50 ms that replicas had not heard of, and 2 that they round up.
+func TestAllowance_IsTheDocumentedBound(t *testing.T) {
+	// 2 × 100/s × 50 ms that replicas did not know of, and 2 units that they round up.
 	tests := map[string]struct {
 		algorithm limiter.Algorithm
 		change    func(*Trial)
 		want      int64
 	}{
 		"a fixed window":                         {limiter.FixedWindow, func(*Trial) {}, 12},
-		"a log remembers to 1/64 of its window":  {limiter.SlidingWindowLog, func(*Trial) {}, 12 + 2},
-		"a bucket drains for half a second more": {limiter.TokenBucket, func(*Trial) {}, 12 + 10},
-		"the limit once more where Redis forgot": {limiter.FixedWindow, func(x *Trial) { x.Forgets = true }, 12 + 100},
-		"for each outage that a window touches":  {limiter.FixedWindow, func(x *Trial) { x.Outages = 8 }, 12 * 6},
+		"a log with a precision of 1/64 window":  {limiter.SlidingWindowLog, func(*Trial) {}, 12 + 2},
+		"a bucket drains half a second longer":   {limiter.TokenBucket, func(*Trial) {}, 12 + 10},
+		"the limit again if Redis lost counters": {limiter.FixedWindow, func(x *Trial) { x.Forgets = true }, 12 + 100},
+		"for each outage that a window overlaps": {limiter.FixedWindow, func(x *Trial) { x.Outages = 8 }, 12 * 6},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -147,32 +147,32 @@ func TestAllowanceIsTheDerivedBound(t *testing.T) {
 	}
 }
 
-func TestShortfallsSayWhatIsWorseThanExpected(t *testing.T) {
+func TestShortfalls_DescribeWhatIsWorseThanExpected(t *testing.T) {
 	good := Result{Fault: "f", Requests: 10, Healthy: true, Recovered: true, P99: 26 * time.Millisecond, Calm: time.Millisecond, Recovery: 2 * time.Second, Given: 0.6}
 	if got := good.Shortfalls(usual()); got != nil {
-		t.Errorf("nothing is wrong: %q", got)
+		t.Errorf("shortfalls of a good result: %q", got)
 	}
 	bad := Result{
 		Fault: "f", Requests: 10, Failures: map[string]int{"HTTP 503": 3}, P99: 26 * time.Millisecond, Recovered: true, Recovery: 3 * time.Second, Given: 0.5,
 		Overs: []Over{{Policy: Policy{Algorithm: limiter.FixedWindow, Limit: 10}, Units: 3, Allowed: 2}},
 	}
 	want := []string{
-		"f: something was wrong before the fault already",
+		"f: the limiters did not work correctly before the fault",
 		"f: 3 of 10 requests failed, want at most 0: map[HTTP 503:3]",
-		"f: p99 of the latency is 26ms, want at most 25ms more than the 0s before",
-		"f: hot tenants were given 0.50 of their limits, want at least 0.60",
-		"f: decided with Redis again after 3s, want at most 2s",
-		"f: FixedWindow of 10 admitted 3 units too many, want at most 2",
+		"f: p99 latency is 26ms, want at most 25ms more than the 0s before the fault",
+		"f: hot tenants were admitted 0.50 of their limits, want at least 0.60",
+		"f: limiters decided with Redis again after 3s, want at most 2s",
+		"f: FixedWindow with limit 10 admitted 3 units too many, want at most 2",
 	}
 	if diff := cmp.Diff(want, bad.Shortfalls(usual())); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if got := (&Result{Fault: "f", Healthy: true}).Shortfalls(usual()); len(got) != 3 {
-		t.Errorf("nobody asked, nobody recovered: %q", got)
+		t.Errorf("shortfalls without requests: %q, want 3", got)
 	}
 }
 
-func TestTableIsMarkdown(t *testing.T) {
+func TestTable_IsMarkdown(t *testing.T) {
 	r := Result{
 		Fault: "killed", Outage: 2 * time.Second, Requests: 1000, Failures: map[string]int{"HTTP 503": 9, "HTTP 500": 1},
 		P99: 1234 * time.Microsecond, Slowest: 50 * time.Millisecond, Sources: map[string]int{"cache": 1, "local": 3}, Calm: time.Millisecond, Given: 0.98,
@@ -188,7 +188,7 @@ func TestTableIsMarkdown(t *testing.T) {
 	}
 }
 
-func TestSpliceReplacesWhatStandsBetweenTheMarks(t *testing.T) {
+func TestSplice_ReplacesTheTextBetweenTheMarks(t *testing.T) {
 	page := []byte("before\n" + begin + "\n\nold\n\n" + end + "\nafter\n")
 	once, err := Splice(page, "\nnew\n")
 	if err != nil {
@@ -198,11 +198,11 @@ func TestSpliceReplacesWhatStandsBetweenTheMarks(t *testing.T) {
 		t.Errorf("%s", once)
 	}
 	if _, err := Splice([]byte("no marks"), "new"); err == nil {
-		t.Error("a page without marks is none to write into")
+		t.Error("no error for a page without marks")
 	}
 }
 
-func TestEveryFaultHasANameOfItsOwnAndSomeAreShort(t *testing.T) {
+func TestFaults_HaveUniqueNamesAndSomeAreShort(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range Faults() {
 		if seen[f.Name] || f.Name == "" || f.What == "" || f.Start == nil {

@@ -7,11 +7,11 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// A span is within when one unit was admitted, both ends included: between question and answer, in microseconds.
+// span is the time in which one unit was admitted, including both ends: between the request and its answer, in microseconds.
 type span struct{ from, to int64 }
 
-// over is how many units more than p promises were admitted at the worst moment. It is sure: whenever within their spans
-// the units were admitted, it was no less.
+// over is the largest number of units beyond p's limit that were admitted at any time. It is a lower bound: it holds for all instants within
+// the spans at which the units may have been admitted.
 func (p Policy) over(admitted []span) int64 {
 	spans := slices.SortedFunc(slices.Values(admitted), func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	window := p.Window.Microseconds()
@@ -25,15 +25,15 @@ func (p Policy) over(admitted []span) int64 {
 	case limiter.TokenBucket:
 		return overBucket(spans, p.Limit, window, p.Burst)
 	default:
-		panic("reliability: no measure for " + string(p.Algorithm))
+		panic("reliability: unsupported algorithm " + string(p.Algorithm))
 	}
 }
 
-// overFixedWindow speaks of windows that begin at multiples of their length.
+// overFixedWindow checks the windows that begin at multiples of their length.
 func overFixedWindow(spans []span, limit, window int64) int64 {
 	units, most := map[int64]int64{}, int64(0)
 	for _, s := range spans {
-		if s.from/window == s.to/window { // else nobody knows in which
+		if s.from/window == s.to/window { // otherwise its window is unknown
 			units[s.from/window]++
 			most = max(most, units[s.from/window]-limit)
 		}
@@ -41,7 +41,7 @@ func overFixedWindow(spans []span, limit, window int64) int64 {
 	return most
 }
 
-// overSlidingLog speaks of all windows. The fullest can be moved until it begins with a unit.
+// overSlidingLog checks all windows that begin with a unit: one of them has the largest number of units of all windows.
 func overSlidingLog(spans []span, limit, window int64) int64 {
 	most := int64(0)
 	for i, s := range spans {
@@ -50,14 +50,14 @@ func overSlidingLog(spans []span, limit, window int64) int64 {
 	return most
 }
 
-// overSlidingCounter speaks of what the formula weighs at every admission: the units of the window so far, and those of
-// the window before by as much of it as the sliding window still covers. The units of one microsecond count together.
+// overSlidingCounter evaluates the formula at every admission: the units of the current window so far, plus those of the previous window
+// weighted by the part of it that the sliding window still covers. Units of the same microsecond count together.
 func overSlidingCounter(spans []span, limit, window int64) int64 {
 	most := int64(0)
 	for _, s := range spans {
 		start := s.from / window * window
 		if s.to >= start+window {
-			continue // nobody knows in which window
+			continue // its window is unknown
 		}
 		previous, current := within(spans, start-window, start-1), within(spans, start, s.to)
 		most = max(most, current+previous*(start+window-s.to)/window-limit)
@@ -65,7 +65,7 @@ func overSlidingCounter(spans []span, limit, window int64) int64 {
 	return most
 }
 
-// overBucket speaks of any time: the burst, and what is refilled meanwhile.
+// overBucket checks every period: the burst plus the units refilled in it.
 func overBucket(spans []span, limit, window, burst int64) int64 {
 	ends := slices.SortedFunc(slices.Values(spans), func(a, b span) int { return cmp.Compare(a.to, b.to) })
 	most := int64(0)
@@ -82,7 +82,7 @@ func overBucket(spans []span, limit, window, burst int64) int64 {
 	return most
 }
 
-// within is how many spans, which are sorted, lie in [from, to].
+// within is the number of spans in [from, to]. The spans are sorted.
 func within(spans []span, from, to int64) int64 {
 	first, _ := slices.BinarySearchFunc(spans, from, func(s span, from int64) int { return cmp.Compare(s.from, from) })
 	units := int64(0)

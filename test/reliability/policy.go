@@ -8,7 +8,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// limiterName is whose policies the processes enforce, and domain is what these speak for.
+// limiterName is the Limiter whose rules the processes enforce; domain is the domain of its policies.
 const (
 	limiterName = "weir-system/default"
 	keyPrefix   = "weir:"
@@ -16,7 +16,7 @@ const (
 	hotTenant   = "hot"
 )
 
-// Policy is one algorithm under one limit; a request is about it when it asks for its path.
+// Policy is one algorithm with one limit. It matches requests for its path.
 type Policy struct {
 	Algorithm limiter.Algorithm
 	Limit     int64
@@ -24,7 +24,7 @@ type Policy struct {
 	Burst     int64 // of a TokenBucket
 }
 
-// policies has one of each algorithm that over-admission is measured of, in the order of their names.
+// policies returns one policy for each algorithm for which over-admission is measured, ordered by name.
 func policies(limit int64, window time.Duration) []Policy {
 	return []Policy{
 		{Algorithm: limiter.FixedWindow, Limit: limit, Window: window},
@@ -38,7 +38,7 @@ func (p Policy) name() string { return strings.ToLower(string(p.Algorithm)) }
 
 func (p Policy) path() string { return "/" + p.name() }
 
-// ruleSet is the policies as an operator would publish them.
+// ruleSet returns the rule set that an operator would publish for the policies.
 func ruleSet(all []Policy) rules.Set {
 	var set rules.Set
 	for _, p := range all {

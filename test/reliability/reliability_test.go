@@ -7,11 +7,11 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// plays is how often a fault is played at the most, always to the same standard, where the machine was disturbed.
-const plays = 8
+// maxRuns is how often a fault is run if the machine was disturbed. The expectation is the same every time.
+const maxRuns = 8
 
-// TestClientsDoNotNoticeThatRedisIsAway plays the short faults; all of them, each for longer, when WEIR_SOAK is set.
-func TestClientsDoNotNoticeThatRedisIsAway(t *testing.T) {
+// The test runs the short faults. With WEIR_SOAK it runs all faults, for longer.
+func TestRun_ClientsHardlyNoticeFaultsOfRedis(t *testing.T) {
 	faults, plan := Short(), Quick()
 	if os.Getenv("WEIR_SOAK") != "" {
 		faults, plan = Faults(), Long()
@@ -22,7 +22,7 @@ func TestClientsDoNotNoticeThatRedisIsAway(t *testing.T) {
 	}
 	for _, fault := range faults {
 		t.Run(fault.Name, func(t *testing.T) {
-			for played := 1; ; played++ {
+			for runs := 1; ; runs++ {
 				trial, err := Run(t.Context(), weir, fault, plan)
 				if err != nil {
 					t.Fatal(err)
@@ -30,8 +30,8 @@ func TestClientsDoNotNoticeThatRedisIsAway(t *testing.T) {
 				result := Measure(trial)
 				t.Log("\n" + Table([]Result{result}))
 				shortfalls := result.Shortfalls(fault.Want)
-				if len(shortfalls) > 0 && result.Disturbed() && played < plays {
-					t.Logf("played again: the machine stood still, the load was sent up to %v late: %q", result.Late, shortfalls)
+				if len(shortfalls) > 0 && result.Disturbed() && runs < maxRuns {
+					t.Logf("running the fault again: the machine was disturbed, the load was sent up to %v late: %q", result.Late, shortfalls)
 					continue
 				}
 				for _, shortfall := range shortfalls {

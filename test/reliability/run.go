@@ -8,43 +8,43 @@ import (
 	"time"
 )
 
-// recoveryPatience is how long after a repair a trial waits for Redis to decide again.
-const recoveryPatience = 15 * time.Second
+// recoveryTimeout is how long a trial waits after the repair until all limiters decide with Redis again.
+const recoveryTimeout = 15 * time.Second
 
-// Plan is how a fault is played.
+// Plan is the load and the duration of a run.
 type Plan struct {
 	Rate   int // requests per second
 	Limit  int64
 	Window time.Duration
-	// Warm is the time before the fault, Hold that of the fault; of one that repairs itself, how long it is looked at.
+	// Warm is the time before the fault, and Hold the duration of the fault. For a fault that heals, Hold is the time of observation.
 	Warm, Hold time.Duration
 	Seed       uint64
 }
 
-// Quick is for every run of the tests: a window is longer than a fault.
+// Quick is the plan of every run of the tests: a window is longer than a fault.
 func Quick() Plan {
 	return Plan{Rate: 1200, Limit: 120, Window: 4 * time.Second, Warm: 1500 * time.Millisecond, Hold: 2 * time.Second, Seed: 1}
 }
 
-// Long is for numbers to be published: windows end within a fault, and before and after it.
+// Long is the plan for published numbers: windows end before, during and after a fault.
 func Long() Plan {
 	return Plan{Rate: 1500, Limit: 200, Window: 5 * time.Second, Warm: 7 * time.Second, Hold: 8 * time.Second, Seed: 1}
 }
 
-// Run plays a fault against limiters, the binary at weir.
+// Run runs a fault with limiter processes of the binary at weir.
 func Run(ctx context.Context, weir string, f Fault, p Plan) (_ *Trial, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("play %q: %w", f.Name, err)
+			err = fmt.Errorf("run fault %q: %w", f.Name, err)
 		}
 	}()
-	ground, err := f.Start(ctx)
+	setup, err := f.Start(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, ground.Stop()) }()
+	defer func() { err = errors.Join(err, setup.Stop()) }()
 	all := policies(p.Limit, p.Window)
-	world, err := startWorld(ctx, weir, ground, all)
+	world, err := startWorld(ctx, weir, setup, all)
 	if err != nil {
 		return nil, err
 	}
@@ -58,15 +58,15 @@ func Run(ctx context.Context, weir string, f Fault, p Plan) (_ *Trial, err error
 	loading, stopLoad := context.WithCancel(ctx)
 	var generator sync.WaitGroup
 	generator.Go(func() { l.run(loading) })
-	err = t.play(ctx, f, ground, p, l.journal)
+	err = t.play(ctx, f, setup, p, l.journal)
 	stopLoad()
 	generator.Wait()
 	t.Ended, t.Answers = micros(time.Now()), l.journal.read()
 	return t, err
 }
 
-// play breaks and repairs the ground under the load, and waits for what follows.
-func (t *Trial) play(ctx context.Context, f Fault, on Ground, p Plan, log *journal) error {
+// play breaks and repairs Redis under the load, and waits until the limiters have recovered.
+func (t *Trial) play(ctx context.Context, f Fault, on Setup, p Plan, log *journal) error {
 	if err := pause(ctx, p.Warm); err != nil {
 		return err
 	}
@@ -91,24 +91,24 @@ func (t *Trial) play(ctx context.Context, f Fault, on Ground, p Plan, log *journ
 		t.FaultEnd = max(t.FaultEnd, micros(broken.Add(p.Hold)))
 	}
 	if err := t.untilRedisDecides(ctx, log, t.Repaired); err != nil && ctx.Err() != nil {
-		return err // that it has not recovered is a result, else
+		return err // otherwise, that the limiters have not recovered is part of the result
 	}
 	return pause(ctx, time.Until(time.UnixMicro(t.FaultEnd)))
 }
 
-// untilRedisDecides waits until every answer has come from Redis for a while.
+// untilRedisDecides waits until all answers have come from Redis for the time settled.
 func (t *Trial) untilRedisDecides(ctx context.Context, log *journal, since int64) error {
-	ctx, cancel := context.WithTimeout(ctx, recoveryPatience)
+	ctx, cancel := context.WithTimeout(ctx, recoveryTimeout)
 	defer cancel()
 	return poll(ctx, func() error {
 		if last, ended := recovery(log.read(), t.Limiters, since, micros(time.Now())); !ended {
-			return fmt.Errorf("not every limiter decides with Redis; the last other answer came after %v", last)
+			return fmt.Errorf("not every limiter decides with Redis; the last answer without Redis arrived after %v", last)
 		}
 		return nil
 	})
 }
 
-// pause waits for so long: the load goes on meanwhile.
+// pause waits for d while the load continues.
 func pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil

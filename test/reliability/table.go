@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// The lines between which a page holds what was measured.
+// The lines of a page that enclose the generated text.
 const (
 	begin = "<!-- measured: begin; written by make reliability -->"
 	end   = "<!-- measured: end -->"
 )
 
-// Table writes results down as Markdown.
+// Table formats results as a Markdown table.
 func Table(results []Result) string {
 	var b strings.Builder
 	head := []string{"fault", "Redis unavailable", "requests", "errors", "p99 before", "p99", "slowest", "decided by", "recovered after", "allowed"}
@@ -57,12 +57,12 @@ func (r *Result) errorRate() string {
 
 func (r *Result) recovered() string {
 	if !r.Recovered {
-		return fmt.Sprintf("not within %v", recoveryPatience)
+		return fmt.Sprintf("not within %v", recoveryTimeout)
 	}
 	return seconds(r.Recovery)
 }
 
-// shares of the sources, the largest first.
+// shares formats the shares of the sources, largest first.
 func shares(sources map[string]int) string {
 	all := 0
 	for _, n := range sources {
@@ -75,7 +75,7 @@ func shares(sources map[string]int) string {
 	return cmp.Or(strings.Join(b, ", "), "-")
 }
 
-// most are the names of what was counted, the most frequent first.
+// most returns the names in counted, the most frequent first.
 func most(counted map[string]int) []string {
 	return slices.SortedFunc(maps.Keys(counted), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counted[b], counted[a]), cmp.Compare(a, b))
@@ -88,7 +88,7 @@ func milliseconds(d time.Duration) string {
 	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
 }
 
-// Machine is what a measurement was made on.
+// Machine describes the machine of a measurement.
 type Machine struct {
 	Cores  int
 	System string // "linux/amd64"
@@ -96,7 +96,7 @@ type Machine struct {
 	Go     string
 }
 
-// Section is what a page says of one measurement.
+// Section formats one measurement for a page.
 func Section(m Machine, p Plan, results []Result) string {
 	late, least := time.Duration(0), float64(p.Rate)
 	for _, r := range results {
@@ -109,12 +109,12 @@ Hot tenants send %.1f times as much. Every fault lasts %v unless Redis itself en
 %s`, m.Cores, m.System, m.Redis, limiters, m.Go, p.Rate, least, milliseconds(late), p.Limit, p.Window, p.excess(), p.Hold, Table(results))
 }
 
-// excess is how much more a hot tenant asks for than its limit.
+// excess is the number of requests of a hot tenant, as a multiple of its limit.
 func (p Plan) excess() float64 {
 	return hotPerSecond(p.Rate, len(policies(p.Limit, p.Window))) * p.Window.Seconds() / float64(p.Limit)
 }
 
-// Catalogue lists what the faults are.
+// Catalogue formats a table of the faults.
 func Catalogue(faults []Fault) string {
 	var b strings.Builder
 	row(&b, []string{"fault", "what is done"})
@@ -125,12 +125,12 @@ func Catalogue(faults []Fault) string {
 	return b.String()
 }
 
-// Splice puts text between the marks of a page.
+// Splice replaces the text between the marks of a page.
 func Splice(page []byte, text string) ([]byte, error) {
 	before, rest, hasBegin := bytes.Cut(page, []byte(begin))
 	_, after, hasEnd := bytes.Cut(rest, []byte(end))
 	if !hasBegin || !hasEnd {
-		return nil, errors.New("the page lacks the lines " + begin + " and " + end)
+		return nil, errors.New("the page must contain the lines " + begin + " and " + end)
 	}
 	return slices.Concat(before, []byte(begin+"\n\n"+strings.TrimSpace(text)+"\n\n"+end), after), nil
 }

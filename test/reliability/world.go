@@ -18,11 +18,11 @@ const (
 	limiters       = 3
 	worldReady     = 20 * time.Second // a second on an idle machine
 	publishTimeout = 2 * time.Second
-	publishEvery   = time.Second
-	worldPoll      = 50 * time.Millisecond
+	publishPeriod  = time.Second
+	pollInterval   = 50 * time.Millisecond
 )
 
-// world is limiter processes on one Redis, and a stand-in for the operator, which publishes their rules again and again.
+// world is several limiter processes on one Redis, and a goroutine that publishes their rules periodically, as the operator does.
 type world struct {
 	urls     []string
 	replicas []*fixture.WeirProcess
@@ -31,8 +31,8 @@ type world struct {
 	operator sync.WaitGroup
 }
 
-// startWorld starts limiters, the binary at weir, and waits until all of them enforce the policies.
-func startWorld(ctx context.Context, weir string, on Ground, all []Policy) (*world, error) {
+// startWorld starts limiter processes of the binary at weir, and waits until all of them enforce the policies.
+func startWorld(ctx context.Context, weir string, on Setup, all []Policy) (*world, error) {
 	w := &world{cancel: func() {}}
 	if err := w.start(ctx, weir, on, all); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %d limiters on %s: %w", limiters, on.Limiters, err), w.stop())
@@ -40,7 +40,7 @@ func startWorld(ctx context.Context, weir string, on Ground, all []Policy) (*wor
 	return w, nil
 }
 
-func (w *world) start(ctx context.Context, weir string, on Ground, all []Policy) error {
+func (w *world) start(ctx context.Context, weir string, on Setup, all []Policy) error {
 	client, err := redisclient.Open(on.Operator, publishTimeout)
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (w *world) start(ctx context.Context, weir string, on Ground, all []Policy)
 	publishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w.cancel = cancel
 	w.operator.Go(func() {
-		tick := time.NewTicker(publishEvery)
+		tick := time.NewTicker(publishPeriod)
 		defer tick.Stop()
 		for {
 			select {
@@ -75,7 +75,7 @@ func (w *world) start(ctx context.Context, weir string, on Ground, all []Policy)
 	return poll(ready, func() error {
 		live, err := exchange.Replicas(ready)
 		if err == nil && len(live) != limiters {
-			err = fmt.Errorf("%d limiters send heartbeats", len(live))
+			err = fmt.Errorf("%d limiters send heartbeats, want %d", len(live), limiters)
 		}
 		return err
 	})
@@ -104,7 +104,7 @@ func (w *world) startReplica(ctx context.Context, weir, redisURL string, number 
 }
 
 func (w *world) stop() error {
-	defer http.DefaultClient.CloseIdleConnections() // those of WaitHTTP
+	defer http.DefaultClient.CloseIdleConnections() // the connections of WaitHTTP
 	w.cancel()
 	w.operator.Wait()
 	var errs []error
@@ -117,9 +117,9 @@ func (w *world) stop() error {
 	return errors.Join(errs...)
 }
 
-// poll tries until try succeeds or ctx is done.
+// poll calls try until it succeeds or ctx is done.
 func poll(ctx context.Context, try func() error) error {
-	tick := time.NewTicker(worldPoll)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		err := try()
