@@ -84,7 +84,7 @@ func (p *process) revision() string {
 }
 
 // run serves until ctx is done or a task fails, and then drains. The tasks go on until the last request is answered.
-func (p *process) run(ctx context.Context, from server.Rules, tasks ...func(context.Context) error) error {
+func (p *process) run(ctx context.Context, from server.RuleSource, tasks ...func(context.Context) error) error {
 	sockets, stopSockets := context.WithCancel(ctx)
 	defer stopSockets()
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))

@@ -20,17 +20,17 @@ import (
 	"github.com/weir-dev/weir/limiter/server/address"
 )
 
-// authEndpoint answers /v1/auth/{domain}: what a proxy asks before it passes a request on. The request that it asks for stands
-// in the headers of its question.
+// authEndpoint serves /v1/auth/{domain}, which a proxy calls before it forwards a request. The headers of the call describe the
+// original request.
 type authEndpoint struct {
 	engine   *engine.Engine
 	style    reply.Style
 	log      *slog.Logger
 	seconds  prometheus.Observer
 	clients  *address.Trusted
-	claims   string // a header's name as in http.Header, or empty
+	claims   string // name of the claims header as in http.Header, or empty
 	maxDelay time.Duration
-	ignored  sync.Once // to tell of a caller that is not believed
+	ignored  sync.Once // guards the log line about a caller that is not trusted
 }
 
 func newAuthEndpoint(o Options) *authEndpoint {
@@ -44,10 +44,10 @@ func newAuthEndpoint(o Options) *authEndpoint {
 	}
 }
 
-// serve leaves the body of r unread: it is the client's, if the proxy sends one at all.
+// serve does not read the body of r: it belongs to the client, if the proxy sends it at all.
 func (d *authEndpoint) serve(w http.ResponseWriter, r *http.Request, domain string) {
 	began := time.Now()
-	status, bad := denialStatus(r.URL.RawQuery)
+	status, bad := parseDenyStatus(r.URL.RawQuery)
 	if bad != nil {
 		bad.Write(w)
 		return
@@ -64,16 +64,16 @@ func (d *authEndpoint) serve(w http.ResponseWriter, r *http.Request, domain stri
 		return
 	}
 	if answer.Delay > d.maxDelay {
-		d.giveBack(r.Context(), &check)
-		denyWait(&answer, d.maxDelay)
+		d.refund(r.Context(), &check)
+		denyLongDelay(&answer, d.maxDelay)
 	}
-	if err := holdBack(r.Context(), answer.Delay); err != nil {
-		return // the caller is gone, and its units stay spent
+	if err := sleep(r.Context(), answer.Delay); err != nil {
+		return // the caller closed the connection; its units stay spent
 	}
 	d.write(w, &answer, status)
 }
 
-// read takes from a proxy's question the request that it asks for.
+// read returns the check for the original request.
 func (d *authEndpoint) read(r *http.Request, domain string) (engine.Check, *reply.Problem) {
 	if len(domain) > maxDomain {
 		return engine.Check{}, badField("domain", fmt.Sprintf("is longer than %d bytes", maxDomain))
@@ -82,7 +82,7 @@ func (d *authEndpoint) read(r *http.Request, domain string) (engine.Check, *repl
 	if bad != nil {
 		return engine.Check{}, bad
 	}
-	if request.Claims, bad = claimsOf(r.Header, d.claims); bad != nil {
+	if request.Claims, bad = headerClaims(r.Header, d.claims); bad != nil {
 		return engine.Check{}, bad
 	}
 	request.Domain = domain
@@ -90,44 +90,45 @@ func (d *authEndpoint) read(r *http.Request, domain string) (engine.Check, *repl
 	return engine.Check{Request: request, Cost: 1}, nil
 }
 
-// client finds the client's address, and says once that it does not believe a caller: whoever forgets a proxy on the list
-// sees all its clients counted as one.
+// client returns the address of the client. The first time that a caller names a client and is not a trusted proxy, it logs a
+// warning: all clients of a proxy that is missing from the list share one counter.
 func (d *authEndpoint) client(r *http.Request) netip.Addr {
-	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // of another kind of socket nothing is known
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // the zero Addr if the connection is not TCP
 	if d.clients.Ignores(peer.Addr(), r.Header) {
 		d.ignored.Do(func() {
-			d.log.Warn("a caller of /v1/auth names clients and is no trusted proxy: its requests are counted by its own address",
+			d.log.Warn("a caller of /v1/auth is not a trusted proxy: its client address header is ignored and its requests are "+
+				"counted by the address of the caller; add proxies to --trusted-proxies",
 				"caller", peer.Addr(), "header", d.clients.Field())
 		})
 	}
 	return d.clients.Client(peer.Addr(), r.Header)
 }
 
-// giveBack refunds a request that will not be served. That it cannot is no reason to serve it.
-func (d *authEndpoint) giveBack(ctx context.Context, check *engine.Check) {
+// refund refunds a request that is denied because of its delay. A failed refund does not change the denial.
+func (d *authEndpoint) refund(ctx context.Context, check *engine.Check) {
 	if err := d.engine.Refund(context.WithoutCancel(ctx), []engine.Check{*check}); err != nil {
-		d.log.Warn("a request that would wait too long was denied, and stays counted", "error", err)
+		d.log.Warn("a denied request stays counted, because its refund failed; it was denied because it exceeded the maximum delay", "error", err)
 	}
 }
 
-// denyWait makes a denial of an answer whose request would have to wait for longer than most. Once the time above it has
-// passed, the same request is allowed and waits for most.
-func denyWait(a *engine.Answer, most time.Duration) {
+// denyLongDelay turns an answer with a delay above maxDelay into a denial. Its retry-after is the excess: after that time, the
+// same request is allowed with a delay of maxDelay.
+func denyLongDelay(a *engine.Answer, maxDelay time.Duration) {
 	a.Allowed, a.Delay = false, 0
 	enforced := a.Results
 	if i := slices.IndexFunc(enforced, func(r engine.Result) bool { return r.Rule.Shadow }); i >= 0 {
 		enforced = enforced[:i]
 	}
 	for i := range enforced {
-		if d := &enforced[i].Decision; d.Delay > most {
-			d.Allowed, d.RetryAfter, d.Delay = false, d.Delay-most, 0
+		if d := &enforced[i].Decision; d.Delay > maxDelay {
+			d.Allowed, d.RetryAfter, d.Delay = false, d.Delay-maxDelay, 0
 		}
 	}
 	slices.SortStableFunc(enforced, func(a, b engine.Result) int { return limiter.CompareStrictness(a.Decision, b.Decision) })
 }
 
-// holdBack returns after d, or earlier with ctx's error.
-func holdBack(ctx context.Context, d time.Duration) error {
+// sleep returns after d, or earlier with the error of ctx.
+func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
@@ -143,7 +144,7 @@ func holdBack(ctx context.Context, d time.Duration) error {
 
 func (d *authEndpoint) write(w http.ResponseWriter, answer *engine.Answer, denied int) {
 	if err := d.style.SetHeaders(w.Header(), answer, time.Now()); err != nil {
-		d.log.Warn("a decision goes out without rate-limit headers", "error", err)
+		d.log.Warn("a response has no rate-limit headers, because they cannot be formatted", "error", err)
 	}
 	if answer.Allowed {
 		w.WriteHeader(http.StatusOK)
@@ -154,23 +155,23 @@ func (d *authEndpoint) write(w http.ResponseWriter, answer *engine.Answer, denie
 	p.Write(w)
 }
 
-// denialStatus reads the parameters of the endpoint: ?deny=403 for proxies that take 429 for a fault.
-func denialStatus(query string) (int, *reply.Problem) {
+// parseDenyStatus reads the query parameters of the endpoint: ?deny=403 is for proxies that treat 429 as a server error.
+func parseDenyStatus(query string) (int, *reply.Problem) {
 	if query == "" {
 		return http.StatusTooManyRequests, nil
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return 0, badField("query", "is not well-formed")
+		return 0, badField("query", "is malformed")
 	}
 	for name := range values {
 		if name != "deny" {
-			return 0, badField(clip(name), "is not a parameter of /v1/auth; there is deny")
+			return 0, badField(clip(name), "is not a parameter of /v1/auth; the only parameter is deny")
 		}
 	}
 	switch given := values["deny"]; {
 	case len(given) > 1:
-		return 0, badField("deny", "is given twice")
+		return 0, badField("deny", "is present more than once")
 	case given[0] == "429":
 		return http.StatusTooManyRequests, nil
 	case given[0] == "403":

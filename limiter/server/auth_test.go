@@ -26,16 +26,16 @@ import (
 	"github.com/weir-dev/weir/limiter/server/address"
 )
 
-// newEndpoints returns endpoints around e with options of the test's.
-func newEndpoints(t testing.TB, e *engine.Engine, change func(*Options)) http.Handler {
+// newHandlerWith returns the handler for e with options of the test.
+func newHandlerWith(t testing.TB, e *engine.Engine, change func(*Options)) http.Handler {
 	t.Helper()
 	o := Options{Engine: e, Style: reply.RateLimitHeaders, Metrics: NewMetrics(prometheus.NewRegistry()), Log: discard()}
 	change(&o)
 	return NewHandler(o)
 }
 
-// question is a proxy's for GET https://api.shop.example/v1/search of acme.
-func question(target string, more http.Header) *http.Request {
+// authRequest returns the call of a proxy for GET https://api.shop.example/v1/search of tenant acme.
+func authRequest(target string, more http.Header) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, target, nil)
 	r.Header = http.Header{
 		"X-Forwarded-Method": {"GET"}, "X-Forwarded-Uri": {"/v1/search"}, "X-Forwarded-Host": {"api.shop.example"},
@@ -50,13 +50,13 @@ func question(target string, more http.Header) *http.Request {
 	return r
 }
 
-func askEndpoint(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+func call(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w
 }
 
-func TestForwardAuthAllowsAndDenies(t *testing.T) {
+func TestAuth_AllowsAndDenies(t *testing.T) {
 	denied := `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,
 	  "detail":"over the limit of shop/a; retry in 60 s","violated-policies":["shop/a"]}`
 	limits := func(more http.Header) http.Header {
@@ -77,16 +77,16 @@ func TestForwardAuthAllowsAndDenies(t *testing.T) {
 		"denied for nginx":                   {"/v1/auth/shop?deny=403", 2, http.StatusForbidden, limits(problem), strings.Replace(denied, "429", "403", 1)},
 		"denied with 401":                    {"/v1/auth/shop?deny=401", 2, http.StatusUnauthorized, limits(problem), strings.Replace(denied, "429", "401", 1)},
 		"denied with 429":                    {"/v1/auth/shop?deny=429", 2, http.StatusTooManyRequests, limits(problem), denied},
-		"no policy speaks for the domain":    {"/v1/auth/bank", 2, http.StatusOK, http.Header{}, ""},
-		"a domain in escapes is the same":    {"/v1/auth/sh%6fp", 2, http.StatusTooManyRequests, limits(problem), denied},
-		"allowed whatever denials look like": {"/v1/auth/shop?deny=403", 1, http.StatusOK, limits(nil), ""},
+		"no policy applies to the domain":    {"/v1/auth/bank", 2, http.StatusOK, http.Header{}, ""},
+		"an escaped domain is the same":      {"/v1/auth/sh%6fp", 2, http.StatusTooManyRequests, limits(problem), denied},
+		"deny does not affect allowed calls": {"/v1/auth/shop?deny=403", 1, http.StatusOK, limits(nil), ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			h := newHandler(t, newEngine(t, atNoon(), tenantRule("a", 1)))
 			var w *httptest.ResponseRecorder
 			for range test.times {
-				w = askEndpoint(h, question(test.target, nil))
+				w = call(h, authRequest(test.target, nil))
 			}
 			if w.Code != test.status {
 				t.Errorf("status %d, want %d", w.Code, test.status)
@@ -105,13 +105,13 @@ func TestForwardAuthAllowsAndDenies(t *testing.T) {
 	}
 }
 
-func TestForwardAuthIsAskedWithAnyMethodAndItsBodyIsNotRead(t *testing.T) {
+func TestAuth_AcceptsAnyMethodAndDoesNotReadTheBody(t *testing.T) {
 	h := newHandler(t, newEngine(t, atNoon(), tenantRule("a", 9)))
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete, "PURGE"} {
-		r := question("/v1/auth/shop", nil)
+		r := authRequest("/v1/auth/shop", nil)
 		body := &countingReader{}
 		r.Method, r.Body = method, io.NopCloser(body)
-		if w := askEndpoint(h, r); w.Code != http.StatusOK || w.Body.Len() != 0 || body.read != 0 {
+		if w := call(h, r); w.Code != http.StatusOK || w.Body.Len() != 0 || body.read != 0 {
 			t.Errorf("%s: status %d, body %q, %d reads", method, w.Code, w.Body, body.read)
 		}
 	}
@@ -125,41 +125,42 @@ func (r *countingReader) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestQuestionsThatAreNone(t *testing.T) {
-	const both = "X-Original-Uri and X-Forwarded-Uri cannot both be the proxy's: let it remove the headers that it does not set"
+func TestAuth_RejectsInvalidRequests(t *testing.T) {
+	const both = "X-Original-Uri and X-Forwarded-Uri are both present, and only one can come from the proxy: " +
+		"configure the proxy to remove the headers that it does not set"
 	none := http.Header{"X-Forwarded-Method": nil, "X-Forwarded-Uri": nil}
 	tests := map[string]struct {
 		target        string
 		header        http.Header
 		field, detail string
 	}{
-		"another status":         {"/v1/auth/shop?deny=500", nil, "deny", "deny must be 401, 403 or 429, not 500"},
-		"an empty status":        {"/v1/auth/shop?deny=", nil, "deny", "deny must be 401, 403 or 429, not "},
-		"two statuses":           {"/v1/auth/shop?deny=403&deny=403", nil, "deny", "deny is given twice"},
-		"another parameter":      {"/v1/auth/shop?denied=403", nil, "denied", "denied is not a parameter of /v1/auth; there is deny"},
-		"a query that is none":   {"/v1/auth/shop?deny=4%zz", nil, "query", "query is not well-formed"},
-		"an endless domain":      {"/v1/auth/" + strings.Repeat("a", 254), nil, "domain", "domain is longer than 253 bytes"},
-		"nothing to ask for":     {"/v1/auth/shop", none, "X-Forwarded-Uri", "X-Forwarded-Uri is missing: a proxy says in it what it asks for"},
-		"no method":              {"/v1/auth/shop", http.Header{"X-Forwarded-Method": nil}, "X-Forwarded-Method", "X-Forwarded-Method is missing: a proxy says in it what it asks for"},
-		"an URI twice":           {"/v1/auth/shop", http.Header{"X-Forwarded-Uri": {"/a", "/b"}}, "X-Forwarded-Uri", "X-Forwarded-Uri is given twice: let the proxy replace the client's"},
-		"a host twice":           {"/v1/auth/shop", http.Header{"X-Forwarded-Host": {"a", "b"}}, "X-Forwarded-Host", "X-Forwarded-Host is given twice: let the proxy replace the client's"},
-		"several hosts":          {"/v1/auth/shop", http.Header{"X-Forwarded-Host": {"a, b"}}, "X-Forwarded-Host", "X-Forwarded-Host names several hosts"},
-		"both families":          {"/v1/auth/shop", http.Header{"X-Original-Uri": {"/v1/search"}}, "X-Original-Uri", both},
-		"a method of the other":  {"/v1/auth/shop", http.Header{"X-Original-Method": {"GET"}}, "X-Original-Uri", both},
-		"an URL of the other":    {"/v1/auth/shop", http.Header{"X-Original-Url": {"http://a/"}}, "X-Original-Uri", both},
-		"nginx without a method": {"/v1/auth/shop", http.Header{"X-Forwarded-Method": nil, "X-Forwarded-Uri": nil, "X-Original-Uri": {"/"}}, "X-Original-Method", "X-Original-Method is missing: a proxy says in it what it asks for"},
-		"nginx without an URI":   {"/v1/auth/shop", http.Header{"X-Forwarded-Method": nil, "X-Forwarded-Uri": nil, "X-Original-Method": {"GET"}}, "X-Original-Uri", "X-Original-Uri is missing: a proxy says in it what it asks for"},
-		"nginx with both":        {"/v1/auth/shop", http.Header{"X-Forwarded-Method": nil, "X-Forwarded-Uri": nil, "X-Original-Method": {"GET"}, "X-Original-Uri": {"/"}, "X-Original-Url": {"http://a/"}}, "X-Original-Uri", "X-Original-Uri and X-Original-Url cannot both be the proxy's"},
-		"claims twice":           {"/v1/auth/shop", http.Header{"X-Jwt-Payload": {"{}", "{}"}}, "X-Jwt-Payload", "X-Jwt-Payload is given twice: let the proxy replace the client's"},
-		"a whole token":          {"/v1/auth/shop", http.Header{"X-Jwt-Payload": {"e30.e30.x"}}, "X-Jwt-Payload", "X-Jwt-Payload is neither a JSON object nor one in base64: give the payload of the token, not all of it"},
-		"half of the claims":     {"/v1/auth/shop", http.Header{"X-Jwt-Payload": {`{"sub":`}}, "X-Jwt-Payload", "X-Jwt-Payload does not hold JSON"},
-		"a list of claims":       {"/v1/auth/shop", http.Header{"X-Jwt-Payload": {"W10"}}, "X-Jwt-Payload", "X-Jwt-Payload must be an object, not a list"},
-		"a claim twice":          {"/v1/auth/shop", http.Header{"X-Jwt-Payload": {`{"a":1,"a":2}`}}, "X-Jwt-Payload.a", "X-Jwt-Payload.a is given twice"},
+		"another status":          {"/v1/auth/shop?deny=500", nil, "deny", "deny must be 401, 403 or 429, not 500"},
+		"an empty status":         {"/v1/auth/shop?deny=", nil, "deny", "deny must be 401, 403 or 429, not "},
+		"two statuses":            {"/v1/auth/shop?deny=403&deny=403", nil, "deny", "deny is present more than once"},
+		"another parameter":       {"/v1/auth/shop?denied=403", nil, "denied", "denied is not a parameter of /v1/auth; the only parameter is deny"},
+		"an invalid query":        {"/v1/auth/shop?deny=4%zz", nil, "query", "query is malformed"},
+		"an endless domain":       {"/v1/auth/" + strings.Repeat("a", 254), nil, "domain", "domain is longer than 253 bytes"},
+		"no request headers":      {"/v1/auth/shop", none, "X-Forwarded-Uri", "X-Forwarded-Uri is missing: configure the proxy to describe the original request in this header"},
+		"no method":               {"/v1/auth/shop", http.Header{"X-Forwarded-Method": nil}, "X-Forwarded-Method", "X-Forwarded-Method is missing: configure the proxy to describe the original request in this header"},
+		"an URI twice":            {"/v1/auth/shop", http.Header{"X-Forwarded-Uri": {"/a", "/b"}}, "X-Forwarded-Uri", "X-Forwarded-Uri is present more than once: configure the proxy to replace the header of the client"},
+		"a host twice":            {"/v1/auth/shop", http.Header{"X-Forwarded-Host": {"a", "b"}}, "X-Forwarded-Host", "X-Forwarded-Host is present more than once: configure the proxy to replace the header of the client"},
+		"several hosts":           {"/v1/auth/shop", http.Header{"X-Forwarded-Host": {"a, b"}}, "X-Forwarded-Host", "X-Forwarded-Host contains more than one host"},
+		"both families":           {"/v1/auth/shop", http.Header{"X-Original-Uri": {"/v1/search"}}, "X-Original-Uri", both},
+		"another family's method": {"/v1/auth/shop", http.Header{"X-Original-Method": {"GET"}}, "X-Original-Uri", both},
+		"another family's URL":    {"/v1/auth/shop", http.Header{"X-Original-Url": {"http://a/"}}, "X-Original-Uri", both},
+		"nginx without a method":  {"/v1/auth/shop", http.Header{"X-Forwarded-Method": nil, "X-Forwarded-Uri": nil, "X-Original-Uri": {"/"}}, "X-Original-Method", "X-Original-Method is missing: configure the proxy to describe the original request in this header"},
+		"nginx without an URI":    {"/v1/auth/shop", http.Header{"X-Forwarded-Method": nil, "X-Forwarded-Uri": nil, "X-Original-Method": {"GET"}}, "X-Original-Uri", "X-Original-Uri is missing: configure the proxy to describe the original request in this header"},
+		"nginx with both":         {"/v1/auth/shop", http.Header{"X-Forwarded-Method": nil, "X-Forwarded-Uri": nil, "X-Original-Method": {"GET"}, "X-Original-Uri": {"/"}, "X-Original-Url": {"http://a/"}}, "X-Original-Uri", "X-Original-Uri and X-Original-Url are both present: configure the proxy to set one and remove the other"},
+		"claims twice":            {"/v1/auth/shop", http.Header{"X-Jwt-Payload": {"{}", "{}"}}, "X-Jwt-Payload", "X-Jwt-Payload is present more than once: configure the proxy to replace the header of the client"},
+		"a whole token":           {"/v1/auth/shop", http.Header{"X-Jwt-Payload": {"e30.e30.x"}}, "X-Jwt-Payload", "X-Jwt-Payload must be a JSON object, plain or in base64: send only the payload of the token, not the whole token"},
+		"half of the claims":      {"/v1/auth/shop", http.Header{"X-Jwt-Payload": {`{"sub":`}}, "X-Jwt-Payload", "X-Jwt-Payload does not contain valid JSON"},
+		"a list of claims":        {"/v1/auth/shop", http.Header{"X-Jwt-Payload": {"W10"}}, "X-Jwt-Payload", "X-Jwt-Payload must be an object, not a list"},
+		"a claim twice":           {"/v1/auth/shop", http.Header{"X-Jwt-Payload": {`{"a":1,"a":2}`}}, "X-Jwt-Payload.a", "X-Jwt-Payload.a is present more than once"},
 	}
-	h := newEndpoints(t, newEngine(t, atNoon(), tenantRule("a", 1)), func(o *Options) { o.ClaimsHeader = "X-JWT-Payload" })
+	h := newHandlerWith(t, newEngine(t, atNoon(), tenantRule("a", 1)), func(o *Options) { o.ClaimsHeader = "X-JWT-Payload" })
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := askEndpoint(h, question(test.target, test.header))
+			w := call(h, authRequest(test.target, test.header))
 			var got reply.Problem
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 				t.Fatalf("%v in %s", err, w.Body)
@@ -171,13 +172,13 @@ func TestQuestionsThatAreNone(t *testing.T) {
 		})
 	}
 	for _, target := range []string{"/v1/auth/", "/v1/auth", "/v1/auth/shop/", "/v1/auth/sh%2Fop"} {
-		if w := askEndpoint(h, question(target, nil)); w.Code != http.StatusNotFound {
+		if w := call(h, authRequest(target, nil)); w.Code != http.StatusNotFound {
 			t.Errorf("%s: status %d", target, w.Code)
 		}
 	}
 }
 
-func TestWhatAProxyAsksFor(t *testing.T) {
+func TestForwardedRequest_ReadsTheHeadersOfEachProxy(t *testing.T) {
 	nginx := func(uri string) http.Header {
 		return http.Header{"X-Original-Method": {"POST"}, "X-Original-Uri": {uri}}
 	}
@@ -196,27 +197,27 @@ func TestWhatAProxyAsksFor(t *testing.T) {
 		header http.Header
 		want   rules.Request
 	}{
-		"Traefik":                           {traefik("/v1/search?q=x&q=y%20z"), request(host, "/v1/search", map[string][]string{"q": {"x", "y z"}})},
-		"without X-Forwarded-Host":          {http.Header{"X-Forwarded-Method": {"POST"}, "X-Forwarded-Uri": {"/"}}, request("weir", "/", nil)},
-		"nginx: the host is Host":           {with(nginx("/v1/search"), "X-Forwarded-Host", "evil"), request("weir", "/v1/search", nil)},
-		"an empty header is none":           {with(nginx("/v1/search"), "X-Forwarded-Uri", ""), request("weir", "/v1/search", nil)},
-		"ingress-nginx":                     {http.Header{"X-Original-Method": {"POST"}, "X-Original-Url": {"https://Api.shop.example/v1?a=b"}}, request(host, "/v1", map[string][]string{"a": {"b"}})},
-		"ingress-nginx, a path alone":       {http.Header{"X-Original-Method": {"POST"}, "X-Original-Url": {"/v1"}}, request("weir", "/v1", nil)},
-		"dot segments":                      {traefik("/v1/./x/../search"), request(host, "/v1/search", nil)},
-		"dots in escapes":                   {traefik("/v1/x/%2e%2E/search"), request(host, "/v1/search", nil)},
-		"dots above the root":               {traefik("/../../v1/search"), request(host, "/v1/search", nil)},
-		"double slashes":                    {traefik("//v1///search/"), request(host, "/v1/search", nil)},
-		"a slash in escapes":                {traefik("/v1%2Fsearch"), request(host, "/v1/search", nil)},
-		"letters in escapes":                {traefik("/v1/%73earch"), request(host, "/v1/search", nil)},
-		"parameters of a segment":           {traefik("/v1;a=b/search;c"), request(host, "/v1;a=b/search;c", nil)},
-		"a semicolon in the query":          {traefik("/?a=b;c=d&e=f"), request(host, "/", map[string][]string{"e": {"f"}})},
-		"an escape that is none":            {traefik("/v1/%zz/%73earch"), request(host, "/v1/%zz/search", nil)},
-		"the whole URL, as clients may ask": {traefik("http://evil.example/v1/search?q=x"), request(host, "/v1/search", map[string][]string{"q": {"x"}})},
-		"the whole URL without path":        {traefik("HTTPS://evil.example"), request(host, "/", nil)},
-		"the whole URL, a query only":       {traefik("http://evil.example?q=x"), request(host, "/", map[string][]string{"q": {"x"}})},
-		"a scheme without host":             {traefik("http:/v1/search"), request(host, "/v1/search", nil)},
-		"another scheme is a path":          {traefik("/ftp://a/b"), request(host, "/ftp:/a/b", nil)},
-		"all of a server":                   {traefik("*"), request(host, "/*", nil)},
+		"Traefik":                         {traefik("/v1/search?q=x&q=y%20z"), request(host, "/v1/search", map[string][]string{"q": {"x", "y z"}})},
+		"without X-Forwarded-Host":        {http.Header{"X-Forwarded-Method": {"POST"}, "X-Forwarded-Uri": {"/"}}, request("weir", "/", nil)},
+		"nginx: the host is Host":         {with(nginx("/v1/search"), "X-Forwarded-Host", "evil"), request("weir", "/v1/search", nil)},
+		"an empty header is absent":       {with(nginx("/v1/search"), "X-Forwarded-Uri", ""), request("weir", "/v1/search", nil)},
+		"ingress-nginx":                   {http.Header{"X-Original-Method": {"POST"}, "X-Original-Url": {"https://Api.shop.example/v1?a=b"}}, request(host, "/v1", map[string][]string{"a": {"b"}})},
+		"ingress-nginx, a path alone":     {http.Header{"X-Original-Method": {"POST"}, "X-Original-Url": {"/v1"}}, request("weir", "/v1", nil)},
+		"dot segments":                    {traefik("/v1/./x/../search"), request(host, "/v1/search", nil)},
+		"dots in escapes":                 {traefik("/v1/x/%2e%2E/search"), request(host, "/v1/search", nil)},
+		"dots above the root":             {traefik("/../../v1/search"), request(host, "/v1/search", nil)},
+		"double slashes":                  {traefik("//v1///search/"), request(host, "/v1/search", nil)},
+		"a slash in escapes":              {traefik("/v1%2Fsearch"), request(host, "/v1/search", nil)},
+		"letters in escapes":              {traefik("/v1/%73earch"), request(host, "/v1/search", nil)},
+		"parameters of a segment":         {traefik("/v1;a=b/search;c"), request(host, "/v1;a=b/search;c", nil)},
+		"a semicolon in the query":        {traefik("/?a=b;c=d&e=f"), request(host, "/", map[string][]string{"e": {"f"}})},
+		"an invalid escape":               {traefik("/v1/%zz/%73earch"), request(host, "/v1/%zz/search", nil)},
+		"an absolute URL":                 {traefik("http://evil.example/v1/search?q=x"), request(host, "/v1/search", map[string][]string{"q": {"x"}})},
+		"an absolute URL without path":    {traefik("HTTPS://evil.example"), request(host, "/", nil)},
+		"an absolute URL with query only": {traefik("http://evil.example?q=x"), request(host, "/", map[string][]string{"q": {"x"}})},
+		"a scheme without host":           {traefik("http:/v1/search"), request(host, "/v1/search", nil)},
+		"another scheme is a path":        {traefik("/ftp://a/b"), request(host, "/ftp:/a/b", nil)},
+		"the asterisk form":               {traefik("*"), request(host, "/*", nil)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -224,7 +225,7 @@ func TestWhatAProxyAsksFor(t *testing.T) {
 			r.Header = test.header
 			got, bad := forwardedRequest(r)
 			if bad != nil {
-				t.Fatalf("refused: %+v", *bad)
+				t.Fatalf("rejected: %+v", *bad)
 			}
 			got.Headers = nil
 			if diff := cmp.Diff(test.want, got, cmp.Comparer(sameAddress)); diff != "" {
@@ -234,7 +235,7 @@ func TestWhatAProxyAsksFor(t *testing.T) {
 	}
 }
 
-func TestHeadersOfAQuestionAreTheClients(t *testing.T) {
+func TestNormalHeaders_JoinsRepeatedHeaders(t *testing.T) {
 	got := rules.NormalHeaders(http.Header{"Cookie": {"a=b", "c=d"}, "Accept": {"x", "y"}, "X-Tenant-Id": {"acme"}})
 	want := map[string]string{"cookie": "a=b; c=d", "accept": "x,y", "x-tenant-id": "acme"}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -242,7 +243,7 @@ func TestHeadersOfAQuestionAreTheClients(t *testing.T) {
 	}
 }
 
-func TestClaimsComeFromTheHeaderOfThatNameOnly(t *testing.T) {
+func TestHeaderClaims_ReadsOnlyTheNamedHeader(t *testing.T) {
 	const payload = `{"sub":"u?1","n":12345678901234567890}`
 	want := map[string]any{"sub": "u?1", "n": json.Number("12345678901234567890")}
 	for name, value := range map[string]string{
@@ -253,15 +254,15 @@ func TestClaimsComeFromTheHeaderOfThatNameOnly(t *testing.T) {
 		"base64 of the other alphabet, ??": base64.RawStdEncoding.EncodeToString([]byte(payload)),
 	} {
 		h := http.Header{"X-Jwt-Payload": {value}}
-		got, bad := claimsOf(h, "X-Jwt-Payload")
+		got, bad := headerClaims(h, "X-Jwt-Payload")
 		if diff := cmp.Diff(want, got); diff != "" || bad != nil {
 			t.Errorf("%s: %+v, claims (-want +got):\n%s", name, bad, diff)
 		}
-		if got, bad := claimsOf(h, ""); got != nil || bad != nil {
+		if got, bad := headerClaims(h, ""); got != nil || bad != nil {
 			t.Errorf("%s without such a header: %v, %+v", name, got, bad)
 		}
 	}
-	if got, bad := claimsOf(http.Header{}, "X-Jwt-Payload"); got != nil || bad != nil {
+	if got, bad := headerClaims(http.Header{}, "X-Jwt-Payload"); got != nil || bad != nil {
 		t.Errorf("no claims: %v, %+v", got, bad)
 	}
 }
@@ -272,8 +273,8 @@ func addressRule(units int64) rules.Rule {
 	return r
 }
 
-func TestForwardAuthCountsClientsByTheirOwnAddress(t *testing.T) {
-	proxies, err := address.ParseNetworks([]string{"192.0.2.0/24"}) // where httptest asks from
+func TestAuth_CountsClientsByTheirAddress(t *testing.T) {
+	proxies, err := address.ParseNetworks([]string{"192.0.2.0/24"}) // the network of the callers in httptest
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,19 +285,19 @@ func TestForwardAuthCountsClientsByTheirOwnAddress(t *testing.T) {
 	tests := map[string]struct {
 		clients *address.Trusted
 		header  http.Header
-		want    int // status of a second request that differs in what the client wrote
+		want    int // status of a second request with another address in the place of %
 	}{
-		"the caller is believed":             {nil, http.Header{"X-Forwarded-For": {"%, 203.0.113.7"}}, 429},
-		"and nobody behind it":               {nil, http.Header{"X-Forwarded-For": {"203.0.113.7, %"}}, 200},
-		"trusted proxies are":                {address.NewTrusted(address.XForwardedFor, proxies), http.Header{"X-Forwarded-For": {"%, 192.0.2.9"}}, 200},
-		"others are not":                     {address.NewTrusted(address.XForwardedFor, others), http.Header{"X-Forwarded-For": {"%"}}, 429},
-		"the other field is not read":        {nil, http.Header{"Forwarded": {"for=%"}}, 429},
-		"unless it is the one that is meant": {address.NewTrusted(address.Forwarded, proxies), http.Header{"Forwarded": {"for=%"}}, 200},
+		"only the last address counts":     {nil, http.Header{"X-Forwarded-For": {"%, 203.0.113.7"}}, 429},
+		"the caller adds the last address": {nil, http.Header{"X-Forwarded-For": {"203.0.113.7, %"}}, 200},
+		"a trusted proxy names the client": {address.NewTrusted(address.XForwardedFor, proxies), http.Header{"X-Forwarded-For": {"%, 192.0.2.9"}}, 200},
+		"the caller is not trusted":        {address.NewTrusted(address.XForwardedFor, others), http.Header{"X-Forwarded-For": {"%"}}, 429},
+		"the other field is not read":      {nil, http.Header{"Forwarded": {"for=%"}}, 429},
+		"the configured field is read":     {address.NewTrusted(address.Forwarded, proxies), http.Header{"Forwarded": {"for=%"}}, 200},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
-			h := newEndpoints(t, newEngine(t, atNoon(), addressRule(1)), func(o *Options) {
+			h := newHandlerWith(t, newEngine(t, atNoon(), addressRule(1)), func(o *Options) {
 				o.Clients, o.Log = test.clients, slog.New(slog.NewTextHandler(&log, nil))
 			})
 			var status int
@@ -305,13 +306,13 @@ func TestForwardAuthCountsClientsByTheirOwnAddress(t *testing.T) {
 				for name, values := range test.header {
 					header[name] = []string{strings.ReplaceAll(values[0], "%", written)}
 				}
-				status = askEndpoint(h, question("/v1/auth/shop", header)).Code
+				status = call(h, authRequest("/v1/auth/shop", header)).Code
 			}
 			if status != test.want {
 				t.Errorf("status %d, want %d", status, test.want)
 			}
-			warnings := strings.Count(log.String(), "is no trusted proxy")
-			if want := map[bool]int{true: 1}[name == "others are not"]; warnings != want {
+			warnings := strings.Count(log.String(), "is not a trusted proxy")
+			if want := map[bool]int{true: 1}[name == "the caller is not trusted"]; warnings != want {
 				t.Errorf("%d warnings, want %d: %s", warnings, want, &log)
 			}
 		})
@@ -324,63 +325,63 @@ func dripRule(name string, units, burst int64) rules.Rule {
 	return r
 }
 
-func TestForwardAuthHoldsARequestBackUntilItsTurn(t *testing.T) {
+func TestAuth_DelaysARequestUntilItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHandler(t, newEngine(t, memstore.New(time.Now), dripRule("drip", 2, 9)))
 		for _, want := range []time.Duration{0, 500 * time.Millisecond, 500 * time.Millisecond} {
 			began := time.Now()
-			if w := askEndpoint(h, question("/v1/auth/shop", nil)); w.Code != http.StatusOK || time.Since(began) != want {
+			if w := call(h, authRequest("/v1/auth/shop", nil)); w.Code != http.StatusOK || time.Since(began) != want {
 				t.Errorf("status %d after %v, want 200 after %v", w.Code, time.Since(began), want)
 			}
 		}
 	})
 }
 
-func TestARequestThatWouldWaitTooLongIsDeniedAndNotCounted(t *testing.T) {
-	h := newEndpoints(t, newEngine(t, atNoon(), dripRule("drip", 1, 9), tenantRule("z", 100)), func(o *Options) { o.MaxDelay = time.Nanosecond })
-	if w := askEndpoint(h, question("/v1/auth/shop", nil)); w.Code != http.StatusOK {
-		t.Fatalf("the first: %d %s", w.Code, w.Body)
+func TestAuth_DeniesAndRefundsARequestWithTooLongADelay(t *testing.T) {
+	h := newHandlerWith(t, newEngine(t, atNoon(), dripRule("drip", 1, 9), tenantRule("z", 100)), func(o *Options) { o.MaxDelay = time.Nanosecond })
+	if w := call(h, authRequest("/v1/auth/shop", nil)); w.Code != http.StatusOK {
+		t.Fatalf("first request: %d %s", w.Code, w.Body)
 	}
 	for range 3 {
-		w := askEndpoint(h, question("/v1/auth/shop", nil))
+		w := call(h, authRequest("/v1/auth/shop", nil))
 		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), `["shop/drip"]`) {
 			t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 		}
 	}
 	peek := strings.Replace(acme, "{", `{"peek":true,`, 1)
 	if w := post(h, peek); !strings.Contains(w.Body.String(), `"delayMs":1000,`) || !strings.Contains(w.Body.String(), `"limit":100,"remaining":99,`) {
-		t.Errorf("afterwards: %s", w.Body)
+		t.Errorf("later check: %s", w.Body)
 	}
 }
 
-func TestUnitsOfACallerThatLeavesWhileItWaitsStaySpent(t *testing.T) {
+func TestAuth_KeepsTheUnitsOfACallerThatLeavesDuringTheDelay(t *testing.T) {
 	h := newHandler(t, newEngine(t, atNoon(), dripRule("drip", 1, 9)))
-	askEndpoint(h, question("/v1/auth/shop", nil))
+	call(h, authRequest("/v1/auth/shop", nil))
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	w := askEndpoint(h, question("/v1/auth/shop", nil).WithContext(gone))
+	w := call(h, authRequest("/v1/auth/shop", nil).WithContext(gone))
 	if len(w.Header()) != 0 || w.Body.Len() != 0 {
-		t.Errorf("the caller that left was told %v %s", w.Header(), w.Body)
+		t.Errorf("the caller that left received %v %s", w.Header(), w.Body)
 	}
 	if w := post(h, strings.Replace(acme, "{", `{"peek":true,`, 1)); !strings.Contains(w.Body.String(), `"delayMs":2000,`) {
-		t.Errorf("afterwards: %s", w.Body)
+		t.Errorf("later check: %s", w.Body)
 	}
 }
 
-func TestForwardAuthTellsWhenThereIsNoDecision(t *testing.T) {
+func TestAuth_ReportsAMissingDecision(t *testing.T) {
 	store := &brittleStore{Store: atNoon()}
 	store.broken.Store(true)
 	for _, target := range []string{"/v1/auth/shop", "/v1/auth/shop?deny=403"} {
-		w := askEndpoint(newHandler(t, newEngine(t, store, tenantRule("a", 3))), question(target, nil))
+		w := call(newHandler(t, newEngine(t, store, tenantRule("a", 3))), authRequest(target, nil))
 		if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "temporary-reduced-capacity") || w.Header().Get("Retry-After") != "1" {
 			t.Errorf("%s: %d %v %s", target, w.Code, w.Header(), w.Body)
 		}
 	}
 }
 
-func TestForwardAuthSpeaksTheStyleOfTheLimiter(t *testing.T) {
-	h := newEndpoints(t, newEngine(t, atNoon(), tenantRule("a", 3)), func(o *Options) { o.Style = reply.XRateLimitHeaders })
-	w := askEndpoint(h, question("/v1/auth/shop", nil))
+func TestAuth_UsesTheHeaderStyleOfTheLimiter(t *testing.T) {
+	h := newHandlerWith(t, newEngine(t, atNoon(), tenantRule("a", 3)), func(o *Options) { o.Style = reply.XRateLimitHeaders })
+	w := call(h, authRequest("/v1/auth/shop", nil))
 	if got := headerOf(w, "X-RateLimit-Remaining"); got != "2" {
 		t.Errorf("X-RateLimit-Remaining: %q in %v", got, w.Header())
 	}

@@ -19,10 +19,10 @@ import (
 	"github.com/weir-dev/weir/limiter/socket"
 )
 
-// maxPooled is the largest buffer worth keeping between requests, in bytes.
+// maxPooled is the size of the largest buffer that is kept between requests, in bytes.
 const maxPooled = 16 << 10
 
-// checkEndpoint answers POST /v1/check.
+// checkEndpoint serves POST /v1/check.
 type checkEndpoint struct {
 	engine  *engine.Engine
 	style   reply.Style
@@ -47,11 +47,11 @@ func (d *checkEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.seconds.Observe(time.Since(began).Seconds())
 }
 
-// read takes a check from r.
+// read returns the check in the body of r.
 func (d *checkEndpoint) read(w http.ResponseWriter, r *http.Request) (engine.Check, *reply.Problem) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return engine.Check{}, reply.NewProblem(http.StatusMethodNotAllowed, "", "ask with POST, not "+clip(r.Method))
+		return engine.Check{}, reply.NewProblem(http.StatusMethodNotAllowed, "", "the method must be POST, not "+clip(r.Method))
 	}
 	if r.ContentLength > maxBody {
 		return engine.Check{}, bodyTooLarge()
@@ -67,10 +67,10 @@ func (d *checkEndpoint) read(w http.ResponseWriter, r *http.Request) (engine.Che
 	return decode(buffer.Bytes())
 }
 
-// write sends a decision. A caller that is gone gets nothing, and its units stay spent.
+// write sends a decision. The units of a caller that closed the connection stay spent.
 func (d *checkEndpoint) write(w http.ResponseWriter, decision *engine.Answer) {
 	if err := d.style.SetHeaders(w.Header(), decision, time.Now()); err != nil {
-		d.log.Warn("a decision goes out without rate-limit headers", "error", err)
+		d.log.Warn("a response has no rate-limit headers, because they cannot be formatted", "error", err)
 	}
 	buffer := d.buffer()
 	defer d.release(buffer)
@@ -101,7 +101,7 @@ func (d *checkEndpoint) release(b *bytes.Buffer) {
 	d.buffers.Put(b)
 }
 
-// bodyIncomplete is the problem of a body that broke off. The error itself is not told: it may name addresses.
+// bodyIncomplete returns the problem for a body that ended early. It leaves out the text of err, which may contain addresses.
 func bodyIncomplete(err error) *reply.Problem {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return badField(bodyField, fmt.Sprintf("did not arrive within %v", socket.ReadTimeout))

@@ -33,7 +33,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// noon is when the tests play.
+// noon is the current time of the tests.
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 var tenant = rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"}
@@ -82,7 +82,7 @@ func post(h http.Handler, body string) *httptest.ResponseRecorder {
 
 const acme = `{"domain":"shop","path":"/v1/search","headers":{"X-Tenant-ID":"acme"}}`
 
-// compact takes the indentation out of an expected body.
+// compact removes the indentation from an expected body.
 func compact(t *testing.T, body string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -92,10 +92,10 @@ func compact(t *testing.T, body string) string {
 	return b.String() + "\n"
 }
 
-func TestAnswers(t *testing.T) {
+func TestCheck_Answers(t *testing.T) {
 	tests := map[string]struct {
 		rules  []rules.Rule
-		bodies []string // asked in order; the last answer is compared
+		bodies []string // sent in order; the test compares the last answer
 		status int
 		want   string
 	}{
@@ -200,7 +200,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func TestRefusedRequests(t *testing.T) {
+func TestCheck_RejectsInvalidRequests(t *testing.T) {
 	overLimit := `{"domain":"` + strings.Repeat("a", maxBody) + `"}`
 	slowCaller := &net.OpError{Op: "read", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7)}, Err: os.ErrDeadlineExceeded}
 	tests := map[string]struct {
@@ -212,11 +212,11 @@ func TestRefusedRequests(t *testing.T) {
 		"another method": {
 			httptest.NewRequest(http.MethodGet, "/v1/check", nil), http.StatusMethodNotAllowed,
 			http.Header{"Allow": {"POST"}},
-			`{"type":"about:blank","title":"Method Not Allowed","status":405,"detail":"ask with POST, not GET"}`,
+			`{"type":"about:blank","title":"Method Not Allowed","status":405,"detail":"the method must be POST, not GET"}`,
 		},
 		"another path": {
 			httptest.NewRequest(http.MethodPost, "/v2/check", strings.NewReader(acme)), http.StatusNotFound, nil,
-			`{"type":"about:blank","title":"Not Found","status":404,"detail":"there is no /v2/check; ask POST /v1/check or /v1/auth/{domain}"}`,
+			`{"type":"about:blank","title":"Not Found","status":404,"detail":"path /v2/check does not exist; use POST /v1/check or /v1/auth/{domain}"}`,
 		},
 		"a body over the limit": {
 			httptest.NewRequest(http.MethodPost, "/v1/check", strings.NewReader(overLimit)), http.StatusBadRequest, nil,
@@ -234,14 +234,14 @@ func TestRefusedRequests(t *testing.T) {
 			httptest.NewRequest(http.MethodPost, "/v1/check", iotest.ErrReader(slowCaller)), http.StatusBadRequest, nil,
 			`{"type":"about:blank","title":"Bad Request","status":400,"detail":"body did not arrive within 10s","field":"body"}`,
 		},
-		"a path that a web server would tidy up": {
+		"a path that a ServeMux would redirect": {
 			httptest.NewRequest(http.MethodPost, "http://limiter//v1/check", strings.NewReader(acme)), http.StatusNotFound, nil,
-			`{"type":"about:blank","title":"Not Found","status":404,"detail":"there is no //v1/check; ask POST /v1/check or /v1/auth/{domain}"}`,
+			`{"type":"about:blank","title":"Not Found","status":404,"detail":"path //v1/check does not exist; use POST /v1/check or /v1/auth/{domain}"}`,
 		},
 		"bad JSON": {
 			httptest.NewRequest(http.MethodPost, "/v1/check", strings.NewReader(`{"domain":}`)), http.StatusBadRequest, nil,
 			`{"type":"about:blank","title":"Bad Request","status":400,
-			  "detail":"body is not JSON: invalid character '}' looking for beginning of value at byte 11","field":"body"}`,
+			  "detail":"body is not valid JSON: invalid character '}' looking for beginning of value at byte 11","field":"body"}`,
 		},
 	}
 	for name, test := range tests {
@@ -275,7 +275,7 @@ func TestWithoutRulesThereIsNoDecision(t *testing.T) {
 	}
 }
 
-func TestTheBodyIsReadAsJSONWhateverItIsCalled(t *testing.T) {
+func TestCheck_ReadsTheBodyAsJSONWithAnyContentType(t *testing.T) {
 	h := newHandler(t, newEngine(t, atNoon()))
 	for _, contentType := range []string{"", "application/json", "application/json; charset=utf-8", "application/x-www-form-urlencoded"} {
 		w := httptest.NewRecorder()
@@ -286,7 +286,7 @@ func TestTheBodyIsReadAsJSONWhateverItIsCalled(t *testing.T) {
 	}
 }
 
-func TestBodyOfExactlyTheLimitIsRead(t *testing.T) {
+func TestCheck_AcceptsABodyOfTheMaximumSize(t *testing.T) {
 	body := acme + strings.Repeat(" ", maxBody-len(acme))
 	if w := post(newHandler(t, newEngine(t, atNoon())), body); w.Code != http.StatusOK {
 		t.Errorf("status %d: %s", w.Code, w.Body)
@@ -306,7 +306,7 @@ func (s *brittleStore) Spend(ctx context.Context, charges []limiter.Charge) ([]l
 	return s.Store.Spend(ctx, charges)
 }
 
-func TestAStoreFailureThatNothingStandsInForIsToldToTheCaller(t *testing.T) {
+func TestCheck_ReportsAStoreFailureWithoutLocalMode(t *testing.T) {
 	store := &brittleStore{Store: atNoon()}
 	store.broken.Store(true)
 	registry := prometheus.NewRegistry()
@@ -326,7 +326,7 @@ func TestAStoreFailureThatNothingStandsInForIsToldToTheCaller(t *testing.T) {
 		}
 	}
 	if n := testutil.CollectAndCount(registry, "weir_decision_duration_seconds"); n != 2 {
-		t.Errorf("%d series of weir_decision_duration_seconds, want one of each endpoint", n)
+		t.Errorf("%d series of weir_decision_duration_seconds, want one for each HTTP endpoint", n)
 	}
 	store.broken.Store(false)
 	if w := post(h, acme); w.Code != http.StatusOK {
@@ -334,7 +334,7 @@ func TestAStoreFailureThatNothingStandsInForIsToldToTheCaller(t *testing.T) {
 	}
 }
 
-func TestRequestsAndSwapsAtOnce(t *testing.T) {
+func TestCheck_DuringConcurrentSwaps(t *testing.T) {
 	e := newEngine(t, memstore.New(time.Now), tenantRule("a", 1_000_000))
 	h := newHandler(t, e)
 	indexes := []*rules.Index{
@@ -398,19 +398,19 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// headerOf is a header by its name as it is written, which http.Header would spell otherwise.
+// headerOf returns a header by its exact name, which http.Header.Get would change.
 func headerOf(w *httptest.ResponseRecorder, name string) string {
 	return strings.Join(w.Header()[name], ", ")
 }
 
-// Unavailable and ReportUsage make the store one that can be away.
+// Unavailable and ReportUsage make the store one that can be unavailable.
 func (s *brittleStore) Unavailable(string) bool { return s.broken.Load() }
 
 func (*brittleStore) ReportUsage(context.Context, limiter.Charge) (uncounted bool, err error) {
 	return true, nil
 }
 
-func TestWhileTheStoreIsAwayAPolicySaysWhatACallerGets(t *testing.T) {
+func TestCheck_AppliesOnStoreFailureOfThePolicy(t *testing.T) {
 	store := &brittleStore{Store: atNoon()}
 	log := slog.New(slog.DiscardHandler)
 	e := engine.New(failover.New(store, local.New(1<<20, func() time.Time { return noon }), time.Now, log),
@@ -422,13 +422,13 @@ func TestWhileTheStoreIsAwayAPolicySaysWhatACallerGets(t *testing.T) {
 	bank := strings.Replace(acme, `"shop"`, `"bank"`, 1)
 	for _, body := range []string{acme, bank} {
 		if w := post(h, body); w.Code != http.StatusOK || strings.Contains(w.Body.String(), "local") {
-			t.Errorf("while the store answers: %d %s", w.Code, w.Body)
+			t.Errorf("while the store is available: %d %s", w.Code, w.Body)
 		}
 	}
 	store.broken.Store(true)
 	w := post(h, acme)
 	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"remaining":1,`) || strings.Count(w.Body.String(), `"source":"local"`) != 1 {
-		t.Errorf("of a policy that is decided locally: %d %s", w.Code, w.Body)
+		t.Errorf("a policy with local decisions: %d %s", w.Code, w.Body)
 	}
 	if got, want := headerOf(w, "RateLimit"), `"shop/a";r=1;t=60`; got != want {
 		t.Errorf("RateLimit: %s, want %s", got, want)
@@ -437,11 +437,11 @@ func TestWhileTheStoreIsAwayAPolicySaysWhatACallerGets(t *testing.T) {
 	want := `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
 	  "title":"Temporary Reduced Capacity","status":503,"detail":"policy shop/deny denies requests while its counters are unavailable"}`
 	if diff := cmp.Diff(compact(t, want), w.Body.String()); diff != "" || w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" {
-		t.Errorf("of a policy that denies: status %d, %v, body (-want +got):\n%s", w.Code, w.Header(), diff)
+		t.Errorf("a policy that denies: status %d, %v, body (-want +got):\n%s", w.Code, w.Header(), diff)
 	}
 }
 
-func TestClaimsDescriptorsAndTiersOfARequestAreToldByItsResult(t *testing.T) {
+func TestCheck_ReportsClaimsDescriptorsAndTiersInItsResults(t *testing.T) {
 	byClaim := tenantRule("claim", 5)
 	byClaim.Identifier = rules.Identifier{From: rules.FromClaim, Name: "org.id"}
 	byClaim.Tiers = []rules.Tier{{Name: "staff", When: rules.When{Groups: []string{"staff"}}, Units: 50}}
@@ -459,9 +459,9 @@ func TestClaimsDescriptorsAndTiersOfARequestAreToldByItsResult(t *testing.T) {
 			t.Errorf("no %s in %s", want, w.Body)
 		}
 	}
-	r := question("/v1/auth/shop", http.Header{"X-Jwt-Payload": {`{"org":{"id":1.0e1},"groups":"staff"}`}})
-	endpoints := newEndpoints(t, newEngine(t, atNoon(), byClaim), func(o *Options) { o.ClaimsHeader = "x-jwt-payload" })
-	if got := headerOf(askEndpoint(endpoints, r), "RateLimit-Policy"); got != `"shop/claim";q=50;w=60` {
+	r := authRequest("/v1/auth/shop", http.Header{"X-Jwt-Payload": {`{"org":{"id":1.0e1},"groups":"staff"}`}})
+	endpoints := newHandlerWith(t, newEngine(t, atNoon(), byClaim), func(o *Options) { o.ClaimsHeader = "x-jwt-payload" })
+	if got := headerOf(call(endpoints, r), "RateLimit-Policy"); got != `"shop/claim";q=50;w=60` {
 		t.Errorf("through /v1/auth: %s", got)
 	}
 }

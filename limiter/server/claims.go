@@ -10,13 +10,13 @@ import (
 	"github.com/weir-dev/weir/limiter/reply"
 )
 
-// claimsOf reads the claims in the header of that name, unless it is empty: a JSON object, as it is or in base64 of either
-// alphabet, which is the payload of a JWT. Signatures are not for a limiter to verify: the proxy has.
-func claimsOf(h http.Header, name string) (map[string]any, *reply.Problem) {
+// headerClaims reads the claims in the named header, nil if name is empty or the header is absent. The value is a JSON object,
+// either plain or in base64 with either alphabet, as in the payload of a JWT. The proxy has verified the signature.
+func headerClaims(h http.Header, name string) (map[string]any, *reply.Problem) {
 	if name == "" || len(h[name]) == 0 {
 		return nil, nil
 	}
-	text, bad := one(h, name)
+	text, bad := singleValue(h, name)
 	if bad != nil {
 		return nil, bad
 	}
@@ -24,13 +24,13 @@ func claimsOf(h http.Header, name string) (map[string]any, *reply.Problem) {
 	if !strings.HasPrefix(text, "{") {
 		var err error
 		if payload, err = decodeBase64(text); err != nil {
-			return nil, badField(name, "is neither a JSON object nor one in base64: give the payload of the token, not all of it")
+			return nil, badField(name, "must be a JSON object, plain or in base64: send only the payload of the token, not the whole token")
 		}
 	}
 	if !utf8.Valid(payload) || !json.Valid(payload) {
-		return nil, badField(name, "does not hold JSON")
+		return nil, badField(name, "does not contain valid JSON")
 	}
-	return readClaims(&jsonText{text: string(payload)}, name)
+	return parseClaims(&jsonText{text: string(payload)}, name)
 }
 
 func decodeBase64(text string) ([]byte, error) {
@@ -41,9 +41,9 @@ func decodeBase64(text string) ([]byte, error) {
 	return encoding.DecodeString(strings.TrimRight(text, "="))
 }
 
-// readClaims reads an object of claims, nil if it is empty. Numbers stay as they are written: a long one is an
-// identifier as good as any, and has no float64.
-func readClaims(text *jsonText, field string) (map[string]any, *reply.Problem) {
+// parseClaims reads an object of claims, nil if it is empty. Numbers keep their text: a long number is a valid identifier and can
+// be too long for a float64.
+func parseClaims(text *jsonText, field string) (map[string]any, *reply.Problem) {
 	if kind := text.kind(); kind != kindObject {
 		return nil, wrongKind(field, kindObject, kind)
 	}
@@ -53,7 +53,7 @@ func readClaims(text *jsonText, field string) (map[string]any, *reply.Problem) {
 			claims = make(map[string]any)
 		}
 		if _, given := claims[name]; given {
-			return nil, badField(field+"."+clip(name), "is given twice")
+			return nil, badField(field+"."+clip(name), "is present more than once")
 		}
 		claims[name] = text.value()
 	}

@@ -1,4 +1,4 @@
-// Package server is a limiter's sockets: the HTTP check, forward-auth and the ops endpoints, and how they start and drain.
+// Package server has the HTTP servers of a limiter: the HTTP check, forward-auth and the ops endpoints, with start and drain.
 //
-// It turns bytes into an engine.Check and an engine.Answer into bytes, and decides nothing itself.
+// It turns requests into an engine.Check and an engine.Answer into responses. The engine makes every decision.
 package server

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// The two families of headers in which proxies say what they ask for, spelled as in http.Header.
+// The two families of headers in which proxies describe the original request, spelled as in http.Header.
 const (
 	forwardedMethod = "X-Forwarded-Method" // Traefik, Caddy
 	forwardedURI    = "X-Forwarded-Uri"
@@ -18,14 +18,14 @@ const (
 	originalURL     = "X-Original-Url" // ingress-nginx
 )
 
-// forwardedRequest returns the request that a proxy asks for, but for what it has to be told: domain, claims and client.
+// forwardedRequest reads the original request from the headers that the proxy sets. The caller adds domain, claims and client.
 //
-// A proxy overwrites the headers that it writes and passes on all others as the client sent them. So one family counts, and a
-// question with headers of both is refused: one of them is the client's, and nobody knows which.
+// A proxy overwrites the headers that it sets and forwards all others as the client sent them. A request with headers of both
+// families is therefore rejected: one family comes from the client, and nothing shows which one.
 func forwardedRequest(r *http.Request) (rules.Request, *reply.Problem) {
 	h := r.Header
-	forwarded := has(h, forwardedURI) || has(h, forwardedMethod)
-	original := has(h, originalURI) || has(h, originalURL) || has(h, originalMethod)
+	forwarded := hasValue(h, forwardedURI) || hasValue(h, forwardedMethod)
+	original := hasValue(h, originalURI) || hasValue(h, originalURL) || hasValue(h, originalMethod)
 	var (
 		request rules.Request
 		target  string
@@ -33,7 +33,8 @@ func forwardedRequest(r *http.Request) (rules.Request, *reply.Problem) {
 	)
 	switch {
 	case forwarded && original:
-		return request, badField(originalURI, "and "+forwardedURI+" cannot both be the proxy's: let it remove the headers that it does not set")
+		return request, badField(originalURI, "and "+forwardedURI+
+			" are both present, and only one can come from the proxy: configure the proxy to remove the headers that it does not set")
 	case original:
 		request.Method, request.Host, target, bad = fromNginxHeaders(r)
 	default:
@@ -54,34 +55,34 @@ func forwardedRequest(r *http.Request) (rules.Request, *reply.Problem) {
 
 // fromForwardedHeaders reads X-Forwarded-Method, -Uri and -Host.
 func fromForwardedHeaders(r *http.Request) (method, host, target string, bad *reply.Problem) {
-	if target, bad = one(r.Header, forwardedURI); bad != nil {
+	if target, bad = singleValue(r.Header, forwardedURI); bad != nil {
 		return "", "", "", bad
 	}
-	if method, bad = one(r.Header, forwardedMethod); bad != nil {
+	if method, bad = singleValue(r.Header, forwardedMethod); bad != nil {
 		return "", "", "", bad
 	}
-	if !has(r.Header, forwardedHost) {
+	if !hasValue(r.Header, forwardedHost) {
 		return method, r.Host, target, nil
 	}
-	host, bad = one(r.Header, forwardedHost)
+	host, bad = singleValue(r.Header, forwardedHost)
 	if bad == nil && strings.Contains(host, ",") {
-		bad = badField(forwardedHost, "names several hosts")
+		bad = badField(forwardedHost, "contains more than one host")
 	}
 	return method, host, target, bad
 }
 
-// fromNginxHeaders reads X-Original-Method and -URI, and Host; or -URL, which holds the host.
+// fromNginxHeaders reads X-Original-Method, X-Original-URI and Host, or X-Original-URL, which includes the host.
 func fromNginxHeaders(r *http.Request) (method, host, target string, bad *reply.Problem) {
 	name := originalURI
-	if has(r.Header, originalURL) {
-		if name = originalURL; has(r.Header, originalURI) {
-			return "", "", "", badField(originalURI, "and "+originalURL+" cannot both be the proxy's")
+	if hasValue(r.Header, originalURL) {
+		if name = originalURL; hasValue(r.Header, originalURI) {
+			return "", "", "", badField(originalURI, "and "+originalURL+" are both present: configure the proxy to set one and remove the other")
 		}
 	}
-	if target, bad = one(r.Header, name); bad != nil {
+	if target, bad = singleValue(r.Header, name); bad != nil {
 		return "", "", "", bad
 	}
-	if method, bad = one(r.Header, originalMethod); bad != nil {
+	if method, bad = singleValue(r.Header, originalMethod); bad != nil {
 		return "", "", "", bad
 	}
 	if name == originalURL {
@@ -92,7 +93,8 @@ func fromNginxHeaders(r *http.Request) (method, host, target string, bad *reply.
 	return method, r.Host, target, nil
 }
 
-func has(h http.Header, name string) bool {
+// hasValue reports whether a header has a value that is not empty.
+func hasValue(h http.Header, name string) bool {
 	for _, value := range h[name] {
 		if value != "" {
 			return true
@@ -101,19 +103,20 @@ func has(h http.Header, name string) bool {
 	return false
 }
 
-// one returns the value of a header that proxies set, and so is there once.
-func one(h http.Header, name string) (string, *reply.Problem) {
+// singleValue returns the value of a header that the proxy sets. The header must be present exactly once.
+func singleValue(h http.Header, name string) (string, *reply.Problem) {
 	values := h[name]
 	switch {
 	case len(values) > 1:
-		return "", badField(name, "is given twice: let the proxy replace the client's")
-	case !has(h, name):
-		return "", badField(name, "is missing: a proxy says in it what it asks for")
+		return "", badField(name, "is present more than once: configure the proxy to replace the header of the client")
+	case !hasValue(h, name):
+		return "", badField(name, "is missing: configure the proxy to describe the original request in this header")
 	}
 	return values[0], nil
 }
 
-// splitAbsolute splits https://api.shop.example/v1/search?q=x, which clients may send to a proxy as well as /v1/search?q=x.
+// splitAbsolute splits an absolute target such as https://api.shop.example/v1/search?q=x into host and path with query. A client
+// can send an absolute target to a proxy instead of /v1/search?q=x.
 func splitAbsolute(target string) (host, inner string, absolute bool) {
 	scheme, inner, found := strings.Cut(target, ":")
 	if !found || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {

@@ -18,9 +18,9 @@ import (
 
 func sameAddress(a, b netip.Addr) bool { return a == b }
 
-// FuzzAuthRequest asks for one request through all endpoints that take a path: in the headers of Traefik and of nginx, and in the
-// body of a check. They read the same request, and its path is that of the URL as net/url has it: so an identifier is the
-// same through every endpoint, and no spelling leads to another.
+// FuzzAuthRequest describes one request in the headers of Traefik, in the headers of nginx and in the body of a check. All three
+// must read the same request, and its path must be the path that net/url reads from the URL. An identifier is therefore the same
+// through every endpoint, and no spelling leads to another one.
 func FuzzAuthRequest(f *testing.F) {
 	for _, seed := range []string{
 		"/v1/search?q=x", "//v1/%2e%2e/a%2Fb;c=d?x=1;y=2&z=%zz", "http://evil/v1", "*", "", "?", "/%00%zz/é", "/a#b?c", "/a?b#c", "https://", "/..", "\\", "http://a?b/c", "http:", "http:/v1/search",
@@ -33,18 +33,18 @@ func FuzzAuthRequest(f *testing.F) {
 		}
 		traefik := readBack(t, http.Header{"X-Forwarded-Method": {method}, "X-Forwarded-Uri": {uri}, "X-Forwarded-Host": {host}}, "weir")
 		nginx := readBack(t, http.Header{"X-Original-Method": {method}, "X-Original-Uri": {uri}}, host)
-		if traefik != nil && nginx != nil { // else several hosts
+		if traefik != nil && nginx != nil { // nil if the host header has several hosts
 			equal(t, "nginx", *traefik, *nginx)
 		}
 		if nginx == nil {
-			t.Fatalf("refused %q", uri)
+			t.Fatalf("rejected %q", uri)
 		}
 		_, inner, absolute := splitAbsolute(uri)
 		if !absolute {
 			inner = uri
 		}
 		if inner == "" {
-			inner = "/" // a check without path is one without
+			inner = "/" // an empty path in a check means no path
 		}
 		if checked := check(t, method, host, inner); checked != nil {
 			equal(t, "check", *nginx, *checked)
@@ -53,14 +53,14 @@ func FuzzAuthRequest(f *testing.F) {
 		if err != nil || u.Opaque != "" || u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https" {
 			return
 		}
-		// What stands behind a # is a part of the path to net/url only.
+		// Only net/url treats the text after a # as a part of the path.
 		if want := rules.NormalPath(u.EscapedPath()); nginx.Path != want && !strings.Contains(uri, "#") {
 			t.Fatalf("path of %q: %q, net/url %q", uri, nginx.Path, want)
 		}
 	})
 }
 
-// readBack returns the request that a proxy's headers ask for, nil if they are refused.
+// readBack returns the request that the headers of a proxy describe, nil if they are rejected.
 func readBack(t *testing.T, h http.Header, host string) *rules.Request {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, "/v1/auth/shop", nil)
@@ -73,7 +73,7 @@ func readBack(t *testing.T, h http.Header, host string) *rules.Request {
 	return &request
 }
 
-// check returns the same request as POST /v1/check reads it, nil where it has nothing to count by.
+// check returns the same request as POST /v1/check reads it, nil if it has no field to count by.
 func check(t *testing.T, method, host, path string) *rules.Request {
 	t.Helper()
 	body, err := json.Marshal(map[string]string{"domain": "shop", "method": method, "host": host, "path": path})
@@ -91,6 +91,6 @@ func check(t *testing.T, method, host, path string) *rules.Request {
 func equal(t *testing.T, endpoint string, want, got rules.Request) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, cmp.Comparer(sameAddress), cmpopts.EquateEmpty()); diff != "" {
-		t.Fatalf("%s reads another request (-want +got):\n%s", endpoint, diff)
+		t.Fatalf("%s reads a different request (-want +got):\n%s", endpoint, diff)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestHeadersParseBack(t *testing.T) {
+func TestCheck_WritesHeadersThatParse(t *testing.T) {
 	h := newHandler(t, newEngine(t, atNoon(), tenantRule("a", 3), tenantRule("b", 2)))
 	header := post(h, acme).Header()
 	for name, want := range map[string][]map[string]any{
@@ -36,7 +36,7 @@ func TestHeadersParseBack(t *testing.T) {
 	}
 }
 
-func TestANameThatCannotBeAHeaderDoesNotStopTheDecision(t *testing.T) {
+func TestCheck_DecidesForAPolicyNameThatIsInvalidInAHeader(t *testing.T) {
 	if w := post(newHandler(t, newEngine(t, atNoon(), tenantRule("täglich", 1))), acme); w.Code != http.StatusOK {
 		t.Errorf("status %d", w.Code)
 	}

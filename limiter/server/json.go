@@ -6,9 +6,9 @@ import (
 	"iter"
 )
 
-// jsonText walks a JSON text that json.Valid has passed, so that it need not look for mistakes of grammar. Unlike
-// encoding/json it compares names exactly, sees a name that is given twice, and knows which value is of the wrong kind.
-// Strings it returns share the text's memory.
+// jsonText is a cursor over a JSON text that json.Valid has accepted, so it does not check the syntax. Unlike encoding/json, it
+// compares names exactly, detects repeated names, and reports which value has the wrong type. The strings that it returns
+// share the memory of the text.
 type jsonText struct {
 	text string
 	at   int
@@ -26,13 +26,13 @@ func (t *jsonText) peek() byte {
 	}
 }
 
-// next passes a token of one byte.
+// next skips a token of one byte.
 func (t *jsonText) next() {
 	t.peek()
 	t.at++
 }
 
-// members yields the names of an object. The body of the loop must read the member's value or leave the loop.
+// members yields the names in an object. The body of the loop must read the value of the member or leave the loop.
 func (t *jsonText) members() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		t.next() // {
@@ -48,7 +48,7 @@ func (t *jsonText) members() iter.Seq[string] {
 	}
 }
 
-// elements yields the positions in a list. The body of the loop must read the element or leave the loop.
+// elements yields the indexes of a list. The body of the loop must read the element or leave the loop.
 func (t *jsonText) elements() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		t.next() // [
@@ -81,7 +81,7 @@ func (t *jsonText) str() string {
 	return t.text[from : t.at-1]
 }
 
-// escaped reads the rest of a string that began at from and holds an escape.
+// escaped reads the rest of a string that began at from and contains an escape.
 func (t *jsonText) escaped(from int) string {
 	for ; t.text[t.at] != '"'; t.at++ {
 		if t.text[t.at] == '\\' {
@@ -91,12 +91,12 @@ func (t *jsonText) escaped(from int) string {
 	t.at++
 	var s string
 	if err := json.Unmarshal([]byte(t.text[from-1:t.at]), &s); err != nil {
-		panic(fmt.Sprintf("server: a string of a valid JSON text does not decode: %v", err))
+		panic(fmt.Sprintf("server: cannot decode a string of a valid JSON text: %v", err))
 	}
 	return s
 }
 
-// literal reads a number, true, false or null as it is written.
+// literal reads a number, true, false or null, and returns its text.
 func (t *jsonText) literal() string {
 	t.peek()
 	from := t.at
@@ -110,7 +110,7 @@ func (t *jsonText) literal() string {
 	return t.text[from:]
 }
 
-// value reads a value of any kind as encoding/json does into an any, numbers as json.Number.
+// value reads a value of any type, as encoding/json does into an any. Numbers become a json.Number.
 func (t *jsonText) value() any {
 	switch t.kind() {
 	case kindObject:
@@ -137,7 +137,7 @@ func (t *jsonText) value() any {
 	}
 }
 
-// The kinds of a JSON value, as messages name them.
+// The types of a JSON value, as messages name them.
 const (
 	kindObject = "an object"
 	kindList   = "a list"
@@ -147,7 +147,7 @@ const (
 	kindNull   = "null"
 )
 
-// kind is what the next value is.
+// kind returns the type of the next value.
 func (t *jsonText) kind() string {
 	switch t.peek() {
 	case '{':

@@ -12,30 +12,30 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 )
 
-// Rules are where the rules of a limiter come from.
-type Rules interface {
-	// Ready says why there are none yet.
+// RuleSource is the source of the rules of a limiter.
+type RuleSource interface {
+	// Ready returns nil if there are rules, and the reason otherwise.
 	Ready() error
-	// Origin says where those in force are from: "redis", "directory policies/".
+	// Origin returns where the active rules come from: "redis", "directory policies/".
 	Origin() string
 }
 
-// Readiness says whether a limiter should be sent requests: it has rules and is not about to stop.
+// Readiness reports whether a limiter can receive requests: it has rules and does not drain.
 type Readiness struct {
 	engine   *engine.Engine
-	rules    Rules // nil for rules that are just there
+	rules    RuleSource // nil if the rules are constant
 	draining atomic.Bool
 }
 
-// NewReadiness returns the readiness of a limiter around e, whose rules come from there.
-func NewReadiness(e *engine.Engine, rules Rules) *Readiness {
+// NewReadiness returns the readiness of a limiter with engine e and rules from rules, which may be nil.
+func NewReadiness(e *engine.Engine, rules RuleSource) *Readiness {
 	return &Readiness{engine: e, rules: rules}
 }
 
-// Revision returns the revision in force, or why the limiter is not ready.
+// Revision returns the active revision, or the reason why the limiter is not ready.
 func (r *Readiness) Revision() (string, error) {
 	if r.draining.Load() {
-		return "", errors.New("draining: the limiter is about to stop")
+		return "", errors.New("draining: the limiter is shutting down")
 	}
 	if index := r.engine.Index(); index != nil {
 		return index.Revision(), nil
@@ -48,7 +48,7 @@ func (r *Readiness) Revision() (string, error) {
 	return "", errors.New("no rules yet")
 }
 
-// origin reads " from redis"; it is empty where nobody knows.
+// origin returns, for example, " from redis", or "" if the origin is unknown.
 func (r *Readiness) origin() string {
 	if r.rules == nil {
 		return ""
@@ -61,8 +61,8 @@ func (r *Readiness) origin() string {
 
 func (r *Readiness) drain() { r.draining.Store(true) }
 
-// NewOpsHandler returns what a limiter serves to those who run it: /metrics, /healthz (the process serves) and /readyz
-// (200 with the revision in force and where it is from, or 503 with the reason).
+// NewOpsHandler returns the handler for monitoring: /metrics, /healthz (200 while the process serves) and /readyz (200 with the
+// active revision and its origin, or 503 with the reason).
 func NewOpsHandler(metrics prometheus.Gatherer, readiness *Readiness) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))

@@ -19,7 +19,7 @@ func get(h http.Handler, path string) (status int, body string) {
 	return w.Code, w.Body.String()
 }
 
-// origin is Rules that somebody sets.
+// origin is a RuleSource whose results the test sets.
 type origin struct {
 	missing error
 	from    string
@@ -28,7 +28,7 @@ type origin struct {
 func (o *origin) Ready() error   { return o.missing }
 func (o *origin) Origin() string { return o.from }
 
-func TestReadyOnlyWithRulesAndNotWhileDraining(t *testing.T) {
+func TestOpsHandler_IsReadyOnlyWithRulesAndNotWhileDraining(t *testing.T) {
 	e := engine.New(atNoon(), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
 	rules := &origin{missing: errors.New("no rules yet: Redis unreachable")}
 	readiness := NewReadiness(e, rules)
@@ -48,14 +48,14 @@ func TestReadyOnlyWithRulesAndNotWhileDraining(t *testing.T) {
 	e.Swap(newIndex(t, "sha256:1"))
 	expect("with rules of unknown origin", http.StatusOK, "ok sha256:1\n")
 	rules.from = "snapshot /rules.json.gz"
-	expect("with rules of a snapshot", http.StatusOK, "ok sha256:1 from snapshot /rules.json.gz\n")
+	expect("with rules from a snapshot", http.StatusOK, "ok sha256:1 from snapshot /rules.json.gz\n")
 	rules.missing = errors.New("Redis unreachable")
-	expect("when Redis goes", http.StatusOK, "ok sha256:1 from snapshot /rules.json.gz\n")
+	expect("with rules and without Redis", http.StatusOK, "ok sha256:1 from snapshot /rules.json.gz\n")
 	readiness.drain()
-	expect("draining", http.StatusServiceUnavailable, "draining: the limiter is about to stop\n")
+	expect("draining", http.StatusServiceUnavailable, "draining: the limiter is shutting down\n")
 }
 
-func TestMetricsShowDecisions(t *testing.T) {
+func TestOpsHandler_ExposesDecisionMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	e := engine.New(atNoon(), engine.SourceMemory, engine.NewMetrics(registry))
 	e.Swap(newIndex(t, "sha256:1", tenantRule("a", 1)))

@@ -24,11 +24,11 @@ const (
 	maxHeaders     = 128
 	maxQuery       = 256 // parameters
 	maxDescriptors = 64
-	maxEntries     = 64 // of one descriptor
-	maxNameShown   = 64 // bytes of a name of the client's in a problem
+	maxEntries     = 64 // in one descriptor
+	maxNameShown   = 64 // bytes of a name from the client that a message shows
 )
 
-// bodyField names the body itself where no single field is to blame.
+// bodyField is the field of problems that concern the whole body.
 const bodyField = "body"
 
 const checkFields = "domain, method, host, path, query, headers, clientIP, claims, descriptors, cost, peek"
@@ -39,15 +39,14 @@ const checkFields = "domain, method, host, path, query, headers, clientIP, claim
 //	 "headers":{"x-tenant-id":"acme"},"clientIP":"203.0.113.7","claims":{"sub":"u1"},
 //	 "descriptors":[[{"key":"generic_key","value":"login"}]],"cost":1,"peek":false}
 //
-// Only domain is required, and beside it something that an axis can be read from. Everything else of the body is
-// refused with the field's name: unknown and repeated fields, wrong kinds (null included), values out of range. A query
-// behind the path is added to query.
+// The domain is required, and at least one other field from which an axis can be read. Unknown fields, repeated fields, wrong
+// types (null included) and values out of range are rejected with the name of the field. A query in the path is added to query.
 func decode(body []byte) (engine.Check, *reply.Problem) {
 	if !utf8.Valid(body) {
-		return engine.Check{}, badField(bodyField, "is not UTF-8")
+		return engine.Check{}, badField(bodyField, "is not valid UTF-8")
 	}
 	if !json.Valid(body) {
-		return engine.Check{}, badField(bodyField, "is not JSON: "+syntaxError(body))
+		return engine.Check{}, badField(bodyField, "is not valid JSON: "+syntaxError(body))
 	}
 	d := decoder{json: jsonText{text: string(body)}, check: engine.Check{Cost: 1}}
 	if kind := d.json.kind(); kind != kindObject {
@@ -56,7 +55,7 @@ func decode(body []byte) (engine.Check, *reply.Problem) {
 	seen := make([]string, 0, 11)
 	for name := range d.json.members() {
 		if slices.Contains(seen, name) {
-			return engine.Check{}, badField(name, "is given twice")
+			return engine.Check{}, badField(name, "is present more than once")
 		}
 		seen = append(seen, name)
 		if bad := d.field(name); bad != nil {
@@ -66,11 +65,11 @@ func decode(body []byte) (engine.Check, *reply.Problem) {
 	return d.finish()
 }
 
-// decoder holds what of a check has been read.
+// decoder is the state of decode: the check as far as it has been read.
 type decoder struct {
 	json  jsonText
 	check engine.Check
-	// path as it was given, with its query.
+	// path is the given path, including its query.
 	path string
 }
 
@@ -100,16 +99,16 @@ func (d *decoder) field(name string) *reply.Problem {
 	case "peek":
 		return d.peek()
 	default:
-		return badField(clip(name), "is not a field of a check; there are "+checkFields)
+		return badField(clip(name), "is not a field of a check; the fields are "+checkFields)
 	}
 }
 
-// finish checks what concerns more than one field and brings the request into normal form.
+// finish validates rules that concern several fields and normalizes the request.
 func (d *decoder) finish() (engine.Check, *reply.Problem) {
 	r := &d.check.Request
 	switch {
 	case r.Domain == "":
-		return engine.Check{}, badField("domain", "is missing: name the domain whose policies apply, a namespace")
+		return engine.Check{}, badField("domain", "is missing: set it to the domain whose policies apply, for example a namespace")
 	case len(r.Domain) > maxDomain:
 		return engine.Check{}, badField("domain", fmt.Sprintf("is longer than %d bytes", maxDomain))
 	}
@@ -120,13 +119,13 @@ func (d *decoder) finish() (engine.Check, *reply.Problem) {
 	}
 	if r.Path == "" && r.Host == "" && len(r.Query) == 0 && len(r.Headers) == 0 && !r.ClientIP.IsValid() &&
 		len(r.Claims) == 0 && len(r.Descriptors) == 0 {
-		return engine.Check{}, reply.NewProblem(http.StatusBadRequest, bodyField, "the body holds nothing that requests could be "+
-			"counted by: give at least one of clientIP, headers, query, path, host, claims, descriptors")
+		return engine.Check{}, reply.NewProblem(http.StatusBadRequest, bodyField,
+			"the body has no field to count requests by: set at least one of clientIP, headers, query, path, host, claims, descriptors")
 	}
 	return d.check, nil
 }
 
-// pathQuery adds the query behind the path to the query.
+// pathQuery adds the query in the path to the query of the request.
 func (d *decoder) pathQuery() {
 	more := rules.ParseQuery(d.path)
 	if d.check.Request.Query == nil {
@@ -154,7 +153,7 @@ func (d *decoder) query() *reply.Problem {
 	for name := range d.json.members() {
 		field := "query." + clip(name)
 		if _, ok := d.check.Request.Query[name]; ok {
-			return badField(field, "is given twice")
+			return badField(field, "is present more than once")
 		}
 		if len(d.check.Request.Query) == maxQuery {
 			return badField("query", fmt.Sprintf("has more than %d parameters", maxQuery))
@@ -183,10 +182,10 @@ func (d *decoder) headers() *reply.Problem {
 	for name := range d.json.members() {
 		lower := strings.ToLower(name)
 		if lower == "" {
-			return badField("headers", "has a header without a name")
+			return badField("headers", "contains a header with an empty name")
 		}
 		if _, ok := headers[lower]; ok {
-			return badField("headers."+clip(name), "is given twice: upper and lower case are the same header")
+			return badField("headers."+clip(name), "is present more than once: header names are not case-sensitive")
 		}
 		if len(headers) == maxHeaders {
 			return badField("headers", fmt.Sprintf("has more than %d headers", maxHeaders))
@@ -206,14 +205,14 @@ func (d *decoder) clientIP() *reply.Problem {
 	}
 	ip, err := netip.ParseAddr(text)
 	if err != nil {
-		return badField("clientIP", "must be an IP address without port, such as 203.0.113.7 or 2001:db8::7")
+		return badField("clientIP", "must be an IP address without a port, for example 203.0.113.7 or 2001:db8::7")
 	}
 	d.check.Request.ClientIP = ip
 	return nil
 }
 
 func (d *decoder) claims() (bad *reply.Problem) {
-	d.check.Request.Claims, bad = readClaims(&d.json, "claims")
+	d.check.Request.Claims, bad = parseClaims(&d.json, "claims")
 	return bad
 }
 
@@ -256,10 +255,10 @@ func (d *decoder) entry(field string) (rules.Entry, *reply.Problem) {
 	for name := range d.json.members() {
 		i := slices.Index(names[:], name)
 		if i < 0 {
-			return rules.Entry{}, badField(field+"."+clip(name), "is not a field of a descriptor's entry; there are key, value")
+			return rules.Entry{}, badField(field+"."+clip(name), "is not a field of a descriptor entry; the fields are key, value")
 		}
 		if given[i] {
-			return rules.Entry{}, badField(field+"."+name, "is given twice")
+			return rules.Entry{}, badField(field+"."+name, "is present more than once")
 		}
 		given[i] = true
 		if bad := d.str(field+"."+name, &texts[i]); bad != nil {
@@ -296,17 +295,17 @@ func (d *decoder) peek() *reply.Problem {
 	return nil
 }
 
-// badField returns the problem of a request whose field is wrong; why completes the sentence that the field begins.
+// badField returns the problem for an invalid field. The detail is the field followed by why.
 func badField(field, why string) *reply.Problem {
 	return reply.NewProblem(http.StatusBadRequest, field, field+" "+why)
 }
 
-// wrongKind returns the problem of a value that is of another kind than its field.
+// wrongKind returns the problem for a field whose value has the wrong type.
 func wrongKind(field, want, got string) *reply.Problem {
 	return badField(field, "must be "+want+", not "+got)
 }
 
-// syntaxError says what is wrong with a body that json.Valid refused, and where.
+// syntaxError describes the first syntax error of a body that json.Valid has rejected, and its position.
 func syntaxError(body []byte) string {
 	err := json.Unmarshal(body, new(json.RawMessage))
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
@@ -315,7 +314,7 @@ func syntaxError(body []byte) string {
 	return fmt.Sprint(err)
 }
 
-// clip shortens a name of the client's for a message.
+// clip shortens a name from the client for a message.
 func clip(name string) string {
 	if len(name) <= maxNameShown {
 		return name

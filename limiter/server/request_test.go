@@ -15,7 +15,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-func TestDecodeReadsEveryField(t *testing.T) {
+func TestDecode_ReadsEveryField(t *testing.T) {
 	tests := map[string]struct {
 		body string
 		want engine.Check
@@ -55,13 +55,13 @@ func TestDecodeReadsEveryField(t *testing.T) {
 				Domain: "shop", Host: "api.shop.example", Path: "/v1/light", Headers: map[string]string{"x-plan": "Free"},
 			}},
 		},
-		"a query behind the path": {
+		"a query in the path": {
 			`{"domain":"shop","path":"/v1/search?q=x&q=y%20z&bad=%zz#top?no=1"}`,
 			engine.Check{Cost: 1, Request: rules.Request{
 				Domain: "shop", Path: "/v1/search", Query: map[string][]string{"q": {"x", "y z"}},
 			}},
 		},
-		"a query behind the path comes after the query": {
+		"a query in the path comes after the query": {
 			`{"domain":"shop","query":{"q":["a"],"e":[]},"path":"/?q=b&r=c"}`,
 			engine.Check{Cost: 1, Request: rules.Request{
 				Domain: "shop", Path: "/", Query: map[string][]string{"q": {"a", "b"}, "e": {}, "r": {"c"}},
@@ -76,7 +76,7 @@ func TestDecodeReadsEveryField(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, bad := decode([]byte(test.body))
 			if bad != nil {
-				t.Fatalf("refused: %+v", *bad)
+				t.Fatalf("rejected: %+v", *bad)
 			}
 			if diff := cmp.Diff(test.want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 				t.Errorf("decoded (-want +got):\n%s", diff)
@@ -85,24 +85,24 @@ func TestDecodeReadsEveryField(t *testing.T) {
 	}
 }
 
-func TestDecodeRefusesByName(t *testing.T) {
-	const anyOf = "the body holds nothing that requests could be counted by: give at least one of clientIP, headers, query, " +
+func TestDecode_RejectsInvalidFieldsByName(t *testing.T) {
+	const anyOf = "the body has no field to count requests by: set at least one of clientIP, headers, query, " +
 		"path, host, claims, descriptors"
 	const wholeCost = "a whole number from 1 to 1000000000"
 	tests := map[string]struct{ body, field, detail string }{
-		"nothing":                   {``, "body", "body is not JSON: unexpected end of JSON input at byte 0"},
-		"text":                      {`domain=shop`, "body", "body is not JSON: invalid character 'd' looking for beginning of value at byte 1"},
-		"half an object":            {`{"domain":"shop"`, "body", "body is not JSON: unexpected end of JSON input at byte 16"},
-		"trailing data":             {`{"domain":"shop"} {}`, "body", "body is not JSON: invalid character '{' after top-level value at byte 19"},
+		"nothing":                   {``, "body", "body is not valid JSON: unexpected end of JSON input at byte 0"},
+		"text":                      {`domain=shop`, "body", "body is not valid JSON: invalid character 'd' looking for beginning of value at byte 1"},
+		"half an object":            {`{"domain":"shop"`, "body", "body is not valid JSON: unexpected end of JSON input at byte 16"},
+		"trailing data":             {`{"domain":"shop"} {}`, "body", "body is not valid JSON: invalid character '{' after top-level value at byte 19"},
 		"a list":                    {`[]`, "body", "body must be an object, not a list"},
 		"null":                      {`null`, "body", "body must be an object, not null"},
-		"a byte that is no UTF-8":   {"{\"domain\":\"\xff\"}", "body", "body is not UTF-8"},
-		"an unknown field":          {`{"domain":"shop","clientIp":"::1"}`, "clientIp", "clientIp is not a field of a check; there are " + checkFields},
-		"a field in capitals":       {`{"Domain":"shop"}`, "Domain", "Domain is not a field of a check; there are " + checkFields},
-		"a very long unknown field": {`{"` + strings.Repeat("é", 40) + `":1}`, strings.Repeat("é", 32) + "…", strings.Repeat("é", 32) + "… is not a field of a check; there are " + checkFields},
-		"a field given twice":       {`{"domain":"shop","domain":"other"}`, "domain", "domain is given twice"},
-		"no domain":                 {`{"clientIP":"::1"}`, "domain", "domain is missing: name the domain whose policies apply, a namespace"},
-		"an empty domain":           {`{"domain":"","clientIP":"::1"}`, "domain", "domain is missing: name the domain whose policies apply, a namespace"},
+		"an invalid UTF-8 byte":     {"{\"domain\":\"\xff\"}", "body", "body is not valid UTF-8"},
+		"an unknown field":          {`{"domain":"shop","clientIp":"::1"}`, "clientIp", "clientIp is not a field of a check; the fields are " + checkFields},
+		"a field in capitals":       {`{"Domain":"shop"}`, "Domain", "Domain is not a field of a check; the fields are " + checkFields},
+		"a very long unknown field": {`{"` + strings.Repeat("é", 40) + `":1}`, strings.Repeat("é", 32) + "…", strings.Repeat("é", 32) + "… is not a field of a check; the fields are " + checkFields},
+		"a field given twice":       {`{"domain":"shop","domain":"other"}`, "domain", "domain is present more than once"},
+		"no domain":                 {`{"clientIP":"::1"}`, "domain", "domain is missing: set it to the domain whose policies apply, for example a namespace"},
+		"an empty domain":           {`{"domain":"","clientIP":"::1"}`, "domain", "domain is missing: set it to the domain whose policies apply, for example a namespace"},
 		"an endless domain":         {`{"domain":"` + strings.Repeat("a", 254) + `","clientIP":"::1"}`, "domain", "domain is longer than 253 bytes"},
 		"a domain alone":            {`{"domain":"shop","method":"GET","cost":1,"peek":true}`, "body", anyOf},
 		"empty things only":         {`{"domain":"shop","headers":{},"query":{},"path":"","host":"","claims":{},"descriptors":[]}`, "body", anyOf},
@@ -110,27 +110,27 @@ func TestDecodeRefusesByName(t *testing.T) {
 		"a number for a string":     {`{"method":1}`, "method", "method must be a string, not a number"},
 		"a list for a string":       {`{"path":["/"]}`, "path", "path must be a string, not a list"},
 		"an object for a string":    {`{"host":{}}`, "host", "host must be a string, not an object"},
-		"an address with a port":    {`{"clientIP":"203.0.113.7:80"}`, "clientIP", "clientIP must be an IP address without port, such as 203.0.113.7 or 2001:db8::7"},
-		"an empty address":          {`{"clientIP":""}`, "clientIP", "clientIP must be an IP address without port, such as 203.0.113.7 or 2001:db8::7"},
+		"an address with a port":    {`{"clientIP":"203.0.113.7:80"}`, "clientIP", "clientIP must be an IP address without a port, for example 203.0.113.7 or 2001:db8::7"},
+		"an empty address":          {`{"clientIP":""}`, "clientIP", "clientIP must be an IP address without a port, for example 203.0.113.7 or 2001:db8::7"},
 		"headers as a list":         {`{"headers":[]}`, "headers", "headers must be an object, not a list"},
 		"a header that is a list":   {`{"headers":{"x-a":["b"]}}`, "headers.x-a", "headers.x-a must be a string, not a list"},
-		"two spellings of a header": {`{"headers":{"x-a":"b","X-A":"c"}}`, "headers.X-A", "headers.X-A is given twice: upper and lower case are the same header"},
-		"a header without a name":   {`{"headers":{"":"b"}}`, "headers", "headers has a header without a name"},
+		"two spellings of a header": {`{"headers":{"x-a":"b","X-A":"c"}}`, "headers.X-A", "headers.X-A is present more than once: header names are not case-sensitive"},
+		"a header without a name":   {`{"headers":{"":"b"}}`, "headers", "headers contains a header with an empty name"},
 		"too many headers":          {`{"headers":` + members(129, `"v"`) + `}`, "headers", "headers has more than 128 headers"},
 		"query as a string":         {`{"query":"q=x"}`, "query", "query must be an object, not a string"},
 		"a value outside a list":    {`{"query":{"q":"x"}}`, "query.q", "query.q must be a list of strings, not a string"},
 		"a number in a query":       {`{"query":{"q":["x",1]}}`, "query.q[1]", "query.q[1] must be a string, not a number"},
-		"a parameter twice":         {`{"query":{"q":[],"q":[]}}`, "query.q", "query.q is given twice"},
+		"a parameter twice":         {`{"query":{"q":[],"q":[]}}`, "query.q", "query.q is present more than once"},
 		"too many parameters":       {`{"query":` + members(257, `[]`) + `}`, "query", "query has more than 256 parameters"},
 		"claims as a string":        {`{"claims":"sub"}`, "claims", "claims must be an object, not a string"},
-		"a claim given twice":       {`{"claims":{"sub":"a","sub":"b"}}`, "claims.sub", "claims.sub is given twice"},
+		"a claim given twice":       {`{"claims":{"sub":"a","sub":"b"}}`, "claims.sub", "claims.sub is present more than once"},
 		"descriptors as an object":  {`{"descriptors":{}}`, "descriptors", "descriptors must be a list of descriptors, not an object"},
 		"a descriptor of one level": {`{"descriptors":[{"key":"a","value":"b"}]}`, "descriptors[0]", "descriptors[0] must be a list of entries, not an object"},
 		"an entry that is a string": {`{"descriptors":[[],["a"]]}`, "descriptors[1][0]", "descriptors[1][0] must be an object, not a string"},
 		"an entry without key":      {`{"descriptors":[[{"value":"b"}]]}`, "descriptors[0][0].key", "descriptors[0][0].key is missing"},
 		"an entry without value":    {`{"descriptors":[[{"key":"a"}]]}`, "descriptors[0][0].value", "descriptors[0][0].value is missing"},
-		"a key given twice":         {`{"descriptors":[[{"key":"a","key":"a"}]]}`, "descriptors[0][0].key", "descriptors[0][0].key is given twice"},
-		"an unknown entry field":    {`{"descriptors":[[{"name":"a"}]]}`, "descriptors[0][0].name", "descriptors[0][0].name is not a field of a descriptor's entry; there are key, value"},
+		"a key given twice":         {`{"descriptors":[[{"key":"a","key":"a"}]]}`, "descriptors[0][0].key", "descriptors[0][0].key is present more than once"},
+		"an unknown entry field":    {`{"descriptors":[[{"name":"a"}]]}`, "descriptors[0][0].name", "descriptors[0][0].name is not a field of a descriptor entry; the fields are key, value"},
 		"too many descriptors":      {`{"descriptors":[` + strings.Repeat("[],", 64) + `[]]}`, "descriptors", "descriptors has more than 64 descriptors"},
 		"too many entries":          {`{"descriptors":[[` + strings.Repeat(`{"key":"a","value":""},`, 64) + `{}]]}`, "descriptors[0]", "descriptors[0] has more than 64 entries"},
 		"a cost of 0":               {`{"cost":0}`, "cost", "cost must be " + wholeCost},
@@ -160,7 +160,7 @@ func TestDecodeRefusesByName(t *testing.T) {
 	}
 }
 
-// members is an object of n members of the same value.
+// members returns an object with n members of the same value.
 func members(n int, value string) string {
 	var b strings.Builder
 	for i := range n {
@@ -178,8 +178,7 @@ func quote(t *testing.T, s string) string {
 	return string(b)
 }
 
-// FuzzDecode holds decode to its promise: no body panics, and what it accepts encoding/json accepts too and reads
-// the same way.
+// FuzzDecode checks that decode never panics, and that encoding/json accepts each accepted body and reads the same values.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		`{"domain":"shop","method":"GET","host":"a:80","path":"/v1?q=x","query":{"q":["x"]},"headers":{"X-A":"\u00e9\ud800"},` +
@@ -202,7 +201,7 @@ func FuzzDecode(f *testing.F) {
 			Cost    *int64
 		}
 		if err := json.Unmarshal(body, &reference); err != nil {
-			t.Fatalf("accepted what encoding/json refuses: %v", err)
+			t.Fatalf("decode accepted a body that encoding/json rejects: %v", err)
 		}
 		if check.Request.Domain != reference.Domain || len(check.Request.Headers) != len(reference.Headers) {
 			t.Fatalf("read %+v, encoding/json %+v", check, reference)

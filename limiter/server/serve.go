@@ -12,21 +12,21 @@ import (
 	"github.com/weir-dev/weir/limiter/socket"
 )
 
-// Server is a limiter's sockets. All fields are required but Drain.
+// Server has the HTTP servers of a limiter. All fields except Drain are required.
 type Server struct {
-	// Check serves callers on CheckListener, Ops those who run the limiter on OpsListener.
+	// Check serves callers on CheckListener. Ops serves monitoring on OpsListener.
 	Check, Ops                 http.Handler
 	CheckListener, OpsListener net.Listener
-	// Readiness is told when the limiter drains.
+	// Readiness changes to not ready when the limiter drains.
 	Readiness *Readiness
-	// Drain is for how long requests are still taken after the context of Run is done: as long as it takes until
-	// load balancers have seen that the limiter is no longer ready.
+	// Drain is how long the server keeps accepting requests after the context of Run is done. Load balancers need this time to
+	// notice that the limiter is no longer ready.
 	Drain time.Duration
 	Log   *slog.Logger
 }
 
-// Run serves until ctx is done, then drains: it is not ready any more, takes requests for Drain, lets those under way
-// finish, and closes the ops socket last. It closes the listeners. The error is nil after a clean drain.
+// Run serves until ctx is done, then drains: it reports not ready, accepts requests for Drain, waits for requests in flight, and
+// closes the ops server last. It closes the listeners. The error is nil after a clean drain.
 func (s *Server) Run(ctx context.Context) error {
 	check, ops := s.http(s.Check), s.http(s.Ops)
 	failed := make(chan error, 2)
@@ -36,7 +36,7 @@ func (s *Server) Run(ctx context.Context) error {
 		s.Log.Info("draining", "for", s.Drain)
 		s.Readiness.drain()
 	}, failed)
-	s.Readiness.drain() // of a socket that failed, too
+	s.Readiness.drain() // also after a server failed
 	return errors.Join(cause, socket.StopHTTP(check), socket.StopHTTP(ops))
 }
 
@@ -47,7 +47,7 @@ func serve(server *http.Server, listener net.Listener) error {
 	return nil
 }
 
-// http speaks HTTP/1.1 and, for callers that know, HTTP/2 without TLS.
+// http returns a server for HTTP/1.1 and for HTTP/2 without TLS.
 func (s *Server) http(handler http.Handler) *http.Server {
 	server := socket.NewHTTP(handler, s.Readiness.draining.Load, s.Log)
 	server.Protocols.SetHTTP1(true)

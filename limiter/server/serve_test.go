@@ -23,7 +23,7 @@ const patience = 10 * time.Second
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// gatedStore holds every spend until its gate opens.
+// gatedStore blocks every spend until its gate opens.
 type gatedStore struct {
 	limiter.Store
 	arrived, gate chan struct{}
@@ -35,7 +35,7 @@ func (s *gatedStore) Spend(ctx context.Context, charges []limiter.Charge) ([]lim
 	return s.Store.Spend(ctx, charges)
 }
 
-// running is a Server on loopback.
+// running is a Server on a loopback address.
 type running struct {
 	check, ops string // base URLs
 	stop       context.CancelFunc
@@ -77,12 +77,12 @@ func (r *running) wait(t *testing.T) error {
 	case err := <-r.done:
 		return err
 	case <-time.After(patience):
-		t.Fatal("the server does not stop")
+		t.Fatal("the server did not stop in time")
 		return nil
 	}
 }
 
-// caller asks over its own connections.
+// caller returns a client with its own connections.
 func caller(t *testing.T, protocols *http.Protocols) *http.Client {
 	t.Helper()
 	transport := &http.Transport{Protocols: protocols}
@@ -107,7 +107,7 @@ func ask(client *http.Client, url, body string) (*http.Response, error) {
 	return response, errors.Join(err, response.Body.Close())
 }
 
-func TestDrainTakesRequestsForAWhileAndFinishesThoseUnderWay(t *testing.T) {
+func TestServer_DrainAcceptsRequestsForADelayAndFinishesThoseInFlight(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	store := &gatedStore{Store: atNoon(), arrived: make(chan struct{}, 2), gate: make(chan struct{})}
 	const drain = 300 * time.Millisecond
@@ -118,10 +118,10 @@ func TestDrainTakesRequestsForAWhileAndFinishesThoseUnderWay(t *testing.T) {
 		response *http.Response
 		err      error
 	}
-	underWay := make(chan outcome, 2)
+	inFlight := make(chan outcome, 2)
 	send := func() {
 		response, err := ask(client, s.check+"/v1/check", acme)
-		underWay <- outcome{response, err}
+		inFlight <- outcome{response, err}
 	}
 	go send()
 	<-store.arrived
@@ -133,7 +133,7 @@ func TestDrainTakesRequestsForAWhileAndFinishesThoseUnderWay(t *testing.T) {
 	})
 	go send() // within the drain delay
 	<-store.arrived
-	fixture.Await(t, "no new connections after the delay", func() bool {
+	fixture.Await(t, "new connections are refused after the delay", func() bool {
 		connection, err := net.Dial("tcp", strings.TrimPrefix(s.check, "http://"))
 		if err == nil {
 			_ = connection.Close()
@@ -141,7 +141,7 @@ func TestDrainTakesRequestsForAWhileAndFinishesThoseUnderWay(t *testing.T) {
 		return err != nil
 	})
 	if refusedAfter := time.Since(stopped); refusedAfter < drain {
-		t.Errorf("new requests were refused after %v already, want %v", refusedAfter, drain)
+		t.Errorf("new requests were refused after %v, want not before %v", refusedAfter, drain)
 	}
 	if response, err := ask(client, s.ops+"/healthz", ""); err != nil || response.StatusCode != http.StatusOK {
 		t.Errorf("the ops socket closed before the last request: %v", err)
@@ -149,23 +149,23 @@ func TestDrainTakesRequestsForAWhileAndFinishesThoseUnderWay(t *testing.T) {
 	close(store.gate)
 	var closing int
 	for range 2 {
-		o := <-underWay
+		o := <-inFlight
 		if o.err != nil || o.response.StatusCode != http.StatusOK {
-			t.Fatalf("a request under way: %+v, %v", o.response, o.err)
+			t.Fatalf("a request in flight: %+v, %v", o.response, o.err)
 		}
 		if o.response.Close {
 			closing++
 		}
 	}
 	if closing == 0 {
-		t.Error("a draining server lets callers keep their connections")
+		t.Error("a draining server does not ask callers to close their connections")
 	}
 	if err := s.wait(t); err != nil {
 		t.Errorf("drain: %v", err)
 	}
 }
 
-func TestServesHTTP2WithoutTLS(t *testing.T) {
+func TestServer_ServesHTTP2WithoutTLS(t *testing.T) {
 	s := start(t, atNoon(), 0)
 	h2c := new(http.Protocols)
 	h2c.SetUnencryptedHTTP2(true)
@@ -179,7 +179,7 @@ func TestServesHTTP2WithoutTLS(t *testing.T) {
 	}
 }
 
-func TestASocketThatFailsStopsTheServer(t *testing.T) {
+func TestServer_StopsWhenAListenerFails(t *testing.T) {
 	e := newEngine(t, atNoon())
 	readiness := NewReadiness(e, nil)
 	check, ops := listen(t), listen(t)
@@ -192,6 +192,6 @@ func TestASocketThatFailsStopsTheServer(t *testing.T) {
 	}
 	err := s.Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "serve on "+ops.Addr().String()) {
-		t.Errorf("error %v does not name the socket", err)
+		t.Errorf("error %v does not name the listener", err)
 	}
 }

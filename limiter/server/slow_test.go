@@ -15,8 +15,8 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// slowSocket serves a caller on an end of a pipe, in the time of a synctest.
-func slowSocket(t *testing.T) (caller net.Conn, stop func()) {
+// servePipe serves a caller on one end of a pipe, with the fake clock of synctest.
+func servePipe(t *testing.T) (caller net.Conn, stop func()) {
 	t.Helper()
 	e := newEngine(t, atNoon(), tenantRule("a", 5))
 	caller, ours := net.Pipe()
@@ -35,30 +35,30 @@ func slowSocket(t *testing.T) (caller net.Conn, stop func()) {
 		_ = caller.Close()
 		_ = server.Close()
 		<-done
-		time.Sleep(time.Second) // of the bubble: connections that net/http closes linger for half a second
+		time.Sleep(time.Second) // on the fake clock: net/http keeps a closed connection for half a second
 	}
 }
 
-// The times are those of docs/reference/http.md.
-func TestCallersThatStallAreCutOff(t *testing.T) {
+// docs/reference/http.md documents these times.
+func TestServer_ClosesStalledConnections(t *testing.T) {
 	const head = "POST /v1/check HTTP/1.1\r\nHost: weir\r\n"
 	tests := map[string]struct {
-		said   string
+		sent   string
 		after  time.Duration
 		answer string
 	}{
-		"nothing is said":       {"", 5 * time.Second, ""},
-		"half of the headers":   {head, 5 * time.Second, ""},
-		"half of the body":      {head + "Content-Length: 100\r\n\r\n{", 10 * time.Second, "body did not arrive within 10s"},
-		"another request never": {"GET /v1/auth/shop HTTP/1.1\r\nHost: weir\r\nX-Forwarded-Uri: /\r\nX-Forwarded-Method: GET\r\n\r\n", 2 * time.Minute, "200 OK"},
+		"no request":          {"", 5 * time.Second, ""},
+		"half of the headers": {head, 5 * time.Second, ""},
+		"half of the body":    {head + "Content-Length: 100\r\n\r\n{", 10 * time.Second, "body did not arrive within 10s"},
+		"no second request":   {"GET /v1/auth/shop HTTP/1.1\r\nHost: weir\r\nX-Forwarded-Uri: /\r\nX-Forwarded-Method: GET\r\n\r\n", 2 * time.Minute, "200 OK"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				caller, stop := slowSocket(t)
+				caller, stop := servePipe(t)
 				defer stop()
 				began := time.Now()
-				if _, err := io.WriteString(caller, test.said); err != nil {
+				if _, err := io.WriteString(caller, test.sent); err != nil {
 					t.Fatal(err)
 				}
 				answer, err := io.ReadAll(caller)
@@ -73,11 +73,11 @@ func TestCallersThatStallAreCutOff(t *testing.T) {
 	}
 }
 
-func TestHeadersOverTheBoundAreRefused(t *testing.T) {
+func TestServer_RejectsHeadersAboveTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		caller, stop := slowSocket(t)
+		caller, stop := servePipe(t)
 		defer stop()
-		go func() { // the server stops reading at some point
+		go func() { // the server stops reading before the end
 			_, _ = io.WriteString(caller, "POST /v1/check HTTP/1.1\r\nHost: weir\r\nX-A: "+strings.Repeat("a", 64<<10)+"\r\n\r\n")
 		}()
 		response, err := http.ReadResponse(bufio.NewReader(caller), nil)
