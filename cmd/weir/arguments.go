@@ -7,15 +7,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// noArguments refuses what stands behind a command that takes flags only.
+// noArguments rejects arguments of a command that accepts only flags.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return usageError(fmt.Errorf("%s takes no argument, and %q is one; see %s --help", cmd.Name(), args[0], cmd.CommandPath()))
+	return usageError(fmt.Errorf("%s: unexpected argument %q; see %s --help", cmd.Name(), args[0], cmd.CommandPath()))
 }
 
-// noUnknownCommand refuses a word that is no command of cmd, and names those that it may have been meant for.
+// noUnknownCommand rejects an unknown command and suggests commands with similar names.
 func noUnknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -24,5 +24,5 @@ func noUnknownCommand(cmd *cobra.Command, args []string) error {
 	if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
 		hint = "did you mean " + strings.Join(similar, " or ") + "?"
 	}
-	return usageError(fmt.Errorf("there is no command %q; %s", args[0], hint))
+	return usageError(fmt.Errorf("unknown command %q; %s", args[0], hint))
 }

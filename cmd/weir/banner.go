@@ -12,8 +12,8 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// welcome tells whoever started a standalone limiter where it is and how to try it.
-func welcome(w io.Writer, p *process, f serveFlags, set rules.Set) {
+// printBanner prints the addresses of a standalone limiter and a command to try it.
+func printBanner(w io.Writer, p *process, f serveFlags, set rules.Set) {
 	counters := "in this process"
 	if f.redis != "" {
 		counters = "in " + redisPlace(f.redis)
@@ -22,17 +22,17 @@ func welcome(w io.Writer, p *process, f serveFlags, set rules.Set) {
 	if p.grpc != nil {
 		envoy = "gRPC for Envoy at " + localAddress(p.grpc) + ", "
 	}
-	_, _ = fmt.Fprintf(w, "weir enforces %s of %s at %s/v1/check, counters %s; %smetrics and probes at %s\n",
+	_, _ = fmt.Fprintf(w, "weir enforces %s from %s at %s/v1/check, counters %s; %smetrics and probes at %s\n",
 		count(len(set.Rules), "policy", "policies"), f.policies, localURL(p.check), counters, envoy, localURL(p.ops))
-	_, _ = fmt.Fprintf(w, "try: %s\n", curl(localURL(p.check), set))
+	_, _ = fmt.Fprintf(w, "try: %s\n", curlCommand(localURL(p.check), set))
 }
 
-// curl is a command that asks for a request which the first enforced rule counts.
-func curl(base string, set rules.Set) string {
+// curlCommand returns a command for a request that the first enforced rule counts.
+func curlCommand(base string, set rules.Set) string {
 	body := example{Domain: "default", ClientIP: "203.0.113.7"}
 	for i := range set.Rules {
 		if rule := &set.Rules[i]; !rule.Shadow && rule.Match.Expression == "" && rule.Match.Kubernetes == nil {
-			body = exampleOf(rule)
+			body = exampleRequest(rule)
 			break
 		}
 	}
@@ -44,7 +44,7 @@ func curl(base string, set rules.Set) string {
 	return fmt.Sprintf("curl -i %s/v1/check -d '%s'", base, quoted)
 }
 
-// example is the body of a check, for show.
+// example is the body of a check in the banner.
 type example struct {
 	Domain   string              `json:"domain"`
 	Method   string              `json:"method,omitempty"`
@@ -58,11 +58,11 @@ type example struct {
 	Descriptors [][]map[string]string `json:"descriptors,omitempty"`
 }
 
-// exampleOf returns a request that rule matches, save for expressions, which nobody can read backwards.
-func exampleOf(rule *rules.Rule) example {
-	who := "acme"
+// exampleRequest returns a request that rule matches. It ignores expressions, for which a matching request cannot be derived.
+func exampleRequest(rule *rules.Rule) example {
+	identifier := "acme"
 	if rule.Identifier.Address {
-		who = "203.0.113.7"
+		identifier = "203.0.113.7"
 	}
 	e := example{Domain: domainOf(rule), Path: "/", Headers: map[string]string{}}
 	if len(rule.Match.Methods) > 0 {
@@ -79,7 +79,7 @@ func exampleOf(rule *rules.Rule) example {
 	}
 	for _, header := range rule.Match.Headers {
 		if header.Type != rules.HeaderRegex && !header.Invert {
-			e.Headers[header.Name] = cmp.Or(header.Value, who)
+			e.Headers[header.Name] = cmp.Or(header.Value, identifier)
 		}
 	}
 	if len(rule.Match.CIDRs) > 0 {
@@ -88,39 +88,39 @@ func exampleOf(rule *rules.Rule) example {
 	if len(rule.Match.Descriptors) > 0 {
 		var entries []map[string]string
 		for _, entry := range rule.Match.Descriptors {
-			entries = append(entries, map[string]string{"key": entry.Key, "value": cmp.Or(entry.Value, who)})
+			entries = append(entries, map[string]string{"key": entry.Key, "value": cmp.Or(entry.Value, identifier)})
 		}
 		e.Descriptors = [][]map[string]string{entries}
 	}
-	e.identify(rule, who)
+	e.setIdentifier(rule, identifier)
 	return e
 }
 
-// identify puts an identifier where the rule looks for it, unless something stands there.
-func (e *example) identify(rule *rules.Rule, who string) {
+// setIdentifier sets the identifier in the field that the rule reads, unless the field is set.
+func (e *example) setIdentifier(rule *rules.Rule, identifier string) {
 	switch id := rule.Identifier; id.From {
 	case rules.FromClientIP:
-		e.ClientIP = cmp.Or(e.ClientIP, elsewhere(rule.Match.ExceptCIDRs))
+		e.ClientIP = cmp.Or(e.ClientIP, addressOutside(rule.Match.ExceptCIDRs))
 	case rules.FromClaim:
-		e.Claims = map[string]any{id.Name: who}
+		e.Claims = map[string]any{id.Name: identifier}
 	case rules.FromDescriptor:
 		if len(e.Descriptors) == 0 {
-			e.Descriptors = [][]map[string]string{{{"key": id.Name, "value": who}}}
+			e.Descriptors = [][]map[string]string{{{"key": id.Name, "value": identifier}}}
 		}
 	case rules.FromHeader:
 		if _, ok := e.Headers[id.Name]; !ok {
-			e.Headers[id.Name] = who
+			e.Headers[id.Name] = identifier
 		}
 	case rules.FromQuery:
-		e.Query = map[string][]string{id.Name: {who}}
+		e.Query = map[string][]string{id.Name: {identifier}}
 	case rules.FromCookie:
-		e.Headers["cookie"] = id.Name + "=" + who
+		e.Headers["cookie"] = id.Name + "=" + identifier
 	case rules.FromEndpoint, rules.FromExpression:
 	}
 }
 
-// elsewhere is an address in none of the networks, as far as those for documentation go.
-func elsewhere(networks []string) string {
+// addressOutside returns a documentation address that is outside all networks.
+func addressOutside(networks []string) string {
 	for _, address := range []string{"203.0.113.7", "198.51.100.7", "192.0.2.7"} {
 		within := func(network string) bool {
 			prefix, err := netip.ParsePrefix(network)
@@ -133,7 +133,7 @@ func elsewhere(networks []string) string {
 	return "2001:db8::7"
 }
 
-// domainOf is a domain that rule speaks for.
+// domainOf returns a domain that rule applies to.
 func domainOf(rule *rules.Rule) string {
 	if len(rule.Domains) > 0 {
 		return rule.Domains[0]

@@ -35,7 +35,7 @@ spec:
         {name: x-internal, type: Present, invert: true}]
 `
 
-func TestTheCommandToTryMeetsTheFirstEnforcedPolicy(t *testing.T) {
+func TestCurlCommand_MatchesTheFirstEnforcedPolicy(t *testing.T) {
 	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
 	if err != nil {
 		t.Fatal(err)
@@ -46,14 +46,14 @@ func TestTheCommandToTryMeetsTheFirstEnforcedPolicy(t *testing.T) {
 	}
 	want := `curl -i http://127.0.0.1:8080/v1/check -d '{"domain":"shop","method":"POST",` +
 		`"host":"www.shop.example","path":"/v1","headers":{"cookie":"session=acme","x-plan":"it'\''s free","x-region":"acme"}}'`
-	if got := curl("http://127.0.0.1:8080", result.Rules); got != want {
+	if got := curlCommand("http://127.0.0.1:8080", result.Rules); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	index, err := rules.NewIndex(result.Rules, "", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := exampleOf(&result.Rules.Rules[1])
+	e := exampleRequest(&result.Rules.Rules[1])
 	matched := index.Match(nil, &rules.Request{
 		Domain: e.Domain, Method: e.Method, Host: e.Host, Path: e.Path, Headers: e.Headers, ClientIP: netip.Addr{},
 	})
@@ -62,14 +62,14 @@ func TestTheCommandToTryMeetsTheFirstEnforcedPolicy(t *testing.T) {
 	}
 }
 
-func TestTheCommandToTryWithoutAnyPolicy(t *testing.T) {
+func TestCurlCommand_WithoutPolicies(t *testing.T) {
 	want := `curl -i http://127.0.0.1:8080/v1/check -d '{"domain":"default","clientIP":"203.0.113.7"}'`
-	if got := curl("http://127.0.0.1:8080", rules.Set{}); got != want {
+	if got := curlCommand("http://127.0.0.1:8080", rules.Set{}); got != want {
 		t.Errorf("got %s", got)
 	}
 }
 
-func TestTheExampleOfEverySampleMeetsIt(t *testing.T) {
+func TestExampleRequest_MatchesEachSample(t *testing.T) {
 	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
 	if err != nil {
 		t.Fatal(err)
@@ -94,23 +94,23 @@ func TestTheExampleOfEverySampleMeetsIt(t *testing.T) {
 				continue
 			}
 			met++
-			r := exampleRequest(t, rule)
+			r := requestOf(t, rule)
 			matched := index.Match(nil, r)
 			at := slices.IndexFunc(matched, func(m rules.Matched) bool { return m.Rule.Policy == rule.Policy })
 			if at < 0 || matched[at].Identify(r) == "" {
-				t.Errorf("%s: %+v matches %+v", rule.Policy, exampleOf(rule), matched)
+				t.Errorf("%s: %+v matches %+v", rule.Policy, exampleRequest(rule), matched)
 			}
 		}
 	}
 	if met < 8 {
-		t.Errorf("%d samples were tried, want 8 at least", met)
+		t.Errorf("%d samples were tested, want at least 8", met)
 	}
 }
 
-// exampleRequest is what a limiter reads in the example of rule.
-func exampleRequest(t *testing.T, rule *rules.Rule) *rules.Request {
+// requestOf returns the request that a limiter reads from the example for rule.
+func requestOf(t *testing.T, rule *rules.Rule) *rules.Request {
 	t.Helper()
-	e := exampleOf(rule)
+	e := exampleRequest(rule)
 	r := &rules.Request{
 		Domain: e.Domain, Method: e.Method, Host: e.Host, Path: e.Path, Query: e.Query, Headers: e.Headers, Claims: e.Claims,
 	}

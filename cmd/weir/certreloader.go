@@ -5,30 +5,30 @@ import (
 	"sync/atomic"
 )
 
-// keyPair is a certificate and its key in files that somebody renews.
-type keyPair struct {
+// certReloader serves a certificate and its key from files that are renewed while the process runs.
+type certReloader struct {
 	certificate, key string
-	read             atomic.Pointer[tls.Certificate] // last
+	last             atomic.Pointer[tls.Certificate] // the last valid pair
 }
 
-// openKeyPair reads the files once, to tell now that they cannot be.
-func openKeyPair(certificate, key string) (*keyPair, error) {
-	k := &keyPair{certificate: certificate, key: key}
+// newCertReloader reads the files once. The error is that of unreadable or mismatched files.
+func newCertReloader(certificate, key string) (*certReloader, error) {
+	r := &certReloader{certificate: certificate, key: key}
 	pair, err := tls.LoadX509KeyPair(certificate, key)
 	if err != nil {
 		return nil, err
 	}
-	k.read.Store(&pair)
-	return k, nil
+	r.last.Store(&pair)
+	return r, nil
 }
 
-// show is a GetCertificate: it reads the files for every connection, so that renewed ones need no restart. While they do not
-// go together, as in the moment between two writes, it shows what they were before.
-func (k *keyPair) show(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	pair, err := tls.LoadX509KeyPair(k.certificate, k.key)
+// getCertificate is a tls.Config.GetCertificate. It reads the files for each connection, so a renewed certificate needs no
+// restart. While the files do not match, as between two writes, it returns the previous pair.
+func (r *certReloader) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(r.certificate, r.key)
 	if err != nil {
-		return k.read.Load(), nil //nolint:nilerr // see above
+		return r.last.Load(), nil //nolint:nilerr // see above
 	}
-	k.read.Store(&pair)
+	r.last.Store(&pair)
 	return &pair, nil
 }

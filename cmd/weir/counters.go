@@ -22,22 +22,22 @@ import (
 	"github.com/weir-dev/weir/limiter/redisstore"
 )
 
-// knownDenials is how many denials a process remembers; each takes some hundreds of bytes.
-const knownDenials = 100_000
+// maxCachedDenials is the size of the denial cache of a process. An entry takes a few hundred bytes.
+const maxCachedDenials = 100_000
 
 const (
-	// localPart is the part of a process's memory that the counters which stand in for Redis may take: as much again is
-	// garbage before it is collected, and a process is more than its counters.
-	localPart = 4
-	// leastMemory leaves room for the process itself.
-	leastMemory = 128 << 20
-	// program is what is resident of the program's own file, of which the collector does not know.
-	program = 56 << 20
-	// softPart of the memory, less the program, is where the collector begins to work harder, in percent.
-	softPart = 90
+	// localCountersDivisor is the part of --memory for the local counters: a quarter. The garbage before a collection can take
+	// as much again, and the rest of the process needs memory too.
+	localCountersDivisor = 4
+	// minMemory leaves room for the process itself, in bytes.
+	minMemory = 128 << 20
+	// binaryMemory is the resident part of the executable file in bytes, which the Go memory limit does not count.
+	binaryMemory = 56 << 20
+	// memoryLimitPercent of --memory, less binaryMemory, is the Go memory limit.
+	memoryLimitPercent = 90
 )
 
-// counterFlags are about counters in Redis, and what stands in for them.
+// counterFlags configure the counters in Redis and the local counters of local mode.
 type counterFlags struct {
 	timeout  time.Duration
 	prefix   string
@@ -46,75 +46,77 @@ type counterFlags struct {
 }
 
 func (f *counterFlags) add(flags *pflag.FlagSet) {
-	flags.DurationVar(&f.timeout, "redis-timeout", 50*time.Millisecond, "time a decision may wait for Redis")
-	flags.StringVar(&f.prefix, "prefix", "weir:", "what every name in Redis begins with")
+	flags.DurationVar(&f.timeout, "redis-timeout", 50*time.Millisecond, "maximum time that a decision waits for Redis")
+	flags.StringVar(&f.prefix, "prefix", "weir:", redisPrefixHelp)
 	flags.StringVar(&f.memory, "memory", "256Mi",
-		"memory that the process is to keep within; a quarter of it is for counters that stand in for Redis while it is away.\n"+
-			"Counters in the process, of weir serve without --redis, are as many as there are callers, whatever is said here")
+		"memory limit of the process; a quarter is reserved for the local counters that are used while Redis is unavailable.\n"+
+			"It does not limit the counters of weir serve without --redis: their number grows with the number of clients")
 	flags.IntVar(&f.replicas, "replicas", 1,
-		"replicas to share limits with while Redis is away, until Redis has told how many there are")
+		"initial number of replicas, among which limits are shared while Redis is unavailable; replaced by the number that Redis reports")
 }
 
-// counters are where a process counts.
+const redisPrefixHelp = "prefix of all keys and channels in Redis"
+
+// counters are the counters of a process.
 type counters struct {
 	store   limiter.Store
 	source  engine.Source
 	options []engine.Option
-	// Of counters in Redis; nil where they are in this process.
+	// The fields below are nil if the counters are in this process.
 	client   *redisclient.Client
 	redis    *redisstore.Store
 	local    *local.Counters
 	failover *failover.Store
 }
 
-// memoryCounters are counters in this process.
+// memoryCounters returns counters in this process.
 func memoryCounters() *counters {
 	return &counters{store: memstore.New(time.Now), source: engine.SourceMemory}
 }
 
-// redisCounters are counters in client's Redis. Refunds that fail are logged, now and then: they come in crowds.
+// redisCounters returns counters in the Redis of client. It logs failed refunds at most every ten seconds: an outage causes many.
 func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger) (*counters, error) {
 	memory, err := f.memoryBytes()
 	if err != nil {
 		return nil, err
 	}
 	if f.replicas < 1 {
-		return nil, fmt.Errorf("--replicas %d is less than 1", f.replicas)
+		return nil, fmt.Errorf("--replicas %d is invalid: must be at least 1", f.replicas)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memory/100*softPart - program)
+		debug.SetMemoryLimit(memory/100*memoryLimitPercent - binaryMemory)
 	}
 	sometimes := &rate.Sometimes{First: 1, Interval: 10 * time.Second}
 	refundFailed := func(err error) {
 		sometimes.Do(func() {
-			log.Warn("denied requests leave units spent in other slots until their windows end", "error", err)
+			log.Warn("refunds failed: units of denied requests stay spent in other Redis slots until their windows end", "error", err)
 		})
 	}
 	redis := redisstore.NewStore(client, f.timeout,
 		redisstore.WithRefundFailures(refundFailed), redisstore.WithInvalidations(redisstore.InvalidationChannel(f.prefix)))
-	counts := local.New(int(memory/localPart), steadyClock())
+	counts := local.New(int(memory/localCountersDivisor), monotonicClock())
 	counts.Share(local.Peers{Replicas: int64(f.replicas), Rank: int64(f.replicas) - 1})
 	store := failover.New(redis, counts, time.Now, log)
 	return &counters{
 		store: store, source: engine.SourceRedis, client: client, redis: redis, local: counts, failover: store,
-		options: []engine.Option{engine.RememberDenials(knownDenials, time.Now)},
+		options: []engine.Option{engine.RememberDenials(maxCachedDenials, time.Now)},
 	}, nil
 }
 
-// memoryBytes reads --memory.
+// memoryBytes parses and validates --memory.
 func (f *counterFlags) memoryBytes() (int64, error) {
 	quantity, err := resource.ParseQuantity(f.memory)
 	if err != nil {
-		return 0, fmt.Errorf("--memory %q: %w", f.memory, err)
+		return 0, fmt.Errorf("--memory %q is invalid: %w", f.memory, err)
 	}
 	bytes := quantity.Value()
-	if bytes < leastMemory || bytes > math.MaxInt64/100 {
-		return 0, fmt.Errorf("--memory %s is less than 128Mi, or more than there is", f.memory)
+	if bytes < minMemory || bytes > math.MaxInt64/100 {
+		return 0, fmt.Errorf("--memory %s is invalid: must be between 128Mi and the available memory", f.memory)
 	}
 	return bytes, nil
 }
 
-// guard makes the process decide while Redis is unavailable, until the stop function is called.
+// guard makes the process decide locally while Redis is unavailable, until the stop function is called.
 func (c *counters) guard(ctx context.Context) (stop func()) {
 	guarded, stop := context.WithCancel(context.WithoutCancel(ctx))
 	if c.redis != nil {
@@ -123,7 +125,7 @@ func (c *counters) guard(ctx context.Context) (stop func()) {
 	return stop
 }
 
-// tasks run beside the process.
+// tasks returns the background tasks of the counters.
 func (c *counters) tasks(p *process) []func(context.Context) error {
 	if c.client == nil {
 		return nil
@@ -138,8 +140,8 @@ func (c *counters) close() error {
 	return c.client.Close()
 }
 
-// steadyClock begins at the time of the machine and does not step with it.
-func steadyClock() func() time.Time {
+// monotonicClock returns a clock that starts at the system time and ignores later changes of the system time.
+func monotonicClock() func() time.Time {
 	began := time.Now()
 	return func() time.Time { return began.Add(time.Since(began)) }
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/weir-dev/weir/limiter/source"
 )
 
-// directory makes rules of a directory of policies. Its methods are called one at a time, by a source.Files.
+// directory compiles the policies in a directory. A source.Files calls its methods one at a time.
 type directory struct {
 	path    string
 	loader  *policyfile.Loader
 	install source.Apply
-	inForce rules.Set
+	active  rules.Set
 }
 
 // load is a source.Load.
@@ -28,18 +28,18 @@ func (d *directory) load() (rules.Set, []string, error) {
 	for i, p := range result.Problems {
 		problems[i] = p.String()
 	}
-	set, kept := retain(result.Rules, d.inForce, result.Problems)
+	set, kept := retain(result.Rules, d.active, result.Problems)
 	if len(kept) > 0 {
-		problems = append(problems, "in force as before: "+few(kept))
+		problems = append(problems, "the previous version stays enforced: "+abbreviate(kept))
 	}
 	return set, problems, nil
 }
 
-// few names some of the policies, and says how many more there are.
-func few(policies []string) string {
-	const told = 10
-	if more := len(policies) - told; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(policies[:told], ", "), more)
+// abbreviate lists at most ten policies, and the number of the remaining ones.
+func abbreviate(policies []string) string {
+	const shown = 10
+	if more := len(policies) - shown; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(policies[:shown], ", "), more)
 	}
 	return strings.Join(policies, ", ")
 }
@@ -49,13 +49,13 @@ func (d *directory) apply(set rules.Set, revision string) error {
 	if err := d.install(set, revision); err != nil {
 		return err
 	}
-	d.inForce = set
+	d.active = set
 	return nil
 }
 
-// retain returns set and, of the rules that were in force before, those that a problem keeps out of it, which kept names: a
-// broken edit must not lift a limit. A problem without a policy's name is that of a file that cannot be read as YAML, and any rule
-// may have been in it.
+// retain returns set plus each rule of before that is missing from set because of a problem: an invalid edit must not lift a
+// limit. kept lists the policies of these rules. A problem without the name of a policy concerns a file that is not valid YAML;
+// the file may have contained any rule.
 func retain(set, before rules.Set, problems []policyfile.Problem) (_ rules.Set, kept []string) {
 	if len(problems) == 0 {
 		return set, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-func TestRetainKeepsWhatABrokenEditWouldLift(t *testing.T) {
+func TestRetain_KeepsRulesThatAnInvalidEditWouldRemove(t *testing.T) {
 	set := func(units int64, policies ...string) rules.Set {
 		var s rules.Set
 		for _, p := range policies {
@@ -25,12 +25,12 @@ func TestRetainKeepsWhatABrokenEditWouldLift(t *testing.T) {
 		problems     []policyfile.Problem
 		want         map[string]int64 // units by policy
 	}{
-		"no problem: what was read counts":          {set(2, "shop/a"), set(1, "shop/a", "shop/b"), nil, map[string]int64{"shop/a": 2}},
-		"a broken policy stays as it was":           {set(2, "shop/a", "shop/c"), set(1, "shop/a", "shop/b"), []policyfile.Problem{badB}, map[string]int64{"shop/a": 2, "shop/b": 1, "shop/c": 2}},
-		"removing another works meanwhile":          {set(2, "shop/c"), set(1, "shop/a", "shop/b"), []policyfile.Problem{badB}, map[string]int64{"shop/b": 1, "shop/c": 2}},
-		"a policy broken from the start is out":     {set(2, "shop/a"), set(1, "shop/a"), []policyfile.Problem{badB}, map[string]int64{"shop/a": 2}},
-		"behind an unreadable file may be anything": {set(2, "shop/c"), set(1, "shop/a", "shop/b"), []policyfile.Problem{unreadable}, map[string]int64{"shop/a": 1, "shop/b": 1, "shop/c": 2}},
-		"a second definition with problems":         {set(2, "shop/b"), set(1, "shop/b"), []policyfile.Problem{badB}, map[string]int64{"shop/b": 2}},
+		"no problem": {set(2, "shop/a"), set(1, "shop/a", "shop/b"), nil, map[string]int64{"shop/a": 2}},
+		"an invalid policy keeps its previous version": {set(2, "shop/a", "shop/c"), set(1, "shop/a", "shop/b"), []policyfile.Problem{badB}, map[string]int64{"shop/a": 2, "shop/b": 1, "shop/c": 2}},
+		"another policy can be removed":                {set(2, "shop/c"), set(1, "shop/a", "shop/b"), []policyfile.Problem{badB}, map[string]int64{"shop/b": 1, "shop/c": 2}},
+		"a policy that was never valid":                {set(2, "shop/a"), set(1, "shop/a"), []policyfile.Problem{badB}, map[string]int64{"shop/a": 2}},
+		"an unreadable file can contain any policy":    {set(2, "shop/c"), set(1, "shop/a", "shop/b"), []policyfile.Problem{unreadable}, map[string]int64{"shop/a": 1, "shop/b": 1, "shop/c": 2}},
+		"a second definition with problems":            {set(2, "shop/b"), set(1, "shop/b"), []policyfile.Problem{badB}, map[string]int64{"shop/b": 2}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -49,11 +49,11 @@ func TestRetainKeepsWhatABrokenEditWouldLift(t *testing.T) {
 			}
 			for _, policy := range kept {
 				if slices.ContainsFunc(test.read.Rules, func(r rules.Rule) bool { return r.Policy == policy }) || got[policy] != 1 {
-					t.Errorf("%s is said to be kept", policy)
+					t.Errorf("kept lists %s", policy)
 				}
 			}
 			if len(kept) != len(got)-len(test.read.Rules) {
-				t.Errorf("%d are kept, and %v told", len(got)-len(test.read.Rules), kept)
+				t.Errorf("%d rules are kept, and kept lists %v", len(got)-len(test.read.Rules), kept)
 			}
 		})
 	}

@@ -23,10 +23,10 @@ import (
 	"github.com/weir-dev/weir/limiter/server/envoy"
 )
 
-// proxyProtocolTimeout is how long a load balancer may take to say whose connection it is.
+// proxyProtocolTimeout is how long a load balancer can take to send the PROXY protocol header.
 const proxyProtocolTimeout = 5 * time.Second
 
-// socketFlags are where a process that answers requests listens, whom it believes there, and how it answers.
+// socketFlags configure the listeners of a limiter, the proxies that it trusts, and its responses.
 type socketFlags struct {
 	listen string
 	grpc   string
@@ -40,7 +40,7 @@ type socketFlags struct {
 	balancers        []string
 	certificate      string
 	key              string
-	clientAuthority  string
+	clientCA         string
 	unitMultiplier   bool
 	envoyErrorAnswer bool
 
@@ -48,34 +48,36 @@ type socketFlags struct {
 }
 
 func (f *socketFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.listen, "listen", ":8080", "address for POST /v1/check and /v1/auth/{domain}")
-	flags.StringVar(&f.grpc, "grpc-listen", ":8081", "address for Envoy's rate limit service and ext_authz, over gRPC; empty for none")
-	flags.StringVar(&f.ops, "ops-listen", ":9090", "address for /metrics, /healthz and /readyz")
+	flags.StringVar(&f.listen, "listen", ":8080", "address to listen on for POST /v1/check and /v1/auth/{domain}")
+	flags.StringVar(&f.grpc, "grpc-listen", ":8081",
+		"address to listen on for the Envoy rate limit service (RLS) and ext_authz over gRPC; empty disables it")
+	flags.StringVar(&f.ops, "ops-listen", ":9090", "address to listen on for /metrics, /healthz and /readyz")
 	flags.DurationVar(&f.drain, "drain", 0,
-		"time to go on answering, not ready any more, after SIGTERM; behind a Service or load balancer 5s")
+		"how long to keep serving, not ready, after SIGTERM; use 5s behind a Service or load balancer")
 	flags.StringVar(&f.style, "response-headers", string(reply.RateLimitHeaders),
-		"rate-limit headers of responses: RateLimit (RateLimit, RateLimit-Policy), XRateLimit or GitHub (both X-RateLimit-*), None")
+		"rate-limit headers of responses: RateLimit (RateLimit, RateLimit-Policy), XRateLimit or GitHub (both X-RateLimit-*), or None")
 	flags.StringSliceVar(&f.trustedProxies, "trusted-proxies", nil,
-		"networks and addresses of the proxies that are believed about their clients' addresses, such as 10.0.0.0/8\n"+
-			"(default: whoever asks is, about its direct client)")
+		"networks and addresses of proxies that are trusted to report client addresses, for example 10.0.0.0/8; empty trusts\n"+
+			"only the direct caller, which reports the last address in the header")
 	flags.StringVar(&f.clientHeader, "client-address-header", string(address.XForwardedFor),
-		"where proxies name the client: X-Forwarded-For or Forwarded; the other one is never read")
+		"header in which proxies report the client address: X-Forwarded-For or Forwarded; the other header is ignored")
 	flags.StringVar(&f.claimsHeader, "claims-header", "",
-		"header in which proxies hand on the claims of a token that they have verified, as JSON or in base64 (default: none)")
+		"header in which proxies send the claims of a verified token, as JSON or base64; empty disables it")
 	flags.StringSliceVar(&f.balancers, "proxy-protocol-from", nil,
-		"networks and addresses of load balancers that speak the PROXY protocol to --listen, and must (default: none)")
-	flags.StringVar(&f.certificate, "grpc-cert", "", "PEM file of the certificate for --grpc-listen; read again for every connection (default: no TLS)")
-	flags.StringVar(&f.key, "grpc-key", "", "PEM file of its key")
-	flags.StringVar(&f.clientAuthority, "grpc-client-ca", "",
-		"PEM file of the authorities whose certificates clients of --grpc-listen must show (default: none need to)")
+		"networks and addresses of load balancers that must use the PROXY protocol on --listen; empty disables it")
+	flags.StringVar(&f.certificate, "grpc-cert", "",
+		"PEM file with the certificate for --grpc-listen; reloaded for each connection; empty disables TLS")
+	flags.StringVar(&f.key, "grpc-key", "", "PEM file with the private key of --grpc-cert; reloaded for each connection")
+	flags.StringVar(&f.clientCA, "grpc-client-ca", "",
+		"PEM file with the certificate authorities (CAs) of client certificates for --grpc-listen; empty requires no client certificate")
 	flags.BoolVar(&f.unitMultiplier, "envoy-unit-multiplier", false,
-		"tell Envoy of windows such as 15 minutes as a multiple of a unit; older Envoys take it for one unit")
+		"report windows such as 15 minutes to Envoy as a multiple of a unit; an older Envoy reads them as one unit")
 	flags.BoolVar(&f.envoyErrorAnswer, "envoy-error-response", false,
-		"answer ext_authz calls without a decision with error_response; older Envoys take it for a denial")
+		"respond with error_response to ext_authz calls that cannot be decided; an older Envoy treats it as a denial")
 	f.throttle.add(flags)
 }
 
-// listeners are those of --listen, --grpc-listen (nil for none), --ops-listen and --throttle-listen (nil for none).
+// listeners opens --listen, --grpc-listen (nil if empty), --ops-listen and --throttle-listen (nil if empty).
 func (f *socketFlags) listeners(ctx context.Context) ([4]net.Listener, error) {
 	var opened [4]net.Listener
 	for i, socket := range [...]struct {
@@ -90,7 +92,7 @@ func (f *socketFlags) listeners(ctx context.Context) ([4]net.Listener, error) {
 		var config net.ListenConfig
 		listener, err := config.Listen(ctx, "tcp", socket.address)
 		if err != nil {
-			err = fmt.Errorf("%w; choose another address with %s", err, socket.flag)
+			err = fmt.Errorf("%w; set another address with %s", err, socket.flag)
 			for _, other := range opened[:i] {
 				if other != nil {
 					err = errors.Join(err, other.Close())
@@ -103,27 +105,27 @@ func (f *socketFlags) listeners(ctx context.Context) ([4]net.Listener, error) {
 	return opened, nil
 }
 
-// endpoints are how requests come in, whatever is counted behind them.
+// endpoints are the endpoints of a limiter, as the flags configure them.
 type endpoints struct {
 	flags       *socketFlags
 	style       reply.Style
 	clients     *address.Trusted
 	balancers   *address.Networks
-	credentials credentials.TransportCredentials // nil: none
-	throttle    *throttleEndpoint                // nil: none
+	credentials credentials.TransportCredentials // nil without TLS
+	throttle    *throttleEndpoint                // nil if disabled
 }
 
-// endpoints reads the flags that need reading.
+// endpoints parses and validates the flags.
 func (f *socketFlags) endpoints() (endpoints, error) {
 	if f.drain < 0 {
-		return endpoints{}, fmt.Errorf("--drain %v is less than nothing", f.drain)
+		return endpoints{}, fmt.Errorf("--drain %v is invalid: must not be negative", f.drain)
 	}
 	if f.claimsHeader != "" && !httpguts.ValidHeaderFieldName(f.claimsHeader) {
-		return endpoints{}, fmt.Errorf("--claims-header: %q is no name of a header", f.claimsHeader)
+		return endpoints{}, fmt.Errorf("--claims-header: %q is not a valid header name", f.claimsHeader)
 	}
 	style, err := reply.ParseStyle(f.style)
 	if err != nil {
-		return endpoints{}, fmt.Errorf("--headers: %w", err)
+		return endpoints{}, fmt.Errorf("--response-headers: %w", err)
 	}
 	field, err := address.ParseField(f.clientHeader)
 	if err != nil {
@@ -141,31 +143,31 @@ func (f *socketFlags) endpoints() (endpoints, error) {
 	if err != nil {
 		return endpoints{}, err
 	}
-	throttling, err := f.throttle.endpoint()
+	throttle, err := f.throttle.endpoint()
 	if err != nil {
 		return endpoints{}, err
 	}
 	return endpoints{
-		flags: f, style: style, clients: address.NewTrusted(field, proxies), balancers: balancers, credentials: secured, throttle: throttling,
+		flags: f, style: style, clients: address.NewTrusted(field, proxies), balancers: balancers, credentials: secured, throttle: throttle,
 	}, nil
 }
 
-// balanced is the listener for load balancers that speak the PROXY protocol, if there are any.
-func (d *endpoints) balanced(listener net.Listener) net.Listener {
+// withProxyProtocol returns listener with the PROXY protocol for the load balancers, if there are any.
+func (d *endpoints) withProxyProtocol(listener net.Listener) net.Listener {
 	if d.balancers.Empty() {
 		return listener
 	}
 	return address.ProxyProtocol(listener, d.balancers, proxyProtocolTimeout)
 }
 
-// http are the endpoints of --listen.
+// http returns the handler for --listen.
 func (d *endpoints) http(p *process, metrics *server.Metrics) http.Handler {
 	return server.NewHandler(server.Options{
 		Engine: p.engine, Style: d.style, Metrics: metrics, Log: p.log, Clients: d.clients, ClaimsHeader: d.flags.claimsHeader,
 	})
 }
 
-// grpc are the endpoints of --grpc-listen.
+// grpc returns the server for --grpc-listen.
 func (d *endpoints) grpc(p *process, metrics *server.Metrics, readiness *server.Readiness) *envoy.Server {
 	return envoy.NewServer(envoy.Options{
 		Engine: p.engine, Style: d.style, Log: p.log, Drain: p.drain, Credentials: d.credentials,
@@ -185,29 +187,29 @@ func (d *endpoints) grpc(p *process, metrics *server.Metrics, readiness *server.
 	})
 }
 
-// credentials are those of --grpc-cert, --grpc-key and --grpc-client-ca; nil without.
+// credentials returns the TLS credentials of --grpc-cert, --grpc-key and --grpc-client-ca, nil without these flags.
 func (f *socketFlags) credentials() (credentials.TransportCredentials, error) {
 	switch {
-	case f.certificate == "" && f.key == "" && f.clientAuthority == "":
-		return nil, nil //nolint:nilnil // no TLS is what was asked for
+	case f.certificate == "" && f.key == "" && f.clientCA == "":
+		return nil, nil //nolint:nilnil // the flags configure no TLS
 	case f.grpc == "":
-		return nil, errors.New("--grpc-cert, --grpc-key and --grpc-client-ca are for --grpc-listen, which is empty")
+		return nil, errors.New("--grpc-cert, --grpc-key and --grpc-client-ca require --grpc-listen, which is empty")
 	case f.certificate == "" || f.key == "":
-		return nil, errors.New("--grpc-cert and --grpc-key go together, and --grpc-client-ca with both")
+		return nil, errors.New("set both --grpc-cert and --grpc-key; --grpc-client-ca requires both")
 	}
-	pair, err := openKeyPair(f.certificate, f.key)
+	reloader, err := newCertReloader(f.certificate, f.key)
 	if err != nil {
 		return nil, fmt.Errorf("--grpc-cert, --grpc-key: %w", err)
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.show}
-	if f.clientAuthority != "" {
-		text, err := os.ReadFile(f.clientAuthority)
+	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: reloader.getCertificate}
+	if f.clientCA != "" {
+		text, err := os.ReadFile(f.clientCA)
 		if err != nil {
 			return nil, fmt.Errorf("--grpc-client-ca: %w", err)
 		}
 		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
 		if !config.ClientCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("--grpc-client-ca: no certificate in %s", f.clientAuthority)
+			return nil, fmt.Errorf("--grpc-client-ca: %s contains no PEM certificate", f.clientCA)
 		}
 	}
 	return credentials.NewTLS(config), nil

@@ -8,12 +8,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// variable is the environment variable that a flag can be given as: WEIR_REDIS_TIMEOUT for --redis-timeout.
+// variable returns the environment variable of a flag: WEIR_REDIS_TIMEOUT for --redis-timeout.
 func variable(flag string) string {
 	return "WEIR_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// describeEnvironment adds its environment variable to the help of every flag of cmd and of the commands below it.
+// describeEnvironment adds the environment variable to the help of each flag of cmd and of its subcommands.
 func describeEnvironment(cmd *cobra.Command) {
 	describe := func(f *pflag.Flag) { f.Usage += " (env " + variable(f.Name) + ")" }
 	cmd.LocalNonPersistentFlags().VisitAll(describe)
@@ -23,8 +23,8 @@ func describeEnvironment(cmd *cobra.Command) {
 	}
 }
 
-// applyEnvironment sets the flags that the command line left alone and the environment holds. A variable that is set
-// to nothing counts as not set.
+// applyEnvironment sets each flag that is not on the command line and whose environment variable is set. An empty variable counts
+// as not set.
 func applyEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var first error
 	flags.VisitAll(func(f *pflag.Flag) {

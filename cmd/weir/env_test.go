@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-func TestEnvironment(t *testing.T) {
+func TestApplyEnvironment_SetsFlags(t *testing.T) {
 	tests := map[string]struct {
 		args        []string
 		environment map[string]string
@@ -18,18 +18,18 @@ func TestEnvironment(t *testing.T) {
 	}{
 		"neither flag nor variable": {want: time.Second},
 		"the variable":              {environment: map[string]string{"WEIR_REDIS_TIMEOUT": "2s"}, want: 2 * time.Second},
-		"the flag wins": {
+		"the flag takes precedence": {
 			args: []string{"--redis-timeout=3s"}, environment: map[string]string{"WEIR_REDIS_TIMEOUT": "2s"}, want: 3 * time.Second,
 		},
-		"an empty variable is none": {environment: map[string]string{"WEIR_REDIS_TIMEOUT": ""}, want: time.Second},
-		"a bad variable is named": {
+		"an empty variable is not set": {environment: map[string]string{"WEIR_REDIS_TIMEOUT": ""}, want: time.Second},
+		"the error names an invalid variable": {
 			environment: map[string]string{"WEIR_REDIS_TIMEOUT": "soon"},
 			wantErr:     `environment variable WEIR_REDIS_TIMEOUT: invalid argument "soon" for "--redis-timeout" flag: time: invalid duration "soon"`,
 		},
-		"a bad variable is no matter when the flag is given": {
+		"a flag overrides an invalid variable": {
 			args: []string{"--redis-timeout=3s"}, environment: map[string]string{"WEIR_REDIS_TIMEOUT": "soon"}, want: 3 * time.Second,
 		},
-		"help is no variable": {environment: map[string]string{"WEIR_HELP": "true"}, want: time.Second},
+		"help has no variable": {environment: map[string]string{"WEIR_HELP": "true"}, want: time.Second},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-func TestEveryFlagOfEveryCommandNamesItsVariableOnce(t *testing.T) {
+func TestDescribeEnvironment_NamesEachVariableOnce(t *testing.T) {
 	var check func(*cobra.Command)
 	check = func(cmd *cobra.Command) {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {

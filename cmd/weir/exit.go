@@ -6,13 +6,13 @@ import (
 	"io"
 )
 
-// Exit statuses beside 0.
+// Exit statuses other than 0.
 const (
-	exitFailed = 1 // the command did its work and the outcome is bad, or it could not do it
-	exitUsage  = 2 // the command was called in a way it does not understand
+	exitFailed = 1 // the command failed, or reported problems
+	exitUsage  = 2 // the command line is invalid
 )
 
-// exitError asks for an exit status. A nil err means that the command has said already what was wrong.
+// exitError carries an exit status. A nil err means that the command has already printed the error.
 type exitError struct {
 	code int
 	err  error
@@ -27,10 +27,10 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// usageError marks err as a wrong call of a command.
+// usageError marks err as an invalid command line.
 func usageError(err error) error { return &exitError{code: exitUsage, err: err} }
 
-// exitStatus is the status that a command's error ends the process with. It tells the user what has not been told yet.
+// exitStatus returns the exit status for the error of a command, and prints the error unless the command has printed it.
 func exitStatus(err error, stderr io.Writer) int {
 	if err == nil {
 		return 0

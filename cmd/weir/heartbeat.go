@@ -10,44 +10,45 @@ import (
 	"github.com/weir-dev/weir/limiter/source"
 )
 
-// The modes of a replica, as its heartbeat tells them.
+// The modes of a replica in its heartbeat.
 const (
-	modeRedis = "redis" // it decides on the counters in Redis
-	modeLocal = "local" // they are away, or some of them
+	modeRedis = "redis" // all counters are in Redis
+	modeLocal = "local" // Redis is unavailable, or a part of it
 )
 
-// presence is what a replica tells Redis of itself, and learns there of the others.
-type presence struct {
+// replicaHeartbeat registers a replica in Redis and reads the number of replicas.
+type replicaHeartbeat struct {
 	id       string
 	exchange *controlplane.Exchange
 	process  *process
 	local    *local.Counters
 	failover *failover.Store
-	census   *source.ReplicaCounter
+	replicas *source.ReplicaCounter
 }
 
-// beat says that the replica lives, and hears who else does.
-func (p *presence) beat(ctx context.Context) error {
+// beat writes the heartbeat of this replica and updates its share of the limits from the heartbeats of all replicas.
+func (p *replicaHeartbeat) beat(ctx context.Context) error {
 	r := controlplane.Replica{ID: p.id, Revision: p.process.revision(), Mode: modeRedis}
 	if since, local := p.failover.LocalMode(); local {
 		r.Mode, r.Since = modeLocal, since
 	}
 	if err := p.exchange.Heartbeat(ctx, r); err != nil {
-		p.census.Missed()
+		p.replicas.Failed()
 		return err
 	}
 	replicas, err := p.exchange.Replicas(ctx)
 	if err != nil {
-		p.census.Missed()
+		p.replicas.Failed()
 		return err
 	}
 	ids := make([]string, len(replicas))
 	for i := range replicas {
 		ids[i] = replicas[i].ID
 	}
-	count, rank := p.census.Heard(time.Now(), ids)
+	count, rank := p.replicas.Update(time.Now(), ids)
 	p.local.Share(local.Peers{Replicas: count, Rank: rank})
 	return nil
 }
 
-func (p *presence) forget(ctx context.Context) error { return p.exchange.Remove(ctx, p.id) }
+// deregister removes the heartbeat of this replica.
+func (p *replicaHeartbeat) deregister(ctx context.Context) error { return p.exchange.Remove(ctx, p.id) }

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// inspected looks at Redis every few milliseconds.
+// inspected runs an inspector with an interval of a few milliseconds.
 func inspected(t *testing.T, url string, log *transcript) (i *inspector, done <-chan error, stop context.CancelFunc) {
 	t.Helper()
 	client, err := redisclient.Open(url, limiterTimeout)
@@ -25,7 +25,7 @@ func inspected(t *testing.T, url string, log *transcript) (i *inspector, done <-
 		t.Fatal(err)
 	}
 	i = newInspector(client, prometheus.NewRegistry(), log.logger())
-	i.every = 5 * time.Millisecond
+	i.interval = 5 * time.Millisecond
 	ctx, stop := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	go func() {
@@ -35,7 +35,7 @@ func inspected(t *testing.T, url string, log *transcript) (i *inspector, done <-
 	return i, result, stop
 }
 
-// untilEvicting waits until the gauge says so.
+// untilEvicting waits until weir_redis_evicting has the value.
 func untilEvicting(t *testing.T, i *inspector, want float64) {
 	t.Helper()
 	fixture.Await(t, fmt.Sprintf("weir_redis_evicting is %v", want), func() bool { return testutil.ToFloat64(i.evicting) == want })
@@ -48,23 +48,23 @@ func configure(t *testing.T, server *fixture.RedisProcess, name, value string) {
 	}
 }
 
-func TestARedisThatMayDropCountersIsToldOfWhenThatChanges(t *testing.T) {
+func TestInspector_LogsChangesOfTheEvictionWarning(t *testing.T) {
 	var log transcript
 	server := fixture.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 	i, done, stop := inspected(t, server.URL(), &log)
 	defer stop()
-	find(t, &log, `level=WARN msg="Redis may forget counters" because=".*(allkeys-lru)`)
+	find(t, &log, `level=WARN msg="Redis can evict or lose counters" reason=".*(allkeys-lru)`)
 	untilEvicting(t, i, 1)
 	configure(t, server, "maxmemory-policy", "noeviction")
 	untilEvicting(t, i, 0)
-	find(t, &log, `level=INFO msg="Redis forgets no counters any more" was=".*(allkeys-lru)`)
+	find(t, &log, `level=INFO msg="Redis no longer evicts or loses counters for this reason" reason=".*(allkeys-lru)`)
 	stop()
 	if err := <-done; err != nil || strings.Count(log.String(), "\n") != 2 {
 		t.Errorf("%v, want 2 lines in the log:\n%s", err, log.String())
 	}
 }
 
-func TestKeysThatRedisDropsAreCounted(t *testing.T) {
+func TestInspector_CountsEvictedKeys(t *testing.T) {
 	var log transcript
 	server := fixture.Redis(t, "--maxmemory-policy", "allkeys-lru")
 	i, _, stop := inspected(t, server.URL(), &log)
@@ -75,11 +75,11 @@ func TestKeysThatRedisDropsAreCounted(t *testing.T) {
 		}
 	}
 	configure(t, server, "maxmemory", "1")
-	_, _ = server.Do(t.Context(), "SET", "one", "more") // which fails once there is nothing left to drop
+	_, _ = server.Do(t.Context(), "SET", "one", "more") // fails when no key is left to evict
 	fixture.Await(t, "weir_redis_evicted_keys is at least 100", func() bool { return testutil.ToFloat64(i.evicted) >= 100 })
 }
 
-func TestARedisThatIsTooOldEndsTheProcess(t *testing.T) {
+func TestInspector_FailsIfRedisIsTooOld(t *testing.T) {
 	server, err := miniserver.NewServer("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -98,6 +98,6 @@ func TestARedisThatIsTooOldEndsTheProcess(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	case <-time.After(patience):
-		t.Error("nobody minds")
+		t.Error("no error about the version")
 	}
 }

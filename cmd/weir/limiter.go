@@ -16,10 +16,10 @@ import (
 	"github.com/weir-dev/weir/limiter/source"
 )
 
-// exchangeTimeout bounds what is not on the path of a request: a rule set may be megabytes.
-const exchangeTimeout = 2 * time.Second
+// controlPlaneTimeout is the timeout of Redis commands that no request waits for: a rule set can have megabytes.
+const controlPlaneTimeout = 2 * time.Second
 
-// limiterFlags are what `weir limiter` can be told.
+// limiterFlags are the flags of `weir limiter`.
 type limiterFlags struct {
 	limiter  string
 	redis    string
@@ -34,11 +34,11 @@ func limiterCommand() *cobra.Command {
 	var f limiterFlags
 	cmd := &cobra.Command{
 		Use:   "limiter",
-		Short: "Answer requests by the policies that the operator published",
-		Long: "Takes the compiled policies of one limiter from Redis, follows their changes, and answers POST /v1/check with\n" +
-			"counters in Redis. Run as many replicas as you like: they share the counters.\n\n" +
-			"It starts without Redis and without policies, and is not ready until it has policies, from Redis or, while Redis\n" +
-			"gives none, from --snapshot; /readyz says which, or what is missing.",
+		Short: "Enforce the policies that the operator published in Redis",
+		Long: "Run one replica of a limiter. It loads the compiled policies of the limiter from Redis, follows changes, and decides\n" +
+			"requests with counters in Redis. All replicas of a limiter share the counters.\n\n" +
+			"A replica starts without Redis and without policies. It is ready when it has policies from Redis, or from --snapshot\n" +
+			"while Redis has no policies. /readyz reports where the policies come from, or why the replica is not ready.",
 		Example: "  WEIR_REDIS=redis://:secret@redis:6379 weir limiter --limiter weir-system/default --drain 5s",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,23 +46,25 @@ func limiterCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.limiter, "limiter", "weir-system/default", "limiter whose policies to enforce, as namespace/name")
-	flags.StringVar(&f.redis, "redis", "redis://127.0.0.1:6379", "Redis URL, redis:// or rediss:// (TLS); give one with a password in WEIR_REDIS")
+	flags.StringVar(&f.limiter, "limiter", "weir-system/default", "limiter whose policies are enforced, in the form namespace/name")
+	flags.StringVar(&f.redis, "redis", "redis://127.0.0.1:6379",
+		"Redis URL: redis://, or rediss:// for TLS; use the environment variable for a URL with a password")
 	f.counters.add(flags)
 	f.redisTLS.add(flags)
-	flags.StringVar(&f.replica, "replica", "", "name of this replica, unique among those of the limiter (default host name and a random suffix)")
+	flags.StringVar(&f.replica, "replica", "", "name of this replica, unique within the limiter; empty uses the host name and a random suffix")
 	flags.StringVar(&f.snapshot, "snapshot", "",
-		"file with rules to begin with while Redis gives none, as the operator keeps them in a ConfigMap; it need not be there")
+		"file with the rules to start with while Redis has no rules, for example from the ConfigMap that the operator writes;\n"+
+			"the file is optional; empty disables it")
 	f.sockets.add(flags)
 	return cmd
 }
 
-// runLimiter wires a limiter up and runs it until ctx is done.
+// runLimiter runs a limiter until ctx is done.
 func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	if _, err := limiterName(f.limiter); err != nil {
 		return usageError(err)
 	}
-	if err := f.sockets.throttle.waits(f.counters.timeout); err != nil {
+	if err := f.sockets.throttle.validateRedisTimeout(f.counters.timeout); err != nil {
 		return usageError(err)
 	}
 	client, err := openRedis(f.redis, f.redisTLS, f.counters.timeout)
@@ -74,8 +76,8 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 		return usageError(err)
 	}
 	defer func() { _ = counters.close() }() // the process ends anyway
-	// Connections of their own: a large rule set on its way must not hold up a decision.
-	slow, err := openRedis(f.redis, f.redisTLS, exchangeTimeout)
+	// A client of its own: the transfer of a large rule set must not delay a decision.
+	slow, err := openRedis(f.redis, f.redisTLS, controlPlaneTimeout)
 	if err != nil {
 		return usageError(err)
 	}
@@ -88,25 +90,25 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	defer counters.guard(ctx)()
 	exchange := controlplane.NewExchange(slow, f.counters.prefix, f.limiter)
 	replica := replicaName(f.replica)
-	presence := &presence{
-		id: replica, exchange: exchange, process: p, local: counters.local, failover: counters.failover, census: source.NewReplicaCounter(replica, f.counters.replicas),
+	registration := &replicaHeartbeat{
+		id: replica, exchange: exchange, process: p, local: counters.local, failover: counters.failover, replicas: source.NewReplicaCounter(replica, f.counters.replicas),
 	}
-	heartbeat := source.NewHeartbeat(controlplane.HeartbeatInterval, presence.beat, presence.forget, log)
+	heartbeat := source.NewHeartbeat(controlplane.HeartbeatInterval, registration.beat, registration.deregister, log)
 	apply := func(set rules.Set, revision string) error {
 		if err := p.apply(set, revision); err != nil {
 			return err
 		}
-		heartbeat.Now() // the operator waits for the acknowledgement
+		heartbeat.Now() // the operator waits for this acknowledgement
 		return nil
 	}
 	published := source.NewRedis(exchange, f.snapshot, apply, log)
-	log.Info("limiter starts", "limiter", f.limiter, "replica", replica, "redis", redisPlace(f.redis),
+	log.Info("starting limiter", "limiter", f.limiter, "replica", replica, "redis", redisPlace(f.redis),
 		"listen", p.check.Addr(), "ops", p.ops.Addr())
 	return p.run(ctx, published,
-		endless(published.Run), endless(heartbeat.Run), newInspector(slow, p.registry, log).run, p.followNotices(slow))
+		asTask(published.Run), asTask(heartbeat.Run), newInspector(slow, p.registry, log).run, p.followNotices(slow))
 }
 
-// replicaName is the name given, or one that no other process has: host names and process ids repeat among containers.
+// replicaName returns the given name, or a unique one: containers can have equal host names and process IDs.
 func replicaName(given string) string {
 	if given != "" {
 		return given
@@ -119,11 +121,11 @@ func replicaName(given string) string {
 	return host + "-" + suffix
 }
 
-// redisPlace is the part of a Redis URL that may be logged: no user, no password, no options.
+// redisPlace returns a Redis URL without user, password and options, so that it can be logged.
 func redisPlace(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
-		return "unknown" // Open has refused it already
+		return "unknown" // openRedis has rejected it
 	}
 	return u.Scheme + "://" + u.Host + u.Path
 }

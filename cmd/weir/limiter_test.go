@@ -17,7 +17,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-const limiterTimeout = 2 * time.Second // generous: the tests are not about time-outs
+const limiterTimeout = 2 * time.Second // long, because the tests do not test timeouts
 
 func countersOf(prefix string) counterFlags {
 	return counterFlags{timeout: limiterTimeout, prefix: prefix, memory: "256Mi", replicas: 1}
@@ -52,7 +52,7 @@ func publishSet(t *testing.T, exchange *controlplane.Exchange, set rules.Set) (r
 	return revision
 }
 
-func TestLimiterReplicasShareRulesAndCounters(t *testing.T) {
+func TestLimiter_ReplicasShareRulesAndCounters(t *testing.T) {
 	redis := miniredis.RunT(t)
 	url := "redis://" + redis.Addr()
 	client, err := redisclient.Open(url, limiterTimeout)
@@ -64,7 +64,7 @@ func TestLimiterReplicasShareRulesAndCounters(t *testing.T) {
 
 	a, opsA, _ := startLimiter(t, url, "a")
 	b, opsB, _ := startLimiter(t, url, "b")
-	fixture.Await(t, "not ready for lack of a rule set", func() bool {
+	fixture.Await(t, "not ready without a rule set", func() bool {
 		status, body := get(t, opsA+"/readyz")
 		return status == http.StatusServiceUnavailable && strings.Contains(body, "no rule set published at weir:rules:weir-system/default")
 	})
@@ -93,12 +93,12 @@ func TestLimiterReplicasShareRulesAndCounters(t *testing.T) {
 	}
 }
 
-func TestLimiterWithoutRedisIsNotReadyAndSaysWhy(t *testing.T) {
+func TestLimiter_ReportsWhyItIsNotReadyWithoutRedis(t *testing.T) {
 	redis := miniredis.RunT(t)
 	address := redis.Addr()
 	redis.Close()
 	base, ops, log := startLimiter(t, "redis://user:secret@"+address, "")
-	fixture.Await(t, "not ready for lack of Redis", func() bool {
+	fixture.Await(t, "not ready without Redis", func() bool {
 		status, body := get(t, ops+"/readyz")
 		return status == http.StatusServiceUnavailable && strings.Contains(body, "no rules yet: Redis unreachable: ")
 	})
@@ -113,7 +113,7 @@ func TestLimiterWithoutRedisIsNotReadyAndSaysWhy(t *testing.T) {
 	}
 }
 
-func TestReplicaNamesDiffer(t *testing.T) {
+func TestReplicaName_IsUnique(t *testing.T) {
 	if got := replicaName("given"); got != "given" {
 		t.Errorf("%q", got)
 	}

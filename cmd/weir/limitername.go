@@ -7,11 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// limiterName reads "namespace/name".
+// limiterName parses "namespace/name".
 func limiterName(text string) (types.NamespacedName, error) {
 	namespace, name, ok := strings.Cut(text, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return types.NamespacedName{}, fmt.Errorf("limiter %q is not of the form namespace/name", text)
+		return types.NamespacedName{}, fmt.Errorf("limiter %q is invalid: must have the form namespace/name", text)
 	}
 	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }

@@ -17,24 +17,24 @@ import (
 )
 
 const (
-	// containerName is the container of the operator's own pod.
+	// containerName is the name of the operator's container in its pod.
 	containerName = "operator"
-	// builtImage is what `make image` makes, for an operator that runs in no pod.
+	// builtImage is the image that `make image` builds. It is the default of an operator outside a pod.
 	builtImage = "weir:latest"
 )
 
-// limiterOptions are what all Limiters have in common. It asks the API server what the flags do not say.
+// limiterOptions returns the options that all Limiters share. It reads from the API server what the flags leave open.
 func (f *operatorFlags) limiterOptions(ctx context.Context, kube *rest.Config) (deployment.Options, error) {
 	options := deployment.Options{
 		Image: f.image, KeyPrefix: f.prefix, NetworkPolicies: f.networkPolicies, OperatorNamespace: f.namespace,
 	}
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
-		return options, fmt.Errorf("register pods: %w", err)
+		return options, fmt.Errorf("register the core API: %w", err)
 	}
 	reader, err := client.New(kube, client.Options{Scheme: scheme})
 	if err != nil {
-		return options, fmt.Errorf("reach the Kubernetes API server: %w", err)
+		return options, fmt.Errorf("connect to the Kubernetes API server: %w", err)
 	}
 	if options.Image == "" {
 		if options.Image, err = ownImage(ctx, reader, f.namespace, os.Getenv("POD_NAME")); err != nil {
@@ -43,25 +43,25 @@ func (f *operatorFlags) limiterOptions(ctx context.Context, kube *rest.Config) (
 	}
 	_, err = reader.RESTMapper().RESTMapping(schema.GroupKind{Group: "monitoring.coreos.com", Kind: "PodMonitor"})
 	if err != nil && !meta.IsNoMatchError(err) {
-		return options, fmt.Errorf("ask whether the cluster has PodMonitors: %w", err)
+		return options, fmt.Errorf("check whether the cluster has the PodMonitor API: %w", err)
 	}
 	options.PodMonitors = err == nil
 	return options, nil
 }
 
-// ownImage is the image of the operator's own container; without a pod that of a build.
+// ownImage returns the image of the operator's own container, or builtImage if pod is empty.
 func ownImage(ctx context.Context, from client.Reader, namespace, pod string) (string, error) {
 	if pod == "" {
 		return builtImage, nil
 	}
 	var own corev1.Pod
 	if err := from.Get(ctx, types.NamespacedName{Namespace: namespace, Name: pod}, &own); err != nil {
-		return "", fmt.Errorf("read the operator's own pod for the image of limiters: %w; or name one with --limiter-image", err)
+		return "", fmt.Errorf("read the image of limiters from the operator's own pod: %w; set --limiter-image to name the image", err)
 	}
 	for _, c := range own.Spec.Containers {
 		if c.Name == containerName {
 			return c.Image, nil
 		}
 	}
-	return "", fmt.Errorf("pod %s/%s has no container %s: name the image of limiters with --limiter-image", namespace, pod, containerName)
+	return "", fmt.Errorf("pod %s/%s has no container %s: set --limiter-image to name the image of limiters", namespace, pod, containerName)
 }

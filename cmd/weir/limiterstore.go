@@ -24,18 +24,19 @@ import (
 )
 
 const (
-	// operatorRedisTimeout is what a Redis command of the operator may take: nobody waits for it as requests do for those of limiters.
+	// operatorRedisTimeout is the timeout of a Redis command of the operator. It is longer than that of limiters, because no
+	// request waits for it.
 	operatorRedisTimeout = time.Second
-	// secretTimeout bounds the reading of a Secret.
+	// secretTimeout is the timeout for reading a Secret.
 	secretTimeout = 5 * time.Second
 )
 
-// limiterStores opens the Redis of Limiters. What the Secrets hold that they name is read for every connection.
+// limiterStores opens the Redis of Limiters. It reads the Secrets of a Limiter for each connection.
 type limiterStores struct {
 	secrets client.Reader
 	prefix  string
-	// home is where the operator runs, and where short names of Services are looked for.
-	home string
+	// namespace is the namespace of the operator, in which DNS resolves short Service names.
+	namespace string
 }
 
 // open implements the function of ruleset.Config.
@@ -65,19 +66,19 @@ func (s limiterStores) options(limiter *v1alpha1.Limiter) (redisclient.Options, 
 	for _, address := range redis.Addresses {
 		options.Addresses = append(options.Addresses, string(address))
 	}
-	if limiter.Namespace != s.home {
+	if limiter.Namespace != s.namespace {
 		options.DialAddress = servicesOf(limiter.Namespace)
 	}
 	if tls := redis.TLS; tls != nil {
-		s.secure(&options, limiter.Namespace, tls.SecretRef)
+		s.addTLS(&options, limiter.Namespace, tls.SecretRef)
 	}
 	if ref := redis.CredentialsSecretRef; ref != nil {
-		return options, s.enter(&options, types.NamespacedName{Namespace: limiter.Namespace, Name: ref.Name})
+		return options, s.addCredentials(&options, types.NamespacedName{Namespace: limiter.Namespace, Name: ref.Name})
 	}
 	return options, nil
 }
 
-// servicesOf makes a short name the name of a Service in the namespace, as it is for the pods there.
+// servicesOf returns a function that resolves a short name to the Service in the namespace, as DNS does for pods there.
 func servicesOf(namespace string) func(string) string {
 	return func(address string) string {
 		host, port, err := net.SplitHostPort(address)
@@ -88,28 +89,28 @@ func servicesOf(namespace string) func(string) string {
 	}
 }
 
-// enter adds the credentials in the Secret. Those of Sentinels are read once.
-func (s limiterStores) enter(options *redisclient.Options, name types.NamespacedName) error {
+// addCredentials adds the credentials in the Secret. The credentials of Sentinels are read once.
+func (s limiterStores) addCredentials(options *redisclient.Options, name types.NamespacedName) error {
 	options.Credentials = func(ctx context.Context) (username, password string, err error) {
 		data, err := s.read(ctx, name)
 		if err != nil {
 			return "", "", err
 		}
 		if len(data["password"]) == 0 {
-			return "", "", publish.NewStoreError(v1alpha1.ReasonSecretNotFound, fmt.Errorf("secret %s has no key password", name))
+			return "", "", publish.NewStoreError(v1alpha1.ReasonSecretNotFound, fmt.Errorf("secret %s has no key named password", name))
 		}
-		return line(data["username"]), line(data["password"]), nil
+		return trimNewline(data["username"]), trimNewline(data["password"]), nil
 	}
 	if options.Mode != redisclient.ModeSentinel {
 		return nil
 	}
 	data, err := s.read(context.Background(), name)
-	options.SentinelUsername, options.SentinelPassword = line(data["sentinel-username"]), line(data["sentinel-password"])
+	options.SentinelUsername, options.SentinelPassword = trimNewline(data["sentinel-username"]), trimNewline(data["sentinel-password"])
 	return err
 }
 
-// secure speaks TLS with what the Secret holds, if there is one.
-func (s limiterStores) secure(options *redisclient.Options, namespace string, ref *v1alpha1.SecretReference) {
+// addTLS configures TLS with the certificates in the Secret, if there is one.
+func (s limiterStores) addTLS(options *redisclient.Options, namespace string, ref *v1alpha1.SecretReference) {
 	options.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	if ref == nil {
 		return
@@ -118,22 +119,22 @@ func (s limiterStores) secure(options *redisclient.Options, namespace string, re
 	options.RootCAs = func() (*x509.CertPool, error) {
 		data, err := s.read(context.Background(), name)
 		if err != nil || len(data["ca.crt"]) == 0 {
-			return nil, err // those of the system
+			return nil, err // nil selects the CAs of the system
 		}
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(data["ca.crt"]) {
-			return nil, publish.NewStoreError(v1alpha1.ReasonStoreUntrusted, fmt.Errorf("ca.crt of Secret %s holds no certificate", name))
+			return nil, publish.NewStoreError(v1alpha1.ReasonStoreUntrusted, fmt.Errorf("key ca.crt of Secret %s contains no PEM certificate", name))
 		}
 		return pool, nil
 	}
 	options.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		data, err := s.read(context.Background(), name)
 		if err != nil || len(data["tls.crt"]) == 0 {
-			return &tls.Certificate{}, err // none
+			return &tls.Certificate{}, err // no client certificate
 		}
 		pair, err := tls.X509KeyPair(data["tls.crt"], data["tls.key"])
 		if err != nil {
-			return nil, publish.NewStoreError(v1alpha1.ReasonStoreUntrusted, fmt.Errorf("tls.crt and tls.key of Secret %s: %w", name, err))
+			return nil, publish.NewStoreError(v1alpha1.ReasonStoreUntrusted, fmt.Errorf("keys tls.crt and tls.key of Secret %s are invalid: %w", name, err))
 		}
 		return &pair, nil
 	}
@@ -145,7 +146,7 @@ func (s limiterStores) read(ctx context.Context, name types.NamespacedName) (map
 	var secret corev1.Secret
 	err := s.secrets.Get(ctx, name, &secret)
 	if apierrors.IsNotFound(err) {
-		return nil, publish.NewStoreError(v1alpha1.ReasonSecretNotFound, fmt.Errorf("secret %s is not there", name))
+		return nil, publish.NewStoreError(v1alpha1.ReasonSecretNotFound, fmt.Errorf("secret %s does not exist", name))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read Secret %s: %w", name, err)
@@ -153,7 +154,7 @@ func (s limiterStores) read(ctx context.Context, name types.NamespacedName) (map
 	return secret.Data, nil
 }
 
-// limiterStore fills the controller's interface with Redis.
+// limiterStore implements publish.Store with Redis.
 type limiterStore struct {
 	*redisclient.Client
 	*controlplane.Exchange
@@ -162,7 +163,7 @@ type limiterStore struct {
 // Inspect implements publish.Store.
 func (s limiterStore) Inspect(ctx context.Context) (publish.Redis, error) {
 	found, err := s.Client.Inspect(ctx)
-	return publish.Redis{Primaries: found.Primaries, Version: found.Version, Warnings: found.Warnings}, troubled(err)
+	return publish.Redis{Primaries: found.Primaries, Version: found.Version, Warnings: found.Warnings}, withReason(err)
 }
 
 // LoadScripts implements publish.Store.
@@ -172,19 +173,19 @@ func (s limiterStore) LoadScripts(ctx context.Context) ([]publish.Script, error)
 	for i, script := range loaded {
 		scripts[i] = publish.Script{Name: script.Name, SHA: script.SHA, LoadedOn: script.LoadedOn}
 	}
-	return scripts, troubled(err)
+	return scripts, withReason(err)
 }
 
 // Publish implements publish.Store.
 func (s limiterStore) Publish(ctx context.Context, revision string, data []byte) (changed bool, err error) {
 	changed, err = s.Exchange.Publish(ctx, revision, data)
-	return changed, troubled(err)
+	return changed, withReason(err)
 }
 
 // Load implements publish.Store.
 func (s limiterStore) Load(ctx context.Context, revision string) (data []byte, found bool, err error) {
 	data, found, err = s.Exchange.Load(ctx, revision)
-	return data, found, troubled(err)
+	return data, found, withReason(err)
 }
 
 // Replicas implements publish.Store.
@@ -194,11 +195,11 @@ func (s limiterStore) Replicas(ctx context.Context) ([]publish.Replica, error) {
 	for i, r := range live {
 		replicas[i] = publish.Replica{ID: r.ID, Revision: r.Revision, Mode: r.Mode, Since: r.Since}
 	}
-	return replicas, troubled(err)
+	return replicas, withReason(err)
 }
 
-// troubled tells the reason of err.
-func troubled(err error) error {
+// withReason adds the condition reason to err.
+func withReason(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -221,7 +222,7 @@ func reasonOf(err error) string {
 	case redisclient.Kind(err) == "denied":
 		return v1alpha1.ReasonStoreDenied
 	case errors.As(err, &verification), errors.As(err, &authority), errors.As(err, &plain),
-		errors.As(err, &remote) && remote.Op == "remote error": // as crypto/tls calls the alerts of the other side
+		errors.As(err, &remote) && remote.Op == "remote error": // the Op of TLS alerts from the server
 		return v1alpha1.ReasonStoreUntrusted
 	default:
 		return v1alpha1.ReasonStoreUnreachable

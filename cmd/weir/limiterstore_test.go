@@ -16,7 +16,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// secrets are the Secrets of namespace shop. The client is a fake: what is tested here is Redis.
+// secrets are the Secrets of namespace shop, in a fake client: the test is about Redis.
 type secrets map[string]map[string]string
 
 func (s secrets) open(t *testing.T, redis v1alpha1.Redis) publish.Store {
@@ -51,8 +51,8 @@ func content(t *testing.T, file string) string {
 	return string(text)
 }
 
-// TestWhatIsWrongWithARedisIsNamed holds every mistake that a Limiter can make with its Redis to the reason of its condition.
-func TestWhatIsWrongWithARedisIsNamed(t *testing.T) {
+// TestLimiterStore_ReturnsTheReasonOfAnError checks the condition reason of each configuration error of Redis in a Limiter.
+func TestLimiterStore_ReturnsTheReasonOfAnError(t *testing.T) {
 	open := fixture.Redis(t)
 	locked := fixture.Redis(t, "--requirepass", "s3cret")
 	encrypted, files := fixture.RedisTLS(t, true)
@@ -85,29 +85,29 @@ func TestWhatIsWrongWithARedisIsNamed(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		redis  v1alpha1.Redis
-		reason string // empty: nothing is wrong
-		says   string
+		reason string // empty if there is no error
+		want   string
 	}{
-		"all is well":                     {redis: at(open.Addr())},
-		"the right password":              {redis: with(at(locked.Addr()), "right", "")},
-		"nobody listens":                  {at("127.0.0.1:1"), v1alpha1.ReasonStoreUnreachable, "127.0.0.1:1"},
-		"a name that nobody has":          {at("redis.invalid:6379"), v1alpha1.ReasonStoreUnreachable, "redis.invalid"},
-		"a Service that is not there":     {at("redis:6379"), v1alpha1.ReasonStoreUnreachable, "redis.shop.svc"},
-		"no password where one is wanted": {at(locked.Addr()), v1alpha1.ReasonStoreDenied, "NOAUTH"},
-		"a wrong password":                {with(at(locked.Addr()), "wrong", ""), v1alpha1.ReasonStoreDenied, "WRONGPASS"},
-		"a Secret that is not there":      {with(at(locked.Addr()), "lost", ""), v1alpha1.ReasonSecretNotFound, "shop/lost"},
-		"a Secret without a password":     {with(at(locked.Addr()), "empty", ""), v1alpha1.ReasonSecretNotFound, "no key password"},
-		"a certificate, as wanted":        {redis: with(at(encrypted.Addr()), "", "shown")},
-		"no certificate, where one is":    {with(at(encrypted.Addr()), "", "trusted"), v1alpha1.ReasonStoreUntrusted, "certificate required"},
-		"other authorities":               {with(at(encrypted.Addr()), "", "strangers"), v1alpha1.ReasonStoreUntrusted, "certificate"},
-		"authorities that are none":       {with(at(encrypted.Addr()), "", "none"), v1alpha1.ReasonStoreUntrusted, "shop/none"},
-		"authorities that are not there":  {with(at(encrypted.Addr()), "", "lost"), v1alpha1.ReasonSecretNotFound, "shop/lost"},
-		"TLS where there is none":         {with(at(open.Addr()), "", "trusted"), v1alpha1.ReasonStoreUnreachable, "TLS handshake with " + open.Addr()},
-		"a Redis that is too old":         {at(old.Addr().String()), v1alpha1.ReasonStoreTooOld, "older than 6.2"},
+		"no error":                    {redis: at(open.Addr())},
+		"the right password":          {redis: with(at(locked.Addr()), "right", "")},
+		"connection refused":          {at("127.0.0.1:1"), v1alpha1.ReasonStoreUnreachable, "127.0.0.1:1"},
+		"an unknown host name":        {at("redis.invalid:6379"), v1alpha1.ReasonStoreUnreachable, "redis.invalid"},
+		"a missing Service":           {at("redis:6379"), v1alpha1.ReasonStoreUnreachable, "redis.shop.svc"},
+		"no password":                 {at(locked.Addr()), v1alpha1.ReasonStoreDenied, "NOAUTH"},
+		"a wrong password":            {with(at(locked.Addr()), "wrong", ""), v1alpha1.ReasonStoreDenied, "WRONGPASS"},
+		"a missing Secret":            {with(at(locked.Addr()), "lost", ""), v1alpha1.ReasonSecretNotFound, "shop/lost"},
+		"a Secret without a password": {with(at(locked.Addr()), "empty", ""), v1alpha1.ReasonSecretNotFound, "no key named password"},
+		"a client certificate":        {redis: with(at(encrypted.Addr()), "", "shown")},
+		"no client certificate":       {with(at(encrypted.Addr()), "", "trusted"), v1alpha1.ReasonStoreUntrusted, "certificate required"},
+		"other CAs":                   {with(at(encrypted.Addr()), "", "strangers"), v1alpha1.ReasonStoreUntrusted, "certificate"},
+		"invalid CAs":                 {with(at(encrypted.Addr()), "", "none"), v1alpha1.ReasonStoreUntrusted, "shop/none"},
+		"missing CAs":                 {with(at(encrypted.Addr()), "", "lost"), v1alpha1.ReasonSecretNotFound, "shop/lost"},
+		"TLS to a server without TLS": {with(at(open.Addr()), "", "trusted"), v1alpha1.ReasonStoreUnreachable, "TLS handshake with " + open.Addr()},
+		"a Redis that is too old":     {at(old.Addr().String()), v1alpha1.ReasonStoreTooOld, "older than 6.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, err := given.open(t, test.redis).Inspect(t.Context())
-			// A server that refuses a certificate may cut the connection before anybody has read why.
+			// A server that rejects a certificate can close the connection before the client has read the reason.
 			for range 20 {
 				if is, _ := errors.AsType[publish.StoreError](err); test.reason != v1alpha1.ReasonStoreUntrusted || is.Reason == test.reason {
 					break
@@ -121,16 +121,16 @@ func TestWhatIsWrongWithARedisIsNamed(t *testing.T) {
 				return
 			}
 			if err == nil {
-				t.Fatal("nothing is wrong")
+				t.Fatal("no error")
 			}
 			if is, _ := errors.AsType[publish.StoreError](err); is.Reason != test.reason {
 				t.Errorf("reason %s, want %s: %v", is.Reason, test.reason, err)
 			}
-			if !strings.Contains(err.Error(), test.says) {
-				t.Errorf("says %q, want %q", err, test.says)
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %q, want %q", err, test.want)
 			}
 			if strings.Contains(err.Error(), "guess") {
-				t.Errorf("the password is told: %v", err)
+				t.Errorf("the error contains the password: %v", err)
 			}
 		})
 	}

@@ -14,25 +14,26 @@ import (
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
-// lintCommand checks policy files as the API server and the operator would.
+// lintCommand validates policy files.
 func lintCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lint FILES…",
-		Short: "Check policy files as the API server and the operator would",
-		Long: `Check policy files as the API server and the operator would, without either.
+		Short: "Validate policy files, without a cluster",
+		Long: `Validate policy files with the checks of the API server and the operator, without a cluster.
 
-FILES are YAML files, directories (their *.yaml and *.yml, and those of the directories in them) and "-" for standard
-input. Documents of other kinds are passed over. Every problem is one line on standard output, with file, line, policy
-and field. What is costly or useless in policies that can be enforced, as one that never decides beside another of the
-FILES, is warned of on standard error, and a summary follows.
+FILES are YAML files, directories (their *.yaml and *.yml files, including subdirectories) and "-" for standard input.
+Documents of other kinds are skipped. Each problem is printed as one line on standard output, with file, line, policy
+and field. Warnings about valid policies that are costly or have no effect, for example because another policy in FILES
+always takes precedence, are printed on standard error. A summary follows.
 
-Exit status: 0 no problems, 1 problems, 2 wrong usage or a file that cannot be read. Warnings do not change it.`,
+Exit status: 0 if there are no problems, 1 if there are problems, 2 if the command line is invalid or a file cannot be
+read. Warnings do not change the exit status.`,
 		Example: `  weir lint policies/
   weir lint tenant.yaml public.yaml
   kubectl kustomize overlays/production | weir lint -`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError(errors.New("lint: name the files or directories to check, or - for standard input; see weir lint --help"))
+				return usageError(errors.New("lint: missing argument: name files or directories, or - for standard input; see weir lint --help"))
 			}
 			return nil
 		},
@@ -69,7 +70,7 @@ func lint(stdin io.Reader, stdout, stderr io.Writer, paths []string) error {
 	return nil
 }
 
-// summary reads "3 policies, 1 problem, 2 warnings; passed over: 1 Kustomization, 2 Namespace".
+// summary returns, for example, "3 policies, 1 problem, 2 warnings; skipped: 1 Kustomization, 2 Namespace".
 func summary(result policyfile.Result, warnings int) string {
 	text := count(result.Policies, "policy", "policies") + ", " + count(len(result.Problems), "problem", "problems")
 	if warnings > 0 {
@@ -86,12 +87,12 @@ func summary(result policyfile.Result, warnings int) string {
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		others = append(others, fmt.Sprintf("%d %s", kinds[kind], kind))
 	}
-	return text + "; passed over: " + strings.Join(others, ", ")
+	return text + "; skipped: " + strings.Join(others, ", ")
 }
 
-func count(n int, one, many string) string {
+func count(n int, singular, plural string) string {
 	if n == 1 {
-		return "1 " + one
+		return "1 " + singular
 	}
-	return fmt.Sprintf("%d %s", n, many)
+	return fmt.Sprintf("%d %s", n, plural)
 }

@@ -67,8 +67,8 @@ spec:
   algorithm: FixedWindow
 `
 
-// The path of a file in these cases is relative to a directory that holds good.yaml and bad.yaml.
-func TestLint(t *testing.T) {
+// The paths in these cases are relative to a directory with good.yaml and bad.yaml.
+func TestLint_ReportsProblems(t *testing.T) {
 	firstBad, _, _ := strings.Cut(badPolicies, "---")
 	badLines := "bad.yaml:6: shop/no-limit: spec.limit: Invalid value: 0: spec.limit in body should be greater than or equal to 1\n" +
 		"bad.yaml:20: shop/expression: spec.match.http.paths[0].value: \"(/v1\" is not a valid RE2 expression: missing closing ): `(/v1`\n"
@@ -79,13 +79,13 @@ func TestLint(t *testing.T) {
 		stdout, stderr string
 	}{
 		"a clean file is 0": {
-			args: []string{"good.yaml"}, stderr: "1 policy, 0 problems; passed over: 1 Namespace\n",
+			args: []string{"good.yaml"}, stderr: "1 policy, 0 problems; skipped: 1 Namespace\n",
 		},
 		"problems are 1, with file and line": {
 			args: []string{"bad.yaml"}, status: 1, stdout: badLines, stderr: "2 policies, 2 problems\n",
 		},
 		"a directory is all its files": {
-			args: []string{"."}, status: 1, stdout: badLines, stderr: "3 policies, 2 problems; passed over: 1 Namespace\n",
+			args: []string{"."}, status: 1, stdout: badLines, stderr: "3 policies, 2 problems; skipped: 1 Namespace\n",
 		},
 		"warnings are 0, with file and line": {
 			args: []string{"-"}, stdin: uselessPolicies,
@@ -98,14 +98,14 @@ func TestLint(t *testing.T) {
 			stdout: "-:6: shop/no-limit: spec.limit: Invalid value: 0: spec.limit in body should be greater than or equal to 1\n",
 			stderr: "1 policy, 1 problem\n",
 		},
-		"nothing to check is a wrong call": {
-			status: 2, stderr: "weir: lint: name the files or directories to check, or - for standard input; see weir lint --help\n",
+		"no argument is a usage error": {
+			status: 2, stderr: "weir: lint: missing argument: name files or directories, or - for standard input; see weir lint --help\n",
 		},
-		"a file that is not there is a wrong call": {
+		"a missing file is a usage error": {
 			args: []string{"good.yaml", "missing.yaml"}, status: 2,
 			stderr: "weir: lint: read policies: stat missing.yaml: no such file or directory\n",
 		},
-		"an unknown flag is a wrong call": {
+		"an unknown flag is a usage error": {
 			args: []string{"--strict", "good.yaml"}, status: 2, stderr: "weir: lint: unknown flag: --strict\n",
 		},
 	} {
@@ -127,35 +127,35 @@ func TestLint(t *testing.T) {
 	}
 }
 
-func TestLintHelpShowsHowToCallIt(t *testing.T) {
+func TestLint_HelpHasExamples(t *testing.T) {
 	status, stdout, _ := runLint("", "--help")
-	for _, want := range []string{"weir lint policies/", "| weir lint -", "Exit status: 0 no problems"} {
+	for _, want := range []string{"weir lint policies/", "| weir lint -", "Exit status: 0 if there are no problems"} {
 		if status != 0 || !strings.Contains(stdout, want) {
 			t.Errorf("status %d, and help without %q:\n%s", status, want, stdout)
 		}
 	}
 }
 
-func TestTheSamplesLintClean(t *testing.T) {
+func TestLint_AcceptsTheSamples(t *testing.T) {
 	status, stdout, stderr := runLint("", filepath.Join("..", "..", "config", "samples"))
 	if status != 0 {
 		t.Errorf("status %d\n%s%s", status, stdout, stderr)
 	}
 }
 
-func TestExitStatusTellsAnErrorOnce(t *testing.T) {
+func TestExitStatus_PrintsAnErrorOnce(t *testing.T) {
 	cause := errors.New("cause")
 	for name, tc := range map[string]struct {
 		err    error
 		status int
 		stderr string
 	}{
-		"no error":                      {nil, 0, ""},
-		"an error of the command":       {cause, 1, "weir: cause\n"},
-		"a wrong call":                  {usageError(cause), 2, "weir: cause\n"},
-		"what the command has told":     {&exitError{code: 1}, 1, ""},
-		"what stands between is kept":   {errors.Join(usageError(cause)), 2, "weir: cause\n"},
-		"the innermost error does stay": {errors.Join(errors.New("first"), &exitError{code: 2, err: cause}), 2, "weir: first\ncause\n"},
+		"no error":                  {nil, 0, ""},
+		"an error of the command":   {cause, 1, "weir: cause\n"},
+		"a usage error":             {usageError(cause), 2, "weir: cause\n"},
+		"an error that was printed": {&exitError{code: 1}, 1, ""},
+		"a wrapped error":           {errors.Join(usageError(cause)), 2, "weir: cause\n"},
+		"a joined error":            {errors.Join(errors.New("first"), &exitError{code: 2, err: cause}), 2, "weir: first\ncause\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer

@@ -11,7 +11,7 @@ func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	options := slog.HandlerOptions{ReplaceAttr: readable}
 	var least slog.Level
 	if err := least.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level %q is not debug, info, warn or error", level)
+		return nil, fmt.Errorf("--log-level %q is invalid: must be debug, info, warn or error", level)
 	}
 	options.Level = least
 	switch format {
@@ -20,12 +20,11 @@ func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, &options)), nil
 	default:
-		return nil, fmt.Errorf("--log-format %q is not text or json", format)
+		return nil, fmt.Errorf("--log-format %q is invalid: must be text or json", format)
 	}
 }
 
-// readable makes durations and addresses the text that they are for people: JSON would make nanoseconds and an object
-// of them.
+// readable formats durations and addresses as text. In JSON they would be nanoseconds and an object.
 func readable(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())

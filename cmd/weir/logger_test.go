@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestTheLogReadsTheSameInEveryFormat(t *testing.T) {
+func TestLogger_FormatsDurationsAndAddressesAsText(t *testing.T) {
 	address := &net.TCPAddr{IP: net.IPv6unspecified, Port: 8080}
 	for format, want := range map[string]string{
 		"text": "level=INFO msg=draining for=5s listen=[::]:8080 requests=2\n",

@@ -1,4 +1,4 @@
-// Command weir is rate limiting as Kubernetes policy: the operator, the limiter, and tools around them in one binary.
+// Command weir is rate limiting as Kubernetes policy: the operator, the limiter and their tools in one binary.
 package main
 
 import (
@@ -15,7 +15,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
 
 	root := rootCommand()
 	root.SetArgs(args)

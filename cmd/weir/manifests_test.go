@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestTheManifestsCallTheBinaryAsItIs(t *testing.T) {
+func TestManifests_UseValidFlags(t *testing.T) {
 	file := filepath.Join("..", "..", "config", "operator", "deployment.yaml")
 	data, err := os.ReadFile(file)
 	if err != nil {

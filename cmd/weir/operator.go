@@ -40,7 +40,7 @@ import (
 	"github.com/weir-dev/weir/limiter/redisstore"
 )
 
-// operatorFlags are what `weir operator` can be told.
+// operatorFlags are the flags of `weir operator`.
 type operatorFlags struct {
 	namespace       string
 	image           string
@@ -57,81 +57,83 @@ func operatorCommand() *cobra.Command {
 	var f operatorFlags
 	cmd := &cobra.Command{
 		Use:   "operator",
-		Short: "Run the cluster's Limiters and bring policies to them",
-		Long: "Runs what every Limiter of the cluster asks for, compiles the policies that each selects, publishes the result in its\n" +
-			"Redis for the Limiter's replicas, keeps a copy in the ConfigMap weir-rules-NAME beside it, for replicas that start while\n" +
-			"Redis is away, and writes into the status of each policy how far it is enforced.",
+		Short: "Reconcile the Limiters and policies of a cluster",
+		Long: "Run the operator. It deploys each Limiter of the cluster, compiles the policies that the Limiter selects, and publishes\n" +
+			"them in the Redis of the Limiter. The ConfigMap weir-rules-NAME in the namespace of the Limiter keeps a copy for\n" +
+			"replicas that start while Redis is unavailable. The status of each policy reports which replicas enforce it.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runOperator(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "weir-system"),
-		"namespace in which the operator keeps what is its own; from POD_NAMESPACE where that is set")
+		"namespace of the operator, which holds its Lease and Secrets; POD_NAMESPACE sets the default")
 	flags.StringVar(&f.image, "limiter-image", "",
-		"image of the pods of a Limiter that names none (default: that of the operator's own pod, which POD_NAME names)")
-	flags.BoolVar(&f.networkPolicies, "network-policies", false, "give every Limiter a NetworkPolicy")
-	flags.StringVar(&f.prefix, "prefix", "weir:", "what every name in Redis begins with")
-	flags.StringVar(&f.metrics, "metrics-bind-address", ":9090", "address of /metrics; 0 for none")
-	flags.StringVar(&f.health, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
-	flags.BoolVar(&f.leaderElect, "leader-elect", false, "work only while elected, so that several operators may run")
-	flags.DurationVar(&f.resync, "resync", 5*time.Second, "how often Redis is checked and repaired when nothing happens")
+		"image of Limiters whose spec names no image; empty uses the image of the operator's pod, whose name is in POD_NAME")
+	flags.BoolVar(&f.networkPolicies, "network-policies", false, "create a NetworkPolicy for each Limiter")
+	flags.StringVar(&f.prefix, "prefix", "weir:", redisPrefixHelp)
+	flags.StringVar(&f.metrics, "metrics-bind-address", ":9090", "address to listen on for /metrics; 0 disables it")
+	flags.StringVar(&f.health, "health-probe-bind-address", ":8081", "address to listen on for /healthz and /readyz; 0 disables it")
+	flags.BoolVar(&f.leaderElect, "leader-elect", false, "reconcile only while elected as leader; required with more than one replica")
+	flags.DurationVar(&f.resync, "resync", 5*time.Second, "interval between checks of Redis, which repair missing data, while nothing changes")
 	f.webhook.add(flags)
-	flags.AddGoFlag(flag.CommandLine.Lookup(config.KubeconfigFlagName))
+	kubeconfig := flag.CommandLine.Lookup(config.KubeconfigFlagName)
+	kubeconfig.Usage = "kubeconfig file; empty uses KUBECONFIG, the service account of the pod, or ~/.kube/config"
+	flags.AddGoFlag(kubeconfig)
 	return cmd
 }
 
-// leaderLease is the name of the Lease by which operators elect one.
+// leaderLease is the name of the Lease for leader election.
 const leaderLease = "weir-operator"
 
-// The rate of calls to the API server, a second: most are statuses, and one worker at a time writes those.
+// The client-side rate limit for calls to the API server, per second. Most calls write statuses, from one worker.
 const (
-	callRate  = 200
-	callBurst = 400
+	apiQPS   = 200
+	apiBurst = 400
 )
 
-// collectAt is the percentage of live memory by which an operator may grow before it is collected: of its policies most are
-// only held, and an edit among thousands makes as much again.
-const collectAt = 50
+// gcPercent is the GOGC of the operator, below the default of 100: most of its policies are cached and rarely change, and one
+// edit among thousands allocates as much memory again.
+const gcPercent = 50
 
-// runOperator wires the operator up and runs it until ctx is done.
+// runOperator runs the operator until ctx is done.
 func runOperator(ctx context.Context, f operatorFlags) error {
 	if os.Getenv("GOGC") == "" {
-		defer debug.SetGCPercent(debug.SetGCPercent(collectAt))
+		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	}
 	log := logr.FromSlogHandler(slog.Default().Handler())
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
 
-	judge, err := f.webhook.judge(f.namespace)
+	webhook, err := f.webhook.policyWebhook(f.namespace)
 	if err != nil {
 		return usageError(err)
 	}
 	kube, err := ctrl.GetConfig()
 	if err != nil {
-		return fmt.Errorf("find the Kubernetes API server: %w; outside a cluster, name a kubeconfig with --kubeconfig or KUBECONFIG", err)
+		return fmt.Errorf("find the Kubernetes API server: %w; outside a cluster, set --kubeconfig or KUBECONFIG", err)
 	}
-	kube.QPS, kube.Burst = callRate, callBurst
+	kube.QPS, kube.Burst = apiQPS, apiBurst
 	limiters, err := f.limiterOptions(ctx, kube)
 	if err != nil {
 		return err
 	}
-	mgr, err := operatorManager(ctx, f, kube, limiters, judge)
+	mgr, err := operatorManager(ctx, f, kube, limiters, webhook)
 	if err != nil {
 		return err
 	}
-	if err := f.control(mgr, limiters); err != nil {
+	if err := f.addControllers(mgr, limiters); err != nil {
 		return err
 	}
-	if judge != nil {
-		if err := judge.setup(mgr, compile.DefaultIdentity()); err != nil {
+	if webhook != nil {
+		if err := webhook.setup(mgr, compile.DefaultIdentity()); err != nil {
 			return err
 		}
 	}
 	return mgr.Start(ctx)
 }
 
-// control adds the controllers to mgr.
-func (f *operatorFlags) control(mgr manager.Manager, limiters deployment.Options) error {
+// addControllers adds the controllers to mgr.
+func (f *operatorFlags) addControllers(mgr manager.Manager, limiters deployment.Options) error {
 	spend := redisstore.SpendScript()
 	ruleSets, err := ruleset.New(ruleset.Config{
 		Client:    mgr.GetClient(),
@@ -166,7 +168,7 @@ func (f *operatorFlags) control(mgr manager.Manager, limiters deployment.Options
 }
 
 func operatorManager(
-	ctx context.Context, f operatorFlags, kube *rest.Config, limiters deployment.Options, judge *judge,
+	ctx context.Context, f operatorFlags, kube *rest.Config, limiters deployment.Options, webhook *policyWebhook,
 ) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(deployment.AddToScheme(scheme), registration.AddToScheme(scheme)); err != nil {
@@ -189,8 +191,8 @@ func operatorManager(
 			ReaderFailOnMissingInformer: true,
 		},
 	}
-	if judge != nil {
-		if err := judge.prepare(&options); err != nil {
+	if webhook != nil {
+		if err := webhook.prepare(&options); err != nil {
 			return nil, err
 		}
 	}
@@ -201,7 +203,7 @@ func operatorManager(
 	return mgr, addProbes(ctx, mgr)
 }
 
-// trim takes out of cached objects what nobody reads and is as large as the rest.
+// trim removes metadata from cached objects that no controller reads and that is as large as the rest of the object.
 func trim(object any) (any, error) {
 	if o, is := object.(metav1.Object); is {
 		o.SetManagedFields(nil)
@@ -213,13 +215,13 @@ func trim(object any) (any, error) {
 	return object, nil
 }
 
-// addProbes makes the operator ready once it knows all policies and Limiters, elected or not.
+// addProbes makes the operator ready when its caches have all policies and Limiters, whether or not it is the leader.
 func addProbes(ctx context.Context, mgr manager.Manager) error {
 	var informers []cache.Informer
 	for _, kind := range []client.Object{&v1alpha1.RateLimitPolicy{}, &v1alpha1.ClusterRateLimitPolicy{}, &v1alpha1.Limiter{}} {
 		policies, err := mgr.GetCache().GetInformer(ctx, kind)
 		if unknown, is := errors.AsType[*meta.NoKindMatchError](err); is {
-			return fmt.Errorf("watch policies: the API server does not know %s; install config/crd first", unknown.GroupKind.Kind)
+			return fmt.Errorf("watch policies: the CRD for %s is not installed; install the CRDs in config/crd first", unknown.GroupKind.Kind)
 		}
 		if err != nil {
 			return fmt.Errorf("watch policies: %w", err)

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-func TestLimiterName(t *testing.T) {
+func TestLimiterName_ParsesNamespaceAndName(t *testing.T) {
 	tests := map[string]struct {
 		text string
 		want types.NamespacedName
@@ -38,7 +38,7 @@ func TestLimiterName(t *testing.T) {
 	}
 }
 
-func TestTheOperatorSeesInWhichModeReplicasDecide(t *testing.T) {
+func TestLimiterStore_ReturnsTheModeOfReplicas(t *testing.T) {
 	client, err := redisclient.Open("redis://"+miniredis.RunT(t).Addr(), limiterTimeout)
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestTheOperatorSeesInWhichModeReplicasDecide(t *testing.T) {
 	}
 }
 
-func TestOperatorFlags(t *testing.T) {
+func TestOperatorCommand_FlagDefaults(t *testing.T) {
 	got := map[string]string{}
 	operatorCommand().Flags().VisitAll(func(f *pflag.Flag) { got[f.Name] = f.DefValue })
 	want := map[string]string{
@@ -71,13 +71,13 @@ func TestOperatorFlags(t *testing.T) {
 	}
 }
 
-func TestOperatorRefusesBadFlags(t *testing.T) {
+func TestOperatorCommand_RejectsInvalidFlags(t *testing.T) {
 	tests := map[string]struct {
 		flags operatorFlags
-		says  string
+		want  string
 	}{
-		"certificates from nobody knows where": {
-			operatorFlags{webhook: webhookFlags{certificates: "Vault"}}, `"Vault" is not Managed, External or None`,
+		"an unknown source of certificates": {
+			operatorFlags{webhook: webhookFlags{certificates: "Vault"}}, `"Vault" is invalid: must be Managed, External or None`,
 		},
 		"a webhook without a port": {
 			operatorFlags{webhook: webhookFlags{certificates: "Managed", address: "here"}}, "--webhook-bind-address",
@@ -86,14 +86,14 @@ func TestOperatorRefusesBadFlags(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			err := runOperator(t.Context(), test.flags)
-			if err == nil || !strings.Contains(err.Error(), test.says) {
-				t.Fatalf("error %v, want one that says %q", err, test.says)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Fatalf("error %v, want %q", err, test.want)
 			}
 		})
 	}
 }
 
-func TestWithoutTheCRDTheOperatorSaysWhatToInstall(t *testing.T) {
+func TestOperator_NamesTheMissingCRD(t *testing.T) {
 	kube, err := fixture.StartKube(t.Context(), fixture.KubeOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestWithoutTheCRDTheOperatorSaysWhatToInstall(t *testing.T) {
 	}()
 	t.Setenv("KUBECONFIG", kube.Kubeconfig())
 	f := operatorFlags{webhook: webhookFlags{certificates: "None"}, metrics: "0", health: "0"}
-	const want = "watch policies: the API server does not know RateLimitPolicy; install config/crd first"
+	const want = "watch policies: the CRD for RateLimitPolicy is not installed; install the CRDs in config/crd first"
 	if err := runOperator(t.Context(), f); err == nil || err.Error() != want {
 		t.Errorf("error %v, want %q", err, want)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// onFailure is a policy for one path with an onStoreFailure, of a limit that no test reaches.
+// onFailure returns a policy for one path with an onStoreFailure and a limit that no test reaches.
 func onFailure(what string) string {
 	lower := strings.ToLower(what)
 	return fmt.Sprintf(`
@@ -26,7 +26,7 @@ spec: {axis: Tenant, limit: 10, window: 1h, algorithm: SlidingWindowLog, onStore
 `, lower, what, lower)
 }
 
-func TestEachPolicyDecidesAsItSaysWhileRedisIsAway(t *testing.T) {
+func TestServe_AppliesOnStoreFailureWhileRedisIsUnavailable(t *testing.T) {
 	redis, err := fixture.StartRedis(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -69,19 +69,19 @@ func TestEachPolicyDecidesAsItSaysWhileRedisIsAway(t *testing.T) {
 		return strings.Contains(metrics, "\n"+name+" "+value+"\n")
 	}
 	if !gauge("weir_local_mode", "1") || !gauge("weir_local_owing", "1") {
-		t.Error("the metrics do not tell of the outage")
+		t.Error("the metrics do not report the outage")
 	}
 	if err := redis.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	fixture.Await(t, "decided with Redis again", func() bool { return gauge("weir_local_mode", "0") && ask("/local").Source == "redis" })
+	fixture.Await(t, "decisions use Redis again", func() bool { return gauge("weir_local_mode", "0") && ask("/local").Source == "redis" })
 	want("when Redis is back", well)
 	if !gauge("weir_local_mode_activations_total", "1") || !gauge("weir_local_owing", "0") {
-		t.Error("the metrics do not tell that the outage is over")
+		t.Error("the metrics do not report the end of the outage")
 	}
 	for line, times := range map[string]int{"store unavailable": 1, "store available again": 1} {
 		if got := strings.Count(log.String(), line); got != times {
-			t.Errorf("%d lines say that %s, want %d:\n%s", got, line, times, log)
+			t.Errorf("%d log lines %q, want %d:\n%s", got, line, times, log)
 		}
 	}
 }

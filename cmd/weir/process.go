@@ -19,7 +19,7 @@ import (
 	"github.com/weir-dev/weir/limiter/server"
 )
 
-// process is what answers requests, however its rules and counters come about.
+// process is the part that `weir limiter` and `weir serve` share: the engine and its endpoints.
 type process struct {
 	log       *slog.Logger
 	keyPrefix string
@@ -28,17 +28,17 @@ type process struct {
 	engine    *engine.Engine
 	endpoints endpoints
 	check     net.Listener
-	grpc      net.Listener // nil: none
+	grpc      net.Listener // nil if disabled
 	ops       net.Listener
-	throttle  net.Listener // nil: none
+	throttle  net.Listener // nil if disabled
 }
 
-// newProcess returns a process that listens already and serves nothing yet.
+// newProcess returns a process with open listeners. It does not serve yet.
 func newProcess(
 	ctx context.Context, counts *counters, keyPrefix string, f socketFlags, log *slog.Logger,
 ) (*process, error) {
 	if f.drain < 0 {
-		return nil, usageError(fmt.Errorf("--drain %v is less than nothing", f.drain))
+		return nil, usageError(fmt.Errorf("--drain %v is invalid: must not be negative", f.drain))
 	}
 	endpoints, err := f.endpoints()
 	if err != nil {
@@ -52,20 +52,20 @@ func newProcess(
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return &process{
 		log: log, keyPrefix: keyPrefix, drain: f.drain, registry: registry, endpoints: endpoints,
-		check: endpoints.balanced(sockets[0]), grpc: sockets[1], ops: sockets[2], throttle: sockets[3],
+		check: endpoints.withProxyProtocol(sockets[0]), grpc: sockets[1], ops: sockets[2], throttle: sockets[3],
 		engine: engine.New(counts.store, counts.source, engine.NewMetrics(registry), counts.options...),
 	}, nil
 }
 
-// followNotices is the task of forgetting denials that refunds and resets, here or elsewhere, have made wrong.
+// followNotices returns a task that removes denials from the denial cache after a refund or reset by any replica.
 func (p *process) followNotices(client *redisclient.Client) func(context.Context) error {
-	return endless(func(ctx context.Context) {
+	return asTask(func(ctx context.Context) {
 		forget := func(key string) { p.engine.Forget(key) }
 		redisstore.FollowInvalidations(ctx, client, redisstore.InvalidationChannel(p.keyPrefix), forget, p.engine.ForgetAll)
 	})
 }
 
-// apply puts a Set in force. It is a source.Apply.
+// apply makes set the active rule set. It is a source.Apply.
 func (p *process) apply(set rules.Set, revision string) error {
 	index, err := rules.NewIndex(set, revision, p.keyPrefix)
 	if err != nil {
@@ -75,7 +75,7 @@ func (p *process) apply(set rules.Set, revision string) error {
 	return nil
 }
 
-// revision is what is in force, empty before the first Set.
+// revision returns the active revision, empty before the first rule set.
 func (p *process) revision() string {
 	if index := p.engine.Index(); index != nil {
 		return index.Revision()
@@ -83,8 +83,8 @@ func (p *process) revision() string {
 	return ""
 }
 
-// run serves until ctx is done or a task fails, and then drains. The tasks go on until the last request is answered.
-func (p *process) run(ctx context.Context, from server.RuleSource, tasks ...func(context.Context) error) error {
+// run serves until ctx is done or a task fails, and then drains. The tasks end after the last request.
+func (p *process) run(ctx context.Context, source server.RuleSource, tasks ...func(context.Context) error) error {
 	sockets, stopSockets := context.WithCancel(ctx)
 	defer stopSockets()
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
@@ -92,11 +92,11 @@ func (p *process) run(ctx context.Context, from server.RuleSource, tasks ...func
 	var group errgroup.Group
 	for _, task := range tasks {
 		group.Go(func() error {
-			defer stopSockets() // a limiter whose rules stand still must not go on as if nothing were
+			defer stopSockets() // a limiter must not keep serving if its rules no longer change
 			return task(work)
 		})
 	}
-	readiness, metrics := server.NewReadiness(p.engine, from), server.NewMetrics(p.registry)
+	readiness, metrics := server.NewReadiness(p.engine, source), server.NewMetrics(p.registry)
 	http := &server.Server{
 		Check:         p.endpoints.http(p, metrics),
 		Ops:           server.NewOpsHandler(p.registry, readiness),
@@ -114,7 +114,7 @@ func (p *process) run(ctx context.Context, from server.RuleSource, tasks ...func
 	}
 	if p.throttle != nil {
 		apiServers := p.endpoints.throttle.server(p, metrics)
-		p.log.Info("API servers are answered", "throttle", p.throttle.Addr())
+		p.log.Info("serving the admission webhook for the API server", "throttle", p.throttle.Addr())
 		serving.Go(func() error { return apiServers.Run(failed, p.throttle) })
 	}
 	err := serving.Wait()
@@ -122,18 +122,18 @@ func (p *process) run(ctx context.Context, from server.RuleSource, tasks ...func
 	return errors.Join(err, group.Wait())
 }
 
-// endless makes a task of work that ends with its context only.
-func endless(work func(context.Context)) func(context.Context) error {
+// asTask returns a task for a function that ends only with its context.
+func asTask(work func(context.Context)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		work(ctx)
 		return nil
 	}
 }
 
-// localURL is where an HTTP listener is reached from its own machine.
+// localURL returns the URL of an HTTP listener on its own machine.
 func localURL(listener net.Listener) string { return "http://" + localAddress(listener) }
 
-// localAddress is the host:port at which a listener is reached from its own machine.
+// localAddress returns the host:port of a listener on its own machine.
 func localAddress(listener net.Listener) string {
 	address := listener.Addr().String()
 	if host, port, err := net.SplitHostPort(address); err == nil && net.ParseIP(host).IsUnspecified() {

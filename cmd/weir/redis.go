@@ -17,8 +17,7 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
-// redisTLSFlags are the files that say who may enter Redis: a directory of credentials, and the PEM files for a
-// rediss:// URL.
+// redisTLSFlags are the files for access to Redis: a directory with credentials, and PEM files for a rediss:// URL.
 type redisTLSFlags struct {
 	ca          string
 	cert        string
@@ -27,67 +26,67 @@ type redisTLSFlags struct {
 }
 
 func (f *redisTLSFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.ca, "redis-ca", "", "PEM file of the authorities that vouch for Redis; read again for every connection\n"+
-		"(default: those of the system)")
-	flags.StringVar(&f.cert, "redis-cert", "", "PEM file of the certificate to show to Redis; read again for every connection")
-	flags.StringVar(&f.key, "redis-key", "", "PEM file of the key of --redis-cert")
+	flags.StringVar(&f.ca, "redis-ca", "", "PEM file with the certificate authorities (CAs) of the Redis certificate; reloaded for each connection;\n"+
+		"empty uses the CAs of the system")
+	flags.StringVar(&f.cert, "redis-cert", "", "PEM file with the client certificate for Redis; reloaded for each connection")
+	flags.StringVar(&f.key, "redis-key", "", "PEM file with the private key of --redis-cert; reloaded for each connection")
 	flags.StringVar(&f.credentials, "redis-credentials", "",
-		"directory with the files username, which may be absent, and password, as a Secret is mounted; read again for every\n"+
-			"connection. Also sentinel-username and sentinel-password, read at start (default: what the URL says)")
+		"directory with the files username (optional) and password, for example a mounted Secret; reloaded for each connection.\n"+
+			"The optional files sentinel-username and sentinel-password are read at start; empty uses the credentials in the URL")
 }
 
-// openRedis makes a client for a URL. It does not connect. No error holds any part of the URL, for its passwords.
+// openRedis returns a client for a URL. It does not connect. Errors contain no part of the URL, because it can contain passwords.
 func openRedis(url string, files redisTLSFlags, timeout time.Duration) (*redisclient.Client, error) {
 	options, err := redisclient.ParseURL(url)
 	if err != nil {
 		return nil, fmt.Errorf("open Redis: %w", err)
 	}
-	if err := errors.Join(files.secure(&options), files.enter(&options)); err != nil {
+	if err := errors.Join(files.addTLS(&options), files.addCredentials(&options)); err != nil {
 		return nil, fmt.Errorf("open Redis: %w", err)
 	}
 	options.Timeout = timeout
 	return redisclient.New(options)
 }
 
-// secure adds to options.TLS, which is nil where nobody speaks TLS, what the files hold.
-func (f *redisTLSFlags) secure(options *redisclient.Options) error {
+// addTLS adds the certificates in the files to options.TLS, which is nil without TLS.
+func (f *redisTLSFlags) addTLS(options *redisclient.Options) error {
 	switch {
 	case f.ca == "" && f.cert == "" && f.key == "":
 		return nil
 	case options.TLS == nil:
-		return errors.New("--redis-ca, --redis-cert and --redis-key are for TLS: begin the URL with rediss://")
+		return errors.New("--redis-ca, --redis-cert and --redis-key require TLS: use a URL that starts with rediss://")
 	case (f.cert == "") != (f.key == ""):
-		return errors.New("--redis-cert and --redis-key go together")
+		return errors.New("set both --redis-cert and --redis-key, or neither")
 	}
 	if f.ca != "" {
-		if _, err := f.authorities(); err != nil {
+		if _, err := f.readCAs(); err != nil {
 			return err
 		}
-		options.RootCAs = f.authorities
+		options.RootCAs = f.readCAs
 	}
 	if f.cert == "" {
 		return nil
 	}
-	options.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return f.pair() }
-	_, err := f.pair()
+	options.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return f.readKeyPair() }
+	_, err := f.readKeyPair()
 	return err
 }
 
-// authorities reads the file anew: whoever changes authorities replaces it.
-func (f *redisTLSFlags) authorities() (*x509.CertPool, error) {
+// readCAs reads the file for each connection, so a change of CAs needs no restart.
+func (f *redisTLSFlags) readCAs() (*x509.CertPool, error) {
 	pem, err := os.ReadFile(f.ca)
 	if err != nil {
 		return nil, fmt.Errorf("--redis-ca: %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--redis-ca: %s holds no certificate", f.ca)
+		return nil, fmt.Errorf("--redis-ca: %s contains no PEM certificate", f.ca)
 	}
 	return pool, nil
 }
 
-// pair reads the files anew: whoever renews certificates replaces them.
-func (f *redisTLSFlags) pair() (*tls.Certificate, error) {
+// readKeyPair reads the files for each connection, so a renewed certificate needs no restart.
+func (f *redisTLSFlags) readKeyPair() (*tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 	if err != nil {
 		return nil, fmt.Errorf("--redis-cert, --redis-key: %w", err)
@@ -95,15 +94,17 @@ func (f *redisTLSFlags) pair() (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// enter adds to options what the directory of credentials holds.
-func (f *redisTLSFlags) enter(options *redisclient.Options) error {
+// addCredentials adds the credentials in the directory to options.
+func (f *redisTLSFlags) addCredentials(options *redisclient.Options) error {
 	if f.credentials == "" {
 		return nil
 	}
 	if options.Username != "" || options.Password != "" {
-		return errors.New("--redis-credentials: the URL has credentials too; leave them out of one of the two")
+		return errors.New("--redis-credentials: the Redis URL contains credentials too; remove one of the two")
 	}
-	read := func(context.Context) (username, password string, err error) { return f.login("username", "password") }
+	read := func(context.Context) (username, password string, err error) {
+		return f.readCredentials("username", "password")
+	}
 	if _, _, err := read(context.Background()); err != nil {
 		return err
 	}
@@ -113,12 +114,12 @@ func (f *redisTLSFlags) enter(options *redisclient.Options) error {
 		return nil
 	}
 	var err error
-	options.SentinelUsername, options.SentinelPassword, err = f.login("sentinel-username", "sentinel-password")
+	options.SentinelUsername, options.SentinelPassword, err = f.readCredentials("sentinel-username", "sentinel-password")
 	return err
 }
 
-// login reads the two files; the one with the name may be absent. No error holds what is in them.
-func (f *redisTLSFlags) login(nameFile, passwordFile string) (username, password string, err error) {
+// readCredentials reads the two files. The file with the name is optional. Errors contain no content of the files.
+func (f *redisTLSFlags) readCredentials(nameFile, passwordFile string) (username, password string, err error) {
 	text, err := os.ReadFile(filepath.Join(f.credentials, passwordFile))
 	if err != nil {
 		return "", "", fmt.Errorf("--redis-credentials: %w", err)
@@ -127,8 +128,8 @@ func (f *redisTLSFlags) login(nameFile, passwordFile string) (username, password
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", "", fmt.Errorf("--redis-credentials: %w", err)
 	}
-	return line(name), line(text), nil
+	return trimNewline(name), trimNewline(text), nil
 }
 
-// line is text without the end of line that editors add.
-func line(text []byte) string { return strings.TrimRight(string(text), "\r\n") }
+// trimNewline removes the line break that editors add at the end of a file.
+func trimNewline(text []byte) string { return strings.TrimRight(string(text), "\r\n") }

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-func TestRedisOverTLSFromFiles(t *testing.T) {
+func TestOpenRedis_ReadsTLSFiles(t *testing.T) {
 	server, files := fixture.RedisTLS(t, true)
 	ping := func(f redisTLSFlags) error {
 		client, err := openRedis(server.URL(), f, limiterTimeout)
@@ -26,14 +26,14 @@ func TestRedisOverTLSFromFiles(t *testing.T) {
 		t.Error(err)
 	}
 	if err := ping(redisTLSFlags{ca: files.CA}); err == nil {
-		t.Error("a Redis that wants a certificate did without")
+		t.Error("connected without the required client certificate")
 	}
 	if err := ping(redisTLSFlags{}); err == nil {
-		t.Error("a Redis that no authority of the system vouches for was trusted")
+		t.Error("trusted a certificate that no CA of the system signed")
 	}
 }
 
-func TestACertificateIsReadAgainForEveryConnection(t *testing.T) {
+func TestOpenRedis_ReloadsTheCertificateForEachConnection(t *testing.T) {
 	server, files := fixture.RedisTLS(t, true)
 	client, err := openRedis(server.URL(), redisTLSFlags{ca: files.CA, cert: files.ClientCert, key: files.ClientKey}, limiterTimeout)
 	if err != nil {
@@ -44,12 +44,12 @@ func TestACertificateIsReadAgainForEveryConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := client.Ping(t.Context()); err == nil {
-		t.Error("a certificate that is gone was shown")
+		t.Error("used a certificate whose file was removed")
 	}
 }
 
-// TestAnotherAuthorityNeedsNoRestart renews what vouches for Redis while a client lives.
-func TestAnotherAuthorityNeedsNoRestart(t *testing.T) {
+// TestOpenRedis_ReloadsTheCAForEachConnection replaces the CA of Redis while a client is open.
+func TestOpenRedis_ReloadsTheCAForEachConnection(t *testing.T) {
 	server, files := fixture.RedisTLS(t, false)
 	ca := filepath.Join(t.TempDir(), "ca.crt")
 	replace := func(from string) {
@@ -62,7 +62,7 @@ func TestAnotherAuthorityNeedsNoRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	replace(files.ServerCert) // which is no authority
+	replace(files.ServerCert) // not a CA certificate
 	client, err := openRedis(server.URL(), redisTLSFlags{ca: ca}, limiterTimeout)
 	if err != nil {
 		t.Fatal(err)
@@ -74,16 +74,16 @@ func TestAnotherAuthorityNeedsNoRestart(t *testing.T) {
 	}
 	replace(other.CA)
 	if err := client.Ping(t.Context()); err == nil {
-		t.Error("a Redis was trusted for which another authority vouches")
+		t.Error("trusted a certificate from another CA")
 	}
 	replace(files.CA)
 	if err := client.Ping(t.Context()); err != nil {
-		t.Errorf("after the authority was renewed: %v", err)
+		t.Errorf("after the CA was replaced: %v", err)
 	}
 }
 
-// TestCredentialsFromADirectory takes them from files as a Secret is mounted, and the new ones after they have changed.
-func TestCredentialsFromADirectory(t *testing.T) {
+// TestOpenRedis_ReadsCredentialsFromADirectory reads files as of a mounted Secret, and reads them again after a change.
+func TestOpenRedis_ReadsCredentialsFromADirectory(t *testing.T) {
 	server := fixture.Redis(t)
 	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer admin.Close()
@@ -136,14 +136,14 @@ func TestCredentialsFromADirectory(t *testing.T) {
 	}
 	write("password", "alone")
 	if err := ping(); err != nil {
-		t.Errorf("a password alone is that of the default user: %v", err)
+		t.Errorf("a password without a username is for the default user: %v", err)
 	}
 	if _, err := openRedis("redis://:hunter2@a", redisTLSFlags{credentials: dir}, limiterTimeout); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("credentials in the URL too: %v", err)
 	}
 }
 
-func TestSentinelsHaveCredentialsOfTheirOwn(t *testing.T) {
+func TestOpenRedis_ReadsSentinelCredentials(t *testing.T) {
 	dir := t.TempDir()
 	for file, text := range map[string]string{
 		"password": "a", "sentinel-username": "b", "sentinel-password": "c",
@@ -154,15 +154,15 @@ func TestSentinelsHaveCredentialsOfTheirOwn(t *testing.T) {
 	}
 	options := redisclient.Options{}
 	files := redisTLSFlags{credentials: dir}
-	if err := files.enter(&options); err != nil {
+	if err := files.addCredentials(&options); err != nil {
 		t.Fatal(err)
 	}
 	if options.SentinelUsername != "b" || options.SentinelPassword != "c" {
-		t.Errorf("Sentinels are told %q, %q", options.SentinelUsername, options.SentinelPassword)
+		t.Errorf("credentials for Sentinels: %q, %q", options.SentinelUsername, options.SentinelPassword)
 	}
 }
 
-func TestRedisFilesThatCannotBe(t *testing.T) {
+func TestOpenRedis_RejectsInvalidFiles(t *testing.T) {
 	files, err := fixture.WriteTLSFiles(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -171,21 +171,21 @@ func TestRedisFilesThatCannotBe(t *testing.T) {
 	tests := map[string]struct {
 		url   string
 		files redisTLSFlags
-		says  string
+		want  string
 	}{
-		"without TLS":              {"redis://a", redisTLSFlags{ca: files.CA}, "begin the URL with rediss://"},
-		"a certificate alone":      {"rediss://a", redisTLSFlags{cert: files.ClientCert}, "go together"},
-		"a key alone":              {"rediss://a", redisTLSFlags{key: files.ClientKey}, "go together"},
-		"no such authority":        {"rediss://a", redisTLSFlags{ca: gone}, "--redis-ca: open " + gone},
-		"no authority in the file": {"rediss://a", redisTLSFlags{ca: files.ClientKey}, "holds no certificate"},
-		"no such certificate":      {"rediss://a", redisTLSFlags{cert: gone, key: files.ClientKey}, "--redis-cert, --redis-key: open " + gone},
-		"the key of another":       {"rediss://a", redisTLSFlags{cert: files.ClientCert, key: files.ServerKey}, "does not match"},
+		"without TLS":              {"redis://a", redisTLSFlags{ca: files.CA}, "use a URL that starts with rediss://"},
+		"a certificate alone":      {"rediss://a", redisTLSFlags{cert: files.ClientCert}, "set both --redis-cert and --redis-key"},
+		"a key alone":              {"rediss://a", redisTLSFlags{key: files.ClientKey}, "set both --redis-cert and --redis-key"},
+		"a missing CA file":        {"rediss://a", redisTLSFlags{ca: gone}, "--redis-ca: open " + gone},
+		"no certificate in a file": {"rediss://a", redisTLSFlags{ca: files.ClientKey}, "contains no PEM certificate"},
+		"a missing certificate":    {"rediss://a", redisTLSFlags{cert: gone, key: files.ClientKey}, "--redis-cert, --redis-key: open " + gone},
+		"a mismatched key":         {"rediss://a", redisTLSFlags{cert: files.ClientCert, key: files.ServerKey}, "does not match"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			_, err := openRedis(test.url, test.files, limiterTimeout)
-			if err == nil || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("error %v, want one that says %q", err, test.says)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want %q", err, test.want)
 			}
 		})
 	}

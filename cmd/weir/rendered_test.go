@@ -12,8 +12,8 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
-// TestTheOperatorCallsTheBinaryAsItIs reads what the operator renders of Limiters as the limiter would.
-func TestTheOperatorCallsTheBinaryAsItIs(t *testing.T) {
+// TestDeployment_UsesValidFlags parses the commands in the rendered Deployments of Limiters as the limiter does.
+func TestDeployment_UsesValidFlags(t *testing.T) {
 	files, err := filepath.Glob("../../controllers/deployment/testdata/*.out.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no golden files: %v", err)
@@ -46,7 +46,7 @@ func TestTheOperatorCallsTheBinaryAsItIs(t *testing.T) {
 			for _, variable := range container.Env {
 				name := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(variable.Name, "WEIR_")), "_", "-")
 				if strings.HasPrefix(variable.Name, "WEIR_") && cmd.Flags().Lookup(name) == nil {
-					t.Errorf("%s: no flag is given by %s", file, variable.Name)
+					t.Errorf("%s: variable %s belongs to no flag", file, variable.Name)
 				}
 			}
 		}

@@ -7,23 +7,23 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// rootCommand is the composition of the commands.
+// rootCommand returns the command weir with its subcommands.
 func rootCommand() *cobra.Command {
 	var format, level string
 	root := &cobra.Command{
 		Use:   "weir",
 		Short: "Rate limiting as Kubernetes policy",
-		Long: "Weir enforces RateLimitPolicies, exactly and across all replicas.\n\n" +
-			"In a cluster, 'weir operator' compiles the policies and any number of 'weir limiter' answer requests by them.\n" +
-			"Without one, 'weir serve' does the same with policies from a directory.\n\n" +
-			"Every flag can also be given as the environment variable that stands beside it; the flag wins.",
-		Example: "  weir lint policies/               check policies\n" +
+		Long: "Weir enforces RateLimitPolicies exactly, across all replicas.\n\n" +
+			"In a cluster, 'weir operator' compiles the policies and the replicas of 'weir limiter' enforce them.\n" +
+			"Without a cluster, 'weir serve' enforces policies from a directory.\n\n" +
+			"Each flag has an environment variable, shown in parentheses. A flag on the command line takes precedence.",
+		Example: "  weir lint policies/               validate the policies in a directory\n" +
 			"  weir serve --policies policies/   enforce them, without Kubernetes and without Redis",
 		Args:          noUnknownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		// In letters: what a misspelt command may have been meant for.
+		// The edit distance up to which commands are suggested for an unknown command.
 		SuggestionsMinimumDistance: 2,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := applyEnvironment(cmd.Flags(), os.LookupEnv); err != nil {
@@ -38,8 +38,8 @@ func rootCommand() *cobra.Command {
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
-	root.PersistentFlags().StringVar(&format, "log-format", "text", "form of the log on stderr: text or json")
-	root.PersistentFlags().StringVar(&level, "log-level", "info", "least level that is logged: debug, info, warn or error")
+	root.PersistentFlags().StringVar(&format, "log-format", "text", "format of the log on stderr: text or json")
+	root.PersistentFlags().StringVar(&level, "log-level", "info", "minimum level of log messages: debug, info, warn or error")
 	root.AddCommand(operatorCommand(), limiterCommand(), serveCommand(), lintCommand(), versionCommand())
 	describeEnvironment(root)
 	return root

@@ -9,40 +9,40 @@ import (
 	"testing"
 )
 
-func TestCommandLines(t *testing.T) {
+func TestRun_ParsesCommandLines(t *testing.T) {
 	tests := map[string]struct {
 		args           []string
 		environment    map[string]string
 		status         int
-		stdout, stderr string // contained in what is printed
+		stdout, stderr string // a part of the output
 	}{
 		"help":                 {args: nil, stdout: "weir serve --policies policies/"},
 		"help of a command":    {args: []string{"limiter", "--help"}, stdout: "(env WEIR_REDIS_TIMEOUT)"},
 		"version":              {args: []string{"version"}, stdout: "weir "},
-		"an unknown command":   {args: []string{"enforce"}, status: 2, stderr: "weir: there is no command \"enforce\"; see weir --help\n"},
-		"a misspelt command":   {args: []string{"srve"}, status: 2, stderr: "weir: there is no command \"srve\"; did you mean serve?\n"},
+		"an unknown command":   {args: []string{"enforce"}, status: 2, stderr: "weir: unknown command \"enforce\"; see weir --help\n"},
+		"a misspelt command":   {args: []string{"srve"}, status: 2, stderr: "weir: unknown command \"srve\"; did you mean serve?\n"},
 		"an unknown flag":      {args: []string{"serve", "--policy", "x"}, status: 2, stderr: "weir: unknown flag: --policy\n"},
-		"an argument too many": {args: []string{"limiter", "x"}, status: 2, stderr: "weir: limiter takes no argument, and \"x\" is one; see weir limiter --help\n"},
-		"a drain that ends before it begins": {
+		"an argument too many": {args: []string{"limiter", "x"}, status: 2, stderr: "weir: limiter: unexpected argument \"x\"; see weir limiter --help\n"},
+		"a negative drain": {
 			args:   []string{"serve", "--policies", ".", "--drain", "-5s"},
-			status: 2, stderr: "weir: --drain -5s is less than nothing\n",
+			status: 2, stderr: "weir: --drain -5s is invalid: must not be negative\n",
 		},
-		"a bad log level":            {args: []string{"version", "--log-level=loud"}, status: 2, stderr: `weir: --log-level "loud" is not debug, info, warn or error`},
-		"a bad log format":           {args: []string{"version", "--log-format=xml"}, status: 2, stderr: `weir: --log-format "xml" is not text or json`},
+		"a bad log level":            {args: []string{"version", "--log-level=loud"}, status: 2, stderr: `weir: --log-level "loud" is invalid: must be debug, info, warn or error`},
+		"a bad log format":           {args: []string{"version", "--log-format=xml"}, status: 2, stderr: `weir: --log-format "xml" is invalid: must be text or json`},
 		"a bad variable":             {args: []string{"limiter"}, environment: map[string]string{"WEIR_DRAIN": "x"}, status: 2, stderr: "weir: environment variable WEIR_DRAIN: "},
-		"serve without a directory":  {args: []string{"serve"}, status: 2, stderr: "weir: name the directory of policies with --policies DIR or WEIR_POLICIES\n"},
+		"serve without a directory":  {args: []string{"serve"}, status: 2, stderr: "weir: --policies is required: set it, or WEIR_POLICIES, to the directory with the policies\n"},
 		"serve a missing directory":  {args: []string{"serve", "--policies", "/nowhere"}, status: 2, stderr: "weir: --policies: stat /nowhere: no such file"},
-		"serve a file":               {args: []string{"serve", "--policies", "root.go"}, status: 2, stderr: "weir: --policies: root.go is a file; name the directory it is in\n"},
+		"serve a file":               {args: []string{"serve", "--policies", "root.go"}, status: 2, stderr: "weir: --policies: root.go is not a directory; use the directory that contains it\n"},
 		"serve with a bad Redis":     {args: []string{"serve", "--policies", ".", "--redis", "localhost:6379"}, status: 2, stderr: "weir: open Redis: not a URL of the form redis://"},
 		"limiter with a bad Redis":   {args: []string{"limiter", "--redis", "http://x"}, status: 2, stderr: "weir: open Redis: not a URL of the form redis://"},
-		"limiter with a bad limiter": {args: []string{"limiter", "--limiter", "default"}, status: 2, stderr: `weir: limiter "default" is not of the form namespace/name`},
+		"limiter with a bad limiter": {args: []string{"limiter", "--limiter", "default"}, status: 2, stderr: `weir: limiter "default" is invalid: must have the form namespace/name`},
 		"operator with a bad webhook": {
 			args:   []string{"operator", "--webhook-certificates", "Vault"},
-			status: 2, stderr: `weir: --webhook-certificates "Vault" is not Managed, External or None`,
+			status: 2, stderr: `weir: --webhook-certificates "Vault" is invalid: must be Managed, External or None`,
 		},
 		"limiter on a bad address": {
 			args:   []string{"limiter", "--listen", "127.0.0.1:99999"},
-			status: 1, stderr: "weir: listen tcp: address 99999: invalid port; choose another address with --listen\n",
+			status: 1, stderr: "weir: listen tcp: address 99999: invalid port; set another address with --listen\n",
 		},
 	}
 	for name, test := range tests {
@@ -65,7 +65,7 @@ func TestCommandLines(t *testing.T) {
 	}
 }
 
-func TestLogFormats(t *testing.T) {
+func TestLogger_WritesOneLinePerMessage(t *testing.T) {
 	for format, want := range map[string]string{"text": "level=WARN msg=hello", "json": `"level":"WARN","msg":"hello"}`} {
 		var out bytes.Buffer
 		log, err := newLogger(&out, format, "warn")
@@ -80,7 +80,7 @@ func TestLogFormats(t *testing.T) {
 	}
 }
 
-func TestDescribeBuild(t *testing.T) {
+func TestDescribeBuild_FormatsVersionAndCommit(t *testing.T) {
 	here := ", " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
 	commit := debug.BuildSetting{Key: "vcs.revision", Value: "1a2b3c4d5e6f7a8b9c0d"}
 	modified := debug.BuildSetting{Key: "vcs.modified", Value: "true"}

@@ -15,7 +15,7 @@ import (
 	"github.com/weir-dev/weir/limiter/source"
 )
 
-// serveFlags are what `weir serve` can be told.
+// serveFlags are the flags of `weir serve`.
 type serveFlags struct {
 	policies string
 	redis    string
@@ -28,13 +28,13 @@ func serveCommand() *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
 		Use:   "serve --policies DIR",
-		Short: "Answer requests by the policies in a directory, without Kubernetes",
-		Long: "Enforces the policies in the *.yaml and *.yml files of a directory, and follows their changes: within a second,\n" +
-			"in directories below it within five. Counters are in this process, or in Redis if --redis is given: then several\n" +
+		Short: "Enforce the policies in a directory, without Kubernetes",
+		Long: "Run a limiter with the policies in the *.yaml and *.yml files of a directory. Changes are enforced within one second,\n" +
+			"in subdirectories within five seconds. The counters are in this process or, with --redis, in Redis, where several\n" +
 			"processes share them.\n\n" +
-			"A policy with a problem is left out and told in the log as 'weir lint' would tell it; the others are enforced.\n" +
-			"A policy that an edit breaks stays in force as it was until it is repaired or removed; so does every policy that is not\n" +
-			"read, for as long as there is a file that is no YAML: it may be in there.",
+			"An invalid policy is not enforced, and its problems are logged in the format of 'weir lint'; valid policies are\n" +
+			"enforced. If an edit makes a policy invalid, its previous version stays enforced until the policy is fixed or removed.\n" +
+			"While a file is not valid YAML, all policies that cannot be found stay enforced, because the file may contain them.",
 		Example: "  weir serve --policies policies/\n" +
 			"  weir serve --policies policies/ --redis redis://127.0.0.1:6379 --listen 127.0.0.1:8080",
 		Args: noArguments,
@@ -43,20 +43,22 @@ func serveCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.policies, "policies", "", "directory of policies, those in its directories included; required")
-	flags.StringVar(&f.redis, "redis", "", "Redis URL for the counters; give one with a password in WEIR_REDIS (default: count in this process)")
+	flags.StringVar(&f.policies, "policies", "", "directory with the policies, including its subdirectories; required")
+	flags.StringVar(&f.redis, "redis", "",
+		"Redis URL for the counters: redis://, or rediss:// for TLS; use the environment variable for a URL with a password;\n"+
+			"empty keeps the counters in this process")
 	f.counters.add(flags)
 	f.redisTLS.add(flags)
 	f.sockets.add(flags)
 	return cmd
 }
 
-// runServe wires a standalone limiter up and runs it until ctx is done.
+// runServe runs a standalone limiter until ctx is done.
 func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Logger) error {
 	if err := checkDirectory(f.policies); err != nil {
 		return usageError(err)
 	}
-	if err := f.sockets.throttle.waits(f.counters.timeout); err != nil {
+	if err := f.sockets.throttle.validateRedisTimeout(f.counters.timeout); err != nil {
 		return usageError(err)
 	}
 	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
@@ -78,32 +80,32 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 	if err := files.Reload(); err != nil {
 		return err
 	}
-	if len(dir.inForce.Rules) == 0 {
-		log.Warn("no policy in force: every request is allowed", "policies", f.policies)
+	if len(dir.active.Rules) == 0 {
+		log.Warn("no policy is enforced: all requests are allowed", "policies", f.policies)
 	}
-	welcome(stdout, p, f, dir.inForce)
+	printBanner(stdout, p, f, dir.active)
 	return p.run(ctx, files, append(counters.tasks(p), files.Run)...)
 }
 
 func checkDirectory(path string) error {
 	if path == "" {
-		return errors.New("name the directory of policies with --policies DIR or WEIR_POLICIES")
+		return errors.New("--policies is required: set it, or WEIR_POLICIES, to the directory with the policies")
 	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return fmt.Errorf("--policies: %w", err)
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("--policies: %s is a file; name the directory it is in", path)
+		return fmt.Errorf("--policies: %s is not a directory; use the directory that contains it", path)
 	}
 	return nil
 }
 
-// openCounters opens the counters that f asks for.
+// openCounters opens the counters that f configures.
 func openCounters(f serveFlags, log *slog.Logger) (*counters, error) {
 	if f.redis == "" {
 		if f.redisTLS != (redisTLSFlags{}) {
-			return nil, errors.New("--redis-ca, --redis-cert, --redis-key and --redis-credentials are for --redis, which is empty")
+			return nil, errors.New("--redis-ca, --redis-cert, --redis-key and --redis-credentials require --redis, which is empty")
 		}
 		if _, err := f.counters.memoryBytes(); err != nil {
 			return nil, err

@@ -24,7 +24,7 @@ import (
 // patience bounds every wait of the tests.
 const patience = 20 * time.Second
 
-// transcript is what a running command has written so far.
+// transcript collects the output of a running command.
 type transcript struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -44,7 +44,7 @@ func (s *transcript) String() string {
 
 func (s *transcript) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
 
-// launch runs a command until the test ends, and holds it to a clean end.
+// launch runs a command until the test ends, and fails the test if the command fails.
 func launch(t *testing.T, command func(context.Context) error) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -55,16 +55,16 @@ func launch(t *testing.T, command func(context.Context) error) {
 		select {
 		case err := <-done:
 			if err != nil {
-				t.Errorf("the command ends with: %v", err)
+				t.Errorf("the command failed: %v", err)
 			}
 		case <-time.After(patience):
-			t.Error("the command does not end")
+			t.Error("the command did not end in time")
 		}
 		http.DefaultClient.CloseIdleConnections()
 	})
 }
 
-// find waits until text holds the expression, and returns its group.
+// find waits until text matches the expression, and returns its group.
 func find(t *testing.T, text fmt.Stringer, expression string) string {
 	t.Helper()
 	var found []string
@@ -124,7 +124,7 @@ spec: {axis: Tenant, limit: ` + limit + `, window: 1h, algorithm: SlidingWindowL
 `
 }
 
-// save replaces a file at once, as an editor does.
+// save replaces a file atomically, as an editor does.
 func save(t *testing.T, path, content string) {
 	t.Helper()
 	temporary := path + ".tmp"
@@ -136,7 +136,7 @@ func save(t *testing.T, path, content string) {
 	}
 }
 
-// spend asks until the first refusal and returns how many requests passed, at most 100.
+// spend sends requests until the first denial, at most 100, and returns the number of allowed requests.
 func spend(t *testing.T, base string) (passed int) {
 	t.Helper()
 	for range 100 {
@@ -152,7 +152,7 @@ var anyPort = socketFlags{
 	style: "RateLimit", clientHeader: "X-Forwarded-For", listen: "127.0.0.1:0", grpc: "127.0.0.1:0", ops: "127.0.0.1:0",
 }
 
-func TestServeFollowsItsDirectory(t *testing.T) {
+func TestServe_FollowsItsDirectory(t *testing.T) {
 	dir := t.TempDir()
 	policy := filepath.Join(dir, "tenant.yaml")
 	save(t, policy, tenantPolicy("2"))
@@ -162,10 +162,10 @@ func TestServeFollowsItsDirectory(t *testing.T) {
 	launch(t, func(ctx context.Context) error {
 		return runServe(ctx, serveFlags{policies: dir, counters: countersOf("weir:"), sockets: anyPort}, &stdout, log.logger())
 	})
-	base := find(t, &stdout, `weir enforces 1 policy of .* at (http://127\.0\.0\.1:[0-9]+)/v1/check, counters in this process`)
+	base := find(t, &stdout, `weir enforces 1 policy from .* at (http://127\.0\.0\.1:[0-9]+)/v1/check, counters in this process`)
 	ops := find(t, &stdout, `metrics and probes at (http://127\.0\.0\.1:[0-9]+)\n`)
 	if !strings.Contains(log.String(), "broken.yaml:5: shop/broken: spec.limit: ") {
-		t.Errorf("the log does not tell the problem as lint does:\n%s", &log)
+		t.Errorf("the log does not report the problem in the format of lint:\n%s", &log)
 	}
 	if status, body := get(t, ops+"/readyz"); status != http.StatusOK || !strings.HasPrefix(body, "ok sha256:") {
 		t.Errorf("/readyz: %d %q", status, body)
@@ -178,7 +178,7 @@ func TestServeFollowsItsDirectory(t *testing.T) {
 		return func() bool { return check(t, base, acmePeek).Limit == want }
 	}
 	save(t, policy, tenantPolicy("4"))
-	fixture.Await(t, "the edited limit in force", limitIs(4))
+	fixture.Await(t, "the edited limit is active", limitIs(4))
 	if passed := spend(t, base); passed != 2 {
 		t.Errorf("%d more requests passed, want 2", passed)
 	}
@@ -194,22 +194,22 @@ func TestServeFollowsItsDirectory(t *testing.T) {
 		t.Errorf("after an unreadable edit: %+v", v)
 	}
 	save(t, policy, tenantPolicy("5"))
-	fixture.Await(t, "the repaired limit in force", limitIs(5))
+	fixture.Await(t, "the repaired limit is active", limitIs(5))
 
 	if err := os.Remove(policy); err != nil {
 		t.Fatal(err)
 	}
-	fixture.Await(t, "the removed policy out of force", func() bool { return check(t, base, acme).Source == "none" })
+	fixture.Await(t, "the removed policy is not active", func() bool { return check(t, base, acme).Source == "none" })
 }
 
-func TestServeStartsWithoutPolicies(t *testing.T) {
+func TestServe_StartsWithoutPolicies(t *testing.T) {
 	var stdout, log transcript
 	dir := t.TempDir()
 	launch(t, func(ctx context.Context) error {
 		return runServe(ctx, serveFlags{policies: dir, counters: countersOf("weir:"), sockets: anyPort}, &stdout, log.logger())
 	})
-	base := find(t, &stdout, `weir enforces 0 policies of .* at (http://127\.0\.0\.1:[0-9]+)/v1/check`)
-	if !strings.Contains(log.String(), "no policy in force: every request is allowed") {
+	base := find(t, &stdout, `weir enforces 0 policies from .* at (http://127\.0\.0\.1:[0-9]+)/v1/check`)
+	if !strings.Contains(log.String(), "no policy is enforced: all requests are allowed") {
 		t.Errorf("no warning:\n%s", &log)
 	}
 	if v := check(t, base, acme); v.status != http.StatusOK || v.Source != "none" {
@@ -217,7 +217,7 @@ func TestServeStartsWithoutPolicies(t *testing.T) {
 	}
 }
 
-func TestServeCountsInRedis(t *testing.T) {
+func TestServe_SharesCountersInRedis(t *testing.T) {
 	dir := t.TempDir()
 	save(t, filepath.Join(dir, "tenant.yaml"), tenantPolicy("3"))
 	redis := miniredis.RunT(t)

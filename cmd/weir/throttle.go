@@ -11,7 +11,7 @@ import (
 	"github.com/weir-dev/weir/webhook/throttle"
 )
 
-// throttleFlags are about the endpoint for API servers.
+// throttleFlags configure the admission endpoint.
 type throttleFlags struct {
 	listen           string
 	certificate, key string
@@ -22,39 +22,41 @@ type throttleFlags struct {
 	warnPercent      int
 }
 
-// add has the defaults of a Limiter's kubernetesThrottle.
+// add uses the defaults of kubernetesThrottle in a Limiter.
 func (f *throttleFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.listen, "throttle-listen", "", "address for the API servers of Kubernetes, POST "+throttle.Path+" over TLS (default: none)")
-	flags.StringVar(&f.certificate, "throttle-cert", "", "PEM file of the certificate for --throttle-listen; read again for every connection")
-	flags.StringVar(&f.key, "throttle-key", "", "PEM file of its key")
+	flags.StringVar(&f.listen, "throttle-listen", "", "address to listen on for the admission webhook of the Kubernetes API server, POST "+throttle.Path+" over TLS;\n"+
+		"empty disables it")
+	flags.StringVar(&f.certificate, "throttle-cert", "", "PEM file with the certificate for --throttle-listen; reloaded for each connection")
+	flags.StringVar(&f.key, "throttle-key", "", "PEM file with the private key of --throttle-cert; reloaded for each connection")
 	flags.StringSliceVar(&f.exemptNamespaces, "throttle-exempt-namespaces",
-		[]string{"kube-system", "kube-node-lease", "kube-public", "weir-system"}, "namespaces in which no write is limited")
+		[]string{"kube-system", "kube-node-lease", "kube-public", "weir-system"}, "namespaces in which writes are never limited")
 	flags.StringSliceVar(&f.exemptUsers, "throttle-exempt-users",
 		[]string{"system:apiserver", "system:kube-controller-manager", "system:kube-scheduler", "system:kube-proxy"},
 		"users whose writes are never limited")
 	flags.StringSliceVar(&f.exemptGroups, "throttle-exempt-groups",
 		[]string{"system:masters", "kubeadm:cluster-admins", "system:nodes", "system:serviceaccounts:kube-system", "system:serviceaccounts:weir-system"},
-		"groups whose members' writes are never limited")
+		"groups whose members are never limited")
 	flags.DurationVar(&f.maxRetryAfter, "throttle-max-retry-after", 5*time.Second,
-		"longest wait that a denied client is told, which clients obey; whoever would have to wait longer fails at once")
-	flags.IntVar(&f.warnPercent, "throttle-warn-percent", 80, "percent of a limit from which on writes that pass come with a warning; 0 for none")
+		"longest retry-after in a denial, which Kubernetes clients obey; a client that would have to wait longer fails immediately")
+	flags.IntVar(&f.warnPercent, "throttle-warn-percent", 80,
+		"usage of a limit, in percent, from which admitted writes get a warning; 0 disables warnings")
 }
 
-// throttleEndpoint is how API servers come in.
+// throttleEndpoint is the admission endpoint.
 type throttleEndpoint struct {
-	terms *throttle.Settings
-	pair  *keyPair
+	terms    *throttle.Settings
+	reloader *certReloader
 }
 
-// endpoint reads the flags; nil if there is to be none.
+// endpoint parses the flags. It returns nil if the endpoint is disabled.
 func (f *throttleFlags) endpoint() (*throttleEndpoint, error) {
 	switch {
 	case f.listen == "" && f.certificate == "" && f.key == "":
-		return nil, nil //nolint:nilnil // no endpoint is what was asked for
+		return nil, nil //nolint:nilnil // the flags disable the endpoint
 	case f.listen == "":
-		return nil, errors.New("--throttle-cert and --throttle-key are for --throttle-listen, which is empty")
+		return nil, errors.New("--throttle-cert and --throttle-key require --throttle-listen, which is empty")
 	case f.certificate == "" || f.key == "":
-		return nil, errors.New("--throttle-listen needs --throttle-cert and --throttle-key: API servers ask over TLS only")
+		return nil, errors.New("--throttle-listen requires --throttle-cert and --throttle-key: the API server calls webhooks only over TLS")
 	}
 	terms, err := throttle.NewSettings(throttle.Options{
 		ExemptNamespaces: f.exemptNamespaces, ExemptUsers: f.exemptUsers, ExemptGroups: f.exemptGroups,
@@ -63,22 +65,23 @@ func (f *throttleFlags) endpoint() (*throttleEndpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--throttle-max-retry-after, --throttle-warn-percent: %w", err)
 	}
-	pair, err := openKeyPair(f.certificate, f.key)
+	reloader, err := newCertReloader(f.certificate, f.key)
 	if err != nil {
 		return nil, fmt.Errorf("--throttle-cert, --throttle-key: %w", err)
 	}
-	return &throttleEndpoint{terms: terms, pair: pair}, nil
+	return &throttleEndpoint{terms: terms, reloader: reloader}, nil
 }
 
-// waits says whether API servers can wait for a Redis for so long.
-func (f *throttleFlags) waits(timeout time.Duration) error {
+// validateRedisTimeout rejects a Redis timeout that is longer than the API server waits for a webhook.
+func (f *throttleFlags) validateRedisTimeout(timeout time.Duration) error {
 	if f.listen == "" || timeout <= throttle.MaxStoreTimeout {
 		return nil
 	}
-	return fmt.Errorf("--redis-timeout %v is more than the %v that API servers, which --throttle-listen is for, can wait", timeout, throttle.MaxStoreTimeout)
+	return fmt.Errorf("--redis-timeout %v is invalid with --throttle-listen: must be at most %v, because the API server waits no longer",
+		timeout, throttle.MaxStoreTimeout)
 }
 
-// server is the socket of --throttle-listen.
+// server returns the server for --throttle-listen.
 func (d *throttleEndpoint) server(p *process, metrics *server.Metrics) *throttle.Server {
-	return throttle.NewServer(throttle.NewHandler(p.engine, d.terms, metrics.Endpoint("throttle")), d.pair.show, p.drain, p.log)
+	return throttle.NewServer(throttle.NewHandler(p.engine, d.terms, metrics.Endpoint("throttle")), d.reloader.getCertificate, p.drain, p.log)
 }

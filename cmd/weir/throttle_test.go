@@ -31,7 +31,7 @@ import (
 	"github.com/weir-dev/weir/webhook/throttle"
 )
 
-// throttling are the sockets of a limiter that API servers ask, with the certificate in files.
+// throttling returns flags for a limiter with the admission endpoint and the certificate in files.
 func throttling(files *fixture.TLSFiles) socketFlags {
 	f := anyPort
 	f.throttle = throttleFlags{
@@ -41,8 +41,8 @@ func throttling(files *fixture.TLSFiles) socketFlags {
 	return f
 }
 
-// askedByAPIServers are counters that wait for as long as API servers can.
-func askedByAPIServers() counterFlags {
+// throttleCounters have the longest Redis timeout that the admission endpoint allows.
+func throttleCounters() counterFlags {
 	f := countersOf("weir:")
 	f.timeout = throttle.MaxStoreTimeout
 	return f
@@ -81,7 +81,7 @@ func limiting(t *testing.T, set rules.Set) string {
 	return url
 }
 
-// apiServer asks over its own connections.
+// apiServer returns a client with its own connections.
 func apiServer(t *testing.T, files *fixture.TLSFiles) *http.Client {
 	t.Helper()
 	config, err := files.ClientConfig()
@@ -102,7 +102,7 @@ type reviewed struct {
 	}
 }
 
-// review asks for user to create a secret.
+// review sends an admission review for the creation of a Secret by user.
 func review(client *http.Client, address, user string) (reviewed, *tls.ConnectionState, error) {
 	body := fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u1","operation":"CREATE",`+
 		`"resource":{"group":"","version":"v1","resource":"secrets"},"namespace":"shop","userInfo":{"username":%q}}}`, user)
@@ -119,14 +119,14 @@ func review(client *http.Client, address, user string) (reviewed, *tls.Connectio
 	return got, response.TLS, err
 }
 
-func TestLimiterReplicasAnswerAPIServersByTheSameCounters(t *testing.T) {
+func TestThrottle_ReplicasShareCounters(t *testing.T) {
 	redis, files := limiting(t, secretSet(3)), newFiles(t)
 	var addresses, ops []string
 	for _, replica := range []string{"a", "b"} {
 		log := &transcript{}
 		launch(t, func(ctx context.Context) error {
 			return runLimiter(ctx, limiterFlags{
-				limiter: "weir-system/default", redis: redis, counters: askedByAPIServers(), replica: replica, sockets: throttling(files),
+				limiter: "weir-system/default", redis: redis, counters: throttleCounters(), replica: replica, sockets: throttling(files),
 			}, log.logger())
 		})
 		addresses, ops = append(addresses, find(t, log, `throttle=(\S+)`)), append(ops, "http://"+find(t, log, `ops=(\S+)`))
@@ -153,16 +153,16 @@ func TestLimiterReplicasAnswerAPIServersByTheSameCounters(t *testing.T) {
 		t.Errorf("an exempt user: %+v, %v", got, err)
 	}
 	if _, text := get(t, ops[0]+"/metrics"); !strings.Contains(text, `weir_decision_duration_seconds_count{endpoint="throttle"} 4`) {
-		t.Errorf("the metrics do not tell of 4 decisions at the endpoint:\n%s", text)
+		t.Errorf("the metrics do not report 4 decisions at the endpoint:\n%s", text)
 	}
 }
 
-func TestARenewedCertificateIsShownWithoutARestart(t *testing.T) {
+func TestCertReloader_UsesARenewedCertificateWithoutARestart(t *testing.T) {
 	redis, files := limiting(t, secretSet(100)), newFiles(t)
 	log := &transcript{}
 	launch(t, func(ctx context.Context) error {
 		return runLimiter(ctx, limiterFlags{
-			limiter: "weir-system/default", redis: redis, counters: askedByAPIServers(), sockets: throttling(files),
+			limiter: "weir-system/default", redis: redis, counters: throttleCounters(), sockets: throttling(files),
 		}, log.logger())
 	})
 	address := find(t, log, `throttle=(\S+)`)
@@ -175,7 +175,7 @@ func TestARenewedCertificateIsShownWithoutARestart(t *testing.T) {
 	if err := os.Rename(renewed.ServerCert, files.ServerCert); err != nil {
 		t.Fatal(err)
 	}
-	// The moment between the two files: who comes sees the old pair.
+	// Between the writes of the two files, new connections get the old pair.
 	if _, state, err := review(apiServer(t, files), address, "alice"); err != nil || !state.PeerCertificates[0].Equal(before.PeerCertificates[0]) {
 		t.Errorf("with half of the new pair: %v", err)
 	}
@@ -184,19 +184,19 @@ func TestARenewedCertificateIsShownWithoutARestart(t *testing.T) {
 	}
 	trusting := &fixture.TLSFiles{CA: renewed.CA, ClientCert: files.ClientCert, ClientKey: files.ClientKey}
 	if _, state, err := review(apiServer(t, trusting), address, "alice"); err != nil || state.PeerCertificates[0].Equal(before.PeerCertificates[0]) {
-		t.Errorf("the new pair is not shown: %v", err)
+		t.Errorf("a new connection does not get the new pair: %v", err)
 	}
 	if _, _, err := review(apiServer(t, files), address, "alice"); err == nil {
-		t.Error("who trusts the old authority alone is answered on a new connection")
+		t.Error("a client that trusts only the old CA can connect")
 	}
 	if _, _, err := review(first, address, "alice"); err != nil {
-		t.Errorf("a connection from before: %v", err)
+		t.Errorf("an existing connection: %v", err)
 	}
 }
 
-// TestNoAPIServerIsLeftWithoutAnAnswerWhenALimiterStops sends SIGTERM to a real limiter while API servers ask, who go on for
-// a while after it has ceased to be ready, as they do until a Service has taken it out.
-func TestNoAPIServerIsLeftWithoutAnAnswerWhenALimiterStops(t *testing.T) {
+// TestThrottle_AnswersEachCallDuringShutdown sends SIGTERM to a real limiter during calls of API servers. The calls continue for a
+// while after the limiter is not ready, as they do until a Service has removed its endpoint.
+func TestThrottle_AnswersEachCallDuringShutdown(t *testing.T) {
 	weir, err := fixture.BuildWeir(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +210,7 @@ func TestNoAPIServerIsLeftWithoutAnAnswerWhenALimiterStops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	process, err := fixture.StartWeir(weir, "limiter", "--redis="+redis, "--listen=127.0.0.1:0", "--grpc-listen=", "--ops-listen="+ops, "--drain=5s", // as a Limiter's pods
+	process, err := fixture.StartWeir(weir, "limiter", "--redis="+redis, "--listen=127.0.0.1:0", "--grpc-listen=", "--ops-listen="+ops, "--drain=5s", // as in the pods of a Limiter
 		"--throttle-listen="+address, "--throttle-cert="+files.ServerCert, "--throttle-key="+files.ServerKey)
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func TestNoAPIServerIsLeftWithoutAnAnswerWhenALimiterStops(t *testing.T) {
 		asking.Go(func() {
 			for left := more; left > 0; {
 				if got, _, err := review(client, address, "alice"); err != nil || !got.Response.Allowed {
-					t.Errorf("with %d questions left: %+v, %v", left, got, err)
+					t.Errorf("with %d reviews left: %+v, %v", left, got, err)
 					return
 				}
 				select {
@@ -252,54 +252,54 @@ func TestNoAPIServerIsLeftWithoutAnAnswerWhenALimiterStops(t *testing.T) {
 	}
 }
 
-func TestThrottleFlagsThatCannotBe(t *testing.T) {
+func TestThrottleFlags_RejectInvalidValues(t *testing.T) {
 	files := newFiles(t)
 	listen, cert, key := "--throttle-listen=127.0.0.1:0", "--throttle-cert="+files.ServerCert, "--throttle-key="+files.ServerKey
 	tests := map[string]struct {
-		flags []string
-		say   string
+		flags   []string
+		message string
 	}{
-		"no certificate":               {[]string{listen}, "--throttle-listen needs --throttle-cert and --throttle-key"},
-		"no key":                       {[]string{listen, cert}, "--throttle-listen needs --throttle-cert and --throttle-key"},
-		"a certificate for no socket":  {[]string{cert, key}, "--throttle-cert and --throttle-key are for --throttle-listen"},
-		"a certificate that is none":   {[]string{listen, "--throttle-cert=/nowhere.pem", key}, "/nowhere.pem"},
-		"a key of another certificate": {[]string{listen, cert, "--throttle-key=" + files.ClientKey}, "--throttle-cert, --throttle-key: "},
-		"a longer wait than any":       {[]string{listen, cert, key, "--throttle-max-retry-after=2m"}, "--throttle-max-retry-after"},
-		"a Redis that takes too long":  {[]string{listen, cert, key, "--redis-timeout=751ms"}, "--redis-timeout 751ms is more than the 750ms"},
-		"more than all":                {[]string{listen, cert, key, "--throttle-warn-percent=101"}, "--throttle-warn-percent"},
+		"no certificate":                   {[]string{listen}, "--throttle-listen requires --throttle-cert and --throttle-key"},
+		"no key":                           {[]string{listen, cert}, "--throttle-listen requires --throttle-cert and --throttle-key"},
+		"a certificate without address":    {[]string{cert, key}, "--throttle-cert and --throttle-key require --throttle-listen"},
+		"a missing certificate file":       {[]string{listen, "--throttle-cert=/nowhere.pem", key}, "/nowhere.pem"},
+		"a key of another certificate":     {[]string{listen, cert, "--throttle-key=" + files.ClientKey}, "--throttle-cert, --throttle-key: "},
+		"a maximum wait that is too long":  {[]string{listen, cert, key, "--throttle-max-retry-after=2m"}, "--throttle-max-retry-after"},
+		"a Redis timeout that is too long": {[]string{listen, cert, key, "--redis-timeout=751ms"}, "--redis-timeout 751ms is invalid with --throttle-listen: must be at most 750ms"},
+		"more than 100 percent":            {[]string{listen, cert, key, "--throttle-warn-percent=101"}, "--throttle-warn-percent"},
 	}
 	for _, command := range [][]string{{"limiter"}, {"serve", "--policies", t.TempDir()}} {
 		for name, test := range tests {
 			t.Run(command[0]+": "+name, func(t *testing.T) {
-				misused(t, append(command, test.flags...), test.say)
+				expectUsageError(t, append(command, test.flags...), test.message)
 			})
 		}
 	}
 }
 
-func TestFlagsForRedisThatThereIsNone(t *testing.T) {
+func TestServe_RejectsRedisFlagsWithoutRedis(t *testing.T) {
 	serve := []string{"serve", "--policies", t.TempDir()}
-	misused(t, append(serve, "--redis-credentials=/secret"), "--redis-credentials are for --redis, which is empty")
-	misused(t, append(serve, "--redis-ca=/ca.pem"), "are for --redis, which is empty")
-	misused(t, append(serve, "--memory=lots"), `--memory "lots"`)
+	expectUsageError(t, append(serve, "--redis-credentials=/secret"), "--redis-credentials require --redis, which is empty")
+	expectUsageError(t, append(serve, "--redis-ca=/ca.pem"), "require --redis, which is empty")
+	expectUsageError(t, append(serve, "--memory=lots"), `--memory "lots"`)
 }
 
-// misused wants a command to refuse how it is used, and to say so.
-func misused(t *testing.T, args []string, say string) {
+// expectUsageError runs a command and expects a usage error with the message.
+func expectUsageError(t *testing.T, args []string, message string) {
 	t.Helper()
 	root := rootCommand()
 	root.SetArgs(append(slices.Clone(args), "--listen=127.0.0.1:0", "--grpc-listen=", "--ops-listen=127.0.0.1:0"))
-	ctx, cancel := context.WithTimeout(t.Context(), patience) // it is ended if it serves
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // ends the command if it serves
 	defer cancel()
 	err := root.ExecuteContext(ctx)
 	var stderr bytes.Buffer
-	if status := exitStatus(err, &stderr); status != exitUsage || !strings.Contains(stderr.String(), say) {
+	if status := exitStatus(err, &stderr); status != exitUsage || !strings.Contains(stderr.String(), message) {
 		t.Errorf("status %d: %s", status, &stderr)
 	}
 }
 
-// TestThrottleFlagsHaveTheDefaultsOfALimiter keeps who runs a limiter by hand as safe as who asks the operator for one.
-func TestThrottleFlagsHaveTheDefaultsOfALimiter(t *testing.T) {
+// TestThrottleFlags_HaveTheDefaultsOfTheLimiterAPI ensures that a limiter without the operator is as safe as one with the operator.
+func TestThrottleFlags_HaveTheDefaultsOfTheLimiterAPI(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "weir.dev_limiters.yaml"))
 	if err != nil {
 		t.Fatal(err)

@@ -8,14 +8,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the linker for releases: -ldflags "-X main.version=v0.1.0". It is a variable because the linker
-// can set nothing else.
+// version is set by the linker for releases: -ldflags "-X main.version=v0.1.0". The linker can only set variables.
 var version string
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Say which build this is",
+		Short: "Print the version, commit and platform of this build",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			build, _ := debug.ReadBuildInfo()
@@ -25,8 +24,8 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// describeBuild reads "weir v0.1.0 (commit 1a2b3c4d5e6f, modified), go1.26.0 linux/amd64". The name given by the
-// linker goes before the one that go install knows.
+// describeBuild returns, for example, "weir v0.1.0 (commit 1a2b3c4d5e6f, modified), go1.26.0 linux/amd64". The version from the
+// linker takes precedence over the version in the build info.
 func describeBuild(linked string, build *debug.BuildInfo) string {
 	name, commit := linked, ""
 	if build != nil {

@@ -24,11 +24,11 @@ import (
 	"github.com/weir-dev/weir/webhook/policy"
 )
 
-// How the webhook gets its certificates.
+// The sources of the certificates of the webhook.
 const (
-	certificatesNone     = "None"     // there is no webhook
-	certificatesManaged  = "Managed"  // the elected operator makes them
-	certificatesExternal = "External" // somebody else writes the Secret: cert-manager
+	certificatesNone     = "None"     // no webhook
+	certificatesManaged  = "Managed"  // the leader creates and rotates them
+	certificatesExternal = "External" // another controller writes the Secret, for example cert-manager
 )
 
 const (
@@ -36,11 +36,11 @@ const (
 	webhookSecret        = "weir-webhook-certificates"
 	webhookService       = "weir-webhook"
 	webhookConfiguration = "weir-policies"
-	// rotationCheck is how often the certificates and whom API servers trust are looked at.
+	// rotationCheck is the interval between checks of the certificates and of the CA bundle that the API server trusts.
 	rotationCheck = time.Minute
 )
 
-// webhookFlags are about the webhook that judges policies.
+// webhookFlags configure the webhook that validates policies.
 type webhookFlags struct {
 	address      string
 	certificates string
@@ -48,14 +48,14 @@ type webhookFlags struct {
 
 func (f *webhookFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.certificates, "webhook-certificates", certificatesNone,
-		"where webhooks have their certificates from, that of the operator that judges policies and those of limiters that API\n"+
-			"servers ask about writes: Managed, the operator makes them; External, somebody writes the Secrets, such as\n"+
-			"cert-manager, "+webhookSecret+" and "+deployment.ThrottleSecret+"; None, nobody judges policies, and the latter is left to others")
-	flags.StringVar(&f.address, "webhook-bind-address", ":9443", "address of the webhook")
+		"source of the certificates of the policy webhook, in Secret "+webhookSecret+", and of limiters that serve\n"+
+			"the admission endpoint, in Secret "+deployment.ThrottleSecret+". Managed: the operator creates them;\n"+
+			"External: another controller writes the Secrets, for example cert-manager; None: as External, without a policy webhook")
+	flags.StringVar(&f.address, "webhook-bind-address", ":9443", "address to listen on for the policy webhook")
 }
 
-// judge is the webhook, nil if there is to be none.
-type judge struct {
+// policyWebhook is the webhook that validates policies.
+type policyWebhook struct {
 	managed bool
 	host    string
 	port    int
@@ -63,14 +63,14 @@ type judge struct {
 	serving certificate.Serving
 }
 
-// judge reads the flags. What belongs to the webhook lies in the operator's namespace.
-func (f *webhookFlags) judge(namespace string) (*judge, error) {
+// policyWebhook parses the flags. It returns nil if the webhook is disabled. The Secrets are in the namespace of the operator.
+func (f *webhookFlags) policyWebhook(namespace string) (*policyWebhook, error) {
 	switch f.certificates {
 	case certificatesNone:
-		return nil, nil //nolint:nilnil // no webhook is what was asked for
+		return nil, nil //nolint:nilnil // the flags disable the webhook
 	case certificatesManaged, certificatesExternal:
 	default:
-		return nil, fmt.Errorf("--webhook-certificates %q is not %s, %s or %s",
+		return nil, fmt.Errorf("--webhook-certificates %q is invalid: must be %s, %s or %s",
 			f.certificates, certificatesManaged, certificatesExternal, certificatesNone)
 	}
 	host, port, err := net.SplitHostPort(f.address)
@@ -79,18 +79,18 @@ func (f *webhookFlags) judge(namespace string) (*judge, error) {
 	}
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || number == 0 {
-		return nil, fmt.Errorf("--webhook-bind-address %s: %q is no port", f.address, port)
+		return nil, fmt.Errorf("--webhook-bind-address %s: %q is not a valid port", f.address, port)
 	}
-	return &judge{
+	return &policyWebhook{
 		managed: f.certificates == certificatesManaged, host: host, port: int(number),
 		secret: types.NamespacedName{Namespace: namespace, Name: webhookSecret},
 	}, nil
 }
 
-// prepare adds to a manager's options what the webhook needs of it.
-func (j *judge) prepare(options *ctrl.Options) error {
+// prepare adds the settings of the webhook to the options of a manager.
+func (j *policyWebhook) prepare(options *ctrl.Options) error {
 	if err := admissionv1.AddToScheme(options.Scheme); err != nil {
-		return fmt.Errorf("register the API of webhooks: %w", err)
+		return fmt.Errorf("register the API of webhook configurations: %w", err)
 	}
 	options.WebhookServer = webhook.NewServer(webhook.Options{Host: j.host, Port: j.port, TLSOpts: []func(*tls.Config){j.serving.Configure}})
 	if options.Cache.ByObject == nil {
@@ -100,8 +100,8 @@ func (j *judge) prepare(options *ctrl.Options) error {
 	return nil
 }
 
-// setup makes mgr judge policies, and keep the certificates if they are its own to keep.
-func (j *judge) setup(mgr ctrl.Manager, identity compile.Identity) error {
+// setup adds the webhook to mgr, and the certificate rotation if the operator manages the certificates.
+func (j *policyWebhook) setup(mgr ctrl.Manager, identity compile.Identity) error {
 	policy.Register(mgr.GetWebhookServer(), policy.Config{Scheme: mgr.GetScheme(), Stored: mgr.GetClient(), Identity: identity})
 	errs := []error{
 		certificate.Follow(mgr, j.secret, &j.serving),
@@ -124,13 +124,13 @@ func (j *judge) setup(mgr ctrl.Manager, identity compile.Identity) error {
 		errs = append(errs, rotator.SetupWithManager(mgr), j.setupThrottle(mgr))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("set the webhook up: %w", err)
+		return fmt.Errorf("set up the webhook: %w", err)
 	}
 	return nil
 }
 
-// setupThrottle keeps the certificate that limiters answer API servers with.
-func (j *judge) setupThrottle(mgr ctrl.Manager) error {
+// setupThrottle adds the rotation of the certificate for the admission endpoint of limiters.
+func (j *policyWebhook) setupThrottle(mgr ctrl.Manager) error {
 	namespace := j.secret.Namespace
 	rotator, err := certificate.NewRotator(certificate.Config{
 		Rotation:               certificate.DefaultRotation("*." + namespace + ".svc"),

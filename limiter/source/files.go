@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// settle is how long a directory must be quiet before it is read: an editor's save and a ConfigMap's update are
-	// several events.
-	settle = 100 * time.Millisecond
-	// safetyPoll finds what the notifications miss: network file systems, a directory that was replaced.
-	safetyPoll = 5 * time.Second
+	// debounce is how long a directory must be unchanged before it is read: an editor and a ConfigMap update cause several
+	// events each.
+	debounce = 100 * time.Millisecond
+	// pollFiles is the interval of reads without an event. They find changes on network file systems and a replaced directory.
+	pollFiles = 5 * time.Second
 )
 
-// Files follows a directory of policies.
+// Files watches a directory of policies.
 type Files struct {
 	dir   string
 	load  Load
@@ -30,37 +30,37 @@ type Files struct {
 	log   *slog.Logger
 
 	mu       sync.Mutex
-	revision string   // in force, "" for none
-	trouble  string   // why the last reading failed, "" if it did not
-	problems []string // of the last reading
+	revision string   // active, "" if there are no rules yet
+	lastErr  string   // error of the last read, "" if it succeeded
+	problems []string // of the last read
 }
 
-// Load reads a directory: the Set that its policies make, and what is wrong with those that it is not made of. An error
-// says that the directory as a whole cannot be used.
+// Load compiles the policies in a directory. problems describes the policies that set lacks because they are invalid. An error
+// means that the whole directory cannot be used.
 type Load func() (set rules.Set, problems []string, err error)
 
-// NewFiles returns a source that applies what load makes of dir.
+// NewFiles returns a source that applies the rule sets that load reads from dir.
 func NewFiles(dir string, load Load, apply Apply, log *slog.Logger) *Files {
 	return &Files{dir: dir, load: load, apply: apply, log: log}
 }
 
-// Ready says why there are no rules yet; nil once there are.
+// Ready returns nil if there are rules, and the reason otherwise.
 func (f *Files) Ready() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.revision != "" {
 		return nil
 	}
-	if f.trouble == "" {
+	if f.lastErr == "" {
 		return fmt.Errorf("no rules yet: %s has not been read", f.dir)
 	}
-	return fmt.Errorf("no rules yet: %s", f.trouble)
+	return fmt.Errorf("no rules yet: %s", f.lastErr)
 }
 
-// Origin says where the rules are from, for people.
+// Origin describes where the rules come from.
 func (f *Files) Origin() string { return "directory " + f.dir }
 
-// Reload reads the directory now. The error, which is also logged when it is news, leaves in force what was.
+// Reload reads the directory now. On an error, the active rules stay active. A new error is also logged.
 func (f *Files) Reload() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,23 +70,23 @@ func (f *Files) Reload() error {
 	}
 	if err != nil {
 		err = fmt.Errorf("read policies in %s: %w", f.dir, err)
-		if err.Error() != f.trouble {
-			f.log.Warn("policies cannot be read", "error", err, "inForce", f.revision)
+		if err.Error() != f.lastErr {
+			f.log.Warn("cannot read the policies; the active revision stays", "error", err, "active", f.revision)
 		}
-		f.trouble = err.Error()
+		f.lastErr = err.Error()
 		return err
 	}
-	f.trouble = ""
+	f.lastErr = ""
 	if !slices.Equal(problems, f.problems) {
 		for _, p := range problems {
-			f.log.Warn("not all policies can be read", "problem", p)
+			f.log.Warn("invalid policy", "problem", p)
 		}
 	}
 	f.problems = problems
 	return nil
 }
 
-// install applies set unless it is in force.
+// install applies set unless it is active.
 func (f *Files) install(set rules.Set) error {
 	_, revision := rules.Encode(set)
 	if revision == f.revision {
@@ -95,27 +95,25 @@ func (f *Files) install(set rules.Set) error {
 	if err := f.apply(set, revision); err != nil {
 		return err
 	}
-	f.log.Info("rules in force", "revision", revision, "before", f.revision, "policies", len(set.Rules))
+	f.log.Info("activated rules", "revision", revision, "previous", f.revision, "policies", len(set.Rules))
 	f.revision = revision
 	return nil
 }
 
-// Run reads the directory now and whenever it changes, until ctx is done. The error is that of a system that cannot
-// watch files at all.
+// Run reads the directory now and after each change, until ctx is done. It fails only if the system cannot watch files.
 func (f *Files) Run(ctx context.Context) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", f.dir, err)
 	}
-	follow := errors.Join(f.follow(ctx, watcher), watcher.Close())
-	if follow != nil {
-		return fmt.Errorf("watch %s: %w", f.dir, follow)
+	if err := errors.Join(f.watch(ctx, watcher), watcher.Close()); err != nil {
+		return fmt.Errorf("watch %s: %w", f.dir, err)
 	}
 	return nil
 }
 
-func (f *Files) follow(ctx context.Context, watcher *fsnotify.Watcher) error {
-	poll := time.NewTicker(safetyPoll)
+func (f *Files) watch(ctx context.Context, watcher *fsnotify.Watcher) error {
+	poll := time.NewTicker(pollFiles)
 	defer poll.Stop()
 	read := time.NewTimer(0)
 	defer read.Stop()
@@ -124,16 +122,16 @@ func (f *Files) follow(ctx context.Context, watcher *fsnotify.Watcher) error {
 		case <-ctx.Done():
 			return nil
 		case <-watcher.Events:
-			read.Reset(settle)
+			read.Reset(debounce)
 			continue
-		case err := <-watcher.Errors: // an overflow of events, say: what was missed is read below
-			f.log.Warn("files may have changed unnoticed; reading them again", "directory", f.dir, "error", err)
+		case err := <-watcher.Errors: // for example an overflow of events; the read below finds the missed changes
+			f.log.Warn("file notifications may be lost; reading the directory again", "directory", f.dir, "error", err)
 		case <-poll.C:
 		case <-read.C:
 		}
-		// The directory itself is watched, not its files: they are renamed and replaced. Watching it again is free,
-		// and finds one that was not there before. Reload says so if it is still missing.
+		// Watch the directory, not its files, because files are renamed and replaced. Adding it again costs nothing, and
+		// succeeds for a directory that did not exist before. Reload reports a directory that is still missing.
 		_ = watcher.Add(f.dir)
-		_ = f.Reload() // logged there
+		_ = f.Reload() // logs its errors
 	}
 }

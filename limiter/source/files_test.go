@@ -16,7 +16,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// limitIn loads a rule set whose limit is the number in dir/limit. "problem" is a policy that is left out.
+// limitIn loads a rule set whose limit is the number in dir/limit. "problem" adds a problem.
 func limitIn(dir string) Load {
 	return func() (rules.Set, []string, error) {
 		text, err := os.ReadFile(filepath.Join(dir, "limit"))
@@ -55,7 +55,7 @@ func rename(t *testing.T, from, to string) {
 	}
 }
 
-// runningFiles runs a Files on dir and waits until the rules in it are in force.
+// runningFiles runs a Files on dir and waits until its rules are active.
 func runningFiles(t *testing.T, dir string, got *applied, log *slog.Logger) {
 	t.Helper()
 	f := NewFiles(dir, limitIn(dir), got.apply, log)
@@ -64,19 +64,19 @@ func runningFiles(t *testing.T, dir string, got *applied, log *slog.Logger) {
 			t.Error(err)
 		}
 	})
-	fixture.Await(t, "the rules are in force", func() bool { return f.Ready() == nil })
+	fixture.Await(t, "the rules are active", func() bool { return f.Ready() == nil })
 }
 
-func TestFilesFollowsEdits(t *testing.T) {
+func TestFiles_FollowsEdits(t *testing.T) {
 	edits := map[string]func(t *testing.T, dir string){
 		"written in place": func(t *testing.T, dir string) {
 			write(t, filepath.Join(dir, "limit"), "2")
 		},
-		"written beside and renamed, as editors do": func(t *testing.T, dir string) {
+		"written to another file and renamed, as by an editor": func(t *testing.T, dir string) {
 			write(t, filepath.Join(dir, "limit.new"), "2")
 			rename(t, filepath.Join(dir, "limit.new"), filepath.Join(dir, "limit"))
 		},
-		"moved away and written anew": func(t *testing.T, dir string) {
+		"moved and written again": func(t *testing.T, dir string) {
 			rename(t, filepath.Join(dir, "limit"), filepath.Join(dir, "limit~"))
 			write(t, filepath.Join(dir, "limit"), "2")
 		},
@@ -99,11 +99,11 @@ func TestFilesFollowsEdits(t *testing.T) {
 			t.Run("", func(t *testing.T) {
 				var got applied
 				runningFiles(t, dir, &got, slog.New(slog.DiscardHandler))
-				for range 2 { // what was replaced is still followed
+				for range 2 { // the source still watches after a replacement
 					edit(t, dir)
-					fixture.Await(t, "the edit is in force", func() bool { return got.last() == revisionOf(2) })
+					fixture.Await(t, "the edit is active", func() bool { return got.last() == revisionOf(2) })
 					write(t, filepath.Join(dir, "limit"), "3")
-					fixture.Await(t, "the next edit is in force", func() bool { return got.last() == revisionOf(3) })
+					fixture.Await(t, "the next edit is active", func() bool { return got.last() == revisionOf(3) })
 					if err := os.RemoveAll(dir + ".old"); err != nil {
 						t.Fatal(err)
 					}
@@ -113,9 +113,9 @@ func TestFilesFollowsEdits(t *testing.T) {
 	}
 }
 
-// TestFilesFollowsAConfigMap replaces files as a kubelet does: dir/limit points to ..data/limit, and ..data, a link to
-// a directory, is replaced.
-func TestFilesFollowsAConfigMap(t *testing.T) {
+// TestFiles_FollowsAConfigMap replaces files as the kubelet does: dir/limit links to ..data/limit, and ..data is a link
+// to a directory that is replaced.
+func TestFiles_FollowsAConfigMap(t *testing.T) {
 	dir := t.TempDir()
 	update := func(units int64) {
 		version := fmt.Sprintf("..version-%d", units)
@@ -136,18 +136,18 @@ func TestFilesFollowsAConfigMap(t *testing.T) {
 	runningFiles(t, dir, &got, slog.New(slog.DiscardHandler))
 	for units := int64(2); units < 5; units++ {
 		update(units)
-		fixture.Await(t, "the update is in force", func() bool { return got.last() == revisionOf(units) })
+		fixture.Await(t, "the update is active", func() bool { return got.last() == revisionOf(units) })
 	}
 }
 
-func TestFilesKeepsWhatWasWhenTheDirectoryCannotBeRead(t *testing.T) {
+func TestFiles_KeepsItsRulesIfTheDirectoryCannotBeRead(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "limit"), "1")
 	var got applied
 	var log logbook
 	f := NewFiles(dir, limitIn(dir), got.apply, log.logger())
 	if err := f.Ready(); err == nil || !strings.Contains(err.Error(), "has not been read") {
-		t.Errorf("before it was read, Ready says %v", err)
+		t.Errorf("Ready before the first read: %v", err)
 	}
 	if err := f.Reload(); err != nil {
 		t.Fatal(err)
@@ -159,14 +159,14 @@ func TestFilesKeepsWhatWasWhenTheDirectoryCannotBeRead(t *testing.T) {
 		}
 	}
 	if n := log.count("level=WARN"); n != 1 {
-		t.Errorf("%d warnings of one trouble, want 1", n)
+		t.Errorf("%d warnings about one error, want 1", n)
 	}
 	if got.last() != revisionOf(1) || got.count() != 1 || f.Ready() != nil {
-		t.Errorf("in force %s after %d changes, ready: %v; want what was", got.last(), got.count(), f.Ready())
+		t.Errorf("active revision %s after %d changes, ready: %v; want the previous one", got.last(), got.count(), f.Ready())
 	}
 }
 
-func TestFilesTellsProblemsOnce(t *testing.T) {
+func TestFiles_LogsAProblemOnce(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "limit"), "problem")
 	var got applied
@@ -185,7 +185,7 @@ func TestFilesTellsProblemsOnce(t *testing.T) {
 	}
 }
 
-func TestFilesIsNotReadyAndSaysWhy(t *testing.T) {
+func TestFiles_ReadyReturnsTheReason(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "absent")
 	var got applied
 	f := NewFiles(dir, limitIn(dir), got.apply, slog.New(slog.DiscardHandler))
@@ -193,9 +193,9 @@ func TestFilesIsNotReadyAndSaysWhy(t *testing.T) {
 		t.Error("a directory that does not exist was read")
 	}
 	if got := f.Origin(); got != "directory "+dir {
-		t.Errorf("Origin says %q", got)
+		t.Errorf("Origin: %q", got)
 	}
 	if err := f.Ready(); err == nil || !strings.Contains(err.Error(), dir) {
-		t.Errorf("Ready says %v, want the directory and why", err)
+		t.Errorf("Ready: %v, want the directory and the reason", err)
 	}
 }

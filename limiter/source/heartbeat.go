@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// farewell bounds the last word of a limiter that is going away.
-const farewell = time.Second
+// deregisterTimeout is the timeout of the last call of a limiter that shuts down.
+const deregisterTimeout = time.Second
 
-// Heartbeat says again and again that a limiter is alive, and with which rules.
+// Heartbeat reports periodically that a limiter is alive, and its active revision.
 type Heartbeat struct {
-	interval time.Duration
-	beat     func(context.Context) error
-	forget   func(context.Context) error
-	log      *slog.Logger
-	now      chan struct{}
+	interval   time.Duration
+	beat       func(context.Context) error
+	deregister func(context.Context) error
+	log        *slog.Logger
+	now        chan struct{}
 }
 
-// NewHeartbeat returns a heartbeat that calls beat every interval, and forget at the end.
-func NewHeartbeat(interval time.Duration, beat, forget func(context.Context) error, log *slog.Logger) *Heartbeat {
-	return &Heartbeat{interval: interval, beat: beat, forget: forget, log: log, now: make(chan struct{}, 1)}
+// NewHeartbeat returns a heartbeat that calls beat every interval, and deregister at the end.
+func NewHeartbeat(interval time.Duration, beat, deregister func(context.Context) error, log *slog.Logger) *Heartbeat {
+	return &Heartbeat{interval: interval, beat: beat, deregister: deregister, log: log, now: make(chan struct{}, 1)}
 }
 
-// Now asks for a beat at once, because there is something new to tell. It does not wait for it.
+// Now requests an immediate beat, for example after a new revision. It does not wait for the beat.
 func (h *Heartbeat) Now() {
 	select {
 	case h.now <- struct{}{}:
-	default: // one is asked for already
+	default: // a beat is already requested
 	}
 }
 
-// Run beats until ctx is done, then says that the limiter is gone.
+// Run beats until ctx is done, then deregisters the limiter.
 func (h *Heartbeat) Run(ctx context.Context) {
-	defer h.leave(ctx)
+	defer h.stop(ctx)
 	tick := time.NewTicker(h.interval)
 	defer tick.Stop()
 	var failing bool
@@ -43,7 +43,7 @@ func (h *Heartbeat) Run(ctx context.Context) {
 			return
 		}
 		if failing != (err != nil) {
-			h.report(err)
+			h.logChange(err)
 		}
 		failing = err != nil
 		select {
@@ -55,18 +55,18 @@ func (h *Heartbeat) Run(ctx context.Context) {
 	}
 }
 
-func (h *Heartbeat) report(err error) {
+func (h *Heartbeat) logChange(err error) {
 	if err != nil {
 		h.log.Warn("heartbeats fail: the operator does not count this replica", "error", err)
 		return
 	}
-	h.log.Info("heartbeats work again")
+	h.log.Info("heartbeats succeed again")
 }
 
-func (h *Heartbeat) leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+func (h *Heartbeat) stop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deregisterTimeout)
 	defer cancel()
-	if err := h.forget(ctx); err != nil {
-		h.log.Warn("the operator counts this replica a few seconds longer", "error", err)
+	if err := h.deregister(ctx); err != nil {
+		h.log.Warn("cannot deregister this replica: the operator counts it for a few more seconds", "error", err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 const never = time.Hour // an interval that does not end within a test
 
-func TestHeartbeat(t *testing.T) {
+func TestHeartbeat_BeatsOnRequestAndDeregisters(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	var beats, farewells atomic.Int32
 	beat := func(context.Context) error { beats.Add(1); return nil }
@@ -25,20 +25,20 @@ func TestHeartbeat(t *testing.T) {
 	stop := running(t, h.Run)
 	fixture.Await(t, "it beats at the start", func() bool { return beats.Load() == 1 })
 	h.Now()
-	fixture.Await(t, "it beats when asked to", func() bool { return beats.Load() == 2 })
+	fixture.Await(t, "it beats on request", func() bool { return beats.Load() == 2 })
 	if n := farewells.Load(); n != 0 {
-		t.Errorf("it said farewell %d times while running", n)
+		t.Errorf("it deregistered %d times while running", n)
 	}
 	stop()
 	if n := farewells.Load(); n != 1 {
-		t.Errorf("it said farewell %d times, want once", n)
+		t.Errorf("it deregistered %d times, want once", n)
 	}
 	if n := log.count("level="); n != 0 {
-		t.Errorf("%d log lines of a heartbeat that works", n)
+		t.Errorf("%d log lines of a heartbeat without errors", n)
 	}
 }
 
-func TestHeartbeatEveryInterval(t *testing.T) {
+func TestHeartbeat_BeatsEveryInterval(t *testing.T) {
 	var beats atomic.Int32
 	beat := func(context.Context) error { beats.Add(1); return nil }
 	forget := func(context.Context) error { return nil }
@@ -47,7 +47,7 @@ func TestHeartbeatEveryInterval(t *testing.T) {
 	fixture.Await(t, "it beats again and again", func() bool { return beats.Load() >= 5 })
 }
 
-func TestHeartbeatLogsTroubleOnce(t *testing.T) {
+func TestHeartbeat_LogsAnOutageOnce(t *testing.T) {
 	var beats atomic.Int32
 	var broken atomic.Bool
 	broken.Store(true)
@@ -63,12 +63,12 @@ func TestHeartbeatLogsTroubleOnce(t *testing.T) {
 	stop := running(t, NewHeartbeat(time.Millisecond, beat, forget, log.logger()).Run)
 	fixture.Await(t, "it keeps trying", func() bool { return beats.Load() >= 5 })
 	if n := log.count("heartbeats fail"); n != 1 {
-		t.Errorf("%d log lines of one trouble, want 1", n)
+		t.Errorf("%d log lines of one outage, want 1", n)
 	}
 	broken.Store(false)
-	fixture.Await(t, "the end of the trouble is logged", func() bool { return log.count("heartbeats work again") == 1 })
+	fixture.Await(t, "the end of the outage is logged", func() bool { return log.count("heartbeats succeed again") == 1 })
 	stop()
 	if n := log.count("no Redis either"); n != 1 {
-		t.Errorf("%d log lines of a farewell that failed, want 1", n)
+		t.Errorf("%d log lines of a failed deregistration, want 1", n)
 	}
 }

@@ -13,91 +13,91 @@ import (
 )
 
 const (
-	pollInterval = 2 * time.Second // for what the subscription missed
-	pollJitter   = 0.2             // of the interval either way, so that replicas do not poll in step
-	firstRetry   = 100 * time.Millisecond
-	lastRetry    = 5 * time.Second
-	// firstWord is how long a Redis that keeps silent holds up the snapshot.
-	firstWord = 2 * time.Second
+	pollInterval = 2 * time.Second // finds changes that the subscription missed
+	pollJitter   = 0.2             // fraction of the interval, in both directions, so that replicas do not poll in step
+	minRetry     = 100 * time.Millisecond
+	maxRetry     = 5 * time.Second
+	// firstFetchTimeout is how long a Redis that does not respond delays the snapshot.
+	firstFetchTimeout = 2 * time.Second
 )
 
-// fromRedis is the origin of rules that Redis gave.
+// fromRedis is the origin of rules from Redis.
 const fromRedis = "redis"
 
-// published is where rule sets are published.
-type published interface {
-	// Current returns the revision in force, "" for none.
+// ruleSets has the published rule sets of a limiter.
+type ruleSets interface {
+	// Current returns the published revision, "" if there is none.
 	Current(ctx context.Context) (string, error)
-	// Load returns the encoded Set of a revision.
+	// Load returns the encoded rule set of a revision.
 	Load(ctx context.Context, revision string) (data []byte, found bool, err error)
-	// Subscribe returns a channel that receives something whenever Current may have changed. It is closed when ctx is
-	// done, or when nothing can be read any more.
+	// Subscribe returns a channel that receives a value when Current may have changed. The channel closes when ctx is done or
+	// the subscription ends.
 	Subscribe(ctx context.Context) <-chan string
-	// Channel names the place, for people.
+	// Channel returns the name of the channel, for messages.
 	Channel() string
 }
 
-// Redis follows the rule set that an operator publishes in Redis. Until Redis gives it one, it makes do with a snapshot.
+// Redis follows the rule sets that the operator publishes in Redis. It uses a snapshot until it has loaded rules from Redis.
 type Redis struct {
-	published published
-	snapshot  *snapshot // nil for none, and once Redis has given rules: a snapshot never replaces those
+	published ruleSets
+	snapshot  *snapshot // nil if there is no snapshot, and after Redis returned rules: a snapshot never replaces those
 	apply     Apply
 	log       *slog.Logger
 
-	mu              sync.Mutex
-	revision        string // in force, "" for none
-	origin          string // of what is in force
-	trouble         error  // of the last look, nil if it went well
-	snapshotTrouble error  // of the last look at the snapshot, nil if it went well or there is none
+	mu          sync.Mutex
+	revision    string // active, "" if there are no rules yet
+	origin      string // of the active rules
+	lastErr     error  // of the last fetch, nil if it succeeded
+	snapshotErr error  // of the last read of the snapshot, nil if it succeeded or there is no snapshot
 }
 
-// NewRedis returns a source that applies what is published there; and before that, what the file at snapshot holds,
-// if that is not "".
-func NewRedis(published published, path string, apply Apply, log *slog.Logger) *Redis {
-	r := &Redis{published: published, apply: apply, log: log, trouble: errNotTried}
+// NewRedis returns a source that applies the published rule sets, and before that the snapshot at path, unless path is empty.
+func NewRedis(published ruleSets, path string, apply Apply, log *slog.Logger) *Redis {
+	r := &Redis{published: published, apply: apply, log: log, lastErr: errNotFetched}
 	if path != "" {
 		r.snapshot = &snapshot{path: path}
 	}
 	return r
 }
 
-// Ready says why there are no rules yet; nil once there are, whatever happens to Redis afterwards.
+// Ready returns nil if there are rules, even if Redis becomes unavailable later, and the reason otherwise.
 func (r *Redis) Ready() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case r.revision != "":
 		return nil
-	case r.snapshotTrouble != nil:
-		return fmt.Errorf("no rules yet: %w; %w", r.trouble, r.snapshotTrouble)
+	case r.snapshotErr != nil:
+		return fmt.Errorf("no rules yet: %w; %w", r.lastErr, r.snapshotErr)
 	default:
-		return fmt.Errorf("no rules yet: %w", r.trouble)
+		return fmt.Errorf("no rules yet: %w", r.lastErr)
 	}
 }
 
-// Origin says where the rules in force are from, for people; "" while there are none.
+// Origin describes where the active rules come from. It returns "" while there are no rules.
 func (r *Redis) Origin() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.origin
 }
 
-// Run follows until ctx is done or there is nothing to follow any more. It looks when something is published, every
-// two seconds besides, and after trouble again and again, ever more slowly.
+// Run fetches rules until ctx is done or the subscription ends: after each publication, every two seconds in addition, and with
+// exponential backoff after an error.
 func (r *Redis) Run(ctx context.Context) {
-	retry := firstRetry
+	retry := minRetry
 	next := func(err error) time.Duration {
 		if err == nil {
-			retry = firstRetry
+			retry = minRetry
 			return jitter(pollInterval)
 		}
 		wait := jitter(retry)
-		retry = min(2*retry, lastRetry)
+		retry = min(2*retry, maxRetry)
 		return wait
 	}
-	look := time.NewTimer(next(r.begin(ctx)))
-	defer look.Stop()
-	// Behind the first look, for it waits for a Redis that keeps silent. Nothing is missed: it asks for a look of its own.
+	timer := time.NewTimer(next(r.refreshFirst(ctx)))
+	defer timer.Stop()
+	// Subscribe after the first fetch, because it blocks on a Redis that does not respond. No change is lost: a new
+	// subscription causes a fetch.
 	updates := r.published.Subscribe(ctx)
 	for {
 		select {
@@ -107,107 +107,107 @@ func (r *Redis) Run(ctx context.Context) {
 			if !open {
 				return
 			}
-		case <-look.C:
+		case <-timer.C:
 		}
-		look.Reset(next(r.follow(ctx)))
+		timer.Reset(next(r.refresh(ctx)))
 	}
 }
 
-// begin is the first look, which is soon over.
-func (r *Redis) begin(ctx context.Context) error {
-	soon, cancel := context.WithTimeout(ctx, firstWord)
+// refreshFirst is the first refresh, with a short timeout.
+func (r *Redis) refreshFirst(ctx context.Context) error {
+	short, cancel := context.WithTimeout(ctx, firstFetchTimeout)
 	defer cancel()
-	revision, err := r.fetch(soon, "")
+	revision, err := r.fetch(short, "")
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return r.note(revision, err)
+	return r.record(revision, err)
 }
 
-// follow looks once.
-func (r *Redis) follow(ctx context.Context) error {
-	revision, err := r.fetch(ctx, r.inForce())
+// refresh fetches the rules once.
+func (r *Redis) refresh(ctx context.Context) error {
+	revision, err := r.fetch(ctx, r.active())
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return r.note(revision, err)
+	return r.record(revision, err)
 }
 
-// note remembers and logs how a look went. Where it gave nothing, the snapshot has to do.
-func (r *Redis) note(revision string, err error) error {
-	before := r.inForce()
+// record stores and logs the result of a fetch. After an error, it uses the snapshot if Redis has not returned rules yet.
+func (r *Redis) record(revision string, err error) error {
+	previous := r.active()
 	r.mu.Lock()
-	lastTrouble := r.trouble
-	r.trouble = err
+	lastErr := r.lastErr
+	r.lastErr = err
 	if err == nil {
-		r.revision, r.origin, r.snapshotTrouble = revision, fromRedis, nil
+		r.revision, r.origin, r.snapshotErr = revision, fromRedis, nil
 	}
 	r.mu.Unlock()
 	switch {
-	case err != nil && !sameKind(err, lastTrouble):
-		r.log.Warn("rules cannot be fetched", "error", err, "inForce", before)
-	case err == nil && (revision != before || lastTrouble != nil):
-		r.log.Info("rules in force", "revision", revision, "before", before, "from", fromRedis)
+	case err != nil && !sameProblem(err, lastErr):
+		r.log.Warn("cannot fetch rules; the active revision stays", "error", err, "active", previous)
+	case err == nil && (revision != previous || lastErr != nil):
+		r.log.Info("activated rules", "revision", revision, "previous", previous, "from", fromRedis)
 	}
 	if err == nil {
 		r.snapshot = nil
 	} else if r.snapshot != nil {
-		r.makeDo()
+		r.useSnapshot()
 	}
 	return err
 }
 
-// makeDo brings the snapshot in force, unless it is already.
-func (r *Redis) makeDo() {
-	before := r.inForce()
+// useSnapshot activates the rules in the snapshot, unless they are active.
+func (r *Redis) useSnapshot() {
+	previous := r.active()
 	revision, err := r.snapshot.install(r.apply)
 	origin := "snapshot " + r.snapshot.path
 	r.mu.Lock()
-	lastTrouble := r.snapshotTrouble
-	r.snapshotTrouble = err
+	lastErr := r.snapshotErr
+	r.snapshotErr = err
 	if revision != "" {
 		r.revision, r.origin = revision, origin
 	}
 	r.mu.Unlock()
 	if revision != "" {
-		r.log.Warn("rules in force until Redis gives others", "revision", revision, "before", before, "from", origin)
+		r.log.Warn("activated rules from the snapshot, until Redis returns rules", "revision", revision, "previous", previous, "from", origin)
 	}
-	if err == nil || (lastTrouble != nil && err.Error() == lastTrouble.Error()) {
+	if err == nil || (lastErr != nil && err.Error() == lastErr.Error()) {
 		return
 	}
 	level := slog.LevelWarn
-	if errors.As(err, new(missing)) { // as on a cluster whose operator has not written it yet
+	if errors.As(err, new(missingSnapshot)) { // for example before the operator has written it
 		level = slog.LevelInfo
 	}
-	r.log.Log(context.Background(), level, "no rules from the snapshot", "error", err, "inForce", before)
+	r.log.Log(context.Background(), level, "cannot use the snapshot", "error", err, "active", previous)
 }
 
-// fetch brings what is published in force, unless it is already, and returns the revision that is in force then.
-func (r *Redis) fetch(ctx context.Context, inForce string) (string, error) {
+// fetch activates the published rule set, unless it is active, and returns the revision that is active afterwards.
+func (r *Redis) fetch(ctx context.Context, active string) (string, error) {
 	current, err := r.published.Current(ctx)
 	if err != nil {
-		return inForce, trouble{"Redis unreachable", err}
+		return active, fetchError{"Redis unreachable", err}
 	}
 	if current == "" {
-		return inForce, trouble{"no rule set published at " + r.published.Channel(), nil}
+		return active, fetchError{"no rule set published at " + r.published.Channel(), nil}
 	}
-	if current == inForce {
-		return inForce, nil
+	if current == active {
+		return active, nil
 	}
 	data, found, err := r.published.Load(ctx, current)
 	if err != nil {
-		return inForce, trouble{"Redis unreachable", err}
+		return active, fetchError{"Redis unreachable", err}
 	}
 	if !found {
-		return inForce, trouble{"rule set " + current + " is missing", nil}
+		return active, fetchError{"rule set " + current + " is missing", nil}
 	}
 	if err := r.install(data, current); err != nil {
-		return inForce, trouble{"rule set " + current + " refused", err}
+		return active, fetchError{"rule set " + current + " rejected", err}
 	}
 	return current, nil
 }
 
-// install applies a Set that is what its name says.
+// install applies a rule set whose content matches its revision.
 func (r *Redis) install(data []byte, revision string) error {
 	set, err := rules.DecodeAs(data, revision)
 	if err != nil {
@@ -216,34 +216,33 @@ func (r *Redis) install(data []byte, revision string) error {
 	return r.apply(set, revision)
 }
 
-func (r *Redis) inForce() string {
+func (r *Redis) active() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.revision
 }
 
-var errNotTried = errors.New("Redis has not been asked yet")
+var errNotFetched = errors.New("rules have not been fetched from Redis yet")
 
-// trouble is an error with the part of its text that stays the same while the same is wrong: the cause may speak of
-// another port with every try.
-type trouble struct {
-	what  string
-	cause error
+// fetchError is an error of fetch. The problem stays the same while the cause can change, for example its port number.
+type fetchError struct {
+	problem string
+	cause   error
 }
 
-func (t trouble) Error() string {
-	if t.cause == nil {
-		return t.what
+func (e fetchError) Error() string {
+	if e.cause == nil {
+		return e.problem
 	}
-	return t.what + ": " + t.cause.Error()
+	return e.problem + ": " + e.cause.Error()
 }
 
-func (t trouble) Unwrap() error { return t.cause }
+func (e fetchError) Unwrap() error { return e.cause }
 
-// sameKind says whether two errors of fetch have the same thing wrong.
-func sameKind(a, b error) bool {
-	var s, t trouble
-	return errors.As(a, &s) && errors.As(b, &t) && s.what == t.what
+// sameProblem reports whether two errors of fetch have the same problem.
+func sameProblem(a, b error) bool {
+	var s, t fetchError
+	return errors.As(a, &s) && errors.As(b, &t) && s.problem == t.problem
 }
 
 func jitter(d time.Duration) time.Duration {

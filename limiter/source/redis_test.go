@@ -20,7 +20,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// setOf is a rule set that differs by its number of units.
+// setOf returns a rule set that is identified by its number of units.
 func setOf(units int64) (data []byte, revision string) {
 	return rules.Encode(rules.Set{Rules: []rules.Rule{{
 		Policy: "shop/tenant-daily", Domain: "shop", Axis: "Tenant",
@@ -33,14 +33,14 @@ func setOf(units int64) (data []byte, revision string) {
 type applied struct {
 	mu        sync.Mutex
 	revisions []string
-	refuse    error
+	rejection error
 }
 
 func (a *applied) apply(_ rules.Set, revision string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.refuse != nil {
-		return a.refuse
+	if a.rejection != nil {
+		return a.rejection
 	}
 	a.revisions = append(a.revisions, revision)
 	return nil
@@ -61,7 +61,7 @@ func (a *applied) last() string {
 	return a.revisions[len(a.revisions)-1]
 }
 
-// logbook is a log to look into.
+// logbook is a log that a test can search.
 type logbook struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -81,7 +81,7 @@ func (l *logbook) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
-// running runs f until the test, or the function returned, ends it. It must leave no goroutine behind.
+// running runs f until the test ends or calls stop. It must not leak a goroutine.
 func running(t *testing.T, f func(context.Context)) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -115,7 +115,7 @@ func publish(t *testing.T, e *controlplane.Exchange, units int64) (revision stri
 	return revision
 }
 
-func TestRedisFollowsWhatIsPublished(t *testing.T) {
+func TestRedis_FollowsPublishedRuleSets(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	t.Run("follow", func(t *testing.T) {
 		e := exchangeAt(t, fixture.Redis(t).URL())
@@ -123,32 +123,32 @@ func TestRedisFollowsWhatIsPublished(t *testing.T) {
 		r := NewRedis(e, "", got.apply, slog.New(slog.DiscardHandler))
 		running(t, r.Run)
 
-		fixture.Await(t, "it says that nothing is published", func() bool {
+		fixture.Await(t, "Ready reports that nothing is published", func() bool {
 			err := r.Ready()
 			return err != nil && err.Error() == "no rules yet: no rule set published at weir:rules:weir-system/default"
 		})
 		for units := range int64(5) {
 			want := publish(t, e, units+1)
-			fixture.Await(t, "the rule set is in force", func() bool { return got.last() == want })
+			fixture.Await(t, "the rule set is active", func() bool { return got.last() == want })
 		}
 		fixture.Await(t, "it is ready", func() bool { return r.Ready() == nil })
 	})
 }
 
-func TestRedisPropagation(t *testing.T) {
+func TestRedis_ActivatesAnEditWithoutWaitingForThePoll(t *testing.T) {
 	e := exchangeAt(t, fixture.Redis(t).URL())
 	var got applied
 	publish(t, e, 1)
 	running(t, NewRedis(e, "", got.apply, slog.New(slog.DiscardHandler)).Run)
-	fixture.Await(t, "the first rule set is in force", func() bool { return got.count() == 1 })
+	fixture.Await(t, "the first rule set is active", func() bool { return got.count() == 1 })
 
-	// Far below the poll interval: it is the subscription that does it. One slow edit is forgiven to a busy machine.
+	// Far below the poll interval, so only the subscription can be this fast. One slow edit is allowed for a busy machine.
 	const edits, bound = 20, pollInterval / 4
 	slow := 0
 	for i := range edits {
 		begin := time.Now()
 		want := publish(t, e, int64(i)+2)
-		fixture.Await(t, "the edit is in force", func() bool { return got.last() == want })
+		fixture.Await(t, "the edit is active", func() bool { return got.last() == want })
 		if took := time.Since(begin); took > bound {
 			slow++
 		}
@@ -158,7 +158,7 @@ func TestRedisPropagation(t *testing.T) {
 	}
 }
 
-func TestRedisOutlivesRedis(t *testing.T) {
+func TestRedis_KeepsItsRulesDuringAnOutage(t *testing.T) {
 	server := fixture.Redis(t)
 	e := exchangeAt(t, server.URL())
 	var got applied
@@ -166,7 +166,7 @@ func TestRedisOutlivesRedis(t *testing.T) {
 	server.Kill()
 	r := NewRedis(e, "", got.apply, log.logger())
 	running(t, r.Run)
-	fixture.Await(t, "it says that Redis is away", func() bool {
+	fixture.Await(t, "Ready reports that Redis is unreachable", func() bool {
 		err := r.Ready()
 		return err != nil && strings.HasPrefix(err.Error(), "no rules yet: Redis unreachable: ")
 	})
@@ -179,54 +179,54 @@ func TestRedisOutlivesRedis(t *testing.T) {
 	}
 	restart()
 	first := publish(t, e, 1)
-	fixture.Await(t, "the first rule set is in force", func() bool { return got.last() == first })
+	fixture.Await(t, "the first rule set is active", func() bool { return got.last() == first })
 
 	unreachable := log.count("Redis unreachable")
 	server.Kill()
 	fixture.Await(t, "the loss of Redis is logged", func() bool { return log.count("Redis unreachable") > unreachable })
 	if err := r.Ready(); err != nil || r.Origin() != "redis" {
-		t.Errorf("it has rules, and says %v, from %q", err, r.Origin())
+		t.Errorf("Ready with rules: %v, from %q", err, r.Origin())
 	}
 	restart() // empty
 	fixture.Await(t, "the loss of the rules is logged", func() bool { return log.count("no rule set published") > 0 })
 	if err := r.Ready(); err != nil || r.Origin() != "redis" {
-		t.Errorf("it has rules, and says %v, from %q", err, r.Origin())
+		t.Errorf("Ready with rules: %v, from %q", err, r.Origin())
 	}
 	second := publish(t, e, 2)
-	fixture.Await(t, "the second rule set is in force", func() bool { return got.last() == second })
+	fixture.Await(t, "the second rule set is active", func() bool { return got.last() == second })
 }
 
-func TestRedisLogsAnOutageOnce(t *testing.T) {
+func TestRedis_LogsAnOutageOnce(t *testing.T) {
 	var log logbook
 	var got applied
 	stub := &stub{err: errors.New("dial tcp: connection refused")}
 	running(t, NewRedis(stub, "", got.apply, log.logger()).Run)
-	fixture.Await(t, "it has tried three times", func() bool { return stub.asked() >= 3 })
+	fixture.Await(t, "it has tried three times", func() bool { return stub.fetches() >= 3 })
 	if n := log.count("level=WARN"); n != 1 {
-		t.Errorf("%d warnings of one outage, want 1", n)
+		t.Errorf("%d warnings about one outage, want 1", n)
 	}
 	data, revision := setOf(1)
 	stub.set(revision, data)
-	fixture.Await(t, "the rule set is in force", func() bool { return got.last() == revision })
+	fixture.Await(t, "the rule set is active", func() bool { return got.last() == revision })
 	fixture.Await(t, "its end is logged", func() bool { return log.count("level=INFO") == 1 })
 }
 
-func TestRedisRefuses(t *testing.T) {
+func TestRedis_RejectsAnInvalidRuleSet(t *testing.T) {
 	good, goodRevision := setOf(1)
 	other, otherRevision := setOf(2)
 	tests := map[string]struct {
 		data     []byte
 		revision string
-		refuse   error // of the limiter
-		says     string
+		apply    error // result of Apply
+		want     string
 	}{
-		"data that is no rule set":          {data: []byte("x"), revision: otherRevision, says: "refused: decode rules"},
-		"a rule set cut short":              {data: other[:len(other)/2], revision: otherRevision, says: "refused: decode rules"},
-		"a rule set under another revision": {data: good, revision: otherRevision, says: "refused: its content is " + goodRevision},
-		"a rule set that the limiter refuses": {
-			data: other, revision: otherRevision, refuse: errors.New("rule shop/x: bad"), says: "refused: rule shop/x: bad",
+		"data that is not a rule set":       {data: []byte("x"), revision: otherRevision, want: "rejected: decode rules"},
+		"a rule set cut short":              {data: other[:len(other)/2], revision: otherRevision, want: "rejected: decode rules"},
+		"a rule set under another revision": {data: good, revision: otherRevision, want: "rejected: its content is " + goodRevision},
+		"a rule set that Apply rejects": {
+			data: other, revision: otherRevision, apply: errors.New("rule shop/x: bad"), want: "rejected: rule shop/x: bad",
 		},
-		"a revision without rule set": {revision: otherRevision, says: "is missing"},
+		"a revision without rule set": {revision: otherRevision, want: "is missing"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -235,54 +235,54 @@ func TestRedisRefuses(t *testing.T) {
 			stub := &stub{}
 			stub.set(goodRevision, good)
 			r := NewRedis(stub, "", got.apply, log.logger())
-			if err := r.follow(t.Context()); err != nil {
+			if err := r.refresh(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			got.refuse = test.refuse
+			got.rejection = test.apply
 			stub.set(test.revision, test.data)
 			for range 3 {
-				if err := r.follow(t.Context()); err == nil || !strings.Contains(err.Error(), test.says) {
-					t.Fatalf("error %v, want one that says %q", err, test.says)
+				if err := r.refresh(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
+					t.Fatalf("error %v, want %q", err, test.want)
 				}
 			}
 			if n := log.count("level=WARN"); n != 1 {
-				t.Errorf("%d warnings of one refusal, want 1", n)
+				t.Errorf("%d warnings about one rejection, want 1", n)
 			}
 			if got.last() != goodRevision || r.Ready() != nil {
-				t.Errorf("in force %s, ready: %v; want the rule set before", got.last(), r.Ready())
+				t.Errorf("active revision %s, ready: %v; want the previous rule set", got.last(), r.Ready())
 			}
 		})
 	}
 }
 
-func TestRedisSaysWhyItIsNotReady(t *testing.T) {
+func TestRedis_ReadyReturnsTheReason(t *testing.T) {
 	data, revision := setOf(1)
 	tests := map[string]struct {
 		stub *stub
 		want string
 	}{
-		"Redis is away": {&stub{err: errors.New("refused")}, "no rules yet: Redis unreachable: try 1: refused"},
+		"Redis fails":   {&stub{err: errors.New("refused")}, "no rules yet: Redis unreachable: try 1: refused"},
 		"nothing there": {&stub{}, "no rules yet: no rule set published at here"},
-		"not a set":     {&stub{revision: revision, data: data[:9]}, "no rules yet: rule set " + revision + " refused: "},
+		"not a set":     {&stub{revision: revision, data: data[:9]}, "no rules yet: rule set " + revision + " rejected: "},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got applied
 			r := NewRedis(test.stub, "", got.apply, slog.New(slog.DiscardHandler))
 			if err := r.Ready(); err == nil {
-				t.Error("ready before it was asked to look")
+				t.Error("ready before the first fetch")
 			}
-			if err := r.follow(t.Context()); err == nil {
-				t.Error("nothing to follow, and yet no error")
+			if err := r.refresh(t.Context()); err == nil {
+				t.Error("no error without a rule set")
 			}
 			if err := r.Ready(); err == nil || !strings.HasPrefix(err.Error(), test.want) {
-				t.Errorf("Ready says %v, want %s", err, test.want)
+				t.Errorf("Ready: %v, want %s", err, test.want)
 			}
 		})
 	}
 }
 
-// stub is a published that holds one rule set.
+// stub is a ruleSets with one rule set.
 type stub struct {
 	mu       sync.Mutex
 	revision string
@@ -303,7 +303,7 @@ func (s *stub) fail(err error) {
 	s.err = err
 }
 
-func (s *stub) asked() int {
+func (s *stub) fetches() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls

@@ -5,39 +5,40 @@ import (
 	"time"
 )
 
-// believedAfter is for how long fewer replicas must have been heard of, without a gap, until they are taken to be fewer:
-// longer than one that lives can be missing from the list after Redis was away, or has lost what it held.
-const believedAfter = 10 * time.Second
+// decreaseAfter is how long Redis must report fewer replicas, without interruption, before ReplicaCounter decreases its count. It
+// is longer than a live replica can be missing from the list after an outage or data loss of Redis.
+const decreaseAfter = 10 * time.Second
 
-// ReplicaCounter counts the replicas of a limiter: what it shares limits by when Redis is away. It errs to many.
+// ReplicaCounter counts the replicas of a limiter, which share its limits while Redis is unavailable. It never counts too few
+// replicas for long: an increase applies immediately, a decrease after decreaseAfter.
 type ReplicaCounter struct {
 	self  string
 	count int
-	fewer time.Time // since when fewer than count were heard of; zero if they were not
+	fewer time.Time // when Redis began to report fewer replicas than count; zero if it does not
 }
 
-// NewReplicaCounter returns a census by the replica self, of count replicas until more is known.
+// NewReplicaCounter returns a counter for the replica self that starts with count replicas.
 func NewReplicaCounter(self string, count int) *ReplicaCounter {
 	return &ReplicaCounter{self: self, count: max(count, 1)}
 }
 
-// Heard takes note of the ids of all replicas that are alive, sorted, and returns how many to reckon with and which of them
-// this one is, from 0. It is the last as long as it has not been heard of itself.
-func (c *ReplicaCounter) Heard(now time.Time, ids []string) (count, rank int64) {
+// Update records the sorted IDs of all live replicas. It returns the number of replicas and the rank of this replica, from 0. The
+// rank is the last one while ids does not include this replica.
+func (c *ReplicaCounter) Update(now time.Time, ids []string) (count, rank int64) {
 	switch {
 	case len(ids) >= c.count:
 		c.count, c.fewer = len(ids), time.Time{}
 	case c.fewer.IsZero():
 		c.fewer = now
-	case now.Sub(c.fewer) >= believedAfter:
+	case now.Sub(c.fewer) >= decreaseAfter:
 		c.count, c.fewer = max(len(ids), 1), time.Time{}
 	}
-	at, known := slices.BinarySearch(ids, c.self)
-	if !known {
-		at = c.count - 1
+	index, found := slices.BinarySearch(ids, c.self)
+	if !found {
+		index = c.count - 1
 	}
-	return int64(c.count), int64(min(at, c.count-1))
+	return int64(c.count), int64(min(index, c.count-1))
 }
 
-// Missed takes note that nothing was heard.
-func (c *ReplicaCounter) Missed() { c.fewer = time.Time{} }
+// Failed records that the IDs could not be read.
+func (c *ReplicaCounter) Failed() { c.fewer = time.Time{} }

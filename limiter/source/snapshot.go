@@ -10,29 +10,28 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// snapshot is a file that holds a rule set as rules.Encode writes it: what a limiter begins with while Redis gives it
-// none. It need not be there.
+// snapshot is an optional file with a rule set in the format of rules.Encode. A limiter starts with it while Redis has no rules.
 type snapshot struct {
-	path string
-	seen []byte // what the file held when it was read last
-	said error  // what came of that
+	path    string
+	data    []byte // content of the file at the last read
+	lastErr error  // result of the last read
 }
 
-// install applies the file's Set, unless the file is what it was, and returns the revision: "" if there is nothing new.
+// install applies the rule set in the file and returns its revision. It returns "" if the file has not changed.
 func (s *snapshot) install(apply Apply) (revision string, err error) {
 	data, err := os.ReadFile(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		s.seen = nil // it may come back as it was
-		return "", missing(s.path)
+		s.data = nil // the file can appear again with the same content
+		return "", missingSnapshot(s.path)
 	}
 	if err != nil {
 		return "", fmt.Errorf("read snapshot: %w", err)
 	}
-	if s.seen != nil && bytes.Equal(data, s.seen) {
-		return "", s.said
+	if s.data != nil && bytes.Equal(data, s.data) {
+		return "", s.lastErr
 	}
 	revision, err = s.apply(data, apply)
-	s.seen, s.said = data, err
+	s.data, s.lastErr = data, err
 	return revision, err
 }
 
@@ -42,12 +41,12 @@ func (s *snapshot) apply(data []byte, apply Apply) (revision string, err error) 
 		err = apply(set, revision)
 	}
 	if err != nil {
-		return "", fmt.Errorf("snapshot %s refused: %w", s.path, err)
+		return "", fmt.Errorf("snapshot %s rejected: %w", s.path, err)
 	}
 	return revision, nil
 }
 
-// missing is the path of a snapshot that is not there, as an error.
-type missing string
+// missingSnapshot is the error for a snapshot that does not exist. Its value is the path.
+type missingSnapshot string
 
-func (m missing) Error() string { return "snapshot " + string(m) + " is missing" }
+func (m missingSnapshot) Error() string { return "snapshot " + string(m) + " is missing" }
