@@ -33,8 +33,8 @@ func TestRun_ParsesCommandLines(t *testing.T) {
 		"serve without a directory":  {args: []string{"serve"}, status: 2, stderr: "weir: --policies is required: set it, or WEIR_POLICIES, to the directory with the policies\n"},
 		"serve a missing directory":  {args: []string{"serve", "--policies", "/nowhere"}, status: 2, stderr: "weir: --policies: stat /nowhere: no such file"},
 		"serve a file":               {args: []string{"serve", "--policies", "root.go"}, status: 2, stderr: "weir: --policies: root.go is not a directory; use the directory that contains it\n"},
-		"serve with a bad Redis":     {args: []string{"serve", "--policies", ".", "--redis", "localhost:6379"}, status: 2, stderr: "weir: open Redis: not a URL of the form redis://"},
-		"limiter with a bad Redis":   {args: []string{"limiter", "--redis", "http://x"}, status: 2, stderr: "weir: open Redis: not a URL of the form redis://"},
+		"serve with a bad Redis":     {args: []string{"serve", "--policies", ".", "--redis", "localhost:6379"}, status: 2, stderr: "weir: open Redis: invalid Redis URL: must be redis://"},
+		"limiter with a bad Redis":   {args: []string{"limiter", "--redis", "http://x"}, status: 2, stderr: "weir: open Redis: invalid Redis URL: must be redis://"},
 		"limiter with a bad limiter": {args: []string{"limiter", "--limiter", "default"}, status: 2, stderr: `weir: limiter "default" is invalid: must have the form namespace/name`},
 		"operator with a bad webhook": {
 			args:   []string{"operator", "--webhook-certificates", "Vault"},
