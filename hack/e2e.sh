@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests Weir end to end on a real cluster: make e2e. The cluster must not have Weir. The test removes everything it creates.
+# Tests Weir end to end on a real cluster, and runs the tutorial there: make e2e. The cluster must not have Weir. The test removes everything it creates.
 #   KUBECONFIG=FILE      the cluster
 #   IMAGE_LOAD=COMMAND   the command that loads an image from docker onto the nodes: "kind load docker-image". The image name is appended
 #   LAB=PATH             a program that runs a cluster on this machine, instead of KUBECONFIG and IMAGE_LOAD. Its commands: PATH up,
@@ -23,6 +23,7 @@ CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=e2e' -o "$work/weir" 
 CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=e2e-next' -o "$work/next/weir" ./cmd/weir
 CGO_ENABLED=0 go build -trimpath -o "$work/load" ./test/cluster/load
 go build -o "$work/e2e" ./test/cluster
+go build -o "$work/tutorial" ./hack/tutorial
 HELM=$(go tool -modfile=hack/manifests/go.mod -n helm)
 export HELM
 
@@ -56,8 +57,28 @@ image weir:e2e "$work/weir"
 image weir:e2e-next "$work/next/weir"
 image weir-load:e2e "$work/load"
 
-if [[ ${LAB:-} ]]; then
-  "$LAB" exec "$work/e2e" ${flags[@]+"${flags[@]}"}
-else
-  "$work/e2e" ${flags[@]+"${flags[@]}"}
+in_cluster() { if [[ ${LAB:-} ]]; then "$LAB" exec "$@"; else "$@"; fi; }
+in_cluster "$work/e2e" ${flags[@]+"${flags[@]}"}
+if [[ ${E2E:-} ]]; then exit; fi # only some steps were wanted
+
+echo 'e2e: the tutorial'
+image weir:tutorial "$work/weir"
+if [[ ${LAB:-} ]]; then # nothing can be pulled: images of the programs of this machine
+  go run ./hack/prepare redis caddy
+  for program in redis-server caddy; do
+    path=$(readlink -f "$(command -v "$program")")
+    mapfile -t libraries < <(ldd "$path" | grep -oE '/[^ ]+' | sort -u)
+    case $program in
+      redis-server) "$LAB" image docker.io/library/redis:7 "$path" "${libraries[@]}" >/dev/null ;;
+      caddy) "$LAB" image docker.io/library/caddy:2 "$path" /usr/bin/caddy "${libraries[@]}" >/dev/null ;;
+    esac
+  done
 fi
+status=0
+in_cluster "$work/tutorial" -skip '^(git clone|make image|kind )' docs/tutorials/first-policy.md || status=1
+if [[ -z ${KEEP:-} ]]; then # as docs/how-to/upgrade-and-uninstall.md describes it
+  in_cluster kubectl delete limiters --all --all-namespaces
+  in_cluster kubectl delete namespace shop --ignore-not-found
+  in_cluster kubectl delete --ignore-not-found -f dist/install.yaml
+fi
+exit "$status"
