@@ -64,8 +64,8 @@ func fields(object client.Object) (map[string]any, error) {
 
 // fingerprint returns a hash of the wanted fields and of their values in the live object. Fields that other owners add to the
 // live object do not change it.
-func fingerprint(want, shown map[string]any) [sha256.Size]byte {
-	part := project(shown, want)
+func fingerprint(want, live map[string]any) [sha256.Size]byte {
+	part := project(live, want)
 	delete(part, "apiVersion") // objects from a cache may lack these
 	delete(part, "kind")
 	text, err := json.Marshal([]any{want, part})
@@ -75,20 +75,20 @@ func fingerprint(want, shown map[string]any) [sha256.Size]byte {
 	return sha256.Sum256(text)
 }
 
-// project returns the fields of shown that also exist in shape. Only maps that other owners may extend are projected field by
+// project returns the fields of live that also exist in shape. Only maps that other owners may extend are projected field by
 // field. Other values are taken as a whole: a selector with an additional label, for example, is a different selector.
-func project(shown, shape map[string]any) map[string]any {
+func project(live, shape map[string]any) map[string]any {
 	part := make(map[string]any, len(shape))
 	for name, inner := range shape {
-		value, there := shown[name]
-		if !there {
+		value, exists := live[name]
+		if !exists {
 			continue
 		}
 		part[name] = value
-		wanted, is := inner.(map[string]any)
-		found, too := value.(map[string]any)
-		if is && too && isSharedMap(name) {
-			part[name] = project(found, wanted)
+		wantedMap, ok := inner.(map[string]any)
+		liveMap, both := value.(map[string]any)
+		if ok && both && isSharedMap(name) {
+			part[name] = project(liveMap, wantedMap)
 		}
 	}
 	return part

@@ -41,16 +41,16 @@ func (r *Reconciler) applyIfChanged(ctx context.Context, limiter *v1alpha1.Limit
 			return live, err
 		}
 	}
-	now, err := r.serverSideApply(ctx, limiter, object, want)
+	applied, err := r.serverSideApply(ctx, limiter, object, want)
 	if err != nil {
 		return nil, err
 	}
-	shown, err := fields(now)
+	current, err := fields(applied)
 	if err != nil {
 		return nil, err
 	}
-	r.applied.store(limiter.UID, object, fingerprint(want, shown))
-	return now, nil
+	r.applied.store(limiter.UID, object, fingerprint(want, current))
+	return applied, nil
 }
 
 // isApplied reports whether the object was applied as it is rendered now, and has not changed since.
@@ -59,17 +59,17 @@ func (r *Reconciler) isApplied(limiter *v1alpha1.Limiter, object, live client.Ob
 	if err != nil {
 		return false, err
 	}
-	shown, err := fields(live)
+	current, err := fields(live)
 	if err != nil {
 		return false, err
 	}
-	return r.applied.matches(limiter.UID, object, fingerprint(want, shown)), nil
+	return r.applied.matches(limiter.UID, object, fingerprint(want, current)), nil
 }
 
 // readLive reads the object. It returns nil if the object does not exist.
 func (r *Reconciler) readLive(ctx context.Context, object client.Object) (client.Object, error) {
 	var from client.Reader = r.Client
-	if _, is := object.(*corev1.ConfigMap); is {
+	if _, ok := object.(*corev1.ConfigMap); ok {
 		from = r.Uncached
 	}
 	live, err := r.newObjectLike(object)
@@ -89,10 +89,10 @@ func (r *Reconciler) readLive(ctx context.Context, object client.Object) (client
 // newObjectLike returns an empty object of the same Go type and kind.
 func (r *Reconciler) newObjectLike(like client.Object) (client.Object, error) {
 	kind := like.GetObjectKind().GroupVersionKind()
-	if _, is := like.(*unstructured.Unstructured); is {
-		none := &unstructured.Unstructured{}
-		none.SetGroupVersionKind(kind)
-		return none, nil
+	if _, ok := like.(*unstructured.Unstructured); ok {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(kind)
+		return object, nil
 	}
 	made, err := r.Client.Scheme().New(kind)
 	if err != nil {
@@ -116,14 +116,14 @@ func (r *Reconciler) serverSideApply(ctx context.Context, limiter *v1alpha1.Limi
 	if err != nil {
 		return nil, classifyAPIError("apply "+describe(object), err)
 	}
-	now, err := r.newObjectLike(object) // the client decodes the response into what it sent
+	applied, err := r.newObjectLike(object) // the client decodes the response into what it sent
 	if err != nil {
 		return nil, err
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(sent.Object, now); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(sent.Object, applied); err != nil {
 		return nil, fmt.Errorf("decode the applied %s: %w", describe(object), err)
 	}
-	return now, nil
+	return applied, nil
 }
 
 // checkOwnerUncached is checkOwner for the object as the API server has it, not a cache.

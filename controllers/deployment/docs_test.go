@@ -10,7 +10,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// TestTheDocumentsNameServicesThatAreThere: who copies a name from them reaches the Service of a Limiter called default.
+// A reader who copies a name from the docs reaches the Service of a Limiter with the name "default".
 func TestName_MatchesTheServiceNamesInTheDocs(t *testing.T) {
 	root, err := fixture.ModuleRoot()
 	if err != nil {
@@ -40,6 +40,6 @@ func TestName_MatchesTheServiceNamesInTheDocs(t *testing.T) {
 		}
 	}
 	if found < 4 {
-		t.Errorf("%d names of Services found, which are too few", found)
+		t.Errorf("found only %d names of Services", found)
 	}
 }

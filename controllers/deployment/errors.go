@@ -33,25 +33,25 @@ func pending(format string, values ...any) error {
 }
 
 // classifyAPIError turns an error of the API server into a conditionError if a retry would fail in the same way.
-func classifyAPIError(asked string, err error) error {
+func classifyAPIError(operation string, err error) error {
 	if meta.IsNoMatchError(err) {
-		return refused("%s: the API server does not have this kind: install its CRD", asked)
+		return refused("%s: the API server does not have this kind: install its CRD", operation)
 	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		switch status.Status().Code {
 		case http.StatusBadRequest, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusConflict,
 			http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
-			return refused("%s: %s", asked, status.Status().Message)
+			return refused("%s: %s", operation, status.Status().Message)
 		}
 	}
-	return fmt.Errorf("%s: %w", asked, err)
+	return fmt.Errorf("%s: %w", operation, err)
 }
 
 // record keeps err if it is a conditionError. It returns all other errors.
 func (o *outcome) record(err error) error {
-	if met, is := errors.AsType[conditionError](err); is {
-		o.blocking = append(o.blocking, met)
+	if e, ok := errors.AsType[conditionError](err); ok {
+		o.blocking = append(o.blocking, e)
 		return nil
 	}
 	return err
@@ -59,13 +59,13 @@ func (o *outcome) record(err error) error {
 
 // blocked returns the condition reason and message of the recorded errors. Refused, which only an edit resolves, takes precedence
 // over reasons that may resolve without one.
-func (o *outcome) blocked() (reason, text string, is bool) {
-	texts := make([]string, len(o.blocking))
-	for i, met := range o.blocking {
-		texts[i] = met.message
-		if reason == "" || met.reason == v1alpha1.ReasonRefused {
-			reason = met.reason
+func (o *outcome) blocked() (reason, message string, ok bool) {
+	messages := make([]string, len(o.blocking))
+	for i, e := range o.blocking {
+		messages[i] = e.message
+		if reason == "" || e.reason == v1alpha1.ReasonRefused {
+			reason = e.reason
 		}
 	}
-	return reason, strings.Join(texts, "; "), len(texts) > 0
+	return reason, strings.Join(messages, "; "), len(messages) > 0
 }

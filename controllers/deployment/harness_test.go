@@ -32,7 +32,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard()) // which complains if nobody sets one
+	ctrl.SetLogger(logr.Discard()) // controller-runtime warns if no logger is set
 	fixture.Main(m)
 }
 
@@ -41,19 +41,19 @@ const (
 	no  = metav1.ConditionFalse
 )
 
-// harness is a Reconciler on a real API server, called by hand.
+// harness runs a Reconciler against a real API server. Tests call Reconcile directly.
 type harness struct {
 	*testing.T
-	kube       client.WithWatch // people's
+	kube       client.WithWatch // for writes by users
 	reconciler *Reconciler
 	cleaner    *fakeCleaner
 	events     *events.FakeRecorder
 	namespace  string
 	now        time.Time
-	writes     []string // of the controller
+	writes     []string // by the controller
 }
 
-// redis stands for what cmd/weir fills the controller's interface with.
+// fakeCleaner stands for the Cleaner of cmd/weir.
 type fakeCleaner struct {
 	err       error
 	forgotten []string
@@ -84,7 +84,7 @@ func newHarness(t *testing.T) *harness {
 	return h
 }
 
-// restart begins anew with a Reconciler that remembers nothing.
+// restart replaces the Reconciler by a new one, which remembers nothing.
 func (h *harness) restart() {
 	h.Helper()
 	h.reconciler = New(Config{
@@ -93,7 +93,7 @@ func (h *harness) restart() {
 	})
 }
 
-// counting notes every write.
+// recordingWrites records every write of the controller.
 func (h *harness) recordingWrites() interceptor.Funcs {
 	note := func(verb string, object any) {
 		text, err := json.Marshal(object)
@@ -138,7 +138,7 @@ func (h *harness) must(err error) {
 	must(h.T, err)
 }
 
-// reconcile lets a second pass and calls Reconcile.
+// reconcile advances the clock by a second and calls Reconcile.
 func (h *harness) reconcile(name string) ctrl.Result {
 	h.Helper()
 	h.now = h.now.Add(time.Second)
@@ -147,7 +147,7 @@ func (h *harness) reconcile(name string) ctrl.Result {
 	return result
 }
 
-// create creates a Limiter, changed by change if given.
+// create creates a Limiter. The function change, if there is one, changes its spec first.
 func (h *harness) create(name string, change func(*v1alpha1.LimiterSpec)) {
 	h.Helper()
 	limiter := &v1alpha1.Limiter{
@@ -176,7 +176,7 @@ func (h *harness) limiter() *v1alpha1.Limiter {
 	return &limiter
 }
 
-// owned reads one of the Limiter's objects.
+// owned reads one of the objects that the Limiter owns.
 func owned[T any, P interface {
 	*T
 	client.Object
@@ -192,7 +192,7 @@ func (h *harness) deployment(limiter string) *appsv1.Deployment {
 	return owned[appsv1.Deployment](h, limiter)
 }
 
-// existing are the kinds of the Limiter's objects that are there.
+// existingKinds returns the kinds of the Limiter's objects that exist.
 func (h *harness) existingKinds() (kinds []string) {
 	h.Helper()
 	for _, object := range []client.Object{
@@ -209,7 +209,7 @@ func (h *harness) existingKinds() (kinds []string) {
 	return kinds
 }
 
-// run says of the Limiter's pods what the controllers of a whole cluster would.
+// setReadyReplicas sets the status of the Deployment, as the controllers of a complete cluster would.
 func (h *harness) setReadyReplicas(ready int32) {
 	h.Helper()
 	d := h.deployment("default")
@@ -219,7 +219,7 @@ func (h *harness) setReadyReplicas(ready int32) {
 	h.must(h.kube.Status().Update(h.Context(), d))
 }
 
-// says fails unless the Limiter's condition has that status and reason, and speaks of the latest generation.
+// expectCondition fails unless the condition has the status and reason, and is of the latest generation.
 func (h *harness) expectCondition(kind string, status metav1.ConditionStatus, reason string) {
 	h.Helper()
 	limiter := h.limiter()
@@ -233,11 +233,11 @@ func (h *harness) expectCondition(kind string, status metav1.ConditionStatus, re
 			kind, c.Status, c.Reason, c.ObservedGeneration, c.Message, status, reason, limiter.Generation)
 	}
 	if limiter.Status.ObservedGeneration != limiter.Generation {
-		h.Errorf("the status speaks of generation %d, want %d", limiter.Status.ObservedGeneration, limiter.Generation)
+		h.Errorf("the status is of generation %d, want %d", limiter.Status.ObservedGeneration, limiter.Generation)
 	}
 }
 
-// silent fails if the Limiter has one of the conditions.
+// expectNoCondition fails if the Limiter has one of the conditions.
 func (h *harness) expectNoCondition(kinds ...string) {
 	h.Helper()
 	for _, kind := range kinds {
@@ -256,7 +256,7 @@ func (h *harness) message(kind string) string {
 	return c.Message
 }
 
-// event returns the next event, or nothing.
+// nextEvent returns the next recorded event, or "".
 func (h *harness) nextEvent() string {
 	select {
 	case text := <-h.events.Events:

@@ -90,8 +90,8 @@ func (r *Reconciler) applyNetworkPolicy(ctx context.Context, limiter *v1alpha1.L
 	if err != nil {
 		return err
 	}
-	if is, there := live.(*networkingv1.NetworkPolicy); there && keep && metav1.IsControlledBy(is, limiter) {
-		keepRedisPorts(want, is)
+	if current, ok := live.(*networkingv1.NetworkPolicy); ok && keep && metav1.IsControlledBy(current, limiter) {
+		keepRedisPorts(want, current)
 	}
 	_, err = r.applyIfChanged(ctx, limiter, want, live)
 	return err
@@ -102,17 +102,17 @@ func mayHaveOutdatedPods(d *appsv1.Deployment) bool {
 	if d == nil {
 		return false
 	}
-	leaving := d.Status.TerminatingReplicas // of any template; nil if the cluster does not count them
-	return d.Status.ObservedGeneration < d.Generation || outdatedReplicas(d) > 0 || leaving != nil && *leaving > 0
+	terminating := d.Status.TerminatingReplicas // of any template; nil if the cluster does not count them
+	return d.Status.ObservedGeneration < d.Generation || outdatedReplicas(d) > 0 || terminating != nil && *terminating > 0
 }
 
 // keepRedisPorts adds the Redis ports of the live policy to the new one.
-func keepRedisPorts(policy, is *networkingv1.NetworkPolicy) {
-	if len(is.Spec.Egress) <= redisRule {
+func keepRedisPorts(policy, current *networkingv1.NetworkPolicy) {
+	if len(current.Spec.Egress) <= redisRule {
 		return
 	}
 	to := &policy.Spec.Egress[redisRule]
-	for _, port := range is.Spec.Egress[redisRule].Ports {
+	for _, port := range current.Spec.Egress[redisRule].Ports {
 		if !slices.ContainsFunc(to.Ports, func(p networkingv1.NetworkPolicyPort) bool { return equality.Semantic.DeepEqual(p, port) }) {
 			to.Ports = append(to.Ports, port)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// reaches fails unless the Limiter's pods may reach Redis at these ports; 0 is every port.
+// expectRedisPorts fails unless the NetworkPolicy allows the pods to reach Redis at exactly these ports. 0 means every port.
 func (h *harness) expectRedisPorts(when string, want ...int32) {
 	h.Helper()
 	var got []int32
@@ -40,7 +40,7 @@ func TestNetworkPolicy_KeepsOldRedisPortsUntilOldPodsAreGone(t *testing.T) {
 	h.setReadyReplicas(2)
 	h.edit(withRedisAddress("redis.redis:6380"))
 	h.reconcile("default")
-	h.expectRedisPorts("edited", 6379, 6380)
+	h.expectRedisPorts("after an edit", 6379, 6380)
 	roll := func(replicas, updated, terminating int32) {
 		t.Helper()
 		d := h.deployment("default")
@@ -55,7 +55,7 @@ func TestNetworkPolicy_KeepsOldRedisPortsUntilOldPodsAreGone(t *testing.T) {
 		s.Redis.Mode, s.Redis.MasterName = v1alpha1.RedisSentinel, "primary"
 	})
 	h.reconcile("default")
-	h.expectRedisPorts("edited again meanwhile", 0, 6379, 6380)
+	h.expectRedisPorts("after a second edit meanwhile", 0, 6379, 6380)
 	h.restart()
 	h.writes = nil
 	h.reconcile("default")
@@ -63,10 +63,10 @@ func TestNetworkPolicy_KeepsOldRedisPortsUntilOldPodsAreGone(t *testing.T) {
 	h.reconcile("default")
 	h.expectRedisPorts("after a restart", 0, 6379, 6380)
 	if len(h.writes) > 0 {
-		t.Errorf("nothing has changed, and yet %q", h.writes)
+		t.Errorf("nothing has changed, but the controller wrote %q", h.writes)
 	}
 	roll(2, 2, 1)
-	h.expectRedisPorts("while the last old pod answers its last calls", 0, 6379, 6380)
+	h.expectRedisPorts("while the last old pod terminates", 0, 6379, 6380)
 	roll(2, 2, 0)
 	h.expectRedisPorts("when all old pods are gone", 0)
 }
@@ -74,7 +74,7 @@ func TestNetworkPolicy_KeepsOldRedisPortsUntilOldPodsAreGone(t *testing.T) {
 func TestNetworkPolicy_KeepsOldRedisPortsWhileTheDeploymentIsBlocked(t *testing.T) {
 	missing := func(s *v1alpha1.LimiterSpec) { s.Redis.CredentialsSecretRef = &v1alpha1.SecretReference{Name: "login"} }
 	refused := func(s *v1alpha1.LimiterSpec) { s.PodTemplate.Labels = map[string]string{"team": "not a label!"} }
-	for name, obstacle := range map[string]func(*v1alpha1.LimiterSpec){"a Secret is missing": missing, "the template is refused": refused} {
+	for name, block := range map[string]func(*v1alpha1.LimiterSpec){"a Secret is missing": missing, "the template is refused": refused} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t)
 			h.create("default", nil)
@@ -82,11 +82,11 @@ func TestNetworkPolicy_KeepsOldRedisPortsWhileTheDeploymentIsBlocked(t *testing.
 			h.setReadyReplicas(2)
 			h.edit(func(s *v1alpha1.LimiterSpec) {
 				withRedisAddress("redis.redis:6380")(s)
-				obstacle(s)
+				block(s)
 			})
 			for range 2 {
 				h.reconcile("default")
-				h.expectRedisPorts("with the obstacle", 6379, 6380)
+				h.expectRedisPorts("while blocked", 6379, 6380)
 			}
 			h.must(h.kube.Create(t.Context(), &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: "login"}, StringData: map[string]string{passwordKey: "x"},
@@ -94,7 +94,7 @@ func TestNetworkPolicy_KeepsOldRedisPortsWhileTheDeploymentIsBlocked(t *testing.
 			h.edit(func(s *v1alpha1.LimiterSpec) { s.PodTemplate.Labels = nil })
 			h.reconcile("default")
 			h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
-			h.expectRedisPorts("without it", 6379, 6380)
+			h.expectRedisPorts("when no longer blocked", 6379, 6380)
 			h.setReadyReplicas(2)
 			h.reconcile("default")
 			h.expectRedisPorts("when all pods are new", 6380)
@@ -102,7 +102,7 @@ func TestNetworkPolicy_KeepsOldRedisPortsWhileTheDeploymentIsBlocked(t *testing.
 	}
 }
 
-// TestWhatOthersOpenIsClosedAgain: only a policy of the Limiter's own says what its pods use.
+// A change of the policy by another owner does not count as a port that the pods use.
 func TestNetworkPolicy_RemovesPortsThatOthersAdded(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
@@ -112,7 +112,7 @@ func TestNetworkPolicy_RemovesPortsThatOthersAdded(t *testing.T) {
 	policy := owned[networkingv1.NetworkPolicy](h, "default")
 	policy.Spec.Egress[redisRule].Ports = append(policy.Spec.Egress[redisRule].Ports, policyPort(corev1.ProtocolTCP, 25))
 	h.must(h.kube.Update(t.Context(), policy))
-	h.expectRedisPorts("as others want it", 25, 6379)
+	h.expectRedisPorts("after a change by another owner", 25, 6379)
 	h.reconcile("default")
-	h.expectRedisPorts("looked at", 6379)
+	h.expectRedisPorts("after a reconciliation", 6379)
 }

@@ -28,17 +28,17 @@ func TestPrune_DeletesOwnedNetworkPoliciesWhenDisabled(t *testing.T) {
 	h.reconciler.Options.NetworkPolicies = false
 	h.reconcile("default")
 	if kinds := strings.Join(h.existingKinds(), " "); strings.Contains(kinds, "NetworkPolicy") {
-		t.Errorf("there are %s", kinds)
+		t.Errorf("existing objects %s, want no NetworkPolicy", kinds)
 	}
 	h.reconciler.Options.NetworkPolicies = true
 	h.reconcile("default")
 	policy := owned[networkingv1.NetworkPolicy](h, "default")
 	h.reconciler.Options.NetworkPolicies = false
-	policy.OwnerReferences = nil // somebody has made it theirs
+	policy.OwnerReferences = nil // no longer owned by the Limiter
 	h.must(h.kube.Update(t.Context(), policy))
 	h.reconcile("default")
 	if kinds := strings.Join(h.existingKinds(), " "); !strings.Contains(kinds, "NetworkPolicy") {
-		t.Error("a NetworkPolicy of somebody else is deleted")
+		t.Error("a foreign NetworkPolicy was deleted")
 	}
 }
 
@@ -56,7 +56,7 @@ func TestPodMonitors_RequireTheirCRD(t *testing.T) {
 	h.reconcile("default")
 	h.expectCondition(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonRefused)
 	if got := h.message(v1alpha1.ConditionProgrammed); !strings.Contains(got, "does not have this kind") {
-		t.Errorf("Programmed says %q", got)
+		t.Errorf("the message of Programmed is %q", got)
 	}
 	kube := fixture.Kube(t)
 	if _, err := kube.Kubectl(t.Context(), "create", "-f", writeFile(t, podMonitorDefinition)); err != nil {
@@ -66,7 +66,7 @@ func TestPodMonitors_RequireTheirCRD(t *testing.T) {
 		_, err := kube.Kubectl(context.Background(), "delete", "crd", "podmonitors.monitoring.coreos.com")
 		h.must(err)
 	})
-	fixture.Await(h, "the kind is known", func() bool {
+	fixture.Await(h, "the API server knows the kind", func() bool {
 		h.reconcile("default")
 		return !strings.Contains(h.message(v1alpha1.ConditionProgrammed), "kind")
 	})
@@ -76,11 +76,11 @@ func TestPodMonitors_RequireTheirCRD(t *testing.T) {
 	h.writes = nil
 	h.reconcile("default")
 	if len(h.writes) > 0 {
-		t.Errorf("nothing has changed, and yet %q", h.writes)
+		t.Errorf("nothing has changed, but the controller wrote %q", h.writes)
 	}
 }
 
-// TestTroubleOfTheServerIsTriedAgain has the API server fail with one object.
+// The API server fails for one object.
 func TestReconcile_RetriesServerErrors(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
@@ -99,17 +99,17 @@ func TestReconcile_RetriesServerErrors(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if kinds := strings.Join(h.existingKinds(), " "); !strings.Contains(kinds, "Deployment") || strings.Contains(kinds, "Service ") {
-		t.Errorf("there are %s", kinds)
+		t.Errorf("existing objects %s, want a Deployment and no Service", kinds)
 	}
 	if got := h.limiter().Status; got.ObservedGeneration != -1 || len(got.Conditions) > 0 {
-		t.Errorf("the status says %+v of what is not known yet", got)
+		t.Errorf("the status is %+v, want none while the outcome is unknown", got)
 	}
 	broken = false
 	h.reconcile("default")
 	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 }
 
-// TestALimiterUnderAReusedNameWaitsForTheOldOne leaves what the old one had, as a slow garbage collector would.
+// The objects of the deleted Limiter remain for some time, as with a slow garbage collector.
 func TestReconcile_WaitsForObjectsOfADeletedLimiterWithTheSameName(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
@@ -132,11 +132,11 @@ func TestReconcile_WaitsForObjectsOfADeletedLimiterWithTheSameName(t *testing.T)
 	h.reconcile("default")
 	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 	if !metav1.IsControlledBy(h.deployment("default"), h.limiter()) {
-		t.Error("the Deployment is not the new Limiter's")
+		t.Error("the new Limiter does not control the Deployment")
 	}
 }
 
-// TestAStatusOverAnEditIsLeftForTheNextRound gives report the Limiter as it was before somebody edited it.
+// report gets the Limiter as it was before an edit.
 func TestReport_RetriesWhenTheLimiterWasEdited(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
@@ -147,6 +147,6 @@ func TestReport_RetriesWhenTheLimiterWasEdited(t *testing.T) {
 		t.Errorf("%+v, %v", result, err)
 	}
 	if got := h.limiter().Status.ObservedGeneration; got != -1 {
-		t.Errorf("a status for generation %d was written over a later one", got)
+		t.Errorf("the status of generation %d replaced a later one", got)
 	}
 }

@@ -40,7 +40,7 @@ type Cleaner interface {
 type Config struct {
 	// Client reads Limiters and the objects they own from a cache, and writes both.
 	Client client.Client
-	// Uncached reads objects that no cache should hold for the whole cluster: Secrets and ConfigMaps.
+	// Uncached reads objects that no cache should keepDeployment for the whole cluster: Secrets and ConfigMaps.
 	Uncached client.Reader
 	// Cleaner removes the data of deleted Limiters from Redis.
 	Cleaner Cleaner
@@ -74,40 +74,40 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.addFinalizer(ctx, &limiter); err != nil {
 		return ctrl.Result{}, err
 	}
-	found, err := r.deploy(ctx, &limiter)
+	result, err := r.deploy(ctx, &limiter)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return r.report(ctx, &limiter, found)
+	return r.report(ctx, &limiter, result)
 }
 
-// deploy applies all objects of the Limiter. An error with one object does not hold up the others. The Deployment is not
+// deploy applies all objects of the Limiter. An error with one object does not keepDeployment up the others. The Deployment is not
 // changed while a Secret is missing, while the template is invalid, or while API servers may still call a webhook that is no
 // longer wanted: the existing pods keep running. The returned error is one that a retry may resolve.
 func (r *Reconciler) deploy(ctx context.Context, limiter *v1alpha1.Limiter) (outcome, error) {
-	var found outcome
+	var result outcome
 	secrets, err := r.readSecretKeys(ctx, limiter)
-	failed := found.record(err)
-	failed = errors.Join(failed, found.record(checkTemplate(limiter)))
-	failed = errors.Join(failed, found.record(r.checkThrottleSecret(ctx, limiter)))
-	failed = errors.Join(failed, found.record(checkWithdrawal(limiter)))
-	hold := failed != nil || len(found.blocking) > 0
+	failed := result.record(err)
+	failed = errors.Join(failed, result.record(checkTemplate(limiter)))
+	failed = errors.Join(failed, result.record(r.checkThrottleSecret(ctx, limiter)))
+	failed = errors.Join(failed, result.record(checkWithdrawal(limiter)))
+	keepDeployment := failed != nil || len(result.blocking) > 0
 	objects := Render(limiter, secrets, r.Options)
 	for _, object := range objects {
 		switch o := object.(type) {
 		case *appsv1.Deployment:
-			if hold {
-				found.deployment, err = r.readDeployment(ctx, limiter)
+			if keepDeployment {
+				result.deployment, err = r.readDeployment(ctx, limiter)
 			} else {
-				found.deployment, err = r.applyDeployment(ctx, limiter, o)
-				hold = err != nil
+				result.deployment, err = r.applyDeployment(ctx, limiter, o)
+				keepDeployment = err != nil
 			}
 		case *networkingv1.NetworkPolicy: // rendered after the Deployment
-			err = r.applyNetworkPolicy(ctx, limiter, o, hold || mayHaveOutdatedPods(found.deployment))
+			err = r.applyNetworkPolicy(ctx, limiter, o, keepDeployment || mayHaveOutdatedPods(result.deployment))
 		default:
 			_, err = r.apply(ctx, limiter, object)
 		}
-		failed = errors.Join(failed, found.record(err))
+		failed = errors.Join(failed, result.record(err))
 	}
-	return found, errors.Join(failed, r.prune(ctx, limiter, objects))
+	return result, errors.Join(failed, r.prune(ctx, limiter, objects))
 }

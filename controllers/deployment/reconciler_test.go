@@ -34,7 +34,7 @@ func TestReconcile_TakesALimiterFromCreationToReady(t *testing.T) {
 		"*v1.ServiceAccount", "*v1.ConfigMap", "*v1.Service", "*v1.PodDisruptionBudget", "*v1.Deployment", "*v1.NetworkPolicy",
 	}
 	if diff := cmp.Diff(want, h.existingKinds()); diff != "" {
-		t.Errorf("what is there (-want +got):\n%s", diff)
+		t.Errorf("existing objects (-want +got):\n%s", diff)
 	}
 	h.expectCondition(v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
 	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
@@ -49,7 +49,7 @@ func TestReconcile_TakesALimiterFromCreationToReady(t *testing.T) {
 	h.reconcile("default")
 	h.expectCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonReplicasMissing)
 	if got := h.message(v1alpha1.ConditionReady); got != "1 of 2 replicas are ready" {
-		t.Errorf("Ready says %q", got)
+		t.Errorf("the message of Ready is %q", got)
 	}
 	h.setReadyReplicas(2)
 	h.reconcile("default")
@@ -72,18 +72,18 @@ func TestReconcile_WritesNothingWhenNothingChanged(t *testing.T) {
 	h.writes = nil
 	for range 3 {
 		if again := h.reconcile("default").RequeueAfter; again != resyncInterval {
-			t.Errorf("nothing to do, and yet again in %v", again)
+			t.Errorf("nothing to do: reconciled again in %v, want resyncInterval", again)
 		}
 	}
 	if len(h.writes) > 0 {
-		t.Errorf("nothing has changed, and yet %q", h.writes)
+		t.Errorf("nothing has changed, but the controller wrote %q", h.writes)
 	}
 
 	before := h.deployment("default").ResourceVersion
 	h.restart()
 	h.reconcile("default")
-	if len(h.writes) != 6 { // what was applied is not remembered, and so applied again
-		t.Errorf("after a restart %q", h.writes)
+	if len(h.writes) != 6 { // the new Reconciler does not know what was applied, and applies it again
+		t.Errorf("after a restart the controller wrote %q, want six writes", h.writes)
 	}
 	if h.deployment("default").ResourceVersion != before {
 		t.Error("after a restart the Deployment has changed")
@@ -91,7 +91,7 @@ func TestReconcile_WritesNothingWhenNothingChanged(t *testing.T) {
 	h.writes = nil
 	h.reconcile("default")
 	if len(h.writes) > 0 {
-		t.Errorf("nothing has changed, and yet %q", h.writes)
+		t.Errorf("nothing has changed, but the controller wrote %q", h.writes)
 	}
 }
 
@@ -121,13 +121,13 @@ func TestReconcile_AppliesAnEditToTheDeployment(t *testing.T) {
 	h.reconcile("default")
 	scaled := h.deployment("default")
 	if *scaled.Spec.Replicas != 5 {
-		t.Errorf("%d replicas, want 5", *scaled.Spec.Replicas)
+		t.Errorf("the Deployment has %d replicas, want 5", *scaled.Spec.Replicas)
 	}
 	if diff := cmp.Diff(after.Spec.Template, scaled.Spec.Template); diff != "" {
-		t.Errorf("whoever scales replaces all pods:\n%s", diff)
+		t.Errorf("scaling changes the pod template:\n%s", diff)
 	}
 	if got := owned[corev1.ConfigMap](h, "default").Data[replicasKey]; got != "5" {
-		t.Errorf("new pods are told of %s replicas", got)
+		t.Errorf("the start values have %s replicas, want 5", got)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestReconcile_RevertsForeignChangesAndKeepsForeignAdditions(t *testing.T) {
 	h.writes = nil
 	h.reconcile("default")
 	if len(h.writes) > 0 {
-		t.Errorf("others add what is not ours, and yet %q", h.writes)
+		t.Errorf("other owners added fields, but the controller wrote %q", h.writes)
 	}
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.Image = "weir:next" })
 	h.reconcile("default")
@@ -201,11 +201,11 @@ func TestReconcile_RevertsForeignChangesAndKeepsForeignAdditions(t *testing.T) {
 		t.Error("the edit is not applied")
 	}
 	if d.Annotations["kubectl.kubernetes.io/last"] != "x" || d.Labels["theirs"] != "x" || d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] != "now" {
-		t.Errorf("what others added is gone: %v %v %v", d.Annotations, d.Labels, d.Spec.Template.Annotations)
+		t.Errorf("what other owners added was removed: %v %v %v", d.Annotations, d.Labels, d.Spec.Template.Annotations)
 	}
 }
 
-// TestAnotherControllerHasItsPartOfTheStatus writes the part of the rule sets beside that of the deployment.
+// The status fields and the condition are those of the rule set controller.
 func TestReport_KeepsStatusFieldsOfOtherControllers(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
@@ -220,7 +220,7 @@ func TestReport_KeepsStatusFieldsOfOtherControllers(t *testing.T) {
 	h.expectCondition(v1alpha1.ConditionReady, yes, v1alpha1.ReasonDeployed)
 	status := h.limiter().Status
 	if status.Revision != "sha256:1" || len(status.Conditions) != 4 {
-		t.Errorf("the other part of the status is gone: %+v", status)
+		t.Errorf("the status fields of the other controller are gone: %+v", status)
 	}
 }
 
@@ -234,7 +234,7 @@ func TestReplicas_AreHandedOverToTheAutoscalerAndBack(t *testing.T) {
 	h.reconcile("default")
 	h.reconcile("default")
 	if replicas() != 4 {
-		t.Errorf("with an autoscaler it begins with %d pods, want 4 as before", replicas())
+		t.Errorf("with an autoscaler there are %d replicas at first, want 4 as before", replicas())
 	}
 	scale := func(to int32) {
 		h.must(h.kube.SubResource("scale").Update(t.Context(), h.deployment("default"), client.WithSubResourceBody(&autoscalingv1.Scale{
@@ -245,20 +245,20 @@ func TestReplicas_AreHandedOverToTheAutoscalerAndBack(t *testing.T) {
 	h.writes = nil
 	h.reconcile("default")
 	if replicas() != 7 || strings.Contains(strings.Join(h.writes, " "), "Deployment") {
-		t.Errorf("the autoscaler wants 7 pods, there are %d: %q", replicas(), h.writes)
+		t.Errorf("the autoscaler set 7 replicas, there are %d; writes %q", replicas(), h.writes)
 	}
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.Image = "weir:next" })
 	h.reconcile("default")
 	if replicas() != 7 {
-		t.Errorf("an edit makes 7 pods %d", replicas())
+		t.Errorf("an edit changed 7 replicas to %d", replicas())
 	}
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.Autoscaling = nil })
 	h.reconcile("default")
 	if replicas() != 4 {
-		t.Errorf("without autoscaler there are %d pods, want 4", replicas())
+		t.Errorf("without an autoscaler there are %d replicas, want 4", replicas())
 	}
 	if kinds := strings.Join(h.existingKinds(), " "); strings.Contains(kinds, "Autoscaler") {
-		t.Errorf("the autoscaler is still there: %s", kinds)
+		t.Errorf("the autoscaler still exists: %s", kinds)
 	}
 
 	h.create("new", func(s *v1alpha1.LimiterSpec) {
@@ -267,13 +267,13 @@ func TestReplicas_AreHandedOverToTheAutoscalerAndBack(t *testing.T) {
 	for range 3 {
 		h.reconcile("new")
 		if got := *h.deployment("new").Spec.Replicas; got != 5 {
-			t.Errorf("a new Limiter with an autoscaler has %d pods, want 5 to begin with", got)
+			t.Errorf("a new Limiter with an autoscaler has %d replicas, want 5 at first", got)
 		}
 	}
 	h.writes = nil
 	h.reconcile("new")
 	if len(h.writes) > 0 {
-		t.Errorf("nothing has changed, and yet %q", h.writes)
+		t.Errorf("nothing has changed, but the controller wrote %q", h.writes)
 	}
 }
 
@@ -292,11 +292,11 @@ func TestReconcile_KeepsLimitersApart(t *testing.T) {
 	one.reconcile("default")
 	one.reconcile("second")
 	if len(one.writes) > 0 {
-		t.Errorf("an edit of one Limiter writes %q of others", one.writes)
+		t.Errorf("an edit of one Limiter causes the writes %q for others", one.writes)
 	}
 	image := func(h *harness, name string) string { return h.deployment(name).Spec.Template.Spec.Containers[0].Image }
 	if image(one, "default") != "weir:test" || image(one, "second") != "weir:test" || image(other, "default") != "weir:other" {
-		t.Error("an edit of one Limiter changes another one")
+		t.Error("an edit of one Limiter changes another Limiter")
 	}
 	if cmp.Equal(one.deployment("default").Spec.Selector, one.deployment("second").Spec.Selector) {
 		t.Error("two Limiters select the same pods")
@@ -312,14 +312,14 @@ func TestSecrets_AreReportedAndAwaitedWhenMissing(t *testing.T) {
 	missing := func(says string) {
 		t.Helper()
 		if again := h.reconcile("default").RequeueAfter; again != blockedRetry {
-			t.Errorf("it is looked for again in %v", again)
+			t.Errorf("the next reconciliation is in %v, want blockedRetry", again)
 		}
 		h.expectCondition(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonSecretNotFound)
 		h.expectCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonSecretNotFound)
 		h.expectCondition(v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonSecretNotFound)
 		h.expectNoCondition(v1alpha1.ConditionStalled)
 		if got := h.message(v1alpha1.ConditionReady); !strings.Contains(got, says) {
-			t.Errorf("Ready says %q, want %q in it", got, says)
+			t.Errorf("the message of Ready is %q, want %q in it", got, says)
 		}
 	}
 	secret := func(name string, keys ...string) {
@@ -359,7 +359,7 @@ func TestSecrets_AreReportedAndAwaitedWhenMissing(t *testing.T) {
 	h.must(h.kube.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: "tls"}}))
 	missing("Secret tls does not exist in namespace")
 	if h.deployment("default").ResourceVersion != before {
-		t.Error("while a Secret is missing the pods that run were changed")
+		t.Error("the Deployment was changed while a Secret is missing")
 	}
 }
 
@@ -378,10 +378,10 @@ func TestApply_LeavesForeignObjectsAlone(t *testing.T) {
 	h.expectCondition(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonRefused)
 	h.expectNoCondition(v1alpha1.ConditionReconciling)
 	if got := h.message(v1alpha1.ConditionReady); !strings.HasPrefix(got, "Service weir-limiter-default already exists") {
-		t.Errorf("Ready says %q", got)
+		t.Errorf("the message of Ready is %q", got)
 	}
 	if got := owned[corev1.Service](h, "default"); got.ResourceVersion != theirs.ResourceVersion {
-		t.Error("somebody else's Service was changed")
+		t.Error("a foreign Service was changed")
 	}
 	h.must(h.kube.Delete(t.Context(), theirs))
 	h.reconcile("default")
@@ -390,7 +390,7 @@ func TestApply_LeavesForeignObjectsAlone(t *testing.T) {
 	h.expectNoCondition(v1alpha1.ConditionStalled)
 }
 
-// TestAStaleCacheTakesNothingOver has the cache miss what somebody else has just created.
+// The cache does not have the ConfigMap that another user has just created.
 func TestApply_DoesNotTakeOverWhatAStaleCacheMisses(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
@@ -403,11 +403,11 @@ func TestApply_DoesNotTakeOverWhatAStaleCacheMisses(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if got := owned[corev1.ConfigMap](h, "default"); got.ResourceVersion != theirs.ResourceVersion {
-		t.Error("somebody else's ConfigMap was changed")
+		t.Error("a foreign ConfigMap was changed")
 	}
 }
 
-// TestWhatCachesDoNotHoldIsLeftAlone has the cache hold what the operator's does: objects with its label.
+// The cache holds only objects with the operator's label, as in the operator.
 func TestApply_DoesNotTakeOverWhatTheCacheFiltersOut(t *testing.T) {
 	h := newHarness(t)
 	theirs := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
@@ -428,22 +428,22 @@ func TestApply_DoesNotTakeOverWhatTheCacheFiltersOut(t *testing.T) {
 	h.expectCondition(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonRefused)
 	h.expectCondition(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonRefused)
 	if got := h.message(v1alpha1.ConditionReady); !strings.HasPrefix(got, "ServiceAccount weir-limiter-default already exists") {
-		t.Errorf("Ready says %q", got)
+		t.Errorf("the message of Ready is %q", got)
 	}
 	if got := owned[corev1.ServiceAccount](h, "default"); got.ResourceVersion != theirs.ResourceVersion {
-		t.Errorf("somebody else's ServiceAccount was changed: %+v", got.ObjectMeta)
+		t.Errorf("a foreign ServiceAccount was changed: %+v", got.ObjectMeta)
 	}
 	h.must(h.kube.Delete(t.Context(), theirs))
 	h.reconcile("default")
 	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 
 	service := owned[corev1.Service](h, "default")
-	delete(service.Labels, managedByLabel) // by which the cache knows it
+	delete(service.Labels, managedByLabel) // without it the cache misses the object
 	h.must(h.kube.Update(t.Context(), service))
 	h.reconcile("default")
 	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 	if got := owned[corev1.Service](h, "default").Labels[managedByLabel]; got != managedBy {
-		t.Error("what is the Limiter's own is not put back")
+		t.Error("the label of the Limiter's own object was not restored")
 	}
 }
 
@@ -456,11 +456,11 @@ func TestApply_ReportsAnImmutableSelector(t *testing.T) {
 	d.ResourceVersion, d.UID, d.ManagedFields = "", "", nil
 	d.Spec.Selector.MatchLabels["app.kubernetes.io/instance"] = "other"
 	d.Spec.Template.Labels["app.kubernetes.io/instance"] = "other"
-	h.must(h.kube.Create(t.Context(), d)) // under the Limiter's own name
+	h.must(h.kube.Create(t.Context(), d)) // still owned by the Limiter
 	h.reconcile("default")
 	h.expectCondition(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonRefused)
 	if got := h.message(v1alpha1.ConditionStalled); !strings.Contains(got, "immutable") {
-		t.Errorf("Stalled says %q", got)
+		t.Errorf("the message of Stalled is %q", got)
 	}
 	h.must(h.kube.Delete(t.Context(), d))
 	h.reconcile("default")
@@ -473,10 +473,10 @@ func TestApply_ReportsATemplateThatTheAPIServerRejects(t *testing.T) {
 	h.reconcile("default")
 	h.expectCondition(v1alpha1.ConditionAccepted, no, v1alpha1.ReasonRefused)
 	if got := h.message(v1alpha1.ConditionAccepted); !strings.Contains(got, "not a label!") {
-		t.Errorf("Accepted says %q", got)
+		t.Errorf("the message of Accepted is %q", got)
 	}
 	if kinds := strings.Join(h.existingKinds(), " "); !strings.Contains(kinds, "Service ") {
-		t.Errorf("the rest is not applied: %s", kinds)
+		t.Errorf("the other objects are not applied: %s", kinds)
 	}
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.PodTemplate.Labels = nil })
 	h.reconcile("default")
@@ -494,17 +494,17 @@ func TestCheckTemplate_RejectsPodsThatCouldNotStart(t *testing.T) {
 	h.expectCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonRefused)
 	h.expectCondition(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonRefused)
 	if got := h.message(v1alpha1.ConditionStalled); !strings.Contains(got, "spec.podTemplate.resources.limits.memory: 64Mi") {
-		t.Errorf("Stalled says %q", got)
+		t.Errorf("the message of Stalled is %q", got)
 	}
 	if h.deployment("default").ResourceVersion != before {
-		t.Error("the pods that run were changed")
+		t.Error("the Deployment was changed")
 	}
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.PodTemplate.Resources = resourcesWithMemory("128Mi") })
 	h.reconcile("default")
 	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 }
 
-// TestARolloutThatHangsIsTold has one pod, which is ready, beside one of the edit, which cannot pull its image.
+// One pod of the old template is ready. The pod of the new template cannot pull its image.
 func TestReady_ReportsAStuckRollout(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", func(s *v1alpha1.LimiterSpec) { s.Replicas = new(int32(1)) })
@@ -533,7 +533,7 @@ func TestReady_ReportsAStuckRollout(t *testing.T) {
 	h.expectCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonProgressDeadlineExceeded)
 	h.expectCondition(v1alpha1.ConditionStalled, yes, v1alpha1.ReasonProgressDeadlineExceeded)
 	h.expectNoCondition(v1alpha1.ConditionReconciling)
-	roll(appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 1, ReadyReplicas: 2}) // the image is there after all
+	roll(appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 1, ReadyReplicas: 2}) // the image has become available
 	h.expectCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonReplicasMissing)
 	roll(appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1})
 	h.expectCondition(v1alpha1.ConditionReady, yes, v1alpha1.ReasonDeployed)
@@ -545,18 +545,18 @@ func TestFinalize_RemovesTheLimiterFromRedis(t *testing.T) {
 	h.create("default", nil)
 	h.reconcile("default")
 	if !controllerutil.ContainsFinalizer(h.limiter(), Finalizer) {
-		t.Fatal("nothing keeps it until Redis has forgotten it")
+		t.Fatal("the Limiter has no finalizer")
 	}
 	h.must(h.kube.Delete(t.Context(), h.limiter()))
 	h.writes = nil
 	h.reconcile("default")
 	if diff := cmp.Diff([]string{h.namespace + "/default"}, h.cleaner.forgotten); diff != "" {
-		t.Errorf("forgotten (-want +got):\n%s", diff)
+		t.Errorf("removed from Redis (-want +got):\n%s", diff)
 	}
 	h.expectDeleted("default")
 	h.reconcile("default")
 	if len(h.writes) != 1 {
-		t.Errorf("writes %q, want the finalizer's removal alone", h.writes)
+		t.Errorf("writes %q, want only the removal of the finalizer", h.writes)
 	}
 }
 
@@ -569,14 +569,14 @@ func TestFinalize_WaitsAtMostThirtySecondsForRedis(t *testing.T) {
 	h.must(h.kube.Delete(t.Context(), h.limiter()))
 	h.now = h.limiter().DeletionTimestamp.Time
 	if again := h.reconcile("default").RequeueAfter; again != redisCleanupRetry {
-		t.Errorf("tried again in %v", again)
+		t.Errorf("the next attempt is in %v, want redisCleanupRetry", again)
 	}
 	h.limiter()
 	h.now = h.now.Add(redisCleanupTimeout - 3*time.Second)
 	h.reconcile("default")
 	h.limiter()
 	if got := h.nextEvent(); got != "" {
-		t.Errorf("event %q, too early", got)
+		t.Errorf("event %q, want none yet", got)
 	}
 	h.now = h.now.Add(2 * time.Second)
 	h.reconcile("default")
@@ -590,11 +590,11 @@ func (h *harness) expectDeleted(name string) {
 	h.Helper()
 	err := h.kube.Get(h.Context(), types.NamespacedName{Namespace: h.namespace, Name: name}, &v1alpha1.Limiter{})
 	if !apierrors.IsNotFound(err) {
-		h.Errorf("Limiter %s is not gone: %v", name, err)
+		h.Errorf("Limiter %s still exists: %v", name, err)
 	}
 }
 
-// TestPodsRunWherePodSecurityIsRestricted has the API server judge the pods of every golden file.
+// The API server validates the pods of every golden file.
 func TestRender_PodsMeetTheRestrictedPodSecurityStandard(t *testing.T) {
 	h := newHarness(t)
 	var namespace corev1.Namespace
@@ -619,7 +619,7 @@ func TestRender_PodsMeetTheRestrictedPodSecurityStandard(t *testing.T) {
 		p = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: name + "-root"}, Spec: rendered.Spec.Template.Spec}
 		p.Spec.SecurityContext = nil
 		if err := h.kube.Create(t.Context(), p); !apierrors.IsForbidden(err) {
-			t.Errorf("%s: a pod that may run as root is let in: %v", name, err)
+			t.Errorf("%s: a pod that may run as root is accepted: %v", name, err)
 		}
 	}
 }

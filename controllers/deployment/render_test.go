@@ -24,11 +24,11 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files")
 
 var testOptions = Options{Image: "weir:test", KeyPrefix: "weir:", NetworkPolicies: true, OperatorNamespace: "weir-system"}
 
-// limiterOf reads a Limiter with the defaults that the API server gives it.
+// limiterOf decodes a Limiter and sets the defaults of the API server.
 func limiterOf(t testing.TB, text []byte) *v1alpha1.Limiter {
 	t.Helper()
 	var definition apiextensionsv1.CustomResourceDefinition
@@ -91,13 +91,13 @@ func TestRender_MatchesGoldenFiles(t *testing.T) {
 			want, err := os.ReadFile(golden)
 			must(t, err)
 			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("%s; go test -update writes it anew (-want +got):\n%s", golden, diff)
+				t.Errorf("%s; run go test -update to write it (-want +got):\n%s", golden, diff)
 			}
 		})
 	}
 }
 
-// TestTheURLIsReadAsItWasMeant gives what is rendered to the limiter's own reader.
+// The parser of the limiter reads the rendered URL.
 func TestRedisURL_IsParsedByTheLimiterAsIntended(t *testing.T) {
 	tests := map[string]struct {
 		redis v1alpha1.Redis
@@ -149,7 +149,7 @@ func TestRedisURL_IsParsedByTheLimiterAsIntended(t *testing.T) {
 	}
 }
 
-// drawn is any Limiter.
+// drawLimiter draws any Limiter.
 func drawLimiter(t *rapid.T, name, namespace string) *v1alpha1.Limiter {
 	limiter := &v1alpha1.Limiter{}
 	limiter.Name, limiter.Namespace = name, namespace
@@ -187,11 +187,11 @@ func TestRender_IsDeterministicAndKeepsImmutableFields(t *testing.T) {
 		secrets := Secrets{TLS: Keys{caKey}}
 		objects := Render(one, secrets, options)
 		if diff := cmp.Diff(manifest(t, objects), manifest(t, Render(one.DeepCopy(), secrets, options))); diff != "" {
-			r.Errorf("twice the same, and yet:\n%s", diff)
+			r.Errorf("the same Limiter renders differently:\n%s", diff)
 		}
 		for _, object := range objects {
 			if n := object.GetName(); len(n) > 63 || !strings.HasSuffix(n, name) || object.GetNamespace() != namespace {
-				r.Errorf("%s is called %s/%s", object.GetObjectKind().GroupVersionKind(), object.GetNamespace(), n)
+				r.Errorf("%s has the name %s/%s", object.GetObjectKind().GroupVersionKind(), object.GetNamespace(), n)
 			}
 			if owners := object.GetOwnerReferences(); len(owners) != 1 || owners[0].Controller == nil || !*owners[0].Controller {
 				r.Errorf("%s is owned by %v", object.GetName(), owners)
@@ -208,7 +208,7 @@ func TestRender_IsDeterministicAndKeepsImmutableFields(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(service(one, options).Spec.Selector, after.Selector.MatchLabels); diff != "" {
-			r.Errorf("the Service selects others than the Deployment:\n%s", diff)
+			r.Errorf("the Service and the Deployment select different pods:\n%s", diff)
 		}
 	})
 }
@@ -219,7 +219,7 @@ func TestDeployment_ScalingKeepsThePodTemplate(t *testing.T) {
 	limiter.Spec.Replicas = new(int32(9))
 	after := deployment(limiter, Secrets{}, testOptions)
 	if diff := cmp.Diff(before.Spec.Template, after.Spec.Template); diff != "" {
-		t.Errorf("whoever scales replaces all pods:\n%s", diff)
+		t.Errorf("scaling changes the pod template:\n%s", diff)
 	}
 }
 
@@ -234,7 +234,7 @@ func TestCheckTemplate_RejectsTooLittleMemory(t *testing.T) {
 	}
 }
 
-// TestARedisThatAPIServersCannotWaitForIsTold: of a Limiter that was stored before its definition refused that.
+// A Limiter may have been stored before the CRD rejected such a timeout.
 func TestCheckTemplate_RejectsALongRedisTimeoutWithThrottling(t *testing.T) {
 	enabled, disabled := &v1alpha1.KubernetesThrottle{}, &v1alpha1.KubernetesThrottle{Enabled: new(false)}
 	for _, test := range []struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// TestTheStatesThatToolsJudgeAreThoseThatAreWritten holds what test/gitops shows to Flux and Argo CD to what is written here.
+// The states in test/gitops, which Flux and Argo CD assess, must be those that newStatus returns.
 func TestNewStatus_MatchesTheStatesGivenToGitOpsTools(t *testing.T) {
 	d := func(want, pods, ready int32, cs ...appsv1.DeploymentCondition) *appsv1.Deployment {
 		return &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: &want}, Status: appsv1.DeploymentStatus{Replicas: pods, ReadyReplicas: ready, UpdatedReplicas: pods, Conditions: cs}}
@@ -49,7 +49,7 @@ func TestNewStatus_MatchesTheStatesGivenToGitOpsTools(t *testing.T) {
 		l.Status = v1alpha1.LimiterStatus{}
 		got := newStatus(&l, o, time.Now())
 		if diff := cmp.Diff(want.Conditions, got.Conditions, cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")); diff != "" || got.Replicas != want.Replicas || got.ReadyReplicas != want.ReadyReplicas || got.Selector != want.Selector {
-			t.Errorf("%s (-file +stateOf)\n%s %v %v", name, diff, want, got)
+			t.Errorf("%s (-file +newStatus)\n%s %v %v", name, diff, want, got)
 		}
 	}
 }

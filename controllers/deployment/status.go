@@ -39,13 +39,13 @@ func ownedStatus(limiter *v1alpha1.Limiter) v1alpha1.LimiterStatus {
 
 // ownedConditions returns the conditions that this controller writes, in the order of their types.
 func ownedConditions(conditions []metav1.Condition) []metav1.Condition {
-	var mine []metav1.Condition
+	var owned []metav1.Condition
 	for _, kind := range ownedConditionTypes() {
 		if c := meta.FindStatusCondition(conditions, kind); c != nil {
-			mine = append(mine, *c)
+			owned = append(owned, *c)
 		}
 	}
-	return mine
+	return owned
 }
 
 // newStatus returns the part of the status that this controller writes, for the outcome.
@@ -58,7 +58,7 @@ func newStatus(limiter *v1alpha1.Limiter, o outcome, now time.Time) v1alpha1.Lim
 	if o.deployment != nil {
 		s.Replicas, s.ReadyReplicas = o.deployment.Status.Replicas, o.deployment.Status.ReadyReplicas
 	}
-	say := func(kind string, is bool, reason, message string) {
+	set := func(kind string, is bool, reason, message string) {
 		status := metav1.ConditionFalse
 		if is {
 			status = metav1.ConditionTrue
@@ -68,9 +68,9 @@ func newStatus(limiter *v1alpha1.Limiter, o outcome, now time.Time) v1alpha1.Lim
 			ObservedGeneration: limiter.Generation, LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
 		})
 	}
-	only := func(kind string, is bool, reason, message string) {
+	setIfTrue := func(kind string, is bool, reason, message string) {
 		if is {
-			say(kind, true, reason, message)
+			set(kind, true, reason, message)
 		} else {
 			meta.RemoveStatusCondition(&s.Conditions, kind)
 		}
@@ -78,21 +78,21 @@ func newStatus(limiter *v1alpha1.Limiter, o outcome, now time.Time) v1alpha1.Lim
 	reason, message, blocked := o.blocked()
 	isRefused := blocked && reason == v1alpha1.ReasonRefused
 	if isRefused {
-		say(v1alpha1.ConditionAccepted, false, reason, message)
+		set(v1alpha1.ConditionAccepted, false, reason, message)
 	} else {
-		say(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "The API server accepted all managed resources")
+		set(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "The API server accepted all managed resources")
 	}
 	if blocked {
-		say(v1alpha1.ConditionProgrammed, false, reason, message)
+		set(v1alpha1.ConditionProgrammed, false, reason, message)
 	} else {
-		say(v1alpha1.ConditionProgrammed, true, v1alpha1.ReasonDeployed, "All managed resources are applied")
+		set(v1alpha1.ConditionProgrammed, true, v1alpha1.ReasonDeployed, "All managed resources are applied")
 		reason, message = readiness(o.deployment)
 	}
 	ready := reason == v1alpha1.ReasonDeployed
 	stalled := isRefused || reason == v1alpha1.ReasonProgressDeadlineExceeded
-	say(v1alpha1.ConditionReady, ready, reason, message)
-	only(v1alpha1.ConditionReconciling, !ready && !stalled, reason, message)
-	only(v1alpha1.ConditionStalled, stalled, reason, message)
+	set(v1alpha1.ConditionReady, ready, reason, message)
+	setIfTrue(v1alpha1.ConditionReconciling, !ready && !stalled, reason, message)
+	setIfTrue(v1alpha1.ConditionStalled, stalled, reason, message)
 	s.Conditions = ownedConditions(s.Conditions)
 	return s
 }
@@ -116,16 +116,16 @@ func readiness(d *appsv1.Deployment) (reason, message string) {
 	if d == nil {
 		return v1alpha1.ReasonReplicasMissing, "there is no Deployment yet"
 	}
-	wanted := int32(1)
+	want := int32(1)
 	if d.Spec.Replicas != nil {
-		wanted = *d.Spec.Replicas
+		want = *d.Spec.Replicas
 	}
 	if d.Status.ObservedGeneration < d.Generation {
-		return v1alpha1.ReasonReplicasMissing, fmt.Sprintf("the rollout of %d replicas has not started yet", wanted)
+		return v1alpha1.ReasonReplicasMissing, fmt.Sprintf("the rollout of %d replicas has not started yet", want)
 	}
 	current, left := ReadyUpdatedReplicas(d), outdatedReplicas(d)
-	message = fmt.Sprintf("%d of %d replicas are ready", min(current, wanted), wanted)
-	if current >= wanted && left == 0 {
+	message = fmt.Sprintf("%d of %d replicas are ready", min(current, want), want)
+	if current >= want && left == 0 {
 		return v1alpha1.ReasonDeployed, message
 	}
 	reason = v1alpha1.ReasonReplicasMissing

@@ -18,7 +18,7 @@ func TestReadiness_RequiresAllPodsToHaveTheLatestTemplate(t *testing.T) {
 	)
 	for name, test := range map[string]struct {
 		wanted, pods, updated, ready int32
-		late                         bool // the Deployment has given up waiting
+		late                         bool // the progress deadline has passed
 		reason, message              string
 	}{
 		"all are":                           {2, 2, 2, 2, false, done, "2 of 2 replicas are ready"},

@@ -32,7 +32,7 @@ func TestThrottle_WaitsForItsCertificateBeforePodsStart(t *testing.T) {
 	h.reconcile("default")
 	h.expectCondition(v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonSecretNotFound)
 	if got := h.message(v1alpha1.ConditionProgrammed); !strings.Contains(got, "spec.kubernetesThrottle") {
-		t.Errorf("Programmed says %q", got)
+		t.Errorf("the message of Programmed is %q", got)
 	}
 	secret.StringData = map[string]string{privateKeyKey: "x"}
 	h.must(h.kube.Update(t.Context(), secret))
@@ -44,18 +44,18 @@ func TestThrottle_WaitsForItsCertificateBeforePodsStart(t *testing.T) {
 		return len(c.Ports) == 4 && len(service.Spec.Ports) == 3 && slices.Contains(c.Args, "--throttle-listen=:9443")
 	}
 	if !answers() {
-		t.Error("its pods do not answer API servers")
+		t.Error("the pods do not serve API servers")
 	}
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) })
 	h.must(h.kube.Delete(t.Context(), secret))
 	h.reconcile("default")
 	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 	if answers() {
-		t.Error("its pods still answer API servers")
+		t.Error("the pods still serve API servers")
 	}
 }
 
-// TestPodsAnswerUntilAPIServersAskThemNoMore plays the controller that keeps the webhook, by its finalizer.
+// The test adds and removes the finalizer, as the registration controller does.
 func TestThrottle_KeepsPodsServingUntilTheWebhookIsRemoved(t *testing.T) {
 	for name, end := range map[string]func(*v1alpha1.LimiterSpec){
 		"disabled": func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) },
@@ -87,13 +87,13 @@ func TestThrottle_KeepsPodsServingUntilTheWebhookIsRemoved(t *testing.T) {
 			h.expectCondition(v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonPending)
 			h.expectNoCondition(v1alpha1.ConditionStalled)
 			if n := len(owned[corev1.Service](h, "default").Spec.Ports); n != 3 {
-				t.Errorf("API servers ask, and the Service has %d ports", n)
+				t.Errorf("API servers still call the Limiter, but the Service has %d ports, want 3", n)
 			}
 			if n := len(owned[networkingv1.NetworkPolicy](h, "default").Spec.Ingress[0].Ports); n != 4 {
-				t.Errorf("API servers ask, and pods can be reached at %d ports", n)
+				t.Errorf("API servers still call the Limiter, but the NetworkPolicy allows %d ports, want 4", n)
 			}
 			if diff := cmp.Diff(before.Spec.Template, h.deployment("default").Spec.Template); diff != "" {
-				t.Errorf("API servers ask, and pods are replaced:\n%s", diff)
+				t.Errorf("API servers still call the Limiter, but its pods are replaced:\n%s", diff)
 			}
 
 			asked(func(l *v1alpha1.Limiter, f string) bool { return controllerutil.RemoveFinalizer(l, f) })
@@ -101,27 +101,27 @@ func TestThrottle_KeepsPodsServingUntilTheWebhookIsRemoved(t *testing.T) {
 			h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 			args := strings.Join(h.deployment("default").Spec.Template.Spec.Containers[0].Args, " ")
 			if n := len(owned[corev1.Service](h, "default").Spec.Ports); n != 2 || strings.Contains(args, "throttle") {
-				t.Errorf("nobody asks, and yet there are %d ports and arguments %s", n, args)
+				t.Errorf("the webhook is removed, but there are %d ports and arguments %s", n, args)
 			}
 		})
 	}
 }
 
-// TestPodsHoldNoKeyOfAnAuthority: the Secret that the operator keeps has those, too.
+// The Secret of the operator also holds the keys of the CAs.
 func TestThrottleVolume_MountsNoCAKey(t *testing.T) {
 	volume := throttleVolume()
 	var files []string
 	for _, item := range volume.Secret.Items {
 		files = append(files, path.Join(throttleDir, item.Path))
 	}
-	var read []string // by the process
+	var read []string // files that the process reads
 	for _, argument := range arguments(goldenLimiter(t, "throttle"), Secrets{}, testOptions, false) {
 		if _, value, _ := strings.Cut(argument, "="); strings.HasPrefix(value, throttleDir) {
 			read = append(read, value)
 		}
 	}
 	if len(read) != 2 || !slices.Equal(files, read) {
-		t.Errorf("of Secret %s pods hold %q, and read %q", volume.Secret.SecretName, files, read)
+		t.Errorf("of Secret %s pods mount %q and read %q, want the same two files", volume.Secret.SecretName, files, read)
 	}
 }
 
@@ -153,12 +153,12 @@ func TestExemptionsOf_AlwaysIncludesClusterAdmins(t *testing.T) {
 	}
 }
 
-// TestAFlagReadsTheNamesThatWereWritten goes the way of an argument, through the kubelet and the flag.
+// The names pass through an argument, the kubelet and the flag.
 func TestCSVList_IsReadBackByTheFlag(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.OneOf(rapid.StringMatching(`[a-z:]{1,9}`), rapid.StringMatching(`["',$(){}A-Z=\\ ]{1,9}`))
 		names := rapid.SliceOfN(name, 0, 4).Draw(t, "names")
-		text := strings.ReplaceAll(csvList(names), "$$", "$") // the kubelet's, of an argument without variables
+		text := strings.ReplaceAll(csvList(names), "$$", "$") // as the kubelet does
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		got := flags.StringSlice("names", []string{"some"}, "")
 		if err := flags.Parse([]string{"--names=" + text}); err != nil {

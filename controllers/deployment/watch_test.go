@@ -23,7 +23,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// TestManager runs the controller as the operator does: on caches and watches, and with no more rights than it needs.
+// The controller runs as in the operator: with caches and watches, and with the operator's permissions only.
 func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 	h := newHarness(t)
 	h.must(eventsv1.AddToScheme(h.kube.Scheme()))
@@ -41,7 +41,7 @@ func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(), ReaderFailOnMissingInformer: true, ByObject: testOptions.Cached(),
 		},
-		Controller: controllerconfig.Controller{SkipNameValidation: new(true)}, // for -count
+		Controller: controllerconfig.Controller{SkipNameValidation: new(true)}, // allows -count
 	})
 	h.must(err)
 	forgotten := make(chan string, 10)
@@ -66,8 +66,8 @@ func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 		}
 	}
 	h.create("default", func(s *v1alpha1.LimiterSpec) { s.Redis.CredentialsSecretRef = &v1alpha1.SecretReference{Name: "login"} })
-	fixture.Await(h, "it is told that the Secret is missing", status(v1alpha1.ConditionProgrammed, v1alpha1.ReasonSecretNotFound))
-	fixture.Await(h, "there is an event of that", func() bool {
+	fixture.Await(h, "the status reports that the Secret is missing", status(v1alpha1.ConditionProgrammed, v1alpha1.ReasonSecretNotFound))
+	fixture.Await(h, "an event reports that the Secret is missing", func() bool {
 		var list eventsv1.EventList
 		h.must(h.kube.List(t.Context(), &list, client.InNamespace(h.namespace)))
 		return len(list.Items) > 0 && list.Items[0].Reason == v1alpha1.ReasonSecretNotFound
@@ -75,36 +75,36 @@ func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 	h.must(h.kube.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: "login"}, StringData: map[string]string{passwordKey: "x"},
 	}))
-	fixture.Await(h, "it is deployed", status(v1alpha1.ConditionProgrammed, v1alpha1.ReasonDeployed))
+	fixture.Await(h, "the Limiter is deployed", status(v1alpha1.ConditionProgrammed, v1alpha1.ReasonDeployed))
 	h.setReadyReplicas(2)
-	fixture.Await(h, "it is Ready", status(v1alpha1.ConditionReady, v1alpha1.ReasonDeployed))
+	fixture.Await(h, "the Limiter is ready", status(v1alpha1.ConditionReady, v1alpha1.ReasonDeployed))
 
 	h.must(h.kube.Delete(t.Context(), owned[corev1.Service](h, "default")))
-	fixture.Await(h, "the Service is back", func() bool {
+	fixture.Await(h, "the Service is restored", func() bool {
 		err := h.kube.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: Name("default")}, &corev1.Service{})
 		return !apierrors.IsNotFound(err)
 	})
 	h.must(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		d := h.deployment("default")
 		d.Spec.Template.Spec.Containers[0].Image = "other"
-		delete(d.Labels, managedByLabel) // by which the cache knows it
+		delete(d.Labels, managedByLabel) // without it the cache misses the object
 		return h.kube.Update(t.Context(), d)
 	}))
-	fixture.Await(h, "the image and the label are back", func() bool {
+	fixture.Await(h, "the image and the label are restored", func() bool {
 		d := h.deployment("default")
 		return d.Spec.Template.Spec.Containers[0].Image == testOptions.Image && d.Labels[managedByLabel] == managedBy
 	})
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 4} })
-	fixture.Await(h, "there is an autoscaler", func() bool { return len(h.existingKinds()) == 7 })
+	fixture.Await(h, "the autoscaler exists", func() bool { return len(h.existingKinds()) == 7 })
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.Autoscaling = nil })
-	fixture.Await(h, "there is no autoscaler", func() bool { return len(h.existingKinds()) == 6 })
+	fixture.Await(h, "the autoscaler is deleted", func() bool { return len(h.existingKinds()) == 6 })
 	h.must(h.kube.Delete(t.Context(), h.limiter()))
-	fixture.Await(h, "it is gone", func() bool {
+	fixture.Await(h, "the Limiter is deleted", func() bool {
 		err := h.kube.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: "default"}, &v1alpha1.Limiter{})
 		return apierrors.IsNotFound(err)
 	})
 	if got := <-forgotten; got != h.namespace+"/default" {
-		t.Errorf("forgotten is %s", got)
+		t.Errorf("%s was removed from Redis", got)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestRelevantChange_PassesSpecEditsAndRemovedThrottleFinalizers(t *testing.T
 	}
 }
 
-// forgetting tells what was forgotten.
+// cleanerChannel sends the names of Limiters that were removed from Redis.
 type cleanerChannel chan<- string
 
 func (f cleanerChannel) Forget(_ context.Context, limiter *v1alpha1.Limiter) error {

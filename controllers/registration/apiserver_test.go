@@ -22,7 +22,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// apiServer decides whom to ask, with the parts that API servers decide by.
+// webhookMatcher decides whether to call a webhook, with the code of the API server.
 type webhookMatcher struct {
 	namespaces namespacematcher.Matcher
 	compiler   cel.ConditionCompiler
@@ -44,7 +44,7 @@ func namespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}}}
 }
 
-// asks says whether it asks the webhook about the write. Nothing has another version, by which it would ask, too.
+// calls reports whether an API server calls the webhook for the write. Equivalent versions of resources are not considered.
 func (s *webhookMatcher) calls(t testingT, w *admissionv1.ValidatingWebhook, conditions matchconditions.Matcher, write *rules.KubernetesRequest) bool {
 	t.Helper()
 	what := attributesOf(write)
@@ -68,7 +68,7 @@ func (s *webhookMatcher) calls(t testingT, w *admissionv1.ValidatingWebhook, con
 	return result.Matches
 }
 
-// conditions compiles those of the webhook.
+// conditions compiles the match conditions of the webhook.
 func (s *webhookMatcher) conditions(w *admissionv1.ValidatingWebhook) matchconditions.Matcher {
 	all := make([]cel.ExpressionAccessor, len(w.MatchConditions))
 	for i := range w.MatchConditions {
@@ -87,7 +87,7 @@ func (s webhookAccessor) GetParsedNamespaceSelector() (labels.Selector, error) {
 func attributesOf(write *rules.KubernetesRequest) admission.Attributes {
 	in := write.Namespace
 	var object runtime.Object
-	if isNamespace(write) { // such a request is in the namespace that it is about
+	if isNamespace(write) { // API servers send the name of the Namespace as its namespace
 		in, object = write.Name, namespace(write.Name)
 	}
 	return admission.NewAttributesRecord(object, nil, schema.GroupVersionKind{Group: write.Group, Version: "v1", Kind: "Any"}, in, write.Name,

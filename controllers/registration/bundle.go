@@ -16,17 +16,17 @@ import (
 	"github.com/weir-dev/weir/controllers/deployment"
 )
 
-// bundleKey of the Secret holds the authorities, as cert-manager writes them, too.
+// caKey is the key of the CA bundle in the Secret. cert-manager uses the same key.
 const caKey = "ca.crt"
 
-// trustOf is the bundle by which API servers know the Limiter. It is one that accepts the Secret's certificate now. Where
-// the Secret is gone, pods still answer with what they have read from it: then it is the bundle that the webhook has.
+// bundleFor returns the CA bundle with which API servers verify the Limiter. It must verify the certificate in the Secret now. If the Secret
+// does not exist, it returns the bundle of the registered webhook: pods still serve the certificate that they have read.
 func bundleFor(secret *corev1.Secret, webhook *admissionv1.ValidatingWebhook, limiter *v1alpha1.Limiter, now time.Time) ([]byte, error) {
 	if secret == nil {
 		if webhook != nil && len(webhook.ClientConfig.CABundle) > 0 {
 			return webhook.ClientConfig.CABundle, nil
 		}
-		return nil, errors.New("it is not there")
+		return nil, errors.New("it does not exist")
 	}
 	bundle := bytes.TrimSpace(secret.Data[caKey])
 	roots := x509.NewCertPool()
@@ -41,10 +41,10 @@ func bundleFor(secret *corev1.Secret, webhook *admissionv1.ValidatingWebhook, li
 	for _, c := range chain[1:] {
 		between.AddCert(c)
 	}
-	name := deployment.Name(limiter.Name) + "." + limiter.Namespace + ".svc" // as API servers call it
+	name := deployment.Name(limiter.Name) + "." + limiter.Namespace + ".svc" // the name that API servers verify
 	_, err := chain[0].Verify(x509.VerifyOptions{DNSName: name, Roots: roots, Intermediates: between, CurrentTime: now})
 	if err != nil {
-		return nil, fmt.Errorf("%s does not serve for %s: %w", corev1.TLSCertKey, name, err)
+		return nil, fmt.Errorf("%s is not valid for %s: %w", corev1.TLSCertKey, name, err)
 	}
 	return slices.Concat(bundle, []byte("\n")), nil
 }

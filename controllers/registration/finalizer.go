@@ -17,13 +17,13 @@ import (
 	"github.com/weir-dev/weir/controllers/limiterevents"
 )
 
-// Finalizer keeps a Limiter that is deleted, and so its pods, until no API server asks it.
+// Finalizer keeps a deleted Limiter, and so its pods, until its webhook is removed.
 const Finalizer = deployment.ThrottleFinalizer
 
-// leaveTime is how long a deleted Limiter waits for its webhook to go.
+// withdrawTimeout is how long a deleted Limiter waits for the removal of its webhook.
 const withdrawTimeout = 30 * time.Second
 
-// hold has Limiters that are to be asked wait for release. One that cannot be held and is not asked yet is not asked.
+// addFinalizers adds the finalizer to Limiters that should be registered. A Limiter without the finalizer gets no new webhook.
 func (r *Reconciler) addFinalizers(ctx context.Context, states []limiterState) error {
 	var failed error
 	for i := range states {
@@ -43,7 +43,7 @@ func (r *Reconciler) addFinalizers(ctx context.Context, states []limiterState) e
 	return failed
 }
 
-// release lets Limiters go that are not asked any more, unless their webhooks could not be withdrawn just now.
+// removeFinalizers removes the finalizer from Limiters that are no longer registered, unless withdrawing the webhooks failed just now.
 func (r *Reconciler) removeFinalizers(ctx context.Context, states []limiterState, withdrawn error, now time.Time) error {
 	var failed error
 	for i := range states {
@@ -56,7 +56,7 @@ func (r *Reconciler) removeFinalizers(ctx context.Context, states []limiterState
 			if deleted.IsZero() || now.Sub(deleted.Time) < withdrawTimeout {
 				continue
 			}
-			note := fmt.Sprintf("API servers may still ask this Limiter: %v", withdrawn)
+			note := fmt.Sprintf("API servers may still call this Limiter, because removing its webhook failed: %v", withdrawn)
 			limiterevents.Record(r.Events, s.limiter, corev1.EventTypeWarning, "NotWithdrawn", "Register", note)
 		}
 		before := s.limiter.DeepCopy()
@@ -66,7 +66,7 @@ func (r *Reconciler) removeFinalizers(ctx context.Context, states []limiterState
 	return failed
 }
 
-// patchFinalizers writes the finalizers, unless the Limiter has changed.
+// patchFinalizers writes the finalizers unless the Limiter has changed since it was read.
 func (r *Reconciler) patchFinalizers(ctx context.Context, before *v1alpha1.Limiter, s *limiterState) error {
 	err := finalizers.Patch(ctx, r.Client, before, s.limiter, fieldOwner)
 	if err == nil {

@@ -17,12 +17,12 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 )
 
-// found is what the controller goes by. The lists are the cache's own: for reading only.
+// inputs are the objects that a reconciliation depends on. The lists belong to the cache and must not be changed.
 type inputs struct {
 	limiters      []v1alpha1.Limiter
 	policies      compile.Policies             // those that limit writes
 	deployments   map[string]appsv1.Deployment // of the operator's namespace, by name
-	secret        *corev1.Secret               // nil: there is none
+	secret        *corev1.Secret               // nil if it does not exist
 	configuration *admissionv1.ValidatingWebhookConfiguration
 }
 
@@ -61,7 +61,7 @@ func (r *Reconciler) gather(ctx context.Context) (inputs, error) {
 	return f, nil
 }
 
-// gatherPolicies lists the policies that limit writes, and where some Limiter asks for their labels, namespaces.
+// gatherPolicies lists the policies that limit writes. It lists namespaces only if a Limiter selects policies by their labels.
 func (r *Reconciler) gatherPolicies(ctx context.Context, f *inputs) error {
 	if !slices.ContainsFunc(f.limiters, func(l v1alpha1.Limiter) bool { return deployment.Throttles(&l) }) {
 		return nil
@@ -101,7 +101,7 @@ func limitsWrites(match *v1alpha1.Match, policy client.Object) bool {
 	return match != nil && match.Kubernetes != nil && policy.GetDeletionTimestamp().IsZero()
 }
 
-// webhook is the Limiter's as it is; nil for none.
+// webhook returns the registered webhook of the Limiter. It returns nil if there is none.
 func (f *inputs) webhook(limiter *v1alpha1.Limiter) *admissionv1.ValidatingWebhook {
 	if f.configuration == nil {
 		return nil

@@ -26,19 +26,19 @@ import (
 	"github.com/weir-dev/weir/webhook/certificate"
 )
 
-// harness is a Reconciler on a real API server, called by hand, beside the one that keeps the certificate. The namespace
-// is the operator's.
+// harness runs a Reconciler and a certificate Rotator against a real API server. Tests call Reconcile directly. The namespace is that
+// of the operator.
 type harness struct {
 	*testing.T
-	kube             client.WithWatch // people's, of system:masters
+	kube             client.WithWatch // for writes by users, in group system:masters
 	reconciler       *Reconciler
 	rotator          *certificate.Rotator
 	events           *events.FakeRecorder
 	namespace        string
 	now              time.Time
-	writes           []string // of the controller
-	configurationErr error    // of writes to the configuration
-	beforeNextPatch  func()   // what others do, once, between the controller's reading and its next patch
+	writes           []string // by the controller
+	configurationErr error    // returned for writes to the configuration
+	beforeNextPatch  func()   // runs once, between a read and the next patch of the controller
 }
 
 func newHarness(t *testing.T) *harness {
@@ -46,7 +46,7 @@ func newHarness(t *testing.T) *harness {
 	kube := fixture.Kube(t)
 	scheme := runtime.NewScheme()
 	must(t, AddToScheme(scheme))
-	must(t, deployment.AddToScheme(scheme)) // whose cache the controller shares
+	must(t, deployment.AddToScheme(scheme)) // its kinds are in the same cache
 	must(t, rbacv1.AddToScheme(scheme))
 	people, err := client.NewWithWatch(kube.Config(), client.Options{Scheme: scheme})
 	must(t, err)
@@ -63,7 +63,7 @@ func newHarness(t *testing.T) *harness {
 	return h
 }
 
-// clean takes away what is the whole cluster's.
+// clean deletes cluster-scoped objects, and Limiters and policies in all namespaces.
 func (h *harness) clean() {
 	ctx := context.Background()
 	must(h.T, h.kube.DeleteAllOf(ctx, &admissionv1.ValidatingWebhookConfiguration{}))
@@ -83,7 +83,7 @@ func (h *harness) clean() {
 	}
 }
 
-// restart begins anew with a Reconciler that remembers nothing.
+// restart replaces the Reconciler by a new one, which remembers nothing.
 func (h *harness) restart() {
 	h.reconciler = New(Config{
 		Client: interceptor.NewClient(h.kube, h.recordingWrites()), Uncached: h.kube, Namespace: h.namespace, SecretName: deployment.ThrottleSecret,
@@ -91,7 +91,7 @@ func (h *harness) restart() {
 	})
 }
 
-// counting notes every write, and breaks those to the configuration if told.
+// recordingWrites records every write of the controller. Writes to the configuration fail with configurationErr if it is set.
 func (h *harness) recordingWrites() interceptor.Funcs {
 	note := func(verb string, object any) error {
 		text, err := json.Marshal(object)
@@ -150,7 +150,7 @@ func (h *harness) must(err error) {
 	must(h.T, err)
 }
 
-// reconcile lets a second pass and calls Reconcile.
+// reconcile advances the clock by a second and calls Reconcile.
 func (h *harness) reconcile() ctrl.Result {
 	h.Helper()
 	h.now = h.now.Add(time.Second)
@@ -159,14 +159,14 @@ func (h *harness) reconcile() ctrl.Result {
 	return result
 }
 
-// rotate brings the certificate to where it should be.
+// rotate runs the certificate Rotator once.
 func (h *harness) rotate() {
 	h.Helper()
 	_, err := h.rotator.Reconcile(h.Context(), ctrl.Request{})
 	h.must(err)
 }
 
-// limiter creates one that throttles, changed by change if given.
+// limiter creates a Limiter that throttles. The function change, if there is one, changes its spec first.
 func (h *harness) limiter(namespace, name string, change func(*v1alpha1.LimiterSpec)) {
 	h.Helper()
 	l := &v1alpha1.Limiter{
@@ -181,7 +181,7 @@ func (h *harness) limiter(namespace, name string, change func(*v1alpha1.LimiterS
 	h.must(h.kube.Create(h.Context(), l))
 }
 
-// edit changes the Limiter default.
+// edit changes the Limiter "default".
 func (h *harness) edit(change func(*v1alpha1.LimiterSpec)) {
 	h.Helper()
 	l := h.read(h.namespace, "default")
@@ -196,8 +196,8 @@ func (h *harness) read(namespace, name string) *v1alpha1.Limiter {
 	return &l
 }
 
-// run says of the Limiter's pods what other controllers would: so many are ready of as many of the latest template, and
-// others of an older one.
+// setReplicas sets the status of the Limiter's Deployment: ready pods out of two of the latest template, and pods of an older template,
+// which are all ready.
 func (h *harness) setReplicas(limiter string, ready, older int32) {
 	h.Helper()
 	labels := map[string]string{"app": limiter, "app.kubernetes.io/managed-by": "weir-operator"}
@@ -224,7 +224,7 @@ func (h *harness) setReplicas(limiter string, ready, older int32) {
 	h.must(h.kube.Status().Update(h.Context(), d))
 }
 
-// policy creates one of the cluster that limits the creation of resources of the core group.
+// policy creates a ClusterRateLimitPolicy that limits the creation of resources of the core group.
 func (h *harness) policy(name string, labels map[string]string, resources ...v1alpha1.ResourceName) *v1alpha1.ClusterRateLimitPolicy {
 	h.Helper()
 	p := &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
@@ -236,7 +236,7 @@ func (h *harness) policy(name string, labels map[string]string, resources ...v1a
 	return p
 }
 
-// webhooks are the names of those in the configuration; none: there is no configuration.
+// webhooks returns the names of the registered webhooks. It returns nil if there is no configuration.
 func (h *harness) webhooks() (names []string) {
 	h.Helper()
 	if c := h.configuration(); c != nil {
@@ -258,7 +258,7 @@ func (h *harness) configuration() *admissionv1.ValidatingWebhookConfiguration {
 	return &c
 }
 
-// says fails unless the condition of the Limiter has the reason; an empty one: there is no condition.
+// expectReason fails unless the condition of the Limiter has the reason. "" means that there is no condition.
 func (h *harness) expectReason(namespace, limiter, reason string) {
 	h.Helper()
 	c := meta.FindStatusCondition(h.read(namespace, limiter).Status.Conditions, v1alpha1.ConditionThrottleRegistered)
@@ -271,7 +271,7 @@ func (h *harness) expectReason(namespace, limiter, reason string) {
 	}
 }
 
-// told returns the events since it was last called.
+// drainEvents returns the events recorded since the last call.
 func (h *harness) drainEvents() (all []string) {
 	for {
 		select {

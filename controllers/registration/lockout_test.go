@@ -16,7 +16,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// as is a client of somebody with the rights of an admin, and of no group that is exempt.
+// clientAs returns a client for a user with the permissions of cluster-admin and in no exempt group.
 func (h *harness) clientAs(user string, groups ...string) client.Client {
 	h.Helper()
 	binding := &rbacv1.ClusterRoleBinding{
@@ -33,13 +33,12 @@ func (h *harness) clientAs(user string, groups ...string) client.Client {
 	return c
 }
 
-// write creates something in the namespace.
+// write creates a ConfigMap in the namespace.
 func (h *harness) write(c client.Client, namespace string) error {
 	return c.Create(h.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "some-", Namespace: namespace}})
 }
 
-// TestNobodyIsLockedOutByALimiterThatIsGone has a policy that matches every write, a Limiter that fails closed, and no
-// pod at all.
+// A policy matches every write, the Limiter fails closed, and it has no pod.
 func TestLockout_AMissingLimiterBlocksNoExemptWrite(t *testing.T) {
 	h := newHarness(t)
 	h.rotate()
@@ -54,7 +53,7 @@ func TestLockout_AMissingLimiterBlocksNoExemptWrite(t *testing.T) {
 	alice, shop := h.clientAs("alice"), fixture.Namespace(t, fixture.Kube(t))
 	h.reconcile()
 	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered)
-	fixture.Await(h, "nobody answers alice", func() bool { return h.write(alice, shop) != nil })
+	fixture.Await(h, "the API server rejects writes of alice", func() bool { return h.write(alice, shop) != nil })
 
 	for name, write := range map[string]func() error{
 		"a cluster admin anywhere":            func() error { return h.write(h.kube, shop) },
@@ -76,14 +75,14 @@ func TestLockout_AMissingLimiterBlocksNoExemptWrite(t *testing.T) {
 		}
 	}
 	if err := h.write(alice, shop); err == nil {
-		t.Error("and yet nobody was asked")
+		t.Error("the API server did not call the webhook")
 	}
 
-	h.setReplicas("default", 0, 0) // the operator sees it
+	h.setReplicas("default", 0, 0) // the operator notices that no pod is ready
 	h.reconcile()
 	h.now = h.now.Add(unreadyGracePeriod)
 	h.reconcile()
-	fixture.Await(h, "alice writes again", func() bool { return h.write(alice, shop) == nil })
+	fixture.Await(h, "alice can write again", func() bool { return h.write(alice, shop) == nil })
 }
 
 func (h *harness) annotate(c client.Client) error {
@@ -104,9 +103,9 @@ func TestLockout_OneCommandDisablesThrottling(t *testing.T) {
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(true) })
 	h.reconcile()
 	if len(h.webhooks()) != 1 {
-		t.Error("it does not come back")
+		t.Error("the webhook is not registered again")
 	}
-	// Without an operator.
+	// This works without an operator.
 	_, err = fixture.Kube(t).Kubectl(t.Context(), "delete", "validatingwebhookconfiguration", ConfigurationName)
 	h.must(err)
 }
@@ -128,6 +127,6 @@ func TestRender_IsAcceptedByAnAPIServerForEveryNameAndRule(t *testing.T) {
 	h.must(h.reconciler.register(t.Context(), inputs{}, wanted))
 	is := h.configuration()
 	if !matches(is, wanted) {
-		t.Errorf("an API server gives %+v", is.Webhooks)
+		t.Errorf("the API server stored %+v", is.Webhooks)
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files")
 
 func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard()) // which complains if nobody sets one
+	ctrl.SetLogger(logr.Discard()) // controller-runtime warns if no logger is set
 	fixture.Main(m)
 }
 

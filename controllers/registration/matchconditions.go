@@ -9,8 +9,8 @@ import (
 	"github.com/weir-dev/weir/controllers/deployment"
 )
 
-// conditions keep API servers from asking about those who are exempt. A field that is empty is not there for CEL, and to
-// read it would be an error, by which failurePolicy Fail refuses the write.
+// matchConditions exclude exempt users and groups. CEL treats an empty field as absent: reading it would be an error, and with
+// failurePolicy Fail the API server would reject the write. Each expression therefore checks has() first.
 func matchConditions(exempt deployment.Exemptions) []admissionv1.MatchCondition {
 	all := []admissionv1.MatchCondition{{
 		Name:       "exempt-groups",
@@ -25,7 +25,7 @@ func matchConditions(exempt deployment.Exemptions) []admissionv1.MatchCondition 
 	return all
 }
 
-// literal is a list in CEL, whose escapes in strings are those of Go. API servers fold such a list into a set.
+// celList returns a list of CEL strings. CEL and Go use the same escapes in strings. API servers compile such a list to a set.
 func celList(names []string) string {
 	quoted := make([]string, len(names))
 	for i, name := range names {

@@ -20,7 +20,7 @@ type testingT interface {
 	Fatalf(format string, values ...any)
 }
 
-// The words of the worlds below: few, so that rules and writes meet.
+// Few values, so that rules and writes often match.
 var (
 	someNamespaces = []string{"shop", "bank", "kube-system", "weir-system", "lab"}
 	someGroups     = []string{"", "apps", "batch", "*"}
@@ -33,7 +33,7 @@ var (
 	}
 )
 
-// some draws up to three.
+// drawSome draws up to three of the values.
 func drawSome[T any](t *rapid.T, of []T, least int, what string) (picked []T) {
 	for _, i := range rapid.SliceOfNDistinct(rapid.IntRange(0, len(of)-1), least, min(3, len(of)), rapid.ID[int]).Draw(t, what) {
 		picked = append(picked, of[i])
@@ -75,7 +75,7 @@ func drawRule(t *rapid.T, name string) rules.Rule {
 	return rule
 }
 
-// drawWrite draws any write, or one that is of the rule's resources.
+// drawWrite draws any write. Most of the time it is a write that matches a resource of the rule.
 func drawWrite(t *rapid.T, near *rules.Rule) *rules.KubernetesRequest {
 	write := &rules.KubernetesRequest{
 		Operation: rapid.SampledFrom(someOperations).Draw(t, "operation"),
@@ -102,13 +102,13 @@ func drawWrite(t *rapid.T, near *rules.Rule) *rules.KubernetesRequest {
 			write.Namespace = near.Domain
 		}
 	}
-	if write.Resource == "namespaces" { // of which there is one
+	if write.Resource == "namespaces" { // cluster-scoped, in the core group
 		write.Group, write.Namespace = "", ""
 	}
 	return write
 }
 
-// isExempt says it in other words than the webhook.
+// isExempt is a second implementation of the match conditions and the namespace selector.
 func isExempt(exempt deployment.Exemptions, write *rules.KubernetesRequest) bool {
 	in := write.Namespace
 	if isNamespace(write) {
@@ -121,7 +121,7 @@ func isExempt(exempt deployment.Exemptions, write *rules.KubernetesRequest) bool
 func drawLimiter(t *rapid.T) *v1alpha1.Limiter {
 	l := &v1alpha1.Limiter{}
 	l.Name, l.Namespace = "default", "weir-system"
-	spec := &v1alpha1.KubernetesThrottle{FailurePolicy: v1alpha1.WebhookFailureFail} // by which an error is seen
+	spec := &v1alpha1.KubernetesThrottle{FailurePolicy: v1alpha1.WebhookFailureFail} // makes errors in match conditions visible
 	for _, name := range drawSome(t, someNamespaces[2:], 0, "exempt namespaces") {
 		spec.ExemptNamespaces = append(spec.ExemptNamespaces, v1alpha1.NamespaceName(name))
 	}
@@ -163,17 +163,17 @@ func TestRender_CoversEveryMatchedWriteAndNoExemptOne(t *testing.T) {
 			case isExempt(exempt, write):
 				exempted++
 				if asks(write) {
-					t.Fatalf("the API server asks about %+v, which is exempt by %+v", write, exempt)
+					t.Fatalf("the API server calls the webhook for %+v, which is exempt by %+v", write, exempt)
 				}
 			case matched:
 				asked++
 				if !asks(write) {
-					t.Fatalf("the API server does not ask about %+v\nby %+v", write, configuration.Webhooks)
+					t.Fatalf("the API server does not call the webhook for %+v\nwith %+v", write, configuration.Webhooks)
 				}
 			}
 		}
 	})
 	if asked < 50 || exempted < 50 {
-		t.Errorf("%d writes to ask about and %d exempt ones prove little", asked, exempted)
+		t.Errorf("only %d matching and %d exempt writes were drawn", asked, exempted)
 	}
 }

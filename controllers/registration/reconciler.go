@@ -13,34 +13,34 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// fieldOwner owns what the controller applies: the configuration, and its condition of Limiters.
+// fieldOwner owns all fields that the controller applies: the configuration, and its condition of Limiters.
 const fieldOwner = client.FieldOwner("weir-registration")
 
 const (
-	// resync is how often all is looked at when nothing happens: the Secret is not watched.
+	// resyncInterval is the time between two reconciliations without events. The controller does not watch the Secret.
 	resyncInterval = 30 * time.Second
-	// retry is how soon it is looked again for a certificate that is not there, and for what somebody else has just written.
+	// retryInterval is the time until the next attempt when the certificate is missing, or after a conflict.
 	retryInterval = 2 * time.Second
 )
 
-// Config is what a Reconciler works on and with.
+// Config holds the dependencies of a Reconciler.
 type Config struct {
-	// Client reads Limiters, policies, namespaces, Deployments and the configuration, from a cache, and writes.
+	// Client reads Limiters, policies, namespaces, Deployments and the configuration from a cache, and writes objects.
 	Client client.Client
 	// Uncached reads the Secret.
 	Uncached client.Reader
-	// Namespace is the operator's own: the Limiters in it may throttle.
+	// Namespace is the namespace of the operator. Only Limiters in it may throttle.
 	Namespace string
-	// SecretName is that of the Secret with the certificate, in the Namespace.
+	// SecretName is the name of the Secret with the certificate, in Namespace.
 	SecretName string
-	// Events tells people what a condition does not keep.
+	// Events records events about Limiters.
 	Events events.EventRecorder
-	// Clock tells the time.
+	// Clock returns the current time.
 	Clock func() time.Time
 }
 
-// Reconciler keeps the configuration. It remembers since when Limiters have no pod that answers, and serves one call at a
-// time.
+// Reconciler maintains the ValidatingWebhookConfiguration. It remembers since when registered Limiters have no ready pod. It must
+// not be called concurrently.
 type Reconciler struct {
 	Config
 	unready unreadySince
@@ -49,29 +49,29 @@ type Reconciler struct {
 // New returns a Reconciler.
 func New(config Config) *Reconciler { return &Reconciler{Config: config, unready: unreadySince{}} }
 
-// Reconcile has API servers ask those Limiters that can answer, and no others, and tells each Limiter.
+// Reconcile registers the Limiters that can answer, removes the webhooks of all others, and reports to each Limiter.
 func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	found, err := r.gather(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	now := r.Clock()
-	states, again := r.evaluate(found, now)
-	held := r.addFinalizers(ctx, states)
+	states, requeueAfter := r.evaluate(found, now)
+	added := r.addFinalizers(ctx, states)
 	wanted := Render(throttlingLimiters(states))
 	failed := r.withdraw(ctx, found, wanted)
-	released := r.removeFinalizers(ctx, states, failed, now)
+	removed := r.removeFinalizers(ctx, states, failed, now)
 	if failed == nil {
 		failed = r.register(ctx, found, wanted)
 	}
-	if apierrors.IsConflict(failed) { // the cache has yet to show what the configuration has become
-		return ctrl.Result{RequeueAfter: retryInterval}, errors.Join(held, released)
+	if apierrors.IsConflict(failed) { // the cache is older than the configuration
+		return ctrl.Result{RequeueAfter: retryInterval}, errors.Join(added, removed)
 	}
 	if slices.ContainsFunc(states, func(s limiterState) bool { return s.conflicted }) {
-		again = min(again, retryInterval)
+		requeueAfter = min(requeueAfter, retryInterval)
 	}
 	reported := r.report(ctx, states, failed, now)
-	return ctrl.Result{RequeueAfter: again}, errors.Join(held, failed, released, reported)
+	return ctrl.Result{RequeueAfter: requeueAfter}, errors.Join(added, failed, removed, reported)
 }
 
 func (r *Reconciler) secret() types.NamespacedName {

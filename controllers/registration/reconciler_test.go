@@ -37,7 +37,7 @@ func TestReconcile_AddsTheWebhookLastAndRemovesItFirst(t *testing.T) {
 	step(v1alpha1.ReasonNoCertificate)
 	h.rotate()
 	step(v1alpha1.ReasonNotReady)
-	h.setReplicas("default", 0, 2) // those that are ready do not answer API servers yet
+	h.setReplicas("default", 0, 2) // only pods of the older template are ready, which do not serve API servers
 	step(v1alpha1.ReasonNotReady)
 	h.setReplicas("default", 1, 2)
 	step(v1alpha1.ReasonRegistered)
@@ -53,7 +53,7 @@ func TestReconcile_AddsTheWebhookLastAndRemovesItFirst(t *testing.T) {
 	h.reconcile()
 	h.expectReason(h.namespace, "default", "")
 	if got := h.read(h.namespace, "default").Finalizers; h.configuration() != nil || slices.Contains(got, Finalizer) {
-		t.Errorf("it does not throttle any more: webhooks %q, finalizers %q", h.webhooks(), got)
+		t.Errorf("throttling is disabled: webhooks %q, finalizers %q", h.webhooks(), got)
 	}
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(true) })
 	step(v1alpha1.ReasonRegistered)
@@ -61,7 +61,7 @@ func TestReconcile_AddsTheWebhookLastAndRemovesItFirst(t *testing.T) {
 	h.writes = nil
 	h.reconcile()
 	if want := []string{"delete weir-throttle", "patch default"}; !slices.Equal(h.writes, want) {
-		t.Errorf("of a Limiter that is deleted: %q, want %q", h.writes, want)
+		t.Errorf("writes for a deleted Limiter %q, want %q", h.writes, want)
 	}
 	err := h.kube.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: "default"}, &v1alpha1.Limiter{})
 	if !apierrors.IsNotFound(err) || h.configuration() != nil {
@@ -69,7 +69,7 @@ func TestReconcile_AddsTheWebhookLastAndRemovesItFirst(t *testing.T) {
 	}
 }
 
-// registered is a harness with one Limiter that API servers ask.
+// newRegisteredHarness returns a harness with one registered Limiter.
 func newRegisteredHarness(t *testing.T) *harness {
 	t.Helper()
 	h := newHarness(t)
@@ -135,7 +135,7 @@ func TestRegister_RevertsForeignChanges(t *testing.T) {
 	h.must(h.kube.Delete(t.Context(), h.configuration()))
 	h.reconcile()
 	if len(h.webhooks()) != 1 {
-		t.Error("the whole of it is not put back")
+		t.Error("the deleted configuration is not restored")
 	}
 }
 
@@ -144,7 +144,7 @@ func TestEvaluate_KeepsTheWebhookForAGracePeriodWithoutReadyPods(t *testing.T) {
 	h.drainEvents()
 	h.setReplicas("default", 0, 0)
 	if again := h.reconcile().RequeueAfter; again != unreadyGracePeriod {
-		t.Errorf("it is looked again after %v", again)
+		t.Errorf("the next reconciliation is after %v, want unreadyGracePeriod", again)
 	}
 	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered)
 	h.setReplicas("default", 1, 0)
@@ -152,7 +152,7 @@ func TestEvaluate_KeepsTheWebhookForAGracePeriodWithoutReadyPods(t *testing.T) {
 	h.setReplicas("default", 0, 0)
 	h.now = h.now.Add(unreadyGracePeriod)
 	h.reconcile()
-	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered) // it is away anew
+	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered) // a new grace period has begun
 	h.now = h.now.Add(unreadyGracePeriod)
 	h.reconcile()
 	h.expectReason(h.namespace, "default", v1alpha1.ReasonNotReady)
@@ -162,7 +162,7 @@ func TestEvaluate_KeepsTheWebhookForAGracePeriodWithoutReadyPods(t *testing.T) {
 	h.setReplicas("default", 1, 0)
 	h.reconcile()
 	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered)
-	h.setReplicas("default", 0, 1) // a rollout that hangs, while a pod of before answers
+	h.setReplicas("default", 0, 1) // a rollout is stuck, and a pod of the older template is ready
 	h.now = h.now.Add(time.Hour)
 	h.reconcile()
 	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered)
@@ -200,7 +200,7 @@ func TestReconcile_GivesEachLimiterItsOwnWebhook(t *testing.T) {
 	if want := []string{"a" + tail, "b" + tail, longest + tail}; !slices.Equal(h.webhooks(), want) {
 		t.Fatalf("webhooks %q, want %q", h.webhooks(), want)
 	}
-	// Somebody has a hand in the one that is to go, by whom server-side apply would keep a part of it.
+	// With another field owner, server-side apply would keep a part of the webhook that is to be removed.
 	c := h.configuration()
 	c.Webhooks[0].TimeoutSeconds = new(int32(9))
 	h.must(h.kube.Update(t.Context(), c, client.FieldOwner("somebody")))
@@ -223,7 +223,7 @@ func TestRemoveFinalizers_WaitsForTheWebhookRemovalWithATimeout(t *testing.T) {
 		if _, err := h.reconciler.Reconcile(t.Context(), ctrl.Request{}); !errors.Is(err, h.configurationErr) {
 			t.Fatalf("error %v", err)
 		}
-		h.read(h.namespace, "default") // is there
+		h.read(h.namespace, "default") // still exists
 	}
 	h.drainEvents()
 	h.now = h.now.Add(withdrawTimeout + time.Second)
@@ -237,7 +237,7 @@ func TestRemoveFinalizers_WaitsForTheWebhookRemovalWithATimeout(t *testing.T) {
 	h.configurationErr = nil
 	h.reconcile()
 	if h.configuration() != nil {
-		t.Error("the webhook is forgotten")
+		t.Error("the webhook is not removed")
 	}
 }
 
@@ -253,17 +253,17 @@ func TestAddFinalizers_RetriesSoonAfterAConflict(t *testing.T) {
 		h.beforeNextPatch = func() { h.edit(change) }
 		h.writes = nil
 		if result := h.reconcile(); result.RequeueAfter != retryInterval || !slices.Equal(h.writes, []string{"patch default"}) {
-			t.Errorf("it is looked again after %v; writes %q", result.RequeueAfter, h.writes)
+			t.Errorf("the next reconciliation is after %v, want retryInterval; writes %q", result.RequeueAfter, h.writes)
 		}
 	}
 	soon(func(s *v1alpha1.LimiterSpec) { s.Replicas = new(int32(3)) })
 	if held() || h.configuration() != nil {
-		t.Error("API servers ask a Limiter that may go unnoticed")
+		t.Error("a Limiter without the finalizer is registered")
 	}
 	h.reconcile()
 	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered)
 	if !held() {
-		t.Error("the Limiter is not held")
+		t.Error("the Limiter has no finalizer")
 	}
 
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) })
@@ -271,7 +271,7 @@ func TestAddFinalizers_RetriesSoonAfterAConflict(t *testing.T) {
 	soon(func(s *v1alpha1.LimiterSpec) { s.Replicas = new(int32(2)) })
 	h.reconcile()
 	if held() {
-		t.Error("the Limiter is held for nothing")
+		t.Error("the Limiter still has the finalizer")
 	}
 }
 
@@ -300,18 +300,18 @@ func TestBundleFor_KeepsTheBundleWhenTheSecretIsDeleted(t *testing.T) {
 	h.must(h.kube.Delete(t.Context(), secret))
 	h.reconcile()
 	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered)
-	h.rotate() // which restores it, and has a new authority trusted beside the one before
+	h.rotate() // restores the Secret, and adds a new CA next to the old one
 	h.reconcile()
 	h.must(h.kube.Get(t.Context(), key, secret))
 	after := h.configuration().Webhooks[0].ClientConfig.CABundle
 	if string(after) != string(secret.Data[caKey]) || !strings.Contains(string(after), strings.TrimSpace(string(before))) {
 		t.Errorf("the bundle is %s", after)
 	}
-	h.now = h.now.Add(365 * 24 * time.Hour) // nobody has renewed it
+	h.now = h.now.Add(365 * 24 * time.Hour) // the certificate was not renewed
 	h.reconcile()
 	h.expectReason(h.namespace, "default", v1alpha1.ReasonNoCertificate)
 	if h.configuration() != nil {
-		t.Error("API servers ask whom they cannot trust")
+		t.Error("a Limiter with an expired certificate is registered")
 	}
 	h.rotate()
 	h.reconcile()

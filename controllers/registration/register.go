@@ -13,27 +13,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// withdraw takes out the webhooks that are not wanted, by itself: what cannot be registered holds no other one. The last takes
-// the configuration with it.
+// withdraw removes the webhooks that are not wanted. It is a write of its own, so that a webhook that cannot be registered does not
+// prevent the removal of others. With the last webhook it deletes the configuration.
 func (r *Reconciler) withdraw(ctx context.Context, f inputs, wanted *admissionv1.ValidatingWebhookConfiguration) error {
-	is := f.configuration
-	if is == nil {
+	current := f.configuration
+	if current == nil {
 		return nil
 	}
 	if len(wanted.Webhooks) == 0 {
-		// Whatever it holds by now.
-		if err := r.Client.Delete(ctx, is, client.Preconditions{UID: new(is.UID)}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete ValidatingWebhookConfiguration %s: %w", is.Name, err)
+		// Deletes the configuration even if others have added webhooks to it.
+		if err := r.Client.Delete(ctx, current, client.Preconditions{UID: new(current.UID)}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete ValidatingWebhookConfiguration %s: %w", current.Name, err)
 		}
 		return nil
 	}
-	before := len(is.Webhooks)
-	is.Webhooks = slices.DeleteFunc(is.Webhooks, func(w admissionv1.ValidatingWebhook) bool { return !containsWebhook(wanted, w.Name) })
-	if len(is.Webhooks) == before {
+	before := len(current.Webhooks)
+	current.Webhooks = slices.DeleteFunc(current.Webhooks, func(w admissionv1.ValidatingWebhook) bool { return !containsWebhook(wanted, w.Name) })
+	if len(current.Webhooks) == before {
 		return nil
 	}
-	if err := r.Client.Update(ctx, is, fieldOwner); err != nil {
-		return fmt.Errorf("take %d webhooks out of ValidatingWebhookConfiguration %s: %w", before-len(is.Webhooks), is.Name, err)
+	if err := r.Client.Update(ctx, current, fieldOwner); err != nil {
+		return fmt.Errorf("remove %d webhooks from ValidatingWebhookConfiguration %s: %w", before-len(current.Webhooks), current.Name, err)
 	}
 	return nil
 }
@@ -42,33 +42,33 @@ func containsWebhook(configuration *admissionv1.ValidatingWebhookConfiguration, 
 	return slices.ContainsFunc(configuration.Webhooks, func(w admissionv1.ValidatingWebhook) bool { return w.Name == name })
 }
 
-// register puts in what is wanted, and puts back what others have changed of it. Nothing is written where all is so. A
-// configuration that is there is written as a whole: server-side apply would leave what others have added within a
-// webhook, a condition by which no write is asked about.
+// register adds the wanted webhooks and reverts changes by others. It writes nothing if the configuration matches. It updates an existing
+// configuration as a whole, because server-side apply would keep what others have added inside a webhook, for example a match
+// condition that excludes every write.
 func (r *Reconciler) register(ctx context.Context, f inputs, wanted *admissionv1.ValidatingWebhookConfiguration) error {
-	is := f.configuration
+	current := f.configuration
 	switch {
-	case len(wanted.Webhooks) == 0 || is != nil && matches(is, wanted):
+	case len(wanted.Webhooks) == 0 || current != nil && matches(current, wanted):
 		return nil
-	case is == nil:
+	case current == nil:
 		return r.create(ctx, wanted)
 	}
-	is.Webhooks = wanted.Webhooks
-	if is.Labels == nil {
-		is.Labels = map[string]string{}
+	current.Webhooks = wanted.Webhooks
+	if current.Labels == nil {
+		current.Labels = map[string]string{}
 	}
-	maps.Copy(is.Labels, wanted.Labels)
-	if err := r.Client.Update(ctx, is, fieldOwner); err != nil {
-		return fmt.Errorf("update ValidatingWebhookConfiguration %s: %w", is.Name, err)
+	maps.Copy(current.Labels, wanted.Labels)
+	if err := r.Client.Update(ctx, current, fieldOwner); err != nil {
+		return fmt.Errorf("update ValidatingWebhookConfiguration %s: %w", current.Name, err)
 	}
 	return nil
 }
 
-// create applies the configuration, which a role can allow for one name: the right to create by POST is one to all names.
+// create uses server-side apply: RBAC can restrict it to one name, but cannot restrict the create verb to a name.
 func (r *Reconciler) create(ctx context.Context, wanted *admissionv1.ValidatingWebhookConfiguration) error {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
 	if err != nil {
-		return fmt.Errorf("turn ValidatingWebhookConfiguration %s into JSON: %w", wanted.Name, err)
+		return fmt.Errorf("encode ValidatingWebhookConfiguration %s: %w", wanted.Name, err)
 	}
 	apply := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: fields})
 	if err := r.Client.Apply(ctx, apply, fieldOwner, client.ForceOwnership); err != nil {
@@ -77,12 +77,12 @@ func (r *Reconciler) create(ctx context.Context, wanted *admissionv1.ValidatingW
 	return nil
 }
 
-// same says whether all is as wanted, in whatever order webhooks stand.
-func matches(is, wanted *admissionv1.ValidatingWebhookConfiguration) bool {
-	for name, value := range wanted.Labels { // others may have more
-		if is.Labels[name] != value {
+// matches reports whether the configuration is as wanted. The order of webhooks does not matter.
+func matches(current, wanted *admissionv1.ValidatingWebhookConfiguration) bool {
+	for name, value := range wanted.Labels { // others may add labels
+		if current.Labels[name] != value {
 			return false
 		}
 	}
-	return equality.Semantic.DeepEqual(slices.SortedFunc(slices.Values(is.Webhooks), byName), wanted.Webhooks)
+	return equality.Semantic.DeepEqual(slices.SortedFunc(slices.Values(current.Webhooks), byName), wanted.Webhooks)
 }

@@ -12,23 +12,23 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// ConfigurationName is that of the ValidatingWebhookConfiguration.
+// ConfigurationName is the name of the ValidatingWebhookConfiguration.
 const ConfigurationName = "weir-throttle"
 
-// timeoutSeconds is how long a write may wait for a limiter that does not answer. It decides in milliseconds.
+// timeoutSeconds is how long a write may wait for a limiter that does not answer. A limiter normally decides in milliseconds.
 const timeoutSeconds = 2
 
-// Throttling is a Limiter that API servers are to ask.
+// ThrottlingLimiter is a Limiter to register as a webhook.
 type ThrottlingLimiter struct {
 	Limiter *v1alpha1.Limiter
 	// Rules of the policies that the Limiter selects.
 	Rules []rules.Rule
-	// Bundle is whom API servers trust to be the Limiter, PEM.
+	// Bundle holds the PEM certificates of the CAs with which API servers verify the Limiter.
 	Bundle []byte
 }
 
-// Render returns the configuration, the same for the same Limiters in any order. One whose rules speak of no write has no
-// webhook in it.
+// Render returns the configuration. It is the same for the same Limiters in any order. A Limiter whose rules limit no writes has no
+// webhook.
 func Render(throttling []ThrottlingLimiter) *admissionv1.ValidatingWebhookConfiguration {
 	configuration := &admissionv1.ValidatingWebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"},
@@ -40,7 +40,7 @@ func Render(throttling []ThrottlingLimiter) *admissionv1.ValidatingWebhookConfig
 		}},
 	}
 	for _, t := range throttling {
-		if webhook, is := t.webhook(); is {
+		if webhook, ok := t.webhook(); ok {
 			configuration.Webhooks = append(configuration.Webhooks, webhook)
 		}
 	}
@@ -50,17 +50,17 @@ func Render(throttling []ThrottlingLimiter) *admissionv1.ValidatingWebhookConfig
 
 func byName(a, b admissionv1.ValidatingWebhook) int { return strings.Compare(a.Name, b.Name) }
 
-// WebhookName is that of a Limiter's webhook: a DNS name, of labels as long as those of the Limiter and its namespace.
+// WebhookName returns the name of the webhook of a Limiter. It is a DNS name; its labels are the names of the Limiter and its namespace.
 func WebhookName(limiter *v1alpha1.Limiter) string {
 	return limiter.Name + "." + limiter.Namespace + ".throttle.weir.dev"
 }
 
-// webhook says every field that an API server would give a default, so that what others change is seen. It is none if no
-// write is to be asked about.
-func (t *ThrottlingLimiter) webhook() (w admissionv1.ValidatingWebhook, is bool) {
+// webhook sets every field for which an API server has a default, so that changes by others are detected. It returns false if the
+// Limiter limits no writes.
+func (t *ThrottlingLimiter) webhook() (w admissionv1.ValidatingWebhook, ok bool) {
 	exempt := deployment.ExemptionsOf(t.Limiter)
-	asked := newWebhookRules(t.Rules, exempt)
-	if asked.empty() {
+	writes := newWebhookRules(t.Rules, exempt)
+	if writes.empty() {
 		return w, false
 	}
 	failure := admissionv1.Ignore
@@ -76,10 +76,10 @@ func (t *ThrottlingLimiter) webhook() (w admissionv1.ValidatingWebhook, is bool)
 			},
 			CABundle: t.Bundle,
 		},
-		Rules:                   asked.list(),
+		Rules:                   writes.list(),
 		FailurePolicy:           new(failure),
 		MatchPolicy:             new(admissionv1.Equivalent),
-		NamespaceSelector:       asked.namespaceSelector(exempt),
+		NamespaceSelector:       writes.namespaceSelector(exempt),
 		ObjectSelector:          &metav1.LabelSelector{},
 		SideEffects:             new(admissionv1.SideEffectClassNoneOnDryRun),
 		TimeoutSeconds:          new(int32(timeoutSeconds)),

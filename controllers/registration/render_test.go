@@ -22,7 +22,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// objectsIn reads Limiters and policies.
+// objectsIn decodes Limiters and policies.
 func objectsIn(t *testing.T, text []byte) (limiters []v1alpha1.Limiter, policies compile.Policies) {
 	t.Helper()
 	for document := range bytes.SplitSeq(text, []byte("\n---\n")) {
@@ -80,13 +80,13 @@ func TestRender_MatchesGoldenFiles(t *testing.T) {
 			want, err := os.ReadFile(golden)
 			must(t, err)
 			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("%s; go test -update writes it anew (-want +got):\n%s", golden, diff)
+				t.Errorf("%s; run go test -update to write it (-want +got):\n%s", golden, diff)
 			}
 		})
 	}
 }
 
-// writes is a rule of the cluster about resources, written "group/resource[/subresource]:OPERATION,…".
+// writeRule returns a cluster-wide rule for resources in the notation "group/resource[/subresource]:OPERATION,…".
 func writeRule(what ...string) rules.Rule {
 	match := &rules.KubernetesMatch{}
 	for _, one := range what {
@@ -101,7 +101,7 @@ func writeRule(what ...string) rules.Rule {
 	}
 }
 
-// said is the rules in the same notation, groups and resources with | between.
+// notation formats webhook rules in the same notation, with | between groups and between resources.
 func notation(all []admissionv1.RuleWithOperations) (texts []string) {
 	for _, r := range all {
 		var operations []string
@@ -203,7 +203,7 @@ func TestNamespaceSelector_SelectsOnlyNamespacesThatPoliciesName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newWebhookRules(c.rules, exempt)
 			if a.empty() != (c.want == "") {
-				t.Fatalf("asked about %+v", a)
+				t.Fatalf("webhook rules %+v", a)
 			}
 			if got := metav1.FormatLabelSelector(a.namespaceSelector(exempt)); c.want != "" && got != c.want {
 				t.Errorf("%s, want %s", got, c.want)

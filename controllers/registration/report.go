@@ -17,7 +17,7 @@ import (
 	"github.com/weir-dev/weir/controllers/limiterevents"
 )
 
-// report writes the condition of each Limiter, where it is new. A webhook that could not be written is not there.
+// report writes the condition of each Limiter if it has changed. A webhook that could not be written does not exist.
 func (r *Reconciler) report(ctx context.Context, states []limiterState, written error, now time.Time) error {
 	var failed error
 	for i := range states {
@@ -26,7 +26,7 @@ func (r *Reconciler) report(ctx context.Context, states []limiterState, written 
 			continue
 		}
 		if written != nil && s.wantsWebhook() {
-			s.message += "; the latest of them are not written: " + written.Error()
+			s.message += "; the latest changes could not be written: " + written.Error()
 			if !s.hasWebhook {
 				s.reason, s.message = v1alpha1.ReasonNotWritten, written.Error()
 			}
@@ -50,14 +50,14 @@ func (r *Reconciler) reportCondition(ctx context.Context, s *limiterState, now t
 	if after != nil {
 		status.WithConditions(conditions.Apply([]metav1.Condition{*after})...)
 	}
-	// The UID keeps one that is gone, and another of its name, from being spoken of.
+	// The UID prevents a write to another Limiter that was created with the same name.
 	apply := v1alpha1ac.Limiter(limiter.Name, limiter.Namespace).WithUID(limiter.UID).WithStatus(status)
 	if err := r.Client.Status().Apply(ctx, apply, fieldOwner, client.ForceOwnership); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write condition %s of Limiter %s/%s: %w", v1alpha1.ConditionThrottleRegistered, limiter.Namespace, limiter.Name, err)
 	}
 	if after != nil && (before == nil || before.Reason != after.Reason) {
 		kind := corev1.EventTypeWarning
-		if s.wantsWebhook() || before == nil && after.Reason != v1alpha1.ReasonNotOperatorNamespace { // it is only beginning
+		if s.wantsWebhook() || before == nil && after.Reason != v1alpha1.ReasonNotOperatorNamespace { // the first condition is not a failure
 			kind = corev1.EventTypeNormal
 		}
 		limiterevents.Record(r.Events, limiter, kind, after.Reason, "Register", after.Message)
@@ -65,7 +65,7 @@ func (r *Reconciler) reportCondition(ctx context.Context, s *limiterState, now t
 	return nil
 }
 
-// condition of the Limiter; nil for one that does not throttle.
+// condition returns the condition of the Limiter. It returns nil for a Limiter that does not throttle.
 func (s *limiterState) condition(before *metav1.Condition, now time.Time) *metav1.Condition {
 	if s.reason == "" {
 		return nil

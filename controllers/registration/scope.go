@@ -10,21 +10,21 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// mostNamespaces bounds how many namespaces a webhook names. Where policies speak of more it is asked about all.
+// maxNamespaces bounds the namespaces in the selector of a webhook. If policies name more, the webhook is called for all.
 const maxNamespaces = 256
 
-// reach is where the objects are whose writes a rule may match.
+// scope states where the objects are whose writes a rule may match.
 type scope struct {
-	// cluster: some are in no namespace.
+	// cluster means that some objects are cluster-scoped.
 	cluster bool
-	// all namespaces, or these.
+	// all means all namespaces. Otherwise, namespaces lists them.
 	all        bool
 	namespaces []string
 }
 
 func (r scope) empty() bool { return !r.cluster && !r.all && len(r.namespaces) == 0 }
 
-// reachOf is the reach of a rule but for namespaces that are exempt.
+// scopeOf returns the scope of a rule without the exempt namespaces.
 func scopeOf(rule *rules.Rule, exempt deployment.Exemptions) scope {
 	match := rule.Match.Kubernetes
 	var r scope
@@ -33,7 +33,7 @@ func scopeOf(rule *rules.Rule, exempt deployment.Exemptions) scope {
 		r.namespaces = []string{rule.Domain}
 	case rule.AllDomains:
 		r.all = true
-		// What names namespaces, selects them or counts by them speaks of no object that is in none.
+		// A rule that names or selects namespaces, or that counts by namespace, does not match cluster-scoped objects.
 		r.cluster = len(match.Namespaces) == 0 && len(match.NamespaceSelector) == 0 &&
 			rule.Identifier.From != rules.FromKubernetesTenant && rule.Identifier.From != rules.FromKubernetesNamespace
 	default:
@@ -53,7 +53,7 @@ func (r scope) restrictTo(names []string) scope {
 	return scope{namespaces: slices.DeleteFunc(r.namespaces, func(name string) bool { return !slices.Contains(names, name) })}
 }
 
-// union is both reaches.
+// union returns the scope that covers both.
 func (r scope) union(other scope) scope {
 	u := scope{cluster: r.cluster || other.cluster, all: r.all || other.all}
 	if !u.all {
@@ -64,7 +64,8 @@ func (r scope) union(other scope) scope {
 	return u
 }
 
-// namespaceSelector selects by the one label that nobody can change. Objects that are in no namespace it lets through.
+// namespaceSelector selects by kubernetes.io/metadata.name, the one label that users cannot change. It also matches cluster-scoped
+// objects.
 func (a webhookRules) namespaceSelector(exempt deployment.Exemptions) *metav1.LabelSelector {
 	named := metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: a.scope.namespaces}
 	if a.scope.all || a.scope.cluster || len(a.scope.namespaces) > maxNamespaces {

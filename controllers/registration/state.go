@@ -15,18 +15,18 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// limiterState is how a Limiter stands. The reason is empty for one that does not throttle.
+// limiterState is the result of evaluating one Limiter. The reason is empty if the Limiter does not throttle.
 type limiterState struct {
 	limiter         *v1alpha1.Limiter
 	reason, message string
 	throttling      ThrottlingLimiter
-	// there: API servers ask it already.
+	// hasWebhook means that API servers already call the Limiter.
 	hasWebhook bool
-	// changed: its finalizers could not be written, for it has changed meanwhile. The next round will show.
+	// conflicted means that the finalizers could not be written because the Limiter has changed. The next reconciliation retries.
 	conflicted bool
 }
 
-// asked says whether API servers are to ask the Limiter: none that may go unnoticed begins to be.
+// wantsWebhook reports whether the Limiter should be registered. A new webhook requires that the finalizer was written.
 func (s *limiterState) wantsWebhook() bool {
 	return s.reason == v1alpha1.ReasonRegistered && (s.hasWebhook || !s.conflicted)
 }
@@ -41,62 +41,63 @@ func throttlingLimiters(states []limiterState) []ThrottlingLimiter {
 	return all
 }
 
-// patience is how long a Limiter without a ready pod is asked on. A call that nobody takes fails at once where connections
-// are refused, and takes timeoutSeconds where they are lost, for each write; a rollout or a node that fails is shorter.
+// unreadyGracePeriod is how long a Limiter without a ready pod stays registered. A rollout or a failed node takes less time. Meanwhile a
+// call fails immediately if connections are refused. If packets are lost, each write waits for timeoutSeconds.
 const unreadyGracePeriod = 10 * time.Second
 
-// absence is since when Limiters that are asked have had no ready pod.
+// unreadySince maps registered Limiters without a ready pod to the time since when they have none.
 type unreadySince map[types.UID]time.Time
 
-// judge says how each Limiter stands, and when to look again.
+// evaluate returns the state of each Limiter, and when to evaluate again.
 func (r *Reconciler) evaluate(f inputs, now time.Time) ([]limiterState, time.Duration) {
-	states, again, absent := make([]limiterState, len(f.limiters)), resyncInterval, unreadySince{}
+	states, again, unready := make([]limiterState, len(f.limiters)), resyncInterval, unreadySince{}
 	for i := range f.limiters {
 		s := limiterState{limiter: &f.limiters[i]}
-		wait := r.evaluateLimiter(&s, &f, now, absent)
+		wait := r.evaluateLimiter(&s, &f, now, unready)
 		again = min(again, wait)
 		states[i] = s
 	}
-	r.unready = absent // of those that are gone nothing is kept
+	r.unready = unready // forgets Limiters that no longer exist
 	return states, again
 }
 
-// stand fills s in, from what only an edit can change to what passes, and says when that may be.
-func (r *Reconciler) evaluateLimiter(s *limiterState, f *inputs, now time.Time, absent unreadySince) time.Duration {
+// evaluateLimiter sets the state of one Limiter. It checks first what only an edit can change, then what may change without one. It returns
+// when to evaluate again.
+func (r *Reconciler) evaluateLimiter(s *limiterState, f *inputs, now time.Time, unready unreadySince) time.Duration {
 	limiter := s.limiter
-	say := func(reason, format string, values ...any) {
+	set := func(reason, format string, values ...any) {
 		s.reason, s.message = reason, fmt.Sprintf(format, values...)
 	}
 	if !deployment.Throttles(limiter) || !limiter.DeletionTimestamp.IsZero() {
 		return resyncInterval
 	}
 	if limiter.Namespace != r.Namespace {
-		say(v1alpha1.ReasonNotOperatorNamespace, "spec.kubernetesThrottle is for Limiters in the namespace of the operator, %s: a webhook speaks for the cluster",
+		set(v1alpha1.ReasonNotOperatorNamespace, "A Limiter with spec.kubernetesThrottle must be in the namespace of the operator, %s, because a webhook applies to the whole cluster",
 			r.Namespace)
 		return resyncInterval
 	}
-	set, err := throttleRules(limiter, f.policies)
+	policyRules, err := throttleRules(limiter, f.policies)
 	if err != nil {
-		say(v1alpha1.ReasonNoPolicies, "no policy can be selected: %v", err)
+		set(v1alpha1.ReasonNoPolicies, "The policies of the Limiter cannot be selected: %v", err)
 		return resyncInterval
 	}
-	s.throttling = ThrottlingLimiter{Limiter: limiter, Rules: set}
-	if newWebhookRules(set, deployment.ExemptionsOf(limiter)).empty() {
-		say(v1alpha1.ReasonNoPolicies, "no policy that it selects limits writes outside of the exempt namespaces")
+	s.throttling = ThrottlingLimiter{Limiter: limiter, Rules: policyRules}
+	if newWebhookRules(policyRules, deployment.ExemptionsOf(limiter)).empty() {
+		set(v1alpha1.ReasonNoPolicies, "No selected policy limits writes outside of the exempt namespaces")
 		return resyncInterval
 	}
 	webhook := f.webhook(limiter)
 	s.hasWebhook = webhook != nil
-	trust, err := bundleFor(f.secret, webhook, limiter, now)
+	bundle, err := bundleFor(f.secret, webhook, limiter, now)
 	if err != nil {
-		say(v1alpha1.ReasonNoCertificate, "Secret %s: %v", r.secret(), err)
+		set(v1alpha1.ReasonNoCertificate, "Secret %s: %v", r.secret(), err)
 		return retryInterval
 	}
-	s.throttling.Bundle = trust
+	s.throttling.Bundle = bundle
 	d := f.deployments[deployment.Name(limiter.Name)]
 	if webhook == nil {
 		if !servesThrottle(&d) || deployment.ReadyUpdatedReplicas(&d) < 1 {
-			say(v1alpha1.ReasonNotReady, "no pod that answers API servers is ready")
+			set(v1alpha1.ReasonNotReady, "No pod that serves API servers is ready")
 			return resyncInterval
 		}
 	} else if d.Status.ReadyReplicas < 1 {
@@ -104,12 +105,12 @@ func (r *Reconciler) evaluateLimiter(s *limiterState, f *inputs, now time.Time, 
 		if !known {
 			since = now
 		}
-		absent[limiter.UID] = since
+		unready[limiter.UID] = since
 		if left := since.Add(unreadyGracePeriod).Sub(now); left > 0 {
 			s.setRegistered()
 			return left
 		}
-		say(v1alpha1.ReasonNotReady, "no pod has been ready for %v: API servers do not ask any more", unreadyGracePeriod)
+		set(v1alpha1.ReasonNotReady, "No pod has been ready for %v; the webhook is removed until one is", unreadyGracePeriod)
 		return resyncInterval
 	}
 	s.setRegistered()
@@ -118,19 +119,19 @@ func (r *Reconciler) evaluateLimiter(s *limiterState, f *inputs, now time.Time, 
 
 func (s *limiterState) setRegistered() {
 	s.reason = v1alpha1.ReasonRegistered
-	asked := newWebhookRules(s.throttling.Rules, deployment.ExemptionsOf(s.limiter))
-	s.message = fmt.Sprintf("API servers ask by %d rules of %d policies", len(asked.list()), asked.policies)
+	writes := newWebhookRules(s.throttling.Rules, deployment.ExemptionsOf(s.limiter))
+	s.message = fmt.Sprintf("Webhook registered with %d rules from %d policies", len(writes.list()), writes.policies)
 }
 
-// rulesFor are those about writes of the policies that the Limiter selects, but for those that do not compile, which they
-// are told themselves.
+// throttleRules returns the rules about writes from the policies that the Limiter selects. It omits policies that do not compile: the
+// status of such a policy reports why.
 func throttleRules(limiter *v1alpha1.Limiter, policies compile.Policies) ([]rules.Rule, error) {
 	selected, err := policies.SelectedBy(&limiter.Spec)
 	if err != nil {
 		return nil, err
 	}
 	var set []rules.Rule
-	for _, rule := range selected.Compile(compile.DefaultIdentity()).Set.Rules { // where identifiers stand is no matter here
+	for _, rule := range selected.Compile(compile.DefaultIdentity()).Set.Rules { // webhook rules do not depend on the identity table
 		if rule.Match.Kubernetes != nil {
 			set = append(set, rule)
 		}
@@ -138,7 +139,7 @@ func throttleRules(limiter *v1alpha1.Limiter, policies compile.Policies) ([]rule
 	return set, nil
 }
 
-// answers says whether the pods of the template do: those of one that is yet to be brought up to date do not.
+// servesThrottle reports whether the pod template serves the throttle endpoint. One that is not updated yet does not.
 func servesThrottle(d *appsv1.Deployment) bool {
 	return slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
 		return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == deployment.ThrottlePort })

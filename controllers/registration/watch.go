@@ -35,22 +35,22 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, admissionv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
-			return fmt.Errorf("register the kinds that throttling is registered with: %w", err)
+			return fmt.Errorf("add the kinds of the registration controller to the scheme: %w", err)
 		}
 	}
 	return nil
 }
 
-// Cached is what a manager's cache should hold of webhook configurations: this one alone.
+// Cached returns the cache options for webhook configurations: the cache of a manager should hold this one only.
 func Cached() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&admissionv1.ValidatingWebhookConfiguration{}: {Field: fields.OneTermEqualSelector("metadata.name", ConfigurationName)},
 	}
 }
 
-// SetupWithManager runs r on mgr, whenever a Limiter, a policy or the labels of a namespace change, pods become ready or
-// cease to be, and somebody changes the configuration. All of them share one key: there is one configuration. A cluster
-// without a Limiter needs none, and with the last one goes the last webhook.
+// SetupWithManager runs the controller on mgr. It reconciles when a Limiter, a policy, the labels of a namespace, the readiness of pods or
+// the configuration changes. All events share one key, because there is one configuration. There is no reconciliation at the start
+// without a Limiter: a cluster without Limiters needs no webhook.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	key := reconcile.Request{NamespacedName: types.NamespacedName{Name: ConfigurationName}}
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{key} })
@@ -58,7 +58,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("registration").
-		Watches(&v1alpha1.Limiter{}, all, edited). // a deletion that finalizers hold up changes the generation, too
+		Watches(&v1alpha1.Limiter{}, all, edited). // setting the deletion timestamp also changes the generation
 		Watches(&v1alpha1.RateLimitPolicy{}, all, builder.WithPredicates(predicate.Or[client.Object](
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&v1alpha1.ClusterRateLimitPolicy{}, all, builder.WithPredicates(predicate.Or[client.Object](
@@ -74,7 +74,7 @@ func (r *Reconciler) inOperatorNamespace() predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetNamespace() == r.Namespace })
 }
 
-// oneConfiguration is for caches that hold more.
+// isThrottleConfiguration filters caches that hold other configurations.
 func (r *Reconciler) isThrottleConfiguration() predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == ConfigurationName })
 }

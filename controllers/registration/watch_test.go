@@ -23,8 +23,7 @@ import (
 	"github.com/weir-dev/weir/webhook/certificate"
 )
 
-// TestManager runs the controller and the rotation as the operator does: on caches and watches, and with no more rights
-// than they need.
+// The controller and the certificate rotation run as in the operator: with caches and watches, and with the operator's permissions only.
 func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 	h := newHarness(t)
 	h.must(eventsv1.AddToScheme(h.kube.Scheme()))
@@ -48,7 +47,7 @@ func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(), ReaderFailOnMissingInformer: true, ByObject: held,
 		},
-		Controller: controllerconfig.Controller{SkipNameValidation: new(true)}, // for -count
+		Controller: controllerconfig.Controller{SkipNameValidation: new(true)}, // allows -count
 	})
 	h.must(err)
 	h.must(New(Config{
@@ -78,9 +77,9 @@ func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 	}
 	team := &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "retail"}}
 	h.limiter(h.namespace, "default", func(s *v1alpha1.LimiterSpec) { s.PolicyNamespaceSelector = team })
-	fixture.Await(h, "it is told that no policy is selected", status(v1alpha1.ReasonNoPolicies))
+	fixture.Await(h, "the condition reports that no policy is selected", status(v1alpha1.ReasonNoPolicies))
 	shop := fixture.Namespace(t, kube)
-	p := h.policy("pods", nil, "pods") // of which a policy of the shop is to be made
+	p := h.policy("pods", nil, "pods") // the template of a policy in namespace shop
 	h.must(h.kube.Delete(t.Context(), p))
 	h.must(h.kube.Create(t.Context(), &v1alpha1.RateLimitPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "pods", Namespace: shop}, Spec: p.Spec.RateLimitPolicySpec,
@@ -90,8 +89,8 @@ func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 	h.must(err)
 	fixture.Await(h, "the namespace is selected by its new label", status(v1alpha1.ReasonNotReady))
 	h.setReplicas("default", 2, 0)
-	fixture.Await(h, "it is registered", status(v1alpha1.ReasonRegistered))
-	fixture.Await(h, "there is an event of that", func() bool {
+	fixture.Await(h, "the Limiter is registered", status(v1alpha1.ReasonRegistered))
+	fixture.Await(h, "an event reports the registration", func() bool {
 		var list eventsv1.EventList
 		h.must(h.kube.List(t.Context(), &list, client.InNamespace(h.namespace)))
 		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool { return e.Reason == v1alpha1.ReasonRegistered })
@@ -100,11 +99,11 @@ func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 		t.Errorf("webhook %+v", c.Webhooks[0])
 	}
 	h.must(h.kube.Delete(t.Context(), h.configuration()))
-	fixture.Await(h, "the webhook is back", func() bool { return len(h.webhooks()) == 1 })
+	fixture.Await(h, "the webhook is restored", func() bool { return len(h.webhooks()) == 1 })
 	h.setReplicas("default", 0, 0)
-	fixture.Await(h, "a Limiter without pods is asked no more", status(v1alpha1.ReasonNotReady))
+	fixture.Await(h, "the Limiter without pods is no longer registered", status(v1alpha1.ReasonNotReady))
 	h.setReplicas("default", 2, 0)
-	fixture.Await(h, "it is registered again", status(v1alpha1.ReasonRegistered))
+	fixture.Await(h, "the Limiter is registered again", status(v1alpha1.ReasonRegistered))
 	h.must(h.kube.Delete(t.Context(), h.read(h.namespace, "default")))
-	fixture.Await(h, "the webhook is gone", func() bool { return h.configuration() == nil })
+	fixture.Await(h, "the webhook is removed", func() bool { return h.configuration() == nil })
 }

@@ -13,31 +13,31 @@ import (
 )
 
 const (
-	// mostRules bounds the rules of a webhook, which an API server goes through for every write.
+	// maxRules bounds the rules of a webhook: an API server evaluates them for every write.
 	maxRules = 64
-	// mostResources bounds the resources of a rule.
+	// maxResources bounds the resources of one rule.
 	maxResources = 256
 )
 
-// wildcard is any group, or any resource; subresources stand behind a slash.
+// wildcard matches any group or any resource. A subresource follows a slash.
 const wildcard = "*"
 
-// asked is what a webhook is asked about.
+// webhookRules are the writes for which API servers call a webhook.
 type webhookRules struct {
-	// namespaced is written in namespaces only, everywhere outside of them, too.
+	// namespaced are resources that policies limit in namespaces only, everywhere also cluster-scoped ones.
 	namespaced, everywhere resources
 	scope                  scope
-	policies               int // that speak of it
+	policies               int // that limit these writes
 }
 
 func (a webhookRules) empty() bool { return len(a.namespaced) == 0 && len(a.everywhere) == 0 }
 
-// resources are what is written, and how.
+// resources maps resources to the operations on them.
 type resources map[resource]operations
 
 type resource struct{ group, name string } // the name with its subresource: "deployments/scale"
 
-// operations are a set of them.
+// operations is a set of operations.
 type operations uint8
 
 const (
@@ -47,7 +47,7 @@ const (
 	connects
 )
 
-// askedOf is what some of the rules may match and is not exempt.
+// newWebhookRules returns the writes that a rule of the set may match and that are not exempt.
 func newWebhookRules(set []rules.Rule, exempt deployment.Exemptions) webhookRules {
 	a := webhookRules{namespaced: resources{}, everywhere: resources{}}
 	for i := range set {
@@ -55,13 +55,13 @@ func newWebhookRules(set []rules.Rule, exempt deployment.Exemptions) webhookRule
 		if match == nil {
 			continue
 		}
-		reach := scopeOf(&set[i], exempt)
-		if reach.empty() {
+		within := scopeOf(&set[i], exempt)
+		if within.empty() {
 			continue
 		}
 		a.policies++
-		a.scope = a.scope.union(reach)
-		if reach.cluster {
+		a.scope = a.scope.union(within)
+		if within.cluster {
 			a.everywhere.add(match.Resources)
 		} else {
 			a.namespaced.add(match.Resources)
@@ -74,14 +74,14 @@ func newWebhookRules(set []rules.Rule, exempt deployment.Exemptions) webhookRule
 
 func (r resources) add(more []rules.KubernetesResources) {
 	for _, of := range more {
-		var how operations
+		var ops operations
 		for _, operation := range of.Operations {
-			how |= operationOf(admissionv1.OperationType(operation))
+			ops |= operationOf(admissionv1.OperationType(operation))
 		}
 		for _, group := range of.APIGroups {
 			for _, name := range of.Resources {
-				if how != 0 {
-					r[resource{group, name}] |= how
+				if ops != 0 {
+					r[resource{group, name}] |= ops
 				}
 			}
 		}
@@ -112,25 +112,25 @@ func (o operations) list() (all []admissionv1.OperationType) {
 	return all
 }
 
-// without leaves out what wildcards of r itself say already, and what others do.
+// minus removes what wildcards in r itself, or entries in others, already cover.
 func (r resources) minus(others resources) resources {
 	kept := resources{}
-	for what, how := range r {
-		for _, wider := range what.coveredBy() {
-			if wider != what {
-				how &^= r[wider]
+	for res, ops := range r {
+		for _, wider := range res.coveredBy() {
+			if wider != res {
+				ops &^= r[wider]
 			}
-			how &^= others[wider]
+			ops &^= others[wider]
 		}
-		if how != 0 {
-			kept[what] = how
+		if ops != 0 {
+			kept[res] = ops
 		}
 	}
 	return kept
 }
 
-// wider are the resource itself and all that speak of it, too. An open name does not speak of subresources, and an open
-// subresource speaks of the resource itself.
+// coveredBy returns the resource itself and all wildcards that cover it. A wildcard for the name, as in "*", does not cover
+// subresources. A wildcard for the subresource, as in "pods/*", also covers the resource itself.
 func (r resource) coveredBy() []resource {
 	name, sub, has := strings.Cut(r.name, "/")
 	names := []string{r.name, name + "/*", "*/*"}
@@ -146,7 +146,7 @@ func (r resource) coveredBy() []resource {
 	return all
 }
 
-// rules are the same for the same resources: each group, resource and operation once, as few rules as that takes.
+// list returns as few rules as possible, in which each group, resource and operation occurs once. It is deterministic.
 func (a webhookRules) list() []admissionv1.RuleWithOperations {
 	all := slices.Concat(a.everywhere.rules(admissionv1.AllScopes), a.namespaced.rules(admissionv1.NamespacedScope))
 	tooMany := func(rule admissionv1.RuleWithOperations) bool { return len(rule.Resources) > maxResources }
@@ -156,26 +156,26 @@ func (a webhookRules) list() []admissionv1.RuleWithOperations {
 	return slices.Concat(a.everywhere.widened(admissionv1.AllScopes), a.namespaced.widened(admissionv1.NamespacedScope))
 }
 
-// rules bring what is written the same way together: resources of a group first, then groups with the same resources.
+// rules groups resources with the same operations: first the resources of one group, then groups with the same resources.
 func (r resources) rules(scope admissionv1.ScopeType) []admissionv1.RuleWithOperations {
 	type ofGroup struct {
 		group string
-		how   operations
+		ops   operations
 	}
 	names := map[ofGroup][]string{}
-	for what, how := range r {
-		key := ofGroup{what.group, how}
-		names[key] = append(names[key], what.name)
+	for res, ops := range r {
+		key := ofGroup{res.group, ops}
+		names[key] = append(names[key], res.name)
 	}
 	type ofNames struct {
-		how   operations
+		ops   operations
 		names string
 	}
 	groups := map[ofNames][]string{}
 	for key, list := range names {
 		slices.Sort(list)
-		same := ofNames{key.how, strings.Join(list, "\n")}
-		if key.group == wildcard { // which an API server takes alone only
+		same := ofNames{key.ops, strings.Join(list, "\n")}
+		if key.group == wildcard { // an API server accepts a wildcard group only on its own
 			same.names = wildcard + "\n" + same.names
 		}
 		groups[same] = append(groups[same], key.group)
@@ -187,7 +187,7 @@ func (r resources) rules(scope admissionv1.ScopeType) []admissionv1.RuleWithOper
 		if list[0] == wildcard {
 			text = strings.TrimPrefix(text, wildcard+"\n")
 		}
-		all = append(all, ruleOf(list, strings.Split(text, "\n"), same.how, scope))
+		all = append(all, ruleOf(list, strings.Split(text, "\n"), same.ops, scope))
 	}
 	slices.SortFunc(all, func(a, b admissionv1.RuleWithOperations) int {
 		return cmp.Or(slices.Compare(a.APIGroups, b.APIGroups), slices.Compare(a.Resources, b.Resources), slices.Compare(a.Operations, b.Operations))
@@ -195,28 +195,28 @@ func (r resources) rules(scope admissionv1.ScopeType) []admissionv1.RuleWithOper
 	return all
 }
 
-// wide is one rule that says more: all resources in all groups, or, if those are too many, everything. A limiter lets
-// pass what no policy limits.
+// widened returns one rule that covers more: the resources in all groups or, if there are too many, all resources. The limiter
+// allows writes that no policy limits.
 func (r resources) widened(scope admissionv1.ScopeType) []admissionv1.RuleWithOperations {
 	if len(r) == 0 {
 		return nil
 	}
 	names := map[string]bool{}
-	var how operations
-	for what, o := range r {
-		names[what.name] = true
-		how |= o
+	var ops operations
+	for res, o := range r {
+		names[res.name] = true
+		ops |= o
 	}
 	list := slices.Sorted(maps.Keys(names))
 	if len(list) > maxResources || slices.ContainsFunc(list, func(name string) bool { return strings.Contains(name, wildcard) }) {
 		list = []string{"*/*"}
 	}
-	return []admissionv1.RuleWithOperations{ruleOf([]string{wildcard}, list, how, scope)}
+	return []admissionv1.RuleWithOperations{ruleOf([]string{wildcard}, list, ops, scope)}
 }
 
-func ruleOf(groups, names []string, how operations, scope admissionv1.ScopeType) admissionv1.RuleWithOperations {
+func ruleOf(groups, names []string, ops operations, scope admissionv1.ScopeType) admissionv1.RuleWithOperations {
 	return admissionv1.RuleWithOperations{
-		Operations: how.list(),
+		Operations: ops.list(),
 		Rule:       admissionv1.Rule{APIGroups: groups, APIVersions: []string{wildcard}, Resources: names, Scope: new(scope)},
 	}
 }

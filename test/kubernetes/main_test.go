@@ -19,7 +19,7 @@ var shared *World
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	ctrl.SetLogger(logr.Discard()) // which complains if nobody sets one
+	ctrl.SetLogger(logr.Discard()) // controller-runtime warns if no logger is set
 	var err error
 	if shared, err = Start(context.Background(), os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, err)

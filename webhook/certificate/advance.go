@@ -5,34 +5,34 @@ import (
 	"time"
 )
 
-// A step is one change of a State.
+// A step is one change to a State.
 type step struct {
 	change change
-	ca     int // of the authority that it is about
+	ca     int // index of the CA that the change concerns
 }
 
 type change int
 
 const (
 	noChange    change = iota
-	removeCA           // an authority that nobody needs
-	addCA              // an authority, which nobody trusts yet
-	signServing        // what is served, by an authority
+	removeCA           // remove a CA that is no longer needed
+	addCA              // add a CA, which no API server trusts yet
+	signServing        // issue a serving certificate, signed by a CA
 )
 
-// mostSteps bounds what one call does: retiring some, adding one and signing. What is left waits for the next.
+// maxSteps bounds the steps of one call: removing some CAs, adding one and signing. The next call takes the remaining steps.
 const maxSteps = 16
 
-// Next returns what should be, given what is, what the webhook configurations carry, and the time. It returns s itself when
-// there is nothing to do. The error is of the machine's randomness.
-func (t Rotation) Advance(s State, carried Bundles, now time.Time) (State, error) {
-	s = s.recordPublished(carried, now)
+// Advance returns the state that is due at the given time, with the bundles that the webhook configurations contain now. It returns
+// an equal state if nothing is due. An error means that key generation failed.
+func (r Rotation) Advance(s State, published Bundles, now time.Time) (State, error) {
+	s = s.recordPublished(published, now)
 	for range maxSteps {
-		due := t.dueStep(s, now)
+		due := r.dueStep(s, now)
 		if due.change == noChange {
 			break
 		}
-		next, err := t.apply(due, s, now)
+		next, err := r.apply(due, s, now)
 		if err != nil {
 			return State{}, err
 		}
@@ -41,22 +41,22 @@ func (t Rotation) Advance(s State, carried Bundles, now time.Time) (State, error
 	return s, nil
 }
 
-// observe notes since when each authority is carried everywhere. A clock that was ahead is not believed.
-func (s State) recordPublished(carried Bundles, now time.Time) State {
+// recordPublished records since when each CA is in all published bundles. A recorded time in the future is replaced by now.
+func (s State) recordPublished(published Bundles, now time.Time) State {
 	s = s.clone()
 	for i := range s.CAs {
 		switch a := &s.CAs[i]; {
-		case !carried.contain(*a):
+		case !published.contain(*a):
 			a.PublishedSince = time.Time{}
 		case a.PublishedSince.IsZero() || a.PublishedSince.After(now):
-			a.PublishedSince = now.Round(0).UTC() // as it is read from the Secret
+			a.PublishedSince = now.Round(0).UTC() // the form in which it is read from the Secret
 		}
 	}
 	return s
 }
 
-// due is the next thing to do, the most basic first.
-func (t Rotation) dueStep(s State, now time.Time) step {
+// dueStep returns the next due step. It checks the most basic condition first.
+func (r Rotation) dueStep(s State, now time.Time) step {
 	if i := slices.IndexFunc(s.CAs, func(a CA) bool { return !now.Before(a.Certificate.NotAfter) }); i != notFound {
 		return step{removeCA, i}
 	}
@@ -69,10 +69,10 @@ func (t Rotation) dueStep(s State, now time.Time) step {
 	if newest < 0 || !s.CAs[newest].canSign(now) || !now.Before(s.CAs[newest].renewalTime()) {
 		return step{change: addCA}
 	}
-	trusted := t.trustedSigner(s, now)
+	trusted := r.trustedSigner(s, now)
 	switch {
-	case signer == notFound || !s.Serving.isValid(now) || !s.Serving.hasNames(t.Names):
-		// Nobody accepts what is served now, so that nothing can be made worse.
+	case signer == notFound || !s.Serving.isValid(now) || !s.Serving.hasNames(r.Names):
+		// No API server accepts the current serving certificate, so any replacement is an improvement.
 		if trusted == notFound {
 			trusted = newest
 		}
@@ -80,7 +80,7 @@ func (t Rotation) dueStep(s State, now time.Time) step {
 	case trusted > signer:
 		return step{signServing, trusted}
 	case !now.Before(s.Serving.renewalTime()) && s.CAs[signer].canSign(now):
-		return step{signServing, signer} // which is trusted as much as what is served
+		return step{signServing, signer} // trusted as much as the current serving certificate
 	case !now.Before(s.Serving.renewalTime()) && trusted != notFound:
 		return step{signServing, trusted}
 	default:
@@ -90,31 +90,31 @@ func (t Rotation) dueStep(s State, now time.Time) step {
 
 func (a CA) canSign(now time.Time) bool { return a.Key != nil && a.isValid(now) }
 
-// trusted is the newest authority that can sign and that every API server has had the time to learn of, or none.
-func (t Rotation) trustedSigner(s State, now time.Time) int {
+// trustedSigner returns the index of the newest CA that can sign and that all API servers had time to load, or notFound.
+func (r Rotation) trustedSigner(s State, now time.Time) int {
 	for i, a := range slices.Backward(s.CAs) {
-		if a.canSign(now) && !a.PublishedSince.IsZero() && now.Sub(a.PublishedSince) >= t.SettleTime {
+		if a.canSign(now) && !a.PublishedSince.IsZero() && now.Sub(a.PublishedSince) >= r.SettleTime {
 			return i
 		}
 	}
 	return notFound
 }
 
-// take makes the change.
-func (t Rotation) apply(due step, s State, now time.Time) (State, error) {
+// apply returns the state after the step.
+func (r Rotation) apply(due step, s State, now time.Time) (State, error) {
 	s = s.clone()
 	switch due.change {
 	case removeCA:
 		s.CAs = slices.Delete(s.CAs, due.ca, due.ca+1)
 	case addCA:
-		authority, err := newCA(t.CALifetime, now)
+		ca, err := newCA(r.CALifetime, now)
 		if err != nil {
 			return State{}, err
 		}
-		s.CAs = append(s.CAs, CA{Pair: authority})
+		s.CAs = append(s.CAs, CA{Pair: ca})
 	case signServing:
 		by := &s.CAs[due.ca]
-		serving, err := newServing(t.Names, t.CertificateLifetime, by.Pair, now)
+		serving, err := newServing(r.Names, r.CertificateLifetime, by.Pair, now)
 		if err != nil {
 			return State{}, err
 		}
@@ -126,19 +126,19 @@ func (t Rotation) apply(due step, s State, now time.Time) (State, error) {
 	return s, nil
 }
 
-// mostRecovered bounds how many authorities of unknown origin stay trusted.
+// maxRecoveredCAs bounds how many CAs of unknown origin stay trusted.
 const maxRecoveredCAs = 4
 
-// Recover returns the State to go on from when the stored one is lost: whoever is trusted stays so for the life of a
-// certificate, and what this process holds is served until the next authority is trusted.
-func (t Rotation) Recover(held Pair, carried Bundles, now time.Time) State {
+// Recover returns a State to continue from when the stored one is lost. The published CAs stay trusted for the lifetime of a certificate.
+// The pair that this process serves stays in use until the next CA is trusted.
+func (r Rotation) Recover(held Pair, published Bundles, now time.Time) State {
 	var s State
-	for _, bundle := range carried {
+	for _, bundle := range published {
 		for _, c := range decodeCertificates(bundle) {
 			known := slices.ContainsFunc(s.CAs, func(a CA) bool { return a.Certificate.Equal(c) })
 			pair := Pair{Certificate: c}
 			if !known && c.IsCA && pair.isValid(now) && len(s.CAs) < maxRecoveredCAs {
-				s.CAs = append(s.CAs, CA{Pair: pair, NeededUntil: now.Add(t.CertificateLifetime).UTC()})
+				s.CAs = append(s.CAs, CA{Pair: pair, NeededUntil: now.Add(r.CertificateLifetime).UTC()})
 			}
 		}
 	}

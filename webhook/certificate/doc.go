@@ -1,11 +1,11 @@
-// Package certificate keeps the certificates by which API servers know Weir's webhooks, without another operator.
+// Package certificate issues and rotates the serving certificates of Weir's webhooks. It needs no other operator.
 //
-// One Secret holds the serving pair and the authorities that are trusted: tls.crt, tls.key and ca.crt, as cert-manager
-// writes them, and authorities.json, which is for the rotation alone. Every replica serves the pair of the Secret
-// ([Serving]); the elected one renews it ([Rotator]) and writes the authorities' bundle into the webhook configurations.
+// One Secret holds the serving certificate with its key and the trusted CAs. Its keys are tls.crt, tls.key and ca.crt, as with
+// cert-manager, and authorities.json, which only the rotation reads. Every replica serves the certificate in the Secret
+// ([Serving]). The elected replica renews it ([Rotator]) and writes the CA bundle to the webhook configurations.
 //
-// An authority is replaced with overlap. The new one is trusted first: it stands in the bundle beside the old, and only
-// when every configuration has carried it for a while does a certificate signed by it serve. The old one stays trusted
-// until the last certificate that it signed has expired, so that no replica is ever too late. What to do when is pure
-// ([Terms.Next]): the state, what the configurations carry, the time.
+// CAs are replaced with overlap. A new CA is first added to the bundle next to the old one. It signs a serving certificate only
+// after every webhook configuration has contained it for some time. The old CA stays in the bundle until the last certificate
+// that it signed has expired, so a replica may renew late. [Rotation.Advance] decides what to do. It is a pure function of the
+// state, the published bundles and the time.
 package certificate

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// Pair is a certificate and its key. The zero Pair is none.
+// Pair is a certificate with its key. The zero Pair means that there is none.
 type Pair struct {
 	Certificate *x509.Certificate
-	Key         *ecdsa.PrivateKey // nil: the certificate is trusted, and nothing can be signed
+	Key         *ecdsa.PrivateKey // nil for a trusted CA that cannot sign
 }
 
 func (p Pair) exists() bool { return p.Certificate != nil }
@@ -25,23 +25,23 @@ func (p Pair) isValid(now time.Time) bool {
 	return p.exists() && !now.Before(p.Certificate.NotBefore) && now.Before(p.Certificate.NotAfter)
 }
 
-// renewal is when the pair is replaced.
+// renewalTime returns when the pair must be replaced.
 func (p Pair) renewalTime() time.Time {
 	return renewalTime(p.Certificate.NotBefore.Add(clockSkew), p.Certificate.NotAfter)
 }
 
-// names says whether the certificate is for exactly these.
+// hasNames reports whether the certificate is valid for exactly these names.
 func (p Pair) hasNames(hasNames []string) bool {
 	dns, ips := splitNames(hasNames)
 	return slices.Equal(p.Certificate.DNSNames, dns) && slices.EqualFunc(p.Certificate.IPAddresses, ips, net.IP.Equal)
 }
 
-// signed says whether the authority p has signed what the other serves.
+// hasSigned reports whether the CA p signed the serving certificate.
 func (p Pair) hasSigned(serving Pair) bool {
 	return bytes.Equal(p.Certificate.SubjectKeyId, serving.Certificate.AuthorityKeyId) && serving.Certificate.CheckSignatureFrom(p.Certificate) == nil
 }
 
-// newAuthority signs itself, and serving certificates only.
+// newCA issues a self-signed CA that can sign only serving certificates.
 func newCA(lifetime time.Duration, now time.Time) (Pair, error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "weir webhook authority of " + now.UTC().Format(time.RFC3339)},
@@ -54,19 +54,19 @@ func newCA(lifetime time.Duration, now time.Time) (Pair, error) {
 	}
 	pair, err := issue(template, Pair{})
 	if err != nil {
-		return Pair{}, fmt.Errorf("issue an authority: %w", err)
+		return Pair{}, fmt.Errorf("issue a CA: %w", err)
 	}
 	return pair, nil
 }
 
-// newServing is a pair for names that does not outlive its authority.
-func newServing(names []string, lifetime time.Duration, authority Pair, now time.Time) (Pair, error) {
+// newServing issues a serving pair for the names. It expires no later than its CA.
+func newServing(names []string, lifetime time.Duration, ca Pair, now time.Time) (Pair, error) {
 	ends := now.Add(lifetime)
-	if authority.Certificate.NotAfter.Before(ends) {
-		ends = authority.Certificate.NotAfter
+	if ca.Certificate.NotAfter.Before(ends) {
+		ends = ca.Certificate.NotAfter
 	}
 	template := &x509.Certificate{
-		Subject:               pkix.Name{CommonName: "weir webhook"}, // names may be longer than a common name
+		Subject:               pkix.Name{CommonName: "weir webhook"}, // a common name is limited to 64 characters
 		NotBefore:             now.Add(-clockSkew),
 		NotAfter:              ends,
 		KeyUsage:              x509.KeyUsageDigitalSignature,
@@ -74,14 +74,14 @@ func newServing(names []string, lifetime time.Duration, authority Pair, now time
 		BasicConstraintsValid: true,
 	}
 	template.DNSNames, template.IPAddresses = splitNames(names)
-	pair, err := issue(template, authority)
+	pair, err := issue(template, ca)
 	if err != nil {
 		return Pair{}, fmt.Errorf("issue a certificate for %q: %w", names, err)
 	}
 	return pair, nil
 }
 
-// issue makes a key and has by sign it; the zero Pair: itself.
+// issue generates a key and a certificate, signed by the given pair. With the zero Pair the certificate is self-signed.
 func issue(template *x509.Certificate, by Pair) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -98,7 +98,7 @@ func issue(template *x509.Certificate, by Pair) (Pair, error) {
 	return Pair{certificate, key}, err
 }
 
-// split tells addresses from names.
+// splitNames separates DNS names and IP addresses.
 func splitNames(names []string) (dns []string, ips []net.IP) {
 	for _, name := range names {
 		if ip := net.ParseIP(name); ip != nil {

@@ -6,43 +6,43 @@ import (
 	"time"
 )
 
-// Terms are how long certificates live, and whom they name.
+// Rotation states for which names certificates are issued, and how long they live.
 type Rotation struct {
-	// Names are the DNS names and IP addresses that API servers call: "weir-webhook.weir-system.svc".
+	// Names are the DNS names and IP addresses that API servers call, for example "weir-webhook.weir-system.svc".
 	Names []string
-	// Authority and Certificate are lifetimes. Both are renewed when two thirds have passed.
+	// CALifetime and CertificateLifetime are lifetimes. A certificate is renewed after two thirds of its lifetime.
 	CALifetime, CertificateLifetime time.Duration
-	// Settle is how long an authority must have stood in every webhook configuration before what it signed is served: API
-	// servers learn of a configuration by a watch, which may lag.
+	// SettleTime is how long a CA must be in every webhook configuration before a certificate that it signed is served. API servers
+	// watch the configurations, and a watch may lag.
 	SettleTime time.Duration
 }
 
-// DefaultTerms are for a Service: an authority of five years, certificates of 90 days.
+// DefaultRotation returns the default lifetimes: five years for CAs, 90 days for certificates.
 func DefaultRotation(names ...string) Rotation {
 	const day = 24 * time.Hour
 	return Rotation{Names: names, CALifetime: 5 * 365 * day, CertificateLifetime: 90 * day, SettleTime: 10 * time.Minute}
 }
 
-// skew is how far the clocks of API servers may be behind: what is issued is valid from so long ago.
+// clockSkew is how far the clocks of API servers may be behind. Certificates are valid from this long before they are issued.
 const clockSkew = time.Hour
 
-// check refuses lifetimes that leave no time for a rotation.
-func (t Rotation) validate() error {
+// validate rejects lifetimes that leave no time for a rotation.
+func (r Rotation) validate() error {
 	switch {
-	case len(t.Names) == 0:
-		return errors.New("certificates name nobody")
-	case t.CertificateLifetime <= 0 || t.SettleTime < 0:
-		return fmt.Errorf("certificates of %v that serve after %v: want a lifetime, and no negative wait", t.CertificateLifetime, t.SettleTime)
-	case t.CALifetime < 3*t.CertificateLifetime:
-		// What an authority signs in the last moment before it is replaced must not outlive it.
-		return fmt.Errorf("authorities of %v with certificates of %v: want three times as long", t.CALifetime, t.CertificateLifetime)
-	case t.CertificateLifetime < 6*t.SettleTime:
-		// A certificate is renewed with a third of its life left, and half of that is for a new authority to be trusted in.
-		return fmt.Errorf("certificates of %v that serve after %v: want six times as long", t.CertificateLifetime, t.SettleTime)
+	case len(r.Names) == 0:
+		return errors.New("Names must not be empty")
+	case r.CertificateLifetime <= 0 || r.SettleTime < 0:
+		return fmt.Errorf("CertificateLifetime %v must be positive, and SettleTime %v must not be negative", r.CertificateLifetime, r.SettleTime)
+	case r.CALifetime < 3*r.CertificateLifetime:
+		// A certificate that a CA signs just before the CA is replaced must not expire after the CA.
+		return fmt.Errorf("CALifetime %v must be at least three times CertificateLifetime %v", r.CALifetime, r.CertificateLifetime)
+	case r.CertificateLifetime < 6*r.SettleTime:
+		// A certificate is renewed with a third of its lifetime left. Half of that is for a new CA to become trusted.
+		return fmt.Errorf("CertificateLifetime %v must be at least six times SettleTime %v", r.CertificateLifetime, r.SettleTime)
 	default:
 		return nil
 	}
 }
 
-// renewal is when something that was issued and ends is replaced. Whole seconds are all that certificates know.
+// renewalTime returns when a certificate with these dates must be replaced. The result is in whole seconds, as in certificates.
 func renewalTime(issued, ends time.Time) time.Time { return issued.Add(ends.Sub(issued) / 3 * 2) }

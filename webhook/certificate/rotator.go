@@ -16,40 +16,40 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// owner is whose the fields are that the rotation writes.
+// fieldOwner owns the fields that the rotation writes.
 const fieldOwner = client.FieldOwner("weir-webhook-certificates")
 
-// Config is what a Rotator works on and with.
+// Config holds the settings and dependencies of a Rotator.
 type Config struct {
 	Rotation
 
-	// Secret that holds the certificates.
+	// Secret is the Secret with the certificates.
 	Secret types.NamespacedName
-	// Configurations are the ValidatingWebhookConfigurations whose webhooks answer with them. One that does not exist is
-	// not waited for.
+	// Configurations are the ValidatingWebhookConfigurations to which the Rotator writes the CA bundle. It does not wait for a
+	// configuration that does not exist.
 	Configurations []string
-	// Carriers are such ones to which somebody else brings the bundle of the Secret. They are waited for all the same.
+	// ExternalConfigurations get the CA bundle from another controller. The Rotator waits until they contain it.
 	ExternalConfigurations []string
-	// Client writes the Secret and the bundles.
+	// Client writes the Secret and the CA bundles.
 	Client client.Client
-	// Uncached reads both: what a cache does not know yet must not be issued anew.
+	// Uncached reads the Secret and the configurations. With a stale cache the Rotator could issue certificates twice.
 	Uncached client.Reader
-	// Serving is what this process answers with, from which a lost Secret is restored. Where other processes answer, nil:
-	// then it is what the Secret held last.
+	// Serving is the certificate that this process serves. The Rotator restores a lost Secret from it. It is nil if other processes
+	// serve: then the Rotator restores the Secret from its last content.
 	Serving *Serving
-	// Every is how often all of it is checked.
+	// Interval is the time between two checks.
 	Interval time.Duration
-	// Clock tells the time.
+	// Clock returns the current time.
 	Clock func() time.Time
 }
 
-// Rotator renews the certificates in the Secret and tells API servers whom to trust. One replica at a time runs it.
+// Rotator renews the certificates in the Secret and publishes the CA bundle. Only one replica at a time may run it.
 type Rotator struct {
 	Config
-	lastServing Pair // that the Secret held
+	lastServing Pair // last serving pair in the Secret
 }
 
-// NewRotator returns a Rotator, and an error if its lifetimes leave no time for a rotation.
+// NewRotator returns a Rotator. It returns an error if the lifetimes leave no time for a rotation.
 func NewRotator(config Config) (*Rotator, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("rotate webhook certificates: %w", err)
@@ -57,13 +57,13 @@ func NewRotator(config Config) (*Rotator, error) {
 	return &Rotator{Config: config}, nil
 }
 
-// Reconcile brings the Secret and the webhook configurations to where they should be by now.
+// Reconcile brings the Secret and the webhook configurations to the state that is due.
 func (r *Rotator) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	configurations, err := r.configurations(ctx, r.Configurations)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	carriers, err := r.configurations(ctx, r.ExternalConfigurations)
+	external, err := r.configurations(ctx, r.ExternalConfigurations)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -71,7 +71,7 @@ func (r *Rotator) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, e
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	state, err := r.nextState(ctx, stored, append(bundlesOf(configurations), bundlesOf(carriers)...))
+	state, err := r.nextState(ctx, stored, append(bundlesOf(configurations), bundlesOf(external)...))
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -110,7 +110,7 @@ func bundlesOf(configurations []admissionv1.ValidatingWebhookConfiguration) Bund
 	return bundles
 }
 
-// read returns the Secret, one without a resource version if there is none.
+// read returns the Secret. If the Secret does not exist, the result has no resource version.
 func (r *Rotator) read(ctx context.Context) (*corev1.Secret, error) {
 	var secret corev1.Secret
 	if err := r.Uncached.Get(ctx, r.Secret, &secret); client.IgnoreNotFound(err) != nil {
@@ -119,20 +119,20 @@ func (r *Rotator) read(ctx context.Context) (*corev1.Secret, error) {
 	return &secret, nil
 }
 
-// next is what the certificates should be by now. A Secret that is gone or damaged is restored as far as can be.
-func (r *Rotator) nextState(ctx context.Context, stored *corev1.Secret, carried Bundles) (State, error) {
+// nextState returns the due state. It recovers as much as possible if the Secret is missing or invalid.
+func (r *Rotator) nextState(ctx context.Context, stored *corev1.Secret, published Bundles) (State, error) {
 	now := r.Clock()
 	state, err := decode(stored.Data)
 	if err != nil {
 		if stored.ResourceVersion != "" {
-			log.FromContext(ctx).Error(err, "The webhook's certificates cannot be read and are made anew", "secret", r.Secret)
+			log.FromContext(ctx).Error(err, "Cannot read the webhook certificates in the Secret; issuing new ones", "secret", r.Secret)
 		}
-		state = r.Recover(r.servedPair(), carried, now)
+		state = r.Recover(r.servedPair(), published, now)
 	}
-	return r.Advance(state, carried, now)
+	return r.Advance(state, published, now)
 }
 
-// held is what is answered with, as far as this process knows.
+// servedPair returns the serving pair that is in use, as far as this process knows.
 func (r *Rotator) servedPair() Pair {
 	if r.Serving == nil {
 		return r.lastServing
@@ -140,7 +140,7 @@ func (r *Rotator) servedPair() Pair {
 	return r.Serving.current()
 }
 
-// write stores what has changed, unless somebody else has written since it was read.
+// write stores changed data. It fails with a conflict if the Secret has changed since it was read.
 func (r *Rotator) write(ctx context.Context, stored *corev1.Secret, state State) error {
 	data, err := state.encode()
 	if err != nil {
@@ -162,12 +162,12 @@ func (r *Rotator) write(ctx context.Context, stored *corev1.Secret, state State)
 	if err := r.Client.Apply(ctx, apply, fieldOwner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("write Secret %s: %w", r.Secret, err)
 	}
-	log.FromContext(ctx).Info("Wrote the webhook's certificates", "secret", r.Secret,
-		"authorities", len(state.CAs), "until", state.Serving.Certificate.NotAfter)
+	log.FromContext(ctx).Info("Stored the webhook certificates", "secret", r.Secret,
+		"cas", len(state.CAs), "until", state.Serving.Certificate.NotAfter)
 	return nil
 }
 
-// same says whether all of want is stored. What else there is belongs to others.
+// containsAll reports whether stored contains all entries of want. Other entries are ignored.
 func containsAll(stored, want map[string][]byte) bool {
 	for key, value := range want {
 		if !bytes.Equal(stored[key], value) {
@@ -177,7 +177,7 @@ func containsAll(stored, want map[string][]byte) bool {
 	return true
 }
 
-// publish makes every webhook carry the bundle, and touches nothing else of the configurations.
+// publish writes the CA bundle to every webhook, and changes nothing else in the configurations.
 func (r *Rotator) publish(ctx context.Context, configurations []admissionv1.ValidatingWebhookConfiguration, bundle []byte) error {
 	for i := range configurations {
 		configuration := &configurations[i]
@@ -192,10 +192,10 @@ func (r *Rotator) publish(ctx context.Context, configurations []admissionv1.Vali
 		if !changed {
 			continue
 		}
-		// The UID keeps a configuration that has been deleted meanwhile from coming back as a torso.
+		// With the UID, the request cannot re-create a configuration that has been deleted meanwhile.
 		apply = apply.WithUID(configuration.UID)
 		if err := r.Client.Apply(ctx, apply, fieldOwner, client.ForceOwnership); err != nil {
-			return fmt.Errorf("write the bundle of ValidatingWebhookConfiguration %s: %w", configuration.Name, err)
+			return fmt.Errorf("write the CA bundle to ValidatingWebhookConfiguration %s: %w", configuration.Name, err)
 		}
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Keys of the Secret. All but the last are cert-manager's, too.
+// Keys of the Secret. All but the last are also used by cert-manager.
 const (
 	keyCertificate = corev1.TLSCertKey
 	keyPrivate     = corev1.TLSPrivateKeyKey
@@ -20,7 +20,7 @@ const (
 	keyCAs         = "authorities.json"
 )
 
-// storedAuthority is an Authority in the Secret.
+// storedCA is a CA as stored in the Secret.
 type storedCA struct {
 	Certificate string    `json:"certificate"`
 	Key         string    `json:"key,omitempty"`
@@ -28,7 +28,7 @@ type storedCA struct {
 	Needed      time.Time `json:"needed,omitzero"`
 }
 
-// encode is what the Secret holds of s. The same State gives the same bytes.
+// encode returns the data of the Secret. It is deterministic.
 func (s State) encode() (map[string][]byte, error) {
 	stored := make([]storedCA, len(s.CAs))
 	for i, a := range s.CAs {
@@ -38,20 +38,20 @@ func (s State) encode() (map[string][]byte, error) {
 		}
 		stored[i] = storedCA{string(encodeCertificate(a.Certificate)), string(key), a.PublishedSince.UTC(), a.NeededUntil.UTC()}
 	}
-	authorities, err := json.Marshal(stored)
+	cas, err := json.Marshal(stored)
 	if err != nil {
-		return nil, fmt.Errorf("encode authorities: %w", err)
+		return nil, fmt.Errorf("encode the CAs: %w", err)
 	}
 	key, err := encodeKey(s.Serving.Key)
 	if err != nil {
 		return nil, err
 	}
 	return map[string][]byte{
-		keyCertificate: encodeCertificate(s.Serving.Certificate), keyPrivate: key, keyBundle: s.Bundle(), keyCAs: authorities,
+		keyCertificate: encodeCertificate(s.Serving.Certificate), keyPrivate: key, keyBundle: s.Bundle(), keyCAs: cas,
 	}, nil
 }
 
-// decode reads what encode wrote.
+// decode is the inverse of encode.
 func decode(data map[string][]byte) (State, error) {
 	var stored []storedCA
 	if err := json.Unmarshal(data[keyCAs], &stored); err != nil {
@@ -61,7 +61,7 @@ func decode(data map[string][]byte) (State, error) {
 	for i, a := range stored {
 		pair, err := decodePair([]byte(a.Certificate), []byte(a.Key))
 		if err != nil {
-			return State{}, fmt.Errorf("%s: authority %d: %w", keyCAs, i, err)
+			return State{}, fmt.Errorf("%s: CA %d: %w", keyCAs, i, err)
 		}
 		s.CAs = append(s.CAs, CA{pair, a.Carried, a.Needed})
 	}
@@ -75,7 +75,7 @@ func decode(data map[string][]byte) (State, error) {
 	return s, nil
 }
 
-// decodePair reads a certificate and its key, if it has one.
+// decodePair decodes a certificate and, if there is one, its key.
 func decodePair(certificate, key []byte) (Pair, error) {
 	found := decodeCertificates(certificate)
 	if len(found) != 1 {
@@ -90,16 +90,16 @@ func decodePair(certificate, key []byte) (Pair, error) {
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return Pair{}, err // which tells nothing of the key
+		return Pair{}, err // the error does not contain the key
 	}
 	private, ok := parsed.(*ecdsa.PrivateKey)
 	if !ok || !private.PublicKey.Equal(found[0].PublicKey) {
-		return Pair{}, errors.New("the key is not the certificate's")
+		return Pair{}, errors.New("the key does not belong to the certificate")
 	}
 	return Pair{found[0], private}, nil
 }
 
-// decodeCertificates returns the certificates among PEM blocks, and passes over what is none.
+// decodeCertificates returns the certificates in PEM text. It skips everything else.
 func decodeCertificates(text []byte) []*x509.Certificate {
 	var found []*x509.Certificate
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {

@@ -15,20 +15,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 )
 
-// Serving is the pair that this process answers with. It is safe for concurrent use, and the zero Serving has none yet.
+// Serving holds the certificate that this process serves. It is safe for concurrent use. The zero Serving holds none.
 type Serving struct {
 	pair atomic.Pointer[tls.Certificate]
 }
 
-// Configure makes a server answer with the pair as it is at the time of each handshake.
+// Configure makes a server use the current certificate for each handshake.
 func (s *Serving) Configure(config *tls.Config) {
 	config.MinVersion = tls.VersionTLS13
 	config.GetCertificate = s.GetCertificate
-	// API servers open a connection for every few calls only over HTTP/1.1, which is what spreads them over the replicas.
+	// With HTTP/1.1 an API server opens a connection for every few calls, which spreads the calls over the replicas.
 	config.NextProtos = []string{"http/1.1"}
 }
 
-// GetCertificate is that of a [tls.Config].
+// GetCertificate implements GetCertificate of [tls.Config].
 func (s *Serving) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	pair := s.pair.Load()
 	if pair == nil {
@@ -37,7 +37,7 @@ func (s *Serving) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	return pair, nil
 }
 
-// Take makes the pair of a Secret the one to answer with. On an error it stays what it was.
+// Load replaces the certificate with the one in the Secret. If the Secret is invalid, Load returns an error and keeps the current one.
 func (s *Serving) Load(secret *corev1.Secret) error {
 	pair, err := tls.X509KeyPair(secret.Data[keyCertificate], secret.Data[keyPrivate])
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *Serving) Load(secret *corev1.Secret) error {
 	return nil
 }
 
-// held is the pair for the rotation to go on from, if it is of a kind that the rotation issues.
+// current returns the current pair for the rotation. It returns the zero Pair if there is none or its key is not ECDSA.
 func (s *Serving) current() Pair {
 	pair := s.pair.Load()
 	if pair == nil {
@@ -60,15 +60,15 @@ func (s *Serving) current() Pair {
 	return Pair{pair.Leaf, key}
 }
 
-// follower brings the Secret's pair to Serving.
+// follower loads the certificate in the Secret into Serving.
 type follower struct {
 	cached  client.Reader
 	secret  types.NamespacedName
 	serving *Serving
 }
 
-// Follow makes every replica, elected or not, serve what the Secret holds, whoever writes it. The manager's cache must
-// hold the Secret; see [CacheOf].
+// Follow makes every replica, elected or not, serve the certificate in the Secret, whichever component writes it. The cache of the
+// manager must hold the Secret: see [CacheFor].
 func Follow(mgr ctrl.Manager, secret types.NamespacedName, serving *Serving) error {
 	everyReplica := false
 	return ctrl.NewControllerManagedBy(mgr).
@@ -78,7 +78,7 @@ func Follow(mgr ctrl.Manager, secret types.NamespacedName, serving *Serving) err
 		Complete(&follower{cached: mgr.GetClient(), secret: secret, serving: serving})
 }
 
-// Reconcile keeps what is served when the Secret is gone or damaged: the elected replica repairs it.
+// Reconcile keeps the current certificate if the Secret is missing or invalid. The elected replica repairs the Secret.
 func (f *follower) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	var secret corev1.Secret
 	if err := f.cached.Get(ctx, f.secret, &secret); err != nil {

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// CacheOf is how a manager's cache, in cache.Options.ByObject, holds this one Secret and no other.
+// CacheFor returns the cache options, for cache.Options.ByObject, with which a manager caches only this Secret.
 func CacheFor(secret types.NamespacedName) cache.ByObject {
 	return cache.ByObject{
 		Namespaces: map[string]cache.Config{secret.Namespace: {}},
@@ -27,13 +27,13 @@ func CacheFor(secret types.NamespacedName) cache.ByObject {
 	}
 }
 
-// only is the one Secret, in caches that hold more.
+// onlySecret filters events in caches that hold more Secrets.
 func onlySecret(secret types.NamespacedName) builder.Predicates {
 	return builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return client.ObjectKeyFromObject(o) == secret }))
 }
 
-// SetupWithManager runs r on the elected replica: at the start, even if there is no Secret, whenever the Secret changes,
-// and every so often. It has a cache of its own for the Secret: a manager's holds one of a namespace, or all.
+// SetupWithManager runs r on the elected replica: at the start, even if there is no Secret, when the Secret changes, and at intervals.
+// It uses a cache of its own, because the cache of a manager would hold all Secrets of a namespace or of the cluster.
 func (r *Rotator) SetupWithManager(mgr ctrl.Manager) error {
 	held, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
@@ -50,7 +50,7 @@ func (r *Rotator) SetupWithManager(mgr ctrl.Manager) error {
 		queue.Add(key)
 		return nil
 	})
-	// Bounded, so that a trouble that ends is noticed soon.
+	// The backoff is bounded so that the Rotator recovers soon after an error is resolved.
 	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](r.Interval/64, r.Interval)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(r.Secret.Name + "-rotation").

@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// State is all there is to know for the rotation.
+// State is the complete state of the rotation.
 type State struct {
-	// Authorities that are trusted, the newest last.
+	// CAs are the trusted CAs, the newest last.
 	CAs []CA
-	// Serving is what replicas answer with.
+	// Serving is the pair that replicas serve.
 	Serving Pair
 }
 
-// Authority is trusted to sign what is served.
+// CA is a certificate authority that signs serving certificates.
 type CA struct {
 	Pair
 
-	// Carried is since when every webhook configuration has had it in its bundle; zero: not all have.
+	// PublishedSince is the time since when all webhook configurations contain the CA. It is zero if one of them does not.
 	PublishedSince time.Time
-	// Needed is until when something that it signed may be served.
+	// NeededUntil is the time until when a certificate that the CA signed may be served.
 	NeededUntil time.Time
 }
 
-// Bundle is what the webhook configurations should carry.
+// Bundle returns the CA bundle for the webhook configurations, as PEM.
 func (s State) Bundle() []byte {
 	var bundle []byte
 	for _, a := range s.CAs {
@@ -33,7 +33,7 @@ func (s State) Bundle() []byte {
 	return bundle
 }
 
-// signer is the place of the authority of what is served, or none.
+// signer returns the index of the CA that signed the serving certificate, or notFound.
 func (s State) signer() int {
 	if !s.Serving.exists() {
 		return notFound
@@ -43,16 +43,16 @@ func (s State) signer() int {
 
 const notFound = -1
 
-// clone lets a State be changed while another keeps what it was.
+// clone returns a copy whose CAs can be changed.
 func (s State) clone() State {
 	s.CAs = slices.Clone(s.CAs)
 	return s
 }
 
-// Bundles are what the webhook configurations carry now, one for each webhook.
+// Bundles are the CA bundles that the webhook configurations contain now, one per webhook.
 type Bundles [][]byte
 
-// carry says whether all bundles have the authority. Where there is no webhook, nobody need trust anybody.
+// contain reports whether all bundles contain the CA. It is true if there is no webhook.
 func (b Bundles) contain(a CA) bool {
 	text := bytes.TrimSpace(encodeCertificate(a.Certificate))
 	return !slices.ContainsFunc(b, func(bundle []byte) bool { return !bytes.Contains(bundle, text) })

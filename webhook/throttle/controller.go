@@ -6,11 +6,11 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// isController says whether who writes has others waiting behind them. Their clients would sleep through a Retry-After with
-// one of few workers, and so hold up namespaces that are far from any limit.
+// isController reports whether the requester serves more than one namespace. A client waits for a Retry-After with one of its few
+// workers, so that a wait would delay namespaces that are far from any limit.
 //
-// That is so of the cluster's own parts, which are called system:something, and of a service account that writes outside of
-// its own namespace. One that writes within it, and a person, wait for themselves alone.
+// Controllers are the components of the cluster, with user names that begin with "system:", and service accounts that write outside
+// of their own namespace. A person, and a service account that writes to its own namespace, delay only themselves.
 func isController(in *admissionv1.AdmissionRequest) bool {
 	name, system := strings.CutPrefix(in.UserInfo.Username, "system:")
 	if !system {

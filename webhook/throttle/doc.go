@@ -1,6 +1,6 @@
-// Package throttle is a limiter's door for API servers: POST /v1/throttle, a validating admission webhook.
+// Package throttle implements a limiter's endpoint for API servers: POST /v1/throttle, a validating admission webhook.
 //
-// It turns an AdmissionReview into an engine.Check and an engine.Answer into an AdmissionReview, and decides nothing itself.
-// A decision is always HTTP 200: an API server takes any other status for a webhook that has failed, and some for one that
-// it is to ask again.
+// It translates an AdmissionReview to an engine.Check, and an engine.Answer to an AdmissionReview. It makes no decisions itself.
+// A decision always has HTTP status 200: for an API server any other status means that the webhook failed, and after some of them
+// it retries.
 package throttle

@@ -33,9 +33,12 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
+// advice ends every denial.
+const advice = "; to raise the limit, contact the owner of the policy"
+
 func denied(message string, retryAfter int32) *metav1.Status {
 	return &metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: message,
+		Status: metav1.StatusFailure, Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: message + advice,
 		Details: &metav1.StatusDetails{Name: "settings", Kind: "ConfigMap", RetryAfterSeconds: retryAfter},
 	}
 }
@@ -66,7 +69,7 @@ func TestHandler_Responses(t *testing.T) {
 		"near the limit": {
 			[]rules.Rule{limit("a", 3, 24*hour)},
 			thrice, nil,
-			[]string{"3 of 3 per 24h used, policy cluster/a (Namespace acme)"},
+			[]string{"rate limit of policy cluster/a: 3 of 3 per 24h used by Namespace acme"},
 			map[string]string{"result": "allowed", "policy": "cluster/a", "limit": "3", "remaining": "0", "source": "memory"},
 		},
 		"near five limits: three are told, strictest first": {
@@ -75,8 +78,8 @@ func TestHandler_Responses(t *testing.T) {
 			},
 			thrice, nil,
 			[]string{
-				"3 of 3 per 1h used, policy cluster/a (Namespace acme)", "3 of 3 per 1m used, policy cluster/b (Namespace acme)",
-				"3 of 3 per 1m30s used, policy cluster/d (Namespace acme)",
+				"rate limit of policy cluster/a: 3 of 3 per 1h used by Namespace acme", "rate limit of policy cluster/b: 3 of 3 per 1m used by Namespace acme",
+				"rate limit of policy cluster/d: 3 of 3 per 1m30s used by Namespace acme",
 			},
 			map[string]string{"result": "allowed", "policy": "cluster/a", "limit": "3", "remaining": "0", "source": "memory"},
 		},
@@ -84,7 +87,7 @@ func TestHandler_Responses(t *testing.T) {
 			[]rules.Rule{limit("a", 60, time.Minute, bursting)},
 			[][]byte{create, create},
 			nil,
-			[]string{"2 of a burst of 2 used, policy cluster/a (Namespace acme)"},
+			[]string{"rate limit of policy cluster/a: 2 of a burst of 2 used by Namespace acme"},
 			map[string]string{"result": "allowed", "policy": "cluster/a", "limit": "60", "remaining": "0", "source": "memory"},
 		},
 		"over the limit for long": {
@@ -108,13 +111,13 @@ func TestHandler_Responses(t *testing.T) {
 		"over two limits, the longest wait is told": {
 			[]rules.Rule{limit("a", 2, 5*time.Second), limit("b", 2, 2*time.Hour, byUser)},
 			[][]byte{alice, alice, alice},
-			denied("over the limit of policy cluster/b: 2 per 2h for User alice; retry in 2h; also over that of cluster/a", 0), nil,
+			denied("over the limit of policy cluster/b: 2 per 2h for User alice; retry in 2h; also over the limit of cluster/a", 0), nil,
 			map[string]string{"result": "denied", "policy": "cluster/b", "limit": "2", "remaining": "0", "source": "memory"},
 		},
 		"a write that costs more than there ever is": {
 			[]rules.Rule{limit("a", 3, time.Second, dear)},
 			[][]byte{create},
-			denied("over the limit of policy cluster/a: 3 per 1s for Namespace acme; the write costs more than is ever allowed at once", 0), nil,
+			denied("over the limit of policy cluster/a: 3 per 1s for Namespace acme; the write costs more than the limit ever allows", 0), nil,
 			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "3", "remaining": "3", "source": "memory"},
 		},
 		"an API server cannot wait its turn, and is not warned of one": {
@@ -289,20 +292,20 @@ func TestHandler_RejectsInvalidRequests(t *testing.T) {
 		status       int
 		say          string
 	}{
-		"nothing":                   {"POST", Path, http.NoBody, 400, "is no AdmissionReview"},
-		"no JSON":                   {"POST", Path, strings.NewReader("<a/>"), 400, "is no AdmissionReview"},
+		"nothing":                   {"POST", Path, http.NoBody, 400, "is not an AdmissionReview"},
+		"no JSON":                   {"POST", Path, strings.NewReader("<a/>"), 400, "is not an AdmissionReview"},
 		"half of it":                {"POST", Path, iotest.TimeoutReader(iotest.OneByteReader(swap("", ""))), 400, "ended early"},
-		"a list":                    {"POST", Path, strings.NewReader("[]"), 400, "is no AdmissionReview"},
+		"a list":                    {"POST", Path, strings.NewReader("[]"), 400, "is not an AdmissionReview"},
 		"an older review":           {"POST", Path, swap("admission.k8s.io/v1", "admission.k8s.io/v1beta1"), 400, "v1beta1"},
 		"another kind":              {"POST", Path, swap("AdmissionReview", "Pod"), 400, `\"Pod\"`},
-		"no request":                {"POST", Path, strings.NewReader(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`), 400, "holds no request"},
+		"no request":                {"POST", Path, strings.NewReader(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`), 400, "has no request"},
 		"no uid":                    {"POST", Path, swap(`"uid":"9054da0e-b526-45a6-8505-d5cf8c57f8b6"`, `"uid":""`), 400, "without a uid"},
-		"a name that is a number":   {"POST", Path, swap(`"name":"settings"`, `"name":1`), 400, "is no AdmissionReview"},
+		"a name that is a number":   {"POST", Path, swap(`"name":"settings"`, `"name":1`), 400, "is not an AdmissionReview"},
 		"more than anybody sends":   {"POST", Path, strings.NewReader(strings.Repeat(" ", maxBody) + "{}"), 400, "larger than 33554432 bytes"},
 		"more, of unknown length":   {"POST", Path, io.MultiReader(strings.NewReader(strings.Repeat(" ", maxBody)), strings.NewReader("{}")), 400, "larger than 33554432 bytes"},
-		"a GET":                     {"GET", Path, http.NoBody, 405, "ask with POST"},
-		"another path":              {"POST", "/v1/check", swap("", ""), 404, "there is no /v1/check"},
-		"a path with control chars": {"POST", "/%0a", swap("", ""), 404, "there is no /\uFFFD"},
+		"a GET":                     {"GET", Path, http.NoBody, 405, "use POST"},
+		"another path":              {"POST", "/v1/check", swap("", ""), 404, "no such path /v1/check"},
+		"a path with control chars": {"POST", "/%0a", swap("", ""), 404, "no such path /\uFFFD"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -367,7 +370,7 @@ func TestHandler_LargeReviewsWaitAndSmallOnesDoNot(t *testing.T) {
 	fixture.Await(t, "the small ones are, too", func() bool { return h.inside.Load() == atOnce+many })
 	r := httptest.NewRequest(http.MethodPost, Path+"?timeout=10ms", bytes.NewReader(large))
 	w := httptest.NewRecorder()
-	if door.ServeHTTP(w, r); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "other large ones") {
+	if door.ServeHTTP(w, r); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "other large bodies") {
 		t.Errorf("one for which there is no time: %d %s", w.Code, w.Body)
 	}
 	close(h.release)
@@ -468,15 +471,15 @@ func TestWarnings_ReportUsageNearTheLimit(t *testing.T) {
 		want    []string
 	}{
 		"one unit before":                    {allowedResult("cluster/a", "acme", 21), 80, nil},
-		"from the percentage on":             {allowedResult("cluster/a", "acme", 20), 80, []string{"80 of 100 per 1m used, policy cluster/a (Custom acme)"}},
+		"from the percentage on":             {allowedResult("cluster/a", "acme", 20), 80, []string{"rate limit of policy cluster/a: 80 of 100 per 1m used by Custom acme"}},
 		"never, of 0":                        {allowedResult("cluster/a", "acme", 0), 0, nil},
 		"only when all is used, of 100":      {allowedResult("cluster/a", "acme", 1), 100, nil},
-		"without an identifier":              {allowedResult("cluster/a", limiter.Missing, 0), 80, []string{"100 of 100 per 1m used, policy cluster/a (writes without a Custom)"}},
-		"what would cost a header its form":  {allowedResult("cluster/a", "a\nb\x00c\xffd", 0), 80, []string{"100 of 100 per 1m used, policy cluster/a (Custom a\uFFFDb\uFFFDc\uFFFDd)"}},
+		"without an identifier":              {allowedResult("cluster/a", limiter.Missing, 0), 80, []string{"rate limit of policy cluster/a: 100 of 100 per 1m used by writes without a Custom"}},
+		"what would cost a header its form":  {allowedResult("cluster/a", "a\nb\x00c\xffd", 0), 80, []string{"rate limit of policy cluster/a: 100 of 100 per 1m used by Custom a\uFFFDb\uFFFDc\uFFFDd"}},
 		"what is used is not known":          {away, 80, nil},
-		"a long identifier is cut short":     {allowedResult("cluster/a", long, 0), 80, []string{"100 of 100 per 1m used, policy cluster/a (Custom " + strings.Repeat("a", 69) + "…)"}},
-		"a long name of a policy is told":    {allowedResult("cluster/"+long[:100], "acme", 0), 80, []string{"100 of 100 per 1m used, policy cluster/" + long[:100]}},
-		"the longest name of one is cut off": {allowedResult(long+"/"+long, "acme", 0), 80, []string{"100 of 100 per 1m used, policy " + long[:127] + "…"}},
+		"a long identifier is cut short":     {allowedResult("cluster/a", long, 0), 80, []string{"rate limit of policy cluster/a: 100 of 100 per 1m used by Custom " + strings.Repeat("a", 54) + "…"}},
+		"a long name of a policy is told":    {allowedResult("cluster/"+long[:100], "acme", 0), 80, []string{"rate limit of policy cluster/" + long[:100] + ": 100 of 100 per 1m used"}},
+		"the longest name of one is cut off": {allowedResult(long+"/"+long, "acme", 0), 80, []string{"rate limit of policy " + long[:127] + "…: 100 of 100 per 1m used"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -514,7 +517,7 @@ func TestDenial_NamesTheTierAndHidesSecrets(t *testing.T) {
 	door := newTestHandler(t, newEngine(t, atNoon(), limit("a", 5, hour, gold)))
 	reviewResponse(t, door, reviewBody(t, "create"))
 	got := reviewResponse(t, door, reviewBody(t, "create"))
-	want := "over the limit of policy cluster/a: 1 per 1h (tier gold) for Namespace " + limiter.HashSecret("acme") + "; retry in 1h"
+	want := "over the limit of policy cluster/a: 1 per 1h (tier gold) for Namespace " + limiter.HashSecret("acme") + "; retry in 1h" + advice
 	if got.Allowed || got.Result.Message != want {
 		t.Errorf("%+v", got.Result)
 	}

@@ -158,8 +158,8 @@ func TestAPIServer_ReturnsWarningsAndDenialsToClients(t *testing.T) {
 		}
 	}
 	want := []string{
-		"4 of 5 per 1h used, policy cluster/configmaps (Namespace " + c.namespace + ")",
-		"5 of 5 per 1h used, policy cluster/configmaps (Namespace " + c.namespace + ")",
+		"rate limit of policy cluster/configmaps: 4 of 5 per 1h used by Namespace " + c.namespace,
+		"rate limit of policy cluster/configmaps: 5 of 5 per 1h used by Namespace " + c.namespace,
 	}
 	if strings.Join(warnings.texts, "\n") != strings.Join(want, "\n") {
 		t.Errorf("warnings %q, want %q", warnings.texts, want)

@@ -15,42 +15,42 @@ import (
 	"github.com/weir-dev/weir/limiter/reply"
 )
 
-// Keys of audit annotations. An API server writes the name of the webhook and a slash before them.
+// Keys of audit annotations. API servers prefix them with the name of the webhook and a slash.
 const (
 	auditResult    = "result" // allowed, denied, unlimited, exempt, refused, undecided
-	auditPolicy    = "policy" // the strictest
+	auditPolicy    = "policy" // the strictest policy
 	auditLimit     = "limit"
 	auditRemaining = "remaining"
 	auditSource    = "source"
-	auditShadow    = "shadow-denied" // policies in shadow that would have denied, with commas between
+	auditShadow    = "shadow-denied" // comma-separated policies in shadow mode that would have denied
 	auditCause     = "cause"
 )
 
-// response puts an answer into the words of the API.
-func (t *Settings) response(in *admissionv1.AdmissionRequest, a *engine.Answer) *admissionv1.AdmissionResponse {
+// response converts an answer to an AdmissionResponse.
+func (s *Settings) response(in *admissionv1.AdmissionRequest, a *engine.Answer) *admissionv1.AdmissionResponse {
 	out := &admissionv1.AdmissionResponse{UID: in.UID, Allowed: a.Allowed, AuditAnnotations: audit(a)}
 	strictest := a.Strictest()
 	switch {
 	case strictest == nil:
 	case a.Allowed:
-		out.Warnings = t.warnings(a)
+		out.Warnings = s.warnings(a)
 	default:
 		out.Result = &metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
-			Message: denial(a), Details: t.details(in, strictest.RetryAfter),
+			Message: denial(a), Details: s.details(in, strictest.RetryAfter),
 		}
 	}
 	return out
 }
 
-// undecided lets a write pass, and tells the audit why.
+// allow returns a response that allows the write and records the reason in the audit log.
 func allow(in *admissionv1.AdmissionRequest, result string) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{UID: in.UID, Allowed: true, AuditAnnotations: map[string]string{auditResult: result}}
 }
 
-// withoutAnswer is for a write that err left without an answer: refused if a policy says so, else it passes.
-func (t *Settings) failureResponse(in *admissionv1.AdmissionRequest, err error) *admissionv1.AdmissionResponse {
-	const tryAgain = time.Second // as the other doors tell
+// failureResponse is for a write without a decision. It allows the write unless a policy refuses writes when its counters are unavailable.
+func (s *Settings) failureResponse(in *admissionv1.AdmissionRequest, err error) *admissionv1.AdmissionResponse {
+	const retryAfter = time.Second // as the other endpoints
 	cause := reply.Unavailable(err).Detail
 	out := allow(in, "undecided")
 	out.AuditAnnotations[auditCause] = cause
@@ -59,22 +59,22 @@ func (t *Settings) failureResponse(in *admissionv1.AdmissionRequest, err error) 
 		out.AuditAnnotations[auditResult], out.AuditAnnotations[auditPolicy] = "refused", refused.Policy
 		out.Result = &metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
-			Message: cause, Details: t.details(in, tryAgain),
+			Message: cause, Details: s.details(in, retryAfter),
 		}
 	}
 	return out
 }
 
-// details name what was to be written, and how long to wait if that is to be told.
-func (t *Settings) details(in *admissionv1.AdmissionRequest, wait time.Duration) *metav1.StatusDetails {
+// details describe the written object. They contain the wait if the client should wait for it.
+func (s *Settings) details(in *admissionv1.AdmissionRequest, wait time.Duration) *metav1.StatusDetails {
 	details := &metav1.StatusDetails{Name: in.Name, Group: in.Resource.Group, Kind: in.Kind.Kind}
-	if wait <= t.retryAfter && t.retryAfter > 0 && !isController(in) {
+	if wait <= s.retryAfter && s.retryAfter > 0 && !isController(in) {
 		details.RetryAfterSeconds = int32(max(1, seconds(wait)))
 	}
 	return details
 }
 
-// audit is what is kept of an answer. Who was counted the audit knows without.
+// audit returns the audit annotations. They do not repeat the user and the object, which the audit event contains.
 func audit(a *engine.Answer) map[string]string {
 	kept := map[string]string{auditResult: result(a)}
 	if r := a.Strictest(); r != nil {
@@ -106,12 +106,12 @@ func result(a *engine.Answer) string {
 	}
 }
 
-// denial says which limits a denied write is over, whose they are, and when to come back.
+// denial states which limits the write exceeds, for whom, when to retry, and what else to do.
 func denial(a *engine.Answer) string {
 	r := a.Strictest()
 	text := "over the limit of policy " + r.Rule.Policy + ": " + describeLimit(r) + " for " + countedFor(r, maxName)
 	if r.RetryAfter == limiter.Never {
-		text += "; the write costs more than is ever allowed at once"
+		text += "; the write costs more than the limit ever allows"
 	} else {
 		text += "; retry in " + shortDuration(time.Duration(max(1, seconds(r.RetryAfter)))*time.Second)
 	}
@@ -122,7 +122,7 @@ func denial(a *engine.Answer) string {
 		}
 	}
 	if len(others) > 0 {
-		text += "; also over that of " + strings.Join(others, ", ")
+		text += "; also over the limit of " + strings.Join(others, ", ")
 	}
-	return clip(text, maxMessage)
+	return clip(text+"; to raise the limit, contact the owner of the policy", maxMessage)
 }

@@ -15,30 +15,30 @@ import (
 )
 
 const (
-	// maxBody is more than an API server can send, in bytes: the object that is to be, of the 3 MiB that it takes, the one that is, of
-	// the 1.5 MiB that etcd takes, and what stands around them. JSON makes six bytes of some: "<" is sent as "\u003c".
+	// maxBody is more than an API server can send, in bytes: a new object of up to 3 MiB, the bound of an API server, an old object of up to
+	// 1.5 MiB, the bound of etcd, and the other fields. JSON encodes some bytes as six: "<" is sent as "\u003c".
 	maxBody = 32 << 20
-	// defaultTimeout is an API server's own, which it always tells.
+	// defaultTimeout is the default of API servers. They always send a timeout.
 	defaultTimeout = 10 * time.Second
-	// share of the timeout, in percent, within which an answer is on its way: the API server's clock began earlier, and it
-	// tells whole seconds, rounded up.
+	// decisionPercent is the part of the timeout, in percent, in which to respond. The timeout of the API server began earlier, and it is
+	// sent in whole seconds, rounded up.
 	decisionPercent = 80
 )
 
-// MaxStoreTimeout is the longest that a store may take to answer. A decision may have to ask it twice, and is then within the share of the
-// two seconds for which API servers that the operator has told of a limiter wait.
+// MaxStoreTimeout bounds the timeout of the store. A decision may need two calls to the store. With this bound it stays within
+// decisionPercent of the two seconds that API servers wait according to the operator's webhook configuration.
 const MaxStoreTimeout = 750 * time.Millisecond
 
-// readBody reads what r asks into buffer.
+// readBody reads the body of r into buffer.
 func readBody(r *http.Request, buffer *bytes.Buffer) *reply.Problem {
 	if r.ContentLength > maxBody {
 		return badBody(fmt.Sprintf("is larger than %d bytes", maxBody))
 	}
 	if r.ContentLength > 0 {
-		buffer.Grow(int(r.ContentLength) + bytes.MinRead) // once
+		buffer.Grow(int(r.ContentLength) + bytes.MinRead) // one allocation
 	}
 	if _, err := buffer.ReadFrom(io.LimitReader(r.Body, maxBody+1)); err != nil {
-		return badBody("ended early") // the error itself may name addresses
+		return badBody("ended early") // the error itself may contain addresses
 	}
 	if buffer.Len() > maxBody {
 		return badBody(fmt.Sprintf("is larger than %d bytes", maxBody))
@@ -46,29 +46,29 @@ func readBody(r *http.Request, buffer *bytes.Buffer) *reply.Problem {
 	return nil
 }
 
-// decode reads an AdmissionReview. Its objects stay JSON, of their own memory: body can be used again.
+// decodeReview decodes an AdmissionReview. Its objects stay JSON, and are copied: the caller can reuse body.
 func decodeReview(body []byte) (*admissionv1.AdmissionRequest, *reply.Problem) {
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(body, &review); err != nil {
-		return nil, badBody("is no AdmissionReview: " + clip(err.Error(), maxMessage))
+		return nil, badBody("is not an AdmissionReview: " + clip(err.Error(), maxMessage))
 	}
 	want := admissionv1.SchemeGroupVersion.String()
 	switch {
 	case review.Kind != "AdmissionReview" || review.APIVersion != want:
-		return nil, badBody(fmt.Sprintf("is %q of %q, not AdmissionReview of %s", clip(review.Kind, maxName), clip(review.APIVersion, maxName), want))
+		return nil, badBody(fmt.Sprintf("is kind %q of version %q, must be AdmissionReview of %s", clip(review.Kind, maxName), clip(review.APIVersion, maxName), want))
 	case review.Request == nil:
-		return nil, badBody("holds no request")
+		return nil, badBody("has no request")
 	case review.Request.UID == "":
-		return nil, badBody("holds a request without a uid")
+		return nil, badBody("has a request without a uid")
 	}
 	return review.Request, nil
 }
 
-func badBody(is string) *reply.Problem {
-	return reply.NewProblem(http.StatusBadRequest, "body", "the body "+is)
+func badBody(problem string) *reply.Problem {
+	return reply.NewProblem(http.StatusBadRequest, "body", "the body "+problem)
 }
 
-// requestOf is the write that in asks about, as rules match it.
+// toRequest converts the reviewed write to the request that rules match.
 func toRequest(in *admissionv1.AdmissionRequest) rules.Request {
 	write := &rules.KubernetesRequest{
 		Operation: string(in.Operation),
@@ -87,7 +87,7 @@ func toRequest(in *admissionv1.AdmissionRequest) rules.Request {
 	return rules.Request{Domain: write.Namespace, Kubernetes: write}
 }
 
-// namespaceOf is that of the object. A Namespace is in none, though an API server tells its own name.
+// namespaceOf returns the namespace of the object. A Namespace object is cluster-scoped, although API servers send its own name here.
 func namespaceOf(in *admissionv1.AdmissionRequest) string {
 	if in.Resource.Group == "" && in.Resource.Resource == "namespaces" {
 		return ""
@@ -97,12 +97,12 @@ func namespaceOf(in *admissionv1.AdmissionRequest) string {
 
 func isDryRun(in *admissionv1.AdmissionRequest) bool { return in.DryRun != nil && *in.DryRun }
 
-// within is for how long a decision may take, of the timeout that an API server tells with its question: "?timeout=2s".
+// decisionTimeout returns how long a decision may take: a part of the timeout that the API server sends as "?timeout=2s".
 func decisionTimeout(r *http.Request) time.Duration {
 	timeout := defaultTimeout
 	if r.URL.RawQuery != "" {
-		if told, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && told > 0 {
-			timeout = min(told, defaultTimeout)
+		if sent, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && sent > 0 {
+			timeout = min(sent, defaultTimeout)
 		}
 	}
 	return timeout / 100 * decisionPercent

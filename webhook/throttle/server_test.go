@@ -239,7 +239,7 @@ func TestServer_ReturnsListenerErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = NewServer(http.NotFoundHandler(), serverCertificate(newFiles(t)), time.Hour, discard()).Run(t.Context(), listener)
-	if err == nil || !strings.Contains(err.Error(), "serve API servers on "+listener.Addr().String()) {
+	if err == nil || !strings.Contains(err.Error(), "serve the throttle endpoint on "+listener.Addr().String()) {
 		t.Errorf("error %v does not name the socket", err)
 	}
 }

@@ -8,51 +8,51 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// maxRetryAfter bounds what a client can be told to wait: client-go obeys it ten times over.
+// retryAfterBound bounds the wait that a client is asked to take: client-go waits up to ten times.
 const retryAfterBound = time.Minute
 
-// Terms are whom a cluster limits, and how it tells them. Build them with [NewTerms].
+// Settings state which writes are exempt, and how responses are worded. Create them with [NewSettings].
 type Settings struct {
 	namespaces, users, groups map[string]bool
 	retryAfter                time.Duration
 	warnPercent               int64
 }
 
-// Settings are what NewTerms takes.
+// Options are the input of [NewSettings].
 type Options struct {
-	// ExemptNamespaces are those in which nothing is limited, ExemptUsers and ExemptGroups who is never. A registration
-	// keeps API servers from asking about them; here they are exempt whatever the registration says.
+	// Writes to ExemptNamespaces, and by ExemptUsers and ExemptGroups, are never limited. The webhook configuration already excludes them,
+	// but the endpoint does not rely on it.
 	ExemptNamespaces, ExemptUsers, ExemptGroups []string
-	// MaxRetryAfter is the longest wait that a denied client is told, in whole seconds, at most a minute. 0: none is told.
+	// MaxRetryAfter is the longest wait that a denied client is asked to take, in whole seconds, at most a minute. With 0 none is sent.
 	MaxRetryAfter time.Duration
-	// WarnPercent of a limit, 0 … 100: who has used as much is warned. 0 warns never.
+	// WarnPercent is the percentage of a limit, 0 to 100, from which on allowed writes come with a warning. 0 disables warnings.
 	WarnPercent int
 }
 
-// NewTerms returns terms, or says which setting is out of bounds.
-func NewSettings(s Options) (*Settings, error) {
-	if s.MaxRetryAfter < 0 || s.MaxRetryAfter > retryAfterBound || s.MaxRetryAfter%time.Second != 0 {
-		return nil, fmt.Errorf("a longest wait of %v is not of whole seconds from 0s to %v", s.MaxRetryAfter, retryAfterBound)
+// NewSettings validates the options.
+func NewSettings(o Options) (*Settings, error) {
+	if o.MaxRetryAfter < 0 || o.MaxRetryAfter > retryAfterBound || o.MaxRetryAfter%time.Second != 0 {
+		return nil, fmt.Errorf("the longest retry-after %v must be in whole seconds, from 0s to %v", o.MaxRetryAfter, retryAfterBound)
 	}
-	if s.WarnPercent < 0 || s.WarnPercent > 100 {
-		return nil, fmt.Errorf("a warning from %d percent on is outside 0 … 100", s.WarnPercent)
+	if o.WarnPercent < 0 || o.WarnPercent > 100 {
+		return nil, fmt.Errorf("the warning percentage %d must be from 0 to 100", o.WarnPercent)
 	}
 	return &Settings{
-		namespaces: set(s.ExemptNamespaces), users: set(s.ExemptUsers), groups: set(s.ExemptGroups),
-		retryAfter: s.MaxRetryAfter, warnPercent: int64(s.WarnPercent),
+		namespaces: set(o.ExemptNamespaces), users: set(o.ExemptUsers), groups: set(o.ExemptGroups),
+		retryAfter: o.MaxRetryAfter, warnPercent: int64(o.WarnPercent),
 	}, nil
 }
 
-// exempt says whether a write is none of a limiter's business.
-func (t *Settings) isExempt(in *admissionv1.AdmissionRequest) bool {
-	return t.namespaces[in.Namespace] || t.users[in.UserInfo.Username] ||
-		slices.ContainsFunc(in.UserInfo.Groups, func(group string) bool { return t.groups[group] })
+// isExempt reports whether the write is never limited.
+func (s *Settings) isExempt(in *admissionv1.AdmissionRequest) bool {
+	return s.namespaces[in.Namespace] || s.users[in.UserInfo.Username] ||
+		slices.ContainsFunc(in.UserInfo.Groups, func(group string) bool { return s.groups[group] })
 }
 
 func set(names []string) map[string]bool {
 	m := make(map[string]bool, len(names))
 	for _, name := range names {
-		if name != "" { // that of objects in no namespace
+		if name != "" { // "" is the namespace of cluster-scoped objects
 			m[name] = true
 		}
 	}

@@ -11,15 +11,15 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 )
 
-// Bounds of what is told, in characters.
+// Maximum lengths in messages, in characters.
 const (
 	maxName    = 128
 	maxMessage = 1024
 )
 
-// clip makes text printable, for API servers drop a warning that is not, and shortens it to most characters.
+// clip makes text printable, because API servers drop warnings that are not, and shortens it to at most most characters.
 func clip(text string, most int) string {
-	text = strings.Map(func(c rune) rune { // bytes that are no UTF-8 come as U+FFFD
+	text = strings.Map(func(c rune) rune { // invalid UTF-8 becomes U+FFFD
 		if unicode.IsControl(c) {
 			return unicode.ReplacementChar
 		}
@@ -31,7 +31,7 @@ func clip(text string, most int) string {
 	return string([]rune(text)[:most-1]) + "…"
 }
 
-// whose reads "Tenant acme".
+// countedFor returns the identifier that was counted: "Tenant acme".
 func countedFor(r *engine.Result, most int) string {
 	if r.Identifier == limiter.Missing {
 		return "writes without a " + r.Rule.Axis
@@ -39,7 +39,7 @@ func countedFor(r *engine.Result, most int) string {
 	return r.Rule.Axis + " " + clip(r.Identifier, most)
 }
 
-// limitOf reads "60 per 1m", or "60 per 1m (tier gold)".
+// describeLimit returns "60 per 1m", or "60 per 1m (tier gold)".
 func describeLimit(r *engine.Result) string {
 	text := strconv.FormatInt(r.Decision.Limit, 10) + " per " + shortDuration(r.Window)
 	if r.Tier != "" {
@@ -48,7 +48,7 @@ func describeLimit(r *engine.Result) string {
 	return text
 }
 
-// short is d, of whole seconds, without the zeros at its end: "1h" for 1h0m0s.
+// shortDuration formats d, a number of whole seconds, without trailing zeros: "1h" for 1h0m0s.
 func shortDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -60,7 +60,7 @@ func shortDuration(d time.Duration) string {
 	return text
 }
 
-// seconds is d ≥ 0 in whole seconds, rounded up.
+// seconds returns d ≥ 0 in whole seconds, rounded up.
 func seconds(d time.Duration) int64 {
 	whole := int64(d / time.Second)
 	if d%time.Second > 0 {

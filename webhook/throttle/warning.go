@@ -10,27 +10,27 @@ import (
 
 const (
 	maxWarnings = 3
-	// likedWarning is what the API likes a warning to keep within, in characters, and maxWarning where API servers may cut.
+	// preferredWarning is the length that Kubernetes recommends for a warning, in characters. API servers may truncate at maxWarning.
 	preferredWarning, maxWarning = 120, 256
 )
 
-// warnings tell of the limits that an allowed write has brought near, strictest first.
-func (t *Settings) warnings(a *engine.Answer) []string {
+// warnings describe the limits that an allowed write has nearly used up, the strictest first.
+func (s *Settings) warnings(a *engine.Answer) []string {
 	var list []string
 	for i := range a.Results {
 		r := &a.Results[i]
-		if r.Rule.Shadow || len(list) == maxWarnings { // shadow binds nobody, and comes last
+		if r.Rule.Shadow || len(list) == maxWarnings { // policies in shadow mode limit no writes, and come last
 			break
 		}
-		if used, of, known := usage(r); known && t.warnPercent > 0 && used*100 >= t.warnPercent*of {
+		if used, of, known := usage(r); known && s.warnPercent > 0 && used*100 >= s.warnPercent*of {
 			list = append(list, warning(r, used, of))
 		}
 	}
 	return list
 }
 
-// usage is how many units of how many are spent. It is not known of a LeakyBucket, which admits one at a time, and not while
-// the store is away: then a replica knows its own share.
+// usage returns how many units of the limit are spent. It is unknown for LeakyBucket, which admits one unit at a time, and while the store
+// is unavailable, because a replica then knows only its own share.
 func usage(r *engine.Result) (used, of int64, known bool) {
 	if r.Rule.Algorithm == limiter.LeakyBucket || r.Source == engine.SourceLocal {
 		return 0, 0, false
@@ -42,7 +42,7 @@ func usage(r *engine.Result) (used, of int64, known bool) {
 	return of - r.Remaining, of, true
 }
 
-// burstOf is the burst that r was held to, 0 for the algorithm's own.
+// burstOf returns the burst that applied to r, or 0 for the default of the algorithm.
 func burstOf(r *engine.Result) int64 {
 	if r.Tier == "" {
 		return r.Rule.Burst
@@ -55,16 +55,16 @@ func burstOf(r *engine.Result) int64 {
 	return 0
 }
 
-// warning says whose limit is near, if there is room for that.
+// warning returns the text of one warning. It omits the identifier if there is no room for it.
 func warning(r *engine.Result, used, of int64) string {
 	limit := strconv.FormatInt(of, 10) + " per " + shortDuration(r.Window)
 	if burstOf(r) > 0 {
 		limit = "a burst of " + strconv.FormatInt(of, 10)
 	}
-	const least = len("Tenant acme-shop") // less than that says nothing
-	text := strconv.FormatInt(used, 10) + " of " + limit + " used, policy " + clip(r.Rule.Policy, maxWarning/2)
-	if room := preferredWarning - utf8.RuneCountInString(text) - len(" ()"); room >= least {
-		text += " (" + clip(countedFor(r, maxName), room) + ")"
+	const least = len("Tenant acme-shop") // a shorter cut would not identify anything
+	text := "rate limit of policy " + clip(r.Rule.Policy, maxWarning/2) + ": " + strconv.FormatInt(used, 10) + " of " + limit + " used"
+	if room := preferredWarning - utf8.RuneCountInString(text) - len(" by "); room >= least {
+		text += " by " + clip(countedFor(r, maxName), room)
 	}
 	return text
 }
