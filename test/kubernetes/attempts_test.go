@@ -24,11 +24,11 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// judgement is how another webhook judges a write that is no dry run: nil lets it pass.
+// verdict is the decision of the other webhook about a write that is not a dry run. nil allows the write.
 type verdict func() *metav1.Status
 
-// beside registers another webhook, about the ConfigMaps of a namespace: whatever judge holds at the time. API servers ask it
-// and Weir side by side.
+// otherWebhook registers another webhook for the ConfigMaps of a namespace. It decides with the current value of judge. API servers call it
+// and Weir in parallel.
 func otherWebhook(t *testing.T, w *World, namespace string) (judge *atomic.Pointer[verdict]) {
 	t.Helper()
 	judge = &atomic.Pointer[verdict]{}
@@ -72,19 +72,19 @@ func otherWebhook(t *testing.T, w *World, namespace string) (judge *atomic.Point
 	}
 	must(t, w.Admin.Create(t.Context(), configuration))
 	t.Cleanup(func() { must(t, w.Admin.Delete(context.Background(), configuration)) })
-	must(t, waitFor(t.Context(), "the other webhook to be asked", func(ctx context.Context) error {
+	must(t, waitFor(t.Context(), "the first call of the other webhook", func(ctx context.Context) error {
 		if err := w.Admin.Create(ctx, configMap(namespace), client.DryRunAll); err != nil {
 			return err
 		}
 		if asked.Load() == 0 {
-			return errors.New("it is not")
+			return errors.New("it has not been called")
 		}
 		return nil
 	}))
 	return judge
 }
 
-// charged is how many units fn costs under the policy, and how often API servers ask meanwhile.
+// measureCharge returns how many units fn costs under the policy, and how often API servers call the webhook meanwhile.
 func measureCharge(t *testing.T, w *World, policy string, fn func()) (units, asked int) {
 	t.Helper()
 	unitsBefore, askedBefore := mustGet[int](t)(w.Decisions(t.Context(), policy, "allowed")), mustGet[int](t)(w.WebhookCalls(t.Context()))
@@ -92,8 +92,8 @@ func measureCharge(t *testing.T, w *World, policy string, fn func()) (units, ask
 	return mustGet[int](t)(w.Decisions(t.Context(), policy, "allowed")) - unitsBefore, mustGet[int](t)(w.WebhookCalls(t.Context())) - askedBefore
 }
 
-// TestGeneratedNamesCountOnceForEachTry has another webhook in the place of names that are taken: one in 14 million is, and what
-// an API server does about it is the same.
+// The other webhook denies writes as if the generated name existed. Only one in 14 million generated names exists, but the API server reacts
+// in the same way.
 func TestGenerateName_CountsEachAttempt(t *testing.T) {
 	w := newWorld(t)
 	namespace := mustGet[string](t)(w.Namespace(t.Context(), "acme"))
@@ -114,7 +114,7 @@ func TestGenerateName_CountsEachAttempt(t *testing.T) {
 		units, asked := measureCharge(t, w, p.Name, func() { err = alice.Create(t.Context(), configMap(namespace)) })
 		t.Logf("%d names are taken: %d units, %v", step.taken, units, err)
 		if units != step.units || asked != step.units {
-			t.Errorf("%d names are taken: %d units, asked %d times, want %d", step.taken, units, asked, step.units)
+			t.Errorf("%d names are taken: %d units, %d calls of the webhook, want %d", step.taken, units, asked, step.units)
 		}
 		if all := step.taken > step.units; all != apierrors.IsAlreadyExists(err) || !all && err != nil {
 			t.Errorf("%d names are taken: %v", step.taken, err)
@@ -122,8 +122,7 @@ func TestGenerateName_CountsEachAttempt(t *testing.T) {
 	}
 }
 
-// TestAnUpdateThatCollidesCountsOnceForEachTry changes an object while an API server is about to store another change to it, which
-// the other webhook holds up for as long.
+// An admin changes the object while the other webhook delays the write of another user, so that the write must be repeated.
 func TestPatch_CountsEachAttemptAfterAConflict(t *testing.T) {
 	w := newWorld(t)
 	namespace := mustGet[string](t)(w.Namespace(t.Context(), "acme"))
@@ -144,7 +143,7 @@ func TestPatch_CountsEachAttemptAfterAConflict(t *testing.T) {
 			if left--; left < 0 {
 				return nil
 			}
-			judge.Store(nil) // it is asked about the following, too
+			judge.Store(nil) // the other webhook is also called for the patch below
 			defer judge.Store(&colliding)
 			if err := patch(admins[left%2], fmt.Sprintf("admin-%d-%d", collisions, left)); err != nil {
 				t.Error(err)
@@ -155,14 +154,14 @@ func TestPatch_CountsEachAttemptAfterAConflict(t *testing.T) {
 		units, asked := measureCharge(t, w, p.Name, func() { must(t, patch(alice, fmt.Sprintf("alice-%d", collisions))) })
 		t.Logf("%d collisions: %d units", collisions, units)
 		if units != 1+collisions || asked != 1+collisions {
-			t.Errorf("%d collisions: %d units, asked %d times, want %d", collisions, units, asked, 1+collisions)
+			t.Errorf("%d collisions: %d units, %d calls of the webhook, want %d", collisions, units, asked, 1+collisions)
 		}
 	}
 	judge.Store(nil)
-	old := object.DeepCopy() // of before all of that
+	old := object.DeepCopy() // an old version
 	var err error
 	units, asked := measureCharge(t, w, p.Name, func() { err = alice.Update(t.Context(), old) })
 	if !apierrors.IsConflict(err) || units != 0 || asked != 0 {
-		t.Errorf("an update of an old version: %v, %d units, asked %d times", err, units, asked)
+		t.Errorf("an update of an old version: %v, %d units, %d calls of the webhook", err, units, asked)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// manifest writes a ConfigMap as people apply it.
+// manifest writes a ConfigMap to a file.
 func manifest(t *testing.T, namespace, name string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name+".yaml")
@@ -25,7 +25,7 @@ func manifest(t *testing.T, namespace, name string) string {
 	return file
 }
 
-// writers are ways to create a ConfigMap, each through a client of its own.
+// writers returns several ways to create a ConfigMap, each with its own client.
 func writers(t *testing.T, w *World, namespace string) map[string]func(name string) error {
 	t.Helper()
 	kubectl := func(args ...string) error {
@@ -49,27 +49,27 @@ func writers(t *testing.T, w *World, namespace string) map[string]func(name stri
 	}
 }
 
-// TestAClientThatIsToldAShortWaitWaitsInSilence has one unit in three seconds: clients find it spent, and their callers do not notice.
+// The limit is one write in three seconds. Clients retry after that time, and their callers do not notice.
 func TestClients_WaitSilentlyForAShortRetryAfter(t *testing.T) {
 	w := newWorld(t)
 	namespace := mustGet[string](t)(w.Namespace(t.Context(), "acme"))
 	const window = 3 * time.Second
 	must(t, w.Enforce(t.Context(), Person("alice"), configMap(namespace), policy("short", v1alpha1.AxisNamespace, 1, window.String(), nil)))
 	must(t, bothClients(t, w, Person("alice"))[0].Create(t.Context(), configMap(namespace)))
-	for name, write := range writers(t, w, namespace) { // each finds the unit spent by the one before
+	for name, write := range writers(t, w, namespace) { // the previous write has spent the unit
 		before, began := mustGet[int](t)(w.WebhookCalls(t.Context())), time.Now()
 		if err := write(strings.ReplaceAll(strings.ReplaceAll(name, " ", ""), "--", "-")); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		asked := mustGet[int](t)(w.WebhookCalls(t.Context())) - before
-		t.Logf("%s: passed after %v, API servers asked %d times", name, time.Since(began).Round(10*time.Millisecond), asked)
+		t.Logf("%s: passed after %v, %d calls of the webhook", name, time.Since(began).Round(10*time.Millisecond), asked)
 		if asked < 2 {
-			t.Errorf("%s: it was never denied", name)
+			t.Errorf("%s: the write was never denied", name)
 		}
 	}
 }
 
-// TestAClientThatIsToldNoWaitFailsAtOnce has one unit in an hour.
+// The limit is one write in an hour.
 func TestClients_FailImmediatelyWithoutRetryAfter(t *testing.T) {
 	w := newWorld(t)
 	namespace := mustGet[string](t)(w.Namespace(t.Context(), "acme"))
@@ -83,16 +83,15 @@ func TestClients_FailImmediatelyWithoutRetryAfter(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if wait, told := apierrors.SuggestsClientDelay(err); told {
-			t.Errorf("%s was told to wait %d s", name, wait)
+			t.Errorf("%s got Retry-After %d", name, wait)
 		}
 		if asked := mustGet[int](t)(w.WebhookCalls(t.Context())) - before; asked != 1 {
-			t.Errorf("%s: API servers asked %d times", name, asked)
+			t.Errorf("%s: %d calls of the webhook, want 1", name, asked)
 		}
 	}
 }
 
-// TestDryRunsOfGitOpsAreNeverCharged reconciles as Flux does: a server-side apply as a dry run, again and again, and one that
-// counts when there is something to change.
+// The test reconciles as Flux does: it repeats a server-side apply as a dry run, and applies only if there is a change.
 func TestDryRun_OfGitOpsToolsIsNeverCharged(t *testing.T) {
 	w := newWorld(t)
 	const limit, rounds = 10, 25
@@ -125,10 +124,10 @@ func TestDryRun_OfGitOpsToolsIsNeverCharged(t *testing.T) {
 	}
 	for _, dry := range []bool{true, false} {
 		if err := apply(0, "one-more", dry); !IsDenied(err) {
-			t.Errorf("one more, dry run: %v: %v", dry, err)
+			t.Errorf("one more write, dry run %v: %v", dry, err)
 		}
 	}
 	if allowed := mustGet[int](t)(w.Decisions(t.Context(), p.Name, "allowed")); allowed != limit {
-		t.Errorf("%d were charged, want %d", allowed, limit)
+		t.Errorf("%d writes were charged, want %d", allowed, limit)
 	}
 }

@@ -1,8 +1,7 @@
-// Package kubernetes throttles a real Kubernetes API: two kube-apiservers on one etcd, the operator, and limiters on one Redis, each
-// a process of its own.
+// Package kubernetes throttles a real Kubernetes API: two kube-apiservers on one etcd, the operator, and limiters on one Redis. Each is a
+// process of its own.
 //
-// The operator registers the webhook as it does in a cluster, and API servers are left with what it wrote: they ask the Service
-// by its name over TLS, and trust the bundle that stands in the registration. Only the nodes are missing. A [World] plays them:
-// it runs the limiters that the Limiter's Deployment describes, carries connections from the Service's address to them, and says
-// that they are ready.
+// The operator registers the webhook as in a cluster, and the tests do not change the registration: API servers call the Service by its
+// name over TLS, and trust the CA bundle in the registration. Only nodes are missing. A [World] replaces them: it runs the limiters of the
+// Limiter's Deployment, routes connections from the address of the Service to them, and sets their status to ready.
 package kubernetes

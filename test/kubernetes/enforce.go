@@ -14,8 +14,8 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// Enforce has these policies in force, and no others: every limiter decides by them, and both API servers ask. What shows the
-// latter are dry runs of like, by who, which count nothing.
+// Enforce replaces all policies by these. It waits until every limiter enforces them and both API servers call the webhook for writes like
+// the given one. It checks that with dry runs by the user, which are not charged.
 func (w *World) Enforce(ctx context.Context, who rest.ImpersonationConfig, like client.Object, policies ...*v1alpha1.ClusterRateLimitPolicy) error {
 	if err := w.Admin.DeleteAllOf(ctx, &v1alpha1.ClusterRateLimitPolicy{}); err != nil {
 		return err
@@ -43,31 +43,31 @@ func (w *World) ready(p *v1alpha1.ClusterRateLimitPolicy) func(context.Context) 
 			return err
 		}
 		if c := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Status != metav1.ConditionTrue {
-			return fmt.Errorf("its conditions are %+v", now.Status.Conditions)
+			return fmt.Errorf("the conditions of the policy are %+v", now.Status.Conditions)
 		}
 		return nil
 	}
 }
 
-// Asked waits until both API servers ask about writes like this one.
+// AwaitWebhook waits until both API servers call the webhook for writes like this one.
 func (w *World) AwaitWebhook(ctx context.Context, who rest.ImpersonationConfig, like client.Object) error {
 	for server := range 2 {
 		c, err := w.As(server, who)
 		if err != nil {
 			return err
 		}
-		err = waitFor(ctx, fmt.Sprintf("API server %d to ask", server), func(ctx context.Context) error {
+		err = waitFor(ctx, fmt.Sprintf("a call of the webhook by API server %d", server), func(ctx context.Context) error {
 			before, err := w.WebhookCalls(ctx)
 			if err != nil {
 				return err
 			}
-			dry := like.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy of one
+			dry := like.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy of a client.Object
 			if err := c.Create(ctx, dry, client.DryRunAll); err != nil && !IsDenied(err) {
 				return err
 			}
 			after, err := w.WebhookCalls(ctx)
 			if err == nil && after == before {
-				err = errors.New("it has not")
+				err = errors.New("the webhook has not been called")
 			}
 			return err
 		})
@@ -78,7 +78,7 @@ func (w *World) AwaitWebhook(ctx context.Context, who rest.ImpersonationConfig, 
 	return nil
 }
 
-// Namespace makes a namespace of that tenant; its name begins with the tenant's.
+// Namespace creates a namespace of the tenant. Its name begins with the name of the tenant.
 func (w *World) Namespace(ctx context.Context, tenant string) (string, error) {
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: tenant + "-", Labels: map[string]string{TenantLabel: tenant}}}
 	if err := w.Admin.Create(ctx, n); err != nil {

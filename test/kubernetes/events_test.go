@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// told is an Event: who tells, and of what.
+// eventSpec describes an Event: its user, and the object that it is about.
 type eventSpec struct {
 	user, namespace, source, object string
 }
 
-// event is of the core group, or of events.k8s.io every other time: clients use both, and API servers store them as one.
+// event returns an Event of the core group for even attempts, else one of events.k8s.io. API servers store both as one kind.
 func (o eventSpec) event(attempt int) client.Object {
 	about := corev1.ObjectReference{Kind: "Pod", Namespace: o.namespace, Name: o.object}
 	meta := metav1.ObjectMeta{GenerateName: "e-", Namespace: o.namespace}
@@ -30,18 +30,18 @@ func (o eventSpec) event(attempt int) client.Object {
 	}
 }
 
-// TestWhatEventRateLimitLimitsIsAPolicy has the four kinds of limits of the admission plugin, as policies that are shipped. Where a
-// burst is too large to be reached here it is made smaller, and the rate with it.
+// The sample policies have the four kinds of limits of the admission plugin. A burst that is too large for a test is reduced, together with
+// its rate.
 func TestSamples_ReplaceTheEventRateLimitPlugin(t *testing.T) {
 	w := newWorld(t)
 	a, b := mustGet[string](t)(w.Namespace(t.Context(), "acme")), mustGet[string](t)(w.Namespace(t.Context(), "umbrella"))
 	one := eventSpec{user: "alice", namespace: a, source: "one", object: "x"}
 	for _, kind := range []struct {
 		name  string
-		burst int64 // 0: as it is
-		// core: only Events of the core group. An API server knows no source of the others.
+		burst int64 // 0 keeps the burst of the sample
+		// core uses only Events of the core group: API servers do not know the source of the others.
 		core bool
-		// also are counted with one, others are not.
+		// also are Events that count together with the first one. others are Events that do not.
 		also, others []eventSpec
 	}{
 		{
@@ -84,9 +84,9 @@ func TestSamples_ReplaceTheEventRateLimitPlugin(t *testing.T) {
 			took := time.Since(began)
 			burst := int(*p.Spec.Burst)
 			most := burst + int(float64(p.Spec.Limit)*took.Seconds()) + 1
-			t.Logf("%d passed in %v, the burst is %d", passed, took.Round(time.Millisecond), burst)
+			t.Logf("%d Events passed in %v, the burst is %d", passed, took.Round(time.Millisecond), burst)
 			if passed < burst || passed > most {
-				t.Errorf("%d passed, want %d to %d", passed, burst, most)
+				t.Errorf("%d Events passed, want %d to %d", passed, burst, most)
 			}
 			for _, o := range kind.others {
 				if err := create(0, 0, o); err != nil {

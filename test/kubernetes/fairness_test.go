@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// rounds of a quiet rollout and one beside a flood, in turn.
+	// rounds is the number of rollouts without a flood, and of those during one, in turn.
 	rounds = 3
-	// unfair is how much longer tenant B's rollout may take, and slack what the machine may add, which others use, too.
+	// maxSlowdown bounds how much longer the rollout of tenant B may take. slack is for other load on the machine.
 	maxSlowdown = 1.2
 	slack       = 150 * time.Millisecond
 )
@@ -45,8 +45,8 @@ func job(namespace string, parallelism int32) *batchv1.Job {
 	}
 }
 
-// controllers runs a kube-controller-manager for the test, and nodes beside it for the pods of limiters, without which the operator
-// would take the webhook away.
+// startControllers runs a kube-controller-manager for the test, and marks the pods of limiters as ready. Without ready pods the operator
+// would remove the webhook.
 func startControllers(t *testing.T, w *World, args ...string) {
 	t.Helper()
 	args = append(args, "--controllers=deployment-controller,replicaset-controller,job-controller,namespace-controller,serviceaccount-controller")
@@ -76,7 +76,7 @@ func startControllers(t *testing.T, w *World, args ...string) {
 	}))
 }
 
-// rollout is how long B takes to get all pods of a new Deployment. No node runs them: it is done when they are created.
+// rollout returns how long it takes to create all pods of a new Deployment. No node runs them.
 func rollout(t *testing.T, c client.Client, namespace, name string, pods int32) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -87,34 +87,34 @@ func rollout(t *testing.T, c client.Client, namespace, name string, pods int32) 
 			return err
 		}
 		if d.Status.UpdatedReplicas < pods {
-			return fmt.Errorf("%d of %d pods are there", d.Status.UpdatedReplicas, pods)
+			return fmt.Errorf("%d of %d pods exist", d.Status.UpdatedReplicas, pods)
 		}
 		return nil
 	}))
 	return time.Since(began)
 }
 
-// compare has B roll out in quiet and beside a flood, in turn, and says how much longer that takes: median by median.
+// compareRollouts measures rollouts of B without and during a flood of A, in turn, and compares their medians.
 func compareRollouts(t *testing.T, w *World, namespace string, pods int32, flood func(ctx context.Context)) {
 	t.Helper()
 	c := bothClients(t, w, Person("bob"))[1]
-	rollout(t, c, namespace, "warm", pods) // informers and connections
+	rollout(t, c, namespace, "warm", pods) // starts informers and opens connections
 	var quiet, beside []time.Duration
 	for round := range rounds {
 		quiet = append(quiet, rollout(t, c, namespace, fmt.Sprintf("quiet-%d", round), pods))
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { flood(ctx) })
-		sleep(t.Context(), time.Second) // for controllers to have it on their hands
+		sleep(t.Context(), time.Second) // until the controllers are busy with the flood
 		beside = append(beside, rollout(t, c, namespace, fmt.Sprintf("beside-%d", round), pods))
 		cancel()
 		wg.Wait()
 	}
 	q, b := median(quiet), median(beside)
-	t.Logf("rollout of %d pods, median of %d: %v in quiet %v, %v beside the flood %v: %.2f times",
+	t.Logf("rollout of %d pods, median of %d: %v without a flood %v, %v during the flood %v: %.2f times",
 		pods, rounds, q, quiet, b, beside, b.Seconds()/q.Seconds())
 	if b > time.Duration(maxSlowdown*float64(q))+slack {
-		t.Errorf("tenant B waits: %v, want at most %.1f times %v", b, maxSlowdown, q)
+		t.Errorf("the rollout of tenant B takes %v, want at most %.1f times %v", b, maxSlowdown, q)
 	}
 }
 
@@ -122,8 +122,7 @@ func median(all []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(all))[len(all)/2].Round(time.Millisecond)
 }
 
-// TestATenantWhoFloodsDoesNotHoldUpTheRolloutOfAnother has A create Deployments and Jobs without end. A is throttled where A
-// writes; the controllers of the cluster are exempt.
+// Tenant A creates Deployments and Jobs without end. The writes of A are throttled, those of the controllers of the cluster are exempt.
 func TestFairness_AFloodDoesNotDelayAnotherTenantsRollout(t *testing.T) {
 	w := newWorld(t)
 	a, b := mustGet[string](t)(w.Namespace(t.Context(), "initech")), mustGet[string](t)(w.Namespace(t.Context(), "umbrella"))
@@ -154,18 +153,18 @@ func TestFairness_AFloodDoesNotDelayAnotherTenantsRollout(t *testing.T) {
 	})
 	t.Logf("%d of %d creations of tenant A were denied", denied.Load(), tried.Load())
 	if denied.Load() < tried.Load()/2 {
-		t.Error("that was no flood")
+		t.Error("too few writes were denied for a flood")
 	}
 }
 
-// TestControllersThatAreDeniedDoNotHoldUpTheRolloutOfAnother has a Limiter that exempts no controllers: besides what A creates, what
-// controllers make of it is limited. They are told no wait: their workers would sleep, five for all ReplicaSets there are.
+// The Limiter does not exempt the controllers of the cluster, so the writes that they make for A are limited, too. They get no Retry-After:
+// otherwise their workers would wait, five for all ReplicaSets of the cluster.
 func TestFairness_DeniedControllersDoNotDelayAnotherTenantsRollout(t *testing.T) {
 	w := newWorld(t)
 	limitControllers := func(limit bool) {
 		must(t, w.EditLimiter(context.Background(), func(l *v1alpha1.LimiterSpec) {
 			l.KubernetesThrottle = &v1alpha1.KubernetesThrottle{}
-			if limit { // service accounts of an exempt namespace are exempt, whatever groups are
+			if limit { // service accounts of an exempt namespace are always exempt
 				l.KubernetesThrottle.ExemptNamespaces = []v1alpha1.NamespaceName{operatorNamespace}
 				l.KubernetesThrottle.ExemptGroups = []v1alpha1.KubernetesUser{"system:masters", "system:nodes"}
 			}
@@ -182,7 +181,7 @@ func TestFairness_DeniedControllersDoNotDelayAnotherTenantsRollout(t *testing.T)
 	must(t, w.AwaitWebhook(t.Context(), Person("alice"), pod(a)))
 	alice, made := bothClients(t, w, pipeline("alice"))[0], 0
 	compareRollouts(t, w, b, 60, func(ctx context.Context) {
-		repeatEvery(ctx, 5*time.Millisecond, func() { // each wants more pods than A may have
+		repeatEvery(ctx, 5*time.Millisecond, func() { // each Deployment has more pods than A may create
 			made++
 			if err := alice.Create(t.Context(), deploymentOf(a, fmt.Sprintf("d-%d", made), 20)); err != nil && !IsDenied(err) {
 				t.Error(err)
@@ -200,8 +199,8 @@ func TestFairness_DeniedControllersDoNotDelayAnotherTenantsRollout(t *testing.T)
 			}
 		}
 	}
-	t.Logf("%d writes of tenant A, and for it, were denied; %d of its %d ReplicaSets lack pods", denied, failed, len(list.Items))
+	t.Logf("%d writes by and for tenant A were denied; %d of its %d ReplicaSets lack pods", denied, failed, len(list.Items))
 	if denied < 100 || failed == 0 {
-		t.Error("that was no flood")
+		t.Error("too few writes were denied for a flood")
 	}
 }

@@ -8,12 +8,12 @@ import (
 
 const authenticated = "system:authenticated"
 
-// Person is somebody who is no service account.
+// Person returns a user who is not a service account.
 func Person(name string, groups ...string) rest.ImpersonationConfig {
 	return rest.ImpersonationConfig{UserName: name, Groups: append(groups, authenticated)}
 }
 
-// ServiceAccount is one, in the groups that all of them are in.
+// ServiceAccount returns a service account, in the groups of all service accounts.
 func ServiceAccount(namespace, name string) rest.ImpersonationConfig {
 	return rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + namespace + ":" + name,
@@ -21,7 +21,7 @@ func ServiceAccount(namespace, name string) rest.ImpersonationConfig {
 	}
 }
 
-// ConfigAs is a client configuration of who, by API server 0 or 1. Its calls are not slowed down.
+// ConfigAs returns a client configuration for the user and API server 0 or 1, without client-side throttling.
 func (w *World) ConfigAs(server int, who rest.ImpersonationConfig) *rest.Config {
 	config := w.Kube.ConfigOf(server)
 	config.Impersonate, config.QPS = who, -1
@@ -29,12 +29,12 @@ func (w *World) ConfigAs(server int, who rest.ImpersonationConfig) *rest.Config 
 	return config
 }
 
-// As is a client of who by API server 0 or 1.
+// As returns a client for the user and API server 0 or 1.
 func (w *World) As(server int, who rest.ImpersonationConfig) (client.Client, error) {
 	return newClient(w.ConfigAs(server, who))
 }
 
-// ClientGo is client-go's own for who.
+// ClientGo returns a client-go clientset for the user and API server 0 or 1.
 func (w *World) ClientGo(server int, who rest.ImpersonationConfig) (*kubernetes.Clientset, error) {
 	return kubernetes.NewForConfig(w.ConfigAs(server, who))
 }

@@ -2,7 +2,7 @@ package kubernetes
 
 import "k8s.io/client-go/rest"
 
-// exempt are those without whom a cluster does not run, and who repairs it.
+// exemptIdentities are the users that a cluster needs to run, and those who repair it.
 func exemptIdentities() map[string]rest.ImpersonationConfig {
 	return map[string]rest.ImpersonationConfig{
 		"an API server":               Person("system:apiserver"),
@@ -17,6 +17,5 @@ func exemptIdentities() map[string]rest.ImpersonationConfig {
 	}
 }
 
-// pipeline is somebody who is limited, and is told no wait, for they write outside of their own namespace: their clients do not
-// sleep.
+// pipeline is a user who is limited. It gets no Retry-After, because it writes outside of its own namespace, so its client does not wait.
 func pipeline(name string) rest.ImpersonationConfig { return ServiceAccount("builds", name) }

@@ -14,15 +14,15 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// Latencies are how long creations took that an API server asked a limiter about, ones of which the limiter, asked, knows that
-// no policy counts them, and ones that nobody was asked about; all sorted.
+// Latencies are the durations of creations, each sorted. Limited are those that a policy counts. For CallOnly the API server calls the
+// limiter, but no policy counts them. For Baseline the API server does not call the limiter.
 type Latencies struct {
 	Limited, CallOnly, Baseline []time.Duration
 }
 
-// MeasureLatency creates ConfigMaps by the first API server, one after the other: in turn one in a namespace that a policy is about,
-// which admits it, one in a namespace that a policy seems to be about until it looks closer, and one in a namespace that none
-// is. Whatever else the machine does meets all of them.
+// MeasureLatency creates ConfigMaps with the first API server, one after the other, in three namespaces in turn: one with a policy that
+// allows all creations, one with a policy whose expression never matches, and one without a policy. Other load on the machine
+// affects all three.
 func MeasureLatency(ctx context.Context, w *World, rounds int) (Latencies, error) {
 	var l Latencies
 	with, errWith := w.Namespace(ctx, "with")
@@ -45,7 +45,7 @@ func MeasureLatency(ctx context.Context, w *World, rounds int) (Latencies, error
 	if err != nil {
 		return l, err
 	}
-	const warmUp = 50 // connections, and what is compiled and cached at the first time
+	const warmUp = 50 // opens connections and fills caches
 	for n := range warmUp + rounds {
 		tookWith, errWith := create(ctx, client, numbered(with, n))
 		tookAsked, errAsked := create(ctx, client, numbered(asked, n))
@@ -59,7 +59,7 @@ func MeasureLatency(ctx context.Context, w *World, rounds int) (Latencies, error
 	}
 	after, err := w.WebhookCalls(ctx)
 	if err == nil && after-before != 2*(warmUp+rounds) {
-		err = fmt.Errorf("API servers have asked %d times about %d creations", after-before, 2*(warmUp+rounds))
+		err = fmt.Errorf("%d calls of the webhook for %d creations", after-before, 2*(warmUp+rounds))
 	}
 	slices.Sort(l.Limited)
 	slices.Sort(l.CallOnly)
@@ -67,7 +67,7 @@ func MeasureLatency(ctx context.Context, w *World, rounds int) (Latencies, error
 	return l, err
 }
 
-// admitting is about the ConfigMaps of a namespace, and denies none.
+// admitting returns a policy for the ConfigMaps of a namespace that denies none.
 func admitting(name, namespace string) *v1alpha1.ClusterRateLimitPolicy {
 	p := &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	p.Spec.Axis, p.Spec.Limit, p.Spec.Window = v1alpha1.AxisTenant, 1_000_000, "1m"
@@ -90,14 +90,13 @@ func create(ctx context.Context, client kubernetes.Interface, m *corev1.ConfigMa
 	return time.Since(began), err
 }
 
-// Added is by how much the slowest of percent of the creations was slower with a limiter asked than without, and how much of
-// that it takes to ask at all.
+// Added returns how much slower the percentile of Limited is than that of Baseline, and how much of that the call itself takes.
 func (l Latencies) Added(percent float64) (added, asking time.Duration) {
 	without := Percentile(l.Baseline, percent)
 	return Percentile(l.Limited, percent) - without, Percentile(l.CallOnly, percent) - without
 }
 
-// Percentile is the longest of the fastest percent of sorted latencies.
+// Percentile returns the longest of the given share of the fastest latencies, which must be sorted.
 func Percentile(sorted []time.Duration, percent float64) time.Duration {
 	n := int(float64(len(sorted)) * percent / 100)
 	return sorted[min(max(n, 0), len(sorted)-1)]

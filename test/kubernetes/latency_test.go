@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// TestALimiterAddsLittleToARequest is generous, for the machine has other things to do: hack/latency has the bars.
+// The bounds are generous because of other load on the machine. The command hack/latency has the targets.
 func TestMeasureLatency_ALimiterAddsLittle(t *testing.T) {
 	l, err := MeasureLatency(t.Context(), newWorld(t), 300)
 	must(t, err)
 	for percent, most := range map[float64]time.Duration{50: 10 * time.Millisecond, 99: 200 * time.Millisecond} {
 		added, asking := l.Added(percent)
-		t.Logf("p%v: with a limiter asked %v, without %v; added %v, %v of it by asking at all",
+		t.Logf("p%v: with a limiter %v, without %v; added %v, %v of it by the call itself",
 			percent, Percentile(l.Limited, percent), Percentile(l.Baseline, percent), added, asking)
 		if added > most {
 			t.Errorf("p%v: a limiter adds %v, more than %v", percent, added, most)

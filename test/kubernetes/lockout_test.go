@@ -30,7 +30,7 @@ import (
 	"github.com/weir-dev/weir/controllers/registration"
 )
 
-// everything is a policy as bad as can be: each user writes once an hour, whatever it is, and nothing while Redis is away.
+// matchEverything is the worst policy: each user may write once an hour, to any resource, and not at all while Redis is unavailable.
 func matchEverything() *v1alpha1.ClusterRateLimitPolicy {
 	return policy("everything", v1alpha1.AxisUser, 1, "1h", func(s *v1alpha1.ClusterRateLimitPolicySpec) {
 		s.OnStoreFailure = v1alpha1.StoreFailureDeny
@@ -41,8 +41,8 @@ func matchEverything() *v1alpha1.ClusterRateLimitPolicy {
 	})
 }
 
-// TestNobodyIsLockedOut has a policy that matches everything, a Limiter that fails closed, and one thing broken after the other. Who
-// runs the cluster and who repairs it works on; that anybody else does not shows that it is broken.
+// With a policy that matches every write and a Limiter that fails closed, the test breaks one component after the other. Exempt users can
+// still write. Other users cannot, which shows that the component is broken.
 func TestLockout_ExemptUsersCanAlwaysWrite(t *testing.T) {
 	w := newWorld(t)
 	namespace := mustGet[string](t)(w.Namespace(t.Context(), "acme"))
@@ -56,9 +56,9 @@ func TestLockout_ExemptUsersCanAlwaysWrite(t *testing.T) {
 	must(t, w.Enforce(t.Context(), pipeline("some"), configMap(namespace), matchEverything()))
 	for _, trouble := range []struct {
 		name          string
-		who           rest.ImpersonationConfig // another one each time: a limiter remembers whom it has denied
+		who           rest.ImpersonationConfig // a different user each time, because limiters cache denials
 		begin, mended func() error
-		want          string // that people are told
+		want          string // part of the error message
 	}{
 		{
 			"a policy that matches everything, with limit 1", pipeline("some"),
@@ -87,7 +87,7 @@ func TestLockout_ExemptUsersCanAlwaysWrite(t *testing.T) {
 				err := c.Create(t.Context(), configMap(namespace))
 				t.Logf("by API server %d: %v", server, err)
 				if err == nil || !strings.Contains(err.Error(), trouble.want) {
-					t.Errorf("by API server %d somebody was told %v, want %q", server, err, trouble.want)
+					t.Errorf("API server %d returned %v, want %q", server, err, trouble.want)
 				}
 			}
 			expectExemptWritesPass(t, w, namespace)
@@ -99,18 +99,18 @@ func TestLockout_ExemptUsersCanAlwaysWrite(t *testing.T) {
 
 	t.Run("the operator takes the webhook of limiters away that are gone", func(t *testing.T) {
 		must(t, w.StopLimiters(t.Context()))
-		must(t, w.MarkReady(t.Context())) // that none is
-		must(t, waitFor(t.Context(), "anybody to write", func(ctx context.Context) error { return anybody[0].Create(ctx, configMap(namespace)) }))
+		must(t, w.MarkReady(t.Context())) // no pod is ready
+		must(t, waitFor(t.Context(), "a user to be able to write", func(ctx context.Context) error { return anybody[0].Create(ctx, configMap(namespace)) }))
 		must(t, w.Roll(t.Context()))
 		must(t, w.AwaitWebhook(t.Context(), pipeline("some"), configMap(namespace)))
 	})
 	t.Run("an admin takes the policy away", func(t *testing.T) {
 		must(t, mustGet[client.Client](t)(w.As(1, Person("root", "system:masters"))).Delete(t.Context(), matchEverything()))
-		must(t, waitFor(t.Context(), "anybody to write", func(ctx context.Context) error { return anybody[1].Create(ctx, configMap(namespace)) }))
+		must(t, waitFor(t.Context(), "a user to be able to write", func(ctx context.Context) error { return anybody[1].Create(ctx, configMap(namespace)) }))
 	})
 }
 
-// worksFor has the exempt do what they are there for.
+// expectExemptWritesPass writes as every exempt user.
 func expectExemptWritesPass(t *testing.T, w *World, namespace string) {
 	t.Helper()
 	for name, who := range exemptIdentities() {
@@ -144,28 +144,29 @@ func kindOf(c client.Client, object client.Object) (string, error) {
 	return kind.Kind, err
 }
 
-// repairs is what anybody can do who may, exempt or not: no API server asks about webhooks, nor about the operator's namespace.
+// expectRepairsPass makes the writes with which any user with permission can repair the cluster: API servers call no webhook for webhook
+// configurations, nor for the operator's namespace.
 func expectRepairsPass(t *testing.T, w *World, c client.Client) {
 	t.Helper()
 	limiter := mustGet[*v1alpha1.Limiter](t)(read(t.Context(), w, operatorNamespace, limiterName, &v1alpha1.Limiter{}))
 	changed := limiter.DeepCopy()
 	changed.Spec.KubernetesThrottle.Enabled = new(false)
 	if err := c.Patch(t.Context(), changed, client.MergeFrom(limiter), client.DryRunAll); err != nil {
-		t.Errorf("to turn the Limiter off: %v", err)
+		t.Errorf("disable throttling: %v", err)
 	}
 	if err := c.Create(t.Context(), configMap(operatorNamespace)); err != nil {
-		t.Errorf("to write into the operator's namespace: %v", err)
+		t.Errorf("write to the operator's namespace: %v", err)
 	}
 	if err := c.Create(t.Context(), configMap(metav1.NamespaceSystem)); err != nil {
-		t.Errorf("to write into kube-system: %v", err)
+		t.Errorf("write to kube-system: %v", err)
 	}
 	configuration := registration.Render(nil)
 	if err := c.Delete(t.Context(), configuration, client.DryRunAll); err != nil {
-		t.Errorf("to delete the webhook: %v", err)
+		t.Errorf("delete the webhook configuration: %v", err)
 	}
 }
 
-// expire gives limiters a certificate of the authority that API servers trust, for the right name, that has expired a minute ago.
+// expireCertificates gives limiters a certificate of the trusted CA, with the right name, that expired a minute ago.
 func (w *World) expireCertificates(ctx context.Context) error {
 	secret, err := read(ctx, w, operatorNamespace, deployment.ThrottleSecret, &corev1.Secret{})
 	if err != nil {
@@ -199,11 +200,11 @@ func (w *World) expireCertificates(ctx context.Context) error {
 			return err
 		}
 	}
-	w.Kube.Services.Break() // connections that are there go on as they began
+	w.Kube.Services.Break() // open connections would continue with the old certificate
 	return nil
 }
 
-// authorityOf is what the operator signs with, as it keeps it.
+// signingCA returns the CA with which the operator signs.
 func signingCA(secret *corev1.Secret) (*x509.Certificate, crypto.PrivateKey, error) {
 	var kept []struct{ Certificate, Key string }
 	if err := json.Unmarshal(secret.Data["authorities.json"], &kept); err != nil {
@@ -216,5 +217,5 @@ func signingCA(secret *corev1.Secret) (*x509.Certificate, crypto.PrivateKey, err
 		pair, err := tls.X509KeyPair([]byte(a.Certificate), []byte(a.Key))
 		return pair.Leaf, pair.PrivateKey, err
 	}
-	return nil, nil, errors.New("the operator keeps no authority that it can sign with")
+	return nil, nil, errors.New("the Secret has no CA with a key")
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// shared is the World of all tests of the package: a start takes longer than most of them. They leave no policy behind, and
-// each has namespaces of its own.
+// shared is the World of all tests of the package, because a start takes longer than most tests. Tests delete their policies and use their own
+// namespaces.
 var shared *World
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -33,8 +33,8 @@ func run(m *testing.M) int {
 	return code
 }
 
-// world is the shared one, back as it was when the test ends, but for what tenants have spent: two tests of one policy have tenants
-// of their own.
+// newWorld returns the shared World and deletes all policies when the test ends. Spent units stay spent, so tests with the same policy must use
+// different tenants.
 func newWorld(t *testing.T) *World {
 	t.Helper()
 	before := shared.LogLength()
@@ -54,7 +54,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// got is what a call returned, which must have worked.
+// mustGet returns the value of a call that must succeed.
 func mustGet[T any](t testing.TB) func(T, error) T {
 	return func(value T, err error) T {
 		t.Helper()
@@ -63,7 +63,7 @@ func mustGet[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-// policy is one of the cluster about resources of the core group in namespaces, none for all.
+// policy returns a ClusterRateLimitPolicy that limits writes to ConfigMaps in all namespaces.
 func policy(name string, axis v1alpha1.Axis, limit int64, window string, change func(*v1alpha1.ClusterRateLimitPolicySpec)) *v1alpha1.ClusterRateLimitPolicy {
 	p := &v1alpha1.ClusterRateLimitPolicy{}
 	p.Name = name

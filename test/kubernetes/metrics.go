@@ -11,15 +11,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// IsDenied says whether a limit has stopped a write.
+// IsDenied reports whether a limit denied the write.
 func IsDenied(err error) bool { return apierrors.IsTooManyRequests(err) }
 
-// Questions is how often API servers have asked the limiters that run.
+// WebhookCalls returns how often API servers have called the running limiters.
 func (w *World) WebhookCalls(ctx context.Context) (int, error) {
 	return w.sum(ctx, "weir_decision_duration_seconds", map[string]string{"endpoint": "throttle"})
 }
 
-// Decided is how often the limiters that run have decided so by a policy of the cluster. Dry runs are left out.
+// Decisions returns how many decisions with the result the running limiters made for a ClusterRateLimitPolicy, without dry runs.
 func (w *World) Decisions(ctx context.Context, policy, result string) (int, error) {
 	return w.sum(ctx, "weir_decisions_total", map[string]string{"policy": "cluster/" + policy, "result": result})
 }

@@ -29,15 +29,15 @@ const (
 	serviceName = "weir-limiter-" + limiterName
 )
 
-// limiter is a process in the place of a pod.
+// limiter is a process that replaces a pod.
 type limiter struct {
 	process *fixture.WeirProcess
-	address string // for API servers
+	address string // of the throttle endpoint
 	ops     string
-	dir     string // of the certificate, as mounted
+	dir     string // of the mounted certificate
 }
 
-// EditLimiter changes the Limiter and rolls it out, as nodes would.
+// EditLimiter changes the Limiter and rolls out its Deployment.
 func (w *World) EditLimiter(ctx context.Context, change func(*v1alpha1.LimiterSpec)) error {
 	l, err := read(ctx, w, operatorNamespace, limiterName, &v1alpha1.Limiter{})
 	if err != nil {
@@ -48,17 +48,17 @@ func (w *World) EditLimiter(ctx context.Context, change func(*v1alpha1.LimiterSp
 	if err := w.Admin.Patch(ctx, l, client.MergeFrom(is)); err != nil {
 		return err
 	}
-	err = waitFor(ctx, "the Deployment to be what the Limiter asks for", func(ctx context.Context) error {
+	err = waitFor(ctx, "the Deployment to have the edited spec", func(ctx context.Context) error {
 		now, err := read(ctx, w, operatorNamespace, limiterName, &v1alpha1.Limiter{})
 		if err == nil && now.Status.ObservedGeneration < l.Generation {
-			err = fmt.Errorf("generation %d is not seen, %d is", l.Generation, now.Status.ObservedGeneration)
+			err = fmt.Errorf("generation %d is not observed, only %d", l.Generation, now.Status.ObservedGeneration)
 		}
 		if err != nil {
 			return err
 		}
 		d, err := w.deployment(ctx)
 		if err == nil && !slices.ContainsFunc(argumentsOf(d), func(a string) bool { return strings.HasPrefix(a, "--throttle-listen") }) {
-			err = errors.New("its pods answer no API server yet")
+			err = errors.New("the pods do not serve the throttle endpoint yet")
 		}
 		return err
 	})
@@ -70,7 +70,7 @@ func (w *World) EditLimiter(ctx context.Context, change func(*v1alpha1.LimiterSp
 
 func argumentsOf(d *appsv1.Deployment) []string { return d.Spec.Template.Spec.Containers[0].Args }
 
-// Roll replaces the limiters by ones that the Deployment describes now, and says that they are ready.
+// Roll replaces the limiters by new ones of the current Deployment, and marks them as ready.
 func (w *World) Roll(ctx context.Context) error {
 	d, err := w.deployment(ctx)
 	if err != nil {
@@ -97,7 +97,7 @@ func (w *World) Roll(ctx context.Context) error {
 	return w.MarkReady(ctx)
 }
 
-// startLimiter runs what the container would, with addresses that are free on this machine and files where they may be.
+// startLimiter runs the command of the container, with free addresses and with file paths of this machine.
 func (w *World) startLimiter(ctx context.Context, d *appsv1.Deployment, i int) (*limiter, error) {
 	l := &limiter{dir: filepath.Join(w.dir, fmt.Sprintf("replica-%d", i))}
 	if err := w.writeCertificate(ctx, l.dir); err != nil {
@@ -112,15 +112,15 @@ func (w *World) startLimiter(ctx context.Context, d *appsv1.Deployment, i int) (
 	}
 	l.address, l.ops = address[0], "http://"+address[1]
 	args := slices.DeleteFunc(slices.Clone(argumentsOf(d)), func(a string) bool {
-		return strings.HasPrefix(a, "--memory=") // a variable that a kubelet fills in
+		return strings.HasPrefix(a, "--memory=") // contains a variable that the kubelet expands
 	})
-	l.process, err = fixture.StartWeir(w.weir, append(args, // the last one counts
+	l.process, err = fixture.StartWeir(w.weir, append(args, // the last value of a flag counts
 		"--replica", fmt.Sprintf("replica-%d", i), "--throttle-listen", l.address, "--ops-listen", address[1], "--listen", address[2],
 		"--throttle-cert", l.certificate(), "--throttle-key", l.key(), "--grpc-listen=", "--snapshot=", "--drain=0s")...)
 	return l, err
 }
 
-// alive waits until the process serves: before that no signal ends it well.
+// awaitHealthy waits until the process serves: it does not handle SIGTERM before that.
 func (l *limiter) awaitHealthy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -130,7 +130,7 @@ func (l *limiter) awaitHealthy(ctx context.Context) error {
 func (l *limiter) certificate() string { return filepath.Join(l.dir, corev1.TLSCertKey) }
 func (l *limiter) key() string         { return filepath.Join(l.dir, corev1.TLSPrivateKeyKey) }
 
-// mount writes the certificate that the operator keeps into files, as a volume has it.
+// writeCertificate writes the operator's certificate to files, as a volume would.
 func (w *World) writeCertificate(ctx context.Context, dir string) error {
 	var secret *corev1.Secret
 	err := waitFor(ctx, "the certificate of the limiters", func(ctx context.Context) (err error) {
@@ -151,7 +151,7 @@ func (w *World) writeCertificate(ctx context.Context, dir string) error {
 	return nil
 }
 
-// carry makes connections to the Service end at the limiters that run.
+// routeService routes connections to the Service to the running limiters.
 func (w *World) routeService(ctx context.Context) error {
 	service, err := read(ctx, w, operatorNamespace, serviceName, &corev1.Service{})
 	if err != nil {
@@ -165,7 +165,7 @@ func (w *World) routeService(ctx context.Context) error {
 	return nil
 }
 
-// MarkReady says of the limiters what other controllers, or a node, would: they are ready once they listen.
+// MarkReady sets the status of the Deployment as other controllers would: limiters are ready once they listen.
 func (w *World) MarkReady(ctx context.Context) error {
 	d, err := w.deployment(ctx)
 	if err != nil {
@@ -182,7 +182,7 @@ func (w *World) MarkReady(ctx context.Context) error {
 	return w.Admin.Status().Patch(ctx, d, client.MergeFrom(is))
 }
 
-// StopLimiters ends them, as if all nodes they run on had failed. Nobody tells the operator.
+// StopLimiters stops all limiters, as if all their nodes had failed. The status of the Deployment does not change.
 func (w *World) StopLimiters(ctx context.Context) error {
 	return errors.Join(w.stopLimiters(), w.routeService(ctx))
 }
@@ -196,7 +196,7 @@ func (w *World) stopLimiters() error {
 	return errors.Join(errs...)
 }
 
-// limitersReady waits until all of them decide by rules.
+// limitersReady waits until all limiters have rules.
 func (w *World) limitersReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -208,8 +208,8 @@ func (w *World) limitersReady(ctx context.Context) error {
 	return nil
 }
 
-// RunNodes says of every pod in the operator's namespace that it is ready, as nodes would, until ctx is done. With a deployment
-// controller in the cluster it is what MarkReady is without one.
+// RunNodes marks every pod in the operator's namespace as ready until ctx is done, as nodes would. Use it instead of MarkReady with a
+// deployment controller in the cluster.
 func (w *World) RunNodes(ctx context.Context) error {
 	tick := time.NewTicker(10 * poll)
 	defer tick.Stop()
@@ -223,7 +223,7 @@ func (w *World) RunNodes(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("say that pods are ready: %w", err)
+			return fmt.Errorf("mark pods as ready: %w", err)
 		}
 		select {
 		case <-ctx.Done():

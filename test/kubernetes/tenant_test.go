@@ -18,7 +18,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// sample is a policy that is shipped.
+// sample returns a sample policy of Weir.
 func sample(t *testing.T, name string) *v1alpha1.ClusterRateLimitPolicy {
 	t.Helper()
 	root, err := fixture.ModuleRoot()
@@ -41,13 +41,13 @@ func configMap(namespace string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-", Namespace: namespace}, Data: map[string]string{"a": "b"}}
 }
 
-// both are clients of who by either API server.
+// bothClients returns clients for both API servers.
 func bothClients(t *testing.T, w *World, who rest.ImpersonationConfig) [2]client.Client {
 	t.Helper()
 	return [2]client.Client{mustGet[client.Client](t)(w.As(0, who)), mustGet[client.Client](t)(w.As(1, who))}
 }
 
-// flood has eight clients, on either API server, create until all have made that many attempts, and says how many passed.
+// flood creates objects with eight clients until they have made the number of attempts, and returns how many passed.
 func flood(t *testing.T, attempts int, create func(server, attempt int) error) (passed int) {
 	t.Helper()
 	const clients = 8
@@ -70,8 +70,7 @@ func flood(t *testing.T, attempts int, create func(server, attempt int) error) (
 	return int(count.Load())
 }
 
-// TestATenantCreatesSixtyAMinuteClusterWide has the policy that is shipped for tenants, one who has two namespaces, and clients on
-// both API servers.
+// A tenant has two namespaces and clients of both API servers. The policy is the sample for tenants.
 func TestTenant_IsLimitedAcrossNamespacesAndAPIServers(t *testing.T) {
 	w := newWorld(t)
 	p := sample(t, "kubernetes-workloads-per-tenant")
@@ -88,7 +87,7 @@ func TestTenant_IsLimitedAcrossNamespacesAndAPIServers(t *testing.T) {
 	took := time.Since(began)
 	t.Logf("%d of %d creations passed in %v", passed, 4*limit, took.Round(time.Millisecond))
 	if took > 50*time.Second {
-		t.Fatalf("the flood took %v, which a minute's limit says nothing about", took)
+		t.Fatalf("the flood took %v, which is too long for a limit per minute", took)
 	}
 	if passed != limit {
 		t.Errorf("%d creations passed, want %d", passed, limit)

@@ -23,16 +23,16 @@ import (
 )
 
 const (
-	// system is the operator's namespace.
+	// operatorNamespace is the namespace of the operator.
 	operatorNamespace = "weir-system"
-	// TenantLabel of a namespace names its tenant.
+	// TenantLabel is the namespace label with the name of the tenant.
 	TenantLabel = "weir.dev/tenant"
 
 	replicas = 2
-	// patience bounds every wait for what takes a second or so on an idle machine.
+	// patience bounds every wait. On an idle machine a wait takes about a second.
 	patience = 90 * time.Second
 	poll     = 20 * time.Millisecond
-	// redisTimeout is the longest there is: a machine that stands still for a moment is not to be taken for a Redis that is away.
+	// redisTimeout is the longest allowed: a short stall of the machine must not count as an outage of Redis.
 	redisTimeout = "750ms"
 )
 
@@ -40,7 +40,7 @@ const (
 type World struct {
 	Kube  *fixture.KubeTwo
 	Redis *fixture.RedisProcess
-	// Admin is of system:masters, by the first API server.
+	// Admin is a client of group system:masters for the first API server.
 	Admin client.Client
 
 	weir, dir string
@@ -48,7 +48,7 @@ type World struct {
 	limiters  []*limiter
 }
 
-// Start builds weir and starts a World without any policy. Whatever takes long is told on progress.
+// Start builds weir and starts a World without policies. It reports long steps to progress.
 func Start(ctx context.Context, progress io.Writer) (*World, error) {
 	w := &World{}
 	if err := w.start(ctx, progress); err != nil {
@@ -100,11 +100,11 @@ func newClient(config *rest.Config) (client.Client, error) {
 		return nil, err
 	}
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // tests measure how fast a server is
+	config.QPS = -1 // disables client-side throttling
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
-// startOperator runs it as what it is in a cluster, a service account of its namespace, which is exempt by no group of admins.
+// startOperator runs the operator as its service account, which is in no exempt admin group.
 func (w *World) startOperator(ctx context.Context) error {
 	config := w.Kube.ConfigOf(0)
 	config.Impersonate = ServiceAccount(operatorNamespace, "weir-operator")
@@ -122,7 +122,7 @@ func (w *World) startOperator(ctx context.Context) error {
 	}
 	w.operator, err = fixture.StartWeir(w.weir, "operator", "--kubeconfig", kubeconfig, "--namespace", operatorNamespace,
 		"--health-probe-bind-address", health, "--metrics-bind-address", "0",
-		// The certificates of limiters are kept beside those of the webhook that judges policies, which nobody asks here.
+		// The operator manages the certificates of limiters only together with those of the policy webhook, which is not called here.
 		"--webhook-certificates", "Managed", "--webhook-bind-address", webhook)
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (w *World) startOperator(ctx context.Context) error {
 	return fixture.WaitHTTP(ctx, "http://"+health+"/readyz", http.StatusOK)
 }
 
-// allowEverything gives everybody all rights: here only limits stop anybody. Whom roles allow what is the matter of other tests.
+// allowEverything binds all authenticated users to cluster-admin, so that only limits reject writes. Other tests cover RBAC.
 func (w *World) allowEverything(ctx context.Context) error {
 	binding := &rbacv1.ClusterRoleBinding{
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
@@ -140,12 +140,12 @@ func (w *World) allowEverything(ctx context.Context) error {
 	}
 	binding.Name = "everything"
 	if err := w.Admin.Create(ctx, binding); err != nil {
-		return fmt.Errorf("allow everybody everything: %w", err)
+		return fmt.Errorf("bind all users to cluster-admin: %w", err)
 	}
 	return nil
 }
 
-// Stop ends all processes, and removes their files.
+// Stop stops all processes and removes their files.
 func (w *World) Stop() error {
 	errs := []error{w.stopLimiters()}
 	if w.operator != nil {
@@ -160,10 +160,10 @@ func (w *World) Stop() error {
 	return errors.Join(append(errs, os.RemoveAll(w.dir))...)
 }
 
-// Written is how much the operator has logged so far.
+// LogLength returns the length of the operator's log.
 func (w *World) LogLength() int { return len(w.operator.Log()) }
 
-// Logs are those of the limiters that run, and of the operator since it had written so much.
+// Logs returns the logs of the running limiters, and the operator's log from offset since.
 func (w *World) Logs(since int) string {
 	logs := []string{"operator:\n" + w.operator.Log()[since:]}
 	for _, l := range w.limiters {
@@ -172,19 +172,19 @@ func (w *World) Logs(since int) string {
 	return strings.Join(logs, "\n")
 }
 
-// until waits until done says so. The error of giving up tells what it last said.
+// waitFor waits until done returns nil. When it gives up, its error contains the last error of done.
 func waitFor(ctx context.Context, what string, done func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
-	last := errors.New("not asked yet")
+	last := errors.New("not checked yet")
 	for {
 		err := done(ctx)
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() == nil { // else it is our own giving up, and says less than what came before
+		if ctx.Err() == nil { // an error after the deadline says less than the previous one
 			last = err
 		}
 		select {

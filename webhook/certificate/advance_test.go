@@ -11,10 +11,10 @@ import (
 
 const day = 24 * time.Hour
 
-// name is whom the certificates of these tests are for.
+// serviceName is the name that the certificates of these tests are for.
 const serviceName = "weir-webhook.weir-system.svc"
 
-// world is a Secret, the webhook configurations, and who reads them late: every version of both, with its time.
+// simulation holds the Secret, the webhook configurations and all their past versions with their times, for readers that are late.
 type simulation struct {
 	rotation  Rotation
 	now       time.Time
@@ -34,7 +34,7 @@ func newSimulation(terms Rotation) *simulation {
 	return &simulation{rotation: terms, now: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC), published: Bundles{nil, nil}}
 }
 
-// reconcile is one round of the Rotator; without published it ends before the bundle is written.
+// reconcile runs one round of the Rotator. With published false the round fails before it publishes the bundle.
 func (w *simulation) reconcile(t testingT, published bool) {
 	t.Helper()
 	next, err := w.rotation.Advance(w.state, w.published, w.now)
@@ -60,7 +60,7 @@ type testingT interface {
 	Fatalf(format string, args ...any)
 }
 
-// inForce returns the versions that somebody may go by who is late by up to lag.
+// visible returns the versions that a reader who is late by up to lag may see.
 func visible[T any](versions []version[T], now time.Time, lag time.Duration) []version[T] {
 	first := 0
 	for i, v := range versions {
@@ -71,19 +71,19 @@ func visible[T any](versions []version[T], now time.Time, lag time.Duration) []v
 	return versions[first:]
 }
 
-// mustVerify wants every API server that is late by up to bundleLag to accept every replica that is late by up to servedLag.
+// mustVerify requires that every API server that is late by up to bundleLag accepts every replica that is late by up to servedLag.
 func (w *simulation) mustVerify(t testingT, bundleLag, servedLag time.Duration) {
 	t.Helper()
 	for _, bundle := range visible(w.bundles, w.now, bundleLag) {
 		for _, served := range visible(w.served, w.now, servedLag) {
 			if err := verify(bundle.value, served.value, w.now); err != nil {
-				t.Fatalf("at %v, with the bundle of %v, the certificate of %v: %v", w.now, bundle.since, served.since, err)
+				t.Fatalf("at %v, the bundle of %v does not verify the certificate of %v: %v", w.now, bundle.since, served.since, err)
 			}
 		}
 	}
 }
 
-// mustVerifyNow wants those who are never late to agree. Clocks may have jumped before.
+// mustVerifyNow requires that readers without lag agree. The clock may have jumped before.
 func (w *simulation) mustVerifyNow(t testingT) {
 	t.Helper()
 	if err := verify(w.published[0], w.state.Serving, w.now); err != nil {
@@ -124,17 +124,17 @@ func TestAdvance_LateClientsAlwaysVerifyWhatIsServed(t *testing.T) {
 			w.state = mustRoundTrip(t, w.state)
 			authorities[string(w.state.Serving.Certificate.AuthorityKeyId)] = true
 			if len(w.state.CAs) > 3 {
-				t.Fatalf("%d authorities are trusted", len(w.state.CAs))
+				t.Fatalf("%d CAs are trusted, want at most 3", len(w.state.CAs))
 			}
 		}
 		rotations += len(authorities) - 1
 	})
 	if rotations == 0 {
-		t.Error("no authority was ever replaced")
+		t.Error("no CA was ever replaced")
 	}
 }
 
-// pause is up to an eighth of a certificate's life: long ones as often as moments.
+// pause draws up to an eighth of a certificate's lifetime. Long and short pauses are equally likely.
 func pause(t *rapid.T, terms Rotation) time.Duration {
 	eighths := []time.Duration{time.Second, terms.SettleTime / 8, terms.CertificateLifetime / 64, terms.CertificateLifetime / 9, terms.CertificateLifetime / 8}
 	return rapid.SampledFrom(eighths).Draw(t, "pause")
@@ -182,19 +182,19 @@ func TestAdvance_RecoversFromEveryAccident(t *testing.T) {
 		}
 		w.reconcile(t, true)
 		w.mustVerifyNow(t)
-		for range 3 { // what was about to expire is replaced as soon as anybody is trusted
+		for range 3 { // an expiring certificate is replaced as soon as a CA is trusted
 			w.now = w.now.Add(w.rotation.SettleTime)
 			w.reconcile(t, true)
 			w.mustVerifyNow(t)
 		}
-		for range 30 { // and then it stays well
+		for range 30 { // and then no problem remains
 			w.now = w.now.Add(w.rotation.CertificateLifetime / 8)
 			w.mustVerifyNow(t)
 			w.reconcile(t, true)
 			w.mustVerifyNow(t)
 		}
 		if len(w.state.CAs) > 3 {
-			t.Fatalf("%d authorities are trusted in the end", len(w.state.CAs))
+			t.Fatalf("%d CAs are trusted in the end, want at most 3", len(w.state.CAs))
 		}
 	})
 }
@@ -208,7 +208,7 @@ func TestRecover_RestoresALostSecretWithoutInterruption(t *testing.T) {
 	w.state = w.rotation.Recover(before, w.published, w.now)
 	w.reconcile(t, true)
 	if !w.state.Serving.Certificate.Equal(before.Certificate) {
-		t.Fatal("another certificate serves before its authority is trusted")
+		t.Fatal("a new certificate is served before its CA is trusted")
 	}
 	for range 20 {
 		w.now = w.now.Add(time.Minute)
@@ -216,7 +216,7 @@ func TestRecover_RestoresALostSecretWithoutInterruption(t *testing.T) {
 		w.mustVerify(t, w.rotation.SettleTime, w.rotation.SettleTime)
 	}
 	if w.state.Serving.Certificate.Equal(before.Certificate) {
-		t.Error("the authority whose key is lost still has the last word")
+		t.Error("the served certificate is still signed by the CA whose key is lost")
 	}
 }
 
@@ -225,26 +225,26 @@ func TestAdvance_WaitsAgainForACAThatWasRemovedFromABundle(t *testing.T) {
 	w.reconcile(t, true)
 	w.reconcile(t, true)
 	before, serving := w.published, w.state.Serving
-	w.now = w.now.Add(w.rotation.CALifetime/3*2 + day) // the certificate has expired, and the authority is to be replaced
+	w.now = w.now.Add(w.rotation.CALifetime/3*2 + day) // the certificate has expired, and the CA must be replaced
 	for range 2 {
 		w.reconcile(t, true)
 		w.now = w.now.Add(w.rotation.SettleTime / 2)
 	}
 	if len(w.state.CAs) != 2 || w.state.Serving.Certificate.Equal(serving.Certificate) {
-		t.Fatalf("%d authorities, want the old, which serves again, and the new", len(w.state.CAs))
+		t.Fatalf("%d CAs, want two: the old one, which signed the served certificate, and the new one", len(w.state.CAs))
 	}
 	serving = w.state.Serving
-	w.published = Bundles{before[0], w.published[1]} // somebody restores one of the configurations
+	w.published = Bundles{before[0], w.published[1]} // a user restores an old version of one configuration
 	for range 3 {
 		w.reconcile(t, true)
 		if !w.state.Serving.Certificate.Equal(serving.Certificate) {
-			t.Fatal("the new authority has signed what serves, and not everybody knows it")
+			t.Fatal("the served certificate is signed by the new CA, which is not in every bundle")
 		}
 		w.now = w.now.Add(w.rotation.SettleTime / 2)
 	}
 	w.reconcile(t, true)
 	if w.state.Serving.Certificate.Equal(serving.Certificate) {
-		t.Error("all have known the new authority for long enough, and it has signed nothing")
+		t.Error("the new CA was in all bundles for the settle time, but has signed nothing")
 	}
 }
 
@@ -257,7 +257,7 @@ func TestAdvance_IssuesOnlyDueCertificatesInAYear(t *testing.T) {
 		w.now = w.now.Add(day / 2)
 	}
 	if len(issued) != 7 || len(w.state.CAs) != 1 { // every 60 days
-		t.Errorf("%d certificates and %d authorities, want 7 and 1", len(issued), len(w.state.CAs))
+		t.Errorf("%d certificates and %d CAs, want 7 and 1", len(issued), len(w.state.CAs))
 	}
 }
 
@@ -303,7 +303,7 @@ func TestNewRotator_RejectsLifetimesWithoutTimeToRotate(t *testing.T) {
 		terms := DefaultRotation(serviceName)
 		change(&terms)
 		if _, err := NewRotator(Config{Rotation: terms}); err == nil {
-			t.Errorf("%s passed", what)
+			t.Errorf("%s: accepted", what)
 		}
 	}
 	if _, err := NewRotator(Config{Rotation: DefaultRotation(serviceName)}); err != nil {

@@ -15,8 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestNoCallFailsWhileCertificatesRotate serves TLS, with certificates of seconds, to clients who verify every call and
-// learn of a new bundle late.
+// A server serves certificates that live for seconds. Clients verify every call and learn of a new bundle late.
 func TestRotation_FailsNoCallWhileCertificatesRotate(t *testing.T) {
 	const (
 		late   = 300 * time.Millisecond
@@ -50,7 +49,7 @@ func TestRotation_FailsNoCallWhileCertificatesRotate(t *testing.T) {
 				t.Error(err)
 				return 0, 0
 			}
-			// Replicas that are quick and clients that are slow are the worst that can meet.
+			// The worst case: replicas use a new certificate immediately, and clients learn of a new bundle late.
 			if err := serving.Load(&corev1.Secret{Data: data}); err != nil {
 				t.Error(err)
 			}
@@ -87,9 +86,9 @@ func TestRotation_FailsNoCallWhileCertificatesRotate(t *testing.T) {
 	certificates, authorities := rotate(stop, arrived)
 	callers.Wait()
 	if certificates < 4 || authorities != 2 || calls.Load() < 100 {
-		t.Errorf("%d calls saw %d certificates of %d authorities, too few to prove anything", calls.Load(), certificates, authorities)
+		t.Errorf("%d calls saw %d certificates of %d CAs, which is too few", calls.Load(), certificates, authorities)
 	}
-	t.Logf("%d calls, %d certificates, %d authorities", calls.Load(), certificates, authorities)
+	t.Logf("%d calls, %d certificates, %d CAs", calls.Load(), certificates, authorities)
 }
 
 func handshake(addr string, trusted *x509.CertPool) error {
@@ -107,10 +106,10 @@ func handshakeAs(name, addr string, trusted *x509.CertPool) error {
 func TestServing_RejectsHandshakesWithoutACertificate(t *testing.T) {
 	var serving Serving
 	if _, err := serving.GetCertificate(nil); err == nil {
-		t.Error("it has one")
+		t.Error("GetCertificate returns no error")
 	}
 	if held := serving.current(); held.exists() {
-		t.Error("it holds one")
+		t.Error("the zero Serving holds a pair")
 	}
 }
 
@@ -126,9 +125,9 @@ func TestServing_KeepsItsCertificateWhenTheSecretIsInvalid(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := serving.Load(&corev1.Secret{Data: map[string][]byte{keyCertificate: []byte("garbage")}}); err == nil {
-		t.Error("garbage passed")
+		t.Error("an invalid Secret was accepted")
 	}
 	if !serving.current().Certificate.Equal(w.state.Serving.Certificate) {
-		t.Error("something else is served")
+		t.Error("the served certificate has changed")
 	}
 }

@@ -16,14 +16,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// pod is a server that answers with what its kubelet has mounted: a directory that a link points to, replaced as one.
+// pod is a server that serves files as a kubelet mounts them: a symbolic link to a directory, which is replaced as a whole.
 type pod struct {
 	dir     string
 	version int
 	last    atomic.Pointer[tls.Certificate]
 }
 
-// mount brings the Secret to the pod.
+// mount writes the Secret to the files of the pod.
 func (p *pod) mount(t *testing.T, data map[string][]byte) {
 	p.version++
 	version := filepath.Join(p.dir, strconv.Itoa(p.version))
@@ -40,7 +40,7 @@ func (p *pod) mount(t *testing.T, data map[string][]byte) {
 	}
 }
 
-// certificate reads the files. Where they are replaced between the two, it is what was read before.
+// certificate reads the files. If they are replaced between the two reads, it returns the pair that it read before.
 func (p *pod) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(p.dir, "data", keyCertificate), filepath.Join(p.dir, "data", keyPrivate))
 	if err == nil {
@@ -49,9 +49,8 @@ func (p *pod) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return p.last.Load(), nil
 }
 
-// TestNoCallFailsWhileCertificatesRotateInPods has the bundle go by way of somebody else to API servers, and the
-// certificate by way of kubelets to pods, each as late as a tenth of a certificate's life: in a cluster it is a minute or
-// two of 90 days.
+// Another controller writes the bundle to the webhook configuration, and kubelets write the certificate to pods. Each is late by a tenth
+// of a certificate's lifetime. In a cluster they are late by a minute or two of 90 days.
 func TestRotation_FailsNoCallWhilePodsReadMountedCertificates(t *testing.T) {
 	const (
 		lasts    = 8 * time.Second
@@ -60,7 +59,7 @@ func TestRotation_FailsNoCallWhilePodsReadMountedCertificates(t *testing.T) {
 		kubelet  = 300 * time.Millisecond // Secret → files
 	)
 	terms := Rotation{Names: []string{"*.weir-system.svc"}, CALifetime: 9 * time.Second, CertificateLifetime: 3 * time.Second, SettleTime: 500 * time.Millisecond}
-	pods := []*pod{{dir: t.TempDir()}, {dir: t.TempDir()}} // one at once, one late
+	pods := []*pod{{dir: t.TempDir()}, {dir: t.TempDir()}} // one gets files immediately, one late
 	servers := make([]*httptest.Server, len(pods))
 	for i, p := range pods {
 		servers[i] = httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -137,12 +136,12 @@ func TestRotation_FailsNoCallWhilePodsReadMountedCertificates(t *testing.T) {
 	callers.Wait()
 	late.Wait()
 	if len(leaves) < 4 || len(signers) != 2 || calls.Load() < 100 {
-		t.Errorf("%d calls saw %d certificates of %d authorities, too few to prove anything", calls.Load(), len(leaves), len(signers))
+		t.Errorf("%d calls saw %d certificates of %d CAs, which is too few", calls.Load(), len(leaves), len(signers))
 	}
-	t.Logf("%d calls, %d certificates, %d authorities", calls.Load(), len(leaves), len(signers))
+	t.Logf("%d calls, %d certificates, %d CAs", calls.Load(), len(leaves), len(signers))
 }
 
-// TestALostSecretIsRestoredFromWhatItHeldLast is of a Rotator whose process does not answer itself.
+// The process of the Rotator does not serve the certificate itself.
 func TestRotator_RestoresALostSecretFromTheLastServedPair(t *testing.T) {
 	w := newSimulation(DefaultRotation(serviceName))
 	w.reconcile(t, true)
@@ -156,7 +155,7 @@ func TestRotator_RestoresALostSecretFromTheLastServedPair(t *testing.T) {
 	}
 	state, err := r.nextState(t.Context(), &corev1.Secret{}, nil)
 	if err != nil || !state.Serving.exists() {
-		t.Fatalf("of a Rotator that knows nothing: %v", err)
+		t.Fatalf("a Rotator without state: %v", err)
 	}
 	if state, err = r.nextState(t.Context(), &corev1.Secret{Data: data}, w.published); err != nil {
 		t.Fatal(err)
@@ -167,6 +166,6 @@ func TestRotator_RestoresALostSecretFromTheLastServedPair(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !state.Serving.Certificate.Equal(w.state.Serving.Certificate) {
-		t.Error("pods are to answer with a certificate that nobody trusts yet")
+		t.Error("the restored Secret has a certificate that no API server trusts yet")
 	}
 }

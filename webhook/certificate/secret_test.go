@@ -37,10 +37,10 @@ func TestDecode_RejectsAnInvalidSecret(t *testing.T) {
 			change(data)
 			_, err := decode(data)
 			if err == nil {
-				t.Fatal("it passed")
+				t.Fatal("decode accepted it")
 			}
 			if strings.Contains(err.Error(), "secret") {
-				t.Errorf("the error tells the key: %v", err)
+				t.Errorf("the error contains the key: %v", err)
 			}
 		})
 	}
@@ -62,7 +62,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// Whatever is read must be something to go on from.
+		// Advance must be able to continue from every decoded state.
 		if _, err := DefaultRotation(serviceName).Advance(s, Bundles{authorities}, w.now); err != nil {
 			t.Fatal(err)
 		}

@@ -17,12 +17,12 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// replay is a body that is read again and again.
+// replay is a body that is read repeatedly.
 type replay struct{ bytes.Reader }
 
 func (*replay) Close() error { return nil }
 
-// nowhere is a ResponseWriter that keeps nothing.
+// discardWriter is a ResponseWriter that discards the body.
 type discardWriter struct {
 	header http.Header
 	status int
@@ -38,7 +38,7 @@ func withObjectSize(n int) func(*admissionv1.AdmissionRequest) {
 	}
 }
 
-// BenchmarkDoor decides a write of a tenant that has much left, without a network.
+// BenchmarkHandler decides about a write of a tenant that is far from its limit, without a network.
 func BenchmarkHandler(b *testing.B) {
 	for name, body := range map[string][]byte{
 		"1kB":    reviewBody(b, "create"),
@@ -46,7 +46,7 @@ func BenchmarkHandler(b *testing.B) {
 		"1500kB": reviewBody(b, "create", withObjectSize(1500<<10)),
 	} {
 		b.Run(name, func(b *testing.B) {
-			door := newTestHandler(b, newEngine(b, memstore.New(time.Now), limit("configmaps", 1_000_000, hour)))
+			handler := newTestHandler(b, newEngine(b, memstore.New(time.Now), limit("configmaps", 1_000_000, hour)))
 			in, w := &replay{}, &discardWriter{header: http.Header{}}
 			r := httptest.NewRequest(http.MethodPost, Path+"?timeout=2s", in)
 			r.ContentLength = int64(len(body))
@@ -54,7 +54,7 @@ func BenchmarkHandler(b *testing.B) {
 			for b.Loop() {
 				in.Reset(body)
 				r.Body = in
-				if door.ServeHTTP(w, r); w.status >= http.StatusBadRequest {
+				if handler.ServeHTTP(w, r); w.status >= http.StatusBadRequest {
 					b.Fatal(w.status)
 				}
 			}
@@ -62,14 +62,14 @@ func BenchmarkHandler(b *testing.B) {
 	}
 }
 
-// BenchmarkTLS decides as an API server asks, over one connection: with HTTP/1.1, as API servers do, and with HTTP/2.
+// BenchmarkTLS sends reviews over one TLS connection: with HTTP/1.1, as API servers do, and with HTTP/2.
 func BenchmarkTLS(b *testing.B) {
 	files := newFiles(b)
 	body := reviewBody(b, "create")
 	for name, http2 := range map[string]bool{"HTTP1": false, "HTTP2": true} {
 		b.Run(name, func(b *testing.B) {
-			door := newTestHandler(b, newEngine(b, memstore.New(time.Now), limit("configmaps", 1_000_000, hour)))
-			url := "https://" + serveTLS(b, door, files, 0).address + Path + "?timeout=2s"
+			handler := newTestHandler(b, newEngine(b, memstore.New(time.Now), limit("configmaps", 1_000_000, hour)))
+			url := "https://" + serveTLS(b, handler, files, 0).address + Path + "?timeout=2s"
 			client := tlsClient(b, files, http2)
 			b.ReportAllocs()
 			for b.Loop() {
@@ -86,7 +86,7 @@ func BenchmarkTLS(b *testing.B) {
 	}
 }
 
-// caller trusts the authority of files, and speaks HTTP/2 or HTTP/1.1.
+// tlsClient returns a client that trusts the CA of files, and uses HTTP/2 or HTTP/1.1.
 func tlsClient(t testing.TB, files *fixture.TLSFiles, http2 bool) *http.Client {
 	t.Helper()
 	config, err := files.ClientConfig()

@@ -18,7 +18,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// TestThePoliciesInTheDocumentDoWhatItSays enforces docs/how-to/throttle-the-kubernetes-api.md.
+// The handler enforces the policies in docs/how-to/throttle-the-kubernetes-api.md.
 func TestDocs_PoliciesBehaveAsDocumented(t *testing.T) {
 	document, err := os.ReadFile("../../docs/how-to/throttle-the-kubernetes-api.md")
 	if err != nil {
@@ -46,7 +46,7 @@ func TestDocs_PoliciesBehaveAsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.Swap(index)
-	door := newTestHandler(t, e)
+	handler := newTestHandler(t, e)
 	write := func(group, resource, object string) func(*admissionv1.AdmissionRequest) {
 		return func(in *admissionv1.AdmissionRequest) {
 			in.Resource = metav1.GroupVersionResource{Group: group, Version: "v1", Resource: resource}
@@ -68,7 +68,7 @@ func TestDocs_PoliciesBehaveAsDocumented(t *testing.T) {
 	}
 	for i, step := range []struct {
 		change  func(*admissionv1.AdmissionRequest)
-		policy  string // the strictest
+		policy  string // the strictest policy
 		allowed bool
 		times   int
 	}{
@@ -87,7 +87,7 @@ func TestDocs_PoliciesBehaveAsDocumented(t *testing.T) {
 		{newEvent("a"), "cluster/events-source-and-object", false, 1},
 	} {
 		for range step.times {
-			got := reviewResponse(t, door, reviewBody(t, "create", step.change))
+			got := reviewResponse(t, handler, reviewBody(t, "create", step.change))
 			if got.Allowed != step.allowed || got.AuditAnnotations[auditPolicy] != step.policy {
 				t.Errorf("step %d: %+v", i, got)
 			}

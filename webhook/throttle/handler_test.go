@@ -33,7 +33,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// advice ends every denial.
+// advice is at the end of every denial.
 const advice = "; to raise the limit, contact the owner of the policy"
 
 func denied(message string, retryAfter int32) *metav1.Status {
@@ -43,7 +43,7 @@ func denied(message string, retryAfter int32) *metav1.Status {
 	}
 }
 
-// TestAnswers asks in order, and compares the last answer.
+// The test sends the reviews in order and compares the last response.
 func TestHandler_Responses(t *testing.T) {
 	create := reviewBody(t, "create")
 	alice := reviewBody(t, "create", fromUser("alice"))
@@ -53,8 +53,8 @@ func TestHandler_Responses(t *testing.T) {
 	dear := func(r *rules.Rule) { r.Cost = &rules.Cost{Value: 4} }
 	tests := map[string]struct {
 		rules    []rules.Rule
-		asked    [][]byte
-		status   *metav1.Status // nil: allowed
+		reviews  [][]byte
+		status   *metav1.Status // nil means allowed
 		warnings []string
 		audit    map[string]string
 	}{
@@ -158,10 +158,10 @@ func TestHandler_Responses(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			door := newTestHandler(t, newEngine(t, atNoon(), test.rules...))
+			handler := newTestHandler(t, newEngine(t, atNoon(), test.rules...))
 			var got *admissionv1.AdmissionResponse
-			for _, body := range test.asked {
-				got = reviewResponse(t, door, body)
+			for _, body := range test.reviews {
+				got = reviewResponse(t, handler, body)
 			}
 			want := &admissionv1.AdmissionResponse{
 				UID: "9054da0e-b526-45a6-8505-d5cf8c57f8b6", Allowed: test.status == nil, Result: test.status, Warnings: test.warnings, AuditAnnotations: test.audit,
@@ -174,8 +174,8 @@ func TestHandler_Responses(t *testing.T) {
 }
 
 func TestIsExempt_ByUserGroupAndNamespace(t *testing.T) {
-	door := newTestHandler(t, newEngine(t, atNoon(), limit("a", 1, hour)))
-	reviewResponse(t, door, reviewBody(t, "create"))
+	handler := newTestHandler(t, newEngine(t, atNoon(), limit("a", 1, hour)))
+	reviewResponse(t, handler, reviewBody(t, "create"))
 	tests := map[string]struct {
 		who    []func(*admissionv1.AdmissionRequest)
 		exempt bool
@@ -194,7 +194,7 @@ func TestIsExempt_ByUserGroupAndNamespace(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := reviewResponse(t, door, reviewBody(t, "create", test.who...))
+			got := reviewResponse(t, handler, reviewBody(t, "create", test.who...))
 			if result := got.AuditAnnotations["result"]; (result == "exempt") != test.exempt || test.exempt && !got.Allowed {
 				t.Errorf("%s, allowed: %v", result, got.Allowed)
 			}
@@ -202,7 +202,7 @@ func TestIsExempt_ByUserGroupAndNamespace(t *testing.T) {
 	}
 	if !reviewResponse(t, NewHandler(newEngine(t, atNoon(), limit("a", 1, hour)), newTestSettings(t, Options{ExemptNamespaces: []string{""}}), discardObserver{}),
 		reviewBody(t, "create", inNamespace(""))).Allowed {
-		t.Error("an empty name of a namespace exempts every object that is in none")
+		t.Error("an empty exempt namespace exempts cluster-scoped objects")
 	}
 }
 
@@ -223,7 +223,7 @@ func TestIsController_ByServiceAccountNamespace(t *testing.T) {
 		}
 	}
 	if !isController(&admissionv1.AdmissionRequest{UserInfo: authenticationv1.UserInfo{Username: "system:serviceaccount:acme:deployer"}}) {
-		t.Error("an object in no namespace is not of the account's own")
+		t.Error("a cluster-scoped object is not in the namespace of the service account")
 	}
 }
 
@@ -250,11 +250,11 @@ func TestToRequest_CopiesTheAttributesOfTheWrite(t *testing.T) {
 		t.Errorf("objects %s and %s", got.Kubernetes.OldObject, got.Kubernetes.Object)
 	}
 	if in, _ := decodeReview(reviewBody(t, "update-dry-run")); !toRequest(in).Kubernetes.DryRun {
-		t.Error("a dry run is none")
+		t.Error("DryRun is false for a dry run")
 	}
 }
 
-// TestNobodyLimitsInANamespaceWhatIsDoneWithIt: an API server tells of a Namespace that it is in itself.
+// API servers send the name of a Namespace object as its namespace.
 func TestToRequest_PutsANamespaceObjectInNoNamespace(t *testing.T) {
 	itself := func(in *admissionv1.AdmissionRequest) {
 		in.Resource = metav1.GroupVersionResource{Version: "v1", Resource: "namespaces"}
@@ -272,9 +272,9 @@ func TestToRequest_PutsANamespaceObjectInNoNamespace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onNamespaces := func(r *rules.Rule) { r.Match.Kubernetes.Resources[0].Resources = []string{"namespaces"} }
-			door := newTestHandler(t, newEngine(t, atNoon(), limit("a", 1, hour, byUser, onNamespaces, test.change)))
-			reviewResponse(t, door, reviewBody(t, "delete", itself))
-			if got := reviewResponse(t, door, reviewBody(t, "delete", itself)); got.AuditAnnotations[auditResult] != test.result {
+			handler := newTestHandler(t, newEngine(t, atNoon(), limit("a", 1, hour, byUser, onNamespaces, test.change)))
+			reviewResponse(t, handler, reviewBody(t, "delete", itself))
+			if got := reviewResponse(t, handler, reviewBody(t, "delete", itself)); got.AuditAnnotations[auditResult] != test.result {
 				t.Errorf("%v, want %s", got.AuditAnnotations, test.result)
 			}
 		})
@@ -282,7 +282,7 @@ func TestToRequest_PutsANamespaceObjectInNoNamespace(t *testing.T) {
 }
 
 func TestHandler_RejectsInvalidRequests(t *testing.T) {
-	door := newTestHandler(t, newEngine(t, atNoon()))
+	handler := newTestHandler(t, newEngine(t, atNoon()))
 	swap := func(old, by string) io.Reader {
 		return strings.NewReader(strings.Replace(string(reviewBody(t, "create")), old, by, 1))
 	}
@@ -310,7 +310,7 @@ func TestHandler_RejectsInvalidRequests(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := httptest.NewRecorder()
-			door.ServeHTTP(w, httptest.NewRequest(test.method, test.path, test.body))
+			handler.ServeHTTP(w, httptest.NewRequest(test.method, test.path, test.body))
 			if w.Code != test.status || !strings.Contains(w.Body.String(), test.say) || w.Header().Get("Content-Type") != "application/problem+json" {
 				t.Errorf("%d %s", w.Code, w.Body)
 			}
@@ -318,24 +318,24 @@ func TestHandler_RejectsInvalidRequests(t *testing.T) {
 	}
 }
 
-// TestTheLargestQuestionIsAnswered: two objects of the most that an API server takes, of what JSON makes six times as much.
+// Both objects have the largest size that an API server accepts. JSON encodes each of their bytes as six.
 func TestHandler_AcceptsTheLargestReview(t *testing.T) {
 	escaped := func(n int) runtime.RawExtension {
 		return runtime.RawExtension{Raw: []byte(`{"data":{"a":"` + strings.Repeat(`\u003c`, n) + `"}}`)}
 	}
 	body := reviewBody(t, "create", func(in *admissionv1.AdmissionRequest) { in.Object, in.OldObject = escaped(3<<20), escaped(3<<19) })
 	if len(body) < 27<<20 {
-		t.Fatalf("a question of %d bytes is not as large as can be", len(body))
+		t.Fatalf("a review of %d bytes is not the largest", len(body))
 	}
-	door := newTestHandler(t, newEngine(t, atNoon(), limit("a", 1, hour)))
+	handler := newTestHandler(t, newEngine(t, atNoon(), limit("a", 1, hour)))
 	for _, allowed := range []bool{true, false} {
-		if reviewResponse(t, door, body).Allowed != allowed {
+		if reviewResponse(t, handler, body).Allowed != allowed {
 			t.Errorf("allowed: %v, want %v", !allowed, allowed)
 		}
 	}
 }
 
-// held is an Engine that keeps who asks until it is told to let go, and counts them.
+// blockingEngine blocks each check until release is closed, and counts the checks.
 type blockingEngine struct {
 	inside  atomic.Int64
 	release chan struct{}
@@ -350,37 +350,37 @@ func (h *blockingEngine) Check(context.Context, *engine.Check) (engine.Answer, e
 func TestHandler_LargeReviewsWaitAndSmallOnesDoNot(t *testing.T) {
 	const many = 20
 	h := &blockingEngine{release: make(chan struct{})}
-	door := newTestHandler(t, h)
+	handler := newTestHandler(t, h)
 	large, small := reviewBody(t, "create", withObjectSize(2<<20)), reviewBody(t, "create")
-	var asking sync.WaitGroup
+	var calling sync.WaitGroup
 	ask := func(body []byte) {
 		for range many {
-			asking.Go(func() {
+			calling.Go(func() {
 				w := httptest.NewRecorder()
-				if door.ServeHTTP(w, httptest.NewRequest(http.MethodPost, Path, bytes.NewReader(body))); w.Code != http.StatusOK {
+				if handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, Path, bytes.NewReader(body))); w.Code != http.StatusOK {
 					t.Errorf("%d %s", w.Code, w.Body)
 				}
 			})
 		}
 	}
 	ask(large)
-	atOnce := maxLargeBytes / int64(len(large))
-	fixture.Await(t, "as many large ones are being answered as may", func() bool { return h.inside.Load() == atOnce })
+	concurrent := maxLargeBytes / int64(len(large))
+	fixture.Await(t, "the largest allowed number of large reviews is handled", func() bool { return h.inside.Load() == concurrent })
 	ask(small)
-	fixture.Await(t, "the small ones are, too", func() bool { return h.inside.Load() == atOnce+many })
+	fixture.Await(t, "the small reviews are handled, too", func() bool { return h.inside.Load() == concurrent+many })
 	r := httptest.NewRequest(http.MethodPost, Path+"?timeout=10ms", bytes.NewReader(large))
 	w := httptest.NewRecorder()
-	if door.ServeHTTP(w, r); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "other large bodies") {
-		t.Errorf("one for which there is no time: %d %s", w.Code, w.Body)
+	if handler.ServeHTTP(w, r); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "other large bodies") {
+		t.Errorf("a large review without time left: %d %s", w.Code, w.Body)
 	}
 	close(h.release)
-	asking.Wait()
+	calling.Wait()
 	if n := h.inside.Load(); n != 2*many {
-		t.Errorf("%d were answered, want %d", n, 2*many)
+		t.Errorf("%d reviews were handled, want %d", n, 2*many)
 	}
 }
 
-// stub answers as it is told.
+// stubEngine returns a fixed answer, and records the check.
 type stubEngine struct {
 	answer engine.Answer
 	err    error
@@ -452,7 +452,7 @@ func unavailable(retryAfter int32) *metav1.Status {
 	}
 }
 
-// allowing is an answer by a rule.
+// allowedResult returns the result of a rule that allows the write.
 func allowedResult(policy, identifier string, remaining int64) engine.Result {
 	return engine.Result{
 		Rule:       &rules.Compiled{Rule: rules.Rule{Policy: policy, Axis: "Custom", Algorithm: limiter.FixedWindow}},
@@ -483,14 +483,14 @@ func TestWarnings_ReportUsageNearTheLimit(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			terms := newTestSettings(t, Options{WarnPercent: test.percent})
-			got := terms.warnings(&engine.Answer{Allowed: true, Results: []engine.Result{test.result}})
+			settings := newTestSettings(t, Options{WarnPercent: test.percent})
+			got := settings.warnings(&engine.Answer{Allowed: true, Results: []engine.Result{test.result}})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			for _, warning := range got {
 				if n := len([]rune(warning)); n > maxWarning || n > preferredWarning && len(test.result.Rule.Policy) < 80 {
-					t.Errorf("%d characters", n)
+					t.Errorf("the warning has %d characters", n)
 				}
 			}
 		})
@@ -504,7 +504,7 @@ func TestUsage_UsesTheBurstOfTheTier(t *testing.T) {
 	for tier, want := range map[string]int64{"": 2, "gold": 7} {
 		r.Tier = tier
 		if used, _, known := usage(&r); used != want || !known {
-			t.Errorf("tier %q: %d", tier, used)
+			t.Errorf("tier %q: %d units used, want %d", tier, used, want)
 		}
 	}
 }
@@ -514,9 +514,9 @@ func TestDenial_NamesTheTierAndHidesSecrets(t *testing.T) {
 		r.Tiers = []rules.Tier{{Name: "gold", When: rules.When{Identifiers: []string{limiter.HashSecret("acme")}}, Units: 1}}
 		r.Identifier.Secret = true
 	}
-	door := newTestHandler(t, newEngine(t, atNoon(), limit("a", 5, hour, gold)))
-	reviewResponse(t, door, reviewBody(t, "create"))
-	got := reviewResponse(t, door, reviewBody(t, "create"))
+	handler := newTestHandler(t, newEngine(t, atNoon(), limit("a", 5, hour, gold)))
+	reviewResponse(t, handler, reviewBody(t, "create"))
+	got := reviewResponse(t, handler, reviewBody(t, "create"))
 	want := "over the limit of policy cluster/a: 1 per 1h (tier gold) for Namespace " + limiter.HashSecret("acme") + "; retry in 1h" + advice
 	if got.Allowed || got.Result.Message != want {
 		t.Errorf("%+v", got.Result)
@@ -548,19 +548,19 @@ func TestNewSettings_RejectsOptionsOutOfRange(t *testing.T) {
 		"parts of a second": {MaxRetryAfter: 1500 * time.Millisecond}, "less than nothing": {WarnPercent: -1}, "more than all": {WarnPercent: 101},
 	} {
 		if _, err := NewSettings(s); err == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 }
 
 func TestDetails_OmitRetryAfterWhenDisabled(t *testing.T) {
-	terms := newTestSettings(t, Options{})
-	if got := terms.details(&admissionv1.AdmissionRequest{}, time.Microsecond); got.RetryAfterSeconds != 0 {
-		t.Errorf("%d", got.RetryAfterSeconds)
+	settings := newTestSettings(t, Options{})
+	if got := settings.details(&admissionv1.AdmissionRequest{}, time.Microsecond); got.RetryAfterSeconds != 0 {
+		t.Errorf("RetryAfterSeconds is %d, want 0", got.RetryAfterSeconds)
 	}
 }
 
-// TestEveryUnitIsSpentOnce has many API servers ask at once, in Redis and in memory.
+// Many API servers call the handler concurrently, with counters in Redis and in memory.
 func TestHandler_SpendsEachUnitOnceUnderConcurrency(t *testing.T) {
 	redis := fixture.Redis(t)
 	client, err := redisclient.Open(redis.URL(), time.Second)
@@ -570,17 +570,17 @@ func TestHandler_SpendsEachUnitOnceUnderConcurrency(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	for name, store := range map[string]limiter.Store{"memory": atNoon(), "redis": redisstore.NewStore(client, time.Second)} {
 		t.Run(name, func(t *testing.T) {
-			const units, askers, each = 60, 8, 20
-			door := newTestHandler(t, newEngine(t, store, limit("a", units, hour)))
+			const units, callers, each = 60, 8, 20
+			handler := newTestHandler(t, newEngine(t, store, limit("a", units, hour)))
 			body := reviewBody(t, "create")
 			dryRun := reviewBody(t, "update-dry-run")
 			var mu sync.Mutex
 			passed := map[string]int{}
-			var asking sync.WaitGroup
-			for range askers {
-				asking.Go(func() {
+			var calling sync.WaitGroup
+			for range callers {
+				calling.Go(func() {
 					for range each {
-						got, dry := reviewResponse(t, door, body), reviewResponse(t, door, dryRun)
+						got, dry := reviewResponse(t, handler, body), reviewResponse(t, handler, dryRun)
 						mu.Lock()
 						passed[got.AuditAnnotations["result"]]++
 						passed["dry "+dry.AuditAnnotations["source"]]++
@@ -588,8 +588,8 @@ func TestHandler_SpendsEachUnitOnceUnderConcurrency(t *testing.T) {
 					}
 				})
 			}
-			asking.Wait()
-			want := map[string]int{"allowed": units, "denied": askers*each - units, "dry memory": askers * each}
+			calling.Wait()
+			want := map[string]int{"allowed": units, "denied": callers*each - units, "dry memory": callers * each}
 			if !maps.Equal(want, passed) {
 				t.Errorf("%v, want %v", passed, want)
 			}
@@ -597,7 +597,7 @@ func TestHandler_SpendsEachUnitOnceUnderConcurrency(t *testing.T) {
 	}
 }
 
-// TestWhileRedisIsAwayPoliciesDecide stops a real Redis under a door.
+// The test stops a real Redis.
 func TestHandler_AppliesOnStoreFailureWhileRedisIsUnavailable(t *testing.T) {
 	redis := fixture.Redis(t)
 	client, err := redisclient.Open(redis.URL(), 50*time.Millisecond)
@@ -624,13 +624,13 @@ func TestHandler_AppliesOnStoreFailureWhileRedisIsUnavailable(t *testing.T) {
 	guarded, unguard := context.WithCancel(context.Background())
 	t.Cleanup(unguard)
 	store.EnableBreaker(guarded, surviving)
-	door := newTestHandler(t, e)
+	handler := newTestHandler(t, e)
 	ask := func(user string) *admissionv1.AdmissionResponse {
-		return reviewResponse(t, door, reviewBody(t, "create", fromUser(user)))
+		return reviewResponse(t, handler, reviewBody(t, "create", fromUser(user)))
 	}
 	for _, user := range []string{"allow", "deny", "local"} {
 		if got := ask(user); !got.Allowed || got.AuditAnnotations["source"] != "redis" {
-			t.Fatalf("%s before: %+v", user, got)
+			t.Fatalf("%s, before the outage: %+v", user, got)
 		}
 	}
 	redis.Kill()
@@ -643,7 +643,7 @@ func TestHandler_AppliesOnStoreFailureWhileRedisIsUnavailable(t *testing.T) {
 		}
 	}
 	if got := ask("local"); !got.Allowed || got.AuditAnnotations["source"] != "local" || got.Warnings != nil {
-		t.Errorf("Local, its last unit: %+v", got)
+		t.Errorf("Local, the last unit: %+v", got)
 	}
 	if got := ask("local"); got.Allowed || got.Result.Code != http.StatusTooManyRequests {
 		t.Errorf("Local, over the limit: %+v", got)

@@ -26,16 +26,16 @@ func TestMain(m *testing.M) { fixture.Main(m) }
 
 const (
 	hour = time.Hour
-	// patience bounds every wait of the tests.
+	// patience bounds every wait in the tests.
 	patience = 20 * time.Second
 )
 
-// noon is when the tests play.
+// noon is the fixed time of the tests.
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 func atNoon() *memstore.Store { return memstore.New(func() time.Time { return noon }) }
 
-// limit is a rule for what is done with configmaps, in every namespace, by namespace.
+// limit returns a rule for writes to configmaps, counted by namespace, in all namespaces.
 func limit(name string, units int64, window time.Duration, changes ...func(*rules.Rule)) rules.Rule {
 	r := rules.Rule{
 		Policy: "cluster/" + name, AllDomains: true, Axis: "Namespace", Identifier: rules.Identifier{From: rules.FromKubernetesNamespace},
@@ -67,7 +67,7 @@ func newEngine(t testing.TB, store limiter.Store, list ...rules.Rule) *engine.En
 	return e
 }
 
-// usual are the terms of a Limiter that says nothing about them.
+// defaultOptions are the options of a Limiter with the default kubernetesThrottle.
 func defaultOptions() Options {
 	return Options{
 		ExemptNamespaces: []string{"kube-system", "kube-node-lease", "kube-public", "weir-system"},
@@ -80,14 +80,14 @@ func defaultOptions() Options {
 
 func newTestSettings(t testing.TB, s Options) *Settings {
 	t.Helper()
-	terms, err := NewSettings(s)
+	settings, err := NewSettings(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return terms
+	return settings
 }
 
-// unseen is an Observer that nobody looks at.
+// discardObserver is an Observer that discards everything.
 type discardObserver struct{}
 
 func (discardObserver) Observe(float64) {}
@@ -99,8 +99,8 @@ func newTestHandler(t testing.TB, e Engine) http.Handler {
 	return NewHandler(e, newTestSettings(t, defaultOptions()), discardObserver{})
 }
 
-// question is what an API server has asked, changed as a test needs it. The files in testdata are what a kube-apiserver has
-// sent, see TestWhatAPIServersAsk.
+// reviewBody returns a review that a kube-apiserver has sent, with changes. TestAPIServer_SendsTheRecordedReviews writes the files in
+// testdata.
 func reviewBody(t testing.TB, name string, changes ...func(*admissionv1.AdmissionRequest)) []byte {
 	t.Helper()
 	body, err := os.ReadFile(filepath.Join("testdata", name+".json"))
@@ -142,7 +142,7 @@ func post(h http.Handler, body []byte) *httptest.ResponseRecorder {
 	return w
 }
 
-// answer asks, and takes no answer but a review.
+// reviewResponse sends a review and requires an AdmissionReview as the response.
 func reviewResponse(t testing.TB, h http.Handler, body []byte) *admissionv1.AdmissionResponse {
 	t.Helper()
 	w := post(h, body)
@@ -160,7 +160,7 @@ func readReview(t testing.TB, body io.Reader) *admissionv1.AdmissionResponse {
 		t.Error(err)
 	}
 	if review.APIVersion != "admission.k8s.io/v1" || review.Kind != "AdmissionReview" || review.Request != nil || review.Response == nil {
-		t.Errorf("no review for an API server: %+v", review)
+		t.Errorf("not a response for an API server: %+v", review)
 		return &admissionv1.AdmissionResponse{}
 	}
 	return review.Response

@@ -28,10 +28,10 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// update writes what the API server asks into testdata.
+// update writes the reviews that the API server sends to testdata.
 var update = flag.Bool("update", false, "write the questions of the API server into testdata")
 
-// cluster is a kube-apiserver that asks a door about the configmaps of one namespace.
+// cluster is a kube-apiserver that calls a handler for writes to the configmaps of one namespace.
 type cluster struct {
 	kube      *fixture.KubeProcess
 	namespace string
@@ -39,14 +39,14 @@ type cluster struct {
 	bodies    [][]byte
 }
 
-// newCluster registers a door with these rules, as the operator would, but for a failure that shows.
+// newCluster registers a handler with these rules. Unlike the operator it uses failurePolicy Fail, which makes failures visible.
 func newCluster(t *testing.T, list ...rules.Rule) *cluster {
 	t.Helper()
 	kube := fixture.Kube(t)
 	c := &cluster{kube: kube, namespace: fixture.Namespace(t, kube)}
 	files := newFiles(t)
-	door := newTestHandler(t, newEngine(t, memstore.New(time.Now), list...))
-	address := serveTLS(t, c.recordRequests(door), files, 0).address
+	handler := newTestHandler(t, newEngine(t, memstore.New(time.Now), list...))
+	address := serveTLS(t, c.recordRequests(handler), files, 0).address
 	bundle, err := os.ReadFile(files.CA)
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func newCluster(t *testing.T, list ...rules.Rule) *cluster {
 	return c
 }
 
-// awaitRegistration waits until the API server has seen the registration: it asks about a dry run then, which counts nothing.
+// awaitRegistration waits until the API server calls the webhook. It sends dry runs, which are not charged.
 func (c *cluster) awaitRegistration(t *testing.T, admin kubernetes.Interface) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); len(c.requests()) == 0; time.Sleep(20 * time.Millisecond) {
@@ -96,12 +96,12 @@ func (c *cluster) awaitRegistration(t *testing.T, admin kubernetes.Interface) {
 			t.Fatal(err)
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the API server never asks")
+			t.Fatal("the API server does not call the webhook")
 		}
 	}
 }
 
-// noting keeps what was asked.
+// recordRequests keeps the bodies of all requests.
 func (c *cluster) recordRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -119,7 +119,7 @@ func (c *cluster) requests() [][]byte {
 	return c.bodies
 }
 
-// client is one of user, or of the cluster's admin for "".
+// client returns a client for user, or for an admin of the cluster without user.
 func (c *cluster) client(t *testing.T, warnings rest.WarningHandler, user ...string) *kubernetes.Clientset {
 	t.Helper()
 	config := c.kube.Config()
@@ -134,7 +134,7 @@ func (c *cluster) client(t *testing.T, warnings rest.WarningHandler, user ...str
 	return client
 }
 
-// told keeps warnings.
+// warningRecorder keeps warnings.
 type warningRecorder struct{ texts []string }
 
 func (h *warningRecorder) HandleWarningHeader(_ int, _, text string) { h.texts = append(h.texts, text) }
@@ -147,7 +147,7 @@ func TestAPIServer_ReturnsWarningsAndDenialsToClients(t *testing.T) {
 	c := newCluster(t, limit("configmaps", 5, hour))
 	var warnings warningRecorder
 	maps := c.client(t, &warnings, "alice").CoreV1().ConfigMaps(c.namespace)
-	for range 7 { // as GitOps tools do all day
+	for range 7 { // as GitOps tools do
 		if _, err := maps.Create(t.Context(), configMap("dry"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 			t.Fatalf("a dry run was charged: %v", err)
 		}
@@ -167,10 +167,10 @@ func TestAPIServer_ReturnsWarningsAndDenialsToClients(t *testing.T) {
 	asked := len(c.requests())
 	_, err := maps.Create(t.Context(), configMap("f"), metav1.CreateOptions{})
 	if !apierrors.IsTooManyRequests(err) {
-		t.Fatalf("the sixth: %v", err)
+		t.Fatalf("the sixth write: %v", err)
 	}
 	if again := len(c.requests()) - asked; again != 1 {
-		t.Errorf("a client that is told no wait has asked %d times", again)
+		t.Errorf("without Retry-After the client has sent %d requests, want 1", again)
 	}
 	status, _ := errors.AsType[*apierrors.StatusError](err)
 	got := status.Status()
@@ -197,18 +197,18 @@ func TestAPIServer_ClientGoRetriesAfterRetryAfter(t *testing.T) {
 		}
 	}
 	if took := time.Since(began); took < 2*time.Second || len(c.requests())-asked < 3 {
-		t.Errorf("the second passed after %v and %d questions", took, len(c.requests())-asked)
+		t.Errorf("the second write passed after %v and %d calls of the webhook", took, len(c.requests())-asked)
 	}
 	controllers := c.client(t, nil, "system:serviceaccount:flux-system:controller").CoreV1().ConfigMaps(c.namespace)
 	asked, began = len(c.requests()), time.Now()
-	for _, name := range []string{"c", "d"} { // within moments of b
+	for _, name := range []string{"c", "d"} { // immediately after b
 		_, err := controllers.Create(t.Context(), configMap(name), metav1.CreateOptions{})
 		if wait, suggested := apierrors.SuggestsClientDelay(err); suggested || !apierrors.IsTooManyRequests(err) {
-			t.Errorf("a controller was told %d s: %v", wait, err)
+			t.Errorf("a controller got Retry-After %d: %v", wait, err)
 		}
 	}
 	if took := time.Since(began); took > time.Second || len(c.requests())-asked != 2 {
-		t.Errorf("a controller slept: %v, %d questions", took, len(c.requests())-asked)
+		t.Errorf("a controller waited %v, with %d calls of the webhook", took, len(c.requests())-asked)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestAPIServer_KubectlPrintsTheDenial(t *testing.T) {
 	}
 }
 
-// TestAttemptsAreCounted has writes that come to nothing, of which docs/how-to/throttle-the-kubernetes-api.md says that they count.
+// docs/how-to/throttle-the-kubernetes-api.md documents that writes which fail later are counted.
 func TestAPIServer_CountsAttemptsThatDoNotSucceed(t *testing.T) {
 	c := newCluster(t, limit("configmaps", 100, hour))
 	maps := c.client(t, nil, "alice").CoreV1().ConfigMaps(c.namespace)
@@ -297,12 +297,12 @@ func TestAPIServer_CountsAttemptsThatDoNotSucceed(t *testing.T) {
 			t.Errorf("%s: %v", step.name, err)
 		}
 		if asked := len(c.requests()) - before; asked != step.asks {
-			t.Errorf("%s: asked %d times, want %d", step.name, asked, step.asks)
+			t.Errorf("%s: %d calls of the webhook, want %d", step.name, asked, step.asks)
 		}
 	}
 }
 
-// TestWhatAPIServersAsk keeps the questions in testdata those of a real kube-apiserver: with -update it writes them.
+// The reviews in testdata are those of a real kube-apiserver. With -update the test writes them.
 func TestAPIServer_SendsTheRecordedReviews(t *testing.T) {
 	c := newCluster(t)
 	client := c.client(t, nil, "system:serviceaccount:"+c.namespace+":deployer", "system:serviceaccounts", "system:serviceaccounts:"+c.namespace)
@@ -332,7 +332,7 @@ func TestAPIServer_SendsTheRecordedReviews(t *testing.T) {
 		}
 		asked := c.requests()[before:]
 		if len(asked) != 1 {
-			t.Fatalf("%s: asked %d times", step.name, len(asked))
+			t.Fatalf("%s: %d calls of the webhook, want 1", step.name, len(asked))
 		}
 		in, bad := decodeReview(asked[0])
 		if bad != nil {

@@ -20,16 +20,15 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// listening is a Server under test.
+// listening is a running Server.
 type listening struct {
 	address string
 	stop    context.CancelFunc
 	ended   chan struct{}
-	err     error // read after ended
+	err     error // valid after ended is closed
 }
 
-// serveTLS runs a Server with the certificate in files until the test ends.
-// TestALargeQuestionThatComesSlowlyHoldsUpNobody has one sender stall in the middle of a question that takes all the room there is.
+// A sender stalls in the middle of a review that takes the whole weight of large reviews.
 func TestHandler_CutsOffASlowLargeReview(t *testing.T) {
 	files := newFiles(t)
 	l := serveTLS(t, newTestHandler(t, newEngine(t, atNoon(), limit("a", 1, hour))), files, 0)
@@ -46,7 +45,7 @@ func TestHandler_CutsOffASlowLargeReview(t *testing.T) {
 	if _, err := fmt.Fprintf(slow, head, maxLargeBytes); err != nil {
 		t.Fatal(err)
 	}
-	if err := slow.SetReadDeadline(time.Now().Add(socket.ReadTimeout / 2)); err != nil { // for by then every request must have arrived
+	if err := slow.SetReadDeadline(time.Now().Add(socket.ReadTimeout / 2)); err != nil { // every request must have arrived by then
 		t.Fatal(err)
 	}
 	answer, err := http.ReadResponse(bufio.NewReader(slow), nil)
@@ -59,7 +58,7 @@ func TestHandler_CutsOffASlowLargeReview(t *testing.T) {
 	}
 }
 
-func serveTLS(t testing.TB, door http.Handler, files *fixture.TLSFiles, drain time.Duration) *listening {
+func serveTLS(t testing.TB, handler http.Handler, files *fixture.TLSFiles, drain time.Duration) *listening {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -67,7 +66,7 @@ func serveTLS(t testing.TB, door http.Handler, files *fixture.TLSFiles, drain ti
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	l := &listening{address: listener.Addr().String(), stop: stop, ended: make(chan struct{})}
-	server := NewServer(door, serverCertificate(files), drain, discard())
+	server := NewServer(handler, serverCertificate(files), drain, discard())
 	go func() {
 		defer close(l.ended)
 		l.err = server.Run(ctx, listener)
@@ -119,10 +118,10 @@ func TestServer_KeepsHTTP1AndHTTP2Connections(t *testing.T) {
 			if err != nil || response.StatusCode != http.StatusOK || response.ProtoMajor != major || response.Close {
 				t.Fatalf("%+v, %v", response, err)
 			}
-			connections = append(connections, fmt.Sprintf("%p", response.TLS.PeerCertificates[0])) // parsed once a connection
+			connections = append(connections, fmt.Sprintf("%p", response.TLS.PeerCertificates[0])) // parsed once per connection
 		}
 		if connections[0] != connections[2] {
-			t.Errorf("HTTP/%d: a connection is not kept", major)
+			t.Errorf("HTTP/%d: the connection is not reused", major)
 		}
 	}
 }
@@ -143,7 +142,7 @@ func TestServer_RejectsOldTLSAndUntrustedClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := postReview(tlsClientWith(t, strange, false), l.address, reviewBody(t, "create")); err == nil {
-		t.Error("who trusts another authority was answered")
+		t.Error("a client that trusts another CA got a response")
 	}
 	if response, err := http.Get("http://" + l.address + Path); err == nil && response.StatusCode != http.StatusBadRequest {
 		t.Errorf("without TLS: %+v", response)
@@ -151,7 +150,7 @@ func TestServer_RejectsOldTLSAndUntrustedClients(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// gatedStore holds every spend until its gate opens.
+// gatedStore blocks every Spend until its gate opens.
 type gatedStore struct {
 	limiter.Store
 	arrived, gate chan struct{}
@@ -177,7 +176,7 @@ func TestServer_DrainsBeforeItStops(t *testing.T) {
 				select {
 				case <-store.arrived:
 				case <-time.After(patience):
-					t.Fatal("a question is not taken")
+					t.Fatal("a review is not handled")
 				}
 			}
 			send := func() {
@@ -191,17 +190,17 @@ func TestServer_DrainsBeforeItStops(t *testing.T) {
 			arrived()
 			stopped := time.Now()
 			l.stop()
-			go send() // within the drain
+			go send() // during the drain
 			arrived()
-			for closing := http2; !closing; { // over HTTP/2 it is no header that says so
+			for closing := http2; !closing; { // HTTP/2 has no Connection header
 				response, err := postReview(client, l.address, reviewBody(t, "create", fromUser("root", "system:masters")))
 				if err != nil {
-					t.Fatalf("a draining limiter lets API servers keep their connections, and then: %v", err)
+					t.Fatalf("the draining server did not close the connection in time: %v", err)
 				}
 				closing = response.Close
 			}
 			if after := time.Since(stopped); after > drain {
-				t.Errorf("API servers are asked to close their connections after %v, not within %v", after, drain)
+				t.Errorf("the server sends Connection: close after %v, want within %v", after, drain)
 			}
 			refused := func() bool {
 				connection, err := net.Dial("tcp", l.address)
@@ -213,7 +212,7 @@ func TestServer_DrainsBeforeItStops(t *testing.T) {
 			for deadline := time.Now().Add(patience); !refused(); time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					close(store.gate)
-					t.Fatal("new connections are taken for ever")
+					t.Fatal("new connections are still accepted")
 				}
 			}
 			if after := time.Since(stopped); after < drain {
@@ -222,7 +221,7 @@ func TestServer_DrainsBeforeItStops(t *testing.T) {
 			close(store.gate)
 			for range 2 {
 				if err := <-answers; err != nil {
-					t.Errorf("a question under way: %v", err)
+					t.Errorf("a request in flight: %v", err)
 				}
 			}
 			<-l.ended
@@ -240,11 +239,11 @@ func TestServer_ReturnsListenerErrors(t *testing.T) {
 	}
 	err = NewServer(http.NotFoundHandler(), serverCertificate(newFiles(t)), time.Hour, discard()).Run(t.Context(), listener)
 	if err == nil || !strings.Contains(err.Error(), "serve the throttle endpoint on "+listener.Addr().String()) {
-		t.Errorf("error %v does not name the socket", err)
+		t.Errorf("error %v does not contain the address", err)
 	}
 }
 
-// TestAPIServersThatStallAreCutOff speaks to the server behind its TLS, in the time of a synctest.
+// The test connects behind TLS, in a synctest bubble.
 func TestServer_ClosesStalledConnections(t *testing.T) {
 	const head = "POST /v1/throttle HTTP/1.1\r\nHost: weir\r\n"
 	for name, test := range map[string]struct {
@@ -276,7 +275,7 @@ func TestServer_ClosesStalledConnections(t *testing.T) {
 				_ = theirs.Close()
 				_ = server.Close()
 				<-done
-				time.Sleep(time.Second) // of the bubble: connections that net/http closes linger for half a second
+				time.Sleep(time.Second) // fake time: net/http keeps closed connections for half a second
 			})
 		})
 	}
