@@ -156,7 +156,7 @@ func TestReconcile_RevertsForeignChangesAndKeepsForeignAdditions(t *testing.T) {
 			s.Spec.Selector["app"] = "other"
 			h.must(h.kube.Update(t.Context(), s))
 		},
-		"a deletion": func() { h.must(h.kube.Delete(t.Context(), owned[policyv1.PodDisruptionBudget](h, "default"))) },
+		"a deleted object": func() { h.must(h.kube.Delete(t.Context(), owned[policyv1.PodDisruptionBudget](h, "default"))) },
 		"the start values": func() {
 			c := owned[corev1.ConfigMap](h, "default")
 			c.Data[replicasKey] = "77"
@@ -309,7 +309,7 @@ func TestSecrets_AreReportedAndAwaitedWhenMissing(t *testing.T) {
 		s.Redis.CredentialsSecretRef = &v1alpha1.SecretReference{Name: "login"}
 		s.Redis.TLS = &v1alpha1.RedisTLS{SecretRef: &v1alpha1.SecretReference{Name: "tls"}}
 	})
-	missing := func(says string) {
+	missing := func(part string) {
 		t.Helper()
 		if again := h.reconcile("default").RequeueAfter; again != blockedRetry {
 			t.Errorf("the next reconciliation is in %v, want blockedRetry", again)
@@ -318,8 +318,8 @@ func TestSecrets_AreReportedAndAwaitedWhenMissing(t *testing.T) {
 		h.expectCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonSecretNotFound)
 		h.expectCondition(v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonSecretNotFound)
 		h.expectNoCondition(v1alpha1.ConditionStalled)
-		if got := h.message(v1alpha1.ConditionReady); !strings.Contains(got, says) {
-			t.Errorf("the message of Ready is %q, want %q in it", got, says)
+		if got := h.message(v1alpha1.ConditionReady); !strings.Contains(got, part) {
+			t.Errorf("the message of Ready is %q, want %q in it", got, part)
 		}
 	}
 	secret := func(name string, keys ...string) {

@@ -120,11 +120,11 @@ func TestRedisURL_IsParsedByTheLimiterAsIntended(t *testing.T) {
 				Mode: redisclient.ModeSentinel, MasterName: "my_primary.1", Database: 1, Addresses: []string{"a:26379", "[2001:db8::7]:26379"},
 			},
 		},
-		"a cluster of which one node is known": {
+		"a cluster with one address": {
 			v1alpha1.Redis{Mode: v1alpha1.RedisCluster, Addresses: []v1alpha1.RedisAddress{"a:6379"}},
 			redisclient.Options{Mode: redisclient.ModeCluster, Addresses: []string{"a:6379"}},
 		},
-		"a cluster of which two are": {
+		"a cluster with two addresses": {
 			v1alpha1.Redis{Mode: v1alpha1.RedisCluster, Addresses: []v1alpha1.RedisAddress{"a:6379", "b:6379"}},
 			redisclient.Options{Mode: redisclient.ModeCluster, Addresses: []string{"a:6379", "b:6379"}},
 		},

@@ -30,7 +30,7 @@ func optionalObjects(limiter *v1alpha1.Limiter) []client.Object {
 	return []client.Object{networkPolicy(with, Options{}), autoscaler(with)}
 }
 
-// readDeployment returns the Deployment of the Limiter. It returns nil if there is none.
+// readDeployment returns the Deployment of the Limiter. It returns nil if the Deployment does not exist.
 func (r *Reconciler) readDeployment(ctx context.Context, limiter *v1alpha1.Limiter) (*appsv1.Deployment, error) {
 	live, err := r.readLive(ctx, &appsv1.Deployment{
 		TypeMeta: kindOf("apps", "v1", "Deployment"), ObjectMeta: metav1.ObjectMeta{Namespace: limiter.Namespace, Name: Name(limiter.Name)},

@@ -16,7 +16,7 @@ import (
 // outcome is the result of deploying a Limiter.
 type outcome struct {
 	blocking []conditionError
-	// deployment is the live Deployment, or nil if there is none.
+	// deployment is the live Deployment, or nil if it does not exist.
 	deployment *appsv1.Deployment
 }
 
@@ -131,7 +131,7 @@ func readiness(d *appsv1.Deployment) (reason, message string) {
 	reason = v1alpha1.ReasonReplicasMissing
 	causes := []string{message}
 	if left > 0 {
-		causes = append(causes, fmt.Sprintf("%d replicas of an older template remain", left))
+		causes = append(causes, fmt.Sprintf("%d old replicas are pending termination", left))
 	}
 	for _, c := range d.Status.Conditions {
 		failing := c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue

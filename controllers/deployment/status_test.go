@@ -21,16 +21,16 @@ func TestReadiness_RequiresAllPodsToHaveTheLatestTemplate(t *testing.T) {
 		late                         bool // the progress deadline has passed
 		reason, message              string
 	}{
-		"all are":                           {2, 2, 2, 2, false, done, "2 of 2 replicas are ready"},
-		"none is wanted":                    {0, 0, 0, 0, false, done, "0 of 0 replicas are ready"},
-		"too many are, and are yet to go":   {2, 5, 5, 5, false, done, "2 of 2 replicas are ready"},
-		"one is not ready":                  {2, 2, 2, 1, false, under, "1 of 2 replicas are ready"},
-		"none has come yet":                 {2, 2, 0, 2, false, under, "0 of 2 replicas are ready; 2 replicas of an older template"},
-		"the old one is ready, not the new": {1, 2, 1, 1, false, under, "0 of 1 replicas are ready; 1 replicas of an older template"},
-		"and the new one will not be":       {1, 2, 1, 1, true, stuck, "0 of 1 replicas are ready; 1 replicas of an older template"},
-		"an old one is ready and one new":   {2, 3, 2, 2, false, under, "1 of 2 replicas are ready; 1 replicas of an older template"},
-		"an old one is yet to go":           {2, 3, 2, 3, false, under, "2 of 2 replicas are ready; 1 replicas of an older template"},
-		"an old one is not ready":           {2, 3, 2, 0, false, under, "0 of 2 replicas are ready; 1 replicas of an older template"},
+		"all replicas are ready":                         {2, 2, 2, 2, false, done, "2 of 2 replicas are ready"},
+		"no replicas are wanted":                         {0, 0, 0, 0, false, done, "0 of 0 replicas are ready"},
+		"too many replicas are ready":                    {2, 5, 5, 5, false, done, "2 of 2 replicas are ready"},
+		"one replica is not ready":                       {2, 2, 2, 1, false, under, "1 of 2 replicas are ready"},
+		"no new replica exists yet":                      {2, 2, 0, 2, false, under, "0 of 2 replicas are ready; 2 old replicas are pending termination"},
+		"only the old replica is ready":                  {1, 2, 1, 1, false, under, "0 of 1 replicas are ready; 1 old replicas are pending termination"},
+		"only the old replica is ready, deadline passed": {1, 2, 1, 1, true, stuck, "0 of 1 replicas are ready; 1 old replicas are pending termination"},
+		"one old and one new replica are ready":          {2, 3, 2, 2, false, under, "1 of 2 replicas are ready; 1 old replicas are pending termination"},
+		"an old replica is ready":                        {2, 3, 2, 3, false, under, "2 of 2 replicas are ready; 1 old replicas are pending termination"},
+		"an old replica is not ready":                    {2, 3, 2, 0, false, under, "0 of 2 replicas are ready; 1 old replicas are pending termination"},
 	} {
 		d := &appsv1.Deployment{
 			Spec:   appsv1.DeploymentSpec{Replicas: &test.wanted},

@@ -116,11 +116,11 @@ func TestRelevantChange_PassesSpecEditsAndRemovedThrottleFinalizers(t *testing.T
 		before, after *v1alpha1.Limiter
 		want          bool
 	}{
-		"an edit":                     {limiter(1), limiter(2), true},
-		"a status":                    {limiter(1, Finalizer), limiter(1, Finalizer), false},
-		"API servers begin to ask it": {limiter(1, Finalizer), limiter(1, Finalizer, ThrottleFinalizer), false},
-		"API servers ask it no more":  {limiter(1, Finalizer, ThrottleFinalizer), limiter(1, Finalizer), true},
-		"its own finalizer":           {limiter(1), limiter(1, Finalizer), false},
+		"an edit":                           {limiter(1), limiter(2), true},
+		"a status":                          {limiter(1, Finalizer), limiter(1, Finalizer), false},
+		"the throttle finalizer is added":   {limiter(1, Finalizer), limiter(1, Finalizer, ThrottleFinalizer), false},
+		"the throttle finalizer is removed": {limiter(1, Finalizer, ThrottleFinalizer), limiter(1, Finalizer), true},
+		"its own finalizer":                 {limiter(1), limiter(1, Finalizer), false},
 	} {
 		if got := relevantChange().Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)

@@ -101,7 +101,7 @@ func limitsWrites(match *v1alpha1.Match, policy client.Object) bool {
 	return match != nil && match.Kubernetes != nil && policy.GetDeletionTimestamp().IsZero()
 }
 
-// webhook returns the registered webhook of the Limiter. It returns nil if there is none.
+// webhook returns the registered webhook of the Limiter. It returns nil if the Limiter is not registered.
 func (f *inputs) webhook(limiter *v1alpha1.Limiter) *admissionv1.ValidatingWebhook {
 	if f.configuration == nil {
 		return nil

@@ -20,7 +20,7 @@ import (
 func (h *harness) clientAs(user string, groups ...string) client.Client {
 	h.Helper()
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "somebody-"},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "admin-"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}
@@ -56,19 +56,19 @@ func TestLockout_AMissingLimiterBlocksNoExemptWrite(t *testing.T) {
 	fixture.Await(h, "the API server rejects writes of alice", func() bool { return h.write(alice, shop) != nil })
 
 	for name, write := range map[string]func() error{
-		"a cluster admin anywhere":            func() error { return h.write(h.kube, shop) },
-		"anybody in kube-system":              func() error { return h.write(alice, metav1.NamespaceSystem) },
-		"anybody in the operator's namespace": func() error { return h.write(alice, h.namespace) },
-		"a controller of the cluster":         func() error { return h.write(h.clientAs("system:kube-controller-manager"), shop) },
-		"a node":                              func() error { return h.write(h.clientAs("system:node:one", "system:nodes"), shop) },
+		"a cluster admin anywhere":             func() error { return h.write(h.kube, shop) },
+		"any user in kube-system":              func() error { return h.write(alice, metav1.NamespaceSystem) },
+		"any user in the operator's namespace": func() error { return h.write(alice, h.namespace) },
+		"a controller of the cluster":          func() error { return h.write(h.clientAs("system:kube-controller-manager"), shop) },
+		"a node":                               func() error { return h.write(h.clientAs("system:node:one", "system:nodes"), shop) },
 		"a service account of kube-system": func() error {
 			return h.write(h.clientAs("system:serviceaccount:kube-system:x", "system:serviceaccounts:kube-system"), shop)
 		},
-		"a service account beside the operator": func() error {
+		"a service account in the operator's namespace": func() error {
 			return h.write(h.clientAs("system:serviceaccount:"+h.namespace+":x", "system:serviceaccounts:"+h.namespace), shop)
 		},
-		"anybody who may edit the Limiter":   func() error { return h.annotate(alice) },
-		"anybody who may delete the webhook": func() error { return alice.Delete(t.Context(), h.configuration(), client.DryRunAll) },
+		"a user who may edit the Limiter":   func() error { return h.annotate(alice) },
+		"a user who may delete the webhook": func() error { return alice.Delete(t.Context(), h.configuration(), client.DryRunAll) },
 	} {
 		if err := write(); err != nil {
 			t.Errorf("%s: %v", name, err)

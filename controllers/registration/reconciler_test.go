@@ -98,28 +98,28 @@ func TestRegister_RevertsForeignChanges(t *testing.T) {
 	h := newRegisteredHarness(t)
 	want := h.configuration().Webhooks
 	for name, change := range map[string]func(c *admissionv1.ValidatingWebhookConfiguration){
-		"what is done on failure": func(c *admissionv1.ValidatingWebhookConfiguration) {
+		"the failure policy": func(c *admissionv1.ValidatingWebhookConfiguration) {
 			c.Webhooks[0].FailurePolicy = new(admissionv1.Fail)
 		},
-		"whom is trusted": func(c *admissionv1.ValidatingWebhookConfiguration) { c.Webhooks[0].ClientConfig.CABundle = nil },
-		"who is exempt":   func(c *admissionv1.ValidatingWebhookConfiguration) { c.Webhooks[0].MatchConditions = nil },
-		"where":           func(c *admissionv1.ValidatingWebhookConfiguration) { c.Webhooks[0].NamespaceSelector = nil },
-		"of what": func(c *admissionv1.ValidatingWebhookConfiguration) {
+		"the CA bundle":          func(c *admissionv1.ValidatingWebhookConfiguration) { c.Webhooks[0].ClientConfig.CABundle = nil },
+		"the match conditions":   func(c *admissionv1.ValidatingWebhookConfiguration) { c.Webhooks[0].MatchConditions = nil },
+		"the namespace selector": func(c *admissionv1.ValidatingWebhookConfiguration) { c.Webhooks[0].NamespaceSelector = nil },
+		"the rules": func(c *admissionv1.ValidatingWebhookConfiguration) {
 			c.Webhooks[0].Rules[0].Resources = []string{"*/*"}
 		},
-		"of which objects": func(c *admissionv1.ValidatingWebhookConfiguration) {
+		"the object selector": func(c *admissionv1.ValidatingWebhookConfiguration) {
 			c.Webhooks[0].ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"never": "there"}}
 		},
-		"a condition more": func(c *admissionv1.ValidatingWebhookConfiguration) {
+		"an additional match condition": func(c *admissionv1.ValidatingWebhookConfiguration) {
 			c.Webhooks[0].MatchConditions = append(c.Webhooks[0].MatchConditions, admissionv1.MatchCondition{Name: "never", Expression: "false"})
 		},
-		"another webhook": func(c *admissionv1.ValidatingWebhookConfiguration) {
+		"an additional webhook": func(c *admissionv1.ValidatingWebhookConfiguration) {
 			another := *c.Webhooks[0].DeepCopy()
 			another.Name = "another." + another.Name
 			c.Webhooks = append(c.Webhooks, another)
 		},
-		"none":       func(c *admissionv1.ValidatingWebhookConfiguration) { c.Webhooks = nil },
-		"the labels": func(c *admissionv1.ValidatingWebhookConfiguration) { c.Labels = nil },
+		"no webhooks": func(c *admissionv1.ValidatingWebhookConfiguration) { c.Webhooks = nil },
+		"the labels":  func(c *admissionv1.ValidatingWebhookConfiguration) { c.Labels = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := h.configuration()
@@ -203,7 +203,7 @@ func TestReconcile_GivesEachLimiterItsOwnWebhook(t *testing.T) {
 	// With another field owner, server-side apply would keep a part of the webhook that is to be removed.
 	c := h.configuration()
 	c.Webhooks[0].TimeoutSeconds = new(int32(9))
-	h.must(h.kube.Update(t.Context(), c, client.FieldOwner("somebody")))
+	h.must(h.kube.Update(t.Context(), c, client.FieldOwner("another-owner")))
 	h.must(h.kube.Delete(t.Context(), h.read(h.namespace, "a")))
 	h.writes = nil
 	h.reconcile()

@@ -130,14 +130,14 @@ func TestWebhookRules_CoverEachResourceOnceWithFewRules(t *testing.T) {
 		"groups with the same resources": {
 			[]rules.Rule{writeRule("b/things:CREATE", "a/things:CREATE", "a/others:DELETE")}, []string{"a/others:DELETE *", "a|b/things:CREATE *"},
 		},
-		"a resource that a wildcard says already": {
+		"a resource that a wildcard already covers": {
 			[]rules.Rule{writeRule("apps/*:CREATE", "apps/deployments:CREATE,DELETE", "apps/deployments/scale:CREATE")},
 			[]string{"apps/*|deployments/scale:CREATE *", "apps/deployments:DELETE *"},
 		},
-		"every group beside some": {
+		"every group and single groups": {
 			[]rules.Rule{writeRule("*/*:CREATE", "/pods:CREATE,UPDATE", "apps/things:CREATE")}, []string{"/pods:UPDATE *", "*/*:CREATE *"},
 		},
-		"what a policy of a namespace asks about, and what one of the cluster does": {
+		"rules of a namespace and of the cluster": {
 			[]rules.Rule{within(writeRule("/pods:CREATE,DELETE", "/services:CREATE")), writeRule("/pods:CREATE")},
 			[]string{"/pods:CREATE *", "/pods:DELETE Namespaced", "/services:CREATE Namespaced"},
 		},
@@ -191,14 +191,14 @@ func TestNamespaceSelector_SelectsOnlyNamespacesThatPoliciesName(t *testing.T) {
 		rules []rules.Rule
 		want  string
 	}{
-		"domains":                       {[]rules.Rule{in("shop"), in("bank", "shop")}, "kubernetes.io/metadata.name in (bank,shop)"},
-		"namespaces":                    {[]rules.Rule{named("shop"), named("bank")}, "kubernetes.io/metadata.name in (bank,shop)"},
-		"domains and namespaces":        {[]rules.Rule{both}, "kubernetes.io/metadata.name in (bank)"},
-		"exempt ones are left out":      {[]rules.Rule{in("shop", "kube-system")}, "kubernetes.io/metadata.name in (shop)"},
-		"one that speaks of all":        {[]rules.Rule{in("shop"), writeRule("/pods:CREATE")}, all},
-		"more than a webhook may name":  {[]rules.Rule{in(many...)}, all},
-		"all of them are exempt: none":  {[]rules.Rule{in("kube-system"), named("weir-system")}, ""},
-		"a domain that is not selected": {[]rules.Rule{func() rules.Rule { r := in("shop"); r.Match.Kubernetes.Namespaces = []string{"bank"}; return r }()}, ""},
+		"domains":                               {[]rules.Rule{in("shop"), in("bank", "shop")}, "kubernetes.io/metadata.name in (bank,shop)"},
+		"namespaces":                            {[]rules.Rule{named("shop"), named("bank")}, "kubernetes.io/metadata.name in (bank,shop)"},
+		"domains and namespaces":                {[]rules.Rule{both}, "kubernetes.io/metadata.name in (bank)"},
+		"exempt namespaces are omitted":         {[]rules.Rule{in("shop", "kube-system")}, "kubernetes.io/metadata.name in (shop)"},
+		"a rule for all namespaces":             {[]rules.Rule{in("shop"), writeRule("/pods:CREATE")}, all},
+		"more than maxNamespaces":               {[]rules.Rule{in(many...)}, all},
+		"only exempt namespaces":                {[]rules.Rule{in("kube-system"), named("weir-system")}, ""},
+		"a domain without the named namespaces": {[]rules.Rule{func() rules.Rule { r := in("shop"); r.Match.Kubernetes.Namespaces = []string{"bank"}; return r }()}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newWebhookRules(c.rules, exempt)

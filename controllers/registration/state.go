@@ -45,7 +45,7 @@ func throttlingLimiters(states []limiterState) []ThrottlingLimiter {
 // call fails immediately if connections are refused. If packets are lost, each write waits for timeoutSeconds.
 const unreadyGracePeriod = 10 * time.Second
 
-// unreadySince maps registered Limiters without a ready pod to the time since when they have none.
+// unreadySince maps registered Limiters without a ready pod to the time since when no pod is ready.
 type unreadySince map[types.UID]time.Time
 
 // evaluate returns the state of each Limiter, and when to evaluate again.

@@ -27,11 +27,11 @@ import (
 // verdict is the decision of the other webhook about a write that is not a dry run. nil allows the write.
 type verdict func() *metav1.Status
 
-// otherWebhook registers another webhook for the ConfigMaps of a namespace. It decides with the current value of judge. API servers call it
+// otherWebhook registers another webhook for the ConfigMaps of a namespace. It decides with the current value of decide. API servers call it
 // and Weir in parallel.
-func otherWebhook(t *testing.T, w *World, namespace string) (judge *atomic.Pointer[verdict]) {
+func otherWebhook(t *testing.T, w *World, namespace string) (decide *atomic.Pointer[verdict]) {
 	t.Helper()
-	judge = &atomic.Pointer[verdict]{}
+	decide = &atomic.Pointer[verdict]{}
 	files := mustGet[*fixture.TLSFiles](t)(fixture.WriteTLSFiles(t.TempDir()))
 	pair := mustGet[tls.Certificate](t)(tls.LoadX509KeyPair(files.ServerCert, files.ServerKey))
 	bundle := mustGet[[]byte](t)(os.ReadFile(files.CA))
@@ -44,7 +44,7 @@ func otherWebhook(t *testing.T, w *World, namespace string) (judge *atomic.Point
 			return
 		}
 		var status *metav1.Status
-		if now := judge.Load(); now != nil {
+		if now := decide.Load(); now != nil {
 			status = (*now)()
 		}
 		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: status == nil, Result: status}
@@ -57,9 +57,9 @@ func otherWebhook(t *testing.T, w *World, namespace string) (judge *atomic.Point
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "beside-" + namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: "other-" + namespace},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name:         "beside.example.org",
+			Name:         "other.example.org",
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(server.URL), CABundle: bundle},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE"},
@@ -81,7 +81,7 @@ func otherWebhook(t *testing.T, w *World, namespace string) (judge *atomic.Point
 		}
 		return nil
 	}))
-	return judge
+	return decide
 }
 
 // measureCharge returns how many units fn costs under the policy, and how often API servers call the webhook meanwhile.
@@ -99,7 +99,7 @@ func TestGenerateName_CountsEachAttempt(t *testing.T) {
 	namespace := mustGet[string](t)(w.Namespace(t.Context(), "acme"))
 	p := policy("generated", v1alpha1.AxisNamespace, 1000, "1h", nil)
 	must(t, w.Enforce(t.Context(), Person("alice"), configMap(namespace), p))
-	judge := otherWebhook(t, w, namespace)
+	decide := otherWebhook(t, w, namespace)
 	alice := bothClients(t, w, Person("alice"))[0]
 	for _, step := range []struct{ taken, units int }{{0, 1}, {3, 4}, {7, 8}, {100, 8}} {
 		left := step.taken
@@ -109,7 +109,7 @@ func TestGenerateName_CountsEachAttempt(t *testing.T) {
 			}
 			return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonAlreadyExists}
 		})
-		judge.Store(&taken)
+		decide.Store(&taken)
 		var err error
 		units, asked := measureCharge(t, w, p.Name, func() { err = alice.Create(t.Context(), configMap(namespace)) })
 		t.Logf("%d names are taken: %d units, %v", step.taken, units, err)
@@ -130,7 +130,7 @@ func TestPatch_CountsEachAttemptAfterAConflict(t *testing.T) {
 	must(t, w.Enforce(t.Context(), Person("alice"), configMap(namespace), p))
 	object := configMap(namespace)
 	must(t, w.Admin.Create(t.Context(), object))
-	judge := otherWebhook(t, w, namespace)
+	decide := otherWebhook(t, w, namespace)
 	alice := bothClients(t, w, Person("alice"))[0]
 	admins := bothClients(t, w, Person("admin", "system:masters"))
 	patch := func(c client.Client, key string) error {
@@ -143,21 +143,21 @@ func TestPatch_CountsEachAttemptAfterAConflict(t *testing.T) {
 			if left--; left < 0 {
 				return nil
 			}
-			judge.Store(nil) // the other webhook is also called for the patch below
-			defer judge.Store(&colliding)
+			decide.Store(nil) // the other webhook is also called for the patch below
+			defer decide.Store(&colliding)
 			if err := patch(admins[left%2], fmt.Sprintf("admin-%d-%d", collisions, left)); err != nil {
 				t.Error(err)
 			}
 			return nil
 		}
-		judge.Store(&colliding)
+		decide.Store(&colliding)
 		units, asked := measureCharge(t, w, p.Name, func() { must(t, patch(alice, fmt.Sprintf("alice-%d", collisions))) })
 		t.Logf("%d collisions: %d units", collisions, units)
 		if units != 1+collisions || asked != 1+collisions {
 			t.Errorf("%d collisions: %d units, %d calls of the webhook, want %d", collisions, units, asked, 1+collisions)
 		}
 	}
-	judge.Store(nil)
+	decide.Store(nil)
 	old := object.DeepCopy() // an old version
 	var err error
 	units, asked := measureCharge(t, w, p.Name, func() { err = alice.Update(t.Context(), old) })

@@ -99,20 +99,20 @@ func compareRollouts(t *testing.T, w *World, namespace string, pods int32, flood
 	t.Helper()
 	c := bothClients(t, w, Person("bob"))[1]
 	rollout(t, c, namespace, "warm", pods) // starts informers and opens connections
-	var quiet, beside []time.Duration
+	var quiet, during []time.Duration
 	for round := range rounds {
 		quiet = append(quiet, rollout(t, c, namespace, fmt.Sprintf("quiet-%d", round), pods))
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { flood(ctx) })
 		sleep(t.Context(), time.Second) // until the controllers are busy with the flood
-		beside = append(beside, rollout(t, c, namespace, fmt.Sprintf("beside-%d", round), pods))
+		during = append(during, rollout(t, c, namespace, fmt.Sprintf("flood-%d", round), pods))
 		cancel()
 		wg.Wait()
 	}
-	q, b := median(quiet), median(beside)
+	q, b := median(quiet), median(during)
 	t.Logf("rollout of %d pods, median of %d: %v without a flood %v, %v during the flood %v: %.2f times",
-		pods, rounds, q, quiet, b, beside, b.Seconds()/q.Seconds())
+		pods, rounds, q, quiet, b, during, b.Seconds()/q.Seconds())
 	if b > time.Duration(maxSlowdown*float64(q))+slack {
 		t.Errorf("the rollout of tenant B takes %v, want at most %.1f times %v", b, maxSlowdown, q)
 	}

@@ -13,7 +13,7 @@ func exemptIdentities() map[string]rest.ImpersonationConfig {
 		"a controller of the cluster": ServiceAccount("kube-system", "replicaset-controller"),
 		"the operator":                ServiceAccount(operatorNamespace, "weir-operator"),
 		"an admin of the cluster":     Person("root", "system:masters"),
-		"an admin whom kubeadm made":  Person("kubernetes-admin", "kubeadm:cluster-admins"),
+		"an admin created by kubeadm": Person("kubernetes-admin", "kubeadm:cluster-admins"),
 	}
 }
 

@@ -67,7 +67,7 @@ func MeasureLatency(ctx context.Context, w *World, rounds int) (Latencies, error
 	return l, err
 }
 
-// admitting returns a policy for the ConfigMaps of a namespace that denies none.
+// admitting returns a policy for the ConfigMaps of a namespace that denies no write.
 func admitting(name, namespace string) *v1alpha1.ClusterRateLimitPolicy {
 	p := &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	p.Spec.Axis, p.Spec.Limit, p.Spec.Window = v1alpha1.AxisTenant, 1_000_000, "1m"

@@ -57,16 +57,16 @@ func TestLockout_ExemptUsersCanAlwaysWrite(t *testing.T) {
 	for _, trouble := range []struct {
 		name          string
 		who           rest.ImpersonationConfig // a different user each time, because limiters cache denials
-		begin, mended func() error
+		begin, repair func() error
 		want          string // part of the error message
 	}{
 		{
-			"a policy that matches everything, with limit 1", pipeline("some"),
+			"a policy that matches everything", pipeline("some"),
 			func() error { return anybody[0].Create(t.Context(), configMap(namespace)) }, func() error { return nil },
 			"over the limit of policy cluster/everything: 1 per 1h for User system:serviceaccount:builds:some",
 		},
 		{
-			"Redis is gone", pipeline("two"),
+			"Redis is unavailable", pipeline("two"),
 			func() error { w.Redis.Kill(); return nil }, func() error { return w.Redis.Restart(t.Context()) },
 			"counters are unavailable",
 		},
@@ -76,7 +76,7 @@ func TestLockout_ExemptUsersCanAlwaysWrite(t *testing.T) {
 			"certificate has expired",
 		},
 		{
-			"no limiter is there", pipeline("four"),
+			"there is no limiter", pipeline("four"),
 			func() error { return w.StopLimiters(t.Context()) }, func() error { return w.Roll(t.Context()) },
 			"failed calling webhook",
 		},
@@ -92,19 +92,19 @@ func TestLockout_ExemptUsersCanAlwaysWrite(t *testing.T) {
 			}
 			expectExemptWritesPass(t, w, namespace)
 			expectRepairsPass(t, w, anybody[1])
-			must(t, trouble.mended())
+			must(t, trouble.repair())
 			must(t, w.AwaitWebhook(t.Context(), pipeline("some"), configMap(namespace)))
 		})
 	}
 
-	t.Run("the operator takes the webhook of limiters away that are gone", func(t *testing.T) {
+	t.Run("the operator removes the webhook of stopped limiters", func(t *testing.T) {
 		must(t, w.StopLimiters(t.Context()))
 		must(t, w.MarkReady(t.Context())) // no pod is ready
 		must(t, waitFor(t.Context(), "a user to be able to write", func(ctx context.Context) error { return anybody[0].Create(ctx, configMap(namespace)) }))
 		must(t, w.Roll(t.Context()))
 		must(t, w.AwaitWebhook(t.Context(), pipeline("some"), configMap(namespace)))
 	})
-	t.Run("an admin takes the policy away", func(t *testing.T) {
+	t.Run("an admin deletes the policy", func(t *testing.T) {
 		must(t, mustGet[client.Client](t)(w.As(1, Person("root", "system:masters"))).Delete(t.Context(), matchEverything()))
 		must(t, waitFor(t.Context(), "a user to be able to write", func(ctx context.Context) error { return anybody[1].Create(ctx, configMap(namespace)) }))
 	})

@@ -184,7 +184,7 @@ func waitFor(ctx context.Context, what string, done func(context.Context) error)
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() == nil { // an error after the deadline says less than the previous one
+		if ctx.Err() == nil { // an error after the deadline is less specific than the previous one
 			last = err
 		}
 		select {

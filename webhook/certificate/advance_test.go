@@ -293,12 +293,12 @@ func TestAdvance_ReplacesACertificateWithWrongNamesImmediately(t *testing.T) {
 
 func TestNewRotator_RejectsLifetimesWithoutTimeToRotate(t *testing.T) {
 	for what, change := range map[string]func(*Rotation){
-		"no names":                             func(t *Rotation) { t.Names = nil },
-		"no lifetime":                          func(t *Rotation) { t.CertificateLifetime = 0 },
-		"an authority shorter than three":      func(t *Rotation) { t.CALifetime = 3*t.CertificateLifetime - 1 },
-		"a wait longer than a sixth":           func(t *Rotation) { t.SettleTime = t.CertificateLifetime/6 + time.Minute },
-		"a negative wait":                      func(t *Rotation) { t.SettleTime = -1 },
-		"negative lifetimes, however related,": func(t *Rotation) { t.CertificateLifetime, t.CALifetime = -day, -2*day },
+		"no names":    func(t *Rotation) { t.Names = nil },
+		"no lifetime": func(t *Rotation) { t.CertificateLifetime = 0 },
+		"a CA lifetime below three certificate lifetimes": func(t *Rotation) { t.CALifetime = 3*t.CertificateLifetime - 1 },
+		"a settle time above a sixth of the lifetime":     func(t *Rotation) { t.SettleTime = t.CertificateLifetime/6 + time.Minute },
+		"a negative settle time":                          func(t *Rotation) { t.SettleTime = -1 },
+		"negative lifetimes":                              func(t *Rotation) { t.CertificateLifetime, t.CALifetime = -day, -2*day },
 	} {
 		terms := DefaultRotation(serviceName)
 		change(&terms)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Pair is a certificate with its key. The zero Pair means that there is none.
+// Pair is a certificate with its key. The zero Pair means that there is no certificate.
 type Pair struct {
 	Certificate *x509.Certificate
 	Key         *ecdsa.PrivateKey // nil for a trusted CA that cannot sign
@@ -44,7 +44,7 @@ func (p Pair) hasSigned(serving Pair) bool {
 // newCA issues a self-signed CA that can sign only serving certificates.
 func newCA(lifetime time.Duration, now time.Time) (Pair, error) {
 	template := &x509.Certificate{
-		Subject:               pkix.Name{CommonName: "weir webhook authority of " + now.UTC().Format(time.RFC3339)},
+		Subject:               pkix.Name{CommonName: "weir webhook CA of " + now.UTC().Format(time.RFC3339)},
 		NotBefore:             now.Add(-clockSkew),
 		NotAfter:              now.Add(lifetime),
 		KeyUsage:              x509.KeyUsageCertSign,

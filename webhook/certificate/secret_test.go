@@ -20,17 +20,17 @@ func TestDecode_RejectsAnInvalidSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, change := range map[string]func(data map[string][]byte){
-		"no certificate":          func(d map[string][]byte) { delete(d, keyCertificate) },
-		"no key":                  func(d map[string][]byte) { delete(d, keyPrivate) },
-		"no authorities":          func(d map[string][]byte) { delete(d, keyCAs) },
-		"a certificate of nobody": func(d map[string][]byte) { d[keyCertificate] = []byte("-----BEGIN CERTIFICATE-----\nAAAA\n") },
-		"two certificates":        func(d map[string][]byte) { d[keyCertificate] = append(d[keyCertificate], foreign[keyCertificate]...) },
-		"another's key":           func(d map[string][]byte) { d[keyPrivate] = foreign[keyPrivate] },
-		"a key that is text":      func(d map[string][]byte) { d[keyPrivate] = []byte("secret") },
-		"a key that is no key": func(d map[string][]byte) {
+		"no certificate":                 func(d map[string][]byte) { delete(d, keyCertificate) },
+		"no key":                         func(d map[string][]byte) { delete(d, keyPrivate) },
+		"no CAs":                         func(d map[string][]byte) { delete(d, keyCAs) },
+		"an invalid certificate":         func(d map[string][]byte) { d[keyCertificate] = []byte("-----BEGIN CERTIFICATE-----\nAAAA\n") },
+		"two certificates":               func(d map[string][]byte) { d[keyCertificate] = append(d[keyCertificate], foreign[keyCertificate]...) },
+		"the key of another certificate": func(d map[string][]byte) { d[keyPrivate] = foreign[keyPrivate] },
+		"a key that is not PEM":          func(d map[string][]byte) { d[keyPrivate] = []byte("secret") },
+		"a key that is not DER": func(d map[string][]byte) {
 			d[keyPrivate] = []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
 		},
-		"authorities cut short": func(d map[string][]byte) { d[keyCAs] = d[keyCAs][:99] },
+		"truncated CAs": func(d map[string][]byte) { d[keyCAs] = d[keyCAs][:99] },
 	} {
 		t.Run(what, func(t *testing.T) {
 			data := maps.Clone(good)

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 )
 
-// Serving holds the certificate that this process serves. It is safe for concurrent use. The zero Serving holds none.
+// Serving holds the certificate that this process serves. It is safe for concurrent use. The zero Serving holds no certificate.
 type Serving struct {
 	pair atomic.Pointer[tls.Certificate]
 }
@@ -47,7 +47,7 @@ func (s *Serving) Load(secret *corev1.Secret) error {
 	return nil
 }
 
-// current returns the current pair for the rotation. It returns the zero Pair if there is none or its key is not ECDSA.
+// current returns the current pair for the rotation. It returns the zero Pair if there is no pair or its key is not ECDSA.
 func (s *Serving) current() Pair {
 	pair := s.pair.Load()
 	if pair == nil {

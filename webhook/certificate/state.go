@@ -14,7 +14,7 @@ type State struct {
 	Serving Pair
 }
 
-// CA is a certificate authority that signs serving certificates.
+// CA is a certificate of a CA. It signs serving certificates.
 type CA struct {
 	Pair
 

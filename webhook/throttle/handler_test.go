@@ -72,7 +72,7 @@ func TestHandler_Responses(t *testing.T) {
 			[]string{"rate limit of policy cluster/a: 3 of 3 per 24h used by Namespace acme"},
 			map[string]string{"result": "allowed", "policy": "cluster/a", "limit": "3", "remaining": "0", "source": "memory"},
 		},
-		"near five limits: three are told, strictest first": {
+		"near five limits: three warnings, the strictest first": {
 			[]rules.Rule{
 				limit("a", 3, hour), limit("b", 3, time.Minute), limit("c", 3, hour, inShadow), limit("d", 3, 90*time.Second), limit("e", 3, hour),
 			},
@@ -83,67 +83,67 @@ func TestHandler_Responses(t *testing.T) {
 			},
 			map[string]string{"result": "allowed", "policy": "cluster/a", "limit": "3", "remaining": "0", "source": "memory"},
 		},
-		"a burst is what is used of a token bucket": {
+		"the usage of a token bucket is that of its burst": {
 			[]rules.Rule{limit("a", 60, time.Minute, bursting)},
 			[][]byte{create, create},
 			nil,
 			[]string{"rate limit of policy cluster/a: 2 of a burst of 2 used by Namespace acme"},
 			map[string]string{"result": "allowed", "policy": "cluster/a", "limit": "60", "remaining": "0", "source": "memory"},
 		},
-		"over the limit for long": {
+		"over the limit for an hour": {
 			[]rules.Rule{limit("a", 2, hour)},
 			thrice,
 			denied("over the limit of policy cluster/a: 2 per 1h for Namespace acme; retry in 1h", 0), nil,
 			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "2", "remaining": "0", "source": "memory"},
 		},
-		"over the limit for moments": {
+		"over the limit for seconds": {
 			[]rules.Rule{limit("a", 2, 5*time.Second)},
 			thrice,
 			denied("over the limit of policy cluster/a: 2 per 5s for Namespace acme; retry in 5s", 5), nil,
 			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "2", "remaining": "0", "source": "memory"},
 		},
-		"over the limit for moments, and a controller": {
+		"over the limit for seconds, as a controller": {
 			[]rules.Rule{limit("a", 2, 5*time.Second)},
 			[][]byte{create, create, reviewBody(t, "create", fromUser("system:serviceaccount:flux-system:kustomize-controller"))},
 			denied("over the limit of policy cluster/a: 2 per 5s for Namespace acme; retry in 5s", 0), nil,
 			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "2", "remaining": "0", "source": "memory"},
 		},
-		"over two limits, the longest wait is told": {
+		"over two limits: the longest wait": {
 			[]rules.Rule{limit("a", 2, 5*time.Second), limit("b", 2, 2*time.Hour, byUser)},
 			[][]byte{alice, alice, alice},
 			denied("over the limit of policy cluster/b: 2 per 2h for User alice; retry in 2h; also over the limit of cluster/a", 0), nil,
 			map[string]string{"result": "denied", "policy": "cluster/b", "limit": "2", "remaining": "0", "source": "memory"},
 		},
-		"a write that costs more than there ever is": {
+		"a write that costs more than the limit": {
 			[]rules.Rule{limit("a", 3, time.Second, dear)},
 			[][]byte{create},
 			denied("over the limit of policy cluster/a: 3 per 1s for Namespace acme; the write costs more than the limit ever allows", 0), nil,
 			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "3", "remaining": "3", "source": "memory"},
 		},
-		"an API server cannot wait its turn, and is not warned of one": {
+		"a leaky bucket admits a write without a warning": {
 			[]rules.Rule{limit("a", 60, time.Minute, leaky)},
 			[][]byte{create},
 			nil, nil,
 			map[string]string{"result": "allowed", "policy": "cluster/a", "limit": "60", "remaining": "0", "source": "memory"},
 		},
-		"its turn is not now": {
+		"a leaky bucket denies a write that would have to wait": {
 			[]rules.Rule{limit("a", 60, time.Minute, leaky)},
 			[][]byte{create, create},
 			denied("over the limit of policy cluster/a: 60 per 1m for Namespace acme; retry in 1s", 1), nil,
 			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "60", "remaining": "0", "source": "memory"},
 		},
-		"a policy in shadow is for the audit": {
+		"a policy in shadow is only in the audit annotations": {
 			[]rules.Rule{limit("a", 2, hour, inShadow)},
 			thrice, nil, nil,
 			map[string]string{"result": "unlimited", "shadow-denied": "cluster/a"},
 		},
-		"dry runs are charged nothing": {
+		"dry runs are not charged": {
 			[]rules.Rule{limit("a", 2, hour)},
 			[][]byte{reviewBody(t, "create", dryRun), reviewBody(t, "create", dryRun), reviewBody(t, "create", dryRun), create},
 			nil, nil,
 			map[string]string{"result": "allowed", "policy": "cluster/a", "limit": "2", "remaining": "1", "source": "memory"},
 		},
-		"a dry run is told what the write would be": {
+		"a dry run gets the decision of the write": {
 			[]rules.Rule{limit("a", 2, hour)},
 			[][]byte{create, create, reviewBody(t, "create", dryRun)},
 			denied("over the limit of policy cluster/a: 2 per 1h for Namespace acme; retry in 1h", 0), nil,
@@ -180,17 +180,17 @@ func TestIsExempt_ByUserGroupAndNamespace(t *testing.T) {
 		who    []func(*admissionv1.AdmissionRequest)
 		exempt bool
 	}{
-		"a tenant":                       {nil, false},
-		"a person":                       {[]func(*admissionv1.AdmissionRequest){fromUser("alice", "system:authenticated")}, false},
-		"an admin of the cluster":        {[]func(*admissionv1.AdmissionRequest){fromUser("root", "system:authenticated", "system:masters")}, true},
-		"an admin by kubeadm":            {[]func(*admissionv1.AdmissionRequest){fromUser("kubernetes-admin", "system:authenticated", "kubeadm:cluster-admins")}, true},
-		"a node":                         {[]func(*admissionv1.AdmissionRequest){fromUser("system:node:a", "system:nodes")}, true},
-		"the API server itself":          {[]func(*admissionv1.AdmissionRequest){fromUser("system:apiserver", "system:authenticated")}, true},
-		"a controller of the cluster":    {[]func(*admissionv1.AdmissionRequest){fromUser("system:serviceaccount:kube-system:replicaset-controller", "system:serviceaccounts", "system:serviceaccounts:kube-system")}, true},
-		"Weir":                           {[]func(*admissionv1.AdmissionRequest){fromUser("system:serviceaccount:weir-system:weir-operator", "system:serviceaccounts:weir-system")}, true},
-		"who calls themselves a group":   {[]func(*admissionv1.AdmissionRequest){fromUser("system:masters", "system:authenticated")}, false},
-		"the namespace of the cluster":   {[]func(*admissionv1.AdmissionRequest){inNamespace("kube-system")}, true},
-		"a namespace with such a prefix": {[]func(*admissionv1.AdmissionRequest){inNamespace("kube-system-acme")}, false},
+		"a tenant":                    {nil, false},
+		"a user":                      {[]func(*admissionv1.AdmissionRequest){fromUser("alice", "system:authenticated")}, false},
+		"an admin of the cluster":     {[]func(*admissionv1.AdmissionRequest){fromUser("root", "system:authenticated", "system:masters")}, true},
+		"an admin by kubeadm":         {[]func(*admissionv1.AdmissionRequest){fromUser("kubernetes-admin", "system:authenticated", "kubeadm:cluster-admins")}, true},
+		"a node":                      {[]func(*admissionv1.AdmissionRequest){fromUser("system:node:a", "system:nodes")}, true},
+		"the API server itself":       {[]func(*admissionv1.AdmissionRequest){fromUser("system:apiserver", "system:authenticated")}, true},
+		"a controller of the cluster": {[]func(*admissionv1.AdmissionRequest){fromUser("system:serviceaccount:kube-system:replicaset-controller", "system:serviceaccounts", "system:serviceaccounts:kube-system")}, true},
+		"Weir":                        {[]func(*admissionv1.AdmissionRequest){fromUser("system:serviceaccount:weir-system:weir-operator", "system:serviceaccounts:weir-system")}, true},
+		"a user with the name of an exempt group":      {[]func(*admissionv1.AdmissionRequest){fromUser("system:masters", "system:authenticated")}, false},
+		"an exempt namespace":                          {[]func(*admissionv1.AdmissionRequest){inNamespace("kube-system")}, true},
+		"a namespace with the prefix of an exempt one": {[]func(*admissionv1.AdmissionRequest){inNamespace("kube-system-acme")}, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -290,28 +290,28 @@ func TestHandler_RejectsInvalidRequests(t *testing.T) {
 		method, path string
 		body         io.Reader
 		status       int
-		say          string
+		detail       string
 	}{
-		"nothing":                   {"POST", Path, http.NoBody, 400, "is not an AdmissionReview"},
-		"no JSON":                   {"POST", Path, strings.NewReader("<a/>"), 400, "is not an AdmissionReview"},
-		"half of it":                {"POST", Path, iotest.TimeoutReader(iotest.OneByteReader(swap("", ""))), 400, "ended early"},
-		"a list":                    {"POST", Path, strings.NewReader("[]"), 400, "is not an AdmissionReview"},
-		"an older review":           {"POST", Path, swap("admission.k8s.io/v1", "admission.k8s.io/v1beta1"), 400, "v1beta1"},
-		"another kind":              {"POST", Path, swap("AdmissionReview", "Pod"), 400, `\"Pod\"`},
-		"no request":                {"POST", Path, strings.NewReader(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`), 400, "has no request"},
-		"no uid":                    {"POST", Path, swap(`"uid":"9054da0e-b526-45a6-8505-d5cf8c57f8b6"`, `"uid":""`), 400, "without a uid"},
-		"a name that is a number":   {"POST", Path, swap(`"name":"settings"`, `"name":1`), 400, "is not an AdmissionReview"},
-		"more than anybody sends":   {"POST", Path, strings.NewReader(strings.Repeat(" ", maxBody) + "{}"), 400, "larger than 33554432 bytes"},
-		"more, of unknown length":   {"POST", Path, io.MultiReader(strings.NewReader(strings.Repeat(" ", maxBody)), strings.NewReader("{}")), 400, "larger than 33554432 bytes"},
-		"a GET":                     {"GET", Path, http.NoBody, 405, "use POST"},
-		"another path":              {"POST", "/v1/check", swap("", ""), 404, "no such path /v1/check"},
-		"a path with control chars": {"POST", "/%0a", swap("", ""), 404, "no such path /\uFFFD"},
+		"nothing":                  {"POST", Path, http.NoBody, 400, "is not an AdmissionReview"},
+		"no JSON":                  {"POST", Path, strings.NewReader("<a/>"), 400, "is not an AdmissionReview"},
+		"half of a review":         {"POST", Path, iotest.TimeoutReader(iotest.OneByteReader(swap("", ""))), 400, "ended early"},
+		"a list":                   {"POST", Path, strings.NewReader("[]"), 400, "is not an AdmissionReview"},
+		"an older review":          {"POST", Path, swap("admission.k8s.io/v1", "admission.k8s.io/v1beta1"), 400, "v1beta1"},
+		"another kind":             {"POST", Path, swap("AdmissionReview", "Pod"), 400, `\"Pod\"`},
+		"no request":               {"POST", Path, strings.NewReader(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`), 400, "has no request"},
+		"no uid":                   {"POST", Path, swap(`"uid":"9054da0e-b526-45a6-8505-d5cf8c57f8b6"`, `"uid":""`), 400, "without a uid"},
+		"a name of the wrong type": {"POST", Path, swap(`"name":"settings"`, `"name":1`), 400, "is not an AdmissionReview"},
+		"a body that is too large": {"POST", Path, strings.NewReader(strings.Repeat(" ", maxBody) + "{}"), 400, "larger than 33554432 bytes"},
+		"a body that is too large, of unknown length": {"POST", Path, io.MultiReader(strings.NewReader(strings.Repeat(" ", maxBody)), strings.NewReader("{}")), 400, "larger than 33554432 bytes"},
+		"a GET":                          {"GET", Path, http.NoBody, 405, "use POST"},
+		"another path":                   {"POST", "/v1/check", swap("", ""), 404, "no such path /v1/check"},
+		"a path with control characters": {"POST", "/%0a", swap("", ""), 404, "no such path /\uFFFD"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := httptest.NewRecorder()
 			handler.ServeHTTP(w, httptest.NewRequest(test.method, test.path, test.body))
-			if w.Code != test.status || !strings.Contains(w.Body.String(), test.say) || w.Header().Get("Content-Type") != "application/problem+json" {
+			if w.Code != test.status || !strings.Contains(w.Body.String(), test.detail) || w.Header().Get("Content-Type") != "application/problem+json" {
 				t.Errorf("%d %s", w.Code, w.Body)
 			}
 		})
@@ -420,7 +420,7 @@ func TestFailureResponse_AllowsUnlessThePolicyDenies(t *testing.T) {
 		audit  map[string]string
 	}{
 		"no rules yet": {engine.ErrNoRules, own, nil, map[string]string{"result": "undecided", "cause": "no rules are loaded yet; see /readyz for the reason"}},
-		"a store that nothing stands in for": {
+		"a store that fails": {
 			errors.New("dial 10.0.0.1"), own, nil,
 			map[string]string{"result": "undecided", "cause": "the counters are unavailable; the request may or may not have been counted"},
 		},
@@ -463,23 +463,23 @@ func allowedResult(policy, identifier string, remaining int64) engine.Result {
 
 func TestWarnings_ReportUsageNearTheLimit(t *testing.T) {
 	long := strings.Repeat("a", 253)
-	away := allowedResult("cluster/a", "acme", 0)
-	away.Source = engine.SourceLocal
+	unavailableStore := allowedResult("cluster/a", "acme", 0)
+	unavailableStore.Source = engine.SourceLocal
 	tests := map[string]struct {
 		result  engine.Result
 		percent int
 		want    []string
 	}{
-		"one unit before":                    {allowedResult("cluster/a", "acme", 21), 80, nil},
-		"from the percentage on":             {allowedResult("cluster/a", "acme", 20), 80, []string{"rate limit of policy cluster/a: 80 of 100 per 1m used by Custom acme"}},
-		"never, of 0":                        {allowedResult("cluster/a", "acme", 0), 0, nil},
-		"only when all is used, of 100":      {allowedResult("cluster/a", "acme", 1), 100, nil},
-		"without an identifier":              {allowedResult("cluster/a", limiter.Missing, 0), 80, []string{"rate limit of policy cluster/a: 100 of 100 per 1m used by writes without a Custom"}},
-		"what would cost a header its form":  {allowedResult("cluster/a", "a\nb\x00c\xffd", 0), 80, []string{"rate limit of policy cluster/a: 100 of 100 per 1m used by Custom a\uFFFDb\uFFFDc\uFFFDd"}},
-		"what is used is not known":          {away, 80, nil},
-		"a long identifier is cut short":     {allowedResult("cluster/a", long, 0), 80, []string{"rate limit of policy cluster/a: 100 of 100 per 1m used by Custom " + strings.Repeat("a", 54) + "…"}},
-		"a long name of a policy is told":    {allowedResult("cluster/"+long[:100], "acme", 0), 80, []string{"rate limit of policy cluster/" + long[:100] + ": 100 of 100 per 1m used"}},
-		"the longest name of one is cut off": {allowedResult(long+"/"+long, "acme", 0), 80, []string{"rate limit of policy " + long[:127] + "…: 100 of 100 per 1m used"}},
+		"one unit below the percentage":        {allowedResult("cluster/a", "acme", 21), 80, nil},
+		"at the percentage":                    {allowedResult("cluster/a", "acme", 20), 80, []string{"rate limit of policy cluster/a: 80 of 100 per 1m used by Custom acme"}},
+		"never with 0":                         {allowedResult("cluster/a", "acme", 0), 0, nil},
+		"only at the limit with 100":           {allowedResult("cluster/a", "acme", 1), 100, nil},
+		"without an identifier":                {allowedResult("cluster/a", limiter.Missing, 0), 80, []string{"rate limit of policy cluster/a: 100 of 100 per 1m used by writes without a Custom"}},
+		"control characters and invalid UTF-8": {allowedResult("cluster/a", "a\nb\x00c\xffd", 0), 80, []string{"rate limit of policy cluster/a: 100 of 100 per 1m used by Custom a\uFFFDb\uFFFDc\uFFFDd"}},
+		"the usage is unknown":                 {unavailableStore, 80, nil},
+		"a long identifier is cut short":       {allowedResult("cluster/a", long, 0), 80, []string{"rate limit of policy cluster/a: 100 of 100 per 1m used by Custom " + strings.Repeat("a", 54) + "…"}},
+		"a long policy name":                   {allowedResult("cluster/"+long[:100], "acme", 0), 80, []string{"rate limit of policy cluster/" + long[:100] + ": 100 of 100 per 1m used"}},
+		"the longest policy name is cut off":   {allowedResult(long+"/"+long, "acme", 0), 80, []string{"rate limit of policy " + long[:127] + "…: 100 of 100 per 1m used"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -544,8 +544,8 @@ func TestShortDuration_DropsTrailingZeros(t *testing.T) {
 
 func TestNewSettings_RejectsOptionsOutOfRange(t *testing.T) {
 	for name, s := range map[string]Options{
-		"less than no wait": {MaxRetryAfter: -time.Second}, "more than a minute": {MaxRetryAfter: 61 * time.Second},
-		"parts of a second": {MaxRetryAfter: 1500 * time.Millisecond}, "less than nothing": {WarnPercent: -1}, "more than all": {WarnPercent: 101},
+		"a negative retry-after": {MaxRetryAfter: -time.Second}, "a retry-after above a minute": {MaxRetryAfter: 61 * time.Second},
+		"a fraction of a second": {MaxRetryAfter: 1500 * time.Millisecond}, "a negative percentage": {WarnPercent: -1}, "a percentage above 100": {WarnPercent: 101},
 	} {
 		if _, err := NewSettings(s); err == nil {
 			t.Errorf("%s: accepted", name)

@@ -268,7 +268,7 @@ func TestAPIServer_CountsAttemptsThatDoNotSucceed(t *testing.T) {
 		want func(error) bool
 		asks int
 	}{
-		{"a name that is taken", func() error {
+		{"a name that exists", func() error {
 			_, err := maps.Create(t.Context(), configMap("a"), metav1.CreateOptions{})
 			return err
 		}, apierrors.IsAlreadyExists, 1},
@@ -277,17 +277,17 @@ func TestAPIServer_CountsAttemptsThatDoNotSucceed(t *testing.T) {
 			_, err := maps.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"data":{"a":"b"}}`), metav1.PatchOptions{})
 			return err
 		}, func(err error) bool { return err == nil }, 1},
-		{"what has another version by now", func() error {
+		{"an update of an old version", func() error {
 			old := configMap("a")
 			old.ResourceVersion = "1"
 			_, err := maps.Update(t.Context(), old, metav1.UpdateOptions{})
 			return err
 		}, apierrors.IsConflict, 0},
-		{"what is not valid", func() error {
+		{"an invalid object", func() error {
 			_, err := maps.Create(t.Context(), configMap("Not A Name"), metav1.CreateOptions{})
 			return err
 		}, apierrors.IsInvalid, 0},
-		{"two objects, deleted as a collection", func() error {
+		{"a deletion of a collection of two objects", func() error {
 			return maps.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
 		}, func(err error) bool { return err == nil }, 2},
 	}

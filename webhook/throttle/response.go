@@ -106,7 +106,7 @@ func result(a *engine.Answer) string {
 	}
 }
 
-// denial states which limits the write exceeds, for whom, when to retry, and what else to do.
+// denial states which limits the write exceeds, which identifier they count, when to retry, and what else to do.
 func denial(a *engine.Answer) string {
 	r := a.Strictest()
 	text := "over the limit of policy " + r.Rule.Policy + ": " + describeLimit(r) + " for " + countedFor(r, maxName)

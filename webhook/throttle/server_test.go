@@ -250,7 +250,7 @@ func TestServer_ClosesStalledConnections(t *testing.T) {
 		said  string
 		after time.Duration
 	}{
-		"nothing is said":     {"", 5 * time.Second},
+		"no bytes":            {"", 5 * time.Second},
 		"half of the headers": {head, 5 * time.Second},
 		"half of the body":    {head + "Content-Length: 100\r\n\r\n{", 10 * time.Second},
 	} {

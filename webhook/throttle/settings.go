@@ -8,7 +8,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// retryAfterBound bounds the wait that a client is asked to take: client-go waits up to ten times.
+// retryAfterBound bounds the Retry-After of a denial: client-go waits up to ten times.
 const retryAfterBound = time.Minute
 
 // Settings state which writes are exempt, and how responses are worded. Create them with [NewSettings].
@@ -23,7 +23,7 @@ type Options struct {
 	// Writes to ExemptNamespaces, and by ExemptUsers and ExemptGroups, are never limited. The webhook configuration already excludes them,
 	// but the endpoint does not rely on it.
 	ExemptNamespaces, ExemptUsers, ExemptGroups []string
-	// MaxRetryAfter is the longest wait that a denied client is asked to take, in whole seconds, at most a minute. With 0 none is sent.
+	// MaxRetryAfter is the longest Retry-After of a denial, in whole seconds, at most a minute. With 0 no Retry-After is sent.
 	MaxRetryAfter time.Duration
 	// WarnPercent is the percentage of a limit, 0 to 100, from which on allowed writes come with a warning. 0 disables warnings.
 	WarnPercent int
