@@ -58,7 +58,7 @@ func TestASelectorThatIsNoneLeavesInForceWhatWasSelected(t *testing.T) {
 		}
 		c := h.degraded()
 		if c == nil || c.Reason != v1alpha1.ReasonInvalidSelector ||
-			!strings.HasPrefix(c.Message, "the policies selected before stay in force as they were: spec.policySelector: ") {
+			!strings.HasPrefix(c.Message, "the previous rule set stays active until the selector is valid: spec.policySelector: ") {
 			t.Errorf("%s: Degraded: %+v", when, c)
 		}
 	}
@@ -116,7 +116,7 @@ func TestAnOperatorThatCannotLearnWhatIsInForcePublishesNothing(t *testing.T) {
 	h.restart()
 	h.stored().selector = noSelector()
 	request := ctrl.Request{NamespacedName: limiterName}
-	if _, err := h.reconciler.Reconcile(t.Context(), request); err == nil || !strings.Contains(err.Error(), "in force") {
+	if _, err := h.reconciler.Reconcile(t.Context(), request); err == nil || !strings.Contains(err.Error(), "read the active rule set") {
 		t.Errorf("error %v, want one: what is in force is not known while Redis is away", err)
 	}
 	if h.one().ruleSet != nil {

@@ -48,19 +48,19 @@ type selected struct {
 	invalidSelector error
 }
 
-func newLimiterReconciler(r *Reconciler, name types.NamespacedName) *limiterReconciler {
+func newLimiterReconciler(
+	c Config, name types.NamespacedName, states *report.LimiterStates, m *metrics, changes *changeCounter,
+) *limiterReconciler {
 	return &limiterReconciler{
-		Config:  r.Config,
-		name:    name,
-		states:  r.states,
-		metrics: r.metrics,
-		changes: &r.changes,
-		compiler: selection.Compiler{
-			KeyPrefix: r.KeyPrefix, Script: v1alpha1.ScriptReference{Name: r.Decider.Name, SHA: r.Decider.SHA},
-		},
-		publisher: publish.Publisher{Open: r.Open, Resync: r.Resync, Clock: r.Clock},
-		snapshot:  publish.Snapshot{Client: r.Client, Uncached: r.Uncached, Limiter: name, Resync: r.Resync, Clock: r.Clock},
-		status:    report.LimiterReporter{Client: r.Client, Clock: r.Clock},
+		Config:    c,
+		name:      name,
+		states:    states,
+		metrics:   m,
+		changes:   changes,
+		compiler:  selection.Compiler{KeyPrefix: c.KeyPrefix, Script: v1alpha1.ScriptReference{Name: c.Decider.Name, SHA: c.Decider.SHA}},
+		publisher: publish.Publisher{Open: c.Open, Resync: c.Resync, Clock: c.Clock},
+		snapshot:  publish.Snapshot{Client: c.Client, Uncached: c.Uncached, Limiter: name, Resync: c.Resync, Clock: c.Clock},
+		status:    report.LimiterReporter{Client: c.Client, Clock: c.Clock},
 	}
 }
 
@@ -115,7 +115,7 @@ func (l *limiterReconciler) keepPrevious(ctx context.Context, limiter *v1alpha1.
 	}
 	data, err := l.activeRuleSet(ctx, limiter)
 	if err != nil {
-		return fmt.Errorf("the rule set %s in force: %w", limiter.Status.Revision, err)
+		return fmt.Errorf("read the active rule set %s: %w", limiter.Status.Revision, err)
 	}
 	if data == nil {
 		l.setRuleSet(before, l.compiler.Compile(before, limiter, compile.Policies{}, inputs.NamespacesHash))
@@ -123,7 +123,7 @@ func (l *limiterReconciler) keepPrevious(ctx context.Context, limiter *v1alpha1.
 	}
 	restored, err := l.compiler.Restore(limiter, inputs, data, limiter.Status.Revision)
 	if err != nil {
-		return fmt.Errorf("the rule set %s in force: %w", limiter.Status.Revision, err)
+		return fmt.Errorf("decode the active rule set %s: %w", limiter.Status.Revision, err)
 	}
 	l.setRuleSet(nil, restored)
 	return nil

@@ -57,7 +57,7 @@ func TestEachLimiterEnforcesWhatItSelects(t *testing.T) {
 	reconcile()
 	h.says("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
 	h.says("hourly", v1alpha1.ConditionReady, no, v1alpha1.ReasonNoReplicas)
-	if got := h.message("hourly", v1alpha1.ConditionReady); got != "weir-system/edge: no limiter replica is ready" {
+	if got := h.message("hourly", v1alpha1.ConditionReady); got != "weir-system/edge: no limiter replica is ready: check the pods of the Limiter" {
 		t.Errorf("Ready says %q", got)
 	}
 	h.must(edge.Heartbeat(t.Context(), controlplane.Replica{ID: "e", Revision: revision}))
@@ -182,7 +182,7 @@ func TestASelectorThatIsNoneSelectsNothingAndIsTold(t *testing.T) {
 	for range 3 {
 		h.reconcile()
 		c := h.degraded()
-		if c == nil || c.Reason != v1alpha1.ReasonInvalidSelector || !strings.HasPrefix(c.Message, "no policy is selected: spec.policySelector: ") {
+		if c == nil || c.Reason != v1alpha1.ReasonInvalidSelector || !strings.HasPrefix(c.Message, "no policies are selected until the selector is valid: spec.policySelector: ") {
 			t.Errorf("Degraded: %+v", c)
 		}
 		h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)

@@ -27,7 +27,7 @@ func TestLocalModeIsToldAndDoesNotMakeAPolicyUnready(t *testing.T) {
 	}
 	alive()
 	h.says("daily", v1alpha1.ConditionDegraded, yes, v1alpha1.ReasonLocalMode)
-	if got := h.message("daily", v1alpha1.ConditionDegraded); got != "1 of 3 replicas decides without Redis since 2026-09-21T14:13:20Z" {
+	if got := h.message("daily", v1alpha1.ConditionDegraded); got != "1 of 3 replicas in local mode since 2026-09-21T14:13:20Z: check their connections to Redis" {
 		t.Errorf("Degraded says %q", got)
 	}
 	h.says("daily", v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonProgrammed)
@@ -62,7 +62,7 @@ func TestDegradedStandsWhileTheOperatorCannotReachRedis(t *testing.T) {
 	h.reconcile()
 	h.says("daily", v1alpha1.ConditionDegraded, yes, v1alpha1.ReasonStoreUnreachable)
 	want := "the operator has not reached Redis since " + h.now.UTC().Format(time.RFC3339) +
-		": limiters that cannot reach it either decide by onStoreFailure"
+		": replicas that cannot reach Redis either follow spec.onStoreFailure"
 	if got := h.message("daily", v1alpha1.ConditionDegraded); got != want {
 		t.Errorf("Degraded says %q, want %q", got, want)
 	}

@@ -32,7 +32,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		problems: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_policy_problems",
-			Help: "Problems of policies that are not enforced because of them, by reason.",
+			Help: "Problems of invalid policies, which are not enforced, by reason.",
 		}, []string{limiterLabel, "reason"}),
 		policies: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_rules_policies",
@@ -40,8 +40,8 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 		}, []string{limiterLabel}),
 		propagation: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_propagation_seconds",
-			Help: "From the operator's sight of an edited policy to its sight of the last live replica's heartbeat with it. " +
-				"Edits that are superseded, deleted or invalid do not count, nor does what an operator finds when it starts.",
+			Help: "Seconds from when the operator reads an edited policy until the heartbeats of all live replicas report it. " +
+				"Edits that are superseded, deleted or invalid are not counted, nor are policies that exist when the operator starts.",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}),
 	}

@@ -7,37 +7,14 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/controllers/ruleset/report"
 )
-
-// Config configures a Reconciler.
-type Config struct {
-	// Client reads Limiters, policies and namespaces from a cache, and writes statuses and snapshots.
-	Client client.Client
-	// Uncached reads snapshots: a cache would hold all ConfigMaps of the cluster.
-	Uncached client.Reader
-	// Open opens the Redis of a Limiter. It does not connect.
-	Open func(*v1alpha1.Limiter) (publish.Store, error)
-	// KeyPrefix is the prefix of the Redis keys of counters, for example "weir:".
-	KeyPrefix string
-	// Decider is the script that decides requests. It is reported in the status of policies.
-	Decider publish.Script
-	// Resync is how often Redis and the snapshot are verified when nothing changes.
-	Resync time.Duration
-	// Clock returns the current time.
-	Clock func() time.Time
-	// Metrics registers the metrics of the controller.
-	Metrics prometheus.Registerer
-}
 
 // Reconciler reconciles Limiters, several at the same time. What it remembers between calls saves work: a new Reconciler
 // determines the same again.
@@ -103,7 +80,7 @@ func (r *Reconciler) limiter(name types.NamespacedName) *limiterReconciler {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.limiters[name] == nil {
-		r.limiters[name] = newLimiterReconciler(r, name)
+		r.limiters[name] = newLimiterReconciler(r.Config, name, r.states, r.metrics, &r.changes)
 	}
 	return r.limiters[name]
 }

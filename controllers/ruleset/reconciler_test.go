@@ -51,7 +51,7 @@ func TestAPolicyFromCreationToDeletion(t *testing.T) {
 
 	h.beat("", "starting")
 	h.reconcile()
-	if got := h.message("daily", v1alpha1.ConditionReady); got != "no limiter replica is ready" {
+	if got := h.message("daily", v1alpha1.ConditionReady); got != "no limiter replica is ready: check the pods of the Limiter" {
 		t.Errorf("while the only replica has no rules, Ready says %q", got)
 	}
 	h.beat(h.current(), "a")

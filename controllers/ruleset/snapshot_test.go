@@ -203,12 +203,12 @@ func TestTroubleWithTheSnapshotIsToldOnceAndDisturbsNothing(t *testing.T) {
 	if h.kept() != nil || c.tried != 6 {
 		t.Fatalf("kept %v after %d attempts, want none after 6", h.kept(), c.tried)
 	}
-	if n := told.count("will not begin with these rules"); n != 2 {
+	if n := told.count("cannot write the snapshot"); n != 2 {
 		t.Errorf("told %d times of two kinds of trouble:\n%s", n, strings.Join(told, "\n"))
 	}
 	h.one().snapshot.Client = h.kube
 	round()
-	if h.kept() == nil || told.count("snapshot kept") != 1 {
+	if h.kept() == nil || told.count("wrote the snapshot") != 1 {
 		t.Errorf("when it is over: kept %v, told:\n%s", h.kept(), strings.Join(told, "\n"))
 	}
 }

@@ -52,7 +52,7 @@ func (p *Publisher) Publish(ctx context.Context, limiter *v1alpha1.Limiter, set 
 	delivery, err := p.deliver(ctx, limiter, set)
 	if err != nil {
 		if !p.outage.ongoing() {
-			log.FromContext(ctx).Error(err, "Redis cannot be used; trying again until it can")
+			log.FromContext(ctx).Error(err, "Redis cannot be used, retrying until it can")
 		}
 		p.outage.record(storeErrorOf(err), p.Clock())
 		p.replicas.markUnavailable()
@@ -89,7 +89,7 @@ func (p *Publisher) deliver(ctx context.Context, limiter *v1alpha1.Limiter, set 
 		return Delivery{}, err
 	}
 	if changed {
-		log.FromContext(ctx).Info("published", "revision", set.Revision, "policies", len(set.Rules))
+		log.FromContext(ctx).Info("published the rule set", "revision", set.Revision, "policies", len(set.Rules))
 	}
 	replicas, err := p.store.Replicas(ctx)
 	if err != nil {
@@ -136,7 +136,7 @@ func (p *Publisher) rulesOf(ctx context.Context, revision string) (map[string]st
 	}
 	set, err := rules.DecodeAs(data, revision)
 	if err != nil {
-		log.FromContext(ctx).Info("a replica enforces a rule set that this operator cannot read", "revision", revision, "error", err.Error())
+		log.FromContext(ctx).Info("a replica enforces a rule set that this operator cannot decode", "revision", revision, "error", err.Error())
 	}
 	revisions := make(map[string]string, len(set.Rules))
 	for i := range set.Rules {
@@ -192,7 +192,7 @@ func (p *Publisher) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	if err := p.store.Leave(ctx); err != nil {
-		log.FromContext(ctx).Info("the rules stay in the Redis that the Limiter has left", "error", err.Error())
+		log.FromContext(ctx).Info("the rules stay in the previous Redis of the Limiter: cannot let them expire", "error", err.Error())
 	}
 }
 

@@ -67,8 +67,8 @@ func (s *Snapshot) Save(ctx context.Context, limiter *v1alpha1.Limiter, set *sel
 	if size := len(set.Data); size > MaxSnapshot {
 		s.last.problem = "too large"
 		if before.problem != s.last.problem {
-			log.FromContext(ctx).Info("the rule set is too large for a ConfigMap: limiters that start while Redis is away begin with an older one, if any",
-				"configMap", s.name().String(), "bytes", size, "most", MaxSnapshot)
+			log.FromContext(ctx).Info("the rule set is too large for the snapshot: limiters that start while Redis is unavailable use an older rule set, if there is one",
+				"configMap", s.name().String(), "bytes", size, "maxBytes", MaxSnapshot)
 		}
 		return
 	}
@@ -78,13 +78,13 @@ func (s *Snapshot) Save(ctx context.Context, limiter *v1alpha1.Limiter, set *sel
 	if err != nil {
 		s.last.problem = problemOf(err)
 		if before.problem != s.last.problem {
-			log.FromContext(ctx).Error(err, "limiters that start while Redis is away will not begin with these rules; trying again until they do")
+			log.FromContext(ctx).Error(err, "cannot write the snapshot, retrying: limiters that start while Redis is unavailable do not have these rules")
 		}
 		return
 	}
 	s.last.version = version
 	if before.problem != "" || before.version != version {
-		log.FromContext(ctx).Info("snapshot kept", "configMap", s.name().String(), "revision", set.Revision)
+		log.FromContext(ctx).Info("wrote the snapshot", "configMap", s.name().String(), "revision", set.Revision)
 	}
 }
 
@@ -97,7 +97,7 @@ func (s *Snapshot) write(ctx context.Context, limiter *v1alpha1.Limiter, set *se
 			return before.version, nil
 		}
 		if client.IgnoreNotFound(err) != nil {
-			return "", fmt.Errorf("look at ConfigMap %s: %w", s.name(), err)
+			return "", fmt.Errorf("read ConfigMap %s: %w", s.name(), err)
 		}
 	}
 	// To apply the same content again changes nothing: the resource version stays.

@@ -18,15 +18,11 @@ type degradation struct {
 func policyDegradation(d publish.Delivery) degradation {
 	switch {
 	case d.Unavailable():
-		const message = "the operator has not reached Redis%s: limiters that cannot reach it either decide by onStoreFailure"
+		const message = "the operator has not reached Redis%s: replicas that cannot reach Redis either follow spec.onStoreFailure"
 		return degradation{v1alpha1.ReasonStoreUnreachable, fmt.Sprintf(message, since(d.Outage.Since))}
 	case d.Local.Replicas > 0:
-		verb := "decide"
-		if d.Local.Replicas == 1 {
-			verb = "decides"
-		}
-		const message = "%d of %d replicas %s without Redis%s"
-		return degradation{v1alpha1.ReasonLocalMode, fmt.Sprintf(message, d.Local.Replicas, d.Serving(), verb, since(d.Local.Since))}
+		const message = "%d of %d replicas in local mode%s: check their connections to Redis"
+		return degradation{v1alpha1.ReasonLocalMode, fmt.Sprintf(message, d.Local.Replicas, d.Serving(), since(d.Local.Since))}
 	default:
 		return degradation{}
 	}

@@ -29,29 +29,29 @@ func TestPolicyDegradation_ReportsOutagesAndLocalMode(t *testing.T) {
 		"replicas that report no mode": {replicas: []publish.Replica{{}, {Mode: "redis"}}},
 		"one local replica of three": {
 			replicas: []publish.Replica{redis, local(ten), redis},
-			want:     degradation{"LocalMode", "1 of 3 replicas decides without Redis since 2026-11-21T10:00:00Z"},
+			want:     degradation{"LocalMode", "1 of 3 replicas in local mode since 2026-11-21T10:00:00Z: check their connections to Redis"},
 		},
 		"the earliest of two times": {
 			replicas: []publish.Replica{local(ten.Add(time.Minute)), redis, local(ten)},
-			want:     degradation{"LocalMode", "2 of 3 replicas decide without Redis since 2026-11-21T10:00:00Z"},
+			want:     degradation{"LocalMode", "2 of 3 replicas in local mode since 2026-11-21T10:00:00Z: check their connections to Redis"},
 		},
 		"a known and two unknown times": {
 			replicas: []publish.Replica{local(time.Time{}), local(ten), local(time.Time{})},
-			want:     degradation{"LocalMode", "3 of 3 replicas decide without Redis since 2026-11-21T10:00:00Z"},
+			want:     degradation{"LocalMode", "3 of 3 replicas in local mode since 2026-11-21T10:00:00Z: check their connections to Redis"},
 		},
 		"no known time": {
 			replicas: []publish.Replica{local(time.Time{})},
-			want:     degradation{"LocalMode", "1 of 1 replicas decides without Redis"},
+			want:     degradation{"LocalMode", "1 of 1 replicas in local mode: check their connections to Redis"},
 		},
 		"times are in UTC and whole seconds": {
 			replicas: []publish.Replica{local(ten.Add(999 * time.Millisecond).In(time.FixedZone("", 3600)))},
-			want:     degradation{"LocalMode", "1 of 1 replicas decides without Redis since 2026-11-21T10:00:00Z"},
+			want:     degradation{"LocalMode", "1 of 1 replicas in local mode since 2026-11-21T10:00:00Z: check their connections to Redis"},
 		},
 		"Redis unavailable": {
 			unavailable: "dial tcp: refused", began: ten,
 			want: degradation{
 				"StoreUnreachable",
-				"the operator has not reached Redis since 2026-11-21T10:00:00Z: limiters that cannot reach it either decide by onStoreFailure",
+				"the operator has not reached Redis since 2026-11-21T10:00:00Z: replicas that cannot reach Redis either follow spec.onStoreFailure",
 			},
 		},
 	}
@@ -100,7 +100,7 @@ func TestPolicyStatus_NamesTheDegradedLimiter(t *testing.T) {
 		limiter := types.NamespacedName{Namespace: "weir-system", Name: name}
 		return outcome{limiter: limiter, rule: &selection.Rule{Revision: "sha256:a"}, acknowledged: 1, replicas: 1, unavailable: unavailable, degradation: policyDegradation(d)}
 	}
-	const rest = ": the operator has not reached Redis since 2026-11-21T10:00:00Z: limiters that cannot reach it either decide by onStoreFailure"
+	const rest = ": the operator has not reached Redis since 2026-11-21T10:00:00Z: replicas that cannot reach Redis either follow spec.onStoreFailure"
 	before := policyStatus(1, []outcome{of("a", "refused", ten), of("b", "refused", ten)}, nil, ten)
 	c := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionDegraded)
 	if c == nil || c.Message != "weir-system/a"+rest {

@@ -94,9 +94,9 @@ func selectorProblem(set *selection.RuleSet, invalidSelector error) error {
 	case invalidSelector == nil:
 		return nil
 	case len(set.Rules) == 0:
-		return fmt.Errorf("no policy is selected: %w", invalidSelector)
+		return fmt.Errorf("no policies are selected until the selector is valid: %w", invalidSelector)
 	default:
-		return fmt.Errorf("the policies selected before stay in force as they were: %w", invalidSelector)
+		return fmt.Errorf("the previous rule set stays active until the selector is valid: %w", invalidSelector)
 	}
 }
 

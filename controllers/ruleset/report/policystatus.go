@@ -80,7 +80,7 @@ func policyConditions(outcomes []outcome, generation int64) []metav1.Condition {
 	}
 	value, reason, message := programmed(outcomes, generation)
 	all := []metav1.Condition{
-		condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "the policy compiles"),
+		condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "the policy is valid"),
 		condition(v1alpha1.ConditionProgrammed, value, reason, message),
 		condition(v1alpha1.ConditionReady, value, reason, message),
 	}
@@ -137,13 +137,13 @@ func (o outcome) programmedCondition(generation int64) (value metav1.ConditionSt
 	switch {
 	case o.rule == nil:
 		return metav1.ConditionFalse, v1alpha1.ReasonNotSelected,
-			"no Limiter selects the policy: create one, or see policySelector and policyNamespaceSelector of those there are"
+			"no Limiter selects the policy: create a Limiter, or check spec.policySelector and spec.policyNamespaceSelector of the existing ones"
 	case o.unavailable != "":
 		return metav1.ConditionFalse, v1alpha1.ReasonStoreUnreachable, "Redis cannot be used: " + o.unavailable
 	case o.programmed():
 		return metav1.ConditionTrue, v1alpha1.ReasonProgrammed, enforcing(o.acknowledged, o.replicas, generation)
 	case o.replicas == 0:
-		return metav1.ConditionFalse, v1alpha1.ReasonNoReplicas, "no limiter replica is ready"
+		return metav1.ConditionFalse, v1alpha1.ReasonNoReplicas, "no limiter replica is ready: check the pods of the Limiter"
 	default:
 		return metav1.ConditionFalse, v1alpha1.ReasonPending, enforcing(o.acknowledged, o.replicas, generation)
 	}

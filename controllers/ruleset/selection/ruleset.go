@@ -152,7 +152,7 @@ func (c Compiler) index(set rules.Set, before *RuleSet) *RuleSet {
 func (c Compiler) effective(rule *rules.Rule) (v1alpha1.EffectivePolicy, error) {
 	keys, err := rule.KeySpace(c.KeyPrefix)
 	if err != nil {
-		return v1alpha1.EffectivePolicy{}, fmt.Errorf("keys: %w", err)
+		return v1alpha1.EffectivePolicy{}, fmt.Errorf("build the Redis keys: %w", err)
 	}
 	return v1alpha1.EffectivePolicy{
 		Limit:      rule.Units,

@@ -83,7 +83,7 @@ func TestArgoCDTellsWhy(t *testing.T) {
 		"policy-pending":            "1 of 2 replicas enforce generation 1",
 		"policy-invalid":            "spec.match.http.paths[0].value: missing closing ): `/v1/(`",
 		"policy-ready":              "2 of 2 replicas enforce generation 1",
-		"policy-local-mode":         "2 of 2 replicas enforce generation 1; Degraded: 1 of 2 replicas decides without Redis since 2026-11-21T10:00:00Z",
+		"policy-local-mode":         "2 of 2 replicas enforce generation 1; Degraded: 1 of 2 replicas in local mode since 2026-11-21T10:00:00Z: check their connections to Redis",
 		"policy-store-unreachable":  "Redis cannot be used: dial tcp 10.0.0.7:6379: connect: connection refused",
 		"cluster-overridden":        "2 of 2 replicas enforce generation 1; Overridden: overridden in shop by shop/tenant-free",
 		"limiter-scaled-to-zero":    "0 of 0 replicas are ready",

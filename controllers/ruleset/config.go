@@ -1,0 +1,31 @@
+package ruleset
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ruleset/publish"
+)
+
+// Config configures a Reconciler.
+type Config struct {
+	// Client reads Limiters, policies and namespaces from a cache, and writes statuses and snapshots.
+	Client client.Client
+	// Uncached reads snapshots: a cache would hold all ConfigMaps of the cluster.
+	Uncached client.Reader
+	// Open opens the Redis of a Limiter. It does not connect.
+	Open func(*v1alpha1.Limiter) (publish.Store, error)
+	// KeyPrefix is the prefix of the Redis keys of counters, for example "weir:".
+	KeyPrefix string
+	// Decider is the script that decides requests. It is reported in the status of policies.
+	Decider publish.Script
+	// Resync is how often Redis and the snapshot are verified when nothing changes.
+	Resync time.Duration
+	// Clock returns the current time.
+	Clock func() time.Time
+	// Metrics registers the metrics of the controller.
+	Metrics prometheus.Registerer
+}
