@@ -36,11 +36,12 @@ build: ## Build bin/weir
 ##@ Develop
 
 .PHONY: generate
-generate: ## Generate code and CRDs from api/, and the copies of manifests in the chart
+generate: ## Generate code and CRDs from api/, the copies of manifests in the chart, and reference pages
 	rm -rf api/v1alpha1/applyconfiguration config/crd/bases
 	$(TOOL) controller-gen object crd:crdVersions=v1 applyconfiguration paths=./api/... output:crd:dir=config/crd/bases
 	hack/install.sh chart
 	go run ./hack/apireference >docs/reference/api.md
+	go test ./cmd/weir -run '^TestReference_' -update # docs/reference/commands.md and metrics.md
 
 .PHONY: fmt
 fmt: ## Format the Go code

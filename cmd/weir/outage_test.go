@@ -63,7 +63,7 @@ func TestServe_AppliesOnStoreFailureWhileRedisIsUnavailable(t *testing.T) {
 	want("while Redis is well", well)
 
 	redis.Kill()
-	want("while Redis is away", map[string]verdict{"/local": {200, 10, "local"}, "/allow": {200, 10, "local"}, "/deny": {503, 0, ""}})
+	want("while Redis is unavailable", map[string]verdict{"/local": {200, 10, "local"}, "/allow": {200, 10, "local"}, "/deny": {503, 0, ""}})
 	gauge := func(name, value string) bool {
 		_, metrics := get(t, ops+"/metrics")
 		return strings.Contains(metrics, "\n"+name+" "+value+"\n")

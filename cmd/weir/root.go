@@ -16,7 +16,7 @@ func rootCommand() *cobra.Command {
 		Long: "Weir enforces RateLimitPolicies exactly, across all replicas.\n\n" +
 			"In a cluster, 'weir operator' compiles the policies and the replicas of 'weir limiter' enforce them.\n" +
 			"Without a cluster, 'weir serve' enforces policies from a directory.\n\n" +
-			"Each flag has an environment variable, shown in parentheses. A flag on the command line takes precedence.",
+			"Each flag can also be set with its environment variable. A flag on the command line takes precedence.",
 		Example: "  weir lint policies/               validate the policies in a directory\n" +
 			"  weir serve --policies policies/   enforce them, without Kubernetes and without Redis",
 		Args:          noUnknownCommand,
