@@ -1,4 +1,4 @@
-// Package memstore keeps counters in memory: the default of a standalone limiter and the oracle of the tests.
+// Package memstore keeps counters in memory: for a limiter without Redis, and as the oracle of tests.
 package memstore
 
 import (
@@ -9,13 +9,14 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// sweepEvery is how many spends pass between two sweeps of a part of the expired counters.
 const (
+	// sweepEvery is the number of spends between two sweeps, which remove expired counters.
 	sweepEvery = 64
-	sweepSize  = 256
+	// sweepSize is the number of counters that a sweep checks.
+	sweepSize = 256
 )
 
-// Store is a limiter.Store in memory. All counters lie behind one lock: a decision holds it for well under a microsecond.
+// Store is a limiter.Store in memory. One lock guards all counters; a decision holds it for less than a microsecond.
 type Store struct {
 	clock func() time.Time
 
@@ -29,7 +30,7 @@ type counter struct {
 	expires limiter.Instant
 }
 
-// New returns an empty Store that reads the time from clock.
+// New returns an empty Store that uses clock.
 func New(clock func() time.Time) *Store {
 	return &Store{clock: clock, counters: map[string]counter{}}
 }
@@ -63,13 +64,13 @@ func (s *Store) Refund(_ context.Context, refunds []limiter.Refund) error {
 	defer s.mu.Unlock()
 	now := limiter.At(s.clock())
 	for _, r := range refunds {
-		held, ok := s.counters[r.Key]
+		stored, ok := s.counters[r.Key]
 		if !ok || r.Units() == 0 {
 			continue
 		}
-		held.state.Refund(now, r.Limit, r.Units(), r.At)
-		held.expires = held.state.Expires(r.Limit)
-		s.counters[r.Key] = held
+		stored.state.Refund(now, r.Limit, r.Units(), r.At)
+		stored.expires = stored.state.Expires(r.Limit)
+		s.counters[r.Key] = stored
 	}
 	return nil
 }
@@ -84,14 +85,14 @@ func (s *Store) Reset(_ context.Context, keys []string) error {
 	return nil
 }
 
-// Len is how many counters are held, expired ones that no sweep has met yet included.
+// Len returns the number of counters, including expired ones that no sweep has removed yet.
 func (s *Store) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.counters)
 }
 
-// Expires says from when on the counter at key is worth no more than none; ok is false if there is none.
+// Expires returns the time at which the counter at key expires; ok is false if it does not exist or has expired.
 func (s *Store) Expires(key string) (at limiter.Instant, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,27 +103,28 @@ func (s *Store) Expires(key string) (at limiter.Instant, ok bool) {
 func (s *Store) states(charges []limiter.Charge) []limiter.State {
 	states := make([]limiter.State, len(charges))
 	for i, c := range charges {
-		held, ok := s.counters[c.Key]
+		stored, ok := s.counters[c.Key]
 		if !ok {
-			held.state = c.Limit.NewState()
+			stored.state = c.Limit.NewState()
 		}
-		states[i] = held.state
+		states[i] = stored.state
 	}
 	return states
 }
 
-// sweep drops expired counters, a few at a time: Go's map iteration begins anywhere, so every counter's turn comes.
+// sweep removes expired counters, up to sweepSize at a time. Go's map iteration starts at a random counter, so a sweep
+// checks every counter sooner or later.
 func (s *Store) sweep(now limiter.Instant) {
 	s.spends++
 	if s.spends%sweepEvery != 0 {
 		return
 	}
-	seen := 0
+	checked := 0
 	for key, c := range s.counters {
 		if c.expires <= now {
 			delete(s.counters, key)
 		}
-		if seen++; seen == sweepSize {
+		if checked++; checked == sweepSize {
 			return
 		}
 	}

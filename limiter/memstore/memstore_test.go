@@ -8,7 +8,7 @@ import (
 	"github.com/weir-dev/weir/limiter/storetest"
 )
 
-func TestStore(t *testing.T) {
+func TestStore_Conforms(t *testing.T) {
 	storetest.Run(t, func(_ testing.TB, clock *storetest.Clock) storetest.Subject {
 		store := memstore.New(clock.Now)
 		return storetest.Subject{Store: store, Expires: func(key string) (earliest, latest limiter.Instant, ok bool) {

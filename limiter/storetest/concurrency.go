@@ -10,10 +10,10 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// Concurrency spends from many goroutines at one instant on two limits at once: exactly as much passes as the
-// tighter one allows, and the wider one is charged for exactly that much.
+// Concurrency spends on two limits from several goroutines at one instant: the number of allowed requests must be the
+// smaller limit, and the larger limit must be charged for exactly that number.
 func Concurrency(t *testing.T, factory Factory) {
-	const tight, wide = 100, 250
+	const small, large = 100, 250
 	for _, algorithm := range algorithms() {
 		t.Run(string(algorithm), func(t *testing.T) {
 			clock := &Clock{}
@@ -21,10 +21,10 @@ func Concurrency(t *testing.T, factory Factory) {
 			subject := factory(t, clock)
 			store := subject.Store
 			charges := make([]limiter.Charge, 2)
-			for i, units := range []int64{tight, wide} {
+			for i, units := range []int64{small, large} {
 				limit := mustLimit(algorithm, units, time.Minute)
 				if algorithm == limiter.LeakyBucket {
-					limit, _ = limit.WithBurst(units - 1) // a queue of that many and the one that leaves at once
+					limit, _ = limit.WithBurst(units - 1) // a queue of units - 1, and the unit that leaves immediately
 				}
 				identifier := "acme"
 				if subject.Spread {
@@ -32,21 +32,21 @@ func Concurrency(t *testing.T, factory Factory) {
 				}
 				charges[i] = limiter.Charge{Key: key(fmt.Sprintf("concurrent-%d", i), identifier, limit), Limit: limit, Cost: 1}
 			}
-			if got := spendConcurrently(t, store, charges); got != tight {
-				t.Errorf("admitted %d times, want %d", got, tight)
+			if got := spendConcurrently(t, store, charges); got != small {
+				t.Errorf("admitted %d times, want %d", got, small)
 			}
 			left, err := store.Peek(t.Context(), charges)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if left[0].Remaining != 0 || left[1].Remaining != wide-tight {
-				t.Errorf("left %d and %d, want 0 and %d", left[0].Remaining, left[1].Remaining, wide-tight)
+			if left[0].Remaining != 0 || left[1].Remaining != large-small {
+				t.Errorf("remaining %d and %d, want 0 and %d", left[0].Remaining, left[1].Remaining, large-small)
 			}
 		})
 	}
 }
 
-// spendConcurrently makes 400 calls from 8 goroutines and returns how many were admitted.
+// spendConcurrently makes 400 calls from 8 goroutines and returns the number of admitted ones.
 func spendConcurrently(t *testing.T, store limiter.Store, charges []limiter.Charge) int64 {
 	t.Helper()
 	const callers, calls = 8, 50

@@ -12,37 +12,37 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// stepsEverywhere is how many steps Histories takes under each algorithm at the least: one check of package rapid, as a
-// rule. Some stores are slow to test; [HistoriesOf] takes more where it is worth it.
-const stepsEverywhere = 300
+// minSteps is the least number of steps of Histories for each algorithm, usually one check of package rapid. Some stores are
+// slow to test; use [HistoriesOf] for more steps.
+const minSteps = 300
 
-// Histories is [HistoriesOf] in the number of steps that every Store takes.
+// Histories is [HistoriesOf] with the number of steps for every Store.
 func Histories(t *testing.T, factory Factory) {
 	t.Helper()
-	HistoriesOf(t, factory, stepsEverywhere)
+	HistoriesOf(t, factory, minSteps)
 }
 
-// HistoriesOf plays random histories (limits small and huge, edits of them, costs, shadows, peeks, clock steps of a
-// microsecond, to and around every moment that matters, and backwards) on the Store and on the pure algorithms, which
-// must agree on every decision. It goes on until at least so many steps have been taken under each algorithm: a step
-// is a spend or a peek whose decision under it was compared; what else happens in between is not counted. The flag
-// -rapid.checks sets how many histories are played between two looks at the number, -rapid.steps how long they are.
+// HistoriesOf runs random histories on the Store and on the algorithms of package limiter, which must agree on every decision.
+// A history has small and huge limits, edits of limits, costs, shadow charges, peeks, refunds, resets, and clock steps: by a
+// microsecond, to or next to the times in the last decisions, and backwards. It runs histories until it has taken at least
+// that number of steps for each algorithm. A step is a spend or a peek whose decision for that algorithm was compared. The
+// flag -rapid.checks sets how many histories run before the steps are counted, -rapid.steps their length.
 func HistoriesOf(t *testing.T, factory Factory, steps int) {
 	t.Helper()
 	clock := &Clock{}
 	subject := factory(t, clock)
 	histories, taken := 0, map[limiter.Algorithm]int{}
 	for round := 0; fewest(taken) < steps; round++ {
-		if round == steps { // not one step of each in a round
-			t.Fatalf("after %d histories only %v steps were taken, want %d of each: raise -rapid.checks or -rapid.steps", histories, taken, steps)
+		if round == steps { // less than one step for each algorithm per round
+			t.Fatalf("%d histories took only the steps %v, want %d for each algorithm: raise -rapid.checks or -rapid.steps", histories, taken, steps)
 		}
 		rapid.Check(t, func(rt *rapid.T) {
 			histories++
 			h := newHistory(rt, clock, subject, histories)
 			h.taken = taken
 			rt.Repeat(map[string]func(*rapid.T){
-				"spend":  func(rt *rapid.T) { h.ask(rt, "spend", subject.Store.Spend, limiter.Spend) },
-				"peek":   func(rt *rapid.T) { h.ask(rt, "peek", subject.Store.Peek, limiter.Peek) },
+				"spend":  func(rt *rapid.T) { h.decide(rt, "spend", subject.Store.Spend, limiter.Spend) },
+				"peek":   func(rt *rapid.T) { h.decide(rt, "peek", subject.Store.Peek, limiter.Peek) },
 				"wait":   h.wait,
 				"edit":   h.edit,
 				"refund": func(rt *rapid.T) { h.refund(rt, subject.Store) },
@@ -53,7 +53,7 @@ func HistoriesOf(t *testing.T, factory Factory, steps int) {
 	t.Logf("%d histories, steps: %v", histories, taken)
 }
 
-// fewest is how many steps the algorithm has that has the fewest.
+// fewest returns the smallest number of steps of an algorithm.
 func fewest(taken map[limiter.Algorithm]int) int {
 	least := math.MaxInt
 	for _, algorithm := range algorithms() {
@@ -62,21 +62,21 @@ func fewest(taken map[limiter.Algorithm]int) int {
 	return least
 }
 
-// history is one run: the twin's states beside the Store's, on a few keys.
+// history is one run on up to three counters of the Store and of its twin in memory.
 type history struct {
 	clock    *Clock
 	spread   bool
 	now      limiter.Instant
 	counters []*twin
-	// expired is the latest moment at which a counter went away: the clock does not step back behind it, for a store
-	// may have forgotten the counter by then, and need not.
+	// expired is the latest time at which a counter expired. The clock does not step back before it, because a store may
+	// or may not have removed the counter.
 	expired limiter.Instant
 	spent   []spent
-	taken   map[limiter.Algorithm]int // steps, of all histories
-	hints   []time.Duration           // waits that were answered last: the moments at which something changes
+	taken   map[limiter.Algorithm]int // steps of all histories
+	hints   []time.Duration           // durations in the last decisions: the times at which decisions change
 }
 
-// spent is a charge that was counted, and may be refunded.
+// spent is a charge that was counted and can be refunded.
 type spent struct {
 	*twin
 	cost int64
@@ -90,7 +90,7 @@ type twin struct {
 }
 
 func newHistory(rt *rapid.T, clock *Clock, subject Subject, number int) *history {
-	// There is a month to step back before the real time comes, at which a store may expire counters by its own clock.
+	// The clock can step back by a month and is still later than the real time, at which a store may expire counters.
 	h := &history{clock: clock, now: Epoch().Add(limiter.MaxWindow), expired: Epoch(), spread: subject.Spread}
 	for i := range rapid.IntRange(1, 3).Draw(rt, "counters") {
 		limit := drawLimit(rt)
@@ -111,7 +111,7 @@ func drawLimit(rt *rapid.T) limiter.Limit {
 	return drawBurst(rt, mustLimit(algorithm, drawUnits(rt, algorithm), window))
 }
 
-// drawBurst gives a bucket another burst, or leaves it the one it has.
+// drawBurst returns limit with another burst, or unchanged if the burst is not valid for it.
 func drawBurst(rt *rapid.T, limit limiter.Limit) limiter.Limit {
 	burst := rapid.OneOf(rapid.Int64Range(-1, 5), rapid.Int64Range(0, limiter.MaxUnits)).Draw(rt, "burst")
 	if other, err := limit.WithBurst(burst); err == nil {
@@ -120,7 +120,7 @@ func drawBurst(rt *rapid.T, limit limiter.Limit) limiter.Limit {
 	return limit
 }
 
-// algorithms are all there are.
+// algorithms returns all algorithms.
 func algorithms() []limiter.Algorithm {
 	return []limiter.Algorithm{
 		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
@@ -131,7 +131,7 @@ func drawUnits(rt *rapid.T, algorithm limiter.Algorithm) int64 {
 	units := rapid.OneOf(rapid.Int64Range(1, 5), rapid.Int64Range(1, 200))
 	large := rapid.Int64Range(limiter.MaxUnits-5, limiter.MaxUnits)
 	if algorithm == limiter.SlidingWindowLog {
-		large = rapid.Int64Range(250, 300) // about where a store may keep it in another way
+		large = rapid.Int64Range(250, 300) // near the size at which a store can change the layout
 	}
 	units = rapid.OneOf(units, large)
 	return units.Draw(rt, "units")
@@ -145,10 +145,11 @@ func mustLimit(algorithm limiter.Algorithm, units int64, window time.Duration) l
 	return limit
 }
 
-type decide = func(limiter.Instant, []limiter.Charge, []limiter.State) []limiter.Decision
+type oracle = func(limiter.Instant, []limiter.Charge, []limiter.State) []limiter.Decision
 
-func (h *history) ask(rt *rapid.T, what string, ask ask, decide decide) {
-	var asked []*twin
+// decide compares the decisions of the Store, for random charges, with those of the oracle.
+func (h *history) decide(rt *rapid.T, method string, store decideFunc, oracle oracle) {
+	var twins []*twin
 	var charges []limiter.Charge
 	var states []limiter.State
 	for i, c := range h.counters {
@@ -156,38 +157,38 @@ func (h *history) ask(rt *rapid.T, what string, ask ask, decide decide) {
 			continue
 		}
 		charges = append(charges, limiter.Charge{
-			Key: c.key, Limit: drawPatience(rt, c.limit), Cost: drawCost(rt, c.limit.Units()), Shadow: rapid.IntRange(0, 3).Draw(rt, "shadow") == 3,
+			Key: c.key, Limit: drawNoDelay(rt, c.limit), Cost: drawCost(rt, c.limit.Units()), Shadow: rapid.IntRange(0, 3).Draw(rt, "shadow") == 3,
 		})
 		states = append(states, c.state)
-		asked = append(asked, c)
+		twins = append(twins, c)
 	}
-	got, err := ask(rt.Context(), charges)
+	got, err := store(rt.Context(), charges)
 	if err != nil {
-		rt.Fatalf("%s: %v", what, err)
+		rt.Fatalf("%s: %v", method, err)
 	}
-	want := decide(h.now, charges, states)
+	want := oracle(h.now, charges, states)
 	if diff := cmp.Diff(want, got); diff != "" {
-		rt.Fatalf("%s at %d of %+v: the store differs from the algorithms (-algorithms +store):\n%s", what, h.now, charges, diff)
+		rt.Fatalf("%s at %d of %+v: the store differs from package limiter (-limiter +store):\n%s", method, h.now, charges, diff)
 	}
 	h.count(charges)
 	h.hints = h.hints[:0]
 	for i, d := range want {
-		if what == "spend" && d.Allowed {
-			h.spent = append(h.spent, spent{twin: asked[i], cost: charges[i].Cost, at: d.At})
+		if method == "spend" && d.Allowed {
+			h.spent = append(h.spent, spent{twin: twins[i], cost: charges[i].Cost, at: d.At})
 		}
 		h.hints = append(h.hints, d.ResetAfter, d.RetryAfter)
 	}
 }
 
-// drawPatience asks some for what need not wait.
-func drawPatience(rt *rapid.T, limit limiter.Limit) limiter.Limit {
+// drawNoDelay removes the delay from some limits.
+func drawNoDelay(rt *rapid.T, limit limiter.Limit) limiter.Limit {
 	if limit.Algorithm() == limiter.LeakyBucket && rapid.Bool().Draw(rt, "at once") {
 		return limit.NoDelay()
 	}
 	return limit
 }
 
-// count counts a step for every algorithm that took part in it.
+// count counts a step for each algorithm of the charges.
 func (h *history) count(charges []limiter.Charge) {
 	seen := map[limiter.Algorithm]bool{}
 	for _, c := range charges {
@@ -207,8 +208,8 @@ func drawCost(rt *rapid.T, units int64) int64 {
 	).Draw(rt, "cost")
 }
 
-// wait moves the clock: a little, anywhere within two windows, to a moment that was answered or a microsecond beside
-// it, or backwards, but not behind the end of a counter.
+// wait moves the clock: by up to two microseconds; by up to two windows; to a time in the last decisions, or one microsecond
+// before or after it; or backwards, but not before the expiry of a counter.
 func (h *history) wait(rt *rapid.T) {
 	window := h.counters[0].limit.Window().Microseconds()
 	step := rapid.OneOf(
@@ -216,22 +217,22 @@ func (h *history) wait(rt *rapid.T) {
 		rapid.Int64Range(0, 2*window),
 		rapid.Int64Range(-window/4, 0),
 	).Draw(rt, "microseconds")
-	if len(h.hints) > 0 && rapid.Bool().Draw(rt, "to a moment answered") {
-		hint := rapid.SampledFrom(h.hints).Draw(rt, "moment")
+	if len(h.hints) > 0 && rapid.Bool().Draw(rt, "to a time in the last decisions") {
+		hint := rapid.SampledFrom(h.hints).Draw(rt, "time")
 		if hint != limiter.Never {
-			step = hint.Microseconds() + rapid.Int64Range(-1, 1).Draw(rt, "beside")
+			step = hint.Microseconds() + rapid.Int64Range(-1, 1).Draw(rt, "offset")
 		}
 	}
 	if h.spread {
-		step = max(0, step) // a spend that is taken back leaves the counter's own time where it was spent
+		step = max(0, step) // a refunded spend does not move the counter's own time back
 	}
 	h.now = max(h.now+limiter.Instant(step), h.expired)
-	h.forget()
+	h.recordExpired()
 	h.clock.Set(h.now)
 }
 
-// forget notes the counters that have gone by now.
-func (h *history) forget() {
+// recordExpired updates expired.
+func (h *history) recordExpired() {
 	for _, c := range h.counters {
 		if at := c.state.Expires(c.limit); at <= h.now {
 			h.expired = max(h.expired, at)
@@ -239,18 +240,18 @@ func (h *history) forget() {
 	}
 }
 
-// refund takes back some of what was spent once, or, twice in a row, what was taken back already.
+// refund refunds some units of an earlier spend, possibly more than once.
 func (h *history) refund(rt *rapid.T, store limiter.Store) {
 	if len(h.spent) == 0 {
 		return
 	}
 	s := rapid.SampledFrom(h.spent).Draw(rt, "spent")
-	cost := rapid.Int64Range(0, s.cost).Draw(rt, "taken back")
+	cost := rapid.Int64Range(0, s.cost).Draw(rt, "refunded")
 	if err := store.Refund(rt.Context(), []limiter.Refund{{Key: s.key, Limit: s.limit, Cost: cost, At: s.at}}); err != nil {
 		rt.Fatalf("refund: %v", err)
 	}
 	s.state.Refund(h.now, s.limit, cost, s.at)
-	h.forget()
+	h.recordExpired()
 }
 
 func (h *history) reset(rt *rapid.T, store limiter.Store) {
@@ -261,11 +262,11 @@ func (h *history) reset(rt *rapid.T, store limiter.Store) {
 	c.state = c.limit.NewState()
 }
 
-// edit changes a limit: what was spent stays.
+// edit changes a limit. The spent units do not change.
 func (h *history) edit(rt *rapid.T) {
 	c := rapid.SampledFrom(h.counters).Draw(rt, "counter")
 	if h.spread && (c.limit.Algorithm() == limiter.TokenBucket || c.limit.Algorithm() == limiter.LeakyBucket) {
-		return // a spend that is taken back leaves a bucket draining by the new limit: stricter than the twin
+		return // after a refunded spend a bucket drains at the rate of the new limit, and so is stricter than the twin
 	}
 	c.limit = drawBurst(rt, mustLimit(c.limit.Algorithm(), drawUnits(rt, c.limit.Algorithm()), c.limit.Window()))
 }

@@ -20,25 +20,27 @@ import (
 //go:embed scenarios/*.scenario
 var scenarios embed.FS
 
-// Scenarios runs every scenario file. A file is a list of steps, one a line; "#" begins a comment:
+// Scenarios runs all scenario files. A file has one step per line; "#" begins a comment:
 //
-//	limit NAME ALGORITHM UNITS WINDOW [BURST]   declares a limit, or edits it: what was spent stays
-//	at OFFSET                           sets the clock, counted from the scenario's beginning
-//	spend CHARGE…                       a charge is NAME, NAME*COST, NAME! (at once or not at all), NAME~ (shadow)
-//	                                    or NAME@IDENTIFIER, or a mix in this order: NAME@IDENTIFIER*COST!~
+//	limit NAME ALGORITHM UNITS WINDOW [BURST]   declares or edits a limit; an edit keeps the spent units
+//	at OFFSET                           sets the clock to OFFSET after the start of the scenario
+//	spend CHARGE…                       a charge is NAME, NAME*COST, NAME! (without delay), NAME~ (shadow)
+//	                                    or NAME@IDENTIFIER, or combined in this order: NAME@IDENTIFIER*COST!~
 //	peek CHARGE…
-//	repeat N spend CHARGE…              every time must be allowed
-//	  NAME: allowed, 2 left, full in 10s                    what the charge must get: lines under spend and peek, one
-//	  NAME: denied, 0 left, full in 10s, retry in 5s        for each charge, in order; parts after the first may be
-//	  NAME: denied, retry never                             left out; "after 1s" is the wait in a leaky bucket
-//	refund NAME*COST at OFFSET          takes back what was spent then
+//	repeat N spend CHARGE…              all N spends must be allowed
+//	  NAME: allowed, remaining 2, reset after 10s
+//	  NAME: denied, remaining 0, reset after 10s, retry after 5s
+//	  NAME: denied, retry never
+//	                                    the expected decisions: one line per charge of the spend or peek above, in
+//	                                    order; every part after the first is optional; "delay 1s" is for a leaky bucket
+//	refund NAME*COST at OFFSET          refunds units that were spent at that time
 //	reset NAME
-//	expires NAME at OFFSET              the counter goes away by itself then, within a millisecond
-//	absent NAME                         there is no counter
+//	expires NAME at OFFSET              the counter expires at that time, to the millisecond
+//	absent NAME                         the counter does not exist
 func Scenarios(t *testing.T, factory Factory) {
 	files, err := fs.Glob(scenarios, "scenarios/*.scenario")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios (%v)", err)
+		t.Fatalf("no scenario files (%v)", err)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(path.Base(file), ".scenario"), func(t *testing.T) {
@@ -61,7 +63,7 @@ type scenario struct {
 	charges   []limiter.Charge // of the last spend or peek
 	names     []string
 	decisions []limiter.Decision
-	checked   int // how many of decisions have been checked
+	checked   int // number of decisions that have been checked
 }
 
 func runScenario(t testing.TB, factory Factory, file, text string) {
@@ -80,7 +82,7 @@ func runScenario(t testing.TB, factory Factory, file, text string) {
 			t.Errorf("%s:%d: %s\n\t%v", file, n, strings.TrimSpace(line), err)
 		}
 	}
-	if err := s.finished(); err != nil {
+	if err := s.allChecked(); err != nil {
 		t.Errorf("%s: at the end: %v", file, err)
 	}
 }
@@ -89,7 +91,7 @@ func (s *scenario) step(words []string, line string) error {
 	if before, ok := strings.CutSuffix(words[0], ":"); ok {
 		return s.expect(before, line)
 	}
-	if err := s.finished(); err != nil {
+	if err := s.allChecked(); err != nil {
 		return err
 	}
 	switch words[0] {
@@ -98,9 +100,9 @@ func (s *scenario) step(words []string, line string) error {
 	case "at":
 		return s.at(words[1:])
 	case "spend":
-		return s.ask(s.subject.Store.Spend, words[1:])
+		return s.decide(s.subject.Store.Spend, words[1:])
 	case "peek":
-		return s.ask(s.subject.Store.Peek, words[1:])
+		return s.decide(s.subject.Store.Peek, words[1:])
 	case "repeat":
 		return s.repeat(words[1:])
 	case "refund":
@@ -116,9 +118,10 @@ func (s *scenario) step(words []string, line string) error {
 	}
 }
 
-func (s *scenario) finished() error {
+// allChecked returns an error if decisions have no expectation.
+func (s *scenario) allChecked() error {
 	if s.checked != len(s.decisions) {
-		return fmt.Errorf("%d of the %d decisions before were not stated", len(s.decisions)-s.checked, len(s.decisions))
+		return fmt.Errorf("%d of the last %d decisions have no expectation", len(s.decisions)-s.checked, len(s.decisions))
 	}
 	return nil
 }
@@ -167,7 +170,7 @@ var chargePattern = regexp.MustCompile(`^(\w+)(?:@([^*!~]+))?(?:\*(\d+))?(!?)(~?
 func (s *scenario) charge(word string) (limiter.Charge, string, error) {
 	m := chargePattern.FindStringSubmatch(word)
 	if m == nil {
-		return limiter.Charge{}, "", fmt.Errorf("%q is not a charge", word)
+		return limiter.Charge{}, "", fmt.Errorf("invalid charge %q", word)
 	}
 	limit, ok := s.limits[m[1]]
 	if !ok {
@@ -190,14 +193,15 @@ func (s *scenario) charge(word string) (limiter.Charge, string, error) {
 	return c, m[1], nil
 }
 
-// key is the counter of a limit in a scenario or a history.
+// key returns the key of the counter of a limit in a scenario or history.
 func key(name, identifier string, limit limiter.Limit) string {
 	return limiter.NewKeySpace("weir:", "Tenant", "test/"+name, limit).Key(identifier, "")
 }
 
-type ask = func(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error)
+// decideFunc is Spend or Peek.
+type decideFunc = func(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error)
 
-func (s *scenario) ask(ask ask, words []string) error {
+func (s *scenario) decide(decide decideFunc, words []string) error {
 	s.charges, s.names, s.decisions, s.checked = nil, nil, nil, 0
 	for _, word := range words {
 		c, name, err := s.charge(word)
@@ -207,7 +211,7 @@ func (s *scenario) ask(ask ask, words []string) error {
 		s.charges, s.names = append(s.charges, c), append(s.names, name)
 	}
 	var err error
-	s.decisions, err = ask(s.t.Context(), s.charges)
+	s.decisions, err = decide(s.t.Context(), s.charges)
 	return err
 }
 
@@ -217,12 +221,12 @@ func (s *scenario) repeat(words []string) error {
 		return fmt.Errorf("want repeat N spend CHARGE… (%w)", err)
 	}
 	for i := range n {
-		if err := s.ask(s.subject.Store.Spend, words[2:]); err != nil {
+		if err := s.decide(s.subject.Store.Spend, words[2:]); err != nil {
 			return err
 		}
 		for j, d := range s.decisions {
 			if !d.Allowed {
-				return fmt.Errorf("time %d of %d: %s: %+v", i+1, n, s.names[j], d)
+				return fmt.Errorf("spend %d of %d: %s: %+v", i+1, n, s.names[j], d)
 			}
 		}
 	}
@@ -230,50 +234,51 @@ func (s *scenario) repeat(words []string) error {
 	return nil
 }
 
-// expect checks the next decision against "NAME: allowed, 2 left, full in 10s".
+// expect checks the next decision against "NAME: allowed, remaining 2, reset after 10s".
 func (s *scenario) expect(name, line string) error {
 	if s.checked == len(s.decisions) {
-		return errors.New("there is no decision left to compare with")
+		return errors.New("there is no decision for this expectation")
 	}
 	got := s.decisions[s.checked]
 	want := s.names[s.checked]
 	limit := s.charges[s.checked].Limit
 	s.checked++
 	if name != want {
-		return fmt.Errorf("the next decision is that of %s", want)
+		return fmt.Errorf("the next decision is for %s", want)
 	}
 	if got.Limit != limit.Units() {
-		return fmt.Errorf("decided against limit %d", got.Limit)
+		return fmt.Errorf("the decision has limit %d", got.Limit)
 	}
 	_, text, _ := strings.Cut(line, ":")
 	for part := range strings.SplitSeq(text, ",") {
-		ok, err := holds(got, strings.TrimSpace(part))
+		ok, err := matches(got, strings.TrimSpace(part))
 		if err != nil {
 			return err
 		}
 		if !ok {
-			return fmt.Errorf("got allowed=%v, %d left, full in %v, retry in %v, after %v",
+			return fmt.Errorf("got allowed %v, remaining %d, reset after %v, retry after %v, delay %v",
 				got.Allowed, got.Remaining, got.ResetAfter, got.RetryAfter, got.Delay)
 		}
 	}
 	return nil
 }
 
-func holds(d limiter.Decision, part string) (bool, error) {
-	if n, ok := strings.CutSuffix(part, " left"); ok {
+// matches reports whether a decision has one expected part.
+func matches(d limiter.Decision, part string) (bool, error) {
+	if n, ok := strings.CutPrefix(part, "remaining "); ok {
 		want, err := strconv.ParseInt(n, 10, 64)
 		return d.Remaining == want, err
 	}
-	if in, ok := strings.CutPrefix(part, "full in "); ok {
-		want, err := time.ParseDuration(in)
+	if text, ok := strings.CutPrefix(part, "reset after "); ok {
+		want, err := time.ParseDuration(text)
 		return d.ResetAfter == want, err
 	}
-	if in, ok := strings.CutPrefix(part, "after "); ok {
-		want, err := time.ParseDuration(in)
+	if text, ok := strings.CutPrefix(part, "delay "); ok {
+		want, err := time.ParseDuration(text)
 		return d.Delay == want, err
 	}
-	if in, ok := strings.CutPrefix(part, "retry in "); ok {
-		want, err := time.ParseDuration(in)
+	if text, ok := strings.CutPrefix(part, "retry after "); ok {
+		want, err := time.ParseDuration(text)
 		return d.RetryAfter == want, err
 	}
 	switch part {
@@ -325,7 +330,7 @@ func (s *scenario) expires(words []string) error {
 	}
 	earliest, latest, ok := s.subject.Expires(c.Key)
 	if !ok || want < earliest || want > latest {
-		return fmt.Errorf("expires between %v and %v (exists: %v)", earliest.Sub(s.epoch), latest.Sub(s.epoch), ok)
+		return fmt.Errorf("the counter expires between %v and %v (exists: %v)", earliest.Sub(s.epoch), latest.Sub(s.epoch), ok)
 	}
 	return nil
 }
@@ -336,7 +341,7 @@ func (s *scenario) absent(words []string) error {
 		return err
 	}
 	if earliest, _, ok := s.subject.Expires(c.Key); ok {
-		return fmt.Errorf("there is one, until %v", earliest.Sub(s.epoch))
+		return fmt.Errorf("the counter exists until %v", earliest.Sub(s.epoch))
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package storetest holds any limiter.Store to the promises of package limiter: written scenarios, random histories
-// compared step by step with the pure algorithms, and concurrent spending.
+// Package storetest is the conformance suite of limiter.Store: written scenarios, random histories that are compared step
+// by step with the algorithms of package limiter, and concurrent spending.
 package storetest
 
 import (
@@ -13,33 +13,33 @@ import (
 // Subject is a Store under test.
 type Subject struct {
 	Store limiter.Store
-	// Spread gives every limit of a test an identifier of its own, and so a slot of a Redis Cluster.
+	// Spread gives each limit of a test its own identifier, and so its own slot of a Redis Cluster.
 	Spread bool
-	// Expires says when the counter at key goes away by itself, at the earliest and at the latest; ok is false if
-	// there is none.
+	// Expires returns the earliest and the latest time at which the counter at key expires; ok is false if it does not
+	// exist.
 	Expires func(key string) (earliest, latest limiter.Instant, ok bool)
 }
 
-// Factory makes an empty Subject that takes its time from clock.
+// Factory returns an empty Subject that uses clock.
 type Factory func(t testing.TB, clock *Clock) Subject
 
-// Clock is a clock that a test sets. It is safe for concurrent use.
+// Clock is set by a test. It is safe for concurrent use.
 type Clock struct{ now atomic.Int64 }
 
-// Now is the time the clock was set to last.
+// Now returns the time to which the clock was set.
 func (c *Clock) Now() time.Time { return limiter.Instant(c.now.Load()).Time() }
 
 // Set sets the clock.
 func (c *Clock) Set(now limiter.Instant) { c.now.Store(int64(now)) }
 
-// Epoch is where the tests' time begins: the first instant to come that every window dividing 30 days is aligned to.
-// It lies ahead of the real time so that a store which expires counters by its own clock never does so under a test.
+// Epoch is the time at which tests begin: the next boundary of every window that divides 30 days. It is later than the real
+// time, so that a store that expires counters by its own clock does not expire them during a test.
 func Epoch() limiter.Instant {
 	const month = limiter.Instant(limiter.MaxWindow / time.Microsecond)
 	return (limiter.At(time.Now())/month + 1) * month
 }
 
-// Run runs everything in this package.
+// Run runs all tests of this package.
 func Run(t *testing.T, factory Factory) {
 	t.Run("scenarios", func(t *testing.T) { Scenarios(t, factory) })
 	t.Run("histories", func(t *testing.T) { Histories(t, factory) })
