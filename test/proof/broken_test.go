@@ -14,16 +14,16 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// twoSteps is a Store that looks whether there is room and then counts, in two calls. Whoever calls it alone sees no
-// difference. It is for a FixedWindow of one key.
-type twoSteps struct{ limiter.Store }
+// checkThenCount is a Store whose Spend first peeks and then counts, in two calls. A single caller sees no difference. It
+// works for a FixedWindow of one key.
+type checkThenCount struct{ limiter.Store }
 
-func (s twoSteps) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
-	looked, err := s.Peek(ctx, charges)
-	if err != nil || !looked[0].Allowed {
-		return looked, err
+func (s checkThenCount) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	peeked, err := s.Peek(ctx, charges)
+	if err != nil || !peeked[0].Allowed {
+		return peeked, err
 	}
-	// Counting alone: under a limit that has room for everything.
+	// Count without deciding: under a limit that is never reached.
 	charge := charges[0]
 	if charge.Limit, err = limiter.NewLimit(charge.Limit.Algorithm(), limiter.MaxUnits, charge.Limit.Window()); err != nil {
 		return nil, err
@@ -33,23 +33,23 @@ func (s twoSteps) Spend(ctx context.Context, charges []limiter.Charge) ([]limite
 		return nil, err
 	}
 	decision := counted[0]
-	decision.Limit, decision.Remaining = looked[0].Limit, looked[0].Remaining-charge.Cost
+	decision.Limit, decision.Remaining = peeked[0].Limit, peeked[0].Remaining-charge.Cost
 	return []limiter.Decision{decision}, nil
 }
 
-// forgetful is a Store that takes one spend back behind everybody's back.
-type forgetful struct {
+// lostSpend is a Store that loses one spend.
+type lostSpend struct {
 	limiter.Store
 
 	spends *atomic.Int64
 }
 
-// forgotten is the number of the spend, among those that were counted, that a forgetful Store forgets.
-const forgotten = 20
+// lostNumber is the number of the lost spend among those that were counted.
+const lostNumber = 20
 
-func (s forgetful) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+func (s lostSpend) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
 	decisions, err := s.Store.Spend(ctx, charges)
-	if err != nil || !decisions[0].Allowed || s.spends.Add(1) != forgotten {
+	if err != nil || !decisions[0].Allowed || s.spends.Add(1) != lostNumber {
 		return decisions, err
 	}
 	return decisions, s.Refund(ctx, []limiter.Refund{
@@ -57,14 +57,14 @@ func (s forgetful) Spend(ctx context.Context, charges []limiter.Charge) ([]limit
 	})
 }
 
-// stale is a Store that answers a peek as it answered the one before.
-type stale struct {
+// stalePeek is a Store that returns the remaining units of the previous peek.
+type stalePeek struct {
 	limiter.Store
 
 	last *atomic.Pointer[[]limiter.Decision]
 }
 
-func (s stale) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+func (s stalePeek) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
 	decisions, err := s.Store.Peek(ctx, charges)
 	if err != nil {
 		return nil, err
@@ -76,10 +76,9 @@ func (s stale) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.De
 	return late, nil
 }
 
-// TestABrokenStoreIsFoundOut shows that the check of linearizability can fail, and on what.
-func TestABrokenStoreIsFoundOut(t *testing.T) {
+func TestCheckLinearizable_FindsABrokenStore(t *testing.T) {
 	server := fixture.Redis(t)
-	sound := redisstore.NewStore(open(t, server.URL(), patient), patient)
+	correct := redisstore.NewStore(open(t, server.URL(), longTimeout), longTimeout)
 	limit, err := limiter.NewLimit(limiter.FixedWindow, 100, limiter.MaxWindow)
 	if err != nil {
 		t.Fatal(err)
@@ -89,26 +88,26 @@ func TestABrokenStoreIsFoundOut(t *testing.T) {
 		callers int
 		found   bool
 	}{
-		"a sound one":                            {sound, callers, false},
-		"one that checks and then counts, alone": {twoSteps{sound}, 1, false},
-		"one that checks and then counts":        {twoSteps{sound}, callers, true},
-		"one that forgets a spend":               {forgetful{sound, &atomic.Int64{}}, callers, true},
-		"one that answers a peek late":           {stale{sound, &atomic.Pointer[[]limiter.Decision]{}}, callers, true},
+		"a correct store":                    {correct, callers, false},
+		"check, then count, with one caller": {checkThenCount{correct}, 1, false},
+		"check, then count":                  {checkThenCount{correct}, callers, true},
+		"a lost spend":                       {lostSpend{correct, &atomic.Int64{}}, callers, true},
+		"a stale peek":                       {stalePeek{correct, &atomic.Pointer[[]limiter.Decision]{}}, callers, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			history := crowd(t, test.store, limiter.Charge{Key: key(name, "broken", limit), Limit: limit, Cost: 1}, test.callers)
-			err := check(history, ofGroup, thinking)
+			history := callConcurrently(t, test.store, limiter.Charge{Key: key(name, "broken", limit), Limit: limit, Cost: 1}, test.callers)
+			err := checkLinearizable(history, groupOf, checkTimeout)
 			var not *linearityError
 			if found := errors.As(err, &not); found != test.found || (err != nil && !found) {
-				t.Errorf("found out: %v, want %v: %v", found, test.found, err)
+				t.Errorf("not linearizable: %v, want %v: %v", found, test.found, err)
 			}
 		})
 	}
 }
 
-// crowd makes calls on one key, without a pause.
-func crowd(t *testing.T, store limiter.Store, charge limiter.Charge, callers int) []porcupine.Operation {
+// callConcurrently makes calls on one key without pauses.
+func callConcurrently(t *testing.T, store limiter.Store, charge limiter.Charge, callers int) []porcupine.Operation {
 	t.Helper()
 	const calls = 240 // more than the limit
 	r := &recorder{began: time.Now()}
@@ -117,7 +116,7 @@ func crowd(t *testing.T, store limiter.Store, charge limiter.Charge, callers int
 		go func() {
 			var err error
 			for n := 0; n < calls/callers && err == nil; n++ {
-				q, call := question{kind: "spend", charges: []limiter.Charge{charge}}, store.Spend
+				q, call := operation{kind: "spend", charges: []limiter.Charge{charge}}, store.Spend
 				if n%4 == 3 {
 					q.kind, call = "peek", store.Peek
 				}

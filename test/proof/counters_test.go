@@ -9,7 +9,7 @@ import (
 	"github.com/weir-dev/weir/test/proof/promise"
 )
 
-// A counter is one algorithm under one limit, as the promise has it and as the limiter has it.
+// A counter is an algorithm with a limit, for the limiter and as a promise.
 type counter struct {
 	algorithm limiter.Algorithm
 	units     int64
@@ -18,7 +18,7 @@ type counter struct {
 	promise   promise.Promise
 }
 
-// counters has one of each algorithm. delayGrain is what delays are rounded up to.
+// counters returns one counter for each algorithm. delayGrain is the unit to which delays are rounded up.
 func counters(units int64, window time.Duration, burst int64, delayGrain time.Duration) []counter {
 	us := window.Microseconds()
 	return []counter{
@@ -32,7 +32,7 @@ func counters(units int64, window time.Duration, burst int64, delayGrain time.Du
 
 func (c counter) String() string { return string(c.algorithm) }
 
-// path is where the counter's policy asks for requests.
+// path is the path that the policy of the counter matches.
 func (c counter) path() string { return "/" + strings.ToLower(c.String()) }
 
 func (c counter) limit(t testing.TB) limiter.Limit {
@@ -47,33 +47,32 @@ func (c counter) limit(t testing.TB) limiter.Limit {
 	return limit
 }
 
-// key is the counter of an identifier.
+// key returns the key of the counter of an identifier.
 func key(identifier, policy string, limit limiter.Limit) string {
 	return limiter.NewKeySpace("weir:", "Tenant", "proof/"+policy, limit).Key(identifier, "")
 }
 
-// holds checks a log of requests that came faster than they were let through, and fails the test by what is wrong in it.
+// checkLog checks a log with more requests than were admitted, and reports what is wrong in it.
 //
-// How much must have been admitted at the least is derived where each Least is. What it may fall short of the promised
-// rate is an edge at the beginning and at the end, as the log does not begin and end with the windows; one in each window
-// of a SlidingWindowCounter and between the windows of a SlidingWindowLog, from the last denial on; with requests of n
-// units, n − 1 a window; and what the lost requests took, if they were counted, which Counted tells apart.
-// steady is how much a log must promise for the test to mean something, in units.
-func (c counter) holds(t testing.TB, log promise.Log, steady int64) {
+// Each MinCounted explains its bound. The bound can be below the promised rate by: an incomplete window at the beginning and
+// at the end of the log; the time after the last denial in each window of a SlidingWindowCounter, and between the windows of
+// a SlidingWindowLog; with requests of n units, n − 1 units per window; and the units of lost requests that were counted.
+// steady is the bound, in units, that the denials of the log must at least imply. Otherwise the test shows nothing.
+func (c counter) checkLog(t testing.TB, log promise.Log, steady int64) {
 	t.Helper()
-	if err := c.promise.Over(log); err != nil {
+	if err := c.promise.CheckAdmitted(log); err != nil {
 		t.Errorf("more than promised: %v", err)
 	}
-	if err := c.promise.Needless(log); err != nil {
-		t.Errorf("denied without need: %v", err)
+	if err := c.promise.CheckDenied(log); err != nil {
+		t.Errorf("denied although the limit was not reached: %v", err)
 	}
 	admitted, most := log.Counted()
-	least := c.promise.Least(log)
-	t.Logf("%v: %d requests, %d units admitted, at most %d with those lost, at least %d by the denials", c, len(log), admitted, most, least)
+	least := c.promise.MinCounted(log)
+	t.Logf("%v: %d requests, %d units admitted, at most %d including lost ones, at least %d because of the denials", c, len(log), admitted, most, least)
 	if most < least {
-		t.Errorf("%v: %d units counted at the most, at least %d promised", c, most, least)
+		t.Errorf("%v: at most %d units counted, want at least %d", c, most, least)
 	}
 	if least < steady {
-		t.Errorf("%v: the denials promise %d units, want %d: too few came to tell", c, least, steady)
+		t.Errorf("%v: the denials imply %d units, want %d: there were too few requests", c, least, steady)
 	}
 }

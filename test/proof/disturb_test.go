@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// disturbEvery is the pause between two disturbances: several in every window.
+	// disturbEvery is the time between two disturbances. There are several in each window.
 	disturbEvery = 150 * time.Millisecond
-	// lateness is how long after a request has failed it may still be counted: its script may wait in a socket.
-	lateness = time.Second
+	// maxLateness is how long after its failure a request can still be counted: its script can be in a socket buffer.
+	maxLateness = time.Second
 )
 
-// disturb makes Redis forget its scripts and drop its connections, in turn, and returns when it did.
+// disturb alternately flushes the scripts of Redis and closes its connections. It returns the times of the disturbances.
 func disturb(ctx context.Context, t *testing.T, server *fixture.RedisProcess, until time.Time) []int64 {
 	t.Helper()
-	var when []int64
+	var times []int64
 	killed := int64(0)
 	ticks := time.NewTicker(disturbEvery)
 	defer ticks.Stop()
 	for n := 0; time.Now().Before(until); n++ {
 		<-ticks.C
-		when = append(when, micros())
+		times = append(times, micros())
 		if n%2 == 0 {
 			if _, err := server.Do(ctx, "SCRIPT", "FLUSH"); err != nil {
 				t.Errorf("SCRIPT FLUSH: %v", err)
@@ -42,30 +42,30 @@ func disturb(ctx context.Context, t *testing.T, server *fixture.RedisProcess, un
 	if killed == 0 {
 		t.Error("no connection was killed")
 	}
-	return when
+	return times
 }
 
-// recovers wants requests to be admitted within two windows of every disturbance.
-func recovers(t *testing.T, c counter, log promise.Log, disturbances []int64) {
+// checkRecovery checks that requests are admitted within two windows after every disturbance.
+func checkRecovery(t *testing.T, c counter, log promise.Log, disturbances []int64) {
 	t.Helper()
 	for _, at := range disturbances {
-		soonest := int64(-1)
+		next := int64(-1)
 		for _, r := range log {
-			if r.Outcome == promise.Admitted && r.From > at && (soonest < 0 || r.From < soonest) {
-				soonest = r.From
+			if r.Outcome == promise.Admitted && r.From > at && (next < 0 || r.From < next) {
+				next = r.From
 			}
 		}
-		if soonest < 0 || soonest-at > 2*c.window.Microseconds() {
-			t.Errorf("%v: after the disturbance at %d the next request is admitted at %d", c, at, soonest)
+		if next < 0 || next-at > 2*c.window.Microseconds() {
+			t.Errorf("%v: disturbance at %d, next request admitted at %d; want it within two windows", c, at, next)
 		}
 	}
 }
 
-// micros is the time in microseconds. Redis runs on this machine and reads the same clock, see sharesTheClock.
+// micros returns the time in microseconds. Redis runs on this machine and reads the same clock, see checkClock.
 func micros() int64 { return time.Now().UnixMicro() }
 
-// sharesTheClock wants the time of Redis to lie between two readings of ours.
-func sharesTheClock(t *testing.T, server *fixture.RedisProcess) {
+// checkClock checks that the time of Redis is between two local readings.
+func checkClock(t *testing.T, server *fixture.RedisProcess) {
 	t.Helper()
 	before := micros()
 	reply, err := server.Do(t.Context(), "TIME")
@@ -74,6 +74,6 @@ func sharesTheClock(t *testing.T, server *fixture.RedisProcess) {
 		t.Fatal(err)
 	}
 	if at := redisTime(t, reply); at < before || at > after {
-		t.Fatalf("Redis says that it is %d, between %d and %d here: the clocks differ", at, before, after)
+		t.Fatalf("the time of Redis is %d, want it between %d and %d: the clocks differ", at, before, after)
 	}
 }

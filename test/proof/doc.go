@@ -1,9 +1,9 @@
-// Package proof holds the proof, on a real redis-server and with Redis' own clock, that what Weir decides is what it
-// promises: under concurrency, from several processes, while scripts are flushed and connections killed.
+// Package proof tests the guarantees of the algorithms on a real redis-server with the clock of Redis: under concurrency,
+// from several processes, and while scripts are flushed and connections are closed.
 //
-//   - What was admitted is held to the promises by a checker that knows nothing of how it is decided: package promise.
-//   - Concurrent calls of all kinds are held to the pure algorithms: they must be linearizable.
-//   - Random histories are played on Redis and on the pure algorithms: package storetest.
+//   - Package promise checks the admitted and the denied requests. It shares no code with the limiter.
+//   - Concurrent calls of all kinds must be linearizable with respect to the algorithms of package limiter.
+//   - Random histories must have the same decisions on Redis and with the algorithms of package limiter: package storetest.
 //
-// Each takes seconds; WEIR_SOAK makes it go on for long, see soakFor.
+// Each test takes seconds; WEIR_SOAK repeats it for longer, see soakFor.
 package proof

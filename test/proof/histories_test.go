@@ -13,11 +13,11 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// patient is a timeout for calls that do not test timeouts.
-const patient = 10 * time.Second
+// longTimeout is the timeout of calls in tests that do not test timeouts.
+const longTimeout = 10 * time.Second
 
-// stepsOfEach is how many steps under each algorithm random histories take.
-func stepsOfEach(t testing.TB) int {
+// stepsPerAlgorithm is the number of steps of random histories for each algorithm.
+func stepsPerAlgorithm(t testing.TB) int {
 	t.Helper()
 	if soakFor(t) > 0 {
 		return 100_000
@@ -25,30 +25,30 @@ func stepsOfEach(t testing.TB) int {
 	return 5_000
 }
 
-func TestHistoriesOnRedis(t *testing.T) {
+func TestHistories_OnRedis(t *testing.T) {
 	url := fixture.Redis(t).URL()
 	storetest.HistoriesOf(t, func(t testing.TB, clock *storetest.Clock) storetest.Subject {
-		return storetest.Subject{Store: redisstore.NewStore(open(t, url, patient), patient, redisstore.WithClock(clock.Now))}
-	}, stepsOfEach(t))
+		return storetest.Subject{Store: redisstore.NewStore(open(t, url, longTimeout), longTimeout, redisstore.WithClock(clock.Now))}
+	}, stepsPerAlgorithm(t))
 }
 
-func TestHistoriesInMemory(t *testing.T) {
+func TestHistories_InMemory(t *testing.T) {
 	storetest.HistoriesOf(t, func(_ testing.TB, clock *storetest.Clock) storetest.Subject {
 		return storetest.Subject{Store: memstore.New(clock.Now)}
-	}, stepsOfEach(t))
+	}, stepsPerAlgorithm(t))
 }
 
-// TestHistoriesOnMiniredis takes fewer steps: its Lua is some ten times slower, and not what anybody runs.
-func TestHistoriesOnMiniredis(t *testing.T) {
+// It takes fewer steps, because the Lua of miniredis is about ten times slower, and miniredis is for tests only.
+func TestHistories_OnMiniredis(t *testing.T) {
 	const slower = 10
 	storetest.HistoriesOf(t, func(t testing.TB, clock *storetest.Clock) storetest.Subject {
 		server := miniredis.RunT(t)
 		server.SetTime(clock.Now())
-		return storetest.Subject{Store: redisstore.NewStore(open(t, "redis://"+server.Addr(), patient), patient, redisstore.WithClock(clock.Now))}
-	}, stepsOfEach(t)/slower)
+		return storetest.Subject{Store: redisstore.NewStore(open(t, "redis://"+server.Addr(), longTimeout), longTimeout, redisstore.WithClock(clock.Now))}
+	}, stepsPerAlgorithm(t)/slower)
 }
 
-// open connects to a Redis until the test ends.
+// open returns a client that is closed when the test ends.
 func open(t testing.TB, url string, timeout time.Duration) *redisclient.Client {
 	t.Helper()
 	client, err := redisclient.Open(url, timeout)

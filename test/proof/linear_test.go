@@ -19,46 +19,46 @@ import (
 )
 
 const (
-	callers  = 12
-	callsOf  = 250 // of each caller, in a round
-	thinking = 30 * time.Second
+	callers        = 12
+	callsPerCaller = 250 // in a round
+	checkTimeout   = 30 * time.Second
 )
 
-// group is keys that calls take together, one or several of them: no call takes keys of two groups.
+// group has the keys that one call can use together. No call uses keys of two groups.
 type group []limiter.Charge
 
-// groups has every algorithm alone, and some together. The limits are small, so that most calls are near them, and the
-// windows short, so that a history sees several.
+// groups returns a group for each algorithm, and some with several algorithms. The limits are small, so that most calls are
+// near them, and the windows are short, so that a history has several.
 func groups(t testing.TB, identifier string) []group {
 	t.Helper()
-	var alone []group
+	var single []group
 	charge := func(policy string, c counter) limiter.Charge {
 		limit := c.limit(t)
 		return limiter.Charge{Key: key(identifier, policy, limit), Limit: limit}
 	}
 	all := counters(6, time.Second, 4, time.Microsecond)
 	for _, c := range all {
-		alone = append(alone, group{charge("alone", c)})
+		single = append(single, group{charge("single", c)})
 	}
-	return append(alone,
+	return append(single,
 		group{charge("two", all[0]), charge("two", all[1])},
 		group{charge("three", all[2]), charge("three", all[3]), charge("three", all[4])},
 		group{charge("five", all[0]), charge("five", all[1]), charge("five", all[2]), charge("five", all[3]), charge("five", all[4])},
 	)
 }
 
-// recorder makes calls on a Store and keeps what was asked and answered.
+// recorder makes calls on a Store and records the operations and their results.
 type recorder struct {
 	began time.Time
 
-	mu      sync.Mutex
-	history []porcupine.Operation
-	spent   []limiter.Refund // what may be refunded
-	places  []int            // the groups that it is of
+	mu       sync.Mutex
+	history  []porcupine.Operation
+	spent    []limiter.Refund // can be refunded
+	groupsOf []int            // of spent
 }
 
 // call makes one call and records it.
-func (r *recorder) call(caller, place int, q question, call func() ([]limiter.Decision, error)) error {
+func (r *recorder) call(caller, group int, q operation, call func() ([]limiter.Decision, error)) error {
 	began := time.Since(r.began)
 	q.called = limiter.Instant(micros())
 	decisions, err := call()
@@ -69,69 +69,69 @@ func (r *recorder) call(caller, place int, q question, call func() ([]limiter.De
 	}
 	for i, d := range decisions {
 		if d.At != decisions[0].At || d.At < q.called || d.At > q.returned {
-			return fmt.Errorf("%s between %d and %d: charge %d was decided at %d, the first at %d", q.kind, q.called, q.returned, i, d.At, decisions[0].At)
+			return fmt.Errorf("%s between %d and %d: charge %d was decided at %d, the first one at %d", q.kind, q.called, q.returned, i, d.At, decisions[0].At)
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.history = append(r.history, porcupine.Operation{
-		ClientId: caller, Input: q, Call: began.Nanoseconds(), Output: decisions, Return: ended.Nanoseconds(), Metadata: place,
+		ClientId: caller, Input: q, Call: began.Nanoseconds(), Output: decisions, Return: ended.Nanoseconds(), Metadata: group,
 	})
-	if q.kind == "spend" && passes(q.charges, decisions) {
+	if q.kind == "spend" && isCounted(q.charges, decisions) {
 		for i, c := range q.charges {
 			if decisions[i].Allowed && c.Cost > 0 {
 				r.spent = append(r.spent, limiter.Refund{Key: c.Key, Limit: c.Limit, Cost: c.Cost, At: decisions[i].At})
-				r.places = append(r.places, place)
+				r.groupsOf = append(r.groupsOf, group)
 			}
 		}
 	}
 	return nil
 }
 
-// anySpent is something that was spent lately.
-func (r *recorder) anySpent() (refund limiter.Refund, place int, ok bool) {
+// recentSpend returns one of the last ten spends.
+func (r *recorder) recentSpend() (refund limiter.Refund, group int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.spent) == 0 {
 		return limiter.Refund{}, 0, false
 	}
 	i := len(r.spent) - 1 - rand.IntN(min(10, len(r.spent)))
-	return r.spent[i], r.places[i], true
+	return r.spent[i], r.groupsOf[i], true
 }
 
-// any makes a random call on a random group.
-func (r *recorder) any(ctx context.Context, caller int, store limiter.Store, all []group) error {
-	place := rand.IntN(len(all))
+// randomCall makes a random call on a random group.
+func (r *recorder) randomCall(ctx context.Context, caller int, store limiter.Store, all []group) error {
+	group := rand.IntN(len(all))
 	switch n := rand.IntN(20); {
 	case n == 0:
-		key := all[place][rand.IntN(len(all[place]))].Key
-		return r.call(caller, place, question{kind: "reset", key: key}, func() ([]limiter.Decision, error) {
+		key := all[group][rand.IntN(len(all[group]))].Key
+		return r.call(caller, group, operation{kind: "reset", key: key}, func() ([]limiter.Decision, error) {
 			return nil, store.Reset(ctx, []string{key})
 		})
 	case n < 4:
-		refund, place, ok := r.anySpent()
+		refund, group, ok := r.recentSpend()
 		if !ok {
 			return nil
 		}
 		refund.Cost = 1 + rand.Int64N(refund.Cost)
-		return r.call(caller, place, question{kind: "refund", refund: refund}, func() ([]limiter.Decision, error) {
+		return r.call(caller, group, operation{kind: "refund", refund: refund}, func() ([]limiter.Decision, error) {
 			return nil, store.Refund(ctx, []limiter.Refund{refund})
 		})
 	case n < 8:
-		charges := some(all[place])
-		return r.call(caller, place, question{kind: "peek", charges: charges}, func() ([]limiter.Decision, error) {
+		charges := randomCharges(all[group])
+		return r.call(caller, group, operation{kind: "peek", charges: charges}, func() ([]limiter.Decision, error) {
 			return store.Peek(ctx, charges)
 		})
 	default:
-		charges := some(all[place])
-		return r.call(caller, place, question{kind: "spend", charges: charges}, func() ([]limiter.Decision, error) {
+		charges := randomCharges(all[group])
+		return r.call(caller, group, operation{kind: "spend", charges: charges}, func() ([]limiter.Decision, error) {
 			return store.Spend(ctx, charges)
 		})
 	}
 }
 
-// some is one charge or several of a group, in any order, a few of them shadows.
-func some(g group) []limiter.Charge {
+// randomCharges returns one or more charges of a group in any order. A few of them are shadow charges.
+func randomCharges(g group) []limiter.Charge {
 	charges := slices.Clone(g)
 	rand.Shuffle(len(charges), func(i, j int) { charges[i], charges[j] = charges[j], charges[i] })
 	charges = charges[:1+rand.IntN(len(charges))]
@@ -142,7 +142,7 @@ func some(g group) []limiter.Charge {
 	return charges
 }
 
-// record lets callers make random calls at once, on one of the stores each, and returns the history.
+// record runs callers that make random calls at the same time, each on one of the stores, and returns the history.
 func record(ctx context.Context, stores []limiter.Store, all []group, callers, calls int) ([]porcupine.Operation, error) {
 	r := &recorder{began: time.Now()}
 	errs := make([]error, callers)
@@ -150,8 +150,8 @@ func record(ctx context.Context, stores []limiter.Store, all []group, callers, c
 	for caller := range callers {
 		wg.Go(func() {
 			for n := 0; n < calls && errs[caller] == nil; n++ {
-				errs[caller] = r.any(ctx, caller, stores[caller%len(stores)], all)
-				time.Sleep(rand.N(10 * time.Millisecond)) // for the windows to pass by
+				errs[caller] = r.randomCall(ctx, caller, stores[caller%len(stores)], all)
+				time.Sleep(rand.N(10 * time.Millisecond)) // so that windows end
 			}
 		})
 	}
@@ -159,35 +159,35 @@ func record(ctx context.Context, stores []limiter.Store, all []group, callers, c
 	return r.history, errors.Join(errs...)
 }
 
-// ofGroup tells the groups of a history apart.
-func ofGroup(o porcupine.Operation) string { return fmt.Sprintf("group %v", o.Metadata) }
+// groupOf returns the group of an operation.
+func groupOf(o porcupine.Operation) string { return fmt.Sprintf("group %v", o.Metadata) }
 
-func TestConcurrentCallsAreLinearizable(t *testing.T) {
+func TestStore_IsLinearizable(t *testing.T) {
 	server := fixture.Redis(t)
-	sharesTheClock(t, server)
+	checkClock(t, server)
 	var stores []limiter.Store
 	for range replicas {
-		stores = append(stores, redisstore.NewStore(open(t, server.URL(), patient), patient))
+		stores = append(stores, redisstore.NewStore(open(t, server.URL(), longTimeout), longTimeout))
 	}
 	rounds(t, func(round int) {
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { flushScripts(ctx, t, server) })
-		history, err := record(t.Context(), stores, groups(t, strconv.Itoa(round)), callers, callsOf)
+		history, err := record(t.Context(), stores, groups(t, strconv.Itoa(round)), callers, callsPerCaller)
 		stop()
 		wg.Wait()
 		if err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if err := check(history, ofGroup, thinking); err != nil {
+		if err := checkLinearizable(history, groupOf, checkTimeout); err != nil {
 			t.Error(err)
 		}
-		t.Logf("%d calls, checked in %v", len(history), time.Since(began))
+		t.Logf("%d calls checked in %v", len(history), time.Since(began))
 	})
 }
 
-// flushScripts makes Redis forget its scripts again and again: no call fails of that.
+// flushScripts flushes the scripts of Redis repeatedly. No call must fail because of that.
 func flushScripts(ctx context.Context, t *testing.T, server *fixture.RedisProcess) {
 	t.Helper()
 	ticks := time.NewTicker(disturbEvery)

@@ -21,14 +21,14 @@ import (
 	"github.com/weir-dev/weir/test/proof/promise"
 )
 
-// Random outages: three limiter engines share one store, which goes away in the middle of a window and comes back, on a
-// clock that the test moves. What all three admitted is held to the promise, and to the bound of docs/concepts/local-mode.md:
-// the limit and what the replicas could not know when the outage began.
+// Random outages on a simulated clock: three limiter engines share one store, which becomes unavailable in the middle of a
+// window and recovers. The test checks the requests that all three admitted: with the promise, and with the bound of
+// docs/concepts/local-mode.md, which is the limit and the units that the replicas could not know when the outage began.
 
 const (
-	outagesOfEach  = 100
-	engines        = 3
-	longestStagger = 400 * time.Millisecond // between the first engine that finds the store back and the last
+	outagesPerAlgorithm = 100
+	engines             = 3
+	longestStagger      = 400 * time.Millisecond // from the first engine whose store recovers to the last one
 )
 
 // outageRun is one history.
@@ -42,31 +42,31 @@ type outageRun struct {
 	log      promise.Log
 }
 
-// outageReplica is an engine and its way to the store.
+// outageReplica is an engine with its connection to the store.
 type outageReplica struct {
 	*engine.Engine
 
 	failover *failover.Store
 
-	run     *outageRun
-	away    bool
-	unheard int64 // units that the store has counted for others since it told this replica something
-	gaps    []gap // of what was unheard when it did
+	run         *outageRun
+	unavailable bool
+	unknown     int64 // units that the store counted for other replicas since its last reply to this one
+	gaps        []gap // one for each reply
 }
 
-// gap is how many units others were admitted between two answers to a replica.
+// gap is the number of units that other replicas admitted between two replies to a replica.
 type gap struct {
 	until time.Time
 	units int64
 }
 
-var errCut = errors.New("the store is away")
+var errUnavailable = errors.New("the store is unavailable")
 
-func (r *outageReplica) Unavailable(string) bool { return r.away }
+func (r *outageReplica) Unavailable(string) bool { return r.unavailable }
 
 func (r *outageReplica) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
-	if r.away {
-		return nil, errCut
+	if r.unavailable {
+		return nil, errUnavailable
 	}
 	return r.run.store.Spend(ctx, charges)
 }
@@ -132,8 +132,8 @@ func newOutageRun(t *testing.T, algorithm limiter.Algorithm, seed uint64) *outag
 	return run
 }
 
-// ask has a replica decide on a request for one unit.
-func (run *outageRun) ask(t *testing.T, at int) {
+// check lets a replica decide a request for one unit.
+func (run *outageRun) check(t *testing.T, at int) {
 	t.Helper()
 	r := run.replicas[at]
 	a, err := r.Check(t.Context(), &engine.Check{Cost: 1, Request: rules.Request{
@@ -151,19 +151,20 @@ func (run *outageRun) ask(t *testing.T, at int) {
 	if a.Source != engine.SourceRedis {
 		return
 	}
-	r.gaps = append(r.gaps, gap{run.now, r.unheard})
-	r.unheard = 0
+	r.gaps = append(r.gaps, gap{run.now, r.unknown})
+	r.unknown = 0
 	if !a.Allowed {
 		return
 	}
 	for i, other := range run.replicas {
 		if i != at {
-			other.unheard++
+			other.unknown++
 		}
 	}
 }
 
-// play has the replicas asked, each as often as its weight says, until an instant; due are what happens meanwhile.
+// play sends requests to the replicas, in proportion to their weights, until an instant. It calls the functions of due at
+// their times.
 func (run *outageRun) play(t *testing.T, until time.Time, rate float64, weights [engines]float64, due map[time.Time]func()) {
 	t.Helper()
 	instants := make([]time.Time, 0, len(due))
@@ -188,17 +189,17 @@ func (run *outageRun) play(t *testing.T, until time.Time, rate float64, weights 
 			pick -= weights[at]
 			at++
 		}
-		run.ask(t, at)
+		run.check(t, at)
 	}
 }
 
-// unknown is the bound of docs/concepts/local-mode.md on what is admitted beyond the limit when an outage begins now and the replicas
-// find out that it is over within a while of one another.
-func (run *outageRun) unknown(stagger time.Duration) int64 {
+// unknownBound is the bound of docs/concepts/local-mode.md for the units that are admitted above the limit. The outage begins
+// now, and stagger is the time between the recovery of the first replica and of the last one.
+func (run *outageRun) unknownBound(stagger time.Duration) int64 {
 	limit := run.limit
 	var sum int64
 	for _, r := range run.replicas {
-		most := r.unheard
+		most := r.unknown
 		for _, g := range r.gaps {
 			if run.now.Sub(g.until) < 2*limit.Window() {
 				most = max(most, g.units)
@@ -216,8 +217,8 @@ func (run *outageRun) unknown(stagger time.Duration) int64 {
 	return bound
 }
 
-// promised is the promise of a limit that is wider by so many units.
-func promisedWith(limit limiter.Limit, more int64) promise.Promise {
+// promiseWith returns the promise of a limit that is higher by more units.
+func promiseWith(limit limiter.Limit, more int64) promise.Promise {
 	units, window := limit.Units(), limit.Window().Microseconds()
 	switch limit.Algorithm() {
 	case limiter.FixedWindow:
@@ -226,52 +227,52 @@ func promisedWith(limit limiter.Limit, more int64) promise.Promise {
 		return promise.SlidingWindowLog{Limit: units + more, Window: window}
 	case limiter.SlidingWindowCounter:
 		return promise.SlidingWindowCounter{Limit: units + more, Window: window}
-	default: // the turns of a LeakyBucket are each replica's own while the store is away
+	default: // each replica has its own queue of a LeakyBucket while the store is unavailable
 		return promise.TokenBucket{Limit: units, Window: window, Burst: limit.Capacity() + more}
 	}
 }
 
-// over is by how many units a log is beyond what was promised.
-func over(limit limiter.Limit, log promise.Log) int64 {
+// unitsOver returns by how many units a log exceeds the promise.
+func unitsOver(limit limiter.Limit, log promise.Log) int64 {
 	return int64(sort.Search(int(3*limit.Capacity()), func(more int) bool {
-		return promisedWith(limit, int64(more)).Over(log) == nil
+		return promiseWith(limit, int64(more)).CheckAdmitted(log) == nil
 	}))
 }
 
-func TestRandomOutagesStayWithinTheBound(t *testing.T) {
+func TestFailover_StaysWithinTheBoundInRandomOutages(t *testing.T) {
 	for _, algorithm := range []limiter.Algorithm{
 		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
 	} {
 		t.Run(string(algorithm), func(t *testing.T) {
 			worst, least := 0.0, 1.0
 			rounds(t, func(number int) {
-				for i := range outagesOfEach {
-					seed := uint64(number*outagesOfEach + i)
+				for i := range outagesPerAlgorithm {
+					seed := uint64(number*outagesPerAlgorithm + i)
 					run := newOutageRun(t, algorithm, seed)
 					result := run.outage(t)
 					if result.over > result.bound {
-						t.Errorf("outage %d, %v: %d units over, and the replicas could not know of %d", seed, run.limit, result.over, result.bound)
+						t.Errorf("outage %d, %v: %d units above the limit, want at most %d", seed, run.limit, result.over, result.bound)
 					}
 					worst = max(worst, float64(result.over)/float64(run.limit.Units()))
 					if !result.even {
 						continue
 					}
 					if result.share < 0.9 {
-						t.Errorf("outage %d, %v: with all replicas saturated %.0f %% of the limit were admitted", seed, run.limit, 100*result.share)
+						t.Errorf("outage %d, %v: with all replicas saturated %.0f %% of the limit was admitted, want at least 90 %%", seed, run.limit, 100*result.share)
 					}
 					least = min(least, result.share)
 				}
 			})
-			t.Logf("at most %.1f %% of the limit over; where all replicas were saturated, at least %.0f %% of it admitted", 100*worst, 100*least)
+			t.Logf("at most %.1f %% above the limit; with all replicas saturated, at least %.0f %% of the limit was admitted", 100*worst, 100*least)
 		})
 	}
 }
 
-// outageResult is what a history with one outage came to.
+// outageResult is the result of a history with one outage.
 type outageResult struct {
 	over, bound int64
-	even        bool    // every replica was asked for more than its share throughout
-	share       float64 // of what the limit allows, admitted during the outage
+	even        bool    // every replica received more requests than its share all the time
+	share       float64 // part of the limit that was admitted during the outage
 }
 
 func (run *outageRun) outage(t *testing.T) outageResult {
@@ -289,34 +290,34 @@ func (run *outageRun) outage(t *testing.T) outageResult {
 	run.play(t, run.now.Add(time.Duration((1+2*run.Float64())*float64(window))), rate, weights, nil)
 
 	stagger := longestStagger
-	bound := run.unknown(stagger)
+	bound := run.unknownBound(stagger)
 	began := run.now
 	for _, r := range run.replicas {
-		r.away = true
+		r.unavailable = true
 	}
-	lasts := time.Duration((0.1 + 2.5*run.Float64()) * float64(window))
-	run.play(t, run.now.Add(lasts), rate, weights, nil)
+	duration := time.Duration((0.1 + 2.5*run.Float64()) * float64(window))
+	run.play(t, run.now.Add(duration), rate, weights, nil)
 	ended := run.now
 
 	due := map[time.Time]func(){}
 	for _, r := range run.replicas {
-		at := run.now.Add(time.Duration(run.Int64N(int64(min(stagger, lasts)))))
+		at := run.now.Add(time.Duration(run.Int64N(int64(min(stagger, duration)))))
 		due[at] = func() {
 			if err := r.failover.Recovering(t.Context(), run.now.Sub(began)); err != nil {
 				t.Error(err)
 			}
-			r.away = false
+			r.unavailable = false
 		}
 	}
 	run.play(t, run.now.Add(2*window+longestStagger), rate, weights, due)
 	return outageResult{
-		over: over(run.limit, run.log), bound: bound,
+		over: unitsOver(run.limit, run.log), bound: bound,
 		even: even, share: run.shareOf(began, ended),
 	}
 }
 
-// shareOf is the part of the limit that was admitted in the whole windows within [began, ended], on the average; 1 if there
-// is none. Units of a log come back late by a 64th of a window, and so do those that take their place, window by window.
+// shareOf returns the average part of the limit that was admitted in the whole windows within [began, ended]; 1 if there is no
+// whole window. Units of a log expire late by 1/64 of a window, and so do the units that replace them, in every window.
 func (run *outageRun) shareOf(began, ended time.Time) float64 {
 	window := run.limit.Window().Microseconds()
 	first, last := began.UnixMicro()/window+1, ended.UnixMicro()/window

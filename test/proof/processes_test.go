@@ -20,39 +20,39 @@ import (
 	"github.com/weir-dev/weir/test/proof/promise"
 )
 
-// ready bounds the start of all processes: a second on an idle machine.
-const ready = time.Minute
+// startTimeout bounds the start of all processes, which takes a second on an idle machine.
+const startTimeout = time.Minute
 
-// TestNeverOverFromSeveralProcesses asks limiters over HTTP. Their answers do not tell when they decided: only that it was
-// between question and answer, which the windows are long against.
-func TestNeverOverFromSeveralProcesses(t *testing.T) {
+// The replies do not contain the instants of decisions: they are between request and reply. The windows are long in
+// comparison.
+func TestLimiter_KeepsThePromisesFromSeveralProcesses(t *testing.T) {
 	server := fixture.Redis(t)
-	sharesTheClock(t, server)
+	checkClock(t, server)
 	const (
 		units  = 200
 		window = 2 * time.Second
 		burst  = 40
 		calm   = 5 * time.Second / 2
 		length = 7 * time.Second
-		// steady is what two whole windows promise, less the bounds of each Least and what the doubt about instants costs it.
+		// steady is the promise of two whole windows, less the precision of MinCounted and of the instants.
 		steady = 2 * units * 3 / 4
 	)
 	all := counters(units, window, burst, time.Millisecond)
 	urls := limiters(t, server.URL(), all)
-	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}, Timeout: patient}
+	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}, Timeout: longTimeout}
 	t.Cleanup(web.CloseIdleConnections)
 	rounds(t, func(round int) {
 		end := time.Now().Add(length)
 		journals := make([]journal, len(all))
 		var wg sync.WaitGroup
 		for client := range clients {
-			d := door{web: web, url: urls[client%replicas], tenant: strconv.Itoa(round), units: 1 + int64(client/3%3)}
+			d := checkClient{web: web, url: urls[client%replicas], tenant: strconv.Itoa(round), units: 1 + int64(client/3%3)}
 			wg.Go(func() {
 				for n := client; time.Now().Before(end); n++ {
 					i := n % len(all)
-					r, err := d.ask(t, all[i])
+					r, err := d.check(t, all[i])
 					if err != nil {
-						t.Errorf("ask %s: %v", d.url, err)
+						t.Errorf("check with %s: %v", d.url, err)
 						return
 					}
 					journals[i].write(promise.Log{r})
@@ -62,14 +62,14 @@ func TestNeverOverFromSeveralProcesses(t *testing.T) {
 		disturbances := disturb(t.Context(), t, server, end.Add(-calm))
 		wg.Wait()
 		for i, c := range all {
-			c.holds(t, journals[i].log, steady)
-			recovers(t, c, journals[i].log, disturbances)
+			c.checkLog(t, journals[i].log, steady)
+			checkRecovery(t, c, journals[i].log, disturbances)
 		}
 	})
-	sharesTheClock(t, server)
+	checkClock(t, server)
 }
 
-// limiters starts processes that enforce the counters on one Redis, and returns where they answer.
+// limiters starts processes that enforce the counters with one Redis, and returns their URLs.
 func limiters(t *testing.T, redisURL string, all []counter) []string {
 	t.Helper()
 	weir, err := fixture.BuildWeir(t.Context(), t.TempDir())
@@ -82,7 +82,7 @@ func limiters(t *testing.T, redisURL string, all []counter) []string {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), ready)
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	var urls []string
 	for range replicas {
@@ -92,14 +92,14 @@ func limiters(t *testing.T, redisURL string, all []counter) []string {
 				t.Fatal(err)
 			}
 		}
-		fixture.Weir(t, weir, "serve", "--policies", policies, "--redis", redisURL, "--redis-timeout", lateness.String(),
+		fixture.Weir(t, weir, "serve", "--policies", policies, "--redis", redisURL, "--redis-timeout", maxLateness.String(),
 			"--grpc-listen=", "--listen", addrs[0], "--ops-listen", addrs[1])
 		if err := fixture.WaitHTTP(ctx, "http://"+addrs[1]+"/readyz", http.StatusOK); err != nil {
 			t.Fatal(err)
 		}
 		urls = append(urls, "http://"+addrs[0])
 	}
-	t.Cleanup(http.DefaultClient.CloseIdleConnections) // those of WaitHTTP
+	t.Cleanup(http.DefaultClient.CloseIdleConnections) // connections of WaitHTTP
 	return urls
 }
 
@@ -115,17 +115,17 @@ spec: {axis: Tenant, algorithm: %s, limit: %d, window: %v%s, onStoreFailure: Den
 `, strings.ToLower(c.String()), c, c.units, c.window, burst, c.path())
 }
 
-// door is a client of one limiter.
-type door struct {
+// checkClient is a client of the HTTP check endpoint of one limiter.
+type checkClient struct {
 	web    *http.Client
 	url    string
 	tenant string
 	units  int64
 }
 
-// ask asks once. A 503 says that Redis did not answer, or was not asked for that: the request is lost. The policies say
-// Deny, so nothing is decided without Redis.
-func (d door) ask(t *testing.T, c counter) (promise.Request, error) {
+// check sends one check. Status 503 means that Redis did not reply or was unavailable: the request is lost. The policies have
+// onStoreFailure Deny, so nothing is decided locally.
+func (d checkClient) check(t *testing.T, c counter) (promise.Request, error) {
 	body, err := json.Marshal(map[string]any{
 		"domain": "proof", "method": http.MethodGet, "path": c.path(), "headers": map[string]string{"x-tenant-id": d.tenant}, "cost": d.units,
 	})
@@ -133,12 +133,12 @@ func (d door) ask(t *testing.T, c counter) (promise.Request, error) {
 		return promise.Request{}, err
 	}
 	r := promise.Request{From: micros(), Units: d.units}
-	question, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+"/v1/check", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+"/v1/check", bytes.NewReader(body))
 	if err != nil {
 		return promise.Request{}, err
 	}
-	question.Header.Set("Content-Type", "application/json")
-	reply, err := d.web.Do(question)
+	request.Header.Set("Content-Type", "application/json")
+	reply, err := d.web.Do(request)
 	if err != nil {
 		return promise.Request{}, err
 	}
@@ -150,30 +150,30 @@ func (d door) ask(t *testing.T, c counter) (promise.Request, error) {
 	}
 	switch reply.StatusCode {
 	case http.StatusOK:
-		r.Delay, err = delayOf(text, c)
+		r.Delay, err = parseDelay(text, c)
 		return r, err
 	case http.StatusTooManyRequests:
 		r.Outcome = promise.Denied
 		time.Sleep(rand.N(10 * time.Millisecond)) // see spendUntil
 	case http.StatusServiceUnavailable:
-		r.Outcome, r.To = promise.Lost, r.To+lateness.Microseconds()
+		r.Outcome, r.To = promise.Lost, r.To+maxLateness.Microseconds()
 	default:
 		return promise.Request{}, fmt.Errorf("%s: %s", reply.Status, text)
 	}
 	return r, nil
 }
 
-// delayOf is the delay in the answer to an admitted request. That it counted at all, and where, is checked, too.
-func delayOf(text []byte, c counter) (microseconds int64, err error) {
-	var answer struct {
+// parseDelay returns the delay of an admitted request. It also checks the policy and the source of the decision.
+func parseDelay(text []byte, c counter) (microseconds int64, err error) {
+	var decision struct {
 		Policy, Source string
 		DelayMs        int64
 	}
-	if err := json.Unmarshal(text, &answer); err != nil {
+	if err := json.Unmarshal(text, &decision); err != nil {
 		return 0, fmt.Errorf("%w in %s", err, text)
 	}
-	if answer.Policy != "proof/"+strings.ToLower(c.String()) || answer.Source != "redis" {
-		return 0, fmt.Errorf("admitted by policy %q on %q", answer.Policy, answer.Source)
+	if decision.Policy != "proof/"+strings.ToLower(c.String()) || decision.Source != "redis" {
+		return 0, fmt.Errorf("admitted by policy %q from source %q", decision.Policy, decision.Source)
 	}
-	return answer.DelayMs * time.Millisecond.Microseconds(), nil
+	return decision.DelayMs * time.Millisecond.Microseconds(), nil
 }

@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// soakUsually is how long a proof goes on under WEIR_SOAK=1.
-const soakUsually = 5 * time.Minute
+// defaultSoak is the duration of each test with WEIR_SOAK=1.
+const defaultSoak = 5 * time.Minute
 
-// soakFor is how long each proof goes on, in rounds, by the environment variable WEIR_SOAK: a duration, 1 for the usual
-// one, or nothing for one round. Random histories are then longer, see stepsOfEach.
+// soakFor returns how long each test repeats its rounds. The environment variable WEIR_SOAK is a duration, or 1 for
+// defaultSoak; if it is not set, each test runs one round. Random histories are longer instead, see stepsPerAlgorithm.
 func soakFor(t testing.TB) time.Duration {
 	t.Helper()
 	switch value := os.Getenv("WEIR_SOAK"); value {
 	case "":
 		return 0
 	case "1":
-		return soakUsually
+		return defaultSoak
 	default:
 		d, err := time.ParseDuration(value)
 		if err != nil || d <= 0 {
-			t.Fatalf("WEIR_SOAK=%q is neither 1 nor a duration such as 30m", value)
+			t.Fatalf("invalid WEIR_SOAK=%q: must be 1 or a duration such as 30m", value)
 		}
 		return d
 	}
 }
 
-// rounds plays round once, or again and again for as long as WEIR_SOAK says, until the test fails.
+// rounds runs round once, or repeatedly for the duration of WEIR_SOAK, until the test fails.
 func rounds(t *testing.T, round func(number int)) {
 	t.Helper()
 	end := time.Now().Add(soakFor(t))

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	clients  = 64 // at once, on each counter
+	clients  = 64 // concurrent, on each counter
 	replicas = 3  // that share one Redis
 )
 
-// journal is a log that several clients write.
+// journal is a log that several clients write to.
 type journal struct {
 	mu  sync.Mutex
 	log promise.Log
@@ -31,22 +31,22 @@ func (j *journal) write(requests promise.Log) {
 	j.log = append(j.log, requests...)
 }
 
-// TestNeverOverFromSeveralStores knows the instant of every decision: the proof is exact to the microsecond.
-func TestNeverOverFromSeveralStores(t *testing.T) {
+// The instant of every decision is known, so the check is exact to the microsecond.
+func TestStore_KeepsThePromisesFromSeveralStores(t *testing.T) {
 	server := fixture.Redis(t)
-	sharesTheClock(t, server)
+	checkClock(t, server)
 	var stores [replicas]limiter.Store
 	for i := range stores {
-		stores[i] = redisstore.NewStore(open(t, server.URL(), lateness), lateness)
+		stores[i] = redisstore.NewStore(open(t, server.URL(), maxLateness), maxLateness)
 	}
 	const (
 		units  = 100
 		window = time.Second
 		burst  = 20
-		calm   = 3 * time.Second / 2 // of the end, for what the last disturbance does to show
+		calm   = 3 * time.Second / 2 // without disturbances at the end, so that the test sees the recovery from the last one
 		length = 5 * time.Second
-		// steady is what four whole windows promise, three if they are not aligned, less the bound of each Least: a unit or two
-		// of a window to requests of up to three units, and one to the time until the next request.
+		// steady is the promise of four whole windows, or three if they are not aligned, less the precision of MinCounted: per
+		// window up to two units for requests of up to three units, and one for the time until the next request.
 		steady = 3 * units * 9 / 10
 	)
 	rounds(t, func(round int) {
@@ -65,14 +65,14 @@ func TestNeverOverFromSeveralStores(t *testing.T) {
 		disturbances := disturb(t.Context(), t, server, end.Add(-calm))
 		wg.Wait()
 		for i, c := range all {
-			c.holds(t, journals[i].log, steady)
-			recovers(t, c, journals[i].log, disturbances)
+			c.checkLog(t, journals[i].log, steady)
+			checkRecovery(t, c, journals[i].log, disturbances)
 		}
 	})
-	sharesTheClock(t, server)
+	checkClock(t, server)
 }
 
-// spendUntil spends again and again and returns what became of it.
+// spendUntil spends repeatedly and returns the results.
 func spendUntil(t *testing.T, end time.Time, store limiter.Store, charge limiter.Charge) promise.Log {
 	t.Helper()
 	var log promise.Log
@@ -81,7 +81,7 @@ func spendUntil(t *testing.T, end time.Time, store limiter.Store, charge limiter
 		decisions, err := store.Spend(t.Context(), []limiter.Charge{charge})
 		r.To = micros()
 		if err != nil {
-			r.Outcome, r.To = promise.Lost, r.To+lateness.Microseconds()
+			r.Outcome, r.To = promise.Lost, r.To+maxLateness.Microseconds()
 			log = append(log, r)
 			continue
 		}
@@ -95,18 +95,18 @@ func spendUntil(t *testing.T, end time.Time, store limiter.Store, charge limiter
 		}
 		log = append(log, r)
 		if !d.Allowed {
-			time.Sleep(rand.N(10 * time.Millisecond)) // clients who never pause would only wait for the processor
+			time.Sleep(rand.N(10 * time.Millisecond)) // without pauses the clients would only wait for the CPU
 		}
 	}
 	return log
 }
 
-// redisTime reads a reply to TIME, in microseconds.
+// redisTime parses a reply to TIME, in microseconds.
 func redisTime(t testing.TB, reply any) int64 {
 	t.Helper()
 	var seconds, fraction int64
 	if _, err := fmt.Sscanf(fmt.Sprint(reply), "[%d %d]", &seconds, &fraction); err != nil {
-		t.Fatalf("TIME answered %v: %v", reply, err)
+		t.Fatalf("invalid reply to TIME: %v: %v", reply, err)
 	}
 	return seconds*1_000_000 + fraction
 }

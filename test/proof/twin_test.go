@@ -14,67 +14,67 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// The sequential model is the pure algorithms, one State for every key, and the time.
+// The sequential model is the algorithms of package limiter with one State for each key, and the time.
 //
-// A call of Spend or Peek says at which instant it was decided, so a step of the model is taken then or not at all, and
-// must give the very same decisions. Time does not run backwards from one step to the next. Refund and Reset do not say
-// when: only that it was between call and return. For a Reset it makes no difference. Nor for a Refund under the window
-// algorithms: what it takes back once the units have left their window, no later decision sees. In a bucket it matters how
-// many whole units of the cost are left, so there is a step for every such number, at the first instant that has it.
+// The result of Spend or Peek contains the instant of the decision. So a step of the model happens at that instant or not at
+// all, and must have the same decisions. Time does not go backwards from one step to the next. Refund and Reset return no
+// instant: it is between call and return. For a Reset it does not matter, nor for a Refund of a window algorithm: after the
+// units have left their window, a refund changes no decision. For a bucket, the number of whole units of the cost that have not
+// drained matters. So there is a step for each such number, at its first instant.
 
-// question is the input of an operation.
-type question struct {
+// operation is the input of a porcupine.Operation.
+type operation struct {
 	kind    string // spend, peek, refund or reset
 	charges []limiter.Charge
 	refund  limiter.Refund
 	key     string // to reset
-	// called and returned bound when it was decided. Only a refund's are needed, which does not answer when.
+	// called and returned bound the instant of the decision. Only a refund needs them, because it returns no instant.
 	called, returned limiter.Instant
 }
 
-// twin is a state of the model. It is never changed, for there are many at once: what was done is played anew on fresh
-// States, which have no copies.
-type twin struct {
+// modelState is a state of the model. It is immutable, because the checker keeps many of them: a State cannot be copied, so
+// the changes are replayed on a new State.
+type modelState struct {
 	now  limiter.Instant
-	keys map[string]*deed // the latest on each
+	keys map[string]*change // the last change of each key
 }
 
-// deed is something that was done to a counter.
-type deed struct {
-	before *deed
-	limit  limiter.Limit
-	do     func(limiter.State)
+// change is a change of a counter.
+type change struct {
+	previous *change
+	limit    limiter.Limit
+	do       func(limiter.State)
 }
 
-// play returns the State of a key after all deeds on it.
-func (t *twin) play(key string, limit limiter.Limit) limiter.State {
-	var deeds []*deed
-	for d := t.keys[key]; d != nil; d = d.before {
-		deeds = append(deeds, d)
+// replay returns the State of a key after all its changes.
+func (t *modelState) replay(key string, limit limiter.Limit) limiter.State {
+	var changes []*change
+	for d := t.keys[key]; d != nil; d = d.previous {
+		changes = append(changes, d)
 	}
 	state := limit.NewState()
-	for _, d := range slices.Backward(deeds) {
+	for _, d := range slices.Backward(changes) {
 		d.do(state)
 	}
 	return state
 }
 
-// with returns the twin after a deed.
-func (t *twin) with(key string, limit limiter.Limit, do func(limiter.State)) *twin {
-	next := &twin{now: t.now, keys: maps.Clone(t.keys)}
-	next.keys[key] = &deed{before: t.keys[key], limit: limit, do: do}
+// with returns the state after a change.
+func (t *modelState) with(key string, limit limiter.Limit, do func(limiter.State)) *modelState {
+	next := &modelState{now: t.now, keys: maps.Clone(t.keys)}
+	next.keys[key] = &change{previous: t.keys[key], limit: limit, do: do}
 	return next
 }
 
-// at returns the twin later.
-func (t *twin) at(now limiter.Instant) *twin { return &twin{now: now, keys: t.keys} }
+// at returns the state at a later time.
+func (t *modelState) at(now limiter.Instant) *modelState { return &modelState{now: now, keys: t.keys} }
 
-// model is what histories are held to, each on one group of keys.
+// model returns the model for histories of one group of keys.
 func model() porcupine.Model {
 	m := porcupine.NondeterministicModel{
-		Init: func() []any { return []any{&twin{keys: map[string]*deed{}}} },
+		Init: func() []any { return []any{&modelState{keys: map[string]*change{}}} },
 		Step: func(state, input, output any) []any {
-			t, q := as[*twin](state), as[question](input)
+			t, q := as[*modelState](state), as[operation](input)
 			switch q.kind {
 			case "spend", "peek":
 				return t.decide(q, as[[]limiter.Decision](output))
@@ -84,36 +84,36 @@ func model() porcupine.Model {
 				return t.reset(q)
 			}
 		},
-		Equal: func(a, b any) bool { return as[*twin](a).equal(as[*twin](b)) },
+		Equal: func(a, b any) bool { return as[*modelState](a).equal(as[*modelState](b)) },
 	}
 	return m.ToModel()
 }
 
 func as[T any](value any) T {
-	return value.(T) //nolint:forcetypeassert // porcupine hands back what it was given
+	return value.(T) //nolint:forcetypeassert // porcupine returns the values of model
 }
 
-// decide takes the step of a spend or a peek, if it gives the decisions that were answered.
-func (t *twin) decide(q question, answered []limiter.Decision) []any {
-	now := answered[0].At
+// decide returns the state after a spend or a peek, if it has these decisions.
+func (t *modelState) decide(q operation, decisions []limiter.Decision) []any {
+	now := decisions[0].At
 	if now < t.now {
 		return nil
 	}
 	states := make([]limiter.State, len(q.charges))
 	for i, c := range q.charges {
-		states[i] = t.play(c.Key, c.Limit)
+		states[i] = t.replay(c.Key, c.Limit)
 	}
-	ask := limiter.Peek
+	decide := limiter.Peek
 	if q.kind == "spend" {
-		ask = limiter.Spend
+		decide = limiter.Spend
 	}
-	if !slices.Equal(ask(now, q.charges, states), answered) {
+	if !slices.Equal(decide(now, q.charges, states), decisions) {
 		return nil
 	}
 	next := t.at(now)
-	if q.kind == "spend" && passes(q.charges, answered) {
+	if q.kind == "spend" && isCounted(q.charges, decisions) {
 		for i, c := range q.charges {
-			if answered[i].Allowed && c.Cost > 0 {
+			if decisions[i].Allowed && c.Cost > 0 {
 				next = next.with(c.Key, c.Limit, func(s limiter.State) { s.Spend(now, c.Limit, c.Cost) })
 			}
 		}
@@ -121,8 +121,8 @@ func (t *twin) decide(q question, answered []limiter.Decision) []any {
 	return []any{next}
 }
 
-// passes says whether a request was counted.
-func passes(charges []limiter.Charge, decisions []limiter.Decision) bool {
+// isCounted reports whether a request was counted.
+func isCounted(charges []limiter.Charge, decisions []limiter.Decision) bool {
 	for i, c := range charges {
 		if !c.Shadow && !decisions[i].Allowed {
 			return false
@@ -131,55 +131,55 @@ func passes(charges []limiter.Charge, decisions []limiter.Decision) bool {
 	return true
 }
 
-func (t *twin) reset(q question) []any {
-	next := &twin{now: max(t.now, q.called), keys: maps.Clone(t.keys)}
+func (t *modelState) reset(q operation) []any {
+	next := &modelState{now: max(t.now, q.called), keys: maps.Clone(t.keys)}
 	delete(next.keys, q.key)
 	return []any{next}
 }
 
-// refund takes one step for every whole number of units that may have been left.
-func (t *twin) refund(q question) []any {
+// refund returns one state for each number of whole units that may not have drained yet.
+func (t *modelState) refund(q operation) []any {
 	r := q.refund
 	var next []any
-	for _, now := range q.moments(max(t.now, q.called)) {
+	for _, now := range q.instants(max(t.now, q.called)) {
 		next = append(next, t.at(now).with(r.Key, r.Limit, func(s limiter.State) { s.Refund(now, r.Limit, r.Cost, r.At) }))
 	}
 	return next
 }
 
-// moments are the first instant from which a refund may have been decided, and until it returned every one at which another
-// of its units has begun to leave a bucket.
-func (q question) moments(first limiter.Instant) []limiter.Instant {
-	moments := []limiter.Instant{first}
+// instants returns the first instant at which a refund may have been decided, and each later one, until it returned, at which
+// another of its units starts to drain from a bucket.
+func (q operation) instants(first limiter.Instant) []limiter.Instant {
+	instants := []limiter.Instant{first}
 	r := q.refund
 	if a := r.Limit.Algorithm(); a != limiter.TokenBucket && a != limiter.LeakyBucket {
-		return moments
+		return instants
 	}
 	for left := r.Cost; left > 0; left-- {
 		drained := (r.Cost - left) * r.Limit.Window().Microseconds() / r.Limit.Units()
 		if now := r.At + limiter.Instant(drained) + 1; now > first && now <= q.returned {
-			moments = append(moments, now)
+			instants = append(instants, now)
 		}
 	}
-	return moments
+	return instants
 }
 
-// equal says whether two twins will decide alike for ever.
-func (t *twin) equal(other *twin) bool {
+// equal reports whether two states will always have the same decisions.
+func (t *modelState) equal(other *modelState) bool {
 	if t.now != other.now || len(t.keys) != len(other.keys) {
 		return false
 	}
 	for key, d := range t.keys {
 		o, ok := other.keys[key]
-		if !ok || (d != o && !reflect.DeepEqual(t.play(key, d.limit), other.play(key, o.limit))) {
+		if !ok || (d != o && !reflect.DeepEqual(t.replay(key, d.limit), other.replay(key, o.limit))) {
 			return false
 		}
 	}
 	return true
 }
 
-// check holds a history to the model, and tells of the first group that does not fit.
-func check(history []porcupine.Operation, groups func(porcupine.Operation) string, patience time.Duration) error {
+// checkLinearizable checks a history with the model, and returns an error for the first group that is not linearizable.
+func checkLinearizable(history []porcupine.Operation, groups func(porcupine.Operation) string, timeout time.Duration) error {
 	byGroup := map[string][]porcupine.Operation{}
 	for _, operation := range history {
 		group := groups(operation)
@@ -187,10 +187,10 @@ func check(history []porcupine.Operation, groups func(porcupine.Operation) strin
 	}
 	for _, group := range slices.Sorted(maps.Keys(byGroup)) {
 		operations := byGroup[group]
-		switch porcupine.CheckOperationsTimeout(model(), operations, patience) {
+		switch porcupine.CheckOperationsTimeout(model(), operations, timeout) {
 		case porcupine.Ok:
 		case porcupine.Unknown:
-			return fmt.Errorf("whether %d calls on %s are linearizable was not known after %v", len(operations), group, patience)
+			return fmt.Errorf("check whether %d calls on %s are linearizable: no result after %v", len(operations), group, timeout)
 		default:
 			return &linearityError{group: group, operations: operations}
 		}
@@ -198,7 +198,7 @@ func check(history []porcupine.Operation, groups func(porcupine.Operation) strin
 	return nil
 }
 
-// linearityError tells of calls that no sequence of calls explains.
+// linearityError describes calls that no sequence of calls explains.
 type linearityError struct {
 	group      string
 	operations []porcupine.Operation

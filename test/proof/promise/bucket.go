@@ -5,53 +5,53 @@ import (
 	"slices"
 )
 
-// TokenBucket promises that within any time d no more than Burst + Limit · d/Window units are admitted.
+// TokenBucket promises that in any interval of length d at most Burst + Limit · d/Window units are admitted.
 type TokenBucket struct {
 	Limit, Window, Burst int64 // units, microseconds, units
 }
 
 func (p TokenBucket) meter() meter { return meter{limit: p.Limit, window: p.Window, capacity: p.Burst} }
 
-// Over implements Promise.
-func (p TokenBucket) Over(log Log) error { return p.meter().over(log) }
+// CheckAdmitted implements Promise.
+func (p TokenBucket) CheckAdmitted(log Log) error { return p.meter().checkAdmitted(log) }
 
-// Needless implements Promise.
-func (p TokenBucket) Needless(log Log) error { return p.meter().needless(log) }
+// CheckDenied implements Promise.
+func (p TokenBucket) CheckDenied(log Log) error { return p.meter().checkDenied(log) }
 
-// Least implements Promise.
-func (p TokenBucket) Least(log Log) int64 { return p.meter().least(log) }
+// MinCounted implements Promise.
+func (p TokenBucket) MinCounted(log Log) int64 { return p.meter().minCounted(log) }
 
-// LeakyBucket promises that admitted units leave, after their delays, never closer together than Window/Limit, and that no
-// more than Burst of them wait behind the one that is on its way out.
+// LeakyBucket promises that admitted units leave, after their delays, at least Window/Limit apart, and that at most Burst
+// units wait behind the unit that is leaving.
 type LeakyBucket struct {
 	Limit, Window, Burst int64 // units, microseconds, units
-	// Grain is what delays were rounded up to, in microseconds.
+	// Grain is the unit to which delays were rounded up, in microseconds.
 	Grain int64
 }
 
-// meter is that of the queue and the unit on its way out.
+// meter measures the queue and the unit that is leaving.
 func (p LeakyBucket) meter() meter {
 	return meter{limit: p.Limit, window: p.Window, capacity: p.Burst + 1}
 }
 
-// Over implements Promise.
-func (p LeakyBucket) Over(log Log) error {
-	if err := p.meter().over(log); err != nil {
+// CheckAdmitted implements Promise.
+func (p LeakyBucket) CheckAdmitted(log Log) error {
+	if err := p.meter().checkAdmitted(log); err != nil {
 		return err
 	}
 	admitted := log.admitted()
 	for _, r := range admitted {
 		if (r.Delay-p.Grain)*p.Limit >= (p.Burst+1-r.Units)*p.Window {
-			return fmt.Errorf("leaky bucket of %d per %d us: %d units admitted at %d … %d wait %d us behind a queue of no more than %d",
+			return fmt.Errorf("leaky bucket of %d per %d us: %d units admitted at %d … %d wait %d us, with at most %d units in the queue",
 				p.Limit, p.Window, r.Units, r.From, r.To, r.Delay, p.Burst)
 		}
 	}
-	return p.spacing(admitted)
+	return p.checkSpacing(admitted)
 }
 
-// spacing holds the turns of admitted requests to the rate. A request of n units takes n turns, the first at its departure:
-// so all that depart within [a, b] but the last of them fit into b − a.
-func (p LeakyBucket) spacing(admitted Log) error {
+// checkSpacing compares the departures of admitted requests with the rate. A request of n units has n turns, the first one at
+// its departure. So all units that depart within [a, b], except those of the last request, fit into b − a.
+func (p LeakyBucket) checkSpacing(admitted Log) error {
 	departures := make(Log, len(admitted))
 	for i, r := range admitted {
 		departures[i] = Request{From: r.From + max(0, r.Delay-p.Grain), To: r.To + r.Delay, Units: r.Units}
@@ -72,8 +72,8 @@ func (p LeakyBucket) spacing(admitted Log) error {
 	return nil
 }
 
-// lastUnits is the most units of a request that may be the last of l, which is sorted by end, given that one of them is not
-// before an instant.
+// lastUnits returns the greatest number of units of the request that can be the last one of l, given that a request is not
+// before an instant. l must be sorted by To.
 func (l Log) lastUnits(notBefore int64) int64 {
 	var units int64
 	for i := len(l) - 1; i >= 0 && l[i].To >= notBefore; i-- {
@@ -82,33 +82,33 @@ func (l Log) lastUnits(notBefore int64) int64 {
 	return units
 }
 
-// Needless implements Promise. A delay that is longer than what is before it in the queue is needless, too.
-func (p LeakyBucket) Needless(log Log) error {
-	if err := p.meter().needless(log); err != nil {
+// CheckDenied implements Promise. It also returns an error for a delay that is longer than the queue.
+func (p LeakyBucket) CheckDenied(log Log) error {
+	if err := p.meter().checkDenied(log); err != nil {
 		return err
 	}
 	ends := log.counted().byEnd()
 	for _, r := range log.admitted() {
-		before := p.meter().highest(ends, r.From, r.To) - r.Units*p.Window // itself is among them
+		before := p.meter().maxLevel(ends, r.From, r.To) - r.Units*p.Window // includes the request itself
 		if (r.Delay-p.Grain)*p.Limit >= before {
-			return fmt.Errorf("leaky bucket of %d per %d us: admitted at %d … %d to wait %d us, with less than that before it", p.Limit, p.Window, r.From, r.To, r.Delay)
+			return fmt.Errorf("leaky bucket of %d per %d us: admitted at %d … %d with a delay of %d us, which is longer than the queue", p.Limit, p.Window, r.From, r.To, r.Delay)
 		}
 	}
 	return nil
 }
 
-// Least implements Promise.
-func (p LeakyBucket) Least(log Log) int64 { return p.meter().least(log) }
+// MinCounted implements Promise.
+func (p LeakyBucket) MinCounted(log Log) int64 { return p.meter().minCounted(log) }
 
-// meter admits what fits under its capacity, and drains limit units per window. Its levels are kept times the window, in
-// which they are whole.
+// meter admits requests up to its capacity, and drains limit units per window. Levels are multiplied by the window, so that
+// they are integers.
 type meter struct {
 	limit, window, capacity int64
 }
 
-// over finds a time within which more was admitted than the capacity and what drained meanwhile. It begins with an
-// admission and ends with one: any other that holds as much can be shortened to that.
-func (m meter) over(log Log) error {
+// checkAdmitted looks for an interval in which more was admitted than the capacity and what drained. It checks intervals that
+// begin and end with an admission, because any other interval can be shortened to one without losing units.
+func (m meter) checkAdmitted(log Log) error {
 	admitted := log.admitted()
 	ends := admitted.byEnd()
 	for _, first := range admitted {
@@ -126,9 +126,10 @@ func (m meter) over(log Log) error {
 	return nil
 }
 
-// highest is the highest that the level can have been at an instant within [from, to], times the window: the most, over
-// all beginnings, that came since then and cannot have drained. What may have come before, came as late as it may.
-func (m meter) highest(ends Log, from, to int64) int64 {
+// maxLevel returns the highest possible level at an instant within [from, to], times the window: the maximum, over all
+// intervals that end there, of the units that arrived in the interval and cannot have drained. Each unit arrives as late as
+// possible. ends must be sorted by To.
+func (m meter) maxLevel(ends Log, from, to int64) int64 {
 	var level, units int64
 	for _, r := range slices.Backward(ends) {
 		if r.From > to {
@@ -140,56 +141,56 @@ func (m meter) highest(ends Log, from, to int64) int64 {
 	return level
 }
 
-func (m meter) needless(log Log) error {
+func (m meter) checkDenied(log Log) error {
 	ends := log.counted().byEnd()
 	var last Request
 	for _, d := range log.denied() {
-		if d == last { // calls that travel together are decided at one instant
+		if d == last { // calls of a batch are decided at one instant
 			continue
 		}
 		last = d
-		if level := m.highest(ends, d.From, d.To); level+d.Units*m.window <= m.capacity*m.window {
-			return fmt.Errorf("bucket of %d and %d per %d us: %d units denied at %d … %d, where no more than %d were in it",
+		if level := m.maxLevel(ends, d.From, d.To); level+d.Units*m.window <= m.capacity*m.window {
+			return fmt.Errorf("bucket of %d and %d per %d us: %d units denied at %d … %d, although at most %d units were in it",
 				m.capacity, m.limit, m.window, d.Units, d.From, d.To, level/m.window)
 		}
 	}
 	return nil
 }
 
-// least: when n units are denied, the level is above the capacity − n. From one such instant to the next it drains at the
-// limit's rate or, if it runs dry between them, by more than what it held: so by the lesser of the two at the least. What
-// was counted in all is what drained and what is left at the last denial. It loses to the promised rate only where nobody
-// is denied for longer than capacity − n units take to drain.
-func (m meter) least(log Log) int64 {
+// minCounted uses that the level is above capacity − n when n units are denied. From one denial to the next the level drains at
+// the rate of the limit, or by more than that level if it reaches 0 between them: by at least the smaller of the two. The
+// number of counted units is what drained plus the level at the last denial. The result is below the promised rate only if
+// no request is denied for longer than capacity − n units take to drain.
+func (m meter) minCounted(log Log) int64 {
 	denied := log.denied()
 	if len(denied) == 0 {
 		return 0
 	}
-	held := (m.capacity - denied.largest()) * m.window
-	if held < 0 {
-		return 0 // something is denied always
+	level := (m.capacity - denied.largestRequest()) * m.window
+	if level < 0 {
+		return 0 // such a request is always denied
 	}
-	least := held + 1
+	least := level + 1
 	for at := 0; ; {
-		next := m.hop(denied, at, held)
+		next := m.nextDenial(denied, at, level)
 		if next < 0 {
 			return (least + m.window - 1) / m.window
 		}
-		least += min(held, m.limit*(denied[next].From-denied[at].To))
+		least += min(level, m.limit*(denied[next].From-denied[at].To))
 		at = next
 	}
 }
 
-// hop is the last denial after the one at index at until which it cannot have run dry; else the next; else -1. Few hops
-// lose little where the instants are not known.
-func (m meter) hop(denied Log, at int, held int64) int {
+// nextDenial returns the index of the last denial after index at before which the level cannot have reached 0; otherwise the
+// next one; otherwise -1. Fewer steps lose less precision where the instants are not known exactly.
+func (m meter) nextDenial(denied Log, at int, level int64) int {
 	found := -1
 	for i := at + 1; i < len(denied); i++ {
-		after, dry := denied[i].From > denied[at].To, m.limit*(denied[i].From-denied[at].From) > held
-		if dry && found >= 0 {
+		isLater, empty := denied[i].From > denied[at].To, m.limit*(denied[i].From-denied[at].From) > level
+		if empty && found >= 0 {
 			break
 		}
-		if after && (found < 0 || m.limit*(denied[i].To-denied[at].From) <= held) {
+		if isLater && (found < 0 || m.limit*(denied[i].To-denied[at].From) <= level) {
 			found = i
 		}
 	}

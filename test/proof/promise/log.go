@@ -1,9 +1,9 @@
-// Package promise holds a log of requests to what each algorithm promises. It was written from the promises alone and
-// knows nothing of the code that makes the decisions: what it imports, the standard library, internal/arch sees to.
+// Package promise checks a log of requests against the guarantees of each algorithm. It is written from the guarantees
+// alone and shares no code with the limiter: internal/arch allows it only the standard library.
 //
-// Each promise has two sides. Over finds requests that were admitted beyond it; Needless finds requests that were denied
-// though it left room for them. Least says how many units a log with such denials must have let through at the least:
-// Over alone is content with a limiter that admits nothing.
+// Each promise has two sides. CheckAdmitted finds requests that were admitted although the limit was reached. CheckDenied
+// finds requests that were denied although the limit was not reached. MinCounted returns how many units must have been
+// counted if the denials in the log are right: a limiter that admits nothing would pass CheckAdmitted.
 package promise
 
 import (
@@ -11,43 +11,42 @@ import (
 	"slices"
 )
 
-// Outcome is what became of a request.
+// Outcome is the result of a request.
 type Outcome int
 
 // The outcomes.
 const (
 	Admitted Outcome = iota
 	Denied
-	// Lost is that of a request that failed: it may have been counted, or not.
+	// Lost requests failed: they may or may not have been counted.
 	Lost
 )
 
-// Request is one request. Times are microseconds of the clock that decides.
+// Request is one request. Times are in microseconds, by the clock of the limiter.
 type Request struct {
-	// It was decided at an instant within [From, To]: the same where the answer told it.
+	// The request was decided at an instant within [From, To]. They are equal if the reply contains the instant.
 	From, To int64
 	Units    int64
-	// Delay is how long an admitted request was told to wait for its turn.
+	// Delay of an admitted request.
 	Delay   int64
 	Outcome Outcome
 }
 
-// Log is what became of all requests to one counter, in any order.
+// Log has all requests to one counter, in any order.
 type Log []Request
 
-// Promise is what one algorithm promises under one limit.
+// Promise is the guarantee of one algorithm with one limit.
 type Promise interface {
-	// Over returns an error if more was admitted than promised. Where the instants are not known exactly, it is sure:
-	// whenever within their bounds the requests were decided, it was too much.
-	Over(log Log) error
-	// Needless returns an error if a request was denied that there was room for, whatever became of the lost ones and
-	// whenever the others were decided.
-	Needless(log Log) error
-	// Least is how many units, lost ones included, must have been counted for the denials in the log to be right.
-	Least(log Log) int64
+	// CheckAdmitted returns an error if more was admitted than promised, for every possible instant of each decision.
+	CheckAdmitted(log Log) error
+	// CheckDenied returns an error if a request was denied although the limit was not reached, for every possible instant of
+	// each decision, and whether or not lost requests were counted.
+	CheckDenied(log Log) error
+	// MinCounted returns how many units, including lost ones, must have been counted if the denials in the log are right.
+	MinCounted(log Log) int64
 }
 
-// Counted is how many units were counted at the least and at the most.
+// Counted returns the least and the greatest number of units that may have been counted.
 func (l Log) Counted() (least, most int64) {
 	for _, r := range l {
 		switch r.Outcome {
@@ -62,16 +61,16 @@ func (l Log) Counted() (least, most int64) {
 	return least, most
 }
 
-// admitted is the requests that were, by the instant they may have been decided at.
-func (l Log) admitted() Log { return l.only(func(r Request) bool { return r.Outcome == Admitted }) }
+// admitted returns the admitted requests, sorted by From.
+func (l Log) admitted() Log { return l.filter(func(r Request) bool { return r.Outcome == Admitted }) }
 
-// counted is the requests that may have been counted.
-func (l Log) counted() Log { return l.only(func(r Request) bool { return r.Outcome != Denied }) }
+// counted returns the requests that may have been counted, sorted by From.
+func (l Log) counted() Log { return l.filter(func(r Request) bool { return r.Outcome != Denied }) }
 
-// denied is the requests that were.
-func (l Log) denied() Log { return l.only(func(r Request) bool { return r.Outcome == Denied }) }
+// denied returns the denied requests, sorted by From.
+func (l Log) denied() Log { return l.filter(func(r Request) bool { return r.Outcome == Denied }) }
 
-func (l Log) only(keep func(Request) bool) Log {
+func (l Log) filter(keep func(Request) bool) Log {
 	var kept Log
 	for _, r := range l {
 		if keep(r) {
@@ -82,17 +81,17 @@ func (l Log) only(keep func(Request) bool) Log {
 	return kept
 }
 
-// byEnd is l by the instant until which a request must have been decided.
+// byEnd returns l sorted by To.
 func (l Log) byEnd() Log {
 	sorted := slices.Clone(l)
 	slices.SortFunc(sorted, func(a, b Request) int { return cmp.Compare(a.To, b.To) })
 	return sorted
 }
 
-// surely is the units of l, which is sorted, that were decided within [from, to] for certain.
-func (l Log) surely(from, to int64) int64 {
+// certainlyWithin returns the units of l that were certainly decided within [from, to]. l must be sorted by From.
+func (l Log) certainlyWithin(from, to int64) int64 {
 	var units int64
-	for _, r := range l[l.first(from):] {
+	for _, r := range l[l.firstFrom(from):] {
 		if r.From > to {
 			break
 		}
@@ -103,14 +102,14 @@ func (l Log) surely(from, to int64) int64 {
 	return units
 }
 
-// first is the index of the first request of l, which is sorted, that was not decided before an instant.
-func (l Log) first(from int64) int {
+// firstFrom returns the index of the first request of l that was decided at an instant or later. l must be sorted by From.
+func (l Log) firstFrom(from int64) int {
 	i, _ := slices.BinarySearchFunc(l, from, func(r Request, from int64) int { return cmp.Compare(r.From, from) })
 	return i
 }
 
-// perhaps is the units of l, which is sorted, that may have been decided within [from, to].
-func (l Log) perhaps(from, to int64) int64 {
+// possiblyWithin returns the units of l that may have been decided within [from, to]. l must be sorted by From.
+func (l Log) possiblyWithin(from, to int64) int64 {
 	var units int64
 	for _, r := range l {
 		if r.From > to {
@@ -123,8 +122,8 @@ func (l Log) perhaps(from, to int64) int64 {
 	return units
 }
 
-// largest is the most units of one request in l.
-func (l Log) largest() int64 {
+// largestRequest returns the greatest number of units of a request in l.
+func (l Log) largestRequest() int64 {
 	var units int64
 	for _, r := range l {
 		units = max(units, r.Units)

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// in returns a request of one unit that was admitted at an instant.
-func in(at int64) Request { return Request{From: at, To: at, Units: 1} }
+// admitted returns a request of one unit that was admitted at an instant.
+func admitted(at int64) Request { return Request{From: at, To: at, Units: 1} }
 
 func many(units, at int64) Request { return Request{From: at, To: at, Units: units} }
 
-func out(at int64) Request { return Request{From: at, To: at, Units: 1, Outcome: Denied} }
+func denied(at int64) Request { return Request{From: at, To: at, Units: 1, Outcome: Denied} }
 
 func lost(from, to int64) Request { return Request{From: from, To: to, Units: 1, Outcome: Lost} }
 
@@ -19,12 +19,12 @@ func within(from, to int64) Request { return Request{From: from, To: to, Units: 
 
 func turn(at, delay int64) Request { return Request{From: at, To: at, Units: 1, Delay: delay} }
 
-func (r Request) denied() Request {
+func (r Request) asDenied() Request {
 	r.Outcome = Denied
 	return r
 }
 
-func (r Request) of(units int64) Request {
+func (r Request) withUnits(units int64) Request {
 	r.Units = units
 	return r
 }
@@ -40,144 +40,143 @@ func promises() map[string]Promise {
 	}
 }
 
-func TestTooMuchIsFoundAndEnoughIsNot(t *testing.T) {
+func TestCheckAdmitted_FindsTooManyUnits(t *testing.T) {
 	tests := map[string]struct {
 		promise string
 		log     Log
 		over    bool
 	}{
-		"a full window":                             {"fixed window", Log{in(10), in(19)}, false},
-		"a full window twice over its end":          {"fixed window", Log{in(18), in(19), in(20), in(21)}, false},
-		"a unit too many in a window":               {"fixed window", Log{in(10), in(19), in(15)}, true},
-		"a unit too many at one instant":            {"fixed window", Log{in(10), in(10), in(10)}, true},
-		"units of one request too many":             {"fixed window", Log{many(3, 10)}, true},
-		"a unit that may be of the next window":     {"fixed window", Log{in(10), in(19), within(19, 20)}, false},
-		"units that are surely of one window":       {"fixed window", Log{within(10, 15), within(12, 19), within(10, 19)}, true},
-		"what was denied does not count":            {"fixed window", Log{in(10), in(19), out(15)}, false},
-		"what was lost does not count":              {"fixed window", Log{in(10), in(19), lost(15, 15)}, false},
-		"a unit when the first has left":            {"sliding log", Log{in(5), in(6), in(15), in(16)}, false},
-		"a unit just before the first leaves":       {"sliding log", Log{in(5), in(6), in(14)}, true},
-		"over the end of an aligned window":         {"sliding log", Log{in(18), in(19), in(20)}, true},
-		"a unit that may be after the first left":   {"sliding log", Log{in(5), in(6), within(14, 15)}, false},
-		"a unit surely before the first left":       {"sliding log", Log{within(5, 6), within(5, 7), within(13, 14)}, true},
-		"as the window before loses its weight":     {"sliding counter", Log{in(18), in(19), in(25), in(30)}, false},
-		"just before the weight is lost":            {"sliding counter", Log{in(18), in(19), in(24)}, true},
-		"two where the weight leaves one":           {"sliding counter", Log{in(18), in(19), in(25), in(25)}, true},
-		"after a window without any":                {"sliding counter", Log{in(18), in(19), in(30), in(30)}, false},
-		"a unit that may be late enough":            {"sliding counter", Log{in(18), in(19), within(24, 25)}, false},
-		"a unit that is surely not late enough":     {"sliding counter", Log{in(18), in(19), within(23, 24)}, true},
-		"a unit beside others of its window":        {"sliding counter", Log{in(10), in(11), within(12, 13)}, true},
-		"a burst, then the rate":                    {"token bucket", Log{in(7), in(7), in(12), in(17), in(22)}, false},
-		"a unit just too early":                     {"token bucket", Log{in(7), in(7), in(11)}, true},
-		"a little too fast for long":                {"token bucket", Log{in(0), in(0), in(5), in(10), in(14)}, true},
-		"more than a burst after a rest":            {"token bucket", Log{in(0), in(90), in(90), in(90)}, true},
-		"a unit that may be late enough for it":     {"token bucket", Log{in(7), in(7), within(11, 12)}, false},
-		"units surely too close":                    {"token bucket", Log{within(7, 8), within(7, 8), within(8, 11)}, true},
-		"turns at the rate":                         {"leaky bucket", Log{turn(0, 0), turn(0, 5), turn(5, 5), turn(20, 0)}, false},
-		"a turn too early":                          {"leaky bucket", Log{turn(0, 0), turn(0, 3)}, true},
-		"a turn that was rounded up":                {"leaky bucket", Log{turn(0, 0), turn(1, 5), turn(6, 4)}, false},
-		"two turns at once":                         {"leaky bucket", Log{turn(0, 5), turn(5, 0)}, true},
-		"a queue that is too long":                  {"leaky bucket", Log{turn(0, 0), turn(0, 5), turn(0, 10)}, true},
-		"a wait beyond the queue":                   {"leaky bucket", Log{turn(0, 0), turn(0, 7)}, true},
-		"the second unit of a request takes a turn": {"leaky bucket", Log{turn(0, 0).of(2), turn(5, 5)}, false},
-		"nobody leaves on that turn":                {"leaky bucket", Log{turn(0, 0).of(2), turn(5, 2)}, true},
+		"a full window":                              {"fixed window", Log{admitted(10), admitted(19)}, false},
+		"a full window twice over its end":           {"fixed window", Log{admitted(18), admitted(19), admitted(20), admitted(21)}, false},
+		"a unit too many in a window":                {"fixed window", Log{admitted(10), admitted(19), admitted(15)}, true},
+		"a unit too many at one instant":             {"fixed window", Log{admitted(10), admitted(10), admitted(10)}, true},
+		"a request with too many units":              {"fixed window", Log{many(3, 10)}, true},
+		"a unit that may be in the next window":      {"fixed window", Log{admitted(10), admitted(19), within(19, 20)}, false},
+		"units certainly in one window":              {"fixed window", Log{within(10, 15), within(12, 19), within(10, 19)}, true},
+		"what was denied does not count":             {"fixed window", Log{admitted(10), admitted(19), denied(15)}, false},
+		"what was lost does not count":               {"fixed window", Log{admitted(10), admitted(19), lost(15, 15)}, false},
+		"a unit when the first has left":             {"sliding log", Log{admitted(5), admitted(6), admitted(15), admitted(16)}, false},
+		"a unit just before the first leaves":        {"sliding log", Log{admitted(5), admitted(6), admitted(14)}, true},
+		"across an aligned boundary":                 {"sliding log", Log{admitted(18), admitted(19), admitted(20)}, true},
+		"a unit that may be after the first expires": {"sliding log", Log{admitted(5), admitted(6), within(14, 15)}, false},
+		"a unit before the first expires":            {"sliding log", Log{within(5, 6), within(5, 7), within(13, 14)}, true},
+		"when the previous window has lost weight":   {"sliding counter", Log{admitted(18), admitted(19), admitted(25), admitted(30)}, false},
+		"before the weight is low enough":            {"sliding counter", Log{admitted(18), admitted(19), admitted(24)}, true},
+		"two units with room for one":                {"sliding counter", Log{admitted(18), admitted(19), admitted(25), admitted(25)}, true},
+		"after an empty window":                      {"sliding counter", Log{admitted(18), admitted(19), admitted(30), admitted(30)}, false},
+		"a unit that may be late enough":             {"sliding counter", Log{admitted(18), admitted(19), within(24, 25)}, false},
+		"a unit that is certainly too early":         {"sliding counter", Log{admitted(18), admitted(19), within(23, 24)}, true},
+		"a unit with others in its window":           {"sliding counter", Log{admitted(10), admitted(11), within(12, 13)}, true},
+		"a burst, then the rate":                     {"token bucket", Log{admitted(7), admitted(7), admitted(12), admitted(17), admitted(22)}, false},
+		"a unit 1 us too early":                      {"token bucket", Log{admitted(7), admitted(7), admitted(11)}, true},
+		"slightly above the rate":                    {"token bucket", Log{admitted(0), admitted(0), admitted(5), admitted(10), admitted(14)}, true},
+		"more than a burst when idle":                {"token bucket", Log{admitted(0), admitted(90), admitted(90), admitted(90)}, true},
+		"a unit that may be after the refill":        {"token bucket", Log{admitted(7), admitted(7), within(11, 12)}, false},
+		"units certainly too close":                  {"token bucket", Log{within(7, 8), within(7, 8), within(8, 11)}, true},
+		"turns at the rate":                          {"leaky bucket", Log{turn(0, 0), turn(0, 5), turn(5, 5), turn(20, 0)}, false},
+		"a turn too early":                           {"leaky bucket", Log{turn(0, 0), turn(0, 3)}, true},
+		"a delay that was rounded up":                {"leaky bucket", Log{turn(0, 0), turn(1, 5), turn(6, 4)}, false},
+		"two units leave together":                   {"leaky bucket", Log{turn(0, 5), turn(5, 0)}, true},
+		"a queue that is too long":                   {"leaky bucket", Log{turn(0, 0), turn(0, 5), turn(0, 10)}, true},
+		"a delay longer than the queue":              {"leaky bucket", Log{turn(0, 0), turn(0, 7)}, true},
+		"the second unit of a request takes a turn":  {"leaky bucket", Log{turn(0, 0).withUnits(2), turn(5, 5)}, false},
+		"a turn that is already taken":               {"leaky bucket", Log{turn(0, 0).withUnits(2), turn(5, 2)}, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if err := promises()[test.promise].Over(shuffled(test.log)); (err != nil) != test.over {
-				t.Errorf("%s over %+v: %v", test.promise, test.log, err)
+			if err := promises()[test.promise].CheckAdmitted(shuffled(test.log)); (err != nil) != test.over {
+				t.Errorf("%s: CheckAdmitted(%+v) = %v, want an error: %t", test.promise, test.log, err, test.over)
 			}
 		})
 	}
 }
 
-func TestADenialWithoutNeedIsFoundAndOneWithNeedIsNot(t *testing.T) {
+func TestCheckDenied_FindsUnjustifiedDenials(t *testing.T) {
 	tests := map[string]struct {
 		promise  string
 		log      Log
 		needless bool
 	}{
-		"behind a full window":                    {"fixed window", Log{in(10), in(11), out(19)}, false},
-		"in the next window":                      {"fixed window", Log{in(10), in(11), out(20)}, true},
-		"before what filled the window":           {"fixed window", Log{in(10), in(12), out(11)}, true},
-		"as what filled it":                       {"fixed window", Log{in(10), in(12), out(12)}, false},
-		"perhaps still in the full window":        {"fixed window", Log{in(10), in(11), within(19, 21).denied()}, false},
-		"in a window a lost one may have filled":  {"fixed window", Log{in(10), lost(5, 11), out(15)}, false},
-		"where the lost one is of another window": {"fixed window", Log{in(10), lost(5, 9), out(15)}, true},
-		"of more than is left":                    {"fixed window", Log{in(10), out(15).of(2)}, false},
-		"of what is left":                         {"fixed window", Log{in(10), out(15).of(1)}, true},
-		"before the first has left":               {"sliding log", Log{in(5), in(6), out(14)}, false},
-		"when the first has left":                 {"sliding log", Log{in(5), in(6), out(15)}, true},
-		"before the first has surely left":        {"sliding log", Log{in(5), within(5, 6), within(14, 16).denied()}, false},
-		"while the weight is too much":            {"sliding counter", Log{in(18), in(19), out(24)}, false},
-		"when the weight leaves room":             {"sliding counter", Log{in(18), in(19), out(25)}, true},
-		"perhaps while the weight is too much":    {"sliding counter", Log{in(18), in(19), within(24, 26).denied()}, false},
-		"of an empty bucket":                      {"token bucket", Log{in(7), in(7), out(11)}, false},
-		"of a bucket with a token":                {"token bucket", Log{in(7), in(7), out(12)}, true},
-		"of a bucket that rested":                 {"token bucket", Log{in(0), in(5), in(10), out(50)}, true},
-		"of a bucket a lost one may have emptied": {"token bucket", Log{in(7), lost(0, 9), out(11)}, false},
-		"of a full queue":                         {"leaky bucket", Log{turn(0, 0), turn(0, 5), out(4)}, false},
-		"of a queue that has moved on":            {"leaky bucket", Log{turn(0, 0), turn(0, 5), out(5)}, true},
-		"a wait behind nobody":                    {"leaky bucket", Log{turn(0, 2)}, true},
-		"a wait longer than the queue":            {"leaky bucket", Log{turn(0, 0), turn(2, 4)}, true},
+		"in a full window":                      {"fixed window", Log{admitted(10), admitted(11), denied(19)}, false},
+		"in the next window":                    {"fixed window", Log{admitted(10), admitted(11), denied(20)}, true},
+		"before the window was full":            {"fixed window", Log{admitted(10), admitted(12), denied(11)}, true},
+		"when it became full":                   {"fixed window", Log{admitted(10), admitted(12), denied(12)}, false},
+		"possibly in the full window":           {"fixed window", Log{admitted(10), admitted(11), within(19, 21).asDenied()}, false},
+		"a lost request may have filled it":     {"fixed window", Log{admitted(10), lost(5, 11), denied(15)}, false},
+		"a lost request in another window":      {"fixed window", Log{admitted(10), lost(5, 9), denied(15)}, true},
+		"more units than remain":                {"fixed window", Log{admitted(10), denied(15).withUnits(2)}, false},
+		"units that remain":                     {"fixed window", Log{admitted(10), denied(15).withUnits(1)}, true},
+		"before the first expires":              {"sliding log", Log{admitted(5), admitted(6), denied(14)}, false},
+		"when the first expires":                {"sliding log", Log{admitted(5), admitted(6), denied(15)}, true},
+		"possibly before the first expires":     {"sliding log", Log{admitted(5), within(5, 6), within(14, 16).asDenied()}, false},
+		"while the weight is too high":          {"sliding counter", Log{admitted(18), admitted(19), denied(24)}, false},
+		"when the weight is low enough":         {"sliding counter", Log{admitted(18), admitted(19), denied(25)}, true},
+		"possibly while the weight is too high": {"sliding counter", Log{admitted(18), admitted(19), within(24, 26).asDenied()}, false},
+		"an empty bucket":                       {"token bucket", Log{admitted(7), admitted(7), denied(11)}, false},
+		"a bucket with a token":                 {"token bucket", Log{admitted(7), admitted(7), denied(12)}, true},
+		"a bucket that was idle":                {"token bucket", Log{admitted(0), admitted(5), admitted(10), denied(50)}, true},
+		"a lost request may have emptied it":    {"token bucket", Log{admitted(7), lost(0, 9), denied(11)}, false},
+		"a full queue":                          {"leaky bucket", Log{turn(0, 0), turn(0, 5), denied(4)}, false},
+		"a queue with a free place":             {"leaky bucket", Log{turn(0, 0), turn(0, 5), denied(5)}, true},
+		"a delay with an empty queue":           {"leaky bucket", Log{turn(0, 2)}, true},
+		"a delay longer than the queue":         {"leaky bucket", Log{turn(0, 0), turn(2, 4)}, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if err := promises()[test.promise].Needless(shuffled(test.log)); (err != nil) != test.needless {
-				t.Errorf("%s, needless in %+v: %v", test.promise, test.log, err)
+			if err := promises()[test.promise].CheckDenied(shuffled(test.log)); (err != nil) != test.needless {
+				t.Errorf("%s: CheckDenied(%+v) = %v, want an error: %t", test.promise, test.log, err, test.needless)
 			}
 		})
 	}
 }
 
-func TestDenialsSayHowMuchWasAdmittedAtTheLeast(t *testing.T) {
+func TestMinCounted_IsABoundFromDenials(t *testing.T) {
 	tests := map[string]struct {
 		promise string
 		log     Log
 		least   int64
 	}{
-		"nobody was denied":                            {"fixed window", Log{in(10)}, 0},
-		"two windows with a denial of three":           {"fixed window", Log{out(10), out(25), in(35)}, 4},
-		"a window with denials of several sizes":       {"fixed window", Log{out(10).of(2), out(11), out(12).of(2)}, 2},
-		"a denial in one window or the next":           {"fixed window", Log{within(19, 20).denied()}, 0},
-		"a denied request above the limit":             {"fixed window", Log{out(10).of(9)}, 0},
-		"windows that do not overlap":                  {"sliding log", Log{out(9), out(15), out(19)}, 4},
-		"windows that overlap":                         {"sliding log", Log{out(10), out(15), out(19)}, 2},
-		"a denial at a window's end":                   {"sliding counter", Log{out(19)}, 1},
-		"denials at two windows' ends":                 {"sliding counter", Log{out(19), out(29)}, 2},
-		"a denial at a window's beginning":             {"sliding counter", Log{out(10)}, 0},
-		"an empty bucket":                              {"token bucket", Log{out(10)}, 2},
-		"an empty bucket three units later":            {"token bucket", Log{out(10), out(15), out(20), out(25)}, 5},
-		"a bucket nobody asked for long":               {"token bucket", Log{out(10), out(90)}, 3},
-		"a bucket that cannot hold what was asked for": {"token bucket", Log{out(10).of(9)}, 0},
+		"no denial":                              {"fixed window", Log{admitted(10)}, 0},
+		"two windows with a denial of three":     {"fixed window", Log{denied(10), denied(25), admitted(35)}, 4},
+		"a window with denials of several sizes": {"fixed window", Log{denied(10).withUnits(2), denied(11), denied(12).withUnits(2)}, 2},
+		"a denial in one of two windows":         {"fixed window", Log{within(19, 20).asDenied()}, 0},
+		"a denied request above the limit":       {"fixed window", Log{denied(10).withUnits(9)}, 0},
+		"windows that do not overlap":            {"sliding log", Log{denied(9), denied(15), denied(19)}, 4},
+		"windows that overlap":                   {"sliding log", Log{denied(10), denied(15), denied(19)}, 2},
+		"a denial at a window's end":             {"sliding counter", Log{denied(19)}, 1},
+		"denials at the ends of two windows":     {"sliding counter", Log{denied(19), denied(29)}, 2},
+		"a denial at a window's beginning":       {"sliding counter", Log{denied(10)}, 0},
+		"an empty bucket":                        {"token bucket", Log{denied(10)}, 2},
+		"an empty bucket three units later":      {"token bucket", Log{denied(10), denied(15), denied(20), denied(25)}, 5},
+		"a bucket without requests":              {"token bucket", Log{denied(10), denied(90)}, 3},
+		"a request above the capacity":           {"token bucket", Log{denied(10).withUnits(9)}, 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if least := promises()[test.promise].Least(shuffled(test.log)); least != test.least {
-				t.Errorf("%s: at least %d of %+v, want %d", test.promise, least, test.log, test.least)
+			if least := promises()[test.promise].MinCounted(shuffled(test.log)); least != test.least {
+				t.Errorf("%s: MinCounted(%+v) = %d, want %d", test.promise, test.log, least, test.least)
 			}
 		})
 	}
 }
 
-// TestLongLogs checks long random logs of limiters that decide by the letter of each promise, and of some that are off by a
-// unit either way.
-func TestLongLogs(t *testing.T) {
+// The logs are those of limiters that follow each promise exactly, and of limiters that are off by one unit.
+func TestPromise_ChecksLongRandomLogs(t *testing.T) {
 	const limit, window, burst = 20, 1000, 5
 	tests := map[string]struct {
 		promise  Promise
 		capacity int64
-		level    func(counted Log, now int64) int64 // times window
+		level    func(counted Log, now int64) int64 // multiplied by the window
 	}{
 		"fixed window": {FixedWindow{limit, window}, limit, func(counted Log, now int64) int64 {
-			return counted.surely(now/window*window, now) * window
+			return counted.certainlyWithin(now/window*window, now) * window
 		}},
 		"sliding log": {SlidingWindowLog{limit, window}, limit, func(counted Log, now int64) int64 {
-			return counted.surely(now-window+1, now) * window
+			return counted.certainlyWithin(now-window+1, now) * window
 		}},
 		"sliding counter": {SlidingWindowCounter{limit, window}, limit, func(counted Log, now int64) int64 {
 			start := now / window * window
-			return counted.surely(start, now)*window + counted.surely(start-window, start-1)*(start+window-now)
+			return counted.certainlyWithin(start, now)*window + counted.certainlyWithin(start-window, start-1)*(start+window-now)
 		}},
 		"token bucket": {TokenBucket{limit, window, burst}, burst, drained(limit, window)},
 		"leaky bucket": {LeakyBucket{limit, window, burst - 1, 1}, burst, drained(limit, window)},
@@ -200,19 +199,19 @@ func TestLongLogs(t *testing.T) {
 					}
 					log = append(log, r)
 				}
-				over, needless := test.promise.Over(log), test.promise.Needless(log)
+				over, needless := test.promise.CheckAdmitted(log), test.promise.CheckDenied(log)
 				if (over != nil) != (off > 0) || (needless != nil) != (off < 0) {
-					t.Errorf("over: %v; needless: %v", over, needless)
+					t.Errorf("CheckAdmitted: %v; CheckDenied: %v", over, needless)
 				}
-				if units, _ := counted.Counted(); off == 0 && (units < test.promise.Least(log) || test.promise.Least(log) < 15*limit) {
-					t.Errorf("%d units admitted, at least %d promised", units, test.promise.Least(log))
+				if units, _ := counted.Counted(); off == 0 && (units < test.promise.MinCounted(log) || test.promise.MinCounted(log) < 15*limit) {
+					t.Errorf("%d units admitted, MinCounted = %d", units, test.promise.MinCounted(log))
 				}
 			})
 		}
 	}
 }
 
-// drained is the level of a bucket, worked out step by step.
+// drained returns the level of a bucket, computed step by step.
 func drained(limit, window int64) func(Log, int64) int64 {
 	return func(counted Log, now int64) int64 {
 		level, at := int64(0), int64(0)
