@@ -6,7 +6,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-func TestAddressIdentifiersAreCountedLikeClientAddresses(t *testing.T) {
+func TestIdentify_CountsAddressIdentifiersLikeClientAddresses(t *testing.T) {
 	rule := rules.Compiled{Rule: rules.Rule{
 		Identifier: rules.Identifier{From: rules.FromHeader, Name: "cf-connecting-ip", Address: true},
 	}}

@@ -11,22 +11,22 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 )
 
-// What expressions over a write to the Kubernetes API speak of, beside request.
+// The names of the CEL types that only expressions over writes to the Kubernetes API have.
 const (
 	resourceName = "resource"
 	kindName     = "kind"
 	userInfoName = "userInfo"
 )
 
-// write is a KubernetesRequest as expressions see it: an AdmissionRequest. The objects are decoded when the first expression
-// asks, and once.
+// admissionRequest is a KubernetesRequest as a CEL value with the fields of an AdmissionRequest. Objects are decoded at most once, when
+// an expression first reads them.
 type admissionRequest struct {
 	*KubernetesRequest
 
 	object, oldObject, options lazyJSON
 }
 
-// Parts of a write.
+// The parts of an admissionRequest that are CEL objects.
 type (
 	admissionResource admissionRequest
 	admissionKind     admissionRequest
@@ -82,15 +82,15 @@ func userInfoFields() []field[admissionUser] {
 	}
 }
 
-// document is JSON that is decoded when it is asked for. Like the activation that it is part of it is not for concurrent use.
+// lazyJSON is JSON that is decoded when it is first read. It is not safe for concurrent use.
 type lazyJSON struct {
 	encoded []byte
-	decoded ref.Val // nil until it is asked for
+	decoded ref.Val // nil until the first read
 }
 
 func (d *lazyJSON) isNull() bool { return len(d.encoded) == 0 || string(d.encoded) == "null" }
 
-// value is what d says: null where there is none, an error of CEL for what is no JSON.
+// value returns the decoded value: null if there is no JSON, or a CEL error if the JSON is invalid.
 func (d *lazyJSON) value(a adapter) ref.Val {
 	if d.decoded == nil {
 		d.decoded = d.decode(a)
@@ -109,7 +109,7 @@ func (d *lazyJSON) decode(a adapter) ref.Val {
 		return types.WrapErr(fmt.Errorf("decode an object of the request: %w", err))
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return types.NewErr("decode an object of the request: something follows it")
+		return types.NewErr("decode an object of the request: unexpected data after the JSON value")
 	}
 	return a.NativeToValue(value)
 }

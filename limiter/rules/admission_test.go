@@ -25,10 +25,10 @@ func TestValidateKubernetesExpression(t *testing.T) {
 		"an operation is a string":         {`request.operation == 1`, rules.ResultBool, "no matching overload for '_==_' applied to '(string, int)'"},
 		"the path of another request":      {`request.path == "/"`, rules.ResultBool, "1:8: undefined field 'path'; request has operation, resource, subResource, kind, namespace, name, userInfo, object"},
 		"a field of the user":              {`request.userInfo.name == "a"`, rules.ResultBool, "undefined field 'name'; request has"},
-		"an object without request":        {`object.spec.parallelism > 1`, rules.ResultBool, "1:1: undeclared reference to 'object'; write request.object"},
+		"an object without request":        {`object.spec.parallelism > 1`, rules.ResultBool, "1:1: undeclared reference to 'object'; use request.object"},
 		"a resource is more than its name": {`request.resource == "pods"`, rules.ResultBool, "no matching overload"},
-		"a string for a bool":              {`request.operation`, rules.ResultBool, "1:1: the expression comes out as string, want bool"},
-		"loops in loops in loops":          {`request.object.a.all(a, request.object.a.all(b, request.object.a.all(c, a == b && b == c)))`, rules.ResultBool, "nest no loops over lists and maps of objects"},
+		"a string for a bool":              {`request.operation`, rules.ResultBool, "1:1: the expression evaluates to string, but must evaluate to bool"},
+		"loops in loops in loops":          {`request.object.a.all(a, request.object.a.all(b, request.object.a.all(c, a == b && b == c)))`, rules.ResultBool, "avoid nested loops over lists and maps of objects"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := rules.ValidateKubernetesExpression(tc.text, tc.result)
@@ -53,7 +53,7 @@ func job() *rules.Request {
 	}}
 }
 
-func TestWhichWritesARuleWithAnExpressionMatches(t *testing.T) {
+func TestMatch_EvaluatesExpressionsOverWrites(t *testing.T) {
 	for text, want := range map[string]bool{
 		`request.operation == "CREATE" && request.subResource == "status" && request.kind.kind == "Job"`:                        true,
 		`request.resource.group == "batch" && request.resource.version == "v1" && request.resource.resource == "jobs"`:          true,
@@ -79,7 +79,7 @@ func TestWhichWritesARuleWithAnExpressionMatches(t *testing.T) {
 		`request.object.spec.args[7] == "x"`:             false,
 		`request.userInfo.extra["none"][0] == "a"`:       false,
 
-		// What it has and cannot be looked at must not be a pattern round the limit.
+		// What it has and cannot be looked at must not allow a client to avoid the limit.
 		`int(request.object.metadata.labels.team) > 100`: true,
 		`request.object.spec.args > 3`:                   true,
 		`request.object.spec.parallelism`:                true,
@@ -94,7 +94,7 @@ func TestWhichWritesARuleWithAnExpressionMatches(t *testing.T) {
 	}
 }
 
-func TestAnObjectThatCannotBeReadIsLimited(t *testing.T) {
+func TestMatch_LimitsWritesWhoseObjectIsInvalid(t *testing.T) {
 	for _, object := range []string{"{", "{} {}", "\xff"} {
 		r := writing("shop/it", creations("batch/jobs/*"))
 		r.Match.Expression = `request.object.spec.parallelism > 10`
@@ -106,7 +106,7 @@ func TestAnObjectThatCannotBeReadIsLimited(t *testing.T) {
 	}
 }
 
-func TestAWriteCostsWhatItsObjectSays(t *testing.T) {
+func TestTerms_EvaluatesCostOverTheObjectOfAWrite(t *testing.T) {
 	for object, want := range map[string]int64{
 		`{"spec":{"parallelism":500}}`:        500,
 		`{"spec":{"parallelism":0}}`:          0,
@@ -128,8 +128,8 @@ func TestAWriteCostsWhatItsObjectSays(t *testing.T) {
 	}
 }
 
-// TestAnObjectIsDecodedOnceForAllRules counts allocations: to decode a large object takes thousands.
-func TestAnObjectIsDecodedOnceForAllRules(t *testing.T) {
+// TestMatch_DecodesAnObjectOnceForAllRules counts allocations: to decode a large object takes thousands.
+func TestMatch_DecodesAnObjectOnceForAllRules(t *testing.T) {
 	var list []rules.Rule
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		r := writing("shop/"+name, creations("batch/jobs/*"))

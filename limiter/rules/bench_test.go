@@ -95,8 +95,8 @@ func BenchmarkDescriptors(b *testing.B) {
 	}
 }
 
-// BenchmarkDearestExpression is what an expression takes that goes on to the limit of its cost.
-func BenchmarkDearestExpression(b *testing.B) {
+// BenchmarkMostExpensiveExpression is what an expression takes that goes on to the limit of its cost.
+func BenchmarkMostExpensiveExpression(b *testing.B) {
 	for name, text := range map[string]string{
 		"loop":   `request.headers.all(h, request.query.size() > 0 && request.headers[h] == "" && [1, 2, 3, 4, 5].all(n, n < 9 && h != ""))`,
 		"regexp": `request.path.matches("^/v1/(search|suggest|complete)/[a-z]+$")`,
@@ -165,7 +165,7 @@ func BenchmarkMatch(b *testing.B) {
 }
 
 // BenchmarkMatchCluster is BenchmarkMatch beside five rules for several domains: two apply, and one of those that are
-// defaults does where another gives pattern.
+// defaults does where a default is replaced.
 func BenchmarkMatchCluster(b *testing.B) {
 	for _, domains := range []int{1, 100} {
 		b.Run(fmt.Sprintf("policies=10000/domains=%d", domains), func(b *testing.B) {

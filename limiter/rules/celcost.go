@@ -7,19 +7,19 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// maxExpressionCost bounds what an expression costs, in CEL's units, about as many as steps. An expression whose worst case
-// on a request of the sizes below is dearer is refused, and an evaluation that becomes dearer on a larger one is ended. A
-// usual expression takes two microseconds, one that goes on to the limit some ten milliseconds, see
-// BenchmarkDearestExpression.
+// maxExpressionCost bounds the cost of an expression, in CEL cost units. A unit is about one step. An expression is rejected if its worst
+// case on a request of the sizes below is more expensive. An evaluation that becomes more expensive on a larger request is aborted. A
+// typical expression takes two microseconds. An evaluation up to the limit takes about ten milliseconds, see
+// BenchmarkMostExpensiveExpression.
 const maxExpressionCost = 20_000
 
-// sizes are the largest requests that expressions are judged by, texts in characters, maps and lists in elements. It is a
-// checker.CostEstimator.
+// celSizes has the sizes of the largest request for the cost estimate of an expression: strings in characters, maps and lists in
+// elements. It is a checker.CostEstimator.
 type celSizes struct {
-	text, list uint64            // of most
-	anything   uint64            // of what may be either
-	known      map[string]uint64 // of these, by their path
-	loops      string            // over what nobody should nest them
+	text, list uint64            // default sizes
+	anything   uint64            // of values of unknown type
+	known      map[string]uint64 // sizes of fields, by path
+	loops      string            // the collections to avoid nested loops over, for messages
 }
 
 func httpSizes() celSizes {
@@ -30,21 +30,22 @@ func httpSizes() celSizes {
 	}}
 }
 
-// admissionSizes take what is in an object, of which it is not known what it is, for small: lists of containers, labels.
+// admissionSizes assumes that the collections in an object are small, such as lists of containers or labels, because their types are
+// unknown.
 func admissionSizes() celSizes {
 	return celSizes{text: 253, list: 64, anything: 32, loops: "lists and maps of objects", known: map[string]uint64{
 		"request.operation": 16, "request.namespace": 63,
 	}}
 }
 
-// EstimateSize implements checker.CostEstimator. It always knows, for what is unknown is infinite.
+// EstimateSize implements checker.CostEstimator. It always returns a size, because CEL treats an unknown size as infinite.
 func (s celSizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 	if most, known := s.known[strings.Join(node.Path(), ".")]; known {
 		return &checker.SizeEstimate{Max: most}
 	}
 	switch node.Type().Kind() {
 	case types.BoolKind, types.DoubleKind, types.DurationKind, types.IntKind, types.TimestampKind, types.UintKind:
-		return nil // they are of one size
+		return nil // these have a fixed size
 	case types.ListKind, types.MapKind, types.OpaqueKind:
 		return &checker.SizeEstimate{Max: s.list}
 	case types.DynKind:
@@ -54,7 +55,7 @@ func (s celSizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 	}
 }
 
-// EstimateCallCost implements checker.CostEstimator: CEL and its extensions know their functions.
+// EstimateCallCost implements checker.CostEstimator. CEL and its extensions estimate the cost of their own functions.
 func (celSizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
 	return nil
 }

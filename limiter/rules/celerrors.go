@@ -8,10 +8,10 @@ import (
 	"github.com/google/cel-go/cel"
 )
 
-// maxIssues is how many errors of one expression are told: the later ones follow from the first.
+// maxIssues is the maximum number of errors in one message. Later errors usually follow from the first.
 const maxIssues = 3
 
-// issuesError puts what CEL found wrong into one line: "1:9: undefined field 'pth' …; 2:1: …".
+// compileError joins the errors of CEL in one line: "1:9: undefined field 'pth' …; 2:1: …".
 func (l *language) compileError(issues *cel.Issues) error {
 	var found []string
 	for i, e := range issues.Errors() {
@@ -19,13 +19,13 @@ func (l *language) compileError(issues *cel.Issues) error {
 			found = append(found, fmt.Sprintf("and %d more", len(issues.Errors())-i))
 			break
 		}
-		line, column := max(e.Location.Line(), 1), max(e.Location.Column(), 0)+1 // what concerns the whole stands nowhere
+		line, column := max(e.Location.Line(), 1), max(e.Location.Column(), 0)+1 // an error of the whole expression has no position
 		found = append(found, fmt.Sprintf("%d:%d: %s", line, column, l.readable(e.Message)))
 	}
 	return errors.New(strings.Join(found, "; "))
 }
 
-// readable leaves out of a message of CEL's what speaks of its parser, and adds what would be right.
+// readable removes details of the parser from a CEL message, and adds what to write instead.
 func (l *language) readable(message string) string {
 	message = strings.TrimSuffix(message, " (in container '')")
 	message = strings.ReplaceAll(message, "mismatched input '<EOF>'", "the expression ends too early")
@@ -37,7 +37,7 @@ func (l *language) readable(message string) string {
 	if name, is := strings.CutPrefix(message, "undeclared reference to '"); is {
 		name = strings.TrimSuffix(name, "'")
 		if _, is := l.objects[requestName].byName[name]; is {
-			return message + "; write request." + name
+			return message + "; use request." + name
 		}
 	}
 	if strings.HasPrefix(message, "undefined field") {

@@ -9,17 +9,17 @@ import (
 	"github.com/google/cel-go/ext"
 )
 
-// language is what expressions over requests of one kind are written in.
+// language is the CEL environment for the expressions over one kind of requests.
 type language struct {
-	// environment is what expressions are compiled in. It is never changed, and takes a third of a millisecond to make.
+	// environment returns the CEL environment. It is immutable. To create it takes a third of a millisecond.
 	environment func() (*cel.Env, error)
 	objects     map[string]fields
 	sizes       celSizes
-	// fields says what there is, for messages.
+	// fields describes the types and their fields, for error messages.
 	fields string
 }
 
-//nolint:gochecknoglobals // constants that cannot be written as such
+//nolint:gochecknoglobals // immutable values that cannot be constants
 var (
 	httpLanguage = newLanguage(httpSizes(),
 		objectType{requestName, requestName, fieldsOf(requestFields())},
@@ -31,7 +31,7 @@ var (
 		objectType{userInfoName, "request.userInfo", fieldsOf(userInfoFields())})
 )
 
-// languageOf is what the expressions of a rule are written in.
+// languageOf returns the language of the expressions of a rule.
 func languageOf(rule *Rule) *language {
 	if rule.Match.Kubernetes != nil {
 		return admissionLanguage
@@ -39,22 +39,22 @@ func languageOf(rule *Rule) *language {
 	return httpLanguage
 }
 
-// objectType is a type of the language.
+// objectType is a type of a language.
 type objectType struct {
 	name   string
-	said   string // how messages speak of it
+	label  string // the name in error messages
 	fields fields
 }
 
-// newLanguage makes the language in which expressions speak of these objects.
+// newLanguage returns a language with the given types.
 func newLanguage(sizes celSizes, objects ...objectType) *language {
 	l := &language{objects: map[string]fields{}, sizes: sizes}
-	var said []string
+	var described []string
 	for _, o := range objects {
 		l.objects[o.name] = o.fields
-		said = append(said, o.said+" has "+strings.Join(o.fields.names, ", "))
+		described = append(described, o.label+" has "+strings.Join(o.fields.names, ", "))
 	}
-	l.fields = strings.Join(said, "; ")
+	l.fields = strings.Join(described, "; ")
 	l.environment = sync.OnceValues(func() (*cel.Env, error) {
 		return cel.NewEnv(
 			cel.Variable(requestName, types.NewObjectType(requestName)),
@@ -65,7 +65,7 @@ func newLanguage(sizes celSizes, objects ...objectType) *language {
 			ext.Math(),
 			ext.Encoders(),
 			ext.Network(),
-			l.withObjects, // last: it goes before the types of the others
+			l.withObjects, // last, so that its types take precedence over the types of the extensions
 		)
 	})
 	return l
@@ -73,10 +73,10 @@ func newLanguage(sizes celSizes, objects ...objectType) *language {
 
 // withObjects is a cel.EnvOption that adds the types of the language to those of env.
 func (l *language) withObjects(env *cel.Env) (*cel.Env, error) {
-	words := typeProvider{env.CELTypeProvider(), l.objects}
-	env, err := cel.CustomTypeProvider(words)(env)
+	provider := typeProvider{env.CELTypeProvider(), l.objects}
+	env, err := cel.CustomTypeProvider(provider)(env)
 	if err != nil {
 		return nil, err
 	}
-	return cel.CustomTypeAdapter(adapter{env.CELTypeAdapter(), words})(env)
+	return cel.CustomTypeAdapter(adapter{env.CELTypeAdapter(), provider})(env)
 }

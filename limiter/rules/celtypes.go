@@ -11,17 +11,17 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 )
 
-// What expressions speak of. Error messages name these types; nobody constructs values of them.
+// The names of the CEL types. They appear in error messages. Expressions cannot construct values of these types.
 const (
 	requestName = "request"
 	entryName   = "entry"
 )
 
-// field is a field of an object, read without reflection.
+// field is a field of a CEL object. It is read without reflection.
 type field[T any] struct {
 	name string
 	kind *types.Type
-	of   func(*T) any
+	get  func(*T) any
 	set  func(*T) bool
 }
 
@@ -56,7 +56,7 @@ func entryFields() []field[Entry] {
 	}
 }
 
-// clientIP is the client's address as text, IPv4 where it is mapped into IPv6; "" for the unknown.
+// clientIP returns the client address as text, an IPv4-mapped IPv6 address as IPv4, and an unknown address as "".
 func clientIP(r *Request) string {
 	if !r.ClientIP.IsValid() {
 		return ""
@@ -64,7 +64,7 @@ func clientIP(r *Request) string {
 	return r.ClientIP.Unmap().WithZone("").String()
 }
 
-// fields are those of one type, by name, and the names in their order.
+// fields has the fields of one type by name, and their names in order.
 type fields struct {
 	names  []string
 	byName map[string]*types.FieldType
@@ -81,7 +81,7 @@ func fieldsOf[T any](list []field[T]) fields {
 				if !is {
 					return nil, fmt.Errorf("no such field %q", f.name)
 				}
-				return f.of(o), nil
+				return f.get(o), nil
 			},
 			IsSet: func(object any) bool {
 				o, is := object.(*T)
@@ -92,7 +92,7 @@ func fieldsOf[T any](list []field[T]) fields {
 	return all
 }
 
-// typeProvider is the types of CEL, and those of a language.
+// typeProvider provides the types of CEL and of a language.
 type typeProvider struct {
 	types.Provider
 
@@ -124,7 +124,7 @@ func (v typeProvider) FindStructFieldType(name, field string) (*types.FieldType,
 	return v.Provider.FindStructFieldType(name, field)
 }
 
-// adapter makes values of CEL from those in a Request.
+// adapter converts the values of a Request to CEL values.
 type adapter struct {
 	types.Adapter
 
@@ -173,14 +173,14 @@ func (a adapter) descriptors(list []Descriptor) ref.Val {
 	return types.NewRefValList(a, all)
 }
 
-// numeric is a number of JSON: an int if it is one, else a double.
+// numeric converts a JSON number to an int if possible, and otherwise to a double.
 func numeric(n json.Number) ref.Val {
 	if i, err := n.Int64(); err == nil {
 		return types.Int(i)
 	}
 	f, err := n.Float64()
 	if err != nil && !strings.Contains(err.Error(), "range") {
-		return types.NewErr("%q is no number", string(n))
+		return types.NewErr("%q is not a number", string(n))
 	}
 	return types.Double(f)
 }
@@ -226,7 +226,7 @@ func (o *celObject) ConvertToType(to ref.Type) ref.Val {
 	return types.NewErr("type conversion error from '%s' to '%s'", o.name, to.TypeName())
 }
 
-// Equal implements ref.Val: entries are equal by what they say, a request is equal to itself.
+// Equal implements ref.Val. Entries are equal if their keys and values are equal. A request is equal only to itself.
 func (o *celObject) Equal(other ref.Val) ref.Val {
 	another, is := other.(*celObject)
 	if !is {

@@ -7,13 +7,13 @@ import (
 	"github.com/gaissmai/bart"
 )
 
-// mappedBits is how many bits of an IPv4 address in IPv6 stand before the IPv4 address: ::ffff:0:0/96.
+// mappedBits is the number of bits before the IPv4 address in an IPv4-mapped IPv6 address: ::ffff:0:0/96.
 const mappedBits = 96
 
-// compileCIDRs returns the networks as a table, nil for none. IPv4 in IPv6 is IPv4.
+// compileCIDRs returns the networks as a table, or nil if there are no networks. An IPv4-mapped IPv6 network is an IPv4 network.
 func compileCIDRs(cidrs []string) (*bart.Lite, error) {
 	if len(cidrs) == 0 {
-		return nil, nil //nolint:nilnil // no networks are no table
+		return nil, nil //nolint:nilnil // without networks there is no table
 	}
 	table := new(bart.Lite)
 	for _, text := range cidrs {
@@ -29,7 +29,7 @@ func compileCIDRs(cidrs []string) (*bart.Lite, error) {
 	return table, nil
 }
 
-// within says whether the address is in one of the networks. The unknown address is in none.
+// within reports whether the address is in one of the networks. An unknown address is in no network.
 func within(table *bart.Lite, ip netip.Addr) bool {
 	return ip.IsValid() && table.Lookup(ip.Unmap().WithZone(""))
 }

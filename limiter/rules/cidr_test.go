@@ -18,7 +18,7 @@ func from(address string) *rules.Request {
 	return r
 }
 
-func TestMatchByTheClientsAddress(t *testing.T) {
+func TestMatch_ComparesTheClientAddress(t *testing.T) {
 	for name, tc := range map[string]struct {
 		match   rules.Match
 		in, out []string
@@ -63,8 +63,8 @@ func TestMatchByTheClientsAddress(t *testing.T) {
 	}
 }
 
-// TestNetworksAreThoseOfNetip compares with a walk by net/netip over the same networks.
-func TestNetworksAreThoseOfNetip(t *testing.T) {
+// TestCompileCIDRs_AgreesWithNetip compares with a walk by net/netip over the same networks.
+func TestCompileCIDRs_AgreesWithNetip(t *testing.T) {
 	address := rapid.Custom(func(t *rapid.T) netip.Addr {
 		if rapid.Bool().Draw(t, "IPv6") {
 			b := [16]byte{0x20, 0x01, 0x0d, 0xb8, 15: rapid.Byte().Draw(t, "last")}

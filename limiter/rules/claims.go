@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// findClaim returns the claim of that name, or the one within others that the name's dots lead to: of "realm.tenant" the
-// claim "realm.tenant", else "tenant" within "realm". Nil if there is none.
+// findClaim returns the claim with this name, or the nested claim that the dots in the name lead to, or nil if there is neither. For
+// example, "realm.tenant" is the claim "realm.tenant" if it exists, and otherwise the claim "tenant" in "realm".
 func findClaim(claims map[string]any, name string) any {
 	if claim, found := claims[name]; found {
 		return claim
@@ -24,8 +24,8 @@ func findClaim(claims map[string]any, name string) any {
 	return nil
 }
 
-// scalarText returns a claim as an identifier: a text as it is, a number or a bool in its shortest form, so that no other
-// spelling of it is another identifier. Everything else is missing: "".
+// scalarText returns a claim as an identifier: a string unchanged, a number or a bool in its shortest form, so that every spelling of a
+// number is the same identifier. It returns "" for other values, which counts as a missing identifier.
 func scalarText(claim any) string {
 	switch v := claim.(type) {
 	case string:
@@ -53,11 +53,11 @@ func scalarText(claim any) string {
 	}
 }
 
-// plainDigits is up to how many digits a number is written without exponent.
+// plainDigits is the maximum number of digits of a number without an exponent.
 const plainDigits = 21
 
-// number returns the shortest form of a number in JSON's spelling, "" for what is none: 1000 for "1e3" and "1000.0". It
-// works on the digits, for a float64 would make one identifier of two long ones.
+// canonicalNumber returns the shortest form of a JSON number, for example 1000 for "1e3" and "1000.0", or "" if the text is not a
+// number. It works on the digits, because a float64 would map different long numbers to one identifier.
 func canonicalNumber(text string) string {
 	unsigned, negative := strings.CutPrefix(text, "-")
 	mantissa, power, _ := strings.Cut(strings.ToLower(unsigned), "e")
@@ -87,9 +87,9 @@ func canonicalNumber(text string) string {
 	return written
 }
 
-// formatDecimal writes digits · 10^exponent, with a point or an exponent where it must.
+// formatDecimal formats digits · 10^exponent, with a decimal point or an exponent if necessary.
 func formatDecimal(digits string, exponent int) string {
-	point := len(digits) + exponent // how many digits stand before the point
+	point := len(digits) + exponent // the number of digits before the decimal point
 	switch {
 	case exponent >= 0 && point <= plainDigits:
 		return digits + strings.Repeat("0", exponent)
@@ -102,7 +102,7 @@ func formatDecimal(digits string, exponent int) string {
 	}
 }
 
-// inGroup says whether the claim "groups", a list of texts or one text, names one of these.
+// inGroup reports whether the claim "groups", a string or a list of strings, contains one of these groups.
 func inGroup(claims map[string]any, groups []string) bool {
 	switch claim := claims["groups"].(type) {
 	case string:

@@ -23,7 +23,7 @@ func identified(t testing.TB, name string, claims map[string]any) string {
 	return index(t, r).Match(nil, req)[0].Identify(req)
 }
 
-func TestIdentifyByClaim(t *testing.T) {
+func TestIdentify_ReadsClaims(t *testing.T) {
 	for name, tc := range map[string]struct{ claim, json, want string }{
 		"a text":                               {"sub", `{"sub":"u1"}`, "u1"},
 		"a text stays as it is":                {"sub", `{"sub":" 1e3 "}`, " 1e3 "},
@@ -70,7 +70,7 @@ func TestIdentifyByClaim(t *testing.T) {
 	}
 }
 
-func TestNumbersOfOtherKinds(t *testing.T) {
+func TestIdentify_ReadsClaimsOfAllNumberTypes(t *testing.T) {
 	for want, claims := range map[string][]any{
 		"1000":                 {1000, int32(1000), int64(1000), uint32(1000), uint64(1000), float32(1000), 1000.0, json.Number("1E+3"), json.Number("0.1e4")},
 		"9007199254740993":     {int64(9007199254740993), json.Number("9007199254740993"), json.Number("9007199254740993.0")},
@@ -89,8 +89,8 @@ func TestNumbersOfOtherKinds(t *testing.T) {
 	}
 }
 
-// TestASpellingIsNoIdentity writes numbers in any pattern that JSON allows: the identifiers are equal if the numbers are.
-func TestASpellingIsNoIdentity(t *testing.T) {
+// TestIdentify_IgnoresTheSpellingOfNumbers writes numbers in any form that JSON allows: the identifiers are equal if the numbers are.
+func TestIdentify_IgnoresTheSpellingOfNumbers(t *testing.T) {
 	spelled := rapid.Custom(func(t *rapid.T) json.Number {
 		sign := rapid.SampledFrom([]string{"", "-"}).Draw(t, "sign")
 		whole := rapid.SampledFrom([]string{"0", "1", "10", "12", "120", "1000000000000000000000000"}).Draw(t, "whole")
@@ -113,7 +113,7 @@ func TestASpellingIsNoIdentity(t *testing.T) {
 	})
 }
 
-func TestIdentifyByExpression(t *testing.T) {
+func TestIdentify_EvaluatesExpressions(t *testing.T) {
 	for text, want := range map[string]string{
 		`request.host`:                                    "api.shop.example",
 		`request.path.split("/")[1]`:                      "v1",
@@ -137,7 +137,7 @@ func TestIdentifyByExpression(t *testing.T) {
 	}
 }
 
-func TestAnExpressionsAddressAndSecret(t *testing.T) {
+func TestIdentify_NormalizesAndHashesTheResultOfAnExpression(t *testing.T) {
 	r := rule("shop/it")
 	r.Identifier = rules.Identifier{From: rules.FromExpression, Name: `"2001:db8:1:2:3::1"`, Address: true, IPv6Prefix: 48}
 	req := whole()
@@ -150,7 +150,7 @@ func TestAnExpressionsAddressAndSecret(t *testing.T) {
 	}
 }
 
-func TestPrefixesOfAddresses(t *testing.T) {
+func TestIdentify_CountsIPv6AddressesByPrefix(t *testing.T) {
 	for bits, want := range map[int]string{0: "2001:db8:1:203::/64", 1: "::/1", 48: "2001:db8:1::/48", 56: "2001:db8:1:200::/56", 128: "2001:db8:1:203:4:5:6:7/128"} {
 		r := rule("shop/it")
 		r.Identifier = rules.Identifier{From: rules.FromClientIP, IPv6Prefix: bits}

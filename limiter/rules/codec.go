@@ -9,33 +9,33 @@ import (
 	"io"
 )
 
-// Format is the highest number of the encoding that this build reads, from 1. A reader refuses any other: a limiter that is
-// older than its operator keeps serving what it has instead of guessing. A new field needs no new number, for an older
-// reader refuses what it does not know; a new value of an old field does.
+// Format is the highest format version that this build reads. The lowest is 1. A reader rejects higher versions: a limiter that is older
+// than its operator keeps its current rules. A new field needs no new version, because an older reader rejects unknown fields. A new
+// value of an existing field needs one.
 //
-//   - 1: the first.
-//   - 2: identifiers from claims, descriptors and expressions, which a reader of 1 would all take for missing.
+//   - 1: the first version.
+//   - 2: identifiers from claims, descriptors and expressions. A reader of version 1 would treat them as missing.
 //   - 3: writes to the Kubernetes API.
 //
-// A Set is written in the lowest format that says all of it: what an older limiter can honour, it still reads.
+// A Set is written in the lowest version that can represent it, so that older limiters read everything that they can enforce.
 const Format = 3
 
-// maxEncoded bounds what Decode unpacks, in bytes: far above 10 000 policies, far below what hurts.
+// maxEncoded bounds the decompressed size of a Set, in bytes. It is far above the size of 10 000 policies and far below the memory of a
+// limiter.
 const maxEncoded = 256 << 20
 
-// ErrFormat is wrapped by the error of Decode for a Set written in another format.
+// ErrFormat is the error of Decode for a format version that this build does not read.
 var ErrFormat = errors.New("unknown format")
 
-var errNoRevision = errors.New("decode rules: the data does not name its revision")
+var errNoRevision = errors.New("decode rules: the data does not contain its revision")
 
 type envelope struct {
 	Format int `json:"format"`
 	Set
 }
 
-// Encode returns the Set's canonical form (gzip of JSON: the same Set always gives the same bytes) and its revision,
-// "sha256:…" of the JSON. The comment of the gzip header names the revision, so that the data proves itself wherever it is
-// kept.
+// Encode returns the canonical form of the Set, which is compressed JSON, and its revision, which is "sha256:…" of the JSON. The same Set
+// always has the same bytes. The comment in the gzip header contains the revision, so that a reader can verify the data.
 func Encode(set Set) (data []byte, rev string) {
 	if set.Rules == nil {
 		set.Rules = []Rule{}
@@ -52,7 +52,7 @@ func Encode(set Set) (data []byte, rev string) {
 	return b.Bytes(), rev
 }
 
-// format is the lowest that says all of the Set.
+// format returns the lowest format version that can represent the Set.
 func (s Set) format() int {
 	format := 1
 	for i := range s.Rules {
@@ -67,19 +67,20 @@ func (s Set) format() int {
 	return format
 }
 
-// DecodeAs reads the Set that is to have that revision, and refuses any other as Decode refuses what it cannot read.
+// DecodeAs decodes data like Decode, and returns an error if the revision is not rev.
 func DecodeAs(data []byte, rev string) (Set, error) {
 	set, content, err := Decode(data)
 	if err != nil {
 		return Set{}, err
 	}
 	if content != rev {
-		return Set{}, fmt.Errorf("its content is %s", content)
+		return Set{}, fmt.Errorf("the revision of the data is %s, want %s", content, rev)
 	}
 	return set, nil
 }
 
-// DecodeNamed is Decode for data that nobody else vouches for, a file say: it refuses data that does not name its revision.
+// DecodeNamed decodes data like Decode, and returns an error if the data does not contain its revision. Use it for data whose revision is
+// not known from elsewhere, such as a file.
 func DecodeNamed(data []byte) (set Set, rev string, err error) {
 	set, rev, named, err := read(data)
 	if err == nil && !named {
@@ -88,9 +89,9 @@ func DecodeNamed(data []byte) (set Set, rev string, err error) {
 	return set, rev, err
 }
 
-// Decode reads what Encode wrote and returns the Set and its revision. It refuses another format (ErrFormat),
-// unknown fields, data that is not whole, and data that names another revision than its content's. Data that names
-// none is from before data did.
+// Decode decodes the result of Encode and returns the Set and its revision. It rejects other format versions (ErrFormat), unknown fields,
+// incomplete data, and data whose content does not match the revision in it. It accepts data without a revision, which older
+// operators wrote.
 func Decode(data []byte) (set Set, rev string, err error) {
 	set, rev, _, err = read(data)
 	return set, rev, err
@@ -103,7 +104,7 @@ func read(data []byte) (set Set, rev string, named bool, err error) {
 	}
 	rev = revision(plain)
 	if name != "" && name != rev {
-		return Set{}, "", false, fmt.Errorf("decode rules: the data names revision %q, its content is %s", name, rev)
+		return Set{}, "", false, fmt.Errorf("decode rules: the data contains revision %q, but its content has revision %s", name, rev)
 	}
 	var head struct {
 		Format int `json:"format"`
@@ -112,7 +113,7 @@ func read(data []byte) (set Set, rev string, named bool, err error) {
 		return Set{}, "", false, fmt.Errorf("decode rules: %w", err)
 	}
 	if head.Format < 1 || head.Format > Format {
-		return Set{}, "", false, fmt.Errorf("decode rules: %w %d, this build reads 1 to %d", ErrFormat, head.Format, Format)
+		return Set{}, "", false, fmt.Errorf("decode rules: %w %d; this build reads formats 1 to %d", ErrFormat, head.Format, Format)
 	}
 	var e envelope
 	strict := json.NewDecoder(bytes.NewReader(plain))
@@ -123,7 +124,7 @@ func read(data []byte) (set Set, rev string, named bool, err error) {
 	return e.Set, rev, name != "", nil
 }
 
-// unpack returns the JSON, and the revision that the data names, "" for none.
+// unpack returns the JSON, and the revision in the data, or "" if the data has no revision.
 func unpack(data []byte) (plain []byte, name string, err error) {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -135,7 +136,7 @@ func unpack(data []byte) (plain []byte, name string, err error) {
 		return nil, "", err
 	}
 	if len(plain) > maxEncoded {
-		return nil, "", fmt.Errorf("larger than %d bytes", maxEncoded)
+		return nil, "", fmt.Errorf("the decompressed data exceeds %d bytes", maxEncoded)
 	}
 	return plain, name, nil
 }

@@ -39,7 +39,7 @@ func compressed(t *testing.T, name, text string) []byte {
 	return b.Bytes()
 }
 
-func TestASetComesBackWithItsRevision(t *testing.T) {
+func TestDecode_ReturnsTheEncodedSetAndItsRevision(t *testing.T) {
 	full := rule("shop/full")
 	full.PerEndpoint, full.Shadow = true, true
 	full.Identifier.Secret = true
@@ -114,9 +114,9 @@ func everyWrite() rules.Rule {
 	return r
 }
 
-// TestASetFromBeforeTiers was written by a build that knew no tiers, costs, networks, expressions and descriptors: it is
+// TestDecode_ReadsASetWithoutTiers was written by a build that knew no tiers, costs, networks, expressions and descriptors: it is
 // read as it was meant, and written again as the same bytes under the same revision.
-func TestASetFromBeforeTiers(t *testing.T) {
+func TestDecode_ReadsASetWithoutTiers(t *testing.T) {
 	const plain = `{"format":1,"rules":[{"policy":"shop/a","domain":"shop","axis":"Tenant","identifier":{"from":"header","name":"x-tenant-id"},` +
 		`"match":{},"algorithm":"SlidingWindowCounter","units":100,"windowSeconds":60}]}`
 	set, revision, err := rules.Decode(compressed(t, "", plain))
@@ -132,9 +132,9 @@ func TestASetFromBeforeTiers(t *testing.T) {
 	}
 }
 
-// TestALimiterIsNotGivenWhatItCannotHonour: a reader of format 1 has no such fields and refuses them by itself, but would
+// TestEncode_UsesFormat2ForSourcesThatFormat1DoesNotKnow: a reader of format 1 has no such fields and refuses them by itself, but would
 // take these sources for missing identifiers.
-func TestALimiterIsNotGivenWhatItCannotHonour(t *testing.T) {
+func TestEncode_UsesFormat2ForSourcesThatFormat1DoesNotKnow(t *testing.T) {
 	for source, want := range map[rules.IdentifierSource]string{
 		rules.FromClientIP: `"format":1,`, rules.FromHeader: `"format":1,`, rules.FromQuery: `"format":1,`, rules.FromCookie: `"format":1,`,
 		rules.FromEndpoint: `"format":1,`, rules.FromClaim: `"format":2,`, rules.FromDescriptor: `"format":2,`, rules.FromExpression: `"format":2,`,
@@ -153,7 +153,7 @@ func TestALimiterIsNotGivenWhatItCannotHonour(t *testing.T) {
 	}
 }
 
-func TestALimiterFromBeforeWritesToTheKubernetesAPIIsNotGivenThem(t *testing.T) {
+func TestEncode_UsesFormat3ForWritesToTheKubernetesAPI(t *testing.T) {
 	data, _ := rules.Encode(rules.Set{Rules: []rules.Rule{rule("shop/a"), everyWrite()}})
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -164,7 +164,7 @@ func TestALimiterFromBeforeWritesToTheKubernetesAPIIsNotGivenThem(t *testing.T) 
 	}
 }
 
-func TestTheRevisionIsTheContents(t *testing.T) {
+func TestRevision_DependsOnTheContentOnly(t *testing.T) {
 	_, base := rules.Encode(rules.Set{Rules: []rules.Rule{rule("shop/a")}})
 	other := rule("shop/a")
 	other.Units++
@@ -181,7 +181,7 @@ func TestTheRevisionIsTheContents(t *testing.T) {
 	}
 }
 
-func TestDecodeRefusesWhatItCannotRead(t *testing.T) {
+func TestDecode_RejectsInvalidData(t *testing.T) {
 	data, _ := rules.Encode(rules.Set{Rules: []rules.Rule{rule("shop/a")}})
 	tests := map[string]struct {
 		data []byte
@@ -191,10 +191,10 @@ func TestDecodeRefusesWhatItCannotRead(t *testing.T) {
 		"no gzip":               {[]byte("{}"), "decode rules: "},
 		"half of it":            {data[:len(data)/2], "unexpected EOF"},
 		"no JSON":               {compressed(t, "", "rules"), "invalid character"},
-		"another format":        {compressed(t, "", `{"format":4,"rules":[],"new":1}`), "unknown format 4, this build reads 1 to 3"},
+		"another format":        {compressed(t, "", `{"format":4,"rules":[],"new":1}`), "unknown format 4; this build reads formats 1 to 3"},
 		"no format":             {compressed(t, "", `{"rules":[]}`), "unknown format 0"},
 		"a field nobody knows":  {compressed(t, "", `{"format":1,"rules":[{"policy":"a/b","quota":3}]}`), `unknown field "quota"`},
-		"the name of another":   {compressed(t, "sha256:0", `{"format":1,"rules":[]}`), `names revision "sha256:0", its content is sha256:`},
+		"the name of another":   {compressed(t, "sha256:0", `{"format":1,"rules":[]}`), `contains revision "sha256:0", but its content has revision sha256:`},
 		"a rule of wrong shape": {compressed(t, "", `{"format":1,"rules":[{"units":"many"}]}`), "cannot unmarshal"},
 	}
 	for name, test := range tests {
@@ -211,7 +211,7 @@ func TestDecodeRefusesWhatItCannotRead(t *testing.T) {
 	}
 }
 
-func TestTheDataNamesItsRevision(t *testing.T) {
+func TestEncode_StoresTheRevisionInTheData(t *testing.T) {
 	data, revision := rules.Encode(rules.Set{Rules: []rules.Rule{rule("shop/a")}})
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -225,8 +225,8 @@ func TestTheDataNamesItsRevision(t *testing.T) {
 	}
 }
 
-// TestDataThatNamesNoRevision is what builds before this one wrote to Redis, where the pointer names it.
-func TestDataThatNamesNoRevision(t *testing.T) {
+// TestDecodeNamed_RejectsDataWithoutRevision is what builds before this one wrote to Redis, where the pointer names it.
+func TestDecodeNamed_RejectsDataWithoutRevision(t *testing.T) {
 	nameless := compressed(t, "", `{"format":1,"rules":[]}`)
 	_, revision, err := rules.Decode(nameless)
 	if err != nil {
@@ -235,14 +235,14 @@ func TestDataThatNamesNoRevision(t *testing.T) {
 	if _, err := rules.DecodeAs(nameless, revision); err != nil {
 		t.Errorf("DecodeAs: %v", err)
 	}
-	if set, _, err := rules.DecodeNamed(nameless); err == nil || !strings.Contains(err.Error(), "does not name its revision") {
+	if set, _, err := rules.DecodeNamed(nameless); err == nil || !strings.Contains(err.Error(), "does not contain its revision") {
 		t.Errorf("DecodeNamed: %+v, %v", set, err)
 	}
 }
 
-// TestOneFlippedBitIsNoticed flips each bit of what names or carries the rules. The header's bytes of time, operating
+// TestDecode_DetectsOneFlippedBit flips each bit of what names or carries the rules. The header's bytes of time, operating
 // system and effort carry nothing.
-func TestOneFlippedBitIsNoticed(t *testing.T) {
+func TestDecode_DetectsOneFlippedBit(t *testing.T) {
 	set := rules.Set{Rules: []rules.Rule{rule("shop/a")}}
 	data, revision := rules.Encode(set)
 	for i := range data {

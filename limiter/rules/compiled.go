@@ -10,7 +10,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// Compiled is a rule with what its matching and counting need, worked out once.
+// Compiled is a rule with everything that matching and counting need, computed once.
 type Compiled struct {
 	Rule
 
@@ -18,20 +18,20 @@ type Compiled struct {
 	Keys   limiter.KeySpace
 	prefix string // of Keys
 
-	// Of Match: nil where it says nothing.
+	// The parts of Match. Each is nil if Match has no such condition.
 	headers               []header
 	clients, exempt       *bart.Lite
 	condition             *expression
 	identifier, costUnits *expression // of Identifier and Cost
-	hasExpressions        bool        // wherever
+	hasExpressions        bool        // any of the expressions of the rule or its tiers
 	tiers                 []tier
-	endpoints             *endpoints // nil unless requests' own paths are counted
+	endpoints             *endpoints // nil unless the rule counts by the paths of requests
 }
 
 // compiler compiles the rules of one Set.
 type compiler struct {
 	prefix string // of keys
-	// expressions that were compiled already: policies are often alike.
+	// expressions is a cache: many policies have the same expressions.
 	expressions map[expressionKey]*expression
 }
 
@@ -72,7 +72,7 @@ func (k *compiler) match(c *Compiled) (err error) {
 	}
 	for _, d := range m.Descriptors {
 		if d.Key == "" {
-			return errors.New("a descriptor match without a key")
+			return errors.New("a descriptor match must have a key")
 		}
 	}
 	if m.Expression != "" {
@@ -84,7 +84,7 @@ func (k *compiler) match(c *Compiled) (err error) {
 func (k *compiler) identify(c *Compiled) (err error) {
 	id := &c.Identifier
 	if id.IPv6Prefix < 0 || id.IPv6Prefix > 128 {
-		return fmt.Errorf("an IPv6 prefix of %d bits", id.IPv6Prefix)
+		return fmt.Errorf("the IPv6 prefix length must be from 0 to 128, got %d", id.IPv6Prefix)
 	}
 	switch id.From {
 	case FromClientIP, FromEndpoint, FromKubernetesTenant, FromKubernetesNamespace, FromKubernetesUser, FromServiceAccount:
@@ -93,10 +93,10 @@ func (k *compiler) identify(c *Compiled) (err error) {
 	case FromExpression:
 		c.identifier, err = k.expression(languageOf(&c.Rule), id.Name, ResultString)
 	default:
-		return fmt.Errorf("unknown source %q of an identifier", id.From)
+		return fmt.Errorf("unknown identifier source %q", id.From)
 	}
 	if id.Name == "" {
-		return fmt.Errorf("an identifier from a %s without a name", id.From)
+		return fmt.Errorf("an identifier from source %s must have a name", id.From)
 	}
 	return err
 }
@@ -105,7 +105,7 @@ func (k *compiler) tiers(c *Compiled) error {
 	for i, of := range c.Tiers {
 		another := func(other Tier) bool { return other.Name == of.Name }
 		if of.Name == "" || slices.ContainsFunc(c.Tiers[:i], another) {
-			return fmt.Errorf("the name %q of a tier is empty or that of another", of.Name)
+			return fmt.Errorf("the name of a tier must be unique and not empty, got %q", of.Name)
 		}
 		t, err := k.tier(&c.Rule, of)
 		if err != nil {
@@ -122,22 +122,22 @@ func (k *compiler) cost(c *Compiled) (err error) {
 	case cost == nil:
 		return nil
 	case countTrue(cost.Value != 0, cost.Header != "", cost.Expression != "") != 1:
-		return errors.New("a cost takes exactly one of value, header and expression")
+		return errors.New("a cost must have exactly one of value, header and expression")
 	case cost.Value < 0 || cost.Value > limiter.MaxUnits:
-		return fmt.Errorf("cost %d is outside 1 … %d", cost.Value, limiter.MaxUnits)
+		return fmt.Errorf("a cost must be from 1 to %d, got %d", limiter.MaxUnits, cost.Value)
 	case cost.Expression != "":
 		c.costUnits, err = k.expression(languageOf(&c.Rule), cost.Expression, ResultInt)
 	}
 	return err
 }
 
-// validateDomains lets a rule without any domain be: it never matches, as requests have one.
+// validateDomains accepts a rule without a domain. Such a rule never matches, because every request has a domain.
 func validateDomains(c *Compiled) error {
 	switch {
 	case countTrue(c.Domain != "", len(c.Domains) > 0, c.AllDomains) > 1:
-		return errors.New("a rule takes one of domain, domains and allDomains")
+		return errors.New("a rule must have at most one of domain, domains and allDomains")
 	case c.Default && c.Domain != "":
-		return errors.New("a rule of one domain is no default")
+		return errors.New("a rule with domain must not be a default")
 	default:
 		return nil
 	}
@@ -148,11 +148,11 @@ func validateStoreFailure(c *Compiled) error {
 	case LocalOnFailure, AllowOnFailure, DenyOnFailure:
 		return nil
 	default:
-		return fmt.Errorf("unknown decision %q while the store cannot be asked", c.OnStoreFailure)
+		return fmt.Errorf("unknown onStoreFailure %q", c.OnStoreFailure)
 	}
 }
 
-// expression compiles text, or finds it compiled.
+// expression compiles text, or returns the cached expression.
 func (k *compiler) expression(of *language, text string, result ResultType) (*expression, error) {
 	key := expressionKey{of, text, result}
 	if e, found := k.expressions[key]; found {
@@ -166,7 +166,7 @@ func (k *compiler) expression(of *language, text string, result ResultType) (*ex
 	return e, nil
 }
 
-// truncate shortens a text for a message.
+// truncate shortens a text for an error message.
 func truncate(text string) string {
 	const most = 64
 	if len(text) <= most {
@@ -175,18 +175,19 @@ func truncate(text string) string {
 	return text[:most] + "…"
 }
 
-// count is how many of these are so.
-func countTrue(these ...bool) int {
+// countTrue returns the number of conditions that are true.
+func countTrue(conditions ...bool) int {
 	n := 0
-	for _, so := range these {
-		if so {
+	for _, condition := range conditions {
+		if condition {
 			n++
 		}
 	}
 	return n
 }
 
-// keysFor are the rule's keys for another limit, which its units tell apart from the rule's own.
+// keysFor returns the keys of the rule for another limit. The units of the limit are part of the keys, so that they differ from the
+// rule's own keys.
 func (c *Compiled) keysFor(limit limiter.Limit) limiter.KeySpace {
 	return limiter.NewKeySpace(c.prefix, c.Axis, fmt.Sprintf("%s@%d", c.Policy, limit.Units()), limit)
 }

@@ -1,6 +1,6 @@
 package rules
 
-// descriptorIndex holds rules by the first entry of the descriptor that they match, and how many entries it has.
+// descriptorIndex maps descriptors to rules, by their first entry and their number of entries.
 type descriptorIndex map[descriptorKey][]int
 
 type descriptorKey struct {
@@ -13,17 +13,17 @@ func (d descriptorIndex) add(i int, match []DescriptorMatch) {
 	d[key] = append(d[key], i)
 }
 
-// none is what descriptorOf returns for a request without such a descriptor.
-const none = -1
+// noDescriptor is the result of descriptorOf for a request without a matching descriptor.
+const noDescriptor = -1
 
-// descriptorOf returns which descriptor of r is the first to match, entry by entry and none left over.
+// descriptorOf returns the index of the first descriptor of r whose entries all match, or noDescriptor.
 func descriptorOf(r *Request, match []DescriptorMatch) int32 {
 	for i, d := range r.Descriptors {
 		if d.matches(match) {
 			return int32(i)
 		}
 	}
-	return none
+	return noDescriptor
 }
 
 func (d Descriptor) matches(match []DescriptorMatch) bool {
@@ -38,7 +38,7 @@ func (d Descriptor) matches(match []DescriptorMatch) bool {
 	return true
 }
 
-// value returns the value beside the first entry with that key.
+// value returns the value of the first entry with this key.
 func (d Descriptor) value(key string) (value string, found bool) {
 	for _, e := range d {
 		if e.Key == key {
@@ -48,8 +48,8 @@ func (d Descriptor) value(key string) (value string, found bool) {
 	return "", false
 }
 
-// descriptorValue returns the value beside key in the descriptor that m's rule matched, else in the first that has it,
-// "" if none has.
+// descriptorValue returns the value of the key in the descriptor that the rule matched, or else in the first descriptor with the key, or
+// "" if no descriptor has the key.
 func (m Matched) descriptorValue(r *Request, key string) string {
 	if 0 <= m.descriptor && int(m.descriptor) < len(r.Descriptors) {
 		if value, found := r.Descriptors[m.descriptor].value(key); found {

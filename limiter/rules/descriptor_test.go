@@ -32,7 +32,7 @@ func asking(text string) []rules.DescriptorMatch {
 	return match
 }
 
-func TestMatchByDescriptor(t *testing.T) {
+func TestMatch_ComparesDescriptors(t *testing.T) {
 	for name, tc := range map[string]struct {
 		match   string
 		in, out []string
@@ -69,7 +69,7 @@ func TestMatchByDescriptor(t *testing.T) {
 	}
 }
 
-func TestRulesOfSeveralDescriptorsMatchOneRequest(t *testing.T) {
+func TestMatch_ReturnsRulesOfAllDescriptorsOfARequest(t *testing.T) {
 	var list []rules.Rule
 	for _, r := range []struct{ policy, match string }{
 		{"shop/1-any", ""},
@@ -91,7 +91,7 @@ func TestRulesOfSeveralDescriptorsMatchOneRequest(t *testing.T) {
 	}
 }
 
-func TestIdentifyByDescriptor(t *testing.T) {
+func TestIdentify_ReadsDescriptors(t *testing.T) {
 	for name, tc := range map[string]struct{ match, request, want string }{
 		"of the descriptor that matched": {"path=/login,tenant=", "tenant=globex; path=/login,tenant=acme", "acme"},
 		"of the first one that matched":  {"tenant=", "tenant=acme; tenant=globex", "acme"},

@@ -42,7 +42,7 @@ func policiesFor(x *rules.Index, domain, path string) []string {
 	return names
 }
 
-func TestRulesForSeveralDomains(t *testing.T) {
+func TestMatch_AppliesRulesToSeveralDomains(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rules  []rules.Rule
 		domain string
@@ -74,7 +74,7 @@ func TestRulesForSeveralDomains(t *testing.T) {
 	}
 }
 
-func TestADefaultGivesWayOnlyOnRequestsThatTheOtherMatches(t *testing.T) {
+func TestMatch_DropsADefaultOnlyIfAnotherRuleMatchesTheRequest(t *testing.T) {
 	own := rule("shop/own")
 	own.Match = path(rules.PathPrefix, "/v1")
 	x := index(t, byDefault(everywhere("all")), own)
@@ -85,7 +85,7 @@ func TestADefaultGivesWayOnlyOnRequestsThatTheOtherMatches(t *testing.T) {
 	}
 }
 
-func TestMatchLeavesAloneWhatIsInFrontOfItsOwn(t *testing.T) {
+func TestMatch_KeepsThePreviousElementsOfTheSlice(t *testing.T) {
 	x := index(t, byDefault(everywhere("all")), rule("shop/own"))
 	request := &rules.Request{Domain: "billing", Path: "/"}
 	dst := x.Match(x.Match(nil, request), &rules.Request{Domain: "shop", Path: "/"})
@@ -98,7 +98,7 @@ func TestMatchLeavesAloneWhatIsInFrontOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestADefaultThatGivesWayCountsNoPaths(t *testing.T) {
+func TestMatch_CountsNoPathsForADroppedDefault(t *testing.T) {
 	all := byDefault(everywhere("all"))
 	all.PerEndpoint = true
 	x := index(t, all, rule("shop/own"))
@@ -111,8 +111,8 @@ func TestADefaultThatGivesWayCountsNoPaths(t *testing.T) {
 	}
 }
 
-// TestDomainsAndDefaultsAsTheirDefinitionReads compares with what one reads in Rule: each rule alone, then defaults taken out.
-func TestDomainsAndDefaultsAsTheirDefinitionReads(t *testing.T) {
+// TestMatch_AgreesWithTheDefinitionOfDomainsAndDefaults compares with what one reads in Rule: each rule alone, then defaults taken out.
+func TestMatch_AgreesWithTheDefinitionOfDomainsAndDefaults(t *testing.T) {
 	domains := []string{"billing", "search", "shop"}
 	rapid.Check(t, func(t *rapid.T) {
 		var list []rules.Rule
@@ -157,7 +157,7 @@ func TestDomainsAndDefaultsAsTheirDefinitionReads(t *testing.T) {
 	})
 }
 
-func TestNewIndexRefusesDomainsThatContradict(t *testing.T) {
+func TestNewIndex_RejectsContradictoryDomains(t *testing.T) {
 	both, three, oneDefault := everywhere("a", "shop"), everywhere("a"), byDefault(rule("shop/a"))
 	both.Domain, three.Domains = "shop", []string{"shop"}
 	for name, r := range map[string]rules.Rule{"domain and domains": both, "domains and all": three, "a default of one domain": oneDefault} {
@@ -167,7 +167,7 @@ func TestNewIndexRefusesDomainsThatContradict(t *testing.T) {
 	}
 }
 
-func TestDomainsAndDefaultsAreReadBack(t *testing.T) {
+func TestDecode_ReturnsDomainsAndDefaults(t *testing.T) {
 	data, revision := rules.Encode(rules.Set{Rules: []rules.Rule{byDefault(everywhere("all")), everywhere("some", "shop")}})
 	set, err := rules.DecodeAs(data, revision)
 	if err != nil || len(set.Rules) != 2 || !set.Rules[0].AllDomains || !set.Rules[0].Default || !slices.Equal(set.Rules[1].Domains, []string{"shop"}) {

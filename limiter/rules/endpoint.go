@@ -8,98 +8,99 @@ import (
 	"time"
 )
 
-// OtherEndpoints is the endpoint under which a rule counts the requests to all paths beyond those that it counts by
-// themselves. No path is called so: paths begin with a slash.
+// OtherEndpoints is the endpoint under which a rule counts requests to paths beyond the first 1000. It is not a valid path, because paths
+// begin with a slash.
 const OtherEndpoints = "*"
 
 const (
 	maxEndpoints    = 1000
-	maxEndpointText = 128 // bytes; of longer paths the hash is remembered
+	maxEndpointText = 128 // bytes; a longer path is stored as its hash
 )
 
-// endpoints bounds how many of the requests' own paths a rule counts by themselves: the first 1000 that come, the others
-// together as [OtherEndpoints]. Otherwise whoever asks for random paths would make a counter with each. A path that no
-// request asked for throughout a window of the rule gives pattern to another, at the latest in the second: its counter then
-// holds nothing that matters.
+// endpoints bounds the number of request paths that a rule counts separately: the first 1000 paths, and all others together as
+// [OtherEndpoints]. Otherwise a client that requests random paths would create a counter with each request. A path that no request used
+// for a whole window of the rule is evicted when another path needs its slot, at the latest in the second window. Its counter no
+// longer matters then.
 //
-// What this is not: fair. Who keeps a thousand paths of junk busy holds the places, and real paths that have none share
-// one counter meanwhile; each replica of a limiter gives away its own places, so a path may be counted alone by one and
-// with the others by another. A rule that names its paths has neither problem.
+// The bound is not fair. A client that keeps a thousand useless paths active occupies all slots, and real paths without a slot share one
+// counter. Each replica of a limiter assigns its own slots, so one replica can count a path separately while another does not. Rules
+// with explicit paths have neither problem.
 type endpoints struct {
 	window time.Duration
-	known  atomic.Pointer[map[string]*endpoint] // replaced, never changed
-	round  atomic.Uint32                        // of places given away anew
-	// full until then, in nanoseconds of the epoch; 0: not full.
-	full  atomic.Int64
-	mutex sync.Mutex // held to replace known
-	begun time.Time  // of the round
+	paths  atomic.Pointer[map[string]*endpoint] // replaced, never modified
+	// generation increases each time unused paths are evicted.
+	generation atomic.Uint32
+	// fullUntil is the earliest time of the next eviction, in nanoseconds since the epoch; 0 if a slot is free.
+	fullUntil atomic.Int64
+	mutex     sync.Mutex // protects the replacement of paths
+	started   time.Time  // of the generation
 }
 
-// endpoint is a path that is counted by itself.
+// endpoint is a path that is counted separately.
 type endpoint struct {
-	round atomic.Uint32 // in which it was last asked for
+	generation atomic.Uint32 // in which a request last used it
 }
 
 func newEndpoints(window time.Duration) *endpoints {
 	e := &endpoints{window: window}
-	e.known.Store(&map[string]*endpoint{})
+	e.paths.Store(&map[string]*endpoint{})
 	return e
 }
 
-// name returns what path is counted under.
+// name returns the endpoint under which path is counted.
 func (e *endpoints) name(path string, clock func() time.Time) string {
 	key := path
 	if len(path) > maxEndpointText {
 		sum := sha256.Sum256([]byte(path))
 		key = string(sum[:])
 	}
-	if known, found := (*e.known.Load())[key]; found {
-		if round := e.round.Load(); known.round.Load() != round { // a store would make all cores share the line
-			known.round.Store(round)
+	if known, found := (*e.paths.Load())[key]; found {
+		if generation := e.generation.Load(); known.generation.Load() != generation { // an unconditional store would contend for the cache line
+			known.generation.Store(generation)
 		}
 		return path
 	}
 	now := clock()
-	if now.UnixNano() < e.full.Load() || !e.add(key, now) {
+	if now.UnixNano() < e.fullUntil.Load() || !e.add(key, now) {
 		return OtherEndpoints
 	}
 	return path
 }
 
-// add gives key a place if there is one.
+// add assigns a slot to key, and returns false if all slots are in use.
 func (e *endpoints) add(key string, now time.Time) bool {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
-	known := *e.known.Load()
-	if known[key] != nil {
+	paths := *e.paths.Load()
+	if paths[key] != nil {
 		return true
 	}
-	if e.begun.IsZero() {
-		e.begun = now
+	if e.started.IsZero() {
+		e.started = now
 	}
-	round := e.round.Load()
-	full := len(known) >= maxEndpoints
-	if full && now.Sub(e.begun) < e.window {
-		e.full.Store(e.begun.Add(e.window).UnixNano())
+	generation := e.generation.Load()
+	full := len(paths) >= maxEndpoints
+	if full && now.Sub(e.started) < e.window {
+		e.fullUntil.Store(e.started.Add(e.window).UnixNano())
 		return false
 	}
-	next := make(map[string]*endpoint, len(known)+1)
-	for path, entry := range known {
-		if !full || entry.round.Load() == round {
+	next := make(map[string]*endpoint, len(paths)+1)
+	for path, entry := range paths {
+		if !full || entry.generation.Load() == generation {
 			next[path] = entry
 		}
 	}
 	if full {
-		round++
-		e.round.Store(round)
-		e.begun = now
+		generation++
+		e.generation.Store(generation)
+		e.started = now
 	}
 	added := len(next) < maxEndpoints
 	if added {
 		entry := new(endpoint)
-		entry.round.Store(round)
-		next[strings.Clone(key)] = entry // which may be a piece of a large body
+		entry.generation.Store(generation)
+		next[strings.Clone(key)] = entry // key may be part of a large request body
 	}
-	e.known.Store(&next)
+	e.paths.Store(&next)
 	return added
 }

@@ -30,7 +30,7 @@ func asked(e *endpoints, c *clock, kind string, from, before int) map[string]boo
 	return names
 }
 
-func TestAThousandPathsAreCountedAlone(t *testing.T) {
+func TestEndpoints_CountAThousandPathsSeparately(t *testing.T) {
 	c := startOfClock()
 	e := newEndpoints(time.Minute)
 	if got := asked(e, c, "first", 0, maxEndpoints); len(got) != maxEndpoints || got[OtherEndpoints] {
@@ -44,7 +44,7 @@ func TestAThousandPathsAreCountedAlone(t *testing.T) {
 	}
 }
 
-func TestPathsThatNobodyAsksForGiveWay(t *testing.T) {
+func TestEndpoints_EvictUnusedPaths(t *testing.T) {
 	c := startOfClock()
 	e := newEndpoints(time.Minute)
 	asked(e, c, "junk", 0, maxEndpoints-1)
@@ -60,12 +60,12 @@ func TestPathsThatNobodyAsksForGiveWay(t *testing.T) {
 	if got := asked(e, c, "shop", 0, 1); !got["/shop/0"] {
 		t.Errorf("a path that was asked for in every window is counted as %v", got)
 	}
-	if n := len(*e.known.Load()); n != 501 {
+	if n := len(*e.paths.Load()); n != 501 {
 		t.Errorf("%d paths are remembered, want 501", n)
 	}
 }
 
-func TestPathsInUseKeepTheirPlaces(t *testing.T) {
+func TestEndpoints_KeepPathsInUse(t *testing.T) {
 	c := startOfClock()
 	e := newEndpoints(time.Minute)
 	for range 10 {
@@ -77,9 +77,9 @@ func TestPathsInUseKeepTheirPlaces(t *testing.T) {
 	}
 }
 
-// TestPlacesAreBoundInEveryWindow is the promise to the store: whatever is asked for and when, a rule begins no more than
+// TestEndpoints_BoundTheirNumberInEveryWindow is the promise to the store: whatever is asked for and when, a rule begins no more than
 // two thousand counters in any window, and those of the window before may still be there.
-func TestPlacesAreBoundInEveryWindow(t *testing.T) {
+func TestEndpoints_BoundTheirNumberInEveryWindow(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := startOfClock()
 		e := newEndpoints(time.Minute)
@@ -92,15 +92,15 @@ func TestPlacesAreBoundInEveryWindow(t *testing.T) {
 				}
 			}
 			maps.DeleteFunc(began, func(_ string, at time.Time) bool { return c.at.Sub(at) >= time.Minute })
-			if len(began) > 2*maxEndpoints+1 || len(*e.known.Load()) > maxEndpoints {
-				rt.Fatalf("%d counters in a window, %d places", len(began), len(*e.known.Load()))
+			if len(began) > 2*maxEndpoints+1 || len(*e.paths.Load()) > maxEndpoints {
+				rt.Fatalf("%d counters in a window, %d places", len(began), len(*e.paths.Load()))
 			}
 			c.at = c.at.Add(time.Duration(rapid.IntRange(0, 90).Draw(rt, "seconds")) * time.Second)
 		}
 	})
 }
 
-func TestLongPathsAreRememberedByTheirHash(t *testing.T) {
+func TestEndpoints_StoreTheHashOfLongPaths(t *testing.T) {
 	e := newEndpoints(time.Minute)
 	long := "/" + strings.Repeat("x", 64<<10)
 	for _, path := range []string{long, long + "y", long} {
@@ -108,17 +108,17 @@ func TestLongPathsAreRememberedByTheirHash(t *testing.T) {
 			t.Errorf("a path of %d bytes is counted as %.40q…", len(path), got)
 		}
 	}
-	for key := range *e.known.Load() {
+	for key := range *e.paths.Load() {
 		if len(key) != 32 {
 			t.Errorf("%d bytes are remembered of a path", len(key))
 		}
 	}
-	if n := len(*e.known.Load()); n != 2 {
+	if n := len(*e.paths.Load()); n != 2 {
 		t.Errorf("%d paths are remembered, want 2", n)
 	}
 }
 
-func TestPathsAskedForSideBySide(t *testing.T) {
+func TestEndpoints_AllowConcurrentUse(t *testing.T) {
 	e := newEndpoints(time.Hour)
 	var group sync.WaitGroup
 	for range 4 {
@@ -129,7 +129,7 @@ func TestPathsAskedForSideBySide(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if n := len(*e.known.Load()); n != maxEndpoints {
+	if n := len(*e.paths.Load()); n != maxEndpoints {
 		t.Errorf("%d paths are remembered, want %d", n, maxEndpoints)
 	}
 }
@@ -164,7 +164,7 @@ func counters(x *Index, from, to int) int {
 	return len(keys)
 }
 
-func TestWhichRulesBoundTheirPaths(t *testing.T) {
+func TestMatch_BoundsTheNumberOfEndpoints(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rule Rule
 		want int
@@ -186,17 +186,17 @@ func TestWhichRulesBoundTheirPaths(t *testing.T) {
 	}
 }
 
-func TestARequestWithoutPathTakesNoPlace(t *testing.T) {
+func TestMatch_IgnoresAnEmptyPathAsEndpoint(t *testing.T) {
 	x := indexed(t, perEndpoint("shop/a", func(*Rule) {}))
 	if m := x.Match(nil, &Request{Domain: "shop"}); len(m) != 1 || m[0].Endpoint != "" {
 		t.Errorf("%+v", m)
 	}
-	if n := len(*x.rules[0].endpoints.known.Load()); n != 0 {
+	if n := len(*x.rules[0].endpoints.paths.Load()); n != 0 {
 		t.Errorf("%d places taken", n)
 	}
 }
 
-func TestANewIndexGoesOnWithThePathsOfTheOld(t *testing.T) {
+func TestInheritEndpoints_KeepsThePathsOfThePreviousIndex(t *testing.T) {
 	same, other := perEndpoint("shop/a", func(*Rule) {}), perEndpoint("shop/b", func(*Rule) {})
 	before := indexed(t, same, other)
 	counters(before, 0, maxEndpoints)
@@ -211,8 +211,8 @@ func TestANewIndexGoesOnWithThePathsOfTheOld(t *testing.T) {
 	after.InheritEndpoints(indexed(t))
 }
 
-// TestNoSpellingOfAPathTakesAnotherPlace escapes and pads a path at random: it stays one endpoint.
-func TestNoSpellingOfAPathTakesAnotherPlace(t *testing.T) {
+// TestMatch_CountsAllSpellingsOfAPathAsOneEndpoint escapes and pads a path at random: it stays one endpoint.
+func TestMatch_CountsAllSpellingsOfAPathAsOneEndpoint(t *testing.T) {
 	segment := rapid.StringMatching(`[a-z0-9%é ~-]{1,6}`)
 	rapid.Check(t, func(rt *rapid.T) {
 		x := indexed(t, perEndpoint("shop/a", func(*Rule) {}))
@@ -231,7 +231,7 @@ func TestNoSpellingOfAPathTakesAnotherPlace(t *testing.T) {
 			}
 			spelled.WriteString(rapid.SampledFrom([]string{"", "/", "?q=" + url.QueryEscape(segments[0]), "#x"}).Draw(rt, "end"))
 			x.Match(nil, &Request{Domain: "shop", Path: NormalPath(spelled.String())})
-			if n := len(*x.rules[0].endpoints.known.Load()); n != 1 {
+			if n := len(*x.rules[0].endpoints.paths.Load()); n != 1 {
 				rt.Fatalf("%s is %s: %d endpoints", spelled.String(), NormalPath(spelled.String()), n)
 			}
 		}

@@ -14,62 +14,63 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// ResultType is what an expression comes out as.
+// ResultType is the type that an expression evaluates to.
 type ResultType string
 
-// What expressions come out as.
+// The result types.
 const (
 	ResultBool   ResultType = "bool"
 	ResultString ResultType = "string"
 	ResultInt    ResultType = "int"
 )
 
-// maxExpression is the longest text of an expression, in bytes.
+// maxExpression is the maximum length of an expression, in bytes.
 const maxExpression = 4096
 
-// ValidateExpression says why text is not a CEL expression over request that comes out as result, as "line:column: what is
-// wrong"; nil if it is one. It refuses expressions over 4096 bytes, those whose worst case takes more than
-// 20 000 steps, and regular expressions that are not written out.
+// ValidateExpression returns an error, as "line:column: problem", if text is not a CEL expression over request that evaluates to result.
+// It rejects expressions over 4096 bytes, expressions whose worst case takes more than 20 000 steps, and regular expressions that are
+// not string literals.
 //
-// An expression speaks of request:
+// The fields of request are:
 //
-//	domain, method, host, path, clientIP  string; path is in normal form, clientIP is "" where it is unknown
+//	domain, method, host, path, clientIP  string; path is normalized, clientIP is "" if the address is unknown
 //	headers                               map(string, string), names in lower case
 //	query                                 map(string, list(string))
 //	claims                                map(string, dyn)
 //	descriptors                           list(list(entry)), an entry has key and value
 //
-// and has beside CEL's own functions those of its extensions strings, sets, math, encoders, network (ip, cidr) and
-// optional values: request.headers[?"x-plan"].orValue("free").
+// The functions are those of CEL and of its extensions strings, sets, math, encoders, network (ip, cidr) and optional values, for example
+// request.headers[?"x-plan"].orValue("free").
 //
-// It fails on a request when it asks for what the request does not have, request.headers["x-plan"] without that header, or
-// because of what the request holds: int("many"), or too much to look at. What that means depends on what it is for:
+// The evaluation fails if the expression reads something that the request does not have, for example request.headers["x-plan"] without
+// that header, or because of the content of the request, for example int("many") or too much data. The consequence depends on the use:
 //
-//   - Match.Expression: a request without what is asked for does not match. Any other failure does, for nobody must get
-//     round a limit by what he sends. To match requests without the header, ask: !("x-plan" in request.headers) || ….
-//   - When.Expression: the request is not of the tier.
-//   - Identifier: it is missing.
-//   - Cost: it is 1.
+//   - Match.Expression: if the request does not have what the expression reads, it does not match. After any other failure it matches,
+//     so that a client cannot avoid a limit by what it sends. To match requests without a header, use
+//     !("x-plan" in request.headers) || ….
+//   - When.Expression: the request does not belong to the tier.
+//   - Identifier: the identifier is missing.
+//   - Cost: the cost is 1.
 //
-// A dyn, a claim, is taken for what it is when the request comes.
+// The type of a dyn, such as a claim, is determined when the expression is evaluated.
 func ValidateExpression(text string, result ResultType) error {
 	_, err := httpLanguage.compile(text, result)
 	return err
 }
 
-// ValidateKubernetesExpression is [ValidateExpression] for expressions over a write to the Kubernetes API. They have the same
-// functions and bounds, and speak of request as the AdmissionRequest of admission.k8s.io/v1 that an API server asks with:
+// ValidateKubernetesExpression is [ValidateExpression] for expressions over a write to the Kubernetes API. The functions and bounds are the
+// same. The variable request is the AdmissionRequest of admission.k8s.io/v1:
 //
 //	operation                            string: CREATE, UPDATE, DELETE, CONNECT
 //	resource                             group, version, resource, each a string
-//	subResource, namespace, name         string, "" for none
+//	subResource, namespace, name         string, "" if absent
 //	kind                                 kind, a string
 //	userInfo                             username, a string; groups, list(string); extra, map(string, list(string))
-//	object, oldObject, options           dyn, null for none
+//	object, oldObject, options           dyn, null if absent
 //	dryRun                               bool
 //
-// What an object does not have it is asked for in vain, see [ValidateExpression]: request.object.spec.parallelism > 10 fails on a
-// Job without, has(request.object.spec.parallelism) does not.
+// An expression fails if it reads a field that the object does not have, see [ValidateExpression]: request.object.spec.parallelism > 10
+// fails on a Job without the field, but has(request.object.spec.parallelism) does not.
 func ValidateKubernetesExpression(text string, result ResultType) error {
 	_, err := admissionLanguage.compile(text, result)
 	return err
@@ -81,10 +82,10 @@ type expressionKey struct {
 	result   ResultType
 }
 
-// expression is a CEL expression, compiled. It is safe for concurrent use.
+// expression is a compiled CEL expression. It is safe for concurrent use.
 type expression struct{ program cel.Program }
 
-// compileCEL compiles text as ValidateExpression checks it.
+// compileCEL compiles an expression that meets the conditions of ValidateExpression.
 func compileCEL(of *language, text string, result ResultType) (*expression, error) {
 	checked, err := of.compile(text, result)
 	if err != nil {
@@ -101,12 +102,13 @@ func compileCEL(of *language, text string, result ResultType) (*expression, erro
 	return &expression{program}, nil
 }
 
+// compile parses and type-checks text, and rejects expressions that are too expensive.
 func (l *language) compile(text string, result ResultType) (*cel.Ast, error) {
 	switch {
 	case strings.TrimSpace(text) == "":
-		return nil, errors.New("the expression is empty")
+		return nil, errors.New("the expression must not be empty")
 	case len(text) > maxExpression:
-		return nil, fmt.Errorf("the expression is longer than %d bytes", maxExpression)
+		return nil, fmt.Errorf("the expression must be at most %d bytes long", maxExpression)
 	}
 	env, err := l.environment()
 	if err != nil {
@@ -117,7 +119,7 @@ func (l *language) compile(text string, result ResultType) (*cel.Ast, error) {
 		return nil, l.compileError(issues)
 	}
 	if out := checked.OutputType(); !out.IsExactType(types.DynType) && out.String() != string(result) {
-		return nil, fmt.Errorf("1:1: the expression comes out as %s, want %s", cel.FormatCELType(out), result)
+		return nil, fmt.Errorf("1:1: the expression evaluates to %s, but must evaluate to %s", cel.FormatCELType(out), result)
 	}
 	if err := validateCalls(checked.NativeRep()); err != nil {
 		return nil, err
@@ -127,23 +129,23 @@ func (l *language) compile(text string, result ResultType) (*cel.Ast, error) {
 		return nil, err
 	}
 	if cost.Max > maxExpressionCost {
-		return nil, fmt.Errorf("1:1: the expression costs up to %s steps on a large request, at most %d are taken; "+
-			"nest no loops over "+l.sizes.loops+", and search no long texts for long texts", steps(cost.Max), maxExpressionCost)
+		return nil, fmt.Errorf("1:1: the expression takes up to %s steps on a large request, but the maximum is %d; "+
+			"avoid nested loops over "+l.sizes.loops+", and avoid searching long strings for long strings", steps(cost.Max), maxExpressionCost)
 	}
 	return checked, nil
 }
 
 func steps(cost uint64) string {
 	if cost == math.MaxUint64 {
-		return "endless"
+		return "infinitely many"
 	}
 	return strconv.FormatUint(cost, 10)
 }
 
-// validateCalls refuses what compiles and is not to be: regular expressions that the request writes, for they may be of any
-// size, and messages.
+// validateCalls rejects expressions that compile but are not allowed: regular expressions that come from the request, because they can
+// have any size, and the construction of messages.
 func validateCalls(checked *ast.AST) (err error) {
-	refuse := func(e ast.Expr, why string) {
+	reject := func(e ast.Expr, why string) {
 		if err == nil {
 			at := checked.SourceInfo().GetStartLocation(e.ID())
 			err = fmt.Errorf("%d:%d: %s", at.Line(), at.Column()+1, why)
@@ -151,7 +153,7 @@ func validateCalls(checked *ast.AST) (err error) {
 	}
 	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() == ast.StructKind {
-			refuse(e, "expressions make no values of type "+e.AsStruct().TypeName())
+			reject(e, "the expression must not construct values of type "+e.AsStruct().TypeName())
 		}
 		if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != overloads.Matches {
 			return
@@ -159,22 +161,22 @@ func validateCalls(checked *ast.AST) (err error) {
 		args := e.AsCall().Args()
 		last := args[len(args)-1]
 		if last.Kind() != ast.LiteralKind {
-			refuse(last, "write the regular expression of matches out, as a text in quotes")
+			reject(last, "the regular expression of matches must be a string literal")
 			return
 		}
 		if text, is := last.AsLiteral().(types.String); is {
 			if bad := validateRegexp(string(text)); bad != nil {
-				refuse(last, bad.Error())
+				reject(last, bad.Error())
 			}
 		}
 	}))
 	return err
 }
 
-// activation is a request as expressions see it, made when the first is met.
+// activation is a request as the variable of expressions. It is created when the first expression is evaluated.
 type activation struct {
 	request   *Request
-	admission admissionRequest // of a write to the Kubernetes API
+	admission admissionRequest // set if request is a write to the Kubernetes API
 }
 
 func newActivation(r *Request) *activation {
@@ -200,15 +202,15 @@ func (a *activation) ResolveName(name string) (any, bool) {
 // Parent implements interpreter.Activation.
 func (a *activation) Parent() interpreter.Activation { return nil }
 
-// failure is why an expression did not come out.
+// failure is the error of an evaluation.
 type failure struct {
 	error
 
-	// absent: it asked for what the request does not have.
+	// absent is true if the expression read something that the request does not have.
 	absent bool
 }
 
-// evaluate returns the native value; an error is a failure. Panics of the library come back as errors.
+// evaluate returns the native value. Every error is a failure. The library returns panics as errors.
 func (e *expression) evaluate(on *activation) (any, error) {
 	value, _, err := e.program.Eval(on)
 	if err != nil {
@@ -217,14 +219,15 @@ func (e *expression) evaluate(on *activation) (any, error) {
 	return value.Value(), nil
 }
 
-// absent tells the errors of CEL apart that say that there is no such key, or element. It has no other pattern to tell them.
+// absent reports whether a CEL error means that a key or an element does not exist. CEL has no error types: the text is the only
+// criterion.
 func absent(err error) bool {
 	text := err.Error()
 	return strings.HasPrefix(text, "no such key") || strings.HasPrefix(text, "index out of bounds") ||
 		strings.HasPrefix(text, "index '")
 }
 
-// selects says whether a rule whose condition e is matches the request, see ValidateExpression.
+// selects reports whether a rule with condition e matches the request, see ValidateExpression.
 func (e *expression) selects(on *activation) bool {
 	is, err := e.bool(on)
 	if f, failed := errors.AsType[failure](err); failed {
@@ -240,12 +243,12 @@ func (e *expression) bool(on *activation) (bool, error) {
 	}
 	is, ok := value.(bool)
 	if !ok {
-		return false, failure{error: fmt.Errorf("comes out as %T, want a bool", value)}
+		return false, failure{error: fmt.Errorf("the expression evaluated to %T, but must evaluate to a bool", value)}
 	}
 	return is, nil
 }
 
-// text returns what comes out as an identifier, "" for a failure.
+// text returns the result as an identifier, or "" after a failure.
 func (e *expression) text(on *activation) string {
 	value, err := e.evaluate(on)
 	if err != nil {
@@ -262,10 +265,10 @@ func (e *expression) int(on *activation) (int64, error) {
 	switch v := value.(type) {
 	case int64:
 		return v, nil
-	case float64: // a number of a claim
+	case float64: // a number in a claim
 		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
 			return int64(v), nil
 		}
 	}
-	return 0, failure{error: fmt.Errorf("comes out as %v, want an int", value)}
+	return 0, failure{error: fmt.Errorf("the expression evaluated to %v, but must evaluate to an int", value)}
 }

@@ -28,32 +28,32 @@ func TestValidateExpression(t *testing.T) {
 		"entries of descriptors":            {`request.descriptors.exists(d, d.exists(e, e.key == "generic_key" && e.value == "login"))`, rules.ResultBool, ""},
 		"sets":                              {`sets.intersects(request.claims.groups, ["staff", "ops"])`, rules.ResultBool, ""},
 		"a regular expression":              {`request.path.matches("^/v[0-9]+/[a-f0-9-]{36}$")`, rules.ResultBool, ""},
-		"nothing":                           {"", rules.ResultBool, "the expression is empty"},
-		"blanks":                            {" \n", rules.ResultBool, "the expression is empty"},
+		"nothing":                           {"", rules.ResultBool, "the expression must not be empty"},
+		"blanks":                            {" \n", rules.ResultBool, "the expression must not be empty"},
 		"half of one":                       {`request.path ==`, rules.ResultBool, "1:16: syntax error: the expression ends too early"},
 		"a bracket that is not closed":      {`request.headers["a"`, rules.ResultString, "1:20: syntax error: missing ']' at the end"},
 		"a field with a wrong name":         {`request.pth == "/"`, rules.ResultBool, "1:8: undefined field 'pth'; request has domain, method, host, path, query, headers, clientIP, claims, descriptors; an entry of a descriptor has key, value"},
 		"a field of an entry":               {`request.descriptors[0][0].name == ""`, rules.ResultBool, "1:26: undefined field 'name'; request has"},
-		"a field without request":           {`path == "/"`, rules.ResultBool, "1:1: undeclared reference to 'path'; write request.path"},
+		"a field without request":           {`path == "/"`, rules.ResultBool, "1:1: undeclared reference to 'path'; use request.path"},
 		"a variable that is none":           {`object.spec == 1`, rules.ResultBool, "1:1: undeclared reference to 'object'"},
 		"the second line":                   {"request.path == '/' ||\n  request.port == 1", rules.ResultBool, "2:10: undefined field 'port'"},
 		"types that do not go together":     {`request.path == 1`, rules.ResultBool, "1:14: found no matching overload for '_==_' applied to '(string, int)'"},
-		"a string for a bool":               {`request.path`, rules.ResultBool, "1:1: the expression comes out as string, want bool"},
-		"a bool for a string":               {`request.path == "/"`, rules.ResultString, "1:1: the expression comes out as bool, want string"},
-		"a double for an int":               {`1.5`, rules.ResultInt, "1:1: the expression comes out as double, want int"},
-		"a list for a string":               {`request.query["a"]`, rules.ResultString, "1:1: the expression comes out as list(string), want string"},
+		"a string for a bool":               {`request.path`, rules.ResultBool, "1:1: the expression evaluates to string, but must evaluate to bool"},
+		"a bool for a string":               {`request.path == "/"`, rules.ResultString, "1:1: the expression evaluates to bool, but must evaluate to string"},
+		"a double for an int":               {`1.5`, rules.ResultInt, "1:1: the expression evaluates to double, but must evaluate to int"},
+		"a list for a string":               {`request.query["a"]`, rules.ResultString, "1:1: the expression evaluates to list(string), but must evaluate to string"},
 		"many errors":                       {`a + b + c + d + e`, rules.ResultInt, "and 2 more"},
-		"a text over 4096 bytes":            {`"` + strings.Repeat("x", 4095) + `"`, rules.ResultString, "longer than 4096 bytes"},
+		"a text over 4096 bytes":            {`"` + strings.Repeat("x", 4095) + `"`, rules.ResultString, "at most 4096 bytes"},
 		"a text of 4096 bytes":              {`"` + strings.Repeat("x", 4094) + `"`, rules.ResultString, ""},
 		"brackets without end":              {strings.Repeat("(", 1000) + "true" + strings.Repeat(")", 1000), rules.ResultBool, "1:1: expression recursion limit exceeded"},
-		"loops in loops":                    {`request.headers.exists(a, request.query.exists(b, request.headers.exists(c, a == b && b == c)))`, rules.ResultBool, "1:1: the expression costs up to"},
-		"a text that multiplies":            {`request.path.replace("", request.path) == ""`, rules.ResultBool, "1:1: the expression costs up to"},
-		"a regular expression of a request": {`request.path.matches(request.headers["x"])`, rules.ResultBool, "1:37: write the regular expression of matches out"},
-		"a regular expression put together": {`matches(request.path, "a" + "b")`, rules.ResultBool, "write the regular expression of matches out"},
+		"loops in loops":                    {`request.headers.exists(a, request.query.exists(b, request.headers.exists(c, a == b && b == c)))`, rules.ResultBool, "1:1: the expression takes up to"},
+		"a text that multiplies":            {`request.path.replace("", request.path) == ""`, rules.ResultBool, "1:1: the expression takes up to"},
+		"a regular expression of a request": {`request.path.matches(request.headers["x"])`, rules.ResultBool, "1:37: the regular expression of matches must be a string literal"},
+		"a regular expression put together": {`matches(request.path, "a" + "b")`, rules.ResultBool, "the regular expression of matches must be a string literal"},
 		"one that is none":                  {`request.path.matches("(")`, rules.ResultBool, "1:22: error parsing regexp: missing closing ): `(`"},
-		"one that grows":                    {`request.path.matches("a{1000}b{1000}")`, rules.ResultBool, "makes a program of 200"},
-		"a message":                         {`google.protobuf.Struct{} == google.protobuf.Struct{}`, rules.ResultBool, "expressions make no values of type google.protobuf.Struct"},
-		"a request of its own":              {`request{path: "/"}.path == "/"`, rules.ResultBool, "expressions make no values of type request"},
+		"one that grows":                    {`request.path.matches("a{1000}b{1000}")`, rules.ResultBool, "compiles to 200"},
+		"a message":                         {`google.protobuf.Struct{} == google.protobuf.Struct{}`, rules.ResultBool, "the expression must not construct values of type google.protobuf.Struct"},
+		"a request of its own":              {`request{path: "/"}.path == "/"`, rules.ResultBool, "the expression must not construct values of type request"},
 		"a function that is none":           {`request.path.explode()`, rules.ResultBool, "1:21: undeclared reference to 'explode'"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +83,7 @@ func whole() *rules.Request {
 	}
 }
 
-func TestWhatARuleWithAnExpressionMatches(t *testing.T) {
+func TestMatch_EvaluatesExpressions(t *testing.T) {
 	for text, want := range map[string]bool{
 		`request.path.endsWith(".json")`:                                true,
 		`request.path.endsWith(".xml")`:                                 false,
@@ -125,7 +125,7 @@ func TestWhatARuleWithAnExpressionMatches(t *testing.T) {
 		`request.descriptors[4][0].key == "a"`:                  false,
 		`request.headers["x-none"] == "y" || request.path > ""`: true,
 
-		// What it has and cannot be looked at must not be a pattern round the limit.
+		// What it has and cannot be looked at must not allow a client to avoid the limit.
 		`int(request.headers["x-junk"]) > 100`:                     true,
 		`request.claims.sub > 3`:                                   true,
 		`request.claims.sub`:                                       true,
@@ -143,7 +143,7 @@ func TestWhatARuleWithAnExpressionMatches(t *testing.T) {
 	}
 }
 
-func TestARequestTooLargeToLookAtIsLimited(t *testing.T) {
+func TestMatch_LimitsARequestThatIsTooLargeToEvaluate(t *testing.T) {
 	x := index(t, matching(rules.Match{Expression: `request.path.matches("^/v1/(search|suggest|complete)/[a-z]+$")`}))
 	if got := len(x.Match(nil, request("GET - /v2"))); got != 0 {
 		t.Error("a small request matched")
@@ -153,7 +153,7 @@ func TestARequestTooLargeToLookAtIsLimited(t *testing.T) {
 	}
 }
 
-func TestAnEmptyRequestMeetsEveryField(t *testing.T) {
+func TestExpression_ReadsEveryFieldOfAnEmptyRequest(t *testing.T) {
 	x := index(t, matching(rules.Match{Expression: `request.path == "" && request.clientIP == "" && size(request.headers) + size(request.query) + ` +
 		`size(request.claims) + size(request.descriptors) == 0 && !has(request.host) && !has(request.claims)`}))
 	if got := len(x.Match(nil, &rules.Request{Domain: "shop"})); got != 1 {
@@ -161,7 +161,7 @@ func TestAnEmptyRequestMeetsEveryField(t *testing.T) {
 	}
 }
 
-func TestExpressionsAreEvaluatedSideBySide(t *testing.T) {
+func TestExpression_AllowsConcurrentEvaluation(t *testing.T) {
 	r := matching(rules.Match{Expression: `request.path.matches("/v[0-9]+/.*") && request.headers.exists(h, request.headers[h] == "free")`})
 	r.Identifier = rules.Identifier{From: rules.FromExpression, Name: `request.path + request.headers["x-plan"]`}
 	x := index(t, r)

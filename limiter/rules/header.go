@@ -6,7 +6,7 @@ import (
 	"regexp"
 )
 
-// header is a HeaderMatch made ready.
+// header is a compiled HeaderMatch.
 type header struct {
 	HeaderMatch
 
@@ -16,7 +16,7 @@ type header struct {
 func compileHeader(match HeaderMatch) (header, error) {
 	h := header{HeaderMatch: match}
 	if match.Name == "" {
-		return header{}, errors.New("a header match without a name")
+		return header{}, errors.New("a header match must have a name")
 	}
 	switch match.Type {
 	case HeaderExact, HeaderPresent:
@@ -26,7 +26,7 @@ func compileHeader(match HeaderMatch) (header, error) {
 		h.expression, err = CompileRegexp(match.Value)
 		return h, err
 	default:
-		return header{}, fmt.Errorf("unknown header match %q", match.Type)
+		return header{}, fmt.Errorf("unknown header match type %q", match.Type)
 	}
 }
 

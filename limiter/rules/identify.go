@@ -7,12 +7,13 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// defaultIPv6Prefix is the prefix an IPv6 client owns: counting single addresses would be no limit at all.
+// defaultIPv6Prefix is the prefix length, in bits, that identifies an IPv6 client. A client that owns a /64 could use a new address for
+// each request.
 const defaultIPv6Prefix = 64
 
-// Identify returns the identifier under which m's rule counts r, "" if the request carries none, or its expression fails.
-// Secrets come back hashed; addresses, the client's or read from text, as IPv4 where they are mapped into IPv6, and
-// else as their prefix, /64 unless the rule says another.
+// Identify returns the identifier of r under the rule, or "" if the request has no identifier or the expression fails. Secrets are
+// hashed. An IPv4-mapped IPv6 address is returned as IPv4, and any other IPv6 address as its prefix, /64 unless the rule has another
+// prefix length.
 func (m Matched) Identify(r *Request) string {
 	id := m.Rule.Identifier
 	var value string
@@ -53,7 +54,7 @@ func (m Matched) Identify(r *Request) string {
 	return value
 }
 
-// address returns the clientPrefix that an address in text stands for, "" if the text is no address.
+// address parses an address and returns its clientPrefix, or "" if the text is not an address.
 func address(text string, ipv6Bits int) string {
 	ip, err := netip.ParseAddr(strings.TrimSpace(text))
 	if err != nil {
@@ -62,6 +63,7 @@ func address(text string, ipv6Bits int) string {
 	return clientPrefix(ip, ipv6Bits)
 }
 
+// clientPrefix returns an IPv4 address as it is, the prefix of an IPv6 address, or "" for an unknown address.
 func clientPrefix(ip netip.Addr, ipv6Bits int) string {
 	if ipv6Bits == 0 {
 		ipv6Bits = defaultIPv6Prefix
@@ -81,7 +83,7 @@ func clientPrefix(ip netip.Addr, ipv6Bits int) string {
 	}
 }
 
-// Key returns the counter's key for r's identifier.
+// Key returns the key of the counter for the identifier.
 func (m Matched) Key(identifier string) string {
 	if m.Rule.PerEndpoint {
 		return m.Rule.Keys.Key(identifier, m.Endpoint)
@@ -89,7 +91,7 @@ func (m Matched) Key(identifier string) string {
 	return m.Rule.Keys.Key(identifier, "")
 }
 
-// KeyFor is Key for an identifier that is held to another limit than the rule's: a counter by itself.
+// KeyFor returns the key of the counter for the identifier under another limit than the limit of the rule. It is a separate counter.
 func (m Matched) KeyFor(identifier string, limit limiter.Limit) string {
 	endpoint := ""
 	if m.Rule.PerEndpoint {

@@ -9,24 +9,23 @@ import (
 	"time"
 )
 
-// Index is a Set made ready for matching: domain, then host, then path, each found by look-up, so that a request
-// meets only the rules that its domain, host and path select, or its descriptors; a write to the Kubernetes API those of its
-// namespace, resource and operation. It is safe for concurrent use, and
-// immutable but for the paths that it has seen, see [Matched.Endpoint].
+// Index is a Set compiled for matching. It maps domain, host and path (or descriptors) to rules, so that a request is compared only with
+// the rules for its domain, host and path. A write to the Kubernetes API is compared only with the rules for its namespace, resource and
+// operation. An Index is safe for concurrent use. It is immutable except for the paths that it has seen, see [Matched.Endpoint].
 type Index struct {
 	revision   string
 	rules      []Compiled
 	domains    map[string]*hostIndex
-	everywhere *hostIndex // the rules for all domains; nil without any
+	everywhere *hostIndex // the rules for all domains; nil if there are no such rules
 	kubernetes kubernetesIndex
-	clock      func() time.Time // asked only when a rule has seen too many paths
+	clock      func() time.Time // used only if a rule has seen too many paths
 }
 
 type hostIndex struct {
 	exact    map[string]*pathIndex
 	wildcard map[string]*pathIndex // by ".shop.example" for "*.shop.example"
 	any      *pathIndex
-	// descriptors are the rules that ask for a descriptor, and for no host and path.
+	// descriptors has the rules that match a descriptor and have no hosts and paths.
 	descriptors descriptorIndex
 }
 
@@ -42,15 +41,15 @@ type regexRule struct {
 	rule       int
 }
 
-// NewIndex compiles set for matching. Keys get the prefix given ("weir:"). The set must be what the compiler makes:
-// an error names the rule that is not. Expressions cost about a tenth of a millisecond each; equal ones are compiled once.
+// NewIndex compiles set for matching. All keys start with prefix, for example "weir:". The set must be valid compiler output; an error
+// names the invalid rule. An expression takes about a tenth of a millisecond to compile. Equal expressions are compiled once.
 func NewIndex(set Set, revision, prefix string) (*Index, error) {
 	x := &Index{revision: revision, rules: make([]Compiled, len(set.Rules)), domains: map[string]*hostIndex{}, clock: time.Now}
 	x.kubernetes = newKubernetesIndex(set.Namespaces)
 	compiler := compiler{prefix: prefix, expressions: map[expressionKey]*expression{}}
 	for i, rule := range set.Rules {
 		if i > 0 && set.Rules[i-1].Policy >= rule.Policy {
-			return nil, fmt.Errorf("rule %s: not in the order of names after %s", rule.Policy, set.Rules[i-1].Policy)
+			return nil, fmt.Errorf("rule %s: must be sorted by policy name, but follows %s", rule.Policy, set.Rules[i-1].Policy)
 		}
 		c, err := compiler.compile(rule)
 		if err != nil {
@@ -64,10 +63,10 @@ func NewIndex(set Set, revision, prefix string) (*Index, error) {
 	return x, nil
 }
 
-// Revision is the revision of the Set.
+// Revision returns the revision of the Set.
 func (x *Index) Revision() string { return x.revision }
 
-// Len is the number of rules.
+// Len returns the number of rules.
 func (x *Index) Len() int { return len(x.rules) }
 
 // Policies yields the names of the rules' policies, sorted.
@@ -81,7 +80,7 @@ func (x *Index) Policies() iter.Seq[string] {
 	}
 }
 
-// Has says whether policy has a rule.
+// ContainsPolicy reports whether policy has a rule.
 func (x *Index) ContainsPolicy(policy string) bool {
 	_, found := x.find(policy)
 	return found
@@ -97,8 +96,8 @@ func (x *Index) find(policy string) (*Compiled, bool) {
 	return &x.rules[i], true
 }
 
-// Inherit makes x go on with what before has seen of requests' own paths, for the rules whose counters stay the same.
-// Call it before x is in use. Without it every change of a policy would let a rule count as many paths again.
+// InheritEndpoints copies the paths that the previous index has seen, for the rules whose counter keys are the same. Call it before x is
+// in use. Without it, after each change of a policy a rule could count another 1000 paths.
 func (x *Index) InheritEndpoints(previous *Index) {
 	for i := range x.rules {
 		c := &x.rules[i]
@@ -194,7 +193,7 @@ func (p *pathIndex) add(i int, paths []PathMatch) error {
 			}
 			p.regex = append(p.regex, regexRule{expression, i})
 		default:
-			return fmt.Errorf("unknown path match %q", m.Type)
+			return fmt.Errorf("unknown path match type %q", m.Type)
 		}
 	}
 	return nil

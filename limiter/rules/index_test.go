@@ -121,7 +121,7 @@ func request(text string) *rules.Request {
 	return r
 }
 
-func TestAPolicyIsChargedOnceUnderItsMostSpecificPath(t *testing.T) {
+func TestMatch_ReturnsARuleOnceWithItsMostSpecificPath(t *testing.T) {
 	all := matching(rules.Match{
 		Hosts: []string{"*.example", "api.shop.example", "*.shop.example"},
 		Paths: []rules.PathMatch{
@@ -146,7 +146,7 @@ func TestAPolicyIsChargedOnceUnderItsMostSpecificPath(t *testing.T) {
 	}
 }
 
-func TestNewIndexRefusesWhatTheCompilerWouldNotMake(t *testing.T) {
+func TestNewIndex_RejectsInvalidRules(t *testing.T) {
 	limitless := rule("shop/it")
 	limitless.Units = 0
 	with := func(change func(*rules.Rule)) rules.Rule {
@@ -208,9 +208,9 @@ func TestNewIndexRefusesWhatTheCompilerWouldNotMake(t *testing.T) {
 	}
 }
 
-// TestTheIndexFindsWhatAWalkFinds compares the index with an index of every rule alone: what it finds must not depend
+// TestMatch_AgreesWithALinearSearch compares the index with an index of every rule alone: what it finds must not depend
 // on the company a rule is in.
-func TestTheIndexFindsWhatAWalkFinds(t *testing.T) {
+func TestMatch_AgreesWithALinearSearch(t *testing.T) {
 	hosts := rapid.SliceOfN(rapid.SampledFrom([]string{"a.example", "b.a.example", "*.a.example", "*.example"}), 0, 3)
 	paths := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) rules.PathMatch {
 		return rules.PathMatch{
@@ -242,7 +242,7 @@ func TestTheIndexFindsWhatAWalkFinds(t *testing.T) {
 	})
 }
 
-func TestEqualExpressionsAreCompiledOnce(t *testing.T) {
+func TestNewIndex_CompilesEqualExpressionsOnce(t *testing.T) {
 	var list []rules.Rule
 	for i := range 20_000 { // which would take seconds one by one
 		r := rule(fmt.Sprintf("shop/%05d", i))
@@ -255,7 +255,7 @@ func TestEqualExpressionsAreCompiledOnce(t *testing.T) {
 	}
 }
 
-func TestARuleWithEverything(t *testing.T) {
+func TestMatch_SupportsARuleWithEveryField(t *testing.T) {
 	x := index(t, everything())
 	req := &rules.Request{
 		Domain: "shop", Method: "GET", Host: "a.example", Path: "/v1", Headers: map[string]string{"x-cost": "3"}, ClientIP: netip.MustParseAddr("10.2.0.1"),
@@ -273,7 +273,7 @@ func TestARuleWithEverything(t *testing.T) {
 	}
 }
 
-func TestNormalForms(t *testing.T) {
+func TestNormalHostAndNormalPath(t *testing.T) {
 	for in, want := range map[string]string{
 		"API.Shop.Example": "api.shop.example", "shop.example:8080": "shop.example", "shop.example.": "shop.example",
 		"shop.example.:443": "shop.example", "[2001:db8::1]:443": "[2001:db8::1]", "[2001:db8::1]": "[2001:db8::1]", "": "",

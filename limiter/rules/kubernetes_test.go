@@ -57,7 +57,7 @@ func indexOf(t rapid.TB, set rules.Set) *rules.Index {
 	return x
 }
 
-func TestWhichWritesARuleMatches(t *testing.T) {
+func TestMatch_FindsRulesForWrites(t *testing.T) {
 	pods := creations("/pods")
 	with := func(change func(*rules.KubernetesMatch)) rules.KubernetesMatch {
 		m := creations("/pods")
@@ -217,7 +217,7 @@ func facts() []rules.Namespace {
 	}
 }
 
-func TestAWriteMeetsNoRuleForOtherRequestsAndTheOtherWayRound(t *testing.T) {
+func TestMatch_SeparatesWritesFromOtherRequests(t *testing.T) {
 	everything := operations([]string{"CREATE"}, "*/*/*")
 	x := indexOf(t, rules.Set{Rules: []rules.Rule{rule("shop/requests"), everywhere("requests"), writing("shop/writes", everything), writing("cluster/writes", everything)}})
 	for want, request := range map[string]*rules.Request{
@@ -235,7 +235,7 @@ func TestAWriteMeetsNoRuleForOtherRequestsAndTheOtherWayRound(t *testing.T) {
 	}
 }
 
-func TestWhomAWriteIsCountedFor(t *testing.T) {
+func TestIdentify_ReadsTheSourcesOfWrites(t *testing.T) {
 	const account = "system:serviceaccount:ci:deployer"
 	for name, tc := range map[string]struct {
 		from rules.Identifier
@@ -273,7 +273,7 @@ func TestWhomAWriteIsCountedFor(t *testing.T) {
 	}
 }
 
-func TestWhichTierAWriteIsOf(t *testing.T) {
+func TestTerms_SelectsTheTierOfAWrite(t *testing.T) {
 	for name, tc := range map[string]struct {
 		when rules.When
 		want map[string]bool
@@ -304,7 +304,7 @@ func TestWhichTierAWriteIsOf(t *testing.T) {
 	}
 }
 
-func TestNewIndexRefusesWritesWithWhatOtherRequestsHave(t *testing.T) {
+func TestNewIndex_RejectsRulesForWritesWithPartsOfHTTPRequests(t *testing.T) {
 	selecting := func(r ...rules.Requirement) rules.KubernetesMatch {
 		m := creations("/pods")
 		m.NamespaceSelector = r
@@ -356,8 +356,8 @@ func TestNewIndexRefusesWritesWithWhatOtherRequestsHave(t *testing.T) {
 	}
 }
 
-// TestTheIndexOfWritesFindsWhatItsDefinitionReads compares the index with what one reads in KubernetesMatch.
-func TestTheIndexOfWritesFindsWhatItsDefinitionReads(t *testing.T) {
+// TestMatch_AgreesWithTheDefinitionForWrites compares the index with what one reads in KubernetesMatch.
+func TestMatch_AgreesWithTheDefinitionForWrites(t *testing.T) {
 	some := func(of ...string) *rapid.Generator[[]string] {
 		return rapid.SliceOfNDistinct(rapid.SampledFrom(of), 0, 2, rapid.ID)
 	}

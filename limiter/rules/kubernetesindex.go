@@ -5,30 +5,29 @@ import (
 	"strings"
 )
 
-// kubernetesIndex is the rules for writes to the Kubernetes API, by the namespace of the object and then by resource and
-// operation, each found by look-up.
+// kubernetesIndex maps writes to the Kubernetes API to rules, by the namespace of the object and then by resource and operation. Each
+// step is a map lookup.
 type kubernetesIndex struct {
 	namespaces map[string]*resourceIndex
-	everywhere *resourceIndex // the rules for all namespaces, and for objects that are in none; nil without any
+	everywhere *resourceIndex // the rules for all namespaces and for cluster-scoped objects; nil if there are no such rules
 	known      map[string]*Namespace
 }
 
-// resourceIndex holds rules by what is written and how. For each pattern in which some of its rules leave a part of the resource
-// open a write is looked up once: as a rule there is one.
+// resourceIndex maps resources and operations to rules. A write is looked up once for each pattern of wildcards that some rule has.
+// Usually there is one pattern.
 type resourceIndex struct {
 	rules    map[resourceKey][]int
 	patterns []openParts
 }
 
-// resourceKey is a resource and an operation. The subresource is empty for the resource itself; "*" stands for what is left
-// open.
+// resourceKey is a resource and an operation. The subresource is empty for the resource itself. "*" is the wildcard.
 type resourceKey struct{ group, resource, subresource, operation string }
 
-// openParts are which parts of a resource are left open.
+// openParts states which parts of a resourceKey are wildcards.
 type openParts struct{ group, resource, subresource bool }
 
-// wildcard is what leaves a part of a resource open. An open subresource is the resource itself, too, as it is where API
-// servers are told what to ask about.
+// wildcard matches every value of a part of a resource. As in the rules of a webhook configuration, a wildcard subresource includes the
+// resource itself.
 const wildcard = "*"
 
 func newKubernetesIndex(known []Namespace) kubernetesIndex {
@@ -39,7 +38,8 @@ func newKubernetesIndex(known []Namespace) kubernetesIndex {
 	return x
 }
 
-// add adds rule i. One for all namespaces that names some is found in those only. One without any domain never matches.
+// add adds rule i. A rule for all domains with a list of namespaces is added to those namespaces only. A rule without a domain never
+// matches.
 func (x *kubernetesIndex) add(i int, rule *Rule) {
 	match := rule.Match.Kubernetes
 	switch {
@@ -49,15 +49,15 @@ func (x *kubernetesIndex) add(i int, rule *Rule) {
 		}
 		x.everywhere.add(i, match)
 	case rule.AllDomains:
-		x.addWithin(match.Namespaces, i, match)
+		x.addToNamespaces(match.Namespaces, i, match)
 	case rule.Domain != "":
-		x.addWithin([]string{rule.Domain}, i, match)
+		x.addToNamespaces([]string{rule.Domain}, i, match)
 	default:
-		x.addWithin(rule.Domains, i, match)
+		x.addToNamespaces(rule.Domains, i, match)
 	}
 }
 
-func (x *kubernetesIndex) addWithin(namespaces []string, i int, match *KubernetesMatch) {
+func (x *kubernetesIndex) addToNamespaces(namespaces []string, i int, match *KubernetesMatch) {
 	for _, namespace := range namespaces {
 		if x.namespaces[namespace] == nil {
 			x.namespaces[namespace] = newResourceIndex()
@@ -70,7 +70,7 @@ func newResourceIndex() *resourceIndex { return &resourceIndex{rules: map[resour
 
 func (x *resourceIndex) add(i int, match *KubernetesMatch) {
 	for key := range match.keys {
-		if listed := x.rules[key]; len(listed) == 0 || listed[len(listed)-1] != i { // rules come one after another
+		if listed := x.rules[key]; len(listed) == 0 || listed[len(listed)-1] != i { // rules are added in order
 			x.rules[key] = append(listed, i)
 		}
 		if pattern := key.openParts(); !slices.Contains(x.patterns, pattern) {
@@ -79,7 +79,7 @@ func (x *resourceIndex) add(i int, match *KubernetesMatch) {
 	}
 }
 
-// keys yields what the match is found by.
+// keys yields the keys of the match in a resourceIndex.
 func (m *KubernetesMatch) keys(yield func(resourceKey) bool) {
 	for _, of := range m.Resources {
 		for _, group := range of.APIGroups {
@@ -96,14 +96,15 @@ func (m *KubernetesMatch) keys(yield func(resourceKey) bool) {
 	}
 }
 
-// The groups in which API servers have Events, the one resource that they serve in two and store as one. Whoever is limited in one
-// could else write through the other: API servers translate only where nobody is to be asked about the other, too.
+// Events are the one resource that API servers serve in two groups and store once. A rule for either group must match writes through
+// both. Otherwise a user who is limited in one group could write through the other: an API server converts a request to the other
+// group only if no webhook rule names that group.
 const (
-	eventsGroup = "events.k8s.io" // which has nothing but Events
+	eventsGroup = "events.k8s.io" // has only Events
 	events      = "events"
 )
 
-// canonicalResource is what stands for a resource in every group that has it.
+// canonicalResource returns the same group and resource for Events of both groups, and any other resource unchanged.
 func canonicalResource(group, resource string) (asGroup, asResource string) {
 	if group == eventsGroup && (resource == events || resource == wildcard) {
 		return "", events
@@ -115,7 +116,7 @@ func (k *resourceKey) openParts() openParts {
 	return openParts{k.group == wildcard, k.resource == wildcard, k.subresource == wildcard}
 }
 
-// keyOf is what a write is looked up by among the rules that leave these parts open.
+// keyOf returns the key of a write among the rules with these wildcards.
 func (w openParts) keyOf(r *KubernetesRequest) resourceKey {
 	group, resource := canonicalResource(r.Group, r.Resource)
 	key := resourceKey{group, resource, r.Subresource, r.Operation}
@@ -131,7 +132,7 @@ func (w openParts) keyOf(r *KubernetesRequest) resourceKey {
 	return key
 }
 
-// kubernetes finds the rules for the write that the request is.
+// findKubernetes finds the rules for a write to the Kubernetes API.
 func (s *search) findKubernetes(x *kubernetesIndex) {
 	write := s.request.Kubernetes
 	s.namespace = x.known[write.Namespace]
@@ -151,7 +152,7 @@ func (s *search) findByResource(x *resourceIndex) {
 	}
 }
 
-// write appends rule i if the parts of its match that the index does not hold match too, the dearest asked last.
+// appendWriteIfMatched appends rule i if the conditions that are not in the index match too. The most expensive condition comes last.
 func (s *search) appendWriteIfMatched(i int) {
 	c, r := &s.index.rules[i], s.request.Kubernetes
 	if !c.Match.Kubernetes.selects(r, s.namespace) || !c.Identifier.From.appliesTo(r) {
@@ -161,14 +162,14 @@ func (s *search) appendWriteIfMatched(i int) {
 		return
 	}
 	s.defaults = s.defaults || c.Default
-	m := Matched{Rule: c, order: int32(i), descriptor: none, namespace: s.namespace}
+	m := Matched{Rule: c, order: int32(i), descriptor: noDescriptor, namespace: s.namespace}
 	if c.hasExpressions {
-		m.on = s.activation() // one for all rules: the object is decoded once
+		m.on = s.activation() // shared by all rules, so that the object is decoded once
 	}
 	s.found = append(s.found, m)
 }
 
-// selects says whether who writes, and where, is of the match.
+// selects reports whether the user and the namespace match.
 func (m *KubernetesMatch) selects(r *KubernetesRequest, namespace *Namespace) bool {
 	return (len(m.Namespaces) == 0 || slices.Contains(m.Namespaces, r.Namespace)) &&
 		(len(m.Users) == 0 || slices.Contains(m.Users, r.User)) &&
@@ -190,8 +191,8 @@ func (r *KubernetesRequest) inGroup(groups []string) bool {
 	return false
 }
 
-// isIn says whether a write is one of those that the source speaks of: those in a namespace, those of service accounts. A
-// rule does not match the others: counted together they would be an axis of their own that nobody asked for.
+// appliesTo reports whether the write has the source: a namespace, or a service account as its user. A rule does not match other writes.
+// If it did, all of them would share the counter of requests without an identifier.
 func (s IdentifierSource) appliesTo(r *KubernetesRequest) bool {
 	switch s {
 	case FromKubernetesTenant, FromKubernetesNamespace:
@@ -203,11 +204,10 @@ func (s IdentifierSource) appliesTo(r *KubernetesRequest) bool {
 	}
 }
 
-// serviceAccountPrefix is what API servers put before namespace and name of a service account: the rest holds a colon
-// between the two.
+// serviceAccountPrefix is the prefix of the user name of a service account. "namespace:name" follows it.
 const serviceAccountPrefix = "system:serviceaccount:"
 
-// serviceAccount is the user as "namespace:name", "" for one that is no service account.
+// serviceAccount returns the user as "namespace:name", or "" if the user is not a service account.
 func (r *KubernetesRequest) serviceAccount() string {
 	account, is := strings.CutPrefix(r.User, serviceAccountPrefix)
 	namespace, name, both := strings.Cut(account, ":")
@@ -217,13 +217,13 @@ func (r *KubernetesRequest) serviceAccount() string {
 	return account
 }
 
-// ServiceAccount returns "namespace/name" of a user who is a service account, "" for any other.
+// ServiceAccount returns "namespace/name" if the user is a service account, or "" for other users.
 func ServiceAccount(user string) string {
 	r := KubernetesRequest{User: user}
 	return strings.Replace(r.serviceAccount(), ":", "/", 1)
 }
 
-// tenant of the namespace that the write is in: its name, where nothing else is known.
+// tenant returns the tenant of the namespace of the write. It is the name of the namespace unless the Set has another tenant for it.
 func (m Matched) tenant(r *KubernetesRequest) string {
 	if m.namespace != nil && m.namespace.Tenant != "" {
 		return m.namespace.Tenant

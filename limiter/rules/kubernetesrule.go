@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// isKubernetes: of a source that only writes to the Kubernetes API have.
+// isKubernetes reports whether only writes to the Kubernetes API have the source.
 func (s IdentifierSource) isKubernetes() bool {
 	switch s {
 	case FromKubernetesTenant, FromKubernetesNamespace, FromKubernetesUser, FromServiceAccount:
@@ -17,12 +17,12 @@ func (s IdentifierSource) isKubernetes() bool {
 	}
 }
 
-// validateKubernetes refuses what requests of the one kind have in a rule for the other.
+// validateKubernetes rejects a rule for writes to the Kubernetes API that reads parts of HTTP requests, and the reverse.
 func validateKubernetes(c *Compiled) error {
 	match := c.Match.Kubernetes
 	if match == nil {
 		if c.Identifier.From.isKubernetes() || slices.ContainsFunc(c.Tiers, func(t Tier) bool { return len(t.When.NamespaceSelector) > 0 }) {
-			return errors.New("it speaks of writes to the Kubernetes API, which it does not match")
+			return errors.New("identifier and tiers must not use parts of Kubernetes requests without match.kubernetes")
 		}
 		return nil
 	}
@@ -42,15 +42,15 @@ func isHTTP(m *Match) bool {
 
 func (m *KubernetesMatch) validate() error {
 	if len(m.Resources) == 0 {
-		return errors.New("a match of writes to the Kubernetes API without resources")
+		return errors.New("match.kubernetes must have resources")
 	}
 	for _, of := range m.Resources {
 		if len(of.APIGroups) == 0 || len(of.Resources) == 0 || len(of.Operations) == 0 {
-			return errors.New("resources without groups, names or operations")
+			return errors.New("match.kubernetes.resources must have groups, resources and operations")
 		}
 		for _, name := range of.Resources {
 			if resource, subresource, cut := strings.Cut(name, "/"); resource == "" || cut && subresource == "" {
-				return fmt.Errorf("%q is no resource", name)
+				return fmt.Errorf("invalid resource %q; must be resource or resource/subresource", name)
 			}
 		}
 	}

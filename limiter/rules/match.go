@@ -9,18 +9,18 @@ import (
 // Matched is a rule that a request is charged to.
 type Matched struct {
 	Rule *Compiled
-	// Endpoint is the path pattern that matched. Where the rule names none it is the request's path; of a rule that counts
-	// endpoints only for the first 1000 paths, and [OtherEndpoints] for the others, as long as those are asked for.
+	// Endpoint is the path pattern that matched, or the path of the request if the rule has no paths. A rule that counts by the path of
+	// the request has at most 1000 paths in use. Its Endpoint is [OtherEndpoints] for all other paths.
 	Endpoint   string
-	order      int32       // narrow, with descriptor: 8 bytes more in a Matched make matching half as slow again
-	descriptor int32       // of the request, that the rule matched; none
-	namespace  *Namespace  // of a write to the Kubernetes API; nil for one that is not known, and for none
-	on         *activation // what expressions have seen of the request; nil if none was met
+	order      int32       // int32, as descriptor: 8 bytes more in a Matched make matching 50 % slower
+	descriptor int32       // index of the descriptor that the rule matched, or noDescriptor
+	namespace  *Namespace  // of a write to the Kubernetes API; nil if unknown or absent
+	on         *activation // the request as CEL value; nil if no expression was evaluated
 }
 
-// Match appends to dst the rules that r is charged to, in the order of their names. The only allocations are the growth
-// of dst and those of expressions. A rule appears once, with the most specific of its path patterns that match: exact
-// before prefix, the longer prefix before the shorter, before an expression.
+// Match appends to dst the rules that r is charged to, sorted by policy name. It allocates only to grow dst and to evaluate expressions. A
+// rule appears once, with the most specific path pattern that matches: an exact path before a prefix, a longer prefix before a shorter
+// prefix, and any prefix before a regular expression.
 func (x *Index) Match(dst []Matched, r *Request) []Matched {
 	from := len(dst)
 	s := search{index: x, request: r, found: dst}
@@ -39,19 +39,19 @@ func (x *Index) Match(dst []Matched, r *Request) []Matched {
 	return matched
 }
 
-// dropReplacedDefaults drops from dst[from:] the defaults in whose place another rule stands.
+// dropReplacedDefaults removes from dst[from:] the defaults that another rule replaces.
 func dropReplacedDefaults(dst []Matched, from int) []Matched {
 	found := dst[from:]
 	kept := dst[:from]
 	for i := range found {
 		if !isReplaced(found[i].Rule, found) {
-			kept = append(kept, found[i]) // in place: a default replaces nothing, so what it overwrites is asked no more
+			kept = append(kept, found[i]) // in place: a default replaces no other rule, so an overwritten default is not needed any more
 		}
 	}
 	return kept
 }
 
-// isReplaced asks only for rules that are no defaults, which dropReplacedDefaults never drops.
+// isReplaced compares with rules that are not defaults. dropReplacedDefaults never removes those.
 func isReplaced(c *Compiled, found []Matched) bool {
 	if !c.Default {
 		return false
@@ -64,12 +64,12 @@ func isReplaced(c *Compiled, found []Matched) bool {
 	return false
 }
 
-// Replaces says whether a request that r matches is not charged to other, a default that matches it too.
+// Replaces reports whether r replaces other: a request that both match is then not charged to other, which is a default.
 func (r *Rule) Replaces(other *Rule) bool {
 	return other.Default && r.Domain != "" && !r.Shadow && r.Axis == other.Axis
 }
 
-// nameEndpoints gives the requests' own paths the names that they are counted by.
+// nameEndpoints replaces the paths of requests by the names that they are counted by.
 func (x *Index) nameEndpoints(matched []Matched) {
 	for i := range matched {
 		if m := &matched[i]; m.Rule.endpoints != nil && m.Endpoint != "" {
@@ -78,19 +78,19 @@ func (x *Index) nameEndpoints(matched []Matched) {
 	}
 }
 
-// search is one Match under pattern.
+// search is the state of one call of Match.
 type search struct {
 	index   *Index
 	request *Request
 	found   []Matched
-	on      *activation // nil until an expression is met
-	// namespace of a write to the Kubernetes API; nil for one that is not known, and for none.
+	on      *activation // nil until an expression is evaluated
+	// namespace of a write to the Kubernetes API; nil if unknown or absent.
 	namespace *Namespace
-	// defaults and ownPaths: some rule that was found may give pattern, counts requests' own paths.
-	defaults, ownPaths bool
+	defaults  bool // a default was found
+	ownPaths  bool // a rule that counts by the path of the request was found
 }
 
-// http finds the rules for a request that is no write to the Kubernetes API.
+// findHTTP finds the rules for a request that is not a write to the Kubernetes API.
 func (s *search) findHTTP() {
 	if domain := s.index.domains[s.request.Domain]; domain != nil {
 		s.findByHost(domain)
@@ -106,7 +106,7 @@ func (s *search) findByHost(h *hostIndex) {
 		s.findByPath(p)
 	}
 	if len(h.wildcard) > 0 {
-		for i := 1; i < len(host); i++ { // "*." stands for at least one character
+		for i := 1; i < len(host); i++ { // "*" matches at least one character
 			if host[i] != '.' {
 				continue
 			}
@@ -160,21 +160,21 @@ func (s *search) findByDescriptor(index descriptorIndex) {
 		if len(d) == 0 {
 			continue
 		}
-		exactly := descriptorKey{len(d), DescriptorMatch(d[0])}
-		whatever := descriptorKey{len(d), DescriptorMatch{Key: d[0].Key}}
-		for _, i := range index[exactly] {
+		exact := descriptorKey{len(d), DescriptorMatch(d[0])}
+		anyValue := descriptorKey{len(d), DescriptorMatch{Key: d[0].Key}}
+		for _, i := range index[exact] {
 			s.appendIfMatched(i, s.request.Path)
 		}
-		if exactly == whatever {
+		if exact == anyValue {
 			continue
 		}
-		for _, i := range index[whatever] {
+		for _, i := range index[anyValue] {
 			s.appendIfMatched(i, s.request.Path)
 		}
 	}
 }
 
-// rule appends rule i if the parts of its match that the index does not hold match too, the dearest asked last.
+// appendIfMatched appends rule i if the conditions that are not in the index match too. The most expensive condition comes last.
 func (s *search) appendIfMatched(i int, endpoint string) {
 	c, r := &s.index.rules[i], s.request
 	if len(c.Match.Methods) > 0 && !slices.Contains(c.Match.Methods, r.Method) {
@@ -188,9 +188,9 @@ func (s *search) appendIfMatched(i int, endpoint string) {
 	if c.clients != nil && !within(c.clients, r.ClientIP) || c.exempt != nil && within(c.exempt, r.ClientIP) {
 		return
 	}
-	descriptor := int32(none)
+	descriptor := int32(noDescriptor)
 	if len(c.Match.Descriptors) > 0 {
-		if descriptor = descriptorOf(r, c.Match.Descriptors); descriptor == none {
+		if descriptor = descriptorOf(r, c.Match.Descriptors); descriptor == noDescriptor {
 			return
 		}
 	}
@@ -209,7 +209,7 @@ func (s *search) activation() *activation {
 	return s.on
 }
 
-// activation is what expressions see of r.
+// activation returns the CEL value of r.
 func (m Matched) activation(r *Request) *activation {
 	if m.on != nil && m.on.request == r {
 		return m.on
@@ -217,7 +217,7 @@ func (m Matched) activation(r *Request) *activation {
 	return newActivation(r)
 }
 
-// sortUnique sorts dst[from:] by rule and keeps the first of each.
+// sortUnique sorts dst[from:] by rule and keeps the first entry of each rule.
 func sortUnique(dst []Matched, from int) []Matched {
 	found := dst[from:]
 	slices.SortStableFunc(found, func(a, b Matched) int { return cmp.Compare(a.order, b.order) })

@@ -6,25 +6,25 @@ import (
 	"regexp/syntax"
 )
 
-// Bounds of a regular expression. RE2 takes time in proportion to the text and to the program, and a short expression can
-// make a large program: \pL{1000} repeated fills 512 bytes with 56 000 instructions.
+// The bounds of a regular expression. The time that RE2 needs is proportional to the length of the text and to the size of the
+// program. A short expression can compile to a large program: 512 bytes of repeated \pL{1000} compile to 56 000 instructions.
 const (
 	maxRegexp  = 512  // bytes
-	maxProgram = 1000 // instructions; [a-z0-9-]{1,253} makes about 510
+	maxProgram = 1000 // instructions; [a-z0-9-]{1,253} compiles to about 510
 )
 
-// CompileRegexp compiles a regular expression as Weir matches it: RE2, against the whole text. It refuses expressions
-// over 512 bytes and those that grow too large.
+// CompileRegexp compiles an RE2 expression that must match the whole text. It rejects expressions over 512 bytes and expressions that
+// compile to more than 1000 instructions.
 func CompileRegexp(expression string) (*regexp.Regexp, error) {
 	if err := validateRegexp(expression); err != nil {
-		return nil, err // the user's own text stands in the message, not our anchors
+		return nil, err // before the anchors are added, so that the message has only the user's text
 	}
 	return regexp.Compile(`\A(?:` + expression + `)\z`)
 }
 
 func validateRegexp(expression string) error {
 	if len(expression) > maxRegexp {
-		return fmt.Errorf("the regular expression is longer than %d bytes", maxRegexp)
+		return fmt.Errorf("the regular expression must be at most %d bytes long", maxRegexp)
 	}
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
@@ -35,13 +35,13 @@ func validateRegexp(expression string) error {
 		return err
 	}
 	if len(program.Inst) > maxProgram {
-		return fmt.Errorf("the regular expression `%s` makes a program of %d instructions, at most %d are matched in time; "+
-			"lower its repetitions", expression, len(program.Inst), maxProgram)
+		return fmt.Errorf("the regular expression `%s` compiles to %d instructions, but the maximum is %d; "+
+			"use fewer or smaller repetitions", expression, len(program.Inst), maxProgram)
 	}
 	return nil
 }
 
-// patternOf is the user's text of an expression that CompileRegexp anchored.
+// patternOf returns the user's text of an expression that CompileRegexp compiled, without the anchors.
 func patternOf(e *regexp.Regexp) string {
 	s := e.String()
 	return s[len(`\A(?:`) : len(s)-len(`)\z`)]

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Request is what of a request can be matched and counted. Build it with its fields normalised: [NormalHost],
-// [NormalPath], header names in lower case. The zero ClientIP is "unknown".
+// Request has the properties of a request that rules can match and count by. Its fields must be normalized with [NormalHost] and
+// [NormalPath], and header names must be in lower case. The zero ClientIP means that the address is unknown.
 type Request struct {
 	Domain   string
 	Method   string
@@ -18,22 +18,22 @@ type Request struct {
 	Query    map[string][]string
 	Headers  map[string]string
 	ClientIP netip.Addr
-	// Claims of the caller's token. Whoever built the request vouches for them.
+	// Claims of the caller's token. The code that creates the Request must have verified them.
 	Claims map[string]any
-	// Descriptors are Envoy's: each is what a proxy says of the request.
+	// Descriptors are the descriptors that Envoy sends for the request.
 	Descriptors []Descriptor
-	// Kubernetes is the write to the Kubernetes API that the request is; nil for any other request. Rules for the one match none
-	// of the other.
+	// Kubernetes is set if the request is a write to the Kubernetes API, and nil for other requests. A rule matches only one of these
+	// two kinds of requests.
 	Kubernetes *KubernetesRequest
 }
 
-// Descriptor is a list of entries, in the order in which a proxy gave them.
+// Descriptor is a list of entries, in the order in which the proxy sent them.
 type Descriptor []Entry
 
-// Entry is a part of a Descriptor.
+// Entry is one entry of a Descriptor.
 type Entry struct{ Key, Value string }
 
-// NormalHost returns host in lower case without port and trailing dot.
+// NormalHost returns host in lower case, without port and trailing dot.
 func NormalHost(host string) string {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") && strings.IndexByte(host[i+1:], ':') < 0 {
 		host = host[:i]
@@ -41,8 +41,8 @@ func NormalHost(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// NormalPath returns the path without query, decoded, without dot segments and double slashes, beginning with a slash:
-// no spelling of a path dodges the policy on it. Escapes that are none stay as they are.
+// NormalPath returns the path decoded, without query, dot segments and double slashes, and with a leading slash, so that a client cannot
+// avoid a policy by another spelling of the path. Invalid escapes stay unchanged.
 func NormalPath(p string) string {
 	if i := strings.IndexAny(p, "?#"); i >= 0 {
 		p = p[:i]
@@ -50,7 +50,7 @@ func NormalPath(p string) string {
 	return path.Clean("/" + decode(p))
 }
 
-// decode decodes the escapes in p and leaves alone what only looks like one: one bad escape must not hide the others.
+// decode decodes the valid escapes in p and keeps invalid ones, so that an invalid escape does not hide the others.
 func decode(p string) string {
 	if decoded, err := url.PathUnescape(p); err == nil {
 		return decoded
@@ -68,8 +68,8 @@ func decode(p string) string {
 	return b.String()
 }
 
-// JoinHeader is the one value of a header, its name in lower case, that came in several lines: as Envoy joins them before it
-// asks, so that all doors read the same.
+// JoinHeader joins the lines of a header into one value, as Envoy does, so that all endpoints read the same value. The name is in lower
+// case.
 func JoinHeader(name string, lines []string) string {
 	if name == "cookie" {
 		return strings.Join(lines, "; ")
@@ -77,7 +77,7 @@ func JoinHeader(name string, lines []string) string {
 	return strings.Join(lines, ",")
 }
 
-// Cookie returns the named cookie's value, "" if there is none.
+// Cookie returns the value of a cookie, or "" if the request does not have it.
 func (r *Request) Cookie(name string) string {
 	line := r.Headers["cookie"]
 	if line == "" {

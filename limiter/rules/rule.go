@@ -1,7 +1,7 @@
-// Package rules is the compiled form of policies: what the operator publishes and a limiter matches requests against.
+// Package rules is the compiled form of policies. The operator publishes it, and a limiter matches requests against it.
 //
-// A [Set] is pure data with a canonical encoding, and so a content hash, its revision. An [Index] is a Set made
-// ready for matching. The operator and the limiter meet in this package and nowhere else.
+// A [Set] is plain data with a canonical encoding. Its revision is the content hash of that encoding. An [Index] is a Set compiled for
+// matching. This package is the only interface between the operator and the limiter.
 package rules
 
 import (
@@ -14,145 +14,143 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// Set is everything a limiter enforces. Rules are sorted by Policy, which is unique.
+// Set is the complete configuration that a limiter enforces. Rules are sorted by Policy, which is unique.
 type Set struct {
 	Rules []Rule `json:"rules"`
-	// Namespaces, sorted by name, of which there is something to know; of one that is missing nothing is known.
+	// Namespaces lists the namespaces whose labels or tenant the rules read, sorted by name. All others are unknown.
 	Namespaces []Namespace `json:"namespaces,omitempty"`
 }
 
-// Rule is one compiled policy. Fields are additive: a field that is absent means what the format meant before it.
+// Rule is one compiled policy. Fields are additive: if a field is absent, the rule means what it meant before the field existed.
 type Rule struct {
-	// Policy is the policy's name: "namespace/name", or "cluster/name" of a policy that belongs to no namespace.
+	// Policy is the name of the policy: "namespace/name", or "cluster/name" for a cluster-scoped policy.
 	Policy string `json:"policy"`
-	// Domain is which requests the policy speaks for: those of this domain.
+	// Domain is the domain whose requests the policy limits.
 	Domain string `json:"domain"`
-	// Domains or AllDomains stand in the place of Domain in a policy that belongs to no namespace. An identifier has one counter
-	// in all of them.
+	// Domains or AllDomains replaces Domain in a cluster-scoped policy. An identifier has one counter in all of them.
 	Domains    []string `json:"domains,omitempty"`
 	AllDomains bool     `json:"allDomains,omitempty"`
-	// Default rules give pattern: a request that a rule with a Domain, on the same axis and not in shadow, matches too is not
-	// charged to them. Only rules without a Domain can.
+	// Default rules apply only if no other rule replaces them. A rule with a Domain and the same axis, which is not a shadow rule,
+	// replaces them for every request that it matches. Only rules without a Domain can be defaults.
 	Default bool `json:"default,omitempty"`
-	// Axis is whose requests are counted together: "Tenant".
+	// Axis is the axis of the policy, for example "Tenant". It is part of the counter keys.
 	Axis string `json:"axis"`
-	// Identifier says where in a request the identifier stands.
+	// Identifier is the source of the identifier in a request.
 	Identifier Identifier `json:"identifier"`
-	// PerEndpoint counts every endpoint by itself.
+	// PerEndpoint counts each endpoint separately.
 	PerEndpoint bool `json:"perEndpoint,omitempty"`
-	// Match says which of the domain's requests the rule is for.
+	// Match selects the requests of the domain that the rule limits.
 	Match Match `json:"match"`
-	// Algorithm, Units and WindowSeconds are what limiter.NewLimit takes.
+	// Algorithm, Units and WindowSeconds are the arguments of limiter.NewLimit.
 	Algorithm     limiter.Algorithm `json:"algorithm"`
 	Units         int64             `json:"units"`
 	WindowSeconds int64             `json:"windowSeconds"`
-	// Burst of a bucket, written out by the compiler; absent: none, or the algorithm's default.
+	// Burst of a bucket. The compiler sets it explicitly. If absent, the default of the algorithm applies, or there is no burst.
 	Burst int64 `json:"burst,omitempty"`
-	// Tiers hold some of the identifiers to another limit: the first that a request is of, else the rule's own.
+	// Tiers give some requests another limit. The first tier that matches a request applies, or else the limit of the rule.
 	Tiers []Tier `json:"tiers,omitempty"`
-	// Cost of a request; absent: 1 unit.
+	// Cost of a request. If absent, a request costs 1 unit.
 	Cost *Cost `json:"cost,omitempty"`
-	// Shadow rules are counted and reported and never deny.
+	// Shadow rules count and report, and never deny a request.
 	Shadow bool `json:"shadow,omitempty"`
-	// OnStoreFailure is what decides while the store cannot be asked.
+	// OnStoreFailure decides what happens while the store is unavailable.
 	OnStoreFailure StoreFailure `json:"onStoreFailure,omitempty"`
 }
 
-// StoreFailure is what decides while the store cannot be asked.
+// StoreFailure decides what happens to a request while the store is unavailable.
 type StoreFailure string
 
-// What decides while the store cannot be asked.
+// The values of StoreFailure.
 const (
-	LocalOnFailure StoreFailure = ""      // every replica its share of the limit
-	AllowOnFailure StoreFailure = "Allow" // nobody: nothing is counted
-	DenyOnFailure  StoreFailure = "Deny"  // nobody: everything is refused
+	LocalOnFailure StoreFailure = ""      // each replica enforces its share of the limit
+	AllowOnFailure StoreFailure = "Allow" // requests are admitted without counting
+	DenyOnFailure  StoreFailure = "Deny"  // requests are rejected with an error
 )
 
-// Tier is a limit for some of a rule's identifiers, of the rule's algorithm and window.
+// Tier is a limit for some of the requests of a rule, with the algorithm and the window of the rule.
 type Tier struct {
 	Name string `json:"name"`
 	When When   `json:"when"`
-	// Units and Burst as in Rule; Unlimited: none.
+	// Units and Burst have the meaning of those in Rule. If Unlimited is true, there is no limit.
 	Units     int64 `json:"units,omitempty"`
 	Burst     int64 `json:"burst,omitempty"`
 	Unlimited bool  `json:"unlimited,omitempty"`
 }
 
-// When says which requests are of a Tier. Exactly one field is set; within a list any element suffices.
+// When selects the requests of a Tier. Exactly one field is set. In a list, one matching element is enough.
 type When struct {
 	Header      *HeaderMatch `json:"header,omitempty"`
-	Identifiers []string     `json:"identifiers,omitempty"` // as counted; of a secret: hashed
-	CIDRs       []string     `json:"cidrs,omitempty"`       // of the client's address
-	Groups      []string     `json:"groups,omitempty"`      // of the caller, from the claim "groups"; of who writes to the Kubernetes API
-	// NamespaceSelector selects writes to the Kubernetes API; it is not empty.
+	Identifiers []string     `json:"identifiers,omitempty"` // in counted form; secrets are hashed
+	CIDRs       []string     `json:"cidrs,omitempty"`       // networks of the client address
+	Groups      []string     `json:"groups,omitempty"`      // from the claim "groups", or of the Kubernetes user
+	// NamespaceSelector selects writes to the Kubernetes API by the labels of the namespace. It is never empty if set.
 	NamespaceSelector Selector `json:"namespaceSelector,omitempty"`
-	Expression        string   `json:"expression,omitempty"` // CEL over request, a bool
+	Expression        string   `json:"expression,omitempty"` // CEL over request, evaluates to a bool
 }
 
-// Cost is the units that a request costs. Exactly one field is set. What a header or an expression gives counts from 0 to
-// limiter.MaxUnits; where it is missing or no such number: 1.
+// Cost is the number of units that a request costs. Exactly one field is set. The value of a header or an expression is valid from 0 to
+// limiter.MaxUnits. If it is missing or invalid, the request costs 1 unit.
 type Cost struct {
 	Value      int64  `json:"value,omitempty"`
 	Header     string `json:"header,omitempty"`     // lower case
-	Expression string `json:"expression,omitempty"` // CEL over request, an int
+	Expression string `json:"expression,omitempty"` // CEL over request, evaluates to an int
 }
 
-// Identifier is where a request's identifier is read from.
+// Identifier is the source of the identifier in a request.
 type Identifier struct {
 	From IdentifierSource `json:"from"`
-	// Name is the header (lower case), query parameter, cookie, claim ("sub", or "realm.tenant" for a claim within another),
-	// descriptor key, or the expression's text; empty for the other sources.
+	// Name is the name of the header (lower case), query parameter, cookie or claim ("sub", or "realm.tenant" for a nested claim), the
+	// descriptor key, or the text of the expression. It is empty for the other sources.
 	Name string `json:"name,omitempty"`
-	// IPv6Prefix is how many bits of an IPv6 address are counted as one; absent: 64.
+	// IPv6Prefix is the number of bits of an IPv6 address that identify one client. If absent, it is 64.
 	IPv6Prefix int `json:"ipv6Prefix,omitempty"`
-	// Secret identifiers stand hashed in keys, answers and logs.
+	// Secret identifiers are hashed in keys, responses and logs.
 	Secret bool `json:"secret,omitempty"`
-	// Address identifiers are IP addresses and counted like FromClientIP, whatever their spelling; a value that is
-	// none counts as missing.
+	// Address identifiers are IP addresses in any spelling, and are counted like FromClientIP. An invalid address counts as missing.
 	Address bool `json:"address,omitempty"`
 }
 
 // IdentifierSource is a part of a request.
 type IdentifierSource string
 
-// The sources of an identifier.
+// The sources of identifiers.
 const (
-	FromClientIP   IdentifierSource = "clientIP" // an IPv6 address stands for its prefix
+	FromClientIP   IdentifierSource = "clientIP" // an IPv6 address is counted by its prefix
 	FromHeader     IdentifierSource = "header"
 	FromQuery      IdentifierSource = "query"
 	FromCookie     IdentifierSource = "cookie"
 	FromClaim      IdentifierSource = "claim"
-	FromDescriptor IdentifierSource = "descriptor" // the value beside the key
-	FromExpression IdentifierSource = "expression" // CEL over request, a string
-	FromEndpoint   IdentifierSource = "endpoint"   // the path pattern that matched, else the path
+	FromDescriptor IdentifierSource = "descriptor" // the value of the entry with the key
+	FromExpression IdentifierSource = "expression" // CEL over request, evaluates to a string
+	FromEndpoint   IdentifierSource = "endpoint"   // the path pattern that matched, or else the path
 
-	// FromKubernetesTenant and those below are of writes to the Kubernetes API: the tenant is that of the Namespace. A rule does
-	// not match a write that has none of its source: an object in no namespace, a user who is no service account.
+	// FromKubernetesTenant and the sources below are for writes to the Kubernetes API. The tenant is the tenant of the Namespace. A rule
+	// does not match a write without the source, such as a cluster-scoped object or a user that is not a service account.
 	FromKubernetesTenant    IdentifierSource = "kubernetesTenant"
 	FromKubernetesNamespace IdentifierSource = "kubernetesNamespace" // of the object
 	FromKubernetesUser      IdentifierSource = "kubernetesUser"
 	FromServiceAccount      IdentifierSource = "serviceAccount" // "namespace/name" of the user
 )
 
-// Match selects requests: every part that is present must match; within a list any element suffices.
+// Match selects requests. A request must match every field that is set. In a list, one matching element is enough.
 type Match struct {
 	// Hosts in lower case: "api.shop.example", or "*.shop.example" for every name below shop.example.
 	Hosts   []string      `json:"hosts,omitempty"`
 	Paths   []PathMatch   `json:"paths,omitempty"`
 	Methods []string      `json:"methods,omitempty"`
 	Headers []HeaderMatch `json:"headers,omitempty"` // all of them
-	// CIDRs and ExceptCIDRs speak of the client's address: in one of these, in none of those.
+	// CIDRs and ExceptCIDRs apply to the client address. It must be in one of CIDRs and must not be in ExceptCIDRs.
 	CIDRs       []string `json:"cidrs,omitempty"`
 	ExceptCIDRs []string `json:"exceptCIDRs,omitempty"`
-	// Expression is CEL over request, a bool; beside Kubernetes over that of ValidateKubernetesExpression.
+	// Expression is CEL over request and evaluates to a bool. With Kubernetes, request is the one of ValidateKubernetesExpression.
 	Expression string `json:"expression,omitempty"`
-	// Descriptors match one whole descriptor of the request: as many entries, in this order.
+	// Descriptors matches a descriptor of the request that has exactly these entries in this order.
 	Descriptors []DescriptorMatch `json:"descriptors,omitempty"`
-	// Kubernetes selects writes to the Kubernetes API, which no rule without it matches.
+	// Kubernetes selects writes to the Kubernetes API. A rule without it does not match writes.
 	Kubernetes *KubernetesMatch `json:"kubernetes,omitempty"`
 }
 
-// DescriptorMatch matches an entry of a descriptor. An empty value matches any.
+// DescriptorMatch matches one entry of a descriptor. An empty value matches every value.
 type DescriptorMatch struct {
 	Key   string `json:"key"`
 	Value string `json:"value,omitempty"`
@@ -164,10 +162,10 @@ type PathMatch struct {
 	Value string        `json:"value"`
 }
 
-// PathMatchType is how a path is compared.
+// PathMatchType is the comparison of a path.
 type PathMatchType string
 
-// The patterns to compare a path.
+// The comparisons of a path.
 const (
 	PathExact  PathMatchType = "Exact"
 	PathPrefix PathMatchType = "PathPrefix" // whole segments: /v1 matches /v1 and /v1/x, not /v10
@@ -182,17 +180,17 @@ type HeaderMatch struct {
 	Invert bool            `json:"invert,omitempty"`
 }
 
-// HeaderMatchType is how a header is compared.
+// HeaderMatchType is the comparison of a header.
 type HeaderMatchType string
 
-// The patterns to compare a header.
+// The comparisons of a header.
 const (
 	HeaderExact   HeaderMatchType = "Exact"
 	HeaderPresent HeaderMatchType = "Present"
 	HeaderRegex   HeaderMatchType = "RegularExpression"
 )
 
-// Limit returns the rule's limit; an error means that the Set was not made by the compiler.
+// Limit returns the limit of the rule. An error means that the compiler did not create the Set.
 func (r *Rule) Limit() (limiter.Limit, error) {
 	limit, err := limiter.NewLimit(r.Algorithm, r.Units, time.Duration(r.WindowSeconds)*time.Second)
 	if err != nil || r.Burst == 0 {
@@ -201,7 +199,7 @@ func (r *Rule) Limit() (limiter.Limit, error) {
 	return limit.WithBurst(r.Burst)
 }
 
-// KeySpace returns the keys the rule counts under, with the Redis prefix ("weir:") given.
+// KeySpace returns the counter keys of the rule, with a Redis key prefix such as "weir:".
 func (r *Rule) KeySpace(prefix string) (limiter.KeySpace, error) {
 	limit, err := r.Limit()
 	if err != nil {
@@ -210,7 +208,7 @@ func (r *Rule) KeySpace(prefix string) (limiter.KeySpace, error) {
 	return limiter.NewKeySpace(prefix, r.Axis, r.Policy, limit), nil
 }
 
-// Revision is the rule's content hash, "sha256:…": two Sets that hold it enforce the same policy the same pattern.
+// Revision returns the content hash of the rule, "sha256:…". Two Sets with the same hash enforce the policy in the same way.
 func (r *Rule) Revision() string { return revision(mustMarshal(r)) }
 
 func revision(canonical []byte) string {
@@ -218,7 +216,7 @@ func revision(canonical []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// mustMarshal encodes plain data: structs and slices of strings and integers, which cannot fail.
+// mustMarshal encodes structs and slices of strings and integers. This cannot fail.
 func mustMarshal(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Selects says whether the selector selects a namespace: nil for one of which nothing is known, and for that of an object
-// that is in none, which only an empty selector selects.
+// Selects reports whether the selector selects a namespace. The namespace is nil if it is unknown or if the object is cluster-scoped.
+// Only an empty selector selects nil.
 func (s Selector) Selects(namespace *Namespace) bool {
 	if len(s) == 0 {
 		return true
@@ -23,13 +23,13 @@ func (r *Requirement) holds(labels map[string]string) bool {
 		return !has || !slices.Contains(r.Values, value)
 	case SelectorExists:
 		return has
-	default: // check has seen to it that there are no others
+	default: // DoesNotExist: validate rejects all other operators
 		return !has
 	}
 }
 
-// SelectsUnlabeled says whether the selector may select a namespace that has none of the labels: one that has none is then to
-// be known all the same.
+// SelectsUnlabeled reports whether the selector can select a namespace without any of the labels. If so, the Set must list such
+// namespaces too.
 func (s Selector) SelectsUnlabeled() bool {
 	return slices.ContainsFunc(s, func(r Requirement) bool { return r.Operator == SelectorNotIn || r.Operator == SelectorDoesNotExist })
 }
@@ -39,9 +39,9 @@ func (s Selector) validate() error {
 		needsValues := r.Operator == SelectorIn || r.Operator == SelectorNotIn
 		switch {
 		case !needsValues && r.Operator != SelectorExists && r.Operator != SelectorDoesNotExist:
-			return fmt.Errorf("unknown operator %q of a selector", r.Operator)
+			return fmt.Errorf("unknown selector operator %q", r.Operator)
 		case r.Key == "" || needsValues != (len(r.Values) > 0):
-			return fmt.Errorf("a selector asks for label %q %s %q", r.Key, r.Operator, r.Values)
+			return fmt.Errorf("invalid selector requirement: key %q, operator %s, values %q", r.Key, r.Operator, r.Values)
 		}
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// tier is a Tier made ready.
+// tier is a compiled Tier.
 type tier struct {
 	Tier
 
@@ -23,13 +23,13 @@ func (k *compiler) tier(rule *Rule, of Tier) (tier, error) {
 	t := tier{Tier: of}
 	if of.Unlimited {
 		if of.Units != 0 || of.Burst != 0 {
-			return tier{}, errors.New("it is unlimited and has a limit")
+			return tier{}, errors.New("an unlimited tier must not have a limit")
 		}
 	} else {
-		held := *rule
-		held.Units, held.Burst = of.Units, of.Burst
+		tierRule := *rule
+		tierRule.Units, tierRule.Burst = of.Units, of.Burst
 		var err error
-		if t.limit, err = held.Limit(); err != nil {
+		if t.limit, err = tierRule.Limit(); err != nil {
 			return tier{}, err
 		}
 	}
@@ -39,7 +39,7 @@ func (k *compiler) tier(rule *Rule, of Tier) (tier, error) {
 func (k *compiler) when(rule *Rule, t *tier) (err error) {
 	w := &t.When
 	if countTrue(w.Header != nil, len(w.Identifiers) > 0, len(w.CIDRs) > 0, len(w.Groups) > 0, len(w.NamespaceSelector) > 0, w.Expression != "") != 1 {
-		return errors.New("it takes exactly one of header, identifiers, cidrs, groups, namespaceSelector and expression")
+		return errors.New("when must have exactly one of header, identifiers, cidrs, groups, namespaceSelector and expression")
 	}
 	switch {
 	case w.Header != nil:
@@ -56,9 +56,9 @@ func (k *compiler) when(rule *Rule, t *tier) (err error) {
 	return err
 }
 
-// holds says whether r, which m's rule counts for identifier, is of the tier. An expression that fails makes no request
-// one of the tier: what comes then is the rule's own limit.
-func (t *tier) holds(m Matched, r *Request, identifier string) bool {
+// matches reports whether request r with this identifier belongs to the tier. If the expression fails, the request does not belong to
+// the tier, and the next tier or the limit of the rule applies.
+func (t *tier) matches(m Matched, r *Request, identifier string) bool {
 	switch {
 	case t.header != nil:
 		return t.header.matches(r)

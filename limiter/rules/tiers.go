@@ -7,25 +7,25 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// Terms are what a rule says of one request that it matches.
+// Terms are the limit and the cost that apply to one request under a rule.
 type Terms struct {
-	// Limit that the request's identifier is held to.
+	// Limit of the request's identifier.
 	Limit limiter.Limit
-	// Tier that it is of, empty for the rule's own limit.
+	// Tier is the name of the tier, or empty if the limit of the rule applies.
 	Tier string
-	// Unlimited: the request is not charged by this rule.
+	// Unlimited is true if the rule does not charge the request.
 	Unlimited bool
-	// Cost of one such request, in units, 0 … limiter.MaxUnits.
+	// Cost of the request in units, 0 … limiter.MaxUnits.
 	Cost int64
 }
 
-// Terms returns what m's rule says of r, which it counts for identifier, as Identify returned it: the limit of the first
-// tier that r is of, else the rule's own, and the cost.
+// Terms returns the limit of the first tier that matches r, or the limit of the rule if no tier matches, and the cost of r. The
+// identifier is the one that Identify returned.
 func (m Matched) Terms(r *Request, identifier string) Terms {
 	terms := Terms{Limit: m.Rule.Limit, Cost: 1}
 	for i := range m.Rule.tiers {
 		t := &m.Rule.tiers[i]
-		if !t.holds(m, r, identifier) {
+		if !t.matches(m, r, identifier) {
 			continue
 		}
 		terms.Tier, terms.Unlimited = t.Name, t.Unlimited
@@ -40,7 +40,7 @@ func (m Matched) Terms(r *Request, identifier string) Terms {
 	return terms
 }
 
-// defaultCost is what a request costs whose own cost is missing or no number of units.
+// defaultCost is the cost of a request, in units, if its cost is missing or invalid.
 const defaultCost = 1
 
 func (m Matched) cost(r *Request) int64 {
@@ -63,8 +63,8 @@ func (m Matched) cost(r *Request) int64 {
 	}
 }
 
-// clampCost is what a request is charged that comes out at so many units: at most MaxUnits. Were more no cost, the largest
-// requests would be the cheapest.
+// clampCost returns the cost for the result of a cost expression: at most MaxUnits. If larger results were invalid, the largest requests
+// would be the cheapest.
 func clampCost(units int64) int64 {
 	if units < 0 {
 		return defaultCost

@@ -18,7 +18,7 @@ func terms(t *testing.T, r rules.Rule, req *rules.Request) rules.Terms {
 	return m[0].Terms(req, m[0].Identify(req))
 }
 
-func TestTheFirstTierThatARequestIsOf(t *testing.T) {
+func TestTerms_SelectsTheFirstTierThatMatches(t *testing.T) {
 	staff := &rules.Request{
 		Domain: "shop", Headers: map[string]string{"x-tenant-id": "acme", "x-plan": "paid"}, ClientIP: netip.MustParseAddr("::ffff:10.1.2.3"),
 		Claims: map[string]any{"groups": []any{7, "staff"}},
@@ -62,7 +62,7 @@ func TestTheFirstTierThatARequestIsOf(t *testing.T) {
 	}
 }
 
-func TestGroupsOfTheCaller(t *testing.T) {
+func TestTerms_ReadsGroupsFromClaims(t *testing.T) {
 	r := rule("shop/it")
 	r.Tiers = []rules.Tier{{Name: "staff", When: rules.When{Groups: []string{"staff"}}, Units: 1000}}
 	for name, tc := range map[string]struct {
@@ -85,7 +85,7 @@ func TestGroupsOfTheCaller(t *testing.T) {
 	}
 }
 
-func TestATierOfSecretsComparesWhatIsCounted(t *testing.T) {
+func TestTerms_ComparesHashedSecrets(t *testing.T) {
 	r := rule("shop/it")
 	r.Identifier = rules.Identifier{From: rules.FromHeader, Name: "x-api-key", Secret: true}
 	r.Tiers = []rules.Tier{{Name: "paid", When: rules.When{Identifiers: []string{limiter.HashSecret("s3cret")}}, Units: 1000}}
@@ -97,7 +97,7 @@ func TestATierOfSecretsComparesWhatIsCounted(t *testing.T) {
 	}
 }
 
-func TestWhoIsMissingIsOfNoTierOfIdentifiers(t *testing.T) {
+func TestTerms_SelectsNoTierOfIdentifiersWithoutIdentifier(t *testing.T) {
 	r := rule("shop/it")
 	r.Tiers = []rules.Tier{{Name: "empty", When: rules.When{Identifiers: []string{"", "-"}}, Units: 1000}}
 	if got := terms(t, r, request("GET - /")).Tier; got != "" {
@@ -105,7 +105,7 @@ func TestWhoIsMissingIsOfNoTierOfIdentifiers(t *testing.T) {
 	}
 }
 
-func TestTheLimitOfATier(t *testing.T) {
+func TestTerms_ReturnsTheLimitOfTheTier(t *testing.T) {
 	r := rule("shop/it")
 	r.Algorithm, r.Burst = limiter.TokenBucket, 150
 	r.Tiers = []rules.Tier{
@@ -126,7 +126,7 @@ func TestTheLimitOfATier(t *testing.T) {
 	}
 }
 
-func TestTheCostOfARequest(t *testing.T) {
+func TestTerms_ReturnsTheCost(t *testing.T) {
 	header := func(value string) *rules.Request { return request("GET - / x-cost=" + value) }
 	fromHeader, fromExpression := &rules.Cost{Header: "x-cost"}, &rules.Cost{Expression: `int(request.headers["x-cost"])`}
 	for name, tc := range map[string]struct {
