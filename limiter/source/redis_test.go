@@ -222,7 +222,7 @@ func TestRedis_RejectsAnInvalidRuleSet(t *testing.T) {
 	}{
 		"data that is not a rule set":       {data: []byte("x"), revision: otherRevision, want: "rejected: decode rules"},
 		"a rule set cut short":              {data: other[:len(other)/2], revision: otherRevision, want: "rejected: decode rules"},
-		"a rule set under another revision": {data: good, revision: otherRevision, want: "rejected: its content is " + goodRevision},
+		"a rule set under another revision": {data: good, revision: otherRevision, want: "rejected: the revision of the data is " + goodRevision},
 		"a rule set that Apply rejects": {
 			data: other, revision: otherRevision, apply: errors.New("rule shop/x: bad"), want: "rejected: rule shop/x: bad",
 		},
