@@ -200,7 +200,7 @@ func (w *World) expireCertificates(ctx context.Context) error {
 			return err
 		}
 	}
-	w.Kube.Services.Break() // open connections would continue with the old certificate
+	w.Kube.Services.CloseConnections() // open connections would continue with the old certificate
 	return nil
 }
 

@@ -38,7 +38,7 @@ const (
 
 // World is a cluster whose API is throttled.
 type World struct {
-	Kube  *fixture.KubeTwo
+	Kube  *fixture.KubePair
 	Redis *fixture.RedisProcess
 	// Admin is a client of group system:masters for the first API server.
 	Admin client.Client
@@ -72,7 +72,7 @@ func (w *World) start(ctx context.Context, progress io.Writer) error {
 		return err
 	}
 	crds := fixture.KubeOptions{CRDs: []string{filepath.Join(root, "config", "crd", "bases")}, Progress: progress}
-	if w.Kube, err = fixture.StartKubeTwo(ctx, crds); err != nil {
+	if w.Kube, err = fixture.StartKubePair(ctx, crds); err != nil {
 		return err
 	}
 	if w.Admin, err = newClient(w.Kube.ConfigOf(0)); err != nil {
