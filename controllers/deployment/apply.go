@@ -135,7 +135,7 @@ func (r *Reconciler) checkOwnerUncached(ctx context.Context, limiter *v1alpha1.L
 		return nil
 	}
 	if err != nil {
-		return classifyAPIError("read whose "+describe(object)+" is", err)
+		return classifyAPIError("read the owner of "+describe(object), err)
 	}
 	return checkOwner(limiter, object, found)
 }

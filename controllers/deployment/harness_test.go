@@ -2,7 +2,6 @@ package deployment
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -53,7 +52,7 @@ type harness struct {
 	writes     []string // by the controller
 }
 
-// fakeCleaner stands for the Cleaner of cmd/weir.
+// fakeCleaner replaces the Cleaner of cmd/weir.
 type fakeCleaner struct {
 	err       error
 	forgotten []string
@@ -61,7 +60,7 @@ type fakeCleaner struct {
 
 func (r *fakeCleaner) Forget(ctx context.Context, limiter *v1alpha1.Limiter) error {
 	if _, bounded := ctx.Deadline(); !bounded {
-		return errors.New("this may take for ever")
+		return errors.New("Forget was called without a deadline")
 	}
 	if r.err == nil {
 		r.forgotten = append(r.forgotten, limiter.Namespace+"/"+limiter.Name)
@@ -95,42 +94,10 @@ func (h *harness) restart() {
 
 // recordingWrites records every write of the controller.
 func (h *harness) recordingWrites() interceptor.Funcs {
-	note := func(verb string, object any) {
-		text, err := json.Marshal(object)
-		h.must(err)
-		var named struct {
-			Kind     string
-			Metadata struct{ Name string }
-		}
-		h.must(json.Unmarshal(text, &named))
-		h.writes = append(h.writes, verb+" "+named.Kind+" "+named.Metadata.Name)
-	}
-	return interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-			note("create", object)
-			return c.Create(ctx, object, options...)
-		},
-		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
-			note("update", object)
-			return c.Update(ctx, object, options...)
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
-			note("delete", object)
-			return c.Delete(ctx, object, options...)
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-			note("patch", object)
-			return c.Patch(ctx, object, patch, options...)
-		},
-		Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-			note("apply", object)
-			return c.Apply(ctx, object, options...)
-		},
-		SubResourceApply: func(ctx context.Context, c client.Client, sub string, object runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
-			note("apply "+sub, object)
-			return c.SubResource(sub).Apply(ctx, object, options...)
-		},
-	}
+	return fixture.InterceptWrites(func(verb, kind, name string) error {
+		h.writes = append(h.writes, verb+" "+kind+" "+name)
+		return nil
+	})
 }
 
 func (h *harness) must(err error) {

@@ -68,7 +68,7 @@ func TestNetworkPolicy_KeepsOldRedisPortsUntilOldPodsAreGone(t *testing.T) {
 	roll(2, 2, 1)
 	h.expectRedisPorts("while the last old pod terminates", 0, 6379, 6380)
 	roll(2, 2, 0)
-	h.expectRedisPorts("when all old pods are gone", 0)
+	h.expectRedisPorts("when no old pod is left", 0)
 }
 
 func TestNetworkPolicy_KeepsOldRedisPortsWhileTheDeploymentIsBlocked(t *testing.T) {

@@ -81,7 +81,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return r.report(ctx, &limiter, result)
 }
 
-// deploy applies all objects of the Limiter. An error with one object does not keepDeployment up the others. The Deployment is not
+// deploy applies all objects of the Limiter. An error with one object does not prevent the others. The Deployment is not
 // changed while a Secret is missing, while the template is invalid, or while API servers may still call a webhook that is no
 // longer wanted: the existing pods keep running. The returned error is one that a retry may resolve.
 func (r *Reconciler) deploy(ctx context.Context, limiter *v1alpha1.Limiter) (outcome, error) {

@@ -220,7 +220,7 @@ func TestReport_KeepsStatusFieldsOfOtherControllers(t *testing.T) {
 	h.expectCondition(v1alpha1.ConditionReady, yes, v1alpha1.ReasonDeployed)
 	status := h.limiter().Status
 	if status.Revision != "sha256:1" || len(status.Conditions) != 4 {
-		t.Errorf("the status fields of the other controller are gone: %+v", status)
+		t.Errorf("the status fields of the other controller are missing: %+v", status)
 	}
 }
 

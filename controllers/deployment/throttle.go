@@ -58,7 +58,7 @@ func checkWithdrawal(limiter *v1alpha1.Limiter) error {
 	return pending("spec.kubernetesThrottle: disabled; the pods are updated after the webhook is removed")
 }
 
-// Exemptions are the namespaces, users and groups whose writes are never limited. Each list is sorted.
+// Exemptions are the namespaces, users and groups that are never limited. Each list is sorted.
 type Exemptions struct {
 	Namespaces, Users, Groups []string
 }

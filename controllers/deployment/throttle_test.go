@@ -72,13 +72,13 @@ func TestThrottle_KeepsPodsServingUntilTheWebhookIsRemoved(t *testing.T) {
 				s.KubernetesThrottle = &v1alpha1.KubernetesThrottle{ExemptUsers: []v1alpha1.KubernetesUser{"eve"}}
 			})
 			h.reconcile("default")
-			asked := func(change func(*v1alpha1.Limiter, string) bool) {
+			editFinalizer := func(change func(*v1alpha1.Limiter, string) bool) {
 				t.Helper()
 				l := h.limiter()
 				change(l, ThrottleFinalizer)
 				h.must(h.kube.Update(t.Context(), l))
 			}
-			asked(func(l *v1alpha1.Limiter, f string) bool { return controllerutil.AddFinalizer(l, f) })
+			editFinalizer(func(l *v1alpha1.Limiter, f string) bool { return controllerutil.AddFinalizer(l, f) })
 			before := h.deployment("default")
 
 			h.edit(end)
@@ -96,7 +96,7 @@ func TestThrottle_KeepsPodsServingUntilTheWebhookIsRemoved(t *testing.T) {
 				t.Errorf("API servers still call the Limiter, but its pods are replaced:\n%s", diff)
 			}
 
-			asked(func(l *v1alpha1.Limiter, f string) bool { return controllerutil.RemoveFinalizer(l, f) })
+			editFinalizer(func(l *v1alpha1.Limiter, f string) bool { return controllerutil.RemoveFinalizer(l, f) })
 			h.reconcile("default")
 			h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 			args := strings.Join(h.deployment("default").Spec.Template.Spec.Containers[0].Args, " ")

@@ -2,7 +2,6 @@ package registration
 
 import (
 	"context"
-	"encoding/json"
 	"testing"
 	"time"
 
@@ -93,56 +92,17 @@ func (h *harness) restart() {
 
 // recordingWrites records every write of the controller. Writes to the configuration fail with configurationErr if it is set.
 func (h *harness) recordingWrites() interceptor.Funcs {
-	note := func(verb string, object any) error {
-		text, err := json.Marshal(object)
-		h.must(err)
-		var named struct {
-			Kind     string
-			Metadata struct{ Name string }
-		}
-		h.must(json.Unmarshal(text, &named))
-		h.writes = append(h.writes, verb+" "+named.Metadata.Name)
-		if named.Metadata.Name == ConfigurationName {
+	return fixture.InterceptWrites(func(verb, _, name string) error {
+		h.writes = append(h.writes, verb+" "+name)
+		if name == ConfigurationName && h.configurationErr != nil {
 			return h.configurationErr
 		}
+		if hook := h.beforeNextPatch; verb == "patch" && hook != nil {
+			h.beforeNextPatch = nil
+			hook()
+		}
 		return nil
-	}
-	return interceptor.Funcs{
-		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
-			if err := note("update", object); err != nil {
-				return err
-			}
-			return c.Update(ctx, object, options...)
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
-			if err := note("delete", object); err != nil {
-				return err
-			}
-			return c.Delete(ctx, object, options...)
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-			if err := note("patch", object); err != nil {
-				return err
-			}
-			if others := h.beforeNextPatch; others != nil {
-				h.beforeNextPatch = nil
-				others()
-			}
-			return c.Patch(ctx, object, patch, options...)
-		},
-		Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-			if err := note("apply", object); err != nil {
-				return err
-			}
-			return c.Apply(ctx, object, options...)
-		},
-		SubResourceApply: func(ctx context.Context, c client.Client, sub string, object runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
-			if err := note("apply "+sub, object); err != nil {
-				return err
-			}
-			return c.SubResource(sub).Apply(ctx, object, options...)
-		},
-	}
+	})
 }
 
 func (h *harness) must(err error) {

@@ -136,8 +136,8 @@ func drawLimiter(t *rapid.T) *v1alpha1.Limiter {
 }
 
 func TestRender_CoversEveryMatchedWriteAndNoExemptOne(t *testing.T) {
-	server := newWebhookMatcher(t, someNamespaces)
-	asked, exempted := 0, 0
+	matcher := newWebhookMatcher(t, someNamespaces)
+	matching, exempted := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		set := rules.Set{Namespaces: []rules.Namespace{{Name: "shop", Labels: map[string]string{"plan": "free"}}}}
 		for i := range rapid.IntRange(1, 4).Draw(t, "rules") {
@@ -150,11 +150,11 @@ func TestRender_CoversEveryMatchedWriteAndNoExemptOne(t *testing.T) {
 		throttling := ThrottlingLimiter{Limiter: drawLimiter(t), Rules: set.Rules}
 		exempt := deployment.ExemptionsOf(throttling.Limiter)
 		configuration := Render([]ThrottlingLimiter{throttling})
-		asks := func(*rules.KubernetesRequest) bool { return false }
+		calls := func(*rules.KubernetesRequest) bool { return false }
 		if len(configuration.Webhooks) > 0 {
 			webhook := &configuration.Webhooks[0]
-			conditions := server.conditions(webhook)
-			asks = func(write *rules.KubernetesRequest) bool { return server.calls(t, webhook, conditions, write) }
+			conditions := matcher.conditions(webhook)
+			calls = func(write *rules.KubernetesRequest) bool { return matcher.calls(t, webhook, conditions, write) }
 		}
 		for range 20 {
 			write := drawWrite(t, &set.Rules[0])
@@ -162,18 +162,18 @@ func TestRender_CoversEveryMatchedWriteAndNoExemptOne(t *testing.T) {
 			switch {
 			case isExempt(exempt, write):
 				exempted++
-				if asks(write) {
+				if calls(write) {
 					t.Fatalf("the API server calls the webhook for %+v, which is exempt by %+v", write, exempt)
 				}
 			case matched:
-				asked++
-				if !asks(write) {
+				matching++
+				if !calls(write) {
 					t.Fatalf("the API server does not call the webhook for %+v\nwith %+v", write, configuration.Webhooks)
 				}
 			}
 		}
 	})
-	if asked < 50 || exempted < 50 {
-		t.Errorf("only %d matching and %d exempt writes were drawn", asked, exempted)
+	if matching < 50 || exempted < 50 {
+		t.Errorf("only %d matching and %d exempt writes were drawn", matching, exempted)
 	}
 }

@@ -89,8 +89,8 @@ func TestReconcile_WritesNothingWhenNothingChanged(t *testing.T) {
 	h.reconcile()
 	h.restart()
 	h.reconcile()
-	if told := h.drainEvents(); len(h.writes)+len(told) > 0 {
-		t.Errorf("writes %q, events %q", h.writes, told)
+	if events := h.drainEvents(); len(h.writes)+len(events) > 0 {
+		t.Errorf("writes %q, events %q", h.writes, events)
 	}
 }
 
@@ -156,8 +156,8 @@ func TestEvaluate_KeepsTheWebhookForAGracePeriodWithoutReadyPods(t *testing.T) {
 	h.now = h.now.Add(unreadyGracePeriod)
 	h.reconcile()
 	h.expectReason(h.namespace, "default", v1alpha1.ReasonNotReady)
-	if told := h.drainEvents(); h.configuration() != nil || len(told) != 1 || !strings.HasPrefix(told[0], "Warning NotReady") {
-		t.Errorf("webhooks %q, events %q", h.webhooks(), told)
+	if events := h.drainEvents(); h.configuration() != nil || len(events) != 1 || !strings.HasPrefix(events[0], "Warning NotReady") {
+		t.Errorf("webhooks %q, events %q", h.webhooks(), events)
 	}
 	h.setReplicas("default", 1, 0)
 	h.reconcile()
@@ -231,8 +231,8 @@ func TestRemoveFinalizers_WaitsForTheWebhookRemovalWithATimeout(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	err := h.kube.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: "default"}, &v1alpha1.Limiter{})
-	if told := h.drainEvents(); !apierrors.IsNotFound(err) || len(told) != 1 || !strings.HasPrefix(told[0], "Warning NotWithdrawn") {
-		t.Errorf("the Limiter: %v; events %q", err, told)
+	if events := h.drainEvents(); !apierrors.IsNotFound(err) || len(events) != 1 || !strings.HasPrefix(events[0], "Warning NotWithdrawn") {
+		t.Errorf("the Limiter: %v; events %q", err, events)
 	}
 	h.configurationErr = nil
 	h.reconcile()

@@ -13,7 +13,7 @@ import (
 // maxNamespaces bounds the namespaces in the selector of a webhook. If policies name more, the webhook is called for all.
 const maxNamespaces = 256
 
-// scope states where the objects are whose writes a rule may match.
+// scope describes the namespaces of the objects that a rule may match.
 type scope struct {
 	// cluster means that some objects are cluster-scoped.
 	cluster bool

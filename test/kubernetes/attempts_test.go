@@ -35,9 +35,9 @@ func otherWebhook(t *testing.T, w *World, namespace string) (decide *atomic.Poin
 	files := mustGet[*fixture.TLSFiles](t)(fixture.WriteTLSFiles(t.TempDir()))
 	pair := mustGet[tls.Certificate](t)(tls.LoadX509KeyPair(files.ServerCert, files.ServerKey))
 	bundle := mustGet[[]byte](t)(os.ReadFile(files.CA))
-	var asked atomic.Int64
+	var calls atomic.Int64
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
-		asked.Add(1)
+		calls.Add(1)
 		var review admissionv1.AdmissionReview
 		if err := json.NewDecoder(in.Body).Decode(&review); err != nil {
 			t.Error(err)
@@ -76,7 +76,7 @@ func otherWebhook(t *testing.T, w *World, namespace string) (decide *atomic.Poin
 		if err := w.Admin.Create(ctx, configMap(namespace), client.DryRunAll); err != nil {
 			return err
 		}
-		if asked.Load() == 0 {
+		if calls.Load() == 0 {
 			return errors.New("it has not been called")
 		}
 		return nil
@@ -85,7 +85,7 @@ func otherWebhook(t *testing.T, w *World, namespace string) (decide *atomic.Poin
 }
 
 // measureCharge returns how many units fn costs under the policy, and how often API servers call the webhook meanwhile.
-func measureCharge(t *testing.T, w *World, policy string, fn func()) (units, asked int) {
+func measureCharge(t *testing.T, w *World, policy string, fn func()) (units, calls int) {
 	t.Helper()
 	unitsBefore, askedBefore := mustGet[int](t)(w.Decisions(t.Context(), policy, "allowed")), mustGet[int](t)(w.WebhookCalls(t.Context()))
 	fn()
@@ -111,10 +111,10 @@ func TestGenerateName_CountsEachAttempt(t *testing.T) {
 		})
 		decide.Store(&taken)
 		var err error
-		units, asked := measureCharge(t, w, p.Name, func() { err = alice.Create(t.Context(), configMap(namespace)) })
+		units, calls := measureCharge(t, w, p.Name, func() { err = alice.Create(t.Context(), configMap(namespace)) })
 		t.Logf("%d names are taken: %d units, %v", step.taken, units, err)
-		if units != step.units || asked != step.units {
-			t.Errorf("%d names are taken: %d units, %d calls of the webhook, want %d", step.taken, units, asked, step.units)
+		if units != step.units || calls != step.units {
+			t.Errorf("%d names are taken: %d units, %d calls of the webhook, want %d", step.taken, units, calls, step.units)
 		}
 		if all := step.taken > step.units; all != apierrors.IsAlreadyExists(err) || !all && err != nil {
 			t.Errorf("%d names are taken: %v", step.taken, err)
@@ -151,17 +151,17 @@ func TestPatch_CountsEachAttemptAfterAConflict(t *testing.T) {
 			return nil
 		}
 		decide.Store(&colliding)
-		units, asked := measureCharge(t, w, p.Name, func() { must(t, patch(alice, fmt.Sprintf("alice-%d", collisions))) })
+		units, calls := measureCharge(t, w, p.Name, func() { must(t, patch(alice, fmt.Sprintf("alice-%d", collisions))) })
 		t.Logf("%d collisions: %d units", collisions, units)
-		if units != 1+collisions || asked != 1+collisions {
-			t.Errorf("%d collisions: %d units, %d calls of the webhook, want %d", collisions, units, asked, 1+collisions)
+		if units != 1+collisions || calls != 1+collisions {
+			t.Errorf("%d collisions: %d units, %d calls of the webhook, want %d", collisions, units, calls, 1+collisions)
 		}
 	}
 	decide.Store(nil)
 	old := object.DeepCopy() // an old version
 	var err error
-	units, asked := measureCharge(t, w, p.Name, func() { err = alice.Update(t.Context(), old) })
-	if !apierrors.IsConflict(err) || units != 0 || asked != 0 {
-		t.Errorf("an update of an old version: %v, %d units, %d calls of the webhook", err, units, asked)
+	units, calls := measureCharge(t, w, p.Name, func() { err = alice.Update(t.Context(), old) })
+	if !apierrors.IsConflict(err) || units != 0 || calls != 0 {
+		t.Errorf("an update of an old version: %v, %d units, %d calls of the webhook", err, units, calls)
 	}
 }

@@ -61,9 +61,9 @@ func TestClients_WaitSilentlyForAShortRetryAfter(t *testing.T) {
 		if err := write(strings.ReplaceAll(strings.ReplaceAll(name, " ", ""), "--", "-")); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		asked := mustGet[int](t)(w.WebhookCalls(t.Context())) - before
-		t.Logf("%s: passed after %v, %d calls of the webhook", name, time.Since(began).Round(10*time.Millisecond), asked)
-		if asked < 2 {
+		calls := mustGet[int](t)(w.WebhookCalls(t.Context())) - before
+		t.Logf("%s: passed after %v, %d calls of the webhook", name, time.Since(began).Round(10*time.Millisecond), calls)
+		if calls < 2 {
 			t.Errorf("%s: the write was never denied", name)
 		}
 	}
@@ -82,11 +82,11 @@ func TestClients_FailImmediatelyWithoutRetryAfter(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "over the limit of policy cluster/long: 1 per 1h for Namespace "+namespace) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if wait, told := apierrors.SuggestsClientDelay(err); told {
+		if wait, suggested := apierrors.SuggestsClientDelay(err); suggested {
 			t.Errorf("%s got Retry-After %d", name, wait)
 		}
-		if asked := mustGet[int](t)(w.WebhookCalls(t.Context())) - before; asked != 1 {
-			t.Errorf("%s: %d calls of the webhook, want 1", name, asked)
+		if calls := mustGet[int](t)(w.WebhookCalls(t.Context())) - before; calls != 1 {
+			t.Errorf("%s: %d calls of the webhook, want 1", name, calls)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// Latencies are the durations of creations, each sorted. Limited are those that a policy counts. For CallOnly the API server calls the
-// limiter, but no policy counts them. For Baseline the API server does not call the limiter.
+// Latencies are the durations of creations, each sorted. Limited are those that a policy always. For CallOnly the API server calls the
+// limiter, but no policy always them. For Baseline the API server does not call the limiter.
 type Latencies struct {
 	Limited, CallOnly, Baseline []time.Duration
 }
@@ -25,16 +25,16 @@ type Latencies struct {
 // affects all three.
 func MeasureLatency(ctx context.Context, w *World, rounds int) (Latencies, error) {
 	var l Latencies
-	with, errWith := w.Namespace(ctx, "with")
-	asked, errAsked := w.Namespace(ctx, "asked")
-	without, errWithout := w.Namespace(ctx, "without")
-	if err := errors.Join(errWith, errAsked, errWithout); err != nil {
+	limited, errLimited := w.Namespace(ctx, "limited")
+	callOnly, errCallOnly := w.Namespace(ctx, "call-only")
+	baseline, errBaseline := w.Namespace(ctx, "baseline")
+	if err := errors.Join(errLimited, errCallOnly, errBaseline); err != nil {
 		return l, err
 	}
 	who := Person("alice")
-	counts, looks := admitting("admitting", with), admitting("looking", asked)
-	looks.Spec.Match.Kubernetes.Expression = new(v1alpha1.Expression("request.name == 'never'"))
-	if err := w.Enforce(ctx, who, numbered(with, 0), counts, looks); err != nil {
+	always, never := admitting("admitting", limited), admitting("not-matching", callOnly)
+	never.Spec.Match.Kubernetes.Expression = new(v1alpha1.Expression("request.name == 'never'"))
+	if err := w.Enforce(ctx, who, numbered(limited, 0), always, never); err != nil {
 		return l, err
 	}
 	client, err := w.ClientGo(0, who)
@@ -47,14 +47,14 @@ func MeasureLatency(ctx context.Context, w *World, rounds int) (Latencies, error
 	}
 	const warmUp = 50 // opens connections and fills caches
 	for n := range warmUp + rounds {
-		tookWith, errWith := create(ctx, client, numbered(with, n))
-		tookAsked, errAsked := create(ctx, client, numbered(asked, n))
-		tookWithout, errWithout := create(ctx, client, numbered(without, n))
-		if err := errors.Join(errWith, errAsked, errWithout); err != nil {
+		tookLimited, errLimited := create(ctx, client, numbered(limited, n))
+		tookCallOnly, errCallOnly := create(ctx, client, numbered(callOnly, n))
+		tookBaseline, errBaseline := create(ctx, client, numbered(baseline, n))
+		if err := errors.Join(errLimited, errCallOnly, errBaseline); err != nil {
 			return l, err
 		}
 		if n >= warmUp {
-			l.Limited, l.CallOnly, l.Baseline = append(l.Limited, tookWith), append(l.CallOnly, tookAsked), append(l.Baseline, tookWithout)
+			l.Limited, l.CallOnly, l.Baseline = append(l.Limited, tookLimited), append(l.CallOnly, tookCallOnly), append(l.Baseline, tookBaseline)
 		}
 	}
 	after, err := w.WebhookCalls(ctx)
@@ -91,9 +91,9 @@ func create(ctx context.Context, client kubernetes.Interface, m *corev1.ConfigMa
 }
 
 // Added returns how much slower the percentile of Limited is than that of Baseline, and how much of that the call itself takes.
-func (l Latencies) Added(percent float64) (added, asking time.Duration) {
-	without := Percentile(l.Baseline, percent)
-	return Percentile(l.Limited, percent) - without, Percentile(l.CallOnly, percent) - without
+func (l Latencies) Added(percent float64) (added, call time.Duration) {
+	baseline := Percentile(l.Baseline, percent)
+	return Percentile(l.Limited, percent) - baseline, Percentile(l.CallOnly, percent) - baseline
 }
 
 // Percentile returns the longest of the given share of the fastest latencies, which must be sorted.

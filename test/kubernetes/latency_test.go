@@ -10,9 +10,9 @@ func TestMeasureLatency_ALimiterAddsLittle(t *testing.T) {
 	l, err := MeasureLatency(t.Context(), newWorld(t), 300)
 	must(t, err)
 	for percent, most := range map[float64]time.Duration{50: 10 * time.Millisecond, 99: 200 * time.Millisecond} {
-		added, asking := l.Added(percent)
+		added, call := l.Added(percent)
 		t.Logf("p%v: with a limiter %v, without %v; added %v, %v of it by the call itself",
-			percent, Percentile(l.Limited, percent), Percentile(l.Baseline, percent), added, asking)
+			percent, Percentile(l.Limited, percent), Percentile(l.Baseline, percent), added, call)
 		if added > most {
 			t.Errorf("p%v: a limiter adds %v, more than %v", percent, added, most)
 		}

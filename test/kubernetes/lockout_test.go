@@ -52,7 +52,7 @@ func TestLockout_ExemptUsersCanAlwaysWrite(t *testing.T) {
 	}
 	closed(v1alpha1.WebhookFailureFail)
 	defer closed(v1alpha1.WebhookFailureIgnore)
-	anybody := bothClients(t, w, pipeline("some"))
+	limited := bothClients(t, w, pipeline("some"))
 	must(t, w.Enforce(t.Context(), pipeline("some"), configMap(namespace), matchEverything()))
 	for _, trouble := range []struct {
 		name          string
@@ -62,7 +62,7 @@ func TestLockout_ExemptUsersCanAlwaysWrite(t *testing.T) {
 	}{
 		{
 			"a policy that matches everything", pipeline("some"),
-			func() error { return anybody[0].Create(t.Context(), configMap(namespace)) }, func() error { return nil },
+			func() error { return limited[0].Create(t.Context(), configMap(namespace)) }, func() error { return nil },
 			"over the limit of policy cluster/everything: 1 per 1h for User system:serviceaccount:builds:some",
 		},
 		{
@@ -91,7 +91,7 @@ func TestLockout_ExemptUsersCanAlwaysWrite(t *testing.T) {
 				}
 			}
 			expectExemptWritesPass(t, w, namespace)
-			expectRepairsPass(t, w, anybody[1])
+			expectRepairsPass(t, w, limited[1])
 			must(t, trouble.repair())
 			must(t, w.AwaitWebhook(t.Context(), pipeline("some"), configMap(namespace)))
 		})
@@ -100,13 +100,13 @@ func TestLockout_ExemptUsersCanAlwaysWrite(t *testing.T) {
 	t.Run("the operator removes the webhook of stopped limiters", func(t *testing.T) {
 		must(t, w.StopLimiters(t.Context()))
 		must(t, w.MarkReady(t.Context())) // no pod is ready
-		must(t, waitFor(t.Context(), "a user to be able to write", func(ctx context.Context) error { return anybody[0].Create(ctx, configMap(namespace)) }))
+		must(t, waitFor(t.Context(), "a user to be able to write", func(ctx context.Context) error { return limited[0].Create(ctx, configMap(namespace)) }))
 		must(t, w.Roll(t.Context()))
 		must(t, w.AwaitWebhook(t.Context(), pipeline("some"), configMap(namespace)))
 	})
 	t.Run("an admin deletes the policy", func(t *testing.T) {
 		must(t, mustGet[client.Client](t)(w.As(1, Person("root", "system:masters"))).Delete(t.Context(), matchEverything()))
-		must(t, waitFor(t.Context(), "a user to be able to write", func(ctx context.Context) error { return anybody[1].Create(ctx, configMap(namespace)) }))
+		must(t, waitFor(t.Context(), "a user to be able to write", func(ctx context.Context) error { return limited[1].Create(ctx, configMap(namespace)) }))
 	})
 }
 

@@ -43,7 +43,7 @@ func (w *World) sum(ctx context.Context, name string, labels map[string]string) 
 func hasLabels(m *dto.Metric, labels map[string]string) bool {
 	found := 0
 	for _, pair := range m.GetLabel() {
-		if value, asked := labels[pair.GetName()]; asked && value == pair.GetValue() {
+		if value, wanted := labels[pair.GetName()]; wanted && value == pair.GetValue() {
 			found++
 		}
 	}

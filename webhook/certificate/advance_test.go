@@ -160,7 +160,7 @@ func TestAdvance_RecoversFromEveryAccident(t *testing.T) {
 		for range rapid.IntRange(1, 8).Draw(t, "accidents") {
 			switch rapid.SampledFrom([]string{"time", "clock", "secret", "bundle", "other bundle", "names", "round"}).Draw(t, "accident") {
 			case "time":
-				w.now = w.now.Add(time.Duration(rapid.Int64Range(0, int64(2*w.rotation.CALifetime)).Draw(t, "away")))
+				w.now = w.now.Add(time.Duration(rapid.Int64Range(0, int64(2*w.rotation.CALifetime)).Draw(t, "pause")))
 			case "clock":
 				w.now = w.now.Add(-time.Duration(rapid.Int64Range(0, int64(w.rotation.CertificateLifetime)).Draw(t, "back")))
 			case "secret":

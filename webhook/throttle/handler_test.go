@@ -353,7 +353,7 @@ func TestHandler_LargeReviewsWaitAndSmallOnesDoNot(t *testing.T) {
 	handler := newTestHandler(t, h)
 	large, small := reviewBody(t, "create", withObjectSize(2<<20)), reviewBody(t, "create")
 	var calling sync.WaitGroup
-	ask := func(body []byte) {
+	send := func(body []byte) {
 		for range many {
 			calling.Go(func() {
 				w := httptest.NewRecorder()
@@ -363,10 +363,10 @@ func TestHandler_LargeReviewsWaitAndSmallOnesDoNot(t *testing.T) {
 			})
 		}
 	}
-	ask(large)
+	send(large)
 	concurrent := maxLargeBytes / int64(len(large))
 	fixture.Await(t, "the largest allowed number of large reviews is handled", func() bool { return h.inside.Load() == concurrent })
-	ask(small)
+	send(small)
 	fixture.Await(t, "the small reviews are handled, too", func() bool { return h.inside.Load() == concurrent+many })
 	r := httptest.NewRequest(http.MethodPost, Path+"?timeout=10ms", bytes.NewReader(large))
 	w := httptest.NewRecorder()
@@ -625,27 +625,27 @@ func TestHandler_AppliesOnStoreFailureWhileRedisIsUnavailable(t *testing.T) {
 	t.Cleanup(unguard)
 	store.EnableBreaker(guarded, surviving)
 	handler := newTestHandler(t, e)
-	ask := func(user string) *admissionv1.AdmissionResponse {
+	send := func(user string) *admissionv1.AdmissionResponse {
 		return reviewResponse(t, handler, reviewBody(t, "create", fromUser(user)))
 	}
 	for _, user := range []string{"allow", "deny", "local"} {
-		if got := ask(user); !got.Allowed || got.AuditAnnotations["source"] != "redis" {
+		if got := send(user); !got.Allowed || got.AuditAnnotations["source"] != "redis" {
 			t.Fatalf("%s, before the outage: %+v", user, got)
 		}
 	}
 	redis.Kill()
 	for range 3 {
-		if got := ask("allow"); !got.Allowed || got.AuditAnnotations["source"] != "local" {
+		if got := send("allow"); !got.Allowed || got.AuditAnnotations["source"] != "local" {
 			t.Errorf("Allow: %+v", got)
 		}
-		if got := ask("deny"); got.Allowed || got.Result.Code != http.StatusServiceUnavailable {
+		if got := send("deny"); got.Allowed || got.Result.Code != http.StatusServiceUnavailable {
 			t.Errorf("Deny: %+v", got)
 		}
 	}
-	if got := ask("local"); !got.Allowed || got.AuditAnnotations["source"] != "local" || got.Warnings != nil {
+	if got := send("local"); !got.Allowed || got.AuditAnnotations["source"] != "local" || got.Warnings != nil {
 		t.Errorf("Local, the last unit: %+v", got)
 	}
-	if got := ask("local"); got.Allowed || got.Result.Code != http.StatusTooManyRequests {
+	if got := send("local"); got.Allowed || got.Result.Code != http.StatusTooManyRequests {
 		t.Errorf("Local, over the limit: %+v", got)
 	}
 }

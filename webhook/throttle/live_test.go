@@ -29,7 +29,7 @@ import (
 )
 
 // update writes the reviews that the API server sends to testdata.
-var update = flag.Bool("update", false, "write the questions of the API server into testdata")
+var update = flag.Bool("update", false, "write the reviews of the API server to testdata")
 
 // cluster is a kube-apiserver that calls a handler for writes to the configmaps of one namespace.
 type cluster struct {
@@ -90,15 +90,13 @@ func newCluster(t *testing.T, list ...rules.Rule) *cluster {
 // awaitRegistration waits until the API server calls the webhook. It sends dry runs, which are not charged.
 func (c *cluster) awaitRegistration(t *testing.T, admin kubernetes.Interface) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); len(c.requests()) == 0; time.Sleep(20 * time.Millisecond) {
+	fixture.Await(t, "the API server calls the webhook", func() bool {
 		probe := configMap("probe")
 		if _, err := admin.CoreV1().ConfigMaps(c.namespace).Create(t.Context(), probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 			t.Fatal(err)
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("the API server does not call the webhook")
-		}
-	}
+		return len(c.requests()) > 0
+	})
 }
 
 // recordRequests keeps the bodies of all requests.
@@ -164,12 +162,12 @@ func TestAPIServer_ReturnsWarningsAndDenialsToClients(t *testing.T) {
 	if strings.Join(warnings.texts, "\n") != strings.Join(want, "\n") {
 		t.Errorf("warnings %q, want %q", warnings.texts, want)
 	}
-	asked := len(c.requests())
+	before := len(c.requests())
 	_, err := maps.Create(t.Context(), configMap("f"), metav1.CreateOptions{})
 	if !apierrors.IsTooManyRequests(err) {
 		t.Fatalf("the sixth write: %v", err)
 	}
-	if again := len(c.requests()) - asked; again != 1 {
+	if again := len(c.requests()) - before; again != 1 {
 		t.Errorf("without Retry-After the client has sent %d requests, want 1", again)
 	}
 	status, _ := errors.AsType[*apierrors.StatusError](err)
@@ -190,25 +188,25 @@ func TestAPIServer_ReturnsWarningsAndDenialsToClients(t *testing.T) {
 func TestAPIServer_ClientGoRetriesAfterRetryAfter(t *testing.T) {
 	c := newCluster(t, limit("configmaps", 1, 2*time.Second))
 	maps := c.client(t, nil, "alice").CoreV1().ConfigMaps(c.namespace)
-	asked, began := len(c.requests()), time.Now()
+	before, began := len(c.requests()), time.Now()
 	for _, name := range []string{"a", "b"} {
 		if _, err := maps.Create(t.Context(), configMap(name), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if took := time.Since(began); took < 2*time.Second || len(c.requests())-asked < 3 {
-		t.Errorf("the second write passed after %v and %d calls of the webhook", took, len(c.requests())-asked)
+	if took := time.Since(began); took < 2*time.Second || len(c.requests())-before < 3 {
+		t.Errorf("the second write passed after %v and %d calls of the webhook", took, len(c.requests())-before)
 	}
 	controllers := c.client(t, nil, "system:serviceaccount:flux-system:controller").CoreV1().ConfigMaps(c.namespace)
-	asked, began = len(c.requests()), time.Now()
+	before, began = len(c.requests()), time.Now()
 	for _, name := range []string{"c", "d"} { // immediately after b
 		_, err := controllers.Create(t.Context(), configMap(name), metav1.CreateOptions{})
 		if wait, suggested := apierrors.SuggestsClientDelay(err); suggested || !apierrors.IsTooManyRequests(err) {
 			t.Errorf("a controller got Retry-After %d: %v", wait, err)
 		}
 	}
-	if took := time.Since(began); took > time.Second || len(c.requests())-asked != 2 {
-		t.Errorf("a controller waited %v, with %d calls of the webhook", took, len(c.requests())-asked)
+	if took := time.Since(began); took > time.Second || len(c.requests())-before != 2 {
+		t.Errorf("a controller waited %v, with %d calls of the webhook", took, len(c.requests())-before)
 	}
 }
 
@@ -263,10 +261,10 @@ func TestAPIServer_CountsAttemptsThatDoNotSucceed(t *testing.T) {
 		t.Fatal(err)
 	}
 	steps := []struct {
-		name string
-		do   func() error
-		want func(error) bool
-		asks int
+		name  string
+		do    func() error
+		want  func(error) bool
+		calls int
 	}{
 		{"a name that exists", func() error {
 			_, err := maps.Create(t.Context(), configMap("a"), metav1.CreateOptions{})
@@ -296,8 +294,8 @@ func TestAPIServer_CountsAttemptsThatDoNotSucceed(t *testing.T) {
 		if err := step.do(); !step.want(err) {
 			t.Errorf("%s: %v", step.name, err)
 		}
-		if asked := len(c.requests()) - before; asked != step.asks {
-			t.Errorf("%s: %d calls of the webhook, want %d", step.name, asked, step.asks)
+		if calls := len(c.requests()) - before; calls != step.calls {
+			t.Errorf("%s: %d calls of the webhook, want %d", step.name, calls, step.calls)
 		}
 	}
 }
@@ -330,11 +328,11 @@ func TestAPIServer_SendsTheRecordedReviews(t *testing.T) {
 		if err := step.do(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		asked := c.requests()[before:]
-		if len(asked) != 1 {
-			t.Fatalf("%s: %d calls of the webhook, want 1", step.name, len(asked))
+		bodies := c.requests()[before:]
+		if len(bodies) != 1 {
+			t.Fatalf("%s: %d calls of the webhook, want 1", step.name, len(bodies))
 		}
-		in, bad := decodeReview(asked[0])
+		in, bad := decodeReview(bodies[0])
 		if bad != nil {
 			t.Fatalf("%s: %+v", step.name, bad)
 		}
@@ -343,7 +341,7 @@ func TestAPIServer_SendsTheRecordedReviews(t *testing.T) {
 			t.Errorf("%s: %+v", step.name, write)
 		}
 		if *update {
-			text := bytes.ReplaceAll(asked[0], []byte(c.namespace), []byte("acme"))
+			text := bytes.ReplaceAll(bodies[0], []byte(c.namespace), []byte("acme"))
 			if err := os.WriteFile(filepath.Join("testdata", step.name+".json"), text, 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,6 +168,8 @@ func TestServer_DrainsBeforeItStops(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const drain = 300 * time.Millisecond
 			store := &gatedStore{Store: atNoon(), arrived: make(chan struct{}, 2), gate: make(chan struct{})}
+			openGate := sync.OnceFunc(func() { close(store.gate) })
+			defer openGate()
 			files := newFiles(t)
 			l := serveTLS(t, newTestHandler(t, newEngine(t, store, limit("a", 10, hour))), files, drain)
 			client := tlsClient(t, files, http2)
@@ -209,16 +212,11 @@ func TestServer_DrainsBeforeItStops(t *testing.T) {
 				}
 				return err != nil
 			}
-			for deadline := time.Now().Add(patience); !refused(); time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					close(store.gate)
-					t.Fatal("new connections are still accepted")
-				}
-			}
+			fixture.Await(t, "the server refuses new connections", refused)
 			if after := time.Since(stopped); after < drain {
 				t.Errorf("new connections were refused after %v, want %v", after, drain)
 			}
-			close(store.gate)
+			openGate()
 			for range 2 {
 				if err := <-answers; err != nil {
 					t.Errorf("a request in flight: %v", err)
@@ -247,7 +245,7 @@ func TestServer_ReturnsListenerErrors(t *testing.T) {
 func TestServer_ClosesStalledConnections(t *testing.T) {
 	const head = "POST /v1/throttle HTTP/1.1\r\nHost: weir\r\n"
 	for name, test := range map[string]struct {
-		said  string
+		sent  string
 		after time.Duration
 	}{
 		"no bytes":            {"", 5 * time.Second},
@@ -265,7 +263,7 @@ func TestServer_ClosesStalledConnections(t *testing.T) {
 					_ = server.Serve(listener)
 				}()
 				began := time.Now()
-				if _, err := io.WriteString(theirs, test.said); err != nil {
+				if _, err := io.WriteString(theirs, test.sent); err != nil {
 					t.Fatal(err)
 				}
 				_, _ = io.ReadAll(theirs)
