@@ -18,35 +18,35 @@ type appliedObjects struct {
 	fingerprints map[types.UID]map[string][sha256.Size]byte
 }
 
-func (m *appliedObjects) matches(limiter types.UID, object client.Object, mark [sha256.Size]byte) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	kept, found := m.fingerprints[limiter][describe(object)]
-	return found && kept == mark
+func (a *appliedObjects) matches(limiter types.UID, object client.Object, sum [sha256.Size]byte) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	stored, found := a.fingerprints[limiter][describe(object)]
+	return found && stored == sum
 }
 
-func (m *appliedObjects) store(limiter types.UID, object client.Object, mark [sha256.Size]byte) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.fingerprints == nil {
-		m.fingerprints = map[types.UID]map[string][sha256.Size]byte{}
+func (a *appliedObjects) store(limiter types.UID, object client.Object, sum [sha256.Size]byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.fingerprints == nil {
+		a.fingerprints = map[types.UID]map[string][sha256.Size]byte{}
 	}
-	if m.fingerprints[limiter] == nil {
-		m.fingerprints[limiter] = map[string][sha256.Size]byte{}
+	if a.fingerprints[limiter] == nil {
+		a.fingerprints[limiter] = map[string][sha256.Size]byte{}
 	}
-	m.fingerprints[limiter][describe(object)] = mark
+	a.fingerprints[limiter][describe(object)] = sum
 }
 
-func (m *appliedObjects) forget(limiter types.UID, object client.Object) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.fingerprints[limiter], describe(object))
+func (a *appliedObjects) forget(limiter types.UID, object client.Object) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.fingerprints[limiter], describe(object))
 }
 
-func (m *appliedObjects) forgetLimiter(limiter types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.fingerprints, limiter)
+func (a *appliedObjects) forgetLimiter(limiter types.UID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.fingerprints, limiter)
 }
 
 // fields returns the object as JSON fields, without those that only the API server writes.

@@ -55,11 +55,11 @@ func (r *Reconciler) applyDeployment(ctx context.Context, limiter *v1alpha1.Limi
 			return nil, err
 		}
 	}
-	now, err := r.applyIfChanged(ctx, limiter, want, live)
+	applied, err := r.applyIfChanged(ctx, limiter, want, live)
 	if err != nil && live != nil && metav1.IsControlledBy(live, limiter) { // the existing pods still serve the Limiter
-		now = live
+		applied = live
 	}
-	return asDeployment(now), err
+	return asDeployment(applied), err
 }
 
 // handOverReplicas moves the ownership of spec.replicas to scaleOwner, with its current value, if this controller owned it.

@@ -81,7 +81,7 @@ func (r *Reconciler) readKeys(ctx context.Context, namespace, name string) (Keys
 	var secret corev1.Secret
 	err := r.Uncached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &secret)
 	if apierrors.IsNotFound(err) {
-		return nil, secretMissing("Secret %s does not exist in namespace %s: create it", name, namespace)
+		return nil, secretMissing("Secret %s does not exist in namespace %s", name, namespace)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read Secret %s/%s: %w", namespace, name, err)

@@ -22,42 +22,42 @@ type scope struct {
 	namespaces []string
 }
 
-func (r scope) empty() bool { return !r.cluster && !r.all && len(r.namespaces) == 0 }
+func (s scope) empty() bool { return !s.cluster && !s.all && len(s.namespaces) == 0 }
 
 // scopeOf returns the scope of a rule without the exempt namespaces.
 func scopeOf(rule *rules.Rule, exempt deployment.Exemptions) scope {
 	match := rule.Match.Kubernetes
-	var r scope
+	var s scope
 	switch {
 	case rule.Domain != "":
-		r.namespaces = []string{rule.Domain}
+		s.namespaces = []string{rule.Domain}
 	case rule.AllDomains:
-		r.all = true
+		s.all = true
 		// A rule that names or selects namespaces, or that counts by namespace, does not match cluster-scoped objects.
-		r.cluster = len(match.Namespaces) == 0 && len(match.NamespaceSelector) == 0 &&
+		s.cluster = len(match.Namespaces) == 0 && len(match.NamespaceSelector) == 0 &&
 			rule.Identifier.From != rules.FromKubernetesTenant && rule.Identifier.From != rules.FromKubernetesNamespace
 	default:
-		r.namespaces = slices.Clone(rule.Domains)
+		s.namespaces = slices.Clone(rule.Domains)
 	}
 	if len(match.Namespaces) > 0 {
-		r = r.restrictTo(match.Namespaces)
+		s = s.restrictTo(match.Namespaces)
 	}
-	r.namespaces = slices.DeleteFunc(r.namespaces, func(name string) bool { return name == "" || slices.Contains(exempt.Namespaces, name) })
-	return r
+	s.namespaces = slices.DeleteFunc(s.namespaces, func(name string) bool { return name == "" || slices.Contains(exempt.Namespaces, name) })
+	return s
 }
 
-func (r scope) restrictTo(names []string) scope {
-	if r.all {
+func (s scope) restrictTo(names []string) scope {
+	if s.all {
 		return scope{namespaces: slices.Clone(names)}
 	}
-	return scope{namespaces: slices.DeleteFunc(r.namespaces, func(name string) bool { return !slices.Contains(names, name) })}
+	return scope{namespaces: slices.DeleteFunc(s.namespaces, func(name string) bool { return !slices.Contains(names, name) })}
 }
 
 // union returns the scope that covers both.
-func (r scope) union(other scope) scope {
-	u := scope{cluster: r.cluster || other.cluster, all: r.all || other.all}
+func (s scope) union(other scope) scope {
+	u := scope{cluster: s.cluster || other.cluster, all: s.all || other.all}
 	if !u.all {
-		u.namespaces = slices.Concat(r.namespaces, other.namespaces)
+		u.namespaces = slices.Concat(s.namespaces, other.namespaces)
 		slices.Sort(u.namespaces)
 		u.namespaces = slices.Compact(u.namespaces)
 	}
@@ -66,9 +66,9 @@ func (r scope) union(other scope) scope {
 
 // namespaceSelector selects by kubernetes.io/metadata.name, the one label that users cannot change. It also matches cluster-scoped
 // objects.
-func (a webhookRules) namespaceSelector(exempt deployment.Exemptions) *metav1.LabelSelector {
-	named := metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: a.scope.namespaces}
-	if a.scope.all || a.scope.cluster || len(a.scope.namespaces) > maxNamespaces {
+func (w webhookRules) namespaceSelector(exempt deployment.Exemptions) *metav1.LabelSelector {
+	named := metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: w.scope.namespaces}
+	if w.scope.all || w.scope.cluster || len(w.scope.namespaces) > maxNamespaces {
 		named.Operator, named.Values = metav1.LabelSelectorOpNotIn, exempt.Namespaces
 	}
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{named}}

@@ -30,7 +30,7 @@ type webhookRules struct {
 	policies               int // that limit these writes
 }
 
-func (a webhookRules) empty() bool { return len(a.namespaced) == 0 && len(a.everywhere) == 0 }
+func (w webhookRules) empty() bool { return len(w.namespaced) == 0 && len(w.everywhere) == 0 }
 
 // resources maps resources to the operations on them.
 type resources map[resource]operations
@@ -49,7 +49,7 @@ const (
 
 // newWebhookRules returns the writes that a rule of the set may match and that are not exempt.
 func newWebhookRules(set []rules.Rule, exempt deployment.Exemptions) webhookRules {
-	a := webhookRules{namespaced: resources{}, everywhere: resources{}}
+	w := webhookRules{namespaced: resources{}, everywhere: resources{}}
 	for i := range set {
 		match := set[i].Match.Kubernetes
 		if match == nil {
@@ -59,17 +59,17 @@ func newWebhookRules(set []rules.Rule, exempt deployment.Exemptions) webhookRule
 		if within.empty() {
 			continue
 		}
-		a.policies++
-		a.scope = a.scope.union(within)
+		w.policies++
+		w.scope = w.scope.union(within)
 		if within.cluster {
-			a.everywhere.add(match.Resources)
+			w.everywhere.add(match.Resources)
 		} else {
-			a.namespaced.add(match.Resources)
+			w.namespaced.add(match.Resources)
 		}
 	}
-	a.everywhere = a.everywhere.minus(nil)
-	a.namespaced = a.namespaced.minus(a.everywhere)
-	return a
+	w.everywhere = w.everywhere.minus(nil)
+	w.namespaced = w.namespaced.minus(w.everywhere)
+	return w
 }
 
 func (r resources) add(more []rules.KubernetesResources) {
@@ -147,13 +147,13 @@ func (r resource) coveredBy() []resource {
 }
 
 // list returns as few rules as possible, in which each group, resource and operation occurs once. It is deterministic.
-func (a webhookRules) list() []admissionv1.RuleWithOperations {
-	all := slices.Concat(a.everywhere.rules(admissionv1.AllScopes), a.namespaced.rules(admissionv1.NamespacedScope))
+func (w webhookRules) list() []admissionv1.RuleWithOperations {
+	all := slices.Concat(w.everywhere.rules(admissionv1.AllScopes), w.namespaced.rules(admissionv1.NamespacedScope))
 	tooMany := func(rule admissionv1.RuleWithOperations) bool { return len(rule.Resources) > maxResources }
 	if len(all) <= maxRules && !slices.ContainsFunc(all, tooMany) {
 		return all
 	}
-	return slices.Concat(a.everywhere.widened(admissionv1.AllScopes), a.namespaced.widened(admissionv1.NamespacedScope))
+	return slices.Concat(w.everywhere.widened(admissionv1.AllScopes), w.namespaced.widened(admissionv1.NamespacedScope))
 }
 
 // rules groups resources with the same operations: first the resources of one group, then groups with the same resources.
