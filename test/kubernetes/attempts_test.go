@@ -87,9 +87,9 @@ func otherWebhook(t *testing.T, w *World, namespace string) (decide *atomic.Poin
 // measureCharge returns how many units fn costs under the policy, and how often API servers call the webhook meanwhile.
 func measureCharge(t *testing.T, w *World, policy string, fn func()) (units, calls int) {
 	t.Helper()
-	unitsBefore, askedBefore := mustGet[int](t)(w.Decisions(t.Context(), policy, "allowed")), mustGet[int](t)(w.WebhookCalls(t.Context()))
+	unitsBefore, callsBefore := mustGet[int](t)(w.Decisions(t.Context(), policy, "allowed")), mustGet[int](t)(w.WebhookCalls(t.Context()))
 	fn()
-	return mustGet[int](t)(w.Decisions(t.Context(), policy, "allowed")) - unitsBefore, mustGet[int](t)(w.WebhookCalls(t.Context())) - askedBefore
+	return mustGet[int](t)(w.Decisions(t.Context(), policy, "allowed")) - unitsBefore, mustGet[int](t)(w.WebhookCalls(t.Context())) - callsBefore
 }
 
 // The other webhook denies writes as if the generated name existed. Only one in 14 million generated names exists, but the API server reacts

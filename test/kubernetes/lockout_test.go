@@ -46,15 +46,15 @@ func matchEverything() *v1alpha1.ClusterRateLimitPolicy {
 func TestLockout_ExemptUsersCanAlwaysWrite(t *testing.T) {
 	w := newWorld(t)
 	namespace := mustGet[string](t)(w.Namespace(t.Context(), "acme"))
-	closed := func(policy v1alpha1.WebhookFailure) {
+	setFailurePolicy := func(policy v1alpha1.WebhookFailure) {
 		t.Helper()
 		must(t, w.EditLimiter(context.Background(), func(l *v1alpha1.LimiterSpec) { l.KubernetesThrottle.FailurePolicy = policy }))
 	}
-	closed(v1alpha1.WebhookFailureFail)
-	defer closed(v1alpha1.WebhookFailureIgnore)
+	setFailurePolicy(v1alpha1.WebhookFailureFail)
+	defer setFailurePolicy(v1alpha1.WebhookFailureIgnore)
 	limited := bothClients(t, w, pipeline("some"))
 	must(t, w.Enforce(t.Context(), pipeline("some"), configMap(namespace), matchEverything()))
-	for _, trouble := range []struct {
+	for _, fault := range []struct {
 		name          string
 		who           rest.ImpersonationConfig // a different user each time, because limiters cache denials
 		begin, repair func() error
@@ -81,18 +81,18 @@ func TestLockout_ExemptUsersCanAlwaysWrite(t *testing.T) {
 			"failed calling webhook",
 		},
 	} {
-		t.Run(trouble.name, func(t *testing.T) {
-			must(t, trouble.begin())
-			for server, c := range bothClients(t, w, trouble.who) {
+		t.Run(fault.name, func(t *testing.T) {
+			must(t, fault.begin())
+			for server, c := range bothClients(t, w, fault.who) {
 				err := c.Create(t.Context(), configMap(namespace))
 				t.Logf("by API server %d: %v", server, err)
-				if err == nil || !strings.Contains(err.Error(), trouble.want) {
-					t.Errorf("API server %d returned %v, want %q", server, err, trouble.want)
+				if err == nil || !strings.Contains(err.Error(), fault.want) {
+					t.Errorf("API server %d returned %v, want %q", server, err, fault.want)
 				}
 			}
 			expectExemptWritesPass(t, w, namespace)
 			expectRepairsPass(t, w, limited[1])
-			must(t, trouble.repair())
+			must(t, fault.repair())
 			must(t, w.AwaitWebhook(t.Context(), pipeline("some"), configMap(namespace)))
 		})
 	}
