@@ -40,7 +40,7 @@ func (r *Reconciler) finalize(ctx context.Context, limiter *v1alpha1.Limiter) (c
 			log.FromContext(ctx).Info("Cannot remove the data of the deleted Limiter from Redis; retrying", "error", err.Error())
 			return ctrl.Result{RequeueAfter: redisCleanupRetry}, nil
 		}
-		note := fmt.Sprintf("The rules of this Limiter remain in Redis, because removing them failed for %v: %v", redisCleanupTimeout, err)
+		note := fmt.Sprintf("The rules of this Limiter remain in Redis, because removing them failed for %v: %v. Delete its keys in Redis", redisCleanupTimeout, err)
 		limiterevents.Record(r.Events, limiter, corev1.EventTypeWarning, "NotForgotten", "Forget", note)
 	}
 	r.applied.forgetLimiter(limiter.UID)

@@ -80,14 +80,16 @@ func pod(limiter *v1alpha1.Limiter, secrets Secrets, options Options) corev1.Pod
 				FSGroup:        new(int64(nonRootID)),
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
-			NodeSelector:              template.NodeSelector,
-			Tolerations:               template.Tolerations,
-			Affinity:                  template.Affinity,
-			PriorityClassName:         template.PriorityClassName,
-			ImagePullSecrets:          pullSecrets(template.ImagePullSecrets),
-			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{spreadConstraint(limiter, corev1.LabelHostname), spreadConstraint(limiter, corev1.LabelTopologyZone)},
-			Containers:                []corev1.Container{container(limiter, secrets, options)},
-			Volumes:                   volumes(limiter, options),
+			NodeSelector:      template.NodeSelector,
+			Tolerations:       template.Tolerations,
+			Affinity:          template.Affinity,
+			PriorityClassName: template.PriorityClassName,
+			ImagePullSecrets:  pullSecrets(template.ImagePullSecrets),
+			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{
+				spreadConstraint(limiter, corev1.LabelHostname), spreadConstraint(limiter, corev1.LabelTopologyZone),
+			},
+			Containers: []corev1.Container{container(limiter, secrets, options)},
+			Volumes:    volumes(limiter, options),
 		},
 	}
 }
@@ -246,7 +248,8 @@ const (
 func checkTemplate(limiter *v1alpha1.Limiter) error {
 	timeout, err := time.ParseDuration(string(limiter.Spec.Redis.Timeout))
 	if err == nil && timeout > maxRedisTimeout && Throttles(limiter) {
-		return refused("spec.redis.timeout: %v is too long: with kubernetesThrottle it must be at most %v, because API servers do not wait longer", timeout, maxRedisTimeout)
+		return refused("spec.redis.timeout: %v is too long: with kubernetesThrottle it must be at most %v, because API servers do not wait longer",
+			timeout, maxRedisTimeout)
 	}
 	limit, found := resourcesOf(limiter).Limits[corev1.ResourceMemory]
 	if found && !limit.IsZero() && limit.Cmp(resource.MustParse(minMemory)) < 0 {

@@ -71,7 +71,8 @@ func (r *Reconciler) readSecretKeys(ctx context.Context, limiter *v1alpha1.Limit
 		return found, err
 	}
 	if keys.Has(certificateKey) != keys.Has(privateKeyKey) {
-		return found, secretMissing("spec.redis.tls.secretRef: Secret %s has only one of the keys %s and %s: add the other one, or remove both", name, certificateKey, privateKeyKey)
+		return found, secretMissing("spec.redis.tls.secretRef: Secret %s has only one of the keys %s and %s: add the other one, or remove both",
+			name, certificateKey, privateKeyKey)
 	}
 	found.TLS = keys
 	return found, nil

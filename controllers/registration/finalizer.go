@@ -56,7 +56,8 @@ func (r *Reconciler) removeFinalizers(ctx context.Context, states []limiterState
 			if deleted.IsZero() || now.Sub(deleted.Time) < withdrawTimeout {
 				continue
 			}
-			note := fmt.Sprintf("API servers may still call this Limiter, because removing its webhook failed: %v", withdrawn)
+			note := fmt.Sprintf("API servers may still call this Limiter, because removing its webhook failed: %v. "+
+				"Delete ValidatingWebhookConfiguration %s; the operator restores the webhooks of other Limiters", withdrawn, ConfigurationName)
 			limiterevents.Record(r.Events, s.limiter, corev1.EventTypeWarning, "NotWithdrawn", "Register", note)
 		}
 		before := s.limiter.DeepCopy()

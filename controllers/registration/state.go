@@ -72,8 +72,8 @@ func (r *Reconciler) evaluateLimiter(s *limiterState, f *inputs, now time.Time, 
 		return resyncInterval
 	}
 	if limiter.Namespace != r.Namespace {
-		set(v1alpha1.ReasonNotOperatorNamespace, "A Limiter with spec.kubernetesThrottle must be in the namespace of the operator, %s, because a webhook applies to the whole cluster",
-			r.Namespace)
+		set(v1alpha1.ReasonNotOperatorNamespace,
+			"A Limiter with spec.kubernetesThrottle must be in the namespace of the operator, %s, because a webhook applies to the whole cluster", r.Namespace)
 		return resyncInterval
 	}
 	policyRules, err := throttleRules(limiter, f.policies)

@@ -30,7 +30,7 @@ const clockSkew = time.Hour
 func (r Rotation) validate() error {
 	switch {
 	case len(r.Names) == 0:
-		return errors.New("Names must not be empty")
+		return errors.New("the certificates have no Names")
 	case r.CertificateLifetime <= 0 || r.SettleTime < 0:
 		return fmt.Errorf("CertificateLifetime %v must be positive, and SettleTime %v must not be negative", r.CertificateLifetime, r.SettleTime)
 	case r.CALifetime < 3*r.CertificateLifetime:

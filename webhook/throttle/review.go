@@ -55,7 +55,8 @@ func decodeReview(body []byte) (*admissionv1.AdmissionRequest, *reply.Problem) {
 	want := admissionv1.SchemeGroupVersion.String()
 	switch {
 	case review.Kind != "AdmissionReview" || review.APIVersion != want:
-		return nil, badBody(fmt.Sprintf("is kind %q of version %q, must be AdmissionReview of %s", clip(review.Kind, maxName), clip(review.APIVersion, maxName), want))
+		return nil, badBody(fmt.Sprintf("is kind %q of version %q, must be AdmissionReview of %s",
+			clip(review.Kind, maxName), clip(review.APIVersion, maxName), want))
 	case review.Request == nil:
 		return nil, badBody("has no request")
 	case review.Request.UID == "":

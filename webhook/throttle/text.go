@@ -17,7 +17,7 @@ const (
 	maxMessage = 1024
 )
 
-// clip makes text printable, because API servers drop warnings that are not, and shortens it to at most most characters.
+// clip makes text printable, because API servers drop warnings that are not, and shortens it to the given number of characters.
 func clip(text string, most int) string {
 	text = strings.Map(func(c rune) rune { // invalid UTF-8 becomes U+FFFD
 		if unicode.IsControl(c) {
