@@ -9,7 +9,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// document is docs/how-to/forward-auth.md: its code blocks by what stands behind their fences, "nginx closed".
+// document is docs/how-to/forward-auth.md: its code blocks by the text after the opening fence, such as "nginx closed".
 func document(t *testing.T) map[string]string {
 	t.Helper()
 	root, err := fixture.ModuleRoot()
@@ -29,12 +29,12 @@ func document(t *testing.T) map[string]string {
 	return blocks
 }
 
-// replace replaces every old in text; one that is missing fails the test, for the document has changed then.
+// replace replaces every occurrence of each old in text. It fails the test if one is missing, because then the document has changed.
 func replace(t *testing.T, text string, oldNew ...string) string {
 	t.Helper()
 	for i := 0; i < len(oldNew); i += 2 {
 		if !strings.Contains(text, oldNew[i]) {
-			t.Fatalf("docs/how-to/forward-auth.md has no %q in\n%s", oldNew[i], text)
+			t.Fatalf("docs/how-to/forward-auth.md: %q not found in\n%s", oldNew[i], text)
 		}
 		text = strings.ReplaceAll(text, oldNew[i], oldNew[i+1])
 	}

@@ -1,5 +1,5 @@
-// Package proxies runs the configurations of docs/how-to/forward-auth.md as they stand there: real proxies in front of a service, and
-// real weir and Redis processes.
+// Package proxies runs the configurations of docs/how-to/forward-auth.md unchanged: real proxies in front of a service, and real weir
+// and Redis processes.
 package proxies_test
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-func TestProxiesEnforceAsDocumented(t *testing.T) {
+func TestForwardAuth_ProxiesEnforceAsDocumented(t *testing.T) {
 	weir, err := fixture.BuildWeir(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -20,62 +20,62 @@ func TestProxiesEnforceAsDocumented(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Run("closed", func(t *testing.T) {
 				w := newWorld(t, weir, p, false)
-				limitsAreEnforcedAndTold(w)
-				nobodyTalksItsWayAround(w)
-				theServiceSpeaksForItself(w)
-				whileWeirIsAway(w, p.away)
+				checkLimits(w)
+				checkForgedRequests(w)
+				checkResponsesOfTheService(w)
+				checkWithoutWeir(w, p.unavailable)
 			})
 			t.Run("open", func(t *testing.T) {
 				w := newWorld(t, weir, p, true)
-				limitsAreEnforcedAndTold(w)
-				aPolicyThatDeniesStaysClosed(w)
-				whileWeirIsAway(w, http.StatusOK)
+				checkLimits(w)
+				checkPolicyThatDenies(w)
+				checkWithoutWeir(w, http.StatusOK)
 			})
 		})
 	}
 }
 
-// limitsAreEnforcedAndTold leaves 127.0.0.1 without units for /v1/search.
-func limitsAreEnforcedAndTold(w *world) {
+// checkLimits verifies that limits are enforced and shown to clients. Afterwards 127.0.0.1 has no units left for /v1/search.
+func checkLimits(w *world) {
 	w.Helper()
 	for remaining := 1; remaining >= 0; remaining-- {
-		a := w.ask(http.MethodGet, "/v1/search?q=x%20y", "")
+		a := w.send(http.MethodGet, "/v1/search?q=x%20y", "")
 		if a.status != http.StatusOK || a.body != "GET /v1/search?q=x%20y " {
 			w.Fatalf("allowed: %+v", a)
 		}
-		told(w, a, remaining)
+		checkFields(w, a, remaining)
 	}
 	before := w.calls.Load()
-	a := w.ask(http.MethodGet, "/v1/search?q=x", "")
+	a := w.send(http.MethodGet, "/v1/search?q=x", "")
 	if a.status != http.StatusTooManyRequests || !strings.Contains(a.body, "http-problem-types#quota-exceeded") ||
 		a.header.Get("Content-Type") != "application/problem+json" {
 		w.Errorf("denied: %+v", a)
 	}
-	told(w, a, 0)
+	checkFields(w, a, 0)
 	if seconds, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || seconds < 3500 || seconds > 3600 {
 		w.Errorf("Retry-After: %q", a.header.Get("Retry-After"))
 	}
 	if w.calls.Load() != before {
-		w.Error("the service was asked although the request was denied")
+		w.Error("the service was called although the request was denied")
 	}
-	if a := w.ask(http.MethodGet, "/v1/search", "", "from", "127.0.0.2"); a.status != http.StatusOK {
+	if a := w.send(http.MethodGet, "/v1/search", "", "from", "127.0.0.2"); a.status != http.StatusOK {
 		w.Errorf("another client: %+v", a)
 	}
-	if a := w.ask(http.MethodGet, "/free", ""); a.status != http.StatusOK || len(a.header["Ratelimit"]) > 0 {
-		w.Errorf("without a limit: %+v", a)
+	if a := w.send(http.MethodGet, "/free", ""); a.status != http.StatusOK || len(a.header["Ratelimit"]) > 0 {
+		w.Errorf("a path without a limit: %+v", a)
 	}
-	if a := w.ask(http.MethodPost, "/v1/orders", "an order", "X-Tenant-ID", "acme"); a.status != http.StatusOK || a.body != "POST /v1/orders an order" {
-		w.Errorf("a body: %+v", a)
+	if a := w.send(http.MethodPost, "/v1/orders", "an order", "X-Tenant-ID", "acme"); a.status != http.StatusOK || a.body != "POST /v1/orders an order" {
+		w.Errorf("a request with a body: %+v", a)
 	}
-	if a := w.ask(http.MethodPost, "/v1/orders", "an order", "X-Tenant-ID", "acme"); a.status != http.StatusTooManyRequests {
+	if a := w.send(http.MethodPost, "/v1/orders", "an order", "X-Tenant-ID", "acme"); a.status != http.StatusTooManyRequests {
 		w.Errorf("a second order: %+v", a)
 	}
-	if a := w.ask(http.MethodGet, "/v1/orders", "", "X-Tenant-ID", "acme"); a.status != http.StatusOK {
+	if a := w.send(http.MethodGet, "/v1/orders", "", "X-Tenant-ID", "acme"); a.status != http.StatusOK {
 		w.Errorf("another method: %+v", a)
 	}
 }
 
-func told(w *world, a answer, remaining int) {
+func checkFields(w *world, a answer, remaining int) {
 	w.Helper()
 	if got, want := a.header.Get("Ratelimit"), `"shop/search";r=`+strconv.Itoa(remaining)+";t=3"; !strings.HasPrefix(got, want) {
 		w.Errorf("RateLimit: %q, want %s…", got, want)
@@ -85,8 +85,8 @@ func told(w *world, a answer, remaining int) {
 	}
 }
 
-// nobodyTalksItsWayAround tries what a client without units may write.
-func nobodyTalksItsWayAround(w *world) {
+// checkForgedRequests sends requests that a client without units may forge to evade its limit.
+func checkForgedRequests(w *world) {
 	w.Helper()
 	before := w.calls.Load()
 	for _, header := range [][]string{
@@ -102,7 +102,7 @@ func nobodyTalksItsWayAround(w *world) {
 		{"X-Original-Method", "POST"},
 		{"X-Original-URI", "/free", "X-Original-Method", "GET", "X-Forwarded-Uri", "/free"},
 	} {
-		if a := w.ask(http.MethodGet, "/v1/search", "", header...); a.status != http.StatusTooManyRequests {
+		if a := w.send(http.MethodGet, "/v1/search", "", header...); a.status != http.StatusTooManyRequests {
 			w.Errorf("with %q: %+v", header, a)
 		}
 	}
@@ -110,58 +110,59 @@ func nobodyTalksItsWayAround(w *world) {
 		"/v1/%73earch", "//v1/search", "/v1/./search", "/v1/x/../search", "/v1/x/%2e%2e/search", "/v1%2Fsearch", "/v1/search/", "/v1/search/a;b=c",
 		"http://api.shop.example/v1/search", "http://api.shop.example//v1/search?q=x",
 	} {
-		if a := w.ask(http.MethodGet, uri, ""); a.status != http.StatusTooManyRequests {
+		if a := w.send(http.MethodGet, uri, ""); a.status != http.StatusTooManyRequests {
 			w.Errorf("%s: %+v", uri, a)
 		}
 	}
-	if a := w.ask(http.MethodGet, "http://api.shop.example/v1/search", "", "host", "other.example"); a.status == http.StatusOK {
-		w.Errorf("a host of the client's: %+v", a)
+	if a := w.send(http.MethodGet, "http://api.shop.example/v1/search", "", "host", "other.example"); a.status == http.StatusOK {
+		w.Errorf("a host chosen by the client: %+v", a)
 	}
 	if w.calls.Load() != before {
-		w.Error("the service was asked")
+		w.Error("the service was called")
 	}
 }
 
-// theServiceSpeaksForItself: what it answers reaches the client, whatever its status means to the proxy.
-func theServiceSpeaksForItself(w *world) {
+// checkResponsesOfTheService verifies that the proxy passes on responses of the service with any status.
+func checkResponsesOfTheService(w *world) {
 	w.Helper()
 	for path, status := range map[string]int{"/forbidden": http.StatusForbidden, "/broken": http.StatusInternalServerError} {
-		if a := w.ask(http.MethodGet, path, ""); a.status != status || a.body != "GET "+path+" " {
+		if a := w.send(http.MethodGet, path, ""); a.status != status || a.body != "GET "+path+" " {
 			w.Errorf("%s: %+v", path, a)
 		}
 	}
 }
 
-// aPolicyThatDeniesStaysClosed although the proxy is open: Weir is there, and says no.
-func aPolicyThatDeniesStaysClosed(w *world) {
+// checkPolicyThatDenies verifies that a proxy that fails open still denies what Weir denies because Redis is unavailable.
+func checkPolicyThatDenies(w *world) {
 	w.Helper()
-	if a := w.ask(http.MethodGet, "/v1/bank", ""); a.status != http.StatusOK {
-		w.Errorf("while Redis is there: %+v", a)
+	if a := w.send(http.MethodGet, "/v1/bank", ""); a.status != http.StatusOK {
+		w.Errorf("while Redis is available: %+v", a)
 	}
 	if err := w.redis.Stop(); err != nil {
 		w.Fatal(err)
 	}
 	before := w.calls.Load()
-	if a := w.ask(http.MethodGet, "/v1/bank", ""); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") != "1" {
-		w.Errorf("while Redis is away: %+v", a)
+	if a := w.send(http.MethodGet, "/v1/bank", ""); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") != "1" {
+		w.Errorf("while Redis is unavailable: %+v", a)
 	}
 	if w.calls.Load() != before {
-		w.Error("the service was asked although nobody decided")
+		w.Error("the service was called without a decision")
 	}
 }
 
-func whileWeirIsAway(w *world, status int) {
+// checkWithoutWeir stops Weir and verifies that clients get the status.
+func checkWithoutWeir(w *world, status int) {
 	w.Helper()
 	if err := w.weir.Stop(); err != nil {
 		w.Fatal(err)
 	}
 	before := w.calls.Load()
 	for _, path := range []string{"/v1/search", "/free"} {
-		if a := w.ask(http.MethodGet, path, ""); a.status != status {
-			w.Errorf("while Weir is away, %s: %+v, want %d", path, a, status)
+		if a := w.send(http.MethodGet, path, ""); a.status != status {
+			w.Errorf("while Weir is unavailable, %s: %+v, want %d", path, a, status)
 		}
 	}
-	if asked := w.calls.Load() != before; asked != (status == http.StatusOK) {
-		w.Errorf("while Weir is away: the service was asked: %v", asked)
+	if called := w.calls.Load() != before; called != (status == http.StatusOK) {
+		w.Errorf("while Weir is unavailable: service called: %v", called)
 	}
 }

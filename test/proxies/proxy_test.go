@@ -12,19 +12,19 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// places are where a proxy finds what its configuration names.
+// places are the addresses and the directory in a proxy's configuration.
 type places struct {
 	front, weir, upstream string // host:port
 	dir                   string // for files
 }
 
-// proxy is a program and how the document configures it.
+// proxy is a program, configured as the document describes.
 type proxy struct {
 	name string
-	// configure writes the files of a proxy that is open or closed while Weir is away, and returns how to run it.
+	// configure writes the configuration of a proxy that fails open or closed while Weir is unavailable, and returns its arguments.
 	configure func(t *testing.T, p places, blocks map[string]string, open bool) (args []string)
-	// away is what clients get while Weir cannot be reached, of a proxy that is closed.
-	away int
+	// unavailable is the status that clients get from a proxy that fails closed while Weir is unavailable.
+	unavailable int
 }
 
 func proxies() []proxy {
@@ -94,14 +94,14 @@ func write(t *testing.T, dir, name, text string) (path string) {
 	return path
 }
 
-// run runs a program until the test ends, and shows what it wrote if the test has failed.
+// run runs a program until the test ends, and logs its output if the test has failed.
 func run(t *testing.T, dir, name string, args ...string) {
 	t.Helper()
-	path, err := fixture.Program(t.Context(), name, name) // Debian's packages are named like the programs
+	path, err := fixture.Program(t.Context(), name, name) // Debian's packages have the names of the programs
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), path, args...) // ended before the cleanups run
+	cmd := exec.CommandContext(t.Context(), path, args...) // t.Context() ends before the cleanups run
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
 	var log fixture.LockedBuffer
 	cmd.Stdout, cmd.Stderr = &log, &log

@@ -15,10 +15,10 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// patience bounds every wait.
-const patience = 30 * time.Second
+// timeout bounds every wait.
+const timeout = 30 * time.Second
 
-// policies of the domain shop. Windows are long: no test outlives one.
+// policies of the domain shop. Their windows are longer than any test.
 const policies = `
 apiVersion: weir.dev/v1alpha1
 kind: RateLimitPolicy
@@ -51,13 +51,13 @@ spec:
   match: {http: {paths: [{type: PathPrefix, value: /v1/bank}]}}
 `
 
-// world is a service behind a proxy that asks Weir.
+// world is a service behind a proxy that calls Weir.
 type world struct {
 	*testing.T
 	redis *fixture.RedisProcess
 	weir  *fixture.WeirProcess
 	front string       // host:port of the proxy
-	calls atomic.Int64 // that the service has got
+	calls atomic.Int64 // that the service has received
 }
 
 func newWorld(t *testing.T, weir string, p proxy, open bool) *world {
@@ -71,18 +71,18 @@ func newWorld(t *testing.T, weir string, p proxy, open bool) *world {
 	ops, dir := w.free(), t.TempDir()
 	write(t, dir, "policies.yaml", policies)
 	w.weir = fixture.Weir(t, weir, "serve", "--policies", dir, "--redis", w.redis.URL(), "--grpc-listen=", "--listen", at.weir, "--ops-listen", ops)
-	w.serves("http://" + ops + "/readyz")
+	w.awaitOK("http://" + ops + "/readyz")
 	run(t, at.dir, p.name, p.configure(t, at, document(t), open)...)
-	w.serves("http://" + at.front + "/free")
+	w.awaitOK("http://" + at.front + "/free")
 	w.front = at.front
 	w.calls.Store(0)
 	return w
 }
 
-// serves waits until an URL does.
-func (w *world) serves(url string) {
+// awaitOK waits until a URL responds with status 200.
+func (w *world) awaitOK(url string) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.Context(), timeout)
 	defer cancel()
 	if err := fixture.WaitHTTP(ctx, url, http.StatusOK); err != nil {
 		w.Fatal(err)
@@ -98,7 +98,7 @@ func (w *world) free() string {
 	return addr
 }
 
-// serve is the service: it says what it was asked, and has errors of its own.
+// serve is the service: it returns the request, and an error status on two paths.
 func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 	w.calls.Add(1)
 	body, _ := io.ReadAll(r.Body)
@@ -111,16 +111,16 @@ func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(rw, r.Method+" "+r.URL.RequestURI()+" "+string(body))
 }
 
-// answer is what a client gets.
+// answer is the response to a client.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// ask is a client's request: of 127.0.0.1 for api.shop.example, unless more, names and values of headers, says otherwise.
-// What is written goes out as it is: net/http would tidy it up.
-func (w *world) ask(method, uri, body string, more ...string) answer {
+// send sends a request from 127.0.0.1 to api.shop.example. The names and values in more set other headers, and "from" and "host" change
+// these addresses. It sends the bytes unchanged, which net/http would not do.
+func (w *world) send(method, uri, body string, more ...string) answer {
 	w.Helper()
 	from, host := "127.0.0.1", "api.shop.example"
 	head := ""
@@ -137,13 +137,13 @@ func (w *world) ask(method, uri, body string, more ...string) answer {
 	if body != "" {
 		head += "Content-Length: " + strconv.Itoa(len(body)) + "\r\n"
 	}
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Deadline: time.Now().Add(patience)}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Deadline: time.Now().Add(timeout)}
 	c, err := dialer.DialContext(w.Context(), "tcp", w.front)
 	if err != nil {
 		w.Fatalf("%s %s: %v", method, uri, err)
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
 		w.Fatal(err)
 	}
 	text := method + " " + uri + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n" + head + "\r\n" + body
