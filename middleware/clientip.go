@@ -8,7 +8,7 @@ import (
 	"github.com/weir-dev/weir/limiter/server/address"
 )
 
-// peerIP is the peer address of the connection. It is invalid if there is none, for example on a Unix socket.
+// peerIP is the peer address of the connection. It is invalid on a Unix socket, which has no address.
 func peerIP(r *http.Request) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

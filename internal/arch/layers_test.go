@@ -133,7 +133,7 @@ type ban struct {
 func bans() []ban {
 	kubernetes := []string{"k8s.io", "sigs.k8s.io", module + "/api", module + "/internal/compile", module + "/controllers"}
 	enforcing := []string{
-		module + "/limiter/engine", module + "/limiter/server", module + "/limiter/source",
+		module + "/limiter/engine", module + "/limiter/failover", module + "/limiter/server", module + "/limiter/source",
 		module + "/limiter/memstore", module + "/limiter/redisstore",
 		module + "/limiter/redisclient", module + "/limiter/controlplane",
 	}

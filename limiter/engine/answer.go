@@ -31,7 +31,7 @@ type Answer struct {
 	// answers omit rules: a known denial has the results of the enforced rules that are known to deny, and while a part of
 	// the store is unavailable, a denial has the results of the rules that were decided before it.
 	Results []Result
-	// Source is where the counters are; SourceLocal if any decision was made locally.
+	// Source is where the decisions were made; SourceLocal if any of them was made locally.
 	Source Source
 	// Revision of the rules that decided.
 	Revision string
@@ -53,7 +53,7 @@ type Result struct {
 	limiter.Decision
 }
 
-// Strictest returns the result that the client is shown: the strictest of the enforced rules. It is nil if there is none.
+// Strictest returns the result that the client is shown: the strictest of the enforced rules. It is nil if no enforced rule matched.
 func (a *Answer) Strictest() *Result {
 	if len(a.Results) == 0 || a.Results[0].Rule.Shadow {
 		return nil
@@ -66,7 +66,7 @@ func (a *active) unlimited() Answer {
 	return Answer{Allowed: true, Source: SourceNone, Revision: a.index.Revision()}
 }
 
-// answer is the answer to a request with these results, of which there is at least one.
+// answer is the answer to a request with at least one result.
 func (a *active) answer(results []Result) Answer {
 	answer := Answer{Allowed: true, Source: results[0].Source, Results: results, Revision: a.index.Revision()}
 	for i := range results {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// CheckAll decides several requests as one: when an enforced rule denies any of them, none is charged. The answers are in the
-// order of checks. Each has the results of its own request, and its Allowed depends on these alone. Either all checks peek or
-// none does.
+// CheckAll decides several requests as one: when an enforced rule denies any of them, no request is charged. The answers are in the
+// order of checks. Each has the results of its own request, and its Allowed depends on these alone. Peek must be the same in all
+// checks.
 func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error) {
 	if len(checks) == 1 {
 		answer, err := e.Check(ctx, &checks[0])
@@ -52,7 +52,7 @@ func merge(all, more []ruleCharge) []ruleCharge {
 	return all
 }
 
-// answers gives every check the results of its own rules. A check may have none: see [Answer.Results] on what a denial omits.
+// answers gives every check the results of its own rules. A check may have no results, see [Answer.Results].
 func (e *Engine) answers(active *active, checks []Check, matched [][]ruleCharge, byKey map[string]Result) []Answer {
 	charged := true
 	for _, r := range byKey {

@@ -11,7 +11,7 @@ import (
 type Check struct {
 	Request rules.Request
 	// Cost is how many times the request counts, at least 0: a rule charges Cost times what one such request costs under the
-	// rule. A request of Cost 0 is decided as if it counted once none of its units, and changes nothing.
+	// rule. A request of Cost 0 is decided and changes nothing.
 	Cost int64
 	// Peek decides the request without charging it.
 	Peek bool

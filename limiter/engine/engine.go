@@ -33,7 +33,7 @@ type Engine struct {
 type active struct {
 	index    *rules.Index
 	counters *counters
-	denials  *denials.Denials // under these rules; nil if none are cached
+	denials  *denials.Denials // under these rules; nil without a cache
 }
 
 // ErrNoRules is the error of Check before the first Swap. Without rules a limiter neither allows nor denies.

@@ -25,7 +25,7 @@ type share struct {
 	limit    limiter.Limit // of all replicas together
 	weight   int64
 	weighted limiter.Limit // the limit of weighted units: limit, plus what lower ranks may round up
-	empty    bool          // there are more replicas than units, and none is for this replica
+	empty    bool          // there are more replicas than units, and this replica has no unit
 }
 
 func shareOf(limit limiter.Limit, p Peers) share {

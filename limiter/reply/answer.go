@@ -12,7 +12,7 @@ import (
 )
 
 // Answer is a decision in the JSON of POST /v1/check. Its own policy and numbers are those of the strictest enforced policy; they
-// are empty and 0 if there is none. Durations are whole milliseconds, rounded up.
+// are empty and 0 if no enforced policy matched. Durations are whole milliseconds, rounded up.
 type Answer struct {
 	Allowed      bool          `json:"allowed"`
 	Policy       string        `json:"policy"`

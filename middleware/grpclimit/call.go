@@ -111,7 +111,7 @@ func (x *calls) headers(md metadata.MD) map[string]string {
 	return headers
 }
 
-// peerIP is the peer address of the connection. It is invalid if there is none, for example on a Unix socket.
+// peerIP is the peer address of the connection. It is invalid on a Unix socket, which has no address.
 func peerIP(ctx context.Context) netip.Addr {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {

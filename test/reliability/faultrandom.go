@@ -60,7 +60,7 @@ func randomOutages(ctx context.Context) (Setup, error) {
 	}, nil
 }
 
-// play runs the same sequence of outages in every run, with pauses between them and none after the last.
+// play runs the same sequence of outages in every run, with pauses between the outages.
 func play(ctx context.Context, kinds []outage) error {
 	random := rand.New(rand.NewPCG(1, 1))
 	for n := range outages {
