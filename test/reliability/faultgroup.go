@@ -107,7 +107,8 @@ const leap = 5 * time.Minute
 func clockFaults() []Fault {
 	return []Fault{
 		{
-			Name: "clock forwards", What: "the clock of Redis is set 5 min forwards, and back again; windows end immediately, and then the time of the counters does not advance",
+			Name:  "clock forwards",
+			What:  "the clock of Redis is set 5 min forwards, and back again; windows end immediately, and then the time of the counters does not advance",
 			Start: clock(leap), Forgets: true, Want: withoutRefill(usual()),
 		},
 		{
