@@ -10,11 +10,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// allocation is what one decision allocates in this process.
+// allocation is what one decision allocates in the client process.
 type allocation struct{ objects, bytes float64 }
 
-// bare is go-redis with a script that does nothing: the same number of arguments that Weir sends for a policy, and as
-// many integers in reply. What it allocates is go-redis's own.
+// bare is go-redis with a script that does nothing. It has as many arguments and as many integers in its reply as the script of
+// Weir for one policy: its allocations are those of go-redis itself.
 const (
 	bare       = "bare EVALSHA"
 	bareScript = "return {1790000000000000, 0, 99, 60000000, 0}"
@@ -30,18 +30,18 @@ func bareEvalSha(c *clients, w workload) (decide, error) {
 	}, err
 }
 
-// allocated measures those whose names say that they are Weir's or are compared with.
+// allocated returns the contenders whose allocations are measured: those of Weir, and those that Weir is compared with.
 func allocated(contenders []contender) []contender {
-	of := []contender{{name: bare, open: bareEvalSha, batch: 1}}
+	selected := []contender{{name: bare, open: bareEvalSha, batch: 1}}
 	for _, c := range contenders {
 		if strings.HasPrefix(c.name, weirPrefix) || c.name == zsetGoRedis || c.name == redisRate {
-			of = append(of, c)
+			selected = append(selected, c)
 		}
 	}
-	return of
+	return selected
 }
 
-// allocations of a decision by one caller, by contender.
+// allocations returns the allocations of a decision with one caller, by contender.
 func allocations(ctx context.Context, c *clients, contenders []contender, w workload) (map[string]allocation, error) {
 	const warmUp, counted = 1000, 20_000
 	w.keys = warmUp + counted
@@ -69,10 +69,10 @@ func allocations(ctx context.Context, c *clients, contenders []contender, w work
 	return result, nil
 }
 
-// beyondGoRedis is how many more objects name's decision allocates than go-redis by itself; NaN when not measured.
-func beyondGoRedis(of map[string]allocation, name string) float64 {
-	its, measured := of[name]
-	own, known := of[bare]
+// beyondGoRedis returns how many more objects a decision of a contender allocates than go-redis itself; NaN if not measured.
+func beyondGoRedis(all map[string]allocation, name string) float64 {
+	its, measured := all[name]
+	own, known := all[bare]
 	if !measured || !known {
 		return math.NaN()
 	}

@@ -15,13 +15,13 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
-// patience bounds a call: nobody's should end early because the machine is busy.
-const patience = 10 * time.Second
+// timeout bounds a call. It is long, so that no call fails because the machine is busy.
+const timeout = 10 * time.Second
 
-// poolPerProcessor is how many connections both go-redis and Weir's client, which says nothing of it, keep at most.
+// poolPerProcessor is the greatest number of connections per CPU: the default of go-redis, which the client of Weir uses.
 const poolPerProcessor = 10
 
-// clients are connections to one Redis, with the options their libraries begin with but for timeouts.
+// clients are connections to one Redis, with the default options of their libraries except for timeouts.
 type clients struct {
 	weir    *redisclient.Client
 	goRedis *redis.Client
@@ -35,12 +35,12 @@ func connect(url string) (*clients, error) {
 		return nil, err
 	}
 	options.PoolSize = poolPerProcessor * runtime.GOMAXPROCS(0)
-	options.ReadTimeout, options.WriteTimeout, options.PoolTimeout = patience, patience, patience
+	options.ReadTimeout, options.WriteTimeout, options.PoolTimeout = timeout, timeout, timeout
 	c := &clients{goRedis: redis.NewClient(options)}
 	if c.auto, err = c.goRedis.AutoPipeline(); err != nil {
 		return nil, errors.Join(fmt.Errorf("autopipeline: %w", err), c.close())
 	}
-	if c.weir, err = redisclient.Open(url, patience); err != nil {
+	if c.weir, err = redisclient.Open(url, timeout); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
 	c.rueidis, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{options.Addr}, DisableCache: true})
@@ -50,7 +50,7 @@ func connect(url string) (*clients, error) {
 	return c, nil
 }
 
-// close closes what has been opened.
+// close closes all clients that were opened.
 func (c *clients) close() error {
 	var errs []error
 	if c.rueidis != nil {
@@ -62,7 +62,7 @@ func (c *clients) close() error {
 	return errors.Join(append(errs, c.goRedis.Close())...)
 }
 
-// info is what a section of Redis's INFO says.
+// info has the fields of a section of INFO.
 type info map[string]string
 
 func (c *clients) info(ctx context.Context, section string) (info, error) {
@@ -83,11 +83,11 @@ func parseInfo(text string) info {
 	return fields
 }
 
-// number is that of a field that holds one.
+// number parses the number in a field.
 func (i info) number(name string) (float64, error) {
 	n, err := strconv.ParseFloat(i[name], 64)
 	if err != nil {
-		return 0, fmt.Errorf("INFO's %s: %w", name, err)
+		return 0, fmt.Errorf("parse %s of INFO: %w", name, err)
 	}
 	return n, nil
 }

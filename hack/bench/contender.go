@@ -10,28 +10,28 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// Names of contenders that others are compared with.
+// Names of contenders that the code refers to.
 const (
 	zsetGoRedis = "zset/go-redis"
 	zsetRueidis = "zset/rueidis"
 	redisRate   = "redis_rate"
-	floorSet    = "floor/SET"
+	baselineSet = "baseline/SET"
 	threeOfWeir = "weir/3-policies"
 	weirPrefix  = "weir/"
 )
 
-// decide asks about one request of the i-th key, and says whether it may pass.
+// decide decides one request for key i.
 type decide func(ctx context.Context, i int) (allowed bool, err error)
 
-// contender is one way to limit rates.
+// contender is one implementation of rate limits in Redis.
 type contender struct {
 	name string
 	open func(c *clients, w workload) (decide, error)
-	// batch is how many decisions a call of decide makes: 1, but for the floor.
+	// batch is the number of decisions of one call of decide: 1, except for the baseline.
 	batch int
 }
 
-// contenders are all, in the order of the table.
+// contenders returns all contenders in the order of the tables.
 func contenders() []contender {
 	var all []contender
 	for _, algorithm := range algorithms() {
@@ -44,7 +44,7 @@ func contenders() []contender {
 		contender{name: "zset/autopipeline", open: zsetThroughAutoPipeline, batch: 1},
 		contender{name: "hash/go-redis", open: hashThroughGoRedis, batch: 1},
 		contender{name: redisRate, open: allowOfRedisRate, batch: 1},
-		contender{name: floorSet, open: pipelinedSet, batch: floorBatch},
+		contender{name: baselineSet, open: pipelinedSet, batch: baselineBatch},
 	)
 }
 
@@ -54,18 +54,18 @@ func algorithms() []limiter.Algorithm {
 	}
 }
 
-// chosen are the contenders whose name only matches.
-func chosen(all []contender, only *regexp.Regexp) []contender {
-	var chosen []contender
+// selectContenders returns the contenders whose names match only.
+func selectContenders(all []contender, only *regexp.Regexp) []contender {
+	var selected []contender
 	for _, c := range all {
 		if only.MatchString(c.name) {
-			chosen = append(chosen, c)
+			selected = append(selected, c)
 		}
 	}
-	return chosen
+	return selected
 }
 
-// workload is what is asked of every contender alike.
+// workload is the same for every contender.
 type workload struct {
 	limit  int64
 	window time.Duration
@@ -73,7 +73,7 @@ type workload struct {
 	prefix string // of the names of its keys
 }
 
-// names of keys, all as long, in one string: a million strings would keep the garbage collector busy.
+// names has the names of keys, which have the same length, in one string: the garbage collector would scan a million strings.
 type names struct {
 	all   string
 	width int
@@ -81,7 +81,7 @@ type names struct {
 
 func (n names) at(i int) string { return n.all[i*n.width : (i+1)*n.width] }
 
-// names are those of all keys, as Weir names them under limit.
+// names returns the names of all keys, as Weir builds them for limit.
 func (w workload) names(axis string, limit limiter.Limit) names {
 	space := limiter.NewKeySpace(w.prefix, axis, "shop/per-minute", limit)
 	name := func(i int) string { return space.Key(fmt.Sprintf("tenant-%07d", i), "") }
@@ -93,7 +93,7 @@ func (w workload) names(axis string, limit limiter.Limit) names {
 	return names{all: all.String(), width: width}
 }
 
-// foreignNames are the names of the keys of who is not Weir: as long as Weir's.
+// foreignNames returns the names of keys for contenders other than Weir. They are as long as those of Weir.
 func (w workload) foreignNames() (names, error) {
 	limit, err := limiter.NewLimit(limiter.SlidingWindowLog, w.limit, w.window)
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-func TestEveryContenderAdmitsItsLimitAndNoMore(t *testing.T) {
+func TestContender_AdmitsExactlyItsLimit(t *testing.T) {
 	clients := connections(t)
 	for _, c := range contenders() {
-		if c.name == floorSet {
-			continue // it limits nothing
+		if c.name == baselineSet {
+			continue // it has no limit
 		}
 		t.Run(c.name, func(t *testing.T) {
 			decide, err := c.open(clients, workload{limit: 3, window: time.Hour, keys: 2, prefix: c.name + ":"})
@@ -38,10 +38,10 @@ func TestEveryContenderAdmitsItsLimitAndNoMore(t *testing.T) {
 			}
 			want := 3
 			if strings.HasSuffix(c.name, "/LeakyBucket") {
-				want = 4 // three in the queue and one on its way out
+				want = 4 // three in the queue, and one that is leaving
 			}
 			if admitted != want {
-				t.Errorf("%d of 10 were admitted, want %d", admitted, want)
+				t.Errorf("%d of 10 requests were admitted, want %d", admitted, want)
 			}
 			if allowed, err := decide(t.Context(), 1); !allowed || err != nil {
 				t.Errorf("another key: %v, %v", allowed, err)
@@ -50,8 +50,8 @@ func TestEveryContenderAdmitsItsLimitAndNoMore(t *testing.T) {
 	}
 }
 
-func TestTheWindowSlides(t *testing.T) {
-	t.Parallel() // it waits
+func TestContender_HasASlidingWindow(t *testing.T) {
+	t.Parallel() // it sleeps
 	const window = 2 * time.Second
 	clients := connections(t)
 	for _, name := range []string{zsetGoRedis, zsetRueidis, "zset/autopipeline", "hash/go-redis"} {
@@ -64,18 +64,18 @@ func TestTheWindowSlides(t *testing.T) {
 			first := admission(t, decide, time.Now())
 			second := admission(t, decide, first.Add(window/2))
 			third := admission(t, decide, second)
-			// A bucket of the hash is a sixtieth of the window.
+			// A bucket of the hash is 1/60 of the window.
 			if least := window - window/20; third.Sub(first) < least {
-				t.Errorf("the third was admitted %v after the first, which is within the window", third.Sub(first))
+				t.Errorf("the third request was admitted %v after the first, within the window", third.Sub(first))
 			}
 			if third.Sub(second) >= window {
-				t.Errorf("the third was admitted %v after the second: no unit left the window alone", third.Sub(second))
+				t.Errorf("the third request was admitted %v after the second: the units did not expire separately", third.Sub(second))
 			}
 		})
 	}
 }
 
-// admission asks, from an instant on, until it is admitted, and returns when it was.
+// admission sends requests from an instant on until one is admitted, and returns the time.
 func admission(t *testing.T, decide decide, from time.Time) time.Time {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -84,7 +84,7 @@ func admission(t *testing.T, decide decide, from time.Time) time.Time {
 		if now.Before(from) {
 			continue
 		}
-		if now.Sub(from) > patience {
+		if now.Sub(from) > timeout {
 			break
 		}
 		allowed, err := decide(t.Context(), 0)
@@ -95,25 +95,25 @@ func admission(t *testing.T, decide decide, from time.Time) time.Time {
 			return now
 		}
 	}
-	t.Fatalf("not admitted within %v", patience)
+	t.Fatalf("not admitted within %v", timeout)
 	return time.Time{}
 }
 
-func TestTheFloorWritesItsBatch(t *testing.T) {
+func TestBaseline_WritesItsBatch(t *testing.T) {
 	clients := connections(t)
-	decide, err := named(t, floorSet).open(clients, workload{limit: 1, window: time.Hour, keys: 10_000, prefix: "floor:"})
+	decide, err := named(t, baselineSet).open(clients, workload{limit: 1, window: time.Hour, keys: 10_000, prefix: "baseline:"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := decide(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	if size := clients.goRedis.DBSize(t.Context()).Val(); size != floorBatch {
-		t.Errorf("%d keys, want %d", size, floorBatch)
+	if size := clients.goRedis.DBSize(t.Context()).Val(); size != baselineBatch {
+		t.Errorf("%d keys, want %d", size, baselineBatch)
 	}
 }
 
-func TestNamesOfAllContendersAreAsLong(t *testing.T) {
+func TestNames_HaveTheSameLengthForAllContenders(t *testing.T) {
 	w := workload{limit: 1, window: time.Minute, keys: 12, prefix: "weir:"}
 	foreign, err := w.foreignNames()
 	if err != nil {
@@ -128,7 +128,7 @@ func TestNamesOfAllContendersAreAsLong(t *testing.T) {
 	}
 }
 
-func TestBench(t *testing.T) {
+func TestRun_MeasuresEveryContender(t *testing.T) {
 	profilePath := filepath.Join(t.TempDir(), "cpu")
 	var out strings.Builder
 	args := []string{
@@ -152,27 +152,27 @@ func TestBench(t *testing.T) {
 	}
 }
 
-func TestBenchFails(t *testing.T) {
-	quick := []string{"-parts=throughput", "-only=" + floorSet, "-rounds=1", "-slice=10ms", "-callers=1", "-keys=1000"}
+func TestRun_Fails(t *testing.T) {
+	quick := []string{"-parts=throughput", "-only=" + baselineSet, "-rounds=1", "-slice=10ms", "-callers=1", "-keys=1000"}
 	if err := run(t.Context(), append(quick, "-strict"), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "not measured") {
-		t.Errorf("strictly, and bars were not measured: %v", err)
+		t.Errorf("with -strict, and targets were not measured: %v", err)
 	}
-	if err := run(t.Context(), []string{"-only=nobody"}, io.Discard, io.Discard); err == nil {
-		t.Error("no contender, and no error")
+	if err := run(t.Context(), []string{"-only=none"}, io.Discard, io.Discard); err == nil {
+		t.Error("no error although -only matches no contender")
 	}
 	if err := run(t.Context(), []string{"-h"}, io.Discard, io.Discard); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("-h: %v", err)
 	}
 }
 
-func TestAKeyTakesItsMemory(t *testing.T) {
+func TestBytesOf_MeasuresTheMemoryOfAKey(t *testing.T) {
 	w := workload{limit: 100, window: time.Hour, keys: 2000, prefix: "weir:"}
 	bytes, err := bytesOf(t.Context(), named(t, zsetGoRedis), w, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if least, most := 100.0, 500.0; bytes < least || bytes > most {
-		t.Errorf("%.0f bytes a key, not within %.0f … %.0f", bytes, least, most)
+		t.Errorf("%.0f bytes per key, want %.0f … %.0f", bytes, least, most)
 	}
 }
 

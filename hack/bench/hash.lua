@@ -1,4 +1,4 @@
--- The hash limiter as articles publish it: a window of 60 buckets, each a field that counts.
+-- The hash limiter that articles describe: a window of 60 buckets. Each bucket is a field with a count.
 -- KEYS[1]  the hash
 -- ARGV[1]  now (ms since the epoch)    ARGV[2]  window (ms)    ARGV[3]  limit
 -- Reply:   1 allowed, 0 denied

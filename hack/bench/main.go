@@ -1,4 +1,4 @@
-// Command bench measures what Weir's store in Redis can do, beside what else decides rate limits in Redis.
+// Command bench compares the Redis store of Weir with other implementations of rate limits in Redis.
 //
 //	go run -C hack/bench .
 package main
@@ -19,7 +19,7 @@ import (
 
 const (
 	limitUnits = 100
-	maxKeys    = 9_999_999 // names have room for seven digits
+	maxKeys    = 9_999_999 // names have seven digits
 )
 
 func main() {
@@ -40,75 +40,75 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	contenders := chosen(contenders(), s.only)
+	contenders := selectContenders(contenders(), s.only)
 	if len(contenders) == 0 {
-		return fmt.Errorf("-only %s: it matches no contender", s.only)
+		return fmt.Errorf("-only %s matches no contender", s.only)
 	}
-	m, err := measure(ctx, contenders, s, stdout, progress(stderr))
+	m, err := measure(ctx, contenders, s, stdout, newProgress(stderr))
 	if err != nil {
 		return err
 	}
-	bars := m.bars()
-	for _, t := range append(m.tables(contenders, s.callers), barTable(bars)) {
+	targets := m.targets()
+	for _, t := range append(m.tables(contenders, s.callers), targetTable(targets)) {
 		if err := t.Write(stdout); err != nil {
 			return err
 		}
 	}
 	fmt.Fprint(stdout, m.throughput.denials())
-	if n := notMet(bars); s.strict && n > 0 {
-		return fmt.Errorf("%d of %d bars are not met or not measured", n, len(bars))
+	if n := countNotMet(targets); s.strict && n > 0 {
+		return fmt.Errorf("%d of %d targets are not met or not measured", n, len(targets))
 	}
 	return nil
 }
 
-// measure measures what s asks for, one part after the other.
-func measure(ctx context.Context, contenders []contender, s settings, about io.Writer, say func(string, ...any)) (m measured, err error) {
+// measure runs the parts that s selects.
+func measure(ctx context.Context, contenders []contender, s settings, description io.Writer, progress func(string, ...any)) (m measured, err error) {
 	server, err := fixture.StartRedis(ctx)
 	if err != nil {
 		return measured{}, err
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
 	err = connected(server, func(c *clients) (err error) {
-		if err := describe(ctx, c, s, about); err != nil {
+		if err := describe(ctx, c, s, description); err != nil {
 			return err
 		}
-		if s.measures(partAllocations) { // first: of few keys, and before there are many
-			say("allocations")
+		if s.measures(partAllocations) { // first, before Redis has many keys
+			progress("allocations")
 			if m.allocations, err = allocations(ctx, c, contenders, workload{limit: limitUnits, window: s.window}); err != nil {
 				return err
 			}
 		}
 		if s.measures(partThroughput) {
-			m.throughput, err = measureThroughput(ctx, c, contenders, s, say)
+			m.throughput, err = measureThroughput(ctx, c, contenders, s, progress)
 		}
 		return err
 	})
 	if err == nil && s.measures(partMemory) {
-		m.memory, err = measureMemory(ctx, contenders, say)
+		m.memory, err = measureMemory(ctx, contenders, progress)
 	}
-	say("")
+	progress("")
 	return m, err
 }
 
-// describe says what is done.
+// describe writes how the measurement works.
 func describe(ctx context.Context, c *clients, s settings, w io.Writer) error {
 	fields, err := c.info(ctx, "server")
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w, `%d processors, shared by this client and its redis-server %s, which writes nothing to disk; %s, %s/%s.
-%d rounds after one that is not counted. In each, with each number of callers, every contender has a turn of %v; the order
-begins elsewhere in each round. A limit is %d per %v. Each contender has %d keys of its own, asked about at random; they
-stay, until they expire, for the next round. go-redis has as many connections as Weir has, %d a processor. %s
+	_, err = fmt.Fprintf(w, `%d CPUs, shared by this client and its redis-server %s, which writes nothing to disk; %s, %s/%s.
+%d rounds after a warm-up round. In each round, with each number of callers, every contender has a turn of %v; each round
+starts with another contender. The limit is %d per %v. Each contender has its own %d keys, used at random; they are kept
+for the next round until they expire. go-redis and Weir have the same number of connections, %d per CPU. %s
 writes batches of %d.
 `,
 		runtime.GOMAXPROCS(0), fields["redis_version"], runtime.Version(), runtime.GOOS, runtime.GOARCH,
-		s.rounds, s.slice, limitUnits, s.window, s.keys, poolPerProcessor, floorSet, floorBatch)
+		s.rounds, s.slice, limitUnits, s.window, s.keys, poolPerProcessor, baselineSet, baselineBatch)
 	return err
 }
 
-// progress says on a terminal what is being done: one line, written anew. Elsewhere every saying is a line.
-func progress(w io.Writer) func(format string, args ...any) {
+// newProgress returns a function that reports progress: on a terminal in one line that it overwrites, otherwise in lines.
+func newProgress(w io.Writer) func(format string, args ...any) {
 	begin, end := "", "\n"
 	if file, isFile := w.(*os.File); isFile {
 		if stat, err := file.Stat(); err == nil && stat.Mode()&os.ModeCharDevice != 0 {

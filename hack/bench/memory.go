@@ -15,35 +15,35 @@ import (
 
 const (
 	memoryKeys   = 100_000
-	memoryWindow = 24 * time.Hour // nothing expires meanwhile
+	memoryWindow = 24 * time.Hour // so that nothing expires
 	loggedKeys   = 200
-	loggedUnits  = 1000 // the limit, and what is admitted of every key
+	loggedUnits  = 1000 // limit, and units admitted per key
 	fillers      = 16
-	poll         = 20 * time.Millisecond
+	pollInterval = 20 * time.Millisecond
 )
 
-// memory is bytes in Redis.
+// memory has bytes in Redis.
 type memory struct {
-	key  map[string]float64 // a key that was hit once, by contender
-	unit map[string]float64 // a unit that was admitted, of many, by contender
+	key  map[string]float64 // per key with one admitted unit, by contender
+	unit map[string]float64 // per admitted unit of a key with many, by contender
 }
 
-func measureMemory(ctx context.Context, contenders []contender, say func(string, ...any)) (memory, error) {
+func measureMemory(ctx context.Context, contenders []contender, progress func(string, ...any)) (memory, error) {
 	logs := []string{weirPrefix + string(limiter.SlidingWindowLog), zsetGoRedis}
-	keeping := []string{zsetGoRedis, "hash/go-redis", redisRate}
+	keyed := []string{zsetGoRedis, "hash/go-redis", redisRate}
 	for _, algorithm := range algorithms() {
-		keeping = append(keeping, weirPrefix+string(algorithm))
+		keyed = append(keyed, weirPrefix+string(algorithm))
 	}
 	measured := memory{key: map[string]float64{}, unit: map[string]float64{}}
 	for _, c := range contenders {
 		var err error
-		if slices.Contains(keeping, c.name) {
-			say("memory of %s", c.name)
+		if slices.Contains(keyed, c.name) {
+			progress("memory of %s", c.name)
 			w := workload{limit: 100, window: memoryWindow, keys: memoryKeys, prefix: "weir:"}
 			measured.key[c.name], err = bytesOf(ctx, c, w, 1)
 		}
 		if err == nil && slices.Contains(logs, c.name) {
-			say("memory of units of %s", c.name)
+			progress("memory of units of %s", c.name)
 			w := workload{limit: loggedUnits, window: memoryWindow, keys: loggedKeys, prefix: "weir:"}
 			measured.unit[c.name], err = bytesOf(ctx, c, w, loggedUnits)
 		}
@@ -54,7 +54,7 @@ func measureMemory(ctx context.Context, contenders []contender, say func(string,
 	return measured, nil
 }
 
-// bytesOf is by how much a hit makes an empty Redis larger, when every key is hit so often.
+// bytesOf returns the memory per hit in Redis when every key has that number of hits.
 func bytesOf(ctx context.Context, c contender, w workload, hits int) (bytes float64, err error) {
 	server, err := fixture.StartRedis(ctx)
 	if err != nil {
@@ -75,7 +75,7 @@ func bytesOf(ctx context.Context, c contender, w workload, hits int) (bytes floa
 	return (after - before) / float64(w.keys*hits), err
 }
 
-// loadScript leaves nothing in Redis but the contender's script.
+// loadScript loads the script of the contender, and leaves no keys in Redis.
 func loadScript(ctx context.Context, server *fixture.RedisProcess, c contender, w workload) error {
 	w.keys = 1
 	return connected(server, func(clients *clients) error {
@@ -106,11 +106,11 @@ func fill(ctx context.Context, server *fixture.RedisProcess, c contender, w work
 		for filler := range fillers {
 			group.Go(func() error { return hit(groupCtx, decide, filler, w.keys, hits) })
 		}
-		return errors.Join(group.Wait(), resized(ctx, clients, w.keys))
+		return errors.Join(group.Wait(), finishResize(ctx, clients, w.keys))
 	})
 }
 
-// hit hits every key from first on that is a filler's.
+// hit sends requests for every fillers-th key from first on.
 func hit(ctx context.Context, decide decide, first, keys, hits int) error {
 	for i := first; i < keys; i += fillers {
 		for range hits {
@@ -119,18 +119,19 @@ func hit(ctx context.Context, decide decide, first, keys, hits int) error {
 				return err
 			}
 			if !allowed {
-				return fmt.Errorf("a request of key %d was denied, which was to be kept", i)
+				return fmt.Errorf("a request for key %d was denied, want it admitted", i)
 			}
 		}
 	}
 	return nil
 }
 
-// resized lets Redis finish resizing its tables, which it does a step a command, and counts the keys.
-func resized(ctx context.Context, clients *clients, keys int) error {
-	for range 2 * keys / floorBatch {
+// finishResize lets Redis finish resizing its tables, which it does step by step with each command. It checks the number of
+// keys.
+func finishResize(ctx context.Context, clients *clients, keys int) error {
+	for range 2 * keys / baselineBatch {
 		pipe := clients.goRedis.Pipeline()
-		for range floorBatch {
+		for range baselineBatch {
 			pipe.RandomKey(ctx)
 		}
 		if _, err := pipe.Exec(ctx); err != nil {
@@ -139,16 +140,16 @@ func resized(ctx context.Context, clients *clients, keys int) error {
 	}
 	size, err := clients.goRedis.DBSize(ctx).Result()
 	if err == nil && size != int64(keys) {
-		err = fmt.Errorf("redis holds %d keys, not %d", size, keys)
+		err = fmt.Errorf("redis has %d keys, want %d", size, keys)
 	}
 	return err
 }
 
-// usedMemory is what Redis uses once all connections are gone but the one that asks.
+// usedMemory returns the memory that Redis uses when all connections are closed except the one of this call.
 func usedMemory(ctx context.Context, server *fixture.RedisProcess) (float64, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	tick := time.NewTicker(poll)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		text, err := server.Do(ctx, "INFO")
@@ -161,7 +162,7 @@ func usedMemory(ctx context.Context, server *fixture.RedisProcess) (float64, err
 		}
 		select {
 		case <-ctx.Done():
-			return 0, fmt.Errorf("connections remain: %s: %w", fields["connected_clients"], ctx.Err())
+			return 0, fmt.Errorf("%s connections are still open: %w", fields["connected_clients"], ctx.Err())
 		case <-tick.C:
 		}
 	}

@@ -11,13 +11,13 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// profiler takes a processor profile of the turns of Weir alone; the zero profiler takes none.
+// profiler takes a CPU profile of the turns of Weir only. The zero profiler takes none.
 type profiler struct {
 	path  string
 	turns []*profile.Profile
 }
 
-// during takes a profile of a turn of the contender called name.
+// during takes a profile of a turn of the contender with that name.
 func (p *profiler) during(name string, turn func() (sample, error)) (sample, error) {
 	if p.path == "" || !strings.HasPrefix(name, weirPrefix) {
 		return turn()
@@ -33,7 +33,7 @@ func (p *profiler) during(name string, turn func() (sample, error)) (sample, err
 	return got, errors.Join(errTurn, errParse)
 }
 
-// write writes the profiles of all turns as one.
+// write merges and writes the profiles of all turns.
 func (p *profiler) write() error {
 	if len(p.turns) == 0 {
 		return nil

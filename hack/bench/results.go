@@ -9,7 +9,7 @@ import (
 	"github.com/weir-dev/weir/hack/bench/report"
 )
 
-// results are the samples of every contender by the number of callers, one sample a round.
+// results has the samples of every contender, by the number of callers; one sample per round.
 type results map[int]map[string][]sample
 
 func (r results) add(callers int, name string, s sample) {
@@ -19,12 +19,12 @@ func (r results) add(callers int, name string, s sample) {
 	r[callers][name] = append(r[callers][name], s)
 }
 
-// median is that of a figure of a contender's samples, NaN without any.
+// median returns the median of a figure over the samples of a contender; NaN if there are none.
 func (r results) median(callers int, name string, figure func(sample) float64) float64 {
 	return report.Median(figures(r[callers][name], figure))
 }
 
-// ratio is the median of what name's figure is to that of another in the same round, NaN where one is missing.
+// ratio returns the median of the ratios of a figure of two contenders in the same round; NaN if one is missing.
 func (r results) ratio(callers int, name, other string, figure func(sample) float64) float64 {
 	return report.MedianRatio(figures(r[callers][name], figure), figures(r[callers][other], figure))
 }
@@ -37,7 +37,7 @@ func figures(samples []sample, figure func(sample) float64) []float64 {
 	return figures
 }
 
-// denials tells of contenders that denied more than a trifle: to deny costs less than to admit.
+// denials reports the contenders that denied more than 1 % of the requests, because a denial costs less than an admission.
 func (r results) denials() string {
 	var b strings.Builder
 	for _, callers := range slices.Sorted(maps.Keys(r)) {

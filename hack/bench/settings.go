@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// settings are what the flags say.
+// settings are the values of the flags.
 type settings struct {
 	rounds     int
 	slice      time.Duration
@@ -32,12 +32,12 @@ const (
 	partMemory      = "memory"
 )
 
-const help = `bench measures what Weir's store in Redis can do, beside what else decides rate limits in Redis. It starts a redis-server
-of its own. It prints tables, and whether the bars that Weir is held to are met.
+const help = `bench compares the Redis store of Weir with other implementations of rate limits in Redis. It starts its own
+redis-server. It prints tables, and whether the targets of Weir are met.
 
-  go run -C hack/bench .                                    all of it, some minutes
+  go run -C hack/bench .                                    everything, some minutes
   go run -C hack/bench . -parts throughput -only 'weir/Token|zset/go-redis' -callers 64 -rounds 3 -slice 500ms
-                                                            a quick look
+                                                            a quick run
 
 Flags:
 `
@@ -52,13 +52,13 @@ func parse(args []string, output io.Writer) (settings, error) {
 	}
 	flags.IntVar(&s.rounds, "rounds", 5, "number of `rounds`; every contender has a turn in each")
 	flags.DurationVar(&s.slice, "slice", time.Second, "`length` of a turn")
-	flags.IntVar(&s.keys, "keys", 500_000, "`number` of keys that a contender is asked about at random")
+	flags.IntVar(&s.keys, "keys", 500_000, "`number` of keys per contender, used at random")
 	callers := flags.String("callers", "1,64,512", "`list` of numbers of concurrent callers")
-	flags.DurationVar(&s.window, "window", time.Minute, "`length` of the window that admits 100 units; counters live about as long")
+	flags.DurationVar(&s.window, "window", time.Minute, "`length` of the window, with a limit of 100; counters expire after about one window")
 	only := flags.String("only", "", "measure only the contenders whose names match this `regexp`")
 	parts := flags.String("parts", strings.Join(allParts(), ","), "`list` of what to measure")
-	flags.StringVar(&s.cpuProfile, "cpuprofile", "", "write a processor profile of Weir's turns to this `file`")
-	flags.BoolVar(&s.strict, "strict", false, "fail unless every bar is measured and met")
+	flags.StringVar(&s.cpuProfile, "cpuprofile", "", "write a CPU profile of the turns of Weir to this `file`")
+	flags.BoolVar(&s.strict, "strict", false, "fail unless every target is measured and met")
 	if err := flags.Parse(args); err != nil {
 		return settings{}, err
 	}
@@ -71,7 +71,7 @@ func parse(args []string, output io.Writer) (settings, error) {
 	if s.only, errOnly = regexp.Compile(*only); errOnly != nil {
 		errOnly = fmt.Errorf("-only: %w", errOnly)
 	}
-	return s, errors.Join(errCallers, errParts, errOnly, s.check())
+	return s, errors.Join(errCallers, errParts, errOnly, s.validate())
 }
 
 func allParts() []string { return []string{partThroughput, partAllocations, partMemory} }
@@ -80,7 +80,7 @@ func parseParts(list string) ([]string, error) {
 	parts := strings.Split(list, ",")
 	for _, part := range parts {
 		if !slices.Contains(allParts(), part) {
-			return nil, fmt.Errorf("-parts: %q is none of %s", part, strings.Join(allParts(), ", "))
+			return nil, fmt.Errorf("-parts: %q must be one of %s", part, strings.Join(allParts(), ", "))
 		}
 	}
 	return parts, nil
@@ -91,21 +91,21 @@ func parseCallers(list string) ([]int, error) {
 	for word := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(word))
 		if err != nil || n < 1 {
-			return nil, fmt.Errorf("-callers: %q is not a number above 0", word)
+			return nil, fmt.Errorf("-callers: %q must be a positive number", word)
 		}
 		callers = append(callers, n)
 	}
 	return callers, nil
 }
 
-func (s settings) check() error {
+func (s settings) validate() error {
 	switch {
 	case s.rounds < 1:
-		return fmt.Errorf("-rounds: %d is not above 0", s.rounds)
+		return fmt.Errorf("-rounds: %d must be positive", s.rounds)
 	case s.slice <= 0:
-		return fmt.Errorf("-slice: %v is not above 0", s.slice)
+		return fmt.Errorf("-slice: %v must be positive", s.slice)
 	case s.keys < 1 || s.keys > maxKeys:
-		return fmt.Errorf("-keys: %d is outside 1 … %d", s.keys, maxKeys)
+		return fmt.Errorf("-keys: %d must be from 1 to %d", s.keys, maxKeys)
 	}
 	return nil
 }

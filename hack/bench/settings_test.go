@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestSettings(t *testing.T) {
+func TestParse_ReadsFlags(t *testing.T) {
 	s, err := parse([]string{"-rounds", "3", "-slice", "200ms", "-callers", "1, 8", "-only", "zset|Token", "-parts", "memory"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -22,15 +22,15 @@ func TestSettings(t *testing.T) {
 		t.Errorf("parts %q", s.parts)
 	}
 	var names []string
-	for _, c := range chosen(contenders(), s.only) {
+	for _, c := range selectContenders(contenders(), s.only) {
 		names = append(names, c.name)
 	}
 	if want := []string{"weir/TokenBucket", zsetGoRedis, zsetRueidis, "zset/autopipeline"}; !slices.Equal(names, want) {
-		t.Errorf("chosen %q, want %q", names, want)
+		t.Errorf("selected %q, want %q", names, want)
 	}
 }
 
-func TestSettingsThatAreRefusedNameTheFlag(t *testing.T) {
+func TestParse_NamesTheInvalidFlag(t *testing.T) {
 	for _, args := range []string{
 		"-rounds=0", "-slice=0s", "-keys=0", "-keys=10000000", "-callers=", "-callers=1,x", "-callers=0", "-only=(", "-parts=cpu",
 	} {
@@ -40,11 +40,11 @@ func TestSettingsThatAreRefusedNameTheFlag(t *testing.T) {
 		}
 	}
 	if _, err := parse([]string{"zset"}, io.Discard); err == nil {
-		t.Error("a word that is no flag was taken")
+		t.Error("no error for an argument that is not a flag")
 	}
 }
 
-func TestHelpHelps(t *testing.T) {
+func TestParse_PrintsHelp(t *testing.T) {
 	var b strings.Builder
 	if _, err := parse([]string{"--help"}, &b); !errors.Is(err, flag.ErrHelp) {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ func render(t *testing.T, of report.Table) string {
 	return b.String()
 }
 
-func TestTablesShowWhatWasMeasured(t *testing.T) {
+func TestTables_ShowWhatWasMeasured(t *testing.T) {
 	weir := contenders()[0]
 	zset := contender{name: zsetGoRedis}
 	rate := contender{name: redisRate}
@@ -43,30 +43,30 @@ func TestTablesShowWhatWasMeasured(t *testing.T) {
 		got.WriteString(render(t, of))
 	}
 	const want = `
-Decisions a second: medians over the rounds, and medians of the rounds' ratios to zset/go-redis
-  callers           1: /s  ÷ zset  µs a call  ÷ redis_rate  64: /s  ÷ zset
-  weir/FixedWindow  20000   2.00×       50.0         0.50×  100000       –
-  zset/go-redis     10000   1.00×        0.0         0.00×       –       –
+Decisions per second: medians over the rounds, and medians of the ratios in each round to zset/go-redis
+  callers           1: /s  ÷ zset  µs per call  ÷ redis_rate  64: /s  ÷ zset
+  weir/FixedWindow  20000   2.00×         50.0         0.50×  100000       –
+  zset/go-redis     10000   1.00×          0.0         0.00×       –       –
 
-Seconds of processor time for a million decisions, medians
+Seconds of CPU time for a million decisions, medians
   callers           1: client  server  64: client  server
   weir/FixedWindow       5.00   10.00        1.00    2.00
   zset/go-redis         10.00   20.00           –       –
 
-Allocations a decision, in the client
+Allocations per decision, in the client
   one caller        objects  bytes  objects beyond bare EVALSHA
   bare EVALSHA         16.0    800                          0.0
   weir/FixedWindow     20.0   1000                          4.0
 
-Memory: of a key that was hit once, over 100000 keys of the same names; of a unit admitted
-  bytes in Redis    a key  ÷ zset  a unit of 1000
-  weir/FixedWindow  100.0   0.50×               –
-  zset/go-redis     200.0   1.00×           126.8
+Memory: per key with one unit, over 100000 keys with the same names; per admitted unit
+  bytes in Redis    per key  ÷ zset  per unit of 1000
+  weir/FixedWindow    100.0   0.50×                 –
+  zset/go-redis       200.0   1.00×             126.8
 `
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Error(diff)
 	}
 	if tables := (measured{}).tables([]contender{weir}, []int{1}); len(tables) != 0 {
-		t.Errorf("%d tables of nothing", len(tables))
+		t.Errorf("%d tables without measurements, want 0", len(tables))
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/weir-dev/weir/hack/bench/report"
 )
 
-// measured is all that was.
+// measured has all results.
 type measured struct {
 	throughput  results
 	allocations map[string]allocation
 	memory      memory
 }
 
-// tables of what was measured, for those that have anything to show.
+// tables returns the tables of the parts that were measured.
 func (m measured) tables(contenders []contender, callers []int) []report.Table {
 	var all []report.Table
 	if m.throughput != nil {
@@ -34,7 +34,7 @@ func (m measured) throughputTable(contenders []contender, callers []int) report.
 	for _, n := range callers {
 		heading = append(heading, fmt.Sprintf("%d: /s", n), "÷ zset")
 		if n == 1 {
-			heading = append(heading, "µs a call", "÷ redis_rate")
+			heading = append(heading, "µs per call", "÷ redis_rate")
 		}
 	}
 	rows := [][]string{heading}
@@ -50,7 +50,7 @@ func (m measured) throughputTable(contenders []contender, callers []int) report.
 		}
 		rows = append(rows, row)
 	}
-	return report.Table{Title: "Decisions a second: medians over the rounds, and medians of the rounds' ratios to " + zsetGoRedis, Rows: rows}
+	return report.Table{Title: "Decisions per second: medians over the rounds, and medians of the ratios in each round to " + zsetGoRedis, Rows: rows}
 }
 
 func (m measured) processorTable(contenders []contender, callers []int) report.Table {
@@ -67,7 +67,7 @@ func (m measured) processorTable(contenders []contender, callers []int) report.T
 		}
 		rows = append(rows, row)
 	}
-	return report.Table{Title: "Seconds of processor time for a million decisions, medians", Rows: rows}
+	return report.Table{Title: "Seconds of CPU time for a million decisions, medians", Rows: rows}
 }
 
 func (m measured) allocationTable(contenders []contender) report.Table {
@@ -79,11 +79,11 @@ func (m measured) allocationTable(contenders []contender) report.Table {
 			})
 		}
 	}
-	return report.Table{Title: "Allocations a decision, in the client", Rows: rows}
+	return report.Table{Title: "Allocations per decision, in the client", Rows: rows}
 }
 
 func (m measured) memoryTable(contenders []contender) report.Table {
-	rows := [][]string{{"bytes in Redis", "a key", "÷ zset", fmt.Sprintf("a unit of %d", loggedUnits)}}
+	rows := [][]string{{"bytes in Redis", "per key", "÷ zset", fmt.Sprintf("per unit of %d", loggedUnits)}}
 	for _, c := range contenders {
 		if key := of(m.memory.key, c.name); !math.IsNaN(key) {
 			rows = append(rows, []string{
@@ -91,10 +91,10 @@ func (m measured) memoryTable(contenders []contender) report.Table {
 			})
 		}
 	}
-	return report.Table{Title: fmt.Sprintf("Memory: of a key that was hit once, over %d keys of the same names; of a unit admitted", memoryKeys), Rows: rows}
+	return report.Table{Title: fmt.Sprintf("Memory: per key with one unit, over %d keys with the same names; per admitted unit", memoryKeys), Rows: rows}
 }
 
-// of is a contender's figure, NaN when it was not measured.
+// of returns the figure of a contender; NaN if it was not measured.
 func of(figures map[string]float64, name string) float64 {
 	if figure, found := figures[name]; found {
 		return figure

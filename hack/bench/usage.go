@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// usage is processor time used so far.
+// usage is CPU time used so far.
 type usage struct{ client, server time.Duration }
 
 func (u usage) since(before usage) usage {
 	return usage{client: u.client - before.client, server: u.server - before.server}
 }
 
-// used says what this process and Redis have used. Redis knows its own to the microsecond.
+// used returns the CPU time of this process and of Redis. Redis reports its own to the microsecond.
 func used(ctx context.Context, c *clients) (usage, error) {
 	var self syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &self); err != nil {
-		return usage{}, fmt.Errorf("processor time of this process: %w", err)
+		return usage{}, fmt.Errorf("CPU time of this process: %w", err)
 	}
 	cpu, err := c.info(ctx, "cpu")
 	if err != nil {

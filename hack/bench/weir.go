@@ -7,13 +7,13 @@ import (
 	"github.com/weir-dev/weir/limiter/redisstore"
 )
 
-// policy is what one of Weir's policies charges.
+// policy has the limit and the keys of one policy of Weir.
 type policy struct {
 	limit limiter.Limit
 	names names
 }
 
-// newPolicy lets a LeakyBucket queue as many as the others admit: else it would deny nearly all.
+// newPolicy gives a LeakyBucket a queue of the limit, because without a queue it would deny almost all requests.
 func newPolicy(w workload, algorithm limiter.Algorithm, axis string) (policy, error) {
 	limit, err := limiter.NewLimit(algorithm, w.limit, w.window)
 	if err == nil && algorithm == limiter.LeakyBucket {
@@ -35,14 +35,14 @@ func onePolicy(algorithm limiter.Algorithm) func(*clients, workload) (decide, er
 		if err != nil {
 			return nil, err
 		}
-		store := redisstore.NewStore(c.weir, patience)
+		store := redisstore.NewStore(c.weir, timeout)
 		return func(ctx context.Context, i int) (bool, error) {
 			return spend(ctx, store, []limiter.Charge{policy.charge(i)})
 		}, nil
 	}
 }
 
-// threePolicies charges three counters of one identifier at once.
+// threePolicies charges three counters of one identifier in one call.
 func threePolicies(c *clients, w workload) (decide, error) {
 	var policies [3]policy
 	for i, of := range []struct {
@@ -54,7 +54,7 @@ func threePolicies(c *clients, w workload) (decide, error) {
 			return nil, err
 		}
 	}
-	store := redisstore.NewStore(c.weir, patience)
+	store := redisstore.NewStore(c.weir, timeout)
 	return func(ctx context.Context, i int) (bool, error) {
 		return spend(ctx, store, []limiter.Charge{policies[0].charge(i), policies[1].charge(i), policies[2].charge(i)})
 	}, nil

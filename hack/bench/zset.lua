@@ -1,6 +1,6 @@
--- The sorted-set limiter as articles publish it: a sliding window log of one member per admitted request.
+-- The sorted-set limiter that articles describe: a sliding window log with one member per admitted request.
 -- KEYS[1]  the set
--- ARGV[1]  now (ms since the epoch)    ARGV[2]  window (ms)    ARGV[3]  limit    ARGV[4]  a member like no other
+-- ARGV[1]  now (ms since the epoch)    ARGV[2]  window (ms)    ARGV[3]  limit    ARGV[4]  a unique member
 -- Reply:   1 allowed, 0 denied
 local now, window = tonumber(ARGV[1]), tonumber(ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], 0, now - window)

@@ -1,2 +1,2 @@
-// Package report makes tables of what was measured, a sample a round.
+// Package report formats tables of measurements with one sample per round.
 package report

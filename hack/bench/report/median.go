@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Median is the middle one, or the mean of the two in the middle; NaN of none.
+// Median returns the middle number, or the mean of the two in the middle; NaN if there are no numbers.
 func Median(numbers []float64) float64 {
 	if len(numbers) == 0 {
 		return math.NaN()
@@ -18,7 +18,7 @@ func Median(numbers []float64) float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// MedianRatio is the median of the ratios of numbers that stand at the same place; NaN when there is no such pair.
+// MedianRatio returns the median of the ratios of numbers with the same index; NaN if there is no such pair.
 func MedianRatio(numbers, others []float64) float64 {
 	ratios := make([]float64, min(len(numbers), len(others)))
 	for i := range ratios {

@@ -5,16 +5,16 @@ import (
 	"testing"
 )
 
-func TestMedian(t *testing.T) {
+func TestMedian_ReturnsTheMiddle(t *testing.T) {
 	tests := map[string]struct {
 		numbers []float64
 		want    float64
 	}{
-		"one":                            {[]float64{3}, 3},
-		"the middle of an odd number":    {[]float64{9, 1, 5}, 5},
-		"between the two in the middle":  {[]float64{8, 1, 4, 2}, 3},
-		"one that is far out is ignored": {[]float64{1, 2, 1e9}, 2},
-		"of none there is none":          {nil, math.NaN()},
+		"one number":                    {[]float64{3}, 3},
+		"the middle of an odd number":   {[]float64{9, 1, 5}, 5},
+		"between the two in the middle": {[]float64{8, 1, 4, 2}, 3},
+		"an outlier":                    {[]float64{1, 2, 1e9}, 2},
+		"no numbers":                    {nil, math.NaN()},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -25,10 +25,10 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-func TestMedianLeavesItsNumbersInOrder(t *testing.T) {
+func TestMedian_DoesNotSortItsArgument(t *testing.T) {
 	numbers := []float64{3, 1, 2}
 	Median(numbers)
 	if numbers[0] != 3 {
-		t.Errorf("now %v", numbers)
+		t.Errorf("the argument is now %v", numbers)
 	}
 }

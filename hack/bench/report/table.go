@@ -9,14 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// Table is rows of cells below a title. Its first row is the heading; its first column stands at the left, the others,
-// numbers, at the right.
+// Table has a title and rows of cells. The first row is the heading. The first column is aligned left; the others, numbers,
+// are aligned right.
 type Table struct {
 	Title string
 	Rows  [][]string
 }
 
-// Write writes the table below an empty line.
+// Write writes an empty line and the table.
 func (t Table) Write(w io.Writer) error {
 	width := 0
 	for _, row := range t.Rows {
@@ -30,10 +30,10 @@ func (t Table) Write(w io.Writer) error {
 	return tabs.Flush()
 }
 
-// Unmeasured stands for a figure that there is none of.
+// Unmeasured is written for a missing figure.
 const Unmeasured = "–"
 
-// Decimals writes a number with so many of them.
+// Decimals formats a number with n decimals.
 func Decimals(n int, number float64) string {
 	if math.IsNaN(number) {
 		return Unmeasured
@@ -41,7 +41,7 @@ func Decimals(n int, number float64) string {
 	return fmt.Sprintf("%.*f", n, number)
 }
 
-// Times writes a ratio.
+// Times formats a ratio.
 func Times(ratio float64) string {
 	if math.IsNaN(ratio) {
 		return Unmeasured

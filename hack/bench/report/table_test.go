@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestATableStandsInColumns(t *testing.T) {
+func TestTable_AlignsItsColumns(t *testing.T) {
 	var got strings.Builder
 	err := Table{Title: "Title", Rows: [][]string{
 		{"callers", "1: /s", "÷ zset"},

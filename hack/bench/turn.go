@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// sample is what one slice of time has shown of one contender.
+// sample is the result of one turn of a contender.
 type sample struct {
 	decisions, denied int64
 	elapsed           time.Duration
@@ -20,16 +20,16 @@ type sample struct {
 	used              usage
 }
 
-// perSecond is decisions per second.
+// perSecond returns the decisions per second.
 func (s sample) perSecond() float64 { return float64(s.decisions) / s.elapsed.Seconds() }
 
-// perMillion is the seconds of processor time that a million decisions take.
+// perMillion returns the seconds of CPU time for a million decisions.
 func (s sample) perMillion(used time.Duration) float64 {
 	return used.Seconds() / float64(s.decisions) * 1e6
 }
 
-// slice is a stretch of time that belongs to one contender.
-type slice struct {
+// turn is a period in which one contender decides.
+type turn struct {
 	decide  decide
 	batch   int
 	keys    int
@@ -42,8 +42,8 @@ type slice struct {
 	denied atomic.Int64
 }
 
-// run lets the callers ask about random keys until the time is over. What others left behind is collected before.
-func (s *slice) run(ctx context.Context, c *clients) (sample, error) {
+// run lets the callers decide requests for random keys until the end of the turn. It first collects the garbage of other turns.
+func (s *turn) run(ctx context.Context, c *clients) (sample, error) {
 	runtime.GC()
 	before, err := used(ctx, c)
 	if err != nil {
@@ -58,10 +58,10 @@ func (s *slice) run(ctx context.Context, c *clients) (sample, error) {
 		random := rand.New(rand.NewPCG(s.seed, caller))
 		group.Go(func() (err error) {
 			if s.callers == 1 {
-				latencies, err = s.askAndTime(groupCtx, random)
+				latencies, err = s.decideTimed(groupCtx, random)
 				return err
 			}
-			return s.ask(groupCtx, random)
+			return s.decideUntilOver(groupCtx, random)
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -75,7 +75,7 @@ func (s *slice) run(ctx context.Context, c *clients) (sample, error) {
 	}, err
 }
 
-func (s *slice) ask(ctx context.Context, random *rand.Rand) error {
+func (s *turn) decideUntilOver(ctx context.Context, random *rand.Rand) error {
 	var calls, denied int64
 	for !s.over.Load() && ctx.Err() == nil {
 		allowed, err := s.decide(ctx, random.IntN(s.keys))
@@ -92,8 +92,8 @@ func (s *slice) ask(ctx context.Context, random *rand.Rand) error {
 	return ctx.Err()
 }
 
-// askAndTime is ask for a single caller, whose calls are timed.
-func (s *slice) askAndTime(ctx context.Context, random *rand.Rand) ([]time.Duration, error) {
+// decideTimed is decideUntilOver for a single caller, and returns the durations of its calls.
+func (s *turn) decideTimed(ctx context.Context, random *rand.Rand) ([]time.Duration, error) {
 	var latencies []time.Duration
 	decide := s.decide
 	s.decide = func(ctx context.Context, i int) (bool, error) {
@@ -102,7 +102,7 @@ func (s *slice) askAndTime(ctx context.Context, random *rand.Rand) ([]time.Durat
 		latencies = append(latencies, time.Since(begin))
 		return allowed, err
 	}
-	err := s.ask(ctx, random)
+	err := s.decideUntilOver(ctx, random)
 	return latencies, err
 }
 

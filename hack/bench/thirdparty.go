@@ -19,10 +19,10 @@ var (
 	hashLua string
 )
 
-// floorBatch is how many commands the floor sends in one round trip.
-const floorBatch = 64
+// baselineBatch is the number of commands that the baseline sends in one round trip.
+const baselineBatch = 64
 
-// member makes members of sorted sets, each like no other: the time and a number.
+// member returns unique members of sorted sets: the time and a number.
 type member struct{ last atomic.Uint64 }
 
 func (m *member) next(now int64) string {
@@ -33,7 +33,7 @@ func zsetThroughGoRedis(c *clients, w workload) (decide, error) { return zset(c.
 
 func zsetThroughAutoPipeline(c *clients, w workload) (decide, error) { return zset(c.auto, w) }
 
-// zset is the sorted-set script through go-redis.
+// zset runs the sorted-set script with go-redis.
 func zset(client redis.Scripter, w workload) (decide, error) {
 	names, err := w.foreignNames()
 	script, window, members := redis.NewScript(zsetLua), w.window.Milliseconds(), &member{}
@@ -43,7 +43,7 @@ func zset(client redis.Scripter, w workload) (decide, error) {
 	}, err
 }
 
-// zsetThroughRueidis is the same script through a client that pipelines by itself.
+// zsetThroughRueidis runs the same script with a client that pipelines automatically.
 func zsetThroughRueidis(c *clients, w workload) (decide, error) {
 	names, err := w.foreignNames()
 	script, members := rueidis.NewLuaScript(zsetLua), &member{}
@@ -63,7 +63,7 @@ func hashThroughGoRedis(c *clients, w workload) (decide, error) {
 	}, err
 }
 
-// allowOfRedisRate leaves out of its names as much as redis_rate puts before them.
+// allowOfRedisRate removes the length of the prefix that redis_rate adds to names.
 func allowOfRedisRate(c *clients, w workload) (decide, error) {
 	names, err := w.foreignNames()
 	limiter := redis_rate.NewLimiter(c.goRedis)
@@ -74,14 +74,14 @@ func allowOfRedisRate(c *clients, w workload) (decide, error) {
 	}, err
 }
 
-// pipelinedSet writes the i-th key and those behind it: the least that a decision on a counter in Redis can cost.
+// pipelinedSet writes a batch of keys. This is the least that a decision on a counter in Redis can cost.
 func pipelinedSet(c *clients, w workload) (decide, error) {
-	const stride = 7919 // a prime: the keys of a batch lie apart
+	const stride = 7919 // a prime, so that the keys of a batch are not neighbors
 	names, err := w.foreignNames()
 	window := w.window.Milliseconds()
 	return func(ctx context.Context, i int) (bool, error) {
 		pipe := c.goRedis.Pipeline()
-		for n := range floorBatch {
+		for n := range baselineBatch {
 			pipe.Do(ctx, "SET", names.at((i+n*stride)%w.keys), "1", "PX", window)
 		}
 		_, err := pipe.Exec(ctx)
