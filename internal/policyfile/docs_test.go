@@ -1,0 +1,56 @@
+package policyfile_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/policyfile"
+)
+
+// TestDocs_PrintValidObjects reads every object of Weir that is printed completely in docs, and wants neither problems nor warnings.
+func TestDocs_PrintValidObjects(t *testing.T) {
+	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)```yaml\n(.*?)```")
+	found := 0
+	err = filepath.WalkDir("../../docs", func(page string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(page) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(page)
+		if err != nil {
+			return err
+		}
+		var objects []string
+		for _, yaml := range block.FindAllSubmatch(text, -1) {
+			if strings.HasPrefix(string(yaml[1]), "apiVersion: weir.dev/") {
+				objects = append(objects, string(yaml[1]))
+			}
+		}
+		result, err := loader.Load(strings.NewReader(strings.Join(objects, "---\n")), "-")
+		if err != nil {
+			return err
+		}
+		for _, problem := range result.Problems {
+			t.Errorf("%s: %v", page, problem)
+		}
+		for _, warning := range result.Warnings() {
+			t.Errorf("%s: warning: %v", page, warning)
+		}
+		found += len(objects)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found < 15 {
+		t.Errorf("%d blocks with objects found in docs, want at least 15", found)
+	}
+}
