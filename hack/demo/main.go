@@ -1,12 +1,13 @@
-// Command demo shows Weir doing its main job on real parts: a kube-apiserver, Redis, the operator and two limiter
-// processes. It prints each command it stands for before the command's result, checks every result, and ends with an
-// error if one is not what it should be.
+// Command demo shows Weir with real parts: a kube-apiserver, Redis, the operator and two limiter replicas. It prints each command as
+// a user would type it, followed by the output, and fails if a result is not the expected one.
 //
-// With DEMO=once it ends after the story; else it leaves everything running until Ctrl-C.
+// With DEMO=once it exits after the walkthrough. Otherwise everything keeps running until Ctrl-C.
 package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -16,7 +17,27 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
+const usage = `Usage: demo
+
+Start a kube-apiserver, Redis, the operator and two limiter replicas on this machine, and show how a policy is
+applied, enforced, edited and deleted.
+
+Environment:
+  DEMO=once   exit after the walkthrough; otherwise everything keeps running until Ctrl-C
+`
+
 func main() {
+	flags := flag.NewFlagSet("demo", flag.ContinueOnError) // not flag.CommandLine, which has flags of controller-runtime
+	flags.Usage = func() { fmt.Fprint(flags.Output(), usage) }
+	switch err := flags.Parse(os.Args[1:]); {
+	case errors.Is(err, flag.ErrHelp):
+		return
+	case err != nil:
+		os.Exit(2)
+	case flags.NArg() > 0:
+		fmt.Fprintf(os.Stderr, "demo: unexpected argument %q\n\n%s", flags.Arg(0), usage)
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := run(ctx, os.Getenv("DEMO") == "once")
 	stop()
@@ -27,7 +48,7 @@ func main() {
 }
 
 func run(ctx context.Context, once bool) (err error) {
-	ctrl.SetLogger(logr.Discard()) // what starts the API server complains without one
+	ctrl.SetLogger(logr.Discard()) // the package that starts the API server logs a warning without a logger
 	d, err := prepare(ctx)
 	if err != nil {
 		return err
@@ -38,17 +59,16 @@ func run(ctx context.Context, once bool) (err error) {
 		}
 	}()
 	for _, step := range []func(context.Context) error{
-		d.startStack, d.showPolicies, d.spendUntilDenied, d.editLive, d.deletePolicy,
+		d.startWeir, d.applyPolicies, d.sendRequests, d.editPolicy, d.deletePolicy,
 	} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
 	if once {
-		d.say("That is the whole path, from kubectl apply to 429.")
 		return nil
 	}
-	d.invite()
+	d.showAddresses()
 	<-ctx.Done()
 	return nil
 }

@@ -8,27 +8,26 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// demo is what runs, in the order in which it was started.
+// demo has the servers and processes of the demo, in the order in which they start.
 type demo struct {
-	began    time.Time
+	steps    int // headings printed
 	dir      string
 	weir     string
 	kube     *fixture.KubeProcess
-	redis    *fixture.RedisProcess // nil when the embedded one serves
+	redis    *fixture.RedisProcess // nil if embedded is used
 	embedded *miniredis.Miniredis
 	stack    *fixture.Stack
 }
 
-// prepare builds weir and starts the servers that are not ours.
+// prepare builds weir and starts the API server and Redis.
 func prepare(ctx context.Context) (d *demo, err error) {
-	d = &demo{began: time.Now()}
+	d = &demo{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.stop())
@@ -37,7 +36,7 @@ func prepare(ctx context.Context) (d *demo, err error) {
 	if d.dir, err = os.MkdirTemp("", "weir-demo-"); err != nil {
 		return d, err
 	}
-	d.say("First, what a cluster has: an API server and a Redis.")
+	d.step("Build Weir, and start a Kubernetes API server and Redis")
 	d.command("go build ./cmd/weir")
 	if d.weir, err = fixture.BuildWeir(ctx, d.dir); err != nil {
 		return d, err
@@ -49,14 +48,14 @@ func prepare(ctx context.Context) (d *demo, err error) {
 	return d, d.startRedis(ctx)
 }
 
-// startRedis runs the redis-server on PATH; a demo installs nothing, so without one the embedded miniredis serves.
+// startRedis starts the redis-server in PATH, or an embedded miniredis if there is no redis-server: the demo installs nothing.
 func (d *demo) startRedis(ctx context.Context) (err error) {
 	if _, lookErr := exec.LookPath("redis-server"); lookErr == nil {
 		d.command("redis-server &")
 		d.redis, err = fixture.StartRedis(ctx)
 		return err
 	}
-	d.say("There is no redis-server on PATH, so a miniredis inside this program stands in for it.")
+	d.comment("redis-server is not in PATH: the demo uses miniredis, a Redis server in Go, in its own process.")
 	d.embedded, err = miniredis.Run()
 	return err
 }
@@ -68,7 +67,7 @@ func (d *demo) redisURL() string {
 	return "redis://" + d.embedded.Addr()
 }
 
-// stop ends everything that prepare and startStack started.
+// stop stops everything that prepare and startWeir started.
 func (d *demo) stop() error {
 	var errs []error
 	if d.stack != nil {
@@ -89,8 +88,9 @@ func (d *demo) stop() error {
 	return errors.Join(errs...)
 }
 
-func (d *demo) startStack(ctx context.Context) (err error) {
-	d.say("Weir's API comes first, then the operator and two limiter replicas.")
+func (d *demo) startWeir(ctx context.Context) (err error) {
+	d.step("Install the CRDs, and start the operator and a Limiter with two replicas")
+	d.comment("This API server has no nodes: the demo starts the operator and the replicas as processes, not as pods.")
 	crds, err := projectPath("config", "crd")
 	if err != nil {
 		return err
@@ -98,26 +98,39 @@ func (d *demo) startStack(ctx context.Context) (err error) {
 	if err := d.kubectl(ctx, "apply", "--server-side", "-k", crds); err != nil {
 		return err
 	}
-	if err := d.kubectl(ctx, "wait", "--for=condition=Established", "crd/ratelimitpolicies.weir.dev", "--timeout", patience.String()); err != nil {
+	if err := d.kubectl(ctx, "wait", "--for=condition=Established", "crd/ratelimitpolicies.weir.dev", "--timeout", timeout.String()); err != nil {
 		return err
 	}
 	d.stack, err = fixture.StartStack(ctx, fixture.StackOptions{
 		Weir: d.weir, Kube: d.kube, RedisURL: d.redisURL(), Limiters: 2,
 		Announce: func(command string) {
-			if strings.HasPrefix(command, "weir ") { // which goes on running
-				command += " &"
+			if strings.HasPrefix(command, "weir ") { // runs in the background
+				d.command(command + " &")
+				return
 			}
-			d.command(command)
+			d.command(fmt.Sprintf(applyLimiter, strings.TrimPrefix(d.redisURL(), "redis://")))
 		},
 	})
 	return err
 }
 
-// projectPath is a path inside the project.
+// applyLimiter is the command for the Limiter that the fixture applies.
+const applyLimiter = `kubectl apply --server-side -f - <<EOF
+apiVersion: v1
+kind: Namespace
+metadata: {name: weir-system}
+---
+apiVersion: weir.dev/v1alpha1
+kind: Limiter
+metadata: {namespace: weir-system, name: default}
+spec: {redis: {addresses: ["%s"]}}
+EOF`
+
+// projectPath returns the absolute path of a file in the repository.
 func projectPath(elements ...string) (string, error) {
 	root, err := fixture.ModuleRoot()
 	if err != nil {
-		return "", fmt.Errorf("find the project: %w", err)
+		return "", fmt.Errorf("find the root of the repository: %w", err)
 	}
 	return filepath.Join(append([]string{root}, elements...)...), nil
 }
