@@ -17,27 +17,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// renewCertificates takes the webhook's Secret away, has a new authority take over, and rolls the operators, while a bad
-// policy is shown to the API server again and again: one that is taken means that the webhook was not reached.
-func renewCertificates(ctx context.Context, s *story) error {
+// renewCertificates deletes the Secret of the webhook, rotates the CA, and restarts the operators. Meanwhile it repeatedly creates an
+// invalid policy. An invalid policy that is accepted means that the API server did not reach the webhook.
+func renewCertificates(ctx context.Context, s *scenario) error {
 	secret := webhookSecret()
-	steps := []disturbance{
-		{"its Secret is deleted", inOrder(
-			s.types("kubectl", "-n", system, "delete", "secret", secret.Name),
-			until(func(ctx context.Context) error { return s.Get(ctx, client.ObjectKeyFromObject(secret), secret) }))},
-		{"a new authority signs, and the serving certificate changes", s.rotate},
-		{"the operators are rolled", s.restarts(operatorPods)},
+	disruptions := []disruption{
+		{"its Secret is deleted", sequence(
+			s.command("kubectl", "-n", system, "delete", "secret", secret.Name),
+			waitUntil(func(ctx context.Context) error { return s.Get(ctx, client.ObjectKeyFromObject(secret), secret) }))},
+		{"a new CA signs a new serving certificate", s.rotate},
+		{"the operators are restarted", s.restart(operatorPods)},
 	}
-	for _, step := range steps {
-		calls, err := s.whileJudging(ctx, step.do)
+	for _, d := range disruptions {
+		calls, err := s.whileValidating(ctx, d.do)
 		if err != nil {
-			return fmt.Errorf("%s: %w", step.what, err)
+			return fmt.Errorf("%s: %w", d.what, err)
 		}
-		s.say("%s: %d bad policies shown meanwhile, %d not refused", step.what, calls.shown, len(calls.taken))
-		for _, problem := range calls.taken[:min(len(calls.taken), 3)] {
-			s.say("  %v", problem)
+		s.logf("%s: %d invalid policies sent meanwhile, %d not rejected", d.what, calls.sent, len(calls.wrong))
+		for _, problem := range calls.wrong[:min(len(calls.wrong), 3)] {
+			s.logf("  %v", problem)
 		}
-		s.expect(len(calls.taken) == 0, "%s: %d of %d bad policies were not refused as they should be", step.what, len(calls.taken), calls.shown)
+		s.expect(len(calls.wrong) == 0, "%s: %d of %d invalid policies were not rejected", d.what, len(calls.wrong), calls.sent)
 	}
 	return nil
 }
@@ -46,23 +46,23 @@ func webhookSecret() *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "weir-webhook-certificates"}}
 }
 
-// calls of the webhook.
-type calls struct {
-	shown int
-	taken []error
+// webhookCalls counts the writes of an invalid policy, and has an error for each write that was not rejected as it must be.
+type webhookCalls struct {
+	sent  int
+	wrong []error
 }
 
-// whileJudging shows bad policies to the API server while something is done, and for a moment after that.
-func (s *story) whileJudging(ctx context.Context, do step) (calls, error) {
-	var c calls
+// whileValidating sends invalid policies to the API server while do runs, and for three more seconds.
+func (s *scenario) whileValidating(ctx context.Context, do action) (webhookCalls, error) {
+	var c webhookCalls
 	var over atomic.Bool
-	var judging sync.WaitGroup
-	judging.Go(func() {
+	var validating sync.WaitGroup
+	validating.Go(func() {
 		for !over.Load() {
-			err := s.refusesBadPolicy(ctx)
-			c.shown++
+			err := s.rejectsInvalidPolicy(ctx)
+			c.sent++
 			if err != nil {
-				c.taken = append(c.taken, fmt.Errorf("at %s: %w", time.Now().Format("15:04:05.000"), err))
+				c.wrong = append(c.wrong, fmt.Errorf("at %s: %w", time.Now().Format("15:04:05.000"), err))
 			}
 		}
 	})
@@ -71,11 +71,11 @@ func (s *story) whileJudging(ctx context.Context, do step) (calls, error) {
 		err = pause(ctx, 3*time.Second)
 	}
 	over.Store(true)
-	judging.Wait()
+	validating.Wait()
 	return c, err
 }
 
-// pause is for what must stay as it is for a time.
+// pause waits for d. Use it only where a state must last, not to wait for a condition.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -85,46 +85,46 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// rotate waits until the newest authority, which came with the new Secret, stands in all bundles, and has the operator
-// believe that it has stood there for the ten minutes after which it signs.
-func (s *story) rotate(ctx context.Context) error {
+// rotate waits until the newest CA, which came with the new Secret, is in all bundles. It then backdates the CA, so that the operator does not
+// wait the ten minutes before it signs with the new CA.
+func (s *scenario) rotate(ctx context.Context) error {
 	secret := webhookSecret()
 	took, err := await(ctx, 90*time.Second, func(ctx context.Context) error { return s.newestIsTrusted(ctx, secret) })
 	if err != nil {
 		return err
 	}
-	s.say("a second authority is in the bundles after %v", took.Round(10*time.Millisecond))
-	if err := pause(ctx, 2*time.Second); err != nil { // API servers learn of bundles by a watch
+	s.logf("a second CA is in the bundles after %v", took.Round(10*time.Millisecond))
+	if err := pause(ctx, 2*time.Second); err != nil { // API servers watch the bundles
 		return err
 	}
 	before := secret.Data["tls.crt"]
-	aged, err := aged(secret.Data["authorities.json"], time.Now().Add(-11*time.Minute))
+	backdated, err := backdate(secret.Data["authorities.json"], time.Now().Add(-11*time.Minute))
 	if err != nil {
 		return err
 	}
-	if err := change(ctx, s, secret, func(secret *corev1.Secret) { secret.Data["authorities.json"] = aged }); err != nil {
+	if err := change(ctx, s, secret, func(secret *corev1.Secret) { secret.Data["authorities.json"] = backdated }); err != nil {
 		return err
 	}
-	s.within(ctx, 90*time.Second, "another certificate is in the Secret", func(ctx context.Context) error {
+	s.within(ctx, 90*time.Second, "the Secret has a new certificate", func(ctx context.Context) error {
 		if err := s.Get(ctx, client.ObjectKeyFromObject(secret), secret); err != nil {
 			return err
 		}
 		if bytes.Equal(before, secret.Data["tls.crt"]) {
-			return errors.New("the certificate is the one before")
+			return errors.New("the certificate is unchanged")
 		}
 		return nil
 	})
 	return nil
 }
 
-// newestIsTrusted looks whether the Secret has several authorities, and every webhook carries all of them.
-func (s *story) newestIsTrusted(ctx context.Context, secret *corev1.Secret) error {
+// newestIsTrusted checks that the Secret has several CAs, and that the bundle of every webhook has all of them.
+func (s *scenario) newestIsTrusted(ctx context.Context, secret *corev1.Secret) error {
 	if err := s.Get(ctx, client.ObjectKeyFromObject(secret), secret); err != nil {
 		return err
 	}
 	bundle := secret.Data["ca.crt"]
 	if n := bytes.Count(bundle, []byte("BEGIN CERTIFICATE")); n < 2 {
-		return fmt.Errorf("%d authorities are trusted", n)
+		return fmt.Errorf("%d CAs are trusted, want at least 2", n)
 	}
 	var configuration admissionv1.ValidatingWebhookConfiguration
 	if err := s.Get(ctx, types.NamespacedName{Name: "weir-policies"}, &configuration); err != nil {
@@ -132,16 +132,16 @@ func (s *story) newestIsTrusted(ctx context.Context, secret *corev1.Secret) erro
 	}
 	for _, w := range configuration.Webhooks {
 		if !bytes.Equal(w.ClientConfig.CABundle, bundle) {
-			return errors.New(w.Name + " carries another bundle")
+			return errors.New(w.Name + " has another bundle")
 		}
 	}
 	return nil
 }
 
-// aged makes the authorities carried since then.
-func aged(authorities []byte, since time.Time) ([]byte, error) {
+// backdate sets the time since which each CA is in the bundles.
+func backdate(cas []byte, since time.Time) ([]byte, error) {
 	var all []map[string]any
-	if err := json.Unmarshal(authorities, &all); err != nil {
+	if err := json.Unmarshal(cas, &all); err != nil {
 		return nil, fmt.Errorf("read authorities.json: %w", err)
 	}
 	for _, a := range all {

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// chart is the story once more, shorter, with Helm.
-func chart(ctx context.Context, s *story) error {
+// installByChart is a shorter scenario with Helm: install, load, upgrade, uninstall.
+func installByChart(ctx context.Context, s *scenario) error {
 	helm, err := s.helm(ctx)
 	if err != nil {
 		return err
 	}
-	repository, tag, _ := strings.Cut(s.plan.image, ":")
-	nextRepository, nextTag, _ := strings.Cut(s.plan.next, ":")
-	err = inOrder(
+	repository, tag, _ := strings.Cut(s.options.image, ":")
+	nextRepository, nextTag, _ := strings.Cut(s.options.next, ":")
+	err = sequence(
 		helm("install", "weir", "charts/weir", "--namespace", system, "--create-namespace",
 			"--set", "image.repository="+repository+",image.tag="+tag, "--wait", "--timeout=2m"),
-		s.types("kubectl", "label", "namespace", system, "pod-security.kubernetes.io/enforce=restricted"),
-		s.operatorIsThere,
+		s.command("kubectl", "label", "namespace", system, "pod-security.kubernetes.io/enforce=restricted"),
+		s.waitForOperator,
 	)(ctx)
 	if err != nil {
 		return err
 	}
-	s.within(ctx, 30*time.Second, "the webhook refuses a bad policy, field by field,", s.refusesBadPolicy)
+	s.within(ctx, 30*time.Second, "the webhook rejects an invalid policy and names each field", s.rejectsInvalidPolicy)
 	if err := s.startLimiter(ctx); err != nil {
 		return err
 	}
@@ -32,42 +32,42 @@ func chart(ctx context.Context, s *story) error {
 	if err != nil {
 		return err
 	}
-	seen, err := s.meanwhile(ctx, load, "helm upgrades, to another image and another value", inOrder(
+	seen, err := s.underLoad(ctx, load, "helm upgrade to another image and another value", sequence(
 		helm("upgrade", "weir", "charts/weir", "--namespace", system, "--reset-then-reuse-values",
 			"--set", "image.repository="+nextRepository+",image.tag="+nextTag+",resources.limits.memory=384Mi", "--wait", "--timeout=2m"),
-		until(s.rolled(system, operatorPods)), until(s.runs(s.plan.next)), until(s.rolled(system, limiterPods)),
-		s.edits(load, takeOver),
+		waitUntil(s.rolledOut(system, operatorPods)), waitUntil(s.runsImage(s.options.next)), waitUntil(s.rolledOut(system, limiterPods)),
+		s.editWithin(load, takeOver),
 	))
 	if err != nil {
 		return err
 	}
-	s.expect(seen.Denied() > 0, "nobody was denied")
+	s.expect(seen.Denied() > 0, "no request was denied")
 	if err := s.stopLoad(ctx, load); err != nil {
 		return err
 	}
 	return s.uninstallChart(ctx, helm)
 }
 
-// uninstallChart does what docs/how-to/upgrade-and-uninstall.md says, for a chart.
-func (s *story) uninstallChart(ctx context.Context, helm func(...string) step) error {
-	err := inOrder(
-		s.types("kubectl", "delete", "limiters", "--all", "--all-namespaces", "--timeout=60s"),
+// uninstallChart runs the commands of docs/how-to/upgrade-and-uninstall.md for the chart.
+func (s *scenario) uninstallChart(ctx context.Context, helm func(...string) action) error {
+	err := sequence(
+		s.command("kubectl", "delete", "limiters", "--all", "--all-namespaces", "--timeout=60s"),
 		helm("uninstall", "weir", "--namespace", system, "--wait", "--timeout=2m"),
-		s.types("kubectl", "delete", "-k", "config/crd", "--timeout=60s"),
-		s.types("kubectl", "-n", system, "delete", "secret/weir-webhook-certificates", "lease/weir-operator"),
-		s.types("kubectl", "delete", "validatingwebhookconfiguration", "weir-throttle", "--ignore-not-found"),
-		s.types("kubectl", "delete", "namespace", system, "--timeout=120s"),
+		s.command("kubectl", "delete", "-k", "config/crd", "--timeout=60s"),
+		s.command("kubectl", "-n", system, "delete", "secret/weir-webhook-certificates", "lease/weir-operator"),
+		s.command("kubectl", "delete", "validatingwebhookconfiguration", "weir-throttle", "--ignore-not-found"),
+		s.command("kubectl", "delete", "namespace", system, "--timeout=120s"),
 		s.deleteOwn,
 	)(ctx)
 	if err != nil {
 		return err
 	}
-	s.nothingIsLeft(ctx)
+	s.checkNothingIsLeft(ctx)
 	return nil
 }
 
-// helm is HELM, or the one that hack/manifests pins.
-func (s *story) helm(ctx context.Context) (func(...string) step, error) {
+// helm returns a function that runs helm: the program in HELM, or the version that hack/manifests pins.
+func (s *scenario) helm(ctx context.Context) (func(...string) action, error) {
 	path := os.Getenv("HELM")
 	if path == "" {
 		built, err := s.quietly(ctx, "", "go", "tool", "-modfile=hack/manifests/go.mod", "-n", "helm")
@@ -76,9 +76,9 @@ func (s *story) helm(ctx context.Context) (func(...string) step, error) {
 		}
 		path = strings.TrimSpace(built)
 	}
-	return func(args ...string) step {
+	return func(args ...string) action {
 		return func(ctx context.Context) error {
-			s.say("$ helm %s", strings.Join(args, " "))
+			s.logf("$ helm %s", strings.Join(args, " "))
 			_, err := s.quietly(ctx, "", append([]string{path}, args...)...)
 			return err
 		}

@@ -21,13 +21,13 @@ const (
 	diagnosticsTime = time.Minute
 )
 
-// cleanUp removes all of Weir and of the story, wherever the story has ended. Where it has ended well, there is nothing.
-func (s *story) cleanUp(ctx context.Context) error {
+// cleanUp removes all objects of Weir and of the test, at whatever step the scenario ended. After a successful run nothing is left.
+func (s *scenario) cleanUp(ctx context.Context) error {
 	left, err := s.leftovers(ctx)
 	if err != nil {
 		return fmt.Errorf("clean up: %w", err)
 	}
-	s.say("cleaning up: %d objects", len(left))
+	s.logf("cleaning up %d objects", len(left))
 	err = errors.Join(
 		s.releaseLimiters(ctx),
 		s.deleteOwn(ctx),
@@ -42,8 +42,8 @@ func (s *story) cleanUp(ctx context.Context) error {
 	return nil
 }
 
-// releaseLimiters deletes Limiters whether an operator is there or not.
-func (s *story) releaseLimiters(ctx context.Context) error {
+// releaseLimiters deletes all Limiters and removes their finalizers, so that it works without an operator.
+func (s *scenario) releaseLimiters(ctx context.Context) error {
 	var limiters v1alpha1.LimiterList
 	err := s.List(ctx, &limiters)
 	if meta.IsNoMatchError(err) {
@@ -58,52 +58,52 @@ func (s *story) releaseLimiters(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (s *story) deleteRoles(ctx context.Context) error {
+func (s *scenario) deleteRoles(ctx context.Context) error {
 	var roles rbacv1.ClusterRoleList
 	var bindings rbacv1.ClusterRoleBindingList
 	errs := []error{s.List(ctx, &roles), s.List(ctx, &bindings)}
 	for i := range roles.Items {
-		if isWeirs(roles.Items[i].ObjectMeta) {
+		if belongsToWeir(roles.Items[i].ObjectMeta) {
 			errs = append(errs, s.Delete(ctx, &roles.Items[i]))
 		}
 	}
 	for i := range bindings.Items {
-		if isWeirs(bindings.Items[i].ObjectMeta) {
+		if belongsToWeir(bindings.Items[i].ObjectMeta) {
 			errs = append(errs, s.Delete(ctx, &bindings.Items[i]))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// diagnose keeps what explains a failure. What cannot be had is said in its place.
-func (s *story) diagnose(ctx context.Context, dir string) {
+// diagnose saves logs, events and objects in dir. If a command fails, the file has the error.
+func (s *scenario) diagnose(ctx context.Context, dir string) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		s.say("nothing is kept of what explains this: %v", err)
+		s.logf("cannot save diagnostics: %v", err)
 		return
 	}
-	keep := func(file string, args ...string) {
+	save := func(file string, args ...string) {
 		text, err := s.quietly(ctx, "", args...)
 		if err != nil {
 			text += "\n" + err.Error()
 		}
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
-			s.say("%v", err)
+			s.logf("%v", err)
 		}
 	}
-	keep("pods.txt", "kubectl", "get", "pods", "-A", "-o", "wide")
-	keep("events.txt", "kubectl", "get", "events", "-A", "--sort-by=.metadata.creationTimestamp")
-	keep("weir.yaml", "kubectl", "get", "limiters,ratelimitpolicies,clusterratelimitpolicies", "-A", "-o", "yaml")
-	for _, place := range []string{system, traffic, mistaken} {
-		keep(place+".yaml", "kubectl", "-n", place, "get", "deployments,replicasets,pods,services,endpointslices,configmaps,leases", "-o", "yaml")
-		pods, err := s.quietly(ctx, "", "kubectl", "-n", place, "get", "pods", "-o", "name")
+	save("pods.txt", "kubectl", "get", "pods", "-A", "-o", "wide")
+	save("events.txt", "kubectl", "get", "events", "-A", "--sort-by=.metadata.creationTimestamp")
+	save("weir.yaml", "kubectl", "get", "limiters,ratelimitpolicies,clusterratelimitpolicies", "-A", "-o", "yaml")
+	for _, namespace := range []string{system, traffic, misconfigured} {
+		save(namespace+".yaml", "kubectl", "-n", namespace, "get", "deployments,replicasets,pods,services,endpointslices,configmaps,leases", "-o", "yaml")
+		pods, err := s.quietly(ctx, "", "kubectl", "-n", namespace, "get", "pods", "-o", "name")
 		if err != nil {
 			continue
 		}
 		for pod := range strings.FieldsSeq(pods) {
 			name := strings.TrimPrefix(pod, "pod/")
-			keep(name+".log", "kubectl", "-n", place, "logs", pod, "--all-containers", "--timestamps")
-			keep(name+".previous.log", "kubectl", "-n", place, "logs", pod, "--all-containers", "--timestamps", "--previous")
+			save(name+".log", "kubectl", "-n", namespace, "logs", pod, "--all-containers", "--timestamps")
+			save(name+".previous.log", "kubectl", "-n", namespace, "logs", pod, "--all-containers", "--timestamps", "--previous")
 		}
 	}
-	s.say("what explains this is in %s", dir)
+	s.logf("diagnostics are in %s", dir)
 }

@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// forwarded is a port of the cluster here, by kubectl.
+// forwarded is a local port that kubectl forwards to the cluster.
 type forwarded struct {
 	process *exec.Cmd
 	address string
 }
 
-// forward has kubectl listen on a port of its own choice.
-func (s *story) forward(ctx context.Context, namespace, target string, port int) (*forwarded, error) {
+// forward runs kubectl port-forward on a free local port.
+func (s *scenario) forward(ctx context.Context, namespace, target string, port int) (*forwarded, error) {
 	f := &forwarded{process: exec.CommandContext(ctx, s.kubectl, "-n", namespace, "port-forward", target, fmt.Sprintf(":%d", port))}
 	out, err := f.process.StdoutPipe()
 	if err != nil {
@@ -34,11 +34,11 @@ func (s *story) forward(ctx context.Context, namespace, target string, port int)
 		return nil, fmt.Errorf("forward %s: %w", target, err)
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
-	told := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
-	if told == "" {
+	address := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
+	if address == "" {
 		return nil, fmt.Errorf("forward %s: %q: %w", target, line, errors.Join(err, f.stop(), errors.New(problems.String())))
 	}
-	f.address = told
+	f.address = address
 	return f, nil
 }
 
@@ -46,11 +46,11 @@ func (f *forwarded) stop() error {
 	if err := f.process.Process.Signal(os.Interrupt); err != nil {
 		return err
 	}
-	_ = f.process.Wait() // it was told to end, and says so in its status
+	_ = f.process.Wait() // its exit status reports the interrupt
 	return nil
 }
 
-// command sends an inline command to a Redis, and returns the texts and numbers of its reply.
+// command sends an inline command to Redis and returns the texts and numbers of the reply.
 func (f *forwarded) command(ctx context.Context, line string) ([]string, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", f.address)
@@ -71,7 +71,7 @@ func (f *forwarded) command(ctx context.Context, line string) ([]string, error) 
 	return reply, nil
 }
 
-// readReply reads ":7\r\n", and "*2\r\n$1\r\na\r\n$1\r\nb\r\n". No text has an end of line in it.
+// readReply reads a reply such as ":7\r\n" or "*2\r\n$1\r\na\r\n$1\r\nb\r\n". No text contains a line break.
 func readReply(from *bufio.Reader) ([]string, error) {
 	line, err := from.ReadString('\n')
 	if err != nil {
@@ -99,6 +99,6 @@ func readReply(from *bufio.Reader) ([]string, error) {
 		}
 		return texts, nil
 	default:
-		return nil, fmt.Errorf("reply %q", line)
+		return nil, fmt.Errorf("invalid reply %q", line)
 	}
 }

@@ -16,23 +16,23 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// manifest is written below the root of the module, where the story is told.
+// manifest is a path relative to the root of the module, which is the working directory.
 const manifest = "dist/e2e/install.yaml"
 
-// installByManifest does what docs/how-to/install.md says, with server-side apply.
-func installByManifest(ctx context.Context, s *story) error {
-	if err := s.applyManifest(ctx, s.plan.image); err != nil {
+// installByManifest runs the commands of docs/how-to/install.md, with server-side apply.
+func installByManifest(ctx context.Context, s *scenario) error {
+	if err := s.applyManifest(ctx, s.options.image); err != nil {
 		return err
 	}
-	if err := s.operatorIsThere(ctx); err != nil {
+	if err := s.waitForOperator(ctx); err != nil {
 		return err
 	}
-	s.within(ctx, 30*time.Second, "the webhook refuses a bad policy, field by field,", s.refusesBadPolicy)
+	s.within(ctx, 30*time.Second, "the webhook rejects an invalid policy and names each field", s.rejectsInvalidPolicy)
 	return nil
 }
 
-// applyManifest installs that image, or upgrades to it.
-func (s *story) applyManifest(ctx context.Context, image string) error {
+// applyManifest installs Weir with the image, or upgrades it to the image.
+func (s *scenario) applyManifest(ctx context.Context, image string) error {
 	if err := os.MkdirAll(filepath.Dir(manifest), 0o755); err != nil {
 		return err
 	}
@@ -42,48 +42,48 @@ func (s *story) applyManifest(ctx context.Context, image string) error {
 	return s.run(ctx, "kubectl", "apply", "--server-side", "-f", manifest)
 }
 
-func (s *story) operatorIsThere(ctx context.Context) error {
-	return inOrder(
-		s.types("kubectl", "wait", "--for=condition=Established", "--timeout=30s",
+func (s *scenario) waitForOperator(ctx context.Context) error {
+	return sequence(
+		s.command("kubectl", "wait", "--for=condition=Established", "--timeout=30s",
 			"crd/limiters.weir.dev", "crd/ratelimitpolicies.weir.dev", "crd/clusterratelimitpolicies.weir.dev"),
-		s.types("kubectl", "-n", system, "rollout", "status", "deployment/weir-operator", "--timeout=2m"),
+		s.command("kubectl", "-n", system, "rollout", "status", "deployment/weir-operator", "--timeout=2m"),
 	)(ctx)
 }
 
-// badFields are what is wrong with badPolicy, and takes a compiler to see.
-func badFields() []string {
+// invalidFields are the invalid fields of invalidPolicy. Only the webhook can find them.
+func invalidFields() []string {
 	return []string{"spec.match.http.paths[0].value", "spec.match.http.expression"}
 }
 
-func badPolicy(namespace string) *v1alpha1.RateLimitPolicy {
+func invalidPolicy(namespace string) *v1alpha1.RateLimitPolicy {
 	bad := policy(namespace, "bad", 1, "1m")
 	bad.Spec.Match.HTTP.Paths = []v1alpha1.PathMatch{{Type: "RegularExpression", Value: "/v1/(?=x)"}}
 	bad.Spec.Match.HTTP.Expression = new(v1alpha1.Expression("request.path.endsWith("))
 	return bad
 }
 
-// refusesBadPolicy looks whether the webhook refuses it for all that is wrong with it. A dry run stores nothing if it does not.
-func (s *story) refusesBadPolicy(ctx context.Context) error {
-	err := s.Create(ctx, badPolicy(metav1.NamespaceDefault), client.DryRunAll)
+// rejectsInvalidPolicy checks that the webhook rejects invalidPolicy and names all invalid fields. It is a dry run, so that nothing is stored.
+func (s *scenario) rejectsInvalidPolicy(ctx context.Context) error {
+	err := s.Create(ctx, invalidPolicy(metav1.NamespaceDefault), client.DryRunAll)
 	if err == nil {
-		return errors.New("a bad policy is taken")
+		return errors.New("an invalid policy is accepted")
 	}
-	for _, field := range badFields() {
+	for _, field := range invalidFields() {
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), field) {
-			return fmt.Errorf("a bad policy is refused, but not for %s: %w", field, err)
+			return fmt.Errorf("an invalid policy is rejected, but not for %s: %w", field, err)
 		}
 	}
 	return nil
 }
 
-// checkEmpty refuses a cluster that somebody uses Weir in: the story removes all of it.
-func (s *story) checkEmpty(ctx context.Context) error {
+// checkNoWeir fails if the cluster already has Weir, because the test removes all of Weir.
+func (s *scenario) checkNoWeir(ctx context.Context) error {
 	left, err := s.leftovers(ctx)
 	if err != nil {
 		return err
 	}
 	if len(left) > 0 {
-		return fmt.Errorf("the cluster has something of Weir already: %s; the story wants a cluster without, for it uninstalls all of it", strings.Join(left, ", "))
+		return fmt.Errorf("the cluster already has objects of Weir: %s; use a cluster without Weir, because the test uninstalls it", strings.Join(left, ", "))
 	}
 	return nil
 }

@@ -1,10 +1,10 @@
-// Command cluster tells the story of Weir on a real cluster, and fails when it does not come true: installed by manifest and
-// by chart, under load while pods, Redis and certificates go away, mended after mistakes, upgraded, and uninstalled with
-// nothing left behind. A chapter is a file; make e2e runs all of them.
+// Command cluster tests Weir end to end on a real cluster: installed by manifest and by chart, under load during rollouts, outages of
+// Redis and certificate rotations, with misconfigurations that are reported and repaired, upgraded, and uninstalled without leftovers.
+// The scenario has several steps, each in its own file. make e2e runs all of them.
 //
 //	go run ./test/cluster -image weir:e2e -next weir:e2e-next -load weir-load:e2e
 //
-// It wants a cluster without Weir, which KUBECONFIG names, whose nodes have the images, and leaves it as it was.
+// KUBECONFIG names the cluster. It must not have Weir, and its nodes must have the images. The test removes everything it creates.
 package main
 
 import (
@@ -19,30 +19,32 @@ import (
 	"time"
 )
 
-// plan is what to tell, and with what.
-type plan struct {
-	image, next  string // of Weir: to install, and to upgrade to
+// options are the flags.
+type options struct {
+	image, next  string // images of Weir: to install, and to upgrade to
 	load, redis  string // images
-	chapters     string // regular expression
+	steps        string // regular expression
 	rate         int    // requests per second
 	keep, resume bool
 	artifacts    string
 }
 
 func main() {
-	var p plan
-	flag.StringVar(&p.image, "image", "weir:e2e", "image of Weir that is installed")
-	flag.StringVar(&p.next, "next", "weir:e2e-next", "image of Weir that is upgraded to; its content may be the same")
-	flag.StringVar(&p.load, "load", "weir-load:e2e", "image of test/cluster/load")
-	flag.StringVar(&p.redis, "redis", "redis:7", "image of Redis")
-	flag.StringVar(&p.chapters, "chapters", "", "regular expression of the chapters to tell (default: all)")
-	flag.IntVar(&p.rate, "rate", 1000, "requests per second of the load")
-	flag.BoolVar(&p.keep, "keep", os.Getenv("KEEP") != "", "leave everything in the cluster as it is at the end; also KEEP=1")
-	flag.BoolVar(&p.resume, "resume", false, "go on with what -keep has left, for -chapters that need those before")
-	flag.StringVar(&p.artifacts, "artifacts", "dist/e2e", "directory for what explains a failure")
-	flag.Parse()
+	var o options
+	// Not flag.CommandLine, on which controller-runtime defines the flag -kubeconfig.
+	flags := flag.NewFlagSet("cluster", flag.ExitOnError)
+	flags.StringVar(&o.image, "image", "weir:e2e", "image of Weir to install")
+	flags.StringVar(&o.next, "next", "weir:e2e-next", "image of Weir to upgrade to; its content may be the same")
+	flags.StringVar(&o.load, "load", "weir-load:e2e", "image of test/cluster/load")
+	flags.StringVar(&o.redis, "redis", "redis:7", "image of Redis")
+	flags.StringVar(&o.steps, "steps", "", "regular expression of the steps to run (default: all)")
+	flags.IntVar(&o.rate, "rate", 1000, "requests per second of the load")
+	flags.BoolVar(&o.keep, "keep", os.Getenv("KEEP") != "", "leave everything in the cluster at the end; also KEEP=1")
+	flags.BoolVar(&o.resume, "resume", false, "continue on what -keep has left, for -steps that need earlier steps")
+	flags.StringVar(&o.artifacts, "artifacts", "dist/e2e", "directory for logs, events and objects of a failed step")
+	_ = flags.Parse(os.Args[1:]) // ExitOnError: it does not return an error
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, p)
+	err := run(ctx, o)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e: FAILED:", err)
@@ -50,45 +52,45 @@ func main() {
 	}
 }
 
-// chapter is a part of the story. Its error ends the story; what else falls short is told and the story goes on.
-type chapter struct {
+// step is a part of the scenario. An error of run ends the scenario. After a failed check, the scenario continues.
+type step struct {
 	name string
-	tell func(context.Context, *story) error
+	run  func(context.Context, *scenario) error
 }
 
-// chapters are in order: most need what those before have left.
-func chapters() []chapter {
-	return []chapter{
+// steps are in the order in which they run. Most of them need the objects of earlier steps.
+func steps() []step {
+	return []step{
 		{"installed by manifest", installByManifest},
 		{"a Limiter and its policies", enforce},
-		{"pods come and go under load", disturbUnderLoad},
-		{"Redis goes away under load", loseRedis},
-		{"mistakes are named, and go when they are mended", makeMistakes},
+		{"rollouts and deleted pods under load", disruptUnderLoad},
+		{"Redis fails under load", failRedis},
+		{"misconfigurations are reported, and repaired", testMisconfigurations},
 		{"certificates are renewed", renewCertificates},
-		{"definitions are upgraded", upgradeDefinitions},
+		{"CRDs are upgraded", upgradeCRDs},
 		{"the Kubernetes API is throttled", throttleKubernetes},
-		{"Limiters go", deleteLimiters},
+		{"Limiters are deleted", deleteLimiters},
 		{"uninstalled", uninstall},
-		{"the chart", chart},
+		{"installed by chart", installByChart},
 	}
 }
 
-func run(ctx context.Context, p plan) (err error) {
-	chosen, err := regexp.Compile(p.chapters)
+func run(ctx context.Context, o options) (err error) {
+	chosen, err := regexp.Compile(o.steps)
 	if err != nil {
-		return fmt.Errorf("-chapters %q: %w", p.chapters, err)
+		return fmt.Errorf("-steps %q: %w", o.steps, err)
 	}
-	s, err := newStory(p, os.Stdout)
+	s, err := newScenario(o, os.Stdout)
 	if err != nil {
 		return err
 	}
-	if !p.resume {
-		if err := s.checkEmpty(ctx); err != nil {
+	if !o.resume {
+		if err := s.checkNoWeir(ctx); err != nil {
 			return err
 		}
 	}
 	defer func() {
-		if p.keep {
+		if o.keep {
 			return
 		}
 		// Also after an interrupt.
@@ -97,37 +99,37 @@ func run(ctx context.Context, p plan) (err error) {
 		err = errors.Join(err, s.cleanUp(ctx))
 	}()
 	began := time.Now()
-	for i, c := range chapters() {
-		if !chosen.MatchString(c.name) {
+	for i, step := range steps() {
+		if !chosen.MatchString(step.name) {
 			continue
 		}
-		if err := s.chapter(ctx, i+1, c); err != nil {
+		if err := s.runStep(ctx, i+1, step); err != nil {
 			return err
 		}
 	}
-	s.printf("\nAfter %v: %d chapters fell short\n", time.Since(began).Round(time.Second), s.short)
-	if s.short > 0 {
-		return fmt.Errorf("%d chapters fell short", s.short)
+	s.printf("\nAfter %v: %d failed steps\n", time.Since(began).Round(time.Second), s.failedSteps)
+	if s.failedSteps > 0 {
+		return fmt.Errorf("%d failed steps", s.failedSteps)
 	}
 	return nil
 }
 
-// chapter tells one, and keeps what explains it if it fails or falls short.
-func (s *story) chapter(ctx context.Context, number int, c chapter) error {
-	s.printf("\n%d. %s\n", number, c.name)
-	s.shortfalls = 0
+// runStep runs one step. If the step or one of its checks fails, it saves diagnostics.
+func (s *scenario) runStep(ctx context.Context, number int, step step) error {
+	s.printf("\n%d. %s\n", number, step.name)
+	s.failures = 0
 	began := time.Now()
-	err := c.tell(ctx, s)
+	err := step.run(ctx, s)
 	s.printf("   (%v)\n", time.Since(began).Round(100*time.Millisecond))
-	if err == nil && s.shortfalls == 0 {
+	if err == nil && s.failures == 0 {
 		return nil
 	}
-	s.short++
+	s.failedSteps++
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), diagnosticsTime)
 	defer cancel()
-	s.diagnose(ctx, fmt.Sprintf("%s/%02d", s.plan.artifacts, number))
+	s.diagnose(ctx, fmt.Sprintf("%s/%02d", s.options.artifacts, number))
 	if err != nil {
-		return fmt.Errorf("%d. %s: %w", number, c.name, err)
+		return fmt.Errorf("%d. %s: %w", number, step.name, err)
 	}
 	return nil
 }

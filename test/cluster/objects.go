@@ -17,18 +17,18 @@ import (
 
 const (
 	system       = "weir-system" // namespace of Weir
-	traffic      = "e2e-traffic" // namespace, and so domain, of the load
+	traffic      = "e2e-traffic" // namespace and domain of the load
 	trafficPaths = "/"
 )
 
-// mine marks what the story makes: nothing of it is called weir, so that it is not taken for a leftover.
-func mine() map[string]string { return map[string]string{"e2e": "story"} }
+// testLabels are the labels of objects that the test creates. They do not contain "weir", so that the objects are not leftovers of Weir.
+func testLabels() map[string]string { return map[string]string{"e2e": "test"} }
 
 func namespace(name string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: mine()}}
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: testLabels()}}
 }
 
-// policy is a limit per tenant for a path of the domain.
+// policy returns a limit per tenant for one path of the domain.
 func policy(domain, name string, limit int64, window string) *v1alpha1.RateLimitPolicy {
 	return &v1alpha1.RateLimitPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: domain, Name: name},
@@ -49,8 +49,8 @@ func policyNamed(namespace, name string) *v1alpha1.RateLimitPolicy {
 	return &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-// create makes all of the objects.
-func (s *story) create(ctx context.Context, objects ...client.Object) error {
+// create creates all objects.
+func (s *scenario) create(ctx context.Context, objects ...client.Object) error {
 	for _, o := range objects {
 		if err := s.Create(ctx, o); err != nil {
 			return fmt.Errorf("create %T %s: %w", o, client.ObjectKeyFromObject(o), err)
@@ -59,8 +59,8 @@ func (s *story) create(ctx context.Context, objects ...client.Object) error {
 	return nil
 }
 
-// change edits the object as it is in the cluster, over whatever others write meanwhile.
-func change[T client.Object](ctx context.Context, s *story, object T, edit func(T)) error {
+// change edits the current object in the cluster. It retries after a conflict with another writer.
+func change[T client.Object](ctx context.Context, s *scenario, object T, edit func(T)) error {
 	for {
 		if err := s.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 			return err
@@ -73,13 +73,13 @@ func change[T client.Object](ctx context.Context, s *story, object T, edit func(
 	}
 }
 
-// gone looks whether none of the objects is left.
-func (s *story) gone(objects ...client.Object) step {
+// deleted checks that no object exists.
+func (s *scenario) deleted(objects ...client.Object) action {
 	return func(ctx context.Context) error {
 		for _, o := range objects {
 			err := s.Get(ctx, client.ObjectKeyFromObject(o), o)
 			if err == nil {
-				return fmt.Errorf("%T %s is there", o, client.ObjectKeyFromObject(o))
+				return fmt.Errorf("%T %s still exists", o, client.ObjectKeyFromObject(o))
 			}
 			if !apierrors.IsNotFound(err) {
 				return err
@@ -89,8 +89,8 @@ func (s *story) gone(objects ...client.Object) step {
 	}
 }
 
-// rolled looks whether a Deployment has as many pods of its latest template as it should, all ready, and none besides.
-func (s *story) rolled(namespace, name string) step {
+// rolledOut checks that a Deployment has the wanted number of pods of its latest template, all ready, and no other pods.
+func (s *scenario) rolledOut(namespace, name string) action {
 	return func(ctx context.Context) error {
 		var d appsv1.Deployment
 		if err := s.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &d); err != nil {
@@ -101,7 +101,7 @@ func (s *story) rolled(namespace, name string) step {
 			wanted = *d.Spec.Replicas
 		}
 		if st := d.Status; st.ObservedGeneration < d.Generation || st.UpdatedReplicas != wanted || st.ReadyReplicas != wanted || st.Replicas != wanted {
-			return fmt.Errorf("deployment %s has %d replicas, %d of them new and %d ready, want %d", name, st.Replicas, st.UpdatedReplicas, st.ReadyReplicas, wanted)
+			return fmt.Errorf("deployment %s has %d replicas, %d updated and %d ready, want %d", name, st.Replicas, st.UpdatedReplicas, st.ReadyReplicas, wanted)
 		}
 		pods, err := s.podsOf(ctx, &d)
 		if err == nil && len(pods) != int(wanted) {
@@ -111,15 +111,15 @@ func (s *story) rolled(namespace, name string) step {
 	}
 }
 
-// podsOf are the pods of a Deployment, those included that are going.
-func (s *story) podsOf(ctx context.Context, d *appsv1.Deployment) ([]corev1.Pod, error) {
+// podsOf returns the pods of a Deployment, including pods that are being deleted.
+func (s *scenario) podsOf(ctx context.Context, d *appsv1.Deployment) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	err := s.List(ctx, &pods, client.InNamespace(d.Namespace), client.MatchingLabels(d.Spec.Selector.MatchLabels))
 	return pods.Items, err
 }
 
-// anyPod is the name of one pod of a Deployment.
-func (s *story) anyPod(ctx context.Context, namespace, deployment string) (string, error) {
+// anyPod returns the name of one pod of a Deployment.
+func (s *scenario) anyPod(ctx context.Context, namespace, deployment string) (string, error) {
 	var d appsv1.Deployment
 	if err := s.Get(ctx, types.NamespacedName{Namespace: namespace, Name: deployment}, &d); err != nil {
 		return "", err

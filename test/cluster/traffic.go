@@ -16,29 +16,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/weir-dev/weir/test/cluster/journal"
+	"github.com/weir-dev/weir/test/cluster/loadstats"
 )
 
-// limiterURL is what callers in the cluster ask.
+// limiterURL is the URL of the Limiter inside the cluster.
 const limiterURL = "http://weir-limiter-default." + system + ":8080"
 
 // The policies of the load.
 const (
 	steadyPolicy = "steady" // never denies
 	editedPolicy = "edited" // never denies, and is edited
-	hotPolicy    = "hot"    // denies nearly always
+	hotPolicy    = "hot"    // denies nearly all requests
 	plenty       = 1_000_000
-	hotLimit     = 100 // an hour, exactly counted
+	hotLimit     = 100 // per hour, counted exactly
 )
 
-// loadPod is a generator that runs until it is deleted, or has sent what it should.
+// loadPod is the pod of a load generator. It runs until it is deleted, or until it has sent all requests.
 type loadPod struct {
 	name types.NamespacedName
 	from time.Time
 }
 
-// startLoad makes the policies of the load, if they are not there, and the load.
-func (s *story) startLoad(ctx context.Context) (loadPod, error) {
+// startLoad creates the policies of the load and starts the load.
+func (s *scenario) startLoad(ctx context.Context) (loadPod, error) {
 	hot := policy(traffic, hotPolicy, hotLimit, "1h")
 	hot.Spec.Algorithm = "SlidingWindowLog"
 	policies := []client.Object{policy(traffic, steadyPolicy, plenty, "1m"), policy(traffic, editedPolicy, plenty, "1m"), hot}
@@ -46,24 +46,24 @@ func (s *story) startLoad(ctx context.Context) (loadPod, error) {
 		return loadPod{}, err
 	}
 	for _, p := range policies {
-		if _, err := await(ctx, 30*time.Second, s.says(p, ready("Programmed"))); err != nil {
+		if _, err := await(ctx, 30*time.Second, s.hasCondition(p, ready("Programmed"))); err != nil {
 			return loadPod{}, err
 		}
 	}
 	return s.resumeLoad(ctx)
 }
 
-// resumeLoad asks for policies that are there.
-func (s *story) resumeLoad(ctx context.Context) (loadPod, error) {
-	load, err := s.ask(ctx, "load", "-domain", traffic, "-rate", strconv.Itoa(s.plan.rate),
-		"-ask", "6 /"+steadyPolicy+" 400", "-ask", "3 /"+editedPolicy+" 1", "-ask", "1 /"+hotPolicy+" 1")
+// resumeLoad starts the load for existing policies.
+func (s *scenario) resumeLoad(ctx context.Context) (loadPod, error) {
+	load, err := s.startPod(ctx, "load", "-domain", traffic, "-rate", strconv.Itoa(s.options.rate),
+		"-request", "6 /"+steadyPolicy+" 400", "-request", "3 /"+editedPolicy+" 1", "-request", "1 /"+hotPolicy+" 1")
 	if err != nil {
 		return load, err
 	}
 	_, err = await(ctx, 30*time.Second, func(ctx context.Context) error {
-		j, err := s.journalOf(ctx, load)
-		if err == nil && j.All().Answered() < s.plan.rate {
-			err = fmt.Errorf("the load has got %v", j.All())
+		j, err := s.loadStats(ctx, load)
+		if err == nil && j.Total().Answered() < s.options.rate {
+			err = fmt.Errorf("the load has reported only %v", j.Total())
 		}
 		return err
 	})
@@ -71,54 +71,54 @@ func (s *story) resumeLoad(ctx context.Context) (loadPod, error) {
 	return load, err
 }
 
-// stopLoad ends a load and says what came of it from the first answer to the last. No request may have failed since it was
-// going: before, a Service that has just got its first pods may not be known to the node.
-func (s *story) stopLoad(ctx context.Context, load loadPod) error {
-	if err := s.journalUntil(ctx, load, time.Now()); err != nil {
+// stopLoad stops a load and reports its statistics. No request may have failed since load.from. Earlier requests may fail, because the node
+// may not have the first pods of the Service yet.
+func (s *scenario) stopLoad(ctx context.Context, load loadPod) error {
+	if err := s.waitForStats(ctx, load, time.Now()); err != nil {
 		return err
 	}
-	j, err := s.journalOf(ctx, load)
+	j, err := s.loadStats(ctx, load)
 	if err != nil {
 		return err
 	}
-	s.say("the load, from its start to its end: %v", j.All())
+	s.logf("the load in total: %v", j.Total())
 	going := j.Between(load.from, j.End())
-	s.expect(going.Failed() == 0, "of a load that was going %d requests failed: %v", going.Failed(), going.Failures)
-	if err := s.keepJournal(j); err != nil {
+	s.expect(going.Failed() == 0, "%d requests of the load failed: %v", going.Failed(), going.Failures)
+	if err := s.saveStats(j); err != nil {
 		return err
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: load.name.Namespace, Name: load.name.Name}}
 	if err := s.Delete(ctx, pod); err != nil {
 		return err
 	}
-	_, err = await(ctx, 60*time.Second, s.gone(pod))
+	_, err = await(ctx, 60*time.Second, s.deleted(pod))
 	return err
 }
 
-// keepJournal keeps all seconds of a load for whoever wants to know more.
-func (s *story) keepJournal(j journal.Journal) error {
+// saveStats saves the statistics of a load, second by second, in the artifacts.
+func (s *scenario) saveStats(j loadstats.Series) error {
 	s.loads++
-	file := filepath.Join(s.plan.artifacts, fmt.Sprintf("load-%d.jsonl", s.loads))
+	file := filepath.Join(s.options.artifacts, fmt.Sprintf("load-%d.jsonl", s.loads))
 	var text bytes.Buffer
-	if err := errors.Join(j.Write(&text), os.MkdirAll(s.plan.artifacts, 0o755)); err != nil {
-		return fmt.Errorf("keep the journal of a load: %w", err)
+	if err := errors.Join(j.Write(&text), os.MkdirAll(s.options.artifacts, 0o755)); err != nil {
+		return fmt.Errorf("save the statistics of a load: %w", err)
 	}
 	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("keep the journal of a load: %w", err)
+		return fmt.Errorf("save the statistics of a load: %w", err)
 	}
 	return nil
 }
 
-// ask starts a pod of the load generator.
-func (s *story) ask(ctx context.Context, name string, args ...string) (loadPod, error) {
+// startPod starts a pod of the load generator.
+func (s *scenario) startPod(ctx context.Context, name string, args ...string) (loadPod, error) {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: traffic, Name: name, Labels: mine()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: traffic, Name: name, Labels: testLabels()},
 		Spec: corev1.PodSpec{
 			RestartPolicy:                corev1.RestartPolicyNever,
 			AutomountServiceAccountToken: new(false),
 			EnableServiceLinks:           new(false),
 			Containers: []corev1.Container{{
-				Name: "load", Image: s.plan.load, ImagePullPolicy: corev1.PullIfNotPresent,
+				Name: "load", Image: s.options.load, ImagePullPolicy: corev1.PullIfNotPresent,
 				Args:      append([]string{"-url", limiterURL}, args...),
 				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}},
 			}},
@@ -128,51 +128,51 @@ func (s *story) ask(ctx context.Context, name string, args ...string) (loadPod, 
 	return loadPod{name: client.ObjectKeyFromObject(pod)}, err
 }
 
-// journalOf is what the load has written so far.
-func (s *story) journalOf(ctx context.Context, load loadPod) (journal.Journal, error) {
+// loadStats returns the statistics that the load has written so far.
+func (s *scenario) loadStats(ctx context.Context, load loadPod) (loadstats.Series, error) {
 	log, err := s.sets.CoreV1().Pods(load.name.Namespace).GetLogs(load.name.Name, &corev1.PodLogOptions{}).Stream(ctx)
 	if err != nil {
 		return nil, err
 	}
-	j, err := journal.Read(log)
+	j, err := loadstats.Read(log)
 	return j, errors.Join(err, log.Close())
 }
 
-// journalUntil waits until the load has told of the time.
-func (s *story) journalUntil(ctx context.Context, load loadPod, until time.Time) error {
+// waitForStats waits until the statistics of the load include the time until.
+func (s *scenario) waitForStats(ctx context.Context, load loadPod, until time.Time) error {
 	_, err := await(ctx, 20*time.Second, func(ctx context.Context) error {
-		j, err := s.journalOf(ctx, load)
+		j, err := s.loadStats(ctx, load)
 		if err == nil && j.End().Before(until) {
-			err = fmt.Errorf("the load tells until %v only, want %v", j.End(), until)
+			err = fmt.Errorf("the statistics of the load end at %v, want %v", j.End(), until)
 		}
 		return err
 	})
 	return err
 }
 
-// meanwhile is what the load saw while something was done, and until late answers to that are there. No request may fail.
-func (s *story) meanwhile(ctx context.Context, load loadPod, what string, do step) (journal.Second, error) {
+// underLoad runs do and returns the statistics of the load during that time and one more second. No request may fail.
+func (s *scenario) underLoad(ctx context.Context, load loadPod, what string, do action) (loadstats.Second, error) {
 	from := time.Now()
 	if err := do(ctx); err != nil {
-		return journal.Second{}, fmt.Errorf("%s: %w", what, err)
+		return loadstats.Second{}, fmt.Errorf("%s: %w", what, err)
 	}
 	took := time.Since(from)
-	if err := s.journalUntil(ctx, load, time.Now().Add(time.Second)); err != nil {
-		return journal.Second{}, err
+	if err := s.waitForStats(ctx, load, time.Now().Add(time.Second)); err != nil {
+		return loadstats.Second{}, err
 	}
-	j, err := s.journalOf(ctx, load)
+	j, err := s.loadStats(ctx, load)
 	if err != nil {
-		return journal.Second{}, err
+		return loadstats.Second{}, err
 	}
 	seen := j.Between(from, time.Now())
-	s.say("%s, in %v: %v", what, took.Round(100*time.Millisecond), seen)
+	s.logf("%s, in %v: %v", what, took.Round(100*time.Millisecond), seen)
 	s.expect(seen.Failed() == 0, "%s: %d requests failed: %v", what, seen.Failed(), seen.Failures)
-	s.expect(seen.Answered() > 0, "%s: nobody was answered", what)
+	s.expect(seen.Answered() > 0, "%s: no request was answered", what)
 	return seen, nil
 }
 
-// finished waits until a pod has sent all that it should, and returns what it saw.
-func (s *story) finished(ctx context.Context, load loadPod) (journal.Second, error) {
+// finished waits until a pod has sent all requests, and returns its statistics.
+func (s *scenario) finished(ctx context.Context, load loadPod) (loadstats.Second, error) {
 	_, err := await(ctx, 60*time.Second, func(ctx context.Context) error {
 		var pod corev1.Pod
 		if err := s.Get(ctx, load.name, &pod); err != nil {
@@ -184,8 +184,8 @@ func (s *story) finished(ctx context.Context, load loadPod) (journal.Second, err
 		return nil
 	})
 	if err != nil {
-		return journal.Second{}, err
+		return loadstats.Second{}, err
 	}
-	j, err := s.journalOf(ctx, load)
-	return j.All(), err
+	j, err := s.loadStats(ctx, load)
+	return j.Total(), err
 }

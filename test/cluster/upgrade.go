@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// templateArrived looks whether the Deployment has the annotations of the Limiter.
-func (s *story) templateArrived(ctx context.Context) error {
+// templateApplied checks that the Deployment has the annotations of the Limiter.
+func (s *scenario) templateApplied(ctx context.Context) error {
 	limiter := limiterNamed(system, "default")
 	d, err := s.limiterDeployment(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.says(limiter, saying{kind: "Programmed", status: "True"})(ctx); err != nil {
+	if err := s.hasCondition(limiter, condition{kind: "Programmed", status: "True"})(ctx); err != nil {
 		return err
 	}
 	for key, value := range limiter.Spec.PodTemplate.Annotations {
@@ -26,8 +26,8 @@ func (s *story) templateArrived(ctx context.Context) error {
 	return nil
 }
 
-// runs looks whether limiters are to run that image.
-func (s *story) runs(image string) step {
+// runsImage checks that the Deployment of the limiters has the image.
+func (s *scenario) runsImage(image string) action {
 	return func(ctx context.Context) error {
 		d, err := s.limiterDeployment(ctx)
 		if err == nil && d.Spec.Template.Spec.Containers[0].Image != image {
@@ -37,7 +37,7 @@ func (s *story) runs(image string) step {
 	}
 }
 
-func (s *story) limiterDeployment(ctx context.Context) (d appsv1.Deployment, err error) {
+func (s *scenario) limiterDeployment(ctx context.Context) (d appsv1.Deployment, err error) {
 	err = s.Get(ctx, types.NamespacedName{Namespace: system, Name: limiterPods}, &d)
 	return d, err
 }

@@ -14,54 +14,54 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-dev/weir/test/cluster/journal"
+	"github.com/weir-dev/weir/test/cluster/loadstats"
 )
 
 const (
-	beat      = time.Millisecond
-	keptAlive = 64 // connections
-	// keptIdle is less than limiters drain for, 5 s: whatever is still open at the end has been asked to close meanwhile. A
-	// caller that keeps connections for longer may find one closed just as it asks.
-	keptIdle = 3 * time.Second
+	tickInterval = time.Millisecond
+	maxIdleConns = 64
+	// idleTimeout is shorter than the 5 s for which limiters drain, so that no idle connection is left when a limiter exits. A client that
+	// keeps idle connections longer can send a request on a connection that the limiter is closing.
+	idleTimeout = 3 * time.Second
 )
 
-// generator asks.
+// generator sends requests to a limiter.
 type generator struct {
 	url, domain string
 	rate        int // per second
-	requests    int // 0: no end
-	patience    time.Duration
-	leave       float64
-	questions   []question
+	requests    int // 0: no limit
+	timeout     time.Duration
+	closeShare  float64
+	targets     []target
 }
 
-// run asks until ctx is done, or as often as it should, and then until the last answer is there.
+// run sends requests until ctx is done or all requests are sent, and waits for the last answer.
 func (g *generator) run(ctx context.Context, out io.Writer) error {
 	var dialed atomic.Int64
 	var dialer net.Dialer
-	web := &http.Client{Timeout: g.patience, Transport: &http.Transport{
-		MaxIdleConnsPerHost: keptAlive,
-		IdleConnTimeout:     keptIdle,
+	web := &http.Client{Timeout: g.timeout, Transport: &http.Transport{
+		MaxIdleConnsPerHost: maxIdleConns,
+		IdleConnTimeout:     idleTimeout,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			dialed.Add(1)
 			return dialer.DialContext(ctx, network, address)
 		},
 	}}
-	answers := make(chan journal.Answer, g.rate)
+	answers := make(chan loadstats.Result, g.rate)
 	go func() {
 		defer close(answers)
-		g.askAll(ctx, web, answers)
+		g.sendAll(ctx, web, answers)
 	}()
 	return write(out, answers, &dialed)
 }
 
-// askAll holds the rate: who waits for an answer holds up no other.
-func (g *generator) askAll(ctx context.Context, web *http.Client, answers chan<- journal.Answer) {
-	var asking sync.WaitGroup
-	defer asking.Wait()
+// sendAll sends requests at the rate. A slow answer does not delay other requests.
+func (g *generator) sendAll(ctx context.Context, web *http.Client, answers chan<- loadstats.Result) {
+	var sending sync.WaitGroup
+	defer sending.Wait()
 	random := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	began := time.Now()
-	tick := time.NewTicker(beat)
+	tick := time.NewTicker(tickInterval)
 	defer tick.Stop()
 	for sent := 0; g.requests == 0 || sent < g.requests; {
 		select {
@@ -73,24 +73,25 @@ func (g *generator) askAll(ctx context.Context, web *http.Client, answers chan<-
 			if g.requests > 0 && sent == g.requests {
 				return
 			}
-			body, last := g.draw(random), random.Float64() < g.leave
-			asking.Go(func() { answers <- g.ask(web, body, last) })
+			body, last := g.nextBody(random), random.Float64() < g.closeShare
+			sending.Go(func() { answers <- g.request(web, body, last) })
 		}
 	}
 }
 
-// ask does not end with the load: what is on its way is to be answered. It is the last request on its connection, or not.
-func (g *generator) ask(web *http.Client, body string, last bool) journal.Answer {
+// request sends one request. It does not end with ctx of the load, because every sent request needs an answer. If last, it closes the
+// connection.
+func (g *generator) request(web *http.Client, body string, last bool) loadstats.Result {
 	began := time.Now()
 	a, err := g.send(web, body, last)
 	a.At, a.Took = time.Now(), time.Since(began)
 	if err != nil {
-		a.Failure = failure(err)
+		a.Failure = failureName(err)
 	}
 	return a
 }
 
-func (g *generator) send(web *http.Client, body string, last bool) (a journal.Answer, err error) {
+func (g *generator) send(web *http.Client, body string, last bool) (a loadstats.Result, err error) {
 	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, g.url+"/v1/check", strings.NewReader(body))
 	if err != nil {
 		return a, err
@@ -117,14 +118,14 @@ func (g *generator) send(web *http.Client, body string, last bool) (a journal.An
 	if err := json.Unmarshal(text, &decision); err != nil {
 		return a, fmt.Errorf("%w in %s", err, text)
 	}
-	return journal.Answer{Status: reply.StatusCode, Source: decision.Source, Policy: decision.Policy, Limit: decision.Limit}, nil
+	return loadstats.Result{Status: reply.StatusCode, Source: decision.Source, Policy: decision.Policy, Limit: decision.Limit}, nil
 }
 
-// failure names an error so that equal ones can be counted: without ports, which differ from one connection to the next.
-func failure(err error) string {
+// failureName returns the text of err without ports, so that equal errors can be counted.
+func failureName(err error) string {
 	var late interface{ Timeout() bool }
 	if errors.As(err, &late) && late.Timeout() {
-		return "no answer in time"
+		return "timeout"
 	}
 	if op, is := errors.AsType[*net.OpError](err); is {
 		return op.Op + ": " + op.Err.Error()
@@ -132,17 +133,17 @@ func failure(err error) string {
 	return err.Error()
 }
 
-// write makes seconds of the answers, until there are no more.
-func write(out io.Writer, answers <-chan journal.Answer, dialed *atomic.Int64) error {
+// write writes one line of statistics per second until there are no more answers.
+func write(out io.Writer, answers <-chan loadstats.Result, dialed *atomic.Int64) error {
 	lines := json.NewEncoder(out)
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
-	now := journal.Second{From: time.Now()}
+	now := loadstats.Second{From: time.Now()}
 	end := func() error {
 		now.To = time.Now()
 		now.Connections = int(dialed.Swap(0))
 		err := lines.Encode(now)
-		now = journal.Second{From: now.To}
+		now = loadstats.Second{From: now.To}
 		return err
 	}
 	for {

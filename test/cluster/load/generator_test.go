@@ -9,17 +9,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-dev/weir/test/cluster/journal"
+	"github.com/weir-dev/weir/test/cluster/loadstats"
 )
 
-func TestALoadTellsDecisionsFromFailures(t *testing.T) {
-	var asked atomic.Int64
+func TestGenerator_CountsDecisionsAndFailures(t *testing.T) {
+	var received atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var question struct{ Domain, Path string }
-		if err := json.NewDecoder(r.Body).Decode(&question); err != nil || question.Domain != "shop" || question.Path != "/v1" {
-			t.Errorf("asked %+v, %v", question, err)
+		var body struct{ Domain, Path string }
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || body.Domain != "shop" || body.Path != "/v1" {
+			t.Errorf("received %+v, %v", body, err)
 		}
-		switch asked.Add(1) % 4 {
+		switch received.Add(1) % 4 {
 		case 0:
 			w.WriteHeader(http.StatusServiceUnavailable)
 		case 1:
@@ -30,7 +30,7 @@ func TestALoadTellsDecisionsFromFailures(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	g := generator{url: server.URL, domain: "shop", rate: 2000, requests: 40, patience: time.Second, leave: 0.5}
+	g := generator{url: server.URL, domain: "shop", rate: 2000, requests: 40, timeout: time.Second, closeShare: 0.5}
 	if err := g.add("1 /v1 3"); err != nil {
 		t.Fatal(err)
 	}
@@ -38,31 +38,31 @@ func TestALoadTellsDecisionsFromFailures(t *testing.T) {
 	if err := g.run(t.Context(), &log); err != nil {
 		t.Fatal(err)
 	}
-	j, err := journal.Read(&log)
-	if seen := j.All(); err != nil || seen.Of("redis") != 20 || seen.Denied() != 10 || seen.Failed() != 10 || seen.Connections < 2 {
+	j, err := loadstats.Read(&log)
+	if seen := j.Total(); err != nil || seen.FromSource("redis") != 20 || seen.Denied() != 10 || seen.Failed() != 10 || seen.Connections < 2 {
 		t.Errorf("%v over %d connections, %v", seen, seen.Connections, err)
 	}
 }
 
-func TestAServerThatIsNotThereFailsEveryRequest(t *testing.T) {
-	g := generator{url: "http://127.0.0.1:1", domain: "shop", rate: 1000, requests: 5, patience: time.Second, questions: []question{{1, "/", 1}}}
+func TestGenerator_CountsEveryRequestToAMissingServerAsFailed(t *testing.T) {
+	g := generator{url: "http://127.0.0.1:1", domain: "shop", rate: 1000, requests: 5, timeout: time.Second, targets: []target{{1, "/", 1}}}
 	var log bytes.Buffer
 	if err := g.run(t.Context(), &log); err != nil {
 		t.Fatal(err)
 	}
-	j, err := journal.Read(&log)
-	if seen := j.All(); err != nil || seen.Failed() != 5 || seen.Answered() != 0 || len(seen.Failures) != 1 {
+	j, err := loadstats.Read(&log)
+	if seen := j.Total(); err != nil || seen.Failed() != 5 || seen.Answered() != 0 || len(seen.Failures) != 1 {
 		t.Errorf("%v, %v", seen, err)
 	}
 }
 
-func TestWhatCannotBeAskedIsRefused(t *testing.T) {
+func TestGenerator_RejectsInvalidFlags(t *testing.T) {
 	for _, text := range []string{"", "1 /v1", "0 /v1 1", "1 /v1 0", "much /v1 1"} {
 		if err := new(generator).add(text); err == nil {
-			t.Errorf("-ask %q is taken", text)
+			t.Errorf("-request %q is accepted", text)
 		}
 	}
-	if err := (&generator{url: "http://limiter", domain: "shop", rate: 1, patience: 1}).check(); err == nil {
-		t.Error("a load that asks nothing is taken")
+	if err := (&generator{url: "http://limiter", domain: "shop", rate: 1, timeout: 1}).check(); err == nil {
+		t.Error("a generator without requests is accepted")
 	}
 }

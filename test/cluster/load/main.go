@@ -1,6 +1,6 @@
-// Command load asks limiters at a steady rate, whether they answer or not, and writes what it saw to its standard output:
-// a line of JSON for every second. It runs in a pod, where callers of limiters are, and speaks HTTP as a careful caller
-// does: it keeps connections open, but not for ever, and repeats nothing.
+// Command load sends requests to limiters at a constant rate, whether they answer or not, and writes one line of JSON with statistics
+// per second to standard output. It runs in a pod, like the callers of limiters. It reuses connections for a limited time, and it does
+// not retry.
 package main
 
 import (
@@ -25,14 +25,14 @@ func main() {
 
 func run(ctx context.Context) error {
 	var g generator
-	flag.StringVar(&g.url, "url", "", "the limiter: http://host:port")
+	flag.StringVar(&g.url, "url", "", "URL of the limiter: http://host:port")
 	flag.StringVar(&g.domain, "domain", "", "domain of the requests")
 	flag.IntVar(&g.rate, "rate", 100, "requests per second")
-	flag.IntVar(&g.requests, "requests", 0, "how many requests to send (default: until told to end)")
-	flag.DurationVar(&g.patience, "patience", 5*time.Second, "how long to wait for an answer")
-	flag.Float64Var(&g.leave, "leave", 0.01, "share of the requests that are the last ones on their connections")
-	flag.Func("ask", "what to ask, as `SHARE PATH TENANTS`: how often beside the others, for which path, of how many tenants", g.add)
-	quit := flag.Int("quit", 0, "instead of all that, send SIGQUIT to the process of this `ID`")
+	flag.IntVar(&g.requests, "requests", 0, "number of requests (default: no limit)")
+	flag.DurationVar(&g.timeout, "timeout", 5*time.Second, "timeout of a request")
+	flag.Float64Var(&g.closeShare, "close", 0.01, "share of the requests that close their connection")
+	flag.Func("request", "a request to repeat, as `SHARE PATH TENANTS`: its weight, its path, and the number of tenants", g.add)
+	quit := flag.Int("quit", 0, "send SIGQUIT to the process with this `ID`, and exit")
 	flag.Parse()
 	if *quit > 0 {
 		return syscall.Kill(*quit, syscall.SIGQUIT)

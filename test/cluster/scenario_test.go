@@ -14,7 +14,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-func TestAnythingWithWeirInItsNameOrALabelIsALeftover(t *testing.T) {
+func TestBelongsToWeir_ChecksNameNamespaceAndLabels(t *testing.T) {
 	for name, c := range map[string]struct {
 		object metav1.ObjectMeta
 		is     bool
@@ -23,25 +23,25 @@ func TestAnythingWithWeirInItsNameOrALabelIsALeftover(t *testing.T) {
 		"by its namespace":      {metav1.ObjectMeta{Name: "redis", Namespace: "weir-system"}, true},
 		"by the key of a label": {metav1.ObjectMeta{Name: "x", Labels: map[string]string{"weir.dev/revision": ""}}, true},
 		"by a label":            {metav1.ObjectMeta{Name: "x", Labels: map[string]string{"app.kubernetes.io/name": "weir"}}, true},
-		"what the story makes":  {metav1.ObjectMeta{Name: "load", Namespace: traffic, Labels: mine()}, false},
+		"an object of the test": {metav1.ObjectMeta{Name: "load", Namespace: traffic, Labels: testLabels()}, false},
 	} {
-		if is := isWeirs(c.object); is != c.is {
+		if is := belongsToWeir(c.object); is != c.is {
 			t.Errorf("%s: %v", name, is)
 		}
 	}
 }
 
-func TestAConditionIsSaidOfTheGenerationThatTheObjectIsIn(t *testing.T) {
+func TestCheckCondition_RequiresTheConditionForTheCurrentGeneration(t *testing.T) {
 	p := policyNamed("shop", "daily")
 	p.Generation = 2
 	p.Status = v1alpha1.RateLimitPolicyStatus{ObservedGeneration: 2, Conditions: []metav1.Condition{
 		{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Programmed", Message: "3 of 3 replicas enforce generation 2"},
 	}}
-	want := saying{kind: "Ready", status: metav1.ConditionTrue, reason: "Programmed", text: "3 of 3"}
-	if err := said(p, want); err != nil {
+	want := condition{kind: "Ready", status: metav1.ConditionTrue, reason: "Programmed", text: "3 of 3"}
+	if err := checkCondition(p, want); err != nil {
 		t.Error(err)
 	}
-	for name, spoil := range map[string]func(){
+	for name, change := range map[string]func(){
 		"another text":   func() { want.text = "2 of 2" },
 		"another reason": func() { want.text, want.reason = "", "Pending" },
 		"another status": func() { want.reason, want.status = "", metav1.ConditionFalse },
@@ -52,38 +52,38 @@ func TestAConditionIsSaidOfTheGenerationThatTheObjectIsIn(t *testing.T) {
 			p.Generation = 3
 		},
 	} {
-		before, wanted := *p, want
-		spoil()
-		if err := said(p, want); err == nil {
-			t.Errorf("%s: taken", name)
+		before, original := *p, want
+		change()
+		if err := checkCondition(p, want); err == nil {
+			t.Errorf("%s: accepted", name)
 		}
-		*p, want = before, wanted
+		*p, want = before, original
 	}
 }
 
-func TestAwaitSaysWhatIsMissingAtTheEnd(t *testing.T) {
-	looks := 0
-	_, err := await(t.Context(), 3*glance, func(context.Context) error {
-		looks++
+func TestAwait_ReturnsTheLastErrorAfterTheLimit(t *testing.T) {
+	checks := 0
+	_, err := await(t.Context(), 3*pollInterval, func(context.Context) error {
+		checks++
 		return errors.New("2 of 3 pods")
 	})
-	if err == nil || !strings.Contains(err.Error(), "2 of 3 pods") || looks < 2 {
-		t.Errorf("after %d looks: %v", looks, err)
+	if err == nil || !strings.Contains(err.Error(), "2 of 3 pods") || checks < 2 {
+		t.Errorf("after %d checks: %v", checks, err)
 	}
 	if _, err := await(t.Context(), time.Second, func(context.Context) error { return nil }); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestAuthoritiesAreMadeOlder(t *testing.T) {
-	got, err := aged([]byte(`[{"certificate":"a","key":"k"},{"certificate":"b","carried":"2026-11-21T10:00:00Z"}]`), time.Unix(0, 0))
+func TestBackdate_SetsTheTimeOfEachCA(t *testing.T) {
+	got, err := backdate([]byte(`[{"certificate":"a","key":"k"},{"certificate":"b","carried":"2026-11-21T10:00:00Z"}]`), time.Unix(0, 0))
 	want := `[{"carried":"1970-01-01T00:00:00Z","certificate":"a","key":"k"},{"carried":"1970-01-01T00:00:00Z","certificate":"b"}]`
 	if err != nil || string(got) != want {
 		t.Errorf("%s, %v", got, err)
 	}
 }
 
-func TestRepliesOfRedisAreTextsAndNumbers(t *testing.T) {
+func TestReadReply_ReturnsTextsAndNumbers(t *testing.T) {
 	for reply, want := range map[string][]string{
 		"*2\r\n$1\r\na\r\n$2\r\nbc\r\n": {"a", "bc"},
 		"*0\r\n":                        nil,
@@ -95,6 +95,6 @@ func TestRepliesOfRedisAreTextsAndNumbers(t *testing.T) {
 		}
 	}
 	if _, err := readReply(bufio.NewReader(strings.NewReader("-ERR no\r\n"))); err == nil {
-		t.Error("an error is no reply")
+		t.Error("an error reply is accepted")
 	}
 }

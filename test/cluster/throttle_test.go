@@ -8,22 +8,22 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-func TestAttemptsTellDenialsFromFailures(t *testing.T) {
+func TestAttempts_CountDenialsAndFailures(t *testing.T) {
 	var all attempts
 	all.count(nil, nil)
 	all.count([]string{"16 of 20 per 1m used"}, nil)
 	all.count(nil, apierrors.NewTooManyRequests("over the limit", 0))
 	if all.passed != 2 || all.warned != 1 || all.denied != 1 || all.denial == nil || all.failed != nil {
-		t.Errorf("a write, one with a warning and a denial are counted as %v", &all)
+		t.Errorf("after a write, a write with a warning and a denial: %v", &all)
 	}
 	lost := errors.New("connection refused")
 	all.count(nil, lost)
 	if !errors.Is(all.failed, lost) || all.passed != 2 || all.denied != 1 {
-		t.Errorf("with a write that is lost they are counted as %v", &all)
+		t.Errorf("after a failed write: %v", &all)
 	}
 }
 
-func TestQuantilesAreOfTheSortedDurations(t *testing.T) {
+func TestQuantile_SortsACopyOfTheDurations(t *testing.T) {
 	var all []time.Duration
 	for i := 100; i >= 1; i-- {
 		all = append(all, time.Duration(i)*time.Millisecond)
@@ -38,13 +38,13 @@ func TestQuantilesAreOfTheSortedDurations(t *testing.T) {
 	}
 }
 
-func TestAPolicyThatShowsThatItIsAskedIsAboutTheSameWritesElsewhere(t *testing.T) {
+func TestProbePolicy_MatchesTheSameWritesInItsOwnNamespace(t *testing.T) {
 	p := everything()
-	probe := impossible(p)
+	probe := probePolicy(p)
 	if got := probe.Spec.Match.Kubernetes.Resources[0].Resources[0]; got != "*/*" {
-		t.Errorf("it is about %s, want */*", got)
+		t.Errorf("resources %s, want */*", got)
 	}
-	if got := probe.Spec.Match.Kubernetes.Namespaces; len(got) != 1 || got[0] != asked {
-		t.Errorf("it is in %v, want %s alone", got, asked)
+	if got := probe.Spec.Match.Kubernetes.Namespaces; len(got) != 1 || got[0] != probeNamespace {
+		t.Errorf("namespaces %v, want only %s", got, probeNamespace)
 	}
 }

@@ -24,40 +24,40 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// The namespaces of the chapter, each a tenant of its own.
+// The namespaces of this step. Each is a tenant.
 const (
 	tenantA, tenantB = "tenant-a", "tenant-b"
-	unlimited        = "tenant-unlimited" // no policy speaks of it
-	asked            = "tenant-asked"     // everything is denied
+	unlimited        = "tenant-unlimited" // no policy matches it
+	probeNamespace   = "tenant-probe"     // every write is denied
 )
 
-// deployer is the service account as which a tenant writes.
+// deployer is the service account of a tenant.
 const deployer = "deployer"
 
-// writers are those who write to the Kubernetes API, and the policies that they meet.
-type writers struct {
-	*story
+// tenants are the clients that write to the Kubernetes API, and the policies that apply to them.
+type tenants struct {
+	*scenario
 
-	a, b, unlimited, asked *tenant
+	a, b, unlimited, probe *tenant
 	policies               []*v1alpha1.ClusterRateLimitPolicy
-	dir                    string // of kubeconfigs
+	dir                    string // with the kubeconfig files
 	rounds                 int
 }
 
-// tenant is a namespace, as its deployer sees it.
+// tenant is a namespace with the credentials of its deployer.
 type tenant struct {
 	namespace, kubeconfig string
 
 	sets kubernetes.Interface
 }
 
-// startTenants makes the namespaces. What it returns is to be ended, even after an error.
-func (s *story) startTenants(ctx context.Context) (w *writers, err error) {
-	w = &writers{story: s}
+// startTenants creates the namespaces. The caller must call end on the result, even after an error.
+func (s *scenario) startTenants(ctx context.Context) (w *tenants, err error) {
+	w = &tenants{scenario: s}
 	if w.dir, err = os.MkdirTemp("", "e2e-tenants-"); err != nil {
 		return w, err
 	}
-	for name, t := range map[string]**tenant{tenantA: &w.a, tenantB: &w.b, unlimited: &w.unlimited, asked: &w.asked} {
+	for name, t := range map[string]**tenant{tenantA: &w.a, tenantB: &w.b, unlimited: &w.unlimited, probeNamespace: &w.probe} {
 		if *t, err = s.startTenant(ctx, name, filepath.Join(w.dir, name)); err != nil {
 			return w, fmt.Errorf("tenant %s: %w", name, err)
 		}
@@ -65,18 +65,18 @@ func (s *story) startTenants(ctx context.Context) (w *writers, err error) {
 	return w, nil
 }
 
-// end removes what the chapter has made, also after an interrupt. The tokens go in any case.
-func (w *writers) end(ctx context.Context) error {
-	if err := os.RemoveAll(w.dir); err != nil || w.plan.keep {
+// end deletes the objects of this step, also after an interrupt. It always deletes the tokens.
+func (w *tenants) end(ctx context.Context) error {
+	if err := os.RemoveAll(w.dir); err != nil || w.options.keep {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
-	return errors.Join(w.forget(ctx),
-		w.run(ctx, "kubectl", "delete", "namespace", tenantA, tenantB, unlimited, asked, "--ignore-not-found", "--timeout=120s"))
+	return errors.Join(w.deletePolicies(ctx),
+		w.run(ctx, "kubectl", "delete", "namespace", tenantA, tenantB, unlimited, probeNamespace, "--ignore-not-found", "--timeout=120s"))
 }
 
-func (s *story) startTenant(ctx context.Context, name, kubeconfig string) (*tenant, error) {
+func (s *scenario) startTenant(ctx context.Context, name, kubeconfig string) (*tenant, error) {
 	at := metav1.ObjectMeta{Namespace: name, Name: deployer}
 	account := &corev1.ServiceAccount{ObjectMeta: at}
 	err := s.create(ctx, namespace(name), account,
@@ -102,7 +102,7 @@ func (s *story) startTenant(ctx context.Context, name, kubeconfig string) (*tena
 	return &tenant{namespace: name, kubeconfig: kubeconfig, sets: sets}, err
 }
 
-// writeKubeconfig writes how the cluster is reached with a token and nothing else: beside a certificate it would not count.
+// writeKubeconfig writes a kubeconfig file with the token as the only credential. A client certificate would have precedence.
 func writeKubeconfig(file, namespace, token string) (*rest.Config, error) {
 	raw, err := clientcmd.NewDefaultClientConfigLoadingRules().Load()
 	if err != nil {
@@ -110,7 +110,7 @@ func writeKubeconfig(file, namespace, token string) (*rest.Config, error) {
 	}
 	current, is := raw.Contexts[raw.CurrentContext]
 	if !is {
-		return nil, fmt.Errorf("KUBECONFIG has no current context, %q", raw.CurrentContext)
+		return nil, fmt.Errorf("KUBECONFIG has no context %q, its current context", raw.CurrentContext)
 	}
 	current.AuthInfo, current.Namespace = deployer, namespace
 	raw.AuthInfos = map[string]*api.AuthInfo{deployer: {Token: token}}
@@ -121,11 +121,11 @@ func writeKubeconfig(file, namespace, token string) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.QPS, config.WarningHandler = -1, rest.NoWarnings{} // as fast as it can, and warnings are read of each answer
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{} // no client-side rate limit; the code reads the warnings of each response
 	return config, nil
 }
 
-// create tries once, with no retry of client-go, and returns the warnings.
+// create sends one request without retries and returns the warnings.
 func (t *tenant) create(ctx context.Context, o client.Object, dryRun ...string) ([]string, error) {
 	var rest rest.Interface
 	var resource string
@@ -139,7 +139,7 @@ func (t *tenant) create(ctx context.Context, o client.Object, dryRun ...string) 
 	case *batchv1.Job:
 		rest, resource = t.sets.BatchV1().RESTClient(), "jobs"
 	default:
-		return nil, fmt.Errorf("create %T: not known how", o)
+		return nil, fmt.Errorf("create %T: unknown type", o)
 	}
 	request := rest.Post().Namespace(t.namespace).Resource(resource).Body(o).MaxRetries(0)
 	for _, what := range dryRun {
@@ -157,18 +157,18 @@ func (t *tenant) createConfigMap(ctx context.Context, dryRun ...string) ([]strin
 	return t.create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "made-"}}, dryRun...)
 }
 
-// isAsked looks whether API servers ask by the newest policies.
-func (w *writers) isAsked(ctx context.Context) error {
+// webhookIsCalled checks that the API server calls the webhook with the newest policies.
+func (w *tenants) webhookIsCalled(ctx context.Context) error {
 	p := w.policies[0]
-	var o client.Object = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "asked"}}
+	var o client.Object = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
 	if p.Spec.Match.Kubernetes.Resources[0].Resources[0] == "pods" {
-		o = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "asked"}, Spec: w.sleeps()}
+		o = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: w.sleeps()}
 	}
-	_, err := w.asked.create(ctx, o, metav1.DryRunAll)
+	_, err := w.probe.create(ctx, o, metav1.DryRunAll)
 	switch {
 	case err == nil:
-		return errors.New("API servers do not ask yet")
-	case apierrors.IsTooManyRequests(err) && strings.Contains(err.Error(), p.Name+"-asked"):
+		return errors.New("the API server does not call the webhook yet")
+	case apierrors.IsTooManyRequests(err) && strings.Contains(err.Error(), p.Name+"-probe"):
 		return nil
 	default:
 		return err

@@ -18,21 +18,21 @@ const (
 	redisPort     = 6379
 )
 
-// startMistakenServers starts a Redis that wants a password, one that speaks TLS alone and one that evicts.
-func (s *story) startMistakenServers(ctx context.Context) error {
+// startMisconfiguredServers starts a Redis with a password, a Redis that accepts only TLS, and a Redis that evicts keys.
+func (s *scenario) startMisconfiguredServers(ctx context.Context) error {
 	right, key, err := cert.GenerateSelfSignedCertKey("redis-tls", nil, nil)
 	if err != nil {
-		return fmt.Errorf("make certificates: %w", err)
+		return fmt.Errorf("create certificates: %w", err)
 	}
 	wrong, _, err := cert.GenerateSelfSignedCertKey("redis-tls", nil, nil)
 	if err != nil {
-		return fmt.Errorf("make certificates: %w", err)
+		return fmt.Errorf("create certificates: %w", err)
 	}
 	objects := []client.Object{
-		namespace(mistaken),
+		namespace(misconfigured),
 		secret("server", map[string][]byte{"tls.crt": right, "tls.key": key}),
-		secret("right-authority", map[string][]byte{"ca.crt": right}),
-		secret("wrong-authority", map[string][]byte{"ca.crt": wrong}),
+		secret("right-ca", map[string][]byte{"ca.crt": right}),
+		secret("wrong-ca", map[string][]byte{"ca.crt": wrong}),
 		password("right-password", rightPassword),
 		password("wrong-password", "staple"),
 	}
@@ -43,22 +43,23 @@ func (s *story) startMistakenServers(ctx context.Context) error {
 	if err := s.create(ctx, objects...); err != nil {
 		return err
 	}
-	return until(inOrder(s.rolled(mistaken, "redis-password"), s.rolled(mistaken, "redis-evicts"), s.rolled(mistaken, "redis-tls")))(ctx)
+	return waitUntil(sequence(
+		s.rolledOut(misconfigured, "redis-password"), s.rolledOut(misconfigured, "redis-evicts"), s.rolledOut(misconfigured, "redis-tls")))(ctx)
 }
 
 func secret(name string, data map[string][]byte) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: mistaken, Name: name, Labels: mine()}, Data: data}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: misconfigured, Name: name, Labels: testLabels()}, Data: data}
 }
 
-func password(name, is string) *corev1.Secret {
-	return secret(name, map[string][]byte{"password": []byte(is)})
+func password(name, value string) *corev1.Secret {
+	return secret(name, map[string][]byte{"password": []byte(value)})
 }
 
-// redisServer is a Redis with a Service of its name.
-func (s *story) redisServer(name string, args ...string) []client.Object {
-	meta := metav1.ObjectMeta{Namespace: mistaken, Name: name, Labels: mine()}
+// redisServer returns a Redis with a Service of the same name.
+func (s *scenario) redisServer(name string, args ...string) []client.Object {
+	meta := metav1.ObjectMeta{Namespace: misconfigured, Name: name, Labels: testLabels()}
 	labels := map[string]string{"server": name}
-	nobody := int64(65532)
+	nonRoot := int64(65532)
 	return []client.Object{
 		&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{{Port: redisPort}}}},
 		&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
@@ -66,9 +67,9 @@ func (s *story) redisServer(name string, args ...string) []client.Object {
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 				AutomountServiceAccountToken: new(false),
 				EnableServiceLinks:           new(false),
-				SecurityContext:              &corev1.PodSecurityContext{RunAsUser: &nobody, RunAsGroup: &nobody},
+				SecurityContext:              &corev1.PodSecurityContext{RunAsUser: &nonRoot, RunAsGroup: &nonRoot},
 				Containers: []corev1.Container{{
-					Name: "redis", Image: s.plan.redis, ImagePullPolicy: corev1.PullIfNotPresent,
+					Name: "redis", Image: s.options.redis, ImagePullPolicy: corev1.PullIfNotPresent,
 					Args:         append([]string{"--save", "", "--protected-mode", "no"}, args...),
 					VolumeMounts: []corev1.VolumeMount{{Name: "tls", MountPath: "/tls"}},
 					ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{

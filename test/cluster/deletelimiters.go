@@ -18,23 +18,23 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// deleteLimiters deletes two Limiters: one whose Redis answers, of which nothing is to stay there, and one whose Redis is
-// dead, which is to go all the same.
-func deleteLimiters(ctx context.Context, s *story) error {
+// deleteLimiters deletes two Limiters. Redis must not keep rules or heartbeats of the first one. The Redis of the second one is unreachable,
+// which must not prevent the deletion.
+func deleteLimiters(ctx context.Context, s *scenario) error {
 	dead := smallLimiter(traffic, "dead", "none")
 	dead.Spec.Redis.Addresses = []v1alpha1.RedisAddress{"redis-nowhere:6379"}
 	if err := s.create(ctx, dead); err != nil {
 		return err
 	}
-	if err := until(s.says(dead, saying{"Degraded", "StoreUnreachable", "True", ""}))(ctx); err != nil {
+	if err := waitUntil(s.hasCondition(dead, condition{"Degraded", "StoreUnreachable", "True", ""}))(ctx); err != nil {
 		return err
 	}
 	keys, err := s.redisKeys(ctx)
 	if err != nil {
 		return err
 	}
-	s.say("in Redis before: %d keys beside counters", len(keys))
-	s.expect(len(keys) >= 3, "want at least the revision, a set and the heartbeats, got %v", keys)
+	s.logf("Redis has %d keys that are not counters", len(keys))
+	s.expect(len(keys) >= 3, "want at least the revision, a rule set and the heartbeats, got %v", keys)
 	began := time.Now()
 	if err := s.Delete(ctx, dead); err != nil {
 		return err
@@ -42,19 +42,19 @@ func deleteLimiters(ctx context.Context, s *story) error {
 	if err := s.run(ctx, "kubectl", "-n", system, "delete", "limiter", "default", "--timeout=30s"); err != nil {
 		return err
 	}
-	s.within(ctx, 60*time.Second, "all that a Limiter had is gone", s.gone(limiterObjects(system, "default")...))
-	// A pod that drains tells of itself once more, and heartbeats live for ten seconds.
-	s.within(ctx, 30*time.Second, "its rules and heartbeats in Redis are gone", s.forgotten)
+	s.within(ctx, 60*time.Second, "all objects of a Limiter are deleted", s.deleted(limiterObjects(system, "default")...))
+	// A pod that drains sends another heartbeat, and heartbeats live for ten seconds.
+	s.within(ctx, 30*time.Second, "its rules and heartbeats in Redis are deleted", s.rulesDeleted)
 	limit := 45 * time.Second
-	s.within(ctx, limit, "a Limiter whose Redis is dead is gone", s.gone(dead))
-	s.say("which took %v", time.Since(began).Round(100*time.Millisecond))
-	s.within(ctx, 60*time.Second, "and all that it had", s.gone(limiterObjects(traffic, "dead")...))
+	s.within(ctx, limit, "a Limiter whose Redis is unreachable is deleted", s.deleted(dead))
+	s.logf("this took %v", time.Since(began).Round(100*time.Millisecond))
+	s.within(ctx, 60*time.Second, "all its objects are deleted", s.deleted(limiterObjects(traffic, "dead")...))
 	p := policyNamed(traffic, steadyPolicy)
-	s.within(ctx, 10*time.Second, "policies say that nobody selects them", s.says(p, saying{"Ready", "NotSelected", "False", ""}))
+	s.within(ctx, 10*time.Second, "policies report that no Limiter selects them", s.hasCondition(p, condition{"Ready", "NotSelected", "False", ""}))
 	return nil
 }
 
-// limiterObjects are what the operator makes for a Limiter.
+// limiterObjects returns the objects that the operator creates for a Limiter, and the Limiter.
 func limiterObjects(namespace, name string) []client.Object {
 	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
 	all := at("weir-limiter-" + name)
@@ -66,26 +66,26 @@ func limiterObjects(namespace, name string) []client.Object {
 	}
 }
 
-// forgotten looks whether nothing of rules and heartbeats is in Redis.
-func (s *story) forgotten(ctx context.Context) error {
+// rulesDeleted checks that Redis has no rules and no heartbeats.
+func (s *scenario) rulesDeleted(ctx context.Context) error {
 	keys, err := s.redisKeys(ctx)
 	if err != nil {
 		return err
 	}
 	if len(keys) > 0 {
-		return fmt.Errorf("in Redis there is still %s, which expires in %v", keys[0].name, keys[0].expires)
+		return fmt.Errorf("Redis still has the key %s, which expires in %v", keys[0].name, keys[0].expires)
 	}
 	return nil
 }
 
-// redisKey is a key, and when it expires; below zero: never.
+// redisKey is a key and its remaining time to live. A negative value means that it does not expire.
 type redisKey struct {
 	name    string
 	expires time.Duration
 }
 
-// redisKeys are the keys in Redis that are no counters.
-func (s *story) redisKeys(ctx context.Context) (keys []redisKey, err error) {
+// redisKeys returns the keys in Redis that are not counters.
+func (s *scenario) redisKeys(ctx context.Context) (keys []redisKey, err error) {
 	redis, err := s.forward(ctx, system, "service/redis", redisPort)
 	if err != nil {
 		return nil, err

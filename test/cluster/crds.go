@@ -18,21 +18,21 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// newField is one that a later version may have.
+// newField is a field that a later version could add.
 const newField = "later"
 
-// upgradeDefinitions applies the definitions again, then with a field more, then as they were. What is stored is to stay,
-// status included.
-func upgradeDefinitions(ctx context.Context, s *story) error {
+// upgradeCRDs applies the CRDs again, then with an additional field, then without the field. The stored objects must not change, including
+// their status.
+func upgradeCRDs(ctx context.Context, s *scenario) error {
 	p := policy(traffic, newField, 10, "1m")
-	if err := inOrder(func(ctx context.Context) error { return s.create(ctx, p) }, until(s.says(p, ready("Programmed"))))(ctx); err != nil {
+	if err := sequence(func(ctx context.Context) error { return s.create(ctx, p) }, waitUntil(s.hasCondition(p, ready("Programmed"))))(ctx); err != nil {
 		return err
 	}
 	before, err := s.stored(ctx)
 	if err != nil {
 		return err
 	}
-	if err := until(s.counts(int32(len(before))))(ctx); err != nil { // one is the Limiter, and one policy is not compared
+	if err := waitUntil(s.countsPolicies(int32(len(before))))(ctx); err != nil { // stored includes the Limiter, and does not include the policy with the field
 		return err
 	}
 	if before, err = s.stored(ctx); err != nil {
@@ -43,44 +43,44 @@ func upgradeDefinitions(ctx context.Context, s *story) error {
 		if err != nil {
 			return err
 		}
-		s.expect(len(before) == len(after), "%s: %d objects, before there were %d", what, len(after), len(before))
+		s.expect(len(before) == len(after), "%s: %d objects, want %d as before", what, len(after), len(before))
 		for name, object := range before {
 			difference := cmp.Diff(object, after[name])
-			s.expect(difference == "", "%s: %s is not what it was: %s", what, name, difference)
+			s.expect(difference == "", "%s: %s has changed: %s", what, name, difference)
 		}
-		s.say("%s: %d objects are as before, status included", what, len(after))
+		s.logf("%s: %d objects are unchanged, including their status", what, len(after))
 		return nil
 	}
 	if err := s.run(ctx, "kubectl", "apply", "--server-side", "-k", "config/crd"); err != nil {
 		return err
 	}
-	if err := same("applied again"); err != nil {
+	if err := same("CRDs applied again"); err != nil {
 		return err
 	}
-	if err := s.extendDefinitions(ctx); err != nil {
+	if err := s.extendCRDs(ctx); err != nil {
 		return err
 	}
 	if err := s.writeNewField(ctx); err != nil {
 		return err
 	}
-	if err := same("with a field more"); err != nil {
+	if err := same("CRDs with an additional field"); err != nil {
 		return err
 	}
 	if err := s.run(ctx, "kubectl", "apply", "--server-side", "-k", "config/crd"); err != nil {
 		return err
 	}
-	if err := s.operatorIsThere(ctx); err != nil {
+	if err := s.waitForOperator(ctx); err != nil {
 		return err
 	}
-	if err := same("as they were"); err != nil {
+	if err := same("CRDs without the field"); err != nil {
 		return err
 	}
-	s.within(ctx, 10*time.Second, "the policy that had the field is Ready", s.says(p, ready("Programmed")))
+	s.within(ctx, 10*time.Second, "the policy that had the field is Ready", s.hasCondition(p, ready("Programmed")))
 	return s.Delete(ctx, p)
 }
 
-// stored is what there is of Weir's kinds, but for what marks writes.
-func (s *story) stored(ctx context.Context) (map[string]any, error) {
+// stored returns the spec and the status of all objects of Weir, without the metadata that changes with every write.
+func (s *scenario) stored(ctx context.Context) (map[string]any, error) {
 	found := map[string]any{}
 	for _, kind := range []string{"LimiterList", "RateLimitPolicyList", "ClusterRateLimitPolicyList"} {
 		var list unstructured.UnstructuredList
@@ -98,8 +98,8 @@ func (s *story) stored(ctx context.Context) (map[string]any, error) {
 	return found, nil
 }
 
-// extendDefinitions adds an optional field to each kind.
-func (s *story) extendDefinitions(ctx context.Context) error {
+// extendCRDs adds an optional field to each kind.
+func (s *scenario) extendCRDs(ctx context.Context) error {
 	files, err := filepath.Glob("config/crd/bases/*.yaml")
 	if err != nil {
 		return err
@@ -109,15 +109,15 @@ func (s *story) extendDefinitions(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		var definition apiextensions.CustomResourceDefinition
-		if err := yaml.UnmarshalStrict(text, &definition); err != nil {
+		var crd apiextensions.CustomResourceDefinition
+		if err := yaml.UnmarshalStrict(text, &crd); err != nil {
 			return fmt.Errorf("read %s: %w", file, err)
 		}
-		spec := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+		spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
 		spec.Properties = maps.Clone(spec.Properties)
 		spec.Properties[newField] = apiextensions.JSONSchemaProps{Type: "string"}
-		definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = spec
-		if text, err = yaml.Marshal(definition); err != nil {
+		crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = spec
+		if text, err = yaml.Marshal(crd); err != nil {
 			return err
 		}
 		if _, err := s.pipe(ctx, string(text), "kubectl", "apply", "--server-side", "-f", "-"); err != nil {
@@ -127,8 +127,8 @@ func (s *story) extendDefinitions(ctx context.Context) error {
 	return nil
 }
 
-// writeNewField waits until the API server knows the field, by a policy that gets it.
-func (s *story) writeNewField(ctx context.Context) error {
+// writeNewField writes a policy with the field until the API server stores the field.
+func (s *scenario) writeNewField(ctx context.Context) error {
 	p := policy(traffic, newField, 10, "1m")
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "RateLimitPolicy",

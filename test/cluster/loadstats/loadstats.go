@@ -1,6 +1,6 @@
-// Package journal is what the load generator in the cluster writes, a line of JSON for every second, and what the story
-// outside of it reads from the pod's log.
-package journal
+// Package loadstats defines the statistics of the load generator. The generator writes one line of JSON per second, and the test reads
+// them from the log of the pod.
+package loadstats
 
 import (
 	"bufio"
@@ -13,32 +13,32 @@ import (
 	"time"
 )
 
-// Second is what became of the requests that ended in one second, or of several such.
-type Second struct { //nolint:recvcheck // it is added to in place, and read as a value
+// Second is the statistics of the requests that ended in one second, or in several seconds.
+type Second struct { //nolint:recvcheck // Add changes it in place, the other methods read a value
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 	// Answers are decisions by HTTP status and source: "200 redis", "429 cache".
 	Answers map[string]int `json:"answers,omitempty"`
-	// Failures are requests that got no decision, by what the client saw instead.
+	// Failures are requests without a decision, by the error of the client.
 	Failures map[string]int `json:"failures,omitempty"`
-	// Admitted requests by the strictest policy and source: "shop/daily redis".
+	// Admitted is the number of admitted requests by the strictest policy and source: "shop/daily redis".
 	Admitted map[string]int `json:"admitted,omitempty"`
-	// Limits are when the limits of policies were seen in answers, by policy and limit: "shop/edited 100".
+	// Limits are the times at which answers contained a limit, by policy and limit: "shop/edited 100".
 	Limits map[string]Seen `json:"limits,omitempty"`
-	// Slowest is the longest that a decision took, and Late how many took longer than 100 ms.
+	// Slowest is the longest duration of a decision. Late is the number of decisions that took longer than 100 ms.
 	Slowest time.Duration `json:"slowest"`
 	Late    int           `json:"late,omitempty"`
-	// Connections that were made anew.
+	// Connections is the number of new connections.
 	Connections int `json:"connections,omitempty"`
 }
 
-// Seen is when something was in an answer for the first and the last time.
+// Seen is the first and the last time at which an answer contained a value.
 type Seen struct {
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`
 }
 
-func (s Seen) and(other Seen) Seen {
+func (s Seen) merge(other Seen) Seen {
 	if s.First.IsZero() || other.First.Before(s.First) {
 		s.First = other.First
 	}
@@ -48,39 +48,39 @@ func (s Seen) and(other Seen) Seen {
 	return s
 }
 
-// Late is how long a decision may take before it counts as late.
+// Late is the duration above which a decision counts as late.
 const Late = 100 * time.Millisecond
 
-// Answer is one decision, or what came instead of it.
-type Answer struct {
+// Result is the result of one request: a decision or a failure.
+type Result struct {
 	At      time.Time
 	Took    time.Duration
 	Status  int
 	Source  string
 	Policy  string
 	Limit   int64
-	Failure string // of a request without a decision
+	Failure string // error of a request without a decision
 }
 
-// Add counts an answer.
-func (s *Second) Add(a Answer) {
-	if a.Failure != "" {
-		increase(&s.Failures, a.Failure, 1)
+// Add counts a result.
+func (s *Second) Add(r Result) {
+	if r.Failure != "" {
+		increase(&s.Failures, r.Failure, 1)
 		return
 	}
-	increase(&s.Answers, fmt.Sprintf("%d %s", a.Status, a.Source), 1)
-	if a.Status < 300 {
-		increase(&s.Admitted, a.Policy+" "+a.Source, 1)
+	increase(&s.Answers, fmt.Sprintf("%d %s", r.Status, r.Source), 1)
+	if r.Status < 300 {
+		increase(&s.Admitted, r.Policy+" "+r.Source, 1)
 	}
-	see(&s.Limits, fmt.Sprintf("%s %d", a.Policy, a.Limit), Seen{a.At, a.At})
-	s.Slowest = max(s.Slowest, a.Took)
-	if a.Took > Late {
+	see(&s.Limits, fmt.Sprintf("%s %d", r.Policy, r.Limit), Seen{r.At, r.At})
+	s.Slowest = max(s.Slowest, r.Took)
+	if r.Took > Late {
 		s.Late++
 	}
 }
 
-// and is both seconds as one.
-func (s Second) and(other Second) Second {
+// merge returns the sum of both.
+func (s Second) merge(other Second) Second {
 	sum := Second{
 		From: s.From, To: other.To,
 		Slowest: max(s.Slowest, other.Slowest), Late: s.Late + other.Late, Connections: s.Connections + other.Connections,
@@ -116,13 +116,13 @@ func see(limits *map[string]Seen, key string, seen Seen) {
 	if *limits == nil {
 		*limits = map[string]Seen{}
 	}
-	(*limits)[key] = (*limits)[key].and(seen)
+	(*limits)[key] = (*limits)[key].merge(seen)
 }
 
-// Answered is how many decisions there were.
+// Answered returns the number of decisions.
 func (s Second) Answered() int { return sum(s.Answers) }
 
-// Failed is how many requests got none.
+// Failed returns the number of requests without a decision.
 func (s Second) Failed() int { return sum(s.Failures) }
 
 func sum(counts map[string]int) int {
@@ -133,13 +133,13 @@ func sum(counts map[string]int) int {
 	return n
 }
 
-// Denied is how many decisions were a 429.
+// Denied returns the number of decisions with status 429.
 func (s Second) Denied() int {
 	return s.count(func(key string) bool { return strings.HasPrefix(key, "429 ") })
 }
 
-// Of is how many decisions came from that source.
-func (s Second) Of(source string) int {
+// FromSource returns the number of decisions from source.
+func (s Second) FromSource(source string) int {
 	return s.count(func(key string) bool { return strings.HasSuffix(key, " "+source) })
 }
 
@@ -153,7 +153,7 @@ func (s Second) count(counts func(key string) bool) int {
 	return n
 }
 
-// String reads "12000 answers (9000 200 redis, 3000 429 cache), 2 failures (2 connection refused), slowest 12ms".
+// String returns, for example, "12000 answers (9000 200 redis, 3000 429 cache), 2 failures (2 connection refused), slowest 12ms".
 func (s Second) String() string {
 	return fmt.Sprintf("%d answers%s, %d failures%s, slowest %v, %d over %v",
 		s.Answered(), list(s.Answers), s.Failed(), list(s.Failures), s.Slowest.Round(time.Millisecond), s.Late, Late)
@@ -170,61 +170,61 @@ func list(counts map[string]int) string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-// Journal are the seconds of one generator, in order.
-type Journal []Second
+// Series is the statistics of one generator, in the order of time.
+type Series []Second
 
-// Read reads a journal. A line that is none, as the last one may be while it is written, is passed over.
-func Read(from io.Reader) (Journal, error) {
-	var j Journal
+// Read reads the lines of a generator. It ignores an invalid line, because the last line can be incomplete.
+func Read(from io.Reader) (Series, error) {
+	var series Series
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var s Second
 		if err := json.Unmarshal(lines.Bytes(), &s); err == nil && !s.To.IsZero() {
-			j = append(j, s)
+			series = append(series, s)
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read a journal: %w", err)
+		return nil, fmt.Errorf("read the statistics of a load: %w", err)
 	}
-	return j, nil
+	return series, nil
 }
 
-// Write writes what Read reads.
-func (j Journal) Write(to io.Writer) error {
+// Write writes the format that Read reads.
+func (s Series) Write(to io.Writer) error {
 	lines := json.NewEncoder(to)
-	for _, s := range j {
-		if err := lines.Encode(s); err != nil {
+	for _, second := range s {
+		if err := lines.Encode(second); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Between is the sum of all seconds that have a part in the time.
-func (j Journal) Between(from, to time.Time) Second {
+// Between returns the sum of all seconds that overlap with the interval.
+func (s Series) Between(from, to time.Time) Second {
 	var total Second
-	for _, s := range j {
-		if s.To.After(from) && s.From.Before(to) {
-			total = total.and(s)
+	for _, second := range s {
+		if second.To.After(from) && second.From.Before(to) {
+			total = total.merge(second)
 		}
 	}
 	return total
 }
 
-// All is the sum of all seconds.
-func (j Journal) All() Second {
+// Total returns the sum of all seconds.
+func (s Series) Total() Second {
 	var total Second
-	for _, s := range j {
-		total = total.and(s)
+	for _, second := range s {
+		total = total.merge(second)
 	}
 	return total
 }
 
-// End is until when the journal tells.
-func (j Journal) End() time.Time {
-	if len(j) == 0 {
+// End returns the end of the last second, or the zero time if there is no second.
+func (s Series) End() time.Time {
+	if len(s) == 0 {
 		return time.Time{}
 	}
-	return j[len(j)-1].To
+	return s[len(s)-1].To
 }

@@ -1,4 +1,4 @@
-package journal_test
+package loadstats_test
 
 import (
 	"bytes"
@@ -6,29 +6,29 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-dev/weir/test/cluster/journal"
+	"github.com/weir-dev/weir/test/cluster/loadstats"
 )
 
 func at(seconds float64) time.Time {
 	return time.Unix(1_700_000_000, 0).UTC().Add(time.Duration(seconds * float64(time.Second)))
 }
 
-func second(from float64, answers ...journal.Answer) journal.Second {
-	s := journal.Second{From: at(from), To: at(from + 1)}
+func second(from float64, answers ...loadstats.Result) loadstats.Second {
+	s := loadstats.Second{From: at(from), To: at(from + 1)}
 	for _, a := range answers {
 		s.Add(a)
 	}
 	return s
 }
 
-func threeSeconds() journal.Journal {
-	admitted := journal.Answer{At: at(0.5), Took: time.Millisecond, Status: 200, Source: "redis", Policy: "shop/daily", Limit: 10}
-	denied := journal.Answer{At: at(1.5), Took: 200 * time.Millisecond, Status: 429, Source: "cache", Policy: "shop/daily", Limit: 10}
-	edited := journal.Answer{At: at(2.5), Took: 2 * time.Millisecond, Status: 200, Source: "local", Policy: "shop/daily", Limit: 20}
-	return journal.Journal{second(0, admitted, admitted), second(1, denied, journal.Answer{Failure: "dial: refused"}), second(2, edited)}
+func threeSeconds() loadstats.Series {
+	admitted := loadstats.Result{At: at(0.5), Took: time.Millisecond, Status: 200, Source: "redis", Policy: "shop/daily", Limit: 10}
+	denied := loadstats.Result{At: at(1.5), Took: 200 * time.Millisecond, Status: 429, Source: "cache", Policy: "shop/daily", Limit: 10}
+	edited := loadstats.Result{At: at(2.5), Took: 2 * time.Millisecond, Status: 200, Source: "local", Policy: "shop/daily", Limit: 20}
+	return loadstats.Series{second(0, admitted, admitted), second(1, denied, loadstats.Result{Failure: "dial: refused"}), second(2, edited)}
 }
 
-func TestAJournalTellsOfTheSecondsThatHaveAPartInATime(t *testing.T) {
+func TestBetween_SumsTheSecondsThatOverlap(t *testing.T) {
 	for name, c := range map[string]struct {
 		from, to float64
 		answered int
@@ -49,9 +49,9 @@ func TestAJournalTellsOfTheSecondsThatHaveAPartInATime(t *testing.T) {
 	}
 }
 
-func TestASumKeepsWhatItsSecondsSay(t *testing.T) {
-	seen := threeSeconds().All()
-	if seen.Denied() != 1 || seen.Of("redis") != 2 || seen.Of("local") != 1 || seen.Late != 1 || seen.Slowest != 200*time.Millisecond {
+func TestTotal_SumsAllSeconds(t *testing.T) {
+	seen := threeSeconds().Total()
+	if seen.Denied() != 1 || seen.FromSource("redis") != 2 || seen.FromSource("local") != 1 || seen.Late != 1 || seen.Slowest != 200*time.Millisecond {
 		t.Errorf("%v", seen)
 	}
 	if n := seen.Admitted["shop/daily redis"]; n != 2 {
@@ -65,14 +65,14 @@ func TestASumKeepsWhatItsSecondsSay(t *testing.T) {
 	}
 }
 
-func TestAJournalIsReadAsItWasWritten(t *testing.T) {
+func TestRead_ReturnsWhatWriteHasWritten(t *testing.T) {
 	var log bytes.Buffer
 	if err := threeSeconds().Write(&log); err != nil {
 		t.Fatal(err)
 	}
-	log.WriteString(`{"from":"2026-01-`) // the line that is written now
-	j, err := journal.Read(&log)
-	if err != nil || len(j) != 3 || !j.End().Equal(at(3)) || j.All().String() != threeSeconds().All().String() {
-		t.Errorf("read %v, %v", j.All(), err)
+	log.WriteString(`{"from":"2026-01-`) // an incomplete line
+	j, err := loadstats.Read(&log)
+	if err != nil || len(j) != 3 || !j.End().Equal(at(3)) || j.Total().String() != threeSeconds().Total().String() {
+		t.Errorf("read %v, %v", j.Total(), err)
 	}
 }

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// throttleKubernetes makes the API server call the Limiter before writes: of a tenant that exceeds its limit, of a tenant that does not, and
+// during outages of the limiters, of Redis and of the certificate. At the end it restores the samples, so that later steps delete a Limiter
+// that the API server calls.
+func throttleKubernetes(ctx context.Context, s *scenario) (err error) {
+	if err := s.deleteSamplesOfWrites(ctx); err != nil {
+		return err
+	}
+	w, err := s.startTenants(ctx)
+	defer func() { err = errors.Join(err, w.end(ctx)) }()
+	if err != nil {
+		return err
+	}
+	return sequence(
+		w.resetCounters, // of an earlier run, with -resume
+		w.startThrottling,
+		w.exceedTheLimit,
+		w.compareLatency,
+		w.rollOutDuringFlood,
+		w.removeLimiters,
+		w.limitEverything,
+		w.decideWithoutRedis,
+		w.renewThrottleCertificate,
+		w.stopThrottling,
+	)(ctx)
+}
+
+// deleteSamplesOfWrites deletes the samples that limit writes. stopThrottling restores them.
+func (s *scenario) deleteSamplesOfWrites(ctx context.Context) error {
+	var samples v1alpha1.ClusterRateLimitPolicyList
+	if err := s.List(ctx, &samples); err != nil {
+		return err
+	}
+	for i := range samples.Items {
+		p := &samples.Items[i]
+		if p.Spec.Match == nil || p.Spec.Match.Kubernetes == nil {
+			continue
+		}
+		if err := s.run(ctx, "kubectl", "delete", "clusterratelimitpolicy", p.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startThrottling turns on spec.kubernetesThrottle. Without policies, the API server does not call the limiters.
+func (w *tenants) startThrottling(ctx context.Context) error {
+	limiter := limiterNamed(system, "default")
+	if err := w.setThrottle(`{}`)(ctx); err != nil {
+		return err
+	}
+	return sequence(
+		waitUntil(w.hasCondition(limiter, condition{v1alpha1.ConditionThrottleRegistered, v1alpha1.ReasonNoPolicies, metav1.ConditionFalse, ""})),
+		waitUntil(w.rolledOut(system, limiterPods)),
+		waitUntil(w.hasCondition(limiter, ready("Deployed"))),
+		w.isUnregistered,
+	)(ctx)
+}
+
+// setThrottle patches spec.kubernetesThrottle of the Limiter.
+func (s *scenario) setThrottle(value string) action {
+	return s.command("kubectl", "-n", system, "patch", "limiter", "default", "--type=merge", "-p", `{"spec":{"kubernetesThrottle":`+value+`}}`)
+}
+
+// stopThrottling deletes the policies, which unregisters the webhook, and restores the samples.
+func (w *tenants) stopThrottling(ctx context.Context) error {
+	if err := sequence(w.setThrottle(`{"failurePolicy":null}`), w.deletePolicies)(ctx); err != nil {
+		return err
+	}
+	w.within(ctx, 15*time.Second, "without policies the webhook is unregistered", w.isUnregistered)
+	if err := w.run(ctx, "kubectl", "apply", "-k", "config/samples/cluster"); err != nil {
+		return err
+	}
+	w.within(ctx, 15*time.Second, "with the samples the webhook is registered again", w.isRegistered)
+	return nil
+}
+
+func configMaps() v1alpha1.KubernetesResources {
+	return v1alpha1.KubernetesResources{
+		APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"configmaps"},
+		Operations: []v1alpha1.Operation{v1alpha1.OperationCreate},
+	}
+}
+
+// perTenant returns a limit per minute for each of the tenants, counted exactly.
+func perTenant(name string, limit int64, resources ...v1alpha1.KubernetesResources) *v1alpha1.ClusterRateLimitPolicy {
+	p := &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: testLabels()}}
+	p.Spec.RateLimitPolicySpec = v1alpha1.RateLimitPolicySpec{
+		Axis: v1alpha1.AxisTenant, Limit: limit, Window: "1m", Algorithm: v1alpha1.SlidingWindowLog,
+		Match: &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{
+			Resources: resources, Namespaces: []v1alpha1.NamespaceName{tenantA, tenantB},
+		}},
+	}
+	return p
+}
+
+// probePolicy returns a policy for the same writes in the namespace probeNamespace. It denies even dry runs, which shows that the API server
+// calls the webhook.
+func probePolicy(p *v1alpha1.ClusterRateLimitPolicy) *v1alpha1.ClusterRateLimitPolicy {
+	i := perTenant(p.Name+"-probe", 1, p.Spec.Match.Kubernetes.Resources...)
+	i.Spec.Match.Kubernetes.Namespaces = []v1alpha1.NamespaceName{probeNamespace}
+	i.Spec.Cost = &v1alpha1.Cost{Expression: new(v1alpha1.Expression("2"))}
+	return i
+}
+
+// applyPolicies replaces the policies of this step, and waits until replicas enforce them and the API server calls the webhook for them.
+func (w *tenants) applyPolicies(policies ...*v1alpha1.ClusterRateLimitPolicy) action {
+	return func(ctx context.Context) error {
+		if err := w.deletePolicies(ctx); err != nil {
+			return err
+		}
+		for _, p := range append(policies, probePolicy(policies[0])) {
+			if err := w.create(ctx, p); err != nil {
+				return err
+			}
+			w.policies = append(w.policies, p)
+		}
+		began := time.Now()
+		for _, p := range w.policies {
+			w.withinSince(ctx, began, 15*time.Second, "policy "+p.GetName()+" is Ready", w.hasCondition(p, ready("Programmed")))
+		}
+		w.withinSince(ctx, began, 15*time.Second, "the API server calls the webhook", sequence(w.isRegistered, w.webhookIsCalled))
+		return nil
+	}
+}
+
+// deletePolicies deletes the policies of this step.
+func (w *tenants) deletePolicies(ctx context.Context) error {
+	for _, p := range w.policies {
+		if err := client.IgnoreNotFound(w.Delete(ctx, p)); err != nil {
+			return err
+		}
+	}
+	w.policies = nil
+	return nil
+}
+
+func throttleConfiguration() *admissionv1.ValidatingWebhookConfiguration {
+	return &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "weir-throttle"}}
+}
+
+func (s *scenario) isUnregistered(ctx context.Context) error {
+	return s.deleted(throttleConfiguration())(ctx)
+}
+
+func (s *scenario) isRegistered(ctx context.Context) error {
+	registered := condition{v1alpha1.ConditionThrottleRegistered, v1alpha1.ReasonRegistered, metav1.ConditionTrue, ""}
+	if err := s.hasCondition(limiterNamed(system, "default"), registered)(ctx); err != nil {
+		return err
+	}
+	configuration := throttleConfiguration()
+	if err := s.Get(ctx, client.ObjectKeyFromObject(configuration), configuration); err != nil {
+		return err
+	}
+	if len(configuration.Webhooks) != 1 {
+		return fmt.Errorf("%d webhooks, want 1", len(configuration.Webhooks))
+	}
+	return nil
+}
