@@ -172,7 +172,7 @@ func (w *World) expireCertificates(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	authority, key, err := signingCA(secret)
+	ca, key, err := signingCA(secret)
 	if err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (w *World) expireCertificates(ctx context.Context) error {
 	certificate, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: big.NewInt(1), DNSNames: []string{serviceName + "." + operatorNamespace + ".svc"},
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(-time.Minute), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}, authority, own.Public(), key)
+	}, ca, own.Public(), key)
 	if err != nil {
 		return err
 	}

@@ -30,8 +30,8 @@ type version[T any] struct {
 	value T
 }
 
-func newSimulation(terms Rotation) *simulation {
-	return &simulation{rotation: terms, now: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC), published: Bundles{nil, nil}}
+func newSimulation(rotation Rotation) *simulation {
+	return &simulation{rotation: rotation, now: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC), published: Bundles{nil, nil}}
 }
 
 // reconcile runs one round of the Rotator. With published false the round fails before it publishes the bundle.
@@ -103,7 +103,7 @@ func drawRotation(t *rapid.T) Rotation {
 	return Rotation{
 		Names:               []string{serviceName},
 		CertificateLifetime: certificate,
-		CALifetime:          time.Duration(rapid.Int64Range(3, 20).Draw(t, "authority")) * certificate,
+		CALifetime:          time.Duration(rapid.Int64Range(3, 20).Draw(t, "CA lifetime in certificates")) * certificate,
 		SettleTime:          certificate / time.Duration(rapid.SampledFrom([]int64{6, 7, 12, 64, 10_000}).Draw(t, "settle is a fraction")),
 	}
 }
@@ -115,19 +115,19 @@ func TestAdvance_LateClientsAlwaysVerifyWhatIsServed(t *testing.T) {
 		servedLag := time.Duration(rapid.Int64Range(0, int64(w.rotation.CertificateLifetime/8)).Draw(t, "replicas are late by"))
 		w.reconcile(t, true)
 		w.reconcile(t, true)
-		authorities := map[string]bool{}
+		cas := map[string]bool{}
 		for range 60 {
 			w.now = w.now.Add(pause(t, w.rotation))
 			w.mustVerify(t, w.rotation.SettleTime, servedLag)
 			w.reconcile(t, rapid.IntRange(0, 3).Draw(t, "written") > 0)
 			w.mustVerify(t, w.rotation.SettleTime, servedLag)
 			w.state = mustRoundTrip(t, w.state)
-			authorities[string(w.state.Serving.Certificate.AuthorityKeyId)] = true
+			cas[string(w.state.Serving.Certificate.AuthorityKeyId)] = true
 			if len(w.state.CAs) > 3 {
 				t.Fatalf("%d CAs are trusted, want at most 3", len(w.state.CAs))
 			}
 		}
-		rotations += len(authorities) - 1
+		rotations += len(cas) - 1
 	})
 	if rotations == 0 {
 		t.Error("no CA was ever replaced")
@@ -135,8 +135,8 @@ func TestAdvance_LateClientsAlwaysVerifyWhatIsServed(t *testing.T) {
 }
 
 // pause draws up to an eighth of a certificate's lifetime. Long and short pauses are equally likely.
-func pause(t *rapid.T, terms Rotation) time.Duration {
-	eighths := []time.Duration{time.Second, terms.SettleTime / 8, terms.CertificateLifetime / 64, terms.CertificateLifetime / 9, terms.CertificateLifetime / 8}
+func pause(t *rapid.T, rotation Rotation) time.Duration {
+	eighths := []time.Duration{time.Second, rotation.SettleTime / 8, rotation.CertificateLifetime / 64, rotation.CertificateLifetime / 9, rotation.CertificateLifetime / 8}
 	return rapid.SampledFrom(eighths).Draw(t, "pause")
 }
 
@@ -300,9 +300,9 @@ func TestNewRotator_RejectsLifetimesWithoutTimeToRotate(t *testing.T) {
 		"a negative settle time":                          func(t *Rotation) { t.SettleTime = -1 },
 		"negative lifetimes":                              func(t *Rotation) { t.CertificateLifetime, t.CALifetime = -day, -2*day },
 	} {
-		terms := DefaultRotation(serviceName)
-		change(&terms)
-		if _, err := NewRotator(Config{Rotation: terms}); err == nil {
+		rotation := DefaultRotation(serviceName)
+		change(&rotation)
+		if _, err := NewRotator(Config{Rotation: rotation}); err == nil {
 			t.Errorf("%s: accepted", what)
 		}
 	}

@@ -22,26 +22,26 @@ func TestRotation_FailsNoCallWhileCertificatesRotate(t *testing.T) {
 		lasts  = 8 * time.Second
 		settle = 500 * time.Millisecond
 	)
-	terms := Rotation{Names: []string{serviceName}, CALifetime: 9 * time.Second, CertificateLifetime: 3 * time.Second, SettleTime: settle}
+	rotation := Rotation{Names: []string{serviceName}, CALifetime: 9 * time.Second, CertificateLifetime: 3 * time.Second, SettleTime: settle}
 	var serving Serving
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	server.TLS = &tls.Config{}
 	serving.Configure(server.TLS)
 	var trusted atomic.Pointer[x509.CertPool]
 
-	rotate := func(stop time.Time, arrived chan struct{}) (certificates, authorities int) {
+	rotate := func(stop time.Time, arrived chan struct{}) (certificates, cas int) {
 		var state State
-		var carried Bundles
+		var published Bundles
 		leaves, signers := map[string]bool{}, map[string]bool{}
 		var reading sync.WaitGroup
 		defer reading.Wait()
 		for tick := time.NewTicker(50 * time.Millisecond); time.Now().Before(stop); <-tick.C {
-			next, err := terms.Advance(state, carried, time.Now())
+			next, err := rotation.Advance(state, published, time.Now())
 			if err != nil {
 				t.Error(err)
 				return 0, 0
 			}
-			state, carried = next, Bundles{next.Bundle()}
+			state, published = next, Bundles{next.Bundle()}
 			leaves[string(state.Serving.Certificate.Raw)] = true
 			signers[string(state.Serving.Certificate.AuthorityKeyId)] = true
 			data, err := state.encode()
@@ -83,12 +83,12 @@ func TestRotation_FailsNoCallWhileCertificatesRotate(t *testing.T) {
 			}
 		})
 	}
-	certificates, authorities := rotate(stop, arrived)
+	certificates, cas := rotate(stop, arrived)
 	callers.Wait()
-	if certificates < 4 || authorities != 2 || calls.Load() < 100 {
-		t.Errorf("%d calls saw %d certificates of %d CAs, which is too few", calls.Load(), certificates, authorities)
+	if certificates < 4 || cas != 2 || calls.Load() < 100 {
+		t.Errorf("%d calls saw %d certificates of %d CAs, which is too few", calls.Load(), certificates, cas)
 	}
-	t.Logf("%d calls, %d certificates, %d CAs", calls.Load(), certificates, authorities)
+	t.Logf("%d calls, %d certificates, %d CAs", calls.Load(), certificates, cas)
 }
 
 func handshake(addr string, trusted *x509.CertPool) error {

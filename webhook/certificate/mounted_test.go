@@ -58,7 +58,7 @@ func TestRotation_FailsNoCallWhilePodsReadMountedCertificates(t *testing.T) {
 		watch    = 250 * time.Millisecond // configuration → API server
 		kubelet  = 300 * time.Millisecond // Secret → files
 	)
-	terms := Rotation{Names: []string{"*.weir-system.svc"}, CALifetime: 9 * time.Second, CertificateLifetime: 3 * time.Second, SettleTime: 500 * time.Millisecond}
+	rotation := Rotation{Names: []string{"*.weir-system.svc"}, CALifetime: 9 * time.Second, CertificateLifetime: 3 * time.Second, SettleTime: 500 * time.Millisecond}
 	pods := []*pod{{dir: t.TempDir()}, {dir: t.TempDir()}} // one gets files immediately, one late
 	servers := make([]*httptest.Server, len(pods))
 	for i, p := range pods {
@@ -111,11 +111,11 @@ func TestRotation_FailsNoCallWhilePodsReadMountedCertificates(t *testing.T) {
 	var written map[string][]byte
 	leaves, signers := map[string]bool{}, map[string]bool{}
 	for tick := time.NewTicker(50 * time.Millisecond); time.Now().Before(stop); <-tick.C {
-		var carried Bundles
+		var published Bundles
 		if bundle := configuration.Load(); bundle != nil {
-			carried = Bundles{*bundle}
+			published = Bundles{*bundle}
 		}
-		next, err := terms.Advance(state, carried, time.Now())
+		next, err := rotation.Advance(state, published, time.Now())
 		if err != nil {
 			t.Error(err)
 			break

@@ -57,13 +57,13 @@ func FuzzDecode(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(good[keyCertificate], good[keyPrivate], good[keyCAs])
-	f.Fuzz(func(t *testing.T, certificate, key, authorities []byte) {
-		s, err := decode(map[string][]byte{keyCertificate: certificate, keyPrivate: key, keyCAs: authorities})
+	f.Fuzz(func(t *testing.T, certificate, key, cas []byte) {
+		s, err := decode(map[string][]byte{keyCertificate: certificate, keyPrivate: key, keyCAs: cas})
 		if err != nil {
 			return
 		}
 		// Advance must be able to continue from every decoded state.
-		if _, err := DefaultRotation(serviceName).Advance(s, Bundles{authorities}, w.now); err != nil {
+		if _, err := DefaultRotation(serviceName).Advance(s, Bundles{cas}, w.now); err != nil {
 			t.Fatal(err)
 		}
 	})
