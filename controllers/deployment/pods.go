@@ -244,7 +244,7 @@ const (
 	maxRedisTimeout = 750 * time.Millisecond
 )
 
-// checkTemplate rejects settings with which pods would not start. The CRD rejects them too, but an older CRD may have accepted them.
+// checkTemplate rejects settings with which pods would not start, although the current or an older CRD accepts them.
 func checkTemplate(limiter *v1alpha1.Limiter) error {
 	timeout, err := time.ParseDuration(string(limiter.Spec.Redis.Timeout))
 	if err == nil && timeout > maxRedisTimeout && Throttles(limiter) {
