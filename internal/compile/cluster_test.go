@@ -132,9 +132,9 @@ func TestABadClusterPolicyNeverAffectsAnother(t *testing.T) {
 	})
 }
 
-// TestAnOverrideIsTrueOfEveryRequest holds what is told of policies against what requests meet.
+// TestAnOverrideIsTrueOfEveryRequest holds what is found of policies against what requests meet.
 func TestAnOverrideIsTrueOfEveryRequest(t *testing.T) {
-	told := map[string]int{}
+	found := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		policies := compile.Policies{
 			Namespaced: rapid.SliceOfN(alike(), 1, 6).Draw(t, "namespaced"),
@@ -142,7 +142,7 @@ func TestAnOverrideIsTrueOfEveryRequest(t *testing.T) {
 		}
 		result := policies.Compile(compile.DefaultIdentity())
 		for _, o := range result.Overrides {
-			told[o.Reason]++
+			found[o.Reason]++
 			at := slices.IndexFunc(result.Set.Rules, func(r rules.Rule) bool { return r.Policy == o.Policy })
 			if r := result.Set.Rules[at]; !r.AllDomains && r.Domain != o.Domain && !slices.Contains(r.Domains, o.Domain) {
 				t.Errorf("%+v, and that is none of the policy's domains", o)
@@ -167,8 +167,8 @@ func TestAnOverrideIsTrueOfEveryRequest(t *testing.T) {
 			}
 		}
 	})
-	if told[v1alpha1.ReasonNamespacePolicy] == 0 || told[v1alpha1.ReasonStricterPolicy] == 0 {
-		t.Errorf("no overrides of one kind: %v", told)
+	if found[v1alpha1.ReasonNamespacePolicy] == 0 || found[v1alpha1.ReasonStricterPolicy] == 0 {
+		t.Errorf("no overrides of one kind: %v", found)
 	}
 }
 
@@ -245,11 +245,11 @@ func TestTheConditionNamesWhoDecides(t *testing.T) {
 		},
 		"a stricter policy": {
 			[]compile.Override{{Policy: "a/own", Domain: "a", By: "cluster/x", Reason: v1alpha1.ReasonStricterPolicy}},
-			"StricterPolicy", "decides nothing beside cluster/x, which counts the same requests and is as strict or stricter",
+			"StricterPolicy", "has no effect: cluster/x counts the same requests and is at least as strict",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reason, message := compile.Condition(tc.overrides)
+			reason, message := compile.OverriddenCondition(tc.overrides)
 			if reason != tc.reason || message != tc.message {
 				t.Errorf("%s: %s", reason, message)
 			}

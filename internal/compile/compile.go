@@ -5,62 +5,61 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// Policies are what to compile: those of namespaces, and those of the cluster.
+// Policies are the policies to compile, and the namespaces of the cluster.
 type Policies struct {
 	Namespaced []v1alpha1.RateLimitPolicy
 	Cluster    []v1alpha1.ClusterRateLimitPolicy
-	// Namespaces of the cluster, in any order; rules that ask for labels or tenants of namespaces know these.
+	// Namespaces of the cluster, in any order. Rules that read labels or tenants of namespaces use them.
 	Namespaces []Namespace
 }
 
-// Namespace is what of a namespace policies can depend on.
+// Namespace has the properties of a namespace that policies can depend on.
 type Namespace struct {
 	Name                string
 	Labels, Annotations map[string]string
 }
 
-// Result is what policies come out as.
+// Result is the result of compiling policies.
 type Result struct {
-	// Set is what limiters enforce: a rule for each policy without a problem, sorted by policy.
+	// Set is what limiters enforce. It has one rule for each valid policy, sorted by policy.
 	Set rules.Set
-	// Problems say why the other policies are not enforced, sorted by policy, and within one in the order of its fields.
+	// Problems lists why the other policies are not enforced, sorted by policy, and for each policy in the order of its fields.
 	Problems []Problem
-	// Overrides say which policies decide nothing for another one, sorted by policy and domain.
+	// Overrides lists the policies that have no effect because of another policy, sorted by policy and domain.
 	Overrides []Override
 }
 
-// Problem is why a policy is not enforced.
+// Problem is one reason why a policy is not enforced.
 type Problem struct {
 	Policy string `json:"policy"` // "namespace/name", or "cluster/name"
-	// Cluster: of a ClusterRateLimitPolicy. The name does not tell that, for a namespace can be called cluster.
+	// Cluster is true if the policy is a ClusterRateLimitPolicy. The name is not sufficient, because a namespace can have the name cluster.
 	Cluster bool   `json:"cluster,omitempty"`
 	Field   string `json:"field"`  // "spec.match.http.paths[0].value"
 	Reason  string `json:"reason"` // a reason of the condition Accepted: v1alpha1.ReasonInvalid
 	Message string `json:"message"`
 }
 
-// String reads "shop/tenant-daily: spec.limit: limit 0 is outside …".
+// String returns "shop/tenant-daily: spec.limit: message".
 func (p Problem) String() string { return p.Policy + ": " + p.Field + ": " + p.Message }
 
-// Compile turns policies into what limiters enforce, and says why for each policy that cannot be. Policies that name no
-// identifier take it from the identity table; policies that are being deleted are left out. The Set says of the namespaces
-// what its rules ask, and nothing where they ask nothing.
+// Compile compiles the policies to rules, and returns the problems of each invalid policy. Policies without an identifier use the identity
+// table. Policies that are being deleted are ignored. The Set contains only those properties of namespaces that its rules read.
 func (p Policies) Compile(identity Identity) Result {
 	var result Result
-	for _, same := range order(p) {
+	for _, same := range groupByName(p) {
 		valid, found := validate(same)
 		if len(found) > 0 {
 			result.Problems = append(result.Problems, found...)
 			continue
 		}
-		result.Set.Rules = append(result.Set.Rules, lower(valid, resolve(valid, identity)))
+		result.Set.Rules = append(result.Set.Rules, lower(valid, resolveIdentifier(valid, identity)))
 	}
-	result.Set.Namespaces = known(p.Namespaces, result.Set.Rules, identity)
+	result.Set.Namespaces = namespaceFacts(p.Namespaces, result.Set.Rules, identity)
 	result.Overrides = overrides(result.Set.Rules)
 	return result
 }
 
-// Compile is [Policies.Compile] for policies of namespaces alone, among which none decides for another.
+// Compile is [Policies.Compile] for namespaced policies only. These never override each other.
 func Compile(policies []v1alpha1.RateLimitPolicy, identity Identity) (rules.Set, []Problem) {
 	result := Policies{Namespaced: policies}.Compile(identity)
 	return result.Set, result.Problems

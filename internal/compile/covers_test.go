@@ -94,7 +94,7 @@ func TestDecidesNothingBeside(t *testing.T) {
 			if tc.other != nil {
 				tc.other(&other)
 			}
-			if got := compile.DecidesNothingBeside(&rule, &other); got != tc.want {
+			if got := compile.IsRedundant(&rule, &other); got != tc.want {
 				t.Errorf("got %v", got)
 			}
 		})

@@ -1,6 +1,6 @@
-// Package compile turns policies into what limiters enforce.
+// Package compile compiles policies to the rules that limiters enforce.
 //
-// [Compile] is pure: no I/O, no clock, and the same policies in any order give the same rules to the byte. It trusts
-// nothing that the policy API promises, since an object may be older than a rule of the API or come from a file:
-// what cannot be enforced is a [Problem] that names the field, and never stops the other policies.
+// [Compile] is a pure function without I/O and without a clock. The same policies in any order compile to the same bytes. It validates
+// everything again that the CRD validates, because an object can be older than a rule of the CRD, or come from a file. An invalid policy
+// becomes a [Problem] that names the field. It does not affect the other policies.
 package compile

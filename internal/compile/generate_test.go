@@ -158,10 +158,10 @@ func when(axis v1alpha1.Axis) *rapid.Generator[v1alpha1.When] {
 	)
 }
 
-func networks(least int) *rapid.Generator[[]v1alpha1.CIDR] {
+func networks(lowestLimit int) *rapid.Generator[[]v1alpha1.CIDR] {
 	return rapid.SliceOfN(rapid.SampledFrom([]v1alpha1.CIDR{
 		"10.0.0.0/8", "203.0.113.7/32", "0.0.0.0/0", "2001:DB8::/32", "2001:db8:0:0::/32", "::/0",
-	}), least, 4)
+	}), lowestLimit, 4)
 }
 
 func cost() *rapid.Generator[*v1alpha1.Cost] {

@@ -5,18 +5,17 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// Identity is a Limiter's identity table: where the identifiers of an axis stand in requests, for the policies that do
-// not say it themselves.
+// Identity is the identity table of a Limiter: the source of the identifiers of each axis, for policies without an identifier.
 type Identity struct {
 	IP, Tenant, User, APIKey rules.Identifier
-	// IPv6PrefixLength is how many bits of an IPv6 address are counted as one, 1 … 128; 0 stands for 64.
+	// IPv6PrefixLength is the number of bits of an IPv6 address that identify one client, 1 … 128. 0 means 64.
 	IPv6PrefixLength int
-	// NamespaceLabel or NamespaceAnnotation of a namespace holds its tenant, for writes to the Kubernetes API; without either a
-	// namespace is its own tenant.
+	// NamespaceLabel or NamespaceAnnotation is the key of the label or annotation of a namespace that contains its tenant, for writes to
+	// the Kubernetes API. If both are empty, the tenant is the name of the namespace.
 	NamespaceLabel, NamespaceAnnotation string
 }
 
-// IdentityOf is the table of a Limiter. What an API server would have filled in is what [DefaultIdentity] says.
+// IdentityOf returns the identity table of a Limiter. It replaces missing fields by those of [DefaultIdentity].
 func IdentityOf(spec *v1alpha1.LimiterSpec) Identity {
 	table, identity := spec.Identity, DefaultIdentity()
 	for _, header := range []struct {
@@ -33,10 +32,10 @@ func IdentityOf(spec *v1alpha1.LimiterSpec) Identity {
 	return identity
 }
 
-// defaultIPv6Prefix is what an IPv6 client owns; rules leave it out.
+// defaultIPv6Prefix is the default prefix length of an IPv6 client, in bits. Rules omit it.
 const defaultIPv6Prefix = 64
 
-// DefaultIdentity is the table of a Limiter that says nothing else.
+// DefaultIdentity returns the identity table with the defaults of the CRD.
 func DefaultIdentity() Identity {
 	return Identity{
 		IP:     rules.Identifier{From: rules.FromClientIP},
@@ -46,8 +45,8 @@ func DefaultIdentity() Identity {
 	}
 }
 
-// of returns the table's entry for axis. Endpoints identify themselves; of Custom the policy alone knows.
-func (i Identity) of(axis v1alpha1.Axis) (id rules.Identifier, known bool) {
+// sourceFor returns the source of the identifier for an axis. There is no source for Custom: the policy must have an identifier.
+func (i Identity) sourceFor(axis v1alpha1.Axis) (id rules.Identifier, known bool) {
 	switch axis {
 	case v1alpha1.AxisIP:
 		return i.IP, true
@@ -64,8 +63,8 @@ func (i Identity) of(axis v1alpha1.Axis) (id rules.Identifier, known bool) {
 	}
 }
 
-// ofKubernetes is of for writes to the Kubernetes API.
-func ofKubernetes(axis v1alpha1.Axis) rules.Identifier {
+// kubernetesSourceFor returns the source of the identifier for an axis of writes to the Kubernetes API.
+func kubernetesSourceFor(axis v1alpha1.Axis) rules.Identifier {
 	switch axis {
 	case v1alpha1.AxisTenant:
 		return rules.Identifier{From: rules.FromKubernetesTenant}
@@ -73,17 +72,17 @@ func ofKubernetes(axis v1alpha1.Axis) rules.Identifier {
 		return rules.Identifier{From: rules.FromKubernetesNamespace}
 	case v1alpha1.AxisServiceAccount:
 		return rules.Identifier{From: rules.FromServiceAccount}
-	default: // validate has seen to it that it is User, or Custom with an identifier of its own
+	default: // User, or Custom, whose own identifier replaces it
 		return rules.Identifier{From: rules.FromKubernetesUser}
 	}
 }
 
-// resolve returns where the policy's identifier stands in a request: where the policy says, else where the table says.
-// The table cannot make an API key anything but a secret, nor the text of an address anything but an address.
-func resolve(policy valid, identity Identity) rules.Identifier {
-	id, _ := identity.of(policy.spec.Axis)
+// resolveIdentifier returns the source of the policy's identifier: the one in the policy, or else the one in the identity table. An API key
+// is always a secret, and the identifier on axis IP is always an address.
+func resolveIdentifier(policy validPolicy, identity Identity) rules.Identifier {
+	id, _ := identity.sourceFor(policy.spec.Axis)
 	if isKubernetes(policy.spec) {
-		id = ofKubernetes(policy.spec.Axis)
+		id = kubernetesSourceFor(policy.spec.Axis)
 	}
 	if own := policy.spec.Identifier; own != nil {
 		id = identifierOf(own)
@@ -111,7 +110,7 @@ func identifierOf(own *v1alpha1.Identifier) rules.Identifier {
 		return rules.Identifier{From: rules.FromClaim, Name: *own.Claim}
 	case own.Descriptor != nil:
 		return rules.Identifier{From: rules.FromDescriptor, Name: string(*own.Descriptor)}
-	default: // validate has seen to it that one is set
+	default: // validate rejects an identifier without any source
 		return rules.Identifier{From: rules.FromExpression, Name: string(*own.Expression)}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// isKubernetes says whether a policy is for writes to the Kubernetes API.
+// isKubernetes reports whether a policy limits writes to the Kubernetes API.
 func isKubernetes(spec *v1alpha1.RateLimitPolicySpec) bool {
 	return spec.Match != nil && spec.Match.Kubernetes != nil
 }
@@ -20,13 +20,13 @@ func isKubernetes(spec *v1alpha1.RateLimitPolicySpec) bool {
 func lowerKubernetesMatch(match *v1alpha1.KubernetesMatch) rules.Match {
 	return rules.Match{
 		Kubernetes: &rules.KubernetesMatch{
-			Resources:         sorted(each(match.Resources, lowerResources), compareResources),
-			Namespaces:        sorted(each(match.Namespaces, text[v1alpha1.NamespaceName]), strings.Compare),
+			Resources:         sorted(mapEach(match.Resources, lowerResources), compareResources),
+			Namespaces:        sorted(mapEach(match.Namespaces, text[v1alpha1.NamespaceName]), strings.Compare),
 			NamespaceSelector: lowerSelector(match.NamespaceSelector),
-			Users:             sorted(each(match.Users, text[v1alpha1.KubernetesUser]), strings.Compare),
-			Groups:            sorted(each(match.Groups, text[v1alpha1.KubernetesUser]), strings.Compare),
-			ExceptUsers:       sorted(each(match.ExceptUsers, text[v1alpha1.KubernetesUser]), strings.Compare),
-			ExceptGroups:      sorted(each(match.ExceptGroups, text[v1alpha1.KubernetesUser]), strings.Compare),
+			Users:             sorted(mapEach(match.Users, text[v1alpha1.KubernetesUser]), strings.Compare),
+			Groups:            sorted(mapEach(match.Groups, text[v1alpha1.KubernetesUser]), strings.Compare),
+			ExceptUsers:       sorted(mapEach(match.ExceptUsers, text[v1alpha1.KubernetesUser]), strings.Compare),
+			ExceptGroups:      sorted(mapEach(match.ExceptGroups, text[v1alpha1.KubernetesUser]), strings.Compare),
 		},
 		Expression: lowerExpression(match.Expression),
 	}
@@ -34,13 +34,13 @@ func lowerKubernetesMatch(match *v1alpha1.KubernetesMatch) rules.Match {
 
 func lowerResources(of v1alpha1.KubernetesResources) rules.KubernetesResources {
 	return rules.KubernetesResources{
-		APIGroups:  sorted(each(of.APIGroups, text[v1alpha1.APIGroup]), strings.Compare),
-		Resources:  sorted(each(of.Resources, text[v1alpha1.ResourceName]), strings.Compare),
-		Operations: sorted(each(operationsOf(of), text[v1alpha1.Operation]), strings.Compare),
+		APIGroups:  sorted(mapEach(of.APIGroups, text[v1alpha1.APIGroup]), strings.Compare),
+		Resources:  sorted(mapEach(of.Resources, text[v1alpha1.ResourceName]), strings.Compare),
+		Operations: sorted(mapEach(operationsOf(of), text[v1alpha1.Operation]), strings.Compare),
 	}
 }
 
-// operationsOf are those that are given, or the default: the API fills it in, Go code need not.
+// operationsOf returns the operations, or the default if there are none. The API server sets the default, but Go code may omit it.
 func operationsOf(of v1alpha1.KubernetesResources) []v1alpha1.Operation {
 	if len(of.Operations) == 0 {
 		return []v1alpha1.Operation{v1alpha1.OperationCreate}
@@ -52,7 +52,7 @@ func compareResources(a, b rules.KubernetesResources) int {
 	return cmp.Or(slices.Compare(a.APIGroups, b.APIGroups), slices.Compare(a.Resources, b.Resources), slices.Compare(a.Operations, b.Operations))
 }
 
-// lowerSelector writes matchLabels as the requirements that they stand for. No selector selects everything, as an empty one.
+// lowerSelector converts matchLabels to requirements. A nil selector and an empty selector both select everything.
 func lowerSelector(selector *metav1.LabelSelector) rules.Selector {
 	if selector == nil {
 		return nil

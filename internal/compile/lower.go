@@ -11,8 +11,8 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// lower writes a valid policy in the terms of rules: policies that mean the same give the same bytes.
-func lower(policy valid, identifier rules.Identifier) rules.Rule {
+// lower converts a valid policy to a rule. Policies with the same meaning have the same rule, to the byte.
+func lower(policy validPolicy, identifier rules.Identifier) rules.Rule {
 	rule := rules.Rule{
 		Policy:         policy.name,
 		Domain:         policy.namespace,
@@ -30,14 +30,14 @@ func lower(policy valid, identifier rules.Identifier) rules.Rule {
 		OnStoreFailure: lowerStoreFailure(policy.spec.OnStoreFailure),
 	}
 	if cluster := policy.cluster; cluster != nil {
-		rule.Domains = sorted(each(cluster.Domains, text[v1alpha1.Domain]), strings.Compare)
+		rule.Domains = sorted(mapEach(cluster.Domains, text[v1alpha1.Domain]), strings.Compare)
 		rule.AllDomains = len(cluster.Domains) == 0
 		rule.Default = cluster.Precedence == v1alpha1.PrecedenceDefault
 	}
 	return rule
 }
 
-// lowerStoreFailure leaves the default out, as limiters of before the field read it.
+// lowerStoreFailure omits the default, which limiters that do not know the field apply.
 func lowerStoreFailure(failure v1alpha1.StoreFailure) rules.StoreFailure {
 	switch failure {
 	case v1alpha1.StoreFailureAllow:
@@ -57,15 +57,15 @@ func lowerMatch(match *v1alpha1.Match) rules.Match {
 		return lowerKubernetesMatch(match.Kubernetes)
 	}
 	if match.HTTP == nil {
-		return rules.Match{Descriptors: each(match.Descriptors, lowerDescriptor)} // in the order that they have in a request
+		return rules.Match{Descriptors: mapEach(match.Descriptors, lowerDescriptor)} // in the order of the descriptor
 	}
 	return rules.Match{
-		Hosts:       sorted(each(match.HTTP.Hosts, lowercase[v1alpha1.Host]), strings.Compare),
-		Paths:       sorted(each(match.HTTP.Paths, lowerPath), comparePaths),
-		Methods:     sorted(each(match.HTTP.Methods, upper[v1alpha1.Method]), strings.Compare),
-		Headers:     sorted(each(match.HTTP.Headers, lowerHeader), compareHeaders),
-		CIDRs:       sorted(each(match.HTTP.CIDRs, lowerCIDR), strings.Compare),
-		ExceptCIDRs: sorted(each(match.HTTP.ExceptCIDRs, lowerCIDR), strings.Compare),
+		Hosts:       sorted(mapEach(match.HTTP.Hosts, lowercase[v1alpha1.Host]), strings.Compare),
+		Paths:       sorted(mapEach(match.HTTP.Paths, lowerPath), comparePaths),
+		Methods:     sorted(mapEach(match.HTTP.Methods, upper[v1alpha1.Method]), strings.Compare),
+		Headers:     sorted(mapEach(match.HTTP.Headers, lowerHeader), compareHeaders),
+		CIDRs:       sorted(mapEach(match.HTTP.CIDRs, lowerCIDR), strings.Compare),
+		ExceptCIDRs: sorted(mapEach(match.HTTP.ExceptCIDRs, lowerCIDR), strings.Compare),
 		Expression:  lowerExpression(match.HTTP.Expression),
 	}
 }
@@ -78,8 +78,7 @@ func lowerDescriptor(entry v1alpha1.DescriptorMatch) rules.DescriptorMatch {
 	return m
 }
 
-// lowerPath leaves expressions as they are. NormalPath takes the trailing slash off, so that the prefixes /v1 and /v1/
-// are one.
+// lowerPath does not change regular expressions. NormalPath removes the trailing slash, so that the prefixes /v1 and /v1/ are the same.
 func lowerPath(path v1alpha1.PathMatch) rules.PathMatch {
 	switch pathType(path) {
 	case v1alpha1.PathRegularExpression:
@@ -115,7 +114,8 @@ func compareHeaders(a, b rules.HeaderMatch) int {
 		cmp.Compare(strconv.FormatBool(a.Invert), strconv.FormatBool(b.Invert)))
 }
 
-func each[A, B any](list []A, f func(A) B) []B {
+// mapEach returns the results of f for each element of list, or nil if list is empty.
+func mapEach[A, B any](list []A, f func(A) B) []B {
 	if len(list) == 0 {
 		return nil
 	}
@@ -126,7 +126,7 @@ func each[A, B any](list []A, f func(A) B) []B {
 	return out
 }
 
-// sorted sorts list, whose order has no meaning, and drops repetitions.
+// sorted sorts a list whose order has no meaning, and removes duplicates.
 func sorted[T any](list []T, compare func(a, b T) int) []T {
 	slices.SortFunc(list, compare)
 	return slices.CompactFunc(list, func(a, b T) bool { return compare(a, b) == 0 })

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// lowerTiers keeps the order of the tiers, of which the first that fits counts.
-func lowerTiers(policy valid, identifier rules.Identifier) []rules.Tier {
+// lowerTiers keeps the order of the tiers, because the first tier that matches applies.
+func lowerTiers(policy validPolicy, identifier rules.Identifier) []rules.Tier {
 	var tiers []rules.Tier
 	for i := range policy.spec.Tiers {
 		tier, limit := &policy.spec.Tiers[i], policy.tiers[i]
@@ -27,11 +27,11 @@ func lowerTiers(policy valid, identifier rules.Identifier) []rules.Tier {
 
 func lowerWhen(when v1alpha1.When, spec *v1alpha1.RateLimitPolicySpec, identifier rules.Identifier) rules.When {
 	out := rules.When{
-		Identifiers: sorted(each(when.Identifiers, func(given v1alpha1.TierIdentifier) string {
+		Identifiers: sorted(mapEach(when.Identifiers, func(given v1alpha1.TierIdentifier) string {
 			return lowerTierIdentifier(string(given), spec, identifier)
 		}), strings.Compare),
-		CIDRs:      sorted(each(when.CIDRs, lowerCIDR), strings.Compare),
-		Groups:     sorted(each(when.Groups, text[v1alpha1.Group]), strings.Compare),
+		CIDRs:      sorted(mapEach(when.CIDRs, lowerCIDR), strings.Compare),
+		Groups:     sorted(mapEach(when.Groups, text[v1alpha1.Group]), strings.Compare),
 		Expression: lowerExpression(when.Expression),
 
 		NamespaceSelector: lowerSelector(when.NamespaceSelector),
@@ -43,7 +43,7 @@ func lowerWhen(when v1alpha1.When, spec *v1alpha1.RateLimitPolicySpec, identifie
 	return out
 }
 
-// lowerTierIdentifier writes an identifier as requests of it are counted. Secrets are published as their hash alone.
+// lowerTierIdentifier converts an identifier to the form in which requests are counted. Only the hash of a secret is published.
 func lowerTierIdentifier(given string, spec *v1alpha1.RateLimitPolicySpec, identifier rules.Identifier) string {
 	switch {
 	case identifier.Secret:
@@ -59,8 +59,8 @@ func lowerTierIdentifier(given string, spec *v1alpha1.RateLimitPolicySpec, ident
 	}
 }
 
-// lowerEndpoint writes an endpoint as Match names it: an expression of match and [rules.OtherEndpoints] by their text, all
-// others as paths.
+// lowerEndpoint converts an endpoint to the form that Match returns: a regular expression in match and [rules.OtherEndpoints] unchanged, any
+// other endpoint as a normalized path.
 func lowerEndpoint(given string, match *v1alpha1.Match) string {
 	if given == rules.OtherEndpoints || isExpressionOf(match, given) {
 		return given
@@ -74,7 +74,7 @@ func isExpressionOf(match *v1alpha1.Match, endpoint string) bool {
 	})
 }
 
-// lowerCost leaves out what every request costs anyway.
+// lowerCost omits the default cost of 1.
 func lowerCost(cost *v1alpha1.Cost) *rules.Cost {
 	switch {
 	case cost == nil, cost.Value != nil && *cost.Value == 1:
@@ -83,7 +83,7 @@ func lowerCost(cost *v1alpha1.Cost) *rules.Cost {
 		return &rules.Cost{Value: *cost.Value}
 	case cost.Header != nil:
 		return &rules.Cost{Header: lowercase(*cost.Header)}
-	default: // validate has seen to it that one is set
+	default: // validate rejects a cost without any field
 		return &rules.Cost{Expression: lowerExpression(cost.Expression)}
 	}
 }

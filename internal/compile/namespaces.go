@@ -8,18 +8,19 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// maxTenant is the longest annotation that is a tenant, in bytes: that of an identifier in a tier.
+// maxTenant is the maximum length of a tenant in an annotation, in bytes. It is the maximum length of an identifier in a tier.
 const maxTenant = 253
 
-// questions are what rules ask of namespaces.
-type questions struct {
+// namespaceInputs are the properties of namespaces that a list of rules reads.
+type namespaceInputs struct {
 	labels  map[string]bool
-	absence bool // whether a namespace has none of the labels
-	tenants bool
+	absence bool // some selector can select a namespace without any of the labels
+	tenants bool // some rule counts by tenant
 }
 
-func questionsOf(list []rules.Rule) questions {
-	q := questions{labels: map[string]bool{}}
+// namespaceInputsOf collects the properties of namespaces that the rules read.
+func namespaceInputsOf(list []rules.Rule) namespaceInputs {
+	q := namespaceInputs{labels: map[string]bool{}}
 	for i := range list {
 		match := list[i].Match.Kubernetes
 		if match == nil {
@@ -34,25 +35,25 @@ func questionsOf(list []rules.Rule) questions {
 	return q
 }
 
-func (q *questions) add(selector rules.Selector) {
+func (q *namespaceInputs) add(selector rules.Selector) {
 	for _, r := range selector {
 		q.labels[r.Key] = true
 	}
 	q.absence = q.absence || selector.SelectsUnlabeled()
 }
 
-// known is what the rules may ask of the namespaces, sorted by name: nothing that no rule asks, so that the Set stays the same
-// when something else about a namespace changes. A limiter takes a namespace of which there is nothing to say for one that it
-// does not know; only where a rule selects by what a namespace has not, the two differ, and all are named.
-func known(namespaces []Namespace, list []rules.Rule, identity Identity) []rules.Namespace {
-	asked := questionsOf(list)
+// namespaceFacts returns the properties of namespaces that the rules read, sorted by name. It omits other properties, so that the Set does
+// not change if they change. It also omits namespaces without any of these properties, because a limiter treats them like unknown
+// namespaces, unless a rule selects namespaces by the absence of a label.
+func namespaceFacts(namespaces []Namespace, list []rules.Rule, identity Identity) []rules.Namespace {
+	inputs := namespaceInputsOf(list)
 	var all []rules.Namespace
 	for _, n := range namespaces {
-		fact := rules.Namespace{Name: n.Name, Labels: asked.labelsOf(n)}
-		if tenant := identity.tenantOf(n); asked.tenants && tenant != n.Name {
+		fact := rules.Namespace{Name: n.Name, Labels: inputs.labelsOf(n)}
+		if tenant := identity.tenantOf(n); inputs.tenants && tenant != n.Name {
 			fact.Tenant = tenant
 		}
-		if asked.absence || len(fact.Labels) > 0 || fact.Tenant != "" {
+		if inputs.absence || len(fact.Labels) > 0 || fact.Tenant != "" {
 			all = append(all, fact)
 		}
 	}
@@ -60,7 +61,7 @@ func known(namespaces []Namespace, list []rules.Rule, identity Identity) []rules
 	return all
 }
 
-func (q *questions) labelsOf(n Namespace) map[string]string {
+func (q *namespaceInputs) labelsOf(n Namespace) map[string]string {
 	if len(q.labels) == 0 || len(n.Labels) == 0 {
 		return nil
 	}
@@ -72,7 +73,7 @@ func (q *questions) labelsOf(n Namespace) map[string]string {
 	return labels
 }
 
-// tenantOf is the tenant that the namespace names where the table says, else its name.
+// tenantOf returns the tenant in the label or annotation of the namespace that the identity table names, or else the name of the namespace.
 func (i Identity) tenantOf(n Namespace) string {
 	tenant := ""
 	switch {

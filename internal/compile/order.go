@@ -7,29 +7,29 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// clusterScope stands in names where that of a namespace stands in others.
+// clusterScope replaces the namespace in the name of a cluster-scoped policy.
 const clusterScope = "cluster"
 
-// Name is what a policy is called in rules, answers and problems: "namespace/name".
+// Name returns the name of a policy in rules, responses and problems: "namespace/name".
 func Name(policy *v1alpha1.RateLimitPolicy) string { return policy.Namespace + "/" + policy.Name }
 
-// ClusterName is what a policy of the cluster is called there: "cluster/name".
+// ClusterName returns the name of a cluster-scoped policy in rules, responses and problems: "cluster/name".
 func ClusterName(policy *v1alpha1.ClusterRateLimitPolicy) string {
 	return clusterScope + "/" + policy.Name
 }
 
-// candidate is a policy of either kind that is yet to be judged.
+// candidate is a policy of either kind before validation.
 type candidate struct {
-	name       string // of the policy everywhere else
-	namespace  string // empty for one of the cluster
+	name       string // as in rules and problems
+	namespace  string // empty if the policy is cluster-scoped
 	objectName string
 	spec       *v1alpha1.RateLimitPolicySpec
-	cluster    *v1alpha1.ClusterRateLimitPolicySpec // nil for one of a namespace
+	cluster    *v1alpha1.ClusterRateLimitPolicySpec // nil if the policy is namespaced
 }
 
-// order groups the policies that exist by kind and name, sorted by name. A group has several only where names are not
-// unique, which an API server rules out and a directory of files does not.
-func order(policies Policies) [][]candidate {
+// groupByName groups policies by kind and name, sorted by name. Policies that are being deleted are ignored. A group has more than one
+// policy only if names are not unique, which is possible in files but not in an API server.
+func groupByName(policies Policies) [][]candidate {
 	type key struct {
 		name    string
 		cluster bool

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// Override says that a policy decides nothing in a domain, and which policy decides in its place.
+// Override is a policy that has no effect in a domain, because another policy decides there.
 type Override struct {
 	Policy string `json:"policy"`
 	Domain string `json:"domain"`
@@ -18,9 +18,9 @@ type Override struct {
 	Reason string `json:"reason"` // of the condition Overridden
 }
 
-// overrides compares the rules for several domains with those of one. It says only what follows from the rules whatever the
-// requests: false is always right for [Covers] and [DecidesNothingBeside]. Where several decide in the place of one, the
-// first by name is told.
+// overrides compares cluster-scoped rules with namespaced rules. It returns only overrides that follow from the rules for all requests,
+// because [Covers] and [IsRedundant] may return false if they cannot decide. If several rules override a rule, the first by name is
+// returned.
 func overrides(list []rules.Rule) []Override {
 	var cluster, namespaced []*rules.Rule
 	for i := range list {
@@ -32,10 +32,10 @@ func overrides(list []rules.Rule) []Override {
 	}
 	var all []Override
 	for _, rule := range cluster {
-		all = append(all, replaced(rule, namespaced)...)
+		all = append(all, replacedDomains(rule, namespaced)...)
 	}
 	for _, rule := range namespaced {
-		if stricter, found := firstOf(cluster, func(c *rules.Rule) bool { return DecidesNothingBeside(rule, c) }); found {
+		if stricter, found := firstOf(cluster, func(c *rules.Rule) bool { return IsRedundant(rule, c) }); found {
 			all = append(all, Override{rule.Policy, rule.Domain, stricter.Policy, v1alpha1.ReasonStricterPolicy})
 		}
 	}
@@ -45,16 +45,16 @@ func overrides(list []rules.Rule) []Override {
 	return all
 }
 
-// replaced are the domains in which rule, if it is a default, gives way on every request that it matches.
-func replaced(rule *rules.Rule, namespaced []*rules.Rule) []Override {
+// replacedDomains returns the domains in which other rules replace rule for every request, if rule is a default.
+func replacedDomains(rule *rules.Rule, namespaced []*rules.Rule) []Override {
 	if !rule.Default {
 		return nil
 	}
 	var all []Override
-	told := map[string]bool{}
+	found := map[string]bool{}
 	for _, other := range namespaced {
-		if !told[other.Domain] && other.Replaces(rule) && speaksIn(rule, other.Domain) && Covers(&other.Match, &rule.Match) {
-			told[other.Domain] = true
+		if !found[other.Domain] && other.Replaces(rule) && appliesToDomain(rule, other.Domain) && Covers(&other.Match, &rule.Match) {
+			found[other.Domain] = true
 			all = append(all, Override{rule.Policy, other.Domain, other.Policy, v1alpha1.ReasonNamespacePolicy})
 		}
 	}
@@ -69,23 +69,23 @@ func firstOf(list []*rules.Rule, is func(*rules.Rule) bool) (rule *rules.Rule, f
 	return list[at], true
 }
 
-// speaksIn says whether rule is for requests of domain.
-func speaksIn(rule *rules.Rule, domain string) bool {
+// appliesToDomain reports whether rule applies to requests of domain.
+func appliesToDomain(rule *rules.Rule, domain string) bool {
 	return rule.AllDomains || domain != "" && rule.Domain == domain || slices.Contains(rule.Domains, domain)
 }
 
-// maxTold is how many domains a message names.
-const maxTold = 8
+// maxListedDomains is the maximum number of domains in one message.
+const maxListedDomains = 8
 
-// Condition returns the reason and the message of the condition Overridden for the overrides of one policy, of which there
-// must be one at least.
-func Condition(of []Override) (reason, message string) {
+// OverriddenCondition returns the reason and the message of the condition Overridden for the overrides of one policy. There must be at least
+// one.
+func OverriddenCondition(of []Override) (reason, message string) {
 	if of[0].Reason == v1alpha1.ReasonStricterPolicy {
-		return of[0].Reason, fmt.Sprintf("decides nothing beside %s, which counts the same requests and is as strict or stricter", of[0].By)
+		return of[0].Reason, fmt.Sprintf("has no effect: %s counts the same requests and is at least as strict", of[0].By)
 	}
 	var places []string
 	for i, o := range of {
-		if i == maxTold {
+		if i == maxListedDomains {
 			places = append(places, fmt.Sprintf("and in %d more", len(of)-i))
 			break
 		}

@@ -9,14 +9,15 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// SelectedBy are those of the policies that the Limiter enforces, and all that is known of namespaces. A policy whose
-// namespace is not known is selected only where every namespace is. The error is that of a selector that is none.
+// SelectedBy returns the policies that the Limiter selects, and all namespaces. A policy in an unknown namespace is selected only if
+// policyNamespaceSelector is empty. It returns an error if a selector is invalid: the CRD rejects those, but a Limiter can be older than
+// the CRD.
 func (p Policies) SelectedBy(spec *v1alpha1.LimiterSpec) (Policies, error) {
-	policies, err := selector(spec.PolicySelector)
+	policies, err := compileSelector(spec.PolicySelector)
 	if err != nil {
 		return Policies{}, fmt.Errorf("spec.policySelector: %w", err)
 	}
-	namespaces, err := selector(spec.PolicyNamespaceSelector)
+	namespaces, err := compileSelector(spec.PolicyNamespaceSelector)
 	if err != nil {
 		return Policies{}, fmt.Errorf("spec.policyNamespaceSelector: %w", err)
 	}
@@ -26,27 +27,27 @@ func (p Policies) SelectedBy(spec *v1alpha1.LimiterSpec) (Policies, error) {
 	selected := Policies{Namespaces: p.Namespaces}
 	within := p.namespaces(namespaces)
 	for i := range p.Namespaced {
-		if one := &p.Namespaced[i]; policies.Matches(labels.Set(one.Labels)) && within(one.Namespace) {
-			selected.Namespaced = append(selected.Namespaced, *one)
+		if policy := &p.Namespaced[i]; policies.Matches(labels.Set(policy.Labels)) && within(policy.Namespace) {
+			selected.Namespaced = append(selected.Namespaced, *policy)
 		}
 	}
 	for i := range p.Cluster {
-		if one := &p.Cluster[i]; policies.Matches(labels.Set(one.Labels)) {
-			selected.Cluster = append(selected.Cluster, *one)
+		if policy := &p.Cluster[i]; policies.Matches(labels.Set(policy.Labels)) {
+			selected.Cluster = append(selected.Cluster, *policy)
 		}
 	}
 	return selected, nil
 }
 
-// selector is everything where there is none: for an absent one selects all, too.
-func selector(of *v1alpha1.LabelSelector) (labels.Selector, error) {
+// compileSelector returns a selector that selects everything if of is nil.
+func compileSelector(of *v1alpha1.LabelSelector) (labels.Selector, error) {
 	if of == nil {
 		return labels.Everything(), nil
 	}
 	return metav1.LabelSelectorAsSelector(of.Kubernetes())
 }
 
-// namespaces says of a name whether the namespace is known and selected.
+// namespaces returns a function that reports whether a namespace is known and selected.
 func (p Policies) namespaces(selector labels.Selector) func(string) bool {
 	if selector.Empty() {
 		return func(string) bool { return true }

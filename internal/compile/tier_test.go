@@ -69,12 +69,12 @@ func TestNoProblemQuotesAnAPIKey(t *testing.T) {
 			if len(problems) == 0 || len(set.Rules) > 0 {
 				t.Fatalf("problems %v, rules %v", problems, set.Rules)
 			}
-			told, err := json.Marshal(problems)
+			found, err := json.Marshal(problems)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if strings.Contains(string(told), secret) {
-				t.Errorf("told: %s", told)
+			if strings.Contains(string(found), secret) {
+				t.Errorf("found: %s", found)
 			}
 		})
 	}

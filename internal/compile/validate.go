@@ -11,98 +11,98 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// valid is a policy that can be enforced: only validate builds it.
-type valid struct {
+// validPolicy is a valid policy. Only validate creates it.
+type validPolicy struct {
 	candidate
 
 	limit limiter.Limit
-	tiers []limiter.Limit // of spec.Tiers; the zero Limit for one that is unlimited
+	tiers []limiter.Limit // of spec.Tiers; the zero Limit if a tier is unlimited
 }
 
-// validate returns the policy of a group made ready for lowering, or everything that stands against enforcing it, in
-// the order of the policy's fields. An enum that is empty has its default: the API fills it in, Go code need not.
-func validate(same []candidate) (valid, []Problem) {
+// validate returns the valid policy of a group, or all problems of the policy in the order of its fields. An empty enum field means its
+// default: the API server sets it, but Go code may omit it.
+func validate(same []candidate) (validPolicy, []Problem) {
 	policy := same[0]
-	c := checker{policy: policy.name, cluster: policy.cluster != nil, kubernetes: isKubernetes(policy.spec)}
+	v := validator{policy: policy.name, cluster: policy.cluster != nil, kubernetes: isKubernetes(policy.spec)}
 	if len(same) > 1 {
-		c.add("metadata.name", "%d policies have this name and none of them is enforced; rename all but one", len(same))
-		return valid{}, c.problems
+		v.report("metadata.name", "%d policies have this name and none of them is enforced; rename all but one", len(same))
+		return validPolicy{}, v.problems
 	}
 	spec := policy.spec
-	c.checkPlace(policy)
-	c.checkAxis(spec)
-	limit := c.checkLimit(spec)
-	c.checkIdentifier(spec)
-	c.checkScope(spec)
-	c.checkMatch(spec.Match)
-	tiers := c.checkTiers(spec)
-	c.checkCost(spec, limit, tiers)
-	checkEnum(&c, "spec.enforcement", spec.Enforcement, v1alpha1.EnforcementEnforce, v1alpha1.EnforcementShadow)
-	checkEnum(&c, "spec.onStoreFailure", spec.OnStoreFailure, v1alpha1.StoreFailureLocal, v1alpha1.StoreFailureAllow, v1alpha1.StoreFailureDeny)
+	v.validateNames(policy)
+	v.validateAxis(spec)
+	limit := v.validateLimit(spec)
+	v.validateIdentifier(spec)
+	v.validateScope(spec)
+	v.validateMatch(spec.Match)
+	tiers := v.validateTiers(spec)
+	v.validateCost(spec, limit, tiers)
+	validateEnum(&v, "spec.enforcement", spec.Enforcement, v1alpha1.EnforcementEnforce, v1alpha1.EnforcementShadow)
+	validateEnum(&v, "spec.onStoreFailure", spec.OnStoreFailure, v1alpha1.StoreFailureLocal, v1alpha1.StoreFailureAllow, v1alpha1.StoreFailureDeny)
 	if policy.cluster != nil {
-		c.checkCluster(policy.cluster)
+		v.validateCluster(policy.cluster)
 	}
-	return valid{candidate: policy, limit: limit, tiers: tiers}, c.problems
+	return validPolicy{candidate: policy, limit: limit, tiers: tiers}, v.problems
 }
 
-// checker collects the problems of one policy.
-type checker struct {
+// validator collects the problems of one policy.
+type validator struct {
 	policy     string
 	cluster    bool
-	kubernetes bool // for writes to the Kubernetes API
+	kubernetes bool // the policy limits writes to the Kubernetes API
 	problems   []Problem
 }
 
-func (c *checker) add(field, format string, args ...any) {
-	c.problems = append(c.problems, Problem{
-		Policy: c.policy, Cluster: c.cluster, Field: field, Reason: v1alpha1.ReasonInvalid, Message: fmt.Sprintf(format, args...),
+func (v *validator) report(field, format string, args ...any) {
+	v.problems = append(v.problems, Problem{
+		Policy: v.policy, Cluster: v.cluster, Field: field, Reason: v1alpha1.ReasonInvalid, Message: fmt.Sprintf(format, args...),
 	})
 }
 
-// checkEnum refuses a value that is neither empty nor one of the known.
-func checkEnum[T ~string](c *checker, field string, value T, known ...T) {
+// validateEnum reports a value that is neither empty nor supported.
+func validateEnum[T ~string](v *validator, field string, value T, supported ...T) {
 	if value == "" {
 		return
 	}
-	names := make([]string, len(known))
-	for i, k := range known {
+	names := make([]string, len(supported))
+	for i, k := range supported {
 		if value == k {
 			return
 		}
 		names[i] = string(k)
 	}
-	c.add(field, "unknown value %q; supported values: %s", value, strings.Join(names, ", "))
+	v.report(field, "unknown value %q; supported values: %s", value, strings.Join(names, ", "))
 }
 
-func (c *checker) checkName(field, name string) {
+func (v *validator) validateName(field, name string) {
 	switch {
 	case name == "":
-		c.add(field, "must not be empty")
+		v.report(field, "must not be empty")
 	case strings.Contains(name, "/"):
-		c.add(field, "%q must not contain a slash", name)
+		v.report(field, "%q must not contain a slash", name)
 	}
 }
 
-func (c *checker) checkAxis(spec *v1alpha1.RateLimitPolicySpec) {
+func (v *validator) validateAxis(spec *v1alpha1.RateLimitPolicySpec) {
 	if spec.Axis == "" {
-		c.add("spec.axis", "must not be empty; set the axis, such as Tenant")
+		v.report("spec.axis", "must not be empty; set the axis, such as Tenant")
 	}
-	checkEnum(c, "spec.axis", spec.Axis,
+	validateEnum(v, "spec.axis", spec.Axis,
 		v1alpha1.AxisIP, v1alpha1.AxisTenant, v1alpha1.AxisUser, v1alpha1.AxisAPIKey, v1alpha1.AxisEndpoint, v1alpha1.AxisNamespace,
 		v1alpha1.AxisServiceAccount, v1alpha1.AxisCustom)
-	c.checkAxisOfKind(spec.Axis)
+	v.validateAxisOfKind(spec.Axis)
 }
 
-// counting is how a policy counts: its algorithm and window, and sound ones in place of those that are wrong.
+// counting is the algorithm and the window of a policy. If one of them is invalid, it has a valid replacement and the error.
 type counting struct {
 	algorithm               limiter.Algorithm
 	window                  time.Duration
 	algorithmErr, windowErr error
 }
 
-func (h counting) sound() bool { return h.algorithmErr == nil && h.windowErr == nil }
+func (c counting) valid() bool { return c.algorithmErr == nil && c.windowErr == nil }
 
-func howCounted(spec *v1alpha1.RateLimitPolicySpec) counting {
+func countingOf(spec *v1alpha1.RateLimitPolicySpec) counting {
 	how := counting{algorithm: limiter.Algorithm(cmp.Or(spec.Algorithm, v1alpha1.SlidingWindowCounter))}
 	if _, how.algorithmErr = limiter.NewLimit(how.algorithm, 1, limiter.MinWindow); how.algorithmErr != nil {
 		how.algorithm = limiter.SlidingWindowCounter
@@ -112,111 +112,111 @@ func howCounted(spec *v1alpha1.RateLimitPolicySpec) counting {
 	return how
 }
 
-// checkLimit judges limit, window and algorithm each by itself, beside a sound value of what is wrong, and then the burst,
-// which depends on all three. It returns the zero Limit if anything is wrong.
-func (c *checker) checkLimit(spec *v1alpha1.RateLimitPolicySpec) limiter.Limit {
-	how := howCounted(spec)
+// validateLimit validates limit, window and algorithm separately, with a valid replacement for the other two, and then the burst, which
+// depends on all three. It returns the zero Limit if anything is invalid.
+func (v *validator) validateLimit(spec *v1alpha1.RateLimitPolicySpec) limiter.Limit {
+	how := countingOf(spec)
 	limit, limitErr := limiter.NewLimit(how.algorithm, spec.Limit, how.window)
 	for _, check := range []struct {
 		field string
 		err   error
 	}{{"spec.limit", limitErr}, {"spec.window", how.windowErr}, {"spec.algorithm", how.algorithmErr}} {
 		if check.err != nil {
-			c.add(check.field, "%v", check.err)
+			v.report(check.field, "%v", check.err)
 		}
 	}
-	if limitErr != nil || !how.sound() {
+	if limitErr != nil || !how.valid() {
 		return limiter.Limit{}
 	}
-	return c.checkBurst("spec.burst", limit, spec.Burst)
+	return v.validateBurst("spec.burst", limit, spec.Burst)
 }
 
-// checkBurst returns limit with the burst that is given, the zero Limit if it cannot have that.
-func (c *checker) checkBurst(field string, limit limiter.Limit, given *int64) limiter.Limit {
+// validateBurst returns limit with the burst, or the zero Limit if the burst is invalid.
+func (v *validator) validateBurst(field string, limit limiter.Limit, given *int64) limiter.Limit {
 	if given == nil {
 		return limit
 	}
 	withBurst, err := limit.WithBurst(*given)
 	if err != nil {
-		c.add(field, "%v", err)
+		v.report(field, "%v", err)
 	}
 	return withBurst
 }
 
-func (c *checker) checkIdentifier(spec *v1alpha1.RateLimitPolicySpec) {
+func (v *validator) validateIdentifier(spec *v1alpha1.RateLimitPolicySpec) {
 	const field = "spec.identifier"
 	id := spec.Identifier
 	if id == nil {
 		if spec.Axis == v1alpha1.AxisCustom {
-			c.add(field, "identifier is required with axis Custom; set identifier, or use an axis that has a default identifier")
+			v.report(field, "identifier is required with axis Custom; set identifier, or use an axis that has a default identifier")
 		}
 		return
 	}
-	c.checkIdentifierOfKind(spec.Axis, id)
+	v.validateIdentifierOfKind(spec.Axis, id)
 	if spec.Axis == v1alpha1.AxisEndpoint {
-		c.add(field, "identifier must not be set with axis Endpoint, because the endpoint is the identifier; remove identifier, "+
+		v.report(field, "identifier must not be set with axis Endpoint, because the endpoint is the identifier; remove identifier, "+
 			"or use the axis of the identifier with scope: Endpoint")
 	}
-	c.checkSource(field, id)
+	v.validateSource(field, id)
 }
 
-// checkSource wants exactly one place where an identifier stands.
-func (c *checker) checkSource(field string, id *v1alpha1.Identifier) {
+// validateSource reports an identifier that does not have exactly one source.
+func (v *validator) validateSource(field string, id *v1alpha1.Identifier) {
 	given := 0
 	if id.Header != nil {
 		given++
-		c.checkHeaderName(field+".header", *id.Header)
+		v.validateHeaderName(field+".header", *id.Header)
 	}
 	if id.Query != nil {
 		given++
-		c.checkNotEmpty(field+".query", *id.Query)
+		v.validateNotEmpty(field+".query", *id.Query)
 	}
 	if id.Cookie != nil {
 		given++
 		if !isToken(*id.Cookie) {
-			c.add(field+".cookie", "%q: a cookie name must be one or more letters, digits or characters of %s", *id.Cookie, tokenMarks)
+			v.report(field+".cookie", "%q: a cookie name must be one or more letters, digits or characters of %s", *id.Cookie, tokenMarks)
 		}
 	}
 	if id.Claim != nil {
 		given++
-		c.checkNotEmpty(field+".claim", *id.Claim)
+		v.validateNotEmpty(field+".claim", *id.Claim)
 	}
 	if id.Descriptor != nil {
 		given++
-		c.checkNotEmpty(field+".descriptor", string(*id.Descriptor))
+		v.validateNotEmpty(field+".descriptor", string(*id.Descriptor))
 	}
 	if id.Expression != nil {
 		given++
-		c.checkExpression(field+".expression", *id.Expression, rules.ResultString)
+		v.validateExpression(field+".expression", *id.Expression, rules.ResultString)
 	}
 	if given != 1 {
-		c.add(field, "exactly one of the fields in [header query cookie claim descriptor expression] must be set")
+		v.report(field, "exactly one of the fields in [header query cookie claim descriptor expression] must be set")
 	}
 }
 
-func (c *checker) checkNotEmpty(field, value string) {
+func (v *validator) validateNotEmpty(field, value string) {
 	if value == "" {
-		c.add(field, "must not be empty")
+		v.report(field, "must not be empty")
 	}
 }
 
-func (c *checker) checkScope(spec *v1alpha1.RateLimitPolicySpec) {
-	checkEnum(c, "spec.scope", spec.Scope, v1alpha1.ScopePolicy, v1alpha1.ScopeEndpoint)
+func (v *validator) validateScope(spec *v1alpha1.RateLimitPolicySpec) {
+	validateEnum(v, "spec.scope", spec.Scope, v1alpha1.ScopePolicy, v1alpha1.ScopeEndpoint)
 	if spec.Axis == v1alpha1.AxisEndpoint && spec.Scope == v1alpha1.ScopeEndpoint {
-		c.add("spec.scope", "scope: Endpoint must not be set with axis Endpoint, which already has one counter per endpoint; remove scope")
+		v.report("spec.scope", "scope: Endpoint must not be set with axis Endpoint, which already has one counter per endpoint; remove scope")
 	}
-	if c.kubernetes && spec.Scope == v1alpha1.ScopeEndpoint {
-		c.add("spec.scope", "scope: Endpoint must not be set with match.kubernetes, because a write has no endpoint; remove scope")
+	if v.kubernetes && spec.Scope == v1alpha1.ScopeEndpoint {
+		v.report("spec.scope", "scope: Endpoint must not be set with match.kubernetes, because a write has no endpoint; remove scope")
 	}
 }
 
-func (c *checker) checkHeaderName(field string, name v1alpha1.HeaderName) {
+func (v *validator) validateHeaderName(field string, name v1alpha1.HeaderName) {
 	if !isToken(name) {
-		c.add(field, "%q: a header name must be one or more letters, digits or characters of %s", name, tokenMarks)
+		v.report(field, "%q: a header name must be one or more letters, digits or characters of %s", name, tokenMarks)
 	}
 }
 
-// tokenMarks is what names of headers and cookies may hold beside letters and digits.
+// tokenMarks are the characters that the names of headers and cookies can have in addition to letters and digits.
 const tokenMarks = "!#$%&*+-.^_|~"
 
 func isToken[T ~string](s T) bool {

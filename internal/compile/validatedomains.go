@@ -8,26 +8,26 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// checkPlace checks what of a policy says which domains it is for.
-func (c *checker) checkPlace(policy candidate) {
+// validateNames validates the names of the policy and of its namespace.
+func (v *validator) validateNames(policy candidate) {
 	if policy.cluster == nil {
-		c.checkName("metadata.namespace", policy.namespace)
+		v.validateName("metadata.namespace", policy.namespace)
 		if policy.namespace == clusterScope {
-			c.add("metadata.namespace", "namespace %s is reserved: a policy there would share its name and its counters with a ClusterRateLimitPolicy; "+
+			v.report("metadata.namespace", "namespace %s is reserved: a policy there would share its name and its counters with a ClusterRateLimitPolicy; "+
 				"move the policy to another namespace, or use a ClusterRateLimitPolicy with this domain", clusterScope)
 		}
 	}
-	c.checkName("metadata.name", policy.objectName)
+	v.validateName("metadata.name", policy.objectName)
 }
 
-func (c *checker) checkCluster(spec *v1alpha1.ClusterRateLimitPolicySpec) {
+func (v *validator) validateCluster(spec *v1alpha1.ClusterRateLimitPolicySpec) {
 	for i, domain := range spec.Domains {
 		if domain == "" || strings.ContainsFunc(string(domain), isSpaceOrControl) {
-			c.add(fmt.Sprintf("spec.domains[%d]", i),
+			v.report(fmt.Sprintf("spec.domains[%d]", i),
 				"%q: a domain must be one or more characters without spaces: the name of a namespace, or the domain that your proxy sends", domain)
 		}
 	}
-	checkEnum(c, "spec.precedence", spec.Precedence, v1alpha1.PrecedenceOverride, v1alpha1.PrecedenceDefault)
+	validateEnum(v, "spec.precedence", spec.Precedence, v1alpha1.PrecedenceOverride, v1alpha1.PrecedenceDefault)
 }
 
 func isSpaceOrControl(r rune) bool {

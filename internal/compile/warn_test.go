@@ -37,37 +37,37 @@ func TestWarnings(t *testing.T) {
 	}{
 		{"nothing to say", `{axis: Tenant, limit: 100, window: 24h}`, nil},
 		{"a log of a hundred thousand", `{axis: Tenant, limit: 100000, window: 24h, algorithm: SlidingWindowLog}`, []string{
-			"spec.limit: a log of 100000 units takes 700 kB of Redis per identifier; SlidingWindowCounter takes 16 bytes",
+			"spec.limit: a log of 100000 units takes 700 kB of Redis memory per identifier; SlidingWindowCounter takes 16 bytes",
 		}},
 		{"a small log", `{axis: Tenant, limit: 9999, window: 24h, algorithm: SlidingWindowLog}`, nil},
 		{"a big log in a tier", `{axis: Tenant, limit: 10, window: 1h, algorithm: SlidingWindowLog,
 			tiers: [{name: paid, when: {groups: [paid]}, limit: 1000000}]}`, []string{
-			"spec.tiers[0].limit: a log of 1000000 units takes 7.0 MB of Redis per identifier; SlidingWindowCounter takes 16 bytes",
+			"spec.tiers[0].limit: a log of 1000000 units takes 7.0 MB of Redis memory per identifier; SlidingWindowCounter takes 16 bytes",
 		}},
 		{"a fixed window", `{axis: Tenant, limit: 100, window: 24h, algorithm: FixedWindow}`, []string{
-			"spec.algorithm: FixedWindow lets up to 200 units pass within moments around the end of a window",
+			"spec.algorithm: FixedWindow can admit up to 200 units within a short time around the end of a window",
 		}},
 		{"an identifier that no descriptor of match has", `{axis: Tenant, limit: 100, window: 1m, identifier: {descriptor: tenant},
 			match: {descriptors: [{key: generic_key, value: login}]}}`, []string{
-			`spec.identifier.descriptor: the descriptors of match have no key "tenant"; without it all are counted as one`,
+			`spec.identifier.descriptor: match.descriptors has no key "tenant"; requests without it share one counter`,
 		}},
 		{"an identifier that they have", `{axis: Tenant, limit: 100, window: 1m, identifier: {descriptor: tenant},
 			match: {descriptors: [{key: generic_key, value: login}, {key: tenant}]}}`, nil},
 		{"an identifier of any descriptor", `{axis: Tenant, limit: 100, window: 1m, identifier: {descriptor: tenant}}`, nil},
 		{"networks that are all left out", `{axis: IP, limit: 1, window: 1m, match: {http: {cidrs: [10.1.0.0/16, 10.2.0.0/16], exceptCIDRs: [10.0.0.0/8]}}}`, []string{
-			"spec.match.http.exceptCIDRs: no request matches: they cover all of cidrs",
+			"spec.match.http.exceptCIDRs: no request matches: exceptCIDRs covers all of cidrs",
 		}},
 		{"networks that are left out in part", `{axis: IP, limit: 1, window: 1m, match: {http: {cidrs: [10.0.0.0/8], exceptCIDRs: [10.1.0.0/16]}}}`, nil},
 		{"a header asked for and ruled out", `{axis: IP, limit: 1, window: 1m, match: {http: {headers: [{name: X-Plan, value: a}, {name: x-plan, value: a, invert: true}]}}}`, []string{
-			"spec.match.http.headers: no request matches: header x-plan must match and must not",
+			"spec.match.http.headers: no request matches: the conditions on header x-plan contradict each other",
 		}},
 		{"a tier for clients that match leaves out", `{axis: IP, limit: 1, window: 1m, match: {http: {cidrs: [10.0.0.0/8]}},
 			tiers: [{name: office, when: {cidrs: [192.0.2.0/24]}, unlimited: true}]}`, []string{
-			"spec.tiers[0].when.cidrs: no request is of this tier: match leaves all of its networks out",
+			"spec.tiers[0].when.cidrs: no request belongs to this tier: match excludes all of its networks",
 		}},
 		{"a tier for clients that match excepts", `{axis: IP, limit: 1, window: 1m, match: {http: {exceptCIDRs: [10.0.0.0/8]}},
 			tiers: [{name: office, when: {cidrs: [10.9.0.0/16]}, unlimited: true}]}`, []string{
-			"spec.tiers[0].when.cidrs: no request is of this tier: match leaves all of its networks out",
+			"spec.tiers[0].when.cidrs: no request belongs to this tier: match excludes all of its networks",
 		}},
 		{"tiers behind others", `{axis: User, limit: 1, window: 1m, tiers: [
 			{name: a, when: {identifiers: [x, y]}, limit: 2}, {name: b, when: {identifiers: [y]}, limit: 3},
@@ -75,51 +75,51 @@ func TestWarnings(t *testing.T) {
 			{name: e, when: {header: {name: x-plan, value: paid, invert: true}}, limit: 5},
 			{name: f, when: {groups: [g]}, limit: 6}, {name: g, when: {groups: [g, h]}, limit: 7},
 			{name: h, when: {expression: "true"}, limit: 8}, {name: i, when: {expression: "true"}, limit: 9}]}`, []string{
-			`spec.tiers[1].when: no request is of this tier: tier "a" before it takes all of them`,
-			`spec.tiers[3].when: no request is of this tier: tier "c" before it takes all of them`,
-			`spec.tiers[8].when: no request is of this tier: tier "h" before it takes all of them`,
+			`spec.tiers[1].when: no request belongs to this tier: tier "a" before it matches all of them`,
+			`spec.tiers[3].when: no request belongs to this tier: tier "c" before it matches all of them`,
+			`spec.tiers[8].when: no request belongs to this tier: tier "h" before it matches all of them`,
 		}},
 		{"API keys in the open", `{axis: APIKey, limit: 1, window: 1m, tiers: [{name: a, when: {identifiers: [k3y]}, limit: 2}]}`, []string{
-			"spec.tiers[0].when.identifiers: API keys stand here in plain text, for all who may read the policy",
+			"spec.tiers[0].when.identifiers: API keys are in plain text: every user who can read the policy can read them",
 		}},
 		{"a cost above one tier", `{axis: User, limit: 10, window: 1m, cost: {value: 5}, tiers: [{name: a, when: {identifiers: [x]}, limit: 4}]}`, []string{
-			"spec.tiers[0].limit: denies every request: one costs 5 units, and never more than 4 are admitted at once",
+			"spec.tiers[0].limit: denies every request: a request costs 5 units, but at most 4 can be admitted",
 		}},
 		{"a cost above all but a tier", `{axis: User, limit: 10, window: 1m, algorithm: LeakyBucket, burst: 3, cost: {value: 5}, tiers: [{name: a, when: {identifiers: [x]}, unlimited: true}]}`, []string{
-			"spec.limit: denies every request: one costs 5 units, and never more than 4 are admitted at once",
+			"spec.limit: denies every request: a request costs 5 units, but at most 4 can be admitted",
 		}},
 		{"writes to the Kubernetes API", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: ["*"], resources: [events]}, {apiGroups: [apps], resources: ["*"]}]}}}`, nil},
 		{"every write to the Kubernetes API", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: ["*"], resources: ["*"]}]}}}`, []string{
-			"spec.match.kubernetes.resources: API servers ask before every CREATE, of leases and events too; name what matters",
+			"spec.match.kubernetes.resources: API servers call Weir for every CREATE, even of leases; list the resources to limit",
 		}},
 		{"every scale", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: ["*"], resources: ["*/scale"], operations: [UPDATE]}]}}}`, nil},
 		{"every deletion, of subresources too", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}, {apiGroups: ["*"], resources: ["*/*"], operations: [UPDATE, DELETE]}]}}}`, []string{
-			"spec.match.kubernetes.resources: API servers ask before every DELETE, UPDATE, of leases and events too; name what matters",
+			"spec.match.kubernetes.resources: API servers call Weir for every DELETE, UPDATE, even of leases; list the resources to limit",
 		}},
 		{"namespaces that are others", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {namespaces: [bank], resources: [{apiGroups: [""], resources: [pods]}]}}}`, []string{
-			"spec.match.kubernetes.namespaces: no write matches: its namespace is its domain, and the policy is for others",
+			"spec.match.kubernetes.namespaces: no write matches: the policy does not apply to these namespaces",
 		}},
 		{"namespaces among which its own is", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {namespaces: [bank, shop], resources: [{apiGroups: [""], resources: [pods]}]}}}`, nil},
 		{"users and groups who are all excepted", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}],
 			users: [a], exceptUsers: [a, b], groups: [g], exceptGroups: [g]}}}`, []string{
-			"spec.match.kubernetes.exceptUsers: no write matches: they are all of users",
-			"spec.match.kubernetes.exceptGroups: no write matches: they are all of groups",
+			"spec.match.kubernetes.exceptUsers: no write matches: exceptUsers contains all of users",
+			"spec.match.kubernetes.exceptGroups: no write matches: exceptGroups contains all of groups",
 		}},
 		{"users and groups of whom some are excepted", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}],
 			users: [a, b], exceptUsers: [a], groups: [g, h], exceptGroups: [g]}}}`, nil},
 		{"a queue for writes", `{axis: Tenant, limit: 1, window: 1m, algorithm: LeakyBucket, burst: 5, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}]}},
 			tiers: [{name: a, limit: 2, burst: 7, when: {groups: [g]}}]}`, []string{
-			"spec.burst: API servers do not wait, so no write ever queues; it only bounds what one costs. See TokenBucket",
-			"spec.tiers[0].burst: API servers do not wait, so no write ever queues; it only bounds what one costs",
+			"spec.burst: writes never wait in the queue; burst only bounds the cost of a write. Use TokenBucket for bursts",
+			"spec.tiers[0].burst: writes never wait in the queue; burst only bounds the cost of a write",
 		}},
 		{"costs without a queue", `{axis: Tenant, limit: 1, window: 1m, algorithm: LeakyBucket, match: {kubernetes: {resources: [{apiGroups: [batch], resources: [jobs]}]}},
 			cost: {expression: request.object.spec.parallelism}}`, []string{
-			"spec.cost.expression: a LeakyBucket without burst denies every write that costs more than 1",
+			"spec.cost.expression: a LeakyBucket without burst denies every write that costs more than 1 unit",
 		}},
 		{"tiers of namespaces behind others", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [batch], resources: [jobs]}]}}, tiers: [
 			{name: a, limit: 2, when: {namespaceSelector: {matchLabels: {plan: paid}}}}, {name: b, limit: 3, when: {namespaceSelector: {matchLabels: {plan: paid, team: web}}}},
 			{name: c, limit: 4, when: {namespaceSelector: {matchLabels: {team: web}}}}]}`, []string{
-			`spec.tiers[1].when: no request is of this tier: tier "a" before it takes all of them`,
+			`spec.tiers[1].when: no request belongs to this tier: tier "a" before it matches all of them`,
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestWarnings(t *testing.T) {
 }
 
 func TestWarningsAboutAPolicyThatNeverDecides(t *testing.T) {
-	const never = "spec: never decides: policy b counts the same requests and is as strict"
+	const never = "spec: has no effect: policy b counts the same requests and is at least as strict"
 	for _, c := range []struct {
 		name, policy, other string
 		never               bool

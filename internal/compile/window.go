@@ -10,13 +10,13 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// ParseWindow returns the length of a window: "30s", "1h30m", "24h" or "1d", within limiter.MinWindow and MaxWindow.
+// ParseWindow parses a window such as "30s", "1h30m", "24h" or "1d". It must be from limiter.MinWindow to limiter.MaxWindow.
 func ParseWindow(window v1alpha1.Window) (time.Duration, error) {
 	seconds, ok := parseDays(string(window))
 	if !ok {
 		seconds, ok = parseClock(string(window))
 	}
-	// The comparison is one of seconds, since 9999999h is more than a Duration holds.
+	// Seconds are compared, because 9999999h exceeds the range of a Duration.
 	if !ok || seconds < int64(limiter.MinWindow/time.Second) || seconds > int64(limiter.MaxWindow/time.Second) {
 		return 0, fmt.Errorf("window %q must be from 1s to 720h, in whole hours, minutes and seconds (90s, 1h30m, 24h) "+
 			"or in days alone (1d to 30d)", window)
@@ -24,7 +24,7 @@ func ParseWindow(window v1alpha1.Window) (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// parseDays reads "30d": at most two digits, no leading zero.
+// parseDays parses a number of days, such as "30d": at most two digits, without a leading zero.
 func parseDays(s string) (seconds int64, ok bool) {
 	digits, ok := strings.CutSuffix(s, "d")
 	if !ok || strings.HasPrefix(digits, "0") {
@@ -34,7 +34,7 @@ func parseDays(s string) (seconds int64, ok bool) {
 	return days * 24 * 60 * 60, ok && rest == ""
 }
 
-// parseClock reads hours, minutes and seconds, each at most once and in that order.
+// parseClock parses hours, minutes and seconds, each at most once and in this order.
 func parseClock(s string) (seconds int64, ok bool) {
 	if s == "" {
 		return 0, false
@@ -55,13 +55,13 @@ func parseClock(s string) (seconds int64, ok bool) {
 	return seconds, s == ""
 }
 
-// leadingNumber splits off the decimal number, of 1 to most digits, that s begins with.
-func leadingNumber(s string, most int) (number int64, rest string, ok bool) {
+// leadingNumber splits off the decimal number of 1 to maxDigits digits at the beginning of s.
+func leadingNumber(s string, maxDigits int) (number int64, rest string, ok bool) {
 	end := 0
 	for end < len(s) && '0' <= s[end] && s[end] <= '9' {
 		end++
 	}
-	if end < 1 || end > most {
+	if end < 1 || end > maxDigits {
 		return 0, s, false
 	}
 	number, err := strconv.ParseInt(s[:end], 10, 64)

@@ -93,7 +93,7 @@ func TestKubectlShowsRefusalsAndWarnings(t *testing.T) {
 		t.Errorf("of a refusal it says %q", said)
 	}
 	said := apply("heavy", `{axis: Tenant, limit: 100000, window: 24h, algorithm: SlidingWindowLog}`)
-	if want := "Warning: spec.limit: a log of 100000 units takes 700 kB of Redis per identifier; SlidingWindowCounter takes 16 bytes\n"; said != want {
+	if want := "Warning: spec.limit: a log of 100000 units takes 700 kB of Redis memory per identifier; SlidingWindowCounter takes 16 bytes\n"; said != want {
 		t.Errorf("of a costly policy it says %q", said)
 	}
 }
@@ -104,7 +104,7 @@ func TestWarningsReachTheClient(t *testing.T) {
 	w.untilItJudges()
 	w.must(w.Create(t.Context(), w.policy("strict", `{axis: User, limit: 10, window: 1m}`)))
 	w.warnings.taken()
-	want := []string{"spec: never decides: policy strict counts the same requests and is as strict"}
+	want := []string{"spec: has no effect: policy strict counts the same requests and is at least as strict"}
 	w.eventually("the cache knows the policy beside it", func() bool {
 		w.must(w.Create(t.Context(), w.policy("lax", `{axis: User, limit: 20, window: 1m, match: {http: {methods: [GET]}}}`), client.DryRunAll))
 		return cmp.Equal(want, w.warnings.taken())

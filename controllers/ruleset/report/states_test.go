@@ -64,6 +64,6 @@ func TestPolicyStatus_MatchesTheStatesInTestGitops(t *testing.T) {
 }
 
 func overriddenBy(o compile.Override) selection.Overridden {
-	reason, message := compile.Condition([]compile.Override{o})
+	reason, message := compile.OverriddenCondition([]compile.Override{o})
 	return selection.Overridden{Reason: reason, Message: message}
 }

@@ -102,7 +102,7 @@ func overriddenByPolicy(all []compile.Override) map[string]Overridden {
 		for to < len(all) && all[to].Policy == all[from].Policy {
 			to++
 		}
-		reason, message := compile.Condition(all[from:to])
+		reason, message := compile.OverriddenCondition(all[from:to])
 		by[all[from].Policy] = Overridden{reason, message}
 		from = to
 	}

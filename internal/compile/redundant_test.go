@@ -22,7 +22,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// TestEveryFieldOfARuleIsWeighed fails when a Rule or a Match learns to say more: then think of [compile.DecidesNothingBeside].
+// TestEveryFieldOfARuleIsWeighed fails when a Rule or a Match learns to say more: then think of [compile.IsRedundant].
 func TestEveryFieldOfARuleIsWeighed(t *testing.T) {
 	for _, c := range []struct {
 		of   reflect.Type
@@ -61,10 +61,10 @@ func TestARuleOfMoreDomainsSpeaksForThose(t *testing.T) {
 		strict := lax
 		strict.Policy, strict.Domain, strict.Units = "cluster/b", "", 5
 		c.change(&strict)
-		if got := compile.DecidesNothingBeside(&lax, &strict); got != c.want {
+		if got := compile.IsRedundant(&lax, &strict); got != c.want {
 			t.Errorf("a rule %s: %v", c.name, got)
 		}
-		if lax := lax; compile.DecidesNothingBeside(&strict, &lax) {
+		if lax := lax; compile.IsRedundant(&strict, &lax) {
 			t.Errorf("a rule %s is said to be laxer", c.name)
 		}
 	}
@@ -136,7 +136,7 @@ func TestWhatIsSaidNeverToDecideNeverDoes(t *testing.T) {
 		for range 10 { // few pairs are comparable
 			a, b := drawPair(t)
 			set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{a, b}, compile.DefaultIdentity())
-			if len(problems) == 0 && compile.DecidesNothingBeside(&set.Rules[0], &set.Rules[1]) {
+			if len(problems) == 0 && compile.IsRedundant(&set.Rules[0], &set.Rules[1]) {
 				said++
 				denials += mustNeverDecide(t, set)
 			}

@@ -1,0 +1,90 @@
+package compile
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// IsRedundant reports whether rule never denies a request that other admits, once other has been enforced for two windows. It returns true
+// only if this follows from the two rules for all requests:
+//
+//   - Both deny: neither is a shadow rule, and other is not a default.
+//   - other counts every request that rule counts, at the same cost, in a counter that is not divided among more identifiers.
+//   - other admits at most as much as every tier of rule.
+//   - other is at least as strict while Redis is unavailable.
+func IsRedundant(rule, other *rules.Rule) bool {
+	return coversDomains(other, rule) && !other.Default && !rule.Shadow && !other.Shadow &&
+		rule.Axis == other.Axis && rule.Identifier == other.Identifier &&
+		countsAllRequests(other, rule) &&
+		len(other.Tiers) == 0 && reflect.DeepEqual(rule.Cost, other.Cost) &&
+		isAsStrict(other, rule) &&
+		failureStrictness(other.OnStoreFailure) >= failureStrictness(rule.OnStoreFailure)
+}
+
+// coversDomains reports whether wide applies to every domain that narrow applies to.
+func coversDomains(wide, narrow *rules.Rule) bool {
+	switch {
+	case wide.AllDomains || narrow.AllDomains:
+		return wide.AllDomains
+	case narrow.Domain != "":
+		return appliesToDomain(wide, narrow.Domain)
+	default:
+		return !slices.ContainsFunc(narrow.Domains, func(domain string) bool { return !appliesToDomain(wide, domain) })
+	}
+}
+
+// countsAllRequests reports whether a counter of wide counts all requests that share a counter of narrow. The endpoint and the descriptor of
+// a request depend on the whole match, so rules that count by them are compared for equality.
+func countsAllRequests(wide, narrow *rules.Rule) bool {
+	perEndpoint := wide.PerEndpoint || wide.Identifier.From == rules.FromEndpoint
+	if perEndpoint || len(wide.Match.Descriptors) > 0 || len(narrow.Match.Descriptors) > 0 {
+		return wide.PerEndpoint == narrow.PerEndpoint && reflect.DeepEqual(wide.Match, narrow.Match)
+	}
+	return Covers(&wide.Match, &narrow.Match)
+}
+
+// isAsStrict reports whether strict denies whenever lax denies, if strict counts at least the requests that lax counts:
+//
+//   - Windows: the window of strict is a multiple of the window of lax, and its limit is not higher. A SlidingWindowCounter weights the
+//     previous window, so its windows must be equal.
+//   - Buckets: strict refills or drains at most as many units in at least as much time, and its capacity is not higher. Equal rates are not
+//     enough, because while Redis is unavailable each replica has its share of a limit in whole units.
+func isAsStrict(strict, lax *rules.Rule) bool {
+	if strict.Algorithm != lax.Algorithm {
+		return false
+	}
+	switch strict.Algorithm {
+	case limiter.TokenBucket, limiter.LeakyBucket:
+		return strict.Units <= lax.Units && strict.WindowSeconds >= lax.WindowSeconds && strict.Burst <= lax.Burst && len(lax.Tiers) == 0
+	case limiter.SlidingWindowCounter:
+		return strict.WindowSeconds == lax.WindowSeconds && strict.Units <= lowestLimit(lax)
+	default:
+		return strict.WindowSeconds%lax.WindowSeconds == 0 && strict.Units <= lowestLimit(lax)
+	}
+}
+
+// lowestLimit returns the lowest limit of the rule and its tiers, in units.
+func lowestLimit(rule *rules.Rule) int64 {
+	units := rule.Units
+	for _, tier := range rule.Tiers {
+		if !tier.Unlimited {
+			units = min(units, tier.Units)
+		}
+	}
+	return units
+}
+
+// failureStrictness orders the values of StoreFailure by strictness.
+func failureStrictness(f rules.StoreFailure) int {
+	switch f {
+	case rules.AllowOnFailure:
+		return 0
+	case rules.DenyOnFailure:
+		return 2
+	default:
+		return 1
+	}
+}

@@ -1,0 +1,56 @@
+package compile
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// warnKubernetes warns of expensive or ineffective parts of a policy for writes to the Kubernetes API.
+func (w *warnings) warnKubernetes() {
+	match := w.rule.Match.Kubernetes
+	if match == nil {
+		return
+	}
+	const field = "spec.match.kubernetes"
+	inDomain := func(namespace string) bool { return appliesToDomain(w.rule, namespace) }
+	if len(match.Namespaces) > 0 && !slices.ContainsFunc(match.Namespaces, inDomain) {
+		w.add(field+".namespaces", "no write matches: the policy does not apply to these namespaces")
+	}
+	if len(match.Users) > 0 && isSubset(match.Users, match.ExceptUsers) {
+		w.add(field+".exceptUsers", "no write matches: exceptUsers contains all of users")
+	}
+	if len(match.Groups) > 0 && isSubset(match.Groups, match.ExceptGroups) {
+		w.add(field+".exceptGroups", "no write matches: exceptGroups contains all of groups")
+	}
+	if i := slices.IndexFunc(match.Resources, isEverything); i >= 0 {
+		w.add(field+".resources", "API servers call Weir for every %s, even of leases; list the resources to limit",
+			strings.Join(match.Resources[i].Operations, ", "))
+	}
+	w.warnQueue()
+}
+
+// isEverything reports whether API servers must call the limiter for all resources.
+func isEverything(of rules.KubernetesResources) bool {
+	return slices.Contains(of.APIGroups, "*") && (slices.Contains(of.Resources, "*") || slices.Contains(of.Resources, "*/*"))
+}
+
+// warnQueue warns of a LeakyBucket with a queue: an API server does not delay a write, so no write waits in the queue.
+func (w *warnings) warnQueue() {
+	if w.rule.Algorithm != limiter.LeakyBucket {
+		return
+	}
+	const why = "writes never wait in the queue; "
+	if w.rule.Burst > 0 {
+		w.add("spec.burst", why+"burst only bounds the cost of a write. Use TokenBucket for bursts")
+	} else if w.rule.Cost != nil && w.rule.Cost.Expression != "" {
+		w.add("spec.cost.expression", "a LeakyBucket without burst denies every write that costs more than 1 unit")
+	}
+	for i := range w.rule.Tiers {
+		if w.rule.Tiers[i].Burst > 0 {
+			w.add(tierField(i, "burst"), why+"burst only bounds the cost of a write")
+		}
+	}
+}
