@@ -245,7 +245,7 @@ func TestTheConditionNamesWhoDecides(t *testing.T) {
 		},
 		"a stricter policy": {
 			[]compile.Override{{Policy: "a/own", Domain: "a", By: "cluster/x", Reason: v1alpha1.ReasonStricterPolicy}},
-			"StricterPolicy", "has no effect: cluster/x counts the same requests and is at least as strict",
+			"StricterPolicy", "has no effect, because cluster/x counts the same requests and is at least as strict",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -81,7 +81,7 @@ const maxListedDomains = 8
 // one.
 func OverriddenCondition(of []Override) (reason, message string) {
 	if of[0].Reason == v1alpha1.ReasonStricterPolicy {
-		return of[0].Reason, fmt.Sprintf("has no effect: %s counts the same requests and is at least as strict", of[0].By)
+		return of[0].Reason, fmt.Sprintf("has no effect, because %s counts the same requests and is at least as strict", of[0].By)
 	}
 	var places []string
 	for i, o := range of {

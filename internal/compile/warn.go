@@ -90,7 +90,7 @@ func (w *warnings) warnBoundary() {
 func (w *warnings) warnRedundancy(others []rules.Rule) {
 	for i := range others {
 		if other := &others[i]; other.Policy != w.rule.Policy && IsRedundant(w.rule, other) {
-			w.add("spec", "has no effect: policy %s counts the same requests and is at least as strict", nameWithin(w.rule.Domain, other.Policy))
+			w.add("spec", "has no effect, because policy %s counts the same requests and is at least as strict", nameWithin(w.rule.Domain, other.Policy))
 			return
 		}
 	}

@@ -131,7 +131,7 @@ func TestWarnings(t *testing.T) {
 }
 
 func TestWarningsAboutAPolicyThatNeverDecides(t *testing.T) {
-	const never = "spec: has no effect: policy b counts the same requests and is at least as strict"
+	const never = "spec: has no effect, because policy b counts the same requests and is at least as strict"
 	for _, c := range []struct {
 		name, policy, other string
 		never               bool

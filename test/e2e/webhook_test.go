@@ -85,7 +85,7 @@ func TestTheOperatorJudgesPolicies(t *testing.T) {
 	if r := ask("SlidingWindowLog", "/v1/[0-9]+"); !r.Allowed || len(r.Warnings) != 0 {
 		t.Errorf("a good policy: %+v", r)
 	}
-	if r := ask("FixedWindow", "/v1/[0-9]+"); !r.Allowed || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "FixedWindow lets up to 10") {
+	if r := ask("FixedWindow", "/v1/[0-9]+"); !r.Allowed || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "FixedWindow can admit up to 10") {
 		t.Errorf("a policy to be warned of: %+v", r)
 	}
 	if r := ask("SlidingWindowLog", "/v1/(?=x)"); r.Allowed || !strings.Contains(r.Result.Message, "spec.match.http.paths[0].value") {

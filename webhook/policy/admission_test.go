@@ -104,7 +104,7 @@ func TestWarningsReachTheClient(t *testing.T) {
 	w.untilItJudges()
 	w.must(w.Create(t.Context(), w.policy("strict", `{axis: User, limit: 10, window: 1m}`)))
 	w.warnings.taken()
-	want := []string{"spec: has no effect: policy strict counts the same requests and is at least as strict"}
+	want := []string{"spec: has no effect, because policy strict counts the same requests and is at least as strict"}
 	w.eventually("the cache knows the policy beside it", func() bool {
 		w.must(w.Create(t.Context(), w.policy("lax", `{axis: User, limit: 20, window: 1m, match: {http: {methods: [GET]}}}`), client.DryRunAll))
 		return cmp.Equal(want, w.warnings.taken())

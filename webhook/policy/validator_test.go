@@ -142,12 +142,12 @@ func TestAPolicyOfTheClusterIsJudgedLikeOthers(t *testing.T) {
 	twin.Namespace = "cluster"
 	all := stored{policies: []v1alpha1.RateLimitPolicy{twin}, cluster: []v1alpha1.ClusterRateLimitPolicy{sound, clusterWide("b", good)}}
 	warnings, err := v(all).ValidateUpdate(t.Context(), &broken, &sound)
-	if want := "spec: has no effect: policy cluster/b counts the same requests and is at least as strict"; err != nil || len(warnings) != 1 || warnings[0] != want {
+	if want := "spec: has no effect, because policy cluster/b counts the same requests and is at least as strict"; err != nil || len(warnings) != 1 || warnings[0] != want {
 		t.Errorf("a repair: %v %q", err, warnings)
 	}
 	namespaced := fixture.Policy(t, "c", good)
 	warnings, err = on(all).ValidateCreate(t.Context(), &namespaced)
-	if want := "spec: has no effect: policy cluster/a counts the same requests and is at least as strict"; err != nil || len(warnings) != 1 || warnings[0] != want {
+	if want := "spec: has no effect, because policy cluster/a counts the same requests and is at least as strict"; err != nil || len(warnings) != 1 || warnings[0] != want {
 		t.Errorf("one of a namespace beside it: %v %q", err, warnings)
 	}
 }
