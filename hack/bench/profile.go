@@ -11,7 +11,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// profiler takes a CPU profile of the turns of Weir only. The zero profiler takes none.
+// profiler takes a CPU profile of the turns of Weir only. The zero profiler takes no profile.
 type profiler struct {
 	path  string
 	turns []*profile.Profile

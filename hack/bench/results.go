@@ -19,7 +19,7 @@ func (r results) add(callers int, name string, s sample) {
 	r[callers][name] = append(r[callers][name], s)
 }
 
-// median returns the median of a figure over the samples of a contender; NaN if there are none.
+// median returns the median of a figure over the samples of a contender; NaN if there are no samples.
 func (r results) median(callers int, name string, figure func(sample) float64) float64 {
 	return report.Median(figures(r[callers][name], figure))
 }

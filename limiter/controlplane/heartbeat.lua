@@ -3,7 +3,7 @@
 -- KEYS[1]  hash of the replicas of one limiter: id -> {"revision","time","mode","since"}, time and since in milliseconds
 --          since the epoch; without since if it is unknown
 -- ARGV[1]  id of the replica
--- ARGV[2]  revision of the rule set that it enforces, "" if it has none
+-- ARGV[2]  revision of the rule set that it enforces, "" if it has no rule set
 -- ARGV[3]  mode in which it decides
 -- ARGV[4]  age in milliseconds at which the entry of a replica is removed; the hash expires this long after the last
 --          heartbeat

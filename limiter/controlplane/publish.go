@@ -77,7 +77,7 @@ func (e *Exchange) isActive(ctx context.Context, revision string) (bool, error) 
 	return current.Val() == revision && ttl.Val() == noExpiry, nil
 }
 
-// Current returns the active revision, "" if none was ever published.
+// Current returns the active revision, "" if no Set was ever published.
 func (e *Exchange) Current(ctx context.Context) (string, error) {
 	revision, err := e.client.Redis().Get(ctx, e.currentKey()).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {

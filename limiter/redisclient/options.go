@@ -62,7 +62,7 @@ const (
 	paramSentinelPassword = "sentinel_password"
 )
 
-// The ports of addresses that specify none.
+// The ports of addresses without a port.
 const (
 	defaultPort         = "6379"
 	defaultSentinelPort = "26379"

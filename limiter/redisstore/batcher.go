@@ -48,7 +48,7 @@ type result struct {
 type batcher struct {
 	// send sends a batch, and stores the reply in every call. It returns by their deadlines.
 	send    func([]*call)
-	breaker *breaker // nil: none
+	breaker *breaker // nil: no breaker
 
 	mu       sync.Mutex
 	waiting  []*call

@@ -26,8 +26,8 @@ type OutageObserver interface {
 	Recovered(address string)
 }
 
-// The pauses between probes of an unavailable node. There is none before the first probe, and each pause is multiplied by a
-// random factor from 0.5 to 1.5, because many limiters can be waiting for the same node.
+// The pauses between probes of an unavailable node. The first probe follows the failure without a pause. Each pause is
+// multiplied by a random factor from 0.5 to 1.5, because many limiters can be waiting for the same node.
 const (
 	firstPause = 25 * time.Millisecond
 	maxPause   = 120 * time.Millisecond
@@ -163,7 +163,7 @@ func jittered(d time.Duration) time.Duration {
 	return time.Duration((0.5 + rand.Float64()) * float64(d))
 }
 
-// key returns one key of the call, "" if it has none.
+// key returns one key of the call, "" if it has no charges.
 func (c *call) key() string {
 	if len(c.charges) == 0 {
 		return ""
@@ -215,7 +215,7 @@ func (s *Store) probe(ctx context.Context, key string) error {
 	if err != nil {
 		return redisclient.WithKind(err)
 	}
-	peek := &call{mode: modePeek, charges: []limiter.Charge{{Key: key + ":nobody", Limit: probeLimit(), Cost: 1}}}
+	peek := &call{mode: modePeek, charges: []limiter.Charge{{Key: key + ":unused", Limit: probeLimit(), Cost: 1}}}
 	return s.runScript(write, []*call{peek}).Err()
 }
 

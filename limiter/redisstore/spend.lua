@@ -1,4 +1,4 @@
--- spend decides requests in sequence at one instant: it counts all charges of a request or none.
+-- spend decides requests in sequence at one instant: it counts either all charges of a request or nothing.
 --   KEYS      the counters of the charges of the first request, then of the second, …; distinct within a request
 --   ARGV[1]   now in microseconds since the epoch, or '' to read the clock of this server
 --   ARGV[2]   one character per request, the number of its shape: '0' for the first, and so on in ASCII order

@@ -19,7 +19,7 @@ type Store struct {
 	timeout       time.Duration
 	clock         func() time.Time
 	batchers      *batchers
-	invalidations string // name of a channel, "" for none
+	invalidations string // name of a channel; "" to publish nothing
 	refundFailed  func(error)
 }
 

@@ -182,7 +182,7 @@ func (h *history) decide(rt *rapid.T, method string, store decideFunc, oracle or
 
 // drawNoDelay removes the delay from some limits.
 func drawNoDelay(rt *rapid.T, limit limiter.Limit) limiter.Limit {
-	if limit.Algorithm() == limiter.LeakyBucket && rapid.Bool().Draw(rt, "at once") {
+	if limit.Algorithm() == limiter.LeakyBucket && rapid.Bool().Draw(rt, "no delay") {
 		return limit.NoDelay()
 	}
 	return limit

@@ -553,7 +553,7 @@ end
 -- refund refunds units that spend counted, if they still count.
 --   KEYS[i]              the counter of refund i; keys are distinct
 --   ARGV[1]              now in microseconds since the epoch, or '' to read the clock of this server
---   ARGV[2]              channel on which the key of every refunded counter is published, or '' for none
+--   ARGV[2]              channel on which the key of every refunded counter is published; '' to publish nothing
 --   ARGV[3 + 6(i-1)]…    algorithm, limit (units), window (us), capacity (units; see spend), cost (units), and the time at
 --                        which spend counted them: now plus ahead in its reply (us)
 -- Reply: 1.
