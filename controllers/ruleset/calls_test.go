@@ -14,7 +14,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// calls counts what is asked of the API server, watches aside: "PATCH ratelimitpolicies/daily/status".
+// calls counts the requests to the API server, except watches, for example "PATCH ratelimitpolicies/daily/status".
 type calls struct {
 	http.RoundTripper
 
@@ -38,7 +38,7 @@ func (c *calls) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// take returns what was counted, and begins anew.
+// take returns the counts and resets them.
 func (c *calls) take() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,12 +47,12 @@ func (c *calls) take() map[string]int {
 	return taken
 }
 
-// TestTheCallsOfAnEdit runs the controllers beside 50 policies and two replicas, and counts every call of the API.
-func TestTheCallsOfAnEdit(t *testing.T) {
+// The controllers run with 50 policies and two replicas. Every request to the API server is counted.
+func TestSetupWithManager_CallsTheAPIServerOncePerChange(t *testing.T) {
 	h := newHarness(t)
 	const policies = 50
 	for i := range policies {
-		h.create(fmt.Sprintf("p%02d", i), nil)
+		h.createPolicy(fmt.Sprintf("p%02d", i), nil)
 	}
 	counted := &calls{count: map[string]int{}}
 	h.manage(time.Second, func(next http.RoundTripper) http.RoundTripper {
@@ -61,8 +61,8 @@ func TestTheCallsOfAnEdit(t *testing.T) {
 	})
 	beating := func(then func() bool) func() bool {
 		return func() bool {
-			if revision := h.current(); revision != "" {
-				h.beat(revision, "a", "b")
+			if revision := h.activeRevision(); revision != "" {
+				h.heartbeat(revision, "a", "b")
 			}
 			return then()
 		}
@@ -76,28 +76,28 @@ func TestTheCallsOfAnEdit(t *testing.T) {
 	for i := range policies {
 		fixture.Await(h, "all policies are Ready", ready(fmt.Sprintf("p%02d", i), 1))
 	}
-	h.rest(beating, 2*time.Second)
+	h.keepBeating(beating, 2*time.Second)
 	counted.take()
 
 	const resyncs = 4
-	h.rest(beating, resyncs*time.Second)
+	h.keepBeating(beating, resyncs*time.Second)
 	if got := counted.take(); got["GET configmaps/weir-rules-default"] > resyncs+1 || len(got) > 1 {
-		t.Errorf("calls in %d resyncs while nothing happens: %v, want looks at the snapshot alone", resyncs, got)
+		t.Errorf("calls in %d resyncs while nothing changes: %v, want reads of the snapshot only", resyncs, got)
 	}
 
-	h.edit("p07", limit(7))
+	h.editPolicy("p07", limit(7))
 	fixture.Await(h, "the edit is Ready", ready("p07", 2))
-	h.rest(beating, 2*time.Second)
+	h.keepBeating(beating, 2*time.Second)
 	got := counted.take()
 	delete(got, "GET configmaps/weir-rules-default")
 	statuses := got["PATCH ratelimitpolicies/p07/status"]
-	if statuses < 1 || statuses > 3 { // published; perhaps one replica before the other; all
-		t.Errorf("%d writes of the status of the policy that was edited", statuses)
+	if statuses < 1 || statuses > 3 { // published, perhaps one replica before the other, both
+		t.Errorf("%d writes of the status of the edited policy, want 1 to 3", statuses)
 	}
 	got["PATCH ratelimitpolicies/p07/status"] = 1
 	want := map[string]int{
 		"PATCH ratelimitpolicies/p07/status":  1,
-		"PATCH limiters/default/status":       1, // its revision
+		"PATCH limiters/default/status":       1, // the revision
 		"PATCH configmaps/weir-rules-default": 1,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -108,9 +108,9 @@ func TestTheCallsOfAnEdit(t *testing.T) {
 	}
 }
 
-// rest lets time pass in which replicas beat and nothing else happens.
-func (h *harness) rest(beating func(func() bool) func() bool, rest time.Duration) {
+// keepBeating waits while the replicas send heartbeats and nothing else changes.
+func (h *harness) keepBeating(beating func(func() bool) func() bool, duration time.Duration) {
 	h.Helper()
-	until := time.Now().Add(rest)
+	until := time.Now().Add(duration)
 	fixture.Await(h, "time passes", beating(func() bool { return time.Now().After(until) }))
 }

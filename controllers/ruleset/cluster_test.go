@@ -11,7 +11,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// createCluster creates a policy of the cluster of 1000 units a day for each tenant, changed by change if given.
+// createCluster creates a ClusterRateLimitPolicy of 1000 units a day for each tenant. A non-nil change is applied to the spec.
 func (h *harness) createCluster(name string, change func(*v1alpha1.ClusterRateLimitPolicySpec)) {
 	h.Helper()
 	p := v1alpha1.ClusterRateLimitPolicy{
@@ -33,53 +33,53 @@ func (h *harness) clusterConditions(name string) []metav1.Condition {
 	return p.Status.Conditions
 }
 
-func TestPoliciesOfTheClusterAreEnforcedBesideOthers(t *testing.T) {
+func TestReconcile_PublishesClusterPoliciesTogetherWithOthers(t *testing.T) {
 	h := newHarness(t)
-	h.create("daily", nil)
-	h.createCluster("everybody", nil)
+	h.createPolicy("daily", nil)
+	h.createCluster("all-tenants", nil)
 	h.createCluster("broken", func(s *v1alpha1.ClusterRateLimitPolicySpec) {
 		s.Match = &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{Paths: []v1alpha1.PathMatch{{Type: v1alpha1.PathRegularExpression, Value: "("}}}}
 	})
 	h.reconcile()
-	h.beat(h.current(), "a")
+	h.heartbeat(h.activeRevision(), "a")
 	h.reconcile()
-	h.says("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
-	if !meta.IsStatusConditionTrue(h.clusterConditions("everybody"), v1alpha1.ConditionReady) {
-		t.Errorf("the policy of the cluster: %+v", h.clusterConditions("everybody"))
+	h.hasCondition("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	if !meta.IsStatusConditionTrue(h.clusterConditions("all-tenants"), v1alpha1.ConditionReady) {
+		t.Errorf("conditions of the ClusterRateLimitPolicy: %+v", h.clusterConditions("all-tenants"))
 	}
 	if c := meta.FindStatusCondition(h.clusterConditions("broken"), v1alpha1.ConditionStalled); c == nil ||
 		!strings.Contains(c.Message, "spec.match.http.paths[0].value") {
-		t.Errorf("the policy that does not compile: %+v", c)
+		t.Errorf("Stalled of the invalid policy: %+v", c)
 	}
 	version := func() string {
 		var p v1alpha1.ClusterRateLimitPolicy
-		h.must(h.kube.Get(t.Context(), client.ObjectKey{Name: "everybody"}, &p))
+		h.must(h.kube.Get(t.Context(), client.ObjectKey{Name: "all-tenants"}, &p))
 		return p.ResourceVersion
 	}
 	before := version()
 	h.reconcile()
-	h.restart()
+	h.restartOperator()
 	h.reconcile()
 	if version() != before {
-		t.Error("a status was written that says nothing new")
+		t.Error("a status was written although nothing changed")
 	}
 }
 
-func TestWhatDecidesNothingIsToldSoAndByWhom(t *testing.T) {
+func TestReporter_ReportsOverriddenPoliciesAndTheOverridingOne(t *testing.T) {
 	h := newHarness(t)
-	h.create("daily", nil)
-	h.createCluster("unless-said", func(s *v1alpha1.ClusterRateLimitPolicySpec) { s.Precedence = v1alpha1.PrecedenceDefault })
+	h.createPolicy("daily", nil)
+	h.createCluster("fallback", func(s *v1alpha1.ClusterRateLimitPolicySpec) { s.Precedence = v1alpha1.PrecedenceDefault })
 	h.reconcile()
-	c := meta.FindStatusCondition(h.clusterConditions("unless-said"), v1alpha1.ConditionOverridden)
+	c := meta.FindStatusCondition(h.clusterConditions("fallback"), v1alpha1.ConditionOverridden)
 	if c == nil || c.Status != yes || c.Reason != v1alpha1.ReasonNamespacePolicy || !strings.Contains(c.Message, h.namespace+"/daily") {
 		t.Errorf("Overridden: %+v", c)
 	}
-	h.edit("daily", func(s *v1alpha1.RateLimitPolicySpec) { s.Axis = v1alpha1.AxisUser })
+	h.editPolicy("daily", func(s *v1alpha1.RateLimitPolicySpec) { s.Axis = v1alpha1.AxisUser })
 	h.reconcile()
-	if c := meta.FindStatusCondition(h.clusterConditions("unless-said"), v1alpha1.ConditionOverridden); c != nil {
-		t.Errorf("Overridden after the policy is another: %+v", c)
+	if c := meta.FindStatusCondition(h.clusterConditions("fallback"), v1alpha1.ConditionOverridden); c != nil {
+		t.Errorf("Overridden after the edit of the overriding policy: %+v", c)
 	}
 	h.createCluster("strict", func(s *v1alpha1.ClusterRateLimitPolicySpec) { s.Axis, s.Limit = v1alpha1.AxisUser, 1 })
 	h.reconcile()
-	h.says("daily", v1alpha1.ConditionOverridden, yes, v1alpha1.ReasonStricterPolicy)
+	h.hasCondition("daily", v1alpha1.ConditionOverridden, yes, v1alpha1.ReasonStricterPolicy)
 }

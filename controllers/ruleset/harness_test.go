@@ -34,16 +34,16 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard()) // which complains if nobody sets one
+	ctrl.SetLogger(logr.Discard()) // controller-runtime warns if no logger is set
 	fixture.Main(m)
 }
 
 var limiterName = types.NamespacedName{Namespace: "weir-system", Name: "default"}
 
-// decider stands for the script that decides.
+// decider is reported as the script that decides.
 var decider = publish.Script{Name: "spend", SHA: "0123456789012345678901234567890123456789"}
 
-// harness is a Reconciler on a real API server and a real Redis, called by hand.
+// harness has a Reconciler with a real API server and a real Redis. The tests call the Reconciler directly.
 type harness struct {
 	*testing.T
 	kube       client.Client
@@ -56,7 +56,7 @@ type harness struct {
 	now        time.Time
 }
 
-// store is what cmd/weir fills the controller's interface with.
+// store implements publish.Store with Redis, as cmd/weir does.
 type store struct {
 	client *redisclient.Client
 	*controlplane.Exchange
@@ -98,7 +98,7 @@ func newHarness(t *testing.T) *harness {
 	h.kube, err = client.New(kube.Config(), client.Options{Scheme: scheme})
 	h.must(err)
 	h.prepareLimiterNamespace()
-	// A Limiter selects all policies of the cluster: the next test must not see those of this one, nor its Limiters.
+	// A Limiter selects all policies of the cluster: the next test must find no policies or Limiters of this one.
 	t.Cleanup(func() {
 		h.must(h.kube.DeleteAllOf(context.Background(), &v1alpha1.Limiter{}, client.InNamespace(limiterName.Namespace)))
 		h.must(h.kube.DeleteAllOf(context.Background(), &v1alpha1.RateLimitPolicy{}, client.InNamespace(h.namespace)))
@@ -107,11 +107,11 @@ func newHarness(t *testing.T) *harness {
 	h.exchange = h.open(h.redis.URL(), limiterName).Exchange
 	h.url = func(*v1alpha1.Limiter) string { return h.redis.URL() }
 	h.createLimiter(limiterName.Name, nil)
-	h.restart()
+	h.restartOperator()
 	return h
 }
 
-// open is the store of a Limiter in the Redis of that URL.
+// open returns the store of a Limiter in the Redis with that URL.
 func (h *harness) open(url string, limiter types.NamespacedName) store {
 	h.Helper()
 	redis, err := redisclient.Open(url, time.Second)
@@ -120,7 +120,7 @@ func (h *harness) open(url string, limiter types.NamespacedName) store {
 	return store{redis, controlplane.NewExchange(redis, "weir:", limiter.String())}
 }
 
-// createLimiter creates a Limiter that selects all policies, changed by change if given.
+// createLimiter creates a Limiter that selects all policies. A non-nil change is applied to the spec.
 func (h *harness) createLimiter(name string, change func(*v1alpha1.LimiterSpec)) {
 	h.Helper()
 	l := &v1alpha1.Limiter{
@@ -140,7 +140,7 @@ func (h *harness) limiter(name string) *v1alpha1.Limiter {
 	return &l
 }
 
-// prepareLimiterNamespace makes the limiter's namespace one in which no operator has run yet.
+// prepareLimiterNamespace creates the namespace of the limiter, and deletes what an operator has written there.
 func (h *harness) prepareLimiterNamespace() {
 	h.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: limiterName.Namespace}}
@@ -150,8 +150,8 @@ func (h *harness) prepareLimiterNamespace() {
 	h.must(h.kube.DeleteAllOf(h.Context(), &corev1.ConfigMap{}, client.InNamespace(limiterName.Namespace)))
 }
 
-// restart begins anew with a Reconciler that remembers nothing.
-func (h *harness) restart() {
+// restartOperator replaces the Reconciler with one that remembers nothing.
+func (h *harness) restartOperator() {
 	h.Helper()
 	h.registry = prometheus.NewRegistry()
 	var err error
@@ -177,8 +177,8 @@ func (h *harness) must(err error) {
 	}
 }
 
-// reconcile lets a second pass and has the policies brought to the Limiters, the one called default if none is named, and told
-// of it. The result is the first's.
+// reconcile lets a second pass, reconciles the Limiters, by default the one named default, and reports the policies. It returns
+// the result for the first Limiter.
 func (h *harness) reconcile(limiters ...string) ctrl.Result {
 	h.Helper()
 	h.now = h.now.Add(time.Second)
@@ -194,13 +194,13 @@ func (h *harness) reconcile(limiters ...string) ctrl.Result {
 		}
 	}
 	if first.RequeueAfter <= 0 {
-		h.Error("nothing will look after Redis again")
+		h.Error("it is not requeued: Redis is not verified again")
 	}
 	h.report()
 	return first
 }
 
-// report has the policies told what came of them.
+// report reports the policies.
 func (h *harness) report() ctrl.Result {
 	h.Helper()
 	result, err := h.reconciler.Reporter.Reconcile(h.Context(), ctrl.Request{})
@@ -208,11 +208,11 @@ func (h *harness) report() ctrl.Result {
 	return result
 }
 
-// one is what is known of the Limiter called default.
-func (h *harness) one() *limiterReconciler { return h.reconciler.limiter(limiterName) }
+// state returns the reconciler of the Limiter named default.
+func (h *harness) state() *limiterReconciler { return h.reconciler.limiter(limiterName) }
 
-// create creates a policy of 100 units a day for each tenant, changed by change if given.
-func (h *harness) create(name string, change func(*v1alpha1.RateLimitPolicySpec)) {
+// createPolicy creates a policy of 100 units a day for each tenant. A non-nil change is applied to the spec.
+func (h *harness) createPolicy(name string, change func(*v1alpha1.RateLimitPolicySpec)) {
 	h.Helper()
 	p := v1alpha1.RateLimitPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: name},
@@ -226,7 +226,7 @@ func (h *harness) create(name string, change func(*v1alpha1.RateLimitPolicySpec)
 	h.must(h.kube.Create(h.Context(), &p))
 }
 
-func (h *harness) edit(name string, change func(*v1alpha1.RateLimitPolicySpec)) {
+func (h *harness) editPolicy(name string, change func(*v1alpha1.RateLimitPolicySpec)) {
 	h.Helper()
 	p := h.policy(name)
 	change(&p.Spec)
@@ -240,37 +240,37 @@ func (h *harness) policy(name string) *v1alpha1.RateLimitPolicy {
 	return &p
 }
 
-// beat lets replicas say that they enforce revision.
-func (h *harness) beat(revision string, ids ...string) {
+// heartbeat writes heartbeats of replicas that enforce the revision.
+func (h *harness) heartbeat(revision string, ids ...string) {
 	h.Helper()
 	for _, id := range ids {
 		h.must(h.exchange.Heartbeat(h.Context(), controlplane.Replica{ID: id, Revision: revision, Mode: "redis"}))
 	}
 }
 
-// beatLocal lets replicas say that they enforce revision, and decide without Redis since then.
-func (h *harness) beatLocal(revision string, since time.Time, ids ...string) {
+// localHeartbeat writes heartbeats of replicas that enforce the revision, in local mode since then.
+func (h *harness) localHeartbeat(revision string, since time.Time, ids ...string) {
 	h.Helper()
 	for _, id := range ids {
 		h.must(h.exchange.Heartbeat(h.Context(), controlplane.Replica{ID: id, Revision: revision, Mode: publish.ModeLocal, Since: since}))
 	}
 }
 
-// current is the revision in force.
-func (h *harness) current() string {
+// activeRevision returns the revision of the active rule set.
+func (h *harness) activeRevision() string {
 	h.Helper()
 	revision, err := h.exchange.Current(h.Context())
 	h.must(err)
 	return revision
 }
 
-// published is the rule set in force, by policy without namespace.
-func (h *harness) published() map[string]int64 {
+// activeLimits returns the limits in the active rule set, by the name of the policy without its namespace.
+func (h *harness) activeLimits() map[string]int64 {
 	h.Helper()
-	data, found, err := h.exchange.Load(h.Context(), h.current())
+	data, found, err := h.exchange.Load(h.Context(), h.activeRevision())
 	h.must(err)
 	if !found {
-		h.Fatal("the rule set in force is not there")
+		h.Fatal("the active rule set is missing")
 	}
 	set, _, err := rules.Decode(data)
 	h.must(err)
@@ -281,7 +281,7 @@ func (h *harness) published() map[string]int64 {
 	return units
 }
 
-// flushAll takes everything from Redis. The inline form of the protocol needs no client.
+// flushAll deletes all keys in Redis. The inline form of the protocol needs no client.
 func (h *harness) flushAll() {
 	h.Helper()
 	conn, err := net.Dial("tcp", h.redis.Addr())
@@ -295,8 +295,8 @@ func (h *harness) flushAll() {
 	}
 }
 
-// says fails unless the policy's condition has that status and reason, and speaks of the latest generation.
-func (h *harness) says(name, kind string, status metav1.ConditionStatus, reason string) {
+// hasCondition fails the test unless the policy has the condition with that status and reason, for its current generation.
+func (h *harness) hasCondition(name, kind string, status metav1.ConditionStatus, reason string) {
 	h.Helper()
 	p := h.policy(name)
 	c := meta.FindStatusCondition(p.Status.Conditions, kind)
@@ -310,8 +310,8 @@ func (h *harness) says(name, kind string, status metav1.ConditionStatus, reason 
 	}
 }
 
-// silent fails if the policy has one of the conditions.
-func (h *harness) silent(name string, kinds ...string) {
+// hasNoCondition fails the test if the policy has one of the conditions.
+func (h *harness) hasNoCondition(name string, kinds ...string) {
 	h.Helper()
 	for _, kind := range kinds {
 		if c := meta.FindStatusCondition(h.policy(name).Status.Conditions, kind); c != nil {
@@ -329,7 +329,7 @@ func (h *harness) message(name, kind string) string {
 	return c.Message
 }
 
-// versions are the resource versions of all policies.
+// versions returns the resource versions of all policies.
 func (h *harness) versions() map[string]string {
 	h.Helper()
 	var list v1alpha1.RateLimitPolicyList
@@ -341,7 +341,8 @@ func (h *harness) versions() map[string]string {
 	return versions
 }
 
-// metric is the value of a gauge, or the number of observations of a histogram, with that label value if one is given.
+// metric returns the value of a gauge, or the number of observations of a histogram. A label value that is not empty selects the
+// series.
 func (h *harness) metric(name, label string) float64 {
 	h.Helper()
 	families, err := h.registry.Gather()
@@ -363,7 +364,7 @@ func (h *harness) metric(name, label string) float64 {
 	return 0
 }
 
-// manage runs the controllers on a manager until the test ends, with wrap around what it asks of the API server.
+// manage runs the controllers with a manager until the test ends. The requests to the API server go through wrap.
 func (h *harness) manage(resync time.Duration, wrap func(next http.RoundTripper) http.RoundTripper) {
 	h.Helper()
 	config := fixture.Kube(h.T).Config()

@@ -17,8 +17,8 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// label gives a policy a label.
-func (h *harness) label(name, key, value string) {
+// labelPolicy sets a label of a policy.
+func (h *harness) labelPolicy(name, key, value string) {
 	h.Helper()
 	p := h.policy(name)
 	metav1.SetMetaDataLabel(&p.ObjectMeta, key, value)
@@ -30,86 +30,86 @@ func (h *harness) degraded() *metav1.Condition {
 	return meta.FindStatusCondition(h.limiter(limiterName.Name).Status.Conditions, v1alpha1.ConditionDegraded)
 }
 
-func TestEachLimiterEnforcesWhatItSelects(t *testing.T) {
+func TestReconcile_PublishesToEachLimiterWhatItSelects(t *testing.T) {
 	h := newHarness(t)
 	h.createLimiter("edge", func(s *v1alpha1.LimiterSpec) {
 		s.PolicySelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"at": "edge"}}
 	})
 	edge := h.open(h.redis.URL(), types.NamespacedName{Namespace: "weir-system", Name: "edge"}).Exchange
-	h.create("daily", nil)
-	h.create("hourly", func(s *v1alpha1.RateLimitPolicySpec) { s.Window = "1h" })
-	h.label("hourly", "at", "edge")
+	h.createPolicy("daily", nil)
+	h.createPolicy("hourly", func(s *v1alpha1.RateLimitPolicySpec) { s.Window = "1h" })
+	h.labelPolicy("hourly", "at", "edge")
 	reconcile := func() { h.reconcile("default", "edge") }
 	reconcile()
-	if diff := cmp.Diff(map[string]int64{"daily": 100, "hourly": 100}, h.published()); diff != "" {
-		t.Errorf("default enforces (-want +got):\n%s", diff)
+	if diff := cmp.Diff(map[string]int64{"daily": 100, "hourly": 100}, h.activeLimits()); diff != "" {
+		t.Errorf("limits of the Limiter default (-want +got):\n%s", diff)
 	}
 	revision, err := edge.Current(t.Context())
 	h.must(err)
-	if revision == h.current() {
-		t.Error("both Limiters enforce the same")
+	if revision == h.activeRevision() {
+		t.Error("both Limiters have the same revision")
 	}
 	if got := h.limiter("edge").Status; got.Policies == nil || got.Policies.Accepted != 1 || got.Revision != revision {
-		t.Errorf("the status of edge: %+v", got)
+		t.Errorf("status of the Limiter edge: %+v", got)
 	}
 
-	h.beat(h.current(), "a", "b")
+	h.heartbeat(h.activeRevision(), "a", "b")
 	reconcile()
-	h.says("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
-	h.says("hourly", v1alpha1.ConditionReady, no, v1alpha1.ReasonNoReplicas)
+	h.hasCondition("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	h.hasCondition("hourly", v1alpha1.ConditionReady, no, v1alpha1.ReasonNoReplicas)
 	if got := h.message("hourly", v1alpha1.ConditionReady); got != "weir-system/edge: no limiter replica is ready: check the pods of the Limiter" {
-		t.Errorf("Ready says %q", got)
+		t.Errorf("Ready has message %q", got)
 	}
 	h.must(edge.Heartbeat(t.Context(), controlplane.Replica{ID: "e", Revision: revision}))
 	reconcile()
-	h.says("hourly", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	h.hasCondition("hourly", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
 	if got := h.message("hourly", v1alpha1.ConditionReady); got != "3 of 3 replicas of 2 Limiters enforce generation 1" {
-		t.Errorf("Ready says %q", got)
+		t.Errorf("Ready has message %q", got)
 	}
 	if l := h.policy("hourly").Status.Limiters; len(l) != 2 || l[0].Name != "default" || l[0].Acknowledged != 2 || l[1].Name != "edge" || l[1].Acknowledged != 1 {
 		t.Errorf("limiters %+v", l)
 	}
 
-	h.label("daily", "at", "edge") // an edit that changes no generation
+	h.labelPolicy("daily", "at", "edge") // labels do not change the generation
 	reconcile()
 	if l := h.policy("daily").Status.Limiters; len(l) != 2 {
-		t.Errorf("limiters of a policy that both select now: %+v", l)
+		t.Errorf("limiters of a policy that both select: %+v", l)
 	}
 }
 
-func TestAPolicyThatNoLimiterSelectsSaysSo(t *testing.T) {
+func TestReporter_ReportsAPolicyThatNoLimiterSelects(t *testing.T) {
 	h := newHarness(t)
 	h.must(h.kube.Delete(t.Context(), h.limiter("default")))
-	h.create("daily", nil)
-	h.create("bad", badPath)
+	h.createPolicy("daily", nil)
+	h.createPolicy("bad", badPath)
 	h.report()
-	h.says("daily", v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
-	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
-	h.says("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonNotSelected)
-	h.says("bad", v1alpha1.ConditionStalled, yes, v1alpha1.ReasonInvalid)
-	h.edit("bad", func(s *v1alpha1.RateLimitPolicySpec) { s.Match = nil })
+	h.hasCondition("daily", v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
+	h.hasCondition("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
+	h.hasCondition("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonNotSelected)
+	h.hasCondition("bad", v1alpha1.ConditionStalled, yes, v1alpha1.ReasonInvalid)
+	h.editPolicy("bad", func(s *v1alpha1.RateLimitPolicySpec) { s.Match = nil })
 	h.report()
-	h.says("bad", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
+	h.hasCondition("bad", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
 
 	h.createLimiter("default", func(s *v1alpha1.LimiterSpec) {
 		s.PolicyNamespaceSelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"kubernetes.io/metadata.name": "elsewhere"}}
 	})
 	h.reconcile()
-	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
+	h.hasCondition("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
 	l := h.limiter("default")
 	l.Spec.PolicyNamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] = v1alpha1.LabelValue(h.namespace)
 	h.must(h.kube.Update(t.Context(), l))
 	h.reconcile()
-	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNoReplicas)
+	h.hasCondition("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNoReplicas)
 }
 
-func TestNothingIsToldBeforeEveryLimiterIsHeard(t *testing.T) {
+func TestReporter_WaitsForTheStateOfEveryLimiter(t *testing.T) {
 	h := newHarness(t)
 	h.createLimiter("second", nil)
-	h.create("daily", nil)
+	h.createPolicy("daily", nil)
 	h.reconcile("default")
 	if got := h.policy("daily").Status.ObservedGeneration; got != -1 {
-		t.Errorf("generation %d was reported with one Limiter of two heard", got)
+		t.Errorf("generation %d was reported before the second Limiter was reconciled", got)
 	}
 	h.reconcile("second")
 	if l := h.policy("daily").Status.Limiters; len(l) != 2 {
@@ -117,13 +117,13 @@ func TestNothingIsToldBeforeEveryLimiterIsHeard(t *testing.T) {
 	}
 }
 
-func TestALimiterSaysWhatItEnforcesAndWithWhat(t *testing.T) {
+func TestReconcile_ReportsRevisionRedisAndScriptsOfALimiter(t *testing.T) {
 	h := newHarness(t)
-	h.create("daily", nil)
-	h.create("bad", badPath)
+	h.createPolicy("daily", nil)
+	h.createPolicy("bad", badPath)
 	h.reconcile()
 	status := h.limiter("default").Status
-	if p := status.Policies; p == nil || p.Accepted != 1 || p.Rejected != 1 || status.Revision != h.current() {
+	if p := status.Policies; p == nil || p.Accepted != 1 || p.Rejected != 1 || status.Revision != h.activeRevision() {
 		t.Errorf("policies %+v, revision %s", p, status.Revision)
 	}
 	if r := status.Redis; r == nil || !r.Reachable || r.Primaries != 1 || !strings.HasPrefix(r.Version, "7.") && !strings.HasPrefix(r.Version, "8.") {
@@ -133,16 +133,16 @@ func TestALimiterSaysWhatItEnforcesAndWithWhat(t *testing.T) {
 		t.Errorf("scripts %+v", status.Scripts)
 	}
 	version := h.limiter("default").ResourceVersion
-	h.restart()
+	h.restartOperator()
 	for range 12 {
 		h.reconcile()
 	}
 	if h.limiter("default").ResourceVersion != version {
-		t.Error("the status was written though nothing changed")
+		t.Error("the status was written although nothing changed")
 	}
 }
 
-func TestALimiterIsDegradedByItsRedisWhileItIs(t *testing.T) {
+func TestReconcile_ReportsDegradedWhileRedisHasAProblem(t *testing.T) {
 	h := newHarness(t)
 	h.redis.Kill()
 	h.reconcile()
@@ -171,27 +171,27 @@ func TestALimiterIsDegradedByItsRedisWhileItIs(t *testing.T) {
 		h.reconcile()
 	}
 	if c := h.degraded(); c == nil || c.Reason != v1alpha1.ReasonStoreEvicts || !strings.Contains(c.Message, "allkeys-lru") {
-		t.Errorf("Degraded of a Redis that drops counters: %+v", c)
+		t.Errorf("Degraded of a Redis that evicts counters: %+v", c)
 	}
 }
 
-func TestASelectorThatIsNoneSelectsNothingAndIsTold(t *testing.T) {
+func TestKeepPrevious_SelectsNothingForANewLimiterWithAnInvalidSelector(t *testing.T) {
 	h := newHarness(t)
-	h.stored().selector = noSelector()
-	h.create("daily", nil)
+	h.storedLimiters().selector = invalidSelector()
+	h.createPolicy("daily", nil)
 	for range 3 {
 		h.reconcile()
 		c := h.degraded()
 		if c == nil || c.Reason != v1alpha1.ReasonInvalidSelector || !strings.HasPrefix(c.Message, "no policies are selected until the selector is valid: spec.policySelector: ") {
 			t.Errorf("Degraded: %+v", c)
 		}
-		h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
+		h.hasCondition("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
 	}
 }
 
-func TestALimiterThatMovesIsEnforcedInItsNewRedis(t *testing.T) {
+func TestPublish_MovesToTheNewRedisOfALimiter(t *testing.T) {
 	h := newHarness(t)
-	h.create("daily", nil)
+	h.createPolicy("daily", nil)
 	h.reconcile()
 	other := fixture.Redis(t)
 	h.url = func(l *v1alpha1.Limiter) string { return "redis://" + string(l.Spec.Redis.Addresses[0]) }
@@ -199,10 +199,10 @@ func TestALimiterThatMovesIsEnforcedInItsNewRedis(t *testing.T) {
 	l.Spec.Redis.Addresses[0] = v1alpha1.RedisAddress(other.Addr())
 	h.must(h.kube.Update(t.Context(), l))
 	h.reconcile()
-	if got, err := h.open(other.URL(), limiterName).Current(t.Context()); err != nil || got != h.current() {
-		t.Errorf("the new Redis has %q, %v; want %q", got, err, h.current())
+	if got, err := h.open(other.URL(), limiterName).Current(t.Context()); err != nil || got != h.activeRevision() {
+		t.Errorf("the new Redis has %q, %v; want %q", got, err, h.activeRevision())
 	}
-	for _, key := range []string{":current", ":set:" + h.current()} { // for pods that still use it
+	for _, key := range []string{":current", ":set:" + h.activeRevision()} { // for pods that still use it
 		reply, err := h.redis.Do(t.Context(), "PTTL", h.exchange.Channel()+key)
 		if ttl, is := reply.(int64); !is || ttl <= 0 || ttl > 2*time.Hour.Milliseconds() {
 			t.Errorf("in the old Redis %s has TTL %v, %v", key, reply, err)
@@ -210,9 +210,9 @@ func TestALimiterThatMovesIsEnforcedInItsNewRedis(t *testing.T) {
 	}
 }
 
-func TestALimiterLeavesARedisThatIsAway(t *testing.T) {
+func TestPublish_LeavesAnUnavailableRedis(t *testing.T) {
 	h := newHarness(t)
-	h.create("daily", nil)
+	h.createPolicy("daily", nil)
 	h.reconcile()
 	other := fixture.Redis(t)
 	h.url = func(l *v1alpha1.Limiter) string { return "redis://" + string(l.Spec.Redis.Addresses[0]) }
@@ -229,33 +229,33 @@ func TestALimiterLeavesARedisThatIsAway(t *testing.T) {
 	}
 }
 
-func TestALimiterThatMovesWithinOneRedisStaysPublished(t *testing.T) {
+func TestPublish_KeepsTheRulesWhenOnlyTheTimeoutChanges(t *testing.T) {
 	h := newHarness(t)
-	h.create("daily", nil)
+	h.createPolicy("daily", nil)
 	h.reconcile()
 	l := h.limiter("default")
 	l.Spec.Redis.Timeout = "100ms"
 	h.must(h.kube.Update(t.Context(), l))
 	h.reconcile()
-	for _, key := range []string{":current", ":set:" + h.current()} {
+	for _, key := range []string{":current", ":set:" + h.activeRevision()} {
 		if ttl, err := h.redis.Do(t.Context(), "PTTL", h.exchange.Channel()+key); err != nil || ttl != int64(-1) {
 			t.Errorf("%s has TTL %v, %v", key, ttl, err)
 		}
 	}
 }
 
-func TestALimiterThatIsForgottenIsNotPublishedAgain(t *testing.T) {
+func TestForget_StopsPublishing(t *testing.T) {
 	h := newHarness(t)
-	h.create("daily", nil)
+	h.createPolicy("daily", nil)
 	h.reconcile()
-	h.beat(h.current(), "a")
+	h.heartbeat(h.activeRevision(), "a")
 	h.must(h.reconciler.Forget(t.Context(), h.limiter("default")))
 	if keys, err := h.redis.Do(t.Context(), "DBSIZE"); err != nil || fmt.Sprint(keys) != "0" {
 		t.Errorf("Redis still has %v keys, %v", keys, err)
 	}
-	request := ctrl.Request{NamespacedName: limiterName} // of a cache that has yet to show the deletion
-	if _, err := h.reconciler.Reconcile(t.Context(), request); err != nil || h.current() != "" {
-		t.Errorf("published again: %q, %v", h.current(), err)
+	request := ctrl.Request{NamespacedName: limiterName} // the cache does not have the deletion yet
+	if _, err := h.reconciler.Reconcile(t.Context(), request); err != nil || h.activeRevision() != "" {
+		t.Errorf("published again: %q, %v", h.activeRevision(), err)
 	}
 
 	h.must(h.kube.Delete(t.Context(), h.limiter("default")))
@@ -263,13 +263,13 @@ func TestALimiterThatIsForgottenIsNotPublishedAgain(t *testing.T) {
 		t.Error(err)
 	}
 	h.report()
-	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
+	h.hasCondition("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
 	if got := h.metric("weir_rules_policies", "weir-system/default"); got != 0 {
-		t.Errorf("weir_rules_policies of a Limiter that is gone = %v", got)
+		t.Errorf("weir_rules_policies of a deleted Limiter = %v", got)
 	}
-	h.createLimiter("default", nil) // another one of the same name
+	h.createLimiter("default", nil) // another Limiter with the same name
 	h.reconcile()
-	if h.current() == "" {
-		t.Error("nothing is published for a Limiter of the same name")
+	if h.activeRevision() == "" {
+		t.Error("nothing is published for another Limiter with the same name")
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// publishedOf is what the rule set in force says of the test's namespace; nil for nothing.
-func (h *harness) publishedOf() *rules.Namespace {
+// publishedNamespace returns the test's namespace in the active rule set; nil if it is not there.
+func (h *harness) publishedNamespace() *rules.Namespace {
 	h.Helper()
-	data, _, err := h.exchange.Load(h.Context(), h.current())
+	data, _, err := h.exchange.Load(h.Context(), h.activeRevision())
 	h.must(err)
 	set, _, err := rules.Decode(data)
 	h.must(err)
@@ -27,7 +27,7 @@ func (h *harness) publishedOf() *rules.Namespace {
 	return nil
 }
 
-func TestWhatRulesAskOfANamespaceFollowsIt(t *testing.T) {
+func TestReconcile_PublishesTheNamespaceLabelsThatRulesUse(t *testing.T) {
 	h := newHarness(t)
 	h.createCluster("pods", func(s *v1alpha1.ClusterRateLimitPolicySpec) {
 		s.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{
@@ -38,8 +38,8 @@ func TestWhatRulesAskOfANamespaceFollowsIt(t *testing.T) {
 		}}
 	})
 	h.reconcile()
-	if got := h.publishedOf(); got != nil {
-		t.Errorf("of a namespace without the label %+v is published", got)
+	if got := h.publishedNamespace(); got != nil {
+		t.Errorf("a namespace without the label is published: %+v", got)
 	}
 	var namespace corev1.Namespace
 	h.must(h.kube.Get(t.Context(), client.ObjectKey{Name: h.namespace}, &namespace))
@@ -47,14 +47,14 @@ func TestWhatRulesAskOfANamespaceFollowsIt(t *testing.T) {
 	metav1.SetMetaDataLabel(&namespace.ObjectMeta, "other", "label")
 	h.must(h.kube.Update(t.Context(), &namespace))
 	h.reconcile()
-	if diff := cmp.Diff(&rules.Namespace{Name: h.namespace, Labels: map[string]string{"plan": "free"}}, h.publishedOf()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	if diff := cmp.Diff(&rules.Namespace{Name: h.namespace, Labels: map[string]string{"plan": "free"}}, h.publishedNamespace()); diff != "" {
+		t.Errorf("published namespace (-want +got):\n%s", diff)
 	}
-	revision := h.current()
+	revision := h.activeRevision()
 	metav1.SetMetaDataLabel(&namespace.ObjectMeta, "other", "changed")
 	h.must(h.kube.Update(t.Context(), &namespace))
 	h.reconcile()
-	if h.current() != revision {
-		t.Error("a label that no rule asks for changed the rule set")
+	if h.activeRevision() != revision {
+		t.Error("a label that no rule uses changed the rule set")
 	}
 }

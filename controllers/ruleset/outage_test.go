@@ -11,30 +11,30 @@ import (
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
 )
 
-func TestTroubleHalfMendedIsToldInTheStatusAndAtRestNothingIs(t *testing.T) {
+func TestReconcile_ReportsAnotherCauseOfAnOutageOnce(t *testing.T) {
 	h := newHarness(t)
-	h.create("daily", nil)
-	why := "secret weir-system/redis is not there"
-	h.one().publisher.Open = func(*v1alpha1.Limiter) (publish.Store, error) {
+	h.createPolicy("daily", nil)
+	why := "secret weir-system/redis does not exist"
+	h.state().publisher.Open = func(*v1alpha1.Limiter) (publish.Store, error) {
 		return nil, publish.NewStoreError(v1alpha1.ReasonSecretNotFound, errors.New(why))
 	}
 	h.reconcile()
 	began := " since " + h.now.UTC().Format(time.RFC3339)
-	for _, why = range []string{"secret weir-system/redis is not there", "secret weir-system/redis has no key password"} {
+	for _, why = range []string{"secret weir-system/redis does not exist", "secret weir-system/redis has no key password"} {
 		h.reconcile()
 		if want := "Redis cannot be used" + began + ": spec.redis: " + why; h.degraded().Message != want {
-			t.Errorf("Degraded says %q, want %q", h.degraded().Message, want)
+			t.Errorf("Degraded has message %q, want %q", h.degraded().Message, want)
 		}
-		h.says("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonStoreUnreachable)
+		h.hasCondition("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonStoreUnreachable)
 		limiter, policies := h.limiter("default").ResourceVersion, h.versions()
 		for range 10 {
 			h.reconcile()
 		}
 		if h.limiter("default").ResourceVersion != limiter {
-			t.Error("the Limiter's status was written again while the same was wrong")
+			t.Error("the Limiter's status was written again although the cause is the same")
 		}
 		if diff := cmp.Diff(policies, h.versions()); diff != "" {
-			t.Errorf("the policies' statuses were written again while the same was wrong (-before +after):\n%s", diff)
+			t.Errorf("the policies' statuses were written again although the cause is the same (-before +after):\n%s", diff)
 		}
 	}
 }

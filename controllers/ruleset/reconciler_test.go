@@ -32,41 +32,41 @@ func badPath(s *v1alpha1.RateLimitPolicySpec) {
 	}}
 }
 
-func TestAPolicyFromCreationToDeletion(t *testing.T) {
+func TestReconcile_FollowsAPolicyFromCreationToDeletion(t *testing.T) {
 	h := newHarness(t)
 	h.reconcile()
-	if diff := cmp.Diff(map[string]int64{}, h.published()); diff != "" {
+	if diff := cmp.Diff(map[string]int64{}, h.activeLimits()); diff != "" {
 		t.Fatalf("the rule set without policies (-want +got):\n%s", diff)
 	}
 
-	h.create("daily", nil)
+	h.createPolicy("daily", nil)
 	h.reconcile()
-	h.says("daily", v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
-	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNoReplicas)
-	h.says("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonNoReplicas)
-	h.says("daily", v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonNoReplicas)
-	if diff := cmp.Diff(map[string]int64{"daily": 100}, h.published()); diff != "" {
+	h.hasCondition("daily", v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
+	h.hasCondition("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNoReplicas)
+	h.hasCondition("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonNoReplicas)
+	h.hasCondition("daily", v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonNoReplicas)
+	if diff := cmp.Diff(map[string]int64{"daily": 100}, h.activeLimits()); diff != "" {
 		t.Errorf("the rule set (-want +got):\n%s", diff)
 	}
 
-	h.beat("", "starting")
+	h.heartbeat("", "starting")
 	h.reconcile()
 	if got := h.message("daily", v1alpha1.ConditionReady); got != "no limiter replica is ready: check the pods of the Limiter" {
-		t.Errorf("while the only replica has no rules, Ready says %q", got)
+		t.Errorf("while the only replica has no rules, Ready has message %q", got)
 	}
-	h.beat(h.current(), "a")
-	h.beat("sha256:before", "b")
+	h.heartbeat(h.activeRevision(), "a")
+	h.heartbeat("sha256:before", "b")
 	h.reconcile()
-	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonPending)
+	h.hasCondition("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonPending)
 	if got := h.message("daily", v1alpha1.ConditionReady); got != "1 of 2 replicas enforce generation 1" {
-		t.Errorf("Ready says %q", got)
+		t.Errorf("Ready has message %q", got)
 	}
 
-	h.beat(h.current(), "a", "b")
+	h.heartbeat(h.activeRevision(), "a", "b")
 	h.reconcile()
-	h.says("daily", v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonProgrammed)
-	h.says("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
-	h.silent("daily", v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled)
+	h.hasCondition("daily", v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonProgrammed)
+	h.hasCondition("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	h.hasNoCondition("daily", v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled)
 	status := h.policy("daily").Status
 	want := &v1alpha1.EffectivePolicy{
 		Limit: 100, Window: "24h0m0s", KeyPattern: "weir:throttle:tenant:{*}:" + h.namespace + "/daily:*",
@@ -80,51 +80,51 @@ func TestAPolicyFromCreationToDeletion(t *testing.T) {
 		t.Errorf("limiters %+v", l)
 	}
 
-	h.edit("daily", limit(50))
+	h.editPolicy("daily", limit(50))
 	h.reconcile()
-	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonPending)
+	h.hasCondition("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonPending)
 	if got := h.message("daily", v1alpha1.ConditionProgrammed); got != "0 of 2 replicas enforce generation 2" {
-		t.Errorf("Programmed says %q", got)
+		t.Errorf("Programmed has message %q", got)
 	}
-	h.beat(h.current(), "a", "b")
+	h.heartbeat(h.activeRevision(), "a", "b")
 	h.reconcile()
-	h.says("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	h.hasCondition("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
 
 	h.must(h.kube.Delete(t.Context(), h.policy("daily")))
 	h.reconcile()
-	if diff := cmp.Diff(map[string]int64{}, h.published()); diff != "" {
+	if diff := cmp.Diff(map[string]int64{}, h.activeLimits()); diff != "" {
 		t.Errorf("the rule set after deletion (-want +got):\n%s", diff)
 	}
 }
 
-func TestABadPolicyIsToldAndDisturbsNoOther(t *testing.T) {
+func TestReconcile_ReportsAnInvalidPolicyAndPublishesTheOthers(t *testing.T) {
 	h := newHarness(t)
-	h.create("good", nil)
-	h.create("bad", nil)
+	h.createPolicy("good", nil)
+	h.createPolicy("bad", nil)
 	h.reconcile()
-	h.beat(h.current(), "a")
+	h.heartbeat(h.activeRevision(), "a")
 	h.reconcile()
-	h.says("bad", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	h.hasCondition("bad", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
 	good := h.policy("good").ResourceVersion
 
-	h.edit("bad", badPath)
+	h.editPolicy("bad", badPath)
 	h.reconcile()
-	h.beat(h.current(), "a")
+	h.heartbeat(h.activeRevision(), "a")
 	h.reconcile()
-	h.says("bad", v1alpha1.ConditionAccepted, no, v1alpha1.ReasonInvalid)
-	h.says("bad", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonInvalid)
-	h.says("bad", v1alpha1.ConditionReady, no, v1alpha1.ReasonInvalid)
-	h.says("bad", v1alpha1.ConditionStalled, yes, v1alpha1.ReasonInvalid)
-	h.silent("bad", v1alpha1.ConditionReconciling)
+	h.hasCondition("bad", v1alpha1.ConditionAccepted, no, v1alpha1.ReasonInvalid)
+	h.hasCondition("bad", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonInvalid)
+	h.hasCondition("bad", v1alpha1.ConditionReady, no, v1alpha1.ReasonInvalid)
+	h.hasCondition("bad", v1alpha1.ConditionStalled, yes, v1alpha1.ReasonInvalid)
+	h.hasNoCondition("bad", v1alpha1.ConditionReconciling)
 	for _, kind := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionReady, v1alpha1.ConditionStalled} {
 		if got := h.message("bad", kind); !strings.HasPrefix(got, "spec.match.http.paths[0].value: ") {
-			t.Errorf("%s says %q, want the field first", kind, got)
+			t.Errorf("message of %s is %q, want the field first", kind, got)
 		}
 	}
 	if s := h.policy("bad").Status; s.Effective != nil || s.Limiters != nil {
-		t.Errorf("a rejected policy still says effective %v, limiters %v", s.Effective, s.Limiters)
+		t.Errorf("an invalid policy still has effective %v, limiters %v", s.Effective, s.Limiters)
 	}
-	if diff := cmp.Diff(map[string]int64{"good": 100}, h.published()); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"good": 100}, h.activeLimits()); diff != "" {
 		t.Errorf("the rule set (-want +got):\n%s", diff)
 	}
 	if now := h.policy("good").ResourceVersion; now != good {
@@ -137,78 +137,78 @@ func TestABadPolicyIsToldAndDisturbsNoOther(t *testing.T) {
 		t.Errorf("weir_rules_policies = %v, want 1", got)
 	}
 
-	h.edit("bad", func(s *v1alpha1.RateLimitPolicySpec) { s.Match = nil })
+	h.editPolicy("bad", func(s *v1alpha1.RateLimitPolicySpec) { s.Match = nil })
 	h.reconcile()
-	h.beat(h.current(), "a")
+	h.heartbeat(h.activeRevision(), "a")
 	h.reconcile()
-	h.says("bad", v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
-	h.says("bad", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
-	h.silent("bad", v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling)
+	h.hasCondition("bad", v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
+	h.hasCondition("bad", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	h.hasNoCondition("bad", v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling)
 	if got := h.metric("weir_policy_problems", ""); got != 0 {
 		t.Errorf("weir_policy_problems = %v, want 0", got)
 	}
 }
 
-func TestTransitionTimesMoveWithTheStatusOnly(t *testing.T) {
+func TestReporter_ChangesTransitionTimesWithTheStatusOnly(t *testing.T) {
 	h := newHarness(t)
-	h.create("daily", nil)
+	h.createPolicy("daily", nil)
 	at := func(kind string) time.Time {
 		return meta.FindStatusCondition(h.policy("daily").Status.Conditions, kind).LastTransitionTime.Time
 	}
 	h.reconcile() // NoReplicas
 	accepted, programmed := at(v1alpha1.ConditionAccepted), at(v1alpha1.ConditionProgrammed)
-	h.beat("sha256:before", "a")
+	h.heartbeat("sha256:before", "a")
 	h.reconcile() // Pending
 	if now := at(v1alpha1.ConditionProgrammed); !now.Equal(programmed) {
-		t.Errorf("Programmed was False and is, and yet its transition time moved from %v to %v", programmed, now)
+		t.Errorf("Programmed stayed False, but its transition time changed from %v to %v", programmed, now)
 	}
-	h.beat(h.current(), "a")
+	h.heartbeat(h.activeRevision(), "a")
 	h.reconcile() // Programmed
 	if now := at(v1alpha1.ConditionProgrammed); !now.Equal(h.now) {
 		t.Errorf("Programmed became True at %v, its transition time is %v", h.now, now)
 	}
 	if now := at(v1alpha1.ConditionAccepted); !now.Equal(accepted) {
-		t.Errorf("Accepted stayed True, and yet its transition time moved from %v to %v", accepted, now)
+		t.Errorf("Accepted stayed True, but its transition time changed from %v to %v", accepted, now)
 	}
 }
 
-func TestOneEditAmongManyWritesOneStatus(t *testing.T) {
+func TestReporter_WritesOneStatusForOneEdit(t *testing.T) {
 	h := newHarness(t)
 	const policies = 50
 	for i := range policies {
-		h.create(fmt.Sprintf("p%02d", i), nil)
+		h.createPolicy(fmt.Sprintf("p%02d", i), nil)
 	}
 	h.reconcile()
-	h.beat(h.current(), "a", "b")
+	h.heartbeat(h.activeRevision(), "a", "b")
 	h.reconcile()
-	h.says("p00", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	h.hasCondition("p00", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
 
 	steady := h.versions()
 	for range 20 {
-		h.beat(h.current(), "a", "b")
+		h.heartbeat(h.activeRevision(), "a", "b")
 		if result := h.reconcile(); result.RequeueAfter != h.reconciler.Resync {
-			t.Fatalf("nothing to do, and yet again in %v", result.RequeueAfter)
+			t.Fatalf("nothing is pending, and it is requeued after %v", result.RequeueAfter)
 		}
 	}
 	if diff := cmp.Diff(steady, h.versions()); diff != "" {
-		t.Errorf("statuses were written though nothing changed (-before +after):\n%s", diff)
+		t.Errorf("statuses were written although nothing changed (-before +after):\n%s", diff)
 	}
 
-	before := h.current()
-	h.edit("p07", limit(7))
+	before := h.activeRevision()
+	h.editPolicy("p07", limit(7))
 	h.reconcile()
-	h.says("p07", v1alpha1.ConditionReady, no, v1alpha1.ReasonPending)
-	h.beat(before, "b") // one replica stays behind: it enforces all but one policy
-	h.beat(h.current(), "a")
+	h.hasCondition("p07", v1alpha1.ConditionReady, no, v1alpha1.ReasonPending)
+	h.heartbeat(before, "b") // this replica enforces all policies but one
+	h.heartbeat(h.activeRevision(), "a")
 	h.reconcile()
-	h.restart() // what it remembered of the rule sets is in Redis too
+	h.restartOperator() // it reads the rule sets that it remembered from Redis
 	h.reconcile()
 	if got := h.message("p07", v1alpha1.ConditionReady); got != "1 of 2 replicas enforce generation 2" {
-		t.Errorf("Ready says %q", got)
+		t.Errorf("Ready has message %q", got)
 	}
-	h.beat(h.current(), "b")
+	h.heartbeat(h.activeRevision(), "b")
 	h.reconcile()
-	h.says("p07", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	h.hasCondition("p07", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
 	after := h.versions()
 	if after["p07"] == steady["p07"] {
 		t.Error("the status of the edited policy was not written")
@@ -216,14 +216,14 @@ func TestOneEditAmongManyWritesOneStatus(t *testing.T) {
 	delete(steady, "p07")
 	delete(after, "p07")
 	if diff := cmp.Diff(steady, after); diff != "" {
-		t.Errorf("an edit of one policy wrote others (-before +after):\n%s", diff)
+		t.Errorf("an edit of one policy wrote statuses of others (-before +after):\n%s", diff)
 	}
 }
 
-func TestManyStatusesAreWrittenInRounds(t *testing.T) {
+func TestReporter_WritesManyStatusesInRounds(t *testing.T) {
 	h := newHarness(t)
 	for i := range report.StatusesPerRound + 1 {
-		h.create(fmt.Sprintf("p%03d", i), nil)
+		h.createPolicy(fmt.Sprintf("p%03d", i), nil)
 	}
 	unwritten := func() (n int) {
 		var list v1alpha1.RateLimitPolicyList
@@ -238,7 +238,7 @@ func TestManyStatusesAreWrittenInRounds(t *testing.T) {
 	_, err := h.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: limiterName})
 	h.must(err)
 	if again := h.report().RequeueAfter; again != report.NextRound {
-		t.Errorf("a status is not written, and yet again in %v only", again)
+		t.Errorf("one status is missing, and it is requeued after %v", again)
 	}
 	if n := unwritten(); n != 1 {
 		t.Errorf("%d statuses are not written after the first round, want 1", n)
@@ -249,7 +249,7 @@ func TestManyStatusesAreWrittenInRounds(t *testing.T) {
 	}
 }
 
-func TestRedisIsRepaired(t *testing.T) {
+func TestPublish_RestoresTheRulesInRedis(t *testing.T) {
 	damages := map[string]func(t *testing.T, h *harness){
 		"after FLUSHALL":  func(_ *testing.T, h *harness) { h.flushAll() },
 		"after a restart": func(t *testing.T, h *harness) { h.must(h.redis.Restart(t.Context())) },
@@ -257,80 +257,80 @@ func TestRedisIsRepaired(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t)
-			h.create("daily", nil)
+			h.createPolicy("daily", nil)
 			h.reconcile()
-			revision := h.current()
-			h.beat(revision, "a")
+			revision := h.activeRevision()
+			h.heartbeat(revision, "a")
 			h.reconcile()
 			version := h.policy("daily").ResourceVersion
 
 			damage(t, h)
-			h.beat(revision, "a") // a limiter keeps what it has
+			h.heartbeat(revision, "a") // a limiter keeps the rules that it has
 			h.reconcile()
-			if got := h.current(); got != revision {
-				t.Errorf("in force is %q, want %q", got, revision)
+			if got := h.activeRevision(); got != revision {
+				t.Errorf("the active revision is %q, want %q", got, revision)
 			}
-			if diff := cmp.Diff(map[string]int64{"daily": 100}, h.published()); diff != "" {
+			if diff := cmp.Diff(map[string]int64{"daily": 100}, h.activeLimits()); diff != "" {
 				t.Errorf("the rule set (-want +got):\n%s", diff)
 			}
 			if h.policy("daily").ResourceVersion != version {
-				t.Error("the repair wrote a status that says nothing new")
+				t.Error("the repair wrote a status although nothing changed")
 			}
 		})
 	}
 }
 
-// TestASetUnderAnotherNameProvesNothing lets Redis hold another rule set under the name of the one that a replica
-// enforces: what the replica does not enforce must not be told of it, nor what it does enforce be forgotten.
-func TestASetUnderAnotherNameProvesNothing(t *testing.T) {
+// Redis has another rule set under the revision that a replica enforces. The status must not report rules that the replica does
+// not enforce, and must report those that it does.
+func TestPublish_IgnoresARuleSetUnderAWrongRevision(t *testing.T) {
 	h := newHarness(t)
-	h.create("daily", nil)
+	h.createPolicy("daily", nil)
 	h.reconcile()
-	first := h.current()
-	h.edit("daily", limit(50))
+	first := h.activeRevision()
+	h.editPolicy("daily", limit(50))
 	h.reconcile()
-	second, found, err := h.exchange.Load(t.Context(), h.current())
+	second, found, err := h.exchange.Load(t.Context(), h.activeRevision())
 	if err != nil || !found {
-		t.Fatalf("the rule set in force: found %v, %v", found, err)
+		t.Fatalf("the active rule set: found %v, %v", found, err)
 	}
 	h.flushAll()
 	if _, err := h.exchange.Publish(t.Context(), first, second); err != nil {
 		t.Fatal(err)
 	}
-	h.restart()
-	h.beat(first, "a")
+	h.restartOperator()
+	h.heartbeat(first, "a")
 	h.reconcile()
 	if got := h.message("daily", v1alpha1.ConditionReady); got != "0 of 1 replicas enforce generation 2" {
-		t.Errorf("Ready says %q of a replica that enforces generation 1", got)
+		t.Errorf("Ready has message %q, and the replica enforces generation 1", got)
 	}
 
-	h.edit("daily", limit(100)) // as it was
+	h.editPolicy("daily", limit(100)) // the limit from before
 	h.reconcile()
-	h.beat(first, "a")
+	h.heartbeat(first, "a")
 	h.reconcile()
-	h.says("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	h.hasCondition("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
 }
 
-func TestRedisIsAwayAndReturns(t *testing.T) {
+func TestReconcile_ReportsAnOutageOfRedisAndTheRecovery(t *testing.T) {
 	h := newHarness(t)
 	h.redis.Kill()
-	h.create("daily", nil)
-	h.create("bad", badPath)
+	h.createPolicy("daily", nil)
+	h.createPolicy("bad", badPath)
 	if again := h.reconcile().RequeueAfter; again != minUnavailableWait {
-		t.Errorf("again in %v, want %v", again, minUnavailableWait)
+		t.Errorf("requeued after %v, want %v", again, minUnavailableWait)
 	}
-	h.says("daily", v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
-	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonStoreUnreachable)
-	h.says("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonStoreUnreachable)
-	h.says("daily", v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonStoreUnreachable)
-	h.says("bad", v1alpha1.ConditionStalled, yes, v1alpha1.ReasonInvalid)
+	h.hasCondition("daily", v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
+	h.hasCondition("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonStoreUnreachable)
+	h.hasCondition("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonStoreUnreachable)
+	h.hasCondition("daily", v1alpha1.ConditionReconciling, yes, v1alpha1.ReasonStoreUnreachable)
+	h.hasCondition("bad", v1alpha1.ConditionStalled, yes, v1alpha1.ReasonInvalid)
 	if got := h.message("daily", v1alpha1.ConditionReady); !strings.Contains(got, h.redis.Addr()) {
-		t.Errorf("Ready says %q, want the address", got)
+		t.Errorf("Ready has message %q, want the address", got)
 	}
 	version := h.policy("daily").ResourceVersion
 	for range 3 {
 		if again := h.reconcile().RequeueAfter; again > maxUnavailableWait {
-			t.Errorf("again in %v, want at most %v", again, maxUnavailableWait)
+			t.Errorf("requeued after %v, want at most %v", again, maxUnavailableWait)
 		}
 	}
 	if h.policy("daily").ResourceVersion != version {
@@ -339,72 +339,72 @@ func TestRedisIsAwayAndReturns(t *testing.T) {
 
 	h.must(h.redis.Restart(t.Context()))
 	h.reconcile()
-	h.says("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNoReplicas)
-	h.beat(h.current(), "a")
+	h.hasCondition("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNoReplicas)
+	h.heartbeat(h.activeRevision(), "a")
 	h.reconcile()
-	h.says("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	h.hasCondition("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
 
 	h.redis.Kill()
 	h.reconcile()
-	h.says("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonStoreUnreachable)
+	h.hasCondition("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonStoreUnreachable)
 	if l := h.policy("daily").Status.Limiters; len(l) != 1 || l[0].Acknowledged != 1 || l[0].Replicas != 1 {
-		t.Errorf("limiters %+v, want what was known last", l)
+		t.Errorf("limiters %+v, want the last known numbers", l)
 	}
 }
 
-func TestThePasswordIsNotTold(t *testing.T) {
+func TestReconcile_ReportsNoPassword(t *testing.T) {
 	h := newHarness(t)
-	h.create("daily", nil)
+	h.createPolicy("daily", nil)
 	for name, url := range map[string]string{
-		"a server that knows no such user": "redis://user:hunter2@" + h.redis.Addr(),
-		"a server that is not there":       "redis://user:hunter2@127.0.0.1:1",
+		"a server without this user":  "redis://user:hunter2@" + h.redis.Addr(),
+		"an address without a server": "redis://user:hunter2@127.0.0.1:1",
 	} {
 		h.url = func(*v1alpha1.Limiter) string { return url }
-		h.restart()
+		h.restartOperator()
 		h.reconcile()
-		h.says("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonStoreUnreachable)
+		h.hasCondition("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonStoreUnreachable)
 		if got := h.message("daily", v1alpha1.ConditionReady); strings.Contains(got, "hunter2") {
-			t.Errorf("%s: Ready says %q", name, got)
+			t.Errorf("%s: Ready has message %q", name, got)
 		}
 		if got := meta.FindStatusCondition(h.limiter("default").Status.Conditions, v1alpha1.ConditionDegraded); got == nil || strings.Contains(got.Message, "hunter2") {
-			t.Errorf("%s: the Limiter says %+v", name, got)
+			t.Errorf("%s: Degraded of the Limiter is %+v", name, got)
 		}
 	}
 }
 
-func TestAStatusThatSomebodyElseChangedIsRestored(t *testing.T) {
+func TestReporter_RestoresAStatusThatAnotherClientChanged(t *testing.T) {
 	h := newHarness(t)
-	h.create("daily", nil)
+	h.createPolicy("daily", nil)
 	h.reconcile()
 	p := h.policy("daily")
 	p.Status.Conditions = nil
 	p.Status.Effective = nil
 	h.must(h.kube.Status().Update(t.Context(), p))
 	h.reconcile()
-	h.says("daily", v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
+	h.hasCondition("daily", v1alpha1.ConditionAccepted, yes, v1alpha1.ReasonAccepted)
 	if h.policy("daily").Status.Effective == nil {
 		t.Error("effective is still missing")
 	}
 }
 
-func TestPropagationIsMeasured(t *testing.T) {
+func TestMetrics_ObserveThePropagationOfAnEditOnce(t *testing.T) {
 	h := newHarness(t)
-	h.create("daily", nil)
+	h.createPolicy("daily", nil)
 	h.reconcile()
-	h.beat(h.current(), "a")
+	h.heartbeat(h.activeRevision(), "a")
 	h.reconcile()
 	if got := h.metric("weir_propagation_seconds", ""); got != 0 {
-		t.Errorf("%v observations of what was there at the start, want 0", got)
+		t.Errorf("%v observations of policies that exist at the start, want 0", got)
 	}
-	h.edit("daily", limit(1))
+	h.editPolicy("daily", limit(1))
 	h.reconcile()
-	h.edit("daily", limit(2)) // the first edit is superseded
+	h.editPolicy("daily", limit(2)) // the first edit is superseded
 	h.reconcile()
 	h.reconcile()
 	if got := h.metric("weir_propagation_seconds", ""); got != 0 {
 		t.Errorf("%v observations before the replica has the edit, want 0", got)
 	}
-	h.beat(h.current(), "a")
+	h.heartbeat(h.activeRevision(), "a")
 	h.reconcile()
 	h.reconcile()
 	if got := h.metric("weir_propagation_seconds", ""); got != 1 {

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 )
 
-// staleCache is a client whose cache shows these policies, and no later version of them.
+// staleCache is a client whose cache has these versions of policies and receives no others.
 type staleCache struct {
 	client.Client
 
@@ -31,7 +31,7 @@ func (c staleCache) List(ctx context.Context, list client.ObjectList, options ..
 	return c.Client.List(ctx, list, options...)
 }
 
-// staleReporter makes the cache of the Reporter show the policies as they are now, until the test ends.
+// staleReporter gives the Reporter a cache that keeps the current versions of the policies.
 func (h *harness) staleReporter(names ...string) compile.Policies {
 	h.Helper()
 	var shown compile.Policies
@@ -42,10 +42,10 @@ func (h *harness) staleReporter(names ...string) compile.Policies {
 	return shown
 }
 
-// reportDelivery reports a delivery of the rule set of these policies to the Limiter called default.
+// reportDelivery sets the state of the Limiter named default to this delivery of the policies, and reports it.
 func (h *harness) reportDelivery(of compile.Policies, d publish.Delivery) ctrl.Result {
 	h.Helper()
-	l := h.one()
+	l := h.state()
 	l.ruleSet = l.compiler.Compile(l.ruleSet, h.limiter(limiterName.Name), of, 0)
 	considered := selection.Inputs{Policies: of}.Generations(nil)
 	h.reconciler.states.Set(report.LimiterState{Limiter: limiterName, Considered: considered, RuleSet: l.ruleSet, Delivery: d})
@@ -54,7 +54,7 @@ func (h *harness) reportDelivery(of compile.Policies, d publish.Delivery) ctrl.R
 
 func TestReporter_WritesAStatusOnceWhileTheCacheIsStale(t *testing.T) {
 	h := newHarness(t)
-	h.create("daily", nil)
+	h.createPolicy("daily", nil)
 	shown := h.staleReporter("daily")
 	round := func(d publish.Delivery) {
 		h.now = h.now.Add(time.Second)
@@ -67,14 +67,14 @@ func TestReporter_WritesAStatusOnceWhileTheCacheIsStale(t *testing.T) {
 		t.Error("the status was written twice over the same version")
 	}
 	round(publish.Delivery{Replicas: []publish.ServingReplica{{}}})
-	h.says("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonPending) // a change is written nevertheless
+	h.hasCondition("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonPending) // a change is written nevertheless
 }
 
 func TestReporter_RetriesWhenThePolicyWasEdited(t *testing.T) {
 	h := newHarness(t)
-	h.create("daily", nil)
+	h.createPolicy("daily", nil)
 	shown := h.staleReporter("daily")
-	h.edit("daily", limit(7))
+	h.editPolicy("daily", limit(7))
 	again := h.reportDelivery(shown, publish.Delivery{Replicas: []publish.ServingReplica{{}}}).RequeueAfter
 	if again != report.ConflictRetry {
 		t.Errorf("requeued after %v, want %v", again, report.ConflictRetry)
@@ -84,34 +84,33 @@ func TestReporter_RetriesWhenThePolicyWasEdited(t *testing.T) {
 	}
 }
 
-// TestAPolicyThatALimiterHasNotSeenIsNotReported shows the Reporter a later policy than the Limiter chose from.
-func TestAPolicyThatALimiterHasNotSeenIsNotReported(t *testing.T) {
+func TestReporter_WaitsUntilTheLimiterHasConsideredThePolicy(t *testing.T) {
 	h := newHarness(t)
-	h.create("daily", nil)
+	h.createPolicy("daily", nil)
 	h.reconcile()
-	h.beat(h.current(), "a")
+	h.heartbeat(h.activeRevision(), "a")
 	h.reconcile()
-	h.says("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
-	h.edit("daily", limit(7))
-	h.create("new", nil)
+	h.hasCondition("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	h.editPolicy("daily", limit(7))
+	h.createPolicy("new", nil)
 	h.report()
 	if got := h.policy("daily").Status.ObservedGeneration; got != 1 {
 		t.Errorf("generation %d was reported before it was published", got)
 	}
 	if got := h.policy("new").Status.ObservedGeneration; got != -1 {
-		t.Errorf("generation %d of a new policy was reported before any Limiter chose", got)
+		t.Errorf("generation %d of a new policy was reported before the Limiter considered it", got)
 	}
 }
 
 func TestReporter_WritesNoStatusToAnotherPolicyOfTheSameName(t *testing.T) {
 	h := newHarness(t)
-	h.create("daily", nil)
+	h.createPolicy("daily", nil)
 	shown := h.staleReporter("daily")
 	old := shown.Namespaced[0]
 	h.must(h.kube.Delete(t.Context(), &old, client.Preconditions{UID: &old.UID}))
 	for _, when := range []string{"deleted", "replaced"} {
 		if when == "replaced" {
-			h.create("daily", nil)
+			h.createPolicy("daily", nil)
 		}
 		h.reconciler.Reporter = &report.Reporter{Client: h.reconciler.Reporter.Client, Clock: h.reconciler.Clock, States: h.reconciler.states}
 		h.reportDelivery(shown, publish.Delivery{})

@@ -25,8 +25,8 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// kept is the snapshot, nil if there is none.
-func (h *harness) kept() *corev1.ConfigMap {
+// snapshot returns the ConfigMap of the snapshot; nil if there is none.
+func (h *harness) snapshot() *corev1.ConfigMap {
 	h.Helper()
 	var found corev1.ConfigMap
 	err := h.kube.Get(h.Context(), client.ObjectKey{Namespace: limiterName.Namespace, Name: "weir-rules-default"}, &found)
@@ -37,10 +37,10 @@ func (h *harness) kept() *corev1.ConfigMap {
 	return &found
 }
 
-// keptPolicies are the policies in the snapshot, by name.
-func (h *harness) keptPolicies() map[string]int64 {
+// snapshotLimits returns the limits in the snapshot, by the name of the policy without its namespace.
+func (h *harness) snapshotLimits() map[string]int64 {
 	h.Helper()
-	set, _, err := rules.DecodeNamed(h.kept().BinaryData["rules.json.gz"])
+	set, _, err := rules.DecodeNamed(h.snapshot().BinaryData["rules.json.gz"])
 	h.must(err)
 	units := map[string]int64{}
 	for _, rule := range set.Rules {
@@ -49,17 +49,17 @@ func (h *harness) keptPolicies() map[string]int64 {
 	return units
 }
 
-func TestTheSnapshotIsWhatIsPublished(t *testing.T) {
+func TestSnapshot_HasThePublishedRuleSet(t *testing.T) {
 	h := newHarness(t)
-	h.create("daily", nil)
+	h.createPolicy("daily", nil)
 	h.reconcile()
-	data, found, err := h.exchange.Load(t.Context(), h.current())
+	data, found, err := h.exchange.Load(t.Context(), h.activeRevision())
 	if err != nil || !found {
-		t.Fatalf("the rule set in force: found %v, %v", found, err)
+		t.Fatalf("the active rule set: found %v, %v", found, err)
 	}
-	first := h.kept()
+	first := h.snapshot()
 	if diff := cmp.Diff(map[string][]byte{"rules.json.gz": data}, first.BinaryData); diff != "" {
-		t.Errorf("the snapshot (-published +kept):\n%s", diff)
+		t.Errorf("the snapshot (-published +snapshot):\n%s", diff)
 	}
 	labels := map[string]string{
 		"app.kubernetes.io/name": "weir", "app.kubernetes.io/component": "limiter",
@@ -68,47 +68,47 @@ func TestTheSnapshotIsWhatIsPublished(t *testing.T) {
 	if diff := cmp.Diff(labels, first.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
-	if got := first.Annotations["weir.dev/revision"]; got != h.current() {
-		t.Errorf("annotated with revision %q, want %q", got, h.current())
+	if got := first.Annotations["weir.dev/revision"]; got != h.activeRevision() {
+		t.Errorf("annotation weir.dev/revision is %q, want %q", got, h.activeRevision())
 	}
 	if fields := first.ManagedFields; len(fields) != 1 || fields[0].Manager != "weir-operator-snapshot" || fields[0].Operation != metav1.ManagedFieldsOperationApply {
 		t.Errorf("managed fields %+v", fields)
 	}
 
-	h.edit("daily", limit(7))
+	h.editPolicy("daily", limit(7))
 	h.reconcile()
-	if diff := cmp.Diff(map[string]int64{"daily": 7}, h.keptPolicies()); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"daily": 7}, h.snapshotLimits()); diff != "" {
 		t.Errorf("the snapshot after an edit (-want +got):\n%s", diff)
 	}
-	if fields := h.kept().ManagedFields; len(fields) != 1 {
+	if fields := h.snapshot().ManagedFields; len(fields) != 1 {
 		t.Errorf("managed fields %+v", fields)
 	}
 }
 
-func TestTheSnapshotIsWrittenWhenThereIsNews(t *testing.T) {
+func TestSnapshot_IsWrittenWhenARuleChanges(t *testing.T) {
 	h := newHarness(t)
-	h.create("daily", nil)
+	h.createPolicy("daily", nil)
 	h.reconcile()
-	h.beat(h.current(), "a")
-	version := h.kept().ResourceVersion
+	h.heartbeat(h.activeRevision(), "a")
+	version := h.snapshot().ResourceVersion
 	for range 12 {
 		h.reconcile()
 	}
-	h.restart()
+	h.restartOperator()
 	h.reconcile()
-	if got := h.kept().ResourceVersion; got != version {
-		t.Error("the snapshot was written again though nothing changed")
+	if got := h.snapshot().ResourceVersion; got != version {
+		t.Error("the snapshot was written again although nothing changed")
 	}
-	h.edit("daily", func(s *v1alpha1.RateLimitPolicySpec) { s.Window = "24h" }) // another generation of the same rule
+	h.editPolicy("daily", func(s *v1alpha1.RateLimitPolicySpec) { s.Window = "24h" }) // another generation of the same rule
 	for range 6 {
 		h.reconcile()
 	}
-	if got := h.kept().ResourceVersion; got != version {
+	if got := h.snapshot().ResourceVersion; got != version {
 		t.Error("an edit that changes no rule wrote the snapshot")
 	}
 }
 
-func TestTheSnapshotIsRestoredWithinAResync(t *testing.T) {
+func TestSnapshot_IsRestoredWithinAResync(t *testing.T) {
 	damages := map[string]func(h *harness, snapshot *corev1.ConfigMap){
 		"deleted": func(h *harness, snapshot *corev1.ConfigMap) { h.must(h.kube.Delete(h.Context(), snapshot)) },
 		"edited": func(h *harness, snapshot *corev1.ConfigMap) {
@@ -119,46 +119,46 @@ func TestTheSnapshotIsRestoredWithinAResync(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t)
-			h.create("daily", nil)
+			h.createPolicy("daily", nil)
 			h.reconcile()
-			want := h.kept().BinaryData
-			damage(h, h.kept())
+			want := h.snapshot().BinaryData
+			damage(h, h.snapshot())
 			for range int(h.reconciler.Resync / time.Second) { // one second each
 				h.reconcile()
 			}
-			if h.kept() == nil {
+			if h.snapshot() == nil {
 				t.Fatal("there is no snapshot")
 			}
-			if diff := cmp.Diff(want, h.kept().BinaryData); diff != "" {
+			if diff := cmp.Diff(want, h.snapshot().BinaryData); diff != "" {
 				t.Errorf("the snapshot (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestTheSnapshotIsKeptWhileRedisIsAway(t *testing.T) {
+func TestSnapshot_IsWrittenWhileRedisIsUnavailable(t *testing.T) {
 	h := newHarness(t)
 	h.redis.Kill()
-	h.create("daily", nil)
+	h.createPolicy("daily", nil)
 	h.reconcile()
-	if diff := cmp.Diff(map[string]int64{"daily": 100}, h.keptPolicies()); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"daily": 100}, h.snapshotLimits()); diff != "" {
 		t.Errorf("the snapshot (-want +got):\n%s", diff)
 	}
-	h.edit("daily", limit(7))
+	h.editPolicy("daily", limit(7))
 	h.reconcile()
-	if diff := cmp.Diff(map[string]int64{"daily": 7}, h.keptPolicies()); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"daily": 7}, h.snapshotLimits()); diff != "" {
 		t.Errorf("the snapshot after an edit (-want +got):\n%s", diff)
 	}
 }
 
-// noConfigMaps is a client whose writes of ConfigMaps fail.
-type noConfigMaps struct {
+// failingWrites is a client whose writes of ConfigMaps fail.
+type failingWrites struct {
 	client.Client
-	errs  []error // one for each attempt; the last one stays
+	errs  []error // one for each attempt; the last one repeats
 	tried int
 }
 
-func (c *noConfigMaps) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+func (c *failingWrites) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 	err := c.errs[min(c.tried, len(c.errs)-1)]
 	c.tried++
 	return err
@@ -178,79 +178,79 @@ func (l *transcript) count(text string) (n int) {
 	return n
 }
 
-func TestTroubleWithTheSnapshotIsToldOnceAndDisturbsNothing(t *testing.T) {
+func TestSnapshot_LogsAProblemOnceAndPublishesNevertheless(t *testing.T) {
 	h := newHarness(t)
 	resource := schema.GroupResource{Resource: "configmaps"}
 	forbidden := apierrors.NewForbidden(resource, "weir-rules-default", errors.New("no role"))
-	c := &noConfigMaps{Client: h.kube, errs: []error{forbidden, forbidden, forbidden, context.DeadlineExceeded}}
-	h.one().snapshot.Client = c
-	h.create("daily", nil)
-	var told transcript
+	c := &failingWrites{Client: h.kube, errs: []error{forbidden, forbidden, forbidden, context.DeadlineExceeded}}
+	h.state().snapshot.Client = c
+	h.createPolicy("daily", nil)
+	var logged transcript
 	round := func() {
 		t.Helper()
 		h.now = h.now.Add(h.reconciler.Resync)
-		if _, err := h.reconciler.Reconcile(told.into(t.Context()), ctrl.Request{NamespacedName: limiterName}); err != nil {
+		if _, err := h.reconciler.Reconcile(logged.into(t.Context()), ctrl.Request{NamespacedName: limiterName}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	round()
-	h.beat(h.current(), "a")
+	h.heartbeat(h.activeRevision(), "a")
 	for range 5 {
 		round()
 	}
 	h.report()
-	h.says("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
-	if h.kept() != nil || c.tried != 6 {
-		t.Fatalf("kept %v after %d attempts, want none after 6", h.kept(), c.tried)
+	h.hasCondition("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	if h.snapshot() != nil || c.tried != 6 {
+		t.Fatalf("snapshot %v after %d attempts, want none after 6", h.snapshot(), c.tried)
 	}
-	if n := told.count("cannot write the snapshot"); n != 2 {
-		t.Errorf("told %d times of two kinds of trouble:\n%s", n, strings.Join(told, "\n"))
+	if n := logged.count("cannot write the snapshot"); n != 2 {
+		t.Errorf("%d log lines about two problems, want 2:\n%s", n, strings.Join(logged, "\n"))
 	}
-	h.one().snapshot.Client = h.kube
+	h.state().snapshot.Client = h.kube
 	round()
-	if h.kept() == nil || told.count("wrote the snapshot") != 1 {
-		t.Errorf("when it is over: kept %v, told:\n%s", h.kept(), strings.Join(told, "\n"))
+	if h.snapshot() == nil || logged.count("wrote the snapshot") != 1 {
+		t.Errorf("after the problem: snapshot %v, log:\n%s", h.snapshot(), strings.Join(logged, "\n"))
 	}
 }
 
-func TestASnapshotThatIsTooLargeIsNotKept(t *testing.T) {
+func TestSnapshot_IsNotWrittenIfTheRuleSetIsTooLarge(t *testing.T) {
 	h := newHarness(t)
-	h.create("daily", nil)
+	h.createPolicy("daily", nil)
 	h.reconcile()
-	before := h.kept()
-	var told transcript
-	ctx := told.into(t.Context())
-	keep := func(revision string, size int) {
+	before := h.snapshot()
+	var logged transcript
+	ctx := logged.into(t.Context())
+	save := func(revision string, size int) {
 		h.now = h.now.Add(h.reconciler.Resync)
 		set := &selection.RuleSet{Revision: revision, Data: make([]byte, size)}
-		h.one().snapshot.Save(ctx, h.limiter(limiterName.Name), set)
+		h.state().snapshot.Save(ctx, h.limiter(limiterName.Name), set)
 	}
 	for i := range 3 {
-		keep(fmt.Sprintf("sha256:%d", i), publish.MaxSnapshot+1)
+		save(fmt.Sprintf("sha256:%d", i), publish.MaxSnapshot+1)
 	}
-	if diff := cmp.Diff(before, h.kept()); diff != "" {
+	if diff := cmp.Diff(before, h.snapshot()); diff != "" {
 		t.Errorf("the snapshot (-before +after):\n%s", diff)
 	}
-	if n := told.count("too large"); n != 1 {
-		t.Errorf("told %d times, want once:\n%s", n, strings.Join(told, "\n"))
+	if n := logged.count("too large"); n != 1 {
+		t.Errorf("%d log lines, want 1:\n%s", n, strings.Join(logged, "\n"))
 	}
-	keep("sha256:largest", publish.MaxSnapshot)
-	if got := len(h.kept().BinaryData["rules.json.gz"]); got != publish.MaxSnapshot {
-		t.Errorf("%d bytes are kept of %d; told:\n%s", got, publish.MaxSnapshot, strings.Join(told, "\n"))
+	save("sha256:largest", publish.MaxSnapshot)
+	if got := len(h.snapshot().BinaryData["rules.json.gz"]); got != publish.MaxSnapshot {
+		t.Errorf("the snapshot has %d bytes, want %d; log:\n%s", got, publish.MaxSnapshot, strings.Join(logged, "\n"))
 	}
 }
 
-// slow is a client whose writes of ConfigMaps take until they are given up.
-type slow struct{ client.Client }
+// slowWrites is a client whose writes of ConfigMaps last until their context ends.
+type slowWrites struct{ client.Client }
 
-func (slow) Apply(ctx context.Context, _ runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+func (slowWrites) Apply(ctx context.Context, _ runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-func TestASlowAPIServerHoldsUpAnEditForKeepTimeoutAtMost(t *testing.T) {
+func TestSnapshot_DelaysARoundBySaveTimeoutAtMost(t *testing.T) {
 	h := newHarness(t)
-	h.one().snapshot.Client = slow{h.kube}
+	h.state().snapshot.Client = slowWrites{h.kube}
 	begin := time.Now()
 	h.reconcile()
 	if took := time.Since(begin); took < publish.SaveTimeout || took > publish.SaveTimeout+time.Second {
@@ -259,6 +259,6 @@ func TestASlowAPIServerHoldsUpAnEditForKeepTimeoutAtMost(t *testing.T) {
 	begin = time.Now()
 	h.reconcile()
 	if took := time.Since(begin); took > publish.SaveTimeout/2 {
-		t.Errorf("the round after took %v: it did not wait a resync before it tried again", took)
+		t.Errorf("the next round took %v: it tried again before the resync", took)
 	}
 }

@@ -24,46 +24,46 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-func TestAnotherObjectOfTheSameNameIsNews(t *testing.T) {
+func TestPredicates_AcceptReplacedObjectsAndReadyReplicas(t *testing.T) {
 	one := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{UID: "1", Generation: 1}}
 	two := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{UID: "2", Generation: 1}}
 	ready := func(n int32) *v1alpha1.Limiter {
 		return &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{UID: "1", Generation: 1}, Status: v1alpha1.LimiterStatus{ReadyReplicas: n}}
 	}
 	for name, c := range map[string]struct {
-		pass          predicate.Predicate
+		predicate     predicate.Predicate
 		before, after client.Object
 		want          bool
 	}{
-		"the policy as it was":          {replaced(), one, one, false},
-		"another policy":                {replaced(), one, two, true},
-		"a Limiter as it was":           {readyReplicasChanged(), ready(2), ready(2), false},
-		"a Limiter with one pod fewer":  {readyReplicasChanged(), ready(2), ready(1), true},
-		"what is no Limiter, as it was": {readyReplicasChanged(), one, one, false},
+		"the same policy":             {replaced(), one, one, false},
+		"another policy":              {replaced(), one, two, true},
+		"an unchanged Limiter":        {readyReplicasChanged(), ready(2), ready(2), false},
+		"a Limiter with one pod less": {readyReplicasChanged(), ready(2), ready(1), true},
+		"an object of another kind":   {readyReplicasChanged(), one, one, false},
 	} {
-		if got := c.pass.Update(event.UpdateEvent{ObjectOld: c.before, ObjectNew: c.after}); got != c.want {
-			t.Errorf("%s: passes %v, want %v", name, got, c.want)
+		if got := c.predicate.Update(event.UpdateEvent{ObjectOld: c.before, ObjectNew: c.after}); got != c.want {
+			t.Errorf("%s: accepted %v, want %v", name, got, c.want)
 		}
 	}
 }
 
-// cuttable is the way to the API server; watches of policies can be cut, and neither they nor lists begin again until it is mended.
-type cuttable struct {
+// interruptible is a connection to the API server. While it is interrupted, lists and watches of policies fail.
+type interruptible struct {
 	http.RoundTripper
 
-	mu      sync.Mutex
-	cut     bool
-	watches []io.Closer
+	mu          sync.Mutex
+	interrupted bool
+	watches     []io.Closer
 }
 
-func (c *cuttable) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c *interruptible) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/ratelimitpolicies") {
 		return c.RoundTripper.RoundTrip(r)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cut {
-		return nil, errors.New("cut")
+	if c.interrupted {
+		return nil, errors.New("interrupted")
 	}
 	response, err := c.RoundTripper.RoundTrip(r)
 	if err == nil {
@@ -72,67 +72,66 @@ func (c *cuttable) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-func (c *cuttable) set(cut bool) {
+func (c *interruptible) set(interrupted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.cut = cut
-	if cut {
+	c.interrupted = interrupted
+	if interrupted {
 		for _, w := range c.watches {
-			_ = w.Close() // which is all there is to it
+			_ = w.Close() // the error does not matter
 		}
 	}
 }
 
-func TestAPolicyThatWasReplacedWhileTheWatchWasDownIsEnforcedAtOnce(t *testing.T) {
+func TestSetupWithManager_PublishesAPolicyThatWasReplacedDuringAWatchOutage(t *testing.T) {
 	h := newHarness(t)
-	way := &cuttable{}
-	h.manage(time.Hour, func(next http.RoundTripper) http.RoundTripper { // only what is told of is seen
-		way.RoundTripper = next
-		return way
+	connection := &interruptible{}
+	h.manage(time.Hour, func(next http.RoundTripper) http.RoundTripper { // without resyncs, only watches report changes
+		connection.RoundTripper = next
+		return connection
 	})
-	fixture.Await(h, "a rule set is published", func() bool { return h.current() != "" })
-	h.create("daily", nil)
-	fixture.Await(h, "the policy is published", func() bool { return h.published()["daily"] == 100 })
+	fixture.Await(h, "a rule set is published", func() bool { return h.activeRevision() != "" })
+	h.createPolicy("daily", nil)
+	fixture.Await(h, "the policy is published", func() bool { return h.activeLimits()["daily"] == 100 })
 
-	way.set(true)
+	connection.set(true)
 	h.must(h.kube.Delete(t.Context(), h.policy("daily")))
-	h.create("daily", limit(7))
-	way.set(false)
-	fixture.Await(h, "the other policy is published", func() bool { return h.published()["daily"] == 7 })
-	fixture.Await(h, "the other policy is Ready", func() bool {
-		h.beat(h.current(), "a")
+	h.createPolicy("daily", limit(7))
+	connection.set(false)
+	fixture.Await(h, "the new policy is published", func() bool { return h.activeLimits()["daily"] == 7 })
+	fixture.Await(h, "the new policy is Ready", func() bool {
+		h.heartbeat(h.activeRevision(), "a")
 		c := h.policy("daily").Status.Conditions
 		return len(c) == 3 && c[2].Type == v1alpha1.ConditionReady && c[2].Status == yes
 	})
 
-	h.pods(2) // which no other event tells of
-	fixture.Await(h, "it is told that a replica is not heard of", func() bool {
-		h.beat(h.current(), "a")
+	h.setReadyPods(2) // no other event reports it
+	fixture.Await(h, "the missing heartbeat is reported", func() bool {
+		h.heartbeat(h.activeRevision(), "a")
 		return h.message("daily", v1alpha1.ConditionReady) == "1 of 2 replicas enforce generation 1"
 	})
 }
 
-// TestWhatNoWatchToldOfIsSeenWithinAMinute has the watch tell of something, and then of nothing more.
-func TestWhatNoWatchToldOfIsSeenWithinAMinute(t *testing.T) {
+// The watch reports one change, and no later ones.
+func TestReconcile_ReadsUnwatchedChangesWithinAMinute(t *testing.T) {
 	h := newHarness(t)
-	h.create("daily", nil)
+	h.createPolicy("daily", nil)
 	h.reconciler.changes.add()
 	h.reconcile()
-	h.edit("daily", limit(7))
+	h.editPolicy("daily", limit(7))
 	h.reconcile()
-	if got := h.published()["daily"]; got != 100 {
-		t.Fatalf("limit %d: the policies were gathered though no watch told of anything", got)
+	if got := h.activeLimits()["daily"]; got != 100 {
+		t.Fatalf("limit %d: the policies were read although no watch reported a change", got)
 	}
 	h.now = h.now.Add(gatherInterval)
 	h.reconcile()
-	if got := h.published()["daily"]; got != 7 {
+	if got := h.activeLimits()["daily"]; got != 7 {
 		t.Errorf("limit %d is published after a minute, want 7", got)
 	}
 }
 
-// TestManager runs the controller as the operator does: on caches and watches, elected, and with no more rights than
-// config/ gives it.
-func TestManager(t *testing.T) {
+// The controller runs as in the operator: with caches, watches and leader election, and with the permissions in config/.
+func TestSetupWithManager_RunsWithThePermissionsOfTheManifests(t *testing.T) {
 	h := newHarness(t)
 	kube := fixture.Kube(t)
 	root, err := fixture.ModuleRoot()
@@ -165,25 +164,25 @@ func TestManager(t *testing.T) {
 		h.must(<-ended)
 	}()
 
-	fixture.Await(h, "a rule set is published without any policy", func() bool { return h.current() != "" })
-	fixture.Await(h, "the snapshot is kept", func() bool { return h.kept() != nil })
-	h.create("daily", nil)
-	fixture.Await(h, "the policy is published", func() bool { return h.published()["daily"] == 100 })
+	fixture.Await(h, "a rule set is published without any policy", func() bool { return h.activeRevision() != "" })
+	fixture.Await(h, "the snapshot is written", func() bool { return h.snapshot() != nil })
+	h.createPolicy("daily", nil)
+	fixture.Await(h, "the policy is published", func() bool { return h.activeLimits()["daily"] == 100 })
 	ready := func() bool {
-		h.beat(h.current(), "a")
+		h.heartbeat(h.activeRevision(), "a")
 		c := h.policy("daily").Status.Conditions
 		return len(c) == 3 && c[2].Type == v1alpha1.ConditionReady && c[2].Status == yes
 	}
 	fixture.Await(h, "the policy is Ready", ready)
-	h.edit("daily", limit(7))
-	fixture.Await(h, "the edit is published", func() bool { return h.published()["daily"] == 7 })
-	fixture.Await(h, "the edit is kept", func() bool { return h.keptPolicies()["daily"] == 7 })
+	h.editPolicy("daily", limit(7))
+	fixture.Await(h, "the edit is published", func() bool { return h.activeLimits()["daily"] == 7 })
+	fixture.Await(h, "the edit is in the snapshot", func() bool { return h.snapshotLimits()["daily"] == 7 })
 	fixture.Await(h, "the policy is Ready again", func() bool { return ready() && h.policy("daily").Status.ObservedGeneration == 2 })
 
-	h.must(h.kube.Delete(t.Context(), h.kept()))
-	fixture.Await(h, "the snapshot is back", func() bool { return h.kept() != nil && h.keptPolicies()["daily"] == 7 })
+	h.must(h.kube.Delete(t.Context(), h.snapshot()))
+	fixture.Await(h, "the snapshot is restored", func() bool { return h.snapshot() != nil && h.snapshotLimits()["daily"] == 7 })
 	h.flushAll()
-	fixture.Await(h, "the rule set is back", func() bool { return h.current() != "" && h.published()["daily"] == 7 })
+	fixture.Await(h, "the rule set is restored", func() bool { return h.activeRevision() != "" && h.activeLimits()["daily"] == 7 })
 	h.must(h.kube.Delete(t.Context(), h.policy("daily")))
-	fixture.Await(h, "the policy is out of force", func() bool { return len(h.published()) == 0 })
+	fixture.Await(h, "the policy is not published any more", func() bool { return len(h.activeLimits()) == 0 })
 }
