@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestTheKustomizationsOfFluxInTheDocumentAreTaken reads them as Flux does, and looks for what they wait for.
-func TestTheKustomizationsOfFluxInTheDocumentAreTaken(t *testing.T) {
+// The Flux Kustomizations in the document are decoded strictly, as Flux decodes them.
+func TestDocumentedKustomizations_AreValidAndWait(t *testing.T) {
 	known, waiting := map[string]bool{}, 0
 	for _, text := range documented(t, "apiVersion: kustomize.toolkit.fluxcd.io/v1\n") {
 		var k flux.Kustomization
@@ -21,22 +21,22 @@ func TestTheKustomizationsOfFluxInTheDocumentAreTaken(t *testing.T) {
 		}
 		for _, on := range k.Spec.DependsOn {
 			if !known[on.Name] {
-				t.Errorf("%s depends on %s, which does not stand before it", k.Name, on.Name)
+				t.Errorf("%s depends on %s, which is not defined before it", k.Name, on.Name)
 			}
 		}
 		if !k.Spec.Wait && len(k.Spec.HealthChecks) == 0 {
-			t.Errorf("%s waits for nothing", k.Name)
+			t.Errorf("%s does not wait for anything", k.Name)
 		}
 		known[k.Name] = true
 		waiting++
 	}
 	if waiting == 0 {
-		t.Error("the document holds none")
+		t.Error("the document has no Flux Kustomization")
 	}
 }
 
-// TestTheLayoutInTheDocumentRenders puts directories of this repository in the places of those that the document names.
-func TestTheLayoutInTheDocumentRenders(t *testing.T) {
+// The directories that the document names are replaced with directories of this repository.
+func TestDocumentedLayout_Renders(t *testing.T) {
 	s := newServer(t)
 	render := func(begins string, places map[string]string) []*unstructured.Unstructured {
 		t.Helper()
@@ -69,7 +69,7 @@ func TestTheLayoutInTheDocumentRenders(t *testing.T) {
 		}
 	}
 	if kept != 3 {
-		t.Errorf("%d definitions are kept when they go from Git, want 3", kept)
+		t.Errorf("%d CRDs are kept when they are deleted from Git, want 3", kept)
 	}
 	for _, object := range render("# platform/kustomization.yaml", map[string]string{
 		"../weir": "config/crd", "../limiters": "config/samples/limiter",
@@ -79,7 +79,7 @@ func TestTheLayoutInTheDocumentRenders(t *testing.T) {
 			want = "1"
 		}
 		if got := object.GetAnnotations()["argocd.argoproj.io/sync-wave"]; got != want {
-			t.Errorf("%s %s is of wave %q, want %q", object.GetKind(), object.GetName(), got, want)
+			t.Errorf("%s %s has sync wave %q, want %q", object.GetKind(), object.GetName(), got, want)
 		}
 	}
 	argocd := render("# argocd/kustomization.yaml\n", map[string]string{
@@ -91,14 +91,14 @@ func TestTheLayoutInTheDocumentRenders(t *testing.T) {
 	const prefix = "resource.customizations.health.weir.dev_"
 	health := data[prefix+"RateLimitPolicy"]
 	if health == "" || data[prefix+"ClusterRateLimitPolicy"] != health || data[prefix+"Limiter"] != health {
-		t.Errorf("not every kind has the same health: %v", data)
+		t.Errorf("the kinds differ in their health checks: %v", data)
 	}
 	if data["admin.enabled"] != "false" {
-		t.Errorf("what was there before is gone: %v", data)
+		t.Errorf("the existing data is lost: %v", data)
 	}
 }
 
-// documented are the YAML documents of docs/how-to/gitops.md that begin so.
+// documented returns the YAML documents in docs/how-to/gitops.md that start with the text.
 func documented(t *testing.T, begins string) []string {
 	t.Helper()
 	data, err := os.ReadFile(repositoryPath(t, "docs", "how-to", "gitops.md"))

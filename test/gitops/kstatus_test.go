@@ -15,31 +15,31 @@ func kstatus(t *testing.T, object *unstructured.Unstructured) string {
 	return result.Status.String()
 }
 
-// TestToolsThatWaitJudgeEveryState brings objects into each state on a real API server, and asks the tools.
-func TestToolsThatWaitJudgeEveryState(t *testing.T) {
+// Each state is created on a real API server and evaluated by the tools.
+func TestStates_HaveTheExpectedResultInToolsThatWait(t *testing.T) {
 	s := newServer(t)
-	all, verdicts := states(t)
+	all, expectations := states(t)
 	for _, state := range all {
 		t.Run(state.name, func(t *testing.T) {
-			want := verdicts[state.name]
-			object := s.bring(t, state)
+			want := expectations[state.name]
+			object := s.create(t, state)
 			if got := kstatus(t, object); got != want.Kstatus {
-				t.Errorf("kstatus makes %s of it, want %s", got, want.Kstatus)
+				t.Errorf("kstatus is %s, want %s", got, want.Kstatus)
 			}
 			if got := s.satisfies(t, object, "Ready"); got != want.Wait {
-				t.Errorf("kubectl wait --for=condition=Ready is satisfied: %v, want %v", got, want.Wait)
+				t.Errorf("kubectl wait --for=condition=Ready succeeds: %v, want %v", got, want.Wait)
 			}
 			if got := s.satisfies(t, object, "Stalled"); got != (want.Kstatus == "Failed") {
-				t.Errorf("kubectl wait --for=condition=Stalled is satisfied: %v", got)
+				t.Errorf("kubectl wait --for=condition=Stalled succeeds: %v", got)
 			}
 		})
 	}
 }
 
-// TestWithoutADefaultANewbornWouldCountAsCurrent is why the schema gives status a default.
-func TestWithoutADefaultANewbornWouldCountAsCurrent(t *testing.T) {
+// The schema has a default for status, because kstatus treats a new object without status as current.
+func TestStatusDefault_KeepsANewObjectFromBeingCurrent(t *testing.T) {
 	all, _ := states(t)
-	newborns := 0
+	created := 0
 	for _, state := range all {
 		object := state.object()
 		generation, _, err := unstructured.NestedInt64(object.Object, "status", "observedGeneration")
@@ -47,20 +47,19 @@ func TestWithoutADefaultANewbornWouldCountAsCurrent(t *testing.T) {
 		if generation != -1 {
 			continue
 		}
-		newborns++
+		created++
 		unstructured.RemoveNestedField(object.Object, "status")
 		if got := kstatus(t, object); got != "Current" {
-			t.Errorf("%s: without the default kstatus makes %s of it: the default is needless", state.name, got)
+			t.Errorf("%s: kstatus without the default is %s: the default is not needed", state.name, got)
 		}
 	}
-	if newborns != 3 {
-		t.Errorf("%d states are of objects just created, want one for each kind", newborns)
+	if created != 3 {
+		t.Errorf("%d states of new objects, want one for each kind", created)
 	}
 }
 
-// TestDegradedAloneMakesNothingUnready holds every state to what the condition says of itself: it is no part of whether the
-// object is in force.
-func TestDegradedAloneMakesNothingUnready(t *testing.T) {
+// The Degraded condition does not affect whether an object is enforced.
+func TestDegraded_DoesNotAffectReadiness(t *testing.T) {
 	all, _ := states(t)
 	degraded := 0
 	for _, state := range all {
@@ -80,7 +79,7 @@ func TestDegradedAloneMakesNothingUnready(t *testing.T) {
 		degraded++
 		must(t, unstructured.SetNestedSlice(object.Object, others, "status", "conditions"))
 		if without := kstatus(t, object); with != without {
-			t.Errorf("%s: kstatus makes %s of it, and %s without Degraded", state.name, with, without)
+			t.Errorf("%s: kstatus is %s, and %s without Degraded", state.name, with, without)
 		}
 	}
 	if degraded == 0 {
@@ -88,14 +87,13 @@ func TestDegradedAloneMakesNothingUnready(t *testing.T) {
 	}
 }
 
-// TestAWaitThatBeginsAfterAnEditEndsWhenTheEditIsReady is what scripts rely on: kubectl wait does not take the condition of the
-// generation before, though it says Ready.
-func TestAWaitThatBeginsAfterAnEditEndsWhenTheEditIsReady(t *testing.T) {
+// Scripts rely on it: kubectl wait ignores the Ready condition of the previous generation.
+func TestKubectlWait_EndsWhenTheLatestEditIsReady(t *testing.T) {
 	s := newServer(t)
 	read := func(name string) state { return readState(t, filepath.Join("testdata", "states", name+".yaml")) }
-	object := s.bring(t, read("policy-edited"))
+	object := s.create(t, read("policy-edited"))
 	if err := s.wait(t, object, "Ready", "1s"); err == nil {
-		t.Fatal("it ends before the operator has seen the edit")
+		t.Fatal("kubectl wait ended before the operator observed the edit")
 	}
 	waiting := make(chan error, 1)
 	go func() { waiting <- s.wait(t, object, "Ready", "30s") }()

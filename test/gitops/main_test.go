@@ -1,8 +1,8 @@
-// Package gitops holds the status of Weir's objects to what tools that wait for it make of it: kstatus, by which Flux
-// decides, and kubectl wait. Package argocd beside it does so for Argo CD. The module is of its own for these libraries.
+// Package gitops tests how tools evaluate the status of Weir's objects: kstatus, which Flux uses, and kubectl wait. Package argocd
+// does the same for Argo CD. These libraries need a module of their own.
 //
-// Run it with -count=1: the go command does not see that a file outside of the module, such as a definition, has changed, and
-// would answer from its cache.
+// Run it with -count=1: the go command does not detect changes of files outside the module, for example CRDs, and would use its
+// test cache.
 package gitops
 
 import (

@@ -12,10 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestEveryConditionAndReasonIsJudged finds what the API can say and no state does, and the other way round.
-func TestEveryConditionAndReasonIsJudged(t *testing.T) {
-	types, reasons := words(t)
-	var said struct{ types, reasons []string }
+func TestStates_CoverEveryConditionAndReason(t *testing.T) {
+	types, reasons := constants(t)
+	var used struct{ types, reasons []string }
 	all, _ := states(t)
 	for _, state := range all {
 		conditions, _, err := unstructured.NestedSlice(state.object().Object, "status", "conditions")
@@ -23,26 +22,26 @@ func TestEveryConditionAndReasonIsJudged(t *testing.T) {
 		for _, c := range conditions {
 			kind, _, _ := unstructured.NestedString(c.(map[string]any), "type")     //nolint:forcetypeassert // a condition is an object
 			reason, _, _ := unstructured.NestedString(c.(map[string]any), "reason") //nolint:forcetypeassert // as above
-			said.types, said.reasons = append(said.types, kind), append(said.reasons, reason)
+			used.types, used.reasons = append(used.types, kind), append(used.reasons, reason)
 			if !slices.Contains(types, kind) || !slices.Contains(reasons, reason) {
-				t.Errorf("%s: the API knows no condition %s with reason %s", state.name, kind, reason)
+				t.Errorf("%s: the API has no condition %s with reason %s", state.name, kind, reason)
 			}
 		}
 	}
 	for _, kind := range types {
-		if !slices.Contains(said.types, kind) {
+		if !slices.Contains(used.types, kind) {
 			t.Errorf("no state has the condition %s", kind)
 		}
 	}
 	for _, reason := range reasons {
-		if !slices.Contains(said.reasons, reason) {
+		if !slices.Contains(used.reasons, reason) {
 			t.Errorf("no state has the reason %s", reason)
 		}
 	}
 }
 
-// words are the types of conditions and the reasons that the API has constants for.
-func words(t *testing.T) (types, reasons []string) {
+// constants returns the condition types and the reasons in api/v1alpha1.
+func constants(t *testing.T) (types, reasons []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), repositoryPath(t, "api", "v1alpha1", "conditions.go"), nil, 0)
 	must(t, err)
@@ -53,7 +52,7 @@ func words(t *testing.T) (types, reasons []string) {
 		}
 		literal, is := spec.Values[0].(*ast.BasicLit)
 		if !is {
-			t.Fatalf("%s is no literal", spec.Names[0].Name)
+			t.Fatalf("the value of %s is not a literal", spec.Names[0].Name)
 		}
 		value, err := strconv.Unquote(literal.Value)
 		must(t, err)
@@ -66,7 +65,7 @@ func words(t *testing.T) (types, reasons []string) {
 		return true
 	})
 	if len(types) == 0 || len(reasons) == 0 {
-		t.Fatal("conditions.go holds no constants Condition… and Reason…")
+		t.Fatal("conditions.go has no constants Condition… and Reason…")
 	}
 	return types, reasons
 }

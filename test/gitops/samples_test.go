@@ -17,9 +17,9 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// TestNothingDriftsFromTheSamples applies the samples both ways, lets an operator be at work on them, and asks whether there
-// is something to apply.
-func TestNothingDriftsFromTheSamples(t *testing.T) {
+// The samples are applied on the client and on the server side, and then changed as an operator changes them. Applying them again
+// must change nothing.
+func TestSamples_DoNotDrift(t *testing.T) {
 	s := newServer(t)
 	system := &corev1.Namespace{}
 	system.Name = "weir-system"
@@ -33,34 +33,34 @@ func TestNothingDriftsFromTheSamples(t *testing.T) {
 				written := s.rendered(t, path)
 				t.Cleanup(func() {
 					for _, object := range written {
-						if object.GetKind() != "Namespace" { // which never ends without a controller
+						if object.GetKind() != "Namespace" { // without a controller, its deletion never ends
 							s.remove(t, object)
 						}
 					}
 				})
 				_, err := s.kube.Kubectl(t.Context(), append([]string{"apply", "--validate=strict", "-k", path}, how...)...)
 				must(t, err)
-				s.stays(t, path, how, written)
+				s.hasNoDrift(t, path, how, written)
 				for _, object := range written {
 					if object.GetKind() != "Namespace" {
 						s.operate(t, object)
 					}
 				}
-				s.stays(t, path, how, written)
+				s.hasNoDrift(t, path, how, written)
 			})
 		}
 	}
 }
 
-// stays holds the API server to what was written: all of it is there as it stands in the file, and applying it again, or asking
-// for the difference, says that there is nothing to do.
-func (s server) stays(t *testing.T, path string, how []string, written []*unstructured.Unstructured) {
+// hasNoDrift fails the test unless the API server has stored the samples as they are in the files, and neither kubectl apply nor
+// kubectl diff finds a difference.
+func (s server) hasNoDrift(t *testing.T, path string, how []string, written []*unstructured.Unstructured) {
 	t.Helper()
 	var live []*unstructured.Unstructured
 	for _, w := range written {
 		object := s.get(t, w)
 		if diff := cmp.Diff(w.Object, within(w.Object, object.Object)); diff != "" {
-			t.Errorf("%s %s is not stored as it was written (-written +stored):\n%s", w.GetKind(), w.GetName(), diff)
+			t.Errorf("%s %s differs from the file (-file +stored):\n%s", w.GetKind(), w.GetName(), diff)
 		}
 		live = append(live, object)
 	}
@@ -69,11 +69,11 @@ func (s server) stays(t *testing.T, path string, how []string, written []*unstru
 	again := &unstructured.UnstructuredList{}
 	must(t, again.UnmarshalJSON([]byte(out)))
 	if len(again.Items) != len(live) {
-		t.Fatalf("applied again: %d objects of %d", len(again.Items), len(live))
+		t.Fatalf("kubectl apply returned %d objects, want %d", len(again.Items), len(live))
 	}
 	for i, item := range again.Items {
 		if diff := cmp.Diff(declared(live[i].Object), declared(item.Object)); diff != "" {
-			t.Errorf("applied again (-before +after):\n%s", diff)
+			t.Errorf("the second kubectl apply changed an object (-before +after):\n%s", diff)
 		}
 	}
 	if out, err = s.kube.Kubectl(t.Context(), append([]string{"diff", "-k", path}, how...)...); err != nil {
@@ -81,7 +81,7 @@ func (s server) stays(t *testing.T, path string, how []string, written []*unstru
 	}
 }
 
-// operate does to an object what the operator does: it writes a status and, on a Limiter, a finalizer.
+// operate changes an object as the operator does: it writes a status and, on a Limiter, a finalizer.
 func (s server) operate(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
 	live := s.get(t, object)
@@ -98,7 +98,7 @@ func (s server) operate(t *testing.T, object *unstructured.Unstructured) {
 	}
 }
 
-// rendered are the objects of a kustomization, in the order in which kubectl applies them.
+// rendered returns the objects of a kustomization, in the order of kubectl apply.
 func (s server) rendered(t *testing.T, path string) []*unstructured.Unstructured {
 	t.Helper()
 	out, err := s.kube.Kubectl(t.Context(), "kustomize", path)
@@ -112,12 +112,12 @@ func (s server) rendered(t *testing.T, path string) []*unstructured.Unstructured
 		objects = append(objects, object)
 	}
 	if len(objects) == 0 {
-		t.Fatalf("%s renders nothing", path)
+		t.Fatalf("%s renders no objects", path)
 	}
 	return objects
 }
 
-// within is the part of stored that written speaks of: fields that it does not have are defaults, or others'.
+// within returns the fields of stored that written has. Other fields have defaults, or belong to other field owners.
 func within(written, stored any) any {
 	w, isMap := written.(map[string]any)
 	s, both := stored.(map[string]any)
@@ -142,8 +142,8 @@ func within(written, stored any) any {
 	return part
 }
 
-// declared is the object but for what says when and by whom it was written: the first write after the creation stores the
-// defaults of the schema, which makes a version of its own.
+// declared returns the object without managedFields and resourceVersion. The first write after the creation changes them: it
+// stores the defaults of the schema.
 func declared(object map[string]any) map[string]any {
 	copied := (&unstructured.Unstructured{Object: object}).DeepCopy()
 	for _, name := range []string{"managedFields", "resourceVersion"} {
@@ -152,8 +152,8 @@ func declared(object map[string]any) map[string]any {
 	return copied.Object
 }
 
-// TestANumberOfPodsThatGitLeavesOutIsNotSetBack scales a Limiter whose manifest does not say how many pods it has.
-func TestANumberOfPodsThatGitLeavesOutIsNotSetBack(t *testing.T) {
+// The manifest of the Limiter has no spec.replicas.
+func TestApply_KeepsTheReplicasOfAScaledLimiter(t *testing.T) {
 	s := newServer(t)
 	limiter := readState(t, filepath.Join("testdata", "states", "limiter-created.yaml")).object()
 	limiter.SetNamespace(fixture.Namespace(t, s.kube))
@@ -176,12 +176,12 @@ func TestANumberOfPodsThatGitLeavesOutIsNotSetBack(t *testing.T) {
 		}
 	}
 	if replicas, _, _ := unstructured.NestedInt64(s.get(t, limiter).Object, "spec", "replicas"); replicas != 5 {
-		t.Errorf("it has %d replicas, want the 5 that it was scaled to", replicas)
+		t.Errorf("the Limiter has %d replicas, want 5 as scaled", replicas)
 	}
 }
 
-// TestTheHealthOfArgoCDIsMergedIntoWhatIsThere applies config/argocd as docs/how-to/gitops.md says.
-func TestTheHealthOfArgoCDIsMergedIntoWhatIsThere(t *testing.T) {
+// config/argocd is applied as in docs/how-to/gitops.md.
+func TestArgoCDHealth_IsMergedIntoTheExistingConfigMap(t *testing.T) {
 	s := newServer(t)
 	namespace := &corev1.Namespace{}
 	namespace.Name = "argocd"
@@ -193,7 +193,7 @@ func TestTheHealthOfArgoCDIsMergedIntoWhatIsThere(t *testing.T) {
 	must(t, err)
 	must(t, s.Get(t.Context(), client.ObjectKeyFromObject(&config), &config))
 	if len(config.Data) != 4 || config.Data["admin.enabled"] != "false" {
-		t.Errorf("%d keys, want three more than the one before: %v", len(config.Data), config.Data)
+		t.Errorf("%d keys, want the existing one and three more: %v", len(config.Data), config.Data)
 	}
 }
 

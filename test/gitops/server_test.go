@@ -14,9 +14,9 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// Those who write are as many as in a cluster: people or what applies for them, and the operator.
+// The field owners are those of a cluster: the user, or a tool that applies for the user, and the operator.
 const (
-	people   = client.FieldOwner("people")
+	user     = client.FieldOwner("user")
 	operator = client.FieldOwner("weir-operator")
 )
 
@@ -34,9 +34,9 @@ func newServer(t *testing.T) server {
 	return server{c, kube}
 }
 
-// bring makes an object that goes through the steps of a state, and returns what the API server then has. It fails the
-// test if that is not what the file says.
-func (s server) bring(t *testing.T, state state) *unstructured.Unstructured {
+// create creates an object, takes it through the steps of a state, and returns the stored object. It fails the test if the object
+// differs from the file.
+func (s server) create(t *testing.T, state state) *unstructured.Unstructured {
 	t.Helper()
 	last := state.object()
 	namespaced, err := s.IsObjectNamespaced(last)
@@ -47,25 +47,25 @@ func (s server) bring(t *testing.T, state state) *unstructured.Unstructured {
 	for _, step := range state.steps {
 		step = step.DeepCopy()
 		step.SetNamespace(last.GetNamespace())
-		s.take(t, step)
+		s.apply(t, step)
 	}
 	t.Cleanup(func() { s.remove(t, last) })
 	got := s.get(t, last)
 	if diff := cmp.Diff(essence(last), essence(got)); diff != "" {
-		t.Errorf("what the API server has is not what the file says (-file +server):\n%s", diff)
+		t.Errorf("the stored object differs from the file (-file +server):\n%s", diff)
 	}
 	return got
 }
 
-// take takes one step: it applies the spec, then the status, as different clients do, and deletes the object if the step
-// says that it is being deleted.
-func (s server) take(t *testing.T, step *unstructured.Unstructured) {
+// apply applies one step: the spec and then the status, each with its field owner. It deletes the object if the step has a
+// deletionTimestamp.
+func (s server) apply(t *testing.T, step *unstructured.Unstructured) {
 	t.Helper()
 	spec := step.DeepCopy()
 	unstructured.RemoveNestedField(spec.Object, "status")
 	unstructured.RemoveNestedField(spec.Object, "metadata", "generation")
 	unstructured.RemoveNestedField(spec.Object, "metadata", "deletionTimestamp")
-	must(t, s.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(spec), people))
+	must(t, s.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(spec), user))
 	if observed, _, _ := unstructured.NestedInt64(step.Object, "status", "observedGeneration"); observed > 0 {
 		must(t, s.writeStatus(t, step, step.Object["status"]))
 	}
@@ -92,13 +92,13 @@ func (s server) get(t *testing.T, of *unstructured.Unstructured) *unstructured.U
 	return object
 }
 
-// remove takes the object away, so that the next state of a cluster-scoped kind begins with none.
+// remove deletes the object, so that the next state of a cluster-scoped kind starts without it.
 func (s server) remove(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
-	ctx := context.WithoutCancel(t.Context()) // which ends before the cleanups
+	ctx := context.WithoutCancel(t.Context()) // the context of the test ends before the cleanups
 	must(t, client.IgnoreNotFound(s.Delete(ctx, object)))
-	free := []byte(`{"metadata":{"finalizers":null}}`)
-	must(t, client.IgnoreNotFound(s.Patch(ctx, object, client.RawPatch(types.MergePatchType, free))))
+	noFinalizers := []byte(`{"metadata":{"finalizers":null}}`)
+	must(t, client.IgnoreNotFound(s.Patch(ctx, object, client.RawPatch(types.MergePatchType, noFinalizers))))
 }
 
 // wait runs kubectl wait for a condition of the object.
@@ -113,7 +113,7 @@ func (s server) wait(t *testing.T, object *unstructured.Unstructured, condition,
 	return err
 }
 
-// satisfies says whether kubectl wait for the condition is satisfied by the object as it is.
+// satisfies reports whether kubectl wait for the condition succeeds immediately.
 func (s server) satisfies(t *testing.T, object *unstructured.Unstructured, condition string) bool {
 	t.Helper()
 	err := s.wait(t, object, condition, "0s")
@@ -123,8 +123,7 @@ func (s server) satisfies(t *testing.T, object *unstructured.Unstructured, condi
 	return err == nil
 }
 
-// essence is what a state is made of: all but the spec, whose defaults the files leave out, and what no two objects
-// have in common.
+// essence returns what a state defines. It omits the spec, because the files omit its defaults, and what is unique to each object.
 func essence(object *unstructured.Unstructured) map[string]any {
 	status, _, _ := unstructured.NestedMap(object.Object, "status")
 	return map[string]any{

@@ -11,46 +11,46 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// verdict is what tools make of a state.
-type verdict struct {
+// expected has the results of the tools for a state.
+type expected struct {
 	// Kstatus is one of Current, InProgress, Failed and Terminating.
 	Kstatus string
-	// Wait says whether kubectl wait --for=condition=Ready is satisfied.
+	// Wait is true if kubectl wait --for=condition=Ready succeeds.
 	Wait bool
-	// ArgoCD is the health that Argo CD shows.
+	// ArgoCD is the health in Argo CD.
 	ArgoCD string
 }
 
-// state is an object as it is at some moment.
+// state is a state of an object.
 type state struct {
 	name string
-	// steps that lead there: the object as it is stored, after each. The last one is the state.
+	// steps are the stored versions of the object that lead to the state. The last one is the state.
 	steps []*unstructured.Unstructured
 }
 
 func (s state) object() *unstructured.Unstructured { return s.steps[len(s.steps)-1].DeepCopy() }
 
-// states reads all states from their files, and a verdict for each.
-func states(t *testing.T) ([]state, map[string]verdict) {
+// states reads all states, and the expected results for each.
+func states(t *testing.T) ([]state, map[string]expected) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", "verdicts.yaml"))
+	data, err := os.ReadFile(filepath.Join("testdata", "expected.yaml"))
 	must(t, err)
-	verdicts := map[string]verdict{}
-	must(t, yaml.UnmarshalStrict(data, &verdicts))
+	want := map[string]expected{}
+	must(t, yaml.UnmarshalStrict(data, &want))
 	files, err := filepath.Glob(filepath.Join("testdata", "states", "*.yaml"))
 	must(t, err)
 	all := make([]state, 0, len(files))
 	for _, file := range files {
 		s := readState(t, file)
-		if _, judged := verdicts[s.name]; !judged {
-			t.Errorf("%s: verdicts.yaml does not say what tools make of it", file)
+		if _, ok := want[s.name]; !ok {
+			t.Errorf("%s: expected.yaml has no entry for it", file)
 		}
 		all = append(all, s)
 	}
-	if len(all) == 0 || len(all) != len(verdicts) {
-		t.Fatalf("%d states, and %d of them have a verdict", len(all), len(verdicts))
+	if len(all) == 0 || len(all) != len(want) {
+		t.Fatalf("%d states, and %d entries in expected.yaml", len(all), len(want))
 	}
-	return all, verdicts
+	return all, want
 }
 
 func readState(t *testing.T, file string) state {

@@ -1,7 +1,7 @@
-// Package argocd holds the health that config/argocd makes Argo CD show to the states of Weir's objects. Argo CD itself reads
-// the ConfigMap and runs the script: its settings, its Lua and its health checks are imported, for which the module is of its
-// own. Run it with -count=1: the go command does not see that a file outside of the module has changed, and would answer from
-// its cache.
+// Package argocd tests the health checks in config/argocd with the states of Weir's objects. The code of Argo CD reads the
+// ConfigMap and runs the script. Its packages for settings, Lua and health checks need a module of their own.
+//
+// Run it with -count=1: the go command does not detect changes of files outside the module, and would use its test cache.
 package argocd
 
 import (
@@ -28,36 +28,36 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// argocd is what Argo CD makes of config/argocd.
-func argocd(t *testing.T) health.HealthOverride {
+// overrides returns the health checks that Argo CD reads from config/argocd.
+func overrides(t *testing.T) health.HealthOverride {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "argocd", "argocd-cm.yaml"))
 	must(t, err)
 	var config corev1.ConfigMap
 	must(t, yaml.UnmarshalStrict(data, &config))
-	secret := &corev1.Secret{} // without which Argo CD does not start
+	secret := &corev1.Secret{} // Argo CD does not start without it
 	secret.Name, secret.Namespace, secret.Labels = "argocd-secret", config.Namespace, config.Labels
 	secret.Data = map[string][]byte{"server.secretkey": []byte("any")}
 	manager := settings.NewSettingsManager(t.Context(), fake.NewClientset(&config, secret), config.Namespace)
-	overrides, err := manager.GetResourceOverrides()
+	settings, err := manager.GetResourceOverrides()
 	must(t, err)
-	return lua.ResourceHealthOverrides(overrides)
+	return lua.ResourceHealthOverrides(settings)
 }
 
-// shown is the health that Argo CD shows of the object.
+// shown returns the health that Argo CD shows for the object.
 func shown(t *testing.T, by health.HealthOverride, object *unstructured.Unstructured) health.HealthStatus {
 	t.Helper()
 	got, err := health.GetResourceHealth(object, by)
 	must(t, err)
 	if got == nil {
-		return health.HealthStatus{} // it takes no part in the health of the application
+		return health.HealthStatus{} // the object does not count in the health of the application
 	}
 	return *got
 }
 
-func TestArgoCDJudgesEveryState(t *testing.T) {
-	by := argocd(t)
-	for name, want := range verdicts(t) {
+func TestHealth_IsAsExpectedInEveryState(t *testing.T) {
+	by := overrides(t)
+	for name, want := range expected(t) {
 		t.Run(name, func(t *testing.T) {
 			object := state(t, name)
 			got := shown(t, by, object)
@@ -65,21 +65,20 @@ func TestArgoCDJudgesEveryState(t *testing.T) {
 				t.Errorf("Argo CD shows %s (%s), want %s", got.Status, got.Message, want)
 			}
 			if got.Message == "" {
-				t.Error("without a word")
+				t.Error("the health has no message")
 			}
 			if without := shown(t, nil, object); without.Status != "" && object.GetDeletionTimestamp() == nil {
-				t.Errorf("without config/argocd Argo CD shows %s: it knows the kind by now", without.Status)
+				t.Errorf("without config/argocd Argo CD shows %s: it has a health check of its own for the kind", without.Status)
 			}
 		})
 	}
 }
 
-// TestArgoCDTellsWhy is about the words beside the colour.
-func TestArgoCDTellsWhy(t *testing.T) {
-	by := argocd(t)
+func TestHealth_HasTheMessageOfTheConditions(t *testing.T) {
+	by := overrides(t)
 	for name, want := range map[string]string{
-		"policy-created":            "waiting for the operator to see this generation",
-		"policy-edited":             "waiting for the operator to see this generation",
+		"policy-created":            "waiting for the operator to observe this generation",
+		"policy-edited":             "waiting for the operator to observe this generation",
 		"policy-pending":            "1 of 2 replicas enforce generation 1",
 		"policy-invalid":            "spec.match.http.paths[0].value: missing closing ): `/v1/(`",
 		"policy-ready":              "2 of 2 replicas enforce generation 1",
@@ -93,15 +92,15 @@ func TestArgoCDTellsWhy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := shown(t, by, state(t, name)).Message; got != want {
-				t.Errorf("it says\n%s, want\n%s", got, want)
+				t.Errorf("message\n%s, want\n%s", got, want)
 			}
 		})
 	}
 }
 
-// TestWhatIsNotUnderstoodIsProgressing is about objects as no operator writes them.
-func TestWhatIsNotUnderstoodIsProgressing(t *testing.T) {
-	by := argocd(t)
+// The operator does not write such objects.
+func TestHealth_IsProgressingIfTheStatusIsIncomplete(t *testing.T) {
+	by := overrides(t)
 	for name, missing := range map[string][][]string{
 		"no status":             {{"status"}},
 		"no conditions":         {{"status", "conditions"}},
@@ -139,8 +138,8 @@ func TestWhatIsNotUnderstoodIsProgressing(t *testing.T) {
 	}
 }
 
-// TestTheApplicationsInTheDocumentAreTaken reads them as Argo CD does.
-func TestTheApplicationsInTheDocumentAreTaken(t *testing.T) {
+// The Applications in the document are decoded strictly.
+func TestDocumentedApplications_AreValid(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "how-to", "gitops.md"))
 	must(t, err)
 	taken := 0
@@ -154,19 +153,19 @@ func TestTheApplicationsInTheDocumentAreTaken(t *testing.T) {
 			t.Errorf("%v in\n%s", err, text)
 		}
 		if !application.Spec.SyncPolicy.SyncOptions.HasOption("ServerSideApply=true") {
-			t.Errorf("%s does not apply on the server's side", application.Name)
+			t.Errorf("%s does not use server-side apply", application.Name)
 		}
 		taken++
 	}
 	if taken == 0 {
-		t.Error("the document holds none")
+		t.Error("the document has no Argo CD Application")
 	}
 }
 
-// verdicts are the health that Argo CD is to show, by state.
-func verdicts(t *testing.T) map[string]string {
+// expected returns the health that Argo CD must show, by state.
+func expected(t *testing.T) map[string]string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "testdata", "verdicts.yaml"))
+	data, err := os.ReadFile(filepath.Join("..", "testdata", "expected.yaml"))
 	must(t, err)
 	var all map[string]struct{ ArgoCD string }
 	must(t, yaml.Unmarshal(data, &all))
@@ -175,12 +174,12 @@ func verdicts(t *testing.T) map[string]string {
 		want[name] = one.ArgoCD
 	}
 	if len(want) == 0 {
-		t.Fatal("verdicts.yaml holds none")
+		t.Fatal("expected.yaml has no entries")
 	}
 	return want
 }
 
-// state is the object of a state, which the tests of package gitops have brought about on an API server.
+// state returns the object of a state. The tests of package gitops create these states on an API server.
 func state(t *testing.T, name string) *unstructured.Unstructured {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "testdata", "states", name+".yaml"))
@@ -191,7 +190,7 @@ func state(t *testing.T, name string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	must(t, object.UnmarshalJSON(text))
 	if !strings.HasPrefix(object.GetAPIVersion(), "weir.dev/") {
-		t.Fatalf("%s holds %s", name, object.GetAPIVersion())
+		t.Fatalf("%s has apiVersion %s", name, object.GetAPIVersion())
 	}
 	return object
 }
