@@ -26,14 +26,14 @@ func (a *active) knownDenials(matched []ruleCharge, peek bool, now time.Time) []
 	return results
 }
 
-// cacheDenials caches the denials of enforced charges that the store made between began and answered.
-func (a *active) cacheDenials(charges []limiter.Charge, decisions []limiter.Decision, began, answered time.Time) {
+// cacheDenials caches the denials of enforced charges that the store made between began and now.
+func (a *active) cacheDenials(charges []limiter.Charge, decisions []limiter.Decision, began time.Time, clock func() time.Time) {
 	if a.denials == nil {
 		return
 	}
 	for i, c := range charges {
 		if !c.Shadow && !decisions[i].Allowed && decisions[i].Origin == limiter.OriginStore {
-			a.denials.Remember(c, decisions[i], began, answered)
+			a.denials.Remember(c, decisions[i], began, clock())
 		}
 	}
 }

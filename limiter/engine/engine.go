@@ -124,15 +124,14 @@ func (e *Engine) spend(ctx context.Context, active *active, matched []ruleCharge
 		op, spend = "peek", e.store.Peek
 	}
 	decisions, err := spend(ctx, charges)
-	answered := e.clock()
 	if e.failover == nil {
-		e.metrics.storeCalled(op, answered.Sub(began), err)
+		e.metrics.storeCalled(op, e.clock().Sub(began), err)
 	}
 	if err != nil {
 		return nil, e.spendError(err, active, matched, peek)
 	}
 	if !peek {
-		active.cacheDenials(charges, decisions, began, answered)
+		active.cacheDenials(charges, decisions, began, e.clock)
 	}
 	results := make([]Result, 0, len(matched))
 	for i := range matched {
