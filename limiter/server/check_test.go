@@ -450,7 +450,7 @@ func TestCheck_ReportsClaimsDescriptorsAndTiersInItsResults(t *testing.T) {
 	byDescriptor.Match.Descriptors = []rules.DescriptorMatch{{Key: "generic_key", Value: "login"}, {Key: "user"}}
 	h := newHandler(t, newEngine(t, atNoon(), byClaim, byDescriptor))
 	w := post(h, `{"domain":"shop","claims":{"org":{"id":12345678901234567890},"groups":["staff"]},
-	  "descriptors":[[{"key":"user","value":"nobody"}],[{"key":"generic_key","value":"login"},{"key":"user","value":"ann"}]]}`)
+	  "descriptors":[[{"key":"user","value":"bob"}],[{"key":"generic_key","value":"login"},{"key":"user","value":"ann"}]]}`)
 	for _, want := range []string{
 		`"identifier":"12345678901234567890","algorithm":"SlidingWindowLog","window":"1m0s","tier":"staff","allowed":true,"limit":50,`,
 		`"identifier":"ann","algorithm":"SlidingWindowLog","window":"1m0s","tier":"","allowed":true,"limit":5,`,

@@ -11,15 +11,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// whatever is a header value of the client's: anything that HTTP lets through, and much of what it may try.
-func whatever() *rapid.Generator[string] {
+// anyHeader generates a header value from a client: any value that HTTP accepts, with many that resemble entries.
+func anyHeader() *rapid.Generator[string] {
 	part := rapid.SampledFrom([]string{
 		`"`, `\`, ",", ";", "=", " ", "for=", `for="`, "6.6.6.6", "10.0.0.3", "[::1]", "[", "]", ":80", "unknown", "_x", "FOR=", "by=10.0.0.2", "é", "\t",
 	})
 	return rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(part, 0, 12).Draw(t, "parts"), "") })
 }
 
-// spell writes an entry for ip as some proxy would.
+// spell generates an entry for ip, in one of the notations of proxies.
 func spell(t *rapid.T, field Field, ip netip.Addr) string {
 	text := ip.String()
 	port := rapid.SampledFrom([]string{"", ":4711"}).Draw(t, "port")
@@ -37,7 +37,7 @@ func spell(t *rapid.T, field Field, ip netip.Addr) string {
 	return fmt.Sprintf(element, text)
 }
 
-func TestNoClientChoosesItsAddress(t *testing.T) {
+func TestTrusted_NoClientCanChooseItsAddress(t *testing.T) {
 	for _, field := range []Field{XForwardedFor, Forwarded} {
 		t.Run(string(field), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) { clientCannotChoose(t, field) })
@@ -45,8 +45,8 @@ func TestNoClientChoosesItsAddress(t *testing.T) {
 	}
 }
 
-// clientCannotChoose sends a header of the client's through one to three proxies, each of which adds whom it was asked by, to the
-// line or on a line of its own. Whatever the client wrote, the one it is taken for is where it came from.
+// clientCannotChoose sends a header of a client through one to three proxies. Each proxy appends the address of its caller, to the
+// line or on a new line. The result must be the real address of the client, anyHeader value the client sent.
 func clientCannotChoose(t *rapid.T, field Field) {
 	proxies := []netip.Addr{
 		netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("2001:db8:1::2"), netip.MustParseAddr("10.0.0.3"),
@@ -56,7 +56,7 @@ func clientCannotChoose(t *rapid.T, field Field) {
 		t.Fatal(err)
 	}
 	client := netip.MustParseAddr(rapid.SampledFrom([]string{"203.0.113.7", "2001:db8:2::7"}).Draw(t, "client"))
-	lines := rapid.SliceOfN(whatever(), 0, 3).Draw(t, "client's lines")
+	lines := rapid.SliceOfN(anyHeader(), 0, 3).Draw(t, "client's lines")
 	chain := append([]netip.Addr{client}, proxies[:rapid.IntRange(0, 2).Draw(t, "proxies between")]...)
 	for _, hop := range chain {
 		entry := spell(t, field, hop)
@@ -72,7 +72,7 @@ func clientCannotChoose(t *rapid.T, field Field) {
 	}
 }
 
-// FuzzXForwardedFor holds Client to the promise of the package against a reading of its own, from the left.
+// FuzzXForwardedFor checks the invariant of the package with a separate parser, which reads from the left.
 func FuzzXForwardedFor(f *testing.F) {
 	for _, seed := range []string{
 		"203.0.113.7", "6.6.6.6, 203.0.113.7,10.0.0.2", "[2001:db8::7]:4711,unknown", ",,_x", "::ffff:10.0.0.2, 1.1.1.1:1", "a\n10.0.0.1",
@@ -85,12 +85,12 @@ func FuzzXForwardedFor(f *testing.F) {
 		for line := range strings.SplitSeq(value, "\n") {
 			entries = append(entries, strings.Split(line, ",")...)
 		}
-		holdsThePromise(t, XForwardedFor, from, value, list, entries)
+		checkInvariant(t, XForwardedFor, from, value, list, entries)
 	})
 }
 
-// FuzzForwarded is FuzzXForwardedFor for the other field. Its entries are found by their look alone: whatever stands between
-// separators could be an address, so that none that Client might believe is overlooked.
+// FuzzForwarded is FuzzXForwardedFor for the other field. It treats all text between separators as a possible address, so that it
+// misses no address that Client can return.
 func FuzzForwarded(f *testing.F) {
 	for _, seed := range []string{
 		"for=203.0.113.7", `for=6.6.6.6, for="[2001:db8::7]:4711";proto=https`, `for="a\",for=1.1.1.1"`, `x=", for=203.0.113.7`, "for=10.0.0.2\nfor=10.0.0.3",
@@ -100,13 +100,13 @@ func FuzzForwarded(f *testing.F) {
 		f.Add("192.0.2.1", seed, false)
 	}
 	f.Fuzz(func(t *testing.T, from, value string, list bool) {
-		plainText := strings.ReplaceAll(value, `\`, "") // escapes
-		entries := strings.FieldsFunc(plainText, func(r rune) bool { return strings.ContainsRune("=,;\" \t\n", r) })
-		holdsThePromise(t, Forwarded, from, value, list, entries)
+		unescaped := strings.ReplaceAll(value, `\`, "") // escapes
+		entries := strings.FieldsFunc(unescaped, func(r rune) bool { return strings.ContainsRune("=,;\" \t\n", r) })
+		checkInvariant(t, Forwarded, from, value, list, entries)
 	})
 }
 
-func holdsThePromise(t *testing.T, field Field, from, value string, list bool, entries []string) {
+func checkInvariant(t *testing.T, field Field, from, value string, list bool, entries []string) {
 	t.Helper()
 	peer, err := netip.ParseAddr(from)
 	if err != nil {
@@ -117,11 +117,11 @@ func holdsThePromise(t *testing.T, field Field, from, value string, list bool, e
 		trust = trusted(t, field, "10.0.0.0/8")
 	}
 	got := trust.Client(peer, http.Header{string(field): strings.Split(value, "\n")})
-	if got == plain(peer) {
+	if got == normalize(peer) {
 		return
 	}
 	if list && !trust.proxies.Contains(peer) {
-		t.Fatalf("%v through %v, which is not trusted", got, peer)
+		t.Fatalf("client %v from peer %v, which is not trusted", got, peer)
 	}
 	for _, entry := range slices.Backward(entries) {
 		ip, known := parseNode(strings.Trim(entry, " \t"))
@@ -132,8 +132,8 @@ func holdsThePromise(t *testing.T, field Field, from, value string, list bool, e
 			continue
 		}
 		if field == XForwardedFor && (!known || !trust.proxies.Contains(ip)) {
-			t.Fatalf("%v, with %q to its right in %q", got, entry, value)
+			t.Fatalf("client %v, with %q to its right in %q", got, entry, value)
 		}
 	}
-	t.Fatalf("%v, which is not in %q", got, value)
+	t.Fatalf("client %v, which is not in %q", got, value)
 }

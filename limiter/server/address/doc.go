@@ -1,6 +1,6 @@
-// Package address finds out the address of the client that a proxy asks for.
+// Package address finds the address of the client behind proxies.
 //
-// Clients write whatever they like into X-Forwarded-For; only what trusted proxies added to its right end is worth
-// anything. The rule of this package: the result is the peer itself, or an address that the header names with none but
-// trusted addresses to its right. So no client chooses its own address, unless it is trusted itself.
+// Clients can write any value into X-Forwarded-For. Only the entries that trusted proxies have appended on its right are reliable.
+// The invariant of this package: the result is the peer, or an address in the header with only trusted addresses to its right.
+// A client that is not trusted therefore cannot choose its own address.
 package address

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// fromRight yields the entries of the field from its end: the last line first, within a line the last entry. An entry
-// that cannot be read is "".
+// fromRight yields the entries of the field from the end: the last line first, and in a line the last entry first. It yields ""
+// for an invalid entry.
 func (f Field) fromRight(h http.Header) iter.Seq[string] {
 	lines := h[string(f)]
 	read := xForwardedFor
@@ -24,7 +24,7 @@ func (f Field) fromRight(h http.Header) iter.Seq[string] {
 	}
 }
 
-// xForwardedFor yields the entries of a line. Empty ones are none, as in all lists of HTTP.
+// xForwardedFor yields the entries of a line. It skips empty entries, as in all lists of HTTP.
 func xForwardedFor(line string, yield func(string) bool) bool {
 	for rest := line; rest != ""; {
 		at := strings.LastIndexByte(rest, ',')
@@ -37,13 +37,13 @@ func xForwardedFor(line string, yield func(string) bool) bool {
 	return true
 }
 
-// forwarded yields the for= of every element of a line. It reads backwards because the client's part is on the left: a
-// quote that the client never closes would swallow what proxies have added, if it were read from there.
+// forwarded yields the for= of each element of a line. It reads from the right because the part from the client is on the left:
+// read from the left, an unclosed quote of the client would hide the entries of the proxies.
 func forwarded(line string, yield func(string) bool) bool {
 	for rest := line; rest != ""; {
 		at, closed := lastComma(rest)
 		if !closed {
-			return yield("") // and nothing further to the left can be read
+			return yield("") // the rest of the line cannot be parsed
 		}
 		element := strings.Trim(rest[at+1:], " \t")
 		rest = rest[:max(at, 0)]
@@ -54,8 +54,8 @@ func forwarded(line string, yield func(string) bool) bool {
 	return true
 }
 
-// lastComma returns the position of the last comma outside quotes, -1 for none. Not closed: a quote on the right of it
-// has no beginning.
+// lastComma returns the index of the last comma outside quotes, -1 if there is no comma. closed is false if a quote to the right of it
+// was never opened.
 func lastComma(text string) (at int, closed bool) {
 	for at = len(text) - 1; at >= 0; at-- {
 		switch text[at] {
@@ -70,7 +70,7 @@ func lastComma(text string) (at int, closed bool) {
 	return -1, true
 }
 
-// openingQuote returns the position of the last quote that no backslash escapes, -1 for none.
+// openingQuote returns the index of the last quote without an escaping backslash, -1 if there is no such quote.
 func openingQuote(text string) int {
 	for {
 		at := strings.LastIndexByte(text, '"')
@@ -85,8 +85,8 @@ func openingQuote(text string) int {
 	}
 }
 
-// forOf returns the for= of an element such as for="[2001:db8::1]:4711";proto=https, "" if it has none, two, or is not
-// well-formed.
+// forOf returns the for= of an element such as for="[2001:db8::1]:4711";proto=https. It returns "" if the element has no for=, has two,
+// or is malformed.
 func forOf(element string) string {
 	var node string
 	for rest := element; rest != ""; {
@@ -109,7 +109,7 @@ func forOf(element string) string {
 	return node
 }
 
-// pairValue reads a value, a token or quoted, and the semicolon behind it.
+// pairValue reads a value, which is a token or a quoted string, and the semicolon after it.
 func pairValue(text string) (value, rest string, found bool) {
 	if !strings.HasPrefix(text, `"`) {
 		value, rest, _ = strings.Cut(text, ";")

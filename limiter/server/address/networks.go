@@ -8,10 +8,10 @@ import (
 	"github.com/gaissmai/bart"
 )
 
-// Networks is a set of addresses. It is immutable and safe for concurrent use.
+// Networks is an immutable set of addresses. It is safe for concurrent use.
 type Networks struct{ table bart.Lite }
 
-// ParseNetworks reads a list of networks, 10.0.0.0/8, and addresses, 192.0.2.1. An error names the entry.
+// ParseNetworks parses a list of networks such as 10.0.0.0/8 and addresses such as 192.0.2.1. The error names the invalid entry.
 func ParseNetworks(entries []string) (*Networks, error) {
 	n := &Networks{}
 	for _, entry := range entries {
@@ -24,18 +24,18 @@ func ParseNetworks(entries []string) (*Networks, error) {
 	return n, nil
 }
 
-// networkError completes a sentence that begins with the entry.
+// networkError is the end of a message that starts with the entry.
 type networkError string
 
 func (e networkError) Error() string { return string(e) }
 
-const errNoNetwork = networkError("is neither a network such as 10.0.0.0/8 nor an address such as 192.0.2.1")
+const errSyntax = networkError("is invalid: must be a network such as 10.0.0.0/8 or an address such as 192.0.2.1")
 
 func parseNetwork(text string) (netip.Prefix, error) {
 	if !strings.Contains(text, "/") {
 		ip, err := netip.ParseAddr(text)
 		if err != nil || ip.Zone() != "" {
-			return netip.Prefix{}, errNoNetwork
+			return netip.Prefix{}, errSyntax
 		}
 		ip = ip.Unmap()
 		return netip.PrefixFrom(ip, ip.BitLen()), nil
@@ -43,26 +43,26 @@ func parseNetwork(text string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil:
-		return netip.Prefix{}, errNoNetwork
+		return netip.Prefix{}, errSyntax
 	case prefix.Addr().Is4In6():
-		return netip.Prefix{}, networkError("is IPv4 within IPv6; write the IPv4 network")
+		return netip.Prefix{}, networkError("is an IPv4 network mapped to IPv6: use the IPv4 network")
 	case prefix != prefix.Masked():
-		return netip.Prefix{}, networkError(fmt.Sprintf("has bits after its prefix; write %v for the network", prefix.Masked()))
+		return netip.Prefix{}, networkError(fmt.Sprintf("has address bits after its prefix: use %v for the network", prefix.Masked()))
 	case prefix.Bits() == 0:
-		return netip.Prefix{}, networkError("is everybody: clients would choose their own addresses")
+		return netip.Prefix{}, networkError("contains all addresses: clients could choose their own addresses")
 	}
 	return prefix, nil
 }
 
-// Contains says whether ip is in one of the networks. An IPv4 address that is mapped into IPv6 is the IPv4 address.
+// Contains reports whether ip is in one of the networks. An IPv4 address that is mapped to IPv6 equals the IPv4 address.
 func (n *Networks) Contains(ip netip.Addr) bool {
-	ip = plain(ip)
+	ip = normalize(ip)
 	return ip.IsValid() && n.table.Contains(ip)
 }
 
-// Empty says whether there are no addresses at all.
+// Empty reports whether the set is empty.
 func (n *Networks) Empty() bool { return n.table.Size() == 0 }
 
-// plain is ip as addresses are compared: IPv4 where it is mapped into IPv6, without the zone, which means something on
-// the machine only that wrote it.
-func plain(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }
+// normalize returns ip in the form for comparisons: IPv4 if it is mapped to IPv6, and without the zone, which is meaningful only on
+// the machine that wrote it.
+func normalize(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }

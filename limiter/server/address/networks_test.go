@@ -14,7 +14,7 @@ func networks(t testing.TB, entries ...string) *Networks {
 	return n
 }
 
-func TestNetworksContainWhatTheyName(t *testing.T) {
+func TestNetworks_Contains(t *testing.T) {
 	n := networks(t, "10.0.0.0/8", " 192.0.2.1", "2001:db8::/32", "::ffff:198.51.100.7")
 	for ip, want := range map[string]bool{
 		"10.255.0.1": true, "11.0.0.1": false, "192.0.2.1": true, "192.0.2.2": false, "198.51.100.7": true,
@@ -25,23 +25,23 @@ func TestNetworksContainWhatTheyName(t *testing.T) {
 		}
 	}
 	if n.Contains(netip.Addr{}) {
-		t.Error("contains an address that is none")
+		t.Error("contains the invalid address")
 	}
 	if n.Empty() || !networks(t).Empty() {
-		t.Error("empty is the other way round")
+		t.Error("Empty returns the wrong result")
 	}
 }
 
-func TestAnEntryThatIsNoNetworkIsNamed(t *testing.T) {
+func TestParseNetworks_NamesAnInvalidEntry(t *testing.T) {
 	for entry, want := range map[string]string{
-		"":                    `"" is neither a network such as 10.0.0.0/8 nor an address such as 192.0.2.1`,
-		"proxy.example":       `"proxy.example" is neither a network such as 10.0.0.0/8 nor an address such as 192.0.2.1`,
-		"10.0.0.0/33":         `"10.0.0.0/33" is neither a network such as 10.0.0.0/8 nor an address such as 192.0.2.1`,
-		"fe80::1%eth0":        `"fe80::1%eth0" is neither a network such as 10.0.0.0/8 nor an address such as 192.0.2.1`,
-		"10.1.2.3/8":          `"10.1.2.3/8" has bits after its prefix; write 10.0.0.0/8 for the network`,
-		"::ffff:10.0.0.0/104": `"::ffff:10.0.0.0/104" is IPv4 within IPv6; write the IPv4 network`,
-		"0.0.0.0/0":           `"0.0.0.0/0" is everybody: clients would choose their own addresses`,
-		"::/0":                `"::/0" is everybody: clients would choose their own addresses`,
+		"":                    `"" is invalid: must be a network such as 10.0.0.0/8 or an address such as 192.0.2.1`,
+		"proxy.example":       `"proxy.example" is invalid: must be a network such as 10.0.0.0/8 or an address such as 192.0.2.1`,
+		"10.0.0.0/33":         `"10.0.0.0/33" is invalid: must be a network such as 10.0.0.0/8 or an address such as 192.0.2.1`,
+		"fe80::1%eth0":        `"fe80::1%eth0" is invalid: must be a network such as 10.0.0.0/8 or an address such as 192.0.2.1`,
+		"10.1.2.3/8":          `"10.1.2.3/8" has address bits after its prefix: use 10.0.0.0/8 for the network`,
+		"::ffff:10.0.0.0/104": `"::ffff:10.0.0.0/104" is an IPv4 network mapped to IPv6: use the IPv4 network`,
+		"0.0.0.0/0":           `"0.0.0.0/0" contains all addresses: clients could choose their own addresses`,
+		"::/0":                `"::/0" contains all addresses: clients could choose their own addresses`,
 	} {
 		if _, err := ParseNetworks([]string{"10.0.0.1", entry}); err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)

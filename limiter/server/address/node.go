@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// parseNode returns the address of an entry: 192.0.2.1, 192.0.2.1:4711, 2001:db8::1, [2001:db8::1], [2001:db8::1]:4711,
-// and with an obfuscated port, [2001:db8::1]:_x. Of everything else nothing is known: "unknown", "_hidden", names, junk.
-func parseNode(text string) (ip netip.Addr, known bool) {
+// parseNode returns the address in an entry: 192.0.2.1, 192.0.2.1:4711, 2001:db8::1, [2001:db8::1], [2001:db8::1]:4711, or with an
+// obfuscated port, [2001:db8::1]:_x. ok is false for all other entries: "unknown", "_hidden", names, invalid text.
+func parseNode(text string) (ip netip.Addr, ok bool) {
 	host, port := text, ""
 	if inner, bracketed := strings.CutPrefix(text, "["); bracketed {
 		var closed bool
@@ -18,7 +18,7 @@ func parseNode(text string) (ip netip.Addr, known bool) {
 		if port != "" && port[0] != ':' {
 			return netip.Addr{}, false
 		}
-	} else if at := strings.IndexByte(text, ':'); at >= 0 && at == strings.LastIndexByte(text, ':') { // no IPv6 address
+	} else if at := strings.IndexByte(text, ':'); at >= 0 && at == strings.LastIndexByte(text, ':') { // not an IPv6 address
 		host, port = text[:at], text[at:]
 	}
 	if port != "" && !isPort(port[1:]) {
@@ -28,10 +28,10 @@ func parseNode(text string) (ip netip.Addr, known bool) {
 	if err != nil {
 		return netip.Addr{}, false
 	}
-	return plain(ip), true
+	return normalize(ip), true
 }
 
-// isPort says whether text is a port of RFC 7239: a number, or "_" and what the proxy likes.
+// isPort reports whether text is a port of RFC 7239: a number, or "_" and an identifier.
 func isPort(text string) bool {
 	if name, obfuscated := strings.CutPrefix(text, "_"); obfuscated {
 		return name != "" && strings.Trim(name, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-") == ""

@@ -13,7 +13,7 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// serveAddresses answers every request with the address that it came from.
+// serveAddresses responds to each request with the address of its client.
 func serveAddresses(t *testing.T, timeout time.Duration, balancers ...string) (addr string) {
 	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
@@ -36,8 +36,8 @@ func serveAddresses(t *testing.T, timeout time.Duration, balancers ...string) (a
 	return inner.Addr().String()
 }
 
-// say opens a connection with preface and asks for a page.
-func say(t *testing.T, addr string, preface []byte) (status int, body string, err error) {
+// get opens a connection, sends preface and requests a page.
+func get(t *testing.T, addr string, preface []byte) (status int, body string, err error) {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -70,7 +70,7 @@ func version2(t *testing.T, command proxyproto.ProtocolVersionAndCommand, source
 	return text
 }
 
-func TestLoadBalancersNameTheirClients(t *testing.T) {
+func TestProxyProtocol_LoadBalancersReportTheirClients(t *testing.T) {
 	addr := serveAddresses(t, 5*time.Second, "127.0.0.0/8")
 	client := &net.TCPAddr{IP: net.IPv4(203, 0, 113, 7), Port: 4711}
 	for name, test := range map[string]struct {
@@ -81,32 +81,32 @@ func TestLoadBalancersNameTheirClients(t *testing.T) {
 		"version 1 over IPv6":       {[]byte("PROXY TCP6 2001:db8::7 2001:db8::1 4711 80\r\n"), "[2001:db8::7]:4711"},
 		"version 2":                 {version2(t, proxyproto.PROXY, client), "203.0.113.7:4711"},
 		"version 1, unknown":        {[]byte("PROXY UNKNOWN\r\n"), "127.0.0.1:"},
-		"version 2, by itself":      {version2(t, proxyproto.LOCAL, client), "127.0.0.1:"},
+		"version 2, local command":  {version2(t, proxyproto.LOCAL, client), "127.0.0.1:"},
 		"version 2, a health check": {append([]byte("\r\n\r\n\x00\r\nQUIT\n"), 0x20, 0x00, 0, 0), "127.0.0.1:"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status, body, err := say(t, addr, test.preface)
+			status, body, err := get(t, addr, test.preface)
 			if err != nil || status != http.StatusOK || !strings.HasPrefix(body, test.want) {
 				t.Errorf("%d %q, %v; want %s", status, body, err, test.want)
 			}
 		})
 	}
-	if status, body, err := say(t, addr, nil); err == nil && status == http.StatusOK {
+	if status, body, err := get(t, addr, nil); err == nil && status == http.StatusOK {
 		t.Errorf("without a header from a load balancer: %d %s", status, body)
 	}
 }
 
-func TestOthersDoNotNameClients(t *testing.T) {
+func TestProxyProtocol_OtherPeersCannotReportClients(t *testing.T) {
 	addr := serveAddresses(t, 5*time.Second, "192.0.2.1")
-	if status, body, err := say(t, addr, nil); err != nil || status != http.StatusOK || !strings.HasPrefix(body, "127.0.0.1:") {
+	if status, body, err := get(t, addr, nil); err != nil || status != http.StatusOK || !strings.HasPrefix(body, "127.0.0.1:") {
 		t.Errorf("without a header: %d %q, %v", status, body, err)
 	}
-	if status, body, err := say(t, addr, []byte("PROXY TCP4 203.0.113.7 192.0.2.1 4711 80\r\n")); err != nil || status != http.StatusBadRequest {
+	if status, body, err := get(t, addr, []byte("PROXY TCP4 203.0.113.7 192.0.2.1 4711 80\r\n")); err != nil || status != http.StatusBadRequest {
 		t.Errorf("with a header: %d %q, %v", status, body, err)
 	}
 }
 
-func TestALoadBalancerThatSaysNothingIsNotWaitedFor(t *testing.T) {
+func TestProxyProtocol_ClosesASilentConnectionAfterTheTimeout(t *testing.T) {
 	addr := serveAddresses(t, 20*time.Millisecond, "127.0.0.0/8")
 	silent, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -119,8 +119,8 @@ func TestALoadBalancerThatSaysNothingIsNotWaitedFor(t *testing.T) {
 	if _, err := io.ReadAll(silent); err != nil {
 		t.Errorf("the connection stays open: %v", err)
 	}
-	status, _, err := say(t, addr, []byte("PROXY TCP4 203.0.113.7 192.0.2.1 4711 80\r\n"))
+	status, _, err := get(t, addr, []byte("PROXY TCP4 203.0.113.7 192.0.2.1 4711 80\r\n"))
 	if err != nil || status != http.StatusOK {
-		t.Errorf("while another is silent: %d, %v", status, err)
+		t.Errorf("while another connection sends nothing: %d, %v", status, err)
 	}
 }

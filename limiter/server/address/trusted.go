@@ -6,49 +6,48 @@ import (
 	"net/netip"
 )
 
-// Field is the header field in which proxies name the client.
+// Field is the header in which proxies report the client.
 type Field string
 
-// The fields. One of them is read and the other never is: a proxy that writes the one passes the other on as the
-// client wrote it.
+// The fields. Only one of them is read: a proxy that sets one of them forwards the other as the client sent it.
 const (
 	XForwardedFor Field = "X-Forwarded-For"
 	Forwarded     Field = "Forwarded" // RFC 7239, its for=
 )
 
-// ParseField returns the field of that name.
+// ParseField returns the field with the given name.
 func ParseField(name string) (Field, error) {
 	for _, f := range []Field{XForwardedFor, Forwarded} {
 		if http.CanonicalHeaderKey(name) == string(f) {
 			return f, nil
 		}
 	}
-	return "", fmt.Errorf("%q is no field that names clients; there are %s and %s", name, XForwardedFor, Forwarded)
+	return "", fmt.Errorf("%q is invalid: must be %s or %s", name, XForwardedFor, Forwarded)
 }
 
-// Trusted says how far the field is believed.
+// Trusted determines which entries of the field are trusted.
 type Trusted struct {
 	field   Field
 	proxies *Networks
 }
 
-// NewTrusted returns the trust in proxies. When there are none, the peer is believed whoever it is, and nobody behind
-// it: the client is the last address in the field, the one that the peer itself has added.
+// NewTrusted returns a Trusted for a set of proxies. If the set is empty, the peer is trusted and no other proxy is: the client is the
+// last address in the field, which the peer has appended.
 func NewTrusted(field Field, proxies *Networks) *Trusted {
 	return &Trusted{field: field, proxies: proxies}
 }
 
-// Client returns the client's address of a request with header h that came from peer: the last address in the field
-// that is no trusted proxy's, read from the right. An entry that is no address ends the reading; then it is the last address
-// that was known. It is the peer's if the peer is not believed or names nobody.
+// Client returns the client address of a request from peer with header h: the first address from the right in the field that does
+// not belong to a trusted proxy. An invalid entry ends the search, and the result is the address to its right. The result is the
+// peer if the peer is not trusted or the field has no address.
 func (t *Trusted) Client(peer netip.Addr, h http.Header) netip.Addr {
-	client := plain(peer)
-	if !t.believes(client) {
+	client := normalize(peer)
+	if !t.trusts(client) {
 		return client
 	}
 	for node := range t.field.fromRight(h) {
-		ip, known := parseNode(node)
-		if !known {
+		ip, ok := parseNode(node)
+		if !ok {
 			return client
 		}
 		client = ip
@@ -59,15 +58,15 @@ func (t *Trusted) Client(peer netip.Addr, h http.Header) netip.Addr {
 	return client
 }
 
-// Ignores says whether h names a client that Client will not believe, because peer is not trusted.
+// Ignores reports whether h has the field and Client ignores it, because peer is not trusted.
 func (t *Trusted) Ignores(peer netip.Addr, h http.Header) bool {
-	return len(h[string(t.field)]) > 0 && !t.believes(plain(peer))
+	return len(h[string(t.field)]) > 0 && !t.trusts(normalize(peer))
 }
 
-// Field is the field that is read.
+// Field returns the field that Client reads.
 func (t *Trusted) Field() Field { return t.field }
 
-// believes says whether what peer writes into the field counts.
-func (t *Trusted) believes(peer netip.Addr) bool {
+// trusts reports whether Client uses the field of a request from peer.
+func (t *Trusted) trusts(peer netip.Addr) bool {
 	return t.proxies.Empty() || t.proxies.Contains(peer)
 }

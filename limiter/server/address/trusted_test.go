@@ -11,7 +11,7 @@ func trusted(t testing.TB, field Field, entries ...string) *Trusted {
 	return NewTrusted(field, networks(t, entries...))
 }
 
-func TestTheClientIsTheLastAddressThatIsNoTrustedProxys(t *testing.T) {
+func TestTrusted_ClientIsTheLastUntrustedAddress(t *testing.T) {
 	const peer = "10.0.0.1"
 	proxies := []string{"10.0.0.0/8", "2001:db8:1::/48"}
 	tests := map[string]struct {
@@ -20,30 +20,30 @@ func TestTheClientIsTheLastAddressThatIsNoTrustedProxys(t *testing.T) {
 		lines []string
 		want  string
 	}{
-		"no header":                                {peer, XForwardedFor, nil, peer},
-		"one address":                              {peer, XForwardedFor, []string{"203.0.113.7"}, "203.0.113.7"},
-		"what the client wrote is on the left":     {peer, XForwardedFor, []string{"6.6.6.6, 203.0.113.7"}, "203.0.113.7"},
+		"no header":   {peer, XForwardedFor, nil, peer},
+		"one address": {peer, XForwardedFor, []string{"203.0.113.7"}, "203.0.113.7"},
+		"entries from the client are on the left":  {peer, XForwardedFor, []string{"6.6.6.6, 203.0.113.7"}, "203.0.113.7"},
 		"through two proxies":                      {peer, XForwardedFor, []string{"6.6.6.6, 203.0.113.7, 10.9.9.9"}, "203.0.113.7"},
 		"several lines are one list":               {peer, XForwardedFor, []string{"6.6.6.6", "203.0.113.7", "10.9.9.9,10.8.8.8"}, "203.0.113.7"},
-		"a client behind nothing but proxies":      {peer, XForwardedFor, []string{"10.7.7.7, 10.9.9.9"}, "10.7.7.7"},
+		"only trusted proxies":                     {peer, XForwardedFor, []string{"10.7.7.7, 10.9.9.9"}, "10.7.7.7"},
 		"a peer that is not trusted":               {"192.0.2.9", XForwardedFor, []string{"203.0.113.7"}, "192.0.2.9"},
-		"junk ends the reading":                    {peer, XForwardedFor, []string{"203.0.113.7, junk, 10.9.9.9"}, "10.9.9.9"},
-		"junk at the end leaves the peer":          {peer, XForwardedFor, []string{"203.0.113.7, unknown"}, peer},
+		"an invalid entry ends the search":         {peer, XForwardedFor, []string{"203.0.113.7, junk, 10.9.9.9"}, "10.9.9.9"},
+		"an invalid last entry":                    {peer, XForwardedFor, []string{"203.0.113.7, unknown"}, peer},
 		"an obfuscated entry":                      {peer, XForwardedFor, []string{"203.0.113.7, _hidden, 10.9.9.9"}, "10.9.9.9"},
 		"a port":                                   {peer, XForwardedFor, []string{"203.0.113.7:4711"}, "203.0.113.7"},
-		"a port that is none":                      {peer, XForwardedFor, []string{"203.0.113.7:65536"}, peer},
+		"an invalid port":                          {peer, XForwardedFor, []string{"203.0.113.7:65536"}, peer},
 		"brackets":                                 {peer, XForwardedFor, []string{"[2001:db8::7]"}, "2001:db8::7"},
 		"brackets and a port":                      {peer, XForwardedFor, []string{"[2001:db8::7]:4711"}, "2001:db8::7"},
 		"brackets around IPv4":                     {peer, XForwardedFor, []string{"[203.0.113.7]"}, peer},
-		"a bracket that is open":                   {peer, XForwardedFor, []string{"[2001:db8::7"}, peer},
-		"words behind a bracket":                   {peer, XForwardedFor, []string{"[2001:db8::7]x"}, peer},
-		"IPv6 bare":                                {peer, XForwardedFor, []string{"2001:db8::7"}, "2001:db8::7"},
-		"a zone means nothing here":                {peer, XForwardedFor, []string{"fe80::7%eth0"}, "fe80::7"},
+		"an unclosed bracket":                      {peer, XForwardedFor, []string{"[2001:db8::7"}, peer},
+		"text after a bracket":                     {peer, XForwardedFor, []string{"[2001:db8::7]x"}, peer},
+		"IPv6 without brackets":                    {peer, XForwardedFor, []string{"2001:db8::7"}, "2001:db8::7"},
+		"a zone is ignored":                        {peer, XForwardedFor, []string{"fe80::7%eth0"}, "fe80::7"},
 		"IPv4 within IPv6":                         {peer, XForwardedFor, []string{"203.0.113.7, ::ffff:10.9.9.9"}, "203.0.113.7"},
 		"a peer that is IPv4 within IPv6":          {"::ffff:10.0.0.1", XForwardedFor, []string{"::ffff:203.0.113.7"}, "203.0.113.7"},
 		"an IPv6 proxy":                            {"2001:db8:1::1", XForwardedFor, []string{"203.0.113.7,2001:db8:1::2"}, "203.0.113.7"},
-		"empty entries are none":                   {peer, XForwardedFor, []string{" , 203.0.113.7 ,, ", ""}, "203.0.113.7"},
-		"quotes are not of this header":            {peer, XForwardedFor, []string{`"203.0.113.7"`}, peer},
+		"empty entries are skipped":                {peer, XForwardedFor, []string{" , 203.0.113.7 ,, ", ""}, "203.0.113.7"},
+		"quotes are invalid in this header":        {peer, XForwardedFor, []string{`"203.0.113.7"`}, peer},
 		"the other field is never read":            {peer, Forwarded, nil, peer},
 		"Forwarded":                                {peer, Forwarded, []string{`for=203.0.113.7;proto=https;by=10.0.0.1`}, "203.0.113.7"},
 		"Forwarded in any case":                    {peer, Forwarded, []string{`Proto=https; FOR=203.0.113.7`}, "203.0.113.7"},
@@ -52,14 +52,14 @@ func TestTheClientIsTheLastAddressThatIsNoTrustedProxys(t *testing.T) {
 		"Forwarded through two proxies":            {peer, Forwarded, []string{`for=6.6.6.6, for="203.0.113.7:80"`, `for=10.9.9.9`}, "203.0.113.7"},
 		"Forwarded, an obfuscated port":            {peer, Forwarded, []string{`for="203.0.113.7:_web1"`}, "203.0.113.7"},
 		"Forwarded, unknown":                       {peer, Forwarded, []string{`for=203.0.113.7, for=unknown, for=10.9.9.9`}, "10.9.9.9"},
-		"Forwarded, an element that names nobody":  {peer, Forwarded, []string{`for=203.0.113.7, proto=https`}, peer},
-		"Forwarded, one that names two":            {peer, Forwarded, []string{`for=203.0.113.7;for=203.0.113.8`}, peer},
+		"Forwarded, an element without for=":       {peer, Forwarded, []string{`for=203.0.113.7, proto=https`}, peer},
+		"Forwarded, an element with two for=":      {peer, Forwarded, []string{`for=203.0.113.7;for=203.0.113.8`}, peer},
 		"Forwarded, a comma in quotes":             {peer, Forwarded, []string{`for=203.0.113.7;host="a,for=6.6.6.6"`}, "203.0.113.7"},
 		"Forwarded, an escaped quote":              {peer, Forwarded, []string{`for=203.0.113.7;host="a\",for=6.6.6.6"`}, "203.0.113.7"},
-		"Forwarded, a quote that is open":          {peer, Forwarded, []string{`for="203.0.113.7`}, peer},
-		"Forwarded, a client's open quote":         {peer, Forwarded, []string{`for=6.6.6.6;x=", for="203.0.113.7"`}, "203.0.113.7"},
-		"Forwarded, a client's backslash":          {peer, Forwarded, []string{`for=6.6.6.6;x="\, for="[2001:db8::7]"`}, "2001:db8::7"},
-		"Forwarded, words behind a quoted address": {peer, Forwarded, []string{`for="203.0.113.7"x`}, peer},
+		"Forwarded, an unclosed quote":             {peer, Forwarded, []string{`for="203.0.113.7`}, peer},
+		"Forwarded, an unclosed quote of a client": {peer, Forwarded, []string{`for=6.6.6.6;x=", for="203.0.113.7"`}, "203.0.113.7"},
+		"Forwarded, a backslash of a client":       {peer, Forwarded, []string{`for=6.6.6.6;x="\, for="[2001:db8::7]"`}, "2001:db8::7"},
+		"Forwarded, text after a quoted address":   {peer, Forwarded, []string{`for="203.0.113.7"x`}, peer},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -77,25 +77,25 @@ func TestTheClientIsTheLastAddressThatIsNoTrustedProxys(t *testing.T) {
 	}
 }
 
-func TestWithoutProxiesOnlyTheCallersOwnEntryIsBelieved(t *testing.T) {
+func TestTrusted_WithoutProxiesUsesTheLastEntry(t *testing.T) {
 	h := http.Header{"X-Forwarded-For": {"6.6.6.6, 127.0.0.1, 10.0.0.5"}}
 	if got := trusted(t, XForwardedFor).Client(netip.MustParseAddr("198.51.100.1"), h); got != netip.MustParseAddr("10.0.0.5") {
 		t.Errorf("client %v", got)
 	}
 }
 
-func TestAFieldThatIsNotBelievedIsTold(t *testing.T) {
+func TestTrusted_IgnoresTheFieldOfAnUntrustedPeer(t *testing.T) {
 	h := http.Header{"X-Forwarded-For": {"203.0.113.7"}}
 	in, out := netip.MustParseAddr("::ffff:10.0.0.1"), netip.MustParseAddr("192.0.2.1")
 	some, all := trusted(t, XForwardedFor, "10.0.0.0/8"), trusted(t, XForwardedFor)
 	for name, test := range map[string]struct {
 		got, want bool
 	}{
-		"a trusted peer":               {some.Ignores(in, h), false},
-		"another":                      {some.Ignores(out, h), true},
-		"another without the field":    {some.Ignores(out, http.Header{}), false},
-		"anybody without list":         {all.Ignores(out, h), false},
-		"another with the other field": {trusted(t, Forwarded, "10.0.0.0/8").Ignores(out, h), false},
+		"a trusted peer":                 {some.Ignores(in, h), false},
+		"an untrusted peer":              {some.Ignores(out, h), true},
+		"an untrusted peer, no field":    {some.Ignores(out, http.Header{}), false},
+		"any peer, without a list":       {all.Ignores(out, h), false},
+		"an untrusted peer, other field": {trusted(t, Forwarded, "10.0.0.0/8").Ignores(out, h), false},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s: %v", name, test.got)
@@ -103,13 +103,13 @@ func TestAFieldThatIsNotBelievedIsTold(t *testing.T) {
 	}
 }
 
-func TestFieldsAreKnownByName(t *testing.T) {
+func TestParseField_AcceptsTheNamesOfBothFields(t *testing.T) {
 	for _, name := range []string{"X-Forwarded-For", "x-forwarded-for", "forwarded"} {
 		if f, err := ParseField(name); err != nil || f == "" {
 			t.Errorf("%s: %q, %v", name, f, err)
 		}
 	}
-	const want = `"X-Real-IP" is no field that names clients; there are X-Forwarded-For and Forwarded`
+	const want = `"X-Real-IP" is invalid: must be X-Forwarded-For or Forwarded`
 	if _, err := ParseField("X-Real-IP"); err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}

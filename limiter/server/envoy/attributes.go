@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	// domainExtension is the context extension that names the domain.
+	// domainExtension is the context extension with the domain.
 	domainExtension = "domain"
-	// jwtMetadata is where Envoy's JWT filter leaves what tokens claim.
+	// jwtMetadata is the metadata namespace in which the JWT filter of Envoy stores the claims of tokens.
 	jwtMetadata = "envoy.filters.http.jwt_authn"
-	// principalClaim is the claim that holds who the peer's certificate says it is.
+	// principalClaim is the claim for the principal of the peer certificate.
 	principalClaim = "principal"
 )
 
-// readAttributes reads what an authorization request asks. The error is INVALID_ARGUMENT and names the field.
-func (d *authEndpoint) readAttributes(a *authv3.AttributeContext) (engine.Check, error) {
+// parseAttributes returns the check for an authorization request. The error has the code INVALID_ARGUMENT and names the field.
+func (d *authEndpoint) parseAttributes(a *authv3.AttributeContext) (engine.Check, error) {
 	domain := a.GetContextExtensions()[domainExtension]
 	switch {
 	case domain == "":
-		return engine.Check{}, invalid("attributes.context_extensions has no domain: name the domain whose policies apply, a namespace")
+		return engine.Check{}, invalid("attributes.context_extensions has no domain: set it to the domain whose policies apply, for example a namespace")
 	case len(domain) > maxDomain:
 		return engine.Check{}, invalid("the domain in attributes.context_extensions is longer than %d bytes", maxDomain)
 	case len(a.GetContextExtensions())-1 > maxEntries:
-		return engine.Check{}, invalid("attributes.context_extensions has more than %d entries beside the domain", maxEntries)
+		return engine.Check{}, invalid("attributes.context_extensions has more than %d entries in addition to the domain", maxEntries)
 	}
 	h := a.GetRequest().GetHttp()
 	headers := requestHeaders(h)
@@ -43,8 +43,8 @@ func (d *authEndpoint) readAttributes(a *authv3.AttributeContext) (engine.Check,
 			Query:       rules.ParseQuery(h.GetPath()),
 			Headers:     headers,
 			ClientIP:    d.client(a.GetSource(), headers),
-			Claims:      claimsOf(a),
-			Descriptors: extensionsOf(a.GetContextExtensions()),
+			Claims:      verifiedClaims(a),
+			Descriptors: extensionDescriptor(a.GetContextExtensions()),
 		},
 		Cost:    1,
 		NoDelay: true,
@@ -85,7 +85,7 @@ func allLower(headers map[string]string) bool {
 	return true
 }
 
-// client is the address of who sent the request, the zero Addr if unknown: the peer of a socket that is none of IP.
+// client returns the address of the client. It is the zero Addr if it is unknown, for example if the peer has no IP socket.
 func (d *authEndpoint) client(source *authv3.AttributeContext_Peer, headers map[string]string) netip.Addr {
 	peer, _ := netip.ParseAddr(source.GetAddress().GetSocketAddress().GetAddress())
 	if d.clientIP == nil {
@@ -94,10 +94,10 @@ func (d *authEndpoint) client(source *authv3.AttributeContext_Peer, headers map[
 	return d.clientIP(peer, headers)
 }
 
-// claimsOf are what Envoy has verified of the caller: the claims of the token, which Envoy's JWT filter leaves under keys
-// of its configuration's, and as "principal" whom the peer's certificate names. No token can claim to be a principal. Where
-// several tokens claim the same, the one under the first key does.
-func claimsOf(a *authv3.AttributeContext) map[string]any {
+// verifiedClaims returns the claims that Envoy has verified: the claims of tokens, which the JWT filter stores under keys from its
+// configuration, and the principal of the peer certificate as "principal". A token cannot set the claim "principal". If several
+// tokens have the same claim, the token with the first key takes precedence.
+func verifiedClaims(a *authv3.AttributeContext) map[string]any {
 	payloads := a.GetMetadataContext().GetFilterMetadata()[jwtMetadata].GetFields()
 	principal := a.GetSource().GetPrincipal()
 	if len(payloads) == 0 && principal == "" {
@@ -118,8 +118,8 @@ func claimsOf(a *authv3.AttributeContext) map[string]any {
 	return claims
 }
 
-// extensionsOf is the descriptor that the context extensions beside the domain make, in the order of their names.
-func extensionsOf(extensions map[string]string) []rules.Descriptor {
+// extensionDescriptor returns a descriptor with all context extensions except the domain, sorted by name.
+func extensionDescriptor(extensions map[string]string) []rules.Descriptor {
 	if len(extensions) < 2 {
 		return nil
 	}

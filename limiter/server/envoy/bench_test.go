@@ -33,14 +33,14 @@ func benchmark(b *testing.B, units int64, style reply.Style, want ratelimitv3.Ra
 	}
 }
 
-// BenchmarkKnownDenial answers for a tenant that is known to have spent everything.
+// BenchmarkKnownDenial decides a request of a tenant whose denial is cached.
 func BenchmarkKnownDenial(b *testing.B) {
 	for _, style := range []reply.Style{reply.NoHeaders, reply.RateLimitHeaders} {
 		b.Run(string(style), func(b *testing.B) { benchmark(b, 1, style, ratelimitv3.RateLimitResponse_OVER_LIMIT) })
 	}
 }
 
-// BenchmarkAllowed answers for a tenant that has much left.
+// BenchmarkAllowed decides a request of a tenant with many remaining units.
 func BenchmarkAllowed(b *testing.B) {
 	for _, style := range []reply.Style{reply.NoHeaders, reply.RateLimitHeaders} {
 		b.Run(string(style), func(b *testing.B) { benchmark(b, 1_000_000_000, style, ratelimitv3.RateLimitResponse_OK) })

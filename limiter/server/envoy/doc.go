@@ -1,5 +1,5 @@
-// Package envoy is a limiter's gRPC endpoint: Envoy's rate limit service (RLS v3), Envoy's external authorization
-// (ext_authz v3), health and reflection.
+// Package envoy has the gRPC endpoints of a limiter: the rate limit service (RLS v3) and external authorization (ext_authz v3) of
+// Envoy, health and reflection.
 //
-// It turns Envoy's messages into engine.Checks and engine.Answers into Envoy's messages, and decides nothing itself.
+// It turns messages of Envoy into engine.Checks and engine.Answers into messages. The engine makes every decision.
 package envoy

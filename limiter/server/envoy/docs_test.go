@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"                  // named in the configuration
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ratelimit/v3"                  // likewise
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"                     // likewise
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3" // likewise
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"                          // likewise
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"                  // used in the configuration
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ratelimit/v3"                  // used in the configuration
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"                     // used in the configuration
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3" // used in the configuration
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"                          // used in the configuration
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestTheConfigurationInTheDocumentIsEnvoys reads it as Envoy does, into Envoy's types and by the rules of their fields.
-func TestTheConfigurationInTheDocumentIsEnvoys(t *testing.T) {
+// TestDocs_EnvoyConfigurationIsValid parses the configuration in the document into the types of Envoy and validates their fields.
+func TestDocs_EnvoyConfigurationIsValid(t *testing.T) {
 	document, err := os.ReadFile("../../../docs/how-to/envoy.md")
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestTheConfigurationInTheDocumentIsEnvoys(t *testing.T) {
 	}
 }
 
-// validate holds m, and what is packed in it, against the rules of their fields.
+// validate checks the field rules of m and of the messages packed in it.
 func validate(t *testing.T, m proto.Message, packed *int) {
 	t.Helper()
 	if v, ok := m.(interface{ ValidateAll() error }); ok {
@@ -62,7 +62,7 @@ func validate(t *testing.T, m proto.Message, packed *int) {
 	})
 }
 
-// walk visits what is packed anywhere in m.
+// walk visits each message that is packed in m.
 func walk(m protoreflect.Message, visit func(*anypb.Any)) {
 	if packed, ok := m.Interface().(*anypb.Any); ok {
 		visit(packed)

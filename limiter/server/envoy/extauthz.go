@@ -17,7 +17,7 @@ import (
 	"github.com/weir-dev/weir/limiter/reply"
 )
 
-// authEndpoint answers Envoy's external authorization filter.
+// authEndpoint serves the external authorization filter of Envoy.
 type authEndpoint struct {
 	authv3.UnimplementedAuthorizationServer
 
@@ -41,7 +41,7 @@ func newAuthEndpoint(o *Options) *authEndpoint {
 // Check implements authv3.AuthorizationServer.
 func (d *authEndpoint) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.CheckResponse, error) {
 	began := time.Now()
-	check, err := d.readAttributes(in.GetAttributes())
+	check, err := d.parseAttributes(in.GetAttributes())
 	if err != nil {
 		return nil, err
 	}
@@ -58,13 +58,13 @@ func (d *authEndpoint) Check(ctx context.Context, in *authv3.CheckRequest) (*aut
 	}
 }
 
-// response puts an answer into Envoy's words.
+// response converts an answer to a message of Envoy.
 func (d *authEndpoint) response(a *engine.Answer, now time.Time) *authv3.CheckResponse {
 	out := &authv3.CheckResponse{Status: &rpcstatus.Status{}}
 	setMetadata(out, d.metadata, []engine.Answer{*a})
 	fields, err := d.style.AppendFields(nil, a, now)
 	if err != nil {
-		d.log.Warn("a decision goes out without rate-limit headers", "error", err)
+		d.log.Warn("a response has no rate-limit headers, because they cannot be formatted", "error", err)
 	}
 	if a.Allowed {
 		out.HttpResponse = &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{ResponseHeadersToAdd: options(fields)}}
@@ -76,13 +76,13 @@ func (d *authEndpoint) response(a *engine.Answer, now time.Time) *authv3.CheckRe
 	return out
 }
 
-// errorResponse says that there was no decision; what becomes of the request is for Envoy's failure mode to say.
+// errorResponse reports that there is no decision. The failure mode of Envoy then allows or denies the request.
 func errorResponse(err error) *authv3.CheckResponse {
 	problem := reply.Unavailable(err)
-	patience := []reply.Field{{Name: "Retry-After", Lower: "retry-after", Value: "1"}} // as Problem.Write
+	retryAfter := []reply.Field{{Name: "Retry-After", Lower: "retry-after", Value: "1"}} // as Problem.Write
 	return &authv3.CheckResponse{
 		Status:       &rpcstatus.Status{Code: int32(codes.Unavailable), Message: problem.Detail},
-		HttpResponse: &authv3.CheckResponse_ErrorResponse{ErrorResponse: problemResponse(problem, patience)},
+		HttpResponse: &authv3.CheckResponse_ErrorResponse{ErrorResponse: problemResponse(problem, retryAfter)},
 	}
 }
 
@@ -94,7 +94,7 @@ func problemResponse(problem *reply.Problem, fields []reply.Field) *authv3.Denie
 	}
 }
 
-// options are fields, each in place of what may be there already.
+// options returns options that set fields and overwrite existing ones.
 func options(fields []reply.Field) []*corev3.HeaderValueOption {
 	var list []*corev3.HeaderValueOption
 	for _, header := range headers(fields) {

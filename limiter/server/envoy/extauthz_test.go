@@ -23,7 +23,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// attributes are those of a request to the domain shop, as Envoy sends them.
+// attributes returns the attributes that Envoy sends for a request to the domain shop.
 func attributes(method, path string) *authv3.AttributeContext {
 	return &authv3.AttributeContext{
 		ContextExtensions: map[string]string{"domain": "shop"},
@@ -46,7 +46,7 @@ func (w *world) check(t testing.TB, a *authv3.AttributeContext) *authv3.CheckRes
 	return answer
 }
 
-// search is the policy shop/search: two a minute for each tenant.
+// search returns the policy shop/search: two requests per minute for each tenant.
 func search() rules.Rule {
 	return rules.Rule{
 		Policy: "shop/search", Domain: "shop", Axis: "Tenant", Identifier: rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"},
@@ -57,7 +57,7 @@ func search() rules.Rule {
 	}
 }
 
-func TestARequestIsAuthorizedUntilItsLimit(t *testing.T) {
+func TestExtAuthz_AllowsRequestsUpToTheLimit(t *testing.T) {
 	w := limiterOf(t, search())
 	wantJSON(t, w.check(t, attributes("GET", "/v1/search?q=x")), `{
 	  "status": {},
@@ -84,12 +84,12 @@ func TestARequestIsAuthorizedUntilItsLimit(t *testing.T) {
 	}
 }
 
-func TestWhatIsReadOfTheAttributes(t *testing.T) {
+func TestParseAttributes_ReadsTheRequest(t *testing.T) {
 	tests := map[string]struct {
 		attributes string
 		want       rules.Request
 	}{
-		"the least": {`{"context_extensions": {"domain": "shop"}}`, rules.Request{Path: "/"}},
+		"only the domain": {`{"context_extensions": {"domain": "shop"}}`, rules.Request{Path: "/"}},
 		"path, query, host, method and headers": {
 			`{"context_extensions": {"domain": "shop"}, "request": {"http": {
 			  "method": "GET", "host": "API.Shop.Example:443", "path": "/a/../v1/%73earch?q=x&q=y&bad=%zz#f", "headers": {"X-Plan": "free", ":path": "/"}}}}`,
@@ -98,7 +98,7 @@ func TestWhatIsReadOfTheAttributes(t *testing.T) {
 				Headers: map[string]string{"x-plan": "free", ":path": "/"},
 			},
 		},
-		"raw headers, repeated ones joined": {
+		"raw headers, with repeated headers joined": {
 			`{"context_extensions": {"domain": "shop"}, "request": {"http": {"path": "/", "header_map": {"headers": [
 			  {"key": "x-a", "raw_value": "MQ=="}, {"key": "X-A", "raw_value": "Mg=="}, {"key": "cookie", "value": "a=1"}, {"key": "cookie", "raw_value": "Yj0y"}]}}}}`,
 			rules.Request{Path: "/", Headers: map[string]string{"x-a": "1,2", "cookie": "a=1; b=2"}},
@@ -110,11 +110,11 @@ func TestWhatIsReadOfTheAttributes(t *testing.T) {
 		"a peer without address": {
 			`{"context_extensions": {"domain": "shop"}, "source": {"address": {"pipe": {"path": "@x"}}}}`, rules.Request{Path: "/"},
 		},
-		"extensions in the order of their names": {
+		"extensions sorted by name": {
 			`{"context_extensions": {"domain": "shop", "z": "1", "plan": "free", "a": ""}}`,
 			rules.Request{Path: "/", Descriptors: []rules.Descriptor{{{Key: "a"}, {Key: "plan", Value: "free"}, {Key: "z", Value: "1"}}}},
 		},
-		"claims of tokens, under the first key if there are several": {
+		"claims of tokens, from the first key": {
 			`{"context_extensions": {"domain": "shop"}, "metadata_context": {"filter_metadata": {
 			  "envoy.filters.http.jwt_authn": {"b": {"sub": "u2", "x": 1}, "a": {"sub": "u1", "realm": {"tenant": "acme"}, "groups": ["g"]}, "text": "no payload"},
 			  "another.filter": {"a": {"sub": "u3"}}}}}`,
@@ -126,7 +126,7 @@ func TestWhatIsReadOfTheAttributes(t *testing.T) {
 			`{"context_extensions": {"domain": "shop"}, "source": {"principal": "spiffe://cluster.local/ns/shop/sa/web"}}`,
 			rules.Request{Path: "/", Claims: map[string]any{"principal": "spiffe://cluster.local/ns/shop/sa/web"}},
 		},
-		"no token claims to be a principal": {
+		"a token cannot set the principal": {
 			`{"context_extensions": {"domain": "shop"}, "metadata_context": {"filter_metadata": {
 			  "envoy.filters.http.jwt_authn": {"a": {"sub": "u1", "principal": "root"}}}}}`,
 			rules.Request{Path: "/", Claims: map[string]any{"sub": "u1"}},
@@ -138,7 +138,7 @@ func TestWhatIsReadOfTheAttributes(t *testing.T) {
 			if err := protojson.Unmarshal([]byte(test.attributes), &a); err != nil {
 				t.Fatal(err)
 			}
-			got, err := (&authEndpoint{}).readAttributes(&a)
+			got, err := (&authEndpoint{}).parseAttributes(&a)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -153,7 +153,7 @@ func TestWhatIsReadOfTheAttributes(t *testing.T) {
 	}
 }
 
-func TestTheClientsAddressIsForThoseToSayWhoKnowTheProxies(t *testing.T) {
+func TestParseAttributes_UsesClientIPOfTheOptions(t *testing.T) {
 	ip := search()
 	ip.Axis, ip.Identifier = "IP", rules.Identifier{From: rules.FromClientIP}
 	e := newEngine(t, noon(), ip)
@@ -176,7 +176,7 @@ func TestTheClientsAddressIsForThoseToSayWhoKnowTheProxies(t *testing.T) {
 	}
 }
 
-func TestContextExtensionsAreADescriptor(t *testing.T) {
+func TestExtAuthz_MatchesContextExtensionsAsADescriptor(t *testing.T) {
 	w := limiterOf(t, per("plan", 1, time.Minute, "plan=free route"))
 	a := attributes("GET", "/")
 	a.ContextExtensions["route"], a.ContextExtensions["plan"] = "login", "free"
@@ -187,7 +187,7 @@ func TestContextExtensionsAreADescriptor(t *testing.T) {
 	}
 }
 
-func TestAttributesWithoutADomainAreRefused(t *testing.T) {
+func TestExtAuthz_RejectsInvalidContextExtensions(t *testing.T) {
 	w := limiterOf(t, search())
 	many := map[string]string{"domain": "shop"}
 	for i := range maxEntries + 1 {
@@ -205,7 +205,7 @@ func TestAttributesWithoutADomainAreRefused(t *testing.T) {
 	wantError(t, err, codes.InvalidArgument, "has no domain")
 }
 
-func TestWhatWouldHaveToWaitIsNotAuthorized(t *testing.T) {
+func TestExtAuthz_DeniesARequestWithADelay(t *testing.T) {
 	drip := search()
 	drip.Algorithm, drip.Units, drip.Burst = limiter.LeakyBucket, 60, 5
 	w := limiterOf(t, drip)
@@ -216,7 +216,7 @@ func TestWhatWouldHaveToWaitIsNotAuthorized(t *testing.T) {
 	}
 }
 
-func TestWithoutADecisionAuthorizationFailsAsEnvoyIsSetUp(t *testing.T) {
+func TestExtAuthz_ReportsAMissingDecision(t *testing.T) {
 	store := &brittle{Store: memstore.New(noon().now)}
 	store.broken.Store(true)
 	log := slog.New(slog.DiscardHandler)
@@ -245,7 +245,7 @@ func TestWithoutADecisionAuthorizationFailsAsEnvoyIsSetUp(t *testing.T) {
 		    "body": "{\"type\":\"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity\",\"title\":\"Temporary Reduced Capacity\",\"status\":503,\"detail\":\"policy shop/search denies requests while its counters are unavailable\"}\n"}}`)
 	})
 	for name, on := range map[string]rules.StoreFailure{"Allow": rules.AllowOnFailure, "Local": rules.LocalOnFailure} {
-		t.Run("unless the policy says "+name, func(t *testing.T) {
+		t.Run("with onStoreFailure "+name, func(t *testing.T) {
 			w := serve(t, Options{Engine: away(on), ErrorResponse: true})
 			answer := w.check(t, asked.GetAttributes())
 			if answer.GetOkResponse() == nil || answer.GetDynamicMetadata().GetFields()["source"].GetStringValue() != "local" {
@@ -253,7 +253,7 @@ func TestWithoutADecisionAuthorizationFailsAsEnvoyIsSetUp(t *testing.T) {
 			}
 		})
 	}
-	t.Run("and of a socket without rules", func(t *testing.T) {
+	t.Run("without rules", func(t *testing.T) {
 		w := serve(t, Options{Engine: engine.New(store, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()))})
 		_, err := w.auth.Check(t.Context(), asked)
 		wantError(t, err, codes.Unavailable, "no rules are loaded yet")

@@ -28,12 +28,12 @@ import (
 
 var errRefused = errors.New("dial tcp 10.0.0.7:6379: connection refused")
 
-// brittle is a store that fails while broken is set, and keeps callers waiting while held is.
+// brittle is a store that fails while broken is set, and blocks callers while held is set.
 type brittle struct {
 	limiter.Store
 
 	broken  atomic.Bool
-	holding chan struct{} // unless nil, told of every call that waits for its context
+	holding chan struct{} // unless nil, receives a value for each call that blocks
 }
 
 func (s *brittle) ask(ctx context.Context) error {
@@ -68,7 +68,7 @@ func (*brittle) ReportUsage(context.Context, limiter.Charge) (uncounted bool, er
 	return true, nil
 }
 
-// wantError compares an error with a code and what its message holds.
+// wantError compares the code and a part of the message of an error.
 func wantError(t testing.TB, err error, code codes.Code, message string) {
 	t.Helper()
 	if status.Code(err) != code || !strings.Contains(status.Convert(err).Message(), message) {
@@ -76,7 +76,7 @@ func wantError(t testing.TB, err error, code codes.Code, message string) {
 	}
 }
 
-func TestRequestsThatSayTooLittleOrTooMuch(t *testing.T) {
+func TestRateLimit_RejectsInvalidRequests(t *testing.T) {
 	w := limiterOf(t, per("a", 5, time.Minute, "tenant"))
 	many := func(n int) []*descriptorv3.RateLimitDescriptor {
 		list := make([]*descriptorv3.RateLimitDescriptor, n)
@@ -89,14 +89,14 @@ func TestRequestsThatSayTooLittleOrTooMuch(t *testing.T) {
 		asked *ratelimitv3.RateLimitRequest
 		want  string
 	}{
-		"nothing":               {&ratelimitv3.RateLimitRequest{}, "domain is empty"},
-		"no domain":             {&ratelimitv3.RateLimitRequest{Descriptors: many(1)}, "domain is empty: name the domain"},
-		"a domain that is long": {&ratelimitv3.RateLimitRequest{Domain: strings.Repeat("x", 254), Descriptors: many(1)}, "domain is longer than 253 bytes"},
-		"no descriptors":        {request(), "descriptors is empty"},
-		"too many descriptors":  {request(many(65)...), "descriptors has more than 64"},
-		"no entries":            {request(describe("a=b"), describe("")), "descriptors[1].entries is empty"},
-		"too many entries":      {request(describe(strings.Repeat("a=b ", 65))), "descriptors[0].entries has more than 64"},
-		"an empty key":          {request(describe("a=b"), describe("a=b =c")), "descriptors[1].entries[1].key is empty"},
+		"nothing":              {&ratelimitv3.RateLimitRequest{}, "domain is empty"},
+		"no domain":            {&ratelimitv3.RateLimitRequest{Descriptors: many(1)}, "domain is empty: set it to the domain"},
+		"a domain too long":    {&ratelimitv3.RateLimitRequest{Domain: strings.Repeat("x", 254), Descriptors: many(1)}, "domain is longer than 253 bytes"},
+		"no descriptors":       {request(), "descriptors is empty"},
+		"too many descriptors": {request(many(65)...), "descriptors has more than 64"},
+		"no entries":           {request(describe("a=b"), describe("")), "descriptors[1].entries is empty"},
+		"too many entries":     {request(describe(strings.Repeat("a=b ", 65))), "descriptors[0].entries has more than 64"},
+		"an empty key":         {request(describe("a=b"), describe("a=b =c")), "descriptors[1].entries[1].key is empty"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -104,17 +104,17 @@ func TestRequestsThatSayTooLittleOrTooMuch(t *testing.T) {
 			wantError(t, err, codes.InvalidArgument, test.want)
 		})
 	}
-	wantTold(t, w.ask(t, describe("tenant=acme")), "OK: OK 4")
+	wantSummary(t, w.ask(t, describe("tenant=acme")), "OK: OK 4")
 }
 
-func TestAMessageOver64KiBIsRefused(t *testing.T) {
+func TestServer_RejectsAMessageOver64KiB(t *testing.T) {
 	w := limiterOf(t, per("a", 5, time.Minute, "tenant"))
 	_, err := w.rls.ShouldRateLimit(t.Context(), request(describe("tenant="+strings.Repeat("x", 64<<10))))
 	wantError(t, err, codes.ResourceExhausted, "larger than max (")
-	wantTold(t, w.ask(t, describe("tenant="+strings.Repeat("x", 63<<10))), "OK: OK 4")
+	wantSummary(t, w.ask(t, describe("tenant="+strings.Repeat("x", 63<<10))), "OK: OK 4")
 }
 
-// raw sends bytes as they are.
+// raw is a message in wire format.
 type raw []byte
 
 // rawCodec writes raw messages.
@@ -130,20 +130,20 @@ func (rawCodec) Marshal(v any) ([]byte, error) {
 func (rawCodec) Unmarshal([]byte, any) error { return nil }
 func (rawCodec) Name() string                { return "proto" }
 
-func TestAMessageThatIsNoneIsRefused(t *testing.T) {
+func TestServer_RejectsAnInvalidMessage(t *testing.T) {
 	w := limiterOf(t, per("a", 5, time.Minute, "tenant"))
 	for name, message := range map[string]raw{
-		"bytes of no message": raw("\xff\xff\xff"), "text that is not UTF-8": raw("\x0a\x01\xff"), "a length beyond the end": raw("\x0a\x7fx"),
+		"invalid bytes": raw("\xff\xff\xff"), "text that is not UTF-8": raw("\x0a\x01\xff"), "a length beyond the end": raw("\x0a\x7fx"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := w.conn.Invoke(t.Context(), ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, message, &emptypb.Empty{}, grpc.ForceCodec(rawCodec{}))
 			wantError(t, err, codes.Internal, "unmarshal")
 		})
 	}
-	wantTold(t, w.ask(t, describe("tenant=acme")), "OK: OK 4")
+	wantSummary(t, w.ask(t, describe("tenant=acme")), "OK: OK 4")
 }
 
-func TestWithoutRulesThereIsNoDecision(t *testing.T) {
+func TestRateLimit_FailsWithoutRules(t *testing.T) {
 	w := serve(t, Options{Engine: engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))})
 	for _, d := range []*descriptorv3.RateLimitDescriptor{describe("a=b"), refunding(1, "a=b"), counting(0, "a=b")} {
 		_, err := w.rls.ShouldRateLimit(t.Context(), request(d))
@@ -151,7 +151,7 @@ func TestWithoutRulesThereIsNoDecision(t *testing.T) {
 	}
 }
 
-func TestWhileTheStoreIsAwayAPolicySaysWhatEnvoyGets(t *testing.T) {
+func TestRateLimit_AppliesOnStoreFailureOfThePolicy(t *testing.T) {
 	store := &brittle{Store: memstore.New(noon().now)}
 	store.broken.Store(true)
 	e := engine.New(failover.New(store, local.New(1<<20, noon().now), time.Now, slog.New(slog.DiscardHandler)),
@@ -166,22 +166,22 @@ func TestWhileTheStoreIsAwayAPolicySaysWhatEnvoyGets(t *testing.T) {
 	}
 	for _, want := range []string{"OK: OK 5, OK 4", "OK: OK 5, OK 3"} {
 		answer := w.ask(t, describe("b=x"), describe("c=x"))
-		wantTold(t, answer, want)
+		wantSummary(t, answer, want)
 		if got := answer.GetDynamicMetadata().GetFields()["source"].GetStringValue(); got != "local" {
 			t.Errorf("source %q", got)
 		}
 	}
 }
 
-func TestAStoreFailureThatNothingStandsInForNamesNoAddress(t *testing.T) {
+func TestRateLimit_StoreErrorContainsNoAddress(t *testing.T) {
 	store := &brittle{Store: memstore.New(noon().now)}
 	store.broken.Store(true)
 	e := engine.New(store, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()))
 	swap(t, e, per("a", 5, time.Minute, "a"))
 	w := serve(t, Options{Engine: e})
 	for name, asked := range map[string]*ratelimitv3.RateLimitRequest{
-		"hits": request(describe("a=x")), "a look": request(counting(0, "a=x")), "a refund": request(refunding(1, "a=x")),
-		"a look and hits": request(counting(0, "z=x"), describe("a=x")),
+		"hits": request(describe("a=x")), "a peek": request(counting(0, "a=x")), "a refund": request(refunding(1, "a=x")),
+		"a peek and hits": request(counting(0, "z=x"), describe("a=x")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.rls.ShouldRateLimit(t.Context(), asked)
@@ -192,10 +192,10 @@ func TestAStoreFailureThatNothingStandsInForNamesNoAddress(t *testing.T) {
 		})
 	}
 	store.broken.Store(false)
-	wantTold(t, w.ask(t, describe("a=x")), "OK: OK 4")
+	wantSummary(t, w.ask(t, describe("a=x")), "OK: OK 4")
 }
 
-func TestACallerThatGoesHoldsNothingUp(t *testing.T) {
+func TestRateLimit_EndsWithTheContextOfTheCall(t *testing.T) {
 	store := &brittle{Store: memstore.New(noon().now), holding: make(chan struct{})}
 	e := engine.New(store, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()))
 	swap(t, e, per("a", 5, time.Minute, "a"))
@@ -218,26 +218,26 @@ func TestACallerThatGoesHoldsNothingUp(t *testing.T) {
 	})
 }
 
-func TestWhatACallThatWasGivenUpFailsWith(t *testing.T) {
+func TestUnavailable_ReturnsTheErrorOfTheContext(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	wantError(t, unavailable(gone, errRefused), codes.Canceled, "")
 	wantError(t, unavailable(t.Context(), errRefused), codes.Unavailable, "the counters are unavailable")
 }
 
-// panicking is a store that a bug is in.
+// panicking is a store that panics.
 type panicking struct{ limiter.Store }
 
 func (panicking) Spend(context.Context, []limiter.Charge) ([]limiter.Decision, error) { panic("a bug") }
 
-func TestAPanicFailsOneCallAndIsLogged(t *testing.T) {
+func TestServer_APanicFailsOneCallAndIsLogged(t *testing.T) {
 	e := engine.New(panicking{memstore.New(noon().now)}, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
 	swap(t, e, per("a", 5, time.Minute, "a"))
 	var log bytes.Buffer
 	w := serve(t, Options{Engine: e, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	_, err := w.rls.ShouldRateLimit(t.Context(), request(describe("a=x")))
 	wantError(t, err, codes.Internal, "internal error")
-	wantTold(t, w.ask(t, describe("b=x")), "OK: OK -")
+	wantSummary(t, w.ask(t, describe("b=x")), "OK: OK -")
 	if err := w.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestAPanicFailsOneCallAndIsLogged(t *testing.T) {
 	}
 }
 
-// slow is a store that keeps a spend until it may leave.
+// slow is a store that blocks a spend until the test releases it.
 type slow struct {
 	limiter.Store
 

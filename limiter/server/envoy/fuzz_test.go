@@ -15,7 +15,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// fuzzed is a limiter whose policies have something to say of much.
+// fuzzed returns a limiter whose policies match many requests.
 func fuzzed(t testing.TB) *Options {
 	t.Helper()
 	shadow := per("shadow", 1, time.Minute, "tenant")
@@ -39,7 +39,7 @@ func marshal(t testing.TB, m proto.Message) []byte {
 	return b
 }
 
-// FuzzShouldRateLimit: whatever is sent, the answer has a status for each descriptor, or is an error that says why.
+// FuzzShouldRateLimit checks that the answer to any request has a status for each descriptor, or is an error with a reason.
 func FuzzShouldRateLimit(f *testing.F) {
 	for _, r := range []*ratelimitv3.RateLimitRequest{
 		request(), request(describe("tenant=acme")), request(counting(0, "tenant=acme"), refunding(3, "tenant=acme"), counting(4, "a=b c=d")),
@@ -77,7 +77,7 @@ func FuzzShouldRateLimit(f *testing.F) {
 	})
 }
 
-// FuzzExtAuthz: whatever is sent is allowed, denied, or an error that says why.
+// FuzzExtAuthz checks that any request is allowed, denied, or fails with a reason.
 func FuzzExtAuthz(f *testing.F) {
 	for _, a := range []*authv3.AttributeContext{nil, attributes("GET", "/v1/search?q=%zz"), {ContextExtensions: map[string]string{"domain": "shop", "tenant": "a"}}} {
 		f.Add(marshal(f, &authv3.CheckRequest{Attributes: a}))

@@ -30,7 +30,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// clock stands still unless it is moved.
+// clock changes only when a test advances it.
 type clock struct{ nanos atomic.Int64 }
 
 func (c *clock) now() time.Time       { return time.Unix(0, c.nanos.Load()).UTC() }
@@ -42,7 +42,7 @@ func noon() *clock {
 	return c
 }
 
-// world is a limiter with a client that plays Envoy.
+// world is a limiter with a client in the role of Envoy.
 type world struct {
 	clock  *clock
 	engine *engine.Engine
@@ -50,11 +50,11 @@ type world struct {
 	rls    ratelimitv3.RateLimitServiceClient
 	auth   authv3.AuthorizationClient
 	health grpc_health_v1.HealthClient
-	// stop ends the server and returns what Run does.
+	// stop stops the server and returns the error of Run.
 	stop func() error
 }
 
-// newEngine returns an Engine on counters in memory that read the time from c.
+// newEngine returns an Engine with counters in memory and the clock c.
 func newEngine(t testing.TB, c *clock, list ...rules.Rule) *engine.Engine {
 	t.Helper()
 	e := engine.New(memstore.New(c.now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
@@ -71,7 +71,7 @@ func swap(t testing.TB, e *engine.Engine, list ...rules.Rule) {
 	e.Swap(index)
 }
 
-// limiterOf serves rules.
+// limiterOf starts a server with rules.
 func limiterOf(t testing.TB, list ...rules.Rule) *world {
 	t.Helper()
 	c := noon()
@@ -80,7 +80,7 @@ func limiterOf(t testing.TB, list ...rules.Rule) *world {
 	return w
 }
 
-// serve serves with o on loopback until the test ends.
+// serve runs a server with o on a loopback address until the test ends.
 func serve(t testing.TB, o Options, dial ...grpc.DialOption) *world {
 	t.Helper()
 	if o.Log == nil {
@@ -118,7 +118,7 @@ func serve(t testing.TB, o Options, dial ...grpc.DialOption) *world {
 	}
 }
 
-// ask asks whether requests with those descriptors are over a limit of the domain shop.
+// ask calls ShouldRateLimit with the descriptors in the domain shop.
 func (w *world) ask(t testing.TB, descriptors ...*descriptorv3.RateLimitDescriptor) *ratelimitv3.RateLimitResponse {
 	t.Helper()
 	answer, err := w.rls.ShouldRateLimit(t.Context(), request(descriptors...))
@@ -135,7 +135,7 @@ func request(descriptors ...*descriptorv3.RateLimitDescriptor) *ratelimitv3.Rate
 	return &ratelimitv3.RateLimitRequest{Domain: "shop", Descriptors: descriptors}
 }
 
-// describe reads "generic_key=login tenant=acme".
+// describe parses a descriptor such as "generic_key=login tenant=acme".
 func describe(text string) *descriptorv3.RateLimitDescriptor {
 	d := &descriptorv3.RateLimitDescriptor{}
 	for word := range strings.FieldsSeq(text) {
@@ -145,22 +145,22 @@ func describe(text string) *descriptorv3.RateLimitDescriptor {
 	return d
 }
 
-// counting describes what counts as so many hits.
+// counting returns a descriptor with a number of hits.
 func counting(hits uint64, text string) *descriptorv3.RateLimitDescriptor {
 	d := describe(text)
 	d.HitsAddend = wrapperspb.UInt64(hits)
 	return d
 }
 
-// refunding describes what takes so many hits back.
+// refunding returns a descriptor that refunds a number of hits.
 func refunding(hits uint64, text string) *descriptorv3.RateLimitDescriptor {
 	d := counting(hits, text)
 	d.IsNegativeHits = true
 	return d
 }
 
-// per is a policy shop/name for descriptors like the one given, where a value left out is any; the identifier is the value
-// of the last entry.
+// per returns a policy shop/name for descriptors like the given one, in which an absent value matches any value. The identifier is the
+// value of the last entry.
 func per(name string, units int64, window time.Duration, like string) rules.Rule {
 	r := rules.Rule{
 		Policy: "shop/" + name, Domain: "shop", Axis: "Custom",
@@ -186,9 +186,9 @@ func wantJSON(t testing.TB, got proto.Message, want string) {
 	}
 }
 
-// tell writes a response as "OVER_LIMIT: OK 3, OVER_LIMIT 0": overall, then each status with what remains, "-" if no policy
-// matched.
-func tell(r *ratelimitv3.RateLimitResponse) string {
+// summary formats a response as "OVER_LIMIT: OK 3, OVER_LIMIT 0": the overall code, then each status with the remaining units, or "-"
+// if no policy matched.
+func summary(r *ratelimitv3.RateLimitResponse) string {
 	words := make([]string, len(r.GetStatuses()))
 	for i, s := range r.GetStatuses() {
 		words[i] = s.GetCode().String() + " -"
@@ -201,9 +201,9 @@ func tell(r *ratelimitv3.RateLimitResponse) string {
 
 func decimal(n uint32) string { return protojson.Format(wrapperspb.UInt32(n)) }
 
-func wantTold(t testing.TB, got *ratelimitv3.RateLimitResponse, want string) {
+func wantSummary(t testing.TB, got *ratelimitv3.RateLimitResponse, want string) {
 	t.Helper()
-	if told := tell(got); told != want {
+	if told := summary(got); told != want {
 		t.Errorf("told %q, want %q", told, want)
 	}
 }

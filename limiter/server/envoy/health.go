@@ -12,15 +12,15 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// followEvery is how long who watches may not know that readiness has changed. Who asks knows at once.
-const followEvery = time.Second
+// refreshInterval is the maximum delay until Watch reports a change of readiness. Check reports it immediately.
+const refreshInterval = time.Second
 
-// healthEndpoint is the health service. It speaks of the limiter as a whole, under the name of each service and none.
+// healthEndpoint is the health service. It reports the readiness of the limiter for the name of each service and the empty name.
 type healthEndpoint struct {
 	*health.Server
 
 	ready func() error
-	// ending is closed when those who watch are to go, else they would keep a graceful stop from ending.
+	// ending closes when calls of Watch must end. Otherwise they would block a graceful stop.
 	ending chan struct{}
 	end    func()
 }
@@ -35,7 +35,7 @@ func newHealthEndpoint(ready func() error) *healthEndpoint {
 	return h
 }
 
-// refresh asks whether the limiter is ready. After Shutdown it is not, whatever the answer.
+// refresh updates the status from the readiness of the limiter. After Shutdown, the status stays NOT_SERVING.
 func (h *healthEndpoint) refresh() {
 	now := grpc_health_v1.HealthCheckResponse_SERVING
 	if h.ready() != nil {
@@ -48,9 +48,9 @@ func (h *healthEndpoint) refresh() {
 	}
 }
 
-// follow keeps those who watch up to date until ctx is done.
-func (h *healthEndpoint) follow(ctx context.Context) {
-	ticker := time.NewTicker(followEvery)
+// refreshPeriodically updates the status for calls of Watch until ctx is done.
+func (h *healthEndpoint) refreshPeriodically(ctx context.Context) {
+	ticker := time.NewTicker(refreshInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -90,11 +90,11 @@ func (h *healthEndpoint) Watch(
 	return h.Server.Watch(in, watch{stream, ctx})
 }
 
-// watch is a stream that ends with a context.
+// watch is a stream with another context.
 type watch struct {
 	grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]
 
-	ctx context.Context //nolint:containedctx // a stream has its context as a method
+	ctx context.Context //nolint:containedctx // a stream returns its context from a method
 }
 
 func (w watch) Context() context.Context { return w.ctx }

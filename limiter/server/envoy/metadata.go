@@ -10,7 +10,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 )
 
-// Numbers of the fields of google.protobuf.Struct, Value and ListValue. An entry of a map is a message too.
+// The field numbers of google.protobuf.Struct, Value and ListValue. A map entry is a message too.
 const (
 	structFields protowire.Number = 1
 	mapKey       protowire.Number = 1
@@ -22,25 +22,25 @@ const (
 	listValues   protowire.Number = 1
 )
 
-// metadataField is the number of a response's field dynamic_metadata.
+// metadataField returns the number of the field dynamic_metadata of a response.
 func metadataField(response proto.Message) protowire.Number {
 	return response.ProtoReflect().Descriptor().Fields().ByName("dynamic_metadata").Number()
 }
 
-// setMetadata puts into the field of that number what the filters behind, and access logs, can know of a decision:
+// setMetadata sets the field to the metadata of a decision, for later filters and access logs:
 //
 //	{"descriptors": [{"result": "OK", "policies": [{"policy": "shop/a", "result": "OVER_LIMIT", "shadow": true}]}],
 //	 "source": "redis", "revision": "sha256:…"}
 //
-// Identifiers are not in it: it ends up in logs. Nothing is if no policy matched.
+// It contains no identifiers, because it is written to logs. If no policy matched, the field is not set.
 //
-// It is written as it goes out, and stands in the message among the fields that Go does not know, which go out as they are:
-// to marshal a structpb.Struct takes several times as long as to decide.
+// The value is in wire format and stored as an unknown field, which protobuf sends unchanged. Marshaling a structpb.Struct would take
+// several times as long as the decision.
 func setMetadata(response proto.Message, field protowire.Number, answers []engine.Answer) {
 	if !slices.ContainsFunc(answers, func(a engine.Answer) bool { return len(a.Results) > 0 }) {
 		return
 	}
-	b := make([]byte, 0, 256) // holds that of a policy or two
+	b := make([]byte, 0, 256) // enough for one or two policies
 	b = message(b, field, func(b []byte) []byte {
 		b = entry(b, "descriptors", func(b []byte) []byte {
 			return message(b, valueList, func(b []byte) []byte {
@@ -56,7 +56,7 @@ func setMetadata(response proto.Message, field protowire.Number, answers []engin
 	response.ProtoReflect().SetUnknown(protoreflect.RawFields(b))
 }
 
-// appendDescriptor appends what is told of a descriptor to a list.
+// appendDescriptor appends the metadata of a descriptor to a list.
 func appendDescriptor(b []byte, a *engine.Answer) []byte {
 	return structInList(b, func(b []byte) []byte {
 		b = stringEntry(b, "result", result(a.Allowed))
@@ -74,7 +74,7 @@ func appendDescriptor(b []byte, a *engine.Answer) []byte {
 	})
 }
 
-// appendPolicy appends what is told of a policy to a list.
+// appendPolicy appends the metadata of a policy to a list.
 func appendPolicy(b []byte, r *engine.Result) []byte {
 	return structInList(b, func(b []byte) []byte {
 		b = stringEntry(b, "policy", r.Rule.Policy)
@@ -91,7 +91,7 @@ func appendPolicy(b []byte, r *engine.Result) []byte {
 	})
 }
 
-// result is the name of a code.
+// result returns the name of a result code.
 func result(allowed bool) string {
 	if allowed {
 		return "OK"
@@ -99,12 +99,12 @@ func result(allowed bool) string {
 	return "OVER_LIMIT"
 }
 
-// structInList appends a struct of these entries to a list.
+// structInList appends a struct with the entries to a list.
 func structInList(b []byte, entries func([]byte) []byte) []byte {
 	return message(b, listValues, func(b []byte) []byte { return message(b, valueStruct, entries) })
 }
 
-// entry appends an entry of a struct.
+// entry appends an entry to a struct.
 func entry(b []byte, key string, value func([]byte) []byte) []byte {
 	return message(b, structFields, func(b []byte) []byte {
 		b = protowire.AppendString(protowire.AppendTag(b, mapKey, protowire.BytesType), key)
@@ -118,11 +118,11 @@ func stringEntry(b []byte, key, value string) []byte {
 	})
 }
 
-// message appends a message with these fields.
+// message appends a message with the fields.
 func message(b []byte, number protowire.Number, fields func([]byte) []byte) []byte {
 	b = protowire.AppendTag(b, number, protowire.BytesType)
 	begin := len(b)
-	b = fields(append(b, 0)) // room for the length if it is below 128
+	b = fields(append(b, 0)) // one byte for a length below 128
 	length := len(b) - begin - 1
 	if more := protowire.SizeVarint(uint64(length)) - 1; more > 0 {
 		b = slices.Insert(b, begin, make([]byte, more)...)
@@ -131,7 +131,8 @@ func message(b []byte, number protowire.Number, fields func([]byte) []byte) []by
 	return b
 }
 
-// sourceOf is where the counters were: local if that is so of any, else where those were that there are.
+// sourceOf returns the source of the counters of all answers: local if any answer is local, otherwise the source of the answers that
+// have counters.
 func sourceOf(answers []engine.Answer) engine.Source {
 	source := engine.SourceNone
 	for i := range answers {

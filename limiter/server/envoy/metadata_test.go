@@ -17,7 +17,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-func TestMetadataArriveAsAStruct(t *testing.T) {
+func TestSetMetadata_EncodesAStruct(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		answers := rapid.SliceOfN(rapid.Custom(answerOf), 1, 4).Draw(t, "answers")
 		var want *structpb.Struct
@@ -39,7 +39,7 @@ func TestMetadataArriveAsAStruct(t *testing.T) {
 		}
 		for _, got := range []proto.Message{gotRLS, gotAuth} {
 			if rest := got.ProtoReflect().GetUnknown(); len(rest) > 0 {
-				t.Errorf("%T: nobody knows %x", got, rest)
+				t.Errorf("%T: unknown fields %x", got, rest)
 			}
 		}
 	})
@@ -55,7 +55,7 @@ func send(t *rapid.T, message, arrived proto.Message) {
 	}
 }
 
-// answerOf draws an answer with names of all lengths: that of a message is written in one byte, two or three.
+// answerOf generates an answer with names of all lengths, so that the length of a message takes one, two or three bytes.
 func answerOf(t *rapid.T) engine.Answer {
 	long := func(least, most int) *rapid.Generator[string] {
 		return rapid.Map(rapid.IntRange(least, most), func(n int) string { return strings.Repeat("n", n) })

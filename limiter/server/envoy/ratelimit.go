@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/limiter/reply"
 )
 
-// rateLimitEndpoint answers Envoy's rate limit filter.
+// rateLimitEndpoint serves the rate limit filter of Envoy.
 type rateLimitEndpoint struct {
 	ratelimitv3.UnimplementedRateLimitServiceServer
 
@@ -35,7 +35,7 @@ func newRateLimitEndpoint(o *Options) *rateLimitEndpoint {
 // ShouldRateLimit implements ratelimitv3.RateLimitServiceServer.
 func (d *rateLimitEndpoint) ShouldRateLimit(ctx context.Context, in *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
 	began := time.Now()
-	q, err := readRateLimit(in)
+	q, err := parseRateLimit(in)
 	if err != nil {
 		return nil, err
 	}
@@ -48,30 +48,29 @@ func (d *rateLimitEndpoint) ShouldRateLimit(ctx context.Context, in *ratelimitv3
 	return out, nil
 }
 
-// decide answers all questions as one: nothing is spent unless all pass.
-func (d *rateLimitEndpoint) decide(ctx context.Context, q *questions) ([]engine.Answer, error) {
+// decide decides all checks together: it spends nothing unless all of them pass.
+func (d *rateLimitEndpoint) decide(ctx context.Context, q *batch) ([]engine.Answer, error) {
 	if q.uniform() && q.intents[0] != refund {
 		return d.engine.CheckAll(ctx, q.checks)
 	}
 	return d.decideByIntent(ctx, q)
 }
 
-// decideByIntent refunds first, so that the rest of the request sees what is back; then looks; then spends, unless a look
-// has denied: then it only asks. A refund asks for nothing, so it stays whatever the rest is answered, and is told how its
-// counter stands.
-func (d *rateLimitEndpoint) decideByIntent(ctx context.Context, q *questions) ([]engine.Answer, error) {
-	var refunds, asked, spent []engine.Check
-	var askedAt, spentAt []int
+// decideByIntent refunds first, so that the rest of the request can use the refunded units. Then it peeks, and then it spends, or
+// peeks if the first peek denied. A refund is independent of the other descriptors: it stays, and its status reports its counter.
+func (d *rateLimitEndpoint) decideByIntent(ctx context.Context, q *batch) ([]engine.Answer, error) {
+	var refunds, peeks, spends []engine.Check
+	var peekIndexes, spendIndexes []int
 	for i, c := range q.checks {
 		switch q.intents[i] {
 		case refund:
 			refunds = append(refunds, c)
 			c.Cost, c.Peek = 0, true
-			asked, askedAt = append(asked, c), append(askedAt, i)
-		case look:
-			asked, askedAt = append(asked, c), append(askedAt, i)
+			peeks, peekIndexes = append(peeks, c), append(peekIndexes, i)
+		case peek:
+			peeks, peekIndexes = append(peeks, c), append(peekIndexes, i)
 		case spend:
-			spent, spentAt = append(spent, c), append(spentAt, i)
+			spends, spendIndexes = append(spends, c), append(spendIndexes, i)
 		}
 	}
 	if len(refunds) > 0 {
@@ -80,55 +79,55 @@ func (d *rateLimitEndpoint) decideByIntent(ctx context.Context, q *questions) ([
 		}
 	}
 	answers := make([]engine.Answer, len(q.checks))
-	told, err := d.engine.CheckAll(ctx, asked)
+	results, err := d.engine.CheckAll(ctx, peeks)
 	if err != nil {
 		return nil, err
 	}
 	pass := true
-	for i, a := range told {
-		if q.intents[askedAt[i]] == refund {
+	for i, a := range results {
+		if q.intents[peekIndexes[i]] == refund {
 			a.Allowed = true
 		}
 		pass = pass && a.Allowed
-		answers[askedAt[i]] = a
+		answers[peekIndexes[i]] = a
 	}
-	if len(spent) == 0 {
+	if len(spends) == 0 {
 		return answers, nil
 	}
-	for i := range spent {
-		spent[i].Peek = !pass
+	for i := range spends {
+		spends[i].Peek = !pass
 	}
-	told, err = d.engine.CheckAll(ctx, spent)
+	results, err = d.engine.CheckAll(ctx, spends)
 	if err != nil {
 		return nil, err
 	}
-	for i, a := range told {
-		answers[spentAt[i]] = a
+	for i, a := range results {
+		answers[spendIndexes[i]] = a
 	}
 	return answers, nil
 }
 
-// response puts answers into Envoy's words.
-func (d *rateLimitEndpoint) response(q *questions, answers []engine.Answer, now time.Time) *ratelimitv3.RateLimitResponse {
+// response converts answers to a message of Envoy.
+func (d *rateLimitEndpoint) response(q *batch, answers []engine.Answer, now time.Time) *ratelimitv3.RateLimitResponse {
 	out := &ratelimitv3.RateLimitResponse{Statuses: statuses(answers, d.multiplier)}
 	setMetadata(out, d.metadata, answers)
-	told := together(answers, q.intents)
-	out.OverallCode = code(told.Allowed)
+	merged := mergeAnswers(answers, q.intents)
+	out.OverallCode = code(merged.Allowed)
 	var room [5]reply.Field
 	fields := room[:0]
-	if !told.Allowed {
+	if !merged.Allowed {
 		fields = append(fields, problemType())
-		out.RawBody = reply.Denied(&told).JSON()
+		out.RawBody = reply.Denied(&merged).JSON()
 	}
-	fields, err := d.style.AppendFields(fields, &told, now)
+	fields, err := d.style.AppendFields(fields, &merged, now)
 	if err != nil {
-		d.log.Warn("a decision goes out without rate-limit headers", "error", err)
+		d.log.Warn("a response has no rate-limit headers, because they cannot be formatted", "error", err)
 	}
 	out.ResponseHeadersToAdd = headers(fields)
 	return out
 }
 
-// headers are fields as Envoy has them.
+// headers converts fields to headers of Envoy.
 func headers(fields []reply.Field) []*corev3.HeaderValue {
 	if len(fields) == 0 {
 		return nil
@@ -141,7 +140,7 @@ func headers(fields []reply.Field) []*corev3.HeaderValue {
 	return list
 }
 
-// problemType is the field that goes with a problem, the first of all by name.
+// problemType returns the Content-Type of a problem. By name, it is the first of all fields.
 func problemType() reply.Field {
 	return reply.Field{Name: "Content-Type", Lower: "content-type", Value: reply.ProblemType}
 }

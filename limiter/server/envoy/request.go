@@ -17,33 +17,33 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// Bounds of a request, as at the HTTP endpoint.
+// Bounds of a request, equal to those of the HTTP check.
 const (
 	maxDomain      = 253 // bytes
 	maxDescriptors = 64
-	maxEntries     = 64 // of one descriptor
+	maxEntries     = 64 // in one descriptor
 )
 
-// remoteAddress is the descriptor key under which Envoy gives the client's address.
+// remoteAddress is the descriptor key of the client address.
 const remoteAddress = "remote_address"
 
-// intent is what a descriptor is sent for.
+// intent is the operation that a descriptor requests.
 type intent int
 
 const (
-	spend  intent = iota // hits are counted if they pass
-	look                 // 0 hits: asks whether one would pass
-	refund               // negative hits are taken back
+	spend  intent = iota // spend the hits
+	peek                 // 0 hits: report whether one hit would pass
+	refund               // negative hits: refund them
 )
 
-// questions are what the descriptors of a request ask, in their order.
-type questions struct {
+// batch has the checks of the descriptors of a request, in their order.
+type batch struct {
 	checks  []engine.Check
 	intents []intent
 }
 
-// uniform says whether all descriptors are sent for the same.
-func (q *questions) uniform() bool {
+// uniform reports whether all descriptors have the same intent.
+func (q *batch) uniform() bool {
 	for _, i := range q.intents[1:] {
 		if i != q.intents[0] {
 			return false
@@ -52,35 +52,35 @@ func (q *questions) uniform() bool {
 	return true
 }
 
-// readRateLimit reads what a request asks. The error is INVALID_ARGUMENT and names the field.
-func readRateLimit(in *ratelimitv3.RateLimitRequest) (questions, error) {
+// parseRateLimit returns the checks of a request. The error has the code INVALID_ARGUMENT and names the field.
+func parseRateLimit(in *ratelimitv3.RateLimitRequest) (batch, error) {
 	domain, descriptors := in.GetDomain(), in.GetDescriptors()
 	switch {
 	case domain == "":
-		return questions{}, invalid("domain is empty: name the domain whose policies apply, a namespace")
+		return batch{}, invalid("domain is empty: set it to the domain whose policies apply, for example a namespace")
 	case len(domain) > maxDomain:
-		return questions{}, invalid("domain is longer than %d bytes", maxDomain)
+		return batch{}, invalid("domain is longer than %d bytes", maxDomain)
 	case len(descriptors) == 0:
-		return questions{}, invalid("descriptors is empty: there is nothing to limit by")
+		return batch{}, invalid("descriptors is empty: add at least one descriptor")
 	case len(descriptors) > maxDescriptors:
-		return questions{}, invalid("descriptors has more than %d descriptors", maxDescriptors)
+		return batch{}, invalid("descriptors has more than %d descriptors", maxDescriptors)
 	}
-	q := questions{checks: make([]engine.Check, len(descriptors)), intents: make([]intent, len(descriptors))}
+	q := batch{checks: make([]engine.Check, len(descriptors)), intents: make([]intent, len(descriptors))}
 	for i, d := range descriptors {
-		descriptor, err := readEntries(i, d.GetEntries())
+		descriptor, err := parseEntries(i, d.GetEntries())
 		if err != nil {
-			return questions{}, err
+			return batch{}, err
 		}
 		c := &q.checks[i]
-		c.Request = rules.Request{Domain: domain, Descriptors: []rules.Descriptor{descriptor}, ClientIP: clientOf(descriptor)}
+		c.Request = rules.Request{Domain: domain, Descriptors: []rules.Descriptor{descriptor}, ClientIP: clientAddress(descriptor)}
 		c.NoDelay = true
-		c.Override = readOverride(d.GetLimit())
-		q.intents[i] = readHits(c, in.GetHitsAddend(), d)
+		c.Override = parseOverride(d.GetLimit())
+		q.intents[i] = parseHits(c, in.GetHitsAddend(), d)
 	}
 	return q, nil
 }
 
-func readEntries(i int, entries []*descriptorv3.RateLimitDescriptor_Entry) (rules.Descriptor, error) {
+func parseEntries(i int, entries []*descriptorv3.RateLimitDescriptor_Entry) (rules.Descriptor, error) {
 	switch {
 	case len(entries) == 0:
 		return nil, invalid("descriptors[%d].entries is empty", i)
@@ -97,27 +97,27 @@ func readEntries(i int, entries []*descriptorv3.RateLimitDescriptor_Entry) (rule
 	return descriptor, nil
 }
 
-// readHits sets how often the descriptor counts: as often as it says itself, else the request, else once.
-func readHits(c *engine.Check, ofRequest uint32, d *descriptorv3.RateLimitDescriptor) intent {
+// parseHits sets the cost of a check: the hits of the descriptor, else of the request, else 1.
+func parseHits(c *engine.Check, ofRequest uint32, d *descriptorv3.RateLimitDescriptor) intent {
 	hits := uint64(max(ofRequest, 1))
 	if own := d.GetHitsAddend(); own != nil {
 		hits = own.GetValue()
 	}
-	c.Cost = int64(min(hits, math.MaxInt64)) // the engine bounds what that comes to
+	c.Cost = int64(min(hits, math.MaxInt64)) // the engine limits the cost
 	switch {
 	case d.GetIsNegativeHits():
 		return refund
 	case hits == 0:
 		c.Cost, c.Peek = 1, true
-		return look
+		return peek
 	default:
 		return spend
 	}
 }
 
-// readOverride is the limit that comes with a descriptor, nil for none or one whose window no limiter has: then the
-// policies' own hold.
-func readOverride(o *descriptorv3.RateLimitDescriptor_RateLimitOverride) *engine.Override {
+// parseOverride returns the limit in a descriptor. It returns nil, so that the limits of the policies apply, if there is no limit or
+// if its window is not supported.
+func parseOverride(o *descriptorv3.RateLimitDescriptor_RateLimitOverride) *engine.Override {
 	if o == nil {
 		return nil
 	}
@@ -133,7 +133,7 @@ func readOverride(o *descriptorv3.RateLimitDescriptor_RateLimitOverride) *engine
 		unit = day
 	case typev3.RateLimitUnit_MONTH:
 		unit = month
-	default: // a year is longer than limits can be
+	default: // a year is longer than the maximum window
 		return nil
 	}
 	units := int64(1)
@@ -147,11 +147,11 @@ func readOverride(o *descriptorv3.RateLimitDescriptor_RateLimitOverride) *engine
 	return &engine.Override{Units: int64(o.GetRequestsPerUnit()), Window: window}
 }
 
-// clientOf is the client's address if Envoy gives it in the descriptor.
-func clientOf(d rules.Descriptor) netip.Addr {
+// clientAddress returns the client address in the descriptor, the zero Addr if there is no address.
+func clientAddress(d rules.Descriptor) netip.Addr {
 	for _, e := range d {
 		if e.Key == remoteAddress {
-			ip, _ := netip.ParseAddr(e.Value) // what is none is unknown
+			ip, _ := netip.ParseAddr(e.Value) // the zero Addr if it is invalid
 			return ip
 		}
 	}

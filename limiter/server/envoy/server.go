@@ -27,58 +27,58 @@ import (
 	"github.com/weir-dev/weir/limiter/socket"
 )
 
-// Bounds of the socket.
+// Bounds of the server.
 const (
 	maxMessage        = 64 << 10 // bytes
 	maxHeaders        = 32 << 10 // bytes
-	maxStreams        = 1024     // at once on a connection; Envoy opens another beyond
+	maxStreams        = 1024     // concurrent streams per connection; Envoy opens another connection for more
 	connectionTimeout = 10 * time.Second
-	// A connection that is quiet for aliveAfter is asked whether the other end is there.
-	aliveAfter, aliveWithin = time.Minute, 10 * time.Second
-	// Clients may ask that so often, as Envoy does with keepalives on.
+	// After keepaliveAfter without activity the server sends a ping, and closes the connection if there is no reply within
+	// keepaliveTimeout.
+	keepaliveAfter, keepaliveTimeout = time.Minute, 10 * time.Second
+	// The minimum interval between pings of a client, for Envoy with keepalive.
 	minPing = 10 * time.Second
-	// Connections are closed in good order when they are old, so that new replicas get their share of callers that reach
-	// them through one address.
+	// The server closes old connections gracefully, so that the load balances over new replicas behind one address.
 	maxAge, maxAgeGrace = 10 * time.Minute, 30 * time.Second
 )
 
-// Observer is told how long decisions took, in seconds.
+// Observer records the duration of decisions, in seconds.
 type Observer interface{ Observe(seconds float64) }
 
-// Options of a Server. Engine and Log are required.
+// Options configure a Server. Engine and Log are required.
 type Options struct {
 	Engine *engine.Engine
-	// Style is how clients are told of their limits; "" tells them of none.
+	// Style selects the rate-limit headers of responses. "" disables them.
 	Style reply.Style
 	Log   *slog.Logger
-	// Ready says why the limiter should not be sent requests, for the health service; nil: it always should.
+	// Ready returns why the limiter is not ready, for the health service. Nil means always ready.
 	Ready func() error
-	// RateLimitSeconds and ExtAuthzSeconds are told of every decision at their endpoint; nil for nobody.
+	// RateLimitSeconds and ExtAuthzSeconds record the decisions of their endpoint. Nil disables recording.
 	RateLimitSeconds, ExtAuthzSeconds Observer
-	// Credentials of the socket; nil: without TLS.
+	// Credentials of the server. Nil disables TLS.
 	Credentials credentials.TransportCredentials
-	// ClientIP finds the client's address from that of Envoy's peer, which is the zero Addr if unknown, and the headers,
-	// whose names are in lower case. Nil: the peer is the client. For ext_authz alone: in RLS, Envoy itself says who the
-	// client is.
+	// ClientIP returns the client address for the address of Envoy's peer, which is the zero Addr if it is unknown, and the headers
+	// with names in lower case. Nil means that the peer is the client. It applies only to ext_authz: in RLS, Envoy reports the
+	// client in the descriptor.
 	ClientIP func(peer netip.Addr, headers map[string]string) netip.Addr
-	// UnitMultiplier writes windows in RLS statuses that are several of a unit, 15 minutes, as such. Envoys that do not know
-	// the field take them for one of the unit: without, the unit of such a window is UNKNOWN.
+	// UnitMultiplier reports a window such as 15 minutes as a multiple of a unit in RLS statuses. An Envoy without support for the
+	// field reads it as one unit. Otherwise, the unit of such a window is UNKNOWN.
 	UnitMultiplier bool
-	// ErrorResponse answers ext_authz calls without a decision with an error_response, 503 and Retry-After, which Envoys that
-	// do not know the field take for a denial, whatever their failure_mode_allow. Without, such calls fail as UNAVAILABLE.
+	// ErrorResponse responds with an error_response, 503 and Retry-After, to ext_authz calls without a decision. An Envoy without
+	// support for the field treats it as a denial, even with failure_mode_allow. Otherwise, such calls fail as UNAVAILABLE.
 	ErrorResponse bool
-	// Drain is for how long calls are still taken after the context of Run is done.
+	// Drain is how long the server keeps accepting calls after the context of Run is done.
 	Drain time.Duration
 }
 
-// Server is a limiter's gRPC socket.
+// Server is the gRPC server of a limiter.
 type Server struct {
 	grpc   *grpc.Server
 	health *healthEndpoint
 	drain  time.Duration
 }
 
-// NewServer returns a Server, to be started with Run.
+// NewServer returns a Server. Run starts it.
 func NewServer(o Options) *Server {
 	recovered := recovery.WithRecoveryHandlerContext(func(_ context.Context, p any) error {
 		o.Log.Error("a call panicked", "panic", p, "stack", string(debug.Stack()))
@@ -91,7 +91,7 @@ func NewServer(o Options) *Server {
 		grpc.ConnectionTimeout(connectionTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			Time: aliveAfter, Timeout: aliveWithin, MaxConnectionAge: maxAge, MaxConnectionAgeGrace: maxAgeGrace,
+			Time: keepaliveAfter, Timeout: keepaliveTimeout, MaxConnectionAge: maxAge, MaxConnectionAgeGrace: maxAgeGrace,
 		}),
 		grpc.ChainUnaryInterceptor(recovery.UnaryServerInterceptor(recovered)),
 		grpc.ChainStreamInterceptor(recovery.StreamServerInterceptor(recovered)),
@@ -107,12 +107,12 @@ func NewServer(o Options) *Server {
 	return s
 }
 
-// Run serves on listener, which it closes, until ctx is done; then it is healthy no more, takes calls for the time of
-// Drain, and lets those under way finish. The error is nil after a clean end. A Server runs once.
+// Run serves on listener, which it closes, until ctx is done. Then it reports not healthy, accepts calls for Drain, and waits for calls in
+// flight. The error is nil after a clean shutdown. A Server can run only once.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	following, unfollow := context.WithCancel(context.Background())
 	var follower sync.WaitGroup
-	follower.Go(func() { s.health.follow(following) })
+	follower.Go(func() { s.health.refreshPeriodically(following) })
 	defer follower.Wait()
 	defer unfollow()
 
@@ -125,7 +125,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	return errors.Join(cause, s.stop())
 }
 
-// stop takes no more calls and waits for those under way, within socket.StopTimeout.
+// stop rejects new calls and waits for calls in flight, at most socket.StopTimeout.
 func (s *Server) stop() error {
 	s.health.end()
 	stopped := make(chan struct{})
@@ -141,15 +141,15 @@ func (s *Server) stop() error {
 	case <-timer.C:
 		s.grpc.Stop()
 		<-stopped
-		return fmt.Errorf("gRPC calls were cut off after %v", socket.StopTimeout)
+		return fmt.Errorf("gRPC calls did not end within %v and were aborted", socket.StopTimeout)
 	}
 }
 
-// unavailable is what a call fails with that err, from the engine, left without a decision. It is never an answer of
-// Envoy's code UNKNOWN, which lets traffic pass: what becomes of the request is for Envoy's failure mode to say.
+// unavailable returns the status of a call without a decision because of err, an error of the engine. It is never a response with the
+// code UNKNOWN, for which Envoy allows the request: the failure mode of Envoy must decide.
 func unavailable(ctx context.Context, err error) error {
-	if gone := ctx.Err(); gone != nil {
-		return status.FromContextError(gone).Err()
+	if ctxErr := ctx.Err(); ctxErr != nil {
+		return status.FromContextError(ctxErr).Err()
 	}
 	return status.Error(codes.Unavailable, reply.Unavailable(err).Detail)
 }

@@ -34,7 +34,7 @@ const (
 	notServing = grpc_health_v1.HealthCheckResponse_NOT_SERVING
 )
 
-// readiness is ready unless it has a reason not to be.
+// readiness is ready unless a reason is set.
 type readiness struct{ not atomic.Pointer[error] }
 
 func (r *readiness) ready() error {
@@ -46,7 +46,7 @@ func (r *readiness) ready() error {
 
 func (r *readiness) unready(why string) { err := errors.New(why); r.not.Store(&err) }
 
-func TestHealthIsReadiness(t *testing.T) {
+func TestHealth_ReportsReadiness(t *testing.T) {
 	r := &readiness{}
 	r.unready("no rules yet")
 	w := serve(t, Options{Engine: newEngine(t, noon()), Ready: r.ready})
@@ -72,7 +72,7 @@ func TestHealthIsReadiness(t *testing.T) {
 	wantError(t, err, codes.NotFound, "")
 }
 
-func TestWhoWatchesHealthIsToldOfChangesAndDoesNotKeepTheServerFromStopping(t *testing.T) {
+func TestHealth_WatchReportsChangesAndEndsWithTheServer(t *testing.T) {
 	r := &readiness{}
 	w := serve(t, Options{Engine: newEngine(t, noon()), Ready: r.ready})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -99,11 +99,11 @@ func TestWhoWatchesHealthIsToldOfChangesAndDoesNotKeepTheServerFromStopping(t *t
 		t.Errorf("stopping took %v", took)
 	}
 	if _, err := stream.Recv(); err == nil {
-		t.Error("the watch goes on")
+		t.Error("the watch did not end")
 	}
 }
 
-func TestWhileItDrainsItIsNotHealthyAndAnswers(t *testing.T) {
+func TestServer_ServesWhileItDrainsAndIsNotHealthy(t *testing.T) {
 	const drain = 2 * time.Second
 	w := serve(t, Options{Engine: newEngine(t, noon(), per("a", 5, time.Minute, "a")), Drain: drain})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -121,7 +121,7 @@ func TestWhileItDrainsItIsNotHealthyAndAnswers(t *testing.T) {
 	if got, err := stream.Recv(); err != nil || got.GetStatus() != notServing {
 		t.Fatalf("%v, %v", got, err)
 	}
-	wantTold(t, w.ask(t, describe("a=x")), "OK: OK 4")
+	wantSummary(t, w.ask(t, describe("a=x")), "OK: OK 4")
 	if err := <-stopped; err != nil {
 		t.Error(err)
 	}
@@ -130,7 +130,7 @@ func TestWhileItDrainsItIsNotHealthyAndAnswers(t *testing.T) {
 	}
 }
 
-func TestACallUnderWayIsAnsweredBeforeTheServerStops(t *testing.T) {
+func TestServer_FinishesCallsInFlight(t *testing.T) {
 	store := &slow{Store: memstore.New(noon().now), entered: make(chan struct{}), leave: make(chan struct{})}
 	e := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
 	swap(t, e, per("a", 5, time.Minute, "a"))
@@ -145,7 +145,7 @@ func TestACallUnderWayIsAnsweredBeforeTheServerStops(t *testing.T) {
 	go func() { stopped <- w.stop() }()
 	select {
 	case err := <-stopped:
-		t.Fatalf("stopped with a call under way: %v", err)
+		t.Fatalf("stopped with a call in flight: %v", err)
 	case <-time.After(50 * time.Millisecond): // long enough for a stop that does not wait
 	}
 	close(store.leave)
@@ -154,7 +154,7 @@ func TestACallUnderWayIsAnsweredBeforeTheServerStops(t *testing.T) {
 	}
 }
 
-func TestASocketThatFailsEndsRun(t *testing.T) {
+func TestServer_RunFailsIfTheListenerFails(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func TestASocketThatFailsEndsRun(t *testing.T) {
 	}
 }
 
-func TestReflectionListsTheServices(t *testing.T) {
+func TestServer_ReflectionListsTheServices(t *testing.T) {
 	w := limiterOf(t)
 	stream, err := grpc_reflection_v1.NewServerReflectionClient(w.conn).ServerReflectionInfo(t.Context())
 	if err != nil {
@@ -196,7 +196,7 @@ func TestReflectionListsTheServices(t *testing.T) {
 	}
 }
 
-func TestWithTLSTheServerWantsTheClientsCertificate(t *testing.T) {
+func TestServer_RequiresAClientCertificate(t *testing.T) {
 	files, err := fixture.WriteTLSFiles(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +216,7 @@ func TestWithTLSTheServerWantsTheClientsCertificate(t *testing.T) {
 		return Options{Engine: newEngine(t, noon(), per("a", 5, time.Minute, "a")), Credentials: mutual}
 	}
 	w := serve(t, options(), grpc.WithTransportCredentials(credentials.NewTLS(client)))
-	wantTold(t, w.ask(t, describe("a=x")), "OK: OK 4")
+	wantSummary(t, w.ask(t, describe("a=x")), "OK: OK 4")
 	anonymous := client.Clone()
 	anonymous.Certificates = nil
 	w = serve(t, options(), grpc.WithTransportCredentials(credentials.NewTLS(anonymous)))
@@ -224,7 +224,7 @@ func TestWithTLSTheServerWantsTheClientsCertificate(t *testing.T) {
 	wantError(t, err, codes.Unavailable, "")
 }
 
-func TestDecisionsAreTimed(t *testing.T) {
+func TestServer_ObservesTheDurationOfDecisions(t *testing.T) {
 	var rls, auth observations
 	e := newEngine(t, noon(), per("a", 1, time.Minute, "a"))
 	w := serve(t, Options{Engine: e, RateLimitSeconds: &rls, ExtAuthzSeconds: &auth})
@@ -238,7 +238,7 @@ func TestDecisionsAreTimed(t *testing.T) {
 	}
 }
 
-// observations counts them.
+// observations counts calls of Observe.
 type observations struct{ atomic.Int64 }
 
 func (o *observations) Observe(seconds float64) {

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 )
 
-// Units of Envoy's that Go has no name for. A month is 30 days, as Envoy takes it.
+// Units of Envoy without a constant in Go. A month has 30 days, as in Envoy.
 const (
 	day   = 24 * time.Hour
 	week  = 7 * day
@@ -27,10 +27,10 @@ func code(allowed bool) ratelimitv3.RateLimitResponse_Code {
 	return ratelimitv3.RateLimitResponse_OVER_LIMIT
 }
 
-// statuses are one per answer, in order: each speaks of the strictest enforced policy of its descriptor, and of no limit
-// where none matched.
+// statuses returns one status per answer, in order. Each describes the strictest enforced policy of its descriptor, and has no limit if
+// no policy matched.
 func statuses(answers []engine.Answer, multiplier bool) []*ratelimitv3.RateLimitResponse_DescriptorStatus {
-	type row struct { // memory of one status, in one piece
+	type row struct { // one status, allocated together
 		status ratelimitv3.RateLimitResponse_DescriptorStatus
 		limit  ratelimitv3.RateLimitResponse_RateLimit
 		reset  durationpb.Duration
@@ -45,18 +45,18 @@ func statuses(answers []engine.Answer, multiplier bool) []*ratelimitv3.RateLimit
 		if strictest == nil {
 			continue
 		}
-		r.limit.Name, r.limit.RequestsPerUnit = strictest.Rule.Policy, saturated(strictest.Decision.Limit)
+		r.limit.Name, r.limit.RequestsPerUnit = strictest.Rule.Policy, clampUint32(strictest.Decision.Limit)
 		setUnit(&r.limit, strictest.Window, multiplier)
 		reset := untilReset(answers[i].Allowed, strictest.Decision)
 		r.reset.Seconds, r.reset.Nanos = int64(reset/time.Second), int32(reset%time.Second)
 		r.status.CurrentLimit, r.status.DurationUntilReset = &r.limit, &r.reset
-		r.status.LimitRemaining = saturated(strictest.Remaining)
+		r.status.LimitRemaining = clampUint32(strictest.Remaining)
 	}
 	return list
 }
 
-// untilReset is what Envoy makes X-RateLimit-Reset and Retry-After of: for a denied request the time until it would pass,
-// unless none suffices, else until the full limit is back.
+// untilReset returns the duration from which Envoy derives X-RateLimit-Reset and Retry-After: for a denied request that can pass
+// later, the time until it would pass, otherwise the time until the full limit is available.
 func untilReset(allowed bool, d limiter.Decision) time.Duration {
 	if allowed || d.RetryAfter == limiter.Never {
 		return d.ResetAfter
@@ -64,8 +64,8 @@ func untilReset(allowed bool, d limiter.Decision) time.Duration {
 	return d.RetryAfter
 }
 
-// setUnit writes window as Envoy does. One that is no unit is UNKNOWN, which Envoy leaves out of its headers, or a multiple
-// for Envoys that know those.
+// setUnit sets the unit of window. A window that is not exactly one unit is UNKNOWN, which Envoy omits from its headers, or a
+// multiple of a unit for an Envoy with support for multipliers.
 func setUnit(limit *ratelimitv3.RateLimitResponse_RateLimit, window time.Duration, multiplier bool) {
 	units := [...]struct {
 		length time.Duration
@@ -92,11 +92,11 @@ func setUnit(limit *ratelimitv3.RateLimitResponse_RateLimit, window time.Duratio
 	}
 }
 
-func saturated(n int64) uint32 { return uint32(min(max(n, 0), math.MaxUint32)) }
+func clampUint32(n int64) uint32 { return uint32(min(max(n, 0), math.MaxUint32)) }
 
-// together is what a client is told of all descriptors that asked for something: of each policy the strictest result,
-// enforced ones first, strictest first. Refunds asked for nothing.
-func together(answers []engine.Answer, intents []intent) engine.Answer {
+// mergeAnswers returns the answer for all descriptors except refunds. It has the strictest result of each policy, sorted by strictness,
+// with enforced policies before shadow policies.
+func mergeAnswers(answers []engine.Answer, intents []intent) engine.Answer {
 	if len(answers) == 1 && intents[0] != refund {
 		return answers[0]
 	}
@@ -109,11 +109,11 @@ func together(answers []engine.Answer, intents []intent) engine.Answer {
 		all.Results = append(all.Results, answers[i].Results...)
 	}
 	slices.SortStableFunc(all.Results, engine.CompareResults)
-	told := make(map[string]bool, len(all.Results))
+	seen := make(map[string]bool, len(all.Results))
 	all.Results = slices.DeleteFunc(all.Results, func(r engine.Result) bool {
-		again := told[r.Rule.Policy]
-		told[r.Rule.Policy] = true
-		return again
+		repeated := seen[r.Rule.Policy]
+		seen[r.Rule.Policy] = true
+		return repeated
 	})
 	return all
 }
