@@ -1,8 +1,8 @@
-// Command measure tells how long an edit of a policy takes until every replica enforces it, among many policies, and what the
-// operator needs with so many, on real parts: kube-apiserver, Redis, the operator and limiter processes. The operator is by
-// itself: one that is elected among several also renews its Lease, every two seconds.
+// Command measure measures, with many policies, how long an edit of a policy takes until every replica enforces it, and the CPU and memory
+// of the operator. It starts kube-apiserver, Redis, one operator and limiters. The operator runs without leader election: a leader would
+// also renew its Lease every two seconds.
 //
-//	go run ./hack/measure -policies 10000 -namespaces 100 -replicas 3 -edits 100 -rest 2m
+//	go run ./hack/measure -policies 10000 -namespaces 100 -replicas 3 -edits 100 -idle 2m
 package main
 
 import (
@@ -32,27 +32,29 @@ import (
 )
 
 const (
-	base     = 1000 // limit of every policy; edit n makes it base + n
-	patience = 5 * time.Minute
-	creators = 8
-	pause    = 100 * time.Millisecond // between two looks at all policies
-	beat     = time.Millisecond       // between two questions to a replica: the finest that is measured
+	initialLimit      = 1000 // limit of every policy; edit n sets initialLimit + n
+	timeout           = 5 * time.Minute
+	concurrentCreates = 8
+	statusInterval    = 100 * time.Millisecond // between two checks of all statuses
+	requestInterval   = time.Millisecond       // between two requests to a replica: the resolution of the measurement
 )
 
-// size is what is measured.
-type size struct {
+// settings are the flags.
+type settings struct {
 	policies, namespaces, replicas, edits int
-	rest                                  time.Duration
+	idle                                  time.Duration
 }
 
 func main() {
-	var s size
-	flag.IntVar(&s.policies, "policies", 1000, "policies present, beside one that does not compile")
-	flag.IntVar(&s.namespaces, "namespaces", 10, "namespaces that they are in")
-	flag.IntVar(&s.replicas, "replicas", 2, "limiter processes")
-	flag.IntVar(&s.edits, "edits", 100, "edits to time")
-	flag.DurationVar(&s.rest, "rest", 30*time.Second, "how long to watch the operator while nothing happens")
-	flag.Parse()
+	var s settings
+	// Not flag.CommandLine, on which controller-runtime defines the flag -kubeconfig.
+	flags := flag.NewFlagSet("measure", flag.ExitOnError)
+	flags.IntVar(&s.policies, "policies", 1000, "number of policies, in addition to one that does not compile")
+	flags.IntVar(&s.namespaces, "namespaces", 10, "number of namespaces of the policies")
+	flags.IntVar(&s.replicas, "replicas", 2, "number of limiter processes")
+	flags.IntVar(&s.edits, "edits", 100, "number of edits to measure")
+	flags.DurationVar(&s.idle, "idle", 30*time.Second, "how long to measure the idle operator")
+	_ = flags.Parse(os.Args[1:]) // ExitOnError: it does not return an error
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, s)
 	stop()
@@ -62,46 +64,46 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, s size) (err error) {
-	ctrl.SetLogger(logr.Discard()) // what starts the API server complains without one
+func run(ctx context.Context, s settings) (err error) {
+	ctrl.SetLogger(logr.Discard()) // envtest logs an error without a logger
 	if min(s.policies, s.namespaces, s.replicas, s.edits) < 1 {
-		return errors.New("-policies, -namespaces, -replicas and -edits take positive numbers")
+		return errors.New("-policies, -namespaces, -replicas and -edits must be positive")
 	}
-	w, err := newWorld(ctx, s)
-	defer func() { err = errors.Join(err, w.stop()) }()
+	e, err := newEnvironment(ctx, s)
+	defer func() { err = errors.Join(err, e.stop()) }()
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	if err := w.create(ctx); err != nil {
+	if err := e.create(ctx); err != nil {
 		return err
 	}
-	if err := w.untilEnforced(ctx, s.policies-1, base); err != nil {
+	if err := e.waitEnforced(ctx, s.policies-1, initialLimit); err != nil {
 		return err
 	}
 	fmt.Printf("%d policies in %d namespaces created and enforced in %.1f s\n", s.policies, s.namespaces, time.Since(began).Seconds())
-	if err := w.untilReady(ctx); err != nil {
+	if err := e.waitReady(ctx); err != nil {
 		return err
 	}
-	fmt.Printf("all of them Ready after %.1f s, and one that does not compile is not\n", time.Since(began).Seconds())
-	if err := w.showStart(ctx); err != nil {
+	fmt.Printf("all policies Ready after %.1f s; the invalid policy is Stalled\n", time.Since(began).Seconds())
+	if err := e.measureStart(ctx); err != nil {
 		return err
 	}
-	if err := w.timeEdits(ctx); err != nil {
+	if err := e.timeEdits(ctx); err != nil {
 		return err
 	}
-	return w.showRest(ctx)
+	return e.measureIdle(ctx)
 }
 
-func (w *world) timeEdits(ctx context.Context) error {
+func (e *environment) timeEdits(ctx context.Context) error {
 	var took []time.Duration
-	for n := range w.edits {
-		which, limit := n*7%w.policies, int64(base+n+1)
-		if err := w.edit(ctx, which, limit); err != nil {
+	for n := range e.edits {
+		which, limit := n*7%e.policies, int64(initialLimit+n+1)
+		if err := e.edit(ctx, which, limit); err != nil {
 			return err
 		}
 		accepted := time.Now()
-		if err := w.untilEnforced(ctx, which, limit); err != nil {
+		if err := e.waitEnforced(ctx, which, limit); err != nil {
 			return err
 		}
 		took = append(took, time.Since(accepted))
@@ -111,161 +113,169 @@ func (w *world) timeEdits(ctx context.Context) error {
 		return took[min(len(took)-1, int(q*float64(len(took))))].Round(100 * time.Microsecond)
 	}
 	fmt.Printf("edit accepted by the API server → enforced on %d replicas, %d edits among %d policies, %d CPUs:\n",
-		len(w.stack.Replicas), w.edits, w.policies, runtime.NumCPU())
+		len(e.stack.Replicas), e.edits, e.policies, runtime.NumCPU())
 	fmt.Printf("  median %v, p90 %v, p99 %v, max %v\n", at(0.5), at(0.9), at(0.99), at(1))
 	return nil
 }
 
-type world struct {
-	size
+type environment struct {
+	settings
 
-	dir    string
-	kube   *fixture.KubeProcess
-	redis  *fixture.RedisProcess
-	how    fixture.StackOptions
-	stack  *fixture.Stack
-	client client.Client
+	dir     string
+	kube    *fixture.KubeProcess
+	redis   *fixture.RedisProcess
+	options fixture.StackOptions
+	stack   *fixture.Stack
+	client  client.Client
 }
 
-// newWorld returns what it started even when it fails.
-func newWorld(ctx context.Context, s size) (w *world, err error) {
-	w = &world{size: s}
-	if w.dir, err = os.MkdirTemp("", "weir-measure-"); err != nil {
-		return w, err
+// newEnvironment returns the started servers even if it fails, so that the caller can stop them.
+func newEnvironment(ctx context.Context, s settings) (e *environment, err error) {
+	e = &environment{settings: s}
+	if e.dir, err = os.MkdirTemp("", "weir-measure-"); err != nil {
+		return e, err
 	}
-	weir, err := fixture.BuildWeir(ctx, w.dir)
+	weir, err := fixture.BuildWeir(ctx, e.dir)
 	if err != nil {
-		return w, err
+		return e, err
 	}
 	root, err := fixture.ModuleRoot()
 	if err != nil {
-		return w, err
+		return e, err
 	}
 	crds := []string{filepath.Join(root, "config", "crd", "bases")}
-	if w.kube, err = fixture.StartKube(ctx, fixture.KubeOptions{CRDs: crds, Progress: os.Stderr}); err != nil {
-		return w, err
+	if e.kube, err = fixture.StartKube(ctx, fixture.KubeOptions{CRDs: crds, Progress: os.Stderr}); err != nil {
+		return e, err
 	}
-	if w.redis, err = fixture.StartRedis(ctx); err != nil {
-		return w, err
+	if e.redis, err = fixture.StartRedis(ctx); err != nil {
+		return e, err
 	}
 	scheme := k8sruntime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return w, err
+		return e, err
 	}
-	config := w.kube.Config()
-	config.QPS = -1 // the server's own limits are enough
-	if w.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
-		return w, err
+	config := e.kube.Config()
+	config.QPS = -1 // no client-side rate limit
+	if e.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return e, err
 	}
-	w.how = fixture.StackOptions{Weir: weir, Kube: w.kube, RedisURL: w.redis.URL(), Limiters: s.replicas}
-	w.stack, err = fixture.StartStack(ctx, w.how)
-	return w, err
+	e.options = fixture.StackOptions{Weir: weir, Kube: e.kube, RedisURL: e.redis.URL(), Limiters: s.replicas}
+	e.stack, err = fixture.StartStack(ctx, e.options)
+	return e, err
 }
 
-func (w *world) stop() error {
+func (e *environment) stop() error {
 	var errs []error
-	if w.stack != nil {
-		errs = append(errs, w.stack.Stop())
+	if e.stack != nil {
+		errs = append(errs, e.stack.Stop())
 	}
-	if w.redis != nil {
-		errs = append(errs, w.redis.Stop())
+	if e.redis != nil {
+		errs = append(errs, e.redis.Stop())
 	}
-	if w.kube != nil {
-		errs = append(errs, w.kube.Stop())
+	if e.kube != nil {
+		errs = append(errs, e.kube.Stop())
 	}
-	return errors.Join(append(errs, os.RemoveAll(w.dir))...)
+	return errors.Join(append(errs, os.RemoveAll(e.dir))...)
 }
 
 func name(i int) string { return fmt.Sprintf("policy-%05d", i) }
 
-// namespace is where policy i is.
-func (w *world) namespace(i int) string { return fmt.Sprintf("measure-%03d", i%w.namespaces) }
+// namespace returns the namespace of policy i.
+func (e *environment) namespace(i int) string { return fmt.Sprintf("measure-%03d", i%e.namespaces) }
 
-// tenant is the header value that policy i matches.
+// tenant returns the header value that policy i matches.
 func tenant(i int) string { return fmt.Sprintf("tenant-%05d", i) }
 
-func (w *world) create(ctx context.Context) error {
-	for i := range w.namespaces {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace(i)}}
-		if err := w.client.Create(ctx, ns); err != nil {
+func (e *environment) create(ctx context.Context) error {
+	for i := range e.namespaces {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: e.namespace(i)}}
+		if err := e.client.Create(ctx, ns); err != nil {
 			return err
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(creators)
-	for i := range w.policies {
+	group.SetLimit(concurrentCreates)
+	for i := range e.policies {
 		group.Go(func() error {
 			value := tenant(i)
-			return w.client.Create(ctx, w.policy(i, name(i), &v1alpha1.HTTPMatch{
+			return e.client.Create(ctx, e.policy(i, name(i), &v1alpha1.HTTPMatch{
 				Headers: []v1alpha1.HeaderMatch{{Name: "x-tenant-id", Value: &value}},
 			}))
 		})
 	}
-	group.Go(func() error { // which the schema takes and RE2 does not
-		return w.client.Create(ctx, w.policy(0, badName, &v1alpha1.HTTPMatch{
+	group.Go(func() error { // the schema accepts the expression, RE2 does not
+		return e.client.Create(ctx, e.policy(0, invalidPolicy, &v1alpha1.HTTPMatch{
 			Paths: []v1alpha1.PathMatch{{Type: v1alpha1.PathRegularExpression, Value: "/v1/(?=x)"}},
 		}))
 	})
 	return group.Wait()
 }
 
-const badName = "does-not-compile"
+const invalidPolicy = "does-not-compile"
 
-func (w *world) policy(i int, name string, match *v1alpha1.HTTPMatch) *v1alpha1.RateLimitPolicy {
+func (e *environment) policy(i int, name string, match *v1alpha1.HTTPMatch) *v1alpha1.RateLimitPolicy {
 	return &v1alpha1.RateLimitPolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace(i), Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace(i), Name: name},
 		Spec: v1alpha1.RateLimitPolicySpec{
-			Axis: v1alpha1.AxisTenant, Limit: base, Window: "1h", Match: &v1alpha1.Match{HTTP: match},
+			Axis: v1alpha1.AxisTenant, Limit: initialLimit, Window: "1h", Match: &v1alpha1.Match{HTTP: match},
 		},
 	}
 }
 
-// untilReady waits until every policy's status says so.
-func (w *world) untilReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// waitReady waits until every policy is Ready, and the invalid policy is Stalled.
+func (e *environment) waitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	for {
+	err := fixture.Poll(ctx, statusInterval, func(ctx context.Context) error {
 		var list v1alpha1.RateLimitPolicyList
-		if err := w.client.List(ctx, &list); err != nil {
-			return fmt.Errorf("wait until all policies are Ready: %w", err)
+		if err := e.client.List(ctx, &list); err != nil {
+			return fixture.Permanent(err)
 		}
-		if !slices.ContainsFunc(list.Items, func(p v1alpha1.RateLimitPolicy) bool {
-			waits := v1alpha1.ConditionReady
-			if p.Name == badName {
-				waits = v1alpha1.ConditionStalled
+		for i := range list.Items {
+			p, want := &list.Items[i], v1alpha1.ConditionReady
+			if p.Name == invalidPolicy {
+				want = v1alpha1.ConditionStalled
 			}
-			return !meta.IsStatusConditionTrue(p.Status.Conditions, waits)
-		}) {
-			return nil
+			if !meta.IsStatusConditionTrue(p.Status.Conditions, want) {
+				return fmt.Errorf("policy %s/%s is not %s", p.Namespace, p.Name, want)
+			}
 		}
-		time.Sleep(pause)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until all policies are Ready: %w", err)
 	}
+	return nil
 }
 
-func (w *world) edit(ctx context.Context, i int, limit int64) error {
-	policy := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace(i), Name: name(i)}}
+func (e *environment) edit(ctx context.Context, i int, limit int64) error {
+	policy := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace(i), Name: name(i)}}
 	patch := fmt.Appendf(nil, `{"spec":{"limit":%d}}`, limit)
-	return w.client.Patch(ctx, policy, client.RawPatch("application/merge-patch+json", patch))
+	return e.client.Patch(ctx, policy, client.RawPatch("application/merge-patch+json", patch))
 }
 
-// untilEnforced waits until every replica decides policy i against limit. It peeks, at all replicas at once.
-func (w *world) untilEnforced(ctx context.Context, i int, limit int64) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// waitEnforced waits until every replica decides policy i with limit. It sends requests with peek to all replicas concurrently.
+func (e *environment) waitEnforced(ctx context.Context, i int, limit int64) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	peek := fixture.CheckRequest{Domain: w.namespace(i), Path: "/", Headers: map[string]string{"x-tenant-id": tenant(i)}, Peek: true}
+	peek := fixture.CheckRequest{Domain: e.namespace(i), Path: "/", Headers: map[string]string{"x-tenant-id": tenant(i)}, Peek: true}
 	group, ctx := errgroup.WithContext(ctx)
-	for _, replica := range w.stack.Replicas {
+	for _, replica := range e.stack.Replicas {
 		group.Go(func() error {
-			for {
+			err := fixture.Poll(ctx, requestInterval, func(ctx context.Context) error {
 				answer, err := fixture.Check(ctx, replica.URL, peek)
 				if err != nil {
-					return fmt.Errorf("wait until %s enforces %d of %s: %w", replica.URL, limit, name(i), err)
+					return fixture.Permanent(err)
 				}
-				if answer.LimitOf(w.namespace(i)+"/"+name(i)) == limit {
-					return nil
+				if got := answer.LimitOf(e.namespace(i) + "/" + name(i)); got != limit {
+					return fmt.Errorf("the limit is %d", got)
 				}
-				time.Sleep(beat)
+				return nil
+			})
+			if err != nil {
+				return fmt.Errorf("wait until %s enforces %d of %s: %w", replica.URL, limit, name(i), err)
 			}
+			return nil
 		})
 	}
 	return group.Wait()

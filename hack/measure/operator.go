@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -13,48 +14,50 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// showStart takes everything from Redis and starts an operator that knows nothing.
-func (w *world) showStart(ctx context.Context) error {
+// measureStart deletes all keys in Redis, restarts the operator, and measures how long it takes to publish.
+func (e *environment) measureStart(ctx context.Context) error {
 	flush := func() error {
-		_, err := w.redis.Do(ctx, "FLUSHALL")
+		_, err := e.redis.Do(ctx, "FLUSHALL")
 		return err
 	}
-	if err := w.stack.RestartOperator(ctx, w.how, flush); err != nil {
+	if err := e.stack.RestartOperator(ctx, e.options, flush); err != nil {
 		return err
 	}
 	began := time.Now()
-	if err := fixture.WaitHTTP(ctx, w.stack.OperatorURL+"/readyz", http.StatusOK); err != nil {
+	if err := fixture.WaitHTTP(ctx, e.stack.OperatorURL+"/readyz", http.StatusOK); err != nil {
 		return err
 	}
 	listed := time.Since(began)
-	for {
-		is, err := w.redis.Do(ctx, "EXISTS", "weir:rules:weir-system/default:current")
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := fixture.Poll(ctx, requestInterval, func(ctx context.Context) error {
+		exists, err := e.redis.Do(ctx, "EXISTS", "weir:rules:weir-system/default:current")
 		if err != nil {
-			return err
+			return fixture.Permanent(err)
 		}
-		if fmt.Sprint(is) == "1" {
-			break
+		if fmt.Sprint(exists) != "1" {
+			return errors.New("Redis has no rules")
 		}
-		if time.Since(began) > patience {
-			return fmt.Errorf("nothing is published %v after the operator began", patience)
-		}
-		time.Sleep(beat)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the operator publishes: %w", err)
 	}
-	fmt.Printf("an operator that starts: ready after %.2f s, compiled and published %.2f s after its start\n",
+	fmt.Printf("start of the operator: ready after %.2f s, rules published after %.2f s\n",
 		listed.Seconds(), time.Since(began).Seconds())
-	return w.untilReady(ctx)
+	return e.waitReady(ctx)
 }
 
-// measured is what the operator tells of itself.
-type measured struct {
+// sample is a sample of the metrics of the operator.
+type sample struct {
 	at            time.Time
 	cpu, resident float64            // seconds, bytes
-	calls         map[string]float64 // of the API, by method
+	calls         map[string]float64 // calls of the API, by method
 }
 
-func (w *world) measured(ctx context.Context) (measured, error) {
-	m := measured{at: time.Now(), calls: map[string]float64{}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.stack.OperatorMetricsURL, nil)
+func (e *environment) takeSample(ctx context.Context) (sample, error) {
+	m := sample{at: time.Now(), calls: map[string]float64{}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, e.stack.OperatorMetricsURL, nil)
 	if err != nil {
 		return m, err
 	}
@@ -66,7 +69,7 @@ func (w *world) measured(ctx context.Context) (measured, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(response.Body)
 	if err != nil {
-		return m, fmt.Errorf("metrics of the operator: %w", err)
+		return m, fmt.Errorf("read the metrics of the operator: %w", err)
 	}
 	m.cpu = families["process_cpu_seconds_total"].GetMetric()[0].GetCounter().GetValue()
 	m.resident = families["process_resident_memory_bytes"].GetMetric()[0].GetGauge().GetValue()
@@ -85,21 +88,21 @@ func label(of *dto.Metric, name string) string {
 	return ""
 }
 
-// settle is what the operator has to finish what the last edit made it do.
+// settle is the time for the operator to finish the work of the last edit.
 const settle = 10 * time.Second
 
-// showRest watches the operator while nothing happens.
-func (w *world) showRest(ctx context.Context) error {
-	if err := w.untilReady(ctx); err != nil {
+// measureIdle measures the CPU, the memory and the API calls of the idle operator.
+func (e *environment) measureIdle(ctx context.Context) error {
+	if err := e.waitReady(ctx); err != nil {
 		return err
 	}
 	time.Sleep(settle)
-	before, err := w.measured(ctx)
+	before, err := e.takeSample(ctx)
 	if err != nil {
 		return err
 	}
-	time.Sleep(w.rest)
-	after, err := w.measured(ctx)
+	time.Sleep(e.idle)
+	after, err := e.takeSample(ctx)
 	if err != nil {
 		return err
 	}
@@ -110,7 +113,7 @@ func (w *world) showRest(ctx context.Context) error {
 			calls[method] = d
 		}
 	}
-	fmt.Printf("at rest for %v: %.0f MiB resident, %.2f %% of a core, calls of the API %v\n",
+	fmt.Printf("idle for %v: %.0f MiB resident, %.2f %% of a core, API calls %v\n",
 		took.Round(time.Second), after.resident/(1<<20), 100*(after.cpu-before.cpu)/took.Seconds(), calls)
 	return nil
 }

@@ -1,7 +1,13 @@
-// Command prepare gets what the tests and the demo run on, as far as the machine lacks it: kube-apiserver, etcd and
-// kubectl; kube-controller-manager; redis-server; the proxies nginx, haproxy and caddy; what manifests are checked with,
-// kustomize, helm, kube-score and promtool; a C compiler (cc) for the race detector. Arguments choose among them; without
-// any it gets all.
+// Command prepare installs or builds the programs that the tests and the demo need and that are missing on this machine:
+//
+//   - kube: kube-apiserver, etcd and kubectl
+//   - kube-controller-manager
+//   - redis: redis-server
+//   - nginx, haproxy, caddy
+//   - kustomize, helm, kube-score, promtool: to check manifests
+//   - cc: a C compiler, for the race detector
+//
+// Arguments select programs. The default is all of them.
 package main
 
 import (
@@ -28,15 +34,15 @@ func main() {
 	}
 }
 
-// A need is something that may have to be got, and how.
-type need struct {
+// A program can be missing, and get installs or builds it.
+type program struct {
 	name     string
-	optional bool // the tests run without it, and say so
+	optional bool // the tests report that it is missing and run without it
 	get      func(ctx context.Context, progress io.Writer) (path string, err error)
 }
 
-func needs() []need {
-	return []need{
+func programs() []program {
+	return []program{
 		{name: "kube", get: fixture.KubeAssets},
 		{name: "kube-controller-manager", get: fixture.ControllerManagerBinary},
 		{name: "redis", get: func(ctx context.Context, _ io.Writer) (string, error) { return fixture.RedisServer(ctx) }},
@@ -53,32 +59,32 @@ func needs() []need {
 	}
 }
 
-// debian gets a program from the Debian package of its name.
+// debian installs the Debian package with the name of the program.
 func debian(name string) func(context.Context, io.Writer) (string, error) {
 	return func(ctx context.Context, _ io.Writer) (string, error) { return fixture.Program(ctx, name, name) }
 }
 
-// pinned builds a program that manifests are checked with.
+// pinned builds a program at the version that a module in hack pins.
 func pinned(name string) func(context.Context, io.Writer) (string, error) {
 	return func(ctx context.Context, progress io.Writer) (string, error) {
-		fmt.Fprintf(progress, "%-10s  is built if it is not in the cache of the go command, which takes minutes\n", name)
+		fmt.Fprintf(progress, "%-10s  building, unless it is in the cache of the go command; this takes minutes\n", name)
 		return tool.Path(ctx, name)
 	}
 }
 
-func names(all []need) []string {
-	known := make([]string, len(all))
+func names(all []program) []string {
+	list := make([]string, len(all))
 	for i, n := range all {
-		known[i] = n.name
+		list[i] = n.name
 	}
-	return known
+	return list
 }
 
 func prepare(ctx context.Context, progress io.Writer, chosen []string) error {
-	all := needs()
+	all := programs()
 	for _, name := range chosen {
-		if !slices.ContainsFunc(all, func(n need) bool { return n.name == name }) {
-			return fmt.Errorf("unknown argument %q, known are %s", name, strings.Join(names(all), ", "))
+		if !slices.ContainsFunc(all, func(n program) bool { return n.name == name }) {
+			return fmt.Errorf("unknown program %q: must be one of %s", name, strings.Join(names(all), ", "))
 		}
 	}
 	for _, n := range all {
@@ -90,7 +96,7 @@ func prepare(ctx context.Context, progress io.Writer, chosen []string) error {
 			return err
 		}
 		if err != nil {
-			fmt.Fprintf(progress, "%-10s  none: %v\n", n.name, err)
+			fmt.Fprintf(progress, "%-10s  not installed: %v\n", n.name, err)
 			continue
 		}
 		fmt.Fprintf(progress, "%-10s  %s\n", n.name, path)

@@ -1,4 +1,4 @@
-// Package charts holds charts/weir to what it promises, by what helm makes of it and on a real API server.
+// Package charts tests charts/weir: the output of helm, offline and on a real API server.
 package charts
 
 import (
@@ -19,13 +19,13 @@ const namespace = "weir-system"
 
 func TestMain(m *testing.M) { fixture.Main(m) }
 
-// template renders the chart as helm does offline.
+// template runs helm template.
 func template(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	return tool.Output(t, "helm", append([]string{"template", "weir", tool.Root(t, "charts", "weir"), "--namespace", namespace}, args...)...)
 }
 
-// rendered is what the chart makes of good values, without what Helm alone says of objects.
+// rendered returns the objects of the chart for valid values, without the labels and annotations that only Helm adds.
 func rendered(t *testing.T, args ...string) tool.Set {
 	t.Helper()
 	text, err := template(t, args...)
@@ -38,7 +38,7 @@ func rendered(t *testing.T, args ...string) tool.Set {
 		for _, of := range []string{"helm.sh/chart", "app.kubernetes.io/instance", "app.kubernetes.io/managed-by"} {
 			if labels[of] == "" {
 				if object.GetKind() != "CustomResourceDefinition" {
-					t.Errorf("%s %s lacks the label %s", object.GetKind(), object.GetName(), of)
+					t.Errorf("%s %s does not have the label %s", object.GetKind(), object.GetName(), of)
 				}
 				continue
 			}
@@ -59,7 +59,7 @@ func rendered(t *testing.T, args ...string) tool.Set {
 	return set
 }
 
-// valueSets are values that people have; each file of testdata is one.
+// valueSets returns the arguments of helm for the default values and for each file of testdata.
 func valueSets(t *testing.T) map[string][]string {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.values.yaml")
@@ -73,7 +73,7 @@ func valueSets(t *testing.T) map[string][]string {
 	return sets
 }
 
-func TestTheChartInstallsWhatTheManifestsInstall(t *testing.T) {
+func TestChart_InstallsTheSameObjectsAsTheManifests(t *testing.T) {
 	for name, c := range map[string]struct {
 		values    []string
 		manifests []string
@@ -102,7 +102,7 @@ func TestTheChartInstallsWhatTheManifestsInstall(t *testing.T) {
 	}
 }
 
-func TestTheChartsCopiesAreWhatTheyAreCopiesOf(t *testing.T) {
+func TestChartFiles_EqualTheFilesInConfig(t *testing.T) {
 	files := tool.Root(t, "charts/weir/files")
 	copies := map[string]bool{}
 	err := filepath.WalkDir(files, func(path string, entry os.DirEntry, err error) error {
@@ -120,7 +120,7 @@ func TestTheChartsCopiesAreWhatTheyAreCopiesOf(t *testing.T) {
 		}
 		want, err := os.ReadFile(tool.Root(t, "config", name))
 		if err != nil || string(got) != string(want) {
-			t.Errorf("charts/weir/files/%s is not config/%s: %v; run: make chart", name, name, err)
+			t.Errorf("charts/weir/files/%s differs from config/%s: %v; run: make chart", name, name, err)
 		}
 		return nil
 	})
@@ -134,13 +134,13 @@ func TestTheChartsCopiesAreWhatTheyAreCopiesOf(t *testing.T) {
 		}
 		for _, original := range originals {
 			if name := filepath.Join(dir, filepath.Base(original)); filepath.Base(name) != "kustomization.yaml" && !copies[name] {
-				t.Errorf("the chart lacks a copy of config/%s; run: make chart", name)
+				t.Errorf("the chart has no copy of config/%s; run: make chart", name)
 			}
 		}
 	}
 }
 
-func TestEveryRenderingIsTheSame(t *testing.T) {
+func TestTemplate_DoesNotDependOnTheCluster(t *testing.T) {
 	for name, values := range valueSets(t) {
 		var first string
 		for i, args := range [][]string{
@@ -160,19 +160,19 @@ func TestEveryRenderingIsTheSame(t *testing.T) {
 	}
 }
 
-func TestInAnotherNamespaceNothingSpeaksOfTheUsualOne(t *testing.T) {
+func TestTemplate_InAnotherNamespaceDoesNotContainTheDefaultNamespace(t *testing.T) {
 	for name, values := range valueSets(t) {
 		text, err := template(t, append(values, "--namespace=limits", "--set=crds.install=false")...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if strings.Contains(text, namespace) {
-			t.Errorf("%s: %s stands there", name, namespace)
+			t.Errorf("%s: the output contains %s", name, namespace)
 		}
 	}
 }
 
-func TestDefinitionsAndLimitersStayWhenTheReleaseGoes(t *testing.T) {
+func TestCRDsAndLimiters_StayAfterTheReleaseIsUninstalled(t *testing.T) {
 	text, err := template(t, "--values=testdata/full.values.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -181,13 +181,13 @@ func TestDefinitionsAndLimitersStayWhenTheReleaseGoes(t *testing.T) {
 	for name, object := range tool.Objects(t, text) {
 		stays := object.GetAnnotations()["helm.sh/resource-policy"] == "keep"
 		if want := object.GetKind() == "CustomResourceDefinition" || object.GetKind() == "Limiter"; stays != want {
-			t.Errorf("%s stays: %v", name, stays)
+			t.Errorf("%s has the resource policy keep: %v", name, stays)
 		}
 		if stays {
 			kept++
 		}
 	}
 	if kept != 4 {
-		t.Errorf("%d objects stay, want three definitions and a Limiter", kept)
+		t.Errorf("%d objects stay, want 4: three CRDs and a Limiter", kept)
 	}
 }

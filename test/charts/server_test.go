@@ -8,9 +8,9 @@ import (
 	"github.com/weir-dev/weir/test/manifests/tool"
 )
 
-func TestTheServerTakesWhatTheChartMakes(t *testing.T) {
+func TestChart_IsValidOnTheServer(t *testing.T) {
 	kube := fixture.Kube(t)
-	tool.Define(t, kube)
+	tool.InstallCRDs(t, kube)
 	into := fixture.Namespace(t, kube)
 	for name, values := range valueSets(t) {
 		text, err := template(t, append(values, "--namespace", into)...)
@@ -24,8 +24,8 @@ func TestTheServerTakesWhatTheChartMakes(t *testing.T) {
 	}
 }
 
-// TestAReleaseComesIsUpgradedAndGoes does so on an API server of its own, which knows nothing of Weir before.
-func TestAReleaseComesIsUpgradedAndGoes(t *testing.T) {
+// TestRelease_CanBeInstalledUpgradedAndUninstalled runs on its own API server, without the CRDs of Weir.
+func TestRelease_CanBeInstalledUpgradedAndUninstalled(t *testing.T) {
 	kube, err := fixture.StartKube(t.Context(), fixture.KubeOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -52,35 +52,35 @@ func TestAReleaseComesIsUpgradedAndGoes(t *testing.T) {
 	}
 	withLimiter := []string{"--set", "limiter.create=true,limiter.spec.redis.addresses={redis:6379}"}
 
-	// As values.yaml and the README say; when Helm learns to do it, they should say so.
+	// values.yaml and the README document this. Update them if a version of Helm supports it.
 	if _, err := helm(append([]string{"install", "weir", chart, "--create-namespace"}, withLimiter...)...); err == nil ||
 		!strings.Contains(err.Error(), "ensure CRDs are installed first") {
-		t.Fatalf("a first install with a Limiter: %v", err)
+		t.Fatalf("first install with a Limiter: got %v, want an error about missing CRDs", err)
 	}
 	notes := must(helm("install", "weir", chart, "--create-namespace"))
 	if !strings.Contains(notes, "kind: Limiter") {
-		t.Errorf("the notes do not say how to go on:\n%s", notes)
+		t.Errorf("the notes do not describe how to create a Limiter:\n%s", notes)
 	}
 	must(kube.Kubectl(t.Context(), "wait", `--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True`, "--timeout=60s", "crd/limiters.weir.dev"))
 	must(helm(append([]string{"upgrade", "weir", chart, "--set", "replicas=3"}, withLimiter...)...))
 	if got := get("limiters,deployments"); got != "limiter.weir.dev/default\ndeployment.apps/weir-operator\n" {
-		t.Errorf("after the upgrade there are %q", got)
+		t.Errorf("after the upgrade: %q", got)
 	}
 	must(helm("rollback", "weir", "1"))
 	if got := must(kube.Kubectl(t.Context(), "get", "-n", "limits", "deployment/weir-operator", "-o", "jsonpath={.spec.replicas}")); got != "2" {
-		t.Errorf("after the rollback there are %s operators", got)
+		t.Errorf("after the rollback: %s replicas, want 2", got)
 	}
 	must(helm("uninstall", "weir"))
 	if got := get("limiters,deployments,serviceaccounts,roles"); !strings.Contains(got, "limiter.weir.dev/default") || strings.Contains(got, "weir-operator") {
-		t.Errorf("after uninstalling there are %q", got)
+		t.Errorf("after helm uninstall: %q", got)
 	}
 	if got := get("crd"); strings.Count(got, "weir.dev") != 3 {
-		t.Errorf("after uninstalling the definitions are %q", got)
+		t.Errorf("CRDs after helm uninstall: %q", got)
 	}
-	must(helm("install", "weir", chart)) // takes what stayed as its own again
+	must(helm("install", "weir", chart)) // adopts the objects that stayed
 	must(helm("uninstall", "weir"))
 	if _, err := helm("install", "other", chart); err == nil || !strings.Contains(err.Error(), "invalid ownership metadata") {
-		t.Errorf("a release of another name: %v", err)
+		t.Errorf("a release with another name: got %v, want an ownership error", err)
 	}
 	must(helm("install", "other", chart, "--take-ownership"))
 }

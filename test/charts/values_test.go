@@ -12,7 +12,7 @@ import (
 	"github.com/weir-dev/weir/test/manifests/tool"
 )
 
-func TestHelmFindsNothingToComplainAbout(t *testing.T) {
+func TestHelmLint_ReportsNothing(t *testing.T) {
 	for name, values := range valueSets(t) {
 		out, err := tool.Output(t, "helm", append([]string{"lint", "--strict", "--quiet", tool.Root(t, "charts", "weir")}, values...)...)
 		if err != nil || strings.Contains(out, "WARNING") || strings.Contains(out, "ERROR") {
@@ -21,8 +21,8 @@ func TestHelmFindsNothingToComplainAbout(t *testing.T) {
 	}
 }
 
-func TestWrongValuesAreRefusedAndNamed(t *testing.T) {
-	for _, c := range []struct{ values, says string }{
+func TestSchema_RejectsInvalidValuesByName(t *testing.T) {
+	for _, c := range []struct{ values, message string }{
 		{"replica: 2", "additional properties 'replica' not allowed"},
 		{"replicas: two", "at '/replicas': got string, want integer"},
 		{"replicas: -1", "at '/replicas': minimum: got -1, want 0"},
@@ -46,13 +46,13 @@ func TestWrongValuesAreRefusedAndNamed(t *testing.T) {
 		{"podLabels: {app.kubernetes.io/name: other}", "invalid propertyName 'app.kubernetes.io/name'"},
 	} {
 		_, err := template(t, "--values", tool.File(t, "values.yaml", c.values))
-		if err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v, want %s", c.values, err, c.says)
+		if err == nil || !strings.Contains(err.Error(), c.message) {
+			t.Errorf("%s: %v, want %s", c.values, err, c.message)
 		}
 	}
 }
 
-func TestEveryValueHasACommentAndASchema(t *testing.T) {
+func TestValues_HaveACommentAndASchema(t *testing.T) {
 	var values yaml.Node
 	var schema map[string]any
 	text, err := os.ReadFile(tool.Root(t, "charts/weir/values.yaml"))
@@ -74,16 +74,16 @@ func TestEveryValueHasACommentAndASchema(t *testing.T) {
 func checkValues(t *testing.T, path string, values *yaml.Node, schema map[string]any) {
 	t.Helper()
 	properties, _ := schema["properties"].(map[string]any)
-	seen := map[string]bool{"global": path == ""} // Helm's own
+	seen := map[string]bool{"global": path == ""} // Helm sets global
 	for i := 0; i < len(values.Content); i += 2 {
 		key, value := values.Content[i], values.Content[i+1]
 		name := path + "." + key.Value
 		seen[key.Value] = true
 		property, known := properties[key.Value].(map[string]any)
 		if !known {
-			t.Errorf("the schema lacks %s", name)
+			t.Errorf("values.schema.json has no %s", name)
 		}
-		// What is Kubernetes' or the Limiter's own is explained there.
+		// Fields of Kubernetes and of the Limiter are documented there.
 		opaque := name == ".resources" || name == ".limiter.spec"
 		section := value.Kind == yaml.MappingNode && len(value.Content) > 0 && !opaque
 		if key.HeadComment == "" && !section {
@@ -95,12 +95,12 @@ func checkValues(t *testing.T, path string, values *yaml.Node, schema map[string
 	}
 	for key := range properties {
 		if !seen[key] {
-			t.Errorf("values.yaml lacks %s.%s", path, key)
+			t.Errorf("values.yaml has no %s.%s", path, key)
 		}
 	}
 }
 
-func TestAnImageIsNamedByTagByDigestOrByBoth(t *testing.T) {
+func TestImage_HasTagDigestOrBoth(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("0f", 32)
 	for set, want := range map[string]string{
 		"image.repository=registry.example:5000/weir": "registry.example:5000/weir:v0.1.0",

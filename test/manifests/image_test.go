@@ -10,16 +10,16 @@ import (
 	"github.com/weir-dev/weir/test/manifests/tool"
 )
 
-// TestTheImageIsBuiltFromAllThatTheBinaryNeeds compares .dockerignore, which lets in what it names, with what cmd/weir imports.
-func TestTheImageIsBuiltFromAllThatTheBinaryNeeds(t *testing.T) {
+// TestDockerignore_IncludesEveryPackageOfTheBinary compares the exceptions in .dockerignore with the imports of cmd/weir.
+func TestDockerignore_IncludesEveryPackageOfTheBinary(t *testing.T) {
 	text, err := os.ReadFile(tool.Root(t, ".dockerignore"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var letIn []string
+	var included []string
 	for line := range strings.Lines(string(text)) {
 		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "!"); ok {
-			letIn = append(letIn, name)
+			included = append(included, name)
 		}
 	}
 	const module = "github.com/weir-dev/weir/"
@@ -29,8 +29,8 @@ func TestTheImageIsBuiltFromAllThatTheBinaryNeeds(t *testing.T) {
 	}
 	for pkg := range strings.Lines(string(out)) {
 		path, ours := strings.CutPrefix(strings.TrimSpace(pkg), module)
-		if ours && !slices.ContainsFunc(letIn, func(name string) bool { return path == name || strings.HasPrefix(path, name+"/") }) {
-			t.Errorf(".dockerignore keeps %s out", path)
+		if ours && !slices.ContainsFunc(included, func(name string) bool { return path == name || strings.HasPrefix(path, name+"/") }) {
+			t.Errorf(".dockerignore excludes %s, which cmd/weir imports", path)
 		}
 	}
 }

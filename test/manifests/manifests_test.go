@@ -1,4 +1,4 @@
-// Package manifests holds what config/ installs to what it promises, by itself and on a real API server.
+// Package manifests tests the manifests in config/, offline and on a real API server.
 package manifests
 
 import (
@@ -27,7 +27,7 @@ const (
 
 func TestMain(m *testing.M) { fixture.Main(m) }
 
-// installManifest writes what make install-yaml writes and returns its path.
+// installManifest writes the file of make install-yaml and returns its path.
 func installManifest(t *testing.T, image string) (string, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "install.yaml")
@@ -38,7 +38,7 @@ func installManifest(t *testing.T, image string) (string, error) {
 	return file, err
 }
 
-// install applies install.yaml and config/redis and returns their Deployments. Nothing in it may be unknown to the server.
+// install applies install.yaml and config/redis and returns their Deployments. The server rejects unknown fields.
 func install(t *testing.T) (client.Client, []appsv1.Deployment) {
 	t.Helper()
 	kube := fixture.Kube(t)
@@ -60,19 +60,19 @@ func install(t *testing.T) (client.Client, []appsv1.Deployment) {
 		t.Fatal(err)
 	}
 	if len(list.Items) != 2 {
-		t.Fatalf("%d Deployments, want those of operator and Redis", len(list.Items))
+		t.Fatalf("%d Deployments, want 2: the operator and Redis", len(list.Items))
 	}
 	return c, list.Items
 }
 
-func TestEveryPodIsAdmittedUnderPodSecurityRestricted(t *testing.T) {
+func TestPods_AreAdmittedByPodSecurityRestricted(t *testing.T) {
 	c, deployments := install(t)
 	create := func(name string, spec corev1.PodSpec) error {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: installed}, Spec: spec}
 		return c.Create(t.Context(), pod, client.DryRunAll)
 	}
 	if create("privileged", corev1.PodSpec{Containers: []corev1.Container{{Name: "any", Image: "any"}}}) == nil {
-		t.Fatal("the namespace takes pods without a security context")
+		t.Fatal("the namespace admits pods without a security context")
 	}
 	for _, d := range deployments {
 		if err := create(d.Name, d.Spec.Template.Spec); err != nil {
@@ -81,7 +81,7 @@ func TestEveryPodIsAdmittedUnderPodSecurityRestricted(t *testing.T) {
 	}
 }
 
-func TestEveryPodHasNoMoreThanItNeeds(t *testing.T) {
+func TestPods_HaveOnlyThePermissionsTheyNeed(t *testing.T) {
 	_, deployments := install(t)
 	for _, d := range deployments {
 		pod := d.Spec.Template.Spec
@@ -90,26 +90,26 @@ func TestEveryPodHasNoMoreThanItNeeds(t *testing.T) {
 			t.Errorf("%s: API token mounted: %v, want %v", d.Name, token, talksToKubernetes)
 		}
 		if pod.EnableServiceLinks == nil || *pod.EnableServiceLinks {
-			t.Errorf("%s: Services set environment variables", d.Name)
+			t.Errorf("%s: enableServiceLinks is not false", d.Name)
 		}
 		for _, c := range pod.Containers {
 			if readOnly := c.SecurityContext.ReadOnlyRootFilesystem; readOnly == nil || !*readOnly {
-				t.Errorf("%s: %s can write to its root file system", d.Name, c.Name)
+				t.Errorf("%s: the root file system of %s is writable", d.Name, c.Name)
 			}
 			if c.Resources.Limits.Memory().IsZero() || c.Resources.Requests.Cpu().IsZero() {
 				t.Errorf("%s: %s has no memory limit or no CPU request", d.Name, c.Name)
 			}
 			if c.LivenessProbe == nil || c.ReadinessProbe == nil {
-				t.Errorf("%s: %s lacks a probe", d.Name, c.Name)
+				t.Errorf("%s: %s has no liveness or readiness probe", d.Name, c.Name)
 			}
 		}
 	}
 }
 
-func TestTheServerTakesEverythingElseToo(t *testing.T) {
+func TestSamplesAndOptionalManifests_AreValidOnTheServer(t *testing.T) {
 	kube := fixture.Kube(t)
 	install(t)
-	tool.Define(t, kube)
+	tool.InstallCRDs(t, kube)
 	if _, err := kube.Kubectl(t.Context(), "apply", "-f", tool.Root(t, "config", "samples", "00-namespace.yaml")); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestTheServerTakesEverythingElseToo(t *testing.T) {
 	}
 }
 
-func TestAnImageIsNamedByTagByDigestOrByBoth(t *testing.T) {
+func TestInstallManifest_AcceptsAnImageWithTagDigestOrBoth(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("0f", 32)
 	for image, want := range map[string]bool{
 		"weir:v1": true, "registry.example:5000/team/weir:v1": true, "registry.example/weir" + digest: true, "weir:v1" + digest: true,
@@ -142,7 +142,7 @@ func TestAnImageIsNamedByTagByDigestOrByBoth(t *testing.T) {
 	}
 }
 
-func TestTheOperatorIsToldWhoItIs(t *testing.T) {
+func TestOperator_GetsItsPodNameAndNamespace(t *testing.T) {
 	container := tool.All[appsv1.Deployment](t, tool.Kustomize(t, "config/default"), "Deployment")[operator].Spec.Template.Spec.Containers[0]
 	fields := map[string]string{}
 	for _, e := range container.Env {
@@ -155,7 +155,7 @@ func TestTheOperatorIsToldWhoItIs(t *testing.T) {
 	}
 }
 
-func TestCertManagerTakesTheCertificatesOver(t *testing.T) {
+func TestCertManagerComponent_ManagesAllCertificates(t *testing.T) {
 	set := tool.Kustomize(t, "test/manifests/testdata/cert-manager")
 	args := tool.All[appsv1.Deployment](t, set, "Deployment")[operator].Spec.Template.Spec.Containers[0].Args
 	if text := strings.Join(args, " "); !strings.Contains(text, "--webhook-certificates=External") || strings.Contains(text, "Managed") {
@@ -168,7 +168,7 @@ func TestCertManagerTakesTheCertificatesOver(t *testing.T) {
 			secrets[secret], _, _ = unstructured.NestedStringSlice(object.Object, "spec", "dnsNames")
 		}
 		if object.GetKind() == "ValidatingWebhookConfiguration" && object.GetAnnotations()["cert-manager.io/inject-ca-from"] != installed+"/weir-webhook" {
-			t.Errorf("%s gets no bundle from cert-manager: %v", name, object.GetAnnotations())
+			t.Errorf("%s has no annotation for the bundle of cert-manager: %v", name, object.GetAnnotations())
 		}
 	}
 	want := map[string][]string{

@@ -29,8 +29,8 @@ func roles(t *testing.T) map[string][]rbacv1.PolicyRule {
 	return all
 }
 
-// rights are single rights, such as "get secrets." or "create leases.coordination.k8s.io/weir-operator".
-func rights(rules []rbacv1.PolicyRule) []string {
+// permissions returns single permissions, such as "get secrets. " or "update leases.coordination.k8s.io weir-operator".
+func permissions(rules []rbacv1.PolicyRule) []string {
 	var all []string
 	for _, rule := range rules {
 		names := rule.ResourceNames
@@ -51,49 +51,49 @@ func rights(rules []rbacv1.PolicyRule) []string {
 	return slices.Compact(all)
 }
 
-func TestNoRoleHasAWildcardOrEscalates(t *testing.T) {
+func TestRoles_HaveNoWildcardAndDoNotEscalate(t *testing.T) {
 	for name, rules := range roles(t) {
 		for _, rule := range rules {
 			if len(rule.NonResourceURLs) > 0 {
 				t.Errorf("%s: %v", name, rule.NonResourceURLs)
 			}
 		}
-		for _, right := range rights(rules) {
-			verb, _, _ := strings.Cut(right, " ")
-			if strings.Contains(right, "*") || slices.Contains([]string{"bind", "escalate", "impersonate"}, verb) {
-				t.Errorf("%s: %s", name, right)
+		for _, permission := range permissions(rules) {
+			verb, _, _ := strings.Cut(permission, " ")
+			if strings.Contains(permission, "*") || slices.Contains([]string{"bind", "escalate", "impersonate"}, verb) {
+				t.Errorf("%s: %s", name, permission)
 			}
 		}
 	}
 }
 
-// TestTheOperatorMayDoForLimitersWhatItsTestsNeed compares with the rights that the tests of controllers/deployment run it with.
-func TestTheOperatorMayDoForLimitersWhatItsTestsNeed(t *testing.T) {
+// TestLimitersRole_EqualsTheRoleOfTheControllerTests compares with the role that the tests of controllers/deployment use.
+func TestLimitersRole_EqualsTheRoleOfTheControllerTests(t *testing.T) {
 	text, err := os.ReadFile(tool.Root(t, "controllers/deployment/testdata/role.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	tested := tool.All[rbacv1.ClusterRole](t, tool.Objects(t, string(text)), "ClusterRole")["weir-operator-limiters"].Rules
-	// The tests' API server has the kind for a moment only.
+	// The API server of these tests has PodMonitors only in some tests, so their role does not include them.
 	tested = append(tested, rbacv1.PolicyRule{
 		APIGroups: []string{"monitoring.coreos.com"}, Resources: []string{"podmonitors"},
 		Verbs: []string{"get", "list", "watch", "create", "patch", "delete"},
 	})
-	if diff := cmp.Diff(rights(tested), rights(roles(t)["ClusterRole weir-operator-limiters"])); diff != "" {
+	if diff := cmp.Diff(permissions(tested), permissions(roles(t)["ClusterRole weir-operator-limiters"])); diff != "" {
 		t.Errorf("-controllers/deployment/testdata/role.yaml +config/rbac/limiters_role.yaml:\n%s", diff)
 	}
 }
 
-func TestEveryBindingBindsTheOperatorToARoleThatIsThere(t *testing.T) {
+func TestBindings_BindTheOperatorToExistingRoles(t *testing.T) {
 	set := tool.Kustomize(t, "config/default")
 	if set["ServiceAccount "+installed+"/"+operator] == nil {
-		t.Error("there is no ServiceAccount")
+		t.Error("config/default has no ServiceAccount for the operator")
 	}
 	bound := map[string]bool{}
 	check := func(binding string, ref rbacv1.RoleRef, subjects []rbacv1.Subject) {
 		bound[ref.Kind+" "+ref.Name] = true
 		if _, ok := roles(t)[ref.Kind+" "+ref.Name]; !ok {
-			t.Errorf("%s: there is no %s %s", binding, ref.Kind, ref.Name)
+			t.Errorf("%s: %s %s does not exist", binding, ref.Kind, ref.Name)
 		}
 		if want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: operator, Namespace: installed}}; !slices.Equal(subjects, want) {
 			t.Errorf("%s: subjects %v", binding, subjects)
@@ -106,15 +106,15 @@ func TestEveryBindingBindsTheOperatorToARoleThatIsThere(t *testing.T) {
 		check(name, b.RoleRef, b.Subjects)
 	}
 	for role := range maps.Keys(roles(t)) {
-		if forPeople := strings.HasSuffix(role, "-viewer") || strings.HasSuffix(role, "-editor"); bound[role] == forPeople {
+		if forUsers := strings.HasSuffix(role, "-viewer") || strings.HasSuffix(role, "-editor"); bound[role] == forUsers {
 			t.Errorf("%s: bound: %v", role, bound[role])
 		}
 	}
 }
 
-func TestPeopleGetWithTheirRolesNoMoreThanOneNamespaceIsTheirs(t *testing.T) {
+func TestAggregatedRoles_GrantUsersOnlyPoliciesOfTheirNamespace(t *testing.T) {
 	const label = "rbac.authorization.k8s.io/aggregate-to-"
-	with := map[string][]string{} // role for people: the roles that it comes with
+	with := map[string][]string{} // role for users: the default roles to which it is aggregated
 	for name, role := range tool.All[rbacv1.ClusterRole](t, tool.Kustomize(t, "config/default"), "ClusterRole") {
 		for _, to := range []string{"admin", "edit", "view"} {
 			if role.Labels[label+to] == "true" {
@@ -124,9 +124,9 @@ func TestPeopleGetWithTheirRolesNoMoreThanOneNamespaceIsTheirs(t *testing.T) {
 		if !strings.HasSuffix(name, "-viewer") {
 			continue
 		}
-		for _, right := range rights(role.Rules) {
-			if verb, _, _ := strings.Cut(right, " "); !slices.Contains([]string{"get", "list", "watch"}, verb) {
-				t.Errorf("%s: %s", name, right)
+		for _, permission := range permissions(role.Rules) {
+			if verb, _, _ := strings.Cut(permission, " "); !slices.Contains([]string{"get", "list", "watch"}, verb) {
+				t.Errorf("%s: %s", name, permission)
 			}
 		}
 	}
@@ -141,8 +141,9 @@ func TestPeopleGetWithTheirRolesNoMoreThanOneNamespaceIsTheirs(t *testing.T) {
 	}
 }
 
-// TestTheServerGrantsTheOperatorThisAndNothingElse asks the API server about what matters most, and about what is beside it.
-func TestTheServerGrantsTheOperatorThisAndNothingElse(t *testing.T) {
+// TestOperator_HasExactlyThesePermissions sends SubjectAccessReviews for the important permissions, and for similar permissions that the
+// operator must not have.
+func TestOperator_HasExactlyThesePermissions(t *testing.T) {
 	c, _ := install(t)
 	const webhooks = "validatingwebhookconfigurations"
 	for _, q := range []struct {
@@ -155,7 +156,7 @@ func TestTheServerGrantsTheOperatorThisAndNothingElse(t *testing.T) {
 		{"create", "", "configmaps", "shop", "weir-rules-edge", true},
 		{"list", "", "configmaps", "", "", false},
 		{"delete", "", "configmaps", "shop", "weir-rules-edge", false},
-		{"get", "", "secrets", "shop", "redis", true}, // whichever a Limiter names
+		{"get", "", "secrets", "shop", "redis", true}, // any Secret that a Limiter names
 		{"list", "", "secrets", "", "", false},
 		{"list", "", "secrets", installed, "", false},
 		{"patch", "", "secrets", "shop", "redis", false},

@@ -8,18 +8,18 @@ import (
 	"github.com/weir-dev/weir/test/manifests/tool"
 )
 
-// exceptions are checks of kube-score that the operator does not pass, as arguments, and why it need not.
+// exceptions are arguments that disable checks of kube-score, each with the reason.
 func exceptions() map[string]string {
 	return map[string]string{
-		"--ignore-test=pod-networkpolicy":                             "it reaches Redis on whatever port a Limiter names, and API servers, which reach it, have no labels",
-		"--ignore-test=container-ephemeral-storage-request-and-limit": "it cannot write: no volumes, a read-only root; the kubelet rotates its log",
-		"--ignore-test=deployment-has-host-podantiaffinity":           "it is spread by topologySpreadConstraints, which kube-score does not know",
-		"--ignore-test=container-image-pull-policy":                   "what a digest names is always the same; a start that asks the registry for it can fail",
-		"--ignore-container-cpu-limit":                                "a CPU limit would throttle it while it answers a webhook",
+		"--ignore-test=pod-networkpolicy":                             "the operator connects to Redis on any port that a Limiter specifies, and API servers, its clients, have no labels",
+		"--ignore-test=container-ephemeral-storage-request-and-limit": "the operator cannot write files: no volumes, read-only root file system; the kubelet rotates its log",
+		"--ignore-test=deployment-has-host-podantiaffinity":           "topologySpreadConstraints spread the pods, which kube-score does not recognize",
+		"--ignore-test=container-image-pull-policy":                   "the content of a digest never changes, and a start that needs the registry can fail",
+		"--ignore-container-cpu-limit":                                "a CPU limit would throttle the webhook",
 	}
 }
 
-func TestKubeScoreFindsNothingThatHasNoReason(t *testing.T) {
+func TestKubeScore_ReportsNothingExceptTheExceptions(t *testing.T) {
 	file, err := installManifest(t, image)
 	if err != nil {
 		t.Fatal(err)

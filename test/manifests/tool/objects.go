@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Set is a set of objects by what they are: "Deployment weir-system/weir-operator".
+// Set is a set of objects by kind, namespace and name: "Deployment weir-system/weir-operator".
 type Set map[string]*unstructured.Unstructured
 
-// Objects reads manifests, in which no object may stand twice.
+// Objects reads manifests. A duplicate object fails the test.
 func Objects(t testing.TB, manifests string) Set {
 	t.Helper()
 	set := Set{}
@@ -36,13 +36,13 @@ func Objects(t testing.TB, manifests string) Set {
 		}
 		name := fmt.Sprintf("%s %s/%s", object.GetKind(), object.GetNamespace(), object.GetName())
 		if set[name] != nil {
-			t.Fatalf("%s stands there twice", name)
+			t.Fatalf("duplicate object %s", name)
 		}
 		set[name] = object
 	}
 }
 
-// Kustomize builds a directory below the root of the module.
+// Kustomize builds a directory of the module.
 func Kustomize(t testing.TB, below ...string) Set {
 	t.Helper()
 	return Objects(t, Run(t, "kustomize", "build", Root(t, below...)))
@@ -65,7 +65,7 @@ func All[T any](t testing.TB, set Set, kind string) map[string]T {
 	return all
 }
 
-// File writes text into a file of the test and returns its path.
+// File writes text to a temporary file of the test and returns its path.
 func File(t testing.TB, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

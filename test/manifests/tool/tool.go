@@ -1,5 +1,5 @@
-// Package tool runs what manifests are made and checked with. Each program is pinned in a module of its own below hack/, and
-// built on first use; promtool comes with the system.
+// Package tool runs the programs that build and check manifests. Modules in hack/ pin their versions, and the first use builds them.
+// promtool is a package of the system.
 package tool
 
 import (
@@ -16,16 +16,16 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// pinnedIn is the directory, below the root of the module, with the go.mod that pins a program.
+// pinnedIn returns the directory with the go.mod that pins a program, relative to the root of the module.
 func pinnedIn(name string) string {
 	if name == "kube-score" {
-		return "hack/score" // it wants APIs that the others' modules no longer have
+		return "hack/score" // it needs older modules than the other programs
 	}
 	return "hack/manifests"
 }
 
-// Path returns the path of kustomize, helm, kube-score or promtool. The go command builds the first three, which takes
-// minutes once, into its cache.
+// Path returns the path of kustomize, helm, kube-score or promtool. The go command builds the first three into its cache, which takes
+// minutes the first time.
 func Path(ctx context.Context, name string) (string, error) {
 	if name == "promtool" {
 		return fixture.Program(ctx, name, "prometheus")
@@ -44,8 +44,8 @@ func Path(ctx context.Context, name string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// paths are those that Path has found: asking the go command takes as long as helm does. Only a package variable spans the tests of
-// a package.
+// paths caches the results of Path, because the go command takes as long as a run of helm. Only a package variable can be shared by the
+// tests of a package.
 var paths sync.Map //nolint:gochecknoglobals // see above
 
 func found(t testing.TB, name string) string {
@@ -61,11 +61,11 @@ func found(t testing.TB, name string) string {
 	return path
 }
 
-// Output runs a program of [Path] and returns what it printed, and an error with what it complained of.
+// Output runs a program of [Path] and returns its standard output, and an error with its standard error.
 func Output(t testing.TB, name string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), found(t, name), args...)
-	// Nothing of the machine's user: no repositories, plugins or defaults of helm.
+	// Without the settings of the user: repositories, plugins and defaults of helm.
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "HELM_NAMESPACE=", "KUBECONFIG=")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -75,7 +75,7 @@ func Output(t testing.TB, name string, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-// Run is [Output] of what must not fail.
+// Run is [Output], and fails the test if the program fails.
 func Run(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	out, err := Output(t, name, args...)
@@ -85,7 +85,7 @@ func Run(t testing.TB, name string, args ...string) string {
 	return out
 }
 
-// Root is the root of the module, with the path elements below it.
+// Root returns a path in the root directory of the module.
 func Root(t testing.TB, below ...string) string {
 	t.Helper()
 	root, err := fixture.ModuleRoot()

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// Define has the API server know the kinds of cert-manager and of Prometheus Operator that manifests may use.
-func Define(t testing.TB, kube *fixture.KubeProcess) {
+// InstallCRDs installs the CRDs of cert-manager and of Prometheus Operator that manifests can use.
+func InstallCRDs(t testing.TB, kube *fixture.KubeProcess) {
 	t.Helper()
 	certManager := module(t, "github.com/cert-manager/cert-manager")
 	prometheus := module(t, "github.com/prometheus-operator/prometheus-operator")
@@ -30,7 +30,7 @@ func Define(t testing.TB, kube *fixture.KubeProcess) {
 	}
 }
 
-// module is the directory of a module that hack/manifests pins, downloaded where it is missing.
+// module returns the directory of a module that hack/manifests pins. It downloads a missing module.
 func module(t testing.TB, path string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "-C", Root(t, "hack", "manifests"), "mod", "download", "-json", path)

@@ -1,5 +1,5 @@
-// Package manifests pins what config/ and charts/ are checked with: kustomize and helm, and the modules that hold the
-// definitions of the kinds that they may use and a bare API server does not know.
+// Package manifests pins the tools that check config/ and charts/: kustomize and helm, and the modules with the CRDs of cert-manager and
+// Prometheus Operator, which a plain API server does not have.
 package manifests
 
 import (
