@@ -36,7 +36,7 @@ func (e *environment) measureStart(ctx context.Context) error {
 			return fixture.Permanent(err)
 		}
 		if fmt.Sprint(exists) != "1" {
-			return errors.New("Redis has no rules")
+			return errors.New("no rules in Redis")
 		}
 		return nil
 	})

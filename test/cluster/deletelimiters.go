@@ -73,7 +73,7 @@ func (s *scenario) rulesDeleted(ctx context.Context) error {
 		return err
 	}
 	if len(keys) > 0 {
-		return fmt.Errorf("Redis still has the key %s, which expires in %v", keys[0].name, keys[0].expires)
+		return fmt.Errorf("key %s is still in Redis and expires in %v", keys[0].name, keys[0].expires)
 	}
 	return nil
 }
