@@ -91,7 +91,8 @@ func (p LeakyBucket) CheckDenied(log Log) error {
 	for _, r := range log.admitted() {
 		before := p.meter().maxLevel(ends, r.From, r.To) - r.Units*p.Window // includes the request itself
 		if (r.Delay-p.Grain)*p.Limit >= before {
-			return fmt.Errorf("leaky bucket of %d per %d us: admitted at %d … %d with a delay of %d us, which is longer than the queue", p.Limit, p.Window, r.From, r.To, r.Delay)
+			return fmt.Errorf("leaky bucket of %d per %d us: admitted at %d … %d with a delay of %d us, which is longer than the queue",
+				p.Limit, p.Window, r.From, r.To, r.Delay)
 		}
 	}
 	return nil

@@ -46,7 +46,8 @@ func (p SlidingWindowCounter) CheckDenied(log Log) error {
 			justified = justified || (current+d.Units)*p.Window+previous*(p.Window-elapsed) > p.Limit*p.Window
 		}
 		if !justified {
-			return fmt.Errorf("sliding counter of %d per %d us: %d units denied at %d … %d, although the limit was not reached", p.Limit, p.Window, d.Units, d.From, d.To)
+			return fmt.Errorf("sliding counter of %d per %d us: %d units denied at %d … %d, although the limit was not reached",
+				p.Limit, p.Window, d.Units, d.From, d.To)
 		}
 	}
 	return nil
