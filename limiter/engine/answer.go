@@ -40,9 +40,9 @@ type Answer struct {
 // Result is the decision under one rule.
 type Result struct {
 	Rule *rules.Compiled
-	// Identifier as counted: limiter.Missing if the request carried none, hashed if it is a secret.
+	// Identifier as counted: limiter.Missing for a request without an identifier, hashed if it is a secret.
 	Identifier string
-	// Tier of the rule that applies to the request, empty if no tier does.
+	// Tier of the rule that applies to the request, empty if the rule has no tier for it.
 	Tier string
 	// Window of the limit that was applied to the request.
 	Window time.Duration
