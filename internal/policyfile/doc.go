@@ -1,6 +1,5 @@
 // Package policyfile reads policies from YAML files, for commands that run without Kubernetes.
 //
-// A file means what it would mean to an API server: documents are converted, defaulted and validated by the same code
-// and the same CustomResourceDefinition, unknown and repeated fields included, and what passes is compiled. Every
-// [Problem] says the line.
+// A file has the same meaning as in an API server. Documents are converted, defaulted and validated with the same code and the same CRDs,
+// including unknown and duplicate fields. Valid policies are then compiled. Every [Problem] has the line number.
 package policyfile

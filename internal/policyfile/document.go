@@ -16,7 +16,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 )
 
-// object is one API object of a file: its content as an API server would read it, and the text it came from.
+// object is one API object in a file: its content as an API server reads it, and its YAML node.
 type object struct {
 	file    string
 	lines   int // of the file before the document
@@ -24,7 +24,7 @@ type object struct {
 	content map[string]any
 }
 
-// problem is a problem with a field of the object, at the field's line.
+// problem returns a problem of a field, with the line of the field.
 func (o *object) problem(field, message string) Problem {
 	return Problem{File: o.file, Line: o.line(field), Policy: o.policy(), Field: field, Message: message}
 }
@@ -42,7 +42,7 @@ func (o *object) metadata(key string) string {
 	return s
 }
 
-// policy is the object's name, "namespace/name" or "cluster/name"; empty if it has none.
+// policy returns the name of the policy, "namespace/name" or "cluster/name", or "" if the object has no name.
 func (o *object) policy() string {
 	namespace, name := o.metadata("namespace"), o.metadata("name")
 	switch {
@@ -55,7 +55,7 @@ func (o *object) policy() string {
 	}
 }
 
-// parse returns the objects of a file, those of lists one by one, and a problem for each document that is none.
+// parse returns the objects of a file, including the items of lists, and a problem for each invalid document.
 func parse(file File) (objects []*object, problems []Problem) {
 	for _, c := range split(string(file.Content)) {
 		found, err := c.parse(file.Name)
@@ -69,20 +69,20 @@ func parse(file File) (objects []*object, problems []Problem) {
 				objects = append(objects, o)
 				continue
 			}
-			items, faults := o.items()
-			objects, problems = append(objects, items...), append(problems, faults...)
+			items, fieldErrors := o.items()
+			objects, problems = append(objects, items...), append(problems, fieldErrors...)
 		}
 	}
 	return objects, problems
 }
 
-// chunk is the text of one document and the number of lines before it.
+// chunk is the text of one document, and the number of lines before it.
 type chunk struct {
 	text  string
 	lines int
 }
 
-// split cuts a file where kubectl does: at lines that begin with three dashes.
+// split splits a file into documents as kubectl does, at lines that begin with three dashes.
 func split(content string) []chunk {
 	var chunks []chunk
 	var text strings.Builder
@@ -101,13 +101,13 @@ func split(content string) []chunk {
 	return append(chunks, chunk{text.String(), start})
 }
 
-// parse returns the document's object, none if there is nothing but comments.
+// parse returns the object of the document, or nothing if the document has only comments.
 func (c chunk) parse(file string) ([]*object, error) {
 	count := 0
 	for line := range strings.Lines(c.text) {
 		count++
 		if strings.HasPrefix(line, "---") {
-			return nil, fmt.Errorf("line %d: only a comment may follow the dashes that separate documents", count)
+			return nil, fmt.Errorf("line %d: a document separator (---) must not be followed by anything but a comment", count)
 		}
 	}
 	var document yaml.Node
@@ -118,7 +118,7 @@ func (c chunk) parse(file string) ([]*object, error) {
 		return nil, nil
 	}
 	o := &object{file: file, lines: c.lines, node: document.Content[0]}
-	// kubectl's own conversion decides what the text means ("on" is a truth value to it); yaml/v3 only says where.
+	// The conversion of kubectl determines the content (for example, it reads "on" as a bool). yaml/v3 only provides line numbers.
 	asJSON, err := k8syaml.YAMLToJSON([]byte(c.text))
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (c chunk) parse(file string) ([]*object, error) {
 	return []*object{o}, nil
 }
 
-// locate returns the line of the file that an error about the document speaks of, its first if it does not say.
+// locate returns the line number in an error of the document, or the first line of the document if the error has no line number.
 func (c chunk) locate(err error) (line int, message string) {
 	message = strings.TrimPrefix(err.Error(), "yaml: ")
 	if m := regexp.MustCompile(`^line (\d+): `).FindStringSubmatch(message); m != nil {
@@ -151,7 +151,7 @@ func (o *object) items() (objects []*object, problems []Problem) {
 		field := fmt.Sprintf("items[%d]", i)
 		content, ok := items[i].(map[string]any)
 		if !ok {
-			problems = append(problems, o.problem(field, "an item must be an object with apiVersion and kind"))
+			problems = append(problems, o.problem(field, "a list item must be an object with apiVersion and kind"))
 			continue
 		}
 		objects = append(objects, &object{file: o.file, lines: o.lines, node: valueAt(o.node, field), content: content})
@@ -159,7 +159,7 @@ func (o *object) items() (objects []*object, problems []Problem) {
 	return objects, problems
 }
 
-// setNamespace fills in the namespace of an object that names none.
+// setNamespace sets the namespace of an object that does not have one.
 func (o *object) setNamespace(namespace string) {
 	if o.content["metadata"] == nil {
 		o.content["metadata"] = map[string]any{}
@@ -170,14 +170,14 @@ func (o *object) setNamespace(namespace string) {
 	}
 }
 
-// dropNamespace takes the namespace away, as an API server does from an object that belongs to none.
+// dropNamespace removes the namespace, as an API server does for a cluster-scoped object.
 func (o *object) dropNamespace() {
 	if metadata, ok := o.content["metadata"].(map[string]any); ok {
 		delete(metadata, "namespace")
 	}
 }
 
-// duplicates returns a problem for each field that stands twice in a mapping.
+// duplicates returns a problem for each field that occurs twice in a mapping.
 func (o *object) duplicates() []Problem {
 	var problems []Problem
 	var walk func(node *yaml.Node, field string)

@@ -10,16 +10,15 @@ import (
 	"strings"
 )
 
-// File is a file's content under the name that problems give it.
+// File is the content of a file, and its name in problems.
 type File struct {
 	Name    string
 	Content []byte
 }
 
-// Read reads the files that paths name: a file as it is, a directory's *.yaml and *.yml with those of its directories,
-// sorted, and stdin for "-". Each file is read once. In directories, names that begin with a dot are passed over: they
-// are editors' and version control's, and in a mounted ConfigMap a second copy of every file; so are pipes and sockets,
-// which might never end.
+// Read reads files. A path is a file, a directory, whose *.yaml and *.yml files are read recursively in sorted order, or "-" for stdin. Each
+// file is read once. In directories, Read skips names that begin with a dot, because those belong to editors and version control, and in
+// a mounted ConfigMap they are a second copy of every file. It also skips pipes and sockets, because reading them may not end.
 func Read(stdin io.Reader, paths ...string) ([]File, error) {
 	var files []File
 	for _, path := range paths {
@@ -49,7 +48,7 @@ func readOne(stdin io.Reader, name string) ([]byte, error) {
 		return os.ReadFile(name)
 	}
 	if stdin == nil {
-		return nil, fmt.Errorf("%q: no standard input here", name)
+		return nil, fmt.Errorf("%q: standard input is not available", name)
 	}
 	return io.ReadAll(stdin)
 }
@@ -80,8 +79,7 @@ func expand(path string) (names []string, err error) {
 	return names, err
 }
 
-// keepRegular appends a file's name unless it is something else than a file. A link that leads nowhere is an error: a
-// policy is missing.
+// keepRegular appends the name of a regular file. A broken symbolic link is an error, because a policy is missing.
 func keepRegular(names *[]string, name string) error {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -93,7 +91,7 @@ func keepRegular(names *[]string, name string) error {
 	return nil
 }
 
-// isHidden speaks of what lies below root, never of root itself.
+// isHidden reports whether a name below root is hidden. The root itself is never hidden.
 func isHidden(name, root string) bool {
 	return filepath.Clean(name) != root && strings.HasPrefix(filepath.Base(name), ".")
 }

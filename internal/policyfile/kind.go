@@ -12,7 +12,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 )
 
-// The kinds of Weir's API. A Limiter is no policy: it is validated, and nothing here runs it.
+// The kinds of the Weir API. A Limiter is validated, but not used.
 const (
 	policyKind        = "RateLimitPolicy"
 	clusterPolicyKind = "ClusterRateLimitPolicy"
@@ -38,11 +38,11 @@ func newSchemas() (map[string]*policySchema, error) {
 	return schemas, nil
 }
 
-// unknownKind is what is said of an object of Weir's group and of a kind or version that it has not.
+// unknownKind returns the message for an object of the group weir.dev with an unknown kind or version.
 func unknownKind(o *object) string {
 	known := kinds()
 	slices.Sort(known)
-	return fmt.Sprintf("no kind %s in %s; known are %s in %s", o.text("kind"), o.text("apiVersion"), strings.Join(known, ", "), v1alpha1.GroupVersion)
+	return fmt.Sprintf("unknown kind %s in %s; supported kinds: %s in %s", o.text("kind"), o.text("apiVersion"), strings.Join(known, ", "), v1alpha1.GroupVersion)
 }
 
 // key is the name of an object together with its kind.
@@ -50,7 +50,7 @@ type key struct{ kind, name string }
 
 func (o *object) key() key { return key{o.text("kind"), o.policy()} }
 
-// keyOf is the key of a policy that the compiler speaks of.
+// keyOf returns the key of a policy in a result of the compiler.
 func keyOf(policy string, ofCluster bool) key {
 	if ofCluster {
 		return key{clusterPolicyKind, policy}
@@ -58,7 +58,7 @@ func keyOf(policy string, ofCluster bool) key {
 	return key{policyKind, policy}
 }
 
-// decode appends to policies the one that o has become by its admission.
+// decode converts the defaulted content of o and appends it to policies.
 func (o *object) decode(policies *compile.Policies) error {
 	if o.text("kind") == clusterPolicyKind {
 		var policy v1alpha1.ClusterRateLimitPolicy

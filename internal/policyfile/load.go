@@ -13,30 +13,30 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// defaultNamespace is that of objects which name none, as it is kubectl's.
+// defaultNamespace is the namespace of objects without a namespace, as in kubectl.
 const defaultNamespace = "default"
 
-// Loader turns files into rules. It is immutable and safe for concurrent use.
+// Loader compiles files to rules. It is immutable and safe for concurrent use.
 type Loader struct {
 	schemas  map[string]*policySchema // by kind
 	identity compile.Identity
 }
 
-// Result is what files come out as.
+// Result is the result of compiling files.
 type Result struct {
-	// Rules are those of the policies without a problem.
+	// Rules are the rules of the valid policies.
 	Rules rules.Set
 	// Problems are sorted by file and line.
 	Problems []Problem
-	// Policies is how many policies the files hold, good and bad.
+	// Policies is the number of policies in the files, valid and invalid.
 	Policies int
-	// Skipped are the documents that are no policies: other programs' concern, or a Limiter, which is validated all the same.
+	// Skipped lists the documents that are not policies: objects of other APIs, and Limiters, which are validated but not used.
 	Skipped []Skipped
 
 	defined map[key]*object
 }
 
-// NewLoader returns a Loader whose policies take the identifiers they do not name from identity.
+// NewLoader returns a Loader. Policies without an identifier use the identity table.
 func NewLoader(identity compile.Identity) (*Loader, error) {
 	schemas, err := newSchemas()
 	if err != nil {
@@ -45,8 +45,8 @@ func NewLoader(identity compile.Identity) (*Loader, error) {
 	return &Loader{schemas: schemas, identity: identity}, nil
 }
 
-// Load reads, validates and compiles the files that paths name, as [Read] and [Loader.Compile] do. An error means that
-// something could not be read; what is wrong with a policy is a Problem of the result.
+// Load reads the files with [Read] and compiles them with [Loader.Compile]. It returns an error only if a file cannot be read. An invalid
+// policy is a Problem of the result.
 func (l *Loader) Load(stdin io.Reader, paths ...string) (Result, error) {
 	files, err := Read(stdin, paths...)
 	if err != nil {
@@ -55,7 +55,7 @@ func (l *Loader) Load(stdin io.Reader, paths ...string) (Result, error) {
 	return l.Compile(files), nil
 }
 
-// Compile validates and compiles the policies in files. Where two have the same name, the first is enforced.
+// Compile validates and compiles the policies in files. If two policies have the same name, it uses the first and reports the second.
 func (l *Loader) Compile(files []File) Result {
 	var result Result
 	objects := result.collect(files)
@@ -78,7 +78,7 @@ func (l *Loader) Compile(files []File) Result {
 	return result
 }
 
-// Warnings are what is costly or useless in the policies without a problem, sorted by file and line.
+// Warnings returns the warnings for the valid policies, sorted by file and line.
 func (r *Result) Warnings() (all []Problem) {
 	for i := range r.Rules.Rules {
 		rule := &r.Rules.Rules[i]
@@ -95,7 +95,7 @@ func byPlace(a, b Problem) int {
 	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 }
 
-// collect returns the objects of Weir's in files, counts the policies, and notes what is not one.
+// collect returns the objects of the Weir API, counts the policies, and records the other documents.
 func (r *Result) collect(files []File) (ours []*object) {
 	for _, file := range files {
 		objects, problems := parse(file)
@@ -105,7 +105,7 @@ func (r *Result) collect(files []File) (ours []*object) {
 			case isKustomization(o):
 				r.skip(o)
 			case o.text("apiVersion") == "" || o.text("kind") == "":
-				r.Problems = append(r.Problems, o.problem("", "an object needs apiVersion and kind"))
+				r.Problems = append(r.Problems, o.problem("", "an object must have apiVersion and kind"))
 			case o.text("apiVersion") == v1alpha1.GroupVersion.String() && slices.Contains(kinds(), o.text("kind")):
 				ours = append(ours, o)
 				r.count(o)
@@ -119,7 +119,7 @@ func (r *Result) collect(files []File) (ours []*object) {
 	return ours
 }
 
-// count puts an object of Weir's where an API server would: in a namespace, or in none.
+// count counts an object of the Weir API, and sets or removes its namespace as an API server does.
 func (r *Result) count(o *object) {
 	if o.text("kind") == clusterPolicyKind {
 		o.dropNamespace()
@@ -139,32 +139,32 @@ func (r *Result) skip(o *object) {
 	})
 }
 
-// isKustomization: kustomize knows its file by the name alone.
+// isKustomization reports whether the object is a kustomization file without kind. Kustomize identifies it by the file name.
 func isKustomization(o *object) bool {
 	name := strings.TrimSuffix(filepath.Base(o.file), filepath.Ext(o.file))
 	return strings.EqualFold(name, "kustomization") && o.text("kind") == ""
 }
 
-// define keeps the first object of each kind and name, and notes the others.
+// define keeps the first object of each kind and name, and reports the others as problems.
 func (r *Result) define(objects []*object) {
 	r.defined = make(map[key]*object, len(objects))
 	for _, o := range objects {
 		first := r.defined[o.key()]
 		switch {
-		case o.policy() == "": // admit says what is wrong with it
+		case o.policy() == "": // admit reports the missing name
 		case first == nil:
 			r.defined[o.key()] = o
 		default:
 			r.Problems = append(r.Problems, o.problem("metadata.name", fmt.Sprintf(
-				"already defined at %s:%d; that one counts", first.file, first.line("metadata.name"))))
+				"already defined at %s:%d; this policy is ignored", first.file, first.line("metadata.name"))))
 		}
 	}
 }
 
-// admit appends o to policies, if it is one, as an API server would store it, or returns what an API server would refuse it for.
+// admit validates o as an API server does. If o is a valid policy, it appends the policy to policies, or else it returns the problems.
 func (l *Loader) admit(o *object, policies *compile.Policies) []Problem {
 	if o.policy() == "" && o.metadata("generateName") != "" {
-		return []Problem{o.problem("metadata.generateName", "only a server makes up names: give metadata.name")}
+		return []Problem{o.problem("metadata.generateName", "generateName is not supported in files; set metadata.name")}
 	}
 	problems := o.duplicates()
 	for _, f := range l.schemas[o.text("kind")].admit(o.content) {

@@ -112,11 +112,11 @@ func TestTheFirstOfTwoDefinitionsCountsWhereverItStands(t *testing.T) {
 		problems      []string
 	}{
 		"the second is told where the first is": {"1", "2", []int64{1}, []string{
-			"b.yaml:3: shop/a: metadata.name: already defined at a.yaml:3; that one counts",
+			"b.yaml:3: shop/a: metadata.name: already defined at a.yaml:3; this policy is ignored",
 		}},
 		"a bad one is still a definition": {"-1", "2", nil, []string{
 			"a.yaml:4: shop/a: spec.limit: Invalid value: -1: spec.limit in body should be greater than or equal to 1",
-			"b.yaml:3: shop/a: metadata.name: already defined at a.yaml:3; that one counts",
+			"b.yaml:3: shop/a: metadata.name: already defined at a.yaml:3; this policy is ignored",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

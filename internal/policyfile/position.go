@@ -7,14 +7,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// nearest returns the node where field ("spec.match.http.paths[0].value") stands: a mapping's key or a list's item. Of
-// a field that is not there it returns the nearest around it.
+// nearest returns the node of a field such as "spec.match.http.paths[0].value": the key in a mapping or the item in a list. If the field does
+// not exist, it returns the nearest enclosing node.
 func nearest(root *yaml.Node, field string) *yaml.Node {
 	at, _ := descend(root, field)
 	return at
 }
 
-// valueAt returns the node of a field's value, or of the nearest field around it.
+// valueAt returns the node of the value of a field, or of the nearest enclosing field.
 func valueAt(root *yaml.Node, field string) *yaml.Node {
 	_, value := descend(root, field)
 	return value
@@ -32,7 +32,7 @@ func descend(root *yaml.Node, field string) (at, value *yaml.Node) {
 	return at, value
 }
 
-// steps splits "spec.paths[0].value" into its names and numbers; what stands in brackets is one step, dots and all.
+// steps splits "spec.paths[0].value" into names and numbers. The text in brackets is one step, including its dots.
 func steps(field string) []string {
 	var out []string
 	for field != "" {
@@ -50,7 +50,7 @@ func steps(field string) []string {
 	return out
 }
 
-// child returns where step stands in node, and its value: nil if it does not. Aliases and merged mappings are followed.
+// child returns the key and the value of step in node, or nil if there is no such step. It follows aliases and merged mappings.
 func child(node *yaml.Node, step string) (at, value *yaml.Node) {
 	switch node.Kind {
 	case yaml.AliasNode:

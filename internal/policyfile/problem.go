@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// Problem is why a document, or a policy in it, is not enforced.
+// Problem is one reason why a document, or a policy in it, is not enforced.
 type Problem struct {
 	File string
-	// Line counts from 1: where the field stands, or the nearest field around one that is absent.
+	// Line is the line of the field, or of the nearest enclosing field if the field is absent. The first line is 1.
 	Line int
-	// Policy is "namespace/name", empty where the document is no policy.
+	// Policy is "namespace/name" or "cluster/name", or empty if the document is not a policy.
 	Policy string
-	// Field is "spec.match.http.paths[0].value", empty where the problem is no field's.
+	// Field is a path such as "spec.match.http.paths[0].value", or empty if the problem concerns the whole document.
 	Field   string
 	Message string
 }
 
-// String reads "policies.yaml:12: shop/tenant-daily: spec.limit: …".
+// String returns "policies.yaml:12: shop/tenant-daily: spec.limit: message".
 func (p Problem) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:%d: ", p.File, p.Line)
@@ -30,7 +30,7 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Skipped is a document that is no policy.
+// Skipped is a document that is not a policy.
 type Skipped struct {
 	File             string
 	Line             int

@@ -20,8 +20,8 @@ import (
 	k8syaml "sigs.k8s.io/yaml"
 )
 
-// policySchema is a CustomResourceDefinition made ready for judging objects, with the API server's own code and in its
-// order. It is immutable and safe for concurrent use.
+// policySchema validates objects against a CRD, with the code of the API server and in the same order. It is immutable and safe for concurrent
+// use.
 type policySchema struct {
 	namespaced bool
 	structural *schema.Structural
@@ -29,52 +29,52 @@ type policySchema struct {
 	rules      *cel.Validator
 }
 
-// fault is what is wrong with one field of an object.
-type fault struct{ field, message string }
+// fieldError is a problem of one field of an object.
+type fieldError struct{ field, message string }
 
-// newSchema reads a definition in YAML, which must have the version.
+// newSchema parses a CRD in YAML and returns the schema of the version.
 func newSchema(definition, version string) (*policySchema, error) {
 	var crd apiextensionsv1.CustomResourceDefinition
 	if err := k8syaml.UnmarshalStrict([]byte(definition), &crd); err != nil {
-		return nil, fmt.Errorf("read definition: %w", err)
+		return nil, fmt.Errorf("parse the CRD: %w", err)
 	}
 	for _, v := range crd.Spec.Versions {
 		if v.Name == version {
-			return newSchemaOf(v.Schema.OpenAPIV3Schema, crd.Spec.Scope == apiextensionsv1.NamespaceScoped)
+			return newSchemaFromProps(v.Schema.OpenAPIV3Schema, crd.Spec.Scope == apiextensionsv1.NamespaceScoped)
 		}
 	}
-	return nil, fmt.Errorf("definition %s has no version %s", crd.Name, version)
+	return nil, fmt.Errorf("CRD %s has no version %s", crd.Name, version)
 }
 
-func newSchemaOf(props *apiextensionsv1.JSONSchemaProps, namespaced bool) (*policySchema, error) {
+func newSchemaFromProps(props *apiextensionsv1.JSONSchemaProps, namespaced bool) (*policySchema, error) {
 	var internal apiextensions.JSONSchemaProps
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, &internal, nil); err != nil {
-		return nil, fmt.Errorf("convert schema: %w", err)
+		return nil, fmt.Errorf("convert the schema: %w", err)
 	}
 	structural, err := schema.NewStructural(&internal)
 	if err != nil {
-		return nil, fmt.Errorf("read schema: %w", err)
+		return nil, fmt.Errorf("parse the schema: %w", err)
 	}
 	structural = structural.DeepCopy()
 	if err := defaulting.PruneDefaults(structural); err != nil {
-		return nil, fmt.Errorf("read defaults of schema: %w", err)
+		return nil, fmt.Errorf("parse the defaults of the schema: %w", err)
 	}
 	openAPI, _, err := validation.NewSchemaValidator(&internal)
 	if err != nil {
-		return nil, fmt.Errorf("read schema: %w", err)
+		return nil, fmt.Errorf("parse the schema: %w", err)
 	}
 	return &policySchema{namespaced, structural, openAPI, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
-// admit does to content what an API server does to an object that is created with strict field validation: unknown
-// fields are faults, defaults are filled in, the status is dropped. Content is usable only where there are no faults.
-func (s *policySchema) admit(content map[string]any) []fault {
+// admit processes content as an API server does when a client creates the object with strict field validation. It reports unknown fields, sets
+// defaults and removes the status. Content is valid only if admit returns no errors.
+func (s *policySchema) admit(content map[string]any) []fieldError {
 	if content["metadata"] == nil {
 		content["metadata"] = map[string]any{}
 	}
-	faults, err := s.decode(content)
+	fieldErrors, err := s.decode(content)
 	if err != nil {
-		return append(faults, fault{"metadata", err.Error()})
+		return append(fieldErrors, fieldError{"metadata", err.Error()})
 	}
 	delete(content, "status")
 	for _, err := range s.validate(content) {
@@ -82,13 +82,13 @@ func (s *policySchema) admit(content map[string]any) []fault {
 		if name == "<nil>" {
 			name = ""
 		}
-		faults = append(faults, fault{name, err.ErrorBody()})
+		fieldErrors = append(fieldErrors, fieldError{name, err.ErrorBody()})
 	}
-	return faults
+	return fieldErrors
 }
 
-// decode prunes what the schema does not know and fills in what it defaults.
-func (s *policySchema) decode(content map[string]any) ([]fault, error) {
+// decode removes unknown fields and sets defaults.
+func (s *policySchema) decode(content map[string]any) ([]fieldError, error) {
 	metadata, _, unknown, err := objectmeta.GetObjectMetaWithOptions(content, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
 	if err != nil {
 		return nil, err
@@ -100,14 +100,14 @@ func (s *policySchema) decode(content map[string]any) ([]fault, error) {
 		return nil, err
 	}
 	defaulting.Default(content, s.structural)
-	faults := make([]fault, len(unknown))
+	fieldErrors := make([]fieldError, len(unknown))
 	for i, name := range unknown {
-		faults[i] = fault{name, "unknown field"}
+		fieldErrors[i] = fieldError{name, "unknown field"}
 	}
-	return faults, nil
+	return fieldErrors, nil
 }
 
-// validate runs the CEL rules only on an object whose shape they can trust.
+// validate evaluates the CEL rules only if the types and the sizes in the object are valid.
 func (s *policySchema) validate(content map[string]any) field.ErrorList {
 	ctx := context.Background() // only cancels the evaluation of rules, which their cost limit bounds
 	errs := s.validateMetadata(ctx, content)

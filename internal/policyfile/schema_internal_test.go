@@ -110,27 +110,27 @@ func (a *apiServer) refusal(t *testing.T, content map[string]any) []string {
 
 // said returns a refusal in the words of admit. A server does not look at the values of an object with unknown fields,
 // and words what it cannot decode differently.
-func said(t *testing.T, status metav1.Status) (faults []string) {
+func said(t *testing.T, status metav1.Status) (fieldErrors []string) {
 	t.Helper()
 	switch {
 	case status.Reason == metav1.StatusReasonInvalid:
 		for _, cause := range status.Details.Causes {
 			if !strings.Contains(cause.Message, "some validation rules were not checked") {
-				faults = append(faults, strings.TrimPrefix(cause.Field, "<nil>")+": "+cause.Message)
+				fieldErrors = append(fieldErrors, strings.TrimPrefix(cause.Field, "<nil>")+": "+cause.Message)
 			}
 		}
 	case strings.Contains(status.Message, "strict decoding error: "):
 		_, list, _ := strings.Cut(status.Message, "strict decoding error: ")
 		for item := range strings.SplitSeq(list, ", ") {
 			name := strings.Trim(strings.TrimPrefix(item, "unknown field "), `"`)
-			faults = append(faults, name+": unknown field")
+			fieldErrors = append(fieldErrors, name+": unknown field")
 		}
 	default:
 		_, message, _ := strings.Cut(status.Message, "json: ")
-		faults = append(faults, "metadata: json: "+message)
+		fieldErrors = append(fieldErrors, "metadata: json: "+message)
 	}
-	slices.Sort(faults)
-	return faults
+	slices.Sort(fieldErrors)
+	return fieldErrors
 }
 
 func TestNearestFindsTheLineOrTheOneAround(t *testing.T) {
@@ -180,9 +180,9 @@ spec:
 
 func TestADefinitionThatCannotServe(t *testing.T) {
 	for definition, want := range map[string]string{
-		"spec: [":                        "read definition",
-		"spec: {group: a, colour: blue}": "read definition",
-		"metadata: {name: x}":            "definition x has no version v1alpha1",
+		"spec: [":                        "parse the CRD",
+		"spec: {group: a, colour: blue}": "parse the CRD",
+		"metadata: {name: x}":            "CRD x has no version v1alpha1",
 		strings.ReplaceAll(crd.RateLimitPolicies(), "name: v1alpha1", "name: v9"): "has no version v1alpha1",
 	} {
 		if _, err := newSchema(definition, "v1alpha1"); err == nil || !strings.Contains(err.Error(), want) {

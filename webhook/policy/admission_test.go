@@ -35,7 +35,7 @@ func tlsOptions(serving *certificate.Serving) []func(*tls.Config) {
 	return []func(*tls.Config){serving.Configure}
 }
 
-func TestThePolicyThatCannotBeEnforcedIsRefused(t *testing.T) {
+func TestValidateCreate_RejectsAnInvalidPolicyInTheAPIServer(t *testing.T) {
 	w := newWorld(t)
 	w.operator(terms())
 	w.untilItJudges()
@@ -77,7 +77,7 @@ func TestThePolicyThatCannotBeEnforcedIsRefused(t *testing.T) {
 	}
 }
 
-func TestKubectlShowsRefusalsAndWarnings(t *testing.T) {
+func TestWebhook_ShowsProblemsAndWarningsInKubectl(t *testing.T) {
 	w := newWorld(t)
 	w.operator(terms())
 	w.untilItJudges()
@@ -98,7 +98,7 @@ func TestKubectlShowsRefusalsAndWarnings(t *testing.T) {
 	}
 }
 
-func TestWarningsReachTheClient(t *testing.T) {
+func TestWebhook_SendsWarningsToTheClient(t *testing.T) {
 	w := newWorld(t)
 	w.operator(terms())
 	w.untilItJudges()
@@ -121,7 +121,7 @@ func TestWarningsReachTheClient(t *testing.T) {
 	}
 }
 
-func TestWithoutTheWebhookPoliciesAreStoredAndTheirStatusSaysWhatIsWrong(t *testing.T) {
+func TestWebhook_IsOptionalAndStatusReportsProblems(t *testing.T) {
 	w := newWorld(t)
 	broken := w.policy("broken", bad)
 	broken.Finalizers = []string{"weir.dev/test"}
@@ -144,7 +144,7 @@ func TestWithoutTheWebhookPoliciesAreStoredAndTheirStatusSaysWhatIsWrong(t *test
 		t.Errorf("another limit, and still broken: %v", err)
 	}
 	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(broken), broken))
-	w.report() // writes status, which nobody judges
+	w.report() // writes status, which no webhook validates
 	if err := w.Delete(t.Context(), broken); err != nil {
 		t.Errorf("deleting: %v", err)
 	}
@@ -161,7 +161,7 @@ func TestWithoutTheWebhookPoliciesAreStoredAndTheirStatusSaysWhatIsWrong(t *test
 	w.must(w.DeleteAllOf(t.Context(), &v1alpha1.RateLimitPolicy{}, client.InNamespace(w.namespace)))
 }
 
-func TestTheWebhookHealsItself(t *testing.T) {
+func TestWebhook_RestoresItsConfiguration(t *testing.T) {
 	w := newWorld(t)
 	w.operator(terms())
 	w.untilItJudges()
@@ -210,9 +210,9 @@ func (w *world) bundle() []byte {
 	return c.Webhooks[0].ClientConfig.CABundle
 }
 
-// TestNoPolicyGoesUnjudgedWhileCertificatesRotate makes every call that fails a failure of the request, and waits for two
+// TestWebhook_ValidatesEveryPolicyWhileCertificatesRotate makes every call that fails a failure of the request, and waits for two
 // authorities to come.
-func TestNoPolicyGoesUnjudgedWhileCertificatesRotate(t *testing.T) {
+func TestWebhook_ValidatesEveryPolicyWhileCertificatesRotate(t *testing.T) {
 	w := newWorld(t)
 	hurry := terms()
 	hurry.SettleTime, hurry.CertificateLifetime, hurry.CALifetime = time.Second, 6*time.Second, 18*time.Second

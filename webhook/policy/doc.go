@@ -1,6 +1,6 @@
-// Package policy answers the API server when somebody writes a policy: a policy that cannot be enforced is refused, with
-// the fields that stand against it, and one that can is stored, with warnings about what is costly or useless.
+// Package policy is the validating webhook for policies. It rejects an invalid policy with a cause for each invalid field, and accepts a valid
+// policy with warnings about parts that are expensive or have no effect.
 //
-// The compiler that judges is the controllers' own, so that what passes here is Accepted there. Nothing depends on the
-// webhook: what it would have refused while it was away, the controllers tell in the policy's status.
+// It uses the same compiler as the controllers, so that the controllers accept every policy that the webhook accepts. The webhook is
+// optional: if it is unavailable, the controllers report invalid policies in status.
 package policy

@@ -11,8 +11,8 @@ func rateLimitPolicies(config Config) validator[*v1alpha1.RateLimitPolicy] {
 	return validator[*v1alpha1.RateLimitPolicy]{
 		kind: v1alpha1.GroupVersion.WithKind("RateLimitPolicy").GroupKind(),
 		spec: func(p *v1alpha1.RateLimitPolicy) any { return p.Spec },
-		judge: func(ctx context.Context, p *v1alpha1.RateLimitPolicy) judgement {
-			return config.judge(ctx, compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*p}}, p.Namespace)
+		validate: func(ctx context.Context, p *v1alpha1.RateLimitPolicy) verdict {
+			return config.compile(ctx, compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*p}}, p.Namespace)
 		},
 	}
 }
@@ -21,9 +21,9 @@ func clusterRateLimitPolicies(config Config) validator[*v1alpha1.ClusterRateLimi
 	return validator[*v1alpha1.ClusterRateLimitPolicy]{
 		kind: v1alpha1.GroupVersion.WithKind("ClusterRateLimitPolicy").GroupKind(),
 		spec: func(p *v1alpha1.ClusterRateLimitPolicy) any { return p.Spec },
-		judge: func(ctx context.Context, p *v1alpha1.ClusterRateLimitPolicy) judgement {
-			// Those of a namespace are not asked about: none of them speaks for all that this one speaks for.
-			return config.judge(ctx, compile.Policies{Cluster: []v1alpha1.ClusterRateLimitPolicy{*p}}, "")
+		validate: func(ctx context.Context, p *v1alpha1.ClusterRateLimitPolicy) verdict {
+			// Namespaced policies are not read, because none of them applies to every domain of a cluster-scoped policy.
+			return config.compile(ctx, compile.Policies{Cluster: []v1alpha1.ClusterRateLimitPolicy{*p}}, "")
 		},
 	}
 }

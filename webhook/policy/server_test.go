@@ -201,7 +201,7 @@ func (w *world) eventually(what string, condition func() bool) {
 // untilItJudges waits until the API server reaches the webhook.
 func (w *world) untilItJudges() {
 	w.Helper()
-	w.eventually("the webhook judges", func() bool {
+	w.eventually("the webhook validates", func() bool {
 		return w.Create(w.Context(), w.policy("probe", bad), client.DryRunAll) != nil
 	})
 }

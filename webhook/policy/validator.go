@@ -11,29 +11,29 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 )
 
-// validator judges policies of one kind when they are written.
+// validator validates policies of one kind when a client writes them.
 type validator[P client.Object] struct {
 	kind schema.GroupKind
-	// spec is what of a policy is judged.
+	// spec returns the spec of a policy.
 	spec func(P) any
-	// judge compiles a policy beside those that are stored.
-	judge func(context.Context, P) judgement
+	// validate compiles a policy together with the stored policies.
+	validate func(context.Context, P) verdict
 }
 
-// judgement is what there is to say about one policy. With a problem it cannot be enforced.
-type judgement struct {
+// verdict has the problems and the warnings of one policy. A policy with a problem is rejected.
+type verdict struct {
 	problems []compile.Problem
 	warnings []string
 }
 
-// ValidateCreate refuses what cannot be enforced.
+// ValidateCreate rejects an invalid policy.
 func (v validator[P]) ValidateCreate(ctx context.Context, policy P) (admission.Warnings, error) {
-	found := v.judge(ctx, policy)
-	return found.warnings, refusal(v.kind, policy.GetName(), found.problems)
+	found := v.validate(ctx, policy)
+	return found.warnings, invalidError(v.kind, policy.GetName(), found.problems)
 }
 
-// ValidateUpdate judges what changes the spec, and nothing else: a policy that was stored while nobody judged must still
-// take labels and lose finalizers. The compiler has nothing to say of policies that are being deleted.
+// ValidateUpdate validates a policy only if its spec changes. Clients must be able to change the labels and finalizers of an invalid policy
+// that was stored while the webhook was unavailable. The compiler ignores policies that are being deleted.
 func (v validator[P]) ValidateUpdate(ctx context.Context, before, policy P) (admission.Warnings, error) {
 	if equality.Semantic.DeepEqual(v.spec(before), v.spec(policy)) {
 		return nil, nil
@@ -41,5 +41,5 @@ func (v validator[P]) ValidateUpdate(ctx context.Context, before, policy P) (adm
 	return v.ValidateCreate(ctx, policy)
 }
 
-// ValidateDelete lets every policy go.
+// ValidateDelete accepts every deletion.
 func (validator[P]) ValidateDelete(context.Context, P) (admission.Warnings, error) { return nil, nil }

@@ -50,7 +50,7 @@ const (
 	bad  = `{axis: User, limit: 10, window: 1m, match: {http: {paths: [{type: RegularExpression, value: "/v1/(?=x)"}, {type: RegularExpression, value: "("}]}}}`
 )
 
-func TestARefusalTellsEveryField(t *testing.T) {
+func TestValidateCreate_ReportsEveryInvalidField(t *testing.T) {
 	policy := fixture.Policy(t, "a", bad)
 	_, err := on(stored{}).ValidateCreate(t.Context(), &policy)
 	var status apierrors.APIStatus
@@ -70,7 +70,7 @@ func TestARefusalTellsEveryField(t *testing.T) {
 	}
 }
 
-func TestAnUpdateIsJudgedByWhatItChanges(t *testing.T) {
+func TestValidateUpdate_ValidatesOnlyChangesOfTheSpec(t *testing.T) {
 	broken, sound := fixture.Policy(t, "a", bad), fixture.Policy(t, "a", good)
 	labelled, other, leaving := *broken.DeepCopy(), *broken.DeepCopy(), *broken.DeepCopy()
 	labelled.Labels = map[string]string{"team": "a"}
@@ -98,7 +98,7 @@ func TestAnUpdateIsJudgedByWhatItChanges(t *testing.T) {
 	}
 }
 
-func TestAnUpdateIsNotComparedWithThePolicyAsItWas(t *testing.T) {
+func TestValidateUpdate_IgnoresTheStoredVersionOfThePolicy(t *testing.T) {
 	before, after := fixture.Policy(t, "a", good), fixture.Policy(t, "a", `{axis: User, limit: 20, window: 1m}`)
 	warnings, err := on(stored{policies: []v1alpha1.RateLimitPolicy{before}}).ValidateUpdate(t.Context(), &before, &after)
 	if err != nil || len(warnings) > 0 {
@@ -106,18 +106,18 @@ func TestAnUpdateIsNotComparedWithThePolicyAsItWas(t *testing.T) {
 	}
 }
 
-func TestOthersThatAreBrokenStandInNobodysWay(t *testing.T) {
+func TestValidateCreate_IgnoresProblemsOfOtherPolicies(t *testing.T) {
 	policy := fixture.Policy(t, "a", good)
 	if _, err := on(stored{policies: []v1alpha1.RateLimitPolicy{fixture.Policy(t, "b", bad)}}).ValidateCreate(t.Context(), &policy); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestWhileTheOthersCannotBeReadAPolicyIsJudgedByItself(t *testing.T) {
+func TestValidateCreate_ValidatesAloneIfOtherPoliciesCannotBeRead(t *testing.T) {
 	unreadable := on(stored{err: errors.New("the cache has stopped")})
 	policy, broken := fixture.Policy(t, "a", good), fixture.Policy(t, "a", bad)
 	warnings, err := unreadable.ValidateCreate(t.Context(), &policy)
-	if err != nil || len(warnings) != 1 || warnings[0] != unseen {
+	if err != nil || len(warnings) != 1 || warnings[0] != warnOthersUnavailable {
 		t.Errorf("%v %q", err, warnings)
 	}
 	if _, err := unreadable.ValidateCreate(t.Context(), &broken); err == nil {
@@ -125,7 +125,7 @@ func TestWhileTheOthersCannotBeReadAPolicyIsJudgedByItself(t *testing.T) {
 	}
 }
 
-func TestAPolicyOfTheClusterIsJudgedLikeOthers(t *testing.T) {
+func TestValidateCreate_ValidatesClusterRateLimitPolicies(t *testing.T) {
 	clusterWide := func(name, spec string) v1alpha1.ClusterRateLimitPolicy {
 		p := v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		p.Spec.RateLimitPolicySpec = fixture.Policy(t, name, spec).Spec
@@ -152,14 +152,14 @@ func TestAPolicyOfTheClusterIsJudgedLikeOthers(t *testing.T) {
 	}
 }
 
-func TestTheHandlerStandsAtItsPath(t *testing.T) {
+func TestRegister_ServesBothPaths(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
 	m := paths{}
 	Register(m, Config{Scheme: scheme, Stored: stored{}, Identity: compile.DefaultIdentity()})
-	handler, ok := m[PathRateLimitPolicies].(alone)
+	handler, ok := m[PathRateLimitPolicies].(closing)
 	if !ok || len(m) != 2 {
 		t.Fatalf("%v", m)
 	}
@@ -173,7 +173,7 @@ func TestTheHandlerStandsAtItsPath(t *testing.T) {
 	}
 }
 
-func TestNoConnectionIsKept(t *testing.T) {
+func TestServeHTTP_ClosesTheConnection(t *testing.T) {
 	m := paths{}
 	Register(m, Config{Scheme: runtime.NewScheme(), Stored: stored{}, Identity: compile.DefaultIdentity()})
 	server := httptest.NewServer(m[PathClusterRateLimitPolicies])

@@ -11,44 +11,44 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 )
 
-// Where the API server asks about each kind.
+// The paths of the webhook for each kind.
 const (
 	PathRateLimitPolicies        = "/validate/ratelimitpolicies"
 	PathClusterRateLimitPolicies = "/validate/clusterratelimitpolicies"
 )
 
-// Config is what the webhook judges with.
+// Config has the dependencies of the webhook.
 type Config struct {
-	// Scheme knows the policy API.
+	// Scheme must contain the types of v1alpha1.
 	Scheme *runtime.Scheme
-	// Stored lists the policies that are stored, of both kinds, from a cache.
+	// Stored lists the stored policies of both kinds from a cache.
 	Stored Lister
-	// Identity is the Limiter's identity table.
+	// Identity is the identity table for policies without an identifier.
 	Identity compile.Identity
 }
 
-// Lister lists what is stored.
+// Lister lists stored objects.
 type Lister interface {
 	List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error
 }
 
-// mux is what of a webhook server is needed.
+// mux is the part of a webhook server that Register needs.
 type mux interface {
 	Register(path string, hook http.Handler)
 }
 
-// Register makes server answer about every kind of policy.
+// Register registers the webhooks for both kinds of policies.
 func Register(server mux, config Config) {
-	server.Register(PathRateLimitPolicies, alone{admission.WithValidator(config.Scheme, rateLimitPolicies(config))})
-	server.Register(PathClusterRateLimitPolicies, alone{admission.WithValidator(config.Scheme, clusterRateLimitPolicies(config))})
+	server.Register(PathRateLimitPolicies, closing{admission.WithValidator(config.Scheme, rateLimitPolicies(config))})
+	server.Register(PathClusterRateLimitPolicies, closing{admission.WithValidator(config.Scheme, clusterRateLimitPolicies(config))})
 }
 
-// alone answers every call on a connection of its own. Policies are written seldom; and an API server that calls on a kept
-// connection just when an operator ends and closes it takes the policy unjudged.
-type alone struct{ *admission.Webhook }
+// closing closes the connection after each call. Policies are written rarely. If the API server reused a connection while the operator
+// terminates, the call could fail and the policy would be stored without validation.
+type closing struct{ *admission.Webhook }
 
 // ServeHTTP implements http.Handler.
-func (a alone) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (c closing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Connection", "close")
-	a.Webhook.ServeHTTP(w, r)
+	c.Webhook.ServeHTTP(w, r)
 }

@@ -18,7 +18,7 @@ func only(policy v1alpha1.RateLimitPolicy) compile.Policies {
 // warned is what is said about the first of the policies beside the others.
 func warned(t fixture.Failer, policy v1alpha1.RateLimitPolicy, others ...v1alpha1.RateLimitPolicy) []string {
 	t.Helper()
-	found := judge(only(policy), compile.Policies{Namespaced: others}, compile.DefaultIdentity())
+	found := compileWith(only(policy), compile.Policies{Namespaced: others}, compile.DefaultIdentity())
 	if len(found.problems) > 0 {
 		t.Fatalf("%v", found.problems)
 	}
@@ -30,7 +30,7 @@ func warned(t fixture.Failer, policy v1alpha1.RateLimitPolicy, others ...v1alpha
 	return found.warnings
 }
 
-func TestMoreWarningsThanAnybodyReadsAreCounted(t *testing.T) {
+func TestLimitWarnings_CountsTheOmittedWarnings(t *testing.T) {
 	var tiers []string
 	for i := range 12 {
 		tiers = append(tiers, fmt.Sprintf("{name: tier-%d, when: {groups: [g]}, limit: 2}", i))
@@ -41,7 +41,7 @@ func TestMoreWarningsThanAnybodyReadsAreCounted(t *testing.T) {
 	}
 }
 
-func TestLongNamesAreCutShort(t *testing.T) {
+func TestLimitWarnings_TruncatesLongWarnings(t *testing.T) {
 	long := strings.Repeat("n", 63)
 	got := warned(t, fixture.Policy(t, "a", `{axis: User, limit: 10, window: 1m}`), fixture.Policy(t, long, `{axis: User, limit: 1, window: 1m}`))
 	if len(got) != 1 || !strings.HasPrefix(got[0], "spec: never decides: policy "+long+" counts") {

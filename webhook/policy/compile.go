@@ -13,39 +13,39 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-const unseen = "Weir could not read the other policies and has judged this one by itself"
+const warnOthersUnavailable = "Weir could not read the other policies and validated this policy without them"
 
-// judge judges one policy beside those of the cluster and of the namespace, if one is given.
-func (c Config) judge(ctx context.Context, one compile.Policies, namespace string) judgement {
+// compile compiles one policy together with the stored cluster-scoped policies and those of the namespace, if it is not empty.
+func (c Config) compile(ctx context.Context, one compile.Policies, namespace string) verdict {
 	others, err := c.others(ctx, namespace)
 	if err == nil {
-		return judge(one, others, c.Identity)
+		return compileWith(one, others, c.Identity)
 	}
-	// To refuse would be to stop everybody for a trouble of ours; what is wrong with the policy itself shows without the others.
-	log.FromContext(ctx).Error(err, "A policy is judged without those beside it", "policy", nameOf(one))
-	found := judge(one, compile.Policies{}, c.Identity)
-	found.warnings = append(found.warnings, unseen)
+	// Rejecting the policy would block all users because of an internal error. Problems of the policy itself do not depend on others.
+	log.FromContext(ctx).Error(err, "Validated a policy without the other policies, because they could not be read", "policy", nameOf(one))
+	found := compileWith(one, compile.Policies{}, c.Identity)
+	found.warnings = append(found.warnings, warnOthersUnavailable)
 	return found
 }
 
-// others lists policies for reading only: they are the cache's own.
+// others lists the stored policies. The caller must not modify them, because the cache owns them.
 func (c Config) others(ctx context.Context, namespace string) (compile.Policies, error) {
 	var cluster v1alpha1.ClusterRateLimitPolicyList
 	if err := c.Stored.List(ctx, &cluster, client.UnsafeDisableDeepCopy); err != nil {
-		return compile.Policies{}, fmt.Errorf("list the policies of the cluster: %w", err)
+		return compile.Policies{}, fmt.Errorf("list ClusterRateLimitPolicies: %w", err)
 	}
 	if namespace == "" {
 		return compile.Policies{Cluster: cluster.Items}, nil
 	}
 	var namespaced v1alpha1.RateLimitPolicyList
 	if err := c.Stored.List(ctx, &namespaced, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return compile.Policies{}, fmt.Errorf("list the policies of namespace %s: %w", namespace, err)
+		return compile.Policies{}, fmt.Errorf("list RateLimitPolicies in namespace %s: %w", namespace, err)
 	}
 	return compile.Policies{Namespaced: namespaced.Items, Cluster: cluster.Items}, nil
 }
 
-// judge compiles one policy beside others, of which one may be the policy as it was.
-func judge(one, others compile.Policies, identity compile.Identity) judgement {
+// compileWith compiles one policy together with others. The others may contain the stored version of the policy, which is ignored.
+func compileWith(one, others compile.Policies, identity compile.Identity) verdict {
 	name, ofCluster := nameOf(one), len(one.Cluster) > 0
 	for i := range others.Namespaced {
 		if ofCluster || compile.Name(&others.Namespaced[i]) != name {
@@ -58,18 +58,18 @@ func judge(one, others compile.Policies, identity compile.Identity) judgement {
 		}
 	}
 	result := one.Compile(identity)
-	found := judgement{problems: slices.DeleteFunc(result.Problems, func(p compile.Problem) bool {
+	found := verdict{problems: slices.DeleteFunc(result.Problems, func(p compile.Problem) bool {
 		return p.Policy != name || p.Cluster != ofCluster
 	})}
-	// A namespace can be called cluster, so that the name alone does not tell the rule.
+	// The name alone does not identify the rule, because a namespace can have the name cluster.
 	own := slices.IndexFunc(result.Set.Rules, func(r rules.Rule) bool { return r.Policy == name && (r.Domain == "") == ofCluster })
 	if own >= 0 {
-		found.warnings = shown(compile.Warn(&result.Set.Rules[own], result.Set.Rules))
+		found.warnings = limitWarnings(compile.Warn(&result.Set.Rules[own], result.Set.Rules))
 	}
 	return found
 }
 
-// nameOf is the name of the one policy.
+// nameOf returns the name of the single policy.
 func nameOf(one compile.Policies) string {
 	if len(one.Cluster) > 0 {
 		return compile.ClusterName(&one.Cluster[0])

@@ -8,14 +8,14 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 )
 
-// refusal is the error that an API server gives for a broken rule of its own: a cause for every field, nil for none.
-func refusal(kind schema.GroupKind, name string, problems []compile.Problem) error {
+// invalidError returns an error in the form of a failed CRD validation, with a cause for each problem, or nil if there are no problems.
+func invalidError(kind schema.GroupKind, name string, problems []compile.Problem) error {
 	if len(problems) == 0 {
 		return nil
 	}
 	causes := make(field.ErrorList, len(problems))
 	for i, p := range problems {
-		// The value is in the message where it helps, and nowhere if it may be a secret.
+		// The value is only in the message, and only if it cannot be a secret.
 		causes[i] = &field.Error{Type: field.ErrorTypeInvalid, Field: p.Field, BadValue: field.OmitValueType{}, Detail: p.Message}
 	}
 	return apierrors.NewInvalid(kind, name, causes)

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// BenchmarkJudge is what a write costs in a namespace of a thousand policies, each with an expression of its own in one case.
-func BenchmarkJudge(b *testing.B) {
+// BenchmarkCompile is what a write costs in a namespace of a thousand policies, each with an expression of its own in one case.
+func BenchmarkCompile(b *testing.B) {
 	for name, spec := range map[string]string{
 		"plain":       `{axis: User, limit: %d, window: 1m, match: {http: {paths: [{value: /v1/%[1]d}]}}}`,
 		"expressions": `{axis: User, limit: %d, window: 1m, match: {http: {expression: 'request.path == "/v1/%[1]d"'}}}`,
@@ -22,7 +22,7 @@ func BenchmarkJudge(b *testing.B) {
 			}
 			policy := fixture.Policy(b, "a", fmt.Sprintf(spec, 5000))
 			for b.Loop() {
-				judge(only(policy), compile.Policies{Namespaced: others}, compile.DefaultIdentity())
+				compileWith(only(policy), compile.Policies{Namespaced: others}, compile.DefaultIdentity())
 			}
 		})
 	}
