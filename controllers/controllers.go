@@ -1,4 +1,4 @@
-// Package controllers is the one list of the operator's controllers.
+// Package controllers lists the controllers of the operator.
 package controllers
 
 import (

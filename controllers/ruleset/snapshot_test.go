@@ -25,7 +25,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// snapshot returns the ConfigMap of the snapshot; nil if there is none.
+// snapshot returns the ConfigMap of the snapshot; nil if it does not exist.
 func (h *harness) snapshot() *corev1.ConfigMap {
 	h.Helper()
 	var found corev1.ConfigMap

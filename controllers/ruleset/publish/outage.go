@@ -8,7 +8,7 @@ import (
 
 // outageTracker tracks one outage of Redis, and decides which error describes it. The zero value means that Redis is available.
 type outageTracker struct {
-	reported StoreError // describes the outage; zero if there is none
+	reported StoreError // describes the outage; zero while Redis is available
 	causes   outageCauses
 	doubtful bool // the last error was less specific than the reported one
 	began    time.Time

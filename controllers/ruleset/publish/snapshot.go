@@ -67,7 +67,7 @@ func (s *Snapshot) Save(ctx context.Context, limiter *v1alpha1.Limiter, set *sel
 	if size := len(set.Data); size > MaxSnapshot {
 		s.last.problem = "too large"
 		if before.problem != s.last.problem {
-			log.FromContext(ctx).Info("the rule set is too large for the snapshot: limiters that start while Redis is unavailable use an older rule set, if there is one",
+			log.FromContext(ctx).Info("the rule set is too large for the snapshot: limiters that start while Redis is unavailable use the previous snapshot",
 				"configMap", s.name().String(), "bytes", size, "maxBytes", MaxSnapshot)
 		}
 		return

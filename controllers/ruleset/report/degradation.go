@@ -9,7 +9,7 @@ import (
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
 )
 
-// degradation is the reason and the message of a condition Degraded. The zero value means that there is none.
+// degradation is the reason and the message of a condition Degraded. The zero value stands for no condition.
 type degradation struct {
 	reason, message string
 }

@@ -117,7 +117,7 @@ func (o outcome) prefix(all []outcome) string {
 	return o.limiter.String() + ": "
 }
 
-// programmed describes the first Limiter that does not enforce the policy, or all of them if there is none.
+// programmed describes the first Limiter that does not enforce the policy. If every Limiter enforces it, it describes all.
 func programmed(outcomes []outcome, generation int64) (value metav1.ConditionStatus, reason, message string) {
 	var acknowledged, replicas int32
 	for _, o := range outcomes {

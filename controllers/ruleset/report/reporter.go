@@ -62,7 +62,7 @@ type writtenStatus struct {
 	status  v1alpha1.RateLimitPolicyStatus
 }
 
-// missing returns the status that was written and that the cache does not have yet; nil if there is none.
+// missing returns the status that was written and that the cache does not have yet; nil if the cache is up to date.
 func (r reportedPolicy) missing(p selection.Policy) *writtenStatus {
 	if r.over != p.GetResourceVersion() {
 		return nil
@@ -73,7 +73,7 @@ func (r reportedPolicy) missing(p selection.Policy) *writtenStatus {
 // errNextRound means that the status must be written in the next round.
 var errNextRound = errors.New("the number of statuses for this round is reached")
 
-// Reconcile writes the statuses that have changed. It writes none before every Limiter has a state.
+// Reconcile writes the statuses that have changed. It writes nothing before every Limiter has a state.
 func (r *Reporter) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	inputs, err := selection.Gather(ctx, r.Client)
 	if err != nil {
@@ -160,8 +160,8 @@ func (r *Reporter) report(ctx context.Context, policies []selection.Policy, stat
 	return requeueAfter, errors.Join(errs...)
 }
 
-// outcomes returns an outcome of the policy for each Limiter that selects it, or one if none does. They are complete if every
-// Limiter has considered the policy in its current generation.
+// outcomes returns an outcome of the policy for each Limiter that selects it. If no Limiter selects it, there is one outcome
+// without a Limiter. The outcomes are complete if every Limiter has considered the policy in its current generation.
 func (r *Reporter) outcomes(p selection.Policy, states []LimiterState) (outcomes []outcome, complete bool) {
 	for i := range states {
 		s := &states[i]

@@ -13,7 +13,7 @@ import (
 // s if s is such a rule set already.
 //
 // The API server rejects a Limiter with an invalid selector. A Limiter that was stored before the CRD had that validation can
-// still have one. It is unknown which policies such a selector means, and to select none would lift every limit.
+// still have one. It is unknown which policies such a selector means, and to select no policy would lift every limit.
 func (s *RuleSet) KeepPrevious(policies []Policy) *RuleSet {
 	if s.kept {
 		return s

@@ -48,5 +48,5 @@ func (u *Unselected) Compile(inputs Inputs, policies []Policy, selected func(typ
 	}
 }
 
-// Problems returns the problems of the policy as last compiled; nil if it has none or a Limiter selects it.
+// Problems returns the problems of the policy as last compiled; nil if it is valid or a Limiter selects it.
 func (u *Unselected) Problems(policy Key) []compile.Problem { return u.problems[policy] }
