@@ -1,7 +1,6 @@
 package source
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -62,24 +61,11 @@ func (a *applied) last() string {
 }
 
 // logbook is a log that a test can search.
-type logbook struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
+type logbook struct{ fixture.LockedBuffer }
 
 func (l *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-func (l *logbook) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), text)
-}
+func (l *logbook) count(text string) int { return strings.Count(l.String(), text) }
 
 // running runs f until the test ends or calls stop. It must not leak a goroutine.
 func running(t *testing.T, f func(context.Context)) (stop func()) {

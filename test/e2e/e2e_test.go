@@ -3,6 +3,7 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -113,14 +114,13 @@ func (w *world) until(what string, ok func() bool) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-ctx.Done():
-			w.Fatalf("still waiting until %s", what)
-		case <-tick.C:
+	if fixture.Poll(ctx, 20*time.Millisecond, func(context.Context) error {
+		if !ok() {
+			return errors.New(what)
 		}
+		return nil
+	}) != nil {
+		w.Fatalf("still waiting until %s", what)
 	}
 }
 

@@ -176,23 +176,10 @@ func (w *World) Logs(since int) string {
 func waitFor(ctx context.Context, what string, done func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	tick := time.NewTicker(poll)
-	defer tick.Stop()
-	last := errors.New("not checked yet")
-	for {
-		err := done(ctx)
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() == nil { // an error after the deadline is less specific than the previous one
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w; last: %w", what, ctx.Err(), last)
-		case <-tick.C:
-		}
+	if err := fixture.Poll(ctx, poll, done); err != nil {
+		return fmt.Errorf("wait for %s: %w", what, err)
 	}
+	return nil
 }
 
 func read[T client.Object](ctx context.Context, w *World, namespace, name string, into T) (T, error) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/weir-dev/weir/test/fixture"
 )
 
 // recoveryTimeout is how long a trial waits after the repair until all limiters decide with Redis again.
@@ -100,7 +102,7 @@ func (t *Trial) play(ctx context.Context, f Fault, on Setup, p Plan, log *journa
 func (t *Trial) untilRedisDecides(ctx context.Context, log *journal, since int64) error {
 	ctx, cancel := context.WithTimeout(ctx, recoveryTimeout)
 	defer cancel()
-	return poll(ctx, func() error {
+	return fixture.Poll(ctx, pollInterval, func(context.Context) error {
 		if last, ended := recovery(log.read(), t.Limiters, since, micros(time.Now())); !ended {
 			return fmt.Errorf("not every limiter decides with Redis; the last answer without Redis arrived after %v", last)
 		}

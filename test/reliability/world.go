@@ -72,7 +72,7 @@ func (w *world) start(ctx context.Context, weir string, on Setup, all []Policy) 
 			return err
 		}
 	}
-	return poll(ready, func() error {
+	return fixture.Poll(ready, pollInterval, func(context.Context) error {
 		live, err := exchange.Replicas(ready)
 		if err == nil && len(live) != limiters {
 			err = fmt.Errorf("%d limiters send heartbeats, want %d", len(live), limiters)
@@ -115,21 +115,4 @@ func (w *world) stop() error {
 		errs = append(errs, w.client.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// poll calls try until it succeeds or ctx is done.
-func poll(ctx context.Context, try func() error) error {
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		case <-tick.C:
-		}
-	}
 }
