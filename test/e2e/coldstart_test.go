@@ -49,7 +49,7 @@ func startCold(t *testing.T, weir, redis, snapshot string) *coldLimiter {
 	return l
 }
 
-// readyz is what /readyz answers, 0 if nobody does.
+// readyz returns the response of /readyz. The status is 0 if there is no response.
 func (l *coldLimiter) readyz() (status int, body string) {
 	l.Helper()
 	response, err := http.Get(l.ops + "/readyz")
@@ -64,23 +64,23 @@ func (l *coldLimiter) readyz() (status int, body string) {
 	return response.StatusCode, string(text)
 }
 
-// says waits until it is ready and /readyz answers that.
-func (l *coldLimiter) says(want string) {
+// awaitReady waits until the limiter is ready and /readyz returns want.
+func (l *coldLimiter) awaitReady(want string) {
 	l.Helper()
 	var got int
 	var body string
 	for deadline := time.Now().Add(patience); got != http.StatusOK || body != want; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			l.Fatalf("/readyz still answers %d %q, want 200 %q", got, body, want)
+			l.Fatalf("/readyz still returns %d %q, want 200 %q", got, body, want)
 		}
 		got, body = l.readyz()
 	}
 }
 
-// readyOn waits until the limiter runs on the snapshot, and holds it to its time.
+// readyOn waits until the limiter uses the rules of the snapshot, and fails the test if this takes longer than coldStart.
 func (l *coldLimiter) readyOn(revision string) {
 	l.Helper()
-	l.says(fmt.Sprintf("ok %s from snapshot %s\n", revision, l.snapshot))
+	l.awaitReady(fmt.Sprintf("ok %s from snapshot %s\n", revision, l.snapshot))
 	if took := time.Since(l.started); took > coldStart {
 		l.Errorf("ready after %v, want within %v", took, coldStart)
 	}
@@ -95,7 +95,7 @@ func buildWeir(t *testing.T) string {
 	return weir
 }
 
-// encoded is a rule set that differs by its number of units.
+// encoded returns a rule set that is identified by its number of units.
 func encoded(units int64) (data []byte, revision string) {
 	return rules.Encode(rules.Set{Rules: []rules.Rule{{
 		Policy: "shop/tenant", Domain: "shop", Axis: "Tenant", Identifier: rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"},
@@ -125,7 +125,7 @@ func publish(t *testing.T, url string, data []byte, revision string) {
 	}
 }
 
-func TestAColdStartWithoutRedis(t *testing.T) {
+func TestColdStart_WithoutRedis(t *testing.T) {
 	weir := buildWeir(t)
 	absences := map[string]func(*fixture.RedisProcess) error{
 		"nobody listens": func(r *fixture.RedisProcess) error { r.Kill(); return nil },
@@ -149,25 +149,25 @@ func TestAColdStartWithoutRedis(t *testing.T) {
 			}
 			data, revision := encoded(2)
 			publish(t, redis.URL(), data, revision)
-			l.says("ok " + revision + " from redis\n")
+			l.awaitReady("ok " + revision + " from redis\n")
 
 			redis.Kill()
-			for deadline := time.Now().Add(patience); !strings.Contains(l.Log(), `inForce=`+revision); time.Sleep(10 * time.Millisecond) {
+			for deadline := time.Now().Add(patience); !strings.Contains(l.Log(), `active=`+revision); time.Sleep(10 * time.Millisecond) {
 				if time.Now().After(deadline) {
-					t.Fatal("it does not notice that Redis is gone")
+					t.Fatal("the limiter does not notice the outage")
 				}
 				if status, body := l.readyz(); status != http.StatusOK || body != "ok "+revision+" from redis\n" {
-					t.Fatalf("while Redis is gone, /readyz answers %d %q", status, body)
+					t.Fatalf("during the outage, /readyz returns %d %q", status, body)
 				}
 			}
 			if status, body := l.readyz(); status != http.StatusOK || body != "ok "+revision+" from redis\n" {
-				t.Errorf("once that is noticed, /readyz answers %d %q", status, body)
+				t.Errorf("after the limiter noticed the outage, /readyz returns %d %q", status, body)
 			}
 		})
 	}
 }
 
-func TestAStandaloneLimiterSaysWhichDirectoryItRunsOn(t *testing.T) {
+func TestReadyz_NamesTheDirectoryOfAStandaloneLimiter(t *testing.T) {
 	dir := t.TempDir()
 	save(t, filepath.Join(dir, "tenant.yaml"), []byte(`
 apiVersion: weir.dev/v1alpha1
@@ -187,7 +187,7 @@ spec: {axis: Tenant, limit: 5, window: 1h}
 	})
 }
 
-func TestWithoutRedisAndSnapshotALimiterSaysWhatItLacksUntilOneComes(t *testing.T) {
+func TestReadyz_ReportsWhatIsMissingWithoutRedisAndSnapshot(t *testing.T) {
 	addr, err := fixture.FreeAddr(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -204,14 +204,14 @@ func TestWithoutRedisAndSnapshotALimiterSaysWhatItLacksUntilOneComes(t *testing.
 	w := &world{T: t}
 	w.until("/readyz names Redis and the snapshot", both("is missing"))
 	save(t, snapshot, []byte("rules"))
-	w.until("/readyz says why the snapshot is refused", both("refused: decode rules: "))
+	w.until("/readyz reports why the snapshot is rejected", both("rejected: decode rules: "))
 	data, revision := encoded(1)
 	save(t, snapshot, data)
-	l.says("ok " + revision + " from snapshot " + snapshot + "\n")
+	l.awaitReady("ok " + revision + " from snapshot " + snapshot + "\n")
 }
 
-// TestAColdStartFromWhatTheOperatorKept has no Redis until its last lines.
-func TestAColdStartFromWhatTheOperatorKept(t *testing.T) {
+// TestColdStart_FromTheSnapshotOfTheOperator has no Redis at first.
+func TestColdStart_FromTheSnapshotOfTheOperator(t *testing.T) {
 	w := &world{T: t, kube: fixture.Kube(t), redis: fixture.Redis(t)}
 	w.redis.Kill()
 	w.ns = fixture.Namespace(t, w.kube)
@@ -246,7 +246,7 @@ func TestAColdStartFromWhatTheOperatorKept(t *testing.T) {
 		}
 	}
 	w.until("the operator has kept the policy", keeps(5))
-	w.until("Degraded says that the operator does not reach Redis", func() bool {
+	w.until("Degraded reports that the operator cannot reach Redis", func() bool {
 		return strings.HasPrefix(w.condition("reports", "Degraded"), "True StoreUnreachable the operator has not reached Redis since ")
 	})
 	save(t, mounted, kept.BinaryData["rules.json.gz"])
@@ -257,10 +257,10 @@ func TestAColdStartFromWhatTheOperatorKept(t *testing.T) {
 	if err := w.redis.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	l.says("ok " + revision + " from redis\n")
+	l.awaitReady("ok " + revision + " from redis\n")
 	w.waitFor("Ready", "reports")
 	if got := w.condition("reports", "Degraded"); got != "" {
-		t.Errorf("Degraded when it is over: %s", got)
+		t.Errorf("Degraded after the outage: %s", got)
 	}
 	w.mustApply("reports", "axis: Tenant, limit: 6, window: 1h")
 	w.until("the operator has kept the edit", keeps(6))

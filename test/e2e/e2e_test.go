@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { fixture.Main(m) }
 
-// patience bounds every wait. What is waited for takes milliseconds, or as long as the sentence beside it says.
+// patience is the timeout of each wait. The events take milliseconds, unless a comment states another duration.
 const patience = 60 * time.Second
 
 // world is a cluster with Weir in it.
@@ -145,7 +145,7 @@ func (w *world) spend(n int) (passed int) {
 	return passed
 }
 
-func TestFromApplyTo429(t *testing.T) {
+func TestPolicy_FromApplyTo429(t *testing.T) {
 	w := newWorld(t)
 
 	w.mustApply("reports", "axis: Tenant, limit: 5, window: 1h, algorithm: SlidingWindowLog")
@@ -156,7 +156,7 @@ func TestFromApplyTo429(t *testing.T) {
 	if passed := w.spend(9); passed != 5 {
 		t.Errorf("%d of 9 requests passed, want 5: the replicas share one counter", passed)
 	}
-	denied := w.ask(0, false) // by a replica that Redis has told of a denial before
+	denied := w.ask(0, false) // by a replica whose denial cache has the denial
 	if denied.Status != http.StatusTooManyRequests || denied.Policy != w.ns+"/reports" || denied.Source != "cache" || denied.Header.Get("Retry-After") == "" {
 		t.Errorf("denied with %d, %s, headers %v", denied.Status, denied.Body, denied.Header)
 	}
@@ -178,7 +178,7 @@ func TestFromApplyTo429(t *testing.T) {
 	}
 }
 
-func TestAPolicyThatCannotBeIsToldAndHarmsNobody(t *testing.T) {
+func TestPolicy_AnInvalidPolicyIsReportedAndAffectsNoOther(t *testing.T) {
 	w := newWorld(t)
 	w.mustApply("good", "axis: Tenant, limit: 5, window: 1h")
 	w.waitFor("Ready", "good")
@@ -196,28 +196,28 @@ func TestAPolicyThatCannotBeIsToldAndHarmsNobody(t *testing.T) {
 		}
 	}
 	if passed := w.spend(6); passed != 5 {
-		t.Errorf("%d of 6 requests passed beside a policy that cannot be, want 5", passed)
+		t.Errorf("%d of 6 requests passed next to an invalid policy, want 5", passed)
 	}
 
 	w.mustApply("stalled", `axis: Tenant, limit: 1, window: 1h, match: {http: {paths: [{type: RegularExpression, value: "/x"}]}}`)
 	w.waitFor("Ready", "stalled")
 	if got := w.condition("stalled", "Stalled"); got != "" {
-		t.Errorf("still stalled when mended: %s", got)
+		t.Errorf("still stalled after the fix: %s", got)
 	}
 }
 
-func TestRedisComesBackEmptyAndIsRepaired(t *testing.T) {
+func TestRedis_IsRepairedAfterItRestartsEmpty(t *testing.T) {
 	w := newWorld(t)
 	w.mustApply("reports", "axis: Tenant, limit: 5, window: 1h")
 	w.waitFor("Ready", "reports")
 	revision := w.ask(0, true).Revision
 
 	w.redis.Kill()
-	w.until("the status says that Redis is away", func() bool {
+	w.until("the status reports that Redis is unavailable", func() bool {
 		return strings.HasPrefix(w.condition("reports", "Programmed"), "False StoreUnreachable")
 	})
 	if got := w.condition("reports", "Accepted"); !strings.HasPrefix(got, "True") {
-		t.Errorf("Accepted while Redis is away: %s", got)
+		t.Errorf("Accepted while Redis is unavailable: %s", got)
 	}
 	for _, r := range w.stack.Replicas {
 		if err := fixture.WaitHTTP(t.Context(), r.OpsURL+"/readyz", http.StatusOK); err != nil {
@@ -238,12 +238,12 @@ func TestRedisComesBackEmptyAndIsRepaired(t *testing.T) {
 	}
 }
 
-func TestAReplicaWithoutRulesSaysWhyItIsNotReady(t *testing.T) {
+func TestReadyz_ReportsWhyAReplicaHasNoRules(t *testing.T) {
 	weir, err := fixture.BuildWeir(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var addrs [3]string // the last one is nobody's
+	var addrs [3]string // no server listens on the last one
 	for i := range addrs {
 		if addrs[i], err = fixture.FreeAddr(t.Context()); err != nil {
 			t.Fatal(err)
@@ -263,8 +263,8 @@ func TestAReplicaWithoutRulesSaysWhyItIsNotReady(t *testing.T) {
 	}
 }
 
-// TestProgrammedWaitsForAReplicaThatIsLate stops one of two replicas, whose heartbeat stays fresh for a while, during an edit.
-func TestProgrammedWaitsForAReplicaThatIsLate(t *testing.T) {
+// TestProgrammed_WaitsForALateReplica pauses one of two replicas during an edit. Its heartbeat stays valid for a while.
+func TestProgrammed_WaitsForALateReplica(t *testing.T) {
 	w := newWorld(t)
 	w.mustApply("reports", "axis: Tenant, limit: 5, window: 1h")
 	w.waitFor("Ready", "reports")
@@ -279,13 +279,13 @@ func TestProgrammedWaitsForAReplicaThatIsLate(t *testing.T) {
 		t.Errorf("the other replica enforces %d, want 6", got)
 	}
 	watched := 0
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); watched++ { // a silent replica counts for five seconds
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); watched++ { // a replica without heartbeats counts for five seconds
 		if got := w.condition("reports", "Programmed"); got != apart {
 			t.Fatalf("Programmed=%s while a replica is late", got)
 		}
 	}
 	if watched == 0 {
-		t.Error("nobody looked")
+		t.Error("the condition was never read")
 	}
 	if err := late.Resume(); err != nil {
 		t.Fatal(err)

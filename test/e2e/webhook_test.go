@@ -16,17 +16,17 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// review asks about the creation of a RateLimitPolicy of the namespace shop.
+// review is an admission review for the creation of a RateLimitPolicy in the namespace shop.
 const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE",
 "kind":{"group":"weir.dev","version":"v1alpha1","kind":"RateLimitPolicy"},
 "resource":{"group":"weir.dev","version":"v1alpha1","resource":"ratelimitpolicies"},"name":"a","namespace":"shop",
 "object":{"apiVersion":"weir.dev/v1alpha1","kind":"RateLimitPolicy","metadata":{"name":"a","namespace":"shop"},"spec":{"axis":"Tenant",
 "limit":5,"window":"1m","algorithm":"%s","match":{"http":{"paths":[{"type":"RegularExpression","value":%q}]}}}}}}`
 
-// TestTheOperatorJudgesPolicies runs the operator with the webhook, in a namespace of its own, and asks it as an API server does: by
-// the name of its Service, trusting the bundle that the operator has put into the configuration and nobody else. The API
-// server of the test cannot ask: it reaches no Service.
-func TestTheOperatorJudgesPolicies(t *testing.T) {
+// TestWebhook_ValidatesPolicies runs the operator with the webhook in a namespace of its own and calls the webhook as the API server
+// does: by the name of its Service, trusting only the CA bundle that the operator has written into the configuration. The API server
+// of the test cannot call it, because it cannot reach a Service.
+func TestWebhook_ValidatesPolicies(t *testing.T) {
 	kube := fixture.Kube(t)
 	namespace := fixture.Namespace(t, kube)
 	kubectl := func(args ...string) string {
@@ -62,7 +62,7 @@ func TestTheOperatorJudgesPolicies(t *testing.T) {
 	}
 	trusted := x509.NewCertPool()
 	if !trusted.AppendCertsFromPEM(bundle) {
-		t.Fatalf("no authority in the bundle %q", bundle)
+		t.Fatalf("no CA in the bundle %q", bundle)
 	}
 	web := &http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: trusted, ServerName: "weir-webhook." + namespace + ".svc"},
@@ -83,12 +83,12 @@ func TestTheOperatorJudgesPolicies(t *testing.T) {
 		return answer.Response
 	}
 	if r := ask("SlidingWindowLog", "/v1/[0-9]+"); !r.Allowed || len(r.Warnings) != 0 {
-		t.Errorf("a good policy: %+v", r)
+		t.Errorf("a valid policy: %+v", r)
 	}
 	if r := ask("FixedWindow", "/v1/[0-9]+"); !r.Allowed || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "FixedWindow can admit up to 10") {
-		t.Errorf("a policy to be warned of: %+v", r)
+		t.Errorf("a policy with a warning: %+v", r)
 	}
 	if r := ask("SlidingWindowLog", "/v1/(?=x)"); r.Allowed || !strings.Contains(r.Result.Message, "spec.match.http.paths[0].value") {
-		t.Errorf("a policy that cannot be: %+v", r)
+		t.Errorf("an invalid policy: %+v", r)
 	}
 }

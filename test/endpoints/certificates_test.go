@@ -28,7 +28,7 @@ func wantsCertificates(t *testing.T, s *serving) {
 	}
 	without, other := s.known(t), s.known(t)
 	without.Certificates = nil
-	// Without the client's callback crypto/tls would leave out a certificate that the server will not take.
+	// Without the callback, crypto/tls would not send a certificate that the server does not accept.
 	other.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &stranger, nil }
 	for name, c := range map[string]credentials.TransportCredentials{
 		"a client without a certificate":          credentials.NewTLS(without),
@@ -43,8 +43,8 @@ func wantsCertificates(t *testing.T, s *serving) {
 	s.wantLeft(t, `"descriptors":[[{"key":"generic_key","value":"login"},{"key":"remote_address","value":"192.0.2.30"}]]`, 2)
 }
 
-// renews puts certificates of another authority in place of the server's: who connects from then on sees the new one, and
-// who is connected stays so.
+// renews replaces the certificates of the server with those of another CA: new connections get the new certificate, and existing
+// connections stay open.
 func renews(t *testing.T, s *serving) {
 	before := s.dialKnown(t)
 	serial := shown(t, before)
@@ -62,17 +62,17 @@ func renews(t *testing.T, s *serving) {
 		t.Fatal(err)
 	}
 	if again := shown(t, s.dial(t, credentials.NewTLS(config))); again == serial {
-		t.Errorf("the certificate %s is shown still", again)
+		t.Errorf("a new connection gets the old certificate %s", again)
 	}
 	if still := shown(t, before); still != serial {
-		t.Errorf("a connection from before shows %s", still)
+		t.Errorf("an existing connection has certificate %s", still)
 	}
 	if _, err := health(t, s.dialKnown(t)); status.Code(err) != codes.Unavailable {
-		t.Errorf("who believes the old authority alone: %v", err)
+		t.Errorf("a client that trusts only the old CA: %v", err)
 	}
 }
 
-// shown is the serial number of the certificate at the other end of conn.
+// shown returns the serial number of the server certificate of conn.
 func shown(t *testing.T, conn *grpc.ClientConn) string {
 	t.Helper()
 	var p peer.Peer

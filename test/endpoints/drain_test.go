@@ -16,8 +16,8 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// drains sends SIGTERM while both sockets have something under way that outlasts the drain: a request that waits for its turn,
-// and a call whose message has not come yet.
+// drains sends SIGTERM while both servers have a request in flight that takes longer than the drain: a delayed HTTP request, and a gRPC
+// call whose message has not been sent yet.
 func drains(t *testing.T, s *serving) {
 	conn := s.dialKnown(t)
 	watching, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
@@ -31,7 +31,7 @@ func drains(t *testing.T, s *serving) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What is answered on the same connection came after the call.
+	// The response to a later call on the same connection proves that the first call has arrived.
 	if _, err := health(t, conn); err != nil {
 		t.Fatal(err)
 	}
@@ -50,21 +50,21 @@ func drains(t *testing.T, s *serving) {
 	if a := s.ask(t, http.MethodPost, "/v1/check", `{"domain":"shop","host":"ip.example","clientIP":"192.0.2.40"}`, nil); a.status != http.StatusOK {
 		t.Errorf("while it drains: %+v", a)
 	}
-	if now, err := watching.Recv(); err == nil { // it ends when no new calls are taken any more
+	if now, err := watching.Recv(); err == nil { // ends when the server rejects new calls
 		t.Errorf("after the drain: %v", now)
 	}
 	if passed := time.Since(began); passed < drain {
-		t.Errorf("no new calls are taken %v after SIGTERM", passed)
+		t.Errorf("new calls are rejected %v after SIGTERM", passed)
 	}
 	if err := errors.Join(call.SendMsg(login("192.0.2.41")), call.CloseSend()); err != nil {
-		t.Errorf("the call under way: %v", err)
+		t.Errorf("the call in flight: %v", err)
 	}
 	var answer ratelimitv3.RateLimitResponse
 	if err := call.RecvMsg(&answer); err != nil || answer.GetOverallCode() != ratelimitv3.RateLimitResponse_OK {
-		t.Errorf("the call under way: %v, %v", &answer, err)
+		t.Errorf("the call in flight: %v, %v", &answer, err)
 	}
 	if a := <-held; a.status != http.StatusOK {
-		t.Errorf("the request under way: %+v", a)
+		t.Errorf("the request in flight: %+v", a)
 	}
 	if err := <-stopped; err != nil {
 		t.Error(err)
@@ -72,12 +72,12 @@ func drains(t *testing.T, s *serving) {
 	for _, place := range []string{strings.TrimPrefix(s.http, "http://"), s.rpc, strings.TrimPrefix(s.ops, "http://")} {
 		if c, err := net.DialTimeout("tcp", place, patience); err == nil {
 			c.Close()
-			t.Errorf("%s takes connections afterwards", place)
+			t.Errorf("%s accepts connections after the drain", place)
 		}
 	}
 }
 
-// holdUp asks for what has to wait for its turn, and returns when it is counted: the answer comes a second later.
+// holdUp sends a request that is delayed, and returns when it is counted. The response follows a second later.
 func holdUp(t *testing.T, s *serving) <-chan answered {
 	t.Helper()
 	question := func() answered {

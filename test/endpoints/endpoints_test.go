@@ -1,5 +1,5 @@
-// Package endpoints holds all endpoints to a limiter to one table of requests: whoever asks, and however, gets the same decision. And
-// it starts a real weir, with every flag of its sockets.
+// Package endpoints tests all endpoints of a limiter with one table of requests: each endpoint must make the same decision. It also
+// starts a real weir with all flags of its listeners.
 package endpoints_test
 
 import (
@@ -20,29 +20,29 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// endpoint is a way to a limiter.
+// endpoint is an endpoint of a limiter, or a Go package that calls the engine or an endpoint.
 type endpoint struct {
 	name string
-	// carries is the least number of rows that go through it.
+	// carries is the minimum number of rows that the endpoint can express.
 	carries int
-	// cannot says what of a row it has no words for, empty if it can carry it.
+	// cannot returns which part of a row the endpoint cannot express, empty if it can express the row.
 	cannot func(*row) string
 	// open opens the endpoint to l, until the test ends.
 	open func(t *testing.T, l *oneLimiter) asker
 }
 
-// asker asks one question, and returns what was told.
+// asker sends one request and returns the response.
 type asker func(t *testing.T, r *row) told
 
-// told is what somebody who asked got to know.
+// told is the response of an endpoint.
 type told struct {
 	allowed bool
 	fields  http.Header // for the client
-	// outcomes are nil at endpoints that do not tell them.
+	// outcomes is nil for endpoints whose response has no outcomes.
 	outcomes []outcome
-	// anonymous: the outcomes tell policies and tiers, not for whom and how much is left.
+	// anonymous is true if the outcomes have policies and tiers, without identifiers and remaining units.
 	anonymous bool
-	// text is all that was told, word by word.
+	// text is the complete text of the response.
 	text string
 }
 
@@ -50,8 +50,8 @@ func endpoints() []endpoint {
 	return []endpoint{
 		{"the engine", 310, cannotEngine, openEngine},
 		{"POST /v1/check", 300, cannotCheck, openCheck},
-		{"/v1/auth as Traefik and Caddy ask", 280, cannotAuth, openAuth(asTraefik)},
-		{"/v1/auth as nginx asks", 280, cannotAuth, openAuth(asNginx)},
+		{"/v1/auth with the headers of Traefik and Caddy", 280, cannotAuth, openAuth(asTraefik)},
+		{"/v1/auth with the headers of nginx", 280, cannotAuth, openAuth(asNginx)},
 		{"ext_authz", 290, cannotExtAuthz, openExtAuthz},
 		{"RLS", 22, cannotRateLimit, openRateLimit},
 		{"middleware", 310, cannotMiddleware, openMiddleware},
@@ -61,12 +61,12 @@ func endpoints() []endpoint {
 	}
 }
 
-// fewestRows and fewestEndpoints are how much the table must hold, and through how many endpoints each of its rows must go.
+// fewestRows is the minimum size of the table. fewestEndpoints is the minimum number of endpoints that can express each row.
 const fewestRows, fewestEndpoints = 310, 3
 
-// TestEndpoints_DecideAlike asks for every row of the table at every endpoint that can carry it, each with counters of its own: they
-// charge the same counters with the same units, and tell the same. A row that an endpoint cannot carry is spent behind it, so that
-// its counters stand as at the others.
+// TestEndpoints_DecideAlike sends each row of the table to each endpoint that can express it. Each endpoint has its own counters. All
+// must charge the same counters with the same units and return the same result. A row that an endpoint cannot express is spent
+// directly on its engine, so that its counters stay equal to the others.
 func TestEndpoints_DecideAlike(t *testing.T) {
 	set, rows := readPolicies(t), readRows(t)
 	if len(rows) < fewestRows {
@@ -121,13 +121,13 @@ func TestEndpoints_DecideAlike(t *testing.T) {
 	}
 }
 
-// decided is what one row came to at one endpoint.
+// decided is the result of one row at one endpoint.
 type decided struct {
 	told    told
 	charges []charge
 }
 
-// staysApart sees that an endpoint still reads r as another request. It leaves the counters alone.
+// staysApart checks that an endpoint still reads r as a different request. It does not change the counters.
 func staysApart(t *testing.T, d endpoint, l *oneLimiter, r *row, ask asker, want *decided) {
 	t.Helper()
 	l.store.looking = true
@@ -140,7 +140,7 @@ func staysApart(t *testing.T, d endpoint, l *oneLimiter, r *row, ask asker, want
 		return keys
 	}
 	if slices.Equal(charged(l.store.take()), charged(want.charges)) {
-		t.Errorf("line %d: %s: %s reads it as all do now: take the line %q out of the table", r.line, r.sentence, d.name, "apart "+d.name)
+		t.Errorf("line %d: %s: %s now reads it as all other endpoints do: remove the line %q from the table", r.line, r.sentence, d.name, "apart "+d.name)
 	}
 }
 
@@ -175,7 +175,7 @@ func asTheTableSays(t *testing.T, r *row, got *decided) {
 
 var byPolicy = cmpopts.SortSlices(func(a, b outcome) bool { return a.Policy < b.Policy })
 
-// asTheEngine compares what an endpoint charged and told with what the engine did.
+// asTheEngine compares the charges and the response of an endpoint with those of the engine.
 func asTheEngine(t *testing.T, r *row, got, want *decided) {
 	t.Helper()
 	if diff := cmp.Diff(want.charges, got.charges); diff != "" {
@@ -201,7 +201,7 @@ func asTheEngine(t *testing.T, r *row, got, want *decided) {
 	}
 }
 
-// limitFields are the rate-limit fields of h, names in lower case.
+// limitFields returns the rate-limit fields of h, with names in lower case.
 func limitFields(h http.Header) http.Header {
 	fields := http.Header{}
 	for name, values := range h {
@@ -213,7 +213,7 @@ func limitFields(h http.Header) http.Header {
 	return fields
 }
 
-// everyPolicyIsMet holds the table to all policies, and all of their tiers that can be told.
+// everyPolicyIsMet checks that the table has a row for each policy, and for each tier with a name.
 func everyPolicyIsMet(t *testing.T, set rules.Set, rows []*row) {
 	t.Helper()
 	met := map[string]bool{}
@@ -234,7 +234,7 @@ func everyPolicyIsMet(t *testing.T, set rules.Set, rows []*row) {
 	}
 }
 
-// secretsOf are the API keys of the table, all of which have "secret" in them.
+// secretsOf returns the API keys in the table. Each contains "secret".
 func secretsOf(rows []*row) []string {
 	secrets := map[string]bool{}
 	for _, r := range rows {
@@ -273,7 +273,7 @@ func tellsNoSecret(t *testing.T, r *row, got *decided, secrets []string) {
 	}
 }
 
-// outcomesOf are those of an answer.
+// outcomesOf returns the outcomes in an answer.
 func outcomesOf(a *engine.Answer) []outcome {
 	outcomes := []outcome{}
 	for i := range a.Results {
@@ -300,7 +300,7 @@ func openEngine(_ *testing.T, l *oneLimiter) asker {
 	}
 }
 
-// fieldsOf are what a client is told of an answer.
+// fieldsOf returns the rate-limit fields for an answer.
 func fieldsOf(t *testing.T, a *engine.Answer) http.Header {
 	t.Helper()
 	h := http.Header{}

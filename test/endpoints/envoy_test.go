@@ -46,7 +46,7 @@ func serveEnvoy(t *testing.T, l *oneLimiter) *grpc.ClientConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = conn.Close() // what it carried has been answered
+		_ = conn.Close() // all calls have ended
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
@@ -92,7 +92,7 @@ func hasLongNumber(text string) bool {
 	})
 }
 
-// openExtAuthz asks as Envoy's ext_authz filter does.
+// openExtAuthz sends requests as the ext_authz filter of Envoy does.
 func openExtAuthz(t *testing.T, l *oneLimiter) asker {
 	client := authv3.NewAuthorizationClient(serveEnvoy(t, l))
 	return func(t *testing.T, r *row) told {
@@ -168,7 +168,7 @@ func writeHeaders(h *authv3.AttributeContext_HttpRequest, headers []header, raw 
 	}
 }
 
-// metadataOutcomes are what dynamic metadata tells, of all descriptors.
+// metadataOutcomes returns the outcomes of all descriptors in the dynamic metadata.
 func metadataOutcomes(m *structpb.Struct) []outcome {
 	outcomes := []outcome{}
 	for _, d := range m.GetFields()["descriptors"].GetListValue().GetValues() {
@@ -196,7 +196,7 @@ func cannotRateLimit(r *row) string {
 	}
 }
 
-// openRateLimit asks as Envoy's rate limit filter does.
+// openRateLimit sends requests as the rate limit filter of Envoy does.
 func openRateLimit(t *testing.T, l *oneLimiter) asker {
 	client := ratelimitv3.NewRateLimitServiceClient(serveEnvoy(t, l))
 	return func(t *testing.T, r *row) told {

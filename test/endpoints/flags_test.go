@@ -13,10 +13,10 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// exitUsage is the status of a command that was called in a way it does not understand.
+// exitUsage is the exit status for an invalid command line.
 const exitUsage = 2
 
-// refusesFlags: a process that would listen otherwise than its flags say does not begin.
+// refusesFlags checks that a process with invalid flags does not start.
 func refusesFlags(t *testing.T, weir string) {
 	files, err := fixture.WriteTLSFiles(t.TempDir())
 	if err != nil {
@@ -29,35 +29,35 @@ func refusesFlags(t *testing.T, weir string) {
 	cert, key, authority := "--grpc-cert="+files.ServerCert, "--grpc-key="+files.ServerKey, "--grpc-client-ca="+files.CA
 	tests := map[string]struct {
 		flags []string
-		say   []string // of the message
+		want  []string // parts of the message
 	}{
 		"a network with bits behind its prefix": {[]string{"--trusted-proxies=10.0.0.1/8"}, []string{"--trusted-proxies", "10.0.0.1/8", "10.0.0.0/8"}},
-		"a network that is none, among others":  {[]string{"--trusted-proxies=10.0.0.0/8,proxy.example"}, []string{"--trusted-proxies", "proxy.example"}},
+		"an invalid network among others":       {[]string{"--trusted-proxies=10.0.0.0/8,proxy.example"}, []string{"--trusted-proxies", "proxy.example"}},
 		"a prefix that is too long":             {[]string{"--trusted-proxies=10.0.0.0/33"}, []string{"--trusted-proxies", "10.0.0.0/33"}},
-		"everybody as a proxy":                  {[]string{"--trusted-proxies=0.0.0.0/0"}, []string{"--trusted-proxies", "everybody"}},
+		"all addresses as proxies":              {[]string{"--trusted-proxies=0.0.0.0/0"}, []string{"--trusted-proxies", "all addresses"}},
 		"IPv4 within IPv6":                      {[]string{"--trusted-proxies=::ffff:10.0.0.0/104"}, []string{"--trusted-proxies", "IPv4"}},
 		"a load balancer by name":               {[]string{"--proxy-protocol-from=balancer"}, []string{"--proxy-protocol-from", "balancer"}},
-		"a style that nobody has":               {[]string{"--response-headers=Fancy"}, []string{"--headers", "Fancy", "GitHub"}},
-		"a style in other letters":              {[]string{"--response-headers=github"}, []string{"--headers", "github", "GitHub"}},
+		"an unknown style":                      {[]string{"--response-headers=Fancy"}, []string{"--response-headers", "Fancy", "GitHub"}},
+		"a style in other letters":              {[]string{"--response-headers=github"}, []string{"--response-headers", "github", "GitHub"}},
 		"a header that names no clients":        {[]string{"--client-address-header=X-Real-IP"}, []string{"--client-address-header", "X-Real-IP", "Forwarded"}},
-		"less than no drain":                    {[]string{"--drain=-1s"}, []string{"--drain", "-1s"}},
+		"a negative drain":                      {[]string{"--drain=-1s"}, []string{"--drain", "-1s"}},
 		"a certificate without its key":         {[]string{cert}, []string{"--grpc-cert", "--grpc-key"}},
 		"a key without its certificate":         {[]string{key}, []string{"--grpc-cert", "--grpc-key"}},
-		"an authority for clients alone":        {[]string{authority}, []string{"--grpc-client-ca", "--grpc-cert"}},
-		"a certificate that is not there":       {[]string{"--grpc-cert=/nowhere.pem", key}, []string{"--grpc-cert", "/nowhere.pem"}},
+		"a client CA without a certificate":     {[]string{authority}, []string{"--grpc-client-ca", "--grpc-cert"}},
+		"a missing certificate file":            {[]string{"--grpc-cert=/nowhere.pem", key}, []string{"--grpc-cert", "/nowhere.pem"}},
 		"a key of another certificate":          {[]string{cert, "--grpc-key=" + files.ClientKey}, []string{"--grpc-cert", "--grpc-key"}},
-		"a file without an authority":           {[]string{cert, key, "--grpc-client-ca=" + empty}, []string{"--grpc-client-ca", empty}},
-		"an authority that is not there":        {[]string{cert, key, "--grpc-client-ca=/nowhere.pem"}, []string{"--grpc-client-ca", "/nowhere.pem"}},
-		"a claims header that is none":          {[]string{"--claims-header=X JWT"}, []string{"--claims-header", "X JWT"}},
-		"a certificate for no socket":           {[]string{cert, key, "--grpc-listen="}, []string{"--grpc-listen", "--grpc-cert"}},
-		"a flag that there is not":              {[]string{"--trusted-proxy=10.0.0.0/8"}, []string{"--trusted-proxy"}},
+		"a file without a CA":                   {[]string{cert, key, "--grpc-client-ca=" + empty}, []string{"--grpc-client-ca", empty}},
+		"a missing CA file":                     {[]string{cert, key, "--grpc-client-ca=/nowhere.pem"}, []string{"--grpc-client-ca", "/nowhere.pem"}},
+		"an invalid claims header":              {[]string{"--claims-header=X JWT"}, []string{"--claims-header", "X JWT"}},
+		"a certificate without --grpc-listen":   {[]string{cert, key, "--grpc-listen="}, []string{"--grpc-listen", "--grpc-cert"}},
+		"an unknown flag":                       {[]string{"--trusted-proxy=10.0.0.0/8"}, []string{"--trusted-proxy"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			line := append([]string{
 				"serve", "--policies", "testdata/policies", "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0",
 			}, test.flags...)
-			ctx, cancel := context.WithTimeout(t.Context(), patience) // it is ended if it serves
+			ctx, cancel := context.WithTimeout(t.Context(), patience) // ends the process if it serves
 			defer cancel()
 			command := exec.CommandContext(ctx, weir, line...)
 			var stderr bytes.Buffer
@@ -67,9 +67,9 @@ func refusesFlags(t *testing.T, weir string) {
 			if !is || exit.ExitCode() != exitUsage {
 				t.Errorf("ends with %v, want status %d:\n%s", err, exitUsage, &stderr)
 			}
-			for _, words := range test.say {
+			for _, words := range test.want {
 				if !strings.Contains(stderr.String(), words) {
-					t.Errorf("does not say %q:\n%s", words, &stderr)
+					t.Errorf("the message does not contain %q:\n%s", words, &stderr)
 				}
 			}
 		})

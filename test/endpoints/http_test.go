@@ -29,7 +29,7 @@ func serveHTTP(t *testing.T, l *oneLimiter) *httptest.Server {
 	return s
 }
 
-// roundTrip asks s and reads all that it tells.
+// roundTrip sends a request to s and reads the whole response.
 func roundTrip(t *testing.T, s *httptest.Server, request *http.Request) (*http.Response, string) {
 	t.Helper()
 	response, err := s.Client().Do(request)
@@ -63,7 +63,7 @@ type entry struct {
 	Value string `json:"value"`
 }
 
-// openCheck asks with POST /v1/check.
+// openCheck sends requests to POST /v1/check.
 func openCheck(t *testing.T, l *oneLimiter) asker {
 	s := serveHTTP(t, l)
 	return func(t *testing.T, r *row) told {
@@ -99,7 +99,7 @@ func openCheck(t *testing.T, l *oneLimiter) asker {
 	}
 }
 
-// question is the row as the body of a check.
+// question returns the row as the body of a check.
 func question(t *testing.T, r *row) string {
 	t.Helper()
 	headers := map[string]string{}
@@ -163,7 +163,7 @@ func asNginx(request *http.Request, r *row) {
 	request.Header["X-Original-URI"] = []string{r.target}
 }
 
-// openAuth asks at /v1/auth/{domain} as a proxy does that all endpoints trust.
+// openAuth sends requests to /v1/auth/{domain} as a proxy that all endpoints trust.
 func openAuth(asked func(*http.Request, *row)) func(*testing.T, *oneLimiter) asker {
 	return func(t *testing.T, l *oneLimiter) asker {
 		s := serveHTTP(t, l)

@@ -26,13 +26,13 @@ import (
 	"github.com/weir-dev/weir/limiter/server/address"
 )
 
-// noon is when all requests come: the clock stands.
+// noon is the time of all requests: the clock does not advance.
 func noon() time.Time { return time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC) }
 
-// patience bounds every wait.
+// patience is the timeout of each wait.
 const patience = 30 * time.Second
 
-// trusted are the proxies that all endpoints believe; the local one is that of the endpoints which are asked over a socket.
+// trusted returns the proxies that all endpoints trust. The local address is for endpoints that the test calls over a socket.
 func trusted() []string { return []string{"127.0.0.1", "10.0.0.0/8", "2001:db8:1::/48"} }
 
 func trustedPrefixes() []netip.Prefix {
@@ -69,7 +69,7 @@ func readPolicies(t *testing.T) rules.Set {
 	return result.Rules
 }
 
-// charge is what a store was asked for and what it decided.
+// charge is a charge of a store and its decision.
 type charge struct {
 	Op                 string
 	Key, Limit         string
@@ -80,13 +80,13 @@ type charge struct {
 	Retry, Reset, Held time.Duration
 }
 
-// recorder is a store that remembers what was charged.
+// recorder is a store that records all charges.
 type recorder struct {
 	limiter.Store
 
 	mu      sync.Mutex
 	charges []charge
-	// looking: what is spent is recorded, and not spent.
+	// looking makes Spend record charges without spending them.
 	looking bool
 }
 
@@ -127,7 +127,7 @@ func (s *recorder) record(op string, charges []limiter.Charge, decisions []limit
 	}
 }
 
-// take returns what was charged since it was last called, sorted by key.
+// take returns the charges since the last call, sorted by key.
 func (s *recorder) take() []charge {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +137,7 @@ func (s *recorder) take() []charge {
 	return charges
 }
 
-// oneLimiter is an engine on counters of its own.
+// oneLimiter is an engine with its own counters.
 type oneLimiter struct {
 	engine *engine.Engine
 	store  *recorder
@@ -155,7 +155,7 @@ func newLimiter(t *testing.T, set rules.Set) *oneLimiter {
 	return &oneLimiter{e, store}
 }
 
-// check is the row as the engine is asked about it.
+// check returns the check of the engine for the row.
 func check(t *testing.T, r *row) engine.Check {
 	t.Helper()
 	c := engine.Check{

@@ -24,8 +24,7 @@ import (
 	"github.com/weir-dev/weir/middleware/grpclimit"
 )
 
-// program is a server that is limited by a Gate. It knows of the request that it is asked next what no proxy tells it:
-// claims that it has verified, what it costs, descriptors.
+// program is a server with a Gate. It adds to the next request what no proxy sends: verified claims, the cost and descriptors.
 type program struct {
 	next   *row
 	claims map[string]any
@@ -49,7 +48,7 @@ func (p *program) expect(t *testing.T, r *row) {
 	*p = program{next: r, claims: claimsOf(t, r)}
 }
 
-// observed is what the Gate told the program.
+// observed returns the result that the Gate reported to the program.
 func (p *program) observed(t *testing.T, fields http.Header, allowed bool, text string) told {
 	t.Helper()
 	if p.err != nil {
@@ -74,9 +73,9 @@ func remote(t *testing.T, l *oneLimiter) middleware.Decider {
 func cannotMiddleware(r *row) string {
 	switch {
 	case strings.Contains(r.target, "%zz"):
-		return "an escape that is none, which net/http refuses"
+		return "an invalid escape, which net/http rejects"
 	case strings.Contains(r.target, "#"):
-		return "a fragment, which net/http takes for a part of the path"
+		return "a fragment, which net/http treats as a part of the path"
 	default:
 		return ""
 	}
@@ -108,7 +107,7 @@ func limited(t *testing.T, d middleware.Decider) asker {
 	}
 }
 
-// received is the row as a server reads it from a connection.
+// received returns the row as a server reads it from a connection.
 func received(t *testing.T, r *row) *http.Request {
 	t.Helper()
 	method, host, target := r.method, r.host, r.target
@@ -137,7 +136,7 @@ func cannotCall(r *row) string {
 	case r.isHTTP() && !r.grpc:
 		return "no call of gRPC"
 	case r.via.IsValid():
-		return "a client that stands in a header"
+		return "a client address in a header"
 	case !r.isText():
 		return "metadata that is no text"
 	default:
@@ -195,7 +194,7 @@ func serveCalls(t *testing.T, interceptor grpc.StreamServerInterceptor) *grpc.Cl
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = conn.Close() // what it carried has been answered
+		_ = conn.Close() // all calls have ended
 		s.Stop()
 		if err := <-ended; err != nil {
 			t.Error(err)

@@ -29,10 +29,10 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// balancer is the load balancer that speaks the PROXY protocol: another address of this machine.
+// balancer is the address of the load balancer with the PROXY protocol: another address of this machine.
 const balancer = "127.0.0.2"
 
-// drain is how long the process goes on after SIGTERM; what is under way then takes longer, see slowly.
+// drain is how long the process keeps serving after SIGTERM. The requests in flight take longer, see slowly.
 const drain = 300 * time.Millisecond
 
 // slowly is a policy under which the second request of a tenant waits for a second.
@@ -43,7 +43,7 @@ metadata: {name: slowly, namespace: shop}
 spec: {axis: Tenant, limit: 1, window: 1s, algorithm: LeakyBucket, burst: 3, match: {http: {hosts: [slow.example]}}}
 `
 
-// serving is a `weir serve` with every flag of its sockets.
+// serving is a `weir serve` with all flags of its listeners.
 type serving struct {
 	process        *fixture.WeirProcess
 	http, ops, rpc string // URLs, and the host:port of gRPC
@@ -51,18 +51,18 @@ type serving struct {
 	h2c            *http.Client
 }
 
-func TestWeirServe(t *testing.T) {
+func TestServe_WithAllFlagsOfItsListeners(t *testing.T) {
 	t.Cleanup(http.DefaultClient.CloseIdleConnections) // those of fixture.WaitHTTP
 	weir, err := fixture.BuildWeir(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("refuses flags that it does not understand", func(t *testing.T) { refusesFlags(t, weir) })
-	t.Run("takes a request through each endpoint", func(t *testing.T) { eachEndpoint(t, serve(t, weir)) })
-	t.Run("believes a load balancer that speaks the PROXY protocol", func(t *testing.T) { balanced(t, serve(t, weir)) })
-	t.Run("wants certificates of clients of gRPC", func(t *testing.T) { wantsCertificates(t, serve(t, weir)) })
-	t.Run("shows renewed certificates", func(t *testing.T) { renews(t, serve(t, weir)) })
-	t.Run("drains both sockets", func(t *testing.T) { drains(t, serve(t, weir)) })
+	t.Run("rejects invalid flags", func(t *testing.T) { refusesFlags(t, weir) })
+	t.Run("serves each endpoint", func(t *testing.T) { eachEndpoint(t, serve(t, weir)) })
+	t.Run("trusts a load balancer with the PROXY protocol", func(t *testing.T) { balanced(t, serve(t, weir)) })
+	t.Run("requires client certificates for gRPC", func(t *testing.T) { wantsCertificates(t, serve(t, weir)) })
+	t.Run("uses renewed certificates", func(t *testing.T) { renews(t, serve(t, weir)) })
+	t.Run("drains both servers", func(t *testing.T) { drains(t, serve(t, weir)) })
 }
 
 // serve runs weir until the test ends.
@@ -106,11 +106,11 @@ func policyDir(t *testing.T) string {
 	return dir
 }
 
-// said waits until the process has said what the expression finds, and returns its group.
+// said waits until the output of the process matches the expression, and returns its group.
 func (s *serving) said(t *testing.T, expression string) (found string) {
 	t.Helper()
 	pattern := regexp.MustCompile(expression)
-	fixture.Await(t, "the process says "+expression, func() bool {
+	fixture.Await(t, "the process prints "+expression, func() bool {
 		m := pattern.FindStringSubmatch(s.process.Log())
 		if m != nil {
 			found = m[1]
@@ -120,14 +120,14 @@ func (s *serving) said(t *testing.T, expression string) (found string) {
 	return found
 }
 
-// answered is what came back over HTTP.
+// answered is an HTTP response.
 type answered struct {
 	status, major int
 	header        http.Header
 	body          string
 }
 
-// ask asks over HTTP/2 without TLS.
+// ask sends a request over HTTP/2 without TLS.
 func (s *serving) ask(t *testing.T, method, path, body string, header http.Header) answered {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, s.http+path, strings.NewReader(body))
@@ -149,7 +149,7 @@ func (s *serving) ask(t *testing.T, method, path, body string, header http.Heade
 	return answered{response.StatusCode, response.ProtoMajor, response.Header, string(text)}
 }
 
-// wantLeft looks at a counter, which another endpoint has charged: a check that only peeks, of the domain shop.
+// wantLeft peeks at a counter in the domain shop that another endpoint has charged.
 func (s *serving) wantLeft(t *testing.T, check string, want int) {
 	t.Helper()
 	a := s.ask(t, http.MethodPost, "/v1/check", `{"domain":"shop","peek":true,`+check+`}`, nil)
@@ -158,18 +158,18 @@ func (s *serving) wantLeft(t *testing.T, check string, want int) {
 	}
 }
 
-// dial connects to gRPC with what c shows and believes, until the test ends.
+// dial connects to gRPC with credentials c until the test ends.
 func (s *serving) dial(t *testing.T, c credentials.TransportCredentials) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(s.rpc, grpc.WithTransportCredentials(c))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close() }) // what it carried has been answered
+	t.Cleanup(func() { _ = conn.Close() }) // all calls have ended
 	return conn
 }
 
-// known are the credentials of the client that the process knows.
+// known returns the credentials of the client that the process accepts.
 func (s *serving) known(t *testing.T) *tls.Config {
 	t.Helper()
 	config, err := s.tls.ClientConfig()
@@ -255,14 +255,15 @@ func eachEndpoint(t *testing.T, s *serving) {
 	s.wantLeft(t, `"host":"tenant.example","headers":{"x-tenant-id":"acme"}`, 1)
 }
 
-// balanced asks from the load balancer's address, where the PROXY protocol must be spoken, and from another, where it must not.
+// balanced sends requests from the address of the load balancer, which must use the PROXY protocol, and from another address, which must
+// not.
 func balanced(t *testing.T, s *serving) {
 	for name, test := range map[string]struct{ from, preface, told, counted string }{
-		"a client, whatever it writes":          {balancer, "PROXY TCP4 192.0.2.20 127.0.0.1 4711 8080\r\n", "6.6.6.6", "192.0.2.20"},
-		"a proxy that is trusted":               {balancer, "PROXY TCP4 10.0.0.20 127.0.0.1 4711 8080\r\n", "6.6.6.6, 192.0.2.21", "192.0.2.21"},
-		"a client of IPv6":                      {balancer, "PROXY TCP6 2001:db8:20::1 2001:db8::1 4711 8080\r\n", "6.6.6.6", "2001:db8:20::2"},
-		"somebody else, without the protocol":   {"127.0.0.1", "", "192.0.2.22", "192.0.2.22"},
-		"somebody whom nobody trusts, likewise": {"127.0.0.3", "", "192.0.2.23", "127.0.0.3"},
+		"a client with any header":           {balancer, "PROXY TCP4 192.0.2.20 127.0.0.1 4711 8080\r\n", "6.6.6.6", "192.0.2.20"},
+		"a proxy that is trusted":            {balancer, "PROXY TCP4 10.0.0.20 127.0.0.1 4711 8080\r\n", "6.6.6.6, 192.0.2.21", "192.0.2.21"},
+		"a client of IPv6":                   {balancer, "PROXY TCP6 2001:db8:20::1 2001:db8::1 4711 8080\r\n", "6.6.6.6", "2001:db8:20::2"},
+		"another trusted proxy, no protocol": {"127.0.0.1", "", "192.0.2.22", "192.0.2.22"},
+		"an untrusted address, no protocol":  {"127.0.0.3", "", "192.0.2.23", "127.0.0.3"},
 	} {
 		if status, text := forwarded(t, s, test.from, test.preface, test.told); status != http.StatusOK {
 			t.Errorf("%s: %d %s", name, status, text)
@@ -270,14 +271,14 @@ func balanced(t *testing.T, s *serving) {
 		s.wantLeft(t, `"host":"ip.example","clientIP":"`+test.counted+`"`, 2)
 	}
 	if status, text := forwarded(t, s, "127.0.0.1", "PROXY TCP4 192.0.2.24 127.0.0.1 4711 8080\r\n", ""); status != http.StatusBadRequest {
-		t.Errorf("the PROXY protocol of somebody else: %d %s", status, text)
+		t.Errorf("the PROXY protocol from another address: %d %s", status, text)
 	}
 	if status, text := forwarded(t, s, balancer, "", ""); status == http.StatusOK {
 		t.Errorf("the load balancer without the PROXY protocol: %d %s", status, text)
 	}
 }
 
-// forwarded asks at /v1/auth from an address of this machine. The status is 0 if there is no answer.
+// forwarded sends a request to /v1/auth from an address of this machine. The status is 0 if there is no response.
 func forwarded(t *testing.T, s *serving, from, preface, forwardedFor string) (statusCode int, text string) {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Deadline: time.Now().Add(patience)}

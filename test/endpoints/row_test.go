@@ -14,32 +14,32 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// row is somebody's request, and what becomes of it.
+// row is a request and its expected outcome.
 type row struct {
 	line            int
 	group, sentence string
 
-	// method, host and target are empty of a row that has descriptors only.
+	// method, host and target are empty in a row that has only descriptors.
 	method, host, target string
 	domain               string
-	client               netip.Addr // whose request it is; the zero Addr if nobody knows
-	via                  netip.Addr // who brought it, if not the client: a proxy that all endpoints trust
+	client               netip.Addr // the client; the zero Addr if it is unknown
+	via                  netip.Addr // the proxy that forwards the request, which all endpoints trust
 	headers              []header
 	claims               string // JSON, or empty
 	descriptors          []rules.Descriptor
 	cost                 int64
 	peek                 bool
-	patient              bool // the caller can hold the request back until its turn
-	grpc                 bool // it is a call: POST to /service/method
+	patient              bool // the caller can delay the request
+	grpc                 bool // a gRPC call: POST to /service/method
 
-	want []outcome // none: no limit
-	// apart are the endpoints that are known to read the row as another request, with the reason.
+	want []outcome // empty means no limit
+	// apart lists the endpoints that are known to read the row as a different request, with the reason.
 	apart map[string]string
 }
 
 type header struct{ name, value string }
 
-// outcome is what a policy says of a request.
+// outcome is the result of a policy for a request.
 type outcome struct {
 	Policy, Identifier, Tier string
 	Shadow, Allowed, Waits   bool
@@ -47,7 +47,7 @@ type outcome struct {
 	missing                  bool // the identifier
 }
 
-// peer is who asks the proxy or the server that asks Weir.
+// peer returns the address of the caller of the server that calls Weir.
 func (r *row) peer() netip.Addr {
 	if r.via.IsValid() {
 		return r.via
@@ -66,7 +66,7 @@ func (r *row) allowed() bool {
 	return true
 }
 
-// isWhole says whether the target is a whole URL, as clients may send it to a proxy.
+// isWhole reports whether the target is an absolute URL, which clients can send to a proxy.
 func (r *row) isWhole() bool {
 	return strings.Contains(r.target, "://") && !strings.HasPrefix(r.target, "/")
 }
@@ -92,7 +92,7 @@ func (r *row) isText() bool {
 	return true
 }
 
-// headerLines are the values of the header of that name, in lower case, one for each line.
+// headerLines returns the values of a header, one for each line. The name is in lower case.
 func (r *row) headerLines(name string) (lines []string) {
 	for _, h := range r.headers {
 		if strings.EqualFold(h.name, name) {
@@ -102,7 +102,7 @@ func (r *row) headerLines(name string) (lines []string) {
 	return lines
 }
 
-// forwardedFor is what a proxy makes of X-Forwarded-For: what is there, and whom it was asked by.
+// forwardedFor returns X-Forwarded-For as a proxy sets it: the existing value and the address of its caller.
 func (r *row) forwardedFor() string {
 	entries := r.headerLines(forwardedFor)
 	if r.peer().IsValid() {
@@ -113,7 +113,7 @@ func (r *row) forwardedFor() string {
 
 const forwardedFor = "x-forwarded-for"
 
-// readRows reads testdata/requests.txt, which says itself how it is written.
+// readRows parses testdata/requests.txt, whose header describes the format.
 func readRows(t *testing.T) []*row {
 	t.Helper()
 	text, err := os.ReadFile("testdata/requests.txt")
@@ -245,7 +245,7 @@ func readDescriptor(text string) (d rules.Descriptor) {
 
 var outcomeForm = regexp.MustCompile(`^(shadow )?(\S+) ("(?:[^"\\]|\\.)*"|\S+?)(?: tier (\S+))?(?: costs (\d+))?: (denied, |over, |waits, )?(\d+) of (\d+) left$`)
 
-// readOutcome reads "plan acme tier paid costs 2: 3 of 5 left", and "no limit".
+// readOutcome parses "plan acme tier paid costs 2: 3 of 5 left" and "no limit".
 func readOutcome(text, domain string) (outcome, error) {
 	if text == "no limit" {
 		return outcome{}, nil
@@ -269,13 +269,13 @@ func readOutcome(text, domain string) (outcome, error) {
 	if secret, is := strings.CutPrefix(w.Identifier, "hash("); is {
 		w.Identifier = limiter.HashSecret(strings.TrimSuffix(secret, ")"))
 	}
-	if w.Identifier == "nobody" {
+	if w.Identifier == "missing" {
 		w.Identifier, w.missing = limiter.Missing, true
 	}
 	return w, nil
 }
 
-// number reads digits, which outcomeForm has seen.
+// number parses digits that outcomeForm has matched.
 func number(digits string) int64 {
 	n, _ := strconv.ParseInt(digits, 10, 64)
 	return n

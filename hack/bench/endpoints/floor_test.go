@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestTheFloorAnswersAtEachEndpointAsItWasTold(t *testing.T) {
+func TestBaseline_AnswersAtEachEndpoint(t *testing.T) {
 	a := answers{
 		Check: httpAnswer{Status: 429, Header: http.Header{"Content-Type": {"application/json"}}, Body: []byte("{}\n")},
 		Auth:  httpAnswer{Status: 403, Header: http.Header{"Retry-After": {"1"}}, Body: []byte("no")},

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestEveryRowIsMeasuredOnRealServers(t *testing.T) {
+func TestRun_MeasuresEachRowOnRealServers(t *testing.T) {
 	var out bytes.Buffer
 	args := strings.Fields("-rounds 1 -slice 50ms -keys 50 -callers 4 -connections 2")
 	if err := run(t.Context(), args, &out, io.Discard); err != nil {

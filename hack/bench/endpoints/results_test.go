@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestTheTableComparesWithTheFloorOfTheSameRound(t *testing.T) {
+func TestTable_ComparesWithTheBaselineOfTheSameRound(t *testing.T) {
 	// The machine was half as fast in the second round: the endpoint makes half of its floor always.
 	turn := func(requests int, cached float64) sample {
 		return sample{

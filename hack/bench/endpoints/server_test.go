@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestTotalsAreReadFromMetrics(t *testing.T) {
+func TestServer_ReadsTotalsFromMetrics(t *testing.T) {
 	got, err := parseTotals([]byte(`# HELP process_cpu_seconds_total Total user and system CPU time spent in seconds.
 process_cpu_seconds_total 1.25
 weir_decisions_total{axis="Tenant",policy="a/b c",result="denied",source="cache"} 3e+06

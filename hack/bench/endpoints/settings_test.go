@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestFlagsThatCannotBe(t *testing.T) {
+func TestSettings_RejectInvalidFlags(t *testing.T) {
 	for given, want := range map[string]string{
 		"-rounds 0":      "-rounds: 0 is not above 0",
 		"-slice 6s":      "-slice: 6s is not above 0 and at most 5s",
