@@ -4,44 +4,44 @@ import "fmt"
 
 // The rows of the table.
 const (
-	rlsFloor   = "RLS: floor"
-	rlsKnown   = "RLS: known denials"
-	rlsRedis   = "RLS: through Redis"
-	checkFloor = "POST /v1/check: floor"
-	checkKnown = "POST /v1/check: known denials"
-	checkRedis = "POST /v1/check: through Redis"
-	authFloor  = "GET /v1/auth: floor"
-	authKnown  = "GET /v1/auth: known denials"
-	authRedis  = "GET /v1/auth: through Redis"
+	rlsBaseline   = "RLS: baseline"
+	rlsKnown      = "RLS: known denials"
+	rlsRedis      = "RLS: through Redis"
+	checkBaseline = "POST /v1/check: baseline"
+	checkKnown    = "POST /v1/check: known denials"
+	checkRedis    = "POST /v1/check: through Redis"
+	authBaseline  = "GET /v1/auth: baseline"
+	authKnown     = "GET /v1/auth: known denials"
+	authRedis     = "GET /v1/auth: through Redis"
 )
 
-// contender is a row: a server, asked in one way.
+// contender is a row of the table: a server and one kind of request.
 type contender struct {
-	name   string
-	floor  string // the row that it is compared with
-	server *server
-	ask    ask
-	// known: the server is to know a denial of every key before it is asked.
+	name     string
+	baseline string // the row that it is compared with
+	server   *server
+	ask      ask
+	// known fills the denial cache of the server with all keys before the measurement.
 	known bool
-	// allowed is what every answer has to say.
+	// allowed is the expected result of each answer.
 	allowed bool
 }
 
-// newContenders are all rows. Every endpoint has a limiter of its own, so that what one is told before its turn another does
-// not know already.
-func newContenders(s settings, floor *server, limiters [3]*server) ([]contender, error) {
+// newContenders returns all rows. Each endpoint has a limiter of its own, because the denials that one fills before its turn must not
+// be in the cache of another.
+func newContenders(s settings, baseline *server, limiters [3]*server) ([]contender, error) {
 	var all []contender
 	for i, endpoint := range []struct {
-		open                func(at *server, s settings, domain string) (ask, error)
-		floor, known, redis string
+		open                   func(at *server, s settings, domain string) (ask, error)
+		baseline, known, redis string
 	}{
-		{openRLS, rlsFloor, rlsKnown, rlsRedis}, {openCheck, checkFloor, checkKnown, checkRedis}, {openAuth, authFloor, authKnown, authRedis},
+		{openRLS, rlsBaseline, rlsKnown, rlsRedis}, {openCheck, checkBaseline, checkKnown, checkRedis}, {openAuth, authBaseline, authKnown, authRedis},
 	} {
 		for _, c := range []struct {
 			contender
 			domain string
 		}{
-			{contender{name: endpoint.floor, server: floor}, deniedDomain},
+			{contender{name: endpoint.baseline, server: baseline}, deniedDomain},
 			{contender{name: endpoint.known, server: limiters[i], known: true}, deniedDomain},
 			{contender{name: endpoint.redis, server: limiters[i], allowed: true}, allowedDomain},
 		} {
@@ -52,7 +52,7 @@ func newContenders(s settings, floor *server, limiters [3]*server) ([]contender,
 			if err != nil {
 				return nil, err
 			}
-			c.contender.ask, c.contender.floor = ask, endpoint.floor
+			c.contender.ask, c.contender.baseline = ask, endpoint.baseline
 			all = append(all, c.contender)
 		}
 	}

@@ -1,5 +1,5 @@
-// Command endpoints measures what the endpoints of a limiter can do over the network, each beside a server that does nothing but
-// answer with the same bytes.
+// Command endpoints measures the throughput of the endpoints of a limiter over the network, and compares each with a baseline: a server
+// that only sends the same response.
 //
 //	go run -C hack/bench ./endpoints
 package main
@@ -17,8 +17,8 @@ import (
 	"syscall"
 )
 
-// serveFloor is the argument that makes a floor of this program.
-const serveFloor = "serve-floor"
+// serveBaseline is the argument with which this program runs as a baseline server.
+const serveBaseline = "serve-baseline"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -34,8 +34,8 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	if len(args) == 4 && args[0] == serveFloor {
-		return runFloor(ctx, args[1], args[2], args[3])
+	if len(args) == 4 && args[0] == serveBaseline {
+		return runBaseline(ctx, args[1], args[2], args[3])
 	}
 	s, err := parse(args, stderr)
 	if err != nil {
@@ -57,15 +57,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err := measured.table(w.contenders).Write(stdout); err != nil {
 		return err
 	}
-	share := 100 * measured.ratio(rlsKnown, rlsFloor, sample.perSecond)
-	fmt.Fprintf(stdout, "\nBar: %s at least %d %% of their floor a second: %.0f %%. Load after: %s.\n", rlsKnown, bar, share, load())
-	if s.strict && !(share >= bar) {
-		return fmt.Errorf("%s make %.0f %% of their floor, wanted are %d %%", rlsKnown, share, bar)
+	share := 100 * measured.ratio(rlsKnown, rlsBaseline, sample.perSecond)
+	fmt.Fprintf(stdout, "\nTarget: %s at least %d %% of their baseline a second: %.0f %%. Load after: %s.\n", rlsKnown, target, share, load())
+	if s.strict && !(share >= target) {
+		return fmt.Errorf("%s reach %.0f %% of their baseline, want at least %d %%", rlsKnown, share, target)
 	}
 	return nil
 }
 
-// load is what else the machine does: its load averages of 1, 5 and 15 minutes.
+// load returns the load averages of the machine over 1, 5 and 15 minutes.
 func load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	fields := strings.Fields(string(text))

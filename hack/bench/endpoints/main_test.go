@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestMain serves the floor when this program was started for that.
+// TestMain serves the baseline when this program was started for that.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == serveFloor {
+	if len(os.Args) > 1 && os.Args[1] == serveBaseline {
 		main()
 		return
 	}
@@ -23,7 +23,7 @@ func TestRun_MeasuresEachRowOnRealServers(t *testing.T) {
 	if err := run(t.Context(), args, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range []string{rlsFloor, checkFloor, authFloor, rlsKnown, checkKnown, authKnown, rlsRedis, checkRedis, authRedis} {
+	for _, row := range []string{rlsBaseline, checkBaseline, authBaseline, rlsKnown, checkKnown, authKnown, rlsRedis, checkRedis, authRedis} {
 		_, rest, found := strings.Cut(out.String(), "\n  "+row+" ")
 		line, _, _ := strings.Cut(rest, "\n")
 		known := "–"

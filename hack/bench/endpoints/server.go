@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// server is a process that is asked.
+// server is a process under test.
 type server struct {
 	process *fixture.WeirProcess
 	grpc    string // host:port
@@ -22,11 +22,11 @@ type server struct {
 	dueAt   time.Time
 }
 
-// totals are what a server has done so far.
+// totals are the counters of a server.
 type totals struct {
 	processor time.Duration
-	decisions float64 // counted, those that Redis was asked about among them
-	cached    float64 // known denials
+	decisions float64 // all decisions, including those with a call to Redis
+	cached    float64 // from the denial cache
 }
 
 func (t totals) since(before totals) totals {
@@ -47,7 +47,7 @@ func (s *server) totals(ctx context.Context) (totals, error) {
 	return parseTotals(got.Body)
 }
 
-// parseTotals reads the text format of Prometheus.
+// parseTotals parses the text format of Prometheus.
 func parseTotals(text []byte) (totals, error) {
 	var t totals
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {

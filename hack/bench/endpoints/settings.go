@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// bar is what part of its floor's throughput Envoy's endpoint has to make of known denials, in percent.
-const bar = 60
+// target is the minimum throughput of RLS with cached denials, in percent of the throughput of its baseline.
+const target = 60
 
-// settings are what the flags say.
+// settings are the values of the flags.
 type settings struct {
 	rounds      int
 	slice       time.Duration
@@ -27,14 +27,14 @@ func parse(args []string, output io.Writer) (settings, error) {
 	var s settings
 	flags := flag.NewFlagSet("endpoints", flag.ContinueOnError)
 	flags.SetOutput(output)
-	flags.IntVar(&s.rounds, "rounds", 5, "number of `rounds`; every row has a turn in each")
-	flags.DurationVar(&s.slice, "slice", time.Second, "`length` of a turn, 5s at most: known denials are forgotten after ten seconds")
-	flags.IntVar(&s.keys, "keys", 100_000, "`number` of keys, 100000 at most: so many denials a limiter remembers")
+	flags.IntVar(&s.rounds, "rounds", 5, "number of `rounds`; each round measures each row once")
+	flags.DurationVar(&s.slice, "slice", time.Second, "`duration` of a turn, at most 5s: cached denials expire after ten seconds")
+	flags.IntVar(&s.keys, "keys", 100_000, "`number` of keys, at most 100000, the size of the denial cache of a limiter")
 	flags.IntVar(&s.callers, "callers", 64, "`number` of concurrent callers")
 	flags.IntVar(&s.connections, "connections", 8, "`number` of gRPC connections")
 	only := flags.String("only", "", "measure only the rows whose names match this `regexp`, such as ^RLS")
-	flags.StringVar(&s.weir, "weir", "", "measure the weir at this `path` (default: build this tree's)")
-	flags.BoolVar(&s.strict, "strict", false, "fail unless the bar is met")
+	flags.StringVar(&s.weir, "weir", "", "measure the weir binary at this `path`; empty builds it from this tree")
+	flags.BoolVar(&s.strict, "strict", false, "fail if the target is missed")
 	if err := flags.Parse(args); err != nil {
 		return settings{}, err
 	}

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// warmUp is by how much the turns of a round before the first are shorter. It opens connections and loads scripts.
+	// warmUp divides the duration of the turns in an extra first round, which opens connections and loads scripts.
 	warmUp = 3
-	// denialLife is for how long a limiter knows a denial; what it learnt before is to be over when it is told anew.
+	// denialLife is how long a denial stays in the cache. Older denials must expire before the cache is filled again.
 	denialLife = 10 * time.Second
 )
 
-// measure gives every row its turn in every round.
-func (w *world) measure(ctx context.Context, s settings, say func(string, ...any)) (results, error) {
+// measure runs one turn of each row in each round.
+func (w *world) measure(ctx context.Context, s settings, logf func(string, ...any)) (results, error) {
 	measured := results{}
 	for round := range s.rounds + 1 {
 		for turn := range w.contenders {
@@ -34,7 +34,7 @@ func (w *world) measure(ctx context.Context, s settings, say func(string, ...any
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.name, err)
 			}
-			say("round %d of %d, %s: %.0f/s", round, s.rounds, c.name, got.perSecond())
+			logf("round %d of %d, %s: %.0f/s", round, s.rounds, c.name, got.perSecond())
 			if round > 0 {
 				measured[c.name] = append(measured[c.name], got)
 			}
@@ -43,7 +43,7 @@ func (w *world) measure(ctx context.Context, s settings, say func(string, ...any
 	return measured, nil
 }
 
-// usage is what all have used and done so far.
+// usage is the processor time and the decisions of all processes so far.
 type usage struct {
 	client, redis time.Duration
 	server        totals
@@ -62,11 +62,11 @@ func (w *world) usage(ctx context.Context, of *server) (u usage, err error) {
 	return u, err
 }
 
-// turn is a row's in one round.
+// turn measures one row in one round.
 func (w *world) turn(ctx context.Context, c *contender, s settings, length time.Duration) (sample, error) {
 	if c.known {
-		if err := c.tell(ctx, s); err != nil {
-			return sample{}, fmt.Errorf("tell it of denials: %w", err)
+		if err := c.fillDenials(ctx, s); err != nil {
+			return sample{}, fmt.Errorf("fillDenials it of denials: %w", err)
 		}
 	}
 	runtime.GC()
@@ -118,8 +118,8 @@ func (c *contender) keepAsking(ctx context.Context, caller, keys int, over *atom
 	return took, nil
 }
 
-// tell asks about every key until it is denied, once the server has forgotten what it knew.
-func (c *contender) tell(ctx context.Context, s settings) error {
+// fillDenials waits until the cached denials have expired, and then sends requests for each key until it is denied.
+func (c *contender) fillDenials(ctx context.Context, s settings) error {
 	select {
 	case <-time.After(time.Until(c.server.dueAt)):
 	case <-ctx.Done():

@@ -20,7 +20,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// Domains of requests: in one of them the limit is spent, in the other it is not reached.
+// Domains of requests: in one the limit is spent, in the other it is not reached.
 const (
 	deniedDomain  = "denied"
 	allowedDomain = "allowed"
@@ -28,7 +28,7 @@ const (
 
 const startup = 30 * time.Second
 
-// policies limit descriptors and HTTP requests of both domains.
+// policies limit descriptors and HTTP requests in both domains.
 func policies() string {
 	var b strings.Builder
 	for domain, limit := range map[string]int{deniedDomain: 1, allowedDomain: 1_000_000} {
@@ -43,16 +43,16 @@ func policies() string {
 	return b.String()
 }
 
-// world is all processes, and the rows that they make.
+// world has all processes and rows.
 type world struct {
 	dir        string
 	redis      *fixture.RedisProcess
-	floor      *server
+	baseline   *server
 	limiters   [3]*server
 	contenders []contender
 }
 
-// newWorld starts all processes. What it returns is to be closed, with an error too.
+// newWorld starts all processes. The caller must close the result, even after an error.
 func newWorld(ctx context.Context, s settings) (*world, error) {
 	w := &world{}
 	var err error
@@ -76,15 +76,15 @@ func newWorld(ctx context.Context, s settings) (*world, error) {
 			return w, err
 		}
 	}
-	if w.floor, err = w.startFloor(ctx); err != nil {
+	if w.baseline, err = w.startBaseline(ctx); err != nil {
 		return w, err
 	}
-	w.contenders, err = newContenders(s, w.floor, w.limiters)
+	w.contenders, err = newContenders(s, w.baseline, w.limiters)
 	return w, err
 }
 
 func (w *world) close() error {
-	errs := []error{w.floor.stop()}
+	errs := []error{w.baseline.stop()}
 	for _, l := range w.limiters {
 		errs = append(errs, l.stop())
 	}
@@ -104,7 +104,7 @@ func addresses(ctx context.Context, of ...*string) error {
 	return nil
 }
 
-// startLimiter lets a busy machine be no outage of Redis.
+// startLimiter uses a long Redis timeout, so that a busy machine does not cause an outage.
 func (w *world) startLimiter(ctx context.Context, weir string) (*server, error) {
 	l := &server{}
 	if err := addresses(ctx, &l.grpc, &l.http, &l.ops); err != nil {
@@ -128,8 +128,8 @@ func (s *server) wait(ctx context.Context, url string) error {
 	return nil
 }
 
-// startFloor starts a floor that answers as a limiter answers to who has spent everything.
-func (w *world) startFloor(ctx context.Context) (*server, error) {
+// startBaseline starts a baseline that responds as a limiter does when the limit is spent.
+func (w *world) startBaseline(ctx context.Context) (*server, error) {
 	a, err := w.record(ctx)
 	if err != nil {
 		return nil, err
@@ -147,13 +147,13 @@ func (w *world) startFloor(ctx context.Context) (*server, error) {
 		return nil, err
 	}
 	f.ops = f.http
-	if f.process, err = fixture.StartWeir(program, serveFloor, f.grpc, f.http, string(text)); err != nil {
+	if f.process, err = fixture.StartWeir(program, serveBaseline, f.grpc, f.http, string(text)); err != nil {
 		return nil, err
 	}
 	return f, f.wait(ctx, "http://"+f.ops+"/metrics")
 }
 
-// record asks a limiter twice at every endpoint about a key that nobody else asks about.
+// record calls each endpoint of a limiter twice with a key of its own, and returns the second responses.
 func (w *world) record(ctx context.Context) (a answers, err error) {
 	const key = 9_999_999
 	limiter := w.limiters[0]
@@ -196,7 +196,7 @@ func (w *world) record(ctx context.Context) (a answers, err error) {
 	return a, nil
 }
 
-// redisProcessor is the processor time that Redis has used.
+// redisProcessor returns the processor time that Redis has used.
 func (w *world) redisProcessor(ctx context.Context) (time.Duration, error) {
 	text, err := w.redis.Do(ctx, "INFO", "cpu")
 	if err != nil {

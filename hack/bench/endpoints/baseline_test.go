@@ -13,7 +13,7 @@ func TestBaseline_AnswersAtEachEndpoint(t *testing.T) {
 		Check: httpAnswer{Status: 429, Header: http.Header{"Content-Type": {"application/json"}}, Body: []byte("{}\n")},
 		Auth:  httpAnswer{Status: 403, Header: http.Header{"Retry-After": {"1"}}, Body: []byte("no")},
 	}
-	at := httptest.NewServer(floorHandler(a))
+	at := httptest.NewServer(baselineHandler(a))
 	defer at.Close()
 	where := &server{http: at.Listener.Addr().String()}
 	check, errCheck := checkRequest(t.Context(), where, deniedDomain, 1)

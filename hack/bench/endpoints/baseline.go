@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// answers are what a limiter has answered once, and the floor answers to everything.
+// answers are recorded responses of a limiter. The baseline sends them for all requests.
 type answers struct {
 	RLS   []byte     `json:"rls"` // a RateLimitResponse
 	Check httpAnswer `json:"check"`
@@ -31,13 +31,13 @@ type httpAnswer struct {
 	Body   []byte      `json:"body"`
 }
 
-// runFloor serves answers, in JSON, over gRPC, and over HTTP with its metrics, until ctx is done.
-func runFloor(ctx context.Context, grpcAddress, httpAddress, text string) error {
+// runBaseline serves the answers, given as JSON, over gRPC and over HTTP, with its metrics, until ctx is done.
+func runBaseline(ctx context.Context, grpcAddress, httpAddress, text string) error {
 	var a answers
 	if err := json.Unmarshal([]byte(text), &a); err != nil {
 		return fmt.Errorf("answers %s: %w", text, err)
 	}
-	rls := &floor{answer: &ratelimitv3.RateLimitResponse{}}
+	rls := &baseline{answer: &ratelimitv3.RateLimitResponse{}}
 	if err := proto.Unmarshal(a.RLS, rls.answer); err != nil {
 		return fmt.Errorf("answer %x: %w", a.RLS, err)
 	}
@@ -48,7 +48,7 @@ func runFloor(ctx context.Context, grpcAddress, httpAddress, text string) error 
 	}
 	overGRPC := grpc.NewServer()
 	ratelimitv3.RegisterRateLimitServiceServer(overGRPC, rls)
-	overHTTP := &http.Server{Addr: httpAddress, Handler: floorHandler(a), ReadHeaderTimeout: time.Minute}
+	overHTTP := &http.Server{Addr: httpAddress, Handler: baselineHandler(a), ReadHeaderTimeout: time.Minute}
 	failed := make(chan error, 2)
 	go func() { failed <- overGRPC.Serve(listener) }()
 	go func() { failed <- overHTTP.ListenAndServe() }()
@@ -61,19 +61,19 @@ func runFloor(ctx context.Context, grpcAddress, httpAddress, text string) error 
 	}
 }
 
-// floor answers every request with one message.
-type floor struct {
+// baseline responds to each request with the same message.
+type baseline struct {
 	ratelimitv3.UnimplementedRateLimitServiceServer
 
 	answer *ratelimitv3.RateLimitResponse
 }
 
 // ShouldRateLimit implements ratelimitv3.RateLimitServiceServer.
-func (f *floor) ShouldRateLimit(context.Context, *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
+func (f *baseline) ShouldRateLimit(context.Context, *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
 	return f.answer, nil
 }
 
-func floorHandler(a answers) http.Handler {
+func baselineHandler(a answers) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
@@ -82,7 +82,7 @@ func floorHandler(a answers) http.Handler {
 		case "/metrics":
 			metrics.ServeHTTP(w, r)
 		case checkPath:
-			_, _ = io.Copy(io.Discard, r.Body) // one that breaks off shows at the client
+			_, _ = io.Copy(io.Discard, r.Body) // the client reports an incomplete body
 			a.Check.write(w)
 		default:
 			a.Auth.write(w)
@@ -93,5 +93,5 @@ func floorHandler(a answers) http.Handler {
 func (a *httpAnswer) write(w http.ResponseWriter) {
 	maps.Copy(w.Header(), a.Header)
 	w.WriteHeader(a.Status)
-	_, _ = w.Write(a.Body) // who is gone shows at the client
+	_, _ = w.Write(a.Body) // the client reports a closed connection
 }
