@@ -16,13 +16,13 @@ import (
 
 const root = "../.." // of the module, from this package
 
-func TestImportsPointDown(t *testing.T) {
+func TestLayers_AllowEveryImport(t *testing.T) {
 	for _, w := range check(load(t), layers(), bans()) {
 		t.Error(w)
 	}
 }
 
-func TestNoLayerImportsALaterOne(t *testing.T) {
+func TestLayers_ListNoLaterLayer(t *testing.T) {
 	all := layers()
 	for i, l := range all {
 		for j, other := range all {
@@ -83,7 +83,7 @@ func watchSources(t *testing.T) {
 	}
 }
 
-func TestCheckFindsEveryWrongImport(t *testing.T) {
+func TestCheck_FindsEveryForbiddenImport(t *testing.T) {
 	testLayers := []layer{
 		{pkg: "low"},
 		{pkg: "middle", ours: []string{"low"}, world: []string{"example.com/lib"}},
@@ -103,9 +103,9 @@ func TestCheckFindsEveryWrongImport(t *testing.T) {
 		"a library that is allowed brings its packages":  {from: "middle", imports: []string{"example.com/lib/v2/part"}},
 		"a library with a longer name is another one":    {from: "middle", imports: []string{"example.com/library"}, want: []string{"middle imports example.com/library: its layer does not allow that"}},
 		"a subtree may be open to itself":                {from: "tree/branch", imports: []string{module + "/tree/leaf", module + "/tree"}},
-		"a package beside a subtree is not of it":        {from: "tree/branch", imports: []string{module + "/treehouse"}, want: []string{"tree/branch imports " + module + "/treehouse: its layer does not allow that"}},
+		"a package with the prefix of a subtree is not in it":        {from: "tree/branch", imports: []string{module + "/treehouse"}, want: []string{"tree/branch imports " + module + "/treehouse: its layer does not allow that"}},
 		"the top imports what it likes":                  {from: "top", imports: []string{module + "/middle", "example.com/cluster"}},
-		"a package without a layer is told":              {from: "new", imports: []string{module + "/low"}, want: []string{"new has no layer: give it one in layers_test.go"}},
+		"a package without a layer is reported":              {from: "new", imports: []string{module + "/low"}, want: []string{"new has no layer: give it one in layers_test.go"}},
 		"a ban holds through the imports of others, too": {from: "middle", imports: []string{"example.com/lib/heavy"}, want: []string{module + "/middle → example.com/lib/heavy → example.com/deep → example.com/cluster/client: it knows no cluster"}},
 	}
 	for name, tt := range tests {
@@ -123,8 +123,8 @@ func TestCheckFindsEveryWrongImport(t *testing.T) {
 	}
 }
 
-// The table itself is tried, too: what it must never let pass is put into a graph beside its own packages.
-func TestTheTableRefusesWhatTheDesignForbids(t *testing.T) {
+// The test adds forbidden imports to the graph and expects a finding for each of them.
+func TestLayers_RejectForbiddenImports(t *testing.T) {
 	tests := map[string]struct{ from, imported string }{
 		"limiter stays within the standard library":     {"limiter", "github.com/google/go-cmp/cmp"},
 		"the engine does not know the API":              {"limiter/engine", module + "/api/v1alpha1"},

@@ -48,7 +48,7 @@ func check(g graph, layers []layer, bans []ban) []string {
 // below returns the path of a package of Weir below the module.
 func below(path string) (name string, ours bool) { return strings.CutPrefix(path, module+"/") }
 
-// covers says whether name is of pattern: "a" is a itself, "a/..." is a and all below it, "..." is everything.
+// covers reports whether name matches pattern: "a" is a itself, "a/..." is a and all packages below it, "..." is every package.
 func covers(pattern, name string) bool {
 	stem, subtree := strings.CutSuffix(pattern, "...")
 	if !subtree {
@@ -57,7 +57,7 @@ func covers(pattern, name string) bool {
 	return strings.HasPrefix(name+"/", stem)
 }
 
-// within says whether path is root or below it.
+// within reports whether path is root or below root.
 func within(root, path string) bool { return path == root || strings.HasPrefix(path, root+"/") }
 
 func (l layer) allows(g graph, imported string) bool {

@@ -1,16 +1,16 @@
 package arch
 
-// module is the path of Weir's module; paths in the tables are below it.
+// module is the path of the Weir module. Package paths in the tables are relative to it.
 const module = "github.com/weir-dev/weir"
 
-// A layer says what a package may import. The standard library is open to all.
+// A layer lists the packages that a package can import. Every package can import the standard library.
 type layer struct {
-	pkg   string   // path below module; "a/..." is a and all below it
-	ours  []string // packages of Weir, written as pkg
-	world []string // packages of others: a path is that package and all below it; "..." is any
+	pkg   string   // path relative to module; "a/..." is a and all packages below it
+	ours  []string // packages of Weir, in the same form as pkg
+	world []string // other packages: a path is that package and all packages below it; "..." is every package
 }
 
-// layers lists every package of the module, lowest first: a layer imports layers above it in this list only.
+// layers lists every package of the module, from the lowest to the highest. A package can import only packages that are earlier in this list.
 func layers() []layer {
 	return []layer{
 		{pkg: "limiter"},
@@ -101,7 +101,7 @@ func layers() []layer {
 			world: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 		},
 		{
-			pkg:   "webhook/throttle", // of the limiter half
+			pkg:   "webhook/throttle", // part of the limiter
 			ours:  []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/socket"},
 			world: []string{"golang.org/x/sync", "k8s.io/api/admission", "k8s.io/apimachinery"},
 		},
@@ -116,17 +116,17 @@ func layers() []layer {
 
 		{pkg: "cmd/...", ours: []string{"..."}, world: []string{"..."}},
 
-		// What no part of the product imports.
+		// The product does not import the packages below.
 		{pkg: "internal/arch"},
 		{pkg: "test/...", ours: []string{"..."}, world: []string{"..."}},
 		{pkg: "hack/...", ours: []string{"..."}, world: []string{"..."}},
 	}
 }
 
-// A ban is on what a package reaches by whatever way, through its own imports and those of others.
+// A ban lists packages that a package must not import, neither directly nor through other packages.
 type ban struct {
-	pkg   string   // of Weir, written as in layer
-	never []string // full paths, each with all below it
+	pkg   string   // package of Weir, in the same form as in layer
+	never []string // full paths, including all packages below them
 	why   string
 }
 
@@ -143,14 +143,14 @@ func bans() []ban {
 		"github.com/alicebob/miniredis", "sigs.k8s.io/controller-runtime/pkg/envtest",
 	}
 	return []ban{
-		{"limiter/...", kubernetes, "a limiter knows nothing of Kubernetes and holds no credentials of it"},
-		{"api/...", enforcing, "the operator half does not enforce"},
-		{"internal/...", enforcing, "the operator half does not enforce"},
-		{"controllers/...", enforcing, "the operator half does not enforce"},
-		{"webhook/policy", enforcing, "the operator half does not enforce"},
+		{"limiter/...", kubernetes, "a limiter does not depend on Kubernetes and has no Kubernetes credentials"},
+		{"api/...", enforcing, "the operator does not enforce limits"},
+		{"internal/...", enforcing, "the operator does not enforce limits"},
+		{"controllers/...", enforcing, "the operator does not enforce limits"},
+		{"webhook/policy", enforcing, "the operator does not enforce limits"},
 		{"webhook/policy", redis, "only redisclient, redisstore and controlplane import go-redis"},
-		{"webhook/certificate", enforcing, "the operator half does not enforce"},
-		{"webhook/throttle", []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", module + "/api"}, "a limiter answers API servers and asks none"},
+		{"webhook/certificate", enforcing, "the operator does not enforce limits"},
+		{"webhook/throttle", []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", module + "/api"}, "a limiter replies to API servers and never calls them"},
 		{"webhook/throttle", redis, "only redisclient, redisstore and controlplane import go-redis"},
 		{"api/...", redis, "only redisclient, redisstore and controlplane import go-redis"},
 		{"internal/...", redis, "only redisclient, redisstore and controlplane import go-redis"},
@@ -162,9 +162,9 @@ func bans() []ban {
 		{"limiter/engine", redis, "only redisclient, redisstore and controlplane import go-redis"},
 		{"limiter/source", redis, "only redisclient, redisstore and controlplane import go-redis; source defines a small interface"},
 		{"limiter/server", redis, "only redisclient, redisstore and controlplane import go-redis"},
-		{"middleware/...", kubernetes, "who imports the middleware serves requests and knows nothing of Kubernetes"},
+		{"middleware/...", kubernetes, "programs that use the middleware do not depend on Kubernetes"},
 		{"middleware/...", redis, "only the Redis packages import go-redis, and the program that uses the middleware chooses its store"},
-		{"middleware", []string{"google.golang.org/grpc"}, "who serves HTTP alone does not carry gRPC"},
-		{"cmd/...", testing, "the product does not carry its tests"},
+		{"middleware", []string{"google.golang.org/grpc"}, "programs that serve only HTTP do not import gRPC"},
+		{"cmd/...", testing, "the product does not import test packages"},
 	}
 }

@@ -48,7 +48,7 @@ func inNamespaceCluster() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 	})
 }
 
-func TestTheOrderOfPoliciesOfBothKindsDoesNotMatter(t *testing.T) {
+func TestCompile_IgnoresTheOrderOfPoliciesOfBothKinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policies := bothKinds().Draw(t, "policies")
 		shuffled := compile.Policies{
@@ -71,7 +71,7 @@ func TestTheOrderOfPoliciesOfBothKindsDoesNotMatter(t *testing.T) {
 	})
 }
 
-func TestEveryPolicyOfBothKindsIsEitherARuleOrAProblem(t *testing.T) {
+func TestCompile_ReturnsARuleOrAProblemForEveryPolicyOfBothKinds(t *testing.T) {
 	type policy struct {
 		name    string
 		cluster bool
@@ -112,7 +112,7 @@ func TestEveryPolicyOfBothKindsIsEitherARuleOrAProblem(t *testing.T) {
 	})
 }
 
-func TestABadClusterPolicyNeverAffectsAnother(t *testing.T) {
+func TestCompile_IsolatesInvalidClusterPolicies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policies := bothKinds().Draw(t, "policies")
 		bad := ofCluster(badPolicy()).Draw(t, "bad")
@@ -132,8 +132,8 @@ func TestABadClusterPolicyNeverAffectsAnother(t *testing.T) {
 	})
 }
 
-// TestAnOverrideIsTrueOfEveryRequest holds what is found of policies against what requests meet.
-func TestAnOverrideIsTrueOfEveryRequest(t *testing.T) {
+// TestOverrides_HoldForEveryRequest holds what is found of policies against what requests meet.
+func TestOverrides_HoldForEveryRequest(t *testing.T) {
 	found := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		policies := compile.Policies{
@@ -214,7 +214,7 @@ func find(matched []rules.Matched, policy string) int {
 	return slices.IndexFunc(matched, func(m rules.Matched) bool { return m.Rule.Policy == policy })
 }
 
-func TestACompiledClusterPolicyIsLeftAlone(t *testing.T) {
+func TestCompile_DoesNotModifyClusterPolicies(t *testing.T) {
 	policy := v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	policy.Spec.RateLimitPolicySpec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: 1, Window: "1m"}
 	policy.Spec.Domains = []v1alpha1.Domain{"shop", "billing", "shop"}
@@ -225,7 +225,7 @@ func TestACompiledClusterPolicyIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestTheConditionNamesWhoDecides(t *testing.T) {
+func TestOverriddenCondition_NamesTheDecidingPolicy(t *testing.T) {
 	var many []compile.Override
 	for domain := range strings.SplitSeq("a b c d e f g h i j", " ") {
 		many = append(many, compile.Override{Policy: "cluster/x", Domain: domain, By: domain + "/own", Reason: v1alpha1.ReasonNamespacePolicy})

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-func TestTheOrderOfPoliciesDoesNotMatter(t *testing.T) {
+func TestCompile_IgnoresTheOrderOfPolicies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policies := rapid.SliceOfN(anyPolicy(), 0, 12).Draw(t, "policies")
 		shuffled := rapid.Permutation(policies).Draw(t, "shuffled")
@@ -35,7 +35,7 @@ func TestTheOrderOfPoliciesDoesNotMatter(t *testing.T) {
 	})
 }
 
-func TestTheOrderWithinAListThatHasNoneDoesNotMatter(t *testing.T) {
+func TestCompile_IgnoresTheOrderOfUnorderedLists(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy := goodPolicy().Draw(t, "policy")
 		shuffled := *policy.DeepCopy()
@@ -71,7 +71,7 @@ func TestTheOrderWithinAListThatHasNoneDoesNotMatter(t *testing.T) {
 	})
 }
 
-func TestABadPolicyNeverAffectsAnother(t *testing.T) {
+func TestCompile_IsolatesInvalidPolicies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policies := rapid.SliceOfN(anyPolicy(), 0, 8).Draw(t, "policies")
 		bad := badPolicy().Draw(t, "bad")
@@ -94,7 +94,7 @@ func TestABadPolicyNeverAffectsAnother(t *testing.T) {
 	})
 }
 
-func TestEveryPolicyIsEitherARuleOrAProblem(t *testing.T) {
+func TestCompile_ReturnsARuleOrAProblemForEveryPolicy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policies := rapid.SliceOfN(anyPolicy(), 0, 12).Draw(t, "policies")
 		set, problems := compile.Compile(policies, compile.DefaultIdentity())
@@ -130,7 +130,7 @@ func TestEveryPolicyIsEitherARuleOrAProblem(t *testing.T) {
 	})
 }
 
-func TestCompileLeavesThePoliciesAlone(t *testing.T) {
+func TestCompile_DoesNotModifyPolicies(t *testing.T) {
 	policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
 	policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: 1, Window: "1m", Match: &v1alpha1.Match{
 		HTTP: &v1alpha1.HTTPMatch{Hosts: []v1alpha1.Host{"B.example", "a.example", "a.example"}, Methods: []v1alpha1.Method{"POST", "GET"}},
@@ -142,7 +142,7 @@ func TestCompileLeavesThePoliciesAlone(t *testing.T) {
 	}
 }
 
-func TestNoPoliciesMakeAnEmptySet(t *testing.T) {
+func TestCompile_ReturnsAnEmptySetWithoutPolicies(t *testing.T) {
 	deleted := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop", Name: "a", DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)},
 	}}
@@ -154,7 +154,7 @@ func TestNoPoliciesMakeAnEmptySet(t *testing.T) {
 	}
 }
 
-func TestAnIdentityTableDecidesForPoliciesThatDoNot(t *testing.T) {
+func TestCompile_UsesTheIdentityTableForPoliciesWithoutIdentifier(t *testing.T) {
 	identity := compile.DefaultIdentity()
 	identity.APIKey = rules.Identifier{From: rules.FromQuery, Name: "key"}
 	identity.IP = rules.Identifier{From: rules.FromHeader, Name: "x-real-ip"}

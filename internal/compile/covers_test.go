@@ -46,7 +46,7 @@ func TestCovers(t *testing.T) {
 	}
 }
 
-func TestDecidesNothingBeside(t *testing.T) {
+func TestIsRedundant(t *testing.T) {
 	base := rules.Rule{
 		Policy: "shop/a", Domain: "shop", Axis: "Tenant", Identifier: rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"},
 		Algorithm: limiter.SlidingWindowCounter, Units: 100, WindowSeconds: 60,

@@ -60,8 +60,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestGoldenRulesServe holds what Compile makes against what NewIndex takes.
-func TestGoldenRulesServe(t *testing.T) {
+// TestGolden_RulesCanBeIndexed holds what Compile makes against what NewIndex takes.
+func TestGolden_RulesCanBeIndexed(t *testing.T) {
 	inputs, err := filepath.Glob("testdata/*.in.yaml")
 	if err != nil {
 		t.Fatal(err)

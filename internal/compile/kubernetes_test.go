@@ -11,7 +11,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-func TestWritesAreCovered(t *testing.T) {
+func TestCovers_ComparesMatchesOfWrites(t *testing.T) {
 	created := func(group, resource string) rules.KubernetesResources {
 		return rules.KubernetesResources{APIGroups: []string{group}, Resources: []string{resource}, Operations: []string{"CREATE"}}
 	}
@@ -71,8 +71,8 @@ func TestWritesAreCovered(t *testing.T) {
 	}
 }
 
-// TestWhatIsSaidToBeCoveredIs draws two matches and many writes: what narrow matches, wide does.
-func TestWhatIsSaidToBeCoveredIs(t *testing.T) {
+// TestCovers_HoldsForEveryWrite draws two matches and many writes: what narrow matches, wide does.
+func TestCovers_HoldsForEveryWrite(t *testing.T) {
 	said := 0
 	rapid.Check(t, func(t *rapid.T) {
 		narrow := kubernetesMatch().Draw(t, "narrow")
@@ -124,7 +124,7 @@ func TestWhatIsSaidToBeCoveredIs(t *testing.T) {
 	t.Logf("%d pairs", said)
 }
 
-func TestTheIdentityTableOfALimiter(t *testing.T) {
+func TestIdentityOf_ReturnsTheTableOfALimiter(t *testing.T) {
 	var spec v1alpha1.LimiterSpec
 	if got := compile.IdentityOf(&spec); got != compile.DefaultIdentity() {
 		t.Errorf("a Limiter that says nothing has %+v", got)

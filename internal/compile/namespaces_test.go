@@ -21,7 +21,7 @@ func namespaces() []compile.Namespace {
 	}
 }
 
-func TestTheSetSaysOfNamespacesWhatItsRulesAskAndNoMore(t *testing.T) {
+func TestCompile_ReturnsOnlyTheNamespacePropertiesThatRulesRead(t *testing.T) {
 	selecting := func(selector metav1.LabelSelector) func(*v1alpha1.RateLimitPolicySpec) {
 		return func(s *v1alpha1.RateLimitPolicySpec) { s.Match.Kubernetes.NamespaceSelector = &selector }
 	}
@@ -79,7 +79,7 @@ func TestTheSetSaysOfNamespacesWhatItsRulesAskAndNoMore(t *testing.T) {
 	}
 }
 
-func TestTheRevisionChangesWithWhatIsAskedOfNamespacesOnly(t *testing.T) {
+func TestCompile_ChangesTheRevisionOnlyWithNamespacePropertiesThatRulesRead(t *testing.T) {
 	identity := compile.Identity{NamespaceLabel: "tenant"}
 	revision := func(change func([]compile.Namespace) []compile.Namespace, policies ...v1alpha1.ClusterRateLimitPolicy) string {
 		all := compile.Policies{Cluster: policies, Namespaces: change(namespaces())}

@@ -22,8 +22,8 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// TestEveryFieldOfARuleIsWeighed fails when a Rule or a Match learns to say more: then think of [compile.IsRedundant].
-func TestEveryFieldOfARuleIsWeighed(t *testing.T) {
+// TestIsRedundant_ConsidersEveryFieldOfARule fails when a Rule or a Match learns to say more: then think of [compile.IsRedundant].
+func TestIsRedundant_ConsidersEveryFieldOfARule(t *testing.T) {
 	for _, c := range []struct {
 		of   reflect.Type
 		want []string
@@ -45,7 +45,7 @@ func TestEveryFieldOfARuleIsWeighed(t *testing.T) {
 	}
 }
 
-func TestARuleOfMoreDomainsSpeaksForThose(t *testing.T) {
+func TestIsRedundant_ComparesDomains(t *testing.T) {
 	lax := rules.Rule{Policy: "shop/a", Domain: "shop", Axis: "User", Algorithm: limiter.FixedWindow, Units: 10, WindowSeconds: 60}
 	for _, c := range []struct {
 		name   string
@@ -129,8 +129,8 @@ func drawPair(t *rapid.T) (a, b v1alpha1.RateLimitPolicy) {
 	return a, b
 }
 
-// TestWhatIsSaidNeverToDecideNeverDoes lets both policies decide the same requests.
-func TestWhatIsSaidNeverToDecideNeverDoes(t *testing.T) {
+// TestIsRedundant_HoldsForEveryRequest lets both policies decide the same requests.
+func TestIsRedundant_HoldsForEveryRequest(t *testing.T) {
 	said, denials := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		for range 10 { // few pairs are comparable

@@ -18,7 +18,7 @@ func named(namespace, name string, labels ...string) metav1.ObjectMeta {
 	return meta
 }
 
-func TestALimiterSelectsPoliciesByTheirLabelsAndThoseOfTheirNamespaces(t *testing.T) {
+func TestSelectedBy_SelectsByLabelsOfPoliciesAndNamespaces(t *testing.T) {
 	all := compile.Policies{
 		Namespaced: []v1alpha1.RateLimitPolicy{
 			{ObjectMeta: named("shop", "marked", "edge")},
@@ -68,7 +68,7 @@ func TestALimiterSelectsPoliciesByTheirLabelsAndThoseOfTheirNamespaces(t *testin
 	}
 }
 
-func TestASelectorThatIsNoneIsAnErrorThatNamesItsField(t *testing.T) {
+func TestSelectedBy_NamesTheFieldOfAnInvalidSelector(t *testing.T) {
 	bad := &v1alpha1.LabelSelector{MatchExpressions: []v1alpha1.LabelExpression{{Key: "a", Operator: "Near"}}}
 	for want, spec := range map[string]v1alpha1.LimiterSpec{
 		`spec.policySelector: "Near" is not a valid label selector operator`:          {PolicySelector: bad},

@@ -30,7 +30,7 @@ func policyWithTiers(axis v1alpha1.Axis, identifiers ...v1alpha1.TierIdentifier)
 	return policy
 }
 
-func TestAPIKeysLeaveTheCompilerHashed(t *testing.T) {
+func TestCompile_HashesAPIKeys(t *testing.T) {
 	set := mustCompile(t, policyWithTiers(v1alpha1.AxisAPIKey, secret))
 	data, _ := rules.Encode(set)
 	unpacked, err := gzip.NewReader(bytes.NewReader(data))
@@ -50,7 +50,7 @@ func TestAPIKeysLeaveTheCompilerHashed(t *testing.T) {
 	}
 }
 
-func TestNoProblemQuotesAnAPIKey(t *testing.T) {
+func TestCompile_NeverQuotesAPIKeysInProblems(t *testing.T) {
 	for name, spoil := range map[string]func(*v1alpha1.RateLimitPolicySpec){
 		"an empty key beside it": func(s *v1alpha1.RateLimitPolicySpec) {
 			s.Tiers[0].When.Identifiers = append(s.Tiers[0].When.Identifiers, "")
@@ -80,7 +80,7 @@ func TestNoProblemQuotesAnAPIKey(t *testing.T) {
 	}
 }
 
-func TestAnAddressInATierIsWrittenAsALimiterCountsIt(t *testing.T) {
+func TestCompile_WritesAddressesInTiersAsLimitersCountThem(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		address := netip.AddrFrom16([16]byte(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "bytes")))
 		if rapid.Bool().Draw(t, "IPv4") {
@@ -108,7 +108,7 @@ func TestAnAddressInATierIsWrittenAsALimiterCountsIt(t *testing.T) {
 	})
 }
 
-func TestAnIPv6PrefixLengthIsTheIdentityTablesAndOfAddressesAlone(t *testing.T) {
+func TestCompile_AppliesTheIPv6PrefixLengthToAddressesOnly(t *testing.T) {
 	for _, tc := range []struct {
 		axis   v1alpha1.Axis
 		length int
@@ -136,7 +136,7 @@ func TestAnIPv6PrefixLengthIsTheIdentityTablesAndOfAddressesAlone(t *testing.T) 
 	}
 }
 
-func TestTheOrderOfTiersMatters(t *testing.T) {
+func TestCompile_KeepsTheOrderOfTiers(t *testing.T) {
 	policy := policyWithTiers(v1alpha1.AxisTenant, "acme")
 	policy.Spec.Tiers = append([]v1alpha1.Tier{
 		{Name: "zero", When: v1alpha1.When{Groups: []v1alpha1.Group{"staff"}}, Unlimited: true},

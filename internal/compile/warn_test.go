@@ -30,7 +30,7 @@ func warned(t fixture.Failer, policies ...v1alpha1.RateLimitPolicy) (texts []str
 	return nil
 }
 
-func TestWarnings(t *testing.T) {
+func TestWarn(t *testing.T) {
 	for _, c := range []struct {
 		name, spec string
 		want       []string
@@ -130,7 +130,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-func TestWarningsAboutAPolicyThatNeverDecides(t *testing.T) {
+func TestWarn_ReportsRedundantPolicies(t *testing.T) {
 	const never = "spec: has no effect, because policy b counts the same requests and is at least as strict"
 	for _, c := range []struct {
 		name, policy, other string
@@ -190,7 +190,7 @@ func TestWarningsAboutAPolicyThatNeverDecides(t *testing.T) {
 	}
 }
 
-func TestAPolicyOfAnotherNamespaceSpeaksForOthers(t *testing.T) {
+func TestWarn_IgnoresPoliciesOfOtherNamespaces(t *testing.T) {
 	other := fixture.Policy(t, "b", `{axis: User, limit: 1, window: 1m}`)
 	other.Namespace = "elsewhere"
 	if got := warned(t, fixture.Policy(t, "a", `{axis: User, limit: 10, window: 1m}`), other); len(got) > 0 {

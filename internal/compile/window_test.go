@@ -11,7 +11,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 )
 
-func TestWindowsThatAre(t *testing.T) {
+func TestParseWindow_AcceptsValidWindows(t *testing.T) {
 	for window, want := range map[v1alpha1.Window]time.Duration{
 		"1s":         time.Second,
 		"30s":        30 * time.Second,
@@ -34,7 +34,7 @@ func TestWindowsThatAre(t *testing.T) {
 	}
 }
 
-func TestWindowsThatCannotBe(t *testing.T) {
+func TestParseWindow_RejectsInvalidWindows(t *testing.T) {
 	const reason = " must be from 1s to 720h, in whole hours, minutes and seconds (90s, 1h30m, 24h) or in days alone (1d to 30d)"
 	for _, window := range []v1alpha1.Window{
 		"", "1", "s", "d", "1.5h", "-1s", "+1s", "500ms", "1m1h", "1s1s", "1d12h", "01d", "0d", "1w", " 1m", "1m ", "1M",
@@ -50,7 +50,7 @@ func TestWindowsThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestEveryCanonicalDurationIsAWindow(t *testing.T) {
+func TestParseWindow_AcceptsEveryCanonicalDuration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := time.Duration(rapid.IntRange(1, 720*3600).Draw(t, "seconds")) * time.Second
 		got, err := compile.ParseWindow(v1alpha1.Window(want.String()))

@@ -14,9 +14,9 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 )
 
-// TestTheCompilerAgreesWithTheSchema holds the two descriptions of the API together: what one text field may hold is
+// TestCompile_AgreesWithTheSchema holds the two descriptions of the API together: what one text field may hold is
 // said once in CEL for the API server and once in Go for objects that no API server has seen.
-func TestTheCompilerAgreesWithTheSchema(t *testing.T) {
+func TestCompile_AgreesWithTheSchema(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text *rapid.Generator[string]
 		set  func(*v1alpha1.RateLimitPolicySpec, string)
@@ -134,8 +134,8 @@ func TestTheCompilerAgreesWithTheSchema(t *testing.T) {
 	}
 }
 
-// TestTheCompilerAgreesWithTheSchemaOnNumbers does so for limits, bursts and costs, each of which hangs on the others.
-func TestTheCompilerAgreesWithTheSchemaOnNumbers(t *testing.T) {
+// TestCompile_AgreesWithTheSchemaOnNumbers does so for limits, bursts and costs, each of which hangs on the others.
+func TestCompile_AgreesWithTheSchemaOnNumbers(t *testing.T) {
 	s, err := newSchema(crd.RateLimitPolicies(), v1alpha1.GroupVersion.Version)
 	if err != nil {
 		t.Fatal(err)

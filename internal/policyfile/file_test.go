@@ -14,7 +14,7 @@ import (
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
-func TestReadTakesPolicyFilesOfDirectoriesInOrder(t *testing.T) {
+func TestRead_ReadsPolicyFilesOfDirectoriesInOrder(t *testing.T) {
 	dir := writeTree(t, "b.yaml", "a.yml", "c.json", "README.md", "team/z.yaml", "team/deep/y.yml", ".git/x.yaml", ".hidden.yaml")
 	got := readNames(t, dir, dir)
 	want := []string{"a.yml", "b.yaml", "team/deep/y.yml", "team/z.yaml"}
@@ -23,7 +23,7 @@ func TestReadTakesPolicyFilesOfDirectoriesInOrder(t *testing.T) {
 	}
 }
 
-func TestReadTakesNamedFilesAsTheyAreAndEachOnce(t *testing.T) {
+func TestRead_ReadsEachNamedFileOnce(t *testing.T) {
 	dir := writeTree(t, "b.yaml", "c.json", ".hidden.yaml")
 	got := readNames(t, dir, filepath.Join(dir, "c.json"), filepath.Join(dir, ".hidden.yaml"), dir, dir+"/./b.yaml")
 	want := []string{"c.json", ".hidden.yaml", "b.yaml"}
@@ -32,7 +32,7 @@ func TestReadTakesNamedFilesAsTheyAreAndEachOnce(t *testing.T) {
 	}
 }
 
-func TestReadTakesEachFileOfAMountedConfigMapOnce(t *testing.T) {
+func TestRead_ReadsEachFileOfAMountedConfigMapOnce(t *testing.T) {
 	dir := writeTree(t, "..2026_01_01/a.yaml")
 	for link, target := range map[string]string{"..data": "..2026_01_01", "a.yaml": "..data/a.yaml"} {
 		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
@@ -44,7 +44,7 @@ func TestReadTakesEachFileOfAMountedConfigMapOnce(t *testing.T) {
 	}
 }
 
-func TestReadFollowsALinkToADirectoryThatIsNamed(t *testing.T) {
+func TestRead_FollowsALinkToANamedDirectory(t *testing.T) {
 	dir := writeTree(t, "real/a.yaml")
 	link := filepath.Join(dir, "link")
 	if err := os.Symlink("real", link); err != nil {
@@ -55,7 +55,7 @@ func TestReadFollowsALinkToADirectoryThatIsNamed(t *testing.T) {
 	}
 }
 
-func TestReadPassesOverPipes(t *testing.T) {
+func TestRead_SkipsPipes(t *testing.T) {
 	dir := writeTree(t, "a.yaml")
 	if err := syscall.Mkfifo(filepath.Join(dir, "b.yaml"), 0o600); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestReadPassesOverPipes(t *testing.T) {
 	}
 }
 
-func TestReadRefusesALinkThatLeadsNowhere(t *testing.T) {
+func TestRead_RejectsABrokenLink(t *testing.T) {
 	dir := writeTree(t, "a.yaml")
 	if err := os.Symlink("gone.yaml", filepath.Join(dir, "b.yaml")); err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestReadRefusesALinkThatLeadsNowhere(t *testing.T) {
 	}
 }
 
-func TestReadSaysWhatItCannotRead(t *testing.T) {
+func TestRead_NamesTheFileThatItCannotRead(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing.yaml")
 	if _, err := policyfile.Read(nil, missing); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
 		t.Errorf("got %v", err)
@@ -85,7 +85,7 @@ func TestReadSaysWhatItCannotRead(t *testing.T) {
 	}
 }
 
-func TestReadTakesStandardInputOnce(t *testing.T) {
+func TestRead_ReadsStandardInputOnce(t *testing.T) {
 	files, err := policyfile.Read(strings.NewReader("text"), "-", "-")
 	if err != nil {
 		t.Fatal(err)

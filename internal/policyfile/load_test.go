@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-func TestBadFiles(t *testing.T) {
+func TestLoad_ReportsProblemsOfInvalidFiles(t *testing.T) {
 	inputs, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(inputs) == 0 {
 		t.Fatalf("no inputs: %v", err)
@@ -62,7 +62,7 @@ func report(result policyfile.Result) string {
 	return b.String()
 }
 
-func TestTheSamplesAreClean(t *testing.T) {
+func TestLoad_AcceptsTheSamples(t *testing.T) {
 	result, err := newLoader(t).Load(nil, "../../config/samples")
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestTheSamplesAreClean(t *testing.T) {
 	}
 }
 
-func TestDefaultsAreThoseOfTheAPI(t *testing.T) {
+func TestLoad_SetsTheDefaultsOfTheAPI(t *testing.T) {
 	result := newLoader(t).Compile([]policyfile.File{{Name: "a.yaml", Content: []byte(`
 apiVersion: weir.dev/v1alpha1
 kind: RateLimitPolicy
@@ -101,7 +101,7 @@ status: {observedGeneration: three}  # the server's own, and so dropped
 	}
 }
 
-func TestTheFirstOfTwoDefinitionsCountsWhereverItStands(t *testing.T) {
+func TestLoad_KeepsTheFirstOfTwoPoliciesWithOneName(t *testing.T) {
 	policy := func(limit string) []byte {
 		return []byte("apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: a, namespace: shop}\n" +
 			"spec: {axis: IP, window: 1m, limit: " + limit + "}\n")

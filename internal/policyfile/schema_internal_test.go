@@ -24,9 +24,9 @@ import (
 
 func TestMain(m *testing.M) { fixture.Main(m) }
 
-// TestTheAPIServerSaysTheSame sends every policy of the test files and of the samples to a real API server, which must
+// TestLoad_AgreesWithTheAPIServer sends every policy of the test files and of the samples to a real API server, which must
 // refuse the same ones for the same reasons.
-func TestTheAPIServerSaysTheSame(t *testing.T) {
+func TestLoad_AgreesWithTheAPIServer(t *testing.T) {
 	kube := fixture.Kube(t)
 	server := &apiServer{config: kube.Config()}
 	schemas, err := newSchemas()
@@ -133,7 +133,7 @@ func said(t *testing.T, status metav1.Status) (fieldErrors []string) {
 	return fieldErrors
 }
 
-func TestNearestFindsTheLineOrTheOneAround(t *testing.T) {
+func TestNearest_FindsTheLineOfTheFieldOrItsParent(t *testing.T) {
 	objects, problems := parse(File{Name: "a.yaml", Content: []byte(`# 1
 ---
 metadata:
@@ -178,7 +178,7 @@ spec:
 	}
 }
 
-func TestADefinitionThatCannotServe(t *testing.T) {
+func TestNewSchema_RejectsAnInvalidCRD(t *testing.T) {
 	for definition, want := range map[string]string{
 		"spec: [":                        "parse the CRD",
 		"spec: {group: a, colour: blue}": "parse the CRD",
@@ -191,7 +191,7 @@ func TestADefinitionThatCannotServe(t *testing.T) {
 	}
 }
 
-func TestFilesAreReadTheSameWayTwice(t *testing.T) {
+func TestLoad_IsDeterministic(t *testing.T) {
 	content, err := os.ReadFile("testdata/rules.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
 )
 
-func TestAPolicyOfTheClusterIsStoredWithItsDefaultsAndShown(t *testing.T) {
+func TestClusterRateLimitPolicy_HasDefaultsAndColumns(t *testing.T) {
 	n := newNamespace(t)
 	name := "cluster-" + n.name // of the whole server, so that other tests do not meet it
 	written := &v1alpha1.ClusterRateLimitPolicy{
@@ -62,7 +62,7 @@ func TestAPolicyOfTheClusterIsStoredWithItsDefaultsAndShown(t *testing.T) {
 	}
 }
 
-func TestWhatUsersGetWrongInAPolicyOfTheClusterIsExplained(t *testing.T) {
+func TestClusterRateLimitPolicy_ExplainsInvalidFields(t *testing.T) {
 	n := newNamespace(t)
 	for _, c := range []struct{ name, change, field, says string }{
 		{"an empty domain", `spec: {domains: [""]}`, "spec.domains[0]", domainSays},

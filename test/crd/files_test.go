@@ -16,7 +16,7 @@ import (
 )
 
 // Whoever lints a file must learn what kubectl apply would have said, to the word.
-func TestFilesAreRefusedForWhatTheAPIServerRefuses(t *testing.T) {
+func TestPolicyfile_RejectsWhatTheAPIServerRejects(t *testing.T) {
 	n := newNamespace(t)
 	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
 	if err != nil {

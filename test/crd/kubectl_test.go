@@ -23,7 +23,7 @@ func (n namespace) kubectl(t *testing.T, args ...string) string {
 	return out
 }
 
-func TestColumnsOfKubectlGet(t *testing.T) {
+func TestKubectlGet_PrintsTheColumns(t *testing.T) {
 	n := newNamespace(t)
 	for _, change := range []string{
 		`{metadata: {name: enforced}, spec: {algorithm: SlidingWindowLog}}`,
@@ -93,7 +93,7 @@ func table(printed string) [][]string {
 	return rows
 }
 
-func TestKubectlTellsTheFieldAndTheReason(t *testing.T) {
+func TestKubectlApply_PrintsTheFieldAndTheReason(t *testing.T) {
 	n := newNamespace(t)
 	for _, c := range []struct{ name, spec, want string }{
 		{"of a refusal", "{axis: IP, limit: 120, window: 90}", "spec.window: "},
@@ -114,7 +114,7 @@ func TestKubectlTellsTheFieldAndTheReason(t *testing.T) {
 	}
 }
 
-func TestKustomizationHasEveryCRD(t *testing.T) {
+func TestKustomization_ListsEveryCRD(t *testing.T) {
 	n := newNamespace(t)
 	built := n.kubectl(t, "kustomize", repositoryPath(t, "config", "crd"))
 	entries, err := os.ReadDir(repositoryPath(t, "config", "crd", "bases"))

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-func TestSamplesOfWritesToTheKubernetesAPICountWhatTheySay(t *testing.T) {
+func TestSamples_CountWritesToTheKubernetesAPI(t *testing.T) {
 	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
 )
 
-func TestDefaultsOfALimiter(t *testing.T) {
+func TestLimiter_HasTheDefaults(t *testing.T) {
 	n := newNamespace(t)
 	for name, c := range map[string]struct{ change, want string }{
 		"that says the least": {`{}`, `
@@ -64,7 +64,7 @@ podDisruptionBudget: {maxUnavailable: 1}
 	}
 }
 
-func TestALimiterOfGoTypesHasTheDefaultsOfTheSchema(t *testing.T) {
+func TestLimiter_HasTheDefaultsWhenCreatedFromGoTypes(t *testing.T) {
 	n := newNamespace(t)
 	written := &v1alpha1.Limiter{
 		ObjectMeta: metav1.ObjectMeta{Namespace: n.name, Name: "typed"},
@@ -87,7 +87,7 @@ func TestALimiterOfGoTypesHasTheDefaultsOfTheSchema(t *testing.T) {
 	}
 }
 
-func TestGoTypesReadAndWriteAllOfALimiter(t *testing.T) {
+func TestLimiter_RoundTripsThroughGoTypes(t *testing.T) {
 	n := newNamespace(t)
 	secret := &v1alpha1.SecretReference{Name: "redis"}
 	written := &v1alpha1.Limiter{
@@ -133,7 +133,7 @@ func TestGoTypesReadAndWriteAllOfALimiter(t *testing.T) {
 	}
 }
 
-func TestALimiterIsScaledAndSaysWhatRuns(t *testing.T) {
+func TestLimiter_SupportsScaleAndStatus(t *testing.T) {
 	n := newNamespace(t)
 	if err := n.Create(t.Context(), n.object(t, limiters(), `{}`)); err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func TestALimiterIsScaledAndSaysWhatRuns(t *testing.T) {
 	}
 }
 
-func TestWhatUsersGetWrongInALimiterIsExplained(t *testing.T) {
+func TestLimiter_ExplainsInvalidFields(t *testing.T) {
 	n := newNamespace(t)
 	const address, timeout = "spec.redis.addresses[0]", "spec.redis.timeout"
 	at := func(address string) string { return redis(`{addresses: ["` + address + `"]}`) }
@@ -231,7 +231,7 @@ func TestWhatUsersGetWrongInALimiterIsExplained(t *testing.T) {
 	}
 }
 
-func TestWhatUsersMayWriteInALimiterIsAccepted(t *testing.T) {
+func TestLimiter_AcceptsValidFields(t *testing.T) {
 	n := newNamespace(t)
 	for _, c := range []struct{ name, change string }{
 		{"an IPv4 address", redis(`{addresses: ["10.0.0.7:6379"]}`)},

@@ -15,7 +15,7 @@ import (
 	ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
 )
 
-func TestDefaultsAreFilledInAndNothingElseIsTouched(t *testing.T) {
+func TestRateLimitPolicy_HasDefaultsAndIsOtherwiseUnchanged(t *testing.T) {
 	n := newNamespace(t)
 	written := n.policy(t, `
 spec:
@@ -54,7 +54,7 @@ status: {observedGeneration: -1}
 	}
 }
 
-func TestGoTypesReadAndWriteWhatTheSchemaSays(t *testing.T) {
+func TestRateLimitPolicy_RoundTripsThroughGoTypes(t *testing.T) {
 	n := newNamespace(t)
 	value, header, expression := "free", v1alpha1.HeaderName("X-Tenant-ID"), v1alpha1.Expression("true")
 	written := &v1alpha1.RateLimitPolicy{
@@ -97,7 +97,7 @@ func TestGoTypesReadAndWriteWhatTheSchemaSays(t *testing.T) {
 	}
 }
 
-func TestUsersCannotWriteStatus(t *testing.T) {
+func TestStatus_IsNotWritableWithSpec(t *testing.T) {
 	n := newNamespace(t)
 	p := n.policy(t, `status: {observedGeneration: 7, conditions: []}`)
 	if err := n.Create(t.Context(), p); err != nil {
@@ -109,7 +109,7 @@ func TestUsersCannotWriteStatus(t *testing.T) {
 	}
 }
 
-func TestStatusIsWrittenByServerSideApply(t *testing.T) {
+func TestStatus_IsWrittenByServerSideApply(t *testing.T) {
 	n := newNamespace(t)
 	p := n.policy(t, `{}`)
 	if err := n.Create(t.Context(), p); err != nil {
@@ -138,7 +138,7 @@ func TestStatusIsWrittenByServerSideApply(t *testing.T) {
 	}
 }
 
-func TestApplyingAgainChangesNothing(t *testing.T) {
+func TestServerSideApply_IsIdempotent(t *testing.T) {
 	n := newNamespace(t)
 	apply := func() *unstructured.Unstructured {
 		p := n.policy(t, path(`{value: /v1}`))
@@ -158,7 +158,7 @@ func TestApplyingAgainChangesNothing(t *testing.T) {
 	}
 }
 
-func TestPoliciesAreSelectedByField(t *testing.T) {
+func TestFieldSelectors_SelectPolicies(t *testing.T) {
 	n := newNamespace(t)
 	for _, change := range []string{
 		`metadata: {name: by-tenant}`,

@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-func TestEveryPromiseIsKept(t *testing.T) {
+func TestSchema_EnforcesEveryRule(t *testing.T) {
 	n := newNamespace(t)
 	for _, d := range definitions() {
 		for _, c := range d.cases() {
@@ -54,7 +54,7 @@ func checkRefusal(t *testing.T, err error, field, says string) {
 	}
 }
 
-func TestWhatUsersGetWrongIsExplained(t *testing.T) {
+func TestSchema_ExplainsInvalidFields(t *testing.T) {
 	n := newNamespace(t)
 	const (
 		window = "spec.window"
@@ -125,7 +125,7 @@ func TestWhatUsersGetWrongIsExplained(t *testing.T) {
 	}
 }
 
-func TestWhatUsersMayWriteIsAccepted(t *testing.T) {
+func TestSchema_AcceptsValidFields(t *testing.T) {
 	n := newNamespace(t)
 	for _, c := range []struct{ name, change string }{
 		{"a window of a day, as days", `spec: {window: 1d}`},
@@ -161,7 +161,7 @@ func TestWhatUsersMayWriteIsAccepted(t *testing.T) {
 	}
 }
 
-func TestUnknownFieldsAreRefused(t *testing.T) {
+func TestSchema_RejectsUnknownFields(t *testing.T) {
 	n := newNamespace(t)
 	for _, c := range []struct{ name, change, field string }{
 		{"beside the spec", `sepc: {}`, `unknown field "sepc"`},
@@ -178,7 +178,7 @@ func TestUnknownFieldsAreRefused(t *testing.T) {
 	}
 }
 
-func TestARefusalDoesNotQuoteTheAPIKeysBesideWhatIsWrong(t *testing.T) {
+func TestSchema_NeverQuotesAPIKeysInErrors(t *testing.T) {
 	n := newNamespace(t)
 	const key = "s3cr3t-of-acme"
 	for name, text := range map[string]string{

@@ -20,7 +20,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-func TestSamplesApplyAndApplyAgainWithoutChange(t *testing.T) {
+func TestSamples_ApplyTwiceWithoutChange(t *testing.T) {
 	n := newNamespace(t)
 	dir := repositoryPath(t, "config", "samples")
 	apply := func() []string {
@@ -43,7 +43,7 @@ func TestSamplesApplyAndApplyAgainWithoutChange(t *testing.T) {
 	}
 }
 
-func TestSamplesOfTheOtherKindsAreAccepted(t *testing.T) {
+func TestSamples_OfOtherKindsAreAccepted(t *testing.T) {
 	n := newNamespace(t)
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "weir-system"}}
 	if err := n.Create(t.Context(), system); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -58,7 +58,7 @@ func TestSamplesOfTheOtherKindsAreAccepted(t *testing.T) {
 	}
 }
 
-func TestSamplesOfTheClusterLeaveTheOthersAsTheyAre(t *testing.T) {
+func TestSamples_OfTheClusterDoNotChangeOthers(t *testing.T) {
 	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestSamplesOfTheClusterLeaveTheOthersAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestSamplesCoverTheProfilesOfTheField(t *testing.T) {
+func TestSamples_CoverCommonProfiles(t *testing.T) {
 	type profile struct {
 		Axis        v1alpha1.Axis
 		Limit       int64
@@ -124,7 +124,7 @@ func TestSamplesCoverTheProfilesOfTheField(t *testing.T) {
 	}
 }
 
-func TestSamplesTogetherTreatEachKindOfClientSensibly(t *testing.T) {
+func TestSamples_LimitEachKindOfClient(t *testing.T) {
 	index := sampleIndex(t)
 	for _, c := range []struct {
 		name, method, path string
@@ -190,7 +190,7 @@ func TestSamplesTogetherTreatEachKindOfClientSensibly(t *testing.T) {
 	}
 }
 
-func TestSamplesTellTiersCostsAndIdentifiersApart(t *testing.T) {
+func TestSamples_ApplyTiersCostsAndIdentifiers(t *testing.T) {
 	index := sampleIndex(t)
 	claims := func(tenant, plan string) map[string]any { return map[string]any{"tenant": tenant, "plan": plan} }
 	login := func(value string) []rules.Descriptor {

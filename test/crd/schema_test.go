@@ -88,7 +88,7 @@ func promises(d definition, root *apiextensionsv1.JSONSchemaProps) []promise {
 	return all
 }
 
-func TestEveryPromiseOfTheSchemaHasACase(t *testing.T) {
+func TestSchema_HasACaseForEveryRule(t *testing.T) {
 	for _, d := range definitions() {
 		made, kept := map[string]bool{}, map[string]bool{}
 		for _, p := range promises(d, readSchema(t, d)) {
@@ -114,7 +114,7 @@ func TestEveryPromiseOfTheSchemaHasACase(t *testing.T) {
 	}
 }
 
-func TestEveryDefinitionIsTested(t *testing.T) {
+func TestSchema_TestsEveryCRD(t *testing.T) {
 	entries, err := os.ReadDir(repositoryPath(t, "config", "crd", "bases"))
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestEveryDefinitionIsTested(t *testing.T) {
 	}
 }
 
-func TestNothingIsWithoutBounds(t *testing.T) {
+func TestSchema_BoundsEveryField(t *testing.T) {
 	standard := map[string]bool{ // fields whose bounds are Kubernetes' own
 		"apiVersion": true, "kind": true, "metadata": true,
 		"status.observedGeneration": true, "status.conditions[].observedGeneration": true,
@@ -157,7 +157,7 @@ func TestNothingIsWithoutBounds(t *testing.T) {
 	}
 }
 
-func TestEveryFieldIsDescribed(t *testing.T) {
+func TestSchema_DescribesEveryField(t *testing.T) {
 	for _, d := range definitions() {
 		walk("", readSchema(t, d), func(at string, s *apiextensionsv1.JSONSchemaProps) {
 			if s.Description == "" && at != "metadata" && !d.isKubernetes(at) {
