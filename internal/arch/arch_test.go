@@ -96,17 +96,17 @@ func TestCheck_FindsEveryForbiddenImport(t *testing.T) {
 		imports []string
 		want    []string
 	}{
-		"an import of a lower layer is right":            {from: "middle", imports: []string{module + "/low"}},
-		"an import of an upper layer is wrong":           {from: "low", imports: []string{module + "/middle"}, want: []string{"low imports " + module + "/middle: its layer does not allow that"}},
-		"the standard library is open to all":            {from: "low", imports: []string{"net/http", "C"}},
-		"the world is closed where nothing is said":      {from: "low", imports: []string{"example.com/lib"}, want: []string{"low imports example.com/lib: its layer does not allow that"}},
-		"a library that is allowed brings its packages":  {from: "middle", imports: []string{"example.com/lib/v2/part"}},
-		"a library with a longer name is another one":    {from: "middle", imports: []string{"example.com/library"}, want: []string{"middle imports example.com/library: its layer does not allow that"}},
-		"a subtree may be open to itself":                {from: "tree/branch", imports: []string{module + "/tree/leaf", module + "/tree"}},
-		"a package with the prefix of a subtree is not in it":        {from: "tree/branch", imports: []string{module + "/treehouse"}, want: []string{"tree/branch imports " + module + "/treehouse: its layer does not allow that"}},
-		"the top imports what it likes":                  {from: "top", imports: []string{module + "/middle", "example.com/cluster"}},
-		"a package without a layer is reported":              {from: "new", imports: []string{module + "/low"}, want: []string{"new has no layer: give it one in layers_test.go"}},
-		"a ban holds through the imports of others, too": {from: "middle", imports: []string{"example.com/lib/heavy"}, want: []string{module + "/middle → example.com/lib/heavy → example.com/deep → example.com/cluster/client: it knows no cluster"}},
+		"an import of a lower layer is right":                 {from: "middle", imports: []string{module + "/low"}},
+		"an import of an upper layer is wrong":                {from: "low", imports: []string{module + "/middle"}, want: []string{"low imports " + module + "/middle: its layer does not allow that"}},
+		"the standard library is open to all":                 {from: "low", imports: []string{"net/http", "C"}},
+		"the world is closed where nothing is said":           {from: "low", imports: []string{"example.com/lib"}, want: []string{"low imports example.com/lib: its layer does not allow that"}},
+		"a library that is allowed brings its packages":       {from: "middle", imports: []string{"example.com/lib/v2/part"}},
+		"a library with a longer name is another one":         {from: "middle", imports: []string{"example.com/library"}, want: []string{"middle imports example.com/library: its layer does not allow that"}},
+		"a subtree may be open to itself":                     {from: "tree/branch", imports: []string{module + "/tree/leaf", module + "/tree"}},
+		"a package with the prefix of a subtree is not in it": {from: "tree/branch", imports: []string{module + "/treehouse"}, want: []string{"tree/branch imports " + module + "/treehouse: its layer does not allow that"}},
+		"the top imports what it likes":                       {from: "top", imports: []string{module + "/middle", "example.com/cluster"}},
+		"a package without a layer is reported":               {from: "new", imports: []string{module + "/low"}, want: []string{"new has no layer: give it one in layers_test.go"}},
+		"a ban holds through the imports of others, too":      {from: "middle", imports: []string{"example.com/lib/heavy"}, want: []string{module + "/middle → example.com/lib/heavy → example.com/deep → example.com/cluster/client: it knows no cluster"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
