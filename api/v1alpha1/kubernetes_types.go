@@ -147,7 +147,7 @@ type KubernetesThrottle struct {
 	// +kubebuilder:default={"system:masters","kubeadm:cluster-admins","system:nodes","system:serviceaccounts:kube-system","system:serviceaccounts:weir-system"}
 	// +kubebuilder:validation:MaxItems=64
 	ExemptGroups []KubernetesUser `json:"exemptGroups,omitempty"`
-	// maxRetryAfter is the longest delay that a denied client is asked to wait. Kubernetes clients sleep for that delay and try again. If
+	// maxRetryAfter is the longest delay that a response asks a denied client to wait. Kubernetes clients sleep for that delay and try again. If
 	// the delay would be longer, the reply has no delay and the client fails immediately. 0s to 60s, in whole seconds. Defaults to 5s.
 	// +optional
 	// +kubebuilder:default="5s"

@@ -44,7 +44,7 @@ func TestLimitWarnings_CountsTheOmittedWarnings(t *testing.T) {
 func TestLimitWarnings_TruncatesLongWarnings(t *testing.T) {
 	long := strings.Repeat("n", 63)
 	got := warned(t, fixture.Policy(t, "a", `{axis: User, limit: 10, window: 1m}`), fixture.Policy(t, long, `{axis: User, limit: 1, window: 1m}`))
-	if len(got) != 1 || !strings.HasPrefix(got[0], "spec: never decides: policy "+long+" counts") {
+	if len(got) != 1 || !strings.HasPrefix(got[0], "spec: has no effect, because policy "+long+" counts") {
 		t.Errorf("%q", got)
 	}
 }

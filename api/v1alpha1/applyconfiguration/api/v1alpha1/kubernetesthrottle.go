@@ -26,7 +26,7 @@ type KubernetesThrottleApplyConfiguration struct {
 	// exemptGroups lists the user groups whose members' writes are never limited. A list that you set replaces the default list.
 	// Defaults to cluster administrators, nodes, and the service accounts of kube-system and weir-system.
 	ExemptGroups []apiv1alpha1.KubernetesUser `json:"exemptGroups,omitempty"`
-	// maxRetryAfter is the longest delay that a denied client is asked to wait. Kubernetes clients sleep for that delay and try again. If
+	// maxRetryAfter is the longest delay that a response asks a denied client to wait. Kubernetes clients sleep for that delay and try again. If
 	// the delay would be longer, the reply has no delay and the client fails immediately. 0s to 60s, in whole seconds. Defaults to 5s.
 	MaxRetryAfter *apiv1alpha1.RetryAfter `json:"maxRetryAfter,omitempty"`
 	// warnPercent is the percentage of a limit from which on each admitted write returns a warning to the client. 0 disables warnings.
