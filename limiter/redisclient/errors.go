@@ -15,28 +15,28 @@ import (
 // The kinds of errors, which are also the values of metric labels. After KindTimeout, KindCanceled and KindDisconnected
 // a command may have run; after any other kind it did not.
 const (
-	KindTimeout      = "timeout"      // no reply in time
-	KindCanceled     = "canceled"     // the caller canceled the call
-	KindDisconnected = "disconnected" // the connection broke before the reply
-	KindUnreachable  = "unreachable"  // no connection: nothing listens, no Sentinel knows the primary, or TLS fails
-	KindUnavailable  = "away"         // not sent: the circuit breaker is open
-	KindPool         = "pool"         // all connections are in use
-	KindClosed       = "closed"       // the Client is closed
-	KindDenied       = "denied"       // wrong or missing credentials, or no permission for a command or key
-	KindLoading      = "loading"      // Redis is loading its data from disk
-	KindReadOnly     = "readonly"     // the server is a replica, for example the old primary after a failover
-	KindMasterDown   = "masterdown"   // the server is a replica without a connection to its primary
-	KindClusterDown  = "clusterdown"  // no node serves the slot
-	KindMoving       = "moving"       // the slot is moving to another node
-	KindCrossSlot    = "crossslot"    // the keys of a script are in different slots
-	KindNoScript     = "noscript"     // the node does not have the script, and cannot load it
-	KindBusy         = "busy"         // another script has been running for too long
-	KindOOM          = "oom"          // out of memory
-	KindDisk         = "disk"         // Redis rejects writes because it cannot save to disk
-	KindReplicas     = "noreplicas"   // fewer replicas than min-replicas-to-write
-	KindClients      = "clients"      // Redis accepts no more connections
-	KindUnfit        = "unfit"        // no such database, not a cluster, not a Sentinel, or a required command is missing
-	KindOther        = "other"        // any other error, for example a value that is not a counter
+	KindTimeout       = "timeout"       // no reply in time
+	KindCanceled      = "canceled"      // the caller canceled the call
+	KindDisconnected  = "disconnected"  // the connection broke before the reply
+	KindUnreachable   = "unreachable"   // no connection: nothing listens, no Sentinel knows the primary, or TLS fails
+	KindUnavailable   = "unavailable"   // not sent: the circuit breaker is open
+	KindPool          = "pool"          // all connections are in use
+	KindClosed        = "closed"        // the Client is closed
+	KindDenied        = "denied"        // wrong or missing credentials, or no permission for a command or key
+	KindLoading       = "loading"       // Redis is loading its data from disk
+	KindReadOnly      = "readonly"      // the server is a replica, for example the old primary after a failover
+	KindMasterDown    = "masterdown"    // the server is a replica without a connection to its primary
+	KindClusterDown   = "clusterdown"   // no node serves the slot
+	KindMoving        = "moving"        // the slot is moving to another node
+	KindCrossSlot     = "crossslot"     // the keys of a script are in different slots
+	KindNoScript      = "noscript"      // the node does not have the script, and cannot load it
+	KindBusy          = "busy"          // another script has been running for too long
+	KindOOM           = "oom"           // out of memory
+	KindDisk          = "disk"          // Redis rejects writes because it cannot save to disk
+	KindReplicas      = "noreplicas"    // fewer replicas than min-replicas-to-write
+	KindClients       = "clients"       // Redis accepts no more connections
+	KindMisconfigured = "misconfigured" // no such database, not a cluster, not a Sentinel, or a required command is missing
+	KindOther         = "other"         // any other error, for example a value that is not a counter
 )
 
 // ErrUnavailable is the error of calls that are not sent because the circuit breaker of their Redis is open.
@@ -141,7 +141,7 @@ func kindOfReply(reply string) string {
 	case strings.Contains(reply, "unauthenticated"): // ERR Protocol error: unauthenticated bulk length
 		return KindDenied
 	case slices.ContainsFunc(unfitReplies(), func(part string) bool { return strings.Contains(reply, part) }):
-		return KindUnfit
+		return KindMisconfigured
 	}
 	// Before Redis 7: ERR Error running script (…): @user_script:1: -OOM command not allowed …
 	if _, inner, found := strings.Cut(reply, ": -"); found {

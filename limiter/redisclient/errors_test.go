@@ -42,7 +42,7 @@ func TestRun_ReturnsAnErrorWithAKind(t *testing.T) {
 }
 
 func TestErrUnavailable_WasNotSent(t *testing.T) {
-	wantKind(t, redisclient.ErrUnavailable, "away")
+	wantKind(t, redisclient.ErrUnavailable, "unavailable")
 	if redisclient.MayHaveRun(redisclient.ErrUnavailable) {
 		t.Error("MayHaveRun = true")
 	}

@@ -39,7 +39,7 @@ func (c *Client) Inspect(ctx context.Context) (Inspection, error) {
 		info, err := primary.Info(ctx).Result()
 		var one Inspection
 		switch kind := kindOf(err); {
-		case kind == KindDenied, kind == KindUnfit, kind == KindOther: // INFO is forbidden or unknown
+		case kind == KindDenied, kind == KindMisconfigured, kind == KindOther: // INFO is forbidden or unknown
 			err = primary.Ping(ctx).Err()
 		case err == nil:
 			if one, err = parseInfo(info); err != nil {

@@ -207,7 +207,7 @@ func TestBreaker_TreatsAMisconfiguredRedisAsUnavailable(t *testing.T) {
 			store := storeWithBreaker(t, url, outages)
 			charges := unitsOf(t, "shop/a", "acme", 1000)
 			_, err := store.Spend(t.Context(), charges)
-			wantKind(t, err, "unfit")
+			wantKind(t, err, "misconfigured")
 			receive(t, outages.unavailable)
 			if _, err := store.Spend(t.Context(), charges); redisclient.Kind(err) != redisclient.KindUnavailable {
 				t.Errorf("a call during the outage: %v", err)
