@@ -91,7 +91,8 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	exchange := controlplane.NewExchange(slow, f.counters.prefix, f.limiter)
 	replica := replicaName(f.replica)
 	registration := &replicaHeartbeat{
-		id: replica, exchange: exchange, process: p, local: counters.local, failover: counters.failover, replicas: source.NewReplicaCounter(replica, f.counters.replicas),
+		id: replica, exchange: exchange, process: p, local: counters.local, failover: counters.failover,
+		replicas: source.NewReplicaCounter(replica, f.counters.replicas),
 	}
 	heartbeat := source.NewHeartbeat(controlplane.HeartbeatInterval, registration.beat, registration.deregister, log)
 	apply := func(set rules.Set, revision string) error {

@@ -226,11 +226,11 @@ func kindsOf(t *testing.T, c prometheus.Collector) map[string]string {
 			t.Fatal(err)
 		}
 		switch {
-		case out.Counter != nil:
+		case out.GetCounter() != nil:
 			kinds[m.Desc().String()] = "counter"
-		case out.Gauge != nil:
+		case out.GetGauge() != nil:
 			kinds[m.Desc().String()] = "gauge"
-		case out.Histogram != nil:
+		case out.GetHistogram() != nil:
 			kinds[m.Desc().String()] = "histogram"
 		}
 	}

@@ -176,7 +176,7 @@ func (r *Redis) useSnapshot() {
 		return
 	}
 	level := slog.LevelWarn
-	if errors.As(err, new(missingSnapshot)) { // for example before the operator has written it
+	if errors.As(err, new(missingSnapshotError)) { // for example before the operator has written it
 		level = slog.LevelInfo
 	}
 	r.log.Log(context.Background(), level, "cannot use the snapshot", "error", err, "active", previous)

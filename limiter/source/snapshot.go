@@ -22,7 +22,7 @@ func (s *snapshot) install(apply Apply) (revision string, err error) {
 	data, err := os.ReadFile(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.data = nil // the file can appear again with the same content
-		return "", missingSnapshot(s.path)
+		return "", missingSnapshotError(s.path)
 	}
 	if err != nil {
 		return "", fmt.Errorf("read snapshot: %w", err)
@@ -46,7 +46,7 @@ func (s *snapshot) apply(data []byte, apply Apply) (revision string, err error) 
 	return revision, nil
 }
 
-// missingSnapshot is the error for a snapshot that does not exist. Its value is the path.
-type missingSnapshot string
+// missingSnapshotError is the error for a snapshot that does not exist. Its value is the path.
+type missingSnapshotError string
 
-func (m missingSnapshot) Error() string { return "snapshot " + string(m) + " is missing" }
+func (m missingSnapshotError) Error() string { return "snapshot " + string(m) + " is missing" }
