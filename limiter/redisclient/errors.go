@@ -124,8 +124,8 @@ func kindOfConnection(err error) string {
 	}
 }
 
-// unfitReplies are parts of error replies that show that the server is not what the options describe.
-func unfitReplies() []string {
+// misconfiguredReplies are parts of error replies that show that the server is not what the options describe.
+func misconfiguredReplies() []string {
 	return []string{
 		"DB index is out of range", "invalid DB index", "SELECT is not allowed in cluster mode", "cluster support disabled",
 		"unknown command", "Unknown Redis command",
@@ -140,7 +140,7 @@ func kindOfReply(reply string) string {
 		return KindClients
 	case strings.Contains(reply, "unauthenticated"): // ERR Protocol error: unauthenticated bulk length
 		return KindDenied
-	case slices.ContainsFunc(unfitReplies(), func(part string) bool { return strings.Contains(reply, part) }):
+	case slices.ContainsFunc(misconfiguredReplies(), func(part string) bool { return strings.Contains(reply, part) }):
 		return KindMisconfigured
 	}
 	// Before Redis 7: ERR Error running script (…): @user_script:1: -OOM command not allowed …
