@@ -26,7 +26,7 @@ type throttleFlags struct {
 func (f *throttleFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.listen, "throttle-listen", "",
 		"address to listen on for the admission webhook of the Kubernetes API server, POST "+throttle.Path+" over TLS;\n"+
-		"empty disables it")
+			"empty disables it")
 	flags.StringVar(&f.certificate, "throttle-cert", "", "PEM file with the certificate for --throttle-listen; reloaded for each connection")
 	flags.StringVar(&f.key, "throttle-key", "", "PEM file with the private key of --throttle-cert; reloaded for each connection")
 	flags.StringSliceVar(&f.exemptNamespaces, "throttle-exempt-namespaces",

@@ -21,7 +21,7 @@ const (
 	firstFetchTimeout = 2 * time.Second
 )
 
-// fromRedis is the origin of rules from Redis.
+// fromRedis is the origin of rules that Redis returned.
 const fromRedis = "redis"
 
 // ruleSets has the published rule sets of a limiter.

@@ -128,7 +128,7 @@ func publish(t *testing.T, url string, data []byte, revision string) {
 func TestColdStart_WithoutRedis(t *testing.T) {
 	weir := buildWeir(t)
 	absences := map[string]func(*fixture.RedisProcess) error{
-		"nobody listens": func(r *fixture.RedisProcess) error { r.Kill(); return nil },
+		"no server listens": func(r *fixture.RedisProcess) error { r.Kill(); return nil },
 		"a black hole":   (*fixture.RedisProcess).Pause,
 		"an empty Redis": func(*fixture.RedisProcess) error { return nil },
 	}
