@@ -129,8 +129,8 @@ func TestColdStart_WithoutRedis(t *testing.T) {
 	weir := buildWeir(t)
 	absences := map[string]func(*fixture.RedisProcess) error{
 		"no server listens": func(r *fixture.RedisProcess) error { r.Kill(); return nil },
-		"a black hole":   (*fixture.RedisProcess).Pause,
-		"an empty Redis": func(*fixture.RedisProcess) error { return nil },
+		"a black hole":      (*fixture.RedisProcess).Pause,
+		"an empty Redis":    func(*fixture.RedisProcess) error { return nil },
 	}
 	for name, absent := range absences {
 		t.Run(name, func(t *testing.T) {
