@@ -32,7 +32,7 @@ func causeOf(err error) string {
 		return strings.Join(slices.Compact(causes), "; ")
 	}
 	if lookup, ok := errors.AsType[*net.DNSError](err); ok { // its text names the DNS server
-		return fmt.Sprintf("lookup %s: %s", lookup.Name, lookup.Err)
+		return withoutNumbers(fmt.Sprintf("lookup %s : %s", lookup.Name, lookup.Err))
 	}
 	if certificate, ok := errors.AsType[x509.CertificateInvalidError](err); ok { // its text contains the time
 		return fmt.Sprintf("certificate: reason %d", certificate.Reason)
@@ -40,7 +40,19 @@ func causeOf(err error) string {
 	for cause := errors.Unwrap(err); cause != nil; cause = errors.Unwrap(err) {
 		err = cause
 	}
-	return err.Error()
+	return withoutNumbers(err.Error())
+}
+
+// withoutNumbers replaces the words of a text that contain a digit: ports, durations, and the names and addresses of the nodes
+// of a Redis Cluster, of which go-redis calls a random one.
+func withoutNumbers(text string) string {
+	words := strings.Fields(text)
+	for i, word := range words {
+		if strings.ContainsAny(word, "0123456789") {
+			words[i] = "#"
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 type joinedErrors interface {

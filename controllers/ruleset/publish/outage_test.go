@@ -57,6 +57,17 @@ func expired(now string) error {
 	return &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired, Detail: "current time " + now + " is after 2026-11-20T00:00:00Z"}}
 }
 
+// noNode returns the error of a node that DNS does not know.
+func noNode(n int) error {
+	return dialed(&net.DNSError{Err: "no such host", Name: fmt.Sprintf("redis-%d.redis", n), Server: "10.96.0.10:53", IsNotFound: true})
+}
+
+// wrongName returns the error of a certificate that is not valid for the name of a node.
+func wrongName(n int) error {
+	certificate := &x509.Certificate{DNSNames: []string{"redis.example"}}
+	return &tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: certificate, Host: fmt.Sprintf("redis-%d.redis", n)}}
+}
+
 func TestOutageTracker_ReportsAnErrorWithAnotherCause(t *testing.T) {
 	noHost := dialed(&net.DNSError{Err: "no such host", Name: "redis", Server: "10.96.0.10:53", IsNotFound: true})
 	refused := fmt.Errorf("inspect Redis: %w", dialed(syscall.ECONNREFUSED))
@@ -80,6 +91,15 @@ func TestOutageTracker_ReportsAnErrorWithAnotherCause(t *testing.T) {
 		},
 		"another name server that does not know the host": {
 			[]error{noHost, dialed(&net.DNSError{Err: "no such host", Name: "redis", Server: "10.96.0.11:53", IsNotFound: true})}, []int{0, 0},
+		},
+		"nodes of a cluster in a random order, unknown to DNS": {
+			[]error{noNode(0), noNode(1), noNode(2), noNode(0), noNode(2), noNode(1)}, []int{0, 0, 0, 0, 0, 0},
+		},
+		"a certificate without the names of the nodes, in a random order": {
+			[]error{wrongName(0), wrongName(1), wrongName(2), wrongName(0), wrongName(2), wrongName(1)}, []int{0, 0, 0, 0, 0, 0},
+		},
+		"a text with a time": {
+			[]error{errors.New("expired at 10:00:00: current time 2026-11-21T10:00:00Z"), errors.New("expired at 10:00:00: current time 2026-11-21T10:00:05Z")}, []int{0, 0},
 		},
 		"two causes that alternate":           {[]error{noHost, refused, noHost, refused, noHost, refused}, []int{0, 1, 1, 1, 1, 1}},
 		"back to the first cause permanently": {[]error{noHost, refused, noHost, noHost, noHost, noHost, noHost}, []int{0, 1, 1, 1, 1, 5, 5}},
