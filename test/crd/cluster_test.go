@@ -15,7 +15,7 @@ import (
 
 func TestClusterRateLimitPolicy_HasDefaultsAndColumns(t *testing.T) {
 	n := newNamespace(t)
-	name := "cluster-" + n.name // of the whole server, so that other tests do not meet it
+	name := "cluster-" + n.name // unique, because the object is cluster-scoped and all tests share one API server
 	written := &v1alpha1.ClusterRateLimitPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1alpha1.ClusterRateLimitPolicySpec{
@@ -38,7 +38,7 @@ func TestClusterRateLimitPolicy_HasDefaultsAndColumns(t *testing.T) {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
 	if written.Status.ObservedGeneration != -1 {
-		t.Errorf("observedGeneration is %d before anybody has observed, want -1", written.Status.ObservedGeneration)
+		t.Errorf("observedGeneration is %d before a controller writes status, want -1", written.Status.ObservedGeneration)
 	}
 
 	status := ac.RateLimitPolicyStatus().WithConditions(
@@ -48,11 +48,11 @@ func TestClusterRateLimitPolicy_HasDefaultsAndColumns(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := n.kubectl(t, "get", "clusterratelimitpolicies", name, "-o", "wide")
-	shown := [][]string{
+	wantTable := [][]string{
 		{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "PRECEDENCE", "AGE", "REASON", "ENFORCEMENT"},
 		{name, "True", "Tenant", "10", "1d", "SlidingWindowCounter", "Override", "*", "Programmed", "Enforce"},
 	}
-	if diff := cmp.Diff(shown, table(out)); diff != "" {
+	if diff := cmp.Diff(wantTable, table(out)); diff != "" {
 		t.Errorf("kubectl get (-want +got):\n%s\n%s", diff, out)
 	}
 	for _, kind := range []string{"weir", "crlp"} {
@@ -64,13 +64,13 @@ func TestClusterRateLimitPolicy_HasDefaultsAndColumns(t *testing.T) {
 
 func TestClusterRateLimitPolicy_ExplainsInvalidFields(t *testing.T) {
 	n := newNamespace(t)
-	for _, c := range []struct{ name, change, field, says string }{
-		{"an empty domain", `spec: {domains: [""]}`, "spec.domains[0]", domainSays},
-		{"a domain with a line break", `spec: {domains: ["shop\n"]}`, "spec.domains[0]", domainSays},
-		{"a domain with a control character", `spec: {domains: ["sh\u0007op"]}`, "spec.domains[0]", domainSays},
+	for _, c := range []struct{ name, change, field, message string }{
+		{"an empty domain", `spec: {domains: [""]}`, "spec.domains[0]", domainMessage},
+		{"a domain with a line break", `spec: {domains: ["shop\n"]}`, "spec.domains[0]", domainMessage},
+		{"a domain with a control character", `spec: {domains: ["sh\u0007op"]}`, "spec.domains[0]", domainMessage},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			checkRefusal(t, n.tryCreateOf(t, clusterRateLimitPolicies(), c.change), c.field, c.says)
+			checkRejection(t, n.tryCreateOf(t, clusterRateLimitPolicies(), c.change), c.field, c.message)
 		})
 	}
 }

@@ -15,17 +15,17 @@ import (
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
-// Whoever lints a file must learn what kubectl apply would have said, to the word.
+// For each case, the linter must report the same fields and messages as kubectl apply.
 func TestPolicyfile_RejectsWhatTheAPIServerRejects(t *testing.T) {
 	n := newNamespace(t)
 	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range definitions() {
-		for _, c := range d.cases() {
-			for _, change := range []string{c.accepted, c.refused} {
-				content, err := yaml.Marshal(n.object(t, d, change).Object)
+	for _, k := range testedKinds() {
+		for _, c := range k.cases() {
+			for _, change := range []string{c.accepted, c.rejected} {
+				content, err := yaml.Marshal(n.object(t, k, change).Object)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -34,23 +34,24 @@ func TestPolicyfile_RejectsWhatTheAPIServerRejects(t *testing.T) {
 					got = append(got, p.Field+": "+p.Message)
 				}
 				slices.Sort(got)
-				if diff := cmp.Diff(causes(n.tryCreateOf(t, d, change)), got); diff != "" {
-					t.Errorf("%s: %s (-API server +file):\n%s", d.kind, change, diff)
+				if diff := cmp.Diff(rejectionCauses(n.tryCreateOf(t, k, change)), got); diff != "" {
+					t.Errorf("%s: %s (-API server +file):\n%s", k.kind, change, diff)
 				}
 			}
 		}
 	}
 }
 
-// causes are what the API server says of each field, sorted, without the postponed.
-func causes(err error) []string {
+// rejectionCauses returns the field and message of each cause of an API server error, sorted. It leaves out the notice that rules were not
+// checked, and causes for the scale subresource.
+func rejectionCauses(err error) []string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return nil
 	}
 	var all []string
 	for _, cause := range status.Status().Details.Causes {
-		if cause.Type == metav1.CauseTypeFieldValueInvalid && strings.Contains(cause.Message, postponed) || isOfScale(cause.Field) {
+		if cause.Type == metav1.CauseTypeFieldValueInvalid && strings.Contains(cause.Message, rulesNotChecked) || isScaleField(cause.Field) {
 			continue
 		}
 		field := cause.Field

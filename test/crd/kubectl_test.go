@@ -52,7 +52,7 @@ func TestKubectlGet_PrintsTheColumns(t *testing.T) {
 			{"enforced", "True", "Tenant", "10", "1m", "SlidingWindowLog", "*"},
 			{"unseen", "", "IP", "120", "1d", "SlidingWindowCounter", "*"},
 		}},
-		{"by the category, in which there are other kinds, wide", []string{"weir", "-o", "wide"}, [][]string{
+		{"by the category, which has other kinds too, with wide output", []string{"weir", "-o", "wide"}, [][]string{
 			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE", "REASON", "ENFORCEMENT"},
 			{"ratelimitpolicy.weir.dev/enforced", "True", "Tenant", "10", "1m", "SlidingWindowLog", "*", "Programmed", "Enforce"},
 			{"ratelimitpolicy.weir.dev/unseen", "", "IP", "120", "1d", "SlidingWindowCounter", "*", "", "Shadow"},
@@ -67,7 +67,7 @@ func TestKubectlGet_PrintsTheColumns(t *testing.T) {
 	}
 }
 
-// table cuts what kubectl prints into cells, by where the column names of its first line begin. An age reads "*".
+// table splits the output of kubectl get into cells at the positions of the column names in the first line. It replaces each age with "*".
 func table(printed string) [][]string {
 	lines := strings.Split(strings.TrimRight(printed, "\n"), "\n")
 	var begins []int
@@ -96,9 +96,9 @@ func table(printed string) [][]string {
 func TestKubectlApply_PrintsTheFieldAndTheReason(t *testing.T) {
 	n := newNamespace(t)
 	for _, c := range []struct{ name, spec, want string }{
-		{"of a refusal", "{axis: IP, limit: 120, window: 90}", "spec.window: "},
-		{"of a broken rule", "{axis: IP, limit: 120, window: 1w}", "spec.window: Invalid value: \"1w\": " + windowSays},
-		{"of a misspelt field", "{axis: IP, limit: 120, window: 1m, algo: SlidingWindowLog}", `unknown field "spec.algo"`},
+		{"an invalid value", "{axis: IP, limit: 120, window: 90}", "spec.window: "},
+		{"a value that fails a CEL rule", "{axis: IP, limit: 120, window: 1w}", "spec.window: Invalid value: \"1w\": " + windowMessage},
+		{"an unknown field", "{axis: IP, limit: 120, window: 1m, algo: SlidingWindowLog}", `unknown field "spec.algo"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "policy.yaml")
@@ -122,6 +122,6 @@ func TestKustomization_ListsEveryCRD(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := strings.Count(built, "kind: CustomResourceDefinition"); got != len(entries) {
-		t.Errorf("the kustomization builds %d CRDs, bases holds %d", got, len(entries))
+		t.Errorf("the kustomization builds %d CRDs, but config/crd/bases has %d files", got, len(entries))
 	}
 }

@@ -30,51 +30,51 @@ func TestSamples_CountWritesToTheKubernetesAPI(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		write rules.KubernetesRequest
-		want  []told
+		want  []appliedLimit
 	}{
 		{
-			"a deployment of a tenant that pays",
+			"a Deployment of a tenant of the tier paid",
 			rules.KubernetesRequest{Operation: "CREATE", Group: "apps", Resource: "deployments", Namespace: "shop", User: "alice"},
-			[]told{{Policy: "workloads-per-tenant", Identifier: "acme", Tier: "paid", Units: 600, Cost: 1}},
+			[]appliedLimit{{Policy: "workloads-per-tenant", Identifier: "acme", Tier: "paid", Units: 600, Cost: 1}},
 		},
 		{
-			"a pod of a tenant that does not",
+			"a Pod of a tenant without a tier",
 			rules.KubernetesRequest{Operation: "CREATE", Resource: "pods", Namespace: "bank", User: deployer},
-			[]told{{Policy: "workloads-per-tenant", Identifier: "bank", Units: 60, Cost: 1}},
+			[]appliedLimit{{Policy: "workloads-per-tenant", Identifier: "bank", Units: 60, Cost: 1}},
 		},
-		{"a pod that is deleted", rules.KubernetesRequest{Operation: "DELETE", Resource: "pods", Namespace: "bank", User: "alice"}, nil},
-		{"what a pod is bound to", rules.KubernetesRequest{Operation: "CREATE", Resource: "pods", Subresource: "binding", Namespace: "bank", User: "alice"}, nil},
+		{"the deletion of a Pod", rules.KubernetesRequest{Operation: "DELETE", Resource: "pods", Namespace: "bank", User: "alice"}, nil},
+		{"the binding of a Pod", rules.KubernetesRequest{Operation: "CREATE", Resource: "pods", Subresource: "binding", Namespace: "bank", User: "alice"}, nil},
 		{
-			"a large job",
+			"a Job with a high parallelism",
 			rules.KubernetesRequest{
 				Operation: "CREATE", Group: "batch", Resource: "jobs", Namespace: "bank", User: "alice", Object: []byte(`{"spec":{"parallelism":500}}`),
 			},
-			[]told{
+			[]appliedLimit{
 				{Policy: "job-parallelism", Identifier: "bank", Units: 1000, Cost: 500},
 				{Policy: "workloads-per-tenant", Identifier: "bank", Units: 60, Cost: 1},
 			},
 		},
 		{
-			"a job that does not say",
+			"a Job without parallelism",
 			rules.KubernetesRequest{Operation: "CREATE", Group: "batch", Resource: "jobs", Namespace: "bank", User: "alice", Object: []byte(`{"spec":{}}`)},
-			[]told{
+			[]appliedLimit{
 				{Policy: "job-parallelism", Identifier: "bank", Units: 1000, Cost: 1},
 				{Policy: "workloads-per-tenant", Identifier: "bank", Units: 60, Cost: 1},
 			},
 		},
 		{
-			"a ConfigMap of a pipeline",
+			"a ConfigMap that a service account writes",
 			rules.KubernetesRequest{Operation: "UPDATE", Resource: "configmaps", Namespace: "shop", User: deployer},
-			[]told{{Policy: "configuration-per-service-account", Identifier: "shop/deployer", Units: 300, Cost: 1}},
+			[]appliedLimit{{Policy: "configuration-per-service-account", Identifier: "shop/deployer", Units: 300, Cost: 1}},
 		},
-		{"a ConfigMap of a person", rules.KubernetesRequest{Operation: "UPDATE", Resource: "configmaps", Namespace: "shop", User: "alice"}, nil},
+		{"a ConfigMap that a user writes", rules.KubernetesRequest{Operation: "UPDATE", Resource: "configmaps", Namespace: "shop", User: "alice"}, nil},
 		{
-			"an event",
+			"an Event of the core API group",
 			rules.KubernetesRequest{
 				Operation: "CREATE", Resource: "events", Namespace: "shop", User: "system:node:n1",
 				Object: []byte(`{"source":{"component":"kubelet","host":"n1"},"involvedObject":{"kind":"Pod","namespace":"shop","name":"web","uid":"7"}}`),
 			},
-			[]told{
+			[]appliedLimit{
 				{Policy: "events-namespace", Identifier: "shop", Units: 50, Cost: 1},
 				{Policy: "events-server", Identifier: "all", Units: 5000, Cost: 1},
 				{Policy: "events-source-and-object", Identifier: "kubelet/n1/Pod/shop/web/7", Units: 1, Cost: 1},
@@ -82,12 +82,12 @@ func TestSamples_CountWritesToTheKubernetesAPI(t *testing.T) {
 			},
 		},
 		{
-			"an event of the newer kind",
+			"an Event of the API group events.k8s.io",
 			rules.KubernetesRequest{
 				Operation: "CREATE", Group: "events.k8s.io", Resource: "events", Namespace: "shop", User: "alice",
 				Object: []byte(`{"reportingController":"weir","regarding":{"kind":"Node","name":"n1"}}`),
 			},
-			[]told{
+			[]appliedLimit{
 				{Policy: "events-namespace", Identifier: "shop", Units: 50, Cost: 1},
 				{Policy: "events-server", Identifier: "all", Units: 5000, Cost: 1},
 				{Policy: "events-source-and-object", Identifier: "weir//Node//n1/", Units: 1, Cost: 1},
@@ -97,11 +97,11 @@ func TestSamples_CountWritesToTheKubernetesAPI(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			request := &rules.Request{Domain: c.write.Namespace, Kubernetes: &c.write}
-			var got []told
+			var got []appliedLimit
 			for _, m := range index.Match(nil, request) {
 				identifier := m.Identify(request)
 				terms := m.Terms(request, identifier)
-				got = append(got, told{
+				got = append(got, appliedLimit{
 					Policy: strings.TrimPrefix(m.Rule.Policy, "cluster/kubernetes-"), Identifier: identifier, Tier: terms.Tier,
 					Units: terms.Limit.Units(), Cost: terms.Cost,
 				})

@@ -18,7 +18,7 @@ import (
 func TestLimiter_HasTheDefaults(t *testing.T) {
 	n := newNamespace(t)
 	for name, c := range map[string]struct{ change, want string }{
-		"that says the least": {`{}`, `
+		"of a minimal spec": {`{}`, `
 replicas: 2
 redis: {mode: Standalone, addresses: ["redis:6379"], database: 0, timeout: 50ms}
 identity:
@@ -29,7 +29,7 @@ identity:
 responseHeaders: RateLimit
 podDisruptionBudget: {maxUnavailable: 1}
 `},
-		"that says a part of each": {`
+		"of a spec that sets some fields of each part": {`
 spec:
   replicas: 0
   redis: {mode: Cluster, tls: {}}
@@ -160,7 +160,7 @@ func TestLimiter_SupportsScaleAndStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Spec.Replicas == nil || *got.Spec.Replicas != 5 {
-		t.Errorf("scaled to 5, and spec.replicas is %v", got.Spec.Replicas)
+		t.Errorf("spec.replicas is %v after scaling to 5", got.Spec.Replicas)
 	}
 	if diff := cmp.Diff(asJSON(t, status), asJSON(t, got.Status)); diff != "" {
 		t.Errorf("status (-applied +read):\n%s", diff)
@@ -196,37 +196,37 @@ func TestLimiter_SupportsScaleAndStatus(t *testing.T) {
 func TestLimiter_ExplainsInvalidFields(t *testing.T) {
 	n := newNamespace(t)
 	const address, timeout = "spec.redis.addresses[0]", "spec.redis.timeout"
-	at := func(address string) string { return redis(`{addresses: ["` + address + `"]}`) }
-	after := func(timeout string) string { return redis(`{timeout: "` + timeout + `"}`) }
-	for _, c := range []struct{ name, change, field, says string }{
-		{"an address without a port", at("redis"), address, addressSays},
-		{"an address with port 0", at("redis:0"), address, addressSays},
-		{"an address with a port too high", at("redis:65536"), address, addressSays},
-		{"an address with a name for a port", at("redis:redis"), address, addressSays},
-		{"an address with a database", at("redis:6379/1"), address, addressSays},
-		{"an address with a password", at("secret@redis:6379"), address, addressSays},
-		{"an address with a space", at("redis :6379"), address, addressSays},
-		{"a port alone", at(":6379"), address, addressSays},
-		{"an IPv6 address without brackets", at("2001:db8::7:6379"), address, addressSays},
-		{"an IPv6 address that is none", at("[2001:db8]:6379"), address, addressSays},
-		{"an address with an empty label", at("redis..shop:6379"), address, addressSays},
-		{"an empty address", at(""), address, addressSays},
-		{"no time at all", after("0ms"), timeout, timeoutSays},
-		{"a time with a fraction", after("0.5s"), timeout, timeoutSays},
-		{"a time of microseconds", after("500us"), timeout, timeoutSays},
-		{"a time of minutes", after("1m"), timeout, timeoutSays},
-		{"a time without a unit", after("50"), timeout, timeoutSays},
-		{"an empty time", after(""), timeout, timeoutSays},
-		{"a time below zero", after("-1s"), timeout, timeoutSays},
-		{"no image", `spec: {image: ""}`, "spec.image", "image must be an image reference without spaces, such as registry.example/weir:v1"},
-		{"Sentinels with an empty name", redis(`{mode: Sentinel, masterName: ""}`), "spec.redis.masterName", "masterName must be one or more letters, digits, dots, hyphens and underscores"},
-		{"a label that is Weir's", template(`{labels: {app.kubernetes.io/instance: mine}}`), "spec.podTemplate.labels", labelsSays},
-		{"another label that is Weir's", template(`{labels: {app.kubernetes.io/component: mine}}`), "spec.podTemplate.labels", labelsSays},
-		{"a proxy that is no network", identity(`{ip: {trustedProxies: [10.0.0.7]}}`), "spec.identity.ip.trustedProxies[0]", cidrSays},
-		{"fewer pods than the default of minReplicas", `spec: {autoscaling: {maxReplicas: 1}}`, "spec.autoscaling.minReplicas", "minReplicas must not be greater than maxReplicas"},
+	withAddress := func(address string) string { return redis(`{addresses: ["` + address + `"]}`) }
+	withTimeout := func(timeout string) string { return redis(`{timeout: "` + timeout + `"}`) }
+	for _, c := range []struct{ name, change, field, message string }{
+		{"an address without a port", withAddress("redis"), address, addressMessage},
+		{"an address with port 0", withAddress("redis:0"), address, addressMessage},
+		{"an address with a port too high", withAddress("redis:65536"), address, addressMessage},
+		{"an address with a port that is not a number", withAddress("redis:redis"), address, addressMessage},
+		{"an address with a database", withAddress("redis:6379/1"), address, addressMessage},
+		{"an address with a password", withAddress("secret@redis:6379"), address, addressMessage},
+		{"an address with a space", withAddress("redis :6379"), address, addressMessage},
+		{"an address without a host", withAddress(":6379"), address, addressMessage},
+		{"an IPv6 address without brackets", withAddress("2001:db8::7:6379"), address, addressMessage},
+		{"an invalid IPv6 address", withAddress("[2001:db8]:6379"), address, addressMessage},
+		{"an address with an empty label", withAddress("redis..shop:6379"), address, addressMessage},
+		{"an empty address", withAddress(""), address, addressMessage},
+		{"a timeout of zero", withTimeout("0ms"), timeout, timeoutMessage},
+		{"a timeout with a fraction", withTimeout("0.5s"), timeout, timeoutMessage},
+		{"a timeout in microseconds", withTimeout("500us"), timeout, timeoutMessage},
+		{"a timeout in minutes", withTimeout("1m"), timeout, timeoutMessage},
+		{"a timeout without a unit", withTimeout("50"), timeout, timeoutMessage},
+		{"an empty timeout", withTimeout(""), timeout, timeoutMessage},
+		{"a negative timeout", withTimeout("-1s"), timeout, timeoutMessage},
+		{"an empty image", `spec: {image: ""}`, "spec.image", "image must be an image reference without spaces, such as registry.example/weir:v1"},
+		{"an empty masterName", redis(`{mode: Sentinel, masterName: ""}`), "spec.redis.masterName", "masterName must be one or more letters, digits, dots, hyphens and underscores"},
+		{"the label app.kubernetes.io/instance, which Weir sets", template(`{labels: {app.kubernetes.io/instance: mine}}`), "spec.podTemplate.labels", reservedLabelsMessage},
+		{"the label app.kubernetes.io/component, which Weir sets", template(`{labels: {app.kubernetes.io/component: mine}}`), "spec.podTemplate.labels", reservedLabelsMessage},
+		{"a trusted proxy without a prefix length", identity(`{ip: {trustedProxies: [10.0.0.7]}}`), "spec.identity.ip.trustedProxies[0]", cidrMessage},
+		{"maxReplicas below the default of minReplicas", `spec: {autoscaling: {maxReplicas: 1}}`, "spec.autoscaling.minReplicas", "minReplicas must not be greater than maxReplicas"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			checkRefusal(t, n.tryCreateOf(t, limiters(), c.change), c.field, c.says)
+			checkRejection(t, n.tryCreateOf(t, limiters(), c.change), c.field, c.message)
 		})
 	}
 }
@@ -235,15 +235,15 @@ func TestLimiter_AcceptsValidFields(t *testing.T) {
 	n := newNamespace(t)
 	for _, c := range []struct{ name, change string }{
 		{"an IPv4 address", redis(`{addresses: ["10.0.0.7:6379"]}`)},
-		{"a name in upper case", redis(`{addresses: ["Redis.Shop.svc.cluster.local:6379"]}`)},
-		{"a name with a dot at the end", redis(`{addresses: ["redis.shop.svc.cluster.local.:6379"]}`)},
-		{"an IPv6 address with IPv4 in it", redis(`{addresses: ["[64:ff9b::203.0.113.7]:6379"]}`)},
+		{"a host name with upper-case letters", redis(`{addresses: ["Redis.Shop.svc.cluster.local:6379"]}`)},
+		{"a host name with a trailing dot", redis(`{addresses: ["redis.shop.svc.cluster.local.:6379"]}`)},
+		{"an IPv6 address that contains an IPv4 address", redis(`{addresses: ["[64:ff9b::203.0.113.7]:6379"]}`)},
 		{"one Sentinel", redis(`{mode: Sentinel, masterName: m}`)},
-		{"one node of a cluster", redis(`{mode: Cluster}`)},
-		{"a database of a server", redis(`{database: 15}`)},
-		{"TLS with the system's authorities", redis(`{tls: {}}`)},
-		{"no pods", `spec: {replicas: 0}`},
-		{"selectors of all", `spec: {policySelector: {}, policyNamespaceSelector: {}}`},
+		{"Redis Cluster with one address", redis(`{mode: Cluster}`)},
+		{"a database number", redis(`{database: 15}`)},
+		{"TLS with the CAs of the system", redis(`{tls: {}}`)},
+		{"zero replicas", `spec: {replicas: 0}`},
+		{"selectors that select everything", `spec: {policySelector: {}, policyNamespaceSelector: {}}`},
 		{"an image by digest", `spec: {image: "registry.example/weir@sha256:0000"}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

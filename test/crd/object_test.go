@@ -93,7 +93,7 @@ func TestRateLimitPolicy_RoundTripsThroughGoTypes(t *testing.T) {
 		t.Errorf("spec (-written +read):\n%s", diff)
 	}
 	if got.Status.ObservedGeneration != -1 {
-		t.Errorf("observedGeneration is %d before anybody has observed, want -1", got.Status.ObservedGeneration)
+		t.Errorf("observedGeneration is %d before a controller writes status, want -1", got.Status.ObservedGeneration)
 	}
 }
 
@@ -134,7 +134,7 @@ func TestStatus_IsWrittenByServerSideApply(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := n.stored(t, p.GetName()).GetResourceVersion(); got != first.GetResourceVersion() {
-		t.Errorf("the same status applied again made resource version %s of %s", got, first.GetResourceVersion())
+		t.Errorf("applying the same status again changed the resource version: got %s, want %s", got, first.GetResourceVersion())
 	}
 }
 
@@ -147,14 +147,14 @@ func TestServerSideApply_IsIdempotent(t *testing.T) {
 		}
 		return n.stored(t, p.GetName())
 	}
-	created, settled, again := apply(), apply(), apply()
-	if diff := cmp.Diff(settled.Object, again.Object); diff != "" {
-		t.Errorf("applying again (-before +after):\n%s", diff)
+	first, second, third := apply(), apply(), apply()
+	if diff := cmp.Diff(second.Object, third.Object); diff != "" {
+		t.Errorf("the third apply changed the object (-before +after):\n%s", diff)
 	}
-	// Storing status's default, which creation leaves to the reader, is all that the first update does.
-	settled.SetResourceVersion(created.GetResourceVersion())
-	if diff := cmp.Diff(created.Object, settled.Object); diff != "" {
-		t.Errorf("the first update (-created +updated):\n%s", diff)
+	// The first update stores the default of status. Creation does not store it; the API server adds it to each read. Nothing else changes.
+	second.SetResourceVersion(first.GetResourceVersion())
+	if diff := cmp.Diff(first.Object, second.Object); diff != "" {
+		t.Errorf("the second apply changed more than the resource version (-created +updated):\n%s", diff)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestFieldSelectors_SelectPolicies(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(list.Items) != 1 || list.Items[0].Name != c.want {
-			t.Errorf("%s=%s selects %d policies, want %s alone", c.field, c.value, len(list.Items), c.want)
+			t.Errorf("%s=%s selects %d policies, want only %s", c.field, c.value, len(list.Items), c.want)
 		}
 	}
 }
@@ -192,13 +192,13 @@ func (n namespace) stored(t *testing.T, name string) *unstructured.Unstructured 
 	return got
 }
 
-// condition is as the operator writes it, at a fixed time.
+// condition returns a condition as the operator writes it, with a fixed time.
 func condition(kind string, status metav1.ConditionStatus, reason string) *metav1ac.ConditionApplyConfiguration {
 	return metav1ac.Condition().WithType(kind).WithStatus(status).WithReason(reason).WithMessage("").
 		WithObservedGeneration(1).WithLastTransitionTime(metav1.NewTime(time.Unix(1_790_000_000, 0)))
 }
 
-// asJSON is v in the types of encoding/json, so that numbers compare.
+// asJSON returns v in the types of encoding/json, so that numbers of different Go types compare as equal.
 func asJSON(t *testing.T, v any) any {
 	t.Helper()
 	data, err := json.Marshal(v)

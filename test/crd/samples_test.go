@@ -28,10 +28,10 @@ func TestSamples_ApplyTwiceWithoutChange(t *testing.T) {
 		versions := n.kubectl(t, "get", "ratelimitpolicies", "-n", "shop", "-o", `jsonpath={range .items[*]}{.metadata.name}@{.metadata.resourceVersion}{"\n"}{end}`)
 		return strings.Fields(versions)
 	}
-	apply() // creation leaves status's default to the reader; the first update stores it
+	apply() // creation does not store the default of status; the first update stores it
 	before, after := apply(), apply()
 	if diff := cmp.Diff(before, after); diff != "" {
-		t.Errorf("applied again (-before +after):\n%s", diff)
+		t.Errorf("resource versions after the samples are applied again (-before +after):\n%s", diff)
 	}
 	var applied []string
 	for _, line := range after {
@@ -39,7 +39,7 @@ func TestSamples_ApplyTwiceWithoutChange(t *testing.T) {
 		applied = append(applied, name+".yaml")
 	}
 	if diff := cmp.Diff(policyFiles(t, dir), applied); diff != "" {
-		t.Errorf("policies (-files, named like their policy +applied by the kustomization):\n%s", diff)
+		t.Errorf("policies (-names of the files +policies that the kustomization applies):\n%s", diff)
 	}
 }
 
@@ -53,7 +53,7 @@ func TestSamples_OfOtherKindsAreAccepted(t *testing.T) {
 		dir := repositoryPath(t, "config", "samples", kind)
 		out := n.kubectl(t, "apply", "--server-side", "--dry-run=server", "--validate=strict", "-k", dir)
 		if applied, files := strings.Count(out, "serverside-applied"), len(policyFiles(t, dir)); applied != files || files == 0 {
-			t.Errorf("%s: %d files, and the kustomization applies\n%s", kind, files, out)
+			t.Errorf("%s: want %d applied files, the output of kubectl apply is\n%s", kind, files, out)
 		}
 	}
 }
@@ -75,10 +75,10 @@ func TestSamples_OfTheClusterDoNotChangeOthers(t *testing.T) {
 		name, domain, method, path string
 		want                       []string
 	}{
-		{"the page of a shop", "shop", "GET", "/v1/search", nil},
-		{"an attempt to log in there", "shop", "POST", "/login", []string{"cluster/login-attempts"}},
-		{"an attempt to log in where nobody has a policy", "forum", "POST", "/login", []string{"cluster/login-attempts"}},
-		{"a bill, for which nobody has a policy", "billing", "GET", "/", []string{"cluster/tenant-default"}},
+		{"a page in a domain with policies of its own", "shop", "GET", "/v1/search", nil},
+		{"a login in that domain", "shop", "POST", "/login", []string{"cluster/login-attempts"}},
+		{"a login in a domain without policies of its own", "forum", "POST", "/login", []string{"cluster/login-attempts"}},
+		{"another request in a domain without policies of its own", "billing", "GET", "/", []string{"cluster/tenant-default"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string
@@ -131,14 +131,14 @@ func TestSamples_LimitEachKindOfClient(t *testing.T) {
 		headers            map[string]string
 		want               []string
 	}{
-		{"anybody from the internet meets the limit by address", "GET", "/", nil, []string{"public-ip"}},
+		{"an anonymous client is limited by its address", "GET", "/", nil, []string{"public-ip"}},
 		{
-			"a free tenant's search is within the plan's 100 before the endpoint's 300", "GET", "/v1/search",
+			"a search of a free tenant matches the limits of the plan and of the endpoint", "GET", "/v1/search",
 			map[string]string{"x-tenant-id": "acme", "x-plan": "free"},
 			[]string{"light-endpoint", "shadow", "tenant-free"},
 		},
 		{
-			"a paid tenant's search meets the endpoint's 300 first", "GET", "/v1/search",
+			"a search of a paid tenant matches the limits of the plan and of the endpoint", "GET", "/v1/search",
 			map[string]string{"x-tenant-id": "acme", "x-plan": "paid"},
 			[]string{"light-endpoint", "shadow", "tenant-paid"},
 		},
@@ -148,40 +148,40 @@ func TestSamples_LimitEachKindOfClient(t *testing.T) {
 			[]string{"shadow"},
 		},
 		{
-			"a paid tenant's report meets the endpoint's 30 first", "POST", "/v1/reports/2026",
+			"a report of a paid tenant matches the limits of the plan and of the endpoint", "POST", "/v1/reports/2026",
 			map[string]string{"x-tenant-id": "acme", "x-plan": "paid"},
 			[]string{"expensive-endpoint", "shadow", "tenant-paid"},
 		},
 		{
-			"a program with a key is not held to the limit by address", "GET", "/v1/items",
+			"a client with an API key is not limited by its address", "GET", "/v1/items",
 			map[string]string{"x-api-key": "k"},
 			[]string{"api-key"},
 		},
 		{
-			"a free tenant meets the second version's plans alone", "GET", "/v2/items",
+			"a request to the second version of the API matches only the policy with plans as tiers", "GET", "/v2/items",
 			map[string]string{"x-tenant-id": "acme"},
 			[]string{"shadow", "tenant-plans"},
 		},
 		{
-			"a query of a tenant costs what the gateway says", "POST", "/graphql",
+			"a GraphQL query matches the policy with a cost", "POST", "/graphql",
 			map[string]string{"x-tenant-id": "acme", "x-query-cost": "5"},
 			[]string{"query-cost", "shadow"},
 		},
 		{
-			"a device's write is counted", "PUT", "/v1/devices/7",
+			"a write of a device is limited", "PUT", "/v1/devices/7",
 			map[string]string{"x-tenant-id": "acme", "x-user-id": "u"},
 			[]string{"device-writes", "shadow"},
 		},
 		{
-			"a device's read is not", "GET", "/v1/devices/7",
+			"a read of a device is not limited", "GET", "/v1/devices/7",
 			map[string]string{"x-tenant-id": "acme", "x-user-id": "u"},
 			[]string{"shadow"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string
-			for _, told := range samplesFor(index, &rules.Request{Method: c.method, Path: c.path, Headers: c.headers}) {
-				got = append(got, told.Policy)
+			for _, applied := range limitsFor(index, &rules.Request{Method: c.method, Path: c.path, Headers: c.headers}) {
+				got = append(got, applied.Policy)
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("policies (-want +got):\n%s", diff)
@@ -199,86 +199,86 @@ func TestSamples_ApplyTiersCostsAndIdentifiers(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		request rules.Request
-		want    told
+		want    appliedLimit
 	}{
 		{
-			"a tenant without a plan has the policy's limit",
+			"a tenant without a plan has the limit of the policy",
 			rules.Request{Path: "/v2", Claims: map[string]any{"tenant": "acme"}},
-			told{Policy: "tenant-plans", Identifier: "acme", Units: 100, Cost: 1},
+			appliedLimit{Policy: "tenant-plans", Identifier: "acme", Units: 100, Cost: 1},
 		},
 		{
-			"a paid tenant has the tier's",
+			"a paid tenant has the limit of the tier",
 			rules.Request{Path: "/v2", Claims: claims("acme", "paid")},
-			told{Policy: "tenant-plans", Identifier: "acme", Tier: "paid", Units: 10000, Cost: 1},
+			appliedLimit{Policy: "tenant-plans", Identifier: "acme", Tier: "paid", Units: 10000, Cost: 1},
 		},
 		{
-			"the first tier counts, and the shop's own have no limit",
+			"the first matching tier applies, and internal tenants are unlimited",
 			rules.Request{Path: "/v2", Claims: claims("shop-web", "paid")},
-			told{Policy: "tenant-plans", Identifier: "shop-web", Tier: "internal", Unlimited: true},
+			appliedLimit{Policy: "tenant-plans", Identifier: "shop-web", Tier: "internal", Unlimited: true},
 		},
 		{
-			"a query costs what the gateway says",
+			"a query has the cost in the header of the gateway",
 			rules.Request{Path: "/graphql", Headers: map[string]string{"x-tenant-id": "acme", "x-query-cost": "50"}},
-			told{Policy: "query-cost", Identifier: "acme", Units: 1000, Cost: 50},
+			appliedLimit{Policy: "query-cost", Identifier: "acme", Units: 1000, Cost: 50},
 		},
 		{
-			"a query without a cost costs one",
+			"a query without the header costs 1",
 			rules.Request{Path: "/graphql", Headers: map[string]string{"x-tenant-id": "acme"}},
-			told{Policy: "query-cost", Identifier: "acme", Units: 1000, Cost: 1},
+			appliedLimit{Policy: "query-cost", Identifier: "acme", Units: 1000, Cost: 1},
 		},
 		{
-			"an expression names the device",
+			"an expression combines the user and the device",
 			rules.Request{Method: "PUT", Path: "/v1/devices", Headers: map[string]string{"x-user-id": "u", "x-device": "d"}},
-			told{Policy: "device-writes", Identifier: "u/d", Units: 30, Cost: 1},
+			appliedLimit{Policy: "device-writes", Identifier: "u/d", Units: 30, Cost: 1},
 		},
 		{
-			"and says what counts without one",
+			"an expression has a default for a missing device",
 			rules.Request{Method: "PUT", Path: "/v1/devices", Headers: map[string]string{"x-user-id": "u"}},
-			told{Policy: "device-writes", Identifier: "u/unknown", Units: 30, Cost: 1},
+			appliedLimit{Policy: "device-writes", Identifier: "u/unknown", Units: 30, Cost: 1},
 		},
 		{
-			"a login that Envoy tells is counted by the address in the descriptor",
+			"a login descriptor of Envoy is limited by its remote address",
 			rules.Request{Descriptors: login("login")},
-			told{Policy: "envoy-login", Identifier: "198.51.100.7", Units: 5, Cost: 1},
+			appliedLimit{Policy: "envoy-login", Identifier: "198.51.100.7", Units: 5, Cost: 1},
 		},
-		{"what else Envoy tells is not", rules.Request{Descriptors: login("search")}, told{}},
+		{"another descriptor of Envoy is not limited", rules.Request{Descriptors: login("search")}, appliedLimit{}},
 		{
-			"the administration is limited from anywhere",
+			"the administration pages are limited for other addresses",
 			rules.Request{Path: "/admin", ClientIP: netip.MustParseAddr("198.51.100.7")},
-			told{Policy: "office-exempt", Identifier: "198.51.100.7", Units: 20, Cost: 1},
+			appliedLimit{Policy: "office-exempt", Identifier: "198.51.100.7", Units: 20, Cost: 1},
 		},
-		{"but the office", rules.Request{Path: "/admin", ClientIP: netip.MustParseAddr("203.0.113.7")}, told{}},
-		{"by IPv6 as well", rules.Request{Path: "/admin", ClientIP: netip.MustParseAddr("2001:db8:100::7")}, told{}},
+		{"the administration pages are not limited for the office", rules.Request{Path: "/admin", ClientIP: netip.MustParseAddr("203.0.113.7")}, appliedLimit{}},
+		{"the administration pages are not limited for the IPv6 network of the office", rules.Request{Path: "/admin", ClientIP: netip.MustParseAddr("2001:db8:100::7")}, appliedLimit{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			all := samplesFor(index, &c.request)
-			all = slices.DeleteFunc(all, func(told told) bool { return told.Policy == "shadow" || told.Policy == "public-ip" })
-			var got told
+			all := limitsFor(index, &c.request)
+			all = slices.DeleteFunc(all, func(a appliedLimit) bool { return a.Policy == "shadow" || a.Policy == "public-ip" })
+			var got appliedLimit
 			if len(all) > 0 {
 				got = all[0]
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" || len(all) > 1 {
-				t.Errorf("of %v (-want +got):\n%s", all, diff)
+				t.Errorf("want one limit, got %v (-want +got):\n%s", all, diff)
 			}
 		})
 	}
 }
 
-// told is what a policy of the samples says of a request.
-type told struct {
+// appliedLimit is the limit that a policy of the samples applies to a request.
+type appliedLimit struct {
 	Policy, Identifier, Tier string
 	Unlimited                bool
 	Units, Cost              int64
 }
 
-// samplesFor is what the samples say of a request of their domain, by policy.
-func samplesFor(index *rules.Index, request *rules.Request) []told {
+// limitsFor returns the limits that the samples apply to a request in their domain, in the order of the index.
+func limitsFor(index *rules.Index, request *rules.Request) []appliedLimit {
 	request.Domain = "shop"
-	var all []told
+	var all []appliedLimit
 	for _, m := range index.Match(nil, request) {
 		identifier := m.Identify(request)
 		terms := m.Terms(request, identifier)
-		one := told{Policy: strings.TrimPrefix(m.Rule.Policy, "shop/"), Identifier: identifier, Tier: terms.Tier, Unlimited: terms.Unlimited}
+		one := appliedLimit{Policy: strings.TrimPrefix(m.Rule.Policy, "shop/"), Identifier: identifier, Tier: terms.Tier, Unlimited: terms.Unlimited}
 		if !terms.Unlimited {
 			one.Units, one.Cost = terms.Limit.Units(), terms.Cost
 		}
@@ -300,7 +300,7 @@ func sampleIndex(t *testing.T) *rules.Index {
 	return index
 }
 
-// samplePolicies reads the samples as they stand in their files, without the API server's defaults.
+// samplePolicies reads the samples from their files, without the defaults that the API server sets.
 func samplePolicies(t *testing.T) []v1alpha1.RateLimitPolicy {
 	t.Helper()
 	dir := repositoryPath(t, "config", "samples")
@@ -311,7 +311,7 @@ func samplePolicies(t *testing.T) []v1alpha1.RateLimitPolicy {
 			t.Fatal(err)
 		}
 		if !strings.HasPrefix(string(data), "# ") {
-			t.Errorf("%s does not begin with a word to its reader", file)
+			t.Errorf("%s does not begin with a comment that describes the policy", file)
 		}
 		var p v1alpha1.RateLimitPolicy
 		if err := yaml.UnmarshalStrict(data, &p); err != nil {
@@ -322,7 +322,7 @@ func samplePolicies(t *testing.T) []v1alpha1.RateLimitPolicy {
 	return policies
 }
 
-// policyFiles are the files of the samples that hold a policy, in the order of their names.
+// policyFiles returns the names of the files of the samples that contain a policy, sorted.
 func policyFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

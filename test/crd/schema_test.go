@@ -11,24 +11,24 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Kinds of a promise, named like the schema's own keywords.
+// Kinds of constraints that are not keywords of the schema. All other kinds have the name of their keyword.
 const (
-	kindRule = "rule" // of CEL; what it says is its message
+	kindRule = "rule" // a CEL rule
 	kindSet  = "listType=set"
 )
 
-// promise is one thing that the schema refuses.
-type promise struct {
-	at   string // "spec.match.http.hosts[]"
-	kind string // "maxLength"
-	says string // the message of a rule; empty for the others
+// constraint is one constraint of the schema.
+type constraint struct {
+	at      string // for example "spec.match.http.hosts[]"
+	kind    string // for example "maxLength"
+	message string // the message of a CEL rule; empty for other kinds
 }
 
-func (p promise) String() string { return strings.TrimSpace(p.at + " " + p.kind + " " + p.says) }
+func (p constraint) String() string { return strings.TrimSpace(p.at + " " + p.kind + " " + p.message) }
 
-func readSchema(t *testing.T, d definition) *apiextensionsv1.JSONSchemaProps {
+func readSchema(t *testing.T, k testedKind) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
-	data, err := os.ReadFile(repositoryPath(t, "config", "crd", "bases", d.file))
+	data, err := os.ReadFile(repositoryPath(t, "config", "crd", "bases", k.file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,12 +37,12 @@ func readSchema(t *testing.T, d definition) *apiextensionsv1.JSONSchemaProps {
 		t.Fatal(err)
 	}
 	if len(crd.Spec.Versions) != 1 {
-		t.Fatalf("%d versions in the CRD, these tests know of one", len(crd.Spec.Versions))
+		t.Fatalf("the CRD has %d versions, these tests support one", len(crd.Spec.Versions))
 	}
 	return crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 }
 
-// walk calls visit for the schema and everything below it, fields in the order of their names.
+// walk calls visit for the schema and for each schema inside it. It visits fields in alphabetical order.
 func walk(at string, schema *apiextensionsv1.JSONSchemaProps, visit func(at string, schema *apiextensionsv1.JSONSchemaProps)) {
 	visit(at, schema)
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
@@ -54,16 +54,16 @@ func walk(at string, schema *apiextensionsv1.JSONSchemaProps, visit func(at stri
 	}
 }
 
-// promises is what the schema refuses in what a user writes.
-func promises(d definition, root *apiextensionsv1.JSONSchemaProps) []promise {
-	var all []promise
-	var note func(at string, s *apiextensionsv1.JSONSchemaProps)
-	note = func(at string, s *apiextensionsv1.JSONSchemaProps) {
-		if at == "status" || strings.HasPrefix(at, "status.") || d.isKubernetes(at) {
+// constraints returns the constraints of all fields that users write, without those inside types from the Kubernetes API.
+func constraints(k testedKind, root *apiextensionsv1.JSONSchemaProps) []constraint {
+	var all []constraint
+	var collect func(at string, s *apiextensionsv1.JSONSchemaProps)
+	collect = func(at string, s *apiextensionsv1.JSONSchemaProps) {
+		if at == "status" || strings.HasPrefix(at, "status.") || k.isKubernetesField(at) {
 			return
 		}
 		if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
-			note(at+"{}", s.AdditionalProperties.Schema) // the values of a map
+			collect(at+"{}", s.AdditionalProperties.Schema) // the values of a map
 		}
 		for kind, present := range map[string]bool{
 			"enum": s.Enum != nil, "pattern": s.Pattern != "", "format": s.Format != "" && s.Format != "int32" && s.Format != "int64",
@@ -74,41 +74,41 @@ func promises(d definition, root *apiextensionsv1.JSONSchemaProps) []promise {
 			kindSet: s.XListType != nil && *s.XListType == "set",
 		} {
 			if present {
-				all = append(all, promise{at: at, kind: kind})
+				all = append(all, constraint{at: at, kind: kind})
 			}
 		}
 		for _, name := range s.Required {
-			all = append(all, promise{at: strings.TrimPrefix(at+"."+name, "."), kind: "required"})
+			all = append(all, constraint{at: strings.TrimPrefix(at+"."+name, "."), kind: "required"})
 		}
 		for _, rule := range s.XValidations {
-			all = append(all, promise{at: at, kind: kindRule, says: rule.Message})
+			all = append(all, constraint{at: at, kind: kindRule, message: rule.Message})
 		}
 	}
-	walk("", root, note)
+	walk("", root, collect)
 	return all
 }
 
 func TestSchema_HasACaseForEveryRule(t *testing.T) {
-	for _, d := range definitions() {
-		made, kept := map[string]bool{}, map[string]bool{}
-		for _, p := range promises(d, readSchema(t, d)) {
-			made[p.String()] = true
+	for _, k := range testedKinds() {
+		declared, tested := map[string]bool{}, map[string]bool{}
+		for _, p := range constraints(k, readSchema(t, k)) {
+			declared[p.String()] = true
 		}
-		for _, c := range d.cases() {
-			p := promise{at: c.at, kind: c.kind}
+		for _, c := range k.cases() {
+			p := constraint{at: c.at, kind: c.kind}
 			if c.kind == kindRule {
-				p.says = c.says
+				p.message = c.message
 			}
-			kept[p.String()] = true
+			tested[p.String()] = true
 		}
-		for name := range made {
-			if !kept[name] {
-				t.Errorf("%s: no case for: %s", d.kind, name)
+		for name := range declared {
+			if !tested[name] {
+				t.Errorf("%s: no case tests the constraint: %s", k.kind, name)
 			}
 		}
-		for name := range kept {
-			if !made[name] {
-				t.Errorf("%s: a case for what the schema does not say: %s", d.kind, name)
+		for name := range tested {
+			if !declared[name] {
+				t.Errorf("%s: a case tests a constraint that the schema does not have: %s", k.kind, name)
 			}
 		}
 	}
@@ -120,20 +120,20 @@ func TestSchema_TestsEveryCRD(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if !slices.ContainsFunc(definitions(), func(d definition) bool { return d.file == e.Name() }) {
-			t.Errorf("no test knows of %s", e.Name())
+		if !slices.ContainsFunc(testedKinds(), func(k testedKind) bool { return k.file == e.Name() }) {
+			t.Errorf("no test covers %s", e.Name())
 		}
 	}
 }
 
 func TestSchema_BoundsEveryField(t *testing.T) {
-	standard := map[string]bool{ // fields whose bounds are Kubernetes' own
+	standard := map[string]bool{ // fields whose bounds Kubernetes checks
 		"apiVersion": true, "kind": true, "metadata": true,
 		"status.observedGeneration": true, "status.conditions[].observedGeneration": true,
 	}
-	for _, d := range definitions() {
-		walk("", readSchema(t, d), func(at string, s *apiextensionsv1.JSONSchemaProps) {
-			if standard[at] || d.isKubernetes(at) {
+	for _, k := range testedKinds() {
+		walk("", readSchema(t, k), func(at string, s *apiextensionsv1.JSONSchemaProps) {
+			if standard[at] || k.isKubernetesField(at) {
 				return
 			}
 			bounded := true
@@ -151,17 +151,17 @@ func TestSchema_BoundsEveryField(t *testing.T) {
 				bounded = false
 			}
 			if !bounded {
-				t.Errorf("%s: %s: %s without bounds", d.kind, at, s.Type)
+				t.Errorf("%s: %s has type %s and no bounds", k.kind, at, s.Type)
 			}
 		})
 	}
 }
 
 func TestSchema_DescribesEveryField(t *testing.T) {
-	for _, d := range definitions() {
-		walk("", readSchema(t, d), func(at string, s *apiextensionsv1.JSONSchemaProps) {
-			if s.Description == "" && at != "metadata" && !d.isKubernetes(at) {
-				t.Errorf("%s: %s has no description for kubectl explain", d.kind, at)
+	for _, k := range testedKinds() {
+		walk("", readSchema(t, k), func(at string, s *apiextensionsv1.JSONSchemaProps) {
+			if s.Description == "" && at != "metadata" && !k.isKubernetesField(at) {
+				t.Errorf("%s: %s has no description for kubectl explain", k.kind, at)
 			}
 		})
 	}

@@ -1,5 +1,5 @@
-// Package crd holds the CustomResourceDefinitions of config/crd to what they promise, on a real API server: every bound
-// and every CEL rule refuses what it should with words that help, and nothing a user may write is without bounds.
+// Package crd tests the CustomResourceDefinitions of config/crd on a real API server: each bound and each CEL rule rejects invalid
+// objects with a useful message, and every field that users can write has bounds.
 package crd
 
 import (
@@ -22,7 +22,7 @@ const owner = "crd-test"
 
 func TestMain(m *testing.M) { fixture.Main(m) }
 
-// namespace is a namespace of its own for a test, on an API server with the CRDs installed.
+// namespace is a separate namespace for one test, on an API server with the CRDs installed.
 type namespace struct {
 	client.Client
 	name string
@@ -43,19 +43,19 @@ func newNamespace(t *testing.T) namespace {
 	return namespace{Client: c, name: fixture.Namespace(t, kube), kube: kube}
 }
 
-// object is the small object of d with the fields of change, YAML of an object, in place of its own; null takes one away.
-func (n namespace) object(t *testing.T, d definition, change string) *unstructured.Unstructured {
+// object returns the minimal object of k with change merged into it. change is a JSON merge patch in YAML: null removes a field.
+func (n namespace) object(t *testing.T, k testedKind, change string) *unstructured.Unstructured {
 	t.Helper()
-	object := parse(t, "apiVersion: weir.dev/v1alpha1\nkind: "+d.kind+"\n"+d.small)
+	object := parse(t, "apiVersion: weir.dev/v1alpha1\nkind: "+k.kind+"\n"+k.small)
 	merge(object, parse(t, change))
 	u := &unstructured.Unstructured{Object: object}
-	if !d.clusterScoped {
+	if !k.clusterScoped {
 		u.SetNamespace(n.name)
 	}
 	return u
 }
 
-// policy is the object of a RateLimitPolicy.
+// policy returns the minimal RateLimitPolicy with change merged into it.
 func (n namespace) policy(t *testing.T, change string) *unstructured.Unstructured {
 	t.Helper()
 	return n.object(t, rateLimitPolicies(), change)
@@ -70,7 +70,7 @@ func parse(t *testing.T, text string) map[string]any {
 	return object
 }
 
-// merge is a JSON merge patch (RFC 7386) of objects.
+// merge applies a JSON merge patch (RFC 7386).
 func merge(into, change map[string]any) {
 	for name, value := range change {
 		inner, both := value.(map[string]any)
@@ -86,16 +86,16 @@ func merge(into, change map[string]any) {
 	}
 }
 
-// tryCreate asks the API server for everything it does on the creation of a RateLimitPolicy but the storing.
+// tryCreate creates a RateLimitPolicy in a dry run: the API server validates the policy and does not store it.
 func (n namespace) tryCreate(t *testing.T, change string) error {
 	t.Helper()
 	return n.tryCreateOf(t, rateLimitPolicies(), change)
 }
 
-// tryCreateOf is tryCreate for an object of any kind.
-func (n namespace) tryCreateOf(t *testing.T, d definition, change string) error {
+// tryCreateOf creates an object of kind k in a dry run.
+func (n namespace) tryCreateOf(t *testing.T, k testedKind, change string) error {
 	t.Helper()
-	return n.Create(t.Context(), n.object(t, d, change), client.DryRunAll)
+	return n.Create(t.Context(), n.object(t, k, change), client.DryRunAll)
 }
 
 func repositoryPath(t *testing.T, elements ...string) string {
