@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	good = `{axis: User, limit: 10, window: 1m}`
-	bad  = `{axis: User, limit: 10, window: 1m, match: {http: {paths: [{type: RegularExpression, value: "/v1/(?=x)"}]}}}` // which the schema lets pass
+	validSpec   = `{axis: User, limit: 10, window: 1m}`
+	invalidSpec = `{axis: User, limit: 10, window: 1m, match: {http: {paths: [{type: RegularExpression, value: "/v1/(?=x)"}]}}}` // valid in the schema of the CRD
 )
 
 func tlsOptions(serving *certificate.Serving) []func(*tls.Config) {
@@ -36,17 +36,17 @@ func tlsOptions(serving *certificate.Serving) []func(*tls.Config) {
 }
 
 func TestValidateCreate_RejectsAnInvalidPolicyInTheAPIServer(t *testing.T) {
-	w := newWorld(t)
-	w.operator(terms())
-	w.untilItJudges()
+	w := newTestCluster(t)
+	w.operator(rotation())
+	w.waitForWebhook()
 	for _, c := range []struct{ name, spec, field, message string }{
-		{"a look-ahead", bad, "spec.match.http.paths[0].value", "is not a valid RE2 expression"},
+		{"a regular expression with a look-ahead", invalidSpec, "spec.match.http.paths[0].value", "is not a valid RE2 expression"},
 		{
-			"CEL that does not compile", `{axis: User, limit: 10, window: 1m, match: {http: {expression: "request.nowhere == 1"}}}`,
+			"a CEL expression with an unknown field", `{axis: User, limit: 10, window: 1m, match: {http: {expression: "request.nowhere == 1"}}}`,
 			"spec.match.http.expression", "nowhere",
 		},
 		{
-			"CEL of another type", `{axis: User, limit: 10, window: 1m, tiers: [{name: a, when: {expression: "1 + 1"}, limit: 1}]}`,
+			"a CEL expression of the wrong type", `{axis: User, limit: 10, window: 1m, tiers: [{name: a, when: {expression: "1 + 1"}, limit: 1}]}`,
 			"spec.tiers[0].when.expression", "bool",
 		},
 	} {
@@ -54,170 +54,170 @@ func TestValidateCreate_RejectsAnInvalidPolicyInTheAPIServer(t *testing.T) {
 			err := w.Create(t.Context(), w.policy("wrong", c.spec))
 			var status apierrors.APIStatus
 			if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
-				t.Fatalf("the answer is %v", err)
+				t.Fatalf("got error %v, want an error of an invalid object", err)
 			}
 			causes := status.Status().Details.Causes
 			if len(causes) != 1 || causes[0].Field != c.field || !strings.Contains(causes[0].Message, c.message) {
-				t.Errorf("causes %+v", causes)
+				t.Errorf("got causes %+v, want one for %s that contains %q", causes, c.field, c.message)
 			}
 		})
 	}
-	if err := w.Create(t.Context(), w.policy("right", good)); err != nil {
-		t.Errorf("a good one: %v", err)
+	if err := w.Create(t.Context(), w.policy("right", validSpec)); err != nil {
+		t.Errorf("a valid policy: %v", err)
 	}
 	clusterWide := &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: "wrong"}}
-	clusterWide.Spec.RateLimitPolicySpec = w.policy("any", bad).Spec
+	clusterWide.Spec.RateLimitPolicySpec = w.policy("any", invalidSpec).Spec
 	if err := w.Create(t.Context(), clusterWide, client.DryRunAll); !apierrors.IsInvalid(err) {
-		t.Errorf("one of the cluster: %v", err)
+		t.Errorf("an invalid ClusterRateLimitPolicy: %v", err)
 	}
 	generated := w.policy("", `{axis: Tenant, limit: 10, window: 1m}`)
 	generated.GenerateName = "any-"
 	if err := w.Create(t.Context(), generated); err != nil {
-		t.Errorf("one whose name the API server makes: %v", err)
+		t.Errorf("a policy with a generated name: %v", err)
 	}
 }
 
 func TestWebhook_ShowsProblemsAndWarningsInKubectl(t *testing.T) {
-	w := newWorld(t)
-	w.operator(terms())
-	w.untilItJudges()
+	w := newTestCluster(t)
+	w.operator(rotation())
+	w.waitForWebhook()
 	apply := func(name, spec string) string {
 		file := w.file(name+".yaml", "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: "+name+"}\nspec: "+spec+"\n")
 		var stderr bytes.Buffer
 		cmd := exec.CommandContext(t.Context(), w.kube.KubectlPath(), "--kubeconfig", w.kube.Kubeconfig(), "-n", w.namespace, "apply", "-f", file)
 		cmd.Stderr = &stderr
-		_ = cmd.Run() // what it says is what counts
+		_ = cmd.Run() // the test checks the output
 		return stderr.String()
 	}
-	if said := apply("wrong", bad); !strings.Contains(said, "spec.match.http.paths[0].value") || !strings.Contains(said, "RE2") {
-		t.Errorf("of a refusal it says %q", said)
+	if output := apply("wrong", invalidSpec); !strings.Contains(output, "spec.match.http.paths[0].value") || !strings.Contains(output, "RE2") {
+		t.Errorf("output for an invalid policy: %q", output)
 	}
-	said := apply("heavy", `{axis: Tenant, limit: 100000, window: 24h, algorithm: SlidingWindowLog}`)
-	if want := "Warning: spec.limit: a log of 100000 units takes 700 kB of Redis memory per identifier; SlidingWindowCounter takes 16 bytes\n"; said != want {
-		t.Errorf("of a costly policy it says %q", said)
+	output := apply("heavy", `{axis: Tenant, limit: 100000, window: 24h, algorithm: SlidingWindowLog}`)
+	if want := "Warning: spec.limit: a log of 100000 units takes 700 kB of Redis memory per identifier; SlidingWindowCounter takes 16 bytes\n"; output != want {
+		t.Errorf("output for an expensive policy: %q, want %q", output, want)
 	}
 }
 
 func TestWebhook_SendsWarningsToTheClient(t *testing.T) {
-	w := newWorld(t)
-	w.operator(terms())
-	w.untilItJudges()
+	w := newTestCluster(t)
+	w.operator(rotation())
+	w.waitForWebhook()
 	w.must(w.Create(t.Context(), w.policy("strict", `{axis: User, limit: 10, window: 1m}`)))
-	w.warnings.taken()
+	w.warnings.take()
 	want := []string{"spec: has no effect, because policy strict counts the same requests and is at least as strict"}
-	w.eventually("the cache knows the policy beside it", func() bool {
+	w.eventually("the cache of the webhook has the other policy", func() bool {
 		w.must(w.Create(t.Context(), w.policy("lax", `{axis: User, limit: 20, window: 1m, match: {http: {methods: [GET]}}}`), client.DryRunAll))
-		return cmp.Equal(want, w.warnings.taken())
+		return cmp.Equal(want, w.warnings.take())
 	})
 	lax := w.policy("lax", `{axis: User, limit: 5, window: 1m}`)
 	w.must(w.Create(t.Context(), lax))
-	if said := w.warnings.taken(); len(said) > 0 {
-		t.Errorf("of one that is stricter: %q", said)
+	if received := w.warnings.take(); len(received) > 0 {
+		t.Errorf("warnings for a stricter policy: %q", received)
 	}
 	lax.Spec.Limit = 30
 	w.must(w.Update(t.Context(), lax))
-	if diff := cmp.Diff(want, w.warnings.taken()); diff != "" {
-		t.Errorf("of an edit (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, w.warnings.take()); diff != "" {
+		t.Errorf("warnings for an update (-want +got):\n%s", diff)
 	}
 }
 
 func TestWebhook_IsOptionalAndStatusReportsProblems(t *testing.T) {
-	w := newWorld(t)
-	broken := w.policy("broken", bad)
-	broken.Finalizers = []string{"weir.dev/test"}
-	w.must(w.Create(t.Context(), broken))
+	w := newTestCluster(t)
+	invalid := w.policy("invalid", invalidSpec)
+	invalid.Finalizers = []string{"weir.dev/test"}
+	w.must(w.Create(t.Context(), invalid))
 	w.report()
-	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(broken), broken))
-	accepted := meta.FindStatusCondition(broken.Status.Conditions, v1alpha1.ConditionAccepted)
+	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(invalid), invalid))
+	accepted := meta.FindStatusCondition(invalid.Status.Conditions, v1alpha1.ConditionAccepted)
 	if accepted == nil || accepted.Status != metav1.ConditionFalse || accepted.Reason != v1alpha1.ReasonInvalid {
 		t.Errorf("Accepted is %+v", accepted)
 	}
 
-	stop := w.operator(terms())
-	w.untilItJudges()
-	broken.Labels = map[string]string{"team": "a"}
-	if err := w.Update(t.Context(), broken); err != nil {
-		t.Errorf("a label: %v", err)
+	stop := w.operator(rotation())
+	w.waitForWebhook()
+	invalid.Labels = map[string]string{"team": "a"}
+	if err := w.Update(t.Context(), invalid); err != nil {
+		t.Errorf("adding a label to an invalid policy: %v", err)
 	}
-	broken.Spec.Limit = 11
-	if err := w.Update(t.Context(), broken); !apierrors.IsInvalid(err) {
-		t.Errorf("another limit, and still broken: %v", err)
+	invalid.Spec.Limit = 11
+	if err := w.Update(t.Context(), invalid); !apierrors.IsInvalid(err) {
+		t.Errorf("changing the spec of a policy that stays invalid: %v", err)
 	}
-	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(broken), broken))
+	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(invalid), invalid))
 	w.report() // writes status, which no webhook validates
-	if err := w.Delete(t.Context(), broken); err != nil {
-		t.Errorf("deleting: %v", err)
+	if err := w.Delete(t.Context(), invalid); err != nil {
+		t.Errorf("deleting an invalid policy: %v", err)
 	}
-	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(broken), broken))
-	broken.Finalizers = nil
-	if err := w.Update(t.Context(), broken); err != nil {
-		t.Errorf("the last finalizer: %v", err)
+	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(invalid), invalid))
+	invalid.Finalizers = nil
+	if err := w.Update(t.Context(), invalid); err != nil {
+		t.Errorf("removing the last finalizer of an invalid policy: %v", err)
 	}
 
 	stop()
-	if err := w.Create(t.Context(), w.policy("broken-again", bad)); err != nil {
-		t.Errorf("after the webhook has ended: %v", err)
+	if err := w.Create(t.Context(), w.policy("invalid-again", invalidSpec)); err != nil {
+		t.Errorf("creating an invalid policy after the webhook has stopped: %v", err)
 	}
 	w.must(w.DeleteAllOf(t.Context(), &v1alpha1.RateLimitPolicy{}, client.InNamespace(w.namespace)))
 }
 
 func TestWebhook_RestoresItsConfiguration(t *testing.T) {
-	w := newWorld(t)
-	w.operator(terms())
-	w.untilItJudges()
+	w := newTestCluster(t)
+	w.operator(rotation())
+	w.waitForWebhook()
 	noBundle := func(c *admissionv1.ValidatingWebhookConfiguration) { c.Webhooks[1].ClientConfig.CABundle = nil }
 	stored := func() *corev1.Secret {
 		var s corev1.Secret
 		w.must(client.IgnoreNotFound(w.Get(t.Context(), secret(), &s)))
 		return &s
 	}
-	t.Run("of a bundle that is taken away", func(*testing.T) {
+	t.Run("after the CA bundle is removed", func(*testing.T) {
 		w.edit(noBundle)
-		w.eventually("the bundle is back", func() bool { return len(w.bundle()) > 0 })
-		w.untilItJudges()
+		w.eventually("the CA bundle is restored", func() bool { return len(w.bundle()) > 0 })
+		w.waitForWebhook()
 	})
-	for what, damage := range map[string]func() error{
-		"of a Secret that is deleted": func() error { return w.Delete(t.Context(), stored()) },
-		"of garbage in the Secret": func() error {
+	for name, damage := range map[string]func() error{
+		"after the Secret is deleted": func() error { return w.Delete(t.Context(), stored()) },
+		"after the Secret gets invalid content": func() error {
 			s := stored()
 			s.Data = map[string][]byte{"tls.crt": []byte("garbage"), "authorities.json": []byte("[{}]")}
 			return w.Update(t.Context(), s)
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			before := w.bundle()
 			serving := stored().Data["tls.crt"]
 			w.must(damage())
-			w.eventually("the Secret is whole again", func() bool { return len(stored().Data["tls.key"]) > 0 })
-			w.eventually("another authority is trusted beside the old", func() bool {
+			w.eventually("the Secret has a key again", func() bool { return len(stored().Data["tls.key"]) > 0 })
+			w.eventually("the bundle has a new CA in addition to the old one", func() bool {
 				return bytes.Contains(w.bundle(), bytes.TrimSpace(before)) && len(w.bundle()) > len(before)
 			})
 			if !bytes.Equal(serving, stored().Data["tls.crt"]) {
-				t.Error("another certificate serves before its authority has been trusted for a while")
+				t.Error("the webhook uses a certificate of the new CA before the API server has had time to trust it")
 			}
-			w.untilItJudges()
+			w.waitForWebhook()
 		})
 	}
 }
 
-func (w *world) bundle() []byte {
+func (w *testCluster) bundle() []byte {
 	w.Helper()
 	var c admissionv1.ValidatingWebhookConfiguration
 	w.must(w.Get(w.Context(), types.NamespacedName{Name: configuration}, &c))
 	if !bytes.Equal(c.Webhooks[0].ClientConfig.CABundle, c.Webhooks[1].ClientConfig.CABundle) {
-		return nil // not everywhere yet
+		return nil // the update of both webhooks has not finished
 	}
 	return c.Webhooks[0].ClientConfig.CABundle
 }
 
-// TestWebhook_ValidatesEveryPolicyWhileCertificatesRotate makes every call that fails a failure of the request, and waits for two
-// authorities to come.
+// TestWebhook_ValidatesEveryPolicyWhileCertificatesRotate sets failurePolicy: Fail, so that each failed call fails the request, and waits
+// until the first CA is no longer trusted.
 func TestWebhook_ValidatesEveryPolicyWhileCertificatesRotate(t *testing.T) {
-	w := newWorld(t)
-	hurry := terms()
-	hurry.SettleTime, hurry.CertificateLifetime, hurry.CALifetime = time.Second, 6*time.Second, 18*time.Second
-	w.operator(hurry)
-	w.untilItJudges()
+	w := newTestCluster(t)
+	fast := rotation()
+	fast.SettleTime, fast.CertificateLifetime, fast.CALifetime = time.Second, 6*time.Second, 18*time.Second
+	w.operator(fast)
+	w.waitForWebhook()
 	w.edit(func(c *admissionv1.ValidatingWebhookConfiguration) {
 		fail := admissionv1.Fail
 		for i := range c.Webhooks {
@@ -228,23 +228,23 @@ func TestWebhook_ValidatesEveryPolicyWhileCertificatesRotate(t *testing.T) {
 	calls := 0
 	for deadline := time.Now().Add(patience); bytes.Contains(w.bundle(), bytes.TrimSpace(first)); calls++ {
 		if time.Now().After(deadline) {
-			t.Fatalf("after %v and %d calls the first authority is still trusted", patience, calls)
+			t.Fatalf("after %v and %d calls, the first CA is still trusted", patience, calls)
 		}
-		if err := w.Create(t.Context(), w.policy("good", good), client.DryRunAll); err != nil {
-			t.Fatalf("call %d: %v", calls, err)
+		if err := w.Create(t.Context(), w.policy("good", validSpec), client.DryRunAll); err != nil {
+			t.Fatalf("call %d with a valid policy: %v", calls, err)
 		}
-		if err := w.Create(t.Context(), w.policy("bad", bad), client.DryRunAll); !apierrors.IsInvalid(err) {
-			t.Fatalf("call %d, of a bad policy: %v", calls, err)
+		if err := w.Create(t.Context(), w.policy("bad", invalidSpec), client.DryRunAll); !apierrors.IsInvalid(err) {
+			t.Fatalf("call %d with an invalid policy: got error %v, want an error of an invalid object", calls, err)
 		}
 	}
 	if calls < 100 {
-		t.Errorf("%d calls prove nothing", calls)
+		t.Errorf("only %d calls during the rotation, want at least 100", calls)
 	}
-	t.Logf("%d calls of each", calls)
+	t.Logf("%d calls with each policy", calls)
 }
 
-// report tells policies what is wrong with them: no Limiter need select them.
-func (w *world) report() {
+// report runs the reporter once, which writes problems into the status of policies. It does so without a Limiter that selects them.
+func (w *testCluster) report() {
 	w.Helper()
 	r, err := ruleset.New(ruleset.Config{
 		Client: w, Uncached: w, KeyPrefix: "weir:", Decider: publish.Script{Name: "spend", SHA: strings.Repeat("0", 40)},

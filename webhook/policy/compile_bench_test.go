@@ -9,7 +9,8 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// BenchmarkCompile is what a write costs in a namespace of a thousand policies, each with an expression of its own in one case.
+// BenchmarkCompile measures the validation of one policy in a namespace with 1000 other policies, with and without a CEL expression in each
+// policy.
 func BenchmarkCompile(b *testing.B) {
 	for name, spec := range map[string]string{
 		"plain":       `{axis: User, limit: %d, window: 1m, match: {http: {paths: [{value: /v1/%[1]d}]}}}`,

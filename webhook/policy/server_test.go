@@ -33,11 +33,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard()) // which complains if nobody sets one
+	ctrl.SetLogger(logr.Discard()) // controller-runtime prints a warning if no logger is set
 	fixture.Main(m)
 }
 
-// patience bounds every wait, for what takes milliseconds or as long as the sentence beside it says.
+// patience is the timeout of each wait. The events take milliseconds, unless a comment states another duration.
 const patience = 60 * time.Second
 
 const configuration = "weir-policies"
@@ -46,8 +46,9 @@ func secret() types.NamespacedName {
 	return types.NamespacedName{Namespace: "weir-system", Name: "weir-webhook-certificates"}
 }
 
-// world is an API server with config/webhook installed, but that it calls an address instead of the Service.
-type world struct {
+// testCluster is an API server with config/webhook installed. Its webhook configuration has the address of the test process instead of the
+// Service.
+type testCluster struct {
 	*testing.T
 	client.Client
 	kube      *fixture.KubeProcess
@@ -56,10 +57,10 @@ type world struct {
 	warnings  *warnings
 }
 
-func newWorld(t *testing.T) *world {
+func newTestCluster(t *testing.T) *testCluster {
 	t.Helper()
 	kube := fixture.Kube(t)
-	w := &world{T: t, kube: kube, namespace: fixture.Namespace(t, kube), warnings: &warnings{}}
+	w := &testCluster{T: t, kube: kube, namespace: fixture.Namespace(t, kube), warnings: &warnings{}}
 	var err error
 	w.addr, err = fixture.FreeAddr(t.Context())
 	w.must(err)
@@ -71,14 +72,14 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) must(err error) {
+func (w *testCluster) must(err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatal(err)
 	}
 }
 
-func (w *world) scheme() *runtime.Scheme {
+func (w *testCluster) scheme() *runtime.Scheme {
 	w.Helper()
 	scheme := runtime.NewScheme()
 	w.must(v1alpha1.AddToScheme(scheme))
@@ -87,8 +88,8 @@ func (w *world) scheme() *runtime.Scheme {
 	return scheme
 }
 
-// install applies the manifests as a user would, and takes away what only a test before can have left.
-func (w *world) install() {
+// install applies the manifests as a user does. When the test ends, it deletes the objects that would affect the next test.
+func (w *testCluster) install() {
 	w.Helper()
 	root, err := fixture.ModuleRoot()
 	w.must(err)
@@ -102,7 +103,7 @@ func (w *world) install() {
 		w.must(err)
 	}
 	w.Cleanup(func() {
-		ctx := context.Background() // the test's own has ended
+		ctx := context.Background() // the context of the test has ended
 		w.must(w.Delete(ctx, &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configuration}}))
 		leftover := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secret().Namespace, Name: secret().Name}}
 		w.must(client.IgnoreNotFound(w.Delete(ctx, leftover)))
@@ -115,7 +116,7 @@ func (w *world) install() {
 	})
 }
 
-func (w *world) edit(change func(*admissionv1.ValidatingWebhookConfiguration)) {
+func (w *testCluster) edit(change func(*admissionv1.ValidatingWebhookConfiguration)) {
 	w.Helper()
 	var c admissionv1.ValidatingWebhookConfiguration
 	w.must(w.Get(w.Context(), types.NamespacedName{Name: configuration}, &c))
@@ -124,9 +125,9 @@ func (w *world) edit(change func(*admissionv1.ValidatingWebhookConfiguration)) {
 	w.must(w.Patch(w.Context(), &c, client.MergeFrom(before)))
 }
 
-// operator runs the webhook and its certificates until the test or the function that it returns ends it, with the rights
-// that the manifests give.
-func (w *world) operator(terms certificate.Rotation) (stop func()) {
+// operator runs the webhook and the rotation of its certificates with the permissions that the manifests grant. It runs until the test ends
+// or stop is called.
+func (w *testCluster) operator(rotation certificate.Rotation) (stop func()) {
 	w.Helper()
 	config := w.kube.Config()
 	config.Impersonate = rest.ImpersonationConfig{
@@ -138,11 +139,11 @@ func (w *world) operator(terms certificate.Rotation) (stop func()) {
 	number, err := strconv.Atoi(port)
 	w.must(err)
 	serving := &certificate.Serving{}
-	again := true // several managers run in this process, one after another
+	skipValidation := true // several managers run in this process, one after another
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:     w.scheme(),
 		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: ctrlconfig.Controller{SkipNameValidation: &again},
+		Controller: ctrlconfig.Controller{SkipNameValidation: &skipValidation},
 		Cache: cache.Options{
 			ReaderFailOnMissingInformer: true,
 			ByObject:                    map[client.Object]cache.ByObject{&corev1.Secret{}: certificate.CacheFor(secret())},
@@ -156,7 +157,7 @@ func (w *world) operator(terms certificate.Rotation) (stop func()) {
 	}
 	w.must(certificate.Follow(mgr, secret(), serving))
 	rotator, err := certificate.NewRotator(certificate.Config{
-		Rotation: terms, Secret: secret(), Configurations: []string{configuration}, Client: mgr.GetClient(), Uncached: mgr.GetAPIReader(),
+		Rotation: rotation, Secret: secret(), Configurations: []string{configuration}, Client: mgr.GetClient(), Uncached: mgr.GetAPIReader(),
 		Serving: serving, Interval: 100 * time.Millisecond, Clock: time.Now,
 	})
 	w.must(err)
@@ -176,60 +177,60 @@ func (w *world) operator(terms certificate.Rotation) (stop func()) {
 	return stop
 }
 
-func terms() certificate.Rotation { return certificate.DefaultRotation("127.0.0.1") }
+func rotation() certificate.Rotation { return certificate.DefaultRotation("127.0.0.1") }
 
-// policy is one with the spec given in YAML.
-func (w *world) policy(name, spec string) *v1alpha1.RateLimitPolicy {
+// policy returns a policy with the given spec in YAML.
+func (w *testCluster) policy(name, spec string) *v1alpha1.RateLimitPolicy {
 	w.Helper()
 	p := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
 	w.must(yaml.UnmarshalStrict([]byte(spec), &p.Spec))
 	return p
 }
 
-// eventually waits until condition holds.
-func (w *world) eventually(what string, condition func() bool) {
+// eventually waits until condition is true, and fails the test with the description after the timeout.
+func (w *testCluster) eventually(description string, condition func() bool) {
 	w.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(patience); !condition(); <-tick.C {
 		if time.Now().After(deadline) {
-			w.Fatalf("after %v still not: %s", patience, what)
+			w.Fatalf("timeout after %v, waiting until %s", patience, description)
 		}
 	}
 }
 
-// untilItJudges waits until the API server reaches the webhook.
-func (w *world) untilItJudges() {
+// waitForWebhook waits until the API server calls the webhook.
+func (w *testCluster) waitForWebhook() {
 	w.Helper()
-	w.eventually("the webhook validates", func() bool {
-		return w.Create(w.Context(), w.policy("probe", bad), client.DryRunAll) != nil
+	w.eventually("the webhook rejects an invalid policy", func() bool {
+		return w.Create(w.Context(), w.policy("probe", invalidSpec), client.DryRunAll) != nil
 	})
 }
 
-func (w *world) file(name, text string) string {
+func (w *testCluster) file(name, text string) string {
 	w.Helper()
 	path := filepath.Join(w.TempDir(), name)
 	w.must(os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
-// warnings keeps what the API server warns of.
+// warnings records the warnings that the API server sends to the client.
 type warnings struct {
-	mu   sync.Mutex
-	said []string
+	mu       sync.Mutex
+	received []string
 }
 
 func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.said = append(w.said, text)
+	w.received = append(w.received, text)
 }
 
-// taken returns what was said since it was asked last.
-func (w *warnings) taken() []string {
+// take returns the warnings since the last call.
+func (w *warnings) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	said := w.said
-	w.said = nil
-	return said
+	received := w.received
+	w.received = nil
+	return received
 }

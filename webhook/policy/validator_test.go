@@ -22,7 +22,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// stored is what is stored, or that it cannot be read.
+// stored is a reader of the given policies. If err is set, each List fails.
 type stored struct {
 	policies []v1alpha1.RateLimitPolicy
 	cluster  []v1alpha1.ClusterRateLimitPolicy
@@ -36,26 +36,26 @@ func (s stored) List(_ context.Context, list client.ObjectList, _ ...client.List
 	case *v1alpha1.ClusterRateLimitPolicyList:
 		list.Items = s.cluster
 	default:
-		return fmt.Errorf("nobody should list a %T", list)
+		return fmt.Errorf("unexpected list of %T", list)
 	}
 	return s.err
 }
 
-func on(s stored) validator[*v1alpha1.RateLimitPolicy] {
+func newValidator(s stored) validator[*v1alpha1.RateLimitPolicy] {
 	return rateLimitPolicies(Config{Stored: s, Identity: compile.DefaultIdentity()})
 }
 
 const (
-	good = `{axis: User, limit: 10, window: 1m}`
-	bad  = `{axis: User, limit: 10, window: 1m, match: {http: {paths: [{type: RegularExpression, value: "/v1/(?=x)"}, {type: RegularExpression, value: "("}]}}}`
+	validSpec   = `{axis: User, limit: 10, window: 1m}`
+	invalidSpec = `{axis: User, limit: 10, window: 1m, match: {http: {paths: [{type: RegularExpression, value: "/v1/(?=x)"}, {type: RegularExpression, value: "("}]}}}`
 )
 
 func TestValidateCreate_ReportsEveryInvalidField(t *testing.T) {
-	policy := fixture.Policy(t, "a", bad)
-	_, err := on(stored{}).ValidateCreate(t.Context(), &policy)
+	policy := fixture.Policy(t, "a", invalidSpec)
+	_, err := newValidator(stored{}).ValidateCreate(t.Context(), &policy)
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
-		t.Fatalf("%v is not what an API server says of an invalid object", err)
+		t.Fatalf("got error %v, want an error of an invalid object", err)
 	}
 	var fields []string
 	for _, cause := range status.Status().Details.Causes {
@@ -66,62 +66,62 @@ func TestValidateCreate_ReportsEveryInvalidField(t *testing.T) {
 	}
 	const want = `RateLimitPolicy.weir.dev "a" is invalid: [spec.match.http.paths[0].value: Invalid value: "/v1/(?=x)" is not a valid RE2 expression`
 	if !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("it reads %s", err)
+		t.Errorf("got message %s, want prefix %s", err, want)
 	}
 }
 
 func TestValidateUpdate_ValidatesOnlyChangesOfTheSpec(t *testing.T) {
-	broken, sound := fixture.Policy(t, "a", bad), fixture.Policy(t, "a", good)
-	labelled, other, leaving := *broken.DeepCopy(), *broken.DeepCopy(), *broken.DeepCopy()
+	invalid, valid := fixture.Policy(t, "a", invalidSpec), fixture.Policy(t, "a", validSpec)
+	labelled, changed, deleting := *invalid.DeepCopy(), *invalid.DeepCopy(), *invalid.DeepCopy()
 	labelled.Labels = map[string]string{"team": "a"}
-	other.Spec.Limit = 11
-	leaving.DeletionTimestamp = &metav1.Time{}
+	changed.Spec.Limit = 11
+	deleting.DeletionTimestamp = &metav1.Time{}
 	for _, c := range []struct {
 		name          string
 		before, after *v1alpha1.RateLimitPolicy
-		refused       bool
+		rejected      bool
 	}{
-		{"a label on what is stored and broken", &broken, &labelled, false},
-		{"another limit of what stays broken", &broken, &other, true},
-		{"a repair", &broken, &sound, false},
-		{"damage", &sound, &broken, true},
-		{"whatever of what is being deleted", &sound, &leaving, false},
+		{"a new label on an invalid policy", &invalid, &labelled, false},
+		{"a new limit in a policy that stays invalid", &invalid, &changed, true},
+		{"an invalid policy becomes valid", &invalid, &valid, false},
+		{"a valid policy becomes invalid", &valid, &invalid, true},
+		{"a policy that is being deleted becomes invalid", &valid, &deleting, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := on(stored{}).ValidateUpdate(t.Context(), c.before, c.after); (err != nil) != c.refused {
-				t.Errorf("the answer is %v", err)
+			if _, err := newValidator(stored{}).ValidateUpdate(t.Context(), c.before, c.after); (err != nil) != c.rejected {
+				t.Errorf("got error %v, want rejected %v", err, c.rejected)
 			}
 		})
 	}
-	if _, err := on(stored{}).ValidateDelete(t.Context(), &broken); err != nil {
-		t.Errorf("it must stay: %v", err)
+	if _, err := newValidator(stored{}).ValidateDelete(t.Context(), &invalid); err != nil {
+		t.Errorf("deleting an invalid policy: %v", err)
 	}
 }
 
 func TestValidateUpdate_IgnoresTheStoredVersionOfThePolicy(t *testing.T) {
-	before, after := fixture.Policy(t, "a", good), fixture.Policy(t, "a", `{axis: User, limit: 20, window: 1m}`)
-	warnings, err := on(stored{policies: []v1alpha1.RateLimitPolicy{before}}).ValidateUpdate(t.Context(), &before, &after)
+	before, after := fixture.Policy(t, "a", validSpec), fixture.Policy(t, "a", `{axis: User, limit: 20, window: 1m}`)
+	warnings, err := newValidator(stored{policies: []v1alpha1.RateLimitPolicy{before}}).ValidateUpdate(t.Context(), &before, &after)
 	if err != nil || len(warnings) > 0 {
 		t.Errorf("%v %q", err, warnings)
 	}
 }
 
 func TestValidateCreate_IgnoresProblemsOfOtherPolicies(t *testing.T) {
-	policy := fixture.Policy(t, "a", good)
-	if _, err := on(stored{policies: []v1alpha1.RateLimitPolicy{fixture.Policy(t, "b", bad)}}).ValidateCreate(t.Context(), &policy); err != nil {
+	policy := fixture.Policy(t, "a", validSpec)
+	if _, err := newValidator(stored{policies: []v1alpha1.RateLimitPolicy{fixture.Policy(t, "b", invalidSpec)}}).ValidateCreate(t.Context(), &policy); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestValidateCreate_ValidatesAloneIfOtherPoliciesCannotBeRead(t *testing.T) {
-	unreadable := on(stored{err: errors.New("the cache has stopped")})
-	policy, broken := fixture.Policy(t, "a", good), fixture.Policy(t, "a", bad)
+	unreadable := newValidator(stored{err: errors.New("the cache has stopped")})
+	policy, invalid := fixture.Policy(t, "a", validSpec), fixture.Policy(t, "a", invalidSpec)
 	warnings, err := unreadable.ValidateCreate(t.Context(), &policy)
 	if err != nil || len(warnings) != 1 || warnings[0] != warnOthersUnavailable {
 		t.Errorf("%v %q", err, warnings)
 	}
-	if _, err := unreadable.ValidateCreate(t.Context(), &broken); err == nil {
-		t.Error("what cannot be enforced passes")
+	if _, err := unreadable.ValidateCreate(t.Context(), &invalid); err == nil {
+		t.Error("an invalid policy is accepted if the other policies cannot be read")
 	}
 }
 
@@ -134,21 +134,21 @@ func TestValidateCreate_ValidatesClusterRateLimitPolicies(t *testing.T) {
 	v := func(s stored) validator[*v1alpha1.ClusterRateLimitPolicy] {
 		return clusterRateLimitPolicies(Config{Stored: s, Identity: compile.DefaultIdentity()})
 	}
-	broken, sound := clusterWide("a", bad), clusterWide("a", good)
-	if _, err := v(stored{}).ValidateCreate(t.Context(), &broken); !apierrors.IsInvalid(err) {
-		t.Errorf("a broken one: %v", err)
+	invalid, valid := clusterWide("a", invalidSpec), clusterWide("a", validSpec)
+	if _, err := v(stored{}).ValidateCreate(t.Context(), &invalid); !apierrors.IsInvalid(err) {
+		t.Errorf("an invalid ClusterRateLimitPolicy: got error %v, want an error of an invalid object", err)
 	}
-	twin := fixture.Policy(t, "a", bad) // of a namespace that is called cluster
-	twin.Namespace = "cluster"
-	all := stored{policies: []v1alpha1.RateLimitPolicy{twin}, cluster: []v1alpha1.ClusterRateLimitPolicy{sound, clusterWide("b", good)}}
-	warnings, err := v(all).ValidateUpdate(t.Context(), &broken, &sound)
+	sameName := fixture.Policy(t, "a", invalidSpec) // in a namespace with the name cluster, so that its full name is cluster/a as well
+	sameName.Namespace = "cluster"
+	all := stored{policies: []v1alpha1.RateLimitPolicy{sameName}, cluster: []v1alpha1.ClusterRateLimitPolicy{valid, clusterWide("b", validSpec)}}
+	warnings, err := v(all).ValidateUpdate(t.Context(), &invalid, &valid)
 	if want := "spec: has no effect, because policy cluster/b counts the same requests and is at least as strict"; err != nil || len(warnings) != 1 || warnings[0] != want {
-		t.Errorf("a repair: %v %q", err, warnings)
+		t.Errorf("an invalid policy becomes valid: error %v, warnings %q, want %q", err, warnings, want)
 	}
-	namespaced := fixture.Policy(t, "c", good)
-	warnings, err = on(all).ValidateCreate(t.Context(), &namespaced)
+	namespaced := fixture.Policy(t, "c", validSpec)
+	warnings, err = newValidator(all).ValidateCreate(t.Context(), &namespaced)
 	if want := "spec: has no effect, because policy cluster/a counts the same requests and is at least as strict"; err != nil || len(warnings) != 1 || warnings[0] != want {
-		t.Errorf("one of a namespace beside it: %v %q", err, warnings)
+		t.Errorf("a RateLimitPolicy next to it: error %v, warnings %q, want %q", err, warnings, want)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestRegister_ServesBothPaths(t *testing.T) {
 	Register(m, Config{Scheme: scheme, Stored: stored{}, Identity: compile.DefaultIdentity()})
 	handler, ok := m[PathRateLimitPolicies].(closing)
 	if !ok || len(m) != 2 {
-		t.Fatalf("%v", m)
+		t.Fatalf("registered handlers: %v", m)
 	}
 	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		Operation: admissionv1.Create,
@@ -169,7 +169,7 @@ func TestRegister_ServesBothPaths(t *testing.T) {
 	}}
 	answer := handler.Handle(t.Context(), request)
 	if answer.Allowed || answer.Result.Code != http.StatusUnprocessableEntity || answer.Result.Details.Causes[0].Field != "spec.window" {
-		t.Errorf("%+v", answer.Result)
+		t.Errorf("response to an invalid policy: %+v", answer.Result)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestServeHTTP_ClosesTheConnection(t *testing.T) {
 	}
 	defer response.Body.Close()
 	if !response.Close {
-		t.Errorf("the connection is kept: %v", response.Header)
+		t.Errorf("the connection stays open, headers %v", response.Header)
 	}
 }
 
