@@ -22,10 +22,10 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// coldStart is how soon a limiter with a snapshot is ready, whatever ails Redis.
+// coldStart is the maximum time until a limiter with a snapshot is ready, for each failure of Redis.
 const coldStart = 3 * time.Second
 
-// coldLimiter is a limiter that starts with a snapshot, and with a Redis that may not be there.
+// coldLimiter is a limiter process that starts with a snapshot. Redis can be unavailable.
 type coldLimiter struct {
 	*testing.T
 	*fixture.WeirProcess
@@ -95,7 +95,7 @@ func buildWeir(t *testing.T) string {
 	return weir
 }
 
-// encoded returns a rule set that is identified by its number of units.
+// encoded returns an encoded rule set with one rule, whose limit is units.
 func encoded(units int64) (data []byte, revision string) {
 	return rules.Encode(rules.Set{Rules: []rules.Rule{{
 		Policy: "shop/tenant", Domain: "shop", Axis: "Tenant", Identifier: rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"},
@@ -127,22 +127,22 @@ func publish(t *testing.T, url string, data []byte, revision string) {
 
 func TestColdStart_WithoutRedis(t *testing.T) {
 	weir := buildWeir(t)
-	absences := map[string]func(*fixture.RedisProcess) error{
-		"no server listens": func(r *fixture.RedisProcess) error { r.Kill(); return nil },
-		"a black hole":      (*fixture.RedisProcess).Pause,
-		"an empty Redis":    func(*fixture.RedisProcess) error { return nil },
+	failures := map[string]func(*fixture.RedisProcess) error{
+		"Redis is not running": func(r *fixture.RedisProcess) error { r.Kill(); return nil },
+		"Redis does not reply": (*fixture.RedisProcess).Pause,
+		"Redis has no rules":   func(*fixture.RedisProcess) error { return nil },
 	}
-	for name, absent := range absences {
+	for name, fail := range failures {
 		t.Run(name, func(t *testing.T) {
 			redis := fixture.Redis(t)
-			if err := absent(redis); err != nil {
+			if err := fail(redis); err != nil {
 				t.Fatal(err)
 			}
 			snapshot := filepath.Join(t.TempDir(), "rules.json.gz")
-			kept, keptRevision := encoded(1)
-			save(t, snapshot, kept)
+			snapshotRules, snapshotRevision := encoded(1)
+			save(t, snapshot, snapshotRules)
 			l := startCold(t, weir, redis.URL(), snapshot)
-			l.readyOn(keptRevision)
+			l.readyOn(snapshotRevision)
 
 			if err := redis.Restart(t.Context()); err != nil {
 				t.Fatal(err)
@@ -154,14 +154,14 @@ func TestColdStart_WithoutRedis(t *testing.T) {
 			redis.Kill()
 			for deadline := time.Now().Add(patience); !strings.Contains(l.Log(), `active=`+revision); time.Sleep(10 * time.Millisecond) {
 				if time.Now().After(deadline) {
-					t.Fatal("the limiter does not notice the outage")
+					t.Fatal("the limiter does not log the outage")
 				}
 				if status, body := l.readyz(); status != http.StatusOK || body != "ok "+revision+" from redis\n" {
 					t.Fatalf("during the outage, /readyz returns %d %q", status, body)
 				}
 			}
 			if status, body := l.readyz(); status != http.StatusOK || body != "ok "+revision+" from redis\n" {
-				t.Errorf("after the limiter noticed the outage, /readyz returns %d %q", status, body)
+				t.Errorf("after the limiter logged the outage, /readyz returns %d %q", status, body)
 			}
 		})
 	}
@@ -181,7 +181,7 @@ spec: {axis: Tenant, limit: 5, window: 1h}
 	}
 	l := &coldLimiter{T: t, ops: "http://" + ops}
 	fixture.Weir(t, buildWeir(t), "serve", "--policies", dir, "--grpc-listen=", "--listen", "127.0.0.1:0", "--ops-listen", ops)
-	(&world{T: t}).until("it is ready from its directory", func() bool {
+	(&testCluster{T: t}).until("/readyz returns 200 and names the directory", func() bool {
 		status, body := l.readyz()
 		return status == http.StatusOK && strings.HasPrefix(body, "ok sha256:") && strings.HasSuffix(body, " from directory "+dir+"\n")
 	})
@@ -194,25 +194,25 @@ func TestReadyz_ReportsWhatIsMissingWithoutRedisAndSnapshot(t *testing.T) {
 	}
 	snapshot := filepath.Join(t.TempDir(), "rules.json.gz")
 	l := startCold(t, buildWeir(t), "redis://"+addr, snapshot)
-	both := func(what string) func() bool {
+	namesBoth := func(snapshotProblem string) func() bool {
 		return func() bool {
 			status, body := l.readyz()
 			return status == http.StatusServiceUnavailable &&
-				strings.HasPrefix(body, "no rules yet: Redis unreachable: ") && strings.Contains(body, "; snapshot "+snapshot+" "+what)
+				strings.HasPrefix(body, "no rules yet: Redis unreachable: ") && strings.Contains(body, "; snapshot "+snapshot+" "+snapshotProblem)
 		}
 	}
-	w := &world{T: t}
-	w.until("/readyz names Redis and the snapshot", both("is missing"))
+	w := &testCluster{T: t}
+	w.until("/readyz names Redis and the snapshot", namesBoth("is missing"))
 	save(t, snapshot, []byte("rules"))
-	w.until("/readyz reports why the snapshot is rejected", both("rejected: decode rules: "))
+	w.until("/readyz reports why the snapshot is rejected", namesBoth("rejected: decode rules: "))
 	data, revision := encoded(1)
 	save(t, snapshot, data)
 	l.awaitReady("ok " + revision + " from snapshot " + snapshot + "\n")
 }
 
-// TestColdStart_FromTheSnapshotOfTheOperator has no Redis at first.
+// TestColdStart_FromTheSnapshotOfTheOperator starts without Redis, and starts Redis after the limiter is ready.
 func TestColdStart_FromTheSnapshotOfTheOperator(t *testing.T) {
-	w := &world{T: t, kube: fixture.Kube(t), redis: fixture.Redis(t)}
+	w := &testCluster{T: t, kube: fixture.Kube(t), redis: fixture.Redis(t)}
 	w.redis.Kill()
 	w.ns = fixture.Namespace(t, w.kube)
 	cluster, err := client.New(w.kube.Config(), client.Options{})
@@ -232,25 +232,25 @@ func TestColdStart_FromTheSnapshotOfTheOperator(t *testing.T) {
 		"--health-probe-bind-address", "0", "--metrics-bind-address", "0", "--resync", "1s")
 
 	mounted := filepath.Join(t.TempDir(), "rules.json.gz")
-	var kept corev1.ConfigMap
-	keeps := func(limit int64) func() bool {
+	var stored corev1.ConfigMap
+	hasLimit := func(limit int64) func() bool {
 		return func() bool {
-			err := cluster.Get(t.Context(), client.ObjectKey{Namespace: "weir-system", Name: "weir-rules-default"}, &kept)
+			err := cluster.Get(t.Context(), client.ObjectKey{Namespace: "weir-system", Name: "weir-rules-default"}, &stored)
 			if err != nil {
 				return false
 			}
-			set, _, err := rules.DecodeNamed(kept.BinaryData["rules.json.gz"])
+			set, _, err := rules.DecodeNamed(stored.BinaryData["rules.json.gz"])
 			return err == nil && slices.ContainsFunc(set.Rules, func(r rules.Rule) bool {
 				return r.Policy == w.ns+"/reports" && r.Units == limit
 			})
 		}
 	}
-	w.until("the operator has kept the policy", keeps(5))
+	w.until("the operator has stored the policy in the ConfigMap", hasLimit(5))
 	w.until("Degraded reports that the operator cannot reach Redis", func() bool {
 		return strings.HasPrefix(w.condition("reports", "Degraded"), "True StoreUnreachable the operator has not reached Redis since ")
 	})
-	save(t, mounted, kept.BinaryData["rules.json.gz"])
-	revision := kept.Annotations["weir.dev/revision"]
+	save(t, mounted, stored.BinaryData["rules.json.gz"])
+	revision := stored.Annotations["weir.dev/revision"]
 	l := startCold(t, weir, w.redis.URL(), mounted)
 	l.readyOn(revision)
 
@@ -263,10 +263,10 @@ func TestColdStart_FromTheSnapshotOfTheOperator(t *testing.T) {
 		t.Errorf("Degraded after the outage: %s", got)
 	}
 	w.mustApply("reports", "axis: Tenant, limit: 6, window: 1h")
-	w.until("the operator has kept the edit", keeps(6))
-	if err := cluster.Delete(t.Context(), &kept); err != nil {
+	w.until("the operator has stored the new limit in the ConfigMap", hasLimit(6))
+	if err := cluster.Delete(t.Context(), &stored); err != nil {
 		t.Fatal(err)
 	}
-	w.until("the operator has kept it again", keeps(6))
+	w.until("the operator has created the ConfigMap again", hasLimit(6))
 	w.kubectl("delete", "ratelimitpolicy", "reports")
 }

@@ -20,8 +20,8 @@ func TestMain(m *testing.M) { fixture.Main(m) }
 // patience is the timeout of each wait. The events take milliseconds, unless a comment states another duration.
 const patience = 60 * time.Second
 
-// world is a cluster with Weir in it.
-type world struct {
+// testCluster is an API server and a Redis with processes of Weir.
+type testCluster struct {
 	*testing.T
 	kube  *fixture.KubeProcess
 	redis *fixture.RedisProcess
@@ -29,9 +29,9 @@ type world struct {
 	ns    string
 }
 
-func newWorld(t *testing.T) *world {
+func newTestCluster(t *testing.T) *testCluster {
 	t.Helper()
-	w := &world{T: t, kube: fixture.Kube(t), redis: fixture.Redis(t)}
+	w := &testCluster{T: t, kube: fixture.Kube(t), redis: fixture.Redis(t)}
 	w.ns = fixture.Namespace(t, w.kube)
 	weir, err := fixture.BuildWeir(t.Context(), t.TempDir())
 	if err != nil {
@@ -47,7 +47,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) stop() {
+func (w *testCluster) stop() {
 	if err := w.stack.Stop(); err != nil {
 		w.Error(err)
 	}
@@ -60,7 +60,7 @@ func (w *world) stop() {
 }
 
 // apply applies a RateLimitPolicy with the spec given, in YAML.
-func (w *world) apply(name, spec string) (out string, err error) {
+func (w *testCluster) apply(name, spec string) (out string, err error) {
 	w.Helper()
 	text := fmt.Sprintf("apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: %s, namespace: %s}\nspec: {%s}\n", name, w.ns, spec)
 	file := filepath.Join(w.TempDir(), name+".yaml")
@@ -70,14 +70,14 @@ func (w *world) apply(name, spec string) (out string, err error) {
 	return w.kube.Kubectl(w.Context(), "apply", "-f", file)
 }
 
-func (w *world) mustApply(name, spec string) {
+func (w *testCluster) mustApply(name, spec string) {
 	w.Helper()
 	if out, err := w.apply(name, spec); err != nil {
 		w.Fatalf("apply %s: %v %s", name, err, out)
 	}
 }
 
-func (w *world) kubectl(args ...string) string {
+func (w *testCluster) kubectl(args ...string) string {
 	w.Helper()
 	out, err := w.kube.Kubectl(w.Context(), append(args, "-n", w.ns)...)
 	if err != nil {
@@ -86,59 +86,60 @@ func (w *world) kubectl(args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-func (w *world) waitFor(condition, name string) {
+func (w *testCluster) waitFor(condition, name string) {
 	w.Helper()
 	w.kubectl("wait", "--for=condition="+condition, "ratelimitpolicy/"+name, "--timeout="+patience.String())
 }
 
-// condition is "status reason message" of one condition.
-func (w *world) condition(name, kind string) string {
+// condition returns "status reason message" of one condition.
+func (w *testCluster) condition(name, kind string) string {
 	w.Helper()
 	path := fmt.Sprintf(`jsonpath={range .status.conditions[?(@.type=="%s")]}{.status} {.reason} {.message}{end}`, kind)
 	return w.kubectl("get", "ratelimitpolicy", name, "-o", path)
 }
 
-func (w *world) ask(replica int, peek bool) fixture.CheckAnswer {
+// check sends a check of the tenant acme to a limiter.
+func (w *testCluster) check(replica int, peek bool) fixture.CheckAnswer {
 	w.Helper()
 	answer, err := fixture.Check(w.Context(), w.stack.Replicas[replica].URL, fixture.CheckRequest{
 		Domain: w.ns, Method: "GET", Path: "/v1/reports", Headers: map[string]string{"x-tenant-id": "acme"}, Peek: peek,
 	})
 	if err != nil {
-		w.Fatalf("ask replica %d: %v", replica, err)
+		w.Fatalf("check at replica %d: %v", replica, err)
 	}
 	return answer
 }
 
-// until waits until ok is true, or fails the test with what it was waiting for.
-func (w *world) until(what string, ok func() bool) {
+// until waits until ok is true, and fails the test with the description after the timeout.
+func (w *testCluster) until(description string, ok func() bool) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
 	if fixture.Poll(ctx, 20*time.Millisecond, func(context.Context) error {
 		if !ok() {
-			return errors.New(what)
+			return errors.New(description)
 		}
 		return nil
 	}) != nil {
-		w.Fatalf("still waiting until %s", what)
+		w.Fatalf("timeout waiting until %s", description)
 	}
 }
 
-// untilLimitIs waits until both replicas decide against limit under policy; 0 for not at all.
-func (w *world) untilLimitIs(policy string, limit int64) {
+// untilLimitIs waits until both replicas enforce the policy with limit. A limit of 0 means that they do not enforce it.
+func (w *testCluster) untilLimitIs(policy string, limit int64) {
 	w.Helper()
 	for i := range w.stack.Replicas {
-		w.until(fmt.Sprintf("replica %d decides %s against %d", i, policy, limit), func() bool {
-			return w.ask(i, true).LimitOf(w.ns+"/"+policy) == limit
+		w.until(fmt.Sprintf("replica %d enforces %s with limit %d", i, policy, limit), func() bool {
+			return w.check(i, true).LimitOf(w.ns+"/"+policy) == limit
 		})
 	}
 }
 
 // spend spends n requests over both replicas in turn and returns how many passed.
-func (w *world) spend(n int) (passed int) {
+func (w *testCluster) spend(n int) (passed int) {
 	w.Helper()
 	for i := range n {
-		if w.ask(i%2, false).Allowed {
+		if w.check(i%2, false).Allowed {
 			passed++
 		}
 	}
@@ -146,7 +147,7 @@ func (w *world) spend(n int) (passed int) {
 }
 
 func TestPolicy_FromApplyTo429(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCluster(t)
 
 	w.mustApply("reports", "axis: Tenant, limit: 5, window: 1h, algorithm: SlidingWindowLog")
 	w.waitFor("Ready", "reports")
@@ -156,9 +157,9 @@ func TestPolicy_FromApplyTo429(t *testing.T) {
 	if passed := w.spend(9); passed != 5 {
 		t.Errorf("%d of 9 requests passed, want 5: the replicas share one counter", passed)
 	}
-	denied := w.ask(0, false) // by a replica whose denial cache has the denial
+	denied := w.check(0, false) // the denial cache of this replica has the denial
 	if denied.Status != http.StatusTooManyRequests || denied.Policy != w.ns+"/reports" || denied.Source != "cache" || denied.Header.Get("Retry-After") == "" {
-		t.Errorf("denied with %d, %s, headers %v", denied.Status, denied.Body, denied.Header)
+		t.Errorf("denied with status %d, body %s, headers %v", denied.Status, denied.Body, denied.Header)
 	}
 
 	w.mustApply("reports", "axis: Tenant, limit: 8, window: 1h, algorithm: SlidingWindowLog")
@@ -179,13 +180,13 @@ func TestPolicy_FromApplyTo429(t *testing.T) {
 }
 
 func TestPolicy_AnInvalidPolicyIsReportedAndAffectsNoOther(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCluster(t)
 	w.mustApply("good", "axis: Tenant, limit: 5, window: 1h")
 	w.waitFor("Ready", "good")
 
 	if out, err := w.apply("refused", "axis: Tenant, limit: 0, window: 90x"); err == nil ||
 		!strings.Contains(err.Error(), "spec.limit") || !strings.Contains(err.Error(), "spec.window") {
-		t.Errorf("a policy without limit and window was answered %v %s", err, out)
+		t.Errorf("apply of a policy with an invalid limit and window: got error %v, output %s", err, out)
 	}
 
 	w.mustApply("stalled", `axis: Tenant, limit: 1, window: 1h, match: {http: {paths: [{type: RegularExpression, value: "(?=x)"}]}}`)
@@ -207,10 +208,10 @@ func TestPolicy_AnInvalidPolicyIsReportedAndAffectsNoOther(t *testing.T) {
 }
 
 func TestRedis_IsRepairedAfterItRestartsEmpty(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCluster(t)
 	w.mustApply("reports", "axis: Tenant, limit: 5, window: 1h")
 	w.waitFor("Ready", "reports")
-	revision := w.ask(0, true).Revision
+	revision := w.check(0, true).Revision
 
 	w.redis.Kill()
 	w.until("the status reports that Redis is unavailable", func() bool {
@@ -221,20 +222,20 @@ func TestRedis_IsRepairedAfterItRestartsEmpty(t *testing.T) {
 	}
 	for _, r := range w.stack.Replicas {
 		if err := fixture.WaitHTTP(t.Context(), r.OpsURL+"/readyz", http.StatusOK); err != nil {
-			t.Errorf("a replica with rules went unready with Redis: %v", err)
+			t.Errorf("a replica with rules is not ready while Redis is unavailable: %v", err)
 		}
 	}
 
 	if err := w.redis.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	back := time.Now()
+	restarted := time.Now()
 	w.waitFor("Ready", "reports")
-	if took := time.Since(back); took > 10*time.Second {
+	if took := time.Since(restarted); took > 10*time.Second {
 		t.Errorf("repaired in %v, want within 10 s", took)
 	}
-	if got := w.ask(1, true); got.Revision != revision || got.Remaining != 5 {
-		t.Errorf("after the repair: revision %s, %d left; want %s, 5", got.Revision, got.Remaining, revision)
+	if got := w.check(1, true); got.Revision != revision || got.Remaining != 5 {
+		t.Errorf("after the repair: revision %s with %d remaining units, want %s with 5", got.Revision, got.Remaining, revision)
 	}
 }
 
@@ -265,7 +266,7 @@ func TestReadyz_ReportsWhyAReplicaHasNoRules(t *testing.T) {
 
 // TestProgrammed_WaitsForALateReplica pauses one of two replicas during an edit. Its heartbeat stays valid for a while.
 func TestProgrammed_WaitsForALateReplica(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCluster(t)
 	w.mustApply("reports", "axis: Tenant, limit: 5, window: 1h")
 	w.waitFor("Ready", "reports")
 	late := w.stack.Replicas[1]
@@ -273,19 +274,19 @@ func TestProgrammed_WaitsForALateReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.mustApply("reports", "axis: Tenant, limit: 6, window: 1h")
-	const apart = "False Pending 1 of 2 replicas enforce generation 2"
-	w.until("one of two replicas enforces the edit", func() bool { return w.condition("reports", "Programmed") == apart })
-	if got := w.ask(0, true).Limit; got != 6 {
+	const pending = "False Pending 1 of 2 replicas enforce generation 2"
+	w.until("one of two replicas enforces the edit", func() bool { return w.condition("reports", "Programmed") == pending })
+	if got := w.check(0, true).Limit; got != 6 {
 		t.Errorf("the other replica enforces %d, want 6", got)
 	}
 	watched := 0
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); watched++ { // a replica without heartbeats counts for five seconds
-		if got := w.condition("reports", "Programmed"); got != apart {
+		if got := w.condition("reports", "Programmed"); got != pending {
 			t.Fatalf("Programmed=%s while a replica is late", got)
 		}
 	}
 	if watched == 0 {
-		t.Error("the condition was never read")
+		t.Error("the test did not read the condition while the replica was late")
 	}
 	if err := late.Resume(); err != nil {
 		t.Fatal(err)
@@ -293,7 +294,7 @@ func TestProgrammed_WaitsForALateReplica(t *testing.T) {
 	w.until("both replicas enforce the edit", func() bool {
 		return w.condition("reports", "Programmed") == "True Programmed 2 of 2 replicas enforce generation 2"
 	})
-	if got := w.ask(1, true).Limit; got != 6 {
+	if got := w.check(1, true).Limit; got != 6 {
 		t.Errorf("the late replica enforces %d, want 6", got)
 	}
 }

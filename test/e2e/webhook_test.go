@@ -68,7 +68,7 @@ func TestWebhook_ValidatesPolicies(t *testing.T) {
 		TLSClientConfig: &tls.Config{RootCAs: trusted, ServerName: "weir-webhook." + namespace + ".svc"},
 	}}
 	defer web.CloseIdleConnections()
-	ask := func(algorithm, path string) *admissionv1.AdmissionResponse {
+	validate := func(algorithm, path string) *admissionv1.AdmissionResponse {
 		t.Helper()
 		response, err := web.Post("https://"+addrs[1]+"/validate/ratelimitpolicies", "application/json",
 			strings.NewReader(fmt.Sprintf(review, algorithm, path)))
@@ -82,13 +82,13 @@ func TestWebhook_ValidatesPolicies(t *testing.T) {
 		}
 		return answer.Response
 	}
-	if r := ask("SlidingWindowLog", "/v1/[0-9]+"); !r.Allowed || len(r.Warnings) != 0 {
+	if r := validate("SlidingWindowLog", "/v1/[0-9]+"); !r.Allowed || len(r.Warnings) != 0 {
 		t.Errorf("a valid policy: %+v", r)
 	}
-	if r := ask("FixedWindow", "/v1/[0-9]+"); !r.Allowed || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "FixedWindow can admit up to 10") {
+	if r := validate("FixedWindow", "/v1/[0-9]+"); !r.Allowed || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "FixedWindow can admit up to 10") {
 		t.Errorf("a policy with a warning: %+v", r)
 	}
-	if r := ask("SlidingWindowLog", "/v1/(?=x)"); r.Allowed || !strings.Contains(r.Result.Message, "spec.match.http.paths[0].value") {
+	if r := validate("SlidingWindowLog", "/v1/(?=x)"); r.Allowed || !strings.Contains(r.Result.Message, "spec.match.http.paths[0].value") {
 		t.Errorf("an invalid policy: %+v", r)
 	}
 }

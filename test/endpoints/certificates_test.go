@@ -17,37 +17,38 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-func wantsCertificates(t *testing.T, s *serving) {
-	strange, err := fixture.WriteTLSFiles(t.TempDir())
+// requiresClientCertificates checks that the gRPC server accepts only clients with a certificate of the client CA.
+func requiresClientCertificates(t *testing.T, s *serving) {
+	otherCA, err := fixture.WriteTLSFiles(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger, err := tls.LoadX509KeyPair(strange.ClientCert, strange.ClientKey)
+	otherCert, err := tls.LoadX509KeyPair(otherCA.ClientCert, otherCA.ClientKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	without, other := s.known(t), s.known(t)
+	without, other := s.knownClient(t), s.knownClient(t)
 	without.Certificates = nil
 	// Without the callback, crypto/tls would not send a certificate that the server does not accept.
-	other.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &stranger, nil }
+	other.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &otherCert, nil }
 	for name, c := range map[string]credentials.TransportCredentials{
-		"a client without a certificate":          credentials.NewTLS(without),
-		"a client with another authority's":       credentials.NewTLS(other),
-		"a client that does not speak TLS at all": insecure.NewCredentials(),
+		"a client without a certificate":            credentials.NewTLS(without),
+		"a client with a certificate of another CA": credentials.NewTLS(other),
+		"a client without TLS":                      insecure.NewCredentials(),
 	} {
 		_, err := ratelimitv3.NewRateLimitServiceClient(s.dial(t, c)).ShouldRateLimit(t.Context(), login("192.0.2.30"))
 		if status.Code(err) != codes.Unavailable {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want Unavailable", name, err)
 		}
 	}
-	s.wantLeft(t, `"descriptors":[[{"key":"generic_key","value":"login"},{"key":"remote_address","value":"192.0.2.30"}]]`, 2)
+	s.wantRemaining(t, `"descriptors":[[{"key":"generic_key","value":"login"},{"key":"remote_address","value":"192.0.2.30"}]]`, 2)
 }
 
-// renews replaces the certificates of the server with those of another CA: new connections get the new certificate, and existing
-// connections stay open.
-func renews(t *testing.T, s *serving) {
-	before := s.dialKnown(t)
-	serial := shown(t, before)
+// renewsCertificates replaces the certificates of the server with those of another CA. New connections get the new certificate, and
+// existing connections stay open.
+func renewsCertificates(t *testing.T, s *serving) {
+	before := s.dialAsKnownClient(t)
+	serial := serverSerial(t, before)
 	renewed, err := fixture.WriteTLSFiles(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -61,19 +62,19 @@ func renews(t *testing.T, s *serving) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again := shown(t, s.dial(t, credentials.NewTLS(config))); again == serial {
+	if again := serverSerial(t, s.dial(t, credentials.NewTLS(config))); again == serial {
 		t.Errorf("a new connection gets the old certificate %s", again)
 	}
-	if still := shown(t, before); still != serial {
+	if still := serverSerial(t, before); still != serial {
 		t.Errorf("an existing connection has certificate %s", still)
 	}
-	if _, err := health(t, s.dialKnown(t)); status.Code(err) != codes.Unavailable {
-		t.Errorf("a client that trusts only the old CA: %v", err)
+	if _, err := health(t, s.dialAsKnownClient(t)); status.Code(err) != codes.Unavailable {
+		t.Errorf("a client that trusts only the old CA: got error %v, want Unavailable", err)
 	}
 }
 
-// shown returns the serial number of the server certificate of conn.
-func shown(t *testing.T, conn *grpc.ClientConn) string {
+// serverSerial returns the serial number of the server certificate of conn.
+func serverSerial(t *testing.T, conn *grpc.ClientConn) string {
 	t.Helper()
 	var p peer.Peer
 	if state, err := health(t, conn, grpc.Peer(&p)); err != nil || state != grpc_health_v1.HealthCheckResponse_SERVING {

@@ -16,16 +16,16 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// drains sends SIGTERM while both servers have a request in flight that takes longer than the drain: a delayed HTTP request, and a gRPC
-// call whose message has not been sent yet.
-func drains(t *testing.T, s *serving) {
-	conn := s.dialKnown(t)
+// drainsBothServers sends SIGTERM while both servers have a request in flight that takes longer than the drain: a delayed HTTP request,
+// and a gRPC call whose message has not been sent yet.
+func drainsBothServers(t *testing.T, s *serving) {
+	conn := s.dialAsKnownClient(t)
 	watching, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if now, err := watching.Recv(); err != nil || now.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
-		t.Fatalf("before: %v, %v", now, err)
+		t.Fatalf("health before SIGTERM: %v, %v", now, err)
 	}
 	call, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName)
 	if err != nil {
@@ -35,26 +35,26 @@ func drains(t *testing.T, s *serving) {
 	if _, err := health(t, conn); err != nil {
 		t.Fatal(err)
 	}
-	held := holdUp(t, s)
+	held := sendDelayed(t, s)
 
 	began, stopped := time.Now(), make(chan error, 1)
 	go func() { stopped <- s.process.Stop() }()
 	if now, err := watching.Recv(); err != nil || now.GetStatus() != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
-		t.Errorf("after SIGTERM: %v, %v", now, err)
+		t.Errorf("health after SIGTERM: %v, %v", now, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := fixture.WaitHTTP(ctx, s.ops+"/readyz", http.StatusServiceUnavailable); err != nil {
 		t.Error(err)
 	}
-	if a := s.ask(t, http.MethodPost, "/v1/check", `{"domain":"shop","host":"ip.example","clientIP":"192.0.2.40"}`, nil); a.status != http.StatusOK {
-		t.Errorf("while it drains: %+v", a)
+	if a := s.send(t, http.MethodPost, "/v1/check", `{"domain":"shop","host":"ip.example","clientIP":"192.0.2.40"}`, nil); a.status != http.StatusOK {
+		t.Errorf("a request during the drain: %+v", a)
 	}
 	if now, err := watching.Recv(); err == nil { // ends when the server rejects new calls
-		t.Errorf("after the drain: %v", now)
+		t.Errorf("health after the drain: got %v, want an error", now)
 	}
 	if passed := time.Since(began); passed < drain {
-		t.Errorf("new calls are rejected %v after SIGTERM", passed)
+		t.Errorf("the server rejects new calls %v after SIGTERM, want at least %v", passed, drain)
 	}
 	if err := errors.Join(call.SendMsg(login("192.0.2.41")), call.CloseSend()); err != nil {
 		t.Errorf("the call in flight: %v", err)
@@ -77,22 +77,22 @@ func drains(t *testing.T, s *serving) {
 	}
 }
 
-// holdUp sends a request that is delayed, and returns when it is counted. The response follows a second later.
-func holdUp(t *testing.T, s *serving) <-chan answered {
+// sendDelayed sends a request that is delayed, and returns when it is counted. The response follows a second later.
+func sendDelayed(t *testing.T, s *serving) <-chan httpResponse {
 	t.Helper()
-	question := func() answered {
-		return s.ask(t, http.MethodGet, "/v1/auth/shop", "", http.Header{
+	send := func() httpResponse {
+		return s.send(t, http.MethodGet, "/v1/auth/shop", "", http.Header{
 			"X-Forwarded-Method": {"GET"}, "X-Forwarded-Uri": {"/"}, "X-Forwarded-Host": {"slow.example"}, "X-Forwarded-For": {"192.0.2.42"},
 			"X-Tenant-Id": {"acme"},
 		})
 	}
-	if a := question(); a.status != http.StatusOK {
+	if a := send(); a.status != http.StatusOK {
 		t.Fatalf("the first: %+v", a)
 	}
-	held := make(chan answered, 1)
-	go func() { held <- question() }()
+	held := make(chan httpResponse, 1)
+	go func() { held <- send() }()
 	fixture.Await(t, "the second is counted", func() bool {
-		a := s.ask(t, http.MethodPost, "/v1/check",
+		a := s.send(t, http.MethodPost, "/v1/check",
 			`{"domain":"shop","peek":true,"host":"slow.example","path":"/","headers":{"x-tenant-id":"acme"}}`, nil)
 		return strings.Contains(a.body, `"remaining":2,`)
 	})

@@ -23,19 +23,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // endpoint is an endpoint of a limiter, or a Go package that calls the engine or an endpoint.
 type endpoint struct {
 	name string
-	// carries is the minimum number of rows that the endpoint can express.
-	carries int
-	// cannot returns which part of a row the endpoint cannot express, empty if it can express the row.
-	cannot func(*row) string
-	// open opens the endpoint to l, until the test ends.
-	open func(t *testing.T, l *oneLimiter) asker
+	// minRows is the minimum number of rows that the endpoint can express.
+	minRows int
+	// unsupported returns the part of a row that the endpoint cannot express. It is empty if the endpoint can express the row.
+	unsupported func(*row) string
+	// open connects the endpoint to l until the test ends.
+	open func(t *testing.T, l *testLimiter) sender
 }
 
-// asker sends one request and returns the response.
-type asker func(t *testing.T, r *row) told
+// sender sends one request and returns the result.
+type sender func(t *testing.T, r *row) result
 
-// told is the response of an endpoint.
-type told struct {
+// result is the response of an endpoint to one row.
+type result struct {
 	allowed bool
 	fields  http.Header // for the client
 	// outcomes is nil for endpoints whose response has no outcomes.
@@ -48,16 +48,16 @@ type told struct {
 
 func endpoints() []endpoint {
 	return []endpoint{
-		{"the engine", 310, cannotEngine, openEngine},
-		{"POST /v1/check", 300, cannotCheck, openCheck},
-		{"/v1/auth with the headers of Traefik and Caddy", 280, cannotAuth, openAuth(asTraefik)},
-		{"/v1/auth with the headers of nginx", 280, cannotAuth, openAuth(asNginx)},
-		{"ext_authz", 290, cannotExtAuthz, openExtAuthz},
-		{"RLS", 22, cannotRateLimit, openRateLimit},
-		{"middleware", 310, cannotMiddleware, openMiddleware},
-		{"middleware with a Remote", 310, cannotMiddleware, openRemote},
-		{"grpclimit", 35, cannotCall, openCalls},
-		{"grpclimit with a Remote", 35, cannotCall, openRemoteCalls},
+		{"the engine", 310, unsupportedByEngine, openEngine},
+		{"POST /v1/check", 300, unsupportedByCheck, openCheck},
+		{"/v1/auth with the headers of Traefik and Caddy", 280, unsupportedByAuth, openAuth(setTraefikHeaders)},
+		{"/v1/auth with the headers of nginx", 280, unsupportedByAuth, openAuth(setNginxHeaders)},
+		{"ext_authz", 290, unsupportedByExtAuthz, openExtAuthz},
+		{"RLS", 22, unsupportedByRateLimit, openRateLimit},
+		{"middleware", 310, unsupportedByMiddleware, openMiddleware},
+		{"middleware with a Remote", 310, unsupportedByMiddleware, openRemote},
+		{"grpclimit", 35, unsupportedByCall, openCalls},
+		{"grpclimit with a Remote", 35, unsupportedByCall, openRemoteCalls},
 	}
 }
 
@@ -70,69 +70,69 @@ const fewestRows, fewestEndpoints = 310, 3
 func TestEndpoints_DecideAlike(t *testing.T) {
 	set, rows := readPolicies(t), readRows(t)
 	if len(rows) < fewestRows {
-		t.Errorf("%d rows, want %d", len(rows), fewestRows)
+		t.Errorf("the table has %d rows, want at least %d", len(rows), fewestRows)
 	}
-	everyPolicyIsMet(t, set, rows)
+	checkEveryPolicyHasARow(t, set, rows)
 	secrets := secretsOf(rows)
-	want := make([]decided, len(rows))
-	through := make([]int, len(rows))
-	for at, d := range endpoints() {
-		t.Run(d.name, func(t *testing.T) {
+	want := make([]observation, len(rows))
+	endpointsOf := make([]int, len(rows)) // the number of endpoints that can express the row
+	for at, e := range endpoints() {
+		t.Run(e.name, func(t *testing.T) {
 			l := newLimiter(t, set)
-			ask, behind := d.open(t, l), openEngine(t, l)
-			carried := 0
+			send, sendToEngine := e.open(t, l), openEngine(t, l)
+			sent := 0
 			for i, r := range rows {
-				if why := d.cannot(r); why != "" {
-					behind(t, r)
+				if part := e.unsupported(r); part != "" {
+					sendToEngine(t, r)
 					l.store.take()
 					continue
 				}
-				if why := r.apart[d.name]; why != "" {
-					staysApart(t, d, l, r, ask, &want[i])
-					behind(t, r)
+				if reason := r.apart[e.name]; reason != "" {
+					checkStillDiffers(t, e, l, r, send, &want[i])
+					sendToEngine(t, r)
 					l.store.take()
 					continue
 				}
-				carried++
-				through[i]++
-				got := decided{told: ask(t, r), charges: l.store.take()}
+				sent++
+				endpointsOf[i]++
+				got := observation{result: send(t, r), charges: l.store.take()}
 				if at == 0 {
 					want[i] = got
-					asTheTableSays(t, r, &got)
+					compareWithRow(t, r, &got)
 				}
-				asTheEngine(t, r, &got, &want[i])
-				tellsNoSecret(t, r, &got, secrets)
+				compareWithEngine(t, r, &got, &want[i])
+				checkNoSecret(t, r, &got, secrets)
 			}
-			t.Logf("carried %d of %d rows", carried, len(rows))
-			if carried < d.carries {
-				t.Errorf("carried %d rows, want %d at least", carried, d.carries)
+			t.Logf("the endpoint can express %d of %d rows", sent, len(rows))
+			if sent < e.minRows {
+				t.Errorf("the endpoint can express %d rows, want at least %d", sent, e.minRows)
 			}
 		})
 	}
 	for i, r := range rows {
 		for name := range r.apart {
-			if !slices.ContainsFunc(endpoints(), func(d endpoint) bool { return d.name == name && d.cannot(r) == "" }) {
-				t.Errorf("line %d: %s: no endpoint %s that carries it", r.line, r.sentence, name)
+			if !slices.ContainsFunc(endpoints(), func(e endpoint) bool { return e.name == name && e.unsupported(r) == "" }) {
+				t.Errorf("line %d: %s: apart names %s, which is not an endpoint that can express the row", r.line, r.sentence, name)
 			}
 		}
-		if through[i] < fewestEndpoints {
-			t.Errorf("line %d: %s: went through %d endpoints, want %d", r.line, r.sentence, through[i], fewestEndpoints)
+		if endpointsOf[i] < fewestEndpoints {
+			t.Errorf("line %d: %s: %d endpoints can express the row, want at least %d", r.line, r.sentence, endpointsOf[i], fewestEndpoints)
 		}
 	}
 }
 
-// decided is the result of one row at one endpoint.
-type decided struct {
-	told    told
+// observation is the response and the charges of one row at one endpoint.
+type observation struct {
+	result  result
 	charges []charge
 }
 
-// staysApart checks that an endpoint still reads r as a different request. It does not change the counters.
-func staysApart(t *testing.T, d endpoint, l *oneLimiter, r *row, ask asker, want *decided) {
+// checkStillDiffers checks that an endpoint still reads r as a different request. It does not change the counters.
+func checkStillDiffers(t *testing.T, e endpoint, l *testLimiter, r *row, send sender, want *observation) {
 	t.Helper()
-	l.store.looking = true
-	ask(t, r)
-	l.store.looking = false
+	l.store.peekOnly = true
+	send(t, r)
+	l.store.peekOnly = false
 	charged := func(charges []charge) (keys []string) {
 		for _, c := range charges {
 			keys = append(keys, c.Key)
@@ -140,18 +140,18 @@ func staysApart(t *testing.T, d endpoint, l *oneLimiter, r *row, ask asker, want
 		return keys
 	}
 	if slices.Equal(charged(l.store.take()), charged(want.charges)) {
-		t.Errorf("line %d: %s: %s now reads it as all other endpoints do: remove the line %q from the table", r.line, r.sentence, d.name, "apart "+d.name)
+		t.Errorf("line %d: %s: %s now reads it as all other endpoints do: remove the line %q from the table", r.line, r.sentence, e.name, "apart "+e.name)
 	}
 }
 
-// asTheTableSays compares the engine's answer with the row.
-func asTheTableSays(t *testing.T, r *row, got *decided) {
+// compareWithRow compares the result of the engine with the expected outcome of the row.
+func compareWithRow(t *testing.T, r *row, got *observation) {
 	t.Helper()
-	if diff := cmp.Diff(r.want, got.told.outcomes, byPolicy, cmpopts.IgnoreUnexported(outcome{}), cmpopts.IgnoreFields(outcome{}, "Cost"), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(r.want, got.result.outcomes, byPolicy, cmpopts.IgnoreUnexported(outcome{}), cmpopts.IgnoreFields(outcome{}, "Cost"), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("line %d: %s (-want +got):\n%s", r.line, r.sentence, diff)
 	}
-	if got.told.allowed != r.allowed() {
-		t.Errorf("line %d: %s: allowed: %v", r.line, r.sentence, got.told.allowed)
+	if got.result.allowed != r.allowed() {
+		t.Errorf("line %d: %s: allowed: %v, want %v", r.line, r.sentence, got.result.allowed, r.allowed())
 	}
 	if len(got.charges) != len(r.want) {
 		t.Errorf("line %d: %s: %d charges, want %d", r.line, r.sentence, len(got.charges), len(r.want))
@@ -160,44 +160,44 @@ func asTheTableSays(t *testing.T, r *row, got *decided) {
 	for _, w := range r.want {
 		at := slices.IndexFunc(got.charges, func(c charge) bool { return strings.Contains(c.Key, "}:"+w.Policy+":") })
 		if at < 0 {
-			t.Errorf("line %d: %s: no charge of %s", r.line, r.sentence, w.Policy)
+			t.Errorf("line %d: %s: policy %s has no charge", r.line, r.sentence, w.Policy)
 			continue
 		}
 		c := got.charges[at]
 		if c.Cost != w.Cost {
-			t.Errorf("line %d: %s: %s costs %d, want %d", r.line, r.sentence, w.Policy, c.Cost, w.Cost)
+			t.Errorf("line %d: %s: policy %s charges %d units, want %d", r.line, r.sentence, w.Policy, c.Cost, w.Cost)
 		}
 		if strings.Contains(c.Key, ":{-}:") != w.missing {
-			t.Errorf("line %d: %s: key %s, missing %v", r.line, r.sentence, c.Key, w.missing)
+			t.Errorf("line %d: %s: counter key %s, want the key of a missing identifier: %v", r.line, r.sentence, c.Key, w.missing)
 		}
 	}
 }
 
 var byPolicy = cmpopts.SortSlices(func(a, b outcome) bool { return a.Policy < b.Policy })
 
-// asTheEngine compares the charges and the response of an endpoint with those of the engine.
-func asTheEngine(t *testing.T, r *row, got, want *decided) {
+// compareWithEngine compares the charges and the response of an endpoint with those of the engine.
+func compareWithEngine(t *testing.T, r *row, got, want *observation) {
 	t.Helper()
 	if diff := cmp.Diff(want.charges, got.charges); diff != "" {
 		t.Errorf("line %d: %s: charges (-engine +endpoint):\n%s", r.line, r.sentence, diff)
 		return
 	}
-	if got.told.allowed != want.told.allowed {
-		t.Errorf("line %d: %s: told allowed: %v, want %v", r.line, r.sentence, got.told.allowed, want.told.allowed)
+	if got.result.allowed != want.result.allowed {
+		t.Errorf("line %d: %s: allowed: %v, want %v", r.line, r.sentence, got.result.allowed, want.result.allowed)
 	}
-	if diff := cmp.Diff(want.told.fields, limitFields(got.told.fields)); diff != "" {
+	if diff := cmp.Diff(want.result.fields, limitFields(got.result.fields)); diff != "" {
 		t.Errorf("line %d: %s: fields (-engine +endpoint):\n%s", r.line, r.sentence, diff)
 	}
-	if got.told.outcomes == nil {
+	if got.result.outcomes == nil {
 		return
 	}
 	ignored := []string{"Cost"}
-	if got.told.anonymous {
+	if got.result.anonymous {
 		ignored = append(ignored, "Identifier", "Remaining", "Limit", "Waits")
 	}
 	options := cmp.Options{byPolicy, cmpopts.IgnoreUnexported(outcome{}), cmpopts.IgnoreFields(outcome{}, ignored...), cmpopts.EquateEmpty()}
-	if diff := cmp.Diff(want.told.outcomes, got.told.outcomes, options); diff != "" {
-		t.Errorf("line %d: %s: told (-engine +endpoint):\n%s", r.line, r.sentence, diff)
+	if diff := cmp.Diff(want.result.outcomes, got.result.outcomes, options); diff != "" {
+		t.Errorf("line %d: %s: outcomes (-engine +endpoint):\n%s", r.line, r.sentence, diff)
 	}
 }
 
@@ -213,22 +213,22 @@ func limitFields(h http.Header) http.Header {
 	return fields
 }
 
-// everyPolicyIsMet checks that the table has a row for each policy, and for each tier with a name.
-func everyPolicyIsMet(t *testing.T, set rules.Set, rows []*row) {
+// checkEveryPolicyHasARow checks that the table has a row for each policy, and for each tier with a name.
+func checkEveryPolicyHasARow(t *testing.T, set rules.Set, rows []*row) {
 	t.Helper()
-	met := map[string]bool{}
+	covered := map[string]bool{}
 	for _, r := range rows {
 		for _, w := range r.want {
-			met[w.Policy], met[w.Policy+" "+w.Tier] = true, true
+			covered[w.Policy], covered[w.Policy+" "+w.Tier] = true, true
 		}
 	}
 	for _, rule := range set.Rules {
-		if !met[rule.Policy] {
-			t.Errorf("no row meets %s", rule.Policy)
+		if !covered[rule.Policy] {
+			t.Errorf("no row has an outcome of policy %s", rule.Policy)
 		}
 		for _, tier := range rule.Tiers {
-			if !tier.Unlimited && !met[rule.Policy+" "+tier.Name] {
-				t.Errorf("no row is of the tier %s of %s", tier.Name, rule.Policy)
+			if !tier.Unlimited && !covered[rule.Policy+" "+tier.Name] {
+				t.Errorf("no row has an outcome of tier %s of policy %s", tier.Name, rule.Policy)
 			}
 		}
 	}
@@ -259,15 +259,16 @@ func descriptorText(r *row) string {
 	return strings.Join(words, " ")
 }
 
-func tellsNoSecret(t *testing.T, r *row, got *decided, secrets []string) {
+// checkNoSecret checks that neither the response nor a counter key contains a secret.
+func checkNoSecret(t *testing.T, r *row, got *observation, secrets []string) {
 	t.Helper()
 	for _, secret := range secrets {
-		if strings.Contains(got.told.text, secret) {
-			t.Errorf("line %d: %s: told %q:\n%s", r.line, r.sentence, secret, got.told.text)
+		if strings.Contains(got.result.text, secret) {
+			t.Errorf("line %d: %s: the response contains the secret %q:\n%s", r.line, r.sentence, secret, got.result.text)
 		}
 		for _, c := range got.charges {
 			if strings.Contains(c.Key, secret) {
-				t.Errorf("line %d: %s: key %q", r.line, r.sentence, c.Key)
+				t.Errorf("line %d: %s: the counter key %q contains a secret", r.line, r.sentence, c.Key)
 			}
 		}
 	}
@@ -286,17 +287,17 @@ func outcomesOf(a *engine.Answer) []outcome {
 	return outcomes
 }
 
-func cannotEngine(*row) string { return "" }
+func unsupportedByEngine(*row) string { return "" }
 
-func openEngine(_ *testing.T, l *oneLimiter) asker {
-	return func(t *testing.T, r *row) told {
+func openEngine(_ *testing.T, l *testLimiter) sender {
+	return func(t *testing.T, r *row) result {
 		t.Helper()
 		c := check(t, r)
 		a, err := l.engine.Check(t.Context(), &c)
 		if err != nil {
 			t.Fatalf("line %d: %v", r.line, err)
 		}
-		return told{allowed: a.Allowed, fields: fieldsOf(t, &a), outcomes: outcomesOf(&a)}
+		return result{allowed: a.Allowed, fields: fieldsOf(t, &a), outcomes: outcomesOf(&a)}
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 )
 
 // serveEnvoy serves l on a socket until the test ends and returns a connection to it.
-func serveEnvoy(t *testing.T, l *oneLimiter) *grpc.ClientConn {
+func serveEnvoy(t *testing.T, l *testLimiter) *grpc.ClientConn {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -55,21 +55,21 @@ func serveEnvoy(t *testing.T, l *oneLimiter) *grpc.ClientConn {
 	return conn
 }
 
-// maxExactDigits is up to how many digits Envoy's numbers, which are float64, keep all of them.
+// maxExactDigits is the maximum number of decimal digits that a float64 preserves. Numbers in Envoy metadata are float64.
 const maxExactDigits = 15
 
-func cannotExtAuthz(r *row) string {
+func unsupportedByExtAuthz(r *row) string {
 	switch {
 	case r.cost != 1 || r.peek:
-		return "how often it counts"
+		return "a cost or a peek"
 	case r.patient:
 		return "waiting"
-	case r.isWhole():
-		return "a whole URL"
+	case r.isAbsoluteURL():
+		return "an absolute URL"
 	case len(r.descriptors) > 1 || !isSorted(r.descriptors):
-		return "descriptors that no context extensions make"
+		return "descriptors that context extensions cannot express"
 	case hasLongNumber(r.claims):
-		return "numbers of many digits"
+		return "a claim with a long number"
 	default:
 		return ""
 	}
@@ -93,9 +93,9 @@ func hasLongNumber(text string) bool {
 }
 
 // openExtAuthz sends requests as the ext_authz filter of Envoy does.
-func openExtAuthz(t *testing.T, l *oneLimiter) asker {
+func openExtAuthz(t *testing.T, l *testLimiter) sender {
 	client := authv3.NewAuthorizationClient(serveEnvoy(t, l))
-	return func(t *testing.T, r *row) told {
+	return func(t *testing.T, r *row) result {
 		t.Helper()
 		answer, err := client.Check(t.Context(), &authv3.CheckRequest{Attributes: attributes(t, r)})
 		if err != nil {
@@ -109,14 +109,14 @@ func openExtAuthz(t *testing.T, l *oneLimiter) asker {
 		for _, o := range options {
 			fields[o.GetHeader().GetKey()] = append(fields[o.GetHeader().GetKey()], o.GetHeader().GetValue())
 		}
-		return told{
+		return result{
 			allowed: answer.GetOkResponse() != nil, fields: fields, outcomes: metadataOutcomes(answer.GetDynamicMetadata()), anonymous: true,
 			text: protojson.Format(answer),
 		}
 	}
 }
 
-// attributes are the row as Envoy writes it, pseudo headers included.
+// attributes returns the row as Envoy sends it, with pseudo-headers.
 func attributes(t *testing.T, r *row) *authv3.AttributeContext {
 	t.Helper()
 	a := &authv3.AttributeContext{
@@ -153,7 +153,7 @@ func attributes(t *testing.T, r *row) *authv3.AttributeContext {
 	return a
 }
 
-// writeHeaders writes headers as Envoy does; raw as with encode_raw_headers, which knows headers that are there twice.
+// writeHeaders writes headers as Envoy does. raw is for encode_raw_headers, which supports repeated headers and values that are not UTF-8.
 func writeHeaders(h *authv3.AttributeContext_HttpRequest, headers []header, raw bool) {
 	if raw {
 		h.HeaderMap = &corev3.HeaderMap{}
@@ -183,10 +183,10 @@ func metadataOutcomes(m *structpb.Struct) []outcome {
 	return outcomes
 }
 
-func cannotRateLimit(r *row) string {
+func unsupportedByRateLimit(r *row) string {
 	switch {
 	case r.isHTTP():
-		return "a request of HTTP"
+		return "an HTTP request"
 	case len(r.headers) > 0 || r.claims != "":
 		return "headers and claims"
 	case r.patient:
@@ -197,9 +197,9 @@ func cannotRateLimit(r *row) string {
 }
 
 // openRateLimit sends requests as the rate limit filter of Envoy does.
-func openRateLimit(t *testing.T, l *oneLimiter) asker {
+func openRateLimit(t *testing.T, l *testLimiter) sender {
 	client := ratelimitv3.NewRateLimitServiceClient(serveEnvoy(t, l))
-	return func(t *testing.T, r *row) told {
+	return func(t *testing.T, r *row) result {
 		t.Helper()
 		request := &ratelimitv3.RateLimitRequest{Domain: r.domain, HitsAddend: uint32(r.cost)}
 		for _, d := range r.descriptors {
@@ -220,7 +220,7 @@ func openRateLimit(t *testing.T, l *oneLimiter) asker {
 		for _, h := range answer.GetResponseHeadersToAdd() {
 			fields[h.GetKey()] = append(fields[h.GetKey()], h.GetValue())
 		}
-		return told{
+		return result{
 			allowed: answer.GetOverallCode() == ratelimitv3.RateLimitResponse_OK, fields: fields,
 			outcomes: metadataOutcomes(answer.GetDynamicMetadata()), anonymous: true, text: protojson.Format(answer) + string(answer.GetRawBody()),
 		}

@@ -19,7 +19,7 @@ import (
 const claimsHeader = "X-JWT-Payload"
 
 // serveHTTP serves l on a socket until the test ends.
-func serveHTTP(t *testing.T, l *oneLimiter) *httptest.Server {
+func serveHTTP(t *testing.T, l *testLimiter) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(server.NewHandler(server.Options{
 		Engine: l.engine, Style: reply.RateLimitHeaders, Metrics: server.NewMetrics(prometheus.NewRegistry()), Log: quiet(),
@@ -44,14 +44,14 @@ func roundTrip(t *testing.T, s *httptest.Server, request *http.Request) (*http.R
 	return response, string(body)
 }
 
-func cannotCheck(r *row) string {
+func unsupportedByCheck(r *row) string {
 	switch {
 	case r.repeatsHeaders():
-		return "a header twice"
+		return "a repeated header"
 	case !r.isText():
-		return "a header that is no UTF-8"
-	case r.isWhole():
-		return "a whole URL"
+		return "a header that is not valid UTF-8"
+	case r.isAbsoluteURL():
+		return "an absolute URL"
 	default:
 		return ""
 	}
@@ -64,11 +64,11 @@ type entry struct {
 }
 
 // openCheck sends requests to POST /v1/check.
-func openCheck(t *testing.T, l *oneLimiter) asker {
+func openCheck(t *testing.T, l *testLimiter) sender {
 	s := serveHTTP(t, l)
-	return func(t *testing.T, r *row) told {
+	return func(t *testing.T, r *row) result {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/v1/check", strings.NewReader(question(t, r)))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/v1/check", strings.NewReader(checkBody(t, r)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,12 +95,12 @@ func openCheck(t *testing.T, l *oneLimiter) asker {
 				Waits: answer.DelayMs > 0, Remaining: x.Remaining, Limit: x.Limit,
 			})
 		}
-		return told{allowed: answer.Allowed, fields: response.Header, outcomes: outcomes, text: body + fmt.Sprint(response.Header)}
+		return result{allowed: answer.Allowed, fields: response.Header, outcomes: outcomes, text: body + fmt.Sprint(response.Header)}
 	}
 }
 
-// question returns the row as the body of a check.
-func question(t *testing.T, r *row) string {
+// checkBody returns the row as the JSON body of POST /v1/check.
+func checkBody(t *testing.T, r *row) string {
 	t.Helper()
 	headers := map[string]string{}
 	for _, h := range r.headers {
@@ -134,14 +134,14 @@ func question(t *testing.T, r *row) string {
 	return string(text)
 }
 
-func cannotAuth(r *row) string {
+func unsupportedByAuth(r *row) string {
 	switch {
 	case !r.isHTTP():
-		return "no request of HTTP"
+		return "a request that is not HTTP"
 	case len(r.descriptors) > 0:
 		return "descriptors"
 	case r.cost != 1 || r.peek:
-		return "how often it counts"
+		return "a cost or a peek"
 	case !r.client.IsValid():
 		return "a client without an address"
 	default:
@@ -149,25 +149,25 @@ func cannotAuth(r *row) string {
 	}
 }
 
-// asTraefik writes what Traefik and Caddy ask with.
-func asTraefik(request *http.Request, r *row) {
+// setTraefikHeaders sets the headers that Traefik and Caddy add.
+func setTraefikHeaders(request *http.Request, r *row) {
 	request.Header["X-Forwarded-Method"] = []string{r.method}
 	request.Header["X-Forwarded-Uri"] = []string{r.target}
 	request.Header["X-Forwarded-Host"] = []string{r.host}
 }
 
-// asNginx writes what nginx asks with.
-func asNginx(request *http.Request, r *row) {
+// setNginxHeaders sets the headers that nginx adds.
+func setNginxHeaders(request *http.Request, r *row) {
 	request.Host = r.host
 	request.Header["X-Original-Method"] = []string{r.method}
 	request.Header["X-Original-URI"] = []string{r.target}
 }
 
-// openAuth sends requests to /v1/auth/{domain} as a proxy that all endpoints trust.
-func openAuth(asked func(*http.Request, *row)) func(*testing.T, *oneLimiter) asker {
-	return func(t *testing.T, l *oneLimiter) asker {
+// openAuth sends requests to /v1/auth/{domain} as a proxy that all endpoints trust. setHeaders adds the headers of the proxy.
+func openAuth(setHeaders func(*http.Request, *row)) func(*testing.T, *testLimiter) sender {
+	return func(t *testing.T, l *testLimiter) sender {
 		s := serveHTTP(t, l)
-		return func(t *testing.T, r *row) told {
+		return func(t *testing.T, r *row) result {
 			t.Helper()
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/v1/auth/"+r.domain, nil)
 			if err != nil {
@@ -185,12 +185,12 @@ func openAuth(asked func(*http.Request, *row)) func(*testing.T, *oneLimiter) ask
 			if r.claims != "" {
 				request.Header[claimsHeader] = []string{base64.RawURLEncoding.EncodeToString([]byte(r.claims))}
 			}
-			asked(request, r)
+			setHeaders(request, r)
 			response, body := roundTrip(t, s, request)
 			if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusTooManyRequests {
-				t.Errorf("line %d: %s: %s %s", r.line, r.sentence, response.Status, body)
+				t.Errorf("line %d: %s: got status %s, want 200 or 429: %s", r.line, r.sentence, response.Status, body)
 			}
-			return told{allowed: response.StatusCode == http.StatusOK, fields: response.Header, text: body + fmt.Sprint(response.Header)}
+			return result{allowed: response.StatusCode == http.StatusOK, fields: response.Header, text: body + fmt.Sprint(response.Header)}
 		}
 	}
 }

@@ -86,13 +86,13 @@ type recorder struct {
 
 	mu      sync.Mutex
 	charges []charge
-	// looking makes Spend record charges without spending them.
-	looking bool
+	// peekOnly makes Spend record charges without spending them.
+	peekOnly bool
 }
 
 func (s *recorder) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
 	spend := s.Store.Spend
-	if s.looking {
+	if s.peekOnly {
 		spend = s.Store.Peek
 	}
 	decisions, err := spend(ctx, charges)
@@ -137,13 +137,13 @@ func (s *recorder) take() []charge {
 	return charges
 }
 
-// oneLimiter is an engine with its own counters.
-type oneLimiter struct {
+// testLimiter is an engine with its own counters.
+type testLimiter struct {
 	engine *engine.Engine
 	store  *recorder
 }
 
-func newLimiter(t *testing.T, set rules.Set) *oneLimiter {
+func newLimiter(t *testing.T, set rules.Set) *testLimiter {
 	t.Helper()
 	index, err := rules.NewIndex(set, "sha256:1", "weir:")
 	if err != nil {
@@ -152,10 +152,10 @@ func newLimiter(t *testing.T, set rules.Set) *oneLimiter {
 	store := &recorder{Store: memstore.New(noon)}
 	e := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
 	e.Swap(index)
-	return &oneLimiter{e, store}
+	return &testLimiter{e, store}
 }
 
-// check returns the check of the engine for the row.
+// check returns the row as a check for the engine.
 func check(t *testing.T, r *row) engine.Check {
 	t.Helper()
 	c := engine.Check{
@@ -169,7 +169,7 @@ func check(t *testing.T, r *row) engine.Check {
 		return c
 	}
 	target := r.target
-	if r.isWhole() {
+	if r.isAbsoluteURL() {
 		u, err := url.Parse(target)
 		if err != nil {
 			t.Fatal(err)
@@ -183,7 +183,7 @@ func check(t *testing.T, r *row) engine.Check {
 	return c
 }
 
-// joinedHeaders joins the lines of a header.
+// joinedHeaders returns the headers of the row with the lines of each header joined, and names in lower case.
 func joinedHeaders(r *row) map[string]string {
 	h := http.Header{}
 	for _, line := range r.headers {

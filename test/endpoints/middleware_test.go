@@ -24,7 +24,7 @@ import (
 	"github.com/weir-dev/weir/middleware/grpclimit"
 )
 
-// program is a server with a Gate. It adds to the next request what no proxy sends: verified claims, the cost and descriptors.
+// program is a server with a Gate. It adds to the next request the parts that proxies do not send: verified claims, the cost and descriptors.
 type program struct {
 	next   *row
 	claims map[string]any
@@ -49,18 +49,18 @@ func (p *program) expect(t *testing.T, r *row) {
 }
 
 // observed returns the result that the Gate reported to the program.
-func (p *program) observed(t *testing.T, fields http.Header, allowed bool, text string) told {
+func (p *program) observed(t *testing.T, fields http.Header, allowed bool, text string) result {
 	t.Helper()
 	if p.err != nil {
-		t.Errorf("line %d: %s: no decision: %v", p.next.line, p.next.sentence, p.err)
+		t.Errorf("line %d: %s: got error %v instead of a decision", p.next.line, p.next.sentence, p.err)
 	}
 	if p.answer.Allowed != allowed {
-		t.Errorf("line %d: %s: the answer is %v, the response %v", p.next.line, p.next.sentence, p.answer.Allowed, allowed)
+		t.Errorf("line %d: %s: the Gate reports allowed %v, the response has %v", p.next.line, p.next.sentence, p.answer.Allowed, allowed)
 	}
-	return told{allowed: allowed, fields: fields, outcomes: outcomesOf(&p.answer), text: text}
+	return result{allowed: allowed, fields: fields, outcomes: outcomesOf(&p.answer), text: text}
 }
 
-func remote(t *testing.T, l *oneLimiter) middleware.Decider {
+func remote(t *testing.T, l *testLimiter) middleware.Decider {
 	t.Helper()
 	r, err := middleware.NewRemote(serveHTTP(t, l).URL, middleware.Timeout(patience))
 	if err != nil {
@@ -70,7 +70,7 @@ func remote(t *testing.T, l *oneLimiter) middleware.Decider {
 	return r
 }
 
-func cannotMiddleware(r *row) string {
+func unsupportedByMiddleware(r *row) string {
 	switch {
 	case strings.Contains(r.target, "%zz"):
 		return "an invalid escape, which net/http rejects"
@@ -81,12 +81,12 @@ func cannotMiddleware(r *row) string {
 	}
 }
 
-func openMiddleware(t *testing.T, l *oneLimiter) asker { return limited(t, l.engine) }
+func openMiddleware(t *testing.T, l *testLimiter) sender { return openHTTPServer(t, l.engine) }
 
-func openRemote(t *testing.T, l *oneLimiter) asker { return limited(t, remote(t, l)) }
+func openRemote(t *testing.T, l *testLimiter) sender { return openHTTPServer(t, remote(t, l)) }
 
-// limited is a program of net/http.
-func limited(t *testing.T, d middleware.Decider) asker {
+// openHTTPServer serves net/http with the middleware.
+func openHTTPServer(t *testing.T, d middleware.Decider) sender {
 	t.Helper()
 	p := &program{}
 	handler := middleware.HTTP(p.gate(d),
@@ -95,20 +95,20 @@ func limited(t *testing.T, d middleware.Decider) asker {
 		middleware.Cost(func(*http.Request) int64 { return p.next.cost }),
 		middleware.Describe(func(_ *http.Request, c *engine.Check) { p.describe(c) }),
 	)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
-	return func(t *testing.T, r *row) told {
+	return func(t *testing.T, r *row) result {
 		t.Helper()
 		p.expect(t, r)
 		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, received(t, r))
+		handler.ServeHTTP(w, serverRequest(t, r))
 		if w.Code != http.StatusNoContent && w.Code != http.StatusTooManyRequests {
-			t.Errorf("line %d: %s: %d %s", r.line, r.sentence, w.Code, w.Body)
+			t.Errorf("line %d: %s: got status %d, want 204 or 429: %s", r.line, r.sentence, w.Code, w.Body)
 		}
 		return p.observed(t, w.Header(), w.Code == http.StatusNoContent, w.Body.String()+fmt.Sprint(w.Header()))
 	}
 }
 
-// received returns the row as a server reads it from a connection.
-func received(t *testing.T, r *row) *http.Request {
+// serverRequest returns the row as net/http reads it from a connection.
+func serverRequest(t *testing.T, r *row) *http.Request {
 	t.Helper()
 	method, host, target := r.method, r.host, r.target
 	if !r.isHTTP() {
@@ -131,25 +131,25 @@ func received(t *testing.T, r *row) *http.Request {
 	return request.WithContext(t.Context())
 }
 
-func cannotCall(r *row) string {
+func unsupportedByCall(r *row) string {
 	switch {
 	case r.isHTTP() && !r.grpc:
-		return "no call of gRPC"
+		return "a request that is not a gRPC call"
 	case r.via.IsValid():
 		return "a client address in a header"
 	case !r.isText():
-		return "metadata that is no text"
+		return "metadata that is not valid UTF-8"
 	default:
 		return ""
 	}
 }
 
-func openCalls(t *testing.T, l *oneLimiter) asker { return limitedCalls(t, l.engine) }
+func openCalls(t *testing.T, l *testLimiter) sender { return openGRPCServer(t, l.engine) }
 
-func openRemoteCalls(t *testing.T, l *oneLimiter) asker { return limitedCalls(t, remote(t, l)) }
+func openRemoteCalls(t *testing.T, l *testLimiter) sender { return openGRPCServer(t, remote(t, l)) }
 
-// limitedCalls is a program of gRPC that answers every method.
-func limitedCalls(t *testing.T, d middleware.Decider) asker {
+// openGRPCServer serves gRPC with the interceptor. The server implements every method.
+func openGRPCServer(t *testing.T, d middleware.Decider) sender {
 	t.Helper()
 	p := &program{}
 	conn := serveCalls(t, grpclimit.StreamServerInterceptor(p.gate(d),
@@ -157,7 +157,7 @@ func limitedCalls(t *testing.T, d middleware.Decider) asker {
 		grpclimit.Claims(func(context.Context) map[string]any { return p.claims }),
 		grpclimit.Cost(func(context.Context, string, any) int64 { return p.next.cost }),
 		grpclimit.Describe(func(_ context.Context, c *engine.Check) { p.describe(c) })))
-	return func(t *testing.T, r *row) told {
+	return func(t *testing.T, r *row) result {
 		t.Helper()
 		p.expect(t, r)
 		method, host := r.target, r.host

@@ -66,8 +66,8 @@ func (r *row) allowed() bool {
 	return true
 }
 
-// isWhole reports whether the target is an absolute URL, which clients can send to a proxy.
-func (r *row) isWhole() bool {
+// isAbsoluteURL reports whether the target is an absolute URL, which clients can send to a proxy.
+func (r *row) isAbsoluteURL() bool {
 	return strings.Contains(r.target, "://") && !strings.HasPrefix(r.target, "/")
 }
 
@@ -130,12 +130,12 @@ func readRows(t *testing.T) []*row {
 		case line == "", strings.HasPrefix(line, "#"):
 		case !strings.HasPrefix(line, " "):
 			if before := seen[line]; before != 0 {
-				t.Fatalf("line %d: the sentence of line %d again: %s", at, before, line)
+				t.Fatalf("line %d: the sentence is the same as in line %d: %s", at, before, line)
 			}
 			seen[line] = at
 			rows = append(rows, &row{line: at, group: group, sentence: line, domain: "shop", cost: 1})
 		case len(rows) == 0:
-			t.Fatalf("line %d: no sentence before it", at)
+			t.Fatalf("line %d: there is no sentence before the request", at)
 		default:
 			if err := rows[len(rows)-1].read(strings.TrimLeft(line, " ")); err != nil {
 				t.Fatalf("line %d: %s: %v", at, line, err)
@@ -195,7 +195,7 @@ func (r *row) readRequest(words []string) (err error) {
 		words = words[1:]
 	} else {
 		if len(words) < 3 {
-			return fmt.Errorf("a request is METHOD HOST TARGET, not %q", words)
+			return fmt.Errorf("want METHOD HOST TARGET, got %q", words)
 		}
 		r.method, r.host, r.target = words[0], words[1], words[2]
 		r.client = netip.MustParseAddr("203.0.113.99")
@@ -252,7 +252,7 @@ func readOutcome(text, domain string) (outcome, error) {
 	}
 	m := outcomeForm.FindStringSubmatch(text)
 	if m == nil {
-		return outcome{}, fmt.Errorf("no outcome: %q", text)
+		return outcome{}, fmt.Errorf("invalid outcome %q", text)
 	}
 	identifier, err := strconv.Unquote(m[3])
 	if err != nil { // it is not quoted
