@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// A graph has the imports of every package, tests left out, by import path.
+// A graph maps the import path of each package to its imports. It does not contain the imports of tests.
 type graph map[string]node
 
 type node struct {
 	imports  []string
-	standard bool // of the standard library
+	standard bool // a package of the standard library
 }
 
-// check returns a sentence for every import that layers or bans forbid, and for every package without a layer.
+// check returns a message for every import that layers or bans forbid, and for every package without a layer.
 func check(g graph, layers []layer, bans []ban) []string {
 	var wrong []string
 	for _, path := range slices.Sorted(maps.Keys(g)) {
-		name, ours := below(path)
-		if !ours {
+		name, inModule := relativePath(path)
+		if !inModule {
 			continue
 		}
 		i := slices.IndexFunc(layers, func(l layer) bool { return covers(l.pkg, name) })
@@ -37,16 +37,18 @@ func check(g graph, layers []layer, bans []ban) []string {
 			if !covers(b.pkg, name) {
 				continue
 			}
-			if way := g.reach(path, b.never); way != nil {
-				wrong = append(wrong, fmt.Sprintf("%s: %s", strings.Join(way, " → "), b.why))
+			if chain := g.shortestPath(path, b.forbidden); chain != nil {
+				wrong = append(wrong, fmt.Sprintf("%s: %s", strings.Join(chain, " → "), b.reason))
 			}
 		}
 	}
 	return wrong
 }
 
-// below returns the path of a package of Weir below the module.
-func below(path string) (name string, ours bool) { return strings.CutPrefix(path, module+"/") }
+// relativePath returns the path of a package of Weir relative to the module. inModule is false for other packages.
+func relativePath(path string) (name string, inModule bool) {
+	return strings.CutPrefix(path, module+"/")
+}
 
 // covers reports whether name matches pattern: "a" is a itself, "a/..." is a and all packages below it, "..." is every package.
 func covers(pattern, name string) bool {
@@ -64,23 +66,23 @@ func (l layer) allows(g graph, imported string) bool {
 	if g[imported].standard || imported == "C" {
 		return true
 	}
-	if name, ours := below(imported); ours {
-		return slices.ContainsFunc(l.ours, func(pattern string) bool { return covers(pattern, name) })
+	if name, inModule := relativePath(imported); inModule {
+		return slices.ContainsFunc(l.internal, func(pattern string) bool { return covers(pattern, name) })
 	}
-	return slices.ContainsFunc(l.world, func(root string) bool { return root == "..." || within(root, imported) })
+	return slices.ContainsFunc(l.external, func(root string) bool { return root == "..." || within(root, imported) })
 }
 
-// reach returns the shortest way along imports from a package to one within roots, or nil.
-func (g graph) reach(from string, roots []string) []string {
-	cameFrom := map[string]string{from: ""}
+// shortestPath returns the shortest chain of imports from a package to one within roots, or nil if there is no chain.
+func (g graph) shortestPath(from string, roots []string) []string {
+	importedBy := map[string]string{from: ""}
 	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
 		at := queue[0]
 		if slices.ContainsFunc(roots, func(root string) bool { return within(root, at) }) {
-			return walked(cameFrom, at)
+			return chainTo(importedBy, at)
 		}
 		for _, next := range g[at].imports {
-			if _, seen := cameFrom[next]; !seen {
-				cameFrom[next] = at
+			if _, seen := importedBy[next]; !seen {
+				importedBy[next] = at
 				queue = append(queue, next)
 			}
 		}
@@ -88,11 +90,12 @@ func (g graph) reach(from string, roots []string) []string {
 	return nil
 }
 
-func walked(cameFrom map[string]string, to string) []string {
-	var way []string
-	for at := to; at != ""; at = cameFrom[at] {
-		way = append(way, at)
+// chainTo returns the chain of imports that ends at to. importedBy has the importing package of each package in the chain.
+func chainTo(importedBy map[string]string, to string) []string {
+	var chain []string
+	for at := to; at != ""; at = importedBy[at] {
+		chain = append(chain, at)
 	}
-	slices.Reverse(way)
-	return way
+	slices.Reverse(chain)
+	return chain
 }

@@ -5,151 +5,151 @@ const module = "github.com/weir-dev/weir"
 
 // A layer lists the packages that a package can import. Every package can import the standard library.
 type layer struct {
-	pkg   string   // path relative to module; "a/..." is a and all packages below it
-	ours  []string // packages of Weir, in the same form as pkg
-	world []string // other packages: a path is that package and all packages below it; "..." is every package
+	pkg      string   // path relative to module; "a/..." is a and all packages below it
+	internal []string // packages of Weir, in the same form as pkg
+	external []string // other packages: a path is that package and all packages below it; "..." is every package
 }
 
 // layers lists every package of the module, from the lowest to the highest. A package can import only packages that are earlier in this list.
 func layers() []layer {
 	return []layer{
 		{pkg: "limiter"},
-		{pkg: "api/v1alpha1", world: []string{"k8s.io/apimachinery", "k8s.io/api/core"}},
+		{pkg: "api/v1alpha1", external: []string{"k8s.io/apimachinery", "k8s.io/api/core"}},
 		{pkg: "config/crd"}, // embeds the CRDs
 
 		{
-			pkg:  "api/v1alpha1/applyconfiguration/...", // generated
-			ours: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/..."},
-			world: []string{
+			pkg:      "api/v1alpha1/applyconfiguration/...", // generated
+			internal: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/..."},
+			external: []string{
 				"k8s.io/api/core", "k8s.io/apimachinery", "k8s.io/client-go/applyconfigurations", "sigs.k8s.io/structured-merge-diff",
 			},
 		},
-		{pkg: "limiter/rules", ours: []string{"limiter"}, world: []string{"github.com/google/cel-go", "github.com/gaissmai/bart"}},
-		{pkg: "limiter/memstore", ours: []string{"limiter"}},
-		{pkg: "limiter/redisclient", world: []string{"github.com/redis/go-redis"}},
-		{pkg: "limiter/redisstore", ours: []string{"limiter", "limiter/redisclient"}, world: []string{"github.com/redis/go-redis"}},
-		{pkg: "limiter/controlplane", ours: []string{"limiter/redisclient"}, world: []string{"github.com/redis/go-redis"}},
-		{pkg: "limiter/storetest", ours: []string{"limiter"}, world: []string{"github.com/google/go-cmp", "pgregory.net/rapid"}},
+		{pkg: "limiter/rules", internal: []string{"limiter"}, external: []string{"github.com/google/cel-go", "github.com/gaissmai/bart"}},
+		{pkg: "limiter/memstore", internal: []string{"limiter"}},
+		{pkg: "limiter/redisclient", external: []string{"github.com/redis/go-redis"}},
+		{pkg: "limiter/redisstore", internal: []string{"limiter", "limiter/redisclient"}, external: []string{"github.com/redis/go-redis"}},
+		{pkg: "limiter/controlplane", internal: []string{"limiter/redisclient"}, external: []string{"github.com/redis/go-redis"}},
+		{pkg: "limiter/storetest", internal: []string{"limiter"}, external: []string{"github.com/google/go-cmp", "pgregory.net/rapid"}},
 
-		{pkg: "limiter/denials", ours: []string{"limiter"}, world: []string{"github.com/maypok86/otter"}},
-		{pkg: "limiter/local", ours: []string{"limiter"}},
+		{pkg: "limiter/denials", internal: []string{"limiter"}, external: []string{"github.com/maypok86/otter"}},
+		{pkg: "limiter/local", internal: []string{"limiter"}},
 		{
-			pkg:   "limiter/failover",
-			ours:  []string{"limiter", "limiter/local"},
-			world: []string{"github.com/prometheus/client_golang", "golang.org/x/sync", "golang.org/x/time"},
+			pkg:      "limiter/failover",
+			internal: []string{"limiter", "limiter/local"},
+			external: []string{"github.com/prometheus/client_golang", "golang.org/x/sync", "golang.org/x/time"},
 		},
 		{
-			pkg:   "limiter/engine",
-			ours:  []string{"limiter", "limiter/rules", "limiter/denials", "limiter/failover"},
-			world: []string{"github.com/prometheus/client_golang"},
+			pkg:      "limiter/engine",
+			internal: []string{"limiter", "limiter/rules", "limiter/denials", "limiter/failover"},
+			external: []string{"github.com/prometheus/client_golang"},
 		},
-		{pkg: "limiter/source", ours: []string{"limiter/rules"}, world: []string{"github.com/fsnotify/fsnotify"}},
+		{pkg: "limiter/source", internal: []string{"limiter/rules"}, external: []string{"github.com/fsnotify/fsnotify"}},
 		{
-			pkg:   "internal/compile",
-			ours:  []string{"api/v1alpha1", "limiter", "limiter/rules"},
-			world: []string{"k8s.io/apimachinery/pkg/apis/meta", "k8s.io/apimachinery/pkg/labels"}, // selectors
+			pkg:      "internal/compile",
+			internal: []string{"api/v1alpha1", "limiter", "limiter/rules"},
+			external: []string{"k8s.io/apimachinery/pkg/apis/meta", "k8s.io/apimachinery/pkg/labels"}, // selectors
 		},
 
 		{
-			pkg:   "limiter/reply",
-			ours:  []string{"limiter", "limiter/rules", "limiter/engine"},
-			world: []string{"github.com/dunglas/httpsfv"},
+			pkg:      "limiter/reply",
+			internal: []string{"limiter", "limiter/rules", "limiter/engine"},
+			external: []string{"github.com/dunglas/httpsfv"},
 		},
 		{
-			pkg:   "limiter/server/address",
-			world: []string{"github.com/gaissmai/bart", "github.com/pires/go-proxyproto"},
+			pkg:      "limiter/server/address",
+			external: []string{"github.com/gaissmai/bart", "github.com/pires/go-proxyproto"},
 		},
 		{pkg: "limiter/socket"},
 		{
-			pkg:   "limiter/server",
-			ours:  []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server/address", "limiter/socket"},
-			world: []string{"github.com/prometheus/client_golang"},
+			pkg:      "limiter/server",
+			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server/address", "limiter/socket"},
+			external: []string{"github.com/prometheus/client_golang"},
 		},
 		{
-			pkg:  "limiter/server/envoy",
-			ours: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/socket"},
-			world: []string{
+			pkg:      "limiter/server/envoy",
+			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/socket"},
+			external: []string{
 				"github.com/envoyproxy/go-control-plane", "github.com/grpc-ecosystem/go-grpc-middleware",
 				"google.golang.org/grpc", "google.golang.org/genproto", "google.golang.org/protobuf",
 			},
 		},
 		{
-			pkg:   "middleware",
-			ours:  []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server/address"},
-			world: []string{"github.com/sony/gobreaker", "golang.org/x/time"},
+			pkg:      "middleware",
+			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server/address"},
+			external: []string{"github.com/sony/gobreaker", "golang.org/x/time"},
 		},
 		{
-			pkg:   "middleware/grpclimit",
-			ours:  []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "middleware"},
-			world: []string{"google.golang.org/grpc", "google.golang.org/genproto", "google.golang.org/protobuf"},
+			pkg:      "middleware/grpclimit",
+			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "middleware"},
+			external: []string{"google.golang.org/grpc", "google.golang.org/genproto", "google.golang.org/protobuf"},
 		},
 		{
-			pkg:  "internal/policyfile",
-			ours: []string{"api/v1alpha1", "config/crd", "limiter/rules", "internal/compile"},
-			world: []string{
+			pkg:      "internal/policyfile",
+			internal: []string{"api/v1alpha1", "config/crd", "limiter/rules", "internal/compile"},
+			external: []string{
 				"k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiextensions-apiserver", "k8s.io/apiserver", "k8s.io/utils",
 				"sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml",
 			},
 		},
 		{
-			pkg:   "webhook/policy",
-			ours:  []string{"api/v1alpha1", "limiter", "limiter/rules", "internal/compile"},
-			world: []string{"k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
+			pkg:      "webhook/policy",
+			internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "internal/compile"},
+			external: []string{"k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
 		},
 		{
-			pkg:   "webhook/certificate",
-			world: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
+			pkg:      "webhook/certificate",
+			external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 		},
 		{
-			pkg:   "webhook/throttle", // part of the limiter
-			ours:  []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/socket"},
-			world: []string{"golang.org/x/sync", "k8s.io/api/admission", "k8s.io/apimachinery"},
+			pkg:      "webhook/throttle", // part of the limiter
+			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/socket"},
+			external: []string{"golang.org/x/sync", "k8s.io/api/admission", "k8s.io/apimachinery"},
 		},
 		{
-			pkg:  "controllers/...",
-			ours: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/...", "internal/compile", "limiter/rules", "controllers/..."},
-			world: []string{
+			pkg:      "controllers/...",
+			internal: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/...", "internal/compile", "limiter/rules", "controllers/..."},
+			external: []string{
 				"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime",
 				"github.com/go-logr/logr", "github.com/prometheus/client_golang",
 			},
 		},
 
-		{pkg: "cmd/...", ours: []string{"..."}, world: []string{"..."}},
+		{pkg: "cmd/...", internal: []string{"..."}, external: []string{"..."}},
 
 		// The product does not import the packages below.
 		{pkg: "internal/arch"},
-		{pkg: "test/...", ours: []string{"..."}, world: []string{"..."}},
-		{pkg: "hack/...", ours: []string{"..."}, world: []string{"..."}},
+		{pkg: "test/...", internal: []string{"..."}, external: []string{"..."}},
+		{pkg: "hack/...", internal: []string{"..."}, external: []string{"..."}},
 	}
 }
 
 // A ban lists packages that a package must not import, neither directly nor through other packages.
 type ban struct {
-	pkg   string   // package of Weir, in the same form as in layer
-	never []string // full paths, including all packages below them
-	why   string
+	pkg       string   // package of Weir, in the same form as in layer
+	forbidden []string // full paths, including all packages below them
+	reason    string
 }
 
 func bans() []ban {
 	kubernetes := []string{"k8s.io", "sigs.k8s.io", module + "/api", module + "/internal/compile", module + "/controllers"}
-	enforcing := []string{
+	enforcement := []string{
 		module + "/limiter/engine", module + "/limiter/failover", module + "/limiter/server", module + "/limiter/source",
 		module + "/limiter/memstore", module + "/limiter/redisstore",
 		module + "/limiter/redisclient", module + "/limiter/controlplane",
 	}
 	redis := []string{"github.com/redis"}
-	testing := []string{
+	testPackages := []string{
 		module + "/test", module + "/hack", module + "/limiter/storetest",
 		"github.com/alicebob/miniredis", "sigs.k8s.io/controller-runtime/pkg/envtest",
 	}
 	return []ban{
 		{"limiter/...", kubernetes, "a limiter does not depend on Kubernetes and has no Kubernetes credentials"},
-		{"api/...", enforcing, "the operator does not enforce limits"},
-		{"internal/...", enforcing, "the operator does not enforce limits"},
-		{"controllers/...", enforcing, "the operator does not enforce limits"},
-		{"webhook/policy", enforcing, "the operator does not enforce limits"},
+		{"api/...", enforcement, "the operator does not enforce limits"},
+		{"internal/...", enforcement, "the operator does not enforce limits"},
+		{"controllers/...", enforcement, "the operator does not enforce limits"},
+		{"webhook/policy", enforcement, "the operator does not enforce limits"},
 		{"webhook/policy", redis, "only redisclient, redisstore and controlplane import go-redis"},
-		{"webhook/certificate", enforcing, "the operator does not enforce limits"},
+		{"webhook/certificate", enforcement, "the operator does not enforce limits"},
 		{"webhook/throttle", []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", module + "/api"}, "a limiter replies to API servers and never calls them"},
 		{"webhook/throttle", redis, "only redisclient, redisstore and controlplane import go-redis"},
 		{"api/...", redis, "only redisclient, redisstore and controlplane import go-redis"},
@@ -165,6 +165,6 @@ func bans() []ban {
 		{"middleware/...", kubernetes, "programs that use the middleware do not depend on Kubernetes"},
 		{"middleware/...", redis, "only the Redis packages import go-redis, and the program that uses the middleware chooses its store"},
 		{"middleware", []string{"google.golang.org/grpc"}, "programs that serve only HTTP do not import gRPC"},
-		{"cmd/...", testing, "the product does not import test packages"},
+		{"cmd/...", testPackages, "the product does not import test packages"},
 	}
 }

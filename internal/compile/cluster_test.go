@@ -17,8 +17,8 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// ofCluster draws policies of the cluster from those of namespaces, good and bad.
-func ofCluster(policies *rapid.Generator[v1alpha1.RateLimitPolicy]) *rapid.Generator[v1alpha1.ClusterRateLimitPolicy] {
+// clusterPolicy draws ClusterRateLimitPolicies with specs from the generator policies.
+func clusterPolicy(policies *rapid.Generator[v1alpha1.RateLimitPolicy]) *rapid.Generator[v1alpha1.ClusterRateLimitPolicy] {
 	return rapid.Custom(func(t *rapid.T) v1alpha1.ClusterRateLimitPolicy {
 		policy := policies.Draw(t, "policy")
 		domains := rapid.SliceOfN(rapid.SampledFrom([]v1alpha1.Domain{"bank", "shop", "shop-eu", "edge_proxy"}), 0, 3).Draw(t, "domains")
@@ -26,17 +26,17 @@ func ofCluster(policies *rapid.Generator[v1alpha1.RateLimitPolicy]) *rapid.Gener
 			ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
 			Spec: v1alpha1.ClusterRateLimitPolicySpec{
 				RateLimitPolicySpec: policy.Spec, Domains: domains,
-				Precedence: rapid.SampledFrom([]v1alpha1.Precedence{"", "Always", "Default"}).Draw(t, "applies"),
+				Precedence: rapid.SampledFrom([]v1alpha1.Precedence{"", "Override", "Default"}).Draw(t, "precedence"),
 			},
 		}
 	})
 }
 
-func bothKinds() *rapid.Generator[compile.Policies] {
+func policiesOfBothKinds() *rapid.Generator[compile.Policies] {
 	return rapid.Custom(func(t *rapid.T) compile.Policies {
 		return compile.Policies{
 			Namespaced: rapid.SliceOfN(rapid.OneOf(anyPolicy(), inNamespaceCluster()), 0, 8).Draw(t, "namespaced"),
-			Cluster:    rapid.SliceOfN(ofCluster(anyPolicy()), 0, 6).Draw(t, "cluster"),
+			Cluster:    rapid.SliceOfN(clusterPolicy(anyPolicy()), 0, 6).Draw(t, "cluster"),
 		}
 	})
 }
@@ -50,7 +50,7 @@ func inNamespaceCluster() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 
 func TestCompile_IgnoresTheOrderOfPoliciesOfBothKinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		policies := bothKinds().Draw(t, "policies")
+		policies := policiesOfBothKinds().Draw(t, "policies")
 		shuffled := compile.Policies{
 			Namespaced: rapid.Permutation(policies.Namespaced).Draw(t, "namespaced"),
 			Cluster:    slices.Clone(rapid.Permutation(policies.Cluster).Draw(t, "cluster")),
@@ -63,7 +63,7 @@ func TestCompile_IgnoresTheOrderOfPoliciesOfBothKinds(t *testing.T) {
 		data, _ := rules.Encode(one.Set)
 		dataAgain, _ := rules.Encode(other.Set)
 		if !bytes.Equal(data, dataAgain) {
-			t.Errorf("two orders, two Sets: %s", cmp.Diff(one.Set, other.Set))
+			t.Errorf("another order gives another Set: %s", cmp.Diff(one.Set, other.Set))
 		}
 		if diff := cmp.Diff(one, other); diff != "" {
 			t.Error(diff)
@@ -77,46 +77,46 @@ func TestCompile_ReturnsARuleOrAProblemForEveryPolicyOfBothKinds(t *testing.T) {
 		cluster bool
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		policies := bothKinds().Draw(t, "policies")
+		policies := policiesOfBothKinds().Draw(t, "policies")
 		result := policies.Compile(compile.DefaultIdentity())
 
-		neither := map[policy]bool{}
+		missing := map[policy]bool{}
 		for i := range policies.Namespaced {
-			neither[policy{compile.Name(&policies.Namespaced[i]), false}] = true
+			missing[policy{compile.Name(&policies.Namespaced[i]), false}] = true
 		}
 		for i := range policies.Cluster {
-			neither[policy{compile.ClusterName(&policies.Cluster[i]), true}] = true
+			missing[policy{compile.ClusterName(&policies.Cluster[i]), true}] = true
 		}
 		for _, r := range result.Set.Rules {
 			p := policy{r.Policy, strings.HasPrefix(r.Policy, "cluster/")}
-			if !neither[p] || p.cluster != (r.Domain == "") {
-				t.Errorf("a rule too many: %+v", r)
+			if !missing[p] || p.cluster != (r.Domain == "") {
+				t.Errorf("unexpected rule: %+v", r)
 			}
-			delete(neither, p)
+			delete(missing, p)
 		}
-		refused := map[policy]bool{}
+		withProblem := map[policy]bool{}
 		for _, problem := range result.Problems {
 			p := policy{problem.Policy, problem.Cluster}
-			if !neither[p] && !refused[p] {
-				t.Errorf("a problem too many: %s", problem)
+			if !missing[p] && !withProblem[p] {
+				t.Errorf("unexpected problem: %s", problem)
 			}
-			delete(neither, p)
-			refused[p] = true
+			delete(missing, p)
+			withProblem[p] = true
 		}
-		if len(neither) > 0 {
-			t.Errorf("neither rule nor problem for %v", neither)
+		if len(missing) > 0 {
+			t.Errorf("no rule and no problem for %v", missing)
 		}
 		if _, err := rules.NewIndex(result.Set, "sha256:test", "weir:"); err != nil {
-			t.Errorf("a limiter refuses the Set: %v", err)
+			t.Errorf("a limiter rejects the Set: %v", err)
 		}
 	})
 }
 
 func TestCompile_IsolatesInvalidClusterPolicies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		policies := bothKinds().Draw(t, "policies")
-		bad := ofCluster(badPolicy()).Draw(t, "bad")
-		bad.Name = "bad" // a name that no other has
+		policies := policiesOfBothKinds().Draw(t, "policies")
+		bad := clusterPolicy(badPolicy()).Draw(t, "bad")
+		bad.Name = "bad" // a unique name
 		before := policies.Compile(compile.DefaultIdentity())
 		policies.Cluster = append(policies.Cluster, bad)
 		after := policies.Compile(compile.DefaultIdentity())
@@ -124,28 +124,28 @@ func TestCompile_IsolatesInvalidClusterPolicies(t *testing.T) {
 		problems := len(after.Problems)
 		after.Problems = slices.DeleteFunc(after.Problems, func(p compile.Problem) bool { return p.Policy == compile.ClusterName(&bad) })
 		if diff := cmp.Diff(before, after, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("a bad policy changed what becomes of others: %s", diff)
+			t.Errorf("an invalid policy changed the result of other policies: %s", diff)
 		}
 		if problems == len(after.Problems) {
-			t.Error("no problem names the bad policy")
+			t.Error("no problem names the invalid policy")
 		}
 	})
 }
 
-// TestOverrides_HoldForEveryRequest holds what is found of policies against what requests meet.
+// TestOverrides_HoldForEveryRequest compares the reported overrides with the rules that match requests.
 func TestOverrides_HoldForEveryRequest(t *testing.T) {
 	found := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		policies := compile.Policies{
-			Namespaced: rapid.SliceOfN(alike(), 1, 6).Draw(t, "namespaced"),
-			Cluster:    rapid.SliceOfN(ofCluster(alike()), 1, 4).Draw(t, "cluster"),
+			Namespaced: rapid.SliceOfN(similarPolicy(), 1, 6).Draw(t, "namespaced"),
+			Cluster:    rapid.SliceOfN(clusterPolicy(similarPolicy()), 1, 4).Draw(t, "cluster"),
 		}
 		result := policies.Compile(compile.DefaultIdentity())
 		for _, o := range result.Overrides {
 			found[o.Reason]++
 			at := slices.IndexFunc(result.Set.Rules, func(r rules.Rule) bool { return r.Policy == o.Policy })
 			if r := result.Set.Rules[at]; !r.AllDomains && r.Domain != o.Domain && !slices.Contains(r.Domains, o.Domain) {
-				t.Errorf("%+v, and that is none of the policy's domains", o)
+				t.Errorf("override %+v is in a domain that the policy does not have", o)
 			}
 		}
 		index, err := rules.NewIndex(result.Set, "", "weir:")
@@ -156,31 +156,31 @@ func TestOverrides_HoldForEveryRequest(t *testing.T) {
 			request := anyRequest().Draw(t, "request")
 			matched := index.Match(nil, request)
 			for _, o := range result.Overrides {
-				at, by := find(matched, o.Policy), find(matched, o.By)
+				at, by := indexOfPolicy(matched, o.Policy), indexOfPolicy(matched, o.By)
 				switch {
 				case o.Domain != request.Domain || at < 0:
 				case o.Reason == v1alpha1.ReasonNamespacePolicy:
-					t.Errorf("%+v, and yet %s decides on %+v", o, o.Policy, request)
+					t.Errorf("override %+v, but %s matches %+v", o, o.Policy, request)
 				case by < 0 || matched[by].Identify(request) != matched[at].Identify(request):
-					t.Errorf("%+v, and yet %s does not count %+v for the same identifier", o, o.By, request)
+					t.Errorf("override %+v, but %s does not count %+v for the same identifier", o, o.By, request)
 				}
 			}
 		}
 	})
 	if found[v1alpha1.ReasonNamespacePolicy] == 0 || found[v1alpha1.ReasonStricterPolicy] == 0 {
-		t.Errorf("no overrides of one kind: %v", found)
+		t.Errorf("a kind of override never occurred: %v", found)
 	}
 }
 
-// alike draws policies that have much in common.
-func alike() *rapid.Generator[v1alpha1.RateLimitPolicy] {
+// similarPolicy draws policies that differ in few fields.
+func similarPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 	return rapid.Custom(func(t *rapid.T) v1alpha1.RateLimitPolicy {
 		policy := goodPolicy().Draw(t, "policy")
-		policy.Spec.Axis = rapid.SampledFrom([]v1alpha1.Axis{"Tenant", "User"}).Draw(t, "one of two axes")
+		policy.Spec.Axis = rapid.SampledFrom([]v1alpha1.Axis{"Tenant", "User"}).Draw(t, "axis")
 		policy.Spec.Identifier, policy.Spec.Tiers, policy.Spec.Cost, policy.Spec.Burst = nil, nil, nil, nil
 		policy.Spec.Algorithm, policy.Spec.Window, policy.Spec.OnStoreFailure, policy.Spec.Scope = "SlidingWindowCounter", "1m", "", ""
-		policy.Spec.Enforcement = rapid.SampledFrom([]v1alpha1.Enforcement{"", "", "", "Shadow"}).Draw(t, "mostly enforced")
-		switch match := policy.Spec.Match; rapid.IntRange(0, 2).Draw(t, "match less") {
+		policy.Spec.Enforcement = rapid.SampledFrom([]v1alpha1.Enforcement{"", "", "", "Shadow"}).Draw(t, "enforcement")
+		switch match := policy.Spec.Match; rapid.IntRange(0, 2).Draw(t, "match") {
 		case 0:
 			policy.Spec.Match = nil
 		case 1:
@@ -194,23 +194,23 @@ func alike() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 
 func anyRequest() *rapid.Generator[*rules.Request] {
 	return rapid.Custom(func(t *rapid.T) *rules.Request {
-		from := func(what string, texts ...string) string { return rapid.SampledFrom(texts).Draw(t, what) }
+		oneOf := func(label string, values ...string) string { return rapid.SampledFrom(values).Draw(t, label) }
 		return &rules.Request{
-			Domain:   from("domain", "bank", "shop", "shop-eu", "edge_proxy", "unheard-of"),
-			Method:   from("method", "GET", "POST"),
-			Host:     from("host", "a.example", "x.a.example", "b", ""),
-			Path:     from("path", "/", "/v1", "/v1/x.json", "/v9"),
-			ClientIP: netip.MustParseAddr(from("address", "10.0.0.1", "203.0.113.7", "2001:db8::7", "2001:db9::7")),
+			Domain:   oneOf("domain", "bank", "shop", "shop-eu", "edge_proxy", "unknown"),
+			Method:   oneOf("method", "GET", "POST"),
+			Host:     oneOf("host", "a.example", "x.a.example", "b", ""),
+			Path:     oneOf("path", "/", "/v1", "/v1/x.json", "/v9"),
+			ClientIP: netip.MustParseAddr(oneOf("address", "10.0.0.1", "203.0.113.7", "2001:db8::7", "2001:db9::7")),
 			Headers: map[string]string{
-				"x-plan": from("plan", "free", "paid"), "accept": from("accept", "text/html", "*/*"),
-				"x-tenant-id": from("tenant", "acme", "globex"), "x-user-id": "u",
+				"x-plan": oneOf("plan", "free", "paid"), "accept": oneOf("accept", "text/html", "*/*"),
+				"x-tenant-id": oneOf("tenant", "acme", "globex"), "x-user-id": "u",
 			},
 			Descriptors: rapid.SliceOfN(rapid.Just(rules.Descriptor{{Key: "generic_key", Value: "login"}}), 0, 1).Draw(t, "descriptors"),
 		}
 	})
 }
 
-func find(matched []rules.Matched, policy string) int {
+func indexOfPolicy(matched []rules.Matched, policy string) int {
 	return slices.IndexFunc(matched, func(m rules.Matched) bool { return m.Rule.Policy == policy })
 }
 
@@ -235,11 +235,11 @@ func TestOverriddenCondition_NamesTheDecidingPolicy(t *testing.T) {
 		reason, message string
 	}{
 		"one domain": {many[:1], "NamespacePolicy", "overridden in a by a/own"},
-		"as many as are named": {
+		"the maximum number of named domains": {
 			many[:8], "NamespacePolicy",
 			"overridden in a by a/own, in b by b/own, in c by c/own, in d by d/own, in e by e/own, in f by f/own, in g by g/own, in h by h/own",
 		},
-		"more": {
+		"more domains than are named": {
 			many, "NamespacePolicy",
 			"overridden in a by a/own, in b by b/own, in c by c/own, in d by d/own, in e by e/own, in f by f/own, in g by g/own, in h by h/own, and in 2 more",
 		},
@@ -251,7 +251,7 @@ func TestOverriddenCondition_NamesTheDecidingPolicy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			reason, message := compile.OverriddenCondition(tc.overrides)
 			if reason != tc.reason || message != tc.message {
-				t.Errorf("%s: %s", reason, message)
+				t.Errorf("got %s: %s, want %s: %s", reason, message, tc.reason, tc.message)
 			}
 		})
 	}

@@ -27,10 +27,10 @@ func TestCompile_IgnoresTheOrderOfPolicies(t *testing.T) {
 		dataAgain, revisionAgain := rules.Encode(again)
 
 		if !bytes.Equal(data, dataAgain) || revision != revisionAgain {
-			t.Errorf("two orders, two Sets: %s", cmp.Diff(set, again))
+			t.Errorf("another order gives another Set: %s", cmp.Diff(set, again))
 		}
 		if diff := cmp.Diff(problems, problemsAgain); diff != "" {
-			t.Errorf("two orders, different problems: %s", diff)
+			t.Errorf("another order gives other problems: %s", diff)
 		}
 	})
 }
@@ -52,10 +52,10 @@ func TestCompile_IgnoresTheOrderOfUnorderedLists(t *testing.T) {
 			writes := shuffled.Spec.Match.Kubernetes
 			writes.Resources = rapid.Permutation(writes.Resources).Draw(t, "resources")
 			for i := range writes.Resources {
-				of := &writes.Resources[i]
-				of.APIGroups, of.Resources = rapid.Permutation(of.APIGroups).Draw(t, "groups"), rapid.Permutation(of.Resources).Draw(t, "names")
+				resources := &writes.Resources[i]
+				resources.APIGroups, resources.Resources = rapid.Permutation(resources.APIGroups).Draw(t, "groups"), rapid.Permutation(resources.Resources).Draw(t, "names")
 			}
-			writes.Users, writes.Groups = rapid.Permutation(writes.Users).Draw(t, "users"), rapid.Permutation(writes.Groups).Draw(t, "their groups")
+			writes.Users, writes.Groups = rapid.Permutation(writes.Users).Draw(t, "users"), rapid.Permutation(writes.Groups).Draw(t, "user groups")
 			writes.ExceptUsers = rapid.Permutation(writes.ExceptUsers).Draw(t, "except users")
 			writes.ExceptGroups = rapid.Permutation(writes.ExceptGroups).Draw(t, "except groups")
 		}
@@ -75,18 +75,18 @@ func TestCompile_IsolatesInvalidPolicies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policies := rapid.SliceOfN(anyPolicy(), 0, 8).Draw(t, "policies")
 		bad := badPolicy().Draw(t, "bad")
-		bad.Name = "bad" // a name that no other has
+		bad.Name = "bad" // a unique name
 		at := rapid.IntRange(0, len(policies)).Draw(t, "at")
 
 		before, problems := compile.Compile(policies, compile.DefaultIdentity())
 		after, more := compile.Compile(slices.Insert(slices.Clone(policies), at, bad), compile.DefaultIdentity())
 
 		if diff := cmp.Diff(before, after); diff != "" {
-			t.Errorf("a bad policy changed the Set: %s", diff)
+			t.Errorf("an invalid policy changed the Set: %s", diff)
 		}
 		others := slices.DeleteFunc(more, func(p compile.Problem) bool { return p.Policy == compile.Name(&bad) })
 		if diff := cmp.Diff(problems, others, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("a bad policy changed the problems of others: %s", diff)
+			t.Errorf("an invalid policy changed the problems of other policies: %s", diff)
 		}
 		if len(others) == len(more) {
 			t.Errorf("no problem names %s", compile.Name(&bad))
@@ -106,26 +106,26 @@ func TestCompile_ReturnsARuleOrAProblemForEveryPolicy(t *testing.T) {
 		rule, problem := map[string]bool{}, map[string]bool{}
 		for _, r := range set.Rules {
 			if !want[r.Policy] || rule[r.Policy] {
-				t.Errorf("a rule too many for %s", r.Policy)
+				t.Errorf("unexpected rule for %s", r.Policy)
 			}
 			rule[r.Policy] = true
 		}
 		for _, p := range problems {
 			if !want[p.Policy] || rule[p.Policy] {
-				t.Errorf("a problem too many: %s", p)
+				t.Errorf("unexpected problem: %s", p)
 			}
 			if p.Field == "" || p.Message == "" || p.Reason != v1alpha1.ReasonInvalid {
-				t.Errorf("a problem that does not say enough: %+v", p)
+				t.Errorf("incomplete problem: %+v", p)
 			}
 			problem[p.Policy] = true
 		}
 		for name := range want {
 			if !rule[name] && !problem[name] {
-				t.Errorf("neither rule nor problem for %s", name)
+				t.Errorf("no rule and no problem for %s", name)
 			}
 		}
 		if _, err := rules.NewIndex(set, "sha256:test", "weir:"); err != nil {
-			t.Errorf("a limiter refuses the Set: %v", err)
+			t.Errorf("a limiter rejects the Set: %v", err)
 		}
 	})
 }
@@ -146,7 +146,7 @@ func TestCompile_ReturnsAnEmptySetWithoutPolicies(t *testing.T) {
 	deleted := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop", Name: "a", DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)},
 	}}
-	for name, policies := range map[string][]v1alpha1.RateLimitPolicy{"none": nil, "one that is being deleted": {deleted}} {
+	for name, policies := range map[string][]v1alpha1.RateLimitPolicy{"no policies": nil, "a policy that is being deleted": {deleted}} {
 		set, problems := compile.Compile(policies, compile.DefaultIdentity())
 		if len(set.Rules)+len(problems) > 0 {
 			t.Errorf("%s: got %v, %v", name, set, problems)
@@ -163,11 +163,11 @@ func TestCompile_UsesTheIdentityTableForPoliciesWithoutIdentifier(t *testing.T) 
 		own  *v1alpha1.Identifier
 		want rules.Identifier
 	}{
-		"the table's API key is a secret":      {v1alpha1.AxisAPIKey, nil, rules.Identifier{From: rules.FromQuery, Name: "key", Secret: true}},
-		"the policy's own wins over the table": {v1alpha1.AxisAPIKey, &v1alpha1.Identifier{Header: new(v1alpha1.HeaderName("X-Key"))}, rules.Identifier{From: rules.FromHeader, Name: "x-key", Secret: true}},
-		"the table's address is an address":    {v1alpha1.AxisIP, nil, rules.Identifier{From: rules.FromHeader, Name: "x-real-ip", Address: true}},
-		"a tenant is neither":                  {v1alpha1.AxisTenant, nil, rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"}},
-		"an endpoint is in no table":           {v1alpha1.AxisEndpoint, nil, rules.Identifier{From: rules.FromEndpoint}},
+		"the API key of the table is a secret":              {v1alpha1.AxisAPIKey, nil, rules.Identifier{From: rules.FromQuery, Name: "key", Secret: true}},
+		"the identifier of the policy replaces the table's": {v1alpha1.AxisAPIKey, &v1alpha1.Identifier{Header: new(v1alpha1.HeaderName("X-Key"))}, rules.Identifier{From: rules.FromHeader, Name: "x-key", Secret: true}},
+		"the IP identifier of the table is an address":      {v1alpha1.AxisIP, nil, rules.Identifier{From: rules.FromHeader, Name: "x-real-ip", Address: true}},
+		"a tenant is neither a secret nor an address":       {v1alpha1.AxisTenant, nil, rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"}},
+		"the endpoint does not depend on the table":         {v1alpha1.AxisEndpoint, nil, rules.Identifier{From: rules.FromEndpoint}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}

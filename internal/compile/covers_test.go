@@ -19,28 +19,28 @@ func TestCovers(t *testing.T) {
 		wide, narrow rules.Match
 		want         bool
 	}{
-		"everything covers anything":               {rules.Match{}, prefix("/v1"), true},
-		"a part does not cover everything":         {prefix("/v1"), rules.Match{}, false},
-		"a prefix covers a longer one":             {prefix("/v1"), prefix("/v1/search"), true},
-		"whole segments":                           {prefix("/v1"), prefix("/v10"), false},
-		"the root covers every prefix":             {prefix("/"), prefix("/v1"), true},
-		"a wildcard covers the names below":        {rules.Match{Hosts: []string{"*.example"}}, rules.Match{Hosts: []string{"a.example", "*.b.example"}}, true},
-		"and not the name itself":                  {rules.Match{Hosts: []string{"*.example"}}, rules.Match{Hosts: []string{"example"}}, false},
-		"one method of two":                        {rules.Match{Methods: []string{"GET", "PUT"}}, rules.Match{Methods: []string{"GET"}}, true},
-		"two of one":                               {rules.Match{Methods: []string{"GET"}}, rules.Match{Methods: []string{"GET", "PUT"}}, false},
-		"a network within another":                 {rules.Match{CIDRs: []string{"10.0.0.0/8"}}, rules.Match{CIDRs: []string{"10.1.0.0/16"}}, true},
-		"a larger one":                             {rules.Match{CIDRs: []string{"10.1.0.0/16"}}, rules.Match{CIDRs: []string{"10.0.0.0/8"}}, false},
-		"an exception that is the other's as well": {rules.Match{ExceptCIDRs: []string{"10.1.0.0/16"}}, rules.Match{ExceptCIDRs: []string{"10.0.0.0/8"}}, true},
-		"an exception of its own":                  {rules.Match{ExceptCIDRs: []string{"10.1.0.0/16"}}, rules.Match{}, false},
-		"the same expression":                      {rules.Match{Expression: "true"}, rules.Match{Expression: "true"}, true},
-		"another expression":                       {rules.Match{Expression: "true"}, rules.Match{Expression: "1 == 1"}, false},
-		"any value of a descriptor":                {descriptor("k", ""), descriptor("k", "v"), true},
-		"one value does not cover any":             {descriptor("k", "v"), descriptor("k", ""), false},
-		"a descriptor beside none":                 {descriptor("k", ""), rules.Match{}, false},
+		"an empty match covers every match":               {rules.Match{}, prefix("/v1"), true},
+		"a prefix does not cover an empty match":          {prefix("/v1"), rules.Match{}, false},
+		"a prefix covers a longer one":                    {prefix("/v1"), prefix("/v1/search"), true},
+		"a prefix covers whole segments only":             {prefix("/v1"), prefix("/v10"), false},
+		"the root covers every prefix":                    {prefix("/"), prefix("/v1"), true},
+		"a wildcard covers subdomains":                    {rules.Match{Hosts: []string{"*.example"}}, rules.Match{Hosts: []string{"a.example", "*.b.example"}}, true},
+		"a wildcard does not cover its own domain":        {rules.Match{Hosts: []string{"*.example"}}, rules.Match{Hosts: []string{"example"}}, false},
+		"two methods cover one of them":                   {rules.Match{Methods: []string{"GET", "PUT"}}, rules.Match{Methods: []string{"GET"}}, true},
+		"one method does not cover two":                   {rules.Match{Methods: []string{"GET"}}, rules.Match{Methods: []string{"GET", "PUT"}}, false},
+		"a network covers a smaller one":                  {rules.Match{CIDRs: []string{"10.0.0.0/8"}}, rules.Match{CIDRs: []string{"10.1.0.0/16"}}, true},
+		"a network does not cover a larger one":           {rules.Match{CIDRs: []string{"10.1.0.0/16"}}, rules.Match{CIDRs: []string{"10.0.0.0/8"}}, false},
+		"a smaller exception covers a larger one":         {rules.Match{ExceptCIDRs: []string{"10.1.0.0/16"}}, rules.Match{ExceptCIDRs: []string{"10.0.0.0/8"}}, true},
+		"an exception does not cover a match without it":  {rules.Match{ExceptCIDRs: []string{"10.1.0.0/16"}}, rules.Match{}, false},
+		"an expression covers the same one":               {rules.Match{Expression: "true"}, rules.Match{Expression: "true"}, true},
+		"an expression does not cover another one":        {rules.Match{Expression: "true"}, rules.Match{Expression: "1 == 1"}, false},
+		"any descriptor value covers one value":           {descriptor("k", ""), descriptor("k", "v"), true},
+		"one descriptor value does not cover any value":   {descriptor("k", "v"), descriptor("k", ""), false},
+		"a descriptor does not cover a match without one": {descriptor("k", ""), rules.Match{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := compile.Covers(&tc.wide, &tc.narrow); got != tc.want {
-				t.Errorf("got %v", got)
+				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})
 	}
@@ -53,37 +53,37 @@ func TestIsRedundant(t *testing.T) {
 	}
 	bucket := func(r *rules.Rule) { r.Algorithm, r.Burst = limiter.TokenBucket, 10 }
 	for name, tc := range map[string]struct {
-		rule, other func(*rules.Rule) // changes of a rule of shop, and of the same for all domains
+		rule, other func(*rules.Rule) // changes of a rule of domain shop, and of the same rule for all domains
 		want        bool
 	}{
-		"as strict":                      {nil, nil, true},
-		"stricter":                       {nil, func(r *rules.Rule) { r.Units = 99 }, true},
-		"laxer":                          {nil, func(r *rules.Rule) { r.Units = 101 }, false},
-		"laxer than a tier":              {func(r *rules.Rule) { r.Tiers = []rules.Tier{{Name: "a", Units: 50}} }, nil, false},
-		"as strict as the unlimited":     {func(r *rules.Rule) { r.Tiers = []rules.Tier{{Name: "a", Unlimited: true}} }, nil, true},
-		"with a tier of its own":         {nil, func(r *rules.Rule) { r.Tiers = []rules.Tier{{Name: "a", Units: 50}} }, false},
-		"that gives way":                 {nil, func(r *rules.Rule) { r.Default = true }, false},
-		"in shadow":                      {nil, func(r *rules.Rule) { r.Shadow = true }, false},
-		"of one that denies nothing":     {func(r *rules.Rule) { r.Shadow = true }, nil, false},
-		"on another axis":                {nil, func(r *rules.Rule) { r.Axis = "User" }, false},
-		"for another identifier":         {nil, func(r *rules.Rule) { r.Identifier.Name = "x-user-id" }, false},
-		"for each endpoint":              {nil, func(r *rules.Rule) { r.PerEndpoint = true }, false},
-		"for endpoints together":         {func(r *rules.Rule) { r.PerEndpoint = true }, nil, true},
-		"for another cost":               {nil, func(r *rules.Rule) { r.Cost = &rules.Cost{Header: "x-cost"} }, false},
-		"for fewer requests":             {nil, func(r *rules.Rule) { r.Match.Methods = []string{"GET"} }, false},
-		"for more requests":              {func(r *rules.Rule) { r.Match.Methods = []string{"GET"} }, nil, true},
-		"in this domain and another":     {nil, func(r *rules.Rule) { r.AllDomains, r.Domains = false, []string{"billing", "shop"} }, true},
-		"in other domains":               {nil, func(r *rules.Rule) { r.AllDomains, r.Domains = false, []string{"billing"} }, false},
-		"of a rule for all domains":      {func(r *rules.Rule) { r.Domain, r.AllDomains = "", true }, nil, true},
-		"in one of two domains":          {func(r *rules.Rule) { r.Domain, r.Domains = "", []string{"a", "b"} }, func(r *rules.Rule) { r.AllDomains, r.Domains = false, []string{"a"} }, false},
-		"laxer while Redis is away":      {nil, func(r *rules.Rule) { r.OnStoreFailure = rules.AllowOnFailure }, false},
-		"stricter while Redis is away":   {nil, func(r *rules.Rule) { r.OnStoreFailure = rules.DenyOnFailure }, true},
-		"by another algorithm":           {nil, bucket, false},
-		"in another window":              {nil, func(r *rules.Rule) { r.WindowSeconds = 120 }, false},
-		"buckets that are equal":         {bucket, bucket, true},
-		"a bucket that holds more":       {bucket, func(r *rules.Rule) { bucket(r); r.Burst = 11 }, false},
-		"windows that nest, of a log":    {func(r *rules.Rule) { r.Algorithm = limiter.SlidingWindowLog }, func(r *rules.Rule) { r.Algorithm, r.WindowSeconds = limiter.SlidingWindowLog, 120 }, true},
-		"windows that do not nest there": {func(r *rules.Rule) { r.Algorithm = limiter.SlidingWindowLog }, func(r *rules.Rule) { r.Algorithm, r.WindowSeconds = limiter.SlidingWindowLog, 90 }, false},
+		"as strict":                     {nil, nil, true},
+		"stricter":                      {nil, func(r *rules.Rule) { r.Units = 99 }, true},
+		"laxer":                         {nil, func(r *rules.Rule) { r.Units = 101 }, false},
+		"laxer than a tier of the rule": {func(r *rules.Rule) { r.Tiers = []rules.Tier{{Name: "a", Units: 50}} }, nil, false},
+		"as strict, for a rule with an unlimited tier": {func(r *rules.Rule) { r.Tiers = []rules.Tier{{Name: "a", Unlimited: true}} }, nil, true},
+		"with an additional tier":                      {nil, func(r *rules.Rule) { r.Tiers = []rules.Tier{{Name: "a", Units: 50}} }, false},
+		"a default, which is overridden":               {nil, func(r *rules.Rule) { r.Default = true }, false},
+		"a shadow rule":                                {nil, func(r *rules.Rule) { r.Shadow = true }, false},
+		"for a shadow rule, which denies nothing":      {func(r *rules.Rule) { r.Shadow = true }, nil, false},
+		"on another axis":                              {nil, func(r *rules.Rule) { r.Axis = "User" }, false},
+		"for another identifier":                       {nil, func(r *rules.Rule) { r.Identifier.Name = "x-user-id" }, false},
+		"that counts each endpoint separately":         {nil, func(r *rules.Rule) { r.PerEndpoint = true }, false},
+		"that counts all endpoints together":           {func(r *rules.Rule) { r.PerEndpoint = true }, nil, true},
+		"with another cost":                            {nil, func(r *rules.Rule) { r.Cost = &rules.Cost{Header: "x-cost"} }, false},
+		"for fewer requests":                           {nil, func(r *rules.Rule) { r.Match.Methods = []string{"GET"} }, false},
+		"for more requests":                            {func(r *rules.Rule) { r.Match.Methods = []string{"GET"} }, nil, true},
+		"in this domain and another":                   {nil, func(r *rules.Rule) { r.AllDomains, r.Domains = false, []string{"billing", "shop"} }, true},
+		"in other domains":                             {nil, func(r *rules.Rule) { r.AllDomains, r.Domains = false, []string{"billing"} }, false},
+		"for a rule for all domains":                   {func(r *rules.Rule) { r.Domain, r.AllDomains = "", true }, nil, true},
+		"in one of the two domains of the rule":        {func(r *rules.Rule) { r.Domain, r.Domains = "", []string{"a", "b"} }, func(r *rules.Rule) { r.AllDomains, r.Domains = false, []string{"a"} }, false},
+		"laxer while Redis is unavailable":             {nil, func(r *rules.Rule) { r.OnStoreFailure = rules.AllowOnFailure }, false},
+		"stricter while Redis is unavailable":          {nil, func(r *rules.Rule) { r.OnStoreFailure = rules.DenyOnFailure }, true},
+		"with another algorithm":                       {nil, bucket, false},
+		"with another window":                          {nil, func(r *rules.Rule) { r.WindowSeconds = 120 }, false},
+		"equal buckets":                                {bucket, bucket, true},
+		"a larger bucket":                              {bucket, func(r *rules.Rule) { bucket(r); r.Burst = 11 }, false},
+		"a log with a window that is a multiple":       {func(r *rules.Rule) { r.Algorithm = limiter.SlidingWindowLog }, func(r *rules.Rule) { r.Algorithm, r.WindowSeconds = limiter.SlidingWindowLog, 120 }, true},
+		"a log with a window that is not a multiple":   {func(r *rules.Rule) { r.Algorithm = limiter.SlidingWindowLog }, func(r *rules.Rule) { r.Algorithm, r.WindowSeconds = limiter.SlidingWindowLog, 90 }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rule, other := base, base
@@ -95,7 +95,7 @@ func TestIsRedundant(t *testing.T) {
 				tc.other(&other)
 			}
 			if got := compile.IsRedundant(&rule, &other); got != tc.want {
-				t.Errorf("got %v", got)
+				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})
 	}

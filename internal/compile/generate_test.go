@@ -11,7 +11,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// anyPolicy draws good and bad policies with so few names that some are the same.
+// anyPolicy draws valid and invalid policies. They have few different names, so that some policies have the same name.
 func anyPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 	return rapid.OneOf(goodPolicy(), goodPolicy(), badPolicy())
 }
@@ -35,7 +35,7 @@ func goodPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 			policy.Spec.Scope = rapid.SampledFrom([]v1alpha1.Scope{"", "Policy", "Endpoint"}).Draw(t, "scope")
 			policy.Spec.Identifier = identifier().Draw(t, "identifier")
 		}
-		if policy.Spec.Axis != v1alpha1.AxisEndpoint && policy.Spec.Axis != v1alpha1.AxisCustom && rapid.Bool().Draw(t, "as the table says") {
+		if policy.Spec.Axis != v1alpha1.AxisEndpoint && policy.Spec.Axis != v1alpha1.AxisCustom && rapid.Bool().Draw(t, "from the identity table") {
 			policy.Spec.Identifier = nil
 		}
 		policy.Spec.Burst = burst(policy.Spec.Algorithm).Draw(t, "burst")
@@ -43,14 +43,14 @@ func goodPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 		policy.Spec.Tiers = tiers(policy.Spec.Axis, policy.Spec.Algorithm).Draw(t, "tiers")
 		policy.Spec.Cost = cost().Draw(t, "cost")
 		if rapid.IntRange(0, 3).Draw(t, "for writes") == 0 {
-			writes(t, &policy.Spec)
+			limitWrites(t, &policy.Spec)
 		}
 		return policy
 	})
 }
 
-// writes makes of a policy one for writes to the Kubernetes API.
-func writes(t *rapid.T, spec *v1alpha1.RateLimitPolicySpec) {
+// limitWrites changes the spec of a policy: it then limits writes to the Kubernetes API.
+func limitWrites(t *rapid.T, spec *v1alpha1.RateLimitPolicySpec) {
 	spec.Axis = rapid.SampledFrom([]v1alpha1.Axis{"Tenant", "User", "Namespace", "ServiceAccount", "Custom"}).Draw(t, "axis of writes")
 	spec.Scope, spec.Identifier, spec.Cost = "", nil, nil
 	if spec.Axis == v1alpha1.AxisCustom {
@@ -86,7 +86,7 @@ func kubernetesMatch() *rapid.Generator[*v1alpha1.KubernetesMatch] {
 		}
 		for range rapid.IntRange(1, 2).Draw(t, "resources") {
 			match.Resources = append(match.Resources, v1alpha1.KubernetesResources{
-				APIGroups:  rapid.SliceOfNDistinct(rapid.SampledFrom([]v1alpha1.APIGroup{"", "apps", "*"}), 1, 2, rapid.ID).Draw(t, "groups of the API"),
+				APIGroups:  rapid.SliceOfNDistinct(rapid.SampledFrom([]v1alpha1.APIGroup{"", "apps", "*"}), 1, 2, rapid.ID).Draw(t, "API groups"),
 				Resources:  rapid.SliceOfNDistinct(rapid.SampledFrom([]v1alpha1.ResourceName{"pods", "*", "pods/scale", "pods/*", "*/scale", "*/*"}), 1, 2, rapid.ID).Draw(t, "names"),
 				Operations: rapid.SliceOfNDistinct(rapid.SampledFrom([]v1alpha1.Operation{"CREATE", "UPDATE"}), 0, 2, rapid.ID).Draw(t, "operations"),
 			})
@@ -99,7 +99,7 @@ func algorithms() []v1alpha1.Algorithm {
 	return []v1alpha1.Algorithm{"FixedWindow", "SlidingWindowLog", "SlidingWindowCounter", "TokenBucket", "LeakyBucket"}
 }
 
-// burst draws one that any limit drains in time, and that suffices for every cost.
+// burst draws a burst that is valid with every limit, window and cost that goodPolicy draws.
 func burst(algorithm v1alpha1.Algorithm) *rapid.Generator[*int64] {
 	switch algorithm {
 	case v1alpha1.TokenBucket, v1alpha1.LeakyBucket:
@@ -158,10 +158,10 @@ func when(axis v1alpha1.Axis) *rapid.Generator[v1alpha1.When] {
 	)
 }
 
-func networks(lowestLimit int) *rapid.Generator[[]v1alpha1.CIDR] {
+func networks(minLength int) *rapid.Generator[[]v1alpha1.CIDR] {
 	return rapid.SliceOfN(rapid.SampledFrom([]v1alpha1.CIDR{
 		"10.0.0.0/8", "203.0.113.7/32", "0.0.0.0/0", "2001:DB8::/32", "2001:db8:0:0::/32", "::/0",
-	}), lowestLimit, 4)
+	}), minLength, 4)
 }
 
 func cost() *rapid.Generator[*v1alpha1.Cost] {
@@ -200,7 +200,7 @@ func httpMatch() *rapid.Generator[*v1alpha1.HTTPMatch] {
 	})
 }
 
-// badPolicy draws policies with one or more faults.
+// badPolicy draws invalid policies, with one to three faults.
 func badPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 	faults := []func(*v1alpha1.RateLimitPolicySpec){
 		func(s *v1alpha1.RateLimitPolicySpec) { s.Axis = "Planet" },
@@ -236,7 +236,7 @@ func badPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 			s.Tiers = append(s.Tiers, v1alpha1.Tier{Name: "none", When: v1alpha1.When{Groups: []v1alpha1.Group{"a"}}})
 		},
 		func(s *v1alpha1.RateLimitPolicySpec) {
-			s.Tiers = append(s.Tiers, v1alpha1.Tier{Name: "anybody", Unlimited: true})
+			s.Tiers = append(s.Tiers, v1alpha1.Tier{Name: "unconditional", Unlimited: true})
 		},
 		func(s *v1alpha1.RateLimitPolicySpec) {
 			tier := v1alpha1.Tier{Name: "twice", Unlimited: true, When: v1alpha1.When{Groups: []v1alpha1.Group{"a"}}}
@@ -252,7 +252,7 @@ func badPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 	})
 }
 
-// FuzzCompile throws any text at every text field: Compile must say rule or problem, and a limiter must take the rules.
+// FuzzCompile sets text fields to any text. Compile must return either a rule or problems, and a limiter must accept the rules.
 func FuzzCompile(f *testing.F) {
 	f.Add("Tenant", int64(100), "1d", "SlidingWindowLog", "X-Tenant", "Exact", "/v1", "api.shop.example", "GET")
 	f.Add("IP", int64(-1), "9999999h", "", "x y", "RegularExpression", `\Qa`, "*.", "get")
@@ -272,7 +272,7 @@ func FuzzCompile(f *testing.F) {
 				Headers: []v1alpha1.HeaderMatch{{Name: v1alpha1.HeaderName(name), Type: v1alpha1.HeaderMatchType(kind), Value: &value}},
 			}},
 		}
-		mustBeRuleOrProblem(t, policy)
+		mustReturnRuleOrProblem(t, policy)
 		policy.Spec.Match = &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{
 			CIDRs: []v1alpha1.CIDR{v1alpha1.CIDR(host)}, Expression: new(v1alpha1.Expression(method)),
 		}}
@@ -281,21 +281,21 @@ func FuzzCompile(f *testing.F) {
 			{Name: name, Limit: &limit, Burst: &limit, When: v1alpha1.When{Identifiers: []v1alpha1.TierIdentifier{v1alpha1.TierIdentifier(value)}}},
 			{Name: kind, Limit: &limit, When: v1alpha1.When{Expression: new(v1alpha1.Expression(method))}},
 		}
-		mustBeRuleOrProblem(t, policy)
+		mustReturnRuleOrProblem(t, policy)
 		policy.Spec.Match = &v1alpha1.Match{Descriptors: []v1alpha1.DescriptorMatch{{Key: v1alpha1.DescriptorKey(name), Value: &value}}}
 		policy.Spec.Identifier = &v1alpha1.Identifier{Expression: new(v1alpha1.Expression(method))}
 		policy.Spec.Tiers, policy.Spec.Cost = nil, &v1alpha1.Cost{Value: &limit}
-		mustBeRuleOrProblem(t, policy)
+		mustReturnRuleOrProblem(t, policy)
 	})
 }
 
-func mustBeRuleOrProblem(t *testing.T, policy v1alpha1.RateLimitPolicy) {
+func mustReturnRuleOrProblem(t *testing.T, policy v1alpha1.RateLimitPolicy) {
 	t.Helper()
 	set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, compile.DefaultIdentity())
 	if (len(set.Rules) == 1) == (len(problems) > 0) {
-		t.Fatalf("neither or both: %v, %v", set, problems)
+		t.Fatalf("want either a rule or problems, got %v and %v", set, problems)
 	}
 	if _, err := rules.NewIndex(set, "sha256:test", "weir:"); err != nil {
-		t.Fatalf("a limiter refuses the Set: %v", err)
+		t.Fatalf("a limiter rejects the Set: %v", err)
 	}
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "update the golden files")
 
-// outcome is the form of a golden file.
+// outcome is the content of a golden file.
 type outcome struct {
 	Rules      []rules.Rule       `json:"rules,omitempty"`
 	Namespaces []rules.Namespace  `json:"namespaces,omitempty"`
@@ -54,13 +54,13 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("%s (-want +got), go test -update writes it anew:\n%s", golden, diff)
+				t.Errorf("%s (-want +got); run go test -update to update it:\n%s", golden, diff)
 			}
 		})
 	}
 }
 
-// TestGolden_RulesCanBeIndexed holds what Compile makes against what NewIndex takes.
+// TestGolden_RulesCanBeIndexed checks that NewIndex accepts the rules that Compile returns.
 func TestGolden_RulesCanBeIndexed(t *testing.T) {
 	inputs, err := filepath.Glob("testdata/*.in.yaml")
 	if err != nil {
@@ -74,7 +74,7 @@ func TestGolden_RulesCanBeIndexed(t *testing.T) {
 	}
 }
 
-// readPolicies reads a file of policies without the schema: golden inputs hold what no API server would let pass.
+// readPolicies reads policies from a file without validating the schema: golden inputs contain policies that the API server rejects.
 func readPolicies(t *testing.T, file string) compile.Policies {
 	t.Helper()
 	content, err := os.ReadFile(file)
@@ -90,7 +90,7 @@ func readPolicies(t *testing.T, file string) compile.Policies {
 			return policies
 		}
 		if err == nil {
-			err = add(&policies, document)
+			err = addObject(&policies, document)
 		}
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
@@ -98,8 +98,8 @@ func readPolicies(t *testing.T, file string) compile.Policies {
 	}
 }
 
-// add takes a document that says no kind for a RateLimitPolicy.
-func add(policies *compile.Policies, document []byte) error {
+// addObject adds the object in document. A document without a kind is a RateLimitPolicy.
+func addObject(policies *compile.Policies, document []byte) error {
 	var kind metav1.PartialObjectMetadata
 	if err := json.Unmarshal(document, &kind); err != nil {
 		return err

@@ -40,7 +40,7 @@ func lowerResources(of v1alpha1.KubernetesResources) rules.KubernetesResources {
 	}
 }
 
-// operationsOf returns the operations, or the default if there are none. The API server sets the default, but Go code may omit it.
+// operationsOf returns the operations, or the default if the list is empty. The API server sets the default, but Go code may omit it.
 func operationsOf(of v1alpha1.KubernetesResources) []v1alpha1.Operation {
 	if len(of.Operations) == 0 {
 		return []v1alpha1.Operation{v1alpha1.OperationCreate}

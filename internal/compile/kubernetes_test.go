@@ -12,17 +12,17 @@ import (
 )
 
 func TestCovers_ComparesMatchesOfWrites(t *testing.T) {
-	created := func(group, resource string) rules.KubernetesResources {
+	creates := func(group, resource string) rules.KubernetesResources {
 		return rules.KubernetesResources{APIGroups: []string{group}, Resources: []string{resource}, Operations: []string{"CREATE"}}
 	}
 	with := func(change func(*rules.KubernetesMatch)) rules.Match {
-		m := rules.KubernetesMatch{Resources: []rules.KubernetesResources{created("", "pods")}}
+		m := rules.KubernetesMatch{Resources: []rules.KubernetesResources{creates("", "pods")}}
 		if change != nil {
 			change(&m)
 		}
 		return rules.Match{Kubernetes: &m}
 	}
-	of := func(all ...rules.KubernetesResources) rules.Match {
+	resourcesOf := func(all ...rules.KubernetesResources) rules.Match {
 		return with(func(m *rules.KubernetesMatch) { m.Resources = all })
 	}
 	free := rules.Requirement{Key: "plan", Operator: rules.SelectorIn, Values: []string{"free"}}
@@ -30,50 +30,50 @@ func TestCovers_ComparesMatchesOfWrites(t *testing.T) {
 	selecting := func(r ...rules.Requirement) rules.Match {
 		return with(func(m *rules.KubernetesMatch) { m.NamespaceSelector = r })
 	}
-	deleted := created("", "pods")
+	deleted := creates("", "pods")
 	deleted.Operations = []string{"CREATE", "DELETE"}
 	for name, tc := range map[string]struct {
 		wide, narrow rules.Match
 		want         bool
 	}{
-		"by the same":                      {with(nil), with(nil), true},
-		"not by every other request":       {rules.Match{}, with(nil), false},
-		"and cover no other request":       {of(created("*", "*/*")), rules.Match{}, false},
-		"by all groups":                    {of(created("*", "pods")), with(nil), true},
-		"not by one group":                 {with(nil), of(created("*", "pods")), false},
-		"by all resources":                 {of(created("", "*")), with(nil), true},
-		"not with subresources":            {of(created("", "*")), of(created("", "pods/eviction")), false},
-		"with subresources":                {of(created("", "pods/*")), of(created("", "pods/eviction"), created("", "pods")), true},
-		"a subresource of whatever":        {of(created("", "*/scale")), of(created("", "deployments/scale")), true},
-		"by one of several":                {of(created("apps", "deployments"), created("", "pods")), with(nil), true},
-		"not several by one":               {with(nil), of(created("apps", "deployments"), created("", "pods")), false},
-		"more operations":                  {of(deleted), with(nil), true},
-		"fewer operations":                 {with(nil), of(deleted), false},
-		"some namespaces by all":           {with(nil), with(func(m *rules.KubernetesMatch) { m.Namespaces = []string{"shop"} }), true},
-		"all namespaces by some":           {with(func(m *rules.KubernetesMatch) { m.Namespaces = []string{"shop"} }), with(nil), false},
-		"selected namespaces by all":       {with(nil), selecting(free), true},
-		"all namespaces by selected":       {selecting(free), with(nil), false},
-		"twice selected by once":           {selecting(free), selecting(free, web), true},
-		"once selected by twice":           {selecting(free, web), selecting(free), false},
-		"a user by several":                {with(func(m *rules.KubernetesMatch) { m.Users = []string{"a", "b"} }), with(func(m *rules.KubernetesMatch) { m.Users = []string{"b"} }), true},
-		"everybody by a user":              {with(func(m *rules.KubernetesMatch) { m.Users = []string{"a"} }), with(nil), false},
-		"everybody by a group":             {with(func(m *rules.KubernetesMatch) { m.Groups = []string{"a"} }), with(nil), false},
-		"everybody by all but one":         {with(func(m *rules.KubernetesMatch) { m.ExceptUsers = []string{"a"} }), with(nil), false},
-		"all but one by everybody":         {with(nil), with(func(m *rules.KubernetesMatch) { m.ExceptUsers = []string{"a"} }), true},
-		"all but two by all but one":       {with(func(m *rules.KubernetesMatch) { m.ExceptGroups = []string{"a"} }), with(func(m *rules.KubernetesMatch) { m.ExceptGroups = []string{"a", "b"} }), true},
-		"all but one group by all but two": {with(func(m *rules.KubernetesMatch) { m.ExceptGroups = []string{"a", "b"} }), with(func(m *rules.KubernetesMatch) { m.ExceptGroups = []string{"a"} }), false},
+		"a match covers itself":                           {with(nil), with(nil), true},
+		"a match for HTTP requests does not cover writes": {rules.Match{}, with(nil), false},
+		"a match for writes does not cover HTTP requests": {resourcesOf(creates("*", "*/*")), rules.Match{}, false},
+		"all API groups cover one":                        {resourcesOf(creates("*", "pods")), with(nil), true},
+		"one API group does not cover all":                {with(nil), resourcesOf(creates("*", "pods")), false},
+		"all resources cover one":                         {resourcesOf(creates("", "*")), with(nil), true},
+		"all resources do not cover subresources":         {resourcesOf(creates("", "*")), resourcesOf(creates("", "pods/eviction")), false},
+		"all subresources cover one and the resource":     {resourcesOf(creates("", "pods/*")), resourcesOf(creates("", "pods/eviction"), creates("", "pods")), true},
+		"a subresource of all resources covers one":       {resourcesOf(creates("", "*/scale")), resourcesOf(creates("", "deployments/scale")), true},
+		"two resources cover one of them":                 {resourcesOf(creates("apps", "deployments"), creates("", "pods")), with(nil), true},
+		"one resource does not cover two":                 {with(nil), resourcesOf(creates("apps", "deployments"), creates("", "pods")), false},
+		"two operations cover one of them":                {resourcesOf(deleted), with(nil), true},
+		"one operation does not cover two":                {with(nil), resourcesOf(deleted), false},
+		"all namespaces cover one":                        {with(nil), with(func(m *rules.KubernetesMatch) { m.Namespaces = []string{"shop"} }), true},
+		"one namespace does not cover all":                {with(func(m *rules.KubernetesMatch) { m.Namespaces = []string{"shop"} }), with(nil), false},
+		"all namespaces cover a selector":                 {with(nil), selecting(free), true},
+		"a selector does not cover all namespaces":        {selecting(free), with(nil), false},
+		"one requirement covers two with it":              {selecting(free), selecting(free, web), true},
+		"two requirements do not cover one":               {selecting(free, web), selecting(free), false},
+		"two users cover one of them":                     {with(func(m *rules.KubernetesMatch) { m.Users = []string{"a", "b"} }), with(func(m *rules.KubernetesMatch) { m.Users = []string{"b"} }), true},
+		"one user does not cover all users":               {with(func(m *rules.KubernetesMatch) { m.Users = []string{"a"} }), with(nil), false},
+		"one group does not cover all users":              {with(func(m *rules.KubernetesMatch) { m.Groups = []string{"a"} }), with(nil), false},
+		"all users except one do not cover all users":     {with(func(m *rules.KubernetesMatch) { m.ExceptUsers = []string{"a"} }), with(nil), false},
+		"all users cover all users except one":            {with(nil), with(func(m *rules.KubernetesMatch) { m.ExceptUsers = []string{"a"} }), true},
+		"one excepted group covers two with it":           {with(func(m *rules.KubernetesMatch) { m.ExceptGroups = []string{"a"} }), with(func(m *rules.KubernetesMatch) { m.ExceptGroups = []string{"a", "b"} }), true},
+		"two excepted groups do not cover one":            {with(func(m *rules.KubernetesMatch) { m.ExceptGroups = []string{"a", "b"} }), with(func(m *rules.KubernetesMatch) { m.ExceptGroups = []string{"a"} }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := compile.Covers(&tc.wide, &tc.narrow); got != tc.want {
-				t.Errorf("got %v", got)
+				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})
 	}
 }
 
-// TestCovers_HoldsForEveryWrite draws two matches and many writes: what narrow matches, wide does.
+// TestCovers_HoldsForEveryWrite draws two matches and many writes. Wide must match every write that narrow matches.
 func TestCovers_HoldsForEveryWrite(t *testing.T) {
-	said := 0
+	covered := 0
 	rapid.Check(t, func(t *rapid.T) {
 		narrow := kubernetesMatch().Draw(t, "narrow")
 		wide := narrow.DeepCopy()
@@ -97,37 +97,37 @@ func TestCovers_HoldsForEveryWrite(t *testing.T) {
 		if !compile.Covers(&set.Rules[1].Match, &set.Rules[0].Match) {
 			return
 		}
-		said++
+		covered++
 		index, err := rules.NewIndex(set, "", "weir:")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 30 {
-			one := func(what string, of ...string) string { return rapid.SampledFrom(of).Draw(t, what) }
+			oneOf := func(label string, values ...string) string { return rapid.SampledFrom(values).Draw(t, label) }
 			write := &rules.KubernetesRequest{
-				Operation: one("operation", "CREATE", "UPDATE"), Group: one("group", "", "apps", "batch"), Resource: one("resource", "pods", "jobs"),
-				Subresource: one("subresource", "", "scale", "status"), Namespace: "shop", User: one("user", "alice", "bob", "eve"),
-				Groups: []string{one("group of the user", "alice", "bob", "eve")}, DryRun: rapid.Bool().Draw(t, "dry"),
+				Operation: oneOf("operation", "CREATE", "UPDATE"), Group: oneOf("group", "", "apps", "batch"), Resource: oneOf("resource", "pods", "jobs"),
+				Subresource: oneOf("subresource", "", "scale", "status"), Namespace: "shop", User: oneOf("user", "alice", "bob", "eve"),
+				Groups: []string{oneOf("group of the user", "alice", "bob", "eve")}, DryRun: rapid.Bool().Draw(t, "dry"),
 			}
 			var matched []string
 			for _, m := range index.Match(nil, &rules.Request{Domain: "shop", Kubernetes: write}) {
 				matched = append(matched, m.Rule.Policy)
 			}
 			if slices.Equal(matched, []string{"shop/narrow"}) {
-				t.Fatalf("%+v is matched by narrow alone\n%+v\n%+v", write, set.Rules[0].Match.Kubernetes, set.Rules[1].Match.Kubernetes)
+				t.Fatalf("only narrow matches %+v\n%+v\n%+v", write, set.Rules[0].Match.Kubernetes, set.Rules[1].Match.Kubernetes)
 			}
 		}
 	})
-	if said == 0 {
-		t.Error("nothing was said to be covered")
+	if covered == 0 {
+		t.Error("Covers never returned true")
 	}
-	t.Logf("%d pairs", said)
+	t.Logf("%d covered pairs", covered)
 }
 
 func TestIdentityOf_ReturnsTheTableOfALimiter(t *testing.T) {
 	var spec v1alpha1.LimiterSpec
 	if got := compile.IdentityOf(&spec); got != compile.DefaultIdentity() {
-		t.Errorf("a Limiter that says nothing has %+v", got)
+		t.Errorf("a Limiter without an identity table has %+v", got)
 	}
 	spec.Identity = v1alpha1.IdentityTable{
 		IP:     v1alpha1.IPIdentity{IPv6PrefixLength: 56, TrustedProxies: []v1alpha1.CIDR{"10.0.0.0/8"}},
@@ -148,8 +148,8 @@ func TestIdentityOf_ReturnsTheTableOfALimiter(t *testing.T) {
 	}
 }
 
-// onAxis is a policy of the cluster for the creation of pods.
-func onAxis(name string, axis v1alpha1.Axis, change func(*v1alpha1.RateLimitPolicySpec)) v1alpha1.ClusterRateLimitPolicy {
+// podCreationPolicy returns a ClusterRateLimitPolicy that limits the creation of pods.
+func podCreationPolicy(name string, axis v1alpha1.Axis, change func(*v1alpha1.RateLimitPolicySpec)) v1alpha1.ClusterRateLimitPolicy {
 	var policy v1alpha1.ClusterRateLimitPolicy
 	policy.Name = name
 	policy.Spec.RateLimitPolicySpec = v1alpha1.RateLimitPolicySpec{

@@ -30,36 +30,36 @@ func TestCompile_ReturnsOnlyTheNamespacePropertiesThatRulesRead(t *testing.T) {
 		identity compile.Identity
 		want     []rules.Namespace
 	}{
-		"nothing, where nothing is asked":              {onAxis("a", "User", nil), compile.Identity{NamespaceLabel: "tenant"}, nil},
-		"nothing, where a namespace is its own tenant": {onAxis("a", "Tenant", nil), compile.Identity{}, nil},
-		"the tenants that differ from the name": {
-			onAxis("a", "Tenant", nil), compile.Identity{NamespaceLabel: "tenant"}, []rules.Namespace{{Name: "shop", Tenant: "acme"}},
+		"no namespaces if no rule reads them":               {podCreationPolicy("a", "User", nil), compile.Identity{NamespaceLabel: "tenant"}, nil},
+		"no namespaces if each namespace is its own tenant": {podCreationPolicy("a", "Tenant", nil), compile.Identity{}, nil},
+		"the tenants that differ from the namespace name": {
+			podCreationPolicy("a", "Tenant", nil), compile.Identity{NamespaceLabel: "tenant"}, []rules.Namespace{{Name: "shop", Tenant: "acme"}},
 		},
-		"those of an annotation, if it is not too long for a name": {
-			onAxis("a", "Tenant", nil), compile.Identity{NamespaceAnnotation: "owner"}, []rules.Namespace{{Name: "shop", Tenant: "globex"}},
+		"the tenants from an annotation, if it is not too long": {
+			podCreationPolicy("a", "Tenant", nil), compile.Identity{NamespaceAnnotation: "owner"}, []rules.Namespace{{Name: "shop", Tenant: "globex"}},
 		},
-		"no tenants for a policy that takes them from elsewhere": {
-			onAxis("a", "Tenant", func(s *v1alpha1.RateLimitPolicySpec) {
+		"no tenants for a policy with another identifier": {
+			podCreationPolicy("a", "Tenant", func(s *v1alpha1.RateLimitPolicySpec) {
 				s.Identifier = &v1alpha1.Identifier{Expression: new(v1alpha1.Expression("request.name"))}
 			}),
 			compile.Identity{NamespaceLabel: "tenant"},
 			nil,
 		},
-		"no labels that are not asked": {
-			onAxis("a", "User", selecting(metav1.LabelSelector{MatchLabels: map[string]string{"plan": "free"}})),
+		"only the labels that the selector reads": {
+			podCreationPolicy("a", "User", selecting(metav1.LabelSelector{MatchLabels: map[string]string{"plan": "free"}})),
 			compile.Identity{},
 			[]rules.Namespace{{Name: "search", Labels: map[string]string{"plan": "paid"}}, {Name: "shop", Labels: map[string]string{"plan": "free"}}},
 		},
-		"the labels that a tier asks": {
-			onAxis("a", "User", func(s *v1alpha1.RateLimitPolicySpec) {
+		"the labels that a tier reads": {
+			podCreationPolicy("a", "User", func(s *v1alpha1.RateLimitPolicySpec) {
 				when := v1alpha1.When{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"colour": "blue"}}}
 				s.Tiers = []v1alpha1.Tier{{Name: "blue", Unlimited: true, When: when}}
 			}),
 			compile.Identity{},
 			[]rules.Namespace{{Name: "shop", Labels: map[string]string{"colour": "blue"}}},
 		},
-		"every namespace, where it is asked what one has not": {
-			onAxis("a", "User", selecting(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		"every namespace if a selector requires that a label is absent": {
+			podCreationPolicy("a", "User", selecting(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 				{Key: "colour", Operator: metav1.LabelSelectorOpDoesNotExist},
 			}})),
 			compile.Identity{},
@@ -86,27 +86,27 @@ func TestCompile_ChangesTheRevisionOnlyWithNamespacePropertiesThatRulesRead(t *t
 		_, revision := rules.Encode(all.Compile(identity).Set)
 		return revision
 	}
-	same := func(all []compile.Namespace) []compile.Namespace { return all }
-	unasked := func(all []compile.Namespace) []compile.Namespace {
+	unchanged := func(all []compile.Namespace) []compile.Namespace { return all }
+	changeUnread := func(all []compile.Namespace) []compile.Namespace {
 		all[0].Labels["colour"], all[0].Annotations["owner"] = "red", "initech"
 		return append(all[:3], compile.Namespace{Name: "new", Labels: map[string]string{"team": "web"}})
 	}
-	retold := func(all []compile.Namespace) []compile.Namespace {
+	changeTenant := func(all []compile.Namespace) []compile.Namespace {
 		all[0].Labels["tenant"] = "initech"
 		return all
 	}
-	backwards := func(all []compile.Namespace) []compile.Namespace {
+	changeOrder := func(all []compile.Namespace) []compile.Namespace {
 		all[0], all[3] = all[3], all[0]
 		return all
 	}
-	tenants, requests := onAxis("tenants", "Tenant", nil), onAxis("requests", "Tenant", func(s *v1alpha1.RateLimitPolicySpec) { s.Match = nil })
-	if revision(same, tenants) != revision(unasked, tenants) || revision(same, tenants) != revision(backwards, tenants) {
-		t.Error("it changes with what no rule asks, or with the order of namespaces")
+	tenants, httpRequests := podCreationPolicy("tenants", "Tenant", nil), podCreationPolicy("requests", "Tenant", func(s *v1alpha1.RateLimitPolicySpec) { s.Match = nil })
+	if revision(unchanged, tenants) != revision(changeUnread, tenants) || revision(unchanged, tenants) != revision(changeOrder, tenants) {
+		t.Error("the revision changes with properties that no rule reads, or with the order of namespaces")
 	}
-	if revision(same, tenants) == revision(retold, tenants) {
-		t.Error("it stays the same when a namespace changes its tenant")
+	if revision(unchanged, tenants) == revision(changeTenant, tenants) {
+		t.Error("the revision stays the same when a namespace changes its tenant")
 	}
-	if revision(same, requests) != revision(retold, requests) {
-		t.Error("it changes with namespaces for policies of other requests")
+	if revision(unchanged, httpRequests) != revision(changeTenant, httpRequests) {
+		t.Error("the revision of policies for HTTP requests changes with namespaces")
 	}
 }

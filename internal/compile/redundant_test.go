@@ -22,7 +22,8 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// TestIsRedundant_ConsidersEveryFieldOfARule fails when a Rule or a Match learns to say more: then think of [compile.IsRedundant].
+// TestIsRedundant_ConsidersEveryFieldOfARule fails when a Rule or a Match gets a new field. Check first whether
+// [compile.IsRedundant] must compare it.
 func TestIsRedundant_ConsidersEveryFieldOfARule(t *testing.T) {
 	for _, c := range []struct {
 		of   reflect.Type
@@ -52,38 +53,38 @@ func TestIsRedundant_ComparesDomains(t *testing.T) {
 		change func(strict *rules.Rule)
 		want   bool
 	}{
-		{"of all domains", func(r *rules.Rule) { r.AllDomains = true }, true},
-		{"of several", func(r *rules.Rule) { r.Domains = []string{"bank", "shop"} }, true},
-		{"of others", func(r *rules.Rule) { r.Domains = []string{"bank"} }, false},
-		{"of none", func(*rules.Rule) {}, false},
-		{"of all, that gives way", func(r *rules.Rule) { r.AllDomains, r.Default = true, true }, false},
+		{"for all domains", func(r *rules.Rule) { r.AllDomains = true }, true},
+		{"for several domains", func(r *rules.Rule) { r.Domains = []string{"bank", "shop"} }, true},
+		{"for another domain", func(r *rules.Rule) { r.Domains = []string{"bank"} }, false},
+		{"for no domains", func(*rules.Rule) {}, false},
+		{"for all domains that is a default", func(r *rules.Rule) { r.AllDomains, r.Default = true, true }, false},
 	} {
 		strict := lax
 		strict.Policy, strict.Domain, strict.Units = "cluster/b", "", 5
 		c.change(&strict)
 		if got := compile.IsRedundant(&lax, &strict); got != c.want {
-			t.Errorf("a rule %s: %v", c.name, got)
+			t.Errorf("a rule %s: got %v, want %v", c.name, got, c.want)
 		}
 		if lax := lax; compile.IsRedundant(&strict, &lax) {
-			t.Errorf("a rule %s is said to be laxer", c.name)
+			t.Errorf("a rule %s is reported as redundant, although it is stricter", c.name)
 		}
 	}
 }
 
-// drawPolicy is a policy of few words, so that two have often something in common.
+// drawPolicy draws each field of a policy from few values. Two drawn policies often have values in common.
 func drawPolicy(t *rapid.T, name string) v1alpha1.RateLimitPolicy {
-	one := func(what string, of ...string) string { return rapid.SampledFrom(of).Draw(t, name+": "+what) }
+	oneOf := func(label string, values ...string) string { return rapid.SampledFrom(values).Draw(t, name+": "+label) }
 	spec := []string{
-		"axis: " + one("axis", "User", "User", "IP", "Endpoint"),
-		"limit: " + one("limit", "1", "2", "3", "5"),
-		"window: " + one("window", "1s", "2s", "3s", "4s"),
-		one("algorithm", "algorithm: FixedWindow", "algorithm: SlidingWindowLog", "algorithm: SlidingWindowCounter",
+		"axis: " + oneOf("axis", "User", "User", "IP", "Endpoint"),
+		"limit: " + oneOf("limit", "1", "2", "3", "5"),
+		"window: " + oneOf("window", "1s", "2s", "3s", "4s"),
+		oneOf("algorithm", "algorithm: FixedWindow", "algorithm: SlidingWindowLog", "algorithm: SlidingWindowCounter",
 			"algorithm: TokenBucket", "algorithm: TokenBucket, burst: 2", "algorithm: LeakyBucket", "algorithm: LeakyBucket, burst: 2"),
-		one("scope", "", "", "scope: Endpoint"),
-		one("cost", "", "", "cost: {header: x-cost}"),
-		one("tiers", "", "", "tiers: [{name: a, when: {identifiers: [u1]}, limit: 4}]", "tiers: [{name: a, when: {identifiers: [u1]}, unlimited: true}]",
+		oneOf("scope", "", "", "scope: Endpoint"),
+		oneOf("cost", "", "", "cost: {header: x-cost}"),
+		oneOf("tiers", "", "", "tiers: [{name: a, when: {identifiers: [u1]}, limit: 4}]", "tiers: [{name: a, when: {identifiers: [u1]}, unlimited: true}]",
 			"tiers: [{name: a, when: {header: {name: x-plan, value: paid}}, limit: 1}]"),
-		one("match", "", "", "match: {http: {paths: [{value: /a}]}}", "match: {http: {paths: [{value: /a/b}, {value: /a/c, type: Exact}]}}",
+		oneOf("match", "", "", "match: {http: {paths: [{value: /a}]}}", "match: {http: {paths: [{value: /a/b}, {value: /a/c, type: Exact}]}}",
 			"match: {http: {methods: [GET]}}", "match: {http: {hosts: [x.example]}}", `match: {http: {hosts: ["*.example"]}}`,
 			"match: {http: {headers: [{name: x-plan, type: Present}]}}", "match: {http: {headers: [{name: x-plan, type: Present}], methods: [GET]}}",
 			"match: {http: {cidrs: [10.0.0.0/8]}}", "match: {http: {cidrs: [10.0.0.0/16], exceptCIDRs: [10.0.1.0/24]}}",
@@ -97,24 +98,24 @@ func drawPolicy(t *rapid.T, name string) v1alpha1.RateLimitPolicy {
 }
 
 func drawRequest(t *rapid.T) rules.Request {
-	one := func(what string, of ...string) string { return rapid.SampledFrom(of).Draw(t, what) }
-	headers := map[string]string{"x-user-id": one("user", "u1", "u2", "u1")}
-	if plan := one("plan", "", "paid"); plan != "" {
+	oneOf := func(label string, values ...string) string { return rapid.SampledFrom(values).Draw(t, label) }
+	headers := map[string]string{"x-user-id": oneOf("user", "u1", "u2", "u1")}
+	if plan := oneOf("plan", "", "paid"); plan != "" {
 		headers["x-plan"] = plan
 	}
-	if cost := one("cost", "", "0", "2"); cost != "" {
+	if cost := oneOf("cost", "", "0", "2"); cost != "" {
 		headers["x-cost"] = cost
 	}
 	return rules.Request{
-		Domain: "shop", Method: one("method", "GET", "POST"), Host: one("host", "x.example", "y"), Path: one("path", "/a", "/a/b", "/a/c", "/d"),
-		Headers: headers, ClientIP: netip.MustParseAddr(one("client", "10.0.0.1", "10.0.1.1", "192.0.2.1")),
+		Domain: "shop", Method: oneOf("method", "GET", "POST"), Host: oneOf("host", "x.example", "y"), Path: oneOf("path", "/a", "/a/b", "/a/c", "/d"),
+		Headers: headers, ClientIP: netip.MustParseAddr(oneOf("client", "10.0.0.1", "10.0.1.1", "192.0.2.1")),
 	}
 }
 
-// drawPair draws two policies, which are often alike.
+// drawPair draws two policies. They often differ in few fields.
 func drawPair(t *rapid.T) (a, b v1alpha1.RateLimitPolicy) {
 	a, b = drawPolicy(t, "a"), drawPolicy(t, "b")
-	if rapid.IntRange(0, 2).Draw(t, "alike") == 0 {
+	if rapid.IntRange(0, 2).Draw(t, "similar") == 0 {
 		return a, b
 	}
 	other := b.Spec
@@ -129,27 +130,28 @@ func drawPair(t *rapid.T) (a, b v1alpha1.RateLimitPolicy) {
 	return a, b
 }
 
-// TestIsRedundant_HoldsForEveryRequest lets both policies decide the same requests.
+// TestIsRedundant_HoldsForEveryRequest applies both policies to the same requests.
 func TestIsRedundant_HoldsForEveryRequest(t *testing.T) {
-	said, denials := 0, 0
+	redundant, denials := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		for range 10 { // few pairs are comparable
 			a, b := drawPair(t)
 			set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{a, b}, compile.DefaultIdentity())
 			if len(problems) == 0 && compile.IsRedundant(&set.Rules[0], &set.Rules[1]) {
-				said++
-				denials += mustNeverDecide(t, set)
+				redundant++
+				denials += mustBeRedundant(t, set)
 			}
 		}
 	})
-	if said == 0 || denials == 0 {
-		t.Errorf("%d pairs and %d denials prove nothing", said, denials)
+	if redundant == 0 || denials == 0 {
+		t.Errorf("%d redundant pairs and %d denials are too few for this test", redundant, denials)
 	}
-	t.Logf("%d pairs, %d denials by the stricter", said, denials)
+	t.Logf("%d pairs, %d denials by the stricter", redundant, denials)
 }
 
-// mustNeverDecide lets the rules a and b decide, and wants a to deny nothing that b does not. It returns how often b denied.
-func mustNeverDecide(t *rapid.T, set rules.Set) (denials int) {
+// mustBeRedundant applies the rules a and b to requests. It fails the test if a denies a request that b allows. It returns the
+// number of requests that b denied.
+func mustBeRedundant(t *rapid.T, set rules.Set) (denials int) {
 	now := time.Unix(1_800_000_000, 0)
 	store := memstore.New(func() time.Time { return now })
 	metrics := engine.NewMetrics(prometheus.NewRegistry())

@@ -42,7 +42,7 @@ func TestCompile_HashesAPIKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	if bytes.Contains(published, []byte(secret)) {
-		t.Errorf("published: %s", published)
+		t.Errorf("the encoded rule set contains the API key: %s", published)
 	}
 	want := []string{limiter.HashSecret(secret)}
 	if diff := cmp.Diff(want, set.Rules[0].Tiers[0].When.Identifiers); diff != "" {
@@ -51,36 +51,36 @@ func TestCompile_HashesAPIKeys(t *testing.T) {
 }
 
 func TestCompile_NeverQuotesAPIKeysInProblems(t *testing.T) {
-	for name, spoil := range map[string]func(*v1alpha1.RateLimitPolicySpec){
-		"an empty key beside it": func(s *v1alpha1.RateLimitPolicySpec) {
+	for name, invalidate := range map[string]func(*v1alpha1.RateLimitPolicySpec){
+		"an additional empty key": func(s *v1alpha1.RateLimitPolicySpec) {
 			s.Tiers[0].When.Identifiers = append(s.Tiers[0].When.Identifiers, "")
 		},
-		"two ways to be of a tier": func(s *v1alpha1.RateLimitPolicySpec) { s.Tiers[0].When.Groups = []v1alpha1.Group{"a"} },
-		"no limit":                 func(s *v1alpha1.RateLimitPolicySpec) { s.Tiers[0].Limit = nil },
-		"two tiers of one name":    func(s *v1alpha1.RateLimitPolicySpec) { s.Tiers = append(s.Tiers, s.Tiers[0]) },
-		"no name":                  func(s *v1alpha1.RateLimitPolicySpec) { s.Tiers[0].Name = "" },
-		"a burst without a bucket": func(s *v1alpha1.RateLimitPolicySpec) { s.Tiers[0].Burst = new(int64(1)) },
-		"an unknown axis":          func(s *v1alpha1.RateLimitPolicySpec) { s.Axis = "apikey" },
+		"a tier with two conditions":             func(s *v1alpha1.RateLimitPolicySpec) { s.Tiers[0].When.Groups = []v1alpha1.Group{"a"} },
+		"a tier without a limit":                 func(s *v1alpha1.RateLimitPolicySpec) { s.Tiers[0].Limit = nil },
+		"two tiers with the same name":           func(s *v1alpha1.RateLimitPolicySpec) { s.Tiers = append(s.Tiers, s.Tiers[0]) },
+		"a tier without a name":                  func(s *v1alpha1.RateLimitPolicySpec) { s.Tiers[0].Name = "" },
+		"a burst for an algorithm without burst": func(s *v1alpha1.RateLimitPolicySpec) { s.Tiers[0].Burst = new(int64(1)) },
+		"an unknown axis":                        func(s *v1alpha1.RateLimitPolicySpec) { s.Axis = "apikey" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy := policyWithTiers(v1alpha1.AxisAPIKey, secret)
-			spoil(&policy.Spec)
+			invalidate(&policy.Spec)
 			set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, compile.DefaultIdentity())
 			if len(problems) == 0 || len(set.Rules) > 0 {
-				t.Fatalf("problems %v, rules %v", problems, set.Rules)
+				t.Fatalf("want problems and no rules, got %v and %v", problems, set.Rules)
 			}
 			found, err := json.Marshal(problems)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if strings.Contains(string(found), secret) {
-				t.Errorf("found: %s", found)
+				t.Errorf("a problem contains the API key: %s", found)
 			}
 		})
 	}
 }
 
-func TestCompile_WritesAddressesInTiersAsLimitersCountThem(t *testing.T) {
+func TestCompile_NormalizesAddressesInTiersLikeLimiters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		address := netip.AddrFrom16([16]byte(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "bytes")))
 		if rapid.Bool().Draw(t, "IPv4") {
@@ -103,7 +103,7 @@ func TestCompile_WritesAddressesInTiersAsLimitersCountThem(t *testing.T) {
 			t.Fatalf("%d rules match", len(matched))
 		}
 		if terms := matched[0].Terms(&request, matched[0].Identify(&request)); terms.Tier != "known" {
-			t.Errorf("%v is counted as %q and not of the tier of %v", address, matched[0].Identify(&request), set.Rules[0].Tiers[0].When.Identifiers)
+			t.Errorf("%v is counted as %q, which is not in the tier with identifiers %v", address, matched[0].Identify(&request), set.Rules[0].Tiers[0].When.Identifiers)
 		}
 	})
 }
@@ -130,7 +130,7 @@ func TestCompile_AppliesTheIPv6PrefixLengthToAddressesOnly(t *testing.T) {
 				t.Fatal(problems)
 			}
 			if got := set.Rules[0].Identifier.IPv6Prefix; got != tc.want {
-				t.Errorf("the rule says %d bits, want %d", got, tc.want)
+				t.Errorf("the rule has a prefix of %d bits, want %d", got, tc.want)
 			}
 		})
 	}

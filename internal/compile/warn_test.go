@@ -11,8 +11,8 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// warned is what is said about the first of the policies beside the others.
-func warned(t fixture.Failer, policies ...v1alpha1.RateLimitPolicy) (texts []string) {
+// warningsFor compiles the policies together and returns the warnings for the first one.
+func warningsFor(t fixture.Failer, policies ...v1alpha1.RateLimitPolicy) (texts []string) {
 	t.Helper()
 	set, problems := compile.Compile(policies, compile.DefaultIdentity())
 	if len(problems) > 0 {
@@ -26,7 +26,7 @@ func warned(t fixture.Failer, policies ...v1alpha1.RateLimitPolicy) (texts []str
 			return texts
 		}
 	}
-	t.Fatalf("there is no rule of %s", policies[0].Name)
+	t.Fatalf("there is no rule for policy %s", policies[0].Name)
 	return nil
 }
 
@@ -35,41 +35,41 @@ func TestWarn(t *testing.T) {
 		name, spec string
 		want       []string
 	}{
-		{"nothing to say", `{axis: Tenant, limit: 100, window: 24h}`, nil},
-		{"a log of a hundred thousand", `{axis: Tenant, limit: 100000, window: 24h, algorithm: SlidingWindowLog}`, []string{
+		{"no warnings", `{axis: Tenant, limit: 100, window: 24h}`, nil},
+		{"a large log", `{axis: Tenant, limit: 100000, window: 24h, algorithm: SlidingWindowLog}`, []string{
 			"spec.limit: a log of 100000 units takes 700 kB of Redis memory per identifier; SlidingWindowCounter takes 16 bytes",
 		}},
 		{"a small log", `{axis: Tenant, limit: 9999, window: 24h, algorithm: SlidingWindowLog}`, nil},
-		{"a big log in a tier", `{axis: Tenant, limit: 10, window: 1h, algorithm: SlidingWindowLog,
+		{"a large log in a tier", `{axis: Tenant, limit: 10, window: 1h, algorithm: SlidingWindowLog,
 			tiers: [{name: paid, when: {groups: [paid]}, limit: 1000000}]}`, []string{
 			"spec.tiers[0].limit: a log of 1000000 units takes 7.0 MB of Redis memory per identifier; SlidingWindowCounter takes 16 bytes",
 		}},
 		{"a fixed window", `{axis: Tenant, limit: 100, window: 24h, algorithm: FixedWindow}`, []string{
 			"spec.algorithm: FixedWindow can admit up to 200 units within a short time around the end of a window",
 		}},
-		{"an identifier that no descriptor of match has", `{axis: Tenant, limit: 100, window: 1m, identifier: {descriptor: tenant},
+		{"an identifier from a descriptor that match does not have", `{axis: Tenant, limit: 100, window: 1m, identifier: {descriptor: tenant},
 			match: {descriptors: [{key: generic_key, value: login}]}}`, []string{
 			`spec.identifier.descriptor: match.descriptors has no key "tenant"; requests without it share one counter`,
 		}},
-		{"an identifier that they have", `{axis: Tenant, limit: 100, window: 1m, identifier: {descriptor: tenant},
+		{"an identifier from a descriptor that match has", `{axis: Tenant, limit: 100, window: 1m, identifier: {descriptor: tenant},
 			match: {descriptors: [{key: generic_key, value: login}, {key: tenant}]}}`, nil},
-		{"an identifier of any descriptor", `{axis: Tenant, limit: 100, window: 1m, identifier: {descriptor: tenant}}`, nil},
-		{"networks that are all left out", `{axis: IP, limit: 1, window: 1m, match: {http: {cidrs: [10.1.0.0/16, 10.2.0.0/16], exceptCIDRs: [10.0.0.0/8]}}}`, []string{
+		{"an identifier from a descriptor, without match", `{axis: Tenant, limit: 100, window: 1m, identifier: {descriptor: tenant}}`, nil},
+		{"networks that are all excepted", `{axis: IP, limit: 1, window: 1m, match: {http: {cidrs: [10.1.0.0/16, 10.2.0.0/16], exceptCIDRs: [10.0.0.0/8]}}}`, []string{
 			"spec.match.http.exceptCIDRs: no request matches: exceptCIDRs covers all of cidrs",
 		}},
-		{"networks that are left out in part", `{axis: IP, limit: 1, window: 1m, match: {http: {cidrs: [10.0.0.0/8], exceptCIDRs: [10.1.0.0/16]}}}`, nil},
-		{"a header asked for and ruled out", `{axis: IP, limit: 1, window: 1m, match: {http: {headers: [{name: X-Plan, value: a}, {name: x-plan, value: a, invert: true}]}}}`, []string{
+		{"networks that are excepted in part", `{axis: IP, limit: 1, window: 1m, match: {http: {cidrs: [10.0.0.0/8], exceptCIDRs: [10.1.0.0/16]}}}`, nil},
+		{"contradictory header conditions", `{axis: IP, limit: 1, window: 1m, match: {http: {headers: [{name: X-Plan, value: a}, {name: x-plan, value: a, invert: true}]}}}`, []string{
 			"spec.match.http.headers: no request matches: the conditions on header x-plan contradict each other",
 		}},
-		{"a tier for clients that match leaves out", `{axis: IP, limit: 1, window: 1m, match: {http: {cidrs: [10.0.0.0/8]}},
+		{"a tier for networks outside match.http.cidrs", `{axis: IP, limit: 1, window: 1m, match: {http: {cidrs: [10.0.0.0/8]}},
 			tiers: [{name: office, when: {cidrs: [192.0.2.0/24]}, unlimited: true}]}`, []string{
 			"spec.tiers[0].when.cidrs: no request belongs to this tier: match excludes all of its networks",
 		}},
-		{"a tier for clients that match excepts", `{axis: IP, limit: 1, window: 1m, match: {http: {exceptCIDRs: [10.0.0.0/8]}},
+		{"a tier for networks in match.http.exceptCIDRs", `{axis: IP, limit: 1, window: 1m, match: {http: {exceptCIDRs: [10.0.0.0/8]}},
 			tiers: [{name: office, when: {cidrs: [10.9.0.0/16]}, unlimited: true}]}`, []string{
 			"spec.tiers[0].when.cidrs: no request belongs to this tier: match excludes all of its networks",
 		}},
-		{"tiers behind others", `{axis: User, limit: 1, window: 1m, tiers: [
+		{"tiers that earlier tiers cover", `{axis: User, limit: 1, window: 1m, tiers: [
 			{name: a, when: {identifiers: [x, y]}, limit: 2}, {name: b, when: {identifiers: [y]}, limit: 3},
 			{name: c, when: {header: {name: X-Plan, type: Present}}, limit: 4}, {name: d, when: {header: {name: x-plan, value: paid}}, limit: 5},
 			{name: e, when: {header: {name: x-plan, value: paid, invert: true}}, limit: 5},
@@ -79,33 +79,33 @@ func TestWarn(t *testing.T) {
 			`spec.tiers[3].when: no request belongs to this tier: tier "c" before it matches all of them`,
 			`spec.tiers[8].when: no request belongs to this tier: tier "h" before it matches all of them`,
 		}},
-		{"API keys in the open", `{axis: APIKey, limit: 1, window: 1m, tiers: [{name: a, when: {identifiers: [k3y]}, limit: 2}]}`, []string{
+		{"API keys in plain text", `{axis: APIKey, limit: 1, window: 1m, tiers: [{name: a, when: {identifiers: [k3y]}, limit: 2}]}`, []string{
 			"spec.tiers[0].when.identifiers: API keys are in plain text: every user who can read the policy can read them",
 		}},
-		{"a cost above one tier", `{axis: User, limit: 10, window: 1m, cost: {value: 5}, tiers: [{name: a, when: {identifiers: [x]}, limit: 4}]}`, []string{
+		{"a cost above the limit of one tier", `{axis: User, limit: 10, window: 1m, cost: {value: 5}, tiers: [{name: a, when: {identifiers: [x]}, limit: 4}]}`, []string{
 			"spec.tiers[0].limit: denies every request: a request costs 5 units, but at most 4 can be admitted",
 		}},
-		{"a cost above all but a tier", `{axis: User, limit: 10, window: 1m, algorithm: LeakyBucket, burst: 3, cost: {value: 5}, tiers: [{name: a, when: {identifiers: [x]}, unlimited: true}]}`, []string{
+		{"a cost above every limit except an unlimited tier", `{axis: User, limit: 10, window: 1m, algorithm: LeakyBucket, burst: 3, cost: {value: 5}, tiers: [{name: a, when: {identifiers: [x]}, unlimited: true}]}`, []string{
 			"spec.limit: denies every request: a request costs 5 units, but at most 4 can be admitted",
 		}},
 		{"writes to the Kubernetes API", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: ["*"], resources: [events]}, {apiGroups: [apps], resources: ["*"]}]}}}`, nil},
 		{"every write to the Kubernetes API", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: ["*"], resources: ["*"]}]}}}`, []string{
 			"spec.match.kubernetes.resources: API servers call Weir for every CREATE, even of leases; list the resources to limit",
 		}},
-		{"every scale", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: ["*"], resources: ["*/scale"], operations: [UPDATE]}]}}}`, nil},
-		{"every deletion, of subresources too", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}, {apiGroups: ["*"], resources: ["*/*"], operations: [UPDATE, DELETE]}]}}}`, []string{
+		{"the scale subresource of all resources", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: ["*"], resources: ["*/scale"], operations: [UPDATE]}]}}}`, nil},
+		{"every update and deletion, including subresources", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}, {apiGroups: ["*"], resources: ["*/*"], operations: [UPDATE, DELETE]}]}}}`, []string{
 			"spec.match.kubernetes.resources: API servers call Weir for every DELETE, UPDATE, even of leases; list the resources to limit",
 		}},
-		{"namespaces that are others", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {namespaces: [bank], resources: [{apiGroups: [""], resources: [pods]}]}}}`, []string{
+		{"namespaces outside the policy's own", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {namespaces: [bank], resources: [{apiGroups: [""], resources: [pods]}]}}}`, []string{
 			"spec.match.kubernetes.namespaces: no write matches: the policy does not apply to these namespaces",
 		}},
-		{"namespaces among which its own is", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {namespaces: [bank, shop], resources: [{apiGroups: [""], resources: [pods]}]}}}`, nil},
-		{"users and groups who are all excepted", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}],
+		{"namespaces that include the policy's own", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {namespaces: [bank, shop], resources: [{apiGroups: [""], resources: [pods]}]}}}`, nil},
+		{"users and groups that are all excepted", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}],
 			users: [a], exceptUsers: [a, b], groups: [g], exceptGroups: [g]}}}`, []string{
 			"spec.match.kubernetes.exceptUsers: no write matches: exceptUsers contains all of users",
 			"spec.match.kubernetes.exceptGroups: no write matches: exceptGroups contains all of groups",
 		}},
-		{"users and groups of whom some are excepted", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}],
+		{"users and groups that are excepted in part", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}],
 			users: [a, b], exceptUsers: [a], groups: [g, h], exceptGroups: [g]}}}`, nil},
 		{"a queue for writes", `{axis: Tenant, limit: 1, window: 1m, algorithm: LeakyBucket, burst: 5, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}]}},
 			tiers: [{name: a, limit: 2, burst: 7, when: {groups: [g]}}]}`, []string{
@@ -116,14 +116,14 @@ func TestWarn(t *testing.T) {
 			cost: {expression: request.object.spec.parallelism}}`, []string{
 			"spec.cost.expression: a LeakyBucket without burst denies every write that costs more than 1 unit",
 		}},
-		{"tiers of namespaces behind others", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [batch], resources: [jobs]}]}}, tiers: [
+		{"tiers by namespace that earlier tiers cover", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [batch], resources: [jobs]}]}}, tiers: [
 			{name: a, limit: 2, when: {namespaceSelector: {matchLabels: {plan: paid}}}}, {name: b, limit: 3, when: {namespaceSelector: {matchLabels: {plan: paid, team: web}}}},
 			{name: c, limit: 4, when: {namespaceSelector: {matchLabels: {team: web}}}}]}`, []string{
 			`spec.tiers[1].when: no request belongs to this tier: tier "a" before it matches all of them`,
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, warned(t, fixture.Policy(t, "a", c.spec))); diff != "" {
+			if diff := cmp.Diff(c.want, warningsFor(t, fixture.Policy(t, "a", c.spec))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -131,50 +131,50 @@ func TestWarn(t *testing.T) {
 }
 
 func TestWarn_ReportsRedundantPolicies(t *testing.T) {
-	const never = "spec: has no effect, because policy b counts the same requests and is at least as strict"
+	const redundant = "spec: has no effect, because policy b counts the same requests and is at least as strict"
 	for _, c := range []struct {
 		name, policy, other string
-		never               bool
+		redundant           bool
 	}{
-		{"the same twice", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 10, window: 1m}`, true},
-		{"a lower limit on everything", `{axis: User, limit: 10, window: 1m, match: {http: {methods: [POST]}}}`, `{axis: User, limit: 9, window: 1m}`, true},
+		{"an equal policy", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 10, window: 1m}`, true},
+		{"a lower limit for all requests", `{axis: User, limit: 10, window: 1m, match: {http: {methods: [POST]}}}`, `{axis: User, limit: 9, window: 1m}`, true},
 		{"a higher limit", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 11, window: 1m}`, false},
 		{"another axis", `{axis: User, limit: 10, window: 1m}`, `{axis: Tenant, limit: 9, window: 1m}`, false},
 		{"another identifier", `{axis: User, limit: 10, window: 1m, identifier: {claim: sub}}`, `{axis: User, limit: 9, window: 1m}`, false},
-		{"in shadow", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, enforcement: Shadow}`, false},
-		{"a trial of something laxer", `{axis: User, limit: 10, window: 1m, enforcement: Shadow}`, `{axis: User, limit: 9, window: 1m}`, false},
-		{"a longer window of a counter", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 10, window: 2m}`, false},
-		{"a window of a log that is a multiple", `{axis: User, limit: 10, window: 1m, algorithm: SlidingWindowLog}`, `{axis: User, limit: 10, window: 2m, algorithm: SlidingWindowLog}`, true},
-		{"fixed windows that straddle", `{axis: User, limit: 10, window: 2m, algorithm: FixedWindow}`, `{axis: User, limit: 10, window: 3m, algorithm: FixedWindow}`, false},
+		{"a lower limit in shadow", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, enforcement: Shadow}`, false},
+		{"a lower limit than that of a shadow policy", `{axis: User, limit: 10, window: 1m, enforcement: Shadow}`, `{axis: User, limit: 9, window: 1m}`, false},
+		{"a counter with a longer window", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 10, window: 2m}`, false},
+		{"a log with a window that is a multiple", `{axis: User, limit: 10, window: 1m, algorithm: SlidingWindowLog}`, `{axis: User, limit: 10, window: 2m, algorithm: SlidingWindowLog}`, true},
+		{"fixed windows that overlap in part", `{axis: User, limit: 10, window: 2m, algorithm: FixedWindow}`, `{axis: User, limit: 10, window: 3m, algorithm: FixedWindow}`, false},
 		{"another algorithm", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 10, window: 1m, algorithm: SlidingWindowLog}`, false},
-		{"a bucket that holds less", `{axis: User, limit: 10, window: 1m, algorithm: TokenBucket}`, `{axis: User, limit: 10, window: 1m, algorithm: TokenBucket, burst: 5}`, true},
-		{"a bucket that holds more", `{axis: User, limit: 10, window: 1m, algorithm: LeakyBucket}`, `{axis: User, limit: 10, window: 1m, algorithm: LeakyBucket, burst: 1}`, false},
+		{"a smaller bucket", `{axis: User, limit: 10, window: 1m, algorithm: TokenBucket}`, `{axis: User, limit: 10, window: 1m, algorithm: TokenBucket, burst: 5}`, true},
+		{"a larger bucket", `{axis: User, limit: 10, window: 1m, algorithm: LeakyBucket}`, `{axis: User, limit: 10, window: 1m, algorithm: LeakyBucket, burst: 1}`, false},
 		{"other methods", `{axis: User, limit: 10, window: 1m, match: {http: {methods: [POST, PUT]}}}`, `{axis: User, limit: 9, window: 1m, match: {http: {methods: [POST]}}}`, false},
-		{"a prefix above the path", `{axis: User, limit: 10, window: 1m, match: {http: {paths: [{value: /v1/a}]}}}`, `{axis: User, limit: 9, window: 1m, match: {http: {paths: [{value: /v1}]}}}`, true},
-		{"a prefix beside the path", `{axis: User, limit: 10, window: 1m, match: {http: {paths: [{value: /v10}]}}}`, `{axis: User, limit: 9, window: 1m, match: {http: {paths: [{value: /v1}]}}}`, false},
-		{"a wildcard above the host", `{axis: User, limit: 10, window: 1m, match: {http: {hosts: [api.x.example, "*.b.x.example"]}}}`, `{axis: User, limit: 9, window: 1m, match: {http: {hosts: ["*.x.example"]}}}`, true},
-		{"a wildcard below which the host is not", `{axis: User, limit: 10, window: 1m, match: {http: {hosts: [x.example]}}}`, `{axis: User, limit: 9, window: 1m, match: {http: {hosts: ["*.x.example"]}}}`, false},
-		{"one more condition", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, match: {http: {headers: [{name: a, type: Present}]}}}`, false},
-		{"every endpoint by itself", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, scope: Endpoint}`, false},
+		{"a prefix that contains the path", `{axis: User, limit: 10, window: 1m, match: {http: {paths: [{value: /v1/a}]}}}`, `{axis: User, limit: 9, window: 1m, match: {http: {paths: [{value: /v1}]}}}`, true},
+		{"a prefix that does not contain the path", `{axis: User, limit: 10, window: 1m, match: {http: {paths: [{value: /v10}]}}}`, `{axis: User, limit: 9, window: 1m, match: {http: {paths: [{value: /v1}]}}}`, false},
+		{"a wildcard that matches the hosts", `{axis: User, limit: 10, window: 1m, match: {http: {hosts: [api.x.example, "*.b.x.example"]}}}`, `{axis: User, limit: 9, window: 1m, match: {http: {hosts: ["*.x.example"]}}}`, true},
+		{"a wildcard that does not match the host", `{axis: User, limit: 10, window: 1m, match: {http: {hosts: [x.example]}}}`, `{axis: User, limit: 9, window: 1m, match: {http: {hosts: ["*.x.example"]}}}`, false},
+		{"an additional condition", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, match: {http: {headers: [{name: a, type: Present}]}}}`, false},
+		{"each endpoint separately", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, scope: Endpoint}`, false},
 		{"all endpoints together", `{axis: User, limit: 10, window: 1m, scope: Endpoint}`, `{axis: User, limit: 10, window: 1m}`, true},
 		{"another cost", `{axis: User, limit: 10, window: 1m, cost: {header: X-Cost}}`, `{axis: User, limit: 9, window: 1m}`, false},
-		{"tiers that escape it", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, tiers: [{name: a, when: {groups: [g]}, unlimited: true}]}`, false},
-		{"a tier that is stricter", `{axis: User, limit: 10, window: 1m, tiers: [{name: a, when: {groups: [g]}, limit: 1}]}`, `{axis: User, limit: 9, window: 1m}`, false},
-		{"tiers that are laxer", `{axis: User, limit: 10, window: 1m, tiers: [{name: a, when: {groups: [g]}, limit: 20}, {name: b, when: {groups: [h]}, unlimited: true}]}`, `{axis: User, limit: 10, window: 1m}`, true},
-		{"laxer while Redis is away", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, onStoreFailure: Allow}`, false},
-		{"stricter while Redis is away", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, onStoreFailure: Deny}`, true},
+		{"an unlimited tier", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, tiers: [{name: a, when: {groups: [g]}, unlimited: true}]}`, false},
+		{"a higher limit than that of a tier", `{axis: User, limit: 10, window: 1m, tiers: [{name: a, when: {groups: [g]}, limit: 1}]}`, `{axis: User, limit: 9, window: 1m}`, false},
+		{"a lower limit than those of the tiers", `{axis: User, limit: 10, window: 1m, tiers: [{name: a, when: {groups: [g]}, limit: 20}, {name: b, when: {groups: [h]}, unlimited: true}]}`, `{axis: User, limit: 10, window: 1m}`, true},
+		{"laxer while Redis is unavailable", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, onStoreFailure: Allow}`, false},
+		{"stricter while Redis is unavailable", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, onStoreFailure: Deny}`, true},
 		{"a wider network", `{axis: IP, limit: 10, window: 1m, match: {http: {cidrs: [10.1.0.0/16]}}}`, `{axis: IP, limit: 9, window: 1m, match: {http: {cidrs: [10.0.0.0/8]}}}`, true},
-		{"one exception more", `{axis: IP, limit: 10, window: 1m}`, `{axis: IP, limit: 9, window: 1m, match: {http: {exceptCIDRs: [10.0.0.0/8]}}}`, false},
-		{"pods of fewer users", `{axis: User, limit: 10, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}], users: [a]}}}`, `{axis: User, limit: 9, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: ["*"]}]}}}`, true},
-		{"other requests beside pods", `{axis: Tenant, limit: 10, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}]}}}`, `{axis: Tenant, limit: 9, window: 1m}`, false},
-		{"descriptors beside everything", `{axis: IP, limit: 10, window: 1m, match: {descriptors: [{key: a}]}}`, `{axis: IP, limit: 9, window: 1m}`, false},
+		{"an additional exception", `{axis: IP, limit: 10, window: 1m}`, `{axis: IP, limit: 9, window: 1m, match: {http: {exceptCIDRs: [10.0.0.0/8]}}}`, false},
+		{"writes to all resources by all users", `{axis: User, limit: 10, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}], users: [a]}}}`, `{axis: User, limit: 9, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: ["*"]}]}}}`, true},
+		{"HTTP requests, for a policy for writes", `{axis: Tenant, limit: 10, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}]}}}`, `{axis: Tenant, limit: 9, window: 1m}`, false},
+		{"HTTP requests, for a policy with descriptors", `{axis: IP, limit: 10, window: 1m, match: {descriptors: [{key: a}]}}`, `{axis: IP, limit: 9, window: 1m}`, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var want []string
-			if c.never {
-				want = []string{never}
+			if c.redundant {
+				want = []string{redundant}
 			}
-			got := warned(t, fixture.Policy(t, "a", c.policy), fixture.Policy(t, "b", c.other))
+			got := warningsFor(t, fixture.Policy(t, "a", c.policy), fixture.Policy(t, "b", c.other))
 			for i := 0; i < len(got); i++ {
 				if strings.HasPrefix(got[i], "spec.algorithm: FixedWindow") {
 					got = append(got[:i], got[i+1:]...)
@@ -193,7 +193,7 @@ func TestWarn_ReportsRedundantPolicies(t *testing.T) {
 func TestWarn_IgnoresPoliciesOfOtherNamespaces(t *testing.T) {
 	other := fixture.Policy(t, "b", `{axis: User, limit: 1, window: 1m}`)
 	other.Namespace = "elsewhere"
-	if got := warned(t, fixture.Policy(t, "a", `{axis: User, limit: 10, window: 1m}`), other); len(got) > 0 {
-		t.Errorf("%q", got)
+	if got := warningsFor(t, fixture.Policy(t, "a", `{axis: User, limit: 10, window: 1m}`), other); len(got) > 0 {
+		t.Errorf("got warnings %q, want none from another namespace", got)
 	}
 }

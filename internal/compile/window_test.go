@@ -39,9 +39,9 @@ func TestParseWindow_RejectsInvalidWindows(t *testing.T) {
 	for _, window := range []v1alpha1.Window{
 		"", "1", "s", "d", "1.5h", "-1s", "+1s", "500ms", "1m1h", "1s1s", "1d12h", "01d", "0d", "1w", " 1m", "1m ", "1M",
 		"0s", "0h0m0s", "31d", "100d", "720h1s",
-		"9999999h",                      // more than a Duration holds
-		"12345678s",                     // more digits than the API takes
-		"99999999999999999999999999h1s", // more than an integer holds
+		"9999999h",                      // exceeds the range of time.Duration
+		"12345678s",                     // more digits than the API allows
+		"99999999999999999999999999h1s", // exceeds the range of an integer
 	} {
 		got, err := compile.ParseWindow(window)
 		if want := fmt.Sprintf("window %q", window) + reason; err == nil || err.Error() != want {

@@ -14,13 +14,13 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 )
 
-// TestCompile_AgreesWithTheSchema holds the two descriptions of the API together: what one text field may hold is
-// said once in CEL for the API server and once in Go for objects that no API server has seen.
+// TestCompile_AgreesWithTheSchema compares the two validations of the API. The schema validates text fields in CEL for the
+// API server. The compiler validates them in Go for objects that did not pass through an API server.
 func TestCompile_AgreesWithTheSchema(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text *rapid.Generator[string]
 		set  func(*v1alpha1.RateLimitPolicySpec, string)
-		yaml string // the spec with %s for the text in quotes
+		yaml string // the spec, with %s in place of the quoted text
 	}{
 		"windows": {
 			rapid.StringMatching(`[0-9]{0,3}[dhms]?[0-9]{0,7}[hms]?([0-9]{1,7}[ms])?`),
@@ -60,19 +60,19 @@ func TestCompile_AgreesWithTheSchema(t *testing.T) {
 			},
 			`{axis: IP, limit: 1, window: 1m, match: {http: {cidrs: [%s]}}}`,
 		},
-		"names of tiers": {
+		"tier names": {
 			rapid.StringMatching(`[aZ0-]{0,3}([a0]{60,64}|[._ a-])?`),
 			func(s *v1alpha1.RateLimitPolicySpec, text string) {
 				s.Tiers = []v1alpha1.Tier{{Name: text, Unlimited: true, When: v1alpha1.When{Groups: []v1alpha1.Group{"a"}}}}
 			},
 			`{axis: IP, limit: 1, window: 1m, tiers: [{name: %s, unlimited: true, when: {groups: [a]}}]}`,
 		},
-		"groups of the API": {
+		"API groups": {
 			rapid.StringMatching(`[*aZ0./-]{0,4}`),
 			func(s *v1alpha1.RateLimitPolicySpec, text string) {
-				of, m := v1alpha1.KubernetesResources{APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}}, v1alpha1.KubernetesMatch{}
-				of.APIGroups = []v1alpha1.APIGroup{v1alpha1.APIGroup(text)}
-				m.Resources = []v1alpha1.KubernetesResources{of}
+				resources, m := v1alpha1.KubernetesResources{APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}}, v1alpha1.KubernetesMatch{}
+				resources.APIGroups = []v1alpha1.APIGroup{v1alpha1.APIGroup(text)}
+				m.Resources = []v1alpha1.KubernetesResources{resources}
 				s.Match = &v1alpha1.Match{Kubernetes: &m}
 			},
 			`{axis: User, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [%s], resources: [pods]}]}}}`,
@@ -80,9 +80,9 @@ func TestCompile_AgreesWithTheSchema(t *testing.T) {
 		"resources": {
 			rapid.StringMatching(`[*aZ0./-]{0,3}(/[*a0-]{0,2})?`),
 			func(s *v1alpha1.RateLimitPolicySpec, text string) {
-				of, m := v1alpha1.KubernetesResources{APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}}, v1alpha1.KubernetesMatch{}
-				of.Resources = []v1alpha1.ResourceName{v1alpha1.ResourceName(text)}
-				m.Resources = []v1alpha1.KubernetesResources{of}
+				resources, m := v1alpha1.KubernetesResources{APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}}, v1alpha1.KubernetesMatch{}
+				resources.Resources = []v1alpha1.ResourceName{v1alpha1.ResourceName(text)}
+				m.Resources = []v1alpha1.KubernetesResources{resources}
 				s.Match = &v1alpha1.Match{Kubernetes: &m}
 			},
 			`{axis: User, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [%s]}]}}}`,
@@ -90,9 +90,9 @@ func TestCompile_AgreesWithTheSchema(t *testing.T) {
 		"namespaces": {
 			rapid.StringMatching(`[aZ0.-]{0,3}([a0]{60,64})?`),
 			func(s *v1alpha1.RateLimitPolicySpec, text string) {
-				of, m := v1alpha1.KubernetesResources{APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}}, v1alpha1.KubernetesMatch{}
+				resources, m := v1alpha1.KubernetesResources{APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}}, v1alpha1.KubernetesMatch{}
 				m.Namespaces = []v1alpha1.NamespaceName{v1alpha1.NamespaceName(text)}
-				m.Resources = []v1alpha1.KubernetesResources{of}
+				m.Resources = []v1alpha1.KubernetesResources{resources}
 				s.Match = &v1alpha1.Match{Kubernetes: &m}
 			},
 			`{axis: User, limit: 1, window: 1m, match: {kubernetes: {namespaces: [%s], resources: [{apiGroups: [""], resources: [pods]}]}}}`,
@@ -111,38 +111,38 @@ func TestCompile_AgreesWithTheSchema(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				text := tc.text.Draw(t, "text")
 				if len(text) > 16 && name == "windows" {
-					return // the schema bounds the length, the compiler has no need to
+					return // the schema limits the length, the compiler does not
 				}
 				policy := v1alpha1.RateLimitPolicy{Spec: v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisUser, Limit: 1, Window: "1m"}}
 				policy.Namespace, policy.Name = "shop", "a"
 				tc.set(&policy.Spec, text)
-				_, compiler := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, compile.DefaultIdentity())
+				_, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, compile.DefaultIdentity())
 
 				file := "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: a, namespace: shop}\nspec: " +
 					strings.Replace(tc.yaml, "%s", strconv.Quote(text), 1)
 				objects, unread := parse(File{Name: "a.yaml", Content: []byte(file)})
 				if len(objects) != 1 {
-					t.Fatalf("%q is no object: %v", file, unread)
+					t.Fatalf("%q is not one object: %v", file, unread)
 				}
-				schema := s.admit(objects[0].content)
+				fieldErrors := s.admit(objects[0].content)
 
-				if (len(compiler) == 0) != (len(schema) == 0) {
-					t.Errorf("%q: the compiler says %v, the schema %v", text, compiler, schema)
+				if (len(problems) == 0) != (len(fieldErrors) == 0) {
+					t.Errorf("%q: the compiler reports %v, the schema reports %v", text, problems, fieldErrors)
 				}
 			})
 		})
 	}
 }
 
-// TestCompile_AgreesWithTheSchemaOnNumbers does so for limits, bursts and costs, each of which hangs on the others.
+// TestCompile_AgreesWithTheSchemaOnNumbers compares both validations for limits, bursts and costs, which depend on each other.
 func TestCompile_AgreesWithTheSchemaOnNumbers(t *testing.T) {
 	s, err := newSchema(crd.RateLimitPolicies(), v1alpha1.GroupVersion.Version)
 	if err != nil {
 		t.Fatal(err)
 	}
-	usual := rapid.Int64Range(1, 3) // often enough beside each other
+	usual := rapid.Int64Range(1, 3) // small, so that drawn numbers are often adjacent
 	number := rapid.OneOf(usual, usual, usual, rapid.SampledFrom([]int64{-1, 0, 121, 122, 1_000_000, 1_000_001, 1_000_000_000, 1_000_000_001}))
-	maybe := rapid.Custom(func(t *rapid.T) *int64 {
+	optional := rapid.Custom(func(t *rapid.T) *int64 {
 		if rapid.Bool().Draw(t, "absent") {
 			return nil
 		}
@@ -152,29 +152,29 @@ func TestCompile_AgreesWithTheSchemaOnNumbers(t *testing.T) {
 		policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
 		policy.APIVersion, policy.Kind = v1alpha1.GroupVersion.String(), policyKind
 		policy.Spec = v1alpha1.RateLimitPolicySpec{
-			Axis: v1alpha1.AxisUser, Limit: number.Draw(t, "limit"), Burst: maybe.Draw(t, "burst"),
+			Axis: v1alpha1.AxisUser, Limit: number.Draw(t, "limit"), Burst: optional.Draw(t, "burst"),
 			Window: rapid.SampledFrom([]v1alpha1.Window{"1s", "720h", "30d", "31d", "999999h", "9999999h"}).Draw(t, "window"),
 			Algorithm: rapid.SampledFrom([]v1alpha1.Algorithm{
 				"FixedWindow", "SlidingWindowLog", "SlidingWindowCounter", "TokenBucket", "LeakyBucket",
 			}).Draw(t, "algorithm"),
 		}
 		if rapid.Bool().Draw(t, "has a cost") {
-			policy.Spec.Cost = &v1alpha1.Cost{Value: maybe.Draw(t, "cost")}
+			policy.Spec.Cost = &v1alpha1.Cost{Value: optional.Draw(t, "cost")}
 		}
 		for i := range rapid.IntRange(0, 2).Draw(t, "tiers") {
 			policy.Spec.Tiers = append(policy.Spec.Tiers, v1alpha1.Tier{
 				Name: strconv.Itoa(i), When: v1alpha1.When{Groups: []v1alpha1.Group{"a"}},
-				Limit: maybe.Draw(t, "limit of the tier"), Burst: maybe.Draw(t, "burst of the tier"), Unlimited: rapid.Bool().Draw(t, "unlimited"),
+				Limit: optional.Draw(t, "limit of the tier"), Burst: optional.Draw(t, "burst of the tier"), Unlimited: rapid.Bool().Draw(t, "unlimited"),
 			})
 		}
-		_, compiler := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, compile.DefaultIdentity())
+		_, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, compile.DefaultIdentity())
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&policy)
 		if err != nil {
 			t.Fatal(err)
 		}
-		schema := s.admit(content)
-		if (len(compiler) == 0) != (len(schema) == 0) {
-			t.Errorf("%+v: the compiler says %v, the schema %v", policy.Spec, compiler, schema)
+		fieldErrors := s.admit(content)
+		if (len(problems) == 0) != (len(fieldErrors) == 0) {
+			t.Errorf("%+v: the compiler reports %v, the schema reports %v", policy.Spec, problems, fieldErrors)
 		}
 	})
 }

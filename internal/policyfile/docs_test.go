@@ -12,7 +12,7 @@ import (
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
-// TestDocs_PrintValidObjects reads every object of Weir that is printed completely in docs, and wants neither problems nor warnings.
+// TestDocs_PrintValidObjects loads every complete Weir object in docs. It expects no problems and no warnings.
 func TestDocs_PrintValidObjects(t *testing.T) {
 	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
 	if err != nil {
@@ -51,6 +51,6 @@ func TestDocs_PrintValidObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found < 15 {
-		t.Errorf("%d blocks with objects found in docs, want at least 15", found)
+		t.Errorf("found %d code blocks with objects in docs, want at least 15", found)
 	}
 }

@@ -71,17 +71,17 @@ func TestRead_RejectsABrokenLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	if files, err := policyfile.Read(nil, dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("read %d files, %v", len(files), err)
+		t.Errorf("got %d files and error %v, want a missing file", len(files), err)
 	}
 }
 
 func TestRead_NamesTheFileThatItCannotRead(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing.yaml")
 	if _, err := policyfile.Read(nil, missing); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
-		t.Errorf("got %v", err)
+		t.Errorf("error %v, want one that names %s", err, missing)
 	}
 	if _, err := policyfile.Read(nil, "-"); err == nil {
-		t.Error("read a standard input that is not there")
+		t.Error("no error for a missing standard input")
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "update the golden files")
 
 func TestLoad_ReportsProblemsOfInvalidFiles(t *testing.T) {
 	inputs, err := filepath.Glob("testdata/*.yaml")
@@ -41,13 +41,13 @@ func TestLoad_ReportsProblemsOfInvalidFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("%s (-want +got), go test -update writes it anew:\n%s", golden, diff)
+				t.Errorf("%s (-want +got); run go test -update to update it:\n%s", golden, diff)
 			}
 		})
 	}
 }
 
-// report is the form of a golden file: the problems, then the rules that are left.
+// report returns the content of a golden file: the problems, the skipped objects, then the compiled rules.
 func report(result policyfile.Result) string {
 	var b strings.Builder
 	for _, problem := range result.Problems {
@@ -71,7 +71,7 @@ func TestLoad_AcceptsTheSamples(t *testing.T) {
 		t.Error(problem)
 	}
 	if result.Policies == 0 || len(result.Rules.Rules) != result.Policies {
-		t.Errorf("%d policies made %d rules", result.Policies, len(result.Rules.Rules))
+		t.Errorf("%d policies compiled to %d rules", result.Policies, len(result.Rules.Rules))
 	}
 }
 
@@ -85,7 +85,7 @@ spec:
   limit: 100
   window: 1d
   match: {http: {paths: [{value: /v1/search/}], headers: [{name: X-Plan, value: free}]}}
-status: {observedGeneration: three}  # the server's own, and so dropped
+status: {observedGeneration: three}  # belongs to the server, and is ignored
 `)}})
 	want := rules.Set{Rules: []rules.Rule{{
 		Policy: "default/search", Domain: "default", Axis: "Tenant",
@@ -111,10 +111,10 @@ func TestLoad_KeepsTheFirstOfTwoPoliciesWithOneName(t *testing.T) {
 		units         []int64
 		problems      []string
 	}{
-		"the second is told where the first is": {"1", "2", []int64{1}, []string{
+		"the problem of the second policy names the first": {"1", "2", []int64{1}, []string{
 			"b.yaml:3: shop/a: metadata.name: already defined at a.yaml:3; this policy is ignored",
 		}},
-		"a bad one is still a definition": {"-1", "2", nil, []string{
+		"an invalid policy also reserves its name": {"-1", "2", nil, []string{
 			"a.yaml:4: shop/a: spec.limit: Invalid value: -1: spec.limit in body should be greater than or equal to 1",
 			"b.yaml:3: shop/a: metadata.name: already defined at a.yaml:3; this policy is ignored",
 		}},
@@ -147,7 +147,7 @@ func newLoader(t testing.TB) *policyfile.Loader {
 	return loader
 }
 
-// FuzzCompile feeds any text as a file: it must come out as rules, problems or nothing, with lines that exist.
+// FuzzCompile compiles a file with any text. It may return rules and problems. Each problem must have a valid line.
 func FuzzCompile(f *testing.F) {
 	inputs, err := filepath.Glob("testdata/*.yaml")
 	if err != nil {
@@ -166,14 +166,14 @@ func FuzzCompile(f *testing.F) {
 	loader := newLoader(f)
 	f.Fuzz(func(t *testing.T, content []byte) {
 		result := loader.Compile([]policyfile.File{{Name: "fuzz.yaml", Content: content}})
-		last := bytes.Count(content, []byte("\n")) + bytes.Count(content, []byte("\r")) + 1 // to YAML both break lines
+		last := bytes.Count(content, []byte("\n")) + bytes.Count(content, []byte("\r")) + 1 // YAML treats both as line breaks
 		for _, p := range result.Problems {
 			if p.Line < 1 || p.Line > last+1 || p.Message == "" {
-				t.Errorf("%d lines, and a problem at %+v", last, p)
+				t.Errorf("the file has %d lines, got a problem at %+v", last, p)
 			}
 		}
 		if len(result.Rules.Rules) > result.Policies {
-			t.Errorf("%d policies made %d rules", result.Policies, len(result.Rules.Rules))
+			t.Errorf("%d policies compiled to %d rules", result.Policies, len(result.Rules.Rules))
 		}
 	})
 }

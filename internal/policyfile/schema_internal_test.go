@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) { fixture.Main(m) }
 
 // TestLoad_AgreesWithTheAPIServer sends every policy of the test files and of the samples to a real API server, which must
-// refuse the same ones for the same reasons.
+// reject the same policies with the same field errors.
 func TestLoad_AgreesWithTheAPIServer(t *testing.T) {
 	kube := fixture.Kube(t)
 	server := &apiServer{config: kube.Config()}
@@ -37,42 +37,42 @@ func TestLoad_AgreesWithTheAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tried := 0
+	validated := 0
 	for _, file := range files {
 		objects, _ := parse(file)
 		for _, o := range objects {
 			if o.text("apiVersion") != v1alpha1.GroupVersion.String() || !slices.Contains(kinds(), o.text("kind")) || o.metadata("generateName") != "" {
-				continue // what has no name here gets one from a server
+				continue // the server generates a name, the loader does not
 			}
-			tried++
+			validated++
 			if metadata, ok := o.content["metadata"].(map[string]any); ok {
-				delete(metadata, "namespace") // the server knows no other than default
+				delete(metadata, "namespace") // only the namespace default exists on the server
 			}
 			if o.text("kind") != clusterPolicyKind {
 				o.setNamespace(defaultNamespace)
 			}
 			t.Run(fmt.Sprintf("%s:%d", filepath.Base(file.Name), o.line("")), func(t *testing.T) {
-				want := server.refusal(t, o.content)
+				want := server.rejection(t, o.content)
 				var got []string
 				for _, f := range schemas[o.text("kind")].admit(o.content) {
 					got = append(got, f.field+": "+f.message)
 				}
 				slices.Sort(got)
 				if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-					t.Errorf("(-server +here):\n%s", diff)
+					t.Errorf("(-server +schema):\n%s", diff)
 				}
 			})
 		}
 	}
-	if tried < 20 {
-		t.Errorf("only %d policies were tried", tried)
+	if validated < 20 {
+		t.Errorf("only %d objects were validated, want at least 20", validated)
 	}
 }
 
 type apiServer struct{ config *rest.Config }
 
-// refusal creates an object, without keeping it, and returns what the server says against it, sorted.
-func (a *apiServer) refusal(t *testing.T, content map[string]any) []string {
+// rejection sends an object to the server in a dry run and returns the field errors, sorted.
+func (a *apiServer) rejection(t *testing.T, content map[string]any) []string {
 	t.Helper()
 	client, err := rest.HTTPClientFor(a.config)
 	if err != nil {
@@ -105,12 +105,12 @@ func (a *apiServer) refusal(t *testing.T, content map[string]any) []string {
 	if err := json.NewDecoder(response.Body).Decode(&status); err != nil {
 		t.Fatal(err)
 	}
-	return said(t, status)
+	return fieldErrorsOf(t, status)
 }
 
-// said returns a refusal in the words of admit. A server does not look at the values of an object with unknown fields,
-// and words what it cannot decode differently.
-func said(t *testing.T, status metav1.Status) (fieldErrors []string) {
+// fieldErrorsOf returns the field errors of a response in the format of admit. The server does not validate the values of an object
+// with unknown fields, and it reports decoding errors in another format.
+func fieldErrorsOf(t *testing.T, status metav1.Status) (fieldErrors []string) {
 	t.Helper()
 	switch {
 	case status.Reason == metav1.StatusReasonInvalid:
@@ -203,6 +203,6 @@ func TestLoad_IsDeterministic(t *testing.T) {
 	files := []File{{Name: "rules.yaml", Content: content}}
 	once, again := loader.Compile(files), loader.Compile(files)
 	if diff := cmp.Diff(once, again, cmpopts.IgnoreUnexported(Result{})) + cmp.Diff(once.Warnings(), again.Warnings()); diff != "" {
-		t.Errorf("a second reading differs: %s", diff)
+		t.Errorf("the second result differs: %s", diff)
 	}
 }

@@ -11,24 +11,24 @@ func TestValidateKubernetesExpression(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text   string
 		result rules.ResultType
-		want   string // of the error; empty: none
+		want   string // part of the error; "" if the expression is valid
 	}{
 		"every field": {
 			`request.operation + request.resource.group + request.resource.version + request.resource.resource + request.subResource + request.kind.kind + ` +
 				`request.namespace + request.name + request.userInfo.username + request.userInfo.groups[0] + request.userInfo.extra["a"][0]`, rules.ResultString, "",
 		},
-		"objects of any shape":             {`request.object.spec.parallelism > 10 && request.oldObject == null && request.options.fieldManager != "x" && !request.dryRun`, rules.ResultBool, ""},
-		"a cost":                           {`request.object.spec.parallelism`, rules.ResultInt, ""},
-		"a cost with a default":            {`request.object.spec.?parallelism.orValue(1)`, rules.ResultInt, ""},
-		"the ports of all containers":      {`request.object.spec.containers.exists(c, c.ports.exists(p, p.hostPort > 0))`, rules.ResultBool, ""},
-		"a prefix of the images":           {`request.object.spec.containers.all(c, c.image.startsWith("registry.example/"))`, rules.ResultBool, ""},
-		"an operation is a string":         {`request.operation == 1`, rules.ResultBool, "no matching overload for '_==_' applied to '(string, int)'"},
-		"the path of another request":      {`request.path == "/"`, rules.ResultBool, "1:8: undefined field 'path'; request has operation, resource, subResource, kind, namespace, name, userInfo, object"},
-		"a field of the user":              {`request.userInfo.name == "a"`, rules.ResultBool, "undefined field 'name'; request has"},
-		"an object without request":        {`object.spec.parallelism > 1`, rules.ResultBool, "1:1: undeclared reference to 'object'; use request.object"},
-		"a resource is more than its name": {`request.resource == "pods"`, rules.ResultBool, "no matching overload"},
-		"a string for a bool":              {`request.operation`, rules.ResultBool, "1:1: the expression evaluates to string, but must evaluate to bool"},
-		"loops in loops in loops":          {`request.object.a.all(a, request.object.a.all(b, request.object.a.all(c, a == b && b == c)))`, rules.ResultBool, "avoid nested loops over lists and maps of objects"},
+		"objects of any shape":           {`request.object.spec.parallelism > 10 && request.oldObject == null && request.options.fieldManager != "x" && !request.dryRun`, rules.ResultBool, ""},
+		"a cost":                         {`request.object.spec.parallelism`, rules.ResultInt, ""},
+		"a cost with a default":          {`request.object.spec.?parallelism.orValue(1)`, rules.ResultInt, ""},
+		"the ports of all containers":    {`request.object.spec.containers.exists(c, c.ports.exists(p, p.hostPort > 0))`, rules.ResultBool, ""},
+		"a prefix of the images":         {`request.object.spec.containers.all(c, c.image.startsWith("registry.example/"))`, rules.ResultBool, ""},
+		"an operation is a string":       {`request.operation == 1`, rules.ResultBool, "no matching overload for '_==_' applied to '(string, int)'"},
+		"a field of HTTP requests":       {`request.path == "/"`, rules.ResultBool, "1:8: undefined field 'path'; request has operation, resource, subResource, kind, namespace, name, userInfo, object"},
+		"an undefined field of the user": {`request.userInfo.name == "a"`, rules.ResultBool, "undefined field 'name'; request has"},
+		"an object without request":      {`object.spec.parallelism > 1`, rules.ResultBool, "1:1: undeclared reference to 'object'; use request.object"},
+		"a resource is not a string":     {`request.resource == "pods"`, rules.ResultBool, "no matching overload"},
+		"a string instead of a bool":     {`request.operation`, rules.ResultBool, "1:1: the expression evaluates to string, but must evaluate to bool"},
+		"three nested loops":             {`request.object.a.all(a, request.object.a.all(b, request.object.a.all(c, a == b && b == c)))`, rules.ResultBool, "avoid nested loops over lists and maps of objects"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := rules.ValidateKubernetesExpression(tc.text, tc.result)
@@ -42,8 +42,8 @@ func TestValidateKubernetesExpression(t *testing.T) {
 	}
 }
 
-// job is a write that has everything but an old object.
-func job() *rules.Request {
+// jobRequest returns a write that sets every field except the old object.
+func jobRequest() *rules.Request {
 	return &rules.Request{Domain: "shop", Kubernetes: &rules.KubernetesRequest{
 		Operation: "CREATE", Group: "batch", Version: "v1", Resource: "jobs", Subresource: "status", Kind: "Job", Namespace: "shop", Name: "nightly",
 		User: "alice", Groups: []string{"staff", "ops"}, Extra: map[string][]string{"scopes": {"a", "b"}}, DryRun: true,
@@ -71,7 +71,7 @@ func TestMatch_EvaluatesExpressionsOverWrites(t *testing.T) {
 		`dyn(request).operation == "CREATE" && dyn(request).resource.resource == "jobs"`:                                        true,
 		`request.operation == "DELETE"`:                                                                                         false,
 
-		// What the write does not have does not match.
+		// An expression that reads an absent field does not match.
 		`request.object.spec.completions > 1`:            false,
 		`request.object.metadata.annotations["a"] == ""`: false,
 		`request.oldObject.spec.parallelism > 1`:         false,
@@ -79,29 +79,29 @@ func TestMatch_EvaluatesExpressionsOverWrites(t *testing.T) {
 		`request.object.spec.args[7] == "x"`:             false,
 		`request.userInfo.extra["none"][0] == "a"`:       false,
 
-		// What it has and cannot be looked at must not allow a client to avoid the limit.
+		// If an expression cannot evaluate a field that is present, the rule matches: a client must not avoid the limit.
 		`int(request.object.metadata.labels.team) > 100`: true,
 		`request.object.spec.args > 3`:                   true,
 		`request.object.spec.parallelism`:                true,
 	} {
 		t.Run(text, func(t *testing.T) {
-			r := writing("shop/it", creations("batch/jobs/*"))
+			r := writeRule("shop/it", matchCreates("batch/jobs/*"))
 			r.Match.Expression = text
-			if got := len(index(t, r).Match(nil, job())) == 1; got != want {
+			if got := len(index(t, r).Match(nil, jobRequest())) == 1; got != want {
 				t.Errorf("matched: %t, want %t", got, want)
 			}
 		})
 	}
 }
 
-func TestMatch_LimitsWritesWhoseObjectIsInvalid(t *testing.T) {
+func TestMatch_LimitsWritesWithInvalidObjects(t *testing.T) {
 	for _, object := range []string{"{", "{} {}", "\xff"} {
-		r := writing("shop/it", creations("batch/jobs/*"))
+		r := writeRule("shop/it", matchCreates("batch/jobs/*"))
 		r.Match.Expression = `request.object.spec.parallelism > 10`
-		request := job()
+		request := jobRequest()
 		request.Kubernetes.Object = []byte(object)
 		if len(index(t, r).Match(nil, request)) != 1 {
-			t.Errorf("%q dodged the rule", object)
+			t.Errorf("the rule does not match a write with object %q", object)
 		}
 	}
 }
@@ -117,9 +117,9 @@ func TestTerms_EvaluatesCostOverTheObjectOfAWrite(t *testing.T) {
 		`null`:                                1,
 		``:                                    1,
 	} {
-		r := writing("shop/it", creations("batch/jobs/*"))
+		r := writeRule("shop/it", matchCreates("batch/jobs/*"))
 		r.Cost = &rules.Cost{Expression: `request.object.spec.parallelism`}
-		request := job()
+		request := jobRequest()
 		request.Kubernetes.Object = []byte(object)
 		m := index(t, r).Match(nil, request)[0]
 		if got := m.Terms(request, m.Identify(request)).Cost; got != want {
@@ -128,17 +128,17 @@ func TestTerms_EvaluatesCostOverTheObjectOfAWrite(t *testing.T) {
 	}
 }
 
-// TestMatch_DecodesAnObjectOnceForAllRules counts allocations: to decode a large object takes thousands.
+// TestMatch_DecodesAnObjectOnceForAllRules counts allocations: decoding a large object takes thousands of them.
 func TestMatch_DecodesAnObjectOnceForAllRules(t *testing.T) {
 	var list []rules.Rule
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
-		r := writing("shop/"+name, creations("batch/jobs/*"))
+		r := writeRule("shop/"+name, matchCreates("batch/jobs/*"))
 		r.Identifier = rules.Identifier{From: rules.FromExpression, Name: `request.object.metadata.name`}
 		r.Tiers = []rules.Tier{{Name: "large", Units: 1, When: rules.When{Expression: `request.object.spec.parallelism > 10`}}}
 		r.Cost = &rules.Cost{Expression: `request.object.spec.parallelism`}
 		list = append(list, r)
 	}
-	request := job()
+	request := jobRequest()
 	request.Kubernetes.Object = []byte(`{"metadata":{"name":"n"},"spec":{"parallelism":3,"args":[` + strings.Repeat(`"a",`, 5000) + `"a"]}}`)
 	decide := func(x *rules.Index) func() {
 		return func() {
@@ -153,13 +153,13 @@ func TestMatch_DecodesAnObjectOnceForAllRules(t *testing.T) {
 	}
 }
 
-// BenchmarkWriteExpression is an expression and a cost over an object of 4 kB.
+// BenchmarkWriteExpression evaluates an expression and a cost over an object of 4 kB.
 func BenchmarkWriteExpression(b *testing.B) {
-	r := writing("shop/it", creations("batch/jobs/*"))
+	r := writeRule("shop/it", matchCreates("batch/jobs/*"))
 	r.Match.Expression = `request.object.spec.parallelism > 10`
 	r.Cost = &rules.Cost{Expression: `request.object.spec.parallelism`}
 	x := index(b, r)
-	request := job()
+	request := jobRequest()
 	request.Kubernetes.Object = []byte(`{"spec":{"parallelism":500,"env":[` + strings.Repeat(`{"name":"A","value":"0123456789"},`, 120) + `{}]}}`)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// BenchmarkFeatures is BenchmarkMatch in 100 domains where each of the five rules that match has one thing more, and what
-// the engine asks of a match: identifier, terms and key.
+// BenchmarkFeatures is BenchmarkMatch with 100 domains. Each of the five matching rules uses one additional feature. It also
+// measures what the engine calls for a match: Identify and Terms.
 func BenchmarkFeatures(b *testing.B) {
 	tier := func(w rules.When) func(*rules.Rule) {
 		return func(r *rules.Rule) { r.Tiers = []rules.Tier{{Name: "paid", When: w, Units: 1000}} }
@@ -75,7 +75,7 @@ func BenchmarkFeatures(b *testing.B) {
 	}
 }
 
-// BenchmarkDescriptors: 10 000 policies of one domain, each for another descriptor.
+// BenchmarkDescriptors matches one request against 10 000 policies of one domain, each with a different descriptor.
 func BenchmarkDescriptors(b *testing.B) {
 	var list []rules.Rule
 	for i := range 10_000 {
@@ -95,7 +95,7 @@ func BenchmarkDescriptors(b *testing.B) {
 	}
 }
 
-// BenchmarkMostExpensiveExpression is what an expression takes that goes on to the limit of its cost.
+// BenchmarkMostExpensiveExpression measures expressions that run until they reach the cost limit.
 func BenchmarkMostExpensiveExpression(b *testing.B) {
 	for name, text := range map[string]string{
 		"loop":   `request.headers.all(h, request.query.size() > 0 && request.headers[h] == "" && [1, 2, 3, 4, 5].all(n, n < 9 && h != ""))`,
@@ -115,7 +115,7 @@ func BenchmarkMostExpensiveExpression(b *testing.B) {
 	}
 }
 
-// BenchmarkNewIndex compiles 10 000 policies, each with an expression of its own.
+// BenchmarkNewIndex compiles 10 000 policies without expressions, with the same expression, and with different expressions.
 func BenchmarkNewIndex(b *testing.B) {
 	for _, name := range []string{"none", "same", "different"} {
 		list := manyRules(10_000, 100)
@@ -144,8 +144,8 @@ func BenchmarkNewIndex(b *testing.B) {
 	}
 }
 
-// BenchmarkMatch matches one request, which five rules want, against 10 000: all in one domain, over 100 hosts with
-// 100 paths each, or in 100 domains.
+// BenchmarkMatch matches one request against 10 000 rules. Five of them match. All rules are in one domain, over 100 hosts with
+// 100 paths each, or they are in 100 domains.
 func BenchmarkMatch(b *testing.B) {
 	for _, domains := range []int{1, 100} {
 		b.Run(fmt.Sprintf("policies=10000/domains=%d", domains), func(b *testing.B) {
@@ -164,14 +164,14 @@ func BenchmarkMatch(b *testing.B) {
 	}
 }
 
-// BenchmarkMatchCluster is BenchmarkMatch beside five rules for several domains: two apply, and one of those that are
-// defaults does where a default is replaced.
+// BenchmarkMatchCluster is BenchmarkMatch with five additional cluster rules. Two of them match. Of the two defaults, one
+// matches and a rule of the domain replaces the other.
 func BenchmarkMatchCluster(b *testing.B) {
 	for _, domains := range []int{1, 100} {
 		b.Run(fmt.Sprintf("policies=10000/domains=%d", domains), func(b *testing.B) {
 			list := []rules.Rule{
-				everywhere("always"), byDefault(on("User", everywhere("default"))), byDefault(everywhere("gives-pattern")),
-				everywhere("others", "d1", "d2"), everywhere("path"),
+				clusterRule("always"), asDefault(onAxis("User", clusterRule("default"))), asDefault(clusterRule("dropped-default")),
+				clusterRule("others", "d1", "d2"), clusterRule("path"),
 			}
 			list[4].Match = path(rules.PathPrefix, "/admin")
 			x := index(b, append(list, manyRules(10_000-len(list), domains)...)...)
@@ -189,7 +189,7 @@ func BenchmarkMatchCluster(b *testing.B) {
 	}
 }
 
-// manyRules: n rules, sorted, those that match first; in the request's domain four match by host, path or header.
+// manyRules returns n sorted rules. The first five match the benchmark's request, four of them by host, path or header.
 func manyRules(n, domains int) []rules.Rule {
 	list := make([]rules.Rule, 0, n)
 	add := func(domain int, match rules.Match) {

@@ -10,7 +10,8 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-func from(address string) *rules.Request {
+// requestFrom returns a request from address, or from an unknown address if address is "".
+func requestFrom(address string) *rules.Request {
 	r := request("GET - /")
 	if address != "" {
 		r.ClientIP = netip.MustParseAddr(address)
@@ -28,34 +29,34 @@ func TestMatch_ComparesTheClientAddress(t *testing.T) {
 			[]string{"10.0.0.0", "10.255.255.255", "::ffff:10.1.2.3", "2001:db8::1", "2001:db8::1%eth0"},
 			[]string{"11.0.0.0", "9.255.255.255", "2001:db9::", "", "::10.0.0.1"},
 		},
-		"in none of the exceptions": {
+		"outside the exceptions": {
 			rules.Match{ExceptCIDRs: []string{"10.0.0.0/8"}},
 			[]string{"11.0.0.0", "::1", ""},
 			[]string{"10.1.2.3", "::ffff:10.1.2.3"},
 		},
-		"in the networks but for an exception": {
+		"in the networks, outside the exceptions": {
 			rules.Match{CIDRs: []string{"10.0.0.0/8"}, ExceptCIDRs: []string{"10.1.0.0/16", "10.2.0.0/16"}},
 			[]string{"10.0.0.1", "10.3.0.0"},
 			[]string{"10.1.0.1", "10.2.255.255", "192.0.2.1", ""},
 		},
-		"IPv4 networks in the spelling of IPv6": {
+		"an IPv4 network in IPv6 notation": {
 			rules.Match{CIDRs: []string{"::ffff:10.0.0.0/104"}},
 			[]string{"10.1.2.3", "::ffff:10.1.2.3"},
 			[]string{"11.0.0.0", "::1", ""},
 		},
-		"everything of IPv6 is nothing of IPv4": {rules.Match{CIDRs: []string{"::/0"}}, []string{"::1", "2001:db8::1"}, []string{"10.1.2.3", "::ffff:10.1.2.3", ""}},
-		"every known address":                   {rules.Match{CIDRs: []string{"::/0", "0.0.0.0/0"}}, []string{"::1", "10.1.2.3"}, []string{""}},
-		"one address":                           {rules.Match{CIDRs: []string{"192.0.2.1/32"}}, []string{"192.0.2.1"}, []string{"192.0.2.0", "192.0.2.2"}},
+		"all of IPv6 contains no IPv4 address": {rules.Match{CIDRs: []string{"::/0"}}, []string{"::1", "2001:db8::1"}, []string{"10.1.2.3", "::ffff:10.1.2.3", ""}},
+		"every known address":                  {rules.Match{CIDRs: []string{"::/0", "0.0.0.0/0"}}, []string{"::1", "10.1.2.3"}, []string{""}},
+		"one address":                          {rules.Match{CIDRs: []string{"192.0.2.1/32"}}, []string{"192.0.2.1"}, []string{"192.0.2.0", "192.0.2.2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := index(t, matching(tc.match))
 			for _, address := range tc.in {
-				if len(x.Match(nil, from(address))) != 1 {
+				if len(x.Match(nil, requestFrom(address))) != 1 {
 					t.Errorf("%q did not match", address)
 				}
 			}
 			for _, address := range tc.out {
-				if len(x.Match(nil, from(address))) != 0 {
+				if len(x.Match(nil, requestFrom(address))) != 0 {
 					t.Errorf("%q matched", address)
 				}
 			}
@@ -63,7 +64,7 @@ func TestMatch_ComparesTheClientAddress(t *testing.T) {
 	}
 }
 
-// TestCompileCIDRs_AgreesWithNetip compares with a walk by net/netip over the same networks.
+// TestCompileCIDRs_AgreesWithNetip compares the index with a linear search that uses net/netip.
 func TestCompileCIDRs_AgreesWithNetip(t *testing.T) {
 	address := rapid.Custom(func(t *rapid.T) netip.Addr {
 		if rapid.Bool().Draw(t, "IPv6") {
@@ -90,13 +91,13 @@ func TestCompileCIDRs_AgreesWithNetip(t *testing.T) {
 		x := index(t, matching(m))
 		for range 20 {
 			ip := address.Draw(rt, "client")
-			holds := func(n netip.Prefix) bool { return n.Contains(ip) }
-			want := slices.ContainsFunc(in, holds) && !slices.ContainsFunc(except, holds)
-			for _, spelled := range []netip.Addr{ip, netip.AddrFrom16(ip.As16())} {
+			contains := func(n netip.Prefix) bool { return n.Contains(ip) }
+			want := slices.ContainsFunc(in, contains) && !slices.ContainsFunc(except, contains)
+			for _, notation := range []netip.Addr{ip, netip.AddrFrom16(ip.As16())} {
 				r := request("GET - /")
-				r.ClientIP = spelled
+				r.ClientIP = notation
 				if got := len(x.Match(nil, r)) == 1; got != want {
-					rt.Fatalf("%v in %v but %v: %t, want %t", spelled, in, except, got, want)
+					rt.Fatalf("%v in %v except %v: got %t, want %t", notation, in, except, got, want)
 				}
 			}
 		}

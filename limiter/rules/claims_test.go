@@ -13,8 +13,8 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// identified is the identifier of the claim of that name.
-func identified(t testing.TB, name string, claims map[string]any) string {
+// identifyByClaim returns the identifier that a rule reads from the claim with this name.
+func identifyByClaim(t testing.TB, name string, claims map[string]any) string {
 	t.Helper()
 	r := rule("shop/it")
 	r.Identifier = rules.Identifier{From: rules.FromClaim, Name: name}
@@ -25,30 +25,30 @@ func identified(t testing.TB, name string, claims map[string]any) string {
 
 func TestIdentify_ReadsClaims(t *testing.T) {
 	for name, tc := range map[string]struct{ claim, json, want string }{
-		"a text":                               {"sub", `{"sub":"u1"}`, "u1"},
-		"a text stays as it is":                {"sub", `{"sub":" 1e3 "}`, " 1e3 "},
-		"absent":                               {"sub", `{}`, ""},
-		"null":                                 {"sub", `{"sub":null}`, ""},
-		"an empty text":                        {"sub", `{"sub":""}`, ""},
-		"an integer":                           {"id", `{"id":1000}`, "1000"},
-		"an integer with an exponent":          {"id", `{"id":1e3}`, "1000"},
-		"an integer with a point":              {"id", `{"id":1000.0}`, "1000"},
-		"a fraction":                           {"id", `{"id":0.50}`, "0.5"},
-		"minus":                                {"id", `{"id":-7}`, "-7"},
-		"nothing, minus":                       {"id", `{"id":-0.0}`, "0"},
-		"true":                                 {"id", `{"id":true}`, "true"},
-		"a list":                               {"id", `{"id":["a"]}`, ""},
-		"an object":                            {"id", `{"id":{"a":"b"}}`, ""},
-		"within another":                       {"realm.tenant", `{"realm":{"tenant":"acme"}}`, "acme"},
-		"deep within others":                   {"a.b.c.d", `{"a":{"b":{"c":{"d":5}}}}`, "5"},
-		"the exact name before the nested":     {"realm.tenant", `{"realm":{"tenant":"nested"},"realm.tenant":"exact"}`, "exact"},
-		"an exact name that is null":           {"realm.tenant", `{"realm":{"tenant":"nested"},"realm.tenant":null}`, ""},
-		"a name with dots":                     {"https://shop.example/tenant", `{"https://shop.example/tenant":"acme"}`, "acme"},
-		"within a name with dots":              {"https://shop.example/claims.tenant", `{"https://shop.example/claims":{"tenant":"acme"}}`, "acme"},
-		"within what is no object":             {"realm.tenant", `{"realm":"acme"}`, ""},
-		"a dot at the end":                     {"realm.", `{"realm":{"":"acme"}}`, "acme"},
-		"a dot at the beginning":               {".tenant", `{"":{"tenant":"acme"}}`, ""},
-		"a text that looks like another claim": {"sub", `{"sub":"1000"}`, "1000"},
+		"a string":                    {"sub", `{"sub":"u1"}`, "u1"},
+		"a string is unchanged":       {"sub", `{"sub":" 1e3 "}`, " 1e3 "},
+		"absent":                      {"sub", `{}`, ""},
+		"null":                        {"sub", `{"sub":null}`, ""},
+		"an empty string":             {"sub", `{"sub":""}`, ""},
+		"an integer":                  {"id", `{"id":1000}`, "1000"},
+		"an integer with an exponent": {"id", `{"id":1e3}`, "1000"},
+		"an integer with a point":     {"id", `{"id":1000.0}`, "1000"},
+		"a fraction":                  {"id", `{"id":0.50}`, "0.5"},
+		"a negative number":           {"id", `{"id":-7}`, "-7"},
+		"negative zero":               {"id", `{"id":-0.0}`, "0"},
+		"true":                        {"id", `{"id":true}`, "true"},
+		"a list":                      {"id", `{"id":["a"]}`, ""},
+		"an object":                   {"id", `{"id":{"a":"b"}}`, ""},
+		"a nested claim":              {"realm.tenant", `{"realm":{"tenant":"acme"}}`, "acme"},
+		"a deeply nested claim":       {"a.b.c.d", `{"a":{"b":{"c":{"d":5}}}}`, "5"},
+		"the exact name takes precedence over the nested one": {"realm.tenant", `{"realm":{"tenant":"nested"},"realm.tenant":"exact"}`, "exact"},
+		"an exact name that is null":                          {"realm.tenant", `{"realm":{"tenant":"nested"},"realm.tenant":null}`, ""},
+		"a name with dots":                                    {"https://shop.example/tenant", `{"https://shop.example/tenant":"acme"}`, "acme"},
+		"nested in a name with dots":                          {"https://shop.example/claims.tenant", `{"https://shop.example/claims":{"tenant":"acme"}}`, "acme"},
+		"nested in a string":                                  {"realm.tenant", `{"realm":"acme"}`, ""},
+		"a dot at the end":                                    {"realm.", `{"realm":{"":"acme"}}`, "acme"},
+		"a dot at the beginning":                              {".tenant", `{"":{"tenant":"acme"}}`, ""},
+		"a string of digits":                                  {"sub", `{"sub":"1000"}`, "1000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var floats map[string]any
@@ -62,7 +62,7 @@ func TestIdentify_ReadsClaims(t *testing.T) {
 				t.Fatal(err)
 			}
 			for as, claims := range map[string]map[string]any{"float64": floats, "json.Number": numbers} {
-				if got := identified(t, tc.claim, claims); got != tc.want {
+				if got := identifyByClaim(t, tc.claim, claims); got != tc.want {
 					t.Errorf("as %s: %q, want %q", as, got, tc.want)
 				}
 			}
@@ -82,32 +82,33 @@ func TestIdentify_ReadsClaimsOfAllNumberTypes(t *testing.T) {
 		"":                     {math.NaN(), math.Inf(1), math.Inf(-1), json.Number("1e99999999999999999999"), json.Number("x"), json.Number(""), json.Number("1e"), json.Number("--1"), struct{}{}},
 	} {
 		for _, claim := range claims {
-			if got := identified(t, "id", map[string]any{"id": claim}); got != want {
+			if got := identifyByClaim(t, "id", map[string]any{"id": claim}); got != want {
 				t.Errorf("%T %v: %q, want %q", claim, claim, got, want)
 			}
 		}
 	}
 }
 
-// TestIdentify_IgnoresTheSpellingOfNumbers writes numbers in any form that JSON allows: the identifiers are equal if the numbers are.
-func TestIdentify_IgnoresTheSpellingOfNumbers(t *testing.T) {
-	spelled := rapid.Custom(func(t *rapid.T) json.Number {
+// TestIdentify_IgnoresTheNotationOfNumbers writes numbers in many JSON notations. Equal numbers must have equal
+// identifiers, and different numbers different ones.
+func TestIdentify_IgnoresTheNotationOfNumbers(t *testing.T) {
+	jsonNumber := rapid.Custom(func(t *rapid.T) json.Number {
 		sign := rapid.SampledFrom([]string{"", "-"}).Draw(t, "sign")
-		whole := rapid.SampledFrom([]string{"0", "1", "10", "12", "120", "1000000000000000000000000"}).Draw(t, "whole")
+		integer := rapid.SampledFrom([]string{"0", "1", "10", "12", "120", "1000000000000000000000000"}).Draw(t, "integer")
 		fraction := rapid.SampledFrom([]string{"", ".0", ".5", ".05", ".50", ".0000000000000000000000001"}).Draw(t, "fraction")
 		exponent := rapid.SampledFrom([]string{"", "e0", "E+1", "e-1", "e23", "e-023"}).Draw(t, "exponent")
-		return json.Number(sign + whole + fraction + exponent)
+		return json.Number(sign + integer + fraction + exponent)
 	})
 	rapid.Check(t, func(rt *rapid.T) {
-		a, b := spelled.Draw(rt, "a"), spelled.Draw(rt, "b")
+		a, b := jsonNumber.Draw(rt, "a"), jsonNumber.Draw(rt, "b")
 		x, _ := new(big.Rat).SetString(string(a))
 		y, _ := new(big.Rat).SetString(string(b))
-		same := identified(t, "id", map[string]any{"id": a}) == identified(t, "id", map[string]any{"id": b})
+		same := identifyByClaim(t, "id", map[string]any{"id": a}) == identifyByClaim(t, "id", map[string]any{"id": b})
 		if same != (x.Cmp(y) == 0) {
-			rt.Fatalf("%s and %s are one identifier: %t", a, b, same)
+			rt.Fatalf("%s and %s have the same identifier: %t", a, b, same)
 		}
-		got, is := new(big.Rat).SetString(identified(t, "id", map[string]any{"id": a}))
-		if !is || got.Cmp(x) != 0 {
+		got, ok := new(big.Rat).SetString(identifyByClaim(t, "id", map[string]any{"id": a}))
+		if !ok || got.Cmp(x) != 0 {
 			rt.Fatalf("%s became %v", a, got)
 		}
 	})
@@ -130,7 +131,7 @@ func TestIdentify_EvaluatesExpressions(t *testing.T) {
 	} {
 		r := rule("shop/it")
 		r.Identifier = rules.Identifier{From: rules.FromExpression, Name: text}
-		req := whole()
+		req := fullRequest()
 		if got := index(t, r).Match(nil, req)[0].Identify(req); got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
@@ -140,13 +141,13 @@ func TestIdentify_EvaluatesExpressions(t *testing.T) {
 func TestIdentify_NormalizesAndHashesTheResultOfAnExpression(t *testing.T) {
 	r := rule("shop/it")
 	r.Identifier = rules.Identifier{From: rules.FromExpression, Name: `"2001:db8:1:2:3::1"`, Address: true, IPv6Prefix: 48}
-	req := whole()
+	req := fullRequest()
 	if got, want := index(t, r).Match(nil, req)[0].Identify(req), "2001:db8:1::/48"; got != want {
-		t.Errorf("an address: %q, want %q", got, want)
+		t.Errorf("address: %q, want %q", got, want)
 	}
 	r.Identifier = rules.Identifier{From: rules.FromClaim, Name: "sub", Secret: true}
 	if got := index(t, r).Match(nil, req)[0].Identify(req); len(got) != 32 {
-		t.Errorf("a secret: %q, want a hash", got)
+		t.Errorf("secret: %q, want a hash", got)
 	}
 }
 
@@ -155,13 +156,13 @@ func TestIdentify_CountsIPv6AddressesByPrefix(t *testing.T) {
 		r := rule("shop/it")
 		r.Identifier = rules.Identifier{From: rules.FromClientIP, IPv6Prefix: bits}
 		x := index(t, r)
-		req := from("2001:db8:1:203:4:5:6:7%eth0")
+		req := requestFrom("2001:db8:1:203:4:5:6:7%eth0")
 		if got := x.Match(nil, req)[0].Identify(req); got != want {
 			t.Errorf("/%d: %q, want %q", bits, got, want)
 		}
-		req = from("::ffff:203.0.113.7")
+		req = requestFrom("::ffff:203.0.113.7")
 		if got := x.Match(nil, req)[0].Identify(req); got != "203.0.113.7" {
-			t.Errorf("/%d: IPv4 in IPv6 is %q", bits, got)
+			t.Errorf("/%d: the IPv4-mapped address is %q", bits, got)
 		}
 	}
 }

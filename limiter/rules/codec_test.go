@@ -24,12 +24,12 @@ func rule(policy string) rules.Rule {
 	}
 }
 
-// compressed is gzip of text, whose header names that revision; "" for none.
-func compressed(t *testing.T, name, text string) []byte {
+// compressed returns text in gzip, with revision in the gzip header. "" omits the revision.
+func compressed(t *testing.T, revision, text string) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	w.Comment = name
+	w.Comment = revision
 	if _, err := w.Write([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
@@ -49,16 +49,16 @@ func TestDecode_ReturnsTheEncodedSetAndItsRevision(t *testing.T) {
 		Headers: []rules.HeaderMatch{{Type: rules.HeaderPresent, Name: "x-plan", Invert: true}},
 	}
 	for name, set := range map[string]rules.Set{
-		"no rules":               {Rules: []rules.Rule{}},
-		"two rules":              {Rules: []rules.Rule{full, rule("shop/plain")}},
-		"a rule with everything": {Rules: []rules.Rule{everything()}},
-		"a rule for writes":      {Rules: []rules.Rule{everyWrite()}, Namespaces: []rules.Namespace{{Name: "shop", Labels: map[string]string{"tier": "free"}, Tenant: "acme"}}},
+		"no rules":                     {Rules: []rules.Rule{}},
+		"two rules":                    {Rules: []rules.Rule{full, rule("shop/plain")}},
+		"a rule that sets every field": {Rules: []rules.Rule{fullRule()}},
+		"a rule for writes":            {Rules: []rules.Rule{fullWriteRule()}, Namespaces: []rules.Namespace{{Name: "shop", Labels: map[string]string{"tier": "free"}, Tenant: "acme"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data, revision := rules.Encode(set)
 			again, _ := rules.Encode(set)
 			if !bytes.Equal(data, again) {
-				t.Error("the same Set gave other bytes")
+				t.Error("the same Set was encoded differently")
 			}
 			got, gotRevision, err := rules.Decode(data)
 			if err != nil {
@@ -68,14 +68,14 @@ func TestDecode_ReturnsTheEncodedSetAndItsRevision(t *testing.T) {
 				t.Errorf("(-encoded +decoded):\n%s", diff)
 			}
 			if gotRevision != revision || !strings.HasPrefix(revision, "sha256:") || len(revision) != len("sha256:")+64 {
-				t.Errorf("revision %s, then %s", revision, gotRevision)
+				t.Errorf("Encode returned revision %s, Decode %s", revision, gotRevision)
 			}
 		})
 	}
 }
 
-// everything is a rule that sets every field, a kind of which it may have one only once.
-func everything() rules.Rule {
+// fullRule returns a rule that sets every field. Of fields that exclude each other, it sets one.
+func fullRule() rules.Rule {
 	r := rule("shop/everything")
 	r.Algorithm, r.Burst, r.PerEndpoint, r.Shadow, r.OnStoreFailure = limiter.TokenBucket, 200, true, true, rules.DenyOnFailure
 	r.Identifier = rules.Identifier{From: rules.FromClaim, Name: "realm.tenant", IPv6Prefix: 56, Secret: true, Address: true}
@@ -100,8 +100,8 @@ func everything() rules.Rule {
 	return r
 }
 
-// everyWrite is a rule for writes to the Kubernetes API that says all that there is to say of them.
-func everyWrite() rules.Rule {
+// fullWriteRule returns a rule for writes to the Kubernetes API that sets every field of its match.
+func fullWriteRule() rules.Rule {
 	r := rule("shop/writes")
 	r.Identifier = rules.Identifier{From: rules.FromKubernetesTenant}
 	selector := rules.Selector{{Key: "tier", Operator: rules.SelectorIn, Values: []string{"free"}}, {Key: "exempt", Operator: rules.SelectorDoesNotExist}}
@@ -114,8 +114,8 @@ func everyWrite() rules.Rule {
 	return r
 }
 
-// TestDecode_ReadsASetWithoutTiers was written by a build that knew no tiers, costs, networks, expressions and descriptors: it is
-// read as it was meant, and written again as the same bytes under the same revision.
+// TestDecode_ReadsASetWithoutTiers decodes a rule set of a build that had no tiers, costs, networks, expressions and descriptors.
+// Decode must return the same rules, and Encode must return the same revision again.
 func TestDecode_ReadsASetWithoutTiers(t *testing.T) {
 	const plain = `{"format":1,"rules":[{"policy":"shop/a","domain":"shop","axis":"Tenant","identifier":{"from":"header","name":"x-tenant-id"},` +
 		`"match":{},"algorithm":"SlidingWindowCounter","units":100,"windowSeconds":60}]}`
@@ -128,12 +128,12 @@ func TestDecode_ReadsASetWithoutTiers(t *testing.T) {
 		t.Errorf("(-want +read):\n%s", diff)
 	}
 	if _, again := rules.Encode(set); again != revision {
-		t.Errorf("written again its revision is %s, was %s", again, revision)
+		t.Errorf("the revision after encoding again is %s, want %s", again, revision)
 	}
 }
 
-// TestEncode_UsesFormat2ForSourcesThatFormat1DoesNotKnow: a reader of format 1 has no such fields and refuses them by itself, but would
-// take these sources for missing identifiers.
+// TestEncode_UsesFormat2ForSourcesThatFormat1DoesNotKnow: a reader of format 1 rejects unknown fields, but it would treat unknown
+// sources as missing identifiers. Format 2 makes it reject the rule set.
 func TestEncode_UsesFormat2ForSourcesThatFormat1DoesNotKnow(t *testing.T) {
 	for source, want := range map[rules.IdentifierSource]string{
 		rules.FromClientIP: `"format":1,`, rules.FromHeader: `"format":1,`, rules.FromQuery: `"format":1,`, rules.FromCookie: `"format":1,`,
@@ -154,13 +154,13 @@ func TestEncode_UsesFormat2ForSourcesThatFormat1DoesNotKnow(t *testing.T) {
 }
 
 func TestEncode_UsesFormat3ForWritesToTheKubernetesAPI(t *testing.T) {
-	data, _ := rules.Encode(rules.Set{Rules: []rules.Rule{rule("shop/a"), everyWrite()}})
+	data, _ := rules.Encode(rules.Set{Rules: []rules.Rule{rule("shop/a"), fullWriteRule()}})
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if plain, err := io.ReadAll(r); err != nil || !bytes.Contains(plain, []byte(`"format":3,`)) {
-		t.Errorf("%.40s…, %v", plain, err)
+		t.Errorf("%.40s…, %v; want format 3", plain, err)
 	}
 }
 
@@ -169,15 +169,15 @@ func TestRevision_DependsOnTheContentOnly(t *testing.T) {
 	other := rule("shop/a")
 	other.Units++
 	if _, got := rules.Encode(rules.Set{Rules: []rules.Rule{other}}); got == base {
-		t.Error("another limit has the same revision")
+		t.Error("a Set with another limit has the same revision")
 	}
 	same, changed := rule("shop/a"), other
 	if same.Revision() == changed.Revision() {
 		t.Error("two rules that differ have the same revision")
 	}
-	_, none := rules.Encode(rules.Set{})
-	if _, empty := rules.Encode(rules.Set{Rules: []rules.Rule{}}); none != empty {
-		t.Error("no rules and an empty list of rules differ")
+	_, withoutList := rules.Encode(rules.Set{})
+	if _, empty := rules.Encode(rules.Set{Rules: []rules.Rule{}}); withoutList != empty {
+		t.Error("a nil and an empty list of rules have different revisions")
 	}
 }
 
@@ -187,21 +187,21 @@ func TestDecode_RejectsInvalidData(t *testing.T) {
 		data []byte
 		want string
 	}{
-		"nothing":               {nil, "EOF"},
-		"no gzip":               {[]byte("{}"), "decode rules: "},
-		"half of it":            {data[:len(data)/2], "unexpected EOF"},
-		"no JSON":               {compressed(t, "", "rules"), "invalid character"},
-		"another format":        {compressed(t, "", `{"format":4,"rules":[],"new":1}`), "unknown format 4; this build reads formats 1 to 3"},
-		"no format":             {compressed(t, "", `{"rules":[]}`), "unknown format 0"},
-		"a field nobody knows":  {compressed(t, "", `{"format":1,"rules":[{"policy":"a/b","quota":3}]}`), `unknown field "quota"`},
-		"the name of another":   {compressed(t, "sha256:0", `{"format":1,"rules":[]}`), `contains revision "sha256:0", but its content has revision sha256:`},
-		"a rule of wrong shape": {compressed(t, "", `{"format":1,"rules":[{"units":"many"}]}`), "cannot unmarshal"},
+		"no data":                     {nil, "EOF"},
+		"not gzip":                    {[]byte("{}"), "decode rules: "},
+		"truncated data":              {data[:len(data)/2], "unexpected EOF"},
+		"not JSON":                    {compressed(t, "", "rules"), "invalid character"},
+		"an unknown format":           {compressed(t, "", `{"format":4,"rules":[],"new":1}`), "unknown format 4; this build reads formats 1 to 3"},
+		"no format":                   {compressed(t, "", `{"rules":[]}`), "unknown format 0"},
+		"an unknown field":            {compressed(t, "", `{"format":1,"rules":[{"policy":"a/b","quota":3}]}`), `unknown field "quota"`},
+		"the revision of another Set": {compressed(t, "sha256:0", `{"format":1,"rules":[]}`), `contains revision "sha256:0", but its content has revision sha256:`},
+		"a field of the wrong type":   {compressed(t, "", `{"format":1,"rules":[{"units":"many"}]}`), "cannot unmarshal"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			set, _, err := rules.Decode(test.data)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Fatalf("error %v, want one that says %q; set %+v", err, test.want, set)
+				t.Fatalf("error %v, want one that contains %q; set %+v", err, test.want, set)
 			}
 		})
 	}
@@ -218,30 +218,31 @@ func TestEncode_StoresTheRevisionInTheData(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Comment != revision {
-		t.Errorf("the header names %q, want %q", r.Comment, revision)
+		t.Errorf("the gzip header contains revision %q, want %q", r.Comment, revision)
 	}
 	if _, got, err := rules.DecodeNamed(data); err != nil || got != revision {
 		t.Errorf("DecodeNamed: %q, %v; want %q", got, err, revision)
 	}
 }
 
-// TestDecodeNamed_RejectsDataWithoutRevision is what builds before this one wrote to Redis, where the pointer names it.
+// TestDecodeNamed_RejectsDataWithoutRevision decodes data without a revision. Earlier builds wrote such data to Redis, where a
+// pointer contains the revision.
 func TestDecodeNamed_RejectsDataWithoutRevision(t *testing.T) {
-	nameless := compressed(t, "", `{"format":1,"rules":[]}`)
-	_, revision, err := rules.Decode(nameless)
+	withoutRevision := compressed(t, "", `{"format":1,"rules":[]}`)
+	_, revision, err := rules.Decode(withoutRevision)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rules.DecodeAs(nameless, revision); err != nil {
+	if _, err := rules.DecodeAs(withoutRevision, revision); err != nil {
 		t.Errorf("DecodeAs: %v", err)
 	}
-	if set, _, err := rules.DecodeNamed(nameless); err == nil || !strings.Contains(err.Error(), "does not contain its revision") {
+	if set, _, err := rules.DecodeNamed(withoutRevision); err == nil || !strings.Contains(err.Error(), "does not contain its revision") {
 		t.Errorf("DecodeNamed: %+v, %v", set, err)
 	}
 }
 
-// TestDecode_DetectsOneFlippedBit flips each bit of what names or carries the rules. The header's bytes of time, operating
-// system and effort carry nothing.
+// TestDecode_DetectsOneFlippedBit flips each bit of the encoded data. DecodeNamed must return an error or the same rules and
+// revision: a few bytes of the gzip header (time, operating system, compression level) do not affect the content.
 func TestDecode_DetectsOneFlippedBit(t *testing.T) {
 	set := rules.Set{Rules: []rules.Rule{rule("shop/a")}}
 	data, revision := rules.Encode(set)
@@ -251,7 +252,7 @@ func TestDecode_DetectsOneFlippedBit(t *testing.T) {
 			flipped[i] ^= 1 << bit
 			got, gotRevision, err := rules.DecodeNamed(flipped)
 			if err == nil && (gotRevision != revision || !cmp.Equal(got, set)) {
-				t.Fatalf("bit %d of byte %d: %+v, %s", bit, i, got, gotRevision)
+				t.Fatalf("flipping bit %d of byte %d gives rules %+v with revision %s and no error", bit, i, got, gotRevision)
 			}
 		}
 	}

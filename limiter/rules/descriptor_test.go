@@ -9,13 +9,13 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// described reads "key=value,key=value; key=value": a request with two descriptors.
-func described(text string) *rules.Request {
+// requestWithDescriptors parses descriptors: "key=value,key=value; key=value" is a request with two of them.
+func requestWithDescriptors(text string) *rules.Request {
 	r := request("GET - /")
 	for d := range strings.SplitSeq(text, ";") {
 		var descriptor rules.Descriptor
 		for e := range strings.SplitSeq(strings.TrimSpace(d), ",") {
-			if key, value, is := strings.Cut(e, "="); is {
+			if key, value, ok := strings.Cut(e, "="); ok {
 				descriptor = append(descriptor, rules.Entry{Key: key, Value: value})
 			}
 		}
@@ -24,9 +24,10 @@ func described(text string) *rules.Request {
 	return r
 }
 
-func asking(text string) []rules.DescriptorMatch {
+// descriptorMatches parses the entries of one descriptor match. An empty value matches any value.
+func descriptorMatches(text string) []rules.DescriptorMatch {
 	var match []rules.DescriptorMatch
-	for _, e := range described(text).Descriptors[0] {
+	for _, e := range requestWithDescriptors(text).Descriptors[0] {
 		match = append(match, rules.DescriptorMatch(e))
 	}
 	return match
@@ -37,31 +38,31 @@ func TestMatch_ComparesDescriptors(t *testing.T) {
 		match   string
 		in, out []string
 	}{
-		"one entry":            {"a=1", []string{"a=1", "b=2; a=1", "a=1; a=1", "; a=1"}, []string{"", "a=2", "b=1", "a=1,b=2", "b=2,a=1", "a="}},
-		"any value":            {"a=", []string{"a=1", "a=2", "a=", "x=1; a=3"}, []string{"", "b=1", "a=1,b=2"}},
-		"entries in order":     {"a=1,b=", []string{"a=1,b=2", "a=1,b="}, []string{"b=2,a=1", "a=1", "a=1,b=2,c=3", "a=1; b=2", "a=2,b=2"}},
-		"the same key, twice":  {"a=1,a=2", []string{"a=1,a=2"}, []string{"a=2,a=1", "a=1,a=1", "a=1"}},
-		"any value of the end": {"a=,b=2", []string{"a=1,b=2", "a=,b=2"}, []string{"a=1,b=1", "b=2"}},
+		"one entry":                 {"a=1", []string{"a=1", "b=2; a=1", "a=1; a=1", "; a=1"}, []string{"", "a=2", "b=1", "a=1,b=2", "b=2,a=1", "a="}},
+		"any value":                 {"a=", []string{"a=1", "a=2", "a=", "x=1; a=3"}, []string{"", "b=1", "a=1,b=2"}},
+		"entries in order":          {"a=1,b=", []string{"a=1,b=2", "a=1,b="}, []string{"b=2,a=1", "a=1", "a=1,b=2,c=3", "a=1; b=2", "a=2,b=2"}},
+		"the same key twice":        {"a=1,a=2", []string{"a=1,a=2"}, []string{"a=2,a=1", "a=1,a=1", "a=1"}},
+		"any value, then one value": {"a=,b=2", []string{"a=1,b=2", "a=,b=2"}, []string{"a=1,b=1", "b=2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for where, host := range map[string]string{"found by its entries": "", "found by its host": "a.example"} {
-				m := rules.Match{Descriptors: asking(tc.match)}
+			for lookup, host := range map[string]string{"indexed by descriptor": "", "indexed by host": "a.example"} {
+				m := rules.Match{Descriptors: descriptorMatches(tc.match)}
 				if host != "" {
 					m.Hosts = []string{host}
 				}
 				x := index(t, matching(m))
 				for _, text := range tc.in {
-					r := described(text)
+					r := requestWithDescriptors(text)
 					r.Host = host
 					if len(x.Match(nil, r)) != 1 {
-						t.Errorf("%s: %q did not match", where, text)
+						t.Errorf("%s: %q did not match", lookup, text)
 					}
 				}
 				for _, text := range tc.out {
-					r := described(text)
+					r := requestWithDescriptors(text)
 					r.Host = host
 					if len(x.Match(nil, r)) != 0 {
-						t.Errorf("%s: %q matched", where, text)
+						t.Errorf("%s: %q matched", lookup, text)
 					}
 				}
 			}
@@ -71,19 +72,19 @@ func TestMatch_ComparesDescriptors(t *testing.T) {
 
 func TestMatch_ReturnsRulesOfAllDescriptorsOfARequest(t *testing.T) {
 	var list []rules.Rule
-	for _, r := range []struct{ policy, match string }{
+	for _, tc := range []struct{ policy, match string }{
 		{"shop/1-any", ""},
 		{"shop/2-login", "generic_key=login"},
 		{"shop/3-key", "generic_key="},
 		{"shop/4-other", "generic_key=other"},
 		{"shop/5-tenant", "generic_key=login,tenant="},
 	} {
-		of := rule(r.policy)
-		of.Match.Descriptors = asking(r.match)
-		list = append(list, of)
+		r := rule(tc.policy)
+		r.Match.Descriptors = descriptorMatches(tc.match)
+		list = append(list, r)
 	}
 	var got []string
-	for _, m := range index(t, list...).Match(nil, described("generic_key=login; generic_key=login,tenant=acme; generic_key=")) {
+	for _, m := range index(t, list...).Match(nil, requestWithDescriptors("generic_key=login; generic_key=login,tenant=acme; generic_key=")) {
 		got = append(got, m.Rule.Policy)
 	}
 	if diff := cmp.Diff([]string{"shop/1-any", "shop/2-login", "shop/3-key", "shop/5-tenant"}, got); diff != "" {
@@ -93,20 +94,20 @@ func TestMatch_ReturnsRulesOfAllDescriptorsOfARequest(t *testing.T) {
 
 func TestIdentify_ReadsDescriptors(t *testing.T) {
 	for name, tc := range map[string]struct{ match, request, want string }{
-		"of the descriptor that matched": {"path=/login,tenant=", "tenant=globex; path=/login,tenant=acme", "acme"},
-		"of the first one that matched":  {"tenant=", "tenant=acme; tenant=globex", "acme"},
-		"else of any that has the key":   {"generic_key=login", "generic_key=login; tenant=acme; tenant=globex", "acme"},
-		"without a match of the first":   {"", "user=u1,tenant=acme; tenant=globex", "acme"},
-		"the first of two with the key":  {"", "tenant=acme,tenant=globex", "acme"},
-		"an empty value is missing":      {"", "tenant=; tenant=acme", ""},
-		"none has the key":               {"", "user=u1", ""},
-		"no descriptors":                 {"", "", ""},
+		"from the descriptor that matched":                        {"path=/login,tenant=", "tenant=globex; path=/login,tenant=acme", "acme"},
+		"from the first descriptor that matched":                  {"tenant=", "tenant=acme; tenant=globex", "acme"},
+		"otherwise from the first descriptor with the key":        {"generic_key=login", "generic_key=login; tenant=acme; tenant=globex", "acme"},
+		"without a match, from the first descriptor with the key": {"", "user=u1,tenant=acme; tenant=globex", "acme"},
+		"the first of two entries with the key":                   {"", "tenant=acme,tenant=globex", "acme"},
+		"an empty value is missing":                               {"", "tenant=; tenant=acme", ""},
+		"no descriptor has the key":                               {"", "user=u1", ""},
+		"no descriptors":                                          {"", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rule("shop/it")
 			r.Identifier = rules.Identifier{From: rules.FromDescriptor, Name: "tenant"}
-			r.Match.Descriptors = asking(tc.match)
-			req := described(tc.request)
+			r.Match.Descriptors = descriptorMatches(tc.match)
+			req := requestWithDescriptors(tc.request)
 			m := index(t, r).Match(nil, req)
 			if len(m) != 1 || m[0].Identify(req) != tc.want {
 				t.Errorf("%d matches, %q; want %q", len(m), m[0].Identify(req), tc.want)

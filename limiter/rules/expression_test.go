@@ -16,45 +16,45 @@ func TestValidateExpression(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text   string
 		result rules.ResultType
-		want   string // of the error; empty: none
+		want   string // part of the error; "" if the expression is valid
 	}{
-		"a bool":                            {`request.path.endsWith(".json")`, rules.ResultBool, ""},
-		"a string":                          {`request.headers["x-tenant"].lowerAscii()`, rules.ResultString, ""},
-		"an int":                            {`size(request.path) + 1`, rules.ResultInt, ""},
-		"every field":                       {`request.domain + request.method + request.host + request.path + request.clientIP + request.headers["a"] + request.query["a"][0] + request.claims.sub + request.descriptors[0][0].key + request.descriptors[0][0].value`, rules.ResultString, ""},
-		"a claim may be anything":           {`request.claims.realm.admin`, rules.ResultBool, ""},
-		"a value that may be absent":        {`request.headers[?"x-plan"].orValue("free") == "free"`, rules.ResultBool, ""},
-		"a network":                         {`cidr("10.0.0.0/8").containsIP(request.clientIP)`, rules.ResultBool, ""},
-		"entries of descriptors":            {`request.descriptors.exists(d, d.exists(e, e.key == "generic_key" && e.value == "login"))`, rules.ResultBool, ""},
-		"sets":                              {`sets.intersects(request.claims.groups, ["staff", "ops"])`, rules.ResultBool, ""},
-		"a regular expression":              {`request.path.matches("^/v[0-9]+/[a-f0-9-]{36}$")`, rules.ResultBool, ""},
-		"nothing":                           {"", rules.ResultBool, "the expression must not be empty"},
-		"blanks":                            {" \n", rules.ResultBool, "the expression must not be empty"},
-		"half of one":                       {`request.path ==`, rules.ResultBool, "1:16: syntax error: the expression ends too early"},
-		"a bracket that is not closed":      {`request.headers["a"`, rules.ResultString, "1:20: syntax error: missing ']' at the end"},
-		"a field with a wrong name":         {`request.pth == "/"`, rules.ResultBool, "1:8: undefined field 'pth'; request has domain, method, host, path, query, headers, clientIP, claims, descriptors; an entry of a descriptor has key, value"},
-		"a field of an entry":               {`request.descriptors[0][0].name == ""`, rules.ResultBool, "1:26: undefined field 'name'; request has"},
-		"a field without request":           {`path == "/"`, rules.ResultBool, "1:1: undeclared reference to 'path'; use request.path"},
-		"a variable that is none":           {`object.spec == 1`, rules.ResultBool, "1:1: undeclared reference to 'object'"},
-		"the second line":                   {"request.path == '/' ||\n  request.port == 1", rules.ResultBool, "2:10: undefined field 'port'"},
-		"types that do not go together":     {`request.path == 1`, rules.ResultBool, "1:14: found no matching overload for '_==_' applied to '(string, int)'"},
-		"a string for a bool":               {`request.path`, rules.ResultBool, "1:1: the expression evaluates to string, but must evaluate to bool"},
-		"a bool for a string":               {`request.path == "/"`, rules.ResultString, "1:1: the expression evaluates to bool, but must evaluate to string"},
-		"a double for an int":               {`1.5`, rules.ResultInt, "1:1: the expression evaluates to double, but must evaluate to int"},
-		"a list for a string":               {`request.query["a"]`, rules.ResultString, "1:1: the expression evaluates to list(string), but must evaluate to string"},
-		"many errors":                       {`a + b + c + d + e`, rules.ResultInt, "and 2 more"},
-		"a text over 4096 bytes":            {`"` + strings.Repeat("x", 4095) + `"`, rules.ResultString, "at most 4096 bytes"},
-		"a text of 4096 bytes":              {`"` + strings.Repeat("x", 4094) + `"`, rules.ResultString, ""},
-		"brackets without end":              {strings.Repeat("(", 1000) + "true" + strings.Repeat(")", 1000), rules.ResultBool, "1:1: expression recursion limit exceeded"},
-		"loops in loops":                    {`request.headers.exists(a, request.query.exists(b, request.headers.exists(c, a == b && b == c)))`, rules.ResultBool, "1:1: the expression takes up to"},
-		"a text that multiplies":            {`request.path.replace("", request.path) == ""`, rules.ResultBool, "1:1: the expression takes up to"},
-		"a regular expression of a request": {`request.path.matches(request.headers["x"])`, rules.ResultBool, "1:37: the regular expression of matches must be a string literal"},
-		"a regular expression put together": {`matches(request.path, "a" + "b")`, rules.ResultBool, "the regular expression of matches must be a string literal"},
-		"one that is none":                  {`request.path.matches("(")`, rules.ResultBool, "1:22: error parsing regexp: missing closing ): `(`"},
-		"one that grows":                    {`request.path.matches("a{1000}b{1000}")`, rules.ResultBool, "compiles to 200"},
-		"a message":                         {`google.protobuf.Struct{} == google.protobuf.Struct{}`, rules.ResultBool, "the expression must not construct values of type google.protobuf.Struct"},
-		"a request of its own":              {`request{path: "/"}.path == "/"`, rules.ResultBool, "the expression must not construct values of type request"},
-		"a function that is none":           {`request.path.explode()`, rules.ResultBool, "1:21: undeclared reference to 'explode'"},
+		"a bool":                         {`request.path.endsWith(".json")`, rules.ResultBool, ""},
+		"a string":                       {`request.headers["x-tenant"].lowerAscii()`, rules.ResultString, ""},
+		"an int":                         {`size(request.path) + 1`, rules.ResultInt, ""},
+		"every field":                    {`request.domain + request.method + request.host + request.path + request.clientIP + request.headers["a"] + request.query["a"][0] + request.claims.sub + request.descriptors[0][0].key + request.descriptors[0][0].value`, rules.ResultString, ""},
+		"a claim may have any type":      {`request.claims.realm.admin`, rules.ResultBool, ""},
+		"an optional value":              {`request.headers[?"x-plan"].orValue("free") == "free"`, rules.ResultBool, ""},
+		"a network":                      {`cidr("10.0.0.0/8").containsIP(request.clientIP)`, rules.ResultBool, ""},
+		"entries of descriptors":         {`request.descriptors.exists(d, d.exists(e, e.key == "generic_key" && e.value == "login"))`, rules.ResultBool, ""},
+		"sets":                           {`sets.intersects(request.claims.groups, ["staff", "ops"])`, rules.ResultBool, ""},
+		"a regular expression":           {`request.path.matches("^/v[0-9]+/[a-f0-9-]{36}$")`, rules.ResultBool, ""},
+		"an empty text":                  {"", rules.ResultBool, "the expression must not be empty"},
+		"only spaces":                    {" \n", rules.ResultBool, "the expression must not be empty"},
+		"an incomplete expression":       {`request.path ==`, rules.ResultBool, "1:16: syntax error: the expression ends too early"},
+		"an unclosed bracket":            {`request.headers["a"`, rules.ResultString, "1:20: syntax error: missing ']' at the end"},
+		"an undefined field":             {`request.pth == "/"`, rules.ResultBool, "1:8: undefined field 'pth'; request has domain, method, host, path, query, headers, clientIP, claims, descriptors; an entry of a descriptor has key, value"},
+		"an undefined field of an entry": {`request.descriptors[0][0].name == ""`, rules.ResultBool, "1:26: undefined field 'name'; request has"},
+		"a field without request":        {`path == "/"`, rules.ResultBool, "1:1: undeclared reference to 'path'; use request.path"},
+		"an undeclared variable":         {`object.spec == 1`, rules.ResultBool, "1:1: undeclared reference to 'object'"},
+		"an error in the second line":    {"request.path == '/' ||\n  request.port == 1", rules.ResultBool, "2:10: undefined field 'port'"},
+		"incompatible types":             {`request.path == 1`, rules.ResultBool, "1:14: found no matching overload for '_==_' applied to '(string, int)'"},
+		"a string instead of a bool":     {`request.path`, rules.ResultBool, "1:1: the expression evaluates to string, but must evaluate to bool"},
+		"a bool instead of a string":     {`request.path == "/"`, rules.ResultString, "1:1: the expression evaluates to bool, but must evaluate to string"},
+		"a double instead of an int":     {`1.5`, rules.ResultInt, "1:1: the expression evaluates to double, but must evaluate to int"},
+		"a list instead of a string":     {`request.query["a"]`, rules.ResultString, "1:1: the expression evaluates to list(string), but must evaluate to string"},
+		"many errors":                    {`a + b + c + d + e`, rules.ResultInt, "and 2 more"},
+		"a text over 4096 bytes":         {`"` + strings.Repeat("x", 4095) + `"`, rules.ResultString, "at most 4096 bytes"},
+		"a text of 4096 bytes":           {`"` + strings.Repeat("x", 4094) + `"`, rules.ResultString, ""},
+		"too many nested brackets":       {strings.Repeat("(", 1000) + "true" + strings.Repeat(")", 1000), rules.ResultBool, "1:1: expression recursion limit exceeded"},
+		"three nested loops":             {`request.headers.exists(a, request.query.exists(b, request.headers.exists(c, a == b && b == c)))`, rules.ResultBool, "1:1: the expression takes up to"},
+		"a result that grows with the square of the path":       {`request.path.replace("", request.path) == ""`, rules.ResultBool, "1:1: the expression takes up to"},
+		"a regular expression from the request":                 {`request.path.matches(request.headers["x"])`, rules.ResultBool, "1:37: the regular expression of matches must be a string literal"},
+		"a concatenated regular expression":                     {`matches(request.path, "a" + "b")`, rules.ResultBool, "the regular expression of matches must be a string literal"},
+		"an invalid regular expression":                         {`request.path.matches("(")`, rules.ResultBool, "1:22: error parsing regexp: missing closing ): `(`"},
+		"a regular expression that compiles to a large program": {`request.path.matches("a{1000}b{1000}")`, rules.ResultBool, "compiles to 200"},
+		"a message literal":                                     {`google.protobuf.Struct{} == google.protobuf.Struct{}`, rules.ResultBool, "the expression must not construct values of type google.protobuf.Struct"},
+		"a request literal":                                     {`request{path: "/"}.path == "/"`, rules.ResultBool, "the expression must not construct values of type request"},
+		"an undeclared function":                                {`request.path.explode()`, rules.ResultBool, "1:21: undeclared reference to 'explode'"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := rules.ValidateExpression(tc.text, tc.result)
@@ -68,8 +68,8 @@ func TestValidateExpression(t *testing.T) {
 	}
 }
 
-// whole is a request that has everything.
-func whole() *rules.Request {
+// fullRequest returns a request that sets every field.
+func fullRequest() *rules.Request {
 	return &rules.Request{
 		Domain: "shop", Method: "GET", Host: "api.shop.example", Path: "/v1/search.json",
 		Query:    map[string][]string{"q": {"x", "y"}},
@@ -114,7 +114,7 @@ func TestMatch_EvaluatesExpressions(t *testing.T) {
 		`has(request.claims) && has(request.clientIP)`:                  true,
 		`type(request) == type(request.descriptors[0][0])`:              false,
 
-		// What the request does not have does not match.
+		// An expression that reads an absent field does not match.
 		`request.headers["x-none"] == "y"`:                      false,
 		`request.headers["x-none"] != "y"`:                      false,
 		`request.query["q"][7] == "y"`:                          false,
@@ -125,7 +125,7 @@ func TestMatch_EvaluatesExpressions(t *testing.T) {
 		`request.descriptors[4][0].key == "a"`:                  false,
 		`request.headers["x-none"] == "y" || request.path > ""`: true,
 
-		// What it has and cannot be looked at must not allow a client to avoid the limit.
+		// If an expression cannot evaluate a field that is present, the rule matches: a client must not avoid the limit.
 		`int(request.headers["x-junk"]) > 100`:                     true,
 		`request.claims.sub > 3`:                                   true,
 		`request.claims.sub`:                                       true,
@@ -136,7 +136,7 @@ func TestMatch_EvaluatesExpressions(t *testing.T) {
 	} {
 		t.Run(text, func(t *testing.T) {
 			x := index(t, matching(rules.Match{Expression: text}))
-			if got := len(x.Match(nil, whole())) == 1; got != want {
+			if got := len(x.Match(nil, fullRequest())) == 1; got != want {
 				t.Errorf("matched: %t, want %t", got, want)
 			}
 		})
@@ -146,10 +146,10 @@ func TestMatch_EvaluatesExpressions(t *testing.T) {
 func TestMatch_LimitsARequestThatIsTooLargeToEvaluate(t *testing.T) {
 	x := index(t, matching(rules.Match{Expression: `request.path.matches("^/v1/(search|suggest|complete)/[a-z]+$")`}))
 	if got := len(x.Match(nil, request("GET - /v2"))); got != 0 {
-		t.Error("a small request matched")
+		t.Error("the rule matches a small request on another path")
 	}
 	if got := len(x.Match(nil, request("GET - /v2/"+strings.Repeat("x", 64<<10)))); got != 1 {
-		t.Error("a large request dodged the rule")
+		t.Error("the rule does not match a large request")
 	}
 }
 
@@ -157,7 +157,7 @@ func TestExpression_ReadsEveryFieldOfAnEmptyRequest(t *testing.T) {
 	x := index(t, matching(rules.Match{Expression: `request.path == "" && request.clientIP == "" && size(request.headers) + size(request.query) + ` +
 		`size(request.claims) + size(request.descriptors) == 0 && !has(request.host) && !has(request.claims)`}))
 	if got := len(x.Match(nil, &rules.Request{Domain: "shop"})); got != 1 {
-		t.Error("it did not match")
+		t.Error("the expression did not match")
 	}
 }
 
@@ -168,7 +168,7 @@ func TestExpression_AllowsConcurrentEvaluation(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range 4 {
 		group.Go(func() {
-			req := whole()
+			req := fullRequest()
 			req.Path = fmt.Sprintf("/v%d/x", i)
 			for range 200 {
 				m := x.Match(nil, req)
@@ -182,7 +182,7 @@ func TestExpression_AllowsConcurrentEvaluation(t *testing.T) {
 	group.Wait()
 }
 
-// FuzzExpression evaluates whatever compiles on whatever requests: nothing may panic, and what is decided stays so.
+// FuzzExpression evaluates every valid expression over any request. Evaluation must not panic, and the result must be repeatable.
 func FuzzExpression(f *testing.F) {
 	for _, text := range []string{
 		`request.path.endsWith(".json")`, `request.claims.a.b > 3`, `request.query.exists(q, request.query[q][0] == "x")`,
@@ -232,7 +232,7 @@ func FuzzExpression(f *testing.F) {
 				if terms.Cost < 0 || terms.Cost > 1_000_000_000 {
 					t.Fatalf("%s costs %d", text, terms.Cost)
 				}
-				if again := m.Identify(req); !volatile(text) && again != id {
+				if again := m.Identify(req); !dependsOnMapOrder(text) && again != id {
 					t.Fatalf("%s: %q, then %q", text, id, again)
 				}
 			}
@@ -240,8 +240,8 @@ func FuzzExpression(f *testing.F) {
 	})
 }
 
-// volatile: maps have no order, and an expression may go through one.
-func volatile(text string) bool {
+// dependsOnMapOrder reports whether the result of an expression may depend on the order of a map, which is random.
+func dependsOnMapOrder(text string) bool {
 	for name := range maps.Keys(map[string]bool{"map(": true, "filter(": true, "exists": true, "all(": true, "transform": true}) {
 		if strings.Contains(text, name) {
 			return true

@@ -44,13 +44,13 @@ func TestMatch(t *testing.T) {
 		in    []string // "METHOD host path header=value"
 		out   []string
 	}{
-		"no match block takes all of the domain": {rules.Match{}, []string{"GET a.example /", "PUT - /x"}, nil},
-		"a host is compared whole": {
+		"an empty match matches every request of the domain": {rules.Match{}, []string{"GET a.example /", "PUT - /x"}, nil},
+		"a host without wildcard matches only itself": {
 			rules.Match{Hosts: []string{"api.shop.example"}},
 			[]string{"GET api.shop.example /"},
 			[]string{"GET shop.example /", "GET xapi.shop.example /", "GET api.shop.example.org /", "GET - /"},
 		},
-		"a wildcard stands for every name below": {
+		"a wildcard matches all subdomains": {
 			rules.Match{Hosts: []string{"*.shop.example"}},
 			[]string{"GET api.shop.example /", "GET a.b.shop.example /"},
 			[]string{"GET shop.example /", "GET .shop.example /", "GET myshop.example /"},
@@ -61,27 +61,27 @@ func TestMatch(t *testing.T) {
 			[]string{"GET b.example /"},
 		},
 		"an exact path": {path(rules.PathExact, "/v1"), []string{"GET - /v1"}, []string{"GET - /v1/x", "GET - /v10", "GET - /"}},
-		"a prefix of whole segments": {
+		"a prefix matches whole segments": {
 			path(rules.PathPrefix, "/v1"), []string{"GET - /v1", "GET - /v1/x", "GET - /v1/x/y"}, []string{"GET - /v10", "GET - /", "GET - /x/v1"},
 		},
-		"a prefix with a slash at its end is the same": {path(rules.PathPrefix, "/v1/"), []string{"GET - /v1", "GET - /v1/x"}, []string{"GET - /v10"}},
-		"the prefix / is everything":                   {path(rules.PathPrefix, "/"), []string{"GET - /", "GET - /v1/x"}, nil},
-		"an expression matches the whole path":         {path(rules.PathRegex, "/v[0-9]+|/w"), []string{"GET - /v12", "GET - /w"}, []string{"GET - /v1/x", "GET - /x/v1", "GET - /wx"}},
-		"a method":                                     {rules.Match{Methods: []string{"POST", "PUT"}}, []string{"PUT - /"}, []string{"GET - /", "put - /"}},
-		"a header's value":                             {header(rules.HeaderMatch{Type: rules.HeaderExact, Name: "x-plan", Value: "free"}), []string{"GET - / x-plan=free"}, []string{"GET - / x-plan=Free", "GET - /", "GET - / x-plan="}},
-		"any value but one": {
+		"a trailing slash of a prefix is ignored":     {path(rules.PathPrefix, "/v1/"), []string{"GET - /v1", "GET - /v1/x"}, []string{"GET - /v10"}},
+		"the prefix / matches every path":             {path(rules.PathPrefix, "/"), []string{"GET - /", "GET - /v1/x"}, nil},
+		"a regular expression matches the whole path": {path(rules.PathRegex, "/v[0-9]+|/w"), []string{"GET - /v12", "GET - /w"}, []string{"GET - /v1/x", "GET - /x/v1", "GET - /wx"}},
+		"a method":         {rules.Match{Methods: []string{"POST", "PUT"}}, []string{"PUT - /"}, []string{"GET - /", "put - /"}},
+		"a header's value": {header(rules.HeaderMatch{Type: rules.HeaderExact, Name: "x-plan", Value: "free"}), []string{"GET - / x-plan=free"}, []string{"GET - / x-plan=Free", "GET - /", "GET - / x-plan="}},
+		"any value except one": {
 			header(rules.HeaderMatch{Type: rules.HeaderExact, Name: "x-plan", Value: "free", Invert: true}),
 			[]string{"GET - / x-plan=paid", "GET - /"},
 			[]string{"GET - / x-plan=free"},
 		},
-		"a header that is there":     {header(rules.HeaderMatch{Type: rules.HeaderPresent, Name: "x-plan"}), []string{"GET - / x-plan="}, []string{"GET - /"}},
-		"a header that is not there": {header(rules.HeaderMatch{Type: rules.HeaderPresent, Name: "x-plan", Invert: true}), []string{"GET - /"}, []string{"GET - / x-plan="}},
-		"a header's whole value by expression": {
+		"a header that is present": {header(rules.HeaderMatch{Type: rules.HeaderPresent, Name: "x-plan"}), []string{"GET - / x-plan="}, []string{"GET - /"}},
+		"a header that is absent":  {header(rules.HeaderMatch{Type: rules.HeaderPresent, Name: "x-plan", Invert: true}), []string{"GET - /"}, []string{"GET - / x-plan="}},
+		"a regular expression matches the whole header value": {
 			header(rules.HeaderMatch{Type: rules.HeaderRegex, Name: "x-plan", Value: "free|trial"}),
 			[]string{"GET - / x-plan=trial"},
 			[]string{"GET - / x-plan=trials", "GET - /"},
 		},
-		"everything that is given must match": {
+		"all conditions must match": {
 			rules.Match{
 				Hosts: []string{"a.example"}, Paths: path(rules.PathExact, "/v1").Paths, Methods: []string{"GET"},
 				Headers: []rules.HeaderMatch{{Type: rules.HeaderPresent, Name: "a"}, {Type: rules.HeaderPresent, Name: "b"}},
@@ -107,7 +107,8 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// request reads "METHOD host path header=value…" in domain shop, "-" for no host; "" is a request of another domain.
+// request parses "METHOD host path header=value…" as a request of domain shop. The host "-" means no host. "" is a request of
+// another domain.
 func request(text string) *rules.Request {
 	if text == "" {
 		return &rules.Request{Domain: "elsewhere", Method: "GET", Path: "/"}
@@ -147,8 +148,8 @@ func TestMatch_ReturnsARuleOnceWithItsMostSpecificPath(t *testing.T) {
 }
 
 func TestNewIndex_RejectsInvalidRules(t *testing.T) {
-	limitless := rule("shop/it")
-	limitless.Units = 0
+	withoutLimit := rule("shop/it")
+	withoutLimit.Units = 0
 	with := func(change func(*rules.Rule)) rules.Rule {
 		r := rule("shop/it")
 		change(&r)
@@ -159,45 +160,45 @@ func TestNewIndex_RejectsInvalidRules(t *testing.T) {
 	cost := func(c rules.Cost) rules.Rule { return with(func(r *rules.Rule) { r.Cost = &c }) }
 	staff := rules.When{Groups: []string{"staff"}}
 	for name, bad := range map[string]rules.Rule{
-		"a header match nobody knows":      matching(header(rules.HeaderMatch{Type: "Glob", Name: "a"})),
-		"a header match without a name":    matching(header(rules.HeaderMatch{Type: rules.HeaderPresent})),
-		"a network that is none":           matching(rules.Match{CIDRs: []string{"10.0.0.0"}}),
-		"an exception that is no network":  matching(rules.Match{ExceptCIDRs: []string{"10.0.0.0/33"}}),
-		"a descriptor without a key":       matching(rules.Match{Descriptors: []rules.DescriptorMatch{{Key: "a"}, {Value: "b"}}}),
-		"an expression that is none":       matching(rules.Match{Expression: "request.pth == '/'"}),
-		"an expression that is no bool":    matching(rules.Match{Expression: "request.path"}),
-		"a source nobody knows":            identifier(rules.Identifier{From: "body", Name: "a"}),
-		"no source":                        identifier(rules.Identifier{}),
-		"a claim without a name":           identifier(rules.Identifier{From: rules.FromClaim}),
-		"an expression that is no text":    identifier(rules.Identifier{From: rules.FromExpression, Name: "1"}),
-		"an expression without a text":     identifier(rules.Identifier{From: rules.FromExpression}),
-		"a prefix of 129 bits":             identifier(rules.Identifier{From: rules.FromClientIP, IPv6Prefix: 129}),
-		"a prefix of less than nothing":    identifier(rules.Identifier{From: rules.FromClientIP, IPv6Prefix: -1}),
-		"a tier without a name":            tier(rules.Tier{When: staff, Units: 1}),
-		"two tiers of one name":            tier(rules.Tier{Name: "a", When: staff, Units: 1}, rules.Tier{Name: "a", When: staff, Units: 2}),
-		"a tier without a limit":           tier(rules.Tier{Name: "a", When: staff}),
-		"a tier with a limit and without":  tier(rules.Tier{Name: "a", When: staff, Units: 1, Unlimited: true}),
-		"a tier with a burst of none":      tier(rules.Tier{Name: "a", When: staff, Units: 1, Burst: 1}),
-		"a tier for nobody":                tier(rules.Tier{Name: "a", Units: 1}),
-		"a tier for two reasons":           tier(rules.Tier{Name: "a", When: rules.When{Groups: []string{"a"}, Expression: "true"}, Units: 1}),
-		"a tier of a bad network":          tier(rules.Tier{Name: "a", When: rules.When{CIDRs: []string{"x"}}, Units: 1}),
-		"a tier of a bad header":           tier(rules.Tier{Name: "a", When: rules.When{Header: &rules.HeaderMatch{Type: rules.HeaderRegex, Name: "a", Value: "("}}, Units: 1}),
-		"a tier of a bad expression":       tier(rules.Tier{Name: "a", When: rules.When{Expression: "1"}, Units: 1}),
-		"a cost of nothing":                cost(rules.Cost{}),
-		"a cost of two kinds":              cost(rules.Cost{Value: 1, Header: "x-cost"}),
-		"a negative cost":                  cost(rules.Cost{Value: -1}),
-		"a cost beyond all limits":         cost(rules.Cost{Value: limiter.MaxUnits + 1}),
-		"a cost that is a text":            cost(rules.Cost{Expression: "request.path"}),
-		"a store failure nobody knows":     with(func(r *rules.Rule) { r.OnStoreFailure = "Guess" }),
-		"a path expression that grows":     matching(path(rules.PathRegex, `/\pL{1000}\d{1000}`)),
-		"a path expression over 512 bytes": matching(path(rules.PathRegex, "/"+strings.Repeat("x", 512))),
-		"repetitions of repetitions":       matching(path(rules.PathRegex, "(((a{100}){100}){100})")),
-		"no limit":                         limitless,
-		"a rule out of order":              rule("shop/a"),
-		"a policy that is there already":   rule("shop/good"),
-		"a path expression beyond RE2":     matching(path(rules.PathRegex, "(?=x)")),
-		"a header expression beyond RE2":   matching(header(rules.HeaderMatch{Type: rules.HeaderRegex, Name: "a", Value: "("})),
-		"a path match nobody knows":        matching(path("Glob", "/*")),
+		"an unknown type of header match":                    matching(header(rules.HeaderMatch{Type: "Glob", Name: "a"})),
+		"a header match without a name":                      matching(header(rules.HeaderMatch{Type: rules.HeaderPresent})),
+		"an invalid network":                                 matching(rules.Match{CIDRs: []string{"10.0.0.0"}}),
+		"an invalid network as exception":                    matching(rules.Match{ExceptCIDRs: []string{"10.0.0.0/33"}}),
+		"a descriptor without a key":                         matching(rules.Match{Descriptors: []rules.DescriptorMatch{{Key: "a"}, {Value: "b"}}}),
+		"an invalid expression":                              matching(rules.Match{Expression: "request.pth == '/'"}),
+		"an expression that is not a bool":                   matching(rules.Match{Expression: "request.path"}),
+		"an unknown source":                                  identifier(rules.Identifier{From: "body", Name: "a"}),
+		"no source":                                          identifier(rules.Identifier{}),
+		"a claim without a name":                             identifier(rules.Identifier{From: rules.FromClaim}),
+		"an identifier expression that is not a string":      identifier(rules.Identifier{From: rules.FromExpression, Name: "1"}),
+		"an identifier expression that is empty":             identifier(rules.Identifier{From: rules.FromExpression}),
+		"a prefix of 129 bits":                               identifier(rules.Identifier{From: rules.FromClientIP, IPv6Prefix: 129}),
+		"a negative prefix length":                           identifier(rules.Identifier{From: rules.FromClientIP, IPv6Prefix: -1}),
+		"a tier without a name":                              tier(rules.Tier{When: staff, Units: 1}),
+		"two tiers with the same name":                       tier(rules.Tier{Name: "a", When: staff, Units: 1}, rules.Tier{Name: "a", When: staff, Units: 2}),
+		"a tier without a limit":                             tier(rules.Tier{Name: "a", When: staff}),
+		"an unlimited tier with a limit":                     tier(rules.Tier{Name: "a", When: staff, Units: 1, Unlimited: true}),
+		"a burst for an algorithm without burst":             tier(rules.Tier{Name: "a", When: staff, Units: 1, Burst: 1}),
+		"a tier without a condition":                         tier(rules.Tier{Name: "a", Units: 1}),
+		"a tier with two conditions":                         tier(rules.Tier{Name: "a", When: rules.When{Groups: []string{"a"}, Expression: "true"}, Units: 1}),
+		"a tier with an invalid network":                     tier(rules.Tier{Name: "a", When: rules.When{CIDRs: []string{"x"}}, Units: 1}),
+		"a tier with an invalid header match":                tier(rules.Tier{Name: "a", When: rules.When{Header: &rules.HeaderMatch{Type: rules.HeaderRegex, Name: "a", Value: "("}}, Units: 1}),
+		"a tier with an invalid expression":                  tier(rules.Tier{Name: "a", When: rules.When{Expression: "1"}, Units: 1}),
+		"an empty cost":                                      cost(rules.Cost{}),
+		"a cost with two sources":                            cost(rules.Cost{Value: 1, Header: "x-cost"}),
+		"a negative cost":                                    cost(rules.Cost{Value: -1}),
+		"a cost above the maximum":                           cost(rules.Cost{Value: limiter.MaxUnits + 1}),
+		"a cost that is a string":                            cost(rules.Cost{Expression: "request.path"}),
+		"an unknown onStoreFailure":                          with(func(r *rules.Rule) { r.OnStoreFailure = "Guess" }),
+		"a path expression that compiles to a large program": matching(path(rules.PathRegex, `/\pL{1000}\d{1000}`)),
+		"a path expression over 512 bytes":                   matching(path(rules.PathRegex, "/"+strings.Repeat("x", 512))),
+		"nested repetitions":                                 matching(path(rules.PathRegex, "(((a{100}){100}){100})")),
+		"no limit":                                           withoutLimit,
+		"a rule that is not in sorted order":                 rule("shop/a"),
+		"a duplicate policy":                                 rule("shop/good"),
+		"a path expression that RE2 does not support":        matching(path(rules.PathRegex, "(?=x)")),
+		"an invalid header expression":                       matching(header(rules.HeaderMatch{Type: rules.HeaderRegex, Name: "a", Value: "("})),
+		"an unknown type of path match":                      matching(path("Glob", "/*")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := rules.NewIndex(rules.Set{Rules: []rules.Rule{rule("shop/good"), bad}}, "r", "weir:")
@@ -208,8 +209,8 @@ func TestNewIndex_RejectsInvalidRules(t *testing.T) {
 	}
 }
 
-// TestMatch_AgreesWithALinearSearch compares the index with an index of every rule alone: what it finds must not depend
-// on the company a rule is in.
+// TestMatch_AgreesWithALinearSearch compares an index of all rules with one index per rule: the other rules of an index
+// must not affect whether a rule matches.
 func TestMatch_AgreesWithALinearSearch(t *testing.T) {
 	hosts := rapid.SliceOfN(rapid.SampledFrom([]string{"a.example", "b.a.example", "*.a.example", "*.example"}), 0, 3)
 	paths := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) rules.PathMatch {
@@ -237,14 +238,14 @@ func TestMatch_AgreesWithALinearSearch(t *testing.T) {
 			got = append(got, m.Rule.Policy+m.Endpoint)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			rt.Fatalf("%+v (-one by one +together):\n%s", req, diff)
+			rt.Fatalf("%+v (-one index per rule +one index):\n%s", req, diff)
 		}
 	})
 }
 
 func TestNewIndex_CompilesEqualExpressionsOnce(t *testing.T) {
 	var list []rules.Rule
-	for i := range 20_000 { // which would take seconds one by one
+	for i := range 20_000 { // compiling each of them would take seconds
 		r := rule(fmt.Sprintf("shop/%05d", i))
 		r.Match = rules.Match{Hosts: []string{fmt.Sprintf("h%d.example", i)}, Expression: `request.path.endsWith(".json")`}
 		list = append(list, r)
@@ -256,7 +257,7 @@ func TestNewIndex_CompilesEqualExpressionsOnce(t *testing.T) {
 }
 
 func TestMatch_SupportsARuleWithEveryField(t *testing.T) {
-	x := index(t, everything())
+	x := index(t, fullRule())
 	req := &rules.Request{
 		Domain: "shop", Method: "GET", Host: "a.example", Path: "/v1", Headers: map[string]string{"x-cost": "3"}, ClientIP: netip.MustParseAddr("10.2.0.1"),
 		Claims:      map[string]any{"realm": map[string]any{"tenant": "2001:db8::1"}, "groups": "staff"},
@@ -269,7 +270,7 @@ func TestMatch_SupportsARuleWithEveryField(t *testing.T) {
 	identifier := m[0].Identify(req)
 	terms := m[0].Terms(req, identifier)
 	if identifier != limiter.HashSecret("2001:db8::/56") || terms.Tier != "tier3" || terms.Cost != 3 || m[0].Endpoint != "/v1" {
-		t.Errorf("%q is of %+v at %q", identifier, terms, m[0].Endpoint)
+		t.Errorf("identifier %q, terms %+v, endpoint %q", identifier, terms, m[0].Endpoint)
 	}
 }
 
@@ -307,23 +308,23 @@ func TestIdentify(t *testing.T) {
 		clientIP   string
 		want       string
 	}{
-		"a header":                       {from(rules.FromHeader, "x-tenant-id"), "", "acme"},
-		"a header that is absent":        {from(rules.FromHeader, "x-user-id"), "", ""},
-		"the first of a query parameter": {from(rules.FromQuery, "key"), "", "first"},
-		"a parameter that is absent":     {from(rules.FromQuery, "token"), "", ""},
-		"a cookie":                       {from(rules.FromCookie, "session"), "", "s3cret"},
-		"a cookie that is absent":        {from(rules.FromCookie, "b"), "", ""},
-		"the endpoint":                   {from(rules.FromEndpoint, ""), "", "/v1/x"},
-		"a secret, hashed": {
+		"a header":                             {from(rules.FromHeader, "x-tenant-id"), "", "acme"},
+		"a header that is absent":              {from(rules.FromHeader, "x-user-id"), "", ""},
+		"the first value of a query parameter": {from(rules.FromQuery, "key"), "", "first"},
+		"a query parameter that is absent":     {from(rules.FromQuery, "token"), "", ""},
+		"a cookie":                             {from(rules.FromCookie, "session"), "", "s3cret"},
+		"a cookie that is absent":              {from(rules.FromCookie, "b"), "", ""},
+		"the endpoint":                         {from(rules.FromEndpoint, ""), "", "/v1/x"},
+		"a secret is hashed": {
 			rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id", Secret: true},
 			"",
 			"822b33ad87c148a0a20a5ba7cd5ebcaa",
 		},
-		"no secret, nothing to hash": {rules.Identifier{From: rules.FromQuery, Name: "token", Secret: true}, "", ""},
-		"an IPv4 address":            {from(rules.FromClientIP, ""), "203.0.113.7", "203.0.113.7"},
-		"an IPv4 address in IPv6":    {from(rules.FromClientIP, ""), "::ffff:203.0.113.7", "203.0.113.7"},
-		"an IPv6 address's network":  {from(rules.FromClientIP, ""), "2001:db8:1:2:3:4:5:6%eth0", "2001:db8:1:2::/64"},
-		"an address that is unknown": {from(rules.FromClientIP, ""), "", ""},
+		"an absent secret is not hashed": {rules.Identifier{From: rules.FromQuery, Name: "token", Secret: true}, "", ""},
+		"an IPv4 address":                {from(rules.FromClientIP, ""), "203.0.113.7", "203.0.113.7"},
+		"an IPv4-mapped IPv6 address":    {from(rules.FromClientIP, ""), "::ffff:203.0.113.7", "203.0.113.7"},
+		"the network of an IPv6 address": {from(rules.FromClientIP, ""), "2001:db8:1:2:3:4:5:6%eth0", "2001:db8:1:2::/64"},
+		"an unknown address":             {from(rules.FromClientIP, ""), "", ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

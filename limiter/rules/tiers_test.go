@@ -8,8 +8,8 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// terms are what r says of req.
-func terms(t *testing.T, r rules.Rule, req *rules.Request) rules.Terms {
+// termsOf returns the terms of r for req. It fails the test if r does not match.
+func termsOf(t *testing.T, r rules.Rule, req *rules.Request) rules.Terms {
 	t.Helper()
 	m := index(t, r).Match(nil, req)
 	if len(m) != 1 {
@@ -27,30 +27,30 @@ func TestTerms_SelectsTheFirstTierThatMatches(t *testing.T) {
 		when []rules.When
 		want string
 	}{
-		"none":                               {nil, ""},
-		"a header":                           {[]rules.When{{Header: &rules.HeaderMatch{Type: rules.HeaderExact, Name: "x-plan", Value: "paid"}}}, "0"},
-		"a header by expression":             {[]rules.When{{Header: &rules.HeaderMatch{Type: rules.HeaderRegex, Name: "x-plan", Value: "p.*d"}}}, "0"},
-		"a header that is not so":            {[]rules.When{{Header: &rules.HeaderMatch{Type: rules.HeaderPresent, Name: "x-plan", Invert: true}}}, ""},
-		"one of the identifiers":             {[]rules.When{{Identifiers: []string{"globex", "acme"}}}, "0"},
-		"another identifier":                 {[]rules.When{{Identifiers: []string{"globex", "ACME", "acm"}}}, ""},
-		"a network":                          {[]rules.When{{CIDRs: []string{"10.0.0.0/8"}}}, "0"},
-		"another network":                    {[]rules.When{{CIDRs: []string{"192.0.2.0/24"}}}, ""},
-		"a group":                            {[]rules.When{{Groups: []string{"ops", "staff"}}}, "0"},
-		"another group":                      {[]rules.When{{Groups: []string{"ops", "7"}}}, ""},
-		"an expression":                      {[]rules.When{{Expression: `request.headers["x-plan"] == "paid"`}}, "0"},
-		"an expression that is not so":       {[]rules.When{{Expression: `request.headers["x-plan"] == "free"`}}, ""},
-		"an expression of what is absent":    {[]rules.When{{Expression: `request.headers["x-none"] != "free"`}}, ""},
-		"an expression that fails":           {[]rules.When{{Expression: `int(request.headers["x-plan"]) > 0`}}, ""},
-		"a claim that is no bool":            {[]rules.When{{Expression: `request.claims.groups[1]`}}, ""},
-		"the first of two":                   {[]rules.When{{Groups: []string{"staff"}}, {Identifiers: []string{"acme"}}}, "0"},
-		"the second when the first does not": {[]rules.When{{Groups: []string{"ops"}}, {Identifiers: []string{"acme"}}}, "1"},
+		"no tiers":                            {nil, ""},
+		"a header":                            {[]rules.When{{Header: &rules.HeaderMatch{Type: rules.HeaderExact, Name: "x-plan", Value: "paid"}}}, "0"},
+		"a header by regular expression":      {[]rules.When{{Header: &rules.HeaderMatch{Type: rules.HeaderRegex, Name: "x-plan", Value: "p.*d"}}}, "0"},
+		"a header that does not match":        {[]rules.When{{Header: &rules.HeaderMatch{Type: rules.HeaderPresent, Name: "x-plan", Invert: true}}}, ""},
+		"one of the identifiers":              {[]rules.When{{Identifiers: []string{"globex", "acme"}}}, "0"},
+		"another identifier":                  {[]rules.When{{Identifiers: []string{"globex", "ACME", "acm"}}}, ""},
+		"a network":                           {[]rules.When{{CIDRs: []string{"10.0.0.0/8"}}}, "0"},
+		"another network":                     {[]rules.When{{CIDRs: []string{"192.0.2.0/24"}}}, ""},
+		"a group":                             {[]rules.When{{Groups: []string{"ops", "staff"}}}, "0"},
+		"another group":                       {[]rules.When{{Groups: []string{"ops", "7"}}}, ""},
+		"an expression":                       {[]rules.When{{Expression: `request.headers["x-plan"] == "paid"`}}, "0"},
+		"an expression that is false":         {[]rules.When{{Expression: `request.headers["x-plan"] == "free"`}}, ""},
+		"an expression over an absent header": {[]rules.When{{Expression: `request.headers["x-none"] != "free"`}}, ""},
+		"an expression that fails":            {[]rules.When{{Expression: `int(request.headers["x-plan"]) > 0`}}, ""},
+		"a claim that is not a bool":          {[]rules.When{{Expression: `request.claims.groups[1]`}}, ""},
+		"two tiers match: the first":          {[]rules.When{{Groups: []string{"staff"}}, {Identifiers: []string{"acme"}}}, "0"},
+		"only the second tier matches":        {[]rules.When{{Groups: []string{"ops"}}, {Identifiers: []string{"acme"}}}, "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rule("shop/it")
 			for i, when := range tc.when {
 				r.Tiers = append(r.Tiers, rules.Tier{Name: string(rune('0' + i)), When: when, Units: int64(1000 + i)})
 			}
-			got := terms(t, r, staff)
+			got := termsOf(t, r, staff)
 			want := int64(100)
 			if tc.want != "" {
 				want = 1000 + int64(tc.want[0]-'0')
@@ -69,17 +69,17 @@ func TestTerms_ReadsGroupsFromClaims(t *testing.T) {
 		groups any
 		want   string
 	}{
-		"a list of JSON":     {[]any{"a", "staff"}, "staff"},
-		"a list of texts":    {[]string{"staff"}, "staff"},
-		"one text":           {"staff", "staff"},
-		"a text with commas": {"staff,ops", ""},
-		"an empty list":      {[]any{}, ""},
-		"an object":          {map[string]any{"staff": true}, ""},
-		"nothing":            {nil, ""},
+		"a list from JSON":     {[]any{"a", "staff"}, "staff"},
+		"a list of strings":    {[]string{"staff"}, "staff"},
+		"one string":           {"staff", "staff"},
+		"a string with commas": {"staff,ops", ""},
+		"an empty list":        {[]any{}, ""},
+		"an object":            {map[string]any{"staff": true}, ""},
+		"no groups":            {nil, ""},
 	} {
 		req := request("GET - /")
 		req.Claims = map[string]any{"groups": tc.groups}
-		if got := terms(t, r, req).Tier; got != tc.want {
+		if got := termsOf(t, r, req).Tier; got != tc.want {
 			t.Errorf("%s: tier %q, want %q", name, got, tc.want)
 		}
 	}
@@ -89,19 +89,19 @@ func TestTerms_ComparesHashedSecrets(t *testing.T) {
 	r := rule("shop/it")
 	r.Identifier = rules.Identifier{From: rules.FromHeader, Name: "x-api-key", Secret: true}
 	r.Tiers = []rules.Tier{{Name: "paid", When: rules.When{Identifiers: []string{limiter.HashSecret("s3cret")}}, Units: 1000}}
-	if got := terms(t, r, request("GET - / x-api-key=s3cret")).Tier; got != "paid" {
-		t.Errorf("the key is of tier %q, want paid", got)
+	if got := termsOf(t, r, request("GET - / x-api-key=s3cret")).Tier; got != "paid" {
+		t.Errorf("the key selects tier %q, want paid", got)
 	}
-	if got := terms(t, r, request("GET - / x-api-key="+limiter.HashSecret("s3cret"))).Tier; got != "" {
-		t.Errorf("the hash of the key, sent as a key, is of tier %q", got)
+	if got := termsOf(t, r, request("GET - / x-api-key="+limiter.HashSecret("s3cret"))).Tier; got != "" {
+		t.Errorf("the hash of the key, sent as a key, selects tier %q, want no tier", got)
 	}
 }
 
 func TestTerms_SelectsNoTierOfIdentifiersWithoutIdentifier(t *testing.T) {
 	r := rule("shop/it")
 	r.Tiers = []rules.Tier{{Name: "empty", When: rules.When{Identifiers: []string{"", "-"}}, Units: 1000}}
-	if got := terms(t, r, request("GET - /")).Tier; got != "" {
-		t.Errorf("tier %q", got)
+	if got := termsOf(t, r, request("GET - /")).Tier; got != "" {
+		t.Errorf("tier %q, want no tier", got)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestTerms_ReturnsTheLimitOfTheTier(t *testing.T) {
 	for group, want := range map[string]int64{"burst": 3000, "plain": 1000, "": 150, "free": 150} {
 		req := request("GET - /")
 		req.Claims = map[string]any{"groups": group}
-		got := terms(t, r, req)
+		got := termsOf(t, r, req)
 		if got.Limit.Burst() != want || got.Limit.Algorithm() != limiter.TokenBucket || got.Limit.Window().Seconds() != 60 || got.Tier != group {
 			t.Errorf("tier %q: %v, burst %d, want %d", got.Tier, got.Limit, got.Limit.Burst(), want)
 		}
@@ -134,38 +134,38 @@ func TestTerms_ReturnsTheCost(t *testing.T) {
 		req  *rules.Request
 		want int64
 	}{
-		"nothing is said":             {nil, header("7"), 1},
-		"a value":                     {&rules.Cost{Value: 5}, header("7"), 5},
-		"a header":                    {fromHeader, header("7"), 7},
-		"leading zeros":               {fromHeader, header("007"), 7},
-		"nothing to pay":              {fromHeader, header("0"), 0},
-		"the most":                    {fromHeader, header("1000000000"), 1_000_000_000},
-		"more than the most":          {fromHeader, header("1000000001"), 1},
-		"more than an int":            {fromHeader, header("99999999999999999999"), 1},
-		"negative":                    {fromHeader, header("-5"), 1},
-		"with a sign":                 {fromHeader, header("+5"), 1},
-		"a fraction":                  {fromHeader, header("1.5"), 1},
-		"hexadecimal":                 {fromHeader, header("0x10"), 1},
-		"underscores":                 {fromHeader, header("1_000"), 1},
-		"a word":                      {fromHeader, header("many"), 1},
-		"an empty header":             {fromHeader, header(""), 1},
-		"no header":                   {fromHeader, request("GET - /"), 1},
-		"an expression":               {fromExpression, header("7"), 7},
-		"an expression, nothing":      {fromExpression, header("0"), 0},
-		"an expression, negative":     {fromExpression, header("-5"), 1},
-		"an expression, the most":     {fromExpression, header("1000000000"), 1_000_000_000},
-		"an expression, more":         {fromExpression, header("1000000001"), 1_000_000_000},
-		"an expression that fails":    {fromExpression, header("many"), 1},
-		"an expression of the absent": {fromExpression, request("GET - /"), 1},
-		"a claim":                     {&rules.Cost{Expression: `request.claims.weight`}, whole(), 3},
-		"a claim with a fraction":     {&rules.Cost{Expression: `request.claims.half`}, whole(), 1},
-		"a claim that is a text":      {&rules.Cost{Expression: `request.claims.sub`}, whole(), 1},
-		"a size":                      {&rules.Cost{Expression: `size(request.query["q"]) * 10`}, whole(), 20},
+		"no cost in the policy":               {nil, header("7"), 1},
+		"a value":                             {&rules.Cost{Value: 5}, header("7"), 5},
+		"a header":                            {fromHeader, header("7"), 7},
+		"leading zeros":                       {fromHeader, header("007"), 7},
+		"zero":                                {fromHeader, header("0"), 0},
+		"the maximum":                         {fromHeader, header("1000000000"), 1_000_000_000},
+		"above the maximum":                   {fromHeader, header("1000000001"), 1},
+		"above the range of int64":            {fromHeader, header("99999999999999999999"), 1},
+		"negative":                            {fromHeader, header("-5"), 1},
+		"with a sign":                         {fromHeader, header("+5"), 1},
+		"a fraction":                          {fromHeader, header("1.5"), 1},
+		"hexadecimal":                         {fromHeader, header("0x10"), 1},
+		"underscores":                         {fromHeader, header("1_000"), 1},
+		"a word":                              {fromHeader, header("many"), 1},
+		"an empty header":                     {fromHeader, header(""), 1},
+		"no header":                           {fromHeader, request("GET - /"), 1},
+		"an expression":                       {fromExpression, header("7"), 7},
+		"an expression, zero":                 {fromExpression, header("0"), 0},
+		"an expression, negative":             {fromExpression, header("-5"), 1},
+		"an expression, the maximum":          {fromExpression, header("1000000000"), 1_000_000_000},
+		"an expression, above the maximum":    {fromExpression, header("1000000001"), 1_000_000_000},
+		"an expression that fails":            {fromExpression, header("many"), 1},
+		"an expression over an absent header": {fromExpression, request("GET - /"), 1},
+		"a claim":                             {&rules.Cost{Expression: `request.claims.weight`}, fullRequest(), 3},
+		"a claim with a fraction":             {&rules.Cost{Expression: `request.claims.half`}, fullRequest(), 1},
+		"a claim that is a string":            {&rules.Cost{Expression: `request.claims.sub`}, fullRequest(), 1},
+		"a size":                              {&rules.Cost{Expression: `size(request.query["q"]) * 10`}, fullRequest(), 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rule("shop/it")
 			r.Cost = tc.cost
-			if got := terms(t, r, tc.req).Cost; got != tc.want {
+			if got := termsOf(t, r, tc.req).Cost; got != tc.want {
 				t.Errorf("cost %d, want %d", got, tc.want)
 			}
 		})
