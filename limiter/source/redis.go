@@ -26,7 +26,7 @@ const fromRedis = "redis"
 
 // ruleSets has the published rule sets of a limiter.
 type ruleSets interface {
-	// Current returns the published revision, "" if there is none.
+	// Current returns the published revision, or "" if no revision is published.
 	Current(ctx context.Context) (string, error)
 	// Load returns the encoded rule set of a revision.
 	Load(ctx context.Context, revision string) (data []byte, found bool, err error)
