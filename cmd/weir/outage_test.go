@@ -79,7 +79,7 @@ func TestServe_AppliesOnStoreFailureWhileRedisIsUnavailable(t *testing.T) {
 	if !gauge("weir_local_mode_activations_total", "1") || !gauge("weir_local_owing", "0") {
 		t.Error("the metrics do not report the end of the outage")
 	}
-	for line, times := range map[string]int{"store unavailable": 1, "store available again": 1} {
+	for line, times := range map[string]int{"Redis unavailable": 1, "Redis available again": 1} {
 		if got := strings.Count(log.String(), line); got != times {
 			t.Errorf("%d log lines %q, want %d:\n%s", got, line, times, log)
 		}

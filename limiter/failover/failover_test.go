@@ -295,7 +295,7 @@ func TestSpend_LogsUnexpectedErrorsOncePerInterval(t *testing.T) {
 			t.Fatalf("%+v", d)
 		}
 	}
-	const message = `msg="request decided locally because of an unexpected error of the store"`
+	const message = `msg="request decided locally because of an unexpected error of Redis"`
 	if log := w.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, message) || !strings.Contains(log, errLost.Error()) {
 		t.Errorf("want one line about three local decisions, got\n%s", log)
 	}
@@ -338,11 +338,32 @@ func TestUnavailable_LogsAndCountsOutages(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
-	if n := strings.Count(w.log.String(), "store unavailable"); n != 4 {
-		t.Errorf("%d lines about an unavailable store, want 4:\n%s", n, &w.log)
+	if n := strings.Count(w.log.String(), `msg="Redis unavailable; every policy applies its onStoreFailure" address=redis-`); n != 4 {
+		t.Errorf("%d lines about an unavailable Redis, want 4:\n%s", n, &w.log)
 	}
-	if n := strings.Count(w.log.String(), `msg="store available again" store=redis-1 after=1m0s allowed=2 denied=1 refused=1`); n != 2 {
+	if n := strings.Count(w.log.String(), `msg="Redis available again" address=redis-1 after=1m0s allowed=2 denied=1 refused=1`); n != 2 {
 		t.Errorf("%d summaries of an outage, want 2:\n%s", n, &w.log)
+	}
+}
+
+func TestUnavailable_LogsEachCauseOnce(t *testing.T) {
+	refused := errors.New("dial tcp 10.0.0.7:6379: connect: connection refused")
+	for name, test := range map[string]struct {
+		cause error
+		want  string
+	}{
+		"one cause":         {refused, refused.Error()},
+		"the same cause":    {errors.Join(fmt.Errorf("run the spend script: %w", refused), refused), "run the spend script: " + refused.Error()},
+		"two causes":        {errors.Join(errLost, refused), errLost.Error() + "; " + refused.Error()},
+		"a repeated triple": {errors.Join(errLost, refused, errLost), errLost.Error() + "; " + refused.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.Unavailable("redis-0", test.cause)
+			if want := `address=redis-0 error="` + test.want + "\"\n"; !strings.HasSuffix(w.log.String(), want) {
+				t.Errorf("log %q\nwant …%q", &w.log, want)
+			}
+		})
 	}
 }
 

@@ -2,6 +2,8 @@ package failover
 
 import (
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,7 +59,19 @@ func (o *outages) begin(address string, cause error) {
 	}
 	o.parts[address] = struct{}{}
 	o.active.Store(true)
-	o.log.Error("store unavailable; every policy applies its onStoreFailure", "store", address, "error", cause)
+	o.log.Error("Redis unavailable; every policy applies its onStoreFailure", "address", address, "error", describeCause(cause))
+}
+
+// describeCause returns the text of cause on one line, without repetitions. The cause joins the error of a request and the error of
+// the probe that followed it. Both often have the same text.
+func describeCause(cause error) string {
+	var distinct []string
+	for line := range strings.SplitSeq(cause.Error(), "\n") {
+		if !slices.ContainsFunc(distinct, func(earlier string) bool { return strings.Contains(earlier, line) }) {
+			distinct = append(distinct, line)
+		}
+	}
+	return strings.Join(distinct, "; ")
 }
 
 func (o *outages) end(address string, unreported int) {
@@ -69,12 +83,12 @@ func (o *outages) end(address string, unreported int) {
 	delete(o.parts, address)
 	o.active.Store(len(o.parts) > 0)
 	if len(o.parts) > 0 {
-		o.log.Info("a part of the store is available again", "store", address, "unavailable", len(o.parts))
+		o.log.Info("a part of Redis is available again", "address", address, "unavailable", len(o.parts))
 		return
 	}
 	lasted := o.clock().Sub(o.since)
 	o.spent += lasted
-	o.log.Info("store available again", "store", address, "after", lasted.Round(time.Millisecond),
+	o.log.Info("Redis available again", "address", address, "after", lasted.Round(time.Millisecond),
 		"allowed", o.allowed.Swap(0), "denied", o.denied.Swap(0), "refused", o.refused.Swap(0), "unreportedCounters", unreported)
 }
 
@@ -109,7 +123,7 @@ func (o *outages) decided(allowed bool) {
 func (o *outages) logUnobserved(err error) {
 	if err != nil && limiter.ErrorKind(err) == limiter.KindOther {
 		o.unobserved.Do(func() {
-			o.log.Error("request decided locally because of an unexpected error of the store", "error", err)
+			o.log.Error("request decided locally because of an unexpected error of Redis", "error", err)
 		})
 	}
 }
