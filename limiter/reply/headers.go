@@ -45,7 +45,7 @@ func ParseStyle(name string) (Style, error) {
 	case RateLimitHeaders, XRateLimitHeaders, GitHubHeaders, NoHeaders:
 		return s, nil
 	default:
-		return "", fmt.Errorf("unknown header family %q, want %s, %s, %s or %s", name, RateLimitHeaders, XRateLimitHeaders, GitHubHeaders, NoHeaders)
+		return "", fmt.Errorf("unknown header family %q: must be %s, %s, %s or %s", name, RateLimitHeaders, XRateLimitHeaders, GitHubHeaders, NoHeaders)
 	}
 }
 

@@ -168,7 +168,7 @@ func TestParseStyle_AcceptsTheNameOfEveryStyle(t *testing.T) {
 			t.Errorf("ParseStyle(%q) = %q, %v", style, got, err)
 		}
 	}
-	const want = `unknown header family "draft11", want RateLimit, XRateLimit, GitHub or None`
+	const want = `unknown header family "draft11": must be RateLimit, XRateLimit, GitHub or None`
 	if _, err := ParseStyle("draft11"); err == nil || err.Error() != want {
 		t.Errorf("error %q, want %q", err, want)
 	}
