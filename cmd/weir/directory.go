@@ -1,7 +1,7 @@
 package main
 
 import (
-	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -15,41 +15,35 @@ type directory struct {
 	path    string
 	loader  *policyfile.Loader
 	install source.Apply
+	log     *slog.Logger
 	active  rules.Set
 }
 
 // load is a source.Load.
-func (d *directory) load() (rules.Set, []string, error) {
+func (d *directory) load() (source.Loaded, error) {
 	result, err := d.loader.Load(nil, d.path)
 	if err != nil {
-		return rules.Set{}, nil, err
+		return source.Loaded{}, err
 	}
-	problems := make([]string, len(result.Problems), len(result.Problems)+1)
+	problems := make([]source.Problem, len(result.Problems))
 	for i, p := range result.Problems {
-		problems[i] = p.String()
+		problems[i] = source.Problem{
+			File: p.File, Line: p.Line, Policy: p.Policy, Field: p.Field, Message: strings.ReplaceAll(p.Message, "\n", " "),
+		}
 	}
 	set, kept := retain(result.Rules, d.active, result.Problems)
-	if len(kept) > 0 {
-		problems = append(problems, "the previous version stays enforced: "+abbreviate(kept))
-	}
-	return set, problems, nil
+	return source.Loaded{Set: set, Problems: problems, Kept: kept}, nil
 }
 
-// abbreviate lists at most ten policies, and the number of the remaining ones.
-func abbreviate(policies []string) string {
-	const shown = 10
-	if more := len(policies) - shown; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(policies[:shown], ", "), more)
-	}
-	return strings.Join(policies, ", ")
-}
-
-// apply is a source.Apply.
+// apply is a source.Apply. It warns about each change to a set without rules.
 func (d *directory) apply(set rules.Set, revision string) error {
 	if err := d.install(set, revision); err != nil {
 		return err
 	}
 	d.active = set
+	if len(set.Rules) == 0 {
+		d.log.Warn("no policy is enforced: all requests are allowed", "policies", d.path)
+	}
 	return nil
 }
 

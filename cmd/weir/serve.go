@@ -32,8 +32,8 @@ func serveCommand() *cobra.Command {
 		Long: "Run a limiter with the policies in the *.yaml and *.yml files of a directory. Changes are enforced within one second,\n" +
 			"in subdirectories within five seconds. The counters are in this process or, with --redis, in Redis, where several\n" +
 			"processes share them.\n\n" +
-			"An invalid policy is not enforced, and its problems are logged in the format of 'weir lint'; valid policies are\n" +
-			"enforced. If an edit makes a policy invalid, its previous version stays enforced until the policy is fixed or removed.\n" +
+			"An invalid policy is not enforced, and its problems are logged with file, line, policy and field; valid policies\n" +
+			"are enforced. If an edit makes a policy invalid, its previous version stays enforced until the policy is fixed or removed.\n" +
 			"While a file is not valid YAML, all policies that cannot be found stay enforced, because the file may contain them.",
 		Example: "  weir serve --policies policies/\n" +
 			"  weir serve --policies policies/ --redis redis://127.0.0.1:6379 --listen 127.0.0.1:8080",
@@ -75,13 +75,10 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		return err
 	}
 	defer counters.guard(ctx)()
-	dir := &directory{path: f.policies, loader: loader, install: p.apply}
+	dir := &directory{path: f.policies, loader: loader, install: p.apply, log: log}
 	files := source.NewFiles(f.policies, dir.load, dir.apply, log)
 	if err := files.Reload(); err != nil {
 		return err
-	}
-	if len(dir.active.Rules) == 0 {
-		log.Warn("no policy is enforced: all requests are allowed", "policies", f.policies)
 	}
 	printBanner(stdout, p, f, dir.active)
 	return p.run(ctx, files, append(counters.tasks(p), files.Run)...)

@@ -147,8 +147,8 @@ func TestServe_FollowsItsDirectory(t *testing.T) {
 	})
 	base := find(t, &stdout, `weir enforces 1 policy from .* at (http://127\.0\.0\.1:[0-9]+)/v1/check, counters in this process`)
 	ops := find(t, &stdout, `metrics and probes at (http://127\.0\.0\.1:[0-9]+)\n`)
-	if !strings.Contains(log.String(), "broken.yaml:5: shop/broken: spec.limit: ") {
-		t.Errorf("the log does not report the problem in the format of lint:\n%s", &log)
+	if !strings.Contains(log.String(), "broken.yaml line=5 policy=shop/broken field=spec.limit problem=") {
+		t.Errorf("the log does not report where the problem is:\n%s", &log)
 	}
 	if status, body := get(t, ops+"/readyz"); status != http.StatusOK || !strings.HasPrefix(body, "ok sha256:") {
 		t.Errorf("/readyz: %d %q", status, body)
@@ -167,12 +167,15 @@ func TestServe_FollowsItsDirectory(t *testing.T) {
 	}
 
 	save(t, policy, tenantPolicy("minus four"))
-	fixture.Await(t, "the broken limit in the log", func() bool { return strings.Contains(log.String(), "shop/tenant: spec.limit: ") })
+	fixture.Await(t, "the broken limit in the log", func() bool { return strings.Contains(log.String(), "policy=shop/tenant field=spec.limit problem=") })
+	fixture.Await(t, "the previous version in the log", func() bool {
+		return strings.Contains(log.String(), `msg="previous version stays enforced" policies=shop/tenant`)
+	})
 	if v := check(t, base, acme); v.status != http.StatusTooManyRequests || v.Limit != 4 {
 		t.Errorf("after a broken edit: %+v", v)
 	}
 	save(t, policy, "kind: [")
-	fixture.Await(t, "the unreadable file in the log", func() bool { return strings.Contains(log.String(), "tenant.yaml:1: ") })
+	fixture.Await(t, "the unreadable file in the log", func() bool { return strings.Contains(log.String(), "tenant.yaml line=1 problem=") })
 	if v := check(t, base, acme); v.status != http.StatusTooManyRequests || v.Limit != 4 {
 		t.Errorf("after an unreadable edit: %+v", v)
 	}
@@ -183,6 +186,9 @@ func TestServe_FollowsItsDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	fixture.Await(t, "the removed policy is not active", func() bool { return check(t, base, acme).Source == "none" })
+	fixture.Await(t, "the warning that no policy is enforced", func() bool {
+		return strings.Contains(log.String(), "no policy is enforced: all requests are allowed")
+	})
 }
 
 func TestServe_StartsWithoutPolicies(t *testing.T) {
@@ -192,8 +198,8 @@ func TestServe_StartsWithoutPolicies(t *testing.T) {
 		return runServe(ctx, serveFlags{policies: dir, counters: countersOf("weir:"), sockets: anyPort}, &stdout, log.logger())
 	})
 	base := find(t, &stdout, `weir enforces 0 policies from .* at (http://127\.0\.0\.1:[0-9]+)/v1/check`)
-	if !strings.Contains(log.String(), "no policy is enforced: all requests are allowed") {
-		t.Errorf("no warning:\n%s", &log)
+	if n := strings.Count(log.String(), "no policy is enforced: all requests are allowed"); n != 1 {
+		t.Errorf("%d warnings, want 1:\n%s", n, &log)
 	}
 	if v := check(t, base, acme); v.status != http.StatusOK || v.Source != "none" {
 		t.Errorf("%+v", v)

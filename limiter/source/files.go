@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,14 +31,48 @@ type Files struct {
 	log   *slog.Logger
 
 	mu       sync.Mutex
-	revision string   // active, "" if there are no rules yet
-	lastErr  string   // error of the last read, "" if it succeeded
-	problems []string // of the last read
+	revision string    // active, "" if there are no rules yet
+	lastErr  string    // error of the last read, "" if it succeeded
+	problems []Problem // of the last read
+	kept     []string  // by the last read
 }
 
-// Load compiles the policies in a directory. problems describes the policies that set lacks because they are invalid. An error
-// means that the whole directory cannot be used.
-type Load func() (set rules.Set, problems []string, err error)
+// Load compiles the policies in a directory. An error means that the whole directory cannot be used.
+type Load func() (Loaded, error)
+
+// Loaded is the result of a Load.
+type Loaded struct {
+	Set rules.Set
+	// Problems describe the invalid policies.
+	Problems []Problem
+	// Kept lists the policies in Set that are enforced in their previous version, because the current version is invalid.
+	Kept []string
+}
+
+// Problem is one reason why a policy is invalid.
+type Problem struct {
+	File string
+	Line int
+	// Policy is empty if the file is invalid.
+	Policy string
+	// Field is empty if the problem concerns the whole object.
+	Field   string
+	Message string
+}
+
+func (p Problem) log(log *slog.Logger) {
+	message := "invalid policy"
+	attributes := []any{"file", p.File, "line", p.Line}
+	if p.Policy == "" {
+		message = "invalid policy file"
+	} else {
+		attributes = append(attributes, "policy", p.Policy)
+	}
+	if p.Field != "" {
+		attributes = append(attributes, "field", p.Field)
+	}
+	log.Warn(message, append(attributes, "problem", p.Message)...)
+}
 
 // NewFiles returns a source that applies the rule sets that load reads from dir.
 func NewFiles(dir string, load Load, apply Apply, log *slog.Logger) *Files {
@@ -64,26 +99,47 @@ func (f *Files) Origin() string { return "directory " + f.dir }
 func (f *Files) Reload() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	set, problems, err := f.load()
+	loaded, err := f.load()
 	if err == nil {
-		err = f.install(set)
+		err = f.install(loaded.Set)
 	}
 	if err != nil {
 		err = fmt.Errorf("read policies in %s: %w", f.dir, err)
 		if err.Error() != f.lastErr {
-			f.log.Warn("cannot read the policies; the active revision stays", "error", err, "active", f.revision)
+			logUnchanged(f.log, slog.LevelWarn, "cannot read the policies", err, f.revision)
 		}
 		f.lastErr = err.Error()
 		return err
 	}
 	f.lastErr = ""
-	if !slices.Equal(problems, f.problems) {
-		for _, p := range problems {
-			f.log.Warn("invalid policy", "problem", p)
+	if !slices.Equal(loaded.Problems, f.problems) || !slices.Equal(loaded.Kept, f.kept) {
+		for _, p := range loaded.Problems {
+			p.log(f.log)
+		}
+		if len(loaded.Kept) > 0 {
+			f.log.Warn("previous version stays enforced", "policies", abbreviate(loaded.Kept))
 		}
 	}
-	f.problems = problems
+	f.problems, f.kept = loaded.Problems, loaded.Kept
 	return nil
+}
+
+// abbreviate lists at most ten policies, and the number of the remaining ones.
+func abbreviate(policies []string) string {
+	const shown = 10
+	if more := len(policies) - shown; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(policies[:shown], ", "), more)
+	}
+	return strings.Join(policies, ", ")
+}
+
+// logUnchanged logs an error that leaves the rules unchanged. active is their revision, "" if there are no rules yet.
+func logUnchanged(log *slog.Logger, level slog.Level, message string, err error, active string) {
+	if active == "" {
+		log.Log(context.Background(), level, message+"; no rules yet", "error", err)
+		return
+	}
+	log.Log(context.Background(), level, message+"; the active revision stays", "error", err, "active", active)
 }
 
 // install applies set unless it is active.

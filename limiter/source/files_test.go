@@ -16,23 +16,30 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// limitIn loads a rule set whose limit is the number in dir/limit. "problem" adds a problem.
+// limitIn loads a rule set whose limit is the number in dir/limit. "problem" has an
+// invalid policy, whose previous version stays, and an invalid file.
 func limitIn(dir string) Load {
-	return func() (rules.Set, []string, error) {
+	return func() (Loaded, error) {
 		text, err := os.ReadFile(filepath.Join(dir, "limit"))
 		if err != nil {
-			return rules.Set{}, nil, err
+			return Loaded{}, err
 		}
 		if string(text) == "problem" {
-			return rules.Set{}, []string{"shop/x: spec.limit: bad"}, nil
+			return Loaded{
+				Problems: []Problem{
+					{File: "a.yaml", Line: 5, Policy: "shop/x", Field: "spec.limit", Message: "bad"},
+					{File: "b.yaml", Line: 1, Message: "no YAML"},
+				},
+				Kept: []string{"shop/x"},
+			}, nil
 		}
 		units, err := strconv.ParseInt(string(text), 10, 64)
 		if err != nil {
-			return rules.Set{}, nil, err
+			return Loaded{}, err
 		}
 		data, _ := setOf(units)
 		set, _, err := rules.Decode(data)
-		return set, nil, err
+		return Loaded{Set: set}, err
 	}
 }
 
@@ -158,8 +165,8 @@ func TestFiles_KeepsItsRulesIfTheDirectoryCannotBeRead(t *testing.T) {
 			t.Fatalf("error %v, want one that names the directory", err)
 		}
 	}
-	if n := log.count("level=WARN"); n != 1 {
-		t.Errorf("%d warnings about one error, want 1", n)
+	if n := log.count("level=WARN"); n != 1 || log.count("active="+revisionOf(1)+"\n") != 1 {
+		t.Errorf("%d warnings about one error, want 1 with the active revision:\n%s", n, &log)
 	}
 	if got.last() != revisionOf(1) || got.count() != 1 || f.Ready() != nil {
 		t.Errorf("active revision %s after %d changes, ready: %v; want the previous one", got.last(), got.count(), f.Ready())
@@ -177,8 +184,14 @@ func TestFiles_LogsAProblemOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := log.count("shop/x: spec.limit: bad"); n != 1 {
-		t.Errorf("the problem is logged %d times, want once", n)
+	for _, line := range []string{
+		`msg="invalid policy" file=a.yaml line=5 policy=shop/x field=spec.limit problem=bad`,
+		`msg="invalid policy file" file=b.yaml line=1 problem="no YAML"`,
+		`msg="previous version stays enforced" policies=shop/x`,
+	} {
+		if n := log.count(line + "\n"); n != 1 {
+			t.Errorf("%d lines %s, want 1:\n%s", n, line, &log)
+		}
 	}
 	if got.count() != 1 {
 		t.Errorf("applied %d times, want once", got.count())
@@ -188,9 +201,13 @@ func TestFiles_LogsAProblemOnce(t *testing.T) {
 func TestFiles_ReadyReturnsTheReason(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "absent")
 	var got applied
-	f := NewFiles(dir, limitIn(dir), got.apply, slog.New(slog.DiscardHandler))
+	var log logbook
+	f := NewFiles(dir, limitIn(dir), got.apply, log.logger())
 	if err := f.Reload(); err == nil {
 		t.Error("a directory that does not exist was read")
+	}
+	if log.count(`msg="cannot read the policies; no rules yet"`) != 1 || log.count("active=") != 0 {
+		t.Errorf("log, want that there are no rules yet:\n%s", &log)
 	}
 	if got := f.Origin(); got != "directory "+dir {
 		t.Errorf("Origin: %q", got)

@@ -145,7 +145,7 @@ func (r *Redis) record(revision string, err error) error {
 	r.mu.Unlock()
 	switch {
 	case err != nil && !sameProblem(err, lastErr):
-		r.log.Warn("cannot fetch rules; the active revision stays", "error", err, "active", previous)
+		logUnchanged(r.log, slog.LevelWarn, "cannot fetch rules", err, previous)
 	case err == nil && (revision != previous || lastErr != nil):
 		r.log.Info("activated rules", "revision", revision, "previous", previous, "from", fromRedis)
 	}
@@ -179,7 +179,7 @@ func (r *Redis) useSnapshot() {
 	if errors.As(err, new(missingSnapshotError)) { // for example before the operator has written it
 		level = slog.LevelInfo
 	}
-	r.log.Log(context.Background(), level, "cannot use the snapshot", "error", err, "active", previous)
+	logUnchanged(r.log, level, "cannot use the snapshot", err, previous)
 }
 
 // fetch activates the published rule set, unless it is active, and returns the revision that is active afterwards.

@@ -188,8 +188,8 @@ func TestRedis_LogsAnOutageOnce(t *testing.T) {
 	stub := &stub{err: errors.New("dial tcp: connection refused")}
 	running(t, NewRedis(stub, "", got.apply, log.logger()).Run)
 	fixture.Await(t, "it has tried three times", func() bool { return stub.fetches() >= 3 })
-	if n := log.count("level=WARN"); n != 1 {
-		t.Errorf("%d warnings about one outage, want 1", n)
+	if n := log.count("level=WARN"); n != 1 || log.count(`msg="cannot fetch rules; no rules yet"`) != 1 {
+		t.Errorf("%d warnings about one outage, want 1 that there are no rules yet:\n%s", n, &log)
 	}
 	data, revision := setOf(1)
 	stub.set(revision, data)

@@ -134,7 +134,7 @@ func TestRedis_RejectsAnInvalidSnapshot(t *testing.T) {
 				!strings.Contains(err.Error(), "; snapshot "+path+" "+test.want) || r.Origin() != "" {
 				t.Fatalf("Ready: %v, want the error of Redis, and of the snapshot: %s", err, test.want)
 			}
-			if n := log.count("level=" + test.level + ` msg="cannot use the snapshot"`); n != 1 {
+			if n := log.count("level=" + test.level + ` msg="cannot use the snapshot; no rules yet"`); n != 1 {
 				t.Errorf("%d log lines, want 1", n)
 			}
 
