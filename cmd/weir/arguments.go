@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // noArguments rejects arguments of a command that accepts only flags.
@@ -12,7 +14,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return usageError(fmt.Errorf("%s: unexpected argument %q; see %s --help", cmd.Name(), args[0], cmd.CommandPath()))
+	return usageError(fmt.Errorf("unexpected argument %q; see %s --help", args[0], cmd.CommandPath()))
 }
 
 // noUnknownCommand rejects an unknown command and suggests commands with similar names.
@@ -25,4 +27,22 @@ func noUnknownCommand(cmd *cobra.Command, args []string) error {
 		hint = "did you mean " + strings.Join(similar, " or ") + "?"
 	}
 	return usageError(fmt.Errorf("unknown command %q; %s", args[0], hint))
+}
+
+// flagError is the usage error for an error of the flag parser.
+func flagError(cmd *cobra.Command, err error) error {
+	return usageError(fmt.Errorf("%w; see %s --help", describeFlagError(err), cmd.CommandPath()))
+}
+
+// describeFlagError rewords errors of the flag parser for which Weir has a better text.
+func describeFlagError(err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+		return fmt.Errorf("unknown flag --%s", unknown.GetSpecifiedName())
+	}
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) && invalid.GetFlag().Value.Type() == "duration" {
+		return fmt.Errorf("--%s %q is invalid: must be a duration with a unit, for example 5s", invalid.GetFlag().Name, invalid.GetValue())
+	}
+	return err
 }

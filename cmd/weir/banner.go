@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -24,7 +25,25 @@ func printBanner(w io.Writer, p *process, f serveFlags, set rules.Set) {
 	}
 	_, _ = fmt.Fprintf(w, "weir enforces %s from %s at %s/v1/check, counters %s; %smetrics and probes at %s\n",
 		count(len(set.Rules), "policy", "policies"), f.policies, localURL(p.check), counters, envoy, localURL(p.ops))
+	if addresses, flags := onAllInterfaces(p); len(addresses) > 0 {
+		_, _ = fmt.Fprintf(w, "listening on all interfaces: %s; to restrict this, set %s\n", strings.Join(addresses, ", "), strings.Join(flags, ", "))
+	}
 	_, _ = fmt.Fprintf(w, "try: %s\n", curlCommand(localURL(p.check), set))
+}
+
+// onAllInterfaces returns the addresses of the listeners that accept connections on all interfaces, and their flags.
+func onAllInterfaces(p *process) (addresses, flags []string) {
+	for _, socket := range []struct {
+		flag     string
+		listener net.Listener
+	}{
+		{"--listen", p.check}, {"--grpc-listen", p.grpc}, {"--ops-listen", p.ops}, {"--throttle-listen", p.throttle},
+	} {
+		if socket.listener != nil && isUnspecified(socket.listener) {
+			addresses, flags = append(addresses, socket.listener.Addr().String()), append(flags, socket.flag)
+		}
+	}
+	return addresses, flags
 }
 
 // curlCommand returns a command for a request that the first enforced rule counts.

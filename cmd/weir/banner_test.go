@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -59,6 +60,40 @@ func TestCurlCommand_MatchesTheFirstEnforcedPolicy(t *testing.T) {
 	})
 	if len(matched) != 2 || matched[1].Rule.Policy != "shop/b" {
 		t.Errorf("the example matches %+v", matched)
+	}
+}
+
+func TestPrintBanner_NamesListenersOnAllInterfaces(t *testing.T) {
+	listen := func(address string) net.Listener {
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = listener.Close() })
+		return listener
+	}
+	all, local := listen("0.0.0.0:0"), listen("127.0.0.1:0")
+	_, port, err := net.SplitHostPort(all.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	banner := func(p *process) string {
+		var out strings.Builder
+		printBanner(&out, p, serveFlags{policies: "policies"}, rules.Set{})
+		return out.String()
+	}
+	got := banner(&process{check: all, ops: local})
+	for _, want := range []string{
+		" at http://127.0.0.1:" + port + "/v1/check, ",
+		"\nlistening on all interfaces: " + all.Addr().String() + "; to restrict this, set --listen\n",
+		"\ntry: curl -i http://127.0.0.1:" + port + "/v1/check ",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("banner without %q:\n%s", want, got)
+		}
+	}
+	if got := banner(&process{check: local, ops: local}); strings.Contains(got, "all interfaces") {
+		t.Errorf("listeners on one interface:\n%s", got)
 	}
 }
 

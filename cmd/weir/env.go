@@ -36,7 +36,7 @@ func applyEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) 
 			return
 		}
 		if err := flags.Set(f.Name, value); err != nil {
-			first = fmt.Errorf("environment variable %s: %w", variable(f.Name), err)
+			first = fmt.Errorf("environment variable %s: %w", variable(f.Name), describeFlagError(err))
 		}
 	})
 	return first

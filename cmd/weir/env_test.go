@@ -24,7 +24,7 @@ func TestApplyEnvironment_SetsFlags(t *testing.T) {
 		"an empty variable is not set": {environment: map[string]string{"WEIR_REDIS_TIMEOUT": ""}, want: time.Second},
 		"the error names an invalid variable": {
 			environment: map[string]string{"WEIR_REDIS_TIMEOUT": "soon"},
-			wantErr:     `environment variable WEIR_REDIS_TIMEOUT: invalid argument "soon" for "--redis-timeout" flag: time: invalid duration "soon"`,
+			wantErr:     `environment variable WEIR_REDIS_TIMEOUT: --redis-timeout "soon" is invalid: must be a duration with a unit, for example 5s`,
 		},
 		"a flag overrides an invalid variable": {
 			args: []string{"--redis-timeout=3s"}, environment: map[string]string{"WEIR_REDIS_TIMEOUT": "soon"}, want: 3 * time.Second,

@@ -30,15 +30,16 @@ func (e *exitError) Unwrap() error { return e.err }
 // usageError marks err as an invalid command line.
 func usageError(err error) error { return &exitError{code: exitUsage, err: err} }
 
-// exitStatus returns the exit status for the error of a command, and prints the error unless the command has printed it.
-func exitStatus(err error, stderr io.Writer) int {
+// exitStatus returns the exit status for the error of a command, and prints the error unless the command has printed it. command is
+// the path of the command, for example "weir serve".
+func exitStatus(command string, err error, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
 	status := &exitError{code: exitFailed, err: err}
 	errors.As(err, &status)
 	if status.err != nil {
-		fmt.Fprintf(stderr, "weir: %v\n", err)
+		fmt.Fprintf(stderr, "%s: %v\n", command, err)
 	}
 	return status.code
 }

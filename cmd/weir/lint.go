@@ -10,21 +10,23 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
 // lintCommand validates policy files.
 func lintCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "lint FILES…",
 		Short: "Validate policy files, without a cluster",
 		Long: `Validate policy files with the checks of the API server and the operator, without a cluster.
 
 FILES are YAML files, directories (their *.yaml and *.yml files, including subdirectories) and "-" for standard input.
-Documents of other kinds are skipped. Each problem is printed as one line on standard output, with file, line, policy
-and field. Warnings about valid policies that are costly or have no effect, for example because another policy in FILES
-always takes precedence, are printed on standard error. A summary follows.
+Documents of kinds other than Weir's are skipped. Each problem is printed as one line on standard output, with file,
+line, policy and field. Some checks run only after earlier ones pass: run lint again after a fix. Warnings about valid
+policies that are costly or have no effect, for example because another policy in FILES always takes precedence, are
+printed on standard error. A summary follows.
 
 Exit status: 0 if there are no problems, 1 if there are problems, 2 if the command line is invalid or a file cannot be
 read. Warnings do not change the exit status.`,
@@ -33,28 +35,24 @@ read. Warnings do not change the exit status.`,
   kubectl kustomize overlays/production | weir lint -`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError(errors.New("lint: missing argument: name files or directories, or - for standard input; see weir lint --help"))
+				return usageError(errors.New("missing argument: name files or directories, or - for standard input; see weir lint --help"))
 			}
 			return nil
 		},
-		SilenceErrors: true,
-		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return lint(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args)
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(fmt.Errorf("lint: %w", err)) })
-	return cmd
 }
 
 func lint(stdin io.Reader, stdout, stderr io.Writer, paths []string) error {
 	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
 	if err != nil {
-		return fmt.Errorf("lint: %w", err)
+		return err
 	}
 	result, err := loader.Load(stdin, paths...)
 	if err != nil {
-		return usageError(fmt.Errorf("lint: %w", err))
+		return usageError(err)
 	}
 	for _, problem := range result.Problems {
 		fmt.Fprintln(stdout, problem)
@@ -70,18 +68,26 @@ func lint(stdin io.Reader, stdout, stderr io.Writer, paths []string) error {
 	return nil
 }
 
-// summary returns, for example, "3 policies, 1 problem, 2 warnings; skipped: 1 Kustomization, 2 Namespace".
+// summary returns, for example, "3 policies, 1 Limiter, 1 problem, 2 warnings; skipped: 1 Kustomization, 2 Namespace".
 func summary(result policyfile.Result, warnings int) string {
-	text := count(result.Policies, "policy", "policies") + ", " + count(len(result.Problems), "problem", "problems")
+	kinds, limiters := map[string]int{}, 0
+	for _, skipped := range result.Skipped {
+		if skipped.APIVersion == v1alpha1.GroupVersion.String() { // a Limiter, which is validated but not used
+			limiters++
+			continue
+		}
+		kinds[skipped.Kind]++
+	}
+	text := count(result.Policies, "policy", "policies")
+	if limiters > 0 {
+		text += ", " + count(limiters, "Limiter", "Limiters")
+	}
+	text += ", " + count(len(result.Problems), "problem", "problems")
 	if warnings > 0 {
 		text += ", " + count(warnings, "warning", "warnings")
 	}
-	if len(result.Skipped) == 0 {
+	if len(kinds) == 0 {
 		return text
-	}
-	kinds := map[string]int{}
-	for _, skipped := range result.Skipped {
-		kinds[skipped.Kind]++
 	}
 	var others []string
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {

@@ -93,20 +93,25 @@ func TestLint_ReportsProblems(t *testing.T) {
 				"warning: -:21: shop/bursts: spec.algorithm: FixedWindow can admit up to 10 units within a short time around the end of a window\n" +
 				"3 policies, 0 problems, 2 warnings\n",
 		},
+		"a Limiter is counted, because it is validated": {
+			args: []string{"-"}, stdin: goodPolicies + "---\napiVersion: weir.dev/v1alpha1\nkind: Limiter\nmetadata: {name: a, namespace: shop}\n" +
+				"spec: {redis: {addresses: [\"redis:6379\"]}}\n",
+			stderr: "1 policy, 1 Limiter, 0 problems; skipped: 1 Namespace\n",
+		},
 		"a dash is standard input": {
 			args: []string{"-"}, stdin: firstBad, status: 1,
 			stdout: "-:6: shop/no-limit: spec.limit: Invalid value: 0: spec.limit in body should be greater than or equal to 1\n",
 			stderr: "1 policy, 1 problem\n",
 		},
 		"no argument is a usage error": {
-			status: 2, stderr: "weir: lint: missing argument: name files or directories, or - for standard input; see weir lint --help\n",
+			status: 2, stderr: "weir lint: missing argument: name files or directories, or - for standard input; see weir lint --help\n",
 		},
 		"a missing file is a usage error": {
 			args: []string{"good.yaml", "missing.yaml"}, status: 2,
-			stderr: "weir: lint: read policies: stat missing.yaml: no such file or directory\n",
+			stderr: "weir lint: read policies: stat missing.yaml: no such file or directory\n",
 		},
 		"an unknown flag is a usage error": {
-			args: []string{"--strict", "good.yaml"}, status: 2, stderr: "weir: lint: unknown flag: --strict\n",
+			args: []string{"--strict", "good.yaml"}, status: 2, stderr: "weir lint: unknown flag --strict; see weir lint --help\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +134,7 @@ func TestLint_ReportsProblems(t *testing.T) {
 
 func TestLint_HelpHasExamples(t *testing.T) {
 	status, stdout, _ := runLint("", "--help")
-	for _, want := range []string{"weir lint policies/", "| weir lint -", "Exit status: 0 if there are no problems"} {
+	for _, want := range []string{"weir lint policies/", "| weir lint -", "run lint again after a fix", "Exit status: 0 if there are no problems"} {
 		if status != 0 || !strings.Contains(stdout, want) {
 			t.Errorf("status %d, and help without %q:\n%s", status, want, stdout)
 		}
@@ -151,15 +156,15 @@ func TestExitStatus_PrintsAnErrorOnce(t *testing.T) {
 		stderr string
 	}{
 		"no error":                  {nil, 0, ""},
-		"an error of the command":   {cause, 1, "weir: cause\n"},
-		"a usage error":             {usageError(cause), 2, "weir: cause\n"},
+		"an error of the command":   {cause, 1, "weir lint: cause\n"},
+		"a usage error":             {usageError(cause), 2, "weir lint: cause\n"},
 		"an error that was printed": {&exitError{code: 1}, 1, ""},
-		"a wrapped error":           {errors.Join(usageError(cause)), 2, "weir: cause\n"},
-		"a joined error":            {errors.Join(errors.New("first"), &exitError{code: 2, err: cause}), 2, "weir: first\ncause\n"},
+		"a wrapped error":           {errors.Join(usageError(cause)), 2, "weir lint: cause\n"},
+		"a joined error":            {errors.Join(errors.New("first"), &exitError{code: 2, err: cause}), 2, "weir lint: first\ncause\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
-			if got := exitStatus(tc.err, &stderr); got != tc.status || stderr.String() != tc.stderr {
+			if got := exitStatus("weir lint", tc.err, &stderr); got != tc.status || stderr.String() != tc.stderr {
 				t.Errorf("status %d, %q; want %d, %q", got, stderr.String(), tc.status, tc.stderr)
 			}
 		})
@@ -171,11 +176,11 @@ func TestExitStatus_PrintsAnErrorOnce(t *testing.T) {
 
 func runLint(stdin string, args ...string) (status int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	cmd := lintCommand()
-	cmd.SetArgs(args)
-	cmd.SetIn(strings.NewReader(stdin))
-	cmd.SetOut(&out)
-	cmd.SetErr(&errs)
-	err := cmd.Execute()
-	return exitStatus(err, &errs), out.String(), errs.String()
+	root := rootCommand()
+	root.SetArgs(append([]string{"lint"}, args...))
+	root.SetIn(strings.NewReader(stdin))
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	cmd, err := root.ExecuteC()
+	return exitStatus(cmd.CommandPath(), err, &errs), out.String(), errs.String()
 }

@@ -136,8 +136,14 @@ func localURL(listener net.Listener) string { return "http://" + localAddress(li
 // localAddress returns the host:port of a listener on its own machine.
 func localAddress(listener net.Listener) string {
 	address := listener.Addr().String()
-	if host, port, err := net.SplitHostPort(address); err == nil && net.ParseIP(host).IsUnspecified() {
+	if _, port, err := net.SplitHostPort(address); err == nil && isUnspecified(listener) {
 		return net.JoinHostPort("127.0.0.1", port)
 	}
 	return address
+}
+
+// isUnspecified reports whether a listener accepts connections on all interfaces.
+func isUnspecified(listener net.Listener) bool {
+	host, _, err := net.SplitHostPort(listener.Addr().String())
+	return err == nil && net.ParseIP(host).IsUnspecified()
 }

@@ -39,10 +39,10 @@ func (f *redisTLSFlags) add(flags *pflag.FlagSet) {
 func openRedis(url string, files redisTLSFlags, timeout time.Duration) (*redisclient.Client, error) {
 	options, err := redisclient.ParseURL(url)
 	if err != nil {
-		return nil, fmt.Errorf("open Redis: %w", err)
+		return nil, fmt.Errorf("--redis: %w", err)
 	}
 	if err := errors.Join(files.addTLS(&options), files.addCredentials(&options)); err != nil {
-		return nil, fmt.Errorf("open Redis: %w", err)
+		return nil, err
 	}
 	options.Timeout = timeout
 	return redisclient.New(options)

@@ -37,7 +37,7 @@ func rootCommand() *cobra.Command {
 			return nil
 		},
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
+	root.SetFlagErrorFunc(flagError)
 	root.PersistentFlags().StringVar(&format, "log-format", "text", "format of the log on stderr: text or json")
 	root.PersistentFlags().StringVar(&level, "log-level", "info", "minimum level of log messages: debug, info, warn or error")
 	root.AddCommand(operatorCommand(), limiterCommand(), serveCommand(), lintCommand(), versionCommand())

@@ -291,9 +291,9 @@ func expectUsageError(t *testing.T, args []string, message string) {
 	root.SetArgs(append(slices.Clone(args), "--listen=127.0.0.1:0", "--grpc-listen=", "--ops-listen=127.0.0.1:0"))
 	ctx, cancel := context.WithTimeout(t.Context(), patience) // ends the command if it serves
 	defer cancel()
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	var stderr bytes.Buffer
-	if status := exitStatus(err, &stderr); status != exitUsage || !strings.Contains(stderr.String(), message) {
+	if status := exitStatus(cmd.CommandPath(), err, &stderr); status != exitUsage || !strings.Contains(stderr.String(), message) {
 		t.Errorf("status %d: %s", status, &stderr)
 	}
 }
