@@ -66,7 +66,7 @@ image weir:tutorial "$work/weir"
 if [[ ${LAB:-} ]]; then # nothing can be pulled: images of the programs of this machine
   go run ./hack/prepare redis caddy
   for program in redis-server caddy; do
-    path=$(readlink -f "$(command -v "$program")")
+    path=$(command -v "$program") # not what it links to: the name decides what redis-server does
     mapfile -t libraries < <(ldd "$path" | grep -oE '/[^ ]+' | sort -u)
     case $program in
       redis-server) "$LAB" image docker.io/library/redis:7 "$path" "${libraries[@]}" >/dev/null ;;
