@@ -18,7 +18,7 @@ const (
 	SourceMemory Source = "memory" // the counters in the memory of a standalone limiter
 	SourceCache  Source = "cache"  // a known denial: the store was not called
 	SourceLocal  Source = "local"  // the store was unavailable: the rule's OnStoreFailure
-	SourceNone   Source = "none"   // no rule matched
+	SourceNone   Source = "none"   // no rule limits the request: it matches no rule, or only unlimited tiers
 )
 
 // Answer is the decision about a request.

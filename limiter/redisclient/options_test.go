@@ -71,14 +71,14 @@ func TestNew_RejectsInvalidOptions(t *testing.T) {
 		options Options
 		want    string
 	}{
-		"no mode":                                   {Options{Addresses: one}, `mode "" must be`},
-		"an unknown mode":                           {Options{Mode: "Ring", Addresses: one}, `mode "Ring" must be`},
-		"no address":                                {Options{Mode: ModeStandalone}, "no address"},
-		"two addresses of a server":                 {Options{Mode: ModeStandalone, Addresses: []string{"a:1", "b:1"}}, "requires one address, got 2"},
-		"a negative database":                       {Options{Mode: ModeStandalone, Addresses: one, Database: -1}, "database -1"},
-		"a database in a cluster":                   {Options{Mode: ModeCluster, Addresses: one, Database: 1}, "has only database 0"},
-		"Sentinels without the name of the primary": {Options{Mode: ModeSentinel, Addresses: one}, "requires the name"},
-		"a name of a primary in a cluster":          {Options{Mode: ModeCluster, Addresses: one, MasterName: "weir"}, "mode Cluster does not use"},
+		"no mode":                          {Options{Addresses: one}, `mode "" must be`},
+		"an unknown mode":                  {Options{Mode: "Ring", Addresses: one}, `mode "Ring" must be`},
+		"no address":                       {Options{Mode: ModeStandalone}, "no address"},
+		"two addresses of a server":        {Options{Mode: ModeStandalone, Addresses: []string{"a:1", "b:1"}}, "requires one address, got 2"},
+		"a negative database":              {Options{Mode: ModeStandalone, Addresses: one, Database: -1}, "database -1"},
+		"a database in a cluster":          {Options{Mode: ModeCluster, Addresses: one, Database: 1}, "has only database 0"},
+		"Sentinel without a primary":       {Options{Mode: ModeSentinel, Addresses: one}, "requires the name"},
+		"a name of a primary in a cluster": {Options{Mode: ModeCluster, Addresses: one, MasterName: "weir"}, "mode Cluster does not use"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
