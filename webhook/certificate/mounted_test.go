@@ -19,12 +19,15 @@ import (
 // pod is a server that serves files as a kubelet mounts them: a symbolic link to a directory, which is replaced as a whole.
 type pod struct {
 	dir     string
+	mu      sync.Mutex // on a slow machine, the timers of two versions fire at the same time
 	version int
 	last    atomic.Pointer[tls.Certificate]
 }
 
 // mount writes the Secret to the files of the pod.
 func (p *pod) mount(t *testing.T, data map[string][]byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.version++
 	version := filepath.Join(p.dir, strconv.Itoa(p.version))
 	for _, err := range []error{
