@@ -77,8 +77,9 @@ fi
 status=0
 in_cluster "$work/tutorial" -skip '^(git clone|make image|kind )' docs/tutorials/first-policy.md || status=1
 if [[ -z ${KEEP:-} ]]; then # as docs/how-to/upgrade-and-uninstall.md describes it
-  in_cluster kubectl delete limiters --all --all-namespaces
-  in_cluster kubectl delete namespace shop --ignore-not-found
-  in_cluster kubectl delete --ignore-not-found -f dist/install.yaml
+  # Each also runs if another fails: a tutorial that failed early has not installed everything.
+  in_cluster kubectl delete limiters --all --all-namespaces || status=1
+  in_cluster kubectl delete namespace shop --ignore-not-found || status=1
+  in_cluster kubectl delete --ignore-not-found -f dist/install.yaml || status=1
 fi
 exit "$status"
