@@ -35,6 +35,10 @@ build: ## Build bin/weir
 
 ##@ Develop
 
+.PHONY: check
+check: ## Build everything, then lint and test what you changed (about a minute; BASE=commit)
+	@hack/check.sh
+
 .PHONY: generate
 generate: ## Generate code and CRDs from api/, the copies of manifests in the chart, and reference pages
 	rm -rf api/v1alpha1/applyconfiguration config/crd/bases
