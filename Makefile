@@ -29,6 +29,10 @@ demo: ## Run Weir on this machine with a real API server and Redis (DEMO=once: e
 test: ## Run all tests: unit, conformance, CRDs on a real API server, end to end
 	@hack/test.sh
 
+.PHONY: test-gateways
+test-gateways: ## Test the gateways whose programs come from Python wheels: Traefik (needs pip)
+	go test -tags gateways -count=1 -run Traefik ./test/proxies
+
 .PHONY: build
 build: ## Build bin/weir
 	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/weir ./cmd/weir

@@ -1,6 +1,7 @@
 package proxies_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -25,13 +26,24 @@ type proxy struct {
 	configure func(t *testing.T, p places, blocks map[string]string, open bool) (args []string)
 	// unavailable is the status that clients get from a proxy that fails closed while Weir is unavailable.
 	unavailable int
+	// closedOnly is true if the proxy cannot be configured to fail open.
+	closedOnly bool
+	// fieldsToService is true if the proxy gives the rate limit fields to the service and not to the client.
+	fieldsToService bool
+	// get returns the path of the program.
+	get func(ctx context.Context) (path string, err error)
+}
+
+// debian returns the program with that name, from the Debian package with the same name.
+func debian(name string) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) { return fixture.Program(ctx, name, name) }
 }
 
 func proxies() []proxy {
 	return []proxy{
-		{"nginx", configureNginx, 503},
-		{"caddy", configureCaddy, 502},
-		{"haproxy", configureHAProxy, 503},
+		{name: "nginx", configure: configureNginx, unavailable: 503, get: debian("nginx")},
+		{name: "caddy", configure: configureCaddy, unavailable: 502, get: debian("caddy")},
+		{name: "haproxy", configure: configureHAProxy, unavailable: 503, get: debian("haproxy")},
 	}
 }
 
@@ -94,10 +106,10 @@ func write(t *testing.T, dir, name, text string) (path string) {
 	return path
 }
 
-// run runs a program until the test ends, and logs its output if the test has failed.
-func run(t *testing.T, dir, name string, args ...string) {
+// run runs the program of p until the test ends, and logs its output if the test has failed.
+func run(t *testing.T, dir string, p proxy, args ...string) {
 	t.Helper()
-	path, err := fixture.Program(t.Context(), name, name) // Debian's packages have the names of the programs
+	path, err := p.get(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +123,7 @@ func run(t *testing.T, dir, name string, args ...string) {
 	t.Cleanup(func() {
 		_ = cmd.Wait() // killed
 		if t.Failed() {
-			t.Logf("%s:\n%s", name, log.String())
+			t.Logf("%s:\n%s", p.name, log.String())
 		}
 	})
 }

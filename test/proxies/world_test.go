@@ -58,11 +58,13 @@ type world struct {
 	weir  *fixture.WeirProcess
 	front string       // host:port of the proxy
 	calls atomic.Int64 // that the service has received
+	// serviceShowsFields is true if the proxy gives the rate limit fields to the service and not to the client.
+	serviceShowsFields bool
 }
 
 func newWorld(t *testing.T, weir string, p proxy, open bool) *world {
 	t.Helper()
-	w := &world{T: t, redis: fixture.Redis(t)}
+	w := &world{T: t, redis: fixture.Redis(t), serviceShowsFields: p.fieldsToService}
 	upstream := httptest.NewServer(http.HandlerFunc(w.serve))
 	t.Cleanup(upstream.Close)
 	at := places{
@@ -72,7 +74,7 @@ func newWorld(t *testing.T, weir string, p proxy, open bool) *world {
 	write(t, dir, "policies.yaml", policies)
 	w.weir = fixture.Weir(t, weir, "serve", "--policies", dir, "--redis", w.redis.URL(), "--grpc-listen=", "--listen", at.weir, "--ops-listen", ops)
 	w.awaitOK("http://" + ops + "/readyz")
-	run(t, at.dir, p.name, p.configure(t, at, document(t), open)...)
+	run(t, at.dir, p, p.configure(t, at, document(t), open)...)
 	w.awaitOK("http://" + at.front + "/free")
 	w.front = at.front
 	w.calls.Store(0)
@@ -98,10 +100,16 @@ func (w *world) free() string {
 	return addr
 }
 
-// serve is the service: it returns the request, and an error status on two paths.
+// serve is the service: it returns the request, and an error status on two paths. It copies the rate limit fields of the request into
+// the response, as the document advises for a proxy that gives them to the service only.
 func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 	w.calls.Add(1)
 	body, _ := io.ReadAll(r.Body)
+	for _, field := range []string{"Ratelimit", "Ratelimit-Policy"} {
+		if values := r.Header.Values(field); w.serviceShowsFields && len(values) > 0 {
+			rw.Header()[field] = values
+		}
+	}
 	switch r.URL.Path {
 	case "/forbidden":
 		rw.WriteHeader(http.StatusForbidden)
