@@ -18,7 +18,8 @@ func parseNode(text string) (ip netip.Addr, ok bool) {
 		if port != "" && port[0] != ':' {
 			return netip.Addr{}, false
 		}
-	} else if at := strings.IndexByte(text, ':'); at >= 0 && at == strings.LastIndexByte(text, ':') { // not an IPv6 address
+	} else if strings.Count(text, ":") == 1 { // not an IPv6 address
+		at := strings.IndexByte(text, ':')
 		host, port = text[:at], text[at:]
 	}
 	if port != "" && !isPort(port[1:]) {
