@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
@@ -50,6 +51,7 @@ type world struct {
 	rls    ratelimitv3.RateLimitServiceClient
 	auth   authv3.AuthorizationClient
 	health grpc_health_v1.HealthClient
+	dials  atomic.Int32 // of serveInMemory
 	// stop stops the server and returns the error of Run.
 	stop func() error
 }
@@ -83,18 +85,39 @@ func limiterOf(t testing.TB, list ...rules.Rule) *world {
 // serve runs a server with o on a loopback address until the test ends.
 func serve(t testing.TB, o Options, dial ...grpc.DialOption) *world {
 	t.Helper()
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
+	}
+	w := &world{}
+	w.serve(t, listener, listener.Addr().String(), o, dial)
+	return w
+}
+
+// serveInMemory runs a server with o without sockets, for tests with a fake clock.
+func serveInMemory(t testing.TB, o Options) *world {
+	t.Helper()
+	listener, w := bufconn.Listen(64<<10), &world{}
+	w.serve(t, listener, "passthrough:///memory", o, []grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			w.dials.Add(1)
+			return listener.DialContext(ctx)
+		}),
+	})
+	return w
+}
+
+func (w *world) serve(t testing.TB, listener net.Listener, target string, o Options, dial []grpc.DialOption) {
+	t.Helper()
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	server := NewServer(o)
 	go func() { ended <- server.Run(ctx, listener) }()
-	stop := func() error {
+	w.stop = func() error {
 		cancel()
 		err := <-ended
 		ended <- nil
@@ -103,18 +126,32 @@ func serve(t testing.TB, o Options, dial ...grpc.DialOption) *world {
 	if len(dial) == 0 {
 		dial = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
 	}
-	conn, err := grpc.NewClient(listener.Addr().String(), dial...)
+	conn, err := grpc.NewClient(target, dial...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(conn.Close(), stop()); err != nil {
+		if err := errors.Join(conn.Close(), w.stop()); err != nil {
 			t.Error(err)
 		}
 	})
-	return &world{
-		engine: o.Engine, conn: conn, stop: stop,
-		rls: ratelimitv3.NewRateLimitServiceClient(conn), auth: authv3.NewAuthorizationClient(conn), health: grpc_health_v1.NewHealthClient(conn),
+	w.engine, w.conn = o.Engine, conn
+	w.rls, w.auth = ratelimitv3.NewRateLimitServiceClient(conn), authv3.NewAuthorizationClient(conn)
+	w.health = grpc_health_v1.NewHealthClient(conn)
+}
+
+// watch calls Watch and returns a function that compares the next status.
+func (w *world) watch(t *testing.T) func(want grpc_health_v1.HealthCheckResponse_ServingStatus) {
+	t.Helper()
+	stream, err := w.health.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(want grpc_health_v1.HealthCheckResponse_ServingStatus) {
+		t.Helper()
+		if got, err := stream.Recv(); err != nil || got.GetStatus() != want {
+			t.Fatalf("%v, %v, want %v", got.GetStatus(), err, want)
+		}
 	}
 }
 

@@ -1,10 +1,10 @@
 package envoy
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
@@ -25,7 +26,6 @@ import (
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
-	"github.com/weir-dev/weir/limiter/socket"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -73,84 +73,105 @@ func TestHealth_ReportsReadiness(t *testing.T) {
 }
 
 func TestHealth_WatchReportsChangesAndEndsWithTheServer(t *testing.T) {
-	r := &readiness{}
-	w := serve(t, Options{Engine: newEngine(t, noon()), Ready: r.ready})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	stream, err := w.health.Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := func(want grpc_health_v1.HealthCheckResponse_ServingStatus) {
-		t.Helper()
-		got, err := stream.Recv()
-		if err != nil || got.GetStatus() != want {
-			t.Fatalf("%v, %v, want %v", got.GetStatus(), err, want)
+	synctest.Test(t, func(t *testing.T) {
+		r := &readiness{}
+		w := serveInMemory(t, Options{Engine: newEngine(t, noon()), Ready: r.ready})
+		next := w.watch(t)
+		next(serving)
+		r.unready("draining")
+		began := time.Now()
+		next(notServing)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("reported after %v, want at most 1s", took)
 		}
-	}
-	want(serving)
-	r.unready("draining")
-	want(notServing)
-	began := time.Now()
-	if err := w.stop(); err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(began); took >= socket.StopTimeout {
-		t.Errorf("stopping took %v", took)
-	}
-	if _, err := stream.Recv(); err == nil {
-		t.Error("the watch did not end")
-	}
+		began = time.Now()
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the watch delayed the stop by %v", took)
+		}
+	})
 }
 
 func TestServer_ServesWhileItDrainsAndIsNotHealthy(t *testing.T) {
-	const drain = 2 * time.Second
-	w := serve(t, Options{Engine: newEngine(t, noon(), per("a", 5, time.Minute, "a")), Drain: drain})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	stream, err := w.health.Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := stream.Recv(); err != nil || got.GetStatus() != serving {
-		t.Fatalf("%v, %v", got, err)
-	}
-	stopped := make(chan error, 1)
-	began := time.Now()
-	go func() { stopped <- w.stop() }()
-	if got, err := stream.Recv(); err != nil || got.GetStatus() != notServing {
-		t.Fatalf("%v, %v", got, err)
-	}
-	wantSummary(t, w.ask(t, describe("a=x")), "OK: OK 4")
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(began); took < drain {
-		t.Errorf("drained for %v", took)
-	}
+	const drain = time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		w := serveInMemory(t, Options{Engine: newEngine(t, noon(), per("a", 5, time.Minute, "a")), Drain: drain})
+		next := w.watch(t)
+		next(serving)
+		stopped := make(chan error, 1)
+		began := time.Now()
+		go func() { stopped <- w.stop() }()
+		next(notServing)
+		time.Sleep(drain - time.Second)
+		wantSummary(t, w.ask(t, describe("a=x")), "OK: OK 4")
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took != drain {
+			t.Errorf("drained for %v, want %v", took, drain)
+		}
+		_, err := w.rls.ShouldRateLimit(t.Context(), request(describe("a=x")))
+		wantError(t, err, codes.Unavailable, "")
+	})
+}
+
+// TestServer_ClosesOldConnectionsGracefully checks that a client reconnects after ten minutes, so that the load balances over new
+// replicas. gRPC varies the age by 10 %.
+func TestServer_ClosesOldConnectionsGracefully(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := serveInMemory(t, Options{Engine: newEngine(t, noon(), per("a", 5000, time.Hour, "a"))})
+		if w.ask(t, describe("a=x")); w.dials.Load() != 1 {
+			t.Fatalf("%d connections, want 1", w.dials.Load())
+		}
+		for minute := 1; minute <= 33; minute++ {
+			time.Sleep(time.Minute)
+			w.ask(t, describe("a=x")) // no call fails
+			switch dials := w.dials.Load(); {
+			case minute < 9 && dials != 1, minute == 12 && dials != 2:
+				t.Fatalf("%d connections after %d minutes", dials, minute)
+			case minute == 33 && dials != 4:
+				t.Fatalf("%d connections after %d minutes, want 4", dials, minute)
+			}
+		}
+	})
 }
 
 func TestServer_FinishesCallsInFlight(t *testing.T) {
-	store := &slow{Store: memstore.New(noon().now), entered: make(chan struct{}), leave: make(chan struct{})}
-	e := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
-	swap(t, e, per("a", 5, time.Minute, "a"))
-	w := serve(t, Options{Engine: e})
-	answered := make(chan error, 1)
-	go func() {
-		_, err := w.rls.ShouldRateLimit(t.Context(), request(describe("a=x")))
-		answered <- err
-	}()
-	<-store.entered
-	stopped := make(chan error, 1)
-	go func() { stopped <- w.stop() }()
-	select {
-	case err := <-stopped:
-		t.Fatalf("stopped with a call in flight: %v", err)
-	case <-time.After(50 * time.Millisecond): // long enough for a stop that does not wait
-	}
-	close(store.leave)
-	if err := errors.Join(<-answered, <-stopped); err != nil {
-		t.Error(err)
+	for name, test := range map[string]struct {
+		call time.Duration // the time that the call takes after the stop
+		want string        // the error of the stop
+	}{
+		"waits for a call":              {9 * time.Second, ""},
+		"aborts calls after 10 seconds": {11 * time.Second, "gRPC calls did not end within 10s and were aborted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &slow{Store: memstore.New(noon().now), entered: make(chan struct{}), leave: make(chan struct{})}
+				e := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
+				swap(t, e, per("a", 5, time.Minute, "a"))
+				w := serveInMemory(t, Options{Engine: e})
+				answered := make(chan error, 1)
+				go func() {
+					_, err := w.rls.ShouldRateLimit(t.Context(), request(describe("a=x")))
+					answered <- err
+				}()
+				<-store.entered
+				stopped := make(chan error, 1)
+				go func() { stopped <- w.stop() }()
+				time.Sleep(test.call)
+				close(store.leave)
+				synctest.Wait()
+				err := <-stopped
+				if aborted := <-answered; (aborted != nil) != (test.want != "") {
+					t.Errorf("the call ended with %v", aborted)
+				}
+				if got := fmt.Sprint(err); test.want == "" && err != nil || !strings.Contains(got, test.want) {
+					t.Errorf("the server stopped with %v, want %q", err, test.want)
+				}
+			})
+		})
 	}
 }
 
