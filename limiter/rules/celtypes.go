@@ -107,14 +107,6 @@ func (v typeProvider) FindStructType(name string) (*types.Type, bool) {
 	return v.Provider.FindStructType(name)
 }
 
-// FindStructFieldNames implements types.Provider.
-func (v typeProvider) FindStructFieldNames(name string) ([]string, bool) {
-	if object, ours := v.objects[name]; ours {
-		return object.names, true
-	}
-	return v.Provider.FindStructFieldNames(name)
-}
-
 // FindStructFieldType implements types.Provider.
 func (v typeProvider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
 	if object, ours := v.objects[name]; ours {

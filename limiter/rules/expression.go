@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -139,7 +138,7 @@ func steps(cost uint64) string {
 	if cost == math.MaxUint64 {
 		return "infinitely many"
 	}
-	return strconv.FormatUint(cost, 10)
+	return fmt.Sprint(cost)
 }
 
 // validateCalls rejects expressions that compile but are not allowed: regular expressions that come from the request, because they can
@@ -265,9 +264,9 @@ func (e *expression) int(on *activation) (int64, error) {
 	switch v := value.(type) {
 	case int64:
 		return v, nil
-	case float64: // a number in a claim
-		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
-			return int64(v), nil
+	case float64: // a number in a claim or in an object
+		if v == math.Trunc(v) {
+			return int64(max(-1<<62, min(v, 1<<62))), nil // within int64, and far beyond the limits of the caller
 		}
 	}
 	return 0, failure{error: fmt.Errorf("the expression evaluated to %v, but must evaluate to an int", value)}

@@ -42,7 +42,7 @@ func TestValidateExpression(t *testing.T) {
 		"a bool instead of a string":     {`request.path == "/"`, rules.ResultString, "1:1: the expression evaluates to bool, but must evaluate to string"},
 		"a double instead of an int":     {`1.5`, rules.ResultInt, "1:1: the expression evaluates to double, but must evaluate to int"},
 		"a list instead of a string":     {`request.query["a"]`, rules.ResultString, "1:1: the expression evaluates to list(string), but must evaluate to string"},
-		"many errors":                    {`a + b + c + d + e`, rules.ResultInt, "and 2 more"},
+		"many errors":                    {`a + b + c + d + e`, rules.ResultInt, "1:1: undeclared reference to 'a'; 1:5: undeclared reference to 'b'; 1:9: undeclared reference to 'c'; and 2 more\n"},
 		"a text over 4096 bytes":         {`"` + strings.Repeat("x", 4095) + `"`, rules.ResultString, "at most 4096 bytes"},
 		"a text of 4096 bytes":           {`"` + strings.Repeat("x", 4094) + `"`, rules.ResultString, ""},
 		"too many nested brackets":       {strings.Repeat("(", 1000) + "true" + strings.Repeat(")", 1000), rules.ResultBool, "1:1: expression recursion limit exceeded"},
@@ -61,7 +61,7 @@ func TestValidateExpression(t *testing.T) {
 			switch {
 			case tc.want == "" && err != nil:
 				t.Errorf("%s: %v", tc.text, err)
-			case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
+			case tc.want != "" && (err == nil || !strings.Contains(err.Error()+"\n", tc.want)):
 				t.Errorf("%s:\nerror %v\n want %s", tc.text, err, tc.want)
 			}
 		})
@@ -76,69 +76,97 @@ func fullRequest() *rules.Request {
 		Headers:  map[string]string{"x-plan": "free", "x-size": "12", "x-junk": "many"},
 		ClientIP: netip.MustParseAddr("::ffff:10.1.2.3"),
 		Claims: map[string]any{
-			"sub": "u1", "admin": true, "weight": 3.0, "exact": json.Number("7"), "half": 2.5, "none": nil, "big": json.Number("1e400"),
+			"sub": "u1", "admin": true, "huge": 1e16, "junk": json.Number("x"), "weight": 3.0, "exact": json.Number("7"), "half": 2.5, "none": nil, "big": json.Number("1e400"),
 			"groups": []any{"staff", json.Number("1")}, "realm": map[string]any{"tenant": "acme", "level": json.Number("4")},
 		},
 		Descriptors: []rules.Descriptor{{{Key: "generic_key", Value: "login"}, {Key: "tenant", Value: "acme"}}},
 	}
 }
 
+// outcome is the result of a condition.
+type outcome string
+
+const (
+	isTrue   outcome = "true"
+	isFalse  outcome = "false"
+	isAbsent outcome = "absent" // it reads something that the request does not have: the rule does not match
+	fails    outcome = "fails"  // the rule matches: a client must not avoid the limit
+)
+
+// wantOutcome determines the outcome of a condition of r by whether r matches with the condition, and with its negation.
+func wantOutcome(t *testing.T, r rules.Rule, text string, req *rules.Request, want outcome) {
+	t.Helper()
+	matches := func(text string) bool {
+		r.Match.Expression = text
+		return len(index(t, r).Match(nil, req)) == 1
+	}
+	got := map[[2]bool]outcome{
+		{true, false}: isTrue, {false, true}: isFalse, {false, false}: isAbsent, {true, true}: fails,
+	}[[2]bool{matches(text), matches("!(" + text + ")")}]
+	if got != want {
+		t.Errorf("%s: %s, want %s", text, got, want)
+	}
+}
+
 func TestMatch_EvaluatesExpressions(t *testing.T) {
-	for text, want := range map[string]bool{
-		`request.path.endsWith(".json")`:                                true,
-		`request.path.endsWith(".xml")`:                                 false,
-		`request.domain == "shop" && request.host.startsWith("api.")`:   true,
-		`request.method in ["GET", "HEAD"]`:                             true,
-		`request.query.q == ["x", "y"] && "x" in request.query["q"]`:    true,
-		`request.headers["x-plan"] == "free"`:                           true,
-		`"x-tenant" in request.headers || has(request.headers.none)`:    false,
-		`request.headers.exists(name, name == "x-plan")`:                true,
-		`request.headers[?"x-none"].orValue("a") == "a"`:                true,
-		`request.clientIP == "10.1.2.3"`:                                true,
-		`cidr("10.0.0.0/8").containsIP(request.clientIP)`:               true,
-		`ip(request.clientIP).family() == 6`:                            false,
-		`request.claims.admin`:                                          true,
-		`request.claims.weight == 3.0 && request.claims.weight > 2`:     true,
-		`request.claims.exact == 7 && request.claims.realm.level == 4`:  true,
-		`request.claims.big > 5.0`:                                      true,
-		`request.claims.none == null`:                                   true,
-		`request.claims.realm.tenant == "acme"`:                         true,
-		`request.claims.groups.exists(g, g == "staff")`:                 true,
-		`1 in request.claims.groups`:                                    true,
-		`request.claims["https://shop.example/x"] == "a"`:               false,
-		`request.descriptors[0][1].value == "acme"`:                     true,
-		`request.descriptors.exists(d, d.exists(e, e.key == "tenant"))`: true,
-		`request.descriptors[0][0] == request.descriptors[0][1]`:        false,
-		`request.descriptors[0][0] in request.descriptors[0]`:           true,
-		`dyn(request).path == request.path && request == request`:       true,
-		`has(request.claims) && has(request.clientIP)`:                  true,
-		`type(request) == type(request.descriptors[0][0])`:              false,
+	for text, want := range map[string]outcome{
+		`request.path.endsWith(".json")`:                                isTrue,
+		`request.path.endsWith(".xml")`:                                 isFalse,
+		`request.domain == "shop" && request.host.startsWith("api.")`:   isTrue,
+		`request.method in ["GET", "HEAD"]`:                             isTrue,
+		`request.query.q == ["x", "y"] && "x" in request.query["q"]`:    isTrue,
+		`request.headers["x-plan"] == "free"`:                           isTrue,
+		`"x-tenant" in request.headers || has(request.headers.none)`:    isFalse,
+		`request.headers.exists(name, name == "x-plan")`:                isTrue,
+		`request.headers[?"x-none"].orValue("a") == "a"`:                isTrue,
+		`request.clientIP == "10.1.2.3"`:                                isTrue,
+		`cidr("10.0.0.0/8").containsIP(request.clientIP)`:               isTrue,
+		`ip(request.clientIP).family() == 6`:                            isFalse,
+		`request.claims.admin`:                                          isTrue,
+		`request.claims.weight == 3.0 && request.claims.weight > 2`:     isTrue,
+		`request.claims.exact == 7 && request.claims.realm.level == 4`:  isTrue,
+		`request.claims.big > 5.0`:                                      isTrue,
+		`request.claims.none == null`:                                   isTrue,
+		`request.claims.realm.tenant == "acme"`:                         isTrue,
+		`request.claims.groups.exists(g, g == "staff")`:                 isTrue,
+		`1 in request.claims.groups`:                                    isTrue,
+		`request.descriptors[0][1].value == "acme"`:                     isTrue,
+		`request.descriptors.exists(d, d.exists(e, e.key == "tenant"))`: isTrue,
+		`request.descriptors[0][0] == request.descriptors[0][1]`:        isFalse,
+		`request.descriptors[0][0] in request.descriptors[0]`:           isTrue,
+		`dyn(request).path == request.path && request == request`:       isTrue,
+		`has(request.claims) && has(request.clientIP)`:                  isTrue,
+		`type(request) == type(request.descriptors[0][0])`:              isFalse,
+		`request.descriptors[0][0] == request.descriptors[0][0]`:        isTrue,
+		`dyn(request.descriptors[0][0]) == dyn(request)`:                isFalse,
+		`dyn(request) == 1`:                                             isFalse,
+		`dyn(request).path == "/v1/search.json"`:                        isTrue,
+		`has(dyn(request).path) && !has(dyn(request).pth)`:              isTrue,
 
 		// An expression that reads an absent field does not match.
-		`request.headers["x-none"] == "y"`:                      false,
-		`request.headers["x-none"] != "y"`:                      false,
-		`request.query["q"][7] == "y"`:                          false,
-		`(request.method == "" ? [] : ["a"])[3] == "y"`:         false,
-		`request.claims.realm.none.deeper == 1`:                 false,
-		`request.claims.sub.level == 1`:                         false,
-		`dyn(request.headers)["x-none"] == "y"`:                 false,
-		`request.descriptors[4][0].key == "a"`:                  false,
-		`request.headers["x-none"] == "y" || request.path > ""`: true,
+		`request.claims["https://shop.example/x"] == "a"`:       isAbsent,
+		`request.headers["x-none"] == "y"`:                      isAbsent,
+		`request.headers["x-none"] != "y"`:                      isAbsent,
+		`request.query["q"][7] == "y"`:                          isAbsent,
+		`(request.method == "" ? [] : ["a"])[3] == "y"`:         isAbsent,
+		`request.claims.realm.none.deeper == 1`:                 isAbsent,
+		`request.claims.sub.level == 1`:                         isAbsent,
+		`dyn(request.headers)["x-none"] == "y"`:                 isAbsent,
+		`request.descriptors[4][0].key == "a"`:                  isAbsent,
+		`request.headers["x-none"] == "y" || request.path > ""`: isTrue,
 
 		// If an expression cannot evaluate a field that is present, the rule matches: a client must not avoid the limit.
-		`int(request.headers["x-junk"]) > 100`:                     true,
-		`request.claims.sub > 3`:                                   true,
-		`request.claims.sub`:                                       true,
-		`cidr("10.0.0.0/8").containsIP(request.headers["x-plan"])`: true,
-		`1 / (size(request.path) - 15) == 0`:                       true,
-		`dyn(request).pth == "x"`:                                  true,
-		`request.path.substring(99) == ""`:                         true,
+		`int(request.headers["x-junk"]) > 100`:                     fails,
+		`request.claims.sub > 3`:                                   fails,
+		`request.claims.sub`:                                       fails,
+		`cidr("10.0.0.0/8").containsIP(request.headers["x-plan"])`: fails,
+		`1 / (size(request.path) - 15) == 0`:                       fails,
+		`dyn(request).pth == "x"`:                                  fails,
+		`request.claims.junk == 0`:                                 fails,
+		`request.path.substring(99) == ""`:                         fails,
 	} {
 		t.Run(text, func(t *testing.T) {
-			x := index(t, matching(rules.Match{Expression: text}))
-			if got := len(x.Match(nil, fullRequest())) == 1; got != want {
-				t.Errorf("matched: %t, want %t", got, want)
-			}
+			wantOutcome(t, rule("shop/it"), text, fullRequest(), want)
 		})
 	}
 }
@@ -158,6 +186,49 @@ func TestExpression_ReadsEveryFieldOfAnEmptyRequest(t *testing.T) {
 		`size(request.claims) + size(request.descriptors) == 0 && !has(request.host) && !has(request.claims)`}))
 	if got := len(x.Match(nil, &rules.Request{Domain: "shop"})); got != 1 {
 		t.Error("the expression did not match")
+	}
+}
+
+// TestExpression_HasReportsWhetherAFieldIsSet evaluates has of each field for a request with only this field, and for an empty request.
+func TestExpression_HasReportsWhetherAFieldIsSet(t *testing.T) {
+	descriptor := func(e rules.Entry) *rules.Request { return &rules.Request{Descriptors: []rules.Descriptor{{e}}} }
+	write := func(w rules.KubernetesRequest) *rules.Request { return &rules.Request{Kubernetes: &w} }
+	for field, tc := range map[string]struct{ set, unset *rules.Request }{
+		"request.domain":                  {&rules.Request{Domain: "a"}, &rules.Request{}},
+		"request.method":                  {&rules.Request{Method: "a"}, &rules.Request{}},
+		"request.host":                    {&rules.Request{Host: "a"}, &rules.Request{}},
+		"request.path":                    {&rules.Request{Path: "a"}, &rules.Request{}},
+		"request.query":                   {&rules.Request{Query: map[string][]string{"a": nil}}, &rules.Request{}},
+		"request.headers":                 {&rules.Request{Headers: map[string]string{"a": ""}}, &rules.Request{}},
+		"request.clientIP":                {requestFrom("10.0.0.1"), requestFrom("")},
+		"request.claims":                  {&rules.Request{Claims: map[string]any{"a": nil}}, &rules.Request{}},
+		"request.descriptors":             {descriptor(rules.Entry{}), &rules.Request{}},
+		"request.descriptors[0][0].key":   {descriptor(rules.Entry{Key: "a"}), descriptor(rules.Entry{Value: "a"})},
+		"request.descriptors[0][0].value": {descriptor(rules.Entry{Value: "a"}), descriptor(rules.Entry{Key: "a"})},
+
+		"request.operation":         {write(rules.KubernetesRequest{Operation: "a"}), write(rules.KubernetesRequest{})},
+		"request.subResource":       {write(rules.KubernetesRequest{Subresource: "a"}), write(rules.KubernetesRequest{})},
+		"request.namespace":         {write(rules.KubernetesRequest{Namespace: "a"}), write(rules.KubernetesRequest{})},
+		"request.name":              {write(rules.KubernetesRequest{Name: "a"}), write(rules.KubernetesRequest{})},
+		"request.object":            {write(rules.KubernetesRequest{Object: []byte("{}")}), write(rules.KubernetesRequest{Object: []byte("null")})},
+		"request.oldObject":         {write(rules.KubernetesRequest{OldObject: []byte("{}")}), write(rules.KubernetesRequest{})},
+		"request.options":           {write(rules.KubernetesRequest{Options: []byte("{}")}), write(rules.KubernetesRequest{})},
+		"request.dryRun":            {write(rules.KubernetesRequest{DryRun: true}), write(rules.KubernetesRequest{})},
+		"request.resource.group":    {write(rules.KubernetesRequest{Group: "a"}), write(rules.KubernetesRequest{})},
+		"request.resource.version":  {write(rules.KubernetesRequest{Version: "a"}), write(rules.KubernetesRequest{})},
+		"request.resource.resource": {write(rules.KubernetesRequest{Resource: "a"}), write(rules.KubernetesRequest{})},
+		"request.kind.kind":         {write(rules.KubernetesRequest{Kind: "a"}), write(rules.KubernetesRequest{})},
+		"request.userInfo.username": {write(rules.KubernetesRequest{User: "a"}), write(rules.KubernetesRequest{})},
+		"request.userInfo.groups":   {write(rules.KubernetesRequest{Groups: []string{"a"}}), write(rules.KubernetesRequest{})},
+		"request.userInfo.extra":    {write(rules.KubernetesRequest{Extra: map[string][]string{"a": nil}}), write(rules.KubernetesRequest{})},
+	} {
+		for req, want := range map[*rules.Request]outcome{tc.set: isTrue, tc.unset: isFalse} {
+			r := clusterRule("it")
+			if req.Kubernetes != nil {
+				r = writeRule("cluster/it", matchOperations([]string{req.Kubernetes.Operation}, "*/*/*"))
+			}
+			wantOutcome(t, r, "has("+field+")", req, want)
+		}
 	}
 }
 

@@ -134,6 +134,7 @@ func TestTerms_ReturnsTheCost(t *testing.T) {
 		req  *rules.Request
 		want int64
 	}{
+		"the highest value":                   {&rules.Cost{Value: 1_000_000_000}, header("7"), 1_000_000_000},
 		"no cost in the policy":               {nil, header("7"), 1},
 		"a value":                             {&rules.Cost{Value: 5}, header("7"), 5},
 		"a header":                            {fromHeader, header("7"), 7},
@@ -158,6 +159,10 @@ func TestTerms_ReturnsTheCost(t *testing.T) {
 		"an expression that fails":            {fromExpression, header("many"), 1},
 		"an expression over an absent header": {fromExpression, request("GET - /"), 1},
 		"a claim":                             {&rules.Cost{Expression: `request.claims.weight`}, fullRequest(), 3},
+		"a claim above 2^53":                  {&rules.Cost{Expression: `request.claims.huge`}, fullRequest(), 1_000_000_000},
+		"a claim above the range of a double": {&rules.Cost{Expression: `request.claims.big`}, fullRequest(), 1_000_000_000},
+		"a claim far below 0":                 {&rules.Cost{Expression: `-request.claims.huge`}, fullRequest(), 1},
+		"a claim that is no number":           {&rules.Cost{Expression: `request.claims.junk`}, fullRequest(), 1},
 		"a claim with a fraction":             {&rules.Cost{Expression: `request.claims.half`}, fullRequest(), 1},
 		"a claim that is a string":            {&rules.Cost{Expression: `request.claims.sub`}, fullRequest(), 1},
 		"a size":                              {&rules.Cost{Expression: `size(request.query["q"]) * 10`}, fullRequest(), 20},
