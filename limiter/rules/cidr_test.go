@@ -44,6 +44,7 @@ func TestMatch_ComparesTheClientAddress(t *testing.T) {
 			[]string{"10.1.2.3", "::ffff:10.1.2.3"},
 			[]string{"11.0.0.0", "::1", ""},
 		},
+		"all of IPv4 in IPv6 notation":         {rules.Match{CIDRs: []string{"::ffff:0:0/96"}}, []string{"10.1.2.3", "::ffff:10.1.2.3"}, []string{"::1", ""}},
 		"all of IPv6 contains no IPv4 address": {rules.Match{CIDRs: []string{"::/0"}}, []string{"::1", "2001:db8::1"}, []string{"10.1.2.3", "::ffff:10.1.2.3", ""}},
 		"every known address":                  {rules.Match{CIDRs: []string{"::/0", "0.0.0.0/0"}}, []string{"::1", "10.1.2.3"}, []string{""}},
 		"one address":                          {rules.Match{CIDRs: []string{"192.0.2.1/32"}}, []string{"192.0.2.1"}, []string{"192.0.2.0", "192.0.2.2"}},

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"encoding/json"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,14 +59,15 @@ const plainDigits = 21
 // number. It works on the digits, because a float64 would map different long numbers to one identifier.
 func canonicalNumber(text string) string {
 	unsigned, negative := strings.CutPrefix(text, "-")
-	mantissa, power, _ := strings.Cut(strings.ToLower(unsigned), "e")
+	mantissa, power, scientific := strings.Cut(strings.ToLower(unsigned), "e")
 	whole, fraction, _ := strings.Cut(mantissa, ".")
-	exponent, err := strconv.Atoi(power)
-	switch {
-	case power == "" && mantissa == strings.ToLower(unsigned):
-		exponent = 0
-	case err != nil || exponent > math.MaxInt32 || exponent < math.MinInt32:
-		return ""
+	exponent := 0
+	if scientific {
+		n, err := strconv.ParseInt(power, 10, 32)
+		if err != nil {
+			return ""
+		}
+		exponent = int(n)
 	}
 	digits := whole + fraction
 	if digits == "" || strings.Trim(digits, "0123456789") != "" {

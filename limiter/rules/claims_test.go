@@ -72,14 +72,17 @@ func TestIdentify_ReadsClaims(t *testing.T) {
 
 func TestIdentify_ReadsClaimsOfAllNumberTypes(t *testing.T) {
 	for want, claims := range map[string][]any{
-		"1000":                 {1000, int32(1000), int64(1000), uint32(1000), uint64(1000), float32(1000), 1000.0, json.Number("1E+3"), json.Number("0.1e4")},
-		"9007199254740993":     {int64(9007199254740993), json.Number("9007199254740993"), json.Number("9007199254740993.0")},
-		"18446744073709551615": {uint64(math.MaxUint64), json.Number("18446744073709551615")},
-		"1e21":                 {1e21, json.Number("1" + strings.Repeat("0", 21))},
-		"1e-22":                {1e-22, json.Number("0.0000000000000000000001")},
-		"1e2000000000":         {json.Number("1e2000000000")},
-		"0":                    {json.Number("0e99999"), math.Copysign(0, -1), json.Number("-0")},
-		"":                     {math.NaN(), math.Inf(1), math.Inf(-1), json.Number("1e99999999999999999999"), json.Number("x"), json.Number(""), json.Number("1e"), json.Number("--1"), struct{}{}},
+		"1000":                     {1000, int32(1000), int64(1000), uint32(1000), uint64(1000), float32(1000), 1000.0, json.Number("1E+3"), json.Number("0.1e4")},
+		"9007199254740993":         {int64(9007199254740993), json.Number("9007199254740993"), json.Number("9007199254740993.0")},
+		"18446744073709551615":     {uint64(math.MaxUint64), json.Number("18446744073709551615")},
+		"100000000000000000000":    {1e20, json.Number("1e20")},
+		"1234567890123456789012e0": {json.Number("1234567890123456789012"), json.Number("1.234567890123456789012e21")},
+		"0.000000000000000000001":  {1e-21},
+		"1e21":                     {1e21, json.Number("1" + strings.Repeat("0", 21))},
+		"1e-22":                    {1e-22, json.Number("0.0000000000000000000001")},
+		"1e2000000000":             {json.Number("1e2000000000")},
+		"0":                        {json.Number("0e99999"), math.Copysign(0, -1), json.Number("-0")},
+		"":                         {math.NaN(), math.Inf(1), math.Inf(-1), json.Number("1e99999999999999999999"), json.Number("x"), json.Number(""), json.Number("1e"), json.Number("1e1.5"), json.Number("1e2147483648"), json.Number("--1"), struct{}{}},
 	} {
 		for _, claim := range claims {
 			if got := identifyByClaim(t, "id", map[string]any{"id": claim}); got != want {

@@ -23,7 +23,7 @@ type Compiled struct {
 	clients, exempt       *bart.Lite
 	condition             *expression
 	identifier, costUnits *expression // of Identifier and Cost
-	hasExpressions        bool        // any of the expressions of the rule or its tiers
+	hasExpressions        bool        // for the identifier, the cost or a tier
 	tiers                 []tier
 	endpoints             *endpoints // nil unless the rule counts by the paths of requests
 }
@@ -43,14 +43,14 @@ func (k *compiler) compile(rule Rule) (Compiled, error) {
 	c := Compiled{Rule: rule, Limit: limit, Keys: limiter.NewKeySpace(k.prefix, rule.Axis, rule.Policy, limit), prefix: k.prefix}
 	ownPaths := (rule.PerEndpoint || rule.Identifier.From == FromEndpoint) && len(rule.Match.Paths) == 0
 	if ownPaths {
-		c.endpoints = newEndpoints(limit.Window())
+		c.endpoints = newEndpoints(limit.Window(), maxEndpoints)
 	}
 	for _, step := range []func(*Compiled) error{validateDomains, validateKubernetes, k.match, k.identify, k.tiers, k.cost, validateStoreFailure} {
 		if err := step(&c); err != nil {
 			return Compiled{}, err
 		}
 	}
-	c.hasExpressions = c.condition != nil || c.identifier != nil || c.costUnits != nil ||
+	c.hasExpressions = c.identifier != nil || c.costUnits != nil ||
 		slices.ContainsFunc(c.tiers, func(t tier) bool { return t.condition != nil })
 	return c, nil
 }

@@ -51,7 +51,7 @@ func (d Descriptor) value(key string) (value string, found bool) {
 // descriptorValue returns the value of the key in the descriptor that the rule matched, or else in the first descriptor with the key, or
 // "" if no descriptor has the key.
 func (m Matched) descriptorValue(r *Request, key string) string {
-	if 0 <= m.descriptor && int(m.descriptor) < len(r.Descriptors) {
+	if m.descriptor != noDescriptor {
 		if value, found := r.Descriptors[m.descriptor].value(key); found {
 			return value
 		}

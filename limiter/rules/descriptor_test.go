@@ -70,6 +70,22 @@ func TestMatch_ComparesDescriptors(t *testing.T) {
 	}
 }
 
+func TestMatch_ComparesDescriptorsAndPaths(t *testing.T) {
+	m := path(rules.PathPrefix, "/v1")
+	m.Descriptors = descriptorMatches("a=1")
+	x := index(t, matching(m))
+	for _, tc := range []struct {
+		path, descriptors string
+		want              int
+	}{{"/v1/x", "a=1", 1}, {"/v2", "a=1", 0}, {"/v1/x", "a=2", 0}} {
+		r := requestWithDescriptors(tc.descriptors)
+		r.Path = tc.path
+		if got := len(x.Match(nil, r)); got != tc.want {
+			t.Errorf("path %s with descriptor %s matched %d times, want %d", tc.path, tc.descriptors, got, tc.want)
+		}
+	}
+}
+
 func TestMatch_ReturnsRulesOfAllDescriptorsOfARequest(t *testing.T) {
 	var list []rules.Rule
 	for _, tc := range []struct{ policy, match string }{

@@ -27,13 +27,14 @@ const (
 // with explicit paths have neither problem.
 type endpoints struct {
 	window time.Duration
+	most   int                                  // paths
 	paths  atomic.Pointer[map[string]*endpoint] // replaced, never modified
 	// generation increases each time unused paths are evicted.
 	generation atomic.Uint32
 	// fullUntil is the earliest time of the next eviction, in nanoseconds since the epoch; 0 if a slot is free.
 	fullUntil atomic.Int64
 	mutex     sync.Mutex // protects the replacement of paths
-	started   time.Time  // of the generation
+	started   time.Time  // of the generation; zero for the first
 }
 
 // endpoint is a path that is counted separately.
@@ -41,8 +42,8 @@ type endpoint struct {
 	generation atomic.Uint32 // in which a request last used it
 }
 
-func newEndpoints(window time.Duration) *endpoints {
-	e := &endpoints{window: window}
+func newEndpoints(window time.Duration, most int) *endpoints {
+	e := &endpoints{window: window, most: most}
 	e.paths.Store(&map[string]*endpoint{})
 	return e
 }
@@ -75,11 +76,8 @@ func (e *endpoints) add(key string, now time.Time) bool {
 	if paths[key] != nil {
 		return true
 	}
-	if e.started.IsZero() {
-		e.started = now
-	}
 	generation := e.generation.Load()
-	full := len(paths) >= maxEndpoints
+	full := len(paths) >= e.most
 	if full && now.Sub(e.started) < e.window {
 		e.fullUntil.Store(e.started.Add(e.window).UnixNano())
 		return false
@@ -95,7 +93,7 @@ func (e *endpoints) add(key string, now time.Time) bool {
 		e.generation.Store(generation)
 		e.started = now
 	}
-	added := len(next) < maxEndpoints
+	added := len(next) < e.most
 	if added {
 		entry := new(endpoint)
 		entry.generation.Store(generation)

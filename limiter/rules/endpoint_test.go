@@ -32,24 +32,25 @@ func endpointNames(e *endpoints, c *clock, kind string, from, before int) map[st
 
 func TestEndpoints_CountAThousandPathsSeparately(t *testing.T) {
 	c := newClock()
-	e := newEndpoints(time.Minute)
-	if got := endpointNames(e, c, "first", 0, maxEndpoints); len(got) != maxEndpoints || got[OtherEndpoints] {
-		t.Fatalf("the first %d paths are counted as %d endpoints", maxEndpoints, len(got))
+	e := newEndpoints(time.Minute, maxEndpoints)
+	if got := endpointNames(e, c, "first", 0, 1000); len(got) != 1000 || got[OtherEndpoints] {
+		t.Fatalf("the first 1000 paths are counted as %d endpoints", len(got))
 	}
 	if got := endpointNames(e, c, "more", 0, 5000); len(got) != 1 || !got[OtherEndpoints] {
 		t.Errorf("the other paths are counted as %d endpoints, want 1", len(got))
 	}
-	if got := endpointNames(e, c, "first", 0, maxEndpoints); len(got) != maxEndpoints || got[OtherEndpoints] {
+	if got := endpointNames(e, c, "first", 0, 1000); len(got) != 1000 || got[OtherEndpoints] {
 		t.Errorf("after the other paths, the first paths are counted as %d endpoints", len(got))
 	}
 }
 
 func TestEndpoints_EvictUnusedPaths(t *testing.T) {
 	c := newClock()
-	e := newEndpoints(time.Minute)
+	e := newEndpoints(time.Minute, maxEndpoints)
 	endpointNames(e, c, "junk", 0, maxEndpoints-1)
 	endpointNames(e, c, "shop", 0, 1)
 	for range 2 { // windows; all paths were requested in the first one
+		endpointNames(e, c, "late", 0, 1)
 		c.at = c.at.Add(time.Minute)
 		endpointNames(e, c, "shop", 0, 1)
 		endpointNames(e, c, "late", 0, 1)
@@ -67,7 +68,7 @@ func TestEndpoints_EvictUnusedPaths(t *testing.T) {
 
 func TestEndpoints_KeepPathsInUse(t *testing.T) {
 	c := newClock()
-	e := newEndpoints(time.Minute)
+	e := newEndpoints(time.Minute, maxEndpoints)
 	for range 10 {
 		endpointNames(e, c, "shop", 0, maxEndpoints)
 		if got := endpointNames(e, c, "junk", 0, 100); len(got) != 1 || !got[OtherEndpoints] {
@@ -78,21 +79,35 @@ func TestEndpoints_KeepPathsInUse(t *testing.T) {
 }
 
 // TestEndpoints_BoundTheirNumberInEveryWindow checks the bound on counters in the store. For any requests at any times, a rule
-// begins at most 2*maxEndpoints+1 counters in a window. The counters of the previous window may still exist.
+// begins at most twice as many counters in a window as it counts paths, and one more. The counters of the previous window may still exist.
+// A path that is counted separately remains so for a window after each request.
 func TestEndpoints_BoundTheirNumberInEveryWindow(t *testing.T) {
+	const most = 10
 	rapid.Check(t, func(rt *rapid.T) {
 		c := newClock()
-		e := newEndpoints(time.Minute)
-		startedAt := map[string]time.Time{}
-		for range rapid.IntRange(1, 5).Draw(rt, "bursts") {
-			from := rapid.IntRange(0, 2000).Draw(rt, "from")
-			for name := range endpointNames(e, c, "p", from, from+rapid.IntRange(1, 1500).Draw(rt, "many")) {
+		e := newEndpoints(time.Minute, most)
+		startedAt, requestedAt := map[string]time.Time{}, map[string]time.Time{}
+		for range rapid.IntRange(1, 30).Draw(rt, "bursts") {
+			from := rapid.IntRange(0, 2*most).Draw(rt, "from")
+			before := from + rapid.IntRange(1, most+most/2).Draw(rt, "many")
+			names := endpointNames(e, c, "p", from, before)
+			for i := from; i < before; i++ {
+				path := fmt.Sprint("/p/", i)
+				if at, separate := requestedAt[path]; separate && c.at.Sub(at) < time.Minute && !names[path] {
+					rt.Fatalf("%s is not counted separately any more, %v after a request", path, c.at.Sub(at))
+				}
+				delete(requestedAt, path)
+				if names[path] {
+					requestedAt[path] = c.at
+				}
+			}
+			for name := range names {
 				if _, known := startedAt[name]; !known || c.at.Sub(startedAt[name]) >= time.Minute {
 					startedAt[name] = c.at
 				}
 			}
 			maps.DeleteFunc(startedAt, func(_ string, at time.Time) bool { return c.at.Sub(at) >= time.Minute })
-			if len(startedAt) > 2*maxEndpoints+1 || len(*e.paths.Load()) > maxEndpoints {
+			if len(startedAt) > 2*most+1 || len(*e.paths.Load()) > most {
 				rt.Fatalf("%d counters in a window, %d stored paths", len(startedAt), len(*e.paths.Load()))
 			}
 			c.at = c.at.Add(time.Duration(rapid.IntRange(0, 90).Draw(rt, "seconds")) * time.Second)
@@ -101,7 +116,7 @@ func TestEndpoints_BoundTheirNumberInEveryWindow(t *testing.T) {
 }
 
 func TestEndpoints_StoreTheHashOfLongPaths(t *testing.T) {
-	e := newEndpoints(time.Minute)
+	e := newEndpoints(time.Minute, maxEndpoints)
 	long := "/" + strings.Repeat("x", 64<<10)
 	for _, path := range []string{long, long + "y", long} {
 		if got := e.name(path, time.Now); got != path {
@@ -119,7 +134,7 @@ func TestEndpoints_StoreTheHashOfLongPaths(t *testing.T) {
 }
 
 func TestEndpoints_AllowConcurrentUse(t *testing.T) {
-	e := newEndpoints(time.Hour)
+	e := newEndpoints(time.Hour, maxEndpoints)
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {
@@ -152,16 +167,21 @@ func newIndex(t *testing.T, list ...Rule) *Index {
 	return x
 }
 
-// countKeys returns the number of keys that count requests to the paths /from to /to-1.
-func countKeys(x *Index, from, to int) int {
-	keys := map[string]bool{}
+// countKeys returns the number of keys of each rule that count requests to the paths /from to /to-1, and whether any of these requests
+// is counted under OtherEndpoints.
+func countKeys(x *Index, from, to int) (keys map[string]int, others bool) {
+	keys, seen := map[string]int{}, map[string]bool{}
 	for i := from; i < to; i++ {
 		r := &Request{Domain: "shop", Host: "a.example", Path: fmt.Sprint("/", i)}
 		for _, m := range x.Match(nil, r) {
-			keys[m.Key(m.Identify(r))] = true
+			if key := m.Key(m.Identify(r)); !seen[key] {
+				seen[key] = true
+				keys[m.Rule.Policy]++
+			}
+			others = others || m.Endpoint == OtherEndpoints
 		}
 	}
-	return len(keys)
+	return keys, others
 }
 
 func TestMatch_BoundsTheNumberOfEndpoints(t *testing.T) {
@@ -169,19 +189,19 @@ func TestMatch_BoundsTheNumberOfEndpoints(t *testing.T) {
 		rule Rule
 		want int
 	}{
-		"each endpoint":           {perEndpointRule("shop/a", func(*Rule) {}), maxEndpoints + 1},
-		"each endpoint of a host": {perEndpointRule("shop/a", func(r *Rule) { r.Match.Hosts = []string{"a.example"} }), maxEndpoints + 1},
+		"each endpoint":           {perEndpointRule("shop/a", func(*Rule) {}), 1001},
+		"each endpoint of a host": {perEndpointRule("shop/a", func(r *Rule) { r.Match.Hosts = []string{"a.example"} }), 1001},
 		"the axis Endpoint": {
-			perEndpointRule("shop/a", func(r *Rule) { r.PerEndpoint, r.Identifier = false, Identifier{From: FromEndpoint} }), maxEndpoints + 1,
+			perEndpointRule("shop/a", func(r *Rule) { r.PerEndpoint, r.Identifier = false, Identifier{From: FromEndpoint} }), 1001,
 		},
 		"the paths of its match": {
 			perEndpointRule("shop/a", func(r *Rule) { r.Match.Paths = []PathMatch{{Type: PathPrefix, Value: "/"}} }), 1,
 		},
 		"without endpoints": {perEndpointRule("shop/a", func(r *Rule) { r.PerEndpoint = false }), 1},
 	} {
-		x := newIndex(t, tc.rule)
-		if got := countKeys(x, 0, 2*maxEndpoints); got != tc.want {
-			t.Errorf("%s: %d counters, want %d", name, got, tc.want)
+		got, others := countKeys(newIndex(t, tc.rule), 0, 2000)
+		if got["shop/a"] != tc.want || others != (tc.want > 1) {
+			t.Errorf("%s: %d counters, others %t; want %d", name, got["shop/a"], others, tc.want)
 		}
 	}
 }
@@ -199,16 +219,20 @@ func TestMatch_IgnoresAnEmptyPathAsEndpoint(t *testing.T) {
 func TestInheritEndpoints_KeepsThePathsOfThePreviousIndex(t *testing.T) {
 	same, other := perEndpointRule("shop/a", func(*Rule) {}), perEndpointRule("shop/b", func(*Rule) {})
 	before := newIndex(t, same, other)
-	countKeys(before, 0, maxEndpoints)
+	countKeys(before, 0, 1000)
 
-	edited := perEndpointRule("shop/a", func(r *Rule) { r.Units = 20 })
-	restarted := perEndpointRule("shop/b", func(r *Rule) { r.WindowSeconds = 120 })
-	after := newIndex(t, edited, restarted, perEndpointRule("shop/c", func(*Rule) {}))
+	after := newIndex(t,
+		perEndpointRule("shop/0", func(r *Rule) { r.PerEndpoint = false }),
+		perEndpointRule("shop/a", func(r *Rule) { r.Units = 20 }), // has the same counters
+		perEndpointRule("shop/b", func(r *Rule) { r.WindowSeconds = 120 }),
+		perEndpointRule("shop/c", func(*Rule) {}),
+	)
 	after.InheritEndpoints(before)
-	if got := countKeys(after, maxEndpoints, maxEndpoints+10); got != 1+10+10 {
-		t.Errorf("%d counters for 10 new paths, want 1 of the rule that keeps its paths and 10 of each other rule", got)
-	}
 	after.InheritEndpoints(newIndex(t))
+	want := map[string]int{"shop/0": 1, "shop/a": 1, "shop/b": 10, "shop/c": 10}
+	if got, _ := countKeys(after, 1000, 1010); !maps.Equal(got, want) {
+		t.Errorf("10 new paths have the counters %v, want %v: only shop/a keeps its paths", got, want)
+	}
 }
 
 // TestMatch_CountsAllNotationsOfAPathAsOneEndpoint varies the notation of a path at random. All notations must be one endpoint.

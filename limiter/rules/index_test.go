@@ -2,9 +2,12 @@ package rules_test
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -189,6 +192,7 @@ func TestNewIndex_RejectsInvalidRules(t *testing.T) {
 		"a negative cost":                                    cost(rules.Cost{Value: -1}),
 		"a cost above the maximum":                           cost(rules.Cost{Value: limiter.MaxUnits + 1}),
 		"a cost that is a string":                            cost(rules.Cost{Expression: "request.path"}),
+		"an expression over 64 bytes that is invalid":        matching(rules.Match{Expression: strings.Repeat("x", 65)}),
 		"an unknown onStoreFailure":                          with(func(r *rules.Rule) { r.OnStoreFailure = "Guess" }),
 		"a path expression that compiles to a large program": matching(path(rules.PathRegex, `/\pL{1000}\d{1000}`)),
 		"a path expression over 512 bytes":                   matching(path(rules.PathRegex, "/"+strings.Repeat("x", 512))),
@@ -243,16 +247,58 @@ func TestMatch_AgreesWithALinearSearch(t *testing.T) {
 	})
 }
 
+// TestNewIndex_CompilesEqualExpressionsOnce counts allocations: compiling an expression takes thousands of them.
 func TestNewIndex_CompilesEqualExpressionsOnce(t *testing.T) {
-	var list []rules.Rule
-	for i := range 20_000 { // compiling each of them would take seconds
-		r := rule(fmt.Sprintf("shop/%05d", i))
-		r.Match = rules.Match{Hosts: []string{fmt.Sprintf("h%d.example", i)}, Expression: `request.path.endsWith(".json")`}
-		list = append(list, r)
+	allocations := func(expression func(i int) string) float64 {
+		var list []rules.Rule
+		for i := range 50 {
+			r := rule(fmt.Sprintf("shop/%05d", i))
+			r.Match = rules.Match{Expression: expression(i)}
+			list = append(list, r)
+		}
+		return testing.AllocsPerRun(1, func() { index(t, list...) })
 	}
-	x := index(t, list...)
-	if got := len(x.Match(nil, request("GET h7.example /a.json"))); got != 1 {
-		t.Errorf("%d rules match, want 1", got)
+	equal := allocations(func(int) string { return `request.path.endsWith(".json")` })
+	different := allocations(func(i int) string { return fmt.Sprintf(`request.path.endsWith("%d")`, i) })
+	if equal > different/5 {
+		t.Errorf("%.0f allocations for 50 rules with one expression, %.0f with different expressions", equal, different)
+	}
+}
+
+func TestIndex_ListsItsPolicies(t *testing.T) {
+	x := index(t, rule("shop/a"), rule("shop/b"), rule("shop/c"))
+	var first []string
+	for policy := range x.Policies() {
+		if first = append(first, policy); len(first) == 2 {
+			break
+		}
+	}
+	if all := slices.Collect(x.Policies()); !slices.Equal(all, []string{"shop/a", "shop/b", "shop/c"}) || !slices.Equal(first, all[:2]) || x.Len() != 3 {
+		t.Errorf("%d policies %v, the first two are %v", x.Len(), all, first)
+	}
+	for policy, want := range map[string]bool{"shop/a": true, "shop/c": true, "shop/bb": false, "": false} {
+		if got := x.ContainsPolicy(policy); got != want {
+			t.Errorf("contains %q: %t", policy, got)
+		}
+	}
+}
+
+func TestKeyFor_CountsAnotherLimitSeparately(t *testing.T) {
+	limit, err := limiter.NewLimit(limiter.FixedWindow, 7, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]bool{}
+	for _, perEndpoint := range []bool{false, true} {
+		r := rule("shop/it")
+		r.PerEndpoint = perEndpoint
+		for _, path := range []string{"/a", "/b"} {
+			m := index(t, r).Match(nil, request("GET - "+path))[0]
+			keys[m.Key("acme")], keys[m.KeyFor("acme", limit)] = true, true
+		}
+	}
+	if len(keys) != 6 { // one for all endpoints, one for each of two endpoints, for both limits
+		t.Errorf("%d keys, want 6: %v", len(keys), slices.Sorted(maps.Keys(keys)))
 	}
 }
 
@@ -277,20 +323,71 @@ func TestMatch_SupportsARuleWithEveryField(t *testing.T) {
 func TestNormalHostAndNormalPath(t *testing.T) {
 	for in, want := range map[string]string{
 		"API.Shop.Example": "api.shop.example", "shop.example:8080": "shop.example", "shop.example.": "shop.example",
-		"shop.example.:443": "shop.example", "[2001:db8::1]:443": "[2001:db8::1]", "[2001:db8::1]": "[2001:db8::1]", "": "",
+		"shop.example.:443": "shop.example", "[2001:db8::1]:443": "[2001:db8::1]", "[2001:db8::1]": "[2001:db8::1]", "": "", ":8080": "",
 	} {
 		if got := rules.NormalHost(in); got != want {
 			t.Errorf("host %q: %q, want %q", in, got, want)
 		}
 	}
 	for in, want := range map[string]string{
-		"": "/", "/v1/search?q=x": "/v1/search", "/v1//search/": "/v1/search", "/v1/../v2/./x": "/v2/x", "v1": "/v1", "/..": "/", "/a#b": "/a",
+		"": "/", "/v1/search?q=x": "/v1/search", "/v1//search/": "/v1/search", "/v1/../v2/./x": "/v2/x", "v1": "/v1", "/..": "/", "/a#b": "/a", "?q=x": "/",
 		"/v1/%73earch": "/v1/search", "/v1%2Fsearch": "/v1/search", "/v1/%2e%2e/v2": "/v2", "/100%": "/100%", "/a%3Fb?c": "/a?b",
 		"/v1/%73earch/%zz": "/v1/search/%zz", "/v1/%2e%2e/v2/%4": "/v2/%4", "/%%73": "/%s",
 	} {
 		if got := rules.NormalPath(in); got != want {
 			t.Errorf("path %q: %q, want %q", in, got, want)
 		}
+	}
+}
+
+func TestNormalHeaders_JoinsLines(t *testing.T) {
+	got := rules.NormalHeaders(map[string][]string{"X-Plan": {"free", "paid"}, "Cookie": {"a=1", "b=2"}, "x-empty": nil})
+	want := map[string]string{"x-plan": "free,paid", "cookie": "a=1; b=2", "x-empty": ""}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestParseQuery_SkipsMalformedPairs(t *testing.T) {
+	for target, want := range map[string]map[string][]string{
+		"/v1/search":             nil,
+		"/v1/search#?q=x":        nil,
+		"/v1/search?":            {},
+		"/v1?q=x&q=y&a=%2F#&b=1": {"q": {"x", "y"}, "a": {"/"}},
+		"/v1?q=%zz&a=1":          {"a": {"1"}},
+	} {
+		if diff := cmp.Diff(want, rules.ParseQuery(target)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", target, diff)
+		}
+	}
+}
+
+func TestCompileRegexp_BoundsTheLengthAndTheProgram(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text, want string // part of the error; "" if the expression is valid
+	}{
+		"512 bytes":                 {strings.Repeat("x", 512), ""},
+		"513 bytes":                 {strings.Repeat("x", 513), "at most 512 bytes"},
+		"a program of 1000 steps":   {"x{998}", ""},
+		"a program of 1001 steps":   {"x{999}", "compiles to 1001 instructions, but the maximum is 1000"},
+		"not supported by RE2":      {"(?=x)", "invalid or unsupported Perl syntax"},
+		"a bracket that closes all": {"x)(y", "unexpected )"}, // valid between the anchors
+	} {
+		_, err := rules.CompileRegexp(tc.text)
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: error %v, want %q", name, err, tc.want)
+		}
+	}
+}
+
+func TestKeySpace_NamesAnInvalidRule(t *testing.T) {
+	r := rule("shop/it")
+	if keys, err := r.KeySpace("weir:"); err != nil || keys != index(t, r).Match(nil, request("GET - /"))[0].Rule.Keys {
+		t.Errorf("keys %v, %v, want those of the index", keys, err)
+	}
+	r.Units = 0
+	if _, err := r.KeySpace("weir:"); err == nil || !strings.Contains(err.Error(), "rule shop/it: ") {
+		t.Errorf("error %v, want one that names the rule", err)
 	}
 }
 

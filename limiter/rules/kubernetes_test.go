@@ -217,6 +217,19 @@ func testNamespaces() []rules.Namespace {
 	}
 }
 
+func TestSelector_SelectsUnlabeled(t *testing.T) {
+	for want, operators := range map[bool][]rules.SelectorOperator{
+		false: {rules.SelectorIn, rules.SelectorExists}, true: {rules.SelectorNotIn, rules.SelectorDoesNotExist},
+	} {
+		for _, operator := range operators {
+			selector := rules.Selector{{Key: "a", Operator: rules.SelectorExists}, {Key: "b", Operator: operator}}
+			if got := selector.SelectsUnlabeled(); got != want {
+				t.Errorf("%s: %t, want %t", operator, got, want)
+			}
+		}
+	}
+}
+
 func TestMatch_SeparatesWritesFromOtherRequests(t *testing.T) {
 	everything := matchOperations([]string{"CREATE"}, "*/*/*")
 	x := indexSet(t, rules.Set{Rules: []rules.Rule{rule("shop/requests"), clusterRule("requests"), writeRule("shop/writes", everything), writeRule("cluster/writes", everything)}})
@@ -231,6 +244,23 @@ func TestMatch_SeparatesWritesFromOtherRequests(t *testing.T) {
 		}
 		if strings.Join(got, " ") != want {
 			t.Errorf("%v, want %s", got, want)
+		}
+	}
+}
+
+func TestMatch_DropsADefaultForWritesThatAnotherRuleMatches(t *testing.T) {
+	x := indexSet(t, rules.Set{Rules: []rules.Rule{
+		asDefault(writeRule("cluster/all", matchCreates("*/*"))), writeRule("shop/pods", matchCreates("/pods")),
+	}})
+	for text, want := range map[string]string{
+		"CREATE /pods shop alice": "shop/pods", "CREATE /secrets shop alice": "cluster/all", "CREATE /pods bank alice": "cluster/all",
+	} {
+		var got []string
+		for _, m := range x.Match(nil, writeRequest(text)) {
+			got = append(got, m.Rule.Policy)
+		}
+		if !slices.Equal(got, []string{want}) {
+			t.Errorf("%s: %v, want %s", text, got, want)
 		}
 	}
 }
@@ -256,6 +286,10 @@ func TestIdentify_ReadsTheSourcesOfWrites(t *testing.T) {
 		"a service account that writes an object in no namespace": {rules.Identifier{From: rules.FromServiceAccount}, "CREATE /pods - " + account, "ci/deployer"},
 		"a user that is not a service account":                    {rules.Identifier{From: rules.FromServiceAccount}, "CREATE /pods shop alice", noMatch},
 		"an incomplete service account name":                      {rules.Identifier{From: rules.FromServiceAccount}, "CREATE /pods shop system:serviceaccount:ci", noMatch},
+		"a service account without a namespace":                   {rules.Identifier{From: rules.FromServiceAccount}, "CREATE /pods shop system:serviceaccount::deployer", noMatch},
+		"a service account without a name":                        {rules.Identifier{From: rules.FromServiceAccount}, "CREATE /pods shop system:serviceaccount:ci:", noMatch},
+		"a service account with a slash":                          {rules.Identifier{From: rules.FromServiceAccount}, "CREATE /pods shop system:serviceaccount:ci:a/b", noMatch},
+		"a user with a colon":                                     {rules.Identifier{From: rules.FromServiceAccount}, "CREATE /pods shop ci:deployer", noMatch},
 		"a service account name with too many parts":              {rules.Identifier{From: rules.FromServiceAccount}, "CREATE /pods shop " + account + ":x", noMatch},
 		"the result of an expression":                             {rules.Identifier{From: rules.FromExpression, Name: `request.namespace + "/" + request.userInfo.username`}, "CREATE /pods shop alice", "shop/alice"},
 		"an expression over an absent field":                      {rules.Identifier{From: rules.FromExpression, Name: `request.object.metadata.labels.team`}, "CREATE /pods shop alice", ""},
@@ -331,6 +365,11 @@ func TestNewIndex_RejectsInvalidRulesForWrites(t *testing.T) {
 			r.Tiers = []rules.Tier{{Name: "a", Units: 1, When: rules.When{NamespaceSelector: rules.Selector{{Key: "a"}}}}}
 		}),
 		"hosts":                                 change(func(r *rules.Rule) { r.Match.Hosts = []string{"a.example"} }),
+		"paths":                                 change(func(r *rules.Rule) { r.Match.Paths = []rules.PathMatch{{Type: rules.PathExact, Value: "/"}} }),
+		"methods":                               change(func(r *rules.Rule) { r.Match.Methods = []string{"POST"} }),
+		"headers":                               change(func(r *rules.Rule) { r.Match.Headers = []rules.HeaderMatch{{Type: rules.HeaderPresent, Name: "a"}} }),
+		"networks":                              change(func(r *rules.Rule) { r.Match.CIDRs = []string{"10.0.0.0/8"} }),
+		"networks as exception":                 change(func(r *rules.Rule) { r.Match.ExceptCIDRs = []string{"10.0.0.0/8"} }),
 		"descriptors":                           change(func(r *rules.Rule) { r.Match.Descriptors = []rules.DescriptorMatch{{Key: "a"}} }),
 		"an identifier from a header":           change(func(r *rules.Rule) { r.Identifier = rules.Identifier{From: rules.FromHeader, Name: "a"} }),
 		"an identifier from the client address": change(func(r *rules.Rule) { r.Identifier = rules.Identifier{From: rules.FromClientIP} }),

@@ -130,9 +130,6 @@ func (s *search) findByPath(p *pathIndex) {
 			for _, i := range p.prefix[prefix] {
 				s.appendIfMatched(i, prefixName(prefix))
 			}
-			if end == 0 || prefix == "" {
-				break
-			}
 		}
 	}
 	for _, e := range p.regex {
@@ -160,16 +157,10 @@ func (s *search) findByDescriptor(index descriptorIndex) {
 		if len(d) == 0 {
 			continue
 		}
-		exact := descriptorKey{len(d), DescriptorMatch(d[0])}
-		anyValue := descriptorKey{len(d), DescriptorMatch{Key: d[0].Key}}
-		for _, i := range index[exact] {
-			s.appendIfMatched(i, s.request.Path)
-		}
-		if exact == anyValue {
-			continue
-		}
-		for _, i := range index[anyValue] {
-			s.appendIfMatched(i, s.request.Path)
+		for _, first := range [...]DescriptorMatch{DescriptorMatch(d[0]), {Key: d[0].Key}} { // this value, any value
+			for _, i := range index[descriptorKey{len(d), first}] {
+				s.appendIfMatched(i, s.request.Path)
+			}
 		}
 	}
 }

@@ -35,7 +35,7 @@ type Entry struct{ Key, Value string }
 
 // NormalHost returns host in lower case, without port and trailing dot.
 func NormalHost(host string) string {
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") && strings.IndexByte(host[i+1:], ':') < 0 {
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
 		host = host[:i]
 	}
 	return strings.ToLower(strings.TrimSuffix(host, "."))
