@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the long tests: the proofs, every fault of Redis, and fuzzing.
+# Runs the long tests: the proofs, random histories, every fault of Redis, and fuzzing.
+#   HISTORIES=NUMBER     number of random histories on each store (default: 10000)
 #   WEIR_SOAK=DURATION   duration of each proof (default: 5m)
 #   FUZZTIME=DURATION    duration of each fuzz target (default: 1m)
 set -euo pipefail
@@ -9,6 +10,8 @@ export WEIR_SOAK=${WEIR_SOAK:-1}
 go run ./hack/prepare redis cc # the compiler builds the clock for the clock faults
 echo "soak: proofs, each for ${WEIR_SOAK/#1/5m}"
 go test -count=1 -timeout 6h -v ./test/proof/...
+echo "soak: random histories on every store"
+go test -count=1 -timeout 6h -run 'Conforms' -rapid.checks "${HISTORIES:-10000}" ./limiter/memstore ./limiter/redisstore
 echo "soak: all faults of Redis"
 go test -count=1 -timeout 1h -v ./test/reliability/...
 echo "soak: a storm of writes to the Kubernetes API"

@@ -14,11 +14,17 @@ import (
 // patience bounds the wait for something that takes milliseconds on an idle machine.
 const patience = 20 * time.Second
 
-// onBoth runs test on an empty miniredis and on an empty redis-server.
-func onBoth(t *testing.T, test func(t *testing.T, client *redisclient.Client)) {
+// onRedis runs test on an empty server.
+func onRedis(t *testing.T, test func(t *testing.T, client *redisclient.Client)) {
 	t.Helper()
-	t.Run("miniredis", func(t *testing.T) { test(t, open(t, "redis://"+miniredis.RunT(t).Addr())) })
-	t.Run("redis-server", func(t *testing.T) { test(t, open(t, fixture.Redis(t).URL())) })
+	test(t, open(t, fixture.Redis(t).URL()))
+}
+
+// hack/demo uses miniredis if there is no redis-server.
+func TestExchange_WorksOnMiniredis(t *testing.T) {
+	for name, test := range exchanges() {
+		t.Run(name, func(t *testing.T) { test(t, open(t, "redis://"+miniredis.RunT(t).Addr())) })
+	}
 }
 
 func open(t *testing.T, url string) *redisclient.Client {
@@ -49,7 +55,7 @@ func publish(t *testing.T, e *Exchange, revision, data string) (changed bool) {
 }
 
 func TestScripts_AreLoadedUnderTheirNames(t *testing.T) {
-	onBoth(t, loadsScripts)
+	onRedis(t, loadsScripts)
 }
 
 func loadsScripts(t *testing.T, client *redisclient.Client) {
@@ -69,11 +75,9 @@ func loadsScripts(t *testing.T, client *redisclient.Client) {
 	}
 }
 
-// One cluster for all tests, because it takes two seconds to start.
-func TestExchange_WorksOnACluster(t *testing.T) {
-	node := fixture.RedisClusterNode(t)
-	client := open(t, node.URL()+"?addr="+node.Addr())
-	tests := map[string]func(*testing.T, *redisclient.Client){
+// exchanges are the tests that run on every kind of Redis.
+func exchanges() map[string]func(*testing.T, *redisclient.Client) {
+	return map[string]func(*testing.T, *redisclient.Client){
 		"publish":               publishes,
 		"keep only the current": keepsOnlyTheCurrentSet,
 		"subscribe":             subscribes,
@@ -81,7 +85,14 @@ func TestExchange_WorksOnACluster(t *testing.T) {
 		"list replicas":         listsReplicas,
 		"clear":                 clears,
 	}
-	for name, test := range tests {
+}
+
+// One cluster for all tests, because it takes two seconds to start.
+func TestExchange_WorksOnACluster(t *testing.T) {
+	t.Parallel()
+	node := fixture.RedisClusterNode(t)
+	client := open(t, node.URL()+"?addr="+node.Addr())
+	for name, test := range exchanges() {
 		t.Run(name, func(t *testing.T) {
 			if err := client.Redis().FlushAll(t.Context()).Err(); err != nil {
 				t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 )
 
 func TestPublish_MakesTheSetActive(t *testing.T) {
-	onBoth(t, publishes)
+	onRedis(t, publishes)
 }
 
 func publishes(t *testing.T, client *redisclient.Client) {
@@ -38,7 +38,7 @@ func publishes(t *testing.T, client *redisclient.Client) {
 }
 
 func TestPublish_LetsThePreviousSetExpire(t *testing.T) {
-	onBoth(t, keepsOnlyTheCurrentSet)
+	onRedis(t, keepsOnlyTheCurrentSet)
 }
 
 func keepsOnlyTheCurrentSet(t *testing.T, client *redisclient.Client) {
@@ -48,9 +48,7 @@ func keepsOnlyTheCurrentSet(t *testing.T, client *redisclient.Client) {
 	}
 	publish(t, e, "sha256:a", "A")
 	publish(t, e, "sha256:b", "B")
-	if got := ttl("sha256:a"); got <= 0 || got > supersededFor {
-		t.Errorf("the superseded Set has TTL %v, want at most %v", got, supersededFor)
-	}
+	wantTTL(t, client, e.setKey("sha256:a"), time.Hour)
 	if got := ttl("sha256:b"); got != -1 {
 		t.Errorf("the current Set has TTL %v, want none", got)
 	}
@@ -61,7 +59,7 @@ func keepsOnlyTheCurrentSet(t *testing.T, client *redisclient.Client) {
 }
 
 func TestLeave_LetsTheActiveSetExpire(t *testing.T) {
-	onBoth(t, leaves)
+	onRedis(t, leaves)
 }
 
 func leaves(t *testing.T, client *redisclient.Client) {
@@ -73,10 +71,8 @@ func leaves(t *testing.T, client *redisclient.Client) {
 	if err := e.Leave(ctx); err != nil {
 		t.Fatal(err)
 	}
-	pointer, set := client.Redis().PTTL(ctx, e.currentKey()).Val(), client.Redis().PTTL(ctx, e.setKey("sha256:a")).Val()
-	if pointer <= 0 || pointer > supersededFor || set <= pointer {
-		t.Errorf("the pointer has TTL %v, the Set %v; want at most %v, and the Set more", pointer, set, supersededFor)
-	}
+	wantTTL(t, client, e.currentKey(), time.Hour)
+	wantTTL(t, client, e.setKey("sha256:a"), time.Hour+time.Minute) // the pointer never names a missing Set
 	if data, found, err := e.Load(ctx, "sha256:a"); err != nil || !found || string(data) != "A" {
 		t.Errorf("Load before the expiry = %q, %v, %v", data, found, err)
 	}
@@ -89,7 +85,7 @@ func leaves(t *testing.T, client *redisclient.Client) {
 }
 
 func TestClear_RemovesEverythingOfTheLimiter(t *testing.T) {
-	onBoth(t, clears)
+	onRedis(t, clears)
 }
 
 func clears(t *testing.T, client *redisclient.Client) {
@@ -98,21 +94,11 @@ func clears(t *testing.T, client *redisclient.Client) {
 	if err := e.Clear(ctx); err != nil {
 		t.Fatalf("before the first Publish: %v", err)
 	}
-	for i := range 2 * maxSuperseded {
-		revision := fmt.Sprintf("sha256:%d", i)
+	for _, revision := range []string{"sha256:a", "sha256:b", "sha256:a", "sha256:c"} {
 		publish(t, e, revision, "A")
-		if i < maxSuperseded { // these are no longer listed
-			if err := client.Redis().Del(ctx, e.setKey(revision)).Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
 	}
-	publish(t, e, fmt.Sprintf("sha256:%d", maxSuperseded), "A") // for the second time
 	if err := e.Heartbeat(ctx, Replica{ID: "a", Revision: "sha256:a"}); err != nil {
 		t.Fatal(err)
-	}
-	if got := client.Redis().PTTL(ctx, e.supersededKey()).Val(); got <= 0 || got > supersededFor {
-		t.Errorf("the list of superseded Sets has TTL %v, want at most %v", got, supersededFor)
 	}
 	if err := e.Clear(ctx); err != nil {
 		t.Fatal(err)
@@ -122,6 +108,39 @@ func clears(t *testing.T, client *redisclient.Client) {
 	}
 	if data, found, err := other.Load(ctx, "sha256:a"); err != nil || !found || string(data) != "A" {
 		t.Errorf("Load for another limiter = %q, %v, %v", data, found, err)
+	}
+}
+
+// The list of superseded revisions has at most a thousand, and expires after an hour without a new one.
+func TestPublish_BoundsTheListOfSupersededSets(t *testing.T) {
+	onRedis(t, func(t *testing.T, client *redisclient.Client) {
+		e, ctx := exchange(client), t.Context()
+		listed := []any{"sha256:oldest"}
+		for i := range 998 {
+			listed = append(listed, fmt.Sprintf("sha256:%d", i))
+		}
+		if err := client.Redis().RPush(ctx, e.supersededKey(), listed...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for i, revision := range []string{"sha256:a", "sha256:b", "sha256:c"} {
+			publish(t, e, revision, "A")
+			length, oldest := client.Redis().LLen(ctx, e.supersededKey()).Val(), client.Redis().LIndex(ctx, e.supersededKey(), 0).Val()
+			if want := []string{"sha256:oldest", "sha256:oldest", "sha256:0"}[i]; length != min(999+int64(i), 1000) || oldest != want {
+				t.Errorf("after %s: %d listed revisions from %s, want %d from %s", revision, length, oldest, min(999+i, 1000), want)
+			}
+		}
+		if got := client.Redis().LRange(ctx, e.supersededKey(), -2, -1).Val(); fmt.Sprint(got) != "[sha256:a sha256:b]" {
+			t.Errorf("the newest are %q, want sha256:a, then sha256:b", got)
+		}
+		wantTTL(t, client, e.supersededKey(), time.Hour)
+	})
+}
+
+// wantTTL checks the time to live of a key that was written a moment ago.
+func wantTTL(t *testing.T, client *redisclient.Client, key string, want time.Duration) {
+	t.Helper()
+	if got := client.Redis().PTTL(t.Context(), key).Val(); got > want || got < want-patience {
+		t.Errorf("%s has TTL %v, want %v", key, got, want)
 	}
 }
 
@@ -159,7 +178,7 @@ func TestPublish_RepairsDamage(t *testing.T) {
 	}
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
-			onBoth(t, func(t *testing.T, client *redisclient.Client) {
+			onRedis(t, func(t *testing.T, client *redisclient.Client) {
 				e := exchange(client)
 				publish(t, e, "sha256:a", "A")
 				if err := damage(t.Context(), e); err != nil {

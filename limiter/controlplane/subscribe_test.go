@@ -5,15 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
 func TestSubscribe_ReceivesPublishedRevisions(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	onBoth(t, subscribes)
+	onRedis(t, subscribes)
 }
 
 func subscribes(t *testing.T, client *redisclient.Client) {

@@ -14,6 +14,7 @@ import (
 )
 
 func TestCredentials_AreReadForNewConnectionsInEveryMode(t *testing.T) {
+	t.Parallel()
 	modes := map[string]func(t *testing.T) string{
 		"Standalone": func(t *testing.T) string { return fixture.Redis(t).URL() },
 		"Sentinel":   func(t *testing.T) string { return fixture.RedisSentinel(t).URL() },
@@ -21,6 +22,7 @@ func TestCredentials_AreReadForNewConnectionsInEveryMode(t *testing.T) {
 	}
 	for name, start := range modes {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			options, err := redisclient.ParseURL(start(t))
 			if err != nil {
 				t.Fatal(err)

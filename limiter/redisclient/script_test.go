@@ -4,8 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/test/fixture"
 )
@@ -17,11 +15,11 @@ func testScripts() []redisclient.Script {
 }
 
 func TestLoadScripts_LoadsThemOnEveryPrimary(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		url       func(t *testing.T) string
 		primaries int
 	}{
-		"miniredis":    {func(t *testing.T) string { return "redis://" + miniredis.RunT(t).Addr() }, 1},
 		"redis-server": {func(t *testing.T) string { return fixture.Redis(t).URL() }, 1},
 		"cluster":      {func(t *testing.T) string { return fixture.RedisCluster(t).URL() }, 3},
 	}

@@ -34,7 +34,7 @@ func documentedACL(t *testing.T, user string) []string {
 }
 
 // operate calls everything that an operator calls.
-func operate(ctx context.Context, client *redisclient.Client) error {
+func operate(ctx context.Context, client *redisclient.Client, _ time.Duration) error {
 	exchange := controlplane.NewExchange(client, "weir:", "weir-system/default")
 	_, errReplicas := exchange.Replicas(ctx) // with a script that is not loaded yet
 	_, errLoad := client.LoadScripts(ctx, slices.Concat(redisstore.Scripts(), controlplane.Scripts()))
@@ -50,12 +50,12 @@ func everyAlgorithm() []limiter.Algorithm {
 	}
 }
 
-// enforce calls everything that a limiter calls.
-func enforce(ctx context.Context, client *redisclient.Client) error {
+// enforce calls everything that a limiter calls. It waits that long for subscriptions.
+func enforce(ctx context.Context, client *redisclient.Client, patience time.Duration) error {
 	exchange := controlplane.NewExchange(client, "weir:", "weir-system/default")
 	_, errCurrent := exchange.Current(ctx)
 	errs := []error{
-		errCurrent, subscribe(ctx, exchange), followInvalidations(ctx, client), exchange.Remove(ctx, "a"),
+		errCurrent, subscribe(ctx, exchange, patience), followInvalidations(ctx, client, patience), exchange.Remove(ctx, "a"),
 		exchange.Heartbeat(ctx, controlplane.Replica{ID: "a"}), client.Ping(ctx),
 	}
 	store := redisstore.NewStore(client, longTimeout, redisstore.WithInvalidations(redisstore.InvalidationChannel("weir:")))
@@ -65,12 +65,13 @@ func enforce(ctx context.Context, client *redisclient.Client) error {
 	return errors.Join(errs...)
 }
 
-// subscribeTimeout is how long a subscription can take to start, and how long a test waits for one that must not start.
-const subscribeTimeout = 2 * time.Second
+// withoutPermission is how long a test waits for a subscription that must not start: one that starts does so in less than a
+// millisecond. A subscription that must start can take longTimeout.
+const withoutPermission = 100 * time.Millisecond
 
 // subscribe returns an error if a subscription to revisions does not start.
-func subscribe(ctx context.Context, exchange *controlplane.Exchange) error {
-	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)
+func subscribe(ctx context.Context, exchange *controlplane.Exchange, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	select {
 	case <-exchange.Subscribe(ctx):
@@ -81,8 +82,8 @@ func subscribe(ctx context.Context, exchange *controlplane.Exchange) error {
 }
 
 // followInvalidations returns an error if a subscription to invalidations does not start.
-func followInvalidations(ctx context.Context, client *redisclient.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)
+func followInvalidations(ctx context.Context, client *redisclient.Client, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	started := false
 	redisstore.FollowInvalidations(ctx, client, redisstore.InvalidationChannel("weir:"), func(string) {}, func() {
@@ -122,13 +123,14 @@ func spendAndRefund(ctx context.Context, store *redisstore.Store, algorithm limi
 }
 
 func TestDocumentedACL_GrantsExactlyTheRequiredPermissions(t *testing.T) {
+	t.Parallel()
 	server := fixture.Redis(t)
-	for user, call := range map[string]func(context.Context, *redisclient.Client) error{
+	for user, call := range map[string]func(context.Context, *redisclient.Client, time.Duration) error{
 		"weir-operator": operate, "weir-limiter": enforce,
 	} {
 		t.Run(user, func(t *testing.T) {
 			rules := documentedACL(t, user)
-			with := func(rules []string) error {
+			with := func(rules []string, patience time.Duration) error {
 				do(t, server, "FLUSHALL")
 				do(t, server, "SCRIPT", "FLUSH")
 				do(t, server, append([]string{"ACL", "SETUSER"}, rules...)...)
@@ -136,16 +138,16 @@ func TestDocumentedACL_GrantsExactlyTheRequiredPermissions(t *testing.T) {
 					Mode: redisclient.ModeStandalone, Addresses: []string{server.Addr()}, Username: user, Password: "secret",
 				})
 				defer client.Close()
-				return call(t.Context(), client)
+				return call(t.Context(), client, patience)
 			}
-			if err := with(rules); err != nil {
+			if err := with(rules, longTimeout); err != nil {
 				t.Fatal(err)
 			}
 			for i, rule := range rules {
 				if !strings.ContainsAny(rule[:1], "+~&") || rule == "+info" {
 					continue // not a permission, or an optional one
 				}
-				if with(slices.Delete(slices.Clone(rules), i, i+1)) == nil {
+				if with(slices.Delete(slices.Clone(rules), i, i+1), withoutPermission) == nil {
 					t.Errorf("%s is not required", rule)
 				}
 			}
@@ -154,8 +156,9 @@ func TestDocumentedACL_GrantsExactlyTheRequiredPermissions(t *testing.T) {
 }
 
 func TestDocumentedACL_SufficesOnACluster(t *testing.T) {
+	t.Parallel()
 	node := fixture.RedisClusterNode(t)
-	for user, call := range map[string]func(context.Context, *redisclient.Client) error{
+	for user, call := range map[string]func(context.Context, *redisclient.Client, time.Duration) error{
 		"weir-operator": operate, "weir-limiter": enforce,
 	} {
 		t.Run(user, func(t *testing.T) {
@@ -163,11 +166,11 @@ func TestDocumentedACL_SufficesOnACluster(t *testing.T) {
 			options := redisclient.Options{
 				Mode: redisclient.ModeCluster, Addresses: []string{node.Addr()}, Username: user, Password: "secret",
 			}
-			if err := call(t.Context(), connect(t, options)); redisclient.Kind(err) != "denied" {
+			if err := call(t.Context(), connect(t, options), withoutPermission); redisclient.Kind(err) != "denied" {
 				t.Errorf("without the permissions for a cluster: %v", err)
 			}
 			do(t, node, "ACL", "SETUSER", user, "+cluster|slots", "+asking")
-			if err := call(t.Context(), connect(t, options)); err != nil {
+			if err := call(t.Context(), connect(t, options), longTimeout); err != nil {
 				t.Error(err)
 			}
 		})

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
@@ -27,22 +26,16 @@ type sharedCounters struct {
 }
 
 func TestSend_DecidesABatchLikeItsCallsInSequence(t *testing.T) {
-	server := miniredis.RunT(t)
-	for name, url := range map[string]string{"miniredis": "redis://" + server.Addr(), "redis-server": fixture.Redis(t).URL()} {
-		t.Run(name, func(t *testing.T) {
-			client := openURL(t, url)
-			batches := 0
-			rapid.Check(t, func(rt *rapid.T) {
-				batches++
-				c := newSharedCounters(rt, client, batches)
-				server.SetTime(c.now.Time())
-				for range rapid.IntRange(1, 3).Draw(rt, "batches") {
-					c.batch(rt)
-					c.now = c.now.Add(time.Duration(rapid.Int64Range(0, 2_000_000).Draw(rt, "pause")) * time.Microsecond)
-				}
-			})
-		})
-	}
+	client := openURL(t, fixture.Redis(t).URL())
+	batches := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		batches++
+		c := newSharedCounters(rt, client, batches)
+		for range rapid.IntRange(1, 3).Draw(rt, "batches") {
+			c.batch(rt)
+			c.now = c.now.Add(time.Duration(rapid.Int64Range(0, 2_000_000).Draw(rt, "pause")) * time.Microsecond)
+		}
+	})
 }
 
 func openURL(t *testing.T, url string) *redisclient.Client {

@@ -190,6 +190,7 @@ func TestBreaker_RejectsCallsUntilRedisRecovers(t *testing.T) {
 
 // A Redis that accepts writes but runs no scripts is unavailable, too.
 func TestBreaker_TreatsAMisconfiguredRedisAsUnavailable(t *testing.T) {
+	t.Parallel()
 	scriptless, err := fixture.StartRedis(t.Context(), "--rename-command", "EVALSHA", "", "--rename-command", "EVAL", "")
 	if err != nil {
 		t.Fatal(err)
@@ -344,6 +345,7 @@ func TestReportUsage_CountsUpToTheLimit(t *testing.T) {
 }
 
 func TestBreaker_AffectsOnlyTheKeysOfTheUnavailableNode(t *testing.T) {
+	t.Parallel()
 	cluster, outages := fixture.RedisCluster(t), newOutageRecorder()
 	store := storeWithBreaker(t, cluster.URL(), outages)
 	chargesByNode := map[*fixture.RedisProcess][]limiter.Charge{}

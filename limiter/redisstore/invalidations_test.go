@@ -6,9 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"go.uber.org/goleak"
-
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/test/fixture"
@@ -43,17 +40,17 @@ func awaitKey(t *testing.T, keys <-chan string, want string) {
 }
 
 func TestFollowInvalidations_ReceivesRefundedAndResetKeys(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	t.Run("miniredis", func(t *testing.T) { receivesInvalidations(t, openURL(t, "redis://"+miniredis.RunT(t).Addr())) })
-	t.Run("redis-server", func(t *testing.T) { receivesInvalidations(t, openURL(t, fixture.Redis(t).URL())) })
+	receivesInvalidations(t, openURL(t, fixture.Redis(t).URL()))
 }
 
 func TestFollowInvalidations_OnACluster(t *testing.T) {
+	t.Parallel()
 	node := fixture.RedisClusterNode(t)
 	receivesInvalidations(t, openURL(t, node.URL()+"?addr="+node.Addr()))
 }
 
 func TestFollowInvalidations_WithSentinels(t *testing.T) {
+	t.Parallel()
 	receivesInvalidations(t, openURL(t, fixture.RedisSentinel(t).URL()))
 }
 

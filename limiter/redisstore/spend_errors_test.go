@@ -49,6 +49,7 @@ func wantKind(t *testing.T, err error, want string) {
 }
 
 func TestSpend_ReturnsTheKindOfAFailure(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		fault func(t *testing.T, server *fixture.RedisProcess)
 		want  string

@@ -3,7 +3,8 @@
 //
 //   - Package promise checks the admitted and the denied requests. It shares no code with the limiter.
 //   - Concurrent calls of all kinds must be linearizable with respect to the algorithms of package limiter.
-//   - Random histories must have the same decisions on Redis and with the algorithms of package limiter: package storetest.
+//
+// Package storetest compares what one caller sees, decision by decision, with the definitions of the algorithms.
 //
 // Each test takes seconds; WEIR_SOAK repeats it for longer, see soakFor.
 package proof

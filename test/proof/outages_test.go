@@ -26,7 +26,7 @@ import (
 // docs/concepts/local-mode.md, which is the limit and the units that the replicas could not know when the outage began.
 
 const (
-	outagesPerAlgorithm = 100
+	outagesPerAlgorithm = 25 // in a round
 	engines             = 3
 	longestStagger      = 400 * time.Millisecond // from the first engine whose store recovers to the last one
 )

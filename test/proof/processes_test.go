@@ -29,11 +29,11 @@ func TestLimiter_KeepsThePromisesFromSeveralProcesses(t *testing.T) {
 	server := fixture.Redis(t)
 	checkClock(t, server)
 	const (
-		units  = 200
-		window = 2 * time.Second
-		burst  = 40
-		calm   = 5 * time.Second / 2
-		length = 7 * time.Second
+		units  = 100
+		window = time.Second
+		burst  = 20
+		calm   = 3 * time.Second / 2
+		length = 3 * time.Second
 		// steady is the promise of two whole windows, less the precision of MinCounted and of the instants.
 		steady = 2 * units * 3 / 4
 	)

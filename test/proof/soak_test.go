@@ -10,7 +10,7 @@ import (
 const defaultSoak = 5 * time.Minute
 
 // soakFor returns how long each test repeats its rounds. The environment variable WEIR_SOAK is a duration, or 1 for
-// defaultSoak; if it is not set, each test runs one round. Random histories are longer instead, see stepsPerAlgorithm.
+// defaultSoak; if it is not set, each test runs one round.
 func soakFor(t testing.TB) time.Duration {
 	t.Helper()
 	switch value := os.Getenv("WEIR_SOAK"); value {

@@ -9,10 +9,29 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/test/fixture"
 	"github.com/weir-dev/weir/test/proof/promise"
 )
+
+// longTimeout is the timeout of calls in tests that do not test timeouts.
+const longTimeout = 10 * time.Second
+
+// open returns a client that is closed when the test ends.
+func open(t testing.TB, url string, timeout time.Duration) *redisclient.Client {
+	t.Helper()
+	client, err := redisclient.Open(url, timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}
 
 const (
 	clients  = 64 // concurrent, on each counter
@@ -44,10 +63,10 @@ func TestStore_KeepsThePromisesFromSeveralStores(t *testing.T) {
 		window = time.Second
 		burst  = 20
 		calm   = 3 * time.Second / 2 // without disturbances at the end, so that the test sees the recovery from the last one
-		length = 5 * time.Second
-		// steady is the promise of four whole windows, or three if they are not aligned, less the precision of MinCounted: per
-		// window up to two units for requests of up to three units, and one for the time until the next request.
-		steady = 3 * units * 9 / 10
+		length = 3 * time.Second
+		// steady is the promise of two whole windows, which the time contains even if they are aligned, less the precision of
+		// MinCounted: per window up to two units for requests of up to three units, and one for the time until the next request.
+		steady = 2 * units * 9 / 10
 	)
 	rounds(t, func(round int) {
 		began := time.Now()
