@@ -2,22 +2,10 @@ package failover
 
 import (
 	"testing"
-	"time"
 
 	"github.com/weir-dev/weir/test/documented"
 )
 
 func TestDurations_AreTheDocumentedOnes(t *testing.T) {
-	for _, test := range []struct {
-		name          string
-		got           time.Duration
-		page, pattern string
-	}{
-
-		{"recoveryWindow", recoveryWindow, "concepts/local-mode.md", `For twice the length of the outage, at most (half a second),`},
-	} {
-		if want := documented.Duration(t, test.page, test.pattern); test.got != want {
-			t.Errorf("%s is %v, docs/%s promises %v", test.name, test.got, test.page, want)
-		}
-	}
+	documented.Equal(t, "recoveryWindow", recoveryWindow, "concepts/local-mode.md", `For twice the length of the outage, at most (half a second),`)
 }

@@ -2,22 +2,10 @@ package server
 
 import (
 	"testing"
-	"time"
 
 	"github.com/weir-dev/weir/test/documented"
 )
 
 func TestDurations_AreTheDocumentedOnes(t *testing.T) {
-	for _, test := range []struct {
-		name          string
-		got           time.Duration
-		page, pattern string
-	}{
-
-		{"defaultMaxDelay", defaultMaxDelay, "reference/http.md", `would have to wait for longer than (\d+ s) is denied`},
-	} {
-		if want := documented.Duration(t, test.page, test.pattern); test.got != want {
-			t.Errorf("%s is %v, docs/%s promises %v", test.name, test.got, test.page, want)
-		}
-	}
+	documented.Equal(t, "defaultMaxDelay", defaultMaxDelay, "reference/http.md", `would have to wait for longer than (\d+ s) is denied`)
 }

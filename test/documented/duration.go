@@ -13,6 +13,14 @@ import (
 	"time"
 )
 
+// Equal fails the test if the duration with that name in the code differs from the one in the sentence of [Duration].
+func Equal(t testing.TB, name string, got time.Duration, page, pattern string) {
+	t.Helper()
+	if want := Duration(t, page, pattern); got != want {
+		t.Errorf("%s is %v, docs/%s promises %v", name, got, page, want)
+	}
+}
+
 // Duration returns the duration in a sentence of a page below docs. It matches the first group of pattern, a regular expression. Spaces in
 // pattern match line breaks. The duration is a number with a unit: "10 s", "750ms", "ten minutes", "half a minute". A page without the
 // sentence fails the test.
