@@ -91,6 +91,15 @@ reliability: ## Inject every fault of Redis under load and write docs/reference/
 	@go run ./hack/prepare redis cc
 	@go run ./hack/reliability $(RELIABILITY)
 
+.PHONY: mutate
+mutate: ## Change the code in small ways and check that a test fails for each (hours; MUTATE='./limiter/engine', MUTATE=-help)
+	@mkdir -p dist && go build -o bin/mutate ./hack/mutate
+	@exec bin/mutate $(MUTATE)
+
+.PHONY: mutate-diff
+mutate-diff: ## The same for the lines that changed since the branch left main (DIFF=commit)
+	@$(MAKE) mutate MUTATE='-diff $(or $(DIFF),main) $(MUTATE)'
+
 .PHONY: soak
 soak: ## Run the proofs, all faults of Redis and fuzzing for about an hour (WEIR_SOAK=30s FUZZTIME=5s for less)
 	@hack/soak.sh

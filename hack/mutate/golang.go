@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// gremlinsRules returns what each rule of gremlins does with an operator. Gremlins reports the place and the rule only. The
+// rules that it does not apply by default are enabled by flags with the same names.
+func gremlinsRules() map[string]map[string]string {
+	return map[string]map[string]string{
+		"ARITHMETIC_BASE":       {"+": "-", "-": "+", "*": "/", "/": "*", "%": "*"},
+		"CONDITIONALS_BOUNDARY": {">=": ">", ">": ">=", "<=": "<", "<": "<="},
+		"CONDITIONALS_NEGATION": {"==": "!=", "!=": "==", ">=": "<", "<": ">=", ">": "<=", "<=": ">"},
+		"INCREMENT_DECREMENT":   {"++": "--", "--": "++"},
+		"INVERT_ASSIGNMENTS":    {"+=": "-=", "-=": "+=", "*=": "/=", "/=": "*="},
+		"INVERT_BITWISE":        {"&": "|", "|": "&", "^": "&", "&^": "&", "<<": ">>", ">>": "<<"},
+		"INVERT_BWASSIGN":       {"&=": "|=", "|=": "&=", "^=": "&=", "&^=": "&=", "<<=": ">>=", ">>=": "<<="},
+		"INVERT_LOGICAL":        {"&&": "||", "||": "&&"},
+		"INVERT_LOOPCTRL":       {"break": "continue", "continue": "break"},
+		"INVERT_NEGATIVES":      {"-": "+"},
+		"REMOVE_SELF_ASSIGNMENTS": {
+			"+=": "=", "-=": "=", "*=": "=", "/=": "=", "%=": "=", "&=": "=", "|=": "=", "^=": "=", "&^=": "=", "<<=": "=", ">>=": "=",
+		},
+	}
+}
+
+// gremlinsReport is the part of the JSON of gremlins that is read here.
+type gremlinsReport struct {
+	Files []struct {
+		Name      string `json:"file_name"`
+		Mutations []struct {
+			Rule   string `json:"type"`
+			Status string `json:"status"` // RUNNABLE or NOT COVERED
+			Line   int    `json:"line"`
+			Column int    `json:"column"` // in bytes, from 1
+		} `json:"mutations"`
+	} `json:"files"`
+}
+
+// goMutants returns the mutants of the Go files of packages. Gremlins finds them, and measures which lines the tests
+// execute. It does not run them, see README.md.
+func goMutants(ctx context.Context, root, temporary string, packages []string) ([]*Mutant, error) {
+	var mutants []*Mutant
+	for i, folder := range topFolders(packages) {
+		output := filepath.Join(temporary, fmt.Sprintf("gremlins-%d.json", i))
+		args := []string{"tool", "-modfile=hack/mutate/gremlins/go.mod", "gremlins", "unleash", "--dry-run", "--workers", "1", "--output", output}
+		for rule := range gremlinsRules() {
+			args = append(args, "--"+strings.ReplaceAll(strings.ToLower(rule), "_", "-"))
+		}
+		if group := groupOf(folder); group != "" {
+			args = append(args, "--coverpkg", "./"+group+"/...")
+		}
+		command := exec.CommandContext(ctx, "go", append(args, "./"+folder)...)
+		command.Dir = root
+		command.Env = append(os.Environ(), "TMPDIR="+temporary)
+		if log, err := command.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("find the mutants of %s with gremlins: %w\n%s", folder, err, log)
+		}
+		found, err := readGremlins(root, folder, output)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range found {
+			if slices.Contains(packages, m.Package) {
+				mutants = append(mutants, m)
+			}
+		}
+	}
+	return mutants, nil
+}
+
+// topFolders returns the folders that contain all packages. Gremlins also reads the folders below.
+func topFolders(packages []string) []string {
+	var folders []string
+	for _, p := range packages {
+		if group := groupOf(p); group != "" {
+			p = group
+		}
+		folders = append(folders, p)
+	}
+	slices.Sort(folders)
+	var top []string
+	for _, f := range folders {
+		if !slices.ContainsFunc(top, func(t string) bool { return t == f || strings.HasPrefix(f, t+"/") }) {
+			top = append(top, f)
+		}
+	}
+	return top
+}
+
+func readGremlins(root, folder, output string) ([]*Mutant, error) {
+	data, err := os.ReadFile(output)
+	if os.IsNotExist(err) {
+		return nil, nil // no mutants
+	}
+	if err != nil {
+		return nil, err
+	}
+	var report gremlinsReport
+	if err := json.Unmarshal(data, &report); err != nil {
+		return nil, fmt.Errorf("read %s: %w", output, err)
+	}
+	var mutants []*Mutant
+	for _, file := range report.Files {
+		name := path.Join(folder, filepath.ToSlash(file.Name))
+		source, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			return nil, err
+		}
+		set := token.NewFileSet()
+		syntax, err := parser.ParseFile(set, name, source, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		addresses := addressOffsets(set, syntax)
+		for _, g := range file.Mutations {
+			offset := lineOffset(source, g.Line) + g.Column - 1
+			operator, text := longestOperator(string(source[offset:]), gremlinsRules()[g.Rule])
+			if operator == "" || slices.Contains(addresses, offset) {
+				continue // %= is replaced by itself, and &x by |x, which does not compile
+			}
+			m := &Mutant{
+				Package: path.Dir(name), File: name, Rule: g.Rule, offset: offset, length: len(operator), text: text, In: goFunction(set, syntax, g.Line),
+			}
+			// The coverage of Go has no constants and variables of packages: run their mutants.
+			if g.Status == "NOT COVERED" && m.In != "" {
+				m.Status = NotCovered
+			}
+			m.show(source)
+			mutants = append(mutants, m)
+		}
+	}
+	slices.SortFunc(mutants, func(a, b *Mutant) int {
+		return strings.Compare(fmt.Sprintf("%s %9d %s", a.File, a.offset, a.text), fmt.Sprintf("%s %9d %s", b.File, b.offset, b.text))
+	})
+	// Gremlins reports a minus twice: as an operator between two numbers and as a sign.
+	return slices.CompactFunc(mutants, func(a, b *Mutant) bool {
+		return a.File == b.File && a.offset == b.offset && a.text == b.text
+	}), nil
+}
+
+func longestOperator(source string, replacements map[string]string) (operator, text string) {
+	for from, to := range replacements {
+		if strings.HasPrefix(source, from) && len(from) > len(operator) {
+			operator, text = from, to
+		}
+	}
+	return operator, text
+}
+
+// lineOffset returns the offset of the first byte of a line, which counts from 1.
+func lineOffset(source []byte, line int) int {
+	offset := 0
+	for range line - 1 {
+		offset += 1 + bytes.IndexByte(source[offset:], '\n')
+	}
+	return offset
+}
+
+// addressOffsets returns the offsets of the operator & that takes an address.
+func addressOffsets(set *token.FileSet, file *ast.File) []int {
+	var offsets []int
+	ast.Inspect(file, func(n ast.Node) bool {
+		if u, ok := n.(*ast.UnaryExpr); ok && u.Op == token.AND {
+			offsets = append(offsets, set.Position(u.OpPos).Offset)
+		}
+		return true
+	})
+	return offsets
+}
+
+// goFunction returns the function around a line: Name, or Type.Name; "" outside of functions.
+func goFunction(set *token.FileSet, file *ast.File, line int) string {
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok || line < set.Position(f.Pos()).Line || line > set.Position(f.End()).Line {
+			continue
+		}
+		if f.Recv == nil {
+			return f.Name.Name
+		}
+		return receiver(f.Recv.List[0].Type) + "." + f.Name.Name
+	}
+	return ""
+}
+
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
+}

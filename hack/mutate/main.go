@@ -1,0 +1,356 @@
+// Command mutate changes the code in small ways, and checks that the tests of the package notice each change. See README.md.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const usage = `Mutation testing: changes the code in small ways (mutants), and checks that a test of the package fails for each.
+
+  make mutate                                    all packages (hours)
+  make mutate MUTATE=./limiter/engine            one package
+  make mutate MUTATE='-again ./limiter/engine'   only the mutants that survived the last run
+  make mutate MUTATE='-run boundary ./limiter'   only mutants whose file, function, rule or text contains a word
+  make mutate-diff                               only the lines that changed since the branch left main
+
+The report is in dist/mutation.md. Explain equivalent mutants in hack/mutate/survivors.yaml.
+
+`
+
+type options struct {
+	diff, run   string
+	again, list bool
+	workers     int
+	patterns    []string
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := mutate(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "mutate: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string, out io.Writer) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("mutate", flag.ContinueOnError)
+	flags.SetOutput(out)
+	flags.StringVar(&o.diff, "diff", "", "only the lines that changed since the common ancestor with this commit")
+	flags.BoolVar(&o.again, "again", false, "only the mutants that survived the last run, from dist/mutation")
+	flags.StringVar(&o.run, "run", "", "only mutants whose description contains this text")
+	flags.BoolVar(&o.list, "list", false, "print the mutants, and run no tests")
+	flags.IntVar(&o.workers, "workers", max(1, runtime.NumCPU()/2), "mutants to test at the same time")
+	flags.Usage = func() {
+		fmt.Fprint(out, usage)
+		flags.PrintDefaults()
+	}
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if o.workers < 1 {
+		return o, errors.New("-workers must be at least 1")
+	}
+	if o.patterns = flags.Args(); len(o.patterns) == 0 {
+		o.patterns = defaultPackages()
+	}
+	return o, nil
+}
+
+func mutate(ctx context.Context, args []string, out io.Writer) error {
+	o, err := parse(args, out)
+	if err != nil {
+		return err
+	}
+	root, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	survivors, err := readSurvivors(filepath.Join(root, "hack", "mutate", "survivors.yaml"))
+	if err != nil {
+		return err
+	}
+	packages, err := listPackages(ctx, root, o.patterns)
+	if err != nil {
+		return err
+	}
+	var changed changes
+	if o.diff != "" {
+		if changed, err = changedSince(ctx, root, o.diff); err != nil {
+			return err
+		}
+		if packages = changed.packages(packages); len(packages) == 0 {
+			fmt.Fprintf(out, "mutate: no code changed since %s in %s\n", o.diff, strings.Join(o.patterns, " "))
+			return nil
+		}
+	}
+	temporary, err := os.MkdirTemp("", "weir-mutate-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temporary)
+
+	r := &runner{options: o, root: root, temporary: temporary, out: out}
+	all, err := r.find(ctx, packages)
+	if err != nil {
+		return err
+	}
+	selected, err := r.choose(all, changed)
+	if err != nil {
+		return err
+	}
+	if o.list {
+		for _, m := range selected {
+			fmt.Fprintf(out, "%s:%d: %s: `%s` → `%s`\n", m.File, m.Line, m.Rule, m.Before, m.After)
+		}
+		return nil
+	}
+	if err := r.test(ctx, selected); err != nil {
+		return err
+	}
+	return r.report(survivors, all, selected, packages)
+}
+
+// runner finds mutants and tests them.
+type runner struct {
+	options
+	root, temporary string
+	out             io.Writer
+
+	mu      sync.Mutex
+	printed time.Time
+}
+
+// find returns all mutants of packages.
+func (r *runner) find(ctx context.Context, packages []string) ([]*Mutant, error) {
+	fmt.Fprintf(r.out, "mutate: looking for mutants in %d packages\n", len(packages))
+	all, err := goMutants(ctx, r.root, r.temporary, packages)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range packages {
+		lua, err := luaMutants(r.root, p)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, lua...)
+	}
+	slices.SortStableFunc(all, func(a, b *Mutant) int { return strings.Compare(a.Package, b.Package) })
+	return all, nil
+}
+
+// choose returns the mutants that the options ask for.
+func (r *runner) choose(all []*Mutant, changed changes) ([]*Mutant, error) {
+	selected := slices.Clone(all)
+	if r.diff != "" {
+		selected = slices.DeleteFunc(selected, func(m *Mutant) bool { return !changed.contain(m) })
+	}
+	if r.run != "" {
+		selected = slices.DeleteFunc(selected, func(m *Mutant) bool {
+			return !strings.Contains(describe(m)+" "+m.Rule, r.run)
+		})
+	}
+	if !r.again {
+		return selected, nil
+	}
+	last := map[string]bool{}
+	for _, p := range packagesOf(all) {
+		data, err := os.ReadFile(r.file(p))
+		if err != nil {
+			return nil, fmt.Errorf("-again needs the result of a run before: %w", err)
+		}
+		var mutants []*Mutant
+		if err := json.Unmarshal(data, &mutants); err != nil {
+			return nil, fmt.Errorf("read %s: %w", r.file(p), err)
+		}
+		for _, m := range mutants {
+			if m.alive() {
+				last[m.key()] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(selected, func(m *Mutant) bool { return !last[m.key()] }), nil
+}
+
+func packagesOf(mutants []*Mutant) []string {
+	var packages []string
+	for _, m := range mutants {
+		if !slices.Contains(packages, m.Package) {
+			packages = append(packages, m.Package)
+		}
+	}
+	return packages
+}
+
+// file has the result of the last complete run of a package, for -again.
+func (r *runner) file(folder string) string {
+	return filepath.Join(r.root, "dist", "mutation", strings.ReplaceAll(folder, "/", "-")+".json")
+}
+
+// test sets the status of mutants.
+func (r *runner) test(ctx context.Context, mutants []*Mutant) error {
+	total, done := len(mutants), 0
+	start := time.Now()
+	for _, p := range packagesOf(mutants) {
+		var here []*Mutant
+		for _, m := range mutants {
+			if m.Package == p {
+				here = append(here, m)
+			}
+		}
+		if err := r.testPackage(ctx, p, here, func(m *Mutant) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			done++
+			if m.alive() {
+				fmt.Fprintln(r.out, describe(m))
+			}
+			if time.Since(r.printed) > 20*time.Second || done == total {
+				fmt.Fprintf(r.out, "mutate: %d of %d mutants after %s\n", done, total, time.Since(start).Round(time.Second))
+				r.printed = time.Now()
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *runner) testPackage(ctx context.Context, folder string, mutants []*Mutant, done func(*Mutant)) error {
+	var toRun []*Mutant
+	skip := ""
+	for _, m := range mutants {
+		if m.Status == NotCovered {
+			done(m)
+			continue
+		}
+		toRun = append(toRun, m)
+		if m.isLua() {
+			skip = goldenTests
+		}
+	}
+	if len(toRun) == 0 {
+		return nil
+	}
+	var suites []*suite
+	for _, f := range testFolders(folder) {
+		s, err := newSuite(ctx, r.root, f, r.temporary, skip)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(r.out, "mutate: %s: %d mutants; %d quick tests of %s take %s, %d others %s\n", folder, len(toRun),
+			len(s.quick), f, s.quickTime.Round(time.Millisecond), len(s.slow), s.slowTime.Round(time.Millisecond))
+		suites = append(suites, s)
+	}
+	queue := make(chan *Mutant, len(toRun))
+	for _, m := range toRun {
+		queue <- m
+	}
+	close(queue)
+	failures := make(chan error, r.workers)
+	for range r.workers {
+		go func() { failures <- r.work(ctx, suites, queue, done) }()
+	}
+	var err error
+	for range r.workers {
+		err = errors.Join(err, <-failures)
+	}
+	return err
+}
+
+func (r *runner) work(ctx context.Context, suites []*suite, queue <-chan *Mutant, done func(*Mutant)) error {
+	folder, err := os.MkdirTemp(r.temporary, "worker-")
+	if err != nil {
+		return err
+	}
+	for m := range queue {
+		for _, s := range suites {
+			if err := s.try(ctx, m, folder); err != nil {
+				return err
+			}
+			if m.Status != Survived {
+				break
+			}
+		}
+		done(m)
+	}
+	return nil
+}
+
+// report writes the results, and returns an error if a mutant survived without an explanation or a score is too low.
+func (r *runner) report(survivors []*Survivor, all, tested []*Mutant, packages []string) error {
+	isWhole := r.diff == "" && r.run == "" && !r.again
+	if isWhole {
+		for _, p := range packages {
+			if err := r.save(p, tested); err != nil {
+				return err
+			}
+		}
+	}
+	// A mutant that was not tested has no status: its explanation is neither right nor wrong.
+	why, problems := explain(survivors, all, packages)
+	results := rows(tested, why)
+	text := markdown(results, tested, why, problems)
+	if err := os.WriteFile(filepath.Join(r.root, "dist", "mutation.md"), []byte(text), 0o600); err != nil {
+		return err
+	}
+	fmt.Fprint(r.out, table(results))
+	open := 0
+	for _, m := range tested {
+		if m.alive() && why[m] == nil {
+			open++
+		}
+	}
+	for _, p := range problems {
+		fmt.Fprintln(r.out, p)
+	}
+	if open > 0 {
+		problems = append(problems, fmt.Sprintf("%d mutants survived without an explanation", open))
+	}
+	for _, row := range results {
+		if isWhole && row.score() < target {
+			problems = append(problems, fmt.Sprintf("%s: the score is below %.0f %%", row.name, 100*target))
+		}
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("%s. See dist/mutation.md and hack/mutate/README.md", strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+func (r *runner) save(folder string, mutants []*Mutant) error {
+	file := r.file(folder)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	here := []*Mutant{}
+	for _, m := range mutants {
+		if m.Package == folder {
+			here = append(here, m)
+		}
+	}
+	data, err := json.MarshalIndent(here, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, data, 0o600)
+}

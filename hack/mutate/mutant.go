@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+)
+
+// Status is the outcome of a mutant.
+type Status string
+
+const (
+	// Killed: a test failed.
+	Killed Status = "killed"
+	// TimedOut: the tests did not end in a multiple of their usual time. It counts as killed.
+	TimedOut Status = "timed out"
+	// Survived: all tests passed.
+	Survived Status = "survived"
+	// NotCovered: no test executes the line. It counts as survived.
+	NotCovered Status = "not covered"
+	// NotViable: the mutant does not compile. It does not count.
+	NotViable Status = "not viable"
+)
+
+// Mutant is one change to one file.
+type Mutant struct {
+	Package string `json:"package"` // folder of the package, relative to the root of the module
+	File    string `json:"file"`    // relative to the root of the module
+	Line    int    `json:"line"`
+	In      string `json:"in,omitempty"` // the function around it
+	Rule    string `json:"rule"`         // the operator of the mutation tool
+	Before  string `json:"before"`       // the line, without indentation
+	After   string `json:"after"`        // the changed line, or dropped
+	Status  Status `json:"status,omitempty"`
+	Killer  string `json:"killer,omitempty"` // the first test that failed
+
+	offset, length int
+	text           string // replaces length bytes at offset
+}
+
+// dropped is the text after the mutation that removes a statement.
+const dropped = "(dropped)"
+
+// alive reports whether no test noticed the mutant.
+func (m *Mutant) alive() bool { return m.Status == Survived || m.Status == NotCovered }
+
+// counts reports whether the mutant is part of the score.
+func (m *Mutant) counts() bool { return m.Status != NotViable && m.Status != "" }
+
+// isLua reports whether the mutant changes a Lua script.
+func (m *Mutant) isLua() bool { return strings.HasSuffix(m.File, ".lua") }
+
+// apply returns the file with the mutation.
+func (m *Mutant) apply(source []byte) []byte {
+	return bytes.Join([][]byte{source[:m.offset], source[m.offset+m.length:]}, []byte(m.text))
+}
+
+// show sets Line, Before and After from the source.
+func (m *Mutant) show(source []byte) {
+	m.Line = 1 + bytes.Count(source[:m.offset], []byte("\n"))
+	start := 1 + bytes.LastIndexByte(source[:m.offset], '\n')
+	end := m.offset + m.length
+	if next := bytes.IndexByte(source[end:], '\n'); next >= 0 {
+		end += next
+	} else {
+		end = len(source)
+	}
+	m.Before = oneLine(string(source[start:end]))
+	m.After = oneLine(string(source[start:m.offset]) + m.text + string(source[m.offset+m.length:end]))
+	if m.After == "" {
+		m.After = dropped
+	}
+}
+
+// oneLine joins lines and removes indentation.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// key identifies a mutant in a file, independent of its line number.
+func (m *Mutant) key() string {
+	return strings.Join([]string{m.File, m.In, m.Before, m.After}, "\x00")
+}
