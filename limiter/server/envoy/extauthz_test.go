@@ -98,6 +98,10 @@ func TestParseAttributes_ReadsTheRequest(t *testing.T) {
 				Headers: map[string]string{"x-plan": "free", ":path": "/"},
 			},
 		},
+		"a header in upper case": {
+			`{"context_extensions": {"domain": "shop"}, "request": {"http": {"path": "/", "headers": {"X-Plan": "free"}}}}`,
+			rules.Request{Path: "/", Headers: map[string]string{"x-plan": "free"}},
+		},
 		"raw headers, with repeated headers joined": {
 			`{"context_extensions": {"domain": "shop"}, "request": {"http": {"path": "/", "header_map": {"headers": [
 			  {"key": "x-a", "raw_value": "MQ=="}, {"key": "X-A", "raw_value": "Mg=="}, {"key": "cookie", "value": "a=1"}, {"key": "cookie", "raw_value": "Yj0y"}]}}}}`,
@@ -109,6 +113,10 @@ func TestParseAttributes_ReadsTheRequest(t *testing.T) {
 		},
 		"a peer without address": {
 			`{"context_extensions": {"domain": "shop"}, "source": {"address": {"pipe": {"path": "@x"}}}}`, rules.Request{Path: "/"},
+		},
+		"one extension": {
+			`{"context_extensions": {"domain": "shop", "plan": "free"}}`,
+			rules.Request{Path: "/", Descriptors: []rules.Descriptor{{{Key: "plan", Value: "free"}}}},
 		},
 		"extensions sorted by name": {
 			`{"context_extensions": {"domain": "shop", "z": "1", "plan": "free", "a": ""}}`,
@@ -189,20 +197,26 @@ func TestExtAuthz_MatchesContextExtensionsAsADescriptor(t *testing.T) {
 
 func TestExtAuthz_RejectsInvalidContextExtensions(t *testing.T) {
 	w := limiterOf(t, search())
-	many := map[string]string{"domain": "shop"}
-	for i := range maxEntries + 1 {
-		many[strings.Repeat("x", i+1)] = ""
+	extensions := func(domain string, n int) *authv3.AttributeContext {
+		all := map[string]string{"domain": domain}
+		for i := range n {
+			all[strings.Repeat("x", i+1)] = ""
+		}
+		return &authv3.AttributeContext{ContextExtensions: all}
 	}
 	for want, a := range map[string]*authv3.AttributeContext{
 		"attributes.context_extensions has no domain":            {},
-		"in attributes.context_extensions is longer than 253":    {ContextExtensions: map[string]string{"domain": strings.Repeat("x", 254)}},
-		"attributes.context_extensions has more than 64 entries": {ContextExtensions: many},
+		"in attributes.context_extensions is longer than 253":    extensions(strings.Repeat("x", 254), 0),
+		"attributes.context_extensions has more than 64 entries": extensions("shop", 65),
 	} {
 		_, err := w.auth.Check(t.Context(), &authv3.CheckRequest{Attributes: a})
 		wantError(t, err, codes.InvalidArgument, want)
 	}
 	_, err := w.auth.Check(t.Context(), &authv3.CheckRequest{})
 	wantError(t, err, codes.InvalidArgument, "has no domain")
+	if got := w.check(t, extensions(strings.Repeat("x", 253), 64)); got.GetOkResponse() == nil {
+		t.Errorf("the most extensions: %v", got)
+	}
 }
 
 func TestExtAuthz_DeniesARequestWithADelay(t *testing.T) {

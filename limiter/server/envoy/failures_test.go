@@ -89,14 +89,15 @@ func TestRateLimit_RejectsInvalidRequests(t *testing.T) {
 		asked *ratelimitv3.RateLimitRequest
 		want  string
 	}{
-		"nothing":              {&ratelimitv3.RateLimitRequest{}, "domain is empty"},
-		"no domain":            {&ratelimitv3.RateLimitRequest{Descriptors: many(1)}, "domain is empty: set it to the domain"},
-		"a domain too long":    {&ratelimitv3.RateLimitRequest{Domain: strings.Repeat("x", 254), Descriptors: many(1)}, "domain is longer than 253 bytes"},
-		"no descriptors":       {request(), "descriptors is empty"},
-		"too many descriptors": {request(many(65)...), "descriptors has more than 64"},
-		"no entries":           {request(describe("a=b"), describe("")), "descriptors[1].entries is empty"},
-		"too many entries":     {request(describe(strings.Repeat("a=b ", 65))), "descriptors[0].entries has more than 64"},
-		"an empty key":         {request(describe("a=b"), describe("a=b =c")), "descriptors[1].entries[1].key is empty"},
+		"nothing":                    {&ratelimitv3.RateLimitRequest{}, "domain is empty"},
+		"no domain":                  {&ratelimitv3.RateLimitRequest{Descriptors: many(1)}, "domain is empty: set it to the domain"},
+		"a domain too long":          {&ratelimitv3.RateLimitRequest{Domain: strings.Repeat("x", 254), Descriptors: many(1)}, "domain is longer than 253 bytes"},
+		"no descriptors":             {request(), "descriptors is empty"},
+		"too many descriptors":       {request(many(65)...), "descriptors has more than 64"},
+		"a domain of 127 characters": {&ratelimitv3.RateLimitRequest{Domain: strings.Repeat("é", 127), Descriptors: many(64)}, "domain is longer than 253 bytes"},
+		"no entries":                 {request(describe("a=b"), describe("")), "descriptors[1].entries is empty"},
+		"too many entries":           {request(describe(strings.Repeat("a=b ", 65))), "descriptors[0].entries has more than 64"},
+		"an empty key":               {request(describe("a=b"), describe("a=b =c")), "descriptors[1].entries[1].key is empty"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -105,6 +106,13 @@ func TestRateLimit_RejectsInvalidRequests(t *testing.T) {
 		})
 	}
 	wantSummary(t, w.ask(t, describe("tenant=acme")), "OK: OK 4")
+	largest := &ratelimitv3.RateLimitRequest{Domain: strings.Repeat("x", 253), Descriptors: make([]*descriptorv3.RateLimitDescriptor, 64)}
+	for i := range largest.GetDescriptors() {
+		largest.Descriptors[i] = describe(strings.Repeat("a=b ", 64))
+	}
+	if _, err := w.rls.ShouldRateLimit(t.Context(), largest); err != nil {
+		t.Errorf("the largest request: %v", err)
+	}
 }
 
 func TestServer_RejectsAMessageOver64KiB(t *testing.T) {

@@ -140,10 +140,10 @@ func (w *world) serve(t testing.TB, listener net.Listener, target string, o Opti
 	w.health = grpc_health_v1.NewHealthClient(conn)
 }
 
-// watch calls Watch and returns a function that compares the next status.
+// watch calls Watch for the rate limit service and returns a function that compares the next status.
 func (w *world) watch(t *testing.T) func(want grpc_health_v1.HealthCheckResponse_ServingStatus) {
 	t.Helper()
-	stream, err := w.health.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	stream, err := w.health.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "envoy.service.ratelimit.v3.RateLimitService"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,9 @@ package envoy
 
 import (
 	"fmt"
+	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -144,6 +146,12 @@ func TestRateLimit_CountsHits(t *testing.T) {
 				request(refunding(4, m), counting(0, "tenant=acme"), counting(3, "generic_key=n")),
 			}, "OVER_LIMIT: OK 4, OVER_LIMIT 0, OK 10",
 		},
+		"a peek that passes and hits": {
+			[]*ratelimitv3.RateLimitRequest{request(counting(0, "tenant=acme"), counting(3, m)), request(counting(0, m))}, "OK: OK 7",
+		},
+		"hits and a peek that denies": {
+			[]*ratelimitv3.RateLimitRequest{request(counting(10, "tenant=acme")), request(counting(3, m), counting(0, "tenant=acme")), request(counting(0, m))}, "OK: OK 10",
+		},
 		"only peeks": {
 			[]*ratelimitv3.RateLimitRequest{request(counting(4, m)), request(counting(0, m), counting(0, "generic_key=n"))}, "OK: OK 6, OK 10",
 		},
@@ -167,7 +175,11 @@ func TestRateLimit_ARefundIsOKBelowALoweredLimit(t *testing.T) {
 	w := limiterOf(t, per("m", 10, time.Minute, "generic_key"))
 	w.ask(t, counting(10, "generic_key=m"))
 	swap(t, w.engine, per("m", 5, time.Minute, "generic_key"))
-	wantSummary(t, w.ask(t, refunding(1, "generic_key=m")), "OK: OK 0")
+	answer := w.ask(t, refunding(1, "generic_key=m"))
+	wantSummary(t, answer, "OK: OK 0")
+	if fields := answer.GetResponseHeadersToAdd(); len(fields) > 0 {
+		t.Errorf("a refund has the headers %v", fields)
+	}
 	wantSummary(t, w.ask(t, refunding(5, "generic_key=m")), "OK: OK 1")
 }
 
@@ -178,6 +190,11 @@ func TestRateLimit_AnOverrideReplacesTheLimitOfThePolicy(t *testing.T) {
 		if multiplier > 0 {
 			d.Limit.UnitMultiplier = wrapperspb.UInt32(multiplier)
 		}
+		return d
+	}
+	multiple := func(units uint32, unit typev3.RateLimitUnit, n uint32) *descriptorv3.RateLimitDescriptor {
+		d := limited(units, unit, 0)
+		d.Limit.UnitMultiplier = wrapperspb.UInt32(n)
 		return d
 	}
 	tests := map[string]struct {
@@ -195,6 +212,7 @@ func TestRateLimit_AnOverrideReplacesTheLimitOfThePolicy(t *testing.T) {
 		"a year is too long":                {limited(42, typev3.RateLimitUnit_YEAR, 0), `{"name": "shop/t", "requestsPerUnit": 10, "unit": "MINUTE"}`, 8},
 		"two months are too long":           {limited(42, typev3.RateLimitUnit_MONTH, 2), `{"name": "shop/t", "requestsPerUnit": 10, "unit": "MINUTE"}`, 8},
 		"more months than a Duration holds": {limited(42, typev3.RateLimitUnit_MONTH, math.MaxUint32), `{"name": "shop/t", "requestsPerUnit": 10, "unit": "MINUTE"}`, 8},
+		"no days":                           {multiple(42, typev3.RateLimitUnit_DAY, 0), `{"name": "shop/t", "requestsPerUnit": 10, "unit": "MINUTE"}`, 8},
 		"no unit":                           {limited(42, typev3.RateLimitUnit_UNKNOWN, 0), `{"name": "shop/t", "requestsPerUnit": 10, "unit": "MINUTE"}`, 8},
 		"an unknown unit":                   {limited(42, 99, 0), `{"name": "shop/t", "requestsPerUnit": 10, "unit": "MINUTE"}`, 8},
 		"no units":                          {limited(0, typev3.RateLimitUnit_HOUR, 0), `{"name": "shop/t", "requestsPerUnit": 10, "unit": "MINUTE"}`, 8},
@@ -214,10 +232,12 @@ func TestRateLimit_AnOverrideReplacesTheLimitOfThePolicy(t *testing.T) {
 	}
 	t.Run("headers report the override", func(t *testing.T) {
 		w := limiterOf(t, per("t", 10, time.Minute, "tenant"))
+		var got []string
 		for _, h := range w.ask(t, limited(42, typev3.RateLimitUnit_HOUR, 0)).GetResponseHeadersToAdd() {
-			if h.GetKey() == "ratelimit-policy" && h.GetValue() != `"shop/t";q=42;w=3600` {
-				t.Errorf("RateLimit-Policy: %s", h.GetValue())
-			}
+			got = append(got, h.GetKey()+"="+h.GetValue())
+		}
+		if want := []string{`ratelimit="shop/t";r=41;t=3600`, `ratelimit-policy="shop/t";q=42;w=3600`}; !slices.Equal(got, want) {
+			t.Errorf("headers %q, want %q", got, want)
 		}
 	})
 }
@@ -387,6 +407,30 @@ func TestRateLimit_WritesEachHeaderStyle(t *testing.T) {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		})
+	}
+}
+
+// TestServer_DecidesWithoutHeadersThatCannotBeFormatted: a rule set from a file can have a policy name that is not ASCII, which no header
+// can hold.
+func TestServer_DecidesWithoutHeadersThatCannotBeFormatted(t *testing.T) {
+	foreign, web := per("ä", 1, time.Minute, "tenant"), search()
+	web.Policy, web.Units = "shop/ö", 1
+	var log strings.Builder
+	w := serve(t, Options{
+		Engine: newEngine(t, noon(), foreign, web), Style: reply.RateLimitHeaders, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	answer := w.ask(t, describe("tenant=acme"))
+	wantSummary(t, answer, "OK: OK 0")
+	checked := w.check(t, attributes("GET", "/v1/search"))
+	if len(answer.GetResponseHeadersToAdd())+len(checked.GetOkResponse().GetResponseHeadersToAdd()) > 0 {
+		t.Errorf("headers %v and %v", answer, checked)
+	}
+	wantSummary(t, w.ask(t, describe("tenant=acme")), "OVER_LIMIT: OVER_LIMIT 0")
+	if err := w.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(log.String(), "a response has no rate-limit headers"); got != 3 {
+		t.Errorf("%d warnings, want 3:\n%s", got, &log)
 	}
 }
 

@@ -140,7 +140,7 @@ func parseOverride(o *descriptorv3.RateLimitDescriptor_RateLimitOverride) *engin
 	if m := o.GetUnitMultiplier(); m != nil {
 		units = int64(m.GetValue())
 	}
-	if units < 1 || units > int64(limiter.MaxWindow/unit) {
+	if units > int64(limiter.MaxWindow/unit) { // the engine rejects a window of 0
 		return nil
 	}
 	window := time.Duration(units * int64(unit))

@@ -50,7 +50,14 @@ func TestHealth_ReportsReadiness(t *testing.T) {
 	r := &readiness{}
 	r.unready("no rules yet")
 	w := serve(t, Options{Engine: newEngine(t, noon()), Ready: r.ready})
-	want := func(want grpc_health_v1.HealthCheckResponse_ServingStatus) {
+	wantList := func(want grpc_health_v1.HealthCheckResponse_ServingStatus) {
+		t.Helper()
+		list, err := w.health.List(t.Context(), &grpc_health_v1.HealthListRequest{})
+		if err != nil || len(list.GetStatuses()) != 3 || list.GetStatuses()[""].GetStatus() != want {
+			t.Errorf("list %v, %v", list, err)
+		}
+	}
+	wantCheck := func(want grpc_health_v1.HealthCheckResponse_ServingStatus) {
 		t.Helper()
 		for _, service := range []string{"", "envoy.service.ratelimit.v3.RateLimitService", "envoy.service.auth.v3.Authorization"} {
 			got, err := w.health.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
@@ -58,16 +65,14 @@ func TestHealth_ReportsReadiness(t *testing.T) {
 				t.Errorf("%q: %v, %v, want %v", service, got.GetStatus(), err, want)
 			}
 		}
-		list, err := w.health.List(t.Context(), &grpc_health_v1.HealthListRequest{})
-		if err != nil || len(list.GetStatuses()) != 3 || list.GetStatuses()[""].GetStatus() != want {
-			t.Errorf("list %v, %v", list, err)
-		}
 	}
-	want(notServing)
+	wantCheck(notServing)
+	wantList(notServing)
 	r.not.Store(nil)
-	want(serving)
+	wantList(serving) // without a check before it
+	wantCheck(serving)
 	r.unready("draining")
-	want(notServing)
+	wantCheck(notServing)
 	_, err := w.health.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "another"})
 	wantError(t, err, codes.NotFound, "")
 }
@@ -75,15 +80,18 @@ func TestHealth_ReportsReadiness(t *testing.T) {
 func TestHealth_WatchReportsChangesAndEndsWithTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &readiness{}
+		r.unready("no rules yet")
 		w := serveInMemory(t, Options{Engine: newEngine(t, noon()), Ready: r.ready})
 		next := w.watch(t)
-		next(serving)
-		r.unready("draining")
-		began := time.Now()
 		next(notServing)
+		r.not.Store(nil)
+		began := time.Now()
+		next(serving)
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("reported after %v, want at most 1s", took)
 		}
+		r.unready("draining")
+		next(notServing)
 		began = time.Now()
 		if err := w.stop(); err != nil {
 			t.Error(err)
