@@ -48,9 +48,10 @@ func inNamespaceCluster() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 	})
 }
 
-func TestCompile_IgnoresTheOrderOfPoliciesOfBothKinds(t *testing.T) {
+func TestCompile_IgnoresTheOrderOfPolicies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policies := policiesOfBothKinds().Draw(t, "policies")
+		printIfFailed(t, policies)
 		shuffled := compile.Policies{
 			Namespaced: rapid.Permutation(policies.Namespaced).Draw(t, "namespaced"),
 			Cluster:    slices.Clone(rapid.Permutation(policies.Cluster).Draw(t, "cluster")),
@@ -71,13 +72,14 @@ func TestCompile_IgnoresTheOrderOfPoliciesOfBothKinds(t *testing.T) {
 	})
 }
 
-func TestCompile_ReturnsARuleOrAProblemForEveryPolicyOfBothKinds(t *testing.T) {
+func TestCompile_ReturnsARuleOrAProblemForEveryPolicy(t *testing.T) {
 	type policy struct {
 		name    string
 		cluster bool
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		policies := policiesOfBothKinds().Draw(t, "policies")
+		printIfFailed(t, policies)
 		result := policies.Compile(compile.DefaultIdentity())
 
 		missing := map[policy]bool{}
@@ -100,6 +102,9 @@ func TestCompile_ReturnsARuleOrAProblemForEveryPolicyOfBothKinds(t *testing.T) {
 			if !missing[p] && !withProblem[p] {
 				t.Errorf("unexpected problem: %s", problem)
 			}
+			if problem.Field == "" || problem.Message == "" || problem.Reason != v1alpha1.ReasonInvalid {
+				t.Errorf("incomplete problem: %+v", problem)
+			}
 			delete(missing, p)
 			withProblem[p] = true
 		}
@@ -112,22 +117,32 @@ func TestCompile_ReturnsARuleOrAProblemForEveryPolicyOfBothKinds(t *testing.T) {
 	})
 }
 
-func TestCompile_IsolatesInvalidClusterPolicies(t *testing.T) {
+func TestCompile_IsolatesInvalidPolicies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policies := policiesOfBothKinds().Draw(t, "policies")
-		bad := clusterPolicy(badPolicy()).Draw(t, "bad")
-		bad.Name = "bad" // a unique name
 		before := policies.Compile(compile.DefaultIdentity())
-		policies.Cluster = append(policies.Cluster, bad)
+		bad := badPolicy().Draw(t, "bad")
+		bad.Name = "bad" // a unique name
+		name := compile.Name(&bad)
+		if rapid.Bool().Draw(t, "bad cluster policy") {
+			cluster := clusterPolicy(rapid.Just(bad)).Draw(t, "cluster policy")
+			name = compile.ClusterName(&cluster)
+			at := rapid.IntRange(0, len(policies.Cluster)).Draw(t, "at")
+			policies.Cluster = slices.Insert(policies.Cluster, at, cluster)
+		} else {
+			at := rapid.IntRange(0, len(policies.Namespaced)).Draw(t, "at")
+			policies.Namespaced = slices.Insert(policies.Namespaced, at, bad)
+		}
+		printIfFailed(t, policies)
 		after := policies.Compile(compile.DefaultIdentity())
 
 		problems := len(after.Problems)
-		after.Problems = slices.DeleteFunc(after.Problems, func(p compile.Problem) bool { return p.Policy == compile.ClusterName(&bad) })
+		after.Problems = slices.DeleteFunc(after.Problems, func(p compile.Problem) bool { return p.Policy == name })
 		if diff := cmp.Diff(before, after, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("an invalid policy changed the result of other policies: %s", diff)
+			t.Errorf("the invalid policy %s changed the result of other policies: %s", name, diff)
 		}
 		if problems == len(after.Problems) {
-			t.Error("no problem names the invalid policy")
+			t.Errorf("no problem names %s", name)
 		}
 	})
 }
@@ -140,6 +155,7 @@ func TestOverrides_HoldForEveryRequest(t *testing.T) {
 			Namespaced: rapid.SliceOfN(similarPolicy(), 1, 6).Draw(t, "namespaced"),
 			Cluster:    rapid.SliceOfN(clusterPolicy(similarPolicy()), 1, 4).Draw(t, "cluster"),
 		}
+		printIfFailed(t, policies)
 		result := policies.Compile(compile.DefaultIdentity())
 		for _, o := range result.Overrides {
 			found[o.Reason]++

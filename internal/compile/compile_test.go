@@ -1,13 +1,10 @@
 package compile_test
 
 import (
-	"bytes"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
@@ -16,28 +13,10 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-func TestCompile_IgnoresTheOrderOfPolicies(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		policies := rapid.SliceOfN(anyPolicy(), 0, 12).Draw(t, "policies")
-		shuffled := rapid.Permutation(policies).Draw(t, "shuffled")
-
-		set, problems := compile.Compile(policies, compile.DefaultIdentity())
-		data, revision := rules.Encode(set)
-		again, problemsAgain := compile.Compile(shuffled, compile.DefaultIdentity())
-		dataAgain, revisionAgain := rules.Encode(again)
-
-		if !bytes.Equal(data, dataAgain) || revision != revisionAgain {
-			t.Errorf("another order gives another Set: %s", cmp.Diff(set, again))
-		}
-		if diff := cmp.Diff(problems, problemsAgain); diff != "" {
-			t.Errorf("another order gives other problems: %s", diff)
-		}
-	})
-}
-
 func TestCompile_IgnoresTheOrderOfUnorderedLists(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy := goodPolicy().Draw(t, "policy")
+		printIfFailed(t, compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy}})
 		shuffled := *policy.DeepCopy()
 		if shuffled.Spec.Match != nil && shuffled.Spec.Match.HTTP != nil {
 			http := shuffled.Spec.Match.HTTP
@@ -67,65 +46,6 @@ func TestCompile_IgnoresTheOrderOfUnorderedLists(t *testing.T) {
 		}
 		if diff := cmp.Diff(mustCompile(t, policy), mustCompile(t, shuffled)); diff != "" {
 			t.Error(diff)
-		}
-	})
-}
-
-func TestCompile_IsolatesInvalidPolicies(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		policies := rapid.SliceOfN(anyPolicy(), 0, 8).Draw(t, "policies")
-		bad := badPolicy().Draw(t, "bad")
-		bad.Name = "bad" // a unique name
-		at := rapid.IntRange(0, len(policies)).Draw(t, "at")
-
-		before, problems := compile.Compile(policies, compile.DefaultIdentity())
-		after, more := compile.Compile(slices.Insert(slices.Clone(policies), at, bad), compile.DefaultIdentity())
-
-		if diff := cmp.Diff(before, after); diff != "" {
-			t.Errorf("an invalid policy changed the Set: %s", diff)
-		}
-		others := slices.DeleteFunc(more, func(p compile.Problem) bool { return p.Policy == compile.Name(&bad) })
-		if diff := cmp.Diff(problems, others, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("an invalid policy changed the problems of other policies: %s", diff)
-		}
-		if len(others) == len(more) {
-			t.Errorf("no problem names %s", compile.Name(&bad))
-		}
-	})
-}
-
-func TestCompile_ReturnsARuleOrAProblemForEveryPolicy(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		policies := rapid.SliceOfN(anyPolicy(), 0, 12).Draw(t, "policies")
-		set, problems := compile.Compile(policies, compile.DefaultIdentity())
-
-		want := map[string]bool{}
-		for i := range policies {
-			want[compile.Name(&policies[i])] = true
-		}
-		rule, problem := map[string]bool{}, map[string]bool{}
-		for _, r := range set.Rules {
-			if !want[r.Policy] || rule[r.Policy] {
-				t.Errorf("unexpected rule for %s", r.Policy)
-			}
-			rule[r.Policy] = true
-		}
-		for _, p := range problems {
-			if !want[p.Policy] || rule[p.Policy] {
-				t.Errorf("unexpected problem: %s", p)
-			}
-			if p.Field == "" || p.Message == "" || p.Reason != v1alpha1.ReasonInvalid {
-				t.Errorf("incomplete problem: %+v", p)
-			}
-			problem[p.Policy] = true
-		}
-		for name := range want {
-			if !rule[name] && !problem[name] {
-				t.Errorf("no rule and no problem for %s", name)
-			}
-		}
-		if _, err := rules.NewIndex(set, "sha256:test", "weir:"); err != nil {
-			t.Errorf("a limiter rejects the Set: %v", err)
 		}
 	})
 }

@@ -74,6 +74,8 @@ func TestIsRedundant(t *testing.T) {
 		"for more requests":                            {func(r *rules.Rule) { r.Match.Methods = []string{"GET"} }, nil, true},
 		"in this domain and another":                   {nil, func(r *rules.Rule) { r.AllDomains, r.Domains = false, []string{"billing", "shop"} }, true},
 		"in other domains":                             {nil, func(r *rules.Rule) { r.AllDomains, r.Domains = false, []string{"billing"} }, false},
+		"in no domain":                                 {nil, func(r *rules.Rule) { r.AllDomains = false }, false},
+		"in some domains, for a rule for all domains":  {func(r *rules.Rule) { r.Domain, r.AllDomains = "", true }, func(r *rules.Rule) { r.AllDomains, r.Domains = false, []string{"shop"} }, false},
 		"for a rule for all domains":                   {func(r *rules.Rule) { r.Domain, r.AllDomains = "", true }, nil, true},
 		"in one of the two domains of the rule":        {func(r *rules.Rule) { r.Domain, r.Domains = "", []string{"a", "b"} }, func(r *rules.Rule) { r.AllDomains, r.Domains = false, []string{"a"} }, false},
 		"laxer while Redis is unavailable":             {nil, func(r *rules.Rule) { r.OnStoreFailure = rules.AllowOnFailure }, false},

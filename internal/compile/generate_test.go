@@ -1,15 +1,43 @@
 package compile_test
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter/rules"
 )
+
+// printIfFailed prints policies as a file for weir lint if the test fails: rapid prints pointers as addresses.
+func printIfFailed(t *rapid.T, policies compile.Policies) {
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		var file strings.Builder
+		write := func(object any) {
+			text, err := yaml.Marshal(object)
+			if err != nil {
+				t.Error(err)
+			}
+			file.WriteString("---\n" + string(text))
+		}
+		for _, policy := range policies.Namespaced {
+			policy.APIVersion, policy.Kind = v1alpha1.GroupVersion.String(), "RateLimitPolicy"
+			write(policy)
+		}
+		for _, policy := range policies.Cluster {
+			policy.APIVersion, policy.Kind = v1alpha1.GroupVersion.String(), "ClusterRateLimitPolicy"
+			write(policy)
+		}
+		t.Logf("the policies:\n%s", &file)
+	})
+}
 
 // anyPolicy draws valid and invalid policies. They have few different names, so that some policies have the same name.
 func anyPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {

@@ -93,6 +93,7 @@ func TestCovers_HoldsForEveryWrite(t *testing.T) {
 			policy.Namespace, policy.Name = "shop", name
 			policies.Namespaced = append(policies.Namespaced, policy)
 		}
+		printIfFailed(t, policies)
 		set := policies.Compile(compile.DefaultIdentity()).Set
 		if !compile.Covers(&set.Rules[1].Match, &set.Rules[0].Match) {
 			return
