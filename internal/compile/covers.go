@@ -98,7 +98,7 @@ func allWithin(networks, others []string) bool {
 }
 
 func isWithin(network, other string) bool {
-	n, err := netip.ParsePrefix(network)
-	o, err2 := netip.ParsePrefix(other)
-	return err == nil && err2 == nil && o.Bits() <= n.Bits() && o.Contains(n.Addr())
+	n, _ := netip.ParsePrefix(network) // the zero Prefix, if a network is invalid, contains no address
+	o, _ := netip.ParsePrefix(other)
+	return o.Bits() <= n.Bits() && o.Contains(n.Addr())
 }

@@ -12,6 +12,9 @@ func TestCovers(t *testing.T) {
 	prefix := func(value string) rules.Match {
 		return rules.Match{Paths: []rules.PathMatch{{Type: rules.PathPrefix, Value: value}}}
 	}
+	ofType := func(kind rules.PathMatchType, value string) rules.Match {
+		return rules.Match{Paths: []rules.PathMatch{{Type: kind, Value: value}}}
+	}
 	descriptor := func(key, value string) rules.Match {
 		return rules.Match{Descriptors: []rules.DescriptorMatch{{Key: key, Value: value}}}
 	}
@@ -23,12 +26,21 @@ func TestCovers(t *testing.T) {
 		"a prefix does not cover an empty match":          {prefix("/v1"), rules.Match{}, false},
 		"a prefix covers a longer one":                    {prefix("/v1"), prefix("/v1/search"), true},
 		"a prefix covers whole segments only":             {prefix("/v1"), prefix("/v10"), false},
+		"a prefix covers itself and the exact path":       {prefix("/v1"), rules.Match{Paths: []rules.PathMatch{{Type: rules.PathPrefix, Value: "/v1"}, {Type: rules.PathExact, Value: "/v1"}}}, true},
+		"a prefix does not cover a regular expression":    {prefix("/v1"), ofType(rules.PathRegex, "/v1/.*"), false},
+		"a regular expression covers itself":              {ofType(rules.PathRegex, "/v1/.*"), ofType(rules.PathRegex, "/v1/.*"), true},
+		"a regular expression does not cover a prefix":    {ofType(rules.PathRegex, "/v1"), prefix("/v1/search"), false},
+		"an exact path does not cover a longer one":       {ofType(rules.PathExact, "/v1"), ofType(rules.PathExact, "/v1/search"), false},
+		"an exact path does not cover the prefix":         {ofType(rules.PathExact, "/v1"), prefix("/v1"), false},
 		"the root covers every prefix":                    {prefix("/"), prefix("/v1"), true},
 		"a wildcard covers subdomains":                    {rules.Match{Hosts: []string{"*.example"}}, rules.Match{Hosts: []string{"a.example", "*.b.example"}}, true},
 		"a wildcard does not cover its own domain":        {rules.Match{Hosts: []string{"*.example"}}, rules.Match{Hosts: []string{"example"}}, false},
 		"two methods cover one of them":                   {rules.Match{Methods: []string{"GET", "PUT"}}, rules.Match{Methods: []string{"GET"}}, true},
 		"one method does not cover two":                   {rules.Match{Methods: []string{"GET"}}, rules.Match{Methods: []string{"GET", "PUT"}}, false},
 		"a network covers a smaller one":                  {rules.Match{CIDRs: []string{"10.0.0.0/8"}}, rules.Match{CIDRs: []string{"10.1.0.0/16"}}, true},
+		"a network covers itself":                         {rules.Match{CIDRs: []string{"10.0.0.0/8"}}, rules.Match{CIDRs: []string{"10.0.0.0/8"}}, true},
+		"a network does not cover another one":            {rules.Match{CIDRs: []string{"10.0.0.0/8"}}, rules.Match{CIDRs: []string{"11.0.0.0/8"}}, false},
+		"a network does not cover all addresses":          {rules.Match{CIDRs: []string{"10.0.0.0/8"}}, rules.Match{}, false},
 		"a network does not cover a larger one":           {rules.Match{CIDRs: []string{"10.1.0.0/16"}}, rules.Match{CIDRs: []string{"10.0.0.0/8"}}, false},
 		"a smaller exception covers a larger one":         {rules.Match{ExceptCIDRs: []string{"10.1.0.0/16"}}, rules.Match{ExceptCIDRs: []string{"10.0.0.0/8"}}, true},
 		"an exception does not cover a match without it":  {rules.Match{ExceptCIDRs: []string{"10.1.0.0/16"}}, rules.Match{}, false},

@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -62,11 +61,12 @@ func namespaceFacts(namespaces []Namespace, list []rules.Rule, identity Identity
 }
 
 func (q *namespaceInputs) labelsOf(n Namespace) map[string]string {
-	if len(q.labels) == 0 || len(n.Labels) == 0 {
-		return nil
+	labels := map[string]string{}
+	for key := range q.labels {
+		if value, has := n.Labels[key]; has {
+			labels[key] = value
+		}
 	}
-	labels := maps.Clone(n.Labels)
-	maps.DeleteFunc(labels, func(key, _ string) bool { return !q.labels[key] })
 	if len(labels) == 0 {
 		return nil
 	}

@@ -1,11 +1,14 @@
 package compile_test
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
@@ -16,7 +19,7 @@ func namespaces() []compile.Namespace {
 	return []compile.Namespace{
 		{Name: "shop", Labels: map[string]string{"plan": "free", "tenant": "acme", "colour": "blue"}, Annotations: map[string]string{"owner": "globex"}},
 		{Name: "bank", Labels: map[string]string{"tenant": "bank"}, Annotations: map[string]string{"owner": strings.Repeat("x", 254)}},
-		{Name: "search", Labels: map[string]string{"plan": "paid"}},
+		{Name: "search", Labels: map[string]string{"plan": "paid"}, Annotations: map[string]string{"owner": strings.Repeat("y", 253)}},
 		{Name: "forum"},
 	}
 }
@@ -36,7 +39,8 @@ func TestCompile_ReturnsOnlyTheNamespacePropertiesThatRulesRead(t *testing.T) {
 			podCreationPolicy("a", "Tenant", nil), compile.Identity{NamespaceLabel: "tenant"}, []rules.Namespace{{Name: "shop", Tenant: "acme"}},
 		},
 		"the tenants from an annotation, if it is not too long": {
-			podCreationPolicy("a", "Tenant", nil), compile.Identity{NamespaceAnnotation: "owner"}, []rules.Namespace{{Name: "shop", Tenant: "globex"}},
+			podCreationPolicy("a", "Tenant", nil), compile.Identity{NamespaceAnnotation: "owner"},
+			[]rules.Namespace{{Name: "search", Tenant: strings.Repeat("y", 253)}, {Name: "shop", Tenant: "globex"}},
 		},
 		"no tenants for a policy with another identifier": {
 			podCreationPolicy("a", "Tenant", func(s *v1alpha1.RateLimitPolicySpec) {
@@ -65,6 +69,15 @@ func TestCompile_ReturnsOnlyTheNamespacePropertiesThatRulesRead(t *testing.T) {
 			compile.Identity{},
 			[]rules.Namespace{{Name: "bank"}, {Name: "forum"}, {Name: "search"}, {Name: "shop", Labels: map[string]string{"colour": "blue"}}},
 		},
+		"every namespace if a selector excludes a label value": {
+			podCreationPolicy("a", "User", selecting(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "plan", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"free"}},
+			}})),
+			compile.Identity{},
+			[]rules.Namespace{
+				{Name: "bank"}, {Name: "forum"}, {Name: "search", Labels: map[string]string{"plan": "paid"}}, {Name: "shop", Labels: map[string]string{"plan": "free"}},
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			policies := compile.Policies{Cluster: []v1alpha1.ClusterRateLimitPolicy{tc.policy}, Namespaces: namespaces()}
@@ -77,6 +90,37 @@ func TestCompile_ReturnsOnlyTheNamespacePropertiesThatRulesRead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCompile_ReturnsTheNamespacePropertiesOfAllPolicies compiles policies that read different properties, in every order: the order of
+// the names decides the order of the rules.
+func TestCompile_ReturnsTheNamespacePropertiesOfAllPolicies(t *testing.T) {
+	specs := map[string]func(*v1alpha1.RateLimitPolicySpec){
+		"HTTP requests": func(s *v1alpha1.RateLimitPolicySpec) { s.Match = nil },
+		"tenants":       func(s *v1alpha1.RateLimitPolicySpec) { s.Axis = v1alpha1.AxisTenant },
+		"a label": func(s *v1alpha1.RateLimitPolicySpec) {
+			s.Match.Kubernetes.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"plan": "free"}}
+		},
+		"an absent label": func(s *v1alpha1.RateLimitPolicySpec) {
+			s.Match.Kubernetes.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "colour", Operator: metav1.LabelSelectorOpDoesNotExist},
+			}}
+		},
+	}
+	want := []rules.Namespace{
+		{Name: "bank"}, {Name: "forum"}, {Name: "search", Labels: map[string]string{"plan": "paid"}},
+		{Name: "shop", Labels: map[string]string{"plan": "free", "colour": "blue"}, Tenant: "acme"},
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		policies := compile.Policies{Namespaces: namespaces()}
+		for i, reads := range rapid.Permutation(slices.Sorted(maps.Keys(specs))).Draw(t, "order") {
+			policies.Cluster = append(policies.Cluster, podCreationPolicy(string(rune('a'+i)), "User", specs[reads]))
+		}
+		result := policies.Compile(compile.Identity{NamespaceLabel: "tenant"})
+		if diff := cmp.Diff(want, result.Set.Namespaces); diff != "" || len(result.Problems) > 0 {
+			t.Errorf("problems %v, (-want +got):\n%s", result.Problems, diff)
+		}
+	})
 }
 
 func TestCompile_ChangesTheRevisionOnlyWithNamespacePropertiesThatRulesRead(t *testing.T) {
