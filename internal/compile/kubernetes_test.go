@@ -53,6 +53,8 @@ func TestCovers_ComparesMatchesOfWrites(t *testing.T) {
 		"one namespace does not cover all":                {with(func(m *rules.KubernetesMatch) { m.Namespaces = []string{"shop"} }), with(nil), false},
 		"all namespaces cover a selector":                 {with(nil), selecting(free), true},
 		"a selector does not cover all namespaces":        {selecting(free), with(nil), false},
+		"a selector covers itself":                        {selecting(free), selecting(free), true},
+		"a selector does not cover another one":           {selecting(free), selecting(web), false},
 		"one requirement covers two with it":              {selecting(free), selecting(free, web), true},
 		"two requirements do not cover one":               {selecting(free, web), selecting(free), false},
 		"two users cover one of them":                     {with(func(m *rules.KubernetesMatch) { m.Users = []string{"a", "b"} }), with(func(m *rules.KubernetesMatch) { m.Users = []string{"b"} }), true},

@@ -47,19 +47,21 @@ func TestEndpoints_CountAThousandPathsSeparately(t *testing.T) {
 func TestEndpoints_EvictUnusedPaths(t *testing.T) {
 	c := newClock()
 	e := newEndpoints(time.Minute, maxEndpoints)
-	endpointNames(e, c, "junk", 0, maxEndpoints-1)
+	endpointNames(e, c, "junk", 0, 999)
 	endpointNames(e, c, "shop", 0, 1)
-	for range 2 { // windows; all paths were requested in the first one
-		endpointNames(e, c, "late", 0, 1)
-		c.at = c.at.Add(time.Minute)
+	for _, later := range []time.Duration{0, 0, time.Minute - 1} { // the first request without a slot begins a window
+		c.at = c.at.Add(later)
 		endpointNames(e, c, "shop", 0, 1)
-		endpointNames(e, c, "late", 0, 1)
+		if got := endpointNames(e, c, "late", 0, 1); !got[OtherEndpoints] {
+			t.Errorf("%v later, a path without a slot is counted as %v", later, got)
+		}
 	}
+	c.at = c.at.Add(1)
 	if got := endpointNames(e, c, "late", 0, 500); len(got) != 500 || got[OtherEndpoints] {
-		t.Errorf("500 later paths are counted as %d endpoints", len(got))
+		t.Errorf("after a window, 500 later paths are counted as %d endpoints", len(got))
 	}
 	if got := endpointNames(e, c, "shop", 0, 1); !got["/shop/0"] {
-		t.Errorf("a path that was requested in every window is counted as %v", got)
+		t.Errorf("a path that was requested in the window is counted as %v", got)
 	}
 	if n := len(*e.paths.Load()); n != 501 {
 		t.Errorf("%d paths are stored, want 501", n)

@@ -46,7 +46,8 @@ func TestValidateExpression(t *testing.T) {
 		"a text over 4096 bytes":         {`"` + strings.Repeat("x", 4095) + `"`, rules.ResultString, "at most 4096 bytes"},
 		"a text of 4096 bytes":           {`"` + strings.Repeat("x", 4094) + `"`, rules.ResultString, ""},
 		"too many nested brackets":       {strings.Repeat("(", 1000) + "true" + strings.Repeat(")", 1000), rules.ResultBool, "1:1: expression recursion limit exceeded"},
-		"three nested loops":             {`request.headers.exists(a, request.query.exists(b, request.headers.exists(c, a == b && b == c)))`, rules.ResultBool, "1:1: the expression takes up to"},
+		"three nested loops":             {`request.headers.exists(a, request.query.exists(b, request.headers.exists(c, a == b && b == c)))`, rules.ResultBool, "1:1: the expression takes up to 5"},
+		"eight nested loops":             {`request.claims.a.all(a, ` + strings.Repeat(`request.claims.b.all(b, `, 7) + `true` + strings.Repeat(`)`, 8), rules.ResultBool, "1:1: the expression takes up to infinitely many steps"},
 		"a result that grows with the square of the path":       {`request.path.replace("", request.path) == ""`, rules.ResultBool, "1:1: the expression takes up to"},
 		"a regular expression from the request":                 {`request.path.matches(request.headers["x"])`, rules.ResultBool, "1:37: the regular expression of matches must be a string literal"},
 		"a concatenated regular expression":                     {`matches(request.path, "a" + "b")`, rules.ResultBool, "the regular expression of matches must be a string literal"},
@@ -79,7 +80,7 @@ func fullRequest() *rules.Request {
 			"sub": "u1", "admin": true, "huge": 1e16, "junk": json.Number("x"), "weight": 3.0, "exact": json.Number("7"), "half": 2.5, "none": nil, "big": json.Number("1e400"),
 			"groups": []any{"staff", json.Number("1")}, "realm": map[string]any{"tenant": "acme", "level": json.Number("4")},
 		},
-		Descriptors: []rules.Descriptor{{{Key: "generic_key", Value: "login"}, {Key: "tenant", Value: "acme"}}},
+		Descriptors: []rules.Descriptor{{{Key: "generic_key", Value: "login"}, {Key: "tenant", Value: "acme"}}, {{Key: "generic_key", Value: "login"}}},
 	}
 }
 
@@ -139,6 +140,7 @@ func TestMatch_EvaluatesExpressions(t *testing.T) {
 		`type(request) == type(request.descriptors[0][0])`:              isFalse,
 		`request.descriptors[0][0] == request.descriptors[0][0]`:        isTrue,
 		`dyn(request.descriptors[0][0]) == dyn(request)`:                isFalse,
+		`request.descriptors[0][0] == request.descriptors[1][0]`:        isTrue,
 		`dyn(request) == 1`:                                             isFalse,
 		`dyn(request).path == "/v1/search.json"`:                        isTrue,
 		`has(dyn(request).path) && !has(dyn(request).pth)`:              isTrue,
