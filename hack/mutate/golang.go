@@ -125,6 +125,14 @@ func readGremlins(root, folder, output string) ([]*Mutant, error) {
 			return nil, err
 		}
 		addresses := addressOffsets(set, syntax)
+		own, err := ownMutants(name, source)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range own {
+			m.show(source)
+		}
+		mutants = append(mutants, own...)
 		for _, g := range file.Mutations {
 			offset := lineOffset(source, g.Line) + g.Column - 1
 			operator, text := longestOperator(string(source[offset:]), gremlinsRules()[g.Rule])
@@ -138,6 +146,9 @@ func readGremlins(root, folder, output string) ([]*Mutant, error) {
 			if g.Status == "NOT COVERED" && m.In != "" {
 				m.Status = NotCovered
 			}
+			if m.Rule == "INVERT_LOGICAL" {
+				m.group = regroup(set, syntax, source, m)
+			}
 			m.show(source)
 			mutants = append(mutants, m)
 		}
@@ -147,7 +158,7 @@ func readGremlins(root, folder, output string) ([]*Mutant, error) {
 	})
 	// Gremlins reports a minus twice: as an operator between two numbers and as a sign.
 	return slices.CompactFunc(mutants, func(a, b *Mutant) bool {
-		return a.File == b.File && a.offset == b.offset && a.text == b.text
+		return a.File == b.File && a.offset == b.offset && a.text == b.text && a.length == b.length
 	}), nil
 }
 
@@ -179,6 +190,43 @@ func addressOffsets(set *token.FileSet, file *ast.File) []int {
 		return true
 	})
 	return offsets
+}
+
+// regroup returns the edit that inverts && or || without a change of the grouping: a && b && c becomes (a || b) && c.
+func regroup(set *token.FileSet, file *ast.File, source []byte, m *Mutant) *edit {
+	var found *edit
+	text := func(n ast.Node) string {
+		return string(source[set.Position(n.Pos()).Offset:set.Position(n.End()).Offset])
+	}
+	isLogic := func(n ast.Node) bool {
+		b, ok := n.(*ast.BinaryExpr)
+		return ok && (b.Op == token.LAND || b.Op == token.LOR)
+	}
+	var parents []ast.Node
+	ast.Inspect(file, func(n ast.Node) bool {
+		if n == nil {
+			parents = parents[:len(parents)-1]
+			return false
+		}
+		if b, ok := n.(*ast.BinaryExpr); ok && set.Position(b.OpPos).Offset == m.offset {
+			x, y := text(b.X), text(b.Y)
+			if isLogic(b.X) {
+				x = "(" + x + ")"
+			}
+			if isLogic(b.Y) {
+				y = "(" + y + ")"
+			}
+			whole := x + " " + m.text + " " + y
+			if isLogic(parents[len(parents)-1]) {
+				whole = "(" + whole + ")"
+			}
+			from := set.Position(b.Pos()).Offset
+			found = &edit{from, set.Position(b.End()).Offset - from, whole}
+		}
+		parents = append(parents, n)
+		return true
+	})
+	return found
 }
 
 // goFunction returns the function around a line: Name, or Type.Name; "" outside of functions.

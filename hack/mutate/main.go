@@ -251,14 +251,27 @@ func (r *runner) testPackage(ctx context.Context, folder string, mutants []*Muta
 	if len(toRun) == 0 {
 		return nil
 	}
+	builder := &suite{root: r.root, folder: testFolders(folder)[0]}
+	schema, err := newSchema(r.root, folder, r.temporary, toRun, func(overlay string) ([]byte, error) {
+		return builder.build(ctx, filepath.Join(r.temporary, "schema.test"), overlay)
+	})
+	if err != nil {
+		return err
+	}
+	alone := 0
+	for _, m := range toRun {
+		if m.id == 0 && !m.isLua() {
+			alone++
+		}
+	}
 	var suites []*suite
 	for _, f := range testFolders(folder) {
-		s, err := newSuite(ctx, r.root, f, r.temporary, skip)
+		s, err := newSuite(ctx, r.root, f, r.temporary, skip, schema.overlay)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(r.out, "mutate: %s: %d mutants; %d quick tests of %s take %s, %d others %s\n", folder, len(toRun),
-			len(s.quick), f, s.quickTime.Round(time.Millisecond), len(s.slow), s.slowTime.Round(time.Millisecond))
+		fmt.Fprintf(r.out, "mutate: %s: %d mutants, %d with a build of their own; %d quick tests of %s take %s, %d others %s\n",
+			folder, len(toRun), alone, len(s.quick), f, s.quickTime.Round(time.Millisecond), len(s.slow), s.slowTime.Round(time.Millisecond))
 		suites = append(suites, s)
 	}
 	queue := make(chan *Mutant, len(toRun))
@@ -270,7 +283,6 @@ func (r *runner) testPackage(ctx context.Context, folder string, mutants []*Muta
 	for range r.workers {
 		go func() { failures <- r.work(ctx, suites, queue, done) }()
 	}
-	var err error
 	for range r.workers {
 		err = errors.Join(err, <-failures)
 	}

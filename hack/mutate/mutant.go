@@ -35,6 +35,23 @@ type Mutant struct {
 
 	offset, length int
 	text           string // replaces length bytes at offset
+	group          *edit  // replaces more than the operator, if only parentheses keep the grouping of the source
+
+	id                  int // in the schema, see newSchema; 0: needs a build of its own
+	firstLine, lastLine int // of the site in the schema
+}
+
+// edit replaces length bytes at offset.
+type edit struct {
+	offset, length int
+	text           string
+}
+
+func (m *Mutant) edit() edit {
+	if m.group != nil {
+		return *m.group
+	}
+	return edit{m.offset, m.length, m.text}
 }
 
 // dropped is the text after the mutation that removes a statement.
@@ -51,21 +68,23 @@ func (m *Mutant) isLua() bool { return strings.HasSuffix(m.File, ".lua") }
 
 // apply returns the file with the mutation.
 func (m *Mutant) apply(source []byte) []byte {
-	return bytes.Join([][]byte{source[:m.offset], source[m.offset+m.length:]}, []byte(m.text))
+	e := m.edit()
+	return bytes.Join([][]byte{source[:e.offset], source[e.offset+e.length:]}, []byte(e.text))
 }
 
 // show sets Line, Before and After from the source.
 func (m *Mutant) show(source []byte) {
+	e := m.edit()
 	m.Line = 1 + bytes.Count(source[:m.offset], []byte("\n"))
-	start := 1 + bytes.LastIndexByte(source[:m.offset], '\n')
-	end := m.offset + m.length
+	start := 1 + bytes.LastIndexByte(source[:e.offset], '\n')
+	end := e.offset + e.length
 	if next := bytes.IndexByte(source[end:], '\n'); next >= 0 {
 		end += next
 	} else {
 		end = len(source)
 	}
 	m.Before = oneLine(string(source[start:end]))
-	m.After = oneLine(string(source[start:m.offset]) + m.text + string(source[m.offset+m.length:end]))
+	m.After = oneLine(string(source[start:e.offset]) + e.text + string(source[e.offset+e.length:end]))
 	if m.After == "" {
 		m.After = dropped
 	}

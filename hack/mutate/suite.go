@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,15 +25,13 @@ const (
 	minTimeout    = time.Minute
 	// goldenTests compare the scripts with copies. They fail for every mutant of a script, whether or not it matters.
 	goldenTests = "^TestScripts_EqualTheirGoldenCopies$"
-	// The environment variables that replace a script of the test program.
-	scriptName, scriptFile = "WEIR_MUTANT_SCRIPT", "WEIR_MUTANT_FILE"
 )
 
 // suite runs the tests of one package on mutants.
 type suite struct {
 	root, folder string
 	skip         string // tests that do not run
-	luaBinary    string // the test program that reads the mutant of a script from a file; empty without scripts
+	binary       string // the test program with all mutants that have an id, and those of the scripts
 
 	quick, slow []string
 	quickTime   time.Duration
@@ -44,23 +41,18 @@ type suite struct {
 	kills map[string]int // how many mutants a test killed
 }
 
-// newSuite runs the tests without a mutant: they must pass. Tests that take long run last.
-func newSuite(ctx context.Context, root, folder, temporary, skip string) (*suite, error) {
+// newSuite builds the tests of folder and runs them without a mutant: they must pass. Tests that take long run last. overlay
+// is that of the schema.
+func newSuite(ctx context.Context, root, folder, temporary, skip, overlay string) (*suite, error) {
 	s := &suite{root: root, folder: folder, skip: skip, kills: map[string]int{}}
-	binary := filepath.Join(temporary, "baseline.test")
-	if output, err := s.build(ctx, binary, ""); err != nil {
+	s.binary = filepath.Join(temporary, strings.ReplaceAll(folder, "/", "-")+".test")
+	if output, err := s.build(ctx, s.binary, overlay); err != nil {
 		return nil, fmt.Errorf("build the tests of %s: %w\n%s", folder, err, output)
 	}
-	defer os.Remove(binary)
-	if _, err := os.Stat(binary); err != nil {
+	if _, err := os.Stat(s.binary); err != nil {
 		return s, nil //nolint:nilerr // go test writes no program for a package without tests
 	}
-	if s.hasScripts() {
-		if err := s.buildLua(ctx, temporary); err != nil {
-			return nil, err
-		}
-	}
-	result := s.run(ctx, binary, nil, "", 30*time.Minute, "-test.v")
+	result := s.run(ctx, s.binary, nil, "", 30*time.Minute, "-test.v")
 	if !result.passed {
 		return nil, fmt.Errorf("the tests of %s fail without a mutant:\n%s", folder, tail(result.output))
 	}
@@ -90,92 +82,13 @@ func testTimes(output []byte) map[string]time.Duration {
 
 // build writes the test program of the package. overlay is a file in the format of go build -overlay, or empty.
 func (s *suite) build(ctx context.Context, binary, overlay string) ([]byte, error) {
-	args := []string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", binary}
+	args := []string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-gcflags=-e", "-o", binary}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
 	command := exec.CommandContext(ctx, "go", append(args, "./"+s.folder)...)
 	command.Dir = s.root
 	return command.CombinedOutput()
-}
-
-func (s *suite) hasScripts() bool {
-	files, err := filepath.Glob(filepath.Join(s.root, s.folder, "*.lua"))
-	return err == nil && len(files) > 0
-}
-
-// buildLua builds the tests once for all mutants of the scripts: an additional file of the package replaces the text of an
-// embedded script with that of a file. It works if no variable of the package is computed from a script.
-func (s *suite) buildLua(ctx context.Context, temporary string) error {
-	code, err := scriptSwitch(filepath.Join(s.root, s.folder))
-	if err != nil {
-		return err
-	}
-	file := filepath.Join(temporary, "scripts.go")
-	if err := os.WriteFile(file, code, 0o600); err != nil {
-		return err
-	}
-	overlay, err := writeOverlay(temporary, filepath.Join(s.root, s.folder, "zz_mutant_scripts.go"), file)
-	if err != nil {
-		return err
-	}
-	s.luaBinary = filepath.Join(temporary, filepath.Base(s.folder)+"-scripts.test")
-	if output, err := s.build(ctx, s.luaBinary, overlay); err != nil {
-		return fmt.Errorf("build the tests of the scripts in %s: %w\n%s", s.folder, err, output)
-	}
-	return nil
-}
-
-// writeOverlay writes the file for go build -overlay that replaces one file by another.
-func writeOverlay(folder, file, by string) (string, error) {
-	data, err := json.Marshal(map[string]any{"Replace": map[string]string{file: by}})
-	if err != nil {
-		return "", err
-	}
-	overlay := filepath.Join(folder, "overlay.json")
-	return overlay, os.WriteFile(overlay, data, 0o600)
-}
-
-// scriptSwitch returns the source of a file that replaces the variables with embedded scripts of the package in folder.
-func scriptSwitch(folder string) ([]byte, error) {
-	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
-	if err != nil {
-		return nil, err
-	}
-	var entries bytes.Buffer
-	name := ""
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		source, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		for _, match := range regexp.MustCompile(`(?m)^\s*//go:embed (\w+\.lua)\n\s*(?:var )?(\w+) string$`).FindAllSubmatch(source, -1) {
-			fmt.Fprintf(&entries, "\t\t%q: &%s,\n", match[1], match[2])
-		}
-		if match := regexp.MustCompile(`(?m)^package (\w+)`).FindSubmatch(source); match != nil {
-			name = string(match[1])
-		}
-	}
-	return fmt.Appendf(nil, `package %s
-
-import "os"
-
-func init() {
-	name := os.Getenv(%q)
-	if name == "" {
-		return
-	}
-	text, err := os.ReadFile(os.Getenv(%q))
-	if err != nil {
-		panic(err)
-	}
-	*map[string]*string{
-%s	}[name] = string(text)
-}
-`, name, scriptName, scriptFile, entries.Bytes()), nil
 }
 
 // verdict is what the tests report about a mutant.
@@ -222,11 +135,14 @@ func (s *suite) try(ctx context.Context, m *Mutant, folder string) error {
 	if err := os.WriteFile(changed, m.apply(source), 0o600); err != nil {
 		return err
 	}
-	binary, env := s.luaBinary, []string{scriptName + "=" + filepath.Base(m.File), scriptFile + "=" + changed}
-	if !m.isLua() {
+	binary, env := s.binary, []string{fmt.Sprintf("%s=%d", mutantID, m.id)}
+	switch {
+	case m.isLua():
+		env = []string{scriptName + "=" + filepath.Base(m.File), scriptFile + "=" + changed}
+	case m.id == 0:
 		binary, env = filepath.Join(folder, "mutant.test"), nil
-		overlay, err := writeOverlay(folder, filepath.Join(s.root, m.File), changed)
-		if err != nil {
+		overlay := filepath.Join(folder, "overlay.json")
+		if err := writeOverlay(overlay, map[string]string{filepath.Join(s.root, m.File): changed}); err != nil {
 			return err
 		}
 		if output, err := s.build(ctx, binary, overlay); err != nil {
