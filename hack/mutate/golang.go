@@ -142,10 +142,8 @@ func readGremlins(root, folder, output string) ([]*Mutant, error) {
 			m := &Mutant{
 				Package: path.Dir(name), File: name, Rule: g.Rule, offset: offset, length: len(operator), text: text, In: goFunction(set, syntax, g.Line),
 			}
-			// The coverage of Go has no constants and variables of packages: run their mutants.
-			if g.Status == "NOT COVERED" && m.In != "" {
-				m.Status = NotCovered
-			}
+			// The coverage of Go has no constants and variables of packages.
+			m.uncovered = g.Status == "NOT COVERED" && m.In != ""
 			if m.Rule == "INVERT_LOGICAL" {
 				m.group = regroup(set, syntax, source, m)
 			}

@@ -236,30 +236,19 @@ func (r *runner) test(ctx context.Context, mutants []*Mutant) error {
 }
 
 func (r *runner) testPackage(ctx context.Context, folder string, mutants []*Mutant, done func(*Mutant)) error {
-	var toRun []*Mutant
 	skip := ""
-	for _, m := range mutants {
-		if m.Status == NotCovered {
-			done(m)
-			continue
-		}
-		toRun = append(toRun, m)
-		if m.isLua() {
-			skip = goldenTests
-		}
-	}
-	if len(toRun) == 0 {
-		return nil
+	if slices.ContainsFunc(mutants, (*Mutant).isLua) {
+		skip = goldenTests
 	}
 	builder := &suite{root: r.root, folder: testFolders(folder)[0]}
-	schema, err := newSchema(r.root, folder, r.temporary, toRun, func(overlay string) ([]byte, error) {
+	schema, err := newSchema(r.root, folder, r.temporary, mutants, func(overlay string) ([]byte, error) {
 		return builder.build(ctx, filepath.Join(r.temporary, "schema.test"), overlay)
 	})
 	if err != nil {
 		return err
 	}
 	alone := 0
-	for _, m := range toRun {
+	for _, m := range mutants {
 		if m.id == 0 && !m.isLua() {
 			alone++
 		}
@@ -271,11 +260,11 @@ func (r *runner) testPackage(ctx context.Context, folder string, mutants []*Muta
 			return err
 		}
 		fmt.Fprintf(r.out, "mutate: %s: %d mutants, %d with a build of their own; %d quick tests of %s take %s, %d others %s\n",
-			folder, len(toRun), alone, len(s.quick), f, s.quickTime.Round(time.Millisecond), len(s.slow), s.slowTime.Round(time.Millisecond))
+			folder, len(mutants), alone, len(s.quick), f, s.quickTime.Round(time.Millisecond), len(s.slow), s.slowTime.Round(time.Millisecond))
 		suites = append(suites, s)
 	}
-	queue := make(chan *Mutant, len(toRun))
-	for _, m := range toRun {
+	queue := make(chan *Mutant, len(mutants))
+	for _, m := range mutants {
 		queue <- m
 	}
 	close(queue)
@@ -302,6 +291,9 @@ func (r *runner) work(ctx context.Context, suites []*suite, queue <-chan *Mutant
 			if m.Status != Survived {
 				break
 			}
+		}
+		if m.Status == Survived && m.uncovered {
+			m.Status = NotCovered
 		}
 		done(m)
 	}

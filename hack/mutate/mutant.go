@@ -15,7 +15,7 @@ const (
 	TimedOut Status = "timed out"
 	// Survived: all tests passed.
 	Survived Status = "survived"
-	// NotCovered: no test executes the line. It counts as survived.
+	// NotCovered: the mutant survived, because no test of the package executes the line.
 	NotCovered Status = "not covered"
 	// NotViable: the mutant does not compile. It does not count.
 	NotViable Status = "not viable"
@@ -32,6 +32,8 @@ type Mutant struct {
 	After   string `json:"after"`        // the changed line, or dropped
 	Status  Status `json:"status,omitempty"`
 	Killer  string `json:"killer,omitempty"` // the first test that failed
+
+	uncovered bool // no test of the package executes the line
 
 	offset, length int
 	text           string // replaces length bytes at offset

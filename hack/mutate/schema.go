@@ -36,7 +36,7 @@ func newSchema(root, folder, temporary string, mutants []*Mutant, build func(ove
 	s := &schema{root: root, folder: folder, overlay: filepath.Join(temporary, "schema.json")}
 	id := 0
 	for _, m := range mutants {
-		if !m.isLua() && m.Status != NotCovered {
+		if !m.isLua() {
 			id++
 			m.id = id
 		}
@@ -59,7 +59,7 @@ func newSchema(root, folder, temporary string, mutants []*Mutant, build func(ove
 // are none.
 func forget(mutants []*Mutant, folder string, output []byte) bool {
 	found := false
-	for _, match := range regexp.MustCompile(`(?m)([\w.-]+\.go):(\d+):\d+: `).FindAllSubmatch(output, -1) {
+	for _, match := range regexp.MustCompile(`(?m)(?:schema-)?([\w.]+\.go):(\d+):\d+: `).FindAllSubmatch(output, -1) {
 		line, err := strconv.Atoi(string(match[2]))
 		if err != nil {
 			continue
