@@ -3,104 +3,126 @@ package certificate
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A server serves certificates that live for seconds. Clients verify every call and learn of a new bundle late.
-func TestRotation_FailsNoCallWhileCertificatesRotate(t *testing.T) {
-	const (
-		late   = 300 * time.Millisecond
-		lasts  = 8 * time.Second
-		settle = 500 * time.Millisecond
-	)
-	rotation := Rotation{Names: []string{serviceName}, CALifetime: 9 * time.Second, CertificateLifetime: 3 * time.Second, SettleTime: settle}
-	var serving Serving
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	server.TLS = &tls.Config{}
-	serving.Configure(server.TLS)
-	var trusted atomic.Pointer[x509.CertPool]
+// A rotatingCluster runs in a bubble of package synctest, so that weeks pass within a second. Its clients make handshakes with its servers.
+type rotatingCluster struct {
+	*testing.T
 
-	rotate := func(stop time.Time, arrived chan struct{}) (certificates, cas int) {
-		var state State
-		var published Bundles
-		leaves, signers := map[string]bool{}, map[string]bool{}
-		var reading sync.WaitGroup
-		defer reading.Wait()
-		for tick := time.NewTicker(50 * time.Millisecond); time.Now().Before(stop); <-tick.C {
-			next, err := rotation.Advance(state, published, time.Now())
-			if err != nil {
-				t.Error(err)
-				return 0, 0
-			}
-			state, published = next, Bundles{next.Bundle()}
-			leaves[string(state.Serving.Certificate.Raw)] = true
-			signers[string(state.Serving.Certificate.AuthorityKeyId)] = true
-			data, err := state.encode()
-			if err != nil {
-				t.Error(err)
-				return 0, 0
-			}
-			// The worst case: replicas use a new certificate immediately, and clients learn of a new bundle late.
+	issued  string // the name in certificates
+	called  string // the name that clients call
+	servers []*tls.Config
+	trusted atomic.Pointer[x509.CertPool] // what clients trust; nil before the first bundle arrives
+
+	running sync.WaitGroup
+	calls   atomic.Int64
+}
+
+// after runs do when the time has passed.
+func (c *rotatingCluster) after(pause time.Duration, do func()) {
+	c.running.Add(1)
+	time.AfterFunc(pause, func() { defer c.running.Done(); do() })
+}
+
+// trust makes clients trust the CAs of the bundle, and no others.
+func (c *rotatingCluster) trust(bundle []byte) {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(bundle)
+	c.trusted.Store(pool)
+}
+
+// run rotates certificates for 36 days. publish receives each changed Secret, and published returns the bundles in the configurations.
+// Meanwhile, clients call all servers.
+func (c *rotatingCluster) run(publish func(data map[string][]byte), published func() Bundles) {
+	c.Helper()
+	rotation := Rotation{Names: []string{c.issued}, CALifetime: 30 * day, CertificateLifetime: 10 * day, SettleTime: 10 * time.Minute}
+	var state State
+	var written map[string][]byte
+	var changed time.Time
+	certificates, cas := map[string]bool{}, map[string]bool{}
+	for begin := time.Now(); time.Since(begin) < 36*day; {
+		for i := range c.servers {
+			c.running.Go(func() { c.call(i) })
+		}
+		next, err := rotation.Advance(state, published(), time.Now())
+		if err != nil {
+			c.Fatal(err)
+		}
+		state = next
+		certificates[string(state.Serving.Certificate.Raw)] = true
+		cas[string(state.Serving.Certificate.AuthorityKeyId)] = true
+		data, err := state.encode()
+		if err != nil {
+			c.Fatal(err)
+		}
+		if !containsAll(written, data) {
+			written, changed = data, time.Now()
+			publish(data)
+		}
+		if time.Since(changed) < 15*time.Minute {
+			time.Sleep(30 * time.Second)
+		} else {
+			time.Sleep(6 * time.Hour)
+		}
+	}
+	c.running.Wait()
+	// Certificates are replaced on the days 0, 7, 14, 20 (by the new CA), 27 and 34.
+	if len(certificates) != 6 || len(cas) != 2 || c.calls.Load() < 300 {
+		c.Errorf("%d calls saw %d certificates of %d CAs, want at least 300, 6 and 2", c.calls.Load(), len(certificates), len(cas))
+	}
+}
+
+func (c *rotatingCluster) call(server int) {
+	trusted := c.trusted.Load()
+	if trusted == nil {
+		return
+	}
+	if err := handshake(c.called, c.servers[server], trusted); err != nil {
+		c.Errorf("%v: call of server %d: %v", time.Now(), server, err)
+	}
+	c.calls.Add(1)
+}
+
+// handshake lets a client that trusts only these CAs call a server.
+func handshake(name string, server *tls.Config, trusted *x509.CertPool) error {
+	near, far := net.Pipe()
+	defer near.Close()
+	if err := near.SetDeadline(time.Now().Add(time.Second)); err != nil { // a pipe has no buffer: alerts of both sides would wait forever
+		return err
+	}
+	server = server.Clone()
+	server.SessionTicketsDisabled = true // nothing reads the pipe after the handshake
+	go func() {
+		defer far.Close()
+		_ = tls.Server(far, server).Handshake() // the client reports the error
+	}()
+	return tls.Client(near, &tls.Config{RootCAs: trusted, ServerName: name}).Handshake()
+}
+
+// The worst case: replicas use a new certificate immediately, and API servers learn of a new bundle as late as documented.
+func TestRotation_FailsNoCallWhileCertificatesRotate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var serving Serving
+		server := &tls.Config{}
+		serving.Configure(server)
+		c := &rotatingCluster{T: t, issued: serviceName, called: serviceName, servers: []*tls.Config{server}}
+		var configuration []byte
+		c.run(func(data map[string][]byte) {
 			if err := serving.Load(&corev1.Secret{Data: data}); err != nil {
 				t.Error(err)
 			}
-			reading.Add(1)
-			time.AfterFunc(late, func() {
-				defer reading.Done()
-				pool := x509.NewCertPool()
-				pool.AppendCertsFromPEM(data[keyBundle])
-				if trusted.Swap(pool) == nil {
-					close(arrived)
-				}
-			})
-		}
-		return len(leaves), len(signers)
-	}
-
-	stop, arrived := time.Now().Add(lasts), make(chan struct{})
-	var callers sync.WaitGroup
-	var calls atomic.Int64
-	server.StartTLS()
-	defer server.Close()
-	for range 4 {
-		callers.Go(func() {
-			<-arrived
-			for time.Now().Before(stop) {
-				if err := handshake(server.Listener.Addr().String(), trusted.Load()); err != nil {
-					t.Error(err)
-					return
-				}
-				calls.Add(1)
-			}
-		})
-	}
-	certificates, cas := rotate(stop, arrived)
-	callers.Wait()
-	if certificates < 4 || cas != 2 || calls.Load() < 100 {
-		t.Errorf("%d calls saw %d certificates of %d CAs, which is too few", calls.Load(), certificates, cas)
-	}
-	t.Logf("%d calls, %d certificates, %d CAs", calls.Load(), certificates, cas)
-}
-
-func handshake(addr string, trusted *x509.CertPool) error {
-	return handshakeAs(serviceName, addr, trusted)
-}
-
-func handshakeAs(name, addr string, trusted *x509.CertPool) error {
-	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 10 * time.Second}, "tcp", addr, &tls.Config{RootCAs: trusted, ServerName: name})
-	if err != nil {
-		return fmt.Errorf("call at %v: %w", time.Now(), err)
-	}
-	return conn.Close()
+			configuration = data[keyBundle]
+			c.after(10*time.Minute-time.Second, func() { c.trust(data[keyBundle]) })
+		}, func() Bundles { return Bundles{configuration} })
+	})
 }
 
 func TestServing_RejectsHandshakesWithoutACertificate(t *testing.T) {

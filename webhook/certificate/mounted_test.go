@@ -2,15 +2,13 @@ package certificate
 
 import (
 	"crypto/tls"
-	"crypto/x509"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,96 +50,34 @@ func (p *pod) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return p.last.Load(), nil
 }
 
-// Another controller writes the bundle to the webhook configuration, and kubelets write the certificate to pods. Each is late by a tenth
-// of a certificate's lifetime. In a cluster they are late by a minute or two of 90 days.
+// Another controller writes the bundle to the webhook configuration, and kubelets write the certificate to pods. All are late.
 func TestRotation_FailsNoCallWhilePodsReadMountedCertificates(t *testing.T) {
 	const (
-		lasts    = 8 * time.Second
-		register = 150 * time.Millisecond // Secret → configuration
-		watch    = 250 * time.Millisecond // configuration → API server
-		kubelet  = 300 * time.Millisecond // Secret → files
+		register = time.Minute                  // Secret → configuration
+		watch    = 10*time.Minute - time.Second // configuration → API server
+		kubelet  = 2 * time.Minute              // Secret → files
 	)
-	rotation := Rotation{Names: []string{"*.weir-system.svc"}, CALifetime: 9 * time.Second, CertificateLifetime: 3 * time.Second, SettleTime: 500 * time.Millisecond}
 	pods := []*pod{{dir: t.TempDir()}, {dir: t.TempDir()}} // one gets files immediately, one late
-	servers := make([]*httptest.Server, len(pods))
-	for i, p := range pods {
-		servers[i] = httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		servers[i].TLS = &tls.Config{GetCertificate: p.certificate}
-		servers[i].StartTLS()
-		defer servers[i].Close()
-	}
-	var configuration atomic.Pointer[[]byte]
-	var trusted atomic.Pointer[x509.CertPool]
-	ready := make(chan struct{})
-	var late sync.WaitGroup
-	after := func(wait time.Duration, do func()) {
-		late.Add(1)
-		time.AfterFunc(wait, func() { defer late.Done(); do() })
-	}
-	bring := func(data map[string][]byte) {
-		pods[0].mount(t, data)
-		after(kubelet, func() { pods[1].mount(t, data) })
-		after(register, func() {
-			configuration.Store(new(data[keyBundle]))
-			after(watch, func() {
-				pool := x509.NewCertPool()
-				pool.AppendCertsFromPEM(data[keyBundle])
-				if trusted.Swap(pool) == nil {
-					close(ready)
-				}
+	synctest.Test(t, func(t *testing.T) {
+		c := &rotatingCluster{T: t, issued: "*.weir-system.svc", called: "weir-limiter-default.weir-system.svc"}
+		for _, p := range pods {
+			c.servers = append(c.servers, &tls.Config{GetCertificate: p.certificate})
+		}
+		var configuration atomic.Pointer[[]byte]
+		c.run(func(data map[string][]byte) {
+			pods[0].mount(t, data)
+			c.after(kubelet, func() { pods[1].mount(t, data) })
+			c.after(register, func() {
+				configuration.Store(new(data[keyBundle]))
+				c.after(watch, func() { c.trust(data[keyBundle]) })
 			})
-		})
-	}
-
-	stop := time.Now().Add(lasts)
-	var calls atomic.Int64
-	var callers sync.WaitGroup
-	for i := range 4 {
-		callers.Go(func() {
-			<-ready
-			for time.Now().Before(stop) {
-				addr := servers[i%len(servers)].Listener.Addr().String()
-				if err := handshakeAs("weir-limiter-default.weir-system.svc", addr, trusted.Load()); err != nil {
-					t.Errorf("pod %d: %v", i%len(servers), err)
-					return
-				}
-				calls.Add(1)
+		}, func() Bundles {
+			if bundle := configuration.Load(); bundle != nil {
+				return Bundles{*bundle}
 			}
+			return nil
 		})
-	}
-
-	var state State
-	var written map[string][]byte
-	leaves, signers := map[string]bool{}, map[string]bool{}
-	for tick := time.NewTicker(50 * time.Millisecond); time.Now().Before(stop); <-tick.C {
-		var published Bundles
-		if bundle := configuration.Load(); bundle != nil {
-			published = Bundles{*bundle}
-		}
-		next, err := rotation.Advance(state, published, time.Now())
-		if err != nil {
-			t.Error(err)
-			break
-		}
-		state = next
-		leaves[string(state.Serving.Certificate.Raw)] = true
-		signers[string(state.Serving.Certificate.AuthorityKeyId)] = true
-		data, err := state.encode()
-		if err != nil {
-			t.Error(err)
-			break
-		}
-		if !containsAll(written, data) {
-			written = data
-			bring(data)
-		}
-	}
-	callers.Wait()
-	late.Wait()
-	if len(leaves) < 4 || len(signers) != 2 || calls.Load() < 100 {
-		t.Errorf("%d calls saw %d certificates of %d CAs, which is too few", calls.Load(), len(leaves), len(signers))
-	}
-	t.Logf("%d calls, %d certificates, %d CAs", calls.Load(), len(leaves), len(signers))
+	})
 }
 
 // The process of the Rotator does not serve the certificate itself.
