@@ -95,9 +95,13 @@ func table(printed string) [][]string {
 
 func TestKubectlApply_PrintsTheFieldAndTheReason(t *testing.T) {
 	n := newNamespace(t)
+	value := `"1w"`
+	if !n.quotesValues(t) {
+		value = `"string"`
+	}
 	for _, c := range []struct{ name, spec, want string }{
 		{"an invalid value", "{axis: IP, limit: 120, window: 90}", "spec.window: "},
-		{"a value that fails a CEL rule", "{axis: IP, limit: 120, window: 1w}", "spec.window: Invalid value: \"1w\": " + windowMessage},
+		{"a value that fails a CEL rule", "{axis: IP, limit: 120, window: 1w}", "spec.window: Invalid value: " + value + ": " + windowMessage},
 		{"an unknown field", "{axis: IP, limit: 120, window: 1m, algo: SlidingWindowLog}", `unknown field "spec.algo"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
