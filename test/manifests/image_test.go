@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-dev/weir/test/fixture"
 	"github.com/weir-dev/weir/test/manifests/tool"
 )
 
@@ -21,6 +22,9 @@ func TestDockerignore_IncludesEveryPackageOfTheBinary(t *testing.T) {
 		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "!"); ok {
 			included = append(included, name)
 		}
+	}
+	if err := fixture.TrackPackage(t.Context(), "./cmd/weir"); err != nil {
+		t.Fatal(err)
 	}
 	const module = "github.com/weir-dev/weir/"
 	out, err := exec.CommandContext(t.Context(), "go", "-C", tool.Root(t), "list", "-deps", "./cmd/weir").Output()

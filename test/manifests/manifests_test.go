@@ -1,4 +1,4 @@
-// Package manifests tests the manifests in config/, offline and on a real API server.
+// Package manifests tests the manifests in config/ and the Helm chart in charts/weir, offline and on a real API server.
 package manifests
 
 import (
@@ -31,6 +31,7 @@ func TestMain(m *testing.M) { fixture.Main(m) }
 func installManifest(t *testing.T, image string) (string, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "install.yaml")
+	tool.Root(t, "config") // what the script reads
 	out, err := exec.CommandContext(t.Context(), tool.Root(t, "hack", "install.sh"), "manifest", image, file).CombinedOutput()
 	if err != nil {
 		t.Logf("%s", out)

@@ -24,7 +24,7 @@ func TestKubeScore_ReportsNothingExceptTheExceptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"score", "--kubernetes-version", "v1.32", "--exit-one-on-warning", "--output-format", "ci"}
+	args := []string{"score", "--kubernetes-version", "v" + oldestKubernetes, "--exit-one-on-warning", "--output-format", "ci"}
 	for _, optional := range []string{"container-seccomp-profile", "container-ports-check"} {
 		args = append(args, "--enable-optional-test", optional)
 	}

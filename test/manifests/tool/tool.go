@@ -34,6 +34,9 @@ func Path(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := fixture.Track(filepath.Join(root, pinnedIn(name))); err != nil {
+		return "", err
+	}
 	cmd := exec.CommandContext(ctx, "go", "-C", filepath.Join(root, pinnedIn(name)), "tool", "-n", name)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -85,12 +88,19 @@ func Run(t testing.TB, name string, args ...string) string {
 	return out
 }
 
-// Root returns a path in the root directory of the module.
+// Root returns a path in the root directory of the module. Go tracks the files there, because most readers are other processes.
 func Root(t testing.TB, below ...string) string {
 	t.Helper()
 	root, err := fixture.ModuleRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(append([]string{root}, below...)...)
+	if len(below) == 0 {
+		return root
+	}
+	path := filepath.Join(append([]string{root}, below...)...)
+	if err := fixture.Track(path); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

@@ -1,5 +1,4 @@
-// Package charts tests charts/weir: the output of helm, offline and on a real API server.
-package charts
+package manifests
 
 import (
 	"maps"
@@ -11,18 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/weir-dev/weir/test/fixture"
 	"github.com/weir-dev/weir/test/manifests/tool"
 )
-
-const namespace = "weir-system"
-
-func TestMain(m *testing.M) { fixture.Main(m) }
 
 // template runs helm template.
 func template(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	return tool.Output(t, "helm", append([]string{"template", "weir", tool.Root(t, "charts", "weir"), "--namespace", namespace}, args...)...)
+	return tool.Output(t, "helm", append([]string{"template", "weir", tool.Root(t, "charts", "weir"), "--namespace", installed}, args...)...)
 }
 
 // rendered returns the objects of the chart for valid values, without the labels and annotations that only Helm adds.
@@ -93,7 +87,7 @@ func TestChart_InstallsTheSameObjectsAsTheManifests(t *testing.T) {
 			for _, dir := range c.manifests {
 				maps.Copy(want, tool.Kustomize(t, dir))
 			}
-			delete(want, "Namespace /"+namespace) // helm --create-namespace
+			delete(want, "Namespace /"+installed) // helm --create-namespace
 			got := rendered(t, append(c.values, "--set=image.tag=latest")...)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-%v +charts/weir:\n%s", c.manifests, diff)
@@ -144,7 +138,7 @@ func TestTemplate_DoesNotDependOnTheCluster(t *testing.T) {
 	for name, values := range valueSets(t) {
 		var first string
 		for i, args := range [][]string{
-			nil, nil, {"--kube-version=1.31.0"}, {"--kube-version=1.40.0"}, {"--is-upgrade"}, {"--api-versions=monitoring.coreos.com/v1,weir.dev/v1alpha1"},
+			nil, nil, {"--kube-version=" + oldestKubernetes + ".0"}, {"--kube-version=1.40.0"}, {"--is-upgrade"}, {"--api-versions=monitoring.coreos.com/v1,weir.dev/v1alpha1"},
 		} {
 			text, err := template(t, append(args, values...)...)
 			if err != nil {
@@ -160,14 +154,41 @@ func TestTemplate_DoesNotDependOnTheCluster(t *testing.T) {
 	}
 }
 
+// oldestKubernetes is the first version whose API server knows the formats in the rules of the CRDs. It is tested with
+// WEIR_TEST_KUBE=v1.32.13.
+const oldestKubernetes = "1.32"
+
+func TestChart_RejectsKubernetesVersionsThatRejectTheCRDs(t *testing.T) {
+	for version, want := range map[string]bool{"1.30.14": false, "1.31.14": false, "1.32.0": true, "1.32.0-eks-1": true, "1.36.3": true} {
+		if _, err := template(t, "--kube-version", version); (err == nil) != want {
+			t.Errorf("Kubernetes %s is accepted: %v, want %v", version, err, want)
+		}
+	}
+}
+
+func TestDocs_NameTheOldestKubernetes(t *testing.T) {
+	for file, text := range map[string]string{
+		"docs/how-to/install.md": "Kubernetes cluster of version " + oldestKubernetes + " or later",
+		"charts/weir/README.md":  "Kubernetes " + oldestKubernetes + " or later",
+	} {
+		content, err := os.ReadFile(tool.Root(t, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(content), text) {
+			t.Errorf("%s does not contain %q", file, text)
+		}
+	}
+}
+
 func TestTemplate_InAnotherNamespaceDoesNotContainTheDefaultNamespace(t *testing.T) {
 	for name, values := range valueSets(t) {
 		text, err := template(t, append(values, "--namespace=limits", "--set=crds.install=false")...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(text, namespace) {
-			t.Errorf("%s: the output contains %s", name, namespace)
+		if strings.Contains(text, installed) {
+			t.Errorf("%s: the output contains %s", name, installed)
 		}
 	}
 }
