@@ -66,7 +66,7 @@ func run(ctx context.Context, pattern string, plan reliability.Plan) (err error)
 		}
 		result := reliability.Measure(trial)
 		results = append(results, result)
-		for _, shortfall := range result.Shortfalls(fault.Want) {
+		for _, shortfall := range result.Shortfalls(fault.Want).All() {
 			fmt.Println("  worse than expected:", shortfall)
 		}
 	}

@@ -1,12 +1,10 @@
 package reliability
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
-
-// settled is the time that all answers must come from Redis for an outage to count as ended.
-const settled = time.Second
 
 // detection is the time that limiters have to detect a fault. The latency in this time is not part of the p99.
 const detection = 200 * time.Millisecond
@@ -19,13 +17,15 @@ type Trial struct {
 	Answers  []Answer
 	// HotPerSecond is the number of requests per second of each policy's hot tenant.
 	HotPerSecond float64
-	// Began is when the load began, Broken when Redis was broken, Repaired when Redis itself served all clients again, and Ended when
-	// the observation ended.
-	Began, Broken, Repaired, Ended int64
+	// Began is when the load began, Broken when Redis was broken, Repaired when Redis itself served all clients again, Settling when all
+	// limiters had decided with Redis for the time Settled, or zero, and Ended when the observation ended.
+	Began, Broken, Repaired, Settling, Ended int64
 	// Forgets means that Redis lost counters.
 	Forgets bool
 	// Outages is their number if there were several.
 	Outages int
+	// Settled is the time for which all answers must come from Redis before the fault, and again for it to count as ended.
+	Settled time.Duration
 	// FaultEnd is when the latency no longer counts as that of the fault; not before Repaired.
 	FaultEnd int64
 }
@@ -57,25 +57,19 @@ type Result struct {
 	// P99 of the latency during the fault, without the detection period. Slowest answer since the break.
 	P99, Slowest time.Duration
 	// Calm is the 99th percentile of the latency before the break.
-	Calm  time.Duration
-	Overs []Over
+	Calm time.Duration
+	// SteadyP99 and SteadyCalm are the same percentiles without short pauses of the machine, see steadyP99.
+	SteadyP99, SteadyCalm time.Duration
+	Overs                 []Over
 	// Given is the number of units that the hot tenants were admitted in the whole trial, as a share of their limits.
 	Given float64
 	// Recovery is the time from the repair until the last answer without Redis. Recovered is false if there were still such answers at
 	// the end.
 	Recovery  time.Duration
 	Recovered bool
-	// Healthy is false if answers were wrong before the fault.
-	Healthy bool
+	// FailedBefore and LocalBefore are the numbers of requests just before the fault without a decision, and without a decision by Redis.
+	FailedBefore, LocalBefore int
 }
-
-// disturbance is the largest delay of the load generator on an undisturbed machine. The generator only sleeps and sends: on a dedicated
-// machine the delay is 1 ms.
-const disturbance = 5 * time.Millisecond
-
-// Disturbed reports whether the machine itself was paused, for example because its host gave its processors to other machines. Such a
-// result does not describe Weir.
-func (r *Result) Disturbed() bool { return r.Late > disturbance }
 
 // Failed returns the number of requests since the break without a decision.
 func (r *Result) Failed() int {
@@ -89,16 +83,17 @@ func (r *Result) Failed() int {
 // Measure evaluates a trial.
 func Measure(t *Trial) Result {
 	r := Result{
-		Fault: t.Fault, Healthy: true, Outage: microseconds(t.Repaired - t.Broken),
+		Fault: t.Fault, Outage: microseconds(t.Repaired - t.Broken),
 		Failures: map[string]int{}, Sources: map[string]int{}, Overs: overs(t), Given: given(t),
 	}
-	var late, calm, latencies []time.Duration
+	var late []time.Duration
+	var calm, during []*Answer
 	for i := range t.Answers {
 		a := &t.Answers[i]
 		late = append(late, microseconds(a.Sent-a.Due))
 		if a.Sent < t.Broken {
-			calm = append(calm, a.latency())
-			r.Healthy = r.Healthy && (a.Done >= t.Broken || a.Sent < t.Broken-settled.Microseconds() || a.fromRedis())
+			calm = append(calm, a)
+			r.before(t, a)
 			continue
 		}
 		r.Requests++
@@ -113,31 +108,52 @@ func Measure(t *Trial) Result {
 			r.Sources[a.Source]++
 		}
 		if a.Sent >= t.Broken+detection.Microseconds() {
-			latencies = append(latencies, a.latency())
+			during = append(during, a)
 		}
 	}
 	r.Rate = float64(len(t.Answers)) / microseconds(t.Ended-t.Began).Seconds()
-	r.Late, r.Calm, r.P99 = percentile(late, 99), percentile(calm, 99), percentile(latencies, 99)
-	r.Recovery, r.Recovered = recovery(t.Answers, t.Limiters, t.Repaired, t.Ended)
+	r.Late, r.Calm, r.P99 = percentile(late, 99), p99(calm), p99(during)
+	r.SteadyCalm, r.SteadyP99 = steadyP99(calm), steadyP99(during)
+	r.Recovery, r.Recovered = recovery(t.Answers, t.Limiters, t.Repaired, cmp.Or(t.Settling, t.Ended), t.Settled)
 	return r
+}
+
+// before counts what was wrong with an answer just before the fault.
+func (r *Result) before(t *Trial, a *Answer) {
+	switch {
+	case a.Done >= t.Broken || a.Sent < t.Broken-t.Settled.Microseconds() || a.fromRedis():
+	case a.Failure != "":
+		r.FailedBefore++
+	default:
+		r.LocalBefore++
+	}
 }
 
 // recovery is the time from the repair until the last answer without Redis. It has ended when there was no such answer for the time
 // settled, and every limiter has decided with Redis.
-func recovery(answers []Answer, limiters int, repaired, now int64) (took time.Duration, ended bool) {
+func recovery(answers []Answer, limiters int, repaired, now int64, settled time.Duration) (took time.Duration, ended bool) {
 	last := repaired
 	for i := range answers {
-		if a := &answers[i]; a.Done > last && !a.fromRedis() {
+		if a := &answers[i]; a.Done > last && a.Done <= now && !a.fromRedis() {
 			last = a.Done
 		}
 	}
 	again := map[int]bool{}
 	for i := range answers {
-		if a := &answers[i]; a.Sent > last && a.Source == sourceRedis {
+		if a := &answers[i]; a.Sent > last && a.Done <= now && a.Source == sourceRedis {
 			again[a.Limiter] = true
 		}
 	}
 	return microseconds(last - repaired), len(again) == limiters && now-last >= settled.Microseconds()
+}
+
+// pause is the longest delay with which the load was sent: how long the machine paused the processes.
+func (t *Trial) pause() time.Duration {
+	longest := time.Duration(0)
+	for i := range t.Answers {
+		longest = max(longest, microseconds(t.Answers[i].Sent-t.Answers[i].Due))
+	}
+	return longest
 }
 
 // overs returns the units that each policy's hot tenant was admitted beyond the limit.
@@ -172,6 +188,31 @@ func given(t *Trial) float64 {
 		return 0
 	}
 	return units / limits
+}
+
+func p99(answers []*Answer) time.Duration {
+	latencies := make([]time.Duration, len(answers))
+	for i, a := range answers {
+		latencies[i] = a.latency()
+	}
+	return percentile(latencies, 99)
+}
+
+// slice is short, so that a pause of the machine affects few slices, and long enough for some hundred requests.
+const slice = 100 * time.Millisecond
+
+// steadyP99 is the median of the 99th percentiles of all slices. A pause of the machine of some milliseconds makes the answers of one slice
+// slow. What Weir does slowly is slow in every slice.
+func steadyP99(answers []*Answer) time.Duration {
+	slices := map[int64][]*Answer{}
+	for _, a := range answers {
+		slices[a.Sent/slice.Microseconds()] = append(slices[a.Sent/slice.Microseconds()], a)
+	}
+	var all []time.Duration
+	for _, s := range slices {
+		all = append(all, p99(s))
+	}
+	return percentile(all, 50)
 }
 
 // percentile returns the shortest duration that percent of all do not exceed; 0 if there are no durations.

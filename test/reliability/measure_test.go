@@ -45,13 +45,14 @@ func TestRecovery_EndsWithTheLastAnswerWithoutRedis(t *testing.T) {
 			[]Answer{failed(1, 11*second), redis(0, 12*second), redis(1, 12*second)}, 13 * second, 1001 * time.Millisecond, true,
 		},
 		"a second must pass":                             {[]Answer{redis(0, 10*second+1), redis(1, 10*second+1)}, 11*second - 1, 0, false},
+		"an answer that arrives later does not count":    {[]Answer{redis(0, 10*second+1), redis(1, 10*second+1), local(0, 11*second)}, 11 * second, 0, true},
 		"a limiter without answers has not recovered":    {[]Answer{redis(0, 11*second)}, 13 * second, 0, false},
 		"a known denial does not prove that Redis works": {[]Answer{cached, redis(1, 11*second)}, 13 * second, 0, false},
 		"a known denial is not an answer without Redis":  {[]Answer{cached, redis(0, 11*second), redis(1, 11*second)}, 12 * second, 0, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			took, ended := recovery(tt.answers, 2, 10*second, tt.now)
+			took, ended := recovery(tt.answers, 2, 10*second, tt.now, time.Second)
 			if took != tt.took || ended != tt.ended {
 				t.Errorf("%v, ended %v, want %v, %v", took, ended, tt.took, tt.ended)
 			}
@@ -63,7 +64,7 @@ func TestRecovery_EndsWithTheLastAnswerWithoutRedis(t *testing.T) {
 func trial(answers ...Answer) *Trial {
 	return &Trial{
 		Fault: "drawn", Limiters: 1, Answers: answers, HotPerSecond: 100, Began: 0,
-		Broken: 5 * second, Repaired: 6 * second, FaultEnd: 6 * second, Ended: 8 * second,
+		Broken: 5 * second, Repaired: 6 * second, FaultEnd: 6 * second, Ended: 8 * second, Settled: time.Second,
 	}
 }
 
@@ -74,26 +75,65 @@ func TestMeasure_SeparatesBeforeDuringAndAfterTheFault(t *testing.T) {
 	slower.Done = slower.Sent + second/100
 	got := Measure(trial(redis(0, second), slow, slower, failed(0, 5*second+second/4), redis(0, 7*second)))
 	want := Result{
-		Fault: "drawn", Rate: 5.0 / 8, Outage: time.Second, Requests: 4, Healthy: true, Failures: map[string]int{"HTTP 503": 1},
-		Sources: map[string]int{"local": 2}, P99: 10 * time.Millisecond, Calm: time.Millisecond, Slowest: 500 * time.Millisecond, Overs: []Over{}, Recovered: true,
+		Fault: "drawn", Rate: 5.0 / 8, Outage: time.Second, Requests: 4, Failures: map[string]int{"HTTP 503": 1},
+		Sources: map[string]int{"local": 2}, P99: 10 * time.Millisecond, Calm: time.Millisecond, SteadyP99: time.Millisecond, SteadyCalm: time.Millisecond, Slowest: 500 * time.Millisecond, Overs: []Over{}, Recovered: true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
-func TestDisturbed_IfMoreThanOneRequestInAHundredIsSentLate(t *testing.T) {
-	for late, want := range map[int]bool{0: false, 1: false, 2: true} {
-		answers := make([]Answer, 100)
-		for i := range answers {
-			answers[i] = redis(0, second+int64(i))
-			if i < late {
-				answers[i].Sent += 2 * disturbance.Microseconds()
+func TestSteadyP99_IgnoresAPauseButNotWhatIsAlwaysSlow(t *testing.T) {
+	drawn := func(slow func(at int64, n int) bool) []*Answer {
+		var all []*Answer
+		for n := range 1000 { // one in each millisecond
+			a := redis(0, 5*second+int64(n)*1000)
+			if slow(a.Sent-5*second, n) {
+				a.Done = a.Sent + 50_000
 			}
+			all = append(all, &a)
 		}
-		if r := Measure(trial(answers...)); r.Disturbed() != want {
-			t.Errorf("%d of 100 late: disturbed %v, %v late", late, r.Disturbed(), r.Late)
-		}
+		return all
+	}
+	tests := map[string]struct {
+		slow func(at int64, n int) bool
+		want time.Duration
+	}{
+		"no answer is slow":                {func(int64, int) bool { return false }, time.Millisecond},
+		"a pause of 400 ms":                {func(at int64, _ int) bool { return at < 400_000 }, time.Millisecond},
+		"two of a hundred are always slow": {func(_ int64, n int) bool { return n%50 == 0 }, 50 * time.Millisecond},
+		"600 ms are slow":                  {func(at int64, _ int) bool { return at >= 400_000 }, 50 * time.Millisecond},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := steadyP99(drawn(tt.slow)); got != tt.want {
+				t.Errorf("%v, want %v", got, tt.want)
+			}
+		})
+	}
+	if got := steadyP99(nil); got != 0 {
+		t.Errorf("%v without answers, want 0", got)
+	}
+}
+
+func TestMeasure_CountsWhatWasWrongJustBeforeTheFault(t *testing.T) {
+	tests := map[string]struct {
+		answer        Answer
+		failed, local int
+	}{
+		"decided by Redis":         {redis(0, 5*second-2000), 0, 0},
+		"decided locally":          {local(0, 5*second-2000), 0, 1},
+		"failed":                   {failed(0, 5*second-2000), 1, 0},
+		"a second before":          {failed(0, 4*second), 1, 0},
+		"earlier":                  {failed(0, 4*second-1), 0, 0},
+		"answered after the fault": {local(0, 5*second-1000), 0, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if r := Measure(trial(tt.answer)); r.FailedBefore != tt.failed || r.LocalBefore != tt.local {
+				t.Errorf("%d failed, %d without Redis, want %d, %d", r.FailedBefore, r.LocalBefore, tt.failed, tt.local)
+			}
+		})
 	}
 }
 
@@ -133,6 +173,7 @@ func TestAllowance_IsTheDocumentedBound(t *testing.T) {
 		"a log with a precision of 1/64 window":  {limiter.SlidingWindowLog, func(*Trial) {}, 12 + 2},
 		"a bucket drains half a second longer":   {limiter.TokenBucket, func(*Trial) {}, 12 + 10},
 		"the limit again if Redis lost counters": {limiter.FixedWindow, func(x *Trial) { x.Forgets = true }, 12 + 100},
+		"the load during a pause of 100 ms":      {limiter.FixedWindow, func(x *Trial) { x.Answers = []Answer{{Due: second, Sent: second + 100_000}} }, 32},
 		"for each outage that a window overlaps": {limiter.FixedWindow, func(x *Trial) { x.Outages = 8 }, 12 * 6},
 	}
 	for name, test := range tests {
@@ -148,27 +189,38 @@ func TestAllowance_IsTheDocumentedBound(t *testing.T) {
 }
 
 func TestShortfalls_DescribeWhatIsWorseThanExpected(t *testing.T) {
-	good := Result{Fault: "f", Requests: 10, Healthy: true, Recovered: true, P99: 26 * time.Millisecond, Calm: time.Millisecond, Recovery: 2 * time.Second, Given: 0.6}
-	if got := good.Shortfalls(usual()); got != nil {
+	good := Result{Fault: "f", Requests: 10, Recovered: true, SteadyP99: 6 * time.Millisecond, SteadyCalm: time.Millisecond, Recovery: 2 * time.Second, Given: 0.6}
+	if got := good.Shortfalls(usual()); len(got.All()) > 0 {
 		t.Errorf("shortfalls of a good result: %q", got)
 	}
 	bad := Result{
-		Fault: "f", Requests: 10, Failures: map[string]int{"HTTP 503": 3}, P99: 26 * time.Millisecond, Recovered: true, Recovery: 3 * time.Second, Given: 0.5,
-		Overs: []Over{{Policy: Policy{Algorithm: limiter.FixedWindow, Limit: 10}, Units: 3, Allowed: 2}},
+		Fault: "f", Requests: 10, Failures: map[string]int{"HTTP 503": 3}, SteadyP99: 6 * time.Millisecond, Recovered: true, Recovery: 3 * time.Second, Given: 0.5,
+		Overs: []Over{{Policy: Policy{Algorithm: limiter.FixedWindow, Limit: 10, Window: time.Second}, Units: 3, Allowed: 2}}, FailedBefore: 1, LocalBefore: 2,
 	}
-	want := []string{
-		"f: the limiters did not work correctly before the fault",
-		"f: 3 of 10 requests failed, want at most 0: map[HTTP 503:3]",
-		"f: p99 latency is 26ms, want at most 25ms more than the 0s before the fault",
-		"f: hot tenants were admitted 0.50 of their limits, want at least 0.60",
-		"f: limiters decided with Redis again after 3s, want at most 2s",
-		"f: FixedWindow with limit 10 admitted 3 units too many, want at most 2",
+	want := Shortfalls{
+		Wrong: []string{
+			"f: 1 requests failed before the fault",
+			"f: 3 of 10 requests failed, want at most 0: map[HTTP 503:3]",
+			"f: hot tenants were admitted 0.50 of their limits, want at least 0.60",
+			"f: FixedWindow with limit 10 per 1s admitted 3 units too many, want at most 2",
+		},
+		Slow: []string{
+			"f: 2 requests were decided without Redis before the fault",
+			"f: p99 latency is usually 6ms, want at most 5ms more than the usual 0s before the fault",
+			"f: limiters decided with Redis again after 3s, want at most 2s",
+		},
 	}
 	if diff := cmp.Diff(want, bad.Shortfalls(usual())); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if got := (&Result{Fault: "f", Healthy: true}).Shortfalls(usual()); len(got) != 3 {
-		t.Errorf("shortfalls without requests: %q, want 3", got)
+	never := Result{Fault: "f"}
+	wantNever := Shortfalls{Wrong: []string{
+		"f: no requests were sent",
+		"f: hot tenants were admitted 0.00 of their limits, want at least 0.60",
+		"f: not all limiters decide with Redis again; the last answer without Redis arrived 0s after the repair",
+	}}
+	if diff := cmp.Diff(wantNever, never.Shortfalls(usual())); diff != "" {
+		t.Errorf("without requests (-want +got)\n%s", diff)
 	}
 }
 

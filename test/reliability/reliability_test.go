@@ -1,14 +1,15 @@
 package reliability
 
 import (
+	"errors"
 	"os"
 	"testing"
 
-	"github.com/weir-dev/weir/test/fixture"
-)
+	"golang.org/x/sync/errgroup"
 
-// maxRuns is how often a fault is run if the machine was disturbed. The expectation is the same every time.
-const maxRuns = 8
+	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/latency"
+)
 
 // The test runs the short faults. With WEIR_SOAK it runs all faults, for longer.
 func TestRun_ClientsHardlyNoticeFaultsOfRedis(t *testing.T) {
@@ -20,25 +21,54 @@ func TestRun_ClientsHardlyNoticeFaultsOfRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, fault := range faults {
+	setups := startAll(t, faults)
+	for i, fault := range faults {
 		t.Run(fault.Name, func(t *testing.T) {
-			for runs := 1; ; runs++ {
-				trial, err := Run(t.Context(), weir, fault, plan)
-				if err != nil {
-					t.Fatal(err)
-				}
-				result := Measure(trial)
-				t.Log("\n" + Table([]Result{result}))
-				shortfalls := result.Shortfalls(fault.Want)
-				if len(shortfalls) > 0 && result.Disturbed() && runs < maxRuns {
-					t.Logf("running the fault again: the machine was disturbed, the load was sent up to %v late: %q", result.Late, shortfalls)
-					continue
-				}
-				for _, shortfall := range shortfalls {
-					t.Error(shortfall)
-				}
-				return
+			slow := latency.Of(t)
+			trial, err := RunOn(t.Context(), weir, fault, setups[i], plan)
+			if err != nil {
+				t.Fatal(err)
+			}
+			result := Measure(trial)
+			t.Log("\n" + Table([]Result{result}))
+			shortfalls := result.Shortfalls(fault.Want)
+			for _, shortfall := range shortfalls.Wrong {
+				t.Error(shortfall)
+			}
+			for _, shortfall := range shortfalls.Slow {
+				slow.Errorf("%s", shortfall)
+			}
+			if len(shortfalls.All()) > 0 {
+				t.Logf("plan: %+v\n%s", plan, trial.history())
 			}
 		})
 	}
+}
+
+// startAll starts the Redis of every fault, because a start consists of waiting.
+func startAll(t *testing.T, faults []Fault) []Setup {
+	t.Helper()
+	setups := make([]Setup, len(faults))
+	t.Cleanup(func() {
+		var errs []error
+		for _, setup := range setups {
+			if setup.Stop != nil {
+				errs = append(errs, setup.Stop())
+			}
+		}
+		if err := errors.Join(errs...); err != nil {
+			t.Error(err)
+		}
+	})
+	var starts errgroup.Group
+	for i, fault := range faults {
+		starts.Go(func() (err error) {
+			setups[i], err = fault.Start(t.Context())
+			return err
+		})
+	}
+	if err := starts.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return setups
 }

@@ -20,31 +20,41 @@ type Plan struct {
 	Window time.Duration
 	// Warm is the time before the fault, and Hold the duration of the fault. For a fault that heals, Hold is the time of observation.
 	Warm, Hold time.Duration
-	Seed       uint64
+	// Settled is that of Trial.
+	Settled time.Duration
+	Seed    uint64
 }
 
 // Quick is the plan of every run of the tests: a window is longer than a fault.
 func Quick() Plan {
-	return Plan{Rate: 1200, Limit: 120, Window: 4 * time.Second, Warm: 1500 * time.Millisecond, Hold: 2 * time.Second, Seed: 1}
+	return Plan{
+		Rate: 1200, Limit: 90, Window: 3 * time.Second, Warm: 750 * time.Millisecond, Hold: 1250 * time.Millisecond, Settled: 500 * time.Millisecond,
+		Seed: 1,
+	}
 }
 
 // Long is the plan for published numbers: windows end before, during and after a fault.
 func Long() Plan {
-	return Plan{Rate: 1500, Limit: 200, Window: 5 * time.Second, Warm: 7 * time.Second, Hold: 8 * time.Second, Seed: 1}
+	return Plan{Rate: 1500, Limit: 200, Window: 5 * time.Second, Warm: 7 * time.Second, Hold: 8 * time.Second, Settled: time.Second, Seed: 1}
 }
 
-// Run runs a fault with limiter processes of the binary at weir.
+// Run starts a Redis and runs a fault with limiter processes of the binary at weir.
 func Run(ctx context.Context, weir string, f Fault, p Plan) (_ *Trial, err error) {
+	setup, err := f.Start(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("run fault %q: %w", f.Name, err)
+	}
+	defer func() { err = errors.Join(err, setup.Stop()) }()
+	return RunOn(ctx, weir, f, setup, p)
+}
+
+// RunOn runs a fault on a Redis that has been started for it.
+func RunOn(ctx context.Context, weir string, f Fault, setup Setup, p Plan) (_ *Trial, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("run fault %q: %w", f.Name, err)
 		}
 	}()
-	setup, err := f.Start(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, setup.Stop()) }()
 	all := policies(p.Limit, p.Window)
 	world, err := startWorld(ctx, weir, setup, all)
 	if err != nil {
@@ -55,7 +65,7 @@ func Run(ctx context.Context, weir string, f Fault, p Plan) (_ *Trial, err error
 	l := newLoad(p.Rate, world.urls, all, p.Seed)
 	t := &Trial{
 		Fault: f.Name, Policies: all, Limiters: limiters, HotPerSecond: hotPerSecond(p.Rate, len(all)),
-		Forgets: f.Forgets, Outages: f.Outages, Began: micros(time.Now()),
+		Forgets: f.Forgets, Outages: f.Outages, Settled: p.Settled, Began: micros(time.Now()),
 	}
 	loading, stopLoad := context.WithCancel(ctx)
 	var generator sync.WaitGroup
@@ -92,18 +102,21 @@ func (t *Trial) play(ctx context.Context, f Fault, on Setup, p Plan, log *journa
 	if f.Heals {
 		t.FaultEnd = max(t.FaultEnd, micros(broken.Add(p.Hold)))
 	}
-	if err := t.untilRedisDecides(ctx, log, t.Repaired); err != nil && ctx.Err() != nil {
+	switch err := t.untilRedisDecides(ctx, log, t.Repaired); {
+	case err == nil:
+		t.Settling = micros(time.Now())
+	case ctx.Err() != nil:
 		return err // otherwise, that the limiters have not recovered is part of the result
 	}
 	return pause(ctx, time.Until(time.UnixMicro(t.FaultEnd)))
 }
 
-// untilRedisDecides waits until all answers have come from Redis for the time settled.
+// untilRedisDecides waits until all answers have come from Redis for the time t.Settled.
 func (t *Trial) untilRedisDecides(ctx context.Context, log *journal, since int64) error {
 	ctx, cancel := context.WithTimeout(ctx, recoveryTimeout)
 	defer cancel()
 	return fixture.Poll(ctx, pollInterval, func(context.Context) error {
-		if last, ended := recovery(log.read(), t.Limiters, since, micros(time.Now())); !ended {
+		if last, ended := recovery(log.read(), t.Limiters, since, micros(time.Now()), t.Settled); !ended {
 			return fmt.Errorf("not every limiter decides with Redis; the last answer without Redis arrived after %v", last)
 		}
 		return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,7 +20,7 @@ const (
 	worldReady     = 20 * time.Second // a second on an idle machine
 	publishTimeout = 2 * time.Second
 	publishPeriod  = time.Second
-	pollInterval   = 50 * time.Millisecond
+	pollInterval   = 20 * time.Millisecond
 )
 
 // world is several limiter processes on one Redis, and a goroutine that publishes their rules periodically, as the operator does.
@@ -47,7 +48,20 @@ func (w *world) start(ctx context.Context, weir string, on Setup, all []Policy) 
 	}
 	w.client = client
 	exchange := controlplane.NewExchange(client, keyPrefix, limiterName)
-	data, revision := rules.Encode(ruleSet(all))
+	data, revision := rules.Encode(ruleSet(nil))
+	if _, err := exchange.Publish(ctx, revision, data); err != nil {
+		return err
+	}
+	ready, done := context.WithTimeout(ctx, worldReady)
+	defer done()
+	if err := w.startReplicas(ready, weir, on.Limiters); err != nil {
+		return err
+	}
+	if err := waitFor(ready, exchange, revision); err != nil {
+		return err
+	}
+	// A replica sends a heartbeat when it has new rules, and then reads how many replicas there are. With these rules all replicas know all.
+	data, revision = rules.Encode(ruleSet(all))
 	if _, err := exchange.Publish(ctx, revision, data); err != nil {
 		return err
 	}
@@ -65,42 +79,55 @@ func (w *world) start(ctx context.Context, weir string, on Setup, all []Policy) 
 			}
 		}
 	})
-	ready, done := context.WithTimeout(ctx, worldReady)
-	defer done()
-	for i := range limiters {
-		if err := w.startReplica(ready, weir, on.Limiters, i); err != nil {
-			return err
-		}
-	}
-	return fixture.Poll(ready, pollInterval, func(context.Context) error {
-		live, err := exchange.Replicas(ready)
-		if err == nil && len(live) != limiters {
-			err = fmt.Errorf("%d limiters send heartbeats, want %d", len(live), limiters)
+	return waitFor(ready, exchange, revision)
+}
+
+// waitFor waits until all limiters report that they enforce a revision.
+func waitFor(ctx context.Context, exchange *controlplane.Exchange, revision string) error {
+	return fixture.Poll(ctx, pollInterval, func(context.Context) error {
+		live, err := exchange.Replicas(ctx)
+		current := slices.DeleteFunc(live, func(r controlplane.Replica) bool { return r.Revision != revision })
+		if err == nil && len(current) != limiters {
+			err = fmt.Errorf("%d limiters report revision %s, want %d", len(current), revision, limiters)
 		}
 		return err
 	})
 }
 
-func (w *world) startReplica(ctx context.Context, weir, redisURL string, number int) error {
+// startReplicas starts the limiter processes and waits until all are ready.
+func (w *world) startReplicas(ctx context.Context, weir, redisURL string) (err error) {
+	opsURLs := make([]string, limiters)
+	for i := range opsURLs {
+		if opsURLs[i], err = w.startReplica(ctx, weir, redisURL, i); err != nil {
+			return err
+		}
+	}
+	for i, url := range opsURLs {
+		if err := fixture.WaitHTTP(ctx, url+"/readyz", http.StatusOK); err != nil {
+			return fmt.Errorf("%w; its log:\n%s", err, w.replicas[i].Log())
+		}
+	}
+	return nil
+}
+
+// startReplica starts a limiter process and returns the URL of its operational endpoints. It does not wait until the process is ready.
+func (w *world) startReplica(ctx context.Context, weir, redisURL string, number int) (opsURL string, err error) {
 	listen, err := fixture.FreeAddr(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	ops, err := fixture.FreeAddr(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	process, err := fixture.StartWeir(weir, "limiter", "--limiter", limiterName, "--replica", fmt.Sprintf("replica-%d", number),
 		"--redis", redisURL, "--grpc-listen=", "--listen", listen, "--ops-listen", ops, "--drain", "0s")
 	if err != nil {
-		return err
+		return "", err
 	}
 	w.replicas = append(w.replicas, process)
 	w.urls = append(w.urls, "http://"+listen)
-	if err := fixture.WaitHTTP(ctx, "http://"+ops+"/readyz", http.StatusOK); err != nil {
-		return fmt.Errorf("%w; its log:\n%s", err, process.Log())
-	}
-	return nil
+	return "http://" + ops, nil
 }
 
 func (w *world) stop() error {
