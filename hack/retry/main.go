@@ -37,11 +37,11 @@ func main() {
 }
 
 func retry(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := os.Open(path) //nolint:gosec // the path is the developer's own
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	r, err := read(f)
 	if err != nil {
 		return "", fmt.Errorf("read %s: %w", path, err)
@@ -51,7 +51,11 @@ func retry(path string) (string, error) {
 
 // event is a line of test2json. ImportPath is set in events of builds.
 type event struct {
-	Action, Package, Test, Output, ImportPath string
+	Action     string `json:"Action"`
+	Package    string `json:"Package"`
+	Test       string `json:"Test"`
+	Output     string `json:"Output"`
+	ImportPath string `json:"ImportPath"`
 }
 
 // test identifies a test. Name is empty for what a package prints outside of its tests.
@@ -70,7 +74,8 @@ type run struct {
 }
 
 // fatal matches output of a program that failed outside of a test, whichever test it is attributed to.
-var fatal = regexp.MustCompile(`WARNING: DATA RACE|race detected during execution|^panic: |^fatal error: |test timed out after|goleak: |found unexpected goroutines`) //nolint:gochecknoglobals // compiled once
+var fatal = regexp.MustCompile(
+	`WARNING: DATA RACE|race detected during execution|^panic: |^fatal error: |test timed out after|goleak: |found unexpected goroutines`)
 
 func read(events io.Reader) (*run, error) {
 	r := &run{failed: map[test]bool{}, running: map[test]bool{}, output: map[test][]string{}}
@@ -121,7 +126,7 @@ func (r *run) forgiven() (string, error) {
 		case !only:
 			problems = append(problems, t.String()+": failed, not because of latency")
 		case stolen < leastStolen:
-			problems = append(problems, fmt.Sprintf("%s: too slow while %d %% of the CPU time was stolen, which does not explain it (at least %d %%)", t, stolen, leastStolen))
+			problems = append(problems, fmt.Sprintf("%s: too slow while %d %% of the CPU time was stolen; at least %d %% explain it", t, stolen, leastStolen))
 		default:
 			slow = append(slow, fmt.Sprintf("%s: too slow while %d %% of the CPU time was stolen", t, stolen))
 		}
@@ -147,9 +152,9 @@ func (r *run) failedBelow(t test) bool {
 }
 
 // message matches a message of a test: its file and line.
-var message = regexp.MustCompile(`^\s+\S+\.go:\d+: `) //nolint:gochecknoglobals // compiled once
+var message = regexp.MustCompile(`^\s+\S+\.go:\d+: `)
 
-// reports reports whether t itself has messages. They can be errors.
+// reports is true if t itself has messages. They can be errors.
 func (r *run) reports(t test) bool {
 	return t.name != "" && slices.ContainsFunc(r.output[t], message.MatchString)
 }

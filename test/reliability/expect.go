@@ -59,7 +59,7 @@ func (t *Trial) overlapping(window time.Duration) int64 {
 	return 1 + int64(float64(window.Microseconds())/every)
 }
 
-// Shortfalls describe where a result is worse than expected. A machine with too little CPU time explains those in Slow. It explains none in
+// Shortfalls describe where a result is worse than expected. A machine with too little CPU time explains those in Slow, but not those in
 // Wrong.
 type Shortfalls struct{ Wrong, Slow []string }
 
