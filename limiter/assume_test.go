@@ -104,11 +104,11 @@ func TestClone_IsIndependent(t *testing.T) {
 	}
 }
 
-// A coarse log admits only what an exact log admits. It denies only what is also denied by an exact log whose window is a 32nd longer.
+// A coarse log admits only what an exact log admits. It denies only what is also denied by an exact log whose window is a 64th longer.
 func TestNewCoarseState_NeverAdmitsMoreAndHardlyLess(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		limit := mustLimit(t, limiter.SlidingWindowLog, rapid.Int64Range(1, 200).Draw(rt, "limit"), 64*time.Second)
-		longer := mustLimit(t, limiter.SlidingWindowLog, limit.Units(), 66*time.Second)
+		longer := mustLimit(t, limiter.SlidingWindowLog, limit.Units(), 65*time.Second)
 		coarse, exact, late := limit.NewCoarseState(), limit.NewState(), longer.NewState()
 		now := noon
 		for range rapid.IntRange(1, 300).Draw(rt, "requests") {
@@ -118,7 +118,7 @@ func TestNewCoarseState_NeverAdmitsMoreAndHardlyLess(t *testing.T) {
 			case allowed && !exact.Decide(now, limit, cost).Allowed:
 				rt.Fatal("admitted over the limit")
 			case !allowed && late.Decide(now, longer, cost).Allowed:
-				rt.Fatal("denied, although a log with a window that is a 32nd longer admits")
+				rt.Fatal("denied, although a log with a window that is a 64th longer admits")
 			case allowed:
 				coarse.Spend(now, limit, cost)
 				exact.Spend(now, limit, cost)
@@ -129,4 +129,20 @@ func TestNewCoarseState_NeverAdmitsMoreAndHardlyLess(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestNewCoarseState_MergesInstantsWithinA64thOfTheWindow(t *testing.T) {
+	limit := mustLimit(t, limiter.SlidingWindowLog, 2, 64*time.Second)
+	for apart, until := range map[time.Duration]time.Duration{
+		time.Second:                    65 * time.Second, // both units count as spent at the second instant
+		time.Second + time.Microsecond: 64 * time.Second,
+	} {
+		state := limit.NewCoarseState()
+		state.Spend(noon, limit, 1)
+		state.Spend(noon.Add(apart), limit, 1)
+		before, after := state.Decide(noon.Add(until)-1, limit, 1), state.Decide(noon.Add(until), limit, 1)
+		if before.Allowed || !after.Allowed {
+			t.Errorf("units spent %v apart: allowed %t just before %v, and %t then", apart, before.Allowed, until, after.Allowed)
+		}
+	}
 }
