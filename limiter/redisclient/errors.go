@@ -132,13 +132,22 @@ func misconfiguredReplies() []string {
 	}
 }
 
+// deniedReplies are parts of error replies that show missing permissions, but do not begin with NOPERM.
+func deniedReplies() []string {
+	return []string{
+		"unauthenticated",                   // ERR Protocol error: unauthenticated bulk length
+		"The user executing the script can", // ERR The user executing the script can't run this command or subcommand
+		"ACL failure in script",             // the same from Redis 7.2 on
+	}
+}
+
 // kindOfReply classifies an error reply by its first word. If a command in a script failed, it is the first word of the
 // error of that command.
 func kindOfReply(reply string) string {
 	switch {
 	case strings.HasPrefix(reply, "ERR max number of clients reached"):
 		return KindClients
-	case strings.Contains(reply, "unauthenticated"): // ERR Protocol error: unauthenticated bulk length
+	case slices.ContainsFunc(deniedReplies(), func(part string) bool { return strings.Contains(reply, part) }):
 		return KindDenied
 	case slices.ContainsFunc(misconfiguredReplies(), func(part string) bool { return strings.Contains(reply, part) }):
 		return KindMisconfigured

@@ -124,6 +124,59 @@ func (c *sharedCounters) decide(made *call) []limiter.Decision {
 	return limiter.Spend(c.now, made.charges, states)
 }
 
+// One batch of the largest size, in which every call has seventeen charges. The scripts read a thousand keys at a time.
+func TestSend_ReadsTheCounterOfEveryOfAThousandKeys(t *testing.T) {
+	const chargesPerCall = 17
+	now := time.Now()
+	store := NewStore(openURL(t, fixture.Redis(t).URL()), patience, WithClock(func() time.Time { return now }))
+	limit, err := limiter.NewLimit(limiter.FixedWindow, limiter.MaxUnits, limiter.MaxWindow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := func(cost func(number int) int64) []*call {
+		var all []*call
+		for i := range maxBatch {
+			made := &call{mode: modeSpend, deadline: time.Now().Add(patience)}
+			for j := range chargesPerCall {
+				number := i*chargesPerCall + j
+				key := fmt.Sprintf("weir:{many}:%d", number)
+				made.charges = append(made.charges, limiter.Charge{Key: key, Limit: limit, Cost: cost(number)})
+			}
+			all = append(all, made)
+		}
+		return all
+	}
+	// Every counter has another count, so a value of another key changes a decision.
+	store.send(calls(func(number int) int64 { return int64(number + 1) }))
+	again := calls(func(int) int64 { return 5 })
+	store.send(again)
+	for i, made := range again {
+		if made.reply.err != nil {
+			t.Fatal(made.reply.err)
+		}
+		for j, d := range made.reply.decisions {
+			if want := limiter.MaxUnits - int64(i*chargesPerCall+j+1) - 5; !d.Allowed || d.Remaining != want {
+				t.Fatalf("key %d: %+v, want %d remaining", i*chargesPerCall+j, d, want)
+			}
+		}
+	}
+	var refunds []limiter.Refund
+	for _, made := range again {
+		for j, c := range made.charges {
+			refunds = append(refunds, limiter.Refund{Key: c.Key, Limit: c.Limit, Cost: 3, At: made.reply.decisions[j].At})
+		}
+	}
+	if err := store.refundInSlot(t.Context(), refunds); err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range refunds {
+		d, err := store.Peek(t.Context(), []limiter.Charge{{Key: r.Key, Limit: r.Limit}})
+		if want := limiter.MaxUnits - int64(i+1) - 2; err != nil || d[0].Remaining != want {
+			t.Fatalf("key %d after the refund: %+v, %v, want %d remaining", i, d, err, want)
+		}
+	}
+}
+
 func TestSpend_DecidesSixteenPoliciesInOneRoundTrip(t *testing.T) {
 	server := fixture.Redis(t)
 	store := NewStore(openURL(t, server.URL()), patience)
