@@ -3,6 +3,11 @@ package storetest
 import (
 	"fmt"
 	"math"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +19,7 @@ import (
 
 // minSteps is the least number of steps of Histories for each algorithm, usually one check of package rapid. Some stores are
 // slow to test; use [HistoriesOf] for more steps.
-const minSteps = 300
+const minSteps = 1000
 
 // Histories is [HistoriesOf] with the number of steps for every Store.
 func Histories(t *testing.T, factory Factory) {
@@ -22,7 +27,8 @@ func Histories(t *testing.T, factory Factory) {
 	HistoriesOf(t, factory, minSteps)
 }
 
-// HistoriesOf runs random histories on the Store and on the algorithms of package limiter, which must agree on every decision.
+// HistoriesOf runs random histories on the Store. Every decision, and every time to live, must be that of the definition in
+// docs/concepts/algorithms.md, and that of the algorithms of package limiter.
 // A history has small and huge limits, edits of limits, costs, shadow charges, peeks, refunds, resets, and clock steps: by a
 // microsecond, to or next to the times in the last decisions, and backwards. It runs histories until it has taken at least
 // that number of steps for each algorithm. A step is a spend or a peek whose decision for that algorithm was compared. The
@@ -31,6 +37,7 @@ func HistoriesOf(t *testing.T, factory Factory, steps int) {
 	t.Helper()
 	clock := &Clock{}
 	subject := factory(t, clock)
+	t.Cleanup(func() { logCommand(t) })
 	histories, taken := 0, map[limiter.Algorithm]int{}
 	for round := 0; fewest(taken) < steps; round++ {
 		if round == steps { // less than one step for each algorithm per round
@@ -41,12 +48,12 @@ func HistoriesOf(t *testing.T, factory Factory, steps int) {
 			h := newHistory(rt, clock, subject, histories)
 			h.taken = taken
 			rt.Repeat(map[string]func(*rapid.T){
-				"spend":  func(rt *rapid.T) { h.decide(rt, "spend", subject.Store.Spend, limiter.Spend) },
-				"peek":   func(rt *rapid.T) { h.decide(rt, "peek", subject.Store.Peek, limiter.Peek) },
+				"spend":  h.spend,
+				"peek":   h.peek,
 				"wait":   h.wait,
 				"edit":   h.edit,
-				"refund": func(rt *rapid.T) { h.refund(rt, subject.Store) },
-				"reset":  func(rt *rapid.T) { h.reset(rt, subject.Store) },
+				"refund": h.refund,
+				"reset":  h.reset,
 			})
 		})
 	}
@@ -64,10 +71,13 @@ func fewest(taken map[limiter.Algorithm]int) int {
 
 // history is one run on up to three counters of the Store and of its twin in memory.
 type history struct {
+	Subject
+
 	clock    *Clock
-	spread   bool
+	start    limiter.Instant
 	now      limiter.Instant
 	counters []*twin
+	steps    []string // for the message of a failure
 	// expired is the latest time at which a counter expired. The clock does not step back before it, because a store may
 	// or may not have removed the counter.
 	expired limiter.Instant
@@ -83,15 +93,19 @@ type spent struct {
 	at   limiter.Instant
 }
 
+// twin is a counter of the Store, by definition and by package limiter.
 type twin struct {
-	key   string
-	limit limiter.Limit
-	state limiter.State
+	name       string
+	key        string
+	limit      limiter.Limit
+	definition *definition
+	state      limiter.State
 }
 
 func newHistory(rt *rapid.T, clock *Clock, subject Subject, number int) *history {
 	// The clock can step back by a month and is still later than the real time, at which a store may expire counters.
-	h := &history{clock: clock, now: Epoch().Add(limiter.MaxWindow), expired: Epoch(), spread: subject.Spread}
+	start := Epoch().Add(limiter.MaxWindow)
+	h := &history{Subject: subject, clock: clock, start: start, now: start, expired: Epoch()}
 	for i := range rapid.IntRange(1, 3).Draw(rt, "counters") {
 		limit := drawLimit(rt)
 		name := fmt.Sprintf("history-%d-%d", number, i)
@@ -99,7 +113,10 @@ func newHistory(rt *rapid.T, clock *Clock, subject Subject, number int) *history
 		if subject.Spread {
 			identifier = name
 		}
-		h.counters = append(h.counters, &twin{key: key(name, identifier, limit), limit: limit, state: limit.NewState()})
+		h.counters = append(h.counters, &twin{
+			name: string(rune('A' + i)), key: key(name, identifier, limit), limit: limit, definition: newDefinition(limit), state: limit.NewState(),
+		})
+		h.step("limit %c %s", 'A'+i, describe(limit))
 	}
 	clock.Set(h.now)
 	return h
@@ -145,38 +162,114 @@ func mustLimit(algorithm limiter.Algorithm, units int64, window time.Duration) l
 	return limit
 }
 
-type oracle = func(limiter.Instant, []limiter.Charge, []limiter.State) []limiter.Decision
+// step adds a step to the message of a failure.
+func (h *history) step(format string, args ...any) {
+	h.steps = append(h.steps, fmt.Sprintf(format, args...))
+}
 
-// decide compares the decisions of the Store, for random charges, with those of the oracle.
-func (h *history) decide(rt *rapid.T, method string, store decideFunc, oracle oracle) {
-	var twins []*twin
-	var charges []limiter.Charge
-	var states []limiter.State
+// fail ends the history, and prints its steps.
+func (h *history) fail(rt *rapid.T, format string, args ...any) {
+	rt.Helper()
+	rt.Fatalf("%s\nafter these steps:\n\t%s", fmt.Sprintf(format, args...), strings.Join(h.steps, "\n\t"))
+}
+
+// describe returns a limit as in a scenario file.
+func describe(limit limiter.Limit) string {
+	text := fmt.Sprintf("%s %d %v", limit.Algorithm(), limit.Units(), limit.Window())
+	if limit.Burst() > 0 {
+		text += fmt.Sprintf(" %d", limit.Burst())
+	}
+	return text
+}
+
+// charge is a charge of a request, with its counter.
+type charge struct {
+	*twin
+	limiter.Charge
+}
+
+// String returns a charge as in a scenario file.
+func (c charge) String() string {
+	text := fmt.Sprintf("%s*%d", c.name, c.Cost)
+	if c.Limit.IsNoDelay() {
+		text += "!"
+	}
+	if c.Shadow {
+		text += "~"
+	}
+	return text
+}
+
+// draw returns random charges: always one on the first counter, because some steps of a history use it.
+func (h *history) draw(rt *rapid.T) (drawn []charge, charges []limiter.Charge, definitions []*definition, states []limiter.State) {
 	for i, c := range h.counters {
 		if i > 0 && rapid.Bool().Draw(rt, "leave out") {
 			continue
 		}
-		charges = append(charges, limiter.Charge{
+		one := limiter.Charge{
 			Key: c.key, Limit: drawNoDelay(rt, c.limit), Cost: drawCost(rt, c.limit.Units()), Shadow: rapid.IntRange(0, 3).Draw(rt, "shadow") == 3,
-		})
-		states = append(states, c.state)
-		twins = append(twins, c)
-	}
-	got, err := store(rt.Context(), charges)
-	if err != nil {
-		rt.Fatalf("%s: %v", method, err)
-	}
-	want := oracle(h.now, charges, states)
-	if diff := cmp.Diff(want, got); diff != "" {
-		rt.Fatalf("%s at %d of %+v: the store differs from package limiter (-limiter +store):\n%s", method, h.now, charges, diff)
-	}
-	h.count(charges)
-	h.hints = h.hints[:0]
-	for i, d := range want {
-		if method == "spend" && d.Allowed {
-			h.spent = append(h.spent, spent{twin: twins[i], cost: charges[i].Cost, at: d.At})
 		}
+		drawn, charges = append(drawn, charge{c, one}), append(charges, one)
+		definitions, states = append(definitions, c.definition), append(states, c.state)
+	}
+	return drawn, charges, definitions, states
+}
+
+func (h *history) spend(rt *rapid.T) {
+	drawn, charges, definitions, states := h.draw(rt)
+	h.step("spend %v", drawn)
+	got, err := h.Store.Spend(rt.Context(), charges)
+	if err != nil {
+		h.fail(rt, "spend: %v", err)
+	}
+	h.step("  %+v", got)
+	if err := checkSpend(h.now, charges, definitions, got); err != nil {
+		h.fail(rt, "spend: %v", err)
+	}
+	h.compare(rt, limiter.Spend(h.now, charges, states), got)
+	h.count(charges)
+	counts := !slices.ContainsFunc(drawn, func(c charge) bool { return !c.Shadow && !got[slices.Index(charges, c.Charge)].Allowed })
+	for i, c := range drawn {
+		if got[i].Allowed {
+			h.spent = append(h.spent, spent{twin: c.twin, cost: c.Cost, at: got[i].At})
+		}
+		if counts && got[i].Allowed && c.Units() > 0 {
+			h.checkExpiry(rt, c.twin, c.Limit)
+		}
+	}
+}
+
+func (h *history) peek(rt *rapid.T) {
+	drawn, charges, definitions, states := h.draw(rt)
+	h.step("peek %v", drawn)
+	got, err := h.Store.Peek(rt.Context(), charges)
+	if err != nil {
+		h.fail(rt, "peek: %v", err)
+	}
+	h.step("  %+v", got)
+	if err := checkPeek(h.now, charges, definitions, got); err != nil {
+		h.fail(rt, "peek: %v", err)
+	}
+	h.compare(rt, limiter.Peek(h.now, charges, states), got)
+	h.count(charges)
+}
+
+// compare compares decisions with those of package limiter.
+func (h *history) compare(rt *rapid.T, want, got []limiter.Decision) {
+	if diff := cmp.Diff(want, got); diff != "" {
+		h.fail(rt, "the store differs from package limiter (-limiter +store):\n%s", diff)
+	}
+	h.hints = h.hints[:0]
+	for _, d := range got {
 		h.hints = append(h.hints, d.ResetAfter, d.RetryAfter)
+	}
+}
+
+// checkExpiry checks the time to live of a counter that was just written under a limit.
+func (h *history) checkExpiry(rt *rapid.T, c *twin, limit limiter.Limit) {
+	earliest, latest, exists := h.Expires(c.key)
+	if err := c.definition.checkExpiry(h.now, limit, earliest, latest, exists); err != nil {
+		h.fail(rt, "counter %s: %v", c.name, err)
 	}
 }
 
@@ -223,12 +316,13 @@ func (h *history) wait(rt *rapid.T) {
 			step = hint.Microseconds() + rapid.Int64Range(-1, 1).Draw(rt, "offset")
 		}
 	}
-	if h.spread {
+	if h.Spread {
 		step = max(0, step) // a refunded spend does not move the counter's own time back
 	}
 	h.now = max(h.now+limiter.Instant(step), h.expired)
 	h.recordExpired()
 	h.clock.Set(h.now)
+	h.step("at %v", h.now.Sub(h.start))
 }
 
 // recordExpired updates expired.
@@ -241,32 +335,58 @@ func (h *history) recordExpired() {
 }
 
 // refund refunds some units of an earlier spend, possibly more than once.
-func (h *history) refund(rt *rapid.T, store limiter.Store) {
+func (h *history) refund(rt *rapid.T) {
 	if len(h.spent) == 0 {
 		return
 	}
 	s := rapid.SampledFrom(h.spent).Draw(rt, "spent")
 	cost := rapid.Int64Range(0, s.cost).Draw(rt, "refunded")
-	if err := store.Refund(rt.Context(), []limiter.Refund{{Key: s.key, Limit: s.limit, Cost: cost, At: s.at}}); err != nil {
-		rt.Fatalf("refund: %v", err)
+	h.step("refund %s*%d at %v", s.name, cost, s.at.Sub(h.start))
+	if err := h.Store.Refund(rt.Context(), []limiter.Refund{{Key: s.key, Limit: s.limit, Cost: cost, At: s.at}}); err != nil {
+		h.fail(rt, "refund: %v", err)
 	}
-	s.state.Refund(h.now, s.limit, cost, s.at)
+	if cost > 0 {
+		s.state.Refund(h.now, s.limit, cost, s.at)
+	}
+	if s.definition.refund(h.now, s.limit, cost, s.at) > 0 {
+		h.checkExpiry(rt, s.twin, s.limit)
+	}
 	h.recordExpired()
 }
 
-func (h *history) reset(rt *rapid.T, store limiter.Store) {
+func (h *history) reset(rt *rapid.T) {
 	c := rapid.SampledFrom(h.counters).Draw(rt, "counter")
-	if err := store.Reset(rt.Context(), []string{c.key}); err != nil {
-		rt.Fatalf("reset: %v", err)
+	h.step("reset %s", c.name)
+	if err := h.Store.Reset(rt.Context(), []string{c.key}); err != nil {
+		h.fail(rt, "reset: %v", err)
 	}
-	c.state = c.limit.NewState()
+	c.definition, c.state = newDefinition(c.limit), c.limit.NewState()
 }
 
 // edit changes a limit. The spent units do not change.
 func (h *history) edit(rt *rapid.T) {
 	c := rapid.SampledFrom(h.counters).Draw(rt, "counter")
-	if h.spread && (c.limit.Algorithm() == limiter.TokenBucket || c.limit.Algorithm() == limiter.LeakyBucket) {
+	if h.Spread && (c.limit.Algorithm() == limiter.TokenBucket || c.limit.Algorithm() == limiter.LeakyBucket) {
 		return // after a refunded spend a bucket drains at the rate of the new limit, and so is stricter than the twin
 	}
 	c.limit = drawBurst(rt, mustLimit(c.limit.Algorithm(), drawUnits(rt, c.limit.Algorithm()), c.limit.Window()))
+	h.step("limit %s %s", c.name, describe(c.limit))
+}
+
+// logCommand logs the command that repeats a failed test. Package rapid first repeats the failed history, which it has
+// written to a file.
+func logCommand(t *testing.T) {
+	t.Helper()
+	if !t.Failed() {
+		return
+	}
+	directory, _ := os.Getwd()
+	var parts []string
+	for ; directory != filepath.Dir(directory); directory = filepath.Dir(directory) {
+		if _, err := os.Stat(filepath.Join(directory, "go.mod")); err == nil {
+			break
+		}
+		parts = append([]string{filepath.Base(directory)}, parts...)
+	}
+	t.Logf("repeat it with: go test -count=1 ./%s -run '^%s$'", path.Join(parts...), strings.ReplaceAll(t.Name(), "/", "$/^"))
 }

@@ -48,6 +48,7 @@ func Scenarios(t *testing.T, factory Factory) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			t.Cleanup(func() { logCommand(t) })
 			runScenario(t, factory, file, string(text))
 		})
 	}
