@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the long tests: the proofs, random histories, every fault of Redis, and fuzzing.
+# Runs the long tests: the proofs, random histories, every fault of Redis, mutation tests, and fuzzing.
 #   HISTORIES=NUMBER     number of random histories on each store (default: 10000)
 #   WEIR_SOAK=DURATION   duration of each proof (default: 5m)
 #   FUZZTIME=DURATION    duration of each fuzz target (default: 1m)
@@ -25,4 +25,6 @@ for package in $packages; do
     go test -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZTIME:-1m}" "$package"
   done
 done
+echo "soak: mutants"
+make mutate
 echo "soak: passed"

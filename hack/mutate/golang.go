@@ -137,7 +137,7 @@ func readGremlins(root, folder, output string) ([]*Mutant, error) {
 			offset := lineOffset(source, g.Line) + g.Column - 1
 			operator, text := longestOperator(string(source[offset:]), gremlinsRules()[g.Rule])
 			if operator == "" || slices.Contains(addresses, offset) {
-				continue // %= is replaced by itself, and &x by |x, which does not compile
+				continue // %= would become %=, and |x does not compile
 			}
 			m := &Mutant{
 				Package: path.Dir(name), File: name, Rule: g.Rule, offset: offset, length: len(operator), text: text, In: goFunction(set, syntax, g.Line),

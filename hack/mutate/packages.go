@@ -31,8 +31,11 @@ func groupOf(folder string) string {
 
 // testFolders returns the packages whose tests run on the mutants of folder.
 func testFolders(folder string) []string {
-	if folder == "limiter/local" {
-		return []string{folder, "limiter/failover"} // which compares local mode with the real counters
+	switch folder {
+	case "limiter/local", "limiter/failover":
+		return []string{folder, "limiter/engine"} // outages of Redis, and limits on the sum over replicas
+	case "limiter/socket":
+		return []string{folder, "limiter/server"} // servers that stop
 	}
 	if group := groupOf(folder); group != "" && group != folder {
 		return []string{folder, group}

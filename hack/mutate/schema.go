@@ -9,6 +9,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -55,8 +56,8 @@ func newSchema(root, folder, temporary string, mutants []*Mutant, build func(ove
 	}
 }
 
-// forget removes the ids of the mutants at the lines with compile errors: of the smallest sites. It returns false if there
-// are none.
+// forget removes the ids of the mutants at the lines with compile errors: of the smallest sites. It returns false if no
+// line has a mutant.
 func forget(mutants []*Mutant, folder string, output []byte) bool {
 	found := false
 	for _, match := range regexp.MustCompile(`(?m)(?:schema-)?([\w.]+\.go):(\d+):\d+: `).FindAllSubmatch(output, -1) {
@@ -64,7 +65,7 @@ func forget(mutants []*Mutant, folder string, output []byte) bool {
 		if err != nil {
 			continue
 		}
-		file, smallest := folder+"/"+string(match[1]), 1<<30
+		file, smallest := path.Join(folder, string(match[1])), 1<<30
 		at := func(m *Mutant) bool { return m.id != 0 && m.File == file && m.firstLine <= line && line <= m.lastLine }
 		for _, m := range mutants {
 			if at(m) {
@@ -382,8 +383,8 @@ func ownMutants(name string, source []byte) ([]*Mutant, error) {
 	return mutants, nil
 }
 
-// droppableGo reports whether a statement is worth dropping. Without a lock, only the race detector can notice. Tests do not
-// check what is logged.
+// droppableGo reports whether a statement is worth dropping. Only the race detector can notice a lock that is missing. A timer
+// or a context that is not released costs memory only. Tests do not check what is logged.
 func droppableGo(s ast.Stmt) bool {
 	switch s := s.(type) {
 	case *ast.AssignStmt:
@@ -391,7 +392,7 @@ func droppableGo(s ast.Stmt) bool {
 	case *ast.SendStmt:
 		return true
 	case *ast.DeferStmt:
-		return !isLockOrLog(s.Call)
+		return !isLockOrLog(s.Call) && !isRelease(s.Call)
 	case *ast.ExprStmt:
 		call, ok := s.X.(*ast.CallExpr)
 		return ok && !isLockOrLog(call)
@@ -406,6 +407,16 @@ func isBlank(list []ast.Expr) bool {
 		}
 	}
 	return true
+}
+
+func isRelease(call *ast.CallExpr) bool {
+	switch f := call.Fun.(type) {
+	case *ast.SelectorExpr:
+		return f.Sel.Name == "Stop" || f.Sel.Name == "Close" && len(call.Args) == 0
+	case *ast.Ident:
+		return f.Name == "cancel" || f.Name == "stop"
+	}
+	return false
 }
 
 func isLockOrLog(call *ast.CallExpr) bool {

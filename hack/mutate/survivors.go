@@ -18,7 +18,7 @@ type Survivor struct {
 	Line string `yaml:"line"` // the line before the mutation, without indentation
 	// Mutants are the lines after the mutation.
 	Mutants []string `yaml:"mutants"`
-	// Equivalent: no test can tell the mutant from the code. Such a mutant does not count. Other survivors count as survived.
+	// Equivalent: no test can notice the mutant. Such a mutant does not count. Other survivors count as survived.
 	Equivalent bool   `yaml:"equivalent"`
 	Reason     string `yaml:"reason"`
 }
