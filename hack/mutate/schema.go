@@ -240,24 +240,26 @@ func (w *weaver) walk(file *ast.File) {
 
 func (w *weaver) binary(n *ast.BinaryExpr) {
 	op := n.Op.String()
+	// The lines remain those of the source, because compile errors are found by line.
+	lines := strings.Repeat("\n", w.line(n.Y.Pos())-w.line(n.X.End()))
 	switch n.Op {
 	case token.EQL, token.NEQ:
 		if t := w.take(n, n.OpPos, "CONDITIONALS_NEGATION"); len(t) > 0 {
 			w.add(n, func(keep func(ast.Node) string) string {
-				return fmt.Sprintf("(mutantOn(%d) != (%s %s %s))", idOf(t["CONDITIONALS_NEGATION"]), keep(n.X), op, keep(n.Y))
+				return fmt.Sprintf("(mutantOn(%d) != (%s %s %s%s))", idOf(t["CONDITIONALS_NEGATION"]), keep(n.X), op, lines, keep(n.Y))
 			})
 		}
 	case token.LSS, token.LEQ, token.GTR, token.GEQ:
 		if t := w.take(n, n.OpPos, "CONDITIONALS_NEGATION", "CONDITIONALS_BOUNDARY"); len(t) > 0 {
 			w.add(n, func(keep func(ast.Node) string) string {
-				return fmt.Sprintf("mutantOrder(%q, %d, %d, %s, %s)",
-					op, idOf(t["CONDITIONALS_BOUNDARY"]), idOf(t["CONDITIONALS_NEGATION"]), keep(n.X), keep(n.Y))
+				return fmt.Sprintf("mutantOrder(%q, %d, %d, %s, %s%s)",
+					op, idOf(t["CONDITIONALS_BOUNDARY"]), idOf(t["CONDITIONALS_NEGATION"]), keep(n.X), lines, keep(n.Y))
 			})
 		}
 	case token.LAND, token.LOR:
 		if t := w.take(n, n.OpPos, "INVERT_LOGICAL"); len(t) > 0 {
 			w.add(n, func(keep func(ast.Node) string) string {
-				return fmt.Sprintf("mutantLogic(%q, %d, %s, func() bool { return %s })", op, idOf(t["INVERT_LOGICAL"]), keep(n.X), keep(n.Y))
+				return fmt.Sprintf("mutantLogic(%q, %d, %s, %sfunc() bool { return %s })", op, idOf(t["INVERT_LOGICAL"]), keep(n.X), lines, keep(n.Y))
 			})
 		}
 	case token.ADD, token.SUB, token.MUL, token.QUO, token.REM:
@@ -268,7 +270,7 @@ func (w *weaver) binary(n *ast.BinaryExpr) {
 				function = "mutantRemainder"
 			}
 			w.add(n, func(keep func(ast.Node) string) string {
-				return fmt.Sprintf("%s(%q, %d, %s, %s)", function, op, id, keep(n.X), keep(n.Y))
+				return fmt.Sprintf("%s(%q, %d, %s, %s%s)", function, op, id, keep(n.X), lines, keep(n.Y))
 			})
 		}
 	default:

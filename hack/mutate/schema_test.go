@@ -30,7 +30,8 @@ type flag bool
 func Result(a, b int, on, off bool) string {
 	n := a*10 - b
 	n += 2
-	if a < b && on || !off {
+	if a < b && on ||
+		!off {
 		n++
 	}
 	for i := 0; i < a && i < 10; i++ {
@@ -46,10 +47,14 @@ func Result(a, b int, on, off bool) string {
 	return name(n)
 }
 
+func strings(int) string { return "" }
+
 func name(n int) string {
 	if n < 0 {
 		return "negative"
 	}
+	_ = "a" +
+		"b" + strings(n)
 	names := []string{"zero", "one", "two", "three", "four", "five", "six"}
 	if n < len(names) {
 		return names[n]
