@@ -7,5 +7,5 @@ import (
 )
 
 func TestDurations_AreTheDocumentedOnes(t *testing.T) {
-	documented.Equal(t, "SettleTime", DefaultRotation("weir").SettleTime, "reference/webhook.md", `has had it in the bundle for (\w+ minutes) without interruption`)
+	documented.Equal(t, "SettleTime", DefaultRotation("weir").SettleTime, "reference/webhook.md", `has had it in the bundle for (\w+ minutes)`)
 }
