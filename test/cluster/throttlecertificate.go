@@ -84,7 +84,8 @@ func (w *tenants) rotateThrottle(ctx context.Context, secret *corev1.Secret) err
 	return w.allPresent(ctx, secret.Data[corev1.TLSCertKey])
 }
 
-// allPresent waits until every limiter presents the certificate. A kubelet updates mounted Secrets about once a minute.
+// allPresent waits until every limiter presents the certificate. A kubelet updates mounted Secrets about once a minute, and when it syncs
+// the pod for another reason. Therefore allPresent annotates the pods.
 func (w *tenants) allPresent(ctx context.Context, certificate []byte) error {
 	block, _ := pem.Decode(certificate)
 	if block == nil {
@@ -99,6 +100,14 @@ func (w *tenants) allPresent(ctx context.Context, certificate []byte) error {
 		return err
 	}
 	began := time.Now()
+	for i := range pods {
+		err := change(ctx, w.scenario, &pods[i], func(pod *corev1.Pod) {
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "e2e.weir.dev/synced", began.Format(time.RFC3339Nano))
+		})
+		if err != nil {
+			return err
+		}
+	}
 	for i := range pods {
 		if err := w.presents(ctx, began, pods[i].Name, block.Bytes); err != nil {
 			return err
