@@ -56,11 +56,12 @@ type Config struct {
 // several Limiters concurrently.
 type Reconciler struct {
 	Config
-	applied appliedObjects
+	applied      appliedObjects
+	blockedRetry time.Duration
 }
 
 // New returns a Reconciler.
-func New(config Config) *Reconciler { return &Reconciler{Config: config} }
+func New(config Config) *Reconciler { return &Reconciler{Config: config, blockedRetry: blockedRetry} }
 
 // Reconcile applies what the Limiter needs to run, or cleans up after a deleted Limiter.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {

@@ -21,7 +21,7 @@ import (
 func (r *Reconciler) report(ctx context.Context, limiter *v1alpha1.Limiter, found outcome) (ctrl.Result, error) {
 	result := ctrl.Result{RequeueAfter: resyncInterval}
 	if len(found.blocking) > 0 {
-		result.RequeueAfter = blockedRetry
+		result.RequeueAfter = r.blockedRetry
 	}
 	before, after := ownedStatus(limiter), newStatus(limiter, found, r.Clock())
 	if equality.Semantic.DeepEqual(before, after) {

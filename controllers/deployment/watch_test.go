@@ -49,6 +49,7 @@ func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 		Client: mgr.GetClient(), Uncached: mgr.GetAPIReader(), Cleaner: cleanerChannel(forgotten), Events: mgr.GetEventRecorder("weir-operator"),
 		Options: testOptions, Clock: time.Now,
 	})
+	reconciler.blockedRetry = 100 * time.Millisecond
 	h.must(reconciler.SetupWithManager(mgr))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

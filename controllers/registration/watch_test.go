@@ -2,6 +2,7 @@ package registration
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -50,9 +51,11 @@ func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 		Controller: controllerconfig.Controller{SkipNameValidation: new(true)}, // allows -count
 	})
 	h.must(err)
+	begin := time.Now()
+	fast := func() time.Time { return begin.Add(20 * time.Since(begin)) } // shortens the grace period of a Limiter without ready pods
 	h.must(New(Config{
 		Client: mgr.GetClient(), Uncached: mgr.GetAPIReader(), Namespace: h.namespace, SecretName: deployment.ThrottleSecret,
-		Events: mgr.GetEventRecorder("weir-operator"), Clock: time.Now,
+		Events: mgr.GetEventRecorder("weir-operator"), Clock: fast,
 	}).SetupWithManager(mgr))
 	rotator, err := certificate.NewRotator(certificate.Config{
 		Rotation:               certificate.DefaultRotation("*." + h.namespace + ".svc"),
@@ -101,7 +104,12 @@ func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 	h.must(h.kube.Delete(t.Context(), h.configuration()))
 	fixture.Await(h, "the webhook is restored", func() bool { return len(h.webhooks()) == 1 })
 	h.setReplicas("default", 0, 0)
-	fixture.Await(h, "the Limiter without pods is no longer registered", status(v1alpha1.ReasonNotReady))
+	fixture.Await(h, "the Limiter without pods is no longer registered", func() bool {
+		// Each change of a label makes the controller look at the time.
+		change := fmt.Sprintf(`{"metadata":{"labels":{"changed":"%d"}}}`, time.Now().UnixNano())
+		h.must(h.kube.Patch(t.Context(), namespace(shop), client.RawPatch(types.MergePatchType, []byte(change))))
+		return status(v1alpha1.ReasonNotReady)()
+	})
 	h.setReplicas("default", 2, 0)
 	fixture.Await(h, "the Limiter is registered again", status(v1alpha1.ReasonRegistered))
 	h.must(h.kube.Delete(t.Context(), h.read(h.namespace, "default")))
