@@ -50,12 +50,16 @@ func (c *calls) take() map[string]int {
 // The controllers run with 50 policies and two replicas. Every request to the API server is counted.
 func TestSetupWithManager_CallsTheAPIServerOncePerChange(t *testing.T) {
 	h := newHarness(t)
-	const policies = 50
+	const (
+		policies = 12
+		resync   = 200 * time.Millisecond
+		settled  = 500 * time.Millisecond // after it, nothing is pending
+	)
 	for i := range policies {
 		h.createPolicy(fmt.Sprintf("p%02d", i), nil)
 	}
 	counted := &calls{count: map[string]int{}}
-	h.manage(time.Second, func(next http.RoundTripper) http.RoundTripper {
+	h.manage(resync, func(next http.RoundTripper) http.RoundTripper {
 		counted.RoundTripper = next
 		return counted
 	})
@@ -76,18 +80,18 @@ func TestSetupWithManager_CallsTheAPIServerOncePerChange(t *testing.T) {
 	for i := range policies {
 		fixture.Await(h, "all policies are Ready", ready(fmt.Sprintf("p%02d", i), 1))
 	}
-	h.keepBeating(beating, 2*time.Second)
+	h.keepBeating(beating, settled)
 	counted.take()
 
-	const resyncs = 4
-	h.keepBeating(beating, resyncs*time.Second)
+	const resyncs = 5
+	h.keepBeating(beating, resyncs*resync)
 	if got := counted.take(); got["GET configmaps/weir-rules-default"] > resyncs+1 || len(got) > 1 {
 		t.Errorf("calls in %d resyncs while nothing changes: %v, want reads of the snapshot only", resyncs, got)
 	}
 
 	h.editPolicy("p07", limit(7))
 	fixture.Await(h, "the edit is Ready", ready("p07", 2))
-	h.keepBeating(beating, 2*time.Second)
+	h.keepBeating(beating, settled)
 	got := counted.take()
 	delete(got, "GET configmaps/weir-rules-default")
 	statuses := got["PATCH ratelimitpolicies/p07/status"]

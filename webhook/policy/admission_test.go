@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -210,13 +211,15 @@ func (w *testCluster) bundle() []byte {
 	return c.Webhooks[0].ClientConfig.CABundle
 }
 
-// TestWebhook_ValidatesEveryPolicyWhileCertificatesRotate sets failurePolicy: Fail, so that each failed call fails the request, and waits
-// until the first CA is no longer trusted.
+// TestWebhook_ValidatesEveryPolicyWhileCertificatesRotate sets failurePolicy: Fail, so that each failed call fails the request. The clock of
+// the rotation jumps to the time of each step, until the first CA is no longer trusted. After each step, the API server has a second to load
+// the configuration.
 func TestWebhook_ValidatesEveryPolicyWhileCertificatesRotate(t *testing.T) {
 	w := newTestCluster(t)
-	fast := rotation()
-	fast.SettleTime, fast.CertificateLifetime, fast.CALifetime = time.Second, 6*time.Second, 18*time.Second
-	w.operator(fast)
+	var ahead atomic.Int64
+	short := rotation()
+	short.SettleTime, short.CertificateLifetime, short.CALifetime = time.Minute, 10*time.Minute, 30*time.Minute // certificates are back-dated by an hour
+	w.operatorAt(short, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
 	w.waitForWebhook()
 	w.edit(func(c *admissionv1.ValidatingWebhookConfiguration) {
 		fail := admissionv1.Fail
@@ -224,23 +227,60 @@ func TestWebhook_ValidatesEveryPolicyWhileCertificatesRotate(t *testing.T) {
 			c.Webhooks[i].FailurePolicy = &fail
 		}
 	})
-	first := w.bundle()
-	calls := 0
-	for deadline := time.Now().Add(patience); bytes.Contains(w.bundle(), bytes.TrimSpace(first)); calls++ {
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v and %d calls, the first CA is still trusted", patience, calls)
-		}
-		if err := w.Create(t.Context(), w.policy("good", validSpec), client.DryRunAll); err != nil {
-			t.Fatalf("call %d with a valid policy: %v", calls, err)
-		}
-		if err := w.Create(t.Context(), w.policy("bad", invalidSpec), client.DryRunAll); !apierrors.IsInvalid(err) {
-			t.Fatalf("call %d with an invalid policy: got error %v, want an error of an invalid object", calls, err)
+	first, serving, calls := bytes.TrimSpace(w.bundle()), w.serving(), 0
+	callUntil := func(description string, condition func() bool) {
+		t.Helper()
+		var end time.Time
+		for ; end.IsZero() || time.Now().Before(end); calls++ {
+			if err := w.Create(t.Context(), w.policy("good", validSpec), client.DryRunAll); err != nil {
+				t.Fatalf("%s: call %d with a valid policy: %v", description, calls, err)
+			}
+			if err := w.Create(t.Context(), w.policy("bad", invalidSpec), client.DryRunAll); !apierrors.IsInvalid(err) {
+				t.Fatalf("%s: call %d with an invalid policy: got error %v, want an error of an invalid object", description, calls, err)
+			}
+			if end.IsZero() && condition() {
+				end = time.Now().Add(time.Second)
+			}
 		}
 	}
-	if calls < 100 {
-		t.Errorf("only %d calls during the rotation, want at least 100", calls)
+	begin := time.Now()
+	for _, step := range []struct {
+		description string
+		after       time.Duration
+		done        func() bool
+	}{
+		{"the certificate is replaced after two thirds of its lifetime", 7 * time.Minute, func() bool { return !bytes.Equal(w.serving(), serving) }},
+		{"a second CA is trusted after two thirds of the lifetime of the first", 20*time.Minute + time.Second, func() bool {
+			serving = w.serving()
+			return bytes.Count(w.bundle(), []byte("BEGIN CERTIFICATE")) == 2
+		}},
+		{"the second CA signs after the settle time", 21*time.Minute + 10*time.Second, func() bool { return !bytes.Equal(w.serving(), serving) }},
+		{"the first CA is no longer trusted when its last certificate has expired", 31*time.Minute + 10*time.Second, func() bool {
+			bundle := w.bundle()
+			return len(bundle) > 0 && !bytes.Contains(bundle, first)
+		}},
+	} {
+		ahead.Store(int64(step.after - time.Since(begin)))
+		deadline := time.Now().Add(patience)
+		callUntil(step.description, func() bool {
+			if time.Now().After(deadline) {
+				t.Fatalf("timeout after %v and %d calls: %s", patience, calls, step.description)
+			}
+			return step.done()
+		})
+	}
+	if calls < 20 {
+		t.Errorf("only %d calls during the rotation, want at least 20", calls)
 	}
 	t.Logf("%d calls with each policy", calls)
+}
+
+// serving returns the stored certificate.
+func (w *testCluster) serving() []byte {
+	w.Helper()
+	var s corev1.Secret
+	w.must(w.Get(w.Context(), secret(), &s))
+	return s.Data[corev1.TLSCertKey]
 }
 
 // report runs the reporter once, which writes problems into the status of policies. It does so without a Limiter that selects them.

@@ -129,6 +129,12 @@ func (w *testCluster) edit(change func(*admissionv1.ValidatingWebhookConfigurati
 // or stop is called.
 func (w *testCluster) operator(rotation certificate.Rotation) (stop func()) {
 	w.Helper()
+	return w.operatorAt(rotation, time.Now)
+}
+
+// operatorAt is operator with a clock for the rotation.
+func (w *testCluster) operatorAt(rotation certificate.Rotation, clock func() time.Time) (stop func()) {
+	w.Helper()
 	config := w.kube.Config()
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:weir-system:weir-operator",
@@ -158,7 +164,7 @@ func (w *testCluster) operator(rotation certificate.Rotation) (stop func()) {
 	w.must(certificate.Follow(mgr, secret(), serving))
 	rotator, err := certificate.NewRotator(certificate.Config{
 		Rotation: rotation, Secret: secret(), Configurations: []string{configuration}, Client: mgr.GetClient(), Uncached: mgr.GetAPIReader(),
-		Serving: serving, Interval: 100 * time.Millisecond, Clock: time.Now,
+		Serving: serving, Interval: 100 * time.Millisecond, Clock: clock,
 	})
 	w.must(err)
 	w.must(rotator.SetupWithManager(mgr))
