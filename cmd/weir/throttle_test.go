@@ -210,7 +210,7 @@ func TestThrottle_AnswersEachCallDuringShutdown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	process, err := fixture.StartWeir(weir, "limiter", "--redis="+redis, "--listen=127.0.0.1:0", "--grpc-listen=", "--ops-listen="+ops, "--drain=5s", // as in the pods of a Limiter
+	process, err := fixture.StartWeir(weir, "limiter", "--redis="+redis, "--listen=127.0.0.1:0", "--grpc-listen=", "--ops-listen="+ops, "--drain=2s",
 		"--throttle-listen="+address, "--throttle-cert="+files.ServerCert, "--throttle-key="+files.ServerKey)
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +221,7 @@ func TestThrottle_AnswersEachCallDuringShutdown(t *testing.T) {
 	if err := fixture.WaitHTTP(ctx, "http://"+ops+"/readyz", http.StatusOK); err != nil {
 		t.Fatal(err, process.Log())
 	}
-	const more = 20
+	const more = 20 // calls after the limiter is not ready
 	var asking sync.WaitGroup
 	draining := make(chan struct{})
 	for range 4 {
@@ -235,7 +235,7 @@ func TestThrottle_AnswersEachCallDuringShutdown(t *testing.T) {
 				select {
 				case <-draining:
 					left--
-				default:
+				case <-time.After(20 * time.Millisecond):
 				}
 			}
 		})
