@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,24 +50,48 @@ func writers(t *testing.T, w *World, namespace string) map[string]func(name stri
 	}
 }
 
-// The limit is one write in three seconds. Clients retry after that time, and their callers do not notice.
+// The limit is one write in three seconds. Clients retry after that time, and their callers do not notice. Each client has its own namespace
+// and policy, so that the clients can wait at the same time.
 func TestClients_WaitSilentlyForAShortRetryAfter(t *testing.T) {
 	w := newWorld(t)
-	namespace := mustGet[string](t)(w.Namespace(t.Context(), "acme"))
 	const window = 3 * time.Second
-	must(t, w.Enforce(t.Context(), Person("alice"), configMap(namespace), policy("short", v1alpha1.AxisNamespace, 1, window.String(), nil)))
-	must(t, bothClients(t, w, Person("alice"))[0].Create(t.Context(), configMap(namespace)))
-	for name, write := range writers(t, w, namespace) { // the previous write has spent the unit
-		before, began := mustGet[int](t)(w.WebhookCalls(t.Context())), time.Now()
-		if err := write(strings.ReplaceAll(strings.ReplaceAll(name, " ", ""), "--", "-")); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		calls := mustGet[int](t)(w.WebhookCalls(t.Context())) - before
-		t.Logf("%s: passed after %v, %d calls of the webhook", name, time.Since(began).Round(10*time.Millisecond), calls)
-		if calls < 2 {
-			t.Errorf("%s: the write was never denied", name)
-		}
+	var names []string
+	for name := range writers(t, w, "") {
+		names = append(names, name)
 	}
+	namespaces, policies := map[string]string{}, make([]*v1alpha1.ClusterRateLimitPolicy, len(names))
+	for i, name := range names {
+		namespace := mustGet[string](t)(w.Namespace(t.Context(), "acme"))
+		namespaces[name] = namespace
+		policies[i] = policy(fmt.Sprintf("short-%d", i), v1alpha1.AxisNamespace, 1, window.String(), func(s *v1alpha1.ClusterRateLimitPolicySpec) {
+			s.Match.Kubernetes.Namespaces = []v1alpha1.NamespaceName{v1alpha1.NamespaceName(namespace)}
+		})
+	}
+	must(t, w.Enforce(t.Context(), Person("alice"), configMap(namespaces[names[0]]), policies...))
+	alice := bothClients(t, w, Person("alice"))[0]
+	var waiting sync.WaitGroup
+	for i, name := range names {
+		write, object := writers(t, w, namespaces[name])[name], configMap(namespaces[name])
+		waiting.Go(func() {
+			began := time.Now()
+			if err := alice.Create(t.Context(), object); err != nil { // spends the unit
+				t.Errorf("%s: the first write: %v", name, err)
+				return
+			}
+			if err := write(strings.ReplaceAll(strings.ReplaceAll(name, " ", ""), "--", "-")); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			denied, err := w.Decisions(t.Context(), policies[i].Name, "denied")
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			t.Logf("%s: passed after %v, %d denials", name, time.Since(began).Round(10*time.Millisecond), denied)
+			if denied == 0 || time.Since(began) < window {
+				t.Errorf("%s: the write was never denied", name)
+			}
+		})
+	}
+	waiting.Wait()
 }
 
 // The limit is one write in an hour.

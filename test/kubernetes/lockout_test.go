@@ -97,13 +97,6 @@ func TestLockout_ExemptUsersCanAlwaysWrite(t *testing.T) {
 		})
 	}
 
-	t.Run("the operator removes the webhook of stopped limiters", func(t *testing.T) {
-		must(t, w.StopLimiters(t.Context()))
-		must(t, w.MarkReady(t.Context())) // no pod is ready
-		must(t, waitFor(t.Context(), "a user to be able to write", func(ctx context.Context) error { return limited[0].Create(ctx, configMap(namespace)) }))
-		must(t, w.Roll(t.Context()))
-		must(t, w.AwaitWebhook(t.Context(), pipeline("some"), configMap(namespace)))
-	})
 	t.Run("an admin deletes the policy", func(t *testing.T) {
 		must(t, mustGet[client.Client](t)(w.As(1, Person("root", "system:masters"))).Delete(t.Context(), matchEverything()))
 		must(t, waitFor(t.Context(), "a user to be able to write", func(ctx context.Context) error { return limited[1].Create(ctx, configMap(namespace)) }))
