@@ -41,9 +41,12 @@ func allocated(contenders []contender) []contender {
 	return selected
 }
 
-// allocations returns the allocations of a decision with one caller, by contender.
-func allocations(ctx context.Context, c *clients, contenders []contender, w workload) (map[string]allocation, error) {
-	const warmUp, counted = 1000, 20_000
+// countedDecisions is the number of decisions whose allocations are counted.
+const countedDecisions = 20_000
+
+// allocations returns the allocations of a decision with one caller, by contender: of counted decisions after some others.
+func allocations(ctx context.Context, c *clients, contenders []contender, w workload, counted int) (map[string]allocation, error) {
+	warmUp := counted / 20
 	w.keys = warmUp + counted
 	result := map[string]allocation{}
 	for _, each := range allocated(contenders) {
@@ -63,7 +66,8 @@ func allocations(ctx context.Context, c *clients, contenders []contender, w work
 		}
 		runtime.ReadMemStats(&after)
 		result[each.name] = allocation{
-			objects: float64(after.Mallocs-before.Mallocs) / counted, bytes: float64(after.TotalAlloc-before.TotalAlloc) / counted,
+			objects: float64(after.Mallocs-before.Mallocs) / float64(counted),
+			bytes:   float64(after.TotalAlloc-before.TotalAlloc) / float64(counted),
 		}
 	}
 	return result, nil

@@ -132,7 +132,7 @@ func TestRun_MeasuresEveryContender(t *testing.T) {
 	profilePath := filepath.Join(t.TempDir(), "cpu")
 	var out strings.Builder
 	args := []string{
-		"-rounds=1", "-slice=50ms", "-callers=1,4", "-keys=1000", "-parts=throughput,allocations", "-cpuprofile=" + profilePath,
+		"-rounds=1", "-slice=20ms", "-callers=1,4", "-keys=500", "-parts=throughput,allocations", "-cpuprofile=" + profilePath,
 	}
 	if err := run(t.Context(), args, &out, io.Discard); err != nil {
 		t.Fatal(err)

@@ -74,7 +74,7 @@ func measure(ctx context.Context, contenders []contender, s settings, descriptio
 		}
 		if s.measures(partAllocations) { // first, before Redis has many keys
 			progress("allocations")
-			if m.allocations, err = allocations(ctx, c, contenders, workload{limit: limitUnits, window: s.window}); err != nil {
+			if m.allocations, err = allocations(ctx, c, contenders, workload{limit: limitUnits, window: s.window}, min(countedDecisions, s.keys)); err != nil {
 				return err
 			}
 		}

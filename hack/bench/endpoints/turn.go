@@ -65,8 +65,8 @@ func (w *world) usage(ctx context.Context, of *server) (u usage, err error) {
 // turn measures one row in one round.
 func (w *world) turn(ctx context.Context, c *contender, s settings, length time.Duration) (sample, error) {
 	if c.known {
-		if err := c.fillDenials(ctx, s); err != nil {
-			return sample{}, fmt.Errorf("fillDenials it of denials: %w", err)
+		if err := c.fillDenials(ctx, s, length); err != nil {
+			return sample{}, fmt.Errorf("fill the denial cache: %w", err)
 		}
 	}
 	runtime.GC()
@@ -118,8 +118,12 @@ func (c *contender) keepAsking(ctx context.Context, caller, keys int, over *atom
 	return took, nil
 }
 
-// fillDenials waits until the cached denials have expired, and then sends requests for each key until it is denied.
-func (c *contender) fillDenials(ctx context.Context, s settings) error {
+// fillDenials sends requests for each key until it is denied. It first waits until older cached denials have expired, unless they
+// will certainly last for the length of the turn.
+func (c *contender) fillDenials(ctx context.Context, s settings, length time.Duration) error {
+	if time.Until(c.server.dueAt) > denialLife/2+length {
+		return nil
+	}
 	select {
 	case <-time.After(time.Until(c.server.dueAt)):
 	case <-ctx.Done():
