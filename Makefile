@@ -100,6 +100,11 @@ mutate: ## Change the code in small ways and check that a test fails for each (h
 mutate-diff: ## The same for the lines that changed since the branch left main (DIFF=commit)
 	@$(MAKE) mutate MUTATE='-diff $(or $(DIFF),main) $(MUTATE)'
 
+.PHONY: compatibility
+compatibility: ## Test on all supported versions of Redis, Valkey and Kubernetes, and write docs/reference/compatibility.md (takes minutes)
+	@go run ./hack/prepare redis cc
+	@go run ./hack/compatibility
+
 .PHONY: soak
 soak: ## Run the proofs, all faults of Redis and fuzzing for about an hour (WEIR_SOAK=30s FUZZTIME=5s for less)
 	@hack/soak.sh

