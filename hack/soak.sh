@@ -11,7 +11,7 @@ go run ./hack/prepare redis cc # the compiler builds the clock for the clock fau
 echo "soak: proofs, each for ${WEIR_SOAK/#1/5m}"
 go test -count=1 -timeout 6h -v ./test/proof/...
 echo "soak: random histories on every store"
-go test -count=1 -timeout 6h -run Conforms ./limiter/memstore ./limiter/redisstore -rapid.checks "${HISTORIES:-10000}"
+go test -count=1 -timeout 6h -run 'Histories|Conforms' ./limiter ./limiter/redisstore -rapid.checks "${HISTORIES:-10000}"
 echo "soak: all faults of Redis"
 go test -count=1 -timeout 1h -v ./test/reliability/...
 echo "soak: a storm of writes to the Kubernetes API"

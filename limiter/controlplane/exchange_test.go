@@ -88,7 +88,7 @@ func exchanges() map[string]func(*testing.T, *redisclient.Client) {
 }
 
 // One cluster for all tests, because it takes two seconds to start.
-func TestExchange_WorksOnACluster(t *testing.T) {
+func TestExchange_WorksOnACluster(t *testing.T) { //nolint:tparallel // the subtests share the node
 	t.Parallel()
 	node := fixture.RedisClusterNode(t)
 	client := open(t, node.URL()+"?addr="+node.Addr())

@@ -28,6 +28,7 @@ func TestLoadScripts_LoadsThemOnEveryPrimary(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			client := open(t, tt.url(t))
 			loaded, err := client.LoadScripts(t.Context(), testScripts())
 			if err != nil {

@@ -122,7 +122,7 @@ func spendAndRefund(ctx context.Context, store *redisstore.Store, algorithm limi
 	return errors.Join(append(errs, store.Reset(ctx, []string{key}))...)
 }
 
-func TestDocumentedACL_GrantsExactlyTheRequiredPermissions(t *testing.T) {
+func TestDocumentedACL_GrantsExactlyTheRequiredPermissions(t *testing.T) { //nolint:tparallel // the subtests share the server
 	t.Parallel()
 	server := fixture.Redis(t)
 	for user, call := range map[string]func(context.Context, *redisclient.Client, time.Duration) error{
@@ -155,7 +155,7 @@ func TestDocumentedACL_GrantsExactlyTheRequiredPermissions(t *testing.T) {
 	}
 }
 
-func TestDocumentedACL_SufficesOnACluster(t *testing.T) {
+func TestDocumentedACL_SufficesOnACluster(t *testing.T) { //nolint:tparallel // the subtests share the node
 	t.Parallel()
 	node := fixture.RedisClusterNode(t)
 	for user, call := range map[string]func(context.Context, *redisclient.Client, time.Duration) error{

@@ -209,10 +209,14 @@ func TestSpend_DecidesSixteenPoliciesInOneRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var calls, evals int
+	var calls, evals, reads int
 	_, _ = fmt.Sscanf(stats["Commandstats"]["cmdstat_evalsha"], "calls=%d", &calls)
 	_, _ = fmt.Sscanf(stats["Commandstats"]["cmdstat_eval"], "calls=%d", &evals)
+	_, _ = fmt.Sscanf(stats["Commandstats"]["cmdstat_mget"], "calls=%d", &reads)
 	if calls != 3 || evals != 1 {
 		t.Errorf("3 spends took %d EVALSHA and %d EVAL, want 3 and 1 (to load the script)", calls, evals)
+	}
+	if reads != 3 {
+		t.Errorf("3 spends read all counters with %d MGET, want 3", reads)
 	}
 }

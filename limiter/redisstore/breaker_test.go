@@ -204,6 +204,7 @@ func TestBreaker_TreatsAMisconfiguredRedisAsUnavailable(t *testing.T) {
 		"without scripts":                scriptless.URL(),
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			outages := newOutageRecorder()
 			store := storeWithBreaker(t, url, outages)
 			charges := unitsOf(t, "shop/a", "acme", 1000)

@@ -12,7 +12,7 @@ import (
 
 // TestSpendAcross tests requests with charges in several slots of a Redis Cluster. All tests use one node, because it takes
 // two seconds to start.
-func TestSpendAcross(t *testing.T) {
+func TestSpendAcross(t *testing.T) { //nolint:tparallel // the subtests share the node
 	t.Parallel()
 	node := fixture.RedisClusterNode(t)
 	url := node.URL() + "?addr=" + node.Addr()

@@ -92,6 +92,7 @@ func TestSpend_ReturnsTheKindOfAFailure(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			if test.fault == nil {
 				node, err := fixture.StartRedisClusterNode(t.Context())
 				if err != nil {

@@ -158,7 +158,11 @@ func TestMulDiv_IsExact(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		// As the scripts call it: a count times a part of a window, divided by the window; or a count times the window, divided
 		// by a count.
-		a, b, c := rapid.Int64Range(0, limiter.MaxUnits).Draw(rt, "a"), rapid.Int64Range(0, window).Draw(rt, "b"), window
+		near := rapid.Custom(func(rt *rapid.T) int64 { // a is multiplied ten bits at a time
+			bits := rapid.SampledFrom([]int64{1 << 10, 1 << 20}).Draw(rt, "bits")
+			return max(0, rapid.Int64Range(0, limiter.MaxUnits/bits).Draw(rt, "times")*bits+rapid.Int64Range(-1, 0).Draw(rt, "plus"))
+		})
+		a, b, c := rapid.OneOf(rapid.Int64Range(0, limiter.MaxUnits), near).Draw(rt, "a"), rapid.Int64Range(0, window).Draw(rt, "b"), window
 		if rapid.Bool().Draw(rt, "divided by a count") {
 			b, c = window, rapid.Int64Range(max(1, a), limiter.MaxUnits).Draw(rt, "c")
 		}
@@ -204,6 +208,32 @@ func TestCounts_DecodeWhatWasEncoded(t *testing.T) {
 	})
 	if !lengths[21] || len(lengths) < 3 {
 		t.Errorf("lengths %v: not all encodings were tested", lengths)
+	}
+}
+
+// Stored counters outlive the process that wrote them, so the encoding does not change.
+func TestCounts_AreOneIntegerBelow65536(t *testing.T) {
+	raw := rawClient(t, fixture.Redis(t).URL())
+	source := redisstore.CountsSource() + `return encode_counts(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))`
+	for _, test := range []struct {
+		index, current, previous int64
+		want                     string
+	}{
+		{1, 0, 0, "262144"},          // in radix 256
+		{1, 255, 254, "524280"},      // (1·256 + 255)·256 + 254, times 4
+		{1, 256, 0, "71303169"},      // in radix 4096, and 1
+		{1, 0, 4095, "67125245"},     // (1·4096·4096 + 4095)·4 + 1
+		{1, 4096, 0, "18253611010"},  // in radix 65536, and 2
+		{1, 0, 65535, "17180131326"}, // (65536·65536 + 65535)·4 + 2
+		{524_287, 65_535, 65_535, "9007199254740990"},
+		{524_288, 65_535, 65_535, "\x00\x00\x00\x00\x08\x00\x00" + "\x00\x00\x00\x00\x00\xff\xff" + "\x00\x00\x00\x00\x00\xff\xff"}, // above 2^53
+		{1 << 35, 0, 0, "\x00\x00\x08\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00"},           // exactly 2^53
+		{1, 65_536, 1, "\x00\x00\x00\x00\x00\x00\x01" + "\x00\x00\x00\x00\x01\x00\x00" + "\x00\x00\x00\x00\x00\x00\x01"},
+	} {
+		got, err := raw.Eval(t.Context(), source, nil, test.index, test.current, test.previous).Text()
+		if err != nil || got != test.want {
+			t.Errorf("window %d with %d and %d units is stored as %q (%v), want %q", test.index, test.current, test.previous, got, err, test.want)
+		}
 	}
 }
 
@@ -263,16 +293,120 @@ func TestSpend_SucceedsAfterRedisLostItsData(t *testing.T) {
 func TestSpend_UsesTheClockOfRedis(t *testing.T) {
 	server := fixture.Redis(t)
 	store, charges := newStore(t, server.URL())
-	if left := remaining(t, store, charges); left != 2 {
-		t.Fatalf("remaining %d, want 2", left)
+	raw := rawClient(t, server.URL())
+	bucket, err := limiter.NewLimit(limiter.TokenBucket, 3600, time.Hour)
+	if err != nil {
+		t.Fatal(err)
 	}
-	ttl, err := rawClient(t, server.URL()).PTTL(t.Context(), charges[0].Key).Result()
+	tokens := limiter.Charge{Key: "weir:{acme}:tokens", Limit: bucket, Cost: 60}
+	now := func() limiter.Instant {
+		at, err := raw.Time(t.Context()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return limiter.At(at)
+	}
+	for name, call := range map[string]func() ([]limiter.Decision, error){
+		"spend on one counter":  func() ([]limiter.Decision, error) { return store.Spend(t.Context(), charges) },
+		"spend on two counters": func() ([]limiter.Decision, error) { return store.Spend(t.Context(), append(charges, tokens)) },
+		"peek at two counters":  func() ([]limiter.Decision, error) { return store.Peek(t.Context(), append(charges, tokens)) },
+	} {
+		before := now()
+		decisions, err := call()
+		after := now()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range decisions {
+			if d.At < before || d.At > after {
+				t.Errorf("%s: decided at %d, want from %d to %d", name, d.At, before, after)
+			}
+		}
+	}
+	ttl, err := raw.PTTL(t.Context(), charges[0].Key).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if ttl > time.Hour+time.Millisecond || ttl < time.Hour-longTimeout {
 		t.Errorf("the counter expires in %v, want its window, one hour, rounded up to the millisecond", ttl)
 	}
+	// One unit drains every second, so a refund by another clock would refund fewer units.
+	spent, err := store.Spend(t.Context(), []limiter.Charge{tokens})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Refund(t.Context(), []limiter.Refund{{Key: tokens.Key, Limit: bucket, Cost: 60, At: spent[0].At}}); err != nil {
+		t.Fatal(err)
+	}
+	if left := peekRemaining(t, store, []limiter.Charge{tokens}); left < 3600-61 || left > 3600-61+int64(longTimeout/time.Second) {
+		t.Errorf("%d units remain, want about %d: all of the second spend are refunded except the one that drains", left, 3600-61)
+	}
+}
+
+// A small log is a list, read and written as a whole. A large one is a ring, read and written in place.
+func TestSpend_StoresOnlyLargeLogsAsRings(t *testing.T) {
+	server := fixture.Redis(t)
+	store := redisstore.NewStore(open(t, server.URL()), longTimeout)
+	raw := rawClient(t, server.URL())
+	charge := func(policy string, units int64) limiter.Charge { return unitsOf(t, policy, "acme", units)[0] }
+	large := []limiter.Charge{charge("in-place", 257)}
+	for range 10 {
+		remaining(t, store, large)
+	}
+	writes := 0
+	stats := raw.InfoMap(t.Context(), "commandstats").Item("Commandstats", "cmdstat_set")
+	if _, err := fmt.Sscanf(stats, "calls=%d", &writes); err != nil || writes != 1 {
+		t.Errorf("10 spends wrote the ring as a whole %d times (%v), want only the first time", writes, err)
+	}
+	for name, charges := range map[string][]limiter.Charge{
+		"one small":  {charge("a", 256)},
+		"one large":  {charge("b", 257)},
+		"two small":  {charge("c", 256), charge("d", 256)},
+		"two large":  {charge("e", 257), charge("f", 257)},
+		"with other": {charge("g", 257), {Key: "weir:{acme}:counter", Limit: counterLimit(t), Cost: 1}},
+	} {
+		for range 2 {
+			remaining(t, store, charges)
+		}
+		for _, c := range charges {
+			want, length := "L", 1+2*7 // a mark, and 7 bytes for each unit
+			if c.Limit.Units() > 256 {
+				want, length = "R", 1+4*7+2*7 // and four numbers
+			}
+			value, err := raw.Get(t.Context(), c.Key).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Limit.Algorithm() == limiter.SlidingWindowLog && (value[:1] != want || len(value) != length) {
+				t.Errorf("%s: the log of %d units is %d bytes that begin with %q, want %d and %s", name, c.Limit.Units(), len(value), value[:1], length, want)
+			}
+		}
+	}
+}
+
+// A unit that no longer counts takes no memory after the next spend.
+func TestSpend_RemovesExpiredUnitsFromSmallLogs(t *testing.T) {
+	server := fixture.Redis(t)
+	clock := &storetest.Clock{}
+	store := redisstore.NewStore(open(t, server.URL()), longTimeout, redisstore.WithClock(clock.Now))
+	charges := unitsOf(t, "expired", "acme", 256)
+	for i, want := range []int{1 + 7, 1 + 2*7, 1 + 2*7, 1 + 2*7, 1 + 7} {
+		hours := []time.Duration{0, 30 * time.Minute, time.Hour, 90 * time.Minute, 4 * time.Hour}
+		clock.Set(storetest.Epoch().Add(hours[i]))
+		remaining(t, store, charges)
+		if got := rawClient(t, server.URL()).StrLen(t.Context(), charges[0].Key).Val(); got != int64(want) {
+			t.Errorf("after %v the log has %d bytes, want %d", hours[i], got, want)
+		}
+	}
+}
+
+func counterLimit(t *testing.T) limiter.Limit {
+	t.Helper()
+	limit, err := limiter.NewLimit(limiter.SlidingWindowCounter, limiter.MaxUnits, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limit
 }
 
 func TestSpend_FailsAtItsDeadlineOnly(t *testing.T) {

@@ -321,7 +321,7 @@ func replicasOf(t *testing.T, cluster *fixture.RedisClusterGroup, primary *fixtu
 	return replicas
 }
 
-func TestStore_WorksWithSentinels(t *testing.T) {
+func TestStore_WorksWithSentinels(t *testing.T) { //nolint:tparallel // the subtests share the Sentinels
 	t.Parallel()
 	group := fixture.RedisSentinel(t)
 	primary, err := group.Primary(t.Context())
@@ -373,7 +373,7 @@ func others(all []*fixture.RedisProcess, one *fixture.RedisProcess) []*fixture.R
 	return rest
 }
 
-func TestStore_WorksOnAClusterOfThree(t *testing.T) {
+func TestStore_WorksOnAClusterOfThree(t *testing.T) { //nolint:tparallel // the subtests share the cluster
 	t.Parallel()
 	cluster := fixture.RedisCluster(t)
 	key := unitsOf(t, "shared", "all", shared)[0].Key
@@ -525,6 +525,7 @@ func TestSpend_CountsACallWithALostReplyOnce(t *testing.T) {
 	}
 	for name, start := range proxiedTopologies() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			target := start(t)
 			store, client := openStore(t, target.url)
 			defer client.Close()
@@ -566,6 +567,7 @@ func TestSpend_CountsNothingTwiceUnderFaults(t *testing.T) {
 	t.Parallel()
 	for name, start := range proxiedTopologies() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			target := start(t)
 			store, client := openStore(t, target.url)
 			defer client.Close()
