@@ -85,3 +85,33 @@ func TestServe_AppliesOnStoreFailureWhileRedisIsUnavailable(t *testing.T) {
 		}
 	}
 }
+
+// A replica that starts during an outage knows only the flag. All replicas together must not admit more than the limit, so the share of 10
+// units among 4 replicas is 2.
+func TestServe_SharesLimitsAmongTheReplicasOfTheFlagUntilRedisReportsThem(t *testing.T) {
+	for replicas, want := range map[int]int{1: 10, 3: 3, 4: 2, 10: 1, 11: 0} {
+		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
+			unused, err := fixture.FreeAddr(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir, log := t.TempDir(), &transcript{}
+			save(t, filepath.Join(dir, "policies.yaml"), onFailure("Local"))
+			counters := countersOf("weir:")
+			counters.replicas = replicas
+			launch(t, func(ctx context.Context) error {
+				return runServe(ctx, serveFlags{policies: dir, redis: "redis://" + unused, counters: counters, sockets: anyPort}, log, log.logger())
+			})
+			base := find(t, log, `at (http://127\.0\.0\.1:[0-9]+)/v1/check, counters in redis://127\.0\.0\.1:`)
+			admitted := 0
+			for range 11 {
+				if check(t, base, `{"domain":"shop","path":"/local","headers":{"x-tenant-id":"acme"}}`).status == http.StatusOK {
+					admitted++
+				}
+			}
+			if admitted != want {
+				t.Errorf("%d replicas: one of them admits %d of a limit of 10, want %d", replicas, admitted, want)
+			}
+		})
+	}
+}
