@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -90,7 +91,7 @@ func TestServe_AppliesOnStoreFailureWhileRedisIsUnavailable(t *testing.T) {
 // units among 4 replicas is 2.
 func TestServe_SharesLimitsAmongTheReplicasOfTheFlagUntilRedisReportsThem(t *testing.T) {
 	for replicas, want := range map[int]int{1: 10, 3: 3, 4: 2, 10: 1, 11: 0} {
-		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
+		t.Run(strconv.Itoa(replicas), func(t *testing.T) {
 			unused, err := fixture.FreeAddr(t.Context())
 			if err != nil {
 				t.Fatal(err)

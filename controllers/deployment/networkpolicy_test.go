@@ -68,11 +68,12 @@ func TestNetworkPolicy_KeepsOldRedisPortsUntilOldPodsAreGone(t *testing.T) {
 	if len(h.writes) > 0 {
 		t.Errorf("nothing has changed, but the controller wrote %q", h.writes)
 	}
-	if roll(2, 2, 1) {
+	switch stored := roll(2, 2, 1); {
+	case stored:
 		h.expectRedisPorts("while the last old pod terminates", 0, 6379, 6380)
-	} else if os.Getenv(fixture.KubeVersionEnv) == "" {
+	case os.Getenv(fixture.KubeVersionEnv) == "":
 		t.Error("the API server does not store the number of terminating pods")
-	} else { // Kubernetes before 1.35 does not report them
+	default: // Kubernetes before 1.35 does not report them
 		h.expectRedisPorts("while a pod terminates that the Deployment does not report", 0)
 	}
 	roll(2, 2, 0)
