@@ -89,6 +89,8 @@ func TestIsRedundant(t *testing.T) {
 		"in no domain":                                 {nil, func(r *rules.Rule) { r.AllDomains = false }, false},
 		"in some domains, for a rule for all domains":  {func(r *rules.Rule) { r.Domain, r.AllDomains = "", true }, func(r *rules.Rule) { r.AllDomains, r.Domains = false, []string{"shop"} }, false},
 		"for a rule for all domains":                   {func(r *rules.Rule) { r.Domain, r.AllDomains = "", true }, nil, true},
+		"in both domains of the rule":                  {func(r *rules.Rule) { r.Domain, r.Domains = "", []string{"a", "b"} }, func(r *rules.Rule) { r.AllDomains, r.Domains = false, []string{"a", "b", "c"} }, true},
+		"in none of the two domains of the rule":       {func(r *rules.Rule) { r.Domain, r.Domains = "", []string{"a", "b"} }, func(r *rules.Rule) { r.AllDomains, r.Domains = false, []string{"c"} }, false},
 		"in one of the two domains of the rule":        {func(r *rules.Rule) { r.Domain, r.Domains = "", []string{"a", "b"} }, func(r *rules.Rule) { r.AllDomains, r.Domains = false, []string{"a"} }, false},
 		"laxer while Redis is unavailable":             {nil, func(r *rules.Rule) { r.OnStoreFailure = rules.AllowOnFailure }, false},
 		"stricter while Redis is unavailable":          {nil, func(r *rules.Rule) { r.OnStoreFailure = rules.DenyOnFailure }, true},

@@ -221,7 +221,7 @@ const tokenMarks = "!#$%&*+-.^_|~"
 
 func isToken[T ~string](s T) bool {
 	for i := range len(s) {
-		if !isAlphanumeric(s[i]) && strings.IndexByte(tokenMarks, s[i]) < 0 {
+		if !isAlphanumeric(s[i]) && !strings.ContainsRune(tokenMarks, rune(s[i])) {
 			return false
 		}
 	}

@@ -40,6 +40,9 @@ func TestWarn(t *testing.T) {
 			"spec.limit: a log of 100000 units takes 700 kB of Redis memory per identifier; SlidingWindowCounter takes 16 bytes",
 		}},
 		{"a small log", `{axis: Tenant, limit: 9999, window: 24h, algorithm: SlidingWindowLog}`, nil},
+		{"the smallest large log", `{axis: Tenant, limit: 10000, window: 24h, algorithm: SlidingWindowLog, tiers: [{name: paid, when: {groups: [paid]}, limit: 10000}]}`, []string{
+			"spec.limit: a log of 10000 units takes 70 kB of Redis memory per identifier; SlidingWindowCounter takes 16 bytes",
+		}},
 		{"a large log in a tier", `{axis: Tenant, limit: 10, window: 1h, algorithm: SlidingWindowLog,
 			tiers: [{name: paid, when: {groups: [paid]}, limit: 1000000}]}`, []string{
 			"spec.tiers[0].limit: a log of 1000000 units takes 7.0 MB of Redis memory per identifier; SlidingWindowCounter takes 16 bytes",
@@ -61,6 +64,10 @@ func TestWarn(t *testing.T) {
 		{"contradictory header conditions", `{axis: IP, limit: 1, window: 1m, match: {http: {headers: [{name: X-Plan, value: a}, {name: x-plan, value: a, invert: true}]}}}`, []string{
 			"spec.match.http.headers: no request matches: the conditions on header x-plan contradict each other",
 		}},
+		{"two conditions on one header", `{axis: IP, limit: 1, window: 1m, match: {http: {headers: [{name: X-Plan, type: Present}, {name: x-plan, value: a, invert: true}]}}}`, nil},
+		{"a tier for networks, without a match", `{axis: IP, limit: 1, window: 1m, tiers: [{name: office, when: {cidrs: [192.0.2.0/24]}, unlimited: true}]}`, nil},
+		{"tiers for networks that overlap with match.http.cidrs", `{axis: IP, limit: 1, window: 1m, match: {http: {cidrs: [10.1.0.0/16]}},
+			tiers: [{name: in, when: {cidrs: [10.1.2.0/24]}, limit: 2}, {name: around, when: {cidrs: [10.0.0.0/8]}, limit: 3}]}`, nil},
 		{"a tier for networks outside match.http.cidrs", `{axis: IP, limit: 1, window: 1m, match: {http: {cidrs: [10.0.0.0/8]}},
 			tiers: [{name: office, when: {cidrs: [192.0.2.0/24]}, unlimited: true}]}`, []string{
 			"spec.tiers[0].when.cidrs: no request belongs to this tier: match excludes all of its networks",
@@ -79,9 +86,16 @@ func TestWarn(t *testing.T) {
 			`spec.tiers[3].when: no request belongs to this tier: tier "c" before it matches all of them`,
 			`spec.tiers[8].when: no request belongs to this tier: tier "h" before it matches all of them`,
 		}},
+		{"tiers of networks and groups that earlier tiers cover", `{axis: IP, limit: 1, window: 1m, tiers: [
+			{name: a, when: {cidrs: [10.0.0.0/8]}, limit: 2}, {name: b, when: {cidrs: [10.1.0.0/16]}, limit: 3}, {name: c, when: {cidrs: [11.0.0.0/8]}, limit: 4},
+			{name: d, when: {groups: [g, h]}, limit: 5}, {name: e, when: {groups: [h]}, limit: 6}]}`, []string{
+			`spec.tiers[1].when: no request belongs to this tier: tier "a" before it matches all of them`,
+			`spec.tiers[4].when: no request belongs to this tier: tier "d" before it matches all of them`,
+		}},
 		{"API keys in plain text", `{axis: APIKey, limit: 1, window: 1m, tiers: [{name: a, when: {identifiers: [k3y]}, limit: 2}]}`, []string{
 			"spec.tiers[0].when.identifiers: API keys are in plain text: every user who can read the policy can read them",
 		}},
+		{"a cost equal to the limit", `{axis: User, limit: 5, window: 1m, cost: {value: 5}}`, nil},
 		{"a cost above the limit of one tier", `{axis: User, limit: 10, window: 1m, cost: {value: 5}, tiers: [{name: a, when: {identifiers: [x]}, limit: 4}]}`, []string{
 			"spec.tiers[0].limit: denies every request: a request costs 5 units, but at most 4 can be admitted",
 		}},
@@ -112,14 +126,15 @@ func TestWarn(t *testing.T) {
 			"spec.burst: writes never wait in the queue; burst only bounds the cost of a write. Use TokenBucket for bursts",
 			"spec.tiers[0].burst: writes never wait in the queue; burst only bounds the cost of a write",
 		}},
+		{"no queue for writes", `{axis: Tenant, limit: 1, window: 1m, algorithm: LeakyBucket, match: {kubernetes: {resources: [{apiGroups: [batch], resources: [jobs]}]}}}`, nil},
 		{"costs without a queue", `{axis: Tenant, limit: 1, window: 1m, algorithm: LeakyBucket, match: {kubernetes: {resources: [{apiGroups: [batch], resources: [jobs]}]}},
 			cost: {expression: request.object.spec.parallelism}}`, []string{
 			"spec.cost.expression: a LeakyBucket without burst denies every write that costs more than 1 unit",
 		}},
 		{"tiers by namespace that earlier tiers cover", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [batch], resources: [jobs]}]}}, tiers: [
-			{name: a, limit: 2, when: {namespaceSelector: {matchLabels: {plan: paid}}}}, {name: b, limit: 3, when: {namespaceSelector: {matchLabels: {plan: paid, team: web}}}},
+			{name: g, limit: 9, when: {groups: [x]}}, {name: a, limit: 2, when: {namespaceSelector: {matchLabels: {plan: paid}}}}, {name: b, limit: 3, when: {namespaceSelector: {matchLabels: {plan: paid, team: web}}}},
 			{name: c, limit: 4, when: {namespaceSelector: {matchLabels: {team: web}}}}]}`, []string{
-			`spec.tiers[1].when: no request belongs to this tier: tier "a" before it matches all of them`,
+			`spec.tiers[2].when: no request belongs to this tier: tier "a" before it matches all of them`,
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
