@@ -58,19 +58,19 @@ func (o *object) policy() string {
 // parse returns the objects of a file, including the items of lists, and a problem for each invalid document.
 func parse(file File) (objects []*object, problems []Problem) {
 	for _, c := range split(string(file.Content)) {
-		found, err := c.parse(file.Name)
+		o, err := c.parse(file.Name)
 		if err != nil {
 			line, message := c.locate(err)
 			problems = append(problems, Problem{File: file.Name, Line: line, Message: message})
 			continue
 		}
-		for _, o := range found {
-			if o.text("apiVersion") != "v1" || o.text("kind") != "List" {
-				objects = append(objects, o)
-				continue
-			}
+		switch {
+		case o == nil:
+		case o.text("apiVersion") == "v1" && o.text("kind") == "List":
 			items, fieldErrors := o.items()
 			objects, problems = append(objects, items...), append(problems, fieldErrors...)
+		default:
+			objects = append(objects, o)
 		}
 	}
 	return objects, problems
@@ -101,8 +101,8 @@ func split(content string) []chunk {
 	return append(chunks, chunk{text.String(), start})
 }
 
-// parse returns the object of the document, or nothing if the document has only comments.
-func (c chunk) parse(file string) ([]*object, error) {
+// parse returns the object of the document, or nil if the document has only comments.
+func (c chunk) parse(file string) (*object, error) {
 	count := 0
 	for line := range strings.Lines(c.text) {
 		count++
@@ -115,7 +115,7 @@ func (c chunk) parse(file string) ([]*object, error) {
 		return nil, err
 	}
 	if document.Kind == 0 || document.Content[0].Tag == "!!null" {
-		return nil, nil
+		return nil, nil //nolint:nilnil // a document with only comments has no object
 	}
 	o := &object{file: file, lines: c.lines, node: document.Content[0]}
 	// The conversion of kubectl determines the content (for example, it reads "on" as a bool). yaml/v3 only provides line numbers.
@@ -131,7 +131,7 @@ func (c chunk) parse(file string) ([]*object, error) {
 	if o.content, ok = content.(map[string]any); !ok {
 		return nil, fmt.Errorf("line %d: a document must be an object with apiVersion and kind", o.node.Line)
 	}
-	return []*object{o}, nil
+	return o, nil
 }
 
 // locate returns the line number in an error of the document, or the first line of the document if the error has no line number.

@@ -24,9 +24,9 @@ func TestRead_ReadsPolicyFilesOfDirectoriesInOrder(t *testing.T) {
 }
 
 func TestRead_ReadsEachNamedFileOnce(t *testing.T) {
-	dir := writeTree(t, "b.yaml", "c.json", ".hidden.yaml")
-	got := readNames(t, dir, filepath.Join(dir, "c.json"), filepath.Join(dir, ".hidden.yaml"), dir, dir+"/./b.yaml")
-	want := []string{"c.json", ".hidden.yaml", "b.yaml"}
+	dir := writeTree(t, "a.yaml", "b.yaml", "c.json", ".hidden.yaml")
+	got := readNames(t, dir, filepath.Join(dir, "c.json"), filepath.Join(dir, ".hidden.yaml"), filepath.Join(dir, "a.yaml"), dir, dir+"/./b.yaml")
+	want := []string{"c.json", ".hidden.yaml", "a.yaml", "b.yaml"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -41,10 +41,7 @@ func xForwardedFor(line string, yield func(string) bool) bool {
 // read from the left, an unclosed quote of the client would hide the entries of the proxies.
 func forwarded(line string, yield func(string) bool) bool {
 	for rest := line; rest != ""; {
-		at, closed := lastComma(rest)
-		if !closed {
-			return yield("") // the rest of the line cannot be parsed
-		}
+		at := lastComma(rest)
 		element := strings.Trim(rest[at+1:], " \t")
 		rest = rest[:max(at, 0)]
 		if element != "" && !yield(forOf(element)) {
@@ -54,35 +51,28 @@ func forwarded(line string, yield func(string) bool) bool {
 	return true
 }
 
-// lastComma returns the index of the last comma outside quotes, -1 if there is no comma. closed is false if a quote to the right of it
-// was never opened.
-func lastComma(text string) (at int, closed bool) {
-	for at = len(text) - 1; at >= 0; at-- {
+// lastComma returns the index of the last comma outside quotes, -1 if there is no comma. If a quote to the right of it was never opened,
+// it returns -1, too: forOf rejects such an element.
+func lastComma(text string) int {
+	for at := len(text) - 1; at >= 0; at-- {
 		switch text[at] {
 		case ',':
-			return at, true
+			return at
 		case '"':
-			if at = openingQuote(text[:at]); at < 0 {
-				return -1, false
-			}
+			at = openingQuote(text[:at])
 		}
 	}
-	return -1, true
+	return -1
 }
 
-// openingQuote returns the index of the last quote without an escaping backslash, -1 if there is no such quote.
+// openingQuote returns the index of the last quote without a backslash before it, -1 if there is no such quote. An opening quote follows an
+// equals sign, so a backslash before a quote always belongs to a quoted value, or the element is malformed.
 func openingQuote(text string) int {
-	for {
-		at := strings.LastIndexByte(text, '"')
-		if at < 0 {
-			return -1
-		}
-		escapes := at - len(strings.TrimRight(text[:at], `\`))
-		if escapes%2 == 0 {
-			return at
-		}
-		text = text[:at]
+	at := strings.LastIndexByte(text, '"')
+	for at > 0 && text[at-1] == '\\' {
+		at = strings.LastIndexByte(text[:at], '"')
 	}
+	return at
 }
 
 // forOf returns the for= of an element such as for="[2001:db8::1]:4711";proto=https. It returns "" if the element has no for=, has two,
@@ -91,7 +81,7 @@ func forOf(element string) string {
 	var node string
 	for rest := element; rest != ""; {
 		name, after, found := strings.Cut(rest, "=")
-		if !found {
+		if !found || strings.Contains(name, `"`) {
 			return ""
 		}
 		var value string

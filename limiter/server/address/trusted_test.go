@@ -64,6 +64,11 @@ func TestTrusted_ClientIsTheLastUntrustedAddress(t *testing.T) {
 		"Forwarded, an escaped closing quote":      {peer, Forwarded, []string{`for="203.0.113.7\"`}, peer},
 		"Forwarded, an unclosed quote of a client": {peer, Forwarded, []string{`for=6.6.6.6;x=", for="203.0.113.7"`}, "203.0.113.7"},
 		"Forwarded, a backslash of a client":       {peer, Forwarded, []string{`for=6.6.6.6;x="\, for="[2001:db8::7]"`}, "2001:db8::7"},
+		"Forwarded, a quote in a name":             {peer, Forwarded, []string{`a"=1;for=203.0.113.7`}, peer},
+		"Forwarded, a quoted name":                 {peer, Forwarded, []string{`"a"=1;for=203.0.113.7`}, peer},
+		"Forwarded, a quoted name in an element":   {peer, Forwarded, []string{`"a",for=203.0.113.7`}, "203.0.113.7"},
+		"Forwarded, an escaped backslash":          {peer, Forwarded, []string{`for=203.0.113.7;host="a,b\\"`}, "203.0.113.7"},
+		"Forwarded, only a quote":                  {peer, Forwarded, []string{`for=203.0.113.7,"`}, peer},
 		"Forwarded, text after a quoted address":   {peer, Forwarded, []string{`for="203.0.113.7"x`}, peer},
 	}
 	for name, test := range tests {
