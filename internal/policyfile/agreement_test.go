@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"pgregory.net/rapid"
+	k8syaml "sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/config/crd"
@@ -174,7 +175,8 @@ func TestCompile_AgreesWithTheSchemaOnNumbers(t *testing.T) {
 		}
 		fieldErrors := s.admit(content)
 		if (len(problems) == 0) != (len(fieldErrors) == 0) {
-			t.Errorf("%+v: the compiler reports %v, the schema reports %v", policy.Spec, problems, fieldErrors)
+			text, err := k8syaml.Marshal(policy.Spec) // the optional fields are pointers
+			t.Errorf("the compiler reports %v, the schema reports %v, %v, for\n%s", problems, fieldErrors, err, text)
 		}
 	})
 }

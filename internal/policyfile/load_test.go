@@ -47,11 +47,14 @@ func TestLoad_ReportsProblemsOfInvalidFiles(t *testing.T) {
 	}
 }
 
-// report returns the content of a golden file: the problems, the skipped objects, then the compiled rules.
+// report returns the content of a golden file: the problems, the warnings, the skipped objects, then the compiled rules.
 func report(result policyfile.Result) string {
 	var b strings.Builder
 	for _, problem := range result.Problems {
 		b.WriteString(problem.String() + "\n")
+	}
+	for _, warning := range result.Warnings() {
+		b.WriteString("warning " + warning.String() + "\n")
 	}
 	for _, skipped := range result.Skipped {
 		b.WriteString("skipped " + skipped.APIVersion + " " + skipped.Kind + "\n")
@@ -60,6 +63,26 @@ func report(result policyfile.Result) string {
 		b.WriteString("rule " + rule.Policy + "\n")
 	}
 	return b.String()
+}
+
+func TestLoad_SkipsAKustomizationWithoutKind(t *testing.T) {
+	for name, want := range map[string]struct{ skipped, problems int }{
+		"base/kustomization.yaml": {1, 0}, "Kustomization": {1, 0}, "base/kustomizations.yaml": {0, 1},
+	} {
+		result := newLoader(t).Compile([]policyfile.File{{Name: name, Content: []byte("resources: [policy.yaml]\n")}})
+		if len(result.Skipped) != want.skipped || len(result.Problems) != want.problems {
+			t.Errorf("%s: skipped %v, problems %v", name, result.Skipped, result.Problems)
+		}
+		for _, s := range result.Skipped {
+			if s.Kind != "Kustomization" {
+				t.Errorf("%s: skipped %+v", name, s)
+			}
+		}
+	}
+	result := newLoader(t).Compile([]policyfile.File{{Name: "kustomization.yaml", Content: []byte("apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\n")}})
+	if len(result.Problems) == 0 || result.Policies != 1 {
+		t.Errorf("a policy in a file of this name: %+v", result)
+	}
 }
 
 func TestLoad_AcceptsTheSamples(t *testing.T) {

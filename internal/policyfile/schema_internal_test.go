@@ -166,7 +166,9 @@ spec:
 		"spec.paths[0].value":         13,
 		"spec.paths[1]":               15,
 		"spec.paths[1].type":          15,
+		"spec.paths[2].value":         12, // the first that does not exist
 		"spec.paths[7].value":         12,
+		"metadata.none.labels":        3,
 		"spec.paths[x]":               12,
 		"absent":                      3,
 		"spec.paths[0":                13,
