@@ -39,7 +39,8 @@ func TestCompile_ReturnsOnlyTheNamespacePropertiesThatRulesRead(t *testing.T) {
 			podCreationPolicy("a", "Tenant", nil), compile.Identity{NamespaceLabel: "tenant"}, []rules.Namespace{{Name: "shop", Tenant: "acme"}},
 		},
 		"the tenants from an annotation, if it is not too long": {
-			podCreationPolicy("a", "Tenant", nil), compile.Identity{NamespaceAnnotation: "owner"},
+			podCreationPolicy("a", "Tenant", nil),
+			compile.Identity{NamespaceAnnotation: "owner"},
 			[]rules.Namespace{{Name: "search", Tenant: strings.Repeat("y", 253)}, {Name: "shop", Tenant: "globex"}},
 		},
 		"no tenants for a policy with another identifier": {
@@ -108,7 +109,9 @@ func TestCompile_ReturnsTheNamespacePropertiesOfAllPolicies(t *testing.T) {
 		},
 	}
 	want := []rules.Namespace{
-		{Name: "bank"}, {Name: "forum"}, {Name: "search", Labels: map[string]string{"plan": "paid"}},
+		{Name: "bank"},
+		{Name: "forum"},
+		{Name: "search", Labels: map[string]string{"plan": "paid"}},
 		{Name: "shop", Labels: map[string]string{"plan": "free", "colour": "blue"}, Tenant: "acme"},
 	}
 	rapid.Check(t, func(t *rapid.T) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -138,7 +139,7 @@ func steps(cost uint64) string {
 	if cost == math.MaxUint64 {
 		return "infinitely many"
 	}
-	return fmt.Sprint(cost)
+	return strconv.FormatUint(cost, 10)
 }
 
 // validateCalls rejects expressions that compile but are not allowed: regular expressions that come from the request, because they can
