@@ -13,7 +13,7 @@ import (
 )
 
 // TestSuites_AreListedWithTestsThatExist compares test/README.md with the test functions of all modules: the page names every package
-// with tests, and every test that it names is in the package before it.
+// with tests except the tools in hack, and every test that it names is in the package before it.
 func TestSuites_AreListedWithTestsThatExist(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "test", "README.md"))
 	if err != nil {
@@ -25,7 +25,7 @@ func TestSuites_AreListedWithTestsThatExist(t *testing.T) {
 }
 
 func TestCheckSuites_ReportsWhatIsMissing(t *testing.T) {
-	tests := map[string][]string{"a": {"TestA"}, "a/b": {"TestB"}, "c": {"TestC"}}
+	tests := map[string][]string{"a": {"TestA"}, "a/b": {"TestB"}, "c": {"TestC"}, "hack/d": {"TestD"}}
 	for page, want := range map[string][]string{
 		"`a`, `a/b`, `c`":             nil,
 		"`a` `TestA`, `a/b`, `c`":     nil,
@@ -59,7 +59,7 @@ func checkSuites(page string, tests map[string][]string) []string {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
-		if !named[name] {
+		if !named[name] && !covers("hack/...", name) {
 			problems = append(problems, "no package "+name)
 		}
 	}
