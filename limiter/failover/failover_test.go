@@ -2,6 +2,7 @@ package failover_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,12 @@ type remote struct {
 	mu          sync.Mutex
 	unavailable func(key string) bool // as Unavailable reports it
 	fails       func(key string) bool // found out only by a call
+	fail        error                 // of such a call; errLost if nil
 	loseReports bool                  // the replies to ReportUsage are lost
+	failReports error                 // ReportUsage counts nothing
+	reports     int                   // calls of ReportUsage that run now
+	mostReports int                   // that ran at the same time
+	reportTakes time.Duration
 }
 
 func (r *remote) Unavailable(key string) bool {
@@ -56,7 +62,7 @@ func (r *remote) call(charges []limiter.Charge) error {
 			panic("called for the unavailable counter " + c.Key)
 		}
 		if r.fails(c.Key) {
-			return errLost
+			return cmp.Or(r.fail, errLost)
 		}
 	}
 	return nil
@@ -77,9 +83,12 @@ func (r *remote) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.
 }
 
 func (r *remote) ReportUsage(ctx context.Context, charge limiter.Charge) (uncounted bool, err error) {
-	if r.Unavailable(charge.Key) {
-		return true, nil
+	if r.Unavailable(charge.Key) || r.failReports != nil {
+		return true, r.failReports
 	}
+	r.addReports(1)
+	defer r.addReports(-1)
+	time.Sleep(r.reportTakes)
 	decisions, err := r.Store.Spend(ctx, []limiter.Charge{charge})
 	if err == nil && !decisions[0].Allowed {
 		charge.Cost = decisions[0].Remaining
@@ -89,6 +98,13 @@ func (r *remote) ReportUsage(ctx context.Context, charge limiter.Charge) (uncoun
 		return false, errLost
 	}
 	return false, err
+}
+
+func (r *remote) addReports(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reports += n
+	r.mostReports = max(r.mostReports, r.reports)
 }
 
 func all(string) bool  { return true }
