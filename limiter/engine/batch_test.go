@@ -222,6 +222,9 @@ func TestCheck_NoDelayDeniesARequestThatWouldWait(t *testing.T) {
 		}
 		return answer
 	}
+	if a := check(true, 0); a.Results[0].Remaining != 3 {
+		t.Errorf("an empty bucket: %d remain for a request that cannot wait, want 3", a.Results[0].Remaining)
+	}
 	if a := check(true, 1); !a.Allowed || a.Delay != 0 || a.Results[0].Remaining != 0 {
 		t.Errorf("an empty bucket: allowed %v after %v, then %d remain", a.Allowed, a.Delay, a.Results[0].Remaining)
 	}

@@ -385,14 +385,19 @@ func TestMetrics_CountLocalDecisions(t *testing.T) {
 	for range 3 {
 		_, _ = e.Check(t.Context(), request(1, acme()))
 	}
-	_, _ = e.Check(t.Context(), bank)
+	for range 2 {
+		_, err := e.Check(t.Context(), bank)
+		if want := "policy bank/a denies while the store is unavailable"; err == nil || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
 	peek := *bank
 	peek.Peek = true
 	_, _ = e.Check(t.Context(), &peek) // is not counted
 	want := `
 # HELP weir_decisions_total Decisions by policy, without peeks. The result is allowed, denied, uncharged (another policy denied the request) or unlimited (an unlimited tier applies).
 # TYPE weir_decisions_total counter
-weir_decisions_total{axis="Tenant",policy="bank/a",result="denied",source="local"} 1
+weir_decisions_total{axis="Tenant",policy="bank/a",result="denied",source="local"} 2
 weir_decisions_total{axis="Tenant",policy="shop/a",result="allowed",source="local"} 2
 weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="local"} 1
 `
@@ -409,5 +414,8 @@ weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="local
 	}
 	if got, err := testutil.GatherAndCount(e.registry, "weir_store_errors_total"); err != nil || got != 1 {
 		t.Errorf("%d series of weir_store_errors_total (%v), want 1", got, err)
+	}
+	if got, err := testutil.GatherAndCount(e.registry, "weir_local_mode"); err != nil || got != 1 {
+		t.Errorf("%d series of weir_local_mode (%v), want 1", got, err)
 	}
 }
