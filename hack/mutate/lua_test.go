@@ -63,7 +63,7 @@ func TestMutateLua_ChangesOneTokenOrStatement(t *testing.T) {
 }
 
 func TestMutateLua_NamesTheFunctionAround(t *testing.T) {
-	mutants, err := mutateLua("local function first()\n  if a then\n    b()\n  end\nend\nc()\nlocal function second()\n  d()\nend\n")
+	mutants, err := mutateLua("local function first()\n  if a then\n    b()\n  end\nend\nc()\nlocal function second()\n  d()\nend\n") //nolint:dupword // Lua
 	if err != nil {
 		t.Fatal(err)
 	}

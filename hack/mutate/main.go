@@ -107,7 +107,7 @@ func mutate(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(temporary)
+	defer func() { _ = os.RemoveAll(temporary) }()
 
 	r := &runner{options: o, root: root, temporary: temporary, out: out}
 	all, err := r.find(ctx, packages)

@@ -11,13 +11,11 @@ import (
 )
 
 func TestParseDiff_ReturnsTheLinesThatWereAdded(t *testing.T) {
-	got, err := parseDiff(`diff --git limiter/a.go limiter/a.go
---- limiter/a.go
+	got, err := parseDiff(`--- limiter/a.go
 +++ limiter/a.go
 @@ -3 +3,2 @@ func f() {
 @@ -9,2 +10,0 @@
 @@ -20,0 +20 @@
-diff --git limiter/gone.go limiter/gone.go
 --- limiter/gone.go
 +++ /dev/null
 @@ -1,9 +0,0 @@

@@ -87,7 +87,7 @@ func (s *schema) write(temporary string, mutants []*Mutant) error {
 	add := func(name string, text []byte) error {
 		changed := filepath.Join(temporary, "schema-"+name)
 		replace[filepath.Join(s.root, s.folder, name)] = changed
-		return os.WriteFile(changed, text, 0o600)
+		return os.WriteFile(changed, text, 0o600) //nolint:gosec // the name of a file of the package, in a temporary folder
 	}
 	byFile := map[string][]*Mutant{}
 	for _, m := range mutants {

@@ -156,12 +156,15 @@ func TestNewSchema_BehavesAsEachMutantAlone(t *testing.T) {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	usual := outputOf(t, binary, 0)
-	together := 0
+	together, seen := 0, map[string]bool{"INCREMENT_DECREMENT": true} // i-- does not end
 	for _, m := range mutants {
-		if m.id == 0 || m.Rule == "INCREMENT_DECREMENT" { // i-- does not end
+		if m.id != 0 {
+			together++
+		}
+		if m.id == 0 || seen[m.Rule] || seen[m.Rule+m.text] { // a build takes half a second
 			continue
 		}
-		together++
+		seen[m.Rule+m.text] = true
 		changed, overlay := filepath.Join(temporary, "one.go"), filepath.Join(temporary, "one.json")
 		if err := os.WriteFile(changed, m.apply([]byte(example)), 0o600); err != nil {
 			t.Fatal(err)

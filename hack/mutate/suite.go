@@ -149,7 +149,7 @@ func (s *suite) try(ctx context.Context, m *Mutant, folder string) error {
 			m.Status, m.Killer = NotViable, firstError(output)
 			return ctx.Err()
 		}
-		defer os.Remove(binary)
+		defer func() { _ = os.Remove(binary) }()
 	}
 	for _, phase := range s.phases() {
 		result := s.run(ctx, binary, env, phase.pattern, max(minTimeout, timeoutFactor*phase.usual))
