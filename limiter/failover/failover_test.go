@@ -278,12 +278,13 @@ func TestRecovering_ReportsUnitsAtMostOnce(t *testing.T) {
 		for range 3 {
 			w.spend(t, a, b)
 		}
+		w.spend(t, b)
 		w.remote.set(keys("a"), none) // the part with b recovers
 		if err := w.Recovering(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait() // for the goroutine that Recovering starts for the rest
-		if w.counted(t, a) != 0 || w.counted(t, b) != 3 || w.local.Stats().Unreported != 1 {
+		if w.counted(t, a) != 0 || w.counted(t, b) != 4 || w.local.Stats().Unreported != 1 {
 			t.Errorf("the store has counted %d and %d units, local counters %+v", w.counted(t, a), w.counted(t, b), w.local.Stats())
 		}
 		w.remote.set(none, none)
@@ -295,7 +296,7 @@ func TestRecovering_ReportsUnitsAtMostOnce(t *testing.T) {
 		if err := w.Recovering(t.Context(), 0); err != nil || w.counted(t, a) != 3 {
 			t.Errorf("the store has counted %d units of 3 after a second report, %v", w.counted(t, a), err)
 		}
-		for result, want := range map[string]float64{"counted": 3, "unknown": 3, "uncounted": 0} {
+		for result, want := range map[string]float64{"counted": 4, "unknown": 3, "uncounted": 0} {
 			if got := w.value(t, "weir_local_repaid_units_total", result); got != want {
 				t.Errorf("%s: %v units, want %v", result, got, want)
 			}
