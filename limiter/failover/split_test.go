@@ -3,7 +3,7 @@ package failover_test
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"log/slog"
 	"slices"
 	"testing"
@@ -32,7 +32,7 @@ func TestSpend_RefundsTheLocalUnitsOfARequestThatTheStoreDenies(t *testing.T) {
 		t.Fatalf("decisions %+v, want the last charge denied", d)
 	}
 	if d[0].Origin != limiter.OriginLocal || d[1].Origin != limiter.OriginLocal || d[2].Origin != limiter.OriginStore {
-		t.Errorf("origins %v, %v, %v, want local, local, store", d[0].Origin, d[1].Origin, d[2].Origin)
+		t.Errorf("origins %v, %v, %v, want two local decisions and one of the store", d[0].Origin, d[1].Origin, d[2].Origin)
 	}
 	if d[1].Remaining != 10 {
 		t.Errorf("%d units remain for a request that is denied, want 10", d[1].Remaining)
@@ -232,7 +232,7 @@ func TestRecovering_ReportsEveryCounterWithoutOverloadingTheStore(t *testing.T) 
 		w.Store = failover.New(w.remote, w.local, w.clock, slog.New(slog.DiscardHandler))
 		w.remote.set(all, none)
 		for i := range counters {
-			w.spend(t, one(t, fmt.Sprint(i), 9))
+			w.spend(t, one(t, strconv.Itoa(i), 9))
 		}
 		w.remote.set(none, none)
 		w.remote.reportTakes = time.Millisecond

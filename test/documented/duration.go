@@ -67,13 +67,13 @@ func parse(text string) (time.Duration, error) {
 	if count == "half" && known {
 		return one / 2, nil
 	}
-	numbers := map[string]time.Duration{"one": 1, "two": 2, "three": 3, "five": 5, "ten": 10, "thirty": 30}
+	numbers := map[string]int{"one": 1, "two": 2, "three": 3, "five": 5, "ten": 10, "thirty": 30}
 	if n, err := strconv.Atoi(count); err == nil {
-		numbers[count] = time.Duration(n)
+		numbers[count] = n
 	}
 	n, counted := numbers[count]
 	if !counted || !known {
 		return 0, fmt.Errorf("%q is no duration such as 10 s, ten minutes or half a minute", text)
 	}
-	return n * one, nil
+	return time.Duration(n) * one, nil
 }
