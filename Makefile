@@ -93,7 +93,7 @@ reliability: ## Inject every fault of Redis under load and write docs/reference/
 
 .PHONY: mutate
 mutate: ## Change the code in small ways and check that a test fails for each (hours; MUTATE='./limiter/engine', MUTATE=-help)
-	@mkdir -p dist && go build -o bin/mutate ./hack/mutate
+	@go build -o bin/mutate ./hack/mutate
 	@exec bin/mutate $(MUTATE)
 
 .PHONY: mutate-diff

@@ -30,13 +30,24 @@ events() {
       others+=("$package")
     fi
   done
-  go test "${flags[@]}" ${race[@]+"${race[@]}"} "${concurrent[@]}" || status=1
-  go test "${flags[@]}" "${others[@]}" || status=1
+  # The small modules run at the same time as the packages of this module. They read files outside of themselves, which the test cache of Go
+  # does not track.
+  local modules
+  modules=$(mktemp)
+  (
+    status=0
+    for module in hack/bench test/gitops test/gitops/argocd; do
+      go -C "$module" test "${flags[@]}" -count=1 ./... || status=1
+    done
+    exit "$status"
+  ) >"$modules" &
+  # Four packages at the same time: most tests wait for servers.
+  go test "${flags[@]}" -p 4 ${race[@]+"${race[@]}"} "${concurrent[@]}" || status=1
+  go test "${flags[@]}" -p 4 "${others[@]}" || status=1
+  wait $! || status=1
+  cat "$modules"
+  rm -f "$modules"
   go test "${flags[@]}" -p 1 "${timed[@]}" || status=1
-  # These modules read files outside of themselves. The test cache of Go does not track such files.
-  for module in hack/bench test/gitops test/gitops/argocd; do
-    go -C "$module" test "${flags[@]}" -count=1 ./... || status=1
-  done
   return "$status"
 }
 

@@ -34,6 +34,7 @@ The report is in dist/mutation.md. Explain equivalent mutants in hack/mutate/sur
 type options struct {
 	diff, run   string
 	again, list bool
+	sample      int // 0: all
 	workers     int
 	patterns    []string
 }
@@ -59,6 +60,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	flags.BoolVar(&o.again, "again", false, "only the mutants that survived the last run, from dist/mutation")
 	flags.StringVar(&o.run, "run", "", "only mutants whose description contains this text")
 	flags.BoolVar(&o.list, "list", false, "print the mutants, and run no tests")
+	flags.IntVar(&o.sample, "sample", 0, "test at most this number of mutants, evenly distributed over the selected ones (0: all)")
 	flags.IntVar(&o.workers, "workers", max(1, runtime.NumCPU()/2), "mutants to test at the same time")
 	flags.Usage = func() {
 		fmt.Fprint(out, usage)
@@ -66,6 +68,9 @@ func parse(args []string, out io.Writer) (options, error) {
 	}
 	if err := flags.Parse(args); err != nil {
 		return o, err
+	}
+	if o.sample < 0 {
+		return o, errors.New("-sample must not be negative")
 	}
 	if o.workers < 1 {
 		return o, errors.New("-workers must be at least 1")
@@ -117,6 +122,10 @@ func mutate(ctx context.Context, args []string, out io.Writer) error {
 	selected, err := r.choose(all, changed)
 	if err != nil {
 		return err
+	}
+	if found := len(selected); o.sample > 0 && found > o.sample {
+		selected = sample(selected, o.sample)
+		fmt.Fprintf(out, "mutate: a sample of %d of %d mutants\n", o.sample, found)
 	}
 	if o.list {
 		for _, m := range selected {
@@ -189,6 +198,15 @@ func (r *runner) choose(all []*Mutant, changed changes) ([]*Mutant, error) {
 		}
 	}
 	return slices.DeleteFunc(selected, func(m *Mutant) bool { return !last[m.key()] }), nil
+}
+
+// sample returns n mutants, evenly distributed over all.
+func sample(all []*Mutant, n int) []*Mutant {
+	some := make([]*Mutant, n)
+	for i := range some {
+		some[i] = all[i*len(all)/n]
+	}
+	return some
 }
 
 func packagesOf(mutants []*Mutant) []string {
@@ -302,7 +320,7 @@ func (r *runner) work(ctx context.Context, suites []*suite, queue <-chan *Mutant
 
 // report writes the results, and returns an error if a mutant survived without an explanation or a score is too low.
 func (r *runner) report(survivors []*Survivor, all, tested []*Mutant, packages []string) error {
-	isWhole := r.diff == "" && r.run == "" && !r.again
+	isWhole := r.diff == "" && r.run == "" && !r.again && r.sample == 0
 	if isWhole {
 		for _, p := range packages {
 			if err := r.save(p, tested); err != nil {
@@ -314,6 +332,9 @@ func (r *runner) report(survivors []*Survivor, all, tested []*Mutant, packages [
 	why, problems := explain(survivors, all, packages)
 	results := rows(tested, why)
 	text := markdown(results, tested, why, problems)
+	if err := os.MkdirAll(filepath.Join(r.root, "dist"), 0o755); err != nil {
+		return err
+	}
 	if err := os.WriteFile(filepath.Join(r.root, "dist", "mutation.md"), []byte(text), 0o600); err != nil {
 		return err
 	}

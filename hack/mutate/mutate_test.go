@@ -187,3 +187,17 @@ func TestTopFolders_ContainAllPackages(t *testing.T) {
 		t.Errorf("folders %q, want %q", got, want)
 	}
 }
+
+func TestSample_IsEvenlyDistributed(t *testing.T) {
+	all := make([]*Mutant, 10)
+	for i := range all {
+		all[i] = &Mutant{Line: i}
+	}
+	var lines []int
+	for _, m := range sample(all, 4) {
+		lines = append(lines, m.Line)
+	}
+	if want := []int{0, 2, 5, 7}; !slices.Equal(lines, want) {
+		t.Errorf("lines %v, want %v", lines, want)
+	}
+}

@@ -60,7 +60,7 @@ func newSchema(root, folder, temporary string, mutants []*Mutant, build func(ove
 // line has a mutant.
 func forget(mutants []*Mutant, folder string, output []byte) bool {
 	found := false
-	for _, match := range regexp.MustCompile(`(?m)(?:schema-)?([\w.]+\.go):(\d+):\d+: `).FindAllSubmatch(output, -1) {
+	for _, match := range regexp.MustCompile(`(?m)(?:schema-)?([\w.]+\.go):(\d+)(?::\d+)?: `).FindAllSubmatch(output, -1) {
 		line, err := strconv.Atoi(string(match[2]))
 		if err != nil {
 			continue

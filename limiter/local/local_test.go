@@ -57,7 +57,8 @@ func allAlgorithms() []limiter.Algorithm {
 	}
 }
 
-// All replicas know how many units of a limit are spent. Together they admit exactly the rest.
+// All replicas know how many units of a limit are spent. Together they admit exactly the rest. No replica admits more than its share: a
+// replica that alone is cut off from Redis admits at most L/R, rounded up.
 func TestSpend_ReplicasAdmitExactlyWhatIsLeft(t *testing.T) {
 	for _, algorithm := range allAlgorithms() {
 		t.Run(string(algorithm), func(t *testing.T) {
@@ -91,7 +92,11 @@ func admittedByAll(t *testing.T, algorithm limiter.Algorithm, units, spent, repl
 		if spent > 0 {
 			learn(t, store, c, one("key", l, spent))
 		}
-		admitted += drain(c, "key", l)
+		own := drain(c, "key", l)
+		if share := (units - spent + replicas - 1) / replicas; own > share {
+			t.Errorf("replica %d of %d admits %d units of a limit of %d with %d spent, want at most its share of %d", rank, replicas, own, units, spent, share)
+		}
+		admitted += own
 	}
 	return admitted
 }
