@@ -3,9 +3,9 @@ package failover_test
 import (
 	"context"
 	"errors"
-	"strconv"
 	"log/slog"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
