@@ -123,10 +123,6 @@ func mutate(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if found := len(selected); o.sample > 0 && found > o.sample {
-		selected = sample(selected, o.sample)
-		fmt.Fprintf(out, "mutate: a sample of %d of %d mutants\n", o.sample, found)
-	}
 	if o.list {
 		for _, m := range selected {
 			fmt.Fprintf(out, "%s:%d: %s: `%s` → `%s`\n", m.File, m.Line, m.Rule, m.Before, m.After)
@@ -179,7 +175,7 @@ func (r *runner) choose(all []*Mutant, changed changes) ([]*Mutant, error) {
 		})
 	}
 	if !r.again {
-		return selected, nil
+		return r.sampled(selected), nil
 	}
 	last := map[string]bool{}
 	for _, p := range packagesOf(all) {
@@ -197,7 +193,16 @@ func (r *runner) choose(all []*Mutant, changed changes) ([]*Mutant, error) {
 			}
 		}
 	}
-	return slices.DeleteFunc(selected, func(m *Mutant) bool { return !last[m.key()] }), nil
+	return r.sampled(slices.DeleteFunc(selected, func(m *Mutant) bool { return !last[m.key()] })), nil
+}
+
+// sampled returns all mutants, or a sample if the options ask for one.
+func (r *runner) sampled(all []*Mutant) []*Mutant {
+	if r.sample == 0 || len(all) <= r.sample {
+		return all
+	}
+	fmt.Fprintf(r.out, "mutate: a sample of %d of %d mutants\n", r.sample, len(all))
+	return sample(all, r.sample)
 }
 
 // sample returns n mutants, evenly distributed over all.
