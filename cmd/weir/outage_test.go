@@ -69,9 +69,8 @@ func TestServe_AppliesOnStoreFailureWhileRedisIsUnavailable(t *testing.T) {
 		_, metrics := get(t, ops+"/metrics")
 		return strings.Contains(metrics, "\n"+name+" "+value+"\n")
 	}
-	if !gauge("weir_local_mode", "1") || !gauge("weir_local_owing", "1") {
-		t.Error("the metrics do not report the outage")
-	}
+	// An outage begins when a probe fails, which is after the first call that fails.
+	fixture.Await(t, "the metrics report the outage", func() bool { return gauge("weir_local_mode", "1") && gauge("weir_local_owing", "1") })
 	if err := redis.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
