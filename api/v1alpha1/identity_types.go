@@ -24,9 +24,10 @@ type IdentityTable struct {
 type IPIdentity struct {
 	// trustedProxies lists the networks of the proxies whose X-Forwarded-For header is trusted. The header is used only if the
 	// connection comes from one of these networks. Then the client address is the last address in the header that is not in these
-	// networks. If omitted, every caller of the limiter is trusted for one hop: the client address is the last address in
-	// X-Forwarded-For, or the address of the connection if the request has no such header. Restrict access to the limiter, or set this
-	// field, so that clients cannot choose their address. For example: 10.0.0.0/8.
+	// networks. If omitted, the client of an ext_authz call is the source address that Envoy reports, and every caller of the
+	// forward-auth endpoint is trusted for one hop: the client address is the last address in X-Forwarded-For, or the address of the
+	// connection if the request has no such header. Restrict access to the limiter, and configure proxies to set the header, so that
+	// clients cannot choose their address. For example: 10.0.0.0/8.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

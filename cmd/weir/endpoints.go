@@ -57,8 +57,8 @@ func (f *socketFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.style, "response-headers", string(reply.RateLimitHeaders),
 		"rate-limit headers of responses: RateLimit (RateLimit, RateLimit-Policy), XRateLimit or GitHub (both X-RateLimit-*), or None")
 	flags.StringSliceVar(&f.trustedProxies, "trusted-proxies", nil,
-		"networks and addresses of proxies that are trusted to report client addresses, for example 10.0.0.0/8; empty trusts\n"+
-			"only the direct caller, which reports the last address in the header")
+		"networks and addresses of proxies that are trusted to report client addresses, for example 10.0.0.0/8; if empty, the\n"+
+			"client of /v1/auth is the last address in the header, and the client of ext_authz is the source address that Envoy reports")
 	flags.StringVar(&f.clientHeader, "client-address-header", string(address.XForwardedFor),
 		"header in which proxies report the client address: X-Forwarded-For or Forwarded; the other header is ignored")
 	flags.StringVar(&f.claimsHeader, "claims-header", "",
@@ -181,7 +181,7 @@ func (d *endpoints) grpc(p *process, metrics *server.Metrics, readiness *server.
 			if value, given := headers[strings.ToLower(string(d.clients.Field()))]; given {
 				named[string(d.clients.Field())] = []string{value}
 			}
-			return d.clients.Client(peer, named)
+			return d.clients.ClientOfSource(peer, named)
 		},
 		UnitMultiplier: d.flags.unitMultiplier, ErrorResponse: d.flags.envoyErrorAnswer,
 	})

@@ -35,7 +35,7 @@ func serveEnvoy(t *testing.T, l *testLimiter) *grpc.ClientConn {
 	s := envoy.NewServer(envoy.Options{
 		Engine: l.engine, Style: reply.RateLimitHeaders, Log: quiet(),
 		ClientIP: func(peer netip.Addr, headers map[string]string) netip.Addr {
-			return clients.Client(peer, http.Header{"X-Forwarded-For": {headers[forwardedFor]}})
+			return clients.ClientOfSource(peer, http.Header{"X-Forwarded-For": {headers[forwardedFor]}})
 		},
 	})
 	ctx, stop := context.WithCancel(context.Background())

@@ -20,10 +20,18 @@ var traefik = fixture.Wheel{
 }
 
 func TestForwardAuth_TraefikEnforcesAsDocumented(t *testing.T) {
-	enforceAsDocumented(t, proxy{
+	enforceAsDocumented(t, traefikProxy())
+}
+
+func traefikProxy() proxy {
+	return proxy{
 		name: "traefik", configure: configureTraefik, unavailable: 500, closedOnly: true, fieldsToService: true,
 		get: func(ctx context.Context) (string, error) { return traefik.Get(ctx, os.Stderr) },
-	})
+	}
+}
+
+func TestForwardAuth_TraefikReplacesTheAddressThatTheClientClaims(t *testing.T) {
+	replacesClaimedAddress(t, traefikProxy())
 }
 
 // configureTraefik gives Traefik the middlewares of the document from a file. A middleware in a file has the fields of the spec of the

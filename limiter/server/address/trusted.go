@@ -31,20 +31,36 @@ type Trusted struct {
 	proxies *Networks
 }
 
-// NewTrusted returns a Trusted for a set of proxies. If the set is empty, the peer is trusted and no other proxy is: the client is the
-// last address in the field, which the peer has appended.
+// NewTrusted returns a Trusted for a set of proxies. The set may be empty, see [Trusted.Client] and [Trusted.ClientOfSource].
 func NewTrusted(field Field, proxies *Networks) *Trusted {
 	return &Trusted{field: field, proxies: proxies}
 }
 
-// Client returns the client address of a request from peer with header h: the first address from the right in the field that does
-// not belong to a trusted proxy. An invalid entry ends the search, and the result is the address to its right. The result is the
-// peer if the peer is not trusted or the field has no address.
+// Client returns the client address of a request that the proxy at peer describes to a limiter in header h: the first address from
+// the right in the field that does not belong to a trusted proxy. An invalid entry ends the search, and the result is the address to
+// its right. The result is the peer if the peer is not trusted or the field has no address. Without a set of proxies, the peer is
+// trusted and no other proxy is: the client is the last address in the field, which the peer must have written.
 func (t *Trusted) Client(peer netip.Addr, h http.Header) netip.Addr {
 	client := normalize(peer)
 	if !t.trusts(client) {
 		return client
 	}
+	return t.search(client, h)
+}
+
+// ClientOfSource returns the client address of a request that a proxy received from source with header h, for callers that report
+// source separately, as Envoy does. It differs from Client without a set of proxies: then the client is source. The proxy has not
+// necessarily appended source to the field, so the last address in the field can be the client's choice.
+func (t *Trusted) ClientOfSource(source netip.Addr, h http.Header) netip.Addr {
+	client := normalize(source)
+	if !t.proxies.Contains(client) {
+		return client
+	}
+	return t.search(client, h)
+}
+
+// search returns the client address of a request from a trusted peer.
+func (t *Trusted) search(client netip.Addr, h http.Header) netip.Addr {
 	for node := range t.field.fromRight(h) {
 		ip, ok := parseNode(node)
 		if !ok {

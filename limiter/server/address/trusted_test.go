@@ -94,6 +94,35 @@ func TestTrusted_WithoutProxiesUsesTheLastEntry(t *testing.T) {
 	}
 }
 
+func TestTrusted_ClientOfSource(t *testing.T) {
+	for name, test := range map[string]struct {
+		proxies      []string
+		source, line string
+		want         string
+	}{
+		"without proxies, the source":               {nil, "203.0.113.7", "6.6.6.6", "203.0.113.7"},
+		"without proxies, IPv4 within IPv6":         {nil, "::ffff:203.0.113.7", "6.6.6.6", "203.0.113.7"},
+		"an untrusted source":                       {[]string{"10.0.0.0/8"}, "203.0.113.7", "6.6.6.6, 10.0.0.1", "203.0.113.7"},
+		"a trusted source":                          {[]string{"10.0.0.0/8"}, "10.0.0.1", "6.6.6.6, 203.0.113.7", "203.0.113.7"},
+		"a trusted source that the proxy appended":  {[]string{"10.0.0.0/8"}, "10.0.0.1", "6.6.6.6, 203.0.113.7, 10.0.0.1", "203.0.113.7"},
+		"a trusted source, IPv4 within IPv6":        {[]string{"10.0.0.0/8"}, "::ffff:10.0.0.1", "203.0.113.7", "203.0.113.7"},
+		"a trusted source that reports no client":   {[]string{"10.0.0.0/8"}, "10.0.0.1", "", "10.0.0.1"},
+		"a trusted source, and an invalid address":  {[]string{"10.0.0.0/8"}, "10.0.0.1", "203.0.113.7, junk", "10.0.0.1"},
+		"a trusted source, and only trusted others": {[]string{"10.0.0.0/8"}, "10.0.0.1", "10.0.0.3, 10.0.0.2", "10.0.0.3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := http.Header{"X-Forwarded-For": {test.line}}
+			got := trusted(t, XForwardedFor, test.proxies...).ClientOfSource(netip.MustParseAddr(test.source), h)
+			if got != netip.MustParseAddr(test.want) {
+				t.Errorf("client %v, want %s", got, test.want)
+			}
+		})
+	}
+	if got := trusted(t, XForwardedFor).ClientOfSource(netip.Addr{}, http.Header{"X-Forwarded-For": {"6.6.6.6"}}); got.IsValid() {
+		t.Errorf("client %v of an unknown source, want no address", got)
+	}
+}
+
 func TestTrusted_IgnoresTheFieldOfAnUntrustedPeer(t *testing.T) {
 	h := http.Header{"X-Forwarded-For": {"203.0.113.7"}}
 	in, out := netip.MustParseAddr("::ffff:10.0.0.1"), netip.MustParseAddr("192.0.2.1")

@@ -58,7 +58,8 @@ type Options struct {
 	// Credentials of the server. Nil disables TLS.
 	Credentials credentials.TransportCredentials
 	// ClientIP returns the client address for the address of Envoy's peer, which is the zero Addr if it is unknown, and the headers
-	// with names in lower case. Nil means that the peer is the client. It applies only to ext_authz: in RLS, Envoy reports the
+	// with names in lower case. Nil means that the peer is the client. A function must not believe a header unless the peer is a known
+	// proxy: by default, Envoy passes the headers of clients on. It applies only to ext_authz: in RLS, Envoy reports the
 	// client in the descriptor.
 	ClientIP func(peer netip.Addr, headers map[string]string) netip.Addr
 	// UnitMultiplier reports a window such as 15 minutes as a multiple of a unit in RLS statuses. An Envoy without support for the
