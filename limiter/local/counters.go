@@ -56,7 +56,7 @@ type counter struct {
 	reported limiter.State
 	// peers are those that the units in state are weighted by, as long as reported is not nil.
 	peers     Peers
-	lastLocal limiter.Instant // when units were last spent here and not in the store
+	lastLocal limiter.Instant // when units were last spent here and not in the store; 0: never
 	bytes     int
 }
 
@@ -112,7 +112,7 @@ func (c *Counters) learn(charge *limiter.Charge, d limiter.Decision) {
 
 // newest is when the last of the units that count was spent, as far as a decision contains it.
 func newest(limit limiter.Limit, d limiter.Decision) limiter.Instant {
-	if limit.Algorithm() != limiter.SlidingWindowLog || d.ResetAfter == 0 {
+	if limit.Algorithm() != limiter.SlidingWindowLog {
 		return d.At
 	}
 	return min(d.At, d.At.Add(d.ResetAfter-limit.Window()))

@@ -1,7 +1,6 @@
 package local_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -31,19 +30,40 @@ func TestLearn_KeepsTheUnitsThatAreNotReported(t *testing.T) {
 	}
 }
 
+// A limit that was lowered drains what the store has counted at the lower rate.
 func TestLearn_AppliesTheLimitOfTheLastDecision(t *testing.T) {
 	clock := newClock()
 	store, c := memstore.New(clock.Now), local.New(plenty, clock.Now)
-	learn(t, store, c, one("key", limit(t, limiter.FixedWindow, 10, time.Minute), 1))
-	hour := limit(t, limiter.FixedWindow, 10, time.Hour)
-	learn(t, store, c, one("key", hour, 1))
-	clock.pass(10 * time.Minute)
-	if d := c.Peek(one("key", hour, 0))[0]; d.Remaining == 10 {
-		t.Errorf("%+v, want the unit of the last decision to count for an hour", d)
+	fast, slow := limit(t, limiter.TokenBucket, 600, time.Minute), limit(t, limiter.TokenBucket, 60, time.Minute)
+	learn(t, store, c, one("key", fast, 10)) // drains in one second
+	learn(t, store, c, one("key", slow, 10))
+	clock.pass(5 * time.Second)
+	if d := c.Peek(one("key", slow, 0))[0]; d.Remaining != 60-20+5 {
+		t.Errorf("%d units are left of 60 after 20 were spent and 5 drained", d.Remaining)
 	}
 }
 
 // The units of a log expire a window after they were spent, not a window after the decision that the replica has seen.
+func TestLearn_DatesTheUnitsOfALogThatOtherReplicasSpent(t *testing.T) {
+	clock := newClock()
+	store, c := memstore.New(clock.Now), local.New(plenty, clock.Now)
+	l := limit(t, limiter.SlidingWindowLog, 10, time.Minute)
+	if _, err := store.Spend(t.Context(), one("key", l, 4)); err != nil {
+		t.Fatal(err)
+	}
+	clock.pass(45 * time.Second)
+	learn(t, store, c, one("key", l, 0))
+	clock.pass(15*time.Second - time.Microsecond)
+	if left := c.Peek(one("key", l, 0))[0].Remaining; left != 6 {
+		t.Errorf("%d units are left before the window ends, want 6", left)
+	}
+	clock.pass(time.Microsecond)
+	if left := c.Peek(one("key", l, 0))[0].Remaining; left != 10 {
+		t.Errorf("%d units are left after the window, want 10", left)
+	}
+}
+
+// A decision that spends nothing does not prolong the time for which units count.
 func TestLearn_KnowsWhenTheNewestUnitOfALogExpires(t *testing.T) {
 	clock := newClock()
 	store, c := memstore.New(clock.Now), local.New(plenty, clock.Now)
@@ -105,10 +125,13 @@ func TestSpend_HasNothingToReportForChargesThatSpendNothing(t *testing.T) {
 func TestRefund_SkipsChargesThatSpentNothing(t *testing.T) {
 	c := local.New(plenty, newClock().Now)
 	l := limit(t, limiter.FixedWindow, 10, time.Minute)
-	charges := []limiter.Charge{{Key: "denied", Limit: l, Cost: 11, Shadow: true}, {Key: "free", Limit: l}, {Key: "key", Limit: l, Cost: 4}}
+	charges := []limiter.Charge{{Key: "denied", Limit: l, Cost: 8, Shadow: true}, {Key: "free", Limit: l}, {Key: "key", Limit: l, Cost: 4}}
+	c.Spend([]limiter.Charge{{Key: "denied", Limit: l, Cost: 3}, {Key: "free", Limit: l, Cost: 3}})
 	c.Refund(charges, c.Spend(charges))
-	if left := c.Peek(one("key", l, 0))[0].Remaining; left != 10 {
-		t.Errorf("%d units are left after the refund, want 10", left)
+	for key, want := range map[string]int64{"denied": 7, "free": 7, "key": 10} {
+		if left := c.Peek(one(key, l, 0))[0].Remaining; left != want {
+			t.Errorf("%s: %d units are left after the refund, want %d", key, left, want)
+		}
 	}
 }
 
@@ -122,36 +145,31 @@ func TestSpend_AllowsARequestWithoutCostOnAnEmptyShare(t *testing.T) {
 	}
 }
 
-// When the memory is full, the counters with the smallest part of their limit go first, and never the one that is spent on.
-func TestSpend_EvictsTheCountersWithTheSmallestUsage(t *testing.T) {
+// A limit that changes while the store is unavailable applies to what was spent under the previous one.
+func TestSpend_AppliesAChangedLimitToTheUnitsThatAreSpent(t *testing.T) {
 	clock := newClock()
-	c := local.New(4*3000, clock.Now) // some 9000 bytes for counters of about 280 bytes
-	l := limit(t, limiter.FixedWindow, 100, time.Hour)
-	used := func(key string) int64 { return 100 - c.Peek(one(key, l, 0))[0].Remaining }
-	for range 90 {
-		c.Spend(one("heavy", l, 1))
+	c := local.New(plenty, clock.Now)
+	c.Share(local.Peers{Replicas: 2})
+	c.Spend(one("key", limit(t, limiter.FixedWindow, 10, time.Minute), 5))
+	for _, want := range []struct{ units, left int64 }{{30, 10}, {12, 1}, {10, 0}, {4, 0}} {
+		d := c.Peek(one("key", limit(t, limiter.FixedWindow, want.units, time.Minute), 0))[0]
+		if d.Remaining != want.left || d.Limit != want.units {
+			t.Errorf("limit %d: %d of %d units are left for this replica of two, want %d", want.units, d.Remaining, d.Limit, want.left)
+		}
 	}
-	before := c.Stats()
-	for i := range 200 {
-		c.Spend(one(fmt.Sprint("light-", i), l, 2))
+	if charge, _ := c.TakeUnreported("key"); charge.Cost > 5 {
+		t.Errorf("%d units are unreported, want the 5 that were spent", charge.Cost)
 	}
-	stats := c.Stats()
-	if stats.Held < 20 || stats.Held > 45 || stats.Evicted != int64(201-stats.Held) || stats.Lost != 2*stats.Evicted {
-		t.Errorf("after 200 counters: %+v", stats)
-	}
-	if got := used("heavy"); got != 90 || before.Evicted != 0 {
-		t.Errorf("%d units count on the counter with the highest usage, want 90", got)
-	}
-	estimated := c.Stats().Estimated
-	if got := used("light-0"); got < 2 {
-		t.Errorf("%d units count on a counter that may be evicted, want at least 2", got)
-	}
-	used("never seen")
-	if n := c.Stats().Estimated; n < estimated {
-		t.Errorf("%d estimates, %d before", n, estimated)
-	}
-	clock.pass(time.Hour)
-	if got := used("light-0"); got != 0 {
-		t.Errorf("%d units count after the window, want 0", got)
+}
+
+func TestRefund_IgnoresCountersThatWereEvicted(t *testing.T) {
+	c := local.New(oneCounter, newClock().Now)
+	l := limit(t, limiter.FixedWindow, 10, time.Minute)
+	charges := one("key", l, 4)
+	decisions := c.Spend(charges)
+	c.Spend(one("other", l, 1)) // evicts key
+	c.Refund(charges, decisions)
+	if left := c.Peek(one("key", l, 0))[0].Remaining; left > 6 {
+		t.Errorf("%d units are left, want at most 6", left)
 	}
 }

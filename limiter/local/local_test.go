@@ -1,7 +1,6 @@
 package local_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -180,8 +179,8 @@ func TestRefund_LeavesUnitsNeitherSpentNorUnreported(t *testing.T) {
 		if after := c.Peek(one("key", l, 0))[0].Remaining; after != before {
 			t.Errorf("%s: %d units remain, want %d", algorithm, after, before)
 		}
-		if charge, has := c.TakeUnreported("key"); has {
-			t.Errorf("%s: unreported units after a refund: %+v", algorithm, charge)
+		if stats := c.Stats(); c.HasUnreported() || stats.Unreported != 0 || stats.Held != 0 {
+			t.Errorf("%s: after a refund of all units: %+v, and HasUnreported is %v", algorithm, stats, c.HasUnreported())
 		}
 	}
 }
@@ -210,18 +209,29 @@ func TestTakeUnreported_ReturnsTheUnitsThatWereSpentHereAndStillCount(t *testing
 		t.Error("the same units were taken twice")
 	}
 	c.ReturnUnreported(charge)
+	if !c.HasUnreported() {
+		t.Error("the units are not unreported after they were returned")
+	}
 	c.Spend(one("key", l, 2))
 	if charge, _ = c.TakeUnreported("key"); charge.Cost != 9 {
 		t.Errorf("took %d units after 2 more, want 9", charge.Cost)
 	}
 	c.ReturnUnreported(charge)
 	clock.pass(time.Minute)
-	if charge, has = c.TakeUnreported("key"); has {
-		t.Errorf("in the next window: took %+v", charge)
+	if charge, has = c.TakeUnreported("key"); has || c.HasUnreported() || c.Stats().Held != 0 {
+		t.Errorf("at the end of the window: took %+v, and have %+v", charge, c.Stats())
 	}
-	c.ReturnUnreported(limiter.Charge{Key: "unknown", Limit: l, Cost: 3})
-	if lost := c.Stats().Lost; lost != 3 {
-		t.Errorf("%d units are lost, want 3", lost)
+}
+
+// Units that the store has not counted are lost if their counter was evicted in the meantime.
+func TestReturnUnreported_CountsTheUnitsOfUnknownCountersAsLost(t *testing.T) {
+	c := local.New(plenty, newClock().Now)
+	l := limit(t, limiter.FixedWindow, 100, time.Minute)
+	for _, cost := range []int64{3, 4} {
+		c.ReturnUnreported(limiter.Charge{Key: "unknown", Limit: l, Cost: cost})
+	}
+	if stats := c.Stats(); stats.Lost != 7 || c.HasUnreported() {
+		t.Errorf("%+v, want 7 lost units and nothing unreported", stats)
 	}
 }
 
@@ -261,61 +271,5 @@ func TestLearn_AdoptsTheClockOfTheStore(t *testing.T) {
 	ours.pass(time.Microsecond)
 	if d := c.Peek(one("key", l, 1))[0]; !d.Allowed {
 		t.Errorf("at its end: %+v", d)
-	}
-}
-
-func TestSpend_BoundsMemoryAndEstimatesTheUsageOfEvictedCounters(t *testing.T) {
-	const most = 1 << 20
-	clock := newClock()
-	c := local.New(most, clock.Now)
-	l := limit(t, limiter.FixedWindow, 10, time.Hour)
-	for range 10 {
-		c.Spend(one("offender", l, 1))
-	}
-	for i := range 20_000 {
-		c.Spend(one(fmt.Sprintf("key-%d", i), l, 1))
-		if stats := c.Stats(); stats.Bytes > most {
-			t.Fatalf("%d bytes after %d keys", stats.Bytes, i)
-		}
-	}
-	stats := c.Stats()
-	if stats.Held < 500 || stats.Evicted != int64(20_001-stats.Held) || stats.Lost != stats.Evicted {
-		t.Errorf("after 20 001 counters with at least one unit each: %+v", stats)
-	}
-	// The counter with the most units is evicted last. After its eviction it does not begin at zero either.
-	if d := c.Peek(one("offender", l, 1))[0]; d.Allowed {
-		t.Errorf("the offender is admitted: %+v", d)
-	}
-	fresh, known := 0, 0
-	for i := range 20_000 {
-		switch d := c.Peek(one(fmt.Sprintf("key-%d", i), l, 0))[0]; {
-		case d.Remaining > 9:
-			fresh++
-		case d.Remaining == 9: // an estimate is never too low, and may be higher
-			known++
-		}
-	}
-	if fresh != 0 || known < 15_000 {
-		t.Errorf("of 20 000 counters, %d begin at zero and %d with exactly what they had spent", fresh, known)
-	}
-	if after := c.Stats(); after.Estimated == 0 {
-		t.Error("no estimate was counted")
-	}
-	clock.pass(time.Hour)
-	if d := c.Peek(one("key-0", l, 0))[0]; d.Remaining != 10 {
-		t.Errorf("in the next window %d remain", d.Remaining)
-	}
-}
-
-func TestSpend_DropsExpiredCounters(t *testing.T) {
-	clock := newClock()
-	c := local.New(plenty, clock.Now)
-	l := limit(t, limiter.TokenBucket, 10, time.Second)
-	for i := range 50_000 {
-		c.Spend(one(fmt.Sprintf("key-%d", i), l, 1))
-		clock.pass(time.Millisecond)
-	}
-	if stats := c.Stats(); stats.Held > 2000 || stats.Evicted != 0 || stats.Unreported > stats.Held {
-		t.Errorf("with counters that expire after 0.1 s: %+v", stats)
 	}
 }

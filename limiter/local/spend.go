@@ -50,7 +50,7 @@ func (c *Counters) SpentWithin(key string, within time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k, held := c.held[key]
-	return held && k.lastLocal > 0 && c.now().Sub(k.lastLocal) < within
+	return held && c.now().Sub(k.lastLocal) < within
 }
 
 // Peek decides charges and changes nothing.

@@ -14,10 +14,7 @@ func (k *counter) unreported(now limiter.Instant) int64 {
 		return 0
 	}
 	s := k.share()
-	beyond := s.used(now, k.state) - s.used(now, k.reported)
-	if beyond <= 0 {
-		return 0
-	}
+	beyond := max(0, s.used(now, k.state)-s.used(now, k.reported))
 	return (beyond + s.weight - 1) / s.weight
 }
 
