@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -214,5 +216,97 @@ func TestFiles_ReadyReturnsTheReason(t *testing.T) {
 	}
 	if err := f.Ready(); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("Ready: %v, want the directory and the reason", err)
+	}
+}
+
+// An error that comes back after a repair is logged again.
+func TestFiles_LogsAnErrorAgainAfterASuccess(t *testing.T) {
+	dir := t.TempDir()
+	var got applied
+	var log logbook
+	f := NewFiles(dir, limitIn(dir), got.apply, log.logger())
+	for _, text := range []string{"x", "1", "x"} {
+		write(t, filepath.Join(dir, "limit"), text)
+		_ = f.Reload() // fails for x
+	}
+	if n := log.count("cannot read the policies"); n != 2 {
+		t.Errorf("%d warnings about two errors:\n%s", n, &log)
+	}
+	if err := f.Ready(); err != nil {
+		t.Errorf("Ready: %v", err)
+	}
+}
+
+// Problems are logged if they change, and the policies that stay enforced only if there are any.
+func TestFiles_LogsWhatChanges(t *testing.T) {
+	bad, worse := Problem{File: "a.yaml", Message: "bad"}, Problem{File: "a.yaml", Message: "worse"}
+	var loaded Loaded
+	var got applied
+	var log logbook
+	f := NewFiles(t.TempDir(), func() (Loaded, error) { return loaded, nil }, got.apply, log.logger())
+	steps := []struct {
+		what           string
+		problems       []Problem
+		kept           []string
+		problem, stays int // lines
+	}{
+		{"nothing is wrong", nil, nil, 0, 0},
+		{"a problem", []Problem{bad}, nil, 1, 0},
+		{"the same", []Problem{bad}, nil, 1, 0},
+		{"another problem", []Problem{worse}, nil, 2, 0},
+		{"a previous version stays", []Problem{worse}, []string{"shop/x"}, 3, 1},
+		{"the same", []Problem{worse}, []string{"shop/x"}, 3, 1},
+		{"another stays", []Problem{worse}, []string{"shop/y"}, 4, 2},
+		{"the problem is solved", nil, nil, 4, 2},
+		{"and comes back", []Problem{worse}, nil, 5, 2},
+	}
+	for _, s := range steps {
+		loaded = Loaded{Problems: s.problems, Kept: s.kept}
+		if err := f.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		if problem, stays := log.count("invalid policy file"), log.count("previous version stays"); problem != s.problem || stays != s.stays {
+			t.Errorf("%s: %d lines about problems and %d about previous versions, want %d and %d", s.what, problem, stays, s.problem, s.stays)
+		}
+	}
+}
+
+func TestAbbreviate_ListsAtMostTenPolicies(t *testing.T) {
+	names := strings.Fields("a b c d e f g h i j k l")
+	for n, want := range map[int]string{
+		1:  "a",
+		10: "a, b, c, d, e, f, g, h, i, j",
+		11: "a, b, c, d, e, f, g, h, i, j and 1 more",
+		12: "a, b, c, d, e, f, g, h, i, j and 2 more",
+	} {
+		if got := abbreviate(names[:n]); got != want {
+			t.Errorf("%d policies: %q, want %q", n, got, want)
+		}
+	}
+}
+
+// An editor and an update of a ConfigMap cause several events each. They are read together.
+func TestFiles_ReadsChangesInQuickSuccessionTogether(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "limit"), "1")
+	var reads atomic.Int32
+	var got applied
+	load := limitIn(dir)
+	f := NewFiles(dir, func() (Loaded, error) { reads.Add(1); return load() }, got.apply, slog.New(slog.DiscardHandler))
+	running(t, func(ctx context.Context) {
+		if err := f.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	fixture.Await(t, "the rules are active", func() bool { return f.Ready() == nil })
+	before := reads.Load()
+	const changes = 40
+	for i := range changes {
+		write(t, filepath.Join(dir, "limit"), strconv.Itoa(i+2))
+		time.Sleep(5 * time.Millisecond)
+	}
+	fixture.Await(t, "the last change is active", func() bool { return got.last() == revisionOf(changes+1) })
+	if n := reads.Load() - before; n > changes/4 {
+		t.Errorf("%d reads of %d changes within %v", n, changes, 5*changes*time.Millisecond)
 	}
 }

@@ -246,5 +246,6 @@ func sameProblem(a, b error) bool {
 }
 
 func jitter(d time.Duration) time.Duration {
-	return d + time.Duration((2*rand.Float64()-1)*pollJitter*float64(d))
+	spread := time.Duration(pollJitter * float64(d))
+	return d - spread + rand.N(2*spread)
 }

@@ -128,8 +128,9 @@ func TestRedis_ActivatesAnEditWithoutWaitingForThePoll(t *testing.T) {
 	running(t, NewRedis(e, "", got.apply, slog.New(slog.DiscardHandler)).Run)
 	fixture.Await(t, "the first rule set is active", func() bool { return got.count() == 1 })
 
-	// Far below the poll interval, so only the subscription can be this fast. One slow edit is allowed for a busy machine.
-	const edits, bound = 20, pollInterval / 4
+	// Far below the poll interval of two seconds, so only the subscription can be this fast. One slow edit is allowed for a busy
+	// machine.
+	const edits, bound = 20, 500 * time.Millisecond
 	slow := 0
 	for i := range edits {
 		begin := time.Now()
@@ -195,6 +196,38 @@ func TestRedis_LogsAnOutageOnce(t *testing.T) {
 	stub.set(revision, data)
 	fixture.Await(t, "the rule set is active", func() bool { return got.last() == revision })
 	fixture.Await(t, "its end is logged", func() bool { return log.count("level=INFO") == 1 })
+}
+
+// Rules that are active already are logged only at the end of an outage.
+func TestRedis_LogsRulesWhenTheyChangeAndAfterAnOutage(t *testing.T) {
+	first, firstRevision := setOf(1)
+	second, secondRevision := setOf(2)
+	s := &stub{}
+	var log logbook
+	var got applied
+	r := NewRedis(s, "", got.apply, log.logger())
+	steps := []struct {
+		what   string
+		change func()
+		logged int
+	}{
+		{"the first rules", func() { s.set(firstRevision, first) }, 1},
+		{"nothing has changed", func() {}, 1},
+		{"other rules", func() { s.set(secondRevision, second) }, 2},
+		{"Redis fails", func() { s.fail(errors.New("refused")) }, 2},
+		{"Redis returns the same rules", func() { s.set(secondRevision, second) }, 3},
+		{"nothing has changed since", func() {}, 3},
+	}
+	for _, step := range steps {
+		step.change()
+		_ = r.refresh(t.Context()) // fails while Redis does
+		if n := log.count(`msg="activated rules"`); n != step.logged {
+			t.Errorf("%s: %d lines, want %d:\n%s", step.what, n, step.logged, &log)
+		}
+	}
+	if got.count() != 2 {
+		t.Errorf("applied %d times, want twice", got.count())
+	}
 }
 
 func TestRedis_RejectsAnInvalidRuleSet(t *testing.T) {
@@ -295,9 +328,12 @@ func (s *stub) fetches() int {
 	return s.calls
 }
 
-func (s *stub) Current(context.Context) (string, error) {
+func (s *stub) Current(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
 	if s.calls++; s.err != nil {
 		return "", fmt.Errorf("try %d: %w", s.calls, s.err)
 	}

@@ -33,11 +33,11 @@ func (c *ReplicaCounter) Update(now time.Time, ids []string) (count, rank int64)
 	case now.Sub(c.fewer) >= decreaseAfter:
 		c.count, c.fewer = max(len(ids), 1), time.Time{}
 	}
-	index, found := slices.BinarySearch(ids, c.self)
-	if !found {
-		index = c.count - 1
+	position := c.count - 1
+	if index, found := slices.BinarySearch(ids, c.self); found { // count is at least len(ids)
+		position = index
 	}
-	return int64(c.count), int64(min(index, c.count-1))
+	return int64(c.count), int64(position)
 }
 
 // Failed records that the IDs could not be read.

@@ -25,6 +25,12 @@ func TestReplicaCounter_IncreasesImmediatelyAndDecreasesAfterADelay(t *testing.T
 		{"an increase applies immediately", 23 * time.Second, []string{"a", "b", "c", "d"}, 4, 1},
 		{"a replica that is not in the list has the last rank", 24 * time.Second, []string{"a", "c", "d", "e"}, 4, 3},
 		{"the rank is less than the count", 25 * time.Second, []string{"a", "aa", "ab", "ac", "b"}, 5, 4},
+		{"the same replicas", 45 * time.Second, []string{"a", "aa", "ab", "ac", "b"}, 5, 4},
+		{"the delay begins with the decrease", 46 * time.Second, []string{"a", "aa", "b"}, 5, 2},
+		{"the missing replicas return", 50 * time.Second, []string{"a", "aa", "ab", "ac", "b"}, 5, 4},
+		{"the delay begins again", 52 * time.Second, []string{"a", "b"}, 5, 1},
+		{"it has not passed", 61 * time.Second, []string{"a", "b"}, 5, 1},
+		{"a loss of all data applies after the delay, too", 62 * time.Second, []string{}, 1, 0},
 	}
 	for _, s := range steps {
 		if s.ids == nil {

@@ -21,7 +21,6 @@ type snapshot struct {
 func (s *snapshot) install(apply Apply) (revision string, err error) {
 	data, err := os.ReadFile(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		s.data = nil // the file can appear again with the same content
 		return "", missingSnapshotError(s.path)
 	}
 	if err != nil {
