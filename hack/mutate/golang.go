@@ -8,6 +8,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -64,7 +65,11 @@ func goMutants(ctx context.Context, root, temporary string, packages []string) (
 		}
 		command := exec.CommandContext(ctx, "go", append(args, "./"+folder)...)
 		command.Dir = root
-		command.Env = append(os.Environ(), "TMPDIR="+temporary)
+		overlay := filepath.Join(temporary, fmt.Sprintf("gremlins-%d-overlay.json", i))
+		if err := writeOverlay(overlay, otherTests(root, folder, packages)); err != nil {
+			return nil, err
+		}
+		command.Env = append(os.Environ(), "TMPDIR="+temporary, "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay)
 		if log, err := command.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("find the mutants of %s with gremlins: %w\n%s", folder, err, log)
 		}
@@ -79,6 +84,23 @@ func goMutants(ctx context.Context, root, temporary string, packages []string) (
 		}
 	}
 	return mutants, nil
+}
+
+// otherTests returns the overlay that removes the tests below folder that do not run on mutants of packages. Otherwise gremlins
+// runs all of them.
+func otherTests(root, folder string, packages []string) map[string]string {
+	var needed []string
+	for _, p := range packages {
+		needed = append(needed, testFolders(p)...)
+	}
+	removed := map[string]string{}
+	_ = fs.WalkDir(os.DirFS(root), folder, func(name string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(name, "_test.go") && !slices.Contains(needed, path.Dir(name)) {
+			removed[filepath.Join(root, name)] = ""
+		}
+		return nil // what cannot be read stays
+	})
+	return removed
 }
 
 // topFolders returns the folders that contain all packages. Gremlins also reads the folders below.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -199,5 +201,27 @@ func TestSample_IsEvenlyDistributed(t *testing.T) {
 	}
 	if want := []int{0, 2, 5, 7}; !slices.Equal(lines, want) {
 		t.Errorf("lines %v, want %v", lines, want)
+	}
+}
+
+func TestOtherTests_RemovesTheTestsOfOtherPackages(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"limiter/a_test.go", "limiter/a.go", "limiter/engine/b_test.go", "limiter/local/c_test.go", "limiter/rules/d_test.go", "webhook/e_test.go"} {
+		file := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for selected, want := range map[string][]string{
+		"limiter":       {"limiter/engine/b_test.go", "limiter/local/c_test.go", "limiter/rules/d_test.go"},
+		"limiter/local": {"limiter/a_test.go", "limiter/rules/d_test.go"}, // the engine also tests it
+	} {
+		removed := map[string]string{}
+		for _, name := range want {
+			removed[filepath.Join(root, name)] = ""
+		}
+		if got := otherTests(root, "limiter", []string{selected}); !maps.Equal(got, removed) {
+			t.Errorf("%s: removes %v, want %v", selected, slices.Sorted(maps.Keys(got)), want)
+		}
 	}
 }

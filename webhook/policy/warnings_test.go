@@ -48,3 +48,33 @@ func TestLimitWarnings_TruncatesLongWarnings(t *testing.T) {
 		t.Errorf("got warnings %q", got)
 	}
 }
+
+func TestLimitWarnings_OmitsOnlyWhatExceedsTheLimit(t *testing.T) {
+	for given, want := range map[int]struct {
+		texts int
+		last  string
+	}{
+		1: {1, "spec.limit: warning 1"},
+		8: {8, "spec.limit: warning 8"},
+		9: {8, "and 2 more warnings"},
+	} {
+		var warnings []compile.Warning
+		for i := range given {
+			warnings = append(warnings, compile.Warning{Field: "spec.limit", Message: fmt.Sprintf("warning %d", i+1)})
+		}
+		got := limitWarnings(warnings)
+		if len(got) != want.texts || got[len(got)-1] != want.last {
+			t.Errorf("%d warnings: %q, want %d with the last %q", given, got, want.texts, want.last)
+		}
+	}
+}
+
+func TestTruncate_KeepsTextsOf120Characters(t *testing.T) {
+	fits := strings.Repeat("ä", 120)
+	if got := truncate(fits); got != fits {
+		t.Errorf("120 characters became %q", got)
+	}
+	if got, want := truncate(fits+"ä"), strings.Repeat("ä", 119)+"…"; got != want {
+		t.Errorf("121 characters became %q, want 119 and an ellipsis", got)
+	}
+}
