@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// timed is a ruleSets that records when it is asked.
+// timed is a ruleSets that records when Current is called.
 type timed struct {
 	stub
 	mu   sync.Mutex
