@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -62,6 +63,7 @@ type counters struct {
 	store   limiter.Store
 	source  engine.Source
 	options []engine.Option
+	metrics []prometheus.Collector
 	// The fields below are nil if the counters are in this process.
 	client   *redisclient.Client
 	redis    *redisstore.Store
@@ -87,18 +89,32 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 		debug.SetMemoryLimit(memory/100*memoryLimitPercent - binaryMemory)
 	}
 	sometimes := &rate.Sometimes{First: 1, Interval: 10 * time.Second}
+	sometimesCorrupt := &rate.Sometimes{First: 1, Interval: 10 * time.Second}
 	refundFailed := func(err error) {
 		sometimes.Do(func() {
 			log.Warn("refunds failed: units of denied requests stay spent in other Redis slots until their windows end", "error", err)
 		})
 	}
+	corrupt := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "weir_redis_corrupt_counters_total",
+		Help: "Times that a counter in Redis had a value that Weir did not write. Such a counter starts over with the next unit that it counts.",
+	})
+	foundCorrupt := func(keys []string) {
+		corrupt.Add(float64(len(keys)))
+		sometimesCorrupt.Do(func() {
+			log.Warn("counters in Redis have values that Weir did not write, and start over; check what else writes to this Redis",
+				"key", keys[0], "counters", len(keys))
+		})
+	}
 	redis := redisstore.NewStore(client, f.timeout,
-		redisstore.WithRefundFailures(refundFailed), redisstore.WithInvalidations(redisstore.InvalidationChannel(f.prefix)))
+		redisstore.WithRefundFailures(refundFailed), redisstore.WithCorruptCounters(foundCorrupt),
+		redisstore.WithInvalidations(redisstore.InvalidationChannel(f.prefix)))
 	counts := local.New(int(memory/localCountersDivisor), monotonicClock())
 	counts.Share(local.Peers{Replicas: int64(f.replicas), Rank: int64(f.replicas) - 1})
 	store := failover.New(redis, counts, time.Now, log)
 	return &counters{
 		store: store, source: engine.SourceRedis, client: client, redis: redis, local: counts, failover: store,
+		metrics: []prometheus.Collector{corrupt},
 		options: []engine.Option{engine.RememberDenials(maxCachedDenials, time.Now)},
 	}, nil
 }

@@ -162,6 +162,7 @@ func limiterMetrics(t *testing.T) []metric {
 	defer func() { _ = counts.close() }()
 	registry := &recorder{Registry: prometheus.NewRegistry()}
 	engine.New(counts.store, counts.source, engine.NewMetrics(registry), counts.options...)
+	registry.MustRegister(counts.metrics...)
 	server.NewMetrics(registry)
 	newInspector(client, registry, slog.New(slog.DiscardHandler))
 	return registry.describe(t)

@@ -36,7 +36,7 @@ const (
 	KindReplicas      = "noreplicas"    // fewer replicas than min-replicas-to-write
 	KindClients       = "clients"       // Redis accepts no more connections
 	KindMisconfigured = "misconfigured" // no such database, not a cluster, not a Sentinel, or a required command is missing
-	KindOther         = "other"         // any other error, for example a value that is not a counter
+	KindOther         = "other"         // any other error
 )
 
 // ErrUnavailable is the error of calls that are not sent because the circuit breaker of their Redis is open.

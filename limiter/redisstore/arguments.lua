@@ -35,7 +35,7 @@ end
 local values, written = {}, {}
 
 -- prefetch_values reads the values of all keys with one MGET, unless a log is read in place. Call it after read_charge for
--- all charges. MGET returns nothing for a value that is not a string, so the next write replaces it.
+-- all charges. MGET returns nothing for a key that is not a string, so the next write replaces it.
 local function prefetch_values()
   if not read_whole or not several_keys then return end
   for from = 1, #KEYS, 1000 do -- unpack has a limit

@@ -20,13 +20,15 @@ local function bucket_drain(at, whole, part, now, charge)
   return at + elapsed, whole, part
 end
 
--- bucket_read returns at, whole, part and empty_at, advanced to now.
+-- bucket_read returns at, whole, part and empty_at, advanced to now; nil if the value is corrupt.
 local function bucket_read(value, now, charge)
   if not value then return now, 0, 0, 0 end
+  if #value ~= 4 * WIDTH then return nil end
   local empty_at = unpack_number(value, 22)
   if now >= empty_at then return now, 0, 0, empty_at end
   local at, whole = unpack_pair(value, 1)
   local part = unpack_number(value, 15)
+  if at > now + MAX_AHEAD or part >= charge.window then return nil end
   at, whole, part = bucket_drain(at, whole, part, now, charge)
   return at, whole, part, empty_at
 end
@@ -42,6 +44,7 @@ local function bucket_step(value, now, charge)
   local max_level = capacity - cost -- the highest level at which the charge is allowed
   if charge.no_delay and cost > 0 then max_level = min(max_level, 0) end
   local at, whole, part, empty_at = bucket_read(value, now, charge)
+  if not at then return nil end
   local used, reset_after, wait = whole, 0, 0
   if part > 0 then used = whole + 1 end
   if used > 0 then reset_after = min(at + bucket_drain_time(whole, part, charge), empty_at) - now end

@@ -2,6 +2,7 @@
 -- bucket_refund refunds the units of the cost that cannot have drained since they were spent, rounded down.
 local function bucket_refund(value, now, charge, _, spent_at)
   local at, whole, part, empty_at = bucket_read(value, now, charge)
+  if not at then return false, true end
   local _, refundable = bucket_drain(spent_at, charge.cost, 0, at, charge)
   if (whole == 0 and part == 0) or refundable == 0 then return false end
   whole = whole - refundable

@@ -9,18 +9,25 @@ local function encode_counts(index, current, previous)
   return pack(index) .. pack(current) .. pack(previous)
 end
 
--- decode_counts returns index, current and previous.
-local function decode_counts(value)
+-- decode_counts returns index, current and previous; nil if the value is corrupt.
+local function decode_counts(value, now, window)
+  local index, current, previous
   if #value == 3 * WIDTH then
-    local index, current = unpack_pair(value, 1)
-    return index, current, unpack_number(value, 1 + 2 * WIDTH)
+    index, current = unpack_pair(value, 1)
+    previous = unpack_number(value, 1 + 2 * WIDTH)
+    if current > MAX_UNITS or previous > MAX_UNITS then return nil end
+  else
+    local number = tonumber(value)
+    if not number or number < 0 or number >= 9007199254740992 then return nil end
+    local radix_id = number % 4
+    local radix = radix_id == 0 and 256 or radix_id == 1 and 4096 or radix_id == 2 and 65536
+    if not radix then return nil end
+    number = (number - radix_id) / 4
+    previous = number % radix
+    number = (number - previous) / radix
+    current = number % radix
+    index = (number - current) / radix
   end
-  local number = tonumber(value)
-  local radix_id = number % 4
-  local radix = radix_id == 0 and 256 or radix_id == 1 and 4096 or 65536
-  number = (number - radix_id) / 4
-  local previous = number % radix
-  number = (number - previous) / radix
-  local current = number % radix
-  return (number - current) / radix, current, previous
+  if index * window > now + MAX_AHEAD then return nil end
+  return index, current, previous
 end

@@ -5,7 +5,8 @@ local function fixed_window_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
   local index, count, keep_ttl = floor(now / window), 0, false
   if value then
-    local stored_index, stored_count = decode_counts(value)
+    local stored_index, stored_count = decode_counts(value, now, window)
+    if not stored_index then return nil end
     -- the stored window is later if the clock stepped back
     if stored_index >= index then index, count, keep_ttl = stored_index, stored_count, true end
   end

@@ -8,10 +8,11 @@
 --     next_value   the value that includes the cost, or a function that writes it
 --     expires_at   when the whole limit is available again (us); the key expires then
 --     keep_ttl     true if the key already expires at that time
---     It changes nothing.
+--     It changes nothing. It returns nil if the value is corrupt: no script wrote it. Then the caller calls it again with
+--     the value false, so that the counter starts over.
 --   refund(value, now, charge, key, spent_at) returns
 --     false if there is nothing to write; else the value without the units spent at that instant that still count, nil if
---     the whole limit is available, and expires_at as above.
+--     the whole limit is available, and expires_at as above. It returns false and true if the value is corrupt.
 -- value is false if the key does not exist, and nil for a log that is read in place.
 local function load_algorithm(name)
   if name == 'SlidingWindowCounter' then return load_sliding_window_counter() end

@@ -24,6 +24,10 @@ local function to_milliseconds(microseconds)
   return format_integer(ceil(microseconds / 1000))
 end
 
+-- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
+-- later than now because the clock stepped back.
+local MAX_AHEAD, MAX_UNITS, MAX_LOG_UNITS = 31536000000000, 1000000000, 1000000 -- us (a year), units, units of a log
+
 -- A stored number has 7 bytes, big-endian.
 local WIDTH = 7
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
@@ -34,8 +36,12 @@ func (s *Store) refundInSlot(ctx context.Context, refunds []limiter.Refund) erro
 		keys[i] = r.Key
 		args = append(appendLimit(args, r.Limit), r.Units(), int64(r.At))
 	}
-	if err := s.client.Run(ctx, s.refund, keys, args...).Err(); err != nil {
+	corrupt, err := redisclient.RunAs(ctx, s.client, redis.NewIntSliceCmd, s.refund, keys, args).Result()
+	if err != nil {
 		return fmt.Errorf("run the refund script: %w", err)
+	}
+	if len(corrupt) > 0 {
+		s.reportCorrupt(corrupt, func(i int64) string { return keys[i] })
 	}
 	return nil
 }

@@ -2,11 +2,12 @@
 -- is the time since the current window began. Windows are aligned to the epoch. All terms except the weighted previous
 -- count are integers, so the comparison uses its ceiling. The value is that of counts.lua.
 
--- counter_read returns index, current and previous at now, and whether the value stores the same.
+-- counter_read returns index, current and previous at now, and whether the value stores the same; nil if the value is corrupt.
 local function counter_read(value, now, window)
   local index = floor(now / window)
   if not value then return index, 0, 0, false end
-  local stored_index, current, previous = decode_counts(value)
+  local stored_index, current, previous = decode_counts(value, now, window)
+  if not stored_index then return nil end
   if stored_index >= index then return stored_index, current, previous, true end -- later if the clock stepped back
   if stored_index == index - 1 then return index, 0, current, false end
   return index, 0, 0, false
@@ -29,6 +30,7 @@ end
 local function sliding_window_counter_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
   local index, current, previous, is_stored = counter_read(value, now, window)
+  if not index then return nil end
   local start = index * window
   local at, used, reset_after = max(now, start), current, 0
   if previous > 0 then

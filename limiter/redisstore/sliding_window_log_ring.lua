@@ -4,39 +4,58 @@ local function ring_bytes(ring, from, count)
   return call('GETRANGE', ring.key, from, from + count - 1)
 end
 
--- ring_time returns the time of unit i; unit 0 is the oldest.
+-- ring_time returns the time of unit i; unit 0 is the oldest. If the value lacks the slot, it marks the ring as corrupt.
 local function ring_time(ring, i)
-  return unpack_number(ring_bytes(ring, ring.header + WIDTH * ((ring.first + i) % ring.capacity), WIDTH), 1)
+  local bytes = ring_bytes(ring, ring.header + WIDTH * ((ring.first + i) % ring.capacity), WIDTH)
+  if #bytes == WIDTH then return unpack_number(bytes, 1) end
+  ring.is_corrupt = true
+  return 0
 end
 
--- ring_live_times returns the times of the units that have not expired, as bytes.
+-- ring_live_times returns the times of the units that have not expired, as bytes. It returns '' if slots are missing.
 local function ring_live_times(ring)
   if ring.live == 0 then return '' end
   local slot = (ring.first + ring.expired) % ring.capacity
   local before_end = min(ring.live, ring.capacity - slot)
   local times = ring_bytes(ring, ring.header + WIDTH * slot, WIDTH * before_end)
-  if before_end == ring.live then return times end
-  return times .. ring_bytes(ring, ring.header, WIDTH * (ring.live - before_end))
+  if before_end < ring.live then times = times .. ring_bytes(ring, ring.header, WIDTH * (ring.live - before_end)) end
+  return #times == WIDTH * ring.live and times or ''
 end
 
--- ring_read reads the header. It treats a list as a full ring.
+-- ring_read_header returns the first bytes of the value; nil if the key is not a string.
+local function ring_read_header(key)
+  local header = redis.pcall('GETRANGE', key, 0, RING_HEADER - 1)
+  if type(header) ~= 'table' then return header end
+  if string.find(header.err, 'WRONGTYPE', 1, true) then return nil end
+  return call('GETRANGE', key, 0, RING_HEADER - 1) -- raises the error
+end
+
+-- ring_read reads the header. It treats a list as a full ring. It returns nil if the value is corrupt.
 local function ring_read(key, now, window)
   local ring = {key = key, window = window, header = LIST_HEADER, first = 0, capacity = 1, length = 0, newest = 0}
-  local header = ring_bytes(ring, 0, RING_HEADER)
-  if byte(header, 1) == LIST_MARK then
-    ring.length = (call('STRLEN', key) - LIST_HEADER) / WIDTH
+  local header = ring_read_header(key)
+  local mark = header and byte(header, 1)
+  if mark == LIST_MARK then
+    local bytes = call('STRLEN', key)
+    if not is_list_length(bytes) then return nil end
+    ring.length = (bytes - LIST_HEADER) / WIDTH
     ring.capacity = ring.length
     ring.newest = ring_time(ring, ring.length - 1)
-  elseif header ~= '' then
+  elseif mark == RING_MARK and #header == RING_HEADER then
     local next
     ring.header = RING_HEADER
     ring.capacity, next = unpack_pair(header, 2)
     ring.length, ring.newest = unpack_pair(header, 2 + 2 * WIDTH)
+    if not is_ring(ring.capacity, next, ring.length) then return nil end
     ring.first = (next - ring.length) % ring.capacity
+  elseif header ~= '' then
+    return nil
   end
   ring.at = max(now, ring.newest) -- the clock may have stepped back
   ring.expired = log_search(ring_time, ring, ring.length, ring.at - window + 1)
   ring.live = ring.length - ring.expired
+  if ring.is_corrupt or ring.at > now + MAX_AHEAD then return nil end
+  if ring.live > 0 and not is_live(ring.newest, ring.at, window) then return nil end
   return ring
 end
 
@@ -74,15 +93,17 @@ end
 
 local function ring_step(key, now, charge)
   local units, cost, ring = charge.units, charge.cost, ring_read(key, now, charge.window)
+  if not ring then return nil end
   local remaining, reset_after, excess = max(0, units - ring.live), 0, ring.live + cost - units
   if ring.live > 0 then reset_after = ring.newest + ring.window - now end
   if excess <= 0 then
     local write = function() ring_append(ring, units, cost) end
     return 0, remaining, reset_after, ring.at, write, ring.at + ring.window
   end
-  local wait = NEVER
-  if cost <= units then wait = now - ring_time(ring, ring.expired + excess - 1) - ring.window end
-  return wait, remaining, reset_after, ring.at
+  if cost > units then return NEVER, remaining, reset_after, ring.at end
+  local last = ring_time(ring, ring.expired + excess - 1) -- the excess has expired when this unit has
+  if not is_live(last, ring.at, ring.window) then return nil end
+  return now - last - ring.window, remaining, reset_after, ring.at
 end
 
 local function sliding_window_log_step(value, now, charge, key)

@@ -32,7 +32,7 @@ func (s *Store) send(calls []*call) {
 		s.sendEach(ctx, cluster, calls)
 		return
 	}
-	decodeReply(calls, s.runScript(ctx, calls))
+	s.decodeReply(calls, s.runScript(ctx, calls))
 }
 
 // runScript runs one script for all calls.
@@ -46,7 +46,7 @@ func (s *Store) sendEach(ctx context.Context, cluster *redis.ClusterClient, call
 	commands := redisclient.RunEach(ctx, s.client, cluster, redis.NewIntSliceCmd, len(calls),
 		func(i int) (redisclient.Script, []string, []any) { return s.request(calls[i : i+1]) })
 	for i, cmd := range commands {
-		decodeReply(calls[i:i+1], cmd)
+		s.decodeReply(calls[i:i+1], cmd)
 	}
 }
 
@@ -142,14 +142,14 @@ func capacity(limit limiter.Limit) int64 {
 	}
 }
 
-// decodeReply stores the reply to calls in them.
-func decodeReply(calls []*call, cmd *redis.IntSliceCmd) {
+// decodeReply stores the reply to calls in them, and reports corrupt counters.
+func (s *Store) decodeReply(calls []*call, cmd *redis.IntSliceCmd) {
 	n := 0
 	for _, c := range calls {
 		n += len(c.charges)
 	}
 	reply, err := cmd.Result()
-	if want := 1 + replyWidth*n; err == nil && len(reply) != want {
+	if want := 1 + replyWidth*n; err == nil && len(reply) < want {
 		err = fmt.Errorf("got %d numbers for %d charges, want %d", len(reply), n, want)
 	}
 	if err != nil {
@@ -165,6 +165,29 @@ func decodeReply(calls []*call, cmd *redis.IntSliceCmd) {
 		c.reply.decisions = decodeDecisions(now, reply[:width], c.charges)
 		reply = reply[width:]
 	}
+	if len(reply) > 0 {
+		s.reportCorrupt(reply, func(i int64) string { return keyOf(calls, i) })
+	}
+}
+
+// keyOf returns key i of the request that decides calls.
+func keyOf(calls []*call, i int64) string {
+	for _, c := range calls {
+		if i < int64(len(c.charges)) {
+			return c.charges[i].Key
+		}
+		i -= int64(len(c.charges))
+	}
+	return ""
+}
+
+// reportCorrupt reports the counters with these indexes of keys.
+func (s *Store) reportCorrupt(indexes []int64, key func(int64) string) {
+	keys := make([]string, len(indexes))
+	for i, index := range indexes {
+		keys[i] = key(index)
+	}
+	s.foundCorrupt(keys)
 }
 
 func decodeDecisions(now limiter.Instant, reply []int64, charges []limiter.Charge) []limiter.Decision {

@@ -12,6 +12,7 @@
 --     ahead   how far the counter's own time is ahead of now (us); not 0 only if the clock stepped back
 --     remaining (units), reset after (us)
 --     wait    the delay (us) of an allowed charge; the negative retry after (us) of a denied one, or NEVER
+--   then for each charge on a corrupt counter, which starts over, the index of its key in KEYS, from 0
 -- If all enforced charges of a request are allowed, they are counted, and so are its shadow charges that are allowed.
 -- Must never happen: a write for a request with a denied enforced charge; a write on peek; a key without a time to live.
 local ARGUMENTS, INTEGERS = 6, 4
@@ -44,7 +45,7 @@ local function count_charge(index, cost, next_value, expires_at, keep_ttl)
   reply[out - 1], reply[out] = reply[out - 1] - cost, expires_at - now
 end
 
-local next_values, expiries, keep_ttls = {}, {}, {}
+local next_values, expiries, keep_ttls, corrupt = {}, {}, {}, {}
 for request = 1, #ARGV[2] do
   local shape = shapes[byte(ARGV[2], request) - FIRST_SHAPE + 1]
   local counts, first = shape.spends, index
@@ -54,6 +55,10 @@ for request = 1, #ARGV[2] do
     local wait, remaining, reset_after, at
     wait, remaining, reset_after, at, next_values[i], expiries[i], keep_ttls[i] =
       charge.apply(value_of(index, charge), now, charge, KEYS[index])
+    if not wait then
+      corrupt[#corrupt + 1] = index - 1
+      wait, remaining, reset_after, at, next_values[i], expiries[i], keep_ttls[i] = charge.apply(false, now, charge, KEYS[index])
+    end
     local out = INTEGERS * index - 2
     reply[out], reply[out + 1], reply[out + 2], reply[out + 3] = at - now, remaining, reset_after, wait
     if wait < 0 and charge.enforced then counts = false end
@@ -65,4 +70,5 @@ for request = 1, #ARGV[2] do
     end
   end
 end
+for i = 1, #corrupt do reply[#reply + 1] = corrupt[i] end
 return reply

@@ -80,11 +80,6 @@ func TestSpend_ReturnsTheKindOfAFailure(t *testing.T) {
 				do(t, server, "CONFIG", "SET", "requirepass", "secret")
 			}, "denied",
 		},
-		"a value that is not a counter": {
-			func(t *testing.T, server *fixture.RedisProcess) {
-				do(t, server, "SET", unitsOf(t, "kind", "acme", 10)[0].Key, "no counter")
-			}, "other",
-		},
 		"a paused server":          {func(t *testing.T, server *fixture.RedisProcess) { pauseServer(t, server) }, "timeout"},
 		"a stopped server":         {func(_ *testing.T, server *fixture.RedisProcess) { server.Kill() }, "unreachable"},
 		"a script that hangs":      {hang, "busy"},

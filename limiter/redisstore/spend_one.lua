@@ -24,6 +24,11 @@ local charge = {
 local value
 if READS_WHOLE then value = call('MGET', key)[1] end
 local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key)
+local corrupt
+if not wait then
+  corrupt = 0
+  wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key)
+end
 if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
   if type(next_value) == 'function' then
     next_value()
@@ -34,4 +39,4 @@ if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
   end
   remaining, reset_after = remaining - charge.cost, expires_at - now
 end
-return {now, at - now, remaining, reset_after, wait}
+return {now, at - now, remaining, reset_after, wait, corrupt}

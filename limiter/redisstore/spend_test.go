@@ -181,19 +181,19 @@ func TestCounts_DecodeWhatWasEncoded(t *testing.T) {
 	raw := rawClient(t, fixture.Redis(t).URL())
 	source := redisstore.CountsSource() + `
 		local value = encode_counts(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))
-		local index, current, previous = decode_counts(value)
+		local index, current, previous = decode_counts(value, tonumber(ARGV[4]), tonumber(ARGV[5]))
 		return {string.format('%.0f %.0f %.0f', index, current, previous), #value}`
 	lengths := map[int64]bool{}
 	rapid.Check(t, func(rt *rapid.T) {
 		now := limiter.At(time.Now())
 		window := rapid.SampledFrom([]int64{1, 60, 3600, 86400, 30 * 86400}).Draw(rt, "window in seconds") * 1_000_000
-		index := int64(now)/window + rapid.Int64Range(0, 100).Draw(rt, "windows from now")
+		index := int64(now)/window + rapid.Int64Range(0, 10).Draw(rt, "windows from now")
 		count := rapid.OneOf(
 			rapid.Int64Range(0, 300), rapid.Int64Range(4090, 4100), rapid.Int64Range(65530, 65540),
 			rapid.Int64Range(limiter.MaxUnits-5, limiter.MaxUnits),
 		)
 		current, previous := count.Draw(rt, "current"), count.Draw(rt, "previous")
-		got, err := raw.Eval(rt.Context(), source, nil, index, current, previous).Slice()
+		got, err := raw.Eval(rt.Context(), source, nil, index, current, previous, int64(now), window).Slice()
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -433,17 +433,6 @@ func TestSpend_FailsAtItsDeadlineOnly(t *testing.T) {
 	_, err = store.Spend(t.Context(), charges)
 	if took := time.Since(began); err == nil || took < timeout/2 || took > 10*timeout {
 		t.Errorf("Redis does not reply: error %v after %v, want an error after about %v", err, took, timeout)
-	}
-}
-
-func TestSpend_FailsOnAValueThatIsNotACounter(t *testing.T) {
-	server := fixture.Redis(t)
-	store, charges := newStore(t, server.URL())
-	if err := rawClient(t, server.URL()).Set(t.Context(), charges[0].Key, "not a counter", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if decisions, err := store.Spend(t.Context(), charges); err == nil {
-		t.Errorf("got %+v, want an error", decisions)
 	}
 }
 

@@ -21,6 +21,7 @@ type Store struct {
 	batchers      *batchers
 	invalidations string // name of a channel; "" to publish nothing
 	refundFailed  func(error)
+	foundCorrupt  func(keys []string)
 }
 
 // StoreOption configures a Store.
@@ -37,6 +38,12 @@ func WithRefundFailures(report func(error)) StoreOption {
 	return func(s *Store) { s.refundFailed = report }
 }
 
+// WithCorruptCounters makes the Store call report with the keys of counters whose value no script has written. Such a counter
+// starts over with the next charge that is counted on it. A key is reported for each call until then.
+func WithCorruptCounters(report func(keys []string)) StoreOption {
+	return func(s *Store) { s.foundCorrupt = report }
+}
+
 // WithInvalidations makes the Store publish the key of every counter that a refund or a reset changes. Caches of denials
 // subscribe to that channel, see [FollowInvalidations].
 func WithInvalidations(channel string) StoreOption {
@@ -46,7 +53,7 @@ func WithInvalidations(channel string) StoreOption {
 // NewStore returns a Store on the Redis of client. Calls fail after timeout.
 func NewStore(client *redisclient.Client, timeout time.Duration, options ...StoreOption) *Store {
 	s := &Store{
-		client: client, timeout: timeout, refundFailed: func(error) {},
+		client: client, timeout: timeout, refundFailed: func(error) {}, foundCorrupt: func([]string) {},
 		spend: SpendScript(), single: newSingleScripts(), refund: newRefundScript(),
 	}
 	for _, option := range options {

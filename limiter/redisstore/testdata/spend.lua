@@ -24,6 +24,10 @@ local function to_milliseconds(microseconds)
   return format_integer(ceil(microseconds / 1000))
 end
 
+-- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
+-- later than now because the clock stepped back.
+local MAX_AHEAD, MAX_UNITS, MAX_LOG_UNITS = 31536000000000, 1000000000, 1000000 -- us (a year), units, units of a log
+
 -- A stored number has 7 bytes, big-endian.
 local WIDTH = 7
 
@@ -64,20 +68,27 @@ local function encode_counts(index, current, previous)
   return pack(index) .. pack(current) .. pack(previous)
 end
 
--- decode_counts returns index, current and previous.
-local function decode_counts(value)
+-- decode_counts returns index, current and previous; nil if the value is corrupt.
+local function decode_counts(value, now, window)
+  local index, current, previous
   if #value == 3 * WIDTH then
-    local index, current = unpack_pair(value, 1)
-    return index, current, unpack_number(value, 1 + 2 * WIDTH)
+    index, current = unpack_pair(value, 1)
+    previous = unpack_number(value, 1 + 2 * WIDTH)
+    if current > MAX_UNITS or previous > MAX_UNITS then return nil end
+  else
+    local number = tonumber(value)
+    if not number or number < 0 or number >= 9007199254740992 then return nil end
+    local radix_id = number % 4
+    local radix = radix_id == 0 and 256 or radix_id == 1 and 4096 or radix_id == 2 and 65536
+    if not radix then return nil end
+    number = (number - radix_id) / 4
+    previous = number % radix
+    number = (number - previous) / radix
+    current = number % radix
+    index = (number - current) / radix
   end
-  local number = tonumber(value)
-  local radix_id = number % 4
-  local radix = radix_id == 0 and 256 or radix_id == 1 and 4096 or 65536
-  number = (number - radix_id) / 4
-  local previous = number % radix
-  number = (number - previous) / radix
-  local current = number % radix
-  return (number - current) / radix, current, previous
+  if index * window > now + MAX_AHEAD then return nil end
+  return index, current, previous
 end
 
 -- mul_div returns the integer quotient and the remainder of a * b / c. It is exact for a < 2^30 and b, c <= 2^42. If the
@@ -105,7 +116,8 @@ local function fixed_window_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
   local index, count, keep_ttl = floor(now / window), 0, false
   if value then
-    local stored_index, stored_count = decode_counts(value)
+    local stored_index, stored_count = decode_counts(value, now, window)
+    if not stored_index then return nil end
     -- the stored window is later if the clock stepped back
     if stored_index >= index then index, count, keep_ttl = stored_index, stored_count, true end
   end
@@ -128,7 +140,23 @@ local function load_sliding_window_log()
 --   ring   'R', four numbers (capacity in slots, next slot, length in units, newest time in us), then the slots. The oldest
 --          time is in slot (next - length). For large logs: read and written in place, with O(log length) reads.
 -- Expired units are removed when the next unit is written. Both layouts read both, because a limit can change.
-local LIST_HEADER, RING_HEADER, LIST_MARK = 1, 1 + 4 * WIDTH, 76 -- length of the headers in bytes, and the byte 'L'
+local LIST_HEADER, RING_HEADER = 1, 1 + 4 * WIDTH -- length of the headers in bytes
+local LIST_MARK, RING_MARK = 76, 82 -- the bytes 'L' and 'R'
+
+-- is_list_length reports whether a list with at least one time can have that length in bytes.
+local function is_list_length(length)
+  return length > LIST_HEADER and length % WIDTH == LIST_HEADER
+end
+
+-- is_ring reports whether a ring can have these numbers in its header.
+local function is_ring(capacity, next, length)
+  return capacity <= MAX_LOG_UNITS and next < capacity and length > 0 and length <= capacity
+end
+
+-- is_live reports whether a unit at an instant counts: the oldest or newest live unit of a corrupt log may not.
+local function is_live(instant, at, window)
+  return instant <= at and instant + window > at
+end
 
 -- log_search returns how many of the times, oldest first, are before an instant. time_at(times, i) returns time i.
 local function log_search(time_at, times, length, instant)
@@ -142,33 +170,41 @@ local function log_search(time_at, times, length, instant)
   return first_after
 end
 
--- log_as_list returns a value of either layout as a list.
+-- log_as_list returns a value of either layout as a list; nil if it is corrupt.
 local function log_as_list(value)
   if not value then return 'L' end
-  if byte(value, 1) == LIST_MARK then return value end
+  local mark = byte(value, 1)
+  if mark == LIST_MARK then return is_list_length(#value) and value or nil end
+  if mark ~= RING_MARK or #value < RING_HEADER then return nil end
   local capacity, next = unpack_pair(value, 2)
   local length = unpack_number(value, 2 + 2 * WIDTH)
+  if not is_ring(capacity, next, length) then return nil end
   local first = (next - length) % capacity
   local from = RING_HEADER + WIDTH * first + 1
   local before_end = string.sub(value, from, from + WIDTH * min(length, capacity - first) - 1)
-  return 'L' .. before_end .. string.sub(value, RING_HEADER + 1, RING_HEADER + WIDTH * length - #before_end)
+  local list = 'L' .. before_end .. string.sub(value, RING_HEADER + 1, RING_HEADER + WIDTH * length - #before_end)
+  return #list == LIST_HEADER + WIDTH * length and list or nil
 end
 
 local function list_time(list, i)
   return unpack_number(list, LIST_HEADER + WIDTH * i + 1)
 end
 
--- list_read returns the value as a list, its length, the number of its expired units, and the counter's own time.
+-- list_read returns the value as a list, its length, the number of its expired units, and the counter's own time; nil if
+-- the value is corrupt.
 local function list_read(value, now, window)
   local list, at = log_as_list(value), now
+  if not list then return nil end
   local length = (#list - LIST_HEADER) / WIDTH
   if length > 0 then at = max(now, list_time(list, length - 1)) end -- the clock may have stepped back
+  if at > now + MAX_AHEAD then return nil end
   return list, length, log_search(list_time, list, length, at - window + 1), at
 end
 
 local function sliding_window_log_list_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
   local list, length, expired, at = list_read(value, now, window)
+  if not list then return nil end
   local live, reset_after = length - expired, 0
   local remaining, excess = max(0, units - live), live + cost - units
   if live > 0 then reset_after = list_time(list, length - 1) + window - now end
@@ -178,9 +214,10 @@ local function sliding_window_log_list_step(value, now, charge)
     if expired > 0 then list = 'L' .. string.sub(list, LIST_HEADER + WIDTH * expired + 1) end
     return 0, remaining, reset_after, at, list .. unit, at + window
   end
-  local wait = NEVER
-  if cost <= units then wait = now - list_time(list, expired + excess - 1) - window end -- until the excess has expired
-  return wait, remaining, reset_after, at
+  if cost > units then return NEVER, remaining, reset_after, at end
+  local last = list_time(list, expired + excess - 1) -- the excess has expired when this unit has
+  if not is_live(last, at, window) then return nil end
+  return now - last - window, remaining, reset_after, at
 end
 
 -- ring_bytes reads count bytes of the value from index from, which starts at 0.
@@ -188,39 +225,58 @@ local function ring_bytes(ring, from, count)
   return call('GETRANGE', ring.key, from, from + count - 1)
 end
 
--- ring_time returns the time of unit i; unit 0 is the oldest.
+-- ring_time returns the time of unit i; unit 0 is the oldest. If the value lacks the slot, it marks the ring as corrupt.
 local function ring_time(ring, i)
-  return unpack_number(ring_bytes(ring, ring.header + WIDTH * ((ring.first + i) % ring.capacity), WIDTH), 1)
+  local bytes = ring_bytes(ring, ring.header + WIDTH * ((ring.first + i) % ring.capacity), WIDTH)
+  if #bytes == WIDTH then return unpack_number(bytes, 1) end
+  ring.is_corrupt = true
+  return 0
 end
 
--- ring_live_times returns the times of the units that have not expired, as bytes.
+-- ring_live_times returns the times of the units that have not expired, as bytes. It returns '' if slots are missing.
 local function ring_live_times(ring)
   if ring.live == 0 then return '' end
   local slot = (ring.first + ring.expired) % ring.capacity
   local before_end = min(ring.live, ring.capacity - slot)
   local times = ring_bytes(ring, ring.header + WIDTH * slot, WIDTH * before_end)
-  if before_end == ring.live then return times end
-  return times .. ring_bytes(ring, ring.header, WIDTH * (ring.live - before_end))
+  if before_end < ring.live then times = times .. ring_bytes(ring, ring.header, WIDTH * (ring.live - before_end)) end
+  return #times == WIDTH * ring.live and times or ''
 end
 
--- ring_read reads the header. It treats a list as a full ring.
+-- ring_read_header returns the first bytes of the value; nil if the key is not a string.
+local function ring_read_header(key)
+  local header = redis.pcall('GETRANGE', key, 0, RING_HEADER - 1)
+  if type(header) ~= 'table' then return header end
+  if string.find(header.err, 'WRONGTYPE', 1, true) then return nil end
+  return call('GETRANGE', key, 0, RING_HEADER - 1) -- raises the error
+end
+
+-- ring_read reads the header. It treats a list as a full ring. It returns nil if the value is corrupt.
 local function ring_read(key, now, window)
   local ring = {key = key, window = window, header = LIST_HEADER, first = 0, capacity = 1, length = 0, newest = 0}
-  local header = ring_bytes(ring, 0, RING_HEADER)
-  if byte(header, 1) == LIST_MARK then
-    ring.length = (call('STRLEN', key) - LIST_HEADER) / WIDTH
+  local header = ring_read_header(key)
+  local mark = header and byte(header, 1)
+  if mark == LIST_MARK then
+    local bytes = call('STRLEN', key)
+    if not is_list_length(bytes) then return nil end
+    ring.length = (bytes - LIST_HEADER) / WIDTH
     ring.capacity = ring.length
     ring.newest = ring_time(ring, ring.length - 1)
-  elseif header ~= '' then
+  elseif mark == RING_MARK and #header == RING_HEADER then
     local next
     ring.header = RING_HEADER
     ring.capacity, next = unpack_pair(header, 2)
     ring.length, ring.newest = unpack_pair(header, 2 + 2 * WIDTH)
+    if not is_ring(ring.capacity, next, ring.length) then return nil end
     ring.first = (next - ring.length) % ring.capacity
+  elseif header ~= '' then
+    return nil
   end
   ring.at = max(now, ring.newest) -- the clock may have stepped back
   ring.expired = log_search(ring_time, ring, ring.length, ring.at - window + 1)
   ring.live = ring.length - ring.expired
+  if ring.is_corrupt or ring.at > now + MAX_AHEAD then return nil end
+  if ring.live > 0 and not is_live(ring.newest, ring.at, window) then return nil end
   return ring
 end
 
@@ -258,15 +314,17 @@ end
 
 local function ring_step(key, now, charge)
   local units, cost, ring = charge.units, charge.cost, ring_read(key, now, charge.window)
+  if not ring then return nil end
   local remaining, reset_after, excess = max(0, units - ring.live), 0, ring.live + cost - units
   if ring.live > 0 then reset_after = ring.newest + ring.window - now end
   if excess <= 0 then
     local write = function() ring_append(ring, units, cost) end
     return 0, remaining, reset_after, ring.at, write, ring.at + ring.window
   end
-  local wait = NEVER
-  if cost <= units then wait = now - ring_time(ring, ring.expired + excess - 1) - ring.window end
-  return wait, remaining, reset_after, ring.at
+  if cost > units then return NEVER, remaining, reset_after, ring.at end
+  local last = ring_time(ring, ring.expired + excess - 1) -- the excess has expired when this unit has
+  if not is_live(last, ring.at, ring.window) then return nil end
+  return now - last - ring.window, remaining, reset_after, ring.at
 end
 
 local function sliding_window_log_step(value, now, charge, key)
@@ -281,11 +339,12 @@ local function load_sliding_window_counter()
 -- is the time since the current window began. Windows are aligned to the epoch. All terms except the weighted previous
 -- count are integers, so the comparison uses its ceiling. The value is that of counts.lua.
 
--- counter_read returns index, current and previous at now, and whether the value stores the same.
+-- counter_read returns index, current and previous at now, and whether the value stores the same; nil if the value is corrupt.
 local function counter_read(value, now, window)
   local index = floor(now / window)
   if not value then return index, 0, 0, false end
-  local stored_index, current, previous = decode_counts(value)
+  local stored_index, current, previous = decode_counts(value, now, window)
+  if not stored_index then return nil end
   if stored_index >= index then return stored_index, current, previous, true end -- later if the clock stepped back
   if stored_index == index - 1 then return index, 0, current, false end
   return index, 0, 0, false
@@ -308,6 +367,7 @@ end
 local function sliding_window_counter_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
   local index, current, previous, is_stored = counter_read(value, now, window)
+  if not index then return nil end
   local start = index * window
   local at, used, reset_after = max(now, start), current, 0
   if previous > 0 then
@@ -351,13 +411,15 @@ local function bucket_drain(at, whole, part, now, charge)
   return at + elapsed, whole, part
 end
 
--- bucket_read returns at, whole, part and empty_at, advanced to now.
+-- bucket_read returns at, whole, part and empty_at, advanced to now; nil if the value is corrupt.
 local function bucket_read(value, now, charge)
   if not value then return now, 0, 0, 0 end
+  if #value ~= 4 * WIDTH then return nil end
   local empty_at = unpack_number(value, 22)
   if now >= empty_at then return now, 0, 0, empty_at end
   local at, whole = unpack_pair(value, 1)
   local part = unpack_number(value, 15)
+  if at > now + MAX_AHEAD or part >= charge.window then return nil end
   at, whole, part = bucket_drain(at, whole, part, now, charge)
   return at, whole, part, empty_at
 end
@@ -373,6 +435,7 @@ local function bucket_step(value, now, charge)
   local max_level = capacity - cost -- the highest level at which the charge is allowed
   if charge.no_delay and cost > 0 then max_level = min(max_level, 0) end
   local at, whole, part, empty_at = bucket_read(value, now, charge)
+  if not at then return nil end
   local used, reset_after, wait = whole, 0, 0
   if part > 0 then used = whole + 1 end
   if used > 0 then reset_after = min(at + bucket_drain_time(whole, part, charge), empty_at) - now end
@@ -398,10 +461,11 @@ end
 --     next_value   the value that includes the cost, or a function that writes it
 --     expires_at   when the whole limit is available again (us); the key expires then
 --     keep_ttl     true if the key already expires at that time
---     It changes nothing.
+--     It changes nothing. It returns nil if the value is corrupt: no script wrote it. Then the caller calls it again with
+--     the value false, so that the counter starts over.
 --   refund(value, now, charge, key, spent_at) returns
 --     false if there is nothing to write; else the value without the units spent at that instant that still count, nil if
---     the whole limit is available, and expires_at as above.
+--     the whole limit is available, and expires_at as above. It returns false and true if the value is corrupt.
 -- value is false if the key does not exist, and nil for a log that is read in place.
 local function load_algorithm(name)
   if name == 'SlidingWindowCounter' then return load_sliding_window_counter() end
@@ -449,7 +513,7 @@ end
 local values, written = {}, {}
 
 -- prefetch_values reads the values of all keys with one MGET, unless a log is read in place. Call it after read_charge for
--- all charges. MGET returns nothing for a value that is not a string, so the next write replaces it.
+-- all charges. MGET returns nothing for a key that is not a string, so the next write replaces it.
 local function prefetch_values()
   if not read_whole or not several_keys then return end
   for from = 1, #KEYS, 1000 do -- unpack has a limit
@@ -493,6 +557,7 @@ end
 --     ahead   how far the counter's own time is ahead of now (us); not 0 only if the clock stepped back
 --     remaining (units), reset after (us)
 --     wait    the delay (us) of an allowed charge; the negative retry after (us) of a denied one, or NEVER
+--   then for each charge on a corrupt counter, which starts over, the index of its key in KEYS, from 0
 -- If all enforced charges of a request are allowed, they are counted, and so are its shadow charges that are allowed.
 -- Must never happen: a write for a request with a denied enforced charge; a write on peek; a key without a time to live.
 local ARGUMENTS, INTEGERS = 6, 4
@@ -525,7 +590,7 @@ local function count_charge(index, cost, next_value, expires_at, keep_ttl)
   reply[out - 1], reply[out] = reply[out - 1] - cost, expires_at - now
 end
 
-local next_values, expiries, keep_ttls = {}, {}, {}
+local next_values, expiries, keep_ttls, corrupt = {}, {}, {}, {}
 for request = 1, #ARGV[2] do
   local shape = shapes[byte(ARGV[2], request) - FIRST_SHAPE + 1]
   local counts, first = shape.spends, index
@@ -535,6 +600,10 @@ for request = 1, #ARGV[2] do
     local wait, remaining, reset_after, at
     wait, remaining, reset_after, at, next_values[i], expiries[i], keep_ttls[i] =
       charge.apply(value_of(index, charge), now, charge, KEYS[index])
+    if not wait then
+      corrupt[#corrupt + 1] = index - 1
+      wait, remaining, reset_after, at, next_values[i], expiries[i], keep_ttls[i] = charge.apply(false, now, charge, KEYS[index])
+    end
     local out = INTEGERS * index - 2
     reply[out], reply[out + 1], reply[out + 2], reply[out + 3] = at - now, remaining, reset_after, wait
     if wait < 0 and charge.enforced then counts = false end
@@ -546,4 +615,5 @@ for request = 1, #ARGV[2] do
     end
   end
 end
+for i = 1, #corrupt do reply[#reply + 1] = corrupt[i] end
 return reply

@@ -24,6 +24,10 @@ local function to_milliseconds(microseconds)
   return format_integer(ceil(microseconds / 1000))
 end
 
+-- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
+-- later than now because the clock stepped back.
+local MAX_AHEAD, MAX_UNITS, MAX_LOG_UNITS = 31536000000000, 1000000000, 1000000 -- us (a year), units, units of a log
+
 -- A stored number has 7 bytes, big-endian.
 local WIDTH = 7
 
@@ -64,20 +68,27 @@ local function encode_counts(index, current, previous)
   return pack(index) .. pack(current) .. pack(previous)
 end
 
--- decode_counts returns index, current and previous.
-local function decode_counts(value)
+-- decode_counts returns index, current and previous; nil if the value is corrupt.
+local function decode_counts(value, now, window)
+  local index, current, previous
   if #value == 3 * WIDTH then
-    local index, current = unpack_pair(value, 1)
-    return index, current, unpack_number(value, 1 + 2 * WIDTH)
+    index, current = unpack_pair(value, 1)
+    previous = unpack_number(value, 1 + 2 * WIDTH)
+    if current > MAX_UNITS or previous > MAX_UNITS then return nil end
+  else
+    local number = tonumber(value)
+    if not number or number < 0 or number >= 9007199254740992 then return nil end
+    local radix_id = number % 4
+    local radix = radix_id == 0 and 256 or radix_id == 1 and 4096 or radix_id == 2 and 65536
+    if not radix then return nil end
+    number = (number - radix_id) / 4
+    previous = number % radix
+    number = (number - previous) / radix
+    current = number % radix
+    index = (number - current) / radix
   end
-  local number = tonumber(value)
-  local radix_id = number % 4
-  local radix = radix_id == 0 and 256 or radix_id == 1 and 4096 or 65536
-  number = (number - radix_id) / 4
-  local previous = number % radix
-  number = (number - previous) / radix
-  local current = number % radix
-  return (number - current) / radix, current, previous
+  if index * window > now + MAX_AHEAD then return nil end
+  return index, current, previous
 end
 
 -- FixedWindow allows a charge if the units of the current window plus the cost stay within the limit. Windows are aligned
@@ -87,7 +98,8 @@ local function fixed_window_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
   local index, count, keep_ttl = floor(now / window), 0, false
   if value then
-    local stored_index, stored_count = decode_counts(value)
+    local stored_index, stored_count = decode_counts(value, now, window)
+    if not stored_index then return nil end
     -- the stored window is later if the clock stepped back
     if stored_index >= index then index, count, keep_ttl = stored_index, stored_count, true end
   end
@@ -129,6 +141,11 @@ local charge = {
 local value
 if READS_WHOLE then value = call('MGET', key)[1] end
 local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key)
+local corrupt
+if not wait then
+  corrupt = 0
+  wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key)
+end
 if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
   if type(next_value) == 'function' then
     next_value()
@@ -139,4 +156,4 @@ if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
   end
   remaining, reset_after = remaining - charge.cost, expires_at - now
 end
-return {now, at - now, remaining, reset_after, wait}
+return {now, at - now, remaining, reset_after, wait, corrupt}

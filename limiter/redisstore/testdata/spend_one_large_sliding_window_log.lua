@@ -24,6 +24,10 @@ local function to_milliseconds(microseconds)
   return format_integer(ceil(microseconds / 1000))
 end
 
+-- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
+-- later than now because the clock stepped back.
+local MAX_AHEAD, MAX_UNITS, MAX_LOG_UNITS = 31536000000000, 1000000000, 1000000 -- us (a year), units, units of a log
+
 -- A stored number has 7 bytes, big-endian.
 local WIDTH = 7
 
@@ -59,7 +63,23 @@ end
 --   ring   'R', four numbers (capacity in slots, next slot, length in units, newest time in us), then the slots. The oldest
 --          time is in slot (next - length). For large logs: read and written in place, with O(log length) reads.
 -- Expired units are removed when the next unit is written. Both layouts read both, because a limit can change.
-local LIST_HEADER, RING_HEADER, LIST_MARK = 1, 1 + 4 * WIDTH, 76 -- length of the headers in bytes, and the byte 'L'
+local LIST_HEADER, RING_HEADER = 1, 1 + 4 * WIDTH -- length of the headers in bytes
+local LIST_MARK, RING_MARK = 76, 82 -- the bytes 'L' and 'R'
+
+-- is_list_length reports whether a list with at least one time can have that length in bytes.
+local function is_list_length(length)
+  return length > LIST_HEADER and length % WIDTH == LIST_HEADER
+end
+
+-- is_ring reports whether a ring can have these numbers in its header.
+local function is_ring(capacity, next, length)
+  return capacity <= MAX_LOG_UNITS and next < capacity and length > 0 and length <= capacity
+end
+
+-- is_live reports whether a unit at an instant counts: the oldest or newest live unit of a corrupt log may not.
+local function is_live(instant, at, window)
+  return instant <= at and instant + window > at
+end
 
 -- log_search returns how many of the times, oldest first, are before an instant. time_at(times, i) returns time i.
 local function log_search(time_at, times, length, instant)
@@ -73,33 +93,41 @@ local function log_search(time_at, times, length, instant)
   return first_after
 end
 
--- log_as_list returns a value of either layout as a list.
+-- log_as_list returns a value of either layout as a list; nil if it is corrupt.
 local function log_as_list(value)
   if not value then return 'L' end
-  if byte(value, 1) == LIST_MARK then return value end
+  local mark = byte(value, 1)
+  if mark == LIST_MARK then return is_list_length(#value) and value or nil end
+  if mark ~= RING_MARK or #value < RING_HEADER then return nil end
   local capacity, next = unpack_pair(value, 2)
   local length = unpack_number(value, 2 + 2 * WIDTH)
+  if not is_ring(capacity, next, length) then return nil end
   local first = (next - length) % capacity
   local from = RING_HEADER + WIDTH * first + 1
   local before_end = string.sub(value, from, from + WIDTH * min(length, capacity - first) - 1)
-  return 'L' .. before_end .. string.sub(value, RING_HEADER + 1, RING_HEADER + WIDTH * length - #before_end)
+  local list = 'L' .. before_end .. string.sub(value, RING_HEADER + 1, RING_HEADER + WIDTH * length - #before_end)
+  return #list == LIST_HEADER + WIDTH * length and list or nil
 end
 
 local function list_time(list, i)
   return unpack_number(list, LIST_HEADER + WIDTH * i + 1)
 end
 
--- list_read returns the value as a list, its length, the number of its expired units, and the counter's own time.
+-- list_read returns the value as a list, its length, the number of its expired units, and the counter's own time; nil if
+-- the value is corrupt.
 local function list_read(value, now, window)
   local list, at = log_as_list(value), now
+  if not list then return nil end
   local length = (#list - LIST_HEADER) / WIDTH
   if length > 0 then at = max(now, list_time(list, length - 1)) end -- the clock may have stepped back
+  if at > now + MAX_AHEAD then return nil end
   return list, length, log_search(list_time, list, length, at - window + 1), at
 end
 
 local function sliding_window_log_list_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
   local list, length, expired, at = list_read(value, now, window)
+  if not list then return nil end
   local live, reset_after = length - expired, 0
   local remaining, excess = max(0, units - live), live + cost - units
   if live > 0 then reset_after = list_time(list, length - 1) + window - now end
@@ -109,9 +137,10 @@ local function sliding_window_log_list_step(value, now, charge)
     if expired > 0 then list = 'L' .. string.sub(list, LIST_HEADER + WIDTH * expired + 1) end
     return 0, remaining, reset_after, at, list .. unit, at + window
   end
-  local wait = NEVER
-  if cost <= units then wait = now - list_time(list, expired + excess - 1) - window end -- until the excess has expired
-  return wait, remaining, reset_after, at
+  if cost > units then return NEVER, remaining, reset_after, at end
+  local last = list_time(list, expired + excess - 1) -- the excess has expired when this unit has
+  if not is_live(last, at, window) then return nil end
+  return now - last - window, remaining, reset_after, at
 end
 
 -- ring_bytes reads count bytes of the value from index from, which starts at 0.
@@ -119,39 +148,58 @@ local function ring_bytes(ring, from, count)
   return call('GETRANGE', ring.key, from, from + count - 1)
 end
 
--- ring_time returns the time of unit i; unit 0 is the oldest.
+-- ring_time returns the time of unit i; unit 0 is the oldest. If the value lacks the slot, it marks the ring as corrupt.
 local function ring_time(ring, i)
-  return unpack_number(ring_bytes(ring, ring.header + WIDTH * ((ring.first + i) % ring.capacity), WIDTH), 1)
+  local bytes = ring_bytes(ring, ring.header + WIDTH * ((ring.first + i) % ring.capacity), WIDTH)
+  if #bytes == WIDTH then return unpack_number(bytes, 1) end
+  ring.is_corrupt = true
+  return 0
 end
 
--- ring_live_times returns the times of the units that have not expired, as bytes.
+-- ring_live_times returns the times of the units that have not expired, as bytes. It returns '' if slots are missing.
 local function ring_live_times(ring)
   if ring.live == 0 then return '' end
   local slot = (ring.first + ring.expired) % ring.capacity
   local before_end = min(ring.live, ring.capacity - slot)
   local times = ring_bytes(ring, ring.header + WIDTH * slot, WIDTH * before_end)
-  if before_end == ring.live then return times end
-  return times .. ring_bytes(ring, ring.header, WIDTH * (ring.live - before_end))
+  if before_end < ring.live then times = times .. ring_bytes(ring, ring.header, WIDTH * (ring.live - before_end)) end
+  return #times == WIDTH * ring.live and times or ''
 end
 
--- ring_read reads the header. It treats a list as a full ring.
+-- ring_read_header returns the first bytes of the value; nil if the key is not a string.
+local function ring_read_header(key)
+  local header = redis.pcall('GETRANGE', key, 0, RING_HEADER - 1)
+  if type(header) ~= 'table' then return header end
+  if string.find(header.err, 'WRONGTYPE', 1, true) then return nil end
+  return call('GETRANGE', key, 0, RING_HEADER - 1) -- raises the error
+end
+
+-- ring_read reads the header. It treats a list as a full ring. It returns nil if the value is corrupt.
 local function ring_read(key, now, window)
   local ring = {key = key, window = window, header = LIST_HEADER, first = 0, capacity = 1, length = 0, newest = 0}
-  local header = ring_bytes(ring, 0, RING_HEADER)
-  if byte(header, 1) == LIST_MARK then
-    ring.length = (call('STRLEN', key) - LIST_HEADER) / WIDTH
+  local header = ring_read_header(key)
+  local mark = header and byte(header, 1)
+  if mark == LIST_MARK then
+    local bytes = call('STRLEN', key)
+    if not is_list_length(bytes) then return nil end
+    ring.length = (bytes - LIST_HEADER) / WIDTH
     ring.capacity = ring.length
     ring.newest = ring_time(ring, ring.length - 1)
-  elseif header ~= '' then
+  elseif mark == RING_MARK and #header == RING_HEADER then
     local next
     ring.header = RING_HEADER
     ring.capacity, next = unpack_pair(header, 2)
     ring.length, ring.newest = unpack_pair(header, 2 + 2 * WIDTH)
+    if not is_ring(ring.capacity, next, ring.length) then return nil end
     ring.first = (next - ring.length) % ring.capacity
+  elseif header ~= '' then
+    return nil
   end
   ring.at = max(now, ring.newest) -- the clock may have stepped back
   ring.expired = log_search(ring_time, ring, ring.length, ring.at - window + 1)
   ring.live = ring.length - ring.expired
+  if ring.is_corrupt or ring.at > now + MAX_AHEAD then return nil end
+  if ring.live > 0 and not is_live(ring.newest, ring.at, window) then return nil end
   return ring
 end
 
@@ -189,15 +237,17 @@ end
 
 local function ring_step(key, now, charge)
   local units, cost, ring = charge.units, charge.cost, ring_read(key, now, charge.window)
+  if not ring then return nil end
   local remaining, reset_after, excess = max(0, units - ring.live), 0, ring.live + cost - units
   if ring.live > 0 then reset_after = ring.newest + ring.window - now end
   if excess <= 0 then
     local write = function() ring_append(ring, units, cost) end
     return 0, remaining, reset_after, ring.at, write, ring.at + ring.window
   end
-  local wait = NEVER
-  if cost <= units then wait = now - ring_time(ring, ring.expired + excess - 1) - ring.window end
-  return wait, remaining, reset_after, ring.at
+  if cost > units then return NEVER, remaining, reset_after, ring.at end
+  local last = ring_time(ring, ring.expired + excess - 1) -- the excess has expired when this unit has
+  if not is_live(last, ring.at, ring.window) then return nil end
+  return now - last - ring.window, remaining, reset_after, ring.at
 end
 
 local function sliding_window_log_step(value, now, charge, key)
@@ -233,6 +283,11 @@ local charge = {
 local value
 if READS_WHOLE then value = call('MGET', key)[1] end
 local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key)
+local corrupt
+if not wait then
+  corrupt = 0
+  wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key)
+end
 if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
   if type(next_value) == 'function' then
     next_value()
@@ -243,4 +298,4 @@ if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
   end
   remaining, reset_after = remaining - charge.cost, expires_at - now
 end
-return {now, at - now, remaining, reset_after, wait}
+return {now, at - now, remaining, reset_after, wait, corrupt}

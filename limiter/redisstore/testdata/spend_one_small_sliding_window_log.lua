@@ -24,6 +24,10 @@ local function to_milliseconds(microseconds)
   return format_integer(ceil(microseconds / 1000))
 end
 
+-- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
+-- later than now because the clock stepped back.
+local MAX_AHEAD, MAX_UNITS, MAX_LOG_UNITS = 31536000000000, 1000000000, 1000000 -- us (a year), units, units of a log
+
 -- A stored number has 7 bytes, big-endian.
 local WIDTH = 7
 
@@ -59,7 +63,23 @@ end
 --   ring   'R', four numbers (capacity in slots, next slot, length in units, newest time in us), then the slots. The oldest
 --          time is in slot (next - length). For large logs: read and written in place, with O(log length) reads.
 -- Expired units are removed when the next unit is written. Both layouts read both, because a limit can change.
-local LIST_HEADER, RING_HEADER, LIST_MARK = 1, 1 + 4 * WIDTH, 76 -- length of the headers in bytes, and the byte 'L'
+local LIST_HEADER, RING_HEADER = 1, 1 + 4 * WIDTH -- length of the headers in bytes
+local LIST_MARK, RING_MARK = 76, 82 -- the bytes 'L' and 'R'
+
+-- is_list_length reports whether a list with at least one time can have that length in bytes.
+local function is_list_length(length)
+  return length > LIST_HEADER and length % WIDTH == LIST_HEADER
+end
+
+-- is_ring reports whether a ring can have these numbers in its header.
+local function is_ring(capacity, next, length)
+  return capacity <= MAX_LOG_UNITS and next < capacity and length > 0 and length <= capacity
+end
+
+-- is_live reports whether a unit at an instant counts: the oldest or newest live unit of a corrupt log may not.
+local function is_live(instant, at, window)
+  return instant <= at and instant + window > at
+end
 
 -- log_search returns how many of the times, oldest first, are before an instant. time_at(times, i) returns time i.
 local function log_search(time_at, times, length, instant)
@@ -73,33 +93,41 @@ local function log_search(time_at, times, length, instant)
   return first_after
 end
 
--- log_as_list returns a value of either layout as a list.
+-- log_as_list returns a value of either layout as a list; nil if it is corrupt.
 local function log_as_list(value)
   if not value then return 'L' end
-  if byte(value, 1) == LIST_MARK then return value end
+  local mark = byte(value, 1)
+  if mark == LIST_MARK then return is_list_length(#value) and value or nil end
+  if mark ~= RING_MARK or #value < RING_HEADER then return nil end
   local capacity, next = unpack_pair(value, 2)
   local length = unpack_number(value, 2 + 2 * WIDTH)
+  if not is_ring(capacity, next, length) then return nil end
   local first = (next - length) % capacity
   local from = RING_HEADER + WIDTH * first + 1
   local before_end = string.sub(value, from, from + WIDTH * min(length, capacity - first) - 1)
-  return 'L' .. before_end .. string.sub(value, RING_HEADER + 1, RING_HEADER + WIDTH * length - #before_end)
+  local list = 'L' .. before_end .. string.sub(value, RING_HEADER + 1, RING_HEADER + WIDTH * length - #before_end)
+  return #list == LIST_HEADER + WIDTH * length and list or nil
 end
 
 local function list_time(list, i)
   return unpack_number(list, LIST_HEADER + WIDTH * i + 1)
 end
 
--- list_read returns the value as a list, its length, the number of its expired units, and the counter's own time.
+-- list_read returns the value as a list, its length, the number of its expired units, and the counter's own time; nil if
+-- the value is corrupt.
 local function list_read(value, now, window)
   local list, at = log_as_list(value), now
+  if not list then return nil end
   local length = (#list - LIST_HEADER) / WIDTH
   if length > 0 then at = max(now, list_time(list, length - 1)) end -- the clock may have stepped back
+  if at > now + MAX_AHEAD then return nil end
   return list, length, log_search(list_time, list, length, at - window + 1), at
 end
 
 local function sliding_window_log_list_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
   local list, length, expired, at = list_read(value, now, window)
+  if not list then return nil end
   local live, reset_after = length - expired, 0
   local remaining, excess = max(0, units - live), live + cost - units
   if live > 0 then reset_after = list_time(list, length - 1) + window - now end
@@ -109,9 +137,10 @@ local function sliding_window_log_list_step(value, now, charge)
     if expired > 0 then list = 'L' .. string.sub(list, LIST_HEADER + WIDTH * expired + 1) end
     return 0, remaining, reset_after, at, list .. unit, at + window
   end
-  local wait = NEVER
-  if cost <= units then wait = now - list_time(list, expired + excess - 1) - window end -- until the excess has expired
-  return wait, remaining, reset_after, at
+  if cost > units then return NEVER, remaining, reset_after, at end
+  local last = list_time(list, expired + excess - 1) -- the excess has expired when this unit has
+  if not is_live(last, at, window) then return nil end
+  return now - last - window, remaining, reset_after, at
 end
 
 local step, READS_WHOLE, QUEUES = sliding_window_log_list_step, true, false
@@ -142,6 +171,11 @@ local charge = {
 local value
 if READS_WHOLE then value = call('MGET', key)[1] end
 local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key)
+local corrupt
+if not wait then
+  corrupt = 0
+  wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key)
+end
 if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
   if type(next_value) == 'function' then
     next_value()
@@ -152,4 +186,4 @@ if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
   end
   remaining, reset_after = remaining - charge.cost, expires_at - now
 end
-return {now, at - now, remaining, reset_after, wait}
+return {now, at - now, remaining, reset_after, wait, corrupt}

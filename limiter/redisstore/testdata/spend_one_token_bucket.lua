@@ -24,6 +24,10 @@ local function to_milliseconds(microseconds)
   return format_integer(ceil(microseconds / 1000))
 end
 
+-- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
+-- later than now because the clock stepped back.
+local MAX_AHEAD, MAX_UNITS, MAX_LOG_UNITS = 31536000000000, 1000000000, 1000000 -- us (a year), units, units of a log
+
 -- A stored number has 7 bytes, big-endian.
 local WIDTH = 7
 
@@ -92,13 +96,15 @@ local function bucket_drain(at, whole, part, now, charge)
   return at + elapsed, whole, part
 end
 
--- bucket_read returns at, whole, part and empty_at, advanced to now.
+-- bucket_read returns at, whole, part and empty_at, advanced to now; nil if the value is corrupt.
 local function bucket_read(value, now, charge)
   if not value then return now, 0, 0, 0 end
+  if #value ~= 4 * WIDTH then return nil end
   local empty_at = unpack_number(value, 22)
   if now >= empty_at then return now, 0, 0, empty_at end
   local at, whole = unpack_pair(value, 1)
   local part = unpack_number(value, 15)
+  if at > now + MAX_AHEAD or part >= charge.window then return nil end
   at, whole, part = bucket_drain(at, whole, part, now, charge)
   return at, whole, part, empty_at
 end
@@ -114,6 +120,7 @@ local function bucket_step(value, now, charge)
   local max_level = capacity - cost -- the highest level at which the charge is allowed
   if charge.no_delay and cost > 0 then max_level = min(max_level, 0) end
   local at, whole, part, empty_at = bucket_read(value, now, charge)
+  if not at then return nil end
   local used, reset_after, wait = whole, 0, 0
   if part > 0 then used = whole + 1 end
   if used > 0 then reset_after = min(at + bucket_drain_time(whole, part, charge), empty_at) - now end
@@ -155,6 +162,11 @@ local charge = {
 local value
 if READS_WHOLE then value = call('MGET', key)[1] end
 local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key)
+local corrupt
+if not wait then
+  corrupt = 0
+  wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key)
+end
 if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
   if type(next_value) == 'function' then
     next_value()
@@ -165,4 +177,4 @@ if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
   end
   remaining, reset_after = remaining - charge.cost, expires_at - now
 end
-return {now, at - now, remaining, reset_after, wait}
+return {now, at - now, remaining, reset_after, wait, corrupt}
