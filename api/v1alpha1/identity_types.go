@@ -33,6 +33,11 @@ type IPIdentity struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	TrustedProxies []CIDR `json:"trustedProxies,omitempty"`
+	// header is the header in which proxies report the address of the client: X-Forwarded-For or Forwarded. The other header is ignored.
+	// Defaults to X-Forwarded-For.
+	// +optional
+	// +kubebuilder:default=X-Forwarded-For
+	Header AddressHeader `json:"header,omitempty"`
 	// ipv6PrefixLength is the number of leading bits of an IPv6 address that identify one client. Most clients own a whole /64.
 	// Defaults to 64.
 	// +optional

@@ -70,6 +70,17 @@ type LimiterSpec struct {
 	// +optional
 	// +kubebuilder:default=RateLimit
 	ResponseHeaders ResponseHeaders `json:"responseHeaders,omitempty"`
+	// endpoints configures the ports of the pods: TLS, who can refund, and what the pods read from proxies.
+	// +optional
+	// +kubebuilder:default={}
+	Endpoints Endpoints `json:"endpoints,omitzero"`
+	// networkPolicy configures which peers can connect to the pods.
+	// +optional
+	NetworkPolicy LimiterNetworkPolicy `json:"networkPolicy,omitzero"`
+	// logLevel is the minimum level of the log messages of the pods: Debug, Info, Warn or Error. Defaults to Info.
+	// +optional
+	// +kubebuilder:default=Info
+	LogLevel LogLevel `json:"logLevel,omitempty"`
 	// kubernetesThrottle registers the pods as an admission webhook that limits writes to the Kubernetes API. If omitted, no webhook is
 	// registered.
 	// +optional

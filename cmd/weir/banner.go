@@ -24,11 +24,11 @@ func printBanner(w io.Writer, p *process, f serveFlags, set rules.Set) {
 		envoy = "gRPC for Envoy at " + localAddress(p.grpc) + ", "
 	}
 	_, _ = fmt.Fprintf(w, "weir enforces %s from %s at %s/v1/check, counters %s; %smetrics and probes at %s\n",
-		count(len(set.Rules), "policy", "policies"), f.policies, localURL(p.check), counters, envoy, localURL(p.ops))
+		count(len(set.Rules), "policy", "policies"), f.policies, p.checkURL(), counters, envoy, localURL(p.ops))
 	if addresses, flags := onAllInterfaces(p); len(addresses) > 0 {
 		_, _ = fmt.Fprintf(w, "listening on all interfaces: %s; to restrict this, set %s\n", strings.Join(addresses, ", "), strings.Join(flags, ", "))
 	}
-	_, _ = fmt.Fprintf(w, "try: %s\n", curlCommand(localURL(p.check), set))
+	_, _ = fmt.Fprintf(w, "try: %s\n", curlCommand(p.checkURL(), set))
 }
 
 // onAllInterfaces returns the addresses of the listeners that accept connections on all interfaces, and their flags.

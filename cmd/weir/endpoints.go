@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 	"time"
 
@@ -38,9 +36,9 @@ type socketFlags struct {
 	clientHeader     string
 	claimsHeader     string
 	balancers        []string
-	certificate      string
-	key              string
-	clientCA         string
+	httpTLS          serverTLSFlags
+	grpcTLS          serverTLSFlags
+	refunds          string
 	unitMultiplier   bool
 	envoyErrorAnswer bool
 
@@ -65,11 +63,10 @@ func (f *socketFlags) add(flags *pflag.FlagSet) {
 		"header in which proxies send the claims of a verified token, as JSON or base64; empty disables it")
 	flags.StringSliceVar(&f.balancers, "proxy-protocol-from", nil,
 		"networks and addresses of load balancers that must use the PROXY protocol on --listen; empty disables it")
-	flags.StringVar(&f.certificate, "grpc-cert", "",
-		"PEM file with the certificate for --grpc-listen; reloaded for each connection; empty disables TLS")
-	flags.StringVar(&f.key, "grpc-key", "", "PEM file with the private key of --grpc-cert; reloaded for each connection")
-	flags.StringVar(&f.clientCA, "grpc-client-ca", "",
-		"PEM file with the certificate authorities (CAs) of client certificates for --grpc-listen; empty requires no client certificate")
+	f.httpTLS.add(flags, "http", "--listen")
+	f.grpcTLS.add(flags, "grpc", "--grpc-listen")
+	flags.StringVar(&f.refunds, "grpc-refunds", "",
+		"whether callers of --grpc-listen can refund units: Allowed or Forbidden; empty allows it only with --grpc-client-names")
 	flags.BoolVar(&f.unitMultiplier, "envoy-unit-multiplier", false,
 		"report windows such as 15 minutes to Envoy as a multiple of a unit; an older Envoy reads them as one unit")
 	flags.BoolVar(&f.envoyErrorAnswer, "envoy-error-response", false,
@@ -111,7 +108,9 @@ type endpoints struct {
 	style       reply.Style
 	clients     *address.Trusted
 	balancers   *address.Networks
+	httpTLS     *tls.Config                      // nil without TLS
 	credentials credentials.TransportCredentials // nil without TLS
+	refunds     bool                             // of callers of --grpc-listen
 	throttle    *throttleEndpoint                // nil if disabled
 }
 
@@ -139,7 +138,15 @@ func (f *socketFlags) endpoints() (endpoints, error) {
 	if err != nil {
 		return endpoints{}, fmt.Errorf("--proxy-protocol-from: %w", err)
 	}
+	httpTLS, err := f.httpTLS.config(f.listen)
+	if err != nil {
+		return endpoints{}, err
+	}
 	secured, err := f.credentials()
+	if err != nil {
+		return endpoints{}, err
+	}
+	refunds, err := f.allowsRefunds()
 	if err != nil {
 		return endpoints{}, err
 	}
@@ -148,7 +155,8 @@ func (f *socketFlags) endpoints() (endpoints, error) {
 		return endpoints{}, err
 	}
 	return endpoints{
-		flags: f, style: style, clients: address.NewTrusted(field, proxies), balancers: balancers, credentials: secured, throttle: throttle,
+		flags: f, style: style, clients: address.NewTrusted(field, proxies), balancers: balancers,
+		httpTLS: httpTLS, credentials: secured, refunds: refunds, throttle: throttle,
 	}, nil
 }
 
@@ -183,34 +191,33 @@ func (d *endpoints) grpc(p *process, metrics *server.Metrics, readiness *server.
 			}
 			return d.clients.ClientOfSource(peer, named)
 		},
-		UnitMultiplier: d.flags.unitMultiplier, ErrorResponse: d.flags.envoyErrorAnswer,
+		Refunds: d.refunds, UnitMultiplier: d.flags.unitMultiplier, ErrorResponse: d.flags.envoyErrorAnswer,
 	})
 }
 
-// credentials returns the TLS credentials of --grpc-cert, --grpc-key and --grpc-client-ca, nil without these flags.
+// credentials returns the credentials of --grpc-listen, nil without TLS.
 func (f *socketFlags) credentials() (credentials.TransportCredentials, error) {
-	switch {
-	case f.certificate == "" && f.key == "" && f.clientCA == "":
-		return nil, nil //nolint:nilnil // the flags configure no TLS
-	case f.grpc == "":
-		return nil, errors.New("--grpc-cert, --grpc-key and --grpc-client-ca require --grpc-listen, which is empty")
-	case f.certificate == "" || f.key == "":
-		return nil, errors.New("set both --grpc-cert and --grpc-key; --grpc-client-ca requires both")
-	}
-	reloader, err := newCertReloader(f.certificate, f.key)
-	if err != nil {
-		return nil, fmt.Errorf("--grpc-cert, --grpc-key: %w", err)
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: reloader.getCertificate}
-	if f.clientCA != "" {
-		text, err := os.ReadFile(f.clientCA)
-		if err != nil {
-			return nil, fmt.Errorf("--grpc-client-ca: %w", err)
-		}
-		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-		if !config.ClientCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("--grpc-client-ca: %s contains no PEM certificate", f.clientCA)
-		}
+	config, err := f.grpcTLS.config(f.grpc)
+	if config == nil || err != nil {
+		return nil, err
 	}
 	return credentials.NewTLS(config), nil
+}
+
+// The values of --grpc-refunds.
+const (
+	refundsAllowed   = "Allowed"
+	refundsForbidden = "Forbidden"
+)
+
+// allowsRefunds reports whether callers of --grpc-listen can refund units. By default, only callers can whose names are known.
+func (f *socketFlags) allowsRefunds() (bool, error) {
+	switch f.refunds {
+	case "":
+		return len(f.grpcTLS.clientNames) > 0, nil
+	case refundsAllowed, refundsForbidden:
+		return f.refunds == refundsAllowed, nil
+	default:
+		return false, fmt.Errorf("--grpc-refunds %q is invalid: must be %s or %s", f.refunds, refundsAllowed, refundsForbidden)
+	}
 }

@@ -102,6 +102,7 @@ func (p *process) run(ctx context.Context, source server.RuleSource, tasks ...fu
 		Check:         p.endpoints.http(p, metrics),
 		Ops:           server.NewOpsHandler(p.registry, readiness),
 		CheckListener: p.check,
+		TLS:           p.endpoints.httpTLS,
 		OpsListener:   p.ops,
 		Readiness:     readiness,
 		Drain:         p.drain,
@@ -129,6 +130,14 @@ func asTask(work func(context.Context)) func(context.Context) error {
 		work(ctx)
 		return nil
 	}
+}
+
+// checkURL returns the URL of --listen on its own machine.
+func (p *process) checkURL() string {
+	if p.endpoints.httpTLS != nil {
+		return "https://" + localAddress(p.check)
+	}
+	return localURL(p.check)
 }
 
 // localURL returns the URL of an HTTP listener on its own machine.

@@ -33,23 +33,14 @@ func arguments(limiter *v1alpha1.Limiter, secrets Secrets, options Options, boun
 	if options.KeyPrefix != "" {
 		args = append(args, "--prefix="+options.KeyPrefix)
 	}
-	if spec.ResponseHeaders != "" {
-		args = append(args, "--response-headers="+string(spec.ResponseHeaders))
-	}
-	if proxies := spec.Identity.IP.TrustedProxies; len(proxies) > 0 {
-		networks := make([]string, len(proxies))
-		for i, network := range proxies {
-			networks[i] = string(network)
-		}
-		args = append(args, "--trusted-proxies="+strings.Join(networks, ","))
-	}
+	args = append(args, endpointArguments(spec)...)
 	if options.servesThrottle(limiter) {
 		args = append(args, throttleArguments(limiter)...)
 	}
 	if bounded {
 		args = append(args, "--memory=$(MEMORY_LIMIT)Mi")
 	}
-	return append(args, fmt.Sprintf("--drain=%ds", drainSeconds), "--snapshot="+path.Join(snapshotDir, "rules.json.gz"), "--log-format=json")
+	return append(args, fmt.Sprintf("--drain=%ds", drainSeconds(limiter)), "--snapshot="+path.Join(snapshotDir, "rules.json.gz"), "--log-format=json")
 }
 
 // redisURL returns the URL of Redis without credentials.

@@ -28,25 +28,18 @@ const (
 	redisRule
 )
 
-// networkPolicy allows ingress to the ports of the pods from everywhere: gateways may be in any namespace or outside the cluster,
-// and API servers are outside the pod network. It allows egress to DNS and Redis only.
+// networkPolicy allows ingress to the ports of the pods from the peers in the spec. It allows egress to DNS and Redis only.
 //
 // The egress rule for Redis allows the ports of its addresses. With Sentinel or a cluster it allows every TCP port, because nodes
 // announce ports of their own. It allows any IP address, because a NetworkPolicy cannot match host names.
 func networkPolicy(limiter *v1alpha1.Limiter, options Options) *networkingv1.NetworkPolicy {
-	ports := []networkingv1.NetworkPolicyPort{
-		policyPort(corev1.ProtocolTCP, httpPort), policyPort(corev1.ProtocolTCP, grpcPort), policyPort(corev1.ProtocolTCP, opsPort),
-	}
-	if options.exposesThrottle(limiter) {
-		ports = append(ports, policyPort(corev1.ProtocolTCP, ThrottlePort))
-	}
 	return &networkingv1.NetworkPolicy{
 		TypeMeta:   kindOf("networking.k8s.io", "v1", "NetworkPolicy"),
 		ObjectMeta: objectMeta(limiter),
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: *labelSelector(limiter),
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
-			Ingress:     []networkingv1.NetworkPolicyIngressRule{{Ports: ports}},
+			Ingress:     ingress(limiter, options),
 			Egress: []networkingv1.NetworkPolicyEgressRule{
 				dnsRule: {Ports: []networkingv1.NetworkPolicyPort{
 					policyPort(corev1.ProtocolUDP, dnsPort), policyPort(corev1.ProtocolTCP, dnsPort),
@@ -56,6 +49,32 @@ func networkPolicy(limiter *v1alpha1.Limiter, options Options) *networkingv1.Net
 			},
 		},
 	}
+}
+
+// ingress allows the peers of each port. A port without peers is open: gateways may be in any namespace or outside the cluster. The port of
+// the admission webhook is always open, because API servers are outside the pod network.
+func ingress(limiter *v1alpha1.Limiter, options Options) []networkingv1.NetworkPolicyIngressRule {
+	from := limiter.Spec.NetworkPolicy.From
+	open := networkingv1.NetworkPolicyIngressRule{}
+	var restricted []networkingv1.NetworkPolicyIngressRule
+	for _, port := range []struct {
+		number int32
+		peers  []networkingv1.NetworkPolicyPeer
+	}{{httpPort, from.HTTP}, {grpcPort, from.GRPC}, {opsPort, from.Metrics}} {
+		ports := []networkingv1.NetworkPolicyPort{policyPort(corev1.ProtocolTCP, port.number)}
+		if len(port.peers) == 0 {
+			open.Ports = append(open.Ports, ports...)
+		} else {
+			restricted = append(restricted, networkingv1.NetworkPolicyIngressRule{Ports: ports, From: port.peers})
+		}
+	}
+	if options.exposesThrottle(limiter) {
+		open.Ports = append(open.Ports, policyPort(corev1.ProtocolTCP, ThrottlePort))
+	}
+	if len(open.Ports) == 0 { // a rule without ports would allow all ports
+		return restricted
+	}
+	return append([]networkingv1.NetworkPolicyIngressRule{open}, restricted...)
 }
 
 func policyPort(protocol corev1.Protocol, port int32) networkingv1.NetworkPolicyPort {

@@ -51,8 +51,14 @@ func service(limiter *v1alpha1.Limiter, options Options) *corev1.Service {
 		Spec: corev1.ServiceSpec{
 			Selector: selector(limiter),
 			Ports: []corev1.ServicePort{
-				{Name: "http", Protocol: corev1.ProtocolTCP, Port: httpPort, TargetPort: intstr.FromString("http"), AppProtocol: new("http")},
-				{Name: "grpc", Protocol: corev1.ProtocolTCP, Port: grpcPort, TargetPort: intstr.FromString("grpc"), AppProtocol: new("kubernetes.io/h2c")},
+				{
+					Name: "http", Protocol: corev1.ProtocolTCP, Port: httpPort, TargetPort: intstr.FromString("http"),
+					AppProtocol: new(appProtocol("http", limiter.Spec.Endpoints.HTTP.TLS)),
+				},
+				{
+					Name: "grpc", Protocol: corev1.ProtocolTCP, Port: grpcPort, TargetPort: intstr.FromString("grpc"),
+					AppProtocol: new(appProtocol("kubernetes.io/h2c", limiter.Spec.Endpoints.GRPC.TLS)),
+				},
 			},
 		},
 	}
@@ -63,6 +69,14 @@ func service(limiter *v1alpha1.Limiter, options Options) *corev1.Service {
 		})
 	}
 	return s
+}
+
+// appProtocol returns the protocol of a port, which is plain without TLS. HTTP/2 over TLS is https too.
+func appProtocol(plain string, tls *v1alpha1.EndpointTLS) string {
+	if tls != nil {
+		return "https"
+	}
+	return plain
 }
 
 // disruptionBudget limits how many limiters a node drain evicts at the same time. Pods that are not ready serve no calls and can

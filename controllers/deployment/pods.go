@@ -21,10 +21,8 @@ const (
 )
 
 const (
-	// drainSeconds is how long a pod keeps serving, not ready, after SIGTERM, until proxies have noticed.
-	drainSeconds = 5
-	// graceSeconds covers the drain, up to 10 seconds for requests in flight, one second to remove the heartbeat, and a reserve.
-	graceSeconds = 20
+	// graceSeconds, after the drain, covers up to 10 seconds for requests in flight, one second to remove the heartbeat, and a reserve.
+	graceSeconds = 15
 	// nonRootID is the user and group ID of the image.
 	nonRootID = 65532
 	// secretMode lets only the user and the group of the pod read a mounted Secret.
@@ -72,7 +70,7 @@ func pod(limiter *v1alpha1.Limiter, secrets Secrets, options Options) corev1.Pod
 			ServiceAccountName:            Name(limiter.Name),
 			AutomountServiceAccountToken:  new(false),
 			EnableServiceLinks:            new(false), // a Service named weir would set variables with the prefix of the flags
-			TerminationGracePeriodSeconds: new(int64(graceSeconds)),
+			TerminationGracePeriodSeconds: new(drainSeconds(limiter) + graceSeconds),
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot:   new(true),
 				RunAsUser:      new(int64(nonRootID)),
@@ -194,6 +192,9 @@ func mounts(limiter *v1alpha1.Limiter, options Options) []corev1.VolumeMount {
 	if tlsSecret(limiter) != "" {
 		all = append(all, corev1.VolumeMount{Name: "redis-tls", MountPath: tlsDir, ReadOnly: true})
 	}
+	for _, files := range tlsFiles(limiter) {
+		all = append(all, corev1.VolumeMount{Name: files.volume, MountPath: files.dir(), ReadOnly: true})
+	}
 	if options.servesThrottle(limiter) {
 		all = append(all, corev1.VolumeMount{Name: throttlePortName, MountPath: throttleDir, ReadOnly: true})
 	}
@@ -215,6 +216,9 @@ func volumes(limiter *v1alpha1.Limiter, options Options) []corev1.Volume {
 	if name := tlsSecret(limiter); name != "" {
 		all = append(all, secretVolume("redis-tls", name))
 	}
+	for _, files := range tlsFiles(limiter) {
+		all = append(all, keysVolume(files.volume, files.secret, files.keys...))
+	}
 	if options.servesThrottle(limiter) {
 		all = append(all, throttleVolume())
 	}
@@ -225,6 +229,15 @@ func secretVolume(volume, secret string) corev1.Volume {
 	return corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{
 		Secret: &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: new(int32(secretMode))},
 	}}
+}
+
+// keysVolume mounts only some keys of a Secret.
+func keysVolume(volume, secret string, keys ...string) corev1.Volume {
+	v := secretVolume(volume, secret)
+	for _, key := range keys {
+		v.Secret.Items = append(v.Secret.Items, corev1.KeyToPath{Key: key, Path: key})
+	}
+	return v
 }
 
 // mergeMaps returns lower overwritten with the entries of upper.

@@ -89,7 +89,9 @@ func (r *Reconciler) deploy(ctx context.Context, limiter *v1alpha1.Limiter) (out
 	var result outcome
 	secrets, err := r.readSecretKeys(ctx, limiter)
 	failed := result.record(err)
+	failed = errors.Join(failed, result.record(r.checkEndpointSecrets(ctx, limiter)))
 	failed = errors.Join(failed, result.record(checkTemplate(limiter)))
+	failed = errors.Join(failed, result.record(checkEndpoints(limiter)))
 	failed = errors.Join(failed, result.record(r.checkThrottleSecret(ctx, limiter)))
 	failed = errors.Join(failed, result.record(checkWithdrawal(limiter)))
 	keepDeployment := failed != nil || len(result.blocking) > 0

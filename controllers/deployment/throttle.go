@@ -126,11 +126,7 @@ func csvList(names []string) string {
 // throttleVolume is not optional: without a certificate a pod could not serve. It mounts only the serving pair, because the Secret also
 // holds the private keys of the CAs that API servers trust.
 func throttleVolume() corev1.Volume {
-	volume := secretVolume(throttlePortName, ThrottleSecret)
-	for _, key := range []string{certificateKey, privateKeyKey} {
-		volume.Secret.Items = append(volume.Secret.Items, corev1.KeyToPath{Key: key, Path: key})
-	}
-	return volume
+	return keysVolume(throttlePortName, ThrottleSecret, certificateKey, privateKeyKey)
 }
 
 // checkThrottleSecret returns a conditionError if the Secret with the serving certificate is incomplete.

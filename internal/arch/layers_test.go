@@ -14,14 +14,14 @@ type layer struct {
 func layers() []layer {
 	return []layer{
 		{pkg: "limiter"},
-		{pkg: "api/v1alpha1", external: []string{"k8s.io/apimachinery", "k8s.io/api/core"}},
+		{pkg: "api/v1alpha1", external: []string{"k8s.io/apimachinery", "k8s.io/api/core", "k8s.io/api/networking"}},
 		{pkg: "config/crd"}, // embeds the CRDs
 
 		{
 			pkg:      "api/v1alpha1/applyconfiguration/...", // generated
 			internal: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/..."},
 			external: []string{
-				"k8s.io/api/core", "k8s.io/apimachinery", "k8s.io/client-go/applyconfigurations", "sigs.k8s.io/structured-merge-diff",
+				"k8s.io/api/core", "k8s.io/api/networking", "k8s.io/apimachinery", "k8s.io/client-go/applyconfigurations", "sigs.k8s.io/structured-merge-diff",
 			},
 		},
 		{pkg: "limiter/rules", internal: []string{"limiter"}, external: []string{"github.com/google/cel-go", "github.com/gaissmai/bart"}},
@@ -70,7 +70,7 @@ func layers() []layer {
 			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/socket"},
 			external: []string{
 				"github.com/envoyproxy/go-control-plane", "github.com/grpc-ecosystem/go-grpc-middleware",
-				"google.golang.org/grpc", "google.golang.org/genproto", "google.golang.org/protobuf",
+				"google.golang.org/grpc", "google.golang.org/genproto", "google.golang.org/protobuf", "golang.org/x/time",
 			},
 		},
 		{

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,11 +13,13 @@ import (
 	"github.com/weir-dev/weir/limiter/socket"
 )
 
-// Server has the HTTP servers of a limiter. All fields except Drain are required.
+// Server has the HTTP servers of a limiter. All fields except TLS and Drain are required.
 type Server struct {
 	// Check serves callers on CheckListener. Ops serves monitoring on OpsListener.
 	Check, Ops                 http.Handler
 	CheckListener, OpsListener net.Listener
+	// TLS enables TLS on CheckListener.
+	TLS *tls.Config
 	// Readiness changes to not ready when the limiter drains.
 	Readiness *Readiness
 	// Drain is how long the server keeps accepting requests after the context of Run is done. Load balancers need this time to
@@ -29,6 +32,11 @@ type Server struct {
 // closes the ops server last. It closes the listeners. The error is nil after a clean drain.
 func (s *Server) Run(ctx context.Context) error {
 	check, ops := s.http(s.Check), s.http(s.Ops)
+	if s.TLS != nil {
+		check.TLSConfig = s.TLS.Clone()
+		check.Protocols.SetHTTP2(true)
+		check.Protocols.SetUnencryptedHTTP2(false)
+	}
 	failed := make(chan error, 2)
 	go func() { failed <- serve(check, s.CheckListener) }()
 	go func() { failed <- serve(ops, s.OpsListener) }()
@@ -41,7 +49,11 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 func serve(server *http.Server, listener net.Listener) error {
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	start := server.Serve
+	if server.TLSConfig != nil {
+		start = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+	}
+	if err := start(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
 	}
 	return nil

@@ -36,8 +36,11 @@ func clusterRateLimitPolicies() testedKind {
 func limiters() testedKind {
 	return testedKind{
 		kind: "Limiter", file: "weir.dev_limiters.yaml", cases: limiterCases,
-		small:            "metadata: {name: small}\nspec: {redis: {addresses: [\"redis:6379\"]}}\n",
-		kubernetesFields: []string{"spec.podTemplate.resources", "spec.podTemplate.tolerations[]", "spec.podTemplate.affinity"},
+		small: "metadata: {name: small}\nspec: {redis: {addresses: [\"redis:6379\"]}}\n",
+		kubernetesFields: []string{
+			"spec.podTemplate.resources", "spec.podTemplate.tolerations[]", "spec.podTemplate.affinity",
+			"spec.networkPolicy.from.http[]", "spec.networkPolicy.from.grpc[]", "spec.networkPolicy.from.metrics[]",
+		},
 	}
 }
 

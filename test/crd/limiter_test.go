@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,11 +23,13 @@ func TestLimiter_HasTheDefaults(t *testing.T) {
 replicas: 2
 redis: {mode: Standalone, addresses: ["redis:6379"], database: 0, timeout: 50ms}
 identity:
-  ip: {ipv6PrefixLength: 64}
+  ip: {ipv6PrefixLength: 64, header: X-Forwarded-For}
   tenant: {header: X-Tenant-ID}
   user: {header: X-User-ID}
   apiKey: {header: X-API-Key}
 responseHeaders: RateLimit
+endpoints: {drain: 5s}
+logLevel: Info
 podDisruptionBudget: {maxUnavailable: 1}
 `},
 		"of a spec that sets some fields of each part": {`
@@ -40,11 +43,13 @@ spec:
 replicas: 0
 redis: {mode: Cluster, addresses: ["redis:6379"], database: 0, timeout: 50ms, tls: {}}
 identity:
-  ip: {trustedProxies: [10.0.0.0/8], ipv6PrefixLength: 64}
+  ip: {trustedProxies: [10.0.0.0/8], ipv6PrefixLength: 64, header: X-Forwarded-For}
   tenant: {header: X-Org}
   user: {header: X-User-ID}
   apiKey: {header: X-API-Key}
 responseHeaders: RateLimit
+endpoints: {drain: 5s}
+logLevel: Info
 autoscaling: {minReplicas: 2, maxReplicas: 8, targetCPUUtilizationPercentage: 70}
 podDisruptionBudget: {maxUnavailable: 1}
 `},
@@ -77,10 +82,11 @@ func TestLimiter_HasTheDefaultsWhenCreatedFromGoTypes(t *testing.T) {
 		Replicas: new(int32(2)),
 		Redis:    v1alpha1.Redis{Mode: v1alpha1.RedisStandalone, Addresses: []v1alpha1.RedisAddress{"redis:6379"}, Timeout: "50ms"},
 		Identity: v1alpha1.IdentityTable{
-			IP: v1alpha1.IPIdentity{IPv6PrefixLength: 64}, Tenant: v1alpha1.TenantIdentity{Header: "X-Tenant-ID"},
+			IP: v1alpha1.IPIdentity{IPv6PrefixLength: 64, Header: v1alpha1.AddressHeaderXForwardedFor}, Tenant: v1alpha1.TenantIdentity{Header: "X-Tenant-ID"},
 			User: v1alpha1.UserIdentity{Header: "X-User-ID"}, APIKey: v1alpha1.APIKeyIdentity{Header: "X-API-Key"},
 		},
 		ResponseHeaders: v1alpha1.ResponseHeadersRateLimit, PodDisruptionBudget: v1alpha1.DisruptionBudget{MaxUnavailable: 1},
+		Endpoints: v1alpha1.Endpoints{Drain: "5s"}, LogLevel: v1alpha1.LogLevelInfo,
 	}
 	if diff := cmp.Diff(want, written.Spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
@@ -103,9 +109,28 @@ func TestLimiter_RoundTripsThroughGoTypes(t *testing.T) {
 				MatchExpressions: []v1alpha1.LabelExpression{{Key: "team", Operator: v1alpha1.LabelExists}},
 			},
 			Identity: v1alpha1.IdentityTable{
-				IP:     v1alpha1.IPIdentity{TrustedProxies: []v1alpha1.CIDR{"10.0.0.0/8"}, IPv6PrefixLength: 56},
+				IP:     v1alpha1.IPIdentity{TrustedProxies: []v1alpha1.CIDR{"10.0.0.0/8"}, IPv6PrefixLength: 56, Header: v1alpha1.AddressHeaderForwarded},
 				Tenant: v1alpha1.TenantIdentity{Header: "X-T"}, User: v1alpha1.UserIdentity{Header: "X-U"}, APIKey: v1alpha1.APIKeyIdentity{Header: "X-K"},
 			},
+			Endpoints: v1alpha1.Endpoints{
+				HTTP: v1alpha1.HTTPEndpoint{
+					TLS: &v1alpha1.EndpointTLS{
+						SecretRef: v1alpha1.SecretReference{Name: "http"}, ClientCASecretRef: secret, ClientNames: []v1alpha1.ClientName{"spiffe://a/b"},
+					},
+					ProxyProtocolFrom: []v1alpha1.CIDR{"192.0.2.0/24"},
+				},
+				ForwardAuth: v1alpha1.ForwardAuthEndpoint{ClaimsHeader: "X-Claims"},
+				GRPC: v1alpha1.GRPCEndpoint{
+					TLS:     &v1alpha1.EndpointTLS{SecretRef: v1alpha1.SecretReference{Name: "grpc"}},
+					Refunds: v1alpha1.RefundsAllowed, UnitMultiplier: true, ErrorResponse: true,
+				},
+				Drain: "0s",
+			},
+			NetworkPolicy: v1alpha1.LimiterNetworkPolicy{From: v1alpha1.NetworkSources{
+				HTTP: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}},
+				GRPC: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "192.0.2.0/24"}}},
+			}},
+			LogLevel:        v1alpha1.LogLevelDebug,
 			ResponseHeaders: v1alpha1.ResponseHeadersNone, Image: "registry.example/weir:v1",
 			PodTemplate: v1alpha1.PodTemplate{
 				Resources:    &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}},

@@ -23,6 +23,7 @@ func limiterCases() []schemaCase {
 		all = append(all, identityHeaderCases(axis)...)
 	}
 	all = append(all, throttleCases()...)
+	all = append(all, endpointCases()...)
 	all = append(all, tenantCases()...)
 	return append(all, podCases()...)
 }

@@ -32,8 +32,18 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.DisruptionBudgetApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EffectivePolicy"):
 		return &apiv1alpha1.EffectivePolicyApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Endpoints"):
+		return &apiv1alpha1.EndpointsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EndpointTLS"):
+		return &apiv1alpha1.EndpointTLSApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ForwardAuthEndpoint"):
+		return &apiv1alpha1.ForwardAuthEndpointApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("GRPCEndpoint"):
+		return &apiv1alpha1.GRPCEndpointApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("HeaderMatch"):
 		return &apiv1alpha1.HeaderMatchApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("HTTPEndpoint"):
+		return &apiv1alpha1.HTTPEndpointApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("HTTPMatch"):
 		return &apiv1alpha1.HTTPMatchApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Identifier"):
@@ -54,6 +64,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.LabelSelectorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Limiter"):
 		return &apiv1alpha1.LimiterApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("LimiterNetworkPolicy"):
+		return &apiv1alpha1.LimiterNetworkPolicyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LimiterSpec"):
 		return &apiv1alpha1.LimiterSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LimiterStatus"):
@@ -62,6 +74,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.LoadedScriptApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Match"):
 		return &apiv1alpha1.MatchApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NetworkSources"):
+		return &apiv1alpha1.NetworkSourcesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PathMatch"):
 		return &apiv1alpha1.PathMatchApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodTemplate"):

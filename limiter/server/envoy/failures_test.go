@@ -152,7 +152,7 @@ func TestServer_RejectsAnInvalidMessage(t *testing.T) {
 }
 
 func TestRateLimit_FailsWithoutRules(t *testing.T) {
-	w := serve(t, Options{Engine: engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))})
+	w := serve(t, Options{Refunds: true, Engine: engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))})
 	for _, d := range []*descriptorv3.RateLimitDescriptor{describe("a=b"), refunding(1, "a=b"), counting(0, "a=b")} {
 		_, err := w.rls.ShouldRateLimit(t.Context(), request(d))
 		wantError(t, err, codes.Unavailable, "no rules are loaded yet")
@@ -186,7 +186,7 @@ func TestRateLimit_StoreErrorContainsNoAddress(t *testing.T) {
 	store.broken.Store(true)
 	e := engine.New(store, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()))
 	swap(t, e, per("a", 5, time.Minute, "a"))
-	w := serve(t, Options{Engine: e})
+	w := serve(t, Options{Refunds: true, Engine: e})
 	for name, asked := range map[string]*ratelimitv3.RateLimitRequest{
 		"hits": request(describe("a=x")), "a peek": request(counting(0, "a=x")), "a refund": request(refunding(1, "a=x")),
 		"a peek and hits": request(counting(0, "z=x"), describe("a=x")),

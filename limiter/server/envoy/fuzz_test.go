@@ -26,7 +26,7 @@ func fuzzed(t testing.TB) *Options {
 	claims.Identifier = rules.Identifier{From: rules.FromClaim, Name: "realm.tenant"}
 	return &Options{
 		Engine: newEngine(t, noon(), all, claims, shadow, per("tenant", 5, time.Minute, "tenant")),
-		Style:  reply.RateLimitHeaders, Log: slog.New(slog.DiscardHandler), UnitMultiplier: true,
+		Style:  reply.RateLimitHeaders, Log: slog.New(slog.DiscardHandler), UnitMultiplier: true, Refunds: true,
 	}
 }
 

@@ -77,7 +77,7 @@ func swap(t testing.TB, e *engine.Engine, list ...rules.Rule) {
 func limiterOf(t testing.TB, list ...rules.Rule) *world {
 	t.Helper()
 	c := noon()
-	w := serve(t, Options{Engine: newEngine(t, c, list...), Style: reply.RateLimitHeaders})
+	w := serve(t, Options{Engine: newEngine(t, c, list...), Style: reply.RateLimitHeaders, Refunds: true})
 	w.clock = c
 	return w
 }

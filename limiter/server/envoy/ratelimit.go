@@ -3,10 +3,15 @@ package envoy
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weir-dev/weir/limiter/engine"
@@ -22,12 +27,15 @@ type rateLimitEndpoint struct {
 	log        *slog.Logger
 	seconds    Observer
 	multiplier bool
+	refunds    bool             // whether callers can refund units
+	refused    rate.Sometimes   // limits the log lines about refused refunds
 	metadata   protowire.Number // of the field dynamic_metadata
 }
 
 func newRateLimitEndpoint(o *Options) *rateLimitEndpoint {
 	return &rateLimitEndpoint{
-		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.RateLimitSeconds, multiplier: o.UnitMultiplier,
+		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.RateLimitSeconds, multiplier: o.UnitMultiplier, refunds: o.Refunds,
+		refused:  rate.Sometimes{First: 1, Interval: refusedInterval},
 		metadata: metadataField(&ratelimitv3.RateLimitResponse{}),
 	}
 }
@@ -39,6 +47,9 @@ func (d *rateLimitEndpoint) ShouldRateLimit(ctx context.Context, in *ratelimitv3
 	if err != nil {
 		return nil, err
 	}
+	if i := slices.Index(q.intents, refund); i >= 0 && !d.refunds {
+		return nil, d.refuseRefund(ctx, i)
+	}
 	answers, err := d.decide(ctx, &q)
 	if err != nil {
 		return nil, unavailable(ctx, err)
@@ -46,6 +57,23 @@ func (d *rateLimitEndpoint) ShouldRateLimit(ctx context.Context, in *ratelimitv3
 	out := d.response(&q, answers, began)
 	observe(d.seconds, began)
 	return out, nil
+}
+
+// refusedInterval is the time between two log lines about refused refunds: a flood of calls must not flood the log.
+const refusedInterval = time.Minute
+
+// refuseRefund returns the status of a call that refunds units with the descriptor of index i, although its endpoint forbids refunds.
+func (d *rateLimitEndpoint) refuseRefund(ctx context.Context, i int) error {
+	d.refused.Do(func() {
+		caller := "unknown"
+		if p, found := peer.FromContext(ctx); found {
+			caller = p.Addr.String()
+		}
+		d.log.Warn("a call was rejected because it refunds units, which this endpoint forbids; allow it with endpoints.grpc.refunds of the Limiter or "+
+			"--grpc-refunds", "caller", caller)
+	})
+	return status.Errorf(codes.PermissionDenied, "descriptors[%d].is_negative_hits: refunds are forbidden on this endpoint; "+
+		"set endpoints.grpc.refunds of the Limiter, or --grpc-refunds, to Allowed", i)
 }
 
 // decide decides all checks together: it spends nothing unless all of them pass.

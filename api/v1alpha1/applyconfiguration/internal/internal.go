@@ -32,6 +32,8 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
       default: X-API-Key
+- name: com.github.weir-dev.weir.api.v1alpha1.AddressHeader
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Algorithm
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Autoscaling
@@ -51,6 +53,8 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.weir-dev.weir.api.v1alpha1.Axis
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.CIDR
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.ClientName
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.ClusterRateLimitPolicy
   map:
@@ -160,6 +164,8 @@ var schemaYAML = typed.YAMLObject(`types:
       default: 1
 - name: com.github.weir-dev.weir.api.v1alpha1.Domain
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.Drain
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.EffectivePolicy
   map:
     fields:
@@ -175,12 +181,76 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: window
       type:
         scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.EndpointTLS
+  map:
+    fields:
+    - name: clientCASecretRef
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.SecretReference
+    - name: clientNames
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.ClientName
+          elementRelationship: associative
+    - name: secretRef
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.SecretReference
+- name: com.github.weir-dev.weir.api.v1alpha1.Endpoints
+  map:
+    fields:
+    - name: drain
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Drain
+      default: 5s
+    - name: forwardAuth
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.ForwardAuthEndpoint
+    - name: grpc
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.GRPCEndpoint
+    - name: http
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.HTTPEndpoint
 - name: com.github.weir-dev.weir.api.v1alpha1.Enforcement
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Expression
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.ForwardAuthEndpoint
+  map:
+    fields:
+    - name: claimsHeader
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
+- name: com.github.weir-dev.weir.api.v1alpha1.GRPCEndpoint
+  map:
+    fields:
+    - name: errorResponse
+      type:
+        scalar: boolean
+    - name: refunds
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Refunds
+    - name: tls
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.EndpointTLS
+    - name: unitMultiplier
+      type:
+        scalar: boolean
 - name: com.github.weir-dev.weir.api.v1alpha1.Group
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.HTTPEndpoint
+  map:
+    fields:
+    - name: proxyProtocolFrom
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.CIDR
+          elementRelationship: associative
+    - name: tls
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.EndpointTLS
 - name: com.github.weir-dev.weir.api.v1alpha1.HTTPMatch
   map:
     fields:
@@ -248,6 +318,10 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.weir-dev.weir.api.v1alpha1.IPIdentity
   map:
     fields:
+    - name: header
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.AddressHeader
+      default: X-Forwarded-For
     - name: ipv6PrefixLength
       type:
         scalar: numeric
@@ -477,12 +551,22 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.weir-dev.weir.api.v1alpha1.LimiterStatus
       default:
         observedGeneration: -1
+- name: com.github.weir-dev.weir.api.v1alpha1.LimiterNetworkPolicy
+  map:
+    fields:
+    - name: from
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.NetworkSources
 - name: com.github.weir-dev.weir.api.v1alpha1.LimiterSpec
   map:
     fields:
     - name: autoscaling
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Autoscaling
+    - name: endpoints
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Endpoints
+      default: {}
     - name: identity
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.IdentityTable
@@ -493,6 +577,13 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: kubernetesThrottle
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesThrottle
+    - name: logLevel
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.LogLevel
+      default: Info
+    - name: networkPolicy
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.LimiterNetworkPolicy
     - name: podDisruptionBudget
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.DisruptionBudget
@@ -569,6 +660,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: sha
       type:
         scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.LogLevel
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Match
   map:
     fields:
@@ -590,6 +683,27 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.NamespaceName
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.NetworkSources
+  map:
+    fields:
+    - name: grpc
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.networking.v1.NetworkPolicyPeer
+          elementRelationship: atomic
+    - name: http
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.networking.v1.NetworkPolicyPeer
+          elementRelationship: atomic
+    - name: metrics
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.networking.v1.NetworkPolicyPeer
+          elementRelationship: atomic
 - name: com.github.weir-dev.weir.api.v1alpha1.Operation
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.PathMatch
@@ -816,6 +930,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: secretRef
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.SecretReference
+- name: com.github.weir-dev.weir.api.v1alpha1.Refunds
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.ResourceName
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.ResponseHeaders
@@ -1114,6 +1230,30 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: weight
       type:
         scalar: numeric
+- name: io.k8s.api.networking.v1.IPBlock
+  map:
+    fields:
+    - name: cidr
+      type:
+        scalar: string
+    - name: except
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+- name: io.k8s.api.networking.v1.NetworkPolicyPeer
+  map:
+    fields:
+    - name: ipBlock
+      type:
+        namedType: io.k8s.api.networking.v1.IPBlock
+    - name: namespaceSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: podSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
 - name: io.k8s.apimachinery.pkg.api.resource.Quantity
   scalar: untyped
   list:

@@ -18,6 +18,9 @@ type IPIdentityApplyConfiguration struct {
 	// connection if the request has no such header. Restrict access to the limiter, and configure proxies to set the header, so that
 	// clients cannot choose their address. For example: 10.0.0.0/8.
 	TrustedProxies []apiv1alpha1.CIDR `json:"trustedProxies,omitempty"`
+	// header is the header in which proxies report the address of the client: X-Forwarded-For or Forwarded. The other header is ignored.
+	// Defaults to X-Forwarded-For.
+	Header *apiv1alpha1.AddressHeader `json:"header,omitempty"`
 	// ipv6PrefixLength is the number of leading bits of an IPv6 address that identify one client. Most clients own a whole /64.
 	// Defaults to 64.
 	IPv6PrefixLength *int32 `json:"ipv6PrefixLength,omitempty"`
@@ -36,6 +39,14 @@ func (b *IPIdentityApplyConfiguration) WithTrustedProxies(values ...apiv1alpha1.
 	for i := range values {
 		b.TrustedProxies = append(b.TrustedProxies, values[i])
 	}
+	return b
+}
+
+// WithHeader sets the Header field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Header field is set to the value of the last call.
+func (b *IPIdentityApplyConfiguration) WithHeader(value apiv1alpha1.AddressHeader) *IPIdentityApplyConfiguration {
+	b.Header = &value
 	return b
 }
 

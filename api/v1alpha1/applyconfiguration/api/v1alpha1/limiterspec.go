@@ -26,6 +26,12 @@ type LimiterSpecApplyConfiguration struct {
 	// X-RateLimit-* with the seconds until the reset. GitHub sends X-RateLimit-* with the Unix time of the reset. None sends no
 	// rate-limit headers. Defaults to RateLimit.
 	ResponseHeaders *apiv1alpha1.ResponseHeaders `json:"responseHeaders,omitempty"`
+	// endpoints configures the ports of the pods: TLS, who can refund, and what the pods read from proxies.
+	Endpoints *EndpointsApplyConfiguration `json:"endpoints,omitempty"`
+	// networkPolicy configures which peers can connect to the pods.
+	NetworkPolicy *LimiterNetworkPolicyApplyConfiguration `json:"networkPolicy,omitempty"`
+	// logLevel is the minimum level of the log messages of the pods: Debug, Info, Warn or Error. Defaults to Info.
+	LogLevel *apiv1alpha1.LogLevel `json:"logLevel,omitempty"`
 	// kubernetesThrottle registers the pods as an admission webhook that limits writes to the Kubernetes API. If omitted, no webhook is
 	// registered.
 	KubernetesThrottle *KubernetesThrottleApplyConfiguration `json:"kubernetesThrottle,omitempty"`
@@ -91,6 +97,30 @@ func (b *LimiterSpecApplyConfiguration) WithIdentity(value *IdentityTableApplyCo
 // If called multiple times, the ResponseHeaders field is set to the value of the last call.
 func (b *LimiterSpecApplyConfiguration) WithResponseHeaders(value apiv1alpha1.ResponseHeaders) *LimiterSpecApplyConfiguration {
 	b.ResponseHeaders = &value
+	return b
+}
+
+// WithEndpoints sets the Endpoints field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Endpoints field is set to the value of the last call.
+func (b *LimiterSpecApplyConfiguration) WithEndpoints(value *EndpointsApplyConfiguration) *LimiterSpecApplyConfiguration {
+	b.Endpoints = value
+	return b
+}
+
+// WithNetworkPolicy sets the NetworkPolicy field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NetworkPolicy field is set to the value of the last call.
+func (b *LimiterSpecApplyConfiguration) WithNetworkPolicy(value *LimiterNetworkPolicyApplyConfiguration) *LimiterSpecApplyConfiguration {
+	b.NetworkPolicy = value
+	return b
+}
+
+// WithLogLevel sets the LogLevel field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the LogLevel field is set to the value of the last call.
+func (b *LimiterSpecApplyConfiguration) WithLogLevel(value apiv1alpha1.LogLevel) *LimiterSpecApplyConfiguration {
+	b.LogLevel = &value
 	return b
 }
 

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/spf13/pflag"
+)
+
+// serverTLSFlags configure TLS for one listener.
+type serverTLSFlags struct {
+	prefix           string // of the flags: http, grpc
+	listen           string // the flag of the listener: --listen, --grpc-listen
+	certificate, key string
+	clientCA         string
+	clientNames      []string
+}
+
+func (f *serverTLSFlags) add(flags *pflag.FlagSet, prefix, listen string) {
+	f.prefix, f.listen = prefix, listen
+	flags.StringVar(&f.certificate, prefix+"-cert", "",
+		"PEM file with the certificate for "+listen+"; reloaded for each connection; empty disables TLS")
+	flags.StringVar(&f.key, prefix+"-key", "", "PEM file with the private key of --"+prefix+"-cert; reloaded for each connection")
+	flags.StringVar(&f.clientCA, prefix+"-client-ca", "",
+		"PEM file with the certificate authorities (CAs) of client certificates for "+listen+"; reloaded for each connection;\n"+
+			"empty requires no client certificate")
+	flags.StringSliceVar(&f.clientNames, prefix+"-client-names", nil,
+		"DNS names and URIs, one of which must be a subject alternative name of the client certificate; empty accepts all\n"+
+			"certificates of --"+prefix+"-client-ca")
+}
+
+// config returns the TLS configuration of the listener at address, nil without TLS.
+func (f *serverTLSFlags) config(address string) (*tls.Config, error) {
+	certificate, key, clientCA, clientNames := "--"+f.prefix+"-cert", "--"+f.prefix+"-key", "--"+f.prefix+"-client-ca", "--"+f.prefix+"-client-names"
+	switch {
+	case f.certificate == "" && f.key == "" && f.clientCA == "" && len(f.clientNames) == 0:
+		return nil, nil //nolint:nilnil // the flags configure no TLS
+	case address == "":
+		return nil, fmt.Errorf("%s, %s, %s and %s require %s, which is empty", certificate, key, clientCA, clientNames, f.listen)
+	case f.certificate == "" || f.key == "":
+		return nil, fmt.Errorf("set both %s and %s; %s requires both", certificate, key, clientCA)
+	case len(f.clientNames) > 0 && f.clientCA == "":
+		return nil, fmt.Errorf("%s requires %s: only a verified client certificate has a name", clientNames, clientCA)
+	}
+	reloader, err := newCertReloader(f.certificate, f.key)
+	if err != nil {
+		return nil, fmt.Errorf("%s, %s: %w", certificate, key, err)
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: reloader.getCertificate}
+	if f.clientCA == "" {
+		return config, nil
+	}
+	cas := &caReloader{file: f.clientCA}
+	if _, err := cas.read(); err != nil {
+		return nil, fmt.Errorf("%s: %w", clientCA, err)
+	}
+	// The CAs are verified here, not by the TLS package, whose CAs cannot change. A resumed session is verified too.
+	config.ClientAuth = tls.RequireAnyClientCert
+	config.VerifyConnection = func(state tls.ConnectionState) error { return f.verify(state, cas.current()) }
+	return config, nil
+}
+
+// verify returns an error unless one of the CAs has signed the client certificate and the certificate has one of the client names.
+func (f *serverTLSFlags) verify(state tls.ConnectionState, cas *x509.CertPool) error {
+	if len(state.PeerCertificates) == 0 {
+		return errors.New("the client has no certificate")
+	}
+	certificate := state.PeerCertificates[0]
+	options := x509.VerifyOptions{Roots: cas, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	for _, intermediate := range state.PeerCertificates[1:] {
+		options.Intermediates.AddCert(intermediate)
+	}
+	if _, err := certificate.Verify(options); err != nil {
+		return fmt.Errorf("verify the client certificate: %w", err)
+	}
+	if len(f.clientNames) == 0 || slices.ContainsFunc(namesOf(certificate), func(name string) bool { return slices.Contains(f.clientNames, name) }) {
+		return nil
+	}
+	return fmt.Errorf("the client certificate has the names %q, and --%s-client-names has none of them", namesOf(certificate), f.prefix)
+}
+
+// namesOf returns the subject alternative names that are DNS names or URIs.
+func namesOf(certificate *x509.Certificate) []string {
+	names := slices.Clone(certificate.DNSNames)
+	for _, uri := range certificate.URIs {
+		names = append(names, uri.String())
+	}
+	return names
+}
+
+// caReloader reads CAs from a file that is renewed while the process runs.
+type caReloader struct{ file string }
+
+func (r *caReloader) read() (*x509.CertPool, error) {
+	text, err := os.ReadFile(r.file)
+	if err != nil {
+		return nil, err
+	}
+	cas := x509.NewCertPool()
+	if !cas.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s contains no PEM certificate", r.file)
+	}
+	return cas, nil
+}
+
+// current returns the CAs in the file. If it cannot be read, no CA is trusted: the file may have been emptied to revoke them.
+func (r *caReloader) current() *x509.CertPool {
+	cas, err := r.read()
+	if err != nil {
+		return x509.NewCertPool()
+	}
+	return cas
+}
