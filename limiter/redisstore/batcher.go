@@ -38,6 +38,17 @@ type call struct {
 	settled bool        // result has received; the lock of the batcher guards it
 }
 
+// latestDeadline returns the latest deadline of the calls of a batch.
+func latestDeadline(batch []*call) time.Time {
+	latest := batch[0].deadline
+	for _, c := range batch[1:] {
+		if c.deadline.After(latest) {
+			latest = c.deadline
+		}
+	}
+	return latest
+}
+
 // result is the outcome of a call.
 type result struct {
 	decisions []limiter.Decision

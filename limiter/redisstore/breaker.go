@@ -61,6 +61,7 @@ type breakerConfig struct {
 	probe    func(ctx context.Context, key string) error
 	observer OutageObserver
 	ctx      context.Context //nolint:containedctx // it ends the probes
+	timeout  time.Duration   // of a call
 	tripped  atomic.Int64    // number of breakers that are not closed
 }
 
@@ -85,6 +86,9 @@ func (b *breaker) rejects(p purpose) bool {
 
 // send sends a batch, and opens the breaker if the round trip fails. It returns false, and sends nothing, if the breaker
 // rejects all calls of the batch.
+//
+// A timeout is evidence of an outage only if the node had half of the timeout of a call: a call across slots may have spent
+// its time on another node.
 func (b *breaker) send(batch []*call, send func([]*call)) (sent bool) {
 	if b == nil {
 		send(batch)
@@ -94,11 +98,17 @@ func (b *breaker) send(batch []*call, send func([]*call)) (sent bool) {
 		return false
 	}
 	recoveries := b.recoveries.Load()
+	late := time.Until(latestDeadline(batch)) < b.timeout/2
 	send(batch)
-	if err := outageError(batch); err != nil {
+	if err := outageError(batch); err != nil && (!late || !isTimeout(err)) {
 		b.trip(recoveries, batch[0].key(), err)
 	}
 	return true
+}
+
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // trip opens the breaker after a round trip that began after that number of recoveries. A late failure of a round trip from
@@ -185,7 +195,7 @@ func outageError(batch []*call) error {
 // with [redisclient.ErrUnavailable] and are not counted, while the Store probes the node in the background until ctx ends.
 // Call it before the Store is used.
 func (s *Store) EnableBreaker(ctx context.Context, observer OutageObserver) {
-	s.batchers.breaker = &breakerConfig{probe: s.probe, observer: observer, ctx: ctx}
+	s.batchers.breaker = &breakerConfig{probe: s.probe, observer: observer, ctx: ctx, timeout: s.timeout}
 }
 
 // Unavailable reports whether calls for the counter at key are rejected at the moment.

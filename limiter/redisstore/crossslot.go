@@ -78,13 +78,12 @@ func (s *Store) spendAcross(deadline time.Time, groups []slotGroup, n int) ([]li
 	for i, g := range groups {
 		own, err := s.run(deadline, modeSpend, g.charges)
 		if err != nil {
-			// The call may be at its deadline, so the caller does not wait for the refund.
-			go s.refundGroups(time.Now().Add(s.timeout), groups[:i], decisions)
+			go s.refundGroups(groups[:i], decisions) // the caller does not wait: the call may be at its deadline
 			return nil, err
 		}
 		g.place(decisions, own)
 		if g.isDenied(own) {
-			s.refundGroups(deadline, groups[:i], decisions)
+			s.refundUntil(deadline, groups[:i], slices.Clone(decisions))
 			others := slices.Concat(groups[:i], groups[i+1:])
 			if err := s.peekAcross(deadline, others, decisions); err != nil {
 				return nil, err
@@ -106,11 +105,25 @@ func (s *Store) peekAcross(deadline time.Time, groups []slotGroup, decisions []l
 	return nil
 }
 
-// refundGroups refunds the charges of groups that were allowed. It does not retry a refund that fails, because the refund
-// may have run: the units stay spent until their window ends.
-func (s *Store) refundGroups(deadline time.Time, groups []slotGroup, decisions []limiter.Decision) {
-	ctx, cancel := context.WithDeadline(context.Background(), deadline)
-	defer cancel()
+// refundUntil is [Store.refundGroups] for a caller that waits until deadline. The refunds continue after it.
+func (s *Store) refundUntil(deadline time.Time, groups []slotGroup, decisions []limiter.Decision) {
+	refunded := make(chan struct{})
+	go func() {
+		defer close(refunded)
+		s.refundGroups(groups, decisions)
+	}()
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	select {
+	case <-refunded:
+	case <-timer.C:
+	}
+}
+
+// refundGroups refunds the charges of groups that were allowed. A refund has its own timeout: a node that was slow before must
+// not cost the units of another. It does not retry a refund that fails, because the refund may have run: the units stay spent
+// until their window ends.
+func (s *Store) refundGroups(groups []slotGroup, decisions []limiter.Decision) {
 	for _, g := range groups {
 		var refunds []limiter.Refund
 		for i, c := range g.charges {
@@ -118,7 +131,7 @@ func (s *Store) refundGroups(deadline time.Time, groups []slotGroup, decisions [
 				refunds = append(refunds, limiter.Refund{Key: c.Key, Limit: c.Limit, Cost: c.Cost, At: d.At})
 			}
 		}
-		if err := s.refundInSlot(ctx, refunds); err != nil {
+		if err := s.refundInSlot(context.Background(), refunds); err != nil {
 			s.refundFailed(err)
 		}
 	}

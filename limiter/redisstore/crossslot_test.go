@@ -1,14 +1,53 @@
 package redisstore_test
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/test/fixture"
 )
+
+// A request on two nodes of which the first is slow has little time left for the second. The healthy second node stays available.
+func TestSpendAcross_ASlowNodeDoesNotMakeAnotherUnavailable(t *testing.T) {
+	t.Parallel()
+	const timeout = 600 * time.Millisecond
+	cluster := fixture.RedisCluster(t)
+	store := redisstore.NewStore(open(t, cluster.URL()), timeout)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	store.EnableBreaker(ctx, newOutageRecorder())
+	first := unitsOf(t, "slow", "a", 10)
+	slow, err := cluster.PrimaryOf(t.Context(), first[0].Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var second []limiter.Charge
+	healthy := slow
+	for i := 0; healthy == slow; i++ { // later in the order of hash tags
+		second = unitsOf(t, "slow", fmt.Sprintf("b%d", i), 10)
+		if healthy, err = cluster.PrimaryOf(t.Context(), second[0].Key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitSpend(t, store, first)
+	awaitSpend(t, store, second)
+	// The second node answers in half a timeout after it receives the call, but too late for this call.
+	do(t, healthy, "CLIENT", "PAUSE", "750", "ALL")
+	do(t, slow, "CLIENT", "PAUSE", "450", "ALL")
+	if decisions, err := store.Spend(t.Context(), slices.Concat(first, second)); err == nil {
+		t.Fatalf("%+v, want an error: the time is over", decisions)
+	}
+	if store.Unavailable(second[0].Key) {
+		t.Error("the second node is unavailable, because the first one was slow")
+	}
+	awaitSpend(t, store, second)
+}
 
 // TestSpendAcross tests requests with charges in several slots of a Redis Cluster. All tests use one node, because it takes
 // two seconds to start.

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
@@ -12,17 +13,14 @@ import (
 
 // Refund implements limiter.Store.
 func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
-	ctx, cancel := s.withTimeout(ctx)
-	defer cancel()
+	var errs []error
 	for _, r := range refunds {
-		if err := s.refundInSlot(ctx, []limiter.Refund{r}); err != nil {
-			return err
-		}
+		errs = append(errs, s.refundInSlot(ctx, []limiter.Refund{r}))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// refundInSlot runs refund.lua for refunds whose keys are in one slot.
+// refundInSlot runs refund.lua, with its own timeout, for refunds whose keys are in one slot.
 func (s *Store) refundInSlot(ctx context.Context, refunds []limiter.Refund) error {
 	if len(refunds) == 0 {
 		return nil
@@ -30,6 +28,8 @@ func (s *Store) refundInSlot(ctx context.Context, refunds []limiter.Refund) erro
 	if s.Unavailable(refunds[0].Key) {
 		return redisclient.ErrUnavailable
 	}
+	ctx, cancel := s.withTimeout(ctx)
+	defer cancel()
 	keys := make([]string, len(refunds))
 	args := append(make([]any, 0, 2+argumentsWidth*len(refunds)), s.now(), s.invalidations)
 	for i, r := range refunds {

@@ -24,9 +24,9 @@ const (
 	never          = -(1<<53 - 1)
 )
 
-// send decides the calls of a batch in one round trip.
+// send decides the calls of a batch in one round trip, by their latest deadline.
 func (s *Store) send(calls []*call) {
-	ctx, cancel := context.WithDeadline(context.Background(), calls[len(calls)-1].deadline)
+	ctx, cancel := context.WithDeadline(context.Background(), latestDeadline(calls))
 	defer cancel()
 	if cluster, ok := s.client.Cluster(); ok && len(calls) > 1 {
 		s.sendEach(ctx, cluster, calls)

@@ -1,0 +1,102 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// unusedObserver is for breakers that stay closed.
+type unusedObserver struct{ t *testing.T }
+
+func (o unusedObserver) Unavailable(address string, cause error) {
+	o.t.Errorf("%s is unavailable: %v", address, cause)
+}
+func (o unusedObserver) Recovering(context.Context, time.Duration) error { return nil }
+func (o unusedObserver) Recovered(string)                                {}
+
+func timesOut(batch []*call) {
+	for _, c := range batch {
+		c.reply.err = redisclient.WithKind(context.DeadlineExceeded)
+	}
+}
+
+// A call across slots spends most of its time on the first node. Its timeout on the second one is no evidence of an outage.
+func TestBreaker_IgnoresATimeoutOfACallerThatIsLate(t *testing.T) {
+	for name, test := range map[string]struct {
+		left time.Duration // until the deadline of the latest call
+		want int32
+	}{
+		"late":    {patience/2 - time.Second, closed},
+		"expired": {-time.Second, closed},
+		"in time": {patience/2 + time.Second, open},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel() // no probes
+			b := (&breakerConfig{observer: unusedObserver{t}, ctx: ctx, timeout: patience}).newBreaker("node")
+			batch := []*call{{deadline: time.Now().Add(test.left)}, {deadline: time.Now().Add(-time.Minute)}}
+			b.send(batch, timesOut)
+			if got := b.state.Load(); got != test.want {
+				t.Errorf("state %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+// Other errors than a timeout do not depend on the time that was left.
+func TestBreaker_OpensOnABrokenConnectionOfACallerThatIsLate(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	b := (&breakerConfig{observer: unusedObserver{t}, ctx: ctx, timeout: patience}).newBreaker("node")
+	b.send([]*call{{deadline: time.Now().Add(time.Millisecond)}}, func(batch []*call) {
+		batch[0].reply.err = redisclient.WithKind(errors.New("READONLY You can't write against a read only replica."))
+	})
+	b.send([]*call{{deadline: time.Now().Add(time.Millisecond)}}, func(batch []*call) {
+		batch[0].reply.err = redisclient.WithKind(redis.ErrPoolTimeout)
+	})
+	if got := b.state.Load(); got != open {
+		t.Errorf("state %d, want open", got)
+	}
+}
+
+// The last call of a batch can have less time than another.
+func TestSend_UsesTheLatestDeadlineOfABatch(t *testing.T) {
+	client := openURL(t, fixture.Redis(t).URL())
+	store := NewStore(client, patience)
+	limit := corruptLimits(t)[0]
+	calls := []*call{
+		{mode: modeSpend, charges: chargesOn(limit, 1, "in-time"), deadline: time.Now().Add(patience)},
+		{mode: modeSpend, charges: chargesOn(limit, 1, "late"), deadline: time.Now().Add(-time.Second)},
+	}
+	store.send(calls)
+	for _, c := range calls {
+		if c.reply.err != nil || !c.reply.decisions[0].Allowed {
+			t.Errorf("%s: %+v, %v", c.key(), c.reply.decisions, c.reply.err)
+		}
+	}
+}
+
+// Refunds are not charged with the time that the call has already used.
+func TestRefundGroups_HasItsOwnDeadline(t *testing.T) {
+	client := openURL(t, fixture.Redis(t).URL())
+	failed := 0
+	store := NewStore(client, patience, WithRefundFailures(func(err error) { failed++; t.Error(err) }))
+	limit := corruptLimits(t)[0]
+	charges := chargesOn(limit, 1, "refunded")
+	spent, err := store.Spend(t.Context(), charges)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.refundGroups([]slotGroup{{charges: charges, indexes: []int{0}}}, spent)
+	after, err := store.Peek(t.Context(), charges)
+	if err != nil || after[0].Remaining != limit.Capacity() {
+		t.Errorf("%+v, %v: the unit was not refunded", after, err)
+	}
+}
