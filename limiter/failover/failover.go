@@ -118,10 +118,7 @@ func (s *Store) RefundLocally(charge limiter.Charge) bool {
 	if !s.remote.Unavailable(charge.Key) {
 		return false
 	}
-	charges := []limiter.Charge{charge}
-	decisions := s.local.Peek(charges)
-	decisions[0].Allowed = true // only the units of allowed charges are refunded
-	s.local.Refund(charges, decisions)
+	s.local.RefundLatest(charge)
 	return true
 }
 

@@ -299,6 +299,22 @@ func TestRefundLocally_RefundsOnAnUnavailableCounterOnly(t *testing.T) {
 	}
 }
 
+// The caller of a refund does not know when the units were spent.
+func TestRefundLocally_RefundsUnitsOfALogThatWereSpentEarlier(t *testing.T) {
+	w := newWorld()
+	limit, err := limiter.NewLimit(limiter.SlidingWindowLog, 10, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	charge := limiter.Charge{Key: "log", Limit: limit, Cost: 3}
+	w.remote.set(all, none)
+	w.spend(t, charge)
+	w.pass(10 * time.Second)
+	if !w.RefundLocally(charge) || w.localUnits(charge) != 0 {
+		t.Errorf("%d units are left after the refund, want 0", w.localUnits(charge))
+	}
+}
+
 func TestObserveCalls_ReceivesEachCallOfTheStore(t *testing.T) {
 	w := newWorld()
 	var ops []string

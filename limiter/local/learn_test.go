@@ -173,3 +173,53 @@ func TestRefund_IgnoresCountersThatWereEvicted(t *testing.T) {
 		t.Errorf("%d units are left, want at most 6", left)
 	}
 }
+
+// A refund by a caller that knows no instant takes the units that were spent last, of a log too.
+func TestRefundLatest_RefundsTheUnitsThatWereSpentLast(t *testing.T) {
+	for _, algorithm := range allAlgorithms() {
+		for _, replicas := range []int64{1, 3} {
+			clock := newClock()
+			store, c := memstore.New(clock.Now), local.New(plenty, clock.Now)
+			c.Share(local.Peers{Replicas: replicas})
+			l := limit(t, algorithm, 90, time.Hour)
+			if algorithm == limiter.LeakyBucket {
+				l, _ = l.WithBurst(89)
+			}
+			learn(t, store, c, one("key", l, 30))
+			for range 3 { // at instants that a coarse log distinguishes
+				clock.pass(time.Minute)
+				c.Spend(one("key", l, 2))
+			}
+			clock.pass(time.Second)
+			before := c.Peek(one("key", l, 0))[0]
+			c.RefundLatest(one("key", l, 4)[0])
+			after := c.Peek(one("key", l, 0))[0]
+			if got := after.Remaining - before.Remaining; got != 4 {
+				t.Errorf("%s, %d replicas: %d units were refunded, want 4", algorithm, replicas, got)
+			}
+			if algorithm == limiter.SlidingWindowLog && before.ResetAfter-after.ResetAfter != 2*time.Minute {
+				t.Errorf("the newest unit is %v older, want that of two spends before", before.ResetAfter-after.ResetAfter)
+			}
+		}
+	}
+}
+
+// A refund of more than was spent leaves an empty counter.
+func TestRefundLatest_RefundsNoMoreThanWasSpent(t *testing.T) {
+	for _, algorithm := range allAlgorithms() {
+		c := local.New(plenty, newClock().Now)
+		l := limit(t, algorithm, 10, time.Hour)
+		c.RefundLatest(one("unknown", l, 4)[0])
+		c.Spend(one("key", l, 3))
+		c.RefundLatest(one("key", l, 0)[0])
+		c.RefundLatest(one("key", l, 4)[0])
+		for _, key := range []string{"key", "unknown"} {
+			if left := c.Peek(one(key, l, 0))[0].Remaining; left != l.Capacity() {
+				t.Errorf("%s: %s has %d units left, want %d", algorithm, key, left, l.Capacity())
+			}
+		}
+		if c.HasUnreported() {
+			t.Errorf("%s: units are unreported", algorithm)
+		}
+	}
+}

@@ -78,6 +78,34 @@ func (c *Counters) Refund(charges []limiter.Charge, decisions []limiter.Decision
 	}
 }
 
+// RefundLatest refunds units of a charge that were spent last, up to its cost: the caller does not know when. Only a log
+// distinguishes instants.
+func (c *Counters) RefundLatest(charge limiter.Charge) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k, held := c.held[charge.Key]
+	if !held || charge.Units() == 0 {
+		return
+	}
+	now := c.now()
+	k.limit = charge.Limit
+	s := c.shareOf(k)
+	for cost := charge.Units() * s.weight; cost > 0; {
+		before := k.state.Decide(now, s.weighted, 0)
+		at := before.At
+		if charge.Limit.Algorithm() == limiter.SlidingWindowLog && before.ResetAfter > 0 {
+			at = now.Add(before.ResetAfter - charge.Limit.Window()) // when the last unit was spent
+		}
+		k.state.Refund(now, s.weighted, cost, at)
+		refunded := k.state.Decide(now, s.weighted, 0).Remaining - before.Remaining
+		if refunded <= 0 {
+			break
+		}
+		cost -= refunded
+	}
+	c.keep(now, charge.Key, k)
+}
+
 // find returns the counters of charges, the charges in weighted units, and the counters' states. A counter that is not held
 // begins with the estimated usage of evicted counters, and find does not hold it.
 func (c *Counters) find(now limiter.Instant, charges []limiter.Charge) (on []shareCharge, weighted []limiter.Charge, states []limiter.State) {
