@@ -27,7 +27,7 @@ import (
 const maxCachedDenials = 100_000
 
 const (
-	// localCountersDivisor is the part of --memory for the local counters: a quarter. The garbage before a collection can take
+	// localCountersDivisor is the part of --memory for the counters in this process: a quarter. The garbage before a collection can take
 	// as much again, and the rest of the process needs memory too.
 	localCountersDivisor = 4
 	// minMemory leaves room for the process itself, in bytes.
@@ -51,7 +51,7 @@ func (f *counterFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.prefix, "prefix", "weir:", redisPrefixHelp)
 	flags.StringVar(&f.memory, "memory", "256Mi",
 		"memory limit of the process; a quarter is reserved for the local counters that are used while Redis is unavailable.\n"+
-			"It does not limit the counters of weir serve without --redis: their number grows with the number of clients")
+			"In weir serve without --redis, a quarter is for all counters; if it is full, the counters that are used least start over")
 	flags.IntVar(&f.replicas, "replicas", 1,
 		"initial number of replicas, among which limits are shared while Redis is unavailable; replaced by the number that Redis reports")
 }
@@ -72,21 +72,34 @@ type counters struct {
 }
 
 // memoryCounters returns counters in this process.
-func memoryCounters() *counters {
-	return &counters{store: memstore.New(time.Now), source: engine.SourceMemory}
+func memoryCounters(f counterFlags) (*counters, error) {
+	memory, err := f.limitMemory()
+	if err != nil {
+		return nil, err
+	}
+	store := memstore.New(time.Now, memstore.MaxBytes(int(memory/localCountersDivisor)))
+	gauge := func(name, help string, value func(memstore.Stats) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(store.Stats()) })
+	}
+	return &counters{store: store, source: engine.SourceMemory, metrics: []prometheus.Collector{
+		gauge("weir_memory_counters", "Counters of weir serve without Redis.", func(s memstore.Stats) float64 { return float64(s.Counters) }),
+		gauge("weir_memory_bytes", "Approximate memory of the counters of weir serve without Redis, in bytes.",
+			func(s memstore.Stats) float64 { return float64(s.Bytes) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "weir_memory_evicted_total",
+			Help: "Counters of weir serve without Redis that were evicted before their windows ended, because --memory was full. They start over.",
+		}, func() float64 { return float64(store.Stats().Evicted) }),
+	}}, nil
 }
 
 // redisCounters returns counters in the Redis of client. It logs failed refunds at most every ten seconds: an outage causes many.
 func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger) (*counters, error) {
-	memory, err := f.memoryBytes()
-	if err != nil {
-		return nil, err
-	}
 	if f.replicas < 1 {
 		return nil, fmt.Errorf("--replicas %d is invalid: must be at least 1", f.replicas)
 	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memory/100*memoryLimitPercent - binaryMemory)
+	memory, err := f.limitMemory()
+	if err != nil {
+		return nil, err
 	}
 	sometimes := &rate.Sometimes{First: 1, Interval: 10 * time.Second}
 	sometimesCorrupt := &rate.Sometimes{First: 1, Interval: 10 * time.Second}
@@ -117,6 +130,15 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 		metrics: []prometheus.Collector{corrupt},
 		options: []engine.Option{engine.RememberDenials(maxCachedDenials, time.Now)},
 	}, nil
+}
+
+// limitMemory sets the Go memory limit, unless the environment does, and returns --memory in bytes.
+func (f *counterFlags) limitMemory() (int64, error) {
+	memory, err := f.memoryBytes()
+	if err == nil && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memory/100*memoryLimitPercent - binaryMemory)
+	}
+	return memory, err
 }
 
 // memoryBytes parses and validates --memory.

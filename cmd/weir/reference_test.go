@@ -162,7 +162,11 @@ func limiterMetrics(t *testing.T) []metric {
 	defer func() { _ = counts.close() }()
 	registry := &recorder{Registry: prometheus.NewRegistry()}
 	engine.New(counts.store, counts.source, engine.NewMetrics(registry), counts.options...)
-	registry.MustRegister(counts.metrics...)
+	inMemory, err := memoryCounters(countersOf("weir:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry.MustRegister(slices.Concat(counts.metrics, inMemory.metrics)...)
 	server.NewMetrics(registry)
 	newInspector(client, registry, slog.New(slog.DiscardHandler))
 	return registry.describe(t)

@@ -104,10 +104,7 @@ func openCounters(f serveFlags, log *slog.Logger) (*counters, error) {
 		if f.redisTLS != (redisTLSFlags{}) {
 			return nil, errors.New("--redis-ca, --redis-cert, --redis-key and --redis-credentials require --redis, which is empty")
 		}
-		if _, err := f.counters.memoryBytes(); err != nil {
-			return nil, err
-		}
-		return memoryCounters(), nil
+		return memoryCounters(f.counters)
 	}
 	client, err := openRedis(f.redis, f.redisTLS, f.counters.timeout)
 	if err != nil {

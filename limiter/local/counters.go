@@ -27,6 +27,8 @@ type Counters struct {
 	clockOffset limiter.Instant // the store's clock minus ours
 	peers       Peers
 	held        map[string]*counter
+	order       []*counter          // those of held: an iteration over a map also looks at the slots of what was removed from it
+	nextExpiry  int                 // index in order of the counter that dropExpired looks at next
 	unreported  map[string]*counter // those of held with units that are not reported to the store
 	bytes       int
 	evicted     sketch // what was spent on evicted counters
@@ -49,6 +51,8 @@ type Stats struct {
 
 // counter is the estimate of one counter.
 type counter struct {
+	key   string
+	index int // in order
 	limit limiter.Limit
 	// state is what all replicas have spent: what the store returned, plus what was spent here, weighted.
 	state limiter.State

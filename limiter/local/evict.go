@@ -1,9 +1,13 @@
 package local
 
-import "github.com/weir-dev/weir/limiter"
+import (
+	"math/rand/v2"
 
-// To find a counter to evict, evict compares evictSample of them. To find expired counters, dropExpired looks at expireSample
-// of them. Go's map iteration begins at a random entry, so every counter is looked at sooner or later.
+	"github.com/weir-dev/weir/limiter"
+)
+
+// To find a counter to evict, evict compares evictSample random ones. To find expired counters, dropExpired looks at the next
+// expireSample of them.
 const (
 	evictSample  = 8
 	expireSample = 3
@@ -11,13 +15,14 @@ const (
 
 // dropExpired drops a few counters whose units no longer count. The lock is held.
 func (c *Counters) dropExpired(now limiter.Instant) {
-	seen := 0
-	for key, k := range c.held {
-		if k.state.Expires(k.limit) <= now {
-			c.drop(key)
+	for range min(expireSample, len(c.order)) {
+		if c.nextExpiry >= len(c.order) {
+			c.nextExpiry = 0
 		}
-		if seen++; seen == expireSample {
-			return
+		if k := c.order[c.nextExpiry]; k.state.Expires(k.limit) <= now {
+			c.drop(k.key)
+		} else {
+			c.nextExpiry++
 		}
 	}
 }
@@ -25,25 +30,23 @@ func (c *Counters) dropExpired(now limiter.Instant) {
 // evict drops the counter with the smallest spent part of its limit in a sample of the counters, never the one at kept. It
 // records that part in the sketch, so that the key begins with it if it is counted again. The lock is held.
 func (c *Counters) evict(now limiter.Instant, kept string) {
-	victim, least, seen := "", uint16(whole), 0
-	for key, k := range c.held {
-		if key == kept {
-			continue
+	var victim *counter
+	least := uint16(whole)
+	for range evictSample {
+		k := c.order[rand.IntN(len(c.order))]
+		if k.key == kept { // the next one: there are at least two
+			k = c.order[(k.index+1)%len(c.order)]
 		}
-		if part := k.part(now); victim == "" || part < least {
-			victim, least = key, part
-		}
-		if seen++; seen == evictSample {
-			break
+		if part := k.part(now); victim == nil || part < least {
+			victim, least = k, part
 		}
 	}
-	k := c.held[victim]
-	if expires := k.state.Expires(k.limit); expires > now {
-		c.evicted.raise(victim, least, expires, now)
+	if expires := victim.state.Expires(victim.limit); expires > now {
+		c.evicted.raise(victim.key, least, expires, now)
 		c.stats.Evicted++
-		c.stats.Lost += k.unreported(now)
+		c.stats.Lost += victim.unreported(now)
 	}
-	c.drop(victim)
+	c.drop(victim.key)
 }
 
 // part is the part of its limit that is spent on a counter.

@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -271,5 +272,40 @@ func TestLearn_AdoptsTheClockOfTheStore(t *testing.T) {
 	ours.pass(time.Microsecond)
 	if d := c.Peek(one("key", l, 1))[0]; !d.Allowed {
 		t.Errorf("at its end: %+v", d)
+	}
+}
+
+// Counters of a flood expire, and leave their slots in the map. A spend must not look at them all.
+func TestSpend_CostsTheSameAfterAFlood(t *testing.T) {
+	const spends = 5000
+	clock := newClock()
+	calm, flooded := local.New(1<<30, clock.Now), local.New(1<<30, clock.Now)
+	l := limit(t, limiter.FixedWindow, 10, time.Second)
+	for i := range 300_000 {
+		flooded.Spend(one(fmt.Sprintf("flood-%d", i), l, 1))
+	}
+	timed := func(c *local.Counters) time.Duration {
+		began := time.Now()
+		for i := range spends {
+			c.Spend(one(fmt.Sprintf("client-%d", i), l, 1)) // dropExpired looks at counters when one is new
+			if i%2 == 0 {
+				clock.pass(time.Second) // so that few counters are held
+			}
+		}
+		return time.Since(began)
+	}
+	clock.pass(time.Minute)
+	for i := 0; flooded.Stats().Held > 10; i++ {
+		if i > 1_000_000 {
+			t.Fatalf("%d counters are left", flooded.Stats().Held)
+		}
+		flooded.Spend(one(fmt.Sprintf("sweep-%d", i), l, 1))
+		clock.pass(time.Second)
+	}
+	timed(calm)
+	before, after := timed(calm), timed(flooded)
+	t.Logf("%d spends: %v without a flood, %v after it", spends, before, after)
+	if after > 50*before {
+		t.Errorf("%d spends take %v after a flood, and %v without one", spends, after, before)
 	}
 }

@@ -69,14 +69,19 @@ func (c *Counters) ReturnUnreported(charge limiter.Charge) {
 
 // keep holds a counter that has changed, or drops it when its units no longer count. The lock is held.
 func (c *Counters) keep(now limiter.Instant, key string, k *counter) {
-	if _, held := c.held[key]; !held {
+	_, held := c.held[key]
+	if !held {
 		c.dropExpired(now)
 	}
 	if k.state.Expires(k.limit) <= now {
 		c.drop(key)
 		return
 	}
-	c.held[key] = k
+	if !held {
+		k.key, k.index = key, len(c.order)
+		c.held[key] = k
+		c.order = append(c.order, k)
+	}
 	if k.reported == nil {
 		delete(c.unreported, key)
 	} else {
@@ -96,6 +101,11 @@ func (c *Counters) drop(key string) {
 	if k, held := c.held[key]; held {
 		c.bytes -= k.bytes
 		delete(c.held, key)
+		last := len(c.order) - 1
+		c.order[k.index] = c.order[last]
+		c.order[k.index].index = k.index
+		c.order[last] = nil
+		c.order = c.order[:last]
 		delete(c.unreported, key)
 		c.unreportedCount.Store(int64(len(c.unreported)))
 	}
@@ -103,7 +113,7 @@ func (c *Counters) drop(key string) {
 
 // sizeOf is the approximate memory of a counter in bytes, including its map entries.
 func sizeOf(key string, k *counter) int {
-	const fixed = 240
+	const fixed = 280
 	n := fixed + len(key) + k.state.Size()
 	if k.reported != nil {
 		n += k.reported.Size()

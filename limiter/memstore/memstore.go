@@ -3,36 +3,48 @@ package memstore
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
 )
 
-const (
-	// sweepEvery is the number of spends between two sweeps, which remove expired counters.
-	sweepEvery = 64
-	// sweepSize is the number of counters that a sweep checks.
-	sweepSize = 256
-)
-
-// Store is a limiter.Store in memory. One lock guards all counters; a decision holds it for less than a microsecond.
+// Store is a limiter.Store in memory. One lock guards all counters; a decision holds it for about a microsecond.
 type Store struct {
-	clock func() time.Time
+	clock    func() time.Time
+	maxBytes int
 
 	mu       sync.Mutex
-	counters map[string]counter
+	counters table
 	spends   int
+	evicted  int64
 }
 
-type counter struct {
-	state   limiter.State
-	expires limiter.Instant
+// Option configures a Store.
+type Option func(*Store)
+
+// MaxBytes bounds the memory of the counters, approximately. If it is full, the counters with the smallest spent part of their
+// limits are evicted, and start over. Without this option the memory grows with the number of clients.
+func MaxBytes(n int) Option {
+	return func(s *Store) { s.maxBytes = n }
+}
+
+// Stats are figures about a Store.
+type Stats struct {
+	// Counters, with expired ones that no sweep has removed yet, and their approximate memory in bytes.
+	Counters, Bytes int
+	// Evicted is the number of counters that were evicted before they expired, since New.
+	Evicted int64
 }
 
 // New returns an empty Store that uses clock.
-func New(clock func() time.Time) *Store {
-	return &Store{clock: clock, counters: map[string]counter{}}
+func New(clock func() time.Time, options ...Option) *Store {
+	s := &Store{clock: clock, maxBytes: math.MaxInt, counters: newTable()}
+	for _, option := range options {
+		option(s)
+	}
+	return s
 }
 
 // Spend implements limiter.Store. It never fails.
@@ -43,11 +55,12 @@ func (s *Store) Spend(_ context.Context, charges []limiter.Charge) ([]limiter.De
 	states := s.states(charges)
 	decisions := limiter.Spend(now, charges, states)
 	for i, c := range charges {
-		if expires := states[i].Expires(c.Limit); expires > now {
-			s.counters[c.Key] = counter{states[i], expires}
+		if states[i].Expires(c.Limit) > now {
+			s.counters.put(c.Key, c.Limit, states[i])
 		}
 	}
 	s.sweep(now)
+	s.evict(now, charges)
 	return decisions, nil
 }
 
@@ -64,13 +77,12 @@ func (s *Store) Refund(_ context.Context, refunds []limiter.Refund) error {
 	defer s.mu.Unlock()
 	now := limiter.At(s.clock())
 	for _, r := range refunds {
-		stored, ok := s.counters[r.Key]
+		stored, ok := s.counters.get(r.Key)
 		if !ok || r.Units() == 0 {
 			continue
 		}
 		stored.state.Refund(now, r.Limit, r.Units(), r.At)
-		stored.expires = stored.state.Expires(r.Limit)
-		s.counters[r.Key] = stored
+		s.counters.put(r.Key, r.Limit, stored.state)
 	}
 	return nil
 }
@@ -80,52 +92,40 @@ func (s *Store) Reset(_ context.Context, keys []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, key := range keys {
-		delete(s.counters, key)
+		s.counters.remove(key)
 	}
 	return nil
 }
 
 // Len returns the number of counters, including expired ones that no sweep has removed yet.
-func (s *Store) Len() int {
+func (s *Store) Len() int { return s.Stats().Counters }
+
+// Stats returns the current figures.
+func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.counters)
+	return Stats{Counters: len(s.counters.dense), Bytes: s.counters.bytes, Evicted: s.evicted}
 }
 
 // Expires returns the time at which the counter at key expires; ok is false if it does not exist or has expired.
 func (s *Store) Expires(key string) (at limiter.Instant, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c, ok := s.counters[key]
-	return c.expires, ok && c.expires > limiter.At(s.clock())
+	c, ok := s.counters.get(key)
+	if !ok {
+		return 0, false
+	}
+	return c.expires, c.expires > limiter.At(s.clock())
 }
 
 func (s *Store) states(charges []limiter.Charge) []limiter.State {
 	states := make([]limiter.State, len(charges))
 	for i, c := range charges {
-		stored, ok := s.counters[c.Key]
-		if !ok {
-			stored.state = c.Limit.NewState()
+		if stored, ok := s.counters.get(c.Key); ok {
+			states[i] = stored.state
+		} else {
+			states[i] = c.Limit.NewState()
 		}
-		states[i] = stored.state
 	}
 	return states
-}
-
-// sweep removes expired counters, up to sweepSize at a time. Go's map iteration starts at a random counter, so a sweep
-// checks every counter sooner or later.
-func (s *Store) sweep(now limiter.Instant) {
-	s.spends++
-	if s.spends%sweepEvery != 0 {
-		return
-	}
-	checked := 0
-	for key, c := range s.counters {
-		if c.expires <= now {
-			delete(s.counters, key)
-		}
-		if checked++; checked == sweepSize {
-			return
-		}
-	}
 }
