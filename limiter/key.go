@@ -14,6 +14,9 @@ const keySchema = 2
 const (
 	// Missing is the identifier under which requests without an identifier are counted.
 	Missing = "-"
+	// Unreadable is the identifier under which requests are counted whose identifier cannot be read, for example a text that is no address
+	// where an address is required. They do not share the counter of Missing: clients can often choose the text.
+	Unreadable = "?"
 	// maxIdentifier is the length of the longest escaped identifier that a key contains unhashed.
 	maxIdentifier = 128
 )
@@ -40,10 +43,16 @@ func NewKeySpace(prefix, axis, scope string, limit Limit) KeySpace {
 // "weir:throttle:tenant:{acme}:shop/tenant-daily:/v1/search:k3f9q2wz". All keys of an identifier share a Redis
 // Cluster slot by their hash tag. An empty identifier is counted as [Missing].
 func (k KeySpace) Key(identifier, endpoint string) string {
-	tag := Missing
-	if identifier != "" {
-		tag = escapeIdentifier(identifier)
+	if identifier == "" {
+		return k.key(Missing, endpoint)
 	}
+	return k.key(escapeIdentifier(identifier), endpoint)
+}
+
+// UnreadableKey returns the key under which requests with an unreadable identifier are counted, see [Unreadable].
+func (k KeySpace) UnreadableKey(endpoint string) string { return k.key(Unreadable, endpoint) }
+
+func (k KeySpace) key(tag, endpoint string) string {
 	if endpoint == "" {
 		return k.head + tag + k.body + k.tail
 	}
@@ -60,10 +69,14 @@ func HashSecret(secret string) string {
 }
 
 func escapeIdentifier(identifier string) string {
-	if identifier == Missing {
+	switch identifier {
+	case Missing:
 		return "%2D" // a literal "-" is not a missing identifier
+	case Unreadable:
+		return "%3F"
+	default:
+		return bound(escape(identifier))
 	}
-	return bound(escape(identifier))
 }
 
 // bound replaces a text that is too long by its hash. No escaped text begins with "%sha256-".

@@ -29,6 +29,7 @@ func TestKey_HasTheDocumentedForm(t *testing.T) {
 		"a plain identifier":              {"acme", "", "weir:throttle:apikey:{acme}:shop/tenant-daily:yejgfcuk"},
 		"an endpoint of its own":          {"acme", "/v1/search", "weir:throttle:apikey:{acme}:shop/tenant-daily:/v1/search:yejgfcuk"},
 		"no identifier":                   {"", "", "weir:throttle:apikey:{-}:shop/tenant-daily:yejgfcuk"},
+		"a question mark as identifier":   {"?", "", "weir:throttle:apikey:{%3F}:shop/tenant-daily:yejgfcuk"},
 		"a dash as identifier":            {"-", "", "weir:throttle:apikey:{%2D}:shop/tenant-daily:yejgfcuk"},
 		"special characters":              {"a}:{b c%\n", "", "weir:throttle:apikey:{a%7D%3A%7Bb%20c%25%0A}:shop/tenant-daily:yejgfcuk"},
 		"an IPv6 network":                 {"2001:db8::/64", "", "weir:throttle:apikey:{2001%3Adb8%3A%3A/64}:shop/tenant-daily:yejgfcuk"},

@@ -3,7 +3,7 @@ package v1alpha1
 // Match selects the requests to limit. Exactly one field must be set.
 // +kubebuilder:validation:XValidation:rule="(has(self.http) ? 1 : 0) + (has(self.descriptors) ? 1 : 0) + (has(self.kubernetes) ? 1 : 0) == 1",message="match must have exactly one of http, descriptors and kubernetes; omit match to limit every request of the domain"
 type Match struct {
-	// http selects HTTP and gRPC requests.
+	// http selects HTTP and gRPC requests. It never selects the descriptors of Envoy's rate limit filter.
 	// +optional
 	HTTP *HTTPMatch `json:"http,omitempty"`
 	// descriptors selects requests by an Envoy descriptor. A request matches if Envoy sends a descriptor with exactly these entries in

@@ -211,8 +211,15 @@ func similarPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 func anyRequest() *rapid.Generator[*rules.Request] {
 	return rapid.Custom(func(t *rapid.T) *rules.Request {
 		oneOf := func(label string, values ...string) string { return rapid.SampledFrom(values).Draw(t, label) }
+		domain := oneOf("domain", "bank", "shop", "shop-eu", "edge_proxy", "unknown")
+		if rapid.IntRange(0, 3).Draw(t, "only descriptors") == 0 {
+			return &rules.Request{
+				Domain: domain, ClientIP: netip.MustParseAddr(oneOf("address", "10.0.0.1", "203.0.113.7")), NoHTTP: true,
+				Descriptors: []rules.Descriptor{{{Key: oneOf("key", "generic_key", "x"), Value: oneOf("value", "login", "y")}}},
+			}
+		}
 		return &rules.Request{
-			Domain:   oneOf("domain", "bank", "shop", "shop-eu", "edge_proxy", "unknown"),
+			Domain:   domain,
 			Method:   oneOf("method", "GET", "POST"),
 			Host:     oneOf("host", "a.example", "x.a.example", "b", ""),
 			Path:     oneOf("path", "/", "/v1", "/v1/x.json", "/v9"),

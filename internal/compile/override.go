@@ -53,7 +53,7 @@ func replacedDomains(rule *rules.Rule, namespaced []*rules.Rule) []Override {
 	var all []Override
 	found := map[string]bool{}
 	for _, other := range namespaced {
-		if !found[other.Domain] && other.Replaces(rule) && appliesToDomain(rule, other.Domain) && Covers(&other.Match, &rule.Match) {
+		if !found[other.Domain] && other.Replaces(rule) && appliesToDomain(rule, other.Domain) && coversMatch(other, rule) {
 			found[other.Domain] = true
 			all = append(all, Override{rule.Policy, other.Domain, other.Policy, v1alpha1.ReasonNamespacePolicy})
 		}

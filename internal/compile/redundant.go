@@ -43,7 +43,13 @@ func countsAllRequests(wide, narrow *rules.Rule) bool {
 	if perEndpoint || len(wide.Match.Descriptors) > 0 || len(narrow.Match.Descriptors) > 0 {
 		return wide.PerEndpoint == narrow.PerEndpoint && reflect.DeepEqual(wide.Match, narrow.Match)
 	}
-	return Covers(&wide.Match, &narrow.Match)
+	return coversMatch(wide, narrow)
+}
+
+// coversMatch reports whether wide matches every request of its domains that narrow matches. A rule without a match does not match all
+// kinds of requests, see [rules.Rule.Kinds].
+func coversMatch(wide, narrow *rules.Rule) bool {
+	return narrow.Kinds()&^wide.Kinds() == 0 && Covers(&wide.Match, &narrow.Match)
 }
 
 // isAsStrict reports whether strict denies whenever lax denies, if strict counts at least the requests that lax counts:

@@ -40,7 +40,8 @@ type Answer struct {
 // Result is the decision under one rule.
 type Result struct {
 	Rule *rules.Compiled
-	// Identifier as counted: limiter.Missing for a request without an identifier, hashed if it is a secret.
+	// Identifier as counted: limiter.Missing for a request without an identifier, limiter.Unreadable if the identifier cannot be read,
+	// hashed if it is a secret.
 	Identifier string
 	// Tier of the rule that applies to the request, empty if the rule has no tier for it.
 	Tier string

@@ -57,14 +57,29 @@ func (a *active) match(dst []ruleCharge, c *Check) []ruleCharge {
 			r.charge.Limit = r.charge.Limit.NoDelay()
 		}
 		if identifier == "" {
-			r.identifier = limiter.Missing
-			if !c.Peek {
-				a.counters.missing(m.Rule)
-			}
+			a.withoutIdentifier(&r, m, c)
 		}
 		dst = append(dst, r)
 	}
 	return dst
+}
+
+// withoutIdentifier makes the charge of a request whose identifier is missing or unreadable one on the counter that such requests share.
+func (a *active) withoutIdentifier(r *ruleCharge, m rules.Matched, c *Check) {
+	reason := missing
+	r.identifier = limiter.Missing
+	if m.Unreadable(&c.Request) {
+		reason = unreadable
+		r.identifier = limiter.Unreadable
+		if r.charge.Key == m.Key("") {
+			r.charge.Key = m.UnreadableKey()
+		} else { // override has replaced it
+			r.charge.Key = m.UnreadableKeyFor(r.charge.Limit)
+		}
+	}
+	if !c.Peek {
+		a.counters.withoutIdentifier(m.Rule, reason)
+	}
 }
 
 // onStoreFailure is the rule's OnStoreFailure as stores read it.

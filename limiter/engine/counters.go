@@ -22,7 +22,7 @@ type ruleCounters struct {
 	locally       [outcomes]counter // while the store was unavailable
 	knownDenied   counter
 	shadowDenied  counter
-	missing       counter
+	noIdentifier  [reasons]counter
 	unlimitedTier counter
 }
 
@@ -90,10 +90,21 @@ func (c *counters) refused(rule *rules.Compiled) {
 	})
 }
 
-// missing counts a request without the rule's identifier.
-func (c *counters) missing(rule *rules.Compiled) {
-	c.of(rule).missing.inc(func() prometheus.Counter {
-		return c.metrics.missingIDs.WithLabelValues(rule.Policy, rule.Axis)
+// reason is why a request has no identifier under a rule.
+type reason int
+
+const (
+	missing reason = iota
+	unreadable
+	reasons
+)
+
+func (r reason) String() string { return [reasons]string{"missing", "unreadable"}[r] }
+
+// withoutIdentifier counts a request without the rule's identifier.
+func (c *counters) withoutIdentifier(rule *rules.Compiled, why reason) {
+	c.of(rule).noIdentifier[why].inc(func() prometheus.Counter {
+		return c.metrics.missingIDs.WithLabelValues(rule.Policy, rule.Axis, why.String())
 	})
 }
 

@@ -256,11 +256,11 @@ weir_decisions_total{axis="Tenant",policy="shop/c",result="denied",source="memor
 # HELP weir_known_denials Cached denials, which are repeated without a call to the store. Expired denials count until they are evicted.
 # TYPE weir_known_denials gauge
 weir_known_denials 1
-# HELP weir_missing_identifier_total Requests that matched a policy but lack its identifier. They are counted under the identifier "-".
+# HELP weir_missing_identifier_total Requests that matched a policy without an identifier. The reason is missing (counted under the identifier "-") or unreadable (counted under "?"), for example a text that is no address.
 # TYPE weir_missing_identifier_total counter
-weir_missing_identifier_total{axis="Tenant",policy="shop/a"} 5
-weir_missing_identifier_total{axis="Tenant",policy="shop/b"} 5
-weir_missing_identifier_total{axis="Tenant",policy="shop/c"} 5
+weir_missing_identifier_total{axis="Tenant",policy="shop/a",reason="missing"} 5
+weir_missing_identifier_total{axis="Tenant",policy="shop/b",reason="missing"} 5
+weir_missing_identifier_total{axis="Tenant",policy="shop/c",reason="missing"} 5
 `
 	names := []string{"weir_decisions_total", "weir_missing_identifier_total", "weir_known_denials"}
 	if err := testutil.GatherAndCompare(o.registry, strings.NewReader(want), names...); err != nil {

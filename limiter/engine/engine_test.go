@@ -184,11 +184,11 @@ weir_decisions_total{axis="Tenant",policy="shop/b",result="allowed",source="memo
 weir_decisions_total{axis="Tenant",policy="shop/b",result="uncharged",source="memory"} 1
 weir_decisions_total{axis="Tenant",policy="shop/c",result="allowed",source="memory"} 1
 weir_decisions_total{axis="Tenant",policy="shop/c",result="denied",source="memory"} 1
-# HELP weir_missing_identifier_total Requests that matched a policy but lack its identifier. They are counted under the identifier "-".
+# HELP weir_missing_identifier_total Requests that matched a policy without an identifier. The reason is missing (counted under the identifier "-") or unreadable (counted under "?"), for example a text that is no address.
 # TYPE weir_missing_identifier_total counter
-weir_missing_identifier_total{axis="Tenant",policy="shop/a"} 2
-weir_missing_identifier_total{axis="Tenant",policy="shop/b"} 2
-weir_missing_identifier_total{axis="Tenant",policy="shop/c"} 2
+weir_missing_identifier_total{axis="Tenant",policy="shop/a",reason="missing"} 2
+weir_missing_identifier_total{axis="Tenant",policy="shop/b",reason="missing"} 2
+weir_missing_identifier_total{axis="Tenant",policy="shop/c",reason="missing"} 2
 # HELP weir_rules_policies Policies in the active rule set.
 # TYPE weir_rules_policies gauge
 weir_rules_policies 3

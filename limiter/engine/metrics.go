@@ -39,8 +39,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}, []string{"policy"}),
 		missingIDs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_missing_identifier_total",
-			Help: "Requests that matched a policy but lack its identifier. They are counted under the identifier \"-\".",
-		}, []string{"policy", "axis"}),
+			Help: "Requests that matched a policy without an identifier. The reason is missing (counted under the identifier \"-\") or " +
+				"unreadable (counted under \"?\"), for example a text that is no address.",
+		}, []string{"policy", "axis", "reason"}),
 		noRule: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_unmatched_total",
 			Help: "Requests that no policy matched.",

@@ -17,6 +17,7 @@ type Compiled struct {
 	Limit  limiter.Limit
 	Keys   limiter.KeySpace
 	prefix string // of Keys
+	kinds  RequestKinds
 
 	// The parts of Match. Each is nil if Match has no such condition.
 	headers               []header
@@ -40,7 +41,7 @@ func (k *compiler) compile(rule Rule) (Compiled, error) {
 	if err != nil {
 		return Compiled{}, err
 	}
-	c := Compiled{Rule: rule, Limit: limit, Keys: limiter.NewKeySpace(k.prefix, rule.Axis, rule.Policy, limit), prefix: k.prefix}
+	c := Compiled{Rule: rule, Limit: limit, Keys: limiter.NewKeySpace(k.prefix, rule.Axis, rule.Policy, limit), prefix: k.prefix, kinds: rule.Kinds()}
 	ownPaths := (rule.PerEndpoint || rule.Identifier.From == FromEndpoint) && len(rule.Match.Paths) == 0
 	if ownPaths {
 		c.endpoints = newEndpoints(limit.Window(), maxEndpoints)

@@ -49,7 +49,8 @@ const maxExpression = 4096
 //     so that a client cannot avoid a limit by what it sends. To match requests without a header, use
 //     !("x-plan" in request.headers) || ….
 //   - When.Expression: the request does not belong to the tier.
-//   - Identifier: the identifier is missing.
+//   - Identifier: if the request does not have what the expression reads, the identifier is missing. After any other failure it is
+//     unreadable.
 //   - Cost: the cost is 1.
 //
 // The type of a dyn, such as a claim, is determined when the expression is evaluated.
@@ -248,13 +249,17 @@ func (e *expression) bool(on *activation) (bool, error) {
 	return is, nil
 }
 
-// text returns the result as an identifier, or "" after a failure.
-func (e *expression) text(on *activation) string {
+// text returns the result as an identifier.
+func (e *expression) text(on *activation) (string, error) {
 	value, err := e.evaluate(on)
 	if err != nil {
-		return ""
+		return "", err
 	}
-	return scalarText(value)
+	text := scalarText(value)
+	if text == "" && value != "" {
+		return "", failure{error: fmt.Errorf("the expression evaluated to %T, but must evaluate to a string", value)}
+	}
+	return text, nil
 }
 
 func (e *expression) int(on *activation) (int64, error) {

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 
@@ -11,40 +12,12 @@ import (
 // each request.
 const defaultIPv6Prefix = 64
 
-// Identify returns the identifier of r under the rule, or "" if the request has no identifier or the expression fails. Secrets are
+// Identify returns the identifier of r under the rule, or "" if the request has no identifier or [Matched.Unreadable]. Secrets are
 // hashed. An IPv4-mapped IPv6 address is returned as IPv4, and any other IPv6 address as its prefix, /64 unless the rule has another
 // prefix length.
 func (m Matched) Identify(r *Request) string {
 	id := m.Rule.Identifier
-	var value string
-	switch id.From {
-	case FromClientIP:
-		value = clientPrefix(r.ClientIP, id.IPv6Prefix)
-	case FromHeader:
-		value = r.Headers[id.Name]
-	case FromQuery:
-		if values := r.Query[id.Name]; len(values) > 0 {
-			value = values[0]
-		}
-	case FromCookie:
-		value = r.Cookie(id.Name)
-	case FromClaim:
-		value = scalarText(findClaim(r.Claims, id.Name))
-	case FromDescriptor:
-		value = m.descriptorValue(r, id.Name)
-	case FromExpression:
-		value = m.Rule.identifier.text(m.activation(r))
-	case FromEndpoint:
-		value = m.Endpoint
-	case FromKubernetesTenant:
-		value = m.tenant(r.Kubernetes)
-	case FromKubernetesNamespace:
-		value = r.Kubernetes.Namespace
-	case FromKubernetesUser:
-		value = r.Kubernetes.User
-	case FromServiceAccount:
-		value = ServiceAccount(r.Kubernetes.User)
-	}
+	value := m.text(r)
 	if id.Address {
 		value = address(value, id.IPv6Prefix)
 	}
@@ -52,6 +25,69 @@ func (m Matched) Identify(r *Request) string {
 		return limiter.HashSecret(value)
 	}
 	return value
+}
+
+// text returns the identifier as the request carries it.
+func (m Matched) text(r *Request) string {
+	id := &m.Rule.Identifier
+	switch id.From {
+	case FromClientIP:
+		return clientPrefix(r.ClientIP, id.IPv6Prefix)
+	case FromHeader:
+		return r.Headers[id.Name]
+	case FromQuery:
+		if values := r.Query[id.Name]; len(values) > 0 {
+			return values[0]
+		}
+		return ""
+	case FromCookie:
+		value, _ := r.Cookie(id.Name) // "" if the header is malformed
+		return value
+	case FromClaim:
+		return scalarText(findClaim(r.Claims, id.Name))
+	case FromDescriptor:
+		return m.descriptorValue(r, id.Name)
+	case FromExpression:
+		value, _ := m.Rule.identifier.text(m.activation(r)) // "" after a failure
+		return value
+	case FromEndpoint:
+		return m.Endpoint
+	case FromKubernetesTenant:
+		return m.tenant(r.Kubernetes)
+	case FromKubernetesNamespace:
+		return r.Kubernetes.Namespace
+	case FromKubernetesUser:
+		return r.Kubernetes.User
+	case FromServiceAccount:
+		return ServiceAccount(r.Kubernetes.User)
+	default:
+		return ""
+	}
+}
+
+// Unreadable reports whether r carries something that cannot be read as the identifier of the rule: a text that is no address, a
+// malformed Cookie header, a claim that is a list or an object, or something that makes the expression fail. Call it only if Identify
+// has returned "".
+func (m Matched) Unreadable(r *Request) bool {
+	id := &m.Rule.Identifier
+	switch id.From {
+	case FromClientIP:
+		return r.InvalidClientIP
+	case FromCookie:
+		if _, err := r.Cookie(id.Name); err != nil {
+			return true
+		}
+	case FromClaim:
+		if claim := findClaim(r.Claims, id.Name); claim != nil && claim != "" && scalarText(claim) == "" {
+			return true
+		}
+	case FromExpression:
+		_, err := m.Rule.identifier.text(m.activation(r))
+		if f, failed := errors.AsType[failure](err); failed {
+			return !f.absent
+		}
+	}
+	return id.Address && m.text(r) != ""
 }
 
 // address parses an address and returns its clientPrefix, or "" if the text is not an address.
@@ -84,18 +120,25 @@ func clientPrefix(ip netip.Addr, ipv6Bits int) string {
 }
 
 // Key returns the key of the counter for the identifier.
-func (m Matched) Key(identifier string) string {
-	if m.Rule.PerEndpoint {
-		return m.Rule.Keys.Key(identifier, m.Endpoint)
-	}
-	return m.Rule.Keys.Key(identifier, "")
-}
+func (m Matched) Key(identifier string) string { return m.Rule.Keys.Key(identifier, m.counted()) }
 
 // KeyFor returns the key of the counter for the identifier under another limit than the limit of the rule. It is a separate counter.
 func (m Matched) KeyFor(identifier string, limit limiter.Limit) string {
-	endpoint := ""
+	return m.Rule.keysFor(limit).Key(identifier, m.counted())
+}
+
+// UnreadableKey returns the key of the counter for requests whose identifier cannot be read.
+func (m Matched) UnreadableKey() string { return m.Rule.Keys.UnreadableKey(m.counted()) }
+
+// UnreadableKeyFor is UnreadableKey under another limit, as KeyFor.
+func (m Matched) UnreadableKeyFor(limit limiter.Limit) string {
+	return m.Rule.keysFor(limit).UnreadableKey(m.counted())
+}
+
+// counted returns the endpoint that is counted separately, or "".
+func (m Matched) counted() string {
 	if m.Rule.PerEndpoint {
-		endpoint = m.Endpoint
+		return m.Endpoint
 	}
-	return m.Rule.keysFor(limit).Key(identifier, endpoint)
+	return ""
 }

@@ -23,11 +23,12 @@ type Matched struct {
 // prefix, and any prefix before a regular expression.
 func (x *Index) Match(dst []Matched, r *Request) []Matched {
 	from := len(dst)
-	s := search{index: x, request: r, found: dst}
-	if r.Kubernetes != nil {
+	s := search{index: x, request: r, kind: r.kind(), found: dst}
+	switch s.kind {
+	case KubernetesWrites:
 		s.findKubernetes(&x.kubernetes)
-	} else {
-		s.findHTTP()
+	default:
+		s.findInDomains()
 	}
 	matched := sortUnique(s.found, from)
 	if s.defaults {
@@ -82,6 +83,7 @@ func (x *Index) nameEndpoints(matched []Matched) {
 type search struct {
 	index   *Index
 	request *Request
+	kind    RequestKinds
 	found   []Matched
 	on      *activation // nil until an expression is evaluated
 	// namespace of a write to the Kubernetes API; nil if unknown or absent.
@@ -90,14 +92,25 @@ type search struct {
 	ownPaths  bool // a rule that counts by the path of the request was found
 }
 
-// findHTTP finds the rules for a request that is not a write to the Kubernetes API.
-func (s *search) findHTTP() {
+// findInDomains finds the rules for a request that is not a write to the Kubernetes API.
+func (s *search) findInDomains() {
 	if domain := s.index.domains[s.request.Domain]; domain != nil {
-		s.findByHost(domain)
+		s.findInDomain(domain)
 	}
 	if everywhere := s.index.everywhere; everywhere != nil {
-		s.findByHost(everywhere)
+		s.findInDomain(everywhere)
 	}
+}
+
+func (s *search) findInDomain(h *hostIndex) {
+	if s.kind == OnlyDescriptors { // without host and path
+		for _, i := range h.any.any {
+			s.appendIfMatched(i, "")
+		}
+	} else {
+		s.findByHost(h)
+	}
+	s.findByDescriptor(h.descriptors)
 }
 
 func (s *search) findByHost(h *hostIndex) {
@@ -116,7 +129,6 @@ func (s *search) findByHost(h *hostIndex) {
 		}
 	}
 	s.findByPath(h.any)
-	s.findByDescriptor(h.descriptors)
 }
 
 func (s *search) findByPath(p *pathIndex) {
@@ -168,6 +180,9 @@ func (s *search) findByDescriptor(index descriptorIndex) {
 // appendIfMatched appends rule i if the conditions that are not in the index match too. The most expensive condition comes last.
 func (s *search) appendIfMatched(i int, endpoint string) {
 	c, r := &s.index.rules[i], s.request
+	if c.kinds&s.kind == 0 {
+		return
+	}
 	if len(c.Match.Methods) > 0 && !slices.Contains(c.Match.Methods, r.Method) {
 		return
 	}

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// Request has the properties of a request that rules can match and count by. Its fields must be normalized with [NormalHost] and
-// [NormalPath], and header names must be in lower case. The zero ClientIP means that the address is unknown.
+// Request has the properties of a request that rules can match and count by. It is an HTTP request unless NoHTTP or Kubernetes is set.
+// Its fields must be normalized with [NormalHost] and [NormalPath], and header names must be in lower case. The zero ClientIP means that
+// the address is unknown.
 type Request struct {
 	Domain   string
 	Method   string
@@ -22,6 +23,11 @@ type Request struct {
 	Claims map[string]any
 	// Descriptors are the descriptors that Envoy sends for the request.
 	Descriptors []Descriptor
+	// NoHTTP is true if the caller has sent descriptors without an HTTP request. Only rules that can match such a request do, see
+	// [Rule.Kinds].
+	NoHTTP bool
+	// InvalidClientIP is true if the caller has named a client address that is no address. ClientIP is then the zero Addr.
+	InvalidClientIP bool
 	// Kubernetes is set if the request is a write to the Kubernetes API, and nil for other requests. A rule matches only one of these
 	// two kinds of requests.
 	Kubernetes *KubernetesRequest
@@ -77,20 +83,20 @@ func JoinHeader(name string, lines []string) string {
 	return strings.Join(lines, ",")
 }
 
-// Cookie returns the value of a cookie, or "" if the request does not have it.
-func (r *Request) Cookie(name string) string {
+// Cookie returns the value of a cookie, or "" if the request does not have it. The error is that of a malformed Cookie header.
+func (r *Request) Cookie(name string) (string, error) {
 	line := r.Headers["cookie"]
 	if line == "" {
-		return ""
+		return "", nil
 	}
 	cookies, err := http.ParseCookie(line)
 	if err != nil {
-		return ""
+		return "", err
 	}
 	for _, c := range cookies {
 		if c.Name == name {
-			return c.Value
+			return c.Value, nil
 		}
 	}
-	return ""
+	return "", nil
 }

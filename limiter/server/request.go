@@ -117,6 +117,7 @@ func (d *decoder) finish() (engine.Check, *reply.Problem) {
 		r.Path = rules.NormalPath(d.path)
 		d.pathQuery()
 	}
+	r.NoHTTP = len(r.Descriptors) > 0 && r.Method+r.Host+r.Path == "" && len(r.Query)+len(r.Headers)+len(r.Claims) == 0
 	if r.Path == "" && r.Host == "" && len(r.Query) == 0 && len(r.Headers) == 0 && !r.ClientIP.IsValid() &&
 		len(r.Claims) == 0 && len(r.Descriptors) == 0 {
 		return engine.Check{}, reply.NewProblem(http.StatusBadRequest, bodyField,

@@ -69,7 +69,7 @@ func TestDecode_ReadsEveryField(t *testing.T) {
 		},
 		"an absent path stays absent": {
 			`{"domain":"shop","descriptors":[[]],"path":""}`,
-			engine.Check{Cost: 1, Request: rules.Request{Domain: "shop", Descriptors: []rules.Descriptor{nil}}},
+			engine.Check{Cost: 1, Request: rules.Request{Domain: "shop", Descriptors: []rules.Descriptor{nil}, NoHTTP: true}},
 		},
 	}
 	for name, test := range tests {

@@ -167,8 +167,9 @@ func compareWithRow(t *testing.T, r *row, got *observation) {
 		if c.Cost != w.Cost {
 			t.Errorf("line %d: %s: policy %s charges %d units, want %d", r.line, r.sentence, w.Policy, c.Cost, w.Cost)
 		}
-		if strings.Contains(c.Key, ":{-}:") != w.missing {
-			t.Errorf("line %d: %s: counter key %s, want the key of a missing identifier: %v", r.line, r.sentence, c.Key, w.missing)
+		if strings.Contains(c.Key, ":{-}:") != w.missing || strings.Contains(c.Key, ":{?}:") != w.unreadable {
+			t.Errorf("line %d: %s: counter key %s, want the key of a missing identifier: %v, of an unreadable one: %v",
+				r.line, r.sentence, c.Key, w.missing, w.unreadable)
 		}
 	}
 }

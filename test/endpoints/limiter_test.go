@@ -166,6 +166,7 @@ func check(t *testing.T, r *row) engine.Check {
 		Cost: r.cost, Peek: r.peek,
 	}
 	if !r.isHTTP() {
+		c.Request.NoHTTP = len(r.headers) == 0 && r.claims == ""
 		return c
 	}
 	target := r.target

@@ -44,7 +44,7 @@ type outcome struct {
 	Policy, Identifier, Tier string
 	Shadow, Allowed, Waits   bool
 	Cost, Remaining, Limit   int64
-	missing                  bool // the identifier
+	missing, unreadable      bool // the identifier
 }
 
 // peer returns the address of the caller of the server that calls Weir.
@@ -269,8 +269,11 @@ func readOutcome(text, domain string) (outcome, error) {
 	if secret, is := strings.CutPrefix(w.Identifier, "hash("); is {
 		w.Identifier = limiter.HashSecret(strings.TrimSuffix(secret, ")"))
 	}
-	if w.Identifier == "missing" {
+	switch w.Identifier {
+	case "missing":
 		w.Identifier, w.missing = limiter.Missing, true
+	case "unreadable":
+		w.Identifier, w.unreadable = limiter.Unreadable, true
 	}
 	return w, nil
 }

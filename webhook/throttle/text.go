@@ -33,8 +33,11 @@ func clip(text string, most int) string {
 
 // countedFor returns the identifier that was counted: "Tenant acme".
 func countedFor(r *engine.Result, most int) string {
-	if r.Identifier == limiter.Missing {
+	switch r.Identifier {
+	case limiter.Missing:
 		return "writes without a " + r.Rule.Axis
+	case limiter.Unreadable:
+		return "writes with an unreadable " + r.Rule.Axis
 	}
 	return r.Rule.Axis + " " + clip(r.Identifier, most)
 }

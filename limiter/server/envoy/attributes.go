@@ -34,17 +34,19 @@ func (d *authEndpoint) parseAttributes(a *authv3.AttributeContext) (engine.Check
 	}
 	h := a.GetRequest().GetHttp()
 	headers := requestHeaders(h)
+	client := d.client(a.GetSource(), headers)
 	return engine.Check{
 		Request: rules.Request{
-			Domain:      domain,
-			Method:      h.GetMethod(),
-			Host:        rules.NormalHost(h.GetHost()),
-			Path:        rules.NormalPath(h.GetPath()),
-			Query:       rules.ParseQuery(h.GetPath()),
-			Headers:     headers,
-			ClientIP:    d.client(a.GetSource(), headers),
-			Claims:      verifiedClaims(a),
-			Descriptors: extensionDescriptor(a.GetContextExtensions()),
+			Domain:          domain,
+			Method:          h.GetMethod(),
+			Host:            rules.NormalHost(h.GetHost()),
+			Path:            rules.NormalPath(h.GetPath()),
+			Query:           rules.ParseQuery(h.GetPath()),
+			Headers:         headers,
+			ClientIP:        client,
+			InvalidClientIP: !client.IsValid() && a.GetSource().GetAddress().GetSocketAddress().GetAddress() != "",
+			Claims:          verifiedClaims(a),
+			Descriptors:     extensionDescriptor(a.GetContextExtensions()),
 		},
 		Cost:    1,
 		NoDelay: true,

@@ -353,15 +353,18 @@ func TestRateLimit_MetadataHasTheTierAndNoSecrets(t *testing.T) {
 func TestRateLimit_ReadsTheClientAddressFromTheDescriptor(t *testing.T) {
 	ip := per("ip", 3, time.Minute, "remote_address")
 	ip.Axis, ip.Identifier = "IP", rules.Identifier{From: rules.FromClientIP}
-	ip.Match = rules.Match{ExceptCIDRs: []string{"10.0.0.0/8"}}
+	ip.Match = rules.Match{}
+	ip.Tiers = []rules.Tier{{Name: "own", When: rules.When{CIDRs: []string{"10.0.0.0/8"}}, Unlimited: true}}
 	w := limiterOf(t, ip)
 	for _, step := range []struct{ text, want string }{
 		{"generic_key=a remote_address=203.0.113.7", "OK: OK 2"},
 		{"remote_address=203.0.113.7", "OK: OK 1"},
 		{"remote_address=203.0.113.8", "OK: OK 2"},
 		{"remote_address=10.0.0.1", "OK: OK -"},
-		{"remote_address=invalid", "OK: OK 2"}, // unknown: counted as missing
-		{"generic_key=a", "OK: OK 1"},
+		{"remote_address=invalid", "OK: OK 2"}, // unreadable
+		{"generic_key=a", "OK: OK 2"},          // missing
+		{"remote_address=", "OK: OK 1"},        // missing
+		{"remote_address=203.0.113.7:80", "OK: OK 1"},
 	} {
 		wantSummary(t, w.ask(t, describe(step.text)), step.want)
 	}

@@ -72,7 +72,8 @@ func parseRateLimit(in *ratelimitv3.RateLimitRequest) (batch, error) {
 			return batch{}, err
 		}
 		c := &q.checks[i]
-		c.Request = rules.Request{Domain: domain, Descriptors: []rules.Descriptor{descriptor}, ClientIP: clientAddress(descriptor)}
+		c.Request = rules.Request{Domain: domain, Descriptors: []rules.Descriptor{descriptor}, NoHTTP: true}
+		c.Request.ClientIP, c.Request.InvalidClientIP = clientAddress(descriptor)
 		c.NoDelay = true
 		c.Override = parseOverride(d.GetLimit())
 		q.intents[i] = parseHits(c, in.GetHitsAddend(), d)
@@ -147,15 +148,16 @@ func parseOverride(o *descriptorv3.RateLimitDescriptor_RateLimitOverride) *engin
 	return &engine.Override{Units: int64(o.GetRequestsPerUnit()), Window: window}
 }
 
-// clientAddress returns the client address in the descriptor, the zero Addr if there is no address.
-func clientAddress(d rules.Descriptor) netip.Addr {
+// clientAddress returns the client address in the descriptor, the zero Addr if there is no address. The result invalid is true if there
+// is another text instead.
+func clientAddress(d rules.Descriptor) (ip netip.Addr, invalid bool) {
 	for _, e := range d {
 		if e.Key == remoteAddress {
-			ip, _ := netip.ParseAddr(e.Value) // the zero Addr if it is invalid
-			return ip
+			ip, err := netip.ParseAddr(e.Value) // the zero Addr if it is invalid
+			return ip, err != nil && e.Value != ""
 		}
 	}
-	return netip.Addr{}
+	return netip.Addr{}, false
 }
 
 func invalid(format string, a ...any) error {

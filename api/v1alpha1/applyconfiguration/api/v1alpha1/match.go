@@ -7,7 +7,7 @@ package v1alpha1
 //
 // Match selects the requests to limit. Exactly one field must be set.
 type MatchApplyConfiguration struct {
-	// http selects HTTP and gRPC requests.
+	// http selects HTTP and gRPC requests. It never selects the descriptors of Envoy's rate limit filter.
 	HTTP *HTTPMatchApplyConfiguration `json:"http,omitempty"`
 	// descriptors selects requests by an Envoy descriptor. A request matches if Envoy sends a descriptor with exactly these entries in
 	// this order.
