@@ -8,7 +8,8 @@ const (
 	// ConditionProgrammed of a policy is true if every live replica of every Limiter that selects the policy enforces this generation.
 	// Programmed of a Limiter is true if all managed resources are applied.
 	ConditionProgrammed = "Programmed"
-	// ConditionReady summarizes Accepted and Programmed. For a Limiter it also requires that the desired number of replicas is ready.
+	// ConditionReady of a policy is true if at least one Limiter enforces this generation, and no other Limiter is about to: it summarizes
+	// Accepted and Programmed. For a Limiter it also requires that the desired number of replicas is ready.
 	ConditionReady = "Ready"
 	// ConditionReconciling is true while the operator rolls out this generation to the replicas.
 	ConditionReconciling = "Reconciling"
@@ -25,14 +26,16 @@ const (
 
 // Reasons of the conditions.
 const (
-	ReasonAccepted         = "Accepted"         // Accepted=True
-	ReasonInvalid          = "Invalid"          // Accepted=False, Stalled=True: the policy does not compile
-	ReasonProgrammed       = "Programmed"       // Programmed=True, Ready=True
-	ReasonPending          = "Pending"          // Programmed=False: some replicas have not acknowledged this generation yet
-	ReasonNoReplicas       = "NoReplicas"       // Programmed=False: no live limiter replica has rules
-	ReasonNotSelected      = "NotSelected"      // Programmed=False: no Limiter selects the policy
-	ReasonStoreUnreachable = "StoreUnreachable" // Programmed=False, Degraded=True: the operator cannot connect to Redis
-	ReasonLocalMode        = "LocalMode"        // Degraded=True: live replicas decide without Redis
+	ReasonAccepted   = "Accepted"   // Accepted=True
+	ReasonInvalid    = "Invalid"    // Accepted=False, Stalled=True: the policy does not compile
+	ReasonProgrammed = "Programmed" // Programmed=True, Ready=True
+	ReasonPending    = "Pending"    // Programmed=False: some replicas have not acknowledged this generation yet
+	// ReasonPartiallyProgrammed is the reason of Ready=True: some Limiters enforce this generation, and the others cannot.
+	ReasonPartiallyProgrammed = "PartiallyProgrammed"
+	ReasonNoReplicas          = "NoReplicas"       // Programmed=False: no live limiter replica has rules
+	ReasonNotSelected         = "NotSelected"      // Programmed=False: no Limiter selects the policy
+	ReasonStoreUnreachable    = "StoreUnreachable" // Programmed=False, Degraded=True: the operator cannot connect to Redis
+	ReasonLocalMode           = "LocalMode"        // Degraded=True: live replicas decide without Redis
 
 	// ReasonNamespacePolicy is the reason of Overridden=True of a ClusterRateLimitPolicy with precedence Default: in at least one
 	// domain, a RateLimitPolicy with the same axis matches every request that the policy matches.

@@ -16,6 +16,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Redis",type=boolean,JSONPath=`.status.redis.reachable`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Enforcing",type=integer,priority=1,JSONPath=`.status.enforcingReplicas`
 // +kubebuilder:printcolumn:name="Rejected",type=integer,priority=1,JSONPath=`.status.policies.rejected`
 type Limiter struct {
 	metav1.TypeMeta `json:",inline"`
@@ -149,6 +150,11 @@ type LimiterStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Revision string `json:"revision,omitempty"`
+	// enforcingReplicas is the number of live replicas that enforce every rule of this revision.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	EnforcingReplicas int32 `json:"enforcingReplicas,omitempty"`
 	// policies counts the selected policies.
 	// +optional
 	Policies *PolicyCount `json:"policies,omitempty"`

@@ -227,7 +227,7 @@ type RateLimitPolicyStatus struct {
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// limiters lists the Limiters that select the policy.
+	// limiters lists the Limiters that select the policy, and the state of the policy in each of them.
 	// +optional
 	// +listType=map
 	// +listMapKey=namespace
@@ -250,19 +250,25 @@ type PolicyLimiterStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 	// revision is the content hash of the compiled policy. It changes if the enforced rules change.
-	// +required
+	// +optional
 	// +kubebuilder:validation:MaxLength=128
-	Revision string `json:"revision"`
-	// acknowledged is the number of live replicas that enforce this revision.
-	// +required
+	Revision string `json:"revision,omitempty"`
+	// conditions describe the policy in this Limiter alone. Programmed is always present, Degraded only while it is true.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// acknowledged is the number of live replicas that enforce this revision. It is present only while replicas are missing.
+	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
-	Acknowledged int32 `json:"acknowledged"`
-	// replicas is the number of live replicas.
-	// +required
+	Acknowledged *int32 `json:"acknowledged,omitempty"`
+	// replicas is the number of live replicas. It is present only while some of them do not enforce this revision.
+	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
-	Replicas int32 `json:"replicas"`
+	Replicas *int32 `json:"replicas,omitempty"`
 }
 
 // EffectivePolicy is a compiled policy in canonical form.

@@ -19,60 +19,99 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	v1alpha1ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
+	"github.com/weir-dev/weir/controllers/ruleset/report"
 )
 
 // BenchmarkReconcile measures the controller with 10 000 policies. The API server and Redis are fakes that take no time.
 func BenchmarkReconcile(b *testing.B) {
 	for name, edits := range map[string]bool{"nothing changed": false, "one edit": true} {
 		b.Run(name, func(b *testing.B) {
-			cache := &instant{}
-			for i := range 10_000 {
-				cache.policies = append(cache.policies, v1alpha1.RateLimitPolicy{
-					ObjectMeta: metav1.ObjectMeta{
-						Namespace: fmt.Sprintf("team-%d", i%100), Name: fmt.Sprintf("policy-%d", i),
-						UID: types.UID(strconv.Itoa(i)), ResourceVersion: "1", Generation: 1,
-					},
-					Spec: v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: 100, Window: "1d", Algorithm: v1alpha1.SlidingWindowCounter},
-				})
-			}
-			r, err := New(Config{
-				Client: cache, Uncached: cache, Open: func(*v1alpha1.Limiter) (publish.Store, error) { return cache, nil }, KeyPrefix: "weir:",
-				Resync: time.Second, Clock: time.Now, Metrics: prometheus.NewRegistry(),
-			})
-			if err != nil {
-				b.Fatal(err)
-			}
-			reconcile := func() ctrl.Result {
-				if _, err := r.Reconcile(b.Context(), ctrl.Request{NamespacedName: limiterName}); err != nil {
-					b.Fatal(err)
-				}
-				result, err := r.Reporter.Reconcile(b.Context(), ctrl.Request{})
-				if err != nil {
-					b.Fatal(err)
-				}
-				return result
-			}
-			rounds := 1
-			for reconcile().RequeueAfter != r.Resync { // until all statuses are written
-				rounds++
-			}
-			b.Logf("%d rounds until all statuses were written", rounds)
+			cache := newInstant(10_000, 2)
+			r := cache.reconciler(b)
+			b.Logf("%d rounds until all statuses were written", cache.settle(b, r))
 			for b.Loop() {
 				if edits {
 					cache.policies[7].Generation++
 					cache.policies[7].Spec.Limit++
 				}
-				reconcile()
+				cache.reconcile(b, r)
 			}
 		})
 	}
 }
 
-// instant fakes an API server, its cache, a Redis and two replicas. All of them are always up to date.
+// An autoscaler adds three replicas to a Limiter with 10 000 policies, all of which enforce the policies as soon as they serve.
+func TestReporter_WritesNoPolicyStatusWhileALimiterScales(t *testing.T) {
+	cache := newInstant(10_000, 3)
+	r := cache.reconciler(t)
+	cache.settle(t, r)
+	first := cache.policyWrites
+	for _, step := range []struct{ heartbeats, ready int32 }{{4, 3}, {5, 3}, {5, 5}, {6, 5}, {6, 6}, {6, 4}, {5, 4}, {3, 3}} {
+		cache.replicas, cache.ready = step.heartbeats, step.ready
+		cache.settle(t, r)
+	}
+	if first != 10_000 {
+		t.Errorf("%d writes of policy statuses at the start, want 10000", first)
+	}
+	if writes := cache.policyWrites - first; writes != 0 {
+		t.Errorf("%d writes of policy statuses while 3 replicas became 6 and 3 again, want 0", writes)
+	}
+}
+
+// instant fakes an API server, its cache, a Redis and replicas. All of them are always up to date.
 type instant struct {
 	client.Client
-	policies []v1alpha1.RateLimitPolicy
-	revision string
+	policies     []v1alpha1.RateLimitPolicy
+	revision     string
+	replicas     int32 // with a heartbeat
+	ready        int32 // pods
+	policyWrites int
+}
+
+func newInstant(policies int, replicas int32) *instant {
+	cache := &instant{replicas: replicas, ready: replicas}
+	for i := range policies {
+		cache.policies = append(cache.policies, v1alpha1.RateLimitPolicy{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: fmt.Sprintf("team-%d", i%100), Name: fmt.Sprintf("policy-%d", i),
+				UID: types.UID(strconv.Itoa(i)), ResourceVersion: "1", Generation: 1,
+			},
+			Spec: v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: 100, Window: "1d", Algorithm: v1alpha1.SlidingWindowCounter},
+		})
+	}
+	return cache
+}
+
+func (s *instant) reconciler(tb testing.TB) *Reconciler {
+	tb.Helper()
+	r, err := New(Config{
+		Client: s, Uncached: s, Open: func(*v1alpha1.Limiter) (publish.Store, error) { return s, nil }, KeyPrefix: "weir:",
+		Resync: time.Second, Clock: time.Now, Metrics: prometheus.NewRegistry(),
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+func (s *instant) reconcile(tb testing.TB, r *Reconciler) ctrl.Result {
+	tb.Helper()
+	if _, err := r.Reconcile(tb.Context(), ctrl.Request{NamespacedName: limiterName}); err != nil {
+		tb.Fatal(err)
+	}
+	result, err := r.Reporter.Reconcile(tb.Context(), ctrl.Request{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return result
+}
+
+// settle reconciles until all statuses are written, and returns the number of rounds.
+func (s *instant) settle(tb testing.TB, r *Reconciler) (rounds int) {
+	tb.Helper()
+	for rounds = 1; s.reconcile(tb, r).RequeueAfter == report.NextRound; rounds++ {
+	}
+	return rounds
 }
 
 func (s *instant) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
@@ -91,7 +130,7 @@ func (s *instant) List(_ context.Context, list client.ObjectList, _ ...client.Li
 func (s *instant) limiter() v1alpha1.Limiter {
 	return v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{
 		Namespace: limiterName.Namespace, Name: limiterName.Name, UID: "limiter", Generation: 1, ResourceVersion: "1",
-	}}
+	}, Status: v1alpha1.LimiterStatus{ReadyReplicas: s.ready}}
 }
 
 func (s *instant) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
@@ -112,7 +151,9 @@ func (s *instant) Apply(_ context.Context, apply runtime.ApplyConfiguration, _ .
 	return nil
 }
 
-func (s *instant) Status() client.SubResourceWriter { return instantStatus{} }
+func (s *instant) Status() client.SubResourceWriter {
+	return instantStatus{policyWrites: &s.policyWrites}
+}
 
 func (s *instant) LoadScripts(context.Context) ([]publish.Script, error) { return nil, nil }
 
@@ -135,14 +176,18 @@ func (s *instant) Load(context.Context, string) (data []byte, found bool, err er
 }
 
 func (s *instant) Replicas(context.Context) ([]publish.Replica, error) {
-	return []publish.Replica{{ID: "a", Revision: s.revision}, {ID: "b", Revision: s.revision}}, nil
+	return slices.Repeat([]publish.Replica{{Revision: s.revision}}, int(s.replicas)), nil
 }
 
-type instantStatus struct{ client.SubResourceWriter }
+type instantStatus struct {
+	client.SubResourceWriter
+	policyWrites *int
+}
 
-func (instantStatus) Apply(_ context.Context, apply runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
+func (s instantStatus) Apply(_ context.Context, apply runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
 	switch a := apply.(type) {
 	case *v1alpha1ac.RateLimitPolicyApplyConfiguration:
+		*s.policyWrites++
 		a.WithResourceVersion("2")
 	case *v1alpha1ac.LimiterApplyConfiguration:
 		a.WithResourceVersion("2")

@@ -99,9 +99,13 @@ func TestSetupWithManager_CallsTheAPIServerOncePerChange(t *testing.T) {
 		t.Errorf("%d writes of the status of the edited policy, want 1 to 3", statuses)
 	}
 	got["PATCH ratelimitpolicies/p07/status"] = 1
+	if n := got["PATCH limiters/default/status"]; n < 1 || n > 3 { // the revision, and how many replicas enforce it
+		t.Errorf("%d writes of the status of the Limiter, want 1 to 3", n)
+	}
+	got["PATCH limiters/default/status"] = 1
 	want := map[string]int{
 		"PATCH ratelimitpolicies/p07/status":  1,
-		"PATCH limiters/default/status":       1, // the revision
+		"PATCH limiters/default/status":       1,
 		"PATCH configmaps/weir-rules-default": 1,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

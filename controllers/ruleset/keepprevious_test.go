@@ -47,7 +47,7 @@ func TestKeepPrevious_KeepsTheActiveRuleSetOfAnInvalidSelector(t *testing.T) {
 	h.reconcile()
 	h.heartbeat(h.activeRevision(), "a")
 	h.reconcile()
-	h.hasReady("True", "1 of 1 replicas enforce generation 1")
+	h.hasReady("True", "all replicas enforce generation 1")
 	steady := h.versions()
 	keeps := func(when string, limit int64) {
 		t.Helper()
@@ -102,7 +102,7 @@ func TestKeepPrevious_KeepsTheActiveRuleSetOfAnInvalidSelector(t *testing.T) {
 	}
 	h.heartbeat(h.activeRevision(), "a")
 	h.reconcile()
-	h.hasReady("True", "1 of 1 replicas enforce generation 2")
+	h.hasReady("True", "all replicas enforce generation 2")
 	if c := h.degraded(); c != nil {
 		t.Errorf("Degraded: %+v", c)
 	}

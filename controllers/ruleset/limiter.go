@@ -30,13 +30,14 @@ type limiterReconciler struct {
 	// stopped is the UID of a Limiter that is being deleted: nothing is published for it.
 	stopped types.UID
 
-	selected  selected
-	ruleSet   *selection.RuleSet
-	edits     edits
-	publisher publish.Publisher
-	snapshot  publish.Snapshot
-	status    report.LimiterReporter
-	resync    resyncInterval
+	selected   selected
+	ruleSet    *selection.RuleSet
+	edits      edits
+	publisher  publish.Publisher
+	publishing publishing
+	snapshot   publish.Snapshot
+	status     report.LimiterReporter
+	resync     resyncInterval
 }
 
 // selected describes the last selection.
@@ -49,18 +50,19 @@ type selected struct {
 }
 
 func newLimiterReconciler(
-	c Config, name types.NamespacedName, states *report.LimiterStates, m *metrics, changes *changeCounter,
+	c Config, name types.NamespacedName, states *report.LimiterStates, m *metrics, changes *changeCounter, wait time.Duration,
 ) *limiterReconciler {
 	return &limiterReconciler{
-		Config:    c,
-		name:      name,
-		states:    states,
-		metrics:   m,
-		changes:   changes,
-		compiler:  selection.Compiler{KeyPrefix: c.KeyPrefix, Script: v1alpha1.ScriptReference{Name: c.Decider.Name, SHA: c.Decider.SHA}},
-		publisher: publish.Publisher{Open: c.Open, Resync: c.Resync, Clock: c.Clock},
-		snapshot:  publish.Snapshot{Client: c.Client, Uncached: c.Uncached, Limiter: name, Resync: c.Resync, Clock: c.Clock},
-		status:    report.LimiterReporter{Client: c.Client, Clock: c.Clock},
+		Config:     c,
+		name:       name,
+		states:     states,
+		metrics:    m,
+		changes:    changes,
+		compiler:   selection.Compiler{KeyPrefix: c.KeyPrefix, Script: v1alpha1.ScriptReference{Name: c.Decider.Name, SHA: c.Decider.SHA}},
+		publisher:  publish.Publisher{Open: c.Open, Resync: c.Resync, Clock: c.Clock},
+		publishing: publishing{wait: wait, latest: publish.Delivery{Connecting: true}},
+		snapshot:   publish.Snapshot{Client: c.Client, Uncached: c.Uncached, Limiter: name, Resync: c.Resync, Clock: c.Clock},
+		status:     report.LimiterReporter{Client: c.Client, Clock: c.Clock},
 	}
 }
 
@@ -69,14 +71,29 @@ func (l *limiterReconciler) reconcile(ctx context.Context, limiter *v1alpha1.Lim
 	if err := l.selectPolicies(ctx, limiter); err != nil {
 		return ctrl.Result{}, err
 	}
-	delivery := l.publisher.Publish(ctx, limiter, l.ruleSet)
+	l.setState() // the status of a policy that this Limiter does not select must not wait for its Redis
+	published := l.publishing.publish(ctx, &l.publisher, limiter, l.ruleSet)
+	l.setState()
 	l.snapshot.Save(ctx, limiter, l.ruleSet)
+	delivery := l.publishing.latest
+	if delivery.Connecting {
+		return ctrl.Result{RequeueAfter: l.publishing.wait}, nil
+	}
 	l.metrics.observeDelivery(l.edits, l.ruleSet, delivery, l.Clock())
-	l.states.Set(report.LimiterState{Limiter: l.name, Considered: l.selected.considered, RuleSet: l.ruleSet, Delivery: delivery})
 	if err := l.status.Report(ctx, limiter, l.ruleSet, delivery, l.selected.invalidSelector); err != nil {
 		return ctrl.Result{}, err
 	}
+	if !published {
+		return ctrl.Result{RequeueAfter: l.publishing.wait}, nil
+	}
 	return ctrl.Result{RequeueAfter: l.resync.next(l.ruleSet, delivery, l.Resync)}, nil
+}
+
+// setState makes the selection and the latest delivery available to the reporter of policies.
+func (l *limiterReconciler) setState() {
+	l.states.Set(report.LimiterState{
+		Limiter: l.name, Considered: l.selected.considered, RuleSet: l.ruleSet, Delivery: l.publishing.latest,
+	})
 }
 
 // gatherInterval is how often the policies are read when no watch reports a change.
@@ -140,6 +157,7 @@ func (l *limiterReconciler) activeRuleSet(ctx context.Context, limiter *v1alpha1
 	if err != nil || data != nil {
 		return data, err
 	}
+	l.publishing.finish()
 	return l.publisher.Load(ctx, limiter, revision)
 }
 

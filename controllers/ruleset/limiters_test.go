@@ -56,17 +56,23 @@ func TestReconcile_PublishesToEachLimiterWhatItSelects(t *testing.T) {
 	h.heartbeat(h.activeRevision(), "a", "b")
 	reconcile()
 	h.hasCondition("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
-	h.hasCondition("hourly", v1alpha1.ConditionReady, no, v1alpha1.ReasonNoReplicas)
-	if got := h.message("hourly", v1alpha1.ConditionReady); got != "weir-system/edge: no limiter replica is ready: check the pods of the Limiter" {
+	h.hasCondition("hourly", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNoReplicas)
+	h.hasCondition("hourly", v1alpha1.ConditionReady, yes, v1alpha1.ReasonPartiallyProgrammed)
+	h.hasNoCondition("hourly", v1alpha1.ConditionReconciling)
+	const missing = "weir-system/edge: no limiter replica is ready: check the pods of the Limiter"
+	if got := h.message("hourly", v1alpha1.ConditionProgrammed); got != missing {
+		t.Errorf("Programmed has message %q", got)
+	}
+	if got := h.message("hourly", v1alpha1.ConditionReady); got != "1 of 2 Limiters enforce generation 1; not "+missing {
 		t.Errorf("Ready has message %q", got)
 	}
 	h.must(edge.Heartbeat(t.Context(), controlplane.Replica{ID: "e", Revision: revision}))
 	reconcile()
 	h.hasCondition("hourly", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
-	if got := h.message("hourly", v1alpha1.ConditionReady); got != "3 of 3 replicas of 2 Limiters enforce generation 1" {
+	if got := h.message("hourly", v1alpha1.ConditionReady); got != "all replicas of 2 Limiters enforce generation 1" {
 		t.Errorf("Ready has message %q", got)
 	}
-	if l := h.policy("hourly").Status.Limiters; len(l) != 2 || l[0].Name != "default" || l[0].Acknowledged != 2 || l[1].Name != "edge" || l[1].Acknowledged != 1 {
+	if l := h.policy("hourly").Status.Limiters; len(l) != 2 || l[0].Name != "default" || l[0].Acknowledged != nil || l[1].Name != "edge" || l[1].Acknowledged != nil {
 		t.Errorf("limiters %+v", l)
 	}
 

@@ -38,3 +38,41 @@ func TestReconcile_ReportsAnotherCauseOfAnOutageOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestReconcile_EnforcedPoliciesStayReadyWhileOnlyTheOperatorLosesRedis(t *testing.T) {
+	h := newHarness(t)
+	h.createPolicy("daily", nil)
+	h.createPolicy("edited", nil)
+	h.setReadyPods(2)
+	h.reconcile()
+	h.heartbeat(h.activeRevision(), "a", "b")
+	h.reconcile()
+	h.redis.Kill()
+	check := func(when string) {
+		t.Helper()
+		h.reconcile()
+		for _, kind := range []string{v1alpha1.ConditionProgrammed, v1alpha1.ConditionReady} {
+			h.hasCondition("daily", kind, yes, v1alpha1.ReasonProgrammed)
+			h.hasCondition("edited", kind, no, v1alpha1.ReasonStoreUnreachable)
+		}
+		h.hasCondition("daily", v1alpha1.ConditionDegraded, yes, v1alpha1.ReasonStoreUnreachable)
+		h.hasNoCondition("daily", v1alpha1.ConditionReconciling)
+		if got := h.limiter("default").Status.EnforcingReplicas; when == "the operator restarts" && got != 0 {
+			t.Errorf("%d replicas enforce the edited rule set", got)
+		}
+		if t.Failed() {
+			t.Fatal(when)
+		}
+	}
+	h.editPolicy("edited", limit(7))
+	check("a policy is edited")
+	h.setReadyPods(4) // new pods start from the snapshot
+	check("the Limiter scales")
+	h.restartOperator()
+	check("the operator restarts")
+	h.editPolicy("daily", func(s *v1alpha1.RateLimitPolicySpec) { s.Window = "24h" }) // the same rule
+	check("an edit that does not change the rule")
+	h.editPolicy("daily", limit(7))
+	h.reconcile()
+	h.hasCondition("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonStoreUnreachable)
+}

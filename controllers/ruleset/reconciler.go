@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,7 +27,9 @@ type Reconciler struct {
 
 	states  *report.LimiterStates
 	metrics *metrics
-	changes changeCounter
+	// publishWait is how long a reconciliation waits for Redis.
+	publishWait time.Duration
+	changes     changeCounter
 
 	mu       sync.Mutex
 	limiters map[types.NamespacedName]*limiterReconciler
@@ -40,11 +43,12 @@ func New(config Config) (*Reconciler, error) {
 	}
 	states := report.NewLimiterStates()
 	return &Reconciler{
-		Config:   config,
-		Reporter: &report.Reporter{Client: config.Client, Clock: config.Clock, States: states},
-		states:   states,
-		metrics:  m,
-		limiters: map[types.NamespacedName]*limiterReconciler{},
+		Config:      config,
+		Reporter:    &report.Reporter{Client: config.Client, Clock: config.Clock, States: states},
+		states:      states,
+		publishWait: publishWait,
+		metrics:     m,
+		limiters:    map[types.NamespacedName]*limiterReconciler{},
 	}, nil
 }
 
@@ -73,6 +77,7 @@ func (r *Reconciler) Forget(ctx context.Context, limiter *v1alpha1.Limiter) erro
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stopped = limiter.UID
+	l.publishing.cancel()
 	return l.publisher.Clear(ctx, limiter)
 }
 
@@ -80,7 +85,7 @@ func (r *Reconciler) limiter(name types.NamespacedName) *limiterReconciler {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.limiters[name] == nil {
-		r.limiters[name] = newLimiterReconciler(r.Config, name, r.states, r.metrics, &r.changes)
+		r.limiters[name] = newLimiterReconciler(r.Config, name, r.states, r.metrics, &r.changes, r.publishWait)
 	}
 	return r.limiters[name]
 }
@@ -102,6 +107,7 @@ func (r *Reconciler) stop(name types.NamespacedName, uid types.UID) {
 	defer l.mu.Unlock()
 	r.metrics.remove(name)
 	if uid == "" {
+		l.publishing.cancel()
 		l.publisher.Close()
 		return
 	}

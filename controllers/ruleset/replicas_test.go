@@ -36,7 +36,7 @@ func TestReconcile_ExpectsAReplicaWithoutHeartbeatWhileItsPodIsReady(t *testing.
 	h.hasReady("False", "0 of 3 replicas enforce generation 1")
 	h.heartbeat(old, "a", "b", "c")
 	h.reconcile()
-	h.hasReady("True", "3 of 3 replicas enforce generation 1")
+	h.hasReady("True", "all replicas enforce generation 1")
 
 	h.editPolicy("daily", limit(7))
 	h.flushAll() // including the heartbeat of c
@@ -47,7 +47,7 @@ func TestReconcile_ExpectsAReplicaWithoutHeartbeatWhileItsPodIsReady(t *testing.
 	}
 	h.hasReady("False", "2 of 3 replicas enforce generation 2")
 	h.hasCondition("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonPending)
-	if l := h.policy("daily").Status.Limiters; len(l) != 1 || l[0].Acknowledged != 2 || l[0].Replicas != 3 {
+	if l := h.policy("daily").Status.Limiters; len(l) != 1 || *l[0].Acknowledged != 2 || *l[0].Replicas != 3 {
 		t.Errorf("limiters %+v", l)
 	}
 	h.restartOperator() // the number comes from the status of the Limiter
@@ -67,19 +67,19 @@ func TestReconcile_ExpectsAReplicaWithoutHeartbeatWhileItsPodIsReady(t *testing.
 
 	h.setReadyPods(2) // the pod is gone
 	h.reconcile()
-	h.hasReady("True", "2 of 2 replicas enforce generation 2")
+	h.hasReady("True", "all replicas enforce generation 2")
 	h.setReadyPods(3) // a new pod that sends its heartbeat later
 	h.reconcile()
 	h.hasReady("False", "2 of 3 replicas enforce generation 2")
 	h.heartbeat(h.activeRevision(), "d")
 	h.reconcile()
-	h.hasReady("True", "3 of 3 replicas enforce generation 2")
+	h.hasReady("True", "all replicas enforce generation 2")
 	h.setReadyPods(2) // a pod that ends is not ready first, and removes its heartbeat later
 	h.reconcile()
-	h.hasReady("True", "3 of 3 replicas enforce generation 2")
+	h.hasReady("True", "all replicas enforce generation 2")
 	h.must(h.exchange.Remove(t.Context(), "d"))
 	h.reconcile()
-	h.hasReady("True", "2 of 2 replicas enforce generation 2")
+	h.hasReady("True", "all replicas enforce generation 2")
 }
 
 // A policy is edited while Redis is unavailable. The replicas that have not connected again enforce the old rule.
@@ -92,7 +92,7 @@ func TestReconcile_ExpectsAllReplicasAfterAnOutage(t *testing.T) {
 			h.reconcile()
 			h.heartbeat(h.activeRevision(), "a", "b", "c")
 			h.reconcile()
-			h.hasReady("True", "3 of 3 replicas enforce generation 1")
+			h.hasReady("True", "all replicas enforce generation 1")
 			old := h.activeRevision()
 			h.redis.Kill()
 			h.editPolicy("daily", limit(7))
@@ -110,7 +110,7 @@ func TestReconcile_ExpectsAllReplicasAfterAnOutage(t *testing.T) {
 			h.hasReady("False", "1 of 3 replicas enforce generation 2")
 			h.heartbeat(h.activeRevision(), "b", "c")
 			h.reconcile()
-			h.hasReady("True", "3 of 3 replicas enforce generation 2")
+			h.hasReady("True", "all replicas enforce generation 2")
 		})
 	}
 }
@@ -133,5 +133,5 @@ func TestReconcile_ExpectsAStoppedReplicaForTheRecoveryWindowOnly(t *testing.T) 
 	h.now = h.now.Add(10 * time.Second)
 	h.heartbeat(h.activeRevision(), "a")
 	h.reconcile()
-	h.hasReady("True", "1 of 1 replicas enforce generation 1")
+	h.hasReady("True", "all replicas enforce generation 1")
 }

@@ -64,7 +64,7 @@ func (s *scenario) countPolicies(ctx context.Context) error {
 		return err
 	}
 	want := ready("Programmed")
-	want.text = "2 of 2 replicas enforce generation 1"
+	want.text = "all replicas enforce generation 1"
 	for i := range namespaced.Items {
 		err := checkCondition(&namespaced.Items[i], want)
 		s.expect(err == nil, "%v", err)
@@ -107,7 +107,7 @@ func (s *scenario) exceedLimit(ctx context.Context) error {
 // scaleTo scales the Limiter and waits until all replicas enforce a policy.
 func (s *scenario) scaleTo(replicas int) action {
 	want := ready("Programmed")
-	want.text = fmt.Sprintf("%d of %d replicas", replicas, replicas)
+	want.text = "all replicas enforce"
 	enforced := sequence(s.hasCondition(limiterNamed(system, "default"), ready("Deployed")), s.hasCondition(policyNamed(traffic, steadyPolicy), want))
 	return sequence(
 		s.command("kubectl", "-n", system, "scale", "limiter/default", fmt.Sprintf("--replicas=%d", replicas)),

@@ -182,7 +182,7 @@ func (s *scenario) selectByTwoLimiters(ctx context.Context) error {
 		return err
 	}
 	want := ready("Programmed")
-	want.text = "3 of 3 replicas of 2 Limiters"
+	want.text = "all replicas of 2 Limiters"
 	s.within(ctx, rolloutTime, "a policy that two Limiters select reports both", s.hasCondition(p, want))
 	s.expect(len(p.Status.Limiters) == 2, "its status lists %d Limiters", len(p.Status.Limiters))
 	return errors.Join(s.Delete(ctx, twin), s.Delete(ctx, p))

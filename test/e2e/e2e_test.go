@@ -151,7 +151,7 @@ func TestPolicy_FromApplyTo429(t *testing.T) {
 
 	w.mustApply("reports", "axis: Tenant, limit: 5, window: 1h, algorithm: SlidingWindowLog")
 	w.waitFor("Ready", "reports")
-	if got := w.condition("reports", "Programmed"); !strings.HasPrefix(got, "True Programmed 2 of 2 replicas") {
+	if got := w.condition("reports", "Programmed"); !strings.HasPrefix(got, "True Programmed all replicas") {
 		t.Errorf("Programmed: %s", got)
 	}
 	if passed := w.spend(9); passed != 5 {
@@ -168,8 +168,8 @@ func TestPolicy_FromApplyTo429(t *testing.T) {
 		t.Errorf("%d more requests passed after the limit rose from 5 to 8, want 3", passed)
 	}
 	w.waitFor("Ready", "reports")
-	if got := w.kubectl("get", "ratelimitpolicy", "reports", "-o", "jsonpath={.metadata.generation} {.status.observedGeneration} {.status.limiters[0].acknowledged}/{.status.limiters[0].replicas} {.status.effective.window}"); got != "2 2 2/2 1h0m0s" {
-		t.Errorf("generation, observed, acknowledged, window: %s", got)
+	if got := w.kubectl("get", "ratelimitpolicy", "reports", "-o", "jsonpath={.metadata.generation} {.status.observedGeneration} {.status.limiters[0].conditions[0].status} {.status.effective.window}"); got != "2 2 True 1h0m0s" {
+		t.Errorf("generation, observed, programmed, window: %s", got)
 	}
 
 	w.kubectl("delete", "ratelimitpolicy", "reports")
@@ -292,7 +292,7 @@ func TestProgrammed_WaitsForALateReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.until("both replicas enforce the edit", func() bool {
-		return w.condition("reports", "Programmed") == "True Programmed 2 of 2 replicas enforce generation 2"
+		return w.condition("reports", "Programmed") == "True Programmed all replicas enforce generation 2"
 	})
 	if got := w.check(1, true).Limit; got != 6 {
 		t.Errorf("the late replica enforces %d, want 6", got)

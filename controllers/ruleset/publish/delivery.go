@@ -16,6 +16,8 @@ type Delivery struct {
 	AtLeast int32
 	// Local are the replicas that decide locally. It is zero while Redis is unavailable: the operator then has no heartbeats.
 	Local LocalMode
+	// Connecting is true until the first attempt to publish has finished: the other fields are unknown.
+	Connecting bool
 	// Outage of Redis; zero while Redis is available.
 	Outage Outage
 	// Redis is the result of the last inspection.
@@ -63,7 +65,7 @@ func (d Delivery) Unavailable() bool { return d.Outage.Message != "" }
 
 // Equal reports whether both deliveries mean the same for every policy of one rule set.
 func (d Delivery) Equal(other Delivery) bool {
-	return d.Outage.Message == other.Outage.Message && d.Outage.Reason == other.Outage.Reason && d.Outage.Since.Equal(other.Outage.Since) &&
+	return d.Connecting == other.Connecting && d.Outage.Message == other.Outage.Message && d.Outage.Reason == other.Outage.Reason && d.Outage.Since.Equal(other.Outage.Since) &&
 		d.Local == other.Local && d.Serving() == other.Serving() &&
 		slices.EqualFunc(d.Replicas, other.Replicas, func(a, b ServingReplica) bool {
 			return a.Revision == b.Revision && len(a.Rules) == len(b.Rules)
@@ -89,19 +91,29 @@ func (d Delivery) Enforced(policy, revision string) bool {
 	return !d.Unavailable() && d.Serving() > 0 && d.Acknowledged(policy, revision) == d.Serving()
 }
 
+// Enforcing returns the number of replicas that enforce every rule of the set.
+func (d Delivery) Enforcing(set *selection.RuleSet) int32 {
+	var n int32
+	for _, replica := range d.Replicas {
+		if replica.enforces(set) {
+			n++
+		}
+	}
+	return n
+}
+
 // EnforcedAll reports whether at least one replica serves, and every serving replica enforces every rule of the set.
 func (d Delivery) EnforcedAll(set *selection.RuleSet) bool {
-	if d.Unavailable() || len(d.Replicas) == 0 || int(d.Serving()) > len(d.Replicas) {
-		return false
+	return !d.Unavailable() && len(d.Replicas) > 0 && d.Enforcing(set) == d.Serving()
+}
+
+func (r ServingReplica) enforces(set *selection.RuleSet) bool {
+	if r.Revision == set.Revision {
+		return true
 	}
-	for _, replica := range d.Replicas {
-		if replica.Revision == set.Revision {
-			continue
-		}
-		for policy, rule := range set.Rules { // a rule set of another revision can contain the same rules
-			if replica.Rules[policy] != rule.Revision {
-				return false
-			}
+	for policy, rule := range set.Rules { // a rule set of another revision can contain the same rules
+		if r.Rules[policy] != rule.Revision {
+			return false
 		}
 	}
 	return true

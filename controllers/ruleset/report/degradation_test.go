@@ -78,14 +78,14 @@ func TestPolicyStatus_KeepsTheStartOfAnOutageWhenTheOperatorRestarts(t *testing.
 		return outcome{rule: rule, unavailable: d.Outage.Message, degradation: policyDegradation(d)}
 	}
 	policy := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
-	before := policyStatus(policy.Generation, []outcome{at(ten)}, nil, ten)
-	after := policyStatus(policy.Generation, []outcome{at(ten.Add(time.Hour))}, before.Conditions, ten.Add(time.Hour))
+	before, _ := policyStatus(policy.Generation, []outcome{at(ten)}, v1alpha1.RateLimitPolicyStatus{}, ten)
+	after, _ := policyStatus(policy.Generation, []outcome{at(ten.Add(time.Hour))}, before, ten.Add(time.Hour))
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("the status (-of the first operator +of the second):\n%s", diff)
 	}
 
 	local := outcome{rule: rule, degradation: degradation{v1alpha1.ReasonLocalMode, "local"}}
-	other := policyStatus(policy.Generation, []outcome{local}, before.Conditions, ten.Add(time.Hour))
+	other, _ := policyStatus(policy.Generation, []outcome{local}, before, ten.Add(time.Hour))
 	c := meta.FindStatusCondition(other.Conditions, v1alpha1.ConditionDegraded)
 	if c == nil || c.Message != "local" || c.Reason != v1alpha1.ReasonLocalMode || !c.LastTransitionTime.Time.Equal(ten) {
 		t.Errorf("Degraded with another reason: %+v", c)
@@ -98,15 +98,15 @@ func TestPolicyStatus_NamesTheDegradedLimiter(t *testing.T) {
 	of := func(name, unavailable string, began time.Time) outcome {
 		d := publish.Delivery{Outage: publish.Outage{Message: unavailable, Since: began}}
 		limiter := types.NamespacedName{Namespace: "weir-system", Name: name}
-		return outcome{limiter: limiter, rule: &selection.Rule{Revision: "sha256:a"}, acknowledged: 1, replicas: 1, unavailable: unavailable, degradation: policyDegradation(d)}
+		return outcome{limiter: limiter, rule: &selection.Rule{Revision: "sha256:a"}, enforced: true, unavailable: unavailable, degradation: policyDegradation(d)}
 	}
 	const rest = ": the operator has not reached Redis since 2026-11-21T10:00:00Z: replicas that cannot reach Redis either follow spec.onStoreFailure"
-	before := policyStatus(1, []outcome{of("a", "refused", ten), of("b", "refused", ten)}, nil, ten)
+	before, _ := policyStatus(1, []outcome{of("a", "refused", ten), of("b", "refused", ten)}, v1alpha1.RateLimitPolicyStatus{}, ten)
 	c := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionDegraded)
 	if c == nil || c.Message != "weir-system/a"+rest {
 		t.Fatalf("Degraded of both: %+v", c)
 	}
-	after := policyStatus(1, []outcome{of("a", "", time.Time{}), of("b", "refused", ten)}, before.Conditions, ten.Add(time.Minute))
+	after, _ := policyStatus(1, []outcome{of("a", "", time.Time{}), of("b", "refused", ten)}, before, ten.Add(time.Minute))
 	c = meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionDegraded)
 	if c == nil || c.Message != "weir-system/b"+rest || !c.LastTransitionTime.Time.Equal(ten) {
 		t.Errorf("Degraded of the second: %+v", c)

@@ -45,6 +45,9 @@ func (r *LimiterReporter) Report(
 		before = *r.reported.status
 	}
 	after := limiterStatus(limiter.Generation, set, d, invalidSelector, before.Conditions, r.Clock())
+	if d.Unavailable() && before.Revision == after.Revision { // the operator may have restarted since it knew the replicas
+		after.EnforcingReplicas = before.EnforcingReplicas
+	}
 	if equality.Semantic.DeepEqual(before, after) {
 		return nil
 	}
@@ -59,7 +62,9 @@ func (r *LimiterReporter) Report(
 // ownedStatus returns the fields of the status that this controller owns.
 func ownedStatus(limiter *v1alpha1.Limiter) v1alpha1.LimiterStatus {
 	status := limiter.Status
-	owned := v1alpha1.LimiterStatus{Revision: status.Revision, Policies: status.Policies, Redis: status.Redis, Scripts: status.Scripts}
+	owned := v1alpha1.LimiterStatus{
+		Revision: status.Revision, EnforcingReplicas: status.EnforcingReplicas, Policies: status.Policies, Redis: status.Redis, Scripts: status.Scripts,
+	}
 	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded); c != nil {
 		owned.Conditions = []metav1.Condition{*c}
 	}
@@ -71,9 +76,10 @@ func limiterStatus(
 	generation int64, set *selection.RuleSet, d publish.Delivery, invalidSelector error, before []metav1.Condition, now time.Time,
 ) v1alpha1.LimiterStatus {
 	status := v1alpha1.LimiterStatus{
-		Revision: set.Revision,
-		Policies: &v1alpha1.PolicyCount{Accepted: int32(len(set.Rules)), Rejected: int32(len(set.Problems))},
-		Redis:    &v1alpha1.RedisState{Reachable: !d.Unavailable(), Primaries: int32(d.Redis.Primaries), Version: d.Redis.Version},
+		Revision:          set.Revision,
+		EnforcingReplicas: d.Enforcing(set),
+		Policies:          &v1alpha1.PolicyCount{Accepted: int32(len(set.Rules)), Rejected: int32(len(set.Problems))},
+		Redis:             &v1alpha1.RedisState{Reachable: !d.Unavailable(), Primaries: int32(d.Redis.Primaries), Version: d.Redis.Version},
 	}
 	for _, script := range d.Scripts {
 		status.Scripts = append(status.Scripts, v1alpha1.LoadedScript{
@@ -104,6 +110,9 @@ func applyLimiterStatus(limiter *v1alpha1.Limiter, s v1alpha1.LimiterStatus) *v1
 	status := v1alpha1ac.LimiterStatus().
 		WithRevision(s.Revision).
 		WithPolicies(v1alpha1ac.PolicyCount().WithAccepted(s.Policies.Accepted).WithRejected(s.Policies.Rejected))
+	if s.EnforcingReplicas != 0 {
+		status.WithEnforcingReplicas(s.EnforcingReplicas)
+	}
 	redis := v1alpha1ac.RedisState().WithReachable(s.Redis.Reachable)
 	if s.Redis.Primaries != 0 {
 		redis.WithPrimaries(s.Redis.Primaries)

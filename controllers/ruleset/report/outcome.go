@@ -3,49 +3,75 @@ package report
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
 	"github.com/weir-dev/weir/internal/compile"
 )
 
 // outcome is the state of one policy at one Limiter that selects it.
 type outcome struct {
-	limiter      types.NamespacedName // empty for a policy that no Limiter selects
-	rule         *selection.Rule      // nil if the policy does not compile or is not selected
-	problems     []compile.Problem
-	acknowledged int32
-	replicas     int32
-	unavailable  string // why Redis is unavailable; empty if it is available
-	degradation  degradation
-	overridden   selection.Overridden
+	limiter  types.NamespacedName // empty for a policy that no Limiter selects
+	rule     *selection.Rule      // nil if the policy does not compile or is not selected
+	problems []compile.Problem
+	// enforced reports whether every replica that serves, of at least one, enforces the policy. While the operator cannot use
+	// Redis, it reports whether they did when the operator last could.
+	enforced               bool
+	acknowledged, replicas int32
+	connecting             bool   // the operator has not finished the first attempt to publish
+	unavailable            string // why Redis is unavailable; empty if it is available
+	degradation            degradation
+	overridden             selection.Overridden
 }
 
-// outcomeOf returns the state of a policy that the Limiter selects.
-func outcomeOf(s *LimiterState, p selection.Policy) outcome {
+// outcomeOf returns the state of a policy that the Limiter selects. The reported statuses are those of the policy before.
+func outcomeOf(s *LimiterState, p selection.Policy, reported []v1alpha1.PolicyLimiterStatus) outcome {
 	o := outcome{limiter: s.Limiter, problems: s.RuleSet.Problems[p.Key()]}
-	if rule, ok := s.RuleSet.Rules[p.Name]; ok && len(o.problems) == 0 {
-		o.rule = &rule
-		o.replicas = s.Delivery.Serving()
-		if s.RuleSet.Policies[p.GetUID()] == p.GetGeneration() { // a previous rule set can have the rule of an earlier generation
-			o.acknowledged = s.Delivery.Acknowledged(p.Name, rule.Revision)
-		}
-		o.unavailable, o.degradation = s.Delivery.Outage.Message, policyDegradation(s.Delivery)
-		o.overridden = s.RuleSet.Overridden[p.Name]
+	rule, ok := s.RuleSet.Rules[p.Name]
+	if !ok || len(o.problems) > 0 {
+		return o
 	}
+	o.rule = &rule
+	o.replicas = s.Delivery.Serving()
+	current := s.RuleSet.Policies[p.GetUID()] == p.GetGeneration() // a previous rule set can have the rule of an earlier generation
+	if current {
+		o.acknowledged = s.Delivery.Acknowledged(p.Name, rule.Revision)
+	}
+	o.enforced = o.replicas > 0 && o.acknowledged == o.replicas
+	o.connecting, o.unavailable = s.Delivery.Connecting, s.Delivery.Outage.Message
+	if current && (o.connecting || o.unavailable != "") && wasEnforced(reported, s.Limiter, rule.Revision) {
+		o.enforced = true // replicas do not lose rules when the operator loses Redis; new ones start from the snapshot
+	}
+	o.degradation, o.overridden = policyDegradation(s.Delivery), s.RuleSet.Overridden[p.Name]
 	return o
 }
 
-// programmed reports whether every replica that serves, of at least one, enforces the policy.
-func (o outcome) programmed() bool {
-	return o.rule != nil && o.unavailable == "" && o.replicas > 0 && o.acknowledged == o.replicas
+// wasEnforced reports whether the status reports that the Limiter enforces this revision of the policy's rule.
+func wasEnforced(reported []v1alpha1.PolicyLimiterStatus, limiter types.NamespacedName, revision string) bool {
+	before := entryOf(reported, limiter)
+	return before.Revision == revision && meta.IsStatusConditionTrue(before.Conditions, v1alpha1.ConditionProgrammed)
+}
+
+// entryOf returns the entry of the Limiter; the zero value if it has no entry.
+func entryOf(reported []v1alpha1.PolicyLimiterStatus, limiter types.NamespacedName) v1alpha1.PolicyLimiterStatus {
+	i := slices.IndexFunc(reported, func(l v1alpha1.PolicyLimiterStatus) bool {
+		return l.Namespace == limiter.Namespace && l.Name == limiter.Name
+	})
+	if i < 0 {
+		return v1alpha1.PolicyLimiterStatus{}
+	}
+	return reported[i]
 }
 
 // summary is everything in an outcome that the status of one version of a policy depends on.
 type summary struct {
 	limiter                types.NamespacedName
 	revision               string // of the rule; empty if the policy does not compile
-	acknowledged, replicas int32
+	enforced               bool
+	acknowledged, replicas int32 // zero if it is enforced: the status has numbers only while replicas are missing
+	connecting             bool
 	unavailable            string
 	degradation            degradation
 	overridden             selection.Overridden
@@ -55,10 +81,13 @@ func (o outcome) summary() summary {
 	if o.rule == nil {
 		return summary{limiter: o.limiter}
 	}
-	return summary{
-		limiter: o.limiter, revision: o.rule.Revision, acknowledged: o.acknowledged, replicas: o.replicas,
-		unavailable: o.unavailable, degradation: o.degradation, overridden: o.overridden,
+	s := summary{
+		limiter: o.limiter, revision: o.rule.Revision, enforced: o.enforced, degradation: o.degradation, overridden: o.overridden,
 	}
+	if !o.enforced {
+		s.acknowledged, s.replicas, s.connecting, s.unavailable = o.acknowledged, o.replicas, o.connecting, o.unavailable
+	}
+	return s
 }
 
 func summaries(outcomes []outcome) []summary {

@@ -22,13 +22,15 @@ const (
 )
 
 // policyStatus is the only place that turns outcomes into the status of a policy. There is at least one outcome. A condition
-// that has the same status in before keeps its transition time.
-func policyStatus(generation int64, outcomes []outcome, before []metav1.Condition, now time.Time) v1alpha1.RateLimitPolicyStatus {
-	wanted := policyConditions(outcomes, generation)
-	keepOutageStart(wanted, before)
-	status := v1alpha1.RateLimitPolicyStatus{
+// that has the same status in before keeps its transition time. The status changes at the time due even if the outcomes do not,
+// unless due is zero.
+func policyStatus(
+	generation int64, outcomes []outcome, before v1alpha1.RateLimitPolicyStatus, now time.Time,
+) (status v1alpha1.RateLimitPolicyStatus, due time.Time) {
+	wanted, due := policyConditions(outcomes, before.Limiters, generation, now)
+	status = v1alpha1.RateLimitPolicyStatus{
 		ObservedGeneration: generation,
-		Conditions:         conditions.Merge(before, wanted, generation, now),
+		Conditions:         mergeConditions(before.Conditions, wanted, generation, now),
 	}
 	for _, o := range outcomes {
 		if o.rule == nil || len(status.Limiters) == maxLimiters {
@@ -38,15 +40,29 @@ func policyStatus(generation int64, outcomes []outcome, before []metav1.Conditio
 			effective := o.rule.Effective
 			status.Effective = &effective
 		}
-		status.Limiters = append(status.Limiters, v1alpha1.PolicyLimiterStatus{
-			Namespace:    o.limiter.Namespace,
-			Name:         o.limiter.Name,
-			Revision:     o.rule.Revision,
-			Acknowledged: o.acknowledged,
-			Replicas:     o.replicas,
-		})
+		status.Limiters = append(status.Limiters, o.entry(entryOf(before.Limiters, o.limiter).Conditions, generation, now))
 	}
-	return status
+	return status, due
+}
+
+// entry returns the state of the policy at one Limiter.
+func (o outcome) entry(before []metav1.Condition, generation int64, now time.Time) v1alpha1.PolicyLimiterStatus {
+	entry := v1alpha1.PolicyLimiterStatus{Namespace: o.limiter.Namespace, Name: o.limiter.Name, Revision: o.rule.Revision}
+	if !o.enforced {
+		entry.Acknowledged, entry.Replicas = &o.acknowledged, &o.replicas
+	}
+	wanted := []metav1.Condition{o.programmed(generation).condition(v1alpha1.ConditionProgrammed)}
+	if d := o.degradation; d.reason != "" {
+		wanted = append(wanted, condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, d.reason, d.message))
+	}
+	entry.Conditions = mergeConditions(before, wanted, generation, now)
+	return entry
+}
+
+// mergeConditions is conditions.Merge, and keeps when an outage of Redis began.
+func mergeConditions(before, wanted []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
+	keepOutageStart(wanted, before)
+	return conditions.Merge(before, wanted, generation, now)
 }
 
 // keepOutageStart keeps the message of a Degraded condition that differs only in when the outage of Redis began. The operator
@@ -71,21 +87,23 @@ func withoutTime(message string) string {
 
 // policyConditions returns the conditions of a policy. They follow kstatus: Ready is the summary. Reconciling is present while
 // the policy can become ready without an edit, Stalled while it needs an edit. Degraded and Overridden are unknown to kstatus
-// and present while they are true: the policy is enforced nevertheless.
-func policyConditions(outcomes []outcome, generation int64) []metav1.Condition {
+// and present while they are true: the policy is enforced nevertheless. The conditions change at the time due, see ready.
+func policyConditions(
+	outcomes []outcome, reported []v1alpha1.PolicyLimiterStatus, generation int64, now time.Time,
+) (all []metav1.Condition, due time.Time) {
 	for _, o := range outcomes {
 		if len(o.problems) > 0 {
-			return invalid(problemText(o.problems))
+			return invalid(problemText(o.problems)), time.Time{}
 		}
 	}
-	value, reason, message := programmed(outcomes, generation)
-	all := []metav1.Condition{
+	ready, due := ready(outcomes, reported, generation, now)
+	all = []metav1.Condition{
 		condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "the policy is valid"),
-		condition(v1alpha1.ConditionProgrammed, value, reason, message),
-		condition(v1alpha1.ConditionReady, value, reason, message),
+		programmed(outcomes, generation).condition(v1alpha1.ConditionProgrammed),
+		ready.condition(v1alpha1.ConditionReady),
 	}
-	if value != metav1.ConditionTrue {
-		all = append(all, condition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, reason, message))
+	if ready.status != metav1.ConditionTrue {
+		all = append(all, condition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, ready.reason, ready.message))
 	}
 	addFirst := func(kind string, of func(outcome) (reason, message string)) {
 		for _, o := range outcomes {
@@ -97,7 +115,7 @@ func policyConditions(outcomes []outcome, generation int64) []metav1.Condition {
 	}
 	addFirst(v1alpha1.ConditionDegraded, func(o outcome) (reason, message string) { return o.degradation.reason, o.degradation.message })
 	addFirst(v1alpha1.ConditionOverridden, func(o outcome) (reason, message string) { return o.overridden.Reason, o.overridden.Message })
-	return all
+	return all, due
 }
 
 func invalid(message string) []metav1.Condition {
@@ -115,42 +133,6 @@ func (o outcome) prefix(all []outcome) string {
 		return ""
 	}
 	return o.limiter.String() + ": "
-}
-
-// programmed describes the first Limiter that does not enforce the policy. If every Limiter enforces it, it describes all.
-func programmed(outcomes []outcome, generation int64) (value metav1.ConditionStatus, reason, message string) {
-	var acknowledged, replicas int32
-	for _, o := range outcomes {
-		if value, reason, message := o.programmedCondition(generation); value != metav1.ConditionTrue {
-			return value, reason, o.prefix(outcomes) + message
-		}
-		acknowledged, replicas = acknowledged+o.acknowledged, replicas+o.replicas
-	}
-	message = enforcing(acknowledged, replicas, generation)
-	if len(outcomes) > 1 {
-		message = fmt.Sprintf("%d of %d replicas of %d Limiters enforce generation %d", acknowledged, replicas, len(outcomes), generation)
-	}
-	return metav1.ConditionTrue, v1alpha1.ReasonProgrammed, message
-}
-
-func (o outcome) programmedCondition(generation int64) (value metav1.ConditionStatus, reason, message string) {
-	switch {
-	case o.rule == nil:
-		return metav1.ConditionFalse, v1alpha1.ReasonNotSelected,
-			"no Limiter selects the policy: create a Limiter, or check spec.policySelector and spec.policyNamespaceSelector of the existing ones"
-	case o.unavailable != "":
-		return metav1.ConditionFalse, v1alpha1.ReasonStoreUnreachable, "Redis cannot be used: " + o.unavailable
-	case o.programmed():
-		return metav1.ConditionTrue, v1alpha1.ReasonProgrammed, enforcing(o.acknowledged, o.replicas, generation)
-	case o.replicas == 0:
-		return metav1.ConditionFalse, v1alpha1.ReasonNoReplicas, "no limiter replica is ready: check the pods of the Limiter"
-	default:
-		return metav1.ConditionFalse, v1alpha1.ReasonPending, enforcing(o.acknowledged, o.replicas, generation)
-	}
-}
-
-func enforcing(acknowledged, replicas int32, generation int64) string {
-	return fmt.Sprintf("%d of %d replicas enforce generation %d", acknowledged, replicas, generation)
 }
 
 func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
@@ -174,12 +156,7 @@ func applyPolicyStatus(status v1alpha1.RateLimitPolicyStatus) *v1alpha1ac.RateLi
 	apply := v1alpha1ac.RateLimitPolicyStatus().WithObservedGeneration(status.ObservedGeneration)
 	apply.WithConditions(conditions.Apply(status.Conditions)...)
 	for _, l := range status.Limiters {
-		apply.WithLimiters(v1alpha1ac.PolicyLimiterStatus().
-			WithNamespace(l.Namespace).
-			WithName(l.Name).
-			WithRevision(l.Revision).
-			WithAcknowledged(l.Acknowledged).
-			WithReplicas(l.Replicas))
+		apply.WithLimiters(applyEntry(l))
 	}
 	if e := status.Effective; e != nil {
 		apply.WithEffective(v1alpha1ac.EffectivePolicy().
@@ -188,5 +165,14 @@ func applyPolicyStatus(status v1alpha1.RateLimitPolicyStatus) *v1alpha1ac.RateLi
 			WithKeyPattern(e.KeyPattern).
 			WithScript(v1alpha1ac.ScriptReference().WithName(e.Script.Name).WithSHA(e.Script.SHA)))
 	}
+	return apply
+}
+
+func applyEntry(l v1alpha1.PolicyLimiterStatus) *v1alpha1ac.PolicyLimiterStatusApplyConfiguration {
+	apply := v1alpha1ac.PolicyLimiterStatus().WithNamespace(l.Namespace).WithName(l.Name).WithConditions(conditions.Apply(l.Conditions)...)
+	if l.Revision != "" {
+		apply.WithRevision(l.Revision)
+	}
+	apply.Acknowledged, apply.Replicas = l.Acknowledged, l.Replicas
 	return apply
 }

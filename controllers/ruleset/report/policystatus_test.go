@@ -42,16 +42,28 @@ func TestPolicyStatus_HasTheConditionsThatKstatusExpects(t *testing.T) {
 			"Accepted=True/Accepted Programmed=False/Pending Ready=False/Pending Reconciling=True/Pending", "InProgress",
 		},
 		"all replicas enforce it": {
-			outcome{rule: rule, acknowledged: 2, replicas: 2},
+			outcome{rule: rule, enforced: true},
 			"Accepted=True/Accepted Programmed=True/Programmed Ready=True/Programmed", "Current",
 		},
-		"Redis unavailable": {
-			outcome{rule: rule, acknowledged: 2, replicas: 2, unavailable: "refused", degradation: outage},
+		"Redis unavailable to the operator, a policy that replicas enforce": {
+			outcome{rule: rule, enforced: true, unavailable: "refused", degradation: outage},
+			"Accepted=True/Accepted Programmed=True/Programmed Ready=True/Programmed Degraded=True/StoreUnreachable", "Current",
+		},
+		"the operator has just started": {
+			outcome{rule: rule, connecting: true},
+			"Accepted=True/Accepted Programmed=False/Pending Ready=False/Pending Reconciling=True/Pending", "InProgress",
+		},
+		"the operator has just started, a policy that replicas enforced": {
+			outcome{rule: rule, connecting: true, enforced: true},
+			"Accepted=True/Accepted Programmed=True/Programmed Ready=True/Programmed", "Current",
+		},
+		"Redis unavailable, a policy that was edited": {
+			outcome{rule: rule, acknowledged: 1, replicas: 2, unavailable: "refused", degradation: outage},
 			"Accepted=True/Accepted Programmed=False/StoreUnreachable Ready=False/StoreUnreachable " +
 				"Reconciling=True/StoreUnreachable Degraded=True/StoreUnreachable", "InProgress",
 		},
 		"a replica in local mode": {
-			outcome{rule: rule, acknowledged: 2, replicas: 2, degradation: local},
+			outcome{rule: rule, enforced: true, degradation: local},
 			"Accepted=True/Accepted Programmed=True/Programmed Ready=True/Programmed Degraded=True/LocalMode", "Current",
 		},
 		"a replica in local mode, another without the rule": {
@@ -62,7 +74,10 @@ func TestPolicyStatus_HasTheConditionsThatKstatusExpects(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			policy := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
-			status := policyStatus(policy.Generation, []outcome{test.outcome}, nil, time.Unix(1_800_000_000, 0))
+			status, due := policyStatus(policy.Generation, []outcome{test.outcome}, v1alpha1.RateLimitPolicyStatus{}, time.Unix(1_800_000_000, 0))
+			if !due.IsZero() {
+				t.Errorf("the status of a policy of one Limiter changes with time, at %v", due)
+			}
 			var got []string
 			for _, c := range status.Conditions {
 				got = append(got, fmt.Sprintf("%s=%s/%s", c.Type, c.Status, c.Reason))

@@ -55,6 +55,8 @@ type reportedPolicy struct {
 	summaries []summary
 	// written is the status that was written over that version; nil if nothing was.
 	written *writtenStatus
+	// due is when the status changes without a change of the outcomes; zero if it does not.
+	due time.Time
 }
 
 type writtenStatus struct {
@@ -68,6 +70,22 @@ func (r reportedPolicy) missing(p selection.Policy) *writtenStatus {
 		return nil
 	}
 	return r.written
+}
+
+// latest returns the status that was written last, by the reporter or as the cache has it.
+func (r reportedPolicy) latest(p selection.Policy) writtenStatus {
+	if missing := r.missing(p); missing != nil {
+		return *missing
+	}
+	return writtenStatus{version: p.GetResourceVersion(), status: *p.Status}
+}
+
+// untilDue returns how long to wait until the status changes with time, at most one interval.
+func (r reportedPolicy) untilDue(now time.Time) time.Duration {
+	if r.due.IsZero() {
+		return interval
+	}
+	return min(interval, max(r.due.Sub(now), NextRound))
 }
 
 // errNextRound means that the status must be written in the next round.
@@ -136,17 +154,20 @@ func (r *Reporter) report(ctx context.Context, policies []selection.Policy, stat
 		if known {
 			after[p.GetUID()] = before
 		}
-		outcomes, complete := r.outcomes(p, states)
+		outcomes, complete := r.outcomes(p, states, before.latest(p).status.Limiters)
 		if !complete { // the missing states arrive as changes
 			continue
 		}
-		if known && before.over == p.GetResourceVersion() && unchanged(before.summaries, outcomes) {
+		overdue := !before.due.IsZero() && !now.Before(before.due)
+		if known && before.over == p.GetResourceVersion() && !overdue && unchanged(before.summaries, outcomes) {
+			requeueAfter = min(requeueAfter, before.untilDue(now))
 			continue
 		}
-		reported, err := r.reportPolicy(ctx, p, before.missing(p), outcomes, now, &budget)
+		reported, err := r.reportPolicy(ctx, p, before, outcomes, now, &budget)
 		switch {
 		case err == nil:
 			after[p.GetUID()] = reported
+			requeueAfter = min(requeueAfter, reported.untilDue(now))
 		case errors.Is(err, errNextRound):
 			requeueAfter = NextRound
 		case apierrors.IsConflict(err): // the policy was edited, and the cache does not have the edit yet
@@ -162,14 +183,16 @@ func (r *Reporter) report(ctx context.Context, policies []selection.Policy, stat
 
 // outcomes returns an outcome of the policy for each Limiter that selects it. If no Limiter selects it, there is one outcome
 // without a Limiter. The outcomes are complete if every Limiter has considered the policy in its current generation.
-func (r *Reporter) outcomes(p selection.Policy, states []LimiterState) (outcomes []outcome, complete bool) {
+func (r *Reporter) outcomes(
+	p selection.Policy, states []LimiterState, reported []v1alpha1.PolicyLimiterStatus,
+) (outcomes []outcome, complete bool) {
 	for i := range states {
 		s := &states[i]
 		if generation, ok := s.Considered[p.GetUID()]; !ok || generation != p.GetGeneration() {
 			return nil, false
 		}
 		if _, selected := s.RuleSet.Policies[p.GetUID()]; selected {
-			outcomes = append(outcomes, outcomeOf(s, p))
+			outcomes = append(outcomes, outcomeOf(s, p, reported))
 		}
 	}
 	if len(outcomes) == 0 {
@@ -180,14 +203,11 @@ func (r *Reporter) outcomes(p selection.Policy, states []LimiterState) (outcomes
 
 // reportPolicy writes the status of the policy, unless it has that status. It takes the write from the budget.
 func (r *Reporter) reportPolicy(
-	ctx context.Context, p selection.Policy, missing *writtenStatus, outcomes []outcome, now time.Time, budget *int,
+	ctx context.Context, p selection.Policy, before reportedPolicy, outcomes []outcome, now time.Time, budget *int,
 ) (reportedPolicy, error) {
-	latest := writtenStatus{version: p.GetResourceVersion(), status: *p.Status}
-	if missing != nil {
-		latest = *missing
-	}
-	status := policyStatus(p.GetGeneration(), outcomes, latest.status.Conditions, now)
-	reported := reportedPolicy{over: p.GetResourceVersion(), summaries: summaries(outcomes), written: missing}
+	latest := before.latest(p)
+	status, due := policyStatus(p.GetGeneration(), outcomes, latest.status, now)
+	reported := reportedPolicy{over: p.GetResourceVersion(), summaries: summaries(outcomes), written: before.missing(p), due: due}
 	if equality.Semantic.DeepEqual(latest.status, status) {
 		return reported, nil
 	}

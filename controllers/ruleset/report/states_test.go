@@ -34,15 +34,16 @@ func TestPolicyStatus_MatchesTheStatesInTestGitops(t *testing.T) {
 		"policy-pending":                  {1, outcome{rule: rule, acknowledged: 1, replicas: 2}},
 		"policy-no-replicas":              {1, outcome{rule: rule}},
 		"policy-not-selected":             {1, outcome{}},
-		"policy-ready":                    {1, outcome{rule: rule, acknowledged: 2, replicas: 2}},
-		"policy-edited-ready":             {2, outcome{rule: rule, acknowledged: 2, replicas: 2}},
+		"policy-ready":                    {1, outcome{rule: rule, enforced: true}},
+		"policy-edited-ready":             {2, outcome{rule: rule, enforced: true}},
 		"policy-invalid":                  {1, outcome{problems: bad}},
-		"policy-local-mode":               {1, outcome{rule: rule, acknowledged: 2, replicas: 2, degradation: policyDegradation(local)}},
+		"policy-local-mode":               {1, outcome{rule: rule, enforced: true, degradation: policyDegradation(local)}},
 		"policy-local-mode-pending":       {1, outcome{rule: rule, acknowledged: 1, replicas: 2, degradation: policyDegradation(local)}},
-		"policy-store-unreachable":        {1, outcome{rule: rule, acknowledged: 2, replicas: 2, unavailable: gone, degradation: policyDegradation(outage)}},
+		"policy-store-unreachable":        {1, outcome{rule: rule, enforced: true, unavailable: gone, degradation: policyDegradation(outage)}},
+		"policy-partially-programmed":     {1, outcome{rule: rule, enforced: true}},
 		"policy-edited-store-unreachable": {2, outcome{rule: rule, acknowledged: 0, replicas: 2, unavailable: gone, degradation: policyDegradation(outage)}},
-		"policy-overridden":               {1, outcome{rule: rule, acknowledged: 2, replicas: 2, overridden: overriddenBy(compile.Override{Policy: "a", Domain: "a", By: "cluster/strict", Reason: v1alpha1.ReasonStricterPolicy})}},
-		"cluster-overridden":              {1, outcome{rule: rule, acknowledged: 2, replicas: 2, overridden: overriddenBy(compile.Override{Policy: "a", Domain: "shop", By: "shop/tenant-free", Reason: v1alpha1.ReasonNamespacePolicy})}},
+		"policy-overridden":               {1, outcome{rule: rule, enforced: true, overridden: overriddenBy(compile.Override{Policy: "a", Domain: "a", By: "cluster/strict", Reason: v1alpha1.ReasonStricterPolicy})}},
+		"cluster-overridden":              {1, outcome{rule: rule, enforced: true, overridden: overriddenBy(compile.Override{Policy: "a", Domain: "shop", By: "shop/tenant-free", Reason: v1alpha1.ReasonNamespacePolicy})}},
 	} {
 		data, err := os.ReadFile("../../../test/gitops/testdata/states/" + name + ".yaml")
 		if err != nil {
@@ -56,7 +57,12 @@ func TestPolicyStatus_MatchesTheStatesInTestGitops(t *testing.T) {
 		if c.o.rule != nil {
 			c.o.limiter = types.NamespacedName{Namespace: "weir-system", Name: "default"}
 		}
-		got := policyStatus(c.g, []outcome{c.o}, nil, at)
+		outcomes := []outcome{c.o}
+		if name == "policy-partially-programmed" {
+			staging := outcome{rule: rule, limiter: types.NamespacedName{Namespace: "weir-system", Name: "staging"}}
+			outcomes = append(outcomes, staging)
+		}
+		got, _ := policyStatus(c.g, outcomes, v1alpha1.RateLimitPolicyStatus{}, at)
 		if diff := cmp.Diff(p.Status, got, cmpopts.IgnoreFields(v1alpha1.RateLimitPolicyStatus{}, "Effective"), cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")); diff != "" {
 			t.Errorf("%s (-file +written)\n%s", name, diff)
 		}

@@ -619,6 +619,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
+    - name: enforcingReplicas
+      type:
+        scalar: numeric
     - name: observedGeneration
       type:
         scalar: numeric
@@ -772,6 +775,14 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: acknowledged
       type:
         scalar: numeric
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
     - name: name
       type:
         scalar: string

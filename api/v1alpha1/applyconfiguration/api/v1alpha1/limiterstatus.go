@@ -24,6 +24,8 @@ type LimiterStatusApplyConfiguration struct {
 	Selector *string `json:"selector,omitempty"`
 	// revision is the content hash of the rules that the operator has published to the replicas.
 	Revision *string `json:"revision,omitempty"`
+	// enforcingReplicas is the number of live replicas that enforce every rule of this revision.
+	EnforcingReplicas *int32 `json:"enforcingReplicas,omitempty"`
 	// policies counts the selected policies.
 	Policies *PolicyCountApplyConfiguration `json:"policies,omitempty"`
 	// redis is the state of Redis as the operator observes it.
@@ -88,6 +90,14 @@ func (b *LimiterStatusApplyConfiguration) WithSelector(value string) *LimiterSta
 // If called multiple times, the Revision field is set to the value of the last call.
 func (b *LimiterStatusApplyConfiguration) WithRevision(value string) *LimiterStatusApplyConfiguration {
 	b.Revision = &value
+	return b
+}
+
+// WithEnforcingReplicas sets the EnforcingReplicas field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the EnforcingReplicas field is set to the value of the last call.
+func (b *LimiterStatusApplyConfiguration) WithEnforcingReplicas(value int32) *LimiterStatusApplyConfiguration {
+	b.EnforcingReplicas = &value
 	return b
 }
 

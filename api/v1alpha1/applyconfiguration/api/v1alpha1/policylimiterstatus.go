@@ -2,6 +2,10 @@
 
 package v1alpha1
 
+import (
+	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
+)
+
 // PolicyLimiterStatusApplyConfiguration represents a declarative configuration of the PolicyLimiterStatus type for use
 // with apply.
 //
@@ -13,9 +17,11 @@ type PolicyLimiterStatusApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// revision is the content hash of the compiled policy. It changes if the enforced rules change.
 	Revision *string `json:"revision,omitempty"`
-	// acknowledged is the number of live replicas that enforce this revision.
+	// conditions describe the policy in this Limiter alone. Programmed is always present, Degraded only while it is true.
+	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
+	// acknowledged is the number of live replicas that enforce this revision. It is present only while replicas are missing.
 	Acknowledged *int32 `json:"acknowledged,omitempty"`
-	// replicas is the number of live replicas.
+	// replicas is the number of live replicas. It is present only while some of them do not enforce this revision.
 	Replicas *int32 `json:"replicas,omitempty"`
 }
 
@@ -46,6 +52,19 @@ func (b *PolicyLimiterStatusApplyConfiguration) WithName(value string) *PolicyLi
 // If called multiple times, the Revision field is set to the value of the last call.
 func (b *PolicyLimiterStatusApplyConfiguration) WithRevision(value string) *PolicyLimiterStatusApplyConfiguration {
 	b.Revision = &value
+	return b
+}
+
+// WithConditions adds the given value to the Conditions field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Conditions field.
+func (b *PolicyLimiterStatusApplyConfiguration) WithConditions(values ...*v1.ConditionApplyConfiguration) *PolicyLimiterStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithConditions")
+		}
+		b.Conditions = append(b.Conditions, *values[i])
+	}
 	return b
 }
 

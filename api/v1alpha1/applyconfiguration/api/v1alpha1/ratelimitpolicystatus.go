@@ -16,7 +16,7 @@ type RateLimitPolicyStatusApplyConfiguration struct {
 	// conditions are Accepted, Programmed and Ready. Reconciling, Stalled, Degraded and Overridden are present only while they are
 	// true.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// limiters lists the Limiters that select the policy.
+	// limiters lists the Limiters that select the policy, and the state of the policy in each of them.
 	Limiters []PolicyLimiterStatusApplyConfiguration `json:"limiters,omitempty"`
 	// effective is the compiled policy in canonical form.
 	Effective *EffectivePolicyApplyConfiguration `json:"effective,omitempty"`

@@ -1,0 +1,107 @@
+package report
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// PendingDeadline is how long Ready waits for the replicas of one Limiter while another Limiter enforces the policy.
+const PendingDeadline = time.Minute
+
+// verdict is the status, the reason and the message of a condition.
+type verdict struct {
+	status          metav1.ConditionStatus
+	reason, message string
+}
+
+func (v verdict) condition(kind string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: v.status, Reason: v.reason, Message: v.message}
+}
+
+// programmed describes one Limiter. It has numbers only while replicas are missing: a Limiter that scales must not change the
+// statuses of thousands of policies.
+func (o outcome) programmed(generation int64) verdict {
+	switch {
+	case o.rule == nil:
+		return verdict{
+			metav1.ConditionFalse, v1alpha1.ReasonNotSelected,
+			"no Limiter selects the policy: create a Limiter, or check spec.policySelector and spec.policyNamespaceSelector of the existing ones",
+		}
+	case o.enforced:
+		return verdict{metav1.ConditionTrue, v1alpha1.ReasonProgrammed, fmt.Sprintf("all replicas enforce generation %d", generation)}
+	case o.connecting:
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonPending, "the operator is connecting to Redis"}
+	case o.unavailable != "":
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonStoreUnreachable, "Redis cannot be used: " + o.unavailable}
+	case o.replicas == 0:
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonNoReplicas, "no limiter replica is ready: check the pods of the Limiter"}
+	default:
+		message := fmt.Sprintf("%d of %d replicas enforce generation %d", o.acknowledged, o.replicas, generation)
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonPending, message}
+	}
+}
+
+// programmed describes all Limiters. It is true if every one enforces the policy, and otherwise names the first that does not.
+func programmed(outcomes []outcome, generation int64) verdict {
+	for _, o := range outcomes {
+		if v := o.programmed(generation); v.status != metav1.ConditionTrue {
+			v.message = o.prefix(outcomes) + v.message
+			return v
+		}
+	}
+	if len(outcomes) == 1 {
+		return outcomes[0].programmed(generation)
+	}
+	message := fmt.Sprintf("all replicas of %d Limiters enforce generation %d", len(outcomes), generation)
+	return verdict{metav1.ConditionTrue, v1alpha1.ReasonProgrammed, message}
+}
+
+// ready summarizes all Limiters. A Limiter that cannot enforce the policy (no replica is ready, or its Redis is unavailable), or
+// has not done so by the deadline, does not keep the policy from being ready if another Limiter enforces it. The message names
+// it. The result changes when a deadline passes; due is zero if no deadline is pending.
+func ready(outcomes []outcome, reported []v1alpha1.PolicyLimiterStatus, generation int64, now time.Time) (result verdict, due time.Time) {
+	all := programmed(outcomes, generation)
+	var enforcing int
+	var missing, waiting string // the first Limiter that does not enforce the policy, and the first that Ready waits for
+	for _, o := range outcomes {
+		v := o.programmed(generation)
+		if v.status == metav1.ConditionTrue {
+			enforcing++
+			continue
+		}
+		if missing == "" {
+			missing = o.prefix(outcomes) + v.message
+		}
+		if v.reason != v1alpha1.ReasonPending {
+			continue
+		}
+		deadline := now.Add(PendingDeadline)
+		before := meta.FindStatusCondition(entryOf(reported, o.limiter).Conditions, v1alpha1.ConditionProgrammed)
+		if before != nil && before.Status == metav1.ConditionFalse {
+			deadline = before.LastTransitionTime.Add(PendingDeadline)
+		}
+		if !now.Before(deadline) {
+			continue
+		}
+		if waiting == "" {
+			waiting = o.prefix(outcomes) + v.message
+		}
+		if due.IsZero() || deadline.Before(due) {
+			due = deadline
+		}
+	}
+	switch {
+	case enforcing == 0 || missing == "":
+		return all, time.Time{}
+	case waiting != "":
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonPending, waiting}, due
+	default:
+		message := fmt.Sprintf("%d of %d Limiters enforce generation %d; not %s", enforcing, len(outcomes), generation, missing)
+		return verdict{metav1.ConditionTrue, v1alpha1.ReasonPartiallyProgrammed, message}, time.Time{}
+	}
+}

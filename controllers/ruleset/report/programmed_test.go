@@ -1,0 +1,108 @@
+package report
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ruleset/selection"
+)
+
+// Two Limiters select the policy: default and staging.
+func TestPolicyStatus_ReadyDependsOnTheLimitersThatCanEnforce(t *testing.T) {
+	rule := &selection.Rule{Revision: "sha256:a"}
+	of := func(name string, o outcome) outcome {
+		o.limiter, o.rule = types.NamespacedName{Namespace: "weir", Name: name}, rule
+		return o
+	}
+	enforced := outcome{enforced: true}
+	tests := map[string]struct {
+		production, staging outcome
+		programmed, ready   string // status, reason and message
+		waits               bool
+	}{
+		"both enforce it": {
+			enforced, enforced,
+			"True Programmed all replicas of 2 Limiters enforce generation 4", "True Programmed all replicas of 2 Limiters enforce generation 4", false,
+		},
+		"staging has no replicas": {
+			enforced, outcome{},
+			"False NoReplicas weir/staging: no limiter replica is ready: check the pods of the Limiter",
+			"True PartiallyProgrammed 1 of 2 Limiters enforce generation 4; not weir/staging: no limiter replica is ready: check the pods of the Limiter", false,
+		},
+		"the Redis of staging is unavailable": {
+			enforced, outcome{replicas: 2, unavailable: "refused"},
+			"False StoreUnreachable weir/staging: Redis cannot be used: refused",
+			"True PartiallyProgrammed 1 of 2 Limiters enforce generation 4; not weir/staging: Redis cannot be used: refused", false,
+		},
+		"some replicas of staging are late": {
+			enforced, outcome{replicas: 2, acknowledged: 1},
+			"False Pending weir/staging: 1 of 2 replicas enforce generation 4", "False Pending weir/staging: 1 of 2 replicas enforce generation 4", true,
+		},
+		"the operator connects to the Redis of staging": {
+			enforced, outcome{connecting: true},
+			"False Pending weir/staging: the operator is connecting to Redis", "False Pending weir/staging: the operator is connecting to Redis", true,
+		},
+		"only staging enforces it, production is late": {
+			outcome{replicas: 2}, enforced,
+			"False Pending weir/default: 0 of 2 replicas enforce generation 4", "False Pending weir/default: 0 of 2 replicas enforce generation 4", true,
+		},
+		"none enforces it": {
+			outcome{replicas: 2, unavailable: "refused"}, outcome{replicas: 2, acknowledged: 1},
+			"False StoreUnreachable weir/default: Redis cannot be used: refused", "False StoreUnreachable weir/default: Redis cannot be used: refused", false,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			now := time.Unix(1_800_000_000, 0)
+			outcomes := []outcome{of("default", test.production), of("staging", test.staging)}
+			status, due := policyStatus(4, outcomes, v1alpha1.RateLimitPolicyStatus{}, now)
+			for kind, want := range map[string]string{v1alpha1.ConditionProgrammed: test.programmed, v1alpha1.ConditionReady: test.ready} {
+				c := meta.FindStatusCondition(status.Conditions, kind)
+				if got := string(c.Status) + " " + c.Reason + " " + c.Message; got != want {
+					t.Errorf("%s: %s, want %s", kind, got, want)
+				}
+			}
+			if ready := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady); ready == meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReconciling) {
+				t.Errorf("Ready and Reconciling are both %v", ready)
+			}
+			if !test.waits {
+				if !due.IsZero() {
+					t.Errorf("the status changes at %v, want no change", due)
+				}
+				return
+			}
+			// A Limiter that makes no progress for a minute does not keep the policy from being ready.
+			if want := now.Add(time.Minute); !due.Equal(want) {
+				t.Fatalf("the status changes at %v, want %v", due, want)
+			}
+			before, _ := policyStatus(4, outcomes, status, due.Add(-time.Second))
+			if meta.IsStatusConditionTrue(before.Conditions, v1alpha1.ConditionReady) {
+				t.Error("Ready before the deadline")
+			}
+			after, _ := policyStatus(4, outcomes, status, due)
+			if c := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionReady); c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonPartiallyProgrammed {
+				t.Errorf("Ready after the deadline: %+v", c)
+			}
+		})
+	}
+}
+
+func TestPolicyStatus_HasNumbersOnlyWhileReplicasAreMissing(t *testing.T) {
+	o := outcome{rule: &selection.Rule{Revision: "sha256:a"}, limiter: types.NamespacedName{Namespace: "weir", Name: "default"}, acknowledged: 1, replicas: 2}
+	status, _ := policyStatus(1, []outcome{o}, v1alpha1.RateLimitPolicyStatus{}, time.Unix(1_800_000_000, 0))
+	l := status.Limiters[0]
+	if l.Acknowledged == nil || *l.Acknowledged != 1 || l.Replicas == nil || *l.Replicas != 2 || meta.IsStatusConditionTrue(l.Conditions, v1alpha1.ConditionProgrammed) {
+		t.Errorf("entry of a Limiter with a missing replica: %+v", l)
+	}
+	o.acknowledged, o.enforced = 2, true
+	status, _ = policyStatus(1, []outcome{o}, status, time.Unix(1_800_000_001, 0))
+	l = status.Limiters[0]
+	if l.Acknowledged != nil || l.Replicas != nil || !meta.IsStatusConditionTrue(l.Conditions, v1alpha1.ConditionProgrammed) {
+		t.Errorf("entry of a Limiter that enforces the policy: %+v", l)
+	}
+}
