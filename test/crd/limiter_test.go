@@ -166,7 +166,7 @@ func TestLimiter_SupportsScaleAndStatus(t *testing.T) {
 	status := ac.LimiterStatus().
 		WithObservedGeneration(1).
 		WithConditions(condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonReplicasMissing)).
-		WithReplicas(3).WithReadyReplicas(2).WithSelector("app.kubernetes.io/name=weir").WithRevision("sha256:00").
+		WithReplicas(3).WithReadyReplicas(2).WithSelector("app.kubernetes.io/name=weir").WithRevision("sha256:00").WithEnforcingReplicas(2).
 		WithPolicies(ac.PolicyCount().WithAccepted(10).WithRejected(1)).
 		WithRedis(ac.RedisState().WithReachable(true).WithPrimaries(3).WithVersion("7.0.15")).
 		WithScripts(ac.LoadedScript().WithName("spend").WithSHA("da39a3ee5e6b4b0d3255bfef95601890afd80709").WithLoadedOn(3))
@@ -207,8 +207,8 @@ func TestLimiter_SupportsScaleAndStatus(t *testing.T) {
 			{"small", "False", "3", "10", "true", "*"},
 		}},
 		{[]string{"limiters", "-o", "wide"}, [][]string{
-			{"NAME", "READY", "REPLICAS", "POLICIES", "REDIS", "AGE", "REASON", "REJECTED"},
-			{"small", "False", "3", "10", "true", "*", "ReplicasMissing", "1"},
+			{"NAME", "READY", "REPLICAS", "POLICIES", "REDIS", "AGE", "REASON", "ENFORCING", "REJECTED"},
+			{"small", "False", "3", "10", "true", "*", "ReplicasMissing", "2", "1"},
 		}},
 	} {
 		out := n.kubectl(t, append([]string{"get", "-n", n.name}, c.args...)...)
