@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/local"
+	"github.com/weir-dev/weir/limiter/memstore"
 )
 
 // When the memory is full, the counters with the smallest part of their limit go first, and never the one that is spent on.
@@ -249,6 +250,22 @@ func TestStats_BytesIsTheMemoryOfTheCounters(t *testing.T) {
 				t.Errorf("%d bytes for %d counters, want about %d", bytes, c.Stats().Held, allocated)
 			}
 		})
+	}
+}
+
+// A counter with unreported units also holds what the store knows about it.
+func TestStats_BytesIncludesBothStatesOfCountersWithUnreportedUnits(t *testing.T) {
+	clock := newClock()
+	store, c := memstore.New(clock.Now), local.New(plenty, clock.Now)
+	l := limit(t, limiter.SlidingWindowLog, 1000, 6*time.Hour)
+	for range 50 {
+		learn(t, store, c, one("key", l, 1))
+		clock.pass(6 * time.Minute)
+	}
+	reported := c.Stats().Bytes
+	c.Spend(one("key", l, 1))
+	if both := c.Stats().Bytes; reported < 50*24 || both < reported+50*24 {
+		t.Errorf("%d bytes with 50 instants, and %d with a unit that is not reported, want 24 more for each instant", reported, both)
 	}
 }
 
