@@ -146,3 +146,26 @@ func TestNewCoarseState_MergesInstantsWithinA64thOfTheWindow(t *testing.T) {
 		}
 	}
 }
+
+// A log is as large as the number of instants in its window, however long it is used.
+func TestSize_IsBoundedByTheWindow(t *testing.T) {
+	limit := mustLimit(t, limiter.SlidingWindowLog, 100, time.Minute)
+	for name, state := range map[string]limiter.State{"exact": limit.NewState(), "coarse": limit.NewCoarseState()} {
+		now := noon
+		for range 5000 {
+			state.Spend(now, limit, 1)
+			now = now.Add(2 * time.Second)
+		}
+		if used := usedOf(state, limit, now); used < 29 || used > 30 {
+			t.Fatalf("%s: %d units count", name, used)
+		}
+		if state.Size() < 30*24 || state.Size() > 4*30*24 {
+			t.Errorf("%s: %d bytes for 30 instants of 24 bytes", name, state.Size())
+		}
+	}
+	for _, algorithm := range algorithms() {
+		if size := mustLimit(t, algorithm, 100, time.Minute).NewState().Size(); size < 16 || size > 64 {
+			t.Errorf("%s: a new state takes %d bytes", algorithm, size)
+		}
+	}
+}

@@ -33,3 +33,21 @@ func TestTokenBucket_WaitAfterTheBurstWasLoweredIsExact(t *testing.T) {
 		}
 	}
 }
+
+// A level between two units counts as the lower burst, not as one unit more.
+func TestTokenBucket_NeverHoldsMoreThanALoweredBurst(t *testing.T) {
+	wide, err := mustLimit(t, limiter.TokenBucket, 10, 10*time.Second).WithBurst(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	narrow, err := wide.WithBurst(12)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, now := wide.NewState(), noon.Add(500*time.Millisecond)
+	state.Spend(noon, wide, 12)
+	state.Spend(now, wide, 1) // 12.5 units
+	if d := state.Decide(now, narrow, 1); d.Allowed || d.Remaining != 0 || d.RetryAfter != time.Second || d.ResetAfter != 12*time.Second {
+		t.Errorf("%+v, want a full bucket", d)
+	}
+}

@@ -24,6 +24,9 @@ func TestWithBurst_AcceptsBurstsWithinTheBounds(t *testing.T) {
 		"a negative burst":                  {limiter.LeakyBucket, 1, time.Second, -1, "burst -1 is outside"},
 		"a fixed window":                    {limiter.FixedWindow, 1, time.Second, 1, "FixedWindow has no burst"},
 		"a bucket that drains in ten years": {limiter.TokenBucket, 1, limiter.MaxWindow, 121, ""},
+		"exactly ten years":                 {limiter.TokenBucket, 1, time.Hour, 10 * 365 * 24, ""},
+		"the largest burst":                 {limiter.TokenBucket, limiter.MaxUnits, time.Second, limiter.MaxUnits, ""},
+		"the longest queue":                 {limiter.LeakyBucket, limiter.MaxUnits, time.Second, limiter.MaxUnits, ""},
 		"a bucket that takes longer":        {limiter.TokenBucket, 1, limiter.MaxWindow, 122, "burst 122 takes longer than ten years to drain at 1 per 720h0m0s"},
 	}
 	for name, test := range tests {
@@ -81,5 +84,67 @@ func TestNewLimit_RejectsValuesOutsideTheBounds(t *testing.T) {
 				t.Errorf("got %v", limit)
 			}
 		})
+	}
+}
+
+func TestNoDelay_AppliesToLeakyBucketsOnly(t *testing.T) {
+	for _, algorithm := range algorithms() {
+		limit := mustLimit(t, algorithm, 100, time.Minute)
+		changed := limit.NoDelay()
+		if limit.IsNoDelay() || changed.IsNoDelay() != (algorithm == limiter.LeakyBucket) {
+			t.Errorf("%s: IsNoDelay is %v before, and %v after", algorithm, limit.IsNoDelay(), changed.IsNoDelay())
+		}
+		if algorithm != limiter.LeakyBucket && changed != limit {
+			t.Errorf("%s: %v became %v", algorithm, limit, changed)
+		}
+	}
+}
+
+// A caller that cannot wait is denied until the queue is empty.
+func TestNoDelay_DeniesWhatWouldHaveToWait(t *testing.T) {
+	queue, err := mustLimit(t, limiter.LeakyBucket, 60, time.Minute).WithBurst(9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := queue.NewState()
+	state.Spend(noon, queue, 3)
+	for _, test := range []struct {
+		after         time.Duration
+		cost          int64
+		allowed       bool
+		retry, delays time.Duration // delays: with a delay
+	}{
+		{0, 0, true, 0, 0},
+		{0, 1, false, 3 * time.Second, 3 * time.Second},
+		{time.Second, 1, false, 2 * time.Second, 2 * time.Second},
+		{3 * time.Second, 1, true, 0, 0},
+		{3 * time.Second, 11, false, limiter.Never, 0},
+	} {
+		d := state.Decide(noon.Add(test.after), queue.NoDelay(), test.cost)
+		if d.Allowed != test.allowed || d.RetryAfter != test.retry || d.Delay != 0 {
+			t.Errorf("cost %d after %v: %+v", test.cost, test.after, d)
+		}
+		if delayed := state.Decide(noon.Add(test.after), queue, test.cost); delayed.Delay != test.delays {
+			t.Errorf("cost %d after %v: delay %v, want %v", test.cost, test.after, delayed.Delay, test.delays)
+		}
+	}
+}
+
+func TestUnits_AreBoundedSoThatNoSumOverflows(t *testing.T) {
+	for cost, want := range map[int64]int64{-1 << 63: 0, -1: 0, 0: 0, 1: 1, limiter.MaxUnits: limiter.MaxUnits, limiter.MaxUnits + 1: limiter.MaxUnits + 1} {
+		charge, refund := limiter.Charge{Cost: cost}, limiter.Refund{Cost: cost}
+		if charge.Units() != want || refund.Units() != want {
+			t.Errorf("cost %d: %d units of a charge and %d of a refund, want %d", cost, charge.Units(), refund.Units(), want)
+		}
+	}
+	huge := limiter.Charge{Cost: 1<<63 - 1}
+	if units := huge.Units(); units <= limiter.MaxUnits || units > 1<<32 {
+		t.Errorf("%d units, want slightly more than any limit", units)
+	}
+}
+
+func TestLimit_StringDescribesIt(t *testing.T) {
+	if got, want := mustLimit(t, limiter.SlidingWindowLog, 100, time.Minute).String(), "100 per 1m0s (SlidingWindowLog)"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -81,3 +81,34 @@ func TestRefund_ImmediatelyAfterASpendRestoresTheState(t *testing.T) {
 		})
 	}
 }
+
+// After a refund, exactly the other units count, and for as long as they would have counted.
+func TestRefund_LeavesTheOtherUnits(t *testing.T) {
+	const minute = time.Minute
+	for name, test := range map[string]struct {
+		algorithm limiter.Algorithm
+		spends    []admission // at times since noon, a full minute
+		refund    int         // index of the spend
+		now       time.Duration
+		used      int64
+	}{
+		"as many units in this window as in the one before": {
+			limiter.SlidingWindowCounter, []admission{{0, 20}, {60_000_000, 20}, {60_000_000, 10}}, 2, minute, 40,
+		},
+		"units of a log after others have expired": {limiter.SlidingWindowLog, []admission{{0, 1}, {30_000_000, 5}, {40_000_000, 2}}, 1, minute + time.Second, 2},
+		"some units of an instant of a log":        {limiter.SlidingWindowLog, []admission{{0, 1}, {30_000_000, 5}, {30_000_000, 2}}, 1, minute + time.Second, 2},
+		"units of a log that have expired":         {limiter.SlidingWindowLog, []admission{{0, 1}, {30_000_000, 5}}, 0, minute, 5},
+		"units of a window that has ended":         {limiter.FixedWindow, []admission{{0, 7}, {60_000_000, 5}}, 0, minute, 5},
+		"units of the window before the last one":  {limiter.SlidingWindowCounter, []admission{{0, 7}, {60_000_000, 5}, {120_000_000, 3}}, 0, 2 * minute, 8},
+	} {
+		limit := mustLimit(t, test.algorithm, 100, minute)
+		state := limit.NewState()
+		for _, s := range test.spends {
+			state.Spend(noon+s.at, limit, s.units)
+		}
+		state.Refund(noon.Add(test.now), limit, test.spends[test.refund].units, noon+test.spends[test.refund].at)
+		if got := usedOf(state, limit, noon.Add(test.now)); got != test.used {
+			t.Errorf("%s: %d units count, want %d", name, got, test.used)
+		}
+	}
+}
