@@ -115,6 +115,8 @@ func isLockOrLog(call *ast.CallExpr) bool {
 			last = x.Name
 		case *ast.SelectorExpr:
 			last = x.Sel.Name
+		case *ast.CallExpr: // log.FromContext(ctx).Info(…)
+			return isLockOrLog(x)
 		}
 		return slices.Contains([]string{"log", "logger", "slog"}, last)
 	case *ast.Ident:

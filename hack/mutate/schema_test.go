@@ -231,7 +231,7 @@ func TestReadGremlins_HasNoMutantOfAnAddress(t *testing.T) {
 }
 
 func TestOwnMutants_DropStatementsAndNegateConditions(t *testing.T) {
-	source := "package a\n\nfunc f(mu M, on bool) {\n\tmu.Lock()\n\tdefer mu.close()\n\tdefer cancel()\n\tdefer timer.Stop()\n\tx := 1\n\tx = 2\n\tlog.Info(x)\n\t_ = x\n\tif !on {\n\t\tsend(x)\n\t}\n}\n"
+	source := "package a\n\nfunc f(mu M, on bool) {\n\tmu.Lock()\n\tdefer mu.close()\n\tdefer cancel()\n\tdefer timer.Stop()\n\tx := 1\n\tx = 2\n\tlog.Info(x)\n\tlog.FromContext(ctx).Error(err, x)\n\t_ = x\n\tif !on {\n\t\tsend(x)\n\t}\n}\n"
 	if _, err := parser.ParseFile(token.NewFileSet(), "a.go", source, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -100,9 +100,8 @@ func (r Rotation) trustedSigner(s State, now time.Time) int {
 	return notFound
 }
 
-// apply returns the state after the step.
+// apply returns the state after the step. It may change the CAs in s.
 func (r Rotation) apply(due step, s State, now time.Time) (State, error) {
-	s = s.clone()
 	switch due.change {
 	case removeCA:
 		s.CAs = slices.Delete(s.CAs, due.ca, due.ca+1)
@@ -142,9 +141,6 @@ func (r Rotation) Recover(held Pair, published Bundles, now time.Time) State {
 			}
 		}
 	}
-	s.Serving = held
-	if s.signer() == notFound {
-		s.Serving = Pair{}
-	}
+	s.Serving = held // Advance replaces it if no CA in s has signed it
 	return s
 }

@@ -338,11 +338,147 @@ func TestAdvance_IssuesCertificatesForClocksThatAreAnHourBehind(t *testing.T) {
 func TestAdvance_ReplacesACertificateWithWrongNamesImmediately(t *testing.T) {
 	w := newSimulation(DefaultRotation("before.weir-system.svc"))
 	w.reconcile(t, true)
-	w.rotation.Names = []string{serviceName, "127.0.0.1"}
+	for _, names := range [][]string{{serviceName, "127.0.0.1"}, {serviceName, "127.0.0.2"}, {serviceName, "127.0.0.2", "a.weir-system.svc"}, {serviceName}} {
+		before := w.state.Serving.Certificate
+		w.rotation.Names = names
+		w.reconcile(t, true)
+		w.mustVerifyNow(t)
+		after := w.state.Serving.Certificate
+		if found := len(after.DNSNames) + len(after.IPAddresses); found != len(names) || after.Equal(before) {
+			t.Errorf("a certificate with %v and %v, want %v", after.DNSNames, after.IPAddresses, names)
+		}
+		for _, name := range names {
+			if err := after.VerifyHostname(name); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestAdvance_DoesNotChangeTheGivenState(t *testing.T) {
+	w := newSimulation(DefaultRotation(serviceName))
 	w.reconcile(t, true)
-	w.mustVerify(t, 0, 0)
-	if ips := w.state.Serving.Certificate.IPAddresses; len(ips) != 1 || ips[0].String() != "127.0.0.1" {
-		t.Errorf("addresses %v", ips)
+	for _, pause := range []time.Duration{time.Minute, 61 * day, 4 * 365 * day} { // the CA is published, then renewal, then the next CA
+		w.now = w.now.Add(pause)
+		given := w.state
+		before, err := given.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.reconcile(t, true)
+		after, err := given.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if changed, err := w.state.encode(); err != nil || !containsAll(before, after) || containsAll(before, changed) {
+			t.Errorf("after %v: Advance changed the given state, or nothing was due (%v)", pause, err)
+		}
+	}
+}
+
+// The key of the newest CA was removed from the Secret: a certificate that is due is renewed by the CA before it, which is trusted.
+func TestAdvance_RenewsWithAnOlderCAIfTheNewestCannotSign(t *testing.T) {
+	w := newSimulation(DefaultRotation(serviceName))
+	w.reconcile(t, true)
+	newest, err := newCA(w.rotation.CALifetime, w.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.state.CAs = append(w.state.CAs, CA{Pair: newest, NeededUntil: w.now.Add(90 * day)})
+	w.state.CAs[0].NeededUntil = w.now.Add(90 * day)
+	if w.state.Serving, err = newServing(w.rotation.Names, w.rotation.CertificateLifetime, newest, w.now); err != nil {
+		t.Fatal(err)
+	}
+	w.state.CAs[1].Key = nil
+	w.reconcile(t, true)
+	w.now = w.now.Add(61 * day)
+	w.published = Bundles{State{CAs: w.state.CAs[:2]}.Bundle()}
+	w.reconcile(t, false)
+	if signer := w.state.signer(); signer != 0 {
+		t.Errorf("CA %d of %d signed the certificate that is served, want the first", signer, len(w.state.CAs))
+	}
+}
+
+// The certificate that is served is due, but no CA that can sign is trusted yet: it stays until one is.
+func TestAdvance_KeepsADueCertificateWhileNoCAIsTrusted(t *testing.T) {
+	w := newSimulation(DefaultRotation(serviceName))
+	w.reconcile(t, true)
+	serving := w.state.Serving
+	w.now = w.now.Add(61 * day)
+	w.state = w.rotation.Recover(serving, w.published, w.now)
+	w.reconcile(t, true)
+	if !w.state.Serving.Certificate.Equal(serving.Certificate) {
+		t.Fatal("the certificate was replaced by one that no API server trusts yet")
+	}
+	for range 3 {
+		w.mustVerifyNow(t)
+		w.now = w.now.Add(w.rotation.SettleTime)
+		w.reconcile(t, true)
+	}
+	if w.state.Serving.Certificate.Equal(serving.Certificate) {
+		t.Error("the certificate is not renewed")
+	}
+}
+
+func TestNewServing_ExpiresNoLaterThanItsCA(t *testing.T) {
+	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	ca, err := newCA(100*day, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for lifetime, want := range map[time.Duration]time.Duration{90 * day: 90 * day, 100 * day: 100 * day, 101 * day: 100 * day} {
+		serving, err := newServing([]string{serviceName}, lifetime, ca, now)
+		if err != nil || !serving.Certificate.NotAfter.Equal(now.Add(want)) {
+			t.Errorf("a lifetime of %v: expires at %v, want after %v (%v)", lifetime, serving.Certificate.NotAfter, want, err)
+		}
+	}
+}
+
+func TestRecover_TrustsValidCAsOnce(t *testing.T) {
+	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	rotation := DefaultRotation(serviceName)
+	issued := func(lifetime time.Duration, at time.Time) Pair {
+		ca, err := newCA(lifetime, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ca
+	}
+	valid, expired := issued(10*day, now), issued(10*day, now.Add(-11*day))
+	serving, err := newServing(rotation.Names, day, valid, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle := func(pairs ...Pair) (text []byte) {
+		for _, p := range pairs {
+			text = append(text, encodeCertificate(p.Certificate)...)
+		}
+		return text
+	}
+	many := []Pair{valid}
+	for range 5 {
+		many = append(many, issued(10*day, now))
+	}
+	for name, test := range map[string]struct {
+		published Bundles
+		want      int
+	}{
+		"no bundle":                         {nil, 0},
+		"the same CA in two bundles":        {Bundles{bundle(valid), bundle(valid, valid)}, 1},
+		"different CAs":                     {Bundles{bundle(many[1]), bundle(many[2], valid)}, 3},
+		"a CA that has expired":             {Bundles{bundle(expired, valid)}, 1},
+		"a certificate that is not of a CA": {Bundles{bundle(serving, valid)}, 1},
+		"more CAs than Weir ever has":       {Bundles{bundle(many[:3]...), bundle(many[3:]...)}, 4},
+	} {
+		s := rotation.Recover(Pair{}, test.published, now)
+		if len(s.CAs) != test.want {
+			t.Errorf("%s: %d CAs, want %d", name, len(s.CAs), test.want)
+		}
+		for _, ca := range s.CAs {
+			if ca.Key != nil || !ca.NeededUntil.Equal(now.Add(90*day)) || ca.Certificate.Equal(expired.Certificate) || !ca.Certificate.IsCA {
+				t.Errorf("%s: recovered %s, needed until %v", name, ca.Certificate.Subject, ca.NeededUntil)
+			}
+		}
 	}
 }
 
@@ -353,6 +489,7 @@ func TestNewRotator_RejectsLifetimesWithoutTimeToRotate(t *testing.T) {
 		"a CA lifetime below three certificate lifetimes": func(t *Rotation) { t.CALifetime = 3*t.CertificateLifetime - 1 },
 		"a settle time above a sixth of the lifetime":     func(t *Rotation) { t.SettleTime = t.CertificateLifetime/6 + time.Minute },
 		"a negative settle time":                          func(t *Rotation) { t.SettleTime = -1 },
+		"no lifetime and no settle time":                  func(t *Rotation) { t.CertificateLifetime, t.SettleTime = 0, 0 },
 		"negative lifetimes":                              func(t *Rotation) { t.CertificateLifetime, t.CALifetime = -day, -2*day },
 	} {
 		rotation := DefaultRotation(serviceName)
@@ -361,7 +498,17 @@ func TestNewRotator_RejectsLifetimesWithoutTimeToRotate(t *testing.T) {
 			t.Errorf("%s: accepted", what)
 		}
 	}
-	if _, err := NewRotator(Config{Rotation: DefaultRotation(serviceName)}); err != nil {
-		t.Error(err)
+	for what, change := range map[string]func(*Rotation){
+		"the default": func(*Rotation) {},
+		"no lifetime to spare": func(t *Rotation) {
+			t.SettleTime, t.CertificateLifetime, t.CALifetime = time.Hour, 6*time.Hour, 18*time.Hour
+		},
+		"no settle time": func(t *Rotation) { t.SettleTime = 0 },
+	} {
+		rotation := DefaultRotation(serviceName)
+		change(&rotation)
+		if _, err := NewRotator(Config{Rotation: rotation}); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package certificate
 
 import (
+	"encoding/pem"
 	"maps"
 	"strings"
 	"testing"
@@ -46,6 +47,27 @@ func TestDecode_RejectsAnInvalidSecret(t *testing.T) {
 	}
 	if _, err := decode(good); err != nil {
 		t.Error(err)
+	}
+}
+
+// A bundle may have text and other blocks between the certificates.
+func TestDecodeCertificates_SkipsEverythingElse(t *testing.T) {
+	w := newSimulation(DefaultRotation(serviceName))
+	w.reconcile(t, true)
+	der := w.state.Serving.Certificate.Raw
+	var bundle []byte
+	for _, block := range []*pem.Block{
+		{Type: "PRIVATE KEY", Bytes: der},
+		{Type: "CERTIFICATE", Headers: map[string]string{"a": "b"}, Bytes: der},
+		{Type: "CERTIFICATE", Bytes: der[:9]},
+		{Type: "CERTIFICATE", Bytes: der},
+		{Type: "CERTIFICATE", Bytes: w.state.CAs[0].Certificate.Raw},
+	} {
+		bundle = append(append(bundle, "a comment\n"...), pem.EncodeToMemory(block)...)
+	}
+	found := decodeCertificates(bundle)
+	if len(found) != 2 || !found[0].Equal(w.state.Serving.Certificate) || !found[1].Equal(w.state.CAs[0].Certificate) {
+		t.Errorf("found %d certificates, want the last two", len(found))
 	}
 }
 

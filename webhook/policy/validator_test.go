@@ -113,6 +113,19 @@ func TestValidateCreate_IgnoresProblemsOfOtherPolicies(t *testing.T) {
 	}
 }
 
+// The other policy has no effect because of this one. That is a warning for its owner.
+func TestValidateCreate_WarnsOnlyOfThePolicyItself(t *testing.T) {
+	strict, lax := fixture.Policy(t, "z", `{axis: User, limit: 1, window: 1m}`), fixture.Policy(t, "a", `{axis: User, limit: 10, window: 1m}`)
+	warnings, err := newValidator(stored{policies: []v1alpha1.RateLimitPolicy{lax}}).ValidateCreate(t.Context(), &strict)
+	if err != nil || len(warnings) > 0 {
+		t.Errorf("%v, warnings %q, want none", err, warnings)
+	}
+	warnings, err = newValidator(stored{policies: []v1alpha1.RateLimitPolicy{strict}}).ValidateCreate(t.Context(), &lax)
+	if err != nil || len(warnings) != 1 {
+		t.Errorf("%v, warnings %q, want one", err, warnings)
+	}
+}
+
 func TestValidateCreate_ValidatesAloneIfOtherPoliciesCannotBeRead(t *testing.T) {
 	unreadable := newValidator(stored{err: errors.New("the cache has stopped")})
 	policy, invalid := fixture.Policy(t, "a", validSpec), fixture.Policy(t, "a", invalidSpec)
