@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/test/fixture"
@@ -128,6 +129,7 @@ func TestClient_DoesNotRetryAfterATimeout(t *testing.T) {
 	})
 }
 
+// go-redis logs to stderr what it does with Sentinels, for example that one is unreachable.
 func TestClient_WritesNothingToStderr(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -136,6 +138,7 @@ func TestClient_WritesNothingToStderr(t *testing.T) {
 	stderr := os.Stderr
 	os.Stderr = w
 	defer func() { os.Stderr = stderr }()
+	logging.Enable() // to the new stderr, as in a process that has no client yet
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -145,15 +148,19 @@ func TestClient_WritesNothingToStderr(t *testing.T) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	client := open(t, "redis://"+address)
-	subscription := client.Redis().Subscribe(t.Context(), "channel")
-	defer subscription.Close()
-	messages := subscription.ChannelWithSubscriptions()
-	if err := client.Ping(t.Context()); err == nil {
-		t.Error("no error although no server listens")
-	}
-	if len(messages) != 0 {
-		t.Error("received messages although no server listens")
+	for _, url := range []string{"redis://" + address, "redis://" + address + "?master=weir", "redis://" + address + "?cluster=true"} {
+		client := open(t, url)
+		subscription := client.Redis().Subscribe(t.Context(), "channel")
+		messages := subscription.ChannelWithSubscriptions()
+		if err := client.Ping(t.Context()); err == nil {
+			t.Error("no error although no server listens")
+		}
+		if len(messages) != 0 {
+			t.Error("received messages although no server listens")
+		}
+		if err := subscription.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
