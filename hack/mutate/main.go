@@ -34,7 +34,8 @@ The report is in dist/mutation.md. Explain equivalent mutants in hack/mutate/sur
 type options struct {
 	diff, run   string
 	again, list bool
-	sample      int // 0: all
+	own         bool // only the tests of the package itself
+	sample      int  // 0: all
 	workers     int
 	patterns    []string
 }
@@ -58,6 +59,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	flags.SetOutput(out)
 	flags.StringVar(&o.diff, "diff", "", "only the lines that changed since the common ancestor with this commit")
 	flags.BoolVar(&o.again, "again", false, "only the mutants that survived the last run, from dist/mutation")
+	flags.BoolVar(&o.own, "own", false, "only the tests of the package itself, not those of other packages; then -again runs all on the survivors")
 	flags.StringVar(&o.run, "run", "", "only mutants whose description contains this text")
 	flags.BoolVar(&o.list, "list", false, "print the mutants, and run no tests")
 	flags.IntVar(&o.sample, "sample", 0, "test at most this number of mutants, evenly distributed over the selected ones (0: all)")
@@ -263,7 +265,11 @@ func (r *runner) testPackage(ctx context.Context, folder string, mutants []*Muta
 	if slices.ContainsFunc(mutants, (*Mutant).isLua) {
 		skip = goldenTests
 	}
-	builder := &suite{root: r.root, folder: testFolders(folder)[0]}
+	folders := testFolders(folder)
+	if r.own {
+		folders = folders[:1]
+	}
+	builder := &suite{root: r.root, folder: folder}
 	schema, err := newSchema(r.root, folder, r.temporary, mutants, func(overlay string) ([]byte, error) {
 		return builder.build(ctx, filepath.Join(r.temporary, "schema.test"), overlay)
 	})
@@ -277,7 +283,7 @@ func (r *runner) testPackage(ctx context.Context, folder string, mutants []*Muta
 		}
 	}
 	var suites []*suite
-	for _, f := range testFolders(folder) {
+	for _, f := range folders {
 		s, err := newSuite(ctx, r.root, f, r.temporary, skip, schema.overlay)
 		if err != nil {
 			return err
