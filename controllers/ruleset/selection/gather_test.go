@@ -1,0 +1,165 @@
+package selection
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+)
+
+// clusterPolicy returns a policy that applies to all namespaces.
+func clusterPolicy(name string, generation, limit int64) v1alpha1.ClusterRateLimitPolicy {
+	p := v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("cluster-" + name), Generation: generation}}
+	p.Spec.RateLimitPolicySpec = policy(name, generation, limit).Spec
+	return p
+}
+
+func namespace(name string, labels map[string]string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("namespace-" + name), Labels: labels, Annotations: map[string]string{"team": name}}}
+}
+
+// cluster returns a client of a cluster with these objects.
+func cluster(t *testing.T, objects ...client.Object) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+}
+
+func gather(t *testing.T, c client.Reader) Inputs {
+	t.Helper()
+	in, err := Gather(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+func TestGather_OmitsPoliciesThatAreBeingDeleted(t *testing.T) {
+	daily, leaving := policy("daily", 1, 10), policy("leaving", 1, 10)
+	floor, goes := clusterPolicy("floor", 1, 10), clusterPolicy("goes", 1, 10)
+	leaving.Finalizers, goes.Finalizers = []string{"example.com/x"}, []string{"example.com/x"}
+	c := cluster(t, &daily, &leaving, &floor, &goes, namespace("shop", map[string]string{"tier": "gold"}))
+	for _, o := range []client.Object{&leaving, &goes} {
+		if err := c.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := gather(t, c)
+	var names []string
+	for _, p := range List(in.Policies) {
+		names = append(names, p.Name)
+	}
+	if want := []string{"cluster/floor", "shop/daily"}; !slices.Equal(names, want) {
+		t.Errorf("policies %q, want %q", names, want)
+	}
+	want := []compile.Namespace{{Name: "shop", Labels: map[string]string{"tier": "gold"}, Annotations: map[string]string{"team": "shop"}}}
+	if diff := cmp.Diff(want, in.Namespaces); diff != "" {
+		t.Errorf("namespaces (-want +got):\n%s", diff)
+	}
+}
+
+func TestGather_HashesEveryChangeOfANamespace(t *testing.T) {
+	c := cluster(t, namespace("shop", nil), namespace("bank", nil))
+	hashes := map[uint64]string{gather(t, c).NamespacesHash: "the beginning"}
+	unique := func(after string) {
+		t.Helper()
+		hash := gather(t, c).NamespacesHash
+		if before, known := hashes[hash]; known {
+			t.Errorf("the hash after %s is that of %s", after, before)
+		}
+		hashes[hash] = after
+	}
+	if hash := gather(t, c).NamespacesHash; hashes[hash] == "" {
+		t.Error("the hash of the same namespaces has changed")
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(c.Create(t.Context(), namespace("new", nil)))
+	unique("a namespace was created")
+	must(c.Patch(t.Context(), namespace("shop", nil), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"tier":"gold"}}}`))))
+	unique("a namespace was changed")
+	must(c.Delete(t.Context(), namespace("bank", nil)))
+	unique("a namespace was deleted")
+}
+
+// reversed lists namespaces in the opposite order, as a cache may.
+type reversed struct{ client.Reader }
+
+func (r reversed) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	err := r.Reader.List(ctx, list, options...)
+	if namespaces, ok := list.(*metav1.PartialObjectMetadataList); ok {
+		slices.Reverse(namespaces.Items)
+	}
+	return err
+}
+
+func TestGather_HashDoesNotDependOnTheOrder(t *testing.T) {
+	c := cluster(t, namespace("shop", nil), namespace("bank", nil))
+	if a, b := gather(t, c), gather(t, reversed{c}); a.NamespacesHash != b.NamespacesHash || a.Namespaces[0].Name == b.Namespaces[0].Name {
+		t.Errorf("hashes %d and %d, of %v and %v", a.NamespacesHash, b.NamespacesHash, a.Namespaces, b.Namespaces)
+	}
+}
+
+func TestGather_FailsIfAListCannotBeRead(t *testing.T) {
+	refused := errors.New("refused")
+	for i := range 3 {
+		calls := 0
+		c := interceptor.NewClient(cluster(t), interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if calls++; calls == i+1 {
+				return refused
+			}
+			return c.List(ctx, list, options...)
+		}})
+		if _, err := Gather(t.Context(), c); !errors.Is(err, refused) {
+			t.Errorf("list %d: %v, want its error", i, err)
+		}
+	}
+}
+
+func TestGenerations_ReturnsTheSameMapUntilAPolicyChanges(t *testing.T) {
+	in := func(daily, floor int64) Inputs {
+		return Inputs{Policies: compile.Policies{
+			Namespaced: []v1alpha1.RateLimitPolicy{policy("daily", daily, 10)}, Cluster: []v1alpha1.ClusterRateLimitPolicy{clusterPolicy("floor", floor, 10)},
+		}}
+	}
+	before := in(1, 1).Generations(nil)
+	if diff := cmp.Diff(map[types.UID]int64{"daily": 1, "cluster-floor": 1}, before); diff != "" {
+		t.Errorf("generations (-want +got):\n%s", diff)
+	}
+	before["mark"] = 0
+	delete(before, "mark")
+	same := in(1, 1).Generations(before)
+	same["mark"] = 0
+	if _, isSame := before["mark"]; !isSame {
+		t.Error("another map was returned although nothing differs")
+	}
+	delete(before, "mark")
+	for name, changed := range map[string]Inputs{"a RateLimitPolicy": in(2, 1), "a ClusterRateLimitPolicy": in(1, 2), "all are deleted": {}} {
+		after := changed.Generations(before)
+		if after["daily"] == 1 && after["cluster-floor"] == 1 {
+			t.Errorf("after a change of %s: %v", name, after)
+		}
+	}
+	if none := (Inputs{}).Generations(nil); none == nil || len(none) != 0 {
+		t.Errorf("without policies: %v, want an empty map", none)
+	}
+}
