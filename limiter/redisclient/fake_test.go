@@ -205,7 +205,7 @@ func TestInspect_SummarizesAllPrimaries(t *testing.T) {
 	}
 }
 
-// A cluster client finds new primaries by itself only when it retries, and it does not.
+// A cluster client finds new primaries only when it retries, and it does not.
 func TestRefreshTopology_ReloadsAfterErrorsThatShowAnOutage(t *testing.T) {
 	nodes := serveCluster(t, func(int) string { return "redis_version:7.2.4\r\n" })
 	client := open(t, nodes[0].url()+"?cluster=true")
@@ -268,4 +268,33 @@ func TestNew_BoundsDialsAndIdleConnections(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+func TestRunEach_LooksForNewPrimariesIfANodeFails(t *testing.T) {
+	nodes := serveCluster(t, func(int) string { return "redis_version:7.2.4\r\n" })
+	reloads := func() (calls int) {
+		for _, n := range nodes {
+			calls += n.count("cluster")
+		}
+		return calls
+	}
+	for _, n := range nodes {
+		if err := n.Register("EVALSHA", func(c *miniserver.Peer, _ string, _ []string) { c.Close() }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client := open(t, nodes[0].url()+"?cluster=true")
+	if _, err := client.Inspect(t.Context()); err != nil { // loads the topology
+		t.Fatal(err)
+	}
+	cluster, _ := client.Cluster()
+	before := reloads()
+	results := redisclient.RunEach(t.Context(), client, cluster, redis.NewCmd, 1, func(int) (redisclient.Script, []string, []any) {
+		return redisclient.NewScript("one", "return 1"), []string{"key"}, nil
+	})
+	if kind := redisclient.Kind(results[0].Err()); kind != "disconnected" {
+		t.Errorf("kind %q of %v", kind, results[0].Err())
+	}
+	fixture.Await(t, "the topology is reloaded", func() bool { return reloads() > before })
+	time.Sleep(300 * time.Millisecond) // go-redis ends its reload
 }
