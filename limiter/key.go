@@ -19,6 +19,9 @@ const (
 	Unreadable = "?"
 	// maxIdentifier is the length of the longest escaped identifier that a key contains unhashed.
 	maxIdentifier = 128
+	// maxUnescaped is the length of the longest identifier that is escaped before it is hashed. Escaping makes a text up to three times
+	// as long, and identifiers come from clients.
+	maxUnescaped = 1024
 )
 
 // KeySpace is the part of keys that does not depend on the request. Build it once per rule.
@@ -74,12 +77,15 @@ func escapeIdentifier(identifier string) string {
 		return "%2D" // a literal "-" is not a missing identifier
 	case Unreadable:
 		return "%3F"
-	default:
-		return bound(escape(identifier))
 	}
+	if len(identifier) > maxUnescaped {
+		sum := sha256.Sum256([]byte(identifier))
+		return "%sha256u-" + hex.EncodeToString(sum[:])
+	}
+	return bound(escape(identifier))
 }
 
-// bound replaces a text that is too long by its hash. No escaped text begins with "%sha256-".
+// bound replaces a text that is too long by its hash. No escaped text begins with "%sha256".
 func bound(escaped string) string {
 	if len(escaped) <= maxIdentifier {
 		return escaped
@@ -99,14 +105,14 @@ func escape(s string) string {
 	if plain == len(s) {
 		return s
 	}
-	var b strings.Builder
-	b.WriteString(s[:plain])
+	const digits = "0123456789ABCDEF"
+	b := append(make([]byte, 0, 3*len(s)), s[:plain]...)
 	for i := plain; i < len(s); i++ {
 		if special(s[i]) {
-			fmt.Fprintf(&b, "%%%02X", s[i])
+			b = append(b, '%', digits[s[i]>>4], digits[s[i]&0xf])
 		} else {
-			b.WriteByte(s[i])
+			b = append(b, s[i])
 		}
 	}
-	return b.String()
+	return string(b)
 }

@@ -3,14 +3,13 @@ package rules
 import (
 	"errors"
 	"fmt"
-	"regexp"
 )
 
 // header is a compiled HeaderMatch.
 type header struct {
 	HeaderMatch
 
-	expression *regexp.Regexp // of the type RegularExpression
+	expression *pattern // of the type RegularExpression
 }
 
 func compileHeader(match HeaderMatch) (header, error) {
@@ -23,20 +22,28 @@ func compileHeader(match HeaderMatch) (header, error) {
 		return h, nil
 	case HeaderRegex:
 		var err error
-		h.expression, err = CompileRegexp(match.Value)
+		h.expression, err = compilePattern(match.Value)
 		return h, err
 	default:
 		return header{}, fmt.Errorf("unknown header match type %q", match.Type)
 	}
 }
 
-func (h *header) matches(r *Request) bool {
+// matches reports whether the header selects r. steps is for regular expressions, see [pattern.matches]. If it does not suffice, the
+// result is the argument unknown: a condition of a rule is then met, so that a client cannot avoid a limit by a long header.
+func (h *header) matches(r *Request, steps *int, unknown bool) bool {
 	value, ok := r.Headers[h.Name]
 	switch h.Type {
 	case HeaderExact:
 		ok = ok && value == h.Value
 	case HeaderRegex:
-		ok = ok && h.expression.MatchString(value)
+		if !ok {
+			break
+		}
+		var known bool
+		if ok, known = h.expression.matches(value, steps); !known {
+			return unknown
+		}
 	}
 	return ok != h.Invert
 }

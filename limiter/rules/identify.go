@@ -41,7 +41,7 @@ func (m Matched) text(r *Request) string {
 		}
 		return ""
 	case FromCookie:
-		value, _ := r.Cookie(id.Name) // "" if the header is malformed
+		value, _ := r.Cookie(id.Name) // "" if it is malformed
 		return value
 	case FromClaim:
 		return scalarText(findClaim(r.Claims, id.Name))
@@ -66,7 +66,7 @@ func (m Matched) text(r *Request) string {
 }
 
 // Unreadable reports whether r carries something that cannot be read as the identifier of the rule: a text that is no address, a
-// malformed Cookie header, a claim that is a list or an object, or something that makes the expression fail. Call it only if Identify
+// malformed cookie, a claim that is a list or an object, or something that makes the expression fail. Call it only if Identify
 // has returned "".
 func (m Matched) Unreadable(r *Request) bool {
 	id := &m.Rule.Identifier

@@ -3,7 +3,6 @@ package rules
 import (
 	"fmt"
 	"iter"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,23 +21,25 @@ type Index struct {
 }
 
 type hostIndex struct {
-	exact    map[string]*pathIndex
-	wildcard map[string]*pathIndex // by ".shop.example" for "*.shop.example"
-	any      *pathIndex
+	exact     map[string]*pathIndex
+	wildcard  map[string]*pathIndex // by ".shop.example" for "*.shop.example"
+	wildcards lengths               // of the keys of wildcard
+	any       *pathIndex
 	// descriptors has the rules that match a descriptor and have no hosts and paths.
 	descriptors descriptorIndex
 }
 
 type pathIndex struct {
-	exact  map[string][]int
-	prefix map[string][]int // by the prefix without trailing slash; "" for "/"
-	regex  []regexRule
-	any    []int
+	exact    map[string][]int
+	prefix   map[string][]int // by the prefix without trailing slash; "" for "/"
+	prefixes lengths          // of the keys of prefix
+	regex    []regexRule
+	any      []int
 }
 
 type regexRule struct {
-	expression *regexp.Regexp
-	rule       int
+	pattern *pattern
+	rule    int
 }
 
 // NewIndex compiles set for matching. All keys start with prefix, for example "weir:". The set must be valid compiler output; an error
@@ -164,6 +165,7 @@ func (h *hostIndex) pathsOf(host string) *pathIndex {
 	table, key := h.exact, host
 	if suffix, ok := strings.CutPrefix(host, "*"); ok {
 		table, key = h.wildcard, suffix
+		h.wildcards.add(len(key))
 	}
 	if table[key] == nil {
 		table[key] = newPathIndex()
@@ -186,12 +188,13 @@ func (p *pathIndex) add(i int, paths []PathMatch) error {
 		case PathPrefix:
 			key := strings.TrimSuffix(m.Value, "/")
 			p.prefix[key] = append(p.prefix[key], i)
+			p.prefixes.add(len(key))
 		case PathRegex:
-			expression, err := CompileRegexp(m.Value)
+			compiled, err := compilePattern(m.Value)
 			if err != nil {
 				return err
 			}
-			p.regex = append(p.regex, regexRule{expression, i})
+			p.regex = append(p.regex, regexRule{compiled, i})
 		default:
 			return fmt.Errorf("unknown path match type %q", m.Type)
 		}

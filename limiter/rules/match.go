@@ -23,7 +23,7 @@ type Matched struct {
 // prefix, and any prefix before a regular expression.
 func (x *Index) Match(dst []Matched, r *Request) []Matched {
 	from := len(dst)
-	s := search{index: x, request: r, kind: r.kind(), found: dst}
+	s := search{index: x, request: r, kind: r.kind(), found: dst, steps: maxPatternSteps}
 	switch s.kind {
 	case KubernetesWrites:
 		s.findKubernetes(&x.kubernetes)
@@ -88,6 +88,8 @@ type search struct {
 	on      *activation // nil until an expression is evaluated
 	// namespace of a write to the Kubernetes API; nil if unknown or absent.
 	namespace *Namespace
+	steps     int  // that regular expressions may still take
+	cost      int  // bytes that were looked up in maps, for tests
 	defaults  bool // a default was found
 	ownPaths  bool // a rule that counts by the path of the request was found
 }
@@ -115,14 +117,18 @@ func (s *search) findInDomain(h *hostIndex) {
 
 func (s *search) findByHost(h *hostIndex) {
 	host := s.request.Host
-	if p := h.exact[host]; p != nil {
-		s.findByPath(p)
+	if len(h.exact) > 0 && len(host) <= maxHost {
+		s.cost += len(host)
+		if p := h.exact[host]; p != nil {
+			s.findByPath(p)
+		}
 	}
 	if len(h.wildcard) > 0 {
-		for i := 1; i < len(host); i++ { // "*" matches at least one character
-			if host[i] != '.' {
+		for i := max(1, len(host)-h.wildcards.longest()); i < len(host); i++ { // "*" matches at least one character
+			if host[i] != '.' || !h.wildcards.has(len(host)-i) {
 				continue
 			}
+			s.cost += len(host) - i
 			if p := h.wildcard[host[i:]]; p != nil {
 				s.findByPath(p)
 			}
@@ -133,24 +139,41 @@ func (s *search) findByHost(h *hostIndex) {
 
 func (s *search) findByPath(p *pathIndex) {
 	path := s.request.Path
-	for _, i := range p.exact[path] {
-		s.appendIfMatched(i, path)
-	}
-	if len(p.prefix) > 0 {
-		for end := len(path); end >= 0; end = strings.LastIndexByte(path[:end], '/') {
-			prefix := strings.TrimSuffix(path[:end], "/")
-			for _, i := range p.prefix[prefix] {
-				s.appendIfMatched(i, prefixName(prefix))
-			}
+	path = path[:min(len(path), maxPath)]
+	if len(p.exact) > 0 {
+		s.cost += len(path)
+		for _, i := range p.exact[path] {
+			s.appendIfMatched(i, path)
 		}
 	}
+	if len(p.prefix) > 0 {
+		s.findByPrefix(p, path)
+	}
 	for _, e := range p.regex {
-		if e.expression.MatchString(path) {
-			s.appendIfMatched(e.rule, patternOf(e.expression))
+		if is, known := e.pattern.matches(s.request.Path, &s.steps); is || !known {
+			s.appendIfMatched(e.rule, patternOf(e.pattern.fast))
 		}
 	}
 	for _, i := range p.any {
 		s.appendIfMatched(i, path)
+	}
+}
+
+// findByPrefix finds the prefixes of path, the longest first. It looks up only prefixes of a length that the index has.
+func (s *search) findByPrefix(p *pathIndex, path string) {
+	end := len(path)
+	if longest := p.prefixes.longest(); end > longest {
+		end = strings.LastIndexByte(path[:longest+1], '/')
+	}
+	for ; end >= 0; end = strings.LastIndexByte(path[:end], '/') {
+		prefix := strings.TrimSuffix(path[:end], "/")
+		if !p.prefixes.has(len(prefix)) {
+			continue
+		}
+		s.cost += len(prefix)
+		for _, i := range p.prefix[prefix] {
+			s.appendIfMatched(i, prefixName(prefix))
+		}
 	}
 }
 
@@ -187,7 +210,7 @@ func (s *search) appendIfMatched(i int, endpoint string) {
 		return
 	}
 	for j := range c.headers {
-		if !c.headers[j].matches(r) {
+		if !c.headers[j].matches(r, &s.steps, true) {
 			return
 		}
 	}

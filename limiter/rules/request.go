@@ -3,7 +3,6 @@ package rules
 import (
 	"net/http"
 	"net/netip"
-	"net/url"
 	"path"
 	"strings"
 )
@@ -58,20 +57,38 @@ func NormalPath(p string) string {
 
 // decode decodes the valid escapes in p and keeps invalid ones, so that an invalid escape does not hide the others.
 func decode(p string) string {
-	if decoded, err := url.PathUnescape(p); err == nil {
-		return decoded
+	at := strings.IndexByte(p, '%')
+	if at < 0 {
+		return p
 	}
-	var b strings.Builder
-	for p != "" {
-		escape := p[:min(3, len(p))]
-		decoded, err := url.PathUnescape(escape)
-		if p[0] != '%' || err != nil {
-			escape, decoded = p[:1], p[:1]
+	b := append(make([]byte, 0, len(p)), p[:at]...)
+	for at < len(p) {
+		if p[at] == '%' && at+2 < len(p) {
+			high, low := hexDigit(p[at+1]), hexDigit(p[at+2])
+			if high >= 0 && low >= 0 {
+				b = append(b, byte(high<<4|low))
+				at += 3
+				continue
+			}
 		}
-		b.WriteString(decoded)
-		p = p[len(escape):]
+		b = append(b, p[at])
+		at++
 	}
-	return b.String()
+	return string(b)
+}
+
+// hexDigit returns the value of a hexadecimal digit, -1 for any other byte.
+func hexDigit(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c && c <= 'f':
+		return int(c-'a') + 10
+	case 'A' <= c && c <= 'F':
+		return int(c-'A') + 10
+	default:
+		return -1
+	}
 }
 
 // JoinHeader joins the lines of a header into one value, as Envoy does, so that all endpoints read the same value. The name is in lower
@@ -83,20 +100,25 @@ func JoinHeader(name string, lines []string) string {
 	return strings.Join(lines, ",")
 }
 
-// Cookie returns the value of a cookie, or "" if the request does not have it. The error is that of a malformed Cookie header.
+// Cookie returns the value of a cookie, or "" if the request does not have it. The error is that of a malformed value. It reads only the
+// first cookie with the name: to parse all cookies of a hostile request would take long, and one malformed cookie would hide the others.
 func (r *Request) Cookie(name string) (string, error) {
 	line := r.Headers["cookie"]
-	if line == "" {
-		return "", nil
-	}
-	cookies, err := http.ParseCookie(line)
-	if err != nil {
-		return "", err
-	}
-	for _, c := range cookies {
-		if c.Name == name {
-			return c.Value, nil
+	for from := 0; ; from += len(name) {
+		at := strings.Index(line[from:], name)
+		if at < 0 || name == "" {
+			return "", nil
 		}
+		from += at
+		before, after := strings.TrimRight(line[:from], " \t"), line[from+len(name):]
+		if before != "" && !strings.HasSuffix(before, ";") || !strings.HasPrefix(strings.TrimLeft(after, " \t"), "=") {
+			continue
+		}
+		pair, _, _ := strings.Cut(line[from:], ";")
+		cookies, err := http.ParseCookie(pair)
+		if err != nil {
+			return "", err
+		}
+		return cookies[0].Value, nil
 	}
-	return "", nil
 }

@@ -58,10 +58,10 @@ func (k *compiler) when(rule *Rule, t *tier) (err error) {
 
 // matches reports whether request r with this identifier belongs to the tier. If the expression fails, the request does not belong to
 // the tier, and the next tier or the limit of the rule applies.
-func (t *tier) matches(m Matched, r *Request, identifier string) bool {
+func (t *tier) matches(m Matched, r *Request, identifier string, steps *int) bool {
 	switch {
 	case t.header != nil:
-		return t.header.matches(r)
+		return t.header.matches(r, steps, false)
 	case t.clients != nil:
 		return within(t.clients, r.ClientIP)
 	case t.condition != nil:

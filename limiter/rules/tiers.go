@@ -23,9 +23,10 @@ type Terms struct {
 // identifier is the one that Identify returned.
 func (m Matched) Terms(r *Request, identifier string) Terms {
 	terms := Terms{Limit: m.Rule.Limit, Cost: 1}
+	steps := maxPatternSteps
 	for i := range m.Rule.tiers {
 		t := &m.Rule.tiers[i]
-		if !t.matches(m, r, identifier) {
+		if !t.matches(m, r, identifier, &steps) {
 			continue
 		}
 		terms.Tier, terms.Unlimited = t.Name, t.Unlimited

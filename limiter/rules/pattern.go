@@ -1,0 +1,156 @@
+package rules
+
+import (
+	"regexp"
+	"regexp/syntax"
+	"sync"
+	"unicode/utf8"
+)
+
+// The bounds of the regular expressions of a request, in steps. A step is an instruction that the matcher visits. Without bounds, the time
+// would be the product of the length of the text, which the client chooses, and the size of the program.
+const (
+	// maxPatternSteps is the number of steps of all regular expressions that one request is compared with.
+	maxPatternSteps = 10_000
+	// minPatternSteps is the number of steps that each regular expression may take, however many were compared before it.
+	minPatternSteps = 256
+)
+
+// pattern is a regular expression that must match a whole text. It is safe for concurrent use.
+type pattern struct {
+	fast    *regexp.Regexp
+	program *syntax.Prog
+	visits  sync.Pool // of *visit
+}
+
+// compilePattern is [CompileRegexp] for texts that clients choose.
+func compilePattern(expression string) (*pattern, error) {
+	fast, err := CompileRegexp(expression)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := syntax.Parse(fast.String(), syntax.Perl)
+	if err != nil {
+		return nil, err
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return nil, err
+	}
+	return &pattern{fast: fast, program: program}, nil
+}
+
+// matches reports whether the pattern matches text, and reduces steps by its cost. If the comparison takes more than the remaining steps,
+// the result is unknown.
+func (p *pattern) matches(text string, steps *int) (is, known bool) {
+	if worst := len(p.program.Inst) * (len(text) + 1); worst <= *steps {
+		*steps -= worst
+		return p.fast.MatchString(text), true
+	}
+	v, _ := p.visits.Get().(*visit)
+	if v == nil {
+		v = newVisit(len(p.program.Inst))
+	}
+	v.left = max(*steps, minPatternSteps)
+	allowed := v.left
+	is, known = v.run(p.program, text)
+	*steps -= allowed - v.left // below 0 if only minPatternSteps were left
+	p.visits.Put(v)
+	return is, known
+}
+
+// visit simulates a program on a text and counts its steps.
+type visit struct {
+	now, next set
+	left      int // steps
+}
+
+func newVisit(instructions int) *visit {
+	return &visit{now: newSet(instructions), next: newSet(instructions)}
+}
+
+// run reports whether the program matches the whole text, which its instructions require. The result is unknown if no steps are left.
+func (v *visit) run(program *syntax.Prog, text string) (is, known bool) {
+	before, after := rune(-1), runeAt(text, 0)
+	v.now.clear()
+	v.add(program, &v.now, uint32(program.Start), syntax.EmptyOpContext(before, after))
+	for at := 0; at < len(text); {
+		here, width := utf8.DecodeRuneInString(text[at:])
+		at += width
+		after = runeAt(text, at)
+		around := syntax.EmptyOpContext(here, after)
+		v.next.clear()
+		for _, pc := range v.now.members {
+			if inst := &program.Inst[pc]; inst.Op != syntax.InstMatch && inst.MatchRune(here) {
+				v.add(program, &v.next, inst.Out, around)
+			}
+			if v.left < 0 {
+				return false, false
+			}
+		}
+		if len(v.next.members) == 0 {
+			return false, true
+		}
+		v.now, v.next = v.next, v.now
+	}
+	for _, pc := range v.now.members {
+		is = is || program.Inst[pc].Op == syntax.InstMatch
+	}
+	return is, v.left >= 0 // text is empty, or a check in the loop has passed
+}
+
+// add adds the instructions that pc leads to without consuming a rune.
+func (v *visit) add(program *syntax.Prog, to *set, pc uint32, around syntax.EmptyOp) {
+	v.left--
+	if v.left < 0 || !to.visit(pc) {
+		return
+	}
+	switch inst := &program.Inst[pc]; inst.Op {
+	case syntax.InstFail:
+	case syntax.InstAlt, syntax.InstAltMatch:
+		v.add(program, to, inst.Out, around)
+		v.add(program, to, inst.Arg, around)
+	case syntax.InstEmptyWidth:
+		if syntax.EmptyOp(inst.Arg)&^around == 0 {
+			v.add(program, to, inst.Out, around)
+		}
+	case syntax.InstCapture, syntax.InstNop:
+		v.add(program, to, inst.Out, around)
+	default: // consumes a rune, or matches
+		to.members = append(to.members, pc)
+	}
+}
+
+func runeAt(text string, at int) rune {
+	if at >= len(text) {
+		return -1
+	}
+	r, _ := utf8.DecodeRuneInString(text[at:])
+	return r
+}
+
+// set is a set of instructions: all that were visited at a position, and those of them that are members.
+type set struct {
+	visited []uint32 // by instruction, the round of the last visit
+	round   uint32
+	members []uint32
+}
+
+func newSet(instructions int) set {
+	return set{visited: make([]uint32, instructions), members: make([]uint32, 0, instructions)}
+}
+
+func (s *set) clear() {
+	s.members = s.members[:0]
+	if s.round++; s.round == 0 { // overflow
+		clear(s.visited)
+		s.round = 1
+	}
+}
+
+// visit reports whether the instruction has not been visited before.
+func (s *set) visit(pc uint32) bool {
+	first := s.visited[pc] != s.round
+	s.visited[pc] = s.round
+	return first
+}

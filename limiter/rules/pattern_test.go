@@ -1,0 +1,172 @@
+package rules
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// unbounded is more steps than any comparison of a test takes.
+const unbounded = 1 << 30
+
+// simulate compares text with the program of expression only.
+func simulate(t testing.TB, expression, text string, steps int) (is, known bool, left int) {
+	t.Helper()
+	p, err := compilePattern(expression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := newVisit(len(p.program.Inst))
+	v.left = steps
+	is, known = v.run(p.program, text)
+	return is, known, v.left
+}
+
+func FuzzPattern_AgreesWithRegexp(f *testing.F) {
+	for _, seed := range [][2]string{
+		{`/v[0-9]+/reports/[^/]+`, "/v1/reports/a"}, {`(?i)/V1.*`, "/v1x"}, {`(a|b|ab)*x`, "abababx"}, {`\b/a\b.*`, "/a b"}, {`a{2,3}b?`, "aaa"},
+		{`(?s).*`, "a\nb"}, {`.*`, "a\nb"}, {`(?m)^a$\n^b$`, "a\nb"}, {`\pL+`, "\u00e9\u65e5"}, {`[^a]`, "\xff"}, {`\B`, ""}, {``, ""}, {`^$`, ""}, {`(?U)a+?`, "aaa"},
+		{`a|`, "a"}, {`(?:(?:a?)*)*b`, "aaab"}, {`\x{10FFFF}`, "\U0010FFFF"}, {`(?i)\x{212a}`, "k"}, {`\Aa\z`, "a"}, {`a$b`, "ab"},
+	} {
+		f.Add(seed[0], seed[1])
+	}
+	f.Fuzz(func(t *testing.T, expression, text string) {
+		p, err := compilePattern(expression)
+		if err != nil || len(text) > 200 {
+			t.Skip()
+		}
+		v := newVisit(len(p.program.Inst))
+		for range 2 { // the second run uses the sets again
+			v.left = unbounded
+			if got, known := v.run(p.program, text); !known || got != p.fast.MatchString(text) {
+				t.Errorf("%q matches %q: %v, known %v; regexp: %v", expression, text, got, known, p.fast.MatchString(text))
+			}
+		}
+	})
+}
+
+func TestPattern_CountsItsSteps(t *testing.T) {
+	for expression, text := range map[string]string{
+		`/v[0-9]+/reports/[^/]+`: "/v1/reports/2026-05-01", `.*\.css`: "/static/css/site/main.css", `/v1/(search|suggest|complete)/[a-z]+`: "/v1/search/abc",
+		`[a-z0-9-]{1,253}`: "a-name-of-a-usual-length",
+	} {
+		is, known, left := simulate(t, expression, text, minPatternSteps)
+		if !is || !known {
+			t.Errorf("%s: a usual text takes more than the %d steps that every expression may take (left %d)", expression, minPatternSteps, left)
+		}
+	}
+	if _, known, left := simulate(t, `(a|a?|aa)*x`, strings.Repeat("a", 60<<10), maxPatternSteps); known || left >= 0 {
+		t.Errorf("a long text: known %v, %d steps left", known, left)
+	}
+}
+
+func TestPattern_StepsAreSharedByTheExpressionsOfARequest(t *testing.T) {
+	p, err := compilePattern(`(/a|a/|/|a)*x`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Repeat("/a", 30<<10)
+	steps := maxPatternSteps
+	if _, known := p.matches(text, &steps); known || steps > 0 || steps < -10 {
+		t.Errorf("known %v, %d steps left, want none", known, steps)
+	}
+	if is, known := p.matches("/a/ax", &steps); !is || !known {
+		t.Errorf("a short text after all steps are used: %v, known %v, want a match", is, known)
+	}
+	if is, known := p.matches("/a/a", &steps); is || !known {
+		t.Errorf("a short text after all steps are used: %v, known %v, want no match", is, known)
+	}
+}
+
+// cost is the work of one call of Match: bytes that were looked up in maps, and steps of regular expressions.
+func cost(x *Index, r *Request) int {
+	s := search{index: x, request: r, kind: r.kind(), steps: maxPatternSteps}
+	s.findInDomains()
+	return s.cost + maxPatternSteps - s.steps
+}
+
+// costIndex has 20 path prefixes of different lengths and depths, 20 wildcard hosts, 20 exact paths and 20 regular expressions.
+func costIndex(tb testing.TB) *Index {
+	tb.Helper()
+	var list []Rule
+	add := func(kind string, i int, match Match) {
+		list = append(list, Rule{
+			Policy: "shop/" + kind + string(rune('a'+i)), Domain: "shop", Axis: "Tenant", Identifier: Identifier{From: FromHeader, Name: "x-tenant-id"},
+			Algorithm: "FixedWindow", Units: 1, WindowSeconds: 60, Match: match,
+		})
+	}
+	for i := range 20 {
+		add("a", i, Match{Paths: []PathMatch{{PathExact, "/v1/" + strings.Repeat("a", i)}}})
+	}
+	for i := range 20 {
+		add("b", i, Match{Hosts: []string{"*" + strings.Repeat(".a", i+1)}, Paths: []PathMatch{{PathPrefix, "/"}}})
+	}
+	for i := range 20 {
+		add("c", i, Match{Paths: []PathMatch{{PathPrefix, strings.Repeat("/a", 1+i*12)}}})
+	}
+	for i := range 20 {
+		add("d", i, Match{Paths: []PathMatch{{PathRegex, `(/a|a/|/|a|\pL)*` + strings.Repeat("x", i+1)}}})
+	}
+	x, err := NewIndex(Set{Rules: list}, "", "weir:")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return x
+}
+
+// maxMatchCost is the bound for costIndex: the path (8 KiB) is looked up among the exact paths of one host and of 20 wildcard hosts, the
+// prefixes have 20 lengths of at most 512 bytes, and the wildcards 20 of at most 253.
+const maxMatchCost = 8<<10 + 253 + 20*512 + 20*253 + maxPatternSteps + 20*(minPatternSteps+10)
+
+func FuzzMatch_CostIsBounded(f *testing.F) {
+	x := costIndex(f)
+	f.Add("/a", "x.a", 15<<10)
+	f.Add("/", ".", 60<<10)
+	f.Add("a", "a", 1)
+	f.Fuzz(func(t *testing.T, path, host string, times int) {
+		times = min(max(times, 1), 60<<10/max(len(path), len(host), 1))
+		r := &Request{Domain: "shop", Path: NormalPath(strings.Repeat(path, times)), Host: NormalHost(strings.Repeat(host, times))}
+		if got := cost(x, r); got > maxMatchCost {
+			t.Errorf("path %q and host %q, %d times: cost %d, want at most %d", path, host, times, got, maxMatchCost)
+		}
+	})
+}
+
+func BenchmarkMatch_WorstCost(b *testing.B) {
+	x := costIndex(b)
+	for _, size := range []int{64, 1 << 10, 8 << 10, 60 << 10} {
+		r := &Request{Domain: "shop", Path: NormalPath(strings.Repeat("/a", size/2)), Host: NormalHost(strings.Repeat(".a", size/2))}
+		dst := make([]Matched, 0, 128)
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			b.ReportMetric(float64(cost(x, r)), "cost")
+			b.ReportAllocs()
+			for b.Loop() {
+				x.Match(dst, r)
+			}
+		})
+	}
+}
+
+// TestMatch_CostDoesNotGrowWithTheRequest searches for the request with the highest cost of each size. docs/reference/performance.md has
+// the result.
+func TestMatch_CostDoesNotGrowWithTheRequest(t *testing.T) {
+	x := costIndex(t)
+	parts := []string{"/a", "/", "a", "/v1/a", "/a/a", "aaa/", "\u00e9", "/\u65e5", ".a", "x.a", ".", "a.a.a", "%2Fa", "/aaaaaaaaaaaaaaaa"}
+	for _, size := range []int{64, 1 << 10, 8 << 10, 60 << 10} {
+		worst, of := 0, ""
+		for _, path := range parts {
+			for _, host := range parts {
+				r := &Request{
+					Domain: "shop", Path: NormalPath(strings.Repeat(path, size/len(path))), Host: NormalHost(strings.Repeat(host, size/len(host))),
+				}
+				if got := cost(x, r); got > worst {
+					worst, of = got, path+" "+host
+				}
+			}
+		}
+		t.Logf("%d bytes: worst cost %d (path and host of %s)", size, worst, of)
+		if worst > maxMatchCost {
+			t.Errorf("%d bytes: cost %d, want at most %d", size, worst, maxMatchCost)
+		}
+	}
+}
