@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -43,6 +44,7 @@ import (
 // operatorFlags are the flags of `weir operator`.
 type operatorFlags struct {
 	namespace       string
+	watchNamespaces []string
 	image           string
 	networkPolicies bool
 	prefix          string
@@ -67,6 +69,9 @@ func operatorCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "weir-system"),
 		"namespace of the operator, which holds its Lease and Secrets; POD_NAMESPACE sets the default")
+	flags.StringSliceVar(&f.watchNamespaces, "watch-namespaces", nil,
+		"namespaces in which Limiters can be; the operator needs permissions for Deployments, Secrets and the other objects of a\n"+
+			"Limiter only there. Policies are read in all namespaces. Empty allows Limiters in all namespaces")
 	flags.StringVar(&f.image, "limiter-image", "",
 		"image of Limiters whose spec names no image; empty uses the image of the operator's pod, whose name is in POD_NAME")
 	flags.BoolVar(&f.networkPolicies, "network-policies", false, "create a NetworkPolicy for each Limiter")
@@ -108,6 +113,9 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 	if err != nil {
 		return usageError(err)
 	}
+	if err := validateNamespaces(f.watchNamespaces); err != nil {
+		return usageError(err)
+	}
 	kube, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("find the Kubernetes API server: %w; outside a cluster, set --kubeconfig or KUBECONFIG", err)
@@ -130,6 +138,16 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 		}
 	}
 	return mgr.Start(ctx)
+}
+
+// validateNamespaces rejects invalid names: with one, the operator would watch nothing and report no error.
+func validateNamespaces(names []string) error {
+	for _, name := range names {
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			return fmt.Errorf("--watch-namespaces: %q is not the name of a namespace: %s", name, problems[0])
+		}
+	}
+	return nil
 }
 
 // addControllers adds the controllers to mgr.
@@ -197,6 +215,9 @@ func operatorManager(
 		}
 	}
 	mgr, err := ctrl.NewManager(kube, options)
+	if unknown, is := errors.AsType[*meta.NoKindMatchError](err); is {
+		return nil, missingCRD(unknown)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("start the operator: %w", err)
 	}
@@ -215,13 +236,17 @@ func trim(object any) (any, error) {
 	return object, nil
 }
 
+func missingCRD(unknown *meta.NoKindMatchError) error {
+	return fmt.Errorf("watch policies: the CRD for %s is not installed; install the CRDs in config/crd first", unknown.GroupKind.Kind)
+}
+
 // addProbes makes the operator ready when its caches have all policies and Limiters, whether or not it is the leader.
 func addProbes(ctx context.Context, mgr manager.Manager) error {
 	var informers []cache.Informer
 	for _, kind := range []client.Object{&v1alpha1.RateLimitPolicy{}, &v1alpha1.ClusterRateLimitPolicy{}, &v1alpha1.Limiter{}} {
 		policies, err := mgr.GetCache().GetInformer(ctx, kind)
 		if unknown, is := errors.AsType[*meta.NoKindMatchError](err); is {
-			return fmt.Errorf("watch policies: the CRD for %s is not installed; install the CRDs in config/crd first", unknown.GroupKind.Kind)
+			return missingCRD(unknown)
 		}
 		if err != nil {
 			return fmt.Errorf("watch policies: %w", err)

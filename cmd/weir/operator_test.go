@@ -64,7 +64,7 @@ func TestOperatorCommand_FlagDefaults(t *testing.T) {
 	want := map[string]string{
 		"namespace": "weir-system", "limiter-image": "", "network-policies": "false", "prefix": "weir:",
 		"kubeconfig": "", "metrics-bind-address": ":9090", "health-probe-bind-address": ":8081",
-		"leader-elect": "false", "resync": "5s", "webhook-certificates": "None", "webhook-bind-address": ":9443",
+		"leader-elect": "false", "resync": "5s", "watch-namespaces": "[]", "webhook-certificates": "None", "webhook-bind-address": ":9443",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("flags and their defaults (-want +got):\n%s", diff)
@@ -104,9 +104,21 @@ func TestOperator_NamesTheMissingCRD(t *testing.T) {
 		}
 	}()
 	t.Setenv("KUBECONFIG", kube.Kubeconfig())
-	f := operatorFlags{webhook: webhookFlags{certificates: "None"}, metrics: "0", health: "0"}
-	const want = "watch policies: the CRD for RateLimitPolicy is not installed; install the CRDs in config/crd first"
-	if err := runOperator(t.Context(), f); err == nil || err.Error() != want {
-		t.Errorf("error %v, want %q", err, want)
+	for kind, namespaces := range map[string][]string{"RateLimitPolicy": nil, "Limiter": {"weir-system"}} {
+		f := operatorFlags{webhook: webhookFlags{certificates: "None"}, metrics: "0", health: "0", watchNamespaces: namespaces}
+		want := "watch policies: the CRD for " + kind + " is not installed; install the CRDs in config/crd first"
+		if err := runOperator(t.Context(), f); err == nil || err.Error() != want {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+func TestOperatorCommand_RejectsInvalidNamespaces(t *testing.T) {
+	for _, name := range []string{"Shop", "weir/default", "a b"} {
+		root := rootCommand()
+		root.SetArgs([]string{"operator", "--watch-namespaces=weir-system," + name})
+		if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), `--watch-namespaces: "`+name+`" is not the name of a namespace`) {
+			t.Errorf("%q: %v", name, err)
+		}
 	}
 }

@@ -23,10 +23,8 @@ const (
 const (
 	// graceSeconds, after the drain, covers up to 10 seconds for requests in flight, one second to remove the heartbeat, and a reserve.
 	graceSeconds = 15
-	// nonRootID is the user and group ID of the image.
-	nonRootID = 65532
-	// secretMode lets only the user and the group of the pod read a mounted Secret.
-	secretMode = 0o440
+	// secretMode lets the user of the container read a mounted Secret, whatever its ID is. No other user runs in the pod.
+	secretMode = 0o444
 )
 
 // Mount paths.
@@ -71,11 +69,8 @@ func pod(limiter *v1alpha1.Limiter, secrets Secrets, options Options) corev1.Pod
 			AutomountServiceAccountToken:  new(false),
 			EnableServiceLinks:            new(false), // a Service named weir would set variables with the prefix of the flags
 			TerminationGracePeriodSeconds: new(drainSeconds(limiter) + graceSeconds),
-			SecurityContext: &corev1.PodSecurityContext{
+			SecurityContext: &corev1.PodSecurityContext{ // without IDs: the image has a user, and OpenShift assigns one
 				RunAsNonRoot:   new(true),
-				RunAsUser:      new(int64(nonRootID)),
-				RunAsGroup:     new(int64(nonRootID)),
-				FSGroup:        new(int64(nonRootID)),
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			NodeSelector:      template.NodeSelector,

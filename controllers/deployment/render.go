@@ -12,6 +12,8 @@ import (
 type Options struct {
 	// OperatorNamespace is the namespace of the operator. Only a Limiter in it may throttle writes to the Kubernetes API.
 	OperatorNamespace string
+	// WatchNamespaces are the namespaces in which Limiters can be. Empty: all namespaces.
+	WatchNamespaces []string
 	// Image is the default image of limiter pods.
 	Image string
 	// KeyPrefix is the prefix of all names in Redis: "weir:".

@@ -50,10 +50,21 @@ func (o Options) ownedKinds() []client.Object {
 	return kinds
 }
 
-// Cached returns the cache options for the watched kinds: the cache of a manager should hold the operator's objects only.
+// Cached returns the cache options for the watched kinds: the cache of a manager should hold the operator's objects only, and read only
+// the namespaces in which Limiters can be. Policies are read in all namespaces.
 func (o Options) Cached() map[client.Object]cache.ByObject {
-	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{managedByLabel: managedBy})}
+	var namespaces map[string]cache.Config // nil: all
+	for _, namespace := range o.WatchNamespaces {
+		if namespaces == nil {
+			namespaces = map[string]cache.Config{}
+		}
+		namespaces[namespace] = cache.Config{}
+	}
+	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{managedByLabel: managedBy}), Namespaces: namespaces}
 	held := map[client.Object]cache.ByObject{}
+	if namespaces != nil {
+		held[&v1alpha1.Limiter{}] = cache.ByObject{Namespaces: namespaces}
+	}
 	for _, kind := range o.ownedKinds() {
 		held[kind] = ours
 	}

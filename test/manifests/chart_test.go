@@ -77,6 +77,10 @@ func TestChart_InstallsTheSameObjectsAsTheManifests(t *testing.T) {
 			[]string{"--set=webhook.certificates=CertManager"},
 			[]string{"test/manifests/testdata/cert-manager"},
 		},
+		"with Limiters in one namespace": {
+			[]string{"--set=watchNamespaces={weir-system}"},
+			[]string{"test/manifests/testdata/watch-namespaces"},
+		},
 		"with Prometheus Operator": {
 			[]string{"--set=podMonitor.create=true,prometheusRule.create=true"},
 			[]string{"config/default", "config/prometheus"},

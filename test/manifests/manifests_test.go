@@ -93,6 +93,9 @@ func TestPods_HaveOnlyThePermissionsTheyNeed(t *testing.T) {
 		if pod.EnableServiceLinks == nil || *pod.EnableServiceLinks {
 			t.Errorf("%s: enableServiceLinks is not false", d.Name)
 		}
+		if c := pod.SecurityContext; d.Name == operator && (c.RunAsUser != nil || c.RunAsGroup != nil || c.FSGroup != nil) {
+			t.Errorf("%s has a fixed user or group, which OpenShift rejects: %+v", d.Name, c)
+		}
 		for _, c := range pod.Containers {
 			if readOnly := c.SecurityContext.ReadOnlyRootFilesystem; readOnly == nil || !*readOnly {
 				t.Errorf("%s: the root file system of %s is writable", d.Name, c.Name)

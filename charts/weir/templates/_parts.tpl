@@ -15,7 +15,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{/*
 weir.copied: the objects in a file of files/, which is a copy of a file in config/, with the namespace and the labels of the release.
-Arguments: root, file, and optionally labels and annotations to add to all objects.
+Arguments: root, file, and optionally labels and annotations to add to all objects. With namespace, cluster roles and their bindings become
+roles and bindings in this namespace. With secrets, rules for Secrets apply to these names only.
 */}}
 {{- define "weir.copied" -}}
 {{- $labels := merge (include "weir.labels" .root | fromYaml) (.labels | default dict) }}
@@ -24,6 +25,20 @@ Arguments: root, file, and optionally labels and annotations to add to all objec
 {{- range $document := regexSplit "(?m)^---$" $text -1 }}
 {{- $object := fromYaml $document }}
 {{- $metadata := required (printf "%s has a document without metadata" $.file) $object.metadata }}
+{{- if $.namespace }}
+{{- $_ := set $object "kind" (trimPrefix "Cluster" $object.kind) }}
+{{- $_ := set $metadata "namespace" $.namespace }}
+{{- if $object.roleRef }}
+{{- $_ := set $object.roleRef "kind" (trimPrefix "Cluster" $object.roleRef.kind) }}
+{{- end }}
+{{- end }}
+{{- if $.secrets }}
+{{- range $rule := $object.rules }}
+{{- if has "secrets" $rule.resources }}
+{{- $_ := set $rule "resourceNames" $.secrets }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- $_ := set $metadata "labels" (merge (dict) $labels ($metadata.labels | default dict)) }}
 {{- if $annotations }}
 {{- $_ := set $metadata "annotations" (merge (dict) $annotations ($metadata.annotations | default dict)) }}

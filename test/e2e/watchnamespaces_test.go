@@ -1,0 +1,105 @@
+package e2e_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/manifests/tool"
+)
+
+// TestOperator_WorksInItsWatchedNamespacesOnly runs an operator with only the permissions that the chart grants it with watchNamespaces.
+func TestOperator_WorksInItsWatchedNamespacesOnly(t *testing.T) {
+	kube, redis := fixture.Kube(t), fixture.Redis(t)
+	watched, other := fixture.Namespace(t, kube), fixture.Namespace(t, kube)
+	text, err := tool.Output(t, "helm", "template", "weir", tool.Root(t, "charts", "weir"), "--namespace", watched,
+		"--set=watchNamespaces={"+watched+"},limiterSecrets={redis-login},crds.install=false,webhook.certificates=None")
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, kube, text)
+	t.Cleanup(func() { // the cluster roles
+		if _, err := kube.Kubectl(context.WithoutCancel(t.Context()), "delete", "-f", tool.File(t, "chart.yaml", text), "--wait=false"); err != nil {
+			t.Error(err)
+		}
+	})
+	config := kube.Config()
+	config.Impersonate.UserName = "system:serviceaccount:" + watched + ":weir-operator"
+	config.Impersonate.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + watched, "system:authenticated"}
+	kubeconfig, err := kube.WriteKubeconfig("operator-"+watched, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	weir, err := fixture.BuildWeir(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	health, err := fixture.FreeAddr(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	process := fixture.Weir(t, weir, "operator", "--kubeconfig", kubeconfig, "--namespace", watched, "--watch-namespaces", watched,
+		"--leader-elect", "--network-policies", "--limiter-image=weir:test", "--metrics-bind-address=0", "--health-probe-bind-address", health)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := fixture.WaitHTTP(ctx, "http://"+health+"/readyz", http.StatusOK); err != nil {
+		t.Fatalf("%v\n%s", err, process.Log())
+	}
+
+	for _, namespace := range []string{watched, other} {
+		apply(t, kube, "apiVersion: weir.dev/v1alpha1\nkind: Limiter\nmetadata: {name: edge, namespace: "+namespace+"}\n"+
+			"spec: {redis: {addresses: [\""+strings.TrimPrefix(redis.URL(), "redis://")+"\"]}, autoscaling: {maxReplicas: 3}}\n")
+	}
+	apply(t, kube, "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: daily, namespace: "+other+"}\nspec: {axis: IP, limit: 1, window: 1d}\n")
+	kubectl := func(args ...string) string {
+		t.Helper()
+		out, err := kube.Kubectl(t.Context(), args...)
+		if err != nil {
+			t.Errorf("kubectl %q: %v\n%s", args, err, process.Log())
+		}
+		return strings.TrimSpace(out)
+	}
+	kubectl("wait", "-n", watched, "--for=condition=Programmed", "limiter/edge", "--timeout="+patience.String())
+	kubectl("wait", "-n", watched, "--for=create", "configmap/weir-rules-edge", "--timeout="+patience.String())
+	kubectl("get", "-n", watched, "deployment,service,serviceaccount,configmap,poddisruptionbudget,networkpolicy,horizontalpodautoscaler", "weir-limiter-edge")
+	// Policies are in all namespaces.
+	kubectl("wait", "-n", other, "--for=condition=Accepted", "ratelimitpolicy/daily", "--timeout="+patience.String())
+	if got := kubectl("get", "-n", other, "limiter", "edge", "-o", "jsonpath={.status.observedGeneration}"); got != "-1" {
+		t.Errorf("the operator processed generation %s of a Limiter in another namespace", got)
+	}
+	if got := kubectl("get", "-n", other, "deployments,serviceaccounts,configmaps", "-l", "app.kubernetes.io/managed-by=weir-operator", "-o", "name"); got != "" {
+		t.Errorf("the operator created %s in another namespace", got)
+	}
+	if strings.Contains(process.Log(), "forbidden") {
+		t.Errorf("the operator lacks permissions:\n%s", process.Log())
+	}
+
+	for _, c := range []struct {
+		namespace, args string
+		forbidden       bool
+	}{
+		{other, "create deployment x --image=x", true},
+		{other, "create serviceaccount x", true},
+		{other, "create configmap x", true},
+		{other, "get secret redis-login", true},
+		{watched, "get secret redis-login", false},
+		{watched, "get secret another", true},
+		{watched, "create deployment x --image=x", false},
+		{"kube-system", "create deployment x --image=x", true},
+	} {
+		_, err := kube.Kubectl(t.Context(), append(strings.Fields(c.args), "-n", c.namespace, "--as="+config.Impersonate.UserName)...)
+		if got := err != nil && strings.Contains(strings.ToLower(err.Error()), "forbidden"); got != c.forbidden {
+			t.Errorf("%s in %s: %v, want Forbidden: %v", c.args, c.namespace, err, c.forbidden)
+		}
+	}
+}
+
+// apply applies manifests.
+func apply(t *testing.T, kube *fixture.KubeProcess, manifests string) {
+	t.Helper()
+	if _, err := kube.Kubectl(t.Context(), "apply", "-f", tool.File(t, "manifests.yaml", manifests)); err != nil {
+		t.Fatal(err)
+	}
+}
