@@ -255,7 +255,11 @@ func TestNew_BoundsDialsAndIdleConnections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		options := client.Redis().(*redis.Client).Options()
+		single, ok := client.Redis().(*redis.Client)
+		if !ok {
+			t.Fatalf("a client of type %T", client.Redis())
+		}
+		options := single.Options()
 		if options.DialTimeout != dial || options.ReadTimeout != timeout || options.WriteTimeout != timeout || options.PoolTimeout != timeout {
 			t.Errorf("a timeout of %v: %v for a dial, %v, %v and %v, want %v and otherwise %v", timeout,
 				options.DialTimeout, options.ReadTimeout, options.WriteTimeout, options.PoolTimeout, dial, timeout)

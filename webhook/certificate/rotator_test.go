@@ -31,9 +31,17 @@ type rotating struct {
 	*Rotator
 	now     time.Time
 	cluster client.WithWatch
-	applied []map[string]any // the requests that the Rotator has sent
+	applied []request        // that the Rotator has sent
 	failing map[string]error // by "get" or "apply" and the name of the object
 	read    func(name string)
+}
+
+// request is the part of an apply request that tests check.
+type request struct {
+	Metadata struct {
+		Name string    `json:"name"`
+		UID  types.UID `json:"uid"`
+	} `json:"metadata"`
 }
 
 // configuration is a ValidatingWebhookConfiguration with webhooks that have these bundles.
@@ -72,14 +80,12 @@ func newRotating(t *testing.T, objects ...client.Object) *rotating {
 			if err != nil {
 				return err
 			}
-			var request struct {
-				Metadata map[string]any `json:"metadata"`
-			}
-			if err := json.Unmarshal(text, &request); err != nil {
+			var sent request
+			if err := json.Unmarshal(text, &sent); err != nil {
 				return err
 			}
-			r.applied = append(r.applied, request.Metadata)
-			if err := r.failing["apply "+request.Metadata["name"].(string)]; err != nil {
+			r.applied = append(r.applied, sent)
+			if err := r.failing["apply "+sent.Metadata.Name]; err != nil {
 				return err
 			}
 			return c.Apply(ctx, o, options...)
@@ -109,11 +115,16 @@ func (r *rotating) round() (State, string) {
 	if err != nil {
 		r.Fatal(err)
 	}
+	return state, r.written()
+}
+
+// written returns the names of the objects in the requests of the Rotator.
+func (r *rotating) written() string {
 	var names []string
-	for _, metadata := range r.applied {
-		names = append(names, metadata["name"].(string))
+	for _, sent := range r.applied {
+		names = append(names, sent.Metadata.Name)
 	}
-	return state, strings.Join(names, " ")
+	return strings.Join(names, " ")
 }
 
 func (r *rotating) secret() *corev1.Secret {
@@ -212,7 +223,7 @@ func TestRotator_WritesOnlyTheConfigurationsThatItHasRead(t *testing.T) {
 	if _, written := r.round(); written != "weir-webhook second" {
 		t.Errorf("wrote %q, want nothing to a configuration that does not exist", written)
 	}
-	if got := r.applied[1]["uid"]; got != "uid-of-second" {
+	if got := r.applied[1].Metadata.UID; got != "uid-of-second" {
 		t.Errorf("the request has the UID %v", got)
 	}
 }
@@ -258,11 +269,7 @@ func TestRotator_StopsAtTheFirstError(t *testing.T) {
 			if !errors.Is(err, refused) || !strings.HasPrefix(err.Error(), want.message) {
 				t.Errorf("%v, want %s", err, want.message)
 			}
-			var names []string
-			for _, metadata := range r.applied {
-				names = append(names, metadata["name"].(string))
-			}
-			if got := strings.Join(names, " "); got != want.applied {
+			if got := r.written(); got != want.applied {
 				t.Errorf("sent requests for %q, want %q", got, want.applied)
 			}
 			delete(r.failing, failing)

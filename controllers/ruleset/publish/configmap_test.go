@@ -1,0 +1,223 @@
+package publish
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ruleset/selection"
+)
+
+// saving is a Snapshot and its cluster. controllers/ruleset tests it with a real API server.
+type saving struct {
+	*testing.T
+	*Snapshot
+	now             time.Time
+	cluster         client.WithWatch
+	failing         map[string]error // by "get" or "apply"
+	reads, writes   int
+	lines           []string
+	limiter         *v1alpha1.Limiter
+	withoutDeadline bool
+}
+
+func newSaving(t *testing.T) *saving {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	s := &saving{T: t, now: time.Unix(1_800_000_000, 0), failing: map[string]error{}}
+	s.limiter = &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "weir-system", Name: "edge", UID: "u1"}}
+	s.cluster = fake.NewClientBuilder().WithScheme(scheme).Build()
+	calls := interceptor.NewClient(s.cluster, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			s.reads++
+			if err := s.failing["get"]; err != nil {
+				return err
+			}
+			return c.Get(ctx, key, o, options...)
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			s.writes++
+			deadline, ok := ctx.Deadline()
+			s.withoutDeadline = !ok || time.Until(deadline) > 2*time.Second
+			if err := s.failing["apply"]; err != nil {
+				return err
+			}
+			return c.Apply(ctx, o, options...)
+		},
+	})
+	s.Snapshot = &Snapshot{
+		Client: calls, Uncached: calls, Limiter: types.NamespacedName{Namespace: "weir-system", Name: "edge"}, Resync: time.Minute,
+		Clock: func() time.Time { return s.now },
+	}
+	return s
+}
+
+func (s *saving) save(set *selection.RuleSet) {
+	logger := funcr.New(func(_, line string) { s.lines = append(s.lines, line) }, funcr.Options{})
+	s.Save(log.IntoContext(s.Context(), logger), s.limiter, set)
+}
+
+func (s *saving) stored() *corev1.ConfigMap {
+	s.Helper()
+	var found corev1.ConfigMap
+	if err := s.cluster.Get(s.Context(), types.NamespacedName{Namespace: "weir-system", Name: "weir-rules-edge"}, &found); err != nil {
+		s.Fatal(err)
+	}
+	return &found
+}
+
+// wantCalls checks how many calls there were since the last check, and how many log lines contain a text since the beginning.
+func (s *saving) wantCalls(when string, reads, writes int, text string, lines int) {
+	s.Helper()
+	if s.reads != reads || s.writes != writes {
+		s.Errorf("%s: %d reads and %d writes, want %d and %d", when, s.reads, s.writes, reads, writes)
+	}
+	if n := strings.Count(strings.Join(s.lines, "\n"), text); n != lines {
+		s.Errorf("%s: %d log lines with %q, want %d: %q", when, n, text, lines, s.lines)
+	}
+	s.reads, s.writes = 0, 0
+}
+
+func TestSave_WritesEachRuleSetOnce(t *testing.T) {
+	s, set := newSaving(t), setOf(1)
+	s.save(set)
+	s.wantCalls("the first rule set", 0, 1, "wrote the snapshot", 1)
+	found := s.stored()
+	owner := metav1.GetControllerOf(found)
+	if owner == nil || owner.UID != "u1" || owner.Kind != "Limiter" || !*owner.BlockOwnerDeletion || s.withoutDeadline {
+		t.Errorf("owner %+v", owner)
+	}
+	if !bytes.Equal(found.BinaryData["rules.json.gz"], set.Data) || found.Annotations["weir.dev/revision"] != set.Revision || found.Labels["app.kubernetes.io/instance"] != "edge" {
+		t.Errorf("%+v", found)
+	}
+	s.now = s.now.Add(time.Minute - 1)
+	s.save(set)
+	s.wantCalls("before the resync", 0, 0, "wrote the snapshot", 1)
+	s.now = s.now.Add(1)
+	s.save(set)
+	s.wantCalls("at the resync", 1, 0, "wrote the snapshot", 1)
+	s.save(setOf(2))
+	s.wantCalls("another rule set", 0, 1, "wrote the snapshot", 2)
+}
+
+func TestSave_RepairsTheConfigMapAtTheResync(t *testing.T) {
+	for name, change := range map[string]func(s *saving) error{
+		"changed": func(s *saving) error {
+			found := s.stored()
+			found.BinaryData["rules.json.gz"] = []byte("x")
+			return s.cluster.Update(s.Context(), found)
+		},
+		"deleted": func(s *saving) error { return s.cluster.Delete(s.Context(), s.stored()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, set := newSaving(t), setOf(1)
+			s.save(set)
+			if err := change(s); err != nil {
+				t.Fatal(err)
+			}
+			s.now = s.now.Add(time.Minute)
+			s.save(set)
+			s.wantCalls("at the resync", 1, 2, "cannot write", 0)
+			if !bytes.Equal(s.stored().BinaryData["rules.json.gz"], set.Data) {
+				t.Error("the ConfigMap was not repaired")
+			}
+		})
+	}
+}
+
+func TestSave_RetriesAtTheResyncAndLogsAProblemOnce(t *testing.T) {
+	const failed = "cannot write the snapshot"
+	s, set := newSaving(t), setOf(1)
+	again := func() { s.now = s.now.Add(time.Minute); s.save(set) }
+	s.failing["apply"] = errors.New("connection refused")
+	s.save(set)
+	s.wantCalls("the first attempt", 0, 1, failed, 1)
+	s.save(set)
+	s.wantCalls("immediately after it", 0, 0, failed, 1)
+	s.failing["apply"] = errors.New("connection reset")
+	again()
+	s.wantCalls("the next attempt", 0, 1, failed, 1)
+	s.failing["apply"] = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "weir-rules-edge", nil)
+	again()
+	s.wantCalls("another problem", 0, 1, failed, 2)
+	again()
+	s.wantCalls("the same problem", 0, 1, failed, 2)
+	s.failing = map[string]error{}
+	again()
+	s.wantCalls("the problem is solved", 0, 1, "wrote the snapshot", 1)
+	s.failing["get"] = errors.New("connection refused")
+	again()
+	s.wantCalls("a read that fails", 1, 0, failed, 3)
+	s.failing = map[string]error{}
+	again()
+	s.wantCalls("it is solved", 0, 1, "wrote the snapshot", 2)
+}
+
+func TestSave_RefusesRuleSetsThatAreTooLarge(t *testing.T) {
+	const large = "too large for the snapshot"
+	s := newSaving(t)
+	set := func(revision string, size int) *selection.RuleSet {
+		return &selection.RuleSet{Revision: revision, Data: make([]byte, size)}
+	}
+	const most = 1<<20 - 16<<10
+	s.save(set("fits", most))
+	s.wantCalls("the largest rule set", 0, 1, large, 0)
+	for i := range 2 {
+		s.save(set(fmt.Sprint("large", i), most+1))
+		s.wantCalls("a larger one", 0, 0, large, 1)
+	}
+	if got := s.stored().Annotations["weir.dev/revision"]; got != "fits" {
+		t.Errorf("the snapshot has %s", got)
+	}
+	s.save(set("fits", most))
+	s.wantCalls("the largest rule set again", 0, 1, "wrote the snapshot", 2)
+}
+
+func TestLoad_ReturnsOnlyTheRevision(t *testing.T) {
+	s, set := newSaving(t), setOf(1)
+	load := func(when, revision string, want []byte) {
+		t.Helper()
+		if data, err := s.Load(t.Context(), revision); err != nil || !bytes.Equal(data, want) {
+			t.Errorf("%s: %d bytes, %v; want %d", when, len(data), err, len(want))
+		}
+	}
+	load("without a ConfigMap", set.Revision, nil)
+	s.save(set)
+	load("the revision", set.Revision, set.Data)
+	load("another revision", setOf(2).Revision, nil)
+	found := s.stored()
+	found.BinaryData["rules.json.gz"] = set.Data[:9]
+	if err := s.cluster.Update(t.Context(), found); err != nil {
+		t.Fatal(err)
+	}
+	load("damaged data", set.Revision, nil)
+	found.BinaryData = nil
+	if err := s.cluster.Update(t.Context(), found); err != nil {
+		t.Fatal(err)
+	}
+	load("no data", set.Revision, nil)
+	s.failing["get"] = errors.New("refused")
+	if _, err := s.Load(t.Context(), set.Revision); !errors.Is(err, s.failing["get"]) {
+		t.Errorf("%v, want the error of the API server", err)
+	}
+}

@@ -1,0 +1,293 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ruleset/selection"
+	"github.com/weir-dev/weir/internal/compile"
+)
+
+// memory is a Store in memory. Every method returns the error for its name, if there is one.
+type memory struct {
+	name     string
+	calls    []string
+	failing  map[string]error
+	active   string
+	sets     map[string][]byte
+	replicas []Replica
+	redis    Redis
+}
+
+func (m *memory) call(name string) error {
+	m.calls = append(m.calls, name)
+	return m.failing[name]
+}
+
+func (m *memory) count(name string) (n int) {
+	for _, call := range m.calls {
+		if call == name {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *memory) Inspect(context.Context) (Redis, error) { return m.redis, m.call("inspect") }
+
+func (m *memory) LoadScripts(context.Context) ([]Script, error) {
+	return []Script{{Name: "spend", LoadedOn: 1}}, m.call("scripts")
+}
+
+func (m *memory) Publish(_ context.Context, revision string, data []byte) (changed bool, err error) {
+	if err := m.call("publish"); err != nil {
+		return false, err
+	}
+	changed = m.active != revision
+	m.active, m.sets[revision] = revision, data
+	return changed, nil
+}
+
+func (m *memory) Load(_ context.Context, revision string) (data []byte, found bool, err error) {
+	data, found = m.sets[revision]
+	return data, found, m.call("load")
+}
+
+func (m *memory) Replicas(context.Context) ([]Replica, error) {
+	return m.replicas, m.call("replicas")
+}
+
+func (m *memory) Leave(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > time.Second {
+		m.calls = append(m.calls, "leave without a timeout")
+	}
+	return m.call("leave")
+}
+
+func (m *memory) Clear(context.Context) error { return m.call("clear") }
+func (m *memory) Close() error                { return m.call("close") }
+
+// publishing is a Publisher with the stores that it opens, by the address of Redis.
+type publishing struct {
+	*testing.T
+	*Publisher
+	now     time.Time
+	stores  map[string]*memory
+	opening error // of Open
+	limiter *v1alpha1.Limiter
+	lines   []string // of the log
+}
+
+func newPublishing(t *testing.T) *publishing {
+	p := &publishing{T: t, now: time.Unix(1_800_000_000, 0), stores: map[string]*memory{}, limiter: &v1alpha1.Limiter{}}
+	for _, name := range []string{"a:6379", "b:6379"} {
+		p.stores[name] = &memory{name: name, failing: map[string]error{}, sets: map[string][]byte{}, redis: Redis{Primaries: 1, Version: "7.2.4"}}
+	}
+	p.use("a:6379")
+	p.Publisher = &Publisher{
+		Open: func(l *v1alpha1.Limiter) (Store, error) {
+			return p.stores[string(l.Spec.Redis.Addresses[0])], p.opening
+		},
+		Resync: time.Minute, Clock: func() time.Time { return p.now },
+	}
+	return p
+}
+
+// use makes the Limiter name another Redis.
+func (p *publishing) use(address string) {
+	p.limiter.Spec.Redis.Addresses = []v1alpha1.RedisAddress{v1alpha1.RedisAddress(address)}
+}
+
+func (p *publishing) publish(set *selection.RuleSet) Delivery {
+	logger := funcr.New(func(_, line string) { p.lines = append(p.lines, line) }, funcr.Options{})
+	return p.Publish(log.IntoContext(p.Context(), logger), p.limiter, set)
+}
+
+func (p *publishing) logged(text string) int { return strings.Count(strings.Join(p.lines, "\n"), text) }
+
+// setOf returns a rule set with the policies daily, with a limit, and hourly.
+func setOf(limit int64) *selection.RuleSet {
+	policy := func(name string, limit int64) v1alpha1.RateLimitPolicy {
+		return v1alpha1.RateLimitPolicy{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Generation: 1},
+			Spec:       v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: limit, Window: "1m", Algorithm: v1alpha1.FixedWindow},
+		}
+	}
+	of := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy("daily", limit), policy("hourly", 10)}}
+	return selection.Compiler{KeyPrefix: "weir:"}.Compile(nil, &v1alpha1.Limiter{}, of, 0)
+}
+
+func TestPublish_ReturnsTheRulesOfEachReplicaThatServes(t *testing.T) {
+	p, set, previous := newPublishing(t), setOf(1), setOf(2)
+	store := p.stores["a:6379"]
+	p.publish(previous)
+	began := p.now.Add(-time.Hour)
+	store.replicas = []Replica{
+		{ID: "starting"}, {ID: "a", Revision: set.Revision}, {ID: "b", Revision: previous.Revision, Mode: ModeLocal, Since: began},
+	}
+	d := p.publish(set)
+	want := []ServingReplica{{set.Revision, set.RuleRevisions()}, {previous.Revision, previous.RuleRevisions()}}
+	if diff := cmp.Diff(want, d.Replicas); diff != "" {
+		t.Errorf("replicas (-want +got):\n%s", diff)
+	}
+	if d.Local != (LocalMode{1, began}) || d.Serving() != 2 || d.Unavailable() || d.Redis.Version != "7.2.4" || len(d.Scripts) != 1 {
+		t.Errorf("%+v", d)
+	}
+	if store.active != set.Revision || store.count("load") != 0 || p.logged("published the rule set") != 2 {
+		t.Errorf("active %s, %q", store.active, store.calls)
+	}
+	p.publish(set)
+	if n := p.logged("published the rule set"); n != 2 {
+		t.Errorf("%d log lines about two rule sets", n)
+	}
+}
+
+// Another operator published the rule set, or it was published before a restart: its rules are read from Redis once.
+func TestPublish_ReadsTheRulesOfUnknownRevisions(t *testing.T) {
+	p, set, other := newPublishing(t), setOf(1), setOf(2)
+	store := p.stores["a:6379"]
+	store.sets[other.Revision], store.sets["sha256:damaged"] = other.Data, other.Data[:9]
+	store.replicas = []Replica{{ID: "a", Revision: other.Revision}, {ID: "b", Revision: "sha256:missing"}, {ID: "c", Revision: "sha256:damaged"}}
+	for range 2 {
+		d := p.publish(set)
+		if len(d.Replicas) != 3 || !cmp.Equal(d.Replicas[0].Rules, other.RuleRevisions()) || len(d.Replicas[1].Rules)+len(d.Replicas[2].Rules) != 0 {
+			t.Errorf("replicas %+v", d.Replicas)
+		}
+	}
+	if n := store.count("load"); n != 4 { // the missing one is looked for again
+		t.Errorf("%d reads of three rule sets in two rounds, want 4", n)
+	}
+	if n := p.logged("cannot decode"); n != 1 {
+		t.Errorf("%d log lines about a rule set that is damaged, want 1", n)
+	}
+}
+
+func TestPublish_ReportsAnOutageAndKeepsTheLastKnownReplicas(t *testing.T) {
+	for _, failing := range []string{"inspect", "scripts", "publish", "replicas", "load"} {
+		t.Run(failing, func(t *testing.T) {
+			p, set := newPublishing(t), setOf(1)
+			store := p.stores["a:6379"]
+			store.replicas = []Replica{{ID: "a", Revision: set.Revision}, {ID: "b", Revision: set.Revision}}
+			if d := p.publish(set); d.Unavailable() || !d.EnforcedAll(set) {
+				t.Fatalf("before: %+v", d)
+			}
+			p.now = p.now.Add(time.Minute) // inspects Redis again
+			began := p.now
+			store.failing[failing] = NewStoreError(v1alpha1.ReasonStoreDenied, errors.New("NOPERM"))
+			store.replicas = []Replica{{ID: "a", Revision: "sha256:unknown"}}
+			for range 2 {
+				d := p.publish(set)
+				if d.Outage != (Outage{v1alpha1.ReasonStoreDenied, "NOPERM", began}) || len(d.Replicas) != 2 || d.AtLeast != 2 || d.Redis.Version != "7.2.4" || d.EnforcedAll(set) {
+					t.Errorf("in the outage: %+v", d)
+				}
+				p.now = p.now.Add(time.Second)
+			}
+			store.failing = map[string]error{}
+			if d := p.publish(set); d.Unavailable() || len(d.Replicas) != 1 || d.Serving() != 2 {
+				t.Errorf("after the outage: %+v, want that one replica is expected to connect again", d)
+			}
+			if p.logged("Redis cannot be used") != 1 || p.logged("Redis can be used again") != 1 {
+				t.Errorf("log: %q", p.lines)
+			}
+		})
+	}
+}
+
+func TestPublish_InspectsRedisOnceInAResync(t *testing.T) {
+	p, set := newPublishing(t), setOf(1)
+	store := p.stores["a:6379"]
+	inspected := func(when string, want int) {
+		t.Helper()
+		p.publish(set)
+		if n := store.count("inspect"); n != want {
+			t.Errorf("%s: %d inspections, want %d", when, n, want)
+		}
+	}
+	inspected("at first", 1)
+	p.now = p.now.Add(time.Minute - 1)
+	inspected("before the resync", 1)
+	p.now = p.now.Add(1)
+	inspected("at the resync", 2)
+	store.failing["publish"] = errors.New("refused")
+	inspected("when an outage begins", 2)
+	inspected("in an outage", 3)
+	store.failing = map[string]error{}
+	inspected("at its end", 4)
+	inspected("after it", 4)
+}
+
+func TestPublish_MovesToAnotherRedis(t *testing.T) {
+	p, set := newPublishing(t), setOf(1)
+	a, b := p.stores["a:6379"], p.stores["b:6379"]
+	a.replicas = []Replica{{ID: "a", Revision: set.Revision}}
+	p.publish(set)
+	p.publish(set)
+	a.failing["leave"] = errors.New("refused")
+	p.use("b:6379")
+	d := p.publish(set)
+	if got := a.calls[len(a.calls)-2:]; !slices.Equal(got, []string{"leave", "close"}) || b.active != set.Revision {
+		t.Errorf("the last calls of the previous Redis are %q; active in the next: %s", got, b.active)
+	}
+	if len(d.Replicas) != 0 || d.AtLeast != 0 || b.count("inspect") != 1 || p.logged("the rules stay in the previous Redis") != 1 {
+		t.Errorf("%+v, %q", d, p.lines)
+	}
+	p.publish(set)
+	if b.count("close")+b.count("leave") != 0 {
+		t.Errorf("calls of the open Redis: %q", b.calls)
+	}
+	p.Close()
+	p.Close()
+	if b.count("close") != 1 || b.count("leave") != 0 {
+		t.Errorf("after Close: %q", b.calls)
+	}
+}
+
+func TestPublish_ReportsThatRedisCannotBeOpened(t *testing.T) {
+	p, set := newPublishing(t), setOf(1)
+	p.opening = NewStoreError(v1alpha1.ReasonInvalid, errors.New("no such Secret"))
+	if d := p.publish(set); d.Outage.Reason != v1alpha1.ReasonInvalid || d.Outage.Message != "spec.redis: no such Secret" {
+		t.Errorf("%+v", d.Outage)
+	}
+	if _, err := p.Load(t.Context(), p.limiter, set.Revision); err == nil {
+		t.Error("Load returns no error")
+	}
+	if err := p.Clear(t.Context(), p.limiter); err == nil {
+		t.Error("Clear returns no error")
+	}
+	p.opening = nil
+	if d := p.publish(set); d.Unavailable() {
+		t.Errorf("after it was resolved: %+v", d.Outage)
+	}
+	data, err := p.Load(t.Context(), p.limiter, set.Revision)
+	if err != nil || string(data) != string(set.Data) {
+		t.Errorf("Load: %d bytes, %v", len(data), err)
+	}
+	if err := p.Clear(t.Context(), p.limiter); err != nil || p.stores["a:6379"].count("clear") != 1 {
+		t.Errorf("Clear: %v", err)
+	}
+}
+
+// A pod that is ready serves, also if its heartbeat is missing.
+func TestPublish_ExpectsAtLeastTheReadyPods(t *testing.T) {
+	p, set := newPublishing(t), setOf(1)
+	p.stores["a:6379"].replicas = []Replica{{ID: "a", Revision: set.Revision}}
+	p.limiter.Status.ReadyReplicas = 3
+	if d := p.publish(set); d.AtLeast != 3 || d.EnforcedAll(set) || d.Enforcing(set) != 1 {
+		t.Errorf("%+v, want three replicas, of which one enforces the rules", d)
+	}
+	p.limiter.Status.ReadyReplicas = 0
+	if d := p.publish(set); d.AtLeast != 1 || !d.EnforcedAll(set) {
+		t.Errorf("%+v, want one replica", d)
+	}
+}
