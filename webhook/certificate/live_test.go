@@ -1,8 +1,10 @@
 package certificate
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -11,6 +13,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // A rotatingCluster runs in a bubble of package synctest, so that weeks pass within a second. Its clients make handshakes with its servers.
@@ -151,5 +156,63 @@ func TestServing_KeepsItsCertificateWhenTheSecretIsInvalid(t *testing.T) {
 	}
 	if !serving.current().Certificate.Equal(w.state.Serving.Certificate) {
 		t.Error("the served certificate has changed")
+	}
+}
+
+func TestServing_ConfiguresTLS13AndHTTP1(t *testing.T) {
+	w := newSimulation(DefaultRotation(serviceName))
+	w.reconcile(t, true)
+	data, err := w.state.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving Serving
+	if err := serving.Load(&corev1.Secret{Data: data}); err != nil {
+		t.Fatal(err)
+	}
+	server := &tls.Config{}
+	serving.Configure(server)
+	server.SessionTicketsDisabled = true // nothing reads the pipe after the handshake
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(data[keyBundle])
+	negotiate := func(newest uint16) (tls.ConnectionState, error) {
+		near, far := net.Pipe()
+		defer near.Close()
+		go func() {
+			defer far.Close()
+			_ = tls.Server(far, server).Handshake() // the client reports the error
+		}()
+		client := tls.Client(near, &tls.Config{
+			RootCAs: roots, ServerName: serviceName, MaxVersion: newest, NextProtos: []string{"h2", "http/1.1"},
+			Time: func() time.Time { return w.now },
+		})
+		err := client.Handshake()
+		return client.ConnectionState(), err
+	}
+	if state, err := negotiate(tls.VersionTLS13); err != nil || state.NegotiatedProtocol != "http/1.1" {
+		t.Errorf("negotiated %q, %v; want http/1.1", state.NegotiatedProtocol, err)
+	}
+	if _, err := negotiate(tls.VersionTLS12); err == nil {
+		t.Error("TLS 1.2 was accepted")
+	}
+}
+
+func TestFollower_LoadsTheCertificateInTheSecret(t *testing.T) {
+	r := newRotating(t)
+	var serving Serving
+	f := &follower{cached: r.cluster, secret: secretName, serving: &serving}
+	if _, err := f.Reconcile(t.Context(), ctrl.Request{}); err != nil || serving.current().exists() {
+		t.Errorf("without a Secret: %v", err)
+	}
+	state, _ := r.round()
+	if _, err := f.Reconcile(t.Context(), ctrl.Request{}); err != nil || !serving.current().Certificate.Equal(state.Serving.Certificate) {
+		t.Errorf("with a Secret: %v", err)
+	}
+	failing := interceptor.NewClient(r.cluster, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+		return errors.New("refused")
+	}})
+	f.cached = failing
+	if _, err := f.Reconcile(t.Context(), ctrl.Request{}); err == nil {
+		t.Error("an error of the cache is ignored")
 	}
 }
