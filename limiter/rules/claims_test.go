@@ -78,6 +78,7 @@ func TestIdentify_ReadsClaimsOfAllNumberTypes(t *testing.T) {
 		"100000000000000000000":    {1e20, json.Number("1e20")},
 		"1234567890123456789012e0": {json.Number("1234567890123456789012"), json.Number("1.234567890123456789012e21")},
 		"0.000000000000000000001":  {1e-21},
+		"1.23456":                  {1.23456, float32(1.23456), json.Number("1.23456")},
 		"1e21":                     {1e21, json.Number("1" + strings.Repeat("0", 21))},
 		"1e-22":                    {1e-22, json.Number("0.0000000000000000000001")},
 		"1e2000000000":             {json.Number("1e2000000000")},

@@ -80,6 +80,50 @@ func TestEndpoints_KeepPathsInUse(t *testing.T) {
 	}
 }
 
+// Each window without a free slot counts the use of paths again.
+func TestEndpoints_EvictPathsThatAreNoLongerUsed(t *testing.T) {
+	c := newClock()
+	e := newEndpoints(time.Minute, maxEndpoints)
+	endpointNames(e, c, "shop", 0, maxEndpoints)
+	for range 3 {
+		endpointNames(e, c, "late", 0, 1)
+		c.at = c.at.Add(30 * time.Second)
+		endpointNames(e, c, "shop", 0, maxEndpoints)
+		c.at = c.at.Add(30 * time.Second)
+		if got := endpointNames(e, c, "late", 0, 1); !got[OtherEndpoints] {
+			t.Fatalf("while all paths are used, another one is counted as %v", got)
+		}
+	}
+	c.at = c.at.Add(time.Minute) // no path was used since
+	if got := endpointNames(e, c, "late", 0, 1); !got["/late/0"] {
+		t.Errorf("after a window without requests, a new path is counted as %v", got)
+	}
+}
+
+func TestEndpoints_StorePathsOf128Bytes(t *testing.T) {
+	e := newEndpoints(time.Minute, maxEndpoints)
+	for length, want := range map[int]int{128: 128, 129: 32} {
+		e.name("/"+strings.Repeat("x", length-1), time.Now)
+		found := false
+		for key := range *e.paths.Load() {
+			found = found || len(key) == want
+		}
+		if !found {
+			t.Errorf("a path of %d bytes is not stored with %d bytes", length, want)
+		}
+	}
+}
+
+func TestTruncate_KeepsTextsOf64Bytes(t *testing.T) {
+	fits := strings.Repeat("x", 64)
+	if got := truncate(fits); got != fits {
+		t.Errorf("64 bytes became %q", got)
+	}
+	if got, want := truncate(fits+"x"), fits+"…"; got != want {
+		t.Errorf("65 bytes became %q, want %q", got, want)
+	}
+}
+
 // TestEndpoints_BoundTheirNumberInEveryWindow checks the bound on counters in the store. For any requests at any times, a rule
 // begins at most twice as many counters in a window as it counts paths, and one more. The counters of the previous window may still exist.
 // A path that is counted separately remains so for a window after each request.

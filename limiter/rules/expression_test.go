@@ -322,3 +322,13 @@ func dependsOnMapOrder(text string) bool {
 	}
 	return false
 }
+
+// CEL lists every token that could follow, which are dozens.
+func TestValidateExpression_OmitsTheTokensThatCouldFollow(t *testing.T) {
+	for _, text := range []string{"request.path ==", "1 +", "[1, 2", "request.path ? 1"} {
+		err := rules.ValidateExpression(text, rules.ResultBool)
+		if err == nil || strings.Contains(err.Error(), "expecting {") {
+			t.Errorf("%s: %v, want an error without the tokens", text, err)
+		}
+	}
+}
