@@ -59,7 +59,7 @@ func newSaving(t *testing.T) *saving {
 			s.writes++
 			deadline, ok := ctx.Deadline()
 			s.withoutDeadline = !ok || time.Until(deadline) > 2*time.Second
-			if err := s.failing["apply"]; err != nil {
+			if err := errors.Join(ctx.Err(), s.failing["apply"]); err != nil {
 				return err
 			}
 			return c.Apply(ctx, o, options...)

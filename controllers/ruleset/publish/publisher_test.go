@@ -186,7 +186,10 @@ func TestPublish_ReportsAnOutageAndKeepsTheLastKnownReplicas(t *testing.T) {
 			began := p.now
 			store.failing[failing] = NewStoreError(v1alpha1.ReasonStoreDenied, errors.New("NOPERM"))
 			store.replicas = []Replica{{ID: "a", Revision: "sha256:unknown"}}
-			for range 2 {
+			if p.logged("Redis can") != 0 {
+				t.Errorf("log before the outage: %q", p.lines)
+			}
+			for range 3 {
 				d := p.publish(set)
 				if d.Outage != (Outage{v1alpha1.ReasonStoreDenied, "NOPERM", began}) || len(d.Replicas) != 2 || d.AtLeast != 2 || d.Redis.Version != "7.2.4" || d.EnforcedAll(set) {
 					t.Errorf("in the outage: %+v", d)

@@ -23,3 +23,20 @@ func TestRuleIndex_RemovesTheLeastRecentlyUsedSet(t *testing.T) {
 		}
 	}
 }
+
+// The copy in Redis can be damaged. A set that was just compiled is correct.
+func TestRuleIndex_ReplacesTheRulesOfASet(t *testing.T) {
+	var x ruleIndex
+	x.add("a", nil)
+	x.add("b", map[string]string{"shop/x": "b"})
+	x.add("a", map[string]string{"shop/x": "a"})
+	if rules, ok := x.get("a"); !ok || rules["shop/x"] != "a" {
+		t.Errorf("%v, %v, want the rules that were added last", rules, ok)
+	}
+	for i := range maxIndexedSets - 2 {
+		x.add(strconv.Itoa(i), nil)
+	}
+	if _, ok := x.get("b"); !ok {
+		t.Error("a set was removed although the index was not full")
+	}
+}
