@@ -13,7 +13,7 @@ import (
 
 var compiler = Compiler{KeyPrefix: "weir:", Script: v1alpha1.ScriptReference{Name: "spend", SHA: "0123"}}
 
-func limiter(generation int64) *v1alpha1.Limiter {
+func limiterAt(generation int64) *v1alpha1.Limiter {
 	return &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "weir-system", Name: "default", UID: "limiter", Generation: generation}}
 }
 
@@ -37,19 +37,19 @@ func policies(all ...v1alpha1.RateLimitPolicy) compile.Policies {
 }
 
 func TestCompile_ReturnsTheSameRuleSetUntilAPolicyOrTheLimiterChanges(t *testing.T) {
-	first := compiler.Compile(nil, limiter(1), policies(policy("daily", 1, 10)), 1)
+	first := compiler.Compile(nil, limiterAt(1), policies(policy("daily", 1, 10)), 1)
 	for name, test := range map[string]struct {
 		limiter    *v1alpha1.Limiter
 		policies   compile.Policies
 		namespaces uint64
 		same       bool
 	}{
-		"nothing changed":               {limiter(1), policies(policy("daily", 1, 10)), 1, true},
-		"a namespace that no rule uses": {limiter(1), policies(policy("daily", 1, 10)), 2, true},
-		"an edited policy":              {limiter(1), policies(policy("daily", 2, 10)), 1, false},
-		"an edited Limiter":             {limiter(2), policies(policy("daily", 1, 10)), 1, false},
-		"another policy":                {limiter(1), policies(policy("hourly", 1, 10)), 1, false},
-		"one more policy":               {limiter(1), policies(policy("daily", 1, 10), policy("hourly", 1, 10)), 1, false},
+		"nothing changed":               {limiterAt(1), policies(policy("daily", 1, 10)), 1, true},
+		"a namespace that no rule uses": {limiterAt(1), policies(policy("daily", 1, 10)), 2, true},
+		"an edited policy":              {limiterAt(1), policies(policy("daily", 2, 10)), 1, false},
+		"an edited Limiter":             {limiterAt(2), policies(policy("daily", 1, 10)), 1, false},
+		"another policy":                {limiterAt(1), policies(policy("hourly", 1, 10)), 1, false},
+		"one more policy":               {limiterAt(1), policies(policy("daily", 1, 10), policy("hourly", 1, 10)), 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := compiler.Compile(first, test.limiter, test.policies, test.namespaces); (got == first) != test.same {
@@ -60,7 +60,7 @@ func TestCompile_ReturnsTheSameRuleSetUntilAPolicyOrTheLimiterChanges(t *testing
 }
 
 func TestCompile_ReportsTheProblemsOfAnInvalidPolicyAndCompilesTheOthers(t *testing.T) {
-	set := compiler.Compile(nil, limiter(1), policies(policy("daily", 3, 10), invalidPolicy("bad")), 0)
+	set := compiler.Compile(nil, limiterAt(1), policies(policy("daily", 3, 10), invalidPolicy("bad")), 0)
 	if len(set.Rules) != 1 || set.Rules["shop/daily"].Effective.Limit != 10 {
 		t.Errorf("rules %+v", set.Rules)
 	}
@@ -74,7 +74,7 @@ func TestCompile_ReportsTheProblemsOfAnInvalidPolicyAndCompilesTheOthers(t *test
 
 func TestKeepPrevious_OmitsThePoliciesThatDoNotCompile(t *testing.T) {
 	all := policies(policy("daily", 1, 10), invalidPolicy("bad"))
-	set := compiler.Compile(nil, limiter(1), all, 0)
+	set := compiler.Compile(nil, limiterAt(1), all, 0)
 	kept := set.KeepPrevious(List(all))
 	if diff := cmp.Diff(map[types.UID]int64{"daily": 1}, kept.Policies); diff != "" {
 		t.Errorf("generations (-want +got):\n%s", diff)
@@ -91,9 +91,9 @@ func TestKeepPrevious_OmitsThePoliciesThatDoNotCompile(t *testing.T) {
 }
 
 func TestRestore_FindsThePoliciesAndTheEditedOnes(t *testing.T) {
-	set := compiler.Compile(nil, limiter(1), policies(policy("daily", 1, 10), policy("hourly", 1, 10)), 0)
+	set := compiler.Compile(nil, limiterAt(1), policies(policy("daily", 1, 10), policy("hourly", 1, 10)), 0)
 	now := Inputs{Policies: policies(policy("daily", 2, 10), policy("hourly", 2, 99), policy("new", 1, 10))}
-	restored, err := compiler.Restore(limiter(2), now, set.Data, set.Revision)
+	restored, err := compiler.Restore(limiterAt(2), now, set.Data, set.Revision)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestRestore_FindsThePoliciesAndTheEditedOnes(t *testing.T) {
 	if restored.Revision != set.Revision || restored.Limiter != (LimiterVersion{"limiter", 2}) {
 		t.Errorf("revision %s of %+v", restored.Revision, restored.Limiter)
 	}
-	if _, err := compiler.Restore(limiter(2), now, set.Data[:len(set.Data)/2], set.Revision); err == nil {
+	if _, err := compiler.Restore(limiterAt(2), now, set.Data[:len(set.Data)/2], set.Revision); err == nil {
 		t.Error("damaged data was restored")
 	}
 }
