@@ -48,6 +48,7 @@ const (
 	ReasonDeployed        = "Deployed"        // Programmed=True: all managed resources are applied
 	ReasonRefused         = "Refused"         // Accepted=False: the API server rejected a managed resource
 	ReasonSecretNotFound  = "SecretNotFound"  // Programmed=False: a referenced Secret, or a key in it, does not exist
+	ReasonQuotaExceeded   = "QuotaExceeded"   // Programmed=False: a managed resource exceeds a ResourceQuota
 	ReasonReplicasMissing = "ReplicasMissing" // Ready=False: fewer replicas are ready than desired
 	// ReasonProgressDeadlineExceeded is the reason of Ready=False and Stalled=True: fewer replicas than desired were ready for longer
 	// than the progress deadline of the Deployment.
@@ -55,11 +56,12 @@ const (
 
 	// ReasonStoreDenied and the reasons below belong to Degraded=True of a Limiter, in addition to StoreUnreachable, LocalMode and
 	// SecretNotFound.
-	ReasonStoreDenied     = "StoreDenied"     // Redis rejected the credentials, or they lack permissions
-	ReasonStoreUntrusted  = "StoreUntrusted"  // the Redis certificate is not trusted, or Redis rejected the client certificate
-	ReasonStoreTooOld     = "StoreTooOld"     // this version of Redis lacks commands that Weir needs
-	ReasonStoreEvicts     = "StoreEvicts"     // Redis may evict counters when its memory is full
-	ReasonInvalidSelector = "InvalidSelector" // policySelector or policyNamespaceSelector is invalid: the previous selection is kept
+	ReasonStoreDenied        = "StoreDenied"        // Redis rejected the credentials, or they lack permissions
+	ReasonStoreUntrusted     = "StoreUntrusted"     // the Redis certificate is not trusted, or Redis rejected the client certificate
+	ReasonStoreTooOld        = "StoreTooOld"        // this version of Redis lacks commands that Weir needs
+	ReasonStoreEvicts        = "StoreEvicts"        // Redis may evict counters when its memory is full
+	ReasonSnapshotNotWritten = "SnapshotNotWritten" // the rules for starts without Redis are not stored
+	ReasonInvalidSelector    = "InvalidSelector"    // policySelector or policyNamespaceSelector is invalid: the previous selection is kept
 
 	// ReasonRegistered and the reasons below belong to ThrottleRegistered.
 	ReasonRegistered           = "Registered"           // True: the webhook is registered

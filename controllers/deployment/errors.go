@@ -28,6 +28,10 @@ func refused(format string, values ...any) error {
 	return conditionError{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf(format, values...)}
 }
 
+func quotaExceeded(format string, values ...any) error {
+	return conditionError{reason: v1alpha1.ReasonQuotaExceeded, message: fmt.Sprintf(format, values...)}
+}
+
 func pending(format string, values ...any) error {
 	return conditionError{reason: v1alpha1.ReasonPending, message: fmt.Sprintf(format, values...)}
 }
@@ -39,13 +43,24 @@ func classifyAPIError(operation string, err error) error {
 	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
+		switch code, message := status.Status().Code, status.Status().Message; {
+		case code == http.StatusForbidden && isQuota(message):
+			return quotaExceeded("%s: %s: raise the quota, or delete other objects", operation, message)
+		case code == http.StatusConflict: // with another write, of the object or of its quota
+			return pending("%s: %s", operation, message)
+		}
 		switch status.Status().Code {
-		case http.StatusBadRequest, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusConflict,
-			http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		case http.StatusBadRequest, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge,
+			http.StatusUnprocessableEntity:
 			return refused("%s: %s", operation, status.Status().Message)
 		}
 	}
 	return fmt.Errorf("%s: %w", operation, err)
+}
+
+// isQuota reports whether the message of a rejection is about a ResourceQuota: it is exceeded, or its use is not counted yet.
+func isQuota(message string) bool {
+	return strings.Contains(message, "exceeded quota: ") || strings.Contains(message, "status unknown for quota: ")
 }
 
 // record keeps err if it is a conditionError. It returns all other errors.

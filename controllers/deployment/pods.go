@@ -200,10 +200,8 @@ func mounts(limiter *v1alpha1.Limiter, options Options) []corev1.VolumeMount {
 func volumes(limiter *v1alpha1.Limiter, options Options) []corev1.Volume {
 	all := []corev1.Volume{{
 		// The rule set that the operator published last, for a start while Redis is unavailable. It does not exist before the first publication.
-		Name: "snapshot",
-		VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: "weir-rules-" + limiter.Name}, Optional: new(true),
-		}},
+		Name:         "snapshot",
+		VolumeSource: corev1.VolumeSource{Projected: snapshotVolume(limiter)},
 	}}
 	if name := credentialsSecret(limiter); name != "" {
 		all = append(all, secretVolume("redis", name))
@@ -218,6 +216,20 @@ func volumes(limiter *v1alpha1.Limiter, options Options) []corev1.Volume {
 		all = append(all, throttleVolume())
 	}
 	return all
+}
+
+// snapshotVolume mounts the parts of the snapshot that exist into one directory.
+func snapshotVolume(limiter *v1alpha1.Limiter) *corev1.ProjectedVolumeSource {
+	volume := &corev1.ProjectedVolumeSource{}
+	for part := range v1alpha1.SnapshotParts {
+		key := v1alpha1.SnapshotKey(part)
+		volume.Sources = append(volume.Sources, corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
+			LocalObjectReference: corev1.LocalObjectReference{Name: v1alpha1.SnapshotName(limiter.Name, part)},
+			Items:                []corev1.KeyToPath{{Key: key, Path: key}},
+			Optional:             new(true),
+		}})
+	}
+	return volume
 }
 
 func secretVolume(volume, secret string) corev1.Volume {

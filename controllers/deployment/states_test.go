@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -10,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -34,6 +37,7 @@ func TestNewStatus_MatchesTheStatesGivenToGitOpsTools(t *testing.T) {
 		"limiter-stuck":          {deployment: d(2, 2, 0, stuck)},
 		"limiter-secret-missing": met(secretMissing("Secret login does not exist in namespace weir-system")),
 		"limiter-name-in-use":    met(pending("Deployment weir-limiter-default still belongs to a deleted Limiter with this name, waiting for its garbage collection")),
+		"limiter-quota-exceeded": met(classifyAPIError("apply Service weir-limiter-default", apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "weir-limiter-default", errors.New("exceeded quota: team, requested: services=1, used: services=5, limited: services=5")))),
 		"limiter-refused":        met(refused("%s", `apply Deployment weir-limiter-default: spec.podTemplate.labels: Invalid value: "not a label!"`)),
 	} {
 		data, err := os.ReadFile("../../test/gitops/testdata/states/" + name + ".yaml")

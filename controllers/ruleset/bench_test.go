@@ -139,6 +139,8 @@ func (s *instant) Get(_ context.Context, _ client.ObjectKey, object client.Objec
 		return nil
 	}
 	object.SetResourceVersion("1")
+	l := s.limiter()
+	object.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(&l, v1alpha1.GroupVersion.WithKind("Limiter"))})
 	return nil
 }
 

@@ -231,12 +231,12 @@ func TestSnapshot_IsNotWrittenIfTheRuleSetIsTooLarge(t *testing.T) {
 	if diff := cmp.Diff(before, h.snapshot()); diff != "" {
 		t.Errorf("the snapshot (-before +after):\n%s", diff)
 	}
-	if n := logged.count("too large"); n != 1 {
+	if n := logged.count("cannot write the snapshot"); n != 1 {
 		t.Errorf("%d log lines, want 1:\n%s", n, strings.Join(logged, "\n"))
 	}
 	save("sha256:largest", publish.MaxSnapshot)
-	if got := len(h.snapshot().BinaryData["rules.json.gz"]); got != publish.MaxSnapshot {
-		t.Errorf("the snapshot has %d bytes, want %d; log:\n%s", got, publish.MaxSnapshot, strings.Join(logged, "\n"))
+	if parts := h.parts(); len(parts) != 8 || len(parts[7]) != 1<<20-16<<10 {
+		t.Errorf("the snapshot has %d parts, want 8; log:\n%s", len(parts), strings.Join(logged, "\n"))
 	}
 }
 

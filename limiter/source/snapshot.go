@@ -6,36 +6,64 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// snapshot is an optional file with a rule set in the format of rules.Encode. A limiter starts with it while Redis has no rules.
+// snapshot is an optional file with a rule set in the format of rules.Encode. A limiter starts with it while Redis has no rules. A rule
+// set that exceeds one file continues in the files with the suffixes .1, .2 and so on.
 type snapshot struct {
 	path    string
-	data    []byte // content of the file at the last read
-	lastErr error  // result of the last read
+	parts   [][]byte // content of the files at the last read
+	lastErr error    // result of the last read
 }
 
-// install applies the rule set in the file and returns its revision. It returns "" if the file has not changed.
+// install applies the rule set in the files and returns its revision. It returns "" if the files have not changed.
 func (s *snapshot) install(apply Apply) (revision string, err error) {
-	data, err := os.ReadFile(s.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", missingSnapshotError(s.path)
-	}
+	parts, err := s.read()
 	if err != nil {
-		return "", fmt.Errorf("read snapshot: %w", err)
+		return "", err
 	}
-	if s.data != nil && bytes.Equal(data, s.data) {
+	if s.parts != nil && slices.EqualFunc(parts, s.parts, bytes.Equal) {
 		return "", s.lastErr
 	}
-	revision, err = s.apply(data, apply)
-	s.data, s.lastErr = data, err
+	revision, err = s.apply(parts, apply)
+	s.parts, s.lastErr = parts, err
 	return revision, err
 }
 
-func (s *snapshot) apply(data []byte, apply Apply) (revision string, err error) {
-	set, revision, err := rules.DecodeNamed(data)
+// read returns the content of the files.
+func (s *snapshot) read() (parts [][]byte, err error) {
+	for path := s.path; ; path = fmt.Sprintf("%s.%d", s.path, len(parts)) {
+		data, err := os.ReadFile(path)
+		switch {
+		case err == nil:
+			parts = append(parts, data)
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("read snapshot: %w", err)
+		case len(parts) == 0:
+			return nil, missingSnapshotError(s.path)
+		default:
+			return parts, nil
+		}
+	}
+}
+
+// decode returns the rule set in the first parts that are complete: the others can remain from a larger rule set.
+func decode(parts [][]byte) (set rules.Set, revision string, err error) {
+	var data []byte
+	for _, part := range parts {
+		data = append(data, part...)
+		if set, revision, err = rules.DecodeNamed(data); err == nil {
+			break
+		}
+	}
+	return set, revision, err
+}
+
+func (s *snapshot) apply(parts [][]byte, apply Apply) (revision string, err error) {
+	set, revision, err := decode(parts)
 	if err == nil {
 		err = apply(set, revision)
 	}

@@ -228,3 +228,28 @@ func TestRedis_AppliesASnapshotThatAppearsAgainOnce(t *testing.T) {
 		t.Errorf("applied %d times, last %s, ready: %v; want once", got.count(), got.last(), r.Ready())
 	}
 }
+
+func TestRedis_ReadsASnapshotInSeveralFiles(t *testing.T) {
+	data, revision := setOf(7)
+	third := len(data) / 3
+	path := filepath.Join(t.TempDir(), "rules.json.gz")
+	write(t, path, string(data[:third]))
+	write(t, path+".1", string(data[third:2*third]))
+	var got applied
+	r := NewRedis(&stub{err: errors.New("refused")}, path, got.apply, slog.New(slog.DiscardHandler))
+	_ = r.refresh(t.Context())
+	if r.Ready() == nil {
+		t.Fatal("ready without the last file")
+	}
+	write(t, path+".2", string(data[2*third:]))
+	_ = r.refresh(t.Context())
+	if err := r.Ready(); err != nil || got.last() != revision {
+		t.Fatalf("%v; active revision %s, want %s", err, got.last(), revision)
+	}
+
+	smaller := snapshotOf(t, path, 8) // the other files remain
+	_ = r.refresh(t.Context())
+	if got.last() != smaller {
+		t.Errorf("active revision %s, want %s: the files of a larger rule set remain", got.last(), smaller)
+	}
+}

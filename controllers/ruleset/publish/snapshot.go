@@ -2,7 +2,9 @@ package publish
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,26 +22,26 @@ import (
 )
 
 const (
-	// snapshotKey is the key of the rule set in the ConfigMap. The value is written by rules.Encode.
-	snapshotKey = "rules.json.gz"
-	// snapshotOwner owns the fields of the ConfigMap.
+	// snapshotOwner owns the fields of the ConfigMaps.
 	snapshotOwner = client.FieldOwner("weir-operator-snapshot")
-	// MaxSnapshot is the largest rule set that a snapshot holds, in bytes. A ConfigMap holds 1 MiB. The rest is for names and
-	// labels.
-	MaxSnapshot = 1<<20 - 16<<10
-	// SaveTimeout bounds an attempt to write the ConfigMap: a slow API server must not delay an edit for long.
+	// maxPart is the largest part of a rule set in one ConfigMap, in bytes. A ConfigMap holds 1 MiB. The rest is for names and labels.
+	maxPart = 1<<20 - 16<<10
+	// MaxSnapshot is the largest rule set that a snapshot holds, in bytes.
+	MaxSnapshot = v1alpha1.SnapshotParts * maxPart
+	// SaveTimeout bounds an attempt to write one ConfigMap: a slow API server must not delay an edit for long.
 	SaveTimeout = 2 * time.Second
 )
 
-// Snapshot is the ConfigMap with the rule set of a Limiter. Limiter pods that start while Redis is unavailable read it.
+// Snapshot is the rule set of a Limiter in ConfigMaps: as many as its size requires. Limiter pods that start while Redis is
+// unavailable read them.
 type Snapshot struct {
-	// Client writes the ConfigMap.
+	// Client writes the ConfigMaps.
 	Client client.Client
-	// Uncached reads the ConfigMap: a cache would hold all ConfigMaps of the cluster.
+	// Uncached reads the ConfigMaps: a cache would hold all ConfigMaps of the cluster.
 	Uncached client.Reader
 	// Limiter that the snapshot belongs to.
 	Limiter types.NamespacedName
-	// Resync is how often the ConfigMap is verified.
+	// Resync is how often the ConfigMaps are verified.
 	Resync time.Duration
 	// Clock returns the current time.
 	Clock func() time.Time
@@ -51,11 +53,15 @@ type Snapshot struct {
 type attempt struct {
 	revision string
 	at       time.Time
-	version  string // resource version of the ConfigMap after it; empty if the attempt failed
-	problem  string // identifies what was wrong; empty if it succeeded
+	versions []string // resource versions of the ConfigMaps after it; nil if the attempt failed
+	problem  string   // identifies what was wrong; empty if it succeeded
+	message  string   // describes the problem
 }
 
-// Save writes the rule set into the ConfigMap, and verifies once every resync that it is still there. An error is logged and
+// Problem describes why the rule set is not saved; empty if it is.
+func (s *Snapshot) Problem() string { return s.last.message }
+
+// Save writes the rule set into the ConfigMaps, and verifies once every resync that it is still there. An error is logged and
 // the attempt repeated: the snapshot matters when a limiter starts, not for those that run.
 func (s *Snapshot) Save(ctx context.Context, limiter *v1alpha1.Limiter, set *selection.RuleSet) {
 	now := s.Clock()
@@ -64,73 +70,96 @@ func (s *Snapshot) Save(ctx context.Context, limiter *v1alpha1.Limiter, set *sel
 	}
 	before := s.last
 	s.last = attempt{revision: set.Revision, at: now}
-	if size := len(set.Data); size > MaxSnapshot {
-		s.last.problem = "too large"
-		if before.problem != s.last.problem {
-			log.FromContext(ctx).Info("the rule set is too large for the snapshot: limiters that start while Redis is unavailable use the previous snapshot",
-				"configMap", s.name().String(), "bytes", size, "maxBytes", MaxSnapshot)
+	versions, err := s.write(ctx, limiter, set, before)
+	if err == nil {
+		s.last.versions = versions
+		if before.problem != "" || !slices.Equal(before.versions, versions) {
+			log.FromContext(ctx).Info("wrote the snapshot", "configMap", s.name(0).String(), "revision", set.Revision)
 		}
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, SaveTimeout)
-	defer cancel()
-	version, err := s.write(ctx, limiter, set, before)
-	if err != nil {
-		s.last.problem = problemOf(err)
-		if before.problem != s.last.problem {
-			log.FromContext(ctx).Error(err, "cannot write the snapshot, retrying: limiters that start while Redis is unavailable do not have these rules")
-		}
+	s.last.problem, s.last.message = problemOf(err), err.Error()
+	if before.problem == s.last.problem {
+		s.last.message = before.message // later errors differ in times and addresses
 		return
 	}
-	s.last.version = version
-	if before.problem != "" || before.version != version {
-		log.FromContext(ctx).Info("wrote the snapshot", "configMap", s.name().String(), "revision", set.Revision)
-	}
+	log.FromContext(ctx).Error(err, "cannot write the snapshot, retrying: limiters that start while Redis is unavailable do not have these rules")
 }
 
-// write writes the ConfigMap, unless it is unchanged since the attempt before, and returns its resource version.
-func (s *Snapshot) write(ctx context.Context, limiter *v1alpha1.Limiter, set *selection.RuleSet, before attempt) (version string, err error) {
-	if before.version != "" && before.revision == set.Revision {
-		found := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}}
-		err := s.Uncached.Get(ctx, s.name(), &found)
-		if err == nil && found.ResourceVersion == before.version {
-			return before.version, nil
+// write writes the ConfigMaps, unless they are unchanged since the attempt before, and returns their resource versions. The first
+// ConfigMap is the last one that is written: it alone is a complete rule set if it was one before.
+func (s *Snapshot) write(ctx context.Context, limiter *v1alpha1.Limiter, set *selection.RuleSet, before attempt) (versions []string, err error) {
+	if size := len(set.Data); size > MaxSnapshot {
+		return nil, snapshotError{"too large", fmt.Sprintf("the compressed rules have %d bytes, and a snapshot holds at most %d: "+
+			"lower spec.policyBudget.total.bytes, or delete policies", size, MaxSnapshot)}
+	}
+	parts := slices.Collect(slices.Chunk(set.Data, maxPart))
+	versions = make([]string, len(parts))
+	for i, part := range slices.Backward(parts) {
+		known := ""
+		if before.revision == set.Revision && i < len(before.versions) {
+			known = before.versions[i]
 		}
-		if client.IgnoreNotFound(err) != nil {
-			return "", fmt.Errorf("read ConfigMap %s: %w", s.name(), err)
+		if versions[i], err = s.writePart(ctx, limiter, s.configMap(limiter, set.Revision, i, part), known); err != nil {
+			return nil, err
 		}
 	}
-	// To apply the same content again changes nothing: the resource version stays.
-	apply := s.configMap(limiter, set)
-	if err := s.Client.Apply(ctx, apply, snapshotOwner, client.ForceOwnership); err != nil {
-		return "", fmt.Errorf("write ConfigMap %s: %w", s.name(), err)
+	return versions, nil
+}
+
+// writePart writes one ConfigMap, unless it has the known resource version, and returns its resource version.
+func (s *Snapshot) writePart(
+	ctx context.Context, limiter *v1alpha1.Limiter, apply *corev1ac.ConfigMapApplyConfiguration, known string,
+) (version string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, SaveTimeout)
+	defer cancel()
+	found := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}}
+	err = s.Uncached.Get(ctx, types.NamespacedName{Namespace: s.Limiter.Namespace, Name: *apply.Name}, &found)
+	switch {
+	case apierrors.IsNotFound(err):
+		err = s.Client.Apply(ctx, apply, snapshotOwner)
+	case err != nil:
+		return "", fmt.Errorf("read ConfigMap %s: %w", *apply.Name, err)
+	case !metav1.IsControlledBy(&found, limiter):
+		return "", foreign(&found, limiter)
+	case known != "" && found.ResourceVersion == known:
+		return known, nil
+	default: // to apply the same content again changes nothing: the resource version stays
+		err = s.Client.Apply(ctx, apply.WithResourceVersion(found.ResourceVersion), snapshotOwner, client.ForceOwnership)
+	}
+	if err != nil {
+		return "", fmt.Errorf("write ConfigMap %s: %w", *apply.Name, err)
 	}
 	return *apply.ResourceVersion, nil // the client decodes the response into apply
 }
 
-// Load returns the rule set in the ConfigMap; nil if it is missing, damaged, or not of that revision.
+// Load returns the rule set in the ConfigMaps; nil if it is missing, damaged, or not of that revision.
 func (s *Snapshot) Load(ctx context.Context, revision string) ([]byte, error) {
-	var found corev1.ConfigMap
-	if err := s.Uncached.Get(ctx, s.name(), &found); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("read ConfigMap %s: %w", s.name(), err)
+	var data []byte
+	for i := range v1alpha1.SnapshotParts {
+		var found corev1.ConfigMap
+		if err := s.Uncached.Get(ctx, s.name(i), &found); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("read ConfigMap %s: %w", s.name(i), err)
+		}
+		part := found.BinaryData[v1alpha1.SnapshotKey(i)]
+		if part == nil {
+			return nil, nil
+		}
+		data = append(data, part...)
+		if _, err := rules.DecodeAs(data, revision); err == nil {
+			return data, nil
+		}
 	}
-	data := found.BinaryData[snapshotKey]
-	if data == nil {
-		return nil, nil
-	}
-	if _, err := rules.DecodeAs(data, revision); err != nil {
-		return nil, nil //nolint:nilerr // such a snapshot is of no use
-	}
-	return data, nil
+	return nil, nil
 }
 
-func (s *Snapshot) name() types.NamespacedName {
-	return types.NamespacedName{Namespace: s.Limiter.Namespace, Name: "weir-rules-" + s.Limiter.Name}
+func (s *Snapshot) name(part int) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Limiter.Namespace, Name: v1alpha1.SnapshotName(s.Limiter.Name, part)}
 }
 
-func (s *Snapshot) configMap(limiter *v1alpha1.Limiter, set *selection.RuleSet) *corev1ac.ConfigMapApplyConfiguration {
+func (s *Snapshot) configMap(limiter *v1alpha1.Limiter, revision string, part int, data []byte) *corev1ac.ConfigMapApplyConfiguration {
 	owner := metav1.NewControllerRef(limiter, v1alpha1.GroupVersion.WithKind("Limiter"))
-	return corev1ac.ConfigMap(s.name().Name, s.name().Namespace).
+	return corev1ac.ConfigMap(s.name(part).Name, s.name(part).Namespace).
 		WithOwnerReferences(metav1ac.OwnerReference(). // it is deleted with the Limiter
 								WithAPIVersion(owner.APIVersion).
 								WithKind(owner.Kind).
@@ -144,12 +173,30 @@ func (s *Snapshot) configMap(limiter *v1alpha1.Limiter, set *selection.RuleSet) 
 			"app.kubernetes.io/instance":   s.Limiter.Name,
 			"app.kubernetes.io/managed-by": "weir-operator",
 		}).
-		WithAnnotations(map[string]string{"weir.dev/revision": set.Revision}).
-		WithBinaryData(map[string][]byte{snapshotKey: set.Data})
+		WithAnnotations(map[string]string{"weir.dev/revision": revision}).
+		WithBinaryData(map[string][]byte{v1alpha1.SnapshotKey(part): data})
+}
+
+// snapshotError is a problem that no retry solves.
+type snapshotError struct{ problem, message string }
+
+func (e snapshotError) Error() string { return e.message }
+
+// foreign returns the error for a ConfigMap that the Limiter does not control. The operator does not change it.
+func foreign(found *metav1.PartialObjectMetadata, limiter *v1alpha1.Limiter) error {
+	if owner := metav1.GetControllerOf(found); owner != nil && owner.Kind == "Limiter" && owner.Name == limiter.Name {
+		return snapshotError{"belongs to a deleted Limiter " + found.Name, "ConfigMap " + found.Name +
+			" still belongs to a deleted Limiter with this name, waiting for its garbage collection"}
+	}
+	return snapshotError{"foreign " + found.Name, "ConfigMap " + found.Name +
+		" already exists and does not belong to this Limiter: delete it, or rename the Limiter"}
 }
 
 // problemOf identifies the problem behind an error, so that one that stays the same is logged once.
 func problemOf(err error) string {
+	if e, ok := errors.AsType[snapshotError](err); ok {
+		return e.problem
+	}
 	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
 		return string(reason)
 	}

@@ -28,8 +28,22 @@ func policyDegradation(d publish.Delivery) degradation {
 	}
 }
 
-// limiterDegradation returns the most severe problem of a Limiter. The error is that of its selectors.
-func limiterDegradation(d publish.Delivery, invalidSelector error) degradation {
+// limiterDegradation returns the most severe problem of a Limiter, and whether the snapshot, which then matters, is not written.
+// The error is that of its selectors.
+func limiterDegradation(d publish.Delivery, invalidSelector error, snapshot string) degradation {
+	problem := degradationOf(d, invalidSelector)
+	if snapshot == "" {
+		return problem
+	}
+	message := "the snapshot of the rules is not written, so limiters that start while Redis is unavailable do not have these rules: " + snapshot
+	if problem.reason == "" {
+		return degradation{v1alpha1.ReasonSnapshotNotWritten, message}
+	}
+	problem.message += "; " + message
+	return problem
+}
+
+func degradationOf(d publish.Delivery, invalidSelector error) degradation {
 	switch {
 	case d.Unavailable():
 		return degradation{d.Outage.Reason, fmt.Sprintf("Redis cannot be used%s: %s", since(d.Outage.Since), d.Outage.Message)}

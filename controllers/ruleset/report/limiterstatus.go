@@ -36,15 +36,23 @@ type reportedLimiter struct {
 	status *v1alpha1.LimiterStatus
 }
 
-// Report writes the status of the Limiter if it has changed. The error invalidSelector is nil if its selectors are valid.
+// Problems are the problems of a Limiter that its Delivery does not have.
+type Problems struct {
+	// InvalidSelector is the error of its selectors; nil if they are valid.
+	InvalidSelector error
+	// Snapshot describes why the snapshot is not written; empty if it is.
+	Snapshot string
+}
+
+// Report writes the status of the Limiter if it has changed.
 func (r *LimiterReporter) Report(
-	ctx context.Context, limiter *v1alpha1.Limiter, set *selection.RuleSet, d publish.Delivery, invalidSelector error,
+	ctx context.Context, limiter *v1alpha1.Limiter, set *selection.RuleSet, d publish.Delivery, problems Problems,
 ) error {
 	before := ownedStatus(limiter)
 	if r.reported.status != nil && r.reported.over == limiter.ResourceVersion { // the cache does not have the last write yet
 		before = *r.reported.status
 	}
-	after := limiterStatus(limiter.Generation, set, d, invalidSelector, before.Conditions, r.Clock())
+	after := limiterStatus(limiter.Generation, set, d, problems, before.Conditions, r.Clock())
 	if d.Unavailable() && before.Revision == after.Revision { // the operator may have restarted since it knew the replicas
 		after.EnforcingReplicas = before.EnforcingReplicas
 	}
@@ -73,7 +81,7 @@ func ownedStatus(limiter *v1alpha1.Limiter) v1alpha1.LimiterStatus {
 
 // limiterStatus returns the new values of these fields. What is known of Redis stays while it is unavailable.
 func limiterStatus(
-	generation int64, set *selection.RuleSet, d publish.Delivery, invalidSelector error, before []metav1.Condition, now time.Time,
+	generation int64, set *selection.RuleSet, d publish.Delivery, problems Problems, before []metav1.Condition, now time.Time,
 ) v1alpha1.LimiterStatus {
 	status := v1alpha1.LimiterStatus{
 		Revision:          set.Revision,
@@ -86,7 +94,7 @@ func limiterStatus(
 			ScriptReference: v1alpha1.ScriptReference{Name: script.Name, SHA: script.SHA}, LoadedOn: int32(script.LoadedOn),
 		})
 	}
-	degraded := limiterDegradation(d, selectorProblem(set, invalidSelector))
+	degraded := limiterDegradation(d, selectorProblem(set, problems.InvalidSelector), problems.Snapshot)
 	if degraded.reason != "" {
 		c := condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, degraded.reason, degraded.message)
 		status.Conditions = conditions.Merge(before, []metav1.Condition{c}, generation, now)
