@@ -34,6 +34,8 @@ const (
 	ReasonPartiallyProgrammed = "PartiallyProgrammed"
 	ReasonNoReplicas          = "NoReplicas"       // Programmed=False: no live limiter replica has rules
 	ReasonNotSelected         = "NotSelected"      // Programmed=False: no Limiter selects the policy
+	ReasonNotAdmitted         = "NotAdmitted"      // Programmed=False: match.kubernetes, and no Limiter admits the policy for writes
+	ReasonNotRegistered       = "NotRegistered"    // Programmed=False: match.kubernetes, and API servers do not call the Limiter for it
 	ReasonStoreUnreachable    = "StoreUnreachable" // Programmed=False, Degraded=True: the operator cannot connect to Redis
 	ReasonLocalMode           = "LocalMode"        // Degraded=True: live replicas decide without Redis
 

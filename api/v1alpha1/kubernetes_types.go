@@ -5,7 +5,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // KubernetesMatch selects writes to the Kubernetes API. A write matches if it matches every field that is set. In a list, one matching
 // entry is enough. The domain of a write is the namespace of its object, so a RateLimitPolicy limits writes in its own namespace only.
 type KubernetesMatch struct {
-	// resources lists the resources and the operations to limit. The API servers call the limiter only for these.
+	// resources lists the resources and the operations to limit. The API servers call the limiter only for these. Some writes are never
+	// limited, for example deletions, evictions, and writes to the API groups weir.dev and rbac.authorization.k8s.io.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -69,8 +70,8 @@ type KubernetesResources struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Resources []ResourceName `json:"resources"`
-	// operations lists the operations to limit: CREATE, UPDATE, DELETE or CONNECT. UPDATE includes patches and server-side apply.
-	// Defaults to CREATE.
+	// operations lists the operations to limit: CREATE, UPDATE, DELETE or CONNECT. UPDATE includes patches and server-side apply. DELETE
+	// has no effect, because deletions are never limited. Defaults to CREATE.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={CREATE}
@@ -113,66 +114,3 @@ type NamespaceName string
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=253
 type KubernetesUser string
-
-// KubernetesThrottle registers the Limiter as an admission webhook for the writes that policies with match.kubernetes select. Only a
-// Limiter in the operator's namespace can be registered, because an admission webhook affects the whole cluster.
-type KubernetesThrottle struct {
-	// enabled registers the webhook. Set it to false to remove the webhook and keep the other settings. Defaults to true.
-	// +optional
-	// +kubebuilder:default=true
-	Enabled *bool `json:"enabled,omitempty"`
-	// failurePolicy decides what the API server does if no limiter pod replies in time. Ignore admits the write. Fail rejects it.
-	// Defaults to Ignore.
-	// +optional
-	// +kubebuilder:default=Ignore
-	FailurePolicy WebhookFailure `json:"failurePolicy,omitempty"`
-	// exemptNamespaces lists the namespaces in which no write is limited. A list that you set replaces the default list. Defaults to
-	// kube-system, kube-node-lease, kube-public and weir-system.
-	// +optional
-	// +listType=set
-	// +kubebuilder:default={"kube-system","kube-node-lease","kube-public","weir-system"}
-	// +kubebuilder:validation:MaxItems=64
-	ExemptNamespaces []NamespaceName `json:"exemptNamespaces,omitempty"`
-	// exemptUsers lists the user names whose writes are never limited. A list that you set replaces the default list. Defaults to the
-	// API server, kube-controller-manager, kube-scheduler and kube-proxy.
-	// +optional
-	// +listType=set
-	// +kubebuilder:default={"system:apiserver","system:kube-controller-manager","system:kube-scheduler","system:kube-proxy"}
-	// +kubebuilder:validation:MaxItems=64
-	ExemptUsers []KubernetesUser `json:"exemptUsers,omitempty"`
-	// exemptGroups lists the user groups whose members' writes are never limited. A list that you set replaces the default list.
-	// Defaults to cluster administrators, nodes, and the service accounts of kube-system and weir-system.
-	// +optional
-	// +listType=set
-	// +kubebuilder:default={"system:masters","kubeadm:cluster-admins","system:nodes","system:serviceaccounts:kube-system","system:serviceaccounts:weir-system"}
-	// +kubebuilder:validation:MaxItems=64
-	ExemptGroups []KubernetesUser `json:"exemptGroups,omitempty"`
-	// maxRetryAfter is the longest delay that a response asks a denied client to wait. Kubernetes clients sleep for that delay and try again. If
-	// the delay would be longer, the reply has no delay and the client fails immediately. 0s to 60s, in whole seconds. Defaults to 5s.
-	// +optional
-	// +kubebuilder:default="5s"
-	MaxRetryAfter RetryAfter `json:"maxRetryAfter,omitempty"`
-	// warnPercent is the percentage of a limit from which on each admitted write returns a warning to the client. 0 disables warnings.
-	// Defaults to 80.
-	// +optional
-	// +kubebuilder:default=80
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=100
-	WarnPercent *int32 `json:"warnPercent,omitempty"`
-}
-
-// WebhookFailure decides what the API server does if no limiter pod replies in time.
-// +kubebuilder:validation:Enum=Ignore;Fail
-type WebhookFailure string
-
-const (
-	// WebhookFailureIgnore admits the write.
-	WebhookFailureIgnore WebhookFailure = "Ignore"
-	// WebhookFailureFail rejects the write.
-	WebhookFailureFail WebhookFailure = "Fail"
-)
-
-// RetryAfter is a duration in whole seconds, from 0s to 60s.
-// +kubebuilder:validation:MaxLength=3
-// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,2}s$') && duration(self) <= duration('60s')",message="must be from 0s to 60s, in whole seconds, for example 5s"
-type RetryAfter string

@@ -557,18 +557,23 @@ func (in *KubernetesThrottle) DeepCopyInto(out *KubernetesThrottle) {
 		*out = new(bool)
 		**out = **in
 	}
-	if in.ExemptNamespaces != nil {
-		in, out := &in.ExemptNamespaces, &out.ExemptNamespaces
+	if in.NamespacedPolicySelector != nil {
+		in, out := &in.NamespacedPolicySelector, &out.NamespacedPolicySelector
+		*out = new(LabelSelector)
+		(*in).DeepCopyInto(*out)
+	}
+	if in.AdditionalExemptNamespaces != nil {
+		in, out := &in.AdditionalExemptNamespaces, &out.AdditionalExemptNamespaces
 		*out = make([]NamespaceName, len(*in))
 		copy(*out, *in)
 	}
-	if in.ExemptUsers != nil {
-		in, out := &in.ExemptUsers, &out.ExemptUsers
+	if in.AdditionalExemptUsers != nil {
+		in, out := &in.AdditionalExemptUsers, &out.AdditionalExemptUsers
 		*out = make([]KubernetesUser, len(*in))
 		copy(*out, *in)
 	}
-	if in.ExemptGroups != nil {
-		in, out := &in.ExemptGroups, &out.ExemptGroups
+	if in.AdditionalExemptGroups != nil {
+		in, out := &in.AdditionalExemptGroups, &out.AdditionalExemptGroups
 		*out = make([]KubernetesUser, len(*in))
 		copy(*out, *in)
 	}

@@ -61,9 +61,11 @@ func limiterCommand() *cobra.Command {
 
 // runLimiter runs a limiter until ctx is done.
 func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
-	if _, err := limiterName(f.limiter); err != nil {
+	name, err := limiterName(f.limiter)
+	if err != nil {
 		return usageError(err)
 	}
+	f.sockets.throttle.namespace = name.Namespace
 	if err := f.sockets.throttle.validateRedisTimeout(f.counters.timeout); err != nil {
 		return usageError(err)
 	}

@@ -175,12 +175,13 @@ func (f *operatorFlags) addControllers(mgr manager.Manager, limiters deployment.
 		Clock:    time.Now,
 	})
 	registrations := registration.New(registration.Config{
-		Client:     mgr.GetClient(),
-		Uncached:   mgr.GetAPIReader(),
-		Namespace:  f.namespace,
-		SecretName: deployment.ThrottleSecret,
-		Events:     mgr.GetEventRecorder("weir-operator"),
-		Clock:      time.Now,
+		Client:      mgr.GetClient(),
+		Uncached:    mgr.GetAPIReader(),
+		Namespace:   f.namespace,
+		SecretName:  deployment.ThrottleSecret,
+		SetWebhooks: ruleSets.SetWebhooks,
+		Events:      mgr.GetEventRecorder("weir-operator"),
+		Clock:       time.Now,
 	})
 	return controllers.Setup(mgr, ruleSets, deployments, registrations)
 }
@@ -243,7 +244,8 @@ func missingCRD(unknown *meta.NoKindMatchError) error {
 // addProbes makes the operator ready when its caches have all policies and Limiters, whether or not it is the leader.
 func addProbes(ctx context.Context, mgr manager.Manager) error {
 	var informers []cache.Informer
-	for _, kind := range []client.Object{&v1alpha1.RateLimitPolicy{}, &v1alpha1.ClusterRateLimitPolicy{}, &v1alpha1.Limiter{}} {
+	namespaces := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}} // the policy webhook reads them
+	for _, kind := range []client.Object{&v1alpha1.RateLimitPolicy{}, &v1alpha1.ClusterRateLimitPolicy{}, &v1alpha1.Limiter{}, namespaces} {
 		policies, err := mgr.GetCache().GetInformer(ctx, kind)
 		if unknown, is := errors.AsType[*meta.NoKindMatchError](err); is {
 			return missingCRD(unknown)

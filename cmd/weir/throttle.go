@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/server"
 	"github.com/weir-dev/weir/webhook/throttle"
 )
@@ -15,9 +16,8 @@ import (
 type throttleFlags struct {
 	listen           string
 	certificate, key string
-	exemptNamespaces []string
-	exemptUsers      []string
-	exemptGroups     []string
+	namespace        string // of the limiter, not a flag; empty for weir serve
+	additional       exempt.Lists
 	maxRetryAfter    time.Duration
 	warnPercent      int
 }
@@ -29,14 +29,14 @@ func (f *throttleFlags) add(flags *pflag.FlagSet) {
 			"empty disables it")
 	flags.StringVar(&f.certificate, "throttle-cert", "", "PEM file with the certificate for --throttle-listen; reloaded for each connection")
 	flags.StringVar(&f.key, "throttle-key", "", "PEM file with the private key of --throttle-cert; reloaded for each connection")
-	flags.StringSliceVar(&f.exemptNamespaces, "throttle-exempt-namespaces",
-		[]string{"kube-system", "kube-node-lease", "kube-public", "weir-system"}, "namespaces in which writes are never limited")
-	flags.StringSliceVar(&f.exemptUsers, "throttle-exempt-users",
-		[]string{"system:apiserver", "system:kube-controller-manager", "system:kube-scheduler", "system:kube-proxy"},
-		"users whose writes are never limited")
-	flags.StringSliceVar(&f.exemptGroups, "throttle-exempt-groups",
-		[]string{"system:masters", "kubeadm:cluster-admins", "system:nodes", "system:serviceaccounts:kube-system", "system:serviceaccounts:weir-system"},
-		"groups whose members are never limited")
+	flags.StringSliceVar(&f.additional.Namespaces, "throttle-additional-exempt-namespaces", nil,
+		"further namespaces in which writes are never limited; always exempt are kube-system, kube-node-lease, kube-public and\n"+
+			"the namespace in --limiter")
+	flags.StringSliceVar(&f.additional.Users, "throttle-additional-exempt-users", nil,
+		"further users whose writes are never limited; always exempt are the components of the cluster")
+	flags.StringSliceVar(&f.additional.Groups, "throttle-additional-exempt-groups", nil,
+		"further groups whose members are never limited; always exempt are system:masters, kubeadm:cluster-admins, system:nodes\n"+
+			"and the service accounts of exempt namespaces")
 	flags.DurationVar(&f.maxRetryAfter, "throttle-max-retry-after", 5*time.Second,
 		"longest retry-after in a denial, which Kubernetes clients obey; a client that would have to wait longer fails immediately")
 	flags.IntVar(&f.warnPercent, "throttle-warn-percent", 80,
@@ -60,7 +60,7 @@ func (f *throttleFlags) endpoint() (*throttleEndpoint, error) {
 		return nil, errors.New("--throttle-listen requires --throttle-cert and --throttle-key: the API server calls webhooks only over TLS")
 	}
 	terms, err := throttle.NewSettings(throttle.Options{
-		ExemptNamespaces: f.exemptNamespaces, ExemptUsers: f.exemptUsers, ExemptGroups: f.exemptGroups,
+		Exempt:        exempt.With(f.namespace, f.additional),
 		MaxRetryAfter: f.maxRetryAfter, WarnPercent: f.warnPercent,
 	})
 	if err != nil {

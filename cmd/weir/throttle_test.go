@@ -19,12 +19,12 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/controlplane"
+	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
@@ -36,7 +36,7 @@ func throttling(files *fixture.TLSFiles) socketFlags {
 	f := anyPort
 	f.throttle = throttleFlags{
 		listen: "127.0.0.1:0", certificate: files.ServerCert, key: files.ServerKey,
-		exemptUsers: []string{"root"}, maxRetryAfter: 5 * time.Second, warnPercent: 50,
+		additional: exempt.Lists{Users: []string{"root"}}, maxRetryAfter: 5 * time.Second, warnPercent: 50,
 	}
 	return f
 }
@@ -321,34 +321,16 @@ func TestThrottleFlags_HaveTheDefaultsOfTheLimiterAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	of := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["kubernetesThrottle"].Properties
-	list := func(name string) (values []string) {
-		if err := json.Unmarshal(of[name].Default, &values); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		return values
-	}
 	var wait string
 	if err := json.Unmarshal(of["maxRetryAfter"].Default, &wait); err != nil {
 		t.Fatal(err)
 	}
 	var got throttleFlags
 	got.add(pflag.NewFlagSet("", pflag.ContinueOnError))
-	if diff := cmp.Diff(list("exemptNamespaces"), got.exemptNamespaces); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(list("exemptUsers"), got.exemptUsers); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(list("exemptGroups"), got.exemptGroups); diff != "" {
-		t.Error(diff)
-	}
 	if got.maxRetryAfter.String() != wait || strconv.Itoa(got.warnPercent) != string(of["warnPercent"].Default) {
 		t.Errorf("%v and %d, want %s and %s", got.maxRetryAfter, got.warnPercent, wait, of["warnPercent"].Default)
 	}
-	var none throttleFlags
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	none.add(flags)
-	if err := flags.Parse([]string{"--throttle-exempt-groups="}); err != nil || len(none.exemptGroups) != 0 {
-		t.Errorf("an empty list: %q, %v", none.exemptGroups, err)
+	if l := got.additional; len(l.Namespaces)+len(l.Users)+len(l.Groups) > 0 {
+		t.Errorf("additional exemptions %+v, want none", l)
 	}
 }

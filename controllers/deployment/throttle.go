@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/exempt"
 )
 
 const (
@@ -58,48 +59,43 @@ func checkWithdrawal(limiter *v1alpha1.Limiter) error {
 	return pending("spec.kubernetesThrottle: disabled; the pods are updated after the webhook is removed")
 }
 
-// Exemptions are the namespaces, users and groups that are never limited. Each list is sorted.
-type Exemptions struct {
-	Namespaces, Users, Groups []string
-}
-
-// The group that must be able to repair the cluster, and the prefix of the groups of the service accounts of a namespace.
-const (
-	mastersGroup         = "system:masters"
-	serviceAccountsGroup = "system:serviceaccounts:"
-)
-
-// ExemptionsOf returns the exemptions in the spec of a throttling Limiter, and those that always apply: its own namespace,
-// system:masters, and the service accounts of exempt namespaces. Without these, nothing in an exempt namespace could be repaired.
-func ExemptionsOf(limiter *v1alpha1.Limiter) Exemptions {
+// ExemptionsOf returns the namespaces, users and groups that the Limiter never limits. Its namespace is known by its real name: anyone who
+// may create namespaces could create one that has a well-known name elsewhere.
+func ExemptionsOf(limiter *v1alpha1.Limiter) exempt.Lists {
 	spec := limiter.Spec.KubernetesThrottle
-	namespaces := sorted(spec.ExemptNamespaces, limiter.Namespace)
-	groups := []string{mastersGroup}
-	for _, namespace := range namespaces {
-		groups = append(groups, serviceAccountsGroup+namespace)
-	}
-	return Exemptions{Namespaces: namespaces, Users: sorted(spec.ExemptUsers), Groups: sorted(spec.ExemptGroups, groups...)}
+	return exempt.With(limiter.Namespace, exempt.Lists{
+		Namespaces: sortedTexts(spec.AdditionalExemptNamespaces), Users: sortedTexts(spec.AdditionalExemptUsers), Groups: sortedTexts(spec.AdditionalExemptGroups),
+	})
 }
 
-func sorted[T ~string](given []T, more ...string) []string {
-	all := slices.Clone(more)
-	for _, one := range given {
-		all = append(all, string(one))
+func sortedTexts[T ~string](given []T) []string {
+	all := make([]string, len(given))
+	for i, one := range given {
+		all[i] = string(one)
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	slices.Sort(all) // the order does not matter: a different one must not replace the pods
+	return all
 }
 
-// throttleArguments enable the throttle endpoint. Empty lists are passed too, because the flags have defaults.
+// throttleArguments enable the throttle endpoint. The process knows its own namespace from --limiter.
 func throttleArguments(limiter *v1alpha1.Limiter) []string {
-	spec, exempt := limiter.Spec.KubernetesThrottle, ExemptionsOf(limiter)
+	spec := limiter.Spec.KubernetesThrottle
 	args := []string{
 		"--throttle-listen=:" + strconv.Itoa(ThrottlePort),
 		"--throttle-cert=" + path.Join(throttleDir, certificateKey),
 		"--throttle-key=" + path.Join(throttleDir, privateKeyKey),
-		"--throttle-exempt-namespaces=" + csvList(exempt.Namespaces),
-		"--throttle-exempt-users=" + csvList(exempt.Users),
-		"--throttle-exempt-groups=" + csvList(exempt.Groups),
+	}
+	for _, list := range [...]struct {
+		flag  string
+		names []string
+	}{
+		{"--throttle-additional-exempt-namespaces=", sortedTexts(spec.AdditionalExemptNamespaces)},
+		{"--throttle-additional-exempt-users=", sortedTexts(spec.AdditionalExemptUsers)},
+		{"--throttle-additional-exempt-groups=", sortedTexts(spec.AdditionalExemptGroups)},
+	} {
+		if len(list.names) > 0 {
+			args = append(args, list.flag+csvList(list.names))
+		}
 	}
 	if spec.MaxRetryAfter != "" {
 		args = append(args, "--throttle-max-retry-after="+string(spec.MaxRetryAfter))
@@ -113,9 +109,6 @@ func throttleArguments(limiter *v1alpha1.Limiter) []string {
 // csvList encodes names for a flag that reads CSV. It escapes "$", because the kubelet expands $(NAME). Names, such as the subject of a
 // certificate, may contain any character.
 func csvList(names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
 	var text strings.Builder
 	w := csv.NewWriter(&text)
 	_ = w.Write(names) // writes into memory and cannot fail

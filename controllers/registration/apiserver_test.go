@@ -6,6 +6,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -60,12 +61,30 @@ func (s *webhookMatcher) calls(t testingT, w *admissionv1.ValidatingWebhook, con
 		return false
 	}
 	result := conditions.Match(t.Context(), &admission.VersionedAttributes{
-		Attributes: what, VersionedKind: what.GetKind(), VersionedObject: admission.NewLazyObject(what.GetObject()),
+		Attributes: what, VersionedKind: what.GetKind(),
+		VersionedObject: admission.NewLazyObject(what.GetObject()), VersionedOldObject: admission.NewLazyObject(what.GetOldObject()),
 	}, nil, nil)
 	if result.Error != nil {
 		t.Fatalf("%+v: %v", write, result.Error)
 	}
 	return result.Matches
+}
+
+// callsOf returns a function that counts the webhooks of the configuration that an API server calls for a write.
+func (s *webhookMatcher) callsOf(t testingT, configuration *admissionv1.ValidatingWebhookConfiguration) func(*rules.KubernetesRequest) int {
+	conditions := make([]matchconditions.Matcher, len(configuration.Webhooks))
+	for i := range configuration.Webhooks {
+		conditions[i] = s.conditions(&configuration.Webhooks[i])
+	}
+	return func(write *rules.KubernetesRequest) (called int) {
+		t.Helper()
+		for i := range configuration.Webhooks {
+			if s.calls(t, &configuration.Webhooks[i], conditions[i], write) {
+				called++
+			}
+		}
+		return called
+	}
 }
 
 // conditions compiles the match conditions of the webhook.
@@ -86,13 +105,25 @@ func (s webhookAccessor) GetParsedNamespaceSelector() (labels.Selector, error) {
 
 func attributesOf(write *rules.KubernetesRequest) admission.Attributes {
 	in := write.Namespace
-	var object runtime.Object
+	object, old := decoded(write.Object), decoded(write.OldObject)
 	if isNamespace(write) { // API servers send the name of the Namespace as its namespace
 		in, object = write.Name, namespace(write.Name)
 	}
-	return admission.NewAttributesRecord(object, nil, schema.GroupVersionKind{Group: write.Group, Version: "v1", Kind: "Any"}, in, write.Name,
+	return admission.NewAttributesRecord(object, old, schema.GroupVersionKind{Group: write.Group, Version: "v1", Kind: "Any"}, in, write.Name,
 		schema.GroupVersionResource{Group: write.Group, Version: "v1", Resource: write.Resource}, write.Subresource,
 		admission.Operation(write.Operation), nil, false, &user.DefaultInfo{Name: write.User, Groups: write.Groups})
+}
+
+// decoded returns the object, nil if the text is nil.
+func decoded(text []byte) runtime.Object {
+	if text == nil {
+		return nil
+	}
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON(text); err != nil {
+		panic(err)
+	}
+	return object
 }
 
 func isNamespace(write *rules.KubernetesRequest) bool {

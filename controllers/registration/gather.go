@@ -83,7 +83,11 @@ func (r *Reconciler) gatherPolicies(ctx context.Context, f *inputs) error {
 			f.policies.Cluster = append(f.policies.Cluster, *p)
 		}
 	}
-	if !slices.ContainsFunc(f.limiters, func(l v1alpha1.Limiter) bool { return l.Spec.PolicyNamespaceSelector != nil }) {
+	readsNamespaces := func(l v1alpha1.Limiter) bool {
+		throttle := l.Spec.KubernetesThrottle
+		return l.Spec.PolicyNamespaceSelector != nil || throttle != nil && throttle.NamespacedPolicySelector != nil
+	}
+	if !slices.ContainsFunc(f.limiters, readsNamespaces) {
 		return nil
 	}
 	namespaces := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}}
@@ -98,17 +102,17 @@ func (r *Reconciler) gatherPolicies(ctx context.Context, f *inputs) error {
 }
 
 func limitsWrites(match *v1alpha1.Match, policy client.Object) bool {
-	return match != nil && match.Kubernetes != nil && policy.GetDeletionTimestamp().IsZero()
+	return compile.LimitsWrites(match) && policy.GetDeletionTimestamp().IsZero()
 }
 
-// webhook returns the registered webhook of the Limiter. It returns nil if the Limiter is not registered.
+// webhook returns a registered webhook of the Limiter. It returns nil if the Limiter is not registered.
 func (f *inputs) webhook(limiter *v1alpha1.Limiter) *admissionv1.ValidatingWebhook {
 	if f.configuration == nil {
 		return nil
 	}
 	name := WebhookName(limiter)
 	for i := range f.configuration.Webhooks {
-		if w := &f.configuration.Webhooks[i]; w.Name == name {
+		if w := &f.configuration.Webhooks[i]; firstName(w.Name) == name {
 			return w
 		}
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/controllers/ruleset/report"
 	"github.com/weir-dev/weir/test/fixture"
 	"github.com/weir-dev/weir/webhook/certificate"
 )
@@ -35,9 +36,10 @@ type harness struct {
 	events           *events.FakeRecorder
 	namespace        string
 	now              time.Time
-	writes           []string // by the controller
-	configurationErr error    // returned for writes to the configuration
-	beforeNextPatch  func()   // runs once, between a read and the next patch of the controller
+	reported         map[types.UID]report.Webhook // by the last reconciliation
+	writes           []string                     // by the controller
+	configurationErr error                        // returned for writes to the configuration
+	beforeNextPatch  func()                       // runs once, between a read and the next patch of the controller
 }
 
 func newHarness(t *testing.T) *harness {
@@ -86,7 +88,8 @@ func (h *harness) clean() {
 func (h *harness) restart() {
 	h.reconciler = New(Config{
 		Client: interceptor.NewClient(h.kube, h.recordingWrites()), Uncached: h.kube, Namespace: h.namespace, SecretName: deployment.ThrottleSecret,
-		Events: h.events, Clock: func() time.Time { return h.now },
+		SetWebhooks: func(all map[types.UID]report.Webhook) { h.reported = all },
+		Events:      h.events, Clock: func() time.Time { return h.now },
 	})
 }
 

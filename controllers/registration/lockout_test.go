@@ -116,10 +116,10 @@ func TestRender_IsAcceptedByAnAPIServerForEveryNameAndRule(t *testing.T) {
 	for _, text := range []string{"a", strings.Repeat("l", 50)} {
 		l := &v1alpha1.Limiter{}
 		l.Name, l.Namespace = text, strings.Repeat("n", 63)
-		l.Spec.KubernetesThrottle = &v1alpha1.KubernetesThrottle{ExemptUsers: []v1alpha1.KubernetesUser{"CN=\"o'brien\"\\ \x01\n\x7fü💥"}}
+		l.Spec.KubernetesThrottle = &v1alpha1.KubernetesThrottle{AdditionalExemptUsers: []v1alpha1.KubernetesUser{"CN=\"o'brien\"\\ \x01\n\x7fü💥"}}
 		throttling = append(throttling, ThrottlingLimiter{Limiter: l, Rules: nil, Bundle: []byte("some")})
 	}
-	throttling[0].Rules = append(throttling[0].Rules, writeRule("*/*:CREATE", "/pods:DELETE", "/pods/exec:CONNECT", "apps/*:UPDATE", "apps/a/scale:UPDATE"))
+	throttling[0].Rules = append(throttling[0].Rules, writeRule("*/*:CREATE", "/pods:UPDATE", "/pods/exec:CONNECT", "apps/*:UPDATE", "apps/a/scale:UPDATE"))
 	for i := range 400 {
 		throttling[1].Rules = append(throttling[1].Rules, writeRule(fmt.Sprintf("/r%d:CREATE", i)))
 	}

@@ -6,21 +6,61 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
-	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/limiter/exempt"
 )
 
-// matchConditions exclude exempt users and groups. CEL treats an empty field as absent: reading it would be an error, and with
-// failurePolicy Fail the API server would reject the write. Each expression therefore checks has() first.
-func matchConditions(exempt deployment.Exemptions) []admissionv1.MatchCondition {
-	all := []admissionv1.MatchCondition{{
-		Name:       "exempt-groups",
-		Expression: "!has(request.userInfo.groups) || !request.userInfo.groups.exists(group, group in " + celList(exempt.Groups) + ")",
-	}}
-	if len(exempt.Users) > 0 {
-		all = append(all, admissionv1.MatchCondition{
+// matchConditions exclude exempt writes, and writes of users that no policy matches. CEL treats an empty field as absent: reading it would
+// be an error, and with failurePolicy Fail the API server would reject the write. Each expression therefore checks has() first.
+func (e *entry) matchConditions(never exempt.Lists) []admissionv1.MatchCondition {
+	all := []admissionv1.MatchCondition{
+		{
+			Name:       "exempt-groups",
+			Expression: "!has(request.userInfo.groups) || !request.userInfo.groups.exists(group, group in " + celList(never.Groups) + ")",
+		},
+		{
 			Name:       "exempt-users",
-			Expression: "!has(request.userInfo.username) || !(request.userInfo.username in " + celList(exempt.Users) + ")",
+			Expression: "!has(request.userInfo.username) || !(request.userInfo.username in " + celList(never.Users) + ")",
+		},
+	}
+	if e.reach.resources.mayBeExempt() {
+		all = append(all, admissionv1.MatchCondition{
+			Name: "exempt-resources",
+			Expression: "!(request.resource.group in " + celList(exempt.Groups()) + ") && (request.resource.group != \"\" || " +
+				"request.resource.resource != \"nodes\" && " +
+				"(request.resource.resource != \"pods\" || !has(request.subResource) || request.subResource != \"eviction\"))",
 		})
+	}
+	if e.reach.resources.operations()&updates != 0 {
+		all = append(all, admissionv1.MatchCondition{
+			Name: "exempt-deleted-objects",
+			Expression: "request.operation != \"UPDATE\" || oldObject == null || !has(oldObject.metadata) || " +
+				"!has(oldObject.metadata.deletionTimestamp)",
+		})
+	}
+	if who := e.reach.who; !who.all {
+		all = append(all, admissionv1.MatchCondition{
+			Name: "limited-users",
+			Expression: "has(request.userInfo.username) && request.userInfo.username in " + celList(who.users) +
+				" || has(request.userInfo.groups) && request.userInfo.groups.exists(group, group in " + celList(who.groups) + ")",
+		})
+	}
+	return all
+}
+
+// mayBeExempt reports whether a wildcard covers exempt resources.
+func (r resources) mayBeExempt() bool {
+	for res := range r {
+		plural, sub, _ := strings.Cut(res.name, "/")
+		if res.group == wildcard || res.group == "" && (plural == wildcard || plural == "pods" && sub == wildcard) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r resources) operations() (all operations) {
+	for _, ops := range r {
+		all |= ops
 	}
 	return all
 }

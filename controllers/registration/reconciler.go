@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/controllers/ruleset/report"
 )
 
 // fieldOwner owns all fields that the controller applies: the configuration, and its condition of Limiters.
@@ -33,6 +35,8 @@ type Config struct {
 	Namespace string
 	// SecretName is the name of the Secret with the certificate, in Namespace.
 	SecretName string
+	// SetWebhooks receives for which policies API servers call each Limiter, by its UID.
+	SetWebhooks func(map[types.UID]report.Webhook)
 	// Events records events about Limiters.
 	Events events.EventRecorder
 	// Clock returns the current time.
@@ -70,6 +74,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if slices.ContainsFunc(states, func(s limiterState) bool { return s.conflicted }) {
 		requeueAfter = min(requeueAfter, retryInterval)
 	}
+	r.SetWebhooks(webhooksOf(states, failed))
 	reported := r.report(ctx, states, failed, now)
 	return ctrl.Result{RequeueAfter: requeueAfter}, errors.Join(added, failed, removed, reported)
 }

@@ -13,8 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// withdraw removes the webhooks that are not wanted. It is a write of its own, so that a webhook that cannot be registered does not
-// prevent the removal of others. With the last webhook it deletes the configuration.
+// withdraw removes the webhooks of Limiters that should not be registered. It is a write of its own, so that a webhook that cannot be registered
+// does not prevent the removal of others. With the last webhook it deletes the configuration. A Limiter that keeps a webhook keeps all of
+// them until register replaces them in one write: a namespace that moves between two is never without one.
 func (r *Reconciler) withdraw(ctx context.Context, f inputs, wanted *admissionv1.ValidatingWebhookConfiguration) error {
 	current := f.configuration
 	if current == nil {
@@ -28,7 +29,7 @@ func (r *Reconciler) withdraw(ctx context.Context, f inputs, wanted *admissionv1
 		return nil
 	}
 	before := len(current.Webhooks)
-	current.Webhooks = slices.DeleteFunc(current.Webhooks, func(w admissionv1.ValidatingWebhook) bool { return !containsWebhook(wanted, w.Name) })
+	current.Webhooks = slices.DeleteFunc(current.Webhooks, func(w admissionv1.ValidatingWebhook) bool { return !hasLimiterOf(wanted, w.Name) })
 	if len(current.Webhooks) == before {
 		return nil
 	}
@@ -38,8 +39,10 @@ func (r *Reconciler) withdraw(ctx context.Context, f inputs, wanted *admissionv1
 	return nil
 }
 
-func containsWebhook(configuration *admissionv1.ValidatingWebhookConfiguration, name string) bool {
-	return slices.ContainsFunc(configuration.Webhooks, func(w admissionv1.ValidatingWebhook) bool { return w.Name == name })
+// hasLimiterOf reports whether the configuration has a webhook of the same Limiter.
+func hasLimiterOf(configuration *admissionv1.ValidatingWebhookConfiguration, webhook string) bool {
+	first := firstName(webhook)
+	return slices.ContainsFunc(configuration.Webhooks, func(w admissionv1.ValidatingWebhook) bool { return firstName(w.Name) == first })
 }
 
 // register adds the wanted webhooks and reverts changes by others. It writes nothing if the configuration matches. It updates an existing

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -40,9 +41,7 @@ func Render(throttling []ThrottlingLimiter) *admissionv1.ValidatingWebhookConfig
 		}},
 	}
 	for _, t := range throttling {
-		if webhook, ok := t.webhook(); ok {
-			configuration.Webhooks = append(configuration.Webhooks, webhook)
-		}
+		configuration.Webhooks = append(configuration.Webhooks, t.webhooks()...)
 	}
 	slices.SortFunc(configuration.Webhooks, byName)
 	return configuration
@@ -50,25 +49,39 @@ func Render(throttling []ThrottlingLimiter) *admissionv1.ValidatingWebhookConfig
 
 func byName(a, b admissionv1.ValidatingWebhook) int { return strings.Compare(a.Name, b.Name) }
 
-// WebhookName returns the name of the webhook of a Limiter. It is a DNS name; its labels are the names of the Limiter and its namespace.
+// WebhookName returns the name of the first webhook of a Limiter. It is a DNS name; its labels are the names of the Limiter and its
+// namespace. The names of the other webhooks of the Limiter have one label more, at the beginning.
 func WebhookName(limiter *v1alpha1.Limiter) string {
 	return limiter.Name + "." + limiter.Namespace + ".throttle.weir.dev"
 }
 
-// webhook sets every field for which an API server has a default, so that changes by others are detected. It returns false if the
-// Limiter limits no writes.
-func (t *ThrottlingLimiter) webhook() (w admissionv1.ValidatingWebhook, ok bool) {
-	exempt := deployment.ExemptionsOf(t.Limiter)
-	writes := newWebhookRules(t.Rules, exempt)
+// firstName returns the name of the first webhook of the Limiter that has the named webhook. The name of a Limiter has no dot.
+func firstName(webhook string) string {
+	labels := strings.Split(webhook, ".")
+	return strings.Join(labels[max(0, len(labels)-5):], ".")
+}
+
+// webhooks sets every field for which an API server has a default, so that changes by others are detected. It returns nil if the Limiter
+// limits no writes.
+func (t *ThrottlingLimiter) webhooks() (all []admissionv1.ValidatingWebhook) {
+	never := deployment.ExemptionsOf(t.Limiter)
+	writes := newReaches(t.Rules, never)
 	if writes.empty() {
-		return w, false
+		return nil
 	}
+	for _, e := range writes.entries(never) {
+		all = append(all, t.webhook(&e, never))
+	}
+	return all
+}
+
+func (t *ThrottlingLimiter) webhook(e *entry, never exempt.Lists) admissionv1.ValidatingWebhook {
 	failure := admissionv1.Ignore
 	if t.Limiter.Spec.KubernetesThrottle.FailurePolicy == v1alpha1.WebhookFailureFail {
 		failure = admissionv1.Fail
 	}
 	return admissionv1.ValidatingWebhook{
-		Name: WebhookName(t.Limiter),
+		Name: strings.TrimPrefix(e.name+"."+WebhookName(t.Limiter), "."),
 		ClientConfig: admissionv1.WebhookClientConfig{
 			Service: &admissionv1.ServiceReference{
 				Namespace: t.Limiter.Namespace, Name: deployment.Name(t.Limiter.Name),
@@ -76,14 +89,14 @@ func (t *ThrottlingLimiter) webhook() (w admissionv1.ValidatingWebhook, ok bool)
 			},
 			CABundle: t.Bundle,
 		},
-		Rules:                   writes.list(),
+		Rules:                   e.rules,
 		FailurePolicy:           new(failure),
 		MatchPolicy:             new(admissionv1.Equivalent),
-		NamespaceSelector:       writes.namespaceSelector(exempt),
+		NamespaceSelector:       e.selector,
 		ObjectSelector:          &metav1.LabelSelector{},
 		SideEffects:             new(admissionv1.SideEffectClassNoneOnDryRun),
 		TimeoutSeconds:          new(int32(timeoutSeconds)),
 		AdmissionReviewVersions: []string{"v1"},
-		MatchConditions:         matchConditions(exempt),
-	}, true
+		MatchConditions:         e.matchConditions(never),
+	}
 }

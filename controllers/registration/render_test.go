@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/controllers/deployment"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -61,9 +61,9 @@ func TestRender_MatchesGoldenFiles(t *testing.T) {
 			limiters, policies := objectsIn(t, text)
 			var throttling []ThrottlingLimiter
 			for i := range limiters {
-				set, err := throttleRules(&limiters[i], policies)
+				selected, err := policies.SelectedBy(&limiters[i].Spec)
 				must(t, err)
-				throttling = append(throttling, ThrottlingLimiter{&limiters[i], set, []byte("trusted\n")})
+				throttling = append(throttling, ThrottlingLimiter{&limiters[i], throttleRules(selected), []byte("trusted\n")})
 			}
 			got, err := yaml.Marshal(Render(throttling))
 			must(t, err)
@@ -113,102 +113,74 @@ func notation(all []admissionv1.RuleWithOperations) (texts []string) {
 	return texts
 }
 
-var kubeSystemExempt = deployment.Exemptions{Namespaces: []string{"kube-system"}}
+var kubeSystemExempt = exempt.Lists{Namespaces: []string{"kube-system"}}
 
-func TestWebhookRules_CoverEachResourceOnceWithFewRules(t *testing.T) {
-	within := func(rule rules.Rule) rules.Rule { rule.AllDomains, rule.Domain = false, "shop"; return rule }
+// firstEntry returns the only webhook for the rules.
+func firstEntry(t *testing.T, set []rules.Rule) entry {
+	t.Helper()
+	all := newReaches(set, kubeSystemExempt).entries(kubeSystemExempt)
+	if len(all) != 1 {
+		t.Fatalf("%d webhooks", len(all))
+	}
+	return all[0]
+}
+
+func TestEntries_CoverEachResourceOnceWithFewRules(t *testing.T) {
+	inAll := func(rule rules.Rule) rules.Rule { rule.Identifier.From = rules.FromKubernetesNamespace; return rule }
 	for name, c := range map[string]struct {
 		rules []rules.Rule
 		want  []string
 	}{
 		"operations of one resource": {
-			[]rules.Rule{writeRule("/pods:DELETE"), writeRule("/pods:CREATE,UPDATE")}, []string{"/pods:CREATE,UPDATE,DELETE *"},
+			[]rules.Rule{writeRule("/pods:CONNECT"), writeRule("/pods:CREATE,UPDATE")}, []string{"/pods:CREATE,UPDATE,CONNECT *"},
 		},
 		"resources of one group": {
 			[]rules.Rule{writeRule("apps/deployments:CREATE", "apps/daemonsets:CREATE")}, []string{"apps/daemonsets|deployments:CREATE *"},
 		},
 		"groups with the same resources": {
-			[]rules.Rule{writeRule("b/things:CREATE", "a/things:CREATE", "a/others:DELETE")}, []string{"a/others:DELETE *", "a|b/things:CREATE *"},
+			[]rules.Rule{writeRule("b/things:CREATE", "a/things:CREATE", "a/others:UPDATE")}, []string{"a/others:UPDATE *", "a|b/things:CREATE *"},
 		},
 		"a resource that a wildcard already covers": {
-			[]rules.Rule{writeRule("apps/*:CREATE", "apps/deployments:CREATE,DELETE", "apps/deployments/scale:CREATE")},
-			[]string{"apps/*|deployments/scale:CREATE *", "apps/deployments:DELETE *"},
+			[]rules.Rule{writeRule("apps/*:CREATE", "apps/deployments:CREATE,UPDATE", "apps/deployments/scale:CREATE")},
+			[]string{"apps/*|deployments/scale:CREATE *", "apps/deployments:UPDATE *"},
 		},
 		"every group and single groups": {
 			[]rules.Rule{writeRule("*/*:CREATE", "/pods:CREATE,UPDATE", "apps/things:CREATE")}, []string{"/pods:UPDATE *", "*/*:CREATE *"},
 		},
-		"rules of a namespace and of the cluster": {
-			[]rules.Rule{within(writeRule("/pods:CREATE,DELETE", "/services:CREATE")), writeRule("/pods:CREATE")},
-			[]string{"/pods:CREATE *", "/pods:DELETE Namespaced", "/services:CREATE Namespaced"},
+		"rules of namespaces and of the cluster": {
+			[]rules.Rule{inAll(writeRule("/pods:CREATE,UPDATE", "/services:CREATE")), writeRule("/pods:CREATE")},
+			[]string{"/pods:CREATE *", "/pods:UPDATE Namespaced", "/services:CREATE Namespaced"},
 		},
-		"an operation that does not exist": {[]rules.Rule{writeRule("/pods:READ")}, nil},
+		"writes that are never limited": {
+			[]rules.Rule{writeRule(
+				"/nodes:CREATE", "/nodes/status:UPDATE", "/pods/eviction:CREATE", "/pods:DELETE", "weir.dev/*:CREATE", "coordination.k8s.io/leases:UPDATE",
+				"rbac.authorization.k8s.io/roles:CREATE", "/pods/exec:CONNECT",
+			)},
+			[]string{"/pods/exec:CONNECT *"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, notation(newWebhookRules(c.rules, kubeSystemExempt).list())); diff != "" {
+			if diff := cmp.Diff(c.want, notation(firstEntry(t, c.rules).rules)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestWebhookRules_AreWidenedWhenThereAreTooMany(t *testing.T) {
+func TestEntries_AreWidenedWhenThereAreTooMany(t *testing.T) {
 	var many, more []string
 	for i := range maxRules + 1 {
 		many = append(many, fmt.Sprintf("g%d/r%d:CREATE", i, i))
 	}
 	for i := range maxResources + 1 {
-		more = append(more, fmt.Sprintf("g/r%d:DELETE", i))
+		more = append(more, fmt.Sprintf("g/r%d:UPDATE", i))
 	}
-	of := newWebhookRules([]rules.Rule{writeRule(many...)}, kubeSystemExempt).list()
+	of := firstEntry(t, []rules.Rule{writeRule(many...)}).rules
 	if len(of) != 1 || of[0].APIGroups[0] != "*" || len(of[0].Resources) != maxRules+1 || len(of[0].Operations) != 1 {
 		t.Errorf("%d rules: %v", len(of), notation(of))
 	}
-	if got := notation(newWebhookRules([]rules.Rule{writeRule(more...)}, kubeSystemExempt).list()); !slices.Equal(got, []string{"*/*/*:DELETE *"}) {
+	if got := notation(firstEntry(t, []rules.Rule{writeRule(more...)}).rules); !slices.Equal(got, []string{"*/*/*:UPDATE *"}) {
 		t.Errorf("%v", got)
-	}
-}
-
-func TestNamespaceSelector_SelectsOnlyNamespacesThatPoliciesName(t *testing.T) {
-	exempt := deployment.Exemptions{Namespaces: []string{"kube-system", "weir-system"}}
-	in := func(domains ...string) rules.Rule {
-		rule := writeRule("/pods:CREATE")
-		rule.AllDomains, rule.Domains = false, domains
-		return rule
-	}
-	named := func(namespaces ...string) rules.Rule {
-		rule := writeRule("/pods:CREATE")
-		rule.Match.Kubernetes.Namespaces = namespaces
-		return rule
-	}
-	both := in("shop", "bank")
-	both.Match.Kubernetes.Namespaces = []string{"bank", "lab"}
-	var many []string
-	for i := range maxNamespaces + 1 {
-		many = append(many, fmt.Sprintf("n%d", i))
-	}
-	all := "kubernetes.io/metadata.name notin (kube-system,weir-system)"
-	for name, c := range map[string]struct {
-		rules []rules.Rule
-		want  string
-	}{
-		"domains":                               {[]rules.Rule{in("shop"), in("bank", "shop")}, "kubernetes.io/metadata.name in (bank,shop)"},
-		"namespaces":                            {[]rules.Rule{named("shop"), named("bank")}, "kubernetes.io/metadata.name in (bank,shop)"},
-		"domains and namespaces":                {[]rules.Rule{both}, "kubernetes.io/metadata.name in (bank)"},
-		"exempt namespaces are omitted":         {[]rules.Rule{in("shop", "kube-system")}, "kubernetes.io/metadata.name in (shop)"},
-		"a rule for all namespaces":             {[]rules.Rule{in("shop"), writeRule("/pods:CREATE")}, all},
-		"more than maxNamespaces":               {[]rules.Rule{in(many...)}, all},
-		"only exempt namespaces":                {[]rules.Rule{in("kube-system"), named("weir-system")}, ""},
-		"a domain without the named namespaces": {[]rules.Rule{func() rules.Rule { r := in("shop"); r.Match.Kubernetes.Namespaces = []string{"bank"}; return r }()}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a := newWebhookRules(c.rules, exempt)
-			if a.empty() != (c.want == "") {
-				t.Fatalf("webhook rules %+v", a)
-			}
-			if got := metav1.FormatLabelSelector(a.namespaceSelector(exempt)); c.want != "" && got != c.want {
-				t.Errorf("%s, want %s", got, c.want)
-			}
-		})
 	}
 }
 

@@ -3,15 +3,9 @@ package registration
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/rules"
 )
-
-// maxNamespaces bounds the namespaces in the selector of a webhook. If policies name more, the webhook is called for all.
-const maxNamespaces = 256
 
 // scope describes the namespaces of the objects that a rule may match.
 type scope struct {
@@ -25,7 +19,7 @@ type scope struct {
 func (s scope) empty() bool { return !s.cluster && !s.all && len(s.namespaces) == 0 }
 
 // scopeOf returns the scope of a rule without the exempt namespaces.
-func scopeOf(rule *rules.Rule, exempt deployment.Exemptions) scope {
+func scopeOf(rule *rules.Rule, never exempt.Lists) scope {
 	match := rule.Match.Kubernetes
 	var s scope
 	switch {
@@ -42,7 +36,7 @@ func scopeOf(rule *rules.Rule, exempt deployment.Exemptions) scope {
 	if len(match.Namespaces) > 0 {
 		s = s.restrictTo(match.Namespaces)
 	}
-	s.namespaces = slices.DeleteFunc(s.namespaces, func(name string) bool { return name == "" || slices.Contains(exempt.Namespaces, name) })
+	s.namespaces = slices.DeleteFunc(s.namespaces, func(name string) bool { return name == "" || slices.Contains(never.Namespaces, name) })
 	return s
 }
 
@@ -51,25 +45,4 @@ func (s scope) restrictTo(names []string) scope {
 		return scope{namespaces: slices.Clone(names)}
 	}
 	return scope{namespaces: slices.DeleteFunc(s.namespaces, func(name string) bool { return !slices.Contains(names, name) })}
-}
-
-// union returns the scope that covers both.
-func (s scope) union(other scope) scope {
-	u := scope{cluster: s.cluster || other.cluster, all: s.all || other.all}
-	if !u.all {
-		u.namespaces = slices.Concat(s.namespaces, other.namespaces)
-		slices.Sort(u.namespaces)
-		u.namespaces = slices.Compact(u.namespaces)
-	}
-	return u
-}
-
-// namespaceSelector selects by kubernetes.io/metadata.name, the one label that users cannot change. It also matches cluster-scoped
-// objects.
-func (w webhookRules) namespaceSelector(exempt deployment.Exemptions) *metav1.LabelSelector {
-	named := metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: w.scope.namespaces}
-	if w.scope.all || w.scope.cluster || len(w.scope.namespaces) > maxNamespaces {
-		named.Operator, named.Values = metav1.LabelSelectorOpNotIn, exempt.Namespaces
-	}
-	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{named}}
 }

@@ -20,8 +20,11 @@ type limiterState struct {
 	limiter         *v1alpha1.Limiter
 	reason, message string
 	throttling      ThrottlingLimiter
+	selected        compile.Policies // that limit writes
 	// hasWebhook means that API servers already call the Limiter.
 	hasWebhook bool
+	// unreachable means that no pod is ready. The webhook remains for unreadyGracePeriod.
+	unreachable bool
 	// conflicted means that the finalizers could not be written because the Limiter has changed. The next reconciliation retries.
 	conflicted bool
 }
@@ -76,14 +79,16 @@ func (r *Reconciler) evaluateLimiter(s *limiterState, f *inputs, now time.Time, 
 			"A Limiter with spec.kubernetesThrottle must be in the namespace of the operator, %s, because a webhook applies to the whole cluster", r.Namespace)
 		return resyncInterval
 	}
-	policyRules, err := throttleRules(limiter, f.policies)
+	selected, err := f.policies.SelectedBy(&limiter.Spec)
 	if err != nil {
 		set(v1alpha1.ReasonNoPolicies, "The policies of the Limiter cannot be selected: %v", err)
 		return resyncInterval
 	}
+	policyRules := throttleRules(selected)
+	s.selected = selected
 	s.throttling = ThrottlingLimiter{Limiter: limiter, Rules: policyRules}
-	if newWebhookRules(policyRules, deployment.ExemptionsOf(limiter)).empty() {
-		set(v1alpha1.ReasonNoPolicies, "No selected policy limits writes outside of the exempt namespaces")
+	if newReaches(policyRules, deployment.ExemptionsOf(limiter)).empty() {
+		set(v1alpha1.ReasonNoPolicies, "No selected policy limits writes that are not exempt")
 		return resyncInterval
 	}
 	webhook := f.webhook(limiter)
@@ -105,7 +110,7 @@ func (r *Reconciler) evaluateLimiter(s *limiterState, f *inputs, now time.Time, 
 		if !known {
 			since = now
 		}
-		unready[limiter.UID] = since
+		unready[limiter.UID], s.unreachable = since, true
 		if left := since.Add(unreadyGracePeriod).Sub(now); left > 0 {
 			s.setRegistered()
 			return left
@@ -119,24 +124,25 @@ func (r *Reconciler) evaluateLimiter(s *limiterState, f *inputs, now time.Time, 
 
 func (s *limiterState) setRegistered() {
 	s.reason = v1alpha1.ReasonRegistered
-	writes := newWebhookRules(s.throttling.Rules, deployment.ExemptionsOf(s.limiter))
-	s.message = fmt.Sprintf("Webhook registered with %d rules from %d policies", len(writes.list()), writes.policies)
+	never := deployment.ExemptionsOf(s.limiter)
+	writes := newReaches(s.throttling.Rules, never)
+	count, entries := 0, writes.entries(never)
+	for i := range entries {
+		count += len(entries[i].rules)
+	}
+	s.message = fmt.Sprintf("Webhook registered with %d rules from %d policies", count, len(writes.policies))
 }
 
-// throttleRules returns the rules about writes from the policies that the Limiter selects. It omits policies that do not compile: the
-// status of such a policy reports why.
-func throttleRules(limiter *v1alpha1.Limiter, policies compile.Policies) ([]rules.Rule, error) {
-	selected, err := policies.SelectedBy(&limiter.Spec)
-	if err != nil {
-		return nil, err
-	}
+// throttleRules returns the rules about writes of the policies. It omits policies that do not compile: the status of such a policy reports
+// why.
+func throttleRules(selected compile.Policies) []rules.Rule {
 	var set []rules.Rule
 	for _, rule := range selected.Compile(compile.DefaultIdentity()).Set.Rules { // webhook rules do not depend on the identity table
 		if rule.Match.Kubernetes != nil {
 			set = append(set, rule)
 		}
 	}
-	return set, nil
+	return set
 }
 
 // servesThrottle reports whether the pod template serves the throttle endpoint. One that is not updated yet does not.

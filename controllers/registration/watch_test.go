@@ -20,6 +20,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/controllers/ruleset/report"
 	"github.com/weir-dev/weir/test/fixture"
 	"github.com/weir-dev/weir/webhook/certificate"
 )
@@ -55,7 +56,7 @@ func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 	fast := func() time.Time { return begin.Add(20 * time.Since(begin)) } // shortens the grace period of a Limiter without ready pods
 	h.must(New(Config{
 		Client: mgr.GetClient(), Uncached: mgr.GetAPIReader(), Namespace: h.namespace, SecretName: deployment.ThrottleSecret,
-		Events: mgr.GetEventRecorder("weir-operator"), Clock: fast,
+		SetWebhooks: func(map[types.UID]report.Webhook) {}, Events: mgr.GetEventRecorder("weir-operator"), Clock: fast,
 	}).SetupWithManager(mgr))
 	rotator, err := certificate.NewRotator(certificate.Config{
 		Rotation:               certificate.DefaultRotation("*." + h.namespace + ".svc"),
@@ -79,7 +80,9 @@ func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 		}
 	}
 	team := &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "retail"}}
-	h.limiter(h.namespace, "default", func(s *v1alpha1.LimiterSpec) { s.PolicyNamespaceSelector = team })
+	h.limiter(h.namespace, "default", func(s *v1alpha1.LimiterSpec) {
+		s.KubernetesThrottle.NamespacedPolicies, s.KubernetesThrottle.NamespacedPolicySelector = v1alpha1.NamespacedPoliciesSelected, team
+	})
 	fixture.Await(h, "the condition reports that no policy is selected", status(v1alpha1.ReasonNoPolicies))
 	shop := fixture.Namespace(t, kube)
 	p := h.policy("pods", nil, "pods") // the template of a policy in namespace shop

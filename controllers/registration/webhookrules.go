@@ -8,7 +8,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
-	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -21,16 +21,6 @@ const (
 
 // wildcard matches any group or any resource. A subresource follows a slash.
 const wildcard = "*"
-
-// webhookRules are the writes for which API servers call a webhook.
-type webhookRules struct {
-	// namespaced are resources that policies limit in namespaces only, everywhere also cluster-scoped ones.
-	namespaced, everywhere resources
-	scope                  scope
-	policies               int // that limit these writes
-}
-
-func (w webhookRules) empty() bool { return len(w.namespaced) == 0 && len(w.everywhere) == 0 }
 
 // resources maps resources to the operations on them.
 type resources map[resource]operations
@@ -47,40 +37,19 @@ const (
 	connects
 )
 
-// newWebhookRules returns the writes that a rule of the set may match and that are not exempt.
-func newWebhookRules(set []rules.Rule, exempt deployment.Exemptions) webhookRules {
-	w := webhookRules{namespaced: resources{}, everywhere: resources{}}
-	for i := range set {
-		match := set[i].Match.Kubernetes
-		if match == nil {
-			continue
-		}
-		within := scopeOf(&set[i], exempt)
-		if within.empty() {
-			continue
-		}
-		w.policies++
-		w.scope = w.scope.union(within)
-		if within.cluster {
-			w.everywhere.add(match.Resources)
-		} else {
-			w.namespaced.add(match.Resources)
-		}
-	}
-	w.everywhere = w.everywhere.minus(nil)
-	w.namespaced = w.namespaced.minus(w.everywhere)
-	return w
-}
-
+// add adds what is not exempt.
 func (r resources) add(more []rules.KubernetesResources) {
 	for _, of := range more {
 		var ops operations
 		for _, operation := range of.Operations {
-			ops |= operationOf(admissionv1.OperationType(operation))
+			if !exempt.Operation(operation) {
+				ops |= operationOf(admissionv1.OperationType(operation))
+			}
 		}
 		for _, group := range of.APIGroups {
 			for _, name := range of.Resources {
-				if ops != 0 {
+				plural, sub, _ := strings.Cut(name, "/")
+				if ops != 0 && !exempt.Resource(group, plural, sub) {
 					r[resource{group, name}] |= ops
 				}
 			}
@@ -146,14 +115,31 @@ func (r resource) coveredBy() []resource {
 	return all
 }
 
-// list returns as few rules as possible, in which each group, resource and operation occurs once. It is deterministic.
-func (w webhookRules) list() []admissionv1.RuleWithOperations {
-	all := slices.Concat(w.everywhere.rules(admissionv1.AllScopes), w.namespaced.rules(admissionv1.NamespacedScope))
-	tooMany := func(rule admissionv1.RuleWithOperations) bool { return len(rule.Resources) > maxResources }
-	if len(all) <= maxRules && !slices.ContainsFunc(all, tooMany) {
+// union returns the resources of both, without what wildcards cover.
+func (r resources) union(others resources) resources {
+	both := maps.Clone(r)
+	if both == nil {
+		both = resources{}
+	}
+	for res, ops := range others {
+		both[res] |= ops
+	}
+	return both.minus(nil)
+}
+
+// tooMany reports whether an API server would have to evaluate too much for every write.
+func tooMany(all []admissionv1.RuleWithOperations) bool {
+	return len(all) > maxRules ||
+		slices.ContainsFunc(all, func(rule admissionv1.RuleWithOperations) bool { return len(rule.Resources) > maxResources })
+}
+
+// bounded returns as few rules as possible, in which each group, resource and operation occurs once. If that is too many, it returns one
+// rule that covers more. It is deterministic.
+func (r resources) bounded(scope admissionv1.ScopeType) []admissionv1.RuleWithOperations {
+	if all := r.rules(scope); !tooMany(all) {
 		return all
 	}
-	return slices.Concat(w.everywhere.widened(admissionv1.AllScopes), w.namespaced.widened(admissionv1.NamespacedScope))
+	return r.widened(scope)
 }
 
 // rules groups resources with the same operations: first the resources of one group, then groups with the same resources.

@@ -45,7 +45,8 @@ type selected struct {
 	changes         uint64 // counted before it
 	limiter         selection.LimiterVersion
 	at              time.Time
-	considered      map[types.UID]int64 // generations of all policies
+	considered      map[types.UID]int64  // generations of all policies
+	notAdmitted     map[types.UID]string // see compile.Policies.NotAdmitted
 	invalidSelector error
 }
 
@@ -93,6 +94,7 @@ func (l *limiterReconciler) reconcile(ctx context.Context, limiter *v1alpha1.Lim
 func (l *limiterReconciler) setState() {
 	l.states.Set(report.LimiterState{
 		Limiter: l.name, Considered: l.selected.considered, RuleSet: l.ruleSet, Delivery: l.publishing.latest,
+		NotAdmitted: l.selected.notAdmitted,
 	})
 }
 
@@ -116,8 +118,10 @@ func (l *limiterReconciler) selectPolicies(ctx context.Context, limiter *v1alpha
 	} else if err := l.keepPrevious(ctx, limiter, inputs); err != nil {
 		return err
 	}
+	notAdmitted, _ := inputs.NotAdmitted(&limiter.Spec) // fails as SelectedBy does
 	l.selected = selected{
-		changes: changes, limiter: version, at: now, considered: inputs.Generations(l.selected.considered), invalidSelector: invalidSelector,
+		notAdmitted: notAdmitted,
+		changes:     changes, limiter: version, at: now, considered: inputs.Generations(l.selected.considered), invalidSelector: invalidSelector,
 	}
 	return nil
 }

@@ -29,6 +29,7 @@ func (h *harness) publishedNamespace() *rules.Namespace {
 
 func TestReconcile_PublishesTheNamespaceLabelsThatRulesUse(t *testing.T) {
 	h := newHarness(t)
+	h.throttle()
 	h.createCluster("pods", func(s *v1alpha1.ClusterRateLimitPolicySpec) {
 		s.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{
 			Resources: []v1alpha1.KubernetesResources{{

@@ -71,6 +71,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return l.reconcile(ctx, &limiter)
 }
 
+// SetWebhooks sets for which policies API servers call each Limiter, by its UID. The status of policies with match.kubernetes waits for it.
+func (r *Reconciler) SetWebhooks(webhooks map[types.UID]report.Webhook) {
+	r.states.SetWebhooks(webhooks)
+}
+
 // Forget deletes the Limiter's rule sets and heartbeats from its Redis, and stops publishing for it.
 func (r *Reconciler) Forget(ctx context.Context, limiter *v1alpha1.Limiter) error {
 	l := r.limiter(client.ObjectKeyFromObject(limiter))

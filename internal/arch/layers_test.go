@@ -25,6 +25,7 @@ func layers() []layer {
 			},
 		},
 		{pkg: "limiter/rules", internal: []string{"limiter"}, external: []string{"github.com/google/cel-go", "github.com/gaissmai/bart"}},
+		{pkg: "limiter/exempt", internal: []string{"limiter/rules"}},
 		{pkg: "limiter/memstore", internal: []string{"limiter"}},
 		{pkg: "limiter/redisclient", external: []string{"github.com/redis/go-redis"}},
 		{pkg: "limiter/redisstore", internal: []string{"limiter", "limiter/redisclient"}, external: []string{"github.com/redis/go-redis"}},
@@ -46,8 +47,8 @@ func layers() []layer {
 		{pkg: "limiter/source", internal: []string{"limiter/rules"}, external: []string{"github.com/fsnotify/fsnotify"}},
 		{
 			pkg:      "internal/compile",
-			internal: []string{"api/v1alpha1", "limiter", "limiter/rules"},
-			external: []string{"k8s.io/apimachinery/pkg/apis/meta", "k8s.io/apimachinery/pkg/labels"}, // selectors
+			internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "limiter/exempt"},
+			external: []string{"k8s.io/apimachinery/pkg/apis/meta", "k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/types"},
 		},
 
 		{
@@ -94,7 +95,7 @@ func layers() []layer {
 		{
 			pkg:      "webhook/policy",
 			internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "internal/compile"},
-			external: []string{"k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
+			external: []string{"k8s.io/api/core", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
 		},
 		{
 			pkg:      "webhook/certificate",
@@ -102,12 +103,12 @@ func layers() []layer {
 		},
 		{
 			pkg:      "webhook/throttle", // part of the limiter
-			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/socket"},
+			internal: []string{"limiter", "limiter/exempt", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/socket"},
 			external: []string{"golang.org/x/sync", "k8s.io/api/admission", "k8s.io/apimachinery"},
 		},
 		{
 			pkg:      "controllers/...",
-			internal: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/...", "internal/compile", "limiter/rules", "controllers/..."},
+			internal: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/...", "internal/compile", "limiter/exempt", "limiter/rules", "controllers/..."},
 			external: []string{
 				"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime",
 				"github.com/go-logr/logr", "github.com/prometheus/client_golang",

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -9,10 +10,34 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// SelectedBy returns the policies that the Limiter selects, and all namespaces. A policy in an unknown namespace is selected only if
-// policyNamespaceSelector is empty. It returns an error if a selector is invalid: the CRD rejects those, but a Limiter can be older than
-// the CRD.
+// SelectedBy returns the policies that the Limiter enforces, and all namespaces: those that its selectors select, except policies with
+// match.kubernetes that it does not admit. A policy in an unknown namespace is selected only if policyNamespaceSelector is empty. It returns
+// an error if a selector is invalid: the CRD rejects those, but a Limiter can be older than the CRD.
 func (p Policies) SelectedBy(spec *v1alpha1.LimiterSpec) (Policies, error) {
+	selected, err := p.labeled(spec)
+	if err != nil {
+		return Policies{}, err
+	}
+	admits, err := p.admits(spec)
+	if err != nil {
+		return Policies{}, err
+	}
+	refuses := func(match *v1alpha1.Match, namespace string) bool {
+		return LimitsWrites(match) && admits(namespace) != ""
+	}
+	ofNamespace := func(policy v1alpha1.RateLimitPolicy) bool { return refuses(policy.Spec.Match, policy.Namespace) }
+	if slices.ContainsFunc(selected.Namespaced, ofNamespace) {
+		selected.Namespaced = slices.DeleteFunc(slices.Clone(selected.Namespaced), ofNamespace)
+	}
+	ofCluster := func(policy v1alpha1.ClusterRateLimitPolicy) bool { return refuses(policy.Spec.Match, "") }
+	if slices.ContainsFunc(selected.Cluster, ofCluster) {
+		selected.Cluster = slices.DeleteFunc(slices.Clone(selected.Cluster), ofCluster)
+	}
+	return selected, nil
+}
+
+// labeled returns the policies that the selectors of the Limiter select.
+func (p Policies) labeled(spec *v1alpha1.LimiterSpec) (Policies, error) {
 	policies, err := compileSelector(spec.PolicySelector)
 	if err != nil {
 		return Policies{}, fmt.Errorf("spec.policySelector: %w", err)

@@ -104,11 +104,15 @@ func TestWarn(t *testing.T) {
 		}},
 		{"writes to the Kubernetes API", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: ["*"], resources: [events]}, {apiGroups: [apps], resources: ["*"]}]}}}`, nil},
 		{"every write to the Kubernetes API", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: ["*"], resources: ["*"]}]}}}`, []string{
-			"spec.match.kubernetes.resources: API servers call Weir for every CREATE, even of leases; list the resources to limit",
+			"spec.match.kubernetes.resources: API servers call Weir for every CREATE; list the resources to limit",
 		}},
 		{"the scale subresource of all resources", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: ["*"], resources: ["*/scale"], operations: [UPDATE]}]}}}`, nil},
 		{"every update and deletion, including subresources", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}, {apiGroups: ["*"], resources: ["*/*"], operations: [UPDATE, DELETE]}]}}}`, []string{
-			"spec.match.kubernetes.resources: API servers call Weir for every DELETE, UPDATE, even of leases; list the resources to limit",
+			"spec.match.kubernetes.resources: API servers call Weir for every DELETE, UPDATE; list the resources to limit",
+			"spec.match.kubernetes.resources[1].operations: DELETE has no effect: deletions are never limited",
+		}},
+		{"writes that are never limited", `{axis: User, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods, pods/eviction]}]}}}`, []string{
+			`spec.match.kubernetes.resources[0]: has no effect on "pods/eviction" of group "": writes to it are never limited`,
 		}},
 		{"namespaces outside the policy's own", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {namespaces: [bank], resources: [{apiGroups: [""], resources: [pods]}]}}}`, []string{
 			"spec.match.kubernetes.namespaces: no write matches: the policy does not apply to these namespaces",

@@ -1,10 +1,12 @@
 package compile
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -26,10 +28,29 @@ func (w *warnings) warnKubernetes() {
 		w.add(field+".exceptGroups", "no write matches: exceptGroups contains all of groups")
 	}
 	if i := slices.IndexFunc(match.Resources, isEverything); i >= 0 {
-		w.add(field+".resources", "API servers call Weir for every %s, even of leases; list the resources to limit",
-			strings.Join(match.Resources[i].Operations, ", "))
+		w.add(field+".resources", "API servers call Weir for every %s; list the resources to limit", strings.Join(match.Resources[i].Operations, ", "))
 	}
+	w.warnExempt(field+".resources", match)
 	w.warnQueue()
+}
+
+// warnExempt warns of the first entry that names writes that are never limited.
+func (w *warnings) warnExempt(field string, match *rules.KubernetesMatch) {
+	for i, of := range match.Resources {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		if slices.ContainsFunc(of.Operations, exempt.Operation) {
+			w.add(at+".operations", "DELETE has no effect: deletions are never limited")
+			return
+		}
+		for _, group := range of.APIGroups {
+			for _, name := range of.Resources {
+				if plural, sub, _ := strings.Cut(name, "/"); exempt.Resource(group, plural, sub) {
+					w.add(at, "has no effect on %q of group %q: writes to it are never limited", name, group)
+					return
+				}
+			}
+		}
+	}
 }
 
 // isEverything reports whether API servers must call the limiter for all resources.

@@ -32,7 +32,11 @@ func upgradeCRDs(ctx context.Context, s *scenario) error {
 	if err != nil {
 		return err
 	}
-	if err := waitUntil(s.countsPolicies(int32(len(before))))(ctx); err != nil { // stored includes the Limiter, and does not include the policy with the field
+	total, err := s.policiesForRequests(ctx)
+	if err != nil {
+		return err
+	}
+	if err := waitUntil(s.countsPolicies(total))(ctx); err != nil {
 		return err
 	}
 	if before, err = s.stored(ctx); err != nil {

@@ -22,7 +22,7 @@ func enforce(ctx context.Context, s *scenario) error {
 		s.command("kubectl", "apply", "-k", "config/samples"),
 		s.command("kubectl", "apply", "-k", "config/samples/cluster"),
 		s.command("kubectl", "wait", "-n", "shop", "--for=condition=Ready", "ratelimitpolicies", "--all", "--timeout=60s"),
-		s.command("kubectl", "wait", "--for=condition=Ready", "clusterratelimitpolicies", "--all", "--timeout=60s"),
+		s.command("kubectl", "wait", "--for=condition=Ready", "clusterratelimitpolicy/login-attempts", "clusterratelimitpolicy/tenant-default", "--timeout=60s"),
 		s.countPolicies,
 	)(ctx)
 	if err != nil {
@@ -56,11 +56,27 @@ func (s *scenario) startLimiter(ctx context.Context) error {
 	)(ctx)
 }
 
-// countPolicies checks that both replicas enforce every policy, and that the Limiter reports the number of policies.
-func (s *scenario) countPolicies(ctx context.Context) error {
+// policiesForRequests returns the number of policies that a Limiter without kubernetesThrottle enforces. All RateLimitPolicies are of that kind.
+func (s *scenario) policiesForRequests(ctx context.Context) (int32, error) {
 	var namespaced v1alpha1.RateLimitPolicyList
 	var cluster v1alpha1.ClusterRateLimitPolicyList
 	if err := errors.Join(s.List(ctx, &namespaced), s.List(ctx, &cluster)); err != nil {
+		return 0, err
+	}
+	total := len(namespaced.Items)
+	for i := range cluster.Items {
+		if m := cluster.Items[i].Spec.Match; m == nil || m.Kubernetes == nil {
+			total++
+		}
+	}
+	return int32(total), nil
+}
+
+// countPolicies checks that both replicas enforce every policy for requests, that the Limiter reports their number, and that a policy for
+// writes to the Kubernetes API reports that the Limiter does not throttle.
+func (s *scenario) countPolicies(ctx context.Context) error {
+	var namespaced v1alpha1.RateLimitPolicyList
+	if err := s.List(ctx, &namespaced); err != nil {
 		return err
 	}
 	want := ready("Programmed")
@@ -69,7 +85,14 @@ func (s *scenario) countPolicies(ctx context.Context) error {
 		err := checkCondition(&namespaced.Items[i], want)
 		s.expect(err == nil, "%v", err)
 	}
-	total := int32(len(namespaced.Items) + len(cluster.Items))
+	total, err := s.policiesForRequests(ctx)
+	if err != nil {
+		return err
+	}
+	writes := &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes-workloads-per-tenant"}}
+	s.within(ctx, 5*time.Second, "a policy for writes is not admitted", s.hasCondition(writes, condition{
+		v1alpha1.ConditionReady, v1alpha1.ReasonNotAdmitted, metav1.ConditionFalse, "has no spec.kubernetesThrottle",
+	}))
 	s.within(ctx, 5*time.Second, fmt.Sprintf("the Limiter counts %d policies", total), s.countsPolicies(total))
 	return nil
 }

@@ -152,7 +152,10 @@ func throttle(text string) string { return `spec: {kubernetesThrottle: {` + text
 
 // throttleCases returns the cases for kubernetesThrottle, which makes a Limiter an admission webhook.
 func throttleCases() []schemaCase {
-	const at = "spec.kubernetesThrottle"
+	const (
+		at              = "spec.kubernetesThrottle"
+		selectorMessage = "namespacedPolicySelector is required with namespacedPolicies Selected, and must not be set otherwise; {} selects every namespace"
+	)
 	all := []schemaCase{
 		{
 			at: at + ".failurePolicy", kind: "enum", accepted: throttle(`failurePolicy: Fail`), rejected: throttle(`failurePolicy: Deny`),
@@ -174,15 +177,30 @@ func throttleCases() []schemaCase {
 			at: "spec", kind: kindRule, accepted: `spec: {kubernetesThrottle: {enabled: false}, redis: {timeout: 10s}}`,
 			rejected: `spec: {kubernetesThrottle: {enabled: true}, redis: {timeout: 10s}}`, message: "redis.timeout must be at most 750ms with kubernetesThrottle, because an API server waits two seconds for a reply, which can take two round trips",
 		},
-		{at: at + ".exemptNamespaces[]", kind: kindRule, accepted: throttle(`exemptNamespaces: [shop-1]`), rejected: throttle(`exemptNamespaces: [Shop]`), message: namespaceMessage},
+		{
+			at: at + ".additionalExemptNamespaces[]", kind: kindRule, accepted: throttle(`additionalExemptNamespaces: [shop-1]`),
+			rejected: throttle(`additionalExemptNamespaces: [Shop]`), message: namespaceMessage,
+		},
+		{
+			at: at + ".namespacedPolicies", kind: "enum", accepted: throttle(`namespacedPolicies: None`), rejected: throttle(`namespacedPolicies: All`),
+			message: `Unsupported value: "All": supported values: "None", "Selected"`,
+		},
+		{
+			at: at, kind: kindRule, accepted: throttle(`namespacedPolicies: Selected, namespacedPolicySelector: {}`),
+			rejected: throttle(`namespacedPolicies: Selected`), message: selectorMessage,
+		},
+		{at: at, kind: kindRule, accepted: throttle(``), rejected: throttle(`namespacedPolicySelector: {}`), message: selectorMessage},
 	}
-	for field, maxLength := range map[string]int{"exemptNamespaces": 63, "exemptUsers": 253, "exemptGroups": 253} {
+	for field, maxLength := range map[string]int{"additionalExemptNamespaces": 63, "additionalExemptUsers": 253, "additionalExemptGroups": 253} {
 		with := func(list string) string { return throttle(field + `: ` + list) }
 		all = append(all, listCases(at+"."+field, 0, 64, maxLength, with)...)
-		if field != "exemptNamespaces" {
+		if field != "additionalExemptNamespaces" {
 			all = append(all, notEmptyCase(at+"."+field+"[]", with))
 		}
 	}
+	all = append(all, selectorCases(at+".namespacedPolicySelector", func(selector string) string {
+		return throttle(`namespacedPolicies: Selected, namespacedPolicySelector: ` + selector)
+	})...)
 	return append(all, betweenCases(at+".warnPercent", 0, 100, func(n int) string { return throttle(fmt.Sprintf(`warnPercent: %d`, n)) })...)
 }
 

@@ -17,8 +17,8 @@ func limiterCases() []schemaCase {
 	all = append(all, secretCases("spec.redis.tls.secretRef", func(ref string) string { return redis(`{tls: {secretRef: ` + ref + `}}`) })...)
 	all = append(all, networkCases("spec.identity.ip.trustedProxies", func(list string) string { return identity(`{ip: {trustedProxies: ` + list + `}}`) })...)
 	all = append(all, secretCases("spec.podTemplate.imagePullSecrets[]", func(ref string) string { return template(`{imagePullSecrets: [` + ref + `]}`) })...)
-	all = append(all, selectorCases("policySelector")...)
-	all = append(all, selectorCases("policyNamespaceSelector")...)
+	all = append(all, selectorCases("spec.policySelector", func(text string) string { return `spec: {policySelector: ` + text + `}` })...)
+	all = append(all, selectorCases("spec.policyNamespaceSelector", func(text string) string { return `spec: {policyNamespaceSelector: ` + text + `}` })...)
 	for _, axis := range []string{"tenant", "user", "apiKey"} {
 		all = append(all, identityHeaderCases(axis)...)
 	}
@@ -56,17 +56,17 @@ func limiterNameCases() []schemaCase {
 	}
 }
 
-func selectorCases(field string) []schemaCase {
+func selectorCases(at string, in func(selector string) string) []schemaCase {
 	expression := func(rest string) string {
-		return `spec: {` + field + `: {matchExpressions: [{key: team, ` + rest + `}]}}`
+		return in(`{matchExpressions: [{key: team, ` + rest + `}]}`)
 	}
 	operator := func(accepted, rejected string) schemaCase {
 		return schemaCase{
-			at: "spec." + field, kind: kindRule, accepted: expression(accepted), rejected: expression(rejected),
+			at: at, kind: kindRule, accepted: expression(accepted), rejected: expression(rejected),
 			message: "operator must be In or NotIn with values, or Exists or DoesNotExist without values",
 		}
 	}
-	with := func(text string) string { return `spec: {` + field + `: {` + text + `}}` }
+	with := func(text string) string { return in(`{` + text + `}`) }
 	key := func(key string) string { return with(`matchExpressions: [{operator: Exists, key: ` + key + `}]`) }
 	label := func(key, value string) string { return with(`matchLabels: {` + key + `: ` + value + `}`) }
 	values := func(values string) string {
@@ -75,7 +75,6 @@ func selectorCases(field string) []schemaCase {
 	expressions := func(n int) string {
 		return with(`matchExpressions: [` + strings.Repeat(`{operator: Exists, key: team},`, n) + `]`)
 	}
-	at := "spec." + field
 	return []schemaCase{
 		{
 			at: at + ".matchLabels", kind: "maxProperties", accepted: with(`matchLabels: ` + properties(64)), rejected: with(`matchLabels: ` + properties(65)),

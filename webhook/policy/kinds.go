@@ -12,7 +12,11 @@ func rateLimitPolicies(config Config) validator[*v1alpha1.RateLimitPolicy] {
 		kind: v1alpha1.GroupVersion.WithKind("RateLimitPolicy").GroupKind(),
 		spec: func(p *v1alpha1.RateLimitPolicy) any { return p.Spec },
 		validate: func(ctx context.Context, p *v1alpha1.RateLimitPolicy) verdict {
-			return config.compile(ctx, compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*p}}, p.Namespace)
+			found := config.compile(ctx, compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*p}}, p.Namespace)
+			if len(found.problems) == 0 {
+				found.warnings = append(config.warnNotAdmitted(ctx, p), found.warnings...)
+			}
+			return found
 		},
 	}
 }

@@ -26,6 +26,7 @@ import (
 type stored struct {
 	policies []v1alpha1.RateLimitPolicy
 	cluster  []v1alpha1.ClusterRateLimitPolicy
+	limiters []v1alpha1.Limiter
 	err      error
 }
 
@@ -35,6 +36,10 @@ func (s stored) List(_ context.Context, list client.ObjectList, _ ...client.List
 		list.Items = s.policies
 	case *v1alpha1.ClusterRateLimitPolicyList:
 		list.Items = s.cluster
+	case *v1alpha1.LimiterList:
+		list.Items = s.limiters
+	case *metav1.PartialObjectMetadataList:
+		list.Items = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "retail"}}}}
 	default:
 		return fmt.Errorf("unexpected list of %T", list)
 	}

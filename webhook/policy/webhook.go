@@ -21,7 +21,7 @@ const (
 type Config struct {
 	// Scheme must contain the types of v1alpha1.
 	Scheme *runtime.Scheme
-	// Stored lists the stored policies of both kinds from a cache.
+	// Stored lists the stored policies of both kinds, Limiters, and the metadata of namespaces from a cache.
 	Stored Lister
 	// Identity is the identity table for policies without an identifier.
 	Identity compile.Identity

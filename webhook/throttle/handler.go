@@ -115,10 +115,11 @@ func (h *handler) read(r *http.Request) (*admissionv1.AdmissionRequest, *reply.P
 
 // decide responds to a review. If there is no decision, the write is allowed: a limiter that fails must not stop a cluster.
 func (h *handler) decide(ctx context.Context, in *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	if h.settings.isExempt(in) {
+	request := toRequest(in)
+	if h.settings.isExempt(in, request.Kubernetes) {
 		return allow(in, "exempt")
 	}
-	answer, err := h.engine.Check(ctx, &engine.Check{Request: toRequest(in), Cost: 1, Peek: isDryRun(in), NoDelay: true})
+	answer, err := h.engine.Check(ctx, &engine.Check{Request: request, Cost: 1, Peek: isDryRun(in), NoDelay: true})
 	if err != nil {
 		return h.settings.failureResponse(in, err)
 	}

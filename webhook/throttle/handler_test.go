@@ -25,6 +25,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/failover"
 	"github.com/weir-dev/weir/limiter/local"
 	"github.com/weir-dev/weir/limiter/redisclient"
@@ -200,7 +201,7 @@ func TestIsExempt_ByUserGroupAndNamespace(t *testing.T) {
 			}
 		})
 	}
-	if !reviewResponse(t, NewHandler(newEngine(t, atNoon(), limit("a", 1, hour)), newTestSettings(t, Options{ExemptNamespaces: []string{""}}), discardObserver{}),
+	if !reviewResponse(t, NewHandler(newEngine(t, atNoon(), limit("a", 1, hour)), newTestSettings(t, Options{Exempt: exempt.Lists{Namespaces: []string{""}}}), discardObserver{}),
 		reviewBody(t, "create", inNamespace(""))).Allowed {
 		t.Error("an empty exempt namespace exempts cluster-scoped objects")
 	}
@@ -254,6 +255,51 @@ func TestToRequest_CopiesTheAttributesOfTheWrite(t *testing.T) {
 	}
 }
 
+// The limiter allows these writes even if the API server calls the webhook, because another user has changed the configuration.
+func TestHandler_AllowsWritesThatNoPolicyMayDeny(t *testing.T) {
+	everything := func(r *rules.Rule) {
+		r.Match.Kubernetes.Resources = []rules.KubernetesResources{{
+			APIGroups: []string{"*"}, Resources: []string{"*/*"}, Operations: []string{"CREATE", "UPDATE", "DELETE", "CONNECT"},
+		}}
+	}
+	handler := newTestHandler(t, newEngine(t, atNoon(), limit("everything", 1, hour, everything)))
+	of := func(operation admissionv1.Operation, group, resource, subresource string) func(*admissionv1.AdmissionRequest) {
+		return func(in *admissionv1.AdmissionRequest) {
+			in.Operation, in.Resource, in.SubResource = operation, metav1.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, subresource
+		}
+	}
+	beingDeleted := func(in *admissionv1.AdmissionRequest) {
+		of("UPDATE", "", "configmaps", "")(in)
+		in.OldObject.Raw = []byte(`{"metadata":{"name":"a","finalizers":["a/b"],"deletionTimestamp":"2026-11-22T00:00:00Z"}}`)
+	}
+	withoutFinalizer := func(in *admissionv1.AdmissionRequest) {
+		of("UPDATE", "", "configmaps", "")(in)
+		in.OldObject.Raw, in.Object.Raw = []byte(`{"metadata":{"name":"a","finalizers":["a/b"]}}`), []byte(`{"metadata":{"name":"a"}}`)
+	}
+	for name, c := range map[string]struct {
+		change  func(*admissionv1.AdmissionRequest)
+		allowed bool
+	}{
+		"a role binding":                  {of("CREATE", "rbac.authorization.k8s.io", "rolebindings", ""), true},
+		"a policy":                        {of("UPDATE", "weir.dev", "ratelimitpolicies", ""), true},
+		"a lease":                         {of("UPDATE", "coordination.k8s.io", "leases", ""), true},
+		"an eviction":                     {of("CREATE", "", "pods", "eviction"), true},
+		"a node":                          {of("UPDATE", "", "nodes", "status"), true},
+		"a deletion":                      {of("DELETE", "", "secrets", ""), true},
+		"an object that is being deleted": {beingDeleted, true},
+		"the removal of a finalizer":      {withoutFinalizer, true},
+		"a network policy":                {of("CREATE", "networking.k8s.io", "networkpolicies", ""), false},
+		"an update":                       {of("UPDATE", "", "configmaps", ""), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reviewResponse(t, handler, reviewBody(t, "create"))
+			if got := reviewResponse(t, handler, reviewBody(t, "create", c.change)); got.Allowed != c.allowed {
+				t.Errorf("allowed %v: %+v", got.Allowed, got)
+			}
+		})
+	}
+}
+
 // API servers send the name of a Namespace object as its namespace.
 func TestToRequest_PutsANamespaceObjectInNoNamespace(t *testing.T) {
 	itself := func(in *admissionv1.AdmissionRequest) {
@@ -273,8 +319,8 @@ func TestToRequest_PutsANamespaceObjectInNoNamespace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onNamespaces := func(r *rules.Rule) { r.Match.Kubernetes.Resources[0].Resources = []string{"namespaces"} }
 			handler := newTestHandler(t, newEngine(t, atNoon(), limit("a", 1, hour, byUser, onNamespaces, test.change)))
-			reviewResponse(t, handler, reviewBody(t, "delete", itself))
-			if got := reviewResponse(t, handler, reviewBody(t, "delete", itself)); got.AuditAnnotations[auditResult] != test.result {
+			reviewResponse(t, handler, reviewBody(t, "create", itself))
+			if got := reviewResponse(t, handler, reviewBody(t, "create", itself)); got.AuditAnnotations[auditResult] != test.result {
 				t.Errorf("%v, want %s", got.AuditAnnotations, test.result)
 			}
 		})

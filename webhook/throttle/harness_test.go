@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
@@ -70,11 +71,9 @@ func newEngine(t testing.TB, store limiter.Store, list ...rules.Rule) *engine.En
 // defaultOptions are the options of a Limiter with the default kubernetesThrottle.
 func defaultOptions() Options {
 	return Options{
-		ExemptNamespaces: []string{"kube-system", "kube-node-lease", "kube-public", "weir-system"},
-		ExemptUsers:      []string{"system:apiserver", "system:kube-controller-manager", "system:kube-scheduler", "system:kube-proxy"},
-		ExemptGroups:     []string{"system:masters", "kubeadm:cluster-admins", "system:nodes", "system:serviceaccounts:kube-system", "system:serviceaccounts:weir-system"},
-		MaxRetryAfter:    5 * time.Second,
-		WarnPercent:      80,
+		Exempt:        exempt.With("weir-system", exempt.Lists{}),
+		MaxRetryAfter: 5 * time.Second,
+		WarnPercent:   80,
 	}
 }
 

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/weir-dev/weir/limiter/exempt"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // retryAfterBound bounds the Retry-After of a denial: client-go waits up to ten times.
@@ -13,6 +16,7 @@ const retryAfterBound = time.Minute
 
 // Settings state which writes are exempt, and how responses are worded. Create them with [NewSettings].
 type Settings struct {
+	// namespaces, users and groups are exempt.
 	namespaces, users, groups map[string]bool
 	retryAfter                time.Duration
 	warnPercent               int64
@@ -20,9 +24,9 @@ type Settings struct {
 
 // Options are the input of [NewSettings].
 type Options struct {
-	// Writes to ExemptNamespaces, and by ExemptUsers and ExemptGroups, are never limited. The webhook configuration already excludes them,
-	// but the endpoint does not rely on it.
-	ExemptNamespaces, ExemptUsers, ExemptGroups []string
+	// Exempt lists whose writes are never limited, and where, in addition to the writes that are always exempt. The webhook configuration
+	// already excludes both, but the endpoint does not rely on it.
+	Exempt exempt.Lists
 	// MaxRetryAfter is the longest Retry-After of a denial, in whole seconds, at most a minute. With 0 no Retry-After is sent.
 	MaxRetryAfter time.Duration
 	// WarnPercent is the percentage of a limit, 0 to 100, from which on allowed writes come with a warning. 0 disables warnings.
@@ -38,15 +42,16 @@ func NewSettings(o Options) (*Settings, error) {
 		return nil, fmt.Errorf("the warning percentage %d must be from 0 to 100", o.WarnPercent)
 	}
 	return &Settings{
-		namespaces: set(o.ExemptNamespaces), users: set(o.ExemptUsers), groups: set(o.ExemptGroups),
+		namespaces: set(o.Exempt.Namespaces), users: set(o.Exempt.Users), groups: set(o.Exempt.Groups),
 		retryAfter: o.MaxRetryAfter, warnPercent: int64(o.WarnPercent),
 	}, nil
 }
 
-// isExempt reports whether the write is never limited.
-func (s *Settings) isExempt(in *admissionv1.AdmissionRequest) bool {
-	return s.namespaces[in.Namespace] || s.users[in.UserInfo.Username] ||
-		slices.ContainsFunc(in.UserInfo.Groups, func(group string) bool { return s.groups[group] })
+// isExempt reports whether the write is never limited. An API server sends the name of a Namespace object as its namespace.
+func (s *Settings) isExempt(in *admissionv1.AdmissionRequest, write *rules.KubernetesRequest) bool {
+	return s.namespaces[in.Namespace] || s.users[write.User] ||
+		slices.ContainsFunc(write.Groups, func(group string) bool { return s.groups[group] }) ||
+		exempt.Write(write)
 }
 
 func set(names []string) map[string]bool {

@@ -21,25 +21,31 @@ type LimiterState struct {
 	RuleSet *selection.RuleSet
 	// Delivery of the rule set.
 	Delivery publish.Delivery
+	// NotAdmitted are the policies with match.kubernetes that the Limiter does not admit, and why. The reason completes "Limiter a/b ".
+	NotAdmitted map[types.UID]string
 }
 
 // equal reports whether both states mean the same for every policy. Rule sets and generations that do not change keep their
 // memory.
 func (s *LimiterState) equal(other *LimiterState) bool {
-	return s.RuleSet == other.RuleSet && s.Delivery.Equal(other.Delivery) && maps.Equal(s.Considered, other.Considered)
+	return s.RuleSet == other.RuleSet && s.Delivery.Equal(other.Delivery) && maps.Equal(s.Considered, other.Considered) &&
+		maps.Equal(s.NotAdmitted, other.NotAdmitted)
 }
 
 // LimiterStates holds the states of all Limiters for the [Reporter]. It is safe for concurrent use.
 type LimiterStates struct {
 	changed chan struct{}
 
-	mu     sync.Mutex
-	states map[types.NamespacedName]LimiterState
+	mu       sync.Mutex
+	states   map[types.NamespacedName]LimiterState
+	webhooks map[types.UID]Webhook // by Limiter
 }
 
 // NewLimiterStates returns LimiterStates without any Limiter.
 func NewLimiterStates() *LimiterStates {
-	return &LimiterStates{changed: make(chan struct{}, 1), states: map[types.NamespacedName]LimiterState{}}
+	return &LimiterStates{
+		changed: make(chan struct{}, 1), states: map[types.NamespacedName]LimiterState{}, webhooks: map[types.UID]Webhook{},
+	}
 }
 
 // Set sets the state of a Limiter.

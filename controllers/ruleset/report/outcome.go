@@ -24,6 +24,8 @@ type outcome struct {
 	unavailable            string // why Redis is unavailable; empty if it is available
 	degradation            degradation
 	overridden             selection.Overridden
+	webhook                string // why API servers do not call the Limiter for the policy; empty if they do, or need not
+	notAdmitted            string // why no Limiter admits the policy; empty if one selects it, or if the selectors do not match it
 }
 
 // outcomeOf returns the state of a policy that the Limiter selects. The reported statuses are those of the policy before.
@@ -75,14 +77,16 @@ type summary struct {
 	unavailable            string
 	degradation            degradation
 	overridden             selection.Overridden
+	webhook, notAdmitted   string
 }
 
 func (o outcome) summary() summary {
 	if o.rule == nil {
-		return summary{limiter: o.limiter}
+		return summary{limiter: o.limiter, notAdmitted: o.notAdmitted}
 	}
 	s := summary{
 		limiter: o.limiter, revision: o.rule.Revision, enforced: o.enforced, degradation: o.degradation, overridden: o.overridden,
+		webhook: o.webhook,
 	}
 	if !o.enforced {
 		s.acknowledged, s.replicas, s.connecting, s.unavailable = o.acknowledged, o.replicas, o.connecting, o.unavailable

@@ -45,6 +45,14 @@ func TestPolicyStatus_HasTheConditionsThatKstatusExpects(t *testing.T) {
 			outcome{rule: rule, enforced: true},
 			"Accepted=True/Accepted Programmed=True/Programmed Ready=True/Programmed", "Current",
 		},
+		"all replicas enforce it, and API servers do not call the Limiter": {
+			outcome{rule: rule, enforced: true, webhook: "no pod is ready"},
+			"Accepted=True/Accepted Programmed=False/NotRegistered Ready=False/NotRegistered Reconciling=True/NotRegistered", "InProgress",
+		},
+		"no Limiter admits it": {
+			outcome{notAdmitted: "Limiter a/b admits none"},
+			"Accepted=True/Accepted Programmed=False/NotAdmitted Ready=False/NotAdmitted Reconciling=True/NotAdmitted", "InProgress",
+		},
 		"Redis unavailable to the operator, a policy that replicas enforce": {
 			outcome{rule: rule, enforced: true, unavailable: "refused", degradation: outage},
 			"Accepted=True/Accepted Programmed=True/Programmed Ready=True/Programmed Degraded=True/StoreUnreachable", "Current",

@@ -27,11 +27,15 @@ func (v verdict) condition(kind string) metav1.Condition {
 // statuses of thousands of policies.
 func (o outcome) programmed(generation int64) verdict {
 	switch {
+	case o.notAdmitted != "":
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonNotAdmitted, o.notAdmitted}
 	case o.rule == nil:
 		return verdict{
 			metav1.ConditionFalse, v1alpha1.ReasonNotSelected,
 			"no Limiter selects the policy: create a Limiter, or check spec.policySelector and spec.policyNamespaceSelector of the existing ones",
 		}
+	case o.enforced && o.webhook != "":
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonNotRegistered, "API servers do not call the Limiter for this policy: " + o.webhook}
 	case o.enforced:
 		return verdict{metav1.ConditionTrue, v1alpha1.ReasonProgrammed, fmt.Sprintf("all replicas enforce generation %d", generation)}
 	case o.connecting:

@@ -192,11 +192,18 @@ func (r *Reporter) outcomes(
 			return nil, false
 		}
 		if _, selected := s.RuleSet.Policies[p.GetUID()]; selected {
-			outcomes = append(outcomes, outcomeOf(s, p, reported))
+			o := outcomeOf(s, p, reported)
+			if o.rule != nil {
+				known := false
+				if o.webhook, known = r.States.webhookProblem(s.RuleSet.Limiter.UID, p); !known {
+					return nil, false
+				}
+			}
+			outcomes = append(outcomes, o)
 		}
 	}
 	if len(outcomes) == 0 {
-		outcomes = []outcome{{problems: r.unselected.Problems(p.Key())}}
+		outcomes = []outcome{{problems: r.unselected.Problems(p.Key()), notAdmitted: notAdmitted(p, states)}}
 	}
 	return outcomes, true
 }

@@ -26,6 +26,10 @@ func TestPolicyStatus_MatchesTheStatesInTestGitops(t *testing.T) {
 	local.Local.Replicas, local.Local.Since = 1, at
 	outage := publish.Delivery{Outage: publish.Outage{Message: "x", Since: at}}
 	gone := "dial tcp 10.0.0.7:6379: connect: connection refused"
+	refused := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{UID: "a"}}
+	noNamespaced := LimiterState{Limiter: types.NamespacedName{Namespace: "weir-system", Name: "default"}, NotAdmitted: map[types.UID]string{
+		"a": "lets only ClusterRateLimitPolicies limit writes: spec.kubernetesThrottle.namespacedPolicies is None",
+	}}
 	bad := []compile.Problem{{Field: "spec.match.http.paths[0].value", Message: "missing closing ): `/v1/(`"}}
 	for name, c := range map[string]struct {
 		g int64
@@ -34,6 +38,8 @@ func TestPolicyStatus_MatchesTheStatesInTestGitops(t *testing.T) {
 		"policy-pending":                  {1, outcome{rule: rule, acknowledged: 1, replicas: 2}},
 		"policy-no-replicas":              {1, outcome{rule: rule}},
 		"policy-not-selected":             {1, outcome{}},
+		"policy-not-admitted":             {1, outcome{notAdmitted: notAdmitted(selection.Policy{Object: refused}, []LimiterState{noNamespaced})}},
+		"policy-not-registered":           {1, outcome{rule: rule, enforced: true, webhook: "no pod of the Limiter is ready"}},
 		"policy-ready":                    {1, outcome{rule: rule, enforced: true}},
 		"policy-edited-ready":             {2, outcome{rule: rule, enforced: true}},
 		"policy-invalid":                  {1, outcome{problems: bad}},

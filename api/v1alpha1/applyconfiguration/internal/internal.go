@@ -443,44 +443,28 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.weir-dev.weir.api.v1alpha1.KubernetesThrottle
   map:
     fields:
-    - name: enabled
-      type:
-        scalar: boolean
-      default: true
-    - name: exemptGroups
+    - name: additionalExemptGroups
       type:
         list:
           elementType:
             namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
           elementRelationship: associative
-      default:
-      - system:masters
-      - kubeadm:cluster-admins
-      - system:nodes
-      - system:serviceaccounts:kube-system
-      - system:serviceaccounts:weir-system
-    - name: exemptNamespaces
+    - name: additionalExemptNamespaces
       type:
         list:
           elementType:
             namedType: com.github.weir-dev.weir.api.v1alpha1.NamespaceName
           elementRelationship: associative
-      default:
-      - kube-system
-      - kube-node-lease
-      - kube-public
-      - weir-system
-    - name: exemptUsers
+    - name: additionalExemptUsers
       type:
         list:
           elementType:
             namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
           elementRelationship: associative
-      default:
-      - system:apiserver
-      - system:kube-controller-manager
-      - system:kube-scheduler
-      - system:kube-proxy
+    - name: enabled
+      type:
+        scalar: boolean
+      default: true
     - name: failurePolicy
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.WebhookFailure
@@ -489,6 +473,13 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.RetryAfter
       default: 5s
+    - name: namespacedPolicies
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.NamespacedPolicies
+      default: None
+    - name: namespacedPolicySelector
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.LabelSelector
     - name: warnPercent
       type:
         scalar: numeric
@@ -685,6 +676,8 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.weir-dev.weir.api.v1alpha1.Method
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.NamespaceName
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.NamespacedPolicies
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.NetworkSources
   map:

@@ -13,7 +13,8 @@ import (
 // KubernetesMatch selects writes to the Kubernetes API. A write matches if it matches every field that is set. In a list, one matching
 // entry is enough. The domain of a write is the namespace of its object, so a RateLimitPolicy limits writes in its own namespace only.
 type KubernetesMatchApplyConfiguration struct {
-	// resources lists the resources and the operations to limit. The API servers call the limiter only for these.
+	// resources lists the resources and the operations to limit. The API servers call the limiter only for these. Some writes are never
+	// limited, for example deletions, evictions, and writes to the API groups weir.dev and rbac.authorization.k8s.io.
 	Resources []KubernetesResourcesApplyConfiguration `json:"resources,omitempty"`
 	// namespaces lists the namespaces of the objects. Cluster-scoped objects do not match. If omitted, the namespace is not checked.
 	Namespaces []apiv1alpha1.NamespaceName `json:"namespaces,omitempty"`

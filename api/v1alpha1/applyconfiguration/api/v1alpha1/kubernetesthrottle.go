@@ -10,22 +10,30 @@ import (
 // with apply.
 //
 // KubernetesThrottle registers the Limiter as an admission webhook for the writes that policies with match.kubernetes select. Only a
-// Limiter in the operator's namespace can be registered, because an admission webhook affects the whole cluster.
+// Limiter in the operator's namespace can be registered, because an admission webhook affects the whole cluster. Only a Limiter with
+// kubernetesThrottle selects policies with match.kubernetes.
 type KubernetesThrottleApplyConfiguration struct {
 	// enabled registers the webhook. Set it to false to remove the webhook and keep the other settings. Defaults to true.
 	Enabled *bool `json:"enabled,omitempty"`
 	// failurePolicy decides what the API server does if no limiter pod replies in time. Ignore admits the write. Fail rejects it.
 	// Defaults to Ignore.
 	FailurePolicy *apiv1alpha1.WebhookFailure `json:"failurePolicy,omitempty"`
-	// exemptNamespaces lists the namespaces in which no write is limited. A list that you set replaces the default list. Defaults to
-	// kube-system, kube-node-lease, kube-public and weir-system.
-	ExemptNamespaces []apiv1alpha1.NamespaceName `json:"exemptNamespaces,omitempty"`
-	// exemptUsers lists the user names whose writes are never limited. A list that you set replaces the default list. Defaults to the
-	// API server, kube-controller-manager, kube-scheduler and kube-proxy.
-	ExemptUsers []apiv1alpha1.KubernetesUser `json:"exemptUsers,omitempty"`
-	// exemptGroups lists the user groups whose members' writes are never limited. A list that you set replaces the default list.
-	// Defaults to cluster administrators, nodes, and the service accounts of kube-system and weir-system.
-	ExemptGroups []apiv1alpha1.KubernetesUser `json:"exemptGroups,omitempty"`
+	// namespacedPolicies decides which RateLimitPolicies may limit writes. Users who can write such a policy can block the writes of all
+	// other users in its namespace, except those that are never limited. None: only ClusterRateLimitPolicies limit writes. Selected: also
+	// the RateLimitPolicies in the namespaces that namespacedPolicySelector selects. Defaults to None.
+	NamespacedPolicies *apiv1alpha1.NamespacedPolicies `json:"namespacedPolicies,omitempty"`
+	// namespacedPolicySelector selects namespaces by their labels. It is required with namespacedPolicies Selected, and must not be set
+	// otherwise. An empty selector selects every namespace.
+	NamespacedPolicySelector *LabelSelectorApplyConfiguration `json:"namespacedPolicySelector,omitempty"`
+	// additionalExemptNamespaces lists further namespaces in which no write is limited. Always exempt are kube-system, kube-node-lease,
+	// kube-public and the namespace of the Limiter.
+	AdditionalExemptNamespaces []apiv1alpha1.NamespaceName `json:"additionalExemptNamespaces,omitempty"`
+	// additionalExemptUsers lists further user names whose writes are never limited. Always exempt are the API server,
+	// kube-controller-manager, kube-scheduler and kube-proxy.
+	AdditionalExemptUsers []apiv1alpha1.KubernetesUser `json:"additionalExemptUsers,omitempty"`
+	// additionalExemptGroups lists further user groups whose members' writes are never limited. Always exempt are cluster administrators
+	// (system:masters and kubeadm:cluster-admins), nodes, and the service accounts of exempt namespaces.
+	AdditionalExemptGroups []apiv1alpha1.KubernetesUser `json:"additionalExemptGroups,omitempty"`
 	// maxRetryAfter is the longest delay that a response asks a denied client to wait. Kubernetes clients sleep for that delay and try again. If
 	// the delay would be longer, the reply has no delay and the client fails immediately. 0s to 60s, in whole seconds. Defaults to 5s.
 	MaxRetryAfter *apiv1alpha1.RetryAfter `json:"maxRetryAfter,omitempty"`
@@ -56,32 +64,48 @@ func (b *KubernetesThrottleApplyConfiguration) WithFailurePolicy(value apiv1alph
 	return b
 }
 
-// WithExemptNamespaces adds the given value to the ExemptNamespaces field in the declarative configuration
+// WithNamespacedPolicies sets the NamespacedPolicies field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NamespacedPolicies field is set to the value of the last call.
+func (b *KubernetesThrottleApplyConfiguration) WithNamespacedPolicies(value apiv1alpha1.NamespacedPolicies) *KubernetesThrottleApplyConfiguration {
+	b.NamespacedPolicies = &value
+	return b
+}
+
+// WithNamespacedPolicySelector sets the NamespacedPolicySelector field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NamespacedPolicySelector field is set to the value of the last call.
+func (b *KubernetesThrottleApplyConfiguration) WithNamespacedPolicySelector(value *LabelSelectorApplyConfiguration) *KubernetesThrottleApplyConfiguration {
+	b.NamespacedPolicySelector = value
+	return b
+}
+
+// WithAdditionalExemptNamespaces adds the given value to the AdditionalExemptNamespaces field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the ExemptNamespaces field.
-func (b *KubernetesThrottleApplyConfiguration) WithExemptNamespaces(values ...apiv1alpha1.NamespaceName) *KubernetesThrottleApplyConfiguration {
+// If called multiple times, values provided by each call will be appended to the AdditionalExemptNamespaces field.
+func (b *KubernetesThrottleApplyConfiguration) WithAdditionalExemptNamespaces(values ...apiv1alpha1.NamespaceName) *KubernetesThrottleApplyConfiguration {
 	for i := range values {
-		b.ExemptNamespaces = append(b.ExemptNamespaces, values[i])
+		b.AdditionalExemptNamespaces = append(b.AdditionalExemptNamespaces, values[i])
 	}
 	return b
 }
 
-// WithExemptUsers adds the given value to the ExemptUsers field in the declarative configuration
+// WithAdditionalExemptUsers adds the given value to the AdditionalExemptUsers field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the ExemptUsers field.
-func (b *KubernetesThrottleApplyConfiguration) WithExemptUsers(values ...apiv1alpha1.KubernetesUser) *KubernetesThrottleApplyConfiguration {
+// If called multiple times, values provided by each call will be appended to the AdditionalExemptUsers field.
+func (b *KubernetesThrottleApplyConfiguration) WithAdditionalExemptUsers(values ...apiv1alpha1.KubernetesUser) *KubernetesThrottleApplyConfiguration {
 	for i := range values {
-		b.ExemptUsers = append(b.ExemptUsers, values[i])
+		b.AdditionalExemptUsers = append(b.AdditionalExemptUsers, values[i])
 	}
 	return b
 }
 
-// WithExemptGroups adds the given value to the ExemptGroups field in the declarative configuration
+// WithAdditionalExemptGroups adds the given value to the AdditionalExemptGroups field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the ExemptGroups field.
-func (b *KubernetesThrottleApplyConfiguration) WithExemptGroups(values ...apiv1alpha1.KubernetesUser) *KubernetesThrottleApplyConfiguration {
+// If called multiple times, values provided by each call will be appended to the AdditionalExemptGroups field.
+func (b *KubernetesThrottleApplyConfiguration) WithAdditionalExemptGroups(values ...apiv1alpha1.KubernetesUser) *KubernetesThrottleApplyConfiguration {
 	for i := range values {
-		b.ExemptGroups = append(b.ExemptGroups, values[i])
+		b.AdditionalExemptGroups = append(b.AdditionalExemptGroups, values[i])
 	}
 	return b
 }

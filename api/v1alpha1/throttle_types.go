@@ -1,0 +1,84 @@
+package v1alpha1
+
+// KubernetesThrottle registers the Limiter as an admission webhook for the writes that policies with match.kubernetes select. Only a
+// Limiter in the operator's namespace can be registered, because an admission webhook affects the whole cluster. Only a Limiter with
+// kubernetesThrottle selects policies with match.kubernetes.
+// +kubebuilder:validation:XValidation:rule="has(self.namespacedPolicySelector) == (has(self.namespacedPolicies) && self.namespacedPolicies == 'Selected')",message="namespacedPolicySelector is required with namespacedPolicies Selected, and must not be set otherwise; {} selects every namespace"
+type KubernetesThrottle struct {
+	// enabled registers the webhook. Set it to false to remove the webhook and keep the other settings. Defaults to true.
+	// +optional
+	// +kubebuilder:default=true
+	Enabled *bool `json:"enabled,omitempty"`
+	// failurePolicy decides what the API server does if no limiter pod replies in time. Ignore admits the write. Fail rejects it.
+	// Defaults to Ignore.
+	// +optional
+	// +kubebuilder:default=Ignore
+	FailurePolicy WebhookFailure `json:"failurePolicy,omitempty"`
+	// namespacedPolicies decides which RateLimitPolicies may limit writes. Users who can write such a policy can block the writes of all
+	// other users in its namespace, except those that are never limited. None: only ClusterRateLimitPolicies limit writes. Selected: also
+	// the RateLimitPolicies in the namespaces that namespacedPolicySelector selects. Defaults to None.
+	// +optional
+	// +kubebuilder:default=None
+	NamespacedPolicies NamespacedPolicies `json:"namespacedPolicies,omitempty"`
+	// namespacedPolicySelector selects namespaces by their labels. It is required with namespacedPolicies Selected, and must not be set
+	// otherwise. An empty selector selects every namespace.
+	// +optional
+	NamespacedPolicySelector *LabelSelector `json:"namespacedPolicySelector,omitempty"`
+	// additionalExemptNamespaces lists further namespaces in which no write is limited. Always exempt are kube-system, kube-node-lease,
+	// kube-public and the namespace of the Limiter.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	AdditionalExemptNamespaces []NamespaceName `json:"additionalExemptNamespaces,omitempty"`
+	// additionalExemptUsers lists further user names whose writes are never limited. Always exempt are the API server,
+	// kube-controller-manager, kube-scheduler and kube-proxy.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	AdditionalExemptUsers []KubernetesUser `json:"additionalExemptUsers,omitempty"`
+	// additionalExemptGroups lists further user groups whose members' writes are never limited. Always exempt are cluster administrators
+	// (system:masters and kubeadm:cluster-admins), nodes, and the service accounts of exempt namespaces.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	AdditionalExemptGroups []KubernetesUser `json:"additionalExemptGroups,omitempty"`
+	// maxRetryAfter is the longest delay that a response asks a denied client to wait. Kubernetes clients sleep for that delay and try again. If
+	// the delay would be longer, the reply has no delay and the client fails immediately. 0s to 60s, in whole seconds. Defaults to 5s.
+	// +optional
+	// +kubebuilder:default="5s"
+	MaxRetryAfter RetryAfter `json:"maxRetryAfter,omitempty"`
+	// warnPercent is the percentage of a limit from which on each admitted write returns a warning to the client. 0 disables warnings.
+	// Defaults to 80.
+	// +optional
+	// +kubebuilder:default=80
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	WarnPercent *int32 `json:"warnPercent,omitempty"`
+}
+
+// WebhookFailure decides what the API server does if no limiter pod replies in time.
+// +kubebuilder:validation:Enum=Ignore;Fail
+type WebhookFailure string
+
+const (
+	// WebhookFailureIgnore admits the write.
+	WebhookFailureIgnore WebhookFailure = "Ignore"
+	// WebhookFailureFail rejects the write.
+	WebhookFailureFail WebhookFailure = "Fail"
+)
+
+// RetryAfter is a duration in whole seconds, from 0s to 60s.
+// +kubebuilder:validation:MaxLength=3
+// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,2}s$') && duration(self) <= duration('60s')",message="must be from 0s to 60s, in whole seconds, for example 5s"
+type RetryAfter string
+
+// NamespacedPolicies decides which RateLimitPolicies may limit writes to the Kubernetes API.
+// +kubebuilder:validation:Enum=None;Selected
+type NamespacedPolicies string
+
+const (
+	// NamespacedPoliciesNone admits no RateLimitPolicy.
+	NamespacedPoliciesNone NamespacedPolicies = "None"
+	// NamespacedPoliciesSelected admits those in selected namespaces.
+	NamespacedPoliciesSelected NamespacedPolicies = "Selected"
+)

@@ -1,0 +1,52 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+)
+
+// warnNotAdmitted returns a warning if the policy has match.kubernetes and there are Limiters, but no Limiter lets it limit writes. The policy is
+// stored nevertheless: an administrator can admit it later.
+func (c Config) warnNotAdmitted(ctx context.Context, p *v1alpha1.RateLimitPolicy) []string {
+	if !compile.LimitsWrites(p.Spec.Match) {
+		return nil
+	}
+	admitted, err := c.isAdmitted(ctx, p)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Could not determine whether a Limiter admits a policy for writes", "policy", compile.Name(p))
+	}
+	if err != nil || admitted {
+		return nil
+	}
+	return []string{fmt.Sprintf("spec.match.kubernetes: no Limiter lets policies of namespace %s limit writes; see the condition Ready", p.Namespace)}
+}
+
+func (c Config) isAdmitted(ctx context.Context, p *v1alpha1.RateLimitPolicy) (bool, error) {
+	var limiters v1alpha1.LimiterList
+	if err := c.Stored.List(ctx, &limiters, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("list Limiters: %w", err)
+	}
+	namespaces := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}}
+	own := client.MatchingLabels{corev1.LabelMetadataName: p.Namespace}
+	if err := c.Stored.List(ctx, &namespaces, own, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("list namespaces: %w", err)
+	}
+	one := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*p}}
+	for i := range namespaces.Items {
+		one.Namespaces = append(one.Namespaces, compile.Namespace{Name: namespaces.Items[i].Name, Labels: namespaces.Items[i].Labels})
+	}
+	for i := range limiters.Items {
+		if selected, err := one.SelectedBy(&limiters.Items[i].Spec); err == nil && len(selected.Namespaced) > 0 { // its own status reports an error
+			return true, nil
+		}
+	}
+	return len(limiters.Items) == 0, nil
+}

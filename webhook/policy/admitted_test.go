@@ -1,0 +1,54 @@
+package policy
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+func TestValidateCreate_WarnsOfAPolicyForWritesThatNoLimiterAdmits(t *testing.T) {
+	const writes = `{axis: User, limit: 10, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}]}}}`
+	limiter := func(change func(*v1alpha1.LimiterSpec)) (l v1alpha1.Limiter) {
+		l.Spec.KubernetesThrottle = &v1alpha1.KubernetesThrottle{}
+		change(&l.Spec)
+		return l
+	}
+	selecting := func(team v1alpha1.LabelValue) func(*v1alpha1.LimiterSpec) {
+		return func(s *v1alpha1.LimiterSpec) {
+			s.KubernetesThrottle.NamespacedPolicies = v1alpha1.NamespacedPoliciesSelected
+			s.KubernetesThrottle.NamespacedPolicySelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": team}}
+		}
+	}
+	off := limiter(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle = nil })
+	none := limiter(func(*v1alpha1.LimiterSpec) {})
+	retail, money := limiter(selecting("retail")), limiter(selecting("money"))
+	for name, c := range map[string]struct {
+		spec     string
+		limiters []v1alpha1.Limiter
+		warned   bool
+	}{
+		"no Limiter exists":                          {writes, nil, false},
+		"a Limiter without kubernetesThrottle":       {writes, []v1alpha1.Limiter{off}, true},
+		"a Limiter that admits no namespaced policy": {writes, []v1alpha1.Limiter{off, none}, true},
+		"a Limiter that selects another namespace":   {writes, []v1alpha1.Limiter{money}, true},
+		"a Limiter that selects the namespace":       {writes, []v1alpha1.Limiter{off, money, retail}, false},
+		"a policy for requests":                      {validSpec, []v1alpha1.Limiter{none}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := fixture.Policy(t, "a", c.spec)
+			p.Namespace = "shop"
+			warnings, err := newValidator(stored{limiters: c.limiters}).ValidateCreate(t.Context(), &p)
+			const want = "spec.match.kubernetes: no Limiter lets policies of namespace shop limit writes; see the condition Ready"
+			if err != nil || slices.Contains(warnings, want) != c.warned {
+				t.Errorf("error %v, warnings %q", err, warnings)
+			}
+		})
+	}
+	p := fixture.Policy(t, "a", writes)
+	if _, err := newValidator(stored{err: errors.New("no cache")}).ValidateCreate(t.Context(), &p); err != nil {
+		t.Errorf("a failed list rejects the policy: %v", err)
+	}
+}
