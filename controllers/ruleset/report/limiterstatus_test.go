@@ -1,0 +1,130 @@
+package report
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ruleset/publish"
+)
+
+func TestLimiterReporter_WritesChangesOnce(t *testing.T) {
+	r := newReporting(t)
+	reporter := &LimiterReporter{Client: r.cached, Clock: func() time.Time { return r.now }}
+	limiter := &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "weir-system", Name: "edge", UID: "edge", Generation: 3, ResourceVersion: "1"}}
+	limiter.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True"}} // of another controller
+	set := stateOf(publish.Delivery{}).RuleSet
+	set.Revision = "sha256:a"
+	d := publish.Delivery{
+		Replicas: []publish.ServingReplica{{Revision: "sha256:a"}, {Revision: "sha256:b"}},
+		Redis:    publish.Redis{Primaries: 3, Version: "7.2.4"}, Scripts: []publish.Script{{Name: "spend", SHA: "01", LoadedOn: 3}},
+	}
+	report := func(when string, d publish.Delivery, selector error, want int) {
+		t.Helper()
+		r.written = nil
+		if err := reporter.Report(t.Context(), limiter, set, d, selector); err != nil || len(r.written) != want {
+			t.Errorf("%s: %d writes, %v; want %d", when, len(r.written), err, want)
+		}
+	}
+	receive := func() { // the cache receives the write
+		limiter.ResourceVersion += "'"
+		conditions := append([]metav1.Condition{{Type: "Ready", Status: "True"}}, r.limiter.Conditions...)
+		limiter.Status = *r.limiter.DeepCopy()
+		limiter.Status.Conditions = conditions
+	}
+	degraded := func() metav1.Condition {
+		if c := meta.FindStatusCondition(r.limiter.Conditions, "Degraded"); c != nil {
+			return *c
+		}
+		return metav1.Condition{}
+	}
+	report("the first status", d, nil, 1)
+	got := r.limiter
+	if got.Revision != "sha256:a" || got.EnforcingReplicas != 1 || got.Policies.Accepted != 1 || got.Policies.Rejected != 0 || !got.Redis.Reachable ||
+		got.Redis.Primaries != 3 || got.Redis.Version != "7.2.4" || len(got.Scripts) != 1 || got.Scripts[0].LoadedOn != 3 || len(got.Conditions) != 0 {
+		t.Errorf("status %+v", got)
+	}
+	report("before the cache has it", d, nil, 0)
+	receive()
+	report("with it in the cache", d, nil, 0)
+	limiter.Status.EnforcingReplicas, limiter.ResourceVersion = 9, "7"
+	report("after a change of another client", d, nil, 1)
+
+	receive()
+	outage := publish.Delivery{Redis: d.Redis, Scripts: d.Scripts, Outage: publish.Outage{Reason: "StoreDenied", Message: "NOPERM", Since: r.now}}
+	report("an outage", outage, nil, 1)
+	if r.limiter.EnforcingReplicas != 1 || r.limiter.Redis.Reachable || degraded().Reason != "StoreDenied" || !strings.Contains(degraded().Message, "NOPERM") {
+		t.Errorf("in the outage: %+v", r.limiter)
+	}
+	receive()
+	began := degraded().LastTransitionTime
+	r.now = r.now.Add(time.Hour)
+	outage.Outage.Message = "NOAUTH"
+	report("another message", outage, nil, 1)
+	if c := degraded(); !c.LastTransitionTime.Equal(&began) || !strings.Contains(c.Message, "NOAUTH") || c.ObservedGeneration != 3 {
+		t.Errorf("condition %+v, want the time %v of its begin", c, began)
+	}
+	receive()
+	set.Revision = "sha256:c"
+	report("another rule set in the outage", outage, nil, 1)
+	if r.limiter.EnforcingReplicas != 0 {
+		t.Errorf("%d replicas enforce a rule set that was never published", r.limiter.EnforcingReplicas)
+	}
+	receive()
+	report("the end of the outage", publish.Delivery{}, nil, 1)
+	if len(r.limiter.Conditions) != 0 || r.limiter.Redis.Version != "" || len(r.limiter.Scripts) != 0 {
+		t.Errorf("after the outage: %+v", r.limiter)
+	}
+}
+
+func TestLimiterReporter_ReturnsTheErrorsOfTheAPIServer(t *testing.T) {
+	r := newReporting(t)
+	reporter := &LimiterReporter{Client: r.cached, Clock: func() time.Time { return r.now }}
+	limiter := &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "weir-system", Name: "edge"}}
+	set := stateOf(publish.Delivery{}).RuleSet
+	r.failing["edge"] = errors.New("refused")
+	if err := reporter.Report(t.Context(), limiter, set, publish.Delivery{}, nil); !errors.Is(err, r.failing["edge"]) || !strings.Contains(err.Error(), "status of Limiter weir-system/edge") {
+		t.Errorf("%v, want the error", err)
+	}
+	r.failing["edge"] = apierrors.NewNotFound(schema.GroupResource{Resource: "limiters"}, "edge")
+	if err := reporter.Report(t.Context(), limiter, set, publish.Delivery{}, nil); err != nil {
+		t.Errorf("a Limiter that was deleted: %v", err)
+	}
+}
+
+func TestLimiterDegradation_ReportsTheMostSevereProblem(t *testing.T) {
+	set, empty := stateOf(publish.Delivery{}).RuleSet, stateOf(publish.Delivery{}).RuleSet
+	clear(empty.Rules)
+	selector := errors.New("bad selector")
+	warning := publish.Redis{Warnings: []string{"a: evicts", "b: evicts"}}
+	local := publish.LocalMode{Replicas: 1}
+	outage := publish.Outage{Reason: "StoreDenied", Message: "NOPERM"}
+	for name, test := range map[string]struct {
+		d               publish.Delivery
+		selector        error
+		empty           bool
+		reason, message string
+	}{
+		"nothing":                            {publish.Delivery{}, nil, false, "", ""},
+		"warnings":                           {publish.Delivery{Redis: warning}, nil, false, "StoreEvicts", "a: evicts; b: evicts"},
+		"local mode, and warnings":           {publish.Delivery{Redis: warning, Local: local, AtLeast: 2}, nil, false, "LocalMode", "1 of 2 replicas in local mode"},
+		"an invalid selector, and those":     {publish.Delivery{Redis: warning, Local: local}, selector, false, "InvalidSelector", "the previous rule set stays active until the selector is valid: bad selector"},
+		"an invalid selector from the start": {publish.Delivery{}, selector, true, "InvalidSelector", "no policies are selected until the selector is valid: bad selector"},
+		"an outage, and all of those":        {publish.Delivery{Redis: warning, Local: local, Outage: outage}, selector, false, "StoreDenied", "Redis cannot be used: NOPERM"},
+	} {
+		of := set
+		if test.empty {
+			of = empty
+		}
+		if got := limiterDegradation(test.d, selectorProblem(of, test.selector)); got.reason != test.reason || !strings.HasPrefix(got.message, test.message) {
+			t.Errorf("%s: %+v, want %s: %s", name, got, test.reason, test.message)
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	v1alpha1ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ruleset/publish"
+	"github.com/weir-dev/weir/controllers/ruleset/selection"
+)
+
+// cached is a client whose lists are a cache that a test fills. It records the statuses that are applied, and gives each a
+// resource version. controllers/ruleset tests the same with an API server.
+type cached struct {
+	client.Client
+
+	limiters   []v1alpha1.Limiter
+	namespaced []v1alpha1.RateLimitPolicy
+	cluster    []v1alpha1.ClusterRateLimitPolicy
+	failing    map[string]error // by "list" or the name of an object
+	written    []string
+	statuses   map[string]v1alpha1.RateLimitPolicyStatus
+	limiter    v1alpha1.LimiterStatus
+	over       map[string]string // the resource versions of the requests
+}
+
+func (c *cached) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	switch list := list.(type) {
+	case *v1alpha1.LimiterList:
+		list.Items = slices.Clone(c.limiters)
+		return c.failing["list"]
+	case *v1alpha1.RateLimitPolicyList:
+		list.Items = slices.Clone(c.namespaced)
+		return c.failing["list policies"]
+	case *v1alpha1.ClusterRateLimitPolicyList:
+		list.Items = slices.Clone(c.cluster)
+	}
+	return nil
+}
+
+func (c *cached) Status() client.SubResourceWriter { return statusWriter{cached: c} }
+
+type statusWriter struct {
+	client.SubResourceWriter
+
+	*cached
+}
+
+func (w statusWriter) Apply(_ context.Context, o runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	var request struct {
+		Metadata metav1.ObjectMeta
+		Status   json.RawMessage
+	}
+	if err := json.Unmarshal(text, &request); err != nil {
+		return err
+	}
+	name := request.Metadata.Name
+	if err := w.failing[name]; err != nil {
+		return err
+	}
+	w.written = append(w.written, name)
+	w.over[name] = request.Metadata.ResourceVersion
+	version := fmt.Sprint("written-", len(w.written))
+	switch o := o.(type) {
+	case *v1alpha1ac.RateLimitPolicyApplyConfiguration:
+		o.ResourceVersion = &version
+	case *v1alpha1ac.ClusterRateLimitPolicyApplyConfiguration:
+		o.ResourceVersion = &version
+	case *v1alpha1ac.LimiterApplyConfiguration:
+		w.limiter = v1alpha1.LimiterStatus{}
+		return json.Unmarshal(request.Status, &w.limiter)
+	}
+	var status v1alpha1.RateLimitPolicyStatus
+	err = json.Unmarshal(request.Status, &status)
+	w.statuses[name] = status
+	return err
+}
+
+// reporting is a Reporter, its cluster and the state of its only Limiter.
+type reporting struct {
+	*testing.T
+	*Reporter
+	*cached
+	now   time.Time
+	state LimiterState
+}
+
+func newReporting(t *testing.T) *reporting {
+	c := &cached{failing: map[string]error{}, statuses: map[string]v1alpha1.RateLimitPolicyStatus{}, over: map[string]string{}}
+	c.limiters = []v1alpha1.Limiter{{ObjectMeta: metav1.ObjectMeta{Namespace: edge.Namespace, Name: edge.Name, UID: "edge"}}}
+	r := &reporting{T: t, cached: c, now: time.Unix(1_800_000_000, 0).UTC()}
+	r.Reporter = &Reporter{Client: c, Clock: func() time.Time { return r.now }, States: NewLimiterStates()}
+	r.state = *stateOf(publish.Delivery{Replicas: serving(2, 2)})
+	r.state.Considered, r.state.RuleSet.Policies = map[types.UID]int64{}, map[types.UID]int64{}
+	return r
+}
+
+// add adds a policy that the Limiter selects, with its rule.
+func (r *reporting) add(name string) {
+	meta := metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Generation: 1, ResourceVersion: "1"}
+	spec := v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: 10, Window: "1m", Algorithm: v1alpha1.FixedWindow}
+	full := "shop/" + name
+	if strings.HasPrefix(name, "cluster-") {
+		p := v1alpha1.ClusterRateLimitPolicy{ObjectMeta: meta}
+		p.Namespace, p.Spec.RateLimitPolicySpec = "", spec
+		r.cluster = append(r.cluster, p)
+		full = "cluster/" + name
+	} else {
+		r.namespaced = append(r.namespaced, v1alpha1.RateLimitPolicy{ObjectMeta: meta, Spec: spec})
+	}
+	r.state.Considered[meta.UID], r.state.RuleSet.Policies[meta.UID] = 1, 1
+	effective := v1alpha1.EffectivePolicy{Limit: 10, Window: "1m0s", KeyPattern: "weir:*", Script: v1alpha1.ScriptReference{Name: "spend", SHA: "0123"}}
+	r.state.RuleSet.Rules[full] = selection.Rule{Policy: full, Revision: "r1", Effective: effective}
+	for i := range r.state.Delivery.Replicas {
+		r.state.Delivery.Replicas[i].Rules[full] = "r1"
+	}
+}
+
+// round sets the state and runs the Reporter once. It checks which policies it writes, and when it runs again.
+func (r *reporting) round(want string, requeue time.Duration) {
+	r.Helper()
+	r.States.Set(r.state)
+	r.written = nil
+	result, err := r.Reconcile(r.Context(), ctrl.Request{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	if got := strings.Join(r.written, " "); got != want || result.RequeueAfter != requeue {
+		r.Errorf("wrote %q and waits for %v; want %q and %v", got, result.RequeueAfter, want, requeue)
+	}
+}
+
+// receive makes the cache receive the statuses that were written.
+func (r *reporting) receive() {
+	for i := range r.namespaced {
+		p := &r.namespaced[i]
+		if status, ok := r.statuses[p.Name]; ok {
+			p.Status, p.ResourceVersion = status, p.ResourceVersion+"'"
+		}
+	}
+	for i := range r.cluster {
+		p := &r.cluster[i]
+		if status, ok := r.statuses[p.Name]; ok {
+			p.Status, p.ResourceVersion = status, p.ResourceVersion+"'"
+		}
+	}
+}
+
+func TestReporter_WritesEachStatusOnce(t *testing.T) {
+	r := newReporting(t)
+	r.add("daily")
+	r.add("cluster-floor")
+	r.round("cluster-floor daily", time.Minute)
+	for name, status := range r.statuses {
+		if !meta.IsStatusConditionTrue(status.Conditions, "Ready") || status.ObservedGeneration != 1 || len(status.Limiters) != 1 ||
+			status.Limiters[0].Revision != "r1" || status.Effective == nil || status.Effective.Script.SHA != "0123" {
+			t.Errorf("status of %s: %+v", name, status)
+		}
+	}
+	r.round("", time.Minute) // the cache does not have the write yet
+	r.receive()
+	r.round("", time.Minute)
+	r.namespaced[0].Status, r.namespaced[0].ResourceVersion = v1alpha1.RateLimitPolicyStatus{}, "9" // another client
+	r.round("daily", time.Minute)
+	if r.over["daily"] != "9" {
+		t.Errorf("wrote over version %s, want that of the cache", r.over["daily"])
+	}
+	r.state.Delivery.Replicas[1].Rules["shop/daily"] = "r0"
+	r.state.Delivery.AtLeast = 3
+	r.round("cluster-floor daily", time.Minute)
+	if got := r.statuses["daily"].Limiters[0]; *got.Acknowledged != 1 || *got.Replicas != 3 {
+		t.Errorf("%d of %d replicas", *got.Acknowledged, *got.Replicas)
+	}
+	if r.over["daily"] == "9" || !strings.HasPrefix(r.over["daily"], "written-") {
+		t.Errorf("wrote over version %s, want that of the write that the cache does not have", r.over["daily"])
+	}
+}
+
+func TestReporter_WaitsForTheStatesOfAllLimiters(t *testing.T) {
+	r := newReporting(t)
+	r.add("daily")
+	r.limiters = append(r.limiters, v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "weir-system", Name: "new", UID: "new"}})
+	r.round("", time.Minute)
+	second := r.state
+	second.Limiter.Name = "new"
+	r.States.Set(second) // of a Limiter with that name that was deleted
+	r.round("", time.Minute)
+	now := metav1.NewTime(r.now)
+	r.limiters[1].DeletionTimestamp = &now
+	r.round("daily", time.Minute)
+	r.namespaced[0].Generation, r.namespaced[0].ResourceVersion = 2, "2" // the Limiter has not seen the edit yet
+	r.add("hourly")
+	delete(r.state.Considered, "hourly")
+	r.add("weekly")
+	r.round("weekly", time.Minute)
+}
+
+func TestReporter_BoundsTheWritesOfARound(t *testing.T) {
+	r := newReporting(t)
+	for i := range 60 {
+		r.add(fmt.Sprint("p", i))
+	}
+	r.States.Set(r.state)
+	for i, want := range []int{50, 10, 0} {
+		r.written = nil
+		result, err := r.Reconcile(t.Context(), ctrl.Request{})
+		if err != nil || len(r.written) != want || (result.RequeueAfter == time.Millisecond) != (i == 0) {
+			t.Errorf("round %d: %d writes, then waits for %v (%v); want %d", i, len(r.written), result.RequeueAfter, err, want)
+		}
+	}
+}
+
+func TestReporter_RetriesWhatFails(t *testing.T) {
+	resource := schema.GroupResource{Resource: "ratelimitpolicies"}
+	refused := errors.New("refused")
+	r := newReporting(t)
+	for _, name := range []string{"daily", "hourly"} {
+		r.add(name)
+	}
+	r.failing["daily"] = apierrors.NewConflict(resource, "daily", refused)
+	r.round("hourly", 100*time.Millisecond)
+	r.failing["daily"] = apierrors.NewNotFound(resource, "daily")
+	r.round("", time.Minute)
+	for _, failing := range []string{"daily", "list", "list policies"} {
+		r.failing = map[string]error{failing: refused}
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{}); !errors.Is(err, refused) || failing == "daily" && !strings.Contains(err.Error(), "write status of shop/daily") {
+			t.Errorf("%s: %v, want its error", failing, err)
+		}
+	}
+	r.failing = nil
+	r.round("daily", time.Minute)
+	r.round("", time.Minute)
+}
+
+func TestReporter_ReportsPoliciesThatNoLimiterSelects(t *testing.T) {
+	r := newReporting(t)
+	r.add("daily")
+	r.add("bad")
+	r.namespaced[1].Spec.Window = "1 week"
+	clear(r.state.RuleSet.Policies)
+	r.round("daily bad", time.Minute)
+	for name, want := range map[string]string{"daily": "True", "bad": "False"} {
+		accepted := meta.FindStatusCondition(r.statuses[name].Conditions, "Accepted")
+		ready := meta.FindStatusCondition(r.statuses[name].Conditions, "Ready")
+		if accepted == nil || string(accepted.Status) != want || ready == nil || ready.Status != "False" || len(r.statuses[name].Limiters) != 0 {
+			t.Errorf("%s: %+v", name, r.statuses[name])
+		}
+	}
+}
+
+// A Limiter that has not enforced a policy for a minute does not keep it from being ready any longer, if another one does.
+func TestReporter_WritesWhenADeadlinePasses(t *testing.T) {
+	r := newReporting(t)
+	r.add("daily")
+	r.limiters = append(r.limiters, v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "weir-system", Name: "late", UID: "edge"}})
+	late := r.state
+	late.Limiter.Name = "late"
+	late.Delivery = publish.Delivery{Replicas: serving(2, 1)}
+	r.States.Set(late)
+	r.round("daily", time.Minute)
+	ready := func() string { return meta.FindStatusCondition(r.statuses["daily"].Conditions, "Ready").Reason }
+	if ready() != "Pending" {
+		t.Errorf("ready: %s, want Pending", ready())
+	}
+	r.now = r.now.Add(50 * time.Second)
+	r.round("", 10*time.Second)
+	r.now = r.now.Add(10 * time.Second)
+	r.round("daily", time.Minute)
+	if ready() != "PartiallyProgrammed" {
+		t.Errorf("ready: %s, want PartiallyProgrammed", ready())
+	}
+}
