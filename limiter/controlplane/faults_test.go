@@ -187,3 +187,12 @@ func TestReplace_KeepsTheLatestRevision(t *testing.T) {
 	default:
 	}
 }
+
+// The Limiter was created with another Redis, and moved before anything was published.
+func TestLeave_SendsNothingIfNoSetWasPublished(t *testing.T) {
+	e, f, _ := faulty(t)
+	f.match = beginsWith("pexpire")
+	if err := e.Leave(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -94,7 +94,7 @@ func clears(t *testing.T, client *redisclient.Client) {
 	if err := e.Clear(ctx); err != nil {
 		t.Fatalf("before the first Publish: %v", err)
 	}
-	for _, revision := range []string{"sha256:a", "sha256:b", "sha256:a", "sha256:c"} {
+	for _, revision := range []string{"sha256:a", "sha256:b", "sha256:a", "sha256:c", "sha256:d"} {
 		publish(t, e, revision, "A")
 	}
 	if err := e.Heartbeat(ctx, Replica{ID: "a", Revision: "sha256:a"}); err != nil {
