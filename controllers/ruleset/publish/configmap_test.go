@@ -101,7 +101,7 @@ func (s *saving) wantCalls(when string, reads, writes int, text string, lines in
 func TestSave_WritesEachRuleSetOnce(t *testing.T) {
 	s, set := newSaving(t), setOf(1)
 	s.save(set)
-	s.wantCalls("the first rule set", 0, 1, "wrote the snapshot", 1)
+	s.wantCalls("the first rule set", 1, 1, "wrote the snapshot", 1)
 	found := s.stored()
 	owner := metav1.GetControllerOf(found)
 	if owner == nil || owner.UID != "u1" || owner.Kind != "Limiter" || !*owner.BlockOwnerDeletion || s.withoutDeadline {
@@ -117,7 +117,7 @@ func TestSave_WritesEachRuleSetOnce(t *testing.T) {
 	s.save(set)
 	s.wantCalls("at the resync", 1, 0, "wrote the snapshot", 1)
 	s.save(setOf(2))
-	s.wantCalls("another rule set", 0, 1, "wrote the snapshot", 2)
+	s.wantCalls("another rule set", 1, 1, "wrote the snapshot", 2)
 }
 
 func TestSave_RepairsTheConfigMapAtTheResync(t *testing.T) {
@@ -137,7 +137,7 @@ func TestSave_RepairsTheConfigMapAtTheResync(t *testing.T) {
 			}
 			s.now = s.now.Add(time.Minute)
 			s.save(set)
-			s.wantCalls("at the resync", 1, 2, "cannot write", 0)
+			s.wantCalls("at the resync", 2, 2, "cannot write", 0)
 			if !bytes.Equal(s.stored().BinaryData["rules.json.gz"], set.Data) {
 				t.Error("the ConfigMap was not repaired")
 			}
@@ -151,46 +151,87 @@ func TestSave_RetriesAtTheResyncAndLogsAProblemOnce(t *testing.T) {
 	again := func() { s.now = s.now.Add(time.Minute); s.save(set) }
 	s.failing["apply"] = errors.New("connection refused")
 	s.save(set)
-	s.wantCalls("the first attempt", 0, 1, failed, 1)
+	s.wantCalls("the first attempt", 1, 1, failed, 1)
 	s.save(set)
 	s.wantCalls("immediately after it", 0, 0, failed, 1)
 	s.failing["apply"] = errors.New("connection reset")
 	again()
-	s.wantCalls("the next attempt", 0, 1, failed, 1)
+	s.wantCalls("the next attempt", 1, 1, failed, 1)
 	s.failing["apply"] = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "weir-rules-edge", nil)
 	again()
-	s.wantCalls("another problem", 0, 1, failed, 2)
+	s.wantCalls("another problem", 1, 1, failed, 2)
 	again()
-	s.wantCalls("the same problem", 0, 1, failed, 2)
+	s.wantCalls("the same problem", 1, 1, failed, 2)
 	s.failing = map[string]error{}
 	again()
-	s.wantCalls("the problem is solved", 0, 1, "wrote the snapshot", 1)
+	s.wantCalls("the problem is solved", 1, 1, "wrote the snapshot", 1)
 	s.failing["get"] = errors.New("connection refused")
 	again()
 	s.wantCalls("a read that fails", 1, 0, failed, 3)
 	s.failing = map[string]error{}
 	again()
-	s.wantCalls("it is solved", 0, 1, "wrote the snapshot", 2)
+	s.wantCalls("it is solved", 1, 1, "wrote the snapshot", 2)
 }
 
-func TestSave_RefusesRuleSetsThatAreTooLarge(t *testing.T) {
-	const large = "too large for the snapshot"
+// A ConfigMap holds a megabyte. The first one is written last: limiters read it first.
+func TestSave_SplitsLargeRuleSets(t *testing.T) {
+	const part, parts = 1<<20 - 16<<10, 8
 	s := newSaving(t)
 	set := func(revision string, size int) *selection.RuleSet {
 		return &selection.RuleSet{Revision: revision, Data: make([]byte, size)}
 	}
-	const most = 1<<20 - 16<<10
-	s.save(set("fits", most))
-	s.wantCalls("the largest rule set", 0, 1, large, 0)
-	for i := range 2 {
-		s.save(set(fmt.Sprint("large", i), most+1))
-		s.wantCalls("a larger one", 0, 0, large, 1)
+	s.save(set("one", part))
+	s.wantCalls("a ConfigMap", 1, 1, "wrote the snapshot", 1)
+	s.save(set("all", parts*part))
+	s.wantCalls("all ConfigMaps", parts, parts, "wrote the snapshot", 2)
+	if s.Problem() != "" {
+		t.Errorf("problem %q", s.Problem())
 	}
-	if got := s.stored().Annotations["weir.dev/revision"]; got != "fits" {
+	s.now = s.now.Add(time.Minute)
+	s.save(set("all", parts*part))
+	s.wantCalls("all ConfigMaps at the resync", parts, 0, "wrote the snapshot", 2)
+	for i := range 2 {
+		s.save(set(fmt.Sprint("large", i), parts*part+1))
+		s.wantCalls("a larger rule set", 0, 0, "cannot write the snapshot", 1)
+		if !strings.Contains(s.Problem(), fmt.Sprintf("have %d bytes, and a snapshot holds at most %d", parts*part+1, parts*part)) {
+			t.Errorf("problem %q", s.Problem())
+		}
+	}
+	if got := s.stored().Annotations["weir.dev/revision"]; got != "all" {
 		t.Errorf("the snapshot has %s", got)
 	}
-	s.save(set("fits", most))
-	s.wantCalls("the largest rule set again", 0, 1, "wrote the snapshot", 2)
+	s.save(set("one", part))
+	s.wantCalls("a smaller rule set", 1, 1, "wrote the snapshot", 3)
+	if s.Problem() != "" {
+		t.Errorf("problem %q after it was solved", s.Problem())
+	}
+}
+
+func TestSave_LeavesForeignConfigMaps(t *testing.T) {
+	for name, test := range map[string]struct {
+		owners []metav1.OwnerReference
+		want   string
+	}{
+		"of a user":            {nil, "already exists and does not belong to this Limiter"},
+		"of a deleted Limiter": {[]metav1.OwnerReference{{Kind: "Limiter", Name: "edge", UID: "u0", Controller: new(true)}}, "still belongs to a deleted Limiter with this name"},
+		"of another Limiter":   {[]metav1.OwnerReference{{Kind: "Limiter", Name: "zone", UID: "u0", Controller: new(true)}}, "does not belong to this Limiter"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSaving(t)
+			foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "weir-system", Name: "weir-rules-edge", OwnerReferences: test.owners}}
+			if err := s.cluster.Create(t.Context(), foreign); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				s.save(setOf(1))
+				s.now = s.now.Add(time.Minute)
+			}
+			s.wantCalls("two attempts", 2, 0, "cannot write the snapshot", 1)
+			if !strings.Contains(s.Problem(), test.want) || len(s.stored().BinaryData) > 0 {
+				t.Errorf("problem %q, want %q", s.Problem(), test.want)
+			}
+		})
+	}
 }
 
 func TestLoad_ReturnsOnlyTheRevision(t *testing.T) {

@@ -29,7 +29,7 @@ func TestLimiterReporter_WritesChangesOnce(t *testing.T) {
 	report := func(when string, d publish.Delivery, selector error, want int) {
 		t.Helper()
 		r.written = nil
-		if err := reporter.Report(t.Context(), limiter, set, d, selector); err != nil || len(r.written) != want {
+		if err := reporter.Report(t.Context(), limiter, set, d, Problems{InvalidSelector: selector}); err != nil || len(r.written) != want {
 			t.Errorf("%s: %d writes, %v; want %d", when, len(r.written), err, want)
 		}
 	}
@@ -90,11 +90,11 @@ func TestLimiterReporter_ReturnsTheErrorsOfTheAPIServer(t *testing.T) {
 	limiter := &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "weir-system", Name: "edge"}}
 	set := stateOf(publish.Delivery{}).RuleSet
 	r.failing["edge"] = errors.New("refused")
-	if err := reporter.Report(t.Context(), limiter, set, publish.Delivery{}, nil); !errors.Is(err, r.failing["edge"]) || !strings.Contains(err.Error(), "status of Limiter weir-system/edge") {
+	if err := reporter.Report(t.Context(), limiter, set, publish.Delivery{}, Problems{}); !errors.Is(err, r.failing["edge"]) || !strings.Contains(err.Error(), "status of Limiter weir-system/edge") {
 		t.Errorf("%v, want the error", err)
 	}
 	r.failing["edge"] = apierrors.NewNotFound(schema.GroupResource{Resource: "limiters"}, "edge")
-	if err := reporter.Report(t.Context(), limiter, set, publish.Delivery{}, nil); err != nil {
+	if err := reporter.Report(t.Context(), limiter, set, publish.Delivery{}, Problems{}); err != nil {
 		t.Errorf("a Limiter that was deleted: %v", err)
 	}
 }
@@ -108,23 +108,27 @@ func TestLimiterDegradation_ReportsTheMostSevereProblem(t *testing.T) {
 	outage := publish.Outage{Reason: "StoreDenied", Message: "NOPERM"}
 	for name, test := range map[string]struct {
 		d               publish.Delivery
-		selector        error
+		problems        Problems
 		empty           bool
 		reason, message string
 	}{
-		"nothing":                            {publish.Delivery{}, nil, false, "", ""},
-		"warnings":                           {publish.Delivery{Redis: warning}, nil, false, "StoreEvicts", "a: evicts; b: evicts"},
-		"local mode, and warnings":           {publish.Delivery{Redis: warning, Local: local, AtLeast: 2}, nil, false, "LocalMode", "1 of 2 replicas in local mode"},
-		"an invalid selector, and those":     {publish.Delivery{Redis: warning, Local: local}, selector, false, "InvalidSelector", "the previous rule set stays active until the selector is valid: bad selector"},
-		"an invalid selector from the start": {publish.Delivery{}, selector, true, "InvalidSelector", "no policies are selected until the selector is valid: bad selector"},
-		"an outage, and all of those":        {publish.Delivery{Redis: warning, Local: local, Outage: outage}, selector, false, "StoreDenied", "Redis cannot be used: NOPERM"},
+		"nothing":                        {publish.Delivery{}, Problems{}, false, "", ""},
+		"warnings":                       {publish.Delivery{Redis: warning}, Problems{}, false, "StoreEvicts", "a: evicts; b: evicts"},
+		"local mode, and warnings":       {publish.Delivery{Redis: warning, Local: local, AtLeast: 2}, Problems{}, false, "LocalMode", "1 of 2 replicas in local mode: check their connections to Redis"},
+		"an invalid selector, and those": {publish.Delivery{Redis: warning, Local: local}, Problems{InvalidSelector: selector}, false, "InvalidSelector", "the previous rule set stays active until the selector is valid: bad selector"},
+		"an invalid selector at first":   {publish.Delivery{}, Problems{InvalidSelector: selector}, true, "InvalidSelector", "no policies are selected until the selector is valid: bad selector"},
+		"an outage, and all of those":    {publish.Delivery{Redis: warning, Local: local, Outage: outage}, Problems{InvalidSelector: selector}, false, "StoreDenied", "Redis cannot be used: NOPERM"},
+		"no snapshot":                    {publish.Delivery{}, Problems{Snapshot: "forbidden"}, false, "SnapshotNotWritten", noSnapshot},
+		"no snapshot in an outage":       {publish.Delivery{Outage: outage}, Problems{Snapshot: "forbidden"}, false, "StoreDenied", "Redis cannot be used: NOPERM; " + noSnapshot},
 	} {
 		of := set
 		if test.empty {
 			of = empty
 		}
-		if got := limiterDegradation(test.d, selectorProblem(of, test.selector)); got.reason != test.reason || !strings.HasPrefix(got.message, test.message) {
+		if got := limiterDegradation(test.d, selectorProblem(of, test.problems.InvalidSelector), test.problems.Snapshot); got != (degradation{test.reason, test.message}) {
 			t.Errorf("%s: %+v, want %s: %s", name, got, test.reason, test.message)
 		}
 	}
 }
+
+const noSnapshot = "the snapshot of the rules is not written, so limiters that start while Redis is unavailable do not have these rules: forbidden"
