@@ -29,7 +29,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers"
@@ -48,7 +47,7 @@ type operatorFlags struct {
 	image           string
 	networkPolicies bool
 	prefix          string
-	metrics         string
+	metrics         operatorMetricsFlags
 	health          string
 	leaderElect     bool
 	resync          time.Duration
@@ -76,7 +75,7 @@ func operatorCommand() *cobra.Command {
 		"image of Limiters whose spec names no image; empty uses the image of the operator's pod, whose name is in POD_NAME")
 	flags.BoolVar(&f.networkPolicies, "network-policies", false, "create a NetworkPolicy for each Limiter")
 	flags.StringVar(&f.prefix, "prefix", "weir:", redisPrefixHelp)
-	flags.StringVar(&f.metrics, "metrics-bind-address", ":9090", "address to listen on for /metrics; 0 disables it")
+	f.metrics.add(flags)
 	flags.StringVar(&f.health, "health-probe-bind-address", ":8081", "address to listen on for /healthz and /readyz; 0 disables it")
 	flags.BoolVar(&f.leaderElect, "leader-elect", false, "reconcile only while elected as leader; required with more than one replica")
 	flags.DurationVar(&f.resync, "resync", 5*time.Second, "interval between checks of Redis, which repair missing data, while nothing changes")
@@ -197,7 +196,7 @@ func operatorManager(
 	maps.Copy(cached, registration.Cached())
 	options := ctrl.Options{
 		Scheme:                  scheme,
-		Metrics:                 metricsserver.Options{BindAddress: f.metrics},
+		Metrics:                 f.metrics.options(),
 		HealthProbeBindAddress:  f.health,
 		LeaderElection:          f.leaderElect,
 		LeaderElectionID:        leaderLease,

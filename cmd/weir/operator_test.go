@@ -63,7 +63,7 @@ func TestOperatorCommand_FlagDefaults(t *testing.T) {
 	operatorCommand().Flags().VisitAll(func(f *pflag.Flag) { got[f.Name] = f.DefValue })
 	want := map[string]string{
 		"namespace": "weir-system", "limiter-image": "", "network-policies": "false", "prefix": "weir:",
-		"kubeconfig": "", "metrics-bind-address": ":9090", "health-probe-bind-address": ":8081",
+		"kubeconfig": "", "metrics-bind-address": ":9090", "metrics-secure": "false", "health-probe-bind-address": ":8081",
 		"leader-elect": "false", "resync": "5s", "watch-namespaces": "[]", "webhook-certificates": "None", "webhook-bind-address": ":9443",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -105,7 +105,7 @@ func TestOperator_NamesTheMissingCRD(t *testing.T) {
 	}()
 	t.Setenv("KUBECONFIG", kube.Kubeconfig())
 	for kind, namespaces := range map[string][]string{"RateLimitPolicy": nil, "Limiter": {"weir-system"}} {
-		f := operatorFlags{webhook: webhookFlags{certificates: "None"}, metrics: "0", health: "0", watchNamespaces: namespaces}
+		f := operatorFlags{webhook: webhookFlags{certificates: "None"}, metrics: operatorMetricsFlags{address: "0"}, health: "0", watchNamespaces: namespaces}
 		want := "watch policies: the CRD for " + kind + " is not installed; install the CRDs in config/crd first"
 		if err := runOperator(t.Context(), f); err == nil || err.Error() != want {
 			t.Errorf("error %v, want %q", err, want)

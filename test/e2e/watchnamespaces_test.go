@@ -2,6 +2,8 @@ package e2e_test
 
 import (
 	"context"
+	"crypto/tls"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -40,8 +42,13 @@ func TestOperator_WorksInItsWatchedNamespacesOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	metrics, err := fixture.FreeAddr(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	process := fixture.Weir(t, weir, "operator", "--kubeconfig", kubeconfig, "--namespace", watched, "--watch-namespaces", watched,
-		"--leader-elect", "--network-policies", "--limiter-image=weir:test", "--metrics-bind-address=0", "--health-probe-bind-address", health)
+		"--leader-elect", "--network-policies", "--limiter-image=weir:test", "--metrics-secure", "--metrics-bind-address", metrics,
+		"--health-probe-bind-address", health)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := fixture.WaitHTTP(ctx, "http://"+health+"/readyz", http.StatusOK); err != nil {
@@ -76,6 +83,7 @@ func TestOperator_WorksInItsWatchedNamespacesOnly(t *testing.T) {
 		t.Errorf("the operator lacks permissions:\n%s", process.Log())
 	}
 
+	checkMetrics(t, kube, metrics, watched)
 	for _, c := range []struct {
 		namespace, args string
 		forbidden       bool
@@ -92,6 +100,58 @@ func TestOperator_WorksInItsWatchedNamespacesOnly(t *testing.T) {
 		_, err := kube.Kubectl(t.Context(), append(strings.Fields(c.args), "-n", c.namespace, "--as="+config.Impersonate.UserName)...)
 		if got := err != nil && strings.Contains(strings.ToLower(err.Error()), "forbidden"); got != c.forbidden {
 			t.Errorf("%s in %s: %v, want Forbidden: %v", c.args, c.namespace, err, c.forbidden)
+		}
+	}
+}
+
+// checkMetrics reads the metrics of an operator without a token, with one that has no permission, and with one that has it.
+func checkMetrics(t *testing.T, kube *fixture.KubeProcess, address, namespace string) {
+	t.Helper()
+	token := func(account string) string {
+		t.Helper()
+		if _, err := kube.Kubectl(t.Context(), "create", "serviceaccount", account, "-n", namespace); err != nil {
+			t.Fatal(err)
+		}
+		out, err := kube.Kubectl(t.Context(), "create", "token", account, "-n", namespace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(out)
+	}
+	stranger, prometheus := token("stranger"), token("prometheus")
+	if _, err := kube.Kubectl(t.Context(), "create", "clusterrolebinding", namespace, "--clusterrole=weir-metrics-viewer",
+		"--serviceaccount="+namespace+":prometheus"); err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the certificate is self-signed
+	}}
+	// The filter of controller-runtime reports a token that the API server rejects as an error of its own.
+	for _, c := range []struct {
+		token  string
+		status int
+	}{{"", http.StatusUnauthorized}, {"invalid", http.StatusInternalServerError}, {stranger, http.StatusForbidden}, {prometheus, http.StatusOK}} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/metrics", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.token != "" {
+			request.Header.Set("Authorization", "Bearer "+c.token)
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || response.StatusCode != c.status || strings.Contains(string(body), "weir_") != (c.status == http.StatusOK) {
+			t.Errorf("with token %.9q: %s, %v, want %d", c.token, response.Status, err, c.status)
+		}
+	}
+	if response, err := http.Get("http://" + address + "/metrics"); err == nil { //nolint:noctx // it fails immediately
+		_ = response.Body.Close()
+		if response.StatusCode == http.StatusOK {
+			t.Error("the metrics are served without TLS")
 		}
 	}
 }

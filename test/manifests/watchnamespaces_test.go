@@ -27,6 +27,8 @@ func clusterPermissions(t *testing.T, set tool.Set) []string {
 // administrator.
 func TestWatchNamespaces_LeavesOnlyTheseClusterWidePermissions(t *testing.T) {
 	want := []string{
+		"create subjectaccessreviews.authorization.k8s.io ",
+		"create tokenreviews.authentication.k8s.io ",
 		"get validatingwebhookconfigurations.admissionregistration.k8s.io weir-policies",
 		"patch validatingwebhookconfigurations.admissionregistration.k8s.io weir-policies",
 	}
