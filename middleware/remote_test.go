@@ -305,8 +305,12 @@ func TestRemote_TreatsForeignResponsesAsUnreachable(t *testing.T) {
 		"another media type":              {200, "text/html", valid, true, `unknown Content-Type "text/html"`},
 		"a denial of a proxy":             {429, "text/plain", "slow down", true, "not from a limiter"},
 		"invalid JSON":                    {200, "application/json", "{", true, "unexpected end of JSON"},
-		"an unknown algorithm":            {200, "application/json", fmt.Sprintf(one, "Dice", "1s", 1), true, `results[0]: unknown algorithm "Dice"`},
-		"no window":                       {200, "application/json", fmt.Sprintf(one, "FixedWindow", "", 1), true, `results[0]: time: invalid duration ""`},
+		"an unknown algorithm":            {200, "application/json", fmt.Sprintf(one, "Dice", "1s", 1), false, ""},
+		"a limit above the known bound":   {200, "application/json", fmt.Sprintf(one, "FixedWindow", "1s", 1<<40), false, ""},
+		"a window in another form":        {200, "application/json", fmt.Sprintf(one, "FixedWindow", "P1M", 1), false, ""},
+		"a result without a policy":       {200, "application/json", `{"allowed":true,"results":[{}]}`, true, "results[0]: has no policy"},
+		"allowed is no boolean":           {200, "application/json", `{"allowed":"yes"}`, true, "allowed"},
+		"no object":                       {200, "application/json", `[]`, true, "cannot unmarshal array"},
 		"a redirect":                      {302, "text/html", "", true, "302 Found"},
 		"not found":                       {404, "application/problem+json", `{"type":"about:blank"}`, true, "404 Not Found"},
 		"a gateway without a limiter":     {503, "text/plain", "no healthy upstream", true, "503"},
@@ -330,6 +334,39 @@ func TestRemote_TreatsForeignResponsesAsUnreachable(t *testing.T) {
 			}
 			if err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want it to contain %q", err, test.want)
+			}
+		})
+	}
+}
+
+// A limiter can be newer than the program. What the program cannot read of a denial must not turn it into an unreachable limiter, because
+// then the request is served.
+func TestRemote_AppliesDenialsOfNewerLimiters(t *testing.T) {
+	const denial = `{"allowed":false,"policy":"shop/a","limit":%[1]s,"retryAfterMs":2000,"results":[{"policy":"shop/a","axis":"IP","identifier":"203.0.113.7",
+		"algorithm":%[2]s,"window":%[3]s,"allowed":false,"limit":%[1]s,"remaining":0,"retryAfterMs":2000}]}`
+	for name, body := range map[string]string{
+		"a known denial":               fmt.Sprintf(denial, `3`, `"FixedWindow"`, `"1h0m0s"`),
+		"an unknown algorithm":         fmt.Sprintf(denial, `3`, `"Dice"`, `"1h0m0s"`),
+		"a limit out of bounds":        fmt.Sprintf(denial, `9000000000000`, `"FixedWindow"`, `"1h0m0s"`),
+		"a limit of another type":      fmt.Sprintf(denial, `"3 or so"`, `"FixedWindow"`, `"1h0m0s"`),
+		"a window out of bounds":       fmt.Sprintf(denial, `3`, `"FixedWindow"`, `"87600h0m0s"`),
+		"a window in days":             fmt.Sprintf(denial, `3`, `"FixedWindow"`, `"1d"`),
+		"an algorithm of another type": fmt.Sprintf(denial, `3`, `{"name":"Dice"}`, `"1h0m0s"`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusTooManyRequests)
+				_, _ = io.WriteString(w, body)
+			}))
+			served := false
+			handler := middleware.HTTP(middleware.NewGate(newRemote(t, s.URL), "shop"))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = true }))
+			for range 10 { // more than open the circuit breaker
+				w := httptest.NewRecorder()
+				handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+				if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "2" || served {
+					t.Fatalf("status %d, served %v, Retry-After %q: want a denial", w.Code, served, w.Header().Get("Retry-After"))
+				}
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package reply
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -92,22 +93,26 @@ func retryAfterMs(d time.Duration) *int64 {
 	return &ms
 }
 
-// ReadAnswer reads the JSON of an [Answer]. What the JSON does not contain, such as the other fields of a rule, is zero. It returns
-// an error for JSON that no limiter writes.
+// ReadAnswer reads the JSON of an [Answer]. What the JSON does not contain, such as the other fields of a rule, is zero, and so is what
+// only a newer limiter writes: another algorithm, a limit beyond the known bounds, a field of another type. An error would let callers
+// ignore the denial of a newer limiter. It returns an error for JSON that no limiter writes.
 func ReadAnswer(text []byte) (engine.Answer, error) {
 	var a Answer
 	if err := json.Unmarshal(text, &a); err != nil {
-		return engine.Answer{}, err
+		unknown, is := errors.AsType[*json.UnmarshalTypeError](err) // Unmarshal has read all other fields
+		if !is || unknown.Field == "" || unknown.Field == "allowed" {
+			return engine.Answer{}, err
+		}
 	}
 	out := engine.Answer{
 		Allowed: a.Allowed, Delay: milliseconds(a.DelayMs), Source: a.Source, Revision: a.Revision,
 		Results: make([]engine.Result, len(a.Results)),
 	}
 	for i := range a.Results {
-		r, err := a.Results[i].decision()
-		if err != nil {
-			return engine.Answer{}, fmt.Errorf("results[%d]: %w", i, err)
+		if a.Results[i].Policy == "" {
+			return engine.Answer{}, fmt.Errorf("results[%d]: has no policy", i)
 		}
+		r := a.Results[i].decision()
 		if r.Source == "" {
 			r.Source = a.Source
 		}
@@ -119,15 +124,9 @@ func ReadAnswer(text []byte) (engine.Answer, error) {
 	return out, nil
 }
 
-func (r *Result) decision() (engine.Result, error) {
-	window, err := time.ParseDuration(r.Window)
-	if err != nil {
-		return engine.Result{}, err
-	}
-	limit, err := limiter.NewLimit(r.Algorithm, r.Limit, window)
-	if err != nil {
-		return engine.Result{}, err
-	}
+func (r *Result) decision() engine.Result {
+	window, _ := time.ParseDuration(r.Window)                  // 0 if it is unknown
+	limit, _ := limiter.NewLimit(r.Algorithm, r.Limit, window) // zero if it is unknown
 	retry := limiter.Never
 	if r.RetryAfterMs != nil {
 		retry = milliseconds(*r.RetryAfterMs)
@@ -145,7 +144,7 @@ func (r *Result) decision() (engine.Result, error) {
 			Allowed: r.Allowed, Limit: r.Limit, Remaining: r.Remaining,
 			ResetAfter: milliseconds(r.ResetAfterMs), RetryAfter: retry,
 		},
-	}, nil
+	}
 }
 
 // milliseconds converts to a duration, bounded so that it does not overflow.

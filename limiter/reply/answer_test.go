@@ -33,7 +33,7 @@ func drawAnswer(t *rapid.T) engine.Answer {
 		}
 		r := engine.Result{
 			Rule: &rules.Compiled{Limit: limit, Rule: rules.Rule{
-				Policy: rapid.String().Draw(t, "policy"), Axis: rapid.String().Draw(t, "axis"), Algorithm: algorithm,
+				Policy: "shop/" + rapid.String().Draw(t, "policy"), Axis: rapid.String().Draw(t, "axis"), Algorithm: algorithm,
 				Shadow: rapid.Bool().Draw(t, "shadow"), Units: units, WindowSeconds: int64(window / time.Second),
 			}},
 			Identifier: rapid.String().Draw(t, "identifier"), Tier: rapid.String().Draw(t, "tier"), Window: window, Source: source.Draw(t, "its source"),
