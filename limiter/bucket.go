@@ -1,9 +1,11 @@
 package limiter
 
+import "time"
+
 // bucket is the state of TokenBucket and LeakyBucket: the generic cell rate algorithm, counted in units instead of time. Its level rises
 // by the cost of admitted charges and falls steadily by limit units per window. A charge is admitted if and only if the level plus its
 // cost is within the capacity. In a TokenBucket the level is the number of missing tokens. In a LeakyBucket it is the number of waiting
-// units: the time until it is 0 is the delay of the next charge, and a charge that cannot wait is admitted only at level 0.
+// units: the time until it is 0 is the delay of the next charge, and a charge that cannot wait that long is denied.
 type bucket struct {
 	at          Instant // when the level was last raised
 	whole, part int64   // the level then: whole + part/window units, the window in microseconds
@@ -18,19 +20,22 @@ func (s *bucket) Decide(now Instant, limit Limit, cost int64) Decision {
 		d.ResetAfter = level.drained(0, limit).Sub(now)
 	}
 	room := capacity - cost
-	if limit.noDelay && cost > 0 {
-		room = min(room, 0)
+	var late time.Duration // by how much the charge would wait too long
+	if limit.bounded && cost > 0 {
+		late = d.ResetAfter - limit.maxDelay
 	}
 	switch {
-	case level.used() <= room:
+	case level.used() <= room && late <= 0:
 		d.Allowed = true
 		if limit.algorithm == LeakyBucket && cost > 0 {
 			d.Delay = d.ResetAfter
 		}
 	case room < 0:
 		d.RetryAfter = Never
+	case level.used() <= room:
+		d.RetryAfter = late
 	default:
-		d.RetryAfter = level.drained(room, limit).Sub(now)
+		d.RetryAfter = max(level.drained(room, limit).Sub(now), late)
 	}
 	return d
 }

@@ -39,7 +39,8 @@ type Limit struct {
 	units     int64
 	window    time.Duration
 	burst     int64 // of a bucket
-	noDelay   bool  // of a LeakyBucket, see NoDelay
+	bounded   bool  // of a LeakyBucket: a charge waits at most maxDelay
+	maxDelay  time.Duration
 }
 
 // NewLimit returns the limit of units per window under algorithm. It returns an error for an unknown algorithm, units outside
@@ -90,13 +91,31 @@ func (l Limit) WithBurst(burst int64) (Limit, error) {
 
 // NoDelay returns the limit for a caller that cannot delay a request until its turn under a LeakyBucket: a charge that would have to wait
 // is denied. The counter is the same. For the other algorithms, NoDelay returns the limit unchanged, because they never delay.
-func (l Limit) NoDelay() Limit {
-	l.noDelay = l.algorithm == LeakyBucket
+func (l Limit) NoDelay() Limit { return l.withMaxDelay(0) }
+
+// longestBound is the longest delay that WithMaxDelay supports. Stores transmit a bound as 21 bits of milliseconds.
+const longestBound = 30 * time.Minute
+
+// WithMaxDelay returns the limit for a caller that can delay a request by at most d: under a LeakyBucket, a charge that would have to wait
+// longer is denied. The bound is rounded down to milliseconds. The limit is unchanged if no charge waits longer than d, or d is longer
+// than 30 minutes.
+func (l Limit) WithMaxDelay(d time.Duration) Limit {
+	longest := float64(l.burst) * float64(l.window) / float64(l.units) // of a charge
+	if d > longestBound || float64(d-time.Millisecond) > longest {
+		return l
+	}
+	return l.withMaxDelay(max(d, 0).Truncate(time.Millisecond))
+}
+
+func (l Limit) withMaxDelay(d time.Duration) Limit {
+	if l.algorithm == LeakyBucket {
+		l.bounded, l.maxDelay = true, d
+	}
 	return l
 }
 
-// IsNoDelay reports whether the limit was changed by [Limit.NoDelay].
-func (l Limit) IsNoDelay() bool { return l.noDelay }
+// MaxDelay returns the bound that [Limit.NoDelay] or [Limit.WithMaxDelay] has set.
+func (l Limit) MaxDelay() (d time.Duration, bounded bool) { return l.maxDelay, l.bounded }
 
 // Algorithm is how units are counted.
 func (l Limit) Algorithm() Algorithm { return l.algorithm }

@@ -91,11 +91,45 @@ func TestNoDelay_AppliesToLeakyBucketsOnly(t *testing.T) {
 	for _, algorithm := range algorithms() {
 		limit := mustLimit(t, algorithm, 100, time.Minute)
 		changed := limit.NoDelay()
-		if limit.IsNoDelay() || changed.IsNoDelay() != (algorithm == limiter.LeakyBucket) {
-			t.Errorf("%s: IsNoDelay is %v before, and %v after", algorithm, limit.IsNoDelay(), changed.IsNoDelay())
+		_, before := limit.MaxDelay()
+		most, after := changed.MaxDelay()
+		if before || after != (algorithm == limiter.LeakyBucket) || most != 0 {
+			t.Errorf("%s: bounded %v before, and %v by %v after", algorithm, before, after, most)
 		}
 		if algorithm != limiter.LeakyBucket && changed != limit {
 			t.Errorf("%s: %v became %v", algorithm, limit, changed)
+		}
+	}
+}
+
+func TestWithMaxDelay_BoundsOnlyDelaysThatCanBeLonger(t *testing.T) {
+	queue, err := mustLimit(t, limiter.LeakyBucket, 60, time.Minute).WithBurst(9) // the last of the queue waits 9 s
+	if err != nil {
+		t.Fatal(err)
+	}
+	long, err := mustLimit(t, limiter.LeakyBucket, 1, time.Hour).WithBurst(1_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		limit   limiter.Limit
+		d, want time.Duration
+		bounded bool
+	}{
+		{queue, 5 * time.Second, 5 * time.Second, true},
+		{queue, 5*time.Second + 999*time.Microsecond, 5 * time.Second, true},
+		{queue, time.Nanosecond, 0, true},
+		{queue, -time.Second, 0, true},
+		{queue, 9 * time.Second, 9 * time.Second, true},
+		{queue, 9*time.Second + 2*time.Millisecond, 0, false},
+		{long, 30 * time.Minute, 30 * time.Minute, true},
+		{long, 30*time.Minute + 1, 0, false},
+		{mustLimit(t, limiter.LeakyBucket, 60, time.Minute), time.Second, 0, false}, // without a queue
+		{mustLimit(t, limiter.TokenBucket, 60, time.Minute), time.Nanosecond, 0, false},
+	} {
+		most, bounded := test.limit.WithMaxDelay(test.d).MaxDelay()
+		if most != test.want || bounded != test.bounded {
+			t.Errorf("%v with at most %v: %v, bounded %v, want %v, %v", test.limit, test.d, most, bounded, test.want, test.bounded)
 		}
 	}
 }

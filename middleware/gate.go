@@ -45,8 +45,9 @@ type Option func(*Gate)
 func Style(s reply.Style) Option { return func(g *Gate) { g.style = s } }
 
 // MaxDelay bounds how long a request waits for its turn under a LeakyBucket. A request that would have to wait longer is denied
-// immediately, with a Retry-After. Its units stay counted, because the delay is known only after they are. Without this option, a
-// request waits as long as the policy's burst allows. No request waits beyond the deadline of its context.
+// immediately, with a Retry-After, and not counted. A [Remote] knows the delay only after the limiter has counted the request, so the
+// units stay counted; so they do with a bound over 30 minutes. Without this option, a request waits as long as the policy's burst
+// allows. No request waits beyond the deadline of its context.
 func MaxDelay(d time.Duration) Option { return func(g *Gate) { g.maxDelay = d } }
 
 // FailClosed refuses requests while the Decider cannot be reached. By default they are served and not counted, so that a limiter that
@@ -93,6 +94,7 @@ func (g *Gate) Enter(ctx context.Context, c *engine.Check, fields http.Header) e
 	if c.Request.Domain == "" {
 		c.Request.Domain = g.domain
 	}
+	g.boundDelay(ctx, c)
 	answer, err := g.decider.Check(ctx, c)
 	if most := g.longestDelay(ctx); answer.Delay > most {
 		answer = denyDelayed(answer, most)
@@ -116,6 +118,18 @@ func (g *Gate) longestDelay(ctx context.Context) time.Duration {
 		return min(g.maxDelay, time.Until(deadline))
 	}
 	return g.maxDelay
+}
+
+// boundDelay lets the Decider deny a request that would wait too long, before it counts the request.
+func (g *Gate) boundDelay(ctx context.Context, c *engine.Check) {
+	most := g.longestDelay(ctx)
+	if most == math.MaxInt64 {
+		return
+	}
+	most = max(most, 1) // 0 would be no bound
+	if c.MaxDelay == 0 || most < c.MaxDelay {
+		c.MaxDelay = most
+	}
 }
 
 // fail decides a request that the Decider has neither allowed nor denied.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -336,6 +337,33 @@ func TestMaxDelay_DeniesARequestThatWouldWaitLonger(t *testing.T) {
 					`"detail":"over the limit of shop/drip; retry in 1 s","violated-policies":["shop/drip"]}` + "\n",
 			}).compare(t, "the second request", s)
 		})
+	}
+}
+
+// A request that is denied because it would wait too long must not make later requests wait.
+func TestMaxDelay_KeepsNoUnitsOfADeniedRequest(t *testing.T) {
+	e := newEngine(t, func() time.Time { return noon }, drip(5), tenantRule("wide", 1000))
+	h := middleware.HTTP(middleware.NewGate(e, "shop", middleware.MaxDelay(49*time.Millisecond), middleware.Log(discard())))(served())
+	statuses := []int{}
+	for range 4 {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+		statuses = append(statuses, w.Code)
+	}
+	if !slices.Equal(statuses, []int{200, 429, 429, 429}) {
+		t.Errorf("statuses %v", statuses)
+	}
+	answer, err := e.Check(t.Context(), &engine.Check{Request: rules.Request{Domain: "shop"}, Cost: 1, Peek: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.Delay != 50*time.Millisecond {
+		t.Errorf("the next request waits for %v, want 50ms: only one request was served", answer.Delay)
+	}
+	for _, r := range answer.Results {
+		if r.Rule.Policy == "shop/wide" && r.Remaining != 999 {
+			t.Errorf("%d of 1000 remain, want 999", r.Remaining)
+		}
 	}
 }
 

@@ -17,6 +17,9 @@ type Check struct {
 	Peek bool
 	// NoDelay denies a request that would have to wait for its turn under a LeakyBucket, for callers that cannot hold it back.
 	NoDelay bool
+	// MaxDelay, unless 0, denies a request that would have to wait longer for its turn. It is rounded down to milliseconds, and ignored
+	// if it is longer than 30 minutes.
+	MaxDelay time.Duration
 	// Override, unless nil, replaces the limit of every rule.
 	Override *Override
 }
@@ -53,8 +56,11 @@ func (a *active) match(dst []ruleCharge, c *Check) []ruleCharge {
 		if c.Override != nil {
 			r.override(m, *c.Override)
 		}
-		if c.NoDelay {
+		switch {
+		case c.NoDelay:
 			r.charge.Limit = r.charge.Limit.NoDelay()
+		case c.MaxDelay > 0:
+			r.charge.Limit = r.charge.Limit.WithMaxDelay(c.MaxDelay)
 		}
 		if identifier == "" {
 			a.withoutIdentifier(&r, m, c)
@@ -121,7 +127,7 @@ func chargesOf(matched []ruleCharge) []limiter.Charge {
 }
 
 func (r *ruleCharge) result(d limiter.Decision, from Source) Result {
-	if r.charge.Limit.IsNoDelay() && d.ResetAfter > 0 { // only a request that can wait can spend what remains
+	if most, bounded := r.charge.Limit.MaxDelay(); bounded && d.ResetAfter > most { // only a request that can wait can spend what remains
 		d.Remaining = 0
 	}
 	return Result{

@@ -13,14 +13,15 @@ local read_whole = true
 -- loaded caches load_algorithm, because most charges of a run have the same algorithm.
 local loaded = {}
 
--- read_charge reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), capacity (units; only for
--- buckets; negative for a LeakyBucket without delay), cost (units). apply is the function of the algorithm, see
+-- read_charge reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), capacity (only for buckets, see
+-- read_capacity), cost (units). apply is the function of the algorithm, see
 -- load_algorithm.
 local function read_charge(at)
-  local name, capacity = ARGV[at], tonumber(ARGV[at + 3])
+  local name = ARGV[at]
+  local capacity, max_delay = read_capacity(tonumber(ARGV[at + 3]))
   local charge = {
     apply = loaded[name], units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]),
-    capacity = max(capacity, -capacity), no_delay = capacity < 0, cost = tonumber(ARGV[at + 4]),
+    capacity = capacity, max_delay = max_delay, cost = tonumber(ARGV[at + 4]),
     queues = name == 'LeakyBucket', is_log = name == 'SlidingWindowLog', enforced = true,
   }
   if not charge.apply then

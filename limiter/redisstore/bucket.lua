@@ -2,7 +2,8 @@
 -- the limit: units per window. A charge is allowed if the level plus its cost stay within the capacity.
 --   TokenBucket: the level is the number of missing tokens, the capacity is the burst.
 --   LeakyBucket: the level is the number of units in the queue, the capacity is the burst and the unit that is leaving. An
---     allowed charge waits until the level before it has drained. With no_delay, a charge is allowed only at level 0.
+--     allowed charge waits until the level before it has drained. With max_delay (us), a charge that would wait longer is
+--     denied.
 -- The value has four numbers: at, whole, part and empty_at. At the instant at (us), the level was whole + part / window
 -- units. It is 0 at empty_at (us). Lowering the limit later does not delay that.
 
@@ -42,18 +43,23 @@ end
 local function bucket_step(value, now, charge)
   local cost, capacity = charge.cost, charge.capacity
   local max_level = capacity - cost -- the highest level at which the charge is allowed
-  if charge.no_delay and cost > 0 then max_level = min(max_level, 0) end
   local at, whole, part, empty_at = bucket_read(value, now, charge)
   if not at then return nil end
   local used, reset_after, wait = whole, 0, 0
   if part > 0 then used = whole + 1 end
   if used > 0 then reset_after = min(at + bucket_drain_time(whole, part, charge), empty_at) - now end
-  if used <= max_level then
+  local late = 0 -- by how much the charge would wait too long
+  if charge.max_delay and cost > 0 then late = reset_after - charge.max_delay end
+  if used <= max_level and late <= 0 then
     if charge.queues and cost > 0 then wait = reset_after end
     local expires_at = at + bucket_drain_time(whole + cost, part, charge)
     return wait, capacity - used, reset_after, at, pack(at) .. pack(whole + cost) .. pack(part) .. pack(expires_at), expires_at
   end
   wait = NEVER
-  if max_level >= 0 then wait = now - min(at + bucket_drain_time(whole - max_level, part, charge), empty_at) end
+  if used <= max_level then
+    wait = -late
+  elseif max_level >= 0 then
+    wait = min(now - min(at + bucket_drain_time(whole - max_level, part, charge), empty_at), -late)
+  end
   return wait, capacity - used, reset_after, at
 end

@@ -56,3 +56,11 @@ local function unpack_pair(bytes, from)
   return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g,
     (((((h * 256 + i) * 256 + j) * 256 + k) * 256 + l) * 256 + m) * 256 + n
 end
+
+-- read_capacity returns the capacity of a bucket (units), and the longest delay (us) of a LeakyBucket if it is bounded. Then
+-- the argument is negative: the capacity plus 2^31 times the delay in milliseconds.
+local function read_capacity(argument)
+  if argument >= 0 then return argument end
+  local capacity = -argument % 2147483648
+  return capacity, (-argument - capacity) / 2147483648 * 1000
+end

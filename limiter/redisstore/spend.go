@@ -129,12 +129,16 @@ func appendLimit(args []any, limit limiter.Limit) []any {
 	return append(args, string(limit.Algorithm()), limit.Units(), limit.Window().Microseconds(), capacity(limit))
 }
 
-// capacity is the argument with that name: of a bucket, in units. It is negative for a LeakyBucket without delay, see [limiter.Limit.NoDelay].
+// delayUnit separates the capacity from the maximum delay in one argument. It is above every capacity.
+const delayUnit = 1 << 31
+
+// capacity is the argument with that name: of a bucket, in units. For a LeakyBucket whose delay is bounded, it is negative, and includes the
+// maximum delay in milliseconds as a multiple of delayUnit.
 func capacity(limit limiter.Limit) int64 {
 	switch limit.Algorithm() {
 	case limiter.TokenBucket, limiter.LeakyBucket:
-		if limit.IsNoDelay() {
-			return -limit.Capacity()
+		if most, bounded := limit.MaxDelay(); bounded {
+			return -limit.Capacity() - delayUnit*most.Milliseconds()
 		}
 		return limit.Capacity()
 	default:

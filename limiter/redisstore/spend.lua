@@ -5,9 +5,8 @@
 --   ARGV[3]…  the shapes. A shape is the arguments that requests with different keys share:
 --     mode    'spend', or 'peek' to change nothing
 --     count   number of charges
---     then for each charge: algorithm, limit (units), window (us), capacity (units; only for
---             buckets; negative for a LeakyBucket without delay), cost (units),
---             'enforce' or 'shadow'
+--     then for each charge: algorithm, limit (units), window (us), capacity (only for buckets,
+--             see read_capacity), cost (units), 'enforce' or 'shadow'
 -- Reply, integers: now (us since the epoch), and for each charge
 --     ahead   how far the counter's own time is ahead of now (us); not 0 only if the clock stepped back
 --     remaining (units), reset after (us)

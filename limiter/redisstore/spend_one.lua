@@ -3,7 +3,7 @@
 --   ARGV[1]   'spend', or 'peek' to change nothing
 --   ARGV[2]   limit (units)
 --   ARGV[3]   window (us)
---   ARGV[4]   capacity (units; only for buckets; negative for a LeakyBucket without delay)
+--   ARGV[4]   capacity (only for buckets, see read_capacity)
 --   ARGV[5]   cost (units)
 --   ARGV[6]   now in microseconds since the epoch; absent to read the clock of this server
 -- Reply: that of spend.
@@ -15,9 +15,9 @@ else
   now = call('TIME')
   now = now[1] * 1000000 + now[2]
 end
-local capacity = tonumber(ARGV[4])
+local capacity, max_delay = read_capacity(tonumber(ARGV[4]))
 local charge = {
-  units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = max(capacity, -capacity), no_delay = capacity < 0,
+  units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = capacity, max_delay = max_delay,
   cost = tonumber(ARGV[5]), queues = QUEUES,
 }
 

@@ -8,13 +8,11 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/server/address"
@@ -63,10 +61,6 @@ func (d *authEndpoint) serve(w http.ResponseWriter, r *http.Request, domain stri
 		reply.Unavailable(err).Write(w)
 		return
 	}
-	if answer.Delay > d.maxDelay {
-		d.refund(r.Context(), &check)
-		denyLongDelay(&answer, d.maxDelay)
-	}
 	if err := sleep(r.Context(), answer.Delay); err != nil {
 		return // the caller closed the connection; its units stay spent
 	}
@@ -87,7 +81,7 @@ func (d *authEndpoint) read(r *http.Request, domain string) (engine.Check, *repl
 	}
 	request.Domain = domain
 	request.ClientIP = d.client(r)
-	return engine.Check{Request: request, Cost: 1}, nil
+	return engine.Check{Request: request, Cost: 1, MaxDelay: d.maxDelay}, nil
 }
 
 // client returns the address of the client. The first time that a caller names a client and is not a trusted proxy, it logs a
@@ -102,29 +96,6 @@ func (d *authEndpoint) client(r *http.Request) netip.Addr {
 		})
 	}
 	return d.clients.Client(peer.Addr(), r.Header)
-}
-
-// refund refunds a request that is denied because of its delay. A failed refund does not change the denial.
-func (d *authEndpoint) refund(ctx context.Context, check *engine.Check) {
-	if err := d.engine.Refund(context.WithoutCancel(ctx), []engine.Check{*check}); err != nil {
-		d.log.Warn("a denied request stays counted, because its refund failed; it was denied because it exceeded the maximum delay", "error", err)
-	}
-}
-
-// denyLongDelay turns an answer with a delay above maxDelay into a denial. Its retry-after is the excess: after that time, the
-// same request is allowed with a delay of maxDelay.
-func denyLongDelay(a *engine.Answer, maxDelay time.Duration) {
-	a.Allowed, a.Delay = false, 0
-	enforced := a.Results
-	if i := slices.IndexFunc(enforced, func(r engine.Result) bool { return r.Rule.Shadow }); i >= 0 {
-		enforced = enforced[:i]
-	}
-	for i := range enforced {
-		if d := &enforced[i].Decision; d.Delay > maxDelay {
-			d.Allowed, d.RetryAfter, d.Delay = false, d.Delay-maxDelay, 0
-		}
-	}
-	slices.SortStableFunc(enforced, func(a, b engine.Result) int { return limiter.CompareStrictness(a.Decision, b.Decision) })
 }
 
 // sleep returns after d, or earlier with the error of ctx.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -337,7 +338,7 @@ func TestAuth_DelaysARequestUntilItsTurn(t *testing.T) {
 	})
 }
 
-func TestAuth_DeniesAndRefundsARequestWithTooLongADelay(t *testing.T) {
+func TestAuth_DeniesAndDoesNotCountARequestWithTooLongADelay(t *testing.T) {
 	h := newHandlerWith(t, newEngine(t, atNoon(), dripRule("drip", 1, 9), tenantRule("z", 100)), func(o *Options) { o.MaxDelay = time.Nanosecond })
 	if w := call(h, authRequest("/v1/auth/shop", nil)); w.Code != http.StatusOK {
 		t.Fatalf("first request: %d %s", w.Code, w.Body)
@@ -351,6 +352,47 @@ func TestAuth_DeniesAndRefundsARequestWithTooLongADelay(t *testing.T) {
 	peek := strings.Replace(acme, "{", `{"peek":true,`, 1)
 	if w := post(h, peek); !strings.Contains(w.Body.String(), `"delayMs":1000,`) || !strings.Contains(w.Body.String(), `"limit":100,"remaining":99,`) {
 		t.Errorf("later check: %s", w.Body)
+	}
+}
+
+// callCounter counts the calls of a store.
+type callCounter struct {
+	limiter.Store
+	spends, peeks, refunds atomic.Int64
+}
+
+func (s *callCounter) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	s.spends.Add(1)
+	return s.Store.Spend(ctx, charges)
+}
+
+func (s *callCounter) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	s.peeks.Add(1)
+	return s.Store.Peek(ctx, charges)
+}
+
+func (s *callCounter) Refund(ctx context.Context, refunds []limiter.Refund) error {
+	s.refunds.Add(1)
+	return s.Store.Refund(ctx, refunds)
+}
+
+// A shadow policy that has denied the request was not charged, so nothing must be refunded on it.
+func TestAuth_DecidesTooLongADelayInOneCall(t *testing.T) {
+	dark := tenantRule("dark", 1)
+	dark.Shadow = true
+	store := &callCounter{Store: atNoon()}
+	h := newHandlerWith(t, newEngine(t, store, dark, dripRule("drip", 1, 9)), func(o *Options) { o.MaxDelay = time.Nanosecond })
+	for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
+		if w := call(h, authRequest("/v1/auth/shop", nil)); w.Code != want {
+			t.Fatalf("%d %s, want %d", w.Code, w.Body, want)
+		}
+	}
+	if spends, peeks, refunds := store.spends.Load(), store.peeks.Load(), store.refunds.Load(); spends != 2 || peeks+refunds != 0 {
+		t.Errorf("two requests: %d spends, %d peeks, %d refunds, want 2 spends", spends, peeks, refunds)
+	}
+	peek := strings.Replace(acme, "{", `{"peek":true,`, 1)
+	if w := post(h, peek); !strings.Contains(w.Body.String(), `"policy":"shop/dark"`) || !strings.Contains(w.Body.String(), `"limit":1,"remaining":0,`) {
+		t.Errorf("the shadow policy, which has counted one request: %s", w.Body)
 	}
 }
 

@@ -48,7 +48,7 @@ type Options struct {
 	// ClaimsHeader is the header in which a proxy sends the claims of a verified token to /v1/auth. Empty disables it.
 	ClaimsHeader string
 	// MaxDelay is the longest time that /v1/auth delays a request under a LeakyBucket limit. A request with a longer delay is
-	// denied. 0 means 5 s.
+	// denied and not counted. 0 means 5 s. The longest bound is 30 minutes.
 	MaxDelay time.Duration
 }
 

@@ -118,7 +118,7 @@ func (d *definition) level(at limiter.Instant, limit limiter.Limit) *big.Rat {
 // admits reports whether a cost is within the limit at a time of the clock.
 func (d *definition) admits(now limiter.Instant, limit limiter.Limit, cost int64) bool {
 	used := d.used(now, limit)
-	if limit.IsNoDelay() && cost > 0 && used.Sign() > 0 {
+	if most, bounded := limit.MaxDelay(); bounded && cost > 0 && d.used(now.Add(most), limit).Sign() > 0 {
 		return false
 	}
 	return used.Add(used, new(big.Rat).SetInt64(cost)).Cmp(new(big.Rat).SetInt64(limit.Capacity())) <= 0

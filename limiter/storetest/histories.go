@@ -191,7 +191,10 @@ type charge struct {
 // String returns a charge as in a scenario file.
 func (c charge) String() string {
 	text := fmt.Sprintf("%s*%d", c.name, c.Cost)
-	if c.Limit.IsNoDelay() {
+	switch most, bounded := c.Limit.MaxDelay(); {
+	case bounded && most > 0:
+		text += "!" + most.String()
+	case bounded:
 		text += "!"
 	}
 	if c.Shadow {
@@ -207,7 +210,7 @@ func (h *history) draw(rt *rapid.T) (drawn []charge, charges []limiter.Charge, d
 			continue
 		}
 		one := limiter.Charge{
-			Key: c.key, Limit: drawNoDelay(rt, c.limit), Cost: drawCost(rt, c.limit.Units()), Shadow: rapid.IntRange(0, 3).Draw(rt, "shadow") == 3,
+			Key: c.key, Limit: h.drawMaxDelay(rt, c.limit), Cost: drawCost(rt, c.limit.Units()), Shadow: rapid.IntRange(0, 3).Draw(rt, "shadow") == 3,
 		}
 		drawn, charges = append(drawn, charge{c, one}), append(charges, one)
 		definitions, states = append(definitions, c.definition), append(states, c.state)
@@ -273,12 +276,20 @@ func (h *history) checkExpiry(rt *rapid.T, c *twin, limit limiter.Limit) {
 	}
 }
 
-// drawNoDelay removes the delay from some limits.
-func drawNoDelay(rt *rapid.T, limit limiter.Limit) limiter.Limit {
-	if limit.Algorithm() == limiter.LeakyBucket && rapid.Bool().Draw(rt, "no delay") {
-		return limit.NoDelay()
+// drawMaxDelay bounds the delay of some limits, often by a delay that was just returned.
+func (h *history) drawMaxDelay(rt *rapid.T, limit limiter.Limit) limiter.Limit {
+	if limit.Algorithm() != limiter.LeakyBucket {
+		return limit
 	}
-	return limit
+	switch rapid.IntRange(0, 3).Draw(rt, "maximum delay") {
+	case 0:
+		return limit.NoDelay()
+	case 1:
+		bounds := append([]time.Duration{time.Millisecond, limit.Window() / time.Duration(limit.Units()), 30 * time.Minute}, h.hints...)
+		return limit.WithMaxDelay(rapid.SampledFrom(bounds).Draw(rt, "bound"))
+	default:
+		return limit
+	}
 }
 
 // count counts a step for each algorithm of the charges.

@@ -166,7 +166,7 @@ func (s *scenario) at(words []string) error {
 	return err
 }
 
-var chargePattern = regexp.MustCompile(`^(\w+)(?:@([^*!~]+))?(?:\*(\d+))?(!?)(~?)$`)
+var chargePattern = regexp.MustCompile(`^(\w+)(?:@([^*!~]+))?(?:\*(\d+))?(!(?:\d\w*)?)?(~?)$`)
 
 func (s *scenario) charge(word string) (limiter.Charge, string, error) {
 	m := chargePattern.FindStringSubmatch(word)
@@ -182,8 +182,16 @@ func (s *scenario) charge(word string) (limiter.Charge, string, error) {
 		identifier = m[1]
 	}
 	c := limiter.Charge{Key: key(m[1], identifier, limit), Limit: limit, Cost: 1, Shadow: m[5] != ""}
-	if m[4] != "" {
+	switch m[4] {
+	case "":
+	case "!":
 		c.Limit = limit.NoDelay()
+	default:
+		most, err := time.ParseDuration(m[4][1:])
+		if err != nil {
+			return limiter.Charge{}, "", err
+		}
+		c.Limit = limit.WithMaxDelay(most)
 	}
 	if m[3] != "" {
 		var err error

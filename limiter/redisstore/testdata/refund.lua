@@ -57,6 +57,14 @@ local function unpack_pair(bytes, from)
     (((((h * 256 + i) * 256 + j) * 256 + k) * 256 + l) * 256 + m) * 256 + n
 end
 
+-- read_capacity returns the capacity of a bucket (units), and the longest delay (us) of a LeakyBucket if it is bounded. Then
+-- the argument is negative: the capacity plus 2^31 times the delay in milliseconds.
+local function read_capacity(argument)
+  if argument >= 0 then return argument end
+  local capacity = -argument % 2147483648
+  return capacity, (-argument - capacity) / 2147483648 * 1000
+end
+
 -- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
 -- window, and the units of the previous one. Small numbers are stored as one integer, which Redis keeps in 16 bytes: the
 -- three numbers in radix 256, 4096 or 65536, and in the lowest two bits which radix it is. Larger ones are packed.
@@ -461,7 +469,8 @@ local function load_bucket()
 -- the limit: units per window. A charge is allowed if the level plus its cost stay within the capacity.
 --   TokenBucket: the level is the number of missing tokens, the capacity is the burst.
 --   LeakyBucket: the level is the number of units in the queue, the capacity is the burst and the unit that is leaving. An
---     allowed charge waits until the level before it has drained. With no_delay, a charge is allowed only at level 0.
+--     allowed charge waits until the level before it has drained. With max_delay (us), a charge that would wait longer is
+--     denied.
 -- The value has four numbers: at, whole, part and empty_at. At the instant at (us), the level was whole + part / window
 -- units. It is 0 at empty_at (us). Lowering the limit later does not delay that.
 
@@ -501,19 +510,24 @@ end
 local function bucket_step(value, now, charge)
   local cost, capacity = charge.cost, charge.capacity
   local max_level = capacity - cost -- the highest level at which the charge is allowed
-  if charge.no_delay and cost > 0 then max_level = min(max_level, 0) end
   local at, whole, part, empty_at = bucket_read(value, now, charge)
   if not at then return nil end
   local used, reset_after, wait = whole, 0, 0
   if part > 0 then used = whole + 1 end
   if used > 0 then reset_after = min(at + bucket_drain_time(whole, part, charge), empty_at) - now end
-  if used <= max_level then
+  local late = 0 -- by how much the charge would wait too long
+  if charge.max_delay and cost > 0 then late = reset_after - charge.max_delay end
+  if used <= max_level and late <= 0 then
     if charge.queues and cost > 0 then wait = reset_after end
     local expires_at = at + bucket_drain_time(whole + cost, part, charge)
     return wait, capacity - used, reset_after, at, pack(at) .. pack(whole + cost) .. pack(part) .. pack(expires_at), expires_at
   end
   wait = NEVER
-  if max_level >= 0 then wait = now - min(at + bucket_drain_time(whole - max_level, part, charge), empty_at) end
+  if used <= max_level then
+    wait = -late
+  elseif max_level >= 0 then
+    wait = min(now - min(at + bucket_drain_time(whole - max_level, part, charge), empty_at), -late)
+  end
   return wait, capacity - used, reset_after, at
 end
 
@@ -571,14 +585,15 @@ local read_whole = true
 -- loaded caches load_algorithm, because most charges of a run have the same algorithm.
 local loaded = {}
 
--- read_charge reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), capacity (units; only for
--- buckets; negative for a LeakyBucket without delay), cost (units). apply is the function of the algorithm, see
+-- read_charge reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), capacity (only for buckets, see
+-- read_capacity), cost (units). apply is the function of the algorithm, see
 -- load_algorithm.
 local function read_charge(at)
-  local name, capacity = ARGV[at], tonumber(ARGV[at + 3])
+  local name = ARGV[at]
+  local capacity, max_delay = read_capacity(tonumber(ARGV[at + 3]))
   local charge = {
     apply = loaded[name], units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]),
-    capacity = max(capacity, -capacity), no_delay = capacity < 0, cost = tonumber(ARGV[at + 4]),
+    capacity = capacity, max_delay = max_delay, cost = tonumber(ARGV[at + 4]),
     queues = name == 'LeakyBucket', is_log = name == 'SlidingWindowLog', enforced = true,
   }
   if not charge.apply then

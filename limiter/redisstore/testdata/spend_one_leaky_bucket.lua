@@ -57,6 +57,14 @@ local function unpack_pair(bytes, from)
     (((((h * 256 + i) * 256 + j) * 256 + k) * 256 + l) * 256 + m) * 256 + n
 end
 
+-- read_capacity returns the capacity of a bucket (units), and the longest delay (us) of a LeakyBucket if it is bounded. Then
+-- the argument is negative: the capacity plus 2^31 times the delay in milliseconds.
+local function read_capacity(argument)
+  if argument >= 0 then return argument end
+  local capacity = -argument % 2147483648
+  return capacity, (-argument - capacity) / 2147483648 * 1000
+end
+
 -- mul_div returns the integer quotient and the remainder of a * b / c. It is exact for a < 2^30 and b, c <= 2^42. If the
 -- product is not exact in one step, it multiplies ten bits of a at a time: remainder * 2^10 + ten bits * b stays below 2^53.
 local function mul_div(a, b, c)
@@ -78,7 +86,8 @@ end
 -- the limit: units per window. A charge is allowed if the level plus its cost stay within the capacity.
 --   TokenBucket: the level is the number of missing tokens, the capacity is the burst.
 --   LeakyBucket: the level is the number of units in the queue, the capacity is the burst and the unit that is leaving. An
---     allowed charge waits until the level before it has drained. With no_delay, a charge is allowed only at level 0.
+--     allowed charge waits until the level before it has drained. With max_delay (us), a charge that would wait longer is
+--     denied.
 -- The value has four numbers: at, whole, part and empty_at. At the instant at (us), the level was whole + part / window
 -- units. It is 0 at empty_at (us). Lowering the limit later does not delay that.
 
@@ -118,19 +127,24 @@ end
 local function bucket_step(value, now, charge)
   local cost, capacity = charge.cost, charge.capacity
   local max_level = capacity - cost -- the highest level at which the charge is allowed
-  if charge.no_delay and cost > 0 then max_level = min(max_level, 0) end
   local at, whole, part, empty_at = bucket_read(value, now, charge)
   if not at then return nil end
   local used, reset_after, wait = whole, 0, 0
   if part > 0 then used = whole + 1 end
   if used > 0 then reset_after = min(at + bucket_drain_time(whole, part, charge), empty_at) - now end
-  if used <= max_level then
+  local late = 0 -- by how much the charge would wait too long
+  if charge.max_delay and cost > 0 then late = reset_after - charge.max_delay end
+  if used <= max_level and late <= 0 then
     if charge.queues and cost > 0 then wait = reset_after end
     local expires_at = at + bucket_drain_time(whole + cost, part, charge)
     return wait, capacity - used, reset_after, at, pack(at) .. pack(whole + cost) .. pack(part) .. pack(expires_at), expires_at
   end
   wait = NEVER
-  if max_level >= 0 then wait = now - min(at + bucket_drain_time(whole - max_level, part, charge), empty_at) end
+  if used <= max_level then
+    wait = -late
+  elseif max_level >= 0 then
+    wait = min(now - min(at + bucket_drain_time(whole - max_level, part, charge), empty_at), -late)
+  end
   return wait, capacity - used, reset_after, at
 end
 
@@ -141,7 +155,7 @@ local step, READS_WHOLE, QUEUES = bucket_step, true, true
 --   ARGV[1]   'spend', or 'peek' to change nothing
 --   ARGV[2]   limit (units)
 --   ARGV[3]   window (us)
---   ARGV[4]   capacity (units; only for buckets; negative for a LeakyBucket without delay)
+--   ARGV[4]   capacity (only for buckets, see read_capacity)
 --   ARGV[5]   cost (units)
 --   ARGV[6]   now in microseconds since the epoch; absent to read the clock of this server
 -- Reply: that of spend.
@@ -153,9 +167,9 @@ else
   now = call('TIME')
   now = now[1] * 1000000 + now[2]
 end
-local capacity = tonumber(ARGV[4])
+local capacity, max_delay = read_capacity(tonumber(ARGV[4]))
 local charge = {
-  units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = max(capacity, -capacity), no_delay = capacity < 0,
+  units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = capacity, max_delay = max_delay,
   cost = tonumber(ARGV[5]), queues = QUEUES,
 }
 

@@ -57,6 +57,14 @@ local function unpack_pair(bytes, from)
     (((((h * 256 + i) * 256 + j) * 256 + k) * 256 + l) * 256 + m) * 256 + n
 end
 
+-- read_capacity returns the capacity of a bucket (units), and the longest delay (us) of a LeakyBucket if it is bounded. Then
+-- the argument is negative: the capacity plus 2^31 times the delay in milliseconds.
+local function read_capacity(argument)
+  if argument >= 0 then return argument end
+  local capacity = -argument % 2147483648
+  return capacity, (-argument - capacity) / 2147483648 * 1000
+end
+
 -- SlidingWindowLog allows a charge if the units allowed in (now - window, now] plus the cost stay within the limit.
 -- The value has the time of each unit (us), in one of two layouts:
 --   list   'L', then the times, oldest first. For small logs: read and written as a whole.
@@ -150,7 +158,7 @@ local step, READS_WHOLE, QUEUES = sliding_window_log_list_step, true, false
 --   ARGV[1]   'spend', or 'peek' to change nothing
 --   ARGV[2]   limit (units)
 --   ARGV[3]   window (us)
---   ARGV[4]   capacity (units; only for buckets; negative for a LeakyBucket without delay)
+--   ARGV[4]   capacity (only for buckets, see read_capacity)
 --   ARGV[5]   cost (units)
 --   ARGV[6]   now in microseconds since the epoch; absent to read the clock of this server
 -- Reply: that of spend.
@@ -162,9 +170,9 @@ else
   now = call('TIME')
   now = now[1] * 1000000 + now[2]
 end
-local capacity = tonumber(ARGV[4])
+local capacity, max_delay = read_capacity(tonumber(ARGV[4]))
 local charge = {
-  units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = max(capacity, -capacity), no_delay = capacity < 0,
+  units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = capacity, max_delay = max_delay,
   cost = tonumber(ARGV[5]), queues = QUEUES,
 }
 
