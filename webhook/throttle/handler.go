@@ -86,6 +86,9 @@ func (h *handler) review(ctx context.Context, w http.ResponseWriter, r *http.Req
 		}
 		defer h.large.Release(size)
 		deadline, _ := ctx.Deadline()
+		if own := time.Now().Add(readTimeout(r.ContentLength)); own.Before(deadline) {
+			deadline = own
+		}
 		_ = http.NewResponseController(w).SetReadDeadline(deadline) // a slow sender would delay others; an httptest.ResponseRecorder has no deadline
 	}
 	in, bad := h.read(r)
@@ -96,12 +99,17 @@ func (h *handler) review(ctx context.Context, w http.ResponseWriter, r *http.Req
 	return nil
 }
 
-// bodyWeight returns the weight of a body, in bytes of maxLargeBytes. A body that is larger than that, or of unknown size, is handled alone.
-func bodyWeight(r *http.Request) int64 {
-	if r.ContentLength < 0 {
-		return maxLargeBytes
-	}
-	return min(r.ContentLength, maxLargeBytes)
+// bodyWeight returns the weight of a body, in bytes of maxLargeBytes. A body that is larger than that is handled alone. One of unknown size
+// has no weight: readBody rejects it if it is large.
+func bodyWeight(r *http.Request) int64 { return min(max(r.ContentLength, 0), maxLargeBytes) }
+
+// readTimeout bounds how long a sender of a large body can keep others from sending theirs. API servers send it within milliseconds.
+func readTimeout(size int64) time.Duration {
+	const (
+		least     = 250 * time.Millisecond
+		perSecond = 16 << 20 // bytes
+	)
+	return least + time.Duration(size)*time.Second/perSecond
 }
 
 func (h *handler) read(r *http.Request) (*admissionv1.AdmissionRequest, *reply.Problem) {

@@ -348,7 +348,7 @@ func TestHandler_RejectsInvalidRequests(t *testing.T) {
 		"no uid":                   {"POST", Path, swap(`"uid":"9054da0e-b526-45a6-8505-d5cf8c57f8b6"`, `"uid":""`), 400, "without a uid"},
 		"a name of the wrong type": {"POST", Path, swap(`"name":"settings"`, `"name":1`), 400, "is not an AdmissionReview"},
 		"a body that is too large": {"POST", Path, strings.NewReader(strings.Repeat(" ", maxBody) + "{}"), 400, "larger than 33554432 bytes"},
-		"a body that is too large, of unknown length": {"POST", Path, io.MultiReader(strings.NewReader(strings.Repeat(" ", maxBody)), strings.NewReader("{}")), 400, "larger than 33554432 bytes"},
+		"a body that is too large, of unknown length": {"POST", Path, io.MultiReader(strings.NewReader(strings.Repeat(" ", maxBody)), strings.NewReader("{}")), 411, "larger than 65536 bytes and has no Content-Length"},
 		"a GET":                          {"GET", Path, http.NoBody, 405, "use POST"},
 		"another path":                   {"POST", "/v1/check", swap("", ""), 404, "no such path /v1/check"},
 		"a path with control characters": {"POST", "/%0a", swap("", ""), 404, "no such path /\uFFFD"},

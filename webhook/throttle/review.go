@@ -37,13 +37,22 @@ func readBody(r *http.Request, buffer *bytes.Buffer) *reply.Problem {
 	if r.ContentLength > 0 {
 		buffer.Grow(int(r.ContentLength) + bytes.MinRead) // one allocation
 	}
-	if _, err := buffer.ReadFrom(io.LimitReader(r.Body, maxBody+1)); err != nil {
+	most := int64(maxBody)
+	if r.ContentLength < 0 {
+		most = maxPooled // a larger one would have to wait for memory, and it is unknown how much
+	}
+	if _, err := buffer.ReadFrom(io.LimitReader(r.Body, most+1)); err != nil {
 		return badBody("ended early") // the error itself may contain addresses
 	}
-	if buffer.Len() > maxBody {
+	switch {
+	case int64(buffer.Len()) <= most:
+		return nil
+	case r.ContentLength < 0:
+		return reply.NewProblem(http.StatusLengthRequired, "body",
+			fmt.Sprintf("the body is larger than %d bytes and has no Content-Length; send Content-Length, as API servers do", maxPooled))
+	default:
 		return badBody(fmt.Sprintf("is larger than %d bytes", maxBody))
 	}
-	return nil
 }
 
 // decodeReview decodes an AdmissionReview. Its objects stay JSON, and are copied: the caller can reuse body.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -56,6 +57,58 @@ func TestHandler_CutsOffASlowLargeReview(t *testing.T) {
 	defer answer.Body.Close()
 	if text, err := io.ReadAll(answer.Body); answer.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), "ended early") {
 		t.Errorf("%s %s, %v", answer.Status, text, err)
+	}
+}
+
+// API servers always send Content-Length. Another sender must not reserve the memory of all large reviews with a body of unknown length.
+func TestHandler_AChunkedReviewDelaysNoLargeReview(t *testing.T) {
+	files := newFiles(t)
+	l := serveTLS(t, newTestHandler(t, newEngine(t, atNoon(), limit("a", 100, hour))), files, 0)
+	config, err := files.ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow, err := tls.Dial("tcp", l.address, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	const chunk = 1000
+	if _, err := fmt.Fprintf(slow, "POST "+Path+" HTTP/1.1\r\nHost: limiter\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", chunk, strings.Repeat(" ", chunk)); err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: config}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: socket.ReadTimeout}
+	large := reviewBody(t, "create", withObjectSize(200<<10))
+	for range 5 { // the handler reads the slow body meanwhile
+		began := time.Now()
+		response, err := client.Post("https://"+l.address+Path+"?timeout=1s", "application/json", bytes.NewReader(large))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK || err != nil {
+			t.Errorf("a large review, after %v: %s %s, %v", time.Since(began).Round(time.Millisecond), response.Status, text, err)
+		}
+	}
+}
+
+func TestHandler_AcceptsASmallReviewOfUnknownLength(t *testing.T) {
+	handler := newTestHandler(t, newEngine(t, atNoon(), limit("a", 1, hour)))
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodPost, Path, io.MultiReader(bytes.NewReader(reviewBody(t, "create"))))
+	if handler.ServeHTTP(w, r); r.ContentLength != -1 || w.Code != http.StatusOK {
+		t.Errorf("length %d: %d %s", r.ContentLength, w.Code, w.Body)
+	}
+}
+
+func TestReadTimeout_DependsOnTheSize(t *testing.T) {
+	for size, want := range map[int64]time.Duration{1 << 20: 312500 * time.Microsecond, 8 << 20: 750 * time.Millisecond, 32 << 20: 2250 * time.Millisecond} {
+		if got := readTimeout(size); got != want {
+			t.Errorf("%d bytes: %v, want %v", size, got, want)
+		}
 	}
 }
 
