@@ -55,6 +55,9 @@ func (k KeySpace) Key(identifier, endpoint string) string {
 // UnreadableKey returns the key under which requests with an unreadable identifier are counted, see [Unreadable].
 func (k KeySpace) UnreadableKey(endpoint string) string { return k.key(Unreadable, endpoint) }
 
+// SharedKey returns the key of the counter that identifiers without a counter of their own share. No identifier has this key.
+func (k KeySpace) SharedKey(endpoint string) string { return k.key("%overflow", endpoint) }
+
 func (k KeySpace) key(tag, endpoint string) string {
 	if endpoint == "" {
 		return k.head + tag + k.body + k.tail

@@ -24,6 +24,9 @@ func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error)
 	var all []ruleCharge
 	for i := range checks {
 		matched[i] = active.match(nil, &checks[i])
+		if hasOverflow(matched[i]) {
+			e.shareOverflow(ctx, active, matched[i], checks[i].Peek)
+		}
 		all = merge(all, matched[i])
 	}
 	byKey := make(map[string]Result, len(all))

@@ -36,6 +36,7 @@ type ruleCharge struct {
 	identifier string // as answers show it
 	tier       string
 	charge     limiter.Charge
+	sharedKey  string // of the counter for identifiers over the bound; "" unless the policy is over the bound
 }
 
 // match appends the charge of every rule that limits the request of c to dst.
@@ -64,6 +65,9 @@ func (a *active) match(dst []ruleCharge, c *Check) []ruleCharge {
 		}
 		if identifier == "" {
 			a.withoutIdentifier(&r, m, c)
+		}
+		if a.populations != nil && identifier != "" && a.isOver(m.Rule, r.charge.Key) {
+			r.sharedKey = m.SharedKey(r.charge.Limit, c.Override != nil)
 		}
 		dst = append(dst, r)
 	}

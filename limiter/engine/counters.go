@@ -24,6 +24,8 @@ type ruleCounters struct {
 	shadowDenied  counter
 	noIdentifier  [reasons]counter
 	unlimitedTier counter
+	overflow      counter
+	population    atomic.Pointer[population] // of the rule's counters; nil until it is first needed
 }
 
 // counter is a prometheus.Counter, found when it is first needed.
@@ -116,6 +118,11 @@ func (c *counters) unlimited(rule *rules.Compiled, peek bool) {
 	c.of(rule).unlimitedTier.inc(func() prometheus.Counter {
 		return c.metrics.decisions.WithLabelValues(rule.Policy, rule.Axis, "unlimited", string(SourceNone))
 	})
+}
+
+// overflowed counts a request of an identifier without a counter of its own, because the policy is over the bound.
+func (c *counters) overflowed(rule *rules.Compiled) {
+	c.of(rule).overflow.inc(func() prometheus.Counter { return c.metrics.overflow.WithLabelValues(rule.Policy) })
 }
 
 // decided counts the results of an answer. The argument charged reports whether the request was charged.

@@ -57,7 +57,7 @@ func (e *Engine) ForgetAll() {
 		return
 	}
 	for a := e.active.Load(); a != nil; a = e.active.Load() {
-		empty := &active{index: a.index, counters: a.counters, denials: e.newDenials()}
+		empty := &active{index: a.index, counters: a.counters, denials: e.newDenials(), populations: a.populations, clock: a.clock}
 		if e.active.CompareAndSwap(a, empty) {
 			return
 		}

@@ -24,7 +24,9 @@ type Engine struct {
 	metrics    *Metrics
 	clock      func() time.Time
 	maxDenials int // to cache; 0: no cache
-	active     atomic.Pointer[active]
+	// populations are nil unless identifiers are bounded.
+	populations *populations
+	active      atomic.Pointer[active]
 	// swapping is held while rules are swapped, so that the series of a policy that was added again are not dropped.
 	swapping sync.Mutex
 }
@@ -34,6 +36,9 @@ type active struct {
 	index    *rules.Index
 	counters *counters
 	denials  *denials.Denials // under these rules; nil without a cache
+	// populations of the Engine, and its clock.
+	populations *populations
+	clock       func() time.Time
 }
 
 // ErrNoRules is the error of Check before the first Swap. Without rules a limiter neither allows nor denies.
@@ -74,7 +79,12 @@ func (e *Engine) Swap(index *rules.Index) {
 	if previous != nil {
 		index.InheritEndpoints(previous)
 	}
-	e.active.Store(&active{index: index, counters: &counters{metrics: e.metrics}, denials: e.newDenials()})
+	e.active.Store(&active{
+		index: index, counters: &counters{metrics: e.metrics}, denials: e.newDenials(), populations: e.populations, clock: e.clock,
+	})
+	if e.populations != nil {
+		e.populations.keep(index)
+	}
 	e.metrics.swapped(previous, index)
 }
 
@@ -105,6 +115,10 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 	}
 	began := e.clock()
 	results := active.knownDenials(charges, c.Peek, began)
+	if len(results) == 0 && hasOverflow(charges) {
+		e.shareOverflow(ctx, active, charges, c.Peek)
+		results = active.knownDenials(charges, c.Peek, began)
+	}
 	if len(results) == 0 {
 		var err error
 		if results, err = e.spend(ctx, active, charges, c.Peek, began); err != nil {

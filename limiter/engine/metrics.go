@@ -15,6 +15,8 @@ type Metrics struct {
 	decisions     *prometheus.CounterVec
 	shadowDenials *prometheus.CounterVec
 	missingIDs    *prometheus.CounterVec
+	identifiers   *prometheus.GaugeVec
+	overflow      *prometheus.CounterVec
 	noRule        prometheus.Counter
 	storeSeconds  *prometheus.HistogramVec
 	storeErrors   *prometheus.CounterVec
@@ -42,6 +44,14 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Help: "Requests that matched a policy without an identifier. The reason is missing (counted under the identifier \"-\") or " +
 				"unreadable (counted under \"?\"), for example a text that is no address.",
 		}, []string{"policy", "axis", "reason"}),
+		identifiers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "weir_identifiers",
+			Help: "Estimated live counters by policy, of the requests of this replica in the last one to two windows. Updated every 64 requests.",
+		}, []string{"policy"}),
+		overflow: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_identifier_overflow_total",
+			Help: "Requests of new identifiers of a policy that has reached --max-identifiers. They share one counter, or are denied.",
+		}, []string{"policy"}),
 		noRule: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_unmatched_total",
 			Help: "Requests that no policy matched.",
@@ -68,7 +78,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		Name: "weir_known_denials",
 		Help: "Cached denials, which are repeated without a call to the store. Expired denials count until they are evicted.",
 	}, m.cachedDenials)
-	registry.MustRegister(known, m.decisions, m.shadowDenials, m.missingIDs, m.noRule, m.storeSeconds, m.storeErrors, m.revision, m.policies)
+	registry.MustRegister(known, m.identifiers, m.overflow, m.decisions, m.shadowDenials, m.missingIDs, m.noRule, m.storeSeconds, m.storeErrors, m.revision, m.policies)
 	return m
 }
 
@@ -101,6 +111,8 @@ func (m *Metrics) dropUnless(now *rules.Index, policy string) {
 	m.decisions.DeletePartialMatch(removed)
 	m.missingIDs.DeletePartialMatch(removed)
 	m.shadowDenials.DeletePartialMatch(removed)
+	m.identifiers.DeletePartialMatch(removed)
+	m.overflow.DeletePartialMatch(removed)
 }
 
 func (m *Metrics) cachedDenials() float64 {

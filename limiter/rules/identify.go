@@ -122,6 +122,19 @@ func clientPrefix(ip netip.Addr, ipv6Bits int) string {
 // Key returns the key of the counter for the identifier.
 func (m Matched) Key(identifier string) string { return m.Rule.Keys.Key(identifier, m.counted()) }
 
+// SharedKey returns the key of the counter that identifiers without a counter of their own share. If isOverride, the limit replaces
+// that of the rule, as in KeyFor.
+func (m Matched) SharedKey(limit limiter.Limit, isOverride bool) string {
+	endpoint, keys := "", m.Rule.Keys
+	if m.Rule.PerEndpoint {
+		endpoint = m.Endpoint
+	}
+	if isOverride {
+		keys = m.Rule.keysFor(limit)
+	}
+	return keys.SharedKey(endpoint)
+}
+
 // KeyFor returns the key of the counter for the identifier under another limit than the limit of the rule. It is a separate counter.
 func (m Matched) KeyFor(identifier string, limit limiter.Limit) string {
 	return m.Rule.keysFor(limit).Key(identifier, m.counted())

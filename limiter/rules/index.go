@@ -70,6 +70,17 @@ func (x *Index) Revision() string { return x.revision }
 // Len returns the number of rules.
 func (x *Index) Len() int { return len(x.rules) }
 
+// Rules returns the rules, in no particular order.
+func (x *Index) Rules() iter.Seq[*Compiled] {
+	return func(yield func(*Compiled) bool) {
+		for i := range x.rules {
+			if !yield(&x.rules[i]) {
+				return
+			}
+		}
+	}
+}
+
 // Policies yields the names of the rules' policies, sorted.
 func (x *Index) Policies() iter.Seq[string] {
 	return func(yield func(string) bool) {

@@ -1,0 +1,181 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// bounded is an engine with a bound on identifiers.
+type bounded struct {
+	*engine.Engine
+
+	store   *memstore.Store
+	metrics *prometheus.Registry
+	now     time.Time
+}
+
+func newBounded(t *testing.T, bound engine.Identifiers, list ...rules.Rule) *bounded {
+	t.Helper()
+	b := &bounded{metrics: prometheus.NewPedanticRegistry(), now: epoch()}
+	clock := func() time.Time { return b.now }
+	b.store = memstore.New(clock)
+	b.Engine = engine.New(b.store, engine.SourceMemory, engine.NewMetrics(b.metrics),
+		engine.RememberDenials(1000, clock), engine.BoundIdentifiers(bound))
+	b.Swap(index(t, list...))
+	return b
+}
+
+// ask returns the decision about a request of a tenant.
+func (b *bounded) ask(t *testing.T, tenant string) engine.Result {
+	t.Helper()
+	answer, err := b.Check(context.Background(), request(1, map[string]string{"tenant": tenant}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *answer.Strictest()
+}
+
+func (b *bounded) flood(t *testing.T, from, to int) (denied int) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		if !b.ask(t, fmt.Sprintf("invented-%d", i)).Allowed {
+			denied++
+		}
+	}
+	return denied
+}
+
+func tenantRule(algorithm limiter.Algorithm) rules.Rule {
+	r := rule("shop/tenants", 10)
+	r.Algorithm = algorithm
+	return r
+}
+
+func TestBoundIdentifiers_BoundsTheCountersOfAFlood(t *testing.T) {
+	for _, algorithm := range []limiter.Algorithm{
+		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
+	} {
+		b := newBounded(t, engine.Identifiers{Max: 1000}, tenantRule(algorithm))
+		denied := b.flood(t, 0, 20_000)
+		// The estimate has an error of 3 %, and lags behind by 64 requests.
+		if n := b.store.Len(); n < 850 || n > 1250 {
+			t.Errorf("%s: %d counters of 20 000 identifiers, want about 1000", algorithm, n)
+		}
+		if denied < 18_000 {
+			t.Errorf("%s: %d requests were denied, want all but about 1000: the rest share a limit of 10", algorithm, denied)
+		}
+		if n := testutil.CollectAndCount(b.metrics, "weir_identifier_overflow_total"); n != 1 {
+			t.Errorf("%s: %d series count the overflow, want 1", algorithm, n)
+		}
+	}
+}
+
+func TestBoundIdentifiers_IdentifiersWithACounterKeepIt(t *testing.T) {
+	b := newBounded(t, engine.Identifiers{Max: 500}, tenantRule(limiter.FixedWindow))
+	for i := range 100 {
+		b.ask(t, fmt.Sprintf("customer-%d", i))
+	}
+	b.flood(t, 0, 10_000)
+	for i := range 100 {
+		if d := b.ask(t, fmt.Sprintf("customer-%d", i)); !d.Allowed || d.Remaining != 8 {
+			t.Fatalf("customer %d: %+v, want 8 of 10 units", i, d.Decision)
+		}
+	}
+	d := b.ask(t, "late-customer")
+	if d.Allowed || d.Identifier != "late-customer" || d.Key != "weir:throttle:tenant:{%overflow}:shop/tenants:"+lastPart(d.Key) {
+		t.Errorf("a new identifier: %+v, want the shared counter", d)
+	}
+}
+
+func lastPart(key string) string { return key[len(key)-8:] }
+
+func TestBoundIdentifiers_DenyDeniesNewIdentifiers(t *testing.T) {
+	b := newBounded(t, engine.Identifiers{Max: 500, Deny: true}, tenantRule(limiter.FixedWindow))
+	b.ask(t, "customer")
+	b.flood(t, 0, 10_000)
+	counters := b.store.Len()
+	if d := b.ask(t, "late-customer"); d.Allowed || d.RetryAfter != limiter.Never {
+		t.Errorf("a new identifier: %+v", d.Decision)
+	}
+	if d := b.ask(t, "customer"); !d.Allowed {
+		t.Errorf("a customer with a counter: %+v", d.Decision)
+	}
+	if n := b.store.Len(); n != counters {
+		t.Errorf("a denied identifier has a counter")
+	}
+}
+
+func TestBoundIdentifiers_EndsWithTheFlood(t *testing.T) {
+	b := newBounded(t, engine.Identifiers{Max: 500}, tenantRule(limiter.FixedWindow))
+	b.flood(t, 0, 5000)
+	b.now = b.now.Add(time.Minute) // the flood was in this window or the one before
+	if d := b.ask(t, "late-customer"); d.Key != "weir:throttle:tenant:{%overflow}:shop/tenants:"+lastPart(d.Key) {
+		t.Errorf("one window later: %s, want the shared counter", d.Key)
+	}
+	b.now = b.now.Add(time.Minute)
+	if d := b.ask(t, "customer"); !d.Allowed || d.Remaining != 9 || d.Key != "weir:throttle:tenant:{customer}:shop/tenants:"+lastPart(d.Key) {
+		t.Errorf("two windows later: %+v, want a counter of its own", d)
+	}
+}
+
+// An edit of another policy must not open the bound again.
+func TestBoundIdentifiers_OutlivesAChangeOfTheRules(t *testing.T) {
+	b := newBounded(t, engine.Identifiers{Max: 500}, tenantRule(limiter.FixedWindow))
+	b.flood(t, 0, 5000)
+	counters := b.store.Len()
+	b.Swap(index(t, tenantRule(limiter.FixedWindow), rule("other/policy", 1)))
+	b.flood(t, 5000, 6000)
+	if n := b.store.Len(); n > counters {
+		t.Errorf("%d counters, want the %d of before", n, counters)
+	}
+}
+
+// Each policy has its own bound.
+func TestBoundIdentifiers_AFloodOfOnePolicyLeavesOthersAlone(t *testing.T) {
+	second := rule("shop/users", 10)
+	second.Identifier.Name = "user"
+	b := newBounded(t, engine.Identifiers{Max: 500}, tenantRule(limiter.FixedWindow), second)
+	b.flood(t, 0, 5000) // counts all under the missing user
+	d, err := b.Check(context.Background(), request(1, map[string]string{"user": "new", "tenant": "invented-0"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range d.Results {
+		if r.Rule.Policy == "shop/users" && (!r.Allowed || r.Remaining < 9) {
+			t.Errorf("%+v, want a counter of its own", r.Decision)
+		}
+	}
+}
+
+// A peek decides as the request would be, and changes nothing.
+func TestBoundIdentifiers_AppliesToBatchesAndPeeks(t *testing.T) {
+	b := newBounded(t, engine.Identifiers{Max: 500}, tenantRule(limiter.FixedWindow))
+	b.flood(t, 0, 5000)
+	counters := b.store.Len()
+	for _, peek := range []bool{true, false} {
+		checks := []engine.Check{*request(1, map[string]string{"tenant": "new-1"}), *request(1, map[string]string{"tenant": "new-2"})}
+		checks[0].Peek, checks[1].Peek = peek, peek
+		answers, err := b.CheckAll(context.Background(), checks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, a := range answers {
+			if a.Allowed {
+				t.Errorf("peek %t: request %d is allowed, want a denial by the shared counter", peek, i)
+			}
+		}
+	}
+	if n := b.store.Len(); n != counters {
+		t.Errorf("%d counters, want %d", n, counters)
+	}
+}
