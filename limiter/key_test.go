@@ -67,7 +67,7 @@ func TestNewKeySpace_TailDependsOnAlgorithmAndWindowOnly(t *testing.T) {
 func TestKey_IsUniqueAndWellFormedForEveryIdentifier(t *testing.T) {
 	keys := limiter.NewKeySpace("weir:", "Tenant", "a/b", mustLimit(t, limiter.SlidingWindowLog, 10, time.Minute))
 	shape := regexp.MustCompile(`^weir:throttle:tenant:\{([!-9;-z|~]+)\}:a/b:[!-9;-z|~]+:[a-z2-7]{8}$`)
-	text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[-{}:% a*]{0,4}`), rapid.StringN(100, 200, -1))
+	text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[-{}:% a*]{0,4}`), rapid.StringMatching(`[{a]{40,50}`), rapid.StringN(100, 200, -1))
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := text.Draw(t, "a"), text.Draw(t, "b")
 		endpoint := "/" + text.Draw(t, "endpoint")
@@ -84,6 +84,28 @@ func TestKey_IsUniqueAndWellFormedForEveryIdentifier(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A client chooses the identifier: long ones with bytes that are escaped must not cost more than the hash of them.
+func TestKey_CostsTheSameWhateverBytesALongIdentifierHas(t *testing.T) {
+	keys := limiter.NewKeySpace("weir:", "Tenant", "a/b", mustLimit(t, limiter.SlidingWindowLog, 10, time.Minute))
+	fastest := func(identifier string) time.Duration {
+		least := time.Hour
+		for range 20 {
+			began := time.Now()
+			keys.Key(identifier, "")
+			least = min(least, time.Since(began))
+		}
+		return least
+	}
+	plain, special := fastest(strings.Repeat("x", 60_000)), fastest(strings.Repeat("{", 60_000))
+	t.Logf("60 KB: %v of plain bytes, %v of special bytes", plain, special)
+	if special > 3*plain {
+		t.Errorf("60 KB of special bytes take %v, of plain ones %v", special, plain)
+	}
+	if bytes := testing.AllocsPerRun(10, func() { keys.Key(strings.Repeat("{", 60_000), "") }); bytes > 8 {
+		t.Errorf("%v allocations", bytes)
+	}
 }
 
 func TestHashSecret_IsTheDocumentedHash(t *testing.T) {
