@@ -54,6 +54,17 @@ type LimiterSpec struct {
 	// redis configures the Redis server or cluster that stores the counters.
 	// +required
 	Redis Redis `json:"redis"`
+	// identifiers bounds how many counters each policy can have.
+	// +optional
+	// +kubebuilder:default={}
+	Identifiers IdentifierBound `json:"identifiers,omitzero"`
+	// counterGroup is the name of a group of Limiters that share counters: if two of them use the same Redis and select the same policy,
+	// both together admit its limit. The group can contain Limiters of other namespaces and clusters. If omitted, a Limiter has counters
+	// of its own. For example: checkout.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="counterGroup must be one or more lower-case letters, digits and hyphens, and begin and end with a letter or digit"
+	CounterGroup string `json:"counterGroup,omitempty"`
 	// policySelector selects policies by their labels. If omitted or empty, it selects all policies.
 	// +optional
 	PolicySelector *LabelSelector `json:"policySelector,omitempty"`

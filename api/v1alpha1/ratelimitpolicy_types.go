@@ -282,7 +282,7 @@ type EffectivePolicy struct {
 	// +required
 	// +kubebuilder:validation:MaxLength=16
 	Window string `json:"window"`
-	// keyPattern is the pattern of the counter keys in Redis, with * in place of the identifier.
+	// keyPattern is the pattern of the counter keys in Redis, with * in place of the Limiter or counter group, and of the identifier.
 	// +required
 	// +kubebuilder:validation:MaxLength=1024
 	KeyPattern string `json:"keyPattern"`

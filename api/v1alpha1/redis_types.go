@@ -36,6 +36,10 @@ type Redis struct {
 	// credentials.
 	// +optional
 	CredentialsSecretRef *SecretReference `json:"credentialsSecretRef,omitempty"`
+	// operatorCredentialsSecretRef references a Secret of the same form with the credentials of the operator, which publishes the rules. The
+	// pods do not receive it. With it, Redis can forbid the pods to write rules. If omitted, the operator uses credentialsSecretRef.
+	// +optional
+	OperatorCredentialsSecretRef *SecretReference `json:"operatorCredentialsSecretRef,omitempty"`
 	// tls enables TLS for the connections to Redis servers and Sentinels. An empty object enables TLS with the CA certificates of the
 	// system. If omitted, the connections are not encrypted.
 	// +optional

@@ -7,12 +7,14 @@ import (
 	"math"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
@@ -44,6 +46,10 @@ type counterFlags struct {
 	prefix   string
 	memory   string
 	replicas int
+	group    string
+	// The bound of the live counters of a policy.
+	maxIdentifiers int64
+	overflow       string
 }
 
 func (f *counterFlags) add(flags *pflag.FlagSet) {
@@ -54,9 +60,63 @@ func (f *counterFlags) add(flags *pflag.FlagSet) {
 			"In weir serve without --redis, a quarter is for all counters; if it is full, the counters that are used least start over")
 	flags.IntVar(&f.replicas, "replicas", 1,
 		"initial number of replicas, among which limits are shared while Redis is unavailable; replaced by the number that Redis reports")
+	flags.StringVar(&f.group, "counter-group", "",
+		"group whose processes share counters in one Redis; empty shares them among the replicas of a limiter,\n"+
+			"and among the processes of weir serve")
+	flags.Int64Var(&f.maxIdentifiers, "max-identifiers", 1_000_000,
+		"number of live counters of a policy from which on new identifiers get no counter of their own; 0 disables the bound.\n"+
+			"Each process estimates the counters that its requests use")
+	flags.StringVar(&f.overflow, "identifier-overflow", overflowShared,
+		"what happens to new identifiers of a policy that has reached --max-identifiers: Shared lets them share one counter, Deny denies them")
 }
 
-const redisPrefixHelp = "prefix of all keys and channels in Redis"
+const redisPrefixHelp = "prefix of all keys and channels in Redis; must not contain braces"
+
+// The values of --identifier-overflow.
+const (
+	overflowShared = "Shared"
+	overflowDeny   = "Deny"
+)
+
+// counterPrefix returns the prefix of the keys of counters. Processes with the same prefix share counters. limiter is the name of the
+// limiter, "" in weir serve.
+func (f *counterFlags) counterPrefix(limiter string) (string, error) {
+	if err := validatePrefix(f.prefix); err != nil {
+		return "", err
+	}
+	if f.group != "" {
+		if problems := validation.IsDNS1123Label(f.group); len(problems) > 0 {
+			return "", fmt.Errorf("--counter-group %q is invalid: %s", f.group, strings.Join(problems, "; "))
+		}
+		return f.prefix + "@" + f.group + ":", nil
+	}
+	if limiter != "" {
+		return f.prefix + limiter + ":", nil
+	}
+	return f.prefix, nil
+}
+
+// validatePrefix rejects a prefix with braces: they would decide the Redis Cluster slot of all keys.
+func validatePrefix(prefix string) error {
+	if strings.ContainsAny(prefix, "{}") {
+		return fmt.Errorf("--prefix %q is invalid: must not contain { or }, because they would put all keys into one slot of a Redis Cluster", prefix)
+	}
+	return nil
+}
+
+// engineOptions returns the options of the engine that the flags set.
+func (f *counterFlags) engineOptions() ([]engine.Option, error) {
+	switch {
+	case f.maxIdentifiers < 0:
+		return nil, fmt.Errorf("--max-identifiers %d is invalid: must not be negative", f.maxIdentifiers)
+	case f.overflow != overflowShared && f.overflow != overflowDeny:
+		return nil, fmt.Errorf("--identifier-overflow %q is invalid: must be %s or %s", f.overflow, overflowShared, overflowDeny)
+	case f.maxIdentifiers == 0:
+		return nil, nil
+	default:
+		return []engine.Option{engine.BoundIdentifiers(engine.Identifiers{Max: f.maxIdentifiers, Deny: f.overflow == overflowDeny})}, nil
+	}
+}
 
 // counters are the counters of a process.
 type counters struct {
@@ -77,11 +137,15 @@ func memoryCounters(f counterFlags) (*counters, error) {
 	if err != nil {
 		return nil, err
 	}
+	options, err := f.engineOptions()
+	if err != nil {
+		return nil, err
+	}
 	store := memstore.New(time.Now, memstore.MaxBytes(int(memory/localCountersDivisor)))
 	gauge := func(name, help string, value func(memstore.Stats) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(store.Stats()) })
 	}
-	return &counters{store: store, source: engine.SourceMemory, metrics: []prometheus.Collector{
+	return &counters{store: store, source: engine.SourceMemory, options: options, metrics: []prometheus.Collector{
 		gauge("weir_memory_counters", "Counters of weir serve without Redis.", func(s memstore.Stats) float64 { return float64(s.Counters) }),
 		gauge("weir_memory_bytes", "Approximate memory of the counters of weir serve without Redis, in bytes.",
 			func(s memstore.Stats) float64 { return float64(s.Bytes) }),
@@ -96,6 +160,10 @@ func memoryCounters(f counterFlags) (*counters, error) {
 func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger) (*counters, error) {
 	if f.replicas < 1 {
 		return nil, fmt.Errorf("--replicas %d is invalid: must be at least 1", f.replicas)
+	}
+	options, err := f.engineOptions()
+	if err != nil {
+		return nil, err
 	}
 	memory, err := f.limitMemory()
 	if err != nil {
@@ -128,7 +196,7 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 	return &counters{
 		store: store, source: engine.SourceRedis, client: client, redis: redis, local: counts, failover: store,
 		metrics: []prometheus.Collector{corrupt},
-		options: []engine.Option{engine.RememberDenials(maxCachedDenials, time.Now)},
+		options: append(options, engine.RememberDenials(maxCachedDenials, time.Now)),
 	}, nil
 }
 

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -61,5 +66,76 @@ func TestMemoryCounters_KeepWithinMemory(t *testing.T) {
 	held, bytes, evicted := testutil.ToFloat64(counts.metrics[0]), testutil.ToFloat64(counts.metrics[1]), testutil.ToFloat64(counts.metrics[2])
 	if held+evicted != 200_000 || evicted == 0 || bytes > 32<<20 || bytes < 31<<20 {
 		t.Errorf("%v counters in %v bytes, %v evicted; want 200 000 in all, in a quarter of the memory", held, bytes, evicted)
+	}
+}
+
+func TestCounterFlags_RejectInvalidValues(t *testing.T) {
+	tests := map[string]struct {
+		change func(*counterFlags)
+		want   string
+	}{
+		"braces in the prefix": {
+			func(f *counterFlags) { f.prefix = "{weir}:" }, `--prefix "{weir}:" is invalid: must not contain { or }, because they would put all keys into one slot`,
+		},
+		"a brace in the prefix": {func(f *counterFlags) { f.prefix = "}" }, `--prefix "}" is invalid`},
+		"a group with a colon":  {func(f *counterFlags) { f.group = "a:b" }, `--counter-group "a:b" is invalid`},
+		"a negative bound":      {func(f *counterFlags) { f.maxIdentifiers = -1 }, "--max-identifiers -1 is invalid"},
+		"an unknown overflow":   {func(f *counterFlags) { f.overflow = "Drop" }, `--identifier-overflow "Drop" is invalid: must be Shared or Deny`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := countersOf("weir:")
+			test.change(&f)
+			err := runLimiter(t.Context(), limiterFlags{
+				limiter: "weir-system/default", redis: "redis://127.0.0.1:1", counters: f, sockets: anyPort,
+			}, slog.New(slog.DiscardHandler))
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestCounterFlags_ProcessesOfAGroupShareAPrefix(t *testing.T) {
+	for _, test := range []struct{ limiter, group, want string }{
+		{"weir-system/default", "", "weir:weir-system/default:"},
+		{"weir-system/default", "checkout", "weir:@checkout:"},
+		{"", "", "weir:"}, // weir serve
+		{"", "checkout", "weir:@checkout:"},
+	} {
+		f := countersOf("weir:")
+		f.group = test.group
+		if got, err := f.counterPrefix(test.limiter); err != nil || got != test.want {
+			t.Errorf("limiter %q, group %q: %q, %v; want %q", test.limiter, test.group, got, err, test.want)
+		}
+	}
+}
+
+// Two Limiters with the same policy on one Redis have separate counters, unless they are in the same group.
+func TestLimiter_SharesCountersOnlyWithinItsGroup(t *testing.T) {
+	url := fixture.Redis(t).URL()
+	client, err := openRedis(url, redisTLSFlags{}, limiterTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	for _, test := range []struct {
+		limiter, group string
+		want           int
+	}{{"shop/a", "", 4}, {"shop/b", "", 4}, {"shop/c", "checkout", 4}, {"pay/d", "checkout", 0}} {
+		publishSet(t, controlplane.NewExchange(client, "weir:", test.limiter), tenantSet(4))
+		log, f := &transcript{}, countersOf("weir:")
+		f.group = test.group
+		launch(t, func(ctx context.Context) error {
+			return runLimiter(ctx, limiterFlags{limiter: test.limiter, redis: url, counters: f, sockets: anyPort}, log.logger())
+		})
+		base, ops := "http://"+find(t, log, `listen=(\S+)`), "http://"+find(t, log, `ops=(\S+)`)
+		fixture.Await(t, test.limiter+" has rules", func() bool {
+			status, _ := get(t, ops+"/readyz")
+			return status == http.StatusOK
+		})
+		if passed := spend(t, base); passed != test.want {
+			t.Errorf("%s in group %q: %d requests passed, want %d", test.limiter, test.group, passed, test.want)
+		}
 	}
 }

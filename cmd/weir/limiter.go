@@ -85,7 +85,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	}
 	defer func() { _ = slow.Close() }()
 
-	p, err := newProcess(ctx, counters, f.counters.prefix, f.sockets, log)
+	p, err := newProcess(ctx, counters, f.counters, f.limiter, f.sockets, log)
 	if err != nil {
 		return err
 	}

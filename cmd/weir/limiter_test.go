@@ -20,7 +20,7 @@ import (
 const limiterTimeout = 2 * time.Second // long, because the tests do not test timeouts
 
 func countersOf(prefix string) counterFlags {
-	return counterFlags{timeout: limiterTimeout, prefix: prefix, memory: "256Mi", replicas: 1}
+	return counterFlags{timeout: limiterTimeout, prefix: prefix, memory: "256Mi", replicas: 1, overflow: overflowShared}
 }
 
 // startLimiter runs `weir limiter` against a Redis and returns its base URLs.

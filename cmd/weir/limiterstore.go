@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -72,7 +73,7 @@ func (s limiterStores) options(limiter *v1alpha1.Limiter) (redisclient.Options, 
 	if tls := redis.TLS; tls != nil {
 		s.addTLS(&options, limiter.Namespace, tls.SecretRef)
 	}
-	if ref := redis.CredentialsSecretRef; ref != nil {
+	if ref := cmp.Or(redis.OperatorCredentialsSecretRef, redis.CredentialsSecretRef); ref != nil {
 		return options, s.addCredentials(&options, types.NamespacedName{Namespace: limiter.Namespace, Name: ref.Name})
 	}
 	return options, nil

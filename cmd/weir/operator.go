@@ -108,6 +108,9 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
 
+	if err := validatePrefix(f.prefix); err != nil {
+		return usageError(err)
+	}
 	webhook, err := f.webhook.policyWebhook(f.namespace)
 	if err != nil {
 		return usageError(err)

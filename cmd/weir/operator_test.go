@@ -79,6 +79,7 @@ func TestOperatorCommand_RejectsInvalidFlags(t *testing.T) {
 		"an unknown source of certificates": {
 			operatorFlags{webhook: webhookFlags{certificates: "Vault"}}, `"Vault" is invalid: must be Managed, External or None`,
 		},
+		"a prefix with braces": {operatorFlags{prefix: "{weir}:"}, `--prefix "{weir}:" is invalid: must not contain { or }`},
 		"a webhook without a port": {
 			operatorFlags{webhook: webhookFlags{certificates: "Managed", address: "here"}}, "--webhook-bind-address",
 		},

@@ -23,22 +23,28 @@ import (
 type process struct {
 	log       *slog.Logger
 	keyPrefix string
-	drain     time.Duration
-	registry  *prometheus.Registry
-	engine    *engine.Engine
-	endpoints endpoints
-	check     net.Listener
-	grpc      net.Listener // nil if disabled
-	ops       net.Listener
-	throttle  net.Listener // nil if disabled
+	// counterPrefix is the prefix of the keys of counters.
+	counterPrefix string
+	drain         time.Duration
+	registry      *prometheus.Registry
+	engine        *engine.Engine
+	endpoints     endpoints
+	check         net.Listener
+	grpc          net.Listener // nil if disabled
+	ops           net.Listener
+	throttle      net.Listener // nil if disabled
 }
 
-// newProcess returns a process with open listeners. It does not serve yet.
+// newProcess returns a process with open listeners. It does not serve yet. limiter is the name of the limiter, "" in weir serve.
 func newProcess(
-	ctx context.Context, counts *counters, keyPrefix string, f socketFlags, log *slog.Logger,
+	ctx context.Context, counts *counters, keys counterFlags, limiter string, f socketFlags, log *slog.Logger,
 ) (*process, error) {
 	if f.drain < 0 {
 		return nil, usageError(fmt.Errorf("--drain %v is invalid: must not be negative", f.drain))
+	}
+	counterPrefix, err := keys.counterPrefix(limiter)
+	if err != nil {
+		return nil, usageError(err)
 	}
 	endpoints, err := f.endpoints()
 	if err != nil {
@@ -52,7 +58,7 @@ func newProcess(
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(counts.metrics...)
 	return &process{
-		log: log, keyPrefix: keyPrefix, drain: f.drain, registry: registry, endpoints: endpoints,
+		log: log, keyPrefix: keys.prefix, counterPrefix: counterPrefix, drain: f.drain, registry: registry, endpoints: endpoints,
 		check: endpoints.withProxyProtocol(sockets[0]), grpc: sockets[1], ops: sockets[2], throttle: sockets[3],
 		engine: engine.New(counts.store, counts.source, engine.NewMetrics(registry), counts.options...),
 	}, nil
@@ -68,7 +74,7 @@ func (p *process) followNotices(client *redisclient.Client) func(context.Context
 
 // apply makes set the active rule set. It is a source.Apply.
 func (p *process) apply(set rules.Set, revision string) error {
-	index, err := rules.NewIndex(set, revision, p.keyPrefix)
+	index, err := rules.NewIndex(set, revision, p.counterPrefix)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		return usageError(err)
 	}
 	defer func() { _ = counters.close() }() // the process ends anyway
-	p, err := newProcess(ctx, counters, f.counters.prefix, f.sockets, log)
+	p, err := newProcess(ctx, counters, f.counters, "", f.sockets, log)
 	if err != nil {
 		return err
 	}

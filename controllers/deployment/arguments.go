@@ -33,6 +33,7 @@ func arguments(limiter *v1alpha1.Limiter, secrets Secrets, options Options, boun
 	if options.KeyPrefix != "" {
 		args = append(args, "--prefix="+options.KeyPrefix)
 	}
+	args = append(args, counterArguments(spec)...)
 	args = append(args, endpointArguments(spec)...)
 	if options.servesThrottle(limiter) {
 		args = append(args, throttleArguments(limiter)...)
@@ -41,6 +42,21 @@ func arguments(limiter *v1alpha1.Limiter, secrets Secrets, options Options, boun
 		args = append(args, "--memory=$(MEMORY_LIMIT)Mi")
 	}
 	return append(args, fmt.Sprintf("--drain=%ds", drainSeconds(limiter)), "--snapshot="+path.Join(snapshotDir, "rules.json.gz"), "--log-format=json")
+}
+
+// counterArguments returns the flags for the counters of policies.
+func counterArguments(spec v1alpha1.LimiterSpec) []string {
+	var args []string
+	if spec.CounterGroup != "" {
+		args = append(args, "--counter-group="+spec.CounterGroup)
+	}
+	if most := spec.Identifiers.Max; most != nil {
+		args = append(args, fmt.Sprintf("--max-identifiers=%d", *most))
+	}
+	if overflow := spec.Identifiers.Overflow; overflow != "" {
+		args = append(args, "--identifier-overflow="+string(overflow))
+	}
+	return args
 }
 
 // redisURL returns the URL of Redis without credentials.

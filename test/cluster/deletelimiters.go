@@ -96,7 +96,7 @@ func (s *scenario) redisKeys(ctx context.Context) (keys []redisKey, err error) {
 		return nil, err
 	}
 	for _, name := range names {
-		if strings.HasPrefix(name, "weir:throttle:") {
+		if strings.Contains(name, ":throttle:") {
 			continue
 		}
 		reply, err := redis.command(ctx, "PTTL "+name)

@@ -30,6 +30,7 @@ identity:
 responseHeaders: RateLimit
 endpoints: {drain: 5s}
 logLevel: Info
+identifiers: {max: 1000000, overflow: Shared}
 podDisruptionBudget: {maxUnavailable: 1}
 `},
 		"of a spec that sets some fields of each part": {`
@@ -50,6 +51,7 @@ identity:
 responseHeaders: RateLimit
 endpoints: {drain: 5s}
 logLevel: Info
+identifiers: {max: 1000000, overflow: Shared}
 autoscaling: {minReplicas: 2, maxReplicas: 8, targetCPUUtilizationPercentage: 70}
 podDisruptionBudget: {maxUnavailable: 1}
 `},
@@ -87,6 +89,7 @@ func TestLimiter_HasTheDefaultsWhenCreatedFromGoTypes(t *testing.T) {
 		},
 		ResponseHeaders: v1alpha1.ResponseHeadersRateLimit, PodDisruptionBudget: v1alpha1.DisruptionBudget{MaxUnavailable: 1},
 		Endpoints: v1alpha1.Endpoints{Drain: "5s"}, LogLevel: v1alpha1.LogLevelInfo,
+		Identifiers: v1alpha1.IdentifierBound{Max: new(int64(1_000_000)), Overflow: v1alpha1.OverflowShared},
 	}
 	if diff := cmp.Diff(want, written.Spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
@@ -102,7 +105,7 @@ func TestLimiter_RoundTripsThroughGoTypes(t *testing.T) {
 			Replicas: new(int32(0)),
 			Redis: v1alpha1.Redis{
 				Mode: v1alpha1.RedisSentinel, Addresses: []v1alpha1.RedisAddress{"a:1", "[2001:db8::7]:2"}, Database: 7, MasterName: "weir",
-				CredentialsSecretRef: secret, TLS: &v1alpha1.RedisTLS{SecretRef: secret}, Timeout: "1s",
+				CredentialsSecretRef: secret, OperatorCredentialsSecretRef: &v1alpha1.SecretReference{Name: "operator"}, TLS: &v1alpha1.RedisTLS{SecretRef: secret}, Timeout: "1s",
 			},
 			PolicySelector: &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"tier": "edge"}},
 			PolicyNamespaceSelector: &v1alpha1.LabelSelector{
@@ -130,6 +133,8 @@ func TestLimiter_RoundTripsThroughGoTypes(t *testing.T) {
 				HTTP: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}},
 				GRPC: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "192.0.2.0/24"}}},
 			}},
+			Identifiers:     v1alpha1.IdentifierBound{Max: new(int64(250_000)), Overflow: v1alpha1.OverflowDeny},
+			CounterGroup:    "checkout",
 			LogLevel:        v1alpha1.LogLevelDebug,
 			ResponseHeaders: v1alpha1.ResponseHeadersNone, Image: "registry.example/weir:v1",
 			PodTemplate: v1alpha1.PodTemplate{

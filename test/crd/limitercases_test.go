@@ -14,6 +14,9 @@ func limiterCases() []schemaCase {
 	all := append(limiterNameCases(), redisCases()...)
 	all = append(all, redisAddressCases()...)
 	all = append(all, secretCases("spec.redis.credentialsSecretRef", func(ref string) string { return redis(`{credentialsSecretRef: ` + ref + `}`) })...)
+	all = append(all, secretCases("spec.redis.operatorCredentialsSecretRef", func(ref string) string {
+		return redis(`{operatorCredentialsSecretRef: ` + ref + `}`)
+	})...)
 	all = append(all, secretCases("spec.redis.tls.secretRef", func(ref string) string { return redis(`{tls: {secretRef: ` + ref + `}}`) })...)
 	all = append(all, networkCases("spec.identity.ip.trustedProxies", func(list string) string { return identity(`{ip: {trustedProxies: ` + list + `}}`) })...)
 	all = append(all, secretCases("spec.podTemplate.imagePullSecrets[]", func(ref string) string { return template(`{imagePullSecrets: [` + ref + `]}`) })...)
@@ -24,6 +27,7 @@ func limiterCases() []schemaCase {
 	}
 	all = append(all, throttleCases()...)
 	all = append(all, endpointCases()...)
+	all = append(all, counterCases()...)
 	all = append(all, tenantCases()...)
 	return append(all, podCases()...)
 }

@@ -150,7 +150,7 @@ func (c Compiler) index(set rules.Set, before *RuleSet) *RuleSet {
 }
 
 func (c Compiler) effective(rule *rules.Rule) (v1alpha1.EffectivePolicy, error) {
-	keys, err := rule.KeySpace(c.KeyPrefix)
+	keys, err := rule.KeySpace(c.KeyPrefix + "*:") // any counter group
 	if err != nil {
 		return v1alpha1.EffectivePolicy{}, fmt.Errorf("build the Redis keys: %w", err)
 	}

@@ -353,6 +353,19 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: query
       type:
         scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.IdentifierBound
+  map:
+    fields:
+    - name: max
+      type:
+        scalar: numeric
+      default: 1000000
+    - name: overflow
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.IdentifierOverflow
+      default: Shared
+- name: com.github.weir-dev.weir.api.v1alpha1.IdentifierOverflow
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.IdentityTable
   map:
     fields:
@@ -554,9 +567,16 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: autoscaling
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Autoscaling
+    - name: counterGroup
+      type:
+        scalar: string
     - name: endpoints
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Endpoints
+      default: {}
+    - name: identifiers
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.IdentifierBound
       default: {}
     - name: identity
       type:
@@ -905,6 +925,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.RedisMode
       default: Standalone
+    - name: operatorCredentialsSecretRef
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.SecretReference
     - name: timeout
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Timeout

@@ -11,7 +11,7 @@ type EffectivePolicyApplyConfiguration struct {
 	Limit *int64 `json:"limit,omitempty"`
 	// window is the length of the window as a Go duration. For example: 24h0m0s.
 	Window *string `json:"window,omitempty"`
-	// keyPattern is the pattern of the counter keys in Redis, with * in place of the identifier.
+	// keyPattern is the pattern of the counter keys in Redis, with * in place of the Limiter or counter group, and of the identifier.
 	KeyPattern *string `json:"keyPattern,omitempty"`
 	// script is the Lua script that decides requests.
 	Script *ScriptReferenceApplyConfiguration `json:"script,omitempty"`

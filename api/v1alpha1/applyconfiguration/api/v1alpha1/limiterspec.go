@@ -15,6 +15,12 @@ type LimiterSpecApplyConfiguration struct {
 	Replicas *int32 `json:"replicas,omitempty"`
 	// redis configures the Redis server or cluster that stores the counters.
 	Redis *RedisApplyConfiguration `json:"redis,omitempty"`
+	// identifiers bounds how many counters each policy can have.
+	Identifiers *IdentifierBoundApplyConfiguration `json:"identifiers,omitempty"`
+	// counterGroup is the name of a group of Limiters that share counters: if two of them use the same Redis and select the same policy,
+	// both together admit its limit. The group can contain Limiters of other namespaces and clusters. If omitted, a Limiter has counters
+	// of its own. For example: checkout.
+	CounterGroup *string `json:"counterGroup,omitempty"`
 	// policySelector selects policies by their labels. If omitted or empty, it selects all policies.
 	PolicySelector *LabelSelectorApplyConfiguration `json:"policySelector,omitempty"`
 	// policyNamespaceSelector selects RateLimitPolicies by the labels of their namespace. It does not apply to a ClusterRateLimitPolicy,
@@ -65,6 +71,22 @@ func (b *LimiterSpecApplyConfiguration) WithReplicas(value int32) *LimiterSpecAp
 // If called multiple times, the Redis field is set to the value of the last call.
 func (b *LimiterSpecApplyConfiguration) WithRedis(value *RedisApplyConfiguration) *LimiterSpecApplyConfiguration {
 	b.Redis = value
+	return b
+}
+
+// WithIdentifiers sets the Identifiers field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Identifiers field is set to the value of the last call.
+func (b *LimiterSpecApplyConfiguration) WithIdentifiers(value *IdentifierBoundApplyConfiguration) *LimiterSpecApplyConfiguration {
+	b.Identifiers = value
+	return b
+}
+
+// WithCounterGroup sets the CounterGroup field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CounterGroup field is set to the value of the last call.
+func (b *LimiterSpecApplyConfiguration) WithCounterGroup(value string) *LimiterSpecApplyConfiguration {
+	b.CounterGroup = &value
 	return b
 }
 

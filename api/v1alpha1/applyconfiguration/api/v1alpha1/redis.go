@@ -27,6 +27,9 @@ type RedisApplyConfiguration struct {
 	// credentials, add the keys sentinel-password and, optionally, sentinel-username. If omitted, the limiter connects without
 	// credentials.
 	CredentialsSecretRef *SecretReferenceApplyConfiguration `json:"credentialsSecretRef,omitempty"`
+	// operatorCredentialsSecretRef references a Secret of the same form with the credentials of the operator, which publishes the rules. The
+	// pods do not receive it. With it, Redis can forbid the pods to write rules. If omitted, the operator uses credentialsSecretRef.
+	OperatorCredentialsSecretRef *SecretReferenceApplyConfiguration `json:"operatorCredentialsSecretRef,omitempty"`
 	// tls enables TLS for the connections to Redis servers and Sentinels. An empty object enables TLS with the CA certificates of the
 	// system. If omitted, the connections are not encrypted.
 	TLS *RedisTLSApplyConfiguration `json:"tls,omitempty"`
@@ -80,6 +83,14 @@ func (b *RedisApplyConfiguration) WithMasterName(value string) *RedisApplyConfig
 // If called multiple times, the CredentialsSecretRef field is set to the value of the last call.
 func (b *RedisApplyConfiguration) WithCredentialsSecretRef(value *SecretReferenceApplyConfiguration) *RedisApplyConfiguration {
 	b.CredentialsSecretRef = value
+	return b
+}
+
+// WithOperatorCredentialsSecretRef sets the OperatorCredentialsSecretRef field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OperatorCredentialsSecretRef field is set to the value of the last call.
+func (b *RedisApplyConfiguration) WithOperatorCredentialsSecretRef(value *SecretReferenceApplyConfiguration) *RedisApplyConfiguration {
+	b.OperatorCredentialsSecretRef = value
 	return b
 }
 
