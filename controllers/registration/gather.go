@@ -24,6 +24,7 @@ type inputs struct {
 	deployments   map[string]appsv1.Deployment // of the operator's namespace, by name
 	secret        *corev1.Secret               // nil if it does not exist
 	configuration *admissionv1.ValidatingWebhookConfiguration
+	owners        []metav1.OwnerReference // of the configuration
 }
 
 func (r *Reconciler) gather(ctx context.Context) (inputs, error) {
@@ -34,6 +35,9 @@ func (r *Reconciler) gather(ctx context.Context) (inputs, error) {
 	}
 	f.limiters = limiters.Items
 	if err := r.gatherPolicies(ctx, &f); err != nil {
+		return f, err
+	}
+	if err := r.gatherOwner(ctx, &f); err != nil {
 		return f, err
 	}
 	var deployments appsv1.DeploymentList

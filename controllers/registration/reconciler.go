@@ -29,7 +29,7 @@ const (
 type Config struct {
 	// Client reads Limiters, policies, namespaces, Deployments and the configuration from a cache, and writes objects.
 	Client client.Client
-	// Uncached reads the Secret.
+	// Uncached reads the Secret, and the ClusterRole that owns the configuration.
 	Uncached client.Reader
 	// Namespace is the namespace of the operator. Only Limiters in it may throttle.
 	Namespace string
@@ -63,6 +63,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	states, requeueAfter := r.evaluate(found, now)
 	added := r.addFinalizers(ctx, states)
 	wanted := Render(throttlingLimiters(states))
+	wanted.OwnerReferences = found.owners
 	failed := r.withdraw(ctx, found, wanted)
 	removed := r.removeFinalizers(ctx, states, failed, now)
 	if failed == nil {

@@ -57,6 +57,9 @@ func (r *Reconciler) register(ctx context.Context, f inputs, wanted *admissionv1
 		return r.create(ctx, wanted)
 	}
 	current.Webhooks = wanted.Webhooks
+	if len(wanted.OwnerReferences) > 0 {
+		current.OwnerReferences = wanted.OwnerReferences
+	}
 	if current.Labels == nil {
 		current.Labels = map[string]string{}
 	}
@@ -82,6 +85,9 @@ func (r *Reconciler) create(ctx context.Context, wanted *admissionv1.ValidatingW
 
 // matches reports whether the configuration is as wanted. The order of webhooks does not matter.
 func matches(current, wanted *admissionv1.ValidatingWebhookConfiguration) bool {
+	if len(wanted.OwnerReferences) > 0 && !equality.Semantic.DeepEqual(current.OwnerReferences, wanted.OwnerReferences) {
+		return false
+	}
 	for name, value := range wanted.Labels { // others may add labels
 		if current.Labels[name] != value {
 			return false

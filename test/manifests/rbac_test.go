@@ -181,6 +181,8 @@ func TestOperator_HasExactlyThesePermissions(t *testing.T) {
 		{"create", "admissionregistration.k8s.io", webhooks, "", "weir-throttle", true},
 		{"delete", "admissionregistration.k8s.io", webhooks, "", "weir-throttle", true},
 		{"watch", "admissionregistration.k8s.io", webhooks, "", "weir-throttle", true},
+		{"get", "rbac.authorization.k8s.io", "clusterroles", "", "weir-operator-throttle", true}, // owns the webhook configuration
+		{"get", "rbac.authorization.k8s.io", "clusterroles", "", "cluster-admin", false},
 		{"list", "admissionregistration.k8s.io", webhooks, "", "", false},
 		{"patch", "admissionregistration.k8s.io", webhooks, "", "other", false},
 		{"create", "authentication.k8s.io", "tokenreviews", "", "", true},

@@ -71,7 +71,7 @@ func TestRelease_CanBeInstalledUpgradedAndUninstalled(t *testing.T) {
 		t.Errorf("after the rollback: %s replicas, want 2", got)
 	}
 	must(helm("uninstall", "weir"))
-	if got := get("limiters,deployments,serviceaccounts,roles"); !strings.Contains(got, "limiter.weir.dev/default") || strings.Contains(got, "weir-operator") {
+	if got := get("limiters,deployments,serviceaccounts,roles,clusterroles"); !strings.Contains(got, "limiter.weir.dev/default") || strings.Contains(got, "weir-operator") {
 		t.Errorf("after helm uninstall: %q", got)
 	}
 	if got := get("crd"); strings.Count(got, "weir.dev") != 3 {
