@@ -176,7 +176,7 @@ func (h *hostIndex) pathsOf(host string) *pathIndex {
 	table, key := h.exact, host
 	if suffix, ok := strings.CutPrefix(host, "*"); ok {
 		table, key = h.wildcard, suffix
-		h.wildcards.add(len(key))
+		h.wildcards = h.wildcards.with(len(key))
 	}
 	if table[key] == nil {
 		table[key] = newPathIndex()
@@ -199,7 +199,7 @@ func (p *pathIndex) add(i int, paths []PathMatch) error {
 		case PathPrefix:
 			key := strings.TrimSuffix(m.Value, "/")
 			p.prefix[key] = append(p.prefix[key], i)
-			p.prefixes.add(len(key))
+			p.prefixes = p.prefixes.with(len(key))
 		case PathRegex:
 			compiled, err := compilePattern(m.Value)
 			if err != nil {

@@ -10,11 +10,13 @@ const (
 // lengths is a set of lengths. A client chooses how many prefixes its path has; the set avoids to look up those that no rule has.
 type lengths []uint64
 
-func (l *lengths) add(n int) {
-	for n/64 >= len(*l) {
-		*l = append(*l, 0)
+// with returns the set with n.
+func (l lengths) with(n int) lengths {
+	for n/64 >= len(l) {
+		l = append(l, 0)
 	}
-	(*l)[n/64] |= 1 << (n % 64)
+	l[n/64] |= 1 << (n % 64)
+	return l
 }
 
 func (l lengths) has(n int) bool { return n/64 < len(l) && l[n/64]&(1<<(n%64)) != 0 }

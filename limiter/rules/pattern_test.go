@@ -24,9 +24,26 @@ func simulate(t testing.TB, expression, text string, steps int) (is, known bool,
 
 func FuzzPattern_AgreesWithRegexp(f *testing.F) {
 	for _, seed := range [][2]string{
-		{`/v[0-9]+/reports/[^/]+`, "/v1/reports/a"}, {`(?i)/V1.*`, "/v1x"}, {`(a|b|ab)*x`, "abababx"}, {`\b/a\b.*`, "/a b"}, {`a{2,3}b?`, "aaa"},
-		{`(?s).*`, "a\nb"}, {`.*`, "a\nb"}, {`(?m)^a$\n^b$`, "a\nb"}, {`\pL+`, "\u00e9\u65e5"}, {`[^a]`, "\xff"}, {`\B`, ""}, {``, ""}, {`^$`, ""}, {`(?U)a+?`, "aaa"},
-		{`a|`, "a"}, {`(?:(?:a?)*)*b`, "aaab"}, {`\x{10FFFF}`, "\U0010FFFF"}, {`(?i)\x{212a}`, "k"}, {`\Aa\z`, "a"}, {`a$b`, "ab"},
+		{`/v[0-9]+/reports/[^/]+`, "/v1/reports/a"},
+		{`(?i)/V1.*`, "/v1x"},
+		{`(a|b|ab)*x`, "abababx"},
+		{`\b/a\b.*`, "/a b"},
+		{`a{2,3}b?`, "aaa"},
+		{`(?s).*`, "a\nb"},
+		{`.*`, "a\nb"},
+		{`(?m)^a$\n^b$`, "a\nb"},
+		{`\pL+`, "\u00e9\u65e5"},
+		{`[^a]`, "\xff"},
+		{`\B`, ""},
+		{``, ""},
+		{`^$`, ""},
+		{`(?U)a+?`, "aaa"},
+		{`a|`, "a"},
+		{`(?:(?:a?)*)*b`, "aaab"},
+		{`\x{10FFFF}`, "\U0010FFFF"},
+		{`(?i)\x{212a}`, "k"},
+		{`\Aa\z`, "a"},
+		{`a$b`, "ab"},
 	} {
 		f.Add(seed[0], seed[1])
 	}

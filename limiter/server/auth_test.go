@@ -381,7 +381,7 @@ func TestAuth_DecidesTooLongADelayInOneCall(t *testing.T) {
 	dark := tenantRule("dark", 1)
 	dark.Shadow = true
 	store := &callCounter{Store: atNoon()}
-	h := newHandlerWith(t, newEngine(t, store, dark, dripRule("drip", 1, 9)), func(o *Options) { o.MaxDelay = time.Nanosecond })
+	h := newHandlerWith(t, newEngine(t, store, dark, dripRule("slow", 1, 9)), func(o *Options) { o.MaxDelay = time.Nanosecond })
 	for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
 		if w := call(h, authRequest("/v1/auth/shop", nil)); w.Code != want {
 			t.Fatalf("%d %s, want %d", w.Code, w.Body, want)
