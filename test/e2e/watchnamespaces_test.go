@@ -124,7 +124,7 @@ func checkMetrics(t *testing.T, kube *fixture.KubeProcess, address, namespace st
 		t.Fatal(err)
 	}
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the certificate is self-signed
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // the certificate is self-signed
 	}}
 	// The filter of controller-runtime reports a token that the API server rejects as an error of its own.
 	for _, c := range []struct {
@@ -148,7 +148,7 @@ func checkMetrics(t *testing.T, kube *fixture.KubeProcess, address, namespace st
 			t.Errorf("with token %.9q: %s, %v, want %d", c.token, response.Status, err, c.status)
 		}
 	}
-	if response, err := http.Get("http://" + address + "/metrics"); err == nil { //nolint:noctx // it fails immediately
+	if response, err := http.Get("http://" + address + "/metrics"); err == nil {
 		_ = response.Body.Close()
 		if response.StatusCode == http.StatusOK {
 			t.Error("the metrics are served without TLS")
