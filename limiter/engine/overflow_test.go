@@ -179,3 +179,17 @@ func TestBoundIdentifiers_AppliesToBatchesAndPeeks(t *testing.T) {
 		t.Errorf("%d counters, want %d", n, counters)
 	}
 }
+
+// BenchmarkCheckBoundedIdentifiers is BenchmarkCheck with a bound on identifiers, which is not reached.
+func BenchmarkCheckBoundedIdentifiers(b *testing.B) {
+	e := engine.New(memstore.New(epoch), engine.SourceMemory, engine.NewMetrics(prometheus.NewPedanticRegistry()),
+		engine.BoundIdentifiers(engine.Identifiers{Max: 1_000_000}))
+	e.Swap(index(b, rule("shop/a", 1_000_000), rule("shop/b", 1_000_000)))
+	check := request(1, map[string]string{"tenant": "acme"})
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := e.Check(b.Context(), check); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
