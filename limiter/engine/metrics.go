@@ -78,7 +78,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		Name: "weir_known_denials",
 		Help: "Cached denials, which are repeated without a call to the store. Expired denials count until they are evicted.",
 	}, m.cachedDenials)
-	registry.MustRegister(known, m.identifiers, m.overflow, m.decisions, m.shadowDenials, m.missingIDs, m.noRule, m.storeSeconds, m.storeErrors, m.revision, m.policies)
+	registry.MustRegister(m.identifiers, m.overflow)
+	registry.MustRegister(known, m.decisions, m.shadowDenials, m.missingIDs, m.noRule, m.storeSeconds, m.storeErrors, m.revision, m.policies)
 	return m
 }
 

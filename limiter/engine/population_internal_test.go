@@ -15,11 +15,11 @@ func TestEstimate_IsWithinFivePercentOfTheDistinctHashes(t *testing.T) {
 			seed, a, b := maphash.MakeSeed(), &sketch{}, &sketch{}
 			for i := range n {
 				hash := maphash.String(seed, strconv.Itoa(i))
-				switch {
-				case i%3 == 0:
+				switch i % 3 {
+				case 0:
 					a.add(hash)
 					b.add(hash)
-				case i%3 == 1:
+				case 1:
 					a.add(hash)
 				default:
 					b.add(hash)

@@ -34,8 +34,12 @@ func corruptLimits(t testing.TB) []limiter.Limit {
 		algorithm limiter.Algorithm
 		units     int64
 	}{
-		{limiter.FixedWindow, 10}, {limiter.SlidingWindowCounter, 10}, {limiter.SlidingWindowLog, 10}, {limiter.SlidingWindowLog, 1000},
-		{limiter.TokenBucket, 10}, {limiter.LeakyBucket, 1},
+		{limiter.FixedWindow, 10},
+		{limiter.SlidingWindowCounter, 10},
+		{limiter.SlidingWindowLog, 10},
+		{limiter.SlidingWindowLog, 1000},
+		{limiter.TokenBucket, 10},
+		{limiter.LeakyBucket, 1},
 	} {
 		limit, err := limiter.NewLimit(of.algorithm, of.units, limiter.MaxWindow)
 		if err != nil {

@@ -2,7 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"errors"
+	"io"
 	"testing"
 	"time"
 
@@ -56,7 +56,7 @@ func TestBreaker_OpensOnABrokenConnectionOfACallerThatIsLate(t *testing.T) {
 	cancel()
 	b := (&breakerConfig{observer: unusedObserver{t}, ctx: ctx, timeout: patience}).newBreaker("node")
 	b.send([]*call{{deadline: time.Now().Add(time.Millisecond)}}, func(batch []*call) {
-		batch[0].reply.err = redisclient.WithKind(errors.New("READONLY You can't write against a read only replica."))
+		batch[0].reply.err = redisclient.WithKind(io.EOF)
 	})
 	b.send([]*call{{deadline: time.Now().Add(time.Millisecond)}}, func(batch []*call) {
 		batch[0].reply.err = redisclient.WithKind(redis.ErrPoolTimeout)
