@@ -28,6 +28,7 @@ const (
 const (
 	ReasonAccepted   = "Accepted"   // Accepted=True
 	ReasonInvalid    = "Invalid"    // Accepted=False, Stalled=True: the policy does not compile
+	ReasonOverBudget = "OverBudget" // Accepted=False, Stalled=True: the policy exceeds spec.policyBudget of the Limiter
 	ReasonProgrammed = "Programmed" // Programmed=True, Ready=True
 	ReasonPending    = "Pending"    // Programmed=False: some replicas have not acknowledged this generation yet
 	// ReasonPartiallyProgrammed is the reason of Ready=True: some Limiters enforce this generation, and the others cannot.

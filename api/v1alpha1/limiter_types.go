@@ -72,6 +72,9 @@ type LimiterSpec struct {
 	// which has no namespace. If omitted or empty, it selects the policies of all namespaces.
 	// +optional
 	PolicyNamespaceSelector *LabelSelector `json:"policyNamespaceSelector,omitempty"`
+	// policyBudget bounds the size of the policies that the Limiter enforces, in each namespace and in total.
+	// +optional
+	PolicyBudget PolicyBudget `json:"policyBudget,omitzero"`
 	// identity sets where requests carry their identifiers. It applies to policies without spec.identifier.
 	// +optional
 	// +kubebuilder:default={}

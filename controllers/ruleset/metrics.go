@@ -16,6 +16,7 @@ import (
 type metrics struct {
 	problems    *prometheus.GaugeVec
 	policies    *prometheus.GaugeVec
+	budget      *prometheus.GaugeVec
 	propagation prometheus.Histogram
 }
 
@@ -38,6 +39,11 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Name: "weir_rules_policies",
 			Help: "Policies in the rule set of a Limiter.",
 		}, []string{limiterLabel}),
+		budget: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "weir_policy_budget_used_ratio",
+			Help: "The part of spec.policyBudget.total that the policies of a Limiter use, 0 to 1, by resource: bytes, rules, " +
+				"expressions or regularExpressions.",
+		}, []string{limiterLabel, "resource"}),
 		propagation: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_propagation_seconds",
 			Help: "Seconds from when the operator reads an edited policy until the heartbeats of all live replicas report it. " +
@@ -45,7 +51,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}),
 	}
-	err := errors.Join(registry.Register(m.problems), registry.Register(m.policies), registry.Register(m.propagation))
+	err := errors.Join(registry.Register(m.problems), registry.Register(m.policies), registry.Register(m.budget), registry.Register(m.propagation))
 	if err != nil {
 		return nil, fmt.Errorf("register metrics of rule sets: %w", err)
 	}
@@ -59,6 +65,11 @@ const limiterLabel = "limiter"
 // before is nil.
 func (m *metrics) observeRuleSet(limiter types.NamespacedName, pending edits, before, after *selection.RuleSet, now time.Time) edits {
 	m.policies.WithLabelValues(limiter.String()).Set(float64(len(after.Rules)))
+	for i, limit := range after.Budget.Total.Amounts() {
+		if limit.Used > 0 {
+			m.budget.WithLabelValues(limiter.String(), limit.Name).Set(float64(after.Used.Amounts()[i].Used) / float64(limit.Used))
+		}
+	}
 	m.problems.DeletePartialMatch(prometheus.Labels{limiterLabel: limiter.String()})
 	for _, problems := range after.Problems {
 		for _, p := range problems {
@@ -95,4 +106,5 @@ func (m *metrics) observeDelivery(pending edits, set *selection.RuleSet, d publi
 func (m *metrics) remove(limiter types.NamespacedName) {
 	m.policies.DeletePartialMatch(prometheus.Labels{limiterLabel: limiter.String()})
 	m.problems.DeletePartialMatch(prometheus.Labels{limiterLabel: limiter.String()})
+	m.budget.DeletePartialMatch(prometheus.Labels{limiterLabel: limiter.String()})
 }

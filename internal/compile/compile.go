@@ -1,6 +1,9 @@
 package compile
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -25,6 +28,8 @@ type Result struct {
 	Set rules.Set
 	// Problems lists why the other policies are not enforced, sorted by policy, and for each policy in the order of its fields.
 	Problems []Problem
+	// Used is what the rules use of the budget.
+	Used Usage
 	// Overrides lists the policies that have no effect because of another policy, sorted by policy and domain.
 	Overrides []Override
 }
@@ -44,15 +49,29 @@ func (p Problem) String() string { return p.Policy + ": " + p.Field + ": " + p.M
 
 // Compile compiles the policies to rules, and returns the problems of each invalid policy. Policies without an identifier use the identity
 // table. Policies that are being deleted are ignored. The Set contains only those properties of namespaces that its rules read.
-func (p Policies) Compile(identity Identity) Result {
+func (p Policies) Compile(identity Identity) Result { return p.CompileWithin(identity, Budget{}) }
+
+// CompileWithin is [Policies.Compile] for the policies that fit the budget. The others have a problem with v1alpha1.ReasonOverBudget.
+func (p Policies) CompileWithin(identity Identity, budget Budget) Result {
 	var result Result
+	var all []compiled
 	for _, same := range groupByName(p) {
 		valid, found := validate(same)
 		if len(found) > 0 {
 			result.Problems = append(result.Problems, found...)
 			continue
 		}
-		result.Set.Rules = append(result.Set.Rules, lower(valid, resolveIdentifier(valid, identity)))
+		all = append(all, compiled{candidate: valid.candidate, rule: lower(valid, resolveIdentifier(valid, identity))})
+	}
+	if budget == (Budget{}) {
+		for i := range all {
+			result.Set.Rules = append(result.Set.Rules, all[i].rule)
+		}
+	} else {
+		var over []Problem
+		result.Set.Rules, result.Used, over = budget.within(all)
+		result.Problems = append(result.Problems, over...)
+		slices.SortStableFunc(result.Problems, func(x, y Problem) int { return cmp.Compare(x.Policy, y.Policy) })
 	}
 	result.Set.Namespaces = namespaceFacts(p.Namespaces, result.Set.Rules, identity)
 	result.Overrides = overrides(result.Set.Rules)

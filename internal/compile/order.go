@@ -3,6 +3,7 @@ package compile
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
@@ -23,6 +24,7 @@ type candidate struct {
 	name       string // as in rules and problems
 	namespace  string // empty if the policy is cluster-scoped
 	objectName string
+	created    time.Time // zero in a file
 	spec       *v1alpha1.RateLimitPolicySpec
 	cluster    *v1alpha1.ClusterRateLimitPolicySpec // nil if the policy is namespaced
 }
@@ -41,12 +43,14 @@ func groupByName(policies Policies) [][]candidate {
 	}
 	for i := range policies.Namespaced {
 		if p := &policies.Namespaced[i]; p.DeletionTimestamp == nil {
-			add(candidate{name: Name(p), namespace: p.Namespace, objectName: p.Name, spec: &p.Spec})
+			add(candidate{name: Name(p), namespace: p.Namespace, objectName: p.Name, created: p.CreationTimestamp.Time, spec: &p.Spec})
 		}
 	}
 	for i := range policies.Cluster {
 		if p := &policies.Cluster[i]; p.DeletionTimestamp == nil {
-			add(candidate{name: ClusterName(p), objectName: p.Name, spec: &p.Spec.RateLimitPolicySpec, cluster: &p.Spec})
+			add(candidate{
+				name: ClusterName(p), objectName: p.Name, created: p.CreationTimestamp.Time, spec: &p.Spec.RateLimitPolicySpec, cluster: &p.Spec,
+			})
 		}
 	}
 	all := make([][]candidate, 0, len(groups))

@@ -276,6 +276,11 @@ func podCases() []schemaCase {
 		})
 	}
 	all = append(all, betweenCases("spec.replicas", 0, 1000, number(`spec: {replicas: %d}`))...)
+	for _, part := range []string{"perNamespace", "total"} {
+		for _, limit := range []string{"bytes", "rules", "expressions", "regularExpressions"} {
+			all = append(all, betweenCases("spec.policyBudget."+part+"."+limit, 1, 1_000_000_000, number(`spec: {policyBudget: {`+part+`: {`+limit+`: %d}}}`))...)
+		}
+	}
 	all = append(all, betweenCases("spec.identity.ip.ipv6PrefixLength", 1, 128, number(`spec: {identity: {ip: {ipv6PrefixLength: %d}}}`))...)
 	all = append(all, betweenCases("spec.autoscaling.minReplicas", 1, 1000, number(`spec: {autoscaling: {maxReplicas: 1000, minReplicas: %d}}`))...)
 	all = append(all, betweenCases("spec.autoscaling.maxReplicas", 1, 1000, number(`spec: {autoscaling: {minReplicas: 1, maxReplicas: %d}}`))...)

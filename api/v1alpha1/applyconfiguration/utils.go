@@ -20,6 +20,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.APIKeyIdentityApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Autoscaling"):
 		return &apiv1alpha1.AutoscalingApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BudgetLimits"):
+		return &apiv1alpha1.BudgetLimitsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ClusterRateLimitPolicy"):
 		return &apiv1alpha1.ClusterRateLimitPolicyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ClusterRateLimitPolicySpec"):
@@ -82,6 +84,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.PathMatchApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodTemplate"):
 		return &apiv1alpha1.PodTemplateApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PolicyBudget"):
+		return &apiv1alpha1.PolicyBudgetApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyCount"):
 		return &apiv1alpha1.PolicyCountApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyLimiterStatus"):

@@ -16,6 +16,8 @@ type outcome struct {
 	limiter  types.NamespacedName // empty for a policy that no Limiter selects
 	rule     *selection.Rule      // nil if the policy does not compile or is not selected
 	problems []compile.Problem
+	// overBudget describes why the policy exceeds the budget of the Limiter; empty if it does not.
+	overBudget string
 	// enforced reports whether every replica that serves, of at least one, enforces the policy. While the operator cannot use
 	// Redis, it reports whether they did when the operator last could.
 	enforced               bool
@@ -31,6 +33,10 @@ type outcome struct {
 // outcomeOf returns the state of a policy that the Limiter selects. The reported statuses are those of the policy before.
 func outcomeOf(s *LimiterState, p selection.Policy, reported []v1alpha1.PolicyLimiterStatus) outcome {
 	o := outcome{limiter: s.Limiter, problems: s.RuleSet.Problems[p.Key()]}
+	if len(o.problems) > 0 && o.problems[0].Reason == v1alpha1.ReasonOverBudget { // other Limiters can have another budget
+		o.overBudget, o.problems = problemText(o.problems), nil
+		return o
+	}
 	rule, ok := s.RuleSet.Rules[p.Name]
 	if !ok || len(o.problems) > 0 {
 		return o
@@ -75,6 +81,7 @@ type summary struct {
 	acknowledged, replicas int32 // zero if it is enforced: the status has numbers only while replicas are missing
 	connecting             bool
 	unavailable            string
+	overBudget             string
 	degradation            degradation
 	overridden             selection.Overridden
 	webhook, notAdmitted   string
@@ -82,7 +89,7 @@ type summary struct {
 
 func (o outcome) summary() summary {
 	if o.rule == nil {
-		return summary{limiter: o.limiter, notAdmitted: o.notAdmitted}
+		return summary{limiter: o.limiter, overBudget: o.overBudget, notAdmitted: o.notAdmitted}
 	}
 	s := summary{
 		limiter: o.limiter, revision: o.rule.Revision, enforced: o.enforced, degradation: o.degradation, overridden: o.overridden,

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,10 +34,10 @@ func policyStatus(
 		Conditions:         mergeConditions(before.Conditions, wanted, generation, now),
 	}
 	for _, o := range outcomes {
-		if o.rule == nil || len(status.Limiters) == maxLimiters {
+		if o.rule == nil && o.overBudget == "" || len(status.Limiters) == maxLimiters {
 			continue
 		}
-		if status.Effective == nil {
+		if status.Effective == nil && o.rule != nil {
 			effective := o.rule.Effective
 			status.Effective = &effective
 		}
@@ -47,8 +48,11 @@ func policyStatus(
 
 // entry returns the state of the policy at one Limiter.
 func (o outcome) entry(before []metav1.Condition, generation int64, now time.Time) v1alpha1.PolicyLimiterStatus {
-	entry := v1alpha1.PolicyLimiterStatus{Namespace: o.limiter.Namespace, Name: o.limiter.Name, Revision: o.rule.Revision}
-	if !o.enforced {
+	entry := v1alpha1.PolicyLimiterStatus{Namespace: o.limiter.Namespace, Name: o.limiter.Name}
+	if o.rule != nil {
+		entry.Revision = o.rule.Revision
+	}
+	if o.rule != nil && !o.enforced {
 		entry.Acknowledged, entry.Replicas = &o.acknowledged, &o.replicas
 	}
 	wanted := []metav1.Condition{o.programmed(generation).condition(v1alpha1.ConditionProgrammed)}
@@ -93,8 +97,12 @@ func policyConditions(
 ) (all []metav1.Condition, due time.Time) {
 	for _, o := range outcomes {
 		if len(o.problems) > 0 {
-			return invalid(problemText(o.problems)), time.Time{}
+			return rejected(v1alpha1.ReasonInvalid, "the policy is invalid", problemText(o.problems)), time.Time{}
 		}
+	}
+	if !slices.ContainsFunc(outcomes, func(o outcome) bool { return o.overBudget == "" }) {
+		message := outcomes[0].prefix(outcomes) + outcomes[0].overBudget
+		return rejected(v1alpha1.ReasonOverBudget, "the policy is over budget", message), time.Time{}
 	}
 	ready, due := ready(outcomes, reported, generation, now)
 	all = []metav1.Condition{
@@ -118,12 +126,12 @@ func policyConditions(
 	return all, due
 }
 
-func invalid(message string) []metav1.Condition {
+func rejected(reason, cause, message string) []metav1.Condition {
 	return []metav1.Condition{
-		condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalid, message),
-		condition(v1alpha1.ConditionProgrammed, metav1.ConditionFalse, v1alpha1.ReasonInvalid, "not enforced: the policy is invalid"),
-		condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvalid, message),
-		condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalid, message),
+		condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, reason, message),
+		condition(v1alpha1.ConditionProgrammed, metav1.ConditionFalse, reason, "not enforced: "+cause),
+		condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message),
+		condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, reason, message),
 	}
 }
 

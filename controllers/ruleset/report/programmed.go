@@ -29,6 +29,8 @@ func (o outcome) programmed(generation int64) verdict {
 	switch {
 	case o.notAdmitted != "":
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonNotAdmitted, o.notAdmitted}
+	case o.overBudget != "":
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonOverBudget, o.overBudget}
 	case o.rule == nil:
 		return verdict{
 			metav1.ConditionFalse, v1alpha1.ReasonNotSelected,

@@ -16,7 +16,10 @@ import (
 func TestPolicyStatus_ReadyDependsOnTheLimitersThatCanEnforce(t *testing.T) {
 	rule := &selection.Rule{Revision: "sha256:a"}
 	of := func(name string, o outcome) outcome {
-		o.limiter, o.rule = types.NamespacedName{Namespace: "weir", Name: name}, rule
+		o.limiter = types.NamespacedName{Namespace: "weir", Name: name}
+		if o.overBudget == "" {
+			o.rule = rule
+		}
 		return o
 	}
 	enforced := outcome{enforced: true}
@@ -38,6 +41,11 @@ func TestPolicyStatus_ReadyDependsOnTheLimitersThatCanEnforce(t *testing.T) {
 			enforced, outcome{replicas: 2, unavailable: "refused"},
 			"False StoreUnreachable weir/staging: Redis cannot be used: refused",
 			"True PartiallyProgrammed 1 of 2 Limiters enforce generation 4; not weir/staging: Redis cannot be used: refused", false,
+		},
+		"the budget of staging has no room": {
+			enforced, outcome{overBudget: "spec: over"},
+			"False OverBudget weir/staging: spec: over",
+			"True PartiallyProgrammed 1 of 2 Limiters enforce generation 4; not weir/staging: spec: over", false,
 		},
 		"some replicas of staging are late": {
 			enforced, outcome{replicas: 2, acknowledged: 1},

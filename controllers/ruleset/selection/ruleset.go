@@ -28,6 +28,9 @@ type RuleSet struct {
 	Rules map[string]Rule
 	// Problems of the policies that do not compile.
 	Problems map[Key][]compile.Problem
+	// Used is what the rules use of the Budget.
+	Used   compile.Usage
+	Budget compile.Budget
 	// Overridden policies, by name. Their rules are in Rules and do not decide in some domain.
 	Overridden map[string]Overridden
 
@@ -72,9 +75,10 @@ func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected c
 	if before.isCompiledFrom(version, policies, namespacesHash) {
 		return before
 	}
-	result := selected.Compile(compile.IdentityOf(&limiter.Spec))
+	budget := compile.BudgetOf(&limiter.Spec)
+	result := selected.CompileWithin(compile.IdentityOf(&limiter.Spec), budget)
 	after := c.index(result.Set, before)
-	after.Limiter = version
+	after.Limiter, after.Used, after.Budget = version, result.Used, budget
 	if dependsOnNamespaces(result.Set) {
 		after.namespacesHash = namespacesHash
 	}

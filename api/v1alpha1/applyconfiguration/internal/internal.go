@@ -52,6 +52,21 @@ var schemaYAML = typed.YAMLObject(`types:
       default: 70
 - name: com.github.weir-dev.weir.api.v1alpha1.Axis
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.BudgetLimits
+  map:
+    fields:
+    - name: bytes
+      type:
+        scalar: numeric
+    - name: expressions
+      type:
+        scalar: numeric
+    - name: regularExpressions
+      type:
+        scalar: numeric
+    - name: rules
+      type:
+        scalar: numeric
 - name: com.github.weir-dev.weir.api.v1alpha1.CIDR
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.ClientName
@@ -602,6 +617,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: podTemplate
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.PodTemplate
+    - name: policyBudget
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.PolicyBudget
     - name: policyNamespaceSelector
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.LabelSelector
@@ -773,6 +791,15 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: io.k8s.api.core.v1.Toleration
           elementRelationship: atomic
+- name: com.github.weir-dev.weir.api.v1alpha1.PolicyBudget
+  map:
+    fields:
+    - name: perNamespace
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.BudgetLimits
+    - name: total
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.BudgetLimits
 - name: com.github.weir-dev.weir.api.v1alpha1.PolicyCount
   map:
     fields:

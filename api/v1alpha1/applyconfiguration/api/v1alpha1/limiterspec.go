@@ -26,6 +26,8 @@ type LimiterSpecApplyConfiguration struct {
 	// policyNamespaceSelector selects RateLimitPolicies by the labels of their namespace. It does not apply to a ClusterRateLimitPolicy,
 	// which has no namespace. If omitted or empty, it selects the policies of all namespaces.
 	PolicyNamespaceSelector *LabelSelectorApplyConfiguration `json:"policyNamespaceSelector,omitempty"`
+	// policyBudget bounds the size of the policies that the Limiter enforces, in each namespace and in total.
+	PolicyBudget *PolicyBudgetApplyConfiguration `json:"policyBudget,omitempty"`
 	// identity sets where requests carry their identifiers. It applies to policies without spec.identifier.
 	Identity *IdentityTableApplyConfiguration `json:"identity,omitempty"`
 	// responseHeaders is the family of rate-limit headers in responses. RateLimit sends RateLimit-Policy and RateLimit. XRateLimit sends
@@ -103,6 +105,14 @@ func (b *LimiterSpecApplyConfiguration) WithPolicySelector(value *LabelSelectorA
 // If called multiple times, the PolicyNamespaceSelector field is set to the value of the last call.
 func (b *LimiterSpecApplyConfiguration) WithPolicyNamespaceSelector(value *LabelSelectorApplyConfiguration) *LimiterSpecApplyConfiguration {
 	b.PolicyNamespaceSelector = value
+	return b
+}
+
+// WithPolicyBudget sets the PolicyBudget field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PolicyBudget field is set to the value of the last call.
+func (b *LimiterSpecApplyConfiguration) WithPolicyBudget(value *PolicyBudgetApplyConfiguration) *LimiterSpecApplyConfiguration {
+	b.PolicyBudget = value
 	return b
 }
 
