@@ -25,8 +25,8 @@ func lintCommand() *cobra.Command {
 FILES are YAML files, directories (their *.yaml and *.yml files, including subdirectories) and "-" for standard input.
 Documents of kinds other than Weir's are skipped. Each problem is printed as one line on standard output, with file,
 line, policy and field. Some checks run only after earlier ones pass: run lint again after a fix. Warnings about valid
-policies that are costly or have no effect, for example because another policy in FILES always takes precedence, are
-printed on standard error. A summary follows.
+policies that are costly or have no effect, for example because another policy in FILES always takes precedence, or that
+exceed the default policy budget of a Limiter, are printed on standard error. A summary follows.
 
 Exit status: 0 if there are no problems, 1 if there are problems, 2 if the command line is invalid or a file cannot be
 read. Warnings do not change the exit status.`,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -109,6 +110,11 @@ func usageOf(rule *rules.Rule) Usage {
 		header(rule.Tiers[i].When.Header)
 	}
 	return u
+}
+
+// Usage returns what the valid policies use.
+func (p Policies) Usage(identity Identity) Usage {
+	return p.CompileWithin(identity, Budget{Total: Usage{Rules: math.MaxInt64}}).Used
 }
 
 // compiled is a rule with the policy that it is made from.

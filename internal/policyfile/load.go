@@ -33,7 +33,9 @@ type Result struct {
 	// Skipped lists the documents that are not policies: objects of other APIs, and Limiters, which are validated but not used.
 	Skipped []Skipped
 
-	defined map[key]*object
+	defined  map[key]*object
+	policies compile.Policies
+	identity compile.Identity
 }
 
 // NewLoader returns a Loader. Policies without an identifier use the identity table.
@@ -69,6 +71,7 @@ func (l *Loader) Compile(files []File) Result {
 		result.Problems = append(result.Problems, l.admit(o, &policies)...)
 	}
 
+	result.policies, result.identity = policies, l.identity
 	compiled := policies.Compile(l.identity)
 	result.Rules = compiled.Set
 	for _, p := range compiled.Problems {
@@ -85,6 +88,11 @@ func (r *Result) Warnings() (all []Problem) {
 		o := r.defined[keyOf(rule.Policy, rule.Domain == "")]
 		for _, w := range compile.Warn(rule, r.Rules.Rules) {
 			all = append(all, o.problem(w.Field, w.Message))
+		}
+	}
+	for _, p := range r.policies.CompileWithin(r.identity, compile.DefaultBudget()).Problems {
+		if p.Reason == v1alpha1.ReasonOverBudget { // in a cluster, the Limiter sets the budget
+			all = append(all, r.defined[keyOf(p.Policy, p.Cluster)].problem(p.Field, "with the default budget: "+p.Message))
 		}
 	}
 	slices.SortStableFunc(all, byPlace)

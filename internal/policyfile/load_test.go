@@ -3,6 +3,7 @@ package policyfile_test
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,6 +96,26 @@ func TestLoad_AcceptsTheSamples(t *testing.T) {
 	}
 	if result.Policies == 0 || len(result.Rules.Rules) != result.Policies {
 		t.Errorf("%d policies compiled to %d rules", result.Policies, len(result.Rules.Rules))
+	}
+}
+
+func TestWarnings_NameThePoliciesOverTheDefaultBudget(t *testing.T) {
+	var content strings.Builder
+	for i := range 1001 {
+		fmt.Fprintf(&content, "---\napiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: p%04d, namespace: shop}\n"+
+			"spec: {axis: Tenant, limit: %d, window: 1m, match: {http: {hosts: [p%d.example]}}}\n", i, i+1, i)
+	}
+	result := newLoader(t).Compile([]policyfile.File{{Name: "a.yaml", Content: []byte(content.String())}})
+	var over []string
+	for _, w := range result.Warnings() {
+		if strings.Contains(w.String(), "policy budget") {
+			over = append(over, w.String())
+		}
+	}
+	const want = "p1000: spec: with the default budget: over the policy budget of the Limiter: this policy needs 1 rules, and the older policies of " +
+		"namespace shop leave less of 1000: shorten or delete policies, or raise spec.policyBudget.perNamespace.rules of the Limiter"
+	if len(result.Problems) != 0 || len(over) != 1 || !strings.HasSuffix(over[0], want) {
+		t.Errorf("problems %v, warnings %q, want one that ends with %q", result.Problems, over, want)
 	}
 }
 

@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"errors"
 	"os/exec"
@@ -24,6 +25,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset"
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
+	"github.com/weir-dev/weir/test/fixture"
 	"github.com/weir-dev/weir/webhook/certificate"
 )
 
@@ -34,6 +36,28 @@ const (
 
 func tlsOptions(serving *certificate.Serving) []func(*tls.Config) {
 	return []func(*tls.Config){serving.Configure}
+}
+
+func TestValidateCreate_RejectsAPolicyOverBudgetInTheAPIServer(t *testing.T) {
+	w := newTestCluster(t)
+	w.operator(rotation())
+	w.waitForWebhook()
+	limiter := &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small"}}
+	limiter.Spec.Redis.Addresses = []v1alpha1.RedisAddress{"redis:6379"}
+	limiter.Spec.PolicySelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"of": v1alpha1.LabelValue(w.namespace)}}
+	limiter.Spec.PolicyBudget.PerNamespace.Rules = new(int64(1))
+	w.must(w.Create(t.Context(), limiter))
+	t.Cleanup(func() { w.must(w.Delete(context.Background(), limiter)) }) // the next test reports for all Limiters
+	first, second := w.policy("first", validSpec), w.policy("second", validSpec)
+	for _, p := range []*v1alpha1.RateLimitPolicy{first, second} {
+		p.Labels = map[string]string{"of": w.namespace}
+	}
+	w.must(w.Create(t.Context(), first))
+	want := "with this policy, namespace " + w.namespace + " needs 2 rules, and the policy budget of Limiter " + w.namespace + "/small is 1 (this policy: 1)"
+	fixture.Await(t, "a policy over budget is rejected", func() bool { // when the cache of the webhook has the Limiter and the first policy
+		err := w.Create(t.Context(), second.DeepCopy(), client.DryRunAll)
+		return apierrors.IsInvalid(err) && strings.Contains(err.Error(), want)
+	})
 }
 
 func TestValidateCreate_RejectsAnInvalidPolicyInTheAPIServer(t *testing.T) {

@@ -19,13 +19,35 @@ const warnOthersUnavailable = "Weir could not read the other policies and valida
 func (c Config) compile(ctx context.Context, one compile.Policies, namespace string) verdict {
 	others, err := c.others(ctx, namespace)
 	if err == nil {
-		return compileWith(one, others, c.Identity)
+		found := compileWith(one, others, c.Identity)
+		if len(found.problems) == 0 {
+			c.addBudgets(ctx, one, &found)
+		}
+		return found
 	}
 	// Rejecting the policy would block all users because of an internal error. Problems of the policy itself do not depend on others.
 	log.FromContext(ctx).Error(err, "Validated a policy without the other policies, because they could not be read", "policy", nameOf(one))
 	found := compileWith(one, compile.Policies{}, c.Identity)
 	found.warnings = append(found.warnings, warnOthersUnavailable)
 	return found
+}
+
+// addBudgets adds a problem if no Limiter has room for the policy, and otherwise a warning for each Limiter without room.
+func (c Config) addBudgets(ctx context.Context, one compile.Policies, found *verdict) {
+	refusals, rejected, err := c.checkBudgets(ctx, one)
+	if err != nil { // the operator applies the budget to the stored policy
+		log.FromContext(ctx).Error(err, "Validated a policy without the budgets of the Limiters", "policy", nameOf(one))
+		return
+	}
+	for i, refusal := range refusals {
+		if rejected && i == 0 {
+			found.problems = append(found.problems, compile.Problem{
+				Policy: nameOf(one), Cluster: len(one.Cluster) > 0, Field: "spec", Reason: v1alpha1.ReasonOverBudget, Message: refusal,
+			})
+		} else if len(found.warnings) < warningCount {
+			found.warnings = append(found.warnings, truncate(refusal))
+		}
+	}
 }
 
 // others lists the stored policies. The caller must not modify them, because the cache owns them.

@@ -25,6 +25,8 @@ type Config struct {
 	Stored Lister
 	// Identity is the identity table for policies without an identifier.
 	Identity compile.Identity
+
+	usages *usages
 }
 
 // Lister lists stored objects.
@@ -39,6 +41,7 @@ type mux interface {
 
 // Register registers the webhooks for both kinds of policies.
 func Register(server mux, config Config) {
+	config.usages = &usages{}
 	server.Register(PathRateLimitPolicies, closing{admission.WithValidator(config.Scheme, rateLimitPolicies(config))})
 	server.Register(PathClusterRateLimitPolicies, closing{admission.WithValidator(config.Scheme, clusterRateLimitPolicies(config))})
 }
