@@ -51,8 +51,8 @@ type gremlinsReport struct {
 }
 
 // goMutants returns the mutants of the Go files of packages. Gremlins finds them, and measures which lines the tests
-// execute. It does not run them, see README.md.
-func goMutants(ctx context.Context, root, temporary string, packages []string) ([]*Mutant, error) {
+// execute. It does not run them, see README.md. own: only the tests of the packages themselves.
+func goMutants(ctx context.Context, root, temporary string, packages []string, own bool) ([]*Mutant, error) {
 	var mutants []*Mutant
 	for i, folder := range topFolders(packages) {
 		output := filepath.Join(temporary, fmt.Sprintf("gremlins-%d.json", i))
@@ -66,7 +66,7 @@ func goMutants(ctx context.Context, root, temporary string, packages []string) (
 		command := exec.CommandContext(ctx, "go", append(args, "./"+folder)...)
 		command.Dir = root
 		overlay := filepath.Join(temporary, fmt.Sprintf("gremlins-%d-overlay.json", i))
-		if err := writeOverlay(overlay, otherTests(root, folder, packages)); err != nil {
+		if err := writeOverlay(overlay, otherTests(root, folder, packages, own)); err != nil {
 			return nil, err
 		}
 		command.Env = append(os.Environ(), "TMPDIR="+temporary, "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay)
@@ -88,10 +88,10 @@ func goMutants(ctx context.Context, root, temporary string, packages []string) (
 
 // otherTests returns the overlay that removes the tests below folder that do not run on mutants of packages. Otherwise gremlins
 // runs all of them.
-func otherTests(root, folder string, packages []string) map[string]string {
+func otherTests(root, folder string, packages []string, own bool) map[string]string {
 	var needed []string
 	for _, p := range packages {
-		needed = append(needed, testFolders(p)...)
+		needed = append(needed, testFolders(p, own)...)
 	}
 	removed := map[string]string{}
 	_ = fs.WalkDir(os.DirFS(root), folder, func(name string, _ fs.DirEntry, err error) error {

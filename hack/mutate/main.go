@@ -150,7 +150,7 @@ type runner struct {
 // find returns all mutants of packages.
 func (r *runner) find(ctx context.Context, packages []string) ([]*Mutant, error) {
 	fmt.Fprintf(r.out, "mutate: looking for mutants in %d packages\n", len(packages))
-	all, err := goMutants(ctx, r.root, r.temporary, packages)
+	all, err := goMutants(ctx, r.root, r.temporary, packages, r.own)
 	if err != nil {
 		return nil, err
 	}
@@ -265,10 +265,7 @@ func (r *runner) testPackage(ctx context.Context, folder string, mutants []*Muta
 	if slices.ContainsFunc(mutants, (*Mutant).isLua) {
 		skip = goldenTests
 	}
-	folders := testFolders(folder)
-	if r.own {
-		folders = folders[:1]
-	}
+	folders := testFolders(folder, r.own)
 	builder := &suite{root: r.root, folder: folder}
 	schema, err := newSchema(r.root, folder, r.temporary, mutants, func(overlay string) ([]byte, error) {
 		return builder.build(ctx, filepath.Join(r.temporary, "schema.test"), overlay)

@@ -220,7 +220,7 @@ func TestOtherTests_RemovesTheTestsOfOtherPackages(t *testing.T) {
 		for _, name := range want {
 			removed[filepath.Join(root, name)] = ""
 		}
-		if got := otherTests(root, "limiter", []string{selected}); !maps.Equal(got, removed) {
+		if got := otherTests(root, "limiter", []string{selected}, false); !maps.Equal(got, removed) {
 			t.Errorf("%s: removes %v, want %v", selected, slices.Sorted(maps.Keys(got)), want)
 		}
 	}

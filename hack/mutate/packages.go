@@ -29,8 +29,11 @@ func groupOf(folder string) string {
 	return ""
 }
 
-// testFolders returns the packages whose tests run on the mutants of folder.
-func testFolders(folder string) []string {
+// testFolders returns the packages whose tests run on the mutants of folder: with own, only the package itself.
+func testFolders(folder string, own bool) []string {
+	if own {
+		return []string{folder}
+	}
 	switch folder {
 	case "limiter/local", "limiter/failover":
 		return []string{folder, "limiter/engine"} // outages of Redis, and limits on the sum over replicas
