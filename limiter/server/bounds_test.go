@@ -1,0 +1,62 @@
+package server
+
+import (
+	"encoding/base64"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// One header of each family is enough: one of the two comes from the client.
+func TestForwardedRequest_RejectsAnyMixOfFamilies(t *testing.T) {
+	for _, forwarded := range []string{"X-Forwarded-Uri", "X-Forwarded-Method"} {
+		for _, original := range []string{"X-Original-Uri", "X-Original-Url", "X-Original-Method"} {
+			r := httptest.NewRequest(http.MethodGet, "/v1/auth/shop", nil)
+			r.Header = http.Header{forwarded: {"GET"}, original: {"GET"}}
+			if _, bad := forwardedRequest(r); bad == nil {
+				t.Errorf("%s and %s were accepted", forwarded, original)
+			}
+		}
+	}
+}
+
+func TestForwardedRequest_ReadsTheHostOfAnAbsoluteURL(t *testing.T) {
+	for target, want := range map[string]struct{ host, path string }{
+		"https://api.shop.example/v1/search?q=x": {"api.shop.example", "/v1/search"},
+		"https://api.shop.example?q=x":           {"api.shop.example", "/"},
+		"https://api.shop.example":               {"api.shop.example", "/"},
+		"https:///v1/search":                     {"proxy.example", "/v1/search"},
+		"/v1/search":                             {"proxy.example", "/v1/search"},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "https://proxy.example/v1/auth/shop", nil)
+		r.Header = http.Header{"X-Original-Url": {target}, "X-Original-Method": {"GET"}}
+		request, bad := forwardedRequest(r)
+		if bad != nil || request.Host != want.host || request.Path != want.path {
+			t.Errorf("%s: host %q and path %q, %v; want %+v", target, request.Host, request.Path, bad, want)
+		}
+	}
+}
+
+func TestDecodeBase64_ReadsBothAlphabets(t *testing.T) {
+	const text = `{"sub":"~~~???>>>"}`
+	encodings := map[string]*base64.Encoding{"std": base64.StdEncoding, "raw std": base64.RawStdEncoding, "URL": base64.URLEncoding, "raw URL": base64.RawURLEncoding}
+	for name, encoding := range encodings {
+		encoded := encoding.EncodeToString([]byte(text))
+		if !strings.ContainsAny(encoded, "+/-_") {
+			t.Fatalf("%s does not depend on the alphabet", encoded)
+		}
+		if got, err := decodeBase64(encoded); err != nil || string(got) != text {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+func TestAuth_AcceptsDomainsUpToTheBound(t *testing.T) {
+	h := newHandler(t, newEngine(t, atNoon(), tenantRule("a", 9)))
+	for length, want := range map[int]int{maxDomain: http.StatusOK, maxDomain + 1: http.StatusBadRequest} {
+		if got := call(h, authRequest("/v1/auth/"+strings.Repeat("d", length), nil)).Code; got != want {
+			t.Errorf("a domain of %d bytes: status %d, want %d", length, got, want)
+		}
+	}
+}
