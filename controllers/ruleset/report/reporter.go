@@ -194,7 +194,7 @@ func (r *Reporter) outcomes(
 		if _, selected := s.RuleSet.Policies[p.GetUID()]; selected {
 			o := outcomeOf(s, p, reported)
 			if o.rule != nil {
-				known := false
+				var known bool
 				if o.webhook, known = r.States.webhookProblem(s.RuleSet.Limiter.UID, p); !known {
 					return nil, false
 				}
