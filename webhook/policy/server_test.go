@@ -157,7 +157,8 @@ func (w *testCluster) operatorAt(rotation certificate.Rotation, clock func() tim
 		WebhookServer: webhook.NewServer(webhook.Options{Host: host, Port: number, TLSOpts: tlsOptions(serving)}),
 	})
 	w.must(err)
-	for _, kind := range []client.Object{&v1alpha1.RateLimitPolicy{}, &v1alpha1.ClusterRateLimitPolicy{}, &v1alpha1.Limiter{}} {
+	namespaces := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
+	for _, kind := range []client.Object{&v1alpha1.RateLimitPolicy{}, &v1alpha1.ClusterRateLimitPolicy{}, &v1alpha1.Limiter{}, namespaces} {
 		_, err = mgr.GetCache().GetInformer(w.Context(), kind)
 		w.must(err)
 	}
