@@ -12,14 +12,15 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// unusedObserver is for breakers that stay closed.
-type unusedObserver struct{ t *testing.T }
+// unusedObserver ignores all events.
+type unusedObserver struct{}
 
-func (o unusedObserver) Unavailable(address string, cause error) {
-	o.t.Errorf("%s is unavailable: %v", address, cause)
-}
+func (o unusedObserver) Unavailable(string, error)                       {}
 func (o unusedObserver) Recovering(context.Context, time.Duration) error { return nil }
 func (o unusedObserver) Recovered(string)                                {}
+
+// neverReached is the probe of a node that does not answer.
+func neverReached(context.Context, string) error { return context.DeadlineExceeded }
 
 func timesOut(batch []*call) {
 	for _, c := range batch {
@@ -40,7 +41,7 @@ func TestBreaker_IgnoresATimeoutOfACallerThatIsLate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel() // no probes
-			b := (&breakerConfig{observer: unusedObserver{t}, ctx: ctx, timeout: patience}).newBreaker("node")
+			b := (&breakerConfig{probe: neverReached, observer: unusedObserver{}, ctx: ctx, timeout: patience}).newBreaker("node")
 			batch := []*call{{deadline: time.Now().Add(test.left)}, {deadline: time.Now().Add(-time.Minute)}}
 			b.send(batch, timesOut)
 			if got := b.state.Load(); got != test.want {
@@ -54,7 +55,7 @@ func TestBreaker_IgnoresATimeoutOfACallerThatIsLate(t *testing.T) {
 func TestBreaker_OpensOnABrokenConnectionOfACallerThatIsLate(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	b := (&breakerConfig{observer: unusedObserver{t}, ctx: ctx, timeout: patience}).newBreaker("node")
+	b := (&breakerConfig{probe: neverReached, observer: unusedObserver{}, ctx: ctx, timeout: patience}).newBreaker("node")
 	b.send([]*call{{deadline: time.Now().Add(time.Millisecond)}}, func(batch []*call) {
 		batch[0].reply.err = redisclient.WithKind(io.EOF)
 	})
