@@ -193,10 +193,13 @@ func TestReadyz_ReportsWhatIsMissingWithoutRedisAndSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	snapshot := filepath.Join(t.TempDir(), "rules.json.gz")
-	l := startCold(t, buildWeir(t), "redis://"+addr, snapshot)
+	l := startCold(t, buildWeir(t), "redis://:s3cret@"+addr, snapshot)
 	namesBoth := func(snapshotProblem string) func() bool {
 		return func() bool {
 			status, body := l.readyz()
+			if strings.Contains(body, "s3cret") {
+				t.Fatalf("/readyz returns the password: %s", body)
+			}
 			return status == http.StatusServiceUnavailable &&
 				strings.HasPrefix(body, "no rules yet: Redis unreachable: ") && strings.Contains(body, "; snapshot "+snapshot+" "+snapshotProblem)
 		}

@@ -239,31 +239,6 @@ func TestRedis_IsRepairedAfterItRestartsEmpty(t *testing.T) {
 	}
 }
 
-func TestReadyz_ReportsWhyAReplicaHasNoRules(t *testing.T) {
-	weir, err := fixture.BuildWeir(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var addrs [3]string // no server listens on the last one
-	for i := range addrs {
-		if addrs[i], err = fixture.FreeAddr(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	fixture.Weir(t, weir, "limiter", "--grpc-listen=", "--listen", addrs[0], "--ops-listen", addrs[1], "--redis", "redis://:s3cret@"+addrs[2], "--drain", "0s")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := fixture.WaitHTTP(ctx, "http://"+addrs[1]+"/healthz", http.StatusOK); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	err = fixture.WaitHTTP(ctx, "http://"+addrs[1]+"/readyz", http.StatusOK)
-	if err == nil || !strings.Contains(err.Error(), "503") || !strings.Contains(err.Error(), "Redis") || strings.Contains(err.Error(), "s3cret") {
-		t.Errorf("readiness without Redis: %v", err)
-	}
-}
-
 // TestProgrammed_WaitsForALateReplica pauses one of two replicas during an edit. Its heartbeat stays valid for a while.
 func TestProgrammed_WaitsForALateReplica(t *testing.T) {
 	w := newTestCluster(t)
