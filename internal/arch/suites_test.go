@@ -15,16 +15,33 @@ import (
 // TestSuites_AreListedWithTestsThatExist compares test/README.md with the test functions of all modules: the page names every package
 // with tests except the tools in hack, and every test that it names is in the package before it.
 func TestSuites_AreListedWithTestsThatExist(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "test", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, problem := range checkSuites(string(page), testsByPackage(t)) {
+	page, tests := readPage(t, "test/README.md"), testsByPackage(t)
+	for _, problem := range slices.Concat(missingTests(page, tests), missingPackages(page, tests)) {
 		t.Errorf("test/README.md: %s", problem)
 	}
 }
 
-func TestCheckSuites_ReportsWhatIsMissing(t *testing.T) {
+// TestSecurity_NamesTestsThatExist checks the tests that the threat model names.
+func TestSecurity_NamesTestsThatExist(t *testing.T) {
+	page := readPage(t, "docs/concepts/security.md")
+	if named := strings.Count(page, "`Test"); named < 20 {
+		t.Errorf("docs/concepts/security.md names %d tests, want one for each statement", named)
+	}
+	for _, problem := range missingTests(page, testsByPackage(t)) {
+		t.Errorf("docs/concepts/security.md: %s", problem)
+	}
+}
+
+func readPage(t *testing.T, name string) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(page)
+}
+
+func TestSuites_ReportsWhatIsMissing(t *testing.T) {
 	tests := map[string][]string{"a": {"TestA"}, "a/b": {"TestB"}, "c": {"TestC"}, "hack/d": {"TestD"}}
 	for page, want := range map[string][]string{
 		"`a`, `a/b`, `c`":             nil,
@@ -34,17 +51,17 @@ func TestCheckSuites_ReportsWhatIsMissing(t *testing.T) {
 		"`a`, `a/b`, `c`\n`TestB`":    nil,
 		"`a`, `a/b`, `c`\n`TestGone`": {"there is no TestGone in any package"},
 	} {
-		if got := checkSuites(page, tests); !slices.Equal(got, want) {
+		if got := slices.Concat(missingTests(page, tests), missingPackages(page, tests)); !slices.Equal(got, want) {
 			t.Errorf("%q: %q, want %q", page, got, want)
 		}
 	}
 }
 
-// checkSuites returns a message for each package in tests that page does not name, and for each test on the page that does not exist in
-// the last package before it in the same line, or in any package if there is no package before it.
-func checkSuites(page string, tests map[string][]string) []string {
-	quoted := regexp.MustCompile("`([^`]+)`")
-	named := map[string]bool{}
+var quoted = regexp.MustCompile("`([^`]+)`")
+
+// missingTests returns a message for each test on the page that does not exist in the last package before it in the same line, or in any
+// package if there is no package before it.
+func missingTests(page string, tests map[string][]string) []string {
 	var problems []string
 	for line := range strings.Lines(page) {
 		in, all := "any package", slices.Concat(slices.Collect(maps.Values(tests))...)
@@ -52,12 +69,21 @@ func checkSuites(page string, tests map[string][]string) []string {
 			name := word[1]
 			if list, found := tests[name]; found {
 				in, all = name, list
-				named[name] = true
 			} else if strings.HasPrefix(name, "Test") && !slices.Contains(all, name) {
 				problems = append(problems, fmt.Sprintf("there is no %s in %s", name, in))
 			}
 		}
 	}
+	return problems
+}
+
+// missingPackages returns a message for each package in tests that the page does not name, except the tools in hack.
+func missingPackages(page string, tests map[string][]string) []string {
+	named := map[string]bool{}
+	for _, word := range quoted.FindAllStringSubmatch(page, -1) {
+		named[word[1]] = true
+	}
+	var problems []string
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
 		if !named[name] && !covers("hack/...", name) {
 			problems = append(problems, "no package "+name)
