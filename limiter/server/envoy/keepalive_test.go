@@ -100,8 +100,12 @@ func (c *rawClient) watch(t *testing.T) {
 	var header bytes.Buffer
 	encoder := hpack.NewEncoder(&header)
 	for _, field := range [][2]string{
-		{":method", "POST"}, {":scheme", "http"}, {":path", "/grpc.health.v1.Health/Watch"}, {":authority", "limiter"},
-		{"content-type", "application/grpc"}, {"te", "trailers"},
+		{":method", "POST"},
+		{":scheme", "http"},
+		{":path", "/grpc.health.v1.Health/Watch"},
+		{":authority", "limiter"},
+		{"content-type", "application/grpc"},
+		{"te", "trailers"},
 	} {
 		if err := encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}); err != nil {
 			t.Fatal(err)
