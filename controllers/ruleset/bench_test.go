@@ -109,9 +109,12 @@ func (s *instant) reconcile(tb testing.TB, r *Reconciler) ctrl.Result {
 // settle reconciles until all statuses are written, and returns the number of rounds.
 func (s *instant) settle(tb testing.TB, r *Reconciler) (rounds int) {
 	tb.Helper()
-	for rounds = 1; s.reconcile(tb, r).RequeueAfter == report.NextRound; rounds++ {
+	for {
+		rounds++
+		if s.reconcile(tb, r).RequeueAfter != report.NextRound {
+			return rounds
+		}
 	}
-	return rounds
 }
 
 func (s *instant) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {

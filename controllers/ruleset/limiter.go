@@ -81,7 +81,8 @@ func (l *limiterReconciler) reconcile(ctx context.Context, limiter *v1alpha1.Lim
 		return ctrl.Result{RequeueAfter: l.publishing.wait}, nil
 	}
 	l.metrics.observeDelivery(l.edits, l.ruleSet, delivery, l.Clock())
-	if err := l.status.Report(ctx, limiter, l.ruleSet, delivery, report.Problems{InvalidSelector: l.selected.invalidSelector, Snapshot: l.snapshot.Problem()}); err != nil {
+	problems := report.Problems{InvalidSelector: l.selected.invalidSelector, Snapshot: l.snapshot.Problem()}
+	if err := l.status.Report(ctx, limiter, l.ruleSet, delivery, problems); err != nil {
 		return ctrl.Result{}, err
 	}
 	if !published {

@@ -320,15 +320,16 @@ func TestAuth_CountsClientsByTheirAddress(t *testing.T) {
 	}
 }
 
-func dripRule(name string, units, burst int64) rules.Rule {
+// dripRule is a leaky bucket of units per second that delays up to nine requests.
+func dripRule(name string, units int64) rules.Rule {
 	r := tenantRule(name, units)
-	r.Algorithm, r.WindowSeconds, r.Burst = limiter.LeakyBucket, 1, burst
+	r.Algorithm, r.WindowSeconds, r.Burst = limiter.LeakyBucket, 1, 9
 	return r
 }
 
 func TestAuth_DelaysARequestUntilItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHandler(t, newEngine(t, memstore.New(time.Now), dripRule("drip", 2, 9)))
+		h := newHandler(t, newEngine(t, memstore.New(time.Now), dripRule("drip", 2)))
 		for _, want := range []time.Duration{0, 500 * time.Millisecond, 500 * time.Millisecond} {
 			began := time.Now()
 			if w := call(h, authRequest("/v1/auth/shop", nil)); w.Code != http.StatusOK || time.Since(began) != want {
@@ -339,7 +340,7 @@ func TestAuth_DelaysARequestUntilItsTurn(t *testing.T) {
 }
 
 func TestAuth_DeniesAndDoesNotCountARequestWithTooLongADelay(t *testing.T) {
-	h := newHandlerWith(t, newEngine(t, atNoon(), dripRule("drip", 1, 9), tenantRule("z", 100)), func(o *Options) { o.MaxDelay = time.Nanosecond })
+	h := newHandlerWith(t, newEngine(t, atNoon(), dripRule("drip", 1), tenantRule("z", 100)), func(o *Options) { o.MaxDelay = time.Nanosecond })
 	if w := call(h, authRequest("/v1/auth/shop", nil)); w.Code != http.StatusOK {
 		t.Fatalf("first request: %d %s", w.Code, w.Body)
 	}
@@ -381,7 +382,7 @@ func TestAuth_DecidesTooLongADelayInOneCall(t *testing.T) {
 	dark := tenantRule("dark", 1)
 	dark.Shadow = true
 	store := &callCounter{Store: atNoon()}
-	h := newHandlerWith(t, newEngine(t, store, dark, dripRule("slow", 1, 9)), func(o *Options) { o.MaxDelay = time.Nanosecond })
+	h := newHandlerWith(t, newEngine(t, store, dark, dripRule("slow", 1)), func(o *Options) { o.MaxDelay = time.Nanosecond })
 	for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
 		if w := call(h, authRequest("/v1/auth/shop", nil)); w.Code != want {
 			t.Fatalf("%d %s, want %d", w.Code, w.Body, want)
@@ -397,7 +398,7 @@ func TestAuth_DecidesTooLongADelayInOneCall(t *testing.T) {
 }
 
 func TestAuth_KeepsTheUnitsOfACallerThatLeavesDuringTheDelay(t *testing.T) {
-	h := newHandler(t, newEngine(t, atNoon(), dripRule("drip", 1, 9)))
+	h := newHandler(t, newEngine(t, atNoon(), dripRule("drip", 1)))
 	call(h, authRequest("/v1/auth/shop", nil))
 	gone, leave := context.WithCancel(t.Context())
 	leave()

@@ -28,10 +28,6 @@ func upgradeCRDs(ctx context.Context, s *scenario) error {
 	if err := sequence(func(ctx context.Context) error { return s.create(ctx, p) }, waitUntil(s.hasCondition(p, ready("Programmed"))))(ctx); err != nil {
 		return err
 	}
-	before, err := s.stored(ctx)
-	if err != nil {
-		return err
-	}
 	total, err := s.policiesForRequests(ctx)
 	if err != nil {
 		return err
@@ -39,7 +35,8 @@ func upgradeCRDs(ctx context.Context, s *scenario) error {
 	if err := waitUntil(s.countsPolicies(total))(ctx); err != nil {
 		return err
 	}
-	if before, err = s.stored(ctx); err != nil {
+	before, err := s.stored(ctx)
+	if err != nil {
 		return err
 	}
 	same := func(what string) error {

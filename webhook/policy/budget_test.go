@@ -42,7 +42,8 @@ func TestValidateCreate_RejectsAPolicyOverTheBudgetOfEveryLimiter(t *testing.T) 
 				"shorten or delete policies, or raise spec.policyBudget.total.rules of the Limiter", "",
 		},
 		"over the budget of one of two": {
-			[]v1alpha1.Limiter{limiterWith("default", 9, 9), limiterWith("staging", 2, 9)}, "",
+			[]v1alpha1.Limiter{limiterWith("default", 9, 9), limiterWith("staging", 2, 9)},
+			"",
 			"with this policy, namespace " + c.Namespace + " needs 3 rules, and the policy budget of Limiter weir/staging is 2",
 		},
 	}

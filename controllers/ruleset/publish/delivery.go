@@ -60,13 +60,16 @@ type Outage struct {
 	Since time.Time
 }
 
+func (o Outage) equal(other Outage) bool {
+	return o.Message == other.Message && o.Reason == other.Reason && o.Since.Equal(other.Since)
+}
+
 // Unavailable reports whether the operator cannot use Redis.
 func (d Delivery) Unavailable() bool { return d.Outage.Message != "" }
 
 // Equal reports whether both deliveries mean the same for every policy of one rule set.
 func (d Delivery) Equal(other Delivery) bool {
-	return d.Connecting == other.Connecting && d.Outage.Message == other.Outage.Message && d.Outage.Reason == other.Outage.Reason && d.Outage.Since.Equal(other.Outage.Since) &&
-		d.Local == other.Local && d.Serving() == other.Serving() &&
+	return d.Connecting == other.Connecting && d.Outage.equal(other.Outage) && d.Local == other.Local && d.Serving() == other.Serving() &&
 		slices.EqualFunc(d.Replicas, other.Replicas, func(a, b ServingReplica) bool {
 			return a.Revision == b.Revision && len(a.Rules) == len(b.Rules)
 		})

@@ -33,34 +33,41 @@ func TestPolicyStatus_ReadyDependsOnTheLimitersThatCanEnforce(t *testing.T) {
 			"True Programmed all replicas of 2 Limiters enforce generation 4", "True Programmed all replicas of 2 Limiters enforce generation 4", false,
 		},
 		"staging has no replicas": {
-			enforced, outcome{},
+			enforced,
+			outcome{},
 			"False NoReplicas weir/staging: no limiter replica is ready: check the pods of the Limiter",
 			"True PartiallyProgrammed 1 of 2 Limiters enforce generation 4; not weir/staging: no limiter replica is ready: check the pods of the Limiter", false,
 		},
 		"the Redis of staging is unavailable": {
-			enforced, outcome{replicas: 2, unavailable: "refused"},
+			enforced,
+			outcome{replicas: 2, unavailable: "refused"},
 			"False StoreUnreachable weir/staging: Redis cannot be used: refused",
 			"True PartiallyProgrammed 1 of 2 Limiters enforce generation 4; not weir/staging: Redis cannot be used: refused", false,
 		},
 		"the budget of staging has no room": {
-			enforced, outcome{overBudget: "spec: over"},
+			enforced,
+			outcome{overBudget: "spec: over"},
 			"False OverBudget weir/staging: spec: over",
 			"True PartiallyProgrammed 1 of 2 Limiters enforce generation 4; not weir/staging: spec: over", false,
 		},
 		"some replicas of staging are late": {
-			enforced, outcome{replicas: 2, acknowledged: 1},
+			enforced,
+			outcome{replicas: 2, acknowledged: 1},
 			"False Pending weir/staging: 1 of 2 replicas enforce generation 4", "False Pending weir/staging: 1 of 2 replicas enforce generation 4", true,
 		},
 		"the operator connects to the Redis of staging": {
-			enforced, outcome{connecting: true},
+			enforced,
+			outcome{connecting: true},
 			"False Pending weir/staging: the operator is connecting to Redis", "False Pending weir/staging: the operator is connecting to Redis", true,
 		},
 		"only staging enforces it, production is late": {
-			outcome{replicas: 2}, enforced,
+			outcome{replicas: 2},
+			enforced,
 			"False Pending weir/default: 0 of 2 replicas enforce generation 4", "False Pending weir/default: 0 of 2 replicas enforce generation 4", true,
 		},
 		"none enforces it": {
-			outcome{replicas: 2, unavailable: "refused"}, outcome{replicas: 2, acknowledged: 1},
+			outcome{replicas: 2, unavailable: "refused"},
+			outcome{replicas: 2, acknowledged: 1},
 			"False StoreUnreachable weir/default: Redis cannot be used: refused", "False StoreUnreachable weir/default: Redis cannot be used: refused", false,
 		},
 	}
