@@ -3,8 +3,10 @@ package envoy
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +20,7 @@ import (
 // rawClient is an HTTP/2 client that does only what a test asks for. The client of grpc-go sends no keepalive before 10 s have passed.
 type rawClient struct {
 	framer  *http2.Framer
+	mu      sync.Mutex    // of writes
 	replies bool          // replies to pings
 	frames  chan received // closed when the server has closed the connection
 	ended   time.Duration // when that happened; valid after frames is closed
@@ -49,7 +52,7 @@ func dialRaw(t *testing.T, replies bool) *rawClient {
 	if _, err := ours.Write([]byte(http2.ClientPreface)); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.framer.WriteSettings(); err != nil {
+	if err := c.write(func() error { return c.framer.WriteSettings() }); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -71,12 +74,18 @@ func (c *rawClient) read(began time.Time) {
 			c.frames <- received{"ping", time.Since(began)}
 			if c.replies {
 				data := f.Data
-				go func() { _ = c.framer.WritePing(true, data) }() // fails only after the connection was closed
+				go func() { _ = c.write(func() error { return c.framer.WritePing(true, data) }) }() // fails only after the connection was closed
 			}
 		case *http2.GoAwayFrame:
 			c.frames <- received{"goaway " + f.ErrCode.String(), time.Since(began)}
 		}
 	}
+}
+
+func (c *rawClient) write(frames func() error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return frames()
 }
 
 // next returns the next frame that was received, "" if there is no frame, or "closed".
@@ -111,10 +120,11 @@ func (c *rawClient) watch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: header.Bytes(), EndHeaders: true}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.framer.WriteData(1, true, make([]byte, 5)); err != nil { // an empty message, not compressed
+	err := c.write(func() error {
+		headers := http2.HeadersFrameParam{StreamID: 1, BlockFragment: header.Bytes(), EndHeaders: true}
+		return errors.Join(c.framer.WriteHeaders(headers), c.framer.WriteData(1, true, make([]byte, 5))) // an empty message, not compressed
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -132,7 +142,7 @@ func TestServer_RejectsKeepalivesThatAreFasterThanDocumented(t *testing.T) {
 				c := dialRaw(t, true)
 				for range 12 { // two minutes
 					time.Sleep(test.every)
-					_ = c.framer.WritePing(false, [8]byte{1}) // fails after the server has closed the connection
+					_ = c.write(func() error { return c.framer.WritePing(false, [8]byte{1}) }) // fails after the server has closed the connection
 				}
 				if got := c.next(); got != test.want {
 					t.Errorf("the server sent %q, want %q", got, test.want)
