@@ -214,11 +214,19 @@ func TestRedis_IsRepairedAfterItRestartsEmpty(t *testing.T) {
 	revision := w.check(0, true).Revision
 
 	w.redis.Kill()
-	w.until("the status reports that Redis is unavailable", func() bool {
-		return strings.HasPrefix(w.condition("reports", "Programmed"), "False StoreUnreachable")
-	})
-	if got := w.condition("reports", "Accepted"); !strings.HasPrefix(got, "True") {
-		t.Errorf("Accepted while Redis is unavailable: %s", got)
+	degraded := func() string {
+		out, err := w.kube.Kubectl(t.Context(), "get", "limiter", "default", "--namespace", "weir-system", "-o",
+			`jsonpath={range .status.conditions[?(@.type=="Degraded")]}{.status} {.reason}{end}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	w.until("the Limiter reports that Redis is unavailable", func() bool { return degraded() == "True StoreUnreachable" })
+	for _, kind := range []string{"Accepted", "Programmed", "Ready"} { // the replicas enforce the policy
+		if got := w.condition("reports", kind); !strings.HasPrefix(got, "True") {
+			t.Errorf("%s while Redis is unavailable: %s", kind, got)
+		}
 	}
 	for _, r := range w.stack.Replicas {
 		if err := fixture.WaitHTTP(t.Context(), r.OpsURL+"/readyz", http.StatusOK); err != nil {
@@ -230,7 +238,7 @@ func TestRedis_IsRepairedAfterItRestartsEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	restarted := time.Now()
-	w.waitFor("Ready", "reports")
+	w.until("the Limiter reports that Redis is available", func() bool { return !strings.HasPrefix(degraded(), "True") })
 	if took := time.Since(restarted); took > 10*time.Second {
 		t.Errorf("repaired in %v, want within 10 s", took)
 	}

@@ -29,6 +29,7 @@ func TestWatchNamespaces_LeavesOnlyTheseClusterWidePermissions(t *testing.T) {
 	want := []string{
 		"create subjectaccessreviews.authorization.k8s.io ",
 		"create tokenreviews.authentication.k8s.io ",
+		"get clusterroles.rbac.authorization.k8s.io weir-operator-throttle", // the owner of weir-throttle
 		"get validatingwebhookconfigurations.admissionregistration.k8s.io weir-policies",
 		"patch validatingwebhookconfigurations.admissionregistration.k8s.io weir-policies",
 	}
