@@ -115,11 +115,24 @@ func TestRateLimit_RejectsInvalidRequests(t *testing.T) {
 	}
 }
 
-func TestServer_RejectsAMessageOver64KiB(t *testing.T) {
+func TestServer_RejectsAMessageOver256KiB(t *testing.T) {
 	w := limiterOf(t, per("a", 5, time.Minute, "tenant"))
-	_, err := w.rls.ShouldRateLimit(t.Context(), request(describe("tenant="+strings.Repeat("x", 64<<10))))
+	_, err := w.rls.ShouldRateLimit(t.Context(), request(describe("tenant="+strings.Repeat("x", 256<<10))))
 	wantError(t, err, codes.ResourceExhausted, "larger than max (")
-	wantSummary(t, w.ask(t, describe("tenant="+strings.Repeat("x", 63<<10))), "OK: OK 4")
+	wantSummary(t, w.ask(t, describe("tenant="+strings.Repeat("x", 255<<10))), "OK: OK 4")
+}
+
+// With failure_mode_allow, an error would let the client pass uncounted.
+func TestExtAuthz_DeniesTheLargestRequestsThatEnvoyAccepts(t *testing.T) {
+	const most = 60 << 10 // Envoy's default for all headers of a request, of which the path is one
+	w := limiterOf(t, search())
+	a := attributes("GET", "/v1/search?x="+strings.Repeat("x", most))
+	a.GetRequest().GetHttp().GetHeaders()["x-pad"] = strings.Repeat("x", most)
+	for i, want := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted} {
+		if got := w.check(t, a); codes.Code(got.GetStatus().GetCode()) != want {
+			t.Errorf("request %d: %v, want %v", i, got.GetStatus(), want)
+		}
+	}
 }
 
 // raw is a message in wire format.
