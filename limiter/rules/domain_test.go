@@ -86,6 +86,64 @@ func TestMatch_DropsADefaultOnlyIfAnotherRuleMatchesTheRequest(t *testing.T) {
 	}
 }
 
+// A client must not replace a strict default by a lax rule whose condition it makes too expensive to evaluate.
+func TestMatch_KeepsADefaultIfTheMatchOfAnotherRuleIsUncertain(t *testing.T) {
+	const costly = "/(a|b|ab)*x"
+	long := "/" + strings.Repeat("ab", 5<<10)
+	plan := rules.HeaderMatch{Name: "x-plan", Type: rules.HeaderRegex, Value: costly}
+	size := rules.HeaderMatch{Name: "x-size", Type: rules.HeaderPresent}
+	for name, tc := range map[string]struct {
+		match              rules.Match
+		certain, uncertain string
+	}{
+		"a header":            {header(plan), "GET - / x-plan=/abx", "GET - / x-plan=" + long},
+		"one of two headers":  {rules.Match{Headers: []rules.HeaderMatch{plan, size}}, "GET - / x-size=1 x-plan=/abx", "GET - / x-size=1 x-plan=" + long},
+		"a path":              {path(rules.PathRegex, costly), "GET - /abx", "GET - " + long},
+		"an expression":       {rules.Match{Expression: `int(request.headers["x-size"]) > 100`}, "GET - / x-size=101", "GET - / x-size=many"},
+		"a header, not a CEL": {rules.Match{Headers: []rules.HeaderMatch{plan}, Expression: `request.method == "GET"`}, "GET - / x-plan=/abx", "GET - / x-plan=" + long},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own := rule("shop/own")
+			own.Match = tc.match
+			x := index(t, asDefault(clusterRule("all")), own)
+			wantPolicies(t, x, request(tc.certain), "shop/own")
+			wantPolicies(t, x, request(tc.uncertain), "cluster/all", "shop/own")
+		})
+	}
+}
+
+func TestMatch_KeepsADefaultForWritesIfTheMatchOfAnotherRuleIsUncertain(t *testing.T) {
+	own := writeRule("shop/own", matchCreates("/pods"))
+	own.Match.Expression = `int(request.name) > 100`
+	x := index(t, asDefault(writeRule("cluster/all", matchCreates("/pods"))), own)
+	for name, want := range map[string][]string{"101": {"shop/own"}, "many": {"cluster/all", "shop/own"}, "99": {"cluster/all"}} {
+		r := writeRequest("CREATE /pods shop alice")
+		r.Kubernetes.Name = name
+		wantPolicies(t, x, r, want...)
+	}
+}
+
+func wantPolicies(t *testing.T, x *rules.Index, r *rules.Request, want ...string) {
+	t.Helper()
+	var got []string
+	for _, m := range x.Match(nil, r) {
+		got = append(got, m.Rule.Policy)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The same rule can match by one path and be uncertain by another.
+func TestMatch_DropsADefaultIfOneOfSeveralPathsMatches(t *testing.T) {
+	own := rule("shop/own")
+	own.Match = path(rules.PathRegex, "/(a?){240}x", "/a+") // a short text takes the first more than all steps
+	matched := index(t, asDefault(clusterRule("all")), own).Match(nil, request("GET - /"+strings.Repeat("a", 30)))
+	if len(matched) != 1 || matched[0].Rule.Policy != "shop/own" || matched[0].Endpoint != "/a+" {
+		t.Errorf("matched %+v, want shop/own by the second path", matched)
+	}
+}
+
 func TestMatch_KeepsThePreviousElementsOfTheSlice(t *testing.T) {
 	x := index(t, asDefault(clusterRule("all")), rule("shop/own"))
 	request := &rules.Request{Domain: "billing", Path: "/"}

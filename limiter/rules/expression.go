@@ -228,13 +228,13 @@ func absent(err error) bool {
 		strings.HasPrefix(text, "index '")
 }
 
-// selects reports whether a rule with condition e matches the request, see ValidateExpression.
-func (e *expression) selects(on *activation) bool {
+// selects reports whether a rule with condition e matches the request, see ValidateExpression. If the result is unknown, the rule matches.
+func (e *expression) selects(on *activation) (is, known bool) {
 	is, err := e.bool(on)
 	if f, failed := errors.AsType[failure](err); failed {
-		return !f.absent
+		return false, f.absent
 	}
-	return is
+	return is, true
 }
 
 func (e *expression) bool(on *activation) (bool, error) {

@@ -30,8 +30,8 @@ func compileHeader(match HeaderMatch) (header, error) {
 }
 
 // matches reports whether the header selects r. steps is for regular expressions, see [pattern.matches]. If it does not suffice, the
-// result is the argument unknown: a condition of a rule is then met, so that a client cannot avoid a limit by a long header.
-func (h *header) matches(r *Request, steps *int, unknown bool) bool {
+// result is unknown: a condition of a rule is then met, so that a client cannot avoid a limit by a long header.
+func (h *header) matches(r *Request, steps *int) (is, known bool) {
 	value, ok := r.Headers[h.Name]
 	switch h.Type {
 	case HeaderExact:
@@ -40,10 +40,9 @@ func (h *header) matches(r *Request, steps *int, unknown bool) bool {
 		if !ok {
 			break
 		}
-		var known bool
 		if ok, known = h.expression.matches(value, steps); !known {
-			return unknown
+			return false, false
 		}
 	}
-	return ok != h.Invert
+	return ok != h.Invert, true
 }

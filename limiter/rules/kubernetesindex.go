@@ -158,11 +158,16 @@ func (s *search) appendWriteIfMatched(i int) {
 	if !c.Match.Kubernetes.selects(r, s.namespace) || !c.Identifier.From.appliesTo(r) {
 		return
 	}
-	if c.condition != nil && !c.condition.selects(s.activation()) {
-		return
+	uncertain := false
+	if c.condition != nil {
+		is, known := c.condition.selects(s.activation())
+		if known && !is {
+			return
+		}
+		uncertain = !known
 	}
 	s.defaults = s.defaults || c.Default
-	m := Matched{Rule: c, order: int32(i), descriptor: noDescriptor, namespace: s.namespace}
+	m := Matched{Rule: c, order: orderOf(i, uncertain), descriptor: noDescriptor, namespace: s.namespace}
 	if c.hasExpressions {
 		m.on = s.activation() // shared by all rules, so that the object is decoded once
 	}

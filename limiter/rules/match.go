@@ -12,11 +12,23 @@ type Matched struct {
 	// Endpoint is the path pattern that matched, or the path of the request if the rule has no paths. A rule that counts by the path of
 	// the request has at most 1000 paths in use. Its Endpoint is [OtherEndpoints] for all other paths.
 	Endpoint   string
-	order      int32       // int32, as descriptor: 8 bytes more in a Matched make matching 50 % slower
+	order      int32       // see orderOf; int32, as descriptor: 8 bytes more in a Matched make matching 50 % slower
 	descriptor int32       // index of the descriptor that the rule matched, or noDescriptor
 	namespace  *Namespace  // of a write to the Kubernetes API; nil if unknown or absent
 	on         *activation // the request as CEL value; nil if no expression was evaluated
 }
+
+// orderOf returns the order of rule i. A match is uncertain if a condition could not be evaluated, because of what the client sent. Among
+// the matches of a rule, an uncertain one comes last.
+func orderOf(i int, uncertain bool) int32 {
+	if uncertain {
+		return int32(2*i + 1)
+	}
+	return int32(2 * i)
+}
+
+func (m *Matched) index() int32    { return m.order >> 1 }
+func (m *Matched) uncertain() bool { return m.order&1 != 0 }
 
 // Match appends to dst the rules that r is charged to, sorted by policy name. It allocates only to grow dst and to evaluate expressions. A
 // rule appears once, with the most specific path pattern that matches: an exact path before a prefix, a longer prefix before a shorter
@@ -52,20 +64,21 @@ func dropReplacedDefaults(dst []Matched, from int) []Matched {
 	return kept
 }
 
-// isReplaced compares with rules that are not defaults. dropReplacedDefaults never removes those.
+// isReplaced compares with rules that are not defaults. dropReplacedDefaults never removes those. A rule whose match is uncertain replaces
+// no default: a client must not replace a strict default by a rule whose conditions it makes too expensive to evaluate.
 func isReplaced(c *Compiled, found []Matched) bool {
 	if !c.Default {
 		return false
 	}
 	for i := range found {
-		if found[i].Rule.Replaces(&c.Rule) {
+		if found[i].Rule.Replaces(&c.Rule) && !found[i].uncertain() {
 			return true
 		}
 	}
 	return false
 }
 
-// Replaces reports whether r replaces other: a request that both match is then not charged to other, which is a default.
+// Replaces reports whether r replaces other: a request that certainly matches both is then not charged to other, which is a default.
 func (r *Rule) Replaces(other *Rule) bool {
 	return other.Default && r.Domain != "" && !r.Shadow && r.Axis == other.Axis
 }
@@ -107,7 +120,7 @@ func (s *search) findInDomains() {
 func (s *search) findInDomain(h *hostIndex) {
 	if s.kind == OnlyDescriptors { // without host and path
 		for _, i := range h.any.any {
-			s.appendIfMatched(i, "")
+			s.appendIfMatched(i, "", false)
 		}
 	} else {
 		s.findByHost(h)
@@ -143,7 +156,7 @@ func (s *search) findByPath(p *pathIndex) {
 	if len(p.exact) > 0 {
 		s.cost += len(path)
 		for _, i := range p.exact[path] {
-			s.appendIfMatched(i, path)
+			s.appendIfMatched(i, path, false)
 		}
 	}
 	if len(p.prefix) > 0 {
@@ -151,11 +164,11 @@ func (s *search) findByPath(p *pathIndex) {
 	}
 	for _, e := range p.regex {
 		if is, known := e.pattern.matches(s.request.Path, &s.steps); is || !known {
-			s.appendIfMatched(e.rule, patternOf(e.pattern.fast))
+			s.appendIfMatched(e.rule, patternOf(e.pattern.fast), !known)
 		}
 	}
 	for _, i := range p.any {
-		s.appendIfMatched(i, path)
+		s.appendIfMatched(i, path, false)
 	}
 }
 
@@ -172,7 +185,7 @@ func (s *search) findByPrefix(p *pathIndex, path string) {
 		}
 		s.cost += len(prefix)
 		for _, i := range p.prefix[prefix] {
-			s.appendIfMatched(i, prefixName(prefix))
+			s.appendIfMatched(i, prefixName(prefix), false)
 		}
 	}
 }
@@ -194,14 +207,15 @@ func (s *search) findByDescriptor(index descriptorIndex) {
 		}
 		for _, first := range [...]DescriptorMatch{DescriptorMatch(d[0]), {Key: d[0].Key}} { // this value, any value
 			for _, i := range index[descriptorKey{len(d), first}] {
-				s.appendIfMatched(i, s.request.Path)
+				s.appendIfMatched(i, s.request.Path, false)
 			}
 		}
 	}
 }
 
-// appendIfMatched appends rule i if the conditions that are not in the index match too. The most expensive condition comes last.
-func (s *search) appendIfMatched(i int, endpoint string) {
+// appendIfMatched appends rule i if the conditions that are not in the index match too. The most expensive condition comes last. Uncertain
+// means that the path could not be compared within the steps of the request.
+func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 	c, r := &s.index.rules[i], s.request
 	if c.kinds&s.kind == 0 {
 		return
@@ -210,9 +224,11 @@ func (s *search) appendIfMatched(i int, endpoint string) {
 		return
 	}
 	for j := range c.headers {
-		if !c.headers[j].matches(r, &s.steps, true) {
+		is, known := c.headers[j].matches(r, &s.steps)
+		if known && !is {
 			return
 		}
+		uncertain = uncertain || !known
 	}
 	if c.clients != nil && !within(c.clients, r.ClientIP) || c.exempt != nil && within(c.exempt, r.ClientIP) {
 		return
@@ -223,12 +239,16 @@ func (s *search) appendIfMatched(i int, endpoint string) {
 			return
 		}
 	}
-	if c.condition != nil && !c.condition.selects(s.activation()) {
-		return
+	if c.condition != nil {
+		is, known := c.condition.selects(s.activation())
+		if known && !is {
+			return
+		}
+		uncertain = uncertain || !known
 	}
 	s.defaults = s.defaults || c.Default
 	s.ownPaths = s.ownPaths || c.endpoints != nil
-	s.found = append(s.found, Matched{Rule: c, Endpoint: endpoint, order: int32(i), descriptor: descriptor, on: s.on})
+	s.found = append(s.found, Matched{Rule: c, Endpoint: endpoint, order: orderOf(i, uncertain), descriptor: descriptor, on: s.on})
 }
 
 func (s *search) activation() *activation {
@@ -246,10 +266,10 @@ func (m Matched) activation(r *Request) *activation {
 	return newActivation(r)
 }
 
-// sortUnique sorts dst[from:] by rule and keeps the first entry of each rule.
+// sortUnique sorts dst[from:] by rule and keeps the first entry of each rule, which is certain if any is.
 func sortUnique(dst []Matched, from int) []Matched {
 	found := dst[from:]
 	slices.SortStableFunc(found, func(a, b Matched) int { return cmp.Compare(a.order, b.order) })
-	found = slices.CompactFunc(found, func(a, b Matched) bool { return a.order == b.order })
+	found = slices.CompactFunc(found, func(a, b Matched) bool { return a.index() == b.index() })
 	return dst[:from+len(found)]
 }

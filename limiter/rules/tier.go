@@ -61,7 +61,8 @@ func (k *compiler) when(rule *Rule, t *tier) (err error) {
 func (t *tier) matches(m Matched, r *Request, identifier string, steps *int) bool {
 	switch {
 	case t.header != nil:
-		return t.header.matches(r, steps, false)
+		is, known := t.header.matches(r, steps)
+		return is && known
 	case t.clients != nil:
 		return within(t.clients, r.ClientIP)
 	case t.condition != nil:
