@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -124,42 +125,73 @@ type compiled struct {
 	rule rules.Rule
 }
 
-// within returns the rules that fit the budget in the order of all, what they use, and the problems of the others. Cluster-scoped
-// policies come first, then the oldest ones: a new policy never displaces one that is enforced.
-func (b Budget) within(all []compiled) (kept []rules.Rule, used Usage, problems []Problem) {
+// Charge is what a policy uses of a budget, with what decides its precedence.
+type Charge struct {
+	Policy    string // "namespace/name", or "cluster/name"
+	Namespace string
+	Cluster   bool // the policy is a ClusterRateLimitPolicy
+	Created   time.Time
+	Usage     Usage
+}
+
+// Excess states why a policy does not fit a budget.
+type Excess struct {
+	Index int    // of the policy
+	Part  string // the field of v1alpha1.PolicyBudget
+	// Limits of the part that the policy exceeds.
+	Limits Usage
+	// Sum is what the policy uses together with the policies that take precedence and fit.
+	Sum Usage
+}
+
+// Fit returns what the policies that fit the budget use, and an Excess for each other policy, in order of precedence. Cluster-scoped policies
+// come first, then the oldest ones: a new policy never displaces one that is enforced.
+func (b Budget) Fit(all []Charge) (used Usage, over []Excess) {
 	order := make([]int, len(all))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(i, j int) int {
 		x, y := &all[i], &all[j]
-		return cmp.Or(compareBool(x.cluster == nil, y.cluster == nil), x.created.Compare(y.created), cmp.Compare(x.name, y.name))
+		return cmp.Or(compareBool(!x.Cluster, !y.Cluster), x.Created.Compare(y.Created), cmp.Compare(x.Policy, y.Policy))
 	})
-	fits := make([]bool, len(all))
 	inNamespace := map[string]Usage{}
 	for _, i := range order {
 		c := &all[i]
-		own := usageOf(&c.rule)
-		total, namespace := used.Add(own), Usage{}
-		if c.cluster == nil {
-			namespace = inNamespace[c.namespace].Add(own)
+		total, namespace := used.Add(c.Usage), Usage{}
+		if !c.Cluster {
+			namespace = inNamespace[c.Namespace].Add(c.Usage)
 		}
-		problem := ""
-		if at := namespace.exceeds(b.PerNamespace); at >= 0 {
-			problem = overBudget("the older policies of namespace "+c.namespace, "perNamespace", own, b.PerNamespace, at)
-		} else if at := total.exceeds(b.Total); at >= 0 {
-			problem = overBudget("the policies that take precedence", "total", own, b.Total, at)
+		switch {
+		case namespace.exceeds(b.PerNamespace) >= 0:
+			over = append(over, Excess{i, "perNamespace", b.PerNamespace, namespace})
+		case total.exceeds(b.Total) >= 0:
+			over = append(over, Excess{i, "total", b.Total, total})
+		default:
+			used, inNamespace[c.Namespace] = total, namespace
 		}
-		if problem != "" {
-			problems = append(problems, Problem{
-				Policy: c.name, Cluster: c.cluster != nil, Field: "spec", Reason: v1alpha1.ReasonOverBudget, Message: problem,
-			})
-			continue
-		}
-		fits[i], used, inNamespace[c.namespace] = true, total, namespace
+	}
+	return used, over
+}
+
+// within returns the rules that fit the budget in the order of all, what they use, and the problems of the others.
+func (b Budget) within(all []compiled) (kept []rules.Rule, used Usage, problems []Problem) {
+	charges := make([]Charge, len(all))
+	for i := range all {
+		c := &all[i]
+		charges[i] = Charge{Policy: c.name, Namespace: c.namespace, Cluster: c.cluster != nil, Created: c.created, Usage: usageOf(&c.rule)}
+	}
+	used, over := b.Fit(charges)
+	excluded := make([]bool, len(all))
+	for _, e := range over {
+		c := &charges[e.Index]
+		excluded[e.Index] = true
+		problems = append(problems, Problem{
+			Policy: c.Policy, Cluster: c.Cluster, Field: "spec", Reason: v1alpha1.ReasonOverBudget, Message: overBudget(c, e),
+		})
 	}
 	for i := range all {
-		if fits[i] {
+		if !excluded[i] {
 			kept = append(kept, all[i].rule)
 		}
 	}
@@ -167,13 +199,18 @@ func (b Budget) within(all []compiled) (kept []rules.Rule, used Usage, problems 
 	return kept, used, problems
 }
 
-// overBudget describes a policy that exceeds an amount. It does not contain what other policies use: each edit of one of them would
+// overBudget describes a policy that exceeds a limit. It does not contain what other policies use: each edit of one of them would
 // change the status of this policy.
-func overBudget(older, part string, own, limits Usage, at int) string {
-	name := own.Amounts()[at].Name
+func overBudget(c *Charge, e Excess) string {
+	older := "the policies that take precedence"
+	if e.Part == "perNamespace" {
+		older = "the older policies of namespace " + c.Namespace
+	}
+	own, limit := c.Usage.Amounts(), e.Limits.Amounts()
+	at := e.Sum.exceeds(e.Limits)
 	return fmt.Sprintf("over the policy budget of the Limiter: this policy needs %d %s, and %s leave less of %d: "+
 		"shorten or delete policies, or raise spec.policyBudget.%s.%s of the Limiter",
-		own.Amounts()[at].Used, name, older, limits.Amounts()[at].Used, part, name)
+		own[at].Used, own[at].Name, older, limit[at].Used, e.Part, own[at].Name)
 }
 
 func compareBool(x, y bool) int {

@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,40 +67,77 @@ func (c Config) all(ctx context.Context) (compile.Policies, error) {
 	return all, nil
 }
 
-// refusal returns why the policy does not fit the budget of the Limiter together with the others; empty if it fits.
+// refusal returns why the Limiter, with the others as stored, would leave out the policy, or one that it enforces; empty if the policy fits.
+// ClusterRateLimitPolicies can displace namespaced ones. What the operator leaves out anyway is no obstacle for other policies.
 func (c Config) refusal(one, others compile.Policies, l *v1alpha1.Limiter) string {
 	identity, budget := compile.IdentityOf(&l.Spec), compile.BudgetOf(&l.Spec)
-	own := one.Usage(identity)
-	var before, namespace, total compile.Usage // of the stored version, and of all other policies
-	for i := range others.Namespaced {
-		p := &others.Namespaced[i]
-		usage := c.usages.of(p, compile.Policies{Namespaced: others.Namespaced[i : i+1]}, identity)
-		switch {
-		case len(one.Namespaced) > 0 && compile.Name(p) == nameOf(one):
-			before = usage
-			continue
-		case len(one.Namespaced) > 0 && p.Namespace == one.Namespaced[0].Namespace:
-			namespace = namespace.Add(usage)
-		}
-		total = total.Add(usage)
+	own := chargeOf(one, one.Usage(identity))
+	stored := c.charges(others, identity)
+	at := slices.IndexFunc(stored, func(s compile.Charge) bool { return s.Policy == own.Policy && s.Cluster == own.Cluster })
+	after, before := slices.Clone(stored), compile.Usage{}
+	if at >= 0 {
+		before, after[at] = stored[at].Usage, own
+	} else {
+		at, after = len(after), append(after, own)
 	}
-	for i := range others.Cluster {
-		p := &others.Cluster[i]
-		usage := c.usages.of(p, compile.Policies{Cluster: others.Cluster[i : i+1]}, identity)
-		if len(one.Cluster) > 0 && compile.ClusterName(p) == nameOf(one) {
-			before = usage
-			continue
-		}
-		total = total.Add(usage)
+	_, over := budget.Fit(after)
+	excess, found := find(over, at)
+	if !found {
+		_, overBefore := budget.Fit(stored)
+		excess, found = displaced(over, overBefore, after, own.Cluster)
 	}
-	limiter := client.ObjectKeyFromObject(l).String()
-	if len(one.Namespaced) > 0 {
-		of := "namespace " + one.Namespaced[0].Namespace + " needs"
-		if refusal := exceeded(own, before, namespace.Add(own), budget.PerNamespace, of, limiter, "perNamespace"); refusal != "" {
-			return refusal
-		}
+	if !found {
+		return ""
 	}
-	return exceeded(own, before, total.Add(own), budget.Total, "all policies need", limiter, "total")
+	of := "all policies need"
+	if excess.Part == "perNamespace" {
+		of = "namespace " + after[excess.Index].Namespace + " needs"
+	}
+	return exceeded(own.Usage, before, excess.Sum, excess.Limits, of, client.ObjectKeyFromObject(l).String(), excess.Part)
+}
+
+// charges returns what the policies use.
+func (c Config) charges(all compile.Policies, identity compile.Identity) []compile.Charge {
+	charges := make([]compile.Charge, 0, len(all.Namespaced)+len(all.Cluster)+1)
+	for i := range all.Namespaced {
+		one := compile.Policies{Namespaced: all.Namespaced[i : i+1]}
+		charges = append(charges, chargeOf(one, c.usages.of(&all.Namespaced[i], one, identity)))
+	}
+	for i := range all.Cluster {
+		one := compile.Policies{Cluster: all.Cluster[i : i+1]}
+		charges = append(charges, chargeOf(one, c.usages.of(&all.Cluster[i], one, identity)))
+	}
+	return charges
+}
+
+func chargeOf(one compile.Policies, usage compile.Usage) compile.Charge {
+	if len(one.Cluster) > 0 {
+		return compile.Charge{Policy: nameOf(one), Cluster: true, Created: one.Cluster[0].CreationTimestamp.Time, Usage: usage}
+	}
+	p := &one.Namespaced[0]
+	return compile.Charge{Policy: nameOf(one), Namespace: p.Namespace, Created: p.CreationTimestamp.Time, Usage: usage}
+}
+
+// find returns the excess of the policy with that index.
+func find(over []compile.Excess, index int) (compile.Excess, bool) {
+	at := slices.IndexFunc(over, func(e compile.Excess) bool { return e.Index == index })
+	if at < 0 {
+		return compile.Excess{}, false
+	}
+	return over[at], true
+}
+
+// displaced returns the first excess of a policy of that scope that did not exceed the budget before.
+func displaced(over, before []compile.Excess, all []compile.Charge, cluster bool) (compile.Excess, bool) {
+	already := make(map[int]bool, len(before))
+	for _, e := range before {
+		already[e.Index] = true
+	}
+	at := slices.IndexFunc(over, func(e compile.Excess) bool { return all[e.Index].Cluster == cluster && !already[e.Index] })
+	if at < 0 {
+		return compile.Excess{}, false
+	}
+	return over[at], true
 }
 
 func exceeded(own, before, sum, limits compile.Usage, of, limiter, part string) string {

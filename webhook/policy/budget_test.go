@@ -3,10 +3,12 @@ package policy
 import (
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -66,5 +68,124 @@ func TestValidateCreate_RejectsAPolicyOverTheBudgetOfEveryLimiter(t *testing.T) 
 	v := newValidator(stored{policies: []v1alpha1.RateLimitPolicy{a, b}, limiters: []v1alpha1.Limiter{limiterWith("default", 1, 1)}})
 	if _, err := v.ValidateUpdate(t.Context(), &a, edited); err != nil {
 		t.Errorf("an edit that needs no more: %v", err)
+	}
+}
+
+// of returns a policy with that namespace, name and age in minutes.
+func of(t *testing.T, namespace, name string, age int, spec string) v1alpha1.RateLimitPolicy {
+	t.Helper()
+	p := fixture.Policy(t, name, spec)
+	p.Namespace, p.CreationTimestamp = namespace, metav1.NewTime(time.Unix(1_800_000_000, 0).Add(-time.Duration(age)*time.Minute))
+	return p
+}
+
+// clusterPolicy returns a ClusterRateLimitPolicy with that age in minutes.
+func clusterPolicy(t *testing.T, name string, age int) v1alpha1.ClusterRateLimitPolicy {
+	t.Helper()
+	p := of(t, "", name, age, validSpec)
+	c := v1alpha1.ClusterRateLimitPolicy{ObjectMeta: p.ObjectMeta}
+	c.Spec.RateLimitPolicySpec = p.Spec
+	return c
+}
+
+// A namespace can store more than its share, for example while no operator answers. The operator enforces only the share.
+func TestValidateCreate_CountsOnlyPoliciesThatFit(t *testing.T) {
+	all := stored{limiters: []v1alpha1.Limiter{limiterWith("default", 2, 3)}}
+	for i, name := range []string{"a", "b", "c", "d"} {
+		all.policies = append(all.policies, of(t, "greedy", name, 9-i, validSpec))
+	}
+	first, second := of(t, "shop", "first", 1, validSpec), of(t, "shop", "second", 0, validSpec)
+	if _, err := newValidator(all).ValidateCreate(t.Context(), &first); err != nil {
+		t.Errorf("the first policy of another namespace: %v", err)
+	}
+	all.policies = append(all.policies, first)
+	_, err := newValidator(all).ValidateCreate(t.Context(), &second)
+	if want := "with this policy, all policies need 4 rules, and the policy budget of Limiter weir/default is 3"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a policy that does not fit: error %v, want %q", err, want)
+	}
+}
+
+func TestValidateCreate_ClusterPoliciesTakePrecedence(t *testing.T) {
+	all := stored{
+		limiters: []v1alpha1.Limiter{limiterWith("default", 9, 2)},
+		policies: []v1alpha1.RateLimitPolicy{of(t, "cluster", "a", 9, validSpec), of(t, "shop", "b", 8, validSpec)},
+		cluster:  []v1alpha1.ClusterRateLimitPolicy{clusterPolicy(t, "a", 7)},
+	}
+	v := func() validator[*v1alpha1.ClusterRateLimitPolicy] {
+		return clusterRateLimitPolicies(Config{Stored: all, Identity: compile.DefaultIdentity()})
+	}
+	second, third := clusterPolicy(t, "b", 1), clusterPolicy(t, "c", 0)
+	if _, err := v().ValidateCreate(t.Context(), &second); err != nil {
+		t.Errorf("a ClusterRateLimitPolicy, and the total is used up by namespaces: %v", err)
+	}
+	all.cluster = append(all.cluster, second)
+	_, err := v().ValidateCreate(t.Context(), &third)
+	if want := "with this policy, all policies need 3 rules, and the policy budget of Limiter weir/default is 2"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a ClusterRateLimitPolicy, and the total is used up by such: error %v, want %q", err, want)
+	}
+}
+
+func TestValidateUpdate_RejectsGrowthThatDisplacesAnEnforcedPolicy(t *testing.T) {
+	const expressionSpec = `{axis: User, limit: 10, window: 1m, match: {http: {expression: 'request.method == "GET"'}}}`
+	l := limiterWith("default", 9, 9)
+	l.Spec.PolicyBudget.PerNamespace.Expressions, l.Spec.PolicyBudget.Total.Expressions = new(int64(1)), new(int64(2))
+	before, after := of(t, "shop", "old", 9, validSpec), of(t, "shop", "old", 9, expressionSpec)
+	tests := map[string]struct {
+		others []v1alpha1.RateLimitPolicy
+		want   string // in the error; empty if the edit is accepted
+	}{
+		"in the same namespace": {
+			[]v1alpha1.RateLimitPolicy{of(t, "shop", "young", 1, expressionSpec)},
+			"with this policy, namespace shop needs 2 expressions, and the policy budget of Limiter weir/default is 1 (this policy: 1)",
+		},
+		"in another namespace": {
+			[]v1alpha1.RateLimitPolicy{of(t, "a", "x", 2, expressionSpec), of(t, "b", "x", 1, expressionSpec)},
+			"with this policy, all policies need 3 expressions, and the policy budget of Limiter weir/default is 2 (this policy: 1)",
+		},
+		"that is not enforced anyway": {
+			[]v1alpha1.RateLimitPolicy{of(t, "a", "x", 2, expressionSpec), of(t, "a", "y", 1, expressionSpec), of(t, "a", "z", 0, expressionSpec)},
+			"",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			v := newValidator(stored{policies: append(test.others, before), limiters: []v1alpha1.Limiter{l}})
+			_, err := v.ValidateUpdate(t.Context(), &before, &after)
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// Otherwise a user could store policies that no Limiter selects, and then label them: the oldest policies take precedence.
+func TestValidateUpdate_ChecksBudgetsWhenLabelsChange(t *testing.T) {
+	l := limiterWith("default", 1, 9)
+	l.Spec.PolicySelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"limiter": "default"}}
+	labeled := func(p v1alpha1.RateLimitPolicy, label string) *v1alpha1.RateLimitPolicy {
+		p.Labels = map[string]string{"limiter": "default", "team": label}
+		return &p
+	}
+	old, enforced, invalid := of(t, "shop", "old", 9, validSpec), *labeled(of(t, "shop", "young", 1, validSpec), "a"), of(t, "shop", "invalid", 9, invalidSpec)
+	all := stored{policies: []v1alpha1.RateLimitPolicy{old, enforced, invalid}, limiters: []v1alpha1.Limiter{l}}
+	v := newValidator(all)
+	_, err := v.ValidateUpdate(t.Context(), &old, labeled(old, "a"))
+	if want := "with this policy, namespace shop needs 2 rules, and the policy budget of Limiter weir/default is 1"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a label that selects the policy: error %v, want %q", err, want)
+	}
+	if _, err := v.ValidateUpdate(t.Context(), &enforced, labeled(enforced, "b")); err != nil {
+		t.Errorf("another label on a selected policy: %v", err)
+	}
+	if _, err := v.ValidateUpdate(t.Context(), &invalid, labeled(invalid, "a")); err != nil {
+		t.Errorf("a label on an invalid policy, which uses nothing: %v", err)
+	}
+
+	all.cluster = []v1alpha1.ClusterRateLimitPolicy{clusterPolicy(t, "all", 9)}
+	l.Spec.PolicyBudget.Total.Bytes = new(int64(1))
+	cluster := all.cluster[0].DeepCopy()
+	cluster.Labels = map[string]string{"limiter": "default"}
+	clusters := clusterRateLimitPolicies(Config{Stored: stored{cluster: all.cluster, limiters: []v1alpha1.Limiter{l}}, Identity: compile.DefaultIdentity()})
+	if _, err := clusters.ValidateUpdate(t.Context(), &all.cluster[0], cluster); err == nil {
+		t.Error("a label that selects a ClusterRateLimitPolicy over the total is accepted")
 	}
 }

@@ -18,6 +18,10 @@ func rateLimitPolicies(config Config) validator[*v1alpha1.RateLimitPolicy] {
 			}
 			return found
 		},
+		checkBudget: func(ctx context.Context, p *v1alpha1.RateLimitPolicy) (found verdict) {
+			config.addBudgets(ctx, compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*p}}, &found)
+			return found
+		},
 	}
 }
 
@@ -28,6 +32,10 @@ func clusterRateLimitPolicies(config Config) validator[*v1alpha1.ClusterRateLimi
 		validate: func(ctx context.Context, p *v1alpha1.ClusterRateLimitPolicy) verdict {
 			// Namespaced policies are not read, because none of them applies to every domain of a cluster-scoped policy.
 			return config.compile(ctx, compile.Policies{Cluster: []v1alpha1.ClusterRateLimitPolicy{*p}}, "")
+		},
+		checkBudget: func(ctx context.Context, p *v1alpha1.ClusterRateLimitPolicy) (found verdict) {
+			config.addBudgets(ctx, compile.Policies{Cluster: []v1alpha1.ClusterRateLimitPolicy{*p}}, &found)
+			return found
 		},
 	}
 }

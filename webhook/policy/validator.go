@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,6 +19,8 @@ type validator[P client.Object] struct {
 	spec func(P) any
 	// validate compiles a policy together with the stored policies.
 	validate func(context.Context, P) verdict
+	// checkBudget checks only whether Limiters have room for a policy.
+	checkBudget func(context.Context, P) verdict
 }
 
 // verdict has the problems and the warnings of one policy. A policy with a problem is rejected.
@@ -33,10 +36,15 @@ func (v validator[P]) ValidateCreate(ctx context.Context, policy P) (admission.W
 }
 
 // ValidateUpdate validates a policy only if its spec changes. Clients must be able to change the labels and finalizers of an invalid policy
-// that was stored while the webhook was unavailable. The compiler ignores policies that are being deleted.
+// that was stored while the webhook was unavailable. The compiler ignores policies that are being deleted. Labels decide which Limiters
+// select the policy, so a change of them requires room in their budgets.
 func (v validator[P]) ValidateUpdate(ctx context.Context, before, policy P) (admission.Warnings, error) {
 	if equality.Semantic.DeepEqual(v.spec(before), v.spec(policy)) {
-		return nil, nil
+		if maps.Equal(before.GetLabels(), policy.GetLabels()) {
+			return nil, nil
+		}
+		found := v.checkBudget(ctx, policy)
+		return found.warnings, invalidError(v.kind, policy.GetName(), found.problems)
 	}
 	return v.ValidateCreate(ctx, policy)
 }
