@@ -9,8 +9,7 @@ type LimiterNetworkPolicy struct {
 	From NetworkSources `json:"from,omitzero"`
 }
 
-// NetworkSources lists the peers that can connect to the pods, for each port. The port of the admission webhook is open to all peers,
-// because API servers are outside the pod network.
+// NetworkSources lists the peers that can connect to the pods, for each port.
 type NetworkSources struct {
 	// http lists the peers that can connect to port 8080, as in a NetworkPolicy. A podSelector without a namespaceSelector selects pods in
 	// the namespace of the Limiter. If omitted, all peers can connect.
@@ -32,4 +31,11 @@ type NetworkSources struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Metrics []networkingv1.NetworkPolicyPeer `json:"metrics,omitempty"`
+	// throttle lists the peers that can connect to port 9443, the admission webhook, in the same form. API servers are usually outside the
+	// pod network: list their networks as ipBlock. If omitted, all peers can connect.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Throttle []networkingv1.NetworkPolicyPeer `json:"throttle,omitempty"`
 }

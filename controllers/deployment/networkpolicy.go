@@ -51,25 +51,26 @@ func networkPolicy(limiter *v1alpha1.Limiter, options Options) *networkingv1.Net
 	}
 }
 
-// ingress allows the peers of each port. A port without peers is open: gateways may be in any namespace or outside the cluster. The port of
-// the admission webhook is always open, because API servers are outside the pod network.
+// ingress allows the peers of each port. A port without peers is open: gateways may be in any namespace or outside the cluster.
 func ingress(limiter *v1alpha1.Limiter, options Options) []networkingv1.NetworkPolicyIngressRule {
 	from := limiter.Spec.NetworkPolicy.From
 	open := networkingv1.NetworkPolicyIngressRule{}
 	var restricted []networkingv1.NetworkPolicyIngressRule
-	for _, port := range []struct {
+	type source struct {
 		number int32
 		peers  []networkingv1.NetworkPolicyPeer
-	}{{httpPort, from.HTTP}, {grpcPort, from.GRPC}, {opsPort, from.Metrics}} {
+	}
+	sources := []source{{httpPort, from.HTTP}, {grpcPort, from.GRPC}, {opsPort, from.Metrics}}
+	if options.exposesThrottle(limiter) {
+		sources = append(sources, source{ThrottlePort, from.Throttle})
+	}
+	for _, port := range sources {
 		ports := []networkingv1.NetworkPolicyPort{policyPort(corev1.ProtocolTCP, port.number)}
 		if len(port.peers) == 0 {
 			open.Ports = append(open.Ports, ports...)
 		} else {
 			restricted = append(restricted, networkingv1.NetworkPolicyIngressRule{Ports: ports, From: port.peers})
 		}
-	}
-	if options.exposesThrottle(limiter) {
-		open.Ports = append(open.Ports, policyPort(corev1.ProtocolTCP, ThrottlePort))
 	}
 	if len(open.Ports) == 0 { // a rule without ports would allow all ports
 		return restricted

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -32,6 +33,28 @@ func (h *harness) expectRedisPorts(when string, want ...int32) {
 
 func withRedisAddress(to v1alpha1.RedisAddress) func(*v1alpha1.LimiterSpec) {
 	return func(s *v1alpha1.LimiterSpec) { s.Redis.Addresses = []v1alpha1.RedisAddress{to} }
+}
+
+func TestNetworkPolicy_RestrictsTheCallersOfTheWebhook(t *testing.T) {
+	servers := []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "10.0.0.0/28"}}}
+	l := goldenLimiter(t, "throttle")
+	callers := func() (peers []networkingv1.NetworkPolicyPeer, rules int) {
+		for _, rule := range networkPolicy(l, testOptions).Spec.Ingress {
+			for _, port := range rule.Ports {
+				if port.Port.IntVal == 9443 {
+					peers, rules = rule.From, rules+1
+				}
+			}
+		}
+		return peers, rules
+	}
+	if peers, rules := callers(); len(peers) != 0 || rules != 1 {
+		t.Errorf("by default, %d rules admit %v", rules, peers)
+	}
+	l.Spec.NetworkPolicy.From.Throttle = servers
+	if peers, rules := callers(); !equality.Semantic.DeepEqual(peers, servers) || rules != 1 {
+		t.Errorf("%d rules admit %v, want the API servers only", rules, peers)
+	}
 }
 
 func TestNetworkPolicy_KeepsOldRedisPortsUntilOldPodsAreGone(t *testing.T) {

@@ -1,6 +1,7 @@
 package registration
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,7 +23,7 @@ func (e *entry) matchConditions(never exempt.Lists) []admissionv1.MatchCondition
 			Expression: "!has(request.userInfo.username) || !(request.userInfo.username in " + celList(never.Users) + ")",
 		},
 	}
-	if e.reach.resources.mayBeExempt() {
+	if mayBeExempt(e.rules) {
 		all = append(all, admissionv1.MatchCondition{
 			Name: "exempt-resources",
 			Expression: "!(request.resource.group in " + celList(exempt.Groups()) + ") && (request.resource.group != \"\" || " +
@@ -47,15 +48,15 @@ func (e *entry) matchConditions(never exempt.Lists) []admissionv1.MatchCondition
 	return all
 }
 
-// mayBeExempt reports whether a wildcard covers exempt resources.
-func (r resources) mayBeExempt() bool {
-	for res := range r {
-		plural, sub, _ := strings.Cut(res.name, "/")
-		if res.group == wildcard || res.group == "" && (plural == wildcard || plural == "pods" && sub == wildcard) {
-			return true
-		}
-	}
-	return false
+// mayBeExempt reports whether a wildcard covers exempt resources. Rules that name an exempt resource do not exist.
+func mayBeExempt(rules []admissionv1.RuleWithOperations) bool {
+	return slices.ContainsFunc(rules, func(rule admissionv1.RuleWithOperations) bool {
+		return slices.Contains(rule.APIGroups, wildcard) || slices.Contains(rule.APIGroups, "") &&
+			slices.ContainsFunc(rule.Resources, func(name string) bool {
+				plural, sub, _ := strings.Cut(name, "/")
+				return plural == wildcard || plural == "pods" && sub == wildcard
+			})
+	})
 }
 
 func (r resources) operations() (all operations) {

@@ -175,7 +175,13 @@ func TestEntries_AreWidenedWhenThereAreTooMany(t *testing.T) {
 	for i := range maxResources + 1 {
 		more = append(more, fmt.Sprintf("g/r%d:UPDATE", i))
 	}
-	of := firstEntry(t, []rules.Rule{writeRule(many...)}).rules
+	first := firstEntry(t, []rules.Rule{writeRule(many...)})
+	of := first.rules
+	if !slices.ContainsFunc(first.matchConditions(exempt.With("limits", exempt.Lists{})), func(c admissionv1.MatchCondition) bool {
+		return c.Name == "exempt-resources"
+	}) {
+		t.Error("API servers call the limiter for exempt resources, because the rule covers all groups")
+	}
 	if len(of) != 1 || of[0].APIGroups[0] != "*" || len(of[0].Resources) != maxRules+1 || len(of[0].Operations) != 1 {
 		t.Errorf("%d rules: %v", len(of), notation(of))
 	}

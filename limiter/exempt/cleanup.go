@@ -22,13 +22,13 @@ func isCleanup(w *rules.KubernetesRequest) bool {
 	if was["deletionTimestamp"] != nil {
 		return true
 	}
-	had, _ := was["finalizers"].([]any)
-	if len(had) == 0 || json.Unmarshal(w.Object, &after) != nil {
+	had, valid := textsOf(was["finalizers"])
+	if !valid || len(had) == 0 || json.Unmarshal(w.Object, &after) != nil {
 		return false
 	}
 	is, _ := after["metadata"].(map[string]any)
-	has, _ := is["finalizers"].([]any)
-	if len(has) >= len(had) || !isSubsequence(has, had) {
+	has, valid := textsOf(is["finalizers"])
+	if !valid || len(has) >= len(had) || !isSubsequence(has, had) {
 		return false
 	}
 	for _, metadata := range []map[string]any{was, is} {
@@ -42,8 +42,22 @@ func isCleanup(w *rules.KubernetesRequest) bool {
 // mentions reports whether the object may have the field. It avoids decoding objects that do not.
 func mentions(object []byte, field string) bool { return bytes.Contains(object, []byte(`"`+field+`"`)) }
 
+// textsOf returns the texts in a list, which may be nil. It returns false for anything else.
+func textsOf(list any) ([]string, bool) {
+	values, isList := list.([]any)
+	texts := make([]string, len(values))
+	for i, value := range values {
+		text, isText := value.(string)
+		if !isText {
+			return nil, false
+		}
+		texts[i] = text
+	}
+	return texts, isList || list == nil
+}
+
 // isSubsequence reports whether list is all, in this order, without some of its values.
-func isSubsequence(list, all []any) bool {
+func isSubsequence(list, all []string) bool {
 	for _, value := range all {
 		if len(list) > 0 && list[0] == value {
 			list = list[1:]

@@ -71,6 +71,8 @@ func TestWrite_ExemptsUpdatesThatOnlyFinishADeletion(t *testing.T) {
 		"that sets a deletion timestamp":          {`{"metadata":{}}`, `{"metadata":{"deletionTimestamp":"2026-11-22T00:00:00Z"}}`, false},
 		"of an object with the word in its data":  {`{"metadata":{},"data":{"deletionTimestamp":"now"}}`, `{"metadata":{},"data":{}}`, false},
 		"of an object that has null as timestamp": {`{"metadata":{"deletionTimestamp":null}}`, `{"metadata":{}}`, false},
+		"with finalizers that are no texts":       {`{"metadata":{"finalizers":[{},{}]}}`, `{"metadata":{"finalizers":[{}]}}`, false},
+		"with a finalizer that is no list":        {`{"metadata":{"finalizers":["a"]}}`, `{"metadata":{"finalizers":"a"}}`, false},
 		"that is not valid":                       {`"deletionTimestamp"`, `{}`, false},
 		"without an object":                       {`{"metadata":{"finalizers":["a"]}}`, ``, false},
 	} {

@@ -40,7 +40,7 @@ func endpointCases() []schemaCase {
 	for _, port := range []string{"http", "grpc"} {
 		all = append(all, endpointTLSCases(port)...)
 	}
-	for _, port := range []string{"http", "grpc", "metrics"} {
+	for _, port := range []string{"http", "grpc", "metrics", "throttle"} {
 		from := func(peers string) string { return `spec: {networkPolicy: {from: {` + port + `: [` + peers + `]}}}` }
 		all = append(all, schemaCase{
 			at: "spec.networkPolicy.from." + port, kind: "minItems", accepted: from(`{podSelector: {}}`), rejected: from(``),

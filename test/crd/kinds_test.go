@@ -39,7 +39,7 @@ func limiters() testedKind {
 		small: "metadata: {name: small}\nspec: {redis: {addresses: [\"redis:6379\"]}}\n",
 		kubernetesFields: []string{
 			"spec.podTemplate.resources", "spec.podTemplate.tolerations[]", "spec.podTemplate.affinity",
-			"spec.networkPolicy.from.http[]", "spec.networkPolicy.from.grpc[]", "spec.networkPolicy.from.metrics[]",
+			"spec.networkPolicy.from.http[]", "spec.networkPolicy.from.grpc[]", "spec.networkPolicy.from.metrics[]", "spec.networkPolicy.from.throttle[]",
 		},
 	}
 }

@@ -738,6 +738,12 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: io.k8s.api.networking.v1.NetworkPolicyPeer
           elementRelationship: atomic
+    - name: throttle
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.networking.v1.NetworkPolicyPeer
+          elementRelationship: atomic
 - name: com.github.weir-dev.weir.api.v1alpha1.Operation
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.PathMatch

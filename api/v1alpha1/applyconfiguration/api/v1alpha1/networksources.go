@@ -9,8 +9,7 @@ import (
 // NetworkSourcesApplyConfiguration represents a declarative configuration of the NetworkSources type for use
 // with apply.
 //
-// NetworkSources lists the peers that can connect to the pods, for each port. The port of the admission webhook is open to all peers,
-// because API servers are outside the pod network.
+// NetworkSources lists the peers that can connect to the pods, for each port.
 type NetworkSourcesApplyConfiguration struct {
 	// http lists the peers that can connect to port 8080, as in a NetworkPolicy. A podSelector without a namespaceSelector selects pods in
 	// the namespace of the Limiter. If omitted, all peers can connect.
@@ -20,6 +19,9 @@ type NetworkSourcesApplyConfiguration struct {
 	// metrics lists the peers that can connect to port 9090, in the same form. The probes of the kubelet do not need an entry. If omitted, all
 	// peers can connect.
 	Metrics []v1.NetworkPolicyPeer `json:"metrics,omitempty"`
+	// throttle lists the peers that can connect to port 9443, the admission webhook, in the same form. API servers are usually outside the
+	// pod network: list their networks as ipBlock. If omitted, all peers can connect.
+	Throttle []v1.NetworkPolicyPeer `json:"throttle,omitempty"`
 }
 
 // NetworkSourcesApplyConfiguration constructs a declarative configuration of the NetworkSources type for use with
@@ -54,6 +56,16 @@ func (b *NetworkSourcesApplyConfiguration) WithGRPC(values ...v1.NetworkPolicyPe
 func (b *NetworkSourcesApplyConfiguration) WithMetrics(values ...v1.NetworkPolicyPeer) *NetworkSourcesApplyConfiguration {
 	for i := range values {
 		b.Metrics = append(b.Metrics, values[i])
+	}
+	return b
+}
+
+// WithThrottle adds the given value to the Throttle field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Throttle field.
+func (b *NetworkSourcesApplyConfiguration) WithThrottle(values ...v1.NetworkPolicyPeer) *NetworkSourcesApplyConfiguration {
+	for i := range values {
+		b.Throttle = append(b.Throttle, values[i])
 	}
 	return b
 }
