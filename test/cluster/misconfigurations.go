@@ -64,7 +64,7 @@ func misconfigurations() []misconfiguration {
 		{
 			"no-secret", withPassword("late-password"),
 			condition{v1alpha1.ConditionProgrammed, "SecretNotFound", metav1.ConditionFalse, "late-password"},
-			condition{v1alpha1.ConditionReady, "", metav1.ConditionFalse, ""},
+			notProgrammed(""), // Ready is true, because the correct Limiter enforces the policy
 			nil,
 			func(ctx context.Context, s *scenario) error {
 				return s.create(ctx, password("late-password", rightPassword))
