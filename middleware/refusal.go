@@ -11,8 +11,8 @@ import (
 
 // RefusalError describes why a request is not served.
 type RefusalError struct {
-	// Problem is the response to the client. Its status is 429 for a denial. Otherwise it is 431 (the request is too large for a
-	// Remote), 500 (the limiter rejected the check as invalid) or 503.
+	// Problem is the response to the client. Its status is 429 for a denial. Otherwise it is 431 (the request, or the answer
+	// about it, is too large for a Remote), 500 (the limiter rejected the check as invalid) or 503.
 	Problem *reply.Problem
 	// Answer that denies the request; empty if there is no decision.
 	Answer engine.Answer
@@ -38,8 +38,8 @@ func (e *UnreachableError) Error() string { return e.Cause.Error() }
 // Unwrap returns the cause.
 func (e *UnreachableError) Unwrap() error { return e.Cause }
 
-// ProblemError is the error of a [Remote] whose limiter returns no decision: it is unavailable (503), or the check is invalid (400) or
-// too large (431).
+// ProblemError is the error of a [Remote] whose limiter returns no decision: it is unavailable (503), or the check is invalid (400), or
+// the check or its answer is too large (431).
 type ProblemError struct{ Problem *reply.Problem }
 
 func (e *ProblemError) Error() string {

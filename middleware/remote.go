@@ -44,6 +44,7 @@ var errCircuitOpen = fmt.Errorf("not called, because the last %d calls failed", 
 // have been counted already.
 //
 // The results of its answers have no key, and only those fields of a rule that the API returns: name, axis, algorithm, limit and window.
+// Identifiers over 256 bytes are shortened.
 type Remote struct {
 	url     string
 	shown   string // the URL without a password, for messages
@@ -131,7 +132,7 @@ func (r *Remote) call(ctx context.Context, body []byte) (engine.Answer, error) {
 	if err != nil {
 		return engine.Answer{}, err
 	}
-	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Content-Type", jsonType)
 	received, err := r.exchange(request)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -151,10 +152,11 @@ type response struct {
 	status string // "200 OK"
 	code   int
 	kind   string // media type
-	text   []byte
+	text   []byte // longer than maxAnswer if it is too large
 }
 
-// exchange sends the request and reads the whole response, so that the connection can be reused.
+// exchange sends the request and reads the whole response, so that the connection can be reused. Of a response that is too large, it reads
+// one byte more than maxAnswer.
 func (r *Remote) exchange(request *http.Request) (response, error) {
 	got, err := r.client.Do(request) //nolint:gosec // the program's own URL
 	if err != nil {
@@ -164,9 +166,6 @@ func (r *Remote) exchange(request *http.Request) (response, error) {
 	text, err := io.ReadAll(io.LimitReader(got.Body, maxAnswer+1))
 	if err != nil {
 		return response{}, fmt.Errorf("read the response of %s: %w", r.shown, err)
-	}
-	if len(text) > maxAnswer {
-		return response{}, fmt.Errorf("the response of %s is larger than %d bytes", r.shown, maxAnswer)
 	}
 	kind, _, _ := mime.ParseMediaType(got.Header.Get("Content-Type")) // decode rejects an invalid one
 	return response{got.Status, got.StatusCode, kind, text}, nil

@@ -266,6 +266,49 @@ func TestRemote_RefusesRequestsThatAreTooLargeForTheLimiter(t *testing.T) {
 	}
 }
 
+// The size of an answer must not decide: clients choose their identifiers, and each policy that matches has a result with the identifier.
+func TestRemote_DeniesALongIdentifierThatManyPoliciesCount(t *testing.T) {
+	var list []rules.Rule
+	for i := range 18 {
+		list = append(list, tenantRule(fmt.Sprintf("p%02d", i), 1))
+	}
+	limiter := serve(t, limiterOf(newEngine(t, time.Now, list...)))
+	handler := middleware.HTTP(middleware.NewGate(newRemote(t, limiter.URL), "shop", middleware.Log(discard())))(served())
+	for i, want := range []int{200, 429, 429} {
+		r, w := httptest.NewRequest(http.MethodGet, "/", http.NoBody), httptest.NewRecorder()
+		r.Header.Set("X-Tenant-ID", strings.Repeat("a", 60_000))
+		handler.ServeHTTP(w, r)
+		if w.Code != want || !limited(w) {
+			t.Errorf("request %d: status %d, %s; want %d with rate-limit headers", i, w.Code, w.Body, want)
+		}
+	}
+}
+
+// A client that causes answers that are too large is refused, and other clients are decided.
+func TestRemote_RefusesOnlyTheClientWhoseAnswerIsTooLarge(t *testing.T) {
+	limiter := limiterOf(newEngine(t, time.Now, tenantRule("a", 1000)))
+	var large atomic.Bool
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if large.Load() {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"allowed":true,"policy":"`+strings.Repeat("a", 1<<20)+`"}`)
+			return
+		}
+		limiter.ServeHTTP(w, r)
+	}))
+	handler := middleware.HTTP(middleware.NewGate(newRemote(t, s.URL), "shop", middleware.Log(discard())))(served())
+	large.Store(true)
+	for range 10 { // more than open the circuit breaker
+		if w := get(handler); w.Code != http.StatusRequestHeaderFieldsTooLarge {
+			t.Fatalf("status %d, %s", w.Code, w.Body)
+		}
+	}
+	large.Store(false)
+	if w := get(handler); w.Code != http.StatusOK || !limited(w) {
+		t.Errorf("the next client: status %d, %v, want a decision", w.Code, w.Header())
+	}
+}
+
 // names is a query of n parameters with different names.
 func names(n int) string {
 	var query strings.Builder
@@ -317,7 +360,11 @@ func TestRemote_TreatsForeignResponsesAsUnreachable(t *testing.T) {
 		"a problem of a gateway":          {503, "application/problem+json", `{"type":"about:blank"}`, true, `unknown problem type "about:blank"`},
 		"a problem with invalid JSON":     {400, "application/problem+json", "{", true, "unexpected end of JSON"},
 		"a limiter rejects the check":     {400, "application/problem+json", `{"type":"about:blank","title":"Bad Request","detail":"no"}`, false, "400 Bad Request: no"},
-		"a response that is too large":    {200, "application/json", `"` + strings.Repeat("a", 1<<20) + `"`, true, "larger than 1048576 bytes"},
+		"a decision that is too large":    {200, "application/json", `"` + strings.Repeat("a", 1<<20) + `"`, false, "larger than 1048576 bytes"},
+		"a response of the largest size":  {200, "application/json", `"` + strings.Repeat("a", 1<<20-2) + `"`, true, "cannot unmarshal string"},
+		"a denial that is too large":      {429, "application/json", `"` + strings.Repeat("a", 1<<20) + `"`, false, "larger than 1048576 bytes"},
+		"a large page of another server":  {200, "text/html", strings.Repeat("a", 1<<20+1), true, "larger than 1048576 bytes"},
+		"a large error of another server": {500, "application/json", strings.Repeat("a", 1<<20+1), true, "larger than 1048576 bytes"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

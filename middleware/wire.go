@@ -31,6 +31,9 @@ type checkBody struct {
 	Peek        bool              `json:"peek,omitempty"`
 }
 
+// jsonType is the media type of a decision.
+const jsonType = "application/json"
+
 type entry struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
@@ -90,8 +93,17 @@ func target(r *rules.Request) string {
 }
 
 // decode reads the response. A response that no limiter writes is an UnreachableError: another server is at the URL, or a proxy
-// responded.
+// responded. A decision that is too large is a ProblemError, because a client may have caused it: the limiter is available, and the
+// request must not be served.
 func (r response) decode() (engine.Answer, error) {
+	if len(r.text) > maxAnswer {
+		tooLarge := fmt.Errorf("larger than %d bytes", maxAnswer)
+		if r.kind != jsonType || r.code != status(true) && r.code != status(false) {
+			return engine.Answer{}, r.unexpected(tooLarge)
+		}
+		return engine.Answer{}, fmt.Errorf("response %s is %w: %w", r.status, tooLarge,
+			rejected(http.StatusRequestHeaderFieldsTooLarge, "the answer about the request's limits is too large; send shorter headers"))
+	}
 	switch r.kind {
 	case reply.ProblemType:
 		p, err := r.problem()
@@ -99,7 +111,7 @@ func (r response) decode() (engine.Answer, error) {
 			return engine.Answer{}, r.unexpected(err)
 		}
 		return engine.Answer{}, &ProblemError{p}
-	case "application/json":
+	case jsonType:
 		a, err := r.decision()
 		if err != nil {
 			return engine.Answer{}, r.unexpected(err)

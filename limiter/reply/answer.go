@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
@@ -72,7 +73,7 @@ func newResult(r *engine.Result) Result {
 	return Result{
 		Policy:       r.Rule.Policy,
 		Axis:         r.Rule.Axis,
-		Identifier:   r.Identifier,
+		Identifier:   clip(r.Identifier),
 		Algorithm:    r.Rule.Algorithm,
 		Window:       r.Window.String(),
 		Tier:         r.Tier,
@@ -83,6 +84,19 @@ func newResult(r *engine.Result) Result {
 		RetryAfterMs: retryAfterMs(r.RetryAfter),
 		Shadow:       r.Rule.Shadow,
 	}
+}
+
+// maxIdentifier is the maximum length of an identifier in an answer, in bytes. Clients choose identifiers, and each policy that a request
+// matches has one: without a bound, an answer could be too large for its reader.
+const maxIdentifier = 256
+
+// clip shortens an identifier to maxIdentifier, with "…" at the end.
+func clip(identifier string) string {
+	const more = "…"
+	if len(identifier) <= maxIdentifier {
+		return identifier
+	}
+	return strings.ToValidUTF8(identifier[:maxIdentifier-len(more)], "") + more
 }
 
 func retryAfterMs(d time.Duration) *int64 {

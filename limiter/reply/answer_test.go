@@ -3,6 +3,7 @@ package reply
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ func drawAnswer(t *rapid.T) engine.Answer {
 				Policy: "shop/" + rapid.String().Draw(t, "policy"), Axis: rapid.String().Draw(t, "axis"), Algorithm: algorithm,
 				Shadow: rapid.Bool().Draw(t, "shadow"), Units: units, WindowSeconds: int64(window / time.Second),
 			}},
-			Identifier: rapid.String().Draw(t, "identifier"), Tier: rapid.String().Draw(t, "tier"), Window: window, Source: source.Draw(t, "its source"),
+			Identifier: rapid.StringN(-1, -1, maxIdentifier).Draw(t, "identifier"), Tier: rapid.String().Draw(t, "tier"), Window: window, Source: source.Draw(t, "its source"),
 			Decision: limiter.Decision{
 				Allowed: rapid.Bool().Draw(t, "allowed by it"), Limit: units, Remaining: rapid.Int64().Draw(t, "remaining"),
 				ResetAfter: ms.Draw(t, "reset"), RetryAfter: rapid.OneOf(ms, rapid.Just(limiter.Never)).Draw(t, "retry"),
@@ -65,4 +66,22 @@ func TestReadAnswer_ReadsWhatNewAnswerWrites(t *testing.T) {
 			t.Errorf("%s is read as %+v, want %+v", text, got, want)
 		}
 	})
+}
+
+// A client chooses its identifier, and each policy that it matches has a result.
+func TestNewAnswer_ClipsLongIdentifiers(t *testing.T) {
+	for name, test := range map[string]struct{ identifier, want string }{
+		"the longest":              {strings.Repeat("a", 256), strings.Repeat("a", 256)},
+		"longer":                   {strings.Repeat("a", 257), strings.Repeat("a", 253) + "…"},
+		"60 KB":                    {strings.Repeat("a", 60<<10), strings.Repeat("a", 253) + "…"},
+		"a character at the bound": {strings.Repeat("a", 252) + "éaaa", strings.Repeat("a", 252) + "…"},
+		"of four bytes":            {strings.Repeat("a", 250) + "😀aaa", strings.Repeat("a", 250) + "…"},
+		"one that fits exactly":    {strings.Repeat("a", 251) + "éaaaa", strings.Repeat("a", 251) + "é…"},
+		"without characters":       {strings.Repeat("\x80", 300), "…"},
+	} {
+		a := engine.Answer{Results: []engine.Result{{Rule: &rules.Compiled{}, Identifier: test.identifier}}}
+		if got := NewAnswer(&a).Results[0].Identifier; got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
 }
