@@ -72,9 +72,9 @@ func (l *limiterReconciler) reconcile(ctx context.Context, limiter *v1alpha1.Lim
 	if err := l.selectPolicies(ctx, limiter); err != nil {
 		return ctrl.Result{}, err
 	}
-	l.setState() // the status of a policy that this Limiter does not select must not wait for its Redis
+	l.setState(limiter) // the status of a policy that this Limiter does not select must not wait for its Redis
 	published := l.publishing.publish(ctx, &l.publisher, limiter, l.ruleSet)
-	l.setState()
+	l.setState(limiter)
 	l.snapshot.Save(ctx, limiter, l.ruleSet)
 	delivery := l.publishing.latest
 	if delivery.Connecting {
@@ -92,10 +92,10 @@ func (l *limiterReconciler) reconcile(ctx context.Context, limiter *v1alpha1.Lim
 }
 
 // setState makes the selection and the latest delivery available to the reporter of policies.
-func (l *limiterReconciler) setState() {
+func (l *limiterReconciler) setState(limiter *v1alpha1.Limiter) {
 	l.states.Set(report.LimiterState{
 		Limiter: l.name, Considered: l.selected.considered, RuleSet: l.ruleSet, Delivery: l.publishing.latest,
-		NotAdmitted: l.selected.notAdmitted,
+		NotAdmitted: l.selected.notAdmitted, NoReadyPods: report.NoReadyPods(limiter),
 	})
 }
 

@@ -39,6 +39,26 @@ func TestReconcile_ReportsAnotherCauseOfAnOutageOnce(t *testing.T) {
 	}
 }
 
+func TestReconcile_EnforcedPoliciesAreNotReadyWithoutRedisAndReadyPods(t *testing.T) {
+	h := newHarness(t)
+	h.createPolicy("daily", nil)
+	setPods := func(all, ready int32) {
+		l := h.limiter("default")
+		l.Status.Replicas, l.Status.ReadyReplicas = all, ready
+		h.must(h.kube.Status().Update(t.Context(), l))
+	}
+	setPods(2, 2)
+	h.reconcile()
+	h.heartbeat(h.activeRevision(), "a", "b")
+	h.reconcile()
+	h.redis.Kill()
+	h.reconcile()
+	h.hasCondition("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+	setPods(2, 0)
+	h.reconcile()
+	h.hasCondition("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonStoreUnreachable)
+}
+
 func TestReconcile_EnforcedPoliciesStayReadyWhileOnlyTheOperatorLosesRedis(t *testing.T) {
 	h := newHarness(t)
 	h.createPolicy("daily", nil)

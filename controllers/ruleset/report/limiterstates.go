@@ -6,8 +6,10 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
 )
@@ -23,13 +25,22 @@ type LimiterState struct {
 	Delivery publish.Delivery
 	// NotAdmitted are the policies with match.kubernetes that the Limiter does not admit, and why. The reason completes "Limiter a/b ".
 	NotAdmitted map[types.UID]string
+	// NoReadyPods is true if no pod of the Limiter is ready: see [NoReadyPods].
+	NoReadyPods bool
+}
+
+// NoReadyPods reports whether the Limiter has a Deployment whose pods are counted, and none of them is ready. Without a controller
+// that counts pods, replicas are known by their heartbeats alone.
+func NoReadyPods(limiter *v1alpha1.Limiter) bool {
+	counted := limiter.Status.Replicas > 0 || meta.IsStatusConditionTrue(limiter.Status.Conditions, v1alpha1.ConditionReady)
+	return counted && limiter.Status.ReadyReplicas == 0
 }
 
 // equal reports whether both states mean the same for every policy. Rule sets and generations that do not change keep their
 // memory.
 func (s *LimiterState) equal(other *LimiterState) bool {
 	return s.RuleSet == other.RuleSet && s.Delivery.Equal(other.Delivery) && maps.Equal(s.Considered, other.Considered) &&
-		maps.Equal(s.NotAdmitted, other.NotAdmitted)
+		maps.Equal(s.NotAdmitted, other.NotAdmitted) && s.NoReadyPods == other.NoReadyPods
 }
 
 // LimiterStates holds the states of all Limiters for the [Reporter]. It is safe for concurrent use.

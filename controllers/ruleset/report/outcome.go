@@ -19,7 +19,7 @@ type outcome struct {
 	// overBudget describes why the policy exceeds the budget of the Limiter; empty if it does not.
 	overBudget string
 	// enforced reports whether every replica that serves, of at least one, enforces the policy. While the operator cannot use
-	// Redis, it reports whether they did when the operator last could.
+	// Redis, it reports whether they did when the operator last could, and is false without ready pods.
 	enforced               bool
 	acknowledged, replicas int32
 	connecting             bool   // the operator has not finished the first attempt to publish
@@ -49,8 +49,13 @@ func outcomeOf(s *LimiterState, p selection.Policy, reported []v1alpha1.PolicyLi
 	}
 	o.enforced = o.replicas > 0 && o.acknowledged == o.replicas
 	o.connecting, o.unavailable = s.Delivery.Connecting, s.Delivery.Outage.Message
-	if current && (o.connecting || o.unavailable != "") && wasEnforced(reported, s.Limiter, rule.Revision) {
-		o.enforced = true // replicas do not lose rules when the operator loses Redis; new ones start from the snapshot
+	if o.connecting || o.unavailable != "" { // the operator receives no heartbeats
+		switch {
+		case s.NoReadyPods:
+			o.enforced, o.acknowledged, o.replicas = false, 0, 0 // the replicas that were known last do not serve any more
+		case current && wasEnforced(reported, s.Limiter, rule.Revision):
+			o.enforced = true // replicas do not lose rules when the operator loses Redis; new ones start from the snapshot
+		}
 	}
 	o.degradation, o.overridden = policyDegradation(s.Delivery), s.RuleSet.Overridden[p.Name]
 	return o

@@ -91,6 +91,50 @@ func TestOutcomeOf_IsEnforcedIfEveryReplicaHasTheRule(t *testing.T) {
 	}
 }
 
+// In an outage, the heartbeats are the last ones known, and the status reports what replicas enforced before.
+func TestOutcomeOf_IsNotEnforcedInAnOutageWithoutReadyPods(t *testing.T) {
+	down := publish.Outage{Reason: "StoreUnreachable", Message: "refused", Since: time.Unix(1_800_000_000, 0)}
+	enforced := reportedAs(edge, "r1", metav1.ConditionTrue)
+	for name, test := range map[string]struct {
+		d        publish.Delivery
+		enforced bool
+	}{
+		"heartbeats before the outage":     {publish.Delivery{Replicas: serving(2, 2), AtLeast: 2, Outage: down}, false},
+		"no heartbeats":                    {publish.Delivery{Outage: down}, false},
+		"a restart":                        {publish.Delivery{Connecting: true}, false},
+		"no outage: the heartbeats decide": {publish.Delivery{Replicas: serving(2, 2)}, true},
+	} {
+		s := stateOf(test.d)
+		if o := outcomeOf(s, policyOf(1), enforced); !o.enforced {
+			t.Errorf("%s, with ready pods: not enforced", name)
+		}
+		s.NoReadyPods = true
+		o := outcomeOf(s, policyOf(1), enforced)
+		if o.enforced != test.enforced || !test.enforced && (o.acknowledged != 0 || o.replicas != 0) {
+			t.Errorf("%s: enforced %v by %d of %d; want %v", name, o.enforced, o.acknowledged, o.replicas, test.enforced)
+		}
+	}
+}
+
+func TestNoReadyPods_NeedsPodsThatAreCounted(t *testing.T) {
+	ready := []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+	for name, test := range map[string]struct {
+		status v1alpha1.LimiterStatus
+		want   bool
+	}{
+		"pods are not counted":        {v1alpha1.LimiterStatus{}, false},
+		"no pod of one is ready":      {v1alpha1.LimiterStatus{Replicas: 1}, true},
+		"one pod of two is ready":     {v1alpha1.LimiterStatus{Replicas: 2, ReadyReplicas: 1}, false},
+		"scaled to zero":              {v1alpha1.LimiterStatus{Conditions: ready}, true},
+		"all pods are ready":          {v1alpha1.LimiterStatus{Replicas: 2, ReadyReplicas: 2, Conditions: ready}, false},
+		"only ready pods are counted": {v1alpha1.LimiterStatus{ReadyReplicas: 2}, false},
+	} {
+		if got := NoReadyPods(&v1alpha1.Limiter{Status: test.status}); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
 func TestOutcomeOf_HasNoRuleForAPolicyThatDoesNotCompile(t *testing.T) {
 	problems := []compile.Problem{{Field: "spec.limit", Message: "bad"}}
 	missing, both := stateOf(publish.Delivery{Replicas: serving(1, 1)}), stateOf(publish.Delivery{Replicas: serving(1, 1)})
@@ -168,6 +212,7 @@ func TestLimiterStates_NotifyOfChangesOnly(t *testing.T) {
 	for name, change := range map[string]func(*LimiterState){
 		"another delivery":               func(s *LimiterState) { s.Delivery.Connecting = true },
 		"another rule set":               func(s *LimiterState) { s.RuleSet = stateOf(publish.Delivery{}).RuleSet },
+		"no pod is ready":                func(s *LimiterState) { s.NoReadyPods = true },
 		"another generation of a policy": func(s *LimiterState) { s.Considered = map[types.UID]int64{"daily": 2} },
 	} {
 		changed := first
