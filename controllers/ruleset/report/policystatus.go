@@ -59,7 +59,7 @@ func (o outcome) entry(before []metav1.Condition, generation int64, now time.Tim
 	if d := o.degradation; d.reason != "" {
 		wanted = append(wanted, condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, d.reason, d.message))
 	}
-	entry.Conditions = mergeConditions(before, wanted, generation, now)
+	entry.Conditions = mergeConditions(sinceEdit(before, generation), wanted, generation, now)
 	return entry
 }
 

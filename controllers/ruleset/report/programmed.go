@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -67,6 +68,13 @@ func programmed(outcomes []outcome, generation int64) verdict {
 	return verdict{metav1.ConditionTrue, v1alpha1.ReasonProgrammed, message}
 }
 
+// sinceEdit returns the conditions of an entry without Programmed=False of another generation: Ready waits again after an edit.
+func sinceEdit(before []metav1.Condition, generation int64) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(before), func(c metav1.Condition) bool {
+		return c.Type == v1alpha1.ConditionProgrammed && c.Status == metav1.ConditionFalse && c.ObservedGeneration != generation
+	})
+}
+
 // ready summarizes all Limiters. A Limiter that cannot enforce the policy (no replica is ready, or its Redis is unavailable), or
 // has not done so by the deadline, does not keep the policy from being ready if another Limiter enforces it. The message names
 // it. The result changes when a deadline passes; due is zero if no deadline is pending.
@@ -87,7 +95,7 @@ func ready(outcomes []outcome, reported []v1alpha1.PolicyLimiterStatus, generati
 			continue
 		}
 		deadline := now.Add(PendingDeadline)
-		before := meta.FindStatusCondition(entryOf(reported, o.limiter).Conditions, v1alpha1.ConditionProgrammed)
+		before := meta.FindStatusCondition(sinceEdit(entryOf(reported, o.limiter).Conditions, generation), v1alpha1.ConditionProgrammed)
 		if before != nil && before.Status == metav1.ConditionFalse {
 			deadline = before.LastTransitionTime.Add(PendingDeadline)
 		}

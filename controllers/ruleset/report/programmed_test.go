@@ -107,6 +107,45 @@ func TestPolicyStatus_ReadyDependsOnTheLimitersThatCanEnforce(t *testing.T) {
 	}
 }
 
+// Production has been late for two minutes when the policy is edited. Staging enforces the edit first.
+func TestPolicyStatus_ReadyWaitsAgainAfterAnEdit(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	production := outcome{limiter: types.NamespacedName{Namespace: "weir", Name: "default"}, rule: &selection.Rule{Revision: "sha256:a"}, acknowledged: 2, replicas: 3}
+	staging := outcome{limiter: types.NamespacedName{Namespace: "weir", Name: "staging"}, rule: production.rule, enforced: true}
+	status, _ := policyStatus(1, []outcome{production, staging}, v1alpha1.RateLimitPolicyStatus{}, now)
+	now = now.Add(2 * time.Minute)
+	status, _ = policyStatus(1, []outcome{production, staging}, status, now)
+	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
+		t.Fatal("Ready waits for a Limiter that is late for two minutes")
+	}
+	production.acknowledged = 0
+	deadline := now.Add(PendingDeadline)
+	for round := 1; round <= 3; round++ {
+		var due time.Time
+		status, due = policyStatus(2, []outcome{production, staging}, status, now)
+		if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) || !due.Equal(deadline) {
+			t.Errorf("round %d after the edit: Ready is %v until %v, want False until %v",
+				round, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady), due, deadline)
+		}
+		now = now.Add(time.Second)
+	}
+	status, _ = policyStatus(2, []outcome{production, staging}, status, deadline)
+	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
+		t.Error("Ready still waits after the deadline")
+	}
+}
+
+// An edit that changes no rule does not change since when the Limiter enforces the policy.
+func TestPolicyStatus_KeepsSinceWhenALimiterEnforcesThePolicy(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	o := outcome{limiter: edge, rule: &selection.Rule{Revision: "sha256:a"}, enforced: true}
+	status, _ := policyStatus(1, []outcome{o}, v1alpha1.RateLimitPolicyStatus{}, now)
+	status, _ = policyStatus(2, []outcome{o}, status, now.Add(time.Minute))
+	if c := status.Limiters[0].Conditions[0]; !c.LastTransitionTime.Time.Equal(now) || c.ObservedGeneration != 2 {
+		t.Errorf("%s=%s of generation %d since %v, want of generation 2 since %v", c.Type, c.Status, c.ObservedGeneration, c.LastTransitionTime, now)
+	}
+}
+
 func TestPolicyStatus_HasNumbersOnlyWhileReplicasAreMissing(t *testing.T) {
 	o := outcome{rule: &selection.Rule{Revision: "sha256:a"}, limiter: types.NamespacedName{Namespace: "weir", Name: "default"}, acknowledged: 1, replicas: 2}
 	status, _ := policyStatus(1, []outcome{o}, v1alpha1.RateLimitPolicyStatus{}, time.Unix(1_800_000_000, 0))
