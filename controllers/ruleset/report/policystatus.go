@@ -34,7 +34,7 @@ func policyStatus(
 		Conditions:         mergeConditions(before.Conditions, wanted, generation, now),
 	}
 	for _, o := range outcomes {
-		if o.rule == nil && o.overBudget == "" || len(status.Limiters) == maxLimiters {
+		if !o.hasEntry() || len(status.Limiters) == maxLimiters {
 			continue
 		}
 		if status.Effective == nil && o.rule != nil {
@@ -45,6 +45,9 @@ func policyStatus(
 	}
 	return status, due
 }
+
+// hasEntry reports whether the status lists the Limiter, unless it lists maxLimiters before it.
+func (o outcome) hasEntry() bool { return o.rule != nil || o.overBudget != "" }
 
 // entry returns the state of the policy at one Limiter.
 func (o outcome) entry(before []metav1.Condition, generation int64, now time.Time) v1alpha1.PolicyLimiterStatus {

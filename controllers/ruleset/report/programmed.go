@@ -77,12 +77,16 @@ func sinceEdit(before []metav1.Condition, generation int64) []metav1.Condition {
 
 // ready summarizes all Limiters. A Limiter that cannot enforce the policy (no replica is ready, or its Redis is unavailable), or
 // has not done so by the deadline, does not keep the policy from being ready if another Limiter enforces it. The message names
-// it. The result changes when a deadline passes; due is zero if no deadline is pending.
+// it. Nor does a Limiter that the status does not list: the deadline depends on its entry. The result changes when a deadline
+// passes; due is zero if no deadline is pending.
 func ready(outcomes []outcome, reported []v1alpha1.PolicyLimiterStatus, generation int64, now time.Time) (result verdict, due time.Time) {
 	all := programmed(outcomes, generation)
-	var enforcing int
+	var enforcing, entries int
 	var missing, waiting string // the first Limiter that does not enforce the policy, and the first that Ready waits for
 	for _, o := range outcomes {
+		if o.hasEntry() {
+			entries++
+		}
 		v := o.programmed(generation)
 		if v.status == metav1.ConditionTrue {
 			enforcing++
@@ -91,7 +95,7 @@ func ready(outcomes []outcome, reported []v1alpha1.PolicyLimiterStatus, generati
 		if missing == "" {
 			missing = o.prefix(outcomes) + v.message
 		}
-		if v.reason != v1alpha1.ReasonPending {
+		if v.reason != v1alpha1.ReasonPending || entries > maxLimiters {
 			continue
 		}
 		deadline := now.Add(PendingDeadline)

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -143,6 +145,30 @@ func TestPolicyStatus_KeepsSinceWhenALimiterEnforcesThePolicy(t *testing.T) {
 	status, _ = policyStatus(2, []outcome{o}, status, now.Add(time.Minute))
 	if c := status.Limiters[0].Conditions[0]; !c.LastTransitionTime.Time.Equal(now) || c.ObservedGeneration != 2 {
 		t.Errorf("%s=%s of generation %d since %v, want of generation 2 since %v", c.Type, c.Status, c.ObservedGeneration, c.LastTransitionTime, now)
+	}
+}
+
+// The status does not have the time since which a Limiter that it does not list is late.
+func TestPolicyStatus_ReadyDoesNotWaitForLimitersThatItDoesNotList(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	var outcomes []outcome
+	for i := range maxLimiters + 1 {
+		outcomes = append(outcomes, outcome{
+			limiter: types.NamespacedName{Namespace: "weir", Name: fmt.Sprintf("l%02d", i)}, rule: &selection.Rule{Revision: "sha256:a"}, enforced: true,
+		})
+	}
+	ready := func(late int) string {
+		changed := slices.Clone(outcomes)
+		changed[late].enforced, changed[late].replicas = false, 1
+		status, _ := policyStatus(1, changed, v1alpha1.RateLimitPolicyStatus{}, now)
+		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+		return string(c.Status) + " " + c.Reason
+	}
+	if got := ready(maxLimiters - 1); got != "False Pending" {
+		t.Errorf("while the last listed Limiter is late: %s, want False Pending", got)
+	}
+	if got := ready(maxLimiters); got != "True PartiallyProgrammed" {
+		t.Errorf("while a Limiter that is not listed is late: %s, want True PartiallyProgrammed", got)
 	}
 }
 
