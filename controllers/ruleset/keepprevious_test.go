@@ -123,4 +123,11 @@ func TestKeepPrevious_PublishesNothingIfTheActiveRuleSetIsUnknown(t *testing.T) 
 	if h.state().ruleSet != nil {
 		t.Error("there is a rule set to publish")
 	}
+	h.createPolicy("new", nil)
+	if _, err := h.reconciler.Reconcile(t.Context(), request); err == nil {
+		t.Error("no error, want one: it must be tried again")
+	}
+	h.report()
+	h.hasCondition("new", v1alpha1.ConditionReady, no, v1alpha1.ReasonNotSelected)
+	h.hasCondition("daily", v1alpha1.ConditionReady, no, v1alpha1.ReasonStoreUnreachable)
 }

@@ -117,6 +117,8 @@ func (l *limiterReconciler) selectPolicies(ctx context.Context, limiter *v1alpha
 	if invalidSelector == nil {
 		l.setRuleSet(l.ruleSet, l.compiler.Compile(l.ruleSet, limiter, policies, inputs.NamespacesHash))
 	} else if err := l.keepPrevious(ctx, limiter, inputs); err != nil {
+		// The statuses of policies in other Limiters must not wait until the rule set can be read.
+		l.states.Set(report.UnknownSelection(limiter, inputs.Generations(l.selected.considered)))
 		return err
 	}
 	notAdmitted, _ := inputs.NotAdmitted(&limiter.Spec) // fails as SelectedBy does

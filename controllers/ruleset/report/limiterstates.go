@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
@@ -27,6 +28,20 @@ type LimiterState struct {
 	NotAdmitted map[types.UID]string
 	// NoReadyPods is true if no pod of the Limiter is ready: see [NoReadyPods].
 	NoReadyPods bool
+	// SelectionUnknown is true if the selectors of the Limiter are invalid and its active rule set cannot be read. The RuleSet is
+	// then empty. Which policies the Limiter selected is in their statuses.
+	SelectionUnknown bool
+}
+
+// UnknownSelection returns the state of a Limiter whose selectors are invalid, and whose active rule set cannot be read.
+func UnknownSelection(limiter *v1alpha1.Limiter, considered map[types.UID]int64) LimiterState {
+	const message = "the selectors of the Limiter are invalid, and its active rule set cannot be read"
+	return LimiterState{
+		Limiter: client.ObjectKeyFromObject(limiter), Considered: considered,
+		RuleSet:     &selection.RuleSet{Limiter: selection.VersionOf(limiter)},
+		Delivery:    publish.Delivery{Outage: publish.Outage{Reason: v1alpha1.ReasonStoreUnreachable, Message: message}},
+		NoReadyPods: NoReadyPods(limiter), SelectionUnknown: true,
+	}
 }
 
 // NoReadyPods reports whether the Limiter has a Deployment whose pods are counted, and none of them is ready. Without a controller
@@ -39,7 +54,9 @@ func NoReadyPods(limiter *v1alpha1.Limiter) bool {
 // equal reports whether both states mean the same for every policy. Rule sets and generations that do not change keep their
 // memory.
 func (s *LimiterState) equal(other *LimiterState) bool {
-	return s.RuleSet == other.RuleSet && s.Delivery.Equal(other.Delivery) && maps.Equal(s.Considered, other.Considered) &&
+	sameSelection := s.RuleSet == other.RuleSet ||
+		s.SelectionUnknown && other.SelectionUnknown && s.RuleSet.Limiter == other.RuleSet.Limiter
+	return sameSelection && s.Delivery.Equal(other.Delivery) && maps.Equal(s.Considered, other.Considered) &&
 		maps.Equal(s.NotAdmitted, other.NotAdmitted) && s.NoReadyPods == other.NoReadyPods
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -28,6 +29,35 @@ type outcome struct {
 	overridden             selection.Overridden
 	webhook                string // why API servers do not call the Limiter for the policy; empty if they do, or need not
 	notAdmitted            string // why no Limiter admits the policy; empty if one selects it, or if the selectors do not match it
+}
+
+// outcomeAt returns the state of the policy at the Limiter, and whether the Limiter selects the policy.
+func outcomeAt(s *LimiterState, p selection.Policy, reported v1alpha1.RateLimitPolicyStatus) (o outcome, selected bool) {
+	if s.SelectionUnknown {
+		return outcomeOfUnknown(s, p, reported)
+	}
+	if _, selected := s.RuleSet.Policies[p.GetUID()]; selected {
+		return outcomeOf(s, p, reported.Limiters), true
+	}
+	return outcome{}, false
+}
+
+// outcomeOfUnknown is outcomeAt for a Limiter whose selection is unknown. What the status reports is still true of replicas that
+// enforce this generation.
+func outcomeOfUnknown(s *LimiterState, p selection.Policy, reported v1alpha1.RateLimitPolicyStatus) (o outcome, selected bool) {
+	before := entryOf(reported.Limiters, s.Limiter)
+	if before.Revision == "" || reported.Effective == nil {
+		return outcome{}, false
+	}
+	programmed := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionProgrammed)
+	return outcome{
+		limiter: s.Limiter,
+		rule:    &selection.Rule{Policy: p.Name, Revision: before.Revision, Effective: *reported.Effective},
+		enforced: !s.NoReadyPods && programmed != nil && programmed.Status == metav1.ConditionTrue &&
+			programmed.ObservedGeneration == p.GetGeneration(),
+		unavailable: s.Delivery.Outage.Message,
+		degradation: policyDegradation(s.Delivery),
+	}, true
 }
 
 // outcomeOf returns the state of a policy that the Limiter selects. The reported statuses are those of the policy before.

@@ -154,7 +154,7 @@ func (r *Reporter) report(ctx context.Context, policies []selection.Policy, stat
 		if known {
 			after[p.GetUID()] = before
 		}
-		outcomes, complete := r.outcomes(p, states, before.latest(p).status.Limiters)
+		outcomes, complete := r.outcomes(p, states, before.latest(p).status)
 		if !complete { // the missing states arrive as changes
 			continue
 		}
@@ -184,15 +184,14 @@ func (r *Reporter) report(ctx context.Context, policies []selection.Policy, stat
 // outcomes returns an outcome of the policy for each Limiter that selects it. If no Limiter selects it, there is one outcome
 // without a Limiter. The outcomes are complete if every Limiter has considered the policy in its current generation.
 func (r *Reporter) outcomes(
-	p selection.Policy, states []LimiterState, reported []v1alpha1.PolicyLimiterStatus,
+	p selection.Policy, states []LimiterState, reported v1alpha1.RateLimitPolicyStatus,
 ) (outcomes []outcome, complete bool) {
 	for i := range states {
 		s := &states[i]
 		if generation, ok := s.Considered[p.GetUID()]; !ok || generation != p.GetGeneration() {
 			return nil, false
 		}
-		if _, selected := s.RuleSet.Policies[p.GetUID()]; selected {
-			o := outcomeOf(s, p, reported)
+		if o, selected := outcomeAt(s, p, reported); selected {
 			if o.rule != nil {
 				var known bool
 				if o.webhook, known = r.States.webhookProblem(s.RuleSet.Limiter.UID, p); !known {

@@ -268,6 +268,80 @@ func TestReporter_ReportsPoliciesThatNoLimiterSelects(t *testing.T) {
 	}
 }
 
+// The selectors of a Limiter are invalid, and its Redis and its snapshot are unavailable when the operator starts.
+func TestReporter_WritesStatusesWhileTheSelectionOfALimiterIsUnknown(t *testing.T) {
+	r := newReporting(t)
+	r.add("daily")
+	r.round("daily", time.Minute)
+	r.receive()
+	enforced := r.statuses["daily"]
+	r.add("new")
+	unknown := func(change func(*v1alpha1.Limiter)) {
+		l := r.limiters[0].DeepCopy()
+		change(l)
+		r.state = UnknownSelection(l, r.state.Considered)
+	}
+	condition := func(name, kind string) string {
+		c := meta.FindStatusCondition(r.statuses[name].Conditions, kind)
+		if c == nil {
+			return ""
+		}
+		return string(c.Status) + " " + c.Reason
+	}
+
+	unknown(func(*v1alpha1.Limiter) {})
+	r.States = NewLimiterStates()
+	r.round("daily new", time.Minute)
+	if got := condition("new", "Ready"); got != "False NotSelected" {
+		t.Errorf("a policy that the Limiter did not select: Ready=%s", got)
+	}
+	after := r.statuses["daily"]
+	if condition("daily", "Ready") != "True Programmed" || condition("daily", "Degraded") != "True StoreUnreachable" ||
+		after.Limiters[0].Revision != "r1" || after.Effective == nil || *after.Effective != *enforced.Effective {
+		t.Errorf("a policy that the Limiter enforces: %+v", after)
+	}
+	r.receive()
+	unknown(func(*v1alpha1.Limiter) {})
+	r.round("", time.Minute)
+
+	r.namespaced[0].Generation, r.namespaced[0].ResourceVersion = 2, "edited"
+	r.state.Considered["daily"] = 2
+	r.round("daily", time.Minute)
+	if got := condition("daily", "Ready"); got != "False StoreUnreachable" {
+		t.Errorf("the policy is edited: Ready=%s", got)
+	}
+}
+
+func TestOutcomeOfUnknown_KeepsWhatTheStatusReports(t *testing.T) {
+	entry := v1alpha1.PolicyLimiterStatus{Namespace: edge.Namespace, Name: edge.Name, Revision: "r1", Conditions: []metav1.Condition{
+		{Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionTrue, ObservedGeneration: 1},
+	}}
+	reported := v1alpha1.RateLimitPolicyStatus{Limiters: []v1alpha1.PolicyLimiterStatus{entry}, Effective: &v1alpha1.EffectivePolicy{Limit: 7}}
+	for name, test := range map[string]struct {
+		generation         int64
+		change             func(*LimiterState, *v1alpha1.RateLimitPolicyStatus)
+		selected, enforced bool
+	}{
+		"enforced":        {1, func(*LimiterState, *v1alpha1.RateLimitPolicyStatus) {}, true, true},
+		"edited since":    {2, func(*LimiterState, *v1alpha1.RateLimitPolicyStatus) {}, true, false},
+		"no pod is ready": {1, func(s *LimiterState, _ *v1alpha1.RateLimitPolicyStatus) { s.NoReadyPods = true }, true, false},
+		"not programmed": {1, func(_ *LimiterState, r *v1alpha1.RateLimitPolicyStatus) {
+			r.Limiters[0].Conditions[0].Status = metav1.ConditionFalse
+		}, true, false},
+		"over budget":         {1, func(_ *LimiterState, r *v1alpha1.RateLimitPolicyStatus) { r.Limiters[0].Revision = "" }, false, false},
+		"of another Limiter":  {1, func(_ *LimiterState, r *v1alpha1.RateLimitPolicyStatus) { r.Limiters[0].Name = "other" }, false, false},
+		"nothing is reported": {1, func(_ *LimiterState, r *v1alpha1.RateLimitPolicyStatus) { *r = v1alpha1.RateLimitPolicyStatus{} }, false, false},
+	} {
+		limiter := &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: edge.Namespace, Name: edge.Name}}
+		s, r := UnknownSelection(limiter, nil), *reported.DeepCopy()
+		test.change(&s, &r)
+		o, selected := outcomeAt(&s, policyOf(test.generation), r)
+		if selected != test.selected || o.enforced != test.enforced || selected && (o.rule.Revision != "r1" || o.rule.Effective.Limit != 7 || o.unavailable == "") {
+			t.Errorf("%s: selected %v, %+v", name, selected, o)
+		}
+	}
+}
+
 // A Limiter that has not enforced a policy for a minute does not keep it from being ready any longer, if another one does.
 func TestReporter_WritesWhenADeadlinePasses(t *testing.T) {
 	r := newReporting(t)
