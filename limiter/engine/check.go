@@ -36,7 +36,8 @@ type ruleCharge struct {
 	identifier string // as answers show it
 	tier       string
 	charge     limiter.Charge
-	sharedKey  string // of the counter for identifiers over the bound; "" unless the policy is over the bound
+	population *population // of charge.Key; nil unless the identifier is bounded
+	sharedKey  string      // of the counter for identifiers over the bound; "" unless the policy is over the bound
 }
 
 // match appends the charge of every rule that limits the request of c to dst.
@@ -54,9 +55,7 @@ func (a *active) match(dst []ruleCharge, c *Check) []ruleCharge {
 			Key: m.Key(identifier), Limit: terms.Limit, Cost: multiplied(terms.Cost, c.Cost),
 			Shadow: m.Rule.Shadow, OnStoreFailure: onStoreFailure(m.Rule),
 		}
-		if c.Override != nil {
-			r.override(m, *c.Override)
-		}
+		isOverride := c.Override != nil && r.override(m, *c.Override)
 		switch {
 		case c.NoDelay:
 			r.charge.Limit = r.charge.Limit.NoDelay()
@@ -66,8 +65,11 @@ func (a *active) match(dst []ruleCharge, c *Check) []ruleCharge {
 		if identifier == "" {
 			a.withoutIdentifier(&r, m, c)
 		}
-		if a.populations != nil && identifier != "" && a.isOver(m.Rule, r.charge.Key) {
-			r.sharedKey = m.SharedKey(r.charge.Limit, c.Override != nil)
+		if a.populations != nil && identifier != "" {
+			r.population = a.population(m.Rule, r.charge.Limit, isOverride)
+			if r.population.isOver(a.clock) {
+				r.sharedKey = m.SharedKey(r.charge.Limit, isOverride)
+			}
 		}
 		dst = append(dst, r)
 	}
@@ -113,13 +115,14 @@ func multiplied(cost, times int64) int64 {
 	return max(cost*times, 0)
 }
 
-// override replaces the limit by o, on a counter of its own. An invalid limit changes nothing.
-func (r *ruleCharge) override(m rules.Matched, o Override) {
+// override replaces the limit by o, on a counter of its own. An invalid limit changes nothing: override then returns false.
+func (r *ruleCharge) override(m rules.Matched, o Override) bool {
 	limit, err := limiter.NewLimit(r.charge.Limit.Algorithm(), o.Units, o.Window)
 	if err != nil {
-		return
+		return false
 	}
 	r.charge.Limit, r.charge.Key = limit, m.KeyFor(r.identifier, limit)
+	return true
 }
 
 func chargesOf(matched []ruleCharge) []limiter.Charge {

@@ -25,7 +25,9 @@ type ruleCounters struct {
 	noIdentifier  [reasons]counter
 	unlimitedTier counter
 	overflow      counter
-	population    atomic.Pointer[population] // of the rule's counters; nil until it is first needed
+	// The populations of the rule's counters, and of those of limits that replace its limit. Each is nil until it is first needed.
+	population atomic.Pointer[population]
+	overrides  [overrideClasses]atomic.Pointer[population]
 }
 
 // counter is a prometheus.Counter, found when it is first needed.

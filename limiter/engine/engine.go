@@ -146,6 +146,7 @@ func (e *Engine) spend(ctx context.Context, active *active, matched []ruleCharge
 	}
 	if !peek {
 		active.cacheDenials(charges, decisions, began, e.clock)
+		active.addCounters(matched, decisions)
 	}
 	results := make([]Result, 0, len(matched))
 	for i := range matched {

@@ -46,7 +46,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}, []string{"policy", "axis", "reason"}),
 		identifiers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_identifiers",
-			Help: "Estimated live counters by policy, of the requests of this replica in the last one to two windows. Updated every 64 requests.",
+			Help: "Estimated live counters by policy that this replica has charged. A counter is included for up to two lifetimes after its last " +
+				"charge. Limits that come with requests are not included. Updated every 64 charged requests.",
 		}, []string{"policy"}),
 		overflow: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_identifier_overflow_total",

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"hash/maphash"
+	"maps"
+	"math/bits"
 	"sync"
 	"time"
 
@@ -19,60 +21,134 @@ type Identifiers struct {
 	Deny bool
 }
 
-// BoundIdentifiers makes the Engine bound the live counters of each policy. Each Engine estimates those that its requests use, with
-// an error of 3 %.
+// BoundIdentifiers makes the Engine bound the live counters of each policy. Each Engine estimates those that its requests were charged
+// to, with an error of 3 %. Limits that come with requests have bounds of their own.
 func BoundIdentifiers(bound Identifiers) Option {
 	return func(e *Engine) {
-		e.populations = &populations{bound: bound, seed: maphash.MakeSeed(), byKeys: map[string]*population{}}
+		e.populations = &populations{bound: bound, seed: maphash.MakeSeed(), byKey: map[populationKey]*population{}}
 	}
 }
 
-// populations are those of all rules, by the pattern of their keys: they outlive a change of the rules.
+// overrideClasses is the number of populations of a rule for limits that come with requests. Their windows are up to limiter.MaxWindow and
+// chosen by callers, so limits whose counters have about the same lifetime share a population: that of class i is 2^i seconds.
+const overrideClasses = 24
+
+// ownLimit is the class of counters under the limits of the rule itself.
+const ownLimit = -1
+
+// overrideClass is the class of the counters of a limit that comes with a request.
+func overrideClass(limit limiter.Limit) int {
+	seconds := (lifetime(limit) + time.Second - 1) / time.Second
+	return min(bits.Len64(uint64(max(seconds, 1)-1)), overrideClasses-1)
+}
+
+// lifetime is the longest time that a counter is live after a charge.
+func lifetime(limit limiter.Limit) time.Duration {
+	switch limit.Algorithm() {
+	case limiter.TokenBucket, limiter.LeakyBucket: // a full bucket drains
+		return time.Duration(float64(limit.Capacity()) / float64(limit.Units()) * float64(limit.Window()))
+	case limiter.SlidingWindowCounter: // the next window weighs this one
+		return 2 * limit.Window()
+	default:
+		return limit.Window()
+	}
+}
+
+// longestLifetime is the longest lifetime of a counter under the limits of a rule and its tiers.
+func longestLifetime(rule *rules.Compiled) time.Duration {
+	longest := lifetime(rule.Limit)
+	for _, tier := range rule.Tiers {
+		of := rule.Rule
+		of.Units, of.Burst = tier.Units, tier.Burst
+		if limit, err := of.Limit(); err == nil { // an unlimited tier has no limit
+			longest = max(longest, lifetime(limit))
+		}
+	}
+	return longest
+}
+
+// populations are those of all rules. They outlive a change of the rules, unless it begins new counters.
 type populations struct {
 	bound Identifiers
 	seed  maphash.Seed
 
-	mu     sync.Mutex
-	byKeys map[string]*population
+	mu    sync.Mutex
+	byKey map[populationKey]*population
 }
 
-// of returns the population of a rule. The metrics report its estimate.
-func (p *populations) of(rule *rules.Compiled, metrics *Metrics, now time.Time) *population {
+type populationKey struct {
+	counters string // one key of the rule: it contains the policy, the window and the algorithm
+	class    int    // an overrideClass, or ownLimit
+}
+
+func countersOf(rule *rules.Compiled) string { return rule.Keys.SharedKey("") }
+
+// of returns the population of a rule's counters of a class. The metrics report the estimate of those under its own limits.
+func (p *populations) of(rule *rules.Compiled, class int, metrics *Metrics, now time.Time) *population {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	pattern := rule.Keys.Pattern()
-	found, ok := p.byKeys[pattern]
+	report, longest := func(float64) {}, time.Second<<max(class, 0)
+	if class == ownLimit {
+		report, longest = metrics.identifiers.WithLabelValues(rule.Policy).Set, longestLifetime(rule)
+	}
+	key := populationKey{countersOf(rule), class}
+	found, ok := p.byKey[key]
 	if !ok {
-		found = newPopulation(rule.Limit.Window(), p.bound.Max, metrics.identifiers.WithLabelValues(rule.Policy).Set, now)
-		p.byKeys[pattern] = found
+		found = newPopulation(p.bound.Max, report, now)
+		p.byKey[key] = found
+	}
+	found.setLifetime(longest) // a change of a burst changes it, and keeps the counters
+	return found
+}
+
+// keep drops the populations of counters that the rules of index do not have.
+func (p *populations) keep(index *rules.Index) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kept := map[string]bool{}
+	for rule := range index.Rules() {
+		kept[countersOf(rule)] = true
+	}
+	maps.DeleteFunc(p.byKey, func(key populationKey, _ *population) bool { return !kept[key.counters] })
+}
+
+// population returns the population of the rule's counters under limit, which replaces those of the rule if isOverride.
+func (a *active) population(rule *rules.Compiled, limit limiter.Limit, isOverride bool) *population {
+	of := a.counters.of(rule)
+	cached, class := &of.population, ownLimit
+	if isOverride {
+		class = overrideClass(limit)
+		cached = &of.overrides[class]
+	}
+	found := cached.Load()
+	if found == nil {
+		found = a.populations.of(rule, class, a.counters.metrics, a.clock())
+		cached.Store(found)
 	}
 	return found
 }
 
-// keep drops the populations of rules that index does not have.
-func (p *populations) keep(index *rules.Index) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	patterns := map[string]bool{}
-	for rule := range index.Rules() {
-		patterns[rule.Keys.Pattern()] = true
+// addCounters adds the counters to which the store has charged units to their populations. Requests that are denied make no counter, so
+// that they cannot bring a policy over the bound.
+func (a *active) addCounters(charges []ruleCharge, decisions []limiter.Decision) {
+	if a.populations == nil {
+		return
 	}
-	for pattern := range p.byKeys {
-		if !patterns[pattern] {
-			delete(p.byKeys, pattern)
+	for i := range charges {
+		if !decisions[i].Allowed && !charges[i].rule.Shadow {
+			return // no counter was charged
+		}
+	}
+	for i := range charges {
+		if c := &charges[i]; c.population != nil && c.charge.Cost > 0 && decisions[i].Allowed && isCounted(&c.charge, &decisions[i]) {
+			c.population.add(maphash.String(a.populations.seed, c.charge.Key), a.clock)
 		}
 	}
 }
 
-// isOver adds the counter at key to the population of its rule, and reports whether that is over the bound.
-func (a *active) isOver(rule *rules.Compiled, key string) bool {
-	of := a.counters.of(rule)
-	population := of.population.Load()
-	if population == nil {
-		population = a.populations.of(rule, a.counters.metrics, a.clock())
-		of.population.Store(population)
-	}
-	return population.add(maphash.String(a.populations.seed, key), a.clock)
+// isCounted reports whether an allowed charge was counted. What local mode counts is reported to the store after an outage.
+func isCounted(c *limiter.Charge, d *limiter.Decision) bool {
+	return d.Origin == limiter.OriginStore || c.OnStoreFailure == limiter.LocalOnFailure
 }
 
 func hasOverflow(charges []ruleCharge) bool {
@@ -104,7 +180,7 @@ func (e *Engine) shareOverflow(ctx context.Context, active *active, charges []ru
 			continue
 		}
 		c := &charges[indexes[i]]
-		c.charge.Key = c.sharedKey
+		c.charge.Key, c.population = c.sharedKey, nil
 		if e.populations.bound.Deny && c.charge.Cost > 0 {
 			c.charge.Cost = 2 * limiter.MaxUnits // above every limit
 		}

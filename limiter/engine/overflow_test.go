@@ -3,6 +3,8 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -177,6 +179,170 @@ func TestBoundIdentifiers_AppliesToBatchesAndPeeks(t *testing.T) {
 	}
 	if n := b.store.Len(); n != counters {
 		t.Errorf("%d counters, want %d", n, counters)
+	}
+}
+
+// counter returns the counter under which the policy shop/tenants counts a request.
+func (b *bounded) counter(t *testing.T, check *engine.Check) string {
+	t.Helper()
+	answer, err := b.Check(context.Background(), check)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range answer.Results {
+		if r.Rule.Policy == "shop/tenants" {
+			return strings.Split(r.Key, ":")[3]
+		}
+	}
+	t.Fatal("the policy shop/tenants decided nothing")
+	return ""
+}
+
+const sharedCounter = "{%overflow}"
+
+// Requests that another policy denies create no counters. So a limit on the address of a client ends its flood of identifiers.
+func TestBoundIdentifiers_IgnoresRequestsThatAreDenied(t *testing.T) {
+	address := rule("shop/addresses", 1)
+	address.Identifier.Name = "address"
+	b := newBounded(t, engine.Identifiers{Max: 1000}, address, tenantRule(limiter.FixedWindow))
+	for i := range 3000 {
+		headers := map[string]string{"address": "flood", "tenant": fmt.Sprintf("invented-%d", i)}
+		if _, err := b.Check(context.Background(), request(1, headers)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := b.counter(t, request(1, map[string]string{"address": "other", "tenant": "customer"})); got != "{customer}" {
+		t.Errorf("after a flood with %d counters, a new client is counted under %s, want its own counter", b.store.Len(), got)
+	}
+}
+
+func TestBoundIdentifiers_IgnoresRequestsThatChargeNothing(t *testing.T) {
+	ctx := context.Background()
+	for name, send := range map[string]func(b *bounded, c *engine.Check) error{
+		"peek":   func(b *bounded, c *engine.Check) error { c.Peek = true; _, err := b.Check(ctx, c); return err },
+		"cost 0": func(b *bounded, c *engine.Check) error { c.Cost = 0; _, err := b.Check(ctx, c); return err },
+		"refund": func(b *bounded, c *engine.Check) error { return b.Refund(ctx, []engine.Check{*c}) },
+		"shadow denial": func(b *bounded, c *engine.Check) error {
+			c.Cost = 11
+			_, err := b.Check(ctx, c)
+			return err
+		},
+	} {
+		b := newBounded(t, engine.Identifiers{Max: 1000}, shadow(tenantRule(limiter.FixedWindow)))
+		for i := range 3000 {
+			if err := send(b, request(1, map[string]string{"tenant": fmt.Sprintf("invented-%d", i)})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := b.counter(t, request(1, map[string]string{"tenant": "customer"})); got != "{customer}" {
+			t.Errorf("%s: a new client is counted under %s, want its own counter", name, got)
+		}
+	}
+}
+
+// Identifiers on the shared counter have no counter of their own. So new clients wait for two windows, also if the flood continues.
+func TestBoundIdentifiers_IgnoresIdentifiersOnTheSharedCounter(t *testing.T) {
+	b := newBounded(t, engine.Identifiers{Max: 500}, tenantRule(limiter.FixedWindow))
+	b.flood(t, 0, 5000)
+	b.now = b.now.Add(time.Minute)
+	b.flood(t, 5000, 10_000)
+	b.now = b.now.Add(time.Minute)
+	if got := b.counter(t, request(1, map[string]string{"tenant": "customer"})); got != "{customer}" {
+		t.Errorf("two windows after the counters of the flood were made, a new client is counted under %s, want its own counter", got)
+	}
+}
+
+// Local mode reports to the store what it has counted. It counts nothing for policies that allow.
+func TestBoundIdentifiers_AddsWhatLocalModeCounts(t *testing.T) {
+	for onFailure, want := range map[rules.StoreFailure]string{rules.LocalOnFailure: sharedCounter, rules.AllowOnFailure: "{customer}"} {
+		tenants := tenantRule(limiter.FixedWindow)
+		tenants.OnStoreFailure = onFailure
+		store := &localStore{Store: memstore.New(epoch), unavailable: true}
+		b := &bounded{Engine: engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewPedanticRegistry()),
+			engine.BoundIdentifiers(engine.Identifiers{Max: 500}))}
+		b.Swap(index(t, tenants))
+		b.flood(t, 0, 5000)
+		store.unavailable = false
+		if got := b.counter(t, request(1, map[string]string{"tenant": "customer"})); got != want {
+			t.Errorf("%v: a new client is counted under %s, want %s", onFailure, got, want)
+		}
+	}
+}
+
+// localStore decides as local mode does while it is unavailable.
+type localStore struct {
+	limiter.Store
+
+	unavailable bool
+}
+
+func (s *localStore) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	decisions, err := s.Store.Spend(ctx, charges)
+	for i := range decisions {
+		if s.unavailable {
+			decisions[i].Origin = limiter.OriginLocal
+		}
+	}
+	return decisions, err
+}
+
+// A counter is live for longer than a minute under each of these limits. So a flood counts for longer than two minutes.
+func TestBoundIdentifiers_CountsCountersForTheirWholeLife(t *testing.T) {
+	bucket := tenantRule(limiter.TokenBucket)
+	bucket.Burst = 100
+	tier := tenantRule(limiter.LeakyBucket)
+	tier.Tiers = []rules.Tier{
+		{Name: "free", When: rules.When{Identifiers: []string{"internal"}}, Unlimited: true},
+		{Name: "all", When: rules.When{CIDRs: []string{"10.0.0.0/8"}}, Units: 10, Burst: 99},
+	}
+	hour := tenantRule(limiter.FixedWindow)
+	hour.WindowSeconds = 3600
+	minute := tenantRule(limiter.FixedWindow)
+	for name, test := range map[string]struct {
+		first, rule rules.Rule
+		cost        int64
+		override    *engine.Override
+	}{
+		"edited window": {minute, hour, 1, nil},
+		"burst":         {bucket, bucket, 100, nil},
+		"edited burst":  {tenantRule(limiter.TokenBucket), bucket, 100, nil},
+		"tier":          {tier, tier, 100, nil},
+		"override":      {minute, minute, 1, &engine.Override{Units: 10, Window: time.Hour}},
+	} {
+		b := newBounded(t, engine.Identifiers{Max: 500}, test.first)
+		ask := func(tenant string) string {
+			c := request(test.cost, map[string]string{"tenant": tenant})
+			c.Override, c.Request.ClientIP = test.override, netip.MustParseAddr("10.0.0.1")
+			return b.counter(t, c)
+		}
+		ask("customer-of-the-first-rules")
+		b.Swap(index(t, test.rule))
+		for i := range 2000 {
+			ask(fmt.Sprintf("invented-%d", i))
+		}
+		b.now = b.now.Add(5 * time.Minute)
+		b.Swap(index(t, test.rule, rule("other/policy", 1)))
+		if got := ask("late-customer"); got != sharedCounter {
+			t.Errorf("%s: with %d live counters, a new client is counted under %s, want the shared counter", name, b.store.Len(), got)
+		}
+	}
+}
+
+// A flood under the limit of one request does not take the counters of the policy's own limit, and the reverse.
+func TestBoundIdentifiers_BoundsOverridesApart(t *testing.T) {
+	b := newBounded(t, engine.Identifiers{Max: 500}, tenantRule(limiter.FixedWindow))
+	for i := range 2000 {
+		c := request(1, map[string]string{"tenant": fmt.Sprintf("invented-%d", i)})
+		c.Override = &engine.Override{Units: 10, Window: limiter.MaxWindow}
+		b.counter(t, c)
+	}
+	if got := b.counter(t, request(1, map[string]string{"tenant": "customer"})); got != "{customer}" {
+		t.Errorf("a new client is counted under %s, want its own counter", got)
+	}
+	invalid := request(1, map[string]string{"tenant": "customer"})
+	invalid.Override = &engine.Override{Units: 0, Window: limiter.MaxWindow}
+	if got := b.counter(t, invalid); got != "{customer}" {
+		t.Errorf("with an invalid override, a client is counted under %s, want its own counter", got)
 	}
 }
 

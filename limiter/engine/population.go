@@ -12,7 +12,7 @@ const (
 	// indexBits of a hash select one of the registers of a sketch. The standard error of an estimate is 1.04/√registers: 3 %.
 	indexBits = 10
 	registers = 1 << indexBits
-	// updateEvery is the number of requests between two updates of an estimate. The estimate lags behind by as many at most.
+	// updateEvery is the number of added counters between two updates of an estimate. The estimate lags behind by as many at most.
 	updateEvery = 64
 	// minGeneration is the shortest time that a sketch collects.
 	minGeneration = time.Second
@@ -64,33 +64,45 @@ func estimate(a, b *sketch) float64 {
 	return raw
 }
 
-// population estimates the number of live counters of one rule, as far as this replica sees them: those of the last one to two
-// windows. Adding a counter takes no lock.
+// population estimates the number of live counters of one rule that this replica has charged: those of the last one to two
+// generations. Adding a counter takes no lock.
 type population struct {
-	generation time.Duration
+	generation atomic.Int64 // a time.Duration: the longest lifetime of a counter
 	max        float64
 	report     func(estimate float64)
 
 	sketches [2]sketch
 	current  atomic.Int32 // index in sketches; the other one is that of the previous generation
 	added    atomic.Uint32
-	isOver   atomic.Bool // the estimate is above max
+	over     atomic.Bool // the estimate is above max
 
 	updating sync.Mutex
 	began    time.Time // of the current generation
 }
 
-func newPopulation(window time.Duration, most int64, report func(float64), now time.Time) *population {
-	return &population{generation: max(window, minGeneration), max: float64(most), report: report, began: now}
+func newPopulation(most int64, report func(float64), now time.Time) *population {
+	return &population{max: float64(most), report: report, began: now}
 }
 
-// add adds a counter by its hash, and reports whether there are more than max.
-func (p *population) add(hash uint64, clock func() time.Time) (over bool) {
+// setLifetime sets the longest lifetime of a counter.
+func (p *population) setLifetime(lifetime time.Duration) {
+	p.generation.Store(int64(max(lifetime, minGeneration)))
+}
+
+// add adds a counter by its hash.
+func (p *population) add(hash uint64, clock func() time.Time) {
 	p.sketches[p.current.Load()].add(hash)
-	if due := p.added.Add(1)%updateEvery == 0; due || p.isOver.Load() {
-		p.update(clock(), due)
+	if p.added.Add(1)%updateEvery == 0 {
+		p.update(clock(), true)
 	}
-	return p.isOver.Load()
+}
+
+// isOver reports whether there are more counters than max. While there are, it begins new generations.
+func (p *population) isOver(clock func() time.Time) bool {
+	if p.over.Load() {
+		p.update(clock(), false)
+	}
+	return p.over.Load()
 }
 
 // update begins a new generation when it is time to. It updates the estimate then, or if it is due.
@@ -99,20 +111,20 @@ func (p *population) update(now time.Time, due bool) {
 		return // another request does it
 	}
 	defer p.updating.Unlock()
-	passed := now.Sub(p.began)
-	if !due && passed < p.generation {
+	passed, generation := now.Sub(p.began), time.Duration(p.generation.Load())
+	if !due && passed < generation {
 		return
 	}
-	if passed >= p.generation {
+	if passed >= generation {
 		next := 1 - p.current.Load()
 		p.sketches[next].clear()
-		if passed >= 2*p.generation {
+		if passed >= 2*generation {
 			p.sketches[1-next].clear()
 		}
 		p.current.Store(next)
 		p.began = now
 	}
 	estimated := estimate(&p.sketches[0], &p.sketches[1])
-	p.isOver.Store(estimated > p.max)
+	p.over.Store(estimated > p.max)
 	p.report(estimated)
 }
