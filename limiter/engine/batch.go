@@ -24,9 +24,11 @@ func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error)
 	var all []ruleCharge
 	for i := range checks {
 		matched[i] = active.match(nil, &checks[i])
-		if hasOverflow(matched[i]) {
-			e.shareOverflow(ctx, active, matched[i], checks[i].Peek)
-		}
+	}
+	if slices.ContainsFunc(matched, hasOverflow) {
+		e.shareOverflow(ctx, active, matched, checks[0].Peek)
+	}
+	for i := range matched {
 		all = merge(all, matched[i])
 	}
 	byKey := make(map[string]Result, len(all))

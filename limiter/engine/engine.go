@@ -116,7 +116,7 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 	began := e.clock()
 	results := active.knownDenials(charges, c.Peek, began)
 	if len(results) == 0 && hasOverflow(charges) {
-		e.shareOverflow(ctx, active, charges, c.Peek)
+		e.shareOverflow(ctx, active, [][]ruleCharge{charges}, c.Peek)
 		results = active.knownDenials(charges, c.Peek, began)
 	}
 	if len(results) == 0 {

@@ -160,15 +160,19 @@ func hasOverflow(charges []ruleCharge) bool {
 	return false
 }
 
-// shareOverflow moves the charges of new identifiers of policies that are over the bound to the shared counters of the policies. A
-// peek finds which identifiers are new. If it fails, all keep their counters: local mode has a bound of its own.
-func (e *Engine) shareOverflow(ctx context.Context, active *active, charges []ruleCharge, peek bool) {
-	peeks := make([]limiter.Charge, 0, len(charges))
-	var indexes []int
-	for i := range charges {
-		if c := &charges[i]; c.sharedKey != "" {
+// shareOverflow moves the charges of new identifiers of policies that are over the bound to the shared counters of the policies. One
+// peek finds which identifiers of the requests are new. If it fails, all keep their counters: local mode has a bound of its own.
+func (e *Engine) shareOverflow(ctx context.Context, active *active, requests [][]ruleCharge, peek bool) {
+	var peeks []limiter.Charge
+	isNew := map[string]bool{}
+	for _, charges := range requests {
+		for i := range charges {
+			c := &charges[i]
+			if _, peeked := isNew[c.charge.Key]; c.sharedKey == "" || peeked {
+				continue
+			}
+			isNew[c.charge.Key] = false
 			peeks = append(peeks, limiter.Charge{Key: c.charge.Key, Limit: c.charge.Limit, OnStoreFailure: limiter.AllowOnFailure})
-			indexes = append(indexes, i)
 		}
 	}
 	decisions, err := e.store.Peek(ctx, peeks)
@@ -176,16 +180,24 @@ func (e *Engine) shareOverflow(ctx context.Context, active *active, charges []ru
 		return
 	}
 	for i, d := range decisions {
-		if d.ResetAfter > 0 || d.Origin != limiter.OriginStore {
-			continue
+		isNew[peeks[i].Key] = d.ResetAfter == 0 && d.Origin == limiter.OriginStore
+	}
+	for _, charges := range requests {
+		for i := range charges {
+			if c := &charges[i]; c.sharedKey != "" && isNew[c.charge.Key] {
+				e.share(active, c, peek)
+			}
 		}
-		c := &charges[indexes[i]]
-		c.charge.Key, c.population = c.sharedKey, nil
-		if e.populations.bound.Deny && c.charge.Cost > 0 {
-			c.charge.Cost = 2 * limiter.MaxUnits // above every limit
-		}
-		if !peek {
-			active.counters.overflowed(c.rule)
-		}
+	}
+}
+
+// share moves the charge of a new identifier to the shared counter of its policy.
+func (e *Engine) share(active *active, c *ruleCharge, peek bool) {
+	c.charge.Key, c.population = c.sharedKey, nil
+	if e.populations.bound.Deny && c.charge.Cost > 0 {
+		c.charge.Cost = 2 * limiter.MaxUnits // above every limit
+	}
+	if !peek {
+		active.counters.overflowed(c.rule)
 	}
 }

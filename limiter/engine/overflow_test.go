@@ -346,6 +346,32 @@ func TestBoundIdentifiers_BoundsOverridesApart(t *testing.T) {
 	}
 }
 
+func TestCheckAll_PeeksOnceOverTheBound(t *testing.T) {
+	store := &countingStore{Store: memstore.New(epoch)}
+	b := &bounded{Engine: engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewPedanticRegistry()),
+		engine.BoundIdentifiers(engine.Identifiers{Max: 500}))}
+	b.Swap(index(t, tenantRule(limiter.FixedWindow)))
+	b.ask(t, "customer")
+	b.flood(t, 0, 5000)
+	var checks []engine.Check
+	for _, tenant := range []string{"new-1", "customer", "new-2", "new-1"} {
+		checks = append(checks, *request(1, map[string]string{"tenant": tenant}))
+	}
+	store.peeks.Store(0)
+	answers, err := b.CheckAll(context.Background(), checks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := store.peeks.Load(); n != 1 {
+		t.Errorf("%d peeks for %d requests, want 1", n, len(checks))
+	}
+	for i, want := range []string{sharedCounter, "{customer}", sharedCounter, sharedCounter} {
+		if got := strings.Split(answers[i].Results[0].Key, ":")[3]; got != want {
+			t.Errorf("request %d is counted under %s, want %s", i, got, want)
+		}
+	}
+}
+
 // BenchmarkCheckBoundedIdentifiers is BenchmarkCheck with a bound on identifiers, which is not reached.
 func BenchmarkCheckBoundedIdentifiers(b *testing.B) {
 	e := engine.New(memstore.New(epoch), engine.SourceMemory, engine.NewMetrics(prometheus.NewPedanticRegistry()),
