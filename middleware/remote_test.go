@@ -276,7 +276,7 @@ func TestRemote_DeniesALongIdentifierThatManyPoliciesCount(t *testing.T) {
 	handler := middleware.HTTP(middleware.NewGate(newRemote(t, limiter.URL), "shop", middleware.Log(discard())))(served())
 	for i, want := range []int{200, 429, 429} {
 		r, w := httptest.NewRequest(http.MethodGet, "/", http.NoBody), httptest.NewRecorder()
-		r.Header.Set("X-Tenant-ID", strings.Repeat("a", 60_000))
+		r.Header.Set("X-Tenant-Id", strings.Repeat("a", 60_000))
 		handler.ServeHTTP(w, r)
 		if w.Code != want || !limited(w) {
 			t.Errorf("request %d: status %d, %s; want %d with rate-limit headers", i, w.Code, w.Body, want)

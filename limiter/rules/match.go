@@ -27,8 +27,8 @@ func orderOf(i int, uncertain bool) int32 {
 	return int32(2 * i)
 }
 
-func (m *Matched) index() int32    { return m.order >> 1 }
-func (m *Matched) uncertain() bool { return m.order&1 != 0 }
+func (m Matched) index() int32    { return m.order >> 1 }
+func (m Matched) uncertain() bool { return m.order&1 != 0 }
 
 // Match appends to dst the rules that r is charged to, sorted by policy name. It allocates only to grow dst and to evaluate expressions. A
 // rule appears once, with the most specific path pattern that matches: an exact path before a prefix, a longer prefix before a shorter
