@@ -98,7 +98,7 @@ func (d *demo) startWeir(ctx context.Context) (err error) {
 	if err := d.kubectl(ctx, "apply", "--server-side", "-k", crds); err != nil {
 		return err
 	}
-	if err := d.kubectl(ctx, "wait", "--for=condition=Established", "crd/ratelimitpolicies.weir.dev", "--timeout", timeout.String()); err != nil {
+	if err := d.kube.WaitForCRDs(ctx, "limiters.weir.dev", "ratelimitpolicies.weir.dev", "clusterratelimitpolicies.weir.dev"); err != nil {
 		return err
 	}
 	d.stack, err = fixture.StartStack(ctx, fixture.StackOptions{

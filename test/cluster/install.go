@@ -44,8 +44,9 @@ func (s *scenario) applyManifest(ctx context.Context, image string) error {
 
 func (s *scenario) waitForOperator(ctx context.Context) error {
 	return sequence(
-		s.command("kubectl", "wait", "--for=condition=Established", "--timeout=30s",
-			"crd/limiters.weir.dev", "crd/ratelimitpolicies.weir.dev", "crd/clusterratelimitpolicies.weir.dev"),
+		// kubectl wait fails on a CRD without any condition, which a CRD has for a moment.
+		waitUntil(s.command("kubectl", "wait", "--for=condition=Established", "--timeout=30s",
+			"crd/limiters.weir.dev", "crd/ratelimitpolicies.weir.dev", "crd/clusterratelimitpolicies.weir.dev")),
 		s.command("kubectl", "-n", system, "rollout", "status", "deployment/weir-operator", "--timeout=2m"),
 	)(ctx)
 }

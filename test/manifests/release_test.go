@@ -61,7 +61,9 @@ func TestRelease_CanBeInstalledUpgradedAndUninstalled(t *testing.T) {
 	if !strings.Contains(notes, "kind: Limiter") {
 		t.Errorf("the notes do not describe how to create a Limiter:\n%s", notes)
 	}
-	must(kube.Kubectl(t.Context(), "wait", `--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True`, "--timeout=60s", "crd/limiters.weir.dev"))
+	if err := kube.WaitForCRDs(t.Context(), "limiters.weir.dev"); err != nil {
+		t.Fatal(err)
+	}
 	must(helm(append([]string{"upgrade", "weir", chart, "--set", "replicas=3"}, withLimiter...)...))
 	if got := get("limiters,deployments"); got != "limiter.weir.dev/default\ndeployment.apps/weir-operator\n" {
 		t.Errorf("after the upgrade: %q", got)

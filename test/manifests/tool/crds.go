@@ -2,8 +2,10 @@ package tool
 
 import (
 	"encoding/json"
+	"maps"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/weir-dev/weir/test/fixture"
@@ -14,19 +16,19 @@ func InstallCRDs(t testing.TB, kube *fixture.KubeProcess) {
 	t.Helper()
 	certManager := module(t, "github.com/cert-manager/cert-manager")
 	prometheus := module(t, "github.com/prometheus-operator/prometheus-operator")
-	for name, file := range map[string]string{
+	files := map[string]string{
 		"certificates.cert-manager.io":          filepath.Join(certManager, "deploy/crds/cert-manager.io_certificates.yaml"),
 		"issuers.cert-manager.io":               filepath.Join(certManager, "deploy/crds/cert-manager.io_issuers.yaml"),
 		"podmonitors.monitoring.coreos.com":     filepath.Join(prometheus, "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml"),
 		"prometheusrules.monitoring.coreos.com": filepath.Join(prometheus, "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml"),
-	} {
+	}
+	for _, file := range files {
 		if _, err := kube.Kubectl(t.Context(), "apply", "--server-side", "-f", file); err != nil {
 			t.Fatal(err)
 		}
-		established := `--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True`
-		if _, err := kube.Kubectl(t.Context(), "wait", established, "--timeout=60s", "crd/"+name); err != nil {
-			t.Fatal(err)
-		}
+	}
+	if err := kube.WaitForCRDs(t.Context(), slices.Collect(maps.Keys(files))...); err != nil {
+		t.Fatal(err)
 	}
 }
 
