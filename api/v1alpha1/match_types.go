@@ -18,17 +18,34 @@ type Match struct {
 	Kubernetes *KubernetesMatch `json:"kubernetes,omitempty"`
 }
 
-// DescriptorMatch matches one entry of an Envoy descriptor.
+// DescriptorMatch matches one entry of an Envoy descriptor. Without value and pattern, every value matches.
+// +kubebuilder:validation:XValidation:rule="!has(self.value) || !has(self.pattern) && !has(self.except)",fieldPath=".value",message="value must not be set together with pattern or except, because it already is one value; remove value or the others"
 type DescriptorMatch struct {
 	// key is the key of the entry.
 	// +required
 	Key DescriptorKey `json:"key"`
-	// value is the value of the entry. If omitted, every value matches.
+	// value is the value of the entry, literally.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Value *string `json:"value,omitempty"`
+	// pattern matches the whole value of the entry. In a pattern, each * stands for any text, also the empty text. For example: /v1/*.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Pattern *string `json:"pattern,omitempty"`
+	// except lists patterns, or values, that do not match. Use it to leave out the values that other policies limit.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=1024
+	Except []DescriptorPattern `json:"except,omitempty"`
 }
+
+// DescriptorPattern is a pattern for the value of an entry in an Envoy descriptor. Each * stands for any text, also the empty text.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=512
+type DescriptorPattern string
 
 // HTTPMatch selects HTTP requests. A request matches if it matches every field that is set. In hosts, paths, methods and cidrs, one
 // matching entry is enough. All entries of headers must match.

@@ -86,8 +86,16 @@ func pathCovers(wide, narrow rules.PathMatch) bool {
 	return narrow.Value == wide.Value || strings.HasPrefix(narrow.Value, prefix+"/")
 }
 
+// entryCovers compares a value with the patterns of wide. It does not compare two different patterns.
 func entryCovers(wide, narrow rules.DescriptorMatch) bool {
-	return wide.Key == narrow.Key && (wide.Value == "" || wide.Value == narrow.Value)
+	if wide.Key != narrow.Key || wide.Value != "" && wide.Value != narrow.Value {
+		return false
+	}
+	if narrow.Value != "" {
+		excepted := func(pattern string) bool { return rules.GlobMatches(pattern, narrow.Value) }
+		return (wide.Pattern == "" || rules.GlobMatches(wide.Pattern, narrow.Value)) && !slices.ContainsFunc(wide.Except, excepted)
+	}
+	return (wide.Pattern == "" || wide.Pattern == narrow.Pattern) && isSubset(wide.Except, narrow.Except)
 }
 
 // allWithin reports whether each network is within one of the others.

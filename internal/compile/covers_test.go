@@ -18,6 +18,13 @@ func TestCovers(t *testing.T) {
 	descriptor := func(key, value string) rules.Match {
 		return rules.Match{Descriptors: []rules.DescriptorMatch{{Key: key, Value: value}}}
 	}
+	entry := func(m rules.DescriptorMatch) rules.Match {
+		m.Key = "k"
+		return rules.Match{Descriptors: []rules.DescriptorMatch{m}}
+	}
+	pattern := func(text string, except ...string) rules.Match {
+		return entry(rules.DescriptorMatch{Pattern: text, Except: except})
+	}
 	for name, tc := range map[string]struct {
 		wide, narrow rules.Match
 		want         bool
@@ -48,6 +55,17 @@ func TestCovers(t *testing.T) {
 		"an expression does not cover another one":        {rules.Match{Expression: "true"}, rules.Match{Expression: "1 == 1"}, false},
 		"any descriptor value covers one value":           {descriptor("k", ""), descriptor("k", "v"), true},
 		"one descriptor value does not cover any value":   {descriptor("k", "v"), descriptor("k", ""), false},
+		"any descriptor value covers a pattern":           {descriptor("k", ""), pattern("a*"), true},
+		"a pattern does not cover any value":              {pattern("a*"), descriptor("k", ""), false},
+		"a pattern covers a value that matches":           {pattern("a*"), descriptor("k", "ab"), true},
+		"a pattern does not cover another value":          {pattern("a*"), descriptor("k", "b"), false},
+		"a pattern does not cover another pattern":        {pattern("a*"), pattern("b*"), false},
+		"a pattern covers itself":                         {pattern("a*"), pattern("a*"), true},
+		"an exception does not cover its value":           {pattern("", "a*"), descriptor("k", "ab"), false},
+		"an exception covers another value":               {pattern("", "a*"), descriptor("k", "b"), true},
+		"an exception does not cover any value":           {pattern("", "a"), descriptor("k", ""), false},
+		"an exception covers the same and more of them":   {pattern("", "a"), pattern("", "a", "b"), true},
+		"exceptions do not cover fewer":                   {pattern("", "a", "b"), pattern("", "a"), false},
 		"a descriptor does not cover a match without one": {descriptor("k", ""), rules.Match{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -153,7 +153,7 @@ func match() *rapid.Generator[*v1alpha1.Match] {
 		rapid.Just[*v1alpha1.Match](nil),
 		rapid.Map(httpMatch(), func(http *v1alpha1.HTTPMatch) *v1alpha1.Match { return &v1alpha1.Match{HTTP: http} }),
 		rapid.Map(rapid.SliceOfN(rapid.SampledFrom([]v1alpha1.DescriptorMatch{
-			{Key: "generic_key", Value: new("login")}, {Key: "remote_address"},
+			{Key: "generic_key", Value: new("login")}, {Key: "remote_address"}, {Key: "generic_key", Pattern: new("lo*"), Except: []v1alpha1.DescriptorPattern{"low", "lo*t"}},
 		}), 1, 3), func(entries []v1alpha1.DescriptorMatch) *v1alpha1.Match { return &v1alpha1.Match{Descriptors: entries} }),
 	)
 }

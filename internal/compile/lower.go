@@ -75,6 +75,10 @@ func lowerDescriptor(entry v1alpha1.DescriptorMatch) rules.DescriptorMatch {
 	if entry.Value != nil {
 		m.Value = *entry.Value
 	}
+	if entry.Pattern != nil {
+		m.Pattern = *entry.Pattern
+	}
+	m.Except = sorted(mapEach(entry.Except, text[v1alpha1.DescriptorPattern]), strings.Compare)
 	return m
 }
 

@@ -38,10 +38,33 @@ func (v *validator) validateMatch(match *v1alpha1.Match) {
 	}
 }
 
+// maxExceptPatterns bounds the patterns that a value, which a client chooses, is compared with. Values without a star are looked up.
+const maxExceptPatterns = 64
+
+func countWildcards(list []v1alpha1.DescriptorPattern) (n int) {
+	for _, pattern := range list {
+		if strings.Contains(string(pattern), "*") {
+			n++
+		}
+	}
+	return n
+}
+
+const valueWithPattern = "value must not be set together with pattern or except, because it already is one value; remove value or the others"
+
 func (v *validator) validateDescriptor(field string, entry v1alpha1.DescriptorMatch) {
 	v.validateNotEmpty(field+".key", string(entry.Key))
 	if entry.Value != nil && *entry.Value == "" {
 		v.report(field+".value", "must not be empty; omit value to match any value")
+	}
+	if entry.Pattern != nil {
+		v.validateNotEmpty(field+".pattern", *entry.Pattern)
+	}
+	if n := countWildcards(entry.Except); n > maxExceptPatterns {
+		v.report(field+".except", "%d entries contain *, but at most %d can; a request is compared with each of them", n, maxExceptPatterns)
+	}
+	if entry.Value != nil && (entry.Pattern != nil || len(entry.Except) > 0) {
+		v.report(field+".value", "%s", valueWithPattern)
 	}
 }
 

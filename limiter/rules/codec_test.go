@@ -84,7 +84,7 @@ func fullRule() rules.Rule {
 		Paths:       []rules.PathMatch{{Type: rules.PathExact, Value: "/v1"}},
 		Headers:     []rules.HeaderMatch{{Type: rules.HeaderExact, Name: "x-plan", Value: "free", Invert: true}},
 		Expression:  `request.method == "GET"`,
-		Descriptors: []rules.DescriptorMatch{{Key: "generic_key", Value: "login"}, {Key: "tenant"}},
+		Descriptors: []rules.DescriptorMatch{{Key: "generic_key", Value: "login"}, {Key: "tenant", Pattern: "a*", Except: []string{"ab"}}},
 	}
 	for i, when := range []rules.When{
 		{Header: &rules.HeaderMatch{Type: rules.HeaderPresent, Name: "x-paid"}},

@@ -21,6 +21,7 @@ type Compiled struct {
 
 	// The parts of Match. Each is nil if Match has no such condition.
 	headers               []header
+	descriptor            []descriptorEntry
 	clients, exempt       *bart.Lite
 	condition             *expression
 	identifier, costUnits *expression // of Identifier and Cost
@@ -71,10 +72,8 @@ func (k *compiler) match(c *Compiled) (err error) {
 	if c.exempt, err = compileCIDRs(m.ExceptCIDRs); err != nil {
 		return err
 	}
-	for _, d := range m.Descriptors {
-		if d.Key == "" {
-			return errors.New("a descriptor match must have a key")
-		}
+	if c.descriptor, err = compileDescriptor(m.Descriptors); err != nil {
+		return err
 	}
 	if m.Expression != "" {
 		c.condition, err = k.expression(languageOf(&c.Rule), m.Expression, ResultBool)

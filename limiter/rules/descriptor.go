@@ -1,23 +1,84 @@
 package rules
 
-// descriptorIndex maps descriptors to rules, by their first entry and their number of entries.
+import (
+	"errors"
+	"strings"
+)
+
+// descriptorIndex maps descriptors to rules, by their first entry and their number of entries. The value of the first entry is empty for
+// rules that do not require a certain value.
 type descriptorIndex map[descriptorKey][]int
 
 type descriptorKey struct {
 	entries int
-	first   DescriptorMatch
+	first   Entry
 }
 
 func (d descriptorIndex) add(i int, match []DescriptorMatch) {
-	key := descriptorKey{len(match), match[0]}
+	key := descriptorKey{len(match), Entry{Key: match[0].Key, Value: match[0].Value}}
 	d[key] = append(d[key], i)
+}
+
+// maxExcept is the length of the longest value that a policy can leave out, in bytes.
+const maxExcept = 512
+
+// descriptorEntry is a compiled DescriptorMatch.
+type descriptorEntry struct {
+	key, value string
+	pattern    glob // nil unless the match has a pattern
+	// except has the values that do not match, and exceptGlobs the patterns that are no values.
+	except      map[string]bool
+	exceptGlobs []glob
+}
+
+func compileDescriptor(match []DescriptorMatch) ([]descriptorEntry, error) {
+	var entries []descriptorEntry
+	for _, m := range match {
+		switch {
+		case m.Key == "":
+			return nil, errors.New("a descriptor match must have a key")
+		case m.Value != "" && (m.Pattern != "" || len(m.Except) > 0):
+			return nil, errors.New("a descriptor match with a value must not have pattern and except")
+		}
+		e := descriptorEntry{key: m.Key, value: m.Value}
+		if m.Pattern != "" {
+			e.pattern = newGlob(m.Pattern)
+		}
+		for _, text := range m.Except {
+			if strings.Contains(text, "*") {
+				e.exceptGlobs = append(e.exceptGlobs, newGlob(text))
+				continue
+			}
+			if e.except == nil {
+				e.except = make(map[string]bool, len(m.Except))
+			}
+			e.except[text] = true
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+func (e *descriptorEntry) matches(entry Entry) bool {
+	if entry.Key != e.key || e.value != "" && entry.Value != e.value || e.pattern != nil && !e.pattern.matches(entry.Value) {
+		return false
+	}
+	if len(entry.Value) <= maxExcept && e.except[entry.Value] {
+		return false
+	}
+	for _, g := range e.exceptGlobs {
+		if g.matches(entry.Value) {
+			return false
+		}
+	}
+	return true
 }
 
 // noDescriptor is the result of descriptorOf for a request without a matching descriptor.
 const noDescriptor = -1
 
 // descriptorOf returns the index of the first descriptor of r whose entries all match, or noDescriptor.
-func descriptorOf(r *Request, match []DescriptorMatch) int32 {
+func descriptorOf(r *Request, match []descriptorEntry) int32 {
 	for i, d := range r.Descriptors {
 		if d.matches(match) {
 			return int32(i)
@@ -26,12 +87,12 @@ func descriptorOf(r *Request, match []DescriptorMatch) int32 {
 	return noDescriptor
 }
 
-func (d Descriptor) matches(match []DescriptorMatch) bool {
+func (d Descriptor) matches(match []descriptorEntry) bool {
 	if len(d) != len(match) {
 		return false
 	}
-	for i, m := range match {
-		if d[i].Key != m.Key || m.Value != "" && d[i].Value != m.Value {
+	for i := range match {
+		if !match[i].matches(d[i]) {
 			return false
 		}
 	}

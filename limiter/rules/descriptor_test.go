@@ -28,7 +28,7 @@ func requestWithDescriptors(text string) *rules.Request {
 func descriptorMatches(text string) []rules.DescriptorMatch {
 	var match []rules.DescriptorMatch
 	for _, e := range requestWithDescriptors(text).Descriptors[0] {
-		match = append(match, rules.DescriptorMatch(e))
+		match = append(match, rules.DescriptorMatch{Key: e.Key, Value: e.Value})
 	}
 	return match
 }
@@ -63,6 +63,50 @@ func TestMatch_ComparesDescriptors(t *testing.T) {
 					r.Host = host
 					if len(x.Match(nil, r)) != 0 {
 						t.Errorf("%s: %q matched", lookup, text)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestMatch_ComparesPatternsOfDescriptors(t *testing.T) {
+	for name, tc := range map[string]struct {
+		match   rules.DescriptorMatch
+		in, out []string // values of the entry
+	}{
+		"a prefix":             {rules.DescriptorMatch{Pattern: "/v1/*"}, []string{"/v1/", "/v1/a", "/v1/a/b"}, []string{"/v1", "/v2/", "x/v1/"}},
+		"a suffix":             {rules.DescriptorMatch{Pattern: "*.js"}, []string{".js", "a.js", "a.js.js"}, []string{"a.jsx", "js"}},
+		"parts in order":       {rules.DescriptorMatch{Pattern: "a*b*c"}, []string{"abc", "a-b-c", "abbcc", "acbc"}, []string{"acb", "ab", "abcd", "xabc"}},
+		"parts do not overlap": {rules.DescriptorMatch{Pattern: "aba*aba"}, []string{"abaaba", "aba-aba"}, []string{"aba", "ababa"}},
+		"a star":               {rules.DescriptorMatch{Pattern: "*"}, []string{"", "a"}, nil},
+		"two stars":            {rules.DescriptorMatch{Pattern: "a**b"}, []string{"ab", "a*b"}, []string{"a", "b"}},
+		"no star":              {rules.DescriptorMatch{Pattern: "a"}, []string{"a"}, []string{"", "aa"}},
+		"a value with a star":  {rules.DescriptorMatch{Value: "a*"}, []string{"a*"}, []string{"a", "ab"}},
+		"except values":        {rules.DescriptorMatch{Except: []string{"a", "b"}}, []string{"", "c", "aa"}, []string{"a", "b"}},
+		"except patterns":      {rules.DescriptorMatch{Except: []string{"a*", "*z", "m"}}, []string{"", "ba", "zb"}, []string{"a", "ab", "bz", "m"}},
+		"a long value":         {rules.DescriptorMatch{Except: []string{strings.Repeat("a", 512)}}, []string{strings.Repeat("a", 513)}, []string{strings.Repeat("a", 512)}},
+		"a pattern except":     {rules.DescriptorMatch{Pattern: "a*", Except: []string{"ab", "ac*"}}, []string{"a", "abb"}, []string{"ab", "acc", "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for at := range 2 { // the first entry is indexed, the second is not
+				entries := make([]rules.DescriptorMatch, 2)
+				entries[at], entries[1-at] = tc.match, rules.DescriptorMatch{}
+				entries[0].Key, entries[1].Key = "k", "l"
+				x := index(t, matching(rules.Match{Descriptors: entries}))
+				matches := func(value string) bool {
+					d := rules.Descriptor{{Key: "k", Value: "other"}, {Key: "l", Value: "other"}}
+					d[at].Value = value
+					return len(x.Match(nil, &rules.Request{Domain: "shop", Descriptors: []rules.Descriptor{d}, NoHTTP: true})) == 1
+				}
+				for _, value := range tc.in {
+					if !matches(value) {
+						t.Errorf("entry %d: %q did not match", at, value)
+					}
+				}
+				for _, value := range tc.out {
+					if matches(value) {
+						t.Errorf("entry %d: %q matched", at, value)
 					}
 				}
 			}

@@ -167,6 +167,8 @@ func TestNewIndex_RejectsInvalidRules(t *testing.T) {
 		"a header match without a name":                      matching(header(rules.HeaderMatch{Type: rules.HeaderPresent})),
 		"an invalid network":                                 matching(rules.Match{CIDRs: []string{"10.0.0.0"}}),
 		"an invalid network as exception":                    matching(rules.Match{ExceptCIDRs: []string{"10.0.0.0/33"}}),
+		"a descriptor with a value and a pattern":            matching(rules.Match{Descriptors: []rules.DescriptorMatch{{Key: "a", Value: "b", Pattern: "c"}}}),
+		"a descriptor with a value and except":               matching(rules.Match{Descriptors: []rules.DescriptorMatch{{Key: "a", Value: "b", Except: []string{"c"}}}}),
 		"a descriptor without a key":                         matching(rules.Match{Descriptors: []rules.DescriptorMatch{{Key: "a"}, {Value: "b"}}}),
 		"an invalid expression":                              matching(rules.Match{Expression: "request.pth == '/'"}),
 		"an expression that is not a bool":                   matching(rules.Match{Expression: "request.path"}),

@@ -205,7 +205,7 @@ func (s *search) findByDescriptor(index descriptorIndex) {
 		if len(d) == 0 {
 			continue
 		}
-		for _, first := range [...]DescriptorMatch{DescriptorMatch(d[0]), {Key: d[0].Key}} { // this value, any value
+		for _, first := range [...]Entry{d[0], {Key: d[0].Key}} { // this value, other values
 			for _, i := range index[descriptorKey{len(d), first}] {
 				s.appendIfMatched(i, s.request.Path, false)
 			}
@@ -234,8 +234,8 @@ func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 		return
 	}
 	descriptor := int32(noDescriptor)
-	if len(c.Match.Descriptors) > 0 {
-		if descriptor = descriptorOf(r, c.Match.Descriptors); descriptor == noDescriptor {
+	if len(c.descriptor) > 0 {
+		if descriptor = descriptorOf(r, c.descriptor); descriptor == noDescriptor {
 			return
 		}
 	}

@@ -150,10 +150,14 @@ type Match struct {
 	Kubernetes *KubernetesMatch `json:"kubernetes,omitempty"`
 }
 
-// DescriptorMatch matches one entry of a descriptor. An empty value matches every value.
+// DescriptorMatch matches one entry of a descriptor. Without Value and Pattern it matches every value.
 type DescriptorMatch struct {
 	Key   string `json:"key"`
 	Value string `json:"value,omitempty"`
+	// Pattern matches values in which every "*" stands for any text, also the empty text.
+	Pattern string `json:"pattern,omitempty"`
+	// Except lists patterns. An entry whose value matches one of them does not match.
+	Except []string `json:"except,omitempty"`
 }
 
 // PathMatch matches a request's path.

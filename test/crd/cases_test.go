@@ -364,6 +364,15 @@ func letters(n int) string { return strings.Repeat("a", n) }
 
 func repeat(text string, n int) string { return strings.Repeat(text+", ", n-1) + text }
 
+// words returns n different words, separated by commas.
+func words(n int) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprint("w", i)
+	}
+	return strings.Join(list, ", ")
+}
+
 func hosts(n int) string {
 	var b strings.Builder
 	for i := range n {

@@ -198,6 +198,28 @@ func descriptorCases() []schemaCase {
 			accepted: descriptors(`{key: k, value: ` + letters(512) + `}`), rejected: descriptors(`{key: k, value: ` + letters(513) + `}`),
 			message: "may not be more than 512 bytes",
 		},
+		{at: at + "[].pattern", kind: "minLength", accepted: descriptors(`{key: k, pattern: v}`), rejected: descriptors(`{key: k, pattern: ""}`), message: "should be at least 1 chars long"},
+		{
+			at: at + "[].pattern", kind: "maxLength",
+			accepted: descriptors(`{key: k, pattern: ` + letters(512) + `}`), rejected: descriptors(`{key: k, pattern: ` + letters(513) + `}`),
+			message: "may not be more than 512 bytes",
+		},
+		{at: at + "[].except", kind: "minItems", accepted: descriptors(`{key: k, except: [v]}`), rejected: descriptors(`{key: k, except: []}`), message: "should have at least 1 items"},
+		{
+			at: at + "[].except", kind: "maxItems", accepted: descriptors(`{key: k, except: [` + words(1024) + `]}`),
+			rejected: descriptors(`{key: k, except: [` + words(1025) + `]}`), message: "Too many: 1025: must have at most 1024 items",
+		},
+		{at: at + "[].except", field: at + "[0].except[1]", kind: kindSet, accepted: descriptors(`{key: k, except: [v, w]}`), rejected: descriptors(`{key: k, except: [v, v]}`), message: `Duplicate value: "v"`},
+		{at: at + "[].except[]", kind: "minLength", accepted: descriptors(`{key: k, except: [v]}`), rejected: descriptors(`{key: k, except: [""]}`), message: "should be at least 1 chars long"},
+		{
+			at: at + "[].except[]", kind: "maxLength",
+			accepted: descriptors(`{key: k, except: [` + letters(512) + `]}`), rejected: descriptors(`{key: k, except: [` + letters(513) + `]}`),
+			message: "may not be more than 512 bytes",
+		},
+		{
+			at: at + "[]", kind: kindRule, field: at + "[0].value", accepted: descriptors(`{key: k, pattern: "v*", except: [vw]}`), rejected: descriptors(`{key: k, value: v, except: [vw]}`),
+			message: "value must not be set together with pattern or except, because it already is one value; remove value or the others",
+		},
 	}
 }
 

@@ -164,12 +164,23 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.weir-dev.weir.api.v1alpha1.DescriptorMatch
   map:
     fields:
+    - name: except
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.DescriptorPattern
+          elementRelationship: associative
     - name: key
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.DescriptorKey
+    - name: pattern
+      type:
+        scalar: string
     - name: value
       type:
         scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.DescriptorPattern
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.DisruptionBudget
   map:
     fields:

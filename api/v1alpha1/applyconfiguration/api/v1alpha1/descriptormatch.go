@@ -9,12 +9,16 @@ import (
 // DescriptorMatchApplyConfiguration represents a declarative configuration of the DescriptorMatch type for use
 // with apply.
 //
-// DescriptorMatch matches one entry of an Envoy descriptor.
+// DescriptorMatch matches one entry of an Envoy descriptor. Without value and pattern, every value matches.
 type DescriptorMatchApplyConfiguration struct {
 	// key is the key of the entry.
 	Key *apiv1alpha1.DescriptorKey `json:"key,omitempty"`
-	// value is the value of the entry. If omitted, every value matches.
+	// value is the value of the entry, literally.
 	Value *string `json:"value,omitempty"`
+	// pattern matches the whole value of the entry. In a pattern, each * stands for any text, also the empty text. For example: /v1/*.
+	Pattern *string `json:"pattern,omitempty"`
+	// except lists patterns, or values, that do not match. Use it to leave out the values that other policies limit.
+	Except []apiv1alpha1.DescriptorPattern `json:"except,omitempty"`
 }
 
 // DescriptorMatchApplyConfiguration constructs a declarative configuration of the DescriptorMatch type for use with
@@ -36,5 +40,23 @@ func (b *DescriptorMatchApplyConfiguration) WithKey(value apiv1alpha1.Descriptor
 // If called multiple times, the Value field is set to the value of the last call.
 func (b *DescriptorMatchApplyConfiguration) WithValue(value string) *DescriptorMatchApplyConfiguration {
 	b.Value = &value
+	return b
+}
+
+// WithPattern sets the Pattern field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Pattern field is set to the value of the last call.
+func (b *DescriptorMatchApplyConfiguration) WithPattern(value string) *DescriptorMatchApplyConfiguration {
+	b.Pattern = &value
+	return b
+}
+
+// WithExcept adds the given value to the Except field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Except field.
+func (b *DescriptorMatchApplyConfiguration) WithExcept(values ...apiv1alpha1.DescriptorPattern) *DescriptorMatchApplyConfiguration {
+	for i := range values {
+		b.Except = append(b.Except, values[i])
+	}
 	return b
 }
