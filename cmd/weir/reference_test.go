@@ -78,6 +78,9 @@ func writeCommand(page *bytes.Buffer, cmd *cobra.Command) {
 		page.WriteString("\n")
 		writeFlags(page, flags)
 	}
+	for _, sub := range cmd.Commands() {
+		writeCommand(page, sub)
+	}
 }
 
 // paragraphs joins the lines of each paragraph.

@@ -93,6 +93,15 @@ func layers() []layer {
 			},
 		},
 		{
+			pkg:      "internal/importer",
+			internal: []string{"api/v1alpha1", "internal/policyfile"},
+			external: []string{"k8s.io/apimachinery", "sigs.k8s.io/yaml", "go.yaml.in/yaml"},
+		},
+		{
+			pkg:      "internal/importer/...",
+			internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "internal/policyfile", "internal/importer"},
+		},
+		{
 			pkg:      "webhook/policy",
 			internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "internal/compile"},
 			external: []string{"k8s.io/api/core", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/importer"
+	"github.com/weir-dev/weir/internal/importer/envoyratelimit"
+	"github.com/weir-dev/weir/internal/policyfile"
+)
+
+// importCommand converts the configuration of other rate limiters to policies.
+func importCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "import",
+		Short: "Convert the configuration of another rate limiter to policies",
+		Long: `Convert the configuration of another rate limiter to policies, without a cluster.
+
+Each subcommand reads one format. FILES are YAML files, directories (their *.yaml and *.yml files, including
+subdirectories) and "-" for standard input. The policies are written to standard output, or with --output to a directory,
+with one file for each namespace. They are validated as weir lint validates them. Above each policy, a comment names the
+file and the line that it comes from.
+
+Everything that becomes no policy is printed on standard error, with file and line:
+
+  error           The source is invalid. Nothing is written.
+  not imported    No policy expresses this part. Nothing is written, unless --partial is set.
+  note            The policies decide the same, but something else differs, such as a metric.
+
+Exit status: 0 if everything is imported, 1 if there are errors or parts that are not imported, 2 if the command line is
+invalid or a file cannot be read.`,
+		Args:                       noUnknownCommand,
+		SuggestionsMinimumDistance: 2, // as weir itself
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(importEnvoyRateLimitCommand())
+	return cmd
+}
+
+// importSource describes a subcommand of weir import.
+type importSource struct {
+	name, short, long, example string
+	convert                    func(files []policyfile.File) (*importer.Result, error) // an error is one of the command line
+}
+
+// importFrom returns the subcommand of a source.
+func importFrom(source importSource) *cobra.Command {
+	var target importTarget
+	cmd := &cobra.Command{
+		Use: source.name + " FILES…", Short: source.short, Long: source.long, Example: source.example,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError(fmt.Errorf("missing argument: name files or directories, or - for standard input; see weir import %s --help", source.name))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			files, err := policyfile.Read(cmd.InOrStdin(), args...)
+			if err != nil {
+				return usageError(err)
+			}
+			result, err := source.convert(files)
+			if err != nil {
+				return usageError(err)
+			}
+			return target.write(result, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVarP(&target.directory, "output", "o", "",
+		"directory for the policies, which is created if it is missing. Existing files of the same names are replaced")
+	cmd.Flags().BoolVar(&target.partial, "partial", false, "write the policies even if parts of the source are not imported")
+	return cmd
+}
+
+// importTarget is where an import writes to.
+type importTarget struct {
+	directory string // "" is standard output
+	partial   bool
+}
+
+func (t importTarget) write(result *importer.Result, stdout, stderr io.Writer) error {
+	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	if err != nil {
+		return err
+	}
+	outputs, err := result.Finish(loader)
+	if err != nil {
+		return err
+	}
+	for _, finding := range result.Findings {
+		fmt.Fprintln(stderr, finding)
+	}
+	invalid, left, notes := result.Count(importer.Invalid), result.Count(importer.NotImported), result.Count(importer.Note)
+	summary := strings.Join([]string{
+		count(len(result.Policies), "policy", "policies"), count(invalid, "error", "errors"), fmt.Sprintf("%d not imported", left), count(notes, "note", "notes"),
+	}, ", ")
+	switch {
+	case invalid > 0:
+		summary += "; nothing was written: correct the errors"
+	case left > 0 && !t.partial:
+		summary += "; nothing was written: change the source, or write the other policies with --partial"
+	default:
+		if err := t.writeFiles(outputs, stdout); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(stderr, summary)
+	if invalid+left > 0 {
+		return &exitError{code: exitFailed}
+	}
+	return nil
+}
+
+func (t importTarget) writeFiles(outputs []importer.Output, stdout io.Writer) error {
+	if t.directory == "" {
+		var all [][]byte
+		for _, o := range outputs {
+			all = append(all, o.Content)
+		}
+		_, err := stdout.Write(bytes.Join(all, []byte("---\n")))
+		return err
+	}
+	if err := os.MkdirAll(t.directory, 0o755); err != nil {
+		return fmt.Errorf("write policies: %w", err)
+	}
+	for _, o := range outputs {
+		if err := os.WriteFile(filepath.Join(t.directory, o.Name), o.Content, 0o644); err != nil {
+			return fmt.Errorf("write policies: %w", err)
+		}
+	}
+	return nil
+}
+
+func importEnvoyRateLimitCommand() *cobra.Command {
+	var options envoyratelimit.Options
+	var algorithm string
+	cmd := importFrom(importSource{
+		name:  "envoy-ratelimit",
+		short: "Convert the configuration of Envoy's rate limit service",
+		long: `Convert the configuration of Envoy's rate limit service (github.com/envoyproxy/ratelimit) to policies.
+
+FILES are all configuration files of the service: the *.yaml files in its runtime directory. Each limit becomes a policy for
+the descriptors that the service applies it to. A domain that is the name of a namespace becomes RateLimitPolicies in this
+namespace. Any other domain becomes ClusterRateLimitPolicies for the domain.`,
+		example: `  weir import envoy-ratelimit config/*.yaml -o policies/
+  weir import envoy-ratelimit config.yaml --algorithm SlidingWindowCounter | kubectl apply -f -`,
+		convert: func(files []policyfile.File) (*importer.Result, error) {
+			if !slices.Contains(algorithmNames(), algorithm) {
+				return nil, fmt.Errorf("invalid --algorithm %q: use one of %s", algorithm, strings.Join(algorithmNames(), ", "))
+			}
+			options.Algorithm = v1alpha1.Algorithm(algorithm)
+			return envoyratelimit.Import(files, options), nil
+		},
+	})
+	cmd.Flags().StringVar(&algorithm, "algorithm", string(v1alpha1.FixedWindow),
+		"algorithm of the policies: "+strings.Join(algorithmNames(), ", ")+". FixedWindow decides as the service does")
+	cmd.Flags().BoolVar(&options.MergeDomains, "merge-domains", false,
+		"accept several files with the same domain, as the service does with MERGE_DOMAIN_CONFIG=true")
+	cmd.Flags().BoolVar(&options.Cluster, "cluster", false, "write only ClusterRateLimitPolicies, for domains that are not namespaces of this cluster")
+	_ = cmd.RegisterFlagCompletionFunc("algorithm", cobra.FixedCompletions(algorithmNames(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	return cmd
+}
+
+func algorithmNames() []string {
+	return []string{
+		string(v1alpha1.FixedWindow), string(v1alpha1.SlidingWindowCounter), string(v1alpha1.SlidingWindowLog),
+		string(v1alpha1.TokenBucket), string(v1alpha1.LeakyBucket),
+	}
+}

@@ -1,0 +1,72 @@
+// Package envoyratelimit converts the configuration of Envoy's rate limit service (envoyproxy/ratelimit) to policies.
+//
+// A configuration is a tree. A descriptor of a request descends one level for each of its entries: to the node with the same key and value,
+// otherwise to the first node whose value with wildcards matches, otherwise to the node with the key and no value. Only the limit of the node
+// that the last entry reaches applies. Each such limit becomes one policy, which leaves out the values that another node of its level
+// takes.
+package envoyratelimit
+
+import (
+	"strings"
+
+	"github.com/weir-dev/weir/internal/importer"
+)
+
+// domain is the content of one or more files with the same domain.
+type domain struct {
+	place       importer.Place
+	name        string
+	descriptors []*descriptor
+}
+
+// descriptor is a node of the tree.
+type descriptor struct {
+	importer.Place
+
+	key, value string // without a value, every value matches
+	limit      *limit
+	shadow     bool
+	quota      bool // denies only together with all other quota descriptors of the request
+	shared     bool // all values that a wildcard matches share one counter (share_threshold)
+	children   []*descriptor
+}
+
+func (d *descriptor) isWildcard() bool { return strings.Contains(d.value, "*") }
+
+// name returns, for example, `tenant "acme"` or "tenant".
+func (d *descriptor) name() string {
+	if d.value == "" {
+		return d.key
+	}
+	return d.key + "=" + d.value
+}
+
+// limit is a rate_limit block.
+type limit struct {
+	importer.Place
+
+	name      string
+	replaces  []string
+	unlimited bool
+	requests  uint32
+	unit      unit
+}
+
+// unit is a window of the service. All are aligned to the Unix epoch.
+type unit struct {
+	name   string
+	window string // of a policy
+}
+
+// units lists the units. A month has 30 days and a year has 365 days.
+func units() []unit {
+	return []unit{
+		{"second", "1s"},
+		{"minute", "1m"},
+		{"hour", "1h"},
+		{"day", "1d"},
+		{"week", "7d"},
+		{"month", "30d"},
+		{"year", "365d"},
+	}
+}

@@ -1,0 +1,239 @@
+package envoyratelimit_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/importer/envoyratelimit"
+	"github.com/weir-dev/weir/internal/policyfile"
+)
+
+// newLoader returns one loader for all tests, because it parses the CRDs.
+var newLoader = sync.OnceValues(func() (*policyfile.Loader, error) { return policyfile.NewLoader(compile.DefaultIdentity()) })
+
+// run imports the files, which are named a.yaml, b.yaml and so on, and returns the findings and the policies in one text.
+func run(t *testing.T, options envoyratelimit.Options, files ...string) (findings []string, policies string) {
+	t.Helper()
+	var list []policyfile.File
+	for i, content := range files {
+		list = append(list, policyfile.File{Name: string(rune('a'+i)) + ".yaml", Content: []byte(content)})
+	}
+	if options.Algorithm == "" {
+		options.Algorithm = v1alpha1.FixedWindow
+	}
+	result := envoyratelimit.Import(list, options)
+	loader, err := newLoader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	outputs, err := result.Finish(loader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range result.Findings {
+		findings = append(findings, f.String())
+	}
+	var b strings.Builder
+	for _, o := range outputs {
+		b.WriteString(o.Name + ":\n" + string(o.Content))
+	}
+	return findings, b.String()
+}
+
+// ok is a limit of a descriptor.
+const ok = "  rate_limit: {unit: hour, requests_per_unit: 1}\n"
+
+func TestImport_RejectsWhatTheServiceRejects(t *testing.T) {
+	for name, tc := range map[string]struct {
+		files []string
+		want  []string
+	}{
+		"no YAML":           {[]string{"domain: a\n\tdescriptors: []"}, []string{"a.yaml:2: error: invalid YAML: found a tab character that violates indentation"}},
+		"an empty file":     {[]string{"# nothing\n"}, []string{"a.yaml:1: error: the file has no configuration; it must have domain and descriptors"}},
+		"a list":            {[]string{"- a\n"}, []string{"a.yaml:1: error: the configuration must be a mapping of fields, but is a list", "a.yaml:1: error: domain is missing or empty; set it to the domain of the rate limit filter of Envoy"}},
+		"two documents":     {[]string{"domain: a\n---\ndomain: b\n"}, []string{"a.yaml:3: error: a file must have one document, because the service reads only the first; move this one to another file"}},
+		"no domain":         {[]string{"descriptors: []\n"}, []string{"a.yaml:1: error: domain is missing or empty; set it to the domain of the rate limit filter of Envoy"}},
+		"an empty domain":   {[]string{"descriptors: []\ndomain: \"\"\n"}, []string{"a.yaml:2: error: domain is missing or empty; set it to the domain of the rate limit filter of Envoy"}},
+		"an unknown field":  {[]string{"domain: a\nlimits: []\n"}, []string{"a.yaml:2: error: unknown field limits of the configuration; the fields are domain, descriptors"}},
+		"a duplicate field": {[]string{"domain: a\ndescriptors: []\ndomain: b\n"}, []string{"a.yaml:3: error: duplicate field domain of the configuration: it is already set in line 1; remove one of them"}},
+		"a domain twice": {
+			[]string{"domain: a\n", "# second\ndomain: a\n"},
+			[]string{"b.yaml:2: error: domain a is already defined at a.yaml:1; use one file for each domain, or --merge-domains if the service runs with MERGE_DOMAIN_CONFIG=true"},
+		},
+		"descriptors that are no list":     {[]string{"domain: a\ndescriptors: {key: a}\n"}, []string{"a.yaml:2: error: expected a list of descriptors, but found a mapping"}},
+		"a descriptor that is no mapping":  {[]string{"domain: a\ndescriptors:\n- a\n"}, []string{"a.yaml:3: error: a descriptor must be a mapping of fields, but is a single value", "a.yaml:3: error: key is missing or empty; a descriptor must have a key"}},
+		"an unknown field of a descriptor": {[]string{"domain: a\ndescriptors:\n- key: a\n  vlaue: b\n"}, []string{"a.yaml:4: error: unknown field vlaue of a descriptor; the fields are key, value, rate_limit, descriptors, shadow_mode, quota_mode, share_threshold, detailed_metric, value_to_metric, metadata"}},
+		"no key":                           {[]string{"domain: a\ndescriptors:\n- value: b\n"}, []string{"a.yaml:3: error: key is missing or empty; a descriptor must have a key"}},
+		"the same key and value":           {[]string{"domain: a\ndescriptors:\n- {key: a, value: b}\n- {key: a}\n- {value: b, key: a}\n"}, []string{"a.yaml:5: error: descriptor a=b is already defined at a.yaml:3; a key and a value can occur once in a list"}},
+		"the same key below":               {[]string{"domain: a\ndescriptors:\n- key: k\n  descriptors:\n  - key: a\n  - key: a\n"}, []string{"a.yaml:6: error: descriptor a is already defined at a.yaml:5; a key and a value can occur once in a list"}},
+		"share_threshold without wildcard": {[]string{"domain: a\ndescriptors:\n- {key: a, value: b, share_threshold: true}\n"}, []string{"a.yaml:3: error: share_threshold requires a value with a wildcard (*); remove share_threshold"}},
+		"an unknown unit":                  {[]string{"domain: a\ndescriptors:\n- key: a\n  rate_limit:\n    requests_per_unit: 1\n    unit: decade\n"}, []string{"a.yaml:6: error: unit is missing or unknown; the units are second, minute, hour, day, week, month, year"}},
+		"no unit":                          {[]string{"domain: a\ndescriptors:\n- key: a\n  rate_limit: {requests_per_unit: 1}\n"}, []string{"a.yaml:4: error: unit is missing or unknown; the units are second, minute, hour, day, week, month, year"}},
+		"a unit that is unlimited":         {[]string{"domain: a\ndescriptors:\n- key: a\n  rate_limit: {unlimited: true, unit: day}\n"}, []string{"a.yaml:4: error: unit must not be set together with unlimited: true; remove one of them"}},
+		"a negative limit":                 {[]string{"domain: a\ndescriptors:\n- key: a\n  rate_limit: {unit: day, requests_per_unit: -1}\n"}, []string{"a.yaml:4: error: requests_per_unit must be a whole number from 0 to 4294967295, but is \"-1\""}},
+		"an invalid boolean":               {[]string{"domain: a\ndescriptors:\n- key: a\n  shadow_mode: maybe\n"}, []string{"a.yaml:4: error: shadow_mode must be true or false, but is \"maybe\""}},
+		"a name in replaces that is empty": {[]string{"domain: a\ndescriptors:\n- key: a\n  rate_limit: {unit: day, requests_per_unit: 1, replaces: [{name: \"\"}]}\n"}, []string{"a.yaml:4: error: name is missing or empty in replaces; set it to the name of the rate_limit to replace"}},
+		"a limit that replaces itself":     {[]string{"domain: a\ndescriptors:\n- key: a\n  rate_limit: {name: n, unit: day, requests_per_unit: 1, replaces: [{name: n}]}\n"}, []string{"a.yaml:4: error: rate_limit n replaces itself; remove its name from replaces"}},
+		"a key that is a list":             {[]string{"domain: a\ndescriptors:\n- key: [a]\n"}, []string{"a.yaml:3: error: key must be a text, but is a list", "a.yaml:3: error: key is missing or empty; a descriptor must have a key"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			findings, policies := run(t, envoyratelimit.Options{}, tc.files...)
+			if diff := cmp.Diff(tc.want, findings); diff != "" || policies != "" {
+				t.Errorf("%s\npolicies: %q", diff, policies)
+			}
+		})
+	}
+}
+
+func TestImport_ReportsWhatIsNotThePolicyOfALimit(t *testing.T) {
+	for name, tc := range map[string]struct {
+		descriptor string
+		want       string
+	}{
+		"a limit above the maximum":  {"- key: a\n  rate_limit: {unit: hour, requests_per_unit: 1000000001}\n", "a.yaml:4: not imported: requests_per_unit is 1000000001, but a limit of Weir is at most 1000000000; use unlimited: true or a lower limit"},
+		"quota_mode":                 {"- key: a\n  quota_mode: true\n" + ok, "a.yaml:3: not imported: quota_mode denies a request only if all of its quota descriptors are over their limits, but in Weir each policy can deny; remove quota_mode if the limit can deny alone"},
+		"a value that is too long":   {"- key: a\n  value: " + strings.Repeat("v", 513) + "\n" + ok, "a.yaml:3: not imported: spec.match.descriptors[0].value: Too long: may not be more than 512 bytes"},
+		"detailed_metric":            {"- key: a\n  detailed_metric: true\n" + ok, "a.yaml:4: note: detailed_metric has no effect: metrics of Weir have the policy as a label, never the values of requests"},
+		"metadata":                   {"- key: a\n  metadata: {x: y}\n" + ok, "a.yaml:4: note: metadata has no effect: the dynamic metadata of Weir contains the policy and its result"},
+		"a node without a limit":     {"- key: a\n  value: b\n", "a.yaml:3: note: a=b has no limit, so it needs no policy: the policies for other values leave it out"},
+		"an unlimited node":          {"- key: a\n  rate_limit: {unlimited: true}\n", "a.yaml:4: note: a is unlimited, so it needs no policy: the policies for other values leave it out"},
+		"a node that never applies":  {"- {key: a, value: \"*\", rate_limit: {unit: hour, requests_per_unit: 1}}\n- key: a\n" + ok, "a.yaml:4: note: a never applies, because another descriptor of this list has the value *"},
+		"a limit without its number": {"- key: a\n  rate_limit: {unit: hour}\n", "a.yaml:4: note: requests_per_unit is missing, which means 0: every request is denied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			findings, _ := run(t, envoyratelimit.Options{}, "domain: shop\ndescriptors:\n"+tc.descriptor)
+			if diff := cmp.Diff([]string{tc.want}, findings); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+const shop = `domain: shop
+descriptors:
+- key: path
+  value: "/v1/*"
+  rate_limit: {unit: minute, requests_per_unit: 10}
+- key: path
+  value: "/v1/health"
+- key: path
+  shadow_mode: true
+  rate_limit: {unit: hour, requests_per_unit: 0}
+  descriptors:
+  - key: user
+    rate_limit: {unit: month, requests_per_unit: 7}
+`
+
+const policiesOfShop = `shop.yaml:
+# a.yaml:3: path=/v1/*, 10 per minute
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata:
+  name: path-v1
+  namespace: shop
+spec:
+  algorithm: FixedWindow
+  axis: Custom
+  identifier:
+    descriptor: path
+  limit: 10
+  match:
+    descriptors:
+    - except:
+      - /v1/health
+      key: path
+      pattern: /v1/*
+  window: 1m
+---
+# a.yaml:8: path, 0 per hour
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata:
+  name: path
+  namespace: shop
+spec:
+  algorithm: FixedWindow
+  axis: Custom
+  cost:
+    expression: "2"
+  enforcement: Shadow
+  identifier:
+    descriptor: path
+  limit: 1
+  match:
+    descriptors:
+    - except:
+      - /v1/*
+      - /v1/health
+      key: path
+  window: 1h
+---
+# a.yaml:12: path, user, 7 per month
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata:
+  name: path-user
+  namespace: shop
+spec:
+  algorithm: FixedWindow
+  axis: Custom
+  identifier:
+    expression: request.descriptors[0][0].value + "/" + request.descriptors[0][1].value
+      + "#" + string(size(request.descriptors[0][0].value))
+  limit: 7
+  match:
+    descriptors:
+    - except:
+      - /v1/*
+      - /v1/health
+      key: path
+    - key: user
+  window: 30d
+`
+
+func TestImport_WritesAPolicyForEachLimit(t *testing.T) {
+	_, policies := run(t, envoyratelimit.Options{}, shop)
+	if diff := cmp.Diff(policiesOfShop, policies); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestImport_UsesTheAlgorithm(t *testing.T) {
+	_, policies := run(t, envoyratelimit.Options{Algorithm: v1alpha1.TokenBucket}, shop)
+	if got := strings.Count(policies, "algorithm: TokenBucket\n"); got != 3 {
+		t.Errorf("%d policies with TokenBucket, want 3:\n%s", got, policies)
+	}
+}
+
+func TestImport_MergesDomains(t *testing.T) {
+	one := "domain: a\ndescriptors:\n- key: k\n  value: v\n" + ok
+	findings, policies := run(t, envoyratelimit.Options{MergeDomains: true}, one, "domain: a\ndescriptors:\n- key: k\n"+ok)
+	if len(findings) > 0 || !strings.Contains(policies, "except:\n      - v\n") {
+		t.Errorf("%v\n%s", findings, policies)
+	}
+	findings, _ = run(t, envoyratelimit.Options{MergeDomains: true}, one, one)
+	want := []string{"b.yaml:3: error: descriptor k=v is already defined at a.yaml:3; a key and a value can occur once in a list"}
+	if diff := cmp.Diff(want, findings); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestImport_CountsAllValuesOfASharedWildcardTogether(t *testing.T) {
+	_, policies := run(t, envoyratelimit.Options{}, "domain: a\ndescriptors:\n- key: k\n  value: v*\n  share_threshold: true\n"+ok)
+	if !strings.Contains(policies, `expression: '"all"'`) {
+		t.Error(policies)
+	}
+}
+
+func TestImport_AcceptsAnchorsAndMergedFields(t *testing.T) {
+	findings, policies := run(t, envoyratelimit.Options{}, "domain: a\ndescriptors:\n- key: k\n  rate_limit: &slow {unit: hour, requests_per_unit: 7}\n"+
+		"- key: l\n  rate_limit: *slow\n- key: m\n  rate_limit: {<<: *slow, requests_per_unit: 8}\n- key: n\n  rate_limit: {<<: [*slow]}\n")
+	if len(findings) > 0 || strings.Count(policies, "limit: 7\n") != 3 || strings.Count(policies, "limit: 8\n") != 1 {
+		t.Errorf("%v\n%s", findings, policies)
+	}
+}

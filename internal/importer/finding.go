@@ -1,0 +1,71 @@
+// Package importer converts the configuration of other rate limiters to policies.
+//
+// Each importer is a package below this one. It reads files with [Read] and returns a [Result]: policies, and a [Finding] for each part of
+// the configuration that becomes no policy or a policy that differs. This package writes and validates the policies.
+package importer
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Kind is the effect of a Finding.
+type Kind string
+
+const (
+	// Invalid is an error in the source, which its own program would reject as well. Nothing is imported.
+	Invalid Kind = "error"
+	// NotImported is a part of the source that no policy expresses.
+	NotImported Kind = "not imported"
+	// Note is a part of the source that is imported and needs no policy, or differs in something else than decisions.
+	Note Kind = "note"
+)
+
+// Place is a line of a file. The first line is 1.
+type Place struct {
+	File string
+	Line int
+}
+
+// Finding describes one line of the source.
+type Finding struct {
+	Place
+
+	Kind    Kind
+	Message string // what, why, and what to do
+}
+
+// String returns "config.yaml:12: not imported: message".
+func (f Finding) String() string {
+	return fmt.Sprintf("%s:%d: %s: %s", f.File, f.Line, f.Kind, f.Message)
+}
+
+// Result is what an importer made of the source.
+type Result struct {
+	Policies []Policy
+	Findings []Finding
+}
+
+// Add appends a Finding.
+func (r *Result) Add(at Place, kind Kind, format string, a ...any) {
+	r.Findings = append(r.Findings, Finding{at, kind, fmt.Sprintf(format, a...)})
+}
+
+// Count returns the number of findings of a kind.
+func (r *Result) Count(kind Kind) int {
+	n := 0
+	for _, f := range r.Findings {
+		if f.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// sort sorts the findings by place, and keeps the order of those of one line.
+func (r *Result) sort() {
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
+}

@@ -1,0 +1,96 @@
+package importer
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/weir-dev/weir/internal/policyfile"
+)
+
+// Output is the policies of one domain as a file.
+type Output struct {
+	Name    string // of the file, for example "shop.yaml"
+	Content []byte
+}
+
+// Finish names the policies, validates them as the API server and the operator do, and returns them as files. A policy that is not valid is
+// left out and reported: no importer needs to know every bound of the API.
+func (r *Result) Finish(loader *policyfile.Loader) ([]Output, error) {
+	setNames(r.Policies)
+	if err := r.validate(loader); err != nil {
+		return nil, err
+	}
+	r.sort()
+	var outputs []Output
+	for i := range r.Policies {
+		p := &r.Policies[i]
+		text, err := p.yaml()
+		if err != nil {
+			return nil, err
+		}
+		name := p.Domain + ".yaml"
+		if p.isCluster() {
+			name = "cluster.yaml"
+		}
+		at := 0
+		for at < len(outputs) && outputs[at].Name != name {
+			at++
+		}
+		if at == len(outputs) {
+			outputs = append(outputs, Output{Name: name})
+		} else {
+			outputs[at].Content = append(outputs[at].Content, "---\n"...)
+		}
+		outputs[at].Content = append(outputs[at].Content, text...)
+	}
+	return outputs, nil
+}
+
+// validate removes and reports the policies that are not valid, and notes policies that exceed the default budget of a Limiter.
+func (r *Result) validate(loader *policyfile.Loader) error {
+	var all bytes.Buffer
+	starts := make([]int, len(r.Policies)) // the line before each policy
+	line := 0
+	for i := range r.Policies {
+		text, err := r.Policies[i].yaml()
+		if err != nil {
+			return err
+		}
+		starts[i] = line
+		all.Write(text)
+		all.WriteString("---\n")
+		line += bytes.Count(text, []byte("\n")) + 1
+	}
+	policyAt := func(line int) int {
+		i := len(starts) - 1
+		for i > 0 && starts[i] >= line {
+			i--
+		}
+		return i
+	}
+	result := loader.Compile([]policyfile.File{{Name: "import", Content: all.Bytes()}})
+	invalid := map[int]bool{}
+	for _, problem := range result.Problems {
+		i := policyAt(problem.Line)
+		invalid[i] = true
+		r.Add(r.Policies[i].Place, NotImported, "%s", strings.TrimPrefix(problemText(problem), ": "))
+	}
+	for _, warning := range result.Warnings() {
+		if strings.HasPrefix(warning.Message, "with the default budget") {
+			r.Add(r.Policies[policyAt(warning.Line)].Place, Note, "%s", warning.Message)
+		}
+	}
+	kept := r.Policies[:0:0]
+	for i := range r.Policies {
+		if !invalid[i] {
+			kept = append(kept, r.Policies[i])
+		}
+	}
+	r.Policies = kept
+	return nil
+}
+
+func problemText(p policyfile.Problem) string {
+	return fmt.Sprintf("%s: %s", p.Field, p.Message)
+}

@@ -1,0 +1,171 @@
+package importer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxNodes bounds the values of a file, with its aliases expanded. A few aliases of aliases can stand for billions of values.
+const maxNodes = 1_000_000
+
+// document is one document of a file.
+type document struct {
+	file  string
+	nodes int // that were read
+	out   *Result
+}
+
+// Node is a value in a document. Its methods report what is invalid and return a zero value then.
+type Node struct {
+	*document
+
+	yaml *yaml.Node
+}
+
+// Place returns the line of the value.
+func (n Node) Place() Place { return Place{n.file, n.yaml.Line} }
+
+// Report reports a finding at the value.
+func (n Node) Report(kind Kind, format string, a ...any) { n.out.Add(n.Place(), kind, format, a...) }
+
+// Field is one field of a mapping.
+type Field struct {
+	Key   string
+	Place Place // of the key
+	Value Node
+}
+
+// IsNull reports whether the value is null or missing.
+func (n Node) IsNull() bool {
+	return n.yaml == nil || n.yaml.Kind == yaml.ScalarNode && n.yaml.ShortTag() == "!!null"
+}
+
+// Fields returns the fields of a mapping in their order. what names the mapping in messages. It reports duplicate fields, and all other
+// values than a mapping or null.
+func (n Node) Fields(what string) []Field {
+	switch {
+	case n.IsNull():
+		return nil
+	case n.yaml.Kind != yaml.MappingNode:
+		n.Report(Invalid, "%s must be a mapping of fields, but is %s", what, kindOf(n.yaml))
+		return nil
+	}
+	var fields []Field
+	var merged []Node
+	for i := 0; i+1 < len(n.yaml.Content); i += 2 {
+		key, value := n.at(n.yaml.Content[i]), n.at(n.yaml.Content[i+1])
+		if key.yaml.Tag == "!!merge" {
+			merged = append(merged, value)
+			continue
+		}
+		field := Field{key.yaml.Value, key.Place(), value}
+		if at := slices.IndexFunc(fields, func(f Field) bool { return f.Key == field.Key }); at >= 0 {
+			n.out.Add(field.Place, Invalid, "duplicate field %s of %s: it is already set in line %d; remove one of them", field.Key, what, fields[at].Place.Line)
+			continue
+		}
+		fields = append(fields, field)
+	}
+	return n.withMerged(fields, merged, what)
+}
+
+// withMerged adds the fields of mappings that are merged with "<<", unless the mapping has them itself.
+func (n Node) withMerged(fields []Field, merged []Node, what string) []Field {
+	for _, m := range merged {
+		parts := []Node{m}
+		if m.yaml.Kind == yaml.SequenceNode {
+			parts = m.Items(what)
+		}
+		for _, part := range parts {
+			for _, field := range part.Fields(what) {
+				if !slices.ContainsFunc(fields, func(f Field) bool { return f.Key == field.Key }) {
+					fields = append(fields, field)
+				}
+			}
+		}
+	}
+	return fields
+}
+
+// Items returns the items of a list. what names an item in messages. It reports all other values than a list or null.
+func (n Node) Items(what string) []Node {
+	switch {
+	case n.IsNull():
+		return nil
+	case n.yaml.Kind != yaml.SequenceNode:
+		n.Report(Invalid, "expected a list of %s, but found %s", what, kindOf(n.yaml))
+		return nil
+	}
+	var items []Node
+	for _, item := range n.yaml.Content {
+		items = append(items, n.at(item))
+	}
+	return items
+}
+
+// at returns a part of the document. It follows an alias.
+func (n Node) at(part *yaml.Node) Node {
+	if n.nodes++; n.nodes == maxNodes {
+		n.Report(Invalid, "the document has more than %d values with its aliases; write it without aliases of aliases", maxNodes)
+	}
+	if n.nodes >= maxNodes {
+		return Node{n.document, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: part.Line}}
+	}
+	if part.Kind == yaml.AliasNode {
+		return n.at(part.Alias)
+	}
+	return Node{n.document, part}
+}
+
+// Text returns the text of a scalar, for null "".
+func (n Node) Text(what string) string {
+	switch {
+	case n.IsNull():
+		return ""
+	case n.yaml.Kind != yaml.ScalarNode:
+		n.Report(Invalid, "%s must be a text, but is %s", what, kindOf(n.yaml))
+		return ""
+	}
+	return n.yaml.Value
+}
+
+// Bool returns a boolean, for null false.
+func (n Node) Bool(what string) (value bool) {
+	if !n.IsNull() && n.yaml.Decode(&value) != nil {
+		n.Report(Invalid, "%s must be true or false, but is %s", what, n.quoted())
+	}
+	return value
+}
+
+// Uint32 returns a whole number from 0 to 4294967295, for null 0.
+func (n Node) Uint32(what string) (value uint32) {
+	if !n.IsNull() && n.yaml.Decode(&value) != nil {
+		n.Report(Invalid, "%s must be a whole number from 0 to 4294967295, but is %s", what, n.quoted())
+	}
+	return value
+}
+
+func (n Node) quoted() string {
+	if n.yaml.Kind == yaml.ScalarNode {
+		return fmt.Sprintf("%q", n.yaml.Value)
+	}
+	return kindOf(n.yaml)
+}
+
+// Unknown reports a field that the format does not have.
+func (n Node) Unknown(f Field, what string, known ...string) {
+	n.out.Add(f.Place, Invalid, "unknown field %s of %s; the fields are %s", f.Key, what, strings.Join(known, ", "))
+}
+
+func kindOf(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	default:
+		return "a single value"
+	}
+}

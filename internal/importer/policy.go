@@ -1,0 +1,120 @@
+package importer
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// Policy is an imported policy.
+type Policy struct {
+	Place // of its source
+
+	// Domain is the domain of the requests. The policy is a RateLimitPolicy in the namespace of this name, or a ClusterRateLimitPolicy for
+	// the domain if Cluster is true or there can be no such namespace.
+	Domain  string
+	Cluster bool
+	// Path describes what the policy limits, and makes its name. It is unique in the domain.
+	Path []string
+	// Comment is about the source, without a line break.
+	Comment string
+	Spec    v1alpha1.RateLimitPolicySpec
+
+	name string
+}
+
+// maxName is the maximum length of the name of a policy.
+const maxName = 63
+
+// isCluster reports whether the policy is a ClusterRateLimitPolicy. No namespace has a name that is no DNS label, and policies in a namespace
+// called cluster are not enforced.
+func (p *Policy) isCluster() bool {
+	return p.Cluster || p.Domain == "cluster" || len(validation.IsDNS1123Label(p.Domain)) > 0
+}
+
+// setNames names the policies after their paths. Names that would be equal or too long end with a hash of the path, so that the name of a
+// policy does not depend on the order of the source.
+func setNames(policies []Policy) {
+	count := map[string]int{}
+	key := func(p *Policy) string {
+		if p.isCluster() {
+			return "/" + p.name
+		}
+		return p.Domain + "/" + p.name
+	}
+	for i := range policies {
+		p := &policies[i]
+		parts := p.Path
+		if p.isCluster() {
+			parts = slices.Concat([]string{p.Domain}, parts)
+		}
+		p.name = cmp.Or(slug(strings.Join(parts, "-")), "limit")
+		count[key(p)]++
+	}
+	for i := range policies {
+		p := &policies[i]
+		if count[key(p)] == 1 && len(p.name) <= maxName {
+			continue
+		}
+		sum := sha256.Sum256([]byte(fmt.Sprintf("%q%q", p.Domain, p.Path)))
+		p.name = strings.TrimRight(p.name[:min(len(p.name), maxName-9)], "-") + "-" + hex.EncodeToString(sum[:4])
+	}
+}
+
+// slug converts text to a DNS label of any length: lower-case letters, digits and single hyphens.
+func slug(text string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(text) {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			b.WriteRune(r)
+		} else if b.Len() > 0 && !strings.HasSuffix(b.String(), "-") {
+			b.WriteByte('-')
+		}
+	}
+	return strings.TrimRight(b.String(), "-")
+}
+
+// object returns the policy as an API object.
+func (p *Policy) object() any {
+	version := v1alpha1.GroupVersion.String()
+	if p.isCluster() {
+		return &v1alpha1.ClusterRateLimitPolicy{
+			TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "ClusterRateLimitPolicy"},
+			ObjectMeta: metav1.ObjectMeta{Name: p.name},
+			Spec:       v1alpha1.ClusterRateLimitPolicySpec{RateLimitPolicySpec: p.Spec, Domains: []v1alpha1.Domain{v1alpha1.Domain(p.Domain)}},
+		}
+	}
+	return &v1alpha1.RateLimitPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "RateLimitPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: p.name, Namespace: p.Domain},
+		Spec:       p.Spec,
+	}
+}
+
+// yaml returns the policy as a document, with its source in a comment.
+func (p *Policy) yaml() ([]byte, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p.object())
+	if err != nil {
+		return nil, fmt.Errorf("encode the policy of %s:%d: %w", p.File, p.Line, err)
+	}
+	delete(content, "status")
+	text, err := yaml.Marshal(content)
+	if err != nil {
+		return nil, fmt.Errorf("encode the policy of %s:%d: %w", p.File, p.Line, err)
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# %s:%d: %s\n", p.File, p.Line, strings.ReplaceAll(p.Comment, "\n", " "))
+	b.Write(text)
+	return b.Bytes(), nil
+}
