@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"strconv"
+	"strings"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -48,7 +50,7 @@ func (d *authEndpoint) Check(ctx context.Context, in *authv3.CheckRequest) (*aut
 	answer, err := d.engine.Check(ctx, &check)
 	switch {
 	case err == nil:
-		out := d.response(&answer, began)
+		out := d.response(&answer, isGRPC(check.Request.Headers), began)
 		observe(d.seconds, began)
 		return out, nil
 	case d.errorResponse && ctx.Err() == nil:
@@ -58,8 +60,8 @@ func (d *authEndpoint) Check(ctx context.Context, in *authv3.CheckRequest) (*aut
 	}
 }
 
-// response converts an answer to a message of Envoy.
-func (d *authEndpoint) response(a *engine.Answer, now time.Time) *authv3.CheckResponse {
+// response converts an answer to a message of Envoy. toGRPC is whether the client calls a gRPC service.
+func (d *authEndpoint) response(a *engine.Answer, toGRPC bool, now time.Time) *authv3.CheckResponse {
 	out := &authv3.CheckResponse{Status: &rpcstatus.Status{}}
 	setMetadata(out, d.metadata, []engine.Answer{*a})
 	fields, err := d.style.AppendFields(nil, a, now)
@@ -67,13 +69,30 @@ func (d *authEndpoint) response(a *engine.Answer, now time.Time) *authv3.CheckRe
 		d.log.Warn("a response has no rate-limit headers, because they cannot be formatted", "error", err)
 	}
 	if a.Allowed {
-		out.HttpResponse = &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{ResponseHeadersToAdd: options(fields)}}
+		out.HttpResponse = &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{ResponseHeadersToAdd: options(fields, d.joining())}}
 		return out
 	}
 	problem := reply.Denied(a)
 	out.Status.Code, out.Status.Message = int32(codes.ResourceExhausted), problem.Detail
-	out.HttpResponse = &authv3.CheckResponse_DeniedResponse{DeniedResponse: problemResponse(problem, fields)}
+	denied := problemResponse(problem, fields)
+	if toGRPC {
+		asGRPC(denied, problem.Detail)
+	}
+	out.HttpResponse = &authv3.CheckResponse_DeniedResponse{DeniedResponse: denied}
 	return out
+}
+
+// isGRPC reports whether Envoy answers a request with these headers in gRPC.
+func isGRPC(headers map[string]string) bool {
+	rest, found := strings.CutPrefix(headers["content-type"], "application/grpc")
+	return found && (rest == "" || rest[0] == '+')
+}
+
+// asGRPC changes a denial to the one of a gRPC service. Without a status, Envoy derives UNAVAILABLE from 429, which clients retry. Envoy
+// sends the body as the message.
+func asGRPC(denied *authv3.DeniedHttpResponse, message string) {
+	denied.Headers[0].Header = &corev3.HeaderValue{Key: "grpc-status", Value: strconv.Itoa(int(codes.ResourceExhausted))} // instead of the type
+	denied.Body = message
 }
 
 // errorResponse reports that there is no decision. The failure mode of Envoy then allows or denies the request.
@@ -89,16 +108,26 @@ func errorResponse(err error) *authv3.CheckResponse {
 func problemResponse(problem *reply.Problem, fields []reply.Field) *authv3.DeniedHttpResponse {
 	return &authv3.DeniedHttpResponse{
 		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(problem.Status)},
-		Headers: options(append([]reply.Field{problemType()}, fields...)),
+		Headers: options(append([]reply.Field{problemType()}, fields...), corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD),
 		Body:    string(problem.JSON()),
 	}
 }
 
-// options returns options that set fields and overwrite existing ones.
-func options(fields []reply.Field) []*corev3.HeaderValueOption {
+// joining returns how the fields of an allowed response join equal fields in it. The response has them if a later filter, for example
+// that of RLS, has denied the request, or if the service has limits of its own. Lists then have both. Of the other fields the earlier
+// ones stay: a denial must not show the limit of a policy that allowed the request.
+func (d *authEndpoint) joining() corev3.HeaderValueOption_HeaderAppendAction {
+	if d.style == reply.RateLimitHeaders {
+		return corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD
+	}
+	return corev3.HeaderValueOption_ADD_IF_ABSENT
+}
+
+// options returns options that add fields.
+func options(fields []reply.Field, action corev3.HeaderValueOption_HeaderAppendAction) []*corev3.HeaderValueOption {
 	var list []*corev3.HeaderValueOption
 	for _, header := range headers(fields) {
-		list = append(list, &corev3.HeaderValueOption{Header: header, AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD})
+		list = append(list, &corev3.HeaderValueOption{Header: header, AppendAction: action})
 	}
 	return list
 }

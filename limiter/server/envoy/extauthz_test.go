@@ -57,13 +57,57 @@ func search() rules.Rule {
 	}
 }
 
+func TestExtAuthz_DeniesGRPCCallsAsResourceExhausted(t *testing.T) {
+	for contentType, grpc := range map[string]bool{
+		"application/grpc": true, "application/grpc+proto": true, "application/grpc-web": false, "application/json": false,
+	} {
+		w := limiterOf(t, search())
+		a := attributes("GET", "/v1/search")
+		a.GetRequest().GetHttp().GetHeaders()["content-type"] = contentType
+		w.check(t, a)
+		w.check(t, a)
+		denied := w.check(t, a).GetDeniedResponse()
+		first, body := denied.GetHeaders()[0].GetHeader(), denied.GetBody()
+		if !grpc {
+			if first.GetKey() != "content-type" || body[0] != '{' {
+				t.Errorf("%s: %v", contentType, denied)
+			}
+			continue
+		}
+		if first.GetKey() != "grpc-status" || first.GetValue() != "8" || body != "over the limit of shop/search; retry in 60 s" ||
+			len(denied.GetHeaders()) != 4 {
+			t.Errorf("%s: %v", contentType, denied)
+		}
+	}
+}
+
+// A field with one value that a later filter or the service has set describes a stricter limit, or another one.
+func TestExtAuthz_AllowedResponseKeepsEarlierFields(t *testing.T) {
+	for style, want := range map[reply.Style]corev3.HeaderValueOption_HeaderAppendAction{
+		reply.RateLimitHeaders:  corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD, // a list
+		reply.XRateLimitHeaders: corev3.HeaderValueOption_ADD_IF_ABSENT,
+		reply.GitHubHeaders:     corev3.HeaderValueOption_ADD_IF_ABSENT,
+	} {
+		w := serve(t, Options{Engine: newEngine(t, noon(), search()), Style: style})
+		added := w.check(t, attributes("GET", "/v1/search")).GetOkResponse().GetResponseHeadersToAdd()
+		if len(added) < 2 {
+			t.Errorf("%s: %v", style, added)
+		}
+		for _, field := range added {
+			if got := field.GetAppendAction(); got != want {
+				t.Errorf("%s, %s: %v, want %v", style, field.GetHeader().GetKey(), got, want)
+			}
+		}
+	}
+}
+
 func TestExtAuthz_AllowsRequestsUpToTheLimit(t *testing.T) {
 	w := limiterOf(t, search())
 	wantJSON(t, w.check(t, attributes("GET", "/v1/search?q=x")), `{
 	  "status": {},
 	  "okResponse": {"responseHeadersToAdd": [
-	    {"header": {"key": "ratelimit", "value": "\"shop/search\";r=1;t=60"}, "appendAction": "OVERWRITE_IF_EXISTS_OR_ADD"},
-	    {"header": {"key": "ratelimit-policy", "value": "\"shop/search\";q=2;w=60"}, "appendAction": "OVERWRITE_IF_EXISTS_OR_ADD"}]},
+	    {"header": {"key": "ratelimit", "value": "\"shop/search\";r=1;t=60"}},
+	    {"header": {"key": "ratelimit-policy", "value": "\"shop/search\";q=2;w=60"}}]},
 	  "dynamicMetadata": {"descriptors": [{"result": "OK", "policies": [{"policy": "shop/search", "result": "OK"}]}],
 	                      "source": "memory", "revision": "sha256:1"}}`)
 	w.check(t, attributes("GET", "/v1//search"))
