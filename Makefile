@@ -30,8 +30,9 @@ test: ## Run all tests: unit, conformance, CRDs on a real API server, end to end
 	@hack/test.sh
 
 .PHONY: test-gateways
-test-gateways: ## Test the gateways whose programs come from Python wheels: Traefik (needs pip)
+test-gateways: ## Test the gateways whose programs come from Python wheels: Envoy and Traefik (needs pip)
 	go test -tags gateways -count=1 -run Traefik ./test/proxies
+	go test -tags gateways -count=1 ./test/gateways
 
 .PHONY: build
 build: ## Build bin/weir

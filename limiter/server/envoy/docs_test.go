@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stream/v3"                   // used in the configuration
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"                  // used in the configuration
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ratelimit/v3"                  // used in the configuration
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"                     // used in the configuration

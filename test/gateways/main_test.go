@@ -1,0 +1,33 @@
+//go:build gateways
+
+package gateways_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// TestMain builds weir once for all tests.
+func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "weir-gateways-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	path, err := fixture.BuildWeir(context.Background(), dir)
+	if err == nil {
+		err = os.Setenv("WEIR_BIN", path)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
