@@ -1,10 +1,12 @@
 package redisclient_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -205,6 +207,18 @@ func TestInspect_SummarizesAllPrimaries(t *testing.T) {
 	}
 }
 
+// isReloading reports whether a cluster client reloads its topology, or has done so within the 200 ms in which go-redis does not
+// repeat it. go-redis starts the goroutine before ReloadState returns.
+func isReloading() bool {
+	stacks := make([]byte, 1<<20)
+	return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("clusterStateHolder).LazyReload.func1"))
+}
+
+func awaitNoReload(t *testing.T) {
+	t.Helper()
+	fixture.Await(t, "go-redis ends its reload", func() bool { return !isReloading() })
+}
+
 // A cluster client finds new primaries only when it retries, and it does not.
 func TestRefreshTopology_ReloadsAfterErrorsThatShowAnOutage(t *testing.T) {
 	nodes := serveCluster(t, func(int) string { return "redis_version:7.2.4\r\n" })
@@ -218,19 +232,21 @@ func TestRefreshTopology_ReloadsAfterErrorsThatShowAnOutage(t *testing.T) {
 		}
 		return calls
 	}
-	before := reloads()
+	awaitNoReload(t)
 	for _, err := range []error{nil, reply("WRONGTYPE Operation against a key"), reply("NOSCRIPT No matching script")} {
 		client.RefreshTopology(t.Context(), err)
-	}
-	time.Sleep(50 * time.Millisecond)
-	if n := reloads() - before; n != 0 {
-		t.Errorf("%d reloads after replies of reachable nodes", n)
+		if isReloading() {
+			t.Errorf("reloads the topology after %v, the reply of a reachable node", err)
+		}
 	}
 	for _, err := range []error{io.EOF, reply("CLUSTERDOWN Hash slot not served")} {
 		before := reloads()
 		client.RefreshTopology(t.Context(), err)
+		if !isReloading() {
+			t.Errorf("does not reload the topology after %v", err)
+		}
 		fixture.Await(t, "the topology is reloaded after "+err.Error(), func() bool { return reloads() > before })
-		time.Sleep(300 * time.Millisecond) // go-redis does not reload more often
+		awaitNoReload(t)
 	}
 	server := serve(t, nil)
 	open(t, server.url()).RefreshTopology(t.Context(), io.EOF) // does nothing without a cluster
@@ -300,5 +316,5 @@ func TestRunEach_LooksForNewPrimariesIfANodeFails(t *testing.T) {
 		t.Errorf("kind %q of %v", kind, results[0].Err())
 	}
 	fixture.Await(t, "the topology is reloaded", func() bool { return reloads() > before })
-	time.Sleep(300 * time.Millisecond) // go-redis ends its reload
+	awaitNoReload(t)
 }
