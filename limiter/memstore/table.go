@@ -106,7 +106,7 @@ func (s *Store) sweep(now limiter.Instant) {
 
 // evict evicts counters, but not those of the current charges, until the rest fits into the memory.
 func (s *Store) evict(now limiter.Instant, current []limiter.Charge) {
-	for s.counters.bytes > s.maxBytes && len(s.counters.dense) > len(current) {
+	for s.counters.bytes > s.maxBytes {
 		victim := s.counters.leastSpent(now, current)
 		if victim < 0 {
 			return
