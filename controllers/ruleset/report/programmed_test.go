@@ -137,6 +137,38 @@ func TestPolicyStatus_ReadyWaitsAgainAfterAnEdit(t *testing.T) {
 	}
 }
 
+// The first Limiter cannot enforce the policy, the second is late for more than a minute, the third has just become late, and the last
+// enforces it.
+func TestPolicyStatus_ReadyWaitsForEachLimiterThatIsLate(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	var outcomes []outcome
+	for _, name := range []string{"empty", "stuck", "late", "enforcing"} {
+		outcomes = append(outcomes, outcome{
+			limiter: types.NamespacedName{Namespace: "weir", Name: name}, rule: &selection.Rule{Revision: "sha256:a"}, replicas: 2, acknowledged: 2, enforced: true,
+		})
+	}
+	outcomes[0].enforced, outcomes[0].replicas, outcomes[0].acknowledged = false, 0, 0
+	outcomes[1].enforced, outcomes[1].acknowledged = false, 1
+	status, _ := policyStatus(1, outcomes, v1alpha1.RateLimitPolicyStatus{}, now)
+	now = now.Add(time.Minute)
+	outcomes[2].enforced, outcomes[2].acknowledged = false, 1
+	status, due := policyStatus(1, outcomes, status, now)
+	want := "weir/late: 1 of 2 replicas enforce generation 1"
+	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); c.Reason != v1alpha1.ReasonPending || c.Message != want || !due.Equal(now.Add(time.Minute)) {
+		t.Errorf("Ready: %+v until %v, want Pending: %s for a minute", c, due, want)
+	}
+}
+
+// A policy that is invalid at one Limiter is listed for those that enforce it.
+func TestPolicyStatus_ListsTheLimitersThatHaveARule(t *testing.T) {
+	invalid := outcome{limiter: types.NamespacedName{Namespace: "weir", Name: "a"}}
+	enforced := outcome{limiter: types.NamespacedName{Namespace: "weir", Name: "b"}, rule: &selection.Rule{Revision: "sha256:a"}, enforced: true}
+	status, _ := policyStatus(1, []outcome{invalid, enforced}, v1alpha1.RateLimitPolicyStatus{}, time.Unix(1_800_000_000, 0))
+	if len(status.Limiters) != 1 || status.Limiters[0].Name != "b" || status.Effective == nil {
+		t.Errorf("lists %+v, effective %v; want the Limiter that has a rule", status.Limiters, status.Effective)
+	}
+}
+
 // An edit that changes no rule does not change since when the Limiter enforces the policy.
 func TestPolicyStatus_KeepsSinceWhenALimiterEnforcesThePolicy(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)

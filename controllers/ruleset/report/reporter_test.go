@@ -68,6 +68,7 @@ func (w statusWriter) Apply(_ context.Context, o runtime.ApplyConfiguration, _ .
 		return err
 	}
 	var request struct {
+		Kind     string
 		Metadata metav1.ObjectMeta
 		Status   json.RawMessage
 	}
@@ -77,6 +78,9 @@ func (w statusWriter) Apply(_ context.Context, o runtime.ApplyConfiguration, _ .
 	name := request.Metadata.Name
 	if err := w.failing[name]; err != nil {
 		return err
+	}
+	if isCluster := strings.HasPrefix(name, "cluster-"); isCluster != (request.Kind == "ClusterRateLimitPolicy") || isCluster && request.Metadata.Namespace != "" {
+		return fmt.Errorf("%s %s/%s", request.Kind, request.Metadata.Namespace, name)
 	}
 	w.written = append(w.written, name)
 	w.over[name] = request.Metadata.ResourceVersion
@@ -357,6 +361,8 @@ func TestReporter_WritesWhenADeadlinePasses(t *testing.T) {
 		t.Errorf("ready: %s, want Pending", ready())
 	}
 	r.now = r.now.Add(50 * time.Second)
+	r.round("", 10*time.Second)
+	r.receive()
 	r.round("", 10*time.Second)
 	r.now = r.now.Add(10 * time.Second)
 	r.round("daily", time.Minute)
