@@ -174,7 +174,7 @@ func (b Budget) Fit(all []Charge) (used Usage, over []Excess) {
 	return used, over
 }
 
-// within returns the rules that fit the budget in the order of all, what they use, and the problems of the others.
+// within returns the rules that fit the budget in the order of all, what they use, and the problems of the others in order of precedence.
 func (b Budget) within(all []compiled) (kept []rules.Rule, used Usage, problems []Problem) {
 	charges := make([]Charge, len(all))
 	for i := range all {
@@ -195,7 +195,6 @@ func (b Budget) within(all []compiled) (kept []rules.Rule, used Usage, problems 
 			kept = append(kept, all[i].rule)
 		}
 	}
-	slices.SortStableFunc(problems, func(x, y Problem) int { return cmp.Compare(x.Policy, y.Policy) })
 	return kept, used, problems
 }
 

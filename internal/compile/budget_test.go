@@ -129,4 +129,70 @@ func TestBudgetOf_ReplacesMissingLimitsByDefaults(t *testing.T) {
 	if diff := cmp.Diff(want, compile.BudgetOf(&spec)); diff != "" {
 		t.Errorf("budget (-want +got):\n%s", diff)
 	}
+	limits := func(from int64) v1alpha1.BudgetLimits {
+		return v1alpha1.BudgetLimits{Bytes: new(from), Rules: new(from + 1), Expressions: new(from + 2), RegularExpressions: new(from + 3)}
+	}
+	spec.PolicyBudget = v1alpha1.PolicyBudget{PerNamespace: limits(10), Total: limits(20)}
+	want = compile.Budget{
+		PerNamespace: compile.Usage{Bytes: 10, Rules: 11, Expressions: 12, RegularExpressions: 13},
+		Total:        compile.Usage{Bytes: 20, Rules: 21, Expressions: 22, RegularExpressions: 23},
+	}
+	if diff := cmp.Diff(want, compile.BudgetOf(&spec)); diff != "" {
+		t.Errorf("budget with all limits (-want +got):\n%s", diff)
+	}
+}
+
+func TestUsage_CountsEachExpression(t *testing.T) {
+	expression := new(v1alpha1.Expression(`request.method == "GET"`))
+	regex := v1alpha1.HeaderMatch{Name: "x", Type: v1alpha1.HeaderRegularExpression, Value: new("a+")}
+	exact := v1alpha1.HeaderMatch{Name: "x", Type: v1alpha1.HeaderExact, Value: new("a")}
+	http := func(m v1alpha1.HTTPMatch) func(*v1alpha1.RateLimitPolicySpec) {
+		return func(s *v1alpha1.RateLimitPolicySpec) { s.Match = &v1alpha1.Match{HTTP: &m} }
+	}
+	tier := func(when v1alpha1.When) func(*v1alpha1.RateLimitPolicySpec) {
+		return func(s *v1alpha1.RateLimitPolicySpec) {
+			s.Tiers = []v1alpha1.Tier{{Name: "t", When: when, Limit: new(int64(1))}}
+		}
+	}
+	for name, test := range map[string]struct {
+		change                          func(*v1alpha1.RateLimitPolicySpec)
+		expressions, regularExpressions int64
+	}{
+		"nothing":             {func(*v1alpha1.RateLimitPolicySpec) {}, 0, 0},
+		"match":               {http(v1alpha1.HTTPMatch{Expression: expression}), 1, 0},
+		"two regular headers": {http(v1alpha1.HTTPMatch{Headers: []v1alpha1.HeaderMatch{regex, exact, {Name: "y", Type: v1alpha1.HeaderRegularExpression, Value: new("b+")}}}), 0, 2},
+		"a path":              {http(v1alpha1.HTTPMatch{Paths: []v1alpha1.PathMatch{{Type: v1alpha1.PathRegularExpression, Value: "/a+"}, {Type: v1alpha1.PathExact, Value: "/b"}}}), 0, 1},
+		"identifier": {func(s *v1alpha1.RateLimitPolicySpec) {
+			s.Identifier = &v1alpha1.Identifier{Expression: new(v1alpha1.Expression("request.host"))}
+		}, 1, 0},
+		"cost": {func(s *v1alpha1.RateLimitPolicySpec) {
+			s.Cost = &v1alpha1.Cost{Expression: new(v1alpha1.Expression("2"))}
+		}, 1, 0},
+		"a cost without any":    {func(s *v1alpha1.RateLimitPolicySpec) { s.Cost = &v1alpha1.Cost{Value: new(int64(2))} }, 0, 0},
+		"tier":                  {tier(v1alpha1.When{Expression: expression}), 1, 0},
+		"header of a tier":      {tier(v1alpha1.When{Header: &regex}), 0, 1},
+		"exact value of a tier": {tier(v1alpha1.When{Header: &exact}), 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := policyOf("shop", "x", 1)
+			test.change(&policy.Spec)
+			got := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy}}.Usage(compile.DefaultIdentity())
+			if got.Rules != 1 || got.Bytes < 100 || got.Bytes > 500 || got.Expressions != test.expressions || got.RegularExpressions != test.regularExpressions {
+				t.Errorf("%+v, want one rule, %d expressions and %d regular ones", got, test.expressions, test.regularExpressions)
+			}
+		})
+	}
+}
+
+func TestCompileWithin_SortsProblemsByPolicy(t *testing.T) {
+	invalid := policyOf("m", "invalid", 1)
+	invalid.Spec.Window = "1 week"
+	policies := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policyOf("z", "over", 1), invalid, policyOf("a", "over", 1), policyOf("k", "kept", 9)}}
+	var got []string
+	for _, p := range policies.CompileWithin(compile.DefaultIdentity(), compile.Budget{Total: compile.Usage{Rules: 1}}).Problems {
+		got = append(got, p.Policy+" "+p.Reason)
+	}
+	if diff := cmp.Diff([]string{"a/over OverBudget", "m/invalid Invalid", "z/over OverBudget"}, got); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
 }
