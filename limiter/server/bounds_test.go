@@ -60,3 +60,47 @@ func TestAuth_AcceptsDomainsUpToTheBound(t *testing.T) {
 		}
 	}
 }
+
+func TestCheck_AcceptsDomainsUpToTheBound(t *testing.T) {
+	h := newHandler(t, newEngine(t, atNoon(), tenantRule("a", 9)))
+	for length, want := range map[int]int{253: http.StatusOK, 254: http.StatusBadRequest} {
+		body := strings.Replace(acme, `"shop"`, `"`+strings.Repeat("d", length)+`"`, 1)
+		if got := post(h, body).Code; got != want {
+			t.Errorf("a domain of %d bytes: status %d, want %d", length, got, want)
+		}
+	}
+}
+
+// Policies for HTTP requests match only a check with a property of an HTTP request.
+func TestDecode_DistinguishesDescriptorsFromHTTPRequests(t *testing.T) {
+	for more, want := range map[string]bool{
+		"":                          true,
+		`,"clientIP":"203.0.113.7"`: true,
+		`,"method":"GET"`:           false,
+		`,"host":"a"`:               false,
+		`,"path":"/"`:               false,
+		`,"query":{"q":["x"]}`:      false,
+		`,"headers":{"x":"y"}`:      false,
+		`,"claims":{"sub":"u"}`:     false,
+		`,"query":{"q":["x"]},"headers":{"x":"y"}`:  false,
+		`,"headers":{"x":"y"},"claims":{"sub":"u"}`: false,
+		`,"query":{"q":["x"]},"claims":{"sub":"u"}`: false,
+	} {
+		check, bad := decode([]byte(`{"domain":"shop","descriptors":[[{"key":"k","value":"v"}]]` + more + `}`))
+		if bad != nil || check.Request.NoHTTP != want {
+			t.Errorf("%s: NoHTTP is %v, want %v; %v", more, check.Request.NoHTTP, want, bad)
+		}
+	}
+}
+
+func TestClip_ShortensNamesAbove64Bytes(t *testing.T) {
+	for name, want := range map[string]string{
+		strings.Repeat("n", 64):       strings.Repeat("n", 64),
+		strings.Repeat("n", 65):       strings.Repeat("n", 64) + "…",
+		strings.Repeat("n", 63) + "é": strings.Repeat("n", 63) + "…",
+	} {
+		if got := clip(name); got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+}

@@ -96,9 +96,8 @@ func (t *jsonText) escaped(from int) string {
 	return s
 }
 
-// literal reads a number, true, false or null, and returns its text.
+// literal reads a number, true, false or null, and returns its text. The caller has called kind, which skips white space.
 func (t *jsonText) literal() string {
-	t.peek()
 	from := t.at
 	for t.at < len(t.text) {
 		switch t.text[t.at] {

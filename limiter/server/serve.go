@@ -35,7 +35,6 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.TLS != nil {
 		check.TLSConfig = s.TLS.Clone()
 		check.Protocols.SetHTTP2(true)
-		check.Protocols.SetUnencryptedHTTP2(false)
 	}
 	failed := make(chan error, 2)
 	go func() { failed <- serve(check, s.CheckListener) }()

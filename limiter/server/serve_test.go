@@ -1,12 +1,15 @@
 package server
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -179,6 +182,48 @@ func TestServer_ServesHTTP2WithoutTLS(t *testing.T) {
 	}
 }
 
+func TestServer_ServesTLSWithHTTP2(t *testing.T) {
+	certified := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
+	t.Cleanup(certified.Close)
+	trusting, ok := certified.Client().Transport.(*http.Transport)
+	if !ok {
+		t.Fatalf("a transport of type %T", certified.Client().Transport)
+	}
+	e := newEngine(t, atNoon(), tenantRule("a", 5))
+	readiness := NewReadiness(e, nil)
+	var log bytes.Buffer
+	s := &Server{
+		Check: newHandler(t, e), CheckListener: listen(t), Ops: NewOpsHandler(prometheus.NewRegistry(), readiness), OpsListener: listen(t),
+		TLS: &tls.Config{Certificates: certified.TLS.Certificates}, Readiness: readiness, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	r := &running{done: make(chan error, 1)}
+	go func() { r.done <- s.Run(ctx) }()
+	for major, protocol := range map[int]func(*http.Protocols){
+		1: func(p *http.Protocols) { p.SetHTTP1(true) },
+		2: func(p *http.Protocols) { p.SetHTTP2(true) },
+	} {
+		protocols := new(http.Protocols)
+		protocol(protocols)
+		transport := &http.Transport{Protocols: protocols, TLSClientConfig: trusting.TLSClientConfig.Clone()}
+		t.Cleanup(transport.CloseIdleConnections)
+		response, err := ask(&http.Client{Transport: transport, Timeout: patience}, "https://"+s.CheckListener.Addr().String()+"/v1/check", acme)
+		if err != nil || response.StatusCode != http.StatusOK || response.ProtoMajor != major {
+			t.Errorf("HTTP/%d: %+v, %v", major, response, err)
+		}
+	}
+	if response, err := ask(caller(t, nil), "http://"+s.OpsListener.Addr().String()+"/healthz", ""); err != nil || response.StatusCode != http.StatusOK {
+		t.Errorf("the ops server has TLS: %+v, %v", response, err)
+	}
+	stop()
+	if err := r.wait(t); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "msg=draining for=0s") {
+		t.Errorf("no line about the drain in %s", &log)
+	}
+}
+
 func TestServer_StopsWhenAListenerFails(t *testing.T) {
 	e := newEngine(t, atNoon())
 	readiness := NewReadiness(e, nil)
@@ -193,5 +238,8 @@ func TestServer_StopsWhenAListenerFails(t *testing.T) {
 	err := s.Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "serve on "+ops.Addr().String()) {
 		t.Errorf("error %v does not name the listener", err)
+	}
+	if !readiness.draining.Load() {
+		t.Error("the server is ready, although one of its listeners has failed")
 	}
 }
