@@ -222,7 +222,10 @@ func TestForget_WinsAgainstConcurrentRemember(t *testing.T) {
 	})
 	for range 2 {
 		wg.Go(func() {
-			for i := 0; i < 20_000 && find(i); i++ {
+			for i := range 20_000 {
+				if !find(i) {
+					return
+				}
 			}
 		})
 	}

@@ -53,7 +53,6 @@ func TestReset_FreesSlotsAndStates(t *testing.T) {
 	if err := s.Reset(t.Context(), keys); err != nil {
 		t.Fatal(err)
 	}
-	keys = nil
 	if used := heap() - before; used > 100_000 {
 		t.Errorf("%d bytes are used after all counters were deleted", used)
 	}
