@@ -1,11 +1,11 @@
 // Command prepare installs or builds the programs that the tests and the demo need and that are missing on this machine:
 //
+//   - cc: a C compiler, for the race detector
 //   - kube: kube-apiserver, etcd and kubectl
 //   - kube-controller-manager
 //   - redis: redis-server
 //   - nginx, haproxy, caddy
 //   - kustomize, helm, kube-score, promtool: to check manifests
-//   - cc: a C compiler, for the race detector
 //
 // Arguments select programs. The default is all of them.
 package main
@@ -43,6 +43,10 @@ type program struct {
 
 func programs() []program {
 	return []program{
+		// First, because the go command uses cgo if there is a C compiler. A later one would make it build the programs below again.
+		{name: "cc", optional: true, get: func(ctx context.Context, _ io.Writer) (string, error) {
+			return fixture.Program(ctx, "gcc", "gcc", "libc6-dev")
+		}},
 		{name: "kube", get: fixture.KubeAssets},
 		{name: "kube-controller-manager", get: fixture.ControllerManagerBinary},
 		{name: "redis", get: func(ctx context.Context, _ io.Writer) (string, error) { return fixture.RedisServer(ctx) }},
@@ -53,9 +57,6 @@ func programs() []program {
 		{name: "helm", get: pinned("helm")},
 		{name: "kube-score", get: pinned("kube-score")},
 		{name: "promtool", get: func(ctx context.Context, _ io.Writer) (string, error) { return tool.Path(ctx, "promtool") }},
-		{name: "cc", optional: true, get: func(ctx context.Context, _ io.Writer) (string, error) {
-			return fixture.Program(ctx, "gcc", "gcc", "libc6-dev")
-		}},
 	}
 }
 

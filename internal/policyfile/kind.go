@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -23,9 +24,11 @@ func kinds() []string { return []string{policyKind, clusterPolicyKind, limiterKi
 
 func isPolicyKind(kind string) bool { return kind == policyKind || kind == clusterPolicyKind }
 
-// newSchemas returns the schemas of all kinds, by kind.
+// schemas returns the schemas of all kinds, by kind. It parses them once: all loaders use the same CRDs.
+var schemas = sync.OnceValues(newSchemas) //nolint:gochecknoglobals // see above
+
 func newSchemas() (map[string]*policySchema, error) {
-	schemas := map[string]*policySchema{}
+	byKind := map[string]*policySchema{}
 	for kind, definition := range map[string]string{
 		policyKind: crd.RateLimitPolicies(), clusterPolicyKind: crd.ClusterRateLimitPolicies(), limiterKind: crd.Limiters(),
 	} {
@@ -33,9 +36,9 @@ func newSchemas() (map[string]*policySchema, error) {
 		if err != nil {
 			return nil, fmt.Errorf("schema of %s: %w", kind, err)
 		}
-		schemas[kind] = s
+		byKind[kind] = s
 	}
-	return schemas, nil
+	return byKind, nil
 }
 
 // unknownKind returns the message for an object of the group weir.dev with an unknown kind or version.

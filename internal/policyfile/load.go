@@ -40,11 +40,11 @@ type Result struct {
 
 // NewLoader returns a Loader. Policies without an identifier use the identity table.
 func NewLoader(identity compile.Identity) (*Loader, error) {
-	schemas, err := newSchemas()
+	all, err := schemas()
 	if err != nil {
 		return nil, err
 	}
-	return &Loader{schemas: schemas, identity: identity}, nil
+	return &Loader{schemas: all, identity: identity}, nil
 }
 
 // Load reads the files with [Read] and compiles them with [Loader.Compile]. It returns an error only if a file cannot be read. An invalid

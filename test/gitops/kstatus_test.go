@@ -19,6 +19,7 @@ func kstatus(t *testing.T, object *unstructured.Unstructured) string {
 func TestStates_HaveTheExpectedResultInToolsThatWait(t *testing.T) {
 	s := newServer(t)
 	all, expectations := states(t)
+	wait := waitResults{}
 	for _, state := range all {
 		t.Run(state.name, func(t *testing.T) {
 			want := expectations[state.name]
@@ -26,14 +27,15 @@ func TestStates_HaveTheExpectedResultInToolsThatWait(t *testing.T) {
 			if got := kstatus(t, object); got != want.Kstatus {
 				t.Errorf("kstatus is %s, want %s", got, want.Kstatus)
 			}
-			if got := s.satisfies(t, object, "Ready"); got != want.Wait {
+			if got := wait.satisfies(t, s, object, "Ready"); got != want.Wait {
 				t.Errorf("kubectl wait --for=condition=Ready succeeds: %v, want %v", got, want.Wait)
 			}
-			if got := s.satisfies(t, object, "Stalled"); got != (want.Kstatus == "Failed") {
+			if got := wait.satisfies(t, s, object, "Stalled"); got != (want.Kstatus == "Failed") {
 				t.Errorf("kubectl wait --for=condition=Stalled succeeds: %v", got)
 			}
 		})
 	}
+	t.Logf("kubectl wait ran %d times for %d states", len(wait), len(all))
 }
 
 // The schema has a default for status, because kstatus treats a new object without status as current.
