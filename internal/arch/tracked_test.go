@@ -1,0 +1,52 @@
+package arch
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The go command reuses the result of a package until a file or a variable changes that its test program has read. These suites test weir
+// without importing it: as a process, or by its sources and manifests. test/fixture tests what the two functions make the test
+// program read.
+func TestSuites_RunAgainWhenWeirChanges(t *testing.T) {
+	const process, sources = "fixture.BuildWeir(", `fixture.TrackPackage(t.Context(), "./cmd/weir")`
+	for suite, want := range map[string]string{
+		"test/e2e": process, "test/endpoints": process, "test/kubernetes": process, "test/proof": process, "test/proxies": process,
+		"test/readme": process, "test/reliability": process, "test/manifests": sources,
+	} {
+		if !strings.Contains(goFiles(t, suite), want) {
+			t.Errorf("%s has no call %s…): go test would report a cached result after a change of weir", suite, want)
+		}
+	}
+}
+
+// Every other package that starts weir must get the path of the binary in the same way.
+func TestSuites_StartOnlyATrackedBinary(t *testing.T) {
+	for pkg := range testsByPackage(t) {
+		text := goFiles(t, pkg)
+		starts := strings.Contains(text, "fixture.StartWeir(") || strings.Contains(text, "fixture.Weir(")
+		if starts && !strings.Contains(text, "fixture.BuildWeir(") && !strings.Contains(text, `os.Getenv("WEIR_BIN")`) {
+			t.Errorf("%s starts weir, but not the binary of fixture.BuildWeir: go test would report a cached result after a change of weir", pkg)
+		}
+	}
+}
+
+// goFiles returns the text of all Go files of a package.
+func goFiles(t *testing.T, pkg string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pkg), "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d Go files in %s, %v", len(files), pkg, err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	return all.String()
+}
