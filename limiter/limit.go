@@ -29,6 +29,8 @@ const (
 	MaxLogUnits = 1_000_000 // a log stores every unit; more units would take tens of megabytes per key
 	MinWindow   = time.Second
 	MaxWindow   = 720 * time.Hour
+	// MaxFixedWindow is the longest window of FixedWindow, which multiplies no units by times.
+	MaxFixedWindow = 365 * 24 * time.Hour
 	// MaxDrain is the longest time that a burst may take to drain: burst · window/limit.
 	MaxDrain = 10 * 365 * 24 * time.Hour
 )
@@ -44,11 +46,14 @@ type Limit struct {
 }
 
 // NewLimit returns the limit of units per window under algorithm. It returns an error for an unknown algorithm, units outside
-// 1 … [MaxUnits] ([MaxLogUnits] for a log), and windows that are not whole seconds within [MinWindow] … [MaxWindow].
+// 1 … [MaxUnits] ([MaxLogUnits] for a log), and windows that are not whole seconds within [MinWindow] … [MaxWindow]
+// ([MaxFixedWindow] for FixedWindow).
 func NewLimit(algorithm Algorithm, units int64, window time.Duration) (Limit, error) {
-	most := int64(MaxUnits)
+	most, longest := int64(MaxUnits), MaxWindow
 	switch algorithm {
-	case FixedWindow, SlidingWindowCounter, TokenBucket, LeakyBucket:
+	case FixedWindow:
+		longest = MaxFixedWindow
+	case SlidingWindowCounter, TokenBucket, LeakyBucket:
 	case SlidingWindowLog:
 		most = MaxLogUnits
 	default:
@@ -57,8 +62,8 @@ func NewLimit(algorithm Algorithm, units int64, window time.Duration) (Limit, er
 	if units < 1 || units > most {
 		return Limit{}, fmt.Errorf("limit %d is outside 1 … %d for %s", units, most, algorithm)
 	}
-	if window < MinWindow || window > MaxWindow || window%time.Second != 0 {
-		return Limit{}, fmt.Errorf("window %v is not a whole number of seconds within %v … %v", window, MinWindow, MaxWindow)
+	if window < MinWindow || window > longest || window%time.Second != 0 {
+		return Limit{}, fmt.Errorf("window %v is not a whole number of seconds within %v … %v", window, MinWindow, longest)
 	}
 	l := Limit{algorithm: algorithm, units: units, window: window}
 	if algorithm == TokenBucket {

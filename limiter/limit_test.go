@@ -65,6 +65,8 @@ func TestNewLimit_RejectsValuesOutsideTheBounds(t *testing.T) {
 		"too many units for a log":     {limiter.SlidingWindowLog, limiter.MaxLogUnits + 1, time.Second, "limit 1000001 is outside 1 … 1000000 for SlidingWindowLog"},
 		"a window too short":           {limiter.SlidingWindowLog, 1, time.Second - 1, "window 999.999999ms is not"},
 		"a window too long":            {limiter.SlidingWindowLog, 1, limiter.MaxWindow + time.Second, "window 720h0m1s is not"},
+		"the longest fixed window":     {limiter.FixedWindow, limiter.MaxUnits, 365 * 24 * time.Hour, ""},
+		"a fixed window too long":      {limiter.FixedWindow, 1, 365*24*time.Hour + time.Second, "window 8760h0m1s is not a whole number of seconds within 1s … 8760h0m0s"},
 		"a window of 1.5 seconds":      {limiter.SlidingWindowLog, 1, 1500 * time.Millisecond, "not a whole number of seconds"},
 		"a negative window":            {limiter.SlidingWindowLog, 1, -time.Second, "window -1s is not"},
 	}

@@ -46,6 +46,7 @@ type RateLimitPolicyList struct {
 // RateLimitPolicySpec is a limit and the requests that it applies to.
 //
 // +kubebuilder:validation:XValidation:rule="self.algorithm != 'SlidingWindowLog' || self.limit <= 1000000",fieldPath=".limit",message="limit must be at most 1000000 with algorithm SlidingWindowLog, which stores every admitted unit; use SlidingWindowCounter for a higher limit"
+// +kubebuilder:validation:XValidation:rule="self.algorithm == 'FixedWindow' || size(self.window) < 2 || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= 2592000",fieldPath=".window",message="window must be at most 720h (30d), unless algorithm is FixedWindow; use a shorter window or FixedWindow"
 // +kubebuilder:validation:XValidation:rule="!has(self.burst) || self.algorithm in ['TokenBucket', 'LeakyBucket']",fieldPath=".burst",message="burst is valid only with algorithm TokenBucket (capacity) or LeakyBucket (queue length); remove burst or use one of these algorithms"
 // +kubebuilder:validation:XValidation:rule="!has(self.burst) || self.algorithm != 'TokenBucket' || self.burst > 0",fieldPath=".burst",message="burst must be at least 1 with algorithm TokenBucket, because an empty bucket admits no request; omit burst to use limit as the capacity"
 // +kubebuilder:validation:XValidation:rule="!has(self.burst) || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || self.burst * (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= self.limit * 315360000",fieldPath=".burst",message="burst takes longer than ten years to drain at this limit and window; use a lower burst"
@@ -78,7 +79,7 @@ type RateLimitPolicySpec struct {
 	// +kubebuilder:validation:Maximum=1000000000
 	Limit int64 `json:"limit"`
 	// window is the length of the window: hours, minutes and seconds such as 30s, 1m, 1h30m or 24h, or days such as 1d. It must be from
-	// 1s to 720h (30d).
+	// 1s to 720h (30d), and with algorithm FixedWindow to 8760h (365d).
 	// +required
 	Window Window `json:"window"`
 	// algorithm is the algorithm that counts units. SlidingWindowLog is exact and stores every admitted unit. SlidingWindowCounter stores
@@ -159,7 +160,7 @@ const (
 
 // Window is a duration in whole seconds: hours, minutes and seconds such as 1h30m, or days such as 1d.
 // +kubebuilder:validation:MaxLength=16
-// +kubebuilder:validation:XValidation:rule="self.matches('^[1-9][0-9]?d$') ? int(self.substring(0, size(self) - 1)) <= 30 : self.matches('^([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?$') && size(self) > 1 && duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="window must be from 1s to 720h, in whole hours, minutes and seconds (90s, 1h30m, 24h) or in days alone (1d to 30d)"
+// +kubebuilder:validation:XValidation:rule="self.matches('^[1-9][0-9]{0,2}d$') ? int(self.substring(0, size(self) - 1)) <= 365 : self.matches('^([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?$') && size(self) > 1 && duration(self) >= duration('1s') && duration(self) <= duration('8760h')",message="window must be from 1s to 8760h, in whole hours, minutes and seconds (90s, 1h30m, 24h) or in days alone (1d to 365d)"
 type Window string
 
 // Algorithm is the algorithm that counts units.

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -108,6 +109,10 @@ func countingOf(spec *v1alpha1.RateLimitPolicySpec) counting {
 		how.algorithm = limiter.SlidingWindowCounter
 	}
 	how.window, how.windowErr = ParseWindow(spec.Window)
+	if how.windowErr == nil && how.window > limiter.MaxWindow && how.algorithm != limiter.FixedWindow {
+		how.windowErr = errors.New("window must be at most 720h (30d), unless algorithm is FixedWindow; use a shorter window or FixedWindow")
+		how.window = limiter.MinWindow
+	}
 	how.window = max(how.window, limiter.MinWindow)
 	return how
 }

@@ -10,27 +10,27 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// ParseWindow parses a window such as "30s", "1h30m", "24h" or "1d". It must be from limiter.MinWindow to limiter.MaxWindow.
+// ParseWindow parses a window such as "30s", "1h30m", "24h" or "1d". It must be from limiter.MinWindow to limiter.MaxFixedWindow.
 func ParseWindow(window v1alpha1.Window) (time.Duration, error) {
 	seconds, ok := parseDays(string(window))
 	if !ok {
 		seconds, ok = parseClock(string(window))
 	}
 	// Seconds are compared, because 9999999h exceeds the range of a Duration.
-	if !ok || seconds < int64(limiter.MinWindow/time.Second) || seconds > int64(limiter.MaxWindow/time.Second) {
-		return 0, fmt.Errorf("window %q must be from 1s to 720h, in whole hours, minutes and seconds (90s, 1h30m, 24h) "+
-			"or in days alone (1d to 30d)", window)
+	if !ok || seconds < int64(limiter.MinWindow/time.Second) || seconds > int64(limiter.MaxFixedWindow/time.Second) {
+		return 0, fmt.Errorf("window %q must be from 1s to 8760h, in whole hours, minutes and seconds (90s, 1h30m, 24h) "+
+			"or in days alone (1d to 365d)", window)
 	}
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// parseDays parses a number of days, such as "30d": at most two digits, without a leading zero.
+// parseDays parses a number of days, such as "30d": at most three digits, without a leading zero.
 func parseDays(s string) (seconds int64, ok bool) {
 	digits, ok := strings.CutSuffix(s, "d")
 	if !ok || strings.HasPrefix(digits, "0") {
 		return 0, false
 	}
-	days, rest, ok := leadingNumber(digits, 2)
+	days, rest, ok := leadingNumber(digits, 3)
 	return days * 24 * 60 * 60, ok && rest == ""
 }
 

@@ -26,6 +26,9 @@ func TestParseWindow_AcceptsValidWindows(t *testing.T) {
 		"720h":       720 * time.Hour,
 		"719h59m60s": 720 * time.Hour,
 		"2592000s":   720 * time.Hour,
+		"100d":       2400 * time.Hour,
+		"365d":       8760 * time.Hour,
+		"8760h":      8760 * time.Hour,
 	} {
 		got, err := compile.ParseWindow(window)
 		if err != nil || got != want {
@@ -35,10 +38,10 @@ func TestParseWindow_AcceptsValidWindows(t *testing.T) {
 }
 
 func TestParseWindow_RejectsInvalidWindows(t *testing.T) {
-	const reason = " must be from 1s to 720h, in whole hours, minutes and seconds (90s, 1h30m, 24h) or in days alone (1d to 30d)"
+	const reason = " must be from 1s to 8760h, in whole hours, minutes and seconds (90s, 1h30m, 24h) or in days alone (1d to 365d)"
 	for _, window := range []v1alpha1.Window{
 		"", "1", "s", "d", "1.5h", "-1s", "+1s", "500ms", "1m1h", "1s1s", "1d12h", "01d", "0d", "1w", " 1m", "1m ", "1M",
-		"0s", "0h0m0s", "31d", "100d", "720h1s",
+		"0s", "0h0m0s", "366d", "0365d", "8760h1s",
 		"9999999h",                      // exceeds the range of time.Duration
 		"12345678s",                     // more digits than the API allows
 		"99999999999999999999999999h1s", // exceeds the range of an integer
@@ -52,7 +55,7 @@ func TestParseWindow_RejectsInvalidWindows(t *testing.T) {
 
 func TestParseWindow_AcceptsEveryCanonicalDuration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		want := time.Duration(rapid.IntRange(1, 720*3600).Draw(t, "seconds")) * time.Second
+		want := time.Duration(rapid.IntRange(1, 8760*3600).Draw(t, "seconds")) * time.Second
 		got, err := compile.ParseWindow(v1alpha1.Window(want.String()))
 		if err != nil || got != want {
 			t.Fatalf("ParseWindow(%q) = %v, %v", want, got, err)

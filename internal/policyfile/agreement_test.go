@@ -154,7 +154,7 @@ func TestCompile_AgreesWithTheSchemaOnNumbers(t *testing.T) {
 		policy.APIVersion, policy.Kind = v1alpha1.GroupVersion.String(), policyKind
 		policy.Spec = v1alpha1.RateLimitPolicySpec{
 			Axis: v1alpha1.AxisUser, Limit: number.Draw(t, "limit"), Burst: optional.Draw(t, "burst"),
-			Window: rapid.SampledFrom([]v1alpha1.Window{"1s", "720h", "30d", "31d", "999999h", "9999999h"}).Draw(t, "window"),
+			Window: rapid.SampledFrom([]v1alpha1.Window{"1s", "720h", "30d", "31d", "365d", "8760h", "366d", "999999h", "9999999h"}).Draw(t, "window"),
 			Algorithm: rapid.SampledFrom([]v1alpha1.Algorithm{
 				"FixedWindow", "SlidingWindowLog", "SlidingWindowCounter", "TokenBucket", "LeakyBucket",
 			}).Draw(t, "algorithm"),

@@ -124,7 +124,11 @@ func newHistory(rt *rapid.T, clock *Clock, subject Subject, number int) *history
 
 func drawLimit(rt *rapid.T) limiter.Limit {
 	algorithm := rapid.SampledFrom(algorithms()).Draw(rt, "algorithm")
-	window := rapid.SampledFrom([]time.Duration{time.Second, 7 * time.Second, time.Minute, limiter.MaxWindow}).Draw(rt, "window")
+	windows := []time.Duration{time.Second, 7 * time.Second, time.Minute, limiter.MaxWindow}
+	if algorithm == limiter.FixedWindow {
+		windows = append(windows, limiter.MaxFixedWindow)
+	}
+	window := rapid.SampledFrom(windows).Draw(rt, "window")
 	return drawBurst(rt, mustLimit(algorithm, drawUnits(rt, algorithm), window))
 }
 

@@ -69,7 +69,11 @@ func specCases() []schemaCase {
 			at: "spec.window", kind: "maxLength", accepted: `spec: {window: 00001h0000001m1s}`, rejected: `spec: {window: 00001h0000001m01s}`,
 			message: "may not be more than 16 bytes",
 		},
-		{at: "spec.window", kind: kindRule, accepted: `spec: {window: 720h}`, rejected: `spec: {window: 720h1s}`, message: windowMessage},
+		{at: "spec.window", kind: kindRule, accepted: `spec: {algorithm: FixedWindow, window: 8760h}`, rejected: `spec: {algorithm: FixedWindow, window: 8760h1s}`, message: windowMessage},
+		{
+			at: "spec", kind: kindRule, field: "spec.window", accepted: `spec: {algorithm: TokenBucket, window: 720h}`, rejected: `spec: {algorithm: TokenBucket, window: 720h1s}`,
+			message: "window must be at most 720h (30d), unless algorithm is FixedWindow; use a shorter window or FixedWindow",
+		},
 		{
 			at: "spec.algorithm", kind: "enum", accepted: `spec: {algorithm: FixedWindow}`, rejected: `spec: {algorithm: GCRA}`,
 			message: `Unsupported value: "GCRA": supported values: "FixedWindow", "SlidingWindowLog", "SlidingWindowCounter", "TokenBucket", "LeakyBucket"`,
@@ -124,7 +128,7 @@ func specCases() []schemaCase {
 }
 
 const (
-	windowMessage     = "window must be from 1s to 720h, in whole hours, minutes and seconds (90s, 1h30m, 24h) or in days alone (1d to 30d)"
+	windowMessage     = "window must be from 1s to 8760h, in whole hours, minutes and seconds (90s, 1h30m, 24h) or in days alone (1d to 365d)"
 	identifierMessage = "exactly one of the fields in [header query cookie claim descriptor expression] must be set"
 	tokenMessage      = " name must be one or more letters, digits or characters of !#$%&*+-.^_|~"
 )

@@ -71,7 +71,8 @@ func TestSchema_ExplainsInvalidFields(t *testing.T) {
 		{"a window with a fraction", withWindow("1.5h"), window, windowMessage},
 		{"a window shorter than a second", withWindow("100ms"), window, windowMessage},
 		{"a window in weeks", withWindow("1w"), window, windowMessage},
-		{"a window of 31 days", withWindow("31d"), window, windowMessage},
+		{"a window of 31 days", withWindow("31d"), window, "window must be at most 720h (30d), unless algorithm is FixedWindow; use a shorter window or FixedWindow"},
+		{"a fixed window of 366 days", `spec: {window: 366d, algorithm: FixedWindow}`, "spec.window", windowMessage},
 		{"a window of zero days", withWindow("0d"), window, windowMessage},
 		{"a window of days and hours", withWindow("1d12h"), window, windowMessage},
 		{"a negative window", withWindow("-1m"), window, windowMessage},
@@ -131,6 +132,7 @@ func TestSchema_AcceptsValidFields(t *testing.T) {
 	for _, c := range []struct{ name, change string }{
 		{"a window of one day, in days", `spec: {window: 1d}`},
 		{"a window of 30 days", `spec: {window: 30d}`},
+		{"a fixed window of 365 days", `spec: {window: 365d, algorithm: FixedWindow}`},
 		{"a window of all units", `spec: {window: 1h30m15s}`},
 		{"a window of many seconds", `spec: {window: 2592000s}`},
 		{"a window in the format of Go durations", `spec: {window: 24h0m0s}`},

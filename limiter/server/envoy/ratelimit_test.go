@@ -250,6 +250,7 @@ func TestSetUnit_ReportsTheWindow(t *testing.T) {
 		day:              {`"unit": "DAY"`, `"unit": "DAY"`},
 		week:             {`"unit": "WEEK"`, `"unit": "WEEK"`},
 		month:            {`"unit": "MONTH"`, `"unit": "MONTH"`},
+		365 * day:        {`"unit": "YEAR"`, `"unit": "YEAR"`},
 		90 * time.Second: {`"unit": "UNKNOWN"`, `"unit": "SECOND", "unitMultiplier": 90`},
 		15 * time.Minute: {`"unit": "UNKNOWN"`, `"unit": "MINUTE", "unitMultiplier": 15`},
 		12 * time.Hour:   {`"unit": "UNKNOWN"`, `"unit": "HOUR", "unitMultiplier": 12`},

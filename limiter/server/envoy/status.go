@@ -13,11 +13,12 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 )
 
-// Units of Envoy without a constant in Go. A month has 30 days, as in Envoy.
+// Units of Envoy without a constant in Go. A month has 30 days and a year 365, as in Envoy.
 const (
 	day   = 24 * time.Hour
 	week  = 7 * day
 	month = 30 * day
+	year  = 365 * day
 )
 
 func code(allowed bool) ratelimitv3.RateLimitResponse_Code {
@@ -71,6 +72,7 @@ func setUnit(limit *ratelimitv3.RateLimitResponse_RateLimit, window time.Duratio
 		length time.Duration
 		unit   ratelimitv3.RateLimitResponse_RateLimit_Unit
 	}{
+		{year, ratelimitv3.RateLimitResponse_RateLimit_YEAR},
 		{month, ratelimitv3.RateLimitResponse_RateLimit_MONTH},
 		{week, ratelimitv3.RateLimitResponse_RateLimit_WEEK},
 		{day, ratelimitv3.RateLimitResponse_RateLimit_DAY},

@@ -19,7 +19,7 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	// With algorithm SlidingWindowLog, the maximum is 1000000.
 	Limit *int64 `json:"limit,omitempty"`
 	// window is the length of the window: hours, minutes and seconds such as 30s, 1m, 1h30m or 24h, or days such as 1d. It must be from
-	// 1s to 720h (30d).
+	// 1s to 720h (30d), and with algorithm FixedWindow to 8760h (365d).
 	Window *apiv1alpha1.Window `json:"window,omitempty"`
 	// algorithm is the algorithm that counts units. SlidingWindowLog is exact and stores every admitted unit. SlidingWindowCounter stores
 	// three integers per counter and approximates the sliding window. FixedWindow starts each window at a multiple of its length (UTC).
