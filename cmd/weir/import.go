@@ -78,6 +78,7 @@ func importFrom(source importSource) *cobra.Command {
 	cmd.Flags().StringVarP(&target.directory, "output", "o", "",
 		"directory for the policies, which is created if it is missing. Existing files of the same names are replaced")
 	cmd.Flags().BoolVar(&target.partial, "partial", false, "write the policies even if parts of the source are not imported")
+	cmd.Flags().BoolVar(&target.shadow, "shadow", false, "write all policies with enforcement Shadow, to compare their decisions before they deny requests")
 	return cmd
 }
 
@@ -85,9 +86,15 @@ func importFrom(source importSource) *cobra.Command {
 type importTarget struct {
 	directory string // "" is standard output
 	partial   bool
+	shadow    bool // write all policies in Shadow
 }
 
 func (t importTarget) write(result *importer.Result, stdout, stderr io.Writer) error {
+	for i := range result.Policies {
+		if t.shadow {
+			result.Policies[i].Spec.Enforcement = v1alpha1.EnforcementShadow
+		}
+	}
 	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
 	if err != nil {
 		return err

@@ -59,6 +59,10 @@ func TestImport_WritesPoliciesAndReportsTheRest(t *testing.T) {
 				"bad.yaml:1: error: domain is missing or empty; set it to the domain of the rate limit filter of Envoy\n" +
 				"0 policies, 2 errors, 0 not imported, 0 notes; nothing was written: correct the errors\n",
 		},
+		"policies in Shadow": {
+			args:   []string{"envoy-ratelimit", "good.yaml", "--shadow"},
+			stdout: strings.Replace(importedPolicy, "  identifier:", "  enforcement: Shadow\n  identifier:", 1), stderr: "1 policy, 0 errors, 0 not imported, 0 notes\n",
+		},
 		"an unknown algorithm": {
 			args: []string{"envoy-ratelimit", "good.yaml", "--algorithm", "GCRA"}, status: 2,
 			stderr: "weir import envoy-ratelimit: invalid --algorithm \"GCRA\": use one of FixedWindow, SlidingWindowCounter, SlidingWindowLog, TokenBucket, LeakyBucket\n",

@@ -29,7 +29,7 @@ func drawNodes(t *rapid.T, depth int) []*node {
 			n.shared = rapid.Bool().Draw(t, "share_threshold")
 		}
 		if rapid.IntRange(0, 3).Draw(t, "limited") > 0 {
-			n.limit = &limit{requests: rapid.IntRange(0, 3).Draw(t, "requests"), unit: rapid.SampledFrom([]string{"second", "minute", "hour", "month"}).Draw(t, "unit")}
+			n.limit = &limit{requests: rapid.IntRange(0, 3).Draw(t, "requests"), unit: rapid.SampledFrom([]string{"second", "minute", "hour", "week", "month", "year"}).Draw(t, "unit")}
 			n.limit.unlimited = rapid.IntRange(0, 7).Draw(t, "unlimited") == 0
 			n.shadow = rapid.IntRange(0, 5).Draw(t, "shadow") == 0
 		}

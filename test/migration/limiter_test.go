@@ -40,6 +40,7 @@ type weir struct {
 	client ratelimitv3.RateLimitServiceClient
 	engine *engine.Engine
 	loader *policyfile.Loader
+	shadow bool         // import all policies in Shadow
 	now    atomic.Int64 // nanoseconds
 }
 
@@ -86,6 +87,11 @@ func (w *weir) reset() {
 func (w *weir) importFrom(t TB, config, counters string) *importer.Result {
 	t.Helper()
 	result := envoyratelimit.Import([]policyfile.File{{Name: "config.yaml", Content: []byte(config)}}, envoyratelimit.Options{Algorithm: v1alpha1.FixedWindow})
+	for i := range result.Policies {
+		if w.shadow {
+			result.Policies[i].Spec.Enforcement = v1alpha1.EnforcementShadow
+		}
+	}
 	outputs, err := result.Finish(w.loader)
 	if err != nil {
 		t.Fatalf("%v", err)
