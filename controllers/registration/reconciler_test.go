@@ -86,7 +86,10 @@ func TestReconcile_WritesNothingWhenNothingChanged(t *testing.T) {
 	h := newRegisteredHarness(t)
 	h.drainEvents()
 	h.writes = nil
-	h.reconcile()
+	// The Secret with the CAs is read, not watched.
+	if again := h.reconcile().RequeueAfter; again != 30*time.Second {
+		t.Errorf("reconciled again after %v, want 30 s", again)
+	}
 	h.restart()
 	h.reconcile()
 	if events := h.drainEvents(); len(h.writes)+len(events) > 0 {

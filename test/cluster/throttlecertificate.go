@@ -39,29 +39,41 @@ func (w *tenants) renewThrottleCertificate(ctx context.Context) error {
 }
 
 // deleteThrottleSecret deletes the Secret and waits until the operator has restored it: with the same certificate, which it has in memory,
-// and with a second CA, which API servers must trust before it signs.
+// and with a second CA, which API servers must trust before it signs. The operator reads the CAs of the webhook every 30 seconds, and when a
+// Deployment of a Limiter changes. Therefore deleteThrottleSecret annotates the Deployment.
 func (w *tenants) deleteThrottleSecret(ctx context.Context, secret *corev1.Secret) error {
 	if err := w.run(ctx, "kubectl", "-n", system, "delete", "secret", secret.Name); err != nil {
 		return err
 	}
-	w.within(ctx, 30*time.Second, "the Secret exists again, and API servers trust all its CAs", func(ctx context.Context) error {
+	w.within(ctx, 10*time.Second, "the Secret exists again, with a second CA", func(ctx context.Context) error {
 		if err := w.Get(ctx, client.ObjectKeyFromObject(secret), secret); err != nil {
 			return err
 		}
+		if n := bytes.Count(secret.Data["ca.crt"], []byte("BEGIN CERTIFICATE")); n < 2 {
+			return fmt.Errorf("the Secret has %d CAs", n)
+		}
+		return nil
+	})
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: limiterPods}}
+	if err := change(ctx, w.scenario, deployment, func(d *appsv1.Deployment) { annotateSynced(&d.ObjectMeta) }); err != nil {
+		return err
+	}
+	w.within(ctx, 10*time.Second, "API servers trust all CAs in the Secret", func(ctx context.Context) error {
 		configuration := throttleConfiguration()
 		if err := w.Get(ctx, client.ObjectKeyFromObject(configuration), configuration); err != nil {
 			return err
 		}
-		cas := secret.Data["ca.crt"]
-		if n := bytes.Count(cas, []byte("BEGIN CERTIFICATE")); n < 2 {
-			return fmt.Errorf("the Secret has %d CAs", n)
-		}
-		if !bytes.Equal(bytes.TrimSpace(configuration.Webhooks[0].ClientConfig.CABundle), bytes.TrimSpace(cas)) {
+		if !bytes.Equal(bytes.TrimSpace(configuration.Webhooks[0].ClientConfig.CABundle), bytes.TrimSpace(secret.Data["ca.crt"])) {
 			return errors.New("the webhook has another bundle")
 		}
 		return nil
 	})
 	return nil
+}
+
+// annotateSynced changes an object so that its controllers look at it immediately.
+func annotateSynced(object *metav1.ObjectMeta) {
+	metav1.SetMetaDataAnnotation(object, "e2e.weir.dev/synced", time.Now().Format(time.RFC3339Nano))
 }
 
 // rotateThrottle backdates the second CA, so that the operator does not wait before it signs with it.
@@ -101,10 +113,7 @@ func (w *tenants) allPresent(ctx context.Context, certificate []byte) error {
 	}
 	began := time.Now()
 	for i := range pods {
-		err := change(ctx, w.scenario, &pods[i], func(pod *corev1.Pod) {
-			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "e2e.weir.dev/synced", began.Format(time.RFC3339Nano))
-		})
-		if err != nil {
+		if err := change(ctx, w.scenario, &pods[i], func(pod *corev1.Pod) { annotateSynced(&pod.ObjectMeta) }); err != nil {
 			return err
 		}
 	}
