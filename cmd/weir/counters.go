@@ -124,6 +124,7 @@ type counters struct {
 	source  engine.Source
 	options []engine.Option
 	metrics []prometheus.Collector
+	memory  int64 // of the process, in bytes
 	// The fields below are nil if the counters are in this process.
 	client   *redisclient.Client
 	redis    *redisstore.Store
@@ -145,7 +146,7 @@ func memoryCounters(f counterFlags) (*counters, error) {
 	gauge := func(name, help string, value func(memstore.Stats) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(store.Stats()) })
 	}
-	return &counters{store: store, source: engine.SourceMemory, options: options, metrics: []prometheus.Collector{
+	return &counters{store: store, source: engine.SourceMemory, options: options, memory: memory, metrics: []prometheus.Collector{
 		gauge("weir_memory_counters", "Counters of weir serve without Redis.", func(s memstore.Stats) float64 { return float64(s.Counters) }),
 		gauge("weir_memory_bytes", "Approximate memory of the counters of weir serve without Redis, in bytes.",
 			func(s memstore.Stats) float64 { return float64(s.Bytes) }),
@@ -194,7 +195,7 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 	counts.Share(local.Peers{Replicas: int64(f.replicas), Rank: int64(f.replicas) - 1})
 	store := failover.New(redis, counts, time.Now, log)
 	return &counters{
-		store: store, source: engine.SourceRedis, client: client, redis: redis, local: counts, failover: store,
+		store: store, source: engine.SourceRedis, memory: memory, client: client, redis: redis, local: counts, failover: store,
 		metrics: []prometheus.Collector{corrupt},
 		options: append(options, engine.RememberDenials(maxCachedDenials, time.Now)),
 	}, nil

@@ -33,6 +33,7 @@ type process struct {
 	grpc          net.Listener // nil if disabled
 	ops           net.Listener
 	throttle      net.Listener // nil if disabled
+	heap          *heapFloor
 }
 
 // newProcess returns a process with open listeners. It does not serve yet. limiter is the name of the limiter, "" in weir serve.
@@ -61,6 +62,7 @@ func newProcess(
 		log: log, keyPrefix: keys.prefix, counterPrefix: counterPrefix, drain: f.drain, registry: registry, endpoints: endpoints,
 		check: endpoints.withProxyProtocol(sockets[0]), grpc: sockets[1], ops: sockets[2], throttle: sockets[3],
 		engine: engine.New(counts.store, counts.source, engine.NewMetrics(registry), counts.options...),
+		heap:   newHeapFloor(counts.memory),
 	}, nil
 }
 
@@ -97,7 +99,7 @@ func (p *process) run(ctx context.Context, source server.RuleSource, tasks ...fu
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	var group errgroup.Group
-	for _, task := range tasks {
+	for _, task := range append(tasks, p.heap.run) {
 		group.Go(func() error {
 			defer stopSockets() // a limiter must not keep serving if its rules no longer change
 			return task(work)
