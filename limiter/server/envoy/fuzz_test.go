@@ -53,7 +53,7 @@ func FuzzShouldRateLimit(f *testing.F) {
 		if proto.Unmarshal(message, &in) != nil {
 			return
 		}
-		out, err := newRateLimitEndpoint(fuzzed(t)).ShouldRateLimit(t.Context(), &in)
+		out, err := answerTo(t.Context(), newRateLimitEndpoint(fuzzed(t)), message)
 		if err != nil {
 			if status.Code(err) != codes.InvalidArgument {
 				t.Fatal(err)

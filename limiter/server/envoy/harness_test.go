@@ -3,6 +3,7 @@ package envoy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -243,4 +245,29 @@ func wantSummary(t testing.TB, got *ratelimitv3.RateLimitResponse, want string) 
 	if told := summary(got); told != want {
 		t.Errorf("told %q, want %q", told, want)
 	}
+}
+
+// decideMessage lets d decide a request in wire format, and returns the response in wire format.
+func decideMessage(ctx context.Context, d *rateLimitEndpoint, message []byte) (mem.BufferSlice, error) {
+	var codec codec
+	decode := func(v any) error { return codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(message)}, v) }
+	out, err := d.handle(nil, ctx, decode, nil)
+	if err != nil {
+		return nil, err
+	}
+	return codec.Marshal(out)
+}
+
+// answerTo is decideMessage with a decoded response. The response must have no fields that Envoy does not know.
+func answerTo(ctx context.Context, d *rateLimitEndpoint, message []byte) (*ratelimitv3.RateLimitResponse, error) {
+	sent, err := decideMessage(ctx, d, message)
+	if err != nil {
+		return nil, err
+	}
+	out, known := &ratelimitv3.RateLimitResponse{}, &ratelimitv3.RateLimitResponse{}
+	err = errors.Join(proto.Unmarshal(sent.Materialize(), out), proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(sent.Materialize(), known))
+	if err == nil && proto.Size(out) != proto.Size(known) {
+		err = fmt.Errorf("the response %x has unknown fields", sent.Materialize())
+	}
+	return out, err
 }

@@ -27,68 +27,68 @@ func metadataField(response proto.Message) protowire.Number {
 	return response.ProtoReflect().Descriptor().Fields().ByName("dynamic_metadata").Number()
 }
 
-// setMetadata sets the field to the metadata of a decision, for later filters and access logs:
+// setMetadata sets the field to the metadata of a decision. The value is in wire format and stored as an unknown field, which protobuf
+// sends unchanged. Marshaling a structpb.Struct would take several times as long as the decision.
+func setMetadata(response proto.Message, field protowire.Number, answers []engine.Answer) {
+	if b := appendMetadata(nil, field, answers); b != nil {
+		response.ProtoReflect().SetUnknown(protoreflect.RawFields(b))
+	}
+}
+
+// appendMetadata appends the field with the metadata of a decision, for later filters and access logs:
 //
 //	{"descriptors": [{"result": "OK", "policies": [{"policy": "shop/a", "result": "OVER_LIMIT", "shadow": true}]}],
 //	 "source": "redis", "revision": "sha256:…"}
 //
-// It contains no identifiers, because it is written to logs. If no policy matched, the field is not set.
-//
-// The value is in wire format and stored as an unknown field, which protobuf sends unchanged. Marshaling a structpb.Struct would take
-// several times as long as the decision.
-func setMetadata(response proto.Message, field protowire.Number, answers []engine.Answer) {
+// It contains no identifiers, because it is written to logs. If no policy matched, it appends nothing.
+func appendMetadata(b []byte, field protowire.Number, answers []engine.Answer) []byte {
 	if !slices.ContainsFunc(answers, func(a engine.Answer) bool { return len(a.Results) > 0 }) {
-		return
+		return b
 	}
-	b := make([]byte, 0, 256) // enough for one or two policies
-	b = message(b, field, func(b []byte) []byte {
-		b = entry(b, "descriptors", func(b []byte) []byte {
-			return message(b, valueList, func(b []byte) []byte {
-				for i := range answers {
-					b = appendDescriptor(b, &answers[i])
-				}
-				return b
-			})
-		})
-		b = stringEntry(b, "source", string(sourceOf(answers)))
-		return stringEntry(b, "revision", answers[0].Revision)
-	})
-	response.ProtoReflect().SetUnknown(protoreflect.RawFields(b))
+	b, metadata := beginMessage(slices.Grow(b, 256), field) // enough for one or two policies
+	b, descriptors := beginEntry(b, "descriptors")
+	b, list := beginMessage(b, valueList)
+	for i := range answers {
+		b = appendDescriptor(b, &answers[i])
+	}
+	b = descriptors.end(endMessage(b, list))
+	b = appendStringEntry(b, "source", string(sourceOf(answers)))
+	b = appendStringEntry(b, "revision", answers[0].Revision)
+	return endMessage(b, metadata)
 }
 
 // appendDescriptor appends the metadata of a descriptor to a list.
 func appendDescriptor(b []byte, a *engine.Answer) []byte {
-	return structInList(b, func(b []byte) []byte {
-		b = stringEntry(b, "result", result(a.Allowed))
-		if len(a.Results) == 0 {
-			return b
+	b, descriptor := beginStructInList(b)
+	b = appendStringEntry(b, "result", result(a.Allowed))
+	if len(a.Results) > 0 {
+		var policies nested
+		b, policies = beginEntry(b, "policies")
+		var list int
+		b, list = beginMessage(b, valueList)
+		for i := range a.Results {
+			b = appendPolicy(b, &a.Results[i])
 		}
-		return entry(b, "policies", func(b []byte) []byte {
-			return message(b, valueList, func(b []byte) []byte {
-				for i := range a.Results {
-					b = appendPolicy(b, &a.Results[i])
-				}
-				return b
-			})
-		})
-	})
+		b = policies.end(endMessage(b, list))
+	}
+	return descriptor.end(b)
 }
 
 // appendPolicy appends the metadata of a policy to a list.
 func appendPolicy(b []byte, r *engine.Result) []byte {
-	return structInList(b, func(b []byte) []byte {
-		b = stringEntry(b, "policy", r.Rule.Policy)
-		b = stringEntry(b, "result", result(r.Allowed))
-		if r.Rule.Shadow {
-			b = entry(b, "shadow", func(b []byte) []byte {
-				return protowire.AppendVarint(protowire.AppendTag(b, valueBool, protowire.VarintType), protowire.EncodeBool(true))
-			})
-		}
-		if r.Tier != "" {
-			b = stringEntry(b, "tier", r.Tier)
-		}
-		return b
-	})
+	b, policy := beginStructInList(b)
+	b = appendStringEntry(b, "policy", r.Rule.Policy)
+	b = appendStringEntry(b, "result", result(r.Allowed))
+	if r.Rule.Shadow {
+		var shadow nested
+		b, shadow = beginEntry(b, "shadow")
+		b = protowire.AppendVarint(protowire.AppendTag(b, valueBool, protowire.VarintType), protowire.EncodeBool(true))
+		b = shadow.end(b)
+	}
+	if r.Tier != "" {
+		b = appendStringEntry(b, "tier", r.Tier)
+	}
+	return policy.end(b)
 }
 
 // result returns the name of a result code.
@@ -99,35 +99,47 @@ func result(allowed bool) string {
 	return "OVER_LIMIT"
 }
 
-// structInList appends a struct with the entries to a list.
-func structInList(b []byte, entries func([]byte) []byte) []byte {
-	return message(b, listValues, func(b []byte) []byte { return message(b, valueStruct, entries) })
+// nested has the begins of a message and of a message in it.
+type nested struct{ outer, inner int }
+
+func (n nested) end(b []byte) []byte { return endMessage(endMessage(b, n.inner), n.outer) }
+
+// beginStructInList begins a struct in a list.
+func beginStructInList(b []byte) ([]byte, nested) {
+	var n nested
+	b, n.outer = beginMessage(b, listValues)
+	b, n.inner = beginMessage(b, valueStruct)
+	return b, n
 }
 
-// entry appends an entry to a struct.
-func entry(b []byte, key string, value func([]byte) []byte) []byte {
-	return message(b, structFields, func(b []byte) []byte {
-		b = protowire.AppendString(protowire.AppendTag(b, mapKey, protowire.BytesType), key)
-		return message(b, mapValue, value)
-	})
+// beginEntry begins the value of an entry of a struct.
+func beginEntry(b []byte, key string) ([]byte, nested) {
+	var n nested
+	b, n.outer = beginMessage(b, structFields)
+	b = protowire.AppendString(protowire.AppendTag(b, mapKey, protowire.BytesType), key)
+	b, n.inner = beginMessage(b, mapValue)
+	return b, n
 }
 
-func stringEntry(b []byte, key, value string) []byte {
-	return entry(b, key, func(b []byte) []byte {
-		return protowire.AppendString(protowire.AppendTag(b, valueString, protowire.BytesType), value)
-	})
+func appendStringEntry(b []byte, key, value string) []byte {
+	b, entry := beginEntry(b, key)
+	b = protowire.AppendString(protowire.AppendTag(b, valueString, protowire.BytesType), value)
+	return entry.end(b)
 }
 
-// message appends a message with the fields.
-func message(b []byte, number protowire.Number, fields func([]byte) []byte) []byte {
-	b = protowire.AppendTag(b, number, protowire.BytesType)
-	begin := len(b)
-	b = fields(append(b, 0)) // one byte for a length below 128
-	length := len(b) - begin - 1
+// beginMessage appends the tag of a message. The caller appends its fields, and then calls endMessage with the int.
+func beginMessage(b []byte, number protowire.Number) ([]byte, int) {
+	b = append(protowire.AppendTag(b, number, protowire.BytesType), 0) // one byte for a length below 128
+	return b, len(b)
+}
+
+// endMessage completes the message whose fields begin at the given index.
+func endMessage(b []byte, begin int) []byte {
+	length := len(b) - begin
 	if more := protowire.SizeVarint(uint64(length)) - 1; more > 0 {
 		b = slices.Insert(b, begin, make([]byte, more)...)
 	}
-	protowire.AppendVarint(b[:begin], uint64(length))
+	protowire.AppendVarint(b[:begin-1], uint64(length))
 	return b
 }
 

@@ -242,7 +242,7 @@ func TestRateLimit_AnOverrideReplacesTheLimitOfThePolicy(t *testing.T) {
 	})
 }
 
-func TestSetUnit_ReportsTheWindow(t *testing.T) {
+func TestUnitOf_ReportsTheWindow(t *testing.T) {
 	for window, want := range map[time.Duration][2]string{ // without and with multiples
 		time.Second:      {`"unit": "SECOND"`, `"unit": "SECOND"`},
 		time.Minute:      {`"unit": "MINUTE"`, `"unit": "MINUTE"`},

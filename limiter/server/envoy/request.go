@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"time"
 
-	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -40,6 +39,7 @@ const (
 type batch struct {
 	checks  []engine.Check
 	intents []intent
+	entries []rules.Descriptor // of the checks
 }
 
 // uniform reports whether all descriptors have the same intent.
@@ -52,61 +52,62 @@ func (q *batch) uniform() bool {
 	return true
 }
 
-// parseRateLimit returns the checks of a request. The error has the code INVALID_ARGUMENT and names the field.
-func parseRateLimit(in *ratelimitv3.RateLimitRequest) (batch, error) {
-	domain, descriptors := in.GetDomain(), in.GetDescriptors()
+// parse sets q to the checks of a request. The error has the code INVALID_ARGUMENT and names the field.
+func (q *batch) parse(in *rateLimitRequest) error {
+	domain, descriptors := in.domain, in.descriptors
 	switch {
 	case domain == "":
-		return batch{}, invalid("domain is empty: set it to the domain whose policies apply, for example a namespace")
+		return invalid("domain is empty: set it to the domain whose policies apply, for example a namespace")
 	case len(domain) > maxDomain:
-		return batch{}, invalid("domain is longer than %d bytes", maxDomain)
+		return invalid("domain is longer than %d bytes", maxDomain)
 	case len(descriptors) == 0:
-		return batch{}, invalid("descriptors is empty: add at least one descriptor")
+		return invalid("descriptors is empty: add at least one descriptor")
 	case len(descriptors) > maxDescriptors:
-		return batch{}, invalid("descriptors has more than %d descriptors", maxDescriptors)
+		return invalid("descriptors has more than %d descriptors", maxDescriptors)
 	}
-	q := batch{checks: make([]engine.Check, len(descriptors)), intents: make([]intent, len(descriptors))}
-	for i, d := range descriptors {
-		descriptor, err := parseEntries(i, d.GetEntries())
-		if err != nil {
-			return batch{}, err
+	n := len(descriptors)
+	q.checks, q.intents, q.entries = slices.Grow(q.checks[:0], n)[:n], slices.Grow(q.intents[:0], n)[:n], slices.Grow(q.entries[:0], n)[:n]
+	for i := range descriptors {
+		d := &descriptors[i]
+		if err := validateEntries(i, d.entries); err != nil {
+			return err
 		}
+		q.entries[i] = d.entries
 		c := &q.checks[i]
-		c.Request = rules.Request{Domain: domain, Descriptors: []rules.Descriptor{descriptor}, NoHTTP: true}
-		c.Request.ClientIP, c.Request.InvalidClientIP = clientAddress(descriptor)
-		c.NoDelay = true
-		c.Override = parseOverride(d.GetLimit())
-		q.intents[i] = parseHits(c, in.GetHitsAddend(), d)
+		*c = engine.Check{
+			Request: rules.Request{Domain: domain, Descriptors: q.entries[i : i+1 : i+1], NoHTTP: true},
+			NoDelay: true, Override: parseOverride(d),
+		}
+		c.Request.ClientIP, c.Request.InvalidClientIP = clientAddress(d.entries)
+		q.intents[i] = parseHits(c, in.hits, d)
 	}
-	return q, nil
+	return nil
 }
 
-func parseEntries(i int, entries []*descriptorv3.RateLimitDescriptor_Entry) (rules.Descriptor, error) {
+func validateEntries(i int, entries rules.Descriptor) error {
 	switch {
 	case len(entries) == 0:
-		return nil, invalid("descriptors[%d].entries is empty", i)
+		return invalid("descriptors[%d].entries is empty", i)
 	case len(entries) > maxEntries:
-		return nil, invalid("descriptors[%d].entries has more than %d entries", i, maxEntries)
+		return invalid("descriptors[%d].entries has more than %d entries", i, maxEntries)
 	}
-	descriptor := make(rules.Descriptor, len(entries))
-	for j, e := range entries {
-		if e.GetKey() == "" {
-			return nil, invalid("descriptors[%d].entries[%d].key is empty", i, j)
+	for j := range entries {
+		if entries[j].Key == "" {
+			return invalid("descriptors[%d].entries[%d].key is empty", i, j)
 		}
-		descriptor[j] = rules.Entry{Key: e.GetKey(), Value: e.GetValue()}
 	}
-	return descriptor, nil
+	return nil
 }
 
 // parseHits sets the cost of a check: the hits of the descriptor, else of the request, else 1.
-func parseHits(c *engine.Check, ofRequest uint32, d *descriptorv3.RateLimitDescriptor) intent {
+func parseHits(c *engine.Check, ofRequest uint32, d *requestDescriptor) intent {
 	hits := uint64(max(ofRequest, 1))
-	if own := d.GetHitsAddend(); own != nil {
-		hits = own.GetValue()
+	if d.hasHits {
+		hits = d.hits
 	}
 	c.Cost = int64(min(hits, math.MaxInt64)) // the engine limits the cost
 	switch {
-	case d.GetIsNegativeHits():
+	case d.negative:
 		return refund
 	case hits == 0:
 		c.Cost, c.Peek = 1, true
@@ -118,12 +119,12 @@ func parseHits(c *engine.Check, ofRequest uint32, d *descriptorv3.RateLimitDescr
 
 // parseOverride returns the limit in a descriptor. It returns nil, so that the limits of the policies apply, if there is no limit or
 // if its window is not supported.
-func parseOverride(o *descriptorv3.RateLimitDescriptor_RateLimitOverride) *engine.Override {
-	if o == nil {
+func parseOverride(d *requestDescriptor) *engine.Override {
+	if !d.hasLimit {
 		return nil
 	}
 	var unit time.Duration
-	switch o.GetUnit() {
+	switch typev3.RateLimitUnit(d.limit.unit) {
 	case typev3.RateLimitUnit_SECOND:
 		unit = time.Second
 	case typev3.RateLimitUnit_MINUTE:
@@ -138,14 +139,14 @@ func parseOverride(o *descriptorv3.RateLimitDescriptor_RateLimitOverride) *engin
 		return nil
 	}
 	units := int64(1)
-	if m := o.GetUnitMultiplier(); m != nil {
-		units = int64(m.GetValue())
+	if d.limit.hasMultiplier {
+		units = int64(d.limit.multiplier)
 	}
 	if units > int64(limiter.MaxWindow/unit) { // the engine rejects a window of 0
 		return nil
 	}
 	window := time.Duration(units * int64(unit))
-	return &engine.Override{Units: int64(o.GetRequestsPerUnit()), Window: window}
+	return &engine.Override{Units: int64(d.limit.requests), Window: window}
 }
 
 // clientAddress returns the client address in the descriptor, the zero Addr if there is no address. The result invalid is true if there

@@ -7,12 +7,10 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -35,6 +33,8 @@ const (
 	maxHeaders        = 32 << 10 // bytes
 	maxStreams        = 1024     // concurrent streams per connection; Envoy opens another connection for more
 	connectionTimeout = 10 * time.Second
+	// A call on a worker does not have to grow the stack of a goroutine of its own. More calls at a time get new goroutines.
+	streamWorkers = 256
 	// After keepaliveAfter without activity the server sends a ping, and closes the connection if there is no reply within
 	// keepaliveTimeout.
 	keepaliveAfter, keepaliveTimeout = time.Minute, 10 * time.Second
@@ -86,13 +86,14 @@ type Server struct {
 // NewServer returns a Server. Run starts it.
 func NewServer(o Options) *Server {
 	recovered := recovery.WithRecoveryHandlerContext(func(_ context.Context, p any) error {
-		o.Log.Error("a call panicked", "panic", p, "stack", string(debug.Stack()))
-		return status.Error(codes.Internal, "internal error")
+		return panicked(o.Log, p)
 	})
 	settings := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.NumStreamWorkers(streamWorkers),
 		grpc.ConnectionTimeout(connectionTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
@@ -105,7 +106,8 @@ func NewServer(o Options) *Server {
 		settings = append(settings, grpc.Creds(o.Credentials))
 	}
 	s := &Server{grpc: grpc.NewServer(settings...), health: newHealthEndpoint(o.Ready), drain: o.Drain}
-	ratelimitv3.RegisterRateLimitServiceServer(s.grpc, newRateLimitEndpoint(&o))
+	rateLimit := newRateLimitEndpoint(&o)
+	s.grpc.RegisterService(rateLimit.service(), rateLimit)
 	authv3.RegisterAuthorizationServer(s.grpc, newAuthEndpoint(&o))
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)

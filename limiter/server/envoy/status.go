@@ -6,8 +6,6 @@ import (
 	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
@@ -21,41 +19,6 @@ const (
 	year  = 365 * day
 )
 
-func code(allowed bool) ratelimitv3.RateLimitResponse_Code {
-	if allowed {
-		return ratelimitv3.RateLimitResponse_OK
-	}
-	return ratelimitv3.RateLimitResponse_OVER_LIMIT
-}
-
-// statuses returns one status per answer, in order. Each describes the strictest enforced policy of its descriptor, and has no limit if
-// no policy matched.
-func statuses(answers []engine.Answer, multiplier bool) []*ratelimitv3.RateLimitResponse_DescriptorStatus {
-	type row struct { // one status, allocated together
-		status ratelimitv3.RateLimitResponse_DescriptorStatus
-		limit  ratelimitv3.RateLimitResponse_RateLimit
-		reset  durationpb.Duration
-	}
-	rows := make([]row, len(answers))
-	list := make([]*ratelimitv3.RateLimitResponse_DescriptorStatus, len(answers))
-	for i := range answers {
-		r := &rows[i]
-		list[i] = &r.status
-		r.status.Code = code(answers[i].Allowed)
-		strictest := answers[i].Strictest()
-		if strictest == nil {
-			continue
-		}
-		r.limit.Name, r.limit.RequestsPerUnit = strictest.Rule.Policy, clampUint32(strictest.Decision.Limit)
-		setUnit(&r.limit, strictest.Window, multiplier)
-		reset := untilReset(answers[i].Allowed, strictest.Decision)
-		r.reset.Seconds, r.reset.Nanos = int64(reset/time.Second), int32(reset%time.Second)
-		r.status.CurrentLimit, r.status.DurationUntilReset = &r.limit, &r.reset
-		r.status.LimitRemaining = clampUint32(strictest.Remaining)
-	}
-	return list
-}
-
 // untilReset returns the duration from which Envoy derives X-RateLimit-Reset and Retry-After: for a denied request that can pass
 // later, the time until it would pass, otherwise the time until the full limit is available.
 func untilReset(allowed bool, d limiter.Decision) time.Duration {
@@ -65,9 +28,9 @@ func untilReset(allowed bool, d limiter.Decision) time.Duration {
 	return d.RetryAfter
 }
 
-// setUnit sets the unit of window. A window that is not exactly one unit is UNKNOWN, which Envoy omits from its headers, or a
-// multiple of a unit for an Envoy with support for multipliers.
-func setUnit(limit *ratelimitv3.RateLimitResponse_RateLimit, window time.Duration, multiplier bool) {
+// unitOf returns the unit of window and how often it fits, 1 unless multiplier is true. A window that is not exactly one unit is UNKNOWN,
+// which Envoy omits from its headers, or a multiple of a unit for an Envoy with support for multipliers.
+func unitOf(window time.Duration, multiplier bool) (unit ratelimitv3.RateLimitResponse_RateLimit_Unit, times uint32) {
 	units := [...]struct {
 		length time.Duration
 		unit   ratelimitv3.RateLimitResponse_RateLimit_Unit
@@ -86,12 +49,13 @@ func setUnit(limit *ratelimitv3.RateLimitResponse_RateLimit, window time.Duratio
 		}
 		switch n := window / u.length; {
 		case n == 1:
-			limit.Unit = u.unit
+			return u.unit, 1
 		case multiplier:
-			limit.Unit, limit.UnitMultiplier = u.unit, wrapperspb.UInt32(uint32(n))
+			return u.unit, uint32(n)
 		}
-		return
+		break
 	}
+	return ratelimitv3.RateLimitResponse_RateLimit_UNKNOWN, 1
 }
 
 func clampUint32(n int64) uint32 { return uint32(min(max(n, 0), math.MaxUint32)) }

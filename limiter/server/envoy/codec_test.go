@@ -1,0 +1,181 @@
+package envoy
+
+import (
+	"log/slog"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	protobuf "google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	"pgregory.net/rapid"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// generatedRequest is the request that the generated code decodes.
+func generatedRequest(in *ratelimitv3.RateLimitRequest) rateLimitRequest {
+	r := rateLimitRequest{domain: in.GetDomain(), hits: in.GetHitsAddend()}
+	for _, d := range in.GetDescriptors() {
+		got := requestDescriptor{negative: d.GetIsNegativeHits(), hasHits: d.GetHitsAddend() != nil, hits: d.GetHitsAddend().GetValue()}
+		for _, e := range d.GetEntries() {
+			got.entries = append(got.entries, rules.Entry{Key: e.GetKey(), Value: e.GetValue()})
+		}
+		if l := d.GetLimit(); l != nil {
+			got.hasLimit = true
+			got.limit = requestLimit{
+				requests: l.GetRequestsPerUnit(), unit: int32(l.GetUnit()),
+				hasMultiplier: l.GetUnitMultiplier() != nil, multiplier: l.GetUnitMultiplier().GetValue(),
+			}
+		}
+		r.descriptors = append(r.descriptors, got)
+	}
+	return r
+}
+
+// wantAsGenerated decodes a message both ways.
+func wantAsGenerated(t testing.TB, message []byte) {
+	t.Helper()
+	var generated ratelimitv3.RateLimitRequest
+	errGenerated := protobuf.Unmarshal(message, &generated)
+	var got rateLimitRequest
+	err := got.decode(message)
+	if (err != nil) != (errGenerated != nil) {
+		t.Fatalf("%x: got the error %v, the generated code %v", message, err, errGenerated)
+	}
+	if err != nil {
+		return
+	}
+	all := cmp.AllowUnexported(rateLimitRequest{}, requestDescriptor{}, requestLimit{})
+	if diff := cmp.Diff(generatedRequest(&generated), got, all); diff != "" {
+		t.Fatalf("%x (-generated +got):\n%s", message, diff)
+	}
+}
+
+// FuzzDecode compares the decoder with the generated code.
+func FuzzDecode(f *testing.F) {
+	limited := describe("tenant=acme plan=free")
+	limited.Limit = &descriptorv3.RateLimitDescriptor_RateLimitOverride{
+		RequestsPerUnit: math.MaxUint32, Unit: typev3.RateLimitUnit_MONTH, UnitMultiplier: wrapperspb.UInt32(3),
+	}
+	whole := marshal(f, request(limited, refunding(math.MaxUint64, "a=b"), counting(0, "c=d"), &descriptorv3.RateLimitDescriptor{}))
+	whole = protowire.AppendVarint(protowire.AppendTag(whole, requestHits, protowire.VarintType), math.MaxUint64)
+	f.Add(whole)
+	for n := range whole {
+		f.Add(whole[:n])
+		changed := slices.Clone(whole)
+		changed[n] ^= 1
+		f.Add(changed)
+	}
+	f.Add(append(slices.Clone(whole), whole...)) // merged
+	for _, unknown := range []string{
+		"\x08\x01", "\x0d\x01\x02\x03\x04", "\x7b\x0a\x01a\x7c", "\x7b\x7c", "\x7b", "\x7c", // of unknown types, groups
+		"\x80\x80\x80\x80\x10\x01", "\xf8\xff\xff\xff\x0f\x01", "\x00\x01", "\x0e", "\x0f", // of large, small and invalid tags
+		"\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", "\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+		"\x0a\x01\xff", "\x12\x05\x1a\x03\x08\x01\x10", "\x12\x04\x12\x02\x1a\x00", "\x12\x06\x1a\x02\x08\x05\x1a\x00",
+		"\x12\x0a\x12\x08\x1a\x06\x08\xff\xff\xff\xff\x7f",
+	} {
+		f.Add([]byte(unknown))
+		f.Add(append([]byte(unknown), whole...))
+		f.Add(append(slices.Clone(whole), unknown...))
+	}
+	f.Fuzz(func(t *testing.T, message []byte) { wantAsGenerated(t, message) })
+}
+
+// generatedResponse is the message for answers, without metadata.
+func generatedResponse(answers []engine.Answer, multiplier bool) *ratelimitv3.RateLimitResponse {
+	out := &ratelimitv3.RateLimitResponse{OverallCode: ratelimitv3.RateLimitResponse_OK}
+	for i := range answers {
+		s := &ratelimitv3.RateLimitResponse_DescriptorStatus{Code: ratelimitv3.RateLimitResponse_OK}
+		if !answers[i].Allowed {
+			s.Code, out.OverallCode = ratelimitv3.RateLimitResponse_OVER_LIMIT, ratelimitv3.RateLimitResponse_OVER_LIMIT
+		}
+		if strictest := answers[i].Strictest(); strictest != nil {
+			unit, times := unitOf(strictest.Window, multiplier)
+			s.CurrentLimit = &ratelimitv3.RateLimitResponse_RateLimit{
+				Name: strictest.Rule.Policy, RequestsPerUnit: clampUint32(strictest.Decision.Limit), Unit: unit,
+			}
+			if times != 1 {
+				s.CurrentLimit.UnitMultiplier = wrapperspb.UInt32(times)
+			}
+			s.LimitRemaining = clampUint32(strictest.Remaining)
+			s.DurationUntilReset = durationpb.New(untilReset(answers[i].Allowed, strictest.Decision))
+		}
+		out.Statuses = append(out.Statuses, s)
+	}
+	return out
+}
+
+func TestAppendResponse_EncodesTheMessage(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		answers := rapid.SliceOfN(rapid.Custom(answerOf), 1, 4).Draw(t, "answers")
+		for i := range answers {
+			for j := range answers[i].Results {
+				r := &answers[i].Results[j]
+				r.Rule.Policy = rapid.StringMatching(`[a-z/-]{1,150}`).Draw(t, "policy")
+				r.Window = time.Duration(rapid.Int64Range(1, int64(limiter.MaxWindow/time.Second)).Draw(t, "window")) * time.Second
+				r.Decision.Limit = rapid.Int64Range(0, math.MaxInt64).Draw(t, "limit")
+				r.Remaining = rapid.Int64Range(0, math.MaxInt64).Draw(t, "remaining")
+				r.ResetAfter = time.Duration(rapid.Int64Range(0, int64(limiter.MaxWindow)).Draw(t, "reset"))
+				r.RetryAfter = time.Duration(rapid.Int64Range(0, int64(limiter.MaxWindow)).Draw(t, "retry"))
+			}
+			slices.SortStableFunc(answers[i].Results, engine.CompareResults)
+		}
+		d := &rateLimitEndpoint{style: reply.RateLimitHeaders, log: slog.New(slog.DiscardHandler), multiplier: rapid.Bool().Draw(t, "multiplier")}
+		q := &batch{intents: make([]intent, len(answers))}
+		got := &ratelimitv3.RateLimitResponse{}
+		if err := protobuf.Unmarshal(d.appendResponse(nil, q, answers, time.Time{}), got); err != nil {
+			t.Fatal(err)
+		}
+		want := generatedResponse(answers, d.multiplier)
+		merged := mergeAnswers(answers, q.intents)
+		var fields []reply.Field
+		if !merged.Allowed {
+			fields = append(fields, problemType())
+			want.RawBody = reply.Denied(&merged).JSON()
+		}
+		fields, err := d.style.AppendFields(fields, &merged, time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range fields {
+			want.ResponseHeadersToAdd = append(want.ResponseHeadersToAdd, &corev3.HeaderValue{Key: f.Lower, Value: f.Value})
+		}
+		want.DynamicMetadata = got.GetDynamicMetadata() // TestSetMetadata_EncodesAStruct compares it
+		if !protobuf.Equal(want, got) {
+			t.Errorf("(-want +got):\n%s", cmp.Diff(want, got, protocmp.Transform()))
+		}
+	})
+}
+
+func TestCodec_IsTheOneOfProtobufForOtherMessages(t *testing.T) {
+	c, sent := newCodec(), request(describe("a=b"))
+	if got := c.Name(); got != proto.Name {
+		t.Errorf("named %q", got)
+	}
+	wire, err := c.Marshal(sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := &ratelimitv3.RateLimitRequest{}
+	if err := c.Unmarshal(wire, got); err != nil || !protobuf.Equal(sent, got) {
+		t.Fatal(got, err)
+	}
+	if err := c.Unmarshal(mem.BufferSlice{mem.SliceBuffer("\x0a")}, got); err == nil {
+		t.Error("no error for a truncated message")
+	}
+}
