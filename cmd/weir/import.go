@@ -15,6 +15,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/importer"
 	"github.com/weir-dev/weir/internal/importer/envoyratelimit"
+	"github.com/weir-dev/weir/internal/importer/objects"
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
@@ -43,7 +44,55 @@ invalid or a file cannot be read.`,
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(importEnvoyRateLimitCommand())
+	for _, source := range importSources() {
+		cmd.AddCommand(importFrom(source))
+	}
 	return cmd
+}
+
+// importSources returns the sources without flags of their own: Kubernetes objects in files.
+func importSources() []importSource {
+	from := func(convert func([]policyfile.File) *importer.Result) func([]policyfile.File) (*importer.Result, error) {
+		return func(files []policyfile.File) (*importer.Result, error) { return convert(files), nil }
+	}
+	return []importSource{
+		{
+			name: "envoy-gateway", short: "Convert the global rate limits of Envoy Gateway's BackendTrafficPolicies",
+			long: `Convert the global rate limits of Envoy Gateway's BackendTrafficPolicies to policies for ext_authz.
+
+Each rule becomes a policy in the namespace of the BackendTrafficPolicy, for each target. It matches the requests whose context
+extension "target" names the target, such as HTTPRoute/shop. docs/how-to/migrate-from-envoy-gateway.md shows the SecurityPolicy.`,
+			example: "  kubectl get backendtrafficpolicies -A -o yaml | weir import envoy-gateway -", convert: from(objects.EnvoyGateway),
+		},
+		{
+			name: "kuadrant", short: "Convert RateLimitPolicies of Kuadrant",
+			long: `Convert RateLimitPolicies of Kuadrant (kuadrant.io) to policies for ext_authz.
+
+Each rate becomes a policy, which matches the requests whose context extension "target" names the target, such as HTTPRoute/shop.`,
+			example: "  kubectl get ratelimitpolicies.kuadrant.io -A -o yaml | weir import kuadrant -", convert: from(objects.Kuadrant),
+		},
+		{
+			name: "event-rate-limit", short: "Convert the configuration of the admission plugin EventRateLimit",
+			long: `Convert the configuration of the admission plugin EventRateLimit of the Kubernetes API server to ClusterRateLimitPolicies.
+
+The policies limit the writes of Events. They need a Limiter with kubernetesThrottle.`,
+			example: "  weir import event-rate-limit eventconfig.yaml", convert: from(objects.EventRateLimit),
+		},
+		{
+			name: "kong", short: "Convert the plugin rate-limiting of Kong",
+			long: `Convert KongPlugins and KongClusterPlugins with the plugin rate-limiting to policies.
+
+Kong cannot ask a limiter: the policies are for a proxy that can, in front of Kong or in its place.`,
+			example: "  kubectl get kongplugins -A -o yaml | weir import kong -", convert: from(objects.Kong),
+		},
+		{
+			name: "traefik", short: "Convert the middlewares RateLimit of Traefik",
+			long: `Convert the middlewares RateLimit of Traefik to policies with TokenBucket.
+
+The policies apply to all requests of the domain, which the address of the ForwardAuth middleware names.`,
+			example: "  kubectl get middlewares.traefik.io -A -o yaml | weir import traefik -", convert: from(objects.Traefik),
+		},
+	}
 }
 
 // importSource describes a subcommand of weir import.

@@ -139,6 +139,15 @@ func (n Node) Bool(what string) (value bool) {
 	return value
 }
 
+// Int returns a whole number of at least 0, for null 0.
+func (n Node) Int(what string) (value int64) {
+	if !n.IsNull() && (n.yaml.Decode(&value) != nil || value < 0) {
+		n.Report(Invalid, "%s must be a whole number of at least 0, but is %s", what, n.quoted())
+		return 0
+	}
+	return value
+}
+
 // Uint32 returns a whole number from 0 to 4294967295, for null 0.
 func (n Node) Uint32(what string) (value uint32) {
 	if !n.IsNull() && n.yaml.Decode(&value) != nil {

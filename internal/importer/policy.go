@@ -22,7 +22,7 @@ type Policy struct {
 	Place // of its source
 
 	// Domain is the domain of the requests. The policy is a RateLimitPolicy in the namespace of this name, or a ClusterRateLimitPolicy for
-	// the domain if Cluster is true or there can be no such namespace.
+	// the domain if Cluster is true or there can be no such namespace. "" is every domain.
 	Domain  string
 	Cluster bool
 	// Path describes what the policy limits, and makes its name. It is unique in the domain.
@@ -89,11 +89,15 @@ func slug(text string) string {
 func (p *Policy) object() any {
 	version := v1alpha1.GroupVersion.String()
 	if p.isCluster() {
-		return &v1alpha1.ClusterRateLimitPolicy{
+		policy := &v1alpha1.ClusterRateLimitPolicy{
 			TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "ClusterRateLimitPolicy"},
 			ObjectMeta: metav1.ObjectMeta{Name: p.name},
-			Spec:       v1alpha1.ClusterRateLimitPolicySpec{RateLimitPolicySpec: p.Spec, Domains: []v1alpha1.Domain{v1alpha1.Domain(p.Domain)}},
+			Spec:       v1alpha1.ClusterRateLimitPolicySpec{RateLimitPolicySpec: p.Spec},
 		}
+		if p.Domain != "" {
+			policy.Spec.Domains = []v1alpha1.Domain{v1alpha1.Domain(p.Domain)}
+		}
+		return policy
 	}
 	return &v1alpha1.RateLimitPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "RateLimitPolicy"},

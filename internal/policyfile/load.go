@@ -13,8 +13,8 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// defaultNamespace is the namespace of objects without a namespace, as in kubectl.
-const defaultNamespace = "default"
+// DefaultNamespace is the namespace of objects without a namespace, as in kubectl.
+const DefaultNamespace = "default"
 
 // Loader compiles files to rules. It is immutable and safe for concurrent use.
 type Loader struct {
@@ -132,7 +132,7 @@ func (r *Result) count(o *object) {
 	if o.text("kind") == clusterPolicyKind {
 		o.dropNamespace()
 	} else {
-		o.setNamespace(defaultNamespace)
+		o.setNamespace(DefaultNamespace)
 	}
 	if isPolicyKind(o.text("kind")) {
 		r.Policies++

@@ -49,7 +49,7 @@ func TestLoad_AgreesWithTheAPIServer(t *testing.T) {
 				delete(metadata, "namespace") // only the namespace default exists on the server
 			}
 			if o.text("kind") != clusterPolicyKind {
-				o.setNamespace(defaultNamespace)
+				o.setNamespace(DefaultNamespace)
 			}
 			t.Run(fmt.Sprintf("%s:%d", filepath.Base(file.Name), o.line("")), func(t *testing.T) {
 				want := server.rejection(t, o.content)
@@ -83,9 +83,9 @@ func (a *apiServer) rejection(t *testing.T, content map[string]any) []string {
 		t.Fatal(err)
 	}
 	path := map[any]string{
-		policyKind:        "namespaces/" + defaultNamespace + "/ratelimitpolicies",
+		policyKind:        "namespaces/" + DefaultNamespace + "/ratelimitpolicies",
 		clusterPolicyKind: "clusterratelimitpolicies",
-		limiterKind:       "namespaces/" + defaultNamespace + "/limiters",
+		limiterKind:       "namespaces/" + DefaultNamespace + "/limiters",
 	}[content["kind"]]
 	url := a.config.Host + "/apis/weir.dev/v1alpha1/" + path + "?dryRun=All&fieldValidation=Strict"
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, strings.Replace(url, "//apis", "/apis", 1), bytes.NewReader(body))

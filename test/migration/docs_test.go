@@ -47,15 +47,15 @@ func TestDocs_ImportWritesThePoliciesOfThePage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"migrate-from-envoy-ratelimit.md"} {
+	for _, name := range []string{"migrate-from-envoy-ratelimit.md", "migrate-from-envoy-gateway.md"} {
 		t.Run(name, func(t *testing.T) {
 			files, consoles, _ := page(t, name)
 			t.Chdir(t.TempDir())
 			for file, content := range files {
-				if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-					t.Fatal(err)
-				}
 				if !strings.HasPrefix(file, "policies/") {
+					if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+						t.Fatal(err)
+					}
 					// the first line of the block is its name
 					if err := os.WriteFile(file, []byte("# "+file+"\n"+content), 0o644); err != nil {
 						t.Fatal(err)

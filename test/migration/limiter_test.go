@@ -10,6 +10,7 @@ import (
 	"time"
 
 	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -38,6 +39,7 @@ type TB interface {
 // weir is a limiter that serves Envoy's rate limit service with a clock that the test sets.
 type weir struct {
 	client ratelimitv3.RateLimitServiceClient
+	auth   authv3.AuthorizationClient
 	engine *engine.Engine
 	loader *policyfile.Loader
 	shadow bool         // import all policies in Shadow
@@ -70,7 +72,7 @@ func newWeir(t testing.TB) *weir {
 			t.Error(err)
 		}
 	})
-	w.client = ratelimitv3.NewRateLimitServiceClient(conn)
+	w.client, w.auth = ratelimitv3.NewRateLimitServiceClient(conn), authv3.NewAuthorizationClient(conn)
 	return w
 }
 
@@ -86,7 +88,12 @@ func (w *weir) reset() {
 // importFrom imports a configuration and enforces its policies, with counters of their own.
 func (w *weir) importFrom(t TB, config, counters string) *importer.Result {
 	t.Helper()
-	result := envoyratelimit.Import([]policyfile.File{{Name: "config.yaml", Content: []byte(config)}}, envoyratelimit.Options{Algorithm: v1alpha1.FixedWindow})
+	return w.enforce(t, envoyratelimit.Import([]policyfile.File{{Name: "config.yaml", Content: []byte(config)}}, envoyratelimit.Options{Algorithm: v1alpha1.FixedWindow}), counters)
+}
+
+// enforce enforces the policies of an import.
+func (w *weir) enforce(t TB, result *importer.Result, counters string) *importer.Result {
+	t.Helper()
 	for i := range result.Policies {
 		if w.shadow {
 			result.Policies[i].Spec.Enforcement = v1alpha1.EnforcementShadow

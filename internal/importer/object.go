@@ -1,0 +1,89 @@
+package importer
+
+import (
+	"strings"
+
+	"github.com/weir-dev/weir/internal/policyfile"
+)
+
+// Object is a Kubernetes object in a file.
+type Object struct {
+	Node
+
+	Kind, Namespace, Name string
+	fields                []Field
+}
+
+// Field returns a field of the object, and whether the object has it.
+func (o *Object) Field(key string) (Field, bool) {
+	for _, f := range o.fields {
+		if f.Key == key {
+			return f, true
+		}
+	}
+	return Field{}, false
+}
+
+// Objects returns the objects of one API group in the files, which have one of the kinds. It notes the others, and reports if there is no
+// such object. An object without a namespace is in the namespace default.
+func Objects(files []policyfile.File, out *Result, group string, kinds ...string) (found []*Object) {
+	for _, file := range files {
+		var list []Node
+		for _, n := range Read(file, out) {
+			list = append(list, items(n)...)
+		}
+		for _, n := range list {
+			o, apiVersion := parseObject(n)
+			is := false
+			for _, kind := range kinds {
+				is = is || o.Kind == kind && strings.HasPrefix(apiVersion, group+"/")
+			}
+			if !is {
+				n.Report(Note, "skipped: %s of %s", o.Kind, apiVersion)
+				continue
+			}
+			found = append(found, o)
+		}
+	}
+	if len(found) == 0 && len(files) > 0 {
+		out.Add(Place{files[0].Name, 1}, Invalid, "no file has an object of kind %s in %s", strings.Join(kinds, " or "), group)
+	}
+	return found
+}
+
+// items returns the items of a List, or the object itself.
+func items(n Node) []Node {
+	fields := n.Fields("an object")
+	for _, f := range fields {
+		if f.Key == "kind" && strings.HasSuffix(f.Value.Text("kind"), "List") {
+			for _, f := range fields {
+				if f.Key == "items" {
+					return f.Value.Items("objects")
+				}
+			}
+		}
+	}
+	return []Node{n}
+}
+
+func parseObject(n Node) (o *Object, apiVersion string) {
+	o = &Object{Node: n, Namespace: policyfile.DefaultNamespace, fields: n.Fields("an object")}
+	for _, f := range o.fields {
+		switch f.Key {
+		case "apiVersion":
+			apiVersion = f.Value.Text(f.Key)
+		case "kind":
+			o.Kind = f.Value.Text(f.Key)
+		case "metadata":
+			for _, f := range f.Value.Fields("metadata") {
+				switch f.Key {
+				case "name":
+					o.Name = f.Value.Text(f.Key)
+				case "namespace":
+					o.Namespace = f.Value.Text(f.Key)
+				}
+			}
+		}
+	}
+	return o, apiVersion
+}

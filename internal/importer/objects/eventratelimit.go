@@ -1,0 +1,71 @@
+package objects
+
+import (
+	"fmt"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/importer"
+	"github.com/weir-dev/weir/internal/policyfile"
+)
+
+// eventKey is the key of a limit of type SourceAndObject: the source of the event and the object that it is about.
+const eventKey = `request.object.?source.?component.orValue("") + "/" + request.object.?source.?host.orValue("") + "/" + ` +
+	`request.object.?involvedObject.?kind.orValue("") + "/" + request.object.?involvedObject.?namespace.orValue("") + "/" + ` +
+	`request.object.?involvedObject.?name.orValue("") + "/" + request.object.?involvedObject.?uid.orValue("")`
+
+// EventRateLimit converts the configuration of the admission plugin EventRateLimit of the Kubernetes API server.
+func EventRateLimit(files []policyfile.File) *importer.Result {
+	out := &importer.Result{}
+	for _, o := range importer.Objects(files, out, "eventratelimit.admission.k8s.io", "Configuration") {
+		limits, _ := o.Field("limits")
+		if limits.Key == "" {
+			o.Report(importer.Invalid, "limits is missing; the plugin requires at least one limit")
+			continue
+		}
+		for _, n := range limits.Value.Items("limits") {
+			eventLimit(out, n)
+		}
+	}
+	return out
+}
+
+func eventLimit(out *importer.Result, n importer.Node) {
+	spec := v1alpha1.RateLimitPolicySpec{Window: "1s", Algorithm: v1alpha1.TokenBucket}
+	kind, burst := "", int64(0)
+	for _, f := range n.Fields("a limit") {
+		switch f.Key {
+		case "type":
+			kind = f.Value.Text(f.Key)
+		case "qps":
+			spec.Limit = f.Value.Int(f.Key)
+		case "burst":
+			burst = f.Value.Int(f.Key)
+		case "cacheSize":
+			out.Add(f.Place, importer.Note, "cacheSize has no effect: identifiers.max of the Limiter bounds the number of counters")
+		default:
+			n.Unknown(f, "a limit", "type", "qps", "burst", "cacheSize")
+		}
+	}
+	switch kind {
+	case "Server":
+		spec.Axis, spec.Identifier = v1alpha1.AxisCustom, all()
+		n.Report(importer.Note, "type Server counts for each API server alone; the policy counts for all of them together, so multiply qps and burst by their number")
+	case "Namespace":
+		spec.Axis = v1alpha1.AxisNamespace
+	case "User":
+		spec.Axis = v1alpha1.AxisUser
+	case "SourceAndObject":
+		spec.Axis, spec.Identifier = v1alpha1.AxisCustom, expressionOf(eventKey)
+	default:
+		n.Report(importer.Invalid, "type must be Server, Namespace, User or SourceAndObject, but is %q", kind)
+		return
+	}
+	spec.Burst = &burst
+	spec.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{Resources: []v1alpha1.KubernetesResources{{
+		APIGroups: []v1alpha1.APIGroup{"", "events.k8s.io"}, Resources: []v1alpha1.ResourceName{"events"},
+		Operations: []v1alpha1.Operation{"CREATE", "UPDATE"},
+	}}}}
+	out.Policies = append(out.Policies, importer.Policy{
+		Place: n.Place(), Cluster: true, Path: []string{"events", kind}, Spec: spec, Comment: fmt.Sprintf("%s, %d per second, burst %d", kind, spec.Limit, burst),
+	})
+}

@@ -1,0 +1,114 @@
+package objects
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/importer"
+	"github.com/weir-dev/weir/internal/policyfile"
+)
+
+// Kong converts the plugin rate-limiting in KongPlugin and KongClusterPlugin objects.
+func Kong(files []policyfile.File) *importer.Result {
+	out := &importer.Result{}
+	for _, o := range importer.Objects(files, out, "configuration.konghq.com", "KongPlugin", "KongClusterPlugin") {
+		plugin, _ := o.Field("plugin")
+		name := ""
+		if plugin.Key != "" {
+			name = plugin.Value.Text("plugin")
+		}
+		if name != "rate-limiting" {
+			kind := importer.Note
+			if strings.Contains(name, "rate-limiting") {
+				kind = importer.NotImported
+			}
+			o.Report(kind, "plugin %s is not imported; only rate-limiting is", name)
+			continue
+		}
+		k := kongPlugin{Object: o, out: out, spec: v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisCustom, Algorithm: v1alpha1.FixedWindow}, limitBy: "consumer"}
+		if config, found := o.Field("config"); found {
+			k.config(config)
+		}
+		if _, found := o.Field("configFrom"); found {
+			o.Report(importer.NotImported, "configFrom is not read; write the configuration in config")
+		}
+		k.convert()
+	}
+	return out
+}
+
+// kongPlugin is a rate-limiting plugin.
+type kongPlugin struct {
+	*importer.Object
+
+	out                   *importer.Result
+	spec                  v1alpha1.RateLimitPolicySpec
+	limitBy, header, path string
+	by                    importer.Field // limit_by
+	limits                []importer.Field
+}
+
+func (k *kongPlugin) config(config importer.Field) {
+	for _, f := range config.Value.Fields("config") {
+		switch f.Key {
+		case "second", "minute", "hour", "day", "month", "year":
+			if !f.Value.IsNull() {
+				k.limits = append(k.limits, f)
+			}
+		case "limit_by":
+			k.by, k.limitBy = f, f.Value.Text(f.Key)
+		case "header_name":
+			k.header = f.Value.Text(f.Key)
+		case "path":
+			k.path = f.Value.Text(f.Key)
+		case "fault_tolerant":
+			if f.Value.Bool(f.Key) {
+				k.spec.OnStoreFailure = v1alpha1.StoreFailureAllow
+			} else {
+				k.spec.OnStoreFailure = v1alpha1.StoreFailureDeny
+			}
+		case "policy", "hide_client_headers", "error_code", "error_message", "sync_rate", "redis":
+			k.out.Add(f.Place, importer.Note, "%s has no effect: the Limiter and its proxy have settings for counters, headers and answers", f.Key)
+		default:
+			unsupported(k.out, f, "unknown field of rate-limiting")
+		}
+	}
+}
+
+func (k *kongPlugin) convert() {
+	switch k.limitBy {
+	case "ip":
+		k.spec.Axis = v1alpha1.AxisIP
+	case "header":
+		k.spec.Identifier = &v1alpha1.Identifier{Header: new(v1alpha1.HeaderName(k.header))}
+	case "service":
+		k.spec.Identifier = all()
+	case "path":
+		k.spec.Identifier = all()
+		k.spec.Match = &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{Paths: []v1alpha1.PathMatch{{Type: v1alpha1.PathExact, Value: k.path}}}}
+	default:
+		at := k.Place()
+		if k.by.Key != "" {
+			at = k.by.Place
+		}
+		k.out.Add(at, importer.NotImported, "limit_by %s: only Kong knows it; use limit_by: header with the header in which your proxy sends the identity", k.limitBy)
+		return
+	}
+	domain, isCluster := k.Namespace, k.Kind == "KongClusterPlugin"
+	if isCluster {
+		domain = ""
+	}
+	k.Report(importer.Note, "the policies apply to all requests of their domain, because Kong attaches plugins elsewhere; add match.http for routes")
+	for _, f := range k.limits {
+		spec := k.spec
+		spec.Limit, spec.Window = f.Value.Int(f.Key), windowOf(f.Key)
+		if f.Key == "month" || f.Key == "year" {
+			k.out.Add(f.Place, importer.Note, "%s is a window of %s from the Unix epoch, and no calendar %s", f.Key, spec.Window, f.Key)
+		}
+		k.out.Policies = append(k.out.Policies, importer.Policy{
+			Place: f.Place, Domain: domain, Cluster: isCluster, Path: []string{k.Name, f.Key}, Spec: spec,
+			Comment: fmt.Sprintf("plugin %s, %d per %s", k.Name, spec.Limit, f.Key),
+		})
+	}
+}

@@ -1,0 +1,47 @@
+// Package objects converts the Kubernetes objects of other rate limiters to policies.
+package objects
+
+import (
+	"strings"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/importer"
+)
+
+// unsupported reports a field that no policy expresses.
+func unsupported(out *importer.Result, f importer.Field, reason string) {
+	out.Add(f.Place, importer.NotImported, "%s: %s", f.Key, reason)
+}
+
+// expressionOf returns an identifier from an expression.
+func expressionOf(text string) *v1alpha1.Identifier {
+	return &v1alpha1.Identifier{Expression: new(v1alpha1.Expression(text))}
+}
+
+// all is an identifier that all requests have: they share one counter.
+func all() *v1alpha1.Identifier { return expressionOf(`"all"`) }
+
+// deny sets a cost that is above the limit: every request is denied.
+func deny(spec *v1alpha1.RateLimitPolicySpec) {
+	spec.Limit, spec.Cost = 1, &v1alpha1.Cost{Expression: new(v1alpha1.Expression("2"))}
+}
+
+// joined returns an expression for several texts. Their lengths follow, so that different texts have different results.
+func joined(parts []string) string {
+	var lengths []string
+	for _, part := range parts[:len(parts)-1] {
+		lengths = append(lengths, `string(size(`+part+`))`)
+	}
+	text := strings.Join(parts, ` + "/" + `)
+	if len(lengths) > 0 {
+		text += ` + "#" + ` + strings.Join(lengths, ` + "," + `)
+	}
+	return text
+}
+
+// windowOf returns the window of a unit such as Hour or hour, or "".
+func windowOf(unit string) v1alpha1.Window {
+	return map[string]v1alpha1.Window{
+		"second": "1s", "minute": "1m", "hour": "1h", "day": "1d", "week": "7d", "month": "30d", "year": "365d",
+	}[strings.ToLower(unit)]
+}

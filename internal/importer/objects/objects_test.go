@@ -1,0 +1,76 @@
+package objects_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/importer"
+	"github.com/weir-dev/weir/internal/importer/objects"
+	"github.com/weir-dev/weir/internal/policyfile"
+)
+
+var update = flag.Bool("update", false, "write the expected output")
+
+// TestImport_MatchesGoldenFiles imports each testdata/*.in.yaml. The output has the findings, as comments, and the policies.
+func TestImport_MatchesGoldenFiles(t *testing.T) {
+	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, convert := range map[string]func([]policyfile.File) *importer.Result{
+		"envoygateway": objects.EnvoyGateway, "kuadrant": objects.Kuadrant, "eventratelimit": objects.EventRateLimit, "kong": objects.Kong, "traefik": objects.Traefik,
+	} {
+		t.Run(name, func(t *testing.T) {
+			content, err := os.ReadFile(filepath.Join("testdata", name+".in.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			result := convert([]policyfile.File{{Name: name + ".in.yaml", Content: content}})
+			outputs, err := result.Finish(loader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b strings.Builder
+			for _, f := range result.Findings {
+				b.WriteString("# " + f.String() + "\n")
+			}
+			for _, o := range outputs {
+				b.WriteString("---\n" + string(o.Content))
+			}
+			golden := filepath.Join("testdata", name+".out.yaml")
+			if *update {
+				if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), b.String()); diff != "" {
+				t.Errorf("%s (-want +got); run go test -update to update it:\n%s", golden, diff)
+			}
+		})
+	}
+}
+
+func TestImport_RejectsFilesWithoutAnObject(t *testing.T) {
+	result := objects.Traefik([]policyfile.File{{Name: "a.yaml", Content: []byte("apiVersion: v1\nkind: Service\n")}})
+	want := []string{
+		"a.yaml:1: note: skipped: Service of v1",
+		"a.yaml:1: error: no file has an object of kind Middleware in traefik.io",
+	}
+	var got []string
+	for _, f := range result.Findings {
+		got = append(got, f.String())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,95 @@
+package objects
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/importer"
+	"github.com/weir-dev/weir/internal/policyfile"
+)
+
+// Traefik converts the middlewares RateLimit of Traefik.
+func Traefik(files []policyfile.File) *importer.Result {
+	out := &importer.Result{}
+	for _, o := range importer.Objects(files, out, "traefik.io", "Middleware") {
+		spec, _ := o.Field("spec")
+		for _, f := range spec.Value.Fields("spec") {
+			switch f.Key {
+			case "rateLimit":
+				traefikLimit(out, o, f)
+			case "inFlightReq":
+				unsupported(out, f, "Weir limits rates, and not how many requests are in progress; keep the middleware")
+			default:
+				out.Add(f.Place, importer.Note, "%s is no rate limit; keep the middleware", f.Key)
+			}
+		}
+	}
+	return out
+}
+
+func traefikLimit(out *importer.Result, o *importer.Object, limit importer.Field) {
+	spec := v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Window: "1s", Algorithm: v1alpha1.TokenBucket, Burst: new(int64(1))}
+	before, distributed := out.Count(importer.NotImported), false
+	for _, f := range limit.Value.Fields("rateLimit") {
+		switch f.Key {
+		case "average":
+			spec.Limit = f.Value.Int(f.Key)
+		case "burst":
+			spec.Burst = new(max(f.Value.Int(f.Key), 1))
+		case "period":
+			spec.Window = traefikPeriod(f)
+		case "sourceCriterion":
+			traefikSource(out, f, &spec)
+		case "redis":
+			distributed = true
+			out.Add(f.Place, importer.Note, "redis has no effect: the Limiter has its own Redis")
+		default:
+			unsupported(out, f, "unknown field of rateLimit")
+		}
+	}
+	if out.Count(importer.NotImported) > before {
+		return
+	}
+	if spec.Limit == 0 {
+		out.Add(limit.Place, importer.Note, "average is 0, which is no limit, so it needs no policy")
+		return
+	}
+	if !distributed {
+		out.Add(limit.Place, importer.Note, "without redis, each Traefik counts alone; the policy counts for all of them together")
+	}
+	out.Policies = append(out.Policies, importer.Policy{
+		Place: limit.Place, Domain: o.Namespace, Path: []string{o.Name}, Spec: spec,
+		Comment: fmt.Sprintf("middleware %s, %d per %s, burst %d", o.Name, spec.Limit, spec.Window, *spec.Burst),
+	})
+}
+
+// traefikPeriod reads a duration such as 1m, or a number of seconds.
+func traefikPeriod(f importer.Field) v1alpha1.Window {
+	text := f.Value.Text(f.Key)
+	if seconds, err := strconv.Atoi(text); err == nil {
+		return v1alpha1.Window(strconv.Itoa(seconds) + "s")
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		return v1alpha1.Window(d.String())
+	}
+	return v1alpha1.Window(text) // the validation reports it
+}
+
+func traefikSource(out *importer.Result, source importer.Field, spec *v1alpha1.RateLimitPolicySpec) {
+	for _, f := range source.Value.Fields("sourceCriterion") {
+		switch f.Key {
+		case "ipStrategy":
+			out.Add(f.Place, importer.Note, "ipStrategy has no effect: identity.ip of the Limiter lists the trusted proxies and the IPv6 prefix")
+		case "requestHeaderName":
+			spec.Axis, spec.Identifier = v1alpha1.AxisCustom, &v1alpha1.Identifier{Header: new(v1alpha1.HeaderName(f.Value.Text(f.Key)))}
+		case "requestHost":
+			if f.Value.Bool(f.Key) {
+				spec.Axis, spec.Identifier = v1alpha1.AxisCustom, expressionOf("request.host")
+			}
+		default:
+			unsupported(out, f, "unknown field of sourceCriterion")
+		}
+	}
+}
