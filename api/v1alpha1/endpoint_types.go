@@ -46,6 +46,10 @@ type GRPCEndpoint struct {
 	// tls enables TLS. If omitted, the port accepts connections without encryption.
 	// +optional
 	TLS *EndpointTLS `json:"tls,omitempty"`
+	// defaultDomain is the domain of ext_authz requests without the context extension domain, which some gateways cannot set. If omitted,
+	// only the ClusterRateLimitPolicies for all domains apply to such requests. For example: shop.
+	// +optional
+	DefaultDomain Domain `json:"defaultDomain,omitempty"`
 	// refunds decides whether callers can refund units with is_negative_hits. If omitted, refunds are allowed with tls.clientNames, which
 	// names the callers, and otherwise forbidden.
 	// +optional

@@ -38,6 +38,7 @@ type socketFlags struct {
 	balancers        []string
 	httpTLS          serverTLSFlags
 	grpcTLS          serverTLSFlags
+	defaultDomain    string
 	refunds          string
 	unitMultiplier   bool
 	envoyErrorAnswer bool
@@ -65,6 +66,8 @@ func (f *socketFlags) add(flags *pflag.FlagSet) {
 		"networks and addresses of load balancers that must use the PROXY protocol on --listen; empty disables it")
 	f.httpTLS.add(flags, "http", "--listen")
 	f.grpcTLS.add(flags, "grpc", "--grpc-listen")
+	flags.StringVar(&f.defaultDomain, "grpc-default-domain", "",
+		"domain of ext_authz requests without the context extension domain; if empty, only the policies for all domains apply to them")
 	flags.StringVar(&f.refunds, "grpc-refunds", "",
 		"whether callers of --grpc-listen can refund units: Allowed or Forbidden; empty allows it only with --grpc-client-names")
 	flags.BoolVar(&f.unitMultiplier, "envoy-unit-multiplier", false,
@@ -114,6 +117,9 @@ type endpoints struct {
 	throttle    *throttleEndpoint                // nil if disabled
 }
 
+// maxDomain is the maximum length of a domain in bytes, as in every request.
+const maxDomain = 253
+
 // endpoints parses and validates the flags.
 func (f *socketFlags) endpoints() (endpoints, error) {
 	if f.drain < 0 {
@@ -121,6 +127,9 @@ func (f *socketFlags) endpoints() (endpoints, error) {
 	}
 	if f.claimsHeader != "" && !httpguts.ValidHeaderFieldName(f.claimsHeader) {
 		return endpoints{}, fmt.Errorf("--claims-header: %q is not a valid header name", f.claimsHeader)
+	}
+	if len(f.defaultDomain) > maxDomain {
+		return endpoints{}, fmt.Errorf("--grpc-default-domain is longer than %d bytes", maxDomain)
 	}
 	style, err := reply.ParseStyle(f.style)
 	if err != nil {
@@ -191,7 +200,7 @@ func (d *endpoints) grpc(p *process, metrics *server.Metrics, readiness *server.
 			}
 			return d.clients.ClientOfSource(peer, named)
 		},
-		Refunds: d.refunds, UnitMultiplier: d.flags.unitMultiplier, ErrorResponse: d.flags.envoyErrorAnswer,
+		DefaultDomain: d.flags.defaultDomain, Refunds: d.refunds, UnitMultiplier: d.flags.unitMultiplier, ErrorResponse: d.flags.envoyErrorAnswer,
 	})
 }
 

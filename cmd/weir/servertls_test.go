@@ -163,6 +163,7 @@ func TestServerTLSFlags_RejectInvalidValues(t *testing.T) {
 		"names without a CA":            {[]string{cert, key, "--http-client-names=a"}, "--http-client-names requires --http-client-ca"},
 		"a CA file without a CA":        {[]string{cert, key, "--http-client-ca=" + files.ServerKey}, "--http-client-ca: " + files.ServerKey + " contains no PEM certificate"},
 		"TLS without a socket":          {[]string{"--grpc-cert=" + files.ServerCert}, "--grpc-client-names require --grpc-listen, which is empty"},
+		"a domain that is too long":     {[]string{"--grpc-default-domain=" + strings.Repeat("x", 254)}, "--grpc-default-domain is longer than 253 bytes"},
 		"an invalid value of a refund":  {[]string{"--grpc-refunds=Never"}, `--grpc-refunds "Never" is invalid: must be Allowed or Forbidden`},
 		"a key of another certificate":  {[]string{cert, "--http-key=" + files.ClientKey}, "--http-cert, --http-key: "},
 		"a CA file that does not exist": {[]string{cert, key, "--http-client-ca=/nowhere.pem"}, "--http-client-ca: open /nowhere.pem"},

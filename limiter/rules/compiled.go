@@ -131,7 +131,7 @@ func (k *compiler) cost(c *Compiled) (err error) {
 	return err
 }
 
-// validateDomains accepts a rule without a domain. Such a rule never matches, because every request has a domain.
+// validateDomains accepts a rule without a domain. Such a rule never matches, not even a request without a domain.
 func validateDomains(c *Compiled) error {
 	switch {
 	case countTrue(c.Domain != "", len(c.Domains) > 0, c.AllDomains) > 1:

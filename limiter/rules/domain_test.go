@@ -18,6 +18,11 @@ func clusterRule(name string, domains ...string) rules.Rule {
 	return r
 }
 
+func withoutDomain(r rules.Rule) rules.Rule {
+	r.Domain = ""
+	return r
+}
+
 // asDefault returns r as a default, which rules of a single domain replace.
 func asDefault(r rules.Rule) rules.Rule {
 	r.Default = true
@@ -53,6 +58,9 @@ func TestMatch_AppliesRulesToSeveralDomains(t *testing.T) {
 			[]rules.Rule{clusterRule("all"), rule("shop/own")}, "unknown", []string{"cluster/all"},
 		},
 		"a rule for all domains matches together with the domain's own": {[]rules.Rule{clusterRule("all"), rule("shop/own")}, "shop", []string{"cluster/all", "shop/own"}},
+		"only a rule for all domains matches a request without a domain": {
+			[]rules.Rule{clusterRule("all"), clusterRule("some", "shop"), withoutDomain(rule("none/own")), rule("shop/own")}, "", []string{"cluster/all"},
+		},
 		"a rule for some domains matches in each of them": {
 			[]rules.Rule{clusterRule("some", "billing", "shop"), rule("shop/own")}, "billing", []string{"cluster/some"},
 		},

@@ -109,7 +109,8 @@ type search struct {
 
 // findInDomains finds the rules for a request that is not a write to the Kubernetes API.
 func (s *search) findInDomains() {
-	if domain := s.index.domains[s.request.Domain]; domain != nil {
+	// A request without a domain matches only the rules for all domains.
+	if domain := s.index.domains[s.request.Domain]; domain != nil && s.request.Domain != "" {
 		s.findInDomain(domain)
 	}
 	if everywhere := s.index.everywhere; everywhere != nil {

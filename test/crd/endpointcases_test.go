@@ -29,6 +29,14 @@ func endpointCases() []schemaCase {
 			message: `Unsupported value: "Never": supported values: "Allowed", "Forbidden"`,
 		},
 		{
+			at: "spec.endpoints.grpc.defaultDomain", kind: "maxLength", accepted: endpoints(`grpc: {defaultDomain: ` + letters(253) + `}`),
+			rejected: endpoints(`grpc: {defaultDomain: ` + letters(254) + `}`), message: "may not be more than 253 bytes",
+		},
+		{
+			at: "spec.endpoints.grpc.defaultDomain", kind: kindRule, accepted: endpoints(`grpc: {defaultDomain: shop}`),
+			rejected: endpoints(`grpc: {defaultDomain: "the shop"}`), message: domainMessage,
+		},
+		{
 			at: "spec.endpoints.forwardAuth.claimsHeader", kind: "maxLength", accepted: claims(letters(128)), rejected: claims(letters(129)),
 			message: "may not be more than 128 bytes",
 		},

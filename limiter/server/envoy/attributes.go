@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -23,13 +24,12 @@ const (
 
 // parseAttributes returns the check for an authorization request. The error has the code INVALID_ARGUMENT and names the field.
 func (d *authEndpoint) parseAttributes(a *authv3.AttributeContext) (engine.Check, error) {
-	domain := a.GetContextExtensions()[domainExtension]
+	domain := d.domain(a.GetContextExtensions())
+	descriptors := extensionDescriptor(a.GetContextExtensions())
 	switch {
-	case domain == "":
-		return engine.Check{}, invalid("attributes.context_extensions has no domain: set it to the domain whose policies apply, for example a namespace")
 	case len(domain) > maxDomain:
 		return engine.Check{}, invalid("the domain in attributes.context_extensions is longer than %d bytes", maxDomain)
-	case len(a.GetContextExtensions())-1 > maxEntries:
+	case len(descriptors) > 0 && len(descriptors[0]) > maxEntries:
 		return engine.Check{}, invalid("attributes.context_extensions has more than %d entries in addition to the domain", maxEntries)
 	}
 	h := a.GetRequest().GetHttp()
@@ -46,11 +46,25 @@ func (d *authEndpoint) parseAttributes(a *authv3.AttributeContext) (engine.Check
 			ClientIP:        client,
 			InvalidClientIP: !client.IsValid() && a.GetSource().GetAddress().GetSocketAddress().GetAddress() != "",
 			Claims:          verifiedClaims(a),
-			Descriptors:     extensionDescriptor(a.GetContextExtensions()),
+			Descriptors:     descriptors,
 		},
 		Cost:    1,
 		NoDelay: true,
 	}, nil
+}
+
+// domain returns the domain in the context extensions, or the default domain. Only these come from the configuration of a gateway or of
+// the limiter. Headers and the host come from the client, who could choose a domain without limits. Without both, the result is empty, and
+// only the policies for all domains apply: an error would deny every request of a gateway that cannot set context extensions.
+func (d *authEndpoint) domain(extensions map[string]string) string {
+	domain := cmp.Or(extensions[domainExtension], d.defaultDomain)
+	if domain == "" {
+		d.noDomain.Do(func() {
+			d.log.Warn("requests over ext_authz have no domain, so that only the policies of all domains apply; set the context extension domain in the " +
+				"gateway, or a default with endpoints.grpc.defaultDomain of the Limiter or --grpc-default-domain")
+		})
+	}
+	return domain
 }
 
 // requestHeaders returns the headers by their names in lower case, whichever of its two forms Envoy is configured to send.
@@ -120,12 +134,16 @@ func verifiedClaims(a *authv3.AttributeContext) map[string]any {
 	return claims
 }
 
-// extensionDescriptor returns a descriptor with all context extensions except the domain, sorted by name.
+// extensionDescriptor returns a descriptor with all context extensions except the domain, sorted by name; nil if the domain is the only one.
 func extensionDescriptor(extensions map[string]string) []rules.Descriptor {
-	if len(extensions) < 2 {
+	others := len(extensions)
+	if _, given := extensions[domainExtension]; given {
+		others--
+	}
+	if others == 0 {
 		return nil
 	}
-	descriptor := make(rules.Descriptor, 0, len(extensions)-1)
+	descriptor := make(rules.Descriptor, 0, others)
 	for _, key := range slices.Sorted(maps.Keys(extensions)) {
 		if key != domainExtension {
 			descriptor = append(descriptor, rules.Entry{Key: key, Value: extensions[key]})

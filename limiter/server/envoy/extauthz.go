@@ -11,6 +11,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"golang.org/x/time/rate"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -28,14 +29,17 @@ type authEndpoint struct {
 	log      *slog.Logger
 	seconds  Observer
 	clientIP func(peer netip.Addr, headers map[string]string) netip.Addr
-	// errorResponse: see Options.
+	// errorResponse and defaultDomain: see Options.
 	errorResponse bool
+	defaultDomain string
+	noDomain      rate.Sometimes   // limits the log lines about requests without a domain
 	metadata      protowire.Number // of the field dynamic_metadata
 }
 
 func newAuthEndpoint(o *Options) *authEndpoint {
 	return &authEndpoint{
 		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.ExtAuthzSeconds, clientIP: o.ClientIP, errorResponse: o.ErrorResponse,
+		defaultDomain: o.DefaultDomain, noDomain: rate.Sometimes{First: 1, Interval: logInterval},
 		metadata: metadataField(&authv3.CheckResponse{}),
 	}
 }

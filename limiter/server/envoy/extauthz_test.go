@@ -1,8 +1,10 @@
 package envoy
 
 import (
+	"bytes"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -239,6 +241,48 @@ func TestExtAuthz_MatchesContextExtensionsAsADescriptor(t *testing.T) {
 	}
 }
 
+func TestDomain_OfARequestWithoutAContextExtension(t *testing.T) {
+	shop, other, all := search(), search(), search()
+	other.Policy, other.Domain = "other/search", "other"
+	all.Policy, all.Domain, all.AllDomains = "all", "", true
+	for name, test := range map[string]struct {
+		fallback string
+		domain   map[string]string // the context extension
+		want     string
+		warned   bool
+	}{
+		"neither a default nor an extension": {"", nil, "all", true},
+		"an empty extension":                 {"", map[string]string{"domain": ""}, "all", true},
+		"a default":                          {"shop", nil, "shop/search all", false},
+		"a default and an empty extension":   {"shop", map[string]string{"domain": ""}, "shop/search all", false},
+		"a default and an extension":         {"shop", map[string]string{"domain": "other"}, "other/search all", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			w := serve(t, Options{
+				Engine: newEngine(t, noon(), all, other, shop), DefaultDomain: test.fallback, Log: slog.New(slog.NewTextHandler(&log, nil)),
+			})
+			for range 2 {
+				a := attributes("GET", "/v1/search")
+				a.ContextExtensions = test.domain
+				a.GetRequest().GetHttp().GetHeaders()["domain"] = "shop" // a client cannot choose the domain
+				var policies []string
+				for _, d := range w.check(t, a).GetDynamicMetadata().GetFields()["descriptors"].GetListValue().GetValues() {
+					for _, p := range d.GetStructValue().GetFields()["policies"].GetListValue().GetValues() {
+						policies = append(policies, p.GetStructValue().GetFields()["policy"].GetStringValue())
+					}
+				}
+				if got := strings.Join(slices.Sorted(slices.Values(policies)), " "); got != strings.Join(slices.Sorted(slices.Values(strings.Fields(test.want))), " ") {
+					t.Errorf("policies %s, want %s", got, test.want)
+				}
+			}
+			if warned := strings.Count(log.String(), "have no domain"); warned != map[bool]int{true: 1}[test.warned] {
+				t.Errorf("%d warnings: %s", warned, log.String())
+			}
+		})
+	}
+}
+
 func TestExtAuthz_RejectsInvalidContextExtensions(t *testing.T) {
 	w := limiterOf(t, search())
 	extensions := func(domain string, n int) *authv3.AttributeContext {
@@ -249,15 +293,16 @@ func TestExtAuthz_RejectsInvalidContextExtensions(t *testing.T) {
 		return &authv3.AttributeContext{ContextExtensions: all}
 	}
 	for want, a := range map[string]*authv3.AttributeContext{
-		"attributes.context_extensions has no domain":            {},
 		"in attributes.context_extensions is longer than 253":    extensions(strings.Repeat("x", 254), 0),
 		"attributes.context_extensions has more than 64 entries": extensions("shop", 65),
 	} {
 		_, err := w.auth.Check(t.Context(), &authv3.CheckRequest{Attributes: a})
 		wantError(t, err, codes.InvalidArgument, want)
 	}
-	_, err := w.auth.Check(t.Context(), &authv3.CheckRequest{})
-	wantError(t, err, codes.InvalidArgument, "has no domain")
+	withoutDomain := extensions("", 65)
+	delete(withoutDomain.ContextExtensions, "domain")
+	_, err := w.auth.Check(t.Context(), &authv3.CheckRequest{Attributes: withoutDomain})
+	wantError(t, err, codes.InvalidArgument, "more than 64 entries")
 	if got := w.check(t, extensions(strings.Repeat("x", 253), 64)); got.GetOkResponse() == nil {
 		t.Errorf("the most extensions: %v", got)
 	}

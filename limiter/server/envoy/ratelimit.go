@@ -33,7 +33,7 @@ type rateLimitEndpoint struct {
 func newRateLimitEndpoint(o *Options) *rateLimitEndpoint {
 	return &rateLimitEndpoint{
 		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.RateLimitSeconds, multiplier: o.UnitMultiplier, refunds: o.Refunds,
-		refused: rate.Sometimes{First: 1, Interval: refusedInterval}, calls: newCalls(),
+		refused: rate.Sometimes{First: 1, Interval: logInterval}, calls: newCalls(),
 	}
 }
 
@@ -55,8 +55,8 @@ func (d *rateLimitEndpoint) shouldRateLimit(ctx context.Context, c *call) error 
 	return nil
 }
 
-// refusedInterval is the time between two log lines about refused refunds: a flood of calls must not flood the log.
-const refusedInterval = time.Minute
+// logInterval is the time between two log lines about the same thing: a flood of calls must not flood the log.
+const logInterval = time.Minute
 
 // refuseRefund returns the status of a call that refunds units with the descriptor of index i, although its endpoint forbids refunds.
 func (d *rateLimitEndpoint) refuseRefund(ctx context.Context, i int) error {

@@ -64,6 +64,9 @@ type Options struct {
 	// proxy: by default, Envoy passes the headers of clients on. It applies only to ext_authz: in RLS, Envoy reports the
 	// client in the descriptor.
 	ClientIP func(peer netip.Addr, headers map[string]string) netip.Addr
+	// DefaultDomain is the domain of ext_authz requests without the context extension "domain". If both are empty, only the policies for
+	// all domains apply.
+	DefaultDomain string
 	// Refunds accepts is_negative_hits in RLS. Otherwise such calls fail as PERMISSION_DENIED.
 	Refunds bool
 	// UnitMultiplier reports a window such as 15 minutes as a multiple of a unit in RLS statuses. An Envoy without support for the

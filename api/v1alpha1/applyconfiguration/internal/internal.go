@@ -251,6 +251,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.weir-dev.weir.api.v1alpha1.GRPCEndpoint
   map:
     fields:
+    - name: defaultDomain
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Domain
     - name: errorResponse
       type:
         scalar: boolean

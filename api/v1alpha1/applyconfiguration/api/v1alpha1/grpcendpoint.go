@@ -13,6 +13,9 @@ import (
 type GRPCEndpointApplyConfiguration struct {
 	// tls enables TLS. If omitted, the port accepts connections without encryption.
 	TLS *EndpointTLSApplyConfiguration `json:"tls,omitempty"`
+	// defaultDomain is the domain of ext_authz requests without the context extension domain, which some gateways cannot set. If omitted,
+	// only the ClusterRateLimitPolicies for all domains apply to such requests. For example: shop.
+	DefaultDomain *apiv1alpha1.Domain `json:"defaultDomain,omitempty"`
 	// refunds decides whether callers can refund units with is_negative_hits. If omitted, refunds are allowed with tls.clientNames, which
 	// names the callers, and otherwise forbidden.
 	Refunds *apiv1alpha1.Refunds `json:"refunds,omitempty"`
@@ -35,6 +38,14 @@ func GRPCEndpoint() *GRPCEndpointApplyConfiguration {
 // If called multiple times, the TLS field is set to the value of the last call.
 func (b *GRPCEndpointApplyConfiguration) WithTLS(value *EndpointTLSApplyConfiguration) *GRPCEndpointApplyConfiguration {
 	b.TLS = value
+	return b
+}
+
+// WithDefaultDomain sets the DefaultDomain field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DefaultDomain field is set to the value of the last call.
+func (b *GRPCEndpointApplyConfiguration) WithDefaultDomain(value apiv1alpha1.Domain) *GRPCEndpointApplyConfiguration {
+	b.DefaultDomain = &value
 	return b
 }
 
