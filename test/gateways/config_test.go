@@ -5,6 +5,7 @@ package gateways_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,7 +45,9 @@ func documentedConfig(t *testing.T, p places) string {
 // documentedPolicies returns the policies of docs/how-to/envoy.md.
 func documentedPolicies(t *testing.T) string {
 	t.Helper()
-	return strings.Join(document(t, "how-to/envoy.md", "yaml")[1:], "---\n")
+	return strings.Join(slices.DeleteFunc(document(t, "how-to/envoy.md", "yaml"), func(block string) bool {
+		return !strings.HasPrefix(block, "apiVersion:")
+	}), "---\n")
 }
 
 // socket returns the fields of a socket_address.

@@ -113,7 +113,21 @@ func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 // remaining returns what a peek at Weir's own HTTP API reports for a check: the remaining units of its strictest policy.
 func (w *world) remaining(t *testing.T, check map[string]any) int {
 	t.Helper()
-	check["domain"], check["peek"] = "shop", true
+	check["peek"] = true
+	return w.check(t, check)
+}
+
+// spend spends units of a tenant's budget over Weir's own HTTP API.
+func (w *world) spend(t *testing.T, tenant string, units int) {
+	t.Helper()
+	check := budgetOf(tenant)
+	check["cost"] = units
+	w.check(t, check)
+}
+
+func (w *world) check(t *testing.T, check map[string]any) (remaining int) {
+	t.Helper()
+	check["domain"] = "shop"
 	body, err := json.Marshal(check)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,134 @@
+//go:build gateways
+
+package gateways_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+const budgetPolicy = `
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: budget, namespace: shop}
+spec: {axis: Tenant, limit: 100, window: 1h, algorithm: FixedWindow, identifier: {descriptor: tenant}, match: {descriptors: [{key: tenant}]}}
+`
+
+// budgetOf returns a check of the budget of a tenant.
+func budgetOf(tenant string) map[string]any {
+	return map[string]any{"descriptors": []any{[]any{map[string]string{"key": "tenant", "value": tenant}}}}
+}
+
+// limitedBy returns the documented configuration, with the route of the page that charges for responses instead of that for all paths.
+// In this route, the arguments are replaced.
+func limitedBy(oldNew ...string) func(*testing.T, places) string {
+	return func(t *testing.T, p places) string {
+		t.Helper()
+		blocks := document(t, "how-to/envoy.md", "yaml")
+		route := replace(t, blocks[len(blocks)-1], oldNew...)
+		route = strings.ReplaceAll(strings.TrimSuffix(route, "\n"), "\n", "\n              ") + "\n"
+		return replace(t, documentedConfig(t, p), `- match: {prefix: /}
+                route:
+                  cluster: shop
+                  rate_limits:
+                  - actions:
+                    - request_headers: {header_name: x-tenant-id, descriptor_key: tenant}
+`, route)
+	}
+}
+
+// awaitReport waits until Envoy has no call to the limiter in flight. Envoy reports a stream before it logs the request.
+func (w *world) awaitReport(t *testing.T) {
+	t.Helper()
+	served := w.envoy.stat(t, "http.http.downstream_rq_completed")
+	fixture.Await(t, "Envoy has logged the request", func() bool {
+		return strings.Count(w.envoy.log.String(), `"path":`) >= served && w.envoy.stat(t, "cluster.weir.upstream_rq_active") == 0
+	})
+}
+
+// A request needs a budget that is not used up, and its response is charged to it.
+func TestEnvoy_ChargesTheCostOfTheResponse(t *testing.T) {
+	w := newWorld(t, budgetPolicy, limitedBy())
+	for _, request := range []struct {
+		tokens    string
+		status    int
+		remaining int
+	}{
+		{"60", http.StatusOK, 40},
+		{"30", http.StatusOK, 10},
+		{"11", http.StatusOK, 10}, // more than what remains
+		{"10", http.StatusOK, 0},
+		{"10", http.StatusTooManyRequests, 0},
+	} {
+		if got := get(t, "http://"+w.front+"/?tokens="+request.tokens, "x-tenant-id", "acme").status; got != request.status {
+			t.Errorf("%+v: %d", request, got)
+		}
+		w.awaitReport(t)
+		if got := w.remaining(t, budgetOf("acme")); got != request.remaining {
+			t.Errorf("%+v: %d units remain", request, got)
+		}
+	}
+}
+
+// A request costs 40 units, and the service gives back what it has not used. A denied request gives nothing back.
+func TestEnvoy_RefundsAtTheEndOfAStream(t *testing.T) {
+	refund := []string{"{number: 0}", "{number: 40}", `x-tokens)%"}`, `x-tokens)%", is_negative_hits: true}`}
+	w := newWorld(t, budgetPolicy, limitedBy(refund...), "--grpc-refunds", "Allowed")
+	for _, request := range []struct {
+		status, remaining int
+	}{
+		{http.StatusOK, 75},
+		{http.StatusOK, 50},
+		{http.StatusOK, 25},
+		{http.StatusTooManyRequests, 25},
+		{http.StatusTooManyRequests, 25},
+	} {
+		if got := get(t, "http://"+w.front+"/?tokens=15", "x-tenant-id", "acme").status; got != request.status {
+			t.Errorf("%+v: %d", request, got)
+		}
+		w.awaitReport(t)
+		if got := w.remaining(t, budgetOf("acme")); got != request.remaining {
+			t.Errorf("%+v: %d units remain", request, got)
+		}
+	}
+}
+
+// The page warns of a refund that does not depend on the response.
+func TestEnvoy_RefundsDeniedRequestsAConstantNumber(t *testing.T) {
+	constant := []string{"{number: 0}", "{number: 101}", `{format: "%RESP(x-tokens)%"}`, "{number: 15, is_negative_hits: true}"}
+	w := newWorld(t, budgetPolicy, limitedBy(constant...), "--grpc-refunds", "Allowed")
+	w.spend(t, "acme", 50)
+	if got := w.statuses(t, 1, "/", "x-tenant-id", "acme"); got != "Too Many Requests" {
+		t.Error(got)
+	}
+	w.awaitReport(t)
+	if got := w.remaining(t, budgetOf("acme")); got != 65 {
+		t.Errorf("%d units remain", got)
+	}
+}
+
+func TestEnvoy_LogsARefundThatIsForbidden(t *testing.T) {
+	w := newWorld(t, budgetPolicy, limitedBy(`x-tokens)%"}`, `x-tokens)%", is_negative_hits: true}`))
+	w.spend(t, "acme", 50)
+	get(t, "http://"+w.front+"/?tokens=15", "x-tenant-id", "acme")
+	fixture.Await(t, "the limiter logs the refund", func() bool { return strings.Contains(w.weir.Log(), "refunds units") })
+	if got := w.remaining(t, budgetOf("acme")); got != 50 {
+		t.Errorf("%d units remain", got)
+	}
+}
+
+// The route has a limit of its own, which replaces that of the policy on a counter of its own.
+func TestEnvoy_ALimitOfTheRouteReplacesTheLimitOfThePolicy(t *testing.T) {
+	w := newWorld(t, budgetPolicy, limitedBy("hits_addend: {number: 0}", "limit: {rate_limit: {requests_per_unit: 2, unit: HOUR}}"))
+	for _, want := range []string{"OK", "OK", "Too Many Requests"} {
+		if got := w.statuses(t, 1, "/", "x-tenant-id", "acme"); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if got := w.remaining(t, budgetOf("acme")); got != 100 {
+		t.Errorf("%d units of the policy remain", got)
+	}
+}
