@@ -12,21 +12,21 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// document returns the code blocks of a page in docs with this language.
-func document(t *testing.T, page, language string) []string {
+// document returns the YAML blocks of docs/how-to/envoy.md.
+func document(t *testing.T) []string {
 	t.Helper()
 	root, err := fixture.ModuleRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(root, "docs", filepath.FromSlash(page)))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "how-to", "envoy.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var blocks []string
 	parts := strings.Split(string(text), "```")
 	for i := 1; i < len(parts); i += 2 {
-		if info, block, _ := strings.Cut(parts[i], "\n"); info == language {
+		if info, block, _ := strings.Cut(parts[i], "\n"); info == "yaml" {
 			blocks = append(blocks, block)
 		}
 	}
@@ -36,7 +36,7 @@ func document(t *testing.T, page, language string) []string {
 // documentedConfig returns the configuration of docs/how-to/envoy.md with other addresses.
 func documentedConfig(t *testing.T, p places) string {
 	t.Helper()
-	return replace(t, document(t, "how-to/envoy.md", "yaml")[0],
+	return replace(t, document(t)[0],
 		"address: 0.0.0.0, port_value: 10000", socket(p.front),
 		"address: weir-limiter-default.weir-system.svc, port_value: 8081", socket(p.weir),
 		"address: shop.shop.svc, port_value: 8080", socket(p.upstream))
@@ -45,7 +45,7 @@ func documentedConfig(t *testing.T, p places) string {
 // documentedPolicies returns the policies of docs/how-to/envoy.md.
 func documentedPolicies(t *testing.T) string {
 	t.Helper()
-	return strings.Join(slices.DeleteFunc(document(t, "how-to/envoy.md", "yaml"), func(block string) bool {
+	return strings.Join(slices.DeleteFunc(document(t), func(block string) bool {
 		return !strings.HasPrefix(block, "apiVersion:")
 	}), "---\n")
 }

@@ -81,7 +81,7 @@ func TestEnvoy_DocumentedTimeoutCoversALimiterThatWaitsForRedis(t *testing.T) {
 		"Envoy's default": {[]string{"timeout: 0.1s                     # Envoy's", "# Envoy's"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newService(t, document(t, "how-to/envoy.md", "yaml")[1]) // only that of RLS
+			w := newService(t, document(t)[1]) // only that of RLS
 			slow, err := fixture.StartProxy(w.redis.Addr())
 			if err != nil {
 				t.Fatal(err)

@@ -27,7 +27,7 @@ func budgetOf(tenant string) map[string]any {
 func limitedBy(oldNew ...string) func(*testing.T, places) string {
 	return func(t *testing.T, p places) string {
 		t.Helper()
-		blocks := document(t, "how-to/envoy.md", "yaml")
+		blocks := document(t)
 		route := replace(t, blocks[len(blocks)-1], oldNew...)
 		route = strings.ReplaceAll(strings.TrimSuffix(route, "\n"), "\n", "\n              ") + "\n"
 		return replace(t, documentedConfig(t, p), `- match: {prefix: /}

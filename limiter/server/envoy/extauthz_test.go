@@ -300,7 +300,7 @@ func TestExtAuthz_RejectsInvalidContextExtensions(t *testing.T) {
 		wantError(t, err, codes.InvalidArgument, want)
 	}
 	withoutDomain := extensions("", 65)
-	delete(withoutDomain.ContextExtensions, "domain")
+	delete(withoutDomain.GetContextExtensions(), "domain")
 	_, err := w.auth.Check(t.Context(), &authv3.CheckRequest{Attributes: withoutDomain})
 	wantError(t, err, codes.InvalidArgument, "more than 64 entries")
 	if got := w.check(t, extensions(strings.Repeat("x", 253), 64)); got.GetOkResponse() == nil {
