@@ -14,6 +14,8 @@ echo "soak: random histories on every store"
 go test -count=1 -timeout 6h -run 'Histories|Conforms' ./limiter ./limiter/redisstore -rapid.checks "${HISTORIES:-10000}"
 echo "soak: all faults of Redis"
 go test -count=1 -timeout 1h -v ./test/reliability/...
+echo "soak: a Limiter with 10 000 policies scales"
+go test -count=1 -timeout 30m -v -run WritesNoPolicyStatusWhileALimiterScales ./controllers/ruleset
 echo "soak: a storm of writes to the Kubernetes API"
 go run ./hack/prepare kube kube-controller-manager
 go test -count=1 -timeout 30m -v -run ExemptLose ./test/kubernetes

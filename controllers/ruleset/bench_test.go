@@ -3,6 +3,7 @@ package ruleset
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"testing"
@@ -41,9 +42,12 @@ func BenchmarkReconcile(b *testing.B) {
 }
 
 // An autoscaler adds three replicas to a Limiter, all of which enforce the policies as soon as they serve. The policies are so many that
-// the reporter needs several rounds to write their statuses.
+// the reporter needs several rounds to write their statuses. make soak uses 10 000.
 func TestReporter_WritesNoPolicyStatusWhileALimiterScales(t *testing.T) {
-	const policies = 300
+	policies := 300
+	if os.Getenv("WEIR_SOAK") != "" {
+		policies = 10_000
+	}
 	cache := newInstant(policies, 3)
 	r := cache.reconciler(t)
 	rounds := cache.settle(t, r)
