@@ -17,7 +17,7 @@ const rollingPolicies = `
 apiVersion: weir.dev/v1alpha1
 kind: RateLimitPolicy
 metadata: {name: rls, namespace: shop}
-spec: {axis: Tenant, limit: 1000000, window: 1h, algorithm: FixedWindow, identifier: {descriptor: tenant}, match: {descriptors: [{key: tenant}]}}
+spec: {axis: Tenant, limit: 1000000, window: 720h, algorithm: FixedWindow, identifier: {descriptor: tenant}, match: {descriptors: [{key: tenant}]}}
 ---
 apiVersion: weir.dev/v1alpha1
 kind: RateLimitPolicy
@@ -33,7 +33,7 @@ spec:
 apiVersion: weir.dev/v1alpha1
 kind: RateLimitPolicy
 metadata: {name: auth, namespace: shop}
-spec: {axis: Tenant, limit: 1000000, window: 1h, algorithm: FixedWindow, identifier: {header: x-tenant-id}, match: {http: {methods: [GET]}}}
+spec: {axis: Tenant, limit: 1000000, window: 720h, algorithm: FixedWindow, identifier: {header: x-tenant-id}, match: {http: {methods: [GET]}}}
 `
 
 // Every limiter is replaced twice under load. Clients get no error, and what Envoy has let pass is what Weir has counted.

@@ -14,7 +14,7 @@ const budgetPolicy = `
 apiVersion: weir.dev/v1alpha1
 kind: RateLimitPolicy
 metadata: {name: budget, namespace: shop}
-spec: {axis: Tenant, limit: 100, window: 1h, algorithm: FixedWindow, identifier: {descriptor: tenant}, match: {descriptors: [{key: tenant}]}}
+spec: {axis: Tenant, limit: 100, window: 720h, algorithm: FixedWindow, identifier: {descriptor: tenant}, match: {descriptors: [{key: tenant}]}}
 `
 
 // budgetOf returns a check of the budget of a tenant.
