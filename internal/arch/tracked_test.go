@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// The go command reuses the result of a package until a file or a variable changes that its test program has read. These suites test weir
-// without importing it: as a process, or by its sources and manifests. test/fixture tests what the two functions make the test
-// program read.
+// The go command reuses the result of a package until a file or a variable changes that its tests have read. What TestMain reads before the
+// tests does not count. These suites test weir without importing it: as a process, or by its sources and manifests. test/fixture tests what
+// these functions make the test program read.
 func TestSuites_RunAgainWhenWeirChanges(t *testing.T) {
-	const process, sources = "fixture.BuildWeir(", `fixture.TrackPackage(t.Context(), "./cmd/weir")`
+	const process, inTestMain, sources = "fixture.BuildWeir(", "fixture.TrackWeir(", `fixture.TrackPackage(t.Context(), "./cmd/weir")`
 	for suite, want := range map[string]string{
-		"test/e2e": process, "test/endpoints": process, "test/kubernetes": process, "test/proof": process, "test/proxies": process,
+		"test/e2e": process, "test/endpoints": process, "test/kubernetes": inTestMain, "test/proof": process, "test/proxies": process,
 		"test/readme": process, "test/reliability": process, "test/manifests": sources,
 	} {
 		if !strings.Contains(goFiles(t, suite), want) {

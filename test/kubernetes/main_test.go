@@ -10,6 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/test/fixture"
 )
 
 // shared is the World of all tests of the package, because a start takes longer than most tests. Tests delete their policies and use their own
@@ -37,6 +38,7 @@ func run(m *testing.M) int {
 // different tenants.
 func newWorld(t *testing.T) *World {
 	t.Helper()
+	must(t, fixture.TrackWeir(t.Context()))
 	before := shared.LogLength()
 	t.Cleanup(func() {
 		if t.Failed() {
