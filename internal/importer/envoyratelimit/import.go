@@ -78,8 +78,8 @@ func (c *converter) limit(path []step, d *descriptor) {
 		return
 	}
 	if len(l.replaces) > 0 {
-		c.out.Add(l.Place, importer.NotImported, "replaces switches off limits of other descriptors of the request (%s), but in Weir all policies of a request apply; "+
-			"remove replaces, or leave the values out of those limits", strings.Join(l.replaces, ", "))
+		c.out.Add(l.Place, importer.NotImported, "replaces switches off limits of other descriptors of the request (%s), but in Weir "+
+			"all policies of a request apply; remove replaces, or leave the values out of those limits", strings.Join(l.replaces, ", "))
 		return
 	}
 	spec := v1alpha1.RateLimitPolicySpec{
