@@ -103,7 +103,11 @@ func (c *Counters) learn(charge *limiter.Charge, d limiter.Decision) {
 	}
 	k.limit = charge.Limit
 	if k.reported == nil {
+		size := k.state.Size()
 		k.state.Assume(d.At, k.limit, used, newest(k.limit, d))
+		if held && k.state.Size() == size && k.state.Expires(k.limit) > d.At {
+			return // as almost always: keep would look up the counter again and change nothing
+		}
 	} else {
 		s := k.share()
 		unreported := k.unreported(d.At)
