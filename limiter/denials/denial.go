@@ -15,6 +15,7 @@ const Life = 10 * time.Second
 type denial struct {
 	limit    limiter.Limit
 	decision limiter.Decision
+	began    time.Time // when the store was called
 	answered time.Time // when the store's answer had arrived
 	until    time.Time // from this instant on, the store is called
 }
@@ -29,13 +30,19 @@ func newDenial(c limiter.Charge, d limiter.Decision, began, answered time.Time) 
 	if !frozen(c, d) || !answered.Before(until) {
 		return nil
 	}
-	return &denial{limit: c.Limit, decision: d, answered: answered, until: until}
+	if _, bounded := c.Limit.MaxDelay(); bounded {
+		d.Remaining = 0 // only a request that can wait longer can spend what remains
+	}
+	return &denial{limit: c.Limit, decision: d, began: began, answered: answered, until: until}
 }
 
-// frozen reports whether nothing at all can be admitted on the counter before the decision's RetryAfter has passed. Then
-// nothing but a refund or a reset can change the counter either, and the durations of the decision decrease exactly with time.
+// frozen reports whether nothing like c can be admitted on the counter before the decision's RetryAfter has passed. If nothing remains,
+// then nothing but a refund or a reset can change the counter either, and the durations of the decision decrease exactly with time. What
+// remains under a limit with a maximum delay can only be spent by requests that wait longer. They can make the wait of c longer, never
+// shorter.
 func frozen(c limiter.Charge, d limiter.Decision) bool {
-	return !d.Allowed && d.Remaining == 0 && d.RetryAfter != limiter.Never && waitsLikeOneUnit(c)
+	_, bounded := c.Limit.MaxDelay()
+	return !d.Allowed && (d.Remaining == 0 || bounded) && d.RetryAfter != limiter.Never && waitsLikeOneUnit(c)
 }
 
 // waitsLikeOneUnit reports whether c waits, on a counter with nothing left, exactly as long as a single unit does.

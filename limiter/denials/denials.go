@@ -19,8 +19,8 @@ import (
 // denial of the other that is in flight is not cached; that costs one call to the store.
 const stripes = 256
 
-// Denials is a cache of bounded size. It is safe for concurrent use, starts no goroutines, and needs no Close. It is valid for
-// one rule set: another rule set begins with an empty cache.
+// Denials is a cache of bounded size. It is safe for concurrent use, starts no goroutines, and needs no Close. A denial has the limit
+// that the counter had: after the limit of a rule was changed and restored, the caller must ignore the denials from before, see FindCalled.
 type Denials struct {
 	held    *otter.Cache[string, *denial] // by the counter's key
 	seed    maphash.Seed
@@ -51,11 +51,17 @@ func New(capacity int) *Denials {
 // Find returns the decision that the store would make on an enforced charge now, if that is known to be a denial. RetryAfter
 // and ResetAfter are never too short, and at most a round trip to the store too long. The other figures are exact.
 func (d *Denials) Find(c limiter.Charge, now time.Time) (decision limiter.Decision, known bool) {
+	decision, _, known = d.FindCalled(c, now)
+	return decision, known
+}
+
+// FindCalled is Find, and returns when the store was called that made the decision.
+func (d *Denials) FindCalled(c limiter.Charge, now time.Time) (decision limiter.Decision, began time.Time, known bool) {
 	held, ok := d.held.GetIfPresent(c.Key)
 	if !ok || !held.denies(c, now) {
-		return limiter.Decision{}, false
+		return limiter.Decision{}, time.Time{}, false
 	}
-	return held.at(now), true
+	return held.at(now), held.began, true
 }
 
 // Remember caches a decision on a charge that the store was called with at began and had answered by answered. It ignores

@@ -9,6 +9,9 @@ import (
 // order of checks. Each has the results of its own request, and its Allowed depends on these alone. Peek must be the same in all
 // checks.
 func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error) {
+	if len(checks) == 0 {
+		return nil, nil
+	}
 	if len(checks) == 1 {
 		answer, err := e.Check(ctx, &checks[0])
 		if err != nil {
@@ -21,27 +24,37 @@ func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error)
 		return nil, ErrNoRules
 	}
 	matched := make([][]ruleCharge, len(checks))
-	var all []ruleCharge
 	for i := range checks {
 		matched[i] = active.match(nil, &checks[i])
 	}
-	if slices.ContainsFunc(matched, hasOverflow) {
-		e.shareOverflow(ctx, active, matched, checks[0].Peek)
+	peek, began := checks[0].Peek, e.clock()
+	all := mergeAll(matched)
+	results := active.knownDenials(all, peek, began)
+	if len(results) == 0 && slices.ContainsFunc(matched, hasOverflow) {
+		e.shareOverflow(ctx, active, matched, peek)
+		all = mergeAll(matched)
+		results = active.knownDenials(all, peek, began)
 	}
+	if len(results) == 0 && len(all) > 0 {
+		var err error
+		if results, err = e.spend(ctx, active, all, peek, began); err != nil {
+			return nil, err
+		}
+	}
+	return e.answers(active, checks, matched, results), nil
+}
+
+// mergeAll returns the charges of all requests. Charges on one counter become one.
+func mergeAll(matched [][]ruleCharge) []ruleCharge {
+	n := 0
+	for i := range matched {
+		n += len(matched[i])
+	}
+	all := make([]ruleCharge, 0, n)
 	for i := range matched {
 		all = merge(all, matched[i])
 	}
-	byKey := make(map[string]Result, len(all))
-	if len(all) > 0 {
-		results, err := e.spend(ctx, active, all, checks[0].Peek, e.clock())
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range results {
-			byKey[r.Key] = r
-		}
-	}
-	return e.answers(active, checks, matched, byKey), nil
+	return all
 }
 
 // merge adds the charges of more to all. Two charges on one counter become one.
@@ -58,17 +71,18 @@ func merge(all, more []ruleCharge) []ruleCharge {
 }
 
 // answers gives every check the results of its own rules. A check may have no results, see [Answer.Results].
-func (e *Engine) answers(active *active, checks []Check, matched [][]ruleCharge, byKey map[string]Result) []Answer {
+func (e *Engine) answers(active *active, checks []Check, matched [][]ruleCharge, decided []Result) []Answer {
 	charged := true
-	for _, r := range byKey {
-		charged = charged && (r.Allowed || r.Rule.Shadow)
+	for i := range decided {
+		charged = charged && (decided[i].Allowed || decided[i].Rule.Shadow)
 	}
 	answers := make([]Answer, len(checks))
 	for i, charges := range matched {
 		var results []Result
 		for j := range charges {
-			if r, decided := byKey[charges[j].charge.Key]; decided {
-				results = append(results, r)
+			at := slices.IndexFunc(decided, func(r Result) bool { return r.Key == charges[j].charge.Key })
+			if at >= 0 {
+				results = append(results, decided[at])
 			}
 		}
 		if len(results) == 0 {

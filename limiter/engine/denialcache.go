@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/denials"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // knownDenials returns the results of the enforced rules whose cached denials hold now. One of them suffices to deny the
@@ -19,7 +21,7 @@ func (a *active) knownDenials(matched []ruleCharge, peek bool, now time.Time) []
 		if r.rule.Shadow {
 			continue
 		}
-		if d, denied := a.denials.Find(r.charge, now); denied {
+		if d, called, denied := a.denials.FindCalled(r.charge, now); denied && !called.Before(a.since[r.rule.Policy]) {
 			results = append(results, r.result(d, SourceCache))
 		}
 	}
@@ -57,8 +59,9 @@ func (e *Engine) ForgetAll() {
 		return
 	}
 	for a := e.active.Load(); a != nil; a = e.active.Load() {
-		empty := &active{index: a.index, counters: a.counters, denials: e.newDenials(), populations: a.populations, clock: a.clock}
-		if e.active.CompareAndSwap(a, empty) {
+		empty := *a
+		empty.denials = e.newDenials()
+		if e.active.CompareAndSwap(a, &empty) {
 			return
 		}
 	}
@@ -78,4 +81,22 @@ func (e *Engine) cachedDenials() int {
 		return a.denials.Len()
 	}
 	return 0
+}
+
+// unchangedSince returns when the rule of each policy last changed: now, unless previous has an equal rule. The denials of a counter
+// from before are invalid, even if an earlier edit is reverted: in between, the counter may have admitted more.
+func unchangedSince(previous *active, index *rules.Index, now time.Time) map[string]time.Time {
+	since, before := make(map[string]time.Time, index.Len()), map[string]*rules.Compiled{}
+	if previous != nil {
+		for rule := range previous.index.Rules() {
+			before[rule.Policy] = rule
+		}
+	}
+	for rule := range index.Rules() {
+		since[rule.Policy] = now
+		if same := before[rule.Policy]; same != nil && reflect.DeepEqual(same.Rule, rule.Rule) {
+			since[rule.Policy] = previous.since[rule.Policy]
+		}
+	}
+	return since
 }

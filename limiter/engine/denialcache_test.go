@@ -180,8 +180,18 @@ func TestForget_DropsKnownDenials(t *testing.T) {
 		"Forget of its counter":     {func(o *cachingEngine) { o.Forget("another", key(o)) }, true},
 		"Forget of another counter": {func(o *cachingEngine) { o.Forget("another") }, false},
 		"ForgetAll":                 {func(o *cachingEngine) { o.ForgetAll() }, true},
-		"Swap of other rules":       {func(o *cachingEngine) { o.Swap(index(t, rule("shop/a", 1), rule("shop/b", 5))) }, true},
-		"Swap of the same rules":    {func(o *cachingEngine) { o.Swap(o.Index()) }, true},
+		"Swap of other rules":       {func(o *cachingEngine) { o.Swap(index(t, rule("shop/a", 1), rule("shop/b", 5))) }, false},
+		"Swap of the same rules":    {func(o *cachingEngine) { o.Swap(o.Index()) }, false},
+		"an edit of its rule that is reverted": {func(o *cachingEngine) {
+			o.Swap(index(t, rule("shop/a", 5)))
+			o.clock.pass(time.Microsecond)
+			o.Swap(index(t, rule("shop/a", 1)))
+		}, true},
+		"a removal of its rule that is reverted": {func(o *cachingEngine) {
+			o.Swap(index(t, rule("shop/b", 5)))
+			o.clock.pass(time.Microsecond)
+			o.Swap(index(t, rule("shop/a", 1)))
+		}, true},
 	}
 	for name, tt := range events {
 		t.Run(name+" after it is cached", func(t *testing.T) {
@@ -207,6 +217,104 @@ func TestForget_DropsKnownDenials(t *testing.T) {
 			o.wantCalled(t, "the next request", request(1, acme()), tt.forgotten)
 			o.wantCalled(t, "the request after it", request(1, acme()), false)
 		})
+	}
+}
+
+func TestSwap_AnEditOfTheLimitAppliesToKnownDenials(t *testing.T) {
+	o := newCachingEngine(t, rule("shop/a", 1))
+	o.check(t, request(1, acme()))
+	o.wantCalled(t, "the second request", request(1, acme()), true)
+	o.clock.pass(time.Second)
+	o.Swap(index(t, rule("shop/a", 2)))
+	if answer := o.wantCalled(t, "a request under the higher limit", request(1, acme()), true); !answer.Allowed {
+		t.Error("the request is denied")
+	}
+}
+
+func TestForgetAll_IsNotRevertedByASwap(t *testing.T) {
+	o := newCachingEngine(t, rule("shop/a", 1))
+	o.check(t, request(1, acme()))
+	o.check(t, request(1, acme()))
+	o.ForgetAll()
+	o.Swap(index(t, rule("shop/a", 1), rule("shop/b", 5)))
+	o.wantCalled(t, "a request after both", request(1, acme()), true)
+}
+
+func TestCheckAll_AKnownDenialAnswersWithoutTheStore(t *testing.T) {
+	globex := map[string]string{"tenant": "globex"}
+	for name, tt := range map[string]struct {
+		checks []engine.Check
+		called bool
+		want   [][]string
+	}{
+		"one of two requests": {
+			checks: []engine.Check{*request(1, globex), *request(1, acme())},
+			called: false,
+			want:   [][]string{{}, {"shop/a acme false 0"}},
+		},
+		"not two requests on one counter, which wait longer": {
+			checks: []engine.Check{*request(1, acme()), *request(1, acme())},
+			called: true,
+			want:   [][]string{{"shop/a acme false 0"}, {"shop/a acme false 0"}},
+		},
+		"not requests without one": {
+			checks: []engine.Check{*request(1, globex), *request(1, map[string]string{"tenant": "initech"})},
+			called: true,
+			want:   [][]string{{"shop/a globex true 0"}, {"shop/a initech true 0"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newCachingEngine(t, rule("shop/a", 1))
+			o.check(t, request(1, acme()))
+			o.check(t, request(1, acme()))
+			before := o.store.calls()
+			answers, err := o.CheckAll(t.Context(), tt.checks)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if called := o.store.calls() != before; called != tt.called {
+				t.Errorf("store called: %v, want %v", called, tt.called)
+			}
+			for i, want := range tt.want {
+				if got := lines(answers[i]); strings.Join(got, "; ") != strings.Join(want, "; ") {
+					t.Errorf("answer %d: %q, want %q", i, got, want)
+				}
+			}
+			if answer := o.wantCalled(t, "the other tenant, who was not charged", request(1, globex), true); answer.Allowed == (name == "not requests without one") {
+				t.Errorf("allowed: %v", answer.Allowed)
+			}
+		})
+	}
+}
+
+func TestCheckAll_APeekIsNotAnsweredByAKnownDenial(t *testing.T) {
+	o := newCachingEngine(t, rule("shop/a", 1))
+	o.check(t, request(1, acme()))
+	o.check(t, request(1, acme()))
+	peeks := []engine.Check{*request(1, acme()), *request(1, map[string]string{"tenant": "globex"})}
+	peeks[0].Peek, peeks[1].Peek = true, true
+	before := o.store.calls()
+	if _, err := o.CheckAll(t.Context(), peeks); err != nil || o.store.calls() != before+1 {
+		t.Errorf("%d calls, %v", o.store.calls()-before, err)
+	}
+}
+
+func TestCheck_ALeakyBucketWithoutDelayHasKnownDenials(t *testing.T) {
+	leaky := rule("shop/a", 1)
+	leaky.Algorithm, leaky.WindowSeconds, leaky.Burst = limiter.LeakyBucket, 2, 5
+	o := newCachingEngine(t, leaky)
+	now := request(1, acme())
+	now.NoDelay = true
+	if answer := o.wantCalled(t, "the first request", now, true); !answer.Allowed {
+		t.Fatal("the first request is denied")
+	}
+	first := o.wantCalled(t, "the second request, which would have to wait", now, true)
+	again := o.wantCalled(t, "a known denial", now, false)
+	if first.Allowed || again.Allowed || again.Results[0].RetryAfter != first.Results[0].RetryAfter || again.Results[0].Remaining != 0 {
+		t.Errorf("%+v, from the cache %+v", first.Results, again.Results)
+	}
+	if answer := o.wantCalled(t, "a request that can wait", request(1, acme()), true); !answer.Allowed {
+		t.Error("it is denied")
 	}
 }
 

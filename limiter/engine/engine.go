@@ -35,7 +35,8 @@ type Engine struct {
 type active struct {
 	index    *rules.Index
 	counters *counters
-	denials  *denials.Denials // under these rules; nil without a cache
+	denials  *denials.Denials     // nil without a cache
+	since    map[string]time.Time // when the rule of each policy became active: earlier denials are invalid; nil without a cache
 	// populations of the Engine, and its clock.
 	populations *populations
 	clock       func() time.Time
@@ -70,8 +71,8 @@ func New(store limiter.Store, source Source, metrics *Metrics, options ...Option
 	return e
 }
 
-// Swap makes index the active rule set of every Check that begins from now on, with an empty denial cache. A Check that has
-// begun finishes with the previous rule set.
+// Swap makes index the active rule set of every Check that begins from now on. The known denials of policies that have changed become
+// invalid. A Check that has begun finishes with the previous rule set.
 func (e *Engine) Swap(index *rules.Index) {
 	e.swapping.Lock()
 	defer e.swapping.Unlock()
@@ -79,13 +80,28 @@ func (e *Engine) Swap(index *rules.Index) {
 	if previous != nil {
 		index.InheritEndpoints(previous)
 	}
-	e.active.Store(&active{
-		index: index, counters: &counters{metrics: e.metrics}, denials: e.newDenials(), populations: e.populations, clock: e.clock,
-	})
+	for swapped := false; !swapped; { // again if ForgetAll has intervened
+		swapped = e.activate(index)
+	}
 	if e.populations != nil {
 		e.populations.keep(index)
 	}
 	e.metrics.swapped(previous, index)
+}
+
+// activate reports false if the active rule set has been replaced meanwhile. The lock swapping is held.
+func (e *Engine) activate(index *rules.Index) bool {
+	previous := e.active.Load()
+	next := &active{index: index, counters: &counters{metrics: e.metrics}, populations: e.populations, clock: e.clock}
+	if e.maxDenials > 0 {
+		next.since = unchangedSince(previous, index, e.clock())
+		if previous == nil {
+			next.denials = e.newDenials()
+		} else {
+			next.denials = previous.denials
+		}
+	}
+	return e.active.CompareAndSwap(previous, next)
 }
 
 // Index returns the active rule set, nil before the first Swap.
