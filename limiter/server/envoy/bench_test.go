@@ -48,3 +48,26 @@ func BenchmarkAllowed(b *testing.B) {
 		b.Run(string(style), func(b *testing.B) { benchmark(b, 1_000_000_000, style, ratelimitv3.RateLimitResponse_OK) })
 	}
 }
+
+// mostAllocations is the bar of a call with one descriptor: the engine, the store in memory and the codec. It leaves room for the race
+// detector, under which a sync.Pool drops objects at random.
+const mostAllocations = 24
+
+func TestHandle_AllocatesLittle(t *testing.T) {
+	for name, units := range map[string]int64{"known denial": 1, "allowed": 1_000_000_000} {
+		t.Run(name, func(t *testing.T) {
+			e := engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()), engine.RememberDenials(1000, time.Now))
+			swap(t, e, per("tenant", units, day, "tenant"))
+			endpoint := newRateLimitEndpoint(&Options{Engine: e, Style: reply.RateLimitHeaders, Log: slog.New(slog.DiscardHandler)})
+			asked := marshal(t, request(describe("tenant=acme")))
+			got := testing.AllocsPerRun(200, func() {
+				if _, err := decideMessage(t.Context(), endpoint, asked); err != nil {
+					t.Error(err)
+				}
+			})
+			if got > mostAllocations {
+				t.Errorf("%v allocations, want at most %d", got, mostAllocations)
+			}
+		})
+	}
+}
