@@ -58,6 +58,8 @@ func TestCovers_ComparesMatchesOfWrites(t *testing.T) {
 		"one requirement covers two with it":              {selecting(free), selecting(free, web), true},
 		"two requirements do not cover one":               {selecting(free, web), selecting(free), false},
 		"two users cover one of them":                     {with(func(m *rules.KubernetesMatch) { m.Users = []string{"a", "b"} }), with(func(m *rules.KubernetesMatch) { m.Users = []string{"b"} }), true},
+		"one user covers itself":                          {with(func(m *rules.KubernetesMatch) { m.Users, m.Groups = []string{"a"}, []string{"x"} }), with(func(m *rules.KubernetesMatch) { m.Users, m.Groups = []string{"a"}, []string{"x"} }), true},
+		"one user does not cover another":                 {with(func(m *rules.KubernetesMatch) { m.Users = []string{"a"} }), with(func(m *rules.KubernetesMatch) { m.Users = []string{"b"} }), false},
 		"one user does not cover all users":               {with(func(m *rules.KubernetesMatch) { m.Users = []string{"a"} }), with(nil), false},
 		"one group does not cover all users":              {with(func(m *rules.KubernetesMatch) { m.Groups = []string{"a"} }), with(nil), false},
 		"all users except one do not cover all users":     {with(func(m *rules.KubernetesMatch) { m.ExceptUsers = []string{"a"} }), with(nil), false},
