@@ -115,6 +115,12 @@ func TestHandler_Responses(t *testing.T) {
 			denied("over the limit of policy cluster/b: 2 per 2h for User alice; retry in 2h; also over the limit of cluster/a", 0), nil,
 			map[string]string{"result": "denied", "policy": "cluster/b", "limit": "2", "remaining": "0", "source": "memory"},
 		},
+		"over one of three limits, one of which is in shadow": {
+			[]rules.Rule{limit("a", 2, 5*time.Second), limit("b", 20, hour), limit("c", 2, hour, inShadow)},
+			thrice,
+			denied("over the limit of policy cluster/a: 2 per 5s for Namespace acme; retry in 5s", 5), nil,
+			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "2", "remaining": "0", "source": "memory", "shadow-denied": "cluster/c"},
+		},
 		"a write that costs more than the limit": {
 			[]rules.Rule{limit("a", 3, time.Second, dear)},
 			[][]byte{create},

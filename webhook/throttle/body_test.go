@@ -1,0 +1,105 @@
+package throttle
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-dev/weir/limiter/engine"
+)
+
+// countingObserver counts observations.
+type countingObserver struct{ n int }
+
+func (o *countingObserver) Observe(float64) { o.n++ }
+
+func TestHandler_MeasuresDecisionsOnly(t *testing.T) {
+	var observed countingObserver
+	h := NewHandler(&stubEngine{answer: engine.Answer{Allowed: true}}, newTestSettings(t, defaultOptions()), &observed)
+	post(h, reviewBody(t, "create"))
+	post(h, []byte("{}"))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, Path, http.NoBody))
+	if observed.n != 1 {
+		t.Errorf("%d durations of one decision and two requests that are rejected", observed.n)
+	}
+	if got := w.Header().Get("Allow"); got != "POST" {
+		t.Errorf("Allow: %q, want POST", got)
+	}
+}
+
+// padded returns a review with white space to the given length.
+func padded(t *testing.T, length int) []byte {
+	t.Helper()
+	body := reviewBody(t, "create")
+	return append(body, strings.Repeat(" ", length-len(body))...)
+}
+
+// deadlineRecorder records the read deadline.
+type deadlineRecorder struct {
+	*httptest.ResponseRecorder
+	deadline time.Time
+}
+
+func (w *deadlineRecorder) SetReadDeadline(deadline time.Time) error {
+	w.deadline = deadline
+	return nil
+}
+
+// A large body must arrive within 250 ms, and a second for each 16 MiB. It has no longer than the decision.
+func TestHandler_BoundsTheTimeToReadALargeBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newTestHandler(t, &stubEngine{answer: engine.Answer{Allowed: true}})
+		for _, test := range []struct {
+			length  int
+			timeout string
+			want    time.Duration // 0 means no deadline
+		}{
+			{64 << 10, "2s", 0}, {1 << 20, "2s", 312500 * time.Microsecond}, {4 << 20, "2s", 500 * time.Millisecond}, {1 << 20, "200ms", 160 * time.Millisecond},
+		} {
+			w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
+			r := httptest.NewRequest(http.MethodPost, Path+"?timeout="+test.timeout, bytes.NewReader(padded(t, test.length)))
+			if h.ServeHTTP(w, r); w.Code != http.StatusOK {
+				t.Errorf("%d bytes: %d %s", test.length, w.Code, w.Body)
+			}
+			switch got := time.Until(w.deadline); {
+			case test.want == 0 && !w.deadline.IsZero():
+				t.Errorf("%d bytes have %v, want no deadline", test.length, got)
+			case test.want > 0 && got != test.want:
+				t.Errorf("%d bytes have %v of %s, want %v", test.length, got, test.timeout, test.want)
+			}
+		}
+	})
+}
+
+func TestHandler_ReusesBuffersOfUpTo64KiB(t *testing.T) {
+	released := map[string]func(*handler){
+		"read": func(h *handler) {
+			if _, bad := h.read(httptest.NewRequest(http.MethodPost, Path, bytes.NewReader(reviewBody(t, "create")))); bad != nil {
+				t.Fatalf("%+v", bad)
+			}
+		},
+		"65536": func(h *handler) { h.release(bytes.NewBuffer(make([]byte, 1, 65536))) },
+		"65537": func(h *handler) { h.release(bytes.NewBuffer(make([]byte, 1, 65537))) },
+	}
+	for name, release := range released {
+		reused := false
+		for range 50 { // a sync.Pool may drop a buffer, and does so under the race detector
+			h := &handler{}
+			release(h)
+			if b, ok := h.buffers.Get().(*bytes.Buffer); ok {
+				reused = true
+				if b.Len() != 0 {
+					t.Errorf("%s: a reused buffer has %d bytes", name, b.Len())
+				}
+			}
+		}
+		if want := name != "65537"; reused != want {
+			t.Errorf("%s: the buffer is reused: %v, want %v", name, reused, want)
+		}
+	}
+}
