@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -101,5 +102,48 @@ func TestHandler_ReusesBuffersOfUpTo64KiB(t *testing.T) {
 		if want := name != "65537"; reused != want {
 			t.Errorf("%s: the buffer is reused: %v, want %v", name, reused, want)
 		}
+	}
+}
+
+func TestReadBody_BoundsTheSize(t *testing.T) {
+	for length, want := range map[int64]bool{32 << 20: true, 32<<20 + 1: false} {
+		read := &countingReader{}
+		r := httptest.NewRequest(http.MethodPost, Path, io.LimitReader(read, length))
+		r.ContentLength = length
+		var buffer bytes.Buffer
+		if bad := readBody(r, &buffer); (bad == nil) != want || want && int64(buffer.Len()) != length {
+			t.Errorf("%d bytes: %v after %d bytes", length, bad, buffer.Len())
+		}
+		if !want && read.calls != 0 {
+			t.Errorf("%d bytes: reads the body", length)
+		}
+	}
+}
+
+// countingReader is an endless body.
+type countingReader struct{ calls int }
+
+func (r *countingReader) Read(p []byte) (int, error) {
+	r.calls++
+	return len(p), nil
+}
+
+func TestReadBody_AllocatesTheBufferOnce(t *testing.T) {
+	content := make([]byte, 1<<20)
+	body := bytes.NewReader(content)
+	r := httptest.NewRequest(http.MethodPost, Path, http.NoBody)
+	r.Body, r.ContentLength = io.NopCloser(body), 1<<20
+	allocations := testing.AllocsPerRun(10, func() {
+		body.Reset(content)
+		var buffer bytes.Buffer
+		if bad := readBody(r, &buffer); bad != nil {
+			t.Fatalf("%+v", bad)
+		}
+		if buffer.Cap() > 1<<20+64<<10 {
+			t.Errorf("a buffer of %d bytes for a body of %d", buffer.Cap(), 1<<20)
+		}
+	})
+	if allocations > 3 {
+		t.Errorf("%v allocations, want one for the buffer", allocations)
 	}
 }
