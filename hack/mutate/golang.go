@@ -146,7 +146,7 @@ func readGremlins(root, folder, output string) ([]*Mutant, error) {
 		if err != nil {
 			return nil, err
 		}
-		addresses := addressOffsets(set, syntax)
+		addresses, joins := addressOffsets(set, syntax), joinOffsets(set, syntax)
 		own, err := ownMutants(name, source)
 		if err != nil {
 			return nil, err
@@ -160,6 +160,9 @@ func readGremlins(root, folder, output string) ([]*Mutant, error) {
 			operator, text := longestOperator(string(source[offset:]), gremlinsRules()[g.Rule])
 			if operator == "" || slices.Contains(addresses, offset) {
 				continue // %= would become %=, and |x does not compile
+			}
+			if strings.HasPrefix(text, "-") && slices.Contains(joins, offset) {
+				continue
 			}
 			m := &Mutant{
 				Package: path.Dir(name), File: name, Rule: g.Rule, offset: offset, length: len(operator), text: text, In: goFunction(set, syntax, g.Line),
@@ -210,6 +213,50 @@ func addressOffsets(set *token.FileSet, file *ast.File) []int {
 		return true
 	})
 	return offsets
+}
+
+// joinOffsets returns the offsets of the operators + and += that join strings, as far as a literal shows that. A minus in their
+// place does not compile, and to find that out takes a build of each.
+func joinOffsets(set *token.FileSet, file *ast.File) []int {
+	var offsets []int
+	var all func(e ast.Expr)
+	all = func(e ast.Expr) {
+		switch e := e.(type) {
+		case *ast.ParenExpr:
+			all(e.X)
+		case *ast.BinaryExpr:
+			offsets = append(offsets, set.Position(e.OpPos).Offset)
+			all(e.X)
+			all(e.Y)
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BinaryExpr:
+			if isJoin(n) {
+				all(n)
+			}
+		case *ast.AssignStmt:
+			if n.Tok == token.ADD_ASSIGN && isJoin(n.Rhs[0]) {
+				offsets = append(offsets, set.Position(n.TokPos).Offset)
+			}
+		}
+		return true
+	})
+	return offsets
+}
+
+// isJoin reports whether e is a string literal, or a sum with one.
+func isJoin(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		return e.Kind == token.STRING
+	case *ast.ParenExpr:
+		return isJoin(e.X)
+	case *ast.BinaryExpr:
+		return e.Op == token.ADD && (isJoin(e.X) || isJoin(e.Y))
+	}
+	return false
 }
 
 // regroup returns the edit that inverts && or || without a change of the grouping: a && b && c becomes (a || b) && c.

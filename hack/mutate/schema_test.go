@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func readFile(t *testing.T, name string) string {
@@ -227,6 +229,20 @@ func TestReadGremlins_HasNoMutantOfAnAddress(t *testing.T) {
 		if m.Rule != dropStatement {
 			t.Errorf("mutant %s", describe(m))
 		}
+	}
+}
+
+func TestReadGremlins_HasNoMinusBetweenStrings(t *testing.T) {
+	source := "package a\n\nfunc f(s string, n int) (string, int) {\n\ts += \" (\" + s + \")\"\n\treturn s + (s + `:`) + s, n + 1\n}\n"
+	var got []string
+	for _, m := range gremlinsOf(t, "a.go", source) {
+		if m.Rule != dropStatement {
+			got = append(got, m.After)
+		}
+	}
+	want := []string{`s = " (" + s + ")"`, "return s + (s + `:`) + s, n - 1"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("mutants (-want +got):\n%s", diff)
 	}
 }
 
