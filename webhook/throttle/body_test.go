@@ -120,6 +120,21 @@ func TestReadBody_BoundsTheSize(t *testing.T) {
 	}
 }
 
+// A chunked body would have to wait for memory, and it is unknown how much.
+func TestReadBody_BoundsBodiesOfUnknownSizeTo64KiB(t *testing.T) {
+	for length, want := range map[int64]int{64 << 10: 0, 64<<10 + 1: http.StatusLengthRequired} {
+		r := httptest.NewRequest(http.MethodPost, Path, io.LimitReader(&countingReader{}, length))
+		r.ContentLength = -1
+		status := 0
+		if bad := readBody(r, new(bytes.Buffer)); bad != nil {
+			status = bad.Status
+		}
+		if status != want {
+			t.Errorf("%d bytes: status %d, want %d", length, status, want)
+		}
+	}
+}
+
 // countingReader is an endless body.
 type countingReader struct{ calls int }
 
@@ -145,5 +160,21 @@ func TestReadBody_AllocatesTheBufferOnce(t *testing.T) {
 	})
 	if allocations > 3 {
 		t.Errorf("%v allocations, want one for the buffer", allocations)
+	}
+}
+
+func TestNewSettings_AcceptsTheBounds(t *testing.T) {
+	for _, o := range []Options{{}, {MaxRetryAfter: time.Minute, WarnPercent: 100}} {
+		if _, err := NewSettings(o); err != nil {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
+func TestClip_CountsCharacters(t *testing.T) {
+	for text, want := range map[string]string{"héllo": "héllo", "héllo!": "héll…", "hé": "hé"} {
+		if got := clip(text, 5); got != want {
+			t.Errorf("%s: got %s, want %s", text, got, want)
+		}
 	}
 }
