@@ -535,6 +535,8 @@ func TestWarnings_ReportUsageNearTheLimit(t *testing.T) {
 		"the usage is unknown":                 {unavailableStore, 80, nil},
 		"a long identifier is cut short":       {allowedResult("cluster/a", long, 0), 80, []string{"rate limit of policy cluster/a: 100 of 100 per 1m used by Custom " + strings.Repeat("a", 54) + "…"}},
 		"a long policy name":                   {allowedResult("cluster/"+long[:100], "acme", 0), 80, []string{"rate limit of policy cluster/" + long[:100] + ": 100 of 100 per 1m used"}},
+		"just enough room for 16 characters":   {allowedResult("cluster/"+long[:47], "acme", 0), 80, []string{"rate limit of policy cluster/" + long[:47] + ": 100 of 100 per 1m used by Custom acme"}},
+		"room for 15 characters":               {allowedResult("cluster/"+long[:48], "acme", 0), 80, []string{"rate limit of policy cluster/" + long[:48] + ": 100 of 100 per 1m used"}},
 		"the longest policy name is cut off":   {allowedResult(long+"/"+long, "acme", 0), 80, []string{"rate limit of policy " + long[:127] + "…: 100 of 100 per 1m used"}},
 	}
 	for name, test := range tests {
@@ -594,6 +596,14 @@ func TestShortDuration_DropsTrailingZeros(t *testing.T) {
 	} {
 		if got := shortDuration(d); got != want {
 			t.Errorf("%v: %s", d, got)
+		}
+	}
+}
+
+func TestSeconds_RoundsUp(t *testing.T) {
+	for d, want := range map[time.Duration]int64{0: 0, time.Nanosecond: 1, time.Second: 1, 1500 * time.Millisecond: 2, 2 * time.Second: 2} {
+		if got := seconds(d); got != want {
+			t.Errorf("%v: %d seconds, want %d", d, got, want)
 		}
 	}
 }
