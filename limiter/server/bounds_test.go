@@ -4,18 +4,24 @@ import (
 	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// One header of each family is enough: one of the two comes from the client.
+// One header of the other family is enough, also if the first family is complete: one of the two comes from the client.
 func TestForwardedRequest_RejectsAnyMixOfFamilies(t *testing.T) {
-	for _, forwarded := range []string{"X-Forwarded-Uri", "X-Forwarded-Method"} {
-		for _, original := range []string{"X-Original-Uri", "X-Original-Url", "X-Original-Method"} {
+	families := [][]string{{"X-Forwarded-Uri", "X-Forwarded-Method"}, {"X-Original-Uri", "X-Original-Method"}, {"X-Original-Url", "X-Original-Method"}}
+	for i, complete := range families {
+		others := families[1:]
+		if i > 0 {
+			others = families[:1]
+		}
+		for _, other := range slices.Concat(others...) {
 			r := httptest.NewRequest(http.MethodGet, "/v1/auth/shop", nil)
-			r.Header = http.Header{forwarded: {"GET"}, original: {"GET"}}
-			if _, bad := forwardedRequest(r); bad == nil {
-				t.Errorf("%s and %s were accepted", forwarded, original)
+			r.Header = http.Header{complete[0]: {"/"}, complete[1]: {"GET"}, other: {"GET"}}
+			if _, bad := forwardedRequest(r); bad == nil || !strings.Contains(bad.Detail, "only one can come from the proxy") {
+				t.Errorf("%q and %s: %+v, want that they are rejected together", complete, other, bad)
 			}
 		}
 	}
