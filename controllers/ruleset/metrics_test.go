@@ -81,10 +81,11 @@ func series(t *testing.T, registry *prometheus.Registry) []string {
 	lines := []string{}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
-			name := family.GetName()
+			parts := []string{family.GetName()}
 			for _, label := range metric.GetLabel() {
-				name += "/" + label.GetValue()
+				parts = append(parts, label.GetValue())
 			}
+			name := strings.Join(parts, "/")
 			if h := metric.GetHistogram(); h == nil {
 				lines = append(lines, fmt.Sprintf("%s=%v", name, metric.GetGauge().GetValue()))
 			} else if h.GetSampleCount() > 0 {

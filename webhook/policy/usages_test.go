@@ -1,7 +1,7 @@
 package policy
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -47,7 +47,7 @@ func TestUsages_AreBounded(t *testing.T) {
 		u.known[usageKey{generation: int64(i)}] = compile.Usage{}
 	}
 	for i, want := range []int{100_000, 1, 2} {
-		u.of(&v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint(i))}}, compile.Policies{}, compile.DefaultIdentity())
+		u.of(&v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{UID: types.UID(strconv.Itoa(i))}}, compile.Policies{}, compile.DefaultIdentity())
 		if len(u.known) != want {
 			t.Errorf("%d policies are remembered, want %d", len(u.known), want)
 		}
