@@ -1,6 +1,9 @@
 package limiter
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Charge requests Cost units on the counter at Key under Limit.
 type Charge struct {
@@ -40,7 +43,7 @@ type Store interface {
 	// counts all of them and those shadow charges that are allowed; otherwise it counts nothing. Decisions describe the counters after
 	// the call.
 	//
-	// After an error, the charges may or may not have been counted.
+	// After an error, the charges may or may not have been counted. After [ErrOverloaded] they have not been counted.
 	Spend(ctx context.Context, charges []Charge) ([]Decision, error)
 	// Peek returns what Spend would decide, with the current Remaining and ResetAfter, and changes nothing.
 	Peek(ctx context.Context, charges []Charge) ([]Decision, error)
@@ -50,6 +53,10 @@ type Store interface {
 	// Reset deletes the counters at keys.
 	Reset(ctx context.Context, keys []string) error
 }
+
+// ErrOverloaded is the error of a call that a Store did not make, because this process could not keep up with its calls. It is
+// no evidence that the counters are unavailable.
+var ErrOverloaded = errors.New("not sent: this process is overloaded")
 
 // Refund requests that Cost units on the counter at Key are refunded. A cost of 0 or below refunds nothing.
 type Refund struct {

@@ -19,9 +19,7 @@ func (s *Store) decide(ctx context.Context, charges []limiter.Charge, peek bool)
 	case len(unavailable.charges) == 0:
 		decisions, err := s.call(ctx, charges, peek, began)
 		if err != nil {
-			// Whether the remote store has counted the charges or not, this replica now decides without it. Its next answer
-			// includes what it has counted.
-			return s.decideLocally(charges, peek, err)
+			return s.decideWithout(charges, peek, err)
 		}
 		return decisions, nil
 	case len(remote.charges) == 0:
@@ -92,7 +90,7 @@ func (s *Store) decideSplit(
 		s.refund(unavailable.charges, decisions)
 	}
 	if err != nil { // the counters that were available no longer are
-		return s.decideLocally(charges, peek, err)
+		return s.decideWithout(charges, peek, err)
 	}
 	if decisions, err = s.decideLocally(unavailable.charges, true, nil); err != nil {
 		return nil, unavailable.reindexed(err)
@@ -139,9 +137,24 @@ func (s *Store) decideWhileRecovering(ctx context.Context, charges []limiter.Cha
 		s.local.Refund(counted.charges, reserved)
 	}
 	if err != nil {
-		return s.decideLocally(charges, peek, err)
+		return s.decideWithout(charges, peek, err)
 	}
 	return decisions, nil
+}
+
+// decideWithout decides charges after an error of the remote store. Whether the remote store has counted them or not, this
+// replica now decides without it, and the next answer of the remote store includes what it has counted. A call that this
+// process did not make is no such error.
+func (s *Store) decideWithout(charges []limiter.Charge, peek bool, err error) ([]limiter.Decision, error) {
+	if !errors.Is(err, limiter.ErrOverloaded) {
+		return s.decideLocally(charges, peek, err)
+	}
+	for i := range charges {
+		if charges[i].OnStoreFailure == limiter.DenyOnFailure && !charges[i].Shadow {
+			return nil, &RefusedError{Charge: i, Cause: err}
+		}
+	}
+	return nil, err
 }
 
 // decideLocally decides each charge by its OnStoreFailure. The cause is the error of the remote store, nil if it was not
@@ -181,7 +194,9 @@ func (s *Store) call(ctx context.Context, charges []limiter.Charge, peek bool, b
 		op, spend = "peek", s.remote.Peek
 	}
 	decisions, err := spend(ctx, charges)
-	s.observe(op, s.clock().Sub(began), err)
+	if !errors.Is(err, limiter.ErrOverloaded) { // no call was made
+		s.observe(op, s.clock().Sub(began), err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s on %d counters: %w", op, len(charges), err)
 	}

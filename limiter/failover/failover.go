@@ -7,6 +7,7 @@ package failover
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -78,11 +79,15 @@ func (e *RefusedError) Error() string {
 
 func (e *RefusedError) Unwrap() error { return e.Cause }
 
-// Spend implements limiter.Store. A decision's Origin reports where it was made. All errors are a [*RefusedError].
+// Spend implements limiter.Store. A decision's Origin reports where it was made. All errors are a [*RefusedError], or wrap
+// [limiter.ErrOverloaded]: the remote store is available, but this process cannot keep up. Local decisions would then admit
+// units on top of those that the remote store admits.
 func (s *Store) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
 	decisions, err := s.decide(ctx, charges, false)
 	if err != nil {
-		s.outages.refused.Add(1)
+		if !errors.Is(err, limiter.ErrOverloaded) {
+			s.outages.refused.Add(1)
+		}
 		return nil, err
 	}
 	if slices.ContainsFunc(decisions, func(d limiter.Decision) bool { return d.Origin == limiter.OriginLocal }) {

@@ -52,11 +52,15 @@ func (o *Options) dialTLS() dialFunc {
 
 func (o *Options) dialTCP() dialFunc {
 	dialer := &net.Dialer{Timeout: o.dialTimeout(), KeepAlive: keepAlive}
-	if o.DialAddress == nil {
-		return dialer.DialContext
-	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		return dialer.DialContext(ctx, network, o.DialAddress(address))
+		if o.DialAddress != nil {
+			address = o.DialAddress(address)
+		}
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return newLateConn(conn, o.Timeout), nil
 	}
 }
 

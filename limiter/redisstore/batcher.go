@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"context"
 	"runtime"
 	"slices"
 	"sync"
@@ -11,12 +10,12 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
-// Calls to one Redis node share round trips: while maxInFlight batches are in flight, calls wait for a reply, and are then
-// sent together. A call that finds no batch in flight is sent immediately and alone.
-const (
-	maxInFlight = 2
-	maxBatch    = 64
-)
+// Calls to one Redis node share round trips: while enough batches are in flight, calls wait for a reply, and are then sent
+// together. A call that finds no batch in flight is sent immediately and alone.
+const maxBatch = 64
+
+// lateShare is the share of the time of a call after which a waiting call shows that this process cannot keep up, as a divisor.
+const lateShare = 4
 
 // purpose is why a call is made. The breaker of a recovering Redis accepts only calls that report usage.
 type purpose int
@@ -30,12 +29,12 @@ const (
 type call struct {
 	mode     string // modeSpend or modePeek
 	charges  []limiter.Charge
+	began    time.Time
 	deadline time.Time
 	purpose  purpose
 
-	reply   result      // from Redis; only the goroutine that sends the call uses it
-	result  chan result // receives one result for the caller; nil if the caller sends the call itself
-	settled bool        // result has received; the lock of the batcher guards it
+	reply  result      // from Redis; only the goroutine that sends the call uses it
+	result chan result // receives one result for the caller; nil if the caller sends the call itself
 }
 
 // latestDeadline returns the latest deadline of the calls of a batch.
@@ -56,42 +55,44 @@ type result struct {
 }
 
 // batcher sends calls to one Redis node in batches. Its zero value with send is ready to use.
+//
+// The batcher does not decide for a process that cannot keep up which calls reach Redis in time: it sends the newest calls
+// first, so that most calls are decided early instead of all of them late, and drops calls that cannot be decided before
+// their deadline. Dropped calls fail with [limiter.ErrOverloaded]. They have not run, and are no evidence against Redis.
 type batcher struct {
-	// send sends a batch, and stores the reply in every call. It returns by their deadlines.
+	// send sends a batch, and stores the reply in every call. It returns by their deadlines, or as long after them as this
+	// process is late.
 	send    func([]*call)
 	breaker *breaker // nil: no breaker
 
 	mu       sync.Mutex
-	waiting  []*call
-	inFlight [][]*call
-	timer    *time.Timer // calls expire; nil until first needed
-	timerAt  time.Time   // when timer fires, no later than the earliest deadline; zero if it is not set
+	waiting  []*call // oldest first
+	inFlight int     // batches
+	trips    roundTrips
 }
 
-// do returns the reply to c, or an error when its deadline expires. Then c may have been counted, as any call whose reply
-// is lost.
+// do returns the reply to c. A call that was sent waits for its batch, even after its deadline: only the batch knows
+// whether Redis has answered.
 func (b *batcher) do(c *call) ([]limiter.Decision, error) {
 	b.mu.Lock()
 	if b.breaker.rejects(c.purpose) {
 		b.mu.Unlock()
 		return nil, redisclient.ErrUnavailable
 	}
-	if len(b.inFlight) == 0 { // so no call is waiting
-		b.waiting = append(b.waiting, c)
-		batch := b.takeBatch()
+	if b.inFlight == 0 { // so no call is waiting
+		b.inFlight++
 		b.mu.Unlock()
-		b.sendBatch(batch)
+		b.sendBatch([]*call{c})
 		return c.reply.decisions, c.reply.err
 	}
 	c.result = make(chan result, 1)
 	b.waiting = append(b.waiting, c)
-	if len(b.inFlight) < maxInFlight {
+	if b.inFlight < b.trips.maxInFlight() {
 		// A reply has just released many callers, and this may be the first to call again: let the others join its batch.
 		b.mu.Unlock()
 		runtime.Gosched()
 		b.mu.Lock()
 	}
-	b.setTimer(c.deadline)
 	batch := b.takeBatch()
 	b.mu.Unlock()
 	if batch != nil {
@@ -104,21 +105,54 @@ func (b *batcher) do(c *call) ([]limiter.Decision, error) {
 // takeBatch removes the next batch from the waiting calls. It returns nil if no call waits or enough batches are in flight.
 // The caller holds the lock.
 func (b *batcher) takeBatch() []*call {
-	if len(b.waiting) == 0 || len(b.inFlight) >= maxInFlight {
+	if len(b.waiting) == 0 || b.inFlight >= b.trips.maxInFlight() {
 		return nil
 	}
+	now := time.Now()
+	b.dropHopeless(now)
 	n := min(len(b.waiting), maxBatch)
+	if n == 0 {
+		return nil
+	}
+	b.inFlight++
+	if rest := len(b.waiting) - n; rest > 0 && b.waiting[0].isLate(now) {
+		batch := slices.Clone(b.waiting[rest:])
+		clear(b.waiting[rest:])
+		b.waiting = b.waiting[:rest]
+		return batch
+	}
 	batch := b.waiting[:n:n]
 	b.waiting = b.waiting[n:]
-	b.inFlight = append(b.inFlight, batch)
 	return batch
+}
+
+// dropHopeless fails the waiting calls that Redis can no longer decide before their deadline. The caller holds the lock.
+func (b *batcher) dropHopeless(now time.Time) {
+	soonest := now.Add(b.trips.shortest())
+	b.waiting = slices.DeleteFunc(b.waiting, func(c *call) bool {
+		hopeless := c.deadline.Before(soonest)
+		if hopeless {
+			c.settle(result{err: limiter.ErrOverloaded})
+		}
+		return hopeless
+	})
+}
+
+// isLate reports whether a waiting call has waited for too long for a process that keeps up.
+func (c *call) isLate(now time.Time) bool {
+	return now.Sub(c.began) > c.deadline.Sub(c.began)/lateShare
 }
 
 // sendBatch sends one batch, and then starts the next one if calls are waiting.
 func (b *batcher) sendBatch(batch []*call) {
+	began := time.Now()
 	sent := b.breaker.send(batch, b.send)
+	now := time.Now()
 	b.mu.Lock()
-	b.inFlight = slices.DeleteFunc(b.inFlight, func(other []*call) bool { return other[0] == batch[0] })
+	b.inFlight--
+	if sent {
+		b.trips.add(now, now.Sub(began))
+	}
 	b.waiting = slices.DeleteFunc(b.waiting, func(c *call) bool {
 		rejected := b.breaker.rejects(c.purpose)
 		if rejected {
@@ -127,66 +161,21 @@ func (b *batcher) sendBatch(batch []*call) {
 		return rejected
 	})
 	next := b.takeBatch()
+	b.mu.Unlock()
 	for _, c := range batch {
 		if !sent {
 			c.reply.err = redisclient.ErrUnavailable
 		}
 		c.settle(c.reply)
 	}
-	b.mu.Unlock()
 	if next != nil {
 		go b.sendBatch(next)
 	}
 }
 
-// settle sends the caller its result, unless it already has one. The caller holds the lock of the batcher.
+// settle sends the caller its result. It is called once for a call.
 func (c *call) settle(r result) {
-	if c.settled || c.result == nil {
-		return
+	if c.result != nil {
+		c.result <- r
 	}
-	c.settled = true
-	c.result <- r
-}
-
-// setTimer makes expire run at that time, or earlier. The caller holds the lock.
-func (b *batcher) setTimer(at time.Time) {
-	if !b.timerAt.IsZero() && !at.Before(b.timerAt) {
-		return
-	}
-	b.timerAt = at
-	if b.timer == nil {
-		b.timer = time.AfterFunc(time.Until(at), b.expire)
-		return
-	}
-	b.timer.Reset(time.Until(at))
-}
-
-// expire fails the calls whose deadline is over. Those that are still waiting are never sent.
-func (b *batcher) expire() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.timerAt = time.Time{}
-	now := time.Now()
-	b.waiting = slices.DeleteFunc(b.waiting, func(c *call) bool { return c.expired(now) })
-	pending := slices.Clone(b.waiting)
-	for _, batch := range b.inFlight {
-		for _, c := range batch {
-			if !c.expired(now) {
-				pending = append(pending, c)
-			}
-		}
-	}
-	if len(pending) > 0 {
-		b.setTimer(slices.MinFunc(pending, func(x, y *call) int { return x.deadline.Compare(y.deadline) }).deadline)
-	}
-}
-
-// expired reports whether the deadline of a call is over, and settles it in that case. The caller holds the lock of the
-// batcher.
-func (c *call) expired(now time.Time) bool {
-	if now.Before(c.deadline) {
-		return false
-	}
-	c.settle(result{err: context.DeadlineExceeded})
-	return true
 }

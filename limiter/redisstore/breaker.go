@@ -33,6 +33,9 @@ const (
 	maxPause   = 120 * time.Millisecond
 )
 
+// maxLateness is the share of a timeout, as a divisor, by which a process that keeps up can be late.
+const maxLateness = 10
+
 // probeKeyTTL is the time to live of the key that a probe writes.
 const probeKeyTTL = time.Second
 
@@ -53,7 +56,9 @@ type breaker struct {
 
 	state      atomic.Int32
 	recoveries atomic.Int64 // number of transitions to closed
-	outage     sync.Mutex   // held during an outage, until the observer knows that it is over: the next outage waits
+	answered   atomic.Int64 // when the node last answered, in nanoseconds since created
+	created    time.Time
+	outage     sync.Mutex // held during an outage, until the observer knows that it is over: the next outage waits
 }
 
 // breakerConfig is what the breakers of a Store share.
@@ -66,7 +71,7 @@ type breakerConfig struct {
 }
 
 func (c *breakerConfig) newBreaker(address string) *breaker {
-	return &breaker{breakerConfig: c, address: address}
+	return &breaker{breakerConfig: c, address: address, created: time.Now()}
 }
 
 // rejects reports whether calls for that purpose do not reach the node.
@@ -88,7 +93,8 @@ func (b *breaker) rejects(p purpose) bool {
 // rejects all calls of the batch.
 //
 // A timeout is evidence of an outage only if the node had half of the timeout of a call: a call across slots may have spent
-// its time on another node.
+// its time on another node. A batch that was not sent is no evidence if this process was late, or if the node has answered
+// another batch meanwhile.
 func (b *breaker) send(batch []*call, send func([]*call)) (sent bool) {
 	if b == nil {
 		send(batch)
@@ -99,11 +105,29 @@ func (b *breaker) send(batch []*call, send func([]*call)) (sent bool) {
 	}
 	recoveries := b.recoveries.Load()
 	late := time.Until(latestDeadline(batch)) < b.timeout/2
+	began := int64(time.Since(b.created))
 	send(batch)
-	if err := outageError(batch); err != nil && (!late || !isTimeout(err)) {
+	err := outageError(batch)
+	switch {
+	case err == nil:
+		b.answered.Store(int64(time.Since(b.created)))
+	case wasNotSent(err) && (isLate(latestDeadline(batch), b.timeout) || b.answered.Load() > began):
+		for _, c := range batch {
+			c.reply.err = limiter.ErrOverloaded
+		}
+	case !late || !isTimeout(err):
 		b.trip(recoveries, batch[0].key(), err)
 	}
 	return true
+}
+
+// wasNotSent reports whether err shows that a call was not sent by its deadline. A context ends a call only before it is sent,
+// for example while it waits for a connection.
+func wasNotSent(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
+
+// isLate reports whether this process noticed only now that a deadline has passed. One that keeps up notices it immediately.
+func isLate(deadline time.Time, timeout time.Duration) bool {
+	return time.Since(deadline) > timeout/maxLateness
 }
 
 func isTimeout(err error) bool {
@@ -134,6 +158,9 @@ func (b *breaker) probeUntilRecovered(key string, cause error, began time.Time) 
 		err := b.recover(key, time.Since(began))
 		if err == nil {
 			break
+		}
+		if errors.Is(err, limiter.ErrOverloaded) { // the node was not asked
+			continue
 		}
 		b.state.Store(open)
 		if !reported {
@@ -208,25 +235,38 @@ func (s *Store) Unavailable(key string) bool {
 }
 
 // probe returns nil if the node with key accepts writes and runs scripts within the timeout of a call. Connecting can take
-// longer.
+// longer. It returns [limiter.ErrOverloaded] if this process was too late to ask the node.
 func (s *Store) probe(ctx context.Context, key string) error {
-	connect, cancel := context.WithTimeout(ctx, max(s.timeout, redisclient.MinDialTimeout))
-	defer cancel()
-	rdb := s.client.Redis()
-	get := redis.NewStringCmd(connect, "get", key+":probe") // on a cluster it is sent to the node of the slot
-	if err := rdb.Process(connect, get); err != nil && !errors.Is(err, redis.Nil) {
-		s.client.RefreshTopology(connect, err)
-		return redisclient.WithKind(err)
-	}
-	write, cancelWrite := context.WithTimeout(ctx, s.timeout)
-	defer cancelWrite()
-	err := rdb.Set(write, key+":probe", "", probeKeyTTL).Err()
-	s.client.RefreshTopology(write, err)
+	err := s.within(ctx, max(s.timeout, redisclient.MinDialTimeout), func(ctx context.Context) error {
+		get := redis.NewStringCmd(ctx, "get", key+":probe") // on a cluster it is sent to the node of the slot
+		if err := s.client.Redis().Process(ctx, get); err != nil && !errors.Is(err, redis.Nil) {
+			return err
+		}
+		return nil
+	})
 	if err != nil {
-		return redisclient.WithKind(err)
+		return err
 	}
-	peek := &call{mode: modePeek, charges: []limiter.Charge{{Key: key + ":unused", Limit: probeLimit(), Cost: 1}}}
-	return s.runScript(write, []*call{peek}).Err()
+	return s.within(ctx, s.timeout, func(ctx context.Context) error {
+		if err := s.client.Redis().Set(ctx, key+":probe", "", probeKeyTTL).Err(); err != nil {
+			return err
+		}
+		peek := &call{mode: modePeek, charges: []limiter.Charge{{Key: key + ":unused", Limit: probeLimit(), Cost: 1}}}
+		return s.runScript(ctx, []*call{peek}).Err()
+	})
+}
+
+// within runs a part of a probe with a timeout.
+func (s *Store) within(ctx context.Context, timeout time.Duration, ask func(context.Context) error) error {
+	deadline := time.Now().Add(timeout)
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	err := ask(ctx)
+	s.client.RefreshTopology(ctx, err)
+	if wasNotSent(err) && isLate(deadline, s.timeout) {
+		return limiter.ErrOverloaded
+	}
+	return redisclient.WithKind(err)
 }
 
 // probeLimit is the limit that a probe peeks at. Its counter is never spent.

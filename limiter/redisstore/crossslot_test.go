@@ -18,7 +18,12 @@ func TestSpendAcross_ASlowNodeDoesNotMakeAnotherUnavailable(t *testing.T) {
 	t.Parallel()
 	const timeout = 600 * time.Millisecond
 	cluster := fixture.RedisCluster(t)
-	store := redisstore.NewStore(open(t, cluster.URL()), timeout)
+	client, err := redisclient.Open(cluster.URL(), timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	store := redisstore.NewStore(client, timeout)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	store.EnableBreaker(ctx, newOutageRecorder())
@@ -37,8 +42,8 @@ func TestSpendAcross_ASlowNodeDoesNotMakeAnotherUnavailable(t *testing.T) {
 	}
 	awaitSpend(t, store, first)
 	awaitSpend(t, store, second)
-	// The second node answers in half a timeout after it receives the call, but too late for this call.
-	do(t, healthy, "CLIENT", "PAUSE", "750", "ALL")
+	// The second node answers in less than a timeout after it receives the call, but too late for this call.
+	do(t, healthy, "CLIENT", "PAUSE", "950", "ALL")
 	do(t, slow, "CLIENT", "PAUSE", "450", "ALL")
 	if decisions, err := store.Spend(t.Context(), slices.Concat(first, second)); err == nil {
 		t.Fatalf("%+v, want an error: the time is over", decisions)

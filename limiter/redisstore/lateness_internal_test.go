@@ -2,12 +2,14 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"io"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/test/fixture"
 )
@@ -99,5 +101,84 @@ func TestRefundGroups_HasItsOwnDeadline(t *testing.T) {
 	after, err := store.Peek(t.Context(), charges)
 	if err != nil || after[0].Remaining != limit.Capacity() {
 		t.Errorf("%+v, %v: the unit was not refunded", after, err)
+	}
+}
+
+// A context ends a call only before it is sent. A process in time notices that at the deadline: then the node did not accept a
+// connection. A late one was busy.
+func TestBreaker_IgnoresCallsThatThisProcessWasTooLateToSend(t *testing.T) {
+	for name, test := range map[string]struct {
+		ago     time.Duration // when the deadline passed
+		want    int32
+		dropped bool
+	}{
+		"in time": {0, open, false},
+		"late":    {patience/10 + time.Second, closed, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel() // no probes
+			b := (&breakerConfig{probe: neverReached, observer: unusedObserver{}, ctx: ctx, timeout: patience}).newBreaker("node")
+			batch := []*call{{deadline: time.Now().Add(patience)}, {deadline: time.Now().Add(patience)}}
+			b.send(batch, func(batch []*call) {
+				for _, c := range batch {
+					c.reply.err, c.deadline = redisclient.WithKind(context.DeadlineExceeded), time.Now().Add(-test.ago)
+				}
+			})
+			if got := b.state.Load(); got != test.want {
+				t.Errorf("state %d, want %d", got, test.want)
+			}
+			if got := errors.Is(batch[1].reply.err, limiter.ErrOverloaded); got != test.dropped {
+				t.Errorf("error %v", batch[1].reply.err)
+			}
+		})
+	}
+}
+
+// A probe that this process could not send in time shows nothing about the node.
+func TestBreaker_RepeatsAProbeThatWasNotSent(t *testing.T) {
+	probes := 0
+	observer := &countingObserver{}
+	b := (&breakerConfig{observer: observer, ctx: t.Context(), timeout: patience, probe: func(context.Context, string) error {
+		if probes++; probes < 3 {
+			return limiter.ErrOverloaded
+		}
+		return nil
+	}}).newBreaker("node")
+	b.state.Store(open)
+	b.probeUntilRecovered("key", io.EOF, time.Now())
+	if probes != 3 || b.state.Load() != closed || observer.outages != 0 {
+		t.Errorf("%d probes, state %d, %d outages reported, want 3, closed, none", probes, b.state.Load(), observer.outages)
+	}
+}
+
+// countingObserver counts outages.
+type countingObserver struct {
+	unusedObserver
+
+	outages int
+}
+
+func (o *countingObserver) Unavailable(string, error) { o.outages++ }
+
+// While the node answers others, a call that waited in vain for a connection shows only that this process is busy.
+func TestBreaker_IgnoresACallThatWasNotSentWhileTheNodeAnswersOthers(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // no probes
+	b := (&breakerConfig{probe: neverReached, observer: unusedObserver{}, ctx: ctx, timeout: patience}).newBreaker("node")
+	soon := func() *call { return &call{deadline: time.Now().Add(patience)} }
+	waiting := []*call{soon()}
+	b.send(waiting, func(batch []*call) {
+		b.send([]*call{soon()}, func([]*call) {}) // is answered
+		batch[0].reply.err = redisclient.WithKind(context.DeadlineExceeded)
+	})
+	if got := b.state.Load(); got != closed || !errors.Is(waiting[0].reply.err, limiter.ErrOverloaded) {
+		t.Errorf("state %d, %v, want closed and ErrOverloaded", got, waiting[0].reply.err)
+	}
+	b.send([]*call{soon()}, func(batch []*call) {
+		batch[0].reply.err = redisclient.WithKind(context.DeadlineExceeded)
+	})
+	if got := b.state.Load(); got != open {
+		t.Errorf("state %d after a call that nothing contradicts, want open", got)
 	}
 }

@@ -94,7 +94,7 @@ func (s *Store) Peek(_ context.Context, charges []limiter.Charge) ([]limiter.Dec
 
 // run decides charges whose keys are in one slot.
 func (s *Store) run(deadline time.Time, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
-	return s.batchers.forKey(deadline, charges[0].Key).do(&call{mode: mode, charges: charges, deadline: deadline})
+	return s.batchers.forKey(deadline, charges[0].Key).do(&call{mode: mode, charges: charges, began: deadline.Add(-s.timeout), deadline: deadline})
 }
 
 // withTimeout returns the context of one call, which does not end with ctx.

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
@@ -24,9 +25,11 @@ func (s *Store) ReportUsage(_ context.Context, charge limiter.Charge) (uncounted
 		if b.breaker.rejects(reportsUsage) {
 			return true, nil
 		}
-		decisions, err := b.do(&call{mode: modeSpend, charges: []limiter.Charge{charge}, deadline: deadline, purpose: reportsUsage})
+		decisions, err := b.do(&call{
+			mode: modeSpend, charges: []limiter.Charge{charge}, began: deadline.Add(-s.timeout), deadline: deadline, purpose: reportsUsage,
+		})
 		if err != nil {
-			return !redisclient.MayHaveRun(err), err
+			return errors.Is(err, limiter.ErrOverloaded) || !redisclient.MayHaveRun(err), err
 		}
 		if decisions[0].Allowed {
 			return false, nil

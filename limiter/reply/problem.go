@@ -77,6 +77,8 @@ func unavailableDetail(err error) string {
 	switch {
 	case errors.Is(err, engine.ErrNoRules):
 		return "no rules are loaded yet; see /readyz for the reason"
+	case errors.Is(err, limiter.ErrOverloaded):
+		return "this limiter is overloaded; the request was not counted"
 	case errors.As(err, &refused):
 		return "policy " + refused.Policy + " denies requests while its counters are unavailable"
 	default: // a store that does not fail over

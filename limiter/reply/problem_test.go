@@ -2,6 +2,7 @@ package reply
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -39,6 +40,9 @@ func TestProblem_WritesStatusHeadersAndBody(t *testing.T) {
 		"a policy that denies without its counters": {
 			Unavailable(&engine.RefusedError{Policy: "shop/a"}),
 			reduced + `"detail":"policy shop/a denies requests while its counters are unavailable"}`,
+		},
+		"an overloaded process": {
+			Unavailable(fmt.Errorf("spend: %w", limiter.ErrOverloaded)), reduced + `"detail":"this limiter is overloaded; the request was not counted"}`,
 		},
 		"without rules": {Unavailable(engine.ErrNoRules), reduced + `"detail":"no rules are loaded yet; see /readyz for the reason"}`},
 		"an error of the store, whose text may contain addresses": {

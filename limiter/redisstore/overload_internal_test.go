@@ -1,0 +1,170 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-dev/weir/limiter"
+)
+
+// slowBatcher returns a batcher in front of a Redis that takes a time for each batch, in a bubble of synctest, and a function that returns the modes of the
+// calls of each batch, in the order in which the batches are sent.
+func slowBatcher(takes time.Duration) (b *batcher, sent func() [][]string) {
+	var batches [][]string
+	b = &batcher{send: func(batch []*call) {
+		var modes []string
+		for _, c := range batch {
+			modes = append(modes, c.mode)
+		}
+		b.mu.Lock()
+		batches = append(batches, modes)
+		b.mu.Unlock()
+		time.Sleep(takes)
+	}}
+	return b, func() [][]string {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return slices.Clone(batches)
+	}
+}
+
+// outcome is what a caller gets.
+type outcome struct {
+	err  error
+	took time.Duration
+}
+
+// start makes a call with that name and a timeout of 40 ms.
+func start(b *batcher, name string) <-chan outcome {
+	result := make(chan outcome, 1)
+	began := time.Now()
+	go func() {
+		_, err := b.do(&call{mode: name, began: began, deadline: began.Add(40 * time.Millisecond)})
+		result <- outcome{err, time.Since(began)}
+	}()
+	synctest.Wait()
+	return result
+}
+
+// A caller whose call is not sent is free to ask elsewhere: nothing was counted.
+func TestBatcher_DropsCallsThatRedisCannotDecideInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, sent := slowBatcher(30 * time.Millisecond)
+		first, second := start(b, "first"), start(b, "second") // in flight until 30
+		time.Sleep(5 * time.Millisecond)
+		hopeless := start(b, "hopeless") // its deadline is 45: a batch that begins at 30 ends at 60
+		time.Sleep(20 * time.Millisecond)
+		late := start(b, "late") // its deadline is 65
+		for name, result := range map[string]<-chan outcome{"first": first, "second": second, "late": late} {
+			if got := <-result; got.err != nil {
+				t.Errorf("%s: %v", name, got.err)
+			}
+		}
+		if got := <-hopeless; !errors.Is(got.err, limiter.ErrOverloaded) || got.took != 25*time.Millisecond {
+			t.Errorf("%v after %v, want ErrOverloaded after 25ms", got.err, got.took)
+		}
+		if got := sent(); !slices.EqualFunc(got, [][]string{{"first"}, {"second"}, {"late"}}, slices.Equal) {
+			t.Errorf("batches %q", got)
+		}
+	})
+}
+
+// Oldest first would decide each call shortly before its deadline.
+func TestBatcher_SendsTheNewestCallsFirstOnceCallsAreLate(t *testing.T) {
+	for name, test := range map[string]struct {
+		waited time.Duration // by the oldest call when a batch can be sent
+		want   []string      // the first and the last call of that batch
+	}{
+		"in time": {10 * time.Millisecond, []string{"000", "063"}},
+		"late":    {11 * time.Millisecond, []string{"006", "069"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, sent := slowBatcher(test.waited)
+				start(b, "first")
+				start(b, "second")
+				var results []<-chan outcome
+				for i := range 70 {
+					results = append(results, start(b, fmt.Sprintf("%03d", i)))
+				}
+				for i, result := range results {
+					if got := <-result; got.err != nil {
+						t.Errorf("call %d: %v", i, got.err)
+					}
+				}
+				batches := sent()
+				if len(batches) != 4 || len(batches[2]) != 64 || len(batches[3]) != 6 {
+					t.Fatalf("batches %q, want one of 64 calls and one of 6 after the first two", batches)
+				}
+				if got := []string{batches[2][0], batches[2][63]}; !slices.Equal(got, test.want) {
+					t.Errorf("the batch after %v has calls from %s to %s, want %q", test.waited, got[0], got[1], test.want)
+				}
+			})
+		})
+	}
+}
+
+// Only the batch knows whether Redis has answered: a call that was counted must not be decided again.
+func TestBatcher_WaitsForTheReplyToACallThatWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := slowBatcher(60 * time.Millisecond)
+		alone := start(b, "sent alone")
+		start(b, "occupies Redis")
+		if got := <-alone; got.err != nil || got.took != 60*time.Millisecond {
+			t.Errorf("%v after %v, want the reply after 60ms", got.err, got.took)
+		}
+	})
+}
+
+func TestBatcher_KeepsMoreBatchesInFlightToADistantRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, sent := slowBatcher(3500 * time.Microsecond)
+		<-start(b, "measured")
+		var results []<-chan outcome
+		for i := range 7 {
+			results = append(results, start(b, strconv.Itoa(i)))
+		}
+		if got := len(sent()); got != 6 {
+			t.Errorf("%d batches in flight to a Redis at 3.5 ms, want 5", got-1)
+		}
+		for _, result := range results {
+			if got := <-result; got.err != nil {
+				t.Error(got.err)
+			}
+		}
+	})
+}
+
+func TestRoundTrips_MaxInFlightGrowsWithTheShortestRecentRoundTrip(t *testing.T) {
+	type trip struct{ at, took time.Duration }
+	const ms = time.Millisecond
+	for name, test := range map[string]struct {
+		trips []trip
+		want  int
+	}{
+		"none":                           {nil, 2},
+		"near":                           {[]trip{{0, ms / 5}}, 2},
+		"almost 1 ms":                    {[]trip{{0, ms - 1}}, 2},
+		"1 ms":                           {[]trip{{0, ms}}, 3},
+		"distant":                        {[]trip{{0, 4 * ms}}, 6},
+		"very distant":                   {[]trip{{0, 40 * ms}}, 8},
+		"the shortest counts":            {[]trip{{0, 9 * ms}, {ms, ms}, {2 * ms, 9 * ms}}, 3},
+		"also that of the window before": {[]trip{{0, ms}, {1000 * ms, 9 * ms}}, 3},
+		"not an older one":               {[]trip{{0, ms}, {1000 * ms, 5 * ms}, {2000 * ms, 5 * ms}}, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var r roundTrips
+			for _, trip := range test.trips {
+				r.add(time.Unix(1, 0).Add(trip.at), trip.took)
+			}
+			if got := r.maxInFlight(); got != test.want {
+				t.Errorf("%d batches in flight, want %d", got, test.want)
+			}
+		})
+	}
+}
