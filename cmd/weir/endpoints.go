@@ -180,7 +180,7 @@ func (d *endpoints) withProxyProtocol(listener net.Listener) net.Listener {
 // http returns the handler for --listen.
 func (d *endpoints) http(p *process, metrics *server.Metrics) http.Handler {
 	return server.NewHandler(server.Options{
-		Engine: p.engine, Style: d.style, Metrics: metrics, Log: p.log, Clients: d.clients, ClaimsHeader: d.flags.claimsHeader,
+		Engine: p.engine, Style: d.style, Metrics: metrics, Log: p.log, Gate: p.gate, Clients: d.clients, ClaimsHeader: d.flags.claimsHeader,
 	})
 }
 
@@ -193,6 +193,7 @@ func (d *endpoints) grpc(p *process, metrics *server.Metrics, readiness *server.
 			return err
 		},
 		RateLimitSeconds: metrics.Endpoint("rls"), ExtAuthzSeconds: metrics.Endpoint("ext_authz"),
+		RateLimitGate: p.gate.Endpoint(metrics.Shed("rls")), ExtAuthzGate: p.gate.Endpoint(metrics.Shed("ext_authz")),
 		ClientIP: func(peer netip.Addr, headers map[string]string) netip.Addr {
 			named := http.Header{}
 			if value, given := headers[strings.ToLower(string(d.clients.Field()))]; given {

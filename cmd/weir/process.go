@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -28,6 +30,7 @@ type process struct {
 	drain         time.Duration
 	registry      *prometheus.Registry
 	engine        *engine.Engine
+	gate          *overload.Gate
 	endpoints     endpoints
 	check         net.Listener
 	grpc          net.Listener // nil if disabled
@@ -61,6 +64,7 @@ func newProcess(
 	return &process{
 		log: log, keyPrefix: keys.prefix, counterPrefix: counterPrefix, drain: f.drain, registry: registry, endpoints: endpoints,
 		check: endpoints.withProxyProtocol(sockets[0]), grpc: sockets[1], ops: sockets[2], throttle: sockets[3],
+		gate:   overload.NewGate(runtime.GOMAXPROCS(0), log),
 		engine: engine.New(counts.store, counts.source, engine.NewMetrics(registry), counts.options...),
 		heap:   newHeapFloor(counts.memory),
 	}, nil
@@ -105,6 +109,10 @@ func (p *process) run(ctx context.Context, source server.RuleSource, tasks ...fu
 			return task(work)
 		})
 	}
+	group.Go(func() error {
+		p.gate.Run(work, overload.SchedulingDelay())
+		return nil
+	})
 	readiness, metrics := server.NewReadiness(p.engine, source), server.NewMetrics(p.registry)
 	http := &server.Server{
 		Check:         p.endpoints.http(p, metrics),

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/server"
 	"github.com/weir-dev/weir/webhook/throttle"
@@ -82,7 +86,25 @@ func (f *throttleFlags) validateRedisTimeout(timeout time.Duration) error {
 		timeout, throttle.MaxStoreTimeout)
 }
 
+// sheddingEngine counts the requests that the store did not decide because this process was overloaded. The gate does not
+// apply to writes: they are few, and a write without a decision is usually allowed.
+type sheddingEngine struct {
+	*engine.Engine
+
+	shed prometheus.Counter
+}
+
+// Check implements throttle.Engine.
+func (e sheddingEngine) Check(ctx context.Context, c *engine.Check) (engine.Answer, error) {
+	answer, err := e.Engine.Check(ctx, c)
+	if errors.Is(err, limiter.ErrOverloaded) {
+		e.shed.Inc()
+	}
+	return answer, err
+}
+
 // server returns the server for --throttle-listen.
 func (d *throttleEndpoint) server(p *process, metrics *server.Metrics) *throttle.Server {
-	return throttle.NewServer(throttle.NewHandler(p.engine, d.terms, metrics.Endpoint("throttle")), d.reloader.getCertificate, p.drain, p.log)
+	shedding := sheddingEngine{p.engine, metrics.Shed("throttle")}
+	return throttle.NewServer(throttle.NewHandler(shedding, d.terms, metrics.Endpoint("throttle")), d.reloader.getCertificate, p.drain, p.log)
 }

@@ -60,15 +60,16 @@ func layers() []layer {
 			pkg:      "limiter/server/address",
 			external: []string{"github.com/gaissmai/bart", "github.com/pires/go-proxyproto"},
 		},
+		{pkg: "limiter/overload", internal: []string{"limiter"}},
 		{pkg: "limiter/socket"},
 		{
 			pkg:      "limiter/server",
-			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server/address", "limiter/socket"},
+			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/server/address", "limiter/socket"},
 			external: []string{"github.com/prometheus/client_golang"},
 		},
 		{
 			pkg:      "limiter/server/envoy",
-			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/socket"},
+			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/socket"},
 			external: []string{
 				"github.com/envoyproxy/go-control-plane", "github.com/grpc-ecosystem/go-grpc-middleware",
 				"google.golang.org/grpc", "google.golang.org/genproto", "google.golang.org/protobuf", "golang.org/x/time",

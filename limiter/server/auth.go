@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/server/address"
 )
@@ -25,6 +26,7 @@ type authEndpoint struct {
 	style    reply.Style
 	log      *slog.Logger
 	seconds  prometheus.Observer
+	gate     *overload.Endpoint
 	clients  *address.Trusted
 	claims   string // name of the claims header as in http.Header, or empty
 	maxDelay time.Duration
@@ -37,7 +39,7 @@ func newAuthEndpoint(o Options) *authEndpoint {
 		clients = address.NewTrusted(address.XForwardedFor, &address.Networks{})
 	}
 	return &authEndpoint{
-		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.Metrics.Endpoint("auth"),
+		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.Metrics.Endpoint("auth"), gate: o.Gate.Endpoint(o.Metrics.Shed("auth")),
 		clients: clients, claims: http.CanonicalHeaderKey(o.ClaimsHeader), maxDelay: cmp.Or(o.MaxDelay, defaultMaxDelay),
 	}
 }
@@ -55,9 +57,14 @@ func (d *authEndpoint) serve(w http.ResponseWriter, r *http.Request, domain stri
 		bad.Write(w)
 		return
 	}
-	answer, err := d.engine.Check(r.Context(), &check)
+	var answer engine.Answer
+	var err error
+	if !gated(d.gate, w, func() { answer, err = d.engine.Check(r.Context(), &check) }) { // a request that waits for its turn below takes no CPU
+		return
+	}
 	d.seconds.Observe(time.Since(began).Seconds())
 	if err != nil {
+		d.gate.Failed(err)
 		reply.Unavailable(err).Write(w)
 		return
 	}

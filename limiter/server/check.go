@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/socket"
 )
@@ -28,6 +29,7 @@ type checkEndpoint struct {
 	style   reply.Style
 	log     *slog.Logger
 	seconds prometheus.Observer
+	gate    *overload.Endpoint
 	buffers sync.Pool // of *bytes.Buffer
 }
 
@@ -40,6 +42,7 @@ func (d *checkEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	decision, err := d.engine.Check(r.Context(), &check)
 	if err != nil {
+		d.gate.Failed(err)
 		reply.Unavailable(err).Write(w)
 		return
 	}

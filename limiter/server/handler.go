@@ -8,7 +8,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/server/address"
 )
@@ -19,6 +21,7 @@ const defaultMaxDelay = 5 * time.Second
 // Metrics has the metrics of the endpoints of a limiter.
 type Metrics struct {
 	seconds *prometheus.HistogramVec
+	shed    *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics of the endpoints.
@@ -27,10 +30,17 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		Name:    "weir_decision_duration_seconds",
 		Help:    "Time from the start of a request to its decision, in seconds, by endpoint: check, auth, rls, ext_authz or throttle.",
 		Buckets: []float64{50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1},
+	}, []string{"endpoint"}), shed: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_shed_total",
+		Help: "Requests that got no decision because the process was overloaded, by endpoint: check, auth, rls, ext_authz or throttle. " +
+			"They were not counted.",
 	}, []string{"endpoint"})}
-	registry.MustRegister(m.seconds)
+	registry.MustRegister(m.seconds, m.shed)
 	return m
 }
+
+// Shed returns the counter of the requests of one endpoint that were shed.
+func (m *Metrics) Shed(name string) prometheus.Counter { return m.shed.WithLabelValues(name) }
 
 // Endpoint returns the observer for the decisions of one endpoint.
 func (m *Metrics) Endpoint(name string) prometheus.Observer { return m.seconds.WithLabelValues(name) }
@@ -42,6 +52,8 @@ type Options struct {
 	Style   reply.Style
 	Metrics *Metrics
 	Log     *slog.Logger
+	// Gate rejects requests while the process is overloaded. Nil admits all requests.
+	Gate *overload.Gate
 	// Clients finds the client address of a request to /v1/auth. Nil trusts only the direct caller: the client is the last
 	// address in X-Forwarded-For.
 	Clients *address.Trusted
@@ -55,12 +67,14 @@ type Options struct {
 // NewHandler returns the handler for POST /v1/check, and for /v1/auth/{domain} with any method. It rejects all other requests
 // with application/problem+json.
 func NewHandler(o Options) http.Handler {
-	check := &checkEndpoint{engine: o.Engine, style: o.Style, log: o.Log, seconds: o.Metrics.Endpoint("check")}
+	check := &checkEndpoint{
+		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.Metrics.Endpoint("check"), gate: o.Gate.Endpoint(o.Metrics.Shed("check")),
+	}
 	auth := newAuthEndpoint(o)
 	// Not a ServeMux: it redirects //v1/check, and callers do not follow a redirect with a body.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/check" {
-			check.ServeHTTP(w, r)
+			gated(check.gate, w, func() { check.ServeHTTP(w, r) })
 			return
 		}
 		if domain, is := strings.CutPrefix(r.URL.Path, "/v1/auth/"); is && domain != "" && !strings.Contains(domain, "/") {
@@ -69,4 +83,15 @@ func NewHandler(o Options) http.Handler {
 		}
 		reply.NewProblem(http.StatusNotFound, "", "path "+clip(r.URL.Path)+" does not exist; use POST /v1/check or /v1/auth/{domain}").Write(w)
 	})
+}
+
+// gated handles a request if gate admits it. Otherwise it rejects the request and returns false.
+func gated(gate *overload.Endpoint, w http.ResponseWriter, handle func()) bool {
+	if !gate.Enter() {
+		reply.Unavailable(limiter.ErrOverloaded).Write(w)
+		return false
+	}
+	defer gate.Leave()
+	handle()
+	return true
 }

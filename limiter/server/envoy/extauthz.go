@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/reply"
 )
 
@@ -28,6 +29,7 @@ type authEndpoint struct {
 	style    reply.Style
 	log      *slog.Logger
 	seconds  Observer
+	gate     *overload.Endpoint
 	clientIP func(peer netip.Addr, headers map[string]string) netip.Addr
 	// errorResponse and defaultDomain: see Options.
 	errorResponse bool
@@ -38,7 +40,7 @@ type authEndpoint struct {
 
 func newAuthEndpoint(o *Options) *authEndpoint {
 	return &authEndpoint{
-		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.ExtAuthzSeconds, clientIP: o.ClientIP, errorResponse: o.ErrorResponse,
+		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.ExtAuthzSeconds, gate: o.ExtAuthzGate, clientIP: o.ClientIP, errorResponse: o.ErrorResponse,
 		defaultDomain: o.DefaultDomain, noDomain: rate.Sometimes{First: 1, Interval: logInterval},
 		metadata: metadataField(&authv3.CheckResponse{}),
 	}
@@ -52,6 +54,7 @@ func (d *authEndpoint) Check(ctx context.Context, in *authv3.CheckRequest) (*aut
 		return nil, err
 	}
 	answer, err := d.engine.Check(ctx, &check)
+	d.gate.Failed(err)
 	switch {
 	case err == nil:
 		out := d.response(&answer, isGRPC(check.Request.Headers), began)

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/reply"
 )
 
@@ -24,6 +25,7 @@ type rateLimitEndpoint struct {
 	style      reply.Style
 	log        *slog.Logger
 	seconds    Observer
+	gate       *overload.Endpoint
 	multiplier bool
 	refunds    bool           // whether callers can refund units
 	refused    rate.Sometimes // limits the log lines about refused refunds
@@ -32,7 +34,7 @@ type rateLimitEndpoint struct {
 
 func newRateLimitEndpoint(o *Options) *rateLimitEndpoint {
 	return &rateLimitEndpoint{
-		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.RateLimitSeconds, multiplier: o.UnitMultiplier, refunds: o.Refunds,
+		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.RateLimitSeconds, gate: o.RateLimitGate, multiplier: o.UnitMultiplier, refunds: o.Refunds,
 		refused: rate.Sometimes{First: 1, Interval: logInterval}, calls: newCalls(),
 	}
 }
@@ -48,6 +50,7 @@ func (d *rateLimitEndpoint) shouldRateLimit(ctx context.Context, c *call) error 
 	}
 	answers, err := d.decide(ctx, &c.batch)
 	if err != nil {
+		d.gate.Failed(err)
 		return unavailable(ctx, err)
 	}
 	c.response = d.appendResponse(c.response, &c.batch, answers, began)

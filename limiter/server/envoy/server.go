@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/socket"
 )
@@ -57,6 +58,8 @@ type Options struct {
 	Ready func() error
 	// RateLimitSeconds and ExtAuthzSeconds record the decisions of their endpoint. Nil disables recording.
 	RateLimitSeconds, ExtAuthzSeconds Observer
+	// RateLimitGate and ExtAuthzGate reject calls of their endpoint while the process is overloaded. Nil admits all calls.
+	RateLimitGate, ExtAuthzGate *overload.Endpoint
 	// Credentials of the server. Nil disables TLS.
 	Credentials credentials.TransportCredentials
 	// ClientIP returns the client address for the address of Envoy's peer, which is the zero Addr if it is unknown, and the headers
@@ -108,10 +111,12 @@ func NewServer(o Options) *Server {
 	if o.Credentials != nil {
 		settings = append(settings, grpc.Creds(o.Credentials))
 	}
+	gated := gates{}
+	settings = append(settings, grpc.InTapHandle(gated.tap()))
 	s := &Server{grpc: grpc.NewServer(settings...), health: newHealthEndpoint(o.Ready), drain: o.Drain}
 	rateLimit := newRateLimitEndpoint(&o)
-	s.grpc.RegisterService(rateLimit.service(), rateLimit)
-	authv3.RegisterAuthorizationServer(s.grpc, newAuthEndpoint(&o))
+	gated.register(s.grpc, rateLimit.service(), rateLimit, o.RateLimitGate)
+	gated.register(s.grpc, &authv3.Authorization_ServiceDesc, newAuthEndpoint(&o), o.ExtAuthzGate)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 	return s

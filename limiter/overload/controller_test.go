@@ -1,0 +1,107 @@
+package overload
+
+import (
+	"testing"
+	"time"
+)
+
+// steps applies a measurement n times, and returns the last limit.
+func (c *controller) steps(n int, delay time.Duration, inProgress, rejected int64) (limit int64) {
+	for range n {
+		limit = c.step(delay, inProgress, rejected)
+	}
+	return limit
+}
+
+func TestController_AdmitsEverythingUnlessTheDelayLasts(t *testing.T) {
+	c := newController(2048)
+	for range 10 { // bursts of 20 ms
+		if got := c.steps(2, 50*time.Millisecond, 2048, 10); got != 2048 {
+			t.Fatalf("limit %d after a burst", got)
+		}
+		c.step(4*time.Millisecond, 10, 0)
+	}
+	if got := c.steps(3, 5*time.Millisecond, 1000, 0); got != 800 {
+		t.Errorf("limit %d when 1000 requests have caused a delay of 5 ms for 30 ms, want 800", got)
+	}
+}
+
+func TestController_FollowsTheDelay(t *testing.T) {
+	const ms = time.Millisecond
+	for name, test := range map[string]struct {
+		delay    time.Duration
+		rejected int64
+		want     int64
+	}{
+		"a little too long":          {5 * ms, 10, 800},
+		"much too long":              {40 * ms, 10, 800},
+		"just right":                 {4 * ms, 10, 1001},
+		"a little too short":         {3900 * time.Microsecond, 10, 1026},
+		"much too short":             {ms, 10, 1101},
+		"none":                       {0, 10, 1101},
+		"short, without rejection":   {ms, 0, 1000},
+		"too long without rejection": {5 * ms, 0, 800},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &controller{most: 2048, limit: 1000}
+			if got := c.step(test.delay, 900, test.rejected); got != test.want {
+				t.Errorf("limit %d after 1000, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+func TestController_AlwaysAdmitsSome(t *testing.T) {
+	c := newController(2048)
+	if got := c.steps(3, time.Second, 100, 0); got != 32 {
+		t.Errorf("the first limit is %d, want 32", got)
+	}
+	if got := c.steps(100, time.Second, 100, 10); got != 32 {
+		t.Errorf("limit %d, want 32", got)
+	}
+}
+
+func TestController_EndsHalfASecondAfterTheLastRejection(t *testing.T) {
+	c := newController(2048)
+	c.steps(3, 8*time.Millisecond, 1000, 0)
+	c.steps(10, 4*time.Millisecond, 500, 100)
+	if got := c.steps(49, time.Millisecond, 100, 0); got == 2048 {
+		t.Error("no limit after 490 ms")
+	}
+	if got := c.step(time.Millisecond, 100, 0); got != 2048 {
+		t.Errorf("limit %d after 500 ms, want 2048", got)
+	}
+	if got := c.steps(2, 8*time.Millisecond, 1000, 0); got != 2048 {
+		t.Errorf("limit %d after 20 ms of the next delay, want 2048", got)
+	}
+}
+
+// A process answers 30 requests a millisecond, and each one waits four times for a processor.
+func TestController_ConvergesWhereRequestsWaitForTheTargetDelay(t *testing.T) {
+	const capacity = 30 // requests a millisecond
+	c := newController(2048)
+	for _, offered := range []float64{1.5, 3} {
+		queue := 0.0
+		for tick := range 300 {
+			inProgress := min(queue+offered*capacity*10, float64(c.limit))
+			rejected := queue + offered*capacity*10 - inProgress
+			delay := time.Duration(inProgress / capacity / 4 * float64(time.Millisecond))
+			c.step(delay, int64(inProgress), int64(rejected))
+			queue = max(0, inProgress-capacity*10)
+			if tick > 100 && (delay < 2*time.Millisecond || delay > 8*time.Millisecond) {
+				t.Fatalf("offered %v of the capacity: delay %v in tick %d", offered, delay, tick)
+			}
+		}
+	}
+}
+
+// The first measurements of an overload come late. The first bound holds without them.
+func TestController_NeverExceedsTheFirstBound(t *testing.T) {
+	c := newController(1024)
+	if got := c.steps(3, 5*time.Millisecond, 5000, 0); got != 1023 {
+		t.Errorf("limit %d, want 1023", got)
+	}
+	if got := c.steps(20, time.Millisecond, 1000, 10); got != 1023 {
+		t.Errorf("limit %d after 200 ms without delay, want 1023", got)
+	}
+}

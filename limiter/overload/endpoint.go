@@ -1,0 +1,55 @@
+package overload
+
+import (
+	"errors"
+
+	"github.com/weir-dev/weir/limiter"
+)
+
+// Counter counts requests.
+type Counter interface{ Inc() }
+
+// Endpoint is the part of a Gate that one endpoint uses. It counts the requests of the endpoint that are shed. A nil Endpoint
+// admits everything.
+type Endpoint struct {
+	gate *Gate
+	shed Counter
+}
+
+// Endpoint returns the part of the Gate for an endpoint, whose shed requests it counts.
+func (g *Gate) Endpoint(shed Counter) *Endpoint { return &Endpoint{gate: g, shed: shed} }
+
+// Enter is [Gate.Enter].
+func (e *Endpoint) Enter() bool { return e == nil || e.count(e.gate.Enter()) }
+
+// Announce is [Gate.Announce].
+func (e *Endpoint) Announce() bool { return e == nil || e.count(e.gate.Announce()) }
+
+func (e *Endpoint) count(admitted bool) bool {
+	if !admitted {
+		e.shed.Inc()
+	}
+	return admitted
+}
+
+// Begin is [Gate.Begin].
+func (e *Endpoint) Begin() {
+	if e != nil {
+		e.gate.Begin()
+	}
+}
+
+// Leave is [Gate.Leave].
+func (e *Endpoint) Leave() {
+	if e != nil {
+		e.gate.Leave()
+	}
+}
+
+// Failed counts a request without a decision if err, an error of the engine, shows that the store did not make its call because
+// this process is overloaded.
+func (e *Endpoint) Failed(err error) {
+	if e != nil && errors.Is(err, limiter.ErrOverloaded) {
+		e.shed.Inc()
+	}
+}

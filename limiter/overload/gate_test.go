@@ -1,0 +1,184 @@
+package overload
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-dev/weir/limiter"
+)
+
+// counter counts.
+type counter struct{ atomic.Int64 }
+
+func (c *counter) Inc() { c.Add(1) }
+
+// overloadedGate is a Gate that runs in a bubble of synctest, with a delay that the test sets, and its log.
+func overloadedGate(t *testing.T) (g *Gate, delay *atomic.Int64, log *bytes.Buffer) {
+	log, delay = new(bytes.Buffer), new(atomic.Int64)
+	g = NewGate(2, slog.New(slog.NewTextHandler(log, nil)))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { g.Run(ctx, func() time.Duration { return time.Duration(delay.Load()) }) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		if got := g.limit.Load(); got != 2048 {
+			t.Errorf("limit %d after the end", got)
+		}
+	})
+	return g, delay, log
+}
+
+// enter admits as many of n requests as it can.
+func enter(e *Endpoint, n int) (admitted int) {
+	for range n {
+		if e.Enter() {
+			admitted++
+		}
+	}
+	return admitted
+}
+
+func TestGate_RejectsWhatIsTooMuchUntilTheDelayEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, delay, log := overloadedGate(t)
+		var shed counter
+		e := g.Endpoint(&shed)
+		if got := enter(e, 1000); got != 1000 {
+			t.Fatalf("%d of 1000 requests admitted before the overload", got)
+		}
+		delay.Store(int64(8 * time.Millisecond))
+		time.Sleep(125 * time.Millisecond) // the delay lasts from the measurement at 100 to that at 120
+		for range 600 {
+			e.Leave()
+		}
+		if got := enter(e, 1000); got != 100 || shed.Load() != 900 {
+			t.Errorf("%d of 1000 requests admitted and %d counted as shed, want 100 and 900: 500 of the 1000 that took twice too long", got, shed.Load())
+		}
+		for range 500 {
+			e.Leave()
+		}
+		delay.Store(int64(time.Millisecond))
+		time.Sleep(time.Second)
+		if got := enter(e, 5000); got != 2048 || g.running.Load() != 2048 {
+			t.Errorf("%d of 5000 requests admitted one second later, %d in progress, want 1024 a processor", got, g.running.Load())
+		}
+		if text := log.String(); strings.Count(text, "overloaded: rejecting") != 1 || strings.Count(text, "no longer overloaded") != 1 {
+			t.Errorf("log:\n%s", text)
+		}
+	})
+}
+
+func TestGate_CountsAnnouncedRequests(t *testing.T) {
+	var shed counter
+	g := NewGate(2, slog.New(slog.DiscardHandler))
+	e := g.Endpoint(&shed)
+	g.limit.Store(2)
+	for i, want := range []bool{true, true, false} {
+		if got := e.Announce(); got != want {
+			t.Errorf("request %d admitted: %t, want %t", i+1, got, want)
+		}
+	}
+	if e.Enter() {
+		t.Error("entered although two requests were announced")
+	}
+	e.Begin()
+	if e.Announce() {
+		t.Error("admitted although one request was announced and one is running")
+	}
+	e.Leave()
+	if !e.Announce() || shed.Load() != 3 {
+		t.Errorf("not admitted after one request ended, or %d counted as shed, want 3", shed.Load())
+	}
+}
+
+// A caller can close the connection after the headers of a request.
+func TestGate_ForgetsAnnouncedRequestsThatNeverBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, _, _ := overloadedGate(t)
+		for range 100 {
+			g.Announce()
+		}
+		time.Sleep(time.Second)
+		if got := g.announced.Load(); got != 0 {
+			t.Errorf("%d requests announced, want 0", got)
+		}
+	})
+}
+
+func TestEndpoint_CountsRequestsThatTheStoreDidNotDecide(t *testing.T) {
+	var shed counter
+	e := NewGate(2, slog.New(slog.DiscardHandler)).Endpoint(&shed)
+	e.Failed(nil)
+	e.Failed(errors.New("other"))
+	e.Failed(fmt.Errorf("spend: %w", limiter.ErrOverloaded))
+	if got := shed.Load(); got != 1 {
+		t.Errorf("%d requests counted, want 1", got)
+	}
+}
+
+func TestGate_NilAdmitsEverything(t *testing.T) {
+	var g *Gate
+	var none *Endpoint
+	for name, e := range map[string]*Endpoint{"gate": g.Endpoint(new(counter)), "endpoint": none} {
+		if !e.Enter() || !e.Announce() {
+			t.Errorf("nil %s rejects", name)
+		}
+		e.Begin()
+		e.Leave()
+		e.Failed(nil)
+	}
+}
+
+func TestMedian(t *testing.T) {
+	inf := math.Inf(1)
+	buckets := []float64{math.Inf(-1), 0, 0.001, 0.002, inf}
+	for name, test := range map[string]struct {
+		counts []uint64
+		want   time.Duration
+	}{
+		"nothing":        {[]uint64{0, 0, 0, 0}, 0},
+		"one":            {[]uint64{0, 0, 1, 0}, time.Millisecond},
+		"half is enough": {[]uint64{0, 2, 0, 2}, 0},
+		"above":          {[]uint64{0, 1, 1, 3}, 2 * time.Millisecond},
+	} {
+		if got := median(test.counts, buckets); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// With one processor and 50 goroutines that compute for 1 ms each, a goroutine waits for about 50 ms.
+func TestSchedulingDelay_MeasuresHowLongGoroutinesWaitForAProcessor(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	delay := SchedulingDelay()
+	delay()
+	stop := time.Now().Add(300 * time.Millisecond)
+	var computing sync.WaitGroup
+	var turns atomic.Int64
+	for range 50 {
+		computing.Go(func() {
+			for time.Now().Before(stop) {
+				for began := time.Now(); time.Since(began) < time.Millisecond; {
+					turns.Add(1)
+				}
+				runtime.Gosched()
+			}
+		})
+	}
+	computing.Wait()
+	if got := delay(); got < 10*time.Millisecond {
+		t.Errorf("%v, want tens of milliseconds", got)
+	}
+}

@@ -1,0 +1,87 @@
+package envoy
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/weir-dev/weir/limiter/overload"
+	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// counter counts.
+type counter struct{ atomic.Int64 }
+
+func (c *counter) Inc() { c.Add(1) }
+
+// fullGate returns a Gate that admits no request until release is called.
+func fullGate(t *testing.T) (g *overload.Gate, release func()) {
+	g = overload.NewGate(1, slog.New(slog.DiscardHandler))
+	admitted := 0
+	for g.Enter() && admitted < 100 {
+		admitted++
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		g.Run(ctx, func() time.Duration { return time.Second })
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	fixture.Await(t, "the gate is full", func() bool {
+		entered := g.Enter()
+		if entered {
+			g.Leave()
+		}
+		return !entered
+	})
+	return g, func() {
+		for range admitted {
+			g.Leave()
+		}
+	}
+}
+
+func TestServer_RejectsCallsWhileTheProcessIsOverloaded(t *testing.T) {
+	gate, release := fullGate(t)
+	var rls, auth counter
+	w := serve(t, Options{
+		Engine: newEngine(t, noon(), per("a", 5, time.Minute, "tenant")), Style: reply.RateLimitHeaders,
+		RateLimitGate: gate.Endpoint(&rls), ExtAuthzGate: gate.Endpoint(&auth),
+	})
+	const message = "this limiter is overloaded; the request was not counted"
+	for range 3 {
+		_, err := w.rls.ShouldRateLimit(t.Context(), request(describe("tenant=acme")))
+		wantError(t, err, codes.Unavailable, message)
+	}
+	_, err := w.auth.Check(t.Context(), &authv3.CheckRequest{})
+	wantError(t, err, codes.Unavailable, message)
+	if rls.Load() != 3 || auth.Load() != 1 {
+		t.Errorf("%d calls of RLS and %d of ext_authz counted, want 3 and 1", rls.Load(), auth.Load())
+	}
+	if _, err := w.health.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+		t.Errorf("health: %v", err)
+	}
+	release()
+	for i, want := range []string{"OK: OK 4", "OK: OK 3"} { // nothing was counted before
+		wantSummary(t, w.ask(t, describe("tenant=acme")), want)
+		if _, err := w.rls.ShouldRateLimit(t.Context(), request()); err == nil {
+			t.Errorf("call %d without descriptors: no error", i)
+		}
+	}
+	for i := range 100 { // more than the gate admits at the same time
+		wantError(t, second(w.rls.ShouldRateLimit(t.Context(), request())), codes.InvalidArgument, "descriptors is empty")
+		if rls.Load() != 3 {
+			t.Fatalf("call %d was rejected, because those before it did not leave the gate", i)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
