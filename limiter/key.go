@@ -68,12 +68,6 @@ func (k KeySpace) key(tag, endpoint string) string {
 // Pattern returns the key with "*" for the identifier, for use in a search.
 func (k KeySpace) Pattern() string { return k.head + "*" + k.body + ":*" }
 
-// HashSecret returns the text that replaces a secret, such as an API key, in keys, answers and logs: 128 bits of its SHA-256 in hex.
-func HashSecret(secret string) string {
-	sum := sha256.Sum256([]byte(secret))
-	return hex.EncodeToString(sum[:16])
-}
-
 func escapeIdentifier(identifier string) string {
 	switch identifier {
 	case Missing:

@@ -49,7 +49,7 @@ func drip(burst int64) rules.Rule {
 
 func newEngine(t testing.TB, clock func() time.Time, list ...rules.Rule) *engine.Engine {
 	t.Helper()
-	index, err := rules.NewIndex(rules.Set{Rules: list}, "sha256:1", "weir:")
+	index, err := rules.NewIndex(rules.Set{Rules: list, HashKey: testHashKey().ID()}, "sha256:1", "weir:", rules.WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,4 +103,13 @@ func (d decided) Check(context.Context, *engine.Check) (engine.Answer, error) { 
 // served is the handler behind the middleware.
 func served() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") })
+}
+
+// testHashKey returns the key with which the tests of this package hash secrets.
+func testHashKey() *limiter.HashKey {
+	key, err := limiter.NewHashKey([]byte("a key of at least thirty-two bytes"))
+	if err != nil {
+		panic(err)
+	}
+	return key
 }

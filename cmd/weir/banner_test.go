@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -37,7 +38,7 @@ spec:
 `
 
 func TestCurlCommand_MatchesTheFirstEnforcedPolicy(t *testing.T) {
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	loader, err := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,7 @@ func TestCurlCommand_MatchesTheFirstEnforcedPolicy(t *testing.T) {
 	if got := curlCommand("http://127.0.0.1:8080", result.Rules); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	index, err := rules.NewIndex(result.Rules, "", "weir:")
+	index, err := rules.NewIndex(result.Rules, "", "weir:", rules.WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +106,7 @@ func TestCurlCommand_WithoutPolicies(t *testing.T) {
 }
 
 func TestExampleRequest_MatchesEachSample(t *testing.T) {
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	loader, err := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +120,7 @@ func TestExampleRequest_MatchesEachSample(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		index, err := rules.NewIndex(result.Rules, "", "weir:")
+		index, err := rules.NewIndex(result.Rules, "", "weir:", rules.WithHashKey(testHashKey()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,4 +161,13 @@ func requestOf(t *testing.T, rule *rules.Rule) *rules.Request {
 		r.Descriptors = append(r.Descriptors, d)
 	}
 	return r
+}
+
+// testHashKey returns the key with which the tests of this package hash secrets.
+func testHashKey() *limiter.HashKey {
+	key, err := limiter.NewHashKey([]byte("a key of at least thirty-two bytes"))
+	if err != nil {
+		panic(err)
+	}
+	return key
 }

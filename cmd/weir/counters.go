@@ -50,6 +50,7 @@ type counterFlags struct {
 	// The bound of the live counters of a policy.
 	maxIdentifiers int64
 	overflow       string
+	hashKey        string
 }
 
 func (f *counterFlags) add(flags *pflag.FlagSet) {
@@ -66,8 +67,28 @@ func (f *counterFlags) add(flags *pflag.FlagSet) {
 	flags.Int64Var(&f.maxIdentifiers, "max-identifiers", 1_000_000,
 		"number of live counters of a policy from which on new identifiers get no counter of their own; 0 disables the bound.\n"+
 			"Each process estimates the counters that its requests use")
+	flags.StringVar(&f.hashKey, "hash-key", "",
+		"file with the key with which API keys are hashed, 32 to 4096 bytes, for example the output of openssl rand -hex 32; read at start.\n"+
+			"Processes that share counters must have the same key. Required for policies that count by API key;\n"+
+			"weir serve without --redis uses a random key if it is empty")
 	flags.StringVar(&f.overflow, "identifier-overflow", overflowShared,
 		"what happens to new identifiers of a policy that has reached --max-identifiers: Shared lets them share one counter, Deny denies them")
+}
+
+// readHashKey reads the file of --hash-key. It returns nil without the flag.
+func (f *counterFlags) readHashKey() (*limiter.HashKey, error) {
+	if f.hashKey == "" {
+		return nil, nil //nolint:nilnil // nil is no key
+	}
+	text, err := os.ReadFile(f.hashKey)
+	if err != nil {
+		return nil, fmt.Errorf("--hash-key: %w", err)
+	}
+	key, err := limiter.NewHashKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("--hash-key: %s: %w", f.hashKey, err)
+	}
+	return key, nil
 }
 
 const redisPrefixHelp = "prefix of all keys and channels in Redis; must not contain braces"
@@ -125,6 +146,8 @@ type counters struct {
 	options []engine.Option
 	metrics []prometheus.Collector
 	memory  int64 // of the process, in bytes
+	// hashKey hashes API keys; nil without --hash-key if the counters are in Redis.
+	hashKey *limiter.HashKey
 	// The fields below are nil if the counters are in this process.
 	client   *redisclient.Client
 	redis    *redisstore.Store
@@ -142,11 +165,18 @@ func memoryCounters(f counterFlags) (*counters, error) {
 	if err != nil {
 		return nil, err
 	}
+	hashKey, err := f.readHashKey()
+	if err != nil {
+		return nil, err
+	}
+	if hashKey == nil {
+		hashKey = limiter.RandomHashKey() // as short-lived as the counters
+	}
 	store := memstore.New(time.Now, memstore.MaxBytes(int(memory/localCountersDivisor)))
 	gauge := func(name, help string, value func(memstore.Stats) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(store.Stats()) })
 	}
-	return &counters{store: store, source: engine.SourceMemory, options: options, memory: memory, metrics: []prometheus.Collector{
+	return &counters{store: store, source: engine.SourceMemory, options: options, memory: memory, hashKey: hashKey, metrics: []prometheus.Collector{
 		gauge("weir_memory_counters", "Counters of weir serve without Redis.", func(s memstore.Stats) float64 { return float64(s.Counters) }),
 		gauge("weir_memory_bytes", "Approximate memory of the counters of weir serve without Redis, in bytes.",
 			func(s memstore.Stats) float64 { return float64(s.Bytes) }),
@@ -167,6 +197,10 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 		return nil, err
 	}
 	memory, err := f.limitMemory()
+	if err != nil {
+		return nil, err
+	}
+	hashKey, err := f.readHashKey()
 	if err != nil {
 		return nil, err
 	}
@@ -197,6 +231,7 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 	return &counters{
 		store: store, source: engine.SourceRedis, memory: memory, client: client, redis: redis, local: counts, failover: store,
 		metrics: []prometheus.Collector{corrupt},
+		hashKey: hashKey,
 		options: append(options, engine.RememberDenials(maxCachedDenials, time.Now)),
 	}, nil
 }

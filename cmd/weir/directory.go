@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"log/slog"
 	"slices"
 	"strings"
@@ -64,6 +65,7 @@ func retain(set, before rules.Set, problems []policyfile.Problem) (_ rules.Set, 
 	}
 	slices.SortFunc(all, byPolicy)
 	set.Rules = all
+	set.HashKey = cmp.Or(set.HashKey, before.HashKey) // of the same process
 	return set, kept
 }
 

@@ -22,6 +22,7 @@ var flagsWithoutField = map[string]string{
 	"ops-listen":  "the operator chooses the ports of the pods",
 	"replicas":    "pods read it from a ConfigMap, so that scaling replaces no pods",
 	"replica":     "the name of the pod is the host name, which is the default",
+	"hash-key":    "the operator creates and mounts the key",
 	"prefix":      "the operator and all of its limiters use the same keys in Redis",
 	"snapshot":    "the operator writes and mounts the snapshot",
 	"log-format":  "logs of pods are read by programs",

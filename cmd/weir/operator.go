@@ -33,10 +33,12 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers"
 	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/controllers/hashkey"
 	"github.com/weir-dev/weir/controllers/registration"
 	"github.com/weir-dev/weir/controllers/ruleset"
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisstore"
 )
 
@@ -131,6 +133,9 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 	if err != nil {
 		return err
 	}
+	if limiters.HashKey, err = f.masterHashKey(ctx, mgr); err != nil {
+		return err
+	}
 	if err := f.addControllers(mgr, limiters); err != nil {
 		return err
 	}
@@ -152,6 +157,15 @@ func validateNamespaces(names []string) error {
 	return nil
 }
 
+// masterHashKey reads or creates the hash key of the installation.
+func (f *operatorFlags) masterHashKey(ctx context.Context, mgr manager.Manager) (*limiter.HashKey, error) {
+	uncached, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the Kubernetes API server: %w", err)
+	}
+	return hashkey.Master(ctx, uncached, f.namespace)
+}
+
 // addControllers adds the controllers to mgr.
 func (f *operatorFlags) addControllers(mgr manager.Manager, limiters deployment.Options) error {
 	spend := redisstore.SpendScript()
@@ -160,6 +174,7 @@ func (f *operatorFlags) addControllers(mgr manager.Manager, limiters deployment.
 		Uncached:  mgr.GetAPIReader(),
 		Open:      limiterStores{mgr.GetAPIReader(), f.prefix, f.namespace}.open,
 		KeyPrefix: f.prefix,
+		HashKey:   limiters.HashKey,
 		Decider:   publish.Script{Name: spend.Name, SHA: spend.SHA},
 		Resync:    f.resync,
 		Clock:     time.Now,

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/redisclient"
@@ -27,6 +28,7 @@ type process struct {
 	keyPrefix string
 	// counterPrefix is the prefix of the keys of counters.
 	counterPrefix string
+	hashKey       *limiter.HashKey
 	drain         time.Duration
 	registry      *prometheus.Registry
 	engine        *engine.Engine
@@ -39,14 +41,14 @@ type process struct {
 	heap          *heapFloor
 }
 
-// newProcess returns a process with open listeners. It does not serve yet. limiter is the name of the limiter, "" in weir serve.
+// newProcess returns a process with open listeners. It does not serve yet. limiterName is the name of the limiter, "" in weir serve.
 func newProcess(
-	ctx context.Context, counts *counters, keys counterFlags, limiter string, f socketFlags, log *slog.Logger,
+	ctx context.Context, counts *counters, keys counterFlags, limiterName string, f socketFlags, log *slog.Logger,
 ) (*process, error) {
 	if f.drain < 0 {
 		return nil, usageError(fmt.Errorf("--drain %v is invalid: must not be negative", f.drain))
 	}
-	counterPrefix, err := keys.counterPrefix(limiter)
+	counterPrefix, err := keys.counterPrefix(limiterName)
 	if err != nil {
 		return nil, usageError(err)
 	}
@@ -62,7 +64,7 @@ func newProcess(
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(counts.metrics...)
 	return &process{
-		log: log, keyPrefix: keys.prefix, counterPrefix: counterPrefix, drain: f.drain, registry: registry, endpoints: endpoints,
+		log: log, keyPrefix: keys.prefix, counterPrefix: counterPrefix, hashKey: counts.hashKey, drain: f.drain, registry: registry, endpoints: endpoints,
 		check: endpoints.withProxyProtocol(sockets[0]), grpc: sockets[1], ops: sockets[2], throttle: sockets[3],
 		gate:   overload.NewGate(runtime.GOMAXPROCS(0), log),
 		engine: engine.New(counts.store, counts.source, engine.NewMetrics(registry), counts.options...),
@@ -80,7 +82,7 @@ func (p *process) followNotices(client *redisclient.Client) func(context.Context
 
 // apply makes set the active rule set. It is a source.Apply.
 func (p *process) apply(set rules.Set, revision string) error {
-	index, err := rules.NewIndex(set, revision, p.counterPrefix)
+	index, err := rules.NewIndex(set, revision, p.counterPrefix, rules.WithHashKey(p.hashKey))
 	if err != nil {
 		return err
 	}

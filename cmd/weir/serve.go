@@ -61,15 +61,15 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 	if err := f.sockets.throttle.validateRedisTimeout(f.counters.timeout); err != nil {
 		return usageError(err)
 	}
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
-	if err != nil {
-		return err
-	}
 	counters, err := openCounters(f, log)
 	if err != nil {
 		return usageError(err)
 	}
 	defer func() { _ = counters.close() }() // the process ends anyway
+	loader, err := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(counters.hashKey))
+	if err != nil {
+		return err
+	}
 	p, err := newProcess(ctx, counters, f.counters, "", f.sockets, log)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/hashkey"
 )
 
 // arguments returns the arguments of the process. They contain no secrets. The identity table is compiled into the rules.
@@ -34,6 +35,9 @@ func arguments(limiter *v1alpha1.Limiter, secrets Secrets, options Options, boun
 		args = append(args, "--prefix="+options.KeyPrefix)
 	}
 	args = append(args, counterArguments(spec)...)
+	if options.HashKey != nil {
+		args = append(args, "--hash-key="+path.Join(hashKeyDir, hashkey.DataKey))
+	}
 	args = append(args, endpointArguments(spec)...)
 	if options.servesThrottle(limiter) {
 		args = append(args, throttleArguments(limiter)...)

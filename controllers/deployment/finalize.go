@@ -44,6 +44,7 @@ func (r *Reconciler) finalize(ctx context.Context, limiter *v1alpha1.Limiter) (c
 		limiterevents.Record(r.Events, limiter, corev1.EventTypeWarning, "NotForgotten", "Forget", note)
 	}
 	r.applied.forgetLimiter(limiter.UID)
+	r.hashKeys.Delete(limiter.UID)
 	before := limiter.DeepCopy()
 	controllerutil.RemoveFinalizer(limiter, Finalizer)
 	return ctrl.Result{}, client.IgnoreNotFound(finalizers.Patch(ctx, r.Client, before, limiter, fieldOwner))

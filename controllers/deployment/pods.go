@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/hashkey"
 )
 
 // Ports of a limiter.
@@ -32,6 +33,7 @@ const (
 	snapshotDir    = "/etc/weir/snapshot"
 	credentialsDir = "/etc/weir/redis"
 	tlsDir         = "/etc/weir/redis-tls"
+	hashKeyDir     = "/etc/weir/hash-key"
 )
 
 func deployment(limiter *v1alpha1.Limiter, secrets Secrets, options Options) *appsv1.Deployment {
@@ -190,6 +192,9 @@ func mounts(limiter *v1alpha1.Limiter, options Options) []corev1.VolumeMount {
 	for _, files := range tlsFiles(limiter) {
 		all = append(all, corev1.VolumeMount{Name: files.volume, MountPath: files.dir(), ReadOnly: true})
 	}
+	if options.HashKey != nil {
+		all = append(all, corev1.VolumeMount{Name: "hash-key", MountPath: hashKeyDir, ReadOnly: true})
+	}
 	if options.servesThrottle(limiter) {
 		all = append(all, corev1.VolumeMount{Name: throttlePortName, MountPath: throttleDir, ReadOnly: true})
 	}
@@ -211,6 +216,9 @@ func volumes(limiter *v1alpha1.Limiter, options Options) []corev1.Volume {
 	}
 	for _, files := range tlsFiles(limiter) {
 		all = append(all, keysVolume(files.volume, files.secret, files.keys...))
+	}
+	if options.HashKey != nil {
+		all = append(all, secretVolume("hash-key", hashKeySecret(limiter, hashkey.Of(options.HashKey, limiter))))
 	}
 	if options.servesThrottle(limiter) {
 		all = append(all, throttleVolume())

@@ -5,6 +5,7 @@ package deployment
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -57,6 +58,7 @@ type Config struct {
 type Reconciler struct {
 	Config
 	applied      appliedObjects
+	hashKeys     sync.Map // of createdHashKey, by the UID of the Limiter
 	blockedRetry time.Duration
 }
 
@@ -90,6 +92,7 @@ func (r *Reconciler) deploy(ctx context.Context, limiter *v1alpha1.Limiter) (out
 	secrets, err := r.readSecretKeys(ctx, limiter)
 	failed := result.record(err)
 	failed = errors.Join(failed, result.record(r.checkEndpointSecrets(ctx, limiter)))
+	failed = errors.Join(failed, result.record(r.createHashKey(ctx, limiter)))
 	failed = errors.Join(failed, result.record(checkTemplate(limiter)))
 	failed = errors.Join(failed, result.record(checkEndpoints(limiter)))
 	failed = errors.Join(failed, result.record(r.checkThrottleSecret(ctx, limiter)))

@@ -82,8 +82,8 @@ func TestReconcile_WritesNothingWhenNothingChanged(t *testing.T) {
 	before := h.deployment("default").ResourceVersion
 	h.restart()
 	h.reconcile("default")
-	if len(h.writes) != 6 { // the new Reconciler does not know what was applied, and applies it again
-		t.Errorf("after a restart the controller wrote %q, want six writes", h.writes)
+	if len(h.writes) != 7 { // the new Reconciler does not know what was applied, and applies it again
+		t.Errorf("after a restart the controller wrote %q, want seven writes", h.writes)
 	}
 	if h.deployment("default").ResourceVersion != before {
 		t.Error("after a restart the Deployment has changed")

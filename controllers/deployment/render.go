@@ -6,6 +6,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter"
 )
 
 // Options apply to all Limiters of an operator.
@@ -18,6 +19,8 @@ type Options struct {
 	Image string
 	// KeyPrefix is the prefix of all names in Redis: "weir:".
 	KeyPrefix string
+	// HashKey is the master key from which the hash keys of Limiters are derived. Without it, pods have no hash key.
+	HashKey *limiter.HashKey
 	// NetworkPolicies enables a NetworkPolicy for the pods of each Limiter.
 	NetworkPolicies bool
 	// PodMonitors enables a PodMonitor for each Limiter. It requires the CRDs of Prometheus Operator.

@@ -22,12 +22,23 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/config/crd"
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
-var testOptions = Options{Image: "weir:test", KeyPrefix: "weir:", NetworkPolicies: true, OperatorNamespace: "weir-system"}
+var testOptions = Options{
+	Image: "weir:test", KeyPrefix: "weir:", NetworkPolicies: true, OperatorNamespace: "weir-system", HashKey: mustHashKey("the master key of the installation"),
+}
+
+func mustHashKey(text string) *limiter.HashKey {
+	key, err := limiter.NewHashKey([]byte(text))
+	if err != nil {
+		panic(err)
+	}
+	return key
+}
 
 // limiterOf decodes a Limiter and sets the defaults of the API server.
 func limiterOf(t testing.TB, text []byte) *v1alpha1.Limiter {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
+	"github.com/weir-dev/weir/limiter"
 )
 
 // Config configures a Reconciler.
@@ -20,6 +21,9 @@ type Config struct {
 	Open func(*v1alpha1.Limiter) (publish.Store, error)
 	// KeyPrefix is the prefix of the Redis keys of counters, for example "weir:".
 	KeyPrefix string
+	// HashKey is the master key from which the hash keys of Limiters are derived. If it is nil, a new one is used, with which no limiter
+	// accepts rules that count by API key.
+	HashKey *limiter.HashKey
 	// Decider is the script that decides requests. It is reported in the status of policies.
 	Decider publish.Script
 	// Resync is how often Redis and the snapshot are verified when nothing changes.

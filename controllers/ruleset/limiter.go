@@ -54,12 +54,14 @@ func newLimiterReconciler(
 	c Config, name types.NamespacedName, states *report.LimiterStates, m *metrics, changes *changeCounter, wait time.Duration,
 ) *limiterReconciler {
 	return &limiterReconciler{
-		Config:     c,
-		name:       name,
-		states:     states,
-		metrics:    m,
-		changes:    changes,
-		compiler:   selection.Compiler{KeyPrefix: c.KeyPrefix, Script: v1alpha1.ScriptReference{Name: c.Decider.Name, SHA: c.Decider.SHA}},
+		Config:  c,
+		name:    name,
+		states:  states,
+		metrics: m,
+		changes: changes,
+		compiler: selection.Compiler{
+			KeyPrefix: c.KeyPrefix, HashKey: c.HashKey, Script: v1alpha1.ScriptReference{Name: c.Decider.Name, SHA: c.Decider.SHA},
+		},
 		publisher:  publish.Publisher{Open: c.Open, Resync: c.Resync, Clock: c.Clock},
 		publishing: publishing{wait: wait, latest: publish.Delivery{Connecting: true}},
 		snapshot:   publish.Snapshot{Client: c.Client, Uncached: c.Uncached, Limiter: name, Resync: c.Resync, Clock: c.Clock},

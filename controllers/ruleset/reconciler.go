@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/report"
+	"github.com/weir-dev/weir/limiter"
 )
 
 // Reconciler reconciles Limiters, several at the same time. What it remembers between calls saves work: a new Reconciler
@@ -40,6 +41,9 @@ func New(config Config) (*Reconciler, error) {
 	m, err := newMetrics(config.Metrics)
 	if err != nil {
 		return nil, err
+	}
+	if config.HashKey == nil {
+		config.HashKey = limiter.RandomHashKey()
 	}
 	states := report.NewLimiterStates()
 	return &Reconciler{

@@ -60,7 +60,7 @@ func TestCompile_IgnoresTheOrderOfPolicies(t *testing.T) {
 			spec := &shuffled.Cluster[i].Spec
 			spec.Domains = rapid.Permutation(spec.Domains).Draw(t, "domains")
 		}
-		one, other := policies.Compile(compile.DefaultIdentity()), shuffled.Compile(compile.DefaultIdentity())
+		one, other := policies.Compile(testIdentity()), shuffled.Compile(testIdentity())
 		data, _ := rules.Encode(one.Set)
 		dataAgain, _ := rules.Encode(other.Set)
 		if !bytes.Equal(data, dataAgain) {
@@ -80,7 +80,7 @@ func TestCompile_ReturnsARuleOrAProblemForEveryPolicy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policies := policiesOfBothKinds().Draw(t, "policies")
 		printIfFailed(t, policies)
-		result := policies.Compile(compile.DefaultIdentity())
+		result := policies.Compile(testIdentity())
 
 		missing := map[policy]bool{}
 		for i := range policies.Namespaced {
@@ -111,7 +111,7 @@ func TestCompile_ReturnsARuleOrAProblemForEveryPolicy(t *testing.T) {
 		if len(missing) > 0 {
 			t.Errorf("no rule and no problem for %v", missing)
 		}
-		if _, err := rules.NewIndex(result.Set, "sha256:test", "weir:"); err != nil {
+		if _, err := rules.NewIndex(result.Set, "sha256:test", "weir:", rules.WithHashKey(testHashKey())); err != nil {
 			t.Errorf("a limiter rejects the Set: %v", err)
 		}
 	})
@@ -120,7 +120,7 @@ func TestCompile_ReturnsARuleOrAProblemForEveryPolicy(t *testing.T) {
 func TestCompile_IsolatesInvalidPolicies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policies := policiesOfBothKinds().Draw(t, "policies")
-		before := policies.Compile(compile.DefaultIdentity())
+		before := policies.Compile(testIdentity())
 		bad := badPolicy().Draw(t, "bad")
 		bad.Name = "bad" // a unique name
 		name := compile.Name(&bad)
@@ -134,7 +134,7 @@ func TestCompile_IsolatesInvalidPolicies(t *testing.T) {
 			policies.Namespaced = slices.Insert(policies.Namespaced, at, bad)
 		}
 		printIfFailed(t, policies)
-		after := policies.Compile(compile.DefaultIdentity())
+		after := policies.Compile(testIdentity())
 
 		problems := len(after.Problems)
 		after.Problems = slices.DeleteFunc(after.Problems, func(p compile.Problem) bool { return p.Policy == name })
@@ -156,7 +156,7 @@ func TestOverrides_HoldForEveryRequest(t *testing.T) {
 			Cluster:    rapid.SliceOfN(clusterPolicy(similarPolicy()), 1, 4).Draw(t, "cluster"),
 		}
 		printIfFailed(t, policies)
-		result := policies.Compile(compile.DefaultIdentity())
+		result := policies.Compile(testIdentity())
 		for _, o := range result.Overrides {
 			found[o.Reason]++
 			at := slices.IndexFunc(result.Set.Rules, func(r rules.Rule) bool { return r.Policy == o.Policy })
@@ -164,7 +164,7 @@ func TestOverrides_HoldForEveryRequest(t *testing.T) {
 				t.Errorf("override %+v is in a domain that the policy does not have", o)
 			}
 		}
-		index, err := rules.NewIndex(result.Set, "", "weir:")
+		index, err := rules.NewIndex(result.Set, "", "weir:", rules.WithHashKey(testHashKey()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +242,7 @@ func TestCompile_DoesNotModifyClusterPolicies(t *testing.T) {
 	policy.Spec.RateLimitPolicySpec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: 1, Window: "1m"}
 	policy.Spec.Domains = []v1alpha1.Domain{"shop", "billing", "shop"}
 	before := policy.DeepCopy()
-	compile.Policies{Cluster: []v1alpha1.ClusterRateLimitPolicy{policy}}.Compile(compile.DefaultIdentity())
+	compile.Policies{Cluster: []v1alpha1.ClusterRateLimitPolicy{policy}}.Compile(testIdentity())
 	if diff := cmp.Diff(*before, policy); diff != "" {
 		t.Error(diff)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -55,13 +56,17 @@ func (p Policies) Compile(identity Identity) Result { return p.CompileWithin(ide
 func (p Policies) CompileWithin(identity Identity, budget Budget) Result {
 	var result Result
 	var all []compiled
+	hashKey := identity.HashKey
+	if hashKey == nil {
+		hashKey = new(limiter.HashKey)
+	}
 	for _, same := range groupByName(p) {
 		valid, found := validate(same)
 		if len(found) > 0 {
 			result.Problems = append(result.Problems, found...)
 			continue
 		}
-		all = append(all, compiled{candidate: valid.candidate, rule: lower(valid, resolveIdentifier(valid, identity))})
+		all = append(all, compiled{candidate: valid.candidate, rule: lower(valid, resolveIdentifier(valid, identity), hashKey)})
 	}
 	if budget == (Budget{}) {
 		for i := range all {
@@ -72,6 +77,9 @@ func (p Policies) CompileWithin(identity Identity, budget Budget) Result {
 		result.Set.Rules, result.Used, over = budget.within(all)
 		result.Problems = append(result.Problems, over...)
 		slices.SortStableFunc(result.Problems, func(x, y Problem) int { return cmp.Compare(x.Policy, y.Policy) })
+	}
+	if identity.HashKey != nil && result.Set.HasSecrets() {
+		result.Set.HashKey = identity.HashKey.ID()
 	}
 	result.Set.Namespaces = namespaceFacts(p.Namespaces, result.Set.Rules, identity)
 	result.Overrides = overrides(result.Set.Rules)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -105,9 +106,20 @@ func TestCompile_UsesTheIdentityTableForPoliciesWithoutIdentifier(t *testing.T) 
 
 func mustCompile(t rapid.TB, policy v1alpha1.RateLimitPolicy) rules.Set {
 	t.Helper()
-	set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, compile.DefaultIdentity())
+	set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, testIdentity())
 	if len(problems) > 0 {
 		t.Fatalf("unexpected problems: %v", problems)
 	}
 	return set
 }
+
+// testHashKey returns the key with which the tests of this package hash secrets.
+func testHashKey() *limiter.HashKey {
+	key, err := limiter.NewHashKey([]byte("a key of at least thirty-two bytes"))
+	if err != nil {
+		panic(err)
+	}
+	return key
+}
+
+func testIdentity() compile.Identity { return compile.DefaultIdentity().WithHashKey(testHashKey()) }

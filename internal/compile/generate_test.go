@@ -319,11 +319,11 @@ func FuzzCompile(f *testing.F) {
 
 func mustReturnRuleOrProblem(t *testing.T, policy v1alpha1.RateLimitPolicy) {
 	t.Helper()
-	set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, compile.DefaultIdentity())
+	set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, testIdentity())
 	if (len(set.Rules) == 1) == (len(problems) > 0) {
 		t.Fatalf("want either a rule or problems, got %v and %v", set, problems)
 	}
-	if _, err := rules.NewIndex(set, "sha256:test", "weir:"); err != nil {
+	if _, err := rules.NewIndex(set, "sha256:test", "weir:", rules.WithHashKey(testHashKey())); err != nil {
 		t.Fatalf("a limiter rejects the Set: %v", err)
 	}
 }

@@ -38,8 +38,8 @@ func TestGolden(t *testing.T) {
 	}
 	for _, input := range inputs {
 		t.Run(strings.TrimSuffix(filepath.Base(input), ".in.yaml"), func(t *testing.T) {
-			result := readPolicies(t, input).Compile(compile.DefaultIdentity())
-			if _, err := rules.NewIndex(result.Set, "sha256:test", "weir:"); err != nil {
+			result := readPolicies(t, input).Compile(testIdentity())
+			if _, err := rules.NewIndex(result.Set, "sha256:test", "weir:", rules.WithHashKey(testHashKey())); err != nil {
 				t.Errorf("a limiter rejects the Set: %v", err)
 			}
 			got, err := yaml.Marshal(outcome{result.Set.Rules, result.Set.Namespaces, result.Problems, result.Overrides})

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -13,6 +14,14 @@ type Identity struct {
 	// NamespaceLabel or NamespaceAnnotation is the key of the label or annotation of a namespace that contains its tenant, for writes to
 	// the Kubernetes API. If both are empty, the tenant is the name of the namespace.
 	NamespaceLabel, NamespaceAnnotation string
+	// HashKey hashes the API keys in tiers. Without it, the rules must not leave the process, and no limiter accepts them.
+	HashKey *limiter.HashKey
+}
+
+// WithHashKey returns the identity table with another HashKey.
+func (i Identity) WithHashKey(key *limiter.HashKey) Identity {
+	i.HashKey = key
+	return i
 }
 
 // IdentityOf returns the identity table of a Limiter. It replaces missing fields by those of [DefaultIdentity].

@@ -98,12 +98,12 @@ func TestCovers_HoldsForEveryWrite(t *testing.T) {
 			policies.Namespaced = append(policies.Namespaced, policy)
 		}
 		printIfFailed(t, policies)
-		set := policies.Compile(compile.DefaultIdentity()).Set
+		set := policies.Compile(testIdentity()).Set
 		if !compile.Covers(&set.Rules[1].Match, &set.Rules[0].Match) {
 			return
 		}
 		covered++
-		index, err := rules.NewIndex(set, "", "weir:")
+		index, err := rules.NewIndex(set, "", "weir:", rules.WithHashKey(testHashKey()))
 		if err != nil {
 			t.Fatal(err)
 		}

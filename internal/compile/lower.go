@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // lower converts a valid policy to a rule. Policies with the same meaning have the same rule, to the byte.
-func lower(policy validPolicy, identifier rules.Identifier) rules.Rule {
+func lower(policy validPolicy, identifier rules.Identifier, hashKey *limiter.HashKey) rules.Rule {
 	rule := rules.Rule{
 		Policy:         policy.name,
 		Domain:         policy.namespace,
@@ -24,7 +25,7 @@ func lower(policy validPolicy, identifier rules.Identifier) rules.Rule {
 		Units:          policy.limit.Units(),
 		WindowSeconds:  int64(policy.limit.Window() / time.Second),
 		Burst:          policy.limit.Burst(),
-		Tiers:          lowerTiers(policy, identifier),
+		Tiers:          lowerTiers(policy, identifier, hashKey),
 		Cost:           lowerCost(policy.spec.Cost),
 		Shadow:         policy.spec.Enforcement == v1alpha1.EnforcementShadow,
 		OnStoreFailure: lowerStoreFailure(policy.spec.OnStoreFailure),

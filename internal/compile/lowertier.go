@@ -10,13 +10,13 @@ import (
 )
 
 // lowerTiers keeps the order of the tiers, because the first tier that matches applies.
-func lowerTiers(policy validPolicy, identifier rules.Identifier) []rules.Tier {
+func lowerTiers(policy validPolicy, identifier rules.Identifier, hashKey *limiter.HashKey) []rules.Tier {
 	var tiers []rules.Tier
 	for i := range policy.spec.Tiers {
 		tier, limit := &policy.spec.Tiers[i], policy.tiers[i]
 		tiers = append(tiers, rules.Tier{
 			Name:      tier.Name,
-			When:      lowerWhen(tier.When, policy.spec, identifier),
+			When:      lowerWhen(tier.When, policy.spec, identifier, hashKey),
 			Units:     limit.Units(),
 			Burst:     limit.Burst(),
 			Unlimited: tier.Unlimited,
@@ -25,9 +25,12 @@ func lowerTiers(policy validPolicy, identifier rules.Identifier) []rules.Tier {
 	return tiers
 }
 
-func lowerWhen(when v1alpha1.When, spec *v1alpha1.RateLimitPolicySpec, identifier rules.Identifier) rules.When {
+func lowerWhen(when v1alpha1.When, spec *v1alpha1.RateLimitPolicySpec, identifier rules.Identifier, hashKey *limiter.HashKey) rules.When {
 	out := rules.When{
 		Identifiers: sorted(mapEach(when.Identifiers, func(given v1alpha1.TierIdentifier) string {
+			if identifier.Secret {
+				return hashKey.Hash(string(given))
+			}
 			return lowerTierIdentifier(string(given), spec, identifier)
 		}), strings.Compare),
 		CIDRs:      sorted(mapEach(when.CIDRs, lowerCIDR), strings.Compare),
@@ -43,11 +46,9 @@ func lowerWhen(when v1alpha1.When, spec *v1alpha1.RateLimitPolicySpec, identifie
 	return out
 }
 
-// lowerTierIdentifier converts an identifier to the form in which requests are counted. Only the hash of a secret is published.
+// lowerTierIdentifier converts an identifier that is not secret to the form in which requests are counted.
 func lowerTierIdentifier(given string, spec *v1alpha1.RateLimitPolicySpec, identifier rules.Identifier) string {
 	switch {
-	case identifier.Secret:
-		return limiter.HashSecret(given)
 	case spec.Axis == v1alpha1.AxisServiceAccount:
 		return lowerServiceAccount(given)
 	case spec.Axis == v1alpha1.AxisIP:

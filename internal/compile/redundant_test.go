@@ -109,7 +109,7 @@ func TestIsRedundant_HoldsForEveryRequest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		for range 10 { // few pairs are comparable
 			a, b := drawPair(t)
-			set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{a, b}, compile.DefaultIdentity())
+			set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{a, b}, testIdentity())
 			if len(problems) == 0 && compile.IsRedundant(&set.Rules[0], &set.Rules[1]) {
 				redundant++
 				printIfFailed(t, compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{a, b}})
@@ -130,7 +130,7 @@ func mustBeRedundant(t *rapid.T, set rules.Set) (denials int) {
 	store := memstore.New(func() time.Time { return now })
 	metrics := engine.NewMetrics(prometheus.NewRegistry())
 	e := engine.New(store, engine.SourceMemory, metrics)
-	index, err := rules.NewIndex(set, "sha256:any", "weir:")
+	index, err := rules.NewIndex(set, "sha256:any", "weir:", rules.WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}

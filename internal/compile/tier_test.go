@@ -16,7 +16,6 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
-	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -44,7 +43,7 @@ func TestCompile_HashesAPIKeys(t *testing.T) {
 	if bytes.Contains(published, []byte(secret)) {
 		t.Errorf("the encoded rule set contains the API key: %s", published)
 	}
-	want := []string{limiter.HashSecret(secret)}
+	want := []string{testHashKey().Hash(secret)}
 	if diff := cmp.Diff(want, set.Rules[0].Tiers[0].When.Identifiers); diff != "" {
 		t.Error(diff)
 	}
@@ -65,7 +64,7 @@ func TestCompile_NeverQuotesAPIKeysInProblems(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			policy := policyWithTiers(v1alpha1.AxisAPIKey, secret)
 			invalidate(&policy.Spec)
-			set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, compile.DefaultIdentity())
+			set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, testIdentity())
 			if len(problems) == 0 || len(set.Rules) > 0 {
 				t.Fatalf("want problems and no rules, got %v and %v", problems, set.Rules)
 			}
@@ -93,7 +92,7 @@ func TestCompile_NormalizesAddressesInTiersLikeLimiters(t *testing.T) {
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
-		index, err := rules.NewIndex(set, "sha256:test", "weir:")
+		index, err := rules.NewIndex(set, "sha256:test", "weir:", rules.WithHashKey(testHashKey()))
 		if err != nil {
 			t.Fatal(err)
 		}

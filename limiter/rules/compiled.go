@@ -27,7 +27,8 @@ type Compiled struct {
 	identifier, costUnits *expression // of Identifier and Cost
 	hasExpressions        bool        // for the identifier, the cost or a tier
 	tiers                 []tier
-	endpoints             *endpoints // nil unless the rule counts by the paths of requests
+	endpoints             *endpoints       // nil unless the rule counts by the paths of requests
+	hashKey               *limiter.HashKey // nil unless the identifier is secret
 }
 
 // compiler compiles the rules of one Set.
@@ -35,6 +36,34 @@ type compiler struct {
 	prefix string // of keys
 	// expressions is a cache: many policies have the same expressions.
 	expressions map[expressionKey]*expression
+	hashKey     *limiter.HashKey // nil without a key
+}
+
+// Option changes how an Index is made.
+type Option func(*compiler)
+
+// WithHashKey sets the key with which secret identifiers are hashed, such as API keys. It is required for a Set with a secret identifier,
+// and must be the key with which the Set was compiled.
+func WithHashKey(key *limiter.HashKey) Option {
+	return func(k *compiler) { k.hashKey = key }
+}
+
+// validateHashKey returns an error if the rules need another hash key. The error names a rule.
+func (k *compiler) validateHashKey(set Set) error {
+	at := slices.IndexFunc(set.Rules, func(r Rule) bool { return r.Identifier.Secret })
+	switch {
+	case at < 0:
+		return nil
+	case k.hashKey == nil:
+		return fmt.Errorf("rule %s counts by a secret, and there is no hash key: set --hash-key (in Go: rules.WithHashKey), the same for all "+
+			"processes that share counters",
+			set.Rules[at].Policy)
+	case set.HashKey != k.hashKey.ID():
+		return fmt.Errorf("rule %s was compiled with hash key %q, and this limiter has hash key %q: both must be the same",
+			set.Rules[at].Policy, set.HashKey, k.hashKey.ID())
+	default:
+		return nil
+	}
 }
 
 func (k *compiler) compile(rule Rule) (Compiled, error) {
@@ -43,6 +72,9 @@ func (k *compiler) compile(rule Rule) (Compiled, error) {
 		return Compiled{}, err
 	}
 	c := Compiled{Rule: rule, Limit: limit, Keys: limiter.NewKeySpace(k.prefix, rule.Axis, rule.Policy, limit), prefix: k.prefix, kinds: rule.Kinds()}
+	if rule.Identifier.Secret {
+		c.hashKey = k.hashKey
+	}
 	ownPaths := (rule.PerEndpoint || rule.Identifier.From == FromEndpoint) && len(rule.Match.Paths) == 0
 	if ownPaths {
 		c.endpoints = newEndpoints(limit.Window(), maxEndpoints)

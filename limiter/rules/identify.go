@@ -22,7 +22,7 @@ func (m Matched) Identify(r *Request) string {
 		value = address(value, id.IPv6Prefix)
 	}
 	if id.Secret && value != "" {
-		return limiter.HashSecret(value)
+		return m.Rule.hashKey.Hash(value)
 	}
 	return value
 }

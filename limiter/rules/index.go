@@ -44,10 +44,16 @@ type regexRule struct {
 
 // NewIndex compiles set for matching. All keys start with prefix, for example "weir:". The set must be valid compiler output; an error
 // names the invalid rule. An expression takes about a tenth of a millisecond to compile. Equal expressions are compiled once.
-func NewIndex(set Set, revision, prefix string) (*Index, error) {
+func NewIndex(set Set, revision, prefix string, options ...Option) (*Index, error) {
 	x := &Index{revision: revision, rules: make([]Compiled, len(set.Rules)), domains: map[string]*hostIndex{}, clock: time.Now}
 	x.kubernetes = newKubernetesIndex(set.Namespaces)
 	compiler := compiler{prefix: prefix, expressions: map[expressionKey]*expression{}}
+	for _, option := range options {
+		option(&compiler)
+	}
+	if err := compiler.validateHashKey(set); err != nil {
+		return nil, err
+	}
 	for i, rule := range set.Rules {
 		if i > 0 && set.Rules[i-1].Policy >= rule.Policy {
 			return nil, fmt.Errorf("rule %s: must be sorted by policy name, but follows %s", rule.Policy, set.Rules[i-1].Policy)

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
@@ -19,6 +20,14 @@ type Set struct {
 	Rules []Rule `json:"rules"`
 	// Namespaces lists the namespaces whose labels or tenant the rules read, sorted by name. All others are unknown.
 	Namespaces []Namespace `json:"namespaces,omitempty"`
+	// HashKey is the ID of the limiter.HashKey with which the identifiers in tiers are hashed. It is set if a rule has a secret identifier:
+	// a limiter with another key would count these identifiers under other keys, and find none of them in a tier.
+	HashKey string `json:"hashKey,omitempty"`
+}
+
+// HasSecrets reports whether a rule counts by a secret identifier.
+func (s Set) HasSecrets() bool {
+	return slices.ContainsFunc(s.Rules, func(r Rule) bool { return r.Identifier.Secret })
 }
 
 // Rule is one compiled policy. Fields are additive: if a field is absent, the rule means what it meant before the field existed.

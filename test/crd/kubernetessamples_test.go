@@ -12,7 +12,7 @@ import (
 )
 
 func TestSamples_CountWritesToTheKubernetesAPI(t *testing.T) {
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	loader, err := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func TestSamples_CountWritesToTheKubernetesAPI(t *testing.T) {
 	}
 	set := result.Rules
 	set.Namespaces = []rules.Namespace{{Name: "shop", Labels: map[string]string{"plan": "paid"}, Tenant: "acme"}}
-	index, err := rules.NewIndex(set, "", "weir:")
+	index, err := rules.NewIndex(set, "", "weir:", rules.WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}

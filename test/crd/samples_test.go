@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -59,7 +60,7 @@ func TestSamples_OfOtherKindsAreAccepted(t *testing.T) {
 }
 
 func TestSamples_OfTheClusterDoNotChangeOthers(t *testing.T) {
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	loader, err := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func TestSamples_OfTheClusterDoNotChangeOthers(t *testing.T) {
 	if err != nil || len(result.Problems) > 0 {
 		t.Fatal(err, result.Problems)
 	}
-	index, err := rules.NewIndex(result.Rules, "", "weir:")
+	index, err := rules.NewIndex(result.Rules, "", "weir:", rules.WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,11 +290,11 @@ func limitsFor(index *rules.Index, request *rules.Request) []appliedLimit {
 
 func sampleIndex(t *testing.T) *rules.Index {
 	t.Helper()
-	set, problems := compile.Compile(samplePolicies(t), compile.DefaultIdentity())
+	set, problems := compile.Compile(samplePolicies(t), compile.DefaultIdentity().WithHashKey(testHashKey()))
 	if len(problems) > 0 {
 		t.Fatalf("the samples do not compile: %v", problems)
 	}
-	index, err := rules.NewIndex(set, "", "weir:")
+	index, err := rules.NewIndex(set, "", "weir:", rules.WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,4 +337,13 @@ func policyFiles(t *testing.T, dir string) []string {
 		}
 	}
 	return files
+}
+
+// testHashKey returns the key with which the tests of this package hash secrets.
+func testHashKey() *limiter.HashKey {
+	key, err := limiter.NewHashKey([]byte("a key of at least thirty-two bytes"))
+	if err != nil {
+		panic(err)
+	}
+	return key
 }

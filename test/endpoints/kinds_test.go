@@ -122,7 +122,7 @@ func kindRules(t *testing.T) rules.Set {
 	if err := os.WriteFile(filepath.Join(dir, "kinds.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	loader, err := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // readPolicies compiles testdata/policies as weir serve does.
 func readPolicies(t *testing.T) rules.Set {
 	t.Helper()
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	loader, err := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ type testLimiter struct {
 
 func newLimiter(t *testing.T, set rules.Set) *testLimiter {
 	t.Helper()
-	index, err := rules.NewIndex(set, "sha256:1", "weir:")
+	index, err := rules.NewIndex(set, "sha256:1", "weir:", rules.WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,4 +213,13 @@ func claimsOf(t *testing.T, r *row) map[string]any {
 		t.Fatalf("line %d: %v", r.line, err)
 	}
 	return claims
+}
+
+// testHashKey returns the key with which the tests of this package hash secrets.
+func testHashKey() *limiter.HashKey {
+	key, err := limiter.NewHashKey([]byte("a key of at least thirty-two bytes"))
+	if err != nil {
+		panic(err)
+	}
+	return key
 }

@@ -569,13 +569,13 @@ func TestUsage_UsesTheBurstOfTheTier(t *testing.T) {
 
 func TestDenial_NamesTheTierAndHidesSecrets(t *testing.T) {
 	gold := func(r *rules.Rule) {
-		r.Tiers = []rules.Tier{{Name: "gold", When: rules.When{Identifiers: []string{limiter.HashSecret("acme")}}, Units: 1}}
+		r.Tiers = []rules.Tier{{Name: "gold", When: rules.When{Identifiers: []string{testHashKey().Hash("acme")}}, Units: 1}}
 		r.Identifier.Secret = true
 	}
 	handler := newTestHandler(t, newEngine(t, atNoon(), limit("a", 5, hour, gold)))
 	reviewResponse(t, handler, reviewBody(t, "create"))
 	got := reviewResponse(t, handler, reviewBody(t, "create"))
-	want := "over the limit of policy cluster/a: 1 per 1h (tier gold) for Namespace " + limiter.HashSecret("acme") + "; retry in 1h" + advice
+	want := "over the limit of policy cluster/a: 1 per 1h (tier gold) for Namespace " + testHashKey().Hash("acme") + "; retry in 1h" + advice
 	if got.Allowed || got.Result.Message != want {
 		t.Errorf("%+v", got.Result)
 	}

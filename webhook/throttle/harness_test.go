@@ -60,7 +60,7 @@ func byUser(r *rules.Rule) {
 func newEngine(t testing.TB, store limiter.Store, list ...rules.Rule) *engine.Engine {
 	t.Helper()
 	e := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
-	index, err := rules.NewIndex(rules.Set{Rules: list}, "sha256:1", "weir:")
+	index, err := rules.NewIndex(rules.Set{Rules: list, HashKey: testHashKey().ID()}, "sha256:1", "weir:", rules.WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,4 +163,13 @@ func readReview(t testing.TB, body io.Reader) *admissionv1.AdmissionResponse {
 		return &admissionv1.AdmissionResponse{}
 	}
 	return review.Response
+}
+
+// testHashKey returns the key with which the tests of this package hash secrets.
+func testHashKey() *limiter.HashKey {
+	key, err := limiter.NewHashKey([]byte("a key of at least thirty-two bytes"))
+	if err != nil {
+		panic(err)
+	}
+	return key
 }

@@ -16,7 +16,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{/*
 weir.copied: the objects in a file of files/, which is a copy of a file in config/, with the namespace and the labels of the release.
 Arguments: root, file, and optionally labels and annotations to add to all objects. With namespace, cluster roles and their bindings become
-roles and bindings in this namespace. With secrets, rules for Secrets apply to these names only.
+roles and bindings in this namespace. With secrets, rules to read Secrets apply to these names only.
 */}}
 {{- define "weir.copied" -}}
 {{- $labels := merge (include "weir.labels" .root | fromYaml) (.labels | default dict) }}
@@ -34,7 +34,7 @@ roles and bindings in this namespace. With secrets, rules for Secrets apply to t
 {{- end }}
 {{- if $.secrets }}
 {{- range $rule := $object.rules }}
-{{- if has "secrets" $rule.resources }}
+{{- if and (has "secrets" $rule.resources) (has "get" $rule.verbs) }}
 {{- $_ := set $rule "resourceNames" $.secrets }}
 {{- end }}
 {{- end }}

@@ -38,7 +38,7 @@ func (c Compiler) Restore(limiter *v1alpha1.Limiter, inputs Inputs, data []byte,
 	s := c.index(set, nil)
 	s.kept, s.Limiter = true, VersionOf(limiter)
 	s.Data, s.Revision = data, revision // another version of the operator may encode the same rules differently
-	s.findPolicies(inputs, compile.IdentityOf(&limiter.Spec))
+	s.findPolicies(inputs, c.identity(limiter))
 	return s, nil
 }
 

@@ -9,7 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/hashkey"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -65,6 +67,8 @@ type Rule struct {
 type Compiler struct {
 	// KeyPrefix is the prefix of the Redis keys of counters, for example "weir:".
 	KeyPrefix string
+	// HashKey is the master key from which the hash keys of Limiters are derived.
+	HashKey *limiter.HashKey
 	// Script decides requests. It is reported in the status of policies.
 	Script v1alpha1.ScriptReference
 }
@@ -76,7 +80,7 @@ func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected c
 		return before
 	}
 	budget := compile.BudgetOf(&limiter.Spec)
-	result := selected.CompileWithin(compile.IdentityOf(&limiter.Spec), budget)
+	result := selected.CompileWithin(c.identity(limiter), budget)
 	after := c.index(result.Set, before)
 	after.Limiter, after.Used, after.Budget = version, result.Used, budget
 	if dependsOnNamespaces(result.Set) {
@@ -91,6 +95,11 @@ func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected c
 	}
 	after.Overridden = overriddenByPolicy(result.Overrides)
 	return after
+}
+
+// identity returns the identity table of the Limiter with its hash key.
+func (c Compiler) identity(limiter *v1alpha1.Limiter) compile.Identity {
+	return compile.IdentityOf(&limiter.Spec).WithHashKey(hashkey.Of(c.HashKey, limiter))
 }
 
 // dependsOnNamespaces reports whether a change of a namespace can change the rule set.

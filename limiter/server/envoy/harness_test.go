@@ -68,7 +68,7 @@ func newEngine(t testing.TB, c *clock, list ...rules.Rule) *engine.Engine {
 
 func swap(t testing.TB, e *engine.Engine, list ...rules.Rule) {
 	t.Helper()
-	index, err := rules.NewIndex(rules.Set{Rules: list}, "sha256:1", "weir:")
+	index, err := rules.NewIndex(rules.Set{Rules: list, HashKey: testHashKey().ID()}, "sha256:1", "weir:", rules.WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,4 +270,13 @@ func answerTo(ctx context.Context, d *rateLimitEndpoint, message []byte) (*ratel
 		err = fmt.Errorf("the response %x has unknown fields", sent.Materialize())
 	}
 	return out, err
+}
+
+// testHashKey returns the key with which the tests of this package hash secrets.
+func testHashKey() *limiter.HashKey {
+	key, err := limiter.NewHashKey([]byte("a key of at least thirty-two bytes"))
+	if err != nil {
+		panic(err)
+	}
+	return key
 }

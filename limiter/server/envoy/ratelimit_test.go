@@ -338,8 +338,8 @@ func TestRateLimit_MetadataHasTheTierAndNoSecrets(t *testing.T) {
 	tiered := per("keys", 1, time.Minute, "api_key")
 	tiered.Identifier.Secret = true
 	tiered.Tiers = []rules.Tier{
-		{Name: "paid", When: rules.When{Identifiers: []string{limiter.HashSecret("s3cret")}}, Units: 5},
-		{Name: "free", When: rules.When{Identifiers: []string{limiter.HashSecret("fr33")}}, Unlimited: true},
+		{Name: "paid", When: rules.When{Identifiers: []string{testHashKey().Hash("s3cret")}}, Units: 5},
+		{Name: "free", When: rules.When{Identifiers: []string{testHashKey().Hash("fr33")}}, Unlimited: true},
 	}
 	w := limiterOf(t, tiered)
 	wantJSON(t, w.ask(t, describe("api_key=s3cret")), `{
