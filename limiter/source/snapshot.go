@@ -11,8 +11,11 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
+// MaxSnapshotParts is the number of files of a snapshot that a limiter reads. The operator writes no more.
+const MaxSnapshotParts = 8
+
 // snapshot is an optional file with a rule set in the format of rules.Encode. A limiter starts with it while Redis has no rules. A rule
-// set that exceeds one file continues in the files with the suffixes .1, .2 and so on.
+// set that exceeds one file continues in the files with the suffixes .1, .2 and so on, up to MaxSnapshotParts files.
 type snapshot struct {
 	path    string
 	parts   [][]byte // content of the files at the last read
@@ -35,7 +38,7 @@ func (s *snapshot) install(apply Apply) (revision string, err error) {
 
 // read returns the content of the files.
 func (s *snapshot) read() (parts [][]byte, err error) {
-	for path := s.path; ; path = fmt.Sprintf("%s.%d", s.path, len(parts)) {
+	for path := s.path; len(parts) < MaxSnapshotParts; path = fmt.Sprintf("%s.%d", s.path, len(parts)) {
 		data, err := os.ReadFile(path) //nolint:gosec // the path comes from the command line
 		switch {
 		case err == nil:
@@ -48,6 +51,7 @@ func (s *snapshot) read() (parts [][]byte, err error) {
 			return parts, nil
 		}
 	}
+	return parts, nil
 }
 
 // decode returns the rule set in the first parts that are complete: the others can remain from a larger rule set.
