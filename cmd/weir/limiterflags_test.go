@@ -13,6 +13,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/source"
 )
 
 // flagsWithoutField are the flags of `weir limiter` that no field of a Limiter sets, with the reason.
@@ -68,6 +71,12 @@ func TestDeployment_SetsEveryFlagFromAField(t *testing.T) {
 		if !known[name] {
 			t.Errorf("--%s is listed and does not exist", name)
 		}
+	}
+}
+
+func TestSnapshotParts_AreThoseThatALimiterReads(t *testing.T) {
+	if source.MaxSnapshotParts != v1alpha1.SnapshotParts {
+		t.Errorf("a limiter reads %d files, and the operator writes %d", source.MaxSnapshotParts, v1alpha1.SnapshotParts)
 	}
 }
 

@@ -54,8 +54,12 @@ func TestMaster_NeverChangesAnExistingSecret(t *testing.T) {
 		"too short":                         `key "key" of Secret weir-system/weir-hash-key: a hash key must have from 32 to 4096 bytes, got 9`,
 	} {
 		c := interceptor.NewClient(fake.NewClientBuilder().WithObjects(secretWith(text)).Build(), interceptor.Funcs{
-			Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return errors.New("a write") },
-			Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return errors.New("a write") },
+			Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+				return errors.New("a write")
+			},
+			Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
+				return errors.New("a write")
+			},
 		})
 		key, err := hashkey.Master(t.Context(), c, "weir-system")
 		if want != "" {

@@ -81,6 +81,7 @@ func (p Policies) CompileWithin(identity Identity, budget Budget) Result {
 	if identity.HashKey != nil && result.Set.HasSecrets() {
 		result.Set.HashKey = identity.HashKey.ID()
 	}
+	result.Set.ByAge = byAge(all, result.Set.Rules)
 	result.Set.Namespaces = namespaceFacts(p.Namespaces, result.Set.Rules, identity)
 	result.Overrides = overrides(result.Set.Rules)
 	return result

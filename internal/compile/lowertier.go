@@ -48,12 +48,12 @@ func lowerWhen(when v1alpha1.When, spec *v1alpha1.RateLimitPolicySpec, identifie
 
 // lowerTierIdentifier converts an identifier that is not secret to the form in which requests are counted.
 func lowerTierIdentifier(given string, spec *v1alpha1.RateLimitPolicySpec, identifier rules.Identifier) string {
-	switch {
-	case spec.Axis == v1alpha1.AxisServiceAccount:
+	switch spec.Axis {
+	case v1alpha1.AxisServiceAccount:
 		return lowerServiceAccount(given)
-	case spec.Axis == v1alpha1.AxisIP:
+	case v1alpha1.AxisIP:
 		return lowerAddress(given, identifier.IPv6Prefix)
-	case spec.Axis == v1alpha1.AxisEndpoint:
+	case v1alpha1.AxisEndpoint:
 		return lowerEndpoint(given, spec.Match)
 	default:
 		return given

@@ -43,7 +43,11 @@ type ruleCharge struct {
 // match appends the charge of every rule that limits the request of c to dst.
 func (a *active) match(dst []ruleCharge, c *Check) []ruleCharge {
 	var matches [usualRules]rules.Matched
-	for _, m := range a.index.Match(matches[:0], &c.Request) {
+	all := a.index.Match(matches[:0], &c.Request)
+	if len(all) > rules.MaxPoliciesPerRequest {
+		all = a.bounded(all, c.Peek)
+	}
+	for _, m := range all {
 		identifier := m.Identify(&c.Request)
 		terms := m.Terms(&c.Request, identifier)
 		if terms.Unlimited {
@@ -74,6 +78,17 @@ func (a *active) match(dst []ruleCharge, c *Check) []ruleCharge {
 		dst = append(dst, r)
 	}
 	return dst
+}
+
+// bounded returns the rules that a request is charged to if many match it, and counts those that are left out.
+func (a *active) bounded(all []rules.Matched, peek bool) []rules.Matched {
+	kept, leftOut := rules.Bounded(all)
+	for i := range leftOut {
+		if !peek {
+			a.counters.leftOut(leftOut[i].Rule)
+		}
+	}
+	return kept
 }
 
 // withoutIdentifier makes the charge of a request whose identifier is missing or unreadable one on the counter that such requests share.

@@ -25,6 +25,7 @@ type ruleCounters struct {
 	noIdentifier  [reasons]counter
 	unlimitedTier counter
 	overflow      counter
+	leftOut       counter
 	// The populations of the rule's counters, and of those of limits that replace its limit. Each is nil until it is first needed.
 	population atomic.Pointer[population]
 	overrides  [overrideClasses]atomic.Pointer[population]
@@ -125,6 +126,11 @@ func (c *counters) unlimited(rule *rules.Compiled, peek bool) {
 // overflowed counts a request of an identifier without a counter of its own, because the policy is over the bound.
 func (c *counters) overflowed(rule *rules.Compiled) {
 	c.of(rule).overflow.inc(func() prometheus.Counter { return c.metrics.overflow.WithLabelValues(rule.Policy) })
+}
+
+// leftOut counts a request that the rule matched and was not charged to, because too many rules matched it.
+func (c *counters) leftOut(rule *rules.Compiled) {
+	c.of(rule).leftOut.inc(func() prometheus.Counter { return c.metrics.leftOut.WithLabelValues(rule.Policy) })
 }
 
 // decided counts the results of an answer. The argument charged reports whether the request was charged.

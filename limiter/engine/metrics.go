@@ -17,6 +17,7 @@ type Metrics struct {
 	missingIDs    *prometheus.CounterVec
 	identifiers   *prometheus.GaugeVec
 	overflow      *prometheus.CounterVec
+	leftOut       *prometheus.CounterVec
 	noRule        prometheus.Counter
 	storeSeconds  *prometheus.HistogramVec
 	storeErrors   *prometheus.CounterVec
@@ -53,6 +54,11 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "weir_identifier_overflow_total",
 			Help: "Requests of new identifiers of a policy that has reached --max-identifiers. They share one counter, or are denied.",
 		}, []string{"policy"}),
+		leftOut: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_policies_left_out_total",
+			Help: "Requests that a policy matched and did not count, because more than 32 policies of its namespace matched the request. The " +
+				"oldest policies count it.",
+		}, []string{"policy"}),
 		noRule: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_unmatched_total",
 			Help: "Requests that no policy matched.",
@@ -79,7 +85,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		Name: "weir_known_denials",
 		Help: "Cached denials, which are repeated without a call to the store. Expired denials count until they are evicted.",
 	}, m.cachedDenials)
-	registry.MustRegister(m.identifiers, m.overflow)
+	registry.MustRegister(m.identifiers, m.overflow, m.leftOut)
 	registry.MustRegister(known, m.decisions, m.shadowDenials, m.missingIDs, m.noRule, m.storeSeconds, m.storeErrors, m.revision, m.policies)
 	return m
 }
@@ -115,6 +121,7 @@ func (m *Metrics) dropUnless(now *rules.Index, policy string) {
 	m.shadowDenials.DeletePartialMatch(removed)
 	m.identifiers.DeletePartialMatch(removed)
 	m.overflow.DeletePartialMatch(removed)
+	m.leftOut.DeletePartialMatch(removed)
 }
 
 func (m *Metrics) cachedDenials() float64 {

@@ -29,6 +29,7 @@ type Compiled struct {
 	tiers                 []tier
 	endpoints             *endpoints       // nil unless the rule counts by the paths of requests
 	hashKey               *limiter.HashKey // nil unless the identifier is secret
+	age                   int32            // among the rules of its namespace, or of the cluster policies; the oldest is the lowest
 }
 
 // compiler compiles the rules of one Set.

@@ -67,6 +67,7 @@ func NewIndex(set Set, revision, prefix string, options ...Option) (*Index, erro
 			return nil, fmt.Errorf("rule %s: %w", rule.Policy, err)
 		}
 	}
+	x.setAges(set.ByAge)
 	return x, nil
 }
 

@@ -23,6 +23,9 @@ type Set struct {
 	// HashKey is the ID of the limiter.HashKey with which the identifiers in tiers are hashed. It is set if a rule has a secret identifier:
 	// a limiter with another key would count these identifiers under other keys, and find none of them in a tier.
 	HashKey string `json:"hashKey,omitempty"`
+	// ByAge lists the names of policies by namespace, the oldest first, for namespaces with more than MaxPoliciesPerRequest rules, and under
+	// "cluster" the names of cluster policies. Policies that it does not list are younger.
+	ByAge map[string][]string `json:"byAge,omitempty"`
 }
 
 // HasSecrets reports whether a rule counts by a secret identifier.

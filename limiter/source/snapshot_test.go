@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -251,5 +252,26 @@ func TestRedis_ReadsASnapshotInSeveralFiles(t *testing.T) {
 	_ = r.refresh(t.Context())
 	if got.last() != smaller {
 		t.Errorf("active revision %s, want %s: the files of a larger rule set remain", got.last(), smaller)
+	}
+}
+
+func TestRedis_ReadsABoundedNumberOfSnapshotFiles(t *testing.T) {
+	data, revision := setOf(7)
+	for files, want := range map[int]string{8: revision, 9: ""} {
+		path := filepath.Join(t.TempDir(), "rules.json.gz")
+		size := len(data)/files + 1
+		for i := range files {
+			name := path
+			if i > 0 {
+				name = fmt.Sprintf("%s.%d", path, i)
+			}
+			write(t, name, string(data[min(len(data), i*size):min(len(data), (i+1)*size)]))
+		}
+		var got applied
+		r := NewRedis(&stub{err: errors.New("refused")}, path, got.apply, slog.New(slog.DiscardHandler))
+		_ = r.refresh(t.Context())
+		if last := got.last(); last != want {
+			t.Errorf("%d files: active revision %q, want %q", files, last, want)
+		}
 	}
 }

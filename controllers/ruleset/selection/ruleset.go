@@ -67,7 +67,7 @@ type Rule struct {
 type Compiler struct {
 	// KeyPrefix is the prefix of the Redis keys of counters, for example "weir:".
 	KeyPrefix string
-	// HashKey is the master key from which the hash keys of Limiters are derived.
+	// HashKey is the master key from which the hash keys of Limiters are derived. Without it, the rules must not be published.
 	HashKey *limiter.HashKey
 	// Script decides requests. It is reported in the status of policies.
 	Script v1alpha1.ScriptReference
@@ -99,7 +99,11 @@ func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected c
 
 // identity returns the identity table of the Limiter with its hash key.
 func (c Compiler) identity(limiter *v1alpha1.Limiter) compile.Identity {
-	return compile.IdentityOf(&limiter.Spec).WithHashKey(hashkey.Of(c.HashKey, limiter))
+	identity := compile.IdentityOf(&limiter.Spec)
+	if c.HashKey == nil {
+		return identity
+	}
+	return identity.WithHashKey(hashkey.Of(c.HashKey, limiter))
 }
 
 // dependsOnNamespaces reports whether a change of a namespace can change the rule set.

@@ -1,0 +1,45 @@
+package compile
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// byAge returns Set.ByAge for the rules that were kept: the names of the policies of each large namespace, the oldest first. It omits
+// namespaces whose policies have this order by name, as they do in files.
+func byAge(all []compiled, kept []rules.Rule) map[string][]string {
+	type policy struct {
+		*compiled
+
+		name string // without the namespace
+	}
+	inNamespace := map[string][]policy{}
+	for i := range all {
+		c := &all[i]
+		if _, found := slices.BinarySearchFunc(kept, c.name, func(r rules.Rule, name string) int { return strings.Compare(r.Policy, name) }); found {
+			namespace, name, _ := strings.Cut(c.name, "/")
+			inNamespace[namespace] = append(inNamespace[namespace], policy{c, name})
+		}
+	}
+	var result map[string][]string
+	for namespace, policies := range inNamespace {
+		if len(policies) <= rules.MaxPoliciesPerRequest {
+			continue
+		}
+		oldest := func(a, b policy) int { return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name)) }
+		if slices.IsSortedFunc(policies, oldest) {
+			continue
+		}
+		slices.SortFunc(policies, oldest)
+		if result == nil {
+			result = map[string][]string{}
+		}
+		for _, p := range policies {
+			result[namespace] = append(result[namespace], p.name)
+		}
+	}
+	return result
+}

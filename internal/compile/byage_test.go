@@ -1,0 +1,51 @@
+package compile_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+)
+
+// agedPolicies returns n policies of a namespace. The last one by name is the oldest.
+func agedPolicies(namespace string, n int) (all []v1alpha1.RateLimitPolicy) {
+	for i := range n {
+		p := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: fmt.Sprintf("p%03d", i), CreationTimestamp: metav1.NewTime(time.Unix(int64(10_000-i), 0)),
+		}}
+		p.Spec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: 1, Window: "1m"}
+		all = append(all, p)
+	}
+	return all
+}
+
+func TestCompile_ListsThePoliciesOfLargeNamespacesByAge(t *testing.T) {
+	all := slices.Concat(agedPolicies("large", 33), agedPolicies("small", 32))
+	result := compile.Policies{Namespaced: all}.Compile(compile.DefaultIdentity())
+	if len(result.Set.ByAge) != 1 || len(result.Set.ByAge["large"]) != 33 || result.Set.ByAge["large"][0] != "p032" || result.Set.ByAge["large"][32] != "p000" {
+		t.Errorf("%v", result.Set.ByAge)
+	}
+	slices.Reverse(all)
+	if again := (compile.Policies{Namespaced: all}).Compile(compile.DefaultIdentity()); !slices.Equal(again.Set.ByAge["large"], result.Set.ByAge["large"]) {
+		t.Errorf("another order of the objects: %v", again.Set.ByAge)
+	}
+	for i := range all {
+		all[i].CreationTimestamp = metav1.Time{}
+	}
+	if files := (compile.Policies{Namespaced: all}).Compile(compile.DefaultIdentity()); files.Set.ByAge != nil {
+		t.Errorf("policies without an age: %v", files.Set.ByAge)
+	}
+}
+
+func TestCompileWithin_ListsOnlyPoliciesThatFit(t *testing.T) {
+	all := compile.Policies{Namespaced: agedPolicies("large", 40)}
+	budget := compile.Budget{PerNamespace: compile.Usage{Rules: 35}}
+	if got := all.CompileWithin(compile.DefaultIdentity(), budget).Set.ByAge["large"]; len(got) != 35 || got[0] != "p039" || got[34] != "p005" {
+		t.Errorf("%v", got)
+	}
+}

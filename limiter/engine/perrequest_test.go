@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// overlapping returns an Engine with n policies of a namespace that match every request of the tenant acme.
+func overlapping(t testing.TB, store limiter.Store, n int) (*Engine, *prometheus.Registry) {
+	t.Helper()
+	var set rules.Set
+	for i := range n {
+		set.Rules = append(set.Rules, rules.Rule{
+			Policy: fmt.Sprintf("shop/p%04d", i), Domain: "shop", Axis: "Tenant",
+			Identifier: rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"},
+			Algorithm:  limiter.TokenBucket, Units: 1_000_000, WindowSeconds: 3600,
+		})
+	}
+	x, err := rules.NewIndex(set, "sha256:1", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	e := New(store, SourceMemory, NewMetrics(registry))
+	e.Swap(x)
+	return e, registry
+}
+
+func ofAcme() *Check {
+	return &Check{Cost: 1, Request: rules.Request{Domain: "shop", Path: "/", Headers: map[string]string{"x-tenant-id": "acme"}}}
+}
+
+func TestCheck_ChargesABoundedNumberOfOverlappingPolicies(t *testing.T) {
+	e, registry := overlapping(t, memstore.New(time.Now), 40)
+	answer, err := e.Check(t.Context(), ofAcme())
+	if err != nil || len(answer.Results) != 32 {
+		t.Fatalf("%d results, %v", len(answer.Results), err)
+	}
+	peek := ofAcme()
+	peek.Peek = true
+	if _, err := e.Check(t.Context(), peek); err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	want.WriteString("# HELP weir_policies_left_out_total Requests that a policy matched and did not count, because more than 32 policies of its " +
+		"namespace matched the request. The oldest policies count it.\n# TYPE weir_policies_left_out_total counter\n")
+	for i := 32; i < 40; i++ {
+		fmt.Fprintf(&want, "weir_policies_left_out_total{policy=\"shop/p%04d\"} 1\n", i)
+	}
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want.String()), "weir_policies_left_out_total"); err != nil {
+		t.Error(err)
+	}
+	if err := e.Refund(t.Context(), []Check{*ofAcme()}); err != nil {
+		t.Fatal(err)
+	}
+	x, err := rules.NewIndex(rules.Set{}, "sha256:2", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Swap(x)
+	if n := testutil.CollectAndCount(e.metrics.leftOut); n != 0 {
+		t.Errorf("%d series of policies that no longer exist", n)
+	}
+}
+
+func BenchmarkCheckOverlappingPolicies(b *testing.B) {
+	for _, n := range []int{1, 32, 1000} {
+		b.Run(fmt.Sprintf("%d", n), func(b *testing.B) {
+			e, _ := overlapping(b, memstore.New(time.Now), n)
+			c := ofAcme()
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := e.Check(b.Context(), c); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
