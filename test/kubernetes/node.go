@@ -21,6 +21,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/controllers/hashkey"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -103,7 +104,10 @@ func (w *World) startLimiter(ctx context.Context, d *appsv1.Deployment, i int) (
 	if err := w.writeCertificate(ctx, l.dir); err != nil {
 		return nil, err
 	}
-	var err error
+	hashKey, err := w.writeHashKey(ctx, d, l.dir)
+	if err != nil {
+		return nil, err
+	}
 	var address [3]string
 	for i := range address {
 		if address[i], err = fixture.FreeAddr(ctx); err != nil {
@@ -116,7 +120,8 @@ func (w *World) startLimiter(ctx context.Context, d *appsv1.Deployment, i int) (
 	})
 	l.process, err = fixture.StartWeir(w.weir, append(args, // the last value of a flag counts
 		"--replica", fmt.Sprintf("replica-%d", i), "--throttle-listen", l.address, "--ops-listen", address[1], "--listen", address[2],
-		"--throttle-cert", l.certificate(), "--throttle-key", l.key(), "--grpc-listen=", "--snapshot=", "--drain=0s")...)
+		"--throttle-cert", l.certificate(), "--throttle-key", l.key(), "--grpc-listen=", "--snapshot=", "--drain=0s",
+		"--hash-key", hashKey)...)
 	return l, err
 }
 
@@ -149,6 +154,21 @@ func (w *World) writeCertificate(ctx context.Context, dir string) error {
 		}
 	}
 	return nil
+}
+
+// writeHashKey writes the hash key that the pods mount to a file, and returns its path.
+func (w *World) writeHashKey(ctx context.Context, d *appsv1.Deployment, dir string) (path string, err error) {
+	volumes := d.Spec.Template.Spec.Volumes
+	at := slices.IndexFunc(volumes, func(v corev1.Volume) bool { return v.Name == "hash-key" })
+	if at < 0 {
+		return "", errors.New("the pods mount no hash key")
+	}
+	secret, err := read(ctx, w, operatorNamespace, volumes[at].Secret.SecretName, &corev1.Secret{})
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, hashkey.DataKey)
+	return path, os.WriteFile(path, secret.Data[hashkey.DataKey], 0o600)
 }
 
 // routeService routes connections to the Service to the running limiters.
