@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -74,7 +75,7 @@ func TestCheck_ChargesABoundedNumberOfOverlappingPolicies(t *testing.T) {
 
 func BenchmarkCheckOverlappingPolicies(b *testing.B) {
 	for _, n := range []int{1, 32, 1000} {
-		b.Run(fmt.Sprintf("%d", n), func(b *testing.B) {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			e, _ := overlapping(b, memstore.New(time.Now), n)
 			c := ofAcme()
 			b.ReportAllocs()

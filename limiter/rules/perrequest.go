@@ -45,12 +45,12 @@ func Bounded(matched []Matched) (kept, leftOut []Matched) {
 // setAges sets the age of each rule: its position in Set.ByAge, or else in the order of names behind those that are listed.
 func (x *Index) setAges(byAge map[string][]string) {
 	for i := range x.rules {
-		x.rules[i].age = int32(len(x.rules) + i) //nolint:gosec // a Set has far fewer rules
+		x.rules[i].age = int32(len(x.rules) + i)
 	}
 	for namespace, names := range byAge {
 		for age, name := range names {
 			if rule, found := x.find(namespace + "/" + name); found {
-				rule.age = int32(age) //nolint:gosec // as above
+				rule.age = int32(age)
 			}
 		}
 	}
