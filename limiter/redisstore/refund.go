@@ -11,13 +11,28 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
-// Refund implements limiter.Store.
+// Refund implements limiter.Store. Refunds on one server share a round trip.
 func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
 	var errs []error
-	for _, r := range refunds {
-		errs = append(errs, s.refundInSlot(ctx, []limiter.Refund{r}))
+	for len(refunds) > 0 {
+		n := s.refundsPerCall(refunds)
+		errs = append(errs, s.refundInSlot(ctx, refunds[:n]))
+		refunds = refunds[n:]
 	}
 	return errors.Join(errs...)
+}
+
+// refundsPerCall returns the number of the first refunds that one script can make: of distinct keys and, on a Redis Cluster, in one slot.
+func (s *Store) refundsPerCall(refunds []limiter.Refund) int {
+	_, cluster := s.client.Cluster()
+	keys := make(map[string]bool, len(refunds))
+	for i, r := range refunds {
+		if keys[r.Key] || cluster && hashTag(r.Key) != hashTag(refunds[0].Key) {
+			return i
+		}
+		keys[r.Key] = true
+	}
+	return len(refunds)
 }
 
 // refundInSlot runs refund.lua, with its own timeout, for refunds whose keys are in one slot.
