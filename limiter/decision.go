@@ -42,6 +42,8 @@ const (
 	// Undecided: the charge was not decided, because another charge of the request was denied first, on a counter in another store. All
 	// other fields are zero.
 	Undecided
+	// OriginLease: by this replica, on units that it had spent in the store before.
+	OriginLease
 )
 
 // CompareStrictness orders decisions strictest first: denied before allowed; among denied decisions the longest RetryAfter first; among

@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // Charge requests Cost units on the counter at Key under Limit.
@@ -17,6 +18,25 @@ type Charge struct {
 	Shadow bool
 	// OnStoreFailure is how the charge is decided while the counter is unavailable. Stores that do not fail over ignore it.
 	OnStoreFailure StoreFailure
+	// Lease allows a replica to spend units of the counter ahead. It is nil if every charge is spent on its own. Stores ignore it.
+	Lease *LeaseTerms
+}
+
+// Bounds of leases.
+const (
+	MaxLeasePercent = 50
+	MinLeaseAge     = 100 * time.Millisecond
+	MaxLeaseAge     = 10 * time.Second
+)
+
+// LeaseTerms bound the leases of a counter: units that a replica has spent on the counter ahead of the requests that it then admits from
+// memory.
+type LeaseTerms struct {
+	// MaxPercent is the largest part of the limit that all replicas together hold in leases, in percent, 1 … [MaxLeasePercent].
+	MaxPercent int64
+	// MaxAge is the longest time from the spend to the last request that is admitted from it, [MinLeaseAge] … [MaxLeaseAge]. It is at most
+	// half of the window.
+	MaxAge time.Duration
 }
 
 // StoreFailure is how a charge is decided while its counter is unavailable.

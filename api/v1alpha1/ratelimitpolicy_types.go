@@ -66,6 +66,9 @@ type RateLimitPolicyList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.tiers) || !has(self.match) || !has(self.match.kubernetes) || self.tiers.all(t, !has(t.when.header) && !has(t.when.cidrs))",fieldPath=".tiers",message="tiers must not use header or cidrs with match.kubernetes, because a write has no headers and no client address; use identifiers, groups, namespaceSelector or expression"
 // +kubebuilder:validation:XValidation:rule="!has(self.tiers) || has(self.match) && has(self.match.kubernetes) || self.tiers.all(t, !has(t.when.namespaceSelector))",fieldPath=".tiers",message="tiers can use namespaceSelector only with match.kubernetes; set match.kubernetes or use another condition"
 // +kubebuilder:validation:XValidation:rule="!has(self.cost) || !has(self.cost.header) || !has(self.match) || !has(self.match.kubernetes)",fieldPath=".cost",message="cost.header must not be set with match.kubernetes, because a write has no headers; use cost.value or cost.expression"
+// +kubebuilder:validation:XValidation:rule="self.consistency != 'Leased' || self.algorithm != 'LeakyBucket'",fieldPath=".consistency",message="consistency must be Exact with algorithm LeakyBucket, because replicas cannot divide the turns of one queue; use Exact or algorithm TokenBucket"
+// +kubebuilder:validation:XValidation:rule="!has(self.lease) || self.consistency == 'Leased'",fieldPath=".lease",message="lease is valid only with consistency: Leased; remove lease or set consistency: Leased"
+// +kubebuilder:validation:XValidation:rule="!has(self.lease) || !has(self.lease.maxAge) || !self.lease.maxAge.matches('^[0-9]{1,5}(ms|s)$') || size(self.window) < 2 || !self.window.matches('^([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?$') || duration(self.lease.maxAge) + duration(self.lease.maxAge) <= duration(self.window)",fieldPath=".lease.maxAge",message="maxAge must be at most half of the window; use a shorter maxAge or a longer window"
 type RateLimitPolicySpec struct {
 	// axis selects which requests are counted together. For HTTP and gRPC requests: IP (client address), Tenant, User, APIKey, Endpoint
 	// (all requests to one endpoint) or Custom (the value of spec.identifier). For writes to the Kubernetes API: Tenant, User,
@@ -132,6 +135,16 @@ type RateLimitPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=Local
 	OnStoreFailure StoreFailure `json:"onStoreFailure,omitempty"`
+	// consistency decides when the units of a request are counted in Redis. Exact: before the request is admitted. Leased: a limiter
+	// replica spends units of a busy counter ahead, and admits requests from memory until they are used up. It then admits slightly more
+	// than the limit in some windows. It is invalid with algorithm LeakyBucket. A request that an Exact policy also limits is counted
+	// in Redis for all of its policies. Defaults to Exact.
+	// +optional
+	// +kubebuilder:default=Exact
+	Consistency Consistency `json:"consistency,omitempty"`
+	// lease bounds the units that replicas spend ahead. It is valid only with consistency: Leased.
+	// +optional
+	Lease *Lease `json:"lease,omitempty"`
 }
 
 // Axis selects which requests are counted together.

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/failover"
+	"github.com/weir-dev/weir/limiter/lease"
 	"github.com/weir-dev/weir/limiter/local"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/redisclient"
@@ -153,6 +154,7 @@ type counters struct {
 	redis    *redisstore.Store
 	local    *local.Counters
 	failover *failover.Store
+	leases   *lease.Leases
 }
 
 // memoryCounters returns counters in this process.
@@ -228,11 +230,13 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 	counts := local.New(int(memory/localCountersDivisor), monotonicClock())
 	counts.Share(local.Peers{Replicas: int64(f.replicas), Rank: int64(f.replicas) - 1})
 	store := failover.New(redis, counts, time.Now, log)
+	leases := lease.New(store, redis, time.Now)
+	leases.Share(int64(f.replicas))
 	return &counters{
-		store: store, source: engine.SourceRedis, memory: memory, client: client, redis: redis, local: counts, failover: store,
-		metrics: []prometheus.Collector{corrupt},
+		store: store, source: engine.SourceRedis, memory: memory, client: client, redis: redis, local: counts, failover: store, leases: leases,
+		metrics: []prometheus.Collector{corrupt, leases},
 		hashKey: hashKey,
-		options: append(options, engine.RememberDenials(maxCachedDenials, time.Now)),
+		options: append(options, engine.RememberDenials(maxCachedDenials, time.Now), engine.LeaseUnits(leases)),
 	}, nil
 }
 
@@ -272,7 +276,7 @@ func (c *counters) tasks(p *process) []func(context.Context) error {
 	if c.client == nil {
 		return nil
 	}
-	return []func(context.Context) error{newInspector(c.client, p.registry, p.log).run, p.followNotices(c.client)}
+	return []func(context.Context) error{newInspector(c.client, p.registry, p.log).run, p.followNotices(c.client), asTask(c.leases.Run)}
 }
 
 func (c *counters) close() error {

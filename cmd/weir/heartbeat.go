@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/failover"
+	"github.com/weir-dev/weir/limiter/lease"
 	"github.com/weir-dev/weir/limiter/local"
 	"github.com/weir-dev/weir/limiter/source"
 )
@@ -23,6 +24,7 @@ type replicaHeartbeat struct {
 	process  *process
 	local    *local.Counters
 	failover *failover.Store
+	leases   *lease.Leases
 	replicas *source.ReplicaCounter
 }
 
@@ -47,6 +49,7 @@ func (p *replicaHeartbeat) beat(ctx context.Context) error {
 	}
 	count, rank := p.replicas.Update(time.Now(), ids)
 	p.local.Share(local.Peers{Replicas: count, Rank: rank})
+	p.leases.Share(count)
 	return nil
 }
 

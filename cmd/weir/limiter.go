@@ -93,7 +93,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	exchange := controlplane.NewExchange(slow, f.counters.prefix, f.limiter)
 	replica := replicaName(f.replica)
 	registration := &replicaHeartbeat{
-		id: replica, exchange: exchange, process: p, local: counters.local, failover: counters.failover,
+		id: replica, exchange: exchange, process: p, local: counters.local, failover: counters.failover, leases: counters.leases,
 		replicas: source.NewReplicaCounter(replica, f.counters.replicas),
 	}
 	heartbeat := source.NewHeartbeat(controlplane.HeartbeatInterval, registration.beat, registration.deregister, log)
@@ -108,7 +108,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	log.Info("starting limiter", "limiter", f.limiter, "replica", replica, "redis", redisPlace(f.redis),
 		"listen", p.check.Addr(), "ops", p.ops.Addr())
 	return p.run(ctx, published,
-		asTask(published.Run), asTask(heartbeat.Run), newInspector(slow, p.registry, log).run, p.followNotices(slow))
+		asTask(published.Run), asTask(heartbeat.Run), newInspector(slow, p.registry, log).run, p.followNotices(slow), asTask(counters.leases.Run))
 }
 
 // replicaName returns the given name, or a unique one: containers can have equal host names and process IDs.

@@ -39,9 +39,10 @@ func layers() []layer {
 			internal: []string{"limiter", "limiter/local"},
 			external: []string{"github.com/prometheus/client_golang", "golang.org/x/sync", "golang.org/x/time"},
 		},
+		{pkg: "limiter/lease", internal: []string{"limiter"}, external: []string{"github.com/prometheus/client_golang"}},
 		{
 			pkg:      "limiter/engine",
-			internal: []string{"limiter", "limiter/rules", "limiter/denials", "limiter/failover"},
+			internal: []string{"limiter", "limiter/rules", "limiter/denials", "limiter/failover", "limiter/lease"},
 			external: []string{"github.com/prometheus/client_golang"},
 		},
 		{pkg: "limiter/source", internal: []string{"limiter/rules"}, external: []string{"github.com/fsnotify/fsnotify"}},

@@ -29,6 +29,7 @@ func lower(policy validPolicy, identifier rules.Identifier, hashKey *limiter.Has
 		Cost:           lowerCost(policy.spec.Cost),
 		Shadow:         policy.spec.Enforcement == v1alpha1.EnforcementShadow,
 		OnStoreFailure: lowerStoreFailure(policy.spec.OnStoreFailure),
+		Lease:          policy.lease,
 	}
 	if cluster := policy.cluster; cluster != nil {
 		rule.Domains = sorted(mapEach(cluster.Domains, text[v1alpha1.Domain]), strings.Compare)

@@ -18,6 +18,7 @@ type validPolicy struct {
 
 	limit limiter.Limit
 	tiers []limiter.Limit // of spec.Tiers; the zero Limit if a tier is unlimited
+	lease *rules.Lease    // nil unless the policy is Leased
 }
 
 // validate returns the valid policy of a group, or all problems of the policy in the order of its fields. An empty enum field means its
@@ -40,10 +41,11 @@ func validate(same []candidate) (validPolicy, []Problem) {
 	v.validateCost(spec, limit, tiers)
 	validateEnum(&v, "spec.enforcement", spec.Enforcement, v1alpha1.EnforcementEnforce, v1alpha1.EnforcementShadow)
 	validateEnum(&v, "spec.onStoreFailure", spec.OnStoreFailure, v1alpha1.StoreFailureLocal, v1alpha1.StoreFailureAllow, v1alpha1.StoreFailureDeny)
+	lease := v.validateLease(spec)
 	if policy.cluster != nil {
 		v.validateCluster(policy.cluster)
 	}
-	return validPolicy{candidate: policy, limit: limit, tiers: tiers}, v.problems
+	return validPolicy{candidate: policy, limit: limit, tiers: tiers, lease: lease}, v.problems
 }
 
 // validator collects the problems of one policy.

@@ -30,6 +30,7 @@ func Warn(rule *rules.Rule, others []rules.Rule) []Warning {
 	w.warnKubernetes()
 	w.warnTiers()
 	w.warnCost()
+	w.warnLease()
 	return w.all
 }
 

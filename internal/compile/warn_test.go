@@ -95,6 +95,10 @@ func TestWarn(t *testing.T) {
 		{"API keys in plain text", `{axis: APIKey, limit: 1, window: 1m, tiers: [{name: a, when: {identifiers: [k3y]}, limit: 2}]}`, []string{
 			"spec.tiers[0].when.identifiers: API keys are in plain text: every user who can read the policy can read them",
 		}},
+		{"a share of four units", `{axis: User, limit: 39, window: 1m, consistency: Leased, tiers: [{name: a, when: {identifiers: [x]}, limit: 40}]}`, nil},
+		{"a share of three units", `{axis: User, limit: 39, window: 1m, consistency: Leased}`, []string{
+			"spec.consistency: Leased has no effect: maxShare allows 3 units in leases, and a replica leases at least 4; use a higher limit or a higher maxShare",
+		}},
 		{"a cost equal to the limit", `{axis: User, limit: 5, window: 1m, cost: {value: 5}}`, nil},
 		{"a cost above the limit of one tier", `{axis: User, limit: 10, window: 1m, cost: {value: 5}, tiers: [{name: a, when: {identifiers: [x]}, limit: 4}]}`, []string{
 			"spec.tiers[0].limit: denies every request: a request costs 5 units, but at most 4 can be admitted",
@@ -182,6 +186,8 @@ func TestWarn_ReportsRedundantPolicies(t *testing.T) {
 		{"a lower limit than those of the tiers", `{axis: User, limit: 10, window: 1m, tiers: [{name: a, when: {groups: [g]}, limit: 20}, {name: b, when: {groups: [h]}, unlimited: true}]}`, `{axis: User, limit: 10, window: 1m}`, true},
 		{"laxer while Redis is unavailable", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, onStoreFailure: Allow}`, false},
 		{"stricter while Redis is unavailable", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, onStoreFailure: Deny}`, true},
+		{"with leases", `{axis: User, limit: 100, window: 1m}`, `{axis: User, limit: 90, window: 1m, consistency: Leased}`, false},
+		{"exact, for a policy with leases", `{axis: User, limit: 100, window: 1m, consistency: Leased}`, `{axis: User, limit: 90, window: 1m}`, false},
 		{"a wider network", `{axis: IP, limit: 10, window: 1m, match: {http: {cidrs: [10.1.0.0/16]}}}`, `{axis: IP, limit: 9, window: 1m, match: {http: {cidrs: [10.0.0.0/8]}}}`, true},
 		{"an additional exception", `{axis: IP, limit: 10, window: 1m}`, `{axis: IP, limit: 9, window: 1m, match: {http: {exceptCIDRs: [10.0.0.0/8]}}}`, false},
 		{"writes to all resources by all users", `{axis: User, limit: 10, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}], users: [a]}}}`, `{axis: User, limit: 9, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: ["*"]}]}}}`, true},

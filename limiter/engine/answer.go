@@ -17,6 +17,7 @@ const (
 	SourceRedis  Source = "redis"
 	SourceMemory Source = "memory" // the counters in the memory of a standalone limiter
 	SourceCache  Source = "cache"  // a known denial: the store was not called
+	SourceLease  Source = "lease"  // units that this replica had spent in the store before: the store was not called
 	SourceLocal  Source = "local"  // the store was unavailable: the rule's OnStoreFailure
 	SourceNone   Source = "none"   // no rule limits the request: it matches no rule, or only unlimited tiers
 )

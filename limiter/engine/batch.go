@@ -29,7 +29,10 @@ func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error)
 	}
 	peek, began := checks[0].Peek, e.clock()
 	all := mergeAll(matched)
-	results := active.knownDenials(all, peek, began)
+	results := e.fromLeases(all, peek, began)
+	if len(results) == 0 {
+		results = active.knownDenials(all, peek, began)
+	}
 	if len(results) == 0 && slices.ContainsFunc(matched, hasOverflow) {
 		e.shareOverflow(ctx, active, matched, peek)
 		all = mergeAll(matched)

@@ -21,6 +21,7 @@ type ruleCounters struct {
 	decided       [outcomes]counter // by the store
 	locally       [outcomes]counter // while the store was unavailable
 	knownDenied   counter
+	leased        counter
 	shadowDenied  counter
 	noIdentifier  [reasons]counter
 	unlimitedTier counter
@@ -81,6 +82,8 @@ func (c *ruleCounters) decision(from Source, o outcome) *counter {
 	switch from {
 	case SourceCache:
 		return &c.knownDenied
+	case SourceLease:
+		return &c.leased
 	case SourceLocal:
 		return &c.locally[o]
 	default:

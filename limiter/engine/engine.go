@@ -13,6 +13,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/failover"
+	"github.com/weir-dev/weir/limiter/lease"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -20,6 +21,7 @@ import (
 type Engine struct {
 	store      limiter.Store
 	failover   *failover.Store // the store if it fails over, else nil
+	leases     *lease.Leases   // of units of store; nil without leases
 	source     Source
 	metrics    *Metrics
 	clock      func() time.Time
@@ -53,6 +55,11 @@ type Option func(*Engine)
 // must not step; time.Now does not.
 func RememberDenials(most int, clock func() time.Time) Option {
 	return func(e *Engine) { e.maxDenials, e.clock = most, clock }
+}
+
+// LeaseUnits makes the Engine lease units of the counters of rules that allow it. The leases spend units in the Engine's store.
+func LeaseUnits(leases *lease.Leases) Option {
+	return func(e *Engine) { e.leases = leases }
 }
 
 // New returns an Engine without rules: until the first Swap, Check returns ErrNoRules. The store may be a *failover.Store:
@@ -130,7 +137,10 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 		return active.unlimited(), nil
 	}
 	began := e.clock()
-	results := active.knownDenials(charges, c.Peek, began)
+	results := e.fromLeases(charges, c.Peek, began)
+	if len(results) == 0 {
+		results = active.knownDenials(charges, c.Peek, began)
+	}
 	if len(results) == 0 && hasOverflow(charges) {
 		e.shareOverflow(ctx, active, [][]ruleCharge{charges}, c.Peek)
 		results = active.knownDenials(charges, c.Peek, began)
@@ -150,8 +160,11 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 func (e *Engine) spend(ctx context.Context, active *active, matched []ruleCharge, peek bool, began time.Time) ([]Result, error) {
 	charges := chargesOf(matched)
 	op, spend := "spend", e.store.Spend
-	if peek {
+	switch {
+	case peek:
 		op, spend = "peek", e.store.Peek
+	case e.leases != nil:
+		spend = e.leases.Spend
 	}
 	decisions, err := spend(ctx, charges)
 	if e.failover == nil {

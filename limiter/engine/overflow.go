@@ -193,7 +193,7 @@ func (e *Engine) shareOverflow(ctx context.Context, active *active, requests [][
 
 // share moves the charge of a new identifier to the shared counter of its policy.
 func (e *Engine) share(active *active, c *ruleCharge, peek bool) {
-	c.charge.Key, c.population = c.sharedKey, nil
+	c.charge.Key, c.population, c.charge.Lease = c.sharedKey, nil, nil
 	if e.populations.bound.Deny && c.charge.Cost > 0 {
 		c.charge.Cost = 2 * limiter.MaxUnits // above every limit
 	}

@@ -32,6 +32,11 @@ func (e *Engine) Refund(ctx context.Context, checks []Check) error {
 }
 
 func (e *Engine) refund(ctx context.Context, charge limiter.Charge) error {
+	if e.leases != nil {
+		if charge.Cost = charge.Units() - e.leases.Refund(&charge, e.clock()); charge.Cost == 0 {
+			return nil
+		}
+	}
 	store := e.store
 	if e.failover != nil {
 		if e.failover.RefundLocally(charge) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/gaissmai/bart"
 
@@ -16,7 +17,8 @@ type Compiled struct {
 
 	Limit  limiter.Limit
 	Keys   limiter.KeySpace
-	prefix string // of Keys
+	Leases *limiter.LeaseTerms // nil without Lease
+	prefix string              // of Keys
 	kinds  RequestKinds
 
 	// The parts of Match. Each is nil if Match has no such condition.
@@ -80,7 +82,7 @@ func (k *compiler) compile(rule Rule) (Compiled, error) {
 	if ownPaths {
 		c.endpoints = newEndpoints(limit.Window(), maxEndpoints)
 	}
-	for _, step := range []func(*Compiled) error{validateDomains, validateKubernetes, k.match, k.identify, k.tiers, k.cost, validateStoreFailure} {
+	for _, step := range []func(*Compiled) error{validateDomains, validateKubernetes, k.match, k.identify, k.tiers, k.cost, validateStoreFailure, compileLease} {
 		if err := step(&c); err != nil {
 			return Compiled{}, err
 		}
@@ -183,6 +185,25 @@ func validateStoreFailure(c *Compiled) error {
 	default:
 		return fmt.Errorf("unknown onStoreFailure %q", c.OnStoreFailure)
 	}
+}
+
+// compileLease rejects leases of a LeakyBucket: replicas cannot divide the turns of one queue.
+func compileLease(c *Compiled) error {
+	lease := c.Lease
+	if lease == nil {
+		return nil
+	}
+	age := time.Duration(lease.MaxMilliseconds) * time.Millisecond
+	switch {
+	case c.Algorithm == limiter.LeakyBucket:
+		return fmt.Errorf("algorithm %s must not have leases", c.Algorithm)
+	case lease.MaxPercent < 1 || lease.MaxPercent > limiter.MaxLeasePercent:
+		return fmt.Errorf("leases must be from 1 to %d percent of the limit, got %d", limiter.MaxLeasePercent, lease.MaxPercent)
+	case age < limiter.MinLeaseAge || age > limiter.MaxLeaseAge || 2*age > c.Limit.Window():
+		return fmt.Errorf("the age of a lease must be from %v to %v and at most half of the window, got %v", limiter.MinLeaseAge, limiter.MaxLeaseAge, age)
+	}
+	c.Leases = &limiter.LeaseTerms{MaxPercent: lease.MaxPercent, MaxAge: age}
+	return nil
 }
 
 // expression compiles text, or returns the cached expression.

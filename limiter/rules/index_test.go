@@ -161,6 +161,11 @@ func TestNewIndex_RejectsInvalidRules(t *testing.T) {
 	identifier := func(id rules.Identifier) rules.Rule { return with(func(r *rules.Rule) { r.Identifier = id }) }
 	tier := func(t ...rules.Tier) rules.Rule { return with(func(r *rules.Rule) { r.Tiers = t }) }
 	cost := func(c rules.Cost) rules.Rule { return with(func(r *rules.Rule) { r.Cost = &c }) }
+	lease := func(algorithm limiter.Algorithm, window, percent, milliseconds int64) rules.Rule {
+		return with(func(r *rules.Rule) {
+			r.Algorithm, r.WindowSeconds, r.Lease = algorithm, window, &rules.Lease{MaxPercent: percent, MaxMilliseconds: milliseconds}
+		})
+	}
 	staff := rules.When{Groups: []string{"staff"}}
 	for name, bad := range map[string]rules.Rule{
 		"an unknown type of header match":                    matching(header(rules.HeaderMatch{Type: "Glob", Name: "a"})),
@@ -196,6 +201,12 @@ func TestNewIndex_RejectsInvalidRules(t *testing.T) {
 		"a cost that is a string":                            cost(rules.Cost{Expression: "request.path"}),
 		"an expression over 64 bytes that is invalid":        matching(rules.Match{Expression: strings.Repeat("x", 65)}),
 		"an unknown onStoreFailure":                          with(func(r *rules.Rule) { r.OnStoreFailure = "Guess" }),
+		"leases of a LeakyBucket":                            lease(limiter.LeakyBucket, 60, 10, 1000),
+		"leases of nothing":                                  lease(limiter.TokenBucket, 60, 0, 1000),
+		"leases of more than half of the limit":              lease(limiter.TokenBucket, 60, 51, 1000),
+		"leases that end immediately":                        lease(limiter.TokenBucket, 60, 10, 99),
+		"leases of more than ten seconds":                    lease(limiter.TokenBucket, 60, 10, 10_001),
+		"leases of more than half of the window":             lease(limiter.TokenBucket, 1, 10, 501),
 		"a path expression that compiles to a large program": matching(path(rules.PathRegex, `/\pL{1000}\d{1000}`)),
 		"a path expression over 512 bytes":                   matching(path(rules.PathRegex, "/"+strings.Repeat("x", 512))),
 		"nested repetitions":                                 matching(path(rules.PathRegex, "(((a{100}){100}){100})")),

@@ -67,6 +67,14 @@ type Rule struct {
 	Shadow bool `json:"shadow,omitempty"`
 	// OnStoreFailure decides what happens while the store is unavailable.
 	OnStoreFailure StoreFailure `json:"onStoreFailure,omitempty"`
+	// Lease allows replicas to spend units ahead. If absent, every request is counted in the store.
+	Lease *Lease `json:"lease,omitempty"`
+}
+
+// Lease bounds the units that replicas spend ahead, see limiter.LeaseTerms.
+type Lease struct {
+	MaxPercent      int64 `json:"maxPercent"`      // of the limit, 1 … 50
+	MaxMilliseconds int64 `json:"maxMilliseconds"` // age of a lease, 100 … 10 000, at most half of the window
 }
 
 // StoreFailure decides what happens to a request while the store is unavailable.

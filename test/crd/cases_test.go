@@ -31,6 +31,7 @@ func cases() []schemaCase {
 	all = append(all, tierLimitCases()...)
 	all = append(all, whenCases()...)
 	all = append(all, kubernetesCases()...)
+	all = append(all, leaseCases()...)
 	return append(all, costCases()...)
 }
 

@@ -38,6 +38,7 @@ spec:
   scope: Policy
   enforcement: Enforce
   onStoreFailure: Local
+  consistency: Exact
   match:
     http:
       hosts: [b.example, a.example]
@@ -79,6 +80,7 @@ func TestRateLimitPolicy_RoundTripsThroughGoTypes(t *testing.T) {
 			},
 			Cost:        &v1alpha1.Cost{Header: &header},
 			Enforcement: v1alpha1.EnforcementShadow, OnStoreFailure: v1alpha1.StoreFailureDeny,
+			Consistency: v1alpha1.ConsistencyLeased, Lease: &v1alpha1.Lease{MaxShare: "25%", MaxAge: "250ms"},
 		},
 	}
 	want := written.DeepCopy()

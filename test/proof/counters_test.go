@@ -2,6 +2,7 @@ package proof
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,17 +17,20 @@ type counter struct {
 	window    time.Duration
 	burst     int64
 	promise   promise.Promise
+	lease     string // of the policy in YAML; "": consistency Exact
+	// fromLeases counts the requests that were admitted from memory.
+	fromLeases *atomic.Int64
 }
 
 // counters returns one counter for each algorithm. delayGrain is the unit to which delays are rounded up.
 func counters(units int64, window time.Duration, burst int64, delayGrain time.Duration) []counter {
 	us := window.Microseconds()
 	return []counter{
-		{limiter.FixedWindow, units, window, 0, promise.FixedWindow{Limit: units, Window: us}},
-		{limiter.SlidingWindowLog, units, window, 0, promise.SlidingWindowLog{Limit: units, Window: us}},
-		{limiter.SlidingWindowCounter, units, window, 0, promise.SlidingWindowCounter{Limit: units, Window: us}},
-		{limiter.TokenBucket, units, window, burst, promise.TokenBucket{Limit: units, Window: us, Burst: burst}},
-		{limiter.LeakyBucket, units, window, burst, promise.LeakyBucket{Limit: units, Window: us, Burst: burst, Grain: delayGrain.Microseconds()}},
+		{limiter.FixedWindow, units, window, 0, promise.FixedWindow{Limit: units, Window: us}, "", nil},
+		{limiter.SlidingWindowLog, units, window, 0, promise.SlidingWindowLog{Limit: units, Window: us}, "", nil},
+		{limiter.SlidingWindowCounter, units, window, 0, promise.SlidingWindowCounter{Limit: units, Window: us}, "", nil},
+		{limiter.TokenBucket, units, window, burst, promise.TokenBucket{Limit: units, Window: us, Burst: burst}, "", nil},
+		{limiter.LeakyBucket, units, window, burst, promise.LeakyBucket{Limit: units, Window: us, Burst: burst, Grain: delayGrain.Microseconds()}, "", nil},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sort"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/failover"
+	"github.com/weir-dev/weir/limiter/lease"
 	"github.com/weir-dev/weir/limiter/local"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -39,6 +41,7 @@ type outageRun struct {
 	store    *memstore.Store
 	replicas [engines]*outageReplica
 	limit    limiter.Limit
+	lease    *rules.Lease // of the policy; nil: Exact
 	log      promise.Log
 }
 
@@ -47,6 +50,7 @@ type outageReplica struct {
 	*engine.Engine
 
 	failover *failover.Store
+	leases   *lease.Leases
 
 	run         *outageRun
 	unavailable bool
@@ -68,7 +72,15 @@ func (r *outageReplica) Spend(ctx context.Context, charges []limiter.Charge) ([]
 	if r.unavailable {
 		return nil, errUnavailable
 	}
-	return r.run.store.Spend(ctx, charges)
+	decisions, err := r.run.store.Spend(ctx, charges)
+	r.gaps = append(r.gaps, gap{r.run.now, r.unknown})
+	r.unknown = 0
+	for _, other := range r.run.replicas {
+		if other != r && decisions[0].Allowed {
+			other.unknown += charges[0].Cost
+		}
+	}
+	return decisions, err
 }
 
 func (r *outageReplica) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
@@ -94,7 +106,7 @@ func (r *outageReplica) ReportUsage(ctx context.Context, charge limiter.Charge) 
 	return false, nil
 }
 
-func newOutageRun(t *testing.T, algorithm limiter.Algorithm, seed uint64) *outageRun {
+func newOutageRun(t *testing.T, algorithm limiter.Algorithm, leased bool, seed uint64) *outageRun {
 	t.Helper()
 	run := &outageRun{
 		Rand: rand.New(rand.NewPCG(seed, 1)),
@@ -109,11 +121,15 @@ func newOutageRun(t *testing.T, algorithm limiter.Algorithm, seed uint64) *outag
 	if algorithm == limiter.LeakyBucket {
 		rule.Burst = rule.Units - 1
 	}
+	if leased {
+		rule.Units += 100
+		rule.Lease = &rules.Lease{MaxPercent: 20 + run.Int64N(31), MaxMilliseconds: 100 + run.Int64N(500*rule.WindowSeconds-99)}
+	}
 	limit, err := rule.Limit()
 	if err != nil {
 		t.Fatal(err)
 	}
-	run.limit = limit
+	run.limit, run.lease = limit, rule.Lease
 	set := rules.Set{Rules: []rules.Rule{rule}}
 	_, revision := rules.Encode(set)
 	index, err := rules.NewIndex(set, revision, "weir:")
@@ -125,7 +141,10 @@ func newOutageRun(t *testing.T, algorithm limiter.Algorithm, seed uint64) *outag
 		counters.Share(local.Peers{Replicas: engines, Rank: int64(i)})
 		r := &outageReplica{run: run}
 		r.failover = failover.New(r, counters, clock, slog.New(slog.DiscardHandler))
-		r.Engine = engine.New(r.failover, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()), engine.RememberDenials(10, clock))
+		r.leases = lease.New(r.failover, r, clock)
+		r.leases.Share(engines)
+		r.Engine = engine.New(r.failover, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()),
+			engine.RememberDenials(10, clock), engine.LeaseUnits(r.leases))
 		r.Swap(index)
 		run.replicas[i] = r
 	}
@@ -148,19 +167,6 @@ func (run *outageRun) check(t *testing.T, at int) {
 		entry.Outcome = promise.Admitted
 	}
 	run.log = append(run.log, entry)
-	if a.Source != engine.SourceRedis {
-		return
-	}
-	r.gaps = append(r.gaps, gap{run.now, r.unknown})
-	r.unknown = 0
-	if !a.Allowed {
-		return
-	}
-	for i, other := range run.replicas {
-		if i != at {
-			other.unknown++
-		}
-	}
 }
 
 // play sends requests to the replicas, in proportion to their weights, until an instant. It calls the functions of due at
@@ -190,6 +196,9 @@ func (run *outageRun) play(t *testing.T, until time.Time, rate float64, weights 
 			at++
 		}
 		run.check(t, at)
+		for _, r := range run.replicas {
+			r.leases.Tick(t.Context())
+		}
 	}
 }
 
@@ -232,10 +241,14 @@ func promiseWith(limit limiter.Limit, more int64) promise.Promise {
 	}
 }
 
-// unitsOver returns by how many units a log exceeds the promise.
-func unitsOver(limit limiter.Limit, log promise.Log) int64 {
-	return int64(sort.Search(int(3*limit.Capacity()), func(more int) bool {
-		return promiseWith(limit, int64(more)).CheckAdmitted(log) == nil
+// unitsOver returns by how many units the log exceeds the promise.
+func (run *outageRun) unitsOver() int64 {
+	return int64(sort.Search(int(3*run.limit.Capacity()), func(more int) bool {
+		promises := []promise.Promise{promiseWith(run.limit, int64(more))}
+		if run.lease != nil {
+			promises = promise.Leased(promises[0], run.lease.MaxMilliseconds*1000, run.limit.Units()*run.lease.MaxPercent/100)
+		}
+		return !slices.ContainsFunc(promises, func(p promise.Promise) bool { return p.CheckAdmitted(run.log) != nil })
 	}))
 }
 
@@ -243,29 +256,42 @@ func TestFailover_StaysWithinTheBoundInRandomOutages(t *testing.T) {
 	for _, algorithm := range []limiter.Algorithm{
 		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
 	} {
-		t.Run(string(algorithm), func(t *testing.T) {
-			worst, least := 0.0, 1.0
-			rounds(t, func(number int) {
-				for i := range outagesPerAlgorithm {
-					seed := uint64(number*outagesPerAlgorithm + i)
-					run := newOutageRun(t, algorithm, seed)
-					result := run.outage(t)
-					if result.over > result.bound {
-						t.Errorf("outage %d, %v: %d units above the limit, want at most %d", seed, run.limit, result.over, result.bound)
-					}
-					worst = max(worst, float64(result.over)/float64(run.limit.Units()))
-					if !result.even {
-						continue
-					}
-					if result.share < 0.9 {
-						t.Errorf("outage %d, %v: with all replicas saturated %.0f %% of the limit was admitted, want at least 90 %%", seed, run.limit, 100*result.share)
-					}
-					least = min(least, result.share)
-				}
-			})
-			t.Logf("at most %.1f %% above the limit; with all replicas saturated, at least %.0f %% of the limit was admitted", 100*worst, 100*least)
-		})
+		t.Run(string(algorithm), func(t *testing.T) { randomOutages(t, algorithm, false, 0.9) })
 	}
+}
+
+// The units of leases are spent in the store before the outage. Those that lie unused when it begins are not admitted if the lease ends.
+func TestLeases_StayWithinTheBoundOfLocalModeInRandomOutages(t *testing.T) {
+	for _, algorithm := range leaseAlgorithms() {
+		t.Run(string(algorithm), func(t *testing.T) { randomOutages(t, algorithm, true, 0.8) })
+	}
+}
+
+// randomOutages plays histories with one outage each. least is the part of the limit that must be admitted if all replicas receive more
+// requests than their shares.
+func randomOutages(t *testing.T, algorithm limiter.Algorithm, leased bool, least float64) {
+	t.Helper()
+	worst, lowest := 0.0, 1.0
+	rounds(t, func(number int) {
+		for i := range outagesPerAlgorithm {
+			seed := uint64(number*outagesPerAlgorithm + i)
+			run := newOutageRun(t, algorithm, leased, seed)
+			result := run.outage(t)
+			if result.over > result.bound {
+				t.Errorf("outage %d, %v: %d units above the limit, want at most %d", seed, run.limit, result.over, result.bound)
+			}
+			worst = max(worst, float64(result.over)/float64(run.limit.Units()))
+			if !result.even {
+				continue
+			}
+			if result.share < least {
+				t.Errorf("outage %d, %v: with all replicas saturated %.0f %% of the limit was admitted, want at least %.0f %%",
+					seed, run.limit, 100*result.share, 100*least)
+			}
+			lowest = min(lowest, result.share)
+		}
+	})
+	t.Logf("at most %.1f %% above the limit; with all replicas saturated, at least %.0f %% of the limit was admitted", 100*worst, 100*lowest)
 }
 
 // outageResult is the result of a history with one outage.
@@ -311,7 +337,7 @@ func (run *outageRun) outage(t *testing.T) outageResult {
 	}
 	run.play(t, run.now.Add(2*window+longestStagger), rate, weights, due)
 	return outageResult{
-		over: unitsOver(run.limit, run.log), bound: bound,
+		over: run.unitsOver(), bound: bound,
 		even: even, share: run.shareOf(began, ended),
 	}
 }

@@ -76,12 +76,7 @@ func limiters(t *testing.T, redisURL string, all []counter) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policies := t.TempDir()
-	for _, c := range all {
-		if err := os.WriteFile(filepath.Join(policies, strings.ToLower(c.String())+".yaml"), []byte(c.policy()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	policies := writePolicies(t, all)
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	var urls []string
@@ -103,16 +98,31 @@ func limiters(t *testing.T, redisURL string, all []counter) []string {
 	return urls
 }
 
+// writePolicies writes the policies of the counters to a directory.
+func writePolicies(t *testing.T, all []counter) string {
+	t.Helper()
+	directory := t.TempDir()
+	for _, c := range all {
+		if err := os.WriteFile(filepath.Join(directory, strings.ToLower(c.String())+".yaml"), []byte(c.policy()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return directory
+}
+
 func (c counter) policy() string {
-	burst := ""
+	options := ""
 	if c.burst > 0 {
-		burst = fmt.Sprintf(", burst: %d", c.burst)
+		options = fmt.Sprintf(", burst: %d", c.burst)
+	}
+	if c.lease != "" {
+		options += ", consistency: Leased, lease: " + c.lease
 	}
 	return fmt.Sprintf(`apiVersion: weir.dev/v1alpha1
 kind: RateLimitPolicy
 metadata: {name: %s, namespace: proof}
 spec: {axis: Tenant, algorithm: %s, limit: %d, window: %v%s, onStoreFailure: Deny, match: {http: {paths: [{type: Exact, value: %s}]}}}
-`, strings.ToLower(c.String()), c, c.units, c.window, burst, c.path())
+`, strings.ToLower(c.String()), c, c.units, c.window, options, c.path())
 }
 
 // checkClient is a client of the HTTP check endpoint of one limiter.
@@ -172,7 +182,11 @@ func parseDelay(text []byte, c counter) (microseconds int64, err error) {
 	if err := json.Unmarshal(text, &decision); err != nil {
 		return 0, fmt.Errorf("%w in %s", err, text)
 	}
-	if decision.Policy != "proof/"+strings.ToLower(c.String()) || decision.Source != "redis" {
+	fromLease := decision.Source == "lease" && c.lease != ""
+	if fromLease {
+		c.fromLeases.Add(1)
+	}
+	if decision.Policy != "proof/"+strings.ToLower(c.String()) || decision.Source != "redis" && !fromLease {
 		return 0, fmt.Errorf("admitted by policy %q from source %q", decision.Policy, decision.Source)
 	}
 	return decision.DelayMs * time.Millisecond.Microseconds(), nil

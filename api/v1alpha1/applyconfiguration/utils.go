@@ -66,6 +66,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.LabelExpressionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LabelSelector"):
 		return &apiv1alpha1.LabelSelectorApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Lease"):
+		return &apiv1alpha1.LeaseApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Limiter"):
 		return &apiv1alpha1.LimiterApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LimiterNetworkPolicy"):

@@ -104,6 +104,10 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: burst
       type:
         scalar: numeric
+    - name: consistency
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Consistency
+      default: Exact
     - name: cost
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
@@ -120,6 +124,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: identifier
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Identifier
+    - name: lease
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Lease
     - name: limit
       type:
         scalar: numeric
@@ -147,6 +154,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: window
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Window
+- name: com.github.weir-dev.weir.api.v1alpha1.Consistency
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Cost
   map:
     fields:
@@ -564,6 +573,17 @@ var schemaYAML = typed.YAMLObject(`types:
     elementRelationship: atomic
 - name: com.github.weir-dev.weir.api.v1alpha1.LabelValue
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.Lease
+  map:
+    fields:
+    - name: maxAge
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.LeaseAge
+    - name: maxShare
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Percentage
+- name: com.github.weir-dev.weir.api.v1alpha1.LeaseAge
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Limiter
   map:
     fields:
@@ -772,6 +792,8 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.PathMatchType
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.Percentage
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.PodTemplate
   map:
     fields:
@@ -890,6 +912,10 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: burst
       type:
         scalar: numeric
+    - name: consistency
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Consistency
+      default: Exact
     - name: cost
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
@@ -900,6 +926,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: identifier
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Identifier
+    - name: lease
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Lease
     - name: limit
       type:
         scalar: numeric

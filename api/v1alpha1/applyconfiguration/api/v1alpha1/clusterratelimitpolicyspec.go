@@ -129,6 +129,22 @@ func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithOnStoreFailure(value 
 	return b
 }
 
+// WithConsistency sets the Consistency field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Consistency field is set to the value of the last call.
+func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithConsistency(value apiv1alpha1.Consistency) *ClusterRateLimitPolicySpecApplyConfiguration {
+	b.RateLimitPolicySpecApplyConfiguration.Consistency = &value
+	return b
+}
+
+// WithLease sets the Lease field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Lease field is set to the value of the last call.
+func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithLease(value *LeaseApplyConfiguration) *ClusterRateLimitPolicySpecApplyConfiguration {
+	b.RateLimitPolicySpecApplyConfiguration.Lease = value
+	return b
+}
+
 // WithDomains adds the given value to the Domains field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Domains field.

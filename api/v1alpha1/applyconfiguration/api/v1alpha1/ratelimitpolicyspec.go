@@ -52,6 +52,13 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	// local counters. Allow: requests are admitted without counting. Deny: requests are rejected with an error (HTTP 503, gRPC
 	// UNAVAILABLE). Defaults to Local.
 	OnStoreFailure *apiv1alpha1.StoreFailure `json:"onStoreFailure,omitempty"`
+	// consistency decides when the units of a request are counted in Redis. Exact: before the request is admitted. Leased: a limiter
+	// replica spends units of a busy counter ahead, and admits requests from memory until they are used up. It then admits slightly more
+	// than the limit in some windows. It is invalid with algorithm LeakyBucket. A request that an Exact policy also limits is counted
+	// in Redis for all of its policies. Defaults to Exact.
+	Consistency *apiv1alpha1.Consistency `json:"consistency,omitempty"`
+	// lease bounds the units that replicas spend ahead. It is valid only with consistency: Leased.
+	Lease *LeaseApplyConfiguration `json:"lease,omitempty"`
 }
 
 // RateLimitPolicySpecApplyConfiguration constructs a declarative configuration of the RateLimitPolicySpec type for use with
@@ -158,5 +165,21 @@ func (b *RateLimitPolicySpecApplyConfiguration) WithEnforcement(value apiv1alpha
 // If called multiple times, the OnStoreFailure field is set to the value of the last call.
 func (b *RateLimitPolicySpecApplyConfiguration) WithOnStoreFailure(value apiv1alpha1.StoreFailure) *RateLimitPolicySpecApplyConfiguration {
 	b.OnStoreFailure = &value
+	return b
+}
+
+// WithConsistency sets the Consistency field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Consistency field is set to the value of the last call.
+func (b *RateLimitPolicySpecApplyConfiguration) WithConsistency(value apiv1alpha1.Consistency) *RateLimitPolicySpecApplyConfiguration {
+	b.Consistency = &value
+	return b
+}
+
+// WithLease sets the Lease field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Lease field is set to the value of the last call.
+func (b *RateLimitPolicySpecApplyConfiguration) WithLease(value *LeaseApplyConfiguration) *RateLimitPolicySpecApplyConfiguration {
+	b.Lease = value
 	return b
 }

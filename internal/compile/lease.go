@@ -1,0 +1,80 @@
+package compile
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// The defaults of leases.
+const (
+	defaultLeasePercent = 10
+	defaultLeaseAge     = time.Second
+	// leaseAgePart: a lease lasts at most half of the window.
+	leaseAgePart = 2
+	// smallestLease is the number of units from which on a replica leases.
+	smallestLease = 4
+)
+
+// validateLease returns the lease of a Leased policy, nil for other policies.
+func (v *validator) validateLease(spec *v1alpha1.RateLimitPolicySpec) *rules.Lease {
+	validateEnum(v, "spec.consistency", spec.Consistency, v1alpha1.ConsistencyExact, v1alpha1.ConsistencyLeased)
+	if spec.Consistency != v1alpha1.ConsistencyLeased {
+		if spec.Lease != nil {
+			v.report("spec.lease", "lease is valid only with consistency: Leased; remove lease or set consistency: Leased")
+		}
+		return nil
+	}
+	if spec.Algorithm == v1alpha1.LeakyBucket {
+		v.report("spec.consistency", "consistency must be Exact with algorithm LeakyBucket, because replicas cannot divide the turns of one queue; "+
+			"use Exact or algorithm TokenBucket")
+	}
+	longest := countingOf(spec).window / leaseAgePart
+	lease := &rules.Lease{MaxPercent: defaultLeasePercent, MaxMilliseconds: min(defaultLeaseAge, longest).Milliseconds()}
+	if spec.Lease == nil {
+		return lease
+	}
+	if given := string(spec.Lease.MaxShare); given != "" {
+		percent, err := strconv.ParseInt(strings.TrimSuffix(given, "%"), 10, 64)
+		if err != nil || strconv.FormatInt(percent, 10)+"%" != given || percent < 1 || percent > limiter.MaxLeasePercent {
+			v.report("spec.lease.maxShare", "maxShare must be a whole percentage from 1%% to %d%%, got %q", limiter.MaxLeasePercent, given)
+		}
+		lease.MaxPercent = percent
+	}
+	if given := string(spec.Lease.MaxAge); given != "" {
+		age, err := parseLeaseAge(given)
+		switch {
+		case err != nil || age < limiter.MinLeaseAge || age > limiter.MaxLeaseAge:
+			v.report("spec.lease.maxAge", "maxAge must be from %v to %v, in whole seconds (1s) or milliseconds (250ms), got %q",
+				limiter.MinLeaseAge, limiter.MaxLeaseAge, given)
+		case age > longest:
+			v.report("spec.lease.maxAge", "maxAge must be at most half of the window; use a shorter maxAge or a longer window")
+		}
+		lease.MaxMilliseconds = age.Milliseconds()
+	}
+	return lease
+}
+
+func parseLeaseAge(s string) (time.Duration, error) {
+	if !regexp.MustCompile(`^[0-9]{1,5}(ms|s)$`).MatchString(s) {
+		return 0, strconv.ErrSyntax
+	}
+	return time.ParseDuration(s)
+}
+
+// warnLease warns of leases that are too small to have an effect.
+func (w *warnings) warnLease() {
+	if w.rule.Lease == nil {
+		return
+	}
+	_, units := w.highestLimit()
+	if units = units * w.rule.Lease.MaxPercent / 100; units < smallestLease {
+		w.add("spec.consistency", "Leased has no effect: maxShare allows %d units in leases, and a replica leases at least %d; "+
+			"use a higher limit or a higher maxShare", units, smallestLease)
+	}
+}

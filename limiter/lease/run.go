@@ -1,0 +1,139 @@
+package lease
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-dev/weir/limiter"
+)
+
+const (
+	// pause is the time between two rounds of Run while there are leases.
+	pause = 50 * time.Millisecond
+	// returnsPerCall bounds the refunds in one call of the store.
+	returnsPerCall = 128
+	// retryReturn is when units are returned that could not be returned because their counter was unavailable.
+	retryReturn = time.Second
+	// maxReturns bounds the returns that wait for unavailable counters.
+	maxReturns = 100_000
+)
+
+// Run ends leases and returns their units until ctx is done. Then it ends all leases. No lease must be made after that.
+func (l *Leases) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if l.schedule.empty() {
+			select {
+			case <-ctx.Done():
+			case <-l.schedule.wake:
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+			l.Tick(ctx)
+		}
+	}
+	l.endAll(context.WithoutCancel(ctx))
+}
+
+// Tick does what is due now. Run calls it; tests call it with a clock of their own.
+func (l *Leases) Tick(ctx context.Context) {
+	now := l.at(l.clock())
+	for _, e := range l.schedule.dueBy(now) {
+		if next, keep := l.expire(e, now); keep {
+			l.schedule.add(next, e)
+		}
+	}
+	l.sendReturns(ctx, now)
+}
+
+// expire ends the lease of an entry if it is due, and removes the entry if it is idle. Otherwise it returns when to look again.
+func (l *Leases) expire(e *entry, now instant) (next instant, keep bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	next = now.add(e.maxAge)
+	if h := e.lease.Load(); h != nil {
+		if now < h.until {
+			return h.until, true
+		}
+		l.end(h)
+	}
+	if e.spending || e.touched.add(2*e.maxAge) > now {
+		return next, true
+	}
+	e.removed = true
+	l.entries.Delete(e.key)
+	l.count.Add(-1)
+	return 0, false
+}
+
+// end ends a lease and schedules the return of what is left.
+func (l *Leases) end(h *held) {
+	if rest, first := h.end(); first {
+		l.metrics.admitted.Add(h.size - rest)
+		l.rest(h, rest)
+	}
+}
+
+// rest schedules the return of units of a lease that has ended.
+func (l *Leases) rest(h *held, units int64) {
+	if units <= 0 {
+		return
+	}
+	if !h.returnable {
+		l.metrics.expired.Add(units)
+		return
+	}
+	l.schedule.give(giveUp{
+		Refund:    limiter.Refund{Key: h.key, Limit: h.limit, Cost: units, At: h.at},
+		uselessAt: h.began.add(h.limit.Window()),
+	})
+}
+
+// sendReturns returns units to the store. A return that fails is not repeated, because it may have been counted.
+func (l *Leases) sendReturns(ctx context.Context, now instant) {
+	var refunds []limiter.Refund
+	var later []giveUp
+	ready := l.schedule.returnsBy(now)
+	for _, g := range ready {
+		switch {
+		case g.uselessAt <= now:
+			l.metrics.expired.Add(g.Cost)
+		case l.remote.Unavailable(g.Key) && len(later) < maxReturns:
+			g.tryAt = now.add(retryReturn)
+			later = append(later, g)
+		default:
+			refunds = append(refunds, g.Refund)
+		}
+	}
+	if len(later) > 0 {
+		l.schedule.give(later...)
+	}
+	for len(refunds) > 0 {
+		n := min(returnsPerCall, len(refunds))
+		err := l.remote.Refund(ctx, refunds[:n])
+		for _, r := range refunds[:n] {
+			if err != nil {
+				l.metrics.expired.Add(r.Cost)
+			} else {
+				l.metrics.returned.Add(r.Cost)
+			}
+		}
+		refunds = refunds[n:]
+	}
+}
+
+// endAll ends all leases and returns their units.
+func (l *Leases) endAll(ctx context.Context) {
+	for _, value := range l.entries.Range {
+		e := value.(*entry) //nolint:forcetypeassert // all its values have this type
+		e.mu.Lock()
+		e.removed = true
+		if h := e.lease.Load(); h != nil {
+			l.end(h)
+		}
+		e.mu.Unlock()
+	}
+	l.sendReturns(ctx, l.at(l.clock()))
+}

@@ -1,0 +1,41 @@
+package crd
+
+// leased returns the change that makes the minimal policy a Leased one with the given lease.
+func leased(lease string) string {
+	return `spec: {consistency: Leased, window: 10s, lease: {` + lease + `}}`
+}
+
+func leaseCases() []schemaCase {
+	const (
+		shareMessage = "maxShare must be a whole percentage from 1% to 50%"
+		ageMessage   = "maxAge must be from 100ms to 10s, in whole seconds (1s) or milliseconds (250ms)"
+	)
+	return []schemaCase{
+		{
+			at: "spec.consistency", kind: "enum", accepted: `spec: {consistency: Leased}`, rejected: `spec: {consistency: Eventual}`,
+			message: `Unsupported value: "Eventual": supported values: "Exact", "Leased"`,
+		},
+		{
+			at: "spec", kind: kindRule, field: "spec.consistency",
+			accepted: `spec: {consistency: Leased, algorithm: TokenBucket}`,
+			rejected: `spec: {consistency: Leased, algorithm: LeakyBucket}`,
+			message: "consistency must be Exact with algorithm LeakyBucket, because replicas cannot divide the turns of one queue; " +
+				"use Exact or algorithm TokenBucket",
+		},
+		{
+			at: "spec", kind: kindRule, field: "spec.lease",
+			accepted: `spec: {consistency: Leased, lease: {}}`,
+			rejected: `spec: {lease: {maxShare: 10%}}`,
+			message:  "lease is valid only with consistency: Leased; remove lease or set consistency: Leased",
+		},
+		{
+			at: "spec", kind: kindRule, field: "spec.lease.maxAge",
+			accepted: leased("maxAge: 5s"), rejected: leased("maxAge: 5001ms"),
+			message: "maxAge must be at most half of the window; use a shorter maxAge or a longer window",
+		},
+		{at: "spec.lease.maxShare", kind: "maxLength", accepted: leased("maxShare: 50%"), rejected: leased("maxShare: 100%"), message: "may not be more than 3 bytes"},
+		{at: "spec.lease.maxShare", kind: kindRule, accepted: leased("maxShare: 1%"), rejected: leased("maxShare: 51%"), message: shareMessage},
+		{at: "spec.lease.maxAge", kind: "maxLength", accepted: leased("maxAge: 05000ms"), rejected: leased("maxAge: 005000ms"), message: "may not be more than 7 bytes"},
+		{at: "spec.lease.maxAge", kind: kindRule, accepted: leased("maxAge: 100ms"), rejected: leased("maxAge: 99ms"), message: ageMessage},
+	}
+}
