@@ -81,7 +81,7 @@ func TestLeases_KeepThePromisesFromSeveralProcesses(t *testing.T) {
 		window = 2 * time.Second
 		share  = 0.5
 		age    = 300 * time.Millisecond
-		length = 6 * time.Second
+		length = 4 * time.Second
 	)
 	all := counters(units, window, units, time.Millisecond)[:4] // without LeakyBucket
 	for i := range all {

@@ -20,7 +20,7 @@ import (
 // crash. The test checks the requests that all three decided with the promises of docs/concepts/leases.md.
 
 const (
-	leaseHistories = 25                    // of each algorithm in a round
+	leaseHistories = 12                    // of each algorithm in a round
 	leaseTick      = 50 * time.Millisecond // between two rounds of lease.Leases.Run
 )
 
