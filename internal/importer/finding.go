@@ -8,6 +8,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
+	"unicode"
 )
 
 // Kind is the effect of a Finding.
@@ -36,9 +38,20 @@ type Finding struct {
 	Message string // what, why, and what to do
 }
 
-// String returns "config.yaml:12: not imported: message".
+// String returns "config.yaml:12: not imported: message", in one line.
 func (f Finding) String() string {
-	return fmt.Sprintf("%s:%d: %s: %s", f.File, f.Line, f.Kind, f.Message)
+	return oneLine(fmt.Sprintf("%s:%d: %s: %s", f.File, f.Line, f.Kind, f.Message))
+}
+
+// oneLine replaces all characters that a terminal or a YAML parser does not treat as a part of the line: YAML also ends a comment at a
+// carriage return, and in version 1.1 at U+0085, U+2028 and U+2029.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
 }
 
 // Result is what an importer made of the source.

@@ -5,9 +5,12 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf16"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,7 +30,7 @@ type Policy struct {
 	Cluster bool
 	// Path describes what the policy limits, and makes its name. It is unique in the domain.
 	Path []string
-	// Comment is about the source, without a line break.
+	// Comment is about the source. It can contain values of the source.
 	Comment string
 	Spec    v1alpha1.RateLimitPolicySpec
 
@@ -113,12 +116,32 @@ func (p *Policy) yaml() ([]byte, error) {
 		return nil, fmt.Errorf("encode the policy of %s:%d: %w", p.File, p.Line, err)
 	}
 	delete(content, "status")
-	text, err := yaml.Marshal(content)
+	text, err := marshal(content)
 	if err != nil {
 		return nil, fmt.Errorf("encode the policy of %s:%d: %w", p.File, p.Line, err)
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# %s:%d: %s\n", p.File, p.Line, strings.ReplaceAll(p.Comment, "\n", " "))
+	fmt.Fprintf(&b, "# %s\n", oneLine(fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Comment)))
 	b.Write(text)
 	return b.Bytes(), nil
+}
+
+// marshal returns content as YAML. [yaml.Marshal] reads JSON as YAML, which replaces U+0085 in a text by a space, and rejects other
+// characters that JSON does not escape.
+func marshal(content any) ([]byte, error) {
+	text, err := json.Marshal(content)
+	if err != nil {
+		return nil, err
+	}
+	var escaped bytes.Buffer
+	for _, r := range string(text) {
+		if unicode.IsPrint(r) {
+			escaped.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&escaped, `\u%04x`, unit)
+		}
+	}
+	return yaml.JSONToYAML(escaped.Bytes())
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
@@ -236,5 +237,32 @@ func TestImport_AcceptsAnchorsAndMergedFields(t *testing.T) {
 		"- key: l\n  rate_limit: *slow\n- key: m\n  rate_limit: {<<: *slow, requests_per_unit: 8}\n- key: n\n  rate_limit: {<<: [*slow]}\n")
 	if len(findings) > 0 || strings.Count(policies, "limit: 7\n") != 3 || strings.Count(policies, "limit: 8\n") != 1 {
 		t.Errorf("%v\n%s", findings, policies)
+	}
+}
+
+func TestImport_WritesValuesOfTheSourceInOneLine(t *testing.T) {
+	for name, lineBreak := range map[string]string{"\\n": "\n", "\\r": "\r", "\\N": "\u0085", "\\L": "\u2028", "\\P": "\u2029", "\\e": "\x1b"} {
+		config := "domain: shop\ndescriptors:\n- key: a\n  detailed_metric: true\n  value: \"a" + name + "---" + name + "kind: Secret\"\n" + ok +
+			"- key: a\n  value: \"*" + name + "kind: Secret\"\n  quota_mode: true\n  descriptors: [{key: \"k" + name + "kind: Secret\"}]\n" + ok
+		findings, policies := run(t, envoyratelimit.Options{}, config)
+		comment, _, _ := strings.Cut(policies, "apiVersion: ")
+		if want := "shop.yaml:\n# a.yaml:3: a=a --- kind: Secret, 1 per hour\n"; comment != want {
+			t.Errorf("%s: the policy begins with %q, want %q", name, comment, want)
+		}
+		var policy v1alpha1.RateLimitPolicy
+		if err := yaml.Unmarshal([]byte(strings.TrimPrefix(policies, "shop.yaml:\n")), &policy); err != nil {
+			t.Fatalf("%s: %v in\n%s", name, err, policies)
+		}
+		if got, want := *policy.Spec.Match.Descriptors[0].Value, "a"+lineBreak+"---"+lineBreak+"kind: Secret"; got != want {
+			t.Errorf("%s: the policy has the value %q, want %q:\n%s", name, got, want, policies)
+		}
+		for _, f := range findings {
+			if strings.Contains(f, lineBreak) {
+				t.Errorf("%s: a finding contains it: %q", name, f)
+			}
+		}
+		if len(findings) != 3 {
+			t.Errorf("%s: findings %q, want 3", name, findings)
+		}
 	}
 }
