@@ -33,10 +33,10 @@ func TestDocs_EnvoyGatewayLimitsTheTargetOfThePage(t *testing.T) {
 	for _, e := range security.Spec.ExtAuth.ContextExtensions {
 		extensions[e.Name] = e.Value
 	}
-	if len(extensions) != 3 {
+	if len(extensions) != 2 {
 		t.Fatalf("the SecurityPolicy has the context extensions %v", extensions)
 	}
-	elsewhere := map[string]string{"domain": "shop", "target": "HTTPRoute/other", "gateway": "eg"}
+	elsewhere := map[string]string{"domain": "shop", "target": "HTTPRoute/other"}
 	for _, step := range []struct {
 		user, path string
 		extensions map[string]string

@@ -52,6 +52,9 @@ type target struct {
 	kind, name string
 }
 
+// isRoute reports whether the target is a route. Other targets, such as a Gateway, are parents of routes.
+func (t target) isRoute() bool { return strings.HasSuffix(t.kind, "Route") }
+
 func (p *trafficPolicy) target(n importer.Node) {
 	var t target
 	section := ""
@@ -134,8 +137,9 @@ func (p *trafficPolicy) rule(i int, n importer.Node) {
 func (p *trafficPolicy) write(i int, n importer.Node, r *gatewayRule, shared bool) {
 	var names []string
 	for _, t := range p.targets {
-		if t.kind == "Gateway" && !shared {
-			n.Report(importer.NotImported, "each route of a Gateway has counters of its own under this rule; list the routes in targetRefs, or set shared: true")
+		if !t.isRoute() {
+			n.Report(importer.NotImported, "%s: a rule for a %s applies to its routes in all namespaces, unless they have a policy of their own; list the "+
+				"routes that the rule limits in targetRefs", t.name, t.kind)
 			return
 		}
 		names = append(names, t.name)

@@ -2,7 +2,6 @@ package objects
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,22 +21,13 @@ type gatewayRule struct {
 	denied      bool // the limit is 0
 }
 
-// targeted returns a condition for the requests whose context extensions name one of the targets: target=HTTPRoute/shop for a route, and
-// gateway=eg for a Gateway, because a request has both.
+// targeted returns a condition for the requests whose context extension "target" names one of the targets, such as HTTPRoute/shop.
 func targeted(names []string) string {
-	byKey := map[string][]string{}
+	var quoted []string
 	for _, name := range names {
-		key, value := "target", name
-		if gateway, is := strings.CutPrefix(name, "Gateway/"); is {
-			key, value = "gateway", gateway
-		}
-		byKey[key] = append(byKey[key], strconv.Quote(value))
+		quoted = append(quoted, strconv.Quote(name))
 	}
-	var alternatives []string
-	for _, key := range slices.Sorted(maps.Keys(byKey)) {
-		alternatives = append(alternatives, fmt.Sprintf(`e.key == %q && e.value in [%s]`, key, strings.Join(byKey[key], ", ")))
-	}
-	return `request.descriptors[0].exists(e, ` + strings.Join(alternatives, " || ") + `)`
+	return `request.descriptors[0].exists(e, e.key == "target" && e.value in [` + strings.Join(quoted, ", ") + `])`
 }
 
 func (r *gatewayRule) forTargets(names []string) v1alpha1.RateLimitPolicySpec {

@@ -22,7 +22,7 @@ func Kuadrant(files []policyfile.File) *importer.Result {
 			if f.Key == "targetRef" {
 				t := trafficPolicy{Object: o, out: out}
 				t.target(f.Value)
-				k.target = t.targets[0].name
+				k.target = t.targets[0]
 			}
 		}
 		k.limits(fields)
@@ -34,7 +34,7 @@ type kuadrantPolicy struct {
 	*importer.Object
 
 	out    *importer.Result
-	target string
+	target target
 }
 
 func (k *kuadrantPolicy) limits(fields []importer.Field) {
@@ -42,6 +42,14 @@ func (k *kuadrantPolicy) limits(fields []importer.Field) {
 		switch f.Key {
 		case "targetRef":
 		case "limits":
+			switch {
+			case k.target.name == "":
+				unsupported(k.out, f, "the RateLimitPolicy has no targetRef; name the route that the limits are for")
+				continue
+			case !k.target.isRoute():
+				unsupported(k.out, f, fmt.Sprintf("limits of %s are defaults for its routes in all namespaces; write them in the policies of the routes", k.target.name))
+				continue
+			}
 			for _, limit := range f.Value.Fields("limits") {
 				k.limit(limit)
 			}
@@ -54,7 +62,7 @@ func (k *kuadrantPolicy) limits(fields []importer.Field) {
 }
 
 func (k *kuadrantPolicy) limit(limit importer.Field) {
-	conditions := []string{targeted([]string{k.target})}
+	conditions := []string{targeted([]string{k.target.name})}
 	var counters []string
 	var rates []importer.Node
 	before := k.out.Count(importer.NotImported)
@@ -101,7 +109,7 @@ func (k *kuadrantPolicy) limit(limit importer.Field) {
 		}
 		n.Report(importer.Note, "windows begin at multiples of their length, and not with the first request")
 		k.out.Policies = append(k.out.Policies, importer.Policy{
-			Place: n.Place(), Domain: k.Namespace, Path: path, Spec: spec, Comment: fmt.Sprintf("limit %s of %s for %s", limit.Key, k.Name, k.target),
+			Place: n.Place(), Domain: k.Namespace, Path: path, Spec: spec, Comment: fmt.Sprintf("limit %s of %s for %s", limit.Key, k.Name, k.target.name),
 		})
 	}
 }

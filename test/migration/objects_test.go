@@ -1,0 +1,136 @@
+package migration
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/weir-dev/weir/internal/importer"
+	"github.com/weir-dev/weir/internal/importer/objects"
+	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// request is a request in the namespace shop, and its expected decisions: one letter for each repetition, o is allowed and x is denied.
+type request struct {
+	rules.Request
+
+	want string
+}
+
+// to returns a request to a route, from 192.0.2.1.
+func to(route, want string) request {
+	return request{rules.Request{
+		Domain: "shop", Method: "GET", Host: "shop.example", Path: "/", Headers: map[string]string{}, ClientIP: netip.MustParseAddr("192.0.2.1"),
+		Descriptors: []rules.Descriptor{{{Key: "domain", Value: "shop"}, {Key: "target", Value: "HTTPRoute/" + route}}},
+	}, want}
+}
+
+func (r request) path(path string) request {
+	r.Path = path
+	return r
+}
+
+func (r request) from(address string) request {
+	r.ClientIP = netip.MustParseAddr(address)
+	return r
+}
+
+func (r request) header(name, value string) request {
+	r.Headers = map[string]string{name: value}
+	return r
+}
+
+// TestObjects_DecideLikeTheirProgram imports objects, enforces the policies, and sends requests. The expected decisions follow from the
+// documentation of the program that the objects are for, all within one window.
+func TestObjects_DecideLikeTheirProgram(t *testing.T) {
+	w := newWeir(t)
+	for name, tc := range map[string]struct {
+		convert  func([]policyfile.File) *importer.Result
+		objects  string
+		requests []request
+	}{
+		"Envoy Gateway: a rule of a route, next to a Gateway's, which it replaces": {
+			objects.EnvoyGateway, `
+apiVersion: gateway.envoyproxy.io/v1alpha1
+kind: BackendTrafficPolicy
+metadata: {name: gateway, namespace: shop}
+spec: {targetRefs: [{kind: Gateway, name: eg}], rateLimit: {global: {rules: [{limit: {requests: 1, unit: Hour}, shared: true}]}}}
+---
+apiVersion: gateway.envoyproxy.io/v1alpha1
+kind: BackendTrafficPolicy
+metadata: {name: route, namespace: shop}
+spec: {targetRefs: [{kind: HTTPRoute, name: a}, {kind: HTTPRoute, name: b}], rateLimit: {global: {rules: [{limit: {requests: 3, unit: Hour}}]}}}
+`,
+			[]request{to("a", "ooox"), to("b", "ooox"), to("c", "ooooo")},
+		},
+		"Envoy Gateway: a shared rule": {
+			objects.EnvoyGateway, `
+apiVersion: gateway.envoyproxy.io/v1alpha1
+kind: BackendTrafficPolicy
+metadata: {name: route, namespace: shop}
+spec: {targetRefs: [{kind: HTTPRoute, name: a}, {kind: HTTPRoute, name: b}], rateLimit: {global: {rules: [{limit: {requests: 3, unit: Hour}, shared: true}]}}}
+`,
+			[]request{to("a", "oo"), to("b", "ox"), to("a", "x")},
+		},
+		"Envoy Gateway: each address and each user": {
+			objects.EnvoyGateway, `
+apiVersion: gateway.envoyproxy.io/v1alpha1
+kind: BackendTrafficPolicy
+metadata: {name: route, namespace: shop}
+spec:
+  targetRef: {kind: HTTPRoute, name: a}
+  rateLimit:
+    global:
+      rules:
+      - clientSelectors: [{sourceCIDR: {type: Distinct, value: "2001:db8::/32"}}]
+        limit: {requests: 1, unit: Hour}
+      - clientSelectors: [{headers: [{name: X-User, type: Distinct}]}]
+        limit: {requests: 2, unit: Hour}
+`,
+			[]request{
+				to("a", "ox").from("2001:db8::1"), to("a", "ox").from("2001:db8::2"), to("a", "ooo"),
+				to("a", "oox").header("x-user", "alice"), to("a", "oox").header("x-user", "bob"),
+			},
+		},
+		"Kuadrant: limits of a route, next to a Gateway's, which they replace": {
+			objects.Kuadrant, `
+apiVersion: kuadrant.io/v1
+kind: RateLimitPolicy
+metadata: {name: gateway, namespace: shop}
+spec: {targetRef: {kind: Gateway, name: eg}, limits: {all: {rates: [{limit: 1, window: 1h}]}}}
+---
+apiVersion: kuadrant.io/v1
+kind: RateLimitPolicy
+metadata: {name: route, namespace: shop}
+spec:
+  targetRef: {kind: HTTPRoute, name: a}
+  limits:
+    toys:
+      rates: [{limit: 2, window: 1h}]
+      when: [{predicate: "request.url_path.startsWith('/toys')"}]
+      counters: [{expression: "request.headers['x-user']"}]
+`,
+			[]request{
+				to("a", "oox").path("/toys").header("x-user", "alice"), to("a", "oox").path("/toys/1").header("x-user", "bob"),
+				to("a", "ooo").header("x-user", "alice"), to("b", "ooo").path("/toys").header("x-user", "alice"),
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.reset()
+			w.enforce(t, tc.convert([]policyfile.File{{Name: "objects.yaml", Content: []byte(tc.objects)}}), name+":")
+			for i, r := range tc.requests {
+				for repetition, want := range r.want {
+					answer, err := w.engine.Check(t.Context(), &engine.Check{Request: r.Request, Cost: 1})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if answer.Allowed != (want == 'o') {
+						t.Errorf("request %d, repetition %d: allowed %t, want %s: %+v", i, repetition, answer.Allowed, r.want, r.Request)
+					}
+				}
+			}
+		})
+	}
+}
