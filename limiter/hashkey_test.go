@@ -48,10 +48,12 @@ func TestHashKey_HashIsTheSameForConcurrentCalls(t *testing.T) {
 	group.Wait()
 }
 
-func TestHashKey_HashAllocatesOnlyItsResult(t *testing.T) {
+// One allocation is the result. With the race detector, a sync.Pool drops objects at random, which makes about four on average.
+// A Hash that reuses nothing makes at least ten.
+func TestHashKey_HashReusesItsState(t *testing.T) {
 	key := mustHashKey(t, hashKeyText)
-	if got := testing.AllocsPerRun(100, func() { key.Hash("sk-live-0123456789") }); got > 1 {
-		t.Errorf("%v allocations, want 1", got)
+	if got := testing.AllocsPerRun(1000, func() { key.Hash("sk-live-0123456789") }); got > 6 {
+		t.Errorf("%v allocations, want at most 6", got)
 	}
 }
 

@@ -17,7 +17,8 @@ const (
 	pollJitter   = 0.2             // fraction of the interval, in both directions, so that replicas do not poll in step
 	minRetry     = 100 * time.Millisecond
 	maxRetry     = 5 * time.Second
-	// firstFetchTimeout is how long a Redis that does not respond delays the snapshot.
+	// firstFetchTimeout is how long a Redis that does not respond delays the snapshot. If half of the timeout of a command is longer, the
+	// delay is that half: redisclient waits so long for a reply.
 	firstFetchTimeout = 2 * time.Second
 )
 
