@@ -22,7 +22,7 @@ type request struct {
 func to(route, want string) request {
 	return request{rules.Request{
 		Domain: "shop", Method: "GET", Host: "shop.example", Path: "/", Headers: map[string]string{}, ClientIP: netip.MustParseAddr("192.0.2.1"),
-		Descriptors: []rules.Descriptor{{{Key: "domain", Value: "shop"}, {Key: "target", Value: "HTTPRoute/" + route}}},
+		Descriptors: []rules.Descriptor{{{Key: "domain", Value: "shop"}, {Key: "target", Value: "HTTPRoute/" + route}, {Key: "gateway", Value: "eg"}}},
 	}, want}
 }
 
@@ -115,6 +115,66 @@ spec:
 				to("a", "oox").path("/toys").header("x-user", "alice"), to("a", "oox").path("/toys/1").header("x-user", "bob"),
 				to("a", "ooo").header("x-user", "alice"), to("b", "ooo").path("/toys").header("x-user", "alice"),
 			},
+		},
+		"Kong: by header, and clients without it by address": {
+			objects.Kong, `
+apiVersion: configuration.konghq.com/v1
+kind: KongPlugin
+metadata: {name: a, namespace: shop}
+plugin: rate-limiting
+config: {hour: 2, limit_by: header, header_name: X-Team}
+`,
+			[]request{to("a", "oox").header("x-team", "red"), to("a", "oox").header("x-team", "blue"), to("a", "oox"), to("a", "oox").from("192.0.2.2")},
+		},
+		"Kong: by path, and other paths by address": {
+			objects.Kong, `
+apiVersion: configuration.konghq.com/v1
+kind: KongPlugin
+metadata: {name: a, namespace: shop}
+plugin: rate-limiting
+config: {hour: 2, limit_by: path, path: /login/}
+`,
+			[]request{
+				to("a", "oo").path("/login"), to("a", "x").path("/login").from("192.0.2.2"), to("a", "oo"), to("a", "x").path("/other"), to("a", "oox").from("192.0.2.2"),
+			},
+		},
+		"Kong: by address, also in one IPv6 network": {
+			objects.Kong, `
+apiVersion: configuration.konghq.com/v1
+kind: KongPlugin
+metadata: {name: a, namespace: shop}
+plugin: rate-limiting
+config: {hour: 2, limit_by: ip}
+`,
+			[]request{to("a", "oox").from("2001:db8::1"), to("a", "oox").from("2001:db8::2"), to("a", "oox")},
+		},
+		"Kong: by service": {
+			objects.Kong, `
+apiVersion: configuration.konghq.com/v1
+kind: KongPlugin
+metadata: {name: a, namespace: shop}
+plugin: rate-limiting
+config: {hour: 2, day: 3, limit_by: service}
+`,
+			[]request{to("a", "o"), to("a", "o").from("192.0.2.2"), to("a", "x")},
+		},
+		"Traefik: by address, also in one IPv6 network": {
+			objects.Traefik, `
+apiVersion: traefik.io/v1alpha1
+kind: Middleware
+metadata: {name: a, namespace: shop}
+spec: {rateLimit: {average: 1, period: 1m, burst: 2}}
+`,
+			[]request{to("a", "oox").from("2001:db8::1"), to("a", "oox").from("2001:db8::2"), to("a", "oox")},
+		},
+		"Traefik: by host": {
+			objects.Traefik, `
+apiVersion: traefik.io/v1alpha1
+kind: Middleware
+metadata: {name: a, namespace: shop}
+spec: {rateLimit: {average: 1, period: 1m, sourceCriterion: {requestHost: true}}}
+`,
+			[]request{to("a", "o"), to("a", "x").from("192.0.2.2")},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

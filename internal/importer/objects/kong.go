@@ -7,6 +7,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/importer"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // Kong converts the plugin rate-limiting in KongPlugin and KongClusterPlugin objects.
@@ -26,7 +27,9 @@ func Kong(files []policyfile.File) *importer.Result {
 			o.Report(kind, "plugin %s is not imported; only rate-limiting is", name)
 			continue
 		}
-		k := kongPlugin{Object: o, out: out, spec: v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisCustom, Algorithm: v1alpha1.FixedWindow}, limitBy: "consumer"}
+		k := kongPlugin{Object: o, out: out, limitBy: "consumer", spec: v1alpha1.RateLimitPolicySpec{
+			Axis: v1alpha1.AxisCustom, Algorithm: v1alpha1.FixedWindow, OnStoreFailure: v1alpha1.StoreFailureAllow, // fault_tolerant is the default
+		}}
 		if config, found := o.Field("config"); found {
 			k.config(config)
 		}
@@ -63,9 +66,7 @@ func (k *kongPlugin) config(config importer.Field) {
 		case "path":
 			k.path = f.Value.Text(f.Key)
 		case "fault_tolerant":
-			if f.Value.Bool(f.Key) {
-				k.spec.OnStoreFailure = v1alpha1.StoreFailureAllow
-			} else {
+			if !f.Value.IsNull() && !f.Value.Bool(f.Key) {
 				k.spec.OnStoreFailure = v1alpha1.StoreFailureDeny
 			}
 		case "policy", "hide_client_headers", "error_code", "error_message", "sync_rate", "redis":
@@ -77,16 +78,24 @@ func (k *kongPlugin) config(config importer.Field) {
 }
 
 func (k *kongPlugin) convert() {
+	// Kong counts by address all requests that do not have what it limits by.
 	switch k.limitBy {
 	case "ip":
-		k.spec.Axis = v1alpha1.AxisIP
+		k.spec.Identifier = clientAddress()
 	case "header":
-		k.spec.Identifier = &v1alpha1.Identifier{Header: new(v1alpha1.HeaderName(k.header))}
+		if k.header == "" {
+			k.Report(importer.Invalid, "header_name is missing; limit_by: header requires the name of the header")
+			return
+		}
+		k.spec.Identifier = expressionOf(fmt.Sprintf("request.headers[?%q].orValue(request.clientIP)", strings.ToLower(k.header)))
 	case "service":
 		k.spec.Identifier = all()
 	case "path":
-		k.spec.Identifier = all()
-		k.spec.Match = &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{Paths: []v1alpha1.PathMatch{{Type: v1alpha1.PathExact, Value: k.path}}}}
+		if k.path == "" {
+			k.Report(importer.Invalid, "path is missing; limit_by: path requires the path")
+			return
+		}
+		k.spec.Identifier = expressionOf(fmt.Sprintf("request.path == %q ? request.path : request.clientIP", rules.NormalPath(k.path)))
 	default:
 		at := k.Place()
 		if k.by.Key != "" {

@@ -74,3 +74,27 @@ func TestImport_RejectsFilesWithoutAnObject(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// findings returns the findings for a file.
+func findings(convert func([]policyfile.File) *importer.Result, content string) (all []string) {
+	for _, f := range convert([]policyfile.File{{Name: "a.yaml", Content: []byte(content)}}).Findings {
+		all = append(all, f.String())
+	}
+	return all
+}
+
+// kongPlugin returns a KongPlugin with the fields, each in its line from line 5 on.
+func kongPlugin(fields string) string {
+	return "apiVersion: configuration.konghq.com/v1\nkind: KongPlugin\nmetadata: {name: a}\nplugin: rate-limiting\n" + fields + "\n"
+}
+
+func TestKong_RejectsWhatKongRejects(t *testing.T) {
+	for fields, want := range map[string]string{
+		"config: {minute: 1, limit_by: header}": "a.yaml:1: error: header_name is missing; limit_by: header requires the name of the header",
+		"config: {minute: 1, limit_by: path}":   "a.yaml:1: error: path is missing; limit_by: path requires the path",
+	} {
+		if diff := cmp.Diff([]string{want}, findings(objects.Kong, kongPlugin(fields))); diff != "" {
+			t.Errorf("%s: %s", fields, diff)
+		}
+	}
+}

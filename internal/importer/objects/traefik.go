@@ -30,7 +30,9 @@ func Traefik(files []policyfile.File) *importer.Result {
 }
 
 func traefikLimit(out *importer.Result, o *importer.Object, limit importer.Field) {
-	spec := v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Window: "1s", Algorithm: v1alpha1.TokenBucket, Burst: new(int64(1))}
+	spec := v1alpha1.RateLimitPolicySpec{
+		Axis: v1alpha1.AxisCustom, Identifier: clientAddress(), Window: "1s", Algorithm: v1alpha1.TokenBucket, Burst: new(int64(1)),
+	}
 	before, distributed := out.Count(importer.NotImported), false
 	for _, f := range limit.Value.Fields("rateLimit") {
 		switch f.Key {
@@ -83,10 +85,10 @@ func traefikSource(out *importer.Result, source importer.Field, spec *v1alpha1.R
 		case "ipStrategy":
 			out.Add(f.Place, importer.Note, "ipStrategy has no effect: identity.ip of the Limiter lists the trusted proxies and the IPv6 prefix")
 		case "requestHeaderName":
-			spec.Axis, spec.Identifier = v1alpha1.AxisCustom, &v1alpha1.Identifier{Header: new(v1alpha1.HeaderName(f.Value.Text(f.Key)))}
+			spec.Identifier = &v1alpha1.Identifier{Header: new(v1alpha1.HeaderName(f.Value.Text(f.Key)))}
 		case "requestHost":
 			if f.Value.Bool(f.Key) {
-				spec.Axis, spec.Identifier = v1alpha1.AxisCustom, expressionOf("request.host")
+				spec.Identifier = expressionOf("request.host")
 			}
 		default:
 			unsupported(out, f, "unknown field of sourceCriterion")
