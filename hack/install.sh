@@ -40,7 +40,8 @@ chart() {
   local files=charts/weir/files file
   rm -rf "$files"
   for file in config/crd/bases/*.yaml config/rbac/*.yaml config/operator/{disruption_budget,network_policy}.yaml config/prometheus/{alerts,token}.yaml \
-    config/webhook/{configuration,service,role}.yaml config/webhook/cert-manager/certificate.yaml; do
+    config/webhook/{configuration,service,role}.yaml config/webhook/cert-manager/certificate.yaml \
+    config/restrict-webhooks/policy.yaml; do
     if [[ ${file##*/} == kustomization.yaml ]]; then continue; fi
     mkdir -p "$files/$(dirname "${file#config/}")"
     cp "$file" "$files/${file#config/}"
