@@ -1,8 +1,10 @@
 package importer
 
 import (
+	"slices"
 	"strings"
 
+	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
@@ -24,8 +26,19 @@ func (o *Object) Field(key string) (Field, bool) {
 	return Field{}, false
 }
 
+// Body returns the fields of the object that its kind defines: all but apiVersion, kind, metadata and status.
+func (o *Object) Body() (fields []Field) {
+	for _, f := range o.fields {
+		if !slices.Contains([]string{"apiVersion", "kind", "metadata", "status"}, f.Key) {
+			fields = append(fields, f)
+		}
+	}
+	return fields
+}
+
 // Objects returns the objects of one API group in the files, which have one of the kinds. It notes the others, and reports if there is no
-// such object. An object without a namespace is in the namespace default.
+// such object. An object of one of the kinds in another group is not imported: projects have renamed their groups. An object without a
+// namespace is in the namespace default.
 func Objects(files []policyfile.File, out *Result, group string, kinds ...string) (found []*Object) {
 	for _, file := range files {
 		var list []Node
@@ -34,12 +47,13 @@ func Objects(files []policyfile.File, out *Result, group string, kinds ...string
 		}
 		for _, n := range list {
 			o, apiVersion := parseObject(n)
-			is := false
-			for _, kind := range kinds {
-				is = is || o.Kind == kind && strings.HasPrefix(apiVersion, group+"/")
-			}
-			if !is {
+			switch objectGroup, _, _ := strings.Cut(apiVersion, "/"); {
+			case !slices.Contains(kinds, o.Kind) || objectGroup == v1alpha1.GroupVersion.Group:
 				n.Report(Note, "skipped: %s of %s", o.Kind, apiVersion)
+				continue
+			case objectGroup != group:
+				n.Report(NotImported, "%s of %s is not in the API group %s; set apiVersion to this group if the fields are the same, or remove the object",
+					o.Kind, apiVersion, group)
 				continue
 			}
 			found = append(found, o)

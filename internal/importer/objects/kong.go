@@ -2,6 +2,7 @@ package objects
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -21,22 +22,23 @@ func Kong(files []policyfile.File) *importer.Result {
 		}
 		if name != "rate-limiting" {
 			kind := importer.Note
-			if strings.Contains(name, "rate-limiting") {
+			if strings.Contains(strings.ReplaceAll(name, "-", ""), "ratelimiting") { // also response-ratelimiting
 				kind = importer.NotImported
 			}
 			o.Report(kind, "plugin %s is not imported; only rate-limiting is", name)
 			continue
 		}
+		if disabled, found := o.Field("disabled"); found && disabled.Value.Bool(disabled.Key) {
+			out.Add(disabled.Place, importer.Note, "the plugin is disabled, so it does not need a policy")
+			continue
+		}
 		k := kongPlugin{Object: o, out: out, limitBy: "consumer", spec: v1alpha1.RateLimitPolicySpec{
 			Axis: v1alpha1.AxisCustom, Algorithm: v1alpha1.FixedWindow, OnStoreFailure: v1alpha1.StoreFailureAllow, // fault_tolerant is the default
 		}}
-		if config, found := o.Field("config"); found {
-			k.config(config)
+		before := out.Count(importer.NotImported)
+		if k.body(); out.Count(importer.NotImported) == before {
+			k.convert()
 		}
-		if _, found := o.Field("configFrom"); found {
-			o.Report(importer.NotImported, "configFrom is not read; write the configuration in config")
-		}
-		k.convert()
 	}
 	return out
 }
@@ -50,6 +52,33 @@ type kongPlugin struct {
 	limitBy, header, path string
 	by                    importer.Field // limit_by
 	limits                []importer.Field
+}
+
+// body reads the fields of the object.
+func (k *kongPlugin) body() {
+	for _, f := range k.Body() {
+		switch f.Key {
+		case "plugin", "disabled":
+		case "config":
+			k.config(f)
+		case "configFrom", "configPatches":
+			unsupported(k.out, f, "it reads the configuration from Secrets; write the configuration in config")
+		case "consumerRef":
+			unsupported(k.out, f, "the plugin applies to one consumer; write a policy with a condition on the header or claim of the consumer")
+		case "protocols":
+			var protocols []string
+			for _, n := range f.Value.Items("protocols") {
+				protocols = append(protocols, n.Text(f.Key))
+			}
+			if !slices.Contains(protocols, "http") || !slices.Contains(protocols, "https") {
+				unsupported(k.out, f, "a policy applies to all protocols; list http and https, or remove protocols")
+			}
+		case "instance_name", "ordering":
+			k.out.Add(f.Place, importer.Note, "%s has no effect: policies do not have an order or a second name", f.Key)
+		default:
+			unsupported(k.out, f, "unknown field of "+k.Kind)
+		}
+	}
 }
 
 func (k *kongPlugin) config(config importer.Field) {
@@ -101,7 +130,7 @@ func (k *kongPlugin) convert() {
 		if k.by.Key != "" {
 			at = k.by.Place
 		}
-		k.out.Add(at, importer.NotImported, "limit_by %s: only Kong knows it; use limit_by: header with the header in which your proxy sends the identity", k.limitBy)
+		k.out.Add(at, importer.NotImported, "limit_by %s: only Kong knows its consumers and credentials; use limit_by: header with the header in which your proxy sends the identity", k.limitBy)
 		return
 	}
 	domain, isCluster := k.Namespace, k.Kind == "KongClusterPlugin"

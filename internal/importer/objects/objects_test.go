@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,5 +97,49 @@ func TestKong_RejectsWhatKongRejects(t *testing.T) {
 		if diff := cmp.Diff([]string{want}, findings(objects.Kong, kongPlugin(fields))); diff != "" {
 			t.Errorf("%s: %s", fields, diff)
 		}
+	}
+}
+
+func TestKong_ReadsAllFieldsOfTheObject(t *testing.T) {
+	const config = "\nconfig: {minute: 1, limit_by: ip}"
+	for name, tc := range map[string]struct{ fields, want string }{
+		"disabled":       {"disabled: true\nconsumerRef: alice" + config, "a.yaml:5: note: the plugin is disabled, so it does not need a policy"},
+		"consumerRef":    {"consumerRef: alice" + config, "a.yaml:5: not imported: consumerRef: the plugin applies to one consumer; write a policy with a condition on the header or claim of the consumer"},
+		"configFrom":     {"configFrom: {}" + config, "a.yaml:5: not imported: configFrom: it reads the configuration from Secrets; write the configuration in config"},
+		"configPatches":  {"configPatches: []" + config, "a.yaml:5: not imported: configPatches: it reads the configuration from Secrets; write the configuration in config"},
+		"protocols":      {"protocols: [grpc]" + config, "a.yaml:5: not imported: protocols: a policy applies to all protocols; list http and https, or remove protocols"},
+		"instance_name":  {"protocols: [http, https]\ninstance_name: b" + config, "a.yaml:6: note: instance_name has no effect: policies do not have an order or a second name"},
+		"another field":  {"run: first" + config, "a.yaml:5: not imported: run: unknown field of KongPlugin"},
+		"another plugin": {"", "a.yaml:1: not imported: plugin response-ratelimiting is not imported; only rate-limiting is"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			content := kongPlugin(tc.fields)
+			if tc.fields == "" {
+				content = strings.Replace(content, "rate-limiting", "response-ratelimiting", 1)
+			}
+			if got := findings(objects.Kong, content); !slices.Contains(got, tc.want) {
+				t.Errorf("findings %q, want %q", got, tc.want)
+			}
+			want := 0
+			if name == "instance_name" {
+				want = 1
+			}
+			if got := objects.Kong([]policyfile.File{{Name: "a.yaml", Content: []byte(content)}}).Policies; len(got) != want {
+				t.Errorf("%d policies, want %d", len(got), want)
+			}
+		})
+	}
+}
+
+func TestImport_ReportsItsKindsInOtherGroups(t *testing.T) {
+	got := findings(objects.Traefik, "apiVersion: traefik.containo.us/v1alpha1\nkind: Middleware\n---\napiVersion: traefik.io/v1alpha1\nkind: Middleware\n")
+	want := []string{"a.yaml:1: not imported: Middleware of traefik.containo.us/v1alpha1 is not in the API group traefik.io; " +
+		"set apiVersion to this group if the fields are the same, or remove the object"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	got = findings(objects.Kuadrant, "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\n---\napiVersion: kuadrant.io/v1\nkind: RateLimitPolicy\n")
+	if diff := cmp.Diff([]string{"a.yaml:1: note: skipped: RateLimitPolicy of weir.dev/v1alpha1"}, got); diff != "" {
+		t.Error(diff)
 	}
 }
