@@ -31,14 +31,15 @@ subdirectories) and "-" for standard input. The policies are written to standard
 with one file for each namespace. They are validated as weir lint validates them. Above each policy, a comment names the
 file and the line that it comes from.
 
-Everything that becomes no policy is printed on standard error, with file and line:
+What is not imported, or imported with a difference, is printed on standard error, with file and line:
 
   error           The source is invalid. Nothing is written.
   not imported    No policy expresses this part. Nothing is written, unless --partial is set.
+  difference      The policy decides some requests in another way. Nothing is written, unless --partial is set.
   note            The policies decide the same, but something else differs, such as a metric.
 
-Exit status: 0 if everything is imported, 1 if there are errors or parts that are not imported, 2 if the command line is
-invalid or a file cannot be read.`,
+Exit status: 0 if everything is imported without a difference, 1 if there are errors, differences or parts that are not
+imported, 2 if the command line is invalid or a file cannot be read.`,
 		Args:                       noUnknownCommand,
 		SuggestionsMinimumDistance: 2, // as weir itself
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -126,7 +127,7 @@ func importFrom(source importSource) *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&target.directory, "output", "o", "",
 		"directory for the policies, which is created if it is missing. Existing files of the same names are replaced")
-	cmd.Flags().BoolVar(&target.partial, "partial", false, "write the policies even if parts of the source are not imported")
+	cmd.Flags().BoolVar(&target.partial, "partial", false, "write the policies even if parts of the source are not imported, or the policies decide in another way")
 	cmd.Flags().BoolVar(&target.shadow, "shadow", false, "write all policies with enforcement Shadow, to compare their decisions before they deny requests")
 	return cmd
 }
@@ -155,22 +156,23 @@ func (t importTarget) write(result *importer.Result, stdout, stderr io.Writer) e
 	for _, finding := range result.Findings {
 		fmt.Fprintln(stderr, finding)
 	}
-	invalid, left, notes := result.Count(importer.Invalid), result.Count(importer.NotImported), result.Count(importer.Note)
+	invalid, left, different := result.Count(importer.Invalid), result.Count(importer.NotImported), result.Count(importer.Difference)
 	summary := strings.Join([]string{
-		count(len(result.Policies), "policy", "policies"), count(invalid, "error", "errors"), fmt.Sprintf("%d not imported", left), count(notes, "note", "notes"),
+		count(len(result.Policies), "policy", "policies"), count(invalid, "error", "errors"), fmt.Sprintf("%d not imported", left),
+		count(different, "difference", "differences"), count(result.Count(importer.Note), "note", "notes"),
 	}, ", ")
 	switch {
 	case invalid > 0:
 		summary += "; nothing was written: correct the errors"
-	case left > 0 && !t.partial:
-		summary += "; nothing was written: change the source, or write the other policies with --partial"
+	case left+different > 0 && !t.partial:
+		summary += "; nothing was written: change the source, or accept the findings with --partial"
 	default:
 		if err := t.writeFiles(outputs, stdout); err != nil {
 			return err
 		}
 	}
 	fmt.Fprintln(stderr, summary)
-	if invalid+left > 0 {
+	if invalid+left+different > 0 {
 		return &exitError{code: exitFailed}
 	}
 	return nil

@@ -34,34 +34,70 @@ spec:
   window: 1m
 `
 
-// The paths in these cases are relative to a directory with good.yaml, partial.yaml and bad.yaml.
+const kuadrantPolicy = `apiVersion: kuadrant.io/v1
+kind: RateLimitPolicy
+metadata: {name: toys, namespace: shop}
+spec:
+  targetRef: {kind: HTTPRoute, name: toys}
+  limits: {all: {rates: [{limit: 5, window: 10s}]}}
+`
+
+const differentPolicy = `# differs.yaml:6: limit all of toys for HTTPRoute/toys
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata:
+  name: toys-all
+  namespace: shop
+spec:
+  algorithm: FixedWindow
+  axis: Custom
+  identifier:
+    expression: '"all"'
+  limit: 5
+  match:
+    http:
+      expression: request.descriptors[0].exists(e, e.key == "target" && e.value in
+        ["HTTPRoute/toys"])
+  window: 10s
+`
+
+// The paths in these cases are relative to a directory with good.yaml, partial.yaml, differs.yaml and bad.yaml.
 func TestImport_WritesPoliciesAndReportsTheRest(t *testing.T) {
 	const notImported = "partial.yaml:6: not imported: requests_per_unit is 2000000000, but a limit of Weir is at most 1000000000; use unlimited: true or a lower limit\n"
+	const difference = "differs.yaml:6: difference: windows begin at multiples of their length, and not with the first request\n"
 	for name, tc := range map[string]struct {
 		args           []string
 		status         int
 		stdout, stderr string
 	}{
 		"everything is imported": {
-			args: []string{"envoy-ratelimit", "good.yaml"}, stdout: importedPolicy, stderr: "1 policy, 0 errors, 0 not imported, 0 notes\n",
+			args: []string{"envoy-ratelimit", "good.yaml"}, stdout: importedPolicy, stderr: "1 policy, 0 errors, 0 not imported, 0 differences, 0 notes\n",
 		},
 		"a part is not imported": {
 			args: []string{"envoy-ratelimit", "partial.yaml"}, status: 1,
-			stderr: notImported + "1 policy, 0 errors, 1 not imported, 0 notes; nothing was written: change the source, or write the other policies with --partial\n",
+			stderr: notImported + "1 policy, 0 errors, 1 not imported, 0 differences, 0 notes; nothing was written: change the source, or accept the findings with --partial\n",
+		},
+		"a policy decides in another way": {
+			args: []string{"kuadrant", "differs.yaml"}, status: 1,
+			stderr: difference + "1 policy, 0 errors, 0 not imported, 1 difference, 0 notes; nothing was written: change the source, or accept the findings with --partial\n",
+		},
+		"policies with a difference are written with --partial": {
+			args: []string{"kuadrant", "differs.yaml", "--partial"}, status: 1, stdout: differentPolicy,
+			stderr: difference + "1 policy, 0 errors, 0 not imported, 1 difference, 0 notes\n",
 		},
 		"the rest is written with --partial": {
 			args: []string{"envoy-ratelimit", "partial.yaml", "--partial"}, status: 1, stdout: strings.Replace(importedPolicy, "good", "partial", 1),
-			stderr: notImported + "1 policy, 0 errors, 1 not imported, 0 notes\n",
+			stderr: notImported + "1 policy, 0 errors, 1 not imported, 0 differences, 0 notes\n",
 		},
 		"an invalid source writes nothing": {
 			args: []string{"envoy-ratelimit", "good.yaml", "bad.yaml", "--partial"}, status: 1,
 			stderr: "bad.yaml:1: error: unknown field domian of the configuration; the fields are domain, descriptors\n" +
 				"bad.yaml:1: error: domain is missing or empty; set it to the domain of the rate limit filter of Envoy\n" +
-				"0 policies, 2 errors, 0 not imported, 0 notes; nothing was written: correct the errors\n",
+				"0 policies, 2 errors, 0 not imported, 0 differences, 0 notes; nothing was written: correct the errors\n",
 		},
 		"policies in Shadow": {
 			args:   []string{"envoy-ratelimit", "good.yaml", "--shadow"},
-			stdout: strings.Replace(importedPolicy, "  identifier:", "  enforcement: Shadow\n  identifier:", 1), stderr: "1 policy, 0 errors, 0 not imported, 0 notes\n",
+			stdout: strings.Replace(importedPolicy, "  identifier:", "  enforcement: Shadow\n  identifier:", 1), stderr: "1 policy, 0 errors, 0 not imported, 0 differences, 0 notes\n",
 		},
 		"an unknown algorithm": {
 			args: []string{"envoy-ratelimit", "good.yaml", "--algorithm", "GCRA"}, status: 2,
@@ -131,6 +167,7 @@ func writeImportFiles(t *testing.T) {
 	for file, content := range map[string]string{
 		"good.yaml":    envoyRateLimitConfig,
 		"partial.yaml": envoyRateLimitConfig + "- key: all\n  rate_limit: {unit: second, requests_per_unit: 2000000000}\n",
+		"differs.yaml": kuadrantPolicy,
 		"bad.yaml":     "domian: edge\n",
 	} {
 		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {

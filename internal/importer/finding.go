@@ -20,7 +20,9 @@ const (
 	Invalid Kind = "error"
 	// NotImported is a part of the source that no policy expresses.
 	NotImported Kind = "not imported"
-	// Note is a part of the source that is imported and needs no policy, or differs in something else than decisions.
+	// Difference is a part of the source whose policy decides some requests in another way.
+	Difference Kind = "difference"
+	// Note is a part of the source that does not need a policy, or whose policy differs in something else than decisions.
 	Note Kind = "note"
 )
 

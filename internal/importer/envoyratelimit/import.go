@@ -53,10 +53,10 @@ func (c *converter) level(path []step, list []*descriptor) {
 		at := slices.Concat(path, []step{s})
 		switch {
 		case d.limit == nil && len(d.children) == 0:
-			c.out.Add(d.Place, importer.Note, "%s has no limit, so it needs no policy: the policies for other values leave it out", d.name())
+			c.out.Add(d.Place, importer.Note, "%s has no limit, so it does not need a policy: the policies for other values leave it out", d.name())
 		case d.limit == nil:
 		case d.limit.unlimited:
-			c.out.Add(d.limit.Place, importer.Note, "%s is unlimited, so it needs no policy: the policies for other values leave it out", d.name())
+			c.out.Add(d.limit.Place, importer.Note, "%s is unlimited, so it does not need a policy: the policies for other values leave it out", d.name())
 		default:
 			c.limit(at, d)
 		}

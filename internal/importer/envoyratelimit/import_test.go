@@ -102,8 +102,8 @@ func TestImport_ReportsWhatIsNotThePolicyOfALimit(t *testing.T) {
 		"replaces":                   {"- key: a\n  rate_limit: {unit: hour, requests_per_unit: 1, replaces: [{name: n}, {name: m}]}\n", "a.yaml:4: not imported: replaces switches off limits of other descriptors of the request (n, m), but in Weir all policies of a request apply; remove replaces, or leave the values out of those limits"},
 		"detailed_metric":            {"- key: a\n  detailed_metric: true\n" + ok, "a.yaml:4: note: detailed_metric has no effect: metrics of Weir have the policy as a label, never the values of requests"},
 		"metadata":                   {"- key: a\n  metadata: {x: y}\n" + ok, "a.yaml:4: note: metadata has no effect: the dynamic metadata of Weir contains the policy and its result"},
-		"a node without a limit":     {"- key: a\n  value: b\n", "a.yaml:3: note: a=b has no limit, so it needs no policy: the policies for other values leave it out"},
-		"an unlimited node":          {"- key: a\n  rate_limit: {unlimited: true}\n", "a.yaml:4: note: a is unlimited, so it needs no policy: the policies for other values leave it out"},
+		"a node without a limit":     {"- key: a\n  value: b\n", "a.yaml:3: note: a=b has no limit, so it does not need a policy: the policies for other values leave it out"},
+		"an unlimited node":          {"- key: a\n  rate_limit: {unlimited: true}\n", "a.yaml:4: note: a is unlimited, so it does not need a policy: the policies for other values leave it out"},
 		"a node that never applies":  {"- {key: a, value: \"*\", rate_limit: {unit: hour, requests_per_unit: 1}}\n- key: a\n" + ok, "a.yaml:4: note: a never applies, because another descriptor of this list has the value *"},
 		"a limit without its number": {"- key: a\n  rate_limit: {unit: hour}\n", "a.yaml:4: note: requests_per_unit is missing, which means 0: every request is denied"},
 	} {

@@ -30,7 +30,7 @@ func EnvoyGateway(files []policyfile.File) *importer.Result {
 			case "rateLimit":
 				p.limits = f.Value
 			default:
-				out.Add(f.Place, importer.Note, "%s is no rate limit; keep it in the BackendTrafficPolicy", f.Key)
+				out.Add(f.Place, importer.Note, "%s is not a rate limit; keep it in the BackendTrafficPolicy", f.Key)
 			}
 		}
 		p.convert()

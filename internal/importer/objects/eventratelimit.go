@@ -22,6 +22,10 @@ func EventRateLimit(files []policyfile.File) *importer.Result {
 			o.Report(importer.Invalid, "limits is missing; the plugin requires at least one limit")
 			continue
 		}
+		out.Add(limits.Place, importer.Difference, "each API server counts these limits alone; the policies count for all of them together, so multiply "+
+			"qps and burst by their number")
+		out.Add(limits.Place, importer.Difference, "Weir does not limit the Events of nodes, kube-system and the components of the cluster; if these are "+
+			"too many, keep EventRateLimit")
 		for _, n := range limits.Value.Items("limits") {
 			eventLimit(out, n)
 		}
@@ -49,7 +53,6 @@ func eventLimit(out *importer.Result, n importer.Node) {
 	switch kind {
 	case "Server":
 		spec.Axis, spec.Identifier = v1alpha1.AxisCustom, all()
-		n.Report(importer.Note, "type Server counts for each API server alone; the policy counts for all of them together, so multiply qps and burst by their number")
 	case "Namespace":
 		spec.Axis = v1alpha1.AxisNamespace
 	case "User":

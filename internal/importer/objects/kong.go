@@ -32,7 +32,7 @@ func Kong(files []policyfile.File) *importer.Result {
 			out.Add(disabled.Place, importer.Note, "the plugin is disabled, so it does not need a policy")
 			continue
 		}
-		k := kongPlugin{Object: o, out: out, limitBy: "consumer", spec: v1alpha1.RateLimitPolicySpec{
+		k := kongPlugin{Object: o, out: out, limitBy: "consumer", isLocal: true, spec: v1alpha1.RateLimitPolicySpec{
 			Axis: v1alpha1.AxisCustom, Algorithm: v1alpha1.FixedWindow, OnStoreFailure: v1alpha1.StoreFailureAllow, // fault_tolerant is the default
 		}}
 		before := out.Count(importer.NotImported)
@@ -51,6 +51,7 @@ type kongPlugin struct {
 	spec                  v1alpha1.RateLimitPolicySpec
 	limitBy, header, path string
 	by                    importer.Field // limit_by
+	isLocal               bool           // policy, which is local by default
 	limits                []importer.Field
 }
 
@@ -98,7 +99,9 @@ func (k *kongPlugin) config(config importer.Field) {
 			if !f.Value.IsNull() && !f.Value.Bool(f.Key) {
 				k.spec.OnStoreFailure = v1alpha1.StoreFailureDeny
 			}
-		case "policy", "hide_client_headers", "error_code", "error_message", "sync_rate", "redis":
+		case "policy":
+			k.isLocal = f.Value.IsNull() || f.Value.Text(f.Key) == "local"
+		case "hide_client_headers", "error_code", "error_message", "sync_rate", "redis":
 			k.out.Add(f.Place, importer.Note, "%s has no effect: the Limiter and its proxy have settings for counters, headers and answers", f.Key)
 		default:
 			unsupported(k.out, f, "unknown field of rate-limiting")
@@ -137,12 +140,15 @@ func (k *kongPlugin) convert() {
 	if isCluster {
 		domain = ""
 	}
-	k.Report(importer.Note, "the policies apply to all requests of their domain, because Kong attaches plugins elsewhere; add match.http for routes")
+	k.Report(importer.Difference, "the policies apply to all requests of their domain, because Kong attaches plugins elsewhere; add match.http for routes")
+	if k.isLocal {
+		k.Report(importer.Difference, "with the policy local, each Kong counts alone; the policy counts for all of them together")
+	}
 	for _, f := range k.limits {
 		spec := k.spec
 		spec.Limit, spec.Window = f.Value.Int(f.Key), windowOf(f.Key)
 		if f.Key == "month" || f.Key == "year" {
-			k.out.Add(f.Place, importer.Note, "%s is a window of %s from the Unix epoch, and no calendar %s", f.Key, spec.Window, f.Key)
+			k.out.Add(f.Place, importer.Difference, "%s is a window of %s from the Unix epoch, and not a calendar %s", f.Key, spec.Window, f.Key)
 		}
 		k.out.Policies = append(k.out.Policies, importer.Policy{
 			Place: f.Place, Domain: domain, Cluster: isCluster, Path: []string{k.Name, f.Key}, Spec: spec,

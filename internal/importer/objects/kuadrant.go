@@ -107,7 +107,7 @@ func (k *kuadrantPolicy) limit(limit importer.Field) {
 		if len(rates) > 1 {
 			path = append(path, strconv.Itoa(i))
 		}
-		n.Report(importer.Note, "windows begin at multiples of their length, and not with the first request")
+		n.Report(importer.Difference, "windows begin at multiples of their length, and not with the first request")
 		k.out.Policies = append(k.out.Policies, importer.Policy{
 			Place: n.Place(), Domain: k.Namespace, Path: path, Spec: spec, Comment: fmt.Sprintf("limit %s of %s for %s", limit.Key, k.Name, k.target.name),
 		})

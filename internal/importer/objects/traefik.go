@@ -22,7 +22,7 @@ func Traefik(files []policyfile.File) *importer.Result {
 			case "inFlightReq":
 				unsupported(out, f, "Weir limits rates, and not how many requests are in progress; keep the middleware")
 			default:
-				out.Add(f.Place, importer.Note, "%s is no rate limit; keep the middleware", f.Key)
+				out.Add(f.Place, importer.Note, "%s is not a rate limit; keep the middleware", f.Key)
 			}
 		}
 	}
@@ -55,12 +55,13 @@ func traefikLimit(out *importer.Result, o *importer.Object, limit importer.Field
 		return
 	}
 	if spec.Limit == 0 {
-		out.Add(limit.Place, importer.Note, "average is 0, which is no limit, so it needs no policy")
+		out.Add(limit.Place, importer.Note, "average is 0, which means unlimited, so it does not need a policy")
 		return
 	}
 	if !distributed {
-		out.Add(limit.Place, importer.Note, "without redis, each Traefik counts alone; the policy counts for all of them together")
+		out.Add(limit.Place, importer.Difference, "without redis, each Traefik counts alone; the policy counts for all of them together")
 	}
+	out.Add(limit.Place, importer.Difference, "the policy applies to all requests of its domain, because routers name the middleware; add match.http for routes")
 	out.Policies = append(out.Policies, importer.Policy{
 		Place: limit.Place, Domain: o.Namespace, Path: []string{o.Name}, Spec: spec,
 		Comment: fmt.Sprintf("middleware %s, %d per %s, burst %d", o.Name, spec.Limit, spec.Window, *spec.Burst),
@@ -83,7 +84,7 @@ func traefikSource(out *importer.Result, source importer.Field, spec *v1alpha1.R
 	for _, f := range source.Value.Fields("sourceCriterion") {
 		switch f.Key {
 		case "ipStrategy":
-			out.Add(f.Place, importer.Note, "ipStrategy has no effect: identity.ip of the Limiter lists the trusted proxies and the IPv6 prefix")
+			out.Add(f.Place, importer.Difference, "ipStrategy has no effect: identity.ip of the Limiter lists the trusted proxies, which determine the address")
 		case "requestHeaderName":
 			spec.Identifier = &v1alpha1.Identifier{Header: new(v1alpha1.HeaderName(f.Value.Text(f.Key)))}
 		case "requestHost":
