@@ -56,8 +56,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}, []string{"policy"}),
 		leftOut: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_policies_left_out_total",
-			Help: "Requests that a policy matched and did not count, because more than 32 policies of its namespace matched the request. The " +
-				"oldest policies count it.",
+			Help: "Requests that a policy matched and did not count, because more than 32 policies of its namespace matched the request. " +
+				"Enforced policies count it before Shadow policies, and older ones before younger ones.",
 		}, []string{"policy"}),
 		noRule: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_unmatched_total",

@@ -53,7 +53,7 @@ func TestCheck_ChargesABoundedNumberOfOverlappingPolicies(t *testing.T) {
 	}
 	var want strings.Builder
 	want.WriteString("# HELP weir_policies_left_out_total Requests that a policy matched and did not count, because more than 32 policies of its " +
-		"namespace matched the request. The oldest policies count it.\n# TYPE weir_policies_left_out_total counter\n")
+		"namespace matched the request. Enforced policies count it before Shadow policies, and older ones before younger ones.\n# TYPE weir_policies_left_out_total counter\n")
 	for i := 32; i < 40; i++ {
 		fmt.Fprintf(&want, "weir_policies_left_out_total{policy=\"shop/p%04d\"} 1\n", i)
 	}

@@ -10,36 +10,50 @@ import (
 const MaxPoliciesPerRequest = 32
 
 // Bounded returns the rules of matched that a request is charged to, at most MaxPoliciesPerRequest of a namespace and as many
-// of the cluster policies, and those that are left out. The oldest policies stay: see [Set.ByAge]. Both parts remain sorted by policy.
-// It overwrites matched.
+// of the cluster policies, and those that are left out. Enforced policies stay before shadow policies, and then the oldest ones: see
+// [Set.ByAge]. Both parts remain sorted by policy. It overwrites matched.
 func Bounded(matched []Matched) (kept, leftOut []Matched) {
-	youngest := func(ofCluster bool) int32 { // that is kept
-		var ages []int32
+	last := func(ofCluster bool) int64 { // rank that is kept
+		var ranks []int64
 		for i := range matched {
-			if rule := matched[i].Rule; (rule.Domain == "") == ofCluster {
-				ages = append(ages, rule.age)
+			if m := matched[i]; (m.Rule.Domain == "") == ofCluster {
+				ranks = append(ranks, m.rank())
 			}
 		}
-		if len(ages) <= MaxPoliciesPerRequest {
-			return math.MaxInt32
+		if len(ranks) <= MaxPoliciesPerRequest {
+			return math.MaxInt64
 		}
-		slices.Sort(ages)
-		return ages[MaxPoliciesPerRequest-1]
+		slices.Sort(ranks)
+		return ranks[MaxPoliciesPerRequest-1]
 	}
-	cluster, namespaced := youngest(true), youngest(false)
+	cluster, namespaced := last(true), last(false)
 	kept = matched[:0]
 	for _, m := range matched {
 		most := namespaced
 		if m.Rule.Domain == "" {
 			most = cluster
 		}
-		if m.Rule.age <= most {
+		if m.rank() <= most {
 			kept = append(kept, m)
 		} else {
 			leftOut = append(leftOut, m)
 		}
 	}
 	return kept, leftOut
+}
+
+// rank orders the matches of a request: the highest are left out. An uncertain match ranks behind all certain ones, because a client can
+// make the conditions of many policies too expensive to evaluate, and must not push out a younger policy in this way. A shadow
+// policy limits nothing, so it is the first one that is left out.
+func (m Matched) rank() int64 {
+	class := int64(0)
+	switch {
+	case m.Rule.Shadow:
+		class = 2
+	case m.uncertain():
+		class = 1
+	}
+	return class<<32 | int64(m.Rule.age)
 }
 
 // setAges sets the age of each rule: its position in Set.ByAge, or else in the order of names behind those that are listed.

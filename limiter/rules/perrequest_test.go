@@ -73,3 +73,54 @@ func TestBounded_LeavesOutNothingUpToTheBound(t *testing.T) {
 		t.Errorf("left out %s", policy)
 	}
 }
+
+func TestBounded_LeavesOutShadowAndUncertainMatchesFirst(t *testing.T) {
+	const uncertain = `int(request.path) > 0` // fails with a path that is not a number: the rule matches
+	for name, tc := range map[string]struct {
+		domain                   string
+		shadow, unknown, certain int    // policies, the oldest first
+		want                     [3]int // that are kept
+	}{
+		"shadow policies do not push out a younger one":        {"shop", 32, 0, 8, [3]int{24, 0, 8}},
+		"uncertain matches do not push out a younger one":      {"shop", 0, 32, 8, [3]int{0, 24, 8}},
+		"shadow policies do not push out uncertain matches":    {"shop", 32, 8, 0, [3]int{24, 8, 0}},
+		"certain, then uncertain, then shadow":                 {"shop", 16, 16, 20, [3]int{0, 12, 20}},
+		"shadow cluster policies do not push out younger ones": {"", 32, 0, 8, [3]int{24, 0, 8}},
+		"the bound holds for certain matches":                  {"shop", 2, 2, 40, [3]int{0, 0, 32}},
+		"nothing is left out up to the bound":                  {"shop", 10, 11, 11, [3]int{10, 11, 11}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list := many(tc.domain, tc.shadow+tc.unknown+tc.certain)
+			for i := range list {
+				switch {
+				case i < tc.shadow:
+					list[i].Shadow = true
+				case i < tc.shadow+tc.unknown:
+					list[i].Match.Expression = uncertain
+				}
+			}
+			kept, leftOut := rules.Bounded(index(t, list...).Match(nil, request("GET - /")))
+			if len(kept)+len(leftOut) != len(list) || !slices.IsSorted(policiesOf(kept)) || !slices.IsSorted(policiesOf(leftOut)) {
+				t.Errorf("kept %v, left out %v", policiesOf(kept), policiesOf(leftOut))
+			}
+			var got [3]int
+			oldest := [3]int{0, tc.shadow, tc.shadow + tc.unknown} // the first policy of each class
+			for _, m := range kept {
+				class := 2
+				switch {
+				case m.Rule.Shadow:
+					class = 0
+				case m.Rule.Match.Expression != "":
+					class = 1
+				}
+				if want := list[oldest[class]+got[class]].Policy; m.Rule.Policy != want {
+					t.Errorf("kept %s, not the older %s", m.Rule.Policy, want)
+				}
+				got[class]++
+			}
+			if got != tc.want {
+				t.Errorf("kept %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
