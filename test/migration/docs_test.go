@@ -122,6 +122,21 @@ func TestDocs_SecondFilterIsValid(t *testing.T) {
 	}
 }
 
+// TestDocs_SecurityPolicyKeepsTheOneOfTheGateway: without mergeType, the policy of a route replaces the authentication of its Gateway.
+func TestDocs_SecurityPolicyKeepsTheOneOfTheGateway(t *testing.T) {
+	_, _, other := page(t, "migrate-from-envoy-gateway.md")
+	var security struct {
+		Kind string
+		Spec struct{ MergeType string }
+	}
+	if err := k8syaml.Unmarshal([]byte(other[0]), &security); err != nil {
+		t.Fatal(err)
+	}
+	if security.Kind != "SecurityPolicy" || security.Spec.MergeType != "StrategicMerge" {
+		t.Errorf("%+v", security)
+	}
+}
+
 // TestDocs_ShadowReportsTheDenialsOfThePage compares the answers before and after the switch.
 func TestDocs_ShadowReportsTheDenialsOfThePage(t *testing.T) {
 	files, _, _ := page(t, "migrate-from-envoy-ratelimit.md")
