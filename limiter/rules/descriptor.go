@@ -2,21 +2,39 @@ package rules
 
 import (
 	"errors"
+	"slices"
 	"strings"
 )
 
-// descriptorIndex maps descriptors to rules, by their first entry and their number of entries. The value of the first entry is empty for
-// rules that do not require a certain value.
-type descriptorIndex map[descriptorKey][]int
+// descriptorIndex maps descriptors to rules, by their number of entries.
+type descriptorIndex map[int]*entryIndex
 
-type descriptorKey struct {
-	entries int
-	first   Entry
+// entryIndex maps descriptors of one length to rules. A rule is listed once: by the first entry of which it requires a certain value, or
+// else by the key of its first entry.
+type entryIndex struct {
+	byValue []map[Entry][]int // by position; nil for a position without rules
+	byKey   map[string][]int
 }
 
-func (d descriptorIndex) add(i int, match []DescriptorMatch) {
-	key := descriptorKey{len(match), Entry{Key: match[0].Key, Value: match[0].Value}}
-	d[key] = append(d[key], i)
+func (x descriptorIndex) add(i int, match []DescriptorMatch) {
+	entries := x[len(match)]
+	if entries == nil {
+		entries = &entryIndex{byKey: map[string][]int{}}
+		x[len(match)] = entries
+	}
+	position := slices.IndexFunc(match, func(m DescriptorMatch) bool { return m.Value != "" })
+	if position < 0 {
+		entries.byKey[match[0].Key] = append(entries.byKey[match[0].Key], i)
+		return
+	}
+	for len(entries.byValue) <= position {
+		entries.byValue = append(entries.byValue, nil)
+	}
+	if entries.byValue[position] == nil {
+		entries.byValue[position] = map[Entry][]int{}
+	}
+	entry := Entry{Key: match[position].Key, Value: match[position].Value}
+	entries.byValue[position][entry] = append(entries.byValue[position][entry], i)
 }
 
 // maxExcept is the length of the longest value that a policy can leave out, in bytes.

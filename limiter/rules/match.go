@@ -103,6 +103,7 @@ type search struct {
 	namespace *Namespace
 	steps     int  // that regular expressions may still take
 	cost      int  // bytes that were looked up in maps, for tests
+	compared  int  // rules that were compared because of a descriptor, for tests
 	defaults  bool // a default was found
 	ownPaths  bool // a rule that counts by the path of the request was found
 }
@@ -203,14 +204,22 @@ func (s *search) findByDescriptor(index descriptorIndex) {
 		return
 	}
 	for _, d := range s.request.Descriptors {
-		if len(d) == 0 {
+		entries := index[len(d)]
+		if entries == nil {
 			continue
 		}
-		for _, first := range [...]Entry{d[0], {Key: d[0].Key}} { // this value, other values
-			for _, i := range index[descriptorKey{len(d), first}] {
-				s.appendIfMatched(i, s.request.Path, false)
-			}
+		for position, rules := range entries.byValue {
+			s.appendMatching(rules[d[position]])
 		}
+		s.appendMatching(entries.byKey[d[0].Key])
+	}
+}
+
+// appendMatching compares the rules with the request.
+func (s *search) appendMatching(rules []int) {
+	s.compared += len(rules)
+	for _, i := range rules {
+		s.appendIfMatched(i, s.request.Path, false)
 	}
 }
 
