@@ -135,7 +135,7 @@ func parseOverride(d *requestDescriptor) *engine.Override {
 		unit = day
 	case typev3.RateLimitUnit_MONTH:
 		unit = month
-	default: // a year is longer than the maximum window
+	default: // a year is longer than the maximum window of all algorithms but FixedWindow
 		return nil
 	}
 	units := int64(1)
