@@ -41,6 +41,13 @@ func (r request) header(name, value string) request {
 	return r
 }
 
+// event returns a write of an Event in the namespace shop.
+func event(group, object, want string) request {
+	return request{rules.Request{Domain: "shop", Kubernetes: &rules.KubernetesRequest{
+		Operation: "CREATE", Group: group, Version: "v1", Resource: "events", Kind: "Event", Namespace: "shop", Name: "e", User: "alice", Object: []byte(object),
+	}}, want}
+}
+
 // TestObjects_DecideLikeTheirProgram imports objects, enforces the policies, and sends requests. The expected decisions follow from the
 // documentation of the program that the objects are for, all within one window.
 func TestObjects_DecideLikeTheirProgram(t *testing.T) {
@@ -175,6 +182,32 @@ metadata: {name: a, namespace: shop}
 spec: {rateLimit: {average: 1, period: 1m, sourceCriterion: {requestHost: true}}}
 `,
 			[]request{to("a", "o"), to("a", "x").from("192.0.2.2")},
+		},
+		"EventRateLimit: by source and object, in both API groups": {
+			objects.EventRateLimit, `
+apiVersion: eventratelimit.admission.k8s.io/v1alpha1
+kind: Configuration
+limits: [{type: SourceAndObject, qps: 1, burst: 2}]
+`,
+			[]request{
+				event("", `{"source":{"component":"kubelet"},"involvedObject":{"kind":"Pod","name":"a"}}`, "oox"),
+				event("", `{"source":{"component":"kubelet"},"involvedObject":{"kind":"Pod","name":"b"}}`, "oox"),
+				event("", `{"source":{"component":"other"},"involvedObject":{"kind":"Pod","name":"b"}}`, "oox"),
+				// The plugin sees the same Event in both groups.
+				event("events.k8s.io", `{"deprecatedSource":{"component":"other"},"regarding":{"kind":"Pod","name":"b"}}`, "x"),
+				event("events.k8s.io", `{"reportingController":"c","regarding":{"kind":"Pod","name":"a"}}`, "oox"),
+				event("events.k8s.io", `{"reportingController":"c","regarding":{"kind":"Pod","name":"b"}}`, "oox"),
+				event("events.k8s.io", `{"reportingController":"d","regarding":{"kind":"Pod","name":"b"}}`, "x"),
+				event("events.k8s.io", `{"reportingController":"d","regarding":{"kind":"Pod","name":"b","apiVersion":"v1"}}`, "oox"),
+			},
+		},
+		"EventRateLimit: by namespace, user and server": {
+			objects.EventRateLimit, `
+apiVersion: eventratelimit.admission.k8s.io/v1alpha1
+kind: Configuration
+limits: [{type: Namespace, qps: 1, burst: 3}, {type: User, qps: 1, burst: 2}, {type: Server, qps: 1, burst: 10}]
+`,
+			[]request{event("", `{}`, "oox"), event("events.k8s.io", `{}`, "x")},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,16 +2,29 @@ package objects
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/importer"
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
-// eventKey is the key of a limit of type SourceAndObject: the source of the event and the object that it is about.
-const eventKey = `request.object.?source.?component.orValue("") + "/" + request.object.?source.?host.orValue("") + "/" + ` +
-	`request.object.?involvedObject.?kind.orValue("") + "/" + request.object.?involvedObject.?namespace.orValue("") + "/" + ` +
-	`request.object.?involvedObject.?name.orValue("") + "/" + request.object.?involvedObject.?uid.orValue("")`
+// eventKey returns the key of a limit of type SourceAndObject: the source of the event and the object that it is about. The two API groups of
+// Events have different names for them. The plugin does not read reportingController.
+func eventKey() string {
+	return `request.resource.group == "" ? ` + eventFields("source", "involvedObject") + ` : ` + eventFields("deprecatedSource", "regarding")
+}
+
+func eventFields(source, object string) string {
+	fields := []string{source + ".component", source + ".host"}
+	for _, name := range []string{"kind", "namespace", "name", "uid", "apiVersion"} {
+		fields = append(fields, object+"."+name)
+	}
+	for i, field := range fields {
+		fields[i] = `request.object.?` + field + `.orValue("")`
+	}
+	return "[" + strings.Join(fields, ", ") + `].join("/")`
+}
 
 // EventRateLimit converts the configuration of the admission plugin EventRateLimit of the Kubernetes API server.
 func EventRateLimit(files []policyfile.File) *importer.Result {
@@ -58,7 +71,7 @@ func eventLimit(out *importer.Result, n importer.Node) {
 	case "User":
 		spec.Axis = v1alpha1.AxisUser
 	case "SourceAndObject":
-		spec.Axis, spec.Identifier = v1alpha1.AxisCustom, expressionOf(eventKey)
+		spec.Axis, spec.Identifier = v1alpha1.AxisCustom, expressionOf(eventKey())
 	default:
 		n.Report(importer.Invalid, "type must be Server, Namespace, User or SourceAndObject, but is %q", kind)
 		return
