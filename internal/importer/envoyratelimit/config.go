@@ -7,6 +7,7 @@
 package envoyratelimit
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/weir-dev/weir/internal/importer"
@@ -39,6 +40,29 @@ func (d *descriptor) name() string {
 		return d.key
 	}
 	return d.key + "=" + d.value
+}
+
+// joined returns the text that the service compares, such as tenant_acme.
+func (d *descriptor) joined() string {
+	if d.value == "" {
+		return d.key
+	}
+	return d.key + "_" + d.value
+}
+
+// otherKeys returns the other keys in a list whose requests the wildcard takes too, because the service compares tenant_id_7 with tenant_*.
+// It leaves out keys of which the wildcard takes only some values, such as tenant of the wildcard tenant_id=7*.
+func (d *descriptor) otherKeys(list []*descriptor) (keys []string) {
+	if !d.isWildcard() {
+		return nil
+	}
+	prefix, _, _ := strings.Cut(d.joined(), "*")
+	for _, other := range list {
+		if other.key != d.key && strings.HasPrefix(other.key+"_", prefix) && !slices.Contains(keys, other.key) {
+			keys = append(keys, other.key)
+		}
+	}
+	return keys
 }
 
 // limit is a rate_limit block.

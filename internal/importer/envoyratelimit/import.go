@@ -50,6 +50,10 @@ func (c *converter) level(path []step, list []*descriptor) {
 			c.out.Add(d.Place, importer.Note, "%s never applies, because another descriptor of this list has the value *", d.name())
 			continue
 		}
+		if keys := d.otherKeys(list); len(keys) > 0 {
+			c.out.Add(d.Place, importer.Difference, "in the service, %s also matches the key %s, because it compares the key and the value joined with _; "+
+				"policies compare them separately", d.name(), strings.Join(keys, ", "))
+		}
 		at := slices.Concat(path, []step{s})
 		switch {
 		case d.limit == nil && len(d.children) == 0:

@@ -71,6 +71,7 @@ func TestImport_RejectsWhatTheServiceRejects(t *testing.T) {
 		"an unknown field of a descriptor": {[]string{"domain: a\ndescriptors:\n- key: a\n  vlaue: b\n"}, []string{"a.yaml:4: error: unknown field vlaue of a descriptor; the fields are key, value, rate_limit, descriptors, shadow_mode, quota_mode, share_threshold, detailed_metric, value_to_metric, metadata"}},
 		"no key":                           {[]string{"domain: a\ndescriptors:\n- value: b\n"}, []string{"a.yaml:3: error: key is missing or empty; a descriptor must have a key"}},
 		"the same key and value":           {[]string{"domain: a\ndescriptors:\n- {key: a, value: b}\n- {key: a}\n- {value: b, key: a}\n"}, []string{"a.yaml:5: error: descriptor a=b is already defined at a.yaml:3; a key and a value can occur once in a list"}},
+		"the same joined name":             {[]string{"domain: a\ndescriptors:\n- {key: a, value: b}\n- {key: a_b}\n"}, []string{"a.yaml:4: error: descriptor a_b has the same name a_b as a=b at a.yaml:3, because the service joins a key and a value with _"}},
 		"the same key below":               {[]string{"domain: a\ndescriptors:\n- key: k\n  descriptors:\n  - key: a\n  - key: a\n"}, []string{"a.yaml:6: error: descriptor a is already defined at a.yaml:5; a key and a value can occur once in a list"}},
 		"share_threshold without wildcard": {[]string{"domain: a\ndescriptors:\n- {key: a, value: b, share_threshold: true}\n"}, []string{"a.yaml:3: error: share_threshold requires a value with a wildcard (*); remove share_threshold"}},
 		"an unknown unit":                  {[]string{"domain: a\ndescriptors:\n- key: a\n  rate_limit:\n    requests_per_unit: 1\n    unit: decade\n"}, []string{"a.yaml:6: error: unit is missing or unknown; the units are second, minute, hour, day, week, month, year"}},
@@ -96,16 +97,18 @@ func TestImport_ReportsWhatIsNotThePolicyOfALimit(t *testing.T) {
 		descriptor string
 		want       string
 	}{
-		"a limit above the maximum":  {"- key: a\n  rate_limit: {unit: hour, requests_per_unit: 1000000001}\n", "a.yaml:4: not imported: requests_per_unit is 1000000001, but a limit of Weir is at most 1000000000; use unlimited: true or a lower limit"},
-		"quota_mode":                 {"- key: a\n  quota_mode: true\n" + ok, "a.yaml:3: not imported: quota_mode denies a request only if all of its quota descriptors are over their limits, but in Weir each policy can deny; remove quota_mode if the limit can deny alone"},
-		"a value that is too long":   {"- key: a\n  value: " + strings.Repeat("v", 513) + "\n" + ok, "a.yaml:3: not imported: spec.match.descriptors[0].value: Too long: may not be more than 512 bytes"},
-		"replaces":                   {"- key: a\n  rate_limit: {unit: hour, requests_per_unit: 1, replaces: [{name: n}, {name: m}]}\n", "a.yaml:4: not imported: replaces switches off limits of other descriptors of the request (n, m), but in Weir all policies of a request apply; remove replaces, or leave the values out of those limits"},
-		"detailed_metric":            {"- key: a\n  detailed_metric: true\n" + ok, "a.yaml:4: note: detailed_metric has no effect: metrics of Weir have the policy as a label, never the values of requests"},
-		"metadata":                   {"- key: a\n  metadata: {x: y}\n" + ok, "a.yaml:4: note: metadata has no effect: the dynamic metadata of Weir contains the policy and its result"},
-		"a node without a limit":     {"- key: a\n  value: b\n", "a.yaml:3: note: a=b has no limit, so it does not need a policy: the policies for other values leave it out"},
-		"an unlimited node":          {"- key: a\n  rate_limit: {unlimited: true}\n", "a.yaml:4: note: a is unlimited, so it does not need a policy: the policies for other values leave it out"},
-		"a node that never applies":  {"- {key: a, value: \"*\", rate_limit: {unit: hour, requests_per_unit: 1}}\n- key: a\n" + ok, "a.yaml:4: note: a never applies, because another descriptor of this list has the value *"},
-		"a limit without its number": {"- key: a\n  rate_limit: {unit: hour}\n", "a.yaml:4: note: requests_per_unit is missing, which means 0: every request is denied"},
+		"a limit above the maximum":               {"- key: a\n  rate_limit: {unit: hour, requests_per_unit: 1000000001}\n", "a.yaml:4: not imported: requests_per_unit is 1000000001, but a limit of Weir is at most 1000000000; use unlimited: true or a lower limit"},
+		"quota_mode":                              {"- key: a\n  quota_mode: true\n" + ok, "a.yaml:3: not imported: quota_mode denies a request only if all of its quota descriptors are over their limits, but in Weir each policy can deny; remove quota_mode if the limit can deny alone"},
+		"a value that is too long":                {"- key: a\n  value: " + strings.Repeat("v", 513) + "\n" + ok, "a.yaml:3: not imported: spec.match.descriptors[0].value: Too long: may not be more than 512 bytes"},
+		"replaces":                                {"- key: a\n  rate_limit: {unit: hour, requests_per_unit: 1, replaces: [{name: n}, {name: m}]}\n", "a.yaml:4: not imported: replaces switches off limits of other descriptors of the request (n, m), but in Weir all policies of a request apply; remove replaces, or leave the values out of those limits"},
+		"detailed_metric":                         {"- key: a\n  detailed_metric: true\n" + ok, "a.yaml:4: note: detailed_metric has no effect: metrics of Weir have the policy as a label, never the values of requests"},
+		"metadata":                                {"- key: a\n  metadata: {x: y}\n" + ok, "a.yaml:4: note: metadata has no effect: the dynamic metadata of Weir contains the policy and its result"},
+		"a node without a limit":                  {"- key: a\n  value: b\n", "a.yaml:3: note: a=b has no limit, so it does not need a policy: the policies for other values leave it out"},
+		"an unlimited node":                       {"- key: a\n  rate_limit: {unlimited: true}\n", "a.yaml:4: note: a is unlimited, so it does not need a policy: the policies for other values leave it out"},
+		"a node that never applies":               {"- {key: a, value: \"*\", rate_limit: {unit: hour, requests_per_unit: 1}}\n- key: a\n" + ok, "a.yaml:4: note: a never applies, because another descriptor of this list has the value *"},
+		"a wildcard of another key":               {"- {key: user, value: \"*\", rate_limit: {unit: hour, requests_per_unit: 1}}\n- key: user_id\n" + ok, "a.yaml:3: difference: in the service, user=* also matches the key user_id, because it compares the key and the value joined with _; policies compare them separately"},
+		"a wildcard with a prefix of another key": {"- {key: user, value: \"i*\", rate_limit: {unit: hour, requests_per_unit: 1}}\n- {key: user_id, value: a, rate_limit: {unit: hour, requests_per_unit: 1}}\n- {key: user_id, value: b, rate_limit: {unit: hour, requests_per_unit: 1}}\n", "a.yaml:3: difference: in the service, user=i* also matches the key user_id, because it compares the key and the value joined with _; policies compare them separately"},
+		"a limit without its number":              {"- key: a\n  rate_limit: {unit: hour}\n", "a.yaml:4: note: requests_per_unit is missing, which means 0: every request is denied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			findings, _ := run(t, envoyratelimit.Options{}, "domain: shop\ndescriptors:\n"+tc.descriptor)
@@ -263,6 +266,22 @@ func TestImport_WritesValuesOfTheSourceInOneLine(t *testing.T) {
 		}
 		if len(findings) != 3 {
 			t.Errorf("%s: findings %q, want 3", name, findings)
+		}
+	}
+}
+
+func TestImport_AcceptsWildcardsOfOneKey(t *testing.T) {
+	for _, list := range []string{
+		"- {key: user, value: \"x*\"}\n- key: user_id\n",         // no value of user_id begins with x
+		"- {key: user_id, value: \"7*\"}\n- key: user\n",         // only values of user that begin with id_7
+		"- {key: user, value: \"*\"}\n- {key: user, value: i}\n", // the same key
+		"- {key: user, value: \"*\"}\n- {key: users}\n",          // another word
+	} {
+		findings, _ := run(t, envoyratelimit.Options{}, "domain: shop\ndescriptors:\n"+list)
+		for _, f := range findings {
+			if strings.Contains(f, "difference") {
+				t.Errorf("%s: %s", list, f)
+			}
 		}
 	}
 }

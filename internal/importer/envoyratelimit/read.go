@@ -69,17 +69,21 @@ func (r *reader) descriptors(n importer.Node) []*descriptor {
 	return list
 }
 
-// unique reports descriptors of one level with the same key and value.
+// unique reports descriptors of one level with the same key and value. The service joins them to one name.
 func (r *reader) unique(list []*descriptor) {
-	type entry struct{ key, value string }
-	first := map[entry]*descriptor{}
+	first := map[string]*descriptor{}
 	for _, d := range list {
-		if other := first[entry{d.key, d.value}]; other != nil && other != d {
+		switch other := first[d.joined()]; {
+		case other == nil:
+			first[d.joined()] = d
+		case other == d:
+		case other.key == d.key:
 			r.out.Add(d.Place, importer.Invalid, "descriptor %s is already defined at %s:%d; a key and a value can occur once in a list",
 				d.name(), other.File, other.Line)
-			continue
+		default:
+			r.out.Add(d.Place, importer.Invalid, "descriptor %s has the same name %s as %s at %s:%d, because the service joins a key and a value with _",
+				d.name(), d.joined(), other.name(), other.File, other.Line)
 		}
-		first[entry{d.key, d.value}] = d
 	}
 }
 
