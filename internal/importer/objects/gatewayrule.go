@@ -142,15 +142,19 @@ func (r *gatewayRule) query(n importer.Node) {
 }
 
 func (r *gatewayRule) methods(f importer.Field) {
+	known := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"}
 	var plain, inverted []string
 	for _, n := range f.Value.Items("methods") {
-		if c := r.condition(n); c.invert {
+		switch c := r.condition(n); {
+		case !slices.Contains(known, c.value):
+			n.Report(importer.Invalid, "unknown method %q; the methods are %s", c.value, strings.Join(known, ", "))
+		case c.invert:
 			inverted = append(inverted, c.value)
-		} else {
+		default:
 			plain = append(plain, c.value)
 		}
 	}
-	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"} {
+	for _, method := range known {
 		// Methods are alternatives. Two inverted methods together select every method.
 		if slices.Contains(plain, method) || len(inverted) > 0 && (len(inverted) > 1 || inverted[0] != method) {
 			r.match.Methods = append(r.match.Methods, v1alpha1.Method(method))

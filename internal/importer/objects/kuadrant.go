@@ -86,6 +86,7 @@ func (k *kuadrantPolicy) limit(limit importer.Field) {
 		return
 	}
 	for i, n := range rates {
+		before := k.out.Count(importer.NotImported)
 		spec := v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisCustom, Algorithm: v1alpha1.FixedWindow, Identifier: all()}
 		spec.Match = &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{Expression: new(v1alpha1.Expression(strings.Join(conditions, " && ")))}}
 		if len(counters) > 0 {
@@ -102,6 +103,9 @@ func (k *kuadrantPolicy) limit(limit importer.Field) {
 			default:
 				unsupported(k.out, f, "unknown field of a rate")
 			}
+		}
+		if k.out.Count(importer.NotImported) > before {
+			continue
 		}
 		path := []string{k.Name, limit.Key}
 		if len(rates) > 1 {

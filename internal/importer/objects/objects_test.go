@@ -143,3 +143,20 @@ func TestImport_ReportsItsKindsInOtherGroups(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestEnvoyGateway_RejectsUnknownMethods(t *testing.T) {
+	got := findings(objects.EnvoyGateway, "apiVersion: gateway.envoyproxy.io/v1alpha1\nkind: BackendTrafficPolicy\nspec:\n  targetRef: {kind: HTTPRoute, name: a}\n"+
+		"  rateLimit: {global: {rules: [{limit: {requests: 1, unit: Hour}, clientSelectors: [{methods: [{value: get}]}]}]}}\n")
+	want := []string{`a.yaml:5: error: unknown method "get"; the methods are GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT, TRACE`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestKuadrant_DoesNotImportARateWithAnUnknownField(t *testing.T) {
+	result := objects.Kuadrant([]policyfile.File{{Name: "a.yaml", Content: []byte("apiVersion: kuadrant.io/v1\nkind: RateLimitPolicy\nspec:\n" +
+		"  targetRef: {kind: HTTPRoute, name: a}\n  limits: {all: {rates: [{limit: 1, window: 1h, burst: 3}, {limit: 9, window: 1d}]}}\n")}})
+	if len(result.Policies) != 1 || result.Policies[0].Spec.Limit != 9 || result.Count(importer.NotImported) != 1 {
+		t.Errorf("policies %v, findings %v", result.Policies, result.Findings)
+	}
+}
