@@ -127,7 +127,8 @@ func importFrom(source importSource) *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&target.directory, "output", "o", "",
 		"directory for the policies, which is created if it is missing. Existing files of the same names are replaced")
-	cmd.Flags().BoolVar(&target.partial, "partial", false, "write the policies even if parts of the source are not imported, or the policies decide in another way")
+	cmd.Flags().BoolVar(&target.partial, "partial", false,
+		"write the policies even if parts of the source are not imported, or the policies decide in another way")
 	cmd.Flags().BoolVar(&target.shadow, "shadow", false, "write all policies with enforcement Shadow, to compare their decisions before they deny requests")
 	return cmd
 }

@@ -1,7 +1,7 @@
 // Package importer converts the configuration of other rate limiters to policies.
 //
 // Each importer is a package below this one. It reads files with [Read] and returns a [Result]: policies, and a [Finding] for each part of
-// the configuration that becomes no policy or a policy that differs. This package writes and validates the policies.
+// the configuration that is not imported, or that becomes a policy with a difference. This package writes and validates the policies.
 package importer
 
 import (

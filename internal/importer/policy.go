@@ -40,8 +40,8 @@ type Policy struct {
 // maxName is the maximum length of the name of a policy.
 const maxName = 63
 
-// isCluster reports whether the policy is a ClusterRateLimitPolicy. No namespace has a name that is no DNS label, and policies in a namespace
-// called cluster are not enforced.
+// isCluster reports whether the policy is a ClusterRateLimitPolicy. A namespace must have a DNS label as its name, and policies in a
+// namespace called cluster are not enforced.
 func (p *Policy) isCluster() bool {
 	return p.Cluster || p.Domain == "cluster" || len(validation.IsDNS1123Label(p.Domain)) > 0
 }

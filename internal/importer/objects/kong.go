@@ -133,7 +133,8 @@ func (k *kongPlugin) convert() {
 		if k.by.Key != "" {
 			at = k.by.Place
 		}
-		k.out.Add(at, importer.NotImported, "limit_by %s: only Kong knows its consumers and credentials; use limit_by: header with the header in which your proxy sends the identity", k.limitBy)
+		k.out.Add(at, importer.NotImported, "limit_by %s: only Kong knows its consumers and credentials; use limit_by: header with "+
+			"the header in which your proxy sends the identity", k.limitBy)
 		return
 	}
 	domain, isCluster := k.Namespace, k.Kind == "KongClusterPlugin"
