@@ -23,7 +23,13 @@ func (g *Gate) Endpoint(shed Counter) *Endpoint { return &Endpoint{gate: g, shed
 func (e *Endpoint) Enter() bool { return e == nil || e.count(e.gate.Enter()) }
 
 // Announce is [Gate.Announce].
-func (e *Endpoint) Announce() bool { return e == nil || e.count(e.gate.Announce()) }
+func (e *Endpoint) Announce() (Announcement, bool) {
+	if e == nil {
+		return Announcement{}, true
+	}
+	a, admitted := e.gate.Announce()
+	return a, e.count(admitted)
+}
 
 func (e *Endpoint) count(admitted bool) bool {
 	if !admitted {
@@ -33,9 +39,12 @@ func (e *Endpoint) count(admitted bool) bool {
 }
 
 // Begin is [Gate.Begin].
-func (e *Endpoint) Begin() {
+func (e *Endpoint) Begin(a Announcement) bool { return e == nil || e.count(e.gate.Begin(a)) }
+
+// Withdraw is [Gate.Withdraw].
+func (e *Endpoint) Withdraw(a Announcement) {
 	if e != nil {
-		e.gate.Begin()
+		e.gate.Withdraw(a)
 	}
 }
 

@@ -26,17 +26,27 @@ const (
 // admits everything. A Gate is safe for concurrent use.
 type Gate struct {
 	limit     atomic.Int64
-	announced atomic.Int64 // requests that have not begun yet
+	announced atomic.Pointer[announced]
 	running   atomic.Int64
 	rejected  atomic.Int64 // since the last measurement
 	most      int64        // the limit of a process that keeps up
 	log       *slog.Logger
 }
 
+// announced counts the requests that were announced and have not begun: those since the last measurement, and those of the interval
+// before it. Older ones do not count. Their callers are slow, or they will never begin.
+type announced struct{ current, previous *atomic.Int64 }
+
+func (a *announced) count() int64 { return a.current.Load() + a.previous.Load() }
+
+// Announcement is a request that was announced.
+type Announcement struct{ counter *atomic.Int64 }
+
 // NewGate returns a Gate for a process with that number of processors.
 func NewGate(processors int, log *slog.Logger) *Gate {
 	g := &Gate{log: log, most: int64(processors) * perProcessor}
 	g.limit.Store(g.most)
+	g.announced.Store(&announced{new(atomic.Int64), new(atomic.Int64)})
 	return g
 }
 
@@ -52,25 +62,38 @@ func (g *Gate) Enter() bool {
 	return true
 }
 
-// Announce is Enter for a request that has not been read yet. If it returns true, the caller calls Begin when it handles the
-// request, and Leave afterwards. A request that is never handled, because it cannot be read, is forgotten when the process
-// keeps up again.
-func (g *Gate) Announce() bool {
+// Announce is Enter for a request that has not been read yet. If it returns true, the caller calls Begin when it has read the
+// request, or Withdraw if it cannot read it. A request for which it calls neither is forgotten.
+func (g *Gate) Announce() (Announcement, bool) {
+	if g == nil {
+		return Announcement{}, true
+	}
+	if g.isFull() {
+		return Announcement{}, false
+	}
+	a := Announcement{g.announced.Load().current}
+	a.counter.Add(1)
+	return a, true
+}
+
+// Begin reports whether the process can handle a request that was announced. If so, the caller calls Leave when it has. It rejects
+// only requests that were announced so long ago that they are forgotten.
+func (g *Gate) Begin(a Announcement) bool {
 	if g == nil {
 		return true
 	}
-	if g.isFull() {
-		return false
+	if now := g.announced.Load(); a.counter != now.current && a.counter != now.previous {
+		return g.Enter()
 	}
-	g.announced.Add(1)
+	g.running.Add(1)
+	g.Withdraw(a)
 	return true
 }
 
-// Begin starts a request that was announced.
-func (g *Gate) Begin() {
-	if g != nil {
-		g.announced.Add(-1)
-		g.running.Add(1)
+// Withdraw ends a request that was announced and does not begin.
+func (g *Gate) Withdraw(a Announcement) {
+	if a.counter != nil {
+		a.counter.Add(-1)
 	}
 }
 
@@ -83,12 +106,14 @@ func (g *Gate) Leave() {
 
 // isFull counts the requests that it rejects.
 func (g *Gate) isFull() bool {
-	full := g.running.Load()+g.announced.Load() >= g.limit.Load()
+	full := g.inProgress() >= g.limit.Load()
 	if full {
 		g.rejected.Add(1)
 	}
 	return full
 }
+
+func (g *Gate) inProgress() int64 { return g.running.Load() + g.announced.Load().count() }
 
 // Run adapts the limit to the measured delay until ctx is done.
 func (g *Gate) Run(ctx context.Context, delay func() time.Duration) {
@@ -108,7 +133,8 @@ func (g *Gate) Run(ctx context.Context, delay func() time.Duration) {
 
 // adapt applies one measurement, and returns the time until the next one.
 func (g *Gate) adapt(control *controller, delay time.Duration) time.Duration {
-	inProgress := g.running.Load() + g.announced.Load()
+	inProgress := g.inProgress()
+	g.announced.Store(&announced{current: new(atomic.Int64), previous: g.announced.Load().current})
 	before := control.limit
 	limit := control.step(delay, inProgress, g.rejected.Swap(0))
 	g.limit.Store(limit)
@@ -118,11 +144,8 @@ func (g *Gate) adapt(control *controller, delay time.Duration) time.Duration {
 	case before != g.most && limit == g.most:
 		g.log.Info("no longer overloaded")
 	}
-	if limit == g.most {
-		g.announced.Store(0) // those that were never handled
-		if inProgress == 0 {
-			return idleInterval
-		}
+	if limit == g.most && inProgress == 0 {
+		return idleInterval
 	}
 	return busyInterval
 }

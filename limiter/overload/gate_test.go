@@ -85,36 +85,85 @@ func TestGate_CountsAnnouncedRequests(t *testing.T) {
 	g := NewGate(2, slog.New(slog.DiscardHandler))
 	e := g.Endpoint(&shed)
 	g.limit.Store(2)
+	var all [3]Announcement
 	for i, want := range []bool{true, true, false} {
-		if got := e.Announce(); got != want {
+		var got bool
+		if all[i], got = e.Announce(); got != want {
 			t.Errorf("request %d admitted: %t, want %t", i+1, got, want)
 		}
 	}
 	if e.Enter() {
 		t.Error("entered although two requests were announced")
 	}
-	e.Begin()
-	if e.Announce() {
+	if !e.Begin(all[0]) {
+		t.Error("a request did not begin that was announced")
+	}
+	if _, admitted := e.Announce(); admitted {
 		t.Error("admitted although one request was announced and one is running")
 	}
 	e.Leave()
-	if !e.Announce() || shed.Load() != 3 {
+	if !e.Enter() || shed.Load() != 3 {
 		t.Errorf("not admitted after one request ended, or %d counted as shed, want 3", shed.Load())
+	}
+	e.Withdraw(all[1])
+	if !e.Enter() {
+		t.Error("not admitted after an announced request was withdrawn")
 	}
 }
 
-// A caller can close the connection after the headers of a request.
-func TestGate_ForgetsAnnouncedRequestsThatNeverBegin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, _, _ := overloadedGate(t)
-		for range 100 {
-			g.Announce()
+// A caller can send the headers of a request and no body, during an overload too.
+func TestGate_ForgetsAnnouncedRequestsThatDoNotBegin(t *testing.T) {
+	for _, limit := range []int64{2048, 500} {
+		var shed counter
+		g := NewGate(2, slog.New(slog.DiscardHandler))
+		control := newController(g.most)
+		control.limit = limit
+		g.limit.Store(limit)
+		e := g.Endpoint(&shed)
+		var old Announcement
+		for range limit {
+			old, _ = e.Announce()
 		}
-		time.Sleep(time.Second)
-		if got := g.announced.Load(); got != 0 {
-			t.Errorf("%d requests announced, want 0", got)
+		g.adapt(control, targetDelay)
+		if e.Enter() {
+			t.Errorf("limit %d: entered after one measurement", limit)
 		}
-	})
+		g.adapt(control, targetDelay)
+		if got := enter(e, 3000); int64(got) != g.limit.Load() {
+			t.Errorf("limit %d: %d requests entered after two measurements, want %d", limit, got, g.limit.Load())
+		}
+		before := shed.Load()
+		if e.Begin(old) || shed.Load() != before+1 {
+			t.Errorf("limit %d: a forgotten request began although the gate was full, or was not counted", limit)
+		}
+		e.Leave()
+		if !e.Begin(old) || g.inProgress() != g.limit.Load() {
+			t.Errorf("limit %d: a forgotten request did not begin, or %d are in progress", limit, g.inProgress())
+		}
+	}
+}
+
+// The overload begins while requests are announced.
+func TestGate_AdmitsNoMoreThanItsLimitWhenAnnouncedRequestsHaveBegunLate(t *testing.T) {
+	g := NewGate(1, slog.New(slog.DiscardHandler))
+	control := newController(g.most)
+	for range 3 {
+		var announced []Announcement
+		for range 1000 {
+			a, _ := g.Announce()
+			announced = append(announced, a)
+		}
+		g.adapt(control, 2*targetDelay)
+		g.adapt(control, 2*targetDelay)
+		for _, a := range announced {
+			if g.Begin(a) {
+				g.Leave()
+			}
+		}
+	}
+	if got := enter(g.Endpoint(new(counter)), 5000); int64(got) != g.limit.Load() {
+		t.Errorf("%d requests entered, want %d", got, g.limit.Load())
+	}
 }
 
 func TestEndpoint_CountsRequestsThatTheStoreDidNotDecide(t *testing.T) {
@@ -132,10 +181,11 @@ func TestGate_NilAdmitsEverything(t *testing.T) {
 	var g *Gate
 	var none *Endpoint
 	for name, e := range map[string]*Endpoint{"gate": g.Endpoint(new(counter)), "endpoint": none} {
-		if !e.Enter() || !e.Announce() {
+		announced, admitted := e.Announce()
+		if !e.Enter() || !admitted || !e.Begin(announced) {
 			t.Errorf("nil %s rejects", name)
 		}
-		e.Begin()
+		e.Withdraw(announced)
 		e.Leave()
 		e.Failed(nil)
 	}

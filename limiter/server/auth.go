@@ -57,11 +57,11 @@ func (d *authEndpoint) serve(w http.ResponseWriter, r *http.Request, domain stri
 		bad.Write(w)
 		return
 	}
-	var answer engine.Answer
-	var err error
-	if !gated(d.gate, w, func() { answer, err = d.engine.Check(r.Context(), &check) }) { // a request that waits for its turn below takes no CPU
+	if !d.gate.Enter() {
+		rejectOverloaded(w)
 		return
 	}
+	answer, err := decide(r.Context(), d.engine, &check, d.gate) // a request that waits for its turn below takes no CPU
 	d.seconds.Observe(time.Since(began).Seconds())
 	if err != nil {
 		d.gate.Failed(err)

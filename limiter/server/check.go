@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,12 +36,22 @@ type checkEndpoint struct {
 
 func (d *checkEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
+	announced, admitted := d.gate.Announce()
+	if !admitted {
+		rejectOverloaded(w)
+		return
+	}
 	check, bad := d.read(w, r)
 	if bad != nil {
+		d.gate.Withdraw(announced)
 		bad.Write(w)
 		return
 	}
-	decision, err := d.engine.Check(r.Context(), &check)
+	if !d.gate.Begin(announced) {
+		rejectOverloaded(w)
+		return
+	}
+	decision, err := decide(r.Context(), d.engine, &check, d.gate)
 	if err != nil {
 		d.gate.Failed(err)
 		reply.Unavailable(err).Write(w)
@@ -48,6 +59,12 @@ func (d *checkEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	d.write(w, &decision)
 	d.seconds.Observe(time.Since(began).Seconds())
+}
+
+// decide decides a request that has entered the gate, which it leaves. A caller that reads its response slowly costs only memory.
+func decide(ctx context.Context, e *engine.Engine, check *engine.Check, gate *overload.Endpoint) (engine.Answer, error) {
+	defer gate.Leave()
+	return e.Check(ctx, check)
 }
 
 // read returns the check in the body of r.

@@ -2,10 +2,13 @@ package server
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -74,6 +77,39 @@ func TestHandler_RejectsRequestsWhileTheProcessIsOverloaded(t *testing.T) {
 	if w := ask(); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"remaining":2`) {
 		t.Errorf("after the overload: %d %s, want the first unit spent", w.Code, w.Body)
 	}
+}
+
+// A caller can send the headers of a request and half of its body.
+func TestHandler_AdmitsRequestsWhileBodiesDoNotArrive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := overload.NewGate(1, discard())
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { gate.Run(ctx, func() time.Duration { return 0 }) })
+		h := NewHandler(Options{
+			Engine: newEngine(t, atNoon(), tenantRule("a", 3)), Style: reply.RateLimitHeaders,
+			Metrics: NewMetrics(prometheus.NewRegistry()), Log: discard(), Gate: gate,
+		})
+		body, callers := io.Pipe()
+		for range 1024 {
+			running.Go(func() {
+				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/check", body))
+			})
+		}
+		synctest.Wait()
+		if w := post(h, acme); w.Code != http.StatusServiceUnavailable {
+			t.Errorf("%d with 1024 requests that have just arrived, want 503", w.Code)
+		}
+		time.Sleep(200 * time.Millisecond) // two measurements
+		for range 2 {
+			if w := post(h, acme); w.Code != http.StatusOK {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+		}
+		_ = callers.Close()
+		cancel()
+		running.Wait()
+	})
 }
 
 // overloadedStore makes no calls.

@@ -74,7 +74,7 @@ func NewHandler(o Options) http.Handler {
 	// Not a ServeMux: it redirects //v1/check, and callers do not follow a redirect with a body.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/check" {
-			gated(check.gate, w, func() { check.ServeHTTP(w, r) })
+			check.ServeHTTP(w, r)
 			return
 		}
 		if domain, is := strings.CutPrefix(r.URL.Path, "/v1/auth/"); is && domain != "" && !strings.Contains(domain, "/") {
@@ -85,13 +85,5 @@ func NewHandler(o Options) http.Handler {
 	})
 }
 
-// gated handles a request if gate admits it. Otherwise it rejects the request and returns false.
-func gated(gate *overload.Endpoint, w http.ResponseWriter, handle func()) bool {
-	if !gate.Enter() {
-		reply.Unavailable(limiter.ErrOverloaded).Write(w)
-		return false
-	}
-	defer gate.Leave()
-	handle()
-	return true
-}
+// rejectOverloaded writes the response to a request that a gate has rejected.
+func rejectOverloaded(w http.ResponseWriter) { reply.Unavailable(limiter.ErrOverloaded).Write(w) }

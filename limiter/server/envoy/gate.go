@@ -16,17 +16,34 @@ import (
 // gates are the gates of the methods, by their full names.
 type gates map[string]*overload.Endpoint
 
+// announcement is the key of the overload.Announcement in the context of a call.
+type announcement struct{}
+
 // register registers a service whose calls pass the gate. The calls are rejected before they are read: then a rejected call costs a
-// fraction of one that is answered.
+// fraction of one that is answered. They begin when their message has been read: until then a slow caller costs only memory.
 func (g gates) register(s *grpc.Server, service *grpc.ServiceDesc, implementation any, gate *overload.Endpoint) {
 	gated := *service
 	gated.Methods = nil
 	for _, method := range service.Methods {
 		handle := method.Handler
 		method.Handler = func(srv any, ctx context.Context, read func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-			gate.Begin()
-			defer gate.Leave()
-			return handle(srv, ctx, read, interceptor)
+			announced, _ := ctx.Value(announcement{}).(overload.Announcement)
+			began := false
+			defer func() {
+				if began {
+					gate.Leave()
+				}
+			}()
+			return handle(srv, ctx, func(message any) error {
+				if err := read(message); err != nil {
+					gate.Withdraw(announced)
+					return err
+				}
+				if began = gate.Begin(announced); !began {
+					return errOverloaded()
+				}
+				return nil
+			}, interceptor)
 		}
 		g["/"+service.ServiceName+"/"+method.MethodName] = gate
 		gated.Methods = append(gated.Methods, method)
@@ -36,11 +53,20 @@ func (g gates) register(s *grpc.Server, service *grpc.ServiceDesc, implementatio
 
 // tap is called for each call, in the goroutine that reads the connection.
 func (g gates) tap() tap.ServerInHandle {
-	overloaded := status.Error(codes.Unavailable, reply.Unavailable(limiter.ErrOverloaded).Detail)
+	overloaded := errOverloaded()
 	return func(ctx context.Context, info *tap.Info) (context.Context, error) {
-		if gate, gated := g[info.FullMethodName]; gated && !gate.Announce() {
+		gate, gated := g[info.FullMethodName]
+		if !gated {
+			return ctx, nil
+		}
+		announced, admitted := gate.Announce()
+		if !admitted {
 			return ctx, overloaded
 		}
-		return ctx, nil
+		return context.WithValue(ctx, announcement{}, announced), nil
 	}
+}
+
+func errOverloaded() error {
+	return status.Error(codes.Unavailable, reply.Unavailable(limiter.ErrOverloaded).Detail)
 }

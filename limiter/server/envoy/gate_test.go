@@ -8,6 +8,8 @@ import (
 	"time"
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
@@ -82,6 +84,35 @@ func TestServer_RejectsCallsWhileTheProcessIsOverloaded(t *testing.T) {
 			t.Fatalf("call %d was rejected, because those before it did not leave the gate", i)
 		}
 	}
+}
+
+// A client can open streams and send no message.
+func TestServer_AdmitsCallsWhileStreamsAreSilent(t *testing.T) {
+	const streams = maxStreams - 1 // of one connection; the last one is for the call
+	gate := overload.NewGate(1, slog.New(slog.DiscardHandler))
+	for range 1024 - streams {
+		gate.Enter()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		gate.Run(ctx, func() time.Duration { return 0 })
+	}()
+	defer func() { cancel(); <-ended }()
+	var rls counter
+	w := serve(t, Options{Engine: newEngine(t, noon(), per("a", 5, time.Minute, "tenant")), RateLimitGate: gate.Endpoint(&rls)})
+	for range streams {
+		stream, err := w.conn.NewStream(ctx, &grpc.StreamDesc{}, ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stream.CloseSend()
+	}
+	fixture.Await(t, "a call is admitted", func() bool {
+		_, err := w.rls.ShouldRateLimit(t.Context(), request(describe("tenant=acme")))
+		return err == nil
+	})
 }
 
 func second[T any](_ T, err error) error { return err }
