@@ -58,7 +58,7 @@ func (e *entry) plan(l *Leases, c *limiter.Charge, now instant) int64 {
 		used: e.used, over: time.Duration(now - e.since), remaining: e.left, cost: c.Units(),
 	}
 	if h := e.lease.Load(); h != nil {
-		left := max(0, h.units.Load())
+		left := h.unused()
 		n.used += h.size - left
 		n.previous = h.size
 		if now < h.until {

@@ -8,12 +8,12 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// ended is the number of units of a lease that has ended. Units that are given back to it do not make it positive.
+// ended is added to the units of a lease that ends. Units that are given back to it do not make it positive.
 const ended = math.MinInt64 / 2
 
 // held is one lease. All fields except units are immutable.
 type held struct {
-	units atomic.Int64 // that are left; negative after the end
+	units atomic.Int64 // that are left, see unused; negative after the end
 	_     [56]byte     // the fields below are read by every request, and units is written by them: keep them in separate cache lines
 
 	key          string
@@ -62,6 +62,15 @@ func (h *held) refund(n int64) int64 {
 	}
 }
 
+// unused returns the units that no request has used, also after the end.
+func (h *held) unused() int64 {
+	left := h.units.Load()
+	if left < 0 {
+		left -= ended
+	}
+	return left
+}
+
 // end ends the lease and returns the units that are left. It reports false if the lease has ended before.
 func (h *held) end() (rest int64, first bool) {
 	for {
@@ -69,7 +78,7 @@ func (h *held) end() (rest int64, first bool) {
 		if rest < 0 {
 			return 0, false
 		}
-		if h.units.CompareAndSwap(rest, ended) {
+		if h.units.CompareAndSwap(rest, ended+rest) {
 			return rest, true
 		}
 	}

@@ -193,6 +193,33 @@ func TestSpend_LeasesAtMostTheShareOfTheReplica(t *testing.T) {
 	}
 }
 
+// Units that went back to the store are no demand.
+func TestSpend_ALeaseThatEndedUnusedIsNoDemand(t *testing.T) {
+	w := newWorld()
+	c := charge(t, limiter.SlidingWindowCounter, 100_000, time.Minute)
+	request := func(pause time.Duration) {
+		for range pause / (10 * time.Millisecond) {
+			w.now = w.now.Add(10 * time.Millisecond)
+			w.Tick(t.Context())
+		}
+		w.decide(t, c)
+	}
+	for range 50 {
+		request(10 * time.Millisecond)
+	}
+	request(1060 * time.Millisecond) // the demand before it counts
+	busy, _ := w.units(t)
+	if busy["leased"] == 0 {
+		t.Fatal("a busy counter was not leased")
+	}
+	for range 20 {
+		request(1060 * time.Millisecond)
+	}
+	if slow, _ := w.units(t); slow["leased"] > busy["leased"] {
+		t.Errorf("leased %v units for one request in each 1.06 s, want 0", slow["leased"]-busy["leased"])
+	}
+}
+
 func TestSpend_LeasesShrinkNearTheLimit(t *testing.T) {
 	w := newWorld()
 	c := charge(t, limiter.SlidingWindowLog, 1000, time.Minute)
