@@ -11,7 +11,11 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
-// Refund implements limiter.Store. Refunds on one server share a round trip.
+// maxRefundUnits bounds the units of the limits of the logs in one script. A refund moves the units of a log that were spent after it, and
+// Redis answers no other call meanwhile.
+const maxRefundUnits = limiter.MaxLogUnits
+
+// Refund implements limiter.Store. Refunds on one server share a script.
 func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
 	var errs []error
 	for len(refunds) > 0 {
@@ -26,13 +30,23 @@ func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
 func (s *Store) refundsPerCall(refunds []limiter.Refund) int {
 	_, cluster := s.client.Cluster()
 	keys := make(map[string]bool, len(refunds))
+	units := int64(0)
 	for i, r := range refunds {
-		if keys[r.Key] || cluster && hashTag(r.Key) != hashTag(refunds[0].Key) {
+		units += logUnits(r.Limit)
+		if keys[r.Key] || i > 0 && units > maxRefundUnits || cluster && hashTag(r.Key) != hashTag(refunds[0].Key) {
 			return i
 		}
 		keys[r.Key] = true
 	}
 	return len(refunds)
+}
+
+// logUnits is the greatest number of units that a refund can move.
+func logUnits(limit limiter.Limit) int64 {
+	if limit.Algorithm() == limiter.SlidingWindowLog {
+		return limit.Units()
+	}
+	return 0
 }
 
 // refundInSlot runs refund.lua, with its own timeout, for refunds whose keys are in one slot.

@@ -12,15 +12,18 @@ local function ring_time(ring, i)
   return 0
 end
 
--- ring_live_times returns the times of the units that have not expired, as bytes. It returns '' if slots are missing.
-local function ring_live_times(ring)
-  if ring.live == 0 then return '' end
-  local slot = (ring.first + ring.expired) % ring.capacity
-  local before_end = min(ring.live, ring.capacity - slot)
+-- ring_times returns the times of count units from unit i, as bytes. It returns '' if slots are missing.
+local function ring_times(ring, i, count)
+  if count == 0 then return '' end
+  local slot = (ring.first + i) % ring.capacity
+  local before_end = min(count, ring.capacity - slot)
   local times = ring_bytes(ring, ring.header + WIDTH * slot, WIDTH * before_end)
-  if before_end < ring.live then times = times .. ring_bytes(ring, ring.header, WIDTH * (ring.live - before_end)) end
-  return #times == WIDTH * ring.live and times or ''
+  if before_end < count then times = times .. ring_bytes(ring, ring.header, WIDTH * (count - before_end)) end
+  return #times == WIDTH * count and times or ''
 end
+
+-- ring_live_times returns the times of the units that have not expired, as bytes. It returns '' if slots are missing.
+local function ring_live_times(ring) return ring_times(ring, ring.expired, ring.live) end
 
 -- ring_read_header returns the first bytes of the value; nil if the key is not a string.
 local function ring_read_header(key)

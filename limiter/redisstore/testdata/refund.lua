@@ -250,15 +250,18 @@ local function ring_time(ring, i)
   return 0
 end
 
--- ring_live_times returns the times of the units that have not expired, as bytes. It returns '' if slots are missing.
-local function ring_live_times(ring)
-  if ring.live == 0 then return '' end
-  local slot = (ring.first + ring.expired) % ring.capacity
-  local before_end = min(ring.live, ring.capacity - slot)
+-- ring_times returns the times of count units from unit i, as bytes. It returns '' if slots are missing.
+local function ring_times(ring, i, count)
+  if count == 0 then return '' end
+  local slot = (ring.first + i) % ring.capacity
+  local before_end = min(count, ring.capacity - slot)
   local times = ring_bytes(ring, ring.header + WIDTH * slot, WIDTH * before_end)
-  if before_end < ring.live then times = times .. ring_bytes(ring, ring.header, WIDTH * (ring.live - before_end)) end
-  return #times == WIDTH * ring.live and times or ''
+  if before_end < count then times = times .. ring_bytes(ring, ring.header, WIDTH * (count - before_end)) end
+  return #times == WIDTH * count and times or ''
 end
+
+-- ring_live_times returns the times of the units that have not expired, as bytes. It returns '' if slots are missing.
+local function ring_live_times(ring) return ring_times(ring, ring.expired, ring.live) end
 
 -- ring_read_header returns the first bytes of the value; nil if the key is not a string.
 local function ring_read_header(key)
@@ -370,17 +373,32 @@ local function list_refund(value, now, charge, spent_at)
   return 'L' .. left, newest + charge.window
 end
 
+-- ring_overwrite replaces the times of units from unit i, as bytes.
+local function ring_overwrite(ring, i, times)
+  local slot = (ring.first + i) % ring.capacity
+  local before_end = WIDTH * (ring.capacity - slot)
+  call('SETRANGE', ring.key, RING_HEADER + WIDTH * slot, string.sub(times, 1, before_end))
+  if #times > before_end then call('SETRANGE', ring.key, RING_HEADER, string.sub(times, before_end + 1)) end
+end
+
+-- ring_refund moves only the units that were spent after the refunded ones: a log can have a million.
 local function ring_refund(key, now, charge, spent_at)
   local ring = ring_read(key, now, charge.window)
   if not ring then return false, true end
-  local times = ring_live_times(ring)
-  local left = log_remove(times, charge.cost, spent_at)
-  if #left == #times then return false end
-  if left == '' then return nil end
-  local newest = unpack_number(left, #left - WIDTH + 1)
-  if newest > ring.at then return false, true end
-  ring_rewrite(ring, left, max(ring.capacity, #left / WIDTH))
-  ring.newest = newest
+  local first = max(ring.expired, log_search(ring_time, ring, ring.length, spent_at))
+  local count = min(charge.cost, log_search(ring_time, ring, ring.length, spent_at + 1) - first)
+  if count <= 0 then return false, ring.is_corrupt end
+  if count == ring.live then return nil end
+  local newer = ring.length - first - count
+  local newest = ring_time(ring, newer > 0 and ring.length - 1 or first - 1)
+  local moved = ring_times(ring, first + count, newer)
+  if ring.is_corrupt or newest > ring.at or #moved < WIDTH * newer then return false, true end
+  if ring.header ~= RING_HEADER then
+    first = first - ring.expired
+    ring_rewrite(ring, ring_live_times(ring), ring.capacity)
+  end
+  ring_overwrite(ring, first, moved)
+  ring.length, ring.newest = ring.length - count, newest
   ring_write_header(ring)
   return false
 end
