@@ -14,7 +14,7 @@ const (
 	returnsPerCall = 128
 	// retryReturn is when units are returned that could not be returned because their counter was unavailable.
 	retryReturn = time.Second
-	// maxReturns bounds the returns that wait for unavailable counters.
+	// maxReturns bounds the returns that wait: for unavailable counters, and for a store that is slower than leases end.
 	maxReturns = 100_000
 )
 
@@ -85,30 +85,32 @@ func (l *Leases) rest(h *held, units int64) {
 		l.metrics.expired.Add(units)
 		return
 	}
-	l.schedule.give(giveUp{
+	l.giveUp(giveUp{
 		Refund:    limiter.Refund{Key: h.key, Limit: h.limit, Cost: units, At: h.at},
 		uselessAt: h.began.add(h.limit.Window()),
 	})
 }
 
+// giveUp schedules the return of units. If too many returns wait, the units expire.
+func (l *Leases) giveUp(units giveUp) {
+	if !l.schedule.give(units) {
+		l.metrics.expired.Add(units.Cost)
+	}
+}
+
 // sendReturns returns units to the store. A return that fails is not repeated, because it may have been counted.
 func (l *Leases) sendReturns(ctx context.Context, now instant) {
 	var refunds []limiter.Refund
-	var later []giveUp
-	ready := l.schedule.returnsBy(now)
-	for _, g := range ready {
+	for _, g := range l.schedule.returnsBy(now) {
 		switch {
 		case g.uselessAt <= now:
 			l.metrics.expired.Add(g.Cost)
-		case l.remote.Unavailable(g.Key) && len(later) < maxReturns:
+		case l.remote.Unavailable(g.Key):
 			g.tryAt = now.add(retryReturn)
-			later = append(later, g)
+			l.giveUp(g)
 		default:
 			refunds = append(refunds, g.Refund)
 		}
-	}
-	if len(later) > 0 {
-		l.schedule.give(later...)
 	}
 	for len(refunds) > 0 {
 		n := min(returnsPerCall, len(refunds))

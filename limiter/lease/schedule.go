@@ -31,12 +31,16 @@ func (s *schedule) add(at instant, e *entry) {
 	s.notify()
 }
 
-// give makes Run return units.
-func (s *schedule) give(units ...giveUp) {
+// give makes Run return units. It reports false if too many returns wait.
+func (s *schedule) give(units giveUp) bool {
 	s.mu.Lock()
-	s.returns = append(s.returns, units...)
+	fits := len(s.returns) < maxReturns
+	if fits {
+		s.returns = append(s.returns, units)
+	}
 	s.mu.Unlock()
 	s.notify()
+	return fits
 }
 
 func (s *schedule) notify() {

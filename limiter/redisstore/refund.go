@@ -15,19 +15,38 @@ import (
 // Redis answers no other call meanwhile.
 const maxRefundUnits = limiter.MaxLogUnits
 
-// Refund implements limiter.Store. Refunds on one server share a script.
+// Refund implements limiter.Store. Refunds on one server share a script. On a Redis Cluster, the scripts of several slots share a round trip
+// to each node.
 func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
+	cluster, isCluster := s.client.Cluster()
 	var errs []error
 	for len(refunds) > 0 {
-		n := s.refundsPerCall(refunds)
-		errs = append(errs, s.refundInSlot(ctx, refunds[:n]))
+		n := s.refundsPerScript(refunds)
+		if isCluster && n < len(refunds) {
+			n = refundsPerTrip(refunds)
+			errs = append(errs, s.refundAcross(ctx, cluster, refunds[:n])...)
+		} else {
+			errs = append(errs, s.refundInSlot(ctx, refunds[:n]))
+		}
 		refunds = refunds[n:]
 	}
 	return errors.Join(errs...)
 }
 
-// refundsPerCall returns the number of the first refunds that one script can make: of distinct keys and, on a Redis Cluster, in one slot.
-func (s *Store) refundsPerCall(refunds []limiter.Refund) int {
+// refundsPerTrip returns the number of the first refunds that share a round trip on a Redis Cluster. A node can run the scripts of a round
+// trip one after another without a pause, so they have the bound of one script.
+func refundsPerTrip(refunds []limiter.Refund) int {
+	units := int64(0)
+	for i, r := range refunds {
+		if units += logUnits(r.Limit); i > 0 && units > maxRefundUnits {
+			return i
+		}
+	}
+	return len(refunds)
+}
+
+// refundsPerScript returns the number of the first refunds that one script can make: of distinct keys and, on a Redis Cluster, in one slot.
+func (s *Store) refundsPerScript(refunds []limiter.Refund) int {
 	_, cluster := s.client.Cluster()
 	keys := make(map[string]bool, len(refunds))
 	units := int64(0)
@@ -59,18 +78,51 @@ func (s *Store) refundInSlot(ctx context.Context, refunds []limiter.Refund) erro
 	}
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
-	keys := make([]string, len(refunds))
-	args := append(make([]any, 0, 2+argumentsWidth*len(refunds)), s.now(), s.invalidations)
+	script, keys, args := s.refundRequest(refunds)
+	return s.refunded(refunds, redisclient.RunAs(ctx, s.client, redis.NewIntSliceCmd, script, keys, args))
+}
+
+// refundAcross runs refund.lua for each slot in one round trip, with its own timeout, except for slots whose node is unavailable.
+func (s *Store) refundAcross(ctx context.Context, cluster *redis.ClusterClient, refunds []limiter.Refund) (errs []error) {
+	var inSlots [][]limiter.Refund
+	for len(refunds) > 0 {
+		n := s.refundsPerScript(refunds)
+		if s.Unavailable(refunds[0].Key) {
+			errs = append(errs, redisclient.ErrUnavailable)
+		} else {
+			inSlots = append(inSlots, refunds[:n])
+		}
+		refunds = refunds[n:]
+	}
+	ctx, cancel := s.withTimeout(ctx)
+	defer cancel()
+	commands := redisclient.RunEach(ctx, s.client, cluster, redis.NewIntSliceCmd, len(inSlots),
+		func(i int) (redisclient.Script, []string, []any) { return s.refundRequest(inSlots[i]) })
+	for i, cmd := range commands {
+		errs = append(errs, s.refunded(inSlots[i], cmd))
+	}
+	return errs
+}
+
+// refundRequest returns the script that makes refunds, with its keys and arguments.
+func (s *Store) refundRequest(refunds []limiter.Refund) (script redisclient.Script, keys []string, args []any) {
+	keys = make([]string, len(refunds))
+	args = append(make([]any, 0, 2+argumentsWidth*len(refunds)), s.now(), s.invalidations)
 	for i, r := range refunds {
 		keys[i] = r.Key
 		args = append(appendLimit(args, r.Limit), r.Units(), int64(r.At))
 	}
-	corrupt, err := redisclient.RunAs(ctx, s.client, redis.NewIntSliceCmd, s.refund, keys, args).Result()
+	return s.refund, keys, args
+}
+
+// refunded returns the error of the script that makes refunds, and reports corrupt counters.
+func (s *Store) refunded(refunds []limiter.Refund, cmd *redis.IntSliceCmd) error {
+	corrupt, err := cmd.Result()
 	if err != nil {
-		return fmt.Errorf("run the refund script: %w", err)
+		return fmt.Errorf("run the refund script: %w", redisclient.WithKind(err))
 	}
 	if len(corrupt) > 0 {
-		s.reportCorrupt(corrupt, func(i int64) string { return keys[i] })
+		s.reportCorrupt(corrupt, func(i int64) string { return refunds[i].Key })
 	}
 	return nil
 }

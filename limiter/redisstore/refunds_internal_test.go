@@ -130,6 +130,67 @@ func setCalls(t *testing.T, client *redisclient.Client) (calls int) {
 	return calls
 }
 
+// On a Redis Cluster, the counters of different identifiers are in different slots.
+func TestRefund_SharesRoundTripsAcrossSlots(t *testing.T) {
+	node := fixture.RedisClusterNode(t)
+	client := openURL(t, node.URL()+"?addr="+node.Addr())
+	store := NewStore(client, patience)
+	limit, err := limiter.NewLimit(limiter.FixedWindow, 10, limiter.MaxWindow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refunds []limiter.Refund
+	for i := range 100 {
+		key := fmt.Sprintf("weir:{%d}", i)
+		spent, err := store.Spend(t.Context(), []limiter.Charge{{Key: key, Limit: limit, Cost: 5}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		refunds = append(refunds, limiter.Refund{Key: key, Limit: limit, Cost: 1, At: spent[0].At})
+	}
+	if err := store.Refund(t.Context(), refunds[:1]); err != nil { // loads the script
+		t.Fatal(err)
+	}
+	before := reads(t, client)
+	if err := store.Refund(t.Context(), append(refunds, refunds[0])); err != nil {
+		t.Fatal(err)
+	}
+	if n := reads(t, client) - before; n > 30 {
+		t.Errorf("the node read %d times for %d refunds, want a few", n, len(refunds)+1)
+	}
+	for i, r := range refunds {
+		want := int64(6)
+		if i == 0 {
+			want = 8 // three refunds
+		}
+		left, err := store.Peek(t.Context(), []limiter.Charge{{Key: r.Key, Limit: limit}})
+		if err != nil || left[0].Remaining != want {
+			t.Errorf("%s: %+v, %v; want %d units to remain", r.Key, left, err, want)
+		}
+	}
+	if err := client.Redis().Do(t.Context(), "ACL", "SETUSER", "default", "resetkeys", "~*{1}*", "~*{3}*").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Refund(t.Context(), refunds[1:4]); redisclient.Kind(err) != redisclient.KindDenied {
+		t.Errorf("got %v, want the error of slot 2", err)
+	}
+	left, err := store.Peek(t.Context(), []limiter.Charge{{Key: refunds[3].Key, Limit: limit}})
+	if err != nil || left[0].Remaining != 7 {
+		t.Errorf("after the slot that failed: %+v, %v; want 7 units to remain", left, err)
+	}
+}
+
+// reads returns how many times the server has read from connections.
+func reads(t *testing.T, client *redisclient.Client) (n int) {
+	t.Helper()
+	stats, err := client.Redis().InfoMap(t.Context(), "stats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = fmt.Sscanf(stats["Stats"]["total_reads_processed"], "%d", &n)
+	return n
+}
+
 // evalCalls returns the number of scripts that the server has run.
 func evalCalls(t *testing.T, server *fixture.RedisProcess) int {
 	t.Helper()
