@@ -1,10 +1,13 @@
 package redisstore
 
 import (
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
@@ -58,7 +61,8 @@ type result struct {
 //
 // The batcher does not decide for a process that cannot keep up which calls reach Redis in time: it sends the newest calls
 // first, so that most calls are decided early instead of all of them late, and drops calls that cannot be decided before
-// their deadline. Dropped calls fail with [limiter.ErrOverloaded]. They have not run, and are no evidence against Redis.
+// their deadline. Dropped calls fail with [limiter.ErrOverloaded], or with an error of [redisclient.KindPool] if Redis is so slow that
+// a process that keeps up could not decide them either. They have not run, and are no evidence of an outage.
 type batcher struct {
 	// send sends a batch, and stores the reply in every call. It returns by their deadlines, or as long after them as this
 	// process is late.
@@ -128,14 +132,24 @@ func (b *batcher) takeBatch() []*call {
 
 // dropHopeless fails the waiting calls that Redis can no longer decide before their deadline. The caller holds the lock.
 func (b *batcher) dropHopeless(now time.Time) {
-	soonest := now.Add(b.trips.shortest())
+	trip := b.trips.shortest()
+	soonest := now.Add(trip)
 	b.waiting = slices.DeleteFunc(b.waiting, func(c *call) bool {
 		hopeless := c.deadline.Before(soonest)
 		if hopeless {
-			c.settle(result{err: limiter.ErrOverloaded})
+			c.settle(result{err: c.notSent(now, trip)})
 		}
 		return hopeless
 	})
+}
+
+// notSent returns why a call was not sent. A process that keeps up sends a call when the next reply arrives, after one round trip
+// at most. If the call does not have the time for another one, Redis is too slow.
+func (c *call) notSent(now time.Time, trip time.Duration) error {
+	if now.Sub(c.began) > trip+c.deadline.Sub(c.began)/maxLateness {
+		return limiter.ErrOverloaded
+	}
+	return redisclient.WithKind(fmt.Errorf("not sent: Redis takes %v to reply: %w", trip, redis.ErrPoolTimeout))
 }
 
 // isLate reports whether a waiting call has waited for too long for a process that keeps up.

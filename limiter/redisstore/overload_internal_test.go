@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
 // slowBatcher returns a batcher in front of a Redis that takes a time for each batch, in a bubble of synctest, and a function that returns the modes of the
@@ -65,13 +66,45 @@ func TestBatcher_DropsCallsThatRedisCannotDecideInTime(t *testing.T) {
 				t.Errorf("%s: %v", name, got.err)
 			}
 		}
-		if got := <-hopeless; !errors.Is(got.err, limiter.ErrOverloaded) || got.took != 25*time.Millisecond {
-			t.Errorf("%v after %v, want ErrOverloaded after 25ms", got.err, got.took)
+		if got := <-hopeless; redisclient.Kind(got.err) != redisclient.KindPool || got.took != 25*time.Millisecond {
+			t.Errorf("%v after %v, want an error of the kind pool after 25ms", got.err, got.took)
 		}
 		if got := sent(); !slices.EqualFunc(got, [][]string{{"first"}, {"second"}, {"late"}}, slices.Equal) {
 			t.Errorf("batches %q", got)
 		}
 	})
+}
+
+// Redis takes 30 ms, and the timeout is 40 ms: a call that waits for a reply cannot be decided.
+func TestBatcher_ReportsASlowRedisInsteadOfAnOverload(t *testing.T) {
+	for name, test := range map[string]struct {
+		late time.Duration // by which the process reads the replies too late
+		want string        // the kind of the error, "" for an overload
+	}{
+		"in time":    {0, redisclient.KindPool},
+		"not late":   {5 * time.Millisecond, redisclient.KindPool}, // it waits for 34 ms: a round trip and a tenth of the timeout
+		"a bit late": {6 * time.Millisecond, ""},
+		"late":       {15 * time.Millisecond, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const trip = 30 * time.Millisecond
+				takes := trip
+				b := &batcher{send: func([]*call) { time.Sleep(takes) }}
+				<-start(b, "measured")
+				takes += test.late
+				for range mostInFlight {
+					start(b, "in flight")
+				}
+				time.Sleep(time.Millisecond)
+				got := <-start(b, "waiting")
+				if errors.Is(got.err, limiter.ErrOverloaded) != (test.want == "") || test.want != "" && redisclient.Kind(got.err) != test.want {
+					t.Errorf("%v after %v, want the kind %q", got.err, got.took, test.want)
+				}
+				time.Sleep(time.Second)
+			})
+		})
+	}
 }
 
 // Oldest first would decide each call shortly before its deadline.
