@@ -42,17 +42,18 @@ func besides(filters ...string) func(*testing.T, places) string {
                   - actions:
                     - request_headers: {header_name: x-tenant-id, descriptor_key: tenant}
 `
-		perRoute := "route: {cluster: shop}\n                typed_per_filter_config:\n"
+		var perRoute strings.Builder
+		perRoute.WriteString("route: {cluster: shop}\n                typed_per_filter_config:\n")
 		for _, name := range filters {
-			perRoute += "                  " + name + `:
+			perRoute.WriteString("                  " + name + `:
                     "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
                     rate_limits: [{actions: [{request_headers: {header_name: x-tenant-id, descriptor_key: tenant}}]}]
-`
+`)
 		}
 		const router = "          - name: envoy.filters.http.router\n"
 		second := "          - " + strings.ReplaceAll(strings.TrimSpace(secondFilter(t)), "\n", "\n            ") + "\n"
 		return replace(t, documentedConfig(t, p), "domain: shop                      # the namespace of the policies", "domain: existing",
-			route, perRoute, router, second+router)
+			route, perRoute.String(), router, second+router)
 	}
 }
 
