@@ -98,6 +98,7 @@ func (d *demo) startWeir(ctx context.Context) (err error) {
 	if err := d.kubectl(ctx, "apply", "--server-side", "-k", crds); err != nil {
 		return err
 	}
+	d.command("kubectl wait --for=condition=Established crd/limiters.weir.dev crd/ratelimitpolicies.weir.dev crd/clusterratelimitpolicies.weir.dev")
 	if err := d.kube.WaitForCRDs(ctx, "limiters.weir.dev", "ratelimitpolicies.weir.dev", "clusterratelimitpolicies.weir.dev"); err != nil {
 		return err
 	}
