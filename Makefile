@@ -83,6 +83,11 @@ bench: ## Compare decisions in Redis with other rate limiters (takes minutes; BE
 bench-endpoints: ## Compare the endpoints of a limiter with servers that answer without deciding (takes minutes; BENCH='-help' for flags)
 	@go run -C hack/bench ./endpoints $(BENCH)
 
+.PHONY: bench-compare
+bench-compare: ## Compare the endpoints of this tree with those of a revision (takes minutes; BASE=main; BENCH='-help' for flags)
+	@go build -C hack/bench -o ../../bin/bench-compare ./compare
+	@exec bin/bench-compare -base '$(BASE)' $(BENCH) # not go run, which replaces the exit code
+
 .PHONY: bench-go
 bench-go: ## Run the Go benchmarks
 	go test -run '^$$' -bench . -benchmem ./limiter/... ./internal/...

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"math/rand/v2"
+	"regexp"
+
+	"github.com/weir-dev/weir/hack/bench/rig"
+	"github.com/weir-dev/weir/hack/bench/rlsload"
+)
+
+const connections = 4
+
+// load is a row of the table.
+type load struct {
+	name  string
+	nodes int // of the Redis Cluster; 0 is one server that is no cluster
+	// keys of the descriptors, one each
+	keys    []string
+	callers int     // requests in flight
+	rate    float64 // requests a second, if callers is 0
+	oneKey  bool    // all requests have the same identifier
+}
+
+func loads() []load {
+	one, three := []string{"ip"}, []string{"ip", "user", "path"}
+	return []load{
+		{name: "1 in flight", callers: 1, keys: one},
+		{name: "64 in flight", callers: 64, keys: one},
+		{name: "256 in flight", callers: 256, keys: one},
+		{name: "3 descriptors, 64 in flight", callers: 64, keys: three},
+		{name: "known denial, 64 in flight", callers: 64, keys: []string{"spent"}, oneKey: true},
+		{name: "5000 a second", rate: 5000, keys: one},
+		{name: "cluster of 1, 64 in flight", nodes: 1, callers: 64, keys: one},
+		{name: "cluster of 1, 3 descriptors, 64 in flight", nodes: 1, callers: 64, keys: three},
+		{name: "cluster of 3, 3 descriptors, 64 in flight", nodes: 3, callers: 64, keys: three},
+	}
+}
+
+func selected(only *regexp.Regexp) []load {
+	var selected []load
+	for _, l := range loads() {
+		if only.MatchString(l.name) {
+			selected = append(selected, l)
+		}
+	}
+	return selected
+}
+
+func (l *load) generate(keys int) rlsload.Load {
+	if l.oneKey {
+		keys = 1
+	}
+	message := rig.Message(keys, l.keys...)
+	if l.oneKey {
+		only := message(rand.New(rand.NewPCG(1, 1)))
+		message = func(*rand.Rand) []byte { return only }
+	}
+	return rlsload.Load{Callers: l.callers, Rate: l.rate, Message: message}
+}
