@@ -6,6 +6,7 @@
 package local
 
 import (
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,28 +17,36 @@ import (
 // sketchPart: one part in four of the memory holds the sketch of evicted counters.
 const sketchPart = 4
 
+// settled is how long after the last unit was spent here a counter is one of learned again.
+const settled = 10 * time.Second
+
 // Counters estimate what all replicas together have spent. Their memory is bounded. They are safe for concurrent use.
+//
+// A counter is in learned, until units are spent on it here. Then it is held. The counter of a log is always held.
 type Counters struct {
 	clock    func() time.Time
-	maxBytes int
+	maxBytes int // of held and learned counters
+	seed     maphash.Seed
 
+	clockOffset     atomic.Int64 // the store's clock minus ours, an Instant
 	unreportedCount atomic.Int64 // len(unreported), to be read without the lock
+	learned         *learned
+	evicted         *sketch // what was spent on evicted counters
 
-	mu          sync.Mutex
-	clockOffset limiter.Instant // the store's clock minus ours
-	peers       Peers
-	held        map[string]*counter
-	order       []*counter          // those of held: an iteration over a map also looks at the slots of what was removed from it
-	nextExpiry  int                 // index in order of the counter that dropExpired looks at next
-	unreported  map[string]*counter // those of held with units that are not reported to the store
-	bytes       int
-	evicted     sketch // what was spent on evicted counters
-	stats       Stats
+	mu         sync.Mutex
+	peers      Peers
+	held       map[string]*counter
+	order      []*counter          // those of held: an iteration over a map also looks at the slots of what was removed from it
+	nextExpiry int                 // index in order of the counter that dropExpired looks at next
+	unreported map[string]*counter // those of held with units that are not reported to the store
+	bytes      int                 // of those of held
+	stats      Stats
 }
 
 // Stats are figures about Counters. The 64-bit figures are totals since New.
 type Stats struct {
-	// Held counters, and their approximate memory in bytes.
+	// Held counters, those that were learned included, and their approximate memory in bytes. The memory for a learned counter whose
+	// units no longer count is reused for another, and is included until then.
 	Held, Bytes int
 	// Unreported is the number of held counters with units that are not reported to the store.
 	Unreported int
@@ -60,6 +69,7 @@ type counter struct {
 	reported limiter.State
 	// peers are those that the units in state are weighted by, as long as reported is not nil.
 	peers     Peers
+	packs     bool            // see learned.spending
 	lastLocal limiter.Instant // when units were last spent here and not in the store; 0: never
 	bytes     int
 }
@@ -67,11 +77,27 @@ type counter struct {
 // New returns empty Counters that take about maxBytes of memory at most and share limits with no other replica. The clock must
 // not step.
 func New(maxBytes int, clock func() time.Time) *Counters {
-	return &Counters{
-		clock: clock, maxBytes: maxBytes - maxBytes/sketchPart, peers: Peers{Replicas: 1},
+	c := &Counters{
+		clock: clock, maxBytes: maxBytes - maxBytes/sketchPart, seed: maphash.MakeSeed(), peers: Peers{Replicas: 1},
 		held: map[string]*counter{}, unreported: map[string]*counter{}, evicted: newSketch(maxBytes / sketchPart),
 	}
+	c.learned = newLearned(c.maxBytes/learnedPart, c.evicted)
+	return c
 }
+
+// lock locks the counters for an operation that may spend units here. Until unlock, and as long as a counter of held can be in learned,
+// learned takes no decisions except from a caller with the lock: they belong to the held counter.
+func (c *Counters) lock() {
+	c.mu.Lock()
+	c.learned.spending.Add(1)
+}
+
+func (c *Counters) unlock() {
+	c.learned.spending.Add(-1)
+	c.mu.Unlock()
+}
+
+func (c *Counters) hash(key string) uint64 { return max(1, maphash.String(c.seed, key)) }
 
 // Share sets the replicas that limits are shared with from now on. Counters with unreported units keep the replicas that they
 // began with.
@@ -83,18 +109,31 @@ func (c *Counters) Share(p Peers) {
 
 // Learn copies what the store has just decided on charges.
 func (c *Counters) Learn(charges []limiter.Charge, decisions []limiter.Decision) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	now := limiter.At(c.clock())
 	for i := range charges {
-		c.clockOffset = decisions[i].At - now
-		c.learn(&charges[i], decisions[i])
+		c.clockOffset.Store(int64(decisions[i].At - now))
+		charge, d := &charges[i], &decisions[i]
+		if !charge.Limit.Packs() || !c.learned.learn(c.hash(charge.Key), d.At, charge.Limit, charge.Limit.Capacity()-d.Remaining, false) {
+			c.learnLocked(charge, d)
+		}
 	}
 }
 
-func (c *Counters) learn(charge *limiter.Charge, d limiter.Decision) {
-	used := charge.Limit.Capacity() - d.Remaining
+// learnLocked learns a decision on a counter that may be held.
+func (c *Counters) learnLocked(charge *limiter.Charge, d *limiter.Decision) {
+	c.lock()
+	defer c.unlock()
 	k, held := c.held[charge.Key]
+	used := charge.Limit.Capacity() - d.Remaining
+	if charge.Limit.Packs() && (!held || k.reported == nil && d.At.Sub(k.lastLocal) >= settled) {
+		if held {
+			c.drop(charge.Key)
+			c.learned.put(c.hash(charge.Key), d.At, charge.Limit, k.state)
+		}
+		c.dropExpired(d.At)
+		c.learned.learn(c.hash(charge.Key), d.At, charge.Limit, used, true)
+		return
+	}
 	if !held {
 		if used == 0 {
 			return
@@ -104,14 +143,14 @@ func (c *Counters) learn(charge *limiter.Charge, d limiter.Decision) {
 	k.limit = charge.Limit
 	if k.reported == nil {
 		size := k.state.Size()
-		k.state.Assume(d.At, k.limit, used, newest(k.limit, d))
+		k.state.Assume(d.At, k.limit, used, newest(k.limit, *d))
 		if held && k.state.Size() == size && k.state.Expires(k.limit) > d.At {
 			return // as almost always: keep would look up the counter again and change nothing
 		}
 	} else {
 		s := k.share()
 		unreported := k.unreported(d.At)
-		k.reported.Assume(d.At, k.limit, used, newest(k.limit, d))
+		k.reported.Assume(d.At, k.limit, used, newest(k.limit, *d))
 		k.state = k.reported.Clone()
 		k.state.Spend(d.At, s.weighted, unreported*s.weight)
 	}
@@ -138,9 +177,12 @@ func (c *Counters) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stats
-	s.Held, s.Bytes, s.Unreported = len(c.held), c.bytes, len(c.unreported)
+	s.Held, s.Bytes, s.Unreported = len(c.held)+c.learned.len(), c.bytes+int(c.learned.bytes.Load()), len(c.unreported)
+	s.Evicted = c.evicted.count()
 	return s
 }
 
-// now is the time of the store's clock, as far as it is known. The lock is held.
-func (c *Counters) now() limiter.Instant { return limiter.At(c.clock()) + c.clockOffset }
+// now is the time of the store's clock, as far as it is known.
+func (c *Counters) now() limiter.Instant {
+	return limiter.At(c.clock()) + limiter.Instant(c.clockOffset.Load())
+}

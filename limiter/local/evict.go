@@ -42,8 +42,7 @@ func (c *Counters) evict(now limiter.Instant, kept string) {
 		}
 	}
 	if expires := victim.state.Expires(victim.limit); expires > now {
-		c.evicted.raise(victim.key, least, expires, now)
-		c.stats.Evicted++
+		c.evicted.raise(c.hash(victim.key), least, secondAfter(expires), now)
 		c.stats.Lost += victim.unreported(now)
 	}
 	c.drop(victim.key)
@@ -55,13 +54,28 @@ func (k *counter) part(now limiter.Instant) uint16 {
 	return partOf(capacity-k.state.Decide(now, k.limit, 0).Remaining, capacity)
 }
 
-// begin returns a counter for a key that is not held. It begins with the units that may have been spent on the key before its
-// counter was evicted. The lock is held.
+// begin returns a counter for a key that is not held. It begins with what the store decided on it last, or with the units that may have
+// been spent on it before its counter was evicted. The lock is held.
 func (c *Counters) begin(now limiter.Instant, charge limiter.Charge) *counter {
+	if k, learned := c.fromLearned(charge.Key, charge.Limit); learned {
+		return k
+	}
 	k := newCounter(charge.Limit)
-	if part := c.evicted.estimate(charge.Key, now); part > 0 {
+	if part := c.evicted.estimate(c.hash(charge.Key), now); part > 0 {
 		k.state.Assume(now, charge.Limit, unitsOf(part, charge.Limit.Capacity()), now)
 		c.stats.Estimated++
 	}
 	return k
+}
+
+// fromLearned returns a counter for a key that is not held, with what the store decided on it last. It returns false if nothing is known.
+func (c *Counters) fromLearned(key string, limit limiter.Limit) (*counter, bool) {
+	if !limit.Packs() {
+		return nil, false
+	}
+	state, known := c.learned.state(c.hash(key), limit)
+	if !known {
+		return nil, false
+	}
+	return &counter{limit: limit, state: state}, true
 }

@@ -1,20 +1,22 @@
 package local
 
 import (
-	"hash/maphash"
 	"math"
+	"sync"
 
 	"github.com/weir-dev/weir/limiter"
 )
 
 // sketch estimates what was spent on evicted counters. It is a max-sketch: a count-min sketch whose cells hold a maximum instead
-// of a sum. Many keys share a cell, and the cell holds the highest value of them all. A key has one cell in each of two rows, and
-// its estimate is the lower of the two, so an estimate is never too low. The size is fixed; the memory is allocated on first
-// use.
+// of a sum. Many keys share a cell, and the cell holds the highest value of them all. A key has one cell in each of two rows, which
+// its hash selects, and its estimate is the lower of the two, so an estimate is never too low. The size is fixed; the memory is allocated
+// on first use.
 type sketch struct {
 	cells int // per row
-	seeds [2]maphash.Seed
-	rows  [2][]cell
+
+	mu     sync.Mutex
+	rows   [2][]cell
+	raised int64 // counters
 }
 
 // cell holds the spent part of a limit, until the second after which it no longer counts.
@@ -37,32 +39,37 @@ func partOf(units, capacity int64) uint16 {
 // unitsOf is the number of units in a part of a capacity. For units ≤ capacity, unitsOf(partOf(units)) ≥ units.
 func unitsOf(part uint16, capacity int64) int64 { return int64(part) * capacity / whole }
 
-func newSketch(bytes int) sketch {
-	return sketch{cells: max(bytes/cellBytes/2, 1), seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+func newSketch(bytes int) *sketch {
+	return &sketch{cells: min(max(bytes/cellBytes/2, 1), math.MaxInt32)}
 }
 
-// raise raises the estimate for key to at least part, until the instant expires.
-func (s *sketch) raise(key string, part uint16, expires, now limiter.Instant) {
+// raise raises the estimate for a hash to at least part, until the given second.
+func (s *sketch) raise(hash uint64, part uint16, until uint32, now limiter.Instant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.raised++
 	for row := range s.rows {
 		if s.rows[row] == nil {
 			s.rows[row] = make([]cell, s.cells)
 		}
-		at := s.cell(row, key)
+		at := s.cell(row, hash)
 		if at.expired(now) {
 			*at = cell{}
 		}
-		at.part, at.until = max(at.part, part), max(at.until, seconds(expires+999_999))
+		at.part, at.until = max(at.part, part), max(at.until, until)
 	}
 }
 
-// estimate is the estimated part for key now.
-func (s *sketch) estimate(key string, now limiter.Instant) uint16 {
+// estimate is the estimated part for a hash now.
+func (s *sketch) estimate(hash uint64, now limiter.Instant) uint16 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	least := uint16(whole)
 	for row := range s.rows {
 		if s.rows[row] == nil {
 			return 0
 		}
-		at := s.cell(row, key)
+		at := s.cell(row, hash)
 		if at.expired(now) {
 			return 0
 		}
@@ -71,10 +78,21 @@ func (s *sketch) estimate(key string, now limiter.Instant) uint16 {
 	return least
 }
 
-func (s *sketch) cell(row int, key string) *cell {
-	return &s.rows[row][maphash.String(s.seeds[row], key)%uint64(s.cells)]
+// count is the number of counters that were evicted.
+func (s *sketch) count() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.raised
+}
+
+// cell returns the cell that one half of the hash selects.
+func (s *sketch) cell(row int, hash uint64) *cell {
+	return &s.rows[row][uint64(uint32(hash>>(32*row)))*uint64(s.cells)>>32]
 }
 
 func (c *cell) expired(now limiter.Instant) bool { return c.until <= seconds(now) }
 
 func seconds(at limiter.Instant) uint32 { return uint32(at / 1_000_000) }
+
+// secondAfter is the second by which an instant has passed.
+func secondAfter(at limiter.Instant) uint32 { return seconds(at + 999_999) }

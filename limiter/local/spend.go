@@ -22,8 +22,8 @@ func (c *Counters) Reserve(charges []limiter.Charge) []limiter.Decision {
 }
 
 func (c *Counters) spend(charges []limiter.Charge, unreported bool) []limiter.Decision {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.lock()
+	defer c.unlock()
 	now := c.now()
 	on, weighted, states := c.find(now, charges)
 	decisions := limiter.Peek(now, weighted, states)
@@ -55,8 +55,8 @@ func (c *Counters) SpentWithin(key string, within time.Duration) bool {
 
 // Peek decides charges and changes nothing.
 func (c *Counters) Peek(charges []limiter.Charge) []limiter.Decision {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.lock()
+	defer c.unlock()
 	now := c.now()
 	on, weighted, states := c.find(now, charges)
 	return unweighted(charges, on, limiter.Peek(now, weighted, states))
@@ -64,8 +64,8 @@ func (c *Counters) Peek(charges []limiter.Charge) []limiter.Decision {
 
 // Refund refunds the charges of a Spend or Reserve that were allowed. The decisions are those that it returned.
 func (c *Counters) Refund(charges []limiter.Charge, decisions []limiter.Decision) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.lock()
+	defer c.unlock()
 	now := c.now()
 	for i := range charges {
 		k, held := c.held[charges[i].Key]
@@ -81,10 +81,13 @@ func (c *Counters) Refund(charges []limiter.Charge, decisions []limiter.Decision
 // RefundLatest refunds units of a charge that were spent last, up to its cost: the caller does not know when. Only a log
 // distinguishes instants.
 func (c *Counters) RefundLatest(charge limiter.Charge) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k, held := c.held[charge.Key]
-	if !held || charge.Units() == 0 {
+	c.lock()
+	defer c.unlock()
+	k, known := c.held[charge.Key]
+	if !known {
+		k, known = c.fromLearned(charge.Key, charge.Limit)
+	}
+	if !known || charge.Units() == 0 {
 		return
 	}
 	now := c.now()

@@ -81,6 +81,10 @@ func (c *Counters) keep(now limiter.Instant, key string, k *counter) {
 		k.key, k.index = key, len(c.order)
 		c.held[key] = k
 		c.order = append(c.order, k)
+		if k.packs = k.limit.Packs(); k.packs {
+			c.learned.spending.Add(1)
+			c.learned.forget(c.hash(key))
+		}
 	}
 	if k.reported == nil {
 		delete(c.unreported, key)
@@ -90,7 +94,7 @@ func (c *Counters) keep(now limiter.Instant, key string, k *counter) {
 	c.bytes -= k.bytes
 	k.bytes = sizeOf(key, k)
 	c.bytes += k.bytes
-	for c.bytes > c.maxBytes && len(c.held) > 1 {
+	for c.bytes+int(c.learned.bytes.Load()) > c.maxBytes && len(c.held) > 1 {
 		c.evict(now, key)
 	}
 	c.unreportedCount.Store(int64(len(c.unreported)))
@@ -108,6 +112,9 @@ func (c *Counters) drop(key string) {
 		c.order = c.order[:last]
 		delete(c.unreported, key)
 		c.unreportedCount.Store(int64(len(c.unreported)))
+		if k.packs {
+			c.learned.spending.Add(-1)
+		}
 	}
 }
 
