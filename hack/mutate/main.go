@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -23,7 +22,8 @@ const usage = `Mutation testing: changes the code in small ways (mutants), and c
 
   make mutate                                    all packages (hours)
   make mutate MUTATE=./limiter/engine            one package
-  make mutate MUTATE='-again ./limiter/engine'   only the mutants that survived the last run
+  make mutate MUTATE='-again ./limiter/engine'   only the mutants that survived earlier runs
+  make mutate MUTATE='-rest ./limiter/engine'    only the mutants that earlier runs did not test
   make mutate MUTATE='-run boundary ./limiter'   only mutants whose file, function, rule or text contains a word
   make mutate-diff                               only the lines that changed since the branch left main
 
@@ -34,6 +34,7 @@ The report is in dist/mutation.md. Explain equivalent mutants in hack/mutate/sur
 type options struct {
 	diff, run   string
 	again, list bool
+	rest        bool // only the mutants without a result
 	own         bool // only the tests of the package itself
 	sample      int  // 0: all
 	workers     int
@@ -58,7 +59,8 @@ func parse(args []string, out io.Writer) (options, error) {
 	flags := flag.NewFlagSet("mutate", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.StringVar(&o.diff, "diff", "", "only the lines that changed since the common ancestor with this commit")
-	flags.BoolVar(&o.again, "again", false, "only the mutants that survived the last run, from dist/mutation")
+	flags.BoolVar(&o.again, "again", false, "only the mutants that survived earlier runs, from dist/mutation")
+	flags.BoolVar(&o.rest, "rest", false, "only the mutants that have no result in dist/mutation; the table contains all results")
 	flags.BoolVar(&o.own, "own", false, "only the tests of the package itself, not those of other packages; then -again runs all on the survivors")
 	flags.StringVar(&o.run, "run", "", "only mutants whose description contains this text")
 	flags.BoolVar(&o.list, "list", false, "print the mutants, and run no tests")
@@ -131,10 +133,16 @@ func mutate(ctx context.Context, args []string, out io.Writer) error {
 		}
 		return nil
 	}
-	if err := r.test(ctx, selected); err != nil {
+	earlier, err := r.results(packages)
+	if err != nil {
 		return err
 	}
-	return r.report(survivors, all, selected, packages)
+	err = r.test(ctx, selected) // interrupted, the results so far count
+	if r.rest {
+		complete(all, earlier)
+		selected = all
+	}
+	return errors.Join(err, r.save(all, earlier, packages), r.report(survivors, all, selected, packages))
 }
 
 // runner finds mutants and tests them.
@@ -162,6 +170,7 @@ func (r *runner) find(ctx context.Context, packages []string) ([]*Mutant, error)
 		all = append(all, lua...)
 	}
 	slices.SortStableFunc(all, func(a, b *Mutant) int { return strings.Compare(a.Package, b.Package) })
+	number(all)
 	return all, nil
 }
 
@@ -176,26 +185,20 @@ func (r *runner) choose(all []*Mutant, changed changes) ([]*Mutant, error) {
 			return !strings.Contains(describe(m)+" "+m.Rule, r.run)
 		})
 	}
-	if !r.again {
-		return r.sampled(selected), nil
-	}
-	last := map[string]bool{}
-	for _, p := range packagesOf(all) {
-		data, err := os.ReadFile(r.file(p))
+	if r.again || r.rest {
+		results, err := r.results(packagesOf(all))
 		if err != nil {
-			return nil, fmt.Errorf("-again needs the result of a run before: %w", err)
+			return nil, err
 		}
-		var mutants []*Mutant
-		if err := json.Unmarshal(data, &mutants); err != nil {
-			return nil, fmt.Errorf("read %s: %w", r.file(p), err)
-		}
-		for _, m := range mutants {
-			if m.alive() {
-				last[m.key()] = true
+		selected = slices.DeleteFunc(selected, func(m *Mutant) bool {
+			last := results[m.key()]
+			if r.rest {
+				return last != nil
 			}
-		}
+			return last == nil || !last.alive()
+		})
 	}
-	return r.sampled(slices.DeleteFunc(selected, func(m *Mutant) bool { return !last[m.key()] })), nil
+	return r.sampled(selected), nil
 }
 
 // sampled returns all mutants, or a sample if the options ask for one.
@@ -224,11 +227,6 @@ func packagesOf(mutants []*Mutant) []string {
 		}
 	}
 	return packages
-}
-
-// file has the result of the last complete run of a package, for -again.
-func (r *runner) file(folder string) string {
-	return filepath.Join(r.root, "dist", "mutation", strings.ReplaceAll(folder, "/", "-")+".json")
 }
 
 // test sets the status of mutants.
@@ -328,14 +326,7 @@ func (r *runner) work(ctx context.Context, suites []*suite, queue <-chan *Mutant
 
 // report writes the results, and returns an error if a mutant survived without an explanation or a score is too low.
 func (r *runner) report(survivors []*Survivor, all, tested []*Mutant, packages []string) error {
-	isWhole := r.diff == "" && r.run == "" && !r.again && r.sample == 0
-	if isWhole {
-		for _, p := range packages {
-			if err := r.save(p, tested); err != nil {
-				return err
-			}
-		}
-	}
+	isWhole := r.diff == "" && r.run == "" && !r.again && !r.rest && r.sample == 0
 	// A mutant that was not tested has no status: its explanation is neither right nor wrong.
 	why, problems := explain(survivors, all, packages)
 	results := rows(tested, why)
@@ -368,22 +359,4 @@ func (r *runner) report(survivors []*Survivor, all, tested []*Mutant, packages [
 		return fmt.Errorf("%s. See dist/mutation.md and hack/mutate/README.md", strings.Join(problems, "; "))
 	}
 	return nil
-}
-
-func (r *runner) save(folder string, mutants []*Mutant) error {
-	file := r.file(folder)
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return err
-	}
-	here := []*Mutant{}
-	for _, m := range mutants {
-		if m.Package == folder {
-			here = append(here, m)
-		}
-	}
-	data, err := json.MarshalIndent(here, "", " ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, data, 0o600)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"strconv"
 	"strings"
 )
 
@@ -26,10 +27,11 @@ type Mutant struct {
 	Package string `json:"package"` // folder of the package, relative to the root of the module
 	File    string `json:"file"`    // relative to the root of the module
 	Line    int    `json:"line"`
-	In      string `json:"in,omitempty"` // the function around it
-	Rule    string `json:"rule"`         // the operator of the mutation tool
-	Before  string `json:"before"`       // the line, without indentation
-	After   string `json:"after"`        // the changed line, or dropped
+	In      string `json:"in,omitempty"`  // the function around it
+	Rule    string `json:"rule"`          // the operator of the mutation tool
+	Before  string `json:"before"`        // the line, without indentation
+	After   string `json:"after"`         // the changed line, or dropped
+	Nth     int    `json:"nth,omitempty"` // counts the mutants of the same text in the same function, from 0
 	Status  Status `json:"status,omitempty"`
 	Killer  string `json:"killer,omitempty"` // the first test that failed
 
@@ -97,5 +99,16 @@ func oneLine(text string) string { return strings.Join(strings.Fields(text), " "
 
 // key identifies a mutant in a file, independent of its line number.
 func (m *Mutant) key() string {
-	return strings.Join([]string{m.File, m.In, m.Before, m.After}, "\x00")
+	return strings.Join([]string{m.File, m.In, m.Before, m.After, strconv.Itoa(m.Nth)}, "\x00")
+}
+
+// number sets Nth, so that no two mutants have the same key.
+func number(mutants []*Mutant) {
+	seen := map[string]int{}
+	for _, m := range mutants {
+		m.Nth = 0
+		key := m.key()
+		m.Nth = seen[key]
+		seen[key]++
+	}
 }
