@@ -34,7 +34,6 @@ func (l *Leases) entryOf(c *limiter.Charge, now instant) *entry {
 	}
 	e := &entry{
 		key: c.Key, since: now - demandTick, used: busy * c.Units(), touched: now, maxAge: c.Lease.MaxAge,
-		retryAt: now + 1, // after the first answer of the store
 	}
 	if found, loaded := l.entries.LoadOrStore(c.Key, e); loaded {
 		return found.(*entry) //nolint:forcetypeassert // all its values have this type
