@@ -9,14 +9,13 @@ local function log_remove(times, cost, instant)
 end
 
 local function list_refund(value, now, charge, spent_at)
-  local list, _, expired, at = list_read(value, now, charge.window)
+  local list, _, expired = list_read(value, now, charge.window)
   if not list then return false, true end
   local times = string.sub(list, LIST_HEADER + WIDTH * expired + 1)
   local left = log_remove(times, charge.cost, spent_at)
   if #left == #times then return false end
   if left == '' then return nil end
-  local newest = unpack_number(left, #left - WIDTH + 1)
-  if newest > at then return false, true end
+  local newest = unpack_number(left, #left - WIDTH + 1) -- not after the newest unit before
   return 'L' .. left, newest + charge.window
 end
 
