@@ -17,7 +17,9 @@ func leaseCharge(limit limiter.Limit, cost int64) *limiter.Charge {
 
 func newLeases() *Leases {
 	start := time.Unix(1_800_000_000, 0)
-	return New(nil, nil, func() time.Time { return start.Add(time.Duration(now)) })
+	l := New(nil, nil, func() time.Time { return start.Add(time.Duration(now)) })
+	l.base = start
+	return l
 }
 
 // One second ago, the store had 10 000 of 10 000 units left. This replica has charged 59 units since then.
