@@ -22,8 +22,8 @@ func isCleanup(w *rules.KubernetesRequest) bool {
 	if was["deletionTimestamp"] != nil {
 		return true
 	}
-	had, valid := textsOf(was["finalizers"])
-	if !valid || len(had) == 0 || json.Unmarshal(w.Object, &after) != nil {
+	had, _ := textsOf(was["finalizers"])
+	if len(had) == 0 || json.Unmarshal(w.Object, &after) != nil {
 		return false
 	}
 	is, _ := after["metadata"].(map[string]any)

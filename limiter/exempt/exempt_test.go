@@ -85,6 +85,16 @@ func TestWrite_ExemptsUpdatesThatOnlyFinishADeletion(t *testing.T) {
 	}
 }
 
+func TestWrite_ExemptsOnlyUpdatesAsCleanup(t *testing.T) {
+	before, after := []byte(`{"metadata":{"finalizers":["a"]}}`), []byte(`{"metadata":{}}`)
+	for operation, want := range map[string]bool{"UPDATE": true, "CREATE": false, "CONNECT": false} {
+		write := rules.KubernetesRequest{Operation: operation, Resource: "configmaps", Object: after, OldObject: before}
+		if got := Write(&write); got != want {
+			t.Errorf("%s: %v, want %v", operation, got, want)
+		}
+	}
+}
+
 func TestWith_AddsToWhatAlwaysApplies(t *testing.T) {
 	lists := With("limits", Lists{Groups: []string{"staff"}})
 	for _, group := range []string{
@@ -96,6 +106,12 @@ func TestWith_AddsToWhatAlwaysApplies(t *testing.T) {
 	}
 	if slices.Contains(lists.Namespaces, "weir-system") || !slices.Contains(lists.Namespaces, "limits") {
 		t.Errorf("namespaces %q", lists.Namespaces)
+	}
+	lists = With("a", Lists{Namespaces: []string{"zoo", "kube-system", "bar"}, Users: []string{"root", "admin"}, Groups: []string{"staff", "all"}})
+	for _, names := range [][]string{lists.Namespaces, lists.Users, lists.Groups} {
+		if !slices.IsSorted(names) || len(slices.Compact(slices.Clone(names))) != len(names) {
+			t.Errorf("%q is not sorted, or has duplicates", names)
+		}
 	}
 	if lists := With("", Lists{Namespaces: []string{""}}); slices.Contains(lists.Namespaces, "") || slices.Contains(lists.Groups, "system:serviceaccounts:") {
 		t.Errorf("an empty name is exempt: %+v", lists)

@@ -74,6 +74,12 @@ func TestController_EndsHalfASecondAfterTheLastRejection(t *testing.T) {
 	if got := c.steps(2, 8*time.Millisecond, 1000, 0); got != 2048 {
 		t.Errorf("limit %d after 20 ms of the next delay, want 2048", got)
 	}
+	if got := c.steps(1, 8*time.Millisecond, 1000, 0); got != 500 {
+		t.Errorf("limit %d after 30 ms of the next delay, want 500", got)
+	}
+	if got := c.steps(49, time.Millisecond, 100, 0); got != 500 {
+		t.Errorf("limit %d after 490 ms without rejection, want 500 as the first time", got)
+	}
 }
 
 // A process answers 30 requests a millisecond, and each one waits four times for a processor.

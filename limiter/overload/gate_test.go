@@ -80,6 +80,35 @@ func TestGate_RejectsWhatIsTooMuchUntilTheDelayEnds(t *testing.T) {
 	})
 }
 
+// The limit grows, and does not end, as long as requests are rejected.
+func TestGate_KeepsTheLimitWhileItRejects(t *testing.T) {
+	g := NewGate(2, slog.New(slog.DiscardHandler))
+	control := newController(g.most)
+	control.limit = 500
+	g.limit.Store(500)
+	e := g.Endpoint(new(counter))
+	for round := range 60 {
+		before := g.limit.Load()
+		enter(e, 3000)
+		g.adapt(control, time.Millisecond)
+		if got := g.limit.Load(); got <= before && got != 2047 || got == 2048 {
+			t.Fatalf("round %d: limit %d after %d", round, got, before)
+		}
+	}
+}
+
+func TestGate_HasNoLimitAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, delay, _ := overloadedGate(t) // checks the limit after the end
+		delay.Store(int64(8 * time.Millisecond))
+		enter(g.Endpoint(new(counter)), 100)
+		time.Sleep(125 * time.Millisecond)
+		if got := g.limit.Load(); got != 50 {
+			t.Errorf("limit %d, want 50", got)
+		}
+	})
+}
+
 func TestGate_CountsAnnouncedRequests(t *testing.T) {
 	var shed counter
 	g := NewGate(2, slog.New(slog.DiscardHandler))
@@ -230,5 +259,12 @@ func TestSchedulingDelay_MeasuresHowLongGoroutinesWaitForAProcessor(t *testing.T
 	computing.Wait()
 	if got := delay(); got < 10*time.Millisecond {
 		t.Errorf("%v, want tens of milliseconds", got)
+	}
+	for range 50 { // one after the other
+		computing.Go(func() { turns.Add(1) })
+		computing.Wait()
+	}
+	if got := delay(); got >= 10*time.Millisecond {
+		t.Errorf("%v since the last call, although no goroutine had to wait", got)
 	}
 }

@@ -68,6 +68,44 @@ func TestReadAnswer_ReadsWhatNewAnswerWrites(t *testing.T) {
 	})
 }
 
+func TestNewAnswer_HasTheNumbersOfTheStrictestPolicy(t *testing.T) {
+	first := decided(t, tenantRule("b", 5), limiter.Decision{Limit: 5, Remaining: 1, ResetAfter: 2 * time.Second, RetryAfter: 3 * time.Second})
+	second := decided(t, tenantRule("c", 9), limiter.Decision{Allowed: true, Limit: 9, Remaining: 8, ResetAfter: time.Second})
+	got := NewAnswer(&engine.Answer{Results: []engine.Result{first, second}})
+	if got.Policy != "shop/b" || got.Limit != 5 || got.Remaining != 1 || got.ResetAfterMs != 2000 || got.RetryAfterMs == nil || *got.RetryAfterMs != 3000 {
+		t.Errorf("%+v, want the numbers of shop/b", got)
+	}
+	first.RetryAfter = limiter.Never
+	if got := NewAnswer(&engine.Answer{Results: []engine.Result{first}}); got.RetryAfterMs != nil {
+		t.Errorf("retry after %d ms, want never", *got.RetryAfterMs)
+	}
+}
+
+func TestReadAnswer_RejectsWhatNoLimiterWrites(t *testing.T) {
+	for text, valid := range map[string]bool{
+		`{"allowed":false,"results":[]}`:                            true,
+		`{"allowed":false,"results":[{"policy":"a","limit":1e30}]}`: true, // a newer limiter
+		`{"allowed":false,"delayMs":"long","results":[]}`:           true,
+		`{"allowed":false`:                 false,
+		`[]`:                               false,
+		`"no"`:                             false,
+		`{"allowed":"no","results":[]}`:    false,
+		`{"allowed":false,"results":[{}]}`: false,
+	} {
+		if got, err := ReadAnswer([]byte(text)); (err == nil) != valid || valid && got.Allowed {
+			t.Errorf("%s: %+v, error %v; valid is %v", text, got, err, valid)
+		}
+	}
+}
+
+func TestReadAnswer_BoundsDurations(t *testing.T) {
+	const longest = 9_223_372_036_853 * time.Millisecond
+	got, err := ReadAnswer([]byte(`{"delayMs":-1,"results":[{"policy":"a","resetAfterMs":9223372036854775807,"retryAfterMs":9223372036854}]}`))
+	if err != nil || got.Delay != 0 || got.Results[0].ResetAfter != longest || got.Results[0].RetryAfter != longest {
+		t.Errorf("%+v, %v; want durations of 0 to %v", got, err, longest)
+	}
+}
+
 // A client chooses its identifier, and each policy that it matches has a result.
 func TestNewAnswer_ClipsLongIdentifiers(t *testing.T) {
 	for name, test := range map[string]struct{ identifier, want string }{

@@ -34,6 +34,18 @@ func TestProblemJSON_EqualsEncodingJSON(t *testing.T) {
 	})
 }
 
+func TestProblemJSON_EscapesAsEncodingJSON(t *testing.T) {
+	for _, text := range []string{"", " ", "~", "\x1f", "\x7f", "é", "\u2028", "\xff", `"`, `\`, "<", ">", "&"} {
+		want, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := appendString(nil, text); !bytes.Equal(got, want) {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
 func TestSetHeaders_ListsEqualThoseOfAStructuredFieldsLibrary(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		answer := rapid.Custom(answerOf).Draw(t, "answer")
