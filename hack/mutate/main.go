@@ -112,13 +112,16 @@ func mutate(ctx context.Context, args []string, out io.Writer) error {
 			return nil
 		}
 	}
-	temporary, err := os.MkdirTemp("", "weir-mutate-")
-	if err != nil {
+	r := &runner{options: o, root: root, out: out}
+	if r.temporary, err = os.MkdirTemp("", "weir-mutate-"); err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(temporary) }()
+	defer func() { _ = os.RemoveAll(r.temporary) }()
+	return r.findAndTest(ctx, survivors, packages, changed)
+}
 
-	r := &runner{options: o, root: root, temporary: temporary, out: out}
+// findAndTest tests the mutants that the options ask for, and reports the results.
+func (r *runner) findAndTest(ctx context.Context, survivors []*Survivor, packages []string, changed changes) error {
 	all, err := r.find(ctx, packages)
 	if err != nil {
 		return err
@@ -127,9 +130,9 @@ func mutate(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if o.list {
+	if r.list {
 		for _, m := range selected {
-			fmt.Fprintf(out, "%s:%d: %s: `%s` → `%s`\n", m.File, m.Line, m.Rule, m.Before, m.After)
+			fmt.Fprintf(r.out, "%s:%d: %s: `%s` → `%s`\n", m.File, m.Line, m.Rule, m.Before, m.After)
 		}
 		return nil
 	}

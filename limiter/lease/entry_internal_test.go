@@ -1,7 +1,7 @@
 package lease
 
 import (
-	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -139,7 +139,7 @@ func TestEntryOf_BoundsTheNumberOfEntries(t *testing.T) {
 	for entries, want := range map[int64]bool{49_999: true, 50_000: false} {
 		l.count.Store(entries)
 		c := leaseCharge(logLimit(t, 10_000), 1)
-		c.Key = fmt.Sprint(entries)
+		c.Key = strconv.FormatInt(entries, 10)
 		var e *entry
 		for range 10 {
 			e = l.entryOf(c, now)

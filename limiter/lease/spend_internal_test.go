@@ -46,7 +46,7 @@ func (l *Leases) busyCounter(key string, left int64) *entry {
 
 func (l *Leases) holds(key string) bool {
 	e, ok := l.entries.Load(key)
-	return ok && e.(*entry).lease.Load() != nil
+	return ok && e.(*entry).lease.Load() != nil //nolint:forcetypeassert // all its values have this type
 }
 
 func charges(t testing.TB, keys ...string) []limiter.Charge {
