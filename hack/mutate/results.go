@@ -37,7 +37,7 @@ func (r *runner) results(packages []string) (map[string]*Mutant, error) {
 	return results, nil
 }
 
-// complete sets the status of mutants that have none to that of an earlier run.
+// complete sets the status of mutants without one to that of an earlier run.
 func complete(mutants []*Mutant, earlier map[string]*Mutant) {
 	for _, m := range mutants {
 		if last := earlier[m.key()]; last != nil && m.Status == "" {

@@ -30,7 +30,7 @@ func demanding(t testing.TB) (*entry, limiter.Limit) {
 func TestPlan_LeasesTheDemandSinceTheLastLease(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*entry)                // before
-		lease  func(l limiter.Limit) *held // of the entry; nil: none
+		lease  func(l limiter.Limit) *held // of the entry; nil: no lease
 		limit  int64                       // of the charge
 		want   int64
 	}{

@@ -12,7 +12,7 @@ import (
 func TestExpire_LooksAgainWhenTheLeaseEndsOrTheCounterIsIdle(t *testing.T) {
 	const second = instant(time.Second)
 	for name, test := range map[string]struct {
-		until, touched instant // of the lease; 0: none
+		until, touched instant // of the lease; 0: no lease
 		spending       bool
 		next           instant // 0: the entry is removed
 		ended          bool
