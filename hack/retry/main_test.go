@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -114,12 +115,13 @@ func TestCI_RepeatsOnlyTestsAndOnlyIfTheyWereSlow(t *testing.T) {
 	const reason = "make test was repeated (test/reliability TestA: too slow while 12 % of the CPU time was stolen)"
 	isSlow := strings.ReplaceAll(strings.TrimSpace(lines(t, []event{out("TestA", slow), fail("TestA"), fail("")})), "\n", ";;")
 	other := strings.TrimSpace(lines(t, []event{fail("TestA")}))
-	tests := map[string]struct {
+	type outcome struct {
 		target   string
 		failures []string // the events of each attempt that fails
 		passes   bool
 		last     string // line of the output
-	}{
+	}
+	tests := map[string]outcome{
 		"nothing fails":        {"test", nil, true, "=== all checks passed"},
 		"slow once":            {"test", []string{isSlow}, true, "=== all checks passed; " + reason},
 		"slow twice":           {"test", []string{isSlow, isSlow}, true, "=== all checks passed; " + reason + "; " + reason},
@@ -143,19 +145,36 @@ func TestCI_RepeatsOnlyTestsAndOnlyIfTheyWereSlow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			failures := filepath.Join(t.TempDir(), "failures")
-			if err := os.WriteFile(failures, []byte(strings.Join(append(tt.failures, ""), "\n")), 0o600); err != nil {
-				t.Fatal(err)
+	labs := map[string]string{"without a cluster": "/nonexistent"}
+	if os.Getuid() == 0 { // make e2e runs only as root
+		labs["with a cluster"] = filepath.Join(bin, "make") // any program
+		tests["a failure of e2e"] = outcome{"e2e", []string{isSlow}, false, "=== FAILED: make e2e"}
+	}
+	for lab, path := range labs {
+		for name, tt := range tests {
+			if tt.target == "e2e" && path == "/nonexistent" {
+				continue
 			}
-			cmd := exec.CommandContext(t.Context(), "bash", "../../.ci/run")
-			cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "LAB=/nonexistent", "FAKE_TARGET="+tt.target, "FAKE_FAILURES="+failures)
-			text, err := cmd.CombinedOutput()
-			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-			if last, _, _ := strings.Cut(lines[len(lines)-1], " (after "); (err == nil) != tt.passes || last != tt.last {
-				t.Errorf("error %v, last line %q, want %q; output:\n%s", err, last, tt.last, text)
-			}
-		})
+			t.Run(name+" "+lab, func(t *testing.T) {
+				failures := filepath.Join(t.TempDir(), "failures")
+				if err := os.WriteFile(failures, []byte(strings.Join(append(tt.failures, ""), "\n")), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				cmd := exec.CommandContext(t.Context(), "bash", "../../.ci/run")
+				cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "LAB="+path, "FAKE_TARGET="+tt.target, "FAKE_FAILURES="+failures)
+				text, err := cmd.CombinedOutput()
+				lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+				if last, _, _ := strings.Cut(lines[len(lines)-1], " (after "); (err == nil) != tt.passes || last != tt.last {
+					t.Errorf("error %v, last line %q, want %q; output:\n%s", err, last, tt.last, text)
+				}
+				if tt.passes {
+					for _, target := range []string{"test", "verify", "lint", "test-gateways", "mutate-diff"} {
+						if !slices.Contains(lines, "made "+target) {
+							t.Errorf("make %s did not run; output:\n%s", target, text)
+						}
+					}
+				}
+			})
+		}
 	}
 }

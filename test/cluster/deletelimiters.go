@@ -18,9 +18,8 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// deleteLimiters deletes two Limiters. Redis must not keep rules or heartbeats of the first one. The Redis of the second one is unreachable,
-// which must not prevent the deletion.
-func deleteLimiters(ctx context.Context, s *scenario) error {
+// deleteWithoutRedis deletes a Limiter whose Redis is unreachable, which must not prevent the deletion.
+func deleteWithoutRedis(ctx context.Context, s *scenario) error {
 	dead := smallLimiter(traffic, "dead", "none")
 	dead.Spec.Redis.Addresses = []v1alpha1.RedisAddress{"redis-nowhere:6379"}
 	if err := s.create(ctx, dead); err != nil {
@@ -29,26 +28,28 @@ func deleteLimiters(ctx context.Context, s *scenario) error {
 	if err := waitUntil(s.hasCondition(dead, condition{"Degraded", "StoreUnreachable", "True", ""}))(ctx); err != nil {
 		return err
 	}
+	if err := s.Delete(ctx, dead); err != nil {
+		return err
+	}
+	s.meanwhile(ctx, 45*time.Second, "a Limiter whose Redis is unreachable is deleted", s.deleted(dead))
+	s.meanwhile(ctx, 105*time.Second, "all its objects are deleted", s.deleted(limiterObjects(traffic, "dead")...))
+	return nil
+}
+
+// deleteLimiter deletes the Limiter. Redis must not keep its rules or heartbeats.
+func deleteLimiter(ctx context.Context, s *scenario) error {
 	keys, err := s.redisKeys(ctx)
 	if err != nil {
 		return err
 	}
 	s.logf("Redis has %d keys that are not counters", len(keys))
 	s.expect(len(keys) >= 3, "want at least the revision, a rule set and the heartbeats, got %v", keys)
-	began := time.Now()
-	if err := s.Delete(ctx, dead); err != nil {
-		return err
-	}
 	if err := s.run(ctx, "kubectl", "-n", system, "delete", "limiter", "default", "--timeout=30s"); err != nil {
 		return err
 	}
 	s.within(ctx, 60*time.Second, "all objects of a Limiter are deleted", s.deleted(limiterObjects(system, "default")...))
 	// A pod that drains sends another heartbeat, and heartbeats live for ten seconds.
 	s.within(ctx, 30*time.Second, "its rules and heartbeats in Redis are deleted", s.rulesDeleted)
-	limit := 45 * time.Second
-	s.within(ctx, limit, "a Limiter whose Redis is unreachable is deleted", s.deleted(dead))
-	s.logf("this took %v", time.Since(began).Round(100*time.Millisecond))
-	s.within(ctx, 60*time.Second, "all its objects are deleted", s.deleted(limiterObjects(traffic, "dead")...))
 	p := policyNamed(traffic, steadyPolicy)
 	s.within(ctx, 10*time.Second, "policies report that no Limiter selects them", s.hasCondition(p, condition{"Ready", "NotSelected", "False", ""}))
 	return nil

@@ -265,7 +265,7 @@ func (s *scenario) deleteNamespace(ctx context.Context) error {
 	if err := s.Delete(ctx, namespace(misconfigured)); err != nil {
 		return err
 	}
-	s.within(ctx, 60*time.Second, "a namespace that contains policies is deleted", s.deleted(namespace(misconfigured)))
+	s.meanwhile(ctx, 60*time.Second, "a namespace that contains policies is deleted", s.deleted(namespace(misconfigured)))
 	s.within(ctx, reportTime, "the Limiter does not count its policies", func(ctx context.Context) error {
 		l := limiterNamed(system, "default")
 		err := s.Get(ctx, client.ObjectKeyFromObject(l), l)

@@ -34,10 +34,11 @@ type scenario struct {
 	kubectl   string // path of the program
 	out       io.Writer
 
-	failures    int   // failed checks of the current step
-	failedSteps int   // failed steps
-	edits       int64 // edits so far, see edit
-	loads       int   // loads so far, see saveStats
+	failures    int      // failed checks of the current step
+	pending     []func() // see meanwhile
+	failedSteps int      // failed steps
+	edits       int64    // edits so far, see edit
+	loads       int      // loads so far, see saveStats
 }
 
 func newScenario(o options, out io.Writer) (*scenario, error) {
@@ -157,6 +158,35 @@ func (s *scenario) withinSince(ctx context.Context, began time.Time, limit time.
 		s.expect(false, "%s: %v", what, err)
 	} else {
 		s.logf("%s after %v", what, time.Since(began).Round(10*time.Millisecond))
+	}
+}
+
+// meanwhile is within for a check that takes long, while the next step runs. The next step reports the result.
+func (s *scenario) meanwhile(ctx context.Context, limit time.Duration, what string, check action) {
+	type outcome struct {
+		took time.Duration
+		err  error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		took, err := await(ctx, limit, check)
+		done <- outcome{took, err}
+	}()
+	s.logf("meanwhile: %s", what)
+	s.pending = append(s.pending, func() {
+		o := <-done
+		if o.err != nil {
+			s.expect(false, "%s: %v", what, o.err)
+		} else {
+			s.logf("%s after %v", what, o.took.Round(10*time.Millisecond))
+		}
+	})
+}
+
+// settle waits for the checks that were pending before this step.
+func settle(pending []func()) {
+	for _, wait := range pending {
+		wait()
 	}
 }
 
