@@ -14,11 +14,11 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-// stormDuration is the duration of the storm: ten seconds, or the value of WEIR_SOAK, in which 1 means ten minutes.
+// stormDuration is the duration of the storm: five seconds, or the value of WEIR_SOAK, in which 1 means ten minutes.
 func stormDuration() (time.Duration, error) {
 	switch soak := os.Getenv("WEIR_SOAK"); soak {
 	case "":
-		return 10 * time.Second, nil
+		return 5 * time.Second, nil
 	case "1":
 		return 10 * time.Minute, nil
 	default:
