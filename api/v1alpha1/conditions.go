@@ -64,6 +64,7 @@ const (
 	ReasonStoreTooOld        = "StoreTooOld"        // this version of Redis lacks commands that Weir needs
 	ReasonStoreEvicts        = "StoreEvicts"        // Redis may evict counters when its memory is full
 	ReasonSnapshotNotWritten = "SnapshotNotWritten" // the rules for starts without Redis are not stored
+	ReasonRulesRejected      = "RulesRejected"      // a replica rejects the current rules, and does not enforce them
 	ReasonInvalidSelector    = "InvalidSelector"    // policySelector or policyNamespaceSelector is invalid: the previous selection is kept
 
 	// ReasonRegistered and the reasons below belong to ThrottleRegistered.

@@ -26,6 +26,7 @@ type replicaHeartbeat struct {
 	failover *failover.Store
 	leases   *lease.Leases
 	replicas *source.ReplicaCounter
+	rejected func() error // why the replica rejects the published rules; nil if it does not
 }
 
 // beat writes the heartbeat of this replica and updates its share of the limits from the heartbeats of all replicas.
@@ -33,6 +34,9 @@ func (p *replicaHeartbeat) beat(ctx context.Context) error {
 	r := controlplane.Replica{ID: p.id, Revision: p.process.revision(), Mode: modeRedis}
 	if since, local := p.failover.LocalMode(); local {
 		r.Mode, r.Since = modeLocal, since
+	}
+	if err := p.rejected(); err != nil {
+		r.Rejected = err.Error()
 	}
 	if err := p.exchange.Heartbeat(ctx, r); err != nil {
 		p.replicas.Failed()

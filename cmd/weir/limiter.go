@@ -105,6 +105,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 		return nil
 	}
 	published := source.NewRedis(exchange, f.snapshot, apply, log)
+	registration.rejected = published.Rejected
 	log.Info("starting limiter", "limiter", f.limiter, "replica", replica, "redis", redisPlace(f.redis),
 		"listen", p.check.Addr(), "ops", p.ops.Addr())
 	return p.run(ctx, published,

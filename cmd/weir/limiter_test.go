@@ -93,6 +93,32 @@ func TestLimiter_ReplicasShareRulesAndCounters(t *testing.T) {
 	}
 }
 
+func TestLimiter_ItsHeartbeatHasTheReasonWhyItRejectsRules(t *testing.T) {
+	redis := miniredis.RunT(t)
+	url := "redis://" + redis.Addr()
+	client, err := redisclient.Open(url, limiterTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	exchange := controlplane.NewExchange(client, "weir:", "weir-system/default")
+	startLimiter(t, url, "a")
+	rejects := func(revision, reason string) func() bool {
+		return func() bool {
+			got, err := exchange.Replicas(t.Context())
+			return err == nil && len(got) == 1 && got[0].Revision == revision && strings.HasPrefix(got[0].Rejected, reason) &&
+				(got[0].Rejected == "") == (reason == "")
+		}
+	}
+	good := publishSet(t, exchange, tenantSet(3))
+	fixture.Await(t, "it enforces its first rules", rejects(good, ""))
+	secret := tenantSet(4)
+	secret.Rules[0].Axis, secret.Rules[0].Identifier.Secret, secret.HashKey = "APIKey", true, "0123456789abcdef"
+	publishSet(t, exchange, secret)
+	fixture.Await(t, "it rejects rules that need a hash key", rejects(good, "rule shop/tenant counts by a secret, and there is no hash key"))
+	fixture.Await(t, "it enforces the next rules", rejects(publishSet(t, exchange, tenantSet(5)), ""))
+}
+
 func TestLimiter_ReportsWhyItIsNotReadyWithoutRedis(t *testing.T) {
 	redis := miniredis.RunT(t)
 	address := redis.Addr()

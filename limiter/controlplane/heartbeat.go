@@ -4,7 +4,10 @@ import (
 	"context"
 	_ "embed" // for the scripts
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
@@ -35,6 +38,31 @@ type Replica struct {
 	Mode string
 	// Since is the time when it entered that mode, by its own clock, in whole milliseconds; zero if unknown.
 	Since time.Time
+	// Rejected is why the replica rejects the published Set and does not enforce it; empty if it does not reject it. At most
+	// maxRejected bytes of it are sent, and read.
+	Rejected string
+}
+
+// maxRejected bounds the text of a replica, because it becomes part of the status of each policy.
+const maxRejected = 256
+
+// bounded returns the valid, printable beginning of text, at most maxRejected bytes.
+func bounded(text string) string {
+	printable := strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, text)
+	if len(printable) <= maxRejected {
+		return printable
+	}
+	const more = "…"
+	end := maxRejected - len(more)
+	for !utf8.RuneStart(printable[end]) {
+		end--
+	}
+	return printable[:end] + more
 }
 
 // Heartbeat records that r is alive now, by the clock of Redis.
@@ -43,7 +71,7 @@ func (e *Exchange) Heartbeat(ctx context.Context, r Replica) error {
 	if !r.Since.IsZero() {
 		since = r.Since.UnixMilli()
 	}
-	args := []any{r.ID, r.Revision, r.Mode, removedAfter.Milliseconds(), since}
+	args := []any{r.ID, r.Revision, r.Mode, removedAfter.Milliseconds(), since, bounded(r.Rejected)}
 	if err := e.client.Run(ctx, e.heartbeat, []string{e.replicasKey()}, args...).Err(); err != nil {
 		return fmt.Errorf("send the heartbeat of replica %s: %w", r.ID, err)
 	}

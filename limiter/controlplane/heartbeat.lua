@@ -1,13 +1,14 @@
 -- heartbeat records that a limiter replica is alive, by the clock of Redis, and removes replicas without recent heartbeats.
 --
--- KEYS[1]  hash of the replicas of one limiter: id -> {"revision","time","mode","since"}, time and since in milliseconds
---          since the epoch; without since if it is unknown
+-- KEYS[1]  hash of the replicas of one limiter: id -> {"revision","time","mode","since","rejected"}, time and since in
+--          milliseconds since the epoch; without since if it is unknown, without rejected if it is empty
 -- ARGV[1]  id of the replica
 -- ARGV[2]  revision of the rule set that it enforces, "" if it has no rule set
 -- ARGV[3]  mode in which it decides
 -- ARGV[4]  age in milliseconds at which the entry of a replica is removed; the hash expires this long after the last
 --          heartbeat
 -- ARGV[5]  time when it entered that mode, by its own clock, in milliseconds since the epoch; 0 if unknown
+-- ARGV[6]  why it rejects the published rule set, "" if it does not
 -- Reply:   1
 --
 -- Must never happen: an entry with a time from the clock of the replica, which may be wrong (except since, which decides
@@ -22,6 +23,9 @@ local entry = '{"revision":' .. cjson.encode(ARGV[2]) ..
 local since = tonumber(ARGV[5])
 if since ~= 0 then
   entry = entry .. ',"since":' .. string.format('%.0f', since)
+end
+if ARGV[6] ~= '' then
+  entry = entry .. ',"rejected":' .. cjson.encode(ARGV[6])
 end
 entry = entry .. '}'
 redis.call('HSET', KEYS[1], ARGV[1], entry)

@@ -43,17 +43,18 @@ func decodeReplicas(reply []string) ([]Replica, error) {
 		return nil, fmt.Errorf("parse the time: %w", err)
 	}
 	var live []Replica
-	for i := 1; i < len(reply); i += 2 {
+	for pair := range slices.Chunk(reply[1:], 2) {
 		var entry struct {
 			Revision string `json:"revision"`
 			Time     int64  `json:"time"` // milliseconds since the epoch
 			Mode     string `json:"mode"`
 			Since    int64  `json:"since"` // milliseconds since the epoch; 0 if unknown, as in the entries of older versions
+			Rejected string `json:"rejected"`
 		}
-		if json.Unmarshal([]byte(reply[i+1]), &entry) != nil || !alive(now, entry.Time) {
+		if json.Unmarshal([]byte(pair[1]), &entry) != nil || !alive(now, entry.Time) {
 			continue
 		}
-		replica := Replica{ID: reply[i], Revision: entry.Revision, Mode: entry.Mode}
+		replica := Replica{ID: pair[0], Revision: entry.Revision, Mode: entry.Mode, Rejected: bounded(entry.Rejected)}
 		if entry.Since != 0 {
 			replica.Since = time.UnixMilli(entry.Since).UTC()
 		}

@@ -39,7 +39,11 @@ func listsReplicas(t *testing.T, client *redisclient.Client) {
 	}
 	special := Replica{ID: `b "{}:` + "\n", Revision: "sha256:b", Mode: `lo"cal`, Since: time.UnixMilli(1_790_000_000_123)}
 	heartbeat(t, e, special)
-	heartbeat(t, e, Replica{ID: "a", Revision: "", Mode: "redis"})
+	heartbeat(t, e, Replica{ID: "a", Revision: "", Mode: "redis", Rejected: `rule shop/x: "bad"`})
+	rejecting := []Replica{{ID: "a", Mode: "redis", Rejected: `rule shop/x: "bad"`}, special}
+	if diff := cmp.Diff(rejecting, replicas(t, e)); diff != "" {
+		t.Errorf("replicas of which one rejects its rules (-want +got):\n%s", diff)
+	}
 	heartbeat(t, e, Replica{ID: "a", Revision: "sha256:a", Mode: "redis"})
 	want := []Replica{{ID: "a", Revision: "sha256:a", Mode: "redis"}, special}
 	if diff := cmp.Diff(want, replicas(t, e)); diff != "" {
@@ -53,6 +57,29 @@ func listsReplicas(t *testing.T, client *redisclient.Client) {
 	}
 	if ttl := client.Redis().PTTL(t.Context(), e.replicasKey()).Val(); ttl <= 5*time.Second || ttl > 10*time.Second {
 		t.Errorf("the hash has TTL %v, want 10 s", ttl)
+	}
+}
+
+// The text becomes part of statuses, and a stolen limiter can write it.
+func TestReplicas_BoundTheReasonOfARejection(t *testing.T) {
+	tests := map[string]struct{ written, want string }{
+		"256 bytes":                       {strings.Repeat("x", 256), strings.Repeat("x", 256)},
+		"257 bytes":                       {strings.Repeat("x", 257), strings.Repeat("x", 253) + "…"},
+		"a character across the boundary": {strings.Repeat("x", 252) + "ééé", strings.Repeat("x", 252) + "…"},
+		"control characters":              {"a\nb\x1b[31mc\u202ed\xff", "ab[31mcd"},
+	}
+	for name, test := range tests {
+		entry, err := json.Marshal(map[string]any{"time": 1000, "rejected": test.written})
+		if err != nil {
+			t.Fatal(err)
+		}
+		live, err := decodeReplicas([]string{"1000", "a", string(entry)})
+		if err != nil || len(live) != 1 || live[0].Rejected != test.want {
+			t.Errorf("%s: %q, %v, want %q", name, live, err, test.want)
+		}
+		if sent := bounded(test.written); sent != test.want {
+			t.Errorf("%s: sends %q, want %q", name, sent, test.want)
+		}
 	}
 }
 

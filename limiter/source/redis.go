@@ -82,6 +82,18 @@ func (r *Redis) Origin() string {
 	return r.origin
 }
 
+// Rejected returns why the limiter does not enforce the published rule set, although it could read it. It is nil if the limiter enforces it,
+// or cannot read it.
+func (r *Redis) Rejected() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var e fetchError
+	if errors.As(r.lastErr, &e) && e.rejected {
+		return e.cause
+	}
+	return nil
+}
+
 // Run fetches rules until ctx is done or the subscription ends: after each publication, every two seconds in addition, and with
 // exponential backoff after an error.
 func (r *Redis) Run(ctx context.Context) {
@@ -187,23 +199,23 @@ func (r *Redis) useSnapshot() {
 func (r *Redis) fetch(ctx context.Context, active string) (string, error) {
 	current, err := r.published.Current(ctx)
 	if err != nil {
-		return active, fetchError{"Redis unreachable", err}
+		return active, fetchError{problem: "Redis unreachable", cause: err}
 	}
 	if current == "" {
-		return active, fetchError{"no rule set published at " + r.published.Channel(), nil}
+		return active, fetchError{problem: "no rule set published at " + r.published.Channel()}
 	}
 	if current == active {
 		return active, nil
 	}
 	data, found, err := r.published.Load(ctx, current)
 	if err != nil {
-		return active, fetchError{"Redis unreachable", err}
+		return active, fetchError{problem: "Redis unreachable", cause: err}
 	}
 	if !found {
-		return active, fetchError{"rule set " + current + " is missing", nil}
+		return active, fetchError{problem: "rule set " + current + " is missing"}
 	}
 	if err := r.install(data, current); err != nil {
-		return active, fetchError{"rule set " + current + " rejected", err}
+		return active, fetchError{problem: "rule set " + current + " rejected", cause: err, rejected: true}
 	}
 	return current, nil
 }
@@ -227,8 +239,9 @@ var errNotFetched = errors.New("rules have not been fetched from Redis yet")
 
 // fetchError is an error of fetch. The problem stays the same while the cause can change, for example its port number.
 type fetchError struct {
-	problem string
-	cause   error
+	problem  string
+	cause    error
+	rejected bool // the rule set was read, and not applied
 }
 
 func (e fetchError) Error() string {

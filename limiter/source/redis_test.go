@@ -267,6 +267,14 @@ func TestRedis_RejectsAnInvalidRuleSet(t *testing.T) {
 			if n := log.count("level=WARN"); n != 1 {
 				t.Errorf("%d warnings about one rejection, want 1", n)
 			}
+			rejected := r.Rejected()
+			if reason, is := strings.CutPrefix(test.want, "rejected: "); is != (rejected != nil) || (is && !strings.HasPrefix(rejected.Error(), reason)) {
+				t.Errorf("Rejected: %v, want the part of %q after the colon", rejected, test.want)
+			}
+			stub.set(goodRevision, good)
+			if err := r.refresh(t.Context()); err != nil || r.Rejected() != nil {
+				t.Errorf("after the previous rule set is published again: %v, rejected: %v", err, r.Rejected())
+			}
 			if got.last() != goodRevision || r.Ready() != nil {
 				t.Errorf("active revision %s, ready: %v; want the previous rule set", got.last(), r.Ready())
 			}

@@ -16,6 +16,8 @@ type Delivery struct {
 	AtLeast int32
 	// Local are the replicas that decide locally. It is zero while Redis is unavailable: the operator then has no heartbeats.
 	Local LocalMode
+	// Rejected names a replica that rejects the published rule set, and why; empty if all accept it.
+	Rejected string
 	// Connecting is true until the first attempt to publish has finished: the other fields are unknown.
 	Connecting bool
 	// Outage of Redis; zero while Redis is available.
@@ -69,7 +71,8 @@ func (d Delivery) Unavailable() bool { return d.Outage.Message != "" }
 
 // Equal reports whether both deliveries mean the same for every policy of one rule set.
 func (d Delivery) Equal(other Delivery) bool {
-	return d.Connecting == other.Connecting && d.Outage.equal(other.Outage) && d.Local == other.Local && d.Serving() == other.Serving() &&
+	return d.Connecting == other.Connecting && d.Outage.equal(other.Outage) && d.Local == other.Local && d.Rejected == other.Rejected &&
+		d.Serving() == other.Serving() &&
 		slices.EqualFunc(d.Replicas, other.Replicas, func(a, b ServingReplica) bool {
 			return a.Revision == b.Revision && len(a.Rules) == len(b.Rules)
 		})

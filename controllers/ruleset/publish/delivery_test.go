@@ -44,6 +44,7 @@ func TestDelivery_EqualComparesWhatPoliciesReport(t *testing.T) {
 		"a copy of the time":               {func(d *Delivery) { d.Outage.Since = at.In(time.FixedZone("CET", 3600)) }, true},
 		"what only Limiters report":        {func(d *Delivery) { d.Redis.Version, d.Scripts = "8.0.1", []Script{{}} }, true},
 		"a lower bound that is not needed": {func(d *Delivery) { d.Replicas, d.AtLeast = append(d.Replicas, ServingReplica{"r3", nil}), 3 }, false},
+		"a replica that rejects its rules": {func(d *Delivery) { d.Rejected = "replica a rejects the rules: bad" }, false},
 		"connecting":                       {func(d *Delivery) { d.Connecting = true }, false},
 		"the message of the outage":        {func(d *Delivery) { d.Outage.Message = "NOAUTH" }, false},
 		"the reason of the outage":         {func(d *Delivery) { d.Outage.Reason = "StoreUntrusted" }, false},

@@ -97,6 +97,9 @@ func (p *Publisher) deliver(ctx context.Context, limiter *v1alpha1.Limiter, set 
 	}
 	delivery := Delivery{Redis: p.check.redis, Scripts: scripts}
 	for _, replica := range replicas {
+		if replica.Rejected != "" && delivery.Rejected == "" {
+			delivery.Rejected = "replica " + replica.ID + " rejects the rules: " + replica.Rejected
+		}
 		if replica.Revision == "" {
 			continue // it has no rules yet: it is not ready and gets no requests
 		}

@@ -134,12 +134,17 @@ func TestPublish_ReturnsTheRulesOfEachReplicaThatServes(t *testing.T) {
 	p.publish(previous)
 	began := p.now.Add(-time.Hour)
 	store.replicas = []Replica{
-		{ID: "starting"}, {ID: "a", Revision: set.Revision}, {ID: "b", Revision: previous.Revision, Mode: ModeLocal, Since: began},
+		{ID: "starting", Rejected: "rule shop/x: bad"},
+		{ID: "a", Revision: set.Revision},
+		{ID: "b", Revision: previous.Revision, Mode: ModeLocal, Since: began, Rejected: "another"},
 	}
 	d := p.publish(set)
 	want := []ServingReplica{{set.Revision, set.RuleRevisions()}, {previous.Revision, previous.RuleRevisions()}}
 	if diff := cmp.Diff(want, d.Replicas); diff != "" {
 		t.Errorf("replicas (-want +got):\n%s", diff)
+	}
+	if want := "replica starting rejects the rules: rule shop/x: bad"; d.Rejected != want {
+		t.Errorf("rejected: %q, want %q", d.Rejected, want)
 	}
 	if d.Local != (LocalMode{1, began}) || d.Serving() != 2 || d.Unavailable() || d.Redis.Version != "7.2.4" || len(d.Scripts) != 1 {
 		t.Errorf("%+v", d)

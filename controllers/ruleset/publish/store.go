@@ -53,6 +53,8 @@ type Replica struct {
 	Mode string
 	// Since is when that mode began; zero if it is unknown.
 	Since time.Time
+	// Rejected is why it rejects the published rule set; empty if it does not.
+	Rejected string
 }
 
 // ModeLocal is the mode of a replica that decides locally, without Redis.

@@ -47,6 +47,8 @@ func degradationOf(d publish.Delivery, invalidSelector error) degradation {
 	switch {
 	case d.Unavailable():
 		return degradation{d.Outage.Reason, fmt.Sprintf("Redis cannot be used%s: %s", since(d.Outage.Since), d.Outage.Message)}
+	case d.Rejected != "":
+		return degradation{v1alpha1.ReasonRulesRejected, d.Rejected}
 	case invalidSelector != nil:
 		return degradation{v1alpha1.ReasonInvalidSelector, invalidSelector.Error()}
 	case d.Local.Replicas > 0:

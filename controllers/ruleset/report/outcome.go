@@ -23,6 +23,7 @@ type outcome struct {
 	// Redis, it reports whether they did when the operator last could, and is false without ready pods.
 	enforced               bool
 	acknowledged, replicas int32
+	rejected               string // which replica rejects the published rules, and why; empty if all accept them
 	connecting             bool   // the operator has not finished the first attempt to publish
 	unavailable            string // why Redis is unavailable; empty if it is available
 	degradation            degradation
@@ -78,7 +79,7 @@ func outcomeOf(s *LimiterState, p selection.Policy, reported []v1alpha1.PolicyLi
 		o.acknowledged = s.Delivery.Acknowledged(p.Name, rule.Revision)
 	}
 	o.enforced = o.replicas > 0 && o.acknowledged == o.replicas
-	o.connecting, o.unavailable = s.Delivery.Connecting, s.Delivery.Outage.Message
+	o.connecting, o.unavailable, o.rejected = s.Delivery.Connecting, s.Delivery.Outage.Message, s.Delivery.Rejected
 	if o.connecting || o.unavailable != "" { // the operator receives no heartbeats
 		switch {
 		case s.NoReadyPods:
@@ -115,7 +116,7 @@ type summary struct {
 	enforced               bool
 	acknowledged, replicas int32 // zero if it is enforced: the status has numbers only while replicas are missing
 	connecting             bool
-	unavailable            string
+	unavailable, rejected  string
 	overBudget             string
 	degradation            degradation
 	overridden             selection.Overridden
@@ -131,7 +132,8 @@ func (o outcome) summary() summary {
 		webhook: o.webhook,
 	}
 	if !o.enforced {
-		s.acknowledged, s.replicas, s.connecting, s.unavailable = o.acknowledged, o.replicas, o.connecting, o.unavailable
+		s.acknowledged, s.replicas, s.connecting = o.acknowledged, o.replicas, o.connecting
+		s.unavailable, s.rejected = o.unavailable, o.rejected
 	}
 	return s
 }

@@ -45,10 +45,15 @@ func (o outcome) programmed(generation int64) verdict {
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonPending, "the operator is connecting to Redis"}
 	case o.unavailable != "":
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonStoreUnreachable, "Redis cannot be used: " + o.unavailable}
+	case o.replicas == 0 && o.rejected != "":
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonNoReplicas, "no limiter replica is ready: " + o.rejected}
 	case o.replicas == 0:
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonNoReplicas, "no limiter replica is ready: check the pods of the Limiter"}
 	default:
 		message := fmt.Sprintf("%d of %d replicas enforce generation %d", o.acknowledged, o.replicas, generation)
+		if o.rejected != "" {
+			message += "; " + o.rejected
+		}
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonPending, message}
 	}
 }

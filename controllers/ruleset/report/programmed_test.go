@@ -57,6 +57,19 @@ func TestPolicyStatus_ReadyDependsOnTheLimitersThatCanEnforce(t *testing.T) {
 			outcome{replicas: 2, acknowledged: 1},
 			"False Pending weir/staging: 1 of 2 replicas enforce generation 4", "False Pending weir/staging: 1 of 2 replicas enforce generation 4", true,
 		},
+		"a replica of staging rejects the rules": {
+			enforced,
+			outcome{replicas: 2, acknowledged: 1, rejected: "replica b rejects the rules: rule shop/x: bad"},
+			"False Pending weir/staging: 1 of 2 replicas enforce generation 4; replica b rejects the rules: rule shop/x: bad",
+			"False Pending weir/staging: 1 of 2 replicas enforce generation 4; replica b rejects the rules: rule shop/x: bad", true,
+		},
+		"all replicas of staging reject their first rules": {
+			enforced,
+			outcome{rejected: "replica b rejects the rules: rule shop/x: bad"},
+			"False NoReplicas weir/staging: no limiter replica is ready: replica b rejects the rules: rule shop/x: bad",
+			"True PartiallyProgrammed 1 of 2 Limiters enforce generation 4; " +
+				"not weir/staging: no limiter replica is ready: replica b rejects the rules: rule shop/x: bad", false,
+		},
 		"the operator connects to the Redis of staging": {
 			enforced,
 			outcome{connecting: true},
