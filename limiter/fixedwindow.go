@@ -27,7 +27,7 @@ func (s *fixedWindow) Decide(now Instant, limit Limit, cost int64) Decision {
 
 func (s *fixedWindow) Spend(now Instant, limit Limit, cost int64) {
 	*s = s.roll(now, limit.micros())
-	s.count += cost
+	s.count = min(s.count+cost, MaxUnits)
 }
 
 func (s *fixedWindow) Refund(now Instant, limit Limit, cost int64, at Instant) {

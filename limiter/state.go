@@ -8,7 +8,8 @@ import "fmt"
 type State interface {
 	// Decide returns whether cost units may be spent now under limit. It changes nothing.
 	Decide(now Instant, limit Limit, cost int64) Decision
-	// Spend counts cost units now. Call it only when Decide allowed them.
+	// Spend counts cost units now. Call it only when Decide allowed them. FixedWindow and SlidingWindowCounter also count units above the
+	// limit, up to MaxUnits in a window.
 	Spend(now Instant, limit Limit, cost int64)
 	// Refund refunds cost units that were spent at the earlier instant at, as far as they still count now. If none of them counts, it
 	// changes nothing. If no units are left, the state equals a new one.
@@ -55,20 +56,21 @@ func (l Limit) NewState() State {
 // Spend decides charges[i] on states[i], all or nothing, and counts them if they are allowed. It does for states what [Store.Spend] does
 // for counters.
 func Spend(now Instant, charges []Charge, states []State) []Decision {
-	decisions := Peek(now, charges, states)
+	decisions, passed := Peek(now, charges, states), true
 	for i, c := range charges {
-		if !c.Shadow && !decisions[i].Allowed {
-			return decisions
-		}
+		passed = passed && (c.Shadow || decisions[i].Allowed)
 	}
 	for i, c := range charges {
-		if c.Units() == 0 || !decisions[i].Allowed {
+		if c.Units() == 0 || !c.Debt && (!passed || !decisions[i].Allowed) {
 			continue
 		}
 		states[i].Spend(now, c.Limit, c.Units())
-		delay := decisions[i].Delay
-		decisions[i] = states[i].Decide(now, c.Limit, 0)
-		decisions[i].Delay = delay
+		if before := decisions[i]; before.Allowed {
+			decisions[i] = states[i].Decide(now, c.Limit, 0)
+			decisions[i].Allowed, decisions[i].RetryAfter, decisions[i].Delay = true, 0, before.Delay
+		} else {
+			decisions[i] = states[i].Decide(now, c.Limit, c.Needed())
+		}
 	}
 	return decisions
 }
@@ -77,7 +79,7 @@ func Spend(now Instant, charges []Charge, states []State) []Decision {
 func Peek(now Instant, charges []Charge, states []State) []Decision {
 	decisions := make([]Decision, len(charges))
 	for i, c := range charges {
-		decisions[i] = states[i].Decide(now, c.Limit, c.Units())
+		decisions[i] = states[i].Decide(now, c.Limit, c.Needed())
 	}
 	return decisions
 }

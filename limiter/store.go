@@ -14,6 +14,9 @@ type Charge struct {
 	Limit Limit
 	// Cost is the number of units. A cost of 0 or below counts nothing.
 	Cost int64
+	// Debt charges report usage that has happened. They are allowed while one unit remains, and always counted in full, up to MaxUnits:
+	// also if this charge or another one is denied. Their algorithm is FixedWindow or SlidingWindowCounter, and they have no Lease.
+	Debt bool
 	// Shadow charges are counted and reported. A denied shadow charge does not prevent the other charges from being counted.
 	Shadow bool
 	// OnStoreFailure is how the charge is decided while the counter is unavailable. Stores that do not fail over ignore it.
@@ -55,13 +58,24 @@ const maxCost = 2 * MaxUnits
 // Units is Cost, bounded to at least 0 and at most an amount that no limit admits.
 func (c *Charge) Units() int64 { return units(c.Cost) }
 
+// Needed is the number of units that must remain so that the charge is allowed.
+func (c *Charge) Needed() int64 {
+	if c.Debt {
+		return min(c.Units(), 1)
+	}
+	return c.Units()
+}
+
+// CountsAlways reports whether the charge is counted whatever the decisions about it and about other charges are.
+func (c *Charge) CountsAlways() bool { return c.Debt && c.Cost > 0 }
+
 func units(cost int64) int64 { return min(max(cost, 0), maxCost) }
 
 // A Store keeps counters and decides charges on them. Implementations are safe for concurrent use.
 type Store interface {
 	// Spend decides all charges at one instant and returns one decision per charge, in order. If every enforced charge is allowed, it
-	// counts all of them and those shadow charges that are allowed; otherwise it counts nothing. Decisions describe the counters after
-	// the call.
+	// counts all of them and those shadow charges that are allowed; otherwise it counts none of them. Debt charges are counted in any
+	// case. Decisions describe the counters after the call.
 	//
 	// After an error, the charges may or may not have been counted. After [ErrOverloaded] they have not been counted.
 	Spend(ctx context.Context, charges []Charge) ([]Decision, error)

@@ -29,7 +29,7 @@ func (s *windowCounter) Decide(now Instant, limit Limit, cost int64) Decision {
 
 func (s *windowCounter) Spend(now Instant, limit Limit, cost int64) {
 	*s = s.roll(now, limit.micros()).windowCounter
-	s.current += cost
+	s.current = min(s.current+cost, MaxUnits)
 }
 
 func (s *windowCounter) Refund(now Instant, limit Limit, cost int64, at Instant) {

@@ -54,7 +54,7 @@ type RateLimitPolicyList struct {
 // +kubebuilder:validation:XValidation:rule="self.algorithm in ['TokenBucket', 'LeakyBucket'] || !has(self.tiers) || self.tiers.all(t, !has(t.burst))",fieldPath=".tiers",message="the burst of a tier is valid only with algorithm TokenBucket (capacity) or LeakyBucket (queue length); remove burst or use one of these algorithms"
 // +kubebuilder:validation:XValidation:rule="self.algorithm != 'TokenBucket' || !has(self.tiers) || self.tiers.all(t, !has(t.burst) || t.burst > 0)",fieldPath=".tiers",message="the burst of a tier must be at least 1 with algorithm TokenBucket, because an empty bucket admits no request; omit burst to use the limit of the tier as the capacity"
 // +kubebuilder:validation:XValidation:rule="!has(self.tiers) || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || self.tiers.all(t, !has(t.burst) || !has(t.limit) || t.burst * (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= t.limit * 315360000)",fieldPath=".tiers",message="the burst of a tier takes longer than ten years to drain at the limit of the tier and this window; use a lower burst"
-// +kubebuilder:validation:XValidation:rule="!has(self.cost) || !has(self.cost.value) || self.cost.value <= (self.algorithm == 'LeakyBucket' ? (has(self.burst) ? self.burst : 0) + 1 : self.algorithm == 'TokenBucket' && has(self.burst) ? self.burst : self.limit) || has(self.tiers) && self.tiers.exists(t, has(t.limit) ? self.cost.value <= (self.algorithm == 'LeakyBucket' ? (has(t.burst) ? t.burst : 0) + 1 : self.algorithm == 'TokenBucket' && has(t.burst) ? t.burst : t.limit) : has(t.unlimited) && t.unlimited)",fieldPath=".cost.value",message="every request costs more than the policy can ever admit, so every request would be denied; use a lower cost or a higher limit (for TokenBucket and LeakyBucket: a higher burst)"
+// +kubebuilder:validation:XValidation:rule="!has(self.cost) || !has(self.cost.value) || self.overrun == 'Debt' || self.cost.value <= (self.algorithm == 'LeakyBucket' ? (has(self.burst) ? self.burst : 0) + 1 : self.algorithm == 'TokenBucket' && has(self.burst) ? self.burst : self.limit) || has(self.tiers) && self.tiers.exists(t, has(t.limit) ? self.cost.value <= (self.algorithm == 'LeakyBucket' ? (has(t.burst) ? t.burst : 0) + 1 : self.algorithm == 'TokenBucket' && has(t.burst) ? t.burst : t.limit) : has(t.unlimited) && t.unlimited)",fieldPath=".cost.value",message="every request costs more than the policy can ever admit, so every request would be denied; use a lower cost or a higher limit (for TokenBucket and LeakyBucket: a higher burst)"
 // +kubebuilder:validation:XValidation:rule="self.axis != 'Endpoint' || !has(self.identifier)",fieldPath=".identifier",message="identifier must not be set with axis Endpoint, because the endpoint is the identifier; remove identifier, or use the axis of the identifier with scope: Endpoint"
 // +kubebuilder:validation:XValidation:rule="self.axis != 'Custom' || has(self.identifier)",fieldPath=".identifier",message="identifier is required with axis Custom; set identifier, or use an axis that has a default identifier"
 // +kubebuilder:validation:XValidation:rule="self.axis != 'Endpoint' || self.scope != 'Endpoint'",fieldPath=".scope",message="scope: Endpoint must not be set with axis Endpoint, which already has one counter per endpoint; remove scope"
@@ -69,6 +69,8 @@ type RateLimitPolicyList struct {
 // +kubebuilder:validation:XValidation:rule="self.consistency != 'Leased' || self.algorithm != 'LeakyBucket'",fieldPath=".consistency",message="consistency must be Exact with algorithm LeakyBucket, because replicas cannot divide the turns of one queue; use Exact or algorithm TokenBucket"
 // +kubebuilder:validation:XValidation:rule="!has(self.lease) || self.consistency == 'Leased'",fieldPath=".lease",message="lease is valid only with consistency: Leased; remove lease or set consistency: Leased"
 // +kubebuilder:validation:XValidation:rule="!has(self.lease) || !has(self.lease.maxAge) || !self.lease.maxAge.matches('^[0-9]{1,5}(ms|s)$') || size(self.window) < 2 || !self.window.matches('^([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?$') || duration(self.lease.maxAge) + duration(self.lease.maxAge) <= duration(self.window)",fieldPath=".lease.maxAge",message="maxAge must be at most half of the window; use a shorter maxAge or a longer window"
+// +kubebuilder:validation:XValidation:rule="self.overrun != 'Debt' || self.algorithm in ['FixedWindow', 'SlidingWindowCounter']",fieldPath=".overrun",message="overrun: Debt is valid only with algorithm FixedWindow or SlidingWindowCounter, whose counters can hold more units than the limit; use one of these algorithms or remove overrun"
+// +kubebuilder:validation:XValidation:rule="self.overrun != 'Debt' || self.consistency != 'Leased'",fieldPath=".overrun",message="overrun: Debt is invalid with consistency: Leased, because a replica cannot admit a debt from memory; remove overrun or consistency"
 type RateLimitPolicySpec struct {
 	// axis selects which requests are counted together. For HTTP and gRPC requests: IP (client address), Tenant, User, APIKey, Endpoint
 	// (all requests to one endpoint) or Custom (the value of spec.identifier). For writes to the Kubernetes API: Tenant, User,
@@ -124,6 +126,13 @@ type RateLimitPolicySpec struct {
 	// cost is the number of units that a request costs. If omitted, a request costs 1 unit.
 	// +optional
 	Cost *Cost `json:"cost,omitempty"`
+	// overrun decides what happens if a request costs more units than remain. Deny: the request is denied and counts nothing. Debt: the
+	// request is allowed if at least one unit remains, and its whole cost counts, also the cost of requests that are denied. Use it for
+	// costs that Envoy reports at the end of a response, such as tokens of a language model. It is valid only with algorithm FixedWindow or
+	// SlidingWindowCounter, and invalid with consistency: Leased. Defaults to Deny.
+	// +optional
+	// +kubebuilder:default=Deny
+	Overrun Overrun `json:"overrun,omitempty"`
 	// enforcement decides what happens to a request over the limit. Enforce denies it. Shadow counts and reports it, and never denies a
 	// request. Defaults to Enforce.
 	// +optional
@@ -202,6 +211,17 @@ const (
 	ScopePolicy Scope = "Policy"
 	// ScopeEndpoint has one counter per identifier and endpoint.
 	ScopeEndpoint Scope = "Endpoint"
+)
+
+// Overrun decides what happens if a request costs more units than remain.
+// +kubebuilder:validation:Enum=Deny;Debt
+type Overrun string
+
+const (
+	// OverrunDeny denies the request and counts nothing.
+	OverrunDeny Overrun = "Deny"
+	// OverrunDebt allows the request if at least one unit remains, and counts its whole cost in any case.
+	OverrunDebt Overrun = "Debt"
 )
 
 // Enforcement decides what happens to a request over the limit.

@@ -27,6 +27,7 @@ func lower(policy validPolicy, identifier rules.Identifier, hashKey *limiter.Has
 		Burst:          policy.limit.Burst(),
 		Tiers:          lowerTiers(policy, identifier, hashKey),
 		Cost:           lowerCost(policy.spec.Cost),
+		Debt:           policy.spec.Overrun == v1alpha1.OverrunDebt,
 		Shadow:         policy.spec.Enforcement == v1alpha1.EnforcementShadow,
 		OnStoreFailure: lowerStoreFailure(policy.spec.OnStoreFailure),
 		Lease:          policy.lease,

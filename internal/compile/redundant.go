@@ -15,13 +15,14 @@ import (
 //   - other counts every request that rule counts, at the same cost, in a counter that is not divided among more identifiers.
 //   - other admits at most as much as every tier of rule.
 //   - other is at least as strict while Redis is unavailable.
+//   - Neither has debts: they count requests that other policies deny, and admit requests that cost more than what remains.
 //   - Neither has leases: with them, a policy admits some requests more, and denies some that it would admit.
 func IsRedundant(rule, other *rules.Rule) bool {
 	return coversDomains(other, rule) && !other.Default && !rule.Shadow && !other.Shadow &&
 		rule.Axis == other.Axis && rule.Identifier == other.Identifier &&
 		countsAllRequests(other, rule) &&
 		len(other.Tiers) == 0 && reflect.DeepEqual(rule.Cost, other.Cost) &&
-		isAsStrict(other, rule) && rule.Lease == nil && other.Lease == nil &&
+		isAsStrict(other, rule) && !rule.Debt && !other.Debt && rule.Lease == nil && other.Lease == nil &&
 		failureStrictness(other.OnStoreFailure) >= failureStrictness(rule.OnStoreFailure)
 }
 

@@ -29,7 +29,7 @@ func TestIsRedundant_ConsidersEveryFieldOfARule(t *testing.T) {
 	}{
 		{reflect.TypeFor[rules.Rule](), []string{
 			"Policy", "Domain", "Domains", "AllDomains", "Default", "Axis", "Identifier", "PerEndpoint", "Match", "Algorithm", "Units",
-			"WindowSeconds", "Burst", "Tiers", "Cost", "Shadow", "OnStoreFailure", "Lease",
+			"WindowSeconds", "Burst", "Tiers", "Cost", "Debt", "Shadow", "OnStoreFailure", "Lease",
 		}},
 		{reflect.TypeFor[rules.Match](), []string{"Hosts", "Paths", "Methods", "Headers", "CIDRs", "ExceptCIDRs", "Expression", "Descriptors", "Kubernetes"}},
 		{reflect.TypeFor[rules.KubernetesMatch](), []string{"Resources", "Namespaces", "NamespaceSelector", "Users", "Groups", "ExceptUsers", "ExceptGroups"}},
@@ -55,6 +55,7 @@ func drawPolicy(t *rapid.T, name string) v1alpha1.RateLimitPolicy {
 			"algorithm: TokenBucket", "algorithm: TokenBucket, burst: 2", "algorithm: LeakyBucket", "algorithm: LeakyBucket, burst: 2"),
 		oneOf("scope", "", "", "scope: Endpoint"),
 		oneOf("cost", "", "", "cost: {header: x-cost}"),
+		oneOf("overrun", "", "", "overrun: Debt"),
 		oneOf("tiers", "", "", "tiers: [{name: a, when: {identifiers: [u1]}, limit: 4}]", "tiers: [{name: a, when: {identifiers: [u1]}, unlimited: true}]",
 			"tiers: [{name: a, when: {header: {name: x-plan, value: paid}}, limit: 1}]"),
 		oneOf("match", "", "", "match: {http: {paths: [{value: /a}]}}", "match: {http: {paths: [{value: /a/b}, {value: /a/c, type: Exact}]}}",

@@ -39,6 +39,7 @@ func validate(same []candidate) (validPolicy, []Problem) {
 	v.validateMatch(spec.Match)
 	tiers := v.validateTiers(spec)
 	v.validateCost(spec, limit, tiers)
+	v.validateOverrun(spec)
 	validateEnum(&v, "spec.enforcement", spec.Enforcement, v1alpha1.EnforcementEnforce, v1alpha1.EnforcementShadow)
 	validateEnum(&v, "spec.onStoreFailure", spec.OnStoreFailure, v1alpha1.StoreFailureLocal, v1alpha1.StoreFailureAllow, v1alpha1.StoreFailureDeny)
 	lease := v.validateLease(spec)

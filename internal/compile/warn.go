@@ -130,7 +130,7 @@ func (w *warnings) warnMatch() {
 
 // warnCost warns of limits that are lower than the cost of a single request.
 func (w *warnings) warnCost() {
-	if w.rule.Cost == nil || w.rule.Cost.Value == 0 {
+	if w.rule.Cost == nil || w.rule.Cost.Value == 0 || w.rule.Debt {
 		return
 	}
 	cost := w.rule.Cost.Value

@@ -186,6 +186,8 @@ func TestWarn_ReportsRedundantPolicies(t *testing.T) {
 		{"a lower limit than those of the tiers", `{axis: User, limit: 10, window: 1m, tiers: [{name: a, when: {groups: [g]}, limit: 20}, {name: b, when: {groups: [h]}, unlimited: true}]}`, `{axis: User, limit: 10, window: 1m}`, true},
 		{"laxer while Redis is unavailable", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, onStoreFailure: Allow}`, false},
 		{"stricter while Redis is unavailable", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, onStoreFailure: Deny}`, true},
+		{"with debts", `{axis: User, limit: 100, window: 1m}`, `{axis: User, limit: 90, window: 1m, overrun: Debt}`, false},
+		{"without debts, for a policy with them", `{axis: User, limit: 100, window: 1m, overrun: Debt}`, `{axis: User, limit: 90, window: 1m}`, false},
 		{"with leases", `{axis: User, limit: 100, window: 1m}`, `{axis: User, limit: 90, window: 1m, consistency: Leased}`, false},
 		{"exact, for a policy with leases", `{axis: User, limit: 100, window: 1m, consistency: Leased}`, `{axis: User, limit: 90, window: 1m}`, false},
 		{"a wider network", `{axis: IP, limit: 10, window: 1m, match: {http: {cidrs: [10.1.0.0/16]}}}`, `{axis: IP, limit: 9, window: 1m, match: {http: {cidrs: [10.0.0.0/8]}}}`, true},

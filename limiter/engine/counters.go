@@ -63,7 +63,7 @@ func outcomeOf(r *Result, charged bool) outcome {
 	switch {
 	case !r.Allowed:
 		return denied
-	case !charged:
+	case !charged && !r.Rule.Debt:
 		return uncharged
 	default:
 		return allowed

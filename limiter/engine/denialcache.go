@@ -10,9 +10,9 @@ import (
 )
 
 // knownDenials returns the results of the enforced rules whose cached denials hold now. One of them suffices to deny the
-// request, which is then charged nowhere.
+// request, which is then charged nowhere. A request with a debt is charged even if it is denied, so only the store can deny it.
 func (a *active) knownDenials(matched []ruleCharge, peek bool, now time.Time) []Result {
-	if a.denials == nil || peek {
+	if a.denials == nil || peek || hasDebt(matched) {
 		return nil
 	}
 	var results []Result
@@ -28,13 +28,23 @@ func (a *active) knownDenials(matched []ruleCharge, peek bool, now time.Time) []
 	return results
 }
 
+// hasDebt reports whether a charge is counted even if the request is denied.
+func hasDebt(matched []ruleCharge) bool {
+	for i := range matched {
+		if matched[i].charge.CountsAlways() {
+			return true
+		}
+	}
+	return false
+}
+
 // cacheDenials caches the denials of enforced charges that the store made between began and now.
 func (a *active) cacheDenials(charges []limiter.Charge, decisions []limiter.Decision, began time.Time, clock func() time.Time) {
 	if a.denials == nil {
 		return
 	}
 	for i, c := range charges {
-		if !c.Shadow && !decisions[i].Allowed && decisions[i].Origin == limiter.OriginStore {
+		if !c.Shadow && !c.Debt && !decisions[i].Allowed && decisions[i].Origin == limiter.OriginStore {
 			a.denials.Remember(c, decisions[i], began, clock())
 		}
 	}

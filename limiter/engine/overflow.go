@@ -134,13 +134,14 @@ func (a *active) addCounters(charges []ruleCharge, decisions []limiter.Decision)
 	if a.populations == nil {
 		return
 	}
+	passed := true
 	for i := range charges {
-		if !decisions[i].Allowed && !charges[i].rule.Shadow {
-			return // no counter was charged
-		}
+		passed = passed && (decisions[i].Allowed || charges[i].rule.Shadow)
 	}
 	for i := range charges {
-		if c := &charges[i]; c.population != nil && c.charge.Cost > 0 && decisions[i].Allowed && isCounted(&c.charge, &decisions[i]) {
+		c := &charges[i]
+		counted := c.charge.CountsAlways() || passed && c.charge.Cost > 0 && decisions[i].Allowed
+		if c.population != nil && counted && isCounted(&c.charge, &decisions[i]) {
 			c.population.add(maphash.String(a.populations.seed, c.charge.Key), a.clock)
 		}
 	}
@@ -195,7 +196,7 @@ func (e *Engine) shareOverflow(ctx context.Context, active *active, requests [][
 func (e *Engine) share(active *active, c *ruleCharge, peek bool) {
 	c.charge.Key, c.population, c.charge.Lease = c.sharedKey, nil, nil
 	if e.populations.bound.Deny && c.charge.Cost > 0 {
-		c.charge.Cost = 2 * limiter.MaxUnits // above every limit
+		c.charge.Cost, c.charge.Debt = 2*limiter.MaxUnits, false // above every limit
 	}
 	if !peek {
 		active.counters.overflowed(c.rule)

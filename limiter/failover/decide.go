@@ -13,8 +13,11 @@ import (
 func (s *Store) decide(ctx context.Context, charges []limiter.Charge, peek bool) ([]limiter.Decision, error) {
 	began := s.clock()
 	remote, unavailable := s.split(charges)
+	recovers := len(unavailable.charges) == 0 && s.inRecoveryWindow(began, charges)
 	switch {
-	case len(unavailable.charges) == 0 && s.inRecoveryWindow(began, charges):
+	case !peek && (recovers || len(unavailable.charges) > 0) && haveDebts(charges):
+		return s.decideDebts(ctx, charges, began)
+	case recovers:
 		return s.decideWhileRecovering(ctx, charges, peek, began)
 	case len(unavailable.charges) == 0:
 		decisions, err := s.call(ctx, charges, peek, began)
@@ -169,7 +172,7 @@ func (s *Store) decideLocally(charges []limiter.Charge, peek bool, cause error) 
 		case c.OnStoreFailure == limiter.DenyOnFailure && !c.Shadow:
 			return nil, &RefusedError{Charge: i, Cause: cause}
 		default: // as if nothing had been spent
-			decisions[i] = c.Limit.NewState().Decide(limiter.At(s.clock()), c.Limit, c.Units())
+			decisions[i] = c.Limit.NewState().Decide(limiter.At(s.clock()), c.Limit, c.Needed())
 			decisions[i].Origin = limiter.OriginLocal
 			passed = passed && (decisions[i].Allowed || c.Shadow)
 		}

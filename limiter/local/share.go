@@ -57,7 +57,7 @@ func (s share) charge(c limiter.Charge) limiter.Charge {
 	c.Limit = s.weighted
 	c.Cost = c.Units() * s.weight
 	if s.empty && c.Cost > 0 {
-		c.Cost = s.weighted.Capacity() + 1
+		c.Cost, c.Debt = s.weighted.Capacity()+1, false
 	}
 	return c
 }

@@ -27,19 +27,19 @@ func (c *Counters) spend(charges []limiter.Charge, unreported bool) []limiter.De
 	now := c.now()
 	on, weighted, states := c.find(now, charges)
 	decisions := limiter.Peek(now, weighted, states)
-	if pass(charges, decisions) {
-		counts := func(i int) bool { return decisions[i].Allowed && charges[i].Units() > 0 }
-		for i := range charges {
-			if unreported && counts(i) {
-				on[i].counter.beginUnreported(c.peers)
-				on[i].counter.lastLocal = now
-			}
+	passed := pass(charges, decisions)
+	counted := make([]bool, len(charges))
+	for i := range weighted {
+		counted[i] = weighted[i].CountsAlways() || passed && decisions[i].Allowed && charges[i].Units() > 0
+		if unreported && counted[i] {
+			on[i].counter.beginUnreported(c.peers)
+			on[i].counter.lastLocal = now
 		}
-		decisions = limiter.Spend(now, weighted, states)
-		for i := range charges {
-			if counts(i) {
-				c.keep(now, charges[i].Key, on[i].counter)
-			}
+	}
+	decisions = limiter.Spend(now, weighted, states)
+	for i := range charges {
+		if counted[i] {
+			c.keep(now, charges[i].Key, on[i].counter)
 		}
 	}
 	return unweighted(charges, on, decisions)
@@ -69,7 +69,7 @@ func (c *Counters) Refund(charges []limiter.Charge, decisions []limiter.Decision
 	now := c.now()
 	for i := range charges {
 		k, held := c.held[charges[i].Key]
-		if !held || !decisions[i].Allowed || charges[i].Units() == 0 {
+		if !held || !decisions[i].Allowed || charges[i].Debt || charges[i].Units() == 0 {
 			continue
 		}
 		s := c.shareOf(k)

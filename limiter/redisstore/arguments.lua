@@ -14,14 +14,15 @@ local read_whole = true
 local loaded = {}
 
 -- read_charge reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), capacity (only for buckets, see
--- read_capacity), cost (units). apply is the function of the algorithm, see
+-- read_capacity), cost (units, see read_cost). apply is the function of the algorithm, see
 -- load_algorithm.
 local function read_charge(at)
   local name = ARGV[at]
   local capacity, max_delay = read_capacity(tonumber(ARGV[at + 3]))
+  local cost, needed, debt = read_cost(tonumber(ARGV[at + 4]))
   local charge = {
     apply = loaded[name], units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]),
-    capacity = capacity, max_delay = max_delay, cost = tonumber(ARGV[at + 4]),
+    capacity = capacity, max_delay = max_delay, cost = cost, needed = needed, debt = debt,
     queues = name == 'LeakyBucket', is_log = name == 'SlidingWindowLog', enforced = true,
   }
   if not charge.apply then

@@ -12,10 +12,12 @@ local function fixed_window_step(value, now, charge)
   end
   local start, finish, reset_after = index * window, (index + 1) * window, 0
   if count > 0 then reset_after = finish - now end
-  if count + cost <= units then
-    return 0, max(0, units - count), reset_after, max(now, start), encode_counts(index, count + cost, 0), finish, keep_ttl
+  local needed, wait = charge.needed, 0
+  if count + needed > units then
+    wait = now - finish
+    if needed > units then wait = NEVER end
+    if not charge.debt then return wait, max(0, units - count), reset_after, max(now, start) end
   end
-  local wait = now - finish
-  if cost > units then wait = NEVER end
-  return wait, max(0, units - count), reset_after, max(now, start)
+  return wait, max(0, units - count), reset_after, max(now, start),
+    encode_counts(index, min(count + cost, MAX_UNITS), 0), finish, keep_ttl
 end

@@ -1,10 +1,11 @@
 -- load_algorithm returns the function of an algorithm: step in the spend script, refund in the refund script.
 --   step(value, now, charge, key) returns
 --     wait         0 or the delay (us) if the charge is allowed; else the negative retry after (us), or NEVER
+--                  of a debt: after it is counted
 --     remaining    units before the charge
 --     reset_after  us, before the charge
 --     at           the counter's own time (us): later than now if the clock stepped back
---     and if the charge is allowed:
+--     and if the charge is allowed, or charge.debt:
 --     next_value   the value that includes the cost, or a function that writes it
 --     expires_at   when the whole limit is available again (us); the key expires then
 --     keep_ttl     true if the key already expires at that time

@@ -64,3 +64,10 @@ local function read_capacity(argument)
   local capacity = -argument % 2147483648
   return capacity, (-argument - capacity) / 2147483648 * 1000
 end
+
+-- read_cost returns the cost of a charge (units), the units that must remain so that it is allowed, and whether it is a debt:
+-- then one unit must remain, and the charge is counted even if it is denied. The argument of a debt is negative.
+local function read_cost(argument)
+  if argument >= 0 then return argument, argument, false end
+  return -argument, 1, true
+end

@@ -40,11 +40,15 @@ local function sliding_window_counter_step(value, now, charge)
     reset_after = start + window - now
   end
   if current > 0 then reset_after = start + 2 * window - now end
-  if used + cost <= units then
-    return 0, max(0, units - used), reset_after, at,
-      encode_counts(index, current + cost, previous), start + 2 * window, is_stored and current > 0
+  local needed, counted, wait = charge.needed, min(current + cost, MAX_UNITS), 0
+  if used + needed > units then
+    if not charge.debt then
+      wait = NEVER
+      if needed <= units then wait = counter_wait(now, start, window, current, previous, units - needed) end
+      return wait, max(0, units - used), reset_after, at
+    end
+    wait = counter_wait(now, start, window, counted, previous, units - needed)
   end
-  local wait = NEVER
-  if cost <= units then wait = counter_wait(now, start, window, current, previous, units - cost) end
-  return wait, max(0, units - used), reset_after, at
+  return wait, max(0, units - used), reset_after, at,
+    encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0
 end

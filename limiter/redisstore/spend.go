@@ -61,7 +61,7 @@ func (s *Store) request(calls []*call) (script redisclient.Script, keys []string
 
 // singleRequest is the request for one charge, see spend_one.lua.
 func (s *Store) singleRequest(mode string, c *limiter.Charge) (script redisclient.Script, keys []string, args []any) {
-	args = append(make([]any, 0, argumentsWidth), mode, c.Limit.Units(), c.Limit.Window().Microseconds(), capacity(c.Limit), c.Units())
+	args = append(make([]any, 0, argumentsWidth), mode, c.Limit.Units(), c.Limit.Window().Microseconds(), capacity(c.Limit), cost(c))
 	if s.clock != nil {
 		args = append(args, s.now())
 	}
@@ -102,7 +102,7 @@ func (c *call) hasShapeOf(other *call) bool {
 	}
 	for i := range c.charges {
 		a, b := &c.charges[i], &other.charges[i]
-		if a.Cost != b.Cost || a.Shadow != b.Shadow || a.Limit != b.Limit {
+		if a.Cost != b.Cost || a.Shadow != b.Shadow || a.Debt != b.Debt || a.Limit != b.Limit {
 			return false
 		}
 	}
@@ -112,9 +112,17 @@ func (c *call) hasShapeOf(other *call) bool {
 func appendShape(args []any, c *call) []any {
 	args = append(args, c.mode, len(c.charges))
 	for _, charge := range c.charges {
-		args = append(appendLimit(args, charge.Limit), charge.Units(), enforcement(charge))
+		args = append(appendLimit(args, charge.Limit), cost(&charge), enforcement(charge))
 	}
 	return args
+}
+
+// cost is the argument that read_cost in numbers.lua reads.
+func cost(c *limiter.Charge) int64 {
+	if c.Debt {
+		return -c.Units()
+	}
+	return c.Units()
 }
 
 func enforcement(c limiter.Charge) string {

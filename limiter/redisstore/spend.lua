@@ -6,14 +6,16 @@
 --     mode    'spend', or 'peek' to change nothing
 --     count   number of charges
 --     then for each charge: algorithm, limit (units), window (us), capacity (only for buckets,
---             see read_capacity), cost (units), 'enforce' or 'shadow'
+--             see read_capacity), cost (units, see read_cost), 'enforce' or 'shadow'
 -- Reply, integers: now (us since the epoch), and for each charge
 --     ahead   how far the counter's own time is ahead of now (us); not 0 only if the clock stepped back
 --     remaining (units), reset after (us)
 --     wait    the delay (us) of an allowed charge; the negative retry after (us) of a denied one, or NEVER
 --   then for each charge on a corrupt counter, which starts over, the index of its key in KEYS, from 0
--- If all enforced charges of a request are allowed, they are counted, and so are its shadow charges that are allowed.
--- Must never happen: a write for a request with a denied enforced charge; a write on peek; a key without a time to live.
+-- If all enforced charges of a request are allowed, they are counted, and so are its shadow charges that are allowed. A
+-- debt is always counted.
+-- Must never happen: a write for a request with a denied enforced charge, except of debts; a write on peek; a key without a
+-- time to live.
 local ARGUMENTS, INTEGERS = 6, 4
 local FIRST_SHAPE = 48 -- '0'
 
@@ -24,6 +26,8 @@ while at <= #ARGV do
   for i = 1, count do
     shape[i] = read_charge(at)
     if ARGV[at + 5] == 'shadow' then shape[i].enforced = false end
+    shape[i].debt = shape[i].debt and shape.spends
+    shape.has_debts = shape.has_debts or shape[i].debt
     at = at + ARGUMENTS
   end
   shapes[#shapes + 1] = shape
@@ -41,7 +45,7 @@ local function count_charge(index, cost, next_value, expires_at, keep_ttl)
     write_value(KEYS[index], next_value, expires_at, keep_ttl)
   end
   local out = INTEGERS * index
-  reply[out - 1], reply[out] = reply[out - 1] - cost, expires_at - now
+  reply[out - 1], reply[out] = max(0, reply[out - 1] - cost), expires_at - now
 end
 
 local next_values, expiries, keep_ttls, corrupt = {}, {}, {}, {}
@@ -62,10 +66,12 @@ for request = 1, #ARGV[2] do
     reply[out], reply[out + 1], reply[out + 2], reply[out + 3] = at - now, remaining, reset_after, wait
     if wait < 0 and charge.enforced then counts = false end
   end
-  if counts then
+  if counts or shape.has_debts then
     for i = 1, #shape do
       local cost = shape[i].cost
-      if next_values[i] and cost > 0 then count_charge(first + i, cost, next_values[i], expiries[i], keep_ttls[i]) end
+      if next_values[i] and cost > 0 and (counts or shape[i].debt) then
+        count_charge(first + i, cost, next_values[i], expiries[i], keep_ttls[i])
+      end
     end
   end
 end

@@ -69,11 +69,19 @@ func (s *Store) Spend(_ context.Context, charges []limiter.Charge) ([]limiter.De
 	if len(charges) == 0 {
 		return nil, nil
 	}
-	deadline := time.Now().Add(s.timeout)
-	if groups := s.groupBySlot(charges); groups != nil {
+	return s.spendUntil(time.Now().Add(s.timeout), charges)
+}
+
+func (s *Store) spendUntil(deadline time.Time, charges []limiter.Charge) ([]limiter.Decision, error) {
+	groups := s.groupBySlot(charges)
+	switch {
+	case groups == nil:
+		return s.run(deadline, modeSpend, charges)
+	case haveDebts(charges):
+		return s.spendDebts(deadline, charges)
+	default:
 		return s.spendAcross(deadline, groups, len(charges))
 	}
-	return s.run(deadline, modeSpend, charges)
 }
 
 // Peek implements limiter.Store.
@@ -81,7 +89,10 @@ func (s *Store) Peek(_ context.Context, charges []limiter.Charge) ([]limiter.Dec
 	if len(charges) == 0 {
 		return nil, nil
 	}
-	deadline := time.Now().Add(s.timeout)
+	return s.peekUntil(time.Now().Add(s.timeout), charges)
+}
+
+func (s *Store) peekUntil(deadline time.Time, charges []limiter.Charge) ([]limiter.Decision, error) {
 	if groups := s.groupBySlot(charges); groups != nil {
 		decisions := make([]limiter.Decision, len(charges))
 		if err := s.peekAcross(deadline, groups, decisions); err != nil {

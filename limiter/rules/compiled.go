@@ -82,7 +82,9 @@ func (k *compiler) compile(rule Rule) (Compiled, error) {
 	if ownPaths {
 		c.endpoints = newEndpoints(limit.Window(), maxEndpoints)
 	}
-	for _, step := range []func(*Compiled) error{validateDomains, validateKubernetes, k.match, k.identify, k.tiers, k.cost, validateStoreFailure, compileLease} {
+	for _, step := range []func(*Compiled) error{
+		validateDomains, validateKubernetes, k.match, k.identify, k.tiers, k.cost, validateStoreFailure, compileLease, validateDebt,
+	} {
 		if err := step(&c); err != nil {
 			return Compiled{}, err
 		}
@@ -184,6 +186,20 @@ func validateStoreFailure(c *Compiled) error {
 		return nil
 	default:
 		return fmt.Errorf("unknown onStoreFailure %q", c.OnStoreFailure)
+	}
+}
+
+// validateDebt rejects debts of algorithms whose counters cannot hold more units than their limit, and of leased units.
+func validateDebt(c *Compiled) error {
+	switch {
+	case !c.Debt:
+		return nil
+	case c.Algorithm != limiter.FixedWindow && c.Algorithm != limiter.SlidingWindowCounter:
+		return fmt.Errorf("algorithm %s must not have debts", c.Algorithm)
+	case c.Lease != nil:
+		return errors.New("a rule with leases must not have debts")
+	default:
+		return nil
 	}
 }
 

@@ -166,6 +166,9 @@ func TestNewIndex_RejectsInvalidRules(t *testing.T) {
 			r.Algorithm, r.WindowSeconds, r.Lease = algorithm, window, &rules.Lease{MaxPercent: percent, MaxMilliseconds: milliseconds}
 		})
 	}
+	debt := func(algorithm limiter.Algorithm, lease *rules.Lease) rules.Rule {
+		return with(func(r *rules.Rule) { r.Algorithm, r.Debt, r.Lease = algorithm, true, lease })
+	}
 	staff := rules.When{Groups: []string{"staff"}}
 	for name, bad := range map[string]rules.Rule{
 		"an unknown type of header match":                    matching(header(rules.HeaderMatch{Type: "Glob", Name: "a"})),
@@ -201,6 +204,9 @@ func TestNewIndex_RejectsInvalidRules(t *testing.T) {
 		"a cost that is a string":                            cost(rules.Cost{Expression: "request.path"}),
 		"an expression over 64 bytes that is invalid":        matching(rules.Match{Expression: strings.Repeat("x", 65)}),
 		"an unknown onStoreFailure":                          with(func(r *rules.Rule) { r.OnStoreFailure = "Guess" }),
+		"debts of a TokenBucket":                             debt(limiter.TokenBucket, nil),
+		"debts of a SlidingWindowLog":                        debt(limiter.SlidingWindowLog, nil),
+		"debts with leases":                                  debt(limiter.FixedWindow, &rules.Lease{MaxPercent: 10, MaxMilliseconds: 1000}),
 		"leases of a LeakyBucket":                            lease(limiter.LeakyBucket, 60, 10, 1000),
 		"leases of nothing":                                  lease(limiter.TokenBucket, 60, 0, 1000),
 		"leases of more than half of the limit":              lease(limiter.TokenBucket, 60, 51, 1000),

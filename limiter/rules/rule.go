@@ -63,6 +63,8 @@ type Rule struct {
 	Tiers []Tier `json:"tiers,omitempty"`
 	// Cost of a request. If absent, a request costs 1 unit.
 	Cost *Cost `json:"cost,omitempty"`
+	// Debt rules count every charge in full, also what exceeds the limit or belongs to a denied request. See limiter.Charge.
+	Debt bool `json:"debt,omitempty"`
 	// Shadow rules count and report, and never deny a request.
 	Shadow bool `json:"shadow,omitempty"`
 	// OnStoreFailure decides what happens while the store is unavailable.

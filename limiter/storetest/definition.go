@@ -277,14 +277,17 @@ func (d *definition) checkLowered(now limiter.Instant, limit limiter.Limit, got 
 func checkSpend(now limiter.Instant, charges []limiter.Charge, counters []*definition, got []limiter.Decision) error {
 	counts := true
 	for i, c := range charges {
-		counts = counts && (c.Shadow || counters[i].admits(now, c.Limit, c.Units()))
+		counts = counts && (c.Shadow || counters[i].admits(now, c.Limit, required(c)))
 	}
 	for i, c := range charges {
 		var err error
-		if units := c.Units(); counts && units > 0 && counters[i].admits(now, c.Limit, units) {
+		switch admitted, units := counters[i].admits(now, c.Limit, required(c)), c.Units(); {
+		case c.Debt && units > 0:
+			err = counters[i].checkDebt(now, c.Limit, units, admitted, got[i])
+		case counts && units > 0 && admitted:
 			err = counters[i].checkCounted(now, c.Limit, units, got[i])
-		} else {
-			err = counters[i].check(now, c.Limit, units, got[i])
+		default:
+			err = counters[i].check(now, c.Limit, required(c), got[i])
 		}
 		if err != nil {
 			return fmt.Errorf("charge %d: %w", i, err)
@@ -308,11 +311,36 @@ func (d *definition) checkCounted(now limiter.Instant, limit limiter.Limit, unit
 // checkPeek returns an error unless the decisions of a Peek are right.
 func checkPeek(now limiter.Instant, charges []limiter.Charge, counters []*definition, got []limiter.Decision) error {
 	for i, c := range charges {
-		if err := counters[i].check(now, c.Limit, c.Units(), got[i]); err != nil {
+		if err := counters[i].check(now, c.Limit, required(c), got[i]); err != nil {
 			return fmt.Errorf("charge %d: %w", i, err)
 		}
 	}
 	return nil
+}
+
+// required is the number of units that must be within the limit: one for a debt, however much it costs.
+func required(c limiter.Charge) int64 {
+	if c.Debt && c.Cost > 0 {
+		return 1
+	}
+	return c.Units()
+}
+
+// checkDebt counts the units of a debt, and returns an error unless the decision that counted them is right. A window counts at most
+// MaxUnits. A debt that was denied waits until one unit is left again, with its own units counted.
+func (d *definition) checkDebt(now limiter.Instant, limit limiter.Limit, units int64, admitted bool, got limiter.Decision) error {
+	at := d.time(now)
+	inWindow := d.sum(func(c counted) bool { return d.index(c.at) == d.index(at) })
+	if units = min(units, limiter.MaxUnits-inWindow.Num().Int64()); units > 0 {
+		d.spend(now, limit, units)
+	}
+	if !admitted {
+		return d.check(now, limit, 1, got)
+	}
+	if !got.Allowed || got.RetryAfter != 0 {
+		return fmt.Errorf("a debt is denied, by definition allowed before it was counted: %v units of %d are used", d.used(now, limit), limit.Capacity())
+	}
+	return d.checkState(now, limit, got)
 }
 
 // checkExpiry returns an error unless a counter that was just written expires when its units stop counting.

@@ -201,6 +201,9 @@ func (c charge) String() string {
 	case bounded:
 		text += "!"
 	}
+	if c.Debt {
+		text += "+"
+	}
 	if c.Shadow {
 		text += "~"
 	}
@@ -215,6 +218,10 @@ func (h *history) draw(rt *rapid.T) (drawn []charge, charges []limiter.Charge, d
 		}
 		one := limiter.Charge{
 			Key: c.key, Limit: h.drawMaxDelay(rt, c.limit), Cost: drawCost(rt, c.limit.Units()), Shadow: rapid.IntRange(0, 3).Draw(rt, "shadow") == 3,
+		}
+		switch one.Limit.Algorithm() {
+		case limiter.FixedWindow, limiter.SlidingWindowCounter:
+			one.Debt = rapid.IntRange(0, 3).Draw(rt, "debt") == 3
 		}
 		drawn, charges = append(drawn, charge{c, one}), append(charges, one)
 		definitions, states = append(definitions, c.definition), append(states, c.state)
@@ -237,10 +244,10 @@ func (h *history) spend(rt *rapid.T) {
 	h.count(charges)
 	counts := !slices.ContainsFunc(drawn, func(c charge) bool { return !c.Shadow && !got[slices.Index(charges, c.Charge)].Allowed })
 	for i, c := range drawn {
-		if got[i].Allowed {
+		if got[i].Allowed || c.CountsAlways() {
 			h.spent = append(h.spent, spent{twin: c.twin, cost: c.Cost, at: got[i].At})
 		}
-		if counts && got[i].Allowed && c.Units() > 0 {
+		if c.CountsAlways() || counts && got[i].Allowed && c.Units() > 0 {
 			h.checkExpiry(rt, c.twin, c.Limit)
 		}
 	}

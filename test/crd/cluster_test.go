@@ -25,6 +25,7 @@ func TestClusterRateLimitPolicy_HasDefaultsAndColumns(t *testing.T) {
 	}
 	want := written.Spec.DeepCopy()
 	want.Algorithm, want.Scope, want.Enforcement = v1alpha1.SlidingWindowCounter, v1alpha1.ScopePolicy, v1alpha1.EnforcementEnforce
+	want.Overrun = v1alpha1.OverrunDeny
 	want.OnStoreFailure, want.Precedence = v1alpha1.StoreFailureLocal, v1alpha1.PrecedenceOverride
 	want.Consistency = v1alpha1.ConsistencyExact
 	if err := n.Create(t.Context(), written); err != nil {

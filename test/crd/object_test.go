@@ -38,6 +38,7 @@ spec:
   scope: Policy
   enforcement: Enforce
   onStoreFailure: Local
+  overrun: Deny
   consistency: Exact
   match:
     http:
@@ -79,6 +80,7 @@ func TestRateLimitPolicy_RoundTripsThroughGoTypes(t *testing.T) {
 				{Name: "staff", Unlimited: true, When: v1alpha1.When{Groups: []v1alpha1.Group{"staff"}}},
 			},
 			Cost:        &v1alpha1.Cost{Header: &header},
+			Overrun:     v1alpha1.OverrunDeny,
 			Enforcement: v1alpha1.EnforcementShadow, OnStoreFailure: v1alpha1.StoreFailureDeny,
 			Consistency: v1alpha1.ConsistencyLeased, Lease: &v1alpha1.Lease{MaxShare: "25%", MaxAge: "250ms"},
 		},

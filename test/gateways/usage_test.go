@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-dev/weir/test/fixture"
 )
@@ -130,5 +131,61 @@ func TestEnvoy_ALimitOfTheRouteReplacesTheLimitOfThePolicy(t *testing.T) {
 	}
 	if got := w.remaining(t, budgetOf("acme")); got != 100 {
 		t.Errorf("%d units of the policy remain", got)
+	}
+}
+
+// debtPolicy returns the documented policy that counts what exceeds the budget, with replacements.
+func debtPolicy(t *testing.T, oldNew ...string) string {
+	t.Helper()
+	for _, block := range document(t) {
+		if strings.Contains(block, "overrun: Debt") {
+			return replace(t, block, oldNew...)
+		}
+	}
+	t.Fatal("the page has no policy with debts")
+	return ""
+}
+
+// Requests pass while one unit remains. All that their responses cost counts, also above the limit.
+func TestEnvoy_CountsAnOverrunAsDebt(t *testing.T) {
+	w := newWorld(t, debtPolicy(t, "limit: 100000", "limit: 100", "window: 1h", "window: 720h", "SlidingWindowCounter", "FixedWindow"), limitedBy())
+	for _, request := range []struct {
+		tokens    string
+		status    int
+		remaining int
+	}{
+		{"60", http.StatusOK, 40},
+		{"39", http.StatusOK, 1},
+		{"50", http.StatusOK, 0}, // 49 units of debt
+		{"50", http.StatusTooManyRequests, 0},
+		{"50", http.StatusTooManyRequests, 0},
+	} {
+		if got := get(t, "http://"+w.front+"/?tokens="+request.tokens, "x-tenant-id", "acme").status; got != request.status {
+			t.Errorf("%+v: %d", request, got)
+		}
+		w.awaitReport(t)
+		if got := w.remaining(t, budgetOf("acme")); got != request.remaining {
+			t.Errorf("%+v: %d units remain", request, got)
+		}
+	}
+}
+
+// Under a sliding window, the debt lasts longer than the window in which it was made: 1000 units weigh less than 100 after nine tenths of the
+// next one.
+func TestEnvoy_DeniesUntilTheDebtIsOver(t *testing.T) {
+	w := newWorld(t, debtPolicy(t, "limit: 100000", "limit: 100", "window: 1h", "window: 2s"), limitedBy())
+	if got := get(t, "http://"+w.front+"/?tokens=1000", "x-tenant-id", "acme").status; got != http.StatusOK {
+		t.Fatal(got)
+	}
+	counted := time.Now()
+	w.awaitReport(t)
+	if got := get(t, "http://"+w.front+"/?tokens=1", "x-tenant-id", "acme").status; got != http.StatusTooManyRequests {
+		t.Errorf("%d after an overrun", got)
+	}
+	fixture.Await(t, "the debt is over", func() bool {
+		return get(t, "http://"+w.front+"/?tokens=1", "x-tenant-id", "acme").status == http.StatusOK
+	})
+	if took := time.Since(counted); took < 1800*time.Millisecond || took > 5*time.Second {
+		t.Errorf("denied for %v, want from 1.8 s to 3.8 s", took)
 	}
 }

@@ -65,6 +65,13 @@ local function read_capacity(argument)
   return capacity, (-argument - capacity) / 2147483648 * 1000
 end
 
+-- read_cost returns the cost of a charge (units), the units that must remain so that it is allowed, and whether it is a debt:
+-- then one unit must remain, and the charge is counted even if it is denied. The argument of a debt is negative.
+local function read_cost(argument)
+  if argument >= 0 then return argument, argument, false end
+  return -argument, 1, true
+end
+
 -- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
 -- window, and the units of the previous one. Small numbers are stored as one integer, which Redis keeps in 16 bytes: the
 -- three numbers in radix 256, 4096 or 65536, and in the lowest two bits which radix it is. Larger ones are packed.
@@ -131,12 +138,14 @@ local function fixed_window_step(value, now, charge)
   end
   local start, finish, reset_after = index * window, (index + 1) * window, 0
   if count > 0 then reset_after = finish - now end
-  if count + cost <= units then
-    return 0, max(0, units - count), reset_after, max(now, start), encode_counts(index, count + cost, 0), finish, keep_ttl
+  local needed, wait = charge.needed, 0
+  if count + needed > units then
+    wait = now - finish
+    if needed > units then wait = NEVER end
+    if not charge.debt then return wait, max(0, units - count), reset_after, max(now, start) end
   end
-  local wait = now - finish
-  if cost > units then wait = NEVER end
-  return wait, max(0, units - count), reset_after, max(now, start)
+  return wait, max(0, units - count), reset_after, max(now, start),
+    encode_counts(index, min(count + cost, MAX_UNITS), 0), finish, keep_ttl
 end
 return fixed_window_step
 end
@@ -388,13 +397,17 @@ local function sliding_window_counter_step(value, now, charge)
     reset_after = start + window - now
   end
   if current > 0 then reset_after = start + 2 * window - now end
-  if used + cost <= units then
-    return 0, max(0, units - used), reset_after, at,
-      encode_counts(index, current + cost, previous), start + 2 * window, is_stored and current > 0
+  local needed, counted, wait = charge.needed, min(current + cost, MAX_UNITS), 0
+  if used + needed > units then
+    if not charge.debt then
+      wait = NEVER
+      if needed <= units then wait = counter_wait(now, start, window, current, previous, units - needed) end
+      return wait, max(0, units - used), reset_after, at
+    end
+    wait = counter_wait(now, start, window, counted, previous, units - needed)
   end
-  local wait = NEVER
-  if cost <= units then wait = counter_wait(now, start, window, current, previous, units - cost) end
-  return wait, max(0, units - used), reset_after, at
+  return wait, max(0, units - used), reset_after, at,
+    encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0
 end
 return sliding_window_counter_step
 end
@@ -471,10 +484,11 @@ end
 -- load_algorithm returns the function of an algorithm: step in the spend script, refund in the refund script.
 --   step(value, now, charge, key) returns
 --     wait         0 or the delay (us) if the charge is allowed; else the negative retry after (us), or NEVER
+--                  of a debt: after it is counted
 --     remaining    units before the charge
 --     reset_after  us, before the charge
 --     at           the counter's own time (us): later than now if the clock stepped back
---     and if the charge is allowed:
+--     and if the charge is allowed, or charge.debt:
 --     next_value   the value that includes the cost, or a function that writes it
 --     expires_at   when the whole limit is available again (us); the key expires then
 --     keep_ttl     true if the key already expires at that time
@@ -509,14 +523,15 @@ local read_whole = true
 local loaded = {}
 
 -- read_charge reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), capacity (only for buckets, see
--- read_capacity), cost (units). apply is the function of the algorithm, see
+-- read_capacity), cost (units, see read_cost). apply is the function of the algorithm, see
 -- load_algorithm.
 local function read_charge(at)
   local name = ARGV[at]
   local capacity, max_delay = read_capacity(tonumber(ARGV[at + 3]))
+  local cost, needed, debt = read_cost(tonumber(ARGV[at + 4]))
   local charge = {
     apply = loaded[name], units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]),
-    capacity = capacity, max_delay = max_delay, cost = tonumber(ARGV[at + 4]),
+    capacity = capacity, max_delay = max_delay, cost = cost, needed = needed, debt = debt,
     queues = name == 'LeakyBucket', is_log = name == 'SlidingWindowLog', enforced = true,
   }
   if not charge.apply then
@@ -569,14 +584,16 @@ end
 --     mode    'spend', or 'peek' to change nothing
 --     count   number of charges
 --     then for each charge: algorithm, limit (units), window (us), capacity (only for buckets,
---             see read_capacity), cost (units), 'enforce' or 'shadow'
+--             see read_capacity), cost (units, see read_cost), 'enforce' or 'shadow'
 -- Reply, integers: now (us since the epoch), and for each charge
 --     ahead   how far the counter's own time is ahead of now (us); not 0 only if the clock stepped back
 --     remaining (units), reset after (us)
 --     wait    the delay (us) of an allowed charge; the negative retry after (us) of a denied one, or NEVER
 --   then for each charge on a corrupt counter, which starts over, the index of its key in KEYS, from 0
--- If all enforced charges of a request are allowed, they are counted, and so are its shadow charges that are allowed.
--- Must never happen: a write for a request with a denied enforced charge; a write on peek; a key without a time to live.
+-- If all enforced charges of a request are allowed, they are counted, and so are its shadow charges that are allowed. A
+-- debt is always counted.
+-- Must never happen: a write for a request with a denied enforced charge, except of debts; a write on peek; a key without a
+-- time to live.
 local ARGUMENTS, INTEGERS = 6, 4
 local FIRST_SHAPE = 48 -- '0'
 
@@ -587,6 +604,8 @@ while at <= #ARGV do
   for i = 1, count do
     shape[i] = read_charge(at)
     if ARGV[at + 5] == 'shadow' then shape[i].enforced = false end
+    shape[i].debt = shape[i].debt and shape.spends
+    shape.has_debts = shape.has_debts or shape[i].debt
     at = at + ARGUMENTS
   end
   shapes[#shapes + 1] = shape
@@ -604,7 +623,7 @@ local function count_charge(index, cost, next_value, expires_at, keep_ttl)
     write_value(KEYS[index], next_value, expires_at, keep_ttl)
   end
   local out = INTEGERS * index
-  reply[out - 1], reply[out] = reply[out - 1] - cost, expires_at - now
+  reply[out - 1], reply[out] = max(0, reply[out - 1] - cost), expires_at - now
 end
 
 local next_values, expiries, keep_ttls, corrupt = {}, {}, {}, {}
@@ -625,10 +644,12 @@ for request = 1, #ARGV[2] do
     reply[out], reply[out + 1], reply[out + 2], reply[out + 3] = at - now, remaining, reset_after, wait
     if wait < 0 and charge.enforced then counts = false end
   end
-  if counts then
+  if counts or shape.has_debts then
     for i = 1, #shape do
       local cost = shape[i].cost
-      if next_values[i] and cost > 0 then count_charge(first + i, cost, next_values[i], expiries[i], keep_ttls[i]) end
+      if next_values[i] and cost > 0 and (counts or shape[i].debt) then
+        count_charge(first + i, cost, next_values[i], expiries[i], keep_ttls[i])
+      end
     end
   end
 end

@@ -65,6 +65,13 @@ local function read_capacity(argument)
   return capacity, (-argument - capacity) / 2147483648 * 1000
 end
 
+-- read_cost returns the cost of a charge (units), the units that must remain so that it is allowed, and whether it is a debt:
+-- then one unit must remain, and the charge is counted even if it is denied. The argument of a debt is negative.
+local function read_cost(argument)
+  if argument >= 0 then return argument, argument, false end
+  return -argument, 1, true
+end
+
 -- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
 -- window, and the units of the previous one. Small numbers are stored as one integer, which Redis keeps in 16 bytes: the
 -- three numbers in radix 256, 4096 or 65536, and in the lowest two bits which radix it is. Larger ones are packed.
@@ -113,12 +120,14 @@ local function fixed_window_step(value, now, charge)
   end
   local start, finish, reset_after = index * window, (index + 1) * window, 0
   if count > 0 then reset_after = finish - now end
-  if count + cost <= units then
-    return 0, max(0, units - count), reset_after, max(now, start), encode_counts(index, count + cost, 0), finish, keep_ttl
+  local needed, wait = charge.needed, 0
+  if count + needed > units then
+    wait = now - finish
+    if needed > units then wait = NEVER end
+    if not charge.debt then return wait, max(0, units - count), reset_after, max(now, start) end
   end
-  local wait = now - finish
-  if cost > units then wait = NEVER end
-  return wait, max(0, units - count), reset_after, max(now, start)
+  return wait, max(0, units - count), reset_after, max(now, start),
+    encode_counts(index, min(count + cost, MAX_UNITS), 0), finish, keep_ttl
 end
 
 local step, READS_WHOLE, QUEUES = fixed_window_step, true, false
@@ -129,10 +138,10 @@ local step, READS_WHOLE, QUEUES = fixed_window_step, true, false
 --   ARGV[2]   limit (units)
 --   ARGV[3]   window (us)
 --   ARGV[4]   capacity (only for buckets, see read_capacity)
---   ARGV[5]   cost (units)
+--   ARGV[5]   cost (units, see read_cost)
 --   ARGV[6]   now in microseconds since the epoch; absent to read the clock of this server
 -- Reply: that of spend.
--- Must never happen: a write for a denied charge, or on peek; a key without a time to live.
+-- Must never happen: a write for a denied charge that is no debt, or on peek; a key without a time to live.
 local key, now = KEYS[1], ARGV[6]
 if now then
   now = tonumber(now)
@@ -141,9 +150,10 @@ else
   now = now[1] * 1000000 + now[2]
 end
 local capacity, max_delay = read_capacity(tonumber(ARGV[4]))
+local cost, needed, debt = read_cost(tonumber(ARGV[5]))
 local charge = {
   units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = capacity, max_delay = max_delay,
-  cost = tonumber(ARGV[5]), queues = QUEUES,
+  cost = cost, needed = needed, debt = debt and ARGV[1] == 'spend', queues = QUEUES,
 }
 
 local value
@@ -154,7 +164,7 @@ if not wait then
   corrupt = 0
   wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key)
 end
-if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
+if next_value and cost > 0 and ARGV[1] == 'spend' then
   if type(next_value) == 'function' then
     next_value()
   elseif keep_ttl then
@@ -162,6 +172,6 @@ if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
   else
     call('SET', key, next_value, 'PXAT', to_milliseconds(expires_at))
   end
-  remaining, reset_after = remaining - charge.cost, expires_at - now
+  remaining, reset_after = max(0, remaining - cost), expires_at - now
 end
 return {now, at - now, remaining, reset_after, wait, corrupt}

@@ -65,6 +65,13 @@ local function read_capacity(argument)
   return capacity, (-argument - capacity) / 2147483648 * 1000
 end
 
+-- read_cost returns the cost of a charge (units), the units that must remain so that it is allowed, and whether it is a debt:
+-- then one unit must remain, and the charge is counted even if it is denied. The argument of a debt is negative.
+local function read_cost(argument)
+  if argument >= 0 then return argument, argument, false end
+  return -argument, 1, true
+end
+
 -- SlidingWindowLog allows a charge if the units allowed in (now - window, now] plus the cost stay within the limit.
 -- The value has the time of each unit (us), in one of two layouts:
 --   list   'L', then the times, oldest first. For small logs: read and written as a whole.
@@ -274,10 +281,10 @@ local step, READS_WHOLE, QUEUES = sliding_window_log_step, false, false
 --   ARGV[2]   limit (units)
 --   ARGV[3]   window (us)
 --   ARGV[4]   capacity (only for buckets, see read_capacity)
---   ARGV[5]   cost (units)
+--   ARGV[5]   cost (units, see read_cost)
 --   ARGV[6]   now in microseconds since the epoch; absent to read the clock of this server
 -- Reply: that of spend.
--- Must never happen: a write for a denied charge, or on peek; a key without a time to live.
+-- Must never happen: a write for a denied charge that is no debt, or on peek; a key without a time to live.
 local key, now = KEYS[1], ARGV[6]
 if now then
   now = tonumber(now)
@@ -286,9 +293,10 @@ else
   now = now[1] * 1000000 + now[2]
 end
 local capacity, max_delay = read_capacity(tonumber(ARGV[4]))
+local cost, needed, debt = read_cost(tonumber(ARGV[5]))
 local charge = {
   units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = capacity, max_delay = max_delay,
-  cost = tonumber(ARGV[5]), queues = QUEUES,
+  cost = cost, needed = needed, debt = debt and ARGV[1] == 'spend', queues = QUEUES,
 }
 
 local value
@@ -299,7 +307,7 @@ if not wait then
   corrupt = 0
   wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key)
 end
-if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
+if next_value and cost > 0 and ARGV[1] == 'spend' then
   if type(next_value) == 'function' then
     next_value()
   elseif keep_ttl then
@@ -307,6 +315,6 @@ if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
   else
     call('SET', key, next_value, 'PXAT', to_milliseconds(expires_at))
   end
-  remaining, reset_after = remaining - charge.cost, expires_at - now
+  remaining, reset_after = max(0, remaining - cost), expires_at - now
 end
 return {now, at - now, remaining, reset_after, wait, corrupt}

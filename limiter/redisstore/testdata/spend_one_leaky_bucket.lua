@@ -65,6 +65,13 @@ local function read_capacity(argument)
   return capacity, (-argument - capacity) / 2147483648 * 1000
 end
 
+-- read_cost returns the cost of a charge (units), the units that must remain so that it is allowed, and whether it is a debt:
+-- then one unit must remain, and the charge is counted even if it is denied. The argument of a debt is negative.
+local function read_cost(argument)
+  if argument >= 0 then return argument, argument, false end
+  return -argument, 1, true
+end
+
 -- mul_div returns the integer quotient and the remainder of a * b / c. It is exact for a < 2^30 and b, c <= 2^42. If the
 -- product is not exact in one step, it multiplies ten bits of a at a time: remainder * 2^10 + ten bits * b stays below 2^53.
 local function mul_div(a, b, c)
@@ -156,10 +163,10 @@ local step, READS_WHOLE, QUEUES = bucket_step, true, true
 --   ARGV[2]   limit (units)
 --   ARGV[3]   window (us)
 --   ARGV[4]   capacity (only for buckets, see read_capacity)
---   ARGV[5]   cost (units)
+--   ARGV[5]   cost (units, see read_cost)
 --   ARGV[6]   now in microseconds since the epoch; absent to read the clock of this server
 -- Reply: that of spend.
--- Must never happen: a write for a denied charge, or on peek; a key without a time to live.
+-- Must never happen: a write for a denied charge that is no debt, or on peek; a key without a time to live.
 local key, now = KEYS[1], ARGV[6]
 if now then
   now = tonumber(now)
@@ -168,9 +175,10 @@ else
   now = now[1] * 1000000 + now[2]
 end
 local capacity, max_delay = read_capacity(tonumber(ARGV[4]))
+local cost, needed, debt = read_cost(tonumber(ARGV[5]))
 local charge = {
   units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = capacity, max_delay = max_delay,
-  cost = tonumber(ARGV[5]), queues = QUEUES,
+  cost = cost, needed = needed, debt = debt and ARGV[1] == 'spend', queues = QUEUES,
 }
 
 local value
@@ -181,7 +189,7 @@ if not wait then
   corrupt = 0
   wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key)
 end
-if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
+if next_value and cost > 0 and ARGV[1] == 'spend' then
   if type(next_value) == 'function' then
     next_value()
   elseif keep_ttl then
@@ -189,6 +197,6 @@ if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
   else
     call('SET', key, next_value, 'PXAT', to_milliseconds(expires_at))
   end
-  remaining, reset_after = remaining - charge.cost, expires_at - now
+  remaining, reset_after = max(0, remaining - cost), expires_at - now
 end
 return {now, at - now, remaining, reset_after, wait, corrupt}

@@ -65,6 +65,13 @@ local function read_capacity(argument)
   return capacity, (-argument - capacity) / 2147483648 * 1000
 end
 
+-- read_cost returns the cost of a charge (units), the units that must remain so that it is allowed, and whether it is a debt:
+-- then one unit must remain, and the charge is counted even if it is denied. The argument of a debt is negative.
+local function read_cost(argument)
+  if argument >= 0 then return argument, argument, false end
+  return -argument, 1, true
+end
+
 -- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
 -- window, and the units of the previous one. Small numbers are stored as one integer, which Redis keeps in 16 bytes: the
 -- three numbers in radix 256, 4096 or 65536, and in the lowest two bits which radix it is. Larger ones are packed.
@@ -158,13 +165,17 @@ local function sliding_window_counter_step(value, now, charge)
     reset_after = start + window - now
   end
   if current > 0 then reset_after = start + 2 * window - now end
-  if used + cost <= units then
-    return 0, max(0, units - used), reset_after, at,
-      encode_counts(index, current + cost, previous), start + 2 * window, is_stored and current > 0
+  local needed, counted, wait = charge.needed, min(current + cost, MAX_UNITS), 0
+  if used + needed > units then
+    if not charge.debt then
+      wait = NEVER
+      if needed <= units then wait = counter_wait(now, start, window, current, previous, units - needed) end
+      return wait, max(0, units - used), reset_after, at
+    end
+    wait = counter_wait(now, start, window, counted, previous, units - needed)
   end
-  local wait = NEVER
-  if cost <= units then wait = counter_wait(now, start, window, current, previous, units - cost) end
-  return wait, max(0, units - used), reset_after, at
+  return wait, max(0, units - used), reset_after, at,
+    encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0
 end
 
 local step, READS_WHOLE, QUEUES = sliding_window_counter_step, true, false
@@ -175,10 +186,10 @@ local step, READS_WHOLE, QUEUES = sliding_window_counter_step, true, false
 --   ARGV[2]   limit (units)
 --   ARGV[3]   window (us)
 --   ARGV[4]   capacity (only for buckets, see read_capacity)
---   ARGV[5]   cost (units)
+--   ARGV[5]   cost (units, see read_cost)
 --   ARGV[6]   now in microseconds since the epoch; absent to read the clock of this server
 -- Reply: that of spend.
--- Must never happen: a write for a denied charge, or on peek; a key without a time to live.
+-- Must never happen: a write for a denied charge that is no debt, or on peek; a key without a time to live.
 local key, now = KEYS[1], ARGV[6]
 if now then
   now = tonumber(now)
@@ -187,9 +198,10 @@ else
   now = now[1] * 1000000 + now[2]
 end
 local capacity, max_delay = read_capacity(tonumber(ARGV[4]))
+local cost, needed, debt = read_cost(tonumber(ARGV[5]))
 local charge = {
   units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = capacity, max_delay = max_delay,
-  cost = tonumber(ARGV[5]), queues = QUEUES,
+  cost = cost, needed = needed, debt = debt and ARGV[1] == 'spend', queues = QUEUES,
 }
 
 local value
@@ -200,7 +212,7 @@ if not wait then
   corrupt = 0
   wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key)
 end
-if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
+if next_value and cost > 0 and ARGV[1] == 'spend' then
   if type(next_value) == 'function' then
     next_value()
   elseif keep_ttl then
@@ -208,6 +220,6 @@ if next_value and charge.cost > 0 and ARGV[1] == 'spend' then
   else
     call('SET', key, next_value, 'PXAT', to_milliseconds(expires_at))
   end
-  remaining, reset_after = remaining - charge.cost, expires_at - now
+  remaining, reset_after = max(0, remaining - cost), expires_at - now
 end
 return {now, at - now, remaining, reset_after, wait, corrupt}

@@ -137,6 +137,10 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.StoreFailure
       default: Local
+    - name: overrun
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Overrun
+      default: Deny
     - name: precedence
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Precedence
@@ -780,6 +784,8 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: atomic
 - name: com.github.weir-dev.weir.api.v1alpha1.Operation
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.Overrun
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.PathMatch
   map:
     fields:
@@ -939,6 +945,10 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.StoreFailure
       default: Local
+    - name: overrun
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Overrun
+      default: Deny
     - name: scope
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Scope

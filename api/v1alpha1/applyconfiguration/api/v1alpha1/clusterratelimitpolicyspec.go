@@ -113,6 +113,14 @@ func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithCost(value *CostApply
 	return b
 }
 
+// WithOverrun sets the Overrun field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Overrun field is set to the value of the last call.
+func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithOverrun(value apiv1alpha1.Overrun) *ClusterRateLimitPolicySpecApplyConfiguration {
+	b.RateLimitPolicySpecApplyConfiguration.Overrun = &value
+	return b
+}
+
 // WithEnforcement sets the Enforcement field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Enforcement field is set to the value of the last call.

@@ -45,6 +45,11 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	Tiers []TierApplyConfiguration `json:"tiers,omitempty"`
 	// cost is the number of units that a request costs. If omitted, a request costs 1 unit.
 	Cost *CostApplyConfiguration `json:"cost,omitempty"`
+	// overrun decides what happens if a request costs more units than remain. Deny: the request is denied and counts nothing. Debt: the
+	// request is allowed if at least one unit remains, and its whole cost counts, also the cost of requests that are denied. Use it for
+	// costs that Envoy reports at the end of a response, such as tokens of a language model. It is valid only with algorithm FixedWindow or
+	// SlidingWindowCounter, and invalid with consistency: Leased. Defaults to Deny.
+	Overrun *apiv1alpha1.Overrun `json:"overrun,omitempty"`
 	// enforcement decides what happens to a request over the limit. Enforce denies it. Shadow counts and reports it, and never denies a
 	// request. Defaults to Enforce.
 	Enforcement *apiv1alpha1.Enforcement `json:"enforcement,omitempty"`
@@ -149,6 +154,14 @@ func (b *RateLimitPolicySpecApplyConfiguration) WithTiers(values ...*TierApplyCo
 // If called multiple times, the Cost field is set to the value of the last call.
 func (b *RateLimitPolicySpecApplyConfiguration) WithCost(value *CostApplyConfiguration) *RateLimitPolicySpecApplyConfiguration {
 	b.Cost = value
+	return b
+}
+
+// WithOverrun sets the Overrun field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Overrun field is set to the value of the last call.
+func (b *RateLimitPolicySpecApplyConfiguration) WithOverrun(value apiv1alpha1.Overrun) *RateLimitPolicySpecApplyConfiguration {
+	b.Overrun = &value
 	return b
 }
 

@@ -1,0 +1,44 @@
+package redisstore
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-dev/weir/limiter"
+)
+
+func haveDebts(charges []limiter.Charge) bool {
+	return slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.CountsAlways() })
+}
+
+// spendDebts spends charges in several slots of which some are debts. It spends the debts first, one by one, because they are counted and
+// never refunded, whatever the decisions about the other charges are. If a debt is denied, it peeks the other charges.
+func (s *Store) spendDebts(deadline time.Time, charges []limiter.Charge) ([]limiter.Decision, error) {
+	decisions, denied := make([]limiter.Decision, len(charges)), false
+	var others slotGroup
+	for i, c := range charges {
+		if !c.CountsAlways() {
+			others.charges, others.indexes = append(others.charges, c), append(others.indexes, i)
+			continue
+		}
+		own, err := s.run(deadline, modeSpend, charges[i:i+1])
+		if err != nil {
+			return nil, err
+		}
+		decisions[i] = own[0]
+		denied = denied || !c.Shadow && !own[0].Allowed
+	}
+	if len(others.charges) == 0 {
+		return decisions, nil
+	}
+	decide := s.spendUntil
+	if denied {
+		decide = s.peekUntil
+	}
+	own, err := decide(deadline, others.charges)
+	if err != nil {
+		return nil, err
+	}
+	others.place(decisions, own)
+	return decisions, nil
+}
