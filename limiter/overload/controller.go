@@ -9,8 +9,9 @@ const (
 	targetDelay = 4 * time.Millisecond
 	// standing is how many measurements in a row exceed the target before requests are rejected: a burst is not an overload.
 	standing = 3
-	// leastLimit lets a process without processor time answer some requests, however long they take.
-	leastLimit = 32
+	// leastPart of the first limit is never rejected: 64 requests for each processor. A processor handles as many within the target, so if
+	// the delay is longer, other processes have the processor, and rejecting these requests would not shorten it.
+	leastPart = 16
 	// The change of the limit from one measurement to the next is bounded, because a change shows its effect later.
 	mostDecrease, mostIncrease = 0.8, 1.1
 	// quiet is how many measurements in a row reject nothing before the limit ends.
@@ -38,13 +39,13 @@ func (c *controller) step(delay time.Duration, inProgress, rejected int64) int64
 			return c.limit
 		}
 		if c.above++; c.above >= standing {
-			c.limit = min(max(leastLimit, int64(float64(inProgress)*ratio)), c.most-1)
+			c.limit = min(max(c.most/leastPart, int64(float64(inProgress)*ratio)), c.most-1)
 		}
 		return c.limit
 	}
 	switch {
 	case delay > targetDelay:
-		c.limit = max(leastLimit, int64(float64(c.limit)*max(ratio, mostDecrease)))
+		c.limit = max(c.most/leastPart, int64(float64(c.limit)*max(ratio, mostDecrease)))
 	case rejected > 0:
 		c.limit = min(int64(float64(c.limit)*min(ratio, mostIncrease))+1, c.most-1)
 	}
