@@ -35,6 +35,7 @@ func EnvoyGateway(files []policyfile.File) *importer.Result {
 		}
 		p.convert()
 	}
+	reportTooMany(out)
 	return out
 }
 
@@ -161,7 +162,7 @@ func (p *trafficPolicy) write(i int, n importer.Node, r *gatewayRule, shared boo
 			path = append(path, group[0])
 		}
 		p.out.Policies = append(p.out.Policies, importer.Policy{
-			Place: n.Place(), Domain: p.Namespace, Path: path, Spec: r.forTargets(group),
+			Place: n.Place(), Domain: p.Namespace, Path: path, Spec: r.forTargets(group), Targets: group,
 			Comment: fmt.Sprintf("rule %d of %s for %s", i, p.Name, strings.Join(group, ", ")),
 		})
 	}

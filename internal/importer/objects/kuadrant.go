@@ -27,6 +27,7 @@ func Kuadrant(files []policyfile.File) *importer.Result {
 		}
 		k.limits(fields)
 	}
+	reportTooMany(out)
 	return out
 }
 
@@ -113,7 +114,8 @@ func (k *kuadrantPolicy) limit(limit importer.Field) {
 		}
 		n.Report(importer.Difference, "windows begin at multiples of their length, and not with the first request")
 		k.out.Policies = append(k.out.Policies, importer.Policy{
-			Place: n.Place(), Domain: k.Namespace, Path: path, Spec: spec, Comment: fmt.Sprintf("limit %s of %s for %s", limit.Key, k.Name, k.target.name),
+			Place: n.Place(), Domain: k.Namespace, Path: path, Spec: spec, Targets: []string{k.target.name},
+			Comment: fmt.Sprintf("limit %s of %s for %s", limit.Key, k.Name, k.target.name),
 		})
 	}
 }
