@@ -69,6 +69,10 @@ func layers() []layer {
 			external: []string{"github.com/prometheus/client_golang"},
 		},
 		{
+			pkg:      "limiter/admin",
+			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server"},
+		},
+		{
 			pkg:      "limiter/server/envoy",
 			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/socket"},
 			external: []string{

@@ -129,7 +129,10 @@ func (x *Index) InheritEndpoints(previous *Index) {
 	}
 }
 
-func (x *Index) add(i int) error {
+func (x *Index) add(i int) error { return x.addAt(i, &x.rules[i].Match) }
+
+// addAt adds rule i where requests that meet match find it.
+func (x *Index) addAt(i int, match *Match) error {
 	rule := &x.rules[i].Rule
 	if rule.Match.Kubernetes != nil {
 		x.kubernetes.add(i, rule)
@@ -139,13 +142,13 @@ func (x *Index) add(i int) error {
 		if x.everywhere == nil {
 			x.everywhere = newHostIndex()
 		}
-		return x.everywhere.add(i, &rule.Match)
+		return x.everywhere.add(i, match)
 	}
 	if len(rule.Domains) == 0 {
-		return x.hostsOf(rule.Domain).add(i, &rule.Match)
+		return x.hostsOf(rule.Domain).add(i, match)
 	}
 	for _, domain := range rule.Domains {
-		if err := x.hostsOf(domain).add(i, &rule.Match); err != nil {
+		if err := x.hostsOf(domain).add(i, match); err != nil {
 			return err
 		}
 	}

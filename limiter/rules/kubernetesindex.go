@@ -155,13 +155,19 @@ func (s *search) findByResource(x *resourceIndex) {
 // appendWriteIfMatched appends rule i if the conditions that are not in the index match too. The most expensive condition comes last.
 func (s *search) appendWriteIfMatched(i int) {
 	c, r := &s.index.rules[i], s.request.Kubernetes
-	if !c.Match.Kubernetes.selects(r, s.namespace) || !c.Identifier.From.appliesTo(r) {
+	if failed := c.Match.Kubernetes.firstFailed(r, s.namespace); failed != NoCondition {
+		s.failed = failedCondition{condition: failed}
+		return
+	}
+	if !c.Identifier.From.appliesTo(r) {
+		s.failed = failedCondition{condition: ConditionIdentifier}
 		return
 	}
 	uncertain := false
 	if c.condition != nil {
 		is, known := c.condition.selects(s.activation())
 		if known && !is {
+			s.failed = failedCondition{condition: ConditionExpression}
 			return
 		}
 		uncertain = !known
@@ -174,14 +180,24 @@ func (s *search) appendWriteIfMatched(i int) {
 	s.found = append(s.found, m)
 }
 
-// selects reports whether the user and the namespace match.
-func (m *KubernetesMatch) selects(r *KubernetesRequest, namespace *Namespace) bool {
-	return (len(m.Namespaces) == 0 || slices.Contains(m.Namespaces, r.Namespace)) &&
-		(len(m.Users) == 0 || slices.Contains(m.Users, r.User)) &&
-		(len(m.Groups) == 0 || r.inGroup(m.Groups)) &&
-		!slices.Contains(m.ExceptUsers, r.User) &&
-		!r.inGroup(m.ExceptGroups) &&
-		m.NamespaceSelector.Selects(namespace)
+// firstFailed returns the first condition on the user and the namespace that the write does not meet, or NoCondition.
+func (m *KubernetesMatch) firstFailed(r *KubernetesRequest, namespace *Namespace) Condition {
+	switch {
+	case len(m.Namespaces) > 0 && !slices.Contains(m.Namespaces, r.Namespace):
+		return ConditionNamespaces
+	case len(m.Users) > 0 && !slices.Contains(m.Users, r.User):
+		return ConditionUsers
+	case len(m.Groups) > 0 && !r.inGroup(m.Groups):
+		return ConditionGroups
+	case slices.Contains(m.ExceptUsers, r.User):
+		return ConditionExceptUsers
+	case r.inGroup(m.ExceptGroups):
+		return ConditionExceptGroups
+	case !m.NamespaceSelector.Selects(namespace):
+		return ConditionNamespaceSelector
+	default:
+		return NoCondition
+	}
 }
 
 func (r *KubernetesRequest) inGroup(groups []string) bool {

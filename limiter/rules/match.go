@@ -36,12 +36,7 @@ func (m Matched) uncertain() bool { return m.order&1 != 0 }
 func (x *Index) Match(dst []Matched, r *Request) []Matched {
 	from := len(dst)
 	s := search{index: x, request: r, kind: r.kind(), found: dst, steps: maxPatternSteps}
-	switch s.kind {
-	case KubernetesWrites:
-		s.findKubernetes(&x.kubernetes)
-	default:
-		s.findInDomains()
-	}
+	s.find()
 	matched := sortUnique(s.found, from)
 	if s.defaults {
 		matched = dropReplacedDefaults(matched, from)
@@ -101,11 +96,21 @@ type search struct {
 	on      *activation // nil until an expression is evaluated
 	// namespace of a write to the Kubernetes API; nil if unknown or absent.
 	namespace *Namespace
-	steps     int  // that regular expressions may still take
-	cost      int  // bytes that were looked up in maps, for tests
-	compared  int  // rules that were compared because of a descriptor, for tests
-	defaults  bool // a default was found
-	ownPaths  bool // a rule that counts by the path of the request was found
+	steps     int             // that regular expressions may still take
+	cost      int             // bytes that were looked up in maps, for tests
+	compared  int             // rules that were compared because of a descriptor, for tests
+	failed    failedCondition // of the rule that was compared last and did not match, for Explain
+	defaults  bool            // a default was found
+	ownPaths  bool            // a rule that counts by the path of the request was found
+}
+
+func (s *search) find() {
+	switch s.kind {
+	case KubernetesWrites:
+		s.findKubernetes(&s.index.kubernetes)
+	default:
+		s.findInDomains()
+	}
 }
 
 // findInDomains finds the rules for a request that is not a write to the Kubernetes API.
@@ -228,30 +233,40 @@ func (s *search) appendMatching(rules []int) {
 func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 	c, r := &s.index.rules[i], s.request
 	if c.kinds&s.kind == 0 {
+		s.failed = failedCondition{condition: ConditionKind}
 		return
 	}
 	if len(c.Match.Methods) > 0 && !slices.Contains(c.Match.Methods, r.Method) {
+		s.failed = failedCondition{condition: ConditionMethods}
 		return
 	}
 	for j := range c.headers {
 		is, known := c.headers[j].matches(r, &s.steps)
 		if known && !is {
+			s.failed = failedCondition{condition: ConditionHeaders, at: j}
 			return
 		}
 		uncertain = uncertain || !known
 	}
-	if c.clients != nil && !within(c.clients, r.ClientIP) || c.exempt != nil && within(c.exempt, r.ClientIP) {
+	if c.clients != nil && !within(c.clients, r.ClientIP) {
+		s.failed = failedCondition{condition: ConditionCIDRs}
+		return
+	}
+	if c.exempt != nil && within(c.exempt, r.ClientIP) {
+		s.failed = failedCondition{condition: ConditionExceptCIDRs}
 		return
 	}
 	descriptor := int32(noDescriptor)
 	if len(c.descriptor) > 0 {
 		if descriptor = descriptorOf(r, c.descriptor); descriptor == noDescriptor {
+			s.failed = failedCondition{condition: ConditionDescriptors}
 			return
 		}
 	}
 	if c.condition != nil {
 		is, known := c.condition.selects(s.activation())
 		if known && !is {
+			s.failed = failedCondition{condition: ConditionExpression}
 			return
 		}
 		uncertain = uncertain || !known

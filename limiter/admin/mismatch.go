@@ -1,0 +1,180 @@
+package admin
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// mismatch explains the condition that the request does not meet: what the request has, and what the policy matches.
+func mismatch(e *rules.Explained, r *rules.Request) string {
+	m := &e.Rule.Match
+	switch e.Failed {
+	case rules.ConditionDomain:
+		return domainMismatch(e.Rule, r)
+	case rules.ConditionKind:
+		return fmt.Sprintf("the request is %s; the policy matches only %s", kindOfRequest(r), kindsOfPolicy(&e.Rule.Rule))
+	case rules.ConditionHosts:
+		return fmt.Sprintf("host is %s; the policy matches %s", quote(r.Host), list(m.Hosts))
+	case rules.ConditionPaths:
+		return fmt.Sprintf("path is %s; the policy matches %s", quote(r.Path), list(paths(m.Paths)))
+	case rules.ConditionMethods:
+		return fmt.Sprintf("method is %s; the policy matches %s", quote(r.Method), list(m.Methods))
+	case rules.ConditionHeaders:
+		return headerMismatch(m.Headers[e.Header], r)
+	case rules.ConditionCIDRs:
+		return fmt.Sprintf("client address %s is not in %s", address(r), list(m.CIDRs))
+	case rules.ConditionExceptCIDRs:
+		return fmt.Sprintf("client address %s is in exceptCIDRs: %s", address(r), list(m.ExceptCIDRs))
+	case rules.ConditionDescriptors:
+		return fmt.Sprintf("no descriptor of the request has exactly the entries %s", descriptors(m.Descriptors))
+	case rules.ConditionExpression:
+		return "the expression is false for this request: " + quote(m.Expression)
+	case rules.ConditionIdentifier:
+		return "the write has no " + strings.TrimSuffix(identifierSource(&e.Rule.Rule, r), " of namespace ") + " to count by"
+	default:
+		return writeMismatch(e.Failed, m.Kubernetes, r.Kubernetes)
+	}
+}
+
+// writeMismatch explains a condition on a write to the Kubernetes API.
+func writeMismatch(failed rules.Condition, m *rules.KubernetesMatch, w *rules.KubernetesRequest) string {
+	switch failed {
+	case rules.ConditionResources:
+		return fmt.Sprintf("the write is %s %s; the policy matches %s", w.Operation, resourceOf(w), resources(m.Resources))
+	case rules.ConditionNamespaces:
+		return fmt.Sprintf("namespace is %s; the policy matches %s", quote(w.Namespace), list(m.Namespaces))
+	case rules.ConditionUsers:
+		return fmt.Sprintf("user is %s; the policy matches %s", quote(w.User), list(m.Users))
+	case rules.ConditionGroups:
+		return fmt.Sprintf("user %s is in the groups [%s]; the policy matches %s", quote(w.User), list(w.Groups), list(m.Groups))
+	case rules.ConditionExceptUsers:
+		return fmt.Sprintf("user %s is in exceptUsers", quote(w.User))
+	case rules.ConditionExceptGroups:
+		return fmt.Sprintf("user %s is in a group of exceptGroups: %s", quote(w.User), list(m.ExceptGroups))
+	case rules.ConditionNamespaceSelector:
+		return fmt.Sprintf("the labels of namespace %s do not meet the selector, or the limiter does not know them", quote(w.Namespace))
+	default:
+		return ""
+	}
+}
+
+func domainMismatch(rule *rules.Compiled, r *rules.Request) string {
+	of := list(rule.Domains)
+	if rule.Domain != "" {
+		of = rule.Domain
+	}
+	return fmt.Sprintf("the request is in domain %s; the policy applies to %s", quote(r.Domain), of)
+}
+
+func kindOfRequest(r *rules.Request) string {
+	switch {
+	case r.Kubernetes != nil:
+		return "a write to the Kubernetes API"
+	case r.NoHTTP:
+		return "a list of descriptors"
+	case len(r.Descriptors) > 0:
+		return "an HTTP request with descriptors"
+	default:
+		return "an HTTP request"
+	}
+}
+
+func kindsOfPolicy(rule *rules.Rule) string {
+	var of []string
+	for _, kind := range []struct {
+		kind rules.RequestKinds
+		name string
+	}{
+		{rules.PlainHTTP, "HTTP requests"}, {rules.HTTPWithDescriptors, "HTTP requests with descriptors"}, {rules.OnlyDescriptors, "descriptors"},
+		{rules.KubernetesWrites, "writes to the Kubernetes API"},
+	} {
+		if rule.Kinds()&kind.kind != 0 {
+			of = append(of, kind.name)
+		}
+	}
+	return strings.Join(of, ", ")
+}
+
+func headerMismatch(m rules.HeaderMatch, r *rules.Request) string {
+	has := "is absent"
+	if value, ok := r.Headers[m.Name]; ok {
+		has = "is " + quote(value)
+	}
+	want := "any value"
+	switch m.Type {
+	case rules.HeaderExact:
+		want = quote(m.Value)
+	case rules.HeaderRegex:
+		want = "the regular expression " + quote(m.Value)
+	}
+	if m.Invert {
+		return fmt.Sprintf("header %s %s; the policy matches requests without %s", m.Name, has, want)
+	}
+	return fmt.Sprintf("header %s %s; the policy matches %s", m.Name, has, want)
+}
+
+func address(r *rules.Request) string {
+	if !r.ClientIP.IsValid() {
+		return "(unknown)"
+	}
+	return r.ClientIP.String()
+}
+
+func paths(of []rules.PathMatch) []string {
+	texts := make([]string, len(of))
+	for i, p := range of {
+		texts[i] = string(p.Type) + " " + p.Value
+	}
+	return texts
+}
+
+func descriptors(match []rules.DescriptorMatch) string {
+	texts := make([]string, len(match))
+	for i, m := range match {
+		texts[i] = m.Key
+		switch {
+		case m.Value != "":
+			texts[i] += "=" + m.Value
+		case m.Pattern != "":
+			texts[i] += " like " + m.Pattern
+		}
+		if len(m.Except) > 0 {
+			texts[i] += " except " + list(m.Except)
+		}
+	}
+	return list(texts)
+}
+
+func resourceOf(w *rules.KubernetesRequest) string {
+	return resourceName(w.Group, joined(w.Resource, w.Subresource))
+}
+
+func joined(resource, subresource string) string {
+	if subresource == "" {
+		return resource
+	}
+	return resource + "/" + subresource
+}
+
+// resourceName returns "pods", or "deployments.apps".
+func resourceName(group, resource string) string {
+	if group == "" {
+		return resource
+	}
+	return resource + "." + group
+}
+
+func resources(of []rules.KubernetesResources) string {
+	var texts []string
+	for _, r := range of {
+		operations := strings.Join(r.Operations, "|")
+		for _, group := range r.APIGroups {
+			for _, resource := range r.Resources {
+				texts = append(texts, operations+" "+resourceName(group, resource))
+			}
+		}
+	}
+	return list(texts)
+}

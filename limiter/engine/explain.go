@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// Explanation is what Check would decide about a request, and the part of each policy in it.
+type Explanation struct {
+	// Answer is the answer of Check. It is the zero Answer if the request is Refused.
+	Answer Answer
+	// Refused is the policy that refuses the request because the store is unavailable; "" if none does.
+	Refused string
+	// Revision of the rules.
+	Revision string
+	// Policies are those of all rules, sorted by name.
+	Policies []ExplainedPolicy
+}
+
+// ExplainedPolicy is the part of one policy in an Explanation. All fields except those of Explained are zero if the request is not charged to
+// the policy.
+type ExplainedPolicy struct {
+	rules.Explained
+
+	// Identifier as in [Result].
+	Identifier string
+	// Terms are the limit, the tier and the cost.
+	Terms rules.Terms
+	// Key of the counter; "" if an unlimited tier applies.
+	Key string
+	// Shared is true if the counter is the one that identifiers over the bound share.
+	Shared bool
+	// Used is the number of units that are spent on the counter.
+	Used int64
+	// Result is the decision under the policy; nil if an unlimited tier applies, or if the request was decided before.
+	Result *Result
+}
+
+// Explain explains what Check would decide about c now. It spends nothing. It reads the counters with one peek, or two if identifiers are
+// over the bound. A replica with a lease can admit a request that Explain reports as denied.
+func (e *Engine) Explain(ctx context.Context, c Check) (Explanation, error) {
+	active := e.active.Load()
+	if active == nil {
+		return Explanation{}, ErrNoRules
+	}
+	c.Peek = true
+	x := Explanation{Answer: active.unlimited(), Revision: active.index.Revision()}
+	charges := active.match(nil, &c)
+	x.Policies = active.explain(&c, charges)
+	if len(charges) == 0 {
+		return x, nil
+	}
+	if hasOverflow(charges) {
+		e.shareOverflow(ctx, active, [][]ruleCharge{charges}, true)
+	}
+	now := e.clock()
+	results, err := e.spend(ctx, active, charges, true, now)
+	if refused, is := errors.AsType[*RefusedError](err); is {
+		x.Answer, x.Refused = Answer{}, refused.Policy
+	} else if err != nil {
+		return Explanation{}, err
+	}
+	x.add(charges, results)
+	if known := active.knownDenials(charges, false, now); len(known) > 0 {
+		results = known // as Check does
+	}
+	if len(results) > 0 {
+		x.Answer = active.answer(results)
+	}
+	return x, nil
+}
+
+// explain reports the part of each policy that does not depend on counters.
+func (a *active) explain(c *Check, charges []ruleCharge) []ExplainedPolicy {
+	found := a.index.Explain(&c.Request)
+	policies := make([]ExplainedPolicy, len(found))
+	for i := range found {
+		p := &policies[i]
+		p.Explained = found[i]
+		if !p.Charged() {
+			continue
+		}
+		p.Identifier = p.Matched.Identify(&c.Request)
+		p.Terms = p.Matched.Terms(&c.Request, p.Identifier)
+		for j := range charges {
+			if charge := &charges[j]; charge.rule == p.Rule {
+				p.Identifier, p.Terms.Limit, p.Terms.Cost = charge.identifier, charge.charge.Limit, charge.charge.Cost
+			}
+		}
+	}
+	return policies
+}
+
+// add adds the counters and the decisions about them.
+func (x *Explanation) add(charges []ruleCharge, results []Result) {
+	for i := range x.Policies {
+		p := &x.Policies[i]
+		for j := range charges {
+			if c := &charges[j]; c.rule == p.Rule {
+				p.Key, p.Shared = c.charge.Key, c.charge.Key == c.sharedKey
+			}
+		}
+		for j := range results {
+			if r := results[j]; r.Rule == p.Rule {
+				p.Result, p.Used = &r, used(p.Terms.Limit, r.Decision)
+			}
+		}
+	}
+}
+
+// used returns the units that count under limit now.
+func used(limit limiter.Limit, d limiter.Decision) int64 { return max(0, limit.Capacity()-d.Remaining) }
