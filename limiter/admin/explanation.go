@@ -59,7 +59,7 @@ type Charge struct {
 	Identifier string `json:"identifier"`
 	// From is where the identifier comes from, for example "header x-tenant-id".
 	From string `json:"from"`
-	// Tier of the policy that applies; "" if none does.
+	// Tier of the policy that applies, or "".
 	Tier string `json:"tier,omitempty"`
 	// Cost of the request in units.
 	Cost      int64             `json:"cost"`

@@ -28,7 +28,7 @@ func mismatch(e *rules.Explained, r *rules.Request) string {
 	case rules.ConditionExceptCIDRs:
 		return fmt.Sprintf("client address %s is in exceptCIDRs: %s", address(r), list(m.ExceptCIDRs))
 	case rules.ConditionDescriptors:
-		return fmt.Sprintf("no descriptor of the request has exactly the entries %s", descriptors(m.Descriptors))
+		return "no descriptor of the request has exactly the entries " + descriptors(m.Descriptors)
 	case rules.ConditionExpression:
 		return "the expression is false for this request: " + quote(m.Expression)
 	case rules.ConditionIdentifier:
@@ -87,7 +87,9 @@ func kindsOfPolicy(rule *rules.Rule) string {
 		kind rules.RequestKinds
 		name string
 	}{
-		{rules.PlainHTTP, "HTTP requests"}, {rules.HTTPWithDescriptors, "HTTP requests with descriptors"}, {rules.OnlyDescriptors, "descriptors"},
+		{rules.PlainHTTP, "HTTP requests"},
+		{rules.HTTPWithDescriptors, "HTTP requests with descriptors"},
+		{rules.OnlyDescriptors, "descriptors"},
 		{rules.KubernetesWrites, "writes to the Kubernetes API"},
 	} {
 		if rule.Kinds()&kind.kind != 0 {
@@ -109,7 +111,10 @@ func headerMismatch(m rules.HeaderMatch, r *rules.Request) string {
 	case rules.HeaderRegex:
 		want = "the regular expression " + quote(m.Value)
 	}
-	if m.Invert {
+	switch {
+	case m.Invert && m.Type == rules.HeaderPresent:
+		return fmt.Sprintf("header %s %s; the policy matches requests without it", m.Name, has)
+	case m.Invert:
 		return fmt.Sprintf("header %s %s; the policy matches requests without %s", m.Name, has, want)
 	}
 	return fmt.Sprintf("header %s %s; the policy matches %s", m.Name, has, want)

@@ -96,56 +96,37 @@ func identifierSource(rule *rules.Rule, r *rules.Request) string {
 
 // fieldOf returns the field of the policy that the request does not meet.
 func fieldOf(e *rules.Explained) string {
-	http, kubernetes := "match.http.", "match.kubernetes."
-	switch e.Failed {
-	case rules.ConditionDomain:
-		if e.Rule.Domain != "" {
-			return "metadata.namespace"
-		}
-		return "domains"
-	case rules.ConditionKind:
-		return "match"
-	case rules.ConditionHosts:
-		return http + "hosts"
-	case rules.ConditionPaths:
-		return http + "paths"
-	case rules.ConditionMethods:
-		return http + "methods"
-	case rules.ConditionHeaders:
-		return http + "headers[" + strconv.Itoa(e.Header) + "]"
-	case rules.ConditionCIDRs:
-		return http + "cidrs"
-	case rules.ConditionExceptCIDRs:
-		return http + "exceptCIDRs"
-	case rules.ConditionDescriptors:
-		return "match.descriptors"
-	case rules.ConditionResources:
-		return kubernetes + "resources"
-	case rules.ConditionNamespaces:
-		return kubernetes + "namespaces"
-	case rules.ConditionUsers:
-		return kubernetes + "users"
-	case rules.ConditionGroups:
-		return kubernetes + "groups"
-	case rules.ConditionExceptUsers:
-		return kubernetes + "exceptUsers"
-	case rules.ConditionExceptGroups:
-		return kubernetes + "exceptGroups"
-	case rules.ConditionNamespaceSelector:
-		return kubernetes + "namespaceSelector"
-	case rules.ConditionIdentifier:
-		return "identifier"
-	case rules.ConditionExpression:
-		if e.Rule.Match.Kubernetes != nil {
-			return kubernetes + "expression"
-		}
-		return http + "expression"
-	default:
-		return ""
+	switch {
+	case e.Failed == rules.ConditionDomain && e.Rule.Domain != "":
+		return "metadata.namespace"
+	case e.Failed == rules.ConditionHeaders:
+		return "match.http.headers[" + strconv.Itoa(e.Header) + "]"
+	case e.Failed == rules.ConditionExpression && e.Rule.Match.Kubernetes != nil:
+		return "match.kubernetes.expression"
 	}
+	fields := [...]string{
+		rules.ConditionDomain:            "domains",
+		rules.ConditionKind:              "match",
+		rules.ConditionHosts:             "match.http.hosts",
+		rules.ConditionPaths:             "match.http.paths",
+		rules.ConditionMethods:           "match.http.methods",
+		rules.ConditionCIDRs:             "match.http.cidrs",
+		rules.ConditionExceptCIDRs:       "match.http.exceptCIDRs",
+		rules.ConditionExpression:        "match.http.expression",
+		rules.ConditionDescriptors:       "match.descriptors",
+		rules.ConditionResources:         "match.kubernetes.resources",
+		rules.ConditionNamespaces:        "match.kubernetes.namespaces",
+		rules.ConditionUsers:             "match.kubernetes.users",
+		rules.ConditionGroups:            "match.kubernetes.groups",
+		rules.ConditionExceptUsers:       "match.kubernetes.exceptUsers",
+		rules.ConditionExceptGroups:      "match.kubernetes.exceptGroups",
+		rules.ConditionNamespaceSelector: "match.kubernetes.namespaceSelector",
+		rules.ConditionIdentifier:        "identifier",
+	}
+	return fields[e.Failed]
 }
 
-// shown bounds the length of a list or a value of a reason.
+// The bounds of lists and values in reasons.
 const (
 	maxShownItems = 5
 	maxShownBytes = 100

@@ -12,7 +12,7 @@ import (
 type Explanation struct {
 	// Answer is the answer of Check. It is the zero Answer if the request is Refused.
 	Answer Answer
-	// Refused is the policy that refuses the request because the store is unavailable; "" if none does.
+	// Refused is the policy that refuses the request because the store is unavailable, or "".
 	Refused string
 	// Revision of the rules.
 	Revision string

@@ -13,7 +13,7 @@ type Explained struct {
 	Header int
 	// Uncertain is true if the rule counts as a match because a condition could not be evaluated.
 	Uncertain bool
-	// ReplacedBy is the policy that replaces this rule, a default, for the request; "" if none does.
+	// ReplacedBy is the policy that replaces this rule, a default, for the request, or "".
 	ReplacedBy string
 	// LeftOut is true if the rule matches and is not charged, because too many other rules match, see [Bounded].
 	LeftOut bool
@@ -69,7 +69,7 @@ func replacing(c *Compiled, found []Matched) string {
 	return ""
 }
 
-// failedCondition returns the condition of rule i that r does not meet. It finds rule i among no others, at first with its index entries, and
+// failedCondition returns the condition of rule i that r does not meet. It searches rule i alone, at first with its index entries, and
 // then with fewer of them: the search reaches the conditions that are not in the index when all index entries that are left match.
 func (x *Index) failedCondition(i int, r *Request) failedCondition {
 	c := &x.rules[i]

@@ -139,7 +139,7 @@ func TestExplain_ReportsRulesThatAreLeftOut(t *testing.T) {
 }
 
 // TestExplain_AgreesWithMatch compares all rules that Explain reports as charged with those of Match. A rule that does not match has a
-// failed condition, and one that matches has none.
+// failed condition, and one that matches does not.
 func TestExplain_AgreesWithMatch(t *testing.T) {
 	word := rapid.SampledFrom([]string{"/", "/a", "/a/b", "/b"})
 	rapid.Check(t, func(rt *rapid.T) {

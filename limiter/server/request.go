@@ -33,6 +33,14 @@ const bodyField = "body"
 
 const checkFields = "domain, method, host, path, query, headers, clientIP, claims, descriptors, cost, peek"
 
+// DecodeCheck reads the body of POST /v1/check. It has the same bounds.
+func DecodeCheck(body []byte) (engine.Check, *reply.Problem) {
+	if len(body) > maxBody {
+		return engine.Check{}, bodyTooLarge()
+	}
+	return decode(body)
+}
+
 // decode reads the body of POST /v1/check:
 //
 //	{"domain":"shop","method":"GET","host":"api.shop.example","path":"/v1/search","query":{"q":["x"]},

@@ -8,6 +8,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/weir-dev/weir/limiter/exempt"
+	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -52,6 +53,16 @@ func (s *Settings) isExempt(in *admissionv1.AdmissionRequest, write *rules.Kuber
 	return s.namespaces[in.Namespace] || s.users[write.User] ||
 		slices.ContainsFunc(write.Groups, func(group string) bool { return s.groups[group] }) ||
 		exempt.Write(write)
+}
+
+// Read reads the AdmissionReview of a write. It returns the write as rules match it, and whether it is never limited.
+func (s *Settings) Read(review []byte) (write rules.Request, isExempt bool, bad *reply.Problem) {
+	in, bad := decodeReview(review)
+	if bad != nil {
+		return rules.Request{}, false, bad
+	}
+	write = toRequest(in)
+	return write, s.isExempt(in, write.Kubernetes), nil
 }
 
 func set(names []string) map[string]bool {

@@ -1,0 +1,2 @@
+// Package explain reads the requests that weir explain explains, and prints explanations.
+package explain
