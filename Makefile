@@ -88,6 +88,10 @@ bench-compare: ## Compare the endpoints of this tree with those of a revision (t
 	@go build -C hack/bench -o ../../bin/bench-compare ./compare
 	@exec bin/bench-compare -base '$(BASE)' $(BENCH) # not go run, which replaces the exit code
 
+.PHONY: bench-gateways
+bench-gateways: ## Measure what a decision adds to the latency of Envoy, and write dist/bench-gateways.md (two minutes; needs pip)
+	go test -tags gateways -run '^$$' -bench Envoy_AddedLatency -benchtime 1x ./test/gateways
+
 .PHONY: bench-go
 bench-go: ## Run the Go benchmarks
 	go test -run '^$$' -bench . -benchmem ./limiter/... ./internal/...

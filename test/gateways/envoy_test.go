@@ -26,7 +26,7 @@ var envoyWheel = fixture.Wheel{
 }
 
 // envoyProgram returns the Envoy on PATH, else that of the wheel.
-func envoyProgram(t *testing.T) string {
+func envoyProgram(t testing.TB) string {
 	t.Helper()
 	if path, err := exec.LookPath("envoy"); err == nil {
 		return path
@@ -45,7 +45,7 @@ type envoy struct {
 }
 
 // startEnvoy runs Envoy with the configuration until the test ends, and waits until it is ready.
-func startEnvoy(t *testing.T, config string) *envoy {
+func startEnvoy(t testing.TB, config string) *envoy {
 	t.Helper()
 	e := &envoy{admin: free(t), log: &fixture.LockedBuffer{}}
 	file := filepath.Join(t.TempDir(), "envoy.yaml")
@@ -87,7 +87,7 @@ func tail(log string) string {
 }
 
 // stat returns a counter of Envoy, 0 if it does not exist yet.
-func (e *envoy) stat(t *testing.T, name string) int {
+func (e *envoy) stat(t testing.TB, name string) int {
 	t.Helper()
 	body := get(t, "http://"+e.admin+"/stats?filter=^"+strings.ReplaceAll(name, ".", `\.`)+"$").body
 	_, text, found := strings.Cut(strings.TrimSpace(body), ": ")

@@ -59,7 +59,7 @@ func newWorld(t *testing.T, policies string, config func(*testing.T, places) str
 }
 
 // newService starts a Redis and a service. Limiters and an Envoy can then be started.
-func newService(t *testing.T, policies string) *world {
+func newService(t testing.TB, policies string) *world {
 	t.Helper()
 	w := &world{redis: fixture.Redis(t), policies: t.TempDir(), calls: &atomic.Int64{}}
 	if err := os.WriteFile(filepath.Join(w.policies, "policies.yaml"), []byte(policies), 0o600); err != nil {
@@ -74,7 +74,7 @@ func newService(t *testing.T, policies string) *world {
 }
 
 // startLimiter runs weir serve until the test ends, and waits until it is ready.
-func (w *world) startLimiter(t *testing.T, flags ...string) *limiterProcess {
+func (w *world) startLimiter(t testing.TB, flags ...string) *limiterProcess {
 	t.Helper()
 	l := &limiterProcess{http: free(t), grpc: free(t), ops: free(t)}
 	args := append([]string{
@@ -154,12 +154,12 @@ type answer struct {
 }
 
 // get sends a GET request. The names and values in more set headers.
-func get(t *testing.T, url string, more ...string) answer {
+func get(t testing.TB, url string, more ...string) answer {
 	t.Helper()
 	return getBy(t, http.DefaultClient, url, more...)
 }
 
-func getBy(t *testing.T, client *http.Client, url string, more ...string) answer {
+func getBy(t testing.TB, client *http.Client, url string, more ...string) answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
@@ -171,7 +171,7 @@ func getBy(t *testing.T, client *http.Client, url string, more ...string) answer
 	return do(t, client, request)
 }
 
-func do(t *testing.T, client *http.Client, request *http.Request) answer {
+func do(t testing.TB, client *http.Client, request *http.Request) answer {
 	t.Helper()
 	response, err := client.Do(request)
 	if err != nil {
@@ -196,7 +196,7 @@ func (w *world) statuses(t *testing.T, n int, path string, more ...string) strin
 }
 
 // clientOf returns a client of HTTP/1.1 or HTTP/2 without TLS, with connections of its own.
-func clientOf(t *testing.T, http2 bool) *http.Client {
+func clientOf(t testing.TB, http2 bool) *http.Client {
 	t.Helper()
 	protocols := cleartext(false)
 	if http2 {
@@ -216,7 +216,7 @@ func cleartext(both bool) *http.Protocols {
 	return p
 }
 
-func free(t *testing.T) string {
+func free(t testing.TB) string {
 	t.Helper()
 	addr, err := fixture.FreeAddr(t.Context())
 	if err != nil {
