@@ -27,7 +27,7 @@ const (
 func (f *operatorFlags) limiterOptions(ctx context.Context, kube *rest.Config) (deployment.Options, error) {
 	options := deployment.Options{
 		Image: f.image, KeyPrefix: f.prefix, NetworkPolicies: f.networkPolicies, OperatorNamespace: f.namespace,
-		WatchNamespaces: f.watchNamespaces,
+		WatchNamespaces: f.watchNamespaces, PodMonitorLabels: f.monitorLabels,
 	}
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {

@@ -18,8 +18,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -46,6 +48,7 @@ import (
 type operatorFlags struct {
 	namespace       string
 	watchNamespaces []string
+	monitorLabels   map[string]string
 	image           string
 	networkPolicies bool
 	prefix          string
@@ -76,6 +79,8 @@ func operatorCommand() *cobra.Command {
 	flags.StringVar(&f.image, "limiter-image", "",
 		"image of Limiters whose spec names no image; empty uses the image of the operator's pod, whose name is in POD_NAME")
 	flags.BoolVar(&f.networkPolicies, "network-policies", false, "create a NetworkPolicy for each Limiter")
+	flags.StringToStringVar(&f.monitorLabels, "pod-monitor-labels", nil,
+		"additional labels of the PodMonitors of Limiters, by which Prometheus selects them: name=value,name=value")
 	flags.StringVar(&f.prefix, "prefix", "weir:", redisPrefixHelp)
 	f.metrics.add(flags)
 	flags.StringVar(&f.health, "health-probe-bind-address", ":8081", "address to listen on for /healthz and /readyz; 0 disables it")
@@ -120,6 +125,9 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 	if err := validateNamespaces(f.watchNamespaces); err != nil {
 		return usageError(err)
 	}
+	if err := validateMonitorLabels(f.monitorLabels); err != nil {
+		return usageError(err)
+	}
 	kube, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("find the Kubernetes API server: %w; outside a cluster, set --kubeconfig or KUBECONFIG", err)
@@ -153,6 +161,15 @@ func validateNamespaces(names []string) error {
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 			return fmt.Errorf("--watch-namespaces: %q is not the name of a namespace: %s", name, problems[0])
 		}
+	}
+	return nil
+}
+
+// validateMonitorLabels returns an error if the API server would reject the labels.
+func validateMonitorLabels(labels map[string]string) error {
+	problems := metav1validation.ValidateLabels(labels, field.NewPath("--pod-monitor-labels"))
+	if len(problems) > 0 {
+		return problems[0]
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func TestOperatorCommand_FlagDefaults(t *testing.T) {
 	got := map[string]string{}
 	operatorCommand().Flags().VisitAll(func(f *pflag.Flag) { got[f.Name] = f.DefValue })
 	want := map[string]string{
-		"namespace": "weir-system", "limiter-image": "", "network-policies": "false", "prefix": "weir:",
+		"namespace": "weir-system", "limiter-image": "", "network-policies": "false", "pod-monitor-labels": "[]", "prefix": "weir:",
 		"kubeconfig": "", "metrics-bind-address": ":9090", "metrics-secure": "false", "health-probe-bind-address": ":8081",
 		"leader-elect": "false", "resync": "5s", "watch-namespaces": "[]", "webhook-certificates": "None", "webhook-bind-address": ":9443",
 	}
@@ -80,6 +80,9 @@ func TestOperatorCommand_RejectsInvalidFlags(t *testing.T) {
 			operatorFlags{webhook: webhookFlags{certificates: "Vault"}}, `"Vault" is invalid: must be Managed, External or None`,
 		},
 		"a prefix with braces": {operatorFlags{prefix: "{weir}:"}, `--prefix "{weir}:" is invalid: must not contain { or }`},
+		"a label that is invalid": {
+			operatorFlags{webhook: webhookFlags{certificates: "None"}, prefix: "weir:", monitorLabels: map[string]string{"re lease": "x"}}, `--pod-monitor-labels: Invalid value: "re lease"`,
+		},
 		"a webhook without a port": {
 			operatorFlags{webhook: webhookFlags{certificates: "Managed", address: "here"}}, "--webhook-bind-address",
 		},

@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"cmp"
+	"maps"
 	"strconv"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -113,8 +114,9 @@ func autoscaler(limiter *v1alpha1.Limiter) *autoscalingv2.HorizontalPodAutoscale
 	}
 }
 
-// podMonitor makes Prometheus Operator scrape the metrics. It is unstructured because the cluster may not have its CRD.
-func podMonitor(limiter *v1alpha1.Limiter) *unstructured.Unstructured {
+// podMonitor makes Prometheus Operator scrape the metrics. It is unstructured because the cluster may not have its CRD. The labels of
+// Weir replace additional labels of the same name.
+func podMonitor(limiter *v1alpha1.Limiter, additional map[string]string) *unstructured.Unstructured {
 	match := map[string]any{}
 	for name, value := range selector(limiter) {
 		match[name] = value
@@ -123,7 +125,12 @@ func podMonitor(limiter *v1alpha1.Limiter) *unstructured.Unstructured {
 	meta := objectMeta(limiter)
 	monitor.SetNamespace(meta.Namespace)
 	monitor.SetName(meta.Name)
-	monitor.SetLabels(meta.Labels)
+	labels := maps.Clone(additional)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, meta.Labels)
+	monitor.SetLabels(labels)
 	monitor.SetOwnerReferences(meta.OwnerReferences)
 	monitor.Object["spec"] = map[string]any{
 		"selector": map[string]any{"matchLabels": match},

@@ -25,6 +25,8 @@ type Options struct {
 	NetworkPolicies bool
 	// PodMonitors enables a PodMonitor for each Limiter. It requires the CRDs of Prometheus Operator.
 	PodMonitors bool
+	// PodMonitorLabels are additional labels of these PodMonitors, by which a Prometheus selects them.
+	PodMonitorLabels map[string]string
 }
 
 // Render returns all objects that the Limiter needs to run, in the order in which to apply them. It is deterministic. With an
@@ -44,7 +46,7 @@ func Render(limiter *v1alpha1.Limiter, secrets Secrets, options Options) []clien
 		objects = append(objects, autoscaler(limiter))
 	}
 	if options.PodMonitors {
-		objects = append(objects, podMonitor(limiter))
+		objects = append(objects, podMonitor(limiter, options.PodMonitorLabels))
 	}
 	return objects
 }

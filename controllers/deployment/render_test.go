@@ -91,6 +91,7 @@ func TestRender_MatchesGoldenFiles(t *testing.T) {
 			options, secrets := testOptions, Secrets{}
 			if strings.Contains(string(text), "# with PodMonitors") {
 				options.PodMonitors = true
+				options.PodMonitorLabels = map[string]string{"release": "prometheus", "app.kubernetes.io/managed-by": "other"}
 			}
 			if strings.Contains(string(text), "# with ca.crt, tls.crt, tls.key") {
 				secrets.TLS = Keys{caKey, certificateKey, privateKeyKey}

@@ -65,15 +65,8 @@ func TestAlerts_FireWhenTheyShouldAndOnlyThen(t *testing.T) {
 		}
 		return path
 	}
-	// Annotations without a template are not repeated in the cases.
-	file.each(func(r rule) {
-		for _, name := range []string{"description", "runbook_url"} {
-			if strings.Contains(r.Annotations[name], "{{") {
-				t.Errorf("%s: the annotation %s has a template, which no case tests", r.Alert, name)
-			}
-			delete(r.Annotations, name)
-		}
-	})
+	// The cases do not repeat the link. TestRunbooks_EveryAlertLinksToItsPage checks it.
+	file.each(func(r rule) { delete(r.Annotations, "runbook_url") })
 	rules, err := yaml.Marshal(file)
 	if err != nil {
 		t.Fatal(err)
@@ -86,14 +79,32 @@ func TestAlerts_FireWhenTheyShouldAndOnlyThen(t *testing.T) {
 	tool.Run(t, "promtool", "test", "rules", write("alerts_test.yaml", cases))
 }
 
-func TestAlerts_HaveASeverityADescriptionAndTestCases(t *testing.T) {
+// The value of these alerts is always 1 or 0.
+var withoutValue = []string{"WeirDecidesWithoutRedis", "WeirLimiterDown", "WeirRedisMayEvictKeys", "WeirOperatorAbsent"}
+
+func TestAlerts_DescribeWhatIsAffectedAndByHowMuch(t *testing.T) {
+	alerts(t).each(func(r rule) {
+		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
+			t.Errorf("%s: annotations %v; want a summary and a description", r.Alert, r.Annotations)
+		}
+		// An alert about an absent series has no labels.
+		if named := strings.Contains(r.Annotations["description"], "{{ $labels."); !named && r.Alert != "WeirOperatorAbsent" && r.Alert != "WeirPropagationSlow" {
+			t.Errorf("%s: the description does not name what is affected by a label", r.Alert)
+		}
+		if with := strings.Contains(r.Annotations["description"], "{{ $value "); with == slices.Contains(withoutValue, r.Alert) {
+			t.Errorf("%s: the description has the value: %v", r.Alert, with)
+		}
+	})
+}
+
+func TestAlerts_HaveASeverityAndTestCases(t *testing.T) {
 	cases, err := os.ReadFile("testdata/alerts_test.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	alerts(t).each(func(r rule) {
-		if !slices.Contains([]string{"critical", "warning", "info"}, r.Labels["severity"]) || r.Annotations["description"] == "" {
-			t.Errorf("%s: labels %v, annotations %v; want a severity and a description", r.Alert, r.Labels, r.Annotations)
+		if !slices.Contains([]string{"critical", "warning", "info"}, r.Labels["severity"]) {
+			t.Errorf("%s: labels %v; want a severity", r.Alert, r.Labels)
 		}
 		fires := regexp.MustCompile(`alertname: ` + r.Alert + `\n +exp_alerts:\n`)
 		silent := regexp.MustCompile(`alertname: ` + r.Alert + `\n +exp_alerts: \[\]\n`)

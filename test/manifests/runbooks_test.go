@@ -48,13 +48,27 @@ func TestRunbooks_EveryAlertLinksToItsPage(t *testing.T) {
 		if !strings.Contains(pages[file], "Severity: "+r.Labels["severity"]) {
 			t.Errorf("%s: %s/%s does not state the severity %s", r.Alert, runbooks, file, r.Labels["severity"])
 		}
-		for _, heading := range []string{"Meaning", "Impact", "Diagnosis", "Mitigation", "Links"} {
+		for _, heading := range []string{"Meaning", "Impact", "Diagnosis", "Mitigation", "Prevention", "Links"} {
 			if !strings.Contains(pages[file], "\n## "+heading+"\n") {
 				t.Errorf("%s: %s/%s has no heading %s", r.Alert, runbooks, file, heading)
 			}
 		}
 	})
 }
+
+func TestRunbooks_EveryPageConfirmsItsAlertWithACommand(t *testing.T) {
+	pages := runbookPages(t)
+	alerts(t).each(func(r rule) {
+		_, diagnosis, _ := strings.Cut(pages[r.Alert+".md"], "\n## Diagnosis\n")
+		diagnosis, _, _ = strings.Cut(diagnosis, "\n## ")
+		if !command.MatchString(diagnosis) {
+			t.Errorf("%s/%s.md: the section Diagnosis has no command", runbooks, r.Alert)
+		}
+	})
+}
+
+// command is a command in a block of a shell.
+var command = regexp.MustCompile("```console\n *\\$ ")
 
 func TestRunbooks_EveryAlertPageHasAnAlert(t *testing.T) {
 	var names []string

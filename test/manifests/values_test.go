@@ -3,6 +3,7 @@ package manifests
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,6 +45,7 @@ func TestSchema_RejectsInvalidValuesByName(t *testing.T) {
 		{"limiter: {spec: {redis: {addresses: ['redis://redis:6379']}}}", "at '/limiter/spec/redis/addresses/0': 'redis://redis:6379' does not match pattern"},
 		{"limiter: {name: a.b}", "at '/limiter/name': 'a.b' does not match pattern"},
 		{"podMonitor: {interval: often}", "at '/podMonitor/interval': 'often' does not match pattern"},
+		{"podMonitor: {labels: {release: 'a,b'}}", "at '/podMonitor/labels/release': 'a,b' does not match pattern"},
 		{"prometheusRule: {labels: {release: 1}}", "at '/prometheusRule/labels/release': got number, want string"},
 		{"resources: {limit: {}}", "at '/resources': additional properties 'limit' not allowed"},
 		{"podLabels: {app.kubernetes.io/name: other}", "invalid propertyName 'app.kubernetes.io/name'"},
@@ -100,6 +102,18 @@ func checkValues(t *testing.T, path string, values *yaml.Node, schema map[string
 		if !seen[key] {
 			t.Errorf("values.yaml has no %s.%s", path, key)
 		}
+	}
+}
+
+func TestPodMonitorLabels_ApplyToTheOperatorAndToLimiters(t *testing.T) {
+	objects := rendered(t, "--set=podMonitor.create=true,podMonitor.labels.release=prometheus,podMonitor.labels.team=a.b")
+	labels := objects["PodMonitor "+installed+"/weir-operator"].GetLabels()
+	if labels["release"] != "prometheus" || labels["team"] != "a.b" {
+		t.Errorf("the labels of the PodMonitor of the operator are %v", labels)
+	}
+	args := tool.All[appsv1.Deployment](t, objects, "Deployment")["weir-operator"].Spec.Template.Spec.Containers[0].Args
+	if want := "--pod-monitor-labels=release=prometheus,team=a.b"; !slices.Contains(args, want) {
+		t.Errorf("the arguments of the operator are %q, want %q among them", args, want)
 	}
 }
 
