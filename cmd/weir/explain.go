@@ -6,8 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,6 +34,7 @@ type explainFlags struct {
 	prefix   string
 	output   string
 	all      bool
+	admin    adminClientFlags
 	request  requestFlags
 	write    writeRequestFlags
 }
@@ -42,7 +42,7 @@ type explainFlags struct {
 func explainCommand() *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
-		Use:   "explain --policies DIR [REQUEST]",
+		Use:   "explain (--policies DIR | --admin ADDRESS) [REQUEST]",
 		Short: "Explain which policies match a request, and why others do not",
 		Long: `Explain the decision about a request: every policy for its domain, whether it matches and if not on which field, the
 identifier and where it comes from, the tier, the cost, the counter, and which policy decides. Nothing is counted.
@@ -52,13 +52,15 @@ input, with one of: the JSON body of POST /v1/check, a curl command, a HAR file 
 log in the combined format or in Envoy's default format. Only the JSON contains the domain: set --domain otherwise.
 With --filename the request is a write to the Kubernetes API.
 
-The policies are the *.yaml and *.yml files in a directory or a file. No server is needed: the counters are empty, as on a
-new limiter. Labels and tenants of namespaces are unknown. An invalid policy is reported on standard error and left out.
+With --admin, the policies and the counters are those of a running limiter. With --policies, the policies are the *.yaml and
+*.yml files in a directory or a file, and no server is needed: the counters are empty, as on a new limiter. Labels and
+tenants of namespaces are unknown. An invalid policy is reported on standard error and left out.
 
 Exit status: 0 if the request would be allowed, 1 if it cannot be explained, 2 if the command line is invalid, 3 if the
 request would be denied.`,
 		Example: `  weir explain --policies policies/ --domain shop --path /v1/search --header 'x-tenant-id: acme'
   weir explain --policies policies/ request.json -o wide
+  weir explain --admin unix:/run/weir/admin.sock request.json
   pbpaste | weir explain --policies policies/ --domain shop -
   weir explain --policies policies/ --filename job.yaml --as system:serviceaccount:shop:ci`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -72,11 +74,12 @@ request would be denied.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.policies, "policies", "", "directory or file with the policies; required")
+	flags.StringVar(&f.policies, "policies", "", "directory or file with the policies")
+	f.admin.add(flags)
 	flags.StringVar(&f.hashKey, "hash-key", "",
 		"file with the key with which limiters hash API keys, for the counter keys that are shown; empty uses a random key")
 	flags.StringVar(&f.prefix, "prefix", "weir:", "prefix of the counter keys that are shown; that of a Limiter is weir:NAMESPACE/NAME:")
-	flags.StringVarP(&f.output, "output", "o", explain.Table, "output format: "+strings.Join(explain.Formats(), ", "))
+	addOutput(cmd, &f.output)
 	flags.BoolVar(&f.all, "all", false, "also list the policies for other domains")
 	f.request.add(flags)
 	f.write.add(flags)
@@ -90,23 +93,19 @@ type streams struct {
 }
 
 func runExplain(ctx context.Context, f *explainFlags, args []string, s streams) error {
-	if !slices.Contains(explain.Formats(), f.output) {
-		return usageError(fmt.Errorf("--output %q is invalid: must be one of %s", f.output, strings.Join(explain.Formats(), ", ")))
+	if err := validateOutput(f.output); err != nil {
+		return err
 	}
-	if f.policies == "" {
-		return usageError(errors.New("--policies is required: set it to the directory with the policies"))
+	if (f.policies == "") == (f.admin.address == "") {
+		return usageError(errors.New("set either --policies, to the directory with the policies, or --admin, to the admin endpoint of a limiter"))
 	}
 	body, err := f.body(args, s)
 	if err != nil {
 		return usageError(err)
 	}
-	explainer, err := f.offline(s)
+	x, err := f.explain(ctx, body, s)
 	if err != nil {
 		return err
-	}
-	x, bad := explainer.Explain(ctx, body, f.all)
-	if bad != nil {
-		return usageError(errors.New(bad.Detail))
 	}
 	if err := explain.Print(s.out, f.output, &x); err != nil {
 		return err
@@ -115,6 +114,23 @@ func runExplain(ctx context.Context, f *explainFlags, args []string, s streams) 
 		return &exitError{code: exitDenied}
 	}
 	return nil
+}
+
+// explain explains the request in body.
+func (f *explainFlags) explain(ctx context.Context, body []byte, s streams) (x admin.Explanation, err error) {
+	if f.admin.address != "" {
+		err = f.admin.call(ctx, http.MethodPost, fmt.Sprintf("/admin/v1/explain?all=%t", f.all), body, &x)
+		return x, err
+	}
+	explainer, err := f.offline(s)
+	if err != nil {
+		return x, err
+	}
+	x, bad := explainer.Explain(ctx, body, f.all)
+	if bad != nil {
+		return x, usageError(errors.New(bad.Detail))
+	}
+	return x, nil
 }
 
 // body returns the request as the body of POST /v1/check, or as an AdmissionReview.

@@ -13,15 +13,40 @@ func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	if err := least.UnmarshalText([]byte(level)); err != nil {
 		return nil, fmt.Errorf("--log-level %q is invalid: must be debug, info, warn or error", level)
 	}
-	options.Level = least
+	current := new(slog.LevelVar)
+	current.Set(least)
+	options.Level = current
 	switch format {
 	case "text":
-		return slog.New(slog.NewTextHandler(w, &options)), nil
+		return slog.New(leveled{slog.NewTextHandler(w, &options), current}), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, &options)), nil
+		return slog.New(leveled{slog.NewJSONHandler(w, &options), current}), nil
 	default:
 		return nil, fmt.Errorf("--log-format %q is invalid: must be text or json", format)
 	}
+}
+
+// leveled is a handler whose level can be changed.
+type leveled struct {
+	slog.Handler
+
+	level *slog.LevelVar
+}
+
+func (h leveled) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return leveled{h.Handler.WithAttrs(attrs), h.level}
+}
+
+func (h leveled) WithGroup(name string) slog.Handler {
+	return leveled{h.Handler.WithGroup(name), h.level}
+}
+
+// levelOf returns the level of a log, which can be changed. If log is not from newLogger, a change has no effect.
+func levelOf(log *slog.Logger) *slog.LevelVar {
+	if h, is := log.Handler().(leveled); is {
+		return h.level
+	}
+	return new(slog.LevelVar)
 }
 
 // readable formats durations and addresses as text. In JSON they would be nanoseconds and an object.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/source"
 )
 
@@ -22,6 +23,7 @@ type serveFlags struct {
 	redisTLS redisTLSFlags
 	counters counterFlags
 	sockets  socketFlags
+	admin    adminFlags
 }
 
 func serveCommand() *cobra.Command {
@@ -50,6 +52,7 @@ func serveCommand() *cobra.Command {
 	f.counters.add(flags)
 	f.redisTLS.add(flags)
 	f.sockets.add(flags)
+	f.admin.add(flags)
 	return cmd
 }
 
@@ -59,6 +62,9 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		return usageError(err)
 	}
 	if err := f.sockets.throttle.validateRedisTimeout(f.counters.timeout); err != nil {
+		return usageError(err)
+	}
+	if err := f.admin.validate(); err != nil {
 		return usageError(err)
 	}
 	counters, err := openCounters(f, log)
@@ -75,13 +81,25 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		return err
 	}
 	defer counters.guard(ctx)()
+	tasks := counters.tasks(p)
+	listener, err := f.admin.open(ctx)
+	if err != nil {
+		return usageError(err)
+	}
+	if listener != nil {
+		serve, err := f.admin.serveAdmin(p, exempt.With("", f.sockets.throttle.additional), listener)
+		if err != nil {
+			return errors.Join(err, listener.Close())
+		}
+		tasks = append(tasks, serve)
+	}
 	dir := &directory{path: f.policies, loader: loader, install: p.apply, log: log}
 	files := source.NewFiles(f.policies, dir.load, dir.apply, log)
 	if err := files.Reload(); err != nil {
 		return err
 	}
 	printBanner(stdout, p, f, dir.active)
-	return p.run(ctx, files, append(counters.tasks(p), files.Run)...)
+	return p.run(ctx, files, append(tasks, files.Run)...)
 }
 
 func checkDirectory(path string) error {

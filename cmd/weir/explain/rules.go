@@ -1,0 +1,51 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/weir-dev/weir/limiter/admin"
+)
+
+// PrintRules prints a rule set in one of the formats.
+func PrintRules(w io.Writer, format string, set *admin.RuleSet) error {
+	if printed, err := PrintObject(w, format, set); printed || err != nil {
+		return err
+	}
+	columns := []string{"POLICY", "DOMAINS", "AXIS", "IDENTIFIER", "LIMIT", "ALGORITHM", "TIERS", "ENFORCEMENT"}
+	if format == Wide {
+		columns = append(columns, "REVISION", "KEYS")
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, strings.Join(columns, "\t"))
+	for i := range set.Rules {
+		rule := &set.Rules[i]
+		domains := rule.Domain
+		switch {
+		case rule.AllDomains:
+			domains = "all"
+		case len(rule.Domains) > 0:
+			domains = strings.Join(rule.Domains, ",")
+		}
+		enforcement := "Enforce"
+		if rule.Shadow {
+			enforcement = "Shadow"
+		}
+		cells := []string{
+			rule.Policy, domains, rule.Axis, strings.TrimSpace(string(rule.Identifier.From) + " " + rule.Identifier.Name),
+			fmt.Sprintf("%d per %ds", rule.Units, rule.WindowSeconds), string(rule.Algorithm), strconv.Itoa(len(rule.Tiers)), enforcement,
+		}
+		if format == Wide {
+			cells = append(cells, rule.Revision, rule.Keys)
+		}
+		fmt.Fprintln(table, strings.Join(cells, "\t"))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nRevision: %s\n", set.Revision)
+	return err
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-dev/weir/cmd/weir/explain"
+	"github.com/weir-dev/weir/limiter/admin"
+)
+
+func rulesCommand() *cobra.Command {
+	var endpoint adminClientFlags
+	var output string
+	cmd := &cobra.Command{
+		Use:   "rules --admin ADDRESS",
+		Short: "Print the rules that a limiter enforces now",
+		Long: `Print the compiled policies that a limiter enforces now, and their revision. With the output format json or yaml, the
+output contains everything that a rule matches and counts.`,
+		Example: "  weir rules --admin unix:/run/weir/admin.sock\n" +
+			"  weir rules --admin 127.0.0.1:9091 --admin-token-file token -o yaml",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return printRules(cmd.Context(), &endpoint, output, streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()})
+		},
+	}
+	endpoint.add(cmd.Flags())
+	addOutput(cmd, &output)
+	return cmd
+}
+
+// addOutput adds the flag --output.
+func addOutput(cmd *cobra.Command, output *string) {
+	cmd.Flags().StringVarP(output, "output", "o", explain.Table, "output format: "+strings.Join(explain.Formats(), ", "))
+}
+
+func validateOutput(output string) error {
+	if !slices.Contains(explain.Formats(), output) {
+		return usageError(fmt.Errorf("--output %q is invalid: must be one of %s", output, strings.Join(explain.Formats(), ", ")))
+	}
+	return nil
+}
+
+func printRules(ctx context.Context, endpoint *adminClientFlags, output string, s streams) error {
+	if err := validateOutput(output); err != nil {
+		return err
+	}
+	if endpoint.address == "" {
+		return usageError(errors.New("--admin is required: set it to the admin endpoint of the limiter"))
+	}
+	var set admin.RuleSet
+	if err := endpoint.call(ctx, http.MethodGet, "/admin/v1/rules", nil, &set); err != nil {
+		return err
+	}
+	return explain.PrintRules(s.out, output, &set)
+}

@@ -1,0 +1,114 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/pprof" // registers handlers in http.DefaultServeMux, which no server of a limiter uses
+
+	"github.com/weir-dev/weir/limiter/reply"
+)
+
+// maxBody is the size of the largest request, in bytes: an AdmissionReview with a large object.
+const maxBody = 8 << 20
+
+// Options of the admin endpoint. All fields are required.
+type Options struct {
+	Explainer *Explainer
+	// Level of the log, which callers can change.
+	Level *slog.LevelVar
+	Log   *slog.Logger
+}
+
+// NewHandler returns the handler for /admin/v1/. It does not authenticate callers: see [Authenticated].
+func NewHandler(o Options) http.Handler {
+	h := &handler{o}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /admin/v1/explain", h.explain)
+	mux.HandleFunc("GET /admin/v1/rules", h.rules)
+	mux.HandleFunc("GET /admin/v1/log-level", h.level)
+	mux.HandleFunc("PUT /admin/v1/log-level", h.setLevel)
+	mux.HandleFunc("GET /admin/v1/pprof/{profile}", profile)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		reply.NewProblem(http.StatusNotFound, "", fmt.Sprintf("%s %s does not exist", quote(r.Method), quote(r.URL.Path))).Write(w)
+	})
+	return mux
+}
+
+type handler struct{ Options }
+
+func (h *handler) explain(w http.ResponseWriter, r *http.Request) {
+	body, bad := readBody(r)
+	if bad != nil {
+		bad.Write(w)
+		return
+	}
+	x, bad := h.Explainer.Explain(r.Context(), body, r.URL.Query().Get("all") == "true")
+	if bad != nil {
+		bad.Write(w)
+		return
+	}
+	write(w, x)
+}
+
+func (h *handler) rules(w http.ResponseWriter, _ *http.Request) {
+	index := h.Explainer.Engine.Index()
+	if index == nil {
+		reply.NewProblem(http.StatusServiceUnavailable, "", "no rules are loaded yet").Write(w)
+		return
+	}
+	write(w, NewRuleSet(index))
+}
+
+// Level is the level of the log: DEBUG, INFO, WARN or ERROR.
+type Level struct {
+	Level slog.Level `json:"level"`
+}
+
+func (h *handler) level(w http.ResponseWriter, _ *http.Request) { write(w, Level{h.Level.Level()}) }
+
+func (h *handler) setLevel(w http.ResponseWriter, r *http.Request) {
+	body, bad := readBody(r)
+	if bad != nil {
+		bad.Write(w)
+		return
+	}
+	var level Level
+	if err := json.Unmarshal(body, &level); err != nil {
+		reply.NewProblem(http.StatusBadRequest, "level", `the body must be {"level":"debug"}, with debug, info, warn or error`).Write(w)
+		return
+	}
+	before := h.Level.Level()
+	h.Log.Warn("log level changed", "from", before, "to", level.Level, "caller", Caller(r.Context())) // before the change, so that it is logged
+	h.Level.Set(level.Level)
+	write(w, level)
+}
+
+func profile(w http.ResponseWriter, r *http.Request) {
+	switch name := r.PathValue("profile"); name {
+	case "profile":
+		pprof.Profile(w, r)
+	case "trace":
+		pprof.Trace(w, r)
+	default:
+		pprof.Handler(name).ServeHTTP(w, r)
+	}
+}
+
+func readBody(r *http.Request) ([]byte, *reply.Problem) {
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return nil, reply.NewProblem(http.StatusRequestEntityTooLarge, "body", fmt.Sprintf("the body is larger than %d bytes", maxBody))
+	} else if err != nil {
+		return nil, reply.NewProblem(http.StatusBadRequest, "body", "the body ended early")
+	}
+	return body, nil
+}
+
+func write(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v) //nolint:errchkjson // plain data: it fails only if the caller has closed the connection
+}
