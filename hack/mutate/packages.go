@@ -37,6 +37,8 @@ func testFolders(folder string, own bool) []string {
 	switch folder {
 	case "limiter/local", "limiter/failover":
 		return []string{folder, "limiter/engine"} // outages of Redis, and limits on the sum over replicas
+	case "internal/importer":
+		return []string{folder, "internal/importer/objects", "internal/importer/envoyratelimit"} // the formats that it reads
 	case "limiter/socket":
 		return []string{folder, "limiter/server"} // servers that stop
 	}
