@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -141,14 +142,15 @@ func (n Node) Bool(what string) (value bool) {
 
 // Int returns a whole number of at least 0, for null 0.
 func (n Node) Int(what string) (value int64) {
-	if !n.IsNull() && (n.yaml.Decode(&value) != nil || value < 0) {
+	var number float64 // Decode cuts off a fraction
+	if !n.IsNull() && (n.yaml.Decode(&value) != nil || value < 0 || n.yaml.Decode(&number) != nil || number != math.Trunc(number)) {
 		n.Report(Invalid, "%s must be a whole number of at least 0, but is %s", what, n.quoted())
 		return 0
 	}
 	return value
 }
 
-// Uint32 returns a whole number from 0 to 4294967295, for null 0.
+// Uint32 returns a whole number from 0 to 4294967295, for null 0. It cuts off a fraction, as the service does that reads the format.
 func (n Node) Uint32(what string) (value uint32) {
 	if !n.IsNull() && n.yaml.Decode(&value) != nil {
 		n.Report(Invalid, "%s must be a whole number from 0 to 4294967295, but is %s", what, n.quoted())

@@ -1,0 +1,201 @@
+package importer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-dev/weir/internal/policyfile"
+)
+
+func TestSetNames_NamesPoliciesAfterTheirPaths(t *testing.T) {
+	long := strings.Repeat("a", 62)
+	policies := []Policy{
+		{Domain: "shop", Path: []string{"API", "v1/users!"}},
+		{Domain: "shop", Path: []string{"--é--"}},
+		{Domain: "shop", Path: []string{long, ""}},
+		{Domain: "shop", Path: []string{long + "b"}},
+		{Domain: "shop", Path: []string{long + "bc"}},
+		{Domain: "shop", Path: []string{"x", "y"}},
+		{Domain: "shop", Path: []string{"x-y"}},
+		{Domain: "other", Path: []string{"x-y"}},
+		{Domain: "cluster", Path: []string{"a"}},
+		{Domain: "shop", Cluster: true, Path: []string{"a"}},
+		{Domain: "Not A Label", Path: []string{"a"}},
+		{Domain: "shop", Path: []string{strings.Repeat("a", 53) + "-" + strings.Repeat("b", 20)}},
+	}
+	setNames(policies)
+	var names []string
+	for i := range policies {
+		names = append(names, policies[i].name)
+	}
+	for i, want := range map[int]string{
+		0: "api-v1-users", 1: "limit", 2: long, 3: long + "b", 7: "x-y", 8: "cluster-a", 9: "shop-a", 10: "not-a-label-a",
+	} {
+		if names[i] != want {
+			t.Errorf("policy %d: name %q, want %q", i, names[i], want)
+		}
+	}
+	for i, prefix := range map[int]string{4: strings.Repeat("a", 54), 5: "x-y", 6: "x-y", 11: strings.Repeat("a", 53)} {
+		if !strings.HasPrefix(names[i], prefix+"-") || len(names[i]) != len(prefix)+1+8 {
+			t.Errorf("policy %d: name %q, want %s- and 8 digits", i, names[i], prefix)
+		}
+	}
+	if names[5] == names[6] {
+		t.Errorf("two policies have the name %s", names[5])
+	}
+	again := slices.Clone(policies)
+	slices.Reverse(again)
+	setNames(again)
+	for i := range policies {
+		if got := again[len(again)-1-i].name; got != names[i] {
+			t.Errorf("policy %d: name %q in another order, before %q", i, got, names[i])
+		}
+	}
+}
+
+func TestResult_SortsFindingsByPlace(t *testing.T) {
+	var r Result
+	for _, at := range []Place{{"b", 1}, {"a", 10}, {"a", 2}, {"a", 10}, {"a", 2}} {
+		r.Add(at, Note, "%d", len(r.Findings))
+	}
+	r.Add(Place{"a", 3}, Invalid, "%d", 5)
+	r.sort()
+	var got []string
+	for _, f := range r.Findings {
+		got = append(got, f.String())
+	}
+	want := []string{"a:2: note: 2", "a:2: note: 4", "a:3: error: 5", "a:10: note: 1", "a:10: note: 3", "b:1: note: 0"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if r.Count(Note) != 5 || r.Count(Invalid) != 1 || r.Count(Difference) != 0 {
+		t.Errorf("%d notes, %d errors", r.Count(Note), r.Count(Invalid))
+	}
+}
+
+// read reads one document, and returns the findings with what visit reports.
+func read(content string, visit func(Node) any) string {
+	var out Result
+	var values []string
+	for _, n := range Read(policyfile.File{Name: "f", Content: []byte(content)}, &out) {
+		values = append(values, fmt.Sprint(visit(n)))
+	}
+	for _, f := range out.Findings {
+		values = append(values, f.String())
+	}
+	return strings.Join(values, "; ")
+}
+
+func TestNode_ReportsValuesOfTheWrongKind(t *testing.T) {
+	text := func(n Node) any { return n.Text("x") }
+	boolean := func(n Node) any { return n.Bool("x") }
+	number := func(n Node) any { return n.Int("x") }
+	small := func(n Node) any { return n.Uint32("x") }
+	items := func(n Node) any { return len(n.Items("x")) }
+	fields := func(n Node) any {
+		var all []string
+		for _, f := range n.Fields("x") {
+			all = append(all, fmt.Sprint(f.Key, "@", f.Place.Line, "=", f.Value.yaml.Value))
+		}
+		return all
+	}
+	for _, test := range []struct {
+		content string
+		visit   func(Node) any
+		want    string
+	}{
+		{"a", text, "a"},
+		{"[]", text, "; f:1: error: x must be a text, but is a list"},
+		{"{}", text, "; f:1: error: x must be a text, but is a mapping"},
+		{"true", boolean, "true"},
+		{"7", boolean, `false; f:1: error: x must be true or false, but is "7"`},
+		{"[]", boolean, "false; f:1: error: x must be true or false, but is a list"},
+		{"0", number, "0"},
+		{"9223372036854775807", number, "9223372036854775807"},
+		{"-1", number, `0; f:1: error: x must be a whole number of at least 0, but is "-1"`},
+		{"1.5", number, `0; f:1: error: x must be a whole number of at least 0, but is "1.5"`},
+		{"1e3", number, "1000"},
+		{"4294967295", small, "4294967295"},
+		{"4294967296", small, `0; f:1: error: x must be a whole number from 0 to 4294967295, but is "4294967296"`},
+		{"[1, 2, ~]", items, "3"},
+		{"7", items, "0; f:1: error: expected a list of x, but found a single value"},
+		{"a: 1\nb: 2\na: 3", fields, "[a@1=1 b@2=2]; f:3: error: duplicate field a of x: it is already set in line 1; remove one of them"},
+		{"[]", fields, "[]; f:1: error: x must be a mapping of fields, but is a list"},
+		{"<<: [{a: 1, b: 2}, {b: 3, c: 4}]\na: 5", fields, "[a@2=5 b@1=2 c@1=4]"},
+		{"~", text, ""},
+		{"# only a comment\n---\na\n---\nb", text, "a; b"},
+		{"a: [\nb", text, "f:2: error: invalid YAML: did not find expected ',' or ']'"},
+		{"a\n---\n*b", text, "a; f:1: error: invalid YAML: unknown anchor 'b' referenced"},
+	} {
+		if got := read(test.content, test.visit); got != test.want {
+			t.Errorf("%q: %s, want %s", test.content, got, test.want)
+		}
+	}
+}
+
+// Nine levels of ten aliases stand for a billion values.
+func TestRead_BoundsExpandedAliases(t *testing.T) {
+	content := "a0: &a0 [x]\n"
+	for i := 1; i <= 9; i++ {
+		content += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10))
+	}
+	var visit func(n Node) int
+	visit = func(n Node) (values int) {
+		if n.yaml.Tag == "!!map" {
+			for _, f := range n.Fields("x") {
+				values += visit(f.Value)
+			}
+		} else if n.yaml.Tag == "!!seq" {
+			for _, item := range n.Items("x") {
+				values += visit(item)
+			}
+		}
+		return values + 1
+	}
+	got := read(content, func(n Node) any { return visit(n) < 2_000_000 })
+	if !strings.HasPrefix(got, "true; f:") || strings.Count(got, "has more than 1000000 values") != 1 {
+		t.Error(got)
+	}
+}
+
+func TestObjects_ReadsListsAndReportsOtherGroups(t *testing.T) {
+	content := `kind: ThingList
+apiVersion: v1
+items:
+- {apiVersion: example.com/v1, kind: Thing, metadata: {name: a, namespace: n}, spec: {}, status: {}}
+- {apiVersion: example.com/v1, kind: Thing, metadata: {name: b}, data: {}}
+---
+{apiVersion: example.org/v1, kind: Thing}
+---
+{apiVersion: weir.dev/v1alpha1, kind: Thing}
+---
+{apiVersion: example.com/v1, kind: Other}
+`
+	var out Result
+	var got []string
+	for _, o := range Objects([]policyfile.File{{Name: "f", Content: []byte(content)}}, &out, "example.com", "Thing") {
+		body := o.Body()
+		_, hasStatus := o.Field("status")
+		got = append(got, fmt.Sprint(o.Namespace, "/", o.Name, " ", body[0].Key, " ", len(body), " ", hasStatus))
+	}
+	for _, f := range out.Findings {
+		got = append(got, f.String())
+	}
+	want := []string{
+		"n/a spec 1 true", "default/b data 1 false",
+		"f:7: not imported: Thing of example.org/v1 is not in the API group example.com; set apiVersion to this group if the fields are the same, or remove the object",
+		"f:9: note: skipped: Thing of weir.dev/v1alpha1",
+		"f:11: note: skipped: Other of example.com/v1",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	out = Result{}
+	if Objects(nil, &out, "example.com", "Thing"); len(out.Findings) != 0 {
+		t.Errorf("%v without a file", out.Findings)
+	}
+}
