@@ -7,8 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 func TestEstimate_IsWithinFivePercentOfTheDistinctHashes(t *testing.T) {
@@ -78,7 +81,90 @@ func TestOverrideClass_LastsAtLeastAsLongAsTheCounters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := overrideClass(longest); got != overrideClasses-1 {
-		t.Errorf("the longest lifetime has class %d, want the last one, %d", got, overrideClasses-1)
+	if got := overrideClass(longest); got != 23 {
+		t.Errorf("a counter of two windows has class %d, want 23", got)
+	}
+	bucket, err := limiter.NewLimit(limiter.TokenBucket, 1, limiter.MaxWindow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bucket, err = bucket.WithBurst(100); err != nil {
+		t.Fatal(err)
+	}
+	if got := overrideClass(bucket); got != 23 {
+		t.Errorf("a bucket that drains for years has class %d, want the last one, 23", got)
+	}
+}
+
+// The upper ten bits select the register, the others have up to 54 leading zeros.
+func TestSketch_KeepsTheMostLeadingZeros(t *testing.T) {
+	for hash, want := range map[uint64]uint32{0: 55, 1: 54, 2: 53, 1 << 53: 1, 1<<54 - 1: 1, 1 << 52: 2} {
+		s := &sketch{}
+		s.add(hash)
+		if got := s[0].Load(); got != want {
+			t.Errorf("hash %x: register %d, want %d", hash, got, want)
+		}
+		s.add(1 << 53)
+		if got := s[0].Load(); got != want {
+			t.Errorf("hash %x: register %d after a smaller one, want %d", hash, got, want)
+		}
+		s.add(1<<54 | hash)
+		s.add(1<<56 | hash)
+		if got := s[0].Load(); got != want|want<<8 || s[1].Load() != want {
+			t.Errorf("hash %x: registers %x, %x after the same in two others", hash, got, s[1].Load())
+		}
+	}
+}
+
+// The formula of Flajolet et al., HyperLogLog (2007), figure 3, for 1024 registers that are all 2: α·m²/Σ2⁻².
+func TestEstimate_IsThatOfTheFormula(t *testing.T) {
+	a, b := &sketch{}, &sketch{}
+	for i := range a {
+		a[i].Store(0x02010201)
+		b[i].Store(0x01020102)
+	}
+	if got := estimate(a, b); math.Abs(got-2951.3) > 0.1 {
+		t.Errorf("%f, want 2951.3", got)
+	}
+}
+
+func TestMultiplied_IsExactBelowAnyBound(t *testing.T) {
+	for _, test := range []struct{ cost, times, want int64 }{
+		{3, 7, 21}, {666_666_666, 3, 1_999_999_998}, {666_666_667, 3, 2_000_000_000}, {math.MaxInt64, math.MaxInt64, 2_000_000_000},
+		{5, 0, 0}, {0, 5, 0}, {-5, 5, 0}, {5, -5, 0},
+	} {
+		if got := multiplied(test.cost, test.times); got != test.want {
+			t.Errorf("%d · %d: %d, want %d", test.cost, test.times, got, test.want)
+		}
+	}
+}
+
+func TestSwap_DropsThePopulationsOfRulesThatNoLongerExist(t *testing.T) {
+	e := New(memstore.New(time.Now), SourceMemory, NewMetrics(prometheus.NewRegistry()), BoundIdentifiers(Identifiers{Max: 10}))
+	swap := func(list ...rules.Rule) {
+		x, err := rules.NewIndex(rules.Set{Rules: list}, "sha256:1", "weir:")
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Swap(x)
+	}
+	tenants := rules.Rule{
+		Policy: "shop/a", Domain: "shop", Axis: "Tenant", Identifier: rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"},
+		Algorithm: limiter.TokenBucket, Units: 10, WindowSeconds: 60,
+	}
+	swap(tenants)
+	if _, err := e.Check(t.Context(), ofAcme()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(e.populations.byKey); n != 1 {
+		t.Fatalf("%d populations of one rule", n)
+	}
+	swap(tenants)
+	if n := len(e.populations.byKey); n != 1 {
+		t.Errorf("%d populations of the same rule", n)
+	}
+	swap()
+	if n := len(e.populations.byKey); n != 0 {
+		t.Errorf("%d populations without a rule", n)
 	}
 }
