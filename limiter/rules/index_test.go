@@ -322,6 +322,32 @@ func TestKeyFor_CountsAnotherLimitSeparately(t *testing.T) {
 	}
 }
 
+// The shared counters of two endpoints and two limits are four counters, and none of an identifier.
+func TestSharedKey_CountsEndpointsAndLimitsSeparately(t *testing.T) {
+	limit, err := limiter.NewLimit(limiter.FixedWindow, 7, 2*time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for perEndpoint, want := range map[bool]int{false: 2, true: 4} {
+		r := rule("shop/it")
+		r.PerEndpoint = perEndpoint
+		shared := map[string]bool{}
+		for _, path := range []string{"/a", "/b"} {
+			m := index(t, r).Match(nil, request("GET - "+path))[0]
+			shared[m.SharedKey(m.Rule.Limit, false)], shared[m.SharedKey(limit, true)] = true, true
+			if shared[m.Key("acme")] || shared[m.KeyFor("acme", limit)] {
+				t.Errorf("the shared counter is also that of an identifier: %v", shared)
+			}
+			if m.SharedKey(limit, false) != m.SharedKey(m.Rule.Limit, false) {
+				t.Error("the shared counter of the rule depends on the limit")
+			}
+		}
+		if len(shared) != want {
+			t.Errorf("two endpoints, counted separately: %t: shared keys %v, want %d", perEndpoint, shared, want)
+		}
+	}
+}
+
 func TestMatch_SupportsARuleWithEveryField(t *testing.T) {
 	x := index(t, fullRule())
 	req := &rules.Request{
