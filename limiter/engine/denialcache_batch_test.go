@@ -10,6 +10,9 @@ func TestCheckAll_CallsTheStoreOnlyForWhatItDoesNotKnow(t *testing.T) {
 	o := newCachingEngine(t, rule("shop/a", 1))
 	elsewhere := *request(1, tenant("acme"))
 	elsewhere.Request.Domain = "unknown"
+	both := func(a, b string) []engine.Check {
+		return []engine.Check{*request(1, tenant(a)), *request(1, tenant(b))}
+	}
 	for _, step := range []struct {
 		name    string
 		checks  []engine.Check
@@ -17,12 +20,12 @@ func TestCheckAll_CallsTheStoreOnlyForWhatItDoesNotKnow(t *testing.T) {
 		allowed bool
 		source  engine.Source
 	}{
-		{"the first request", []engine.Check{*request(1, tenant("acme"))}, true, true, engine.SourceMemory},
-		{"a denial", []engine.Check{*request(1, tenant("acme"))}, true, false, engine.SourceMemory},
-		{"the known denial", []engine.Check{*request(1, tenant("acme"))}, false, false, engine.SourceCache},
-		{"the known denial of one of two", []engine.Check{*request(1, tenant("acme")), *request(1, tenant("globex"))}, false, false, engine.SourceCache},
-		{"another tenant", []engine.Check{*request(1, tenant("globex"))}, true, true, engine.SourceMemory},
-		{"no policy", []engine.Check{elsewhere}, false, true, ""},
+		{"the first requests", both("acme", "globex"), true, true, engine.SourceMemory},
+		{"a denial", both("acme", "globex"), true, false, engine.SourceMemory},
+		{"the known denials", both("acme", "globex"), false, false, engine.SourceCache},
+		{"the known denial of one of two", both("acme", "initech"), false, false, engine.SourceCache},
+		{"other tenants", both("initech", "hooli"), true, true, engine.SourceMemory},
+		{"no policy", []engine.Check{elsewhere, elsewhere}, false, true, ""},
 	} {
 		before := o.store.calls()
 		answers, err := o.CheckAll(t.Context(), step.checks)

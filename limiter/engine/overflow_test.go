@@ -175,6 +175,9 @@ func TestBoundIdentifiers_AppliesToBatchesAndPeeks(t *testing.T) {
 			if a.Allowed {
 				t.Errorf("peek %t: request %d is allowed, want a denial by the shared counter", peek, i)
 			}
+			if !peek && a.Source != engine.SourceCache {
+				t.Errorf("request %d is decided by %s, want the known denial of the shared counter", i, a.Source)
+			}
 		}
 	}
 	if n := b.store.Len(); n != counters {
