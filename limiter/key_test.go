@@ -27,6 +27,8 @@ func TestKey_HasTheDocumentedForm(t *testing.T) {
 	long := strings.Repeat("x", 129)
 	tests := map[string]struct{ identifier, endpoint, want string }{
 		"a plain identifier":              {"acme", "", "weir:throttle:apikey:{acme}:shop/tenant-daily:yejgfcuk"},
+		"1024 bytes, hashed when escaped": {strings.Repeat(" ", 1024), "", "weir:throttle:apikey:{%sha256-f609c6c6b54ce446b3b1b1a809041ab4d2c2334d04292b6682617c54f199bc40}:shop/tenant-daily:yejgfcuk"},
+		"1025 bytes, hashed as they are":  {strings.Repeat(" ", 1025), "", "weir:throttle:apikey:{%sha256u-3eaf89906b89a114e87304d01863806529f19d1910ef904e585cc0c2a3f170b9}:shop/tenant-daily:yejgfcuk"},
 		"an endpoint of its own":          {"acme", "/v1/search", "weir:throttle:apikey:{acme}:shop/tenant-daily:/v1/search:yejgfcuk"},
 		"no identifier":                   {"", "", "weir:throttle:apikey:{-}:shop/tenant-daily:yejgfcuk"},
 		"a question mark as identifier":   {"?", "", "weir:throttle:apikey:{%3F}:shop/tenant-daily:yejgfcuk"},
