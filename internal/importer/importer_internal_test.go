@@ -139,24 +139,26 @@ func TestNode_ReportsValuesOfTheWrongKind(t *testing.T) {
 
 // Nine levels of ten aliases stand for a billion values.
 func TestRead_BoundsExpandedAliases(t *testing.T) {
-	content := "a0: &a0 [x]\n"
+	var content strings.Builder
+	content.WriteString("a0: &a0 [x]\n")
 	for i := 1; i <= 9; i++ {
-		content += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10))
+		fmt.Fprintf(&content, "a%d: &a%d [%s]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10))
 	}
 	var visit func(n Node) int
 	visit = func(n Node) (values int) {
-		if n.yaml.Tag == "!!map" {
+		switch n.yaml.Tag {
+		case "!!map":
 			for _, f := range n.Fields("x") {
 				values += visit(f.Value)
 			}
-		} else if n.yaml.Tag == "!!seq" {
+		case "!!seq":
 			for _, item := range n.Items("x") {
 				values += visit(item)
 			}
 		}
 		return values + 1
 	}
-	got := read(content, func(n Node) any { return visit(n) < 2_000_000 })
+	got := read(content.String(), func(n Node) any { return visit(n) < 2_000_000 })
 	if !strings.HasPrefix(got, "true; f:") || strings.Count(got, "has more than 1000000 values") != 1 {
 		t.Error(got)
 	}
