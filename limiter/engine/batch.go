@@ -23,19 +23,21 @@ func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error)
 	if active == nil {
 		return nil, ErrNoRules
 	}
-	matched := make([][]ruleCharge, len(checks))
+	s := e.borrow()
+	defer e.release(s)
 	for i := range checks {
-		matched[i] = active.match(nil, &checks[i])
+		active.match(s, &checks[i])
+		s.ends = append(s.ends, len(s.charged))
 	}
 	peek, began := checks[0].Peek, e.clock()
-	all := mergeAll(matched)
+	all := s.mergeCharges()
 	results := e.fromLeases(all, peek, began)
 	if len(results) == 0 {
 		results = active.knownDenials(all, peek, began)
 	}
-	if len(results) == 0 && slices.ContainsFunc(matched, hasOverflow) {
-		e.shareOverflow(ctx, active, matched, peek)
-		all = mergeAll(matched)
+	if len(results) == 0 && hasOverflow(s.charged) {
+		e.shareOverflow(ctx, active, s.charged, peek)
+		all = s.mergeCharges()
 		results = active.knownDenials(all, peek, began)
 	}
 	if len(results) == 0 && len(all) > 0 {
@@ -44,49 +46,57 @@ func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error)
 			return nil, err
 		}
 	}
-	return e.answers(active, checks, matched, results), nil
+	return e.answers(active, checks, s, results), nil
 }
 
-// mergeAll returns the charges of all requests. Charges on one counter become one.
-func mergeAll(matched [][]ruleCharge) []ruleCharge {
-	n := 0
-	for i := range matched {
-		n += len(matched[i])
+// mergeCharges returns the charges of all requests. Charges on one counter become one.
+func (s *scratch) mergeCharges() []ruleCharge {
+	for i := range s.charged {
+		if indexOfKey(s.charged[:i], s.charged[i].charge.Key) >= 0 {
+			s.merged = merge(append(s.merged[:0], s.charged[:i]...), s.charged[i:])
+			return s.merged
+		}
 	}
-	all := make([]ruleCharge, 0, n)
-	for i := range matched {
-		all = merge(all, matched[i])
-	}
-	return all
+	return s.charged
 }
 
 // merge adds the charges of more to all. Two charges on one counter become one.
 func merge(all, more []ruleCharge) []ruleCharge {
-	for _, r := range more {
-		at := slices.IndexFunc(all, func(other ruleCharge) bool { return other.charge.Key == r.charge.Key })
+	for i := range more {
+		at := indexOfKey(all, more[i].charge.Key)
 		if at < 0 {
-			all = append(all, r)
+			all = append(all, more[i])
 			continue
 		}
-		all[at].charge.Cost += r.charge.Cost
+		all[at].charge.Cost += more[i].charge.Cost
 	}
 	return all
 }
 
+func indexOfKey(charges []ruleCharge, key string) int {
+	for i := range charges {
+		if charges[i].charge.Key == key {
+			return i
+		}
+	}
+	return -1
+}
+
 // answers gives every check the results of its own rules. A check may have no results, see [Answer.Results].
-func (e *Engine) answers(active *active, checks []Check, matched [][]ruleCharge, decided []Result) []Answer {
+func (e *Engine) answers(active *active, checks []Check, s *scratch, decided []Result) []Answer {
 	charged := true
 	for i := range decided {
 		charged = charged && (decided[i].Allowed || decided[i].Rule.Shadow)
 	}
 	answers := make([]Answer, len(checks))
-	for i, charges := range matched {
+	inOrder := s.isInOrder(decided)
+	for i := range answers {
+		charges := s.request(i)
 		var results []Result
-		for j := range charges {
-			at := slices.IndexFunc(decided, func(r Result) bool { return r.Key == charges[j].charge.Key })
-			if at >= 0 {
-				results = append(results, decided[at])
-			}
+		if inOrder {
+			results, decided = decided[:len(charges):len(charges)], decided[len(charges):]
+		} else {
+			results = resultsOf(charges, decided)
 		}
 		if len(results) == 0 {
 			if len(charges) == 0 {
@@ -99,4 +109,29 @@ func (e *Engine) answers(active *active, checks []Check, matched [][]ruleCharge,
 		e.count(active, &answers[i], charged, checks[i].Peek)
 	}
 	return answers
+}
+
+// isInOrder reports whether decided has one result for each charge of the requests, in their order, as if no charges were merged, and all
+// of them were decided.
+func (s *scratch) isInOrder(decided []Result) bool {
+	if len(decided) != len(s.charged) {
+		return false
+	}
+	for i := range decided {
+		if decided[i].Key != s.charged[i].charge.Key {
+			return false
+		}
+	}
+	return true
+}
+
+// resultsOf returns the results of charges.
+func resultsOf(charges []ruleCharge, decided []Result) (results []Result) {
+	for i := range charges {
+		key := charges[i].charge.Key
+		if at := slices.IndexFunc(decided, func(r Result) bool { return r.Key == key }); at >= 0 {
+			results = append(results, decided[at])
+		}
+	}
+	return results
 }

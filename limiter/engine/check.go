@@ -40,14 +40,15 @@ type ruleCharge struct {
 	sharedKey  string      // of the counter for identifiers over the bound; "" unless the policy is over the bound
 }
 
-// match appends the charge of every rule that limits the request of c to dst.
-func (a *active) match(dst []ruleCharge, c *Check) []ruleCharge {
-	var matches [usualRules]rules.Matched
-	all := a.index.Match(matches[:0], &c.Request)
+// match appends the charge of every rule that limits the request of c to the charges of s.
+func (a *active) match(s *scratch, c *Check) {
+	all := a.index.Match(s.matches[:0], &c.Request)
+	s.matches = all
 	if len(all) > rules.MaxPoliciesPerRequest {
 		all = a.bounded(all, c.Peek)
 	}
-	for _, m := range all {
+	for i := range all {
+		m := &all[i]
 		identifier := m.Identify(&c.Request)
 		terms := m.Terms(&c.Request, identifier)
 		if terms.Unlimited {
@@ -59,7 +60,7 @@ func (a *active) match(dst []ruleCharge, c *Check) []ruleCharge {
 			Key: m.Key(identifier), Limit: terms.Limit, Cost: multiplied(terms.Cost, c.Cost),
 			Debt: m.Rule.Debt, Shadow: m.Rule.Shadow, OnStoreFailure: onStoreFailure(m.Rule), Lease: m.Rule.Leases,
 		}
-		isOverride := c.Override != nil && r.override(m, *c.Override)
+		isOverride := c.Override != nil && r.override(*m, *c.Override)
 		switch {
 		case c.NoDelay:
 			r.charge.Limit = r.charge.Limit.NoDelay()
@@ -67,7 +68,7 @@ func (a *active) match(dst []ruleCharge, c *Check) []ruleCharge {
 			r.charge.Limit = r.charge.Limit.WithMaxDelay(c.MaxDelay)
 		}
 		if identifier == "" {
-			a.withoutIdentifier(&r, m, c)
+			a.withoutIdentifier(&r, *m, c)
 		}
 		if a.populations != nil && identifier != "" {
 			r.population = a.population(m.Rule, r.charge.Limit, isOverride)
@@ -75,9 +76,8 @@ func (a *active) match(dst []ruleCharge, c *Check) []ruleCharge {
 				r.sharedKey = m.SharedKey(r.charge.Limit, isOverride)
 			}
 		}
-		dst = append(dst, r)
+		s.charged = append(s.charged, r)
 	}
-	return dst
 }
 
 // bounded returns the rules that a request is charged to if many match it, and counts those that are left out.

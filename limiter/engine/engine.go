@@ -29,6 +29,7 @@ type Engine struct {
 	// populations are nil unless identifiers are bounded.
 	populations *populations
 	active      atomic.Pointer[active]
+	scratches   *sync.Pool
 	// swapping is held while rules are swapped, so that the series of a policy that was added again are not dropped.
 	swapping sync.Mutex
 }
@@ -65,7 +66,7 @@ func LeaseUnits(leases *lease.Leases) Option {
 // New returns an Engine without rules: until the first Swap, Check returns ErrNoRules. The store may be a *failover.Store:
 // then the Engine measures the calls of its remote store, and registers its metrics.
 func New(store limiter.Store, source Source, metrics *Metrics, options ...Option) *Engine {
-	e := &Engine{store: store, source: source, metrics: metrics, clock: time.Now}
+	e := &Engine{store: store, source: source, metrics: metrics, clock: time.Now, scratches: newScratches()}
 	for _, option := range options {
 		option(e)
 	}
@@ -119,9 +120,6 @@ func (e *Engine) Index() *rules.Index {
 	return nil
 }
 
-// usualRules is the number of rules that a request can match before Check allocates memory for them.
-const usualRules = 8
-
 // Check decides one request: it matches the request, charges all matching rules in one step, and orders their decisions. An
 // error is ErrNoRules, a [*RefusedError], or the error of a store that does not fail over: then the request may or may not
 // have been counted.
@@ -130,8 +128,10 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 	if active == nil {
 		return Answer{}, ErrNoRules
 	}
-	var matched [usualRules]ruleCharge
-	charges := active.match(matched[:0], c)
+	s := e.borrow()
+	defer e.release(s)
+	active.match(s, c)
+	charges := s.charged
 	if len(charges) == 0 {
 		e.metrics.unmatched()
 		return active.unlimited(), nil
@@ -142,7 +142,7 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 		results = active.knownDenials(charges, c.Peek, began)
 	}
 	if len(results) == 0 && hasOverflow(charges) {
-		e.shareOverflow(ctx, active, [][]ruleCharge{charges}, c.Peek)
+		e.shareOverflow(ctx, active, charges, c.Peek)
 		results = active.knownDenials(charges, c.Peek, began)
 	}
 	if len(results) == 0 {
@@ -159,7 +159,7 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 // spend lets the store decide charges, or peeks, and caches the denials.
 func (e *Engine) spend(ctx context.Context, active *active, matched []ruleCharge, peek bool, began time.Time) ([]Result, error) {
 	charges := chargesOf(matched)
-	op, spend := "spend", e.store.Spend
+	op, spend := opSpend, e.store.Spend
 	switch {
 	case peek:
 		op, spend = "peek", e.store.Peek
@@ -194,7 +194,7 @@ func (e *Engine) spend(ctx context.Context, active *active, matched []ruleCharge
 func (e *Engine) spendError(err error, active *active, matched []ruleCharge, peek bool) error {
 	refused, is := errors.AsType[*failover.RefusedError](err)
 	if !is {
-		op := "spend"
+		op := opSpend
 		if peek {
 			op = "peek"
 		}

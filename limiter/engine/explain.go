@@ -48,13 +48,16 @@ func (e *Engine) Explain(ctx context.Context, c Check) (Explanation, error) {
 	}
 	c.Peek = true
 	x := Explanation{Answer: active.unlimited(), Revision: active.index.Revision()}
-	charges := active.match(nil, &c)
+	memory := e.borrow()
+	defer e.release(memory)
+	active.match(memory, &c)
+	charges := memory.charged
 	x.Policies = active.explain(&c, charges)
 	if len(charges) == 0 {
 		return x, nil
 	}
 	if hasOverflow(charges) {
-		e.shareOverflow(ctx, active, [][]ruleCharge{charges}, true)
+		e.shareOverflow(ctx, active, charges, true)
 	}
 	now := e.clock()
 	results, err := e.spend(ctx, active, charges, true, now)

@@ -17,7 +17,7 @@ func (e *Engine) fromLeases(matched []ruleCharge, peek bool, now time.Time) []Re
 			return nil
 		}
 	}
-	var usual [usualRules]lease.Taken
+	var usual [8]lease.Taken
 	all := usual[:0]
 	for i := range matched {
 		taken, ok := e.leases.Take(&matched[i].charge, now)

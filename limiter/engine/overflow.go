@@ -161,20 +161,18 @@ func hasOverflow(charges []ruleCharge) bool {
 	return false
 }
 
-// shareOverflow moves the charges of new identifiers of policies that are over the bound to the shared counters of the policies. One
-// peek finds which identifiers of the requests are new. If it fails, all keep their counters: local mode has a bound of its own.
-func (e *Engine) shareOverflow(ctx context.Context, active *active, requests [][]ruleCharge, peek bool) {
+// shareOverflow moves those charges of new identifiers of policies that are over the bound to the shared counters of the policies. One
+// peek finds which identifiers are new. If it fails, all keep their counters: local mode has a bound of its own.
+func (e *Engine) shareOverflow(ctx context.Context, active *active, charges []ruleCharge, peek bool) {
 	var peeks []limiter.Charge
 	isNew := map[string]bool{}
-	for _, charges := range requests {
-		for i := range charges {
-			c := &charges[i]
-			if _, peeked := isNew[c.charge.Key]; c.sharedKey == "" || peeked {
-				continue
-			}
-			isNew[c.charge.Key] = false
-			peeks = append(peeks, limiter.Charge{Key: c.charge.Key, Limit: c.charge.Limit, OnStoreFailure: limiter.AllowOnFailure})
+	for i := range charges {
+		c := &charges[i]
+		if _, peeked := isNew[c.charge.Key]; c.sharedKey == "" || peeked {
+			continue
 		}
+		isNew[c.charge.Key] = false
+		peeks = append(peeks, limiter.Charge{Key: c.charge.Key, Limit: c.charge.Limit, OnStoreFailure: limiter.AllowOnFailure})
 	}
 	decisions, err := e.store.Peek(ctx, peeks)
 	if err != nil {
@@ -183,11 +181,9 @@ func (e *Engine) shareOverflow(ctx context.Context, active *active, requests [][
 	for i, d := range decisions {
 		isNew[peeks[i].Key] = d.ResetAfter == 0 && d.Origin == limiter.OriginStore
 	}
-	for _, charges := range requests {
-		for i := range charges {
-			if c := &charges[i]; c.sharedKey != "" && isNew[c.charge.Key] {
-				e.share(active, c, peek)
-			}
+	for i := range charges {
+		if c := &charges[i]; c.sharedKey != "" && isNew[c.charge.Key] {
+			e.share(active, c, peek)
 		}
 	}
 }

@@ -18,10 +18,12 @@ func (e *Engine) Refund(ctx context.Context, checks []Check) error {
 	if active == nil {
 		return ErrNoRules
 	}
-	var charges []ruleCharge
+	s := e.borrow()
+	defer e.release(s)
 	for i := range checks {
-		charges = merge(charges, active.match(nil, &checks[i]))
+		active.match(s, &checks[i])
 	}
+	charges := s.mergeCharges()
 	var errs []error
 	for i := range charges {
 		if err := e.refund(ctx, charges[i].charge); err != nil {

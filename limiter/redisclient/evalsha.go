@@ -76,8 +76,8 @@ const firstKey = 3
 func evalsha(s Script, keys []string, args []any) []any {
 	words := make([]any, 0, firstKey+len(keys)+len(args))
 	words = append(words, "evalsha", s.SHA, len(keys))
-	for _, key := range keys {
-		words = append(words, key)
+	for i := range keys {
+		words = append(words, &keys[i]) // as a pointer, a key takes no memory
 	}
 	return append(words, args...)
 }

@@ -37,7 +37,8 @@ type call struct {
 	purpose  purpose
 
 	reply  result      // from Redis; only the goroutine that sends the call uses it
-	result chan result // receives one result for the caller; nil if the caller sends the call itself
+	waits  bool        // for result; the caller does not send the call itself
+	result chan result // receives one result for a caller that waits; nil until one does
 }
 
 // latestDeadline returns the latest deadline of the calls of a batch.
@@ -89,7 +90,9 @@ func (b *batcher) do(c *call) ([]limiter.Decision, error) {
 		b.sendBatch([]*call{c})
 		return c.reply.decisions, c.reply.err
 	}
-	c.result = make(chan result, 1)
+	if c.waits = true; c.result == nil {
+		c.result = make(chan result, 1)
+	}
 	b.waiting = append(b.waiting, c)
 	if b.inFlight < b.trips.maxInFlight() {
 		// A reply has just released many callers, and this may be the first to call again: let the others join its batch.
@@ -187,9 +190,9 @@ func (b *batcher) sendBatch(batch []*call) {
 	}
 }
 
-// settle sends the caller its result. It is called once for a call.
+// settle sends the caller its result. It is called once for a call. The caller may use the call for another one then.
 func (c *call) settle(r result) {
-	if c.result != nil {
+	if c.waits {
 		c.result <- r
 	}
 }

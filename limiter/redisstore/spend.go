@@ -172,10 +172,12 @@ func (s *Store) decodeReply(calls []*call, cmd *redis.IntSliceCmd) {
 		return
 	}
 	now, reply := limiter.Instant(reply[0]), reply[1:]
+	decisions := make([]limiter.Decision, n)
 	for _, c := range calls {
-		width := replyWidth * len(c.charges)
-		c.reply.decisions = decodeDecisions(now, reply[:width], c.charges)
-		reply = reply[width:]
+		of := len(c.charges)
+		decodeDecisions(decisions[:of], now, reply, c.charges)
+		c.reply.decisions = decisions[:of:of]
+		decisions, reply = decisions[of:], reply[replyWidth*of:]
 	}
 	if len(reply) > 0 {
 		s.reportCorrupt(reply, func(i int64) string { return keyOf(calls, i) })
@@ -202,8 +204,8 @@ func (s *Store) reportCorrupt(indexes []int64, key func(int64) string) {
 	s.foundCorrupt(keys)
 }
 
-func decodeDecisions(now limiter.Instant, reply []int64, charges []limiter.Charge) []limiter.Decision {
-	decisions := make([]limiter.Decision, len(charges))
+// decodeDecisions decodes the beginning of a reply.
+func decodeDecisions(decisions []limiter.Decision, now limiter.Instant, reply []int64, charges []limiter.Charge) {
 	for i := range charges {
 		ahead, remaining, resetAfter, wait := reply[0], reply[1], reply[2], reply[3]
 		reply = reply[replyWidth:]
@@ -223,7 +225,6 @@ func decodeDecisions(now limiter.Instant, reply []int64, charges []limiter.Charg
 			decisions[i].RetryAfter = microseconds(-wait)
 		}
 	}
-	return decisions
 }
 
 func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

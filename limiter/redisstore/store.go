@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
@@ -22,6 +23,7 @@ type Store struct {
 	invalidations string // name of a channel; "" to publish nothing
 	refundFailed  func(error)
 	foundCorrupt  func(keys []string)
+	calls         sync.Pool // of *call
 }
 
 // StoreOption configures a Store.
@@ -54,7 +56,7 @@ func WithInvalidations(channel string) StoreOption {
 func NewStore(client *redisclient.Client, timeout time.Duration, options ...StoreOption) *Store {
 	s := &Store{
 		client: client, timeout: timeout, refundFailed: func(error) {}, foundCorrupt: func([]string) {},
-		spend: SpendScript(), single: newSingleScripts(), refund: newRefundScript(),
+		spend: SpendScript(), single: newSingleScripts(), refund: newRefundScript(), calls: sync.Pool{New: func() any { return &call{} }},
 	}
 	for _, option := range options {
 		option(s)
@@ -105,7 +107,12 @@ func (s *Store) peekUntil(deadline time.Time, charges []limiter.Charge) ([]limit
 
 // run decides charges whose keys are in one slot.
 func (s *Store) run(deadline time.Time, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
-	return s.batchers.forKey(deadline, charges[0].Key).do(&call{mode: mode, charges: charges, began: deadline.Add(-s.timeout), deadline: deadline})
+	c := s.calls.Get().(*call) //nolint:forcetypeassert // all its values have this type
+	*c = call{mode: mode, charges: charges, began: deadline.Add(-s.timeout), deadline: deadline, result: c.result}
+	decisions, err := s.batchers.forKey(deadline, charges[0].Key).do(c)
+	*c = call{result: c.result} // do returns when nothing else uses the call
+	s.calls.Put(c)
+	return decisions, err
 }
 
 // withTimeout returns the context of one call, which does not end with ctx.

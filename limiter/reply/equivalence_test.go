@@ -53,7 +53,8 @@ func TestSetHeaders_ListsEqualThoseOfAStructuredFieldsLibrary(t *testing.T) {
 		errGot := RateLimitHeaders.SetHeaders(got, &answer, epoch())
 		errNumbers := XRateLimitHeaders.SetHeaders(got, &answer, epoch())
 		var policies, limits, quotas httpsfv.List
-		for r := range enforced(&answer) {
+		for i := range enforced(&answer) {
+			r := &answer.Results[i]
 			policies = append(policies, item(r.Rule.Policy, "q", r.Decision.Limit, "w", seconds(r.Window)))
 			limits = append(limits, item(r.Rule.Policy, "r", r.Remaining, "t", seconds(effectiveWindow(r.Decision))))
 			quota := httpsfv.NewItem(r.Decision.Limit)

@@ -80,8 +80,8 @@ func (s Style) AppendFields(dst []Field, a *engine.Answer, now time.Time) ([]Fie
 	if strictest == nil {
 		return dst, nil
 	}
-	var room [256]byte
-	t := text{bytes: room[:0], fields: dst}
+	t := text{fields: dst}
+	t.built.Grow(usualText)
 	var err error
 	switch s {
 	case RateLimitHeaders:
@@ -108,14 +108,16 @@ func (t *text) retryAfter(a *engine.Answer, strictest *engine.Result) {
 }
 
 func (t *text) rateLimit(a *engine.Answer) error {
-	for r := range enforced(a) {
+	for i := range enforced(a) {
+		r := &a.Results[i]
 		err := t.item(r.Rule.Policy, ";r=", r.Remaining, ";t=", seconds(effectiveWindow(r.Decision)))
 		if err != nil {
 			return t.fail("RateLimit", err)
 		}
 	}
 	t.field("RateLimit", "ratelimit")
-	for r := range enforced(a) {
+	for i := range enforced(a) {
+		r := &a.Results[i]
 		err := t.item(r.Rule.Policy, ";q=", r.Decision.Limit, ";w=", seconds(r.Window))
 		if err != nil {
 			return t.fail("RateLimit-Policy", err)
@@ -130,7 +132,8 @@ func (t *text) rateLimit(a *engine.Answer) error {
 func (t *text) numbers(strictest *engine.Result, a *engine.Answer, reset time.Duration) error {
 	t.number(strictest.Decision.Limit)
 	if a != nil {
-		for r := range enforced(a) {
+		for i := range enforced(a) {
+			r := &a.Results[i]
 			t.raw(", ")
 			t.number(r.Decision.Limit)
 			t.raw(";w=")
@@ -149,18 +152,14 @@ func (t *text) numbers(strictest *engine.Result, a *engine.Answer, reset time.Du
 	return nil
 }
 
-// enforced yields the results of enforced policies, strictest first.
-func enforced(a *engine.Answer) iter.Seq[*engine.Result] {
-	return func(yield func(*engine.Result) bool) {
-		for i := range a.Results {
-			if a.Results[i].Rule.Shadow { // the engine orders enforced results first
-				return
-			}
-			if !yield(&a.Results[i]) {
-				return
-			}
+// enforced returns the number of results of enforced policies, which the engine orders first, the strictest of them first.
+func enforced(a *engine.Answer) int {
+	for i := range a.Results {
+		if a.Results[i].Rule.Shadow {
+			return i
 		}
 	}
+	return len(a.Results)
 }
 
 // effectiveWindow is the time for which the client can spend no more than what remains. For a denial it ends when a retry would

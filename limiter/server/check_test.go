@@ -363,27 +363,52 @@ func TestCheck_DuringConcurrentSwaps(t *testing.T) {
 	callers.Wait()
 }
 
+// mostAllocations is the target of a request to the HTTP check: the endpoint, the engine and the store in memory.
+const mostAllocations = 34
+
+func TestCheck_AllocatesLittle(t *testing.T) {
+	call := repeatedCheck(t)
+	got := testing.AllocsPerRun(200, func() {
+		if code := call(); code != http.StatusOK {
+			t.Errorf("status %d", code)
+		}
+	})
+	t.Logf("%v allocations", got)
+	if got > mostAllocations {
+		t.Errorf("%v allocations, want at most %d", got, mostAllocations)
+	}
+}
+
 func BenchmarkCheck(b *testing.B) {
+	call := repeatedCheck(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if code := call(); code != http.StatusOK {
+			b.Fatalf("status %d", code)
+		}
+	}
+}
+
+// repeatedCheck returns a function that sends the same allowed request to the HTTP check, and returns the status.
+func repeatedCheck(t testing.TB) func() (status int) {
+	t.Helper()
 	const body = `{"domain":"shop","method":"GET","host":"api.shop.example","path":"/v1/search","query":{"q":["x"]},` +
 		`"headers":{"x-tenant-id":"acme","x-plan":"free"},"clientIP":"203.0.113.7"}`
 	rule := tenantRule("tenant-daily", limiter.MaxUnits)
 	rule.Algorithm = limiter.SlidingWindowCounter
-	h := newHandler(b, newEngine(b, memstore.New(time.Now), rule))
+	h := newHandler(t, newEngine(t, memstore.New(time.Now), rule))
 	request := httptest.NewRequest(http.MethodPost, "/v1/check", nil)
 	request.Header.Set("Content-Type", "application/json")
 	request.ContentLength = int64(len(body))
 	reader := strings.NewReader(body)
 	request.Body = io.NopCloser(reader)
 	w := httptest.NewRecorder()
-	b.ReportAllocs()
-	for b.Loop() {
+	return func() int {
 		reader.Reset(body)
 		w.Body.Reset()
 		clear(w.Header())
 		h.ServeHTTP(w, request)
-	}
-	if w.Code != http.StatusOK {
-		b.Fatalf("status %d: %s", w.Code, w.Body)
+		return w.Code
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	ratelimitextensionsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -49,25 +51,63 @@ func BenchmarkAllowed(b *testing.B) {
 	}
 }
 
-// mostAllocations is the bar of a call with one descriptor: the engine, the store in memory and the codec. It leaves room for the race
-// detector, under which a sync.Pool drops objects at random.
-const mostAllocations = 24
+// The targets of a call, of the engine, the store in memory and the codec together. They leave room for the race detector, under which a
+// sync.Pool drops objects at random.
+const (
+	mostAllocations      = 20 // with one descriptor
+	mostAllocationsThree = 28 // with three
+	mostAllocationsAuthz = 28 // of ext_authz
+)
 
 func TestHandle_AllocatesLittle(t *testing.T) {
-	for name, units := range map[string]int64{"known denial": 1, "allowed": 1_000_000_000} {
+	for name, test := range map[string]struct {
+		units       int64
+		descriptors []string
+		most        float64
+	}{
+		"known denial":      {1, []string{"tenant=acme"}, mostAllocations},
+		"allowed":           {1_000_000_000, []string{"tenant=acme"}, mostAllocations},
+		"three descriptors": {1_000_000_000, []string{"tenant=acme", "user=carol", "path=/v1"}, mostAllocationsThree},
+	} {
 		t.Run(name, func(t *testing.T) {
 			e := engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()), engine.RememberDenials(1000, time.Now))
-			swap(t, e, per("tenant", units, day, "tenant"))
+			swap(t, e, per("path", test.units, day, "path"), per("tenant", test.units, day, "tenant"), per("user", test.units, day, "user"))
 			endpoint := newRateLimitEndpoint(&Options{Engine: e, Style: reply.RateLimitHeaders, Log: slog.New(slog.DiscardHandler)})
-			asked := marshal(t, request(describe("tenant=acme")))
-			got := testing.AllocsPerRun(200, func() {
-				if _, err := decideMessage(t.Context(), endpoint, asked); err != nil {
-					t.Error(err)
-				}
-			})
-			if got > mostAllocations {
-				t.Errorf("%v allocations, want at most %d", got, mostAllocations)
+			descriptors := make([]*ratelimitextensionsv3.RateLimitDescriptor, len(test.descriptors))
+			for i, entry := range test.descriptors {
+				descriptors[i] = describe(entry)
 			}
+			asked := marshal(t, request(descriptors...))
+			wantAllocations(t, test.most, func() error {
+				_, err := decideMessage(t.Context(), endpoint, asked)
+				return err
+			})
 		})
+	}
+}
+
+func TestExtAuthz_AllocatesLittle(t *testing.T) {
+	e := engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
+	rule := search()
+	rule.Units = 1_000_000_000
+	swap(t, e, rule)
+	endpoint := newAuthEndpoint(&Options{Engine: e, Style: reply.RateLimitHeaders, Log: slog.New(slog.DiscardHandler)})
+	asked := &authv3.CheckRequest{Attributes: attributes("GET", "/v1/search")}
+	wantAllocations(t, mostAllocationsAuthz, func() error {
+		_, err := endpoint.Check(t.Context(), asked)
+		return err
+	})
+}
+
+func wantAllocations(t *testing.T, most float64, call func() error) {
+	t.Helper()
+	got := testing.AllocsPerRun(200, func() {
+		if err := call(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Logf("%v allocations", got)
+	if got > most {
+		t.Errorf("%v allocations, want at most %v", got, most)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+
+	"github.com/weir-dev/weir/limiter/reply"
 )
 
 // call is one call of ShouldRateLimit. Calls are reused: nothing may refer to one, or to a slice in it, after its response was encoded.
@@ -22,7 +24,8 @@ import (
 type call struct {
 	request  rateLimitRequest
 	batch    batch
-	response []byte // in wire format
+	fields   []reply.Field // of the response
+	response []byte        // in wire format
 	calls    *sync.Pool
 }
 
@@ -48,6 +51,7 @@ func (c *call) release() {
 	c.request.reset()
 	clear(c.batch.checks)
 	clear(c.batch.entries)
+	clear(c.fields)
 	c.response = c.response[:0]
 	c.calls.Put(c)
 }
@@ -82,7 +86,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// service describes the rate limit service with calls as its messages. No interceptor is called.
+// service describes the rate limit service with calls as its messages. No interceptor is called. The handler asks the gate.
 func (d *rateLimitEndpoint) service() *grpc.ServiceDesc {
 	desc := ratelimitv3.RateLimitService_ServiceDesc
 	desc.HandlerType = (*any)(nil)
@@ -99,11 +103,18 @@ func (d *rateLimitEndpoint) handle(_ any, ctx context.Context, decode func(any) 
 			response, err = nil, panicked(d.log, p)
 		}
 	}()
+	announced := announcementOf(ctx)
 	c := d.calls.Get().(*call) //nolint:forcetypeassert // all its values have this type
 	if err := decode(c); err != nil {
+		d.gate.Withdraw(announced)
 		c.release()
 		return nil, err
 	}
+	if !d.gate.Begin(announced) {
+		c.release()
+		return nil, errOverloaded()
+	}
+	defer d.gate.Leave()
 	if err := d.shouldRateLimit(ctx, c); err != nil {
 		c.release()
 		return nil, err

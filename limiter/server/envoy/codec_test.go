@@ -136,13 +136,14 @@ func TestAppendResponse_EncodesTheMessage(t *testing.T) {
 			slices.SortStableFunc(answers[i].Results, engine.CompareResults)
 		}
 		d := &rateLimitEndpoint{style: reply.RateLimitHeaders, log: slog.New(slog.DiscardHandler), multiplier: rapid.Bool().Draw(t, "multiplier")}
-		q := &batch{intents: make([]intent, len(answers))}
+		c := &call{batch: batch{intents: make([]intent, len(answers))}}
+		d.respond(c, answers, time.Time{})
 		got := &ratelimitv3.RateLimitResponse{}
-		if err := protobuf.Unmarshal(d.appendResponse(nil, q, answers, time.Time{}), got); err != nil {
+		if err := protobuf.Unmarshal(c.response, got); err != nil {
 			t.Fatal(err)
 		}
 		want := generatedResponse(answers, d.multiplier)
-		merged := mergeAnswers(answers, q.intents)
+		merged := mergeAnswers(answers, c.batch.intents)
 		var fields []reply.Field
 		if !merged.Allowed {
 			fields = append(fields, problemType())

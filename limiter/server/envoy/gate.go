@@ -25,9 +25,10 @@ func (g gates) register(s *grpc.Server, service *grpc.ServiceDesc, implementatio
 	gated := *service
 	gated.Methods = nil
 	for _, method := range service.Methods {
+		g.add(service, method, gate)
 		handle := method.Handler
 		method.Handler = func(srv any, ctx context.Context, read func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-			announced, _ := ctx.Value(announcement{}).(overload.Announcement)
+			announced := announcementOf(ctx)
 			began := false
 			defer func() {
 				if began {
@@ -45,10 +46,20 @@ func (g gates) register(s *grpc.Server, service *grpc.ServiceDesc, implementatio
 				return nil
 			}, interceptor)
 		}
-		g["/"+service.ServiceName+"/"+method.MethodName] = gate
 		gated.Methods = append(gated.Methods, method)
 	}
 	s.RegisterService(&gated, implementation)
+}
+
+// add makes the tap ask the gate for calls of a method.
+func (g gates) add(service *grpc.ServiceDesc, method grpc.MethodDesc, gate *overload.Endpoint) {
+	g["/"+service.ServiceName+"/"+method.MethodName] = gate
+}
+
+// announcementOf returns the announcement by the tap of the call with this context.
+func announcementOf(ctx context.Context) overload.Announcement {
+	announced, _ := ctx.Value(announcement{}).(overload.Announcement)
+	return announced
 }
 
 // tap is called for each call, in the goroutine that reads the connection.

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/overload"
@@ -53,7 +52,7 @@ func (d *rateLimitEndpoint) shouldRateLimit(ctx context.Context, c *call) error 
 		d.gate.Failed(err)
 		return unavailable(ctx, err)
 	}
-	c.response = d.appendResponse(c.response, &c.batch, answers, began)
+	d.respond(c, answers, began)
 	observe(d.seconds, began)
 	return nil
 }
@@ -134,15 +133,14 @@ func (d *rateLimitEndpoint) decideByIntent(ctx context.Context, q *batch) ([]eng
 	return answers, nil
 }
 
-// appendResponse appends the RateLimitResponse for answers in wire format. The generated code would take several times as long.
-func (d *rateLimitEndpoint) appendResponse(b []byte, q *batch, answers []engine.Answer, now time.Time) []byte {
-	merged := mergeAnswers(answers, q.intents)
-	b = appendEnum(b, responseOverallCode, code(merged.Allowed))
+// respond sets the response of c, the RateLimitResponse for answers in wire format. The generated code would take several times as long.
+func (d *rateLimitEndpoint) respond(c *call, answers []engine.Answer, now time.Time) {
+	merged := mergeAnswers(answers, c.batch.intents)
+	b := appendEnum(c.response, responseOverallCode, code(merged.Allowed))
 	for i := range answers {
 		b = appendStatus(b, &answers[i], d.multiplier)
 	}
-	var room [5]reply.Field
-	fields := room[:0]
+	fields := c.fields[:0]
 	if !merged.Allowed {
 		fields = append(fields, problemType())
 	}
@@ -154,9 +152,11 @@ func (d *rateLimitEndpoint) appendResponse(b []byte, q *batch, answers []engine.
 		b = appendHeader(b, fields[i].Lower, fields[i].Value)
 	}
 	if !merged.Allowed {
-		b = protowire.AppendBytes(protowire.AppendTag(b, responseRawBody, protowire.BytesType), reply.Denied(&merged).JSON())
+		var body int
+		b, body = beginMessage(b, responseRawBody)
+		b = endMessage(reply.Denied(&merged).AppendJSON(b), body)
 	}
-	return appendMetadata(b, responseMetadata, answers)
+	c.fields, c.response = fields, appendMetadata(b, responseMetadata, answers)
 }
 
 // headers converts fields to headers of Envoy.

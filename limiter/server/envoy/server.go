@@ -115,7 +115,9 @@ func NewServer(o Options) *Server {
 	settings = append(settings, grpc.InTapHandle(gated.tap()))
 	s := &Server{grpc: grpc.NewServer(settings...), health: newHealthEndpoint(o.Ready), drain: o.Drain}
 	rateLimit := newRateLimitEndpoint(&o)
-	gated.register(s.grpc, rateLimit.service(), rateLimit, o.RateLimitGate)
+	service := rateLimit.service()
+	gated.add(service, service.Methods[0], o.RateLimitGate)
+	s.grpc.RegisterService(service, rateLimit)
 	gated.register(s.grpc, &authv3.Authorization_ServiceDesc, newAuthEndpoint(&o), o.ExtAuthzGate)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)

@@ -66,7 +66,11 @@ func mergeAnswers(answers []engine.Answer, intents []intent) engine.Answer {
 	if len(answers) == 1 && intents[0] != refund {
 		return answers[0]
 	}
-	all := engine.Answer{Allowed: true}
+	n := 0
+	for i := range answers {
+		n += len(answers[i].Results)
+	}
+	all := engine.Answer{Allowed: true, Results: make([]engine.Result, 0, n)}
 	for i := range answers {
 		if intents[i] == refund {
 			continue
@@ -75,11 +79,29 @@ func mergeAnswers(answers []engine.Answer, intents []intent) engine.Answer {
 		all.Results = append(all.Results, answers[i].Results...)
 	}
 	slices.SortStableFunc(all.Results, engine.CompareResults)
-	seen := make(map[string]bool, len(all.Results))
-	all.Results = slices.DeleteFunc(all.Results, func(r engine.Result) bool {
-		repeated := seen[r.Rule.Policy]
-		seen[r.Rule.Policy] = true
-		return repeated
-	})
+	all.Results = firstOfEachPolicy(all.Results)
 	return all
+}
+
+// firstOfEachPolicy removes the results of policies that have an earlier one.
+func firstOfEachPolicy(results []engine.Result) []engine.Result {
+	const few = 16 // results that are compared in less time than a map takes
+	var seen map[string]bool
+	if len(results) > few {
+		seen = make(map[string]bool, len(results))
+	}
+	kept := results[:0]
+	for i := range results {
+		policy := results[i].Rule.Policy
+		repeated := seen[policy]
+		if seen != nil {
+			seen[policy] = true
+		} else {
+			repeated = slices.ContainsFunc(kept, func(r engine.Result) bool { return r.Rule.Policy == policy })
+		}
+		if !repeated {
+			kept = append(kept, results[i])
+		}
+	}
+	return kept
 }

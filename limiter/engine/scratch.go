@@ -1,0 +1,46 @@
+package engine
+
+import (
+	"sync"
+
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// scratch is the memory of one call of the Engine. It is reused: nothing may refer to it after the call.
+type scratch struct {
+	matches []rules.Matched
+	charged []ruleCharge // of all requests of the call, in their order
+	ends    []int        // of the charges of each request in charged
+	merged  []ruleCharge // see mergeCharges
+}
+
+// maxReused is the number of charges of the largest call whose scratch is reused.
+const maxReused = 64
+
+func newScratches() *sync.Pool { return &sync.Pool{New: func() any { return &scratch{} }} }
+
+// borrow returns an empty scratch. The caller calls release when it ends.
+func (e *Engine) borrow() *scratch {
+	return e.scratches.Get().(*scratch) //nolint:forcetypeassert // all its values have this type
+}
+
+// release makes s available for another call.
+func (e *Engine) release(s *scratch) {
+	if cap(s.charged) > maxReused || cap(s.matches) > maxReused {
+		return
+	}
+	clear(s.matches[:cap(s.matches)])
+	clear(s.charged)
+	clear(s.merged)
+	s.charged, s.merged, s.ends = s.charged[:0], s.merged[:0], s.ends[:0]
+	e.scratches.Put(s)
+}
+
+// request returns the charges of request i.
+func (s *scratch) request(i int) []ruleCharge {
+	from := 0
+	if i > 0 {
+		from = s.ends[i-1]
+	}
+	return s.charged[from:s.ends[i]]
+}
