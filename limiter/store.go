@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -100,6 +101,20 @@ type Refund struct {
 	// At is that of the charge's [Decision].
 	At Instant
 }
+
+// RefundError is the error of a [Store.Refund] whose refunds are not all of one kind: those of keys that are not listed were made.
+type RefundError struct {
+	// Keys of the refunds that failed. They may have been made, or not.
+	Keys []string
+	// Cause has the errors of all of them.
+	Cause error
+}
+
+func (e *RefundError) Error() string {
+	return fmt.Sprintf("refund on %d counters: %v", len(e.Keys), e.Cause)
+}
+
+func (e *RefundError) Unwrap() error { return e.Cause }
 
 // Units is Cost, bounded to at least 0 and at most an amount that no limit admits.
 func (r *Refund) Units() int64 { return units(r.Cost) }

@@ -2,6 +2,8 @@ package lease
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
@@ -114,9 +116,9 @@ func (l *Leases) sendReturns(ctx context.Context, now instant) {
 	}
 	for len(refunds) > 0 {
 		n := min(returnsPerCall, len(refunds))
-		err := l.remote.Refund(ctx, refunds[:n])
+		failed := failedKeys(refunds[:n], l.remote.Refund(ctx, refunds[:n]))
 		for _, r := range refunds[:n] {
-			if err != nil {
+			if slices.Contains(failed, r.Key) {
 				l.metrics.expired.Add(r.Cost)
 			} else {
 				l.metrics.returned.Add(r.Cost)
@@ -124,6 +126,19 @@ func (l *Leases) sendReturns(ctx context.Context, now instant) {
 		}
 		refunds = refunds[n:]
 	}
+}
+
+// failedKeys returns the keys of the refunds that err, the error of a call of the store, concerns.
+func failedKeys(refunds []limiter.Refund, err error) (keys []string) {
+	if some, is := errors.AsType[*limiter.RefundError](err); is {
+		return some.Keys
+	}
+	for i := range refunds {
+		if err != nil {
+			keys = append(keys, refunds[i].Key)
+		}
+	}
+	return keys
 }
 
 // endAll ends all leases and returns their units.

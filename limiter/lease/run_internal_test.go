@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,13 +61,14 @@ type outage struct {
 	unavailable bool
 	asked       int
 	calls       []int // refunds in each call
+	err         error // of Refund
 }
 
 func (o *outage) Unavailable(string) bool { o.asked++; return o.unavailable }
 
 func (o *outage) Refund(_ context.Context, refunds []limiter.Refund) error {
 	o.calls = append(o.calls, len(refunds))
-	return nil
+	return o.err
 }
 
 func TestSendReturns_TriesAnUnavailableCounterOnceASecond(t *testing.T) {
@@ -111,6 +113,32 @@ func TestSendReturns_BoundsTheRefundsOfACall(t *testing.T) {
 	}
 	if got := l.metrics.returned.Load(); got != 1200 {
 		t.Errorf("%d units returned, want 1200", got)
+	}
+}
+
+// A slot that fails loses the units of its own counters only.
+func TestSendReturns_ExpiresOnlyTheUnitsThatWereNotReturned(t *testing.T) {
+	for name, test := range map[string]struct {
+		err               error
+		expired, returned int64
+	}{
+		"one slot":     {&limiter.RefundError{Keys: []string{"b"}, Cause: errors.New("no")}, 4, 3},
+		"another kind": {errors.New("no"), 7, 0},
+		"no error":     {nil, 0, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLeases()
+			l.remote = &outage{err: test.err}
+			for key, units := range map[string]int64{"a": 3, "b": 4} {
+				h := leased(logLimit(t, 1000), 10, units, now)
+				h.key = key
+				l.rest(h, units)
+			}
+			l.sendReturns(t.Context(), now)
+			if expired, returned := l.metrics.expired.Load(), l.metrics.returned.Load(); expired != test.expired || returned != test.returned {
+				t.Errorf("%d units expired and %d were returned, want %d and %d", expired, returned, test.expired, test.returned)
+			}
+		})
 	}
 }
 

@@ -16,21 +16,45 @@ import (
 const maxRefundUnits = limiter.MaxLogUnits
 
 // Refund implements limiter.Store. Refunds on one server share a script. On a Redis Cluster, the scripts of several slots share a round trip
-// to each node.
+// to each node. Its errors are a [*limiter.RefundError]: a slot that fails does not keep the refunds of others from being made.
 func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
 	cluster, isCluster := s.client.Cluster()
-	var errs []error
+	var failed failedRefunds
 	for len(refunds) > 0 {
 		n := s.refundsPerScript(refunds)
 		if isCluster && n < len(refunds) {
 			n = refundsPerTrip(refunds)
-			errs = append(errs, s.refundAcross(ctx, cluster, refunds[:n])...)
+			s.refundAcross(ctx, cluster, refunds[:n], &failed)
 		} else {
-			errs = append(errs, s.refundInSlot(ctx, refunds[:n]))
+			failed.add(refunds[:n], s.refundInSlot(ctx, refunds[:n]))
 		}
 		refunds = refunds[n:]
 	}
-	return errors.Join(errs...)
+	return failed.err()
+}
+
+// failedRefunds collects the errors of scripts.
+type failedRefunds struct {
+	keys []string
+	errs []error
+}
+
+// add records the error of the script for refunds, which can be nil.
+func (f *failedRefunds) add(refunds []limiter.Refund, err error) {
+	if err == nil {
+		return
+	}
+	f.errs = append(f.errs, err)
+	for i := range refunds {
+		f.keys = append(f.keys, refunds[i].Key)
+	}
+}
+
+func (f *failedRefunds) err() error {
+	if len(f.errs) == 0 {
+		return nil
+	}
+	return &limiter.RefundError{Keys: f.keys, Cause: errors.Join(f.errs...)}
 }
 
 // refundsPerTrip returns the number of the first refunds that share a round trip on a Redis Cluster. A node can run the scripts of a round
@@ -83,12 +107,12 @@ func (s *Store) refundInSlot(ctx context.Context, refunds []limiter.Refund) erro
 }
 
 // refundAcross runs refund.lua for each slot in one round trip, with its own timeout, except for slots whose node is unavailable.
-func (s *Store) refundAcross(ctx context.Context, cluster *redis.ClusterClient, refunds []limiter.Refund) (errs []error) {
+func (s *Store) refundAcross(ctx context.Context, cluster *redis.ClusterClient, refunds []limiter.Refund, failed *failedRefunds) {
 	var inSlots [][]limiter.Refund
 	for len(refunds) > 0 {
 		n := s.refundsPerScript(refunds)
 		if s.Unavailable(refunds[0].Key) {
-			errs = append(errs, redisclient.ErrUnavailable)
+			failed.add(refunds[:n], redisclient.ErrUnavailable)
 		} else {
 			inSlots = append(inSlots, refunds[:n])
 		}
@@ -99,9 +123,8 @@ func (s *Store) refundAcross(ctx context.Context, cluster *redis.ClusterClient, 
 	commands := redisclient.RunEach(ctx, s.client, cluster, redis.NewIntSliceCmd, len(inSlots),
 		func(i int) (redisclient.Script, []string, []any) { return s.refundRequest(inSlots[i]) })
 	for i, cmd := range commands {
-		errs = append(errs, s.refunded(inSlots[i], cmd))
+		failed.add(inSlots[i], s.refunded(inSlots[i], cmd))
 	}
-	return errs
 }
 
 // refundRequest returns the script that makes refunds, with its keys and arguments.

@@ -1,8 +1,10 @@
 package redisstore
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -171,8 +173,10 @@ func TestRefund_SharesRoundTripsAcrossSlots(t *testing.T) {
 	if err := client.Redis().Do(t.Context(), "ACL", "SETUSER", "default", "resetkeys", "~*{1}*", "~*{3}*").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Refund(t.Context(), refunds[1:4]); redisclient.Kind(err) != redisclient.KindDenied {
-		t.Errorf("got %v, want the error of slot 2", err)
+	err = store.Refund(t.Context(), refunds[1:4])
+	failed, is := errors.AsType[*limiter.RefundError](err)
+	if redisclient.Kind(err) != redisclient.KindDenied || !is || !slices.Equal(failed.Keys, []string{"weir:{2}"}) {
+		t.Errorf("got %v, want the error of slot 2 alone", err)
 	}
 	left, err := store.Peek(t.Context(), []limiter.Charge{{Key: refunds[3].Key, Limit: limit}})
 	if err != nil || left[0].Remaining != 7 {
