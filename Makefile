@@ -48,6 +48,7 @@ check: ## Build everything, then lint and test what you changed (about a minute;
 generate: ## Generate code and CRDs from api/, the copies of manifests in the chart, and reference pages
 	rm -rf api/v1alpha1/applyconfiguration config/crd/bases
 	$(TOOL) controller-gen object crd:crdVersions=v1 applyconfiguration paths=./api/... output:crd:dir=config/crd/bases
+	go run ./hack/dashboards # config/grafana
 	hack/install.sh chart
 	go run ./hack/apireference >docs/reference/api.md
 	go test ./cmd/weir -run '^TestReference_' -update # docs/reference/commands.md and metrics.md

@@ -41,7 +41,7 @@ chart() {
   rm -rf "$files"
   for file in config/crd/bases/*.yaml config/rbac/*.yaml config/operator/{disruption_budget,network_policy}.yaml config/prometheus/{alerts,token}.yaml \
     config/webhook/{configuration,service,role}.yaml config/webhook/cert-manager/certificate.yaml \
-    config/restrict-webhooks/policy.yaml; do
+    config/restrict-webhooks/policy.yaml config/grafana/*.json; do
     if [[ ${file##*/} == kustomization.yaml ]]; then continue; fi
     mkdir -p "$files/$(dirname "${file#config/}")"
     cp "$file" "$files/${file#config/}"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -22,6 +23,27 @@ func (w *World) WebhookCalls(ctx context.Context) (int, error) {
 // Decisions returns how many decisions with the result the running limiters made for a ClusterRateLimitPolicy, without dry runs.
 func (w *World) Decisions(ctx context.Context, policy, result string) (int, error) {
 	return w.sum(ctx, "weir_decisions_total", map[string]string{"policy": "cluster/" + policy, "result": result})
+}
+
+// OperatorMetrics returns the address, as host:port, at which the operator serves its metrics.
+func (w *World) OperatorMetrics() string { return w.metrics }
+
+// LimiterMetrics returns the addresses, as host:port, at which the running limiters serve their metrics.
+func (w *World) LimiterMetrics() []string {
+	var addresses []string
+	for _, l := range w.limiters {
+		addresses = append(addresses, strings.TrimPrefix(l.ops, "http://"))
+	}
+	return addresses
+}
+
+// CheckURLs returns the URLs of the HTTP check of the running limiters.
+func (w *World) CheckURLs() []string {
+	var urls []string
+	for _, l := range w.limiters {
+		urls = append(urls, l.check)
+	}
+	return urls
 }
 
 func (w *World) sum(ctx context.Context, name string, labels map[string]string) (int, error) {

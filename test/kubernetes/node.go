@@ -34,6 +34,7 @@ const (
 type limiter struct {
 	process *fixture.WeirProcess
 	address string // of the throttle endpoint
+	check   string // URL of the HTTP check
 	ops     string
 	dir     string // of the mounted certificate
 }
@@ -114,7 +115,7 @@ func (w *World) startLimiter(ctx context.Context, d *appsv1.Deployment, i int) (
 			return nil, err
 		}
 	}
-	l.address, l.ops = address[0], "http://"+address[1]
+	l.address, l.ops, l.check = address[0], "http://"+address[1], "http://"+address[2]
 	args := slices.DeleteFunc(slices.Clone(argumentsOf(d)), func(a string) bool {
 		return strings.HasPrefix(a, "--memory=") // contains a variable that the kubelet expands
 	})

@@ -45,6 +45,7 @@ type World struct {
 
 	weir, dir string
 	operator  *fixture.WeirProcess
+	metrics   string // address of the metrics of the operator
 	limiters  []*limiter
 }
 
@@ -120,8 +121,11 @@ func (w *World) startOperator(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if w.metrics, err = fixture.FreeAddr(ctx); err != nil {
+		return err
+	}
 	w.operator, err = fixture.StartWeir(w.weir, "operator", "--kubeconfig", kubeconfig, "--namespace", operatorNamespace,
-		"--health-probe-bind-address", health, "--metrics-bind-address", "0",
+		"--health-probe-bind-address", health, "--metrics-bind-address", w.metrics,
 		// The operator manages the certificates of limiters only together with those of the policy webhook, which is not called here.
 		"--webhook-certificates", "Managed", "--webhook-bind-address", webhook)
 	if err != nil {

@@ -85,6 +85,7 @@ func TestChart_InstallsTheSameObjectsAsTheManifests(t *testing.T) {
 			[]string{"--set=podMonitor.create=true,prometheusRule.create=true"},
 			[]string{"config/default", "config/prometheus"},
 		},
+		"with dashboards": {[]string{"--set=dashboards.create=true"}, []string{"config/default", "config/grafana"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := tool.Set{}
@@ -125,8 +126,9 @@ func TestChartFiles_EqualTheFilesInConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{"crd/bases", "rbac"} {
-		originals, err := filepath.Glob(tool.Root(t, "config", dir, "*.yaml"))
+	for _, pattern := range []string{"crd/bases/*.yaml", "rbac/*.yaml", "grafana/*.json"} {
+		dir := filepath.Dir(pattern)
+		originals, err := filepath.Glob(tool.Root(t, "config", pattern))
 		if err != nil || len(originals) == 0 {
 			t.Fatalf("no files in config/%s: %v", dir, err)
 		}
