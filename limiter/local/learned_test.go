@@ -113,20 +113,19 @@ func TestLearn_KnowsThePreviousWindowOfACounter(t *testing.T) {
 
 // Units that count no more leave no counter.
 func TestLearn_HoldsNoEmptyCounters(t *testing.T) {
-	clock := newClock()
-	c := local.New(plenty, clock.Now)
-	l := limit(t, limiter.FixedWindow, 100, time.Minute)
-	c.Learn(one("key", l, 0), decided(clock, l, 0))
-	if held := c.Stats().Held; held != 0 {
-		t.Errorf("%d counters without units are held", held)
-	}
-	c.Learn(one("key", l, 1), decided(clock, l, 1))
-	if held := c.Stats().Held; held != 1 {
-		t.Errorf("%d counters are held, want 1", held)
-	}
-	c.Learn(one("key", l, 0), decided(clock, l, 0)) // after a reset
-	if held := c.Stats().Held; held != 0 {
-		t.Errorf("%d counters are held after a reset, want 0", held)
+	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingWindowCounter, limiter.TokenBucket} {
+		clock := newClock()
+		c := local.New(plenty, clock.Now)
+		l := limit(t, algorithm, 100, time.Minute)
+		for _, step := range []struct {
+			name       string
+			used, held int
+		}{{"without units", 0, 0}, {"with a unit", 1, 1}, {"after a reset", 0, 0}} {
+			c.Learn(one("key", l, 1), decided(clock, l, int64(step.used)))
+			if held := c.Stats().Held; held != step.held {
+				t.Errorf("%s, %s: %d counters are held, want %d", algorithm, step.name, held, step.held)
+			}
+		}
 	}
 }
 
@@ -197,6 +196,39 @@ func TestLearn_ReleasesTheCountersOfAnOutage(t *testing.T) {
 	}
 	if charge, has := c.TakeUnreported("key"); has {
 		t.Errorf("%d units are unreported", charge.Cost)
+	}
+}
+
+// What was spent here in the previous window counts as such after the outage.
+func TestLearn_ReleasesTheWindowsOfACounter(t *testing.T) {
+	clock := newClock()
+	c := local.New(plenty, clock.Now)
+	l := limit(t, limiter.SlidingWindowCounter, 100, time.Minute)
+	c.Learn(one("key", l, 1), decided(clock, l, 60))
+	c.Spend(one("key", l, 4))
+	c.TakeUnreported("key")
+	clock.pass(90 * time.Second)
+	c.Learn(one("key", l, 1), decided(clock, l, 42)) // 32 of the previous window and 10 of this one
+	clock.pass(30 * time.Second)
+	if left := c.Peek(one("key", l, 0))[0].Remaining; left != 90 {
+		t.Errorf("%d units are left when the next window begins, want 90", left)
+	}
+}
+
+func TestSpend_BoundsTheMemoryOfHeldAndLearnedCountersTogether(t *testing.T) {
+	const most = 1 << 20
+	clock := newClock()
+	c := local.New(most, clock.Now)
+	l := limit(t, limiter.FixedWindow, 100, time.Hour)
+	for i := range 20_000 {
+		c.Learn(one("learned-"+strconv.Itoa(i), l, 1), decided(clock, l, 50))
+	}
+	learned := c.Stats().Bytes
+	for i := range 5000 {
+		c.Spend(one("spent-"+strconv.Itoa(i), l, 1))
+	}
+	if stats := c.Stats(); learned < most/4 || stats.Bytes > most || stats.Bytes < most/2 {
+		t.Errorf("%d bytes, of these %d of learned counters, want more than %d and at most %d", stats.Bytes, learned, most/2, most)
 	}
 }
 
