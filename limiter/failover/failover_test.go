@@ -83,8 +83,11 @@ func (r *remote) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.
 }
 
 func (r *remote) ReportUsage(ctx context.Context, charge limiter.Charge) (uncounted bool, err error) {
-	if r.Unavailable(charge.Key) || r.failReports != nil {
-		return true, r.failReports
+	if r.Unavailable(charge.Key) {
+		return true, nil
+	}
+	if err := r.reportError(); err != nil {
+		return true, err
 	}
 	r.addReports(1)
 	defer r.addReports(-1)
@@ -98,6 +101,18 @@ func (r *remote) ReportUsage(ctx context.Context, charge limiter.Charge) (uncoun
 		return false, errLost
 	}
 	return false, err
+}
+
+func (r *remote) reportError() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failReports
+}
+
+func (r *remote) failReportsWith(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failReports = err
 }
 
 func (r *remote) addReports(n int) {

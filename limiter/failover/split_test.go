@@ -3,6 +3,7 @@ package failover_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -249,6 +250,32 @@ func TestRecovering_ReportsEveryCounterWithoutOverloadingTheStore(t *testing.T) 
 		}
 		if w.remote.mostReports != 128 {
 			t.Errorf("%d reports at the same time, want 128", w.remote.mostReports)
+		}
+	})
+}
+
+// A process that cannot keep up cannot report in time either. That does not prolong the outage, and the units are reported afterwards.
+func TestRecovering_EndsWhileThisProcessIsOverloaded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.remote.set(all, none)
+		for i := range 200 {
+			w.spend(t, one(t, strconv.Itoa(i), 9))
+		}
+		w.remote.set(none, none)
+		w.remote.failReportsWith(fmt.Errorf("report: %w", limiter.ErrOverloaded))
+		if err := w.Recovering(t.Context(), 0); err != nil {
+			t.Fatalf("the recovery of an overloaded process failed: %v", err)
+		}
+		if n := w.local.Stats().Unreported; n != 200 {
+			t.Errorf("%d counters are unreported, want 200", n)
+		}
+		time.Sleep(time.Second)
+		w.remote.failReportsWith(nil)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := w.local.Stats().Unreported; n != 0 {
+			t.Errorf("%d counters are unreported after the overload, want 0", n)
 		}
 	})
 }

@@ -2,8 +2,10 @@ package failover
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,12 +19,15 @@ const (
 	recoveryWindow = 500 * time.Millisecond
 	// A round reports the usage of up to reportsPerRound counters, reportsInFlight of them at a time.
 	reportsPerRound, reportsInFlight = 20_000, 128
+	// reportPause is the time after a round with reports that this overloaded process could not make.
+	reportPause = 100 * time.Millisecond
 )
 
 // Recovering reports to the remote store what was spent locally while it, or a part of it, was unavailable, and begins the
-// recovery window. An error means that the remote store has failed again.
+// recovery window. An error means that the remote store has failed again. That this process is overloaded is no such error: until
+// the recovery has ended, it decides without the store, which takes more processor time, and would prolong the overload.
 func (s *Store) Recovering(ctx context.Context, unavailableFor time.Duration) error {
-	if err := s.reportRound(ctx); err != nil {
+	if _, err := s.reportRound(ctx); err != nil {
 		return err
 	}
 	s.recoveryUntil.Store(s.clock().Add(min(2*unavailableFor, recoveryWindow)).UnixNano())
@@ -48,19 +53,40 @@ func (s *Store) inRecoveryWindow(now time.Time, charges []limiter.Charge) bool {
 // reportRest continues until every unit that can be reported is. Requests meanwhile report the counters that they need,
 // see reportUsage.
 func (s *Store) reportRest(ctx context.Context) {
+	overloaded := false
 	for before := 0; s.local.HasUnreported(); {
 		unreported := s.local.Stats().Unreported
-		if unreported == before || s.reportRound(ctx) != nil { // the rest is on a part that is unavailable, or the next outage has begun
+		if unreported == before && !overloaded { // the rest is on a part that is unavailable
+			return
+		}
+		var err error
+		if overloaded, err = s.reportRound(ctx); err != nil { // the next outage has begun
 			return
 		}
 		before = unreported
+		if overloaded && !sleep(ctx, reportPause) {
+			return
+		}
 	}
 }
 
-func (s *Store) reportRound(ctx context.Context) error {
-	if !s.local.HasUnreported() {
-		return nil
+// sleep returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
 	}
+}
+
+// reportRound reports a number of counters. If overloaded is true, this process could not make some of the calls, and these units
+// stay unreported.
+func (s *Store) reportRound(ctx context.Context) (overloaded bool, err error) {
+	if !s.local.HasUnreported() {
+		return false, nil
+	}
+	var notMade atomic.Bool
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(reportsInFlight)
 	for _, key := range s.local.UnreportedKeys(reportsPerRound) {
@@ -68,13 +94,18 @@ func (s *Store) reportRound(ctx context.Context) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			return s.reportKey(ctx, key)
+			err := s.reportKey(ctx, key)
+			if errors.Is(err, limiter.ErrOverloaded) {
+				notMade.Store(true)
+				return nil
+			}
+			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return fmt.Errorf("report local usage to the store: %w", err)
+		return false, fmt.Errorf("report local usage to the store: %w", err)
 	}
-	return nil
+	return notMade.Load(), nil
 }
 
 // reportUsage reports what was spent locally on the counters of charges, before the remote store decides on them.
