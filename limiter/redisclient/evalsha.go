@@ -46,6 +46,24 @@ func RunAs[C command](
 	return cmd
 }
 
+// RunOnNode runs a script without keys on a node of a cluster, at most once, as [Client.Run] does.
+func RunOnNode[C redis.Cmder](
+	ctx context.Context, c *Client, node *redis.Client, reply func(context.Context, ...any) C, s Script, args []any,
+) C {
+	words := evalsha(s, nil, args)
+	cmd := reply(ctx, words...)
+	c.RefreshTopology(ctx, node.Process(ctx, noRetry{cmd}))
+	if kindOf(cmd.Err()) == KindNoScript {
+		words[0], words[1] = "eval", s.Source
+		cmd = reply(ctx, words...)
+		c.RefreshTopology(ctx, node.Process(ctx, noRetry{cmd}))
+	}
+	if err := cmd.Err(); err != nil {
+		cmd.SetErr(WithKind(err))
+	}
+	return cmd
+}
+
 // RunEach runs n scripts, each as [RunAs] does, in one round trip to each node of a cluster. script returns script i with
 // its keys and arguments. The errors of the results have a kind only if the script was sent again.
 func RunEach[C command](
@@ -68,6 +86,9 @@ func RunEach[C command](
 	}
 	return commands
 }
+
+// WasSentWithSource reports whether a script was sent again because its node did not have it.
+func WasSentWithSource(cmd redis.Cmder) bool { return cmd.Args()[0] == "eval" }
 
 // firstKey is the index of the first key in an EVALSHA command.
 const firstKey = 3

@@ -45,6 +45,8 @@ var (
 	spendOneLua string
 	//go:embed refund.lua
 	refundLua string
+	//go:embed any_slot.lua
+	anySlotLua string
 )
 
 // maxWholeLog is the greatest limit, in units, of a SlidingWindowLog that scripts read and write as a whole. They read and
@@ -67,29 +69,37 @@ func algorithmSources() []algorithmSource {
 	}
 }
 
+// declaredKeys begins the scripts whose keys are those of EVALSHA.
+const declaredKeys = "local prefetched\n"
+
 // SpendScript returns the script that decides calls with several charges.
-func SpendScript() redisclient.Script {
-	return redisclient.NewScript("spend",
-		assemble(func(a algorithmSource) string { return a.step + "return " + a.name + "_step\n" }, spendLua))
+func SpendScript() redisclient.Script { return newSpendScript("spend", declaredKeys) }
+
+// newAnySlotScript returns the script that decides calls with keys in several slots of a node.
+func newAnySlotScript() redisclient.Script { return newSpendScript("spend_any_slot", anySlotLua) }
+
+func newSpendScript(name, keys string) redisclient.Script {
+	return redisclient.NewScript(name,
+		assemble(keys, func(a algorithmSource) string { return a.step + "return " + a.name + "_step\n" }, spendLua))
 }
 
 func newRefundScript() redisclient.Script {
 	return redisclient.NewScript("refund",
-		assemble(func(a algorithmSource) string { return a.step + a.refund + "return " + a.name + "_refund\n" }, refundLua))
+		assemble(declaredKeys, func(a algorithmSource) string { return a.step + a.refund + "return " + a.name + "_refund\n" }, refundLua))
 }
 
 // Scripts returns every script of this package, for [redisclient.Client.LoadScripts]. testdata has a copy of each, so that
 // a change to a part shows in the whole.
 func Scripts() []redisclient.Script {
 	single := newSingleScripts()
-	return append([]redisclient.Script{SpendScript(), newRefundScript()}, single.all()...)
+	return append([]redisclient.Script{SpendScript(), newRefundScript(), newAnySlotScript()}, single.all()...)
 }
 
-// assemble returns a script for all algorithms. Each algorithm is a function that defines its functions only when it is
-// called, so a run does not define those that it does not use.
-func assemble(body func(algorithmSource) string, script string) string {
+// assemble returns a script for all algorithms. keys defines prefetched, the values of KEYS if they have been read. Each algorithm is a
+// function that defines its functions only when it is called, so a run does not define those that it does not use.
+func assemble(keys string, body func(algorithmSource) string, script string) string {
 	var b strings.Builder
-	b.WriteString(numbersLua + "\n" + countsLua + "\n" + mulDivLua)
+	b.WriteString(keys + "\n" + numbersLua + "\n" + countsLua + "\n" + mulDivLua)
 	for _, a := range algorithmSources() {
 		fmt.Fprintf(&b, "\nlocal function load_%s()\n%send\n", a.name, body(a))
 	}

@@ -47,14 +47,23 @@ func (b *batchers) forKey(deadline time.Time, key string) *batcher {
 
 // address returns "" if no node is known for key.
 func (b *batchers) address(deadline time.Time, key string) string {
-	ctx, cancel := context.WithDeadline(context.Background(), deadline)
-	defer cancel()
-	node, err := b.cluster.MasterForKey(ctx, key)
+	node, err := b.cluster.MasterForKey(untilContext{context.Background(), deadline}, key)
 	if err != nil {
 		return ""
 	}
 	return node.Options().Addr
 }
+
+// untilContext is a context with a deadline and without a timer: almost always the nodes are known, and the call needs no time. Connections
+// use the deadline.
+type untilContext struct {
+	context.Context //nolint:containedctx // the background
+
+	deadline time.Time
+}
+
+// Deadline implements context.Context.
+func (c untilContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
 // describe returns the name of a node for messages about its outages.
 func (b *batchers) describe(address string) string {

@@ -2,45 +2,39 @@ package redisstore
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
-// slotGroup is the charges of a call whose keys have the same hash tag, and so are in one slot of a Redis Cluster: one
-// script decides them.
-type slotGroup struct {
-	tag     string
+// chargeGroup is the charges of a call that one run of a script decides.
+type chargeGroup struct {
 	charges []limiter.Charge
 	indexes []int // of the charges in the call
 }
 
-// groupBySlot splits charges that one script cannot decide, sorted by hash tag: two calls that share several slots use them
-// in the same order. Two tags can be in the same slot; they are separate groups nevertheless. It returns nil if one script
-// can decide all charges.
-func (s *Store) groupBySlot(charges []limiter.Charge) []slotGroup {
-	if _, cluster := s.client.Cluster(); !cluster || haveSameTag(charges) {
-		return nil
-	}
-	var groups []slotGroup
-	for i, c := range charges {
-		tag := hashTag(c.Key)
-		at := slices.IndexFunc(groups, func(g slotGroup) bool { return g.tag == tag })
-		if at < 0 {
-			at = len(groups)
-			groups = append(groups, slotGroup{tag: tag})
+// inOneSlot reports whether the keys of charges have the same hash tag. Two tags can be in the same slot; they count as two slots
+// nevertheless.
+func inOneSlot(charges []limiter.Charge) bool {
+	for i := 1; i < len(charges); i++ {
+		if hashTag(charges[i].Key) != hashTag(charges[0].Key) {
+			return false
 		}
-		groups[at].charges = append(groups[at].charges, c)
-		groups[at].indexes = append(groups[at].indexes, i)
 	}
-	slices.SortFunc(groups, func(a, b slotGroup) int { return strings.Compare(a.tag, b.tag) })
-	return groups
+	return true
 }
 
-func haveSameTag(charges []limiter.Charge) bool {
-	return !slices.ContainsFunc(charges, func(c limiter.Charge) bool { return hashTag(c.Key) != hashTag(charges[0].Key) })
+// inOneRun reports whether one run of a script can decide the charges, wherever they are.
+func (s *Store) inOneRun(charges []limiter.Charge) bool {
+	_, cluster := s.client.Cluster()
+	return !cluster || inOneSlot(charges)
 }
 
 // hashTag returns the part of a key that decides its slot: the text between the first "{" and the next "}".
@@ -53,15 +47,76 @@ func hashTag(key string) string {
 	return key
 }
 
+// groupBy returns a group for each name that of returns for a charge.
+func groupBy(charges []limiter.Charge, of func(*limiter.Charge) string) []chargeGroup {
+	var groups []chargeGroup
+	var names []string
+	for i := range charges {
+		name := of(&charges[i])
+		at := slices.Index(names, name)
+		if at < 0 {
+			at = len(groups)
+			groups, names = append(groups, chargeGroup{}), append(names, name)
+		}
+		groups[at].charges = append(groups[at].charges, charges[i])
+		groups[at].indexes = append(groups[at].indexes, i)
+	}
+	return groups
+}
+
+func groupBySlot(charges []limiter.Charge) []chargeGroup {
+	return groupBy(charges, func(c *limiter.Charge) string { return hashTag(c.Key) })
+}
+
+// groupByNode groups charges by the node that can decide them together.
+func (s *Store) groupByNode(deadline time.Time, charges []limiter.Charge) []chargeGroup {
+	return groupBy(charges, func(c *limiter.Charge) string {
+		if isReadInPlace(*c) {
+			return "{" + hashTag(c.Key)
+		}
+		return s.batchers.address(deadline, c.Key)
+	})
+}
+
+// onOneNode reports whether one node can decide all charges together.
+func (s *Store) onOneNode(deadline time.Time, charges []limiter.Charge) bool {
+	first := s.batchers.address(deadline, charges[0].Key)
+	return !slices.ContainsFunc(charges, func(c limiter.Charge) bool {
+		return isReadInPlace(c) || s.batchers.address(deadline, c.Key) != first
+	})
+}
+
+// across decides charges in several slots. At first, each node of the cluster decides all of its charges together. If a node does not have
+// the keys of all of them, which it reports before anything is counted there, each slot is decided on its own.
+func (s *Store) across(deadline time.Time, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
+	inGroups := s.spendGroups
+	if mode == modePeek {
+		inGroups = s.peekGroups
+	}
+	if !s.together.isPaused(time.Now()) {
+		var decisions []limiter.Decision
+		var err error
+		if s.onOneNode(deadline, charges) {
+			decisions, err = s.run(deadline, mode, charges)
+		} else {
+			decisions, err = inGroups(deadline, s.groupByNode(deadline, charges), len(charges))
+		}
+		if !errors.Is(err, errSeveralSlots) {
+			return decisions, err
+		}
+	}
+	return inGroups(deadline, groupBySlot(charges), len(charges))
+}
+
 // place copies the decisions of the group to their indexes in those of the call.
-func (g slotGroup) place(decisions, own []limiter.Decision) {
+func (g chargeGroup) place(decisions, own []limiter.Decision) {
 	for i, index := range g.indexes {
 		decisions[index] = own[i]
 	}
 }
 
 // isDenied reports whether an enforced charge of the group is denied.
-func (g slotGroup) isDenied(own []limiter.Decision) bool {
+func (g chargeGroup) isDenied(own []limiter.Decision) bool {
 	for i, c := range g.charges {
 		if !c.Shadow && !own[i].Allowed {
 			return true
@@ -70,69 +125,164 @@ func (g slotGroup) isDenied(own []limiter.Decision) bool {
 	return false
 }
 
-// spendAcross spends group by group. If a group is denied, it refunds the groups before it, and returns the decisions of a
-// peek for the others. Until the refund, one or two round trips later, other requests see these units as spent: a limit can
-// seem fuller than it is, never emptier.
-func (s *Store) spendAcross(deadline time.Time, groups []slotGroup, n int) ([]limiter.Decision, error) {
+// spendGroups spends all groups at the same time. If one is denied, it refunds the others and peeks at them, in one more round trip. Until
+// then, other requests see these units as spent: a limit can seem fuller than it is, never emptier.
+func (s *Store) spendGroups(deadline time.Time, groups []chargeGroup, n int) ([]limiter.Decision, error) {
 	decisions := make([]limiter.Decision, n)
-	for i, g := range groups {
-		own, err := s.run(deadline, modeSpend, g.charges)
-		if err != nil {
-			go s.refundGroups(groups[:i], decisions) // the caller does not wait: the call may be at its deadline
-			return nil, err
-		}
-		g.place(decisions, own)
-		if g.isDenied(own) {
-			s.refundUntil(deadline, groups[:i], slices.Clone(decisions))
-			others := slices.Concat(groups[:i], groups[i+1:])
-			if err := s.peekAcross(deadline, others, decisions); err != nil {
-				return nil, err
+	var counted []chargeGroup
+	var failed error
+	denied := false
+	for i, own := range s.runGroups(deadline, modeSpend, groups) {
+		switch g := groups[i]; {
+		case own.err != nil:
+			if failed == nil || errors.Is(failed, errSeveralSlots) {
+				failed = own.err
 			}
-			return decisions, nil
+		case g.isDenied(own.decisions):
+			denied = true
+			g.place(decisions, own.decisions)
+		default:
+			counted = append(counted, g)
+			g.place(decisions, own.decisions)
 		}
+	}
+	switch {
+	case errors.Is(failed, errSeveralSlots): // the call is repeated
+		_, err := s.uncount(deadline, counted, decisions)
+		return nil, errors.Join(failed, err)
+	case failed != nil:
+		go s.refundGroups(counted, decisions) // the caller does not wait: the call may be at its deadline
+		return nil, failed
+	case denied && len(counted) > 0:
+		return s.uncount(deadline, counted, decisions)
+	default:
+		return decisions, nil
+	}
+}
+
+// runGroups decides all groups at the same time.
+func (s *Store) runGroups(deadline time.Time, mode string, groups []chargeGroup) []result {
+	results := make([]result, len(groups))
+	if mode == modeSpend && slices.ContainsFunc(groups, func(g chargeGroup) bool { return s.Unavailable(g.charges[0].Key) }) {
+		for i := range results { // nothing is counted in vain on the other nodes
+			results[i].err = redisclient.ErrUnavailable
+		}
+		return results
+	}
+	done := make(chan struct{}, len(groups))
+	for i := 1; i < len(groups); i++ {
+		go func() {
+			results[i].decisions, results[i].err = s.run(deadline, mode, groups[i].charges)
+			done <- struct{}{}
+		}()
+	}
+	results[0].decisions, results[0].err = s.run(deadline, mode, groups[0].charges)
+	for range len(groups) - 1 {
+		<-done
+	}
+	return results
+}
+
+func (s *Store) peekGroups(deadline time.Time, groups []chargeGroup, n int) ([]limiter.Decision, error) {
+	decisions := make([]limiter.Decision, n)
+	for i, own := range s.runGroups(deadline, modePeek, groups) {
+		if own.err != nil {
+			return nil, own.err
+		}
+		groups[i].place(decisions, own.decisions)
 	}
 	return decisions, nil
 }
 
-func (s *Store) peekAcross(deadline time.Time, groups []slotGroup, decisions []limiter.Decision) error {
-	for _, g := range groups {
-		own, err := s.run(deadline, modePeek, g.charges)
-		if err != nil {
-			return err
-		}
-		g.place(decisions, own)
-	}
-	return nil
-}
-
-// refundUntil is [Store.refundGroups] for a caller that waits until deadline. The refunds continue after it.
-func (s *Store) refundUntil(deadline time.Time, groups []slotGroup, decisions []limiter.Decision) {
-	refunded := make(chan struct{})
+// uncount refunds groups that were counted, and replaces their decisions by those of a peek. It returns at the deadline; the refunds
+// continue after it.
+func (s *Store) uncount(deadline time.Time, counted []chargeGroup, decisions []limiter.Decision) ([]limiter.Decision, error) {
+	outcome := make(chan result, 1)
 	go func() {
-		defer close(refunded)
-		s.refundGroups(groups, decisions)
+		after := slices.Clone(decisions)
+		err := s.refundAndPeek(counted, after)
+		outcome <- result{after, err}
 	}()
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
 	select {
-	case <-refunded:
+	case r := <-outcome:
+		return r.decisions, r.err
 	case <-timer.C:
+		return nil, redisclient.WithKind(fmt.Errorf("refund a denied request: %w", context.DeadlineExceeded))
 	}
 }
 
-// refundGroups refunds the charges of groups that were allowed. A refund has its own timeout: a node that was slow before must
-// not cost the units of another. It does not retry a refund that fails, because the refund may have run: the units stay spent
-// until their window ends.
-func (s *Store) refundGroups(groups []slotGroup, decisions []limiter.Decision) {
-	for _, g := range groups {
-		var refunds []limiter.Refund
-		for i, c := range g.charges {
-			if d := decisions[g.indexes[i]]; d.Allowed && c.Cost > 0 {
-				refunds = append(refunds, limiter.Refund{Key: c.Key, Limit: c.Limit, Cost: c.Cost, At: d.At})
-			}
+// refundAndPeek refunds groups and peeks at them, in one round trip to each node.
+func (s *Store) refundAndPeek(counted []chargeGroup, decisions []limiter.Decision) error {
+	cluster, ok := s.client.Cluster()
+	if !ok || len(counted) == 0 {
+		return nil
+	}
+	var slots []chargeGroup // with indexes in decisions
+	for _, g := range counted {
+		if s.Unavailable(g.charges[0].Key) {
+			s.refundFailed(redisclient.ErrUnavailable)
+			return redisclient.ErrUnavailable
 		}
-		if err := s.refundInSlot(context.Background(), refunds); err != nil {
+		for _, slot := range groupBySlot(g.charges) {
+			for i, at := range slot.indexes {
+				slot.indexes[i] = g.indexes[at]
+			}
+			slots = append(slots, slot)
+		}
+	}
+	ctx, cancel := s.withTimeout(context.Background())
+	defer cancel()
+	peeks := make([]*call, len(slots))
+	for i, slot := range slots {
+		peeks[i] = &call{mode: modePeek, charges: slot.charges}
+	}
+	commands := redisclient.RunEach(ctx, s.client, cluster, redis.NewIntSliceCmd, 2*len(slots),
+		func(i int) (redisclient.Script, []string, []any) {
+			if i%2 == 0 {
+				return s.refundRequest(slots[i/2].refunds(decisions))
+			}
+			return s.request(peeks[i/2 : i/2+1])
+		})
+	var errs []error
+	for i, slot := range slots {
+		if err := s.refunded(slot.refunds(decisions), commands[2*i]); err != nil {
 			s.refundFailed(err)
 		}
+		if redisclient.WasSentWithSource(commands[2*i]) { // after the peek
+			commands[2*i+1] = s.runScript(ctx, peeks[i:i+1])
+		}
+		s.decodeReply(peeks[i:i+1], commands[2*i+1])
+		if err := peeks[i].reply.err; err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		slot.place(decisions, peeks[i].reply.decisions)
+	}
+	return errors.Join(errs...)
+}
+
+// refunds returns the refunds of the charges that were counted.
+func (g chargeGroup) refunds(decisions []limiter.Decision) []limiter.Refund {
+	var refunds []limiter.Refund
+	for i, c := range g.charges {
+		if d := decisions[g.indexes[i]]; d.Allowed && c.Cost > 0 {
+			refunds = append(refunds, limiter.Refund{Key: c.Key, Limit: c.Limit, Cost: c.Cost, At: d.At})
+		}
+	}
+	return refunds
+}
+
+// refundGroups refunds the charges of groups that were counted. A refund has its own timeout: a node that was slow before must not cost
+// the units of another. It does not retry a refund that fails, because the refund may have run: the units stay spent until their window
+// ends.
+func (s *Store) refundGroups(groups []chargeGroup, decisions []limiter.Decision) {
+	var refunds []limiter.Refund
+	for _, g := range groups {
+		refunds = append(refunds, g.refunds(decisions)...)
+	}
+	for _, err := range s.refundAll(context.Background(), refunds).errs {
+		s.refundFailed(err)
 	}
 }

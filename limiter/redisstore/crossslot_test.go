@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
@@ -13,11 +16,41 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// A request on two nodes of which the first is slow has little time left for the second. The healthy second node stays available.
-func TestSpendAcross_ASlowNodeDoesNotMakeAnotherUnavailable(t *testing.T) {
+// primaries starts a Redis Cluster of n nodes.
+func primaries(t *testing.T, n int) *fixture.RedisClusterGroup {
+	t.Helper()
+	cluster, err := fixture.StartRedisPrimaries(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return cluster
+}
+
+// identifierOn returns an identifier whose counters are on a node, in another slot than those of other numbers.
+func identifierOn(t *testing.T, cluster *fixture.RedisClusterGroup, node *fixture.RedisProcess, number int) string {
+	t.Helper()
+	for i := 0; ; i++ {
+		identifier := fmt.Sprintf("id-%d-%d", number, i)
+		primary, err := cluster.PrimaryOf(t.Context(), "{"+identifier+"}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if primary == node {
+			return identifier
+		}
+	}
+}
+
+// Two nodes that each take more than half of the timeout have the time of a call at the same time.
+func TestSpendAcross_ASlowNodeTakesNoTimeFromAnother(t *testing.T) {
 	t.Parallel()
-	const timeout = 600 * time.Millisecond
-	cluster := fixture.RedisCluster(t)
+	const timeout, pause = 2 * time.Second, 1200 * time.Millisecond
+	cluster := primaries(t, 2)
 	client, err := redisclient.Open(cluster.URL(), timeout)
 	if err != nil {
 		t.Fatal(err)
@@ -27,49 +60,54 @@ func TestSpendAcross_ASlowNodeDoesNotMakeAnotherUnavailable(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	store.EnableBreaker(ctx, newOutageRecorder())
-	first := unitsOf(t, "slow", "a", 10)
-	slow, err := cluster.PrimaryOf(t.Context(), first[0].Key)
-	if err != nil {
-		t.Fatal(err)
+	var both []limiter.Charge
+	for i, node := range cluster.Nodes() {
+		both = append(both, unitsOf(t, "slow", identifierOn(t, cluster, node, i), 10)...)
 	}
-	var second []limiter.Charge
-	healthy := slow
-	for i := 0; healthy == slow; i++ { // later in the order of hash tags
-		second = unitsOf(t, "slow", fmt.Sprintf("b%d", i), 10)
-		if healthy, err = cluster.PrimaryOf(t.Context(), second[0].Key); err != nil {
-			t.Fatal(err)
-		}
+	awaitSpend(t, store, both)
+	for _, node := range cluster.Nodes() {
+		do(t, node, "CLIENT", "PAUSE", strconv.FormatInt(pause.Milliseconds(), 10), "ALL")
 	}
-	awaitSpend(t, store, first)
-	awaitSpend(t, store, second)
-	// The second node answers in less than a timeout after it receives the call, but too late for this call.
-	do(t, healthy, "CLIENT", "PAUSE", "950", "ALL")
-	do(t, slow, "CLIENT", "PAUSE", "450", "ALL")
-	if decisions, err := store.Spend(t.Context(), slices.Concat(first, second)); err == nil {
-		t.Fatalf("%+v, want an error: the time is over", decisions)
+	decisions, err := store.Spend(t.Context(), both)
+	if err != nil || decisions[0].Remaining != 8 || decisions[1].Remaining != 8 {
+		t.Errorf("%+v, %v, want 8 units to remain on both nodes", decisions, err)
 	}
-	if store.Unavailable(second[0].Key) {
-		t.Error("the second node is unavailable, because the first one was slow")
-	}
-	awaitSpend(t, store, second)
 }
 
-// TestSpendAcross tests requests with charges in several slots of a Redis Cluster. All tests use one node, because it takes
-// two seconds to start.
-func TestSpendAcross(t *testing.T) { //nolint:tparallel // the subtests share the node
+// TestSpendAcross tests requests with charges in several slots of a Redis Cluster: on one node, which decides them together, and on
+// several nodes.
+func TestSpendAcross(t *testing.T) {
 	t.Parallel()
-	node := fixture.RedisClusterNode(t)
-	url := node.URL() + "?addr=" + node.Addr()
-	raw := rawClient(t, url)
-	failures := make(chan error, 100)
-	store := redisstore.NewStore(open(t, url), longTimeout,
-		redisstore.WithInvalidations(redisstore.InvalidationChannel("weir:")), redisstore.WithRefundFailures(func(err error) { failures <- err }))
+	for _, nodes := range []int{1, 4} {
+		t.Run(fmt.Sprintf("%d nodes", nodes), func(t *testing.T) {
+			t.Parallel()
+			testSpendAcross(t, primaries(t, nodes))
+		})
+	}
+}
 
-	// The slots are used in the order of their hash tags: a, b, c.
+func testSpendAcross(t *testing.T, cluster *fixture.RedisClusterGroup) { //nolint:gocyclo // the subtests share the cluster
+	t.Helper()
+	nodes := cluster.Nodes()
+	raw := rawClient(t, cluster.URL())
+	failures := make(chan error, 100)
+	store := redisstore.NewStore(open(t, cluster.URL()), longTimeout,
+		redisstore.WithInvalidations(redisstore.InvalidationChannel("weir:")), redisstore.WithRefundFailures(func(err error) { failures <- err }))
+	var identifiers []string
+	for i := range 4 {
+		identifiers = append(identifiers, identifierOn(t, cluster, nodes[i%len(nodes)], i))
+	}
+	everyNode := func(command ...string) {
+		t.Helper()
+		for _, node := range nodes {
+			do(t, node, command...)
+		}
+	}
+
 	charges := func(policy string, units ...int64) []limiter.Charge {
 		var all []limiter.Charge
 		for i, n := range units {
-			all = append(all, unitsOf(t, policy, string(rune('a'+i)), n)...)
+			all = append(all, unitsOf(t, policy, identifiers[i], n)...)
 		}
 		return all
 	}
@@ -96,10 +134,23 @@ func TestSpendAcross(t *testing.T) { //nolint:tparallel // the subtests share th
 			t.Errorf("got %+v, %v; want 29, 9 and 18 remaining", decisions, err)
 		}
 		wantLeft(t, all, 9, 18, 29)
+		decisions, err = store.Peek(t.Context(), []limiter.Charge{all[1], all[2], all[0]})
+		if err != nil || decisions[0].Remaining != 18 || decisions[1].Remaining != 29 || decisions[2].Remaining != 9 {
+			t.Errorf("peek: got %+v, %v; want 18, 29 and 9 remaining", decisions, err)
+		}
 	})
-	t.Run("RefundsWhatAnotherSlotDenied", func(t *testing.T) {
+	t.Run("CountsLogsThatAreReadInPlace", func(t *testing.T) {
+		all := charges("logs", 10, 1000, 2000)
+		for spent := range int64(3) {
+			decisions, err := store.Spend(t.Context(), all)
+			if err != nil || decisions[0].Remaining != 9-spent || decisions[1].Remaining != 999-spent || decisions[2].Remaining != 1999-spent {
+				t.Errorf("got %+v, %v; want the limits less %d", decisions, err, spent+1)
+			}
+		}
+	})
+	t.Run("RefundsWhatAnotherSlotDenied", func(t *testing.T) { // at first the nodes do not have the scripts
 		for denied, want := range [][]int64{{0, 10, 10}, {10, 0, 10}, {10, 10, 0}} {
-			all := charges("denies-"+string(rune('a'+denied)), 10, 10, 10)
+			all := charges(fmt.Sprintf("denies-%d", denied), 10, 10, 10)
 			full := slices.Clone(all[denied : denied+1])
 			full[0].Cost = 10
 			remaining(t, store, full)
@@ -115,23 +166,38 @@ func TestSpendAcross(t *testing.T) { //nolint:tparallel // the subtests share th
 			wantLeft(t, all, want...)
 		}
 	})
-	t.Run("RefundsTheSlotsBeforeOneThatFails", func(t *testing.T) {
+	t.Run("StartsCorruptCountersOver", func(t *testing.T) {
+		all := charges("corrupt", 10, 10)
+		if err := raw.RPush(t.Context(), all[0].Key, "not a counter").Err(); err != nil {
+			t.Fatal(err)
+		}
+		decisions, err := store.Spend(t.Context(), all)
+		if err != nil || decisions[0].Remaining != 9 || decisions[1].Remaining != 9 {
+			t.Errorf("got %+v, %v; want 9 and 9 remaining", decisions, err)
+		}
+		wantLeft(t, all, 9, 9)
+	})
+	t.Run("RefundsTheOtherSlotsOfOneThatFails", func(t *testing.T) {
 		all := charges("fails", 10, 10, 10, 10)
 		limit, err := limiter.NewLimit(limiter.FixedWindow, 10, limiter.MaxWindow)
 		if err != nil {
 			t.Fatal(err)
 		}
-		full := limiter.Charge{Key: "weir:{a}:full", Limit: limit, Cost: 10}
+		full := limiter.Charge{Key: "weir:{" + identifiers[0] + "}:full", Limit: limit, Cost: 10}
 		remaining(t, store, []limiter.Charge{full})
 		shadow := full
-		shadow.Shadow, shadow.Cost = true, 1                                                // denied, so there is nothing to refund
-		do(t, node, "ACL", "SETUSER", "default", "resetkeys", "~*{a}*", "~*{b}*", "~*{d}*") // not slot c
-		if decisions, err := store.Spend(t.Context(), append([]limiter.Charge{shadow}, all...)); redisclient.Kind(err) != redisclient.KindDenied {
-			t.Errorf("got %+v, %v; want the error of slot c", decisions, err)
+		shadow.Shadow, shadow.Cost = true, 1 // denied, so there is nothing to refund
+		slots := []string{"ACL", "SETUSER", "default", "resetkeys"}
+		for _, i := range []int{0, 1, 3} {
+			slots = append(slots, "~*{"+identifiers[i]+"}*")
 		}
-		do(t, node, "ACL", "SETUSER", "default", "allkeys")
+		everyNode(slots...)
+		if decisions, err := store.Spend(t.Context(), append([]limiter.Charge{shadow}, all...)); redisclient.Kind(err) != redisclient.KindDenied {
+			t.Errorf("got %+v, %v; want the error of slot 2", decisions, err)
+		}
+		everyNode("ACL", "SETUSER", "default", "allkeys")
 		others := []limiter.Charge{all[0], all[1], all[3]}
-		fixture.Await(t, "the slots before it have their units again", func() bool {
+		fixture.Await(t, "the other slots have their units again", func() bool {
 			return slices.Equal(left(t, others), []int64{10, 10, 10})
 		})
 		wantLeft(t, []limiter.Charge{full}, 0)
@@ -144,11 +210,25 @@ func TestSpendAcross(t *testing.T) { //nolint:tparallel // the subtests share th
 			t.Errorf("a refund failed: %v", <-failures)
 		}
 	})
+	t.Run("DecidesWhereAScriptMayNotReadOtherSlots", func(t *testing.T) {
+		all := charges("apart", 10, 10, 10)
+		everyNode("ACL", "SETUSER", "default", "-get") // any_slot.lua uses it, and the scripts for one slot do not
+		defer everyNode("ACL", "SETUSER", "default", "+get")
+		for spent := range int64(3) {
+			decisions, err := store.Spend(t.Context(), all)
+			if err != nil || decisions[0].Remaining != 9-spent || decisions[1].Remaining != 9-spent || decisions[2].Remaining != 9-spent {
+				t.Errorf("got %+v, %v; want %d remaining", decisions, err, 9-spent)
+			}
+		}
+	})
+	if len(nodes) == 1 {
+		return // a node that decides all slots together refunds nothing
+	}
 	t.Run("ReportsARefundThatFailed", func(t *testing.T) {
 		all := charges("reports", 10, 10, 1)
 		remaining(t, store, all[2:])
-		do(t, node, "ACL", "SETUSER", "default", "-publish") // refund.lua publishes the keys
-		defer do(t, node, "ACL", "SETUSER", "default", "+publish")
+		everyNode("ACL", "SETUSER", "default", "-publish") // refund.lua publishes the keys
+		defer everyNode("ACL", "SETUSER", "default", "+publish")
 		if _, err := store.Spend(t.Context(), all); err != nil {
 			t.Errorf("%v, want no error: the request is denied", err)
 		}
@@ -158,4 +238,197 @@ func TestSpendAcross(t *testing.T) { //nolint:tparallel // the subtests share th
 			}
 		}
 	})
+}
+
+// barrier holds the commands to nodes until as many are under way as expected: they share a round trip.
+type barrier struct {
+	arrived chan chan struct{}
+}
+
+func (b *barrier) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (b *barrier) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" {
+			b.wait()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (b *barrier) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() == "evalsha" { // not the first commands of a connection
+			b.wait()
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func (b *barrier) wait() {
+	released := make(chan struct{})
+	b.arrived <- released
+	<-released
+}
+
+// roundTrip releases the commands of a round trip to that many nodes.
+func (b *barrier) roundTrip(t *testing.T, nodes int) {
+	t.Helper()
+	var held []chan struct{}
+	for range nodes {
+		select {
+		case released := <-b.arrived:
+			held = append(held, released)
+		case <-time.After(longTimeout / 2):
+			t.Errorf("%d commands are under way, want %d", len(held), nodes)
+		}
+	}
+	for _, released := range held {
+		close(released)
+	}
+}
+
+func TestSpendAcross_TakesOneRoundTripAndASecondIfDenied(t *testing.T) {
+	t.Parallel()
+	cluster := primaries(t, 3)
+	client := open(t, cluster.URL())
+	if _, err := client.LoadScripts(t.Context(), redisstore.Scripts()); err != nil {
+		t.Fatal(err)
+	}
+	trips := &barrier{arrived: make(chan chan struct{})}
+	nodes, _ := client.Cluster()
+	if err := nodes.ForEachMaster(t.Context(), func(_ context.Context, node *redis.Client) error {
+		node.AddHook(trips)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	store := redisstore.NewStore(client, longTimeout)
+	var all []limiter.Charge
+	for i, node := range cluster.Nodes() {
+		all = append(all, unitsOf(t, "trips", identifierOn(t, cluster, node, i), int64(2+i))...)
+	}
+	// Two slots on the first node, which decides them together.
+	all = append(all, unitsOf(t, "trips", identifierOn(t, cluster, cluster.Nodes()[0], 3), 9)...)
+	spend := func(roundTrips ...int) []limiter.Decision {
+		t.Helper()
+		outcome := make(chan []limiter.Decision)
+		go func() {
+			decisions, err := store.Spend(t.Context(), all)
+			if err != nil {
+				t.Error(err)
+				decisions = make([]limiter.Decision, len(all))
+			}
+			outcome <- decisions
+		}()
+		for _, nodes := range roundTrips {
+			trips.roundTrip(t, nodes)
+		}
+		select {
+		case decisions := <-outcome:
+			return decisions
+		case <-trips.arrived:
+			t.Fatalf("more than %d round trips", len(roundTrips))
+			return nil
+		}
+	}
+	for spent := range int64(2) {
+		for i, d := range spend(3) {
+			if want := []int64{2, 3, 4, 9}[i] - spent - 1; !d.Allowed || d.Remaining != want {
+				t.Errorf("counter %d: %+v, want it allowed and %d units to remain", i, d, want)
+			}
+		}
+	}
+	for i, d := range spend(3, 2) { // the first node denies, the others refund
+		if want := []int64{0, 1, 2, 7}[i]; d.Allowed != (i != 0) || d.Remaining != want {
+			t.Errorf("counter %d after a denial: %+v, want %d units to remain", i, d, want)
+		}
+	}
+}
+
+// While a slot moves, its keys are on two nodes, and the other keys of a request on one.
+func TestSpendAcross_CountsEachRequestOnceWhileASlotMoves(t *testing.T) {
+	t.Parallel()
+	cluster := primaries(t, 2)
+	store := redisstore.NewStore(open(t, cluster.URL()), longTimeout)
+	var common []limiter.Charge
+	for i, node := range cluster.Nodes() {
+		common = append(common, unitsOf(t, "common", identifierOn(t, cluster, node, i), shared)...)
+	}
+	common = append(common, unitsOf(t, "common", identifierOn(t, cluster, cluster.Nodes()[0], 2), shared)...)
+	l := newLoad(t, store, longTimeout)
+	for i := range l.calls {
+		l.wg.Go(func() {
+			for l.next() {
+				if l.call(t.Context(), common) {
+					l.admitted.Add(1)
+				}
+				l.calls[i].Add(1)
+			}
+		})
+	}
+	l.awaitRounds(t, 20)
+	m, err := cluster.BeginMigration(t.Context(), common[0].Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.awaitRounds(t, 20)
+	if err := m.MoveKeys(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.awaitRounds(t, 20)
+	if err := m.Finish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.awaitRounds(t, 20)
+	l.halt()
+	if n := l.failures.Load(); n > 0 {
+		t.Errorf("%d calls failed, want 0", n)
+	}
+	for _, c := range common {
+		if got := shared - peekRemaining(t, store, []limiter.Charge{c}); got != l.admitted.Load() {
+			t.Errorf("%s: counted %d, want the %d admitted", c.Key, got, l.admitted.Load())
+		}
+	}
+}
+
+// A request that is denied on one node counts nowhere, whatever else is denied at the same time.
+func TestSpendAcross_NeverExceedsALimitUnderContention(t *testing.T) {
+	t.Parallel()
+	cluster := primaries(t, 3)
+	store := redisstore.NewStore(open(t, cluster.URL()), longTimeout)
+	const limit, callers = 40, 16
+	var all []limiter.Charge
+	for i, node := range cluster.Nodes() {
+		all = append(all, unitsOf(t, "contention", identifierOn(t, cluster, node, i), limit)...)
+	}
+	admitted := make(chan int, callers)
+	for range callers {
+		go func() {
+			n := 0
+			defer func() { admitted <- n }()
+			for range limit {
+				decisions, err := store.Spend(t.Context(), all)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if !slices.ContainsFunc(decisions, func(d limiter.Decision) bool { return !d.Allowed }) {
+					n++
+				}
+			}
+		}()
+	}
+	total := 0
+	for range callers {
+		total += <-admitted
+	}
+	if total > limit || total < limit/2 {
+		t.Errorf("%d of %d units admitted", total, limit)
+	}
+	for _, c := range all {
+		if left := peekRemaining(t, store, []limiter.Charge{c}); left != int64(limit-total) {
+			t.Errorf("%s: %d units remain, want %d", c.Key, left, limit-total)
+		}
+	}
 }

@@ -15,7 +15,7 @@ func haveDebts(charges []limiter.Charge) bool {
 // never refunded, whatever the decisions about the other charges are. If a debt is denied, it peeks the other charges.
 func (s *Store) spendDebts(deadline time.Time, charges []limiter.Charge) ([]limiter.Decision, error) {
 	decisions, denied := make([]limiter.Decision, len(charges)), false
-	var others slotGroup
+	var others chargeGroup
 	for i, c := range charges {
 		if !c.CountsAlways() {
 			others.charges, others.indexes = append(others.charges, c), append(others.indexes, i)

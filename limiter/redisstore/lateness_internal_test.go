@@ -97,7 +97,7 @@ func TestRefundGroups_HasItsOwnDeadline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store.refundGroups([]slotGroup{{charges: charges, indexes: []int{0}}}, spent)
+	store.refundGroups([]chargeGroup{{charges: charges, indexes: []int{0}}}, spent)
 	after, err := store.Peek(t.Context(), charges)
 	if err != nil || after[0].Remaining != limit.Capacity() {
 		t.Errorf("%+v, %v: the unit was not refunded", after, err)

@@ -18,8 +18,12 @@ const maxRefundUnits = limiter.MaxLogUnits
 // Refund implements limiter.Store. Refunds on one server share a script. On a Redis Cluster, the scripts of several slots share a round trip
 // to each node. Its errors are a [*limiter.RefundError]: a slot that fails does not keep the refunds of others from being made.
 func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
+	failed := s.refundAll(ctx, refunds)
+	return failed.err()
+}
+
+func (s *Store) refundAll(ctx context.Context, refunds []limiter.Refund) (failed failedRefunds) {
 	cluster, isCluster := s.client.Cluster()
-	var failed failedRefunds
 	for len(refunds) > 0 {
 		n := s.refundsPerScript(refunds)
 		if isCluster && n < len(refunds) {
@@ -30,7 +34,7 @@ func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
 		}
 		refunds = refunds[n:]
 	}
-	return failed.err()
+	return failed
 }
 
 // failedRefunds collects the errors of scripts.

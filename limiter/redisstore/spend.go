@@ -28,8 +28,8 @@ const (
 func (s *Store) send(calls []*call) {
 	ctx, cancel := context.WithDeadline(context.Background(), latestDeadline(calls))
 	defer cancel()
-	if cluster, ok := s.client.Cluster(); ok && len(calls) > 1 {
-		s.sendEach(ctx, cluster, calls)
+	if cluster, ok := s.client.Cluster(); ok && (len(calls) > 1 || !inOneSlot(calls[0].charges)) {
+		s.sendToNode(ctx, cluster, calls)
 		return
 	}
 	s.decodeReply(calls, s.runScript(ctx, calls))
@@ -41,8 +41,16 @@ func (s *Store) runScript(ctx context.Context, calls []*call) *redis.IntSliceCmd
 	return redisclient.RunAs(ctx, s.client, redis.NewIntSliceCmd, script, keys, args)
 }
 
-// sendEach runs one script per call in one round trip, because the calls can be in different slots.
-func (s *Store) sendEach(ctx context.Context, cluster *redis.ClusterClient, calls []*call) {
+// sendEach runs one script per call in one round trip. A call with several slots fails.
+func (s *Store) sendEach(ctx context.Context, cluster *redis.ClusterClient, all []*call) {
+	calls := make([]*call, 0, len(all))
+	for _, c := range all {
+		if inOneSlot(c.charges) {
+			calls = append(calls, c)
+		} else {
+			c.reply.err = errSeveralSlots
+		}
+	}
 	commands := redisclient.RunEach(ctx, s.client, cluster, redis.NewIntSliceCmd, len(calls),
 		func(i int) (redisclient.Script, []string, []any) { return s.request(calls[i : i+1]) })
 	for i, cmd := range commands {

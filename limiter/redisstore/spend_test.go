@@ -14,6 +14,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 	"pgregory.net/rapid"
 
 	"github.com/weir-dev/weir/limiter"
@@ -38,14 +39,18 @@ func TestStore_ConformsOnRedis(t *testing.T) {
 
 func TestStore_ConformsOnAClusterWithSeveralSlotsPerRequest(t *testing.T) {
 	t.Parallel()
-	node := fixture.RedisClusterNode(t)
-	url := node.URL() + "?addr=" + node.Addr()
-	storetest.Run(t, func(t testing.TB, clock *storetest.Clock) storetest.Subject {
-		flush(t, url)
-		s := subject(t, url, clock)
-		s.Spread = true
-		return s
-	})
+	for _, nodes := range []int{1, 3} {
+		t.Run(fmt.Sprintf("%d nodes", nodes), func(t *testing.T) {
+			t.Parallel()
+			url := primaries(t, nodes).URL()
+			storetest.Run(t, func(t testing.TB, clock *storetest.Clock) storetest.Subject {
+				flush(t, url)
+				s := subject(t, url, clock)
+				s.Spread = true
+				return s
+			})
+		})
+	}
 }
 
 // hack/demo uses miniredis if there is no redis-server. Its Lua is another implementation.
@@ -81,7 +86,7 @@ func subject(t testing.TB, url string, clock *storetest.Clock) storetest.Subject
 
 // expireTime is PEXPIRETIME for Redis 6.2. A script stops the clock, but not for PTTL, so the result can be a millisecond too early: then
 // expireTime repeats it.
-func expireTime(t testing.TB, raw *redis.Client, key string) (time.Duration, error) {
+func expireTime(t testing.TB, raw redis.UniversalClient, key string) (time.Duration, error) {
 	t.Helper()
 	const script = `local now = redis.call('TIME')
 local left = redis.call('PTTL', KEYS[1])
@@ -111,21 +116,33 @@ func open(t testing.TB, url string) *redisclient.Client {
 	return client
 }
 
-func rawClient(t testing.TB, url string) *redis.Client {
+func rawClient(t testing.TB, url string) redis.UniversalClient {
 	t.Helper()
-	first, _, _ := strings.Cut(url, "?") // without the other nodes of a cluster
+	first, parameters, _ := strings.Cut(url, "?")
 	options, err := redis.ParseURL(first)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := redis.NewClient(options)
+	var client redis.UniversalClient
+	if parameters == "" {
+		client = redis.NewClient(options)
+	} else {
+		client = redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: []string{options.Addr}, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // they outlive Close
+		})
+	}
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
 
 func flush(t testing.TB, url string) {
 	t.Helper()
-	if err := rawClient(t, url).FlushAll(t.Context()).Err(); err != nil {
+	raw := rawClient(t, url)
+	err := raw.FlushAll(t.Context()).Err()
+	if cluster, ok := raw.(*redis.ClusterClient); ok {
+		err = cluster.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error { return node.FlushAll(ctx).Err() })
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -10,11 +10,13 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
-// Store is a limiter.Store in Redis. Each call runs one script in one round trip. On a Redis Cluster a call whose keys are in
-// several slots takes one round trip per slot.
+// Store is a limiter.Store in Redis. Each call runs one script in one round trip. On a Redis Cluster a call whose keys are on
+// several nodes runs one script on each of them at the same time, and takes a second round trip if one of them denies it.
 type Store struct {
 	client        *redisclient.Client
 	spend         redisclient.Script
+	anySlot       redisclient.Script // spend for keys in several slots
+	together      togetherness
 	single        singleScripts
 	refund        redisclient.Script
 	timeout       time.Duration
@@ -56,7 +58,8 @@ func WithInvalidations(channel string) StoreOption {
 func NewStore(client *redisclient.Client, timeout time.Duration, options ...StoreOption) *Store {
 	s := &Store{
 		client: client, timeout: timeout, refundFailed: func(error) {}, foundCorrupt: func([]string) {},
-		spend: SpendScript(), single: newSingleScripts(), refund: newRefundScript(), calls: sync.Pool{New: func() any { return &call{} }},
+		spend: SpendScript(), anySlot: newAnySlotScript(), single: newSingleScripts(), refund: newRefundScript(),
+		calls: sync.Pool{New: func() any { return &call{} }},
 	}
 	for _, option := range options {
 		option(s)
@@ -75,14 +78,13 @@ func (s *Store) Spend(_ context.Context, charges []limiter.Charge) ([]limiter.De
 }
 
 func (s *Store) spendUntil(deadline time.Time, charges []limiter.Charge) ([]limiter.Decision, error) {
-	groups := s.groupBySlot(charges)
 	switch {
-	case groups == nil:
+	case s.inOneRun(charges):
 		return s.run(deadline, modeSpend, charges)
 	case haveDebts(charges):
 		return s.spendDebts(deadline, charges)
 	default:
-		return s.spendAcross(deadline, groups, len(charges))
+		return s.across(deadline, modeSpend, charges)
 	}
 }
 
@@ -95,17 +97,13 @@ func (s *Store) Peek(_ context.Context, charges []limiter.Charge) ([]limiter.Dec
 }
 
 func (s *Store) peekUntil(deadline time.Time, charges []limiter.Charge) ([]limiter.Decision, error) {
-	if groups := s.groupBySlot(charges); groups != nil {
-		decisions := make([]limiter.Decision, len(charges))
-		if err := s.peekAcross(deadline, groups, decisions); err != nil {
-			return nil, err
-		}
-		return decisions, nil
+	if !s.inOneRun(charges) {
+		return s.across(deadline, modePeek, charges)
 	}
 	return s.run(deadline, modePeek, charges)
 }
 
-// run decides charges whose keys are in one slot.
+// run decides charges whose keys are in one slot, or on one node of a Redis Cluster.
 func (s *Store) run(deadline time.Time, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
 	c := s.calls.Get().(*call) //nolint:forcetypeassert // all its values have this type
 	*c = call{mode: mode, charges: charges, began: deadline.Add(-s.timeout), deadline: deadline, result: c.result}

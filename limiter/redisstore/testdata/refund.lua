@@ -1,3 +1,5 @@
+local prefetched
+
 -- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below.
 local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than globals
 local byte, char, floor, ceil, max, min, fmod = string.byte, string.char, math.floor, math.ceil, math.max, math.min, math.fmod
@@ -637,12 +639,12 @@ local function read_charge(at)
 end
 
 -- values are the values that were read, by index in KEYS; written are those that were written, by key.
-local values, written = {}, {}
+local values, written = prefetched or {}, {}
 
 -- prefetch_values reads the values of all keys with one MGET, unless a log is read in place. Call it after read_charge for
 -- all charges. MGET returns nothing for a key that is not a string, so the next write replaces it.
 local function prefetch_values()
-  if not read_whole or not several_keys then return end
+  if prefetched or not read_whole or not several_keys then return end
   for from = 1, #KEYS, 1000 do -- unpack has a limit
     local read = call('MGET', unpack(KEYS, from, min(from + 999, #KEYS)))
     for i = 1, #read do values[from + i - 1] = read[i] end

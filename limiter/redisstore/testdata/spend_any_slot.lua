@@ -1,0 +1,675 @@
+-- any_slot runs a script on keys that can be in any slots of this node of a Redis Cluster. The keys of EVALSHA must be in one slot, but a
+-- script may access all keys of its node. So the keys are arguments.
+--   ARGV[1]   number of keys
+--   ARGV[2]…  the keys, then the arguments of the script
+-- Reply: that of the script, or an empty list if this node does not have all keys. Then the script did not run.
+local arguments, KEYS, ARGV = ARGV, {}, {}
+local prefetched, key_count = {}, tonumber(arguments[1])
+for i = 1, key_count do
+  local key = arguments[1 + i]
+  local value = redis.pcall('GET', key)
+  if type(value) == 'table' then
+    if not string.find(value.err, 'WRONGTYPE', 1, true) then return {} end
+    value = false -- the next write replaces it, as in prefetch_values
+  end
+  KEYS[i], prefetched[i] = key, value
+end
+for i = key_count + 2, #arguments do ARGV[#ARGV + 1] = arguments[i] end
+
+-- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below.
+local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than globals
+local byte, char, floor, ceil, max, min, fmod = string.byte, string.char, math.floor, math.ceil, math.max, math.min, math.fmod
+
+-- NEVER is the wait of a cost above the limit.
+local NEVER = -9007199254740991
+
+-- With several keys, a run packs and formats mostly the same numbers: the same now, the same window, small counts. They
+-- are cached under the negative number, because some Lua versions allocate an array up to a positive index.
+local several_keys = KEYS[2] ~= nil
+local pack_cache, format_cache = several_keys and {}, several_keys and {}
+
+-- format_integer formats a number for a Redis command; tostring would round above 10^14.
+local function format_integer(number)
+  local text = several_keys and format_cache[-number]
+  if text then return text end
+  text = string.format('%.0f', number)
+  if several_keys then format_cache[-number] = text end
+  return text
+end
+
+-- to_milliseconds rounds up: a key can live up to one millisecond too long, never too short.
+local function to_milliseconds(microseconds)
+  return format_integer(ceil(microseconds / 1000))
+end
+
+-- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
+-- later than now because the clock stepped back.
+local MAX_AHEAD, MAX_UNITS, MAX_LOG_UNITS = 31536000000000, 1000000000, 1000000 -- us (a year), units, units of a log
+
+-- A stored number has 7 bytes, big-endian.
+local WIDTH = 7
+
+local function pack(number)
+  local bytes = several_keys and pack_cache[-number]
+  if bytes then return bytes end
+  if number < 256 then return '\0\0\0\0\0\0' .. char(number) end
+  local low = number % 16777216
+  local high = (number - low) / 16777216
+  bytes = char(
+    floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
+    floor(low / 65536), floor(low / 256) % 256, low % 256)
+  if several_keys then pack_cache[-number] = bytes end
+  return bytes
+end
+
+-- unpack_number returns the number at bytes[from].
+local function unpack_number(bytes, from)
+  local a, b, c, d, e, f, g = byte(bytes, from, from + 6)
+  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
+end
+
+-- unpack_pair returns the number at bytes[from] and the next one.
+local function unpack_pair(bytes, from)
+  local a, b, c, d, e, f, g, h, i, j, k, l, m, n = byte(bytes, from, from + 13)
+  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g,
+    (((((h * 256 + i) * 256 + j) * 256 + k) * 256 + l) * 256 + m) * 256 + n
+end
+
+-- read_capacity returns the capacity of a bucket (units), and the longest delay (us) of a LeakyBucket if it is bounded. Then
+-- the argument is negative: the capacity plus 2^31 times the delay in milliseconds.
+local function read_capacity(argument)
+  if argument >= 0 then return argument end
+  local capacity = -argument % 2147483648
+  return capacity, (-argument - capacity) / 2147483648 * 1000
+end
+
+-- read_cost returns the cost of a charge (units), the units that must remain so that it is allowed, and whether it is a debt:
+-- then one unit must remain, and the charge is counted even if it is denied. The argument of a debt is negative.
+local function read_cost(argument)
+  if argument >= 0 then return argument, argument, false end
+  return -argument, 1, true
+end
+
+-- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
+-- window, and the units of the previous one. Small numbers are stored as one integer, which Redis keeps in 16 bytes: the
+-- three numbers in radix 256, 4096 or 65536, and in the lowest two bits which radix it is. Larger ones are packed.
+local function encode_counts(index, current, previous)
+  local radix, radix_id, largest = 256, 0, max(current, previous)
+  if largest >= 4096 then radix, radix_id = 65536, 2 elseif largest >= 256 then radix, radix_id = 4096, 1 end
+  local number = ((index * radix + current) * radix + previous) * 4 + radix_id
+  if largest < radix and number < 9007199254740992 then return format_integer(number) end
+  return pack(index) .. pack(current) .. pack(previous)
+end
+
+-- decode_counts returns index, current and previous; nil if the value is corrupt.
+local function decode_counts(value, now, window)
+  local index, current, previous
+  if #value == 3 * WIDTH then
+    index, current = unpack_pair(value, 1)
+    previous = unpack_number(value, 1 + 2 * WIDTH)
+    if current > MAX_UNITS or previous > MAX_UNITS then return nil end
+  else
+    local number = tonumber(value)
+    if not number or number < 0 or number >= 9007199254740992 then return nil end
+    local radix_id = number % 4
+    local radix = radix_id == 0 and 256 or radix_id == 1 and 4096 or radix_id == 2 and 65536
+    if not radix then return nil end
+    number = (number - radix_id) / 4
+    previous = number % radix
+    number = (number - previous) / radix
+    current = number % radix
+    index = (number - current) / radix
+  end
+  if index * window > now + MAX_AHEAD then return nil end
+  return index, current, previous
+end
+
+-- mul_div returns the integer quotient and the remainder of a * b / c. It is exact for a < 2^30 and b, c <= 2^42. If the
+-- product is not exact in one step, it multiplies ten bits of a at a time: remainder * 2^10 + ten bits * b stays below 2^53.
+local function mul_div(a, b, c)
+  local product = a * b
+  local remainder = fmod(product, c)
+  if product < 9007199254740992 then return (product - remainder) / c, remainder end
+  product = floor(a / 1048576) * b
+  remainder = fmod(product, c)
+  local quotient = (product - remainder) / c
+  product = remainder * 1024 + floor(a / 1024) % 1024 * b
+  remainder = fmod(product, c)
+  quotient = quotient * 1024 + (product - remainder) / c
+  product = remainder * 1024 + a % 1024 * b
+  remainder = fmod(product, c)
+  return quotient * 1024 + (product - remainder) / c, remainder
+end
+
+local function load_fixed_window()
+-- FixedWindow allows a charge if the units of the current window plus the cost stay within the limit. Windows are aligned
+-- to the epoch. The value is that of counts.lua; previous is always 0.
+
+local function fixed_window_step(value, now, charge)
+  local window, units, cost = charge.window, charge.units, charge.cost
+  local index, count, keep_ttl = floor(now / window), 0, false
+  if value then
+    local stored_index, stored_count = decode_counts(value, now, window)
+    if not stored_index then return nil end
+    -- the stored window is later if the clock stepped back
+    if stored_index >= index then index, count, keep_ttl = stored_index, stored_count, true end
+  end
+  local start, finish, reset_after = index * window, (index + 1) * window, 0
+  if count > 0 then reset_after = finish - now end
+  local needed, wait = charge.needed, 0
+  if count + needed > units then
+    wait = now - finish
+    if needed > units then wait = NEVER end
+    if not charge.debt then return wait, max(0, units - count), reset_after, max(now, start) end
+  end
+  return wait, max(0, units - count), reset_after, max(now, start),
+    encode_counts(index, min(count + cost, MAX_UNITS), 0), finish, keep_ttl
+end
+return fixed_window_step
+end
+
+local function load_sliding_window_log()
+-- SlidingWindowLog allows a charge if the units allowed in (now - window, now] plus the cost stay within the limit.
+-- The value has the time of each unit (us), in one of two layouts:
+--   list   'L', then the times, oldest first. For small logs: read and written as a whole.
+--   ring   'R', four numbers (capacity in slots, next slot, length in units, newest time in us), then the slots. The oldest
+--          time is in slot (next - length). For large logs: read and written in place, with O(log length) reads.
+-- Expired units are removed when the next unit is written. Both layouts read both, because a limit can change.
+local LIST_HEADER, RING_HEADER = 1, 1 + 4 * WIDTH -- length of the headers in bytes
+local LIST_MARK, RING_MARK = 76, 82 -- the bytes 'L' and 'R'
+
+-- is_list_length reports whether a list with at least one time can have that length in bytes.
+local function is_list_length(length)
+  return length > LIST_HEADER and length % WIDTH == LIST_HEADER
+end
+
+-- is_ring reports whether a ring can have these numbers in its header.
+local function is_ring(capacity, next, length)
+  return capacity <= MAX_LOG_UNITS and next < capacity and length > 0 and length <= capacity
+end
+
+-- is_live reports whether a unit at an instant counts: the oldest or newest live unit of a corrupt log may not.
+local function is_live(instant, at, window)
+  return instant <= at and instant + window > at
+end
+
+-- log_search returns how many of the times, oldest first, are before an instant. time_at(times, i) returns time i.
+local function log_search(time_at, times, length, instant)
+  if length == 0 or time_at(times, 0) >= instant then return 0 end
+  if time_at(times, length - 1) < instant then return length end
+  local last_before, first_after = 0, length - 1
+  while first_after - last_before > 1 do
+    local middle = floor((last_before + first_after) / 2)
+    if time_at(times, middle) < instant then last_before = middle else first_after = middle end
+  end
+  return first_after
+end
+
+-- log_as_list returns a value of either layout as a list; nil if it is corrupt.
+local function log_as_list(value)
+  if not value then return 'L' end
+  local mark = byte(value, 1)
+  if mark == LIST_MARK then return is_list_length(#value) and value or nil end
+  if mark ~= RING_MARK or #value < RING_HEADER then return nil end
+  local capacity, next = unpack_pair(value, 2)
+  local length = unpack_number(value, 2 + 2 * WIDTH)
+  if not is_ring(capacity, next, length) then return nil end
+  local first = (next - length) % capacity
+  local from = RING_HEADER + WIDTH * first + 1
+  local before_end = string.sub(value, from, from + WIDTH * min(length, capacity - first) - 1)
+  local list = 'L' .. before_end .. string.sub(value, RING_HEADER + 1, RING_HEADER + WIDTH * length - #before_end)
+  return #list == LIST_HEADER + WIDTH * length and list or nil
+end
+
+local function list_time(list, i)
+  return unpack_number(list, LIST_HEADER + WIDTH * i + 1)
+end
+
+-- list_read returns the value as a list, its length, the number of its expired units, and the counter's own time; nil if
+-- the value is corrupt.
+local function list_read(value, now, window)
+  local list, at = log_as_list(value), now
+  if not list then return nil end
+  local length = (#list - LIST_HEADER) / WIDTH
+  if length > 0 then at = max(now, list_time(list, length - 1)) end -- the clock may have stepped back
+  if at > now + MAX_AHEAD then return nil end
+  return list, length, log_search(list_time, list, length, at - window + 1), at
+end
+
+local function sliding_window_log_list_step(value, now, charge)
+  local window, units, cost = charge.window, charge.units, charge.cost
+  local list, length, expired, at = list_read(value, now, window)
+  if not list then return nil end
+  local live, reset_after = length - expired, 0
+  local remaining, excess = max(0, units - live), live + cost - units
+  if live > 0 then reset_after = list_time(list, length - 1) + window - now end
+  if excess <= 0 then
+    local unit = pack(at)
+    if cost ~= 1 then unit = string.rep(unit, cost) end
+    if expired > 0 then list = 'L' .. string.sub(list, LIST_HEADER + WIDTH * expired + 1) end
+    return 0, remaining, reset_after, at, list .. unit, at + window
+  end
+  if cost > units then return NEVER, remaining, reset_after, at end
+  local last = list_time(list, expired + excess - 1) -- the excess has expired when this unit has
+  if not is_live(last, at, window) then return nil end
+  return now - last - window, remaining, reset_after, at
+end
+
+-- ring_bytes reads count bytes of the value from index from, which starts at 0.
+local function ring_bytes(ring, from, count)
+  return call('GETRANGE', ring.key, from, from + count - 1)
+end
+
+-- ring_time returns the time of unit i; unit 0 is the oldest. If the value lacks the slot, it marks the ring as corrupt.
+local function ring_time(ring, i)
+  local bytes = ring_bytes(ring, ring.header + WIDTH * ((ring.first + i) % ring.capacity), WIDTH)
+  if #bytes == WIDTH then return unpack_number(bytes, 1) end
+  ring.is_corrupt = true
+  return 0
+end
+
+-- ring_times returns the times of count units from unit i, as bytes. It returns '' if slots are missing.
+local function ring_times(ring, i, count)
+  if count == 0 then return '' end
+  local slot = (ring.first + i) % ring.capacity
+  local before_end = min(count, ring.capacity - slot)
+  local times = ring_bytes(ring, ring.header + WIDTH * slot, WIDTH * before_end)
+  if before_end < count then times = times .. ring_bytes(ring, ring.header, WIDTH * (count - before_end)) end
+  return #times == WIDTH * count and times or ''
+end
+
+-- ring_live_times returns the times of the units that have not expired, as bytes. It returns '' if slots are missing.
+local function ring_live_times(ring) return ring_times(ring, ring.expired, ring.live) end
+
+-- ring_read_header returns the first bytes of the value; nil if the key is not a string.
+local function ring_read_header(key)
+  local header = redis.pcall('GETRANGE', key, 0, RING_HEADER - 1)
+  if type(header) ~= 'table' then return header end
+  if string.find(header.err, 'WRONGTYPE', 1, true) then return nil end
+  return call('GETRANGE', key, 0, RING_HEADER - 1) -- raises the error
+end
+
+-- ring_read reads the header. It treats a list as a full ring. It returns nil if the value is corrupt.
+local function ring_read(key, now, window)
+  local ring = {key = key, window = window, header = LIST_HEADER, first = 0, capacity = 1, length = 0, newest = 0}
+  local header = ring_read_header(key)
+  local mark = header and byte(header, 1)
+  if mark == LIST_MARK then
+    local bytes = call('STRLEN', key)
+    if not is_list_length(bytes) then return nil end
+    ring.length = (bytes - LIST_HEADER) / WIDTH
+    ring.capacity = ring.length
+    ring.newest = ring_time(ring, ring.length - 1)
+  elseif mark == RING_MARK and #header == RING_HEADER then
+    local next
+    ring.header = RING_HEADER
+    ring.capacity, next = unpack_pair(header, 2)
+    ring.length, ring.newest = unpack_pair(header, 2 + 2 * WIDTH)
+    if not is_ring(ring.capacity, next, ring.length) then return nil end
+    ring.first = (next - ring.length) % ring.capacity
+  elseif header ~= '' then
+    return nil
+  end
+  ring.at = max(now, ring.newest) -- the clock may have stepped back
+  ring.expired = log_search(ring_time, ring, ring.length, ring.at - window + 1)
+  ring.live = ring.length - ring.expired
+  if ring.is_corrupt or ring.at > now + MAX_AHEAD then return nil end
+  if ring.live > 0 and not is_live(ring.newest, ring.at, window) then return nil end
+  return ring
+end
+
+-- ring_write_header writes the header. The key expires with the newest unit.
+local function ring_write_header(ring)
+  call('SETRANGE', ring.key, 0, 'R' .. pack(ring.capacity) ..
+    pack((ring.first + ring.length) % ring.capacity) .. pack(ring.length) .. pack(ring.newest))
+  call('PEXPIREAT', ring.key, to_milliseconds(ring.newest + ring.window))
+end
+
+-- ring_rewrite replaces the slots with times, as bytes, in a ring of that capacity, which is large enough for them. The
+-- caller writes the header.
+local function ring_rewrite(ring, times, capacity)
+  call('SET', ring.key, string.rep('\0', RING_HEADER) .. times)
+  ring.header, ring.first, ring.expired, ring.capacity = RING_HEADER, 0, 0, capacity
+  ring.live = #times / WIDTH
+  ring.length = ring.live
+end
+
+-- ring_append appends cost units, and removes the expired ones.
+local function ring_append(ring, units, cost)
+  if ring.header ~= RING_HEADER or ring.capacity ~= units then ring_rewrite(ring, ring_live_times(ring), units) end
+  local unit = pack(ring.at)
+  local slot = (ring.first + ring.length) % ring.capacity
+  local before_end = min(cost, ring.capacity - slot)
+  call('SETRANGE', ring.key, RING_HEADER + WIDTH * slot, string.rep(unit, before_end))
+  if before_end < cost then
+    call('SETRANGE', ring.key, RING_HEADER, string.rep(unit, cost - before_end))
+  end
+  ring.first = (ring.first + ring.expired) % ring.capacity
+  ring.live = ring.live + cost
+  ring.length, ring.expired, ring.newest = ring.live, 0, ring.at
+  ring_write_header(ring)
+end
+
+local function ring_step(key, now, charge)
+  local units, cost, ring = charge.units, charge.cost, ring_read(key, now, charge.window)
+  if not ring then return nil end
+  local remaining, reset_after, excess = max(0, units - ring.live), 0, ring.live + cost - units
+  if ring.live > 0 then reset_after = ring.newest + ring.window - now end
+  if excess <= 0 then
+    local write = function() ring_append(ring, units, cost) end
+    return 0, remaining, reset_after, ring.at, write, ring.at + ring.window
+  end
+  if cost > units then return NEVER, remaining, reset_after, ring.at end
+  local last = ring_time(ring, ring.expired + excess - 1) -- the excess has expired when this unit has
+  if not is_live(last, ring.at, ring.window) then return nil end
+  return now - last - ring.window, remaining, reset_after, ring.at
+end
+
+local function sliding_window_log_step(value, now, charge, key)
+  if value == nil then return ring_step(key, now, charge) end
+  return sliding_window_log_list_step(value, now, charge)
+end
+return sliding_window_log_step
+end
+
+local function load_sliding_window_counter()
+-- SlidingWindowCounter allows a charge if current + previous * (window - elapsed) / window + cost <= limit, where elapsed
+-- is the time since the current window began. Windows are aligned to the epoch. All terms except the weighted previous
+-- count are integers, so the comparison uses its ceiling. The value is that of counts.lua.
+
+-- counter_read returns index, current and previous at now, and whether the value stores the same; nil if the value is corrupt.
+local function counter_read(value, now, window)
+  local index = floor(now / window)
+  if not value then return index, 0, 0, false end
+  local stored_index, current, previous = decode_counts(value, now, window)
+  if not stored_index then return nil end
+  if stored_index >= index then return stored_index, current, previous, true end -- later if the clock stepped back
+  if stored_index == index - 1 then return index, 0, current, false end
+  return index, 0, 0, false
+end
+
+-- counter_elapsed_until returns the elapsed time from which the weighted previous count is at most target. target is
+-- less than previous.
+local function counter_elapsed_until(previous, target, window)
+  return window - (mul_div(target, window, previous))
+end
+
+-- counter_wait returns the negative wait until at most target units are used. More are used now.
+local function counter_wait(now, start, window, current, previous, target)
+  if current <= target then
+    return now - start - counter_elapsed_until(previous, target - current, window)
+  end
+  return now - start - window - counter_elapsed_until(current, target, window)
+end
+
+local function sliding_window_counter_step(value, now, charge)
+  local window, units, cost = charge.window, charge.units, charge.cost
+  local index, current, previous, is_stored = counter_read(value, now, window)
+  if not index then return nil end
+  local start = index * window
+  local at, used, reset_after = max(now, start), current, 0
+  if previous > 0 then
+    local quotient, remainder = mul_div(previous, window - (at - start), window)
+    used = used + quotient
+    if remainder > 0 then used = used + 1 end
+    reset_after = start + window - now
+  end
+  if current > 0 then reset_after = start + 2 * window - now end
+  local needed, counted, wait = charge.needed, min(current + cost, MAX_UNITS), 0
+  if used + needed > units then
+    if not charge.debt then
+      wait = NEVER
+      if needed <= units then wait = counter_wait(now, start, window, current, previous, units - needed) end
+      return wait, max(0, units - used), reset_after, at
+    end
+    wait = counter_wait(now, start, window, counted, previous, units - needed)
+  end
+  return wait, max(0, units - used), reset_after, at,
+    encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0
+end
+return sliding_window_counter_step
+end
+
+local function load_bucket()
+-- TokenBucket and LeakyBucket share a meter. The cost of an allowed charge raises its level, which drains at the rate of
+-- the limit: units per window. A charge is allowed if the level plus its cost stay within the capacity.
+--   TokenBucket: the level is the number of missing tokens, the capacity is the burst.
+--   LeakyBucket: the level is the number of units in the queue, the capacity is the burst and the unit that is leaving. An
+--     allowed charge waits until the level before it has drained. With max_delay (us), a charge that would wait longer is
+--     denied.
+-- The value has four numbers: at, whole, part and empty_at. At the instant at (us), the level was whole + part / window
+-- units. It is 0 at empty_at (us). Lowering the limit later does not delay that.
+
+-- bucket_drain returns at and the level (whole, part), advanced from at to now. A level above the capacity is lowered to
+-- the capacity: after the burst was lowered, the bucket blocks no longer than the new burst implies, and the wait that it
+-- returns decreases with time.
+local function bucket_drain(at, whole, part, now, charge)
+  local elapsed, units, window = max(0, now - at), charge.units, charge.window -- the clock may have stepped back
+  if whole >= charge.capacity then whole, part = charge.capacity, 0 end
+  local rest = fmod(elapsed, window)
+  local drained, drained_part = mul_div(units, rest, window)
+  whole, part = whole - (elapsed - rest) / window * units - drained, part - drained_part
+  if part < 0 then whole, part = whole - 1, part + window end
+  if whole < 0 then whole, part = 0, 0 end
+  return at + elapsed, whole, part
+end
+
+-- bucket_read returns at, whole, part and empty_at, advanced to now; nil if the value is corrupt.
+local function bucket_read(value, now, charge)
+  if not value then return now, 0, 0, 0 end
+  if #value ~= 4 * WIDTH then return nil end
+  local empty_at = unpack_number(value, 22)
+  if now >= empty_at then return now, 0, 0, empty_at end
+  local at, whole = unpack_pair(value, 1)
+  local part = unpack_number(value, 15)
+  if at > now + MAX_AHEAD or part >= charge.window then return nil end
+  at, whole, part = bucket_drain(at, whole, part, now, charge)
+  return at, whole, part, empty_at
+end
+
+-- bucket_drain_time returns the time in which whole + part / window units drain.
+local function bucket_drain_time(whole, part, charge)
+  local quotient, remainder = mul_div(whole, charge.window, charge.units)
+  return quotient + ceil((remainder + part) / charge.units)
+end
+
+local function bucket_step(value, now, charge)
+  local cost, capacity = charge.cost, charge.capacity
+  local max_level = capacity - cost -- the highest level at which the charge is allowed
+  local at, whole, part, empty_at = bucket_read(value, now, charge)
+  if not at then return nil end
+  local used, reset_after, wait = whole, 0, 0
+  if part > 0 then used = whole + 1 end
+  if used > 0 then reset_after = min(at + bucket_drain_time(whole, part, charge), empty_at) - now end
+  local late = 0 -- by how much the charge would wait too long
+  if charge.max_delay and cost > 0 then late = reset_after - charge.max_delay end
+  if used <= max_level and late <= 0 then
+    if charge.queues and cost > 0 then wait = reset_after end
+    local expires_at = at + bucket_drain_time(whole + cost, part, charge)
+    return wait, capacity - used, reset_after, at, pack(at) .. pack(whole + cost) .. pack(part) .. pack(expires_at), expires_at
+  end
+  wait = NEVER
+  if used <= max_level then
+    wait = -late
+  elseif max_level >= 0 then
+    wait = min(now - min(at + bucket_drain_time(whole - max_level, part, charge), empty_at), -late)
+  end
+  return wait, capacity - used, reset_after, at
+end
+return bucket_step
+end
+
+-- load_algorithm returns the function of an algorithm: step in the spend script, refund in the refund script.
+--   step(value, now, charge, key) returns
+--     wait         0 or the delay (us) if the charge is allowed; else the negative retry after (us), or NEVER
+--                  of a debt: after it is counted
+--     remaining    units before the charge
+--     reset_after  us, before the charge
+--     at           the counter's own time (us): later than now if the clock stepped back
+--     and if the charge is allowed, or charge.debt:
+--     next_value   the value that includes the cost, or a function that writes it
+--     expires_at   when the whole limit is available again (us); the key expires then
+--     keep_ttl     true if the key already expires at that time
+--     It changes nothing. It returns nil if the value is corrupt: no script wrote it. Then the caller calls it again with
+--     the value false, so that the counter starts over.
+--   refund(value, now, charge, key, spent_at) returns
+--     false if there is nothing to write; else the value without the units spent at that instant that still count, nil if
+--     the whole limit is available, and expires_at as above. It returns false and true if the value is corrupt.
+-- value is false if the key does not exist, and nil for a log that is read in place.
+local function load_algorithm(name)
+  if name == 'SlidingWindowCounter' then return load_sliding_window_counter() end
+  if name == 'TokenBucket' or name == 'LeakyBucket' then return load_bucket() end
+  if name == 'FixedWindow' then return load_fixed_window() end
+  if name == 'SlidingWindowLog' then return load_sliding_window_log() end
+  error('unknown algorithm ' .. name)
+end
+
+local MAX_WHOLE_LOG = 256
+-- How the scripts read ARGV and KEYS, and write counters.
+
+-- current_time returns now in microseconds since the epoch: the argument, or the time of this server if it is ''.
+local function current_time(argument)
+  if argument ~= '' then return tonumber(argument) end
+  local time = call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+-- read_whole is false if a log of this run is read and written in place. Then all of its logs are.
+local read_whole = true
+
+-- loaded caches load_algorithm, because most charges of a run have the same algorithm.
+local loaded = {}
+
+-- read_charge reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), capacity (only for buckets, see
+-- read_capacity), cost (units, see read_cost). apply is the function of the algorithm, see
+-- load_algorithm.
+local function read_charge(at)
+  local name = ARGV[at]
+  local capacity, max_delay = read_capacity(tonumber(ARGV[at + 3]))
+  local cost, needed, debt = read_cost(tonumber(ARGV[at + 4]))
+  local charge = {
+    apply = loaded[name], units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]),
+    capacity = capacity, max_delay = max_delay, cost = cost, needed = needed, debt = debt,
+    queues = name == 'LeakyBucket', is_log = name == 'SlidingWindowLog', enforced = true,
+  }
+  if not charge.apply then
+    charge.apply = load_algorithm(name)
+    loaded[name] = charge.apply
+  end
+  if charge.is_log and charge.units > MAX_WHOLE_LOG then read_whole = false end
+  return charge
+end
+
+-- values are the values that were read, by index in KEYS; written are those that were written, by key.
+local values, written = prefetched or {}, {}
+
+-- prefetch_values reads the values of all keys with one MGET, unless a log is read in place. Call it after read_charge for
+-- all charges. MGET returns nothing for a key that is not a string, so the next write replaces it.
+local function prefetch_values()
+  if prefetched or not read_whole or not several_keys then return end
+  for from = 1, #KEYS, 1000 do -- unpack has a limit
+    local read = call('MGET', unpack(KEYS, from, min(from + 999, #KEYS)))
+    for i = 1, #read do values[from + i - 1] = read[i] end
+  end
+end
+
+-- value_of returns the value of KEYS[index], false if it does not exist, nil if it is read in place.
+local function value_of(index, charge)
+  local value = written[KEYS[index]]
+  if value == nil then value = values[index] end
+  if value == nil and (read_whole or not charge.is_log) then value = call('MGET', KEYS[index])[1] end
+  return value
+end
+
+-- write_value writes a value, or deletes the key if the value is nil. The key expires at expires_at (us); if keep_ttl, it
+-- already does.
+local function write_value(key, value, expires_at, keep_ttl)
+  if not value then
+    call('DEL', key)
+  elseif keep_ttl then
+    call('SET', key, value, 'KEEPTTL')
+  else
+    call('SET', key, value, 'PXAT', to_milliseconds(expires_at))
+  end
+  if several_keys then written[key] = value or false end
+end
+
+-- spend decides requests in sequence at one instant: it counts either all charges of a request or nothing.
+--   KEYS      the counters of the charges of the first request, then of the second, …; distinct within a request
+--   ARGV[1]   now in microseconds since the epoch, or '' to read the clock of this server
+--   ARGV[2]   one character per request, the number of its shape: '0' for the first, and so on in ASCII order
+--   ARGV[3]…  the shapes. A shape is the arguments that requests with different keys share:
+--     mode    'spend', or 'peek' to change nothing
+--     count   number of charges
+--     then for each charge: algorithm, limit (units), window (us), capacity (only for buckets,
+--             see read_capacity), cost (units, see read_cost), 'enforce' or 'shadow'
+-- Reply, integers: now (us since the epoch), and for each charge
+--     ahead   how far the counter's own time is ahead of now (us); not 0 only if the clock stepped back
+--     remaining (units), reset after (us)
+--     wait    the delay (us) of an allowed charge; the negative retry after (us) of a denied one, or NEVER
+--   then for each charge on a corrupt counter, which starts over, the index of its key in KEYS, from 0
+-- If all enforced charges of a request are allowed, they are counted, and so are its shadow charges that are allowed. A
+-- debt is always counted.
+-- Must never happen: a write for a request with a denied enforced charge, except of debts; a write on peek; a key without a
+-- time to live.
+local ARGUMENTS, INTEGERS = 6, 4
+local FIRST_SHAPE = 48 -- '0'
+
+local shapes, at = {}, 3
+while at <= #ARGV do
+  local shape, count = {spends = ARGV[at] == 'spend'}, tonumber(ARGV[at + 1])
+  at = at + 2
+  for i = 1, count do
+    shape[i] = read_charge(at)
+    if ARGV[at + 5] == 'shadow' then shape[i].enforced = false end
+    shape[i].debt = shape[i].debt and shape.spends
+    shape.has_debts = shape.has_debts or shape[i].debt
+    at = at + ARGUMENTS
+  end
+  shapes[#shapes + 1] = shape
+end
+
+local now, index = current_time(ARGV[1]), 0
+local reply = {now}
+prefetch_values()
+
+-- count_charge writes the next value of KEYS[index], and updates its remaining and reset after in the reply.
+local function count_charge(index, cost, next_value, expires_at, keep_ttl)
+  if type(next_value) == 'function' then
+    next_value()
+  else
+    write_value(KEYS[index], next_value, expires_at, keep_ttl)
+  end
+  local out = INTEGERS * index
+  reply[out - 1], reply[out] = max(0, reply[out - 1] - cost), expires_at - now
+end
+
+local next_values, expiries, keep_ttls, corrupt = {}, {}, {}, {}
+for request = 1, #ARGV[2] do
+  local shape = shapes[byte(ARGV[2], request) - FIRST_SHAPE + 1]
+  local counts, first = shape.spends, index
+  for i = 1, #shape do
+    local charge = shape[i]
+    index = index + 1
+    local wait, remaining, reset_after, at
+    wait, remaining, reset_after, at, next_values[i], expiries[i], keep_ttls[i] =
+      charge.apply(value_of(index, charge), now, charge, KEYS[index])
+    if not wait then
+      corrupt[#corrupt + 1] = index - 1
+      wait, remaining, reset_after, at, next_values[i], expiries[i], keep_ttls[i] = charge.apply(false, now, charge, KEYS[index])
+    end
+    local out = INTEGERS * index - 2
+    reply[out], reply[out + 1], reply[out + 2], reply[out + 3] = at - now, remaining, reset_after, wait
+    if wait < 0 and charge.enforced then counts = false end
+  end
+  if counts or shape.has_debts then
+    for i = 1, #shape do
+      local cost = shape[i].cost
+      if next_values[i] and cost > 0 and (counts or shape[i].debt) then
+        count_charge(first + i, cost, next_values[i], expiries[i], keep_ttls[i])
+      end
+    end
+  end
+end
+for i = 1, #corrupt do reply[#reply + 1] = corrupt[i] end
+return reply
