@@ -148,6 +148,29 @@ func TestHeartbeat_RemovesReplicasWithoutRecentHeartbeats(t *testing.T) {
 	})
 }
 
+// What is unknown, or empty, is not in the entry of a replica.
+func TestHeartbeat_OmitsWhatIsUnknown(t *testing.T) {
+	onRedis(t, func(t *testing.T, client *redisclient.Client) {
+		e := exchange(client)
+		for _, test := range []struct {
+			replica Replica
+			fields  int
+		}{
+			{Replica{ID: "a", Revision: "sha256:a", Mode: "redis"}, 3},
+			{Replica{ID: "a", Revision: "sha256:a", Mode: "redis", Rejected: "no"}, 4},
+		} {
+			heartbeat(t, e, test.replica)
+			var entry map[string]any
+			if err := json.Unmarshal([]byte(client.Redis().HGet(t.Context(), e.replicasKey(), "a").Val()), &entry); err != nil {
+				t.Fatal(err)
+			}
+			if _, rejects := entry["rejected"]; len(entry) != test.fields || rejects != (test.replica.Rejected != "") {
+				t.Errorf("entry %v of %+v, want %d fields", entry, test.replica, test.fields)
+			}
+		}
+	})
+}
+
 // Both times are exact to the millisecond. Only samples in which the millisecond did not change show that.
 func TestHeartbeat_HasTheTimeOfRedis(t *testing.T) {
 	onRedis(t, func(t *testing.T, client *redisclient.Client) {

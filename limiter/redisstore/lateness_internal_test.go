@@ -69,6 +69,17 @@ func TestBreaker_OpensOnABrokenConnectionOfACallerThatIsLate(t *testing.T) {
 	}
 }
 
+func TestLatestDeadline_IsThatOfAnyCall(t *testing.T) {
+	now := time.Now()
+	for latest := range 3 {
+		batch := []*call{{deadline: now}, {deadline: now}, {deadline: now}}
+		batch[latest].deadline = now.Add(time.Second)
+		if got := latestDeadline(batch); !got.Equal(now.Add(time.Second)) {
+			t.Errorf("%v from the start, want that of call %d after 1 s", got.Sub(now), latest)
+		}
+	}
+}
+
 // The last call of a batch can have less time than another.
 func TestSend_UsesTheLatestDeadlineOfABatch(t *testing.T) {
 	client := openURL(t, fixture.Redis(t).URL())
