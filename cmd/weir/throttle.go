@@ -86,12 +86,13 @@ func (f *throttleFlags) validateRedisTimeout(timeout time.Duration) error {
 		timeout, throttle.MaxStoreTimeout)
 }
 
-// sheddingEngine counts the requests that the store did not decide because this process was overloaded. The gate does not
+// sheddingEngine counts the requests without a decision, and those that the store did not decide because this process was overloaded. The gate does not
 // apply to writes: they are few, and a write without a decision is usually allowed.
 type sheddingEngine struct {
 	*engine.Engine
 
-	shed prometheus.Counter
+	shed     prometheus.Counter
+	failures *server.Failures
 }
 
 // Check implements throttle.Engine.
@@ -100,11 +101,14 @@ func (e sheddingEngine) Check(ctx context.Context, c *engine.Check) (engine.Answ
 	if errors.Is(err, limiter.ErrOverloaded) {
 		e.shed.Inc()
 	}
+	if err != nil {
+		e.failures.Unavailable(err)
+	}
 	return answer, err
 }
 
 // server returns the server for --throttle-listen.
 func (d *throttleEndpoint) server(p *process, metrics *server.Metrics) *throttle.Server {
-	shedding := sheddingEngine{p.engine, metrics.Shed("throttle")}
+	shedding := sheddingEngine{p.engine, metrics.Shed("throttle"), metrics.Failures("throttle")}
 	return throttle.NewServer(throttle.NewHandler(shedding, d.terms, metrics.Endpoint("throttle")), d.reloader.getCertificate, p.drain, p.log)
 }

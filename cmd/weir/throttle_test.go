@@ -19,14 +19,18 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/controlplane"
+	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/exempt"
+	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/server"
 	"github.com/weir-dev/weir/test/fixture"
 	"github.com/weir-dev/weir/webhook/throttle"
 )
@@ -332,5 +336,37 @@ func TestThrottleFlags_HaveTheDefaultsOfTheLimiterAPI(t *testing.T) {
 	}
 	if l := got.additional; len(l.Namespaces)+len(l.Users)+len(l.Groups) > 0 {
 		t.Errorf("additional exemptions %+v, want none", l)
+	}
+}
+
+func TestSheddingEngine_CountsWritesWithoutADecision(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	metrics := server.NewMetrics(registry)
+	e := sheddingEngine{
+		engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry())), // without rules
+		metrics.Shed("throttle"), metrics.Failures("throttle"),
+	}
+	if _, err := e.Check(t.Context(), &engine.Check{Cost: 1}); err == nil {
+		t.Fatal("a decision without rules")
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() == "weir_failed_requests_total" {
+			for _, m := range family.GetMetric() {
+				counts[m.String()] = m.GetCounter().GetValue()
+			}
+		}
+	}
+	if len(counts) != 2 {
+		t.Errorf("%d series, want one for each reason: %v", len(counts), counts)
+	}
+	for series, count := range counts {
+		if unavailable := strings.Contains(series, `"unavailable"`); unavailable != (count == 1) {
+			t.Errorf("%s counts %v", series, count)
+		}
 	}
 }

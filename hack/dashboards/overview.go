@@ -118,6 +118,12 @@ func requestsThatNeedAttention() section {
 				queries:     []query{{rate("endpoint", of("weir_shed_total")), "{{endpoint}}"}},
 			},
 			{
+				title:       "Without a decision",
+				description: "invalid: the endpoint rejected the request. unavailable: no rules, or onStoreFailure: Deny without Redis.",
+				unit:        perSecond,
+				queries:     []query{{rate("endpoint, reason", of("weir_failed_requests_total")), "{{endpoint}} {{reason}}"}},
+			},
+			{
 				title:       "Without a policy",
 				description: "Requests that no policy matched. They are not limited.",
 				unit:        perSecond,

@@ -27,6 +27,7 @@ type authEndpoint struct {
 	log      *slog.Logger
 	seconds  prometheus.Observer
 	gate     *overload.Endpoint
+	failures *Failures
 	clients  *address.Trusted
 	claims   string // name of the claims header as in http.Header, or empty
 	maxDelay time.Duration
@@ -40,7 +41,7 @@ func newAuthEndpoint(o Options) *authEndpoint {
 	}
 	return &authEndpoint{
 		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.Metrics.Endpoint("auth"), gate: o.Gate.Endpoint(o.Metrics.Shed("auth")),
-		clients: clients, claims: http.CanonicalHeaderKey(o.ClaimsHeader), maxDelay: cmp.Or(o.MaxDelay, defaultMaxDelay),
+		failures: o.Metrics.Failures("auth"), clients: clients, claims: http.CanonicalHeaderKey(o.ClaimsHeader), maxDelay: cmp.Or(o.MaxDelay, defaultMaxDelay),
 	}
 }
 
@@ -49,11 +50,13 @@ func (d *authEndpoint) serve(w http.ResponseWriter, r *http.Request, domain stri
 	began := time.Now()
 	status, bad := parseDenyStatus(r.URL.RawQuery)
 	if bad != nil {
+		d.failures.Invalid()
 		bad.Write(w)
 		return
 	}
 	check, bad := d.read(r, domain)
 	if bad != nil {
+		d.failures.Invalid()
 		bad.Write(w)
 		return
 	}
@@ -65,6 +68,7 @@ func (d *authEndpoint) serve(w http.ResponseWriter, r *http.Request, domain stri
 	d.seconds.Observe(time.Since(began).Seconds())
 	if err != nil {
 		d.gate.Failed(err)
+		d.failures.Unavailable(err)
 		reply.Unavailable(err).Write(w)
 		return
 	}

@@ -26,12 +26,13 @@ const maxPooled = 16 << 10
 
 // checkEndpoint serves POST /v1/check.
 type checkEndpoint struct {
-	engine  *engine.Engine
-	style   reply.Style
-	log     *slog.Logger
-	seconds prometheus.Observer
-	gate    *overload.Endpoint
-	buffers sync.Pool // of *bytes.Buffer
+	engine   *engine.Engine
+	style    reply.Style
+	log      *slog.Logger
+	seconds  prometheus.Observer
+	gate     *overload.Endpoint
+	failures *Failures
+	buffers  sync.Pool // of *bytes.Buffer
 }
 
 func (d *checkEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -44,6 +45,7 @@ func (d *checkEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	check, bad := d.read(w, r)
 	if bad != nil {
 		d.gate.Withdraw(announced)
+		d.failures.Invalid()
 		bad.Write(w)
 		return
 	}
@@ -54,6 +56,7 @@ func (d *checkEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	decision, err := decide(r.Context(), d.engine, &check, d.gate)
 	if err != nil {
 		d.gate.Failed(err)
+		d.failures.Unavailable(err)
 		reply.Unavailable(err).Write(w)
 		return
 	}

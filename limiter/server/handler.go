@@ -22,6 +22,7 @@ const defaultMaxDelay = 5 * time.Second
 type Metrics struct {
 	seconds *prometheus.HistogramVec
 	shed    *prometheus.CounterVec
+	failed  *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics of the endpoints.
@@ -34,8 +35,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		Name: "weir_shed_total",
 		Help: "Requests that got no decision because the process was overloaded, by endpoint: check, auth, rls, ext_authz or throttle. " +
 			"They were not counted.",
-	}, []string{"endpoint"})}
-	registry.MustRegister(m.seconds, m.shed)
+	}, []string{"endpoint"}), failed: newFailuresVec()}
+	registry.MustRegister(m.seconds, m.shed, m.failed)
 	return m
 }
 
@@ -69,6 +70,7 @@ type Options struct {
 func NewHandler(o Options) http.Handler {
 	check := &checkEndpoint{
 		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.Metrics.Endpoint("check"), gate: o.Gate.Endpoint(o.Metrics.Shed("check")),
+		failures: o.Metrics.Failures("check"),
 	}
 	auth := newAuthEndpoint(o)
 	// Not a ServeMux: it redirects //v1/check, and callers do not follow a redirect with a body.

@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/netip"
@@ -30,6 +31,7 @@ type authEndpoint struct {
 	log      *slog.Logger
 	seconds  Observer
 	gate     *overload.Endpoint
+	failures Failures
 	clientIP func(peer netip.Addr, headers map[string]string) netip.Addr
 	// errorResponse and defaultDomain: see Options.
 	errorResponse bool
@@ -40,7 +42,8 @@ type authEndpoint struct {
 
 func newAuthEndpoint(o *Options) *authEndpoint {
 	return &authEndpoint{
-		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.ExtAuthzSeconds, gate: o.ExtAuthzGate, clientIP: o.ClientIP, errorResponse: o.ErrorResponse,
+		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.ExtAuthzSeconds, gate: o.ExtAuthzGate,
+		failures: cmp.Or[Failures](o.ExtAuthzFailures, uncounted{}), clientIP: o.ClientIP, errorResponse: o.ErrorResponse,
 		defaultDomain: o.DefaultDomain, noDomain: rate.Sometimes{First: 1, Interval: logInterval},
 		metadata: metadataField(&authv3.CheckResponse{}),
 	}
@@ -51,10 +54,14 @@ func (d *authEndpoint) Check(ctx context.Context, in *authv3.CheckRequest) (*aut
 	began := time.Now()
 	check, err := d.parseAttributes(in.GetAttributes())
 	if err != nil {
+		d.failures.Invalid()
 		return nil, err
 	}
 	answer, err := d.engine.Check(ctx, &check)
 	d.gate.Failed(err)
+	if err != nil {
+		d.failures.Unavailable(err)
+	}
 	switch {
 	case err == nil:
 		out := d.response(&answer, isGRPC(check.Request.Headers), began)

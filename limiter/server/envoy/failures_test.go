@@ -11,6 +11,7 @@ import (
 	"time"
 
 	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -278,4 +279,51 @@ func (s *slow) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.D
 	s.entered <- struct{}{}
 	<-s.leave
 	return s.Store.Spend(ctx, charges)
+}
+
+// tally counts failures.
+type tally struct{ invalid, unavailable atomic.Int64 }
+
+func (f *tally) Invalid()          { f.invalid.Add(1) }
+func (f *tally) Unavailable(error) { f.unavailable.Add(1) }
+
+func (f *tally) want(t *testing.T, endpoint string, invalid, unavailable int64) {
+	t.Helper()
+	if f.invalid.Load() != invalid || f.unavailable.Load() != unavailable {
+		t.Errorf("%s: %d invalid and %d unavailable, want %d and %d", endpoint, f.invalid.Load(), f.unavailable.Load(), invalid, unavailable)
+	}
+}
+
+func TestFailures_CountCallsWithoutADecision(t *testing.T) {
+	var rls, auth tally
+	w := serve(t, Options{Engine: newEngine(t, noon(), per("a", 1, time.Minute, "a")), RateLimitFailures: &rls, ExtAuthzFailures: &auth})
+	w.ask(t, describe("a=x"))
+	w.ask(t, describe("a=x")) // a denial is a decision
+	w.check(t, attributes("GET", "/"))
+	rls.want(t, "rls", 0, 0)
+	_, err := w.rls.ShouldRateLimit(t.Context(), request())
+	wantError(t, err, codes.InvalidArgument, "")
+	_, err = w.rls.ShouldRateLimit(t.Context(), request(refunding(1, "a=x")))
+	wantError(t, err, codes.PermissionDenied, "")
+	long := attributes("GET", "/")
+	long.ContextExtensions["domain"] = strings.Repeat("x", 254)
+	_, err = w.auth.Check(t.Context(), &authv3.CheckRequest{Attributes: long})
+	wantError(t, err, codes.InvalidArgument, "")
+	rls.want(t, "rls", 2, 0)
+	auth.want(t, "ext_authz", 1, 0)
+}
+
+func TestFailures_CountCallsWithoutRules(t *testing.T) {
+	for _, inBody := range []bool{false, true} {
+		var rls, auth tally
+		w := serve(t, Options{
+			Engine:            engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry())),
+			RateLimitFailures: &rls, ExtAuthzFailures: &auth, ErrorResponse: inBody,
+		})
+		_, err := w.rls.ShouldRateLimit(t.Context(), request(describe("a=b")))
+		wantError(t, err, codes.Unavailable, "")
+		_, _ = w.auth.Check(t.Context(), &authv3.CheckRequest{Attributes: attributes("GET", "/")}) // an error, or a response that reports one
+		rls.want(t, "rls", 0, 1)
+		auth.want(t, "ext_authz", 0, 1)
+	}
 }

@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -25,6 +26,7 @@ type rateLimitEndpoint struct {
 	log        *slog.Logger
 	seconds    Observer
 	gate       *overload.Endpoint
+	failures   Failures
 	multiplier bool
 	refunds    bool           // whether callers can refund units
 	refused    rate.Sometimes // limits the log lines about refused refunds
@@ -33,7 +35,8 @@ type rateLimitEndpoint struct {
 
 func newRateLimitEndpoint(o *Options) *rateLimitEndpoint {
 	return &rateLimitEndpoint{
-		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.RateLimitSeconds, gate: o.RateLimitGate, multiplier: o.UnitMultiplier, refunds: o.Refunds,
+		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.RateLimitSeconds, gate: o.RateLimitGate,
+		failures: cmp.Or[Failures](o.RateLimitFailures, uncounted{}), multiplier: o.UnitMultiplier, refunds: o.Refunds,
 		refused: rate.Sometimes{First: 1, Interval: logInterval}, calls: newCalls(),
 	}
 }
@@ -42,14 +45,17 @@ func newRateLimitEndpoint(o *Options) *rateLimitEndpoint {
 func (d *rateLimitEndpoint) shouldRateLimit(ctx context.Context, c *call) error {
 	began := time.Now()
 	if err := c.batch.parse(&c.request); err != nil {
+		d.failures.Invalid()
 		return err
 	}
 	if i := slices.Index(c.batch.intents, refund); i >= 0 && !d.refunds {
+		d.failures.Invalid()
 		return d.refuseRefund(ctx, i)
 	}
 	answers, err := d.decide(ctx, &c.batch)
 	if err != nil {
 		d.gate.Failed(err)
+		d.failures.Unavailable(err)
 		return unavailable(ctx, err)
 	}
 	d.respond(c, answers, began)

@@ -48,6 +48,20 @@ const (
 // Observer records the duration of decisions, in seconds.
 type Observer interface{ Observe(seconds float64) }
 
+// Failures counts the requests of an endpoint that got no decision.
+type Failures interface {
+	// Invalid counts a request that the endpoint rejects because of what it contains.
+	Invalid()
+	// Unavailable counts a request that the engine did not decide because of err.
+	Unavailable(err error)
+}
+
+// uncounted is the Failures of an endpoint without metrics.
+type uncounted struct{}
+
+func (uncounted) Invalid()          {}
+func (uncounted) Unavailable(error) {}
+
 // Options configure a Server. Engine and Log are required.
 type Options struct {
 	Engine *engine.Engine
@@ -58,6 +72,8 @@ type Options struct {
 	Ready func() error
 	// RateLimitSeconds and ExtAuthzSeconds record the decisions of their endpoint. Nil disables recording.
 	RateLimitSeconds, ExtAuthzSeconds Observer
+	// RateLimitFailures and ExtAuthzFailures count the requests of their endpoint that got no decision. Nil disables counting.
+	RateLimitFailures, ExtAuthzFailures Failures
 	// RateLimitGate and ExtAuthzGate reject calls of their endpoint while the process is overloaded. Nil admits all calls.
 	RateLimitGate, ExtAuthzGate *overload.Endpoint
 	// Credentials of the server. Nil disables TLS.

@@ -1,0 +1,38 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-dev/weir/limiter"
+)
+
+// Failures counts the requests of one endpoint that got no decision, without those that were shed.
+type Failures struct{ invalid, unavailable prometheus.Counter }
+
+func newFailuresVec() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_failed_requests_total",
+		Help: "Requests that got no decision, without those in weir_shed_total, by endpoint: check, auth, rls, ext_authz or throttle. The reason is " +
+			"invalid (HTTP 400 or 405, gRPC INVALID_ARGUMENT or PERMISSION_DENIED) or unavailable (HTTP 503, gRPC UNAVAILABLE, or a write that " +
+			"passes or fails by its failure policy).",
+	}, []string{"endpoint", "reason"})
+}
+
+// Failures returns the counters of one endpoint. They exist from the first call on, so that an alert sees the first failure.
+func (m *Metrics) Failures(endpoint string) *Failures {
+	return &Failures{invalid: m.failed.WithLabelValues(endpoint, "invalid"), unavailable: m.failed.WithLabelValues(endpoint, "unavailable")}
+}
+
+// Invalid counts a request that the endpoint rejected because of what it contains.
+func (f *Failures) Invalid() { f.invalid.Inc() }
+
+// Unavailable counts a request that the engine did not decide because of err. A request that was shed is counted elsewhere, and a caller that
+// gave up waits for no decision.
+func (f *Failures) Unavailable(err error) {
+	if !errors.Is(err, limiter.ErrOverloaded) && !errors.Is(err, context.Canceled) {
+		f.unavailable.Inc()
+	}
+}
