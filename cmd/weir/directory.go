@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/source"
@@ -13,16 +14,20 @@ import (
 
 // directory compiles the policies in a directory. A source.Files calls its methods one at a time.
 type directory struct {
-	path    string
-	loader  *policyfile.Loader
-	install source.Apply
-	log     *slog.Logger
-	active  rules.Set
+	path     string
+	identity compile.Identity
+	install  source.Apply
+	log      *slog.Logger
+	active   rules.Set
 }
 
 // load is a source.Load.
 func (d *directory) load() (source.Loaded, error) {
-	result, err := d.loader.Load(nil, d.path)
+	loader, err := policyfile.NewLoader(d.identity)
+	if err != nil {
+		return source.Loaded{}, err
+	}
+	result, err := loader.Load(nil, d.path)
 	if err != nil {
 		return source.Loaded{}, err
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/internal/compile"
-	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/source"
 )
@@ -72,10 +71,6 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		return usageError(err)
 	}
 	defer func() { _ = counters.close() }() // the process ends anyway
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(counters.hashKey))
-	if err != nil {
-		return err
-	}
 	p, err := newProcess(ctx, counters, f.counters, "", f.sockets, log)
 	if err != nil {
 		return err
@@ -93,7 +88,7 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		}
 		tasks = append(tasks, serve)
 	}
-	dir := &directory{path: f.policies, loader: loader, install: p.apply, log: log}
+	dir := &directory{path: f.policies, identity: compile.DefaultIdentity().WithHashKey(counters.hashKey), install: p.apply, log: log}
 	files := source.NewFiles(f.policies, dir.load, dir.apply, log)
 	if err := files.Reload(); err != nil {
 		return err

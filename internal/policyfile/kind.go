@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"weak"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -24,8 +25,32 @@ func kinds() []string { return []string{policyKind, clusterPolicyKind, limiterKi
 
 func isPolicyKind(kind string) bool { return kind == policyKind || kind == clusterPolicyKind }
 
-// schemas returns the schemas of all kinds, by kind. It parses them once: all loaders use the same CRDs.
-var schemas = sync.OnceValues(newSchemas) //nolint:gochecknoglobals // see above
+// schemas are the schemas of all kinds, by kind.
+type schemas map[string]*policySchema
+
+// parsed are the schemas as long as there is a Loader: all of them use the same CRDs.
+var parsed struct { //nolint:gochecknoglobals // see above
+	sync.Mutex
+
+	schemas weak.Pointer[schemas]
+}
+
+// parseSchemas returns the schemas, which takes about a quarter of a second if there is no Loader.
+func parseSchemas() (*schemas, error) {
+	parsed.Lock()
+	defer parsed.Unlock()
+	if all := parsed.schemas.Value(); all != nil {
+		return all, nil
+	}
+	byKind, err := newSchemas()
+	if err != nil {
+		return nil, err
+	}
+	all := new(schemas)
+	*all = byKind
+	parsed.schemas = weak.Make(all)
+	return all, nil
+}
 
 func newSchemas() (map[string]*policySchema, error) {
 	byKind := map[string]*policySchema{}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -206,5 +207,22 @@ func TestLoad_IsDeterministic(t *testing.T) {
 	once, again := loader.Compile(files), loader.Compile(files)
 	if diff := cmp.Diff(once, again, cmpopts.IgnoreUnexported(Result{})) + cmp.Diff(once.Warnings(), again.Warnings()); diff != "" {
 		t.Errorf("the second result differs: %s", diff)
+	}
+}
+
+// A process that reloads files now and then does not keep the schemas meanwhile.
+func TestNewLoader_KeepsNoSchemas(t *testing.T) {
+	loader, err := NewLoader(compile.DefaultIdentity())
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.GC()
+	if parsed.schemas.Value() == nil {
+		t.Error("the schemas of a loader were parsed for it alone")
+	}
+	runtime.KeepAlive(loader)
+	runtime.GC()
+	if parsed.schemas.Value() != nil {
+		t.Error("the schemas are in memory without a loader")
 	}
 }
