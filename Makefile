@@ -77,12 +77,12 @@ lint-words: ## Check the words of docs, comments and messages with Vale, and the
 	hack/prose/prose.sh
 
 .PHONY: bench
-bench: ## Compare decisions in Redis with other rate limiters (takes minutes; BENCH='-help' for flags)
-	@go run -C hack/bench . $(BENCH)
+bench: ## Compare decisions in Redis with other rate limiters, and write docs/reference/performance.md (takes minutes; BENCH='-help' for flags)
+	@go run -C hack/bench . -page ../../docs/reference/performance.md $(BENCH)
 
 .PHONY: bench-endpoints
-bench-endpoints: ## Compare the endpoints of a limiter with servers that answer without deciding (takes minutes; BENCH='-help' for flags)
-	@go run -C hack/bench ./endpoints $(BENCH)
+bench-endpoints: ## Measure the endpoints of a limiter, its capacity and its latency under load, and write docs/reference/performance.md (takes minutes; BENCH='-help' for flags)
+	@go run -C hack/bench ./endpoints -page ../../docs/reference/performance.md -plot ../../docs/reference/latency-under-load.svg $(BENCH)
 
 .PHONY: bench-compare
 bench-compare: ## Compare the endpoints of this tree with those of a revision (takes minutes; BASE=main; BENCH='-help' for flags)

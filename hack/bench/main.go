@@ -12,8 +12,10 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strings"
 	"syscall"
 
+	"github.com/weir-dev/weir/hack/bench/report"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -44,13 +46,21 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(contenders) == 0 {
 		return fmt.Errorf("-only %s matches no contender", s.only)
 	}
-	m, err := measure(ctx, contenders, s, stdout, newProgress(stderr))
+	var conditions strings.Builder
+	m, err := measure(ctx, contenders, s, io.MultiWriter(stdout, &conditions), newProgress(stderr))
 	if err != nil {
 		return err
 	}
 	targets := m.targets()
+	parts := []string{strings.ReplaceAll(conditions.String(), "\n", " ") + "\n"}
 	for _, t := range append(m.tables(contenders, s.callers), targetTable(targets)) {
 		if err := t.Write(stdout); err != nil {
+			return err
+		}
+		parts = append(parts, t.Markdown())
+	}
+	if s.page != "" && s.isWhole() {
+		if err := report.WritePart(s.page, "store", strings.Join(parts, "\n")); err != nil {
 			return err
 		}
 	}

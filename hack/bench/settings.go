@@ -23,7 +23,11 @@ type settings struct {
 	parts      []string
 	cpuProfile string
 	strict     bool
+	page       string
 }
+
+// isWhole reports whether everything is measured: only then the page is written.
+func (s settings) isWhole() bool { return s.only.String() == "" && len(s.parts) == len(allParts()) }
 
 // The parts of the measurement.
 const (
@@ -58,6 +62,7 @@ func parse(args []string, output io.Writer) (settings, error) {
 	only := flags.String("only", "", "measure only the contenders whose names match this `regexp`")
 	parts := flags.String("parts", strings.Join(allParts(), ","), "`list` of what to measure")
 	flags.StringVar(&s.cpuProfile, "cpuprofile", "", "write a CPU profile of the turns of Weir to this `file`")
+	flags.StringVar(&s.page, "page", "", "write the results to this `file`, a page with marks, if everything is measured")
 	flags.BoolVar(&s.strict, "strict", false, "fail unless every target is measured and met")
 	if err := flags.Parse(args); err != nil {
 		return settings{}, err

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"math/rand/v2"
 	"regexp"
 
 	"github.com/weir-dev/weir/hack/bench/rig"
@@ -18,7 +17,7 @@ type load struct {
 	keys    []string
 	callers int     // requests in flight
 	rate    float64 // requests a second, if callers is 0
-	oneKey  bool    // all requests have the same identifier
+	values  int     // number of identifiers; 0 is the flag
 }
 
 func loads() []load {
@@ -28,7 +27,8 @@ func loads() []load {
 		{name: "64 in flight", callers: 64, keys: one},
 		{name: "256 in flight", callers: 256, keys: one},
 		{name: "3 descriptors, 64 in flight", callers: 64, keys: three},
-		{name: "known denial, 64 in flight", callers: 64, keys: []string{"spent"}, oneKey: true},
+		{name: "known denial, 64 in flight", callers: 64, keys: []string{"spent"}, values: 1},
+		{name: "leased, 100 identifiers, 64 in flight", callers: 64, keys: []string{"leased"}, values: 100},
 		{name: "5000 a second", rate: 5000, keys: one},
 		{name: "cluster of 1, 64 in flight", nodes: 1, callers: 64, keys: one},
 		{name: "cluster of 1, 3 descriptors, 64 in flight", nodes: 1, callers: 64, keys: three},
@@ -46,14 +46,9 @@ func selected(only *regexp.Regexp) []load {
 	return selected
 }
 
-func (l *load) generate(keys int) rlsload.Load {
-	if l.oneKey {
-		keys = 1
+func (l *load) generate(values int) rlsload.Load {
+	if l.values > 0 {
+		values = l.values
 	}
-	message := rig.Message(keys, l.keys...)
-	if l.oneKey {
-		only := message(rand.New(rand.NewPCG(1, 1)))
-		message = func(*rand.Rand) []byte { return only }
-	}
-	return rlsload.Load{Callers: l.callers, Rate: l.rate, Message: message}
+	return rlsload.Load{Callers: l.callers, Rate: l.rate, Message: rig.Message(values, l.keys...)}
 }

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 
 func TestRun_MeasuresEachRowOnRealServers(t *testing.T) {
 	var out bytes.Buffer
-	args := strings.Fields("-rounds 1 -slice 50ms -keys 50 -callers 4 -connections 2")
+	args := strings.Fields("-parts rows -rounds 1 -slice 50ms -keys 50 -callers 4 -connections 2")
 	if err := run(t.Context(), args, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -21,6 +23,21 @@ type settings struct {
 	only        *regexp.Regexp
 	weir        string
 	strict      bool
+	parts       []string
+	page, plot  string
+}
+
+// The parts of the measurement.
+const (
+	partRows     = "rows"
+	partCapacity = "capacity"
+)
+
+func (s settings) measures(part string) bool { return slices.Contains(s.parts, part) }
+
+// isWhole reports whether everything is measured: only then the page is written.
+func (s settings) isWhole() bool {
+	return s.only.String() == "" && s.measures(partRows) && s.measures(partCapacity)
 }
 
 func parse(args []string, output io.Writer) (settings, error) {
@@ -34,6 +51,9 @@ func parse(args []string, output io.Writer) (settings, error) {
 	flags.IntVar(&s.connections, "connections", 8, "`number` of gRPC connections")
 	only := flags.String("only", "", "measure only the rows whose names match this `regexp`, such as ^RLS")
 	flags.StringVar(&s.weir, "weir", "", "measure the weir binary at this `path`; empty builds it from this tree")
+	parts := flags.String("parts", partRows+","+partCapacity, "`list` of what to measure")
+	flags.StringVar(&s.page, "page", "", "write the results to this `file`, a page with marks, if everything is measured")
+	flags.StringVar(&s.plot, "plot", "", "write a picture of the latency under load to this `file`, in SVG")
 	flags.BoolVar(&s.strict, "strict", false, "fail if the target is missed")
 	if err := flags.Parse(args); err != nil {
 		return settings{}, err
@@ -41,6 +61,7 @@ func parse(args []string, output io.Writer) (settings, error) {
 	if flags.NArg() > 0 {
 		return settings{}, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
+	s.parts = strings.Split(*parts, ",")
 	var err error
 	if s.only, err = regexp.Compile(*only); err != nil {
 		return settings{}, fmt.Errorf("-only: %w", err)
@@ -49,6 +70,11 @@ func parse(args []string, output io.Writer) (settings, error) {
 }
 
 func (s settings) check() error {
+	for _, part := range s.parts {
+		if part != partRows && part != partCapacity {
+			return fmt.Errorf("-parts: %q must be %s or %s", part, partRows, partCapacity)
+		}
+	}
 	switch {
 	case s.rounds < 1:
 		return fmt.Errorf("-rounds: %d is not above 0", s.rounds)

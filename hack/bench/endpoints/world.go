@@ -62,17 +62,11 @@ func newWorld(ctx context.Context, s settings) (*world, error) {
 	if w.redis, err = fixture.StartRedis(ctx); err != nil {
 		return w, err
 	}
-	weir := s.weir
-	if weir == "" {
-		if weir, err = fixture.BuildWeir(ctx, w.dir); err != nil {
-			return w, err
-		}
-	}
 	if err := os.WriteFile(filepath.Join(w.dir, "policies.yaml"), []byte(policies()), 0o600); err != nil {
 		return w, err
 	}
 	for i := range w.limiters {
-		if w.limiters[i], err = w.startLimiter(ctx, weir); err != nil {
+		if w.limiters[i], err = w.startLimiter(ctx, s.weir); err != nil {
 			return w, err
 		}
 	}

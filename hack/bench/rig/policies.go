@@ -19,16 +19,21 @@ const Domain = "bench"
 type policy struct {
 	key   string
 	limit int
+	lease bool
 }
 
 func policies() []policy {
 	const never = 1_000_000_000 // is not reached
 	return []policy{
-		{key: "ip", limit: never}, {key: "user", limit: never}, {key: "path", limit: never}, {key: "spent", limit: 1},
+		{key: "ip", limit: never},
+		{key: "user", limit: never},
+		{key: "path", limit: never},
+		{key: "spent", limit: 1},
+		{key: "leased", limit: never, lease: true},
 	}
 }
 
-// WritePolicies writes the policies to a new directory in dir, and returns its path. The keys ip, user and path are not denied. A value of
+// WritePolicies writes the policies to a new directory in dir, and returns its path. The keys ip, user, path and leased are not denied. A value of
 // the key spent is allowed once a day.
 func WritePolicies(dir string) (string, error) {
 	var b strings.Builder
@@ -36,6 +41,9 @@ func WritePolicies(dir string) (string, error) {
 		fmt.Fprintf(&b, "---\napiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: %[1]s, namespace: %[2]s}\n"+
 			"spec:\n  axis: Custom\n  limit: %[3]d\n  window: 24h\n  algorithm: SlidingWindowCounter\n  identifier: {descriptor: %[1]s}\n"+
 			"  match: {descriptors: [{key: %[1]s}]}\n", p.key, Domain, p.limit)
+		if p.lease {
+			b.WriteString("  consistency: Leased\n")
+		}
 	}
 	into := filepath.Join(dir, "policies")
 	if err := os.Mkdir(into, 0o755); err != nil {
