@@ -115,13 +115,14 @@ func removeStale(ctx context.Context, path string) error {
 }
 
 // serveAdmin returns a task that serves the admin endpoint of p on listener.
-func (f *adminFlags) serveAdmin(p *process, exempted exempt.Lists, listener net.Listener) (func(context.Context) error, error) {
+func (f *adminFlags) serveAdmin(p *process, counts *counters, exempted exempt.Lists, listener net.Listener) (func(context.Context) error, error) {
 	settings, err := throttle.NewSettings(throttle.Options{Exempt: exempted})
 	if err != nil {
 		return nil, err
 	}
 	handler := admin.Authenticated(admin.NewHandler(admin.Options{
 		Explainer: &admin.Explainer{Engine: p.engine, ReadWrite: settings.Read}, Level: levelOf(p.log), Log: p.log,
+		Counters: &admin.Counters{Engine: p.engine, Scanner: counts.scanner, Log: p.log},
 	}))
 	if f.tokenFile != "" {
 		handler = admin.WithToken(f.tokenFile, handler)

@@ -32,6 +32,13 @@ func (f *adminClientFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.tokenFile, "admin-token-file", "", "file with the token of the admin endpoint; required on a loopback address")
 }
 
+func (f *adminClientFlags) validate() error {
+	if f.address == "" {
+		return usageError(errors.New("--admin is required: set it to the admin endpoint of the limiter"))
+	}
+	return nil
+}
+
 // call sends in, unless it is nil, and decodes the response into out.
 func (f *adminClientFlags) call(ctx context.Context, method, path string, in []byte, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)

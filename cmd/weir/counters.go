@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/failover"
 	"github.com/weir-dev/weir/limiter/lease"
@@ -143,6 +144,7 @@ func (f *counterFlags) engineOptions() ([]engine.Option, error) {
 // counters are the counters of a process.
 type counters struct {
 	store   limiter.Store
+	scanner admin.Scanner
 	source  engine.Source
 	options []engine.Option
 	metrics []prometheus.Collector
@@ -178,15 +180,18 @@ func memoryCounters(f counterFlags) (*counters, error) {
 	gauge := func(name, help string, value func(memstore.Stats) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(store.Stats()) })
 	}
-	return &counters{store: store, source: engine.SourceMemory, options: options, memory: memory, hashKey: hashKey, metrics: []prometheus.Collector{
-		gauge("weir_memory_counters", "Counters of weir serve without Redis.", func(s memstore.Stats) float64 { return float64(s.Counters) }),
-		gauge("weir_memory_bytes", "Approximate memory of the counters of weir serve without Redis, in bytes.",
-			func(s memstore.Stats) float64 { return float64(s.Bytes) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "weir_memory_evicted_total",
-			Help: "Counters of weir serve without Redis that were evicted before their windows ended, because --memory was full. They start over.",
-		}, func() float64 { return float64(store.Stats().Evicted) }),
-	}}, nil
+	return &counters{
+		store: store, scanner: store, source: engine.SourceMemory, options: options, memory: memory, hashKey: hashKey,
+		metrics: []prometheus.Collector{
+			gauge("weir_memory_counters", "Counters of weir serve without Redis.", func(s memstore.Stats) float64 { return float64(s.Counters) }),
+			gauge("weir_memory_bytes", "Approximate memory of the counters of weir serve without Redis, in bytes.",
+				func(s memstore.Stats) float64 { return float64(s.Bytes) }),
+			prometheus.NewCounterFunc(prometheus.CounterOpts{
+				Name: "weir_memory_evicted_total",
+				Help: "Counters of weir serve without Redis that were evicted before their windows ended, because --memory was full. They start over.",
+			}, func() float64 { return float64(store.Stats().Evicted) }),
+		},
+	}, nil
 }
 
 // redisCounters returns counters in the Redis of client. It logs failed refunds at most every ten seconds: an outage causes many.
@@ -233,7 +238,7 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 	leases := lease.New(store, redis, time.Now)
 	leases.Share(int64(f.replicas))
 	return &counters{
-		store: store, source: engine.SourceRedis, memory: memory, client: client, redis: redis, local: counts, failover: store, leases: leases,
+		store: store, scanner: redis, source: engine.SourceRedis, memory: memory, client: client, redis: redis, local: counts, failover: store, leases: leases,
 		metrics: []prometheus.Collector{corrupt, leases},
 		hashKey: hashKey,
 		options: append(options, engine.RememberDenials(maxCachedDenials, time.Now), engine.LeaseUnits(leases)),

@@ -76,7 +76,8 @@ func newProcess(
 func (p *process) followNotices(client *redisclient.Client) func(context.Context) error {
 	return asTask(func(ctx context.Context) {
 		forget := func(key string) { p.engine.Forget(key) }
-		redisstore.FollowInvalidations(ctx, client, redisstore.InvalidationChannel(p.keyPrefix), forget, p.engine.ForgetAll)
+		reset := func(key string) { p.engine.WasReset(key) }
+		redisstore.FollowInvalidations(ctx, client, redisstore.InvalidationChannel(p.keyPrefix), forget, reset, p.engine.ForgetAll)
 	})
 }
 

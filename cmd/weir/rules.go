@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -50,8 +49,8 @@ func printRules(ctx context.Context, endpoint *adminClientFlags, output string, 
 	if err := validateOutput(output); err != nil {
 		return err
 	}
-	if endpoint.address == "" {
-		return usageError(errors.New("--admin is required: set it to the admin endpoint of the limiter"))
+	if err := endpoint.validate(); err != nil {
+		return err
 	}
 	var set admin.RuleSet
 	if err := endpoint.call(ctx, http.MethodGet, "/admin/v1/rules", nil, &set); err != nil {

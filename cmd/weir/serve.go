@@ -82,7 +82,7 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		return usageError(err)
 	}
 	if listener != nil {
-		serve, err := f.admin.serveAdmin(p, exempt.With("", f.sockets.throttle.additional), listener)
+		serve, err := f.admin.serveAdmin(p, counters, exempt.With("", f.sockets.throttle.additional), listener)
 		if err != nil {
 			return errors.Join(err, listener.Close())
 		}

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/pprof" // registers handlers in http.DefaultServeMux, which no server of a limiter uses
+	"strconv"
 
 	"github.com/weir-dev/weir/limiter/reply"
 )
@@ -18,6 +20,7 @@ const maxBody = 8 << 20
 // Options of the admin endpoint. All fields are required.
 type Options struct {
 	Explainer *Explainer
+	Counters  *Counters
 	// Level of the log, which callers can change.
 	Level *slog.LevelVar
 	Log   *slog.Logger
@@ -29,6 +32,8 @@ func NewHandler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /admin/v1/explain", h.explain)
 	mux.HandleFunc("GET /admin/v1/rules", h.rules)
+	mux.HandleFunc("GET /admin/v1/counters", h.counters)
+	mux.HandleFunc("POST /admin/v1/counters/reset", h.reset)
 	mux.HandleFunc("GET /admin/v1/log-level", h.level)
 	mux.HandleFunc("PUT /admin/v1/log-level", h.setLevel)
 	mux.HandleFunc("GET /admin/v1/pprof/{profile}", profile)
@@ -61,6 +66,50 @@ func (h *handler) rules(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	write(w, NewRuleSet(index))
+}
+
+func (h *handler) counters(w http.ResponseWriter, r *http.Request) {
+	in := r.URL.Query()
+	q := CounterQuery{
+		Policy: in.Get("policy"), Identifier: in.Get("identifier"), Prefix: in.Get("prefix"), Over: in.Get("over") == "true", Continue: in.Get("continue"),
+	}
+	if text := in.Get("limit"); text != "" {
+		var err error
+		if q.Limit, err = strconv.Atoi(text); err != nil {
+			q.Limit = -1 // List rejects it
+		}
+	}
+	list, bad := h.Counters.List(r.Context(), q)
+	if bad != nil {
+		bad.Write(w)
+		return
+	}
+	write(w, list)
+}
+
+func (h *handler) reset(w http.ResponseWriter, r *http.Request) {
+	body, bad := readBody(r)
+	if bad != nil {
+		bad.Write(w)
+		return
+	}
+	var request ResetRequest
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields() // a misspelled dryRun must not reset anything
+	if err := decoder.Decode(&request); err != nil {
+		reply.NewProblem(http.StatusBadRequest, "body", "the body is invalid: "+err.Error()).Write(w)
+		return
+	}
+	if Caller(r.Context()) == "" {
+		unauthorized(w, "the caller is not authenticated")
+		return
+	}
+	result, bad := h.Counters.Reset(r.Context(), &request)
+	if bad != nil {
+		bad.Write(w)
+		return
+	}
+	write(w, result)
 }
 
 // Level is the level of the log: DEBUG, INFO, WARN or ERROR.

@@ -26,9 +26,13 @@ type endpoint struct {
 func newEndpoint(t *testing.T) *endpoint {
 	t.Helper()
 	e := &endpoint{}
-	engine := newEngine(t, memstore.New(epoch), rule("shop/a"), rule("shop/b"))
+	store := memstore.New(epoch)
+	engine := newEngine(t, store, rule("shop/a"), rule("shop/b"))
 	log := slog.New(slog.NewTextHandler(&e.log, &slog.HandlerOptions{Level: &e.level}))
-	e.Handler = admin.NewHandler(admin.Options{Explainer: &admin.Explainer{Engine: engine}, Level: &e.level, Log: log})
+	e.Handler = admin.NewHandler(admin.Options{
+		Explainer: &admin.Explainer{Engine: engine}, Level: &e.level, Log: log,
+		Counters: &admin.Counters{Engine: engine, Scanner: store, Log: log},
+	})
 	return e
 }
 

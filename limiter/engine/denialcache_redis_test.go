@@ -45,7 +45,8 @@ func newReplica(t *testing.T, server *fixture.RedisProcess, index *rules.Index) 
 	once := sync.OnceFunc(func() { close(subscribed) })
 	var group sync.WaitGroup
 	group.Go(func() {
-		redisstore.FollowInvalidations(ctx, client, notices, func(key string) { e.Forget(key) }, func() { e.ForgetAll(); once() })
+		redisstore.FollowInvalidations(ctx, client, notices, func(key string) { e.Forget(key) }, func(key string) { e.WasReset(key) },
+			func() { e.ForgetAll(); once() })
 	})
 	t.Cleanup(func() {
 		cancel()

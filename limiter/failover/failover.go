@@ -44,6 +44,7 @@ type Store struct {
 
 	recoveryUntil atomic.Int64 // end of the recovery window, in nanoseconds since the epoch
 	metrics       *metrics
+	resets        resets
 }
 
 // New returns a Store that decides charges on remote, and on counters while remote is unavailable. The clock must not step;
@@ -126,6 +127,3 @@ func (s *Store) RefundLocally(charge limiter.Charge) bool {
 	s.local.RefundLatest(charge)
 	return true
 }
-
-// Reset implements limiter.Store, on the remote store alone.
-func (s *Store) Reset(ctx context.Context, keys []string) error { return s.remote.Reset(ctx, keys) }

@@ -23,10 +23,11 @@ const (
 	reportPause = 100 * time.Millisecond
 )
 
-// Recovering reports to the remote store what was spent locally while it, or a part of it, was unavailable, and begins the
-// recovery window. An error means that the remote store has failed again. That this process is overloaded is no such error: until
-// the recovery has ended, it decides without the store, which takes more processor time, and would prolong the overload.
+// Recovering resets the counters whose reset waited. Then it reports to the remote store what was spent locally while it, or a part of it, was
+// unavailable, and begins the recovery window. An error means that the remote store has failed again. That this process is overloaded is no
+// such error: until the recovery has ended, it decides without the store, which takes more processor time, and would prolong the overload.
 func (s *Store) Recovering(ctx context.Context, unavailableFor time.Duration) error {
+	s.resetPending(ctx)
 	if _, err := s.reportRound(ctx); err != nil {
 		return err
 	}

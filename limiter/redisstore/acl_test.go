@@ -112,7 +112,7 @@ func followInvalidations(ctx context.Context, client *redisclient.Client, patien
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	started := false
-	redisstore.FollowInvalidations(ctx, client, redisstore.InvalidationChannel("weir:"), func(string) {}, func() {
+	redisstore.FollowInvalidations(ctx, client, redisstore.InvalidationChannel("weir:"), func(string) {}, func(string) {}, func() {
 		started = true
 		cancel()
 	})

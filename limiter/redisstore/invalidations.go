@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -12,11 +13,14 @@ import (
 // longer valid because a refund or a reset changed them, see [WithInvalidations].
 func InvalidationChannel(prefix string) string { return prefix + "forget" }
 
-// FollowInvalidations subscribes to channel until ctx ends or the client is closed. It calls invalidate for every key that
-// is published, and invalidateAll when keys may have been missed: when the subscription starts and after every reconnection.
-// The calls are sequential. They must be quick: go-redis drops messages if hundreds of them wait for a minute.
+// resetMessage begins the message about a counter that was reset. The message about a refund is the key alone.
+const resetMessage = "reset "
+
+// FollowInvalidations subscribes to channel until ctx ends or the client is closed. It calls invalidate for every key that a refund has
+// changed, and reset for every key that was reset. It calls invalidateAll when keys may have been missed: when the subscription starts and
+// after every reconnection. The calls are sequential. They must be quick: go-redis drops messages if hundreds of them wait for a minute.
 func FollowInvalidations(
-	ctx context.Context, client *redisclient.Client, channel string, invalidate func(key string), invalidateAll func(),
+	ctx context.Context, client *redisclient.Client, channel string, invalidate, reset func(key string), invalidateAll func(),
 ) {
 	subscription := client.Redis().Subscribe(ctx, channel)
 	// Close fails only on a connection that is already closed.
@@ -32,7 +36,11 @@ func FollowInvalidations(
 			}
 			switch m := message.(type) {
 			case *redis.Message:
-				invalidate(m.Payload)
+				if key, is := strings.CutPrefix(m.Payload, resetMessage); is {
+					reset(key)
+				} else {
+					invalidate(m.Payload)
+				}
 			case *redis.Subscription:
 				invalidateAll()
 			}

@@ -18,7 +18,8 @@ func follow(ctx context.Context, client *redisclient.Client) (keys <-chan string
 	out, done := make(chan string, 1000), make(chan struct{})
 	go func() {
 		defer close(done)
-		FollowInvalidations(ctx, client, InvalidationChannel("weir:"), func(key string) { out <- key }, func() { out <- all })
+		FollowInvalidations(ctx, client, InvalidationChannel("weir:"),
+			func(key string) { out <- key }, func(key string) { out <- "reset: " + key }, func() { out <- all })
 	}()
 	return out, done
 }
@@ -84,7 +85,7 @@ func receivesInvalidations(t *testing.T, client *redisclient.Client) {
 		}
 	}
 	slices.Sort(got)
-	if !slices.Equal(got, []string{"weir:{b}", "weir:{c}"}) {
+	if !slices.Equal(got, []string{"reset: weir:{b}", "reset: weir:{c}"}) {
 		t.Errorf("a reset of two counters invalidated %q", got)
 	}
 	cancel()

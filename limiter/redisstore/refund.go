@@ -162,7 +162,7 @@ func (s *Store) Reset(ctx context.Context, keys []string) error {
 	for _, key := range keys { // one command per key: on a cluster they are in different slots
 		pipe.Unlink(ctx, key)
 		if s.invalidations != "" {
-			pipe.Publish(ctx, s.invalidations, key)
+			pipe.Publish(ctx, s.invalidations, resetMessage+key)
 		}
 	}
 	_, err := pipe.Exec(ctx)

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-dev/weir/cmd/weir/explain"
+	"github.com/weir-dev/weir/limiter/admin"
+)
+
+func countersCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:                        "counters",
+		Short:                      "Read and reset the counters of a limiter",
+		Long:                       "Read the counters of a limiter: used and remaining units of an identifier or of a policy. Or reset those of an identifier.",
+		Args:                       noUnknownCommand,
+		SuggestionsMinimumDistance: 2,
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(countersGetCommand(), countersListCommand(), countersResetCommand())
+	return cmd
+}
+
+// oneIdentifier accepts exactly one argument.
+func oneIdentifier(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usageError(errors.New("name one identifier: a tenant, an address, an API key, or the hash of an API key"))
+	}
+	return nil
+}
+
+func countersGetCommand() *cobra.Command {
+	var endpoint adminClientFlags
+	var output, policy string
+	cmd := &cobra.Command{
+		Use:   "get IDENTIFIER --admin ADDRESS",
+		Short: "Print the counters of an identifier",
+		Long: `Print the counters of an identifier, under one policy or all policies, that have used units. An API key is hashed by the
+limiter, and printed as its hash.`,
+		Example: "  weir counters get acme --admin unix:/run/weir/admin.sock\n" +
+			"  weir counters get 203.0.113.7 --policy shop/public-ip --admin unix:/run/weir/admin.sock",
+		Args: oneIdentifier,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			query := url.Values{"identifier": args, "policy": {policy}}
+			return listCounters(cmd.Context(), &endpoint, query, output, streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()})
+		},
+	}
+	endpoint.add(cmd.Flags())
+	addOutput(cmd, &output)
+	cmd.Flags().StringVar(&policy, "policy", "", "policy, as namespace/name or cluster/name; empty reads the counters of all policies")
+	return cmd
+}
+
+func countersListCommand() *cobra.Command {
+	var endpoint adminClientFlags
+	var q admin.CounterQuery
+	var output string
+	cmd := &cobra.Command{
+		Use:   "list --policy POLICY --admin ADDRESS",
+		Short: "Print the counters of a policy",
+		Long: `Print a page of the counters of a policy, in no particular order. In Redis, the keys are found with SCAN, which checks all
+keys of the server: a page can be empty before the last one.`,
+		Example: "  weir counters list --policy shop/tenant-free --over --admin unix:/run/weir/admin.sock",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if q.Policy == "" {
+				return usageError(errors.New("--policy is required"))
+			}
+			query := url.Values{
+				"policy": {q.Policy}, "prefix": {q.Prefix}, "over": {strconv.FormatBool(q.Over)}, "limit": {strconv.Itoa(q.Limit)}, "continue": {q.Continue},
+			}
+			return listCounters(cmd.Context(), &endpoint, query, output, streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()})
+		},
+	}
+	flags := cmd.Flags()
+	endpoint.add(flags)
+	addOutput(cmd, &output)
+	flags.StringVar(&q.Policy, "policy", "", "policy, as namespace/name or cluster/name; required")
+	flags.StringVar(&q.Prefix, "identifier-prefix", "", "only identifiers that begin with this text")
+	flags.BoolVar(&q.Over, "over", false, "only counters without remaining units")
+	flags.IntVar(&q.Limit, "limit", 100, "number of counters from which on a page ends, 1 to 1000")
+	flags.StringVar(&q.Continue, "continue", "", "print the page that begins where the previous page ended")
+	return cmd
+}
+
+func listCounters(ctx context.Context, endpoint *adminClientFlags, query url.Values, output string, s streams) error {
+	if err := validateOutput(output); err != nil {
+		return err
+	}
+	if err := endpoint.validate(); err != nil {
+		return err
+	}
+	var list admin.CounterList
+	if err := endpoint.call(ctx, http.MethodGet, "/admin/v1/counters?"+query.Encode(), nil, &list); err != nil {
+		return err
+	}
+	if printed, err := explain.PrintObject(s.out, output, &list); printed || err != nil {
+		return err
+	}
+	if list.Continue != "" {
+		defer fmt.Fprintf(s.err, "more counters: --continue %s\n", list.Continue)
+	}
+	return explain.PrintCounters(s.out, output == explain.Wide, list.Counters)
+}
+
+func countersResetCommand() *cobra.Command {
+	var endpoint adminClientFlags
+	var request admin.ResetRequest
+	var output string
+	var others []string
+	cmd := &cobra.Command{
+		Use:   "reset IDENTIFIER (--policy POLICY | --all-policies) --reason REASON --admin ADDRESS",
+		Short: "Give an identifier its budget back",
+		Long: `Reset the counters of an identifier: all units are available again. Print the counters as they were before.
+
+With counters in Redis, all processes that share them forget their known denials of the identifier within a second. While
+Redis is unavailable, each process decides on its own share: name the other processes with --also. Each process resets the
+counters in Redis when it is available again, before it reports what it has admitted meanwhile.
+
+Each process logs the reset with the name of the caller and the reason. Without --dry-run, the command does not ask.`,
+		Example: "  weir counters reset acme --policy shop/tenant-free --reason 'INC-1234: import ran twice' --admin unix:/run/weir/admin.sock",
+		Args:    oneIdentifier,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request.Identifier = args[0]
+			return resetCounters(cmd.Context(), &endpoint, others, &request, output, streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()})
+		},
+	}
+	flags := cmd.Flags()
+	endpoint.add(flags)
+	addOutput(cmd, &output)
+	flags.StringVar(&request.Policy, "policy", "", "policy, as namespace/name or cluster/name")
+	flags.BoolVar(&request.AllPolicies, "all-policies", false, "reset the counters of all policies")
+	flags.StringVar(&request.Reason, "reason", "", "reason, which the limiter logs; required")
+	flags.BoolVar(&request.DryRun, "dry-run", false, "print the counters, and reset nothing")
+	flags.StringArrayVar(&others, "also", nil, "admin endpoint of another process that shares the counters; can be repeated")
+	return cmd
+}
+
+func resetCounters(
+	ctx context.Context, endpoint *adminClientFlags, others []string, request *admin.ResetRequest, output string, s streams,
+) error {
+	if err := validateOutput(output); err != nil {
+		return err
+	}
+	if err := endpoint.validate(); err != nil {
+		return err
+	}
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	var result admin.ResetResult
+	if err := endpoint.call(ctx, http.MethodPost, "/admin/v1/counters/reset", body, &result); err != nil {
+		return err
+	}
+	for _, other := range others {
+		also := adminClientFlags{address: other, tokenFile: endpoint.tokenFile}
+		if err := also.call(ctx, http.MethodPost, "/admin/v1/counters/reset", body, &admin.ResetResult{}); err != nil {
+			return fmt.Errorf("reset at %s, but not at %s: %w", endpoint.address, other, err)
+		}
+	}
+	if printed, err := explain.PrintObject(s.out, output, &result); printed || err != nil {
+		return err
+	}
+	if err := explain.PrintCounters(s.out, output == explain.Wide, result.Counters); err != nil {
+		return err
+	}
+	done := "reset"
+	if result.DryRun {
+		done = "would be reset"
+	}
+	fmt.Fprintf(s.err, "%s %s\n", count(len(result.Counters), "counter with used units", "counters with used units"), done)
+	return nil
+}

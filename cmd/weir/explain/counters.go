@@ -1,0 +1,42 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/weir-dev/weir/limiter/admin"
+)
+
+// PrintCounters prints counters as a table.
+func PrintCounters(w io.Writer, wide bool, counters []admin.Counter) error {
+	columns := []string{"POLICY", "IDENTIFIER", "ENDPOINT", "TIER", "LIMIT", "USED", "REMAINING", "RESET", "SOURCE"}
+	if wide {
+		columns = append(columns, "ALGORITHM", "KEY")
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, strings.Join(columns, "\t"))
+	for i := range counters {
+		c := &counters[i]
+		source := "store"
+		if c.Local {
+			source = "local share"
+		}
+		cells := []string{
+			c.Policy, printable(c.Identifier), printable(c.Endpoint), c.Tier, fmt.Sprintf("%d per %s", c.Limit, c.Window),
+			strconv.FormatInt(c.Used, 10), strconv.FormatInt(c.Remaining, 10), ms(c.ResetAfterMs).String(), source,
+		}
+		if wide {
+			cells = append(cells, string(c.Algorithm), c.Key)
+		}
+		for j, cell := range cells {
+			if cell == "" {
+				cells[j] = "-"
+			}
+		}
+		fmt.Fprintln(table, strings.Join(cells, "\t"))
+	}
+	return table.Flush()
+}

@@ -1,0 +1,102 @@
+package admin
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// Scanner lists the keys of counters. Both stores implement it.
+type Scanner interface {
+	Scan(ctx context.Context, keys limiter.KeyRange, cursor string, n int) (found []string, next string, err error)
+}
+
+// Counters reads and resets the counters of an engine.
+type Counters struct {
+	Engine  *engine.Engine
+	Scanner Scanner
+	Log     *slog.Logger
+}
+
+// CounterList is a page of counters.
+type CounterList struct {
+	Counters []Counter `json:"counters"`
+	// Continue selects the next page; "" after the last one. A page can be empty before the last one.
+	Continue string `json:"continue,omitempty"`
+}
+
+// Counter is one counter.
+type Counter struct {
+	Policy string `json:"policy"`
+	// Identifier as it is counted: API keys are hashed, and so are identifiers that are too long for a key. "-" counts requests without an
+	// identifier, "?" those whose identifier cannot be read, and "%overflow" those of identifiers over the bound.
+	Identifier string            `json:"identifier"`
+	Endpoint   string            `json:"endpoint,omitempty"`
+	Key        string            `json:"key"`
+	Tier       string            `json:"tier,omitempty"`
+	Algorithm  limiter.Algorithm `json:"algorithm"`
+	Limit      int64             `json:"limit"`
+	Window     string            `json:"window"`
+	// Used and Remaining are units. A tier that depends on other parts of a request can have another limit.
+	Used         int64 `json:"used"`
+	Remaining    int64 `json:"remaining"`
+	ResetAfterMs int64 `json:"resetAfterMs"`
+	// Over is true if no unit remains.
+	Over bool `json:"over"`
+	// Local is true if Redis is unavailable: the units are then those of this replica's share.
+	Local bool `json:"local,omitempty"`
+}
+
+// found is a key with what it counts.
+type found struct {
+	rule                      *rules.Compiled
+	key, identifier, endpoint string
+}
+
+// read reads the counters at keys. It leaves out those on which nothing counts any more.
+func (c *Counters) read(ctx context.Context, keys []found) ([]Counter, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	charges := make([]limiter.Charge, len(keys))
+	for i, k := range keys {
+		limit, _, _ := k.rule.LimitOf(k.identifier)
+		if !isBucket(limit) { // the units of a window are the same under each limit, and more of them are visible under a larger one
+			limit = k.rule.LargestLimit()
+		}
+		charges[i] = limiter.Charge{Key: k.key, Limit: limit}
+	}
+	decisions, err := c.Engine.Peek(ctx, charges)
+	if err != nil {
+		return nil, err
+	}
+	var counters []Counter
+	for i, d := range decisions {
+		used := charges[i].Limit.Capacity() - d.Remaining
+		if used <= 0 || d.Origin == limiter.Undecided {
+			continue
+		}
+		counters = append(counters, newCounter(&keys[i], used, d))
+	}
+	return counters, nil
+}
+
+func newCounter(k *found, used int64, d limiter.Decision) Counter {
+	limit, tier, unlimited := k.rule.LimitOf(k.identifier)
+	if unlimited {
+		limit = k.rule.Limit
+	}
+	remaining := max(0, limit.Capacity()-used)
+	return Counter{
+		Policy: k.rule.Policy, Identifier: k.identifier, Endpoint: k.endpoint, Key: k.key, Tier: tier, Algorithm: limit.Algorithm(),
+		Limit: limit.Units(), Window: limit.Window().String(), Used: used, Remaining: remaining, ResetAfterMs: milliseconds(d.ResetAfter),
+		Over: remaining == 0 && !unlimited, Local: d.Origin == limiter.OriginLocal,
+	}
+}
+
+func isBucket(limit limiter.Limit) bool {
+	return limit.Algorithm() == limiter.TokenBucket || limit.Algorithm() == limiter.LeakyBucket
+}

@@ -1,0 +1,276 @@
+package admin_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// store is one of the two stores.
+type store interface {
+	limiter.Store
+	admin.Scanner
+}
+
+// onEachStore runs test with counters in memory and in Redis.
+func onEachStore(t *testing.T, test func(t *testing.T, s store)) {
+	t.Run("memory", func(t *testing.T) { test(t, memstore.New(time.Now)) })
+	t.Run("Redis", func(t *testing.T) {
+		options, err := redisclient.ParseURL(fixture.Redis(t).URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		options.Timeout = 10 * time.Second
+		client, err := redisclient.New(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = client.Close() })
+		test(t, redisstore.NewStore(client, 10*time.Second))
+	})
+}
+
+type limiterWithCounters struct {
+	*admin.Counters
+
+	log bytes.Buffer
+	key *limiter.HashKey
+}
+
+func newCounters(t *testing.T, s store, list ...rules.Rule) *limiterWithCounters {
+	t.Helper()
+	l := &limiterWithCounters{key: limiter.RandomHashKey()}
+	set := rules.Set{Rules: list, HashKey: l.key.ID()}
+	x, err := rules.NewIndex(set, "sha256:1", "weir:", rules.WithHashKey(l.key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engine.New(s, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()), engine.RememberDenials(100, time.Now))
+	e.Swap(x)
+	l.Counters = &admin.Counters{Engine: e, Scanner: s, Log: slog.New(slog.NewTextHandler(&l.log, nil))}
+	return l
+}
+
+// spend sends n requests of a tenant and returns how many are allowed.
+func (l *limiterWithCounters) spend(t *testing.T, n int, tenant, path string) (allowed int) {
+	t.Helper()
+	for range n {
+		headers := map[string]string{"x-tenant-id": tenant}
+		if tenant == "" {
+			headers = nil
+		}
+		a, err := l.Engine.Check(t.Context(), &engine.Check{Cost: 1, Request: rules.Request{Domain: "shop", Path: path, Headers: headers}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Allowed {
+			allowed++
+		}
+	}
+	return allowed
+}
+
+// all lists all pages.
+func (l *limiterWithCounters) all(t *testing.T, q admin.CounterQuery) (lines []string) {
+	t.Helper()
+	for {
+		page, bad := l.List(t.Context(), q)
+		if bad != nil {
+			t.Fatalf("%+v", bad)
+		}
+		for _, c := range page.Counters {
+			lines = append(lines, fmt.Sprintf("%s %s%s %d/%d %v", c.Policy, c.Identifier, c.Endpoint, c.Used, c.Remaining, c.Over))
+		}
+		if q.Continue = page.Continue; q.Continue == "" {
+			slices.Sort(lines)
+			return lines
+		}
+	}
+}
+
+func longRule(policy string, algorithm limiter.Algorithm) rules.Rule {
+	r := rule(policy)
+	r.Algorithm, r.Units, r.WindowSeconds = algorithm, 3, 86400*20
+	if algorithm == limiter.LeakyBucket {
+		r.Burst = 2 // and the unit that leaves the queue
+	}
+	return r
+}
+
+func TestCounters_AllAlgorithms(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store) {
+		for _, algorithm := range []limiter.Algorithm{
+			limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
+		} {
+			policy := "shop/" + strings.ToLower(string(algorithm))
+			l := newCounters(t, s, longRule(policy, algorithm))
+			l.spend(t, 4, "acme", "/")
+			l.spend(t, 1, "other", "/")
+			want := []string{policy + " acme 3/0 true", policy + " other 1/2 false"}
+			if got := l.all(t, admin.CounterQuery{Policy: policy}); !slices.Equal(got, want) {
+				t.Errorf("%s: %q, want %q", algorithm, got, want)
+			}
+			if got := l.all(t, admin.CounterQuery{Policy: policy, Over: true}); !slices.Equal(got, want[:1]) {
+				t.Errorf("%s over: %q", algorithm, got)
+			}
+			for _, dryRun := range []bool{true, false} {
+				result, bad := l.Reset(t.Context(), &admin.ResetRequest{Policy: policy, Identifier: "acme", Reason: "test", DryRun: dryRun})
+				if bad != nil || len(result.Counters) != 1 || result.Counters[0].Used != 3 {
+					t.Fatalf("%s: %+v %+v", algorithm, result, bad)
+				}
+				if allowed := l.spend(t, 4, "acme", "/"); allowed != map[bool]int{true: 0, false: 3}[dryRun] {
+					t.Errorf("%s: %d requests after a reset, dry run %v", algorithm, allowed, dryRun)
+				}
+			}
+		}
+	})
+}
+
+func TestCounters_FindIdentifiersAndEndpoints(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store) {
+		perPath, tiered := longRule("shop/a-paths", limiter.FixedWindow), longRule("shop/b-tiers", limiter.FixedWindow)
+		perPath.PerEndpoint = true
+		tiered.Tiers = []rules.Tier{
+			{Name: "gold", When: rules.When{Identifiers: []string{"acme"}}, Units: 10},
+			{Name: "plan", When: rules.When{Header: &rules.HeaderMatch{Type: rules.HeaderPresent, Name: "x-plan"}}, Units: 50},
+		}
+		l := newCounters(t, s, perPath, tiered)
+		l.spend(t, 1, "acme", "/x:1")
+		l.spend(t, 1, "acme", "/y")
+		l.spend(t, 1, "ac[me", "/y")
+		l.spend(t, 1, "b*", "/y")
+		l.spend(t, 1, "", "/y")
+		for _, test := range []struct {
+			q    admin.CounterQuery
+			want []string
+		}{
+			{admin.CounterQuery{Identifier: "acme"}, []string{"shop/a-paths acme/x:1 1/2 false", "shop/a-paths acme/y 1/2 false", "shop/b-tiers acme 2/8 false"}},
+			{admin.CounterQuery{Identifier: "acme", Policy: "shop/b-tiers"}, []string{"shop/b-tiers acme 2/8 false"}},
+			{admin.CounterQuery{Identifier: "-", Policy: "shop/b-tiers"}, []string{"shop/b-tiers - 1/2 false"}},
+			{admin.CounterQuery{Identifier: "unseen"}, nil},
+			{admin.CounterQuery{Prefix: "ac", Policy: "shop/b-tiers"}, []string{"shop/b-tiers ac[me 1/2 false", "shop/b-tiers acme 2/8 false"}},
+			{admin.CounterQuery{Prefix: "b*", Policy: "shop/b-tiers"}, []string{"shop/b-tiers b* 1/2 false"}},
+			{admin.CounterQuery{Prefix: "*", Policy: "shop/b-tiers"}, nil},
+		} {
+			if got := l.all(t, test.q); !slices.Equal(got, test.want) {
+				t.Errorf("%+v: %q, want %q", test.q, got, test.want)
+			}
+		}
+		result, bad := l.Reset(t.Context(), &admin.ResetRequest{AllPolicies: true, Identifier: "acme", Reason: "test"})
+		if bad != nil || len(result.Counters) != 3 || len(l.all(t, admin.CounterQuery{Identifier: "acme"})) != 0 {
+			t.Errorf("%+v %+v", result, bad)
+		}
+		if got := l.all(t, admin.CounterQuery{Policy: "shop/b-tiers"}); len(got) != 3 {
+			t.Errorf("a reset of one identifier leaves %q", got)
+		}
+	})
+}
+
+func TestCounters_PagesListEachCounter(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store) {
+		l := newCounters(t, s, longRule("shop/a", limiter.FixedWindow))
+		const n = 3000
+		for i := range n {
+			l.spend(t, 1, fmt.Sprintf("t%d", i), "/")
+		}
+		pages, seen, q := 0, map[string]bool{}, admin.CounterQuery{Policy: "shop/a", Limit: 1}
+		for {
+			page, bad := l.List(t.Context(), q)
+			if bad != nil {
+				t.Fatalf("%+v", bad)
+			}
+			for _, c := range page.Counters {
+				seen[c.Identifier] = true
+			}
+			pages++
+			if q.Continue = page.Continue; q.Continue == "" {
+				break
+			}
+		}
+		if len(seen) != n || pages < 2 {
+			t.Errorf("%d of %d counters on %d pages", len(seen), n, pages)
+		}
+	})
+}
+
+func TestCounters_KeepSecretsHashed(t *testing.T) {
+	r := longRule("shop/key", limiter.FixedWindow)
+	r.Identifier.Secret = true
+	l := newCounters(t, memstore.New(time.Now), r)
+	l.spend(t, 1, "s3cret", "/")
+	hash := l.key.Hash("s3cret")
+	for _, given := range []string{"s3cret", hash} {
+		if got := l.all(t, admin.CounterQuery{Identifier: given}); !slices.Equal(got, []string{"shop/key " + hash + " 1/2 false"}) {
+			t.Errorf("%s: %q", given, got)
+		}
+	}
+	if _, bad := l.Reset(t.Context(), &admin.ResetRequest{AllPolicies: true, Identifier: "s3cret", Reason: "x"}); bad != nil {
+		t.Fatal(bad)
+	}
+	if log := l.log.String(); strings.Contains(log, "s3cret") || !strings.Contains(log, hash) {
+		t.Errorf("log: %s", log)
+	}
+}
+
+func TestCounters_FindAddressesInAnySpelling(t *testing.T) {
+	r := longRule("shop/ip", limiter.FixedWindow)
+	r.Identifier = rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id", Address: true}
+	l := newCounters(t, memstore.New(time.Now), r)
+	l.spend(t, 1, "2001:db8::7", "/")
+	for _, given := range []string{"2001:DB8:0::1", "2001:db8::/64"} {
+		if got := l.all(t, admin.CounterQuery{Identifier: given}); !slices.Equal(got, []string{"shop/ip 2001:db8::/64 1/2 false"}) {
+			t.Errorf("%s: %q", given, got)
+		}
+	}
+	if got := l.all(t, admin.CounterQuery{Identifier: "acme"}); got != nil {
+		t.Errorf("what is no address has the counters %q", got)
+	}
+}
+
+func TestHandler_ReadsAndResetsCounters(t *testing.T) {
+	e := newEndpoint(t)
+	for _, test := range []struct {
+		method, path, body string
+		status             int
+		want               string
+	}{
+		{http.MethodGet, "/admin/v1/counters?policy=shop/a", "", 200, `{"counters":[]}`},
+		{http.MethodGet, "/admin/v1/counters", "", 400, `"field":"policy"`},
+		{http.MethodGet, "/admin/v1/counters?policy=shop/none", "", 404, "is not enforced by this limiter"},
+		{http.MethodGet, "/admin/v1/counters?policy=shop/a&limit=many", "", 400, "limit must be from 1 to 1000"},
+		{http.MethodGet, "/admin/v1/counters?policy=shop/a&limit=1001", "", 400, "limit must be from 1 to 1000"},
+		{http.MethodGet, "/admin/v1/counters?policy=shop/a&identifier=a&prefix=a", "", 400, "exclude each other"},
+		{http.MethodGet, "/admin/v1/counters?policy=shop/a&continue=x", "", 503, "invalid cursor"},
+		{http.MethodPost, "/admin/v1/counters/reset", `{"policy":"shop/a","identifier":"acme"}`, 400, `"field":"reason"`},
+		{http.MethodPost, "/admin/v1/counters/reset", `{"policy":"shop/a","identifier":"acme","reason":" "}`, 400, `"field":"reason"`},
+		{http.MethodPost, "/admin/v1/counters/reset", `{"identifier":"acme","reason":"x"}`, 400, `"field":"policy"`},
+		{http.MethodPost, "/admin/v1/counters/reset", `{"policy":"shop/a","allPolicies":true,"identifier":"acme","reason":"x"}`, 400, `"field":"policy"`},
+		{http.MethodPost, "/admin/v1/counters/reset", `{"policy":"shop/a","reason":"x"}`, 400, `"field":"identifier"`},
+		{http.MethodPost, "/admin/v1/counters/reset", `{"policy":"shop/a","identifier":"acme","reason":"x","dryrum":true}`, 400, "dryrum"},
+		{http.MethodPost, "/admin/v1/counters/reset", `{"policy":"shop/a","identifier":"acme","reason":"INC-1"}`, 200, `{"counters":[]}`},
+	} {
+		w := call(t, e, test.method, test.path, test.body)
+		if w.Code != test.status || !strings.Contains(w.Body.String(), test.want) {
+			t.Errorf("%s %s %s: %d %s", test.method, test.path, test.body, w.Code, w.Body)
+		}
+	}
+	if log := e.log.String(); strings.Count(log, "counter reset") != 1 || !strings.Contains(log, "caller=tester reason=INC-1") {
+		t.Errorf("log: %s", log)
+	}
+}

@@ -1,0 +1,169 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// CounterQuery selects counters.
+type CounterQuery struct {
+	// Policy whose counters are read. With an identifier it can be empty: all policies.
+	Policy string
+	// Identifier, or the beginning of identifiers as they are counted. Not both.
+	Identifier, Prefix string
+	// Over leaves out counters with units that remain.
+	Over bool
+	// Limit is the number of counters of a page, 1 … 1000; 0 means 100.
+	Limit int
+	// Continue is that of the previous page.
+	Continue string
+}
+
+const (
+	defaultPage, maxPage = 100, 1000 // counters
+	// scanStep is the number of keys that one call of the store checks.
+	scanStep = 1000
+	// pageTime bounds the time that one page takes, if few of the keys are those of the policy.
+	pageTime = time.Second
+	// peekStep is the number of counters that one call of the store reads.
+	peekStep = 100
+)
+
+// List returns a page of counters.
+func (c *Counters) List(ctx context.Context, q CounterQuery) (CounterList, *reply.Problem) {
+	if q.Limit == 0 {
+		q.Limit = defaultPage
+	}
+	switch {
+	case q.Limit < 1 || q.Limit > maxPage:
+		return CounterList{}, reply.NewProblem(http.StatusBadRequest, "limit", fmt.Sprintf("limit must be from 1 to %d", maxPage))
+	case q.Identifier != "" && q.Prefix != "":
+		return CounterList{}, reply.NewProblem(http.StatusBadRequest, "prefix", "identifier and prefix exclude each other")
+	case q.Policy == "" && q.Identifier == "":
+		return CounterList{}, reply.NewProblem(http.StatusBadRequest, "policy", "policy is required without an identifier")
+	}
+	selected, bad := c.rules(q.Policy)
+	if bad != nil {
+		return CounterList{}, bad
+	}
+	list, err := c.list(ctx, selected, q)
+	if err != nil {
+		return CounterList{}, unavailable(err)
+	}
+	if list.Counters == nil {
+		list.Counters = []Counter{}
+	}
+	if q.Over {
+		list.Counters = slices.DeleteFunc(list.Counters, func(c Counter) bool { return !c.Over })
+	}
+	return list, nil
+}
+
+func unavailable(err error) *reply.Problem {
+	return reply.NewProblem(http.StatusServiceUnavailable, "", "the counters cannot be read: "+err.Error())
+}
+
+// rules returns the rule of a policy, or all rules.
+func (c *Counters) rules(policy string) (selected []*rules.Compiled, bad *reply.Problem) {
+	index := c.Engine.Index()
+	if index == nil {
+		return nil, reply.NewProblem(http.StatusServiceUnavailable, "", "no rules are loaded yet")
+	}
+	for rule := range index.Rules() {
+		if policy == "" || rule.Policy == policy {
+			selected = append(selected, rule)
+		}
+	}
+	if policy != "" && len(selected) == 0 {
+		return nil, reply.NewProblem(http.StatusNotFound, "policy",
+			fmt.Sprintf("policy %s is not enforced by this limiter; the form is namespace/name, or cluster/name for a ClusterRateLimitPolicy", quote(policy)))
+	}
+	return selected, nil
+}
+
+func (c *Counters) list(ctx context.Context, selected []*rules.Compiled, q CounterQuery) (CounterList, error) {
+	if q.Identifier == "" {
+		return c.scan(ctx, selected[0], q)
+	}
+	keys, err := c.keysOf(ctx, selected, q.Identifier)
+	if err != nil {
+		return CounterList{}, err
+	}
+	counters, err := c.readAll(ctx, keys)
+	return CounterList{Counters: counters}, err
+}
+
+// scan returns a page of the counters of one policy.
+func (c *Counters) scan(ctx context.Context, rule *rules.Compiled, q CounterQuery) (CounterList, error) {
+	page, until := CounterList{Continue: q.Continue}, time.Now().Add(pageTime)
+	seen := map[string]bool{} // SCAN can return a key twice
+	for {
+		keys, next, err := c.Scanner.Scan(ctx, rule.Keys.All(q.Prefix), page.Continue, scanStep)
+		if err != nil {
+			return CounterList{}, err
+		}
+		var parts []found
+		for _, key := range keys {
+			if identifier, endpoint, ok := rule.Keys.Parse(key); ok && !seen[key] {
+				seen[key] = true
+				parts = append(parts, found{rule, key, identifier, endpoint})
+			}
+		}
+		counters, err := c.readAll(ctx, parts)
+		if err != nil {
+			return CounterList{}, err
+		}
+		page.Counters, page.Continue = append(page.Counters, counters...), next
+		if next == "" || len(page.Counters) >= q.Limit || time.Now().After(until) {
+			return page, nil
+		}
+	}
+}
+
+// keysOf returns the keys of the counters of an identifier. Those of a policy that counts endpoints separately are found by a scan.
+func (c *Counters) keysOf(ctx context.Context, selected []*rules.Compiled, identifier string) ([]found, error) {
+	var keys []found
+	for _, rule := range selected {
+		for _, counted := range rule.CountedAs(identifier) {
+			if !rule.PerEndpoint {
+				keys = append(keys, found{rule, rule.Keys.Literal(counted), counted, ""})
+				continue
+			}
+			of, cursor, seen := rule.Keys.Of(counted), "", map[string]bool{}
+			for {
+				list, next, err := c.Scanner.Scan(ctx, of, cursor, scanStep)
+				if err != nil {
+					return nil, err
+				}
+				for _, key := range list {
+					if _, endpoint, ok := rule.Keys.Parse(key); ok && !seen[key] {
+						seen[key] = true
+						keys = append(keys, found{rule, key, counted, endpoint})
+					}
+				}
+				if cursor = next; cursor == "" {
+					break
+				}
+			}
+		}
+	}
+	return keys, nil
+}
+
+func (c *Counters) readAll(ctx context.Context, keys []found) ([]Counter, error) {
+	var all []Counter
+	for part := range slices.Chunk(keys, peekStep) {
+		counters, err := c.read(ctx, part)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, counters...)
+	}
+	return all, nil
+}

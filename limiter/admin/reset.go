@@ -1,0 +1,88 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/weir-dev/weir/limiter/reply"
+)
+
+// ResetRequest gives the counters of an identifier their full limits back.
+type ResetRequest struct {
+	// Policy whose counters are reset. If AllPolicies is true it is empty: those of all policies.
+	Policy      string `json:"policy,omitempty"`
+	AllPolicies bool   `json:"allPolicies,omitempty"`
+	Identifier  string `json:"identifier"`
+	// Reason is logged with the name of the caller.
+	Reason string `json:"reason"`
+	// DryRun changes nothing.
+	DryRun bool `json:"dryRun,omitempty"`
+}
+
+// ResetResult reports the counters that were reset, as they were before.
+type ResetResult struct {
+	Counters []Counter `json:"counters"`
+	DryRun   bool      `json:"dryRun,omitempty"`
+}
+
+// maxReason is the length of the longest reason, in bytes.
+const maxReason = 1000
+
+func (r *ResetRequest) validate() *reply.Problem {
+	bad := func(field, why string) *reply.Problem {
+		return reply.NewProblem(http.StatusBadRequest, field, field+" "+why)
+	}
+	switch {
+	case r.Identifier == "":
+		return bad("identifier", "is required")
+	case (r.Policy == "") != r.AllPolicies:
+		return bad("policy", "is required, unless allPolicies is true")
+	case strings.TrimSpace(r.Reason) == "":
+		return bad("reason", "is required: it is logged with the name of the caller")
+	case len(r.Reason) > maxReason:
+		return bad("reason", "is too long")
+	default:
+		return nil
+	}
+}
+
+// Reset resets counters, and logs who did it and why.
+func (c *Counters) Reset(ctx context.Context, r *ResetRequest) (ResetResult, *reply.Problem) {
+	if bad := r.validate(); bad != nil {
+		return ResetResult{}, bad
+	}
+	selected, bad := c.rules(r.Policy)
+	if bad != nil {
+		return ResetResult{}, bad
+	}
+	keys, err := c.keysOf(ctx, selected, r.Identifier)
+	if err != nil {
+		return ResetResult{}, unavailable(err)
+	}
+	before, err := c.readAll(ctx, keys)
+	if err != nil {
+		return ResetResult{}, unavailable(err)
+	}
+	result := ResetResult{Counters: append([]Counter{}, before...), DryRun: r.DryRun}
+	if r.DryRun || len(keys) == 0 {
+		return result, nil
+	}
+	names := make([]string, len(keys)) // also those without units: a replica can remember a denial
+	for i := range keys {
+		names[i] = keys[i].key
+	}
+	err = c.Engine.Reset(ctx, names)
+	for i := range before {
+		b := &before[i]
+		c.Log.Warn("counter reset", "policy", b.Policy, "identifier", b.Identifier, "endpoint", b.Endpoint, "used", b.Used,
+			"caller", Caller(ctx), "reason", r.Reason, "error", err)
+	}
+	if len(before) == 0 {
+		c.Log.Warn("counter reset", "policy", r.Policy, "identifier", keys[0].identifier, "used", 0, "caller", Caller(ctx), "reason", r.Reason, "error", err)
+	}
+	if err != nil {
+		return ResetResult{}, reply.NewProblem(http.StatusServiceUnavailable, "", "the counters may not be reset: "+err.Error())
+	}
+	return result, nil
+}
