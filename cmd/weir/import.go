@@ -61,15 +61,16 @@ func importSources() []importSource {
 			name: "envoy-gateway", short: "Convert the global rate limits of Envoy Gateway's BackendTrafficPolicies",
 			long: `Convert the global rate limits of Envoy Gateway's BackendTrafficPolicies to policies for ext_authz.
 
-Each rule becomes a policy in the namespace of the BackendTrafficPolicy, for each target. It matches the requests whose context
-extension "target" names the target, such as HTTPRoute/shop. docs/how-to/migrate-from-envoy-gateway.md shows the SecurityPolicy.`,
+Each rule becomes a policy in the namespace of the BackendTrafficPolicy, for each target. It matches the requests that have
+the descriptor entry "target" with the name of the target, such as HTTPRoute/shop. docs/how-to/migrate-from-envoy-gateway.md shows the SecurityPolicy.`,
 			example: "  kubectl get backendtrafficpolicies -A -o yaml | weir import envoy-gateway -", convert: from(objects.EnvoyGateway),
 		},
 		{
 			name: "kuadrant", short: "Convert RateLimitPolicies of Kuadrant",
 			long: `Convert RateLimitPolicies of Kuadrant (kuadrant.io) to policies for ext_authz.
 
-Each rate becomes a policy, which matches the requests whose context extension "target" names the target, such as HTTPRoute/shop.`,
+Each rate becomes a policy, which matches the requests that have the descriptor entry "target" with the name of the target, such as
+HTTPRoute/shop.`,
 			example: "  kubectl get ratelimitpolicies.kuadrant.io -A -o yaml | weir import kuadrant -", convert: from(objects.Kuadrant),
 		},
 		{

@@ -56,8 +56,8 @@ spec:
   limit: 5
   match:
     http:
-      expression: request.descriptors[0].exists(e, e.key == "target" && e.value in
-        ["HTTPRoute/toys"])
+      expression: request.descriptors.exists(d, d.exists(e, e.key == "target" && e.value
+        in ["HTTPRoute/toys"]))
   window: 10s
 `
 

@@ -13,14 +13,8 @@ func TestEnvoy_WithoutADomainUsesTheDefault(t *testing.T) {
 	const header = "x-tenant-id"
 	config := func(t *testing.T, p places) string {
 		t.Helper()
-		text := documentedConfig(t, p)
-		begin := strings.Index(text, "              typed_per_filter_config:\n")
-		end := strings.Index(text, "              routes:\n")
-		if begin < 0 || end < begin {
-			t.Fatalf("no context extensions in\n%s", text)
-		}
 		// Without a decision, clients would see 503.
-		return replace(t, text[:begin]+text[end:], "failure_mode_allow: true", "failure_mode_allow: false")
+		return replace(t, withoutExtensions(t, p), "failure_mode_allow: true", "failure_mode_allow: false")
 	}
 	for name, test := range map[string]struct {
 		flags []string
@@ -42,5 +36,60 @@ func TestEnvoy_WithoutADomainUsesTheDefault(t *testing.T) {
 				t.Errorf("%d warnings", warned)
 			}
 		})
+	}
+}
+
+// withoutExtensions returns the documented configuration without context extensions.
+func withoutExtensions(t *testing.T, p places) string {
+	t.Helper()
+	text := documentedConfig(t, p)
+	begin := strings.Index(text, "              typed_per_filter_config:\n")
+	end := strings.Index(text, "              routes:\n")
+	if begin < 0 || end < begin {
+		t.Fatalf("no context extensions in\n%s", text)
+	}
+	return text[:begin] + text[end:]
+}
+
+// The metadata of the routes is what Envoy Gateway 1.8 writes with includeRouteMetadata. It names the domain and the target.
+func TestEnvoy_RouteMetadataNamesTheDomainAndTheTarget(t *testing.T) {
+	const policy = `
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: checkout, namespace: shop}
+spec: {axis: IP, limit: 2, window: 720h, algorithm: FixedWindow, match: {descriptors: [{key: target, value: HTTPRoute/checkout}]}}
+---
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: pay, namespace: shop}
+spec: {axis: IP, limit: 1, window: 720h, algorithm: FixedWindow, match: {descriptors: [{key: target, value: HTTPRoute/checkout/pay}]}}
+`
+	route := func(path, namespace, name, section string) string {
+		return `- match: {path: ` + path + `}
+                metadata: {filter_metadata: {envoy-gateway: {resources: [{kind: HTTPRoute, namespace: ` + namespace + `, name: ` + name + `, sectionName: ` + section + `}]}}}
+                route: {cluster: shop}
+              `
+	}
+	config := func(t *testing.T, p places) string {
+		t.Helper()
+		return replace(t, withoutExtensions(t, p),
+			"encode_raw_headers: true", "route_metadata_context_namespaces: [envoy-gateway]",
+			"- match: {path: /login}", route("/checkout", "shop", "checkout", `""`)+route("/pay", "shop", "checkout", "pay")+
+				route("/bank", "bank", "checkout", `""`)+"- match: {path: /login}")
+	}
+	w := newWorld(t, policy, config)
+	for _, request := range []struct{ path, want string }{
+		{"/pay", "OK"},
+		{"/pay", "Too Many Requests"},
+		{"/checkout", "OK"},
+		{"/checkout", "Too Many Requests"},
+		{"/checkout?resources=other", "Too Many Requests"},
+		{"/bank", "OK"},
+		{"/bank", "OK"},
+		{"/bank", "OK"},
+	} {
+		if got := w.statuses(t, 1, request.path, "envoy-gateway", "HTTPRoute/other", "target", "HTTPRoute/other"); got != request.want {
+			t.Errorf("%s: %s, want %s", request.path, got, request.want)
+		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
-// EnvoyGateway converts the global rate limits of BackendTrafficPolicies. Each policy matches the requests whose context extension "target"
+// EnvoyGateway converts the global rate limits of BackendTrafficPolicies. Each policy matches the requests whose descriptor entry "target"
 // names the target.
 func EnvoyGateway(files []policyfile.File) *importer.Result {
 	out := &importer.Result{}
@@ -48,7 +48,7 @@ type trafficPolicy struct {
 	limits  importer.Node // spec.rateLimit
 }
 
-// target is the value of the context extension "target", such as HTTPRoute/shop.
+// target is the value of the descriptor entry "target", such as HTTPRoute/shop.
 type target struct {
 	kind, name string
 }

@@ -21,13 +21,13 @@ type gatewayRule struct {
 	denied      bool // the limit is 0
 }
 
-// targeted returns a condition for the requests whose context extension "target" names one of the targets, such as HTTPRoute/shop.
+// targeted returns a condition for the requests whose descriptor entry "target" names one of the targets, such as HTTPRoute/shop.
 func targeted(names []string) string {
 	var quoted []string
 	for _, name := range names {
 		quoted = append(quoted, strconv.Quote(name))
 	}
-	return `request.descriptors[0].exists(e, e.key == "target" && e.value in [` + strings.Join(quoted, ", ") + `])`
+	return `request.descriptors.exists(d, d.exists(e, e.key == "target" && e.value in [` + strings.Join(quoted, ", ") + `]))`
 }
 
 func (r *gatewayRule) forTargets(names []string) v1alpha1.RateLimitPolicySpec {

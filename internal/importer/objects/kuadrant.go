@@ -11,7 +11,7 @@ import (
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
-// Kuadrant converts RateLimitPolicies of Kuadrant. Each policy matches the requests whose context extension "target" names the target.
+// Kuadrant converts RateLimitPolicies of Kuadrant. Each policy matches the requests whose descriptor entry "target" names the target.
 func Kuadrant(files []policyfile.File) *importer.Result {
 	out := &importer.Result{}
 	for _, o := range importer.Objects(files, out, "kuadrant.io", "RateLimitPolicy") {

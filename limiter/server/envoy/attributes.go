@@ -24,8 +24,9 @@ const (
 
 // parseAttributes returns the check for an authorization request. The error has the code INVALID_ARGUMENT and names the field.
 func (d *authEndpoint) parseAttributes(a *authv3.AttributeContext) (engine.Check, error) {
-	domain := d.domain(a.GetContextExtensions())
-	descriptors := extensionDescriptor(a.GetContextExtensions())
+	route := routeOf(a)
+	domain := d.domain(a.GetContextExtensions(), route)
+	descriptors := descriptorsOf(a.GetContextExtensions(), route, domain)
 	switch {
 	case len(domain) > maxDomain:
 		return engine.Check{}, invalid("the domain in attributes.context_extensions is longer than %d bytes", maxDomain)
@@ -53,15 +54,16 @@ func (d *authEndpoint) parseAttributes(a *authv3.AttributeContext) (engine.Check
 	}, nil
 }
 
-// domain returns the domain in the context extensions, or the default domain. Only these come from the configuration of a gateway or of
-// the limiter. Headers and the host come from the client, who could choose a domain without limits. Without both, the result is empty, and
-// only the policies for all domains apply: an error would deny every request of a gateway that cannot set context extensions.
-func (d *authEndpoint) domain(extensions map[string]string) string {
-	domain := cmp.Or(extensions[domainExtension], d.defaultDomain)
+// domain returns the domain in the context extensions, else the namespace of the route, else the default domain. Only these come from the
+// configuration of a gateway or of the limiter. Headers and the host come from the client, who could choose a domain without limits. Without
+// all three, the result is empty, and only the policies for all domains apply: an error would deny every request of a gateway that cannot set
+// context extensions.
+func (d *authEndpoint) domain(extensions map[string]string, r route) string {
+	domain := cmp.Or(extensions[domainExtension], r.namespace, d.defaultDomain)
 	if domain == "" {
 		d.noDomain.Do(func() {
-			d.log.Warn("requests over ext_authz have no domain, so that only the policies of all domains apply; set the context extension domain in the " +
-				"gateway, or a default with endpoints.grpc.defaultDomain of the Limiter or --grpc-default-domain")
+			d.log.Warn("requests over ext_authz have no domain, so that only the policies of all domains apply; in the gateway, set the context extension " +
+				"domain, or includeRouteMetadata of Envoy Gateway; or set a default with endpoints.grpc.defaultDomain of the Limiter or --grpc-default-domain")
 		})
 	}
 	return domain
