@@ -326,6 +326,21 @@ func TestRefundLocally_RefundsOnAnUnavailableCounterOnly(t *testing.T) {
 	}
 }
 
+// All units were spent before the outage and are refunded in it.
+func TestRefundLocally_RefundsAllUnitsThatTheStoreCounted(t *testing.T) {
+	w := newWorld()
+	a := debt(t, 5, 5)
+	a.Debt = false
+	w.spend(t, a)
+	w.remote.set(all, none)
+	if !w.RefundLocally(a) {
+		t.Fatal("the units are not refunded locally")
+	}
+	if d := w.spend(t, a); !d[0].Allowed {
+		t.Errorf("all units were refunded, and the next request is denied: %+v", d)
+	}
+}
+
 // The caller of a refund does not know when the units were spent.
 func TestRefundLocally_RefundsUnitsOfALogThatWereSpentEarlier(t *testing.T) {
 	w := newWorld()

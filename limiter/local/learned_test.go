@@ -244,6 +244,26 @@ func TestRefundLatest_RefundsLearnedUnits(t *testing.T) {
 	}
 }
 
+// A refund of all learned units leaves a counter with all units, which no decision of the store before it changes.
+func TestRefundLatest_RefundsAllLearnedUnits(t *testing.T) {
+	for _, algorithm := range allAlgorithms() {
+		for _, used := range []int64{1, 10} {
+			clock := newClock()
+			c := local.New(plenty, clock.Now)
+			l := limit(t, algorithm, 10, time.Minute)
+			if algorithm == limiter.LeakyBucket {
+				l, _ = l.WithBurst(9)
+			}
+			c.Learn(one("key", l, 1), decided(clock, l, used))
+			c.RefundLatest(one("key", l, used)[0])
+			left, stats := c.Peek(one("key", l, 0))[0].Remaining, c.Stats()
+			if left != 10 || stats.Held != 0 {
+				t.Errorf("%s: after a refund of all %d learned units, %d of 10 are left and %d counters are held, want 10 and 0", algorithm, used, left, stats.Held)
+			}
+		}
+	}
+}
+
 func BenchmarkLearn(b *testing.B) {
 	clock := newClock()
 	c := local.New(48<<20, time.Now)

@@ -74,6 +74,7 @@ func (c *Counters) keep(now limiter.Instant, key string, k *counter) {
 		c.dropExpired(now)
 	}
 	if k.state.Expires(k.limit) <= now {
+		c.learned.forget(c.hash(key)) // k can be a copy of a learned counter
 		c.drop(key)
 		return
 	}
