@@ -62,18 +62,36 @@ func (k *HashKey) Derive(purpose string) *HashKey {
 
 // Hash returns the text that replaces a secret: 128 bits of its HMAC-SHA-256 in hex.
 func (k *HashKey) Hash(secret string) string {
-	h, _ := k.hashes.Get().(*keyedHash)
-	if h == nil {
-		h = &keyedHash{mac: hmac.New(sha256.New, k.text)}
-	}
-	h.mac.Reset()
+	h := k.hasher()
 	h.in = append(h.in[:0], secret...)
-	h.mac.Write(h.in)
-	h.sum = h.mac.Sum(h.sum[:0])
 	var text [32]byte
-	hex.Encode(text[:], h.sum[:16])
+	hex.Encode(text[:], h.sumIn()[:16])
 	k.hashes.Put(h)
 	return string(text[:])
+}
+
+// hash64 returns 64 bits of the HMAC-SHA-256 of two texts, of which the first has no zero byte.
+func (k *HashKey) hash64(a, b string) (sum [8]byte) {
+	h := k.hasher()
+	h.in = append(append(append(h.in[:0], a...), 0), b...)
+	copy(sum[:], h.sumIn())
+	k.hashes.Put(h)
+	return sum
+}
+
+func (k *HashKey) hasher() *keyedHash {
+	if h, ok := k.hashes.Get().(*keyedHash); ok {
+		return h
+	}
+	return &keyedHash{mac: hmac.New(sha256.New, k.text)}
+}
+
+// sumIn returns the hash of h.in. It is valid until the next one.
+func (h *keyedHash) sumIn() []byte {
+	h.mac.Reset()
+	h.mac.Write(h.in)
+	h.sum = h.mac.Sum(h.sum[:0])
+	return h.sum
 }
 
 func (k *HashKey) sum(message string) []byte {

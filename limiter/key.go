@@ -29,6 +29,8 @@ type KeySpace struct {
 	head string // "weir:throttle:tenant:{"
 	body string // "}:shop/tenant-daily"
 	tail string // ":k3f9q2wz"
+	// hashKey hashes the identifiers of compact counters; nil for other counters.
+	hashKey *HashKey
 }
 
 // NewKeySpace returns the keys of one scope ("namespace/policy") on one axis. The tail is a hash of the window and the algorithm, so
@@ -59,6 +61,9 @@ func (k KeySpace) UnreadableKey(endpoint string) string { return k.key(Unreadabl
 func (k KeySpace) SharedKey(endpoint string) string { return k.key("%overflow", endpoint) }
 
 func (k KeySpace) key(tag, endpoint string) string {
+	if k.hashKey != nil {
+		return k.compactKey(tag, endpoint)
+	}
 	if endpoint == "" {
 		return k.head + tag + k.body + k.tail
 	}

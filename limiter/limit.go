@@ -22,6 +22,9 @@ const (
 	LeakyBucket Algorithm = "LeakyBucket"
 )
 
+// HasCompact reports whether the algorithm has compact counters, see [KeySpace.Compact].
+func (a Algorithm) HasCompact() bool { return a == FixedWindow || a == SlidingWindowCounter }
+
 // Bounds of a limit. Within them, every sum and every (scaled) product that the algorithms compute is exact in a float64, the number type
 // of Lua.
 const (

@@ -71,6 +71,7 @@ type RateLimitPolicyList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.lease) || !has(self.lease.maxAge) || !self.lease.maxAge.matches('^[0-9]{1,5}(ms|s)$') || size(self.window) < 2 || !self.window.matches('^([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?$') || duration(self.lease.maxAge) + duration(self.lease.maxAge) <= duration(self.window)",fieldPath=".lease.maxAge",message="maxAge must be at most half of the window; use a shorter maxAge or a longer window"
 // +kubebuilder:validation:XValidation:rule="self.overrun != 'Debt' || self.algorithm in ['FixedWindow', 'SlidingWindowCounter']",fieldPath=".overrun",message="overrun: Debt is valid only with algorithm FixedWindow or SlidingWindowCounter, whose counters can hold more units than the limit; use one of these algorithms or remove overrun"
 // +kubebuilder:validation:XValidation:rule="self.overrun != 'Debt' || self.consistency != 'Leased'",fieldPath=".overrun",message="overrun: Debt is invalid with consistency: Leased, because a replica cannot admit a debt from memory; remove overrun or consistency"
+// +kubebuilder:validation:XValidation:rule="self.storage != 'Compact' || self.algorithm in ['FixedWindow', 'SlidingWindowCounter']",fieldPath=".storage",message="storage must be Exact with this algorithm, because only the counts of a window are small enough; use Exact, or algorithm SlidingWindowCounter or FixedWindow"
 type RateLimitPolicySpec struct {
 	// axis selects which requests are counted together. For HTTP and gRPC requests: IP (client address), Tenant, User, APIKey, Endpoint
 	// (all requests to one endpoint) or Custom (the value of spec.identifier). For writes to the Kubernetes API: Tenant, User,
@@ -154,6 +155,13 @@ type RateLimitPolicySpec struct {
 	// lease bounds the units that replicas spend ahead. It is valid only with consistency: Leased.
 	// +optional
 	Lease *Lease `json:"lease,omitempty"`
+	// storage selects how Redis stores the counters. Exact: each counter has a key of its own, whose name contains the identifier.
+	// Compact: counters are entries in shared hashes, under 64-bit hashes of their identifiers. Many identifiers then take about a tenth
+	// of the memory, and identifiers with the same hash share a counter, which is improbable below a billion identifiers. Compact is valid
+	// only with algorithm FixedWindow or SlidingWindowCounter. An edit starts new counters. Defaults to Exact.
+	// +optional
+	// +kubebuilder:default=Exact
+	Storage Storage `json:"storage,omitempty"`
 }
 
 // Axis selects which requests are counted together.
@@ -246,6 +254,17 @@ const (
 	StoreFailureAllow StoreFailure = "Allow"
 	// StoreFailureDeny rejects requests with an error.
 	StoreFailureDeny StoreFailure = "Deny"
+)
+
+// Storage selects how Redis stores counters.
+// +kubebuilder:validation:Enum=Exact;Compact
+type Storage string
+
+const (
+	// StorageExact stores each counter under a key of its own.
+	StorageExact Storage = "Exact"
+	// StorageCompact stores counters in shared hashes, under hashes of their identifiers.
+	StorageCompact Storage = "Compact"
 )
 
 // RateLimitPolicyStatus is the observed state of a policy.

@@ -199,13 +199,46 @@ func TestServe_CountsAPIKeysUnderItsHashKey(t *testing.T) {
 	}
 }
 
+const compactPolicy = `
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: compact, namespace: shop}
+spec: {axis: User, limit: 6, window: 720h, storage: Compact}
+`
+
+// Redis is real, so the test reads what is in it: no identifier.
+func TestServe_SharesCompactCounters(t *testing.T) {
+	server := fixture.Redis(t, "--rdbcompression", "no")
+	dir := t.TempDir()
+	save(t, filepath.Join(dir, "compact.yaml"), compactPolicy)
+	start := func(key string) string {
+		counters := countersOf("weir:")
+		counters.hashKey = writeHashKey(t, key)
+		var stdout, log transcript
+		launch(t, func(ctx context.Context) error {
+			return runServe(ctx, serveFlags{policies: dir, redis: "redis://" + server.Addr(), counters: counters, sockets: anyPort}, &stdout, log.logger())
+		})
+		return find(t, &stdout, `(http://127\.0\.0\.1:\d+)/v1/check`)
+	}
+	a, b := start(strings.Repeat("a", 32)), start(strings.Repeat("a", 32))
+	for _, user := range []string{"alice-of-example", "bob-of-example"} {
+		if got := allowed(t, `{"domain":"shop","headers":{"x-user-id":"`+user+`"}}`, a, b); got != 6 {
+			t.Errorf("two processes admit %d requests of %s, want 6", got, user)
+		}
+	}
+	contents := contentsOf(t, server.Addr())
+	if !strings.Contains(contents, ":shop/compact:") || strings.Contains(contents, "example") {
+		t.Errorf("want counters of the policy without identifiers in Redis:\n%q", contents)
+	}
+}
+
 func TestHashKey_ErrorsNameTheFlagAndTheReason(t *testing.T) {
 	dir := t.TempDir()
 	save(t, filepath.Join(dir, "keys.yaml"), keysPolicy)
 	redisURL := "redis://" + fixture.Redis(t).Addr()
 	short := writeHashKey(t, "too short")
 	for name, test := range map[string]struct{ redis, file, want string }{
-		"no key for API keys in Redis": {redisURL, "", "rule shop/keys counts by a secret, and there is no hash key: set --hash-key"},
+		"no key for API keys in Redis": {redisURL, "", "rule shop/keys hashes identifiers, and there is no hash key: set --hash-key"},
 		"a missing file":               {redisURL, dir + "/none", "--hash-key: open " + dir + "/none: no such file or directory"},
 		"an unreadable file":           {"", dir, "--hash-key: read " + dir + ": is a directory"},
 		"a short key":                  {redisURL, short, "--hash-key: " + short + ": a hash key must have from 32 to 4096 bytes, got 9: create one with `openssl rand -hex 32`"},

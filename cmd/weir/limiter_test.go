@@ -115,7 +115,7 @@ func TestLimiter_ItsHeartbeatHasTheReasonWhyItRejectsRules(t *testing.T) {
 	secret := tenantSet(4)
 	secret.Rules[0].Axis, secret.Rules[0].Identifier.Secret, secret.HashKey = "APIKey", true, "0123456789abcdef"
 	publishSet(t, exchange, secret)
-	fixture.Await(t, "it rejects rules that need a hash key", rejects(good, "rule shop/tenant counts by a secret, and there is no hash key"))
+	fixture.Await(t, "it rejects rules that need a hash key", rejects(good, "rule shop/tenant hashes identifiers, and there is no hash key"))
 	fixture.Await(t, "it enforces the next rules", rejects(publishSet(t, exchange, tenantSet(5)), ""))
 }
 

@@ -18,6 +18,7 @@ const (
 	baselineSet = "baseline/SET"
 	threeOfWeir = "weir/3-policies"
 	weirPrefix  = "weir/"
+	compact     = "/compact" // suffix of contenders with compact counters
 )
 
 // decide decides one request for key i.
@@ -35,7 +36,10 @@ type contender struct {
 func contenders() []contender {
 	var all []contender
 	for _, algorithm := range algorithms() {
-		all = append(all, contender{name: weirPrefix + string(algorithm), open: onePolicy(algorithm), batch: 1})
+		all = append(all, contender{name: weirPrefix + string(algorithm), open: onePolicy(algorithm, workload.names), batch: 1})
+	}
+	for _, algorithm := range counted() {
+		all = append(all, contender{name: weirPrefix + string(algorithm) + compact, open: onePolicy(algorithm, workload.compactNames), batch: 1})
 	}
 	return append(all,
 		contender{name: threeOfWeir, open: threePolicies, batch: 1},
@@ -52,6 +56,11 @@ func algorithms() []limiter.Algorithm {
 	return []limiter.Algorithm{
 		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
 	}
+}
+
+// counted returns the algorithms that have compact counters.
+func counted() []limiter.Algorithm {
+	return []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingWindowCounter}
 }
 
 // selectContenders returns the contenders whose names match only.
@@ -83,7 +92,15 @@ func (n names) at(i int) string { return n.all[i*n.width : (i+1)*n.width] }
 
 // names returns the names of all keys, as Weir builds them for limit.
 func (w workload) names(axis string, limit limiter.Limit) names {
-	space := limiter.NewKeySpace(w.prefix, axis, "shop/per-minute", limit)
+	return w.namesIn(limiter.NewKeySpace(w.prefix, axis, "shop/per-minute", limit))
+}
+
+// compactNames returns the names of all keys for compact counters.
+func (w workload) compactNames(axis string, limit limiter.Limit) names {
+	return w.namesIn(limiter.NewKeySpace(w.prefix, axis, "shop/per-minute", limit).Compact(new(limiter.HashKey)))
+}
+
+func (w workload) namesIn(space limiter.KeySpace) names {
 	name := func(i int) string { return space.Key(fmt.Sprintf("tenant-%07d", i), "") }
 	all, width := strings.Builder{}, len(name(0))
 	all.Grow(w.keys * width)

@@ -119,7 +119,7 @@ func TestNames_HaveTheSameLengthForAllContenders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy, err := newPolicy(w, algorithms()[0], "Tenant")
+	policy, err := newPolicy(w, algorithms()[0], "Tenant", workload.names)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ type policy struct {
 }
 
 // newPolicy gives a LeakyBucket a queue of the limit, because without a queue it would deny almost all requests.
-func newPolicy(w workload, algorithm limiter.Algorithm, axis string) (policy, error) {
+func newPolicy(w workload, algorithm limiter.Algorithm, axis string, names naming) (policy, error) {
 	limit, err := limiter.NewLimit(algorithm, w.limit, w.window)
 	if err == nil && algorithm == limiter.LeakyBucket {
 		limit, err = limit.WithBurst(w.limit)
@@ -22,16 +22,19 @@ func newPolicy(w workload, algorithm limiter.Algorithm, axis string) (policy, er
 	if err != nil {
 		return policy{}, err
 	}
-	return policy{limit: limit, names: w.names(axis, limit)}, nil
+	return policy{limit: limit, names: names(w, axis, limit)}, nil
 }
 
 func (p policy) charge(i int) limiter.Charge {
 	return limiter.Charge{Key: p.names.at(i), Limit: p.limit, Cost: 1}
 }
 
-func onePolicy(algorithm limiter.Algorithm) func(*clients, workload) (decide, error) {
+// naming returns the names of the keys of a workload.
+type naming func(w workload, axis string, limit limiter.Limit) names
+
+func onePolicy(algorithm limiter.Algorithm, names naming) func(*clients, workload) (decide, error) {
 	return func(c *clients, w workload) (decide, error) {
-		policy, err := newPolicy(w, algorithm, "Tenant")
+		policy, err := newPolicy(w, algorithm, "Tenant", names)
 		if err != nil {
 			return nil, err
 		}
@@ -50,7 +53,7 @@ func threePolicies(c *clients, w workload) (decide, error) {
 		axis      string
 	}{{limiter.SlidingWindowCounter, "Tenant"}, {limiter.TokenBucket, "User"}, {limiter.FixedWindow, "IP"}} {
 		var err error
-		if policies[i], err = newPolicy(w, of.algorithm, of.axis); err != nil {
+		if policies[i], err = newPolicy(w, of.algorithm, of.axis, workload.names); err != nil {
 			return nil, err
 		}
 	}

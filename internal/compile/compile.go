@@ -78,7 +78,7 @@ func (p Policies) CompileWithin(identity Identity, budget Budget) Result {
 		result.Problems = append(result.Problems, over...)
 		slices.SortStableFunc(result.Problems, func(x, y Problem) int { return cmp.Compare(x.Policy, y.Policy) })
 	}
-	if identity.HashKey != nil && result.Set.HasSecrets() {
+	if identity.HashKey != nil && result.Set.HashesIdentifiers() {
 		result.Set.HashKey = identity.HashKey.ID()
 	}
 	result.Set.ByAge = byAge(all, result.Set.Rules)

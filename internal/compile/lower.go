@@ -31,6 +31,7 @@ func lower(policy validPolicy, identifier rules.Identifier, hashKey *limiter.Has
 		Shadow:         policy.spec.Enforcement == v1alpha1.EnforcementShadow,
 		OnStoreFailure: lowerStoreFailure(policy.spec.OnStoreFailure),
 		Lease:          policy.lease,
+		Compact:        policy.spec.Storage == v1alpha1.StorageCompact,
 	}
 	if cluster := policy.cluster; cluster != nil {
 		rule.Domains = sorted(mapEach(cluster.Domains, text[v1alpha1.Domain]), strings.Compare)

@@ -17,12 +17,14 @@ import (
 //   - other is at least as strict while Redis is unavailable.
 //   - Neither has debts: they count requests that other policies deny, and admit requests that cost more than what remains.
 //   - Neither has leases: with them, a policy admits some requests more, and denies some that it would admit.
+//   - rule has exact counters, or other has compact ones: identifiers that share a compact counter are denied earlier.
 func IsRedundant(rule, other *rules.Rule) bool {
 	return coversDomains(other, rule) && !other.Default && !rule.Shadow && !other.Shadow &&
 		rule.Axis == other.Axis && rule.Identifier == other.Identifier &&
 		countsAllRequests(other, rule) &&
 		len(other.Tiers) == 0 && reflect.DeepEqual(rule.Cost, other.Cost) &&
 		isAsStrict(other, rule) && !rule.Debt && !other.Debt && rule.Lease == nil && other.Lease == nil &&
+		(!rule.Compact || other.Compact) &&
 		failureStrictness(other.OnStoreFailure) >= failureStrictness(rule.OnStoreFailure)
 }
 

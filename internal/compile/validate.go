@@ -43,6 +43,7 @@ func validate(same []candidate) (validPolicy, []Problem) {
 	validateEnum(&v, "spec.enforcement", spec.Enforcement, v1alpha1.EnforcementEnforce, v1alpha1.EnforcementShadow)
 	validateEnum(&v, "spec.onStoreFailure", spec.OnStoreFailure, v1alpha1.StoreFailureLocal, v1alpha1.StoreFailureAllow, v1alpha1.StoreFailureDeny)
 	lease := v.validateLease(spec)
+	v.validateStorage(spec)
 	if policy.cluster != nil {
 		v.validateCluster(policy.cluster)
 	}

@@ -31,6 +31,7 @@ func Warn(rule *rules.Rule, others []rules.Rule) []Warning {
 	w.warnTiers()
 	w.warnCost()
 	w.warnLease()
+	w.warnStorage()
 	return w.all
 }
 

@@ -95,6 +95,10 @@ func TestWarn(t *testing.T) {
 		{"API keys in plain text", `{axis: APIKey, limit: 1, window: 1m, tiers: [{name: a, when: {identifiers: [k3y]}, limit: 2}]}`, []string{
 			"spec.tiers[0].when.identifiers: API keys are in plain text: every user who can read the policy can read them",
 		}},
+		{"compact counters of many users", `{axis: User, limit: 100, window: 1m, storage: Compact}`, nil},
+		{"compact counters of few endpoints", `{axis: Endpoint, limit: 100, window: 1m, storage: Compact}`, []string{
+			"spec.storage: Compact saves memory only with tens of thousands of identifiers, and a policy counts at most 1000 endpoints; use Exact",
+		}},
 		{"a share of four units", `{axis: User, limit: 39, window: 1m, consistency: Leased, tiers: [{name: a, when: {identifiers: [x]}, limit: 40}]}`, nil},
 		{"a share of three units", `{axis: User, limit: 39, window: 1m, consistency: Leased}`, []string{
 			"spec.consistency: Leased has no effect: maxShare allows 3 units in leases, and a replica leases at least 4; use a higher limit or a higher maxShare",
@@ -186,6 +190,9 @@ func TestWarn_ReportsRedundantPolicies(t *testing.T) {
 		{"a lower limit than those of the tiers", `{axis: User, limit: 10, window: 1m, tiers: [{name: a, when: {groups: [g]}, limit: 20}, {name: b, when: {groups: [h]}, unlimited: true}]}`, `{axis: User, limit: 10, window: 1m}`, true},
 		{"laxer while Redis is unavailable", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, onStoreFailure: Allow}`, false},
 		{"stricter while Redis is unavailable", `{axis: User, limit: 10, window: 1m}`, `{axis: User, limit: 9, window: 1m, onStoreFailure: Deny}`, true},
+		{"with compact counters", `{axis: User, limit: 100, window: 1m}`, `{axis: User, limit: 90, window: 1m, storage: Compact}`, true},
+		{"with exact counters, for a policy with compact ones", `{axis: User, limit: 100, window: 1m, storage: Compact}`, `{axis: User, limit: 90, window: 1m}`, false},
+		{"both with compact counters", `{axis: User, limit: 100, window: 1m, storage: Compact}`, `{axis: User, limit: 90, window: 1m, storage: Compact}`, true},
 		{"with debts", `{axis: User, limit: 100, window: 1m}`, `{axis: User, limit: 90, window: 1m, overrun: Debt}`, false},
 		{"without debts, for a policy with them", `{axis: User, limit: 100, window: 1m, overrun: Debt}`, `{axis: User, limit: 90, window: 1m}`, false},
 		{"with leases", `{axis: User, limit: 100, window: 1m}`, `{axis: User, limit: 90, window: 1m, consistency: Leased}`, false},

@@ -86,7 +86,10 @@ func enforce(ctx context.Context, client *redisclient.Client, patience time.Dura
 	}
 	store := redisstore.NewStore(client, longTimeout, redisstore.WithInvalidations(redisstore.InvalidationChannel("weir:")))
 	for _, algorithm := range everyAlgorithm() {
-		errs = append(errs, spendAndRefund(ctx, store, algorithm))
+		errs = append(errs, spendAndRefund(ctx, store, algorithm, false))
+		if algorithm.HasCompact() {
+			errs = append(errs, spendAndRefund(ctx, store, algorithm, true))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -123,7 +126,7 @@ func followInvalidations(ctx context.Context, client *redisclient.Client, patien
 }
 
 // spendAndRefund fills a counter, raises and lowers its limit, refunds units, and resets it.
-func spendAndRefund(ctx context.Context, store *redisstore.Store, algorithm limiter.Algorithm) error {
+func spendAndRefund(ctx context.Context, store *redisstore.Store, algorithm limiter.Algorithm, isCompact bool) error {
 	var errs []error
 	var key string
 	for _, units := range []int64{4, 1000, 3} {
@@ -131,7 +134,11 @@ func spendAndRefund(ctx context.Context, store *redisstore.Store, algorithm limi
 		if err != nil {
 			return err
 		}
-		key = limiter.NewKeySpace("weir:weir-system/default:", "Tenant", "test/acl", limit).Key("acme", "")
+		keys := limiter.NewKeySpace("weir:weir-system/default:", "Tenant", "test/acl", limit)
+		if isCompact {
+			keys = keys.Compact(limiter.RandomHashKey())
+		}
+		key = keys.Key("acme", "")
 		charge := limiter.Charge{Key: key, Limit: limit, Cost: 1}
 		for range 3 {
 			decisions, err := store.Spend(ctx, []limiter.Charge{charge})

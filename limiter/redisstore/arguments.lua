@@ -13,9 +13,16 @@ local read_whole = true
 -- loaded caches load_algorithm, because most charges of a run have the same algorithm.
 local loaded = {}
 
+-- has_compact is true if a counter of this run is compact, see compact.lua.
+local has_compact = false
+
+-- next_key and next_field are the positions of the next key in KEYS, and of the next field of a compact counter in ARGV[3].
+local FIELD = 6 -- bytes
+local next_key, next_field = 1, 1
+
 -- read_charge reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), capacity (only for buckets, see
--- read_capacity), cost (units, see read_cost). apply is the function of the algorithm, see
--- load_algorithm.
+-- read_capacity), cost (units, see read_cost). The name of the algorithm of a compact counter begins with 'Compact'. apply is
+-- the function of the algorithm, see load_algorithm.
 local function read_charge(at)
   local name = ARGV[at]
   local capacity, max_delay = read_capacity(tonumber(ARGV[at + 3]))
@@ -29,25 +36,42 @@ local function read_charge(at)
     charge.apply = load_algorithm(name)
     loaded[name] = charge.apply
   end
+  if name == 'CompactFixedWindow' or name == 'CompactSlidingWindowCounter' then
+    charge.is_compact, has_compact = true, true
+    charge.has_odd_key = name == 'CompactSlidingWindowCounter'
+  end
   if charge.is_log and charge.units > MAX_WHOLE_LOG then read_whole = false end
   return charge
+end
+
+-- read_key returns the index in KEYS of the next charge, and for a compact counter its field and its second key.
+local function read_key(charge)
+  local index = next_key
+  next_key = index + 1
+  if not charge.is_compact then return index end
+  local field = string.sub(ARGV[3], next_field, next_field + FIELD - 1)
+  next_field = next_field + FIELD
+  if not charge.has_odd_key then return index, field end
+  next_key = index + 2
+  return index, field, KEYS[index + 1]
 end
 
 -- values are the values that were read, by index in KEYS; written are those that were written, by key.
 local values, written = prefetched or {}, {}
 
--- prefetch_values reads the values of all keys with one MGET, unless a log is read in place. Call it after read_charge for
--- all charges. MGET returns nothing for a key that is not a string, so the next write replaces it.
+-- prefetch_values reads the values of all keys with one MGET, unless a log is read in place or a counter is compact. Call it
+-- after read_charge for all charges. MGET returns nothing for a key that is not a string, so the next write replaces it.
 local function prefetch_values()
-  if prefetched or not read_whole or not several_keys then return end
+  if prefetched or not read_whole or not several_keys or has_compact then return end
   for from = 1, #KEYS, 1000 do -- unpack has a limit
     local read = call('MGET', unpack(KEYS, from, min(from + 999, #KEYS)))
     for i = 1, #read do values[from + i - 1] = read[i] end
   end
 end
 
--- value_of returns the value of KEYS[index], false if it does not exist, nil if it is read in place.
+-- value_of returns the value of KEYS[index], false if it does not exist, nil if it is read in place or compact.
 local function value_of(index, charge)
+  if charge.is_compact then return nil end
   local value = written[KEYS[index]]
   if value == nil then value = values[index] end
   if value == nil and (read_whole or not charge.is_log) then value = call('MGET', KEYS[index])[1] end
@@ -55,8 +79,10 @@ local function value_of(index, charge)
 end
 
 -- write_value writes a value, or deletes the key if the value is nil. The key expires at expires_at (us); if keep_ttl, it
--- already does.
-local function write_value(key, value, expires_at, keep_ttl)
+-- already does. A compact counter is the field of the block keep_ttl. A function writes the value itself.
+local function write_value(key, value, expires_at, keep_ttl, field)
+  if type(value) == 'function' then return value() end
+  if field then return call('HSET', keep_ttl, field, value) end
   if not value then
     call('DEL', key)
   elseif keep_ttl then

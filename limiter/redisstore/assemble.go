@@ -35,6 +35,12 @@ var (
 	bucketLua string
 	//go:embed bucket_refund.lua
 	bucketRefundLua string
+	//go:embed compact.lua
+	compactLua string
+	//go:embed compact_step.lua
+	compactStepLua string
+	//go:embed compact_refund.lua
+	compactRefundLua string
 	//go:embed load.lua
 	loadLua string
 	//go:embed arguments.lua
@@ -55,17 +61,35 @@ const maxWholeLog = 256
 
 // algorithmSource is the Lua source of one algorithm.
 type algorithmSource struct {
-	name         string // prefix of its functions
+	name         string
+	functions    string // prefix of the names of its functions
 	step, refund string // refund uses functions of step
 }
 
 // algorithmSources are in the order in which they appear in the scripts.
 func algorithmSources() []algorithmSource {
+	fixed := algorithmSource{"fixed_window", "fixed_window", fixedWindowLua, fixedWindowRefundLua}
+	counter := algorithmSource{"sliding_window_counter", "sliding_window_counter", slidingWindowCounterLua, slidingWindowCounterRefundLua}
 	return []algorithmSource{
-		{"fixed_window", fixedWindowLua, fixedWindowRefundLua},
-		{"sliding_window_log", slidingWindowLogLua + slidingWindowLogRingLua, slidingWindowLogRefundLua},
-		{"sliding_window_counter", slidingWindowCounterLua, slidingWindowCounterRefundLua},
-		{"bucket", bucketLua, bucketRefundLua},
+		fixed,
+		{"sliding_window_log", "sliding_window_log", slidingWindowLogLua + slidingWindowLogRingLua, slidingWindowLogRefundLua},
+		counter,
+		{"bucket", "bucket", bucketLua, bucketRefundLua},
+		compactSource(fixed),
+		compactSource(counter),
+	}
+}
+
+// compactSource is the source of an algorithm for compact counters: the same functions on values in blocks.
+func compactSource(counted algorithmSource) algorithmSource {
+	alias := func(part string) string {
+		return fmt.Sprintf("\nlocal counted_%s = %s_%[1]s\n", part, counted.functions)
+	}
+	return algorithmSource{
+		name:      "compact_" + counted.name,
+		functions: "compact",
+		step:      compactLua + "\n" + counted.step + alias("step") + compactStepLua,
+		refund:    counted.refund + alias("refund") + compactRefundLua,
 	}
 }
 
@@ -80,12 +104,12 @@ func newAnySlotScript() redisclient.Script { return newSpendScript("spend_any_sl
 
 func newSpendScript(name, keys string) redisclient.Script {
 	return redisclient.NewScript(name,
-		assemble(keys, func(a algorithmSource) string { return a.step + "return " + a.name + "_step\n" }, spendLua))
+		assemble(keys, func(a algorithmSource) string { return a.step + "return " + a.functions + "_step\n" }, spendLua))
 }
 
 func newRefundScript() redisclient.Script {
 	return redisclient.NewScript("refund",
-		assemble(declaredKeys, func(a algorithmSource) string { return a.step + a.refund + "return " + a.name + "_refund\n" }, refundLua))
+		assemble(declaredKeys, func(a algorithmSource) string { return a.step + a.refund + "return " + a.functions + "_refund\n" }, refundLua))
 }
 
 // Scripts returns every script of this package, for [redisclient.Client.LoadScripts]. testdata has a copy of each, so that
@@ -111,34 +135,47 @@ func assemble(keys string, body func(algorithmSource) string, script string) str
 // script takes longer than everything else.
 type singleScripts struct {
 	fixedWindow, smallLog, largeLog, windowCounter, tokenBucket, leakyBucket redisclient.Script
+	compactFixedWindow, compactWindowCounter                                 redisclient.Script
 }
 
 func newSingleScripts() singleScripts {
-	const readsWhole, queues = true, true
-	script := func(name, step, parts string, readsWhole, queues bool) redisclient.Script {
-		return redisclient.NewScript("spend_one_"+name, fmt.Sprintf("%s\n%s\nlocal step, READS_WHOLE, QUEUES = %s_step, %t, %t\n\n%s",
-			numbersLua, parts, step, readsWhole, queues, spendOneLua))
+	type constants struct{ readsWhole, queues, isCompact bool }
+	whole, inPlace, queue, compact := constants{readsWhole: true}, constants{}, constants{readsWhole: true, queues: true}, constants{isCompact: true}
+	one := func(name, step, parts string, c constants) redisclient.Script {
+		return redisclient.NewScript("spend_one_"+name,
+			fmt.Sprintf("%s\n%s\nlocal step = %s_step\nlocal READS_WHOLE, QUEUES, IS_COMPACT = %t, %t, %t\n\n%s",
+				numbersLua, parts, step, c.readsWhole, c.queues, c.isCompact, spendOneLua))
 	}
-	fixed := countsLua + "\n" + fixedWindowLua
-	counter, bucket := countsLua+"\n"+mulDivLua+"\n"+slidingWindowCounterLua, mulDivLua+"\n"+bucketLua
-	log, ring := slidingWindowLogLua, slidingWindowLogLua+slidingWindowLogRingLua
+	fixed, counter := fixedWindowLua, mulDivLua+"\n"+slidingWindowCounterLua
+	log, ring, bucket := slidingWindowLogLua, slidingWindowLogLua+slidingWindowLogRingLua, mulDivLua+"\n"+bucketLua
+	compactly := func(algorithm, parts string) string {
+		return countsLua + "\n" + compactSource(algorithmSource{functions: algorithm, step: parts}).step
+	}
 	return singleScripts{
-		fixedWindow:   script("fixed_window", "fixed_window", fixed, readsWhole, !queues),
-		smallLog:      script("small_sliding_window_log", "sliding_window_log_list", log, readsWhole, !queues),
-		largeLog:      script("large_sliding_window_log", "sliding_window_log", ring, !readsWhole, !queues),
-		windowCounter: script("sliding_window_counter", "sliding_window_counter", counter, readsWhole, !queues),
-		tokenBucket:   script("token_bucket", "bucket", bucket, readsWhole, !queues),
-		leakyBucket:   script("leaky_bucket", "bucket", bucket, readsWhole, queues),
+		fixedWindow:          one("fixed_window", "fixed_window", countsLua+"\n"+fixed, whole),
+		smallLog:             one("small_sliding_window_log", "sliding_window_log_list", log, whole),
+		largeLog:             one("large_sliding_window_log", "sliding_window_log", ring, inPlace),
+		windowCounter:        one("sliding_window_counter", "sliding_window_counter", countsLua+"\n"+counter, whole),
+		tokenBucket:          one("token_bucket", "bucket", bucket, whole),
+		leakyBucket:          one("leaky_bucket", "bucket", bucket, queue),
+		compactFixedWindow:   one("compact_fixed_window", "compact", compactly("fixed_window", fixed), compact),
+		compactWindowCounter: one("compact_sliding_window_counter", "compact", compactly("sliding_window_counter", counter), compact),
 	}
 }
 
 func (s *singleScripts) all() []redisclient.Script {
-	return []redisclient.Script{s.fixedWindow, s.smallLog, s.largeLog, s.windowCounter, s.tokenBucket, s.leakyBucket}
+	return []redisclient.Script{
+		s.fixedWindow, s.smallLog, s.largeLog, s.windowCounter, s.tokenBucket, s.leakyBucket, s.compactFixedWindow, s.compactWindowCounter,
+	}
 }
 
 // forLimit returns the script that decides a charge on limit.
-func (s *singleScripts) forLimit(limit limiter.Limit) redisclient.Script {
+func (s *singleScripts) forLimit(limit limiter.Limit, isCompact bool) redisclient.Script {
 	switch algorithm := limit.Algorithm(); {
+	case isCompact && algorithm == limiter.FixedWindow:
+		return s.compactFixedWindow
+	case isCompact:
+		return s.compactWindowCounter
 	case algorithm == limiter.FixedWindow:
 		return s.fixedWindow
 	case algorithm == limiter.SlidingWindowLog && limit.Units() <= maxWholeLog:

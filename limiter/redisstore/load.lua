@@ -1,5 +1,5 @@
 -- load_algorithm returns the function of an algorithm: step in the spend script, refund in the refund script.
---   step(value, now, charge, key) returns
+--   step(value, now, charge, key, field, odd_key) returns; field and odd_key are those of a compact counter
 --     wait         0 or the delay (us) if the charge is allowed; else the negative retry after (us), or NEVER
 --                  of a debt: after it is counted
 --     remaining    units before the charge
@@ -8,17 +8,20 @@
 --     and if the charge is allowed, or charge.debt:
 --     next_value   the value that includes the cost, or a function that writes it
 --     expires_at   when the whole limit is available again (us); the key expires then
---     keep_ttl     true if the key already expires at that time
+--     keep_ttl     true if the key already expires at that time; of a compact counter the key of its block
 --     It changes nothing. It returns nil if the value is corrupt: no script wrote it. Then the caller calls it again with
 --     the value false, so that the counter starts over.
---   refund(value, now, charge, key, spent_at) returns
+--   refund(value, now, charge, key, spent_at, field, odd_key) returns
 --     false if there is nothing to write; else the value without the units spent at that instant that still count, nil if
---     the whole limit is available, and expires_at as above. It returns false and true if the value is corrupt.
--- value is false if the key does not exist, and nil for a log that is read in place.
+--     the whole limit is available, and expires_at as above; or a function that writes it. It returns false and true if the
+--     value is corrupt.
+-- value is false if the key does not exist, and nil for a log that is read in place and for a compact counter.
 local function load_algorithm(name)
   if name == 'SlidingWindowCounter' then return load_sliding_window_counter() end
   if name == 'TokenBucket' or name == 'LeakyBucket' then return load_bucket() end
   if name == 'FixedWindow' then return load_fixed_window() end
   if name == 'SlidingWindowLog' then return load_sliding_window_log() end
+  if name == 'CompactSlidingWindowCounter' then return load_compact_sliding_window_counter() end
+  if name == 'CompactFixedWindow' then return load_compact_fixed_window() end
   error('unknown algorithm ' .. name)
 end

@@ -133,13 +133,16 @@ func (s *Store) refundAcross(ctx context.Context, cluster *redis.ClusterClient, 
 
 // refundRequest returns the script that makes refunds, with its keys and arguments.
 func (s *Store) refundRequest(refunds []limiter.Refund) (script redisclient.Script, keys []string, args []any) {
-	keys = make([]string, len(refunds))
-	args = append(make([]any, 0, 2+argumentsWidth*len(refunds)), s.now(), s.invalidations)
-	for i, r := range refunds {
-		keys[i] = r.Key
-		args = append(appendLimit(args, r.Limit), r.Units(), int64(r.At))
+	of := scriptKeys{keys: make([]string, 0, len(refunds))}
+	args = append(make([]any, 0, 3+argumentsWidth*len(refunds)), s.now(), s.invalidations, "")
+	for _, r := range refunds {
+		of.add(r.Key, r.Limit)
+		args = append(appendLimit(args, r.Key, r.Limit), r.Units(), int64(r.At))
 	}
-	return s.refund, keys, args
+	if len(of.fields) > 0 {
+		args[2] = of.fields
+	}
+	return s.refund, of.keys, args
 }
 
 // refunded returns the error of the script that makes refunds, and reports corrupt counters.
@@ -160,7 +163,12 @@ func (s *Store) Reset(ctx context.Context, keys []string) error {
 	defer cancel()
 	pipe := s.client.Redis().Pipeline()
 	for _, key := range keys { // one command per key: on a cluster they are in different slots
-		pipe.Unlink(ctx, key)
+		if block, field, isCompact := limiter.CompactKey(key); isCompact {
+			pipe.HDel(ctx, block, string(field[:]))
+			pipe.HDel(ctx, oddBlock(block), string(field[:])) // of a SlidingWindowCounter
+		} else {
+			pipe.Unlink(ctx, key)
+		}
 		if s.invalidations != "" {
 			pipe.Publish(ctx, s.invalidations, resetMessage+key)
 		}

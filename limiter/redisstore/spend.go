@@ -69,11 +69,17 @@ func (s *Store) request(calls []*call) (script redisclient.Script, keys []string
 
 // singleRequest is the request for one charge, see spend_one.lua.
 func (s *Store) singleRequest(mode string, c *limiter.Charge) (script redisclient.Script, keys []string, args []any) {
-	args = append(make([]any, 0, argumentsWidth), mode, c.Limit.Units(), c.Limit.Window().Microseconds(), capacity(c.Limit), cost(c))
+	args = append(make([]any, 0, argumentsWidth+1), mode, c.Limit.Units(), c.Limit.Window().Microseconds(), capacity(c.Limit), cost(c))
+	var of scriptKeys
+	of.add(c.Key, c.Limit)
+	isCompact := len(of.fields) > 0
+	if isCompact {
+		args = append(args, of.fields)
+	}
 	if s.clock != nil {
 		args = append(args, s.now())
 	}
-	return s.single.forLimit(c.Limit), []string{c.Key}, args
+	return s.single.forLimit(c.Limit, isCompact), of.keys, args
 }
 
 // arguments returns those of spend.lua. Calls that differ only in their keys have the same shape, which is sent once.
@@ -82,14 +88,14 @@ func (s *Store) arguments(calls []*call) (keys []string, args []any) {
 	for _, c := range calls {
 		n += len(c.charges)
 	}
-	keys = make([]string, 0, n)
+	of := scriptKeys{keys: make([]string, 0, n)}
 	shapes := make([]byte, len(calls))
 	first := calls[0]
-	args = append(make([]any, 0, 2+shapeHead+argumentsWidth*len(first.charges)), s.now(), "")
+	args = append(make([]any, 0, 3+shapeHead+argumentsWidth*len(first.charges)), s.now(), "", "")
 	distinct := make([]*call, 0, 4) // rarely more
 	for i, call := range calls {
 		for j := range call.charges {
-			keys = append(keys, call.charges[j].Key)
+			of.add(call.charges[j].Key, call.charges[j].Limit)
 		}
 		shape := slices.IndexFunc(distinct, call.hasShapeOf)
 		if shape < 0 {
@@ -100,7 +106,10 @@ func (s *Store) arguments(calls []*call) (keys []string, args []any) {
 		shapes[i] = firstShape + byte(shape)
 	}
 	args[1] = shapes
-	return keys, args
+	if len(of.fields) > 0 {
+		args[2] = of.fields
+	}
+	return of.keys, args
 }
 
 // hasShapeOf reports whether the calls are equal except for their keys.
@@ -110,7 +119,7 @@ func (c *call) hasShapeOf(other *call) bool {
 	}
 	for i := range c.charges {
 		a, b := &c.charges[i], &other.charges[i]
-		if a.Cost != b.Cost || a.Shadow != b.Shadow || a.Debt != b.Debt || a.Limit != b.Limit {
+		if a.Cost != b.Cost || a.Shadow != b.Shadow || a.Debt != b.Debt || a.Limit != b.Limit || isCompact(a.Key) != isCompact(b.Key) {
 			return false
 		}
 	}
@@ -120,7 +129,7 @@ func (c *call) hasShapeOf(other *call) bool {
 func appendShape(args []any, c *call) []any {
 	args = append(args, c.mode, len(c.charges))
 	for _, charge := range c.charges {
-		args = append(appendLimit(args, charge.Limit), cost(&charge), enforcement(charge))
+		args = append(appendLimit(args, charge.Key, charge.Limit), cost(&charge), enforcement(charge))
 	}
 	return args
 }
@@ -141,8 +150,8 @@ func enforcement(c limiter.Charge) string {
 }
 
 // appendLimit appends the arguments that read_charge in arguments.lua reads.
-func appendLimit(args []any, limit limiter.Limit) []any {
-	return append(args, string(limit.Algorithm()), limit.Units(), limit.Window().Microseconds(), capacity(limit))
+func appendLimit(args []any, key string, limit limiter.Limit) []any {
+	return append(args, scriptAlgorithm(limit.Algorithm(), isCompact(key)), limit.Units(), limit.Window().Microseconds(), capacity(limit))
 }
 
 // delayUnit separates the capacity from the maximum delay in one argument. It is above every capacity.
@@ -192,7 +201,7 @@ func (s *Store) decodeReply(calls []*call, cmd *redis.IntSliceCmd) {
 	}
 }
 
-// keyOf returns key i of the request that decides calls.
+// keyOf returns the key of charge i of the request that decides calls.
 func keyOf(calls []*call, i int64) string {
 	for _, c := range calls {
 		if i < int64(len(c.charges)) {

@@ -2,12 +2,15 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math"
 	"math/big"
 	"os"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -53,6 +56,14 @@ func TestStore_ConformsOnAClusterWithSeveralSlotsPerRequest(t *testing.T) {
 	}
 }
 
+func TestStore_ConformsWithCompactCounters(t *testing.T) {
+	server := fixture.Redis(t)
+	storetest.Run(t, func(t testing.TB, clock *storetest.Clock) storetest.Subject {
+		flush(t, server.URL())
+		return compactSubject(t, server.URL(), clock)
+	})
+}
+
 // hack/demo uses miniredis if there is no redis-server. Its Lua is another implementation.
 func TestStore_ConformsOnMiniredis(t *testing.T) {
 	storetest.Scenarios(t, func(t testing.TB, clock *storetest.Clock) storetest.Subject {
@@ -60,6 +71,114 @@ func TestStore_ConformsOnMiniredis(t *testing.T) {
 		server.SetTime(clock.Now()) // fixed: miniredis stores times to live, which would drift from the clock
 		return subject(t, "redis://"+server.Addr(), clock)
 	})
+}
+
+// compactSubject is subject with compact counters.
+func compactSubject(t testing.TB, url string, clock *storetest.Clock) storetest.Subject {
+	of, raw := subject(t, url, clock), rawClient(t, url)
+	limits := &sync.Map{}
+	blockExpires := of.Expires
+	of.Compact, of.Store = true, expiringStore{of.Store, expireBlocks(raw, clock), limits}
+	of.Expires = func(key string) (earliest, latest limiter.Instant, ok bool) {
+		block, field, isCompact := limiter.CompactKey(key)
+		if !isCompact {
+			return blockExpires(key)
+		}
+		for _, block := range []string{block, block[:len(block)-1] + "1"} {
+			value, err := raw.HGet(t.Context(), block, string(field[:])).Result()
+			if errors.Is(err, redis.Nil) {
+				continue
+			}
+			if err != nil || ok {
+				t.Fatalf("HGET %s: %v; found before: %t", block, err, ok)
+			}
+			last, err := raw.HGet(t.Context(), block, "").Int64()
+			if err != nil {
+				t.Fatal(err)
+			}
+			part, current := decodeUnits(t, value)
+			index := last - (last-part)%32 // of the window of the counter, at most that of the last one
+			found, _ := limits.Load(key)
+			limit, _ := found.(limiter.Limit)
+			if limit.Algorithm() == limiter.SlidingWindowCounter && current > 0 {
+				index++ // the next window weighs this one
+			}
+			latest, ok = limiter.Instant(index+1)*limiter.Instant(limit.Window().Microseconds()), true
+			if _, until, exists := blockExpires(block); !exists || until < latest {
+				t.Errorf("the block expires at %v (exists: %t), its counter at %v", until, exists, latest)
+			}
+		}
+		return latest, latest, ok
+	}
+	return of
+}
+
+// decodeUnits returns the part of the index of the window that a compact counter stores, and its units in that window, see counts.lua.
+func decodeUnits(t testing.TB, value string) (index, current int64) {
+	t.Helper()
+	if len(value) == 21 {
+		return unpackNumber(value[:7]), unpackNumber(value[7:14])
+	}
+	number, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	radix := map[int64]int64{0: 256, 1: 4096, 2: 65536}[number%4]
+	return number / 4 / radix / radix, number / 4 / radix % radix
+}
+
+func unpackNumber(bytes string) (n int64) {
+	for _, b := range []byte(bytes) {
+		n = n<<8 | int64(b)
+	}
+	return n
+}
+
+// expiringStore lets the blocks of compact counters expire by the clock of a test: their counters store only a part of the index of
+// their window, because Redis drops a block before another one has the same part. It records the limits of keys.
+type expiringStore struct {
+	limiter.Store
+	expire func(ctx context.Context) error
+	limits *sync.Map // limiter.Limit by key
+}
+
+func (s expiringStore) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	for _, c := range charges {
+		s.limits.Store(c.Key, c.Limit)
+	}
+	if err := s.expire(ctx); err != nil {
+		return nil, err
+	}
+	return s.Store.Spend(ctx, charges)
+}
+
+func (s expiringStore) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	if err := s.expire(ctx); err != nil {
+		return nil, err
+	}
+	return s.Store.Peek(ctx, charges)
+}
+
+func (s expiringStore) Refund(ctx context.Context, refunds []limiter.Refund) error {
+	if err := s.expire(ctx); err != nil {
+		return err
+	}
+	return s.Store.Refund(ctx, refunds)
+}
+
+// expireBlocks deletes the blocks that expire at a time of the clock. Windows have whole seconds, so rounding makes up for the clock of
+// Redis, which does not stop for PTTL.
+func expireBlocks(raw redis.UniversalClient, clock *storetest.Clock) func(context.Context) error {
+	const script = `local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local function is_over(key)
+	return math.floor((now + redis.call('PTTL', key)) / 1000 + 0.5) * 1000000 <= tonumber(ARGV[1])
+end
+for _, key in ipairs(redis.call('KEYS', '*:[01]')) do
+	local _ = is_over(key) and redis.call('DEL', key)
+end
+return 1`
+	return func(ctx context.Context) error { return raw.Eval(ctx, script, nil, clock.Now().UnixMicro()).Err() }
 }
 
 func subject(t testing.TB, url string, clock *storetest.Clock) storetest.Subject {

@@ -30,7 +30,7 @@ type Compiled struct {
 	hasExpressions        bool        // for the identifier, the cost or a tier
 	tiers                 []tier
 	endpoints             *endpoints       // nil unless the rule counts by the paths of requests
-	hashKey               *limiter.HashKey // nil unless the identifier is secret
+	hashKey               *limiter.HashKey // nil unless identifiers are hashed
 	age                   int32            // among the rules of its namespace, or of the cluster policies; the oldest is the lowest
 }
 
@@ -53,12 +53,12 @@ func WithHashKey(key *limiter.HashKey) Option {
 
 // validateHashKey returns an error if the rules need another hash key. The error names a rule.
 func (k *compiler) validateHashKey(set Set) error {
-	at := slices.IndexFunc(set.Rules, func(r Rule) bool { return r.Identifier.Secret })
+	at := set.hashingRule()
 	switch {
 	case at < 0:
 		return nil
 	case k.hashKey == nil:
-		return fmt.Errorf("rule %s counts by a secret, and there is no hash key: set --hash-key (in Go: rules.WithHashKey), the same for all "+
+		return fmt.Errorf("rule %s hashes identifiers, and there is no hash key: set --hash-key (in Go: rules.WithHashKey), the same for all "+
 			"processes that share counters",
 			set.Rules[at].Policy)
 	case set.HashKey != k.hashKey.ID():
@@ -74,16 +74,18 @@ func (k *compiler) compile(rule Rule) (Compiled, error) {
 	if err != nil {
 		return Compiled{}, err
 	}
-	c := Compiled{Rule: rule, Limit: limit, Keys: limiter.NewKeySpace(k.prefix, rule.Axis, rule.Policy, limit), prefix: k.prefix, kinds: rule.Kinds()}
-	if rule.Identifier.Secret {
+	c := Compiled{Rule: rule, Limit: limit, prefix: k.prefix, kinds: rule.Kinds()}
+	if rule.hashesIdentifiers() {
 		c.hashKey = k.hashKey
 	}
+	c.Keys = c.keys(rule.Policy, limit)
 	ownPaths := (rule.PerEndpoint || rule.Identifier.From == FromEndpoint) && len(rule.Match.Paths) == 0
 	if ownPaths {
 		c.endpoints = newEndpoints(limit.Window(), maxEndpoints)
 	}
 	for _, step := range []func(*Compiled) error{
 		validateDomains, validateKubernetes, k.match, k.identify, k.tiers, k.cost, validateStoreFailure, compileLease, validateDebt,
+		validateCompact,
 	} {
 		if err := step(&c); err != nil {
 			return Compiled{}, err
@@ -203,6 +205,14 @@ func validateDebt(c *Compiled) error {
 	}
 }
 
+// validateCompact rejects compact counters of algorithms that do not have them.
+func validateCompact(c *Compiled) error {
+	if c.Compact && !c.Algorithm.HasCompact() {
+		return fmt.Errorf("algorithm %s must not have compact counters", c.Algorithm)
+	}
+	return nil
+}
+
 // compileLease rejects leases of a LeakyBucket: replicas cannot divide the turns of one queue.
 func compileLease(c *Compiled) error {
 	lease := c.Lease
@@ -259,5 +269,13 @@ func countTrue(conditions ...bool) int {
 // keysFor returns the keys of the rule for another limit. The units of the limit are part of the keys, so that they differ from the
 // rule's own keys.
 func (c *Compiled) keysFor(limit limiter.Limit) limiter.KeySpace {
-	return limiter.NewKeySpace(c.prefix, c.Axis, fmt.Sprintf("%s@%d", c.Policy, limit.Units()), limit)
+	return c.keys(fmt.Sprintf("%s@%d", c.Policy, limit.Units()), limit)
+}
+
+func (c *Compiled) keys(scope string, limit limiter.Limit) limiter.KeySpace {
+	keys := limiter.NewKeySpace(c.prefix, c.Axis, scope, limit)
+	if c.Compact && limit.Algorithm().HasCompact() {
+		return keys.Compact(c.hashKey)
+	}
+	return keys
 }

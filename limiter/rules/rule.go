@@ -20,18 +20,23 @@ type Set struct {
 	Rules []Rule `json:"rules"`
 	// Namespaces lists the namespaces whose labels or tenant the rules read, sorted by name. All others are unknown.
 	Namespaces []Namespace `json:"namespaces,omitempty"`
-	// HashKey is the ID of the limiter.HashKey with which the identifiers in tiers are hashed. It is set if a rule has a secret identifier:
-	// a limiter with another key would count these identifiers under other keys, and find none of them in a tier.
+	// HashKey is the ID of the limiter.HashKey with which identifiers are hashed. It is set if a rule has a secret identifier or compact
+	// counters: a limiter with another key would count these identifiers under other keys, and find no secret in a tier.
 	HashKey string `json:"hashKey,omitempty"`
 	// ByAge lists the names of policies by namespace, the oldest first, for namespaces with more than MaxPoliciesPerRequest rules, and under
 	// "cluster" the names of cluster policies. Policies that it does not list are younger.
 	ByAge map[string][]string `json:"byAge,omitempty"`
 }
 
-// HasSecrets reports whether a rule counts by a secret identifier.
-func (s Set) HasSecrets() bool {
-	return slices.ContainsFunc(s.Rules, func(r Rule) bool { return r.Identifier.Secret })
+// HashesIdentifiers reports whether a rule hashes identifiers with a limiter.HashKey.
+func (s Set) HashesIdentifiers() bool { return s.hashingRule() >= 0 }
+
+// hashingRule returns the index of a rule that hashes identifiers, or -1.
+func (s Set) hashingRule() int {
+	return slices.IndexFunc(s.Rules, func(r Rule) bool { return r.hashesIdentifiers() })
 }
+
+func (r *Rule) hashesIdentifiers() bool { return r.Identifier.Secret || r.Compact }
 
 // Rule is one compiled policy. Fields are additive: if a field is absent, the rule means what it meant before the field existed.
 type Rule struct {
@@ -71,6 +76,8 @@ type Rule struct {
 	OnStoreFailure StoreFailure `json:"onStoreFailure,omitempty"`
 	// Lease allows replicas to spend units ahead. If absent, every request is counted in the store.
 	Lease *Lease `json:"lease,omitempty"`
+	// Compact counters are those of limiter.KeySpace.Compact. Only counted windows have them.
+	Compact bool `json:"compact,omitempty"`
 }
 
 // Lease bounds the units that replicas spend ahead, see limiter.LeaseTerms.
@@ -225,13 +232,18 @@ func (r *Rule) Limit() (limiter.Limit, error) {
 	return limit.WithBurst(r.Burst)
 }
 
-// KeySpace returns the counter keys of the rule, with a Redis key prefix such as "weir:".
+// KeySpace returns the counter keys of the rule, with a Redis key prefix such as "weir:". Those of compact counters are not the keys of a
+// limiter, which hashes with its own key. Their pattern is.
 func (r *Rule) KeySpace(prefix string) (limiter.KeySpace, error) {
 	limit, err := r.Limit()
 	if err != nil {
 		return limiter.KeySpace{}, fmt.Errorf("rule %s: %w", r.Policy, err)
 	}
-	return limiter.NewKeySpace(prefix, r.Axis, r.Policy, limit), nil
+	keys := limiter.NewKeySpace(prefix, r.Axis, r.Policy, limit)
+	if r.Compact {
+		keys = keys.Compact(new(limiter.HashKey))
+	}
+	return keys, nil
 }
 
 // Revision returns the content hash of the rule, "sha256:…". Two Sets with the same hash enforce the policy in the same way.

@@ -30,7 +30,7 @@ func Concurrency(t *testing.T, factory Factory) {
 				if subject.Spread {
 					identifier = fmt.Sprintf("acme-%d", i)
 				}
-				charges[i] = limiter.Charge{Key: key(fmt.Sprintf("concurrent-%d", i), identifier, limit), Limit: limit, Cost: 1}
+				charges[i] = limiter.Charge{Key: subject.key(fmt.Sprintf("concurrent-%d", i), identifier, limit), Limit: limit, Cost: 1}
 			}
 			if got := spendConcurrently(t, store, charges); got != small {
 				t.Errorf("admitted %d times, want %d", got, small)

@@ -114,7 +114,7 @@ func newHistory(rt *rapid.T, clock *Clock, subject Subject, number int) *history
 			identifier = name
 		}
 		h.counters = append(h.counters, &twin{
-			name: string(rune('A' + i)), key: key(name, identifier, limit), limit: limit, definition: newDefinition(limit), state: limit.NewState(),
+			name: string(rune('A' + i)), key: subject.key(name, identifier, limit), limit: limit, definition: newDefinition(limit), state: limit.NewState(),
 		})
 		h.step("limit %c %s", 'A'+i, describe(limit))
 	}
@@ -341,10 +341,22 @@ func (h *history) wait(rt *rapid.T) {
 	if h.Spread {
 		step = max(0, step) // a refunded spend does not move the counter's own time back
 	}
+	if h.Compact {
+		step = max(step, -h.shortestWindow()) // the part of an index that a compact counter stores is unique among close windows
+	}
 	h.now = max(h.now+limiter.Instant(step), h.expired)
 	h.recordExpired()
 	h.clock.Set(h.now)
 	h.step("at %v", h.now.Sub(h.start))
+}
+
+// shortestWindow returns the shortest window of the counters, in microseconds.
+func (h *history) shortestWindow() int64 {
+	shortest := int64(math.MaxInt64)
+	for _, c := range h.counters {
+		shortest = min(shortest, c.limit.Window().Microseconds())
+	}
+	return shortest
 }
 
 // recordExpired updates expired.

@@ -182,7 +182,7 @@ func (s *scenario) charge(word string) (limiter.Charge, string, error) {
 	if identifier == "" && s.subject.Spread {
 		identifier = m[1]
 	}
-	c := limiter.Charge{Key: key(m[1], identifier, limit), Limit: limit, Cost: 1, Debt: m[5] != "", Shadow: m[6] != ""}
+	c := limiter.Charge{Key: s.subject.key(m[1], identifier, limit), Limit: limit, Cost: 1, Debt: m[5] != "", Shadow: m[6] != ""}
 	switch m[4] {
 	case "":
 	case "!":
@@ -204,8 +204,12 @@ func (s *scenario) charge(word string) (limiter.Charge, string, error) {
 }
 
 // key returns the key of the counter of a limit in a scenario or history.
-func key(name, identifier string, limit limiter.Limit) string {
-	return limiter.NewKeySpace("weir:", "Tenant", "test/"+name, limit).Key(identifier, "")
+func (s *Subject) key(name, identifier string, limit limiter.Limit) string {
+	keys := limiter.NewKeySpace("weir:", "Tenant", "test/"+name, limit)
+	if s.Compact && limit.Algorithm().HasCompact() {
+		keys = keys.Compact(new(limiter.HashKey))
+	}
+	return keys.Key(identifier, "")
 }
 
 // decideFunc is Spend or Peek.

@@ -15,6 +15,8 @@ type Subject struct {
 	Store limiter.Store
 	// Spread gives each limit of a test its own identifier, and so its own slot of a Redis Cluster.
 	Spread bool
+	// Compact gives limits of counted windows compact counters.
+	Compact bool
 	// Expires returns the earliest and the latest time at which the counter at key expires; ok is false if it does not
 	// exist.
 	Expires func(key string) (earliest, latest limiter.Instant, ok bool)

@@ -32,6 +32,7 @@ func cases() []schemaCase {
 	all = append(all, whenCases()...)
 	all = append(all, kubernetesCases()...)
 	all = append(all, leaseCases()...)
+	all = append(all, storageCases()...)
 	all = append(all, overrunCases()...)
 	return append(all, costCases()...)
 }

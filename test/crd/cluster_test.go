@@ -27,7 +27,7 @@ func TestClusterRateLimitPolicy_HasDefaultsAndColumns(t *testing.T) {
 	want.Algorithm, want.Scope, want.Enforcement = v1alpha1.SlidingWindowCounter, v1alpha1.ScopePolicy, v1alpha1.EnforcementEnforce
 	want.Overrun = v1alpha1.OverrunDeny
 	want.OnStoreFailure, want.Precedence = v1alpha1.StoreFailureLocal, v1alpha1.PrecedenceOverride
-	want.Consistency = v1alpha1.ConsistencyExact
+	want.Consistency, want.Storage = v1alpha1.ConsistencyExact, v1alpha1.StorageExact
 	if err := n.Create(t.Context(), written); err != nil {
 		t.Fatal(err)
 	}

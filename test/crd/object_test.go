@@ -40,6 +40,7 @@ spec:
   onStoreFailure: Local
   overrun: Deny
   consistency: Exact
+  storage: Exact
   match:
     http:
       hosts: [b.example, a.example]
@@ -83,6 +84,7 @@ func TestRateLimitPolicy_RoundTripsThroughGoTypes(t *testing.T) {
 			Overrun:     v1alpha1.OverrunDeny,
 			Enforcement: v1alpha1.EnforcementShadow, OnStoreFailure: v1alpha1.StoreFailureDeny,
 			Consistency: v1alpha1.ConsistencyLeased, Lease: &v1alpha1.Lease{MaxShare: "25%", MaxAge: "250ms"},
+			Storage: v1alpha1.StorageExact,
 		},
 	}
 	want := written.DeepCopy()

@@ -483,8 +483,285 @@ end
 return bucket_step
 end
 
+local function load_compact_fixed_window()
+-- Compact counters share blocks: hashes that Redis keeps in one piece of memory while they are small. A field of a block is a
+-- counter, in the form of counts.lua with the index of its window modulo INDEXES. A block expires whole: the field '' has the
+-- index of the last window of a counter in it, which sets its time to live. The blocks of a FixedWindow have one key. Those of a
+-- SlidingWindowCounter have two, for even and for odd windows: a counter moves to the block of the next window when it counts
+-- there.
+--
+-- The functions below give the steps of these algorithms the value of a counter, and write the next one.
+local decode_units, encode_units, try = decode_counts, encode_counts, redis.pcall
+-- INDEXES is small, so that a small counter takes three bytes. It is far above the number of windows of which counters exist.
+local INDEXES = 32
+
+-- The counter that read_counter has read: its window, its units in that window and in the one before, and the key of its block,
+-- nil if it does not exist.
+local stored_index, stored_current, stored_previous, stored_key
+-- own_key is the key of the block for the window now, other_key that for the windows before and after it.
+local now_index, own_key, other_key, compact_field, compact_window, compact_now
+
+-- read_field reads the counter in a block if it has counted in a later window than the one that was read. It returns whether the
+-- value is corrupt.
+local function read_field(key, now)
+  local value = try('HGET', key, compact_field)
+  if not value then return false end
+  if type(value) == 'table' then
+    if string.find(value.err, 'WRONGTYPE', 1, true) then return true end
+    call('HGET', key, compact_field) -- raises the error
+  end
+  local remainder, current, previous = decode_units(value, now, 0)
+  if not remainder or remainder >= INDEXES then return true end
+  local index = now_index + (remainder - now_index + INDEXES / 2) % INDEXES - INDEXES / 2 -- later if the clock stepped back
+  if index > stored_index then
+    stored_index, stored_current, stored_previous, stored_key = index, current, previous, key
+  end
+  return false
+end
+
+-- read_counter reads a counter. It returns false if a value is corrupt, unless starts_over.
+local function read_counter(now, window, starts_over, key, field, odd_key)
+  now_index, own_key, other_key = floor(now / window), key, odd_key
+  compact_field, compact_window, compact_now = field, window, now
+  if odd_key and now_index % 2 == 1 then own_key, other_key = odd_key, key end
+  local value = try('HGET', own_key, field)
+  if value and type(value) == 'string' then -- mostly, a counter has counted in the window now
+    local remainder, current, previous = decode_units(value, now, 0)
+    if remainder == now_index % INDEXES then
+      stored_index, stored_current, stored_previous, stored_key = now_index, current, previous, own_key
+      return true
+    end
+  end
+  stored_index, stored_current, stored_previous, stored_key = -1, 0, 0, nil
+  local is_corrupt = read_field(own_key, now)
+  if other_key and stored_index < now_index then is_corrupt = read_field(other_key, now) or is_corrupt end
+  return not is_corrupt or starts_over
+end
+
+-- decode_counts returns the counter that was read.
+local function decode_counts() return stored_index, stored_current, stored_previous end
+
+-- write_field writes a counter to a block in which it is not. The block expires with its last window.
+local function write_field(key, index, field, value, now, window, windows)
+  local last = try('HGET', key, '')
+  if last then
+    last = type(last) == 'string' and tonumber(last)
+    if last and last >= index and last * window <= now + MAX_AHEAD then return call('HSET', key, field, value) end
+    if not last or last >= index then call('UNLINK', key) end -- no script wrote it
+  end
+  call('HSET', key, '', format_integer(index), field, value)
+  call('PEXPIREAT', key, to_milliseconds((index + windows) * window))
+end
+
+-- encode_counts returns the next units of the counter that was read, in the form in which write_value sets the field of its block,
+-- or a function that writes them to the block of another window.
+local function encode_counts(index, current, previous)
+  local value = encode_units(index % INDEXES, current, previous)
+  if stored_index == index then return value end
+  local key, old_key, field, now, window = own_key, stored_key, compact_field, compact_now, compact_window
+  local windows = other_key and 2 or 1
+  return function()
+    write_field(key, index, field, value, now, window, windows)
+    if old_key and old_key ~= key then call('HDEL', old_key, field) end
+  end
+end
+
+-- delete_counter returns a function that deletes the counter that was read.
+local function delete_counter()
+  local key, field = stored_key, compact_field
+  return function() if key then call('HDEL', key, field) end end
+end
+
+-- FixedWindow allows a charge if the units of the current window plus the cost stay within the limit. Windows are aligned
+-- to the epoch. The value is that of counts.lua; previous is always 0.
+
+local function fixed_window_step(value, now, charge)
+  local window, units, cost = charge.window, charge.units, charge.cost
+  local index, count, keep_ttl = floor(now / window), 0, false
+  if value then
+    local stored_index, stored_count = decode_counts(value, now, window)
+    if not stored_index then return nil end
+    -- the stored window is later if the clock stepped back
+    if stored_index >= index then index, count, keep_ttl = stored_index, stored_count, true end
+  end
+  local start, finish, reset_after = index * window, (index + 1) * window, 0
+  if count > 0 then reset_after = finish - now end
+  local needed, wait = charge.needed, 0
+  if count + needed > units then
+    wait = now - finish
+    if needed > units then wait = NEVER end
+    if not charge.debt then return wait, max(0, units - count), reset_after, max(now, start) end
+  end
+  return wait, max(0, units - count), reset_after, max(now, start),
+    encode_counts(index, min(count + cost, MAX_UNITS), 0), finish, keep_ttl
+end
+
+local counted_step = fixed_window_step
+
+local function compact_step(value, now, charge, key, field, odd_key)
+  if not read_counter(now, charge.window, value == false, key, field, odd_key) then return nil end
+  local wait, remaining, reset_after, at, next_value, expires_at = counted_step(true, now, charge)
+  return wait, remaining, reset_after, at, next_value, expires_at, stored_key
+end
+return compact_step
+end
+
+local function load_compact_sliding_window_counter()
+-- Compact counters share blocks: hashes that Redis keeps in one piece of memory while they are small. A field of a block is a
+-- counter, in the form of counts.lua with the index of its window modulo INDEXES. A block expires whole: the field '' has the
+-- index of the last window of a counter in it, which sets its time to live. The blocks of a FixedWindow have one key. Those of a
+-- SlidingWindowCounter have two, for even and for odd windows: a counter moves to the block of the next window when it counts
+-- there.
+--
+-- The functions below give the steps of these algorithms the value of a counter, and write the next one.
+local decode_units, encode_units, try = decode_counts, encode_counts, redis.pcall
+-- INDEXES is small, so that a small counter takes three bytes. It is far above the number of windows of which counters exist.
+local INDEXES = 32
+
+-- The counter that read_counter has read: its window, its units in that window and in the one before, and the key of its block,
+-- nil if it does not exist.
+local stored_index, stored_current, stored_previous, stored_key
+-- own_key is the key of the block for the window now, other_key that for the windows before and after it.
+local now_index, own_key, other_key, compact_field, compact_window, compact_now
+
+-- read_field reads the counter in a block if it has counted in a later window than the one that was read. It returns whether the
+-- value is corrupt.
+local function read_field(key, now)
+  local value = try('HGET', key, compact_field)
+  if not value then return false end
+  if type(value) == 'table' then
+    if string.find(value.err, 'WRONGTYPE', 1, true) then return true end
+    call('HGET', key, compact_field) -- raises the error
+  end
+  local remainder, current, previous = decode_units(value, now, 0)
+  if not remainder or remainder >= INDEXES then return true end
+  local index = now_index + (remainder - now_index + INDEXES / 2) % INDEXES - INDEXES / 2 -- later if the clock stepped back
+  if index > stored_index then
+    stored_index, stored_current, stored_previous, stored_key = index, current, previous, key
+  end
+  return false
+end
+
+-- read_counter reads a counter. It returns false if a value is corrupt, unless starts_over.
+local function read_counter(now, window, starts_over, key, field, odd_key)
+  now_index, own_key, other_key = floor(now / window), key, odd_key
+  compact_field, compact_window, compact_now = field, window, now
+  if odd_key and now_index % 2 == 1 then own_key, other_key = odd_key, key end
+  local value = try('HGET', own_key, field)
+  if value and type(value) == 'string' then -- mostly, a counter has counted in the window now
+    local remainder, current, previous = decode_units(value, now, 0)
+    if remainder == now_index % INDEXES then
+      stored_index, stored_current, stored_previous, stored_key = now_index, current, previous, own_key
+      return true
+    end
+  end
+  stored_index, stored_current, stored_previous, stored_key = -1, 0, 0, nil
+  local is_corrupt = read_field(own_key, now)
+  if other_key and stored_index < now_index then is_corrupt = read_field(other_key, now) or is_corrupt end
+  return not is_corrupt or starts_over
+end
+
+-- decode_counts returns the counter that was read.
+local function decode_counts() return stored_index, stored_current, stored_previous end
+
+-- write_field writes a counter to a block in which it is not. The block expires with its last window.
+local function write_field(key, index, field, value, now, window, windows)
+  local last = try('HGET', key, '')
+  if last then
+    last = type(last) == 'string' and tonumber(last)
+    if last and last >= index and last * window <= now + MAX_AHEAD then return call('HSET', key, field, value) end
+    if not last or last >= index then call('UNLINK', key) end -- no script wrote it
+  end
+  call('HSET', key, '', format_integer(index), field, value)
+  call('PEXPIREAT', key, to_milliseconds((index + windows) * window))
+end
+
+-- encode_counts returns the next units of the counter that was read, in the form in which write_value sets the field of its block,
+-- or a function that writes them to the block of another window.
+local function encode_counts(index, current, previous)
+  local value = encode_units(index % INDEXES, current, previous)
+  if stored_index == index then return value end
+  local key, old_key, field, now, window = own_key, stored_key, compact_field, compact_now, compact_window
+  local windows = other_key and 2 or 1
+  return function()
+    write_field(key, index, field, value, now, window, windows)
+    if old_key and old_key ~= key then call('HDEL', old_key, field) end
+  end
+end
+
+-- delete_counter returns a function that deletes the counter that was read.
+local function delete_counter()
+  local key, field = stored_key, compact_field
+  return function() if key then call('HDEL', key, field) end end
+end
+
+-- SlidingWindowCounter allows a charge if current + previous * (window - elapsed) / window + cost <= limit, where elapsed
+-- is the time since the current window began. Windows are aligned to the epoch. All terms except the weighted previous
+-- count are integers, so the comparison uses its ceiling. The value is that of counts.lua.
+
+-- counter_read returns index, current and previous at now, and whether the value stores the same; nil if the value is corrupt.
+local function counter_read(value, now, window)
+  local index = floor(now / window)
+  if not value then return index, 0, 0, false end
+  local stored_index, current, previous = decode_counts(value, now, window)
+  if not stored_index then return nil end
+  if stored_index >= index then return stored_index, current, previous, true end -- later if the clock stepped back
+  if stored_index == index - 1 then return index, 0, current, false end
+  return index, 0, 0, false
+end
+
+-- counter_elapsed_until returns the elapsed time from which the weighted previous count is at most target. target is
+-- less than previous.
+local function counter_elapsed_until(previous, target, window)
+  return window - (mul_div(target, window, previous))
+end
+
+-- counter_wait returns the negative wait until at most target units are used. More are used now.
+local function counter_wait(now, start, window, current, previous, target)
+  if current <= target then
+    return now - start - counter_elapsed_until(previous, target - current, window)
+  end
+  return now - start - window - counter_elapsed_until(current, target, window)
+end
+
+local function sliding_window_counter_step(value, now, charge)
+  local window, units, cost = charge.window, charge.units, charge.cost
+  local index, current, previous, is_stored = counter_read(value, now, window)
+  if not index then return nil end
+  local start = index * window
+  local at, used, reset_after = max(now, start), current, 0
+  if previous > 0 then
+    local quotient, remainder = mul_div(previous, window - (at - start), window)
+    used = used + quotient
+    if remainder > 0 then used = used + 1 end
+    reset_after = start + window - now
+  end
+  if current > 0 then reset_after = start + 2 * window - now end
+  local needed, counted, wait = charge.needed, min(current + cost, MAX_UNITS), 0
+  if used + needed > units then
+    if not charge.debt then
+      wait = NEVER
+      if needed <= units then wait = counter_wait(now, start, window, current, previous, units - needed) end
+      return wait, max(0, units - used), reset_after, at
+    end
+    wait = counter_wait(now, start, window, counted, previous, units - needed)
+  end
+  return wait, max(0, units - used), reset_after, at,
+    encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0
+end
+
+local counted_step = sliding_window_counter_step
+
+local function compact_step(value, now, charge, key, field, odd_key)
+  if not read_counter(now, charge.window, value == false, key, field, odd_key) then return nil end
+  local wait, remaining, reset_after, at, next_value, expires_at = counted_step(true, now, charge)
+  return wait, remaining, reset_after, at, next_value, expires_at, stored_key
+end
+return compact_step
+end
+
 -- load_algorithm returns the function of an algorithm: step in the spend script, refund in the refund script.
---   step(value, now, charge, key) returns
+--   step(value, now, charge, key, field, odd_key) returns; field and odd_key are those of a compact counter
 --     wait         0 or the delay (us) if the charge is allowed; else the negative retry after (us), or NEVER
 --                  of a debt: after it is counted
 --     remaining    units before the charge
@@ -493,18 +770,21 @@ end
 --     and if the charge is allowed, or charge.debt:
 --     next_value   the value that includes the cost, or a function that writes it
 --     expires_at   when the whole limit is available again (us); the key expires then
---     keep_ttl     true if the key already expires at that time
+--     keep_ttl     true if the key already expires at that time; of a compact counter the key of its block
 --     It changes nothing. It returns nil if the value is corrupt: no script wrote it. Then the caller calls it again with
 --     the value false, so that the counter starts over.
---   refund(value, now, charge, key, spent_at) returns
+--   refund(value, now, charge, key, spent_at, field, odd_key) returns
 --     false if there is nothing to write; else the value without the units spent at that instant that still count, nil if
---     the whole limit is available, and expires_at as above. It returns false and true if the value is corrupt.
--- value is false if the key does not exist, and nil for a log that is read in place.
+--     the whole limit is available, and expires_at as above; or a function that writes it. It returns false and true if the
+--     value is corrupt.
+-- value is false if the key does not exist, and nil for a log that is read in place and for a compact counter.
 local function load_algorithm(name)
   if name == 'SlidingWindowCounter' then return load_sliding_window_counter() end
   if name == 'TokenBucket' or name == 'LeakyBucket' then return load_bucket() end
   if name == 'FixedWindow' then return load_fixed_window() end
   if name == 'SlidingWindowLog' then return load_sliding_window_log() end
+  if name == 'CompactSlidingWindowCounter' then return load_compact_sliding_window_counter() end
+  if name == 'CompactFixedWindow' then return load_compact_fixed_window() end
   error('unknown algorithm ' .. name)
 end
 
@@ -524,9 +804,16 @@ local read_whole = true
 -- loaded caches load_algorithm, because most charges of a run have the same algorithm.
 local loaded = {}
 
+-- has_compact is true if a counter of this run is compact, see compact.lua.
+local has_compact = false
+
+-- next_key and next_field are the positions of the next key in KEYS, and of the next field of a compact counter in ARGV[3].
+local FIELD = 6 -- bytes
+local next_key, next_field = 1, 1
+
 -- read_charge reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), capacity (only for buckets, see
--- read_capacity), cost (units, see read_cost). apply is the function of the algorithm, see
--- load_algorithm.
+-- read_capacity), cost (units, see read_cost). The name of the algorithm of a compact counter begins with 'Compact'. apply is
+-- the function of the algorithm, see load_algorithm.
 local function read_charge(at)
   local name = ARGV[at]
   local capacity, max_delay = read_capacity(tonumber(ARGV[at + 3]))
@@ -540,25 +827,42 @@ local function read_charge(at)
     charge.apply = load_algorithm(name)
     loaded[name] = charge.apply
   end
+  if name == 'CompactFixedWindow' or name == 'CompactSlidingWindowCounter' then
+    charge.is_compact, has_compact = true, true
+    charge.has_odd_key = name == 'CompactSlidingWindowCounter'
+  end
   if charge.is_log and charge.units > MAX_WHOLE_LOG then read_whole = false end
   return charge
+end
+
+-- read_key returns the index in KEYS of the next charge, and for a compact counter its field and its second key.
+local function read_key(charge)
+  local index = next_key
+  next_key = index + 1
+  if not charge.is_compact then return index end
+  local field = string.sub(ARGV[3], next_field, next_field + FIELD - 1)
+  next_field = next_field + FIELD
+  if not charge.has_odd_key then return index, field end
+  next_key = index + 2
+  return index, field, KEYS[index + 1]
 end
 
 -- values are the values that were read, by index in KEYS; written are those that were written, by key.
 local values, written = prefetched or {}, {}
 
--- prefetch_values reads the values of all keys with one MGET, unless a log is read in place. Call it after read_charge for
--- all charges. MGET returns nothing for a key that is not a string, so the next write replaces it.
+-- prefetch_values reads the values of all keys with one MGET, unless a log is read in place or a counter is compact. Call it
+-- after read_charge for all charges. MGET returns nothing for a key that is not a string, so the next write replaces it.
 local function prefetch_values()
-  if prefetched or not read_whole or not several_keys then return end
+  if prefetched or not read_whole or not several_keys or has_compact then return end
   for from = 1, #KEYS, 1000 do -- unpack has a limit
     local read = call('MGET', unpack(KEYS, from, min(from + 999, #KEYS)))
     for i = 1, #read do values[from + i - 1] = read[i] end
   end
 end
 
--- value_of returns the value of KEYS[index], false if it does not exist, nil if it is read in place.
+-- value_of returns the value of KEYS[index], false if it does not exist, nil if it is read in place or compact.
 local function value_of(index, charge)
+  if charge.is_compact then return nil end
   local value = written[KEYS[index]]
   if value == nil then value = values[index] end
   if value == nil and (read_whole or not charge.is_log) then value = call('MGET', KEYS[index])[1] end
@@ -566,8 +870,10 @@ local function value_of(index, charge)
 end
 
 -- write_value writes a value, or deletes the key if the value is nil. The key expires at expires_at (us); if keep_ttl, it
--- already does.
-local function write_value(key, value, expires_at, keep_ttl)
+-- already does. A compact counter is the field of the block keep_ttl. A function writes the value itself.
+local function write_value(key, value, expires_at, keep_ttl, field)
+  if type(value) == 'function' then return value() end
+  if field then return call('HSET', keep_ttl, field, value) end
   if not value then
     call('DEL', key)
   elseif keep_ttl then
@@ -579,10 +885,12 @@ local function write_value(key, value, expires_at, keep_ttl)
 end
 
 -- spend decides requests in sequence at one instant: it counts either all charges of a request or nothing.
---   KEYS      the counters of the charges of the first request, then of the second, …; distinct within a request
+--   KEYS      the counters of the charges of the first request, then of the second, …; distinct within a request. A compact
+--             counter has the key of its block, or for a SlidingWindowCounter the keys of both
 --   ARGV[1]   now in microseconds since the epoch, or '' to read the clock of this server
 --   ARGV[2]   one character per request, the number of its shape: '0' for the first, and so on in ASCII order
---   ARGV[3]…  the shapes. A shape is the arguments that requests with different keys share:
+--   ARGV[3]   the fields of the compact counters in their blocks, in the order of KEYS
+--   ARGV[4]…  the shapes. A shape is the arguments that requests with different keys share:
 --     mode    'spend', or 'peek' to change nothing
 --     count   number of charges
 --     then for each charge: algorithm, limit (units), window (us), capacity (only for buckets,
@@ -591,7 +899,7 @@ end
 --     ahead   how far the counter's own time is ahead of now (us); not 0 only if the clock stepped back
 --     remaining (units), reset after (us)
 --     wait    the delay (us) of an allowed charge; the negative retry after (us) of a denied one, or NEVER
---   then for each charge on a corrupt counter, which starts over, the index of its key in KEYS, from 0
+--   then for each charge on a corrupt counter, which starts over, the index of the charge in the call, from 0
 -- If all enforced charges of a request are allowed, they are counted, and so are its shadow charges that are allowed. A
 -- debt is always counted.
 -- Must never happen: a write for a request with a denied enforced charge, except of debts; a write on peek; a key without a
@@ -599,7 +907,7 @@ end
 local ARGUMENTS, INTEGERS = 6, 4
 local FIRST_SHAPE = 48 -- '0'
 
-local shapes, at = {}, 3
+local shapes, at = {}, 4
 while at <= #ARGV do
   local shape, count = {spends = ARGV[at] == 'spend'}, tonumber(ARGV[at + 1])
   at = at + 2
@@ -617,30 +925,30 @@ local now, index = current_time(ARGV[1]), 0
 local reply = {now}
 prefetch_values()
 
--- count_charge writes the next value of KEYS[index], and updates its remaining and reset after in the reply.
-local function count_charge(index, cost, next_value, expires_at, keep_ttl)
-  if type(next_value) == 'function' then
-    next_value()
-  else
-    write_value(KEYS[index], next_value, expires_at, keep_ttl)
-  end
+-- count_charge writes the next value of a charge, and updates its remaining and reset after in the reply.
+local function count_charge(index, key, cost, next_value, expires_at, keep_ttl, field)
+  write_value(key, next_value, expires_at, keep_ttl, field)
   local out = INTEGERS * index
   reply[out - 1], reply[out] = max(0, reply[out - 1] - cost), expires_at - now
 end
 
-local next_values, expiries, keep_ttls, corrupt = {}, {}, {}, {}
+local keys, fields, next_values, expiries, keep_ttls, corrupt = {}, {}, {}, {}, {}, {}
 for request = 1, #ARGV[2] do
   local shape = shapes[byte(ARGV[2], request) - FIRST_SHAPE + 1]
   local counts, first = shape.spends, index
   for i = 1, #shape do
     local charge = shape[i]
     index = index + 1
+    local at_key, field, odd_key = read_key(charge)
+    local key = KEYS[at_key]
+    keys[i], fields[i] = key, field
     local wait, remaining, reset_after, at
     wait, remaining, reset_after, at, next_values[i], expiries[i], keep_ttls[i] =
-      charge.apply(value_of(index, charge), now, charge, KEYS[index])
+      charge.apply(value_of(at_key, charge), now, charge, key, field, odd_key)
     if not wait then
       corrupt[#corrupt + 1] = index - 1
-      wait, remaining, reset_after, at, next_values[i], expiries[i], keep_ttls[i] = charge.apply(false, now, charge, KEYS[index])
+      wait, remaining, reset_after, at, next_values[i], expiries[i], keep_ttls[i] =
+        charge.apply(false, now, charge, key, field, odd_key)
     end
     local out = INTEGERS * index - 2
     reply[out], reply[out + 1], reply[out + 2], reply[out + 3] = at - now, remaining, reset_after, wait
@@ -650,7 +958,7 @@ for request = 1, #ARGV[2] do
     for i = 1, #shape do
       local cost = shape[i].cost
       if next_values[i] and cost > 0 and (counts or shape[i].debt) then
-        count_charge(first + i, cost, next_values[i], expiries[i], keep_ttls[i])
+        count_charge(first + i, keys[i], cost, next_values[i], expiries[i], keep_ttls[i], fields[i])
       end
     end
   end

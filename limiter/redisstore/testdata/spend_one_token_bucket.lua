@@ -155,19 +155,23 @@ local function bucket_step(value, now, charge)
   return wait, capacity - used, reset_after, at
 end
 
-local step, READS_WHOLE, QUEUES = bucket_step, true, false
+local step = bucket_step
+local READS_WHOLE, QUEUES, IS_COMPACT = true, false, false
 
 -- spend_one decides a request with one charge. It contains only the algorithm of that charge.
---   KEYS[1]   the counter
+--   KEYS[1]   the counter; of a compact counter the key of its block
+--   KEYS[2]   the second key of a compact SlidingWindowCounter
 --   ARGV[1]   'spend', or 'peek' to change nothing
 --   ARGV[2]   limit (units)
 --   ARGV[3]   window (us)
 --   ARGV[4]   capacity (only for buckets, see read_capacity)
 --   ARGV[5]   cost (units, see read_cost)
---   ARGV[6]   now in microseconds since the epoch; absent to read the clock of this server
+--   ARGV[6]   the field of a compact counter
+--   ARGV[6], of a compact counter ARGV[7]
+--             now in microseconds since the epoch; absent to read the clock of this server
 -- Reply: that of spend.
 -- Must never happen: a write for a denied charge that is no debt, or on peek; a key without a time to live.
-local key, now = KEYS[1], ARGV[6]
+local key, now = KEYS[1], ARGV[IS_COMPACT and 7 or 6]
 if now then
   now = tonumber(now)
 else
@@ -183,15 +187,17 @@ local charge = {
 
 local value
 if READS_WHOLE then value = call('MGET', key)[1] end
-local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key)
+local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key, ARGV[6], KEYS[2])
 local corrupt
 if not wait then
   corrupt = 0
-  wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key)
+  wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key, ARGV[6], KEYS[2])
 end
 if next_value and cost > 0 and ARGV[1] == 'spend' then
   if type(next_value) == 'function' then
     next_value()
+  elseif IS_COMPACT then
+    call('HSET', keep_ttl, ARGV[6], next_value)
   elseif keep_ttl then
     call('SET', key, next_value, 'KEEPTTL')
   else

@@ -149,6 +149,10 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Scope
       default: Policy
+    - name: storage
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Storage
+      default: Exact
     - name: tiers
       type:
         list:
@@ -953,6 +957,10 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Scope
       default: Policy
+    - name: storage
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Storage
+      default: Exact
     - name: tiers
       type:
         list:
@@ -1068,6 +1076,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: name
       type:
         scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.Storage
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.StoreFailure
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.TenantIdentity

@@ -64,6 +64,11 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	Consistency *apiv1alpha1.Consistency `json:"consistency,omitempty"`
 	// lease bounds the units that replicas spend ahead. It is valid only with consistency: Leased.
 	Lease *LeaseApplyConfiguration `json:"lease,omitempty"`
+	// storage selects how Redis stores the counters. Exact: each counter has a key of its own, whose name contains the identifier.
+	// Compact: counters are entries in shared hashes, under 64-bit hashes of their identifiers. Many identifiers then take about a tenth
+	// of the memory, and identifiers with the same hash share a counter, which is improbable below a billion identifiers. Compact is valid
+	// only with algorithm FixedWindow or SlidingWindowCounter. An edit starts new counters. Defaults to Exact.
+	Storage *apiv1alpha1.Storage `json:"storage,omitempty"`
 }
 
 // RateLimitPolicySpecApplyConfiguration constructs a declarative configuration of the RateLimitPolicySpec type for use with
@@ -194,5 +199,13 @@ func (b *RateLimitPolicySpecApplyConfiguration) WithConsistency(value apiv1alpha
 // If called multiple times, the Lease field is set to the value of the last call.
 func (b *RateLimitPolicySpecApplyConfiguration) WithLease(value *LeaseApplyConfiguration) *RateLimitPolicySpecApplyConfiguration {
 	b.Lease = value
+	return b
+}
+
+// WithStorage sets the Storage field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Storage field is set to the value of the last call.
+func (b *RateLimitPolicySpecApplyConfiguration) WithStorage(value apiv1alpha1.Storage) *RateLimitPolicySpecApplyConfiguration {
+	b.Storage = &value
 	return b
 }

@@ -1,0 +1,188 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+const testBlock = "weir:throttle:tenant:{b3f1}:shop/tenant-daily:k3f9q2wz:0"
+
+// inBlock is the key of counter i in a block.
+func inBlock(i int) string { return fmt.Sprintf("%s#%012x", testBlock, i) }
+
+func compactLimit(t testing.TB, algorithm limiter.Algorithm) limiter.Limit {
+	t.Helper()
+	limit, err := limiter.NewLimit(algorithm, 10, limiter.MaxWindow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limit
+}
+
+func compactAlgorithms() []limiter.Algorithm {
+	return []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingWindowCounter}
+}
+
+func spendOne(t *testing.T, store *Store, key string, limit limiter.Limit) limiter.Decision {
+	t.Helper()
+	decisions, err := store.Spend(t.Context(), []limiter.Charge{{Key: key, Limit: limit, Cost: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decisions[0]
+}
+
+// 400 counters of a block are those of 26 million identifiers of a policy.
+func TestSpend_CompactCountersShareASmallBlock(t *testing.T) {
+	client := openURL(t, fixture.Redis(t).URL())
+	store, rdb := NewStore(client, patience), client.Redis()
+	const counters = 400
+	for _, algorithm := range compactAlgorithms() {
+		limit := compactLimit(t, algorithm)
+		rdb.FlushDB(t.Context())
+		for want := int64(9); want >= 8; want-- {
+			for i := range counters {
+				if d := spendOne(t, store, inBlock(i), limit); d.Remaining != want {
+					t.Fatalf("%s: counter %d has %d units left, want %d", algorithm, i, d.Remaining, want)
+				}
+			}
+		}
+		keys := rdb.Keys(t.Context(), "*").Val()
+		if len(keys) != 1 {
+			t.Fatalf("%s: keys %q, want one block", algorithm, keys)
+		}
+		if encoding := rdb.ObjectEncoding(t.Context(), keys[0]).Val(); encoding != "listpack" && encoding != "ziplist" {
+			t.Errorf("%s: the encoding is %s, want the small one", algorithm, encoding)
+		}
+		if bytes := rdb.MemoryUsage(t.Context(), keys[0], 0).Val(); bytes > 20*counters {
+			t.Errorf("%s: %d counters take %d bytes, want at most 20 each", algorithm, counters, bytes)
+		}
+		if ttl := rdb.PTTL(t.Context(), keys[0]).Val(); ttl <= 0 || ttl > 2*limiter.MaxWindow {
+			t.Errorf("%s: time to live %v", algorithm, ttl)
+		}
+	}
+}
+
+// Counters of a block are in windows of their own, also if the clock steps back.
+func TestSpend_CompactCountersOfABlockHaveTheirOwnWindows(t *testing.T) {
+	client := openURL(t, fixture.Redis(t).URL())
+	for _, algorithm := range compactAlgorithms() {
+		limit := compactLimit(t, algorithm)
+		client.Redis().FlushDB(t.Context())
+		window := limiter.Instant(limit.Window().Microseconds())
+		start := (limiter.At(time.Now())/window + 5) * window
+		now := start
+		store := NewStore(client, patience, WithClock(func() time.Time { return now.Time() }))
+		states := map[int]limiter.State{}
+		for _, step := range []struct{ windows, counter int }{{0, 1}, {0, 2}, {1, 1}, {0, 1}, {0, 2}, {2, 3}, {0, 2}, {1, 2}, {2, 2}, {0, 3}, {3, 1}, {3, 3}} {
+			now = start + limiter.Instant(step.windows)*window + 1
+			if states[step.counter] == nil {
+				states[step.counter] = limit.NewState()
+			}
+			charges := []limiter.Charge{{Key: inBlock(step.counter), Limit: limit, Cost: 1}}
+			want := limiter.Spend(now, charges, []limiter.State{states[step.counter]})[0]
+			if got := spendOne(t, store, inBlock(step.counter), limit); got != want {
+				t.Errorf("%s, %+v: %+v, want %+v", algorithm, step, got, want)
+			}
+		}
+		for _, key := range client.Redis().Keys(t.Context(), "*").Val() {
+			if ttl := client.Redis().PTTL(t.Context(), key).Val(); ttl <= 0 {
+				t.Errorf("%s: time to live of %s: %v", algorithm, key, ttl)
+			}
+		}
+	}
+}
+
+// A corrupt value affects its counter, or its block if nothing of that is readable.
+func TestSpend_ACorruptCompactCounterStartsOver(t *testing.T) {
+	client := openURL(t, fixture.Redis(t).URL())
+	ctx, rdb := t.Context(), client.Redis()
+	_, field, _ := limiter.CompactKey(inBlock(1))
+	for name, test := range map[string]struct {
+		corrupt    func(ctx context.Context, block string) error
+		keepsOther bool
+	}{
+		"another type": {func(ctx context.Context, block string) error { return rdb.Set(ctx, block, "x", 0).Err() }, false},
+		"a text": {func(ctx context.Context, block string) error {
+			return rdb.HSet(ctx, block, string(field[:]), "x").Err()
+		}, true},
+		"a fraction": {func(ctx context.Context, block string) error {
+			return rdb.HSet(ctx, block, string(field[:]), "0.5").Err()
+		}, true},
+		"a window beyond 32": {func(ctx context.Context, block string) error {
+			return rdb.HSet(ctx, block, string(field[:]), 1<<40).Err()
+		}, true},
+		"a window that is not": {func(ctx context.Context, block string) error {
+			return rdb.HSet(ctx, block, "", "x", string(field[:]), "y").Err()
+		}, false},
+		"a window far ahead": {func(ctx context.Context, block string) error {
+			return rdb.HSet(ctx, block, "", 1<<50, string(field[:]), "y").Err()
+		}, false},
+	} {
+		for _, algorithm := range compactAlgorithms() {
+			t.Run(name+"/"+string(algorithm), func(t *testing.T) {
+				limit := compactLimit(t, algorithm)
+				rdb.FlushDB(ctx)
+				var reported []string
+				store := NewStore(client, patience, WithCorruptCounters(func(keys []string) { reported = append(reported, keys...) }))
+				spendOne(t, store, inBlock(1), limit)
+				spendOne(t, store, inBlock(2), limit)
+				block := rdb.Keys(ctx, "*").Val()[0]
+				if err := test.corrupt(ctx, block); err != nil {
+					t.Fatal(err)
+				}
+				for _, want := range []int64{9, 8} {
+					if d := spendOne(t, store, inBlock(1), limit); d.Remaining != want {
+						t.Errorf("%d units left, want %d", d.Remaining, want)
+					}
+				}
+				if len(reported) != 1 || reported[0] != inBlock(1) {
+					t.Errorf("reported %q, want the key once", reported)
+				}
+				want := int64(9)
+				if test.keepsOther {
+					want = 8
+				}
+				if d := spendOne(t, store, inBlock(2), limit); d.Remaining != want {
+					t.Errorf("the other counter of the block has %d units left, want %d", d.Remaining, want)
+				}
+				if ttl := rdb.PTTL(ctx, block).Val(); ttl <= 0 {
+					t.Errorf("time to live %v", ttl)
+				}
+			})
+		}
+	}
+}
+
+// Limiters drop what they know of a key, which is not the name of a Redis key.
+func TestRefund_InvalidatesTheKeysOfCompactCounters(t *testing.T) {
+	client := openURL(t, fixture.Redis(t).URL())
+	ctx, cancel := context.WithCancel(t.Context())
+	keys, ended := follow(ctx, client)
+	awaitKey(t, keys, all)
+	store := NewStore(client, patience, WithInvalidations(InvalidationChannel("weir:")))
+	for i, algorithm := range compactAlgorithms() {
+		limit := compactLimit(t, algorithm)
+		decision := spendOne(t, store, inBlock(i), limit)
+		if err := store.Refund(ctx, []limiter.Refund{{Key: inBlock(i), Limit: limit, Cost: 1, At: decision.At}}); err != nil {
+			t.Fatal(err)
+		}
+		awaitKey(t, keys, inBlock(i))
+		spendOne(t, store, inBlock(7), limit)
+		if err := store.Reset(ctx, []string{inBlock(7)}); err != nil {
+			t.Fatal(err)
+		}
+		awaitKey(t, keys, inBlock(7))
+		if d := spendOne(t, store, inBlock(7), limit); d.Remaining != 9 {
+			t.Errorf("%s: %d units left after a reset and a spend", algorithm, d.Remaining)
+		}
+		client.Redis().FlushDB(ctx)
+	}
+	cancel()
+	awaitEnd(t, ended)
+}

@@ -1,0 +1,327 @@
+-- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below.
+local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than globals
+local byte, char, floor, ceil, max, min, fmod = string.byte, string.char, math.floor, math.ceil, math.max, math.min, math.fmod
+
+-- NEVER is the wait of a cost above the limit.
+local NEVER = -9007199254740991
+
+-- With several keys, a run packs and formats mostly the same numbers: the same now, the same window, small counts. They
+-- are cached under the negative number, because some Lua versions allocate an array up to a positive index.
+local several_keys = KEYS[2] ~= nil
+local pack_cache, format_cache = several_keys and {}, several_keys and {}
+
+-- format_integer formats a number for a Redis command; tostring would round above 10^14.
+local function format_integer(number)
+  local text = several_keys and format_cache[-number]
+  if text then return text end
+  text = string.format('%.0f', number)
+  if several_keys then format_cache[-number] = text end
+  return text
+end
+
+-- to_milliseconds rounds up: a key can live up to one millisecond too long, never too short.
+local function to_milliseconds(microseconds)
+  return format_integer(ceil(microseconds / 1000))
+end
+
+-- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
+-- later than now because the clock stepped back.
+local MAX_AHEAD, MAX_UNITS, MAX_LOG_UNITS = 31536000000000, 1000000000, 1000000 -- us (a year), units, units of a log
+
+-- A stored number has 7 bytes, big-endian.
+local WIDTH = 7
+
+local function pack(number)
+  local bytes = several_keys and pack_cache[-number]
+  if bytes then return bytes end
+  if number < 256 then return '\0\0\0\0\0\0' .. char(number) end
+  local low = number % 16777216
+  local high = (number - low) / 16777216
+  bytes = char(
+    floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
+    floor(low / 65536), floor(low / 256) % 256, low % 256)
+  if several_keys then pack_cache[-number] = bytes end
+  return bytes
+end
+
+-- unpack_number returns the number at bytes[from].
+local function unpack_number(bytes, from)
+  local a, b, c, d, e, f, g = byte(bytes, from, from + 6)
+  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
+end
+
+-- unpack_pair returns the number at bytes[from] and the next one.
+local function unpack_pair(bytes, from)
+  local a, b, c, d, e, f, g, h, i, j, k, l, m, n = byte(bytes, from, from + 13)
+  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g,
+    (((((h * 256 + i) * 256 + j) * 256 + k) * 256 + l) * 256 + m) * 256 + n
+end
+
+-- read_capacity returns the capacity of a bucket (units), and the longest delay (us) of a LeakyBucket if it is bounded. Then
+-- the argument is negative: the capacity plus 2^31 times the delay in milliseconds.
+local function read_capacity(argument)
+  if argument >= 0 then return argument end
+  local capacity = -argument % 2147483648
+  return capacity, (-argument - capacity) / 2147483648 * 1000
+end
+
+-- read_cost returns the cost of a charge (units), the units that must remain so that it is allowed, and whether it is a debt:
+-- then one unit must remain, and the charge is counted even if it is denied. The argument of a debt is negative.
+local function read_cost(argument)
+  if argument >= 0 then return argument, argument, false end
+  return -argument, 1, true
+end
+
+-- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
+-- window, and the units of the previous one. Small numbers are stored as one integer, which Redis keeps in 16 bytes: the
+-- three numbers in radix 256, 4096 or 65536, and in the lowest two bits which radix it is. Larger ones are packed.
+local function encode_counts(index, current, previous)
+  local radix, radix_id, largest = 256, 0, max(current, previous)
+  if largest >= 4096 then radix, radix_id = 65536, 2 elseif largest >= 256 then radix, radix_id = 4096, 1 end
+  local number = ((index * radix + current) * radix + previous) * 4 + radix_id
+  if largest < radix and number < 9007199254740992 then return format_integer(number) end
+  return pack(index) .. pack(current) .. pack(previous)
+end
+
+-- decode_counts returns index, current and previous; nil if the value is corrupt.
+local function decode_counts(value, now, window)
+  local index, current, previous
+  if #value == 3 * WIDTH then
+    index, current = unpack_pair(value, 1)
+    previous = unpack_number(value, 1 + 2 * WIDTH)
+    if current > MAX_UNITS or previous > MAX_UNITS then return nil end
+  else
+    local number = tonumber(value)
+    if not number or number < 0 or number >= 9007199254740992 then return nil end
+    local radix_id = number % 4
+    local radix = radix_id == 0 and 256 or radix_id == 1 and 4096 or radix_id == 2 and 65536
+    if not radix then return nil end
+    number = (number - radix_id) / 4
+    previous = number % radix
+    number = (number - previous) / radix
+    current = number % radix
+    index = (number - current) / radix
+  end
+  if index * window > now + MAX_AHEAD then return nil end
+  return index, current, previous
+end
+
+-- Compact counters share blocks: hashes that Redis keeps in one piece of memory while they are small. A field of a block is a
+-- counter, in the form of counts.lua with the index of its window modulo INDEXES. A block expires whole: the field '' has the
+-- index of the last window of a counter in it, which sets its time to live. The blocks of a FixedWindow have one key. Those of a
+-- SlidingWindowCounter have two, for even and for odd windows: a counter moves to the block of the next window when it counts
+-- there.
+--
+-- The functions below give the steps of these algorithms the value of a counter, and write the next one.
+local decode_units, encode_units, try = decode_counts, encode_counts, redis.pcall
+-- INDEXES is small, so that a small counter takes three bytes. It is far above the number of windows of which counters exist.
+local INDEXES = 32
+
+-- The counter that read_counter has read: its window, its units in that window and in the one before, and the key of its block,
+-- nil if it does not exist.
+local stored_index, stored_current, stored_previous, stored_key
+-- own_key is the key of the block for the window now, other_key that for the windows before and after it.
+local now_index, own_key, other_key, compact_field, compact_window, compact_now
+
+-- read_field reads the counter in a block if it has counted in a later window than the one that was read. It returns whether the
+-- value is corrupt.
+local function read_field(key, now)
+  local value = try('HGET', key, compact_field)
+  if not value then return false end
+  if type(value) == 'table' then
+    if string.find(value.err, 'WRONGTYPE', 1, true) then return true end
+    call('HGET', key, compact_field) -- raises the error
+  end
+  local remainder, current, previous = decode_units(value, now, 0)
+  if not remainder or remainder >= INDEXES then return true end
+  local index = now_index + (remainder - now_index + INDEXES / 2) % INDEXES - INDEXES / 2 -- later if the clock stepped back
+  if index > stored_index then
+    stored_index, stored_current, stored_previous, stored_key = index, current, previous, key
+  end
+  return false
+end
+
+-- read_counter reads a counter. It returns false if a value is corrupt, unless starts_over.
+local function read_counter(now, window, starts_over, key, field, odd_key)
+  now_index, own_key, other_key = floor(now / window), key, odd_key
+  compact_field, compact_window, compact_now = field, window, now
+  if odd_key and now_index % 2 == 1 then own_key, other_key = odd_key, key end
+  local value = try('HGET', own_key, field)
+  if value and type(value) == 'string' then -- mostly, a counter has counted in the window now
+    local remainder, current, previous = decode_units(value, now, 0)
+    if remainder == now_index % INDEXES then
+      stored_index, stored_current, stored_previous, stored_key = now_index, current, previous, own_key
+      return true
+    end
+  end
+  stored_index, stored_current, stored_previous, stored_key = -1, 0, 0, nil
+  local is_corrupt = read_field(own_key, now)
+  if other_key and stored_index < now_index then is_corrupt = read_field(other_key, now) or is_corrupt end
+  return not is_corrupt or starts_over
+end
+
+-- decode_counts returns the counter that was read.
+local function decode_counts() return stored_index, stored_current, stored_previous end
+
+-- write_field writes a counter to a block in which it is not. The block expires with its last window.
+local function write_field(key, index, field, value, now, window, windows)
+  local last = try('HGET', key, '')
+  if last then
+    last = type(last) == 'string' and tonumber(last)
+    if last and last >= index and last * window <= now + MAX_AHEAD then return call('HSET', key, field, value) end
+    if not last or last >= index then call('UNLINK', key) end -- no script wrote it
+  end
+  call('HSET', key, '', format_integer(index), field, value)
+  call('PEXPIREAT', key, to_milliseconds((index + windows) * window))
+end
+
+-- encode_counts returns the next units of the counter that was read, in the form in which write_value sets the field of its block,
+-- or a function that writes them to the block of another window.
+local function encode_counts(index, current, previous)
+  local value = encode_units(index % INDEXES, current, previous)
+  if stored_index == index then return value end
+  local key, old_key, field, now, window = own_key, stored_key, compact_field, compact_now, compact_window
+  local windows = other_key and 2 or 1
+  return function()
+    write_field(key, index, field, value, now, window, windows)
+    if old_key and old_key ~= key then call('HDEL', old_key, field) end
+  end
+end
+
+-- delete_counter returns a function that deletes the counter that was read.
+local function delete_counter()
+  local key, field = stored_key, compact_field
+  return function() if key then call('HDEL', key, field) end end
+end
+
+-- mul_div returns the integer quotient and the remainder of a * b / c. It is exact for a < 2^30 and b, c <= 2^42. If the
+-- product is not exact in one step, it multiplies ten bits of a at a time: remainder * 2^10 + ten bits * b stays below 2^53.
+local function mul_div(a, b, c)
+  local product = a * b
+  local remainder = fmod(product, c)
+  if product < 9007199254740992 then return (product - remainder) / c, remainder end
+  product = floor(a / 1048576) * b
+  remainder = fmod(product, c)
+  local quotient = (product - remainder) / c
+  product = remainder * 1024 + floor(a / 1024) % 1024 * b
+  remainder = fmod(product, c)
+  quotient = quotient * 1024 + (product - remainder) / c
+  product = remainder * 1024 + a % 1024 * b
+  remainder = fmod(product, c)
+  return quotient * 1024 + (product - remainder) / c, remainder
+end
+
+-- SlidingWindowCounter allows a charge if current + previous * (window - elapsed) / window + cost <= limit, where elapsed
+-- is the time since the current window began. Windows are aligned to the epoch. All terms except the weighted previous
+-- count are integers, so the comparison uses its ceiling. The value is that of counts.lua.
+
+-- counter_read returns index, current and previous at now, and whether the value stores the same; nil if the value is corrupt.
+local function counter_read(value, now, window)
+  local index = floor(now / window)
+  if not value then return index, 0, 0, false end
+  local stored_index, current, previous = decode_counts(value, now, window)
+  if not stored_index then return nil end
+  if stored_index >= index then return stored_index, current, previous, true end -- later if the clock stepped back
+  if stored_index == index - 1 then return index, 0, current, false end
+  return index, 0, 0, false
+end
+
+-- counter_elapsed_until returns the elapsed time from which the weighted previous count is at most target. target is
+-- less than previous.
+local function counter_elapsed_until(previous, target, window)
+  return window - (mul_div(target, window, previous))
+end
+
+-- counter_wait returns the negative wait until at most target units are used. More are used now.
+local function counter_wait(now, start, window, current, previous, target)
+  if current <= target then
+    return now - start - counter_elapsed_until(previous, target - current, window)
+  end
+  return now - start - window - counter_elapsed_until(current, target, window)
+end
+
+local function sliding_window_counter_step(value, now, charge)
+  local window, units, cost = charge.window, charge.units, charge.cost
+  local index, current, previous, is_stored = counter_read(value, now, window)
+  if not index then return nil end
+  local start = index * window
+  local at, used, reset_after = max(now, start), current, 0
+  if previous > 0 then
+    local quotient, remainder = mul_div(previous, window - (at - start), window)
+    used = used + quotient
+    if remainder > 0 then used = used + 1 end
+    reset_after = start + window - now
+  end
+  if current > 0 then reset_after = start + 2 * window - now end
+  local needed, counted, wait = charge.needed, min(current + cost, MAX_UNITS), 0
+  if used + needed > units then
+    if not charge.debt then
+      wait = NEVER
+      if needed <= units then wait = counter_wait(now, start, window, current, previous, units - needed) end
+      return wait, max(0, units - used), reset_after, at
+    end
+    wait = counter_wait(now, start, window, counted, previous, units - needed)
+  end
+  return wait, max(0, units - used), reset_after, at,
+    encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0
+end
+
+local counted_step = sliding_window_counter_step
+
+local function compact_step(value, now, charge, key, field, odd_key)
+  if not read_counter(now, charge.window, value == false, key, field, odd_key) then return nil end
+  local wait, remaining, reset_after, at, next_value, expires_at = counted_step(true, now, charge)
+  return wait, remaining, reset_after, at, next_value, expires_at, stored_key
+end
+
+local step = compact_step
+local READS_WHOLE, QUEUES, IS_COMPACT = false, false, true
+
+-- spend_one decides a request with one charge. It contains only the algorithm of that charge.
+--   KEYS[1]   the counter; of a compact counter the key of its block
+--   KEYS[2]   the second key of a compact SlidingWindowCounter
+--   ARGV[1]   'spend', or 'peek' to change nothing
+--   ARGV[2]   limit (units)
+--   ARGV[3]   window (us)
+--   ARGV[4]   capacity (only for buckets, see read_capacity)
+--   ARGV[5]   cost (units, see read_cost)
+--   ARGV[6]   the field of a compact counter
+--   ARGV[6], of a compact counter ARGV[7]
+--             now in microseconds since the epoch; absent to read the clock of this server
+-- Reply: that of spend.
+-- Must never happen: a write for a denied charge that is no debt, or on peek; a key without a time to live.
+local key, now = KEYS[1], ARGV[IS_COMPACT and 7 or 6]
+if now then
+  now = tonumber(now)
+else
+  now = call('TIME')
+  now = now[1] * 1000000 + now[2]
+end
+local capacity, max_delay = read_capacity(tonumber(ARGV[4]))
+local cost, needed, debt = read_cost(tonumber(ARGV[5]))
+local charge = {
+  units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = capacity, max_delay = max_delay,
+  cost = cost, needed = needed, debt = debt and ARGV[1] == 'spend', queues = QUEUES,
+}
+
+local value
+if READS_WHOLE then value = call('MGET', key)[1] end
+local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key, ARGV[6], KEYS[2])
+local corrupt
+if not wait then
+  corrupt = 0
+  wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key, ARGV[6], KEYS[2])
+end
+if next_value and cost > 0 and ARGV[1] == 'spend' then
+  if type(next_value) == 'function' then
+    next_value()
+  elseif IS_COMPACT then
+    call('HSET', keep_ttl, ARGV[6], next_value)
+  elseif keep_ttl then
+    call('SET', key, next_value, 'KEEPTTL')
+  else
+    call('SET', key, next_value, 'PXAT', to_milliseconds(expires_at))
+  end
+  remaining, reset_after = max(0, remaining - cost), expires_at - now
+end
+return {now, at - now, remaining, reset_after, wait, corrupt}
