@@ -228,6 +228,23 @@ func TestCounters_KeepSecretsHashed(t *testing.T) {
 	}
 }
 
+// Their names are not in Redis.
+func TestCounters_CompactCountersAreFoundByIdentifierOnly(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store) {
+		compact := longRule("shop/compact", limiter.FixedWindow)
+		compact.Compact = true
+		l := newCounters(t, s, compact)
+		l.spend(t, 3, "acme", "/")
+		list, bad := l.List(t.Context(), admin.CounterQuery{Policy: "shop/compact", Identifier: "acme"})
+		if bad != nil || len(list.Counters) != 1 || list.Counters[0].Used != 2 {
+			t.Errorf("counters of acme: %+v, %+v; want 2 units used", list, bad)
+		}
+		if list, bad := l.List(t.Context(), admin.CounterQuery{Policy: "shop/compact"}); bad == nil || !strings.Contains(bad.Detail, "name an identifier") {
+			t.Errorf("without an identifier: %+v, %+v; want a problem", list, bad)
+		}
+	})
+}
+
 func TestCounters_FindAddressesInAnySpelling(t *testing.T) {
 	r := longRule("shop/ip", limiter.FixedWindow)
 	r.Identifier = rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id", Address: true}

@@ -52,6 +52,10 @@ func (c *Counters) List(ctx context.Context, q CounterQuery) (CounterList, *repl
 	if bad != nil {
 		return CounterList{}, bad
 	}
+	if q.Identifier == "" && selected[0].Compact {
+		return CounterList{}, reply.NewProblem(http.StatusBadRequest, "identifier", "policy "+selected[0].Policy+
+			" has storage: Compact, and Redis does not have the names of compact counters: name an identifier")
+	}
 	list, err := c.list(ctx, selected, q)
 	if err != nil {
 		return CounterList{}, unavailable(err)
@@ -130,6 +134,9 @@ func (c *Counters) scan(ctx context.Context, rule *rules.Compiled, q CounterQuer
 func (c *Counters) keysOf(ctx context.Context, selected []*rules.Compiled, identifier string) ([]found, error) {
 	var keys []found
 	for _, rule := range selected {
+		if rule.PerEndpoint && rule.Compact {
+			continue // Redis does not have the names of the endpoints
+		}
 		for _, counted := range rule.CountedAs(identifier) {
 			if !rule.PerEndpoint {
 				keys = append(keys, found{rule, rule.Keys.Literal(counted), counted, ""})

@@ -177,7 +177,7 @@ func TestRefund_InvalidatesTheKeysOfCompactCounters(t *testing.T) {
 		if err := store.Reset(ctx, []string{inBlock(7)}); err != nil {
 			t.Fatal(err)
 		}
-		awaitKey(t, keys, inBlock(7))
+		awaitKey(t, keys, "reset: "+inBlock(7))
 		if d := spendOne(t, store, inBlock(7), limit); d.Remaining != 9 {
 			t.Errorf("%s: %d units left after a reset and a spend", algorithm, d.Remaining)
 		}
