@@ -6,13 +6,13 @@ import (
 )
 
 // CheckAll decides several requests as one: when an enforced rule denies any of them, no request is charged. The answers are in the
-// order of checks. Each has the results of its own request, and its Allowed depends on these alone. Peek must be the same in all
-// checks.
+// order of checks. Each has the results of its own request, and its Allowed depends on these alone. Peek and CountDebts must be the
+// same in all checks.
 func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error) {
 	if len(checks) == 0 {
 		return nil, nil
 	}
-	if len(checks) == 1 {
+	if len(checks) == 1 && !checks[0].CountDebts {
 		answer, err := e.Check(ctx, &checks[0])
 		if err != nil {
 			return nil, err
@@ -30,6 +30,9 @@ func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error)
 		s.ends = append(s.ends, len(s.charged))
 	}
 	peek, began := checks[0].Peek, e.clock()
+	if checks[0].CountDebts && s.denyAll() {
+		peek = false
+	}
 	all := s.mergeCharges()
 	results := e.fromLeases(all, peek, began)
 	if len(results) == 0 {
@@ -46,7 +49,7 @@ func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error)
 			return nil, err
 		}
 	}
-	return e.answers(active, checks, s, results), nil
+	return e.answers(active, len(checks), peek, s, results), nil
 }
 
 // mergeCharges returns the charges of all requests. Charges on one counter become one.
@@ -82,13 +85,13 @@ func indexOfKey(charges []ruleCharge, key string) int {
 	return -1
 }
 
-// answers gives every check the results of its own rules. A check may have no results, see [Answer.Results].
-func (e *Engine) answers(active *active, checks []Check, s *scratch, decided []Result) []Answer {
+// answers gives each of n checks the results of its own rules. A check may have no results, see [Answer.Results].
+func (e *Engine) answers(active *active, n int, peek bool, s *scratch, decided []Result) []Answer {
 	charged := true
 	for i := range decided {
 		charged = charged && (decided[i].Allowed || decided[i].Rule.Shadow)
 	}
-	answers := make([]Answer, len(checks))
+	answers := make([]Answer, n)
 	inOrder := s.isInOrder(decided)
 	for i := range answers {
 		charges := s.request(i)
@@ -106,7 +109,7 @@ func (e *Engine) answers(active *active, checks []Check, s *scratch, decided []R
 			continue
 		}
 		answers[i] = active.answer(results)
-		e.count(active, &answers[i], charged, checks[i].Peek)
+		e.count(active, &answers[i], charged, peek)
 	}
 	return answers
 }

@@ -15,6 +15,8 @@ type Check struct {
 	Cost int64
 	// Peek decides the request without charging it.
 	Peek bool
+	// CountDebts, with Peek and in [Engine.CheckAll], charges the debts of a request that is denied for a reason outside its check.
+	CountDebts bool
 	// NoDelay denies a request that would have to wait for its turn under a LeakyBucket, for callers that cannot hold it back.
 	NoDelay bool
 	// MaxDelay, unless 0, denies a request that would have to wait longer for its turn. It is rounded down to milliseconds, and ignored

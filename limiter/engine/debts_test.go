@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/weir-dev/weir/limiter/engine"
@@ -75,6 +76,25 @@ func TestCheckAll_ChargesOfOneCounterAreOneDebt(t *testing.T) {
 		t.Errorf("%+v, %v", answers, err)
 	}
 	wantDenied(t, e, request(1, acme()), true)
+}
+
+func TestCheckAll_CountsOnlyDebtsOfARequestThatIsDeniedElsewhere(t *testing.T) {
+	e, registry := newEngine(t, tokens(10), fixed("shop/requests", 9))
+	c := *request(3, acme())
+	c.Peek, c.CountDebts = true, true
+	for _, left := range []int{7, 4} {
+		answers, err := e.CheckAll(t.Context(), []engine.Check{c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, want := lines(answers[0]), []string{fmt.Sprintf("shop/tokens acme true %d", left), "shop/requests acme true 9"}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	decisions(t, registry, "shop/requests uncharged ||\nshop/tokens allowed ||\n")
 }
 
 // Denied new identifiers must not fill up the shared counter.

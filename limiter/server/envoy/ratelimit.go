@@ -89,7 +89,7 @@ func (d *rateLimitEndpoint) decide(ctx context.Context, q *batch) ([]engine.Answ
 }
 
 // decideByIntent refunds first, so that the rest of the request can use the refunded units. Then it peeks, and then it spends, or
-// peeks if the first peek denied. A refund is independent of the other descriptors: it stays, and its status reports its counter.
+// counts only the debts if the first peek denied. A refund is independent of the other descriptors: it stays, and its status reports its counter.
 func (d *rateLimitEndpoint) decideByIntent(ctx context.Context, q *batch) ([]engine.Answer, error) {
 	var refunds, peeks, spends []engine.Check
 	var peekIndexes, spendIndexes []int
@@ -127,7 +127,7 @@ func (d *rateLimitEndpoint) decideByIntent(ctx context.Context, q *batch) ([]eng
 		return answers, nil
 	}
 	for i := range spends {
-		spends[i].Peek = !pass
+		spends[i].Peek, spends[i].CountDebts = !pass, !pass
 	}
 	results, err = d.engine.CheckAll(ctx, spends)
 	if err != nil {

@@ -171,6 +171,22 @@ func TestRateLimit_CountsHits(t *testing.T) {
 	}
 }
 
+// A report of usage can share a call with a descriptor that is only tested. What was used does not depend on the test.
+func TestRateLimit_CountsDebtsAlthoughAPeekDenies(t *testing.T) {
+	tokens := per("tokens", 100, time.Minute, "tenant")
+	tokens.Debt = true
+	w := limiterOf(t, per("any", 1, time.Minute, "generic_key"), tokens)
+	w.ask(t, counting(1, "generic_key=m"))
+	for _, want := range []string{
+		"OVER_LIMIT: OVER_LIMIT 0, OK 60, OK 1", "OVER_LIMIT: OVER_LIMIT 0, OK 20, OK 1", "OVER_LIMIT: OVER_LIMIT 0, OK 0, OK 1",
+		"OVER_LIMIT: OVER_LIMIT 0, OVER_LIMIT 0, OK 1",
+	} {
+		wantSummary(t, w.ask(t, counting(0, "generic_key=m"), counting(40, "tenant=acme"), counting(1, "generic_key=n")), want)
+	}
+	wantSummary(t, w.ask(t, counting(0, "generic_key=m"), counting(40, "tenant=alone")), "OVER_LIMIT: OVER_LIMIT 0, OK 60")
+	wantSummary(t, w.ask(t, refunding(61, "tenant=acme"), counting(0, "tenant=alone")), "OK: OK 1, OK 60") // 160 were counted
+}
+
 func TestRateLimit_ARefundIsOKBelowALoweredLimit(t *testing.T) {
 	w := limiterOf(t, per("m", 10, time.Minute, "generic_key"))
 	w.ask(t, counting(10, "generic_key=m"))
