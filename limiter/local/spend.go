@@ -93,20 +93,26 @@ func (c *Counters) RefundLatest(charge limiter.Charge) {
 	now := c.now()
 	k.limit = charge.Limit
 	s := c.shareOf(k)
-	for cost := charge.Units() * s.weight; cost > 0; {
-		before := k.state.Decide(now, s.weighted, 0)
-		at := before.At
-		if charge.Limit.Algorithm() == limiter.SlidingWindowLog && before.ResetAfter > 0 {
-			at = now.Add(before.ResetAfter - charge.Limit.Window()) // when the last unit was spent
-		}
-		k.state.Refund(now, s.weighted, cost, at)
-		refunded := k.state.Decide(now, s.weighted, 0).Remaining - before.Remaining
+	if cost := charge.Units() * s.weight; charge.Limit.Algorithm() == limiter.SlidingWindowLog {
+		refundNewest(now, k.state, s.weighted, cost)
+	} else {
+		k.state.Refund(now, s.weighted, cost, k.state.Decide(now, s.weighted, 0).At)
+	}
+	c.keep(now, charge.Key, k)
+}
+
+// refundNewest refunds the units of a log that were spent last.
+func refundNewest(now limiter.Instant, log limiter.State, limit limiter.Limit, cost int64) {
+	limit = widened(limit, limiter.MaxLogUnits-limit.Units()) // units of the store and of this replica can together exceed the limit
+	for cost > 0 {
+		before := log.Decide(now, limit, 0)
+		log.Refund(now, limit, cost, now.Add(before.ResetAfter-limit.Window()))
+		refunded := log.Decide(now, limit, 0).Remaining - before.Remaining
 		if refunded <= 0 {
 			break
 		}
 		cost -= refunded
 	}
-	c.keep(now, charge.Key, k)
 }
 
 // find returns the counters of charges, the charges in weighted units, and the counters' states. A counter that is not held
