@@ -264,6 +264,18 @@ func TestRefundLatest_RefundsAllLearnedUnits(t *testing.T) {
 	}
 }
 
+// After a reset in the store, nothing of what it decided before counts here.
+func TestDrop_ForgetsLearnedUnits(t *testing.T) {
+	clock := newClock()
+	c := local.New(plenty, clock.Now)
+	l := limit(t, limiter.FixedWindow, 100, time.Minute)
+	c.Learn(one("key", l, 1), decided(clock, l, 100))
+	c.Drop("unknown", "key")
+	if left, stats := c.Peek(one("key", l, 0))[0].Remaining, c.Stats(); left != 100 || stats.Held != 0 {
+		t.Errorf("%d units are left and %d counters are held, want 100 and 0", left, stats.Held)
+	}
+}
+
 func BenchmarkLearn(b *testing.B) {
 	clock := newClock()
 	c := local.New(48<<20, time.Now)
