@@ -68,7 +68,9 @@ type counter struct {
 	// reported is state without the units spent here that are not reported to the store; nil if all are reported.
 	reported limiter.State
 	// peers are those that the units in state are weighted by, as long as reported is not nil.
-	peers     Peers
+	peers Peers
+	// decided is true if the store decided on the counter after the last TakeUnreported.
+	decided   bool
 	packs     bool            // see learned.spending
 	lastLocal limiter.Instant // when units were last spent here and not in the store; 0: never
 	bytes     int
@@ -140,7 +142,7 @@ func (c *Counters) learnLocked(charge *limiter.Charge, d *limiter.Decision) {
 		}
 		k = newCounter(charge.Limit)
 	}
-	k.limit = charge.Limit
+	k.limit, k.decided = charge.Limit, true
 	if k.reported == nil {
 		size := k.state.Size()
 		k.state.Assume(d.At, k.limit, used, newest(k.limit, *d))

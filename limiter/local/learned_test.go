@@ -264,6 +264,48 @@ func TestRefundLatest_RefundsAllLearnedUnits(t *testing.T) {
 	}
 }
 
+// A report fails while other calls for the same counter succeed: what they decide does not contain the units of the report.
+func TestReturnUnreported_KeepsUnitsIfTheStoreDecidesMeanwhile(t *testing.T) {
+	for _, since := range []time.Duration{time.Second, 30 * time.Second} { // the last unit spent here: held, and again learned
+		for _, used := range []int64{50, 10} {
+			for _, more := range []int64{0, 3} { // units spent here while the report is made
+				clock := newClock()
+				c := local.New(plenty, clock.Now)
+				c.Share(local.Peers{Replicas: 2})
+				l := limit(t, limiter.FixedWindow, 200, time.Hour)
+				c.Spend(one("key", l, 40))
+				clock.pass(since)
+				charge, _ := c.TakeUnreported("key")
+				c.Spend(one("key", l, more))
+				c.Learn(one("key", l, 1), decided(clock, l, used))
+				c.ReturnUnreported(charge)
+				name := fmt.Sprintf("%v after the last unit, %d units in the store, %d more here", since, used, more)
+				if left, want := c.Peek(one("key", l, 0))[0].Remaining, (200-used)/2-40-more; left != want {
+					t.Errorf("%s: %d units are left, want %d", name, left, want)
+				}
+				charge, _ = c.TakeUnreported("key")
+				if lost := c.Stats().Lost; charge.Cost != 40+more || lost != 0 {
+					t.Errorf("%s: %d units are unreported and %d lost, want %d and 0", name, charge.Cost, lost, 40+more)
+				}
+			}
+		}
+	}
+}
+
+// What the store decided before a TakeUnreported does not matter for its return.
+func TestReturnUnreported_RevertsATakeAfterADecision(t *testing.T) {
+	clock := newClock()
+	c := local.New(plenty, clock.Now)
+	l := limit(t, limiter.FixedWindow, 100, time.Hour)
+	c.Learn(one("key", l, 1), decided(clock, l, 20))
+	c.Spend(one("key", l, 40))
+	charge, _ := c.TakeUnreported("key")
+	c.ReturnUnreported(charge)
+	if left := c.Peek(one("key", l, 0))[0].Remaining; left != 40 {
+		t.Errorf("%d units are left, want 40", left)
+	}
+}
+
 // After a reset in the store, nothing of what it decided before counts here.
 func TestDrop_ForgetsLearnedUnits(t *testing.T) {
 	clock := newClock()

@@ -46,24 +46,30 @@ func (c *Counters) TakeUnreported(key string) (limiter.Charge, bool) {
 	}
 	now := c.now()
 	units := k.unreported(now)
-	k.reported = nil
+	k.reported, k.decided = nil, false
 	c.keep(now, key, k)
 	return limiter.Charge{Key: key, Limit: k.limit, Cost: units}, units > 0
 }
 
 // ReturnUnreported reverts a TakeUnreported, because the store has not counted the charge.
 func (c *Counters) ReturnUnreported(charge limiter.Charge) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k, held := c.held[charge.Key]
-	if !held {
+	c.lock()
+	defer c.unlock()
+	k, known := c.held[charge.Key]
+	if !known {
+		k, known = c.fromLearned(charge.Key, charge.Limit)
+	}
+	if !known {
 		c.stats.Lost += charge.Cost
 		return
 	}
 	now := c.now()
 	k.beginUnreported(c.peers)
-	s := k.share()
-	k.reported.Assume(now, s.weighted, max(0, s.used(now, k.reported)-charge.Cost*s.weight), now)
+	if s := k.share(); k.decided { // what the store decided since does not contain the units
+		k.state.Spend(now, s.weighted, charge.Cost*s.weight)
+	} else {
+		k.reported.Assume(now, s.weighted, max(0, s.used(now, k.reported)-charge.Cost*s.weight), now)
+	}
 	c.keep(now, charge.Key, k)
 }
 
