@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 var errSeveralSlots = errors.New("no node of the Redis Cluster has the keys of all charges")
 
 // sendToNode decides the calls of a batch for one node of a Redis Cluster in one run of a script, whatever slots their keys are in. If
-// the node does not have all keys, for example because a slot moves, each call is sent on its own.
+// the node does not have all keys, for example because a slot moves, or does not permit such a script, each call is sent on its own.
 func (s *Store) sendToNode(ctx context.Context, cluster *redis.ClusterClient, calls []*call) {
 	if s.together.isPaused(time.Now()) || slices.ContainsFunc(calls, func(c *call) bool { return slices.ContainsFunc(c.charges, isReadInPlace) }) {
 		s.sendEach(ctx, cluster, calls)
@@ -29,13 +30,39 @@ func (s *Store) sendToNode(ctx context.Context, cluster *redis.ClusterClient, ca
 		return
 	}
 	cmd := redisclient.RunOnNode(ctx, s.client, node, redis.NewIntSliceCmd, s.anySlot, s.anySlotArguments(calls))
-	if cmd.Err() == nil && len(cmd.Val()) == 0 {
+	inVain := cmd.Err() == nil && len(cmd.Val()) == 0
+	switch {
+	case inVain, isRejected(cmd.Err()):
 		s.together.pause(time.Now())
+	case cmd.Err() == nil:
+		s.together.resume()
+	}
+	if inVain || isRejectedBeforeItRan(cmd.Err()) {
 		s.sendEach(ctx, cluster, calls)
 		return
 	}
-	s.together.resume()
 	s.decodeReply(calls, cmd)
+}
+
+// isRejected reports whether err is an error reply to one command, and no sign of an outage.
+func isRejected(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && !redisclient.IsOutage(err)
+}
+
+// isRejectedBeforeItRan reports whether err is an error reply that shows that a script did not run: it is about the script or its keys, and
+// is not the error of a command in the script, which Redis reports with the line. After any other error reply, for example of a proxy that
+// did not wait any longer, the script may have counted.
+func isRejectedBeforeItRan(err error) bool {
+	if !isRejected(err) || strings.Contains(err.Error(), "user_script") {
+		return false
+	}
+	switch redisclient.Kind(err) {
+	case redisclient.KindCrossSlot, redisclient.KindMoving:
+		return true
+	}
+	text := strings.ToLower(err.Error())
+	return slices.ContainsFunc([]string{"eval", "lua script", "number of keys"}, func(part string) bool { return strings.Contains(text, part) })
 }
 
 // anySlotArguments returns the arguments of any_slot.lua.
