@@ -3,6 +3,8 @@ package lease
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,15 +62,25 @@ type outage struct {
 
 	unavailable bool
 	asked       int
-	calls       []int // refunds in each call
 	err         error // of Refund
+
+	mu    sync.Mutex
+	calls []int // refunds in each call
 }
 
 func (o *outage) Unavailable(string) bool { o.asked++; return o.unavailable }
 
 func (o *outage) Refund(_ context.Context, refunds []limiter.Refund) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.calls = append(o.calls, len(refunds))
 	return o.err
+}
+
+func (o *outage) refunds() []int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.calls)
 }
 
 func TestSendReturns_TriesAnUnavailableCounterOnceASecond(t *testing.T) {
@@ -161,11 +173,11 @@ func TestRun_EndsLeasesOnTime(t *testing.T) {
 			l.count.Add(1)
 			l.schedule.add(h.until, e)
 			time.Sleep(999 * time.Millisecond)
-			if synctest.Wait(); len(o.calls) != round {
+			if synctest.Wait(); len(o.refunds()) != round {
 				t.Fatalf("lease %d: returned before its end", round)
 			}
 			time.Sleep(51 * time.Millisecond)
-			if synctest.Wait(); len(o.calls) != round+1 {
+			if synctest.Wait(); len(o.refunds()) != round+1 {
 				t.Fatalf("lease %d: not returned 50 ms after its end", round)
 			}
 			time.Sleep(time.Minute)
@@ -176,7 +188,7 @@ func TestRun_EndsLeasesOnTime(t *testing.T) {
 		h := leased(logLimit(t, 1000), 10, 4, l.at(time.Now()))
 		l.rest(h, 4) // was given back late: no entry is left
 		time.Sleep(51 * time.Millisecond)
-		if synctest.Wait(); len(o.calls) != 3 {
+		if synctest.Wait(); len(o.refunds()) != 3 {
 			t.Error("units that were given back late are not returned")
 		}
 		stop()
