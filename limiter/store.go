@@ -78,7 +78,8 @@ type Store interface {
 	// counts all of them and those shadow charges that are allowed; otherwise it counts none of them. Debt charges are counted in any
 	// case. Decisions describe the counters after the call.
 	//
-	// After an error, the charges may or may not have been counted. After [ErrOverloaded] they have not been counted.
+	// After an error, the charges may or may not have been counted. After [ErrOverloaded] they have not been counted. A [*PartialError]
+	// has the debts that were counted.
 	Spend(ctx context.Context, charges []Charge) ([]Decision, error)
 	// Peek returns what Spend would decide, with the current Remaining and ResetAfter, and changes nothing.
 	Peek(ctx context.Context, charges []Charge) ([]Decision, error)
@@ -92,6 +93,23 @@ type Store interface {
 // ErrOverloaded is the error of a call that a Store did not make, because this process could not keep up with its calls. It is
 // no evidence that the counters are unavailable.
 var ErrOverloaded = errors.New("not sent: this process is overloaded")
+
+// PartialError is the error of a Spend that failed after it had counted debts.
+type PartialError struct {
+	// Decisions about the charges, in order. Their Origin is Undecided, except those about the debts that were counted.
+	Decisions []Decision
+	Cause     error
+}
+
+func (e *PartialError) Error() string { return fmt.Sprintf("after debts were counted: %v", e.Cause) }
+
+// Unwrap returns the cause, unless it is [ErrOverloaded]: then nothing would have been counted.
+func (e *PartialError) Unwrap() error {
+	if errors.Is(e.Cause, ErrOverloaded) {
+		return nil
+	}
+	return e.Cause
+}
 
 // Refund requests that Cost units on the counter at Key are refunded. A cost of 0 or below refunds nothing.
 type Refund struct {

@@ -28,7 +28,7 @@ func (s *Store) decideDebts(ctx context.Context, charges []limiter.Charge, began
 			refused.Charge = i
 		}
 		if err != nil {
-			return nil, err
+			return nil, afterDebts(all, err)
 		}
 		all[i] = own[0]
 		passed = passed && (c.Shadow || own[0].Allowed)
@@ -38,9 +38,41 @@ func (s *Store) decideDebts(ctx context.Context, charges []limiter.Charge, began
 	}
 	decisions, err := s.decide(ctx, others.charges, !passed)
 	if err != nil {
-		return nil, others.reindexed(err)
+		return nil, afterDebts(all, others.reindexed(err))
 	}
 	others.copyTo(all, decisions)
+	return all, nil
+}
+
+// afterDebts is err as the error of a request of which those debts were counted that have a decision: it is not [limiter.ErrOverloaded].
+func afterDebts(all []limiter.Decision, err error) error {
+	counted := slices.ContainsFunc(all, func(d limiter.Decision) bool { return d.Origin != limiter.Undecided })
+	if _, refused := errors.AsType[*RefusedError](err); refused || !counted || !errors.Is(err, limiter.ErrOverloaded) {
+		return err
+	}
+	return &limiter.PartialError{Decisions: all, Cause: err}
+}
+
+// decideRest decides locally those charges whose debts the remote store did not count before it failed. If this process is overloaded, it
+// decides nothing, see [Store.Spend].
+func (s *Store) decideRest(charges []limiter.Charge, partial *limiter.PartialError) ([]limiter.Decision, error) {
+	if errors.Is(partial.Cause, limiter.ErrOverloaded) {
+		return nil, partial
+	}
+	all, passed := partial.Decisions, true
+	var rest subset
+	for i, c := range charges {
+		if all[i].Origin == limiter.Undecided {
+			rest.add(i, c)
+			continue
+		}
+		passed = passed && (c.Shadow || all[i].Allowed)
+	}
+	decisions, err := s.decideLocally(rest.charges, !passed, partial)
+	if err != nil {
+		return nil, rest.reindexed(err)
+	}
+	rest.copyTo(all, decisions)
 	return all, nil
 }
 

@@ -128,3 +128,15 @@ func TestSpend_DecidesDebtsByOnStoreFailure(t *testing.T) {
 		t.Errorf("%v, want charge 1 refused", err)
 	}
 }
+
+// A caller that sees ErrOverloaded can spend again, which would count the debt twice.
+func TestSpend_IsNotOverloadedAfterItHasCountedADebt(t *testing.T) {
+	w := overloaded(keys("b"))
+	w.remote.set(keys("a"), keys("b"))
+	tokens := debt(t, 10, 3)
+	_, err := w.Spend(t.Context(), []limiter.Charge{one(t, "b", 10), tokens})
+	partial, is := errors.AsType[*limiter.PartialError](err)
+	if !is || errors.Is(err, limiter.ErrOverloaded) || !errors.Is(partial.Cause, limiter.ErrOverloaded) || w.localUnits(tokens) != 3 {
+		t.Errorf("%v, %d units, want a PartialError and 3 units", err, w.localUnits(tokens))
+	}
+}

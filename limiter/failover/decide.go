@@ -149,6 +149,9 @@ func (s *Store) decideWhileRecovering(ctx context.Context, charges []limiter.Cha
 // replica now decides without it, and the next answer of the remote store includes what it has counted. A call that this
 // process did not make is no such error.
 func (s *Store) decideWithout(charges []limiter.Charge, peek bool, err error) ([]limiter.Decision, error) {
+	if partial, is := errors.AsType[*limiter.PartialError](err); is {
+		return s.decideRest(charges, partial)
+	}
 	if !errors.Is(err, limiter.ErrOverloaded) {
 		return s.decideLocally(charges, peek, err)
 	}

@@ -81,8 +81,8 @@ func (e *RefusedError) Error() string {
 func (e *RefusedError) Unwrap() error { return e.Cause }
 
 // Spend implements limiter.Store. A decision's Origin reports where it was made. All errors are a [*RefusedError], or wrap
-// [limiter.ErrOverloaded]: the remote store is available, but this process cannot keep up. Local decisions would then admit
-// units on top of those that the remote store admits.
+// [limiter.ErrOverloaded], or are a [*limiter.PartialError] with this cause: the remote store is available, but this process
+// cannot keep up. Local decisions would then admit units on top of those that the remote store admits.
 func (s *Store) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
 	decisions, err := s.decide(ctx, charges, false)
 	if err != nil {

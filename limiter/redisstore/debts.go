@@ -14,18 +14,29 @@ func haveDebts(charges []limiter.Charge) bool {
 // spendDebts spends charges in several slots of which some are debts. It spends the debts first, one by one, because they are counted and
 // never refunded, whatever the decisions about the other charges are. If a debt is denied, it peeks the other charges.
 func (s *Store) spendDebts(deadline time.Time, charges []limiter.Charge) ([]limiter.Decision, error) {
-	decisions, denied := make([]limiter.Decision, len(charges)), false
+	decisions, denied, counted := make([]limiter.Decision, len(charges)), false, false
 	var others chargeGroup
 	for i, c := range charges {
 		if !c.CountsAlways() {
 			others.charges, others.indexes = append(others.charges, c), append(others.indexes, i)
+		}
+		decisions[i].Origin = limiter.Undecided
+	}
+	fail := func(err error) ([]limiter.Decision, error) {
+		if !counted {
+			return nil, err
+		}
+		return nil, &limiter.PartialError{Decisions: decisions, Cause: err}
+	}
+	for i, c := range charges {
+		if !c.CountsAlways() {
 			continue
 		}
 		own, err := s.run(deadline, modeSpend, charges[i:i+1])
 		if err != nil {
-			return nil, err
+			return fail(err)
 		}
-		decisions[i] = own[0]
+		decisions[i], counted = own[0], true
 		denied = denied || !c.Shadow && !own[0].Allowed
 	}
 	if len(others.charges) == 0 {
@@ -37,7 +48,7 @@ func (s *Store) spendDebts(deadline time.Time, charges []limiter.Charge) ([]limi
 	}
 	own, err := decide(deadline, others.charges)
 	if err != nil {
-		return nil, err
+		return fail(err)
 	}
 	others.place(decisions, own)
 	return decisions, nil

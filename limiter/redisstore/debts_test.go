@@ -1,10 +1,14 @@
 package redisstore_test
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/failover"
+	"github.com/weir-dev/weir/limiter/local"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/test/fixture"
 )
@@ -67,5 +71,29 @@ func TestSpendAcross_ADeniedDebtPreventsCharges(t *testing.T) {
 	}
 	if n := peekRemaining(t, store, []limiter.Charge{other}); n != 8 {
 		t.Errorf("%d units are left, want 8", n)
+	}
+}
+
+// The debt is counted in Redis, the other charge on this replica.
+func TestSpendAcross_CountsADebtOnceIfALaterSlotFails(t *testing.T) {
+	t.Parallel()
+	const timeout = 300 * time.Millisecond
+	cluster := primaries(t, 2)
+	client, err := redisclient.Open(cluster.URL(), timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	store, counters := redisstore.NewStore(client, timeout), local.New(1<<20, time.Now)
+	nodes := cluster.Nodes()
+	debt, other := debtIn(t, identifierOn(t, cluster, nodes[0], 0)), unitsOf(t, "later", identifierOn(t, cluster, nodes[1], 1), 10)[0]
+	awaitSpend(t, store, []limiter.Charge{other})
+	do(t, nodes[1], "CLIENT", "PAUSE", "3000", "ALL")
+	d, err := failover.New(store, counters, time.Now, slog.New(slog.DiscardHandler)).Spend(t.Context(), []limiter.Charge{other, debt})
+	if err != nil || d[0].Origin != limiter.OriginLocal || d[1].Origin != limiter.OriginStore || d[1].Remaining != 3 {
+		t.Errorf("%+v, %v, want a local decision, and one of Redis with 3 left", d, err)
+	}
+	if c, unreported := counters.TakeUnreported(debt.Key); unreported {
+		t.Errorf("%d units of the debt are counted locally, want none", c.Cost)
 	}
 }
