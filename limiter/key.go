@@ -17,6 +17,8 @@ const (
 	// Unreadable is the identifier under which requests are counted whose identifier cannot be read, for example a text that is no address
 	// where an address is required. They do not share the counter of Missing: clients can often choose the text.
 	Unreadable = "?"
+	// overflow stands for identifiers without a counter of their own. No escaped identifier is this text.
+	overflow = "%overflow"
 	// maxIdentifier is the length of the longest escaped identifier that a key contains unhashed.
 	maxIdentifier = 128
 	// maxUnescaped is the length of the longest identifier that is escaped before it is hashed. Escaping makes a text up to three times
@@ -58,7 +60,7 @@ func (k KeySpace) Key(identifier, endpoint string) string {
 func (k KeySpace) UnreadableKey(endpoint string) string { return k.key(Unreadable, endpoint) }
 
 // SharedKey returns the key of the counter that identifiers without a counter of their own share. No identifier has this key.
-func (k KeySpace) SharedKey(endpoint string) string { return k.key("%overflow", endpoint) }
+func (k KeySpace) SharedKey(endpoint string) string { return k.key(overflow, endpoint) }
 
 func (k KeySpace) key(tag, endpoint string) string {
 	if k.hashKey != nil {

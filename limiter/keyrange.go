@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"crypto/sha256"
 	"strconv"
 	"strings"
 )
@@ -17,27 +18,36 @@ func (r KeyRange) Contains(key string) bool {
 // All returns the range of the keys of all identifiers that begin with prefix.
 func (k KeySpace) All(prefix string) KeyRange { return KeyRange{k.head + escape(prefix), k.body + ":"} }
 
-// Of returns the range of the keys of one identifier, with and without endpoints. The identifier is escaped as in [KeySpace.Key]; Missing
-// and Unreadable select requests without and with an unreadable identifier.
+// Of returns the range of the keys of one identifier, with and without endpoints. The identifier is escaped as in [KeySpace.Key]; Placeholders,
+// see [IsPlaceholder], are not.
 func (k KeySpace) Of(identifier string) KeyRange {
 	tag := identifier
-	if identifier != Missing && identifier != Unreadable {
+	if !IsPlaceholder(identifier) {
 		tag = escapeIdentifier(identifier)
 	}
 	return KeyRange{Prefix: k.head + tag + k.body + ":"}
 }
 
-// Literal returns the key of an identifier as [KeySpace.Parse] returns it: Missing and Unreadable select requests without and with an unreadable
-// identifier.
+// Literal returns the key of an identifier as [KeySpace.Parse] returns it, which can be a placeholder, see [IsPlaceholder].
 func (k KeySpace) Literal(identifier string) string {
-	switch identifier {
-	case Missing:
-		return k.Key("", "")
-	case Unreadable:
-		return k.UnreadableKey("")
-	default:
-		return k.Key(identifier, "")
+	if IsPlaceholder(identifier) {
+		return k.key(identifier, "")
 	}
+	return k.Key(identifier, "")
+}
+
+// IsPlaceholder reports whether identifier is what keys contain in place of an identifier: Missing, Unreadable, the shared counter of
+// identifiers over the bound, or the hash of an identifier that is too long.
+func IsPlaceholder(identifier string) bool {
+	switch identifier {
+	case Missing, Unreadable, overflow:
+		return true
+	}
+	sum, isHash := strings.CutPrefix(identifier, "%sha256-")
+	if !isHash {
+		sum, isHash = strings.CutPrefix(identifier, "%sha256u-")
+	}
+	return isHash && len(sum) == 2*sha256.Size && strings.Trim(sum, "0123456789abcdef") == ""
 }
 
 // Parse returns the identifier and the endpoint of a key. An identifier or an endpoint that was too long for a key is its hash, which begins
@@ -57,7 +67,7 @@ func (k KeySpace) Parse(key string) (identifier, endpoint string, ok bool) {
 
 // unescape reverses escape. It returns the hash of a long text unchanged.
 func unescape(escaped string) string {
-	if !strings.Contains(escaped, "%") || strings.HasPrefix(escaped, "%sha256") || strings.HasPrefix(escaped, "%overflow") {
+	if !strings.Contains(escaped, "%") || strings.HasPrefix(escaped, "%sha256") || escaped == overflow {
 		return escaped
 	}
 	var b strings.Builder

@@ -39,11 +39,14 @@ func TestKeySpaceParse_ReversesKey(t *testing.T) {
 func TestKeySpaceParse_NamesHashesAndSharedCounters(t *testing.T) {
 	k := keys(t)
 	for key, want := range map[string]string{
-		k.Key("", ""): "-", k.UnreadableKey(""): "?", k.SharedKey(""): "%overflow", k.Literal("-"): "-", k.Literal("?"): "?", k.Literal("a"): "a",
+		k.Key("", ""): "-", k.UnreadableKey(""): "?", k.SharedKey(""): "%overflow", k.Literal("-"): "-", k.Literal("?"): "?", k.Literal("a"): "a", k.Literal("%overflow"): "%overflow",
 	} {
 		if got, _, ok := k.Parse(key); !ok || got != want {
 			t.Errorf("%s: %q %v, want %q", key, got, ok, want)
 		}
+	}
+	if k.Literal("%overflow") != k.SharedKey("") || !k.Of("%overflow").Contains(k.SharedKey("/a")) {
+		t.Error("the shared counter cannot be selected")
 	}
 	if got, _, ok := k.Parse(k.Key(strings.Repeat("x", 200), "")); !ok || !strings.HasPrefix(got, "%sha256-") {
 		t.Errorf("a long identifier: %q %v", got, ok)

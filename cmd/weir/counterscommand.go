@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -43,7 +45,8 @@ func countersGetCommand() *cobra.Command {
 		Use:   "get IDENTIFIER --admin ADDRESS",
 		Short: "Print the counters of an identifier",
 		Long: `Print the counters of an identifier, under one policy or all policies, that have used units. An API key is hashed by the
-limiter, and printed as its hash.`,
+limiter, and printed as its hash, which can be given as hash:HASH. Without --policy, if a policy counts API keys, the
+identifier can be one, and policies that would count it as it is are left out.`,
 		Example: "  weir counters get acme --admin unix:/run/weir/admin.sock\n" +
 			"  weir counters get 203.0.113.7 --policy shop/public-ip --admin unix:/run/weir/admin.sock",
 		Args: oneIdentifier,
@@ -104,10 +107,18 @@ func listCounters(ctx context.Context, endpoint *adminClientFlags, query url.Val
 	if printed, err := explain.PrintObject(s.out, output, &list); printed || err != nil {
 		return err
 	}
+	printSkipped(s, list.Skipped)
 	if list.Continue != "" {
 		defer fmt.Fprintf(s.err, "more counters: --continue %s\n", list.Continue)
 	}
 	return explain.PrintCounters(s.out, output == explain.Wide, list.Counters)
+}
+
+// printSkipped names the policies that the limiter has left out.
+func printSkipped(s streams, policies []string) {
+	if len(policies) > 0 {
+		fmt.Fprintf(s.err, "left out, because the identifier can be an API key: %s. Set --policy to one of them if it is not.\n", strings.Join(policies, ", "))
+	}
 }
 
 func countersResetCommand() *cobra.Command {
@@ -152,6 +163,7 @@ func resetCounters(
 	if err := endpoint.validate(); err != nil {
 		return err
 	}
+	request.ID = rand.Text() // the same for the others
 	body, err := json.Marshal(request)
 	if err != nil {
 		return err
@@ -172,6 +184,7 @@ func resetCounters(
 	if err := explain.PrintCounters(s.out, output == explain.Wide, result.Counters); err != nil {
 		return err
 	}
+	printSkipped(s, result.Skipped)
 	done := "reset"
 	if result.DryRun {
 		done = "would be reset"

@@ -26,6 +26,9 @@ type CounterList struct {
 	Counters []Counter `json:"counters"`
 	// Continue selects the next page; "" after the last one. A page can be empty before the last one.
 	Continue string `json:"continue,omitempty"`
+	// Skipped are policies that were not searched: without a policy in the query, the identifier could be an API key, which must not be
+	// sent to Redis.
+	Skipped []string `json:"skipped,omitempty"`
 }
 
 // Counter is one counter.

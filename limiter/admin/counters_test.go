@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -215,7 +216,7 @@ func TestCounters_KeepSecretsHashed(t *testing.T) {
 	l := newCounters(t, memstore.New(time.Now), r)
 	l.spend(t, 1, "s3cret", "/")
 	hash := l.key.Hash("s3cret")
-	for _, given := range []string{"s3cret", hash} {
+	for _, given := range []string{"s3cret", "hash:" + hash} {
 		if got := l.all(t, admin.CounterQuery{Identifier: given}); !slices.Equal(got, []string{"shop/key " + hash + " 1/2 false"}) {
 			t.Errorf("%s: %q", given, got)
 		}
@@ -243,6 +244,69 @@ func TestCounters_CompactCountersAreFoundByIdentifierOnly(t *testing.T) {
 			t.Errorf("without an identifier: %+v, %+v; want a problem", list, bad)
 		}
 	})
+}
+
+// keyNames records the names of the keys that the store is called with.
+type keyNames struct {
+	store
+
+	names strings.Builder
+}
+
+func (k *keyNames) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	for i := range charges {
+		k.names.WriteString(charges[i].Key + "\n")
+	}
+	return k.store.Peek(ctx, charges)
+}
+
+func (k *keyNames) Reset(ctx context.Context, keys []string) error {
+	k.names.WriteString(strings.Join(keys, "\n"))
+	return k.store.Reset(ctx, keys)
+}
+
+func (k *keyNames) Scan(ctx context.Context, keys limiter.KeyRange, cursor string, n int) ([]string, string, error) {
+	k.names.WriteString(keys.Prefix)
+	return k.store.Scan(ctx, keys, cursor, n)
+}
+
+func TestCounters_SendNoAPIKeyToTheStore(t *testing.T) {
+	secret, plain, perPath := longRule("shop/m-key", limiter.FixedWindow), longRule("shop/a", limiter.FixedWindow), longRule("shop/paths", limiter.FixedWindow)
+	secret.Identifier.Secret, perPath.PerEndpoint = true, true
+	names := &keyNames{store: memstore.New(time.Now)}
+	l := newCounters(t, names, plain, secret, perPath)
+	for _, key := range []string{"s3cret", strings.Repeat("ab", 16)} { // one looks like a hash
+		list, bad := l.List(t.Context(), admin.CounterQuery{Identifier: key})
+		result, badReset := l.Reset(t.Context(), &admin.ResetRequest{AllPolicies: true, Identifier: key, Reason: "x"})
+		if bad != nil || badReset != nil {
+			t.Fatal(bad, badReset)
+		}
+		if got := names.names.String() + l.log.String(); strings.Contains(got, key) || !strings.Contains(got, l.key.Hash(key)) {
+			t.Errorf("key names and log: %s", got)
+		}
+		if want := []string{"shop/a", "shop/paths"}; !slices.Equal(list.Skipped, want) || !slices.Equal(result.Skipped, want) {
+			t.Errorf("left out %q and %q, want %q", list.Skipped, result.Skipped, want)
+		}
+	}
+	l.spend(t, 1, "acme", "/")
+	if got := l.all(t, admin.CounterQuery{Identifier: "acme", Policy: "shop/a"}); !slices.Equal(got, []string{"shop/a acme 1/2 false"}) {
+		t.Errorf("a named policy: %q", got)
+	}
+}
+
+func TestCounters_ResetWhatIsListed(t *testing.T) {
+	l := newCounters(t, memstore.New(time.Now), longRule("shop/a", limiter.FixedWindow))
+	for _, length := range []int{600, 2000} {
+		l.spend(t, 1, strings.Repeat("x", length), "/")
+		list, bad := l.List(t.Context(), admin.CounterQuery{Policy: "shop/a"})
+		if bad != nil || len(list.Counters) != 1 {
+			t.Fatalf("%+v %+v", list, bad)
+		}
+		result, bad := l.Reset(t.Context(), &admin.ResetRequest{Policy: "shop/a", Identifier: list.Counters[0].Identifier, Reason: "x"})
+		if bad != nil || len(result.Counters) != 1 {
+			t.Errorf("%s: %+v %+v", list.Counters[0].Identifier, result, bad)
+		}
+	}
 }
 
 func TestCounters_FindAddressesInAnySpelling(t *testing.T) {

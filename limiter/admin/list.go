@@ -56,10 +56,15 @@ func (c *Counters) List(ctx context.Context, q CounterQuery) (CounterList, *repl
 		return CounterList{}, reply.NewProblem(http.StatusBadRequest, "identifier", "policy "+selected[0].Policy+
 			" has storage: Compact, and Redis does not have the names of compact counters: name an identifier")
 	}
+	var skipped []string
+	if q.Policy == "" {
+		selected, skipped = withoutText(selected, q.Identifier)
+	}
 	list, err := c.list(ctx, selected, q)
 	if err != nil {
 		return CounterList{}, unavailable(err)
 	}
+	list.Skipped = skipped
 	if list.Counters == nil {
 		list.Counters = []Counter{}
 	}
@@ -67,6 +72,22 @@ func (c *Counters) List(ctx context.Context, q CounterQuery) (CounterList, *repl
 		list.Counters = slices.DeleteFunc(list.Counters, func(c Counter) bool { return !c.Over })
 	}
 	return list, nil
+}
+
+// withoutText leaves out the rules that would count identifier as it is, if a rule counts API keys: the identifier can be an API key, and would
+// be sent to Redis as part of a key.
+func withoutText(selected []*rules.Compiled, identifier string) (kept []*rules.Compiled, skipped []string) {
+	if !slices.ContainsFunc(selected, func(r *rules.Compiled) bool { return r.Identifier.Secret }) {
+		return selected, nil
+	}
+	for _, rule := range selected {
+		if rule.CountsText(identifier) {
+			skipped = append(skipped, rule.Policy)
+		} else {
+			kept = append(kept, rule)
+		}
+	}
+	return kept, skipped
 }
 
 func unavailable(err error) *reply.Problem {

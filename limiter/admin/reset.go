@@ -18,16 +18,20 @@ type ResetRequest struct {
 	Reason string `json:"reason"`
 	// DryRun changes nothing.
 	DryRun bool `json:"dryRun,omitempty"`
+	// ID of the reset. During an outage, processes with the same ID reset the counters in Redis once; without an ID, each does.
+	ID string `json:"id,omitempty"`
 }
 
 // ResetResult reports the counters that were reset, as they were before.
 type ResetResult struct {
 	Counters []Counter `json:"counters"`
 	DryRun   bool      `json:"dryRun,omitempty"`
+	// Skipped are policies whose counters were not reset, see [CounterList].
+	Skipped []string `json:"skipped,omitempty"`
 }
 
-// maxReason is the length of the longest reason, in bytes.
-const maxReason = 1000
+// The lengths of the longest reason and ID, in bytes.
+const maxReason, maxID = 1000, 64
 
 func (r *ResetRequest) validate() *reply.Problem {
 	bad := func(field, why string) *reply.Problem {
@@ -42,6 +46,8 @@ func (r *ResetRequest) validate() *reply.Problem {
 		return bad("reason", "is required: it is logged with the name of the caller")
 	case len(r.Reason) > maxReason:
 		return bad("reason", "is too long")
+	case len(r.ID) > maxID:
+		return bad("id", "is too long")
 	default:
 		return nil
 	}
@@ -56,6 +62,10 @@ func (c *Counters) Reset(ctx context.Context, r *ResetRequest) (ResetResult, *re
 	if bad != nil {
 		return ResetResult{}, bad
 	}
+	var skipped []string
+	if r.AllPolicies {
+		selected, skipped = withoutText(selected, r.Identifier)
+	}
 	keys, err := c.keysOf(ctx, selected, r.Identifier)
 	if err != nil {
 		return ResetResult{}, unavailable(err)
@@ -64,7 +74,7 @@ func (c *Counters) Reset(ctx context.Context, r *ResetRequest) (ResetResult, *re
 	if err != nil {
 		return ResetResult{}, unavailable(err)
 	}
-	result := ResetResult{Counters: append([]Counter{}, before...), DryRun: r.DryRun}
+	result := ResetResult{Counters: append([]Counter{}, before...), DryRun: r.DryRun, Skipped: skipped}
 	if r.DryRun || len(keys) == 0 {
 		return result, nil
 	}
@@ -72,7 +82,7 @@ func (c *Counters) Reset(ctx context.Context, r *ResetRequest) (ResetResult, *re
 	for i := range keys {
 		names[i] = keys[i].key
 	}
-	err = c.Engine.Reset(ctx, names)
+	err = c.Engine.Reset(ctx, names, r.ID)
 	for i := range before {
 		b := &before[i]
 		c.Log.Warn("counter reset", "policy", b.Policy, "identifier", b.Identifier, "endpoint", b.Endpoint, "used", b.Used,

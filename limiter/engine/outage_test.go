@@ -419,3 +419,8 @@ weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="local
 		t.Errorf("%d series of weir_local_mode (%v), want 1", got, err)
 	}
 }
+
+// ResetOnce implements failover.Remote.
+func (s *unreliableStore) ResetOnce(ctx context.Context, key, _ string) error {
+	return s.Reset(ctx, []string{key})
+}

@@ -7,10 +7,16 @@ import (
 )
 
 // Reset resets the counters at keys: in the store, and in what this replica knows about them. A store in Redis notifies the other replicas,
-// which call WasReset. While Redis is unavailable, only this replica forgets, and the store resets the counters after the outage.
-func (e *Engine) Reset(ctx context.Context, keys []string) error {
+// which call WasReset. While Redis is unavailable, only this replica forgets, and the store resets the counters after the outage: once for all replicas
+// whose reset has the same id, which can be "".
+func (e *Engine) Reset(ctx context.Context, keys []string, id string) error {
 	e.endLeases(keys)
-	err := e.store.Reset(ctx, keys)
+	var err error
+	if e.failover != nil && id != "" {
+		err = e.failover.ResetAs(ctx, keys, id)
+	} else {
+		err = e.store.Reset(ctx, keys)
+	}
 	e.Forget(keys...)
 	return err
 }

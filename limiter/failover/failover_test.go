@@ -40,6 +40,7 @@ type remote struct {
 	reports     int                   // calls of ReportUsage that run now
 	mostReports int                   // that ran at the same time
 	reportTakes time.Duration
+	resets      sync.Map // of IDs
 }
 
 func (r *remote) Unavailable(key string) bool {

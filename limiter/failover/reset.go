@@ -2,9 +2,9 @@ package failover
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -16,18 +16,24 @@ const maxPendingResets = 10_000
 // resets are the counters that the remote store has to reset when it is available again.
 type resets struct {
 	mu      sync.Mutex
-	pending map[string]bool
+	pending map[string]string // the ID of the reset by key
 }
 
 // Reset implements limiter.Store. It also drops what this replica has spent on the counters, or has learned about them. A counter that is
 // unavailable is reset in the remote store at the end of the outage, before anything is reported to it.
 func (s *Store) Reset(ctx context.Context, keys []string) error {
+	return s.ResetAs(ctx, keys, rand.Text())
+}
+
+// ResetAs is Reset with the ID of the reset. Replicas that make the same reset during an outage reset the remote store once: the second one
+// would also reset what the first one has reported since.
+func (s *Store) ResetAs(ctx context.Context, keys []string, id string) error {
 	s.WasReset(keys...)
 	var available []string
 	for _, key := range keys {
 		if !s.remote.Unavailable(key) {
 			available = append(available, key)
-		} else if err := s.resets.add(key); err != nil {
+		} else if err := s.resets.add(key, id); err != nil {
 			return err
 		}
 	}
@@ -47,32 +53,39 @@ func (s *Store) PendingResets() int {
 	return len(s.resets.pending)
 }
 
-func (r *resets) add(key string) error {
+func (r *resets) add(key, id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.pending) >= maxPendingResets {
 		return fmt.Errorf("%d resets wait for the end of the outage already: reset the rest afterwards", maxPendingResets)
 	}
 	if r.pending == nil {
-		r.pending = map[string]bool{}
+		r.pending = map[string]string{}
 	}
-	r.pending[key] = true
+	r.pending[key] = id
 	return nil
+}
+
+// remove removes a reset that was made, unless a newer one of the counter waits.
+func (r *resets) remove(key, id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pending[key] == id {
+		delete(r.pending, key)
+	}
 }
 
 // resetPending resets the counters that were unavailable. Those that still are remain pending.
 func (s *Store) resetPending(ctx context.Context) {
 	s.resets.mu.Lock()
-	keys := slices.Collect(maps.Keys(s.resets.pending))
+	pending := maps.Clone(s.resets.pending)
 	s.resets.mu.Unlock()
 	var group errgroup.Group
 	group.SetLimit(reportsInFlight)
-	for _, key := range keys { // one by one: the keys can be on several parts of the store
+	for key, id := range pending { // one by one: the keys can be on several parts of the store
 		group.Go(func() error {
-			if s.remote.Reset(ctx, []string{key}) == nil {
-				s.resets.mu.Lock()
-				delete(s.resets.pending, key)
-				s.resets.mu.Unlock()
+			if s.remote.ResetOnce(ctx, key, id) == nil {
+				s.resets.remove(key, id)
 			}
 			return nil
 		})

@@ -2,12 +2,15 @@ package failover_test
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/failover"
+	"github.com/weir-dev/weir/limiter/local"
 )
 
 // Reset fails for unavailable counters, as that of Redis does.
@@ -16,6 +19,17 @@ func (r *remote) Reset(ctx context.Context, keys []string) error {
 		return errLost
 	}
 	return r.Store.Reset(ctx, keys)
+}
+
+// ResetOnce is Reset unless the ID is known, as that of Redis.
+func (r *remote) ResetOnce(ctx context.Context, key, id string) error {
+	if r.Unavailable(key) {
+		return errLost
+	}
+	if _, known := r.resets.LoadOrStore(key+id, true); known {
+		return nil
+	}
+	return r.Store.Reset(ctx, []string{key})
 }
 
 func (w *world) spendAll(t *testing.T, c limiter.Charge) (allowed int) {
@@ -101,5 +115,28 @@ func TestReset_BoundsTheResetsThatWait(t *testing.T) {
 	}
 	if err := w.Reset(t.Context(), list); err == nil || w.PendingResets() != 10_000 {
 		t.Errorf("%d resets wait (%v)", w.PendingResets(), err)
+	}
+}
+
+// A replica that recovers later must not reset what the first one has reported.
+func TestResetAs_ResetsOnceForAllReplicas(t *testing.T) {
+	w, c := newWorld(), one(t, "a", 4)
+	other := failover.New(w.remote, local.New(1<<20, w.clock), w.clock, slog.New(slog.DiscardHandler))
+	w.spendAll(t, c)
+	w.remote.set(all, none)
+	for _, s := range []*failover.Store{w.Store, other} {
+		if err := s.ResetAs(t.Context(), []string{"a"}, "id"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.spend(t, c)
+	w.remote.set(none, none)
+	for _, s := range []*failover.Store{w.Store, other} {
+		if err := s.Recovering(t.Context(), time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := w.counted(t, c); got != 1 || other.PendingResets() != 0 {
+		t.Errorf("the remote store counts %d units and %d resets wait, want the unit after the reset", got, other.PendingResets())
 	}
 }

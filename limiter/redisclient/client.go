@@ -2,6 +2,7 @@ package redisclient
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -29,7 +30,11 @@ const keepAlive = 5 * time.Minute
 type Client struct {
 	rdb  redis.UniversalClient
 	name string
+	id   string
 }
+
+// ID is a random name of this Client, the same until it is closed. Messages contain it, so that their sender can recognize them.
+func (c *Client) ID() string { return c.id }
 
 // Open is [New] for a URL that [ParseURL] reads. Its errors contain no part of the URL, which can contain passwords.
 func Open(rawURL string, timeout time.Duration) (*Client, error) {
@@ -59,11 +64,11 @@ func New(o Options) (*Client, error) {
 		// All commands here have keys or can run on any node. With routing policies go-redis would request the list of
 		// all commands, which is long, and which an ACL can forbid.
 		cluster.DisableRoutingPolicies = true
-		return &Client{rdb: redis.NewClusterClient(cluster)}, nil
+		return &Client{rdb: redis.NewClusterClient(cluster), id: rand.Text()}, nil
 	case ModeSentinel:
-		return &Client{rdb: redis.NewFailoverClient(options.Failover()), name: "the primary " + o.MasterName}, nil
+		return &Client{rdb: redis.NewFailoverClient(options.Failover()), name: "the primary " + o.MasterName, id: rand.Text()}, nil
 	default:
-		return &Client{rdb: redis.NewClient(options.Simple()), name: o.Addresses[0]}, nil
+		return &Client{rdb: redis.NewClient(options.Simple()), name: o.Addresses[0], id: rand.Text()}, nil
 	}
 }
 

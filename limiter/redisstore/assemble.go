@@ -112,7 +112,7 @@ func newRefundScript() redisclient.Script {
 		assemble(declaredKeys, func(a algorithmSource) string { return a.step + a.refund + "return " + a.functions + "_refund\n" }, refundLua))
 }
 
-// Scripts returns every script of this package, for [redisclient.Client.LoadScripts]. testdata has a copy of each, so that
+// Scripts returns every script of this package that decides or refunds, for [redisclient.Client.LoadScripts]. testdata has a copy of each, so that
 // a change to a part shows in the whole.
 func Scripts() []redisclient.Script {
 	single := newSingleScripts()

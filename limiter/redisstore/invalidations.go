@@ -13,11 +13,12 @@ import (
 // longer valid because a refund or a reset changed them, see [WithInvalidations].
 func InvalidationChannel(prefix string) string { return prefix + "forget" }
 
-// resetMessage begins the message about a counter that was reset. The message about a refund is the key alone.
+// resetMessage begins the message about a counter that was reset. The ID of the client that has reset it follows, and the key. The message
+// about a refund is the key alone.
 const resetMessage = "reset "
 
 // FollowInvalidations subscribes to channel until ctx ends or the client is closed. It calls invalidate for every key that a refund has
-// changed, and reset for every key that was reset. It calls invalidateAll when keys may have been missed: when the subscription starts and
+// changed, and reset for every key that another client has reset. It calls invalidateAll when keys may have been missed: when the subscription starts and
 // after every reconnection. The calls are sequential. They must be quick: go-redis drops messages if hundreds of them wait for a minute.
 func FollowInvalidations(
 	ctx context.Context, client *redisclient.Client, channel string, invalidate, reset func(key string), invalidateAll func(),
@@ -36,14 +37,23 @@ func FollowInvalidations(
 			}
 			switch m := message.(type) {
 			case *redis.Message:
-				if key, is := strings.CutPrefix(m.Payload, resetMessage); is {
-					reset(key)
-				} else {
-					invalidate(m.Payload)
-				}
+				notify(m.Payload, client.ID(), invalidate, reset)
 			case *redis.Subscription:
 				invalidateAll()
 			}
 		}
+	}
+}
+
+// notify calls invalidate or reset for a message. A client's own resets are left out: the process has reset what it knows before it sent the
+// message, and what it has spent since then must remain.
+func notify(message, own string, invalidate, reset func(key string)) {
+	rest, isReset := strings.CutPrefix(message, resetMessage)
+	if !isReset {
+		invalidate(message)
+		return
+	}
+	if sender, key, is := strings.Cut(rest, " "); is && sender != own {
+		reset(key)
 	}
 }

@@ -41,21 +41,24 @@ func awaitKey(t *testing.T, keys <-chan string, want string) {
 }
 
 func TestFollowInvalidations_ReceivesRefundedAndResetKeys(t *testing.T) {
-	receivesInvalidations(t, openURL(t, fixture.Redis(t).URL()))
+	url := fixture.Redis(t).URL()
+	receivesInvalidations(t, openURL(t, url), openURL(t, url))
 }
 
 func TestFollowInvalidations_OnACluster(t *testing.T) {
 	t.Parallel()
 	node := fixture.RedisClusterNode(t)
-	receivesInvalidations(t, openURL(t, node.URL()+"?addr="+node.Addr()))
+	url := node.URL() + "?addr=" + node.Addr()
+	receivesInvalidations(t, openURL(t, url), openURL(t, url))
 }
 
 func TestFollowInvalidations_WithSentinels(t *testing.T) {
 	t.Parallel()
-	receivesInvalidations(t, openURL(t, fixture.RedisSentinel(t).URL()))
+	url := fixture.RedisSentinel(t).URL()
+	receivesInvalidations(t, openURL(t, url), openURL(t, url))
 }
 
-func receivesInvalidations(t *testing.T, client *redisclient.Client) {
+func receivesInvalidations(t *testing.T, client, another *redisclient.Client) {
 	ctx, cancel := context.WithCancel(t.Context())
 	keys, ended := follow(ctx, client)
 	awaitKey(t, keys, all)
@@ -72,7 +75,11 @@ func receivesInvalidations(t *testing.T, client *redisclient.Client) {
 		t.Fatal(err)
 	}
 	awaitKey(t, keys, "weir:{a}")
-	if err := store.Reset(ctx, []string{"weir:{b}", "weir:{c}"}); err != nil {
+	others := NewStore(another, patience, WithInvalidations(InvalidationChannel("weir:")))
+	if err := store.Reset(ctx, []string{"weir:{own}"}); err != nil { // does not reach its sender
+		t.Fatal(err)
+	}
+	if err := others.Reset(ctx, []string{"weir:{b}", "weir:{c}"}); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -88,8 +95,28 @@ func receivesInvalidations(t *testing.T, client *redisclient.Client) {
 	if !slices.Equal(got, []string{"reset: weir:{b}", "reset: weir:{c}"}) {
 		t.Errorf("a reset of two counters invalidated %q", got)
 	}
+	resetsOnce(ctx, t, others, limit)
+	awaitKey(t, keys, "weir:{d}")
 	cancel()
 	awaitEnd(t, ended)
+}
+
+// resetsOnce checks that a second reset with the same ID changes nothing.
+func resetsOnce(ctx context.Context, t *testing.T, store *Store, limit limiter.Limit) {
+	t.Helper()
+	charges := []limiter.Charge{{Key: "weir:{d}", Limit: limit, Cost: 1}}
+	for i, step := range []struct {
+		id   string
+		want int64
+	}{{"x", 4}, {"x", 3}, {"y", 4}} {
+		if err := store.ResetOnce(ctx, "weir:{d}", step.id); err != nil {
+			t.Fatal(err)
+		}
+		decisions, err := store.Spend(ctx, charges)
+		if err != nil || decisions[0].Remaining != step.want {
+			t.Errorf("step %d: %+v (%v), want %d units left", i, decisions, err, step.want)
+		}
+	}
 }
 
 func awaitEnd(t *testing.T, ended <-chan struct{}) {

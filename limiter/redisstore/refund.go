@@ -156,27 +156,3 @@ func (s *Store) refunded(refunds []limiter.Refund, cmd *redis.IntSliceCmd) error
 	}
 	return nil
 }
-
-// Reset implements limiter.Store.
-func (s *Store) Reset(ctx context.Context, keys []string) error {
-	ctx, cancel := s.withTimeout(ctx)
-	defer cancel()
-	pipe := s.client.Redis().Pipeline()
-	for _, key := range keys { // one command per key: on a cluster they are in different slots
-		if block, field, isCompact := limiter.CompactKey(key); isCompact {
-			pipe.HDel(ctx, block, string(field[:]))
-			pipe.HDel(ctx, oddBlock(block), string(field[:])) // of a SlidingWindowCounter
-		} else {
-			pipe.Unlink(ctx, key)
-		}
-		if s.invalidations != "" {
-			pipe.Publish(ctx, s.invalidations, resetMessage+key)
-		}
-	}
-	_, err := pipe.Exec(ctx)
-	s.client.RefreshTopology(ctx, err)
-	if err != nil {
-		return fmt.Errorf("reset %d counters: %w", len(keys), redisclient.WithKind(err))
-	}
-	return nil
-}

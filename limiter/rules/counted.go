@@ -7,24 +7,36 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// CountedAs returns the identifiers under which the rule can count what a person writes: an address in its canonical form, a secret as its
-// hash, and a text that already is one as it is.
+// hashPrefix marks what a person writes as the hash of a secret. A secret can look like a hash, and must not become part of a key.
+const hashPrefix = "hash:"
+
+// CountsText reports whether the rule can count text as it is, so that the text becomes part of a key. A rule whose identifiers are secrets
+// or addresses does not.
+func (c *Compiled) CountsText(text string) bool {
+	return !c.Identifier.Secret && !c.countsAddresses() && !limiter.IsPlaceholder(text)
+}
+
+func (c *Compiled) countsAddresses() bool {
+	return c.Identifier.From == FromClientIP || c.Identifier.Address
+}
+
+// CountedAs returns the identifiers under which the rule can count what a person writes: an address in its canonical form, and a secret as its
+// hash, unless it is a hash behind "hash:".
 func (c *Compiled) CountedAs(text string) []string {
-	if text == limiter.Missing || text == limiter.Unreadable {
+	if limiter.IsPlaceholder(text) {
 		return []string{text}
 	}
-	if c.Identifier.From == FromClientIP || c.Identifier.Address {
+	if c.countsAddresses() {
 		text, _, _ = strings.Cut(text, "/") // a prefix, as answers show it
 		if text = address(text, c.Identifier.IPv6Prefix); text == "" {
 			return nil
 		}
 	}
 	if c.Identifier.Secret {
-		counted := []string{c.hashKey.Hash(text)}
-		if len(text) == len(counted[0]) && strings.Trim(text, "0123456789abcdef") == "" { // otherwise a secret would become part of a key
-			counted = append(counted, text)
+		if hash, is := strings.CutPrefix(text, hashPrefix); is {
+			return []string{hash}
 		}
-		return counted
+		return []string{c.hashKey.Hash(text)}
 	}
 	return []string{text}
 }

@@ -490,3 +490,8 @@ func TestCheck_ReportsClaimsDescriptorsAndTiersInItsResults(t *testing.T) {
 		t.Errorf("through /v1/auth: %s", got)
 	}
 }
+
+// ResetOnce implements failover.Remote.
+func (s *brittleStore) ResetOnce(ctx context.Context, key, _ string) error {
+	return s.Reset(ctx, []string{key})
+}

@@ -365,3 +365,8 @@ func (run *outageRun) shareOf(began, ended time.Time) float64 {
 	}
 	return float64(units) / float64((last-first)*run.limit.Units())
 }
+
+// ResetOnce implements failover.Remote.
+func (r *outageReplica) ResetOnce(ctx context.Context, key, _ string) error {
+	return r.Reset(ctx, []string{key})
+}

@@ -327,3 +327,8 @@ func TestFailures_CountCallsWithoutRules(t *testing.T) {
 		auth.want(t, "ext_authz", 0, 1)
 	}
 }
+
+// ResetOnce implements failover.Remote.
+func (s *brittle) ResetOnce(ctx context.Context, key, _ string) error {
+	return s.Reset(ctx, []string{key})
+}

@@ -1,0 +1,61 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/redisclient"
+)
+
+// markLifetime is how long Redis remembers that a reset was made. A process that was without Redis for longer makes it again.
+const markLifetime = 7 * 24 * time.Hour
+
+//go:embed reset_once.lua
+var resetOnceLua string
+
+// Reset implements limiter.Store.
+func (s *Store) Reset(ctx context.Context, keys []string) error {
+	ctx, cancel := s.withTimeout(ctx)
+	defer cancel()
+	pipe := s.client.Redis().Pipeline()
+	for _, key := range keys { // one command per key: on a cluster they are in different slots
+		if block, field, isCompact := limiter.CompactKey(key); isCompact {
+			pipe.HDel(ctx, block, string(field[:]))
+			pipe.HDel(ctx, oddBlock(block), string(field[:])) // of a SlidingWindowCounter
+		} else {
+			pipe.Unlink(ctx, key)
+		}
+		if s.invalidations != "" {
+			pipe.Publish(ctx, s.invalidations, resetMessage+s.client.ID()+" "+key)
+		}
+	}
+	_, err := pipe.Exec(ctx)
+	s.client.RefreshTopology(ctx, err)
+	if err != nil {
+		return fmt.Errorf("reset %d counters: %w", len(keys), redisclient.WithKind(err))
+	}
+	return nil
+}
+
+// ResetOnce resets the counter at key, unless this or another process has done so with the same id. The message about it lets all processes
+// forget their known denials, but not what they have spent locally: they have reset that themselves, and may have spent units since.
+func (s *Store) ResetOnce(ctx context.Context, key, id string) error {
+	ctx, cancel := s.withTimeout(ctx)
+	defer cancel()
+	const mark = ":reset:" // in the slot of the counter; no key of a counter ends like this
+	keys, args := []string{key + mark + id, key}, []any{int64(markLifetime / time.Second), s.invalidations, key}
+	if block, field, isCompact := limiter.CompactKey(key); isCompact {
+		keys = []string{fmt.Sprintf("%s%s%s:%x", block, mark, id, field[:]), block, oddBlock(block)}
+		args = append(args, string(field[:]))
+	}
+	script := redisclient.NewScript("reset_once", resetOnceLua)
+	if err := redisclient.RunAs(ctx, s.client, redis.NewCmd, script, keys, args).Err(); err != nil {
+		return fmt.Errorf("reset a counter: %w", redisclient.WithKind(err))
+	}
+	return nil
+}
