@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -232,4 +233,32 @@ func TestExplain_SourcesOfIdentifiers(t *testing.T) {
 			t.Errorf("%v: %+v, want from %s", from, got, want)
 		}
 	}
+}
+
+func TestExplain_ShowsNoSecretHeader(t *testing.T) {
+	key := rule("shop/z-key")
+	key.Identifier = rules.Identifier{From: rules.FromHeader, Name: "x-api-key", Secret: true}
+	for _, header := range []string{"x-api-key", "authorization", "cookie", "proxy-authorization"} {
+		for _, match := range []rules.HeaderMatch{
+			{Type: rules.HeaderPresent, Invert: true}, {Type: rules.HeaderExact, Value: "of-the-policy"}, {Type: rules.HeaderRegex, Value: "s3cret", Invert: true},
+		} {
+			r := rule("shop/a")
+			match.Name = header
+			r.Match.Headers = []rules.HeaderMatch{match}
+			x, bad := (&admin.Explainer{Engine: newSecretEngine(t, r, key)}).Explain(t.Context(),
+				[]byte(`{"domain":"shop","path":"/","headers":{"`+header+`":"s3cret"}}`), false)
+			if bad != nil {
+				t.Fatalf("%+v", bad)
+			}
+			got := x.Policies[0].Reason
+			if !strings.HasPrefix(got, "header "+header+" is set; the policy matches ") || strings.Contains(got, "s3cret") || strings.Contains(got, "of-the-policy") {
+				t.Errorf("%s: %s", header, got)
+			}
+		}
+	}
+}
+
+func newSecretEngine(t *testing.T, list ...rules.Rule) *engine.Engine {
+	t.Helper()
+	return newCounters(t, memstore.New(epoch), list...).Engine
 }

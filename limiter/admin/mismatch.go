@@ -2,13 +2,15 @@ package admin
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // mismatch explains the condition that the request does not meet: what the request has, and what the policy matches.
-func mismatch(e *rules.Explained, r *rules.Request) string {
+func mismatch(e *rules.Explained, r *rules.Request, isSecret func(header string) bool) string {
 	m := &e.Rule.Match
 	switch e.Failed {
 	case rules.ConditionDomain:
@@ -22,7 +24,7 @@ func mismatch(e *rules.Explained, r *rules.Request) string {
 	case rules.ConditionMethods:
 		return fmt.Sprintf("method is %s; the policy matches %s", quote(r.Method), list(m.Methods))
 	case rules.ConditionHeaders:
-		return headerMismatch(m.Headers[e.Header], r)
+		return headerMismatch(m.Headers[e.Header], r, isSecret(m.Headers[e.Header].Name))
 	case rules.ConditionCIDRs:
 		return fmt.Sprintf("client address %s is not in %s", address(r), list(m.CIDRs))
 	case rules.ConditionExceptCIDRs:
@@ -99,10 +101,28 @@ func kindsOfPolicy(rule *rules.Rule) string {
 	return strings.Join(of, ", ")
 }
 
-func headerMismatch(m rules.HeaderMatch, r *rules.Request) string {
+// secretHeaders returns a function that reports whether a header can contain a secret: credentials, and what a policy counts as an API key.
+func secretHeaders(policies []engine.ExplainedPolicy) func(header string) bool {
+	return func(header string) bool {
+		switch strings.ToLower(header) {
+		case "authorization", "cookie", "proxy-authorization":
+			return true
+		}
+		return slices.ContainsFunc(policies, func(p engine.ExplainedPolicy) bool {
+			id := p.Rule.Identifier
+			return id.Secret && (id.From == rules.FromHeader && strings.EqualFold(id.Name, header) || id.From == rules.FromExpression)
+		})
+	}
+}
+
+// headerMismatch leaves out the values of a secret header.
+func headerMismatch(m rules.HeaderMatch, r *rules.Request, secret bool) string {
 	has := "is absent"
 	if value, ok := r.Headers[m.Name]; ok {
 		has = "is " + quote(value)
+		if secret {
+			has = "is set"
+		}
 	}
 	want := "any value"
 	switch m.Type {
@@ -110,6 +130,12 @@ func headerMismatch(m rules.HeaderMatch, r *rules.Request) string {
 		want = quote(m.Value)
 	case rules.HeaderRegex:
 		want = "the regular expression " + quote(m.Value)
+	}
+	if secret && m.Type != rules.HeaderPresent {
+		want = "another value"
+		if m.Invert {
+			want = "this value"
+		}
 	}
 	switch {
 	case m.Invert && m.Type == rules.HeaderPresent:
