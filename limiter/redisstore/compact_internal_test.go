@@ -161,11 +161,12 @@ func TestSpend_ACorruptCompactCounterStartsOver(t *testing.T) {
 
 // Limiters drop what they know of a key, which is not the name of a Redis key.
 func TestRefund_InvalidatesTheKeysOfCompactCounters(t *testing.T) {
-	client := openURL(t, fixture.Redis(t).URL())
+	url := fixture.Redis(t).URL()
+	client, another := openURL(t, url), openURL(t, url)
 	ctx, cancel := context.WithCancel(t.Context())
 	keys, ended := follow(ctx, client)
 	awaitKey(t, keys, all)
-	store := NewStore(client, patience, WithInvalidations(InvalidationChannel("weir:")))
+	store := NewStore(another, patience, WithInvalidations(InvalidationChannel("weir:")))
 	for i, algorithm := range compactAlgorithms() {
 		limit := compactLimit(t, algorithm)
 		decision := spendOne(t, store, inBlock(i), limit)
