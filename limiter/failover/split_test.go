@@ -227,7 +227,7 @@ func TestRecovering_ReportsTheRest(t *testing.T) {
 // An outage can leave more counters than one round reports. The store receives a bounded number of reports at a time.
 func TestRecovering_ReportsEveryCounterWithoutOverloadingTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const counters = 20_500 // of 20 000 in a round
+		const counters = 20_500 // 20 000 of them in the first round
 		w := newWorld()
 		w.local = local.New(1<<30, w.clock)
 		w.Store = failover.New(w.remote, w.local, w.clock, slog.New(slog.DiscardHandler))
@@ -240,8 +240,9 @@ func TestRecovering_ReportsEveryCounterWithoutOverloadingTheStore(t *testing.T) 
 		if err := w.Recovering(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
-		if n := w.local.Stats().Unreported; n != counters-20_000 {
-			t.Errorf("%d counters are unreported after the first round, want 500", n)
+		// The reports of the rest may have begun: 128 of them, until time passes.
+		if n := w.local.Stats().Unreported; n < 372 || n > 500 {
+			t.Errorf("%d counters are unreported after the first round, want 500, or up to 128 fewer", n)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
