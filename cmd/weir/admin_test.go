@@ -154,3 +154,14 @@ func TestAdminClient_StatesWhatToDo(t *testing.T) {
 		}
 	}
 }
+
+// The token must not leave the machine unencrypted.
+func TestAdminClient_SendsTheTokenToThisMachineOnly(t *testing.T) {
+	for _, address := range []string{"192.0.2.2:9091", "weir.example:9091", "localhost:9091", ":9091", "%"} {
+		f := adminClientFlags{address: address, tokenFile: "/nonexistent"}
+		err := f.call(t.Context(), http.MethodGet, "/admin/v1/rules", nil, nil)
+		if err == nil || !strings.Contains(err.Error(), "must be unix:PATH, or a loopback address and a port") {
+			t.Errorf("%s: %v, want an error about the address", address, err)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -49,11 +50,13 @@ func (f *adminClientFlags) call(ctx context.Context, method, path string, in []b
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		}
+	} else if address, err := netip.ParseAddrPort(host); err != nil || !address.Addr().IsLoopback() { // the token is not encrypted
+		return usageError(fmt.Errorf("--admin %q is invalid: must be unix:PATH, or a loopback address and a port, for example 127.0.0.1:9091", host))
 	}
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, bytes.NewReader(in))
 	if err != nil {
-		return usageError(fmt.Errorf("--admin %q is invalid: must be unix:PATH or a loopback address and a port", f.address))
+		return fmt.Errorf("create the request: %w", err)
 	}
 	if f.tokenFile != "" {
 		token, err := admin.ReadToken(f.tokenFile)
@@ -62,7 +65,8 @@ func (f *adminClientFlags) call(ctx context.Context, method, path string, in []b
 		}
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	response, err := (&http.Client{Transport: transport}).Do(request)
+	refuse := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // would send the token elsewhere
+	response, err := (&http.Client{Transport: transport, CheckRedirect: refuse}).Do(request)
 	if err != nil {
 		return fmt.Errorf("the admin endpoint %s does not answer: %w; start the limiter with --admin-listen", f.address, errors.Unwrap(err))
 	}

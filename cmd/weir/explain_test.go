@@ -58,7 +58,7 @@ func TestExplain_AnswersWithoutAServer(t *testing.T) {
 		stderr string   // part
 	}{
 		"flags": {
-			args: "--domain shop --method GET --path / -H x-tenant-id:acme", stdout: []string{"Allowed. shop/key has the fewest units left.", "acme"},
+			args: "--domain shop --method GET --path / -H x-tenant-id:acme", stdout: []string{"Allowed. shop/key has the fewest units left in relation to its limit.", "acme"},
 			stderr: "left out: policies.yaml:14: shop/broken: spec.limit",
 		},
 		"a file and a flag that replaces a part": {

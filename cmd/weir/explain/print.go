@@ -86,9 +86,9 @@ func Verdict(x *admin.Explanation) string {
 	case a.Allowed && a.Policy == "":
 		return "Allowed: no enforced policy limits the request."
 	case a.Allowed && a.DelayMs > 0:
-		return fmt.Sprintf("Allowed after a delay of %v. %s has the fewest units left.", ms(a.DelayMs), a.Policy)
+		return fmt.Sprintf("Allowed after a delay of %v. %s has the fewest units left in relation to its limit.", ms(a.DelayMs), a.Policy)
 	case a.Allowed:
-		return "Allowed. " + a.Policy + " has the fewest units left."
+		return "Allowed. " + a.Policy + " has the fewest units left in relation to its limit."
 	case a.RetryAfterMs == nil:
 		return "Denied by " + a.Policy + ". No retry can succeed: the cost is above the limit."
 	case a.Source == "cache":
