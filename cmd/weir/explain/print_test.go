@@ -59,8 +59,8 @@ Revision: sha256:1
 func TestVerdict(t *testing.T) {
 	for want, x := range map[string]admin.Explanation{
 		"Allowed: no enforced policy limits the request.":                                                  {Answer: reply.Answer{Allowed: true}},
-		"Allowed. p has the fewest units left in relation to its limit.":                                                            {Answer: reply.Answer{Allowed: true, Policy: "p"}},
-		"Allowed after a delay of 20ms. p has the fewest units left in relation to its limit.":                                      {Answer: reply.Answer{Allowed: true, Policy: "p", DelayMs: 20}},
+		"Allowed. p has the fewest units left in relation to its limit.":                                   {Answer: reply.Answer{Allowed: true, Policy: "p"}},
+		"Allowed after a delay of 20ms. p has the fewest units left in relation to its limit.":             {Answer: reply.Answer{Allowed: true, Policy: "p", DelayMs: 20}},
 		"Denied by p. No retry can succeed: the cost is above the limit.":                                  {Answer: reply.Answer{Policy: "p"}},
 		"Denied by p, from the known denials of the replica. Retry after 20ms.":                            {Answer: reply.Answer{Policy: "p", RetryAfterMs: new(int64(20)), Source: "cache"}},
 		"Rejected with an error by p: Redis is unavailable, and the policy has onStoreFailure: Deny.":      {RefusedBy: "p"},
