@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -48,6 +49,24 @@ func (s *service) ShouldRateLimit(ctx context.Context, request *ratelimitv3.Rate
 	return answer, nil
 }
 
+// lateSettings is a listener whose server needs 50 ms for the first bytes that it sends: its settings.
+type lateSettings struct{ net.Listener }
+
+func (l lateSettings) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return &lateConn{Conn: conn}, err
+}
+
+type lateConn struct {
+	net.Conn
+	first sync.Once
+}
+
+func (c *lateConn) Write(data []byte) (int, error) {
+	c.first.Do(func() { time.Sleep(50 * time.Millisecond) })
+	return c.Conn.Write(data)
+}
+
 // serve starts a service that permits that many streams for each connection, and returns it and a client with two connections.
 func serve(t *testing.T, streams uint32) (*service, *rlsload.Client) {
 	t.Helper()
@@ -55,6 +74,11 @@ func serve(t *testing.T, streams uint32) (*service, *rlsload.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveOn(t, listener, streams)
+}
+
+func serveOn(t *testing.T, listener net.Listener, streams uint32) (*service, *rlsload.Client) {
+	t.Helper()
 	s, server := &service{}, grpc.NewServer(grpc.MaxConcurrentStreams(streams))
 	ratelimitv3.RegisterRateLimitServiceServer(server, s)
 	go func() { _ = server.Serve(listener) }()
@@ -136,6 +160,21 @@ func TestRun_CountsLatencyFromTheSchedule(t *testing.T) {
 	}
 	if last := got.Quantile(1); last < 700*time.Millisecond {
 		t.Errorf("the last answer came %v after its schedule, want about 800 ms", last)
+	}
+}
+
+func TestRun_WaitsForTheSettingsOfTheServer(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, client := serveOn(t, lateSettings{listener}, 1)
+	got, err := client.Run(t.Context(), rlsload.Load{Callers: 8, Message: message(t, "slow")}, 100*time.Millisecond)
+	if err != nil || got.Failed != 0 || got.Allowed == 0 {
+		t.Errorf("%+v, %v; want no failed request", got, err)
+	}
+	if most := s.mostInFlight.Load(); most > 2 {
+		t.Errorf("%d in flight, the server permits 2", most)
 	}
 }
 

@@ -52,7 +52,7 @@ type conn struct {
 	headers    [2][]byte // the header blocks of the first request, and of the others, which refer to it
 	stream     uint32
 	window     int // bytes that the server accepts
-	maxStreams int
+	maxStreams int // 0 before the settings of the server arrive: a request beyond their number would be refused
 	inFlight   map[uint32]*call
 	waiting    []time.Time // due, and not sent: the server accepts no more
 	free       []*call
@@ -65,7 +65,7 @@ func dial(ctx context.Context, address string, seed uint64) (*conn, error) {
 		return nil, err
 	}
 	c := &conn{
-		nc: nc, in: bufio.NewReaderSize(nc, bufferSize), out: bufio.NewWriterSize(nc, bufferSize), stream: 1, window: firstWindow, maxStreams: noMaxStreams,
+		nc: nc, in: bufio.NewReaderSize(nc, bufferSize), out: bufio.NewWriterSize(nc, bufferSize), stream: 1, window: firstWindow,
 		random: rand.New(rand.NewPCG(seed, 1)), inFlight: map[uint32]*call{},
 	}
 	c.decoder = hpack.NewDecoder(headerTable, func(f hpack.HeaderField) {
@@ -253,8 +253,11 @@ func (c *conn) control(frame http2.Frame) error {
 		}
 		if n, has := f.Value(http2.SettingMaxConcurrentStreams); has {
 			c.maxStreams = int(n)
+		} else if c.maxStreams == 0 {
+			c.maxStreams = noMaxStreams
 		}
 		_ = c.framer.WriteSettingsAck()
+		c.sendWaiting()
 	}
 	return nil
 }
