@@ -61,3 +61,17 @@ func CompareStrictness(a, b Decision) int {
 	// a.Remaining/a.Limit < b.Remaining/b.Limit, without division; all four stay below 2^30.
 	return cmp.Compare(a.Remaining*b.Limit, b.Remaining*a.Limit)
 }
+
+// Counted returns d, the decision of a Peek that allows c, as it is after c is counted: with the Remaining of a Spend. The ResetAfter of a
+// bucket is that of a Spend, too, or a microsecond longer if a unit does not take whole microseconds. That of the other algorithms is unchanged.
+func (c *Charge) Counted(d Decision) Decision {
+	d.Remaining = max(0, d.Remaining-c.Units())
+	if l := c.Limit; l.algorithm == TokenBucket || l.algorithm == LeakyBucket {
+		micros, rest := mulDiv(c.Units(), int64(l.micros()), l.units)
+		if rest > 0 {
+			micros++
+		}
+		d.ResetAfter += time.Duration(micros) * time.Microsecond
+	}
+	return d
+}

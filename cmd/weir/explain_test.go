@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,7 +59,7 @@ func TestExplain_AnswersWithoutAServer(t *testing.T) {
 		stderr string   // part
 	}{
 		"flags": {
-			args: "--domain shop --method GET --path / -H x-tenant-id:acme", stdout: []string{"Allowed. shop/key has the fewest units left in relation to its limit.", "acme"},
+			args: "--domain shop --method GET --path / -H x-tenant-id:acme", stdout: []string{"Allowed. shop/tenant has the fewest units left in relation to its limit.", "acme"},
 			stderr: "left out: policies.yaml:14: shop/broken: spec.limit",
 		},
 		"a file and a flag that replaces a part": {
@@ -118,6 +119,32 @@ func TestExplain_HashesAPIKeysWithTheKeyOfLimiters(t *testing.T) {
 	}
 	if strings.Contains(stdout, "s3cret") {
 		t.Error("the output contains the API key")
+	}
+}
+
+// The page leaves out some of the lines.
+func TestDocs_ExplainPrintsTheTableOfThePage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/how-to/explain-a-decision.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(page), "$ weir explain --policies config/samples ")
+	command, block, _ := strings.Cut(block, "\n")
+	block, _, found := strings.Cut(block, "…\n")
+	if !found || command != "--domain shop --method GET --path /v1/search -H 'x-tenant-id: acme' -H 'x-plan: free'" {
+		t.Fatalf("no such command: %s", command)
+	}
+	status, stdout, stderr := runWithInput(t, "", "explain", "--policies", "../../config/samples",
+		"--domain", "shop", "--method", "GET", "--path", "/v1/search", "-H", "x-tenant-id: acme", "-H", "x-plan: free")
+	if status != 0 {
+		t.Fatal(status, stderr)
+	}
+	words := func(line string) string { return strings.Join(strings.Fields(line), " ") }
+	printed := strings.Split(stdout, "\n")
+	for line := range strings.SplitSeq(block, "\n") {
+		if !slices.ContainsFunc(printed, func(p string) bool { return words(p) == words(line) }) {
+			t.Errorf("the command does not print %q:\n%s", line, stdout)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -10,7 +11,7 @@ import (
 
 // Explanation is what Check would decide about a request, and the part of each policy in it.
 type Explanation struct {
-	// Answer is the answer of Check. It is the zero Answer if the request is Refused.
+	// Answer is the answer of Check, with the figures before the request is counted. It is the zero Answer if the request is Refused.
 	Answer Answer
 	// Refused is the policy that refuses the request because the store is unavailable, or "".
 	Refused string
@@ -71,9 +72,29 @@ func (e *Engine) Explain(ctx context.Context, c Check) (Explanation, error) {
 		results = known // as Check does
 	}
 	if len(results) > 0 {
-		x.Answer = active.answer(results)
+		x.Answer = active.answerBefore(charges, results)
 	}
 	return x, nil
+}
+
+// answerBefore returns the answer of Check for the results of a peek, with their figures. Check orders the results by the figures after it
+// has counted the request.
+func (a *active) answerBefore(charges []ruleCharge, results []Result) Answer {
+	isAllowed := !slices.ContainsFunc(results, func(r Result) bool { return !r.Allowed && !r.Rule.Shadow })
+	counted := slices.Clone(results)
+	for i := range counted {
+		r := &counted[i]
+		c := &charges[indexOfKey(charges, r.Key)]
+		if r.Allowed && (isAllowed || c.charge.CountsAlways()) && isCounted(&c.charge, &r.Decision) {
+			*r = c.result(c.charge.Counted(r.Decision), r.Source)
+		}
+	}
+	answer := a.answer(counted)
+	for i := range counted {
+		before := slices.IndexFunc(results, func(r Result) bool { return r.Key == counted[i].Key })
+		counted[i].Decision = results[before].Decision
+	}
+	return answer
 }
 
 // explain reports the part of each policy that does not depend on counters.
