@@ -46,7 +46,8 @@ func countersGetCommand() *cobra.Command {
 		Short: "Print the counters of an identifier",
 		Long: `Print the counters of an identifier, under one policy or all policies, that have used units. An API key is hashed by the
 limiter, and printed as its hash, which can be given as hash:HASH. Without --policy, if a policy counts API keys, the
-identifier can be one, and policies that would count it as it is are left out.`,
+identifier can be one, and policies that would count it as it is are left out. While Redis is unavailable, policies that count
+each endpoint separately are left out, too.`,
 		Example: "  weir counters get acme --admin unix:/run/weir/admin.sock\n" +
 			"  weir counters get 203.0.113.7 --policy shop/public-ip --admin unix:/run/weir/admin.sock",
 		Args: oneIdentifier,
@@ -108,6 +109,7 @@ func listCounters(ctx context.Context, endpoint *adminClientFlags, query url.Val
 		return err
 	}
 	printSkipped(s, list.Skipped)
+	printUnsearched(s, endpoint.address, list.Unsearched)
 	if list.Continue != "" {
 		defer fmt.Fprintf(s.err, "more counters: --continue %s\n", list.Continue)
 	}
@@ -118,6 +120,14 @@ func listCounters(ctx context.Context, endpoint *adminClientFlags, query url.Val
 func printSkipped(s streams, policies []string) {
 	if len(policies) > 0 {
 		fmt.Fprintf(s.err, "left out, because the identifier can be an API key: %s. Set --policy to one of them if it is not.\n", strings.Join(policies, ", "))
+	}
+}
+
+// printUnsearched names the policies that the limiter at address could not search.
+func printUnsearched(s streams, address string, u *admin.Unsearched) {
+	if u != nil {
+		fmt.Fprintf(s.err, "%s did not find the counters of these policies, which count each endpoint separately: %s. "+
+			"Repeat the command when Redis is available (%s).\n", address, strings.Join(u.Policies, ", "), u.Reason)
 	}
 }
 
@@ -133,7 +143,9 @@ func countersResetCommand() *cobra.Command {
 
 With counters in Redis, all processes that share them forget their known denials of the identifier within a second. While
 Redis is unavailable, each process decides on its own share: name the other processes with --also. Each process resets the
-counters in Redis when it is available again, before it reports what it has admitted meanwhile.
+counters in Redis when it is available again, before it reports what it has admitted meanwhile. The counters of policies that
+count each endpoint separately cannot be found then: with --all-policies, the command names these policies, resets the others,
+and exits with 1.
 
 Each process logs the reset with the name of the caller and the reason. Without --dry-run, the command does not ask.`,
 		Example: "  weir counters reset acme --policy shop/tenant-free --reason 'INC-1234: import ran twice' --admin unix:/run/weir/admin.sock",
@@ -163,7 +175,9 @@ func resetCounters(
 	if err := endpoint.validate(); err != nil {
 		return err
 	}
-	request.ID = rand.Text() // the same for the others
+	if len(others) > 0 {
+		request.ID = rand.Text() // the same for all
+	}
 	body, err := json.Marshal(request)
 	if err != nil {
 		return err
@@ -172,13 +186,28 @@ func resetCounters(
 	if err := endpoint.call(ctx, http.MethodPost, "/admin/v1/counters/reset", body, &result); err != nil {
 		return err
 	}
+	printUnsearched(s, endpoint.address, result.Unsearched)
+	isPartial := result.Unsearched != nil
 	for _, other := range others {
-		also := adminClientFlags{address: other, tokenFile: endpoint.tokenFile}
-		if err := also.call(ctx, http.MethodPost, "/admin/v1/counters/reset", body, &admin.ResetResult{}); err != nil {
+		also, own := adminClientFlags{address: other, tokenFile: endpoint.tokenFile}, admin.ResetResult{}
+		if err := also.call(ctx, http.MethodPost, "/admin/v1/counters/reset", body, &own); err != nil {
 			return fmt.Errorf("reset at %s, but not at %s: %w", endpoint.address, other, err)
 		}
+		printUnsearched(s, other, own.Unsearched)
+		isPartial = isPartial || own.Unsearched != nil
 	}
-	if printed, err := explain.PrintObject(s.out, output, &result); printed || err != nil {
+	if err := printReset(s, output, &result); err != nil {
+		return err
+	}
+	if isPartial && !request.DryRun {
+		return errors.New("not all counters were reset")
+	}
+	return nil
+}
+
+// printReset prints the counters that were reset.
+func printReset(s streams, output string, result *admin.ResetResult) error {
+	if printed, err := explain.PrintObject(s.out, output, result); printed || err != nil {
 		return err
 	}
 	if err := explain.PrintCounters(s.out, output == explain.Wide, result.Counters); err != nil {

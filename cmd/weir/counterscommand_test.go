@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,14 +17,20 @@ import (
 // sharing runs n processes of weir serve that share counters in a Redis, with the policy shop/tenant of 2 units.
 func sharing(t *testing.T, redis *fixture.RedisProcess, n int) (bases, admins []string, logs []*transcript) {
 	t.Helper()
-	for range n {
+	return sharingAt(t, tenantPolicy("2"), slices.Repeat([]string{redis.URL()}, n)...)
+}
+
+// sharingAt runs a process of weir serve for each URL of Redis.
+func sharingAt(t *testing.T, policies string, urls ...string) (bases, admins []string, logs []*transcript) {
+	t.Helper()
+	for _, url := range urls {
 		dir, log := t.TempDir(), &transcript{}
-		save(t, filepath.Join(dir, "policies.yaml"), tenantPolicy("2"))
+		save(t, filepath.Join(dir, "policies.yaml"), policies)
 		socket := "unix:" + filepath.Join(dir, "admin.sock")
 		counters := countersOf("weir:")
 		counters.timeout = 200 * time.Millisecond
 		launch(t, func(ctx context.Context) error {
-			f := serveFlags{policies: dir, redis: redis.URL(), counters: counters, sockets: anyPort, admin: adminFlags{listen: socket}}
+			f := serveFlags{policies: dir, redis: url, counters: counters, sockets: anyPort, admin: adminFlags{listen: socket}}
 			return runServe(ctx, f, log, log.logger())
 		})
 		bases, admins, logs = append(bases, find(t, log, `at (http://\S+)/v1/check`)), append(admins, socket), append(logs, log)
@@ -120,6 +127,54 @@ func TestCountersReset_DuringAnOutageStays(t *testing.T) {
 		var list admin.CounterList
 		if err := json.Unmarshal([]byte(stdout), &list); err != nil || len(list.Counters) != 1 || list.Counters[0].Used != 1 {
 			t.Errorf("after the outage: %+v (%v), want the unit after the reset", list, err)
+		}
+	}
+}
+
+// perPathPolicy counts each path separately, so that its counters are found only by a search of Redis.
+const perPathPolicy = `
+---
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: path, namespace: shop}
+spec: {axis: Tenant, scope: Endpoint, limit: 100, window: 1h, algorithm: FixedWindow}
+`
+
+// One process reaches Redis and the other does not, for example because of a network policy.
+func TestCountersReset_OfAProcessThatIsCutOffLeavesWhatIsCountedSince(t *testing.T) {
+	redis := fixture.Redis(t)
+	proxy := fixture.ProxyTo(t, redis.Addr())
+	bases, admins, logs := sharingAt(t, tenantPolicy("2")+perPathPolicy, redis.URL(), "redis://"+proxy.Addr())
+	proxy.DropReplies()
+	fixture.Await(t, "local mode", func() bool {
+		check(t, bases[1], acmePeek)
+		return strings.Contains(logs[1].String(), "Redis unavailable")
+	})
+	spendBoth := func() {
+		t.Helper()
+		for range 2 {
+			if v := check(t, bases[0], acme); v.status != http.StatusOK {
+				t.Errorf("%+v, want two units", v)
+			}
+		}
+	}
+	spendBoth()
+	status, stdout, stderr := runWithInput(t, "", "counters", "get", "acme", "--admin", admins[1])
+	if status != 0 || !strings.Contains(stderr, "which count each endpoint separately: shop/path. Repeat the command when Redis is available") {
+		t.Errorf("status %d: %s%s", status, stdout, stderr)
+	}
+	status, _, stderr = runWithInput(t, "", "counters", "reset", "acme", "--all-policies", "--reason", "INC-3", "--admin", admins[0], "--also", admins[1])
+	if status != exitFailed || !strings.Contains(stderr, admins[1]+" did not find the counters") || !strings.Contains(stderr, "not all counters were reset") {
+		t.Errorf("status %d: %s", status, stderr)
+	}
+	spendBoth()
+	proxy.Pass()
+	fixture.Await(t, "the second process uses Redis again", func() bool { return check(t, bases[1], acmePeek).Source == "redis" })
+	for _, endpoint := range admins {
+		_, stdout, stderr := runWithInput(t, "", "counters", "get", "acme", "--policy", "shop/tenant", "--admin", endpoint, "-o", "json")
+		var list admin.CounterList
+		if err := json.Unmarshal([]byte(stdout), &list); err != nil || len(list.Counters) != 1 || list.Counters[0].Used != 2 {
+			t.Errorf("%s: %+v (%v, %s), want the two units after the reset", endpoint, list, err, stderr)
 		}
 	}
 }

@@ -28,7 +28,15 @@ type CounterList struct {
 	Continue string `json:"continue,omitempty"`
 	// Skipped are policies that were not searched: without a policy in the query, the identifier could be an API key, which must not be
 	// sent to Redis.
-	Skipped []string `json:"skipped,omitempty"`
+	Skipped    []string    `json:"skipped,omitempty"`
+	Unsearched *Unsearched `json:"unsearched,omitempty"`
+}
+
+// Unsearched are policies that count each endpoint separately, and whose counters were not found because Redis could not be searched.
+type Unsearched struct {
+	Policies []string `json:"policies"`
+	// Reason is the error of the search.
+	Reason string `json:"reason"`
 }
 
 // Counter is one counter.

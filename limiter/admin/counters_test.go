@@ -3,9 +3,11 @@ package admin_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -353,5 +355,43 @@ func TestHandler_ReadsAndResetsCounters(t *testing.T) {
 	}
 	if log := e.log.String(); strings.Count(log, "counter reset") != 1 || !strings.Contains(log, "caller=tester reason=INC-1") {
 		t.Errorf("log: %s", log)
+	}
+}
+
+// unsearchable is a store of which the counters cannot be listed, as those of a Redis that is unavailable.
+type unsearchable struct {
+	store
+
+	scans int
+}
+
+func (u *unsearchable) Scan(context.Context, limiter.KeyRange, string, int) ([]string, string, error) {
+	u.scans++
+	return nil, "", errors.New("scan counters: connection refused")
+}
+
+func TestCounters_ReadAndResetTheOthersWhenEndpointsCannotBeSearched(t *testing.T) {
+	first, second := longRule("shop/b-paths", limiter.FixedWindow), longRule("shop/c-paths", limiter.FixedWindow)
+	first.PerEndpoint, second.PerEndpoint = true, true
+	s := &unsearchable{store: memstore.New(time.Now)}
+	l := newCounters(t, s, longRule("shop/a", limiter.FixedWindow), first, second, longRule("shop/d", limiter.FixedWindow))
+	l.spend(t, 1, "acme", "/")
+	want := &admin.Unsearched{Policies: []string{"shop/b-paths", "shop/c-paths"}, Reason: "scan counters: connection refused"}
+	list, bad := l.List(t.Context(), admin.CounterQuery{Identifier: "acme"})
+	if bad != nil || len(list.Counters) != 2 || list.Counters[1].Policy != "shop/d" || !reflect.DeepEqual(list.Unsearched, want) || s.scans != 1 {
+		t.Errorf("%+v, %+v, %d scans; want two counters, and one scan in vain", list, bad, s.scans)
+	}
+	result, bad := l.Reset(t.Context(), &admin.ResetRequest{AllPolicies: true, Identifier: "acme", Reason: "x"})
+	if bad != nil || len(result.Counters) != 2 || !reflect.DeepEqual(result.Unsearched, want) {
+		t.Errorf("%+v, %+v; want two counters", result, bad)
+	}
+	if list, _ := l.List(t.Context(), admin.CounterQuery{Identifier: "acme"}); len(list.Counters) != 0 {
+		t.Errorf("after the reset: %+v", list)
+	}
+	if list, bad := l.List(t.Context(), admin.CounterQuery{Identifier: "acme", Policy: "shop/b-paths"}); bad == nil || !strings.Contains(bad.Detail, "connection refused") {
+		t.Errorf("a named policy: %+v, %+v; want the error", list, bad)
+	}
+	if result, bad := l.Reset(t.Context(), &admin.ResetRequest{Policy: "shop/b-paths", Identifier: "acme", Reason: "x"}); bad == nil {
+		t.Errorf("reset of a named policy: %+v; want the error", result)
 	}
 }

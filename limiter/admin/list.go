@@ -116,12 +116,12 @@ func (c *Counters) list(ctx context.Context, selected []*rules.Compiled, q Count
 	if q.Identifier == "" {
 		return c.scan(ctx, selected[0], q)
 	}
-	keys, err := c.keysOf(ctx, selected, q.Identifier)
+	keys, unsearched, err := c.keysOf(ctx, selected, q.Identifier, q.Policy != "")
 	if err != nil {
 		return CounterList{}, err
 	}
 	counters, err := c.readAll(ctx, keys)
-	return CounterList{Counters: counters}, err
+	return CounterList{Counters: counters, Unsearched: unsearched}, err
 }
 
 // scan returns a page of the counters of one policy.
@@ -151,33 +151,55 @@ func (c *Counters) scan(ctx context.Context, rule *rules.Compiled, q CounterQuer
 	}
 }
 
-// keysOf returns the keys of the counters of an identifier. Those of a policy that counts endpoints separately are found by a scan.
-func (c *Counters) keysOf(ctx context.Context, selected []*rules.Compiled, identifier string) ([]found, error) {
-	var keys []found
+// keysOf returns the keys of the counters of an identifier. Those of a policy that counts endpoints separately are found by a scan. If it
+// fails, that is an error with mustSearch. Otherwise such rules are unsearched, because the others can be read without Redis.
+func (c *Counters) keysOf(
+	ctx context.Context, selected []*rules.Compiled, identifier string, mustSearch bool,
+) (keys []found, unsearched *Unsearched, err error) {
 	for _, rule := range selected {
-		if rule.PerEndpoint && rule.Compact {
+		if !rule.PerEndpoint {
+			for _, counted := range rule.CountedAs(identifier) {
+				keys = append(keys, found{rule, rule.Keys.Literal(counted), counted, ""})
+			}
+			continue
+		}
+		if rule.Compact {
 			continue // Redis does not have the names of the endpoints
 		}
-		for _, counted := range rule.CountedAs(identifier) {
-			if !rule.PerEndpoint {
-				keys = append(keys, found{rule, rule.Keys.Literal(counted), counted, ""})
-				continue
+		if unsearched != nil {
+			unsearched.Policies = append(unsearched.Policies, rule.Policy)
+			continue
+		}
+		own, err := c.endpointKeys(ctx, rule, identifier)
+		switch {
+		case err == nil:
+			keys = append(keys, own...)
+		case mustSearch:
+			return nil, nil, err
+		default:
+			unsearched = &Unsearched{Policies: []string{rule.Policy}, Reason: err.Error()}
+		}
+	}
+	return keys, unsearched, nil
+}
+
+// endpointKeys returns the keys of the counters of an identifier under a rule that counts endpoints separately.
+func (c *Counters) endpointKeys(ctx context.Context, rule *rules.Compiled, identifier string) (keys []found, err error) {
+	for _, counted := range rule.CountedAs(identifier) {
+		of, cursor, seen := rule.Keys.Of(counted), "", map[string]bool{}
+		for {
+			list, next, err := c.Scanner.Scan(ctx, of, cursor, scanStep)
+			if err != nil {
+				return nil, err
 			}
-			of, cursor, seen := rule.Keys.Of(counted), "", map[string]bool{}
-			for {
-				list, next, err := c.Scanner.Scan(ctx, of, cursor, scanStep)
-				if err != nil {
-					return nil, err
+			for _, key := range list {
+				if _, endpoint, ok := rule.Keys.Parse(key); ok && !seen[key] {
+					seen[key] = true
+					keys = append(keys, found{rule, key, counted, endpoint})
 				}
-				for _, key := range list {
-					if _, endpoint, ok := rule.Keys.Parse(key); ok && !seen[key] {
-						seen[key] = true
-						keys = append(keys, found{rule, key, counted, endpoint})
-					}
-				}
-				if cursor = next; cursor == "" {
-					break
-				}
+			}
+			if cursor = next; cursor == "" {
+				break
 			}
 		}
 	}

@@ -27,7 +27,8 @@ type ResetResult struct {
 	Counters []Counter `json:"counters"`
 	DryRun   bool      `json:"dryRun,omitempty"`
 	// Skipped are policies whose counters were not reset, see [CounterList].
-	Skipped []string `json:"skipped,omitempty"`
+	Skipped    []string    `json:"skipped,omitempty"`
+	Unsearched *Unsearched `json:"unsearched,omitempty"`
 }
 
 // The lengths of the longest reason and ID, in bytes.
@@ -66,7 +67,7 @@ func (c *Counters) Reset(ctx context.Context, r *ResetRequest) (ResetResult, *re
 	if r.AllPolicies {
 		selected, skipped = withoutText(selected, r.Identifier)
 	}
-	keys, err := c.keysOf(ctx, selected, r.Identifier)
+	keys, unsearched, err := c.keysOf(ctx, selected, r.Identifier, !r.AllPolicies)
 	if err != nil {
 		return ResetResult{}, unavailable(err)
 	}
@@ -74,7 +75,7 @@ func (c *Counters) Reset(ctx context.Context, r *ResetRequest) (ResetResult, *re
 	if err != nil {
 		return ResetResult{}, unavailable(err)
 	}
-	result := ResetResult{Counters: append([]Counter{}, before...), DryRun: r.DryRun, Skipped: skipped}
+	result := ResetResult{Counters: append([]Counter{}, before...), DryRun: r.DryRun, Skipped: skipped, Unsearched: unsearched}
 	if r.DryRun || len(keys) == 0 {
 		return result, nil
 	}

@@ -421,6 +421,6 @@ weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="local
 }
 
 // ResetOnce implements failover.Remote.
-func (s *unreliableStore) ResetOnce(ctx context.Context, key, _ string) error {
+func (s *unreliableStore) ResetOnce(ctx context.Context, key, _ string, _ bool) error {
 	return s.Reset(ctx, []string{key})
 }

@@ -27,8 +27,9 @@ type Remote interface {
 	// the limit. If uncounted is true, no unit was counted; err is nil if that is because the counter is still unavailable. An
 	// error with uncounted false means that the units may or may not have been counted.
 	ReportUsage(ctx context.Context, charge limiter.Charge) (uncounted bool, err error)
-	// ResetOnce resets the counter at key, unless any replica has done so with the same id. Other replicas keep what they have spent locally.
-	ResetOnce(ctx context.Context, key, id string) error
+	// ResetOnce resets the counter at key, unless any replica has done so with the same id. Other replicas keep what they have spent locally,
+	// unless drop is true.
+	ResetOnce(ctx context.Context, key, id string, drop bool) error
 }
 
 // ObserveCall receives the duration and the error of a call of the remote store. The op is "spend" or "peek".

@@ -22,12 +22,24 @@ type resets struct {
 // Reset implements limiter.Store. It also drops what this replica has spent on the counters, or has learned about them. A counter that is
 // unavailable is reset in the remote store at the end of the outage, before anything is reported to it.
 func (s *Store) Reset(ctx context.Context, keys []string) error {
-	return s.ResetAs(ctx, keys, rand.Text())
+	return s.reset(ctx, keys, rand.Text(), s.remote.Reset)
 }
 
-// ResetAs is Reset with the ID of the reset. Replicas that make the same reset during an outage reset the remote store once: the second one
-// would also reset what the first one has reported since.
+// ResetAs is Reset with the ID of the reset. Replicas that make the same reset, some of them after an outage, reset the remote store once: the
+// second one would also reset what was counted since.
 func (s *Store) ResetAs(ctx context.Context, keys []string, id string) error {
+	return s.reset(ctx, keys, id, func(ctx context.Context, available []string) error {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(reportsInFlight)
+		for _, key := range available {
+			group.Go(func() error { return s.remote.ResetOnce(ctx, key, id, true) })
+		}
+		return group.Wait()
+	})
+}
+
+// reset resets the counters that are available with now.
+func (s *Store) reset(ctx context.Context, keys []string, id string, now func(ctx context.Context, available []string) error) error {
 	s.WasReset(keys...)
 	var available []string
 	for _, key := range keys {
@@ -40,7 +52,7 @@ func (s *Store) ResetAs(ctx context.Context, keys []string, id string) error {
 	if len(available) == 0 {
 		return nil
 	}
-	return s.remote.Reset(ctx, available)
+	return now(ctx, available)
 }
 
 // WasReset drops what this replica has spent on the counters, or has learned about them, because another one has reset them.
@@ -84,7 +96,7 @@ func (s *Store) resetPending(ctx context.Context) {
 	group.SetLimit(reportsInFlight)
 	for key, id := range pending { // one by one: the keys can be on several parts of the store
 		group.Go(func() error {
-			if s.remote.ResetOnce(ctx, key, id) == nil {
+			if s.remote.ResetOnce(ctx, key, id, false) == nil {
 				s.resets.remove(key, id)
 			}
 			return nil

@@ -2,6 +2,7 @@ package failover_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -22,11 +23,11 @@ func (r *remote) Reset(ctx context.Context, keys []string) error {
 }
 
 // ResetOnce is Reset unless the ID is known, as that of Redis.
-func (r *remote) ResetOnce(ctx context.Context, key, id string) error {
+func (r *remote) ResetOnce(ctx context.Context, key, id string, drop bool) error {
 	if r.Unavailable(key) {
 		return errLost
 	}
-	if _, known := r.resets.LoadOrStore(key+id, true); known {
+	if _, known := r.resets.LoadOrStore(key+id, drop); known {
 		return nil
 	}
 	return r.Store.Reset(ctx, []string{key})
@@ -140,3 +141,50 @@ func TestResetAs_ResetsOnceForAllReplicas(t *testing.T) {
 		t.Errorf("the remote store counts %d units and %d resets wait, want the unit after the reset", got, other.PendingResets())
 	}
 }
+
+// cutOff is the remote store of a replica that cannot reach it, although others can.
+type cutOff struct {
+	*remote
+
+	cut bool
+}
+
+func (c *cutOff) Unavailable(string) bool { return c.cut }
+
+// The replica that still reaches the remote store resets it immediately. The other one must not drop what was counted since.
+func TestResetAs_IsNotRepeatedByAReplicaThatWasCutOff(t *testing.T) {
+	w, c := newWorld(), one(t, "a", 4)
+	remote := &cutOff{remote: w.remote, cut: true}
+	other := failover.New(remote, local.New(1<<20, w.clock), w.clock, slog.New(slog.DiscardHandler))
+	w.spendAll(t, c)
+	for _, s := range []*failover.Store{w.Store, other} {
+		if err := s.ResetAs(t.Context(), []string{"a"}, "id"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if dropped, known := w.remote.resets.Load("aid"); !known || dropped != true {
+		t.Errorf("the other replicas drop what they have spent: %v, want true", dropped)
+	}
+	for range 3 {
+		w.spend(t, c)
+	}
+	remote.cut = false
+	if err := other.Recovering(t.Context(), time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.counted(t, c); got != 3 || other.PendingResets() != 0 {
+		t.Errorf("the remote store counts %d units and %d resets wait, want the 3 units after the reset", got, other.PendingResets())
+	}
+}
+
+func TestResetAs_ReportsThatTheStoreDidNotReset(t *testing.T) {
+	w := newWorld()
+	failing := failover.New(&failingResets{w.remote}, local.New(1<<20, w.clock), w.clock, slog.New(slog.DiscardHandler))
+	if err := failing.ResetAs(t.Context(), []string{"a", "b"}, "id"); !errors.Is(err, errLost) {
+		t.Errorf("error %v", err)
+	}
+}
+
+type failingResets struct{ *remote }
+
+func (*failingResets) ResetOnce(context.Context, string, string, bool) error { return errLost }

@@ -17,6 +17,8 @@ func InvalidationChannel(prefix string) string { return prefix + "forget" }
 // about a refund is the key alone.
 const resetMessage = "reset "
 
+func (s *Store) resetMessage(key string) string { return resetMessage + s.client.ID() + " " + key }
+
 // FollowInvalidations subscribes to channel until ctx ends or the client is closed. It calls invalidate for every key that a refund has
 // changed, and reset for every key that another client has reset. It calls invalidateAll when keys may have been missed: when the subscription starts and
 // after every reconnection. The calls are sequential. They must be quick: go-redis drops messages if hundreds of them wait for a minute.

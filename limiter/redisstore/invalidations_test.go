@@ -97,6 +97,7 @@ func receivesInvalidations(t *testing.T, client, another *redisclient.Client) {
 	}
 	resetsOnce(ctx, t, others, limit)
 	awaitKey(t, keys, "weir:{d}")
+	awaitKey(t, keys, "reset: weir:{d}")
 	cancel()
 	awaitEnd(t, ended)
 }
@@ -107,9 +108,10 @@ func resetsOnce(ctx context.Context, t *testing.T, store *Store, limit limiter.L
 	charges := []limiter.Charge{{Key: "weir:{d}", Limit: limit, Cost: 1}}
 	for i, step := range []struct {
 		id   string
+		drop bool
 		want int64
-	}{{"x", 4}, {"x", 3}, {"y", 4}} {
-		if err := store.ResetOnce(ctx, "weir:{d}", step.id); err != nil {
+	}{{"x", false, 4}, {"x", false, 3}, {"x", true, 2}, {"y", true, 4}, {"y", false, 3}} {
+		if err := store.ResetOnce(ctx, "weir:{d}", step.id, step.drop); err != nil {
 			t.Fatal(err)
 		}
 		decisions, err := store.Spend(ctx, charges)

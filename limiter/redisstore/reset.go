@@ -31,7 +31,7 @@ func (s *Store) Reset(ctx context.Context, keys []string) error {
 			pipe.Unlink(ctx, key)
 		}
 		if s.invalidations != "" {
-			pipe.Publish(ctx, s.invalidations, resetMessage+s.client.ID()+" "+key)
+			pipe.Publish(ctx, s.invalidations, s.resetMessage(key))
 		}
 	}
 	_, err := pipe.Exec(ctx)
@@ -43,12 +43,17 @@ func (s *Store) Reset(ctx context.Context, keys []string) error {
 }
 
 // ResetOnce resets the counter at key, unless this or another process has done so with the same id. The message about it lets all processes
-// forget their known denials, but not what they have spent locally: they have reset that themselves, and may have spent units since.
-func (s *Store) ResetOnce(ctx context.Context, key, id string) error {
+// forget their known denials. Only if drop is true, they also drop what they have spent locally. After an outage they have reset that themselves,
+// and may have spent units since.
+func (s *Store) ResetOnce(ctx context.Context, key, id string, drop bool) error {
+	message := key
+	if drop {
+		message = s.resetMessage(key)
+	}
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	const mark = ":reset:" // in the slot of the counter; no key of a counter ends like this
-	keys, args := []string{key + mark + id, key}, []any{int64(markLifetime / time.Second), s.invalidations, key}
+	keys, args := []string{key + mark + id, key}, []any{int64(markLifetime / time.Second), s.invalidations, message}
 	if block, field, isCompact := limiter.CompactKey(key); isCompact {
 		keys = []string{fmt.Sprintf("%s%s%s:%x", block, mark, id, field[:]), block, oddBlock(block)}
 		args = append(args, string(field[:]))

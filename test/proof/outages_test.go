@@ -367,6 +367,6 @@ func (run *outageRun) shareOf(began, ended time.Time) float64 {
 }
 
 // ResetOnce implements failover.Remote.
-func (r *outageReplica) ResetOnce(ctx context.Context, key, _ string) error {
+func (r *outageReplica) ResetOnce(ctx context.Context, key, _ string, _ bool) error {
 	return r.Reset(ctx, []string{key})
 }

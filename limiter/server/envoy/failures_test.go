@@ -329,6 +329,6 @@ func TestFailures_CountCallsWithoutRules(t *testing.T) {
 }
 
 // ResetOnce implements failover.Remote.
-func (s *brittle) ResetOnce(ctx context.Context, key, _ string) error {
+func (s *brittle) ResetOnce(ctx context.Context, key, _ string, _ bool) error {
 	return s.Reset(ctx, []string{key})
 }
