@@ -17,10 +17,46 @@ import (
 // errSeveralSlots is the error of a call whose charges are in several slots, when its node did not decide them together. Nothing ran.
 var errSeveralSlots = errors.New("no node of the Redis Cluster has the keys of all charges")
 
-// sendToNode decides the calls of a batch for one node of a Redis Cluster in one run of a script, whatever slots their keys are in. If
-// the node does not have all keys, for example because a slot moves, or does not permit such a script, each call is sent on its own.
+// sendToNode decides the calls of a batch for one node of a Redis Cluster: those with a counter that is read in place in a run for each, and
+// at the same time the others in one run.
 func (s *Store) sendToNode(ctx context.Context, cluster *redis.ClusterClient, calls []*call) {
-	if s.together.isPaused(time.Now()) || slices.ContainsFunc(calls, func(c *call) bool { return slices.ContainsFunc(c.charges, isReadInPlace) }) {
+	together, apart := splitInPlace(calls)
+	switch {
+	case len(apart) == 0:
+		s.sendTogether(ctx, cluster, together)
+	case len(together) == 0:
+		s.sendEach(ctx, cluster, apart)
+	default:
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.sendEach(ctx, cluster, apart)
+		}()
+		s.sendTogether(ctx, cluster, together)
+		<-done
+	}
+}
+
+// splitInPlace divides calls by whether they have a counter that is read in place.
+func splitInPlace(calls []*call) (together, apart []*call) {
+	inPlace := func(c *call) bool { return slices.ContainsFunc(c.charges, isReadInPlace) }
+	if !slices.ContainsFunc(calls, inPlace) {
+		return calls, nil // as almost always: nothing is allocated
+	}
+	for _, c := range calls {
+		if inPlace(c) {
+			apart = append(apart, c)
+		} else {
+			together = append(together, c)
+		}
+	}
+	return together, apart
+}
+
+// sendTogether decides calls in one run of a script, whatever slots their keys are in. If the node does not have all keys, for example
+// because a slot moves, or does not permit such a script, each call is sent on its own.
+func (s *Store) sendTogether(ctx context.Context, cluster *redis.ClusterClient, calls []*call) {
+	if len(calls) == 1 && inOneSlot(calls[0].charges) {
 		s.sendEach(ctx, cluster, calls)
 		return
 	}
@@ -29,13 +65,18 @@ func (s *Store) sendToNode(ctx context.Context, cluster *redis.ClusterClient, ca
 		s.sendEach(ctx, cluster, calls) // the error has a kind there
 		return
 	}
+	address := node.Options().Addr
+	if s.together.isPaused(address, time.Now()) {
+		s.sendEach(ctx, cluster, calls)
+		return
+	}
 	cmd := redisclient.RunOnNode(ctx, s.client, node, redis.NewIntSliceCmd, s.anySlot, s.anySlotArguments(calls))
 	inVain := cmd.Err() == nil && len(cmd.Val()) == 0
 	switch {
 	case inVain, isRejected(cmd.Err()):
-		s.together.pause(time.Now())
+		s.together.pause(address, time.Now())
 	case cmd.Err() == nil:
-		s.together.resume()
+		s.together.resume(address)
 	}
 	if inVain || isRejectedBeforeItRan(cmd.Err()) {
 		s.sendEach(ctx, cluster, calls)
@@ -86,32 +127,41 @@ const (
 	maxApart   = time.Minute
 )
 
-// togetherness pauses the runs for several slots: while slots move, some of them are in vain, and a service that behaves like a Redis
-// Cluster may not permit them at all. Each run in vain doubles the pause.
+// togetherness pauses the runs for several slots, node by node: while slots move, some of them are in vain, and a service that behaves
+// like a Redis Cluster may not permit them at all. Each run in vain doubles the pause of its node, until a run of that node succeeds.
 type togetherness struct {
-	mu    sync.Mutex
-	next  time.Duration
-	until time.Time
+	mu     sync.Mutex
+	byNode map[string]apart // by address
 }
 
-func (t *togetherness) isPaused(now time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return now.Before(t.until)
+// apart is the pause of a node.
+type apart struct {
+	length time.Duration
+	until  time.Time
 }
 
-func (t *togetherness) pause(now time.Time) {
+func (t *togetherness) isPaused(node string, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if now.Before(t.until) {
+	return now.Before(t.byNode[node].until)
+}
+
+func (t *togetherness) pause(node string, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := t.byNode[node]
+	if now.Before(last.until) {
 		return // a run that began before the pause
 	}
-	t.next = min(max(2*t.next, firstApart), maxApart)
-	t.until = now.Add(t.next)
+	if t.byNode == nil {
+		t.byNode = map[string]apart{}
+	}
+	length := min(max(2*last.length, firstApart), maxApart)
+	t.byNode[node] = apart{length, now.Add(length)}
 }
 
-func (t *togetherness) resume() {
+func (t *togetherness) resume(node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.next = 0
+	delete(t.byNode, node)
 }

@@ -68,20 +68,22 @@ func groupBySlot(charges []limiter.Charge) []chargeGroup {
 	return groupBy(charges, func(c *limiter.Charge) string { return hashTag(c.Key) })
 }
 
-// groupByNode groups charges by the node that can decide them together.
+// groupByNode groups charges by the node that can decide them together, or by slot while it is paused.
 func (s *Store) groupByNode(deadline time.Time, charges []limiter.Charge) []chargeGroup {
+	now := time.Now()
 	return groupBy(charges, func(c *limiter.Charge) string {
-		if isReadInPlace(*c) {
+		node := s.batchers.address(deadline, c.Key)
+		if isReadInPlace(*c) || s.together.isPaused(node, now) {
 			return "{" + hashTag(c.Key)
 		}
-		return s.batchers.address(deadline, c.Key)
+		return node
 	})
 }
 
 // onOneNode reports whether one node can decide all charges together.
 func (s *Store) onOneNode(deadline time.Time, charges []limiter.Charge) bool {
 	first := s.batchers.address(deadline, charges[0].Key)
-	return !slices.ContainsFunc(charges, func(c limiter.Charge) bool {
+	return !s.together.isPaused(first, time.Now()) && !slices.ContainsFunc(charges, func(c limiter.Charge) bool {
 		return isReadInPlace(c) || s.batchers.address(deadline, c.Key) != first
 	})
 }
@@ -93,19 +95,17 @@ func (s *Store) across(deadline time.Time, mode string, charges []limiter.Charge
 	if mode == modePeek {
 		inGroups = s.peekGroups
 	}
-	if !s.together.isPaused(time.Now()) {
-		var decisions []limiter.Decision
-		var err error
-		if s.onOneNode(deadline, charges) {
-			decisions, err = s.run(deadline, mode, charges)
-		} else {
-			decisions, err = inGroups(deadline, s.groupByNode(deadline, charges), len(charges))
-		}
-		if !errors.Is(err, errSeveralSlots) {
-			return decisions, err
-		}
+	var decisions []limiter.Decision
+	var err error
+	if s.onOneNode(deadline, charges) {
+		decisions, err = s.run(deadline, mode, charges)
+	} else {
+		decisions, err = inGroups(deadline, s.groupByNode(deadline, charges), len(charges))
 	}
-	return inGroups(deadline, groupBySlot(charges), len(charges))
+	if errors.Is(err, errSeveralSlots) {
+		return inGroups(deadline, groupBySlot(charges), len(charges))
+	}
+	return decisions, err
 }
 
 // place copies the decisions of the group to their indexes in those of the call.

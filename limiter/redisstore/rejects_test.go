@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -110,5 +111,38 @@ func TestSpendAcross_DecidesWhereAServiceRejectsScriptsWithoutKeys(t *testing.T)
 				}
 			}
 		})
+	}
+}
+
+// A node that rejects gets fewer and fewer such scripts, although another node does not reject them, and although it is loading between the
+// rejections.
+func TestSpendAcross_DoublesThePausesOfANodeThatRejects(t *testing.T) {
+	t.Parallel()
+	cluster := primaries(t, 2)
+	rejecting := cluster.Nodes()[0]
+	r := &rejection{replies: []replyError{"ERR eval without keys", "LOADING Redis is loading the dataset in memory"}}
+	store := openRejecting(t, cluster, rejecting, r)
+	var here, all []limiter.Charge
+	for i := range 4 {
+		c := unitsOf(t, "pauses", identifierOn(t, cluster, cluster.Nodes()[i%2], i), 200)
+		c[0].Cost = 0
+		if all = append(all, c...); i%2 == 0 {
+			here = append(here, c...)
+		}
+	}
+	rejected := 0
+	for began := time.Now(); time.Since(began) < 1400*time.Millisecond; {
+		for _, charges := range [][]limiter.Charge{here, all} {
+			before := r.rejected.Load()
+			_, err := store.Spend(t.Context(), charges)
+			if loading := before%2 == 1 && r.rejected.Load() > before; (err != nil) != loading {
+				t.Fatalf("%v, while the node is loading: %t", err, loading)
+			}
+			rejected = int(r.rejected.Load()+1) / 2
+		}
+	}
+	// After 0, 100, 300 and 700 ms.
+	if rejected < 2 || rejected > 4 {
+		t.Errorf("%d rejections, want a few, because each doubles the pause", rejected)
 	}
 }
