@@ -68,7 +68,11 @@ func (s *Store) decideRest(charges []limiter.Charge, partial *limiter.PartialErr
 		}
 		passed = passed && (c.Shadow || all[i].Allowed)
 	}
-	decisions, err := s.decideLocally(rest.charges, !passed, partial)
+	counts := countsAll
+	if !passed {
+		counts = countsDebts
+	}
+	decisions, err := s.decideLocally(rest.charges, counts, partial)
 	if err != nil {
 		return nil, rest.reindexed(err)
 	}
@@ -80,7 +84,7 @@ func (s *Store) decideRest(charges []limiter.Charge, partial *limiter.PartialErr
 // refund it on one of them.
 func (s *Store) decideDebt(ctx context.Context, charge []limiter.Charge, began time.Time) ([]limiter.Decision, error) {
 	if s.remote.Unavailable(charge[0].Key) {
-		return s.decideLocally(charge, false, nil)
+		return s.decideLocally(charge, countsAll, nil)
 	}
 	decisions, err := s.call(ctx, charge, false, began)
 	if err != nil {

@@ -106,6 +106,53 @@ func TestSpend_CountsADebtLocallyIfItsCallFails(t *testing.T) {
 	}
 }
 
+// A request that is denied or refused after a call has failed still counts its debts.
+func TestSpend_CountsADebtLocallyAlthoughItsFailedCallIsDenied(t *testing.T) {
+	for what, want := range map[limiter.StoreFailure]int64{limiter.AllowOnFailure: 3, limiter.DenyOnFailure: 3} {
+		w := newWorld()
+		w.remote.set(none, all)
+		tokens, tooMuch, local := debt(t, 10, 3), one(t, "b", 1), one(t, "c", 5)
+		tooMuch.Cost, tooMuch.OnStoreFailure = 2, what
+		decisions, err := w.Spend(t.Context(), []limiter.Charge{tokens, tooMuch, local})
+		if refused, is := errors.AsType[*failover.RefusedError](err); what == limiter.DenyOnFailure && (!is || refused.Charge != 1) {
+			t.Errorf("%v, want charge 1 refused", err)
+		}
+		if what == limiter.AllowOnFailure && (err != nil || !decisions[0].Allowed || decisions[0].Remaining != 7 || decisions[1].Allowed || !decisions[2].Allowed) {
+			t.Errorf("%+v, %v", decisions, err)
+		}
+		if debts, others := w.localUnits(tokens), w.localUnits(local); debts != want || others != 0 {
+			t.Errorf("%v: %d units of the debt and %d of another charge are counted locally, want %d and 0", what, debts, others, want)
+		}
+	}
+}
+
+// The store has counted one debt, which denies, and failed before the other.
+func TestSpend_CountsADebtLocallyAlthoughTheStoreHasCountedADeniedOne(t *testing.T) {
+	w := newWorld()
+	counted, other := debt(t, 10, 3), debt(t, 10, 3)
+	other.Key = "b"
+	w.remote.fail = &limiter.PartialError{Decisions: []limiter.Decision{{RetryAfter: time.Second}, {Origin: limiter.Undecided}}, Cause: errLost}
+	w.remote.set(none, all)
+	decisions, err := w.Spend(t.Context(), []limiter.Charge{counted, other})
+	if err != nil || decisions[0].Allowed || !decisions[1].Allowed || w.localUnits(counted) != 0 || w.localUnits(other) != 3 {
+		t.Errorf("%+v, %v: %d and %d units are counted locally, want 0 and 3", decisions, err, w.localUnits(counted), w.localUnits(other))
+	}
+}
+
+// A peek counts no debt.
+func TestPeek_CountsNoDebtLocally(t *testing.T) {
+	w := newWorld()
+	w.remote.set(none, all)
+	tokens, refused := debt(t, 10, 3), one(t, "b", 1)
+	refused.OnStoreFailure = limiter.DenyOnFailure
+	for _, charges := range [][]limiter.Charge{{tokens}, {tokens, refused}} {
+		_, _ = w.Peek(t.Context(), charges) // the second is refused
+		if n := w.localUnits(tokens); n != 0 {
+			t.Errorf("%d units are counted locally, want 0", n)
+		}
+	}
+}
+
 // With Allow a debt of any size is allowed while the store is unavailable, and with Deny it is refused.
 func TestSpend_DecidesDebtsByOnStoreFailure(t *testing.T) {
 	w := newWorld()

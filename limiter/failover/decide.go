@@ -26,7 +26,7 @@ func (s *Store) decide(ctx context.Context, charges []limiter.Charge, peek bool)
 		}
 		return decisions, nil
 	case len(remote.charges) == 0:
-		return s.decideLocally(charges, peek, nil)
+		return s.decideLocally(charges, spends(peek), nil)
 	default:
 		return s.decideSplit(ctx, charges, remote, unavailable, peek, began)
 	}
@@ -76,7 +76,7 @@ func (s *Store) decideSplit(
 	ctx context.Context, charges []limiter.Charge, remote, unavailable subset, peek bool, began time.Time,
 ) ([]limiter.Decision, error) {
 	all := undecided(len(charges))
-	decisions, err := s.decideLocally(unavailable.charges, peek, nil)
+	decisions, err := s.decideLocally(unavailable.charges, spends(peek), nil)
 	if err != nil {
 		return nil, unavailable.reindexed(err)
 	}
@@ -95,7 +95,7 @@ func (s *Store) decideSplit(
 	if err != nil { // the counters that were available no longer are
 		return s.decideWithout(charges, peek, err)
 	}
-	if decisions, err = s.decideLocally(unavailable.charges, true, nil); err != nil {
+	if decisions, err = s.decideLocally(unavailable.charges, countsNothing, nil); err != nil {
 		return nil, unavailable.reindexed(err)
 	}
 	unavailable.copyTo(all, decisions)
@@ -153,7 +153,7 @@ func (s *Store) decideWithout(charges []limiter.Charge, peek bool, err error) ([
 		return s.decideRest(charges, partial)
 	}
 	if !errors.Is(err, limiter.ErrOverloaded) {
-		return s.decideLocally(charges, peek, err)
+		return s.decideLocally(charges, spends(peek), err)
 	}
 	for i := range charges {
 		if charges[i].OnStoreFailure == limiter.DenyOnFailure && !charges[i].Shadow {
@@ -163,33 +163,66 @@ func (s *Store) decideWithout(charges []limiter.Charge, peek bool, err error) ([
 	return nil, err
 }
 
+// counting is which of the charges that local mode counts are counted.
+type counting int
+
+const (
+	countsNothing counting = iota // a peek
+	countsDebts                   // the request is denied
+	countsAll
+)
+
+// spends returns what a request counts that is not denied elsewhere.
+func spends(peek bool) counting {
+	if peek {
+		return countsNothing
+	}
+	return countsAll
+}
+
 // decideLocally decides each charge by its OnStoreFailure. The cause is the error of the remote store, nil if it was not
 // called.
-func (s *Store) decideLocally(charges []limiter.Charge, peek bool, cause error) ([]limiter.Decision, error) {
+func (s *Store) decideLocally(charges []limiter.Charge, counts counting, cause error) ([]limiter.Decision, error) {
 	s.outages.logUnobserved(cause)
-	decisions, passed := make([]limiter.Decision, len(charges)), true
+	decisions, refused := make([]limiter.Decision, len(charges)), -1
 	for i := range charges {
 		c := &charges[i]
 		switch {
 		case c.OnStoreFailure == limiter.LocalOnFailure: // below
 		case c.OnStoreFailure == limiter.DenyOnFailure && !c.Shadow:
-			return nil, &RefusedError{Charge: i, Cause: cause}
+			if refused < 0 {
+				refused = i
+			}
+			counts = min(counts, countsDebts)
 		default: // as if nothing had been spent
 			decisions[i] = c.Limit.NewState().Decide(limiter.At(s.clock()), c.Limit, c.Needed())
 			decisions[i].Origin = limiter.OriginLocal
-			passed = passed && (decisions[i].Allowed || c.Shadow)
+			if !decisions[i].Allowed && !c.Shadow { // it costs more than its limit
+				counts = min(counts, countsDebts)
+			}
 		}
 	}
-	counted := countedLocally(charges)
-	if len(counted.charges) == 0 {
-		return decisions, nil
+	if counted := countedLocally(charges); len(counted.charges) > 0 {
+		counted.copyTo(decisions, madeLocally(s.spendLocally(counted.charges, counts)))
 	}
-	spend := s.local.Spend
-	if peek || !passed { // a charge that is not counted costs more than its limit
-		spend = s.local.Peek
+	if refused >= 0 {
+		return nil, &RefusedError{Charge: refused, Cause: cause}
 	}
-	counted.copyTo(decisions, madeLocally(spend(counted.charges)))
 	return decisions, nil
+}
+
+// spendLocally decides charges that local mode counts.
+func (s *Store) spendLocally(charges []limiter.Charge, counts counting) []limiter.Decision {
+	if counts == countsAll {
+		return s.local.Spend(charges)
+	}
+	decisions := s.local.Peek(charges)
+	for i := range charges {
+		if counts == countsDebts && charges[i].CountsAlways() {
+			decisions[i] = s.local.Spend(charges[i : i+1])[0]
+		}
+	}
+	return decisions
 }
 
 // call decides charges on the remote store.

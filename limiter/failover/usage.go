@@ -121,16 +121,16 @@ func (s *Store) reportUsage(ctx context.Context, charges []limiter.Charge) {
 
 // reportKey reports what was spent locally on the counter at key.
 func (s *Store) reportKey(ctx context.Context, key string) error {
-	charge, unreported := s.local.TakeUnreported(key)
+	report, unreported := s.local.TakeUnreported(key)
 	if !unreported {
 		return nil
 	}
-	uncounted, err := s.remote.ReportUsage(ctx, charge)
+	uncounted, err := s.remote.ReportUsage(ctx, report.Charge)
 	if uncounted {
-		s.local.ReturnUnreported(charge)
+		s.local.ReturnUnreported(report)
 	}
 	if !uncounted || err != nil {
-		s.metrics.reported(charge.Cost, uncounted, err)
+		s.metrics.reported(report.Cost, uncounted, err)
 	}
 	return err
 }

@@ -40,6 +40,7 @@ type Counters struct {
 	nextExpiry int                 // index in order of the counter that dropExpired looks at next
 	unreported map[string]*counter // those of held with units that are not reported to the store
 	bytes      int                 // of those of held
+	decisions  uint64              // of the store on held counters
 	stats      Stats
 }
 
@@ -69,8 +70,8 @@ type counter struct {
 	reported limiter.State
 	// peers are those that the units in state are weighted by, as long as reported is not nil.
 	peers Peers
-	// decided is true if the store decided on the counter after the last TakeUnreported.
-	decided   bool
+	// decided is the number of the store's last decision on the counter; 0 if it did not decide since the counter is held.
+	decided   uint64
 	packs     bool            // see learned.spending
 	lastLocal limiter.Instant // when units were last spent here and not in the store; 0: never
 	bytes     int
@@ -142,7 +143,7 @@ func (c *Counters) learnLocked(charge *limiter.Charge, d *limiter.Decision) {
 		}
 		k = newCounter(charge.Limit)
 	}
-	k.limit, k.decided = charge.Limit, true
+	k.limit, k.decided = charge.Limit, c.nextDecision()
 	if k.reported == nil {
 		size := k.state.Size()
 		k.state.Assume(d.At, k.limit, used, newest(k.limit, *d))
@@ -157,6 +158,12 @@ func (c *Counters) learnLocked(charge *limiter.Charge, d *limiter.Decision) {
 		k.state.Spend(d.At, s.weighted, unreported*s.weight)
 	}
 	c.keep(d.At, charge.Key, k)
+}
+
+// nextDecision numbers the decisions of the store. The lock is held.
+func (c *Counters) nextDecision() uint64 {
+	c.decisions++
+	return c.decisions
 }
 
 // newest is when the last of the units that count was spent, as far as a decision contains it.

@@ -77,5 +77,5 @@ func (c *Counters) fromLearned(key string, limit limiter.Limit) (*counter, bool)
 	if !known {
 		return nil, false
 	}
-	return &counter{limit: limit, state: state, decided: true}, true
+	return &counter{limit: limit, state: state, decided: c.nextDecision()}, true
 }

@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -287,6 +288,40 @@ func TestReturnUnreported_KeepsUnitsIfTheStoreDecidesMeanwhile(t *testing.T) {
 				if lost := c.Stats().Lost; charge.Cost != 40+more || lost != 0 {
 					t.Errorf("%s: %d units are unreported and %d lost, want %d and 0", name, charge.Cost, lost, 40+more)
 				}
+			}
+		}
+	}
+}
+
+// Two reports of one counter fail. The store decided after the first was taken, and before the second was.
+func TestReturnUnreported_KeepsTheUnitsOfTwoReports(t *testing.T) {
+	const used, first, second = 6, 40, 3
+	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingWindowLog, limiter.TokenBucket} {
+		for _, firstReturnsFirst := range []bool{true, false} {
+			clock := newClock()
+			c := local.New(plenty, clock.Now)
+			c.Share(local.Peers{Replicas: 2})
+			l := limit(t, algorithm, 200, time.Hour)
+			c.Spend(one("key", l, first))
+			reports := make([]local.Report, 2)
+			reports[0], _ = c.TakeUnreported("key")
+			c.Learn(one("key", l, 1), decided(clock, l, used))
+			c.Spend(one("key", l, second))
+			reports[1], _ = c.TakeUnreported("key")
+			if reports[0].Cost != first || reports[1].Cost != second {
+				t.Fatalf("%s: reports of %d and %d units", algorithm, reports[0].Cost, reports[1].Cost)
+			}
+			if !firstReturnsFirst {
+				slices.Reverse(reports)
+			}
+			for _, r := range reports {
+				c.ReturnUnreported(r)
+			}
+			if left, want := c.Peek(one("key", l, 0))[0].Remaining, int64((200-used)/2-first-second); left != want {
+				t.Errorf("%s: %d units are left, want %d", algorithm, left, want)
+			}
+			if r, _ := c.TakeUnreported("key"); r.Cost != first+second {
+				t.Errorf("%s, in order %t: %d units are unreported, want %d", algorithm, firstReturnsFirst, r.Cost, first+second)
 			}
 		}
 	}

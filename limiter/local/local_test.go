@@ -229,7 +229,7 @@ func TestReturnUnreported_CountsTheUnitsOfUnknownCountersAsLost(t *testing.T) {
 	c := local.New(plenty, newClock().Now)
 	l := limit(t, limiter.FixedWindow, 100, time.Minute)
 	for _, cost := range []int64{3, 4} {
-		c.ReturnUnreported(limiter.Charge{Key: "unknown", Limit: l, Cost: cost})
+		c.ReturnUnreported(local.Report{Charge: limiter.Charge{Key: "unknown", Limit: l, Cost: cost}})
 	}
 	if stats := c.Stats(); stats.Lost != 7 || c.HasUnreported() {
 		t.Errorf("%+v, want 7 lost units and nothing unreported", stats)

@@ -35,42 +35,49 @@ func (c *Counters) UnreportedKeys(n int) []string {
 	return keys
 }
 
-// TakeUnreported returns the unreported units of the counter at key as a charge, and marks them as reported. If the store does
-// not count them, call [Counters.ReturnUnreported]. The bool is false if there are no such units.
-func (c *Counters) TakeUnreported(key string) (limiter.Charge, bool) {
+// Report is the unreported units of a counter as a charge.
+type Report struct {
+	limiter.Charge
+
+	decisions uint64 // of the store when it was taken
+}
+
+// TakeUnreported returns the unreported units of the counter at key, and marks them as reported. If the store does not count them, call
+// [Counters.ReturnUnreported]. The bool is false if there are no such units.
+func (c *Counters) TakeUnreported(key string) (Report, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k, has := c.unreported[key]
 	if !has {
-		return limiter.Charge{}, false
+		return Report{}, false
 	}
 	now := c.now()
 	units := k.unreported(now)
-	k.reported, k.decided = nil, false
+	k.reported = nil
 	c.keep(now, key, k)
-	return limiter.Charge{Key: key, Limit: k.limit, Cost: units}, units > 0
+	return Report{limiter.Charge{Key: key, Limit: k.limit, Cost: units}, c.decisions}, units > 0
 }
 
-// ReturnUnreported reverts a TakeUnreported, because the store has not counted the charge.
-func (c *Counters) ReturnUnreported(charge limiter.Charge) {
+// ReturnUnreported reverts a TakeUnreported, because the store has not counted the units.
+func (c *Counters) ReturnUnreported(r Report) {
 	c.lock()
 	defer c.unlock()
-	k, known := c.held[charge.Key]
+	k, known := c.held[r.Key]
 	if !known {
-		k, known = c.fromLearned(charge.Key, charge.Limit)
+		k, known = c.fromLearned(r.Key, r.Limit)
 	}
 	if !known {
-		c.stats.Lost += charge.Cost
+		c.stats.Lost += r.Cost
 		return
 	}
 	now := c.now()
 	k.beginUnreported(c.peers)
-	if s := k.share(); k.decided { // what the store decided since does not contain the units
-		k.state.Spend(now, s.weighted, charge.Cost*s.weight)
+	if s := k.share(); k.decided > r.decisions { // what the store decided since does not contain the units
+		k.state.Spend(now, s.weighted, r.Cost*s.weight)
 	} else {
-		k.reported.Assume(now, s.weighted, max(0, s.used(now, k.reported)-charge.Cost*s.weight), now)
+		k.reported.Assume(now, s.weighted, max(0, s.used(now, k.reported)-r.Cost*s.weight), now)
 	}
-	c.keep(now, charge.Key, k)
+	c.keep(now, r.Key, k)
 }
 
 // keep holds a counter that has changed, or drops it when its units no longer count. The lock is held.
