@@ -122,7 +122,7 @@ func (f *adminFlags) serveAdmin(p *process, counts *counters, exempted exempt.Li
 	}
 	handler := admin.Authenticated(admin.NewHandler(admin.Options{
 		Explainer: &admin.Explainer{Engine: p.engine, ReadWrite: settings.Read}, Level: levelOf(p.log), Log: p.log,
-		Counters: &admin.Counters{Engine: p.engine, Scanner: counts.scanner, Log: p.log},
+		Counters: &admin.Counters{Engine: p.engine, Scanner: counts.scanner, Log: p.log}, Totals: p.totals,
 	}))
 	if f.tokenFile != "" {
 		handler = admin.WithToken(f.tokenFile, handler)

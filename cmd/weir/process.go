@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/redisclient"
@@ -39,6 +41,7 @@ type process struct {
 	ops           net.Listener
 	throttle      net.Listener // nil if disabled
 	heap          *heapFloor
+	totals        *admin.Totals
 }
 
 // newProcess returns a process with open listeners. It does not serve yet. limiterName is the name of the limiter, "" in weir serve.
@@ -63,13 +66,16 @@ func newProcess(
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(counts.metrics...)
-	return &process{
+	options := append(slices.Clip(counts.options), engine.CountIdentifiers())
+	p := &process{
 		log: log, keyPrefix: keys.prefix, counterPrefix: counterPrefix, hashKey: counts.hashKey, drain: f.drain, registry: registry, endpoints: endpoints,
 		check: endpoints.withProxyProtocol(sockets[0]), grpc: sockets[1], ops: sockets[2], throttle: sockets[3],
 		gate:   overload.NewGate(runtime.GOMAXPROCS(0), log),
-		engine: engine.New(counts.store, counts.source, engine.NewMetrics(registry), counts.options...),
+		engine: engine.New(counts.store, counts.source, engine.NewMetrics(registry), options...),
 		heap:   newHeapFloor(counts.memory),
-	}, nil
+	}
+	p.totals = admin.NewTotals(p.engine, registry)
+	return p, nil
 }
 
 // followNotices returns a task that removes denials from the denial cache after a refund or reset by any replica.
@@ -106,7 +112,7 @@ func (p *process) run(ctx context.Context, source server.RuleSource, tasks ...fu
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	var group errgroup.Group
-	for _, task := range append(tasks, p.heap.run) {
+	for _, task := range append(tasks, p.heap.run, asTask(p.totals.Run)) {
 		group.Go(func() error {
 			defer stopSockets() // a limiter must not keep serving if its rules no longer change
 			return task(work)

@@ -39,10 +39,11 @@ func layers() []layer {
 			internal: []string{"limiter", "limiter/local"},
 			external: []string{"github.com/prometheus/client_golang", "golang.org/x/sync", "golang.org/x/time"},
 		},
+		{pkg: "limiter/topk"},
 		{pkg: "limiter/lease", internal: []string{"limiter"}, external: []string{"github.com/prometheus/client_golang"}},
 		{
 			pkg:      "limiter/engine",
-			internal: []string{"limiter", "limiter/rules", "limiter/denials", "limiter/failover", "limiter/lease"},
+			internal: []string{"limiter", "limiter/rules", "limiter/denials", "limiter/failover", "limiter/lease", "limiter/topk"},
 			external: []string{"github.com/prometheus/client_golang"},
 		},
 		{pkg: "limiter/source", internal: []string{"limiter/rules"}, external: []string{"github.com/fsnotify/fsnotify"}},
@@ -69,8 +70,11 @@ func layers() []layer {
 			external: []string{"github.com/prometheus/client_golang"},
 		},
 		{
-			pkg:      "limiter/admin",
-			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server"},
+			pkg: "limiter/admin",
+			internal: []string{
+				"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server", "limiter/topk",
+			},
+			external: []string{"github.com/prometheus"},
 		},
 		{
 			pkg:      "limiter/server/envoy",

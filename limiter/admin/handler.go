@@ -21,6 +21,7 @@ const maxBody = 8 << 20
 type Options struct {
 	Explainer *Explainer
 	Counters  *Counters
+	Totals    *Totals
 	// Level of the log, which callers can change.
 	Level *slog.LevelVar
 	Log   *slog.Logger
@@ -33,6 +34,7 @@ func NewHandler(o Options) http.Handler {
 	mux.HandleFunc("POST /admin/v1/explain", h.explain)
 	mux.HandleFunc("GET /admin/v1/rules", h.rules)
 	mux.HandleFunc("GET /admin/v1/counters", h.counters)
+	mux.HandleFunc("GET /admin/v1/top", h.top)
 	mux.HandleFunc("POST /admin/v1/counters/reset", h.reset)
 	mux.HandleFunc("GET /admin/v1/log-level", h.level)
 	mux.HandleFunc("PUT /admin/v1/log-level", h.setLevel)

@@ -49,7 +49,7 @@ func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error)
 			return nil, err
 		}
 	}
-	return e.answers(active, len(checks), peek, s, results), nil
+	return e.answers(active, checks, call{peek: peek, began: began}, s, results), nil
 }
 
 // mergeCharges returns the charges of all requests. Charges on one counter become one.
@@ -85,13 +85,13 @@ func indexOfKey(charges []ruleCharge, key string) int {
 	return -1
 }
 
-// answers gives each of n checks the results of its own rules. A check may have no results, see [Answer.Results].
-func (e *Engine) answers(active *active, n int, peek bool, s *scratch, decided []Result) []Answer {
-	charged := true
+// answers gives each of the checks the results of its own rules. A check may have no results, see [Answer.Results].
+func (e *Engine) answers(active *active, checks []Check, of call, s *scratch, decided []Result) []Answer {
+	of.charged = true
 	for i := range decided {
-		charged = charged && (decided[i].Allowed || decided[i].Rule.Shadow)
+		of.charged = of.charged && (decided[i].Allowed || decided[i].Rule.Shadow)
 	}
-	answers := make([]Answer, n)
+	answers := make([]Answer, len(checks))
 	inOrder := s.isInOrder(decided)
 	for i := range answers {
 		charges := s.request(i)
@@ -109,7 +109,7 @@ func (e *Engine) answers(active *active, n int, peek bool, s *scratch, decided [
 			continue
 		}
 		answers[i] = active.answer(results)
-		e.count(active, &answers[i], charged, peek)
+		e.count(active, &answers[i], of)
 	}
 	return answers
 }

@@ -28,6 +28,7 @@ type Engine struct {
 	maxDenials int // to cache; 0: no cache
 	// populations are nil unless identifiers are bounded.
 	populations *populations
+	top         *topIdentifiers // nil unless identifiers are counted
 	active      atomic.Pointer[active]
 	scratches   *sync.Pool
 	// swapping is held while rules are swapped, so that the series of a policy that was added again are not dropped.
@@ -152,7 +153,7 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 		}
 	}
 	answer := active.answer(results)
-	e.count(active, &answer, answer.Allowed, c.Peek)
+	e.count(active, &answer, call{answer.Allowed, c.Peek, began})
 	return answer, nil
 }
 
@@ -203,6 +204,7 @@ func (e *Engine) spendError(err error, active *active, matched []ruleCharge, pee
 	rule := matched[refused.Charge].rule
 	if !peek {
 		active.counters.refused(rule)
+		e.top.refused(&matched[refused.Charge], e.clock)
 	}
 	return &RefusedError{Policy: rule.Policy, cause: refused.Cause}
 }
@@ -223,10 +225,18 @@ func (e *RefusedError) Error() string {
 
 func (e *RefusedError) Unwrap() error { return e.cause }
 
-// count counts an answer in the metrics. The argument charged reports whether the request was charged.
-func (e *Engine) count(active *active, a *Answer, charged, peek bool) {
-	if !peek {
-		active.counters.decided(a, charged)
+// call describes a call of Check or CheckAll.
+type call struct {
+	charged bool // the requests were charged
+	peek    bool // nothing is charged
+	began   time.Time
+}
+
+// count counts an answer in the metrics.
+func (e *Engine) count(active *active, a *Answer, of call) {
+	if !of.peek {
+		active.counters.decided(a, of.charged)
+		e.top.decided(a, of.charged, of.began)
 	}
 	if e.Index() != active.index {
 		e.decidedUnderReplacedRules(a)

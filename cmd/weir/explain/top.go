@@ -1,0 +1,88 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/topk"
+)
+
+// maxTopPolicies is the number of policies that PrintTop lists.
+const maxTopPolicies = 5
+
+// PrintTop prints a top as tables.
+func PrintTop(w io.Writer, top *admin.Top) error {
+	var decisions, denied int64
+	for _, e := range top.Endpoints {
+		decisions += e.Decisions
+	}
+	for _, p := range top.Policies {
+		if !p.Shadow {
+			denied += p.Denied
+		}
+	}
+	fmt.Fprintf(w, "Last %v: %d requests decided, %d denials by policies\n", time.Duration(top.Seconds)*time.Second, decisions, denied)
+	tables := []func(w io.Writer){
+		func(w io.Writer) { printEntries(w, "MOST DENIED", "DENIALS", &top.Denied) },
+		func(w io.Writer) { printEntries(w, "BUSIEST", "ALLOWED", &top.Allowed) },
+		func(w io.Writer) { printPolicies(w, top.Policies) },
+		func(w io.Writer) { printSources(w, top.Sources) },
+		func(w io.Writer) { printEndpoints(w, top.Endpoints) },
+	}
+	for _, fill := range tables {
+		fmt.Fprintln(w)
+		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fill(table)
+		if err := table.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printEntries(w io.Writer, title, column string, list *topk.List) {
+	fmt.Fprintf(w, "%s\tPOLICY\t%s\tERROR\n", title, column)
+	for _, e := range list.Identifiers {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", printable(e.Identifier), e.Policy, e.Requests, e.Error)
+	}
+}
+
+func printPolicies(w io.Writer, list []admin.PolicyDecisions) {
+	fmt.Fprintln(w, "POLICY\tDENIED\tALLOWED\tUNCHARGED\tUNLIMITED\tENFORCEMENT")
+	for i, p := range list {
+		if i == maxTopPolicies {
+			fmt.Fprintf(w, "%d more\t\t\t\t\t\n", len(list)-i)
+			break
+		}
+		enforcement := "Enforce"
+		if p.Shadow {
+			enforcement = "Shadow"
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s\n", p.Policy, p.Denied, p.Allowed, p.Uncharged, p.Unlimited, enforcement)
+	}
+}
+
+func printSources(w io.Writer, list []admin.SourceDecisions) {
+	var all int64
+	for _, s := range list {
+		all += s.Decisions
+	}
+	fmt.Fprintln(w, "SOURCE\tDECISIONS\tSHARE")
+	for _, s := range list {
+		fmt.Fprintf(w, "%s\t%d\t%.1f%%\n", s.Source, s.Decisions, 100*float64(s.Decisions)/float64(all))
+	}
+}
+
+func printEndpoints(w io.Writer, list []admin.EndpointDecisions) {
+	fmt.Fprintln(w, strings.Join([]string{"ENDPOINT", "DECISIONS", "P50", "P90", "P99"}, "\t"))
+	for _, e := range list {
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", e.Endpoint, e.Decisions, millis(e.P50Ms), millis(e.P90Ms), millis(e.P99Ms))
+	}
+}
+
+func millis(ms float64) string { return strconv.FormatFloat(ms, 'f', 2, 64) + "ms" }

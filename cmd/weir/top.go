@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/weir-dev/weir/cmd/weir/explain"
+	"github.com/weir-dev/weir/limiter/admin"
+)
+
+// topFlags are the flags of weir top.
+type topFlags struct {
+	endpoint adminClientFlags
+	output   string
+	policy   string
+	limit    int
+	once     bool
+	interval time.Duration
+}
+
+func topCommand() *cobra.Command {
+	var f topFlags
+	cmd := &cobra.Command{
+		Use:   "top --admin ADDRESS",
+		Short: "Show the busiest and the most denied identifiers",
+		Long: `Show what a limiter has done in the last one or two minutes: the identifiers with the most denials and the most allowed
+requests, policies by denials, where decisions were made, and how long each endpoint took. On a terminal the screen is updated
+until Ctrl-C; elsewhere, with --once, and as JSON or YAML, the command prints once.
+
+The numbers of identifiers are estimates with a bound: the true number is at most the number that is shown, and at least that
+less ERROR. API keys are hashed.`,
+		Example: "  weir top --admin unix:/run/weir/admin.sock\n" +
+			"  weir top --once -o json --policy shop/tenant-free --admin unix:/run/weir/admin.sock",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runTop(cmd.Context(), &f, cmd.OutOrStdout()) },
+	}
+	flags := cmd.Flags()
+	f.endpoint.add(flags)
+	addOutput(cmd, &f.output)
+	flags.StringVar(&f.policy, "policy", "", "only identifiers under this policy, as namespace/name or cluster/name")
+	flags.IntVar(&f.limit, "limit", 0, "number of identifiers in each list, 1 to 1000; 0 is as many as the screen has room for, or 100 as JSON or YAML, else 10")
+	flags.BoolVar(&f.once, "once", false, "print once, also on a terminal")
+	flags.DurationVar(&f.interval, "interval", 2*time.Second, "time between two updates of the screen")
+	return cmd
+}
+
+func runTop(ctx context.Context, f *topFlags, out io.Writer) error {
+	switch {
+	case f.interval < 100*time.Millisecond:
+		return usageError(fmt.Errorf("--interval %v is invalid: must be at least 100ms", f.interval))
+	case f.limit < 0:
+		return usageError(fmt.Errorf("--limit %d is invalid: must be from 1 to 1000", f.limit))
+	}
+	if err := errors.Join(validateOutput(f.output), f.endpoint.validate()); err != nil {
+		return err
+	}
+	isTable := f.output == explain.Table || f.output == explain.Wide
+	if file, isFile := out.(*os.File); isTable && !f.once && isFile && term.IsTerminal(int(file.Fd())) {
+		return watchTop(ctx, f, out, func() (width, height int, err error) { return term.GetSize(int(file.Fd())) })
+	}
+	limit := f.limit
+	if limit == 0 && isTable {
+		limit = 10
+	}
+	top, err := f.read(ctx, limit)
+	if err != nil {
+		return err
+	}
+	if printed, err := explain.PrintObject(out, f.output, &top); printed || err != nil {
+		return err
+	}
+	return explain.PrintTop(out, &top)
+}
+
+// read calls the admin endpoint. With a limit of 0, its default applies.
+func (f *topFlags) read(ctx context.Context, limit int) (top admin.Top, err error) {
+	query := url.Values{}
+	if f.policy != "" {
+		query.Set("policy", f.policy)
+	}
+	if limit > 0 {
+		query.Set("limit", strconv.Itoa(limit))
+	}
+	return top, f.endpoint.call(ctx, http.MethodGet, "/admin/v1/top?"+query.Encode(), nil, &top)
+}
+
+// Escape sequences of terminals.
+const (
+	enterScreen = "\x1b[?1049h\x1b[?25l" // the alternate screen, without a cursor
+	leaveScreen = "\x1b[?25h\x1b[?1049l"
+	eraseScreen = "\x1b[H\x1b[2J"
+)
+
+// screenLines are the lines of a screen that are not identifiers: headings, and a few policies, sources and endpoints.
+const screenLines = 22
+
+// watchTop updates the screen until ctx is done. The first error ends it. A later one is shown, because a limiter can be restarted.
+func watchTop(ctx context.Context, f *topFlags, out io.Writer, size func() (width, height int, err error)) error {
+	limit := func() int {
+		if _, height, err := size(); err == nil && f.limit == 0 {
+			return max(3, (height-screenLines)/2)
+		}
+		return max(f.limit, 3)
+	}
+	top, err := f.read(ctx, limit())
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(out, enterScreen); err != nil {
+		return err
+	}
+	defer func() { _, _ = io.WriteString(out, leaveScreen) }()
+	ticker := time.NewTicker(f.interval)
+	defer ticker.Stop()
+	for {
+		var text bytes.Buffer
+		if err != nil {
+			fmt.Fprintf(&text, "%v\n", err)
+		} else if err := explain.PrintTop(&text, &top); err != nil {
+			return err
+		}
+		width, height, unknown := size()
+		if unknown != nil {
+			width, height = 80, 24
+		}
+		if _, err := io.WriteString(out, eraseScreen+clipLines(text.String(), width, height)); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if top, err = f.read(ctx, limit()); ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// clipLines cuts text to the size of a screen.
+func clipLines(text string, width, height int) string {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if len(lines) > height {
+		lines = lines[:height]
+	}
+	for i, line := range lines {
+		if characters := []rune(line); len(characters) > width {
+			lines[i] = string(characters[:width])
+		}
+	}
+	return strings.Join(lines, "\r\n")
+}

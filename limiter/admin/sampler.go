@@ -1,0 +1,103 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-dev/weir/limiter/engine"
+)
+
+// Totals knows what an engine has decided in the last periods of [engine.Top]. Run must run.
+type Totals struct {
+	engine  *engine.Engine
+	metrics prometheus.Gatherer
+
+	lock    sync.Mutex
+	samples []sample // the oldest first
+}
+
+// sample is the totals at the end of a period.
+type sample struct {
+	at     time.Time
+	totals totals
+}
+
+// NewTotals returns the totals of an engine with the option CountIdentifiers, whose metrics and those of its endpoints are in metrics.
+func NewTotals(e *engine.Engine, metrics prometheus.Gatherer) *Totals {
+	return &Totals{engine: e, metrics: metrics}
+}
+
+// Run takes a sample at the end of each period, until ctx is done.
+func (t *Totals) Run(ctx context.Context) {
+	for {
+		end := t.engine.TopPeriodEnd()
+		timer := time.NewTimer(time.Until(end))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		if now, err := t.read(); err == nil { // the metrics of a limiter are consistent: an error is one of the process, for example too many open files
+			t.keep(sample{end, now})
+		}
+	}
+}
+
+// keep adds a sample, and drops all but the last two: a Top begins at the end of a period, at most two periods ago.
+func (t *Totals) keep(s sample) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	t.samples = append(t.samples, s)
+	if len(t.samples) > 2 {
+		t.samples = slices.Clone(t.samples[1:])
+	}
+}
+
+func (t *Totals) read() (totals, error) {
+	now := newTotals()
+	families, err := t.metrics.Gather()
+	if err != nil {
+		return now, fmt.Errorf("read the metrics: %w", err)
+	}
+	now.addMetrics(families)
+	return now, nil
+}
+
+// Top returns the Top of the engine, with n identifiers in each list. If policy is not "", it lists only what the policy decided.
+func (t *Totals) Top(n int, policy string) (Top, error) {
+	counted, is := t.engine.Top(n, policy)
+	if !is {
+		return Top{}, errors.New("the limiter does not count identifiers")
+	}
+	sums, err := t.read()
+	if err != nil {
+		return Top{}, err
+	}
+	sums.subtract(t.before(counted.Since))
+	sums.addShadow(t.engine.Index())
+	top := Top{Seconds: time.Since(counted.Since).Seconds(), Allowed: counted.Allowed, Denied: counted.Denied}
+	sums.fill(&top)
+	if policy != "" {
+		top.Policies = slices.DeleteFunc(top.Policies, func(p PolicyDecisions) bool { return p.Policy != policy })
+	}
+	return top, nil
+}
+
+// before returns the totals at the beginning of a Top.
+func (t *Totals) before(since time.Time) totals {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	for i := range t.samples {
+		if !t.samples[i].at.Before(since) {
+			return t.samples[i].totals
+		}
+	}
+	return newTotals() // the process has started since then
+}

@@ -1,0 +1,121 @@
+package topk
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// List is the identifiers with the most requests, those with the most first.
+type List struct {
+	Identifiers []Entry `json:"identifiers"`
+	// Unlisted is the largest number of requests that an identifier can have that is not listed.
+	Unlisted int64 `json:"unlisted"`
+}
+
+// Entry is the count of an identifier under a policy.
+type Entry struct {
+	Policy string `json:"policy"`
+	// Identifier as it is counted: secrets are hashed. One longer than 63 bytes is cut, and ends with "…".
+	Identifier string `json:"identifier"`
+	// Requests is at least the true number, and at most Error more than it.
+	Requests int64 `json:"requests"`
+	Error    int64 `json:"error"`
+}
+
+// Since returns from when on a list of now counts requests.
+func (s *Sketch) Since(now time.Time) time.Time {
+	return s.began.Add(time.Duration(max(0, s.periodOf(now)-1)) * Period)
+}
+
+// PeriodEnd returns when the current period ends.
+func (s *Sketch) PeriodEnd(now time.Time) time.Time {
+	return s.began.Add(time.Duration(s.periodOf(now)+1) * Period)
+}
+
+// Top returns the n identifiers with the most requests under a policy, or under all policies if policy is "".
+func (s *Sketch) Top(n int, policy string, now time.Time) List {
+	var list List
+	for i := range s.all {
+		both, current := s.all[i].read(s.periodOf(now))
+		recent, before := &both[current], &both[1-current]
+		list.Unlisted = max(list.Unlisted, recent.bound()+before.bound())
+		for j := range recent.hashes {
+			list.add(recent, before, j, true, policy)
+			list.add(before, recent, j, false, policy)
+		}
+	}
+	list.cut(n)
+	return list
+}
+
+// read returns a copy of both generations, and the index of the current one.
+func (s *summary) read(period int64) (both [2]generation, current int) {
+	s.busy.Lock()
+	defer s.busy.Unlock()
+	s.current(period)
+	return s.periods, int(s.period & 1)
+}
+
+// add adds counter i of g with what other counts for the same identifier. If other counts it too, only the first one of them adds it.
+func (l *List) add(g, other *generation, i int, first bool, policy string) {
+	if g.counts[i] == 0 || policy != "" && policy != g.names[i].policy {
+		return
+	}
+	e := Entry{Policy: g.names[i].policy, Requests: g.counts[i] + g.missed, Error: g.errors[i] + g.missed}
+	if at := slices.Index(other.hashes[:], g.hashes[i]); at < 0 {
+		e.Requests, e.Error = e.Requests+other.bound(), e.Error+other.bound()
+	} else if first {
+		e.Requests, e.Error = e.Requests+other.counts[at]+other.missed, e.Error+other.errors[at]+other.missed
+	} else {
+		return
+	}
+	e.Identifier = g.names[i].identifier()
+	l.Identifiers = append(l.Identifiers, e)
+}
+
+// cut sorts the list and keeps n identifiers.
+func (l *List) cut(n int) {
+	slices.SortFunc(l.Identifiers, func(a, b Entry) int {
+		return cmp.Or(cmp.Compare(b.Requests, a.Requests), strings.Compare(a.Policy, b.Policy), strings.Compare(a.Identifier, b.Identifier))
+	})
+	if len(l.Identifiers) > n {
+		l.Unlisted = max(l.Unlisted, l.Identifiers[n].Requests)
+		l.Identifiers = l.Identifiers[:n:n]
+	}
+	if l.Identifiers == nil {
+		l.Identifiers = []Entry{}
+	}
+}
+
+// Merge returns the n identifiers with the most requests in several lists, for example those of several replicas. The statements about the
+// counts hold for the sums.
+func Merge(n int, lists ...List) List {
+	type key struct{ policy, identifier string }
+	sums, listed := map[key]*Entry{}, map[key]int64{}
+	var merged List
+	for _, list := range lists {
+		merged.Unlisted += list.Unlisted
+		inList := map[key]bool{} // identifiers that are cut can be equal
+		for _, e := range list.Identifiers {
+			k := key{e.Policy, e.Identifier}
+			sum := sums[k]
+			if sum == nil {
+				sum = &Entry{Policy: e.Policy, Identifier: e.Identifier}
+				sums[k] = sum
+			}
+			sum.Requests, sum.Error = sum.Requests+e.Requests, sum.Error+e.Error
+			if !inList[k] {
+				inList[k], listed[k] = true, listed[k]+list.Unlisted
+			}
+		}
+	}
+	for k, sum := range sums { // a list without the identifier can have counted it up to its bound
+		elsewhere := merged.Unlisted - listed[k]
+		sum.Requests, sum.Error = sum.Requests+elsewhere, sum.Error+elsewhere
+		merged.Identifiers = append(merged.Identifiers, *sum)
+	}
+	merged.cut(n)
+	return merged
+}

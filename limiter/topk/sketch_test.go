@@ -1,0 +1,267 @@
+package topk_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"pgregory.net/rapid"
+
+	"github.com/weir-dev/weir/limiter/topk"
+)
+
+const policy = "shop/tenant"
+
+func entry(policy, identifier string, requests, errors int64) topk.Entry {
+	return topk.Entry{Policy: policy, Identifier: identifier, Requests: requests, Error: errors}
+}
+
+func epoch() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// expectBounds compares a list with the true numbers of requests by policy and identifier.
+func expectBounds(t rapid.TB, list topk.List, truth map[string]int64) {
+	t.Helper()
+	listed := map[string]bool{}
+	for i, e := range list.Identifiers {
+		key := e.Policy + " " + e.Identifier
+		listed[key] = true
+		if n := truth[key]; n > e.Requests || n < e.Requests-e.Error {
+			t.Errorf("%s: %d requests with an error of %d, in truth %d", key, e.Requests, e.Error, n)
+		}
+		if i > 0 && list.Identifiers[i-1].Requests < e.Requests {
+			t.Errorf("%s is after an identifier with fewer requests", key)
+		}
+	}
+	for key, n := range truth {
+		if !listed[key] && n > list.Unlisted {
+			t.Errorf("%s has %d requests and is not listed; unlisted ones have at most %d", key, n, list.Unlisted)
+		}
+	}
+}
+
+func TestTop_KeepsItsBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		now := epoch()
+		s := topk.New(now)
+		var before, recent map[string]int64
+		for range rapid.IntRange(1, 4).Draw(t, "periods") {
+			before, recent = recent, map[string]int64{}
+			random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+			identifiers := rapid.IntRange(1, 20_000).Draw(t, "identifiers")
+			for range rapid.IntRange(0, 40_000).Draw(t, "requests") {
+				id := strconv.Itoa(int(float64(identifiers) * random.Float64() * random.Float64() * random.Float64()))
+				s.Add(policy, id, now)
+				recent[policy+" "+id]++
+			}
+			now = now.Add(topk.Period)
+		}
+		now = now.Add(-topk.Period)
+		for key, n := range before {
+			recent[key] += n
+		}
+		expectBounds(t, s.Top(rapid.SampledFrom([]int{1, 100, 10_000}).Draw(t, "n"), "", now), recent)
+	})
+}
+
+// zipf draws identifiers as the clients of an interface are distributed: few make most of the requests.
+func zipf(n int, exponent float64, identifiers uint64) []string {
+	draw := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), exponent, 1, identifiers-1)
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("tenant-%d", draw.Uint64())
+	}
+	return ids
+}
+
+// The error is compared with what a full count of a million identifiers finds.
+func TestTop_OfAZipfLoad(t *testing.T) {
+	const requests = 1_000_000
+	for _, exponent := range []float64{1.05, 1.2, 1.5} {
+		s, truth := topk.New(epoch()), map[string]int64{}
+		for _, id := range zipf(requests, exponent, 1_000_000) {
+			s.Add(policy, id, epoch())
+			truth[policy+" "+id]++
+		}
+		list := s.Top(100, "", epoch())
+		expectBounds(t, list, truth)
+		counts := make([]int64, 0, len(truth))
+		for _, n := range truth {
+			counts = append(counts, n)
+		}
+		slices.Sort(counts)
+		slices.Reverse(counts)
+		var largest int64
+		found := 0
+		for _, e := range list.Identifiers {
+			n := truth[e.Policy+" "+e.Identifier]
+			largest = max(largest, e.Requests-n)
+			if n >= counts[99] {
+				found++
+			}
+		}
+		t.Logf("exponent %.2f: %d of the 100 largest of %d found; largest error %d (%.4f %% of the requests); the 100th has %d; unlisted at most %d",
+			exponent, found, len(truth), largest, 100*float64(largest)/requests, counts[99], list.Unlisted)
+		if largest > requests/1000 {
+			t.Errorf("exponent %.2f: the largest error is %d, more than 0.1 %% of the requests", exponent, largest)
+		}
+		if want := 95; found < want {
+			t.Errorf("exponent %.2f: %d of the 100 largest found, want at least %d", exponent, found, want)
+		}
+	}
+}
+
+func TestTop_CoversTwoPeriods(t *testing.T) {
+	s, now := topk.New(epoch()), epoch()
+	for range 3 {
+		s.Add(policy, "acme", now)
+	}
+	want := func(requests int64, since time.Duration) {
+		t.Helper()
+		var got int64
+		if list := s.Top(10, "", now); len(list.Identifiers) > 0 {
+			got = list.Identifiers[0].Requests
+		}
+		if got != requests || !s.Since(now).Equal(epoch().Add(since)) {
+			t.Errorf("%v: %d requests since %v, want %d since %v", now.Sub(epoch()), got, s.Since(now).Sub(epoch()), requests, since)
+		}
+	}
+	want(3, 0)
+	now = epoch().Add(119 * time.Second)
+	s.Add(policy, "acme", now)
+	want(4, 0)
+	now = epoch().Add(120 * time.Second)
+	want(1, time.Minute)
+	if end := s.PeriodEnd(now); !end.Equal(epoch().Add(180 * time.Second)) {
+		t.Errorf("the period ends at %v", end)
+	}
+	now = epoch().Add(180 * time.Second)
+	want(0, 2*time.Minute)
+}
+
+func TestTop_SelectsAPolicy(t *testing.T) {
+	s := topk.New(epoch())
+	for range 5 {
+		s.Add("shop/a", "acme", epoch())
+	}
+	s.Add("shop/b", "acme", epoch())
+	s.Add("shop/b", "beta", epoch())
+	s.Add("shop/b", "acme", epoch())
+	list := s.Top(1, "shop/b", epoch())
+	want := topk.List{Identifiers: []topk.Entry{{Policy: "shop/b", Identifier: "acme", Requests: 2}}, Unlisted: 1}
+	if len(list.Identifiers) != 1 || list.Identifiers[0] != want.Identifiers[0] || list.Unlisted != want.Unlisted {
+		t.Errorf("%+v, want %+v", list, want)
+	}
+	if all := s.Top(10, "", epoch()); len(all.Identifiers) != 3 || all.Identifiers[0].Policy != "shop/a" || all.Unlisted != 0 {
+		t.Errorf("%+v", all)
+	}
+}
+
+func TestTop_CutsLongIdentifiers(t *testing.T) {
+	s := topk.New(epoch())
+	for id, want := range map[string]string{
+		"":                               "",
+		strings.Repeat("a", 63):          strings.Repeat("a", 63),
+		strings.Repeat("b", 64):          strings.Repeat("b", 60) + "…",
+		strings.Repeat("c", 59) + "éééé": strings.Repeat("c", 59) + "…",
+	} {
+		s.Add(id, id, epoch())
+		if got := s.Top(1, id, epoch()).Identifiers; id != "" && (len(got) != 1 || got[0].Identifier != want) {
+			t.Errorf("%q: %+v, want %q", id, got, want)
+		}
+	}
+}
+
+// Requests that find a summary busy are in the error.
+func TestAdd_KeepsItsBoundsFromSeveralProcessors(t *testing.T) {
+	s := topk.New(epoch())
+	const goroutines, requests = 8, 20_000
+	var group sync.WaitGroup
+	for i := range goroutines {
+		group.Go(func() {
+			for j := range requests {
+				s.Add(policy, "acme", epoch())
+				if j%1000 == 0 {
+					s.Top(10, "", epoch())
+				}
+				s.Add(policy, fmt.Sprint(i, j), epoch())
+			}
+		})
+	}
+	group.Wait()
+	first := s.Top(1, "", epoch()).Identifiers[0]
+	t.Logf("%+v", first)
+	if n := int64(goroutines * requests); first.Identifier != "acme" || first.Requests < n || first.Requests-first.Error > n || first.Error > n/10 {
+		t.Errorf("%+v, want about %d requests of acme", first, n)
+	}
+}
+
+func TestSketch_TakesOneMebibyteAndAllocatesNothing(t *testing.T) {
+	if size := unsafe.Sizeof(topk.Sketch{}); size > 1<<20 { //nolint:exhaustruct // its size
+		t.Errorf("a sketch has %d bytes", size)
+	}
+	s, ids, i := topk.New(epoch()), zipf(10_000, 1.05, 1_000_000), 0
+	if got := testing.AllocsPerRun(len(ids)-1, func() {
+		s.Add(policy, ids[i], epoch())
+		i++
+	}); got > 0 {
+		t.Errorf("%v allocations", got)
+	}
+}
+
+func TestMerge_KeepsTheBounds(t *testing.T) {
+	truth := map[string]int64{}
+	var lists []topk.List
+	for replica := range 3 {
+		s := topk.New(epoch())
+		for i, id := range zipf(100_000, 1.1, 100_000) {
+			if i%3 == replica || i%7 == 0 { // each has other requests of most identifiers
+				s.Add(policy, id, epoch())
+				truth[policy+" "+id]++
+			}
+		}
+		lists = append(lists, s.Top(100, "", epoch()))
+	}
+	merged := topk.Merge(50, lists...)
+	expectBounds(t, merged, truth)
+	if len(merged.Identifiers) != 50 {
+		t.Errorf("%d identifiers", len(merged.Identifiers))
+	}
+}
+
+func TestMerge_AddsWhatAnotherListCannotRuleOut(t *testing.T) {
+	got := topk.Merge(2,
+		topk.List{Identifiers: []topk.Entry{entry("p", "a", 10, 1), entry("p", "b", 9, 0), entry("p", "c", 5, 0)}, Unlisted: 4},
+		topk.List{Identifiers: []topk.Entry{entry("p", "a", 20, 2), entry("q", "b", 3, 0)}, Unlisted: 2},
+		topk.List{},
+	)
+	want := []topk.Entry{entry("p", "a", 30, 3), entry("p", "b", 11, 2)}
+	if !slices.Equal(got.Identifiers, want) || got.Unlisted != 7 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func BenchmarkAdd(b *testing.B) {
+	for name, identifiers := range map[string]uint64{"one identifier": 2, "a million identifiers": 1_000_000} {
+		s, ids, now := topk.New(epoch()), zipf(1<<16, 1.05, identifiers), epoch()
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				s.Add(policy, ids[i&(1<<16-1)], now)
+			}
+		})
+		b.Run(name+" in parallel", func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(p *testing.PB) {
+				for i := 0; p.Next(); i++ {
+					s.Add(policy, ids[i&(1<<16-1)], now)
+				}
+			})
+		})
+	}
+}
