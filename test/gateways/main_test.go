@@ -8,6 +8,9 @@ import (
 	"os"
 	"testing"
 
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -15,6 +18,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
 
 func buildAndRun(m *testing.M) int {
+	ctrl.SetLogger(logr.Discard()) // controller-runtime warns if no logger is set
 	dir, err := os.MkdirTemp("", "weir-gateways-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
