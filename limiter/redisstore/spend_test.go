@@ -64,6 +64,23 @@ func TestStore_ConformsWithCompactCounters(t *testing.T) {
 	})
 }
 
+// The blocks of a compact counter are in one slot, and counters of several blocks are on several nodes.
+func TestStore_ConformsWithCompactCountersOnACluster(t *testing.T) {
+	t.Parallel()
+	for _, nodes := range []int{1, 3} {
+		t.Run(fmt.Sprintf("%d nodes", nodes), func(t *testing.T) {
+			t.Parallel()
+			url := primaries(t, nodes).URL()
+			storetest.Scenarios(t, func(t testing.TB, clock *storetest.Clock) storetest.Subject {
+				flush(t, url)
+				s := compactSubject(t, url, clock)
+				s.Spread = true
+				return s
+			})
+		})
+	}
+}
+
 // hack/demo uses miniredis if there is no redis-server. Its Lua is another implementation.
 func TestStore_ConformsOnMiniredis(t *testing.T) {
 	storetest.Scenarios(t, func(t testing.TB, clock *storetest.Clock) storetest.Subject {
@@ -178,7 +195,13 @@ for _, key in ipairs(redis.call('KEYS', '*:[01]')) do
 	local _ = is_over(key) and redis.call('DEL', key)
 end
 return 1`
-	return func(ctx context.Context) error { return raw.Eval(ctx, script, nil, clock.Now().UnixMicro()).Err() }
+	return func(ctx context.Context) error {
+		at := clock.Now().UnixMicro()
+		if cluster, is := raw.(*redis.ClusterClient); is {
+			return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Eval(ctx, script, nil, at).Err() })
+		}
+		return raw.Eval(ctx, script, nil, at).Err()
+	}
 }
 
 func subject(t testing.TB, url string, clock *storetest.Clock) storetest.Subject {

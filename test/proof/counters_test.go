@@ -20,21 +20,38 @@ type counter struct {
 	lease     string // of the policy in YAML; "": consistency Exact
 	// fromLeases counts the requests that were admitted from memory.
 	fromLeases *atomic.Int64
+	isCompact  bool // storage: Compact
 }
 
 // counters returns one counter for each algorithm. delayGrain is the unit to which delays are rounded up.
 func counters(units int64, window time.Duration, burst int64, delayGrain time.Duration) []counter {
 	us := window.Microseconds()
 	return []counter{
-		{limiter.FixedWindow, units, window, 0, promise.FixedWindow{Limit: units, Window: us}, "", nil},
-		{limiter.SlidingWindowLog, units, window, 0, promise.SlidingWindowLog{Limit: units, Window: us}, "", nil},
-		{limiter.SlidingWindowCounter, units, window, 0, promise.SlidingWindowCounter{Limit: units, Window: us}, "", nil},
-		{limiter.TokenBucket, units, window, burst, promise.TokenBucket{Limit: units, Window: us, Burst: burst}, "", nil},
-		{limiter.LeakyBucket, units, window, burst, promise.LeakyBucket{Limit: units, Window: us, Burst: burst, Grain: delayGrain.Microseconds()}, "", nil},
+		{limiter.FixedWindow, units, window, 0, promise.FixedWindow{Limit: units, Window: us}, "", nil, false},
+		{limiter.SlidingWindowLog, units, window, 0, promise.SlidingWindowLog{Limit: units, Window: us}, "", nil, false},
+		{limiter.SlidingWindowCounter, units, window, 0, promise.SlidingWindowCounter{Limit: units, Window: us}, "", nil, false},
+		{limiter.TokenBucket, units, window, burst, promise.TokenBucket{Limit: units, Window: us, Burst: burst}, "", nil, false},
+		{limiter.LeakyBucket, units, window, burst, promise.LeakyBucket{Limit: units, Window: us, Burst: burst, Grain: delayGrain.Microseconds()}, "", nil, false},
 	}
 }
 
-func (c counter) String() string { return string(c.algorithm) }
+// withCompact appends a compact counter with the same promise for each counter that can be one.
+func withCompact(all []counter) []counter {
+	for _, c := range all {
+		if c.isCompact = c.algorithm.HasCompact(); c.isCompact {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// String returns a name of the counter and of its policy.
+func (c counter) String() string {
+	if c.isCompact {
+		return "Compact" + string(c.algorithm)
+	}
+	return string(c.algorithm)
+}
 
 // path is the path that the policy of the counter matches.
 func (c counter) path() string { return "/" + strings.ToLower(c.String()) }
@@ -50,6 +67,23 @@ func (c counter) limit(t testing.TB) limiter.Limit {
 	}
 	return limit
 }
+
+// charge returns a charge of no units on the counter of an identifier.
+func (c counter) charge(t testing.TB, identifier, policy string) limiter.Charge {
+	limit := c.limit(t)
+	keys := limiter.NewKeySpace("weir:", "Tenant", "proof/"+policy, limit)
+	if c.isCompact {
+		hashKey, err := limiter.NewHashKey([]byte(hashKey))
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = keys.Compact(hashKey)
+	}
+	return limiter.Charge{Key: keys.Key(identifier, ""), Limit: limit}
+}
+
+// hashKey is the key with which compact counters hash identifiers.
+const hashKey = "0123456789abcdef0123456789abcdef"
 
 // key returns the key of the counter of an identifier.
 func key(identifier, policy string, limit limiter.Limit) string {

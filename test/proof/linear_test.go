@@ -32,11 +32,8 @@ type group []limiter.Charge
 func groups(t testing.TB, identifier string) []group {
 	t.Helper()
 	var single []group
-	charge := func(policy string, c counter) limiter.Charge {
-		limit := c.limit(t)
-		return limiter.Charge{Key: key(identifier, policy, limit), Limit: limit}
-	}
-	all := counters(6, time.Second, 4, time.Microsecond)
+	charge := func(policy string, c counter) limiter.Charge { return c.charge(t, identifier, policy) }
+	all := withCompact(counters(6, time.Second, 4, time.Microsecond))
 	for _, c := range all {
 		single = append(single, group{charge("single", c)})
 	}
@@ -44,6 +41,7 @@ func groups(t testing.TB, identifier string) []group {
 		group{charge("two", all[0]), charge("two", all[1])},
 		group{charge("three", all[2]), charge("three", all[3]), charge("three", all[4])},
 		group{charge("five", all[0]), charge("five", all[1]), charge("five", all[2]), charge("five", all[3]), charge("five", all[4])},
+		group{charge("compact", all[5]), charge("compact", all[1]), charge("compact", all[6])},
 	)
 }
 

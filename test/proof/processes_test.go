@@ -37,7 +37,7 @@ func TestLimiter_KeepsThePromisesFromSeveralProcesses(t *testing.T) {
 		// steady is the promise of two whole windows, less the precision of MinCounted and of the instants.
 		steady = 2 * units * 3 / 4
 	)
-	all := counters(units, window, burst, time.Millisecond)
+	all := withCompact(counters(units, window, burst, time.Millisecond))
 	urls := limiters(t, server.URL(), all)
 	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}, Timeout: longTimeout}
 	t.Cleanup(web.CloseIdleConnections)
@@ -76,7 +76,10 @@ func limiters(t *testing.T, redisURL string, all []counter) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policies := writePolicies(t, all)
+	policies, key := writePolicies(t, all), filepath.Join(t.TempDir(), "hash-key")
+	if err := os.WriteFile(key, []byte(hashKey), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	var urls []string
@@ -87,7 +90,7 @@ func limiters(t *testing.T, redisURL string, all []counter) []string {
 				t.Fatal(err)
 			}
 		}
-		fixture.Weir(t, weir, "serve", "--policies", policies, "--redis", redisURL, "--redis-timeout", maxLateness.String(),
+		fixture.Weir(t, weir, "serve", "--policies", policies, "--redis", redisURL, "--redis-timeout", maxLateness.String(), "--hash-key", key,
 			"--grpc-listen=", "--listen", addrs[0], "--ops-listen", addrs[1])
 		if err := fixture.WaitHTTP(ctx, "http://"+addrs[1]+"/readyz", http.StatusOK); err != nil {
 			t.Fatal(err)
@@ -118,11 +121,14 @@ func (c counter) policy() string {
 	if c.lease != "" {
 		options += ", consistency: Leased, lease: " + c.lease
 	}
+	if c.isCompact {
+		options += ", storage: Compact"
+	}
 	return fmt.Sprintf(`apiVersion: weir.dev/v1alpha1
 kind: RateLimitPolicy
 metadata: {name: %s, namespace: proof}
 spec: {axis: Tenant, algorithm: %s, limit: %d, window: %v%s, onStoreFailure: Deny, match: {http: {paths: [{type: Exact, value: %s}]}}}
-`, strings.ToLower(c.String()), c, c.units, c.window, options, c.path())
+`, strings.ToLower(c.String()), c.algorithm, c.units, c.window, options, c.path())
 }
 
 // checkClient is a client of the HTTP check endpoint of one limiter.

@@ -71,13 +71,13 @@ func TestStore_KeepsThePromisesFromSeveralStores(t *testing.T) {
 	rounds(t, func(round int) {
 		began := time.Now()
 		end := began.Add(length)
-		all := counters(units, window, burst, time.Microsecond)
+		all := withCompact(counters(units, window, burst, time.Microsecond))
 		journals := make([]journal, len(all))
 		var wg sync.WaitGroup
 		for i, c := range all {
-			limit := c.limit(t)
 			for client := range clients {
-				charge := limiter.Charge{Key: key(strconv.Itoa(round), c.String(), limit), Limit: limit, Cost: 1 + int64(client%3)}
+				charge := c.charge(t, strconv.Itoa(round), c.String())
+				charge.Cost = 1 + int64(client%3)
 				wg.Go(func() { journals[i].write(spendUntil(t, end, stores[client/3%replicas], charge)) })
 			}
 		}
