@@ -18,6 +18,8 @@ type Charge struct {
 	// Debt charges report usage that has happened. They are allowed while one unit remains, and always counted in full, up to MaxUnits:
 	// also if this charge or another one is denied. Their algorithm is FixedWindow or SlidingWindowCounter, and they have no Lease.
 	Debt bool
+	// Whole debts are allowed only if all of their units remain. They too are always counted in full.
+	Whole bool
 	// Shadow charges are counted and reported. A denied shadow charge does not prevent the other charges from being counted.
 	Shadow bool
 	// OnStoreFailure is how the charge is decided while the counter is unavailable. Stores that do not fail over ignore it.
@@ -61,7 +63,7 @@ func (c *Charge) Units() int64 { return units(c.Cost) }
 
 // Needed is the number of units that must remain so that the charge is allowed.
 func (c *Charge) Needed() int64 {
-	if c.Debt {
+	if c.Debt && !c.Whole {
 		return min(c.Units(), 1)
 	}
 	return c.Units()

@@ -60,7 +60,7 @@ func (a *active) match(s *scratch, c *Check) {
 		r := ruleCharge{rule: m.Rule, identifier: identifier, tier: terms.Tier}
 		r.charge = limiter.Charge{
 			Key: m.Key(identifier), Limit: terms.Limit, Cost: multiplied(terms.Cost, c.Cost),
-			Debt: m.Rule.Debt, Shadow: m.Rule.Shadow, OnStoreFailure: onStoreFailure(m.Rule), Lease: m.Rule.Leases,
+			Debt: m.Rule.Debt, Whole: m.Rule.WholeDebt, Shadow: m.Rule.Shadow, OnStoreFailure: onStoreFailure(m.Rule), Lease: m.Rule.Leases,
 		}
 		isOverride := c.Override != nil && r.override(*m, *c.Override)
 		switch {

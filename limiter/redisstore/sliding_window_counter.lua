@@ -47,7 +47,8 @@ local function sliding_window_counter_step(value, now, charge)
       if needed <= units then wait = counter_wait(now, start, window, current, previous, units - needed) end
       return wait, max(0, units - used), reset_after, at
     end
-    wait = counter_wait(now, start, window, counted, previous, units - needed)
+    wait = NEVER
+    if needed <= units then wait = counter_wait(now, start, window, counted, previous, units - needed) end
   end
   return wait, max(0, units - used), reset_after, at,
     encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0

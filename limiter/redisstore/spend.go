@@ -119,7 +119,7 @@ func (c *call) hasShapeOf(other *call) bool {
 	}
 	for i := range c.charges {
 		a, b := &c.charges[i], &other.charges[i]
-		if a.Cost != b.Cost || a.Shadow != b.Shadow || a.Debt != b.Debt || a.Limit != b.Limit || isCompact(a.Key) != isCompact(b.Key) {
+		if a.Cost != b.Cost || a.Shadow != b.Shadow || a.Debt != b.Debt || a.Whole != b.Whole || a.Limit != b.Limit || isCompact(a.Key) != isCompact(b.Key) {
 			return false
 		}
 	}
@@ -134,12 +134,19 @@ func appendShape(args []any, c *call) []any {
 	return args
 }
 
+// wholeDebt is added to the cost of a debt of which all units must remain. It is above every cost.
+const wholeDebt = 1 << 31
+
 // cost is the argument that read_cost in numbers.lua reads.
 func cost(c *limiter.Charge) int64 {
-	if c.Debt {
+	switch {
+	case !c.CountsAlways():
+		return c.Units()
+	case c.Whole:
+		return -c.Units() - wholeDebt
+	default:
 		return -c.Units()
 	}
-	return c.Units()
 }
 
 func enforcement(c limiter.Charge) string {

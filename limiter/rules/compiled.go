@@ -194,6 +194,8 @@ func validateStoreFailure(c *Compiled) error {
 // validateDebt rejects debts of algorithms whose counters cannot hold more units than their limit, and of leased units.
 func validateDebt(c *Compiled) error {
 	switch {
+	case !c.Debt && c.WholeDebt:
+		return errors.New("a rule with wholeDebt must have debts")
 	case !c.Debt:
 		return nil
 	case c.Algorithm != limiter.FixedWindow && c.Algorithm != limiter.SlidingWindowCounter:

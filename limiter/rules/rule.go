@@ -70,6 +70,8 @@ type Rule struct {
 	Cost *Cost `json:"cost,omitempty"`
 	// Debt rules count every charge in full, also what exceeds the limit or belongs to a denied request. See limiter.Charge.
 	Debt bool `json:"debt,omitempty"`
+	// WholeDebt admits a debt only if all of its units remain. It requires Debt.
+	WholeDebt bool `json:"wholeDebt,omitempty"`
 	// Shadow rules count and report, and never deny a request.
 	Shadow bool `json:"shadow,omitempty"`
 	// OnStoreFailure decides what happens while the store is unavailable.

@@ -283,7 +283,7 @@ func checkSpend(now limiter.Instant, charges []limiter.Charge, counters []*defin
 		var err error
 		switch admitted, units := counters[i].admits(now, c.Limit, required(c)), c.Units(); {
 		case c.Debt && units > 0:
-			err = counters[i].checkDebt(now, c.Limit, units, admitted, got[i])
+			err = counters[i].checkDebt(now, c, units, admitted, got[i])
 		case counts && units > 0 && admitted:
 			err = counters[i].checkCounted(now, c.Limit, units, got[i])
 		default:
@@ -318,24 +318,24 @@ func checkPeek(now limiter.Instant, charges []limiter.Charge, counters []*defini
 	return nil
 }
 
-// required is the number of units that must be within the limit: one for a debt, however much it costs.
+// required is the number of units that must be within the limit: one for a debt, however much it costs, unless it is a whole one.
 func required(c limiter.Charge) int64 {
-	if c.Debt && c.Cost > 0 {
+	if c.Debt && c.Cost > 0 && !c.Whole {
 		return 1
 	}
 	return c.Units()
 }
 
 // checkDebt counts the units of a debt, and returns an error unless the decision that counted them is right. A window counts at most
-// MaxUnits. A debt that was denied waits until one unit is left again, with its own units counted.
-func (d *definition) checkDebt(now limiter.Instant, limit limiter.Limit, units int64, admitted bool, got limiter.Decision) error {
-	at := d.time(now)
+// MaxUnits. A debt that was denied waits until what it requires is left again, with its own units counted.
+func (d *definition) checkDebt(now limiter.Instant, c limiter.Charge, units int64, admitted bool, got limiter.Decision) error {
+	at, limit := d.time(now), c.Limit
 	inWindow := d.sum(func(c counted) bool { return d.index(c.at) == d.index(at) })
 	if units = min(units, limiter.MaxUnits-inWindow.Num().Int64()); units > 0 {
 		d.spend(now, limit, units)
 	}
 	if !admitted {
-		return d.check(now, limit, 1, got)
+		return d.check(now, limit, required(c), got)
 	}
 	if !got.Allowed || got.RetryAfter != 0 {
 		return fmt.Errorf("a debt is denied, by definition allowed before it was counted: %v units of %d are used", d.used(now, limit), limit.Capacity())

@@ -203,6 +203,9 @@ func (c charge) String() string {
 	}
 	if c.Debt {
 		text += "+"
+		if c.Whole {
+			text += "+"
+		}
 	}
 	if c.Shadow {
 		text += "~"
@@ -222,6 +225,7 @@ func (h *history) draw(rt *rapid.T) (drawn []charge, charges []limiter.Charge, d
 		switch one.Limit.Algorithm() {
 		case limiter.FixedWindow, limiter.SlidingWindowCounter:
 			one.Debt = rapid.IntRange(0, 3).Draw(rt, "debt") == 3
+			one.Whole = one.Debt && rapid.Bool().Draw(rt, "whole")
 		}
 		drawn, charges = append(drawn, charge{c, one}), append(charges, one)
 		definitions, states = append(definitions, c.definition), append(states, c.state)

@@ -25,7 +25,7 @@ var scenarios embed.FS
 //	limit NAME ALGORITHM UNITS WINDOW [BURST]   declares or edits a limit; an edit keeps the spent units
 //	at OFFSET                           sets the clock to OFFSET after the start of the scenario
 //	spend CHARGE…                       a charge is NAME, NAME*COST, NAME! (without delay), NAME+ (debt),
-//	                                    NAME~ (shadow) or NAME@IDENTIFIER, or combined in this order:
+//	                                    NAME++ (debt of which all units must remain), NAME~ (shadow) or NAME@IDENTIFIER, or combined in this order:
 //	                                    NAME@IDENTIFIER*COST!+~
 //	peek CHARGE…
 //	repeat N spend CHARGE…              all N spends must be allowed
@@ -167,7 +167,7 @@ func (s *scenario) at(words []string) error {
 	return err
 }
 
-var chargePattern = regexp.MustCompile(`^(\w+)(?:@([^*!+~]+))?(?:\*(\d+))?(!(?:\d\w*)?)?(\+?)(~?)$`)
+var chargePattern = regexp.MustCompile(`^(\w+)(?:@([^*!+~]+))?(?:\*(\d+))?(!(?:\d\w*)?)?(\+{0,2})(~?)$`)
 
 func (s *scenario) charge(word string) (limiter.Charge, string, error) {
 	m := chargePattern.FindStringSubmatch(word)
@@ -182,7 +182,7 @@ func (s *scenario) charge(word string) (limiter.Charge, string, error) {
 	if identifier == "" && s.subject.Spread {
 		identifier = m[1]
 	}
-	c := limiter.Charge{Key: s.subject.key(m[1], identifier, limit), Limit: limit, Cost: 1, Debt: m[5] != "", Shadow: m[6] != ""}
+	c := limiter.Charge{Key: s.subject.key(m[1], identifier, limit), Limit: limit, Cost: 1, Debt: m[5] != "", Whole: m[5] == "++", Shadow: m[6] != ""}
 	switch m[4] {
 	case "":
 	case "!":

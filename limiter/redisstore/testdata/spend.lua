@@ -68,10 +68,12 @@ local function read_capacity(argument)
 end
 
 -- read_cost returns the cost of a charge (units), the units that must remain so that it is allowed, and whether it is a debt:
--- then one unit must remain, and the charge is counted even if it is denied. The argument of a debt is negative.
+-- then one unit must remain, and the charge is counted even if it is denied. The argument of a debt is negative. If all units
+-- of the debt must remain, 2^31 is added to its cost.
 local function read_cost(argument)
   if argument >= 0 then return argument, argument, false end
-  return -argument, 1, true
+  if argument >= -2147483648 then return -argument, 1, true end
+  return -argument - 2147483648, -argument - 2147483648, true
 end
 
 -- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
@@ -406,7 +408,8 @@ local function sliding_window_counter_step(value, now, charge)
       if needed <= units then wait = counter_wait(now, start, window, current, previous, units - needed) end
       return wait, max(0, units - used), reset_after, at
     end
-    wait = counter_wait(now, start, window, counted, previous, units - needed)
+    wait = NEVER
+    if needed <= units then wait = counter_wait(now, start, window, counted, previous, units - needed) end
   end
   return wait, max(0, units - used), reset_after, at,
     encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0
@@ -744,7 +747,8 @@ local function sliding_window_counter_step(value, now, charge)
       if needed <= units then wait = counter_wait(now, start, window, current, previous, units - needed) end
       return wait, max(0, units - used), reset_after, at
     end
-    wait = counter_wait(now, start, window, counted, previous, units - needed)
+    wait = NEVER
+    if needed <= units then wait = counter_wait(now, start, window, counted, previous, units - needed) end
   end
   return wait, max(0, units - used), reset_after, at,
     encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0

@@ -66,10 +66,12 @@ local function read_capacity(argument)
 end
 
 -- read_cost returns the cost of a charge (units), the units that must remain so that it is allowed, and whether it is a debt:
--- then one unit must remain, and the charge is counted even if it is denied. The argument of a debt is negative.
+-- then one unit must remain, and the charge is counted even if it is denied. The argument of a debt is negative. If all units
+-- of the debt must remain, 2^31 is added to its cost.
 local function read_cost(argument)
   if argument >= 0 then return argument, argument, false end
-  return -argument, 1, true
+  if argument >= -2147483648 then return -argument, 1, true end
+  return -argument - 2147483648, -argument - 2147483648, true
 end
 
 -- mul_div returns the integer quotient and the remainder of a * b / c. It is exact for a < 2^30 and b, c <= 2^42. If the
