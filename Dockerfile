@@ -14,9 +14,12 @@ ARG TARGETARCH
 ARG VERSION=unknown
 RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
     go build -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /out/weir ./cmd/weir
+# Envoy Gateway starts its rate limit service as /bin/ratelimit.
+RUN mkdir /out/bin && ln -s /weir /out/bin/ratelimit
 
 FROM ${BASE}
 COPY --from=build /out/weir /weir
+COPY --from=build /out/bin/ /bin/
 # The user nonroot of distroless, as a number: runAsNonRoot cannot verify a name.
 USER 65532:65532
 ENTRYPOINT ["/weir"]

@@ -186,7 +186,7 @@ func (d *endpoints) http(p *process, metrics *server.Metrics) http.Handler {
 
 // grpc returns the server for --grpc-listen.
 func (d *endpoints) grpc(p *process, metrics *server.Metrics, readiness *server.Readiness) *envoy.Server {
-	return envoy.NewServer(envoy.Options{
+	o := envoy.Options{
 		Engine: p.engine, Style: d.style, Log: p.log, Drain: p.drain, Credentials: d.credentials,
 		Ready: func() error {
 			_, err := readiness.Revision()
@@ -203,7 +203,11 @@ func (d *endpoints) grpc(p *process, metrics *server.Metrics, readiness *server.
 			return d.clients.ClientOfSource(peer, named)
 		},
 		DefaultDomain: d.flags.defaultDomain, Refunds: d.refunds, UnitMultiplier: d.flags.unitMultiplier, ErrorResponse: d.flags.envoyErrorAnswer,
-	})
+	}
+	if p.service != nil {
+		p.service.configure(&o)
+	}
+	return envoy.NewServer(o)
 }
 
 // credentials returns the credentials of --grpc-listen, nil without TLS.

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { os.Exit(run(arguments(os.Args), os.Stdout, os.Stderr)) }
 
 // run executes one command line and returns its exit status.
 func run(args []string, stdout, stderr io.Writer) int {

@@ -42,6 +42,7 @@ type process struct {
 	throttle      net.Listener // nil if disabled
 	heap          *heapFloor
 	totals        *admin.Totals
+	service       *rateLimitService // nil except in weir ratelimit
 }
 
 // newProcess returns a process with open listeners. It does not serve yet. limiterName is the name of the limiter, "" in weir serve.
@@ -123,8 +124,12 @@ func (p *process) run(ctx context.Context, source server.RuleSource, tasks ...fu
 		return nil
 	})
 	readiness, metrics := server.NewReadiness(p.engine, source), server.NewMetrics(p.registry)
+	check := p.endpoints.http(p, metrics)
+	if p.service != nil {
+		check = p.service.healthHandler(ctx.Done())
+	}
 	http := &server.Server{
-		Check:         p.endpoints.http(p, metrics),
+		Check:         check,
 		Ops:           server.NewOpsHandler(p.registry, readiness),
 		CheckListener: p.check,
 		TLS:           p.endpoints.httpTLS,

@@ -27,6 +27,7 @@ import (
 	"github.com/weir-dev/weir/controllers/ruleset"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/server"
+	"github.com/weir-dev/weir/limiter/xds"
 )
 
 // update writes the generated pages. make generate sets it.
@@ -172,6 +173,8 @@ func limiterMetrics(t *testing.T) []metric {
 	registry.MustRegister(slices.Concat(counts.metrics, inMemory.metrics)...)
 	server.NewMetrics(registry)
 	newInspector(client, registry, slog.New(slog.DiscardHandler))
+	xds.NewMetrics(registry)
+	newServiceStats(registry, 0.8)
 	return registry.describe(t)
 }
 

@@ -85,6 +85,13 @@ func layers() []layer {
 			},
 		},
 		{
+			pkg: "limiter/xds",
+			external: []string{
+				"github.com/envoyproxy/go-control-plane/envoy", "github.com/prometheus/client_golang", "google.golang.org/grpc", "google.golang.org/genproto",
+				"google.golang.org/protobuf",
+			},
+		},
+		{
 			pkg:      "middleware",
 			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server/address"},
 			external: []string{"github.com/sony/gobreaker", "golang.org/x/time"},
@@ -110,6 +117,14 @@ func layers() []layer {
 		{
 			pkg:      "internal/importer/...",
 			internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "internal/policyfile", "internal/importer"},
+			external: []string{"github.com/envoyproxy/go-control-plane/ratelimit", "google.golang.org/protobuf"},
+		},
+		{
+			pkg: "internal/ratelimitservice",
+			internal: []string{
+				"api/v1alpha1", "limiter", "limiter/rules", "internal/compile", "internal/importer", "internal/importer/...",
+			},
+			external: []string{"github.com/envoyproxy/go-control-plane/ratelimit", "google.golang.org/protobuf", "k8s.io/apimachinery"},
 		},
 		{
 			pkg:      "webhook/policy",

@@ -32,6 +32,8 @@ type Policy struct {
 	Path []string
 	// Comment is about the source. It can contain values of the source.
 	Comment string
+	// LimitName is the name of the limit in the source, "" for a limit without a name.
+	LimitName string
 	// Targets are what the requests name, such as HTTPRoute/shop. Importers use it to find the policies that can match one request.
 	Targets []string
 	Spec    v1alpha1.RateLimitPolicySpec

@@ -48,6 +48,12 @@ type weir struct {
 
 func newWeir(t testing.TB) *weir {
 	t.Helper()
+	return newWeirWith(t, nil)
+}
+
+// newWeirWith starts a limiter that answers as the reference does, unless that is nil.
+func newWeirWith(t testing.TB, reference *envoy.Reference) *weir {
+	t.Helper()
 	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +63,7 @@ func newWeir(t testing.TB) *weir {
 	listener := bufconn.Listen(64 << 10)
 	ctx, cancel := context.WithCancel(context.Background())
 	w.engine = engine.New(memstore.New(w.time), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
-	server := envoy.NewServer(envoy.Options{Engine: w.engine, Log: slog.New(slog.DiscardHandler)})
+	server := envoy.NewServer(envoy.Options{Engine: w.engine, Log: slog.New(slog.DiscardHandler), Reference: reference})
 	ended := make(chan error, 1)
 	go func() { ended <- server.Run(ctx, listener) }()
 	conn, err := grpc.NewClient("passthrough:///memory", grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -43,8 +43,17 @@ type model struct {
 
 func newModel(nodes []*node) *model { return &model{nodes: nodes, counters: map[string]int{}} }
 
-// decide charges each descriptor of one request, also those that are over their limit.
+// decide charges each descriptor of one request with one hit, also those that are over their limit.
 func (m *model) decide(now time.Time, request [][]entry) []outcome {
+	hits := make([]int, len(request))
+	for i := range hits {
+		hits[i] = 1
+	}
+	return m.charge(now, request, hits)
+}
+
+// charge charges each descriptor with a number of hits.
+func (m *model) charge(now time.Time, request [][]entry, hits []int) []outcome {
 	type match struct {
 		at  *node
 		key string
@@ -68,7 +77,7 @@ func (m *model) decide(now time.Time, request [][]entry) []outcome {
 		}
 		l := found.at.limit
 		counter := fmt.Sprint(found.key, now.Unix()/seconds(l.unit))
-		m.counters[counter]++
+		m.counters[counter] += hits[i]
 		after := m.counters[counter]
 		outcomes[i] = outcome{over: after > l.requests && !found.at.shadow, matched: l, remaining: max(0, l.requests-after), shadow: found.at.shadow}
 	}

@@ -25,6 +25,7 @@ type descriptor struct {
 	importer.Place
 
 	key, value string // without a value, every value matches
+	exact      bool   // a "*" in the value is no wildcard
 	limit      *limit
 	shadow     bool
 	quota      bool // denies only together with all other quota descriptors of the request
@@ -32,12 +33,15 @@ type descriptor struct {
 	children   []*descriptor
 }
 
-func (d *descriptor) isWildcard() bool { return strings.Contains(d.value, "*") }
+func (d *descriptor) isWildcard() bool { return !d.exact && strings.Contains(d.value, "*") }
 
-// name returns, for example, `tenant "acme"` or "tenant".
+// name returns, for example, "tenant=acme", "tenant", or "rule-0=" for an exact value that is equal to the key.
 func (d *descriptor) name() string {
-	if d.value == "" {
+	switch {
+	case d.value == "":
 		return d.key
+	case d.exact:
+		return d.key + "="
 	}
 	return d.key + "=" + d.value
 }

@@ -107,7 +107,7 @@ func (c *converter) limit(path []step, d *descriptor) {
 	}
 	comment := fmt.Sprintf("%s, %d per %s", strings.Join(names, ", "), l.requests, l.unit.name)
 	c.out.Policies = append(c.out.Policies, importer.Policy{
-		Place: d.Place, Domain: c.domain, Cluster: c.options.Cluster, Path: names, Comment: comment, Spec: spec,
+		Place: d.Place, Domain: c.domain, Cluster: c.options.Cluster, Path: names, Comment: comment, LimitName: l.name, Spec: spec,
 	})
 }
 

@@ -20,17 +20,25 @@ type healthEndpoint struct {
 	*health.Server
 
 	ready func() error
+	names []string // of services
 	// ending closes when calls of Watch must end. Otherwise they would block a graceful stop.
 	ending chan struct{}
 	end    func()
 }
 
-func newHealthEndpoint(ready func() error) *healthEndpoint {
+func newHealthEndpoint(o *Options) *healthEndpoint {
+	ready := o.Ready
 	if ready == nil {
 		ready = func() error { return nil }
 	}
 	ending := make(chan struct{})
-	h := &healthEndpoint{Server: health.NewServer(), ready: ready, ending: ending, end: sync.OnceFunc(func() { close(ending) })}
+	h := &healthEndpoint{
+		Server: health.NewServer(), ready: ready, ending: ending, end: sync.OnceFunc(func() { close(ending) }),
+		names: []string{"", ratelimitv3.RateLimitService_ServiceDesc.ServiceName, authv3.Authorization_ServiceDesc.ServiceName},
+	}
+	if o.Reference != nil {
+		h.names = append(h.names, "ratelimit") // as the service calls itself
+	}
 	h.refresh()
 	return h
 }
@@ -41,9 +49,7 @@ func (h *healthEndpoint) refresh() {
 	if h.ready() != nil {
 		now = grpc_health_v1.HealthCheckResponse_NOT_SERVING
 	}
-	for _, service := range [...]string{
-		"", ratelimitv3.RateLimitService_ServiceDesc.ServiceName, authv3.Authorization_ServiceDesc.ServiceName,
-	} {
+	for _, service := range h.names {
 		h.SetServingStatus(service, now)
 	}
 }

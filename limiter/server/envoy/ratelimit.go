@@ -31,13 +31,14 @@ type rateLimitEndpoint struct {
 	refunds    bool           // whether callers can refund units
 	refused    rate.Sometimes // limits the log lines about refused refunds
 	calls      *sync.Pool
+	reference  *Reference // nil for the responses of Weir
 }
 
 func newRateLimitEndpoint(o *Options) *rateLimitEndpoint {
 	return &rateLimitEndpoint{
 		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.RateLimitSeconds, gate: o.RateLimitGate,
 		failures: cmp.Or[Failures](o.RateLimitFailures, uncounted{}), multiplier: o.UnitMultiplier, refunds: o.Refunds,
-		refused: rate.Sometimes{First: 1, Interval: logInterval}, calls: newCalls(),
+		refused: rate.Sometimes{First: 1, Interval: logInterval}, calls: newCalls(), reference: o.Reference,
 	}
 }
 
@@ -58,7 +59,11 @@ func (d *rateLimitEndpoint) shouldRateLimit(ctx context.Context, c *call) error 
 		d.failures.Unavailable(err)
 		return unavailable(ctx, err)
 	}
-	d.respond(c, answers, began)
+	if d.reference != nil {
+		c.response = d.reference.respond(c.response, answers, &c.batch, began)
+	} else {
+		d.respond(c, answers, began)
+	}
 	observe(d.seconds, began)
 	return nil
 }
@@ -82,6 +87,9 @@ func (d *rateLimitEndpoint) refuseRefund(ctx context.Context, i int) error {
 
 // decide decides all checks together: it spends nothing unless all of them pass.
 func (d *rateLimitEndpoint) decide(ctx context.Context, q *batch) ([]engine.Answer, error) {
+	if d.reference != nil && d.reference.CountsDenied {
+		return d.reference.decide(ctx, d.engine, q)
+	}
 	if q.uniform() && q.intents[0] != refund {
 		return d.engine.CheckAll(ctx, q.checks)
 	}

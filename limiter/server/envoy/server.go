@@ -88,6 +88,9 @@ type Options struct {
 	DefaultDomain string
 	// Refunds accepts is_negative_hits in RLS. Otherwise such calls fail as PERMISSION_DENIED.
 	Refunds bool
+	// Reference makes RLS answer as the rate limit service of the Envoy project does. Style and UnitMultiplier then do not apply to
+	// it. Nil means the responses of Weir.
+	Reference *Reference
 	// UnitMultiplier reports a window such as 15 minutes as a multiple of a unit in RLS statuses. An Envoy without support for the
 	// field reads it as one unit. Otherwise, the unit of such a window is UNKNOWN.
 	UnitMultiplier bool
@@ -129,7 +132,7 @@ func NewServer(o Options) *Server {
 	}
 	gated := gates{}
 	settings = append(settings, grpc.InTapHandle(gated.tap()))
-	s := &Server{grpc: grpc.NewServer(settings...), health: newHealthEndpoint(o.Ready), drain: o.Drain}
+	s := &Server{grpc: grpc.NewServer(settings...), health: newHealthEndpoint(&o), drain: o.Drain}
 	rateLimit := newRateLimitEndpoint(&o)
 	service := rateLimit.service()
 	gated.add(service, service.Methods[0], o.RateLimitGate)

@@ -1,0 +1,148 @@
+package ratelimitservice
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/importer"
+	"github.com/weir-dev/weir/internal/importer/envoyratelimit"
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// Options are the choices that a configuration does not contain.
+type Options struct {
+	// Algorithm of all limits. FixedWindow decides as the service does: each descriptor is charged on its own, also if it or another one
+	// is denied. With the other algorithms, a request that one limit denies is charged to no limit.
+	Algorithm v1alpha1.Algorithm
+	// OnStoreFailure decides while Redis is unavailable. Deny fails calls, as the service does, so that the failure mode of Envoy decides.
+	OnStoreFailure v1alpha1.StoreFailure
+	// Shadow lets no limit deny a request.
+	Shadow bool
+}
+
+// Limit is a limit of the configuration.
+type Limit struct {
+	Name  string // in responses; usually empty
+	Zero  bool   // the limit is 0
+	Units int64  // of the rule, 1 if Zero
+	// Domain, Key1 and Key2 are the labels of the metrics of the service: the first two levels of the path to the limit.
+	Domain, Key1, Key2 string
+}
+
+// compiled is the compiled configuration of one domain.
+type compiled struct {
+	rules  []rules.Rule
+	limits map[string]Limit // by policy
+	notes  []string         // about parts that decide in another way
+}
+
+// compileDomain returns the rules for the configuration of one domain. The error lists everything that cannot be enforced.
+func compileDomain(config *ratelimitv3.RateLimitConfig, options Options) (*compiled, error) {
+	imported := envoyratelimit.ImportMessage(config, envoyratelimit.Options{Algorithm: options.Algorithm})
+	out := &compiled{limits: map[string]Limit{}}
+	var problems []error
+	for _, f := range imported.Findings {
+		switch f.Kind {
+		case importer.Invalid, importer.NotImported:
+			problems = append(problems, fmt.Errorf("descriptor %d of domain %s: %s", f.Line, f.File, f.Message))
+		case importer.Difference:
+			out.notes = append(out.notes, f.Message)
+		case importer.Note:
+			if !strings.Contains(f.Message, "does not need a policy") {
+				out.notes = append(out.notes, f.Message)
+			}
+		}
+	}
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	policies, err := policiesOf(imported.Policies, options, out)
+	if err != nil {
+		return nil, err
+	}
+	result := policies.Compile(compile.DefaultIdentity())
+	for _, p := range result.Problems {
+		problems = append(problems, fmt.Errorf("domain %s: %s: %s", config.GetDomain(), p.Field, p.Message))
+	}
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	for _, rule := range result.Set.Rules {
+		// The compiler names the rule after its policy, whose name is the index in imported.Policies.
+		var i int
+		if _, err := fmt.Sscanf(rule.Policy, "cluster/%d", &i); err != nil {
+			return nil, fmt.Errorf("domain %s: unexpected rule %s: %w", config.GetDomain(), rule.Policy, err)
+		}
+		out.add(rule, &imported.Policies[i], options)
+	}
+	return out, nil
+}
+
+// policiesOf returns the imported policies as API objects. The name of each is its index.
+func policiesOf(imported []importer.Policy, options Options, out *compiled) (compile.Policies, error) {
+	var policies compile.Policies
+	for i := range imported {
+		spec := imported[i].Spec
+		spec.OnStoreFailure = options.OnStoreFailure
+		if options.Shadow {
+			spec.Enforcement = v1alpha1.EnforcementShadow
+		}
+		window, err := compile.ParseWindow(spec.Window)
+		if err != nil {
+			return policies, fmt.Errorf("domain %s: %w", imported[i].Domain, err)
+		}
+		if window > limiter.MaxWindow && spec.Algorithm != v1alpha1.FixedWindow {
+			out.notes = append(out.notes, fmt.Sprintf("%s: %s has no windows of %s; FixedWindow applies", imported[i].Comment, spec.Algorithm, spec.Window))
+			spec.Algorithm = v1alpha1.FixedWindow
+		}
+		policies.Cluster = append(policies.Cluster, v1alpha1.ClusterRateLimitPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: strconv.Itoa(i)},
+			Spec: v1alpha1.ClusterRateLimitPolicySpec{
+				RateLimitPolicySpec: spec, Domains: []v1alpha1.Domain{v1alpha1.Domain(imported[i].Domain)},
+			},
+		})
+	}
+	return policies, nil
+}
+
+// add adds the rule for a policy. The policy is named after its path, so that the counters of a limit do not depend on other limits.
+func (c *compiled) add(rule rules.Rule, policy *importer.Policy, options Options) {
+	rule.Policy = policy.Domain + "|" + strings.Join(policy.Path, "|")
+	limit := Limit{Name: policy.LimitName, Units: rule.Units, Domain: statName(policy.Domain)}
+	if rule.Cost != nil { // of a limit of 0, as an expression, because the API rejects a constant above the limit
+		rule.Cost, limit.Zero = &rules.Cost{Value: 2}, true
+	}
+	rule.Debt = options.Algorithm == v1alpha1.FixedWindow
+	rule.WholeDebt = rule.Debt
+	for i, entry := range rule.Match.Descriptors {
+		key := entry.Key
+		if value := entry.Value + entry.Pattern; value != "" {
+			key += "_" + value
+		}
+		switch i {
+		case 0:
+			limit.Key1 = statName(key)
+		case 1:
+			limit.Key2 = statName(key)
+		}
+	}
+	c.rules = append(c.rules, rule)
+	c.limits[rule.Policy] = limit
+}
+
+var addressWithDots = regexp.MustCompile(`\d+\.\d+\.\d+\.\d+`)
+
+// statName is a text as a part of a name of a statistic of the service.
+func statName(text string) string {
+	text = strings.NewReplacer(":", "_", "|", "_").Replace(text)
+	return addressWithDots.ReplaceAllStringFunc(text, func(address string) string { return strings.ReplaceAll(address, ".", "_") })
+}

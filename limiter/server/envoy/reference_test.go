@@ -1,0 +1,126 @@
+package envoy
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// referenceOf starts a server that answers as the rate limit service of the Envoy project. hits has what Count was called with.
+func referenceOf(t *testing.T, countsDenied bool, limits map[string]*ReferenceLimit, list ...rules.Rule) (w *world, hits *[]string) {
+	t.Helper()
+	c, counted := noon(), []string{}
+	for policy, limit := range limits {
+		limit.Count = func(n int64, r *engine.Result) {
+			counted = append(counted, fmt.Sprintf("%s %d %t", policy, n, r.Allowed))
+		}
+	}
+	for i := range list {
+		list[i].Debt, list[i].WholeDebt = countsDenied, countsDenied
+	}
+	w = serve(t, Options{
+		Engine: newEngine(t, c, list...), Style: "RateLimit",
+		Reference: &Reference{Limit: func(policy string) *ReferenceLimit { return limits[policy] }, CountsDenied: countsDenied},
+	})
+	w.clock = c
+	return w, &counted
+}
+
+func TestReference_AnswersWithStatusesAlone(t *testing.T) {
+	w, hits := referenceOf(t, true, map[string]*ReferenceLimit{"shop/a": {}, "shop/b": {Name: "named"}},
+		per("a", 3, time.Hour, "generic_key=a"), per("b", 5, time.Minute, "user"))
+	wantJSON(t, w.ask(t, describe("generic_key=a"), describe("user=u1"), describe("unknown=x")), `{
+	  "overallCode": "OK",
+	  "statuses": [
+	    {"code": "OK", "currentLimit": {"requestsPerUnit": 3, "unit": "HOUR"}, "limitRemaining": 2, "durationUntilReset": "3600s"},
+	    {"code": "OK", "currentLimit": {"name": "named", "requestsPerUnit": 5, "unit": "MINUTE"}, "limitRemaining": 4, "durationUntilReset": "60s"},
+	    {"code": "OK"}]}`)
+	if got := fmt.Sprint(*hits); got != "[shop/a 1 true shop/b 1 true]" {
+		t.Errorf("counted %s", got)
+	}
+}
+
+func TestReference_ChargesEachDescriptorAlsoIfAnotherOneIsDenied(t *testing.T) {
+	w, _ := referenceOf(t, true, nil, per("a", 1, time.Hour, "generic_key=a"), per("b", 4, time.Minute, "user"))
+	for i, want := range []string{"OK: OK 0, OK 3", "OVER_LIMIT: OVER_LIMIT 0, OK 2", "OVER_LIMIT: OVER_LIMIT 0, OK 1", "OVER_LIMIT: OVER_LIMIT 0, OK 0"} {
+		if got := summary(w.ask(t, describe("generic_key=a"), describe("user=u1"))); got != want {
+			t.Errorf("request %d: %s, want %s", i+1, got, want)
+		}
+	}
+	wantSummary(t, w.ask(t, describe("user=u1")), "OVER_LIMIT: OVER_LIMIT 0")
+}
+
+// The hits of a request that is over its limit use up what remains, and more.
+func TestReference_CountsHits(t *testing.T) {
+	for name, test := range map[string]struct {
+		asked []*ratelimitv3.RateLimitRequest
+		want  string
+	}{
+		"more than remains":         {[]*ratelimitv3.RateLimitRequest{request(counting(2, "generic_key=a")), request(counting(2, "generic_key=a"))}, "OVER_LIMIT: OVER_LIMIT 0"},
+		"more than remains is used": {[]*ratelimitv3.RateLimitRequest{request(counting(2, "generic_key=a")), request(counting(2, "generic_key=a")), request(describe("generic_key=a"))}, "OVER_LIMIT: OVER_LIMIT 0"},
+		"exactly what remains":      {[]*ratelimitv3.RateLimitRequest{request(counting(2, "generic_key=a")), request(counting(1, "generic_key=a"))}, "OK: OK 0"},
+		"no hits at the limit":      {[]*ratelimitv3.RateLimitRequest{request(counting(3, "generic_key=a")), request(counting(0, "generic_key=a"))}, "OK: OK 0"},
+		"no hits above the limit":   {[]*ratelimitv3.RateLimitRequest{request(counting(4, "generic_key=a")), request(counting(0, "generic_key=a"))}, "OVER_LIMIT: OVER_LIMIT 0"},
+		"no hits count nothing":     {[]*ratelimitv3.RateLimitRequest{request(counting(0, "generic_key=a")), request(counting(0, "generic_key=a"))}, "OK: OK 3"},
+		"no hits and hits": {
+			[]*ratelimitv3.RateLimitRequest{request(counting(4, "generic_key=a")), request(counting(0, "generic_key=a"), counting(1, "user=u1")), request(counting(0, "user=u1"))}, "OK: OK 4",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := referenceOf(t, true, nil, per("a", 3, time.Hour, "generic_key=a"), per("b", 5, time.Minute, "user"))
+			var answer *ratelimitv3.RateLimitResponse
+			for _, r := range test.asked {
+				var err error
+				if answer, err = w.rls.ShouldRateLimit(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			wantSummary(t, answer, test.want)
+		})
+	}
+}
+
+func TestReference_ReportsTheEndOfAnEmptyWindow(t *testing.T) {
+	w, _ := referenceOf(t, true, nil, per("a", 3, time.Hour, "generic_key=a"))
+	got := w.ask(t, counting(0, "generic_key=a")).GetStatuses()[0].GetDurationUntilReset().AsDuration()
+	want := time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)) // the clock of the endpoint is the system's
+	if d := got - want; d < -time.Minute || d > time.Minute {
+		t.Errorf("reset after %v, want about %v", got, want)
+	}
+}
+
+func TestReference_ReportsShadowLimits(t *testing.T) {
+	shadow := per("a", 1, time.Hour, "generic_key=a")
+	shadow.Shadow = true
+	w, hits := referenceOf(t, true, map[string]*ReferenceLimit{"shop/a": {}}, shadow)
+	for _, want := range []string{"OK: OK 0", "OK: OK 0"} {
+		wantSummary(t, w.ask(t, describe("generic_key=a")), want)
+	}
+	if got := fmt.Sprint(*hits); got != "[shop/a 1 true shop/a 1 false]" {
+		t.Errorf("counted %s", got)
+	}
+}
+
+func TestReference_ReportsALimitOfZero(t *testing.T) {
+	zero := per("a", 1, time.Hour, "generic_key=a")
+	zero.Cost = &rules.Cost{Value: 2}
+	w, _ := referenceOf(t, true, map[string]*ReferenceLimit{"shop/a": {Zero: true}}, zero)
+	answer := w.ask(t, describe("generic_key=a"))
+	wantSummary(t, answer, "OVER_LIMIT: OVER_LIMIT 0")
+	if got := answer.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit(); got != 0 {
+		t.Errorf("a limit of %d, want 0", got)
+	}
+}
+
+// Without whole debts, a descriptor with 0 hits is denied if nothing remains, because nothing above the limit is ever counted.
+func TestReference_AllOrNothingDeniesATestIfNothingRemains(t *testing.T) {
+	w, _ := referenceOf(t, false, nil, per("a", 2, time.Hour, "generic_key=a"), per("b", 5, time.Minute, "user"))
+	wantSummary(t, w.ask(t, counting(2, "generic_key=a")), "OK: OK 0")
+	wantSummary(t, w.ask(t, counting(0, "generic_key=a")), "OVER_LIMIT: OVER_LIMIT 0")
+	wantSummary(t, w.ask(t, describe("generic_key=a"), describe("user=u1")), "OVER_LIMIT: OVER_LIMIT 0, OK 5")
+}
