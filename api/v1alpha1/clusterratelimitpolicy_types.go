@@ -7,6 +7,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be at most 63 characters, because rate-limit headers, counter keys and metrics contain it"
+// +kubebuilder:metadata:labels="gateway.networking.k8s.io/policy=Direct"
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=clusterratelimitpolicies,singular=clusterratelimitpolicy,scope=Cluster,categories=weir,shortName=crlp
 // +kubebuilder:selectablefield:JSONPath=`.spec.axis`
@@ -45,6 +46,9 @@ type ClusterRateLimitPolicyList struct {
 }
 
 // ClusterRateLimitPolicySpec is a limit and the domains that it applies to.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.targetRefs) || self.targetRefs.all(t, has(t.__namespace__))",fieldPath=".targetRefs",message="targetRefs of a ClusterRateLimitPolicy must have kind Gateway and a namespace; use a RateLimitPolicy for a route"
+// +kubebuilder:validation:XValidation:rule="!has(self.targetRefs) || !has(self.domains)",fieldPath=".domains",message="domains must not be set together with targetRefs, because the routes of the Gateways determine the domains; remove one of them"
 type ClusterRateLimitPolicySpec struct {
 	RateLimitPolicySpec `json:",inline"`
 

@@ -47,6 +47,11 @@ const (
 	// at least as strict.
 	ReasonStricterPolicy = "StricterPolicy"
 
+	// ReasonTargetNotFound and the reasons below are reasons of Accepted=False, of a policy and of an entry in status.ancestors.
+	ReasonTargetNotFound  = "TargetNotFound"  // the target, or the section of it, does not exist
+	ReasonRefNotPermitted = "RefNotPermitted" // no ReferenceGrant permits the reference to another namespace
+	ReasonConflicted      = "Conflicted"      // an older policy limits the same requests of the target in the same way
+
 	// ReasonDeployed and the reasons below belong to a Limiter.
 	ReasonDeployed        = "Deployed"        // Programmed=True: all managed resources are applied
 	ReasonRefused         = "Refused"         // Accepted=False: the API server rejected a managed resource

@@ -7,6 +7,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be at most 63 characters, because rate-limit headers, counter keys and metrics contain it"
+// +kubebuilder:metadata:labels="gateway.networking.k8s.io/policy=Direct"
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=ratelimitpolicies,singular=ratelimitpolicy,categories=weir,shortName=rlp
 // +kubebuilder:selectablefield:JSONPath=`.spec.axis`
@@ -72,6 +73,7 @@ type RateLimitPolicyList struct {
 // +kubebuilder:validation:XValidation:rule="self.overrun != 'Debt' || self.algorithm in ['FixedWindow', 'SlidingWindowCounter']",fieldPath=".overrun",message="overrun: Debt is valid only with algorithm FixedWindow or SlidingWindowCounter, whose counters can hold more units than the limit; use one of these algorithms or remove overrun"
 // +kubebuilder:validation:XValidation:rule="self.overrun != 'Debt' || self.consistency != 'Leased'",fieldPath=".overrun",message="overrun: Debt is invalid with consistency: Leased, because a replica cannot admit a debt from memory; remove overrun or consistency"
 // +kubebuilder:validation:XValidation:rule="self.storage != 'Compact' || self.algorithm in ['FixedWindow', 'SlidingWindowCounter']",fieldPath=".storage",message="storage must be Exact with this algorithm, because only the counts of a window are small enough; use Exact, or algorithm SlidingWindowCounter or FixedWindow"
+// +kubebuilder:validation:XValidation:rule="!has(self.targetRefs) || !has(self.match) || !has(self.match.descriptors) && !has(self.match.kubernetes) && !(has(self.match.http) && has(self.match.http.hosts))",fieldPath=".match",message="match must not have descriptors, kubernetes and http.hosts together with targetRefs, which select the requests instead; use other fields of match.http, or remove targetRefs"
 type RateLimitPolicySpec struct {
 	// axis selects which requests are counted together. For HTTP and gRPC requests: IP (client address), Tenant, User, APIKey, Endpoint
 	// (all requests to one endpoint) or Custom (the value of spec.identifier). For writes to the Kubernetes API: Tenant, User,
@@ -116,6 +118,15 @@ type RateLimitPolicySpec struct {
 	// match selects the requests to limit. If omitted, the policy limits all HTTP and gRPC requests of the domain.
 	// +optional
 	Match *Match `json:"match,omitempty"`
+	// targetRefs attaches the policy to objects of the Gateway API. It then limits only the requests for which the gateway names one of
+	// these routes. match.http can select some of them. The gateway must be configured to name the route of each request, for example with
+	// includeRouteMetadata of Envoy Gateway. If omitted, the policy is not attached.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, a.kind == b.kind && a.name == b.name && (has(a.__namespace__) ? a.__namespace__ : '') == (has(b.__namespace__) ? b.__namespace__ : '') && (has(a.sectionName) ? a.sectionName : '') == (has(b.sectionName) ? b.sectionName : '')))",message="targetRefs must be unique; remove the repeated one"
+	TargetRefs []TargetReference `json:"targetRefs,omitempty"`
 	// tiers give some of the requests a different limit, with the same algorithm and window. The first tier that matches a request
 	// applies. If no tier matches, spec.limit applies.
 	// +optional
@@ -290,6 +301,11 @@ type RateLimitPolicyStatus struct {
 	// effective is the compiled policy in canonical form.
 	// +optional
 	Effective *EffectivePolicy `json:"effective,omitempty"`
+	// ancestors has an entry for each entry of spec.targetRefs, in the same order.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Ancestors []PolicyAncestorStatus `json:"ancestors,omitempty"`
 }
 
 // PolicyLimiterStatus is the state of the policy in one Limiter.
@@ -342,6 +358,10 @@ type EffectivePolicy struct {
 	// script is the Lua script that decides requests.
 	// +required
 	Script ScriptReference `json:"script"`
+	// matchedBy is how requests are assigned to the routes of spec.targetRefs. RouteName: the gateway names the route of each request. It is
+	// absent without targetRefs.
+	// +optional
+	MatchedBy MatchedBy `json:"matchedBy,omitempty"`
 }
 
 // ScriptReference identifies a Lua script by its content.

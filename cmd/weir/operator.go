@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -35,6 +36,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers"
 	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/controllers/gatewayapi"
 	"github.com/weir-dev/weir/controllers/hashkey"
 	"github.com/weir-dev/weir/controllers/registration"
 	"github.com/weir-dev/weir/controllers/ruleset"
@@ -186,9 +188,14 @@ func (f *operatorFlags) masterHashKey(ctx context.Context, mgr manager.Manager) 
 // addControllers adds the controllers to mgr.
 func (f *operatorFlags) addControllers(mgr manager.Manager, limiters deployment.Options) error {
 	spend := redisstore.SpendScript()
+	gateways, err := addGateways(mgr)
+	if err != nil {
+		return err
+	}
 	ruleSets, err := ruleset.New(ruleset.Config{
 		Client:    mgr.GetClient(),
 		Uncached:  mgr.GetAPIReader(),
+		Gateways:  gateways,
 		Open:      limiterStores{mgr.GetAPIReader(), f.prefix, f.namespace}.open,
 		KeyPrefix: f.prefix,
 		HashKey:   limiters.HashKey,
@@ -220,11 +227,24 @@ func (f *operatorFlags) addControllers(mgr manager.Manager, limiters deployment.
 	return controllers.Setup(mgr, ruleSets, deployments, registrations)
 }
 
+// addGateways adds the watches of the Gateway API to mgr.
+func addGateways(mgr manager.Manager) (*gatewayapi.Objects, error) {
+	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("connect to the Kubernetes API server: %w", err)
+	}
+	gateways := gatewayapi.New(api, mgr.GetCache(), gatewayapi.Interval)
+	if err := mgr.Add(gateways); err != nil {
+		return nil, fmt.Errorf("watch the Gateway API: %w", err)
+	}
+	return gateways, nil
+}
+
 func operatorManager(
 	ctx context.Context, f operatorFlags, kube *rest.Config, limiters deployment.Options, webhook *policyWebhook,
 ) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(deployment.AddToScheme(scheme), registration.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(deployment.AddToScheme(scheme), registration.AddToScheme(scheme), gatewayapi.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	cached := limiters.Cached()
@@ -268,6 +288,7 @@ func trim(object any) (any, error) {
 			o.SetAnnotations(a)
 		}
 	}
+	gatewayapi.Trim(object)
 	return object, nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
+	"github.com/weir-dev/weir/controllers/ruleset/selection"
 	"github.com/weir-dev/weir/limiter"
 )
 
@@ -17,6 +18,8 @@ type Config struct {
 	Client client.Client
 	// Uncached reads snapshots: a cache would hold all ConfigMaps of the cluster.
 	Uncached client.Reader
+	// Gateways reads the objects that policies can target. If it is nil, the targets of policies are unknown.
+	Gateways Gateways
 	// Open opens the Redis of a Limiter. It does not connect.
 	Open func(*v1alpha1.Limiter) (publish.Store, error)
 	// KeyPrefix is the prefix of the Redis keys of counters, for example "weir:".
@@ -32,4 +35,19 @@ type Config struct {
 	Clock func() time.Time
 	// Metrics registers the metrics of the controller.
 	Metrics prometheus.Registerer
+}
+
+// Gateways reads the objects that policies can target.
+type Gateways interface {
+	selection.GatewayReader
+	// Changed returns a channel that receives a value after the objects have changed.
+	Changed() <-chan struct{}
+}
+
+// gateways returns an interface that is nil without Gateways.
+func (c Config) gateways() selection.GatewayReader {
+	if c.Gateways == nil {
+		return nil
+	}
+	return c.Gateways
 }

@@ -368,6 +368,12 @@ func (h *harness) metric(name, label string) float64 {
 // manage runs the controllers with a manager until the test ends. The requests to the API server go through wrap.
 func (h *harness) manage(resync time.Duration, wrap func(next http.RoundTripper) http.RoundTripper) {
 	h.Helper()
+	h.withManager(resync, wrap, func(ctrl.Manager) {})
+}
+
+// withManager is manage, and prepares the manager before the controllers are added to it.
+func (h *harness) withManager(resync time.Duration, wrap func(next http.RoundTripper) http.RoundTripper, prepare func(ctrl.Manager)) {
+	h.Helper()
 	config := fixture.Kube(h.T).Config()
 	config.Wrap(wrap)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
@@ -380,6 +386,7 @@ func (h *harness) manage(resync time.Duration, wrap func(next http.RoundTripper)
 	h.reconciler.Config.Client, h.reconciler.Config.Uncached = mgr.GetClient(), mgr.GetAPIReader()
 	h.reconciler.Config.Clock, h.reconciler.Config.Resync = time.Now, resync
 	h.reconciler.Reporter.Client, h.reconciler.Reporter.Clock = h.reconciler.Client, h.reconciler.Clock
+	prepare(mgr)
 	h.must(h.reconciler.SetupWithManager(mgr))
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

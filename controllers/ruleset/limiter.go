@@ -111,13 +111,13 @@ func (l *limiterReconciler) selectPolicies(ctx context.Context, limiter *v1alpha
 	if !changed && l.selected.limiter == version && now.Sub(l.selected.at) < gatherInterval {
 		return nil
 	}
-	inputs, err := selection.Gather(ctx, l.Client)
+	inputs, err := selection.Gather(ctx, l.Client, l.gateways())
 	if err != nil {
 		return err
 	}
 	policies, invalidSelector := inputs.SelectedBy(&limiter.Spec)
 	if invalidSelector == nil {
-		l.setRuleSet(l.ruleSet, l.compiler.Compile(l.ruleSet, limiter, policies, inputs.NamespacesHash))
+		l.setRuleSet(l.ruleSet, l.compiler.Compile(l.ruleSet, limiter, policies, inputs.Hashes))
 	} else if err := l.keepPrevious(ctx, limiter, inputs); err != nil {
 		// The statuses of policies in other Limiters must not wait until the rule set can be read.
 		l.states.Set(report.UnknownSelection(limiter, inputs.Generations(l.selected.considered)))
@@ -144,7 +144,7 @@ func (l *limiterReconciler) keepPrevious(ctx context.Context, limiter *v1alpha1.
 		return fmt.Errorf("read the active rule set %s: %w", limiter.Status.Revision, err)
 	}
 	if data == nil {
-		l.setRuleSet(before, l.compiler.Compile(before, limiter, compile.Policies{}, inputs.NamespacesHash))
+		l.setRuleSet(before, l.compiler.Compile(before, limiter, compile.Policies{}, inputs.Hashes))
 		return nil
 	}
 	restored, err := l.compiler.Restore(limiter, inputs, data, limiter.Status.Revision)

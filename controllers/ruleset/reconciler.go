@@ -48,7 +48,7 @@ func New(config Config) (*Reconciler, error) {
 	states := report.NewLimiterStates()
 	return &Reconciler{
 		Config:      config,
-		Reporter:    &report.Reporter{Client: config.Client, Clock: config.Clock, States: states},
+		Reporter:    &report.Reporter{Client: config.Client, Gateways: config.gateways(), Clock: config.Clock, States: states},
 		states:      states,
 		publishWait: publishWait,
 		metrics:     m,

@@ -46,7 +46,7 @@ func (h *harness) staleReporter(names ...string) compile.Policies {
 func (h *harness) reportDelivery(of compile.Policies, d publish.Delivery) ctrl.Result {
 	h.Helper()
 	l := h.state()
-	l.ruleSet = l.compiler.Compile(l.ruleSet, h.limiter(limiterName.Name), of, 0)
+	l.ruleSet = l.compiler.Compile(l.ruleSet, h.limiter(limiterName.Name), of, selection.Hashes{})
 	considered := selection.Inputs{Policies: of}.Generations(nil)
 	h.reconciler.states.Set(report.LimiterState{Limiter: limiterName, Considered: considered, RuleSet: l.ruleSet, Delivery: d})
 	return h.report()

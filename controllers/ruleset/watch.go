@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/controllers/ruleset/report"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
 )
 
@@ -42,42 +41,61 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, kind := range selection.Kinds() {
 		watch = watch.Watches(kind, allLimiters, policyChanged)
 	}
+	if r.Gateways != nil {
+		watch = watch.WatchesRawSource(whenever(r.Gateways.Changed(), func(ctx context.Context) []reconcile.Request {
+			return r.allLimiters(ctx, nil)
+		}))
+	}
 	err := watch.
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentLimiters, RateLimiter: retries()}).
 		Complete(r)
 	if err != nil {
 		return err
 	}
-	return setupReporter(mgr, r.Reporter)
+	return r.setupReporter(mgr)
 }
 
-// setupReporter adds the Reporter to mgr. It runs at the start, when the state of a Limiter changes, and when the spec of a
-// policy changes.
-func setupReporter(mgr ctrl.Manager, r *report.Reporter) error {
-	request := reconcile.Request{NamespacedName: types.NamespacedName{Name: "policies"}}
-	changes := source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		queue.Add(request)
+// setupReporter adds the Reporter to mgr. It runs at the start, when the state of a Limiter changes, when the spec of a policy changes,
+// and when a target of a policy changes.
+func (r *Reconciler) setupReporter(mgr ctrl.Manager) error {
+	requests := func(context.Context) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "policies"}}}
+	}
+	watch := ctrl.NewControllerManagedBy(mgr).Named("report").WatchesRawSource(whenever(r.Reporter.States.Changed(), requests))
+	if r.Gateways != nil {
+		watch = watch.WatchesRawSource(whenever(r.Gateways.Changed(), requests))
+	}
+	for _, kind := range selection.Kinds() {
+		watch = watch.Watches(kind, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+			return requests(ctx)
+		}), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, replaced())))
+	}
+	return watch.
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retries()}).
+		Complete(r.Reporter)
+}
+
+// whenever enqueues requests at the start, and when changed receives a value.
+func whenever(changed <-chan struct{}, requests func(context.Context) []reconcile.Request) source.Source {
+	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		enqueue := func() {
+			for _, request := range requests(ctx) {
+				queue.Add(request)
+			}
+		}
+		enqueue()
 		go func() {
 			for {
 				select {
 				case <-ctx.Done():
 					return
-				case <-r.States.Changed():
-					queue.Add(request)
+				case <-changed:
+					enqueue()
 				}
 			}
 		}()
 		return nil
 	})
-	watch := ctrl.NewControllerManagedBy(mgr).Named("report").WatchesRawSource(changes)
-	for _, kind := range selection.Kinds() {
-		watch = watch.Watches(kind, handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-			return []reconcile.Request{request}
-		}), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, replaced())))
-	}
-	return watch.
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retries()}).
-		Complete(r)
 }
 
 // replaced accepts an update to another object of the same name. If an object is deleted and created again while the watch is

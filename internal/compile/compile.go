@@ -15,6 +15,9 @@ type Policies struct {
 	Cluster    []v1alpha1.ClusterRateLimitPolicy
 	// Namespaces of the cluster, in any order. Rules that read labels or tenants of namespaces use them.
 	Namespaces []Namespace
+	// Gateways are the possible targets of policies. If nil, they are unknown: each route that a policy targets is assumed to exist, and a
+	// policy that targets a Gateway limits no requests.
+	Gateways *Gateways
 }
 
 // Namespace has the properties of a namespace that policies can depend on.
@@ -33,6 +36,8 @@ type Result struct {
 	Used Usage
 	// Overrides lists the policies that have no effect because of another policy, sorted by policy and domain.
 	Overrides []Override
+	// Attachments has the targets of each valid policy with spec.targetRefs, sorted by policy.
+	Attachments []Attachment
 }
 
 // Problem is one reason why a policy is not enforced.
@@ -60,13 +65,20 @@ func (p Policies) CompileWithin(identity Identity, budget Budget) Result {
 	if hashKey == nil {
 		hashKey = new(limiter.HashKey)
 	}
-	for _, same := range groupByName(p) {
-		valid, found := validate(same)
-		if len(found) > 0 {
-			result.Problems = append(result.Problems, found...)
-			continue
+	policies := result.validate(p)
+	targets := p.Gateways.index().attach(policies)
+	for i, valid := range policies {
+		rule := lower(valid, resolveIdentifier(valid, identity), hashKey)
+		if len(targets[i]) > 0 {
+			a := Attachment{Policy: valid.name, Cluster: valid.cluster != nil, Targets: targets[i]}
+			result.Attachments = append(result.Attachments, a)
+			if problems := a.problems(); len(problems) > 0 {
+				result.Problems = append(result.Problems, problems...)
+				continue
+			}
+			a.apply(&rule)
 		}
-		all = append(all, compiled{candidate: valid.candidate, rule: lower(valid, resolveIdentifier(valid, identity), hashKey)})
+		all = append(all, compiled{candidate: valid.candidate, rule: rule})
 	}
 	if budget == (Budget{}) {
 		for i := range all {
@@ -76,8 +88,8 @@ func (p Policies) CompileWithin(identity Identity, budget Budget) Result {
 		var over []Problem
 		result.Set.Rules, result.Used, over = budget.within(all)
 		result.Problems = append(result.Problems, over...)
-		slices.SortStableFunc(result.Problems, func(x, y Problem) int { return cmp.Compare(x.Policy, y.Policy) })
 	}
+	slices.SortStableFunc(result.Problems, func(x, y Problem) int { return cmp.Compare(x.Policy, y.Policy) })
 	if identity.HashKey != nil && result.Set.HashesIdentifiers() {
 		result.Set.HashKey = identity.HashKey.ID()
 	}
@@ -85,6 +97,18 @@ func (p Policies) CompileWithin(identity Identity, budget Budget) Result {
 	result.Set.Namespaces = namespaceFacts(p.Namespaces, result.Set.Rules, identity)
 	result.Overrides = overrides(result.Set.Rules)
 	return result
+}
+
+// validate returns the valid policies, sorted by name, and adds the problems of the others to the result.
+func (r *Result) validate(p Policies) (policies []validPolicy) {
+	for _, same := range groupByName(p) {
+		valid, found := validate(same)
+		r.Problems = append(r.Problems, found...)
+		if len(found) == 0 {
+			policies = append(policies, valid)
+		}
+	}
+	return policies
 }
 
 // Compile is [Policies.Compile] for namespaced policies only. These never override each other.

@@ -12,6 +12,7 @@ import (
 // different expressions.
 func Covers(wide, narrow *rules.Match) bool {
 	return kubernetesCovers(wide.Kubernetes, narrow.Kubernetes) &&
+		(wide.Routes == nil || narrow.Routes != nil && isSubset(narrow.Routes, wide.Routes)) &&
 		anyCovers(wide.Hosts, narrow.Hosts, hostCovers) &&
 		anyCovers(wide.Paths, narrow.Paths, pathCovers) &&
 		(len(wide.Methods) == 0 || len(narrow.Methods) > 0 && isSubset(narrow.Methods, wide.Methods)) &&

@@ -67,6 +67,12 @@ func TestCovers(t *testing.T) {
 		"an exception covers the same and more of them":   {pattern("", "a"), pattern("", "a", "b"), true},
 		"exceptions do not cover fewer":                   {pattern("", "a", "b"), pattern("", "a"), false},
 		"a descriptor does not cover a match without one": {descriptor("k", ""), rules.Match{}, false},
+		"an empty match covers a route":                   {rules.Match{}, routes("a"), true},
+		"a route does not cover an empty match":           {routes("a"), rules.Match{}, false},
+		"a route covers itself, not two routes":           {routes("a"), routes("a", "b"), false},
+		"two routes cover one of them":                    {routes("a", "b"), routes("b"), true},
+		"a route covers no routes":                        {routes("a"), routes(), true},
+		"no routes cover no route":                        {routes(), routes("a"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := compile.Covers(&tc.wide, &tc.narrow); got != tc.want {
@@ -133,4 +139,12 @@ func TestIsRedundant(t *testing.T) {
 			}
 		})
 	}
+}
+
+func routes(names ...string) rules.Match {
+	m := rules.Match{Routes: []rules.Route{}}
+	for _, name := range names {
+		m.Routes = append(m.Routes, rules.Route{Namespace: "shop", Target: "HTTPRoute/" + name})
+	}
+	return m
 }

@@ -18,13 +18,14 @@ import (
 //   - Neither has debts: they count requests that other policies deny, and admit requests that cost more than what remains.
 //   - Neither has leases: with them, a policy admits some requests more, and denies some that it would admit.
 //   - rule has exact counters, or other has compact ones: identifiers that share a compact counter are denied earlier.
+//   - The routes of rule are known. The webhook and files do not know the routes of a Gateway, and compile its rule without routes.
 func IsRedundant(rule, other *rules.Rule) bool {
 	return coversDomains(other, rule) && !other.Default && !rule.Shadow && !other.Shadow &&
 		rule.Axis == other.Axis && rule.Identifier == other.Identifier &&
 		countsAllRequests(other, rule) &&
 		len(other.Tiers) == 0 && reflect.DeepEqual(rule.Cost, other.Cost) &&
 		isAsStrict(other, rule) && !rule.Debt && !other.Debt && rule.Lease == nil && other.Lease == nil &&
-		(!rule.Compact || other.Compact) &&
+		(!rule.Compact || other.Compact) && (rule.Match.Routes == nil || len(rule.Match.Routes) > 0) &&
 		failureStrictness(other.OnStoreFailure) >= failureStrictness(rule.OnStoreFailure)
 }
 

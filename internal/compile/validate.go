@@ -37,6 +37,7 @@ func validate(same []candidate) (validPolicy, []Problem) {
 	v.validateIdentifier(spec)
 	v.validateScope(spec)
 	v.validateMatch(spec.Match)
+	v.validateTargets(policy)
 	tiers := v.validateTiers(spec)
 	v.validateCost(spec, limit, tiers)
 	v.validateOverrun(spec)

@@ -19,6 +19,9 @@ func mismatch(e *rules.Explained, r *rules.Request, isSecret func(header string)
 		return fmt.Sprintf("the request is %s; the policy matches only %s", kindOfRequest(r), kindsOfPolicy(&e.Rule.Rule))
 	case rules.ConditionHosts:
 		return fmt.Sprintf("host is %s; the policy matches %s", quote(r.Host), list(m.Hosts))
+	case rules.ConditionRoutes:
+		return fmt.Sprintf("the gateway names the routes %s in entries with key %s; the policy matches %s in domain %s",
+			list(namedTargets(r)), rules.RouteEntry, list(targetsIn(m.Routes, r.Domain)), quote(r.Domain))
 	case rules.ConditionPaths:
 		return fmt.Sprintf("path is %s; the policy matches %s", quote(r.Path), list(paths(m.Paths)))
 	case rules.ConditionMethods:
@@ -159,6 +162,28 @@ func paths(of []rules.PathMatch) []string {
 		texts[i] = string(p.Type) + " " + p.Value
 	}
 	return texts
+}
+
+// namedTargets returns the routes that the descriptors of the request name.
+func namedTargets(r *rules.Request) (targets []string) {
+	for _, d := range r.Descriptors {
+		for _, e := range d {
+			if e.Key == rules.RouteEntry {
+				targets = append(targets, e.Value)
+			}
+		}
+	}
+	return targets
+}
+
+// targetsIn returns the targets of the routes in one domain.
+func targetsIn(routes []rules.Route, domain string) (targets []string) {
+	for _, route := range routes {
+		if route.Namespace == domain {
+			targets = append(targets, route.Target)
+		}
+	}
+	return targets
 }
 
 func descriptors(match []rules.DescriptorMatch) string {

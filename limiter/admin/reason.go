@@ -108,6 +108,7 @@ func fieldOf(e *rules.Explained) string {
 		rules.ConditionDomain:            "domains",
 		rules.ConditionKind:              "match",
 		rules.ConditionHosts:             "match.http.hosts",
+		rules.ConditionRoutes:            "targetRefs",
 		rules.ConditionPaths:             "match.http.paths",
 		rules.ConditionMethods:           "match.http.methods",
 		rules.ConditionCIDRs:             "match.http.cidrs",

@@ -84,7 +84,7 @@ func (k *compiler) compile(rule Rule) (Compiled, error) {
 		c.endpoints = newEndpoints(limit.Window(), maxEndpoints)
 	}
 	for _, step := range []func(*Compiled) error{
-		validateDomains, validateKubernetes, k.match, k.identify, k.tiers, k.cost, validateStoreFailure, compileLease, validateDebt,
+		validateDomains, validateKubernetes, validateRoutes, k.match, k.identify, k.tiers, k.cost, validateStoreFailure, compileLease, validateDebt,
 		validateCompact,
 	} {
 		if err := step(&c); err != nil {

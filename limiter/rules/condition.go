@@ -9,6 +9,7 @@ const (
 	ConditionDomain           // the request is in another domain
 	ConditionKind             // the request is of another kind, see [Rule.Kinds]
 	ConditionHosts
+	ConditionRoutes
 	ConditionPaths
 	ConditionMethods
 	ConditionHeaders

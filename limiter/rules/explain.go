@@ -92,9 +92,11 @@ func (x *Index) failedCondition(i int, r *Request) failedCondition {
 	if failed, reached := reach(&c.Match); reached {
 		return failed
 	}
-	switch _, reached := reach(&Match{Hosts: c.Match.Hosts}); {
+	switch _, reached := reach(&Match{Hosts: c.Match.Hosts, Routes: c.Match.Routes}); {
 	case c.Match.Kubernetes != nil:
 		return failedCondition{condition: c.Match.Kubernetes.failedIndex(r.Kubernetes)}
+	case !reached && c.Match.Routes != nil:
+		return failedCondition{condition: ConditionRoutes}
 	case !reached:
 		return failedCondition{condition: ConditionHosts}
 	case len(c.Match.Paths) > 0:

@@ -27,6 +27,7 @@ type hostIndex struct {
 	any       *pathIndex
 	// descriptors has the rules that match a descriptor and have no hosts and paths.
 	descriptors descriptorIndex
+	routes      routeIndex
 }
 
 type pathIndex struct {
@@ -137,6 +138,9 @@ func (x *Index) addAt(i int, match *Match) error {
 	if rule.Match.Kubernetes != nil {
 		x.kubernetes.add(i, rule)
 		return nil
+	}
+	if match.Routes != nil {
+		return x.addRoutes(i, match)
 	}
 	if rule.AllDomains {
 		if x.everywhere == nil {

@@ -20,11 +20,11 @@ func (r *Rule) Kinds() RequestKinds {
 		return KubernetesWrites
 	}
 	kinds := PlainHTTP | HTTPWithDescriptors | OnlyDescriptors
-	noMatch := len(r.Match.Descriptors) == 0 && !r.Match.readsHTTP()
+	noMatch := len(r.Match.Descriptors) == 0 && !r.Match.readsHTTP() // a match of routes selects no part of the request
 	if r.Match.readsHTTP() || noMatch && (r.PerEndpoint || r.Identifier.From.isHTTP()) {
 		kinds &^= OnlyDescriptors
 	}
-	if len(r.Match.Descriptors) > 0 || noMatch && r.Identifier.From == FromDescriptor {
+	if len(r.Match.Descriptors) > 0 || r.Match.Routes != nil || noMatch && r.Identifier.From == FromDescriptor {
 		kinds &^= PlainHTTP
 	}
 	return kinds

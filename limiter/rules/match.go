@@ -133,6 +133,7 @@ func (s *search) findInDomain(h *hostIndex) {
 		s.findByHost(h)
 	}
 	s.findByDescriptor(h.descriptors)
+	s.findByRoute(h.routes)
 }
 
 func (s *search) findByHost(h *hostIndex) {

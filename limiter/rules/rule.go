@@ -179,6 +179,9 @@ type Match struct {
 	Descriptors []DescriptorMatch `json:"descriptors,omitempty"`
 	// Kubernetes selects writes to the Kubernetes API. A rule without it does not match writes.
 	Kubernetes *KubernetesMatch `json:"kubernetes,omitempty"`
+	// Routes selects requests by the route that the gateway names. If absent, the route is not compared. An empty list, which is not absent,
+	// matches no request: all routes of a Gateway can be deleted, and its rule must not match everything then. Hosts must be empty.
+	Routes []Route `json:"routes,omitzero"`
 }
 
 // DescriptorMatch matches one entry of a descriptor. Without Value and Pattern it matches every value.

@@ -8,7 +8,7 @@ import (
 // clusterCases returns the cases for a RateLimitPolicy and those for the fields that only a ClusterRateLimitPolicy has.
 func clusterCases() []schemaCase {
 	domains := func(list string) string { return `spec: {domains: ` + list + `}` }
-	return append(cases(), []schemaCase{
+	return append(append(cases(), clusterTargetCases()...), []schemaCase{
 		{at: "spec.domains", kind: "minItems", accepted: domains(`[shop]`), rejected: domains(`[]`), message: "should have at least 1 items"},
 		{
 			at: "spec.domains", kind: "maxItems", accepted: domains(numbered("d", 64)), rejected: domains(numbered("d", 65)),

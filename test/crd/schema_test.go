@@ -130,7 +130,7 @@ func TestSchema_BoundsEveryField(t *testing.T) {
 	standard := map[string]bool{ // fields whose bounds Kubernetes checks
 		"apiVersion": true, "kind": true, "metadata": true,
 		"status.observedGeneration": true, "status.conditions[].observedGeneration": true,
-		"status.limiters[].conditions[].observedGeneration": true,
+		"status.limiters[].conditions[].observedGeneration": true, "status.ancestors[].conditions[].observedGeneration": true,
 	}
 	for _, k := range testedKinds() {
 		walk("", readSchema(t, k), func(at string, s *apiextensionsv1.JSONSchemaProps) {

@@ -38,7 +38,7 @@ func newTestCluster(t *testing.T) *testCluster {
 		t.Fatal(err)
 	}
 	w.stack, err = fixture.StartStack(t.Context(), fixture.StackOptions{
-		Weir: weir, Kube: w.kube, RedisURL: w.redis.URL(), Limiters: 2,
+		Weir: weir, Kube: w.kube, RedisURL: w.redis.URL(), Limiters: 2, GRPC: true,
 	})
 	if err != nil {
 		t.Fatal(err)

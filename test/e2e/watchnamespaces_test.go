@@ -27,6 +27,7 @@ func TestOperator_WorksInItsWatchedNamespacesOnly(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	installGatewayAPI(t, kube)
 	config := kube.Config()
 	config.Impersonate.UserName = "system:serviceaccount:" + watched + ":weir-operator"
 	config.Impersonate.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + watched, "system:authenticated"}
@@ -73,6 +74,10 @@ func TestOperator_WorksInItsWatchedNamespacesOnly(t *testing.T) {
 	kubectl("get", "-n", watched, "deployment,service,serviceaccount,configmap,poddisruptionbudget,networkpolicy,horizontalpodautoscaler", "weir-limiter-edge")
 	// Policies are in all namespaces.
 	kubectl("wait", "-n", other, "--for=condition=Accepted", "ratelimitpolicy/daily", "--timeout="+patience.String())
+	apply(t, kube, httpRoute(other, "checkout"))
+	apply(t, kube, "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: checkout, namespace: "+other+"}\n"+
+		"spec: {axis: IP, limit: 1, window: 1d, targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: checkout}]}\n")
+	kubectl("wait", "-n", other, "--for=condition=Accepted", "ratelimitpolicy/checkout", "--timeout="+patience.String())
 	if got := kubectl("get", "-n", other, "limiter", "edge", "-o", "jsonpath={.status.observedGeneration}"); got != "-1" {
 		t.Errorf("the operator processed generation %s of a Limiter in another namespace", got)
 	}

@@ -86,6 +86,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.PathMatchApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodTemplate"):
 		return &apiv1alpha1.PodTemplateApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PolicyAncestorStatus"):
+		return &apiv1alpha1.PolicyAncestorStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyBudget"):
 		return &apiv1alpha1.PolicyBudgetApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyCount"):
@@ -108,6 +110,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ScriptReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SecretReference"):
 		return &apiv1alpha1.SecretReferenceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TargetReference"):
+		return &apiv1alpha1.TargetReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TenantIdentity"):
 		return &apiv1alpha1.TenantIdentityApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Tier"):

@@ -125,7 +125,7 @@ func setOf(limit int64) *selection.RuleSet {
 		}
 	}
 	of := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy("daily", limit), policy("hourly", 10)}}
-	return selection.Compiler{KeyPrefix: "weir:"}.Compile(nil, &v1alpha1.Limiter{}, of, 0)
+	return selection.Compiler{KeyPrefix: "weir:"}.Compile(nil, &v1alpha1.Limiter{}, of, selection.Hashes{})
 }
 
 func TestPublish_ReturnsTheRulesOfEachReplicaThatServes(t *testing.T) {

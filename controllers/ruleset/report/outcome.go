@@ -17,6 +17,7 @@ type outcome struct {
 	limiter  types.NamespacedName // empty for a policy that no Limiter selects
 	rule     *selection.Rule      // nil if the policy does not compile or is not selected
 	problems []compile.Problem
+	targets  []compile.Target // of a valid policy with targets
 	// overBudget describes why the policy exceeds the budget of the Limiter; empty if it does not.
 	overBudget string
 	// enforced reports whether every replica that serves, of at least one, enforces the policy. While the operator cannot use
@@ -63,7 +64,7 @@ func outcomeOfUnknown(s *LimiterState, p selection.Policy, reported v1alpha1.Rat
 
 // outcomeOf returns the state of a policy that the Limiter selects. The reported statuses are those of the policy before.
 func outcomeOf(s *LimiterState, p selection.Policy, reported []v1alpha1.PolicyLimiterStatus) outcome {
-	o := outcome{limiter: s.Limiter, problems: s.RuleSet.Problems[p.Key()]}
+	o := outcome{limiter: s.Limiter, problems: s.RuleSet.Problems[p.Key()], targets: s.RuleSet.Targets[p.Key()]}
 	if len(o.problems) > 0 && o.problems[0].Reason == v1alpha1.ReasonOverBudget { // other Limiters can have another budget
 		o.overBudget, o.problems = problemText(o.problems), nil
 		return o
@@ -121,13 +122,15 @@ type summary struct {
 	degradation            degradation
 	overridden             selection.Overridden
 	webhook, notAdmitted   string
+	targets                string // reasons and messages
 }
 
 func (o outcome) summary() summary {
 	if o.rule == nil {
-		return summary{limiter: o.limiter, overBudget: o.overBudget, notAdmitted: o.notAdmitted}
+		return summary{limiter: o.limiter, overBudget: o.overBudget, notAdmitted: o.notAdmitted, targets: targetsText(o.targets)}
 	}
 	s := summary{
+		targets: targetsText(o.targets),
 		limiter: o.limiter, revision: o.rule.Revision, enforced: o.enforced, degradation: o.degradation, overridden: o.overridden,
 		webhook: o.webhook,
 	}

@@ -100,7 +100,7 @@ func policyConditions(
 ) (all []metav1.Condition, due time.Time) {
 	for _, o := range outcomes {
 		if len(o.problems) > 0 {
-			return rejected(v1alpha1.ReasonInvalid, "the policy is invalid", problemText(o.problems)), time.Time{}
+			return rejectedBy(o.problems), time.Time{}
 		}
 	}
 	if !slices.ContainsFunc(outcomes, func(o outcome) bool { return o.overBudget == "" }) {
@@ -109,7 +109,7 @@ func policyConditions(
 	}
 	ready, due := ready(outcomes, reported, generation, now)
 	all = []metav1.Condition{
-		condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "the policy is valid"),
+		condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, acceptedMessage(outcomes)),
 		programmed(outcomes, generation).condition(v1alpha1.ConditionProgrammed),
 		ready.condition(v1alpha1.ConditionReady),
 	}
@@ -175,6 +175,12 @@ func applyPolicyStatus(status v1alpha1.RateLimitPolicyStatus) *v1alpha1ac.RateLi
 			WithWindow(e.Window).
 			WithKeyPattern(e.KeyPattern).
 			WithScript(v1alpha1ac.ScriptReference().WithName(e.Script.Name).WithSHA(e.Script.SHA)))
+		if e.MatchedBy != "" {
+			apply.Effective.WithMatchedBy(e.MatchedBy)
+		}
+	}
+	for _, a := range status.Ancestors {
+		apply.WithAncestors(applyAncestor(a))
 	}
 	return apply
 }

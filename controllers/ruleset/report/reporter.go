@@ -38,6 +38,8 @@ const (
 type Reporter struct {
 	// Client reads Limiters, policies and namespaces from a cache, and writes statuses.
 	Client client.Client
+	// Gateways reads the targets of policies; nil if they are unknown.
+	Gateways selection.GatewayReader
 	// Clock returns the current time.
 	Clock func() time.Time
 	// States of the Limiters.
@@ -93,7 +95,7 @@ var errNextRound = errors.New("the number of statuses for this round is reached"
 
 // Reconcile writes the statuses that have changed. It writes nothing before every Limiter has a state.
 func (r *Reporter) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	inputs, err := selection.Gather(ctx, r.Client)
+	inputs, err := selection.Gather(ctx, r.Client, r.Gateways)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -202,7 +204,9 @@ func (r *Reporter) outcomes(
 		}
 	}
 	if len(outcomes) == 0 {
-		outcomes = []outcome{{problems: r.unselected.Problems(p.Key()), notAdmitted: notAdmitted(p, states)}}
+		outcomes = []outcome{{
+			problems: r.unselected.Problems(p.Key()), targets: r.unselected.Targets(p.Key()), notAdmitted: notAdmitted(p, states),
+		}}
 	}
 	return outcomes, true
 }
@@ -213,6 +217,7 @@ func (r *Reporter) reportPolicy(
 ) (reportedPolicy, error) {
 	latest := before.latest(p)
 	status, due := policyStatus(p.GetGeneration(), outcomes, latest.status, now)
+	status.Ancestors = ancestors(p, outcomes, status, latest.status.Ancestors, now)
 	reported := reportedPolicy{over: p.GetResourceVersion(), summaries: summaries(outcomes), written: before.missing(p), due: due}
 	if equality.Semantic.DeepEqual(latest.status, status) {
 		return reported, nil

@@ -46,14 +46,14 @@ func TestCompile_FollowsNamespacesIfARuleUsesThem(t *testing.T) {
 	uses := policy("uses", 1, 10)
 	uses.Spec.Axis = v1alpha1.AxisUser
 	uses.Spec.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{Resources: []v1alpha1.KubernetesResources{{APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}}}}}
-	first := compiler.Compile(nil, limiterAt(1), policies(policy("daily", 1, 10), uses), 7)
+	first := compiler.Compile(nil, limiterAt(1), policies(policy("daily", 1, 10), uses), Hashes{NamespacesHash: 7})
 	if len(first.Problems) > 0 {
 		t.Fatalf("problems %+v", first.Problems)
 	}
-	if compiler.Compile(first, limiterAt(1), policies(policy("daily", 1, 10), uses), 7) != first {
+	if compiler.Compile(first, limiterAt(1), policies(policy("daily", 1, 10), uses), Hashes{NamespacesHash: 7}) != first {
 		t.Error("compiled again although nothing has changed")
 	}
-	if compiler.Compile(first, limiterAt(1), policies(policy("daily", 1, 10), uses), 8) == first {
+	if compiler.Compile(first, limiterAt(1), policies(policy("daily", 1, 10), uses), Hashes{NamespacesHash: 8}) == first {
 		t.Error("not compiled again after a namespace has changed")
 	}
 }
@@ -61,8 +61,8 @@ func TestCompile_FollowsNamespacesIfARuleUsesThem(t *testing.T) {
 func TestCompile_SharesTheRulesThatHaveNotChanged(t *testing.T) {
 	other := compiler
 	other.Script.Name = "another"
-	first := other.Compile(nil, limiterAt(1), policies(policy("daily", 1, 10), policy("hourly", 1, 10)), 0)
-	second := compiler.Compile(first, limiterAt(1), policies(policy("daily", 1, 10), policy("hourly", 2, 99)), 0)
+	first := other.Compile(nil, limiterAt(1), policies(policy("daily", 1, 10), policy("hourly", 1, 10)), Hashes{})
+	second := compiler.Compile(first, limiterAt(1), policies(policy("daily", 1, 10), policy("hourly", 2, 99)), Hashes{})
 	if got := second.Rules["shop/daily"]; got != first.Rules["shop/daily"] {
 		t.Errorf("the rule that has not changed is %+v", got)
 	}
@@ -77,7 +77,7 @@ func TestCompile_CollectsAllProblemsOfAPolicy(t *testing.T) {
 	clusterBad := clusterPolicy("bad", 1, 10)
 	clusterBad.Spec.Match = bad.Spec.Match
 	all := both([]v1alpha1.RateLimitPolicy{bad}, clusterBad)
-	set := compiler.Compile(nil, limiterAt(1), all, 0)
+	set := compiler.Compile(nil, limiterAt(1), all, Hashes{})
 	for _, key := range []Key{{"shop/bad", false}, {"cluster/bad", true}} {
 		if n := len(set.Problems[key]); n != 2 {
 			t.Errorf("%d problems of %v, want 2", n, key)
@@ -103,7 +103,7 @@ func overriding() compile.Policies {
 }
 
 func TestCompile_SummarizesTheOverridesOfEachPolicy(t *testing.T) {
-	set := compiler.Compile(nil, limiterAt(1), overriding(), 0)
+	set := compiler.Compile(nil, limiterAt(1), overriding(), Hashes{})
 	result := overriding().Compile(compile.DefaultIdentity())
 	if len(result.Overrides) != 3 || len(set.Overridden) != 2 {
 		t.Fatalf("overridden %+v, of the overrides %+v", set.Overridden, result.Overrides)
@@ -118,7 +118,7 @@ func TestCompile_SummarizesTheOverridesOfEachPolicy(t *testing.T) {
 }
 
 func TestRestore_FindsClusterPoliciesAndOverrides(t *testing.T) {
-	set := compiler.Compile(nil, limiterAt(1), overriding(), 0)
+	set := compiler.Compile(nil, limiterAt(1), overriding(), Hashes{})
 	now := Inputs{Policies: overriding()}
 	now.Cluster = append(now.Cluster, clusterPolicy("new", 1, 5))
 	now.Cluster[1].Generation, now.Cluster[1].Spec.Limit = 2, 11 // ceiling was edited

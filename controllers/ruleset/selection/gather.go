@@ -19,13 +19,27 @@ import (
 // Inputs are the objects that rule sets are compiled from, read at one moment.
 type Inputs struct {
 	compile.Policies
-
-	// NamespacesHash changes when a namespace is created, changed or deleted. Hashes are comparable within one process.
-	NamespacesHash uint64
+	Hashes
 }
 
-// Gather lists the namespaces and the policies that are not being deleted.
-func Gather(ctx context.Context, reader client.Reader) (Inputs, error) {
+// Hashes of the objects that policies depend on.
+type Hashes struct {
+	// NamespacesHash changes when a namespace is created, changed or deleted. Hashes are comparable within one process.
+	NamespacesHash uint64
+	// GatewaysHash does the same for the objects that policies can target. It is 0 if no policy has targets.
+	GatewaysHash uint64
+}
+
+// A GatewayReader reads the objects that policies can target.
+type GatewayReader interface {
+	// Read returns the objects, and a hash that is not 0 and changes when an object is created, changed or deleted. It fails while it does
+	// not know all of them.
+	Read(ctx context.Context) (*compile.Gateways, uint64, error)
+}
+
+// Gather lists the namespaces, the policies that are not being deleted, and the possible targets if a policy has targets. Without a
+// GatewayReader, the targets are unknown.
+func Gather(ctx context.Context, reader client.Reader, gateways GatewayReader) (Inputs, error) {
 	var namespaced v1alpha1.RateLimitPolicyList
 	var cluster v1alpha1.ClusterRateLimitPolicyList
 	var namespaces metav1.PartialObjectMetadataList
@@ -44,7 +58,18 @@ func Gather(ctx context.Context, reader client.Reader) (Inputs, error) {
 		inputs.Namespaces = append(inputs.Namespaces, compile.Namespace{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations})
 		inputs.NamespacesHash += maphash.String(hashSeed, string(n.UID)+" "+n.ResourceVersion) // a sum does not depend on the order
 	}
+	if gateways == nil || !inputs.haveTargets() {
+		return inputs, nil
+	}
+	var err error
+	if inputs.Gateways, inputs.GatewaysHash, err = gateways.Read(ctx); err != nil {
+		return Inputs{}, fmt.Errorf("read the targets of policies: %w", err)
+	}
 	return inputs, nil
+}
+
+func (in Inputs) haveTargets() bool {
+	return slices.ContainsFunc(List(in.Policies), func(p Policy) bool { return len(p.Targets) > 0 })
 }
 
 // Generations returns the generation of each policy, selected or not. It returns before if nothing differs.

@@ -42,7 +42,7 @@ func cluster(t *testing.T, objects ...client.Object) client.WithWatch {
 
 func gather(t *testing.T, c client.Reader) Inputs {
 	t.Helper()
-	in, err := Gather(t.Context(), c)
+	in, err := Gather(t.Context(), c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestGather_FailsIfAListCannotBeRead(t *testing.T) {
 			}
 			return c.List(ctx, list, options...)
 		}})
-		if _, err := Gather(t.Context(), c); !errors.Is(err, refused) {
+		if _, err := Gather(t.Context(), c, nil); !errors.Is(err, refused) {
 			t.Errorf("list %d: %v, want its error", i, err)
 		}
 	}
@@ -161,5 +161,97 @@ func TestGenerations_ReturnsTheSameMapUntilAPolicyChanges(t *testing.T) {
 	}
 	if none := (Inputs{}).Generations(nil); none == nil || len(none) != 0 {
 		t.Errorf("without policies: %v, want an empty map", none)
+	}
+}
+
+// gatewayReader returns the same objects at each call.
+type gatewayReader struct {
+	gateways *compile.Gateways
+	err      error
+	calls    int
+}
+
+func (r *gatewayReader) Read(context.Context) (*compile.Gateways, uint64, error) {
+	r.calls++
+	return r.gateways, 5, r.err
+}
+
+func TestGather_ReadsTargetsOnlyIfAPolicyHasTargets(t *testing.T) {
+	down := errors.New("down")
+	daily, checkout, floor := policy("daily", 1, 10), policy("checkout", 1, 10), clusterPolicy("floor", 1, 10)
+	checkout.Spec.TargetRefs = []v1alpha1.TargetReference{{Kind: "HTTPRoute", Name: "checkout"}}
+	floor.Spec.TargetRefs = []v1alpha1.TargetReference{{Kind: "Gateway", Name: "public"}}
+	for name, test := range map[string]struct {
+		objects []client.Object
+		err     error
+		calls   int
+	}{
+		"without targets":       {[]client.Object{&daily}, down, 0},
+		"a policy with targets": {[]client.Object{&daily, &checkout}, nil, 1},
+		"a cluster policy":      {[]client.Object{&daily, &floor}, nil, 1},
+		"they are not known":    {[]client.Object{&checkout}, down, 1},
+	} {
+		r := &gatewayReader{gateways: &compile.Gateways{}, err: test.err}
+		in, err := Gather(t.Context(), cluster(t, test.objects...), r)
+		if r.calls != test.calls {
+			t.Errorf("%s: %d calls, want %d", name, r.calls, test.calls)
+		}
+		if fails := test.err != nil && test.calls > 0; errors.Is(err, down) != fails {
+			t.Errorf("%s: %v", name, err)
+		} else if read := test.calls > 0 && !fails; read != (in.Gateways == r.gateways) || read != (in.GatewaysHash == 5) {
+			t.Errorf("%s: gateways %v, hash %d", name, in.Gateways, in.GatewaysHash)
+		}
+	}
+}
+
+func TestCompile_DependsOnGatewaysOnlyIfAPolicyHasTargets(t *testing.T) {
+	attached := policy("checkout", 1, 10)
+	attached.Spec.TargetRefs = []v1alpha1.TargetReference{{Group: v1alpha1.GatewayGroup, Kind: "HTTPRoute", Name: "checkout"}}
+	gone := policies(attached)
+	gone.Gateways = &compile.Gateways{}
+	for name, test := range map[string]struct {
+		policies compile.Policies
+		same     bool
+	}{
+		"without targets": {policies(policy("daily", 1, 10)), true}, "with a target": {policies(attached), false}, "with a missing target": {gone, false},
+	} {
+		first := compiler.Compile(nil, limiterAt(1), test.policies, Hashes{GatewaysHash: 1})
+		if compiler.Compile(first, limiterAt(1), test.policies, Hashes{GatewaysHash: 1}) != first {
+			t.Errorf("%s: compiled again without a change", name)
+		}
+		if same := compiler.Compile(first, limiterAt(1), test.policies, Hashes{GatewaysHash: 2}) == first; same != test.same {
+			t.Errorf("%s: the same rule set after a change of the gateways: %v", name, same)
+		}
+	}
+}
+
+func TestCompile_ReturnsTheTargetsAndHowTheyAreMatched(t *testing.T) {
+	attached := policy("checkout", 1, 10)
+	attached.Spec.TargetRefs = []v1alpha1.TargetReference{{Group: v1alpha1.GatewayGroup, Kind: "HTTPRoute", Name: "checkout"}}
+	set := compiler.Compile(nil, limiterAt(1), policies(policy("daily", 1, 10), attached), Hashes{})
+	if got := set.Targets[Key{Name: "shop/checkout"}]; len(got) != 1 || got[0].Reason != "Accepted" || len(set.Targets) != 1 {
+		t.Errorf("targets %+v", set.Targets)
+	}
+	if a, b := set.Rules["shop/checkout"].Effective.MatchedBy, set.Rules["shop/daily"].Effective.MatchedBy; a != "RouteName" || b != "" {
+		t.Errorf("matched by %q with targets, by %q without", a, b)
+	}
+}
+
+func TestUnselected_CompilesAgainWhenATargetChanges(t *testing.T) {
+	attached := policy("checkout", 1, 10)
+	attached.Spec.TargetRefs = []v1alpha1.TargetReference{{Group: v1alpha1.GatewayGroup, Kind: "HTTPRoute", Name: "checkout"}}
+	in := Inputs{Policies: policies(attached), Hashes: Hashes{GatewaysHash: 1}}
+	in.Gateways = &compile.Gateways{}
+	no := func(types.UID) bool { return false }
+	key := Key{Name: "shop/checkout"}
+	var u Unselected
+	u.Compile(in, List(in.Policies), no)
+	if p := u.Problems(key); len(p) != 1 || p[0].Reason != "TargetNotFound" || u.Targets(key)[0].Reason != "TargetNotFound" {
+		t.Errorf("problems %v, targets %v", p, u.Targets(key))
+	}
+	in.Gateways, in.GatewaysHash = &compile.Gateways{Routes: []compile.Route{{Kind: "HTTPRoute", Namespace: "shop", Name: "checkout"}}}, 2
+	u.Compile(in, List(in.Policies), no)
+	if p := u.Problems(key); len(p) != 0 || u.Targets(key)[0].Reason != "Accepted" {
+		t.Errorf("problems %v, targets %v", p, u.Targets(key))
 	}
 }

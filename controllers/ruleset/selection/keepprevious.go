@@ -46,7 +46,7 @@ func (c Compiler) Restore(limiter *v1alpha1.Limiter, inputs Inputs, data []byte,
 // rule differs from the restored one is 0: it was edited since.
 func (s *RuleSet) findPolicies(inputs Inputs, identity compile.Identity) {
 	hasRule := func(policy string) bool { _, ok := s.Rules[policy]; return ok }
-	found := compile.Policies{Namespaces: inputs.Namespaces}
+	found := compile.Policies{Namespaces: inputs.Namespaces, Gateways: inputs.Gateways}
 	for i := range inputs.Namespaced {
 		if hasRule(compile.Name(&inputs.Namespaced[i])) {
 			found.Namespaced = append(found.Namespaced, inputs.Namespaced[i])
@@ -58,7 +58,7 @@ func (s *RuleSet) findPolicies(inputs Inputs, identity compile.Identity) {
 		}
 	}
 	result := found.Compile(identity)
-	s.Overridden = overriddenByPolicy(result.Overrides)
+	s.Overridden, s.Targets = overriddenByPolicy(result.Overrides), targetsByPolicy(result.Attachments)
 	unchanged := map[string]bool{}
 	for i := range result.Set.Rules {
 		rule := &result.Set.Rules[i]

@@ -16,6 +16,8 @@ type Policy struct {
 	Cluster bool
 	// Match of the spec.
 	Match *v1alpha1.Match
+	// Targets of the spec.
+	Targets []v1alpha1.TargetReference
 	// Status of the object.
 	Status *v1alpha1.RateLimitPolicyStatus
 }
@@ -40,11 +42,11 @@ func List(of compile.Policies) []Policy {
 	all := make([]Policy, 0, len(of.Namespaced)+len(of.Cluster))
 	for i := range of.Cluster {
 		p := &of.Cluster[i]
-		all = append(all, Policy{Object: p, Name: compile.ClusterName(p), Cluster: true, Match: p.Spec.Match, Status: &p.Status})
+		all = append(all, Policy{Object: p, Name: compile.ClusterName(p), Cluster: true, Match: p.Spec.Match, Targets: p.Spec.TargetRefs, Status: &p.Status})
 	}
 	for i := range of.Namespaced {
 		p := &of.Namespaced[i]
-		all = append(all, Policy{Object: p, Name: compile.Name(p), Match: p.Spec.Match, Status: &p.Status})
+		all = append(all, Policy{Object: p, Name: compile.Name(p), Match: p.Spec.Match, Targets: p.Spec.TargetRefs, Status: &p.Status})
 	}
 	return all
 }

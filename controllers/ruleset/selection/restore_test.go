@@ -14,7 +14,7 @@ import (
 
 // Another version of the operator may compress the same rules differently. Limiters have that data.
 func TestRestore_KeepsTheDataThatIsActive(t *testing.T) {
-	set := compiler.Compile(nil, limiterAt(1), policies(policy("daily", 1, 10)), 0)
+	set := compiler.Compile(nil, limiterAt(1), policies(policy("daily", 1, 10)), Hashes{})
 	reader, err := gzip.NewReader(bytes.NewReader(set.Data))
 	if err != nil {
 		t.Fatal(err)

@@ -35,9 +35,12 @@ type RuleSet struct {
 	Budget compile.Budget
 	// Overridden policies, by name. Their rules are in Rules and do not decide in some domain.
 	Overridden map[string]Overridden
+	// Targets of the policies with targets, except invalid ones.
+	Targets map[Key][]compile.Target
 
 	kept           bool   // see KeepPrevious
 	namespacesHash uint64 // see Inputs; 0 if the rules do not depend on namespaces
+	gatewaysHash   uint64 // see Inputs; 0 if no policy has targets
 }
 
 // LimiterVersion is one generation of a Limiter.
@@ -74,9 +77,9 @@ type Compiler struct {
 }
 
 // Compile returns the rule set of the selected policies. It returns before, which may be nil, if nothing has changed since.
-func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected compile.Policies, namespacesHash uint64) *RuleSet {
+func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected compile.Policies, hashes Hashes) *RuleSet {
 	version, policies := VersionOf(limiter), List(selected)
-	if before.isCompiledFrom(version, policies, namespacesHash) {
+	if before.isCompiledFrom(version, policies, hashes) {
 		return before
 	}
 	budget := compile.BudgetOf(&limiter.Spec)
@@ -84,8 +87,12 @@ func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected c
 	after := c.index(result.Set, before)
 	after.Limiter, after.Used, after.Budget = version, result.Used, budget
 	if dependsOnNamespaces(result.Set) {
-		after.namespacesHash = namespacesHash
+		after.namespacesHash = hashes.NamespacesHash
 	}
+	if slices.ContainsFunc(policies, func(p Policy) bool { return len(p.Targets) > 0 }) {
+		after.gatewaysHash = hashes.GatewaysHash
+	}
+	after.Targets = targetsByPolicy(result.Attachments)
 	for _, p := range policies {
 		after.Policies[p.GetUID()] = p.GetGeneration()
 	}
@@ -111,6 +118,18 @@ func dependsOnNamespaces(set rules.Set) bool {
 	return slices.ContainsFunc(set.Rules, func(r rules.Rule) bool { return r.Match.Kubernetes != nil })
 }
 
+// targetsByPolicy returns the targets of each policy that has some.
+func targetsByPolicy(all []compile.Attachment) map[Key][]compile.Target {
+	if len(all) == 0 {
+		return nil
+	}
+	by := make(map[Key][]compile.Target, len(all))
+	for _, a := range all {
+		by[Key{a.Policy, a.Cluster}] = a.Targets
+	}
+	return by
+}
+
 // overriddenByPolicy summarizes the overrides of each policy. Overrides of the same policy must be adjacent.
 func overriddenByPolicy(all []compile.Override) map[string]Overridden {
 	by := map[string]Overridden{}
@@ -127,8 +146,9 @@ func overriddenByPolicy(all []compile.Override) map[string]Overridden {
 }
 
 // isCompiledFrom reports whether s was compiled from these policies. The UID and the generation identify a spec.
-func (s *RuleSet) isCompiledFrom(limiter LimiterVersion, policies []Policy, namespacesHash uint64) bool {
-	if s == nil || s.Limiter != limiter || len(s.Policies) != len(policies) || s.namespacesHash != 0 && s.namespacesHash != namespacesHash {
+func (s *RuleSet) isCompiledFrom(limiter LimiterVersion, policies []Policy, hashes Hashes) bool {
+	if s == nil || s.Limiter != limiter || len(s.Policies) != len(policies) ||
+		s.namespacesHash != 0 && s.namespacesHash != hashes.NamespacesHash || s.gatewaysHash != 0 && s.gatewaysHash != hashes.GatewaysHash {
 		return false
 	}
 	for _, p := range policies {
@@ -171,12 +191,16 @@ func (c Compiler) effective(rule *rules.Rule) (v1alpha1.EffectivePolicy, error) 
 	if err != nil {
 		return v1alpha1.EffectivePolicy{}, fmt.Errorf("build the Redis keys: %w", err)
 	}
-	return v1alpha1.EffectivePolicy{
+	effective := v1alpha1.EffectivePolicy{
 		Limit:      rule.Units,
 		Window:     (time.Duration(rule.WindowSeconds) * time.Second).String(),
 		KeyPattern: keys.Pattern(),
 		Script:     c.Script,
-	}, nil
+	}
+	if rule.Match.Routes != nil {
+		effective.MatchedBy = v1alpha1.MatchedByRouteName
+	}
+	return effective, nil
 }
 
 // rule returns the rule of the policy with that name. A nil RuleSet has no rules.

@@ -37,7 +37,7 @@ func policies(all ...v1alpha1.RateLimitPolicy) compile.Policies {
 }
 
 func TestCompile_ReturnsTheSameRuleSetUntilAPolicyOrTheLimiterChanges(t *testing.T) {
-	first := compiler.Compile(nil, limiterAt(1), policies(policy("daily", 1, 10)), 1)
+	first := compiler.Compile(nil, limiterAt(1), policies(policy("daily", 1, 10)), Hashes{NamespacesHash: 1})
 	for name, test := range map[string]struct {
 		limiter    *v1alpha1.Limiter
 		policies   compile.Policies
@@ -52,7 +52,7 @@ func TestCompile_ReturnsTheSameRuleSetUntilAPolicyOrTheLimiterChanges(t *testing
 		"one more policy":               {limiterAt(1), policies(policy("daily", 1, 10), policy("hourly", 1, 10)), 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := compiler.Compile(first, test.limiter, test.policies, test.namespaces); (got == first) != test.same {
+			if got := compiler.Compile(first, test.limiter, test.policies, Hashes{NamespacesHash: test.namespaces}); (got == first) != test.same {
 				t.Errorf("the same rule set: %v, want %v", got == first, test.same)
 			}
 		})
@@ -60,7 +60,7 @@ func TestCompile_ReturnsTheSameRuleSetUntilAPolicyOrTheLimiterChanges(t *testing
 }
 
 func TestCompile_ReportsTheProblemsOfAnInvalidPolicyAndCompilesTheOthers(t *testing.T) {
-	set := compiler.Compile(nil, limiterAt(1), policies(policy("daily", 3, 10), invalidPolicy("bad")), 0)
+	set := compiler.Compile(nil, limiterAt(1), policies(policy("daily", 3, 10), invalidPolicy("bad")), Hashes{})
 	if len(set.Rules) != 1 || set.Rules["shop/daily"].Effective.Limit != 10 {
 		t.Errorf("rules %+v", set.Rules)
 	}
@@ -74,7 +74,7 @@ func TestCompile_ReportsTheProblemsOfAnInvalidPolicyAndCompilesTheOthers(t *test
 
 func TestKeepPrevious_OmitsThePoliciesThatDoNotCompile(t *testing.T) {
 	all := policies(policy("daily", 1, 10), invalidPolicy("bad"))
-	set := compiler.Compile(nil, limiterAt(1), all, 0)
+	set := compiler.Compile(nil, limiterAt(1), all, Hashes{})
 	kept := set.KeepPrevious(List(all))
 	if diff := cmp.Diff(map[types.UID]int64{"daily": 1}, kept.Policies); diff != "" {
 		t.Errorf("generations (-want +got):\n%s", diff)
@@ -91,7 +91,7 @@ func TestKeepPrevious_OmitsThePoliciesThatDoNotCompile(t *testing.T) {
 }
 
 func TestRestore_FindsThePoliciesAndTheEditedOnes(t *testing.T) {
-	set := compiler.Compile(nil, limiterAt(1), policies(policy("daily", 1, 10), policy("hourly", 1, 10)), 0)
+	set := compiler.Compile(nil, limiterAt(1), policies(policy("daily", 1, 10), policy("hourly", 1, 10)), Hashes{})
 	now := Inputs{Policies: policies(policy("daily", 2, 10), policy("hourly", 2, 99), policy("new", 1, 10))}
 	restored, err := compiler.Restore(limiterAt(2), now, set.Data, set.Revision)
 	if err != nil {

@@ -11,8 +11,10 @@ import (
 // Unselected holds the problems of the policies that no Limiter selects. They are compiled too, so that an invalid policy is
 // reported as invalid.
 type Unselected struct {
-	generations map[types.UID]int64 // of these policies
-	problems    map[Key][]compile.Problem
+	generations  map[types.UID]int64 // of these policies
+	gatewaysHash uint64
+	problems     map[Key][]compile.Problem
+	targets      map[Key][]compile.Target
 }
 
 // Compile compiles the policies for which selected is false, unless they are the same as in the last call. It uses the identity
@@ -24,14 +26,14 @@ func (u *Unselected) Compile(inputs Inputs, policies []Policy, selected func(typ
 			generations[p.GetUID()] = p.GetGeneration()
 		}
 	}
-	if u.problems != nil && maps.Equal(u.generations, generations) {
+	if u.problems != nil && maps.Equal(u.generations, generations) && u.gatewaysHash == inputs.GatewaysHash {
 		return
 	}
-	*u = Unselected{generations: generations, problems: map[Key][]compile.Problem{}}
+	*u = Unselected{generations: generations, gatewaysHash: inputs.GatewaysHash, problems: map[Key][]compile.Problem{}}
 	if len(generations) == 0 {
 		return
 	}
-	unselected := compile.Policies{Namespaces: inputs.Namespaces}
+	unselected := compile.Policies{Namespaces: inputs.Namespaces, Gateways: inputs.Gateways}
 	for i := range inputs.Namespaced {
 		if _, ok := generations[inputs.Namespaced[i].UID]; ok {
 			unselected.Namespaced = append(unselected.Namespaced, inputs.Namespaced[i])
@@ -42,7 +44,9 @@ func (u *Unselected) Compile(inputs Inputs, policies []Policy, selected func(typ
 			unselected.Cluster = append(unselected.Cluster, inputs.Cluster[i])
 		}
 	}
-	for _, p := range unselected.Compile(compile.DefaultIdentity()).Problems {
+	result := unselected.Compile(compile.DefaultIdentity())
+	u.targets = targetsByPolicy(result.Attachments)
+	for _, p := range result.Problems {
 		k := Key{p.Policy, p.Cluster}
 		u.problems[k] = append(u.problems[k], p)
 	}
@@ -50,3 +54,6 @@ func (u *Unselected) Compile(inputs Inputs, policies []Policy, selected func(typ
 
 // Problems returns the problems of the policy as last compiled; nil if it is valid or a Limiter selects it.
 func (u *Unselected) Problems(policy Key) []compile.Problem { return u.problems[policy] }
+
+// Targets returns the targets of the policy as last compiled.
+func (u *Unselected) Targets(policy Key) []compile.Target { return u.targets[policy] }

@@ -7,13 +7,9 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-const (
-	// gatewayMetadata is the namespace of the metadata in which Envoy Gateway names the route of a request, if includeRouteMetadata is set in
-	// its SecurityPolicy: {resources: [{kind, namespace, name, sectionName}]}.
-	gatewayMetadata = "envoy-gateway"
-	// targetEntry is the key of descriptor entries that name the route of a request.
-	targetEntry = "target"
-)
+// gatewayMetadata is the namespace of the metadata in which Envoy Gateway names the route of a request, if includeRouteMetadata is set in
+// its SecurityPolicy: {resources: [{kind, namespace, name, sectionName}]}.
+const gatewayMetadata = "envoy-gateway"
 
 // route is the route of the Gateway API that the gateway has chosen for a request. The zero route is unknown.
 type route struct {
@@ -40,13 +36,12 @@ func text(s *structpb.Struct, field string) string { return s.GetFields()[field]
 // names of routes are unique only in their namespace.
 func descriptorsOf(extensions map[string]string, r route, domain string) []rules.Descriptor {
 	descriptors := extensionDescriptor(extensions)
-	if _, given := extensions[targetEntry]; given || r == (route{}) || r.namespace != domain {
+	if _, given := extensions[rules.RouteEntry]; given || r == (route{}) || r.namespace != domain {
 		return descriptors
 	}
-	target := r.kind + "/" + r.name
-	descriptors = append(descriptors, rules.Descriptor{{Key: targetEntry, Value: target}})
+	descriptors = append(descriptors, rules.Descriptor{{Key: rules.RouteEntry, Value: rules.RouteTarget(r.kind, r.name, "")}})
 	if r.section != "" {
-		descriptors = append(descriptors, rules.Descriptor{{Key: targetEntry, Value: target + "/" + r.section}})
+		descriptors = append(descriptors, rules.Descriptor{{Key: rules.RouteEntry, Value: rules.RouteTarget(r.kind, r.name, r.section)}})
 	}
 	return descriptors
 }

@@ -153,6 +153,12 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Storage
       default: Exact
+    - name: targetRefs
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.TargetReference
+          elementRelationship: atomic
     - name: tiers
       type:
         list:
@@ -218,6 +224,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: limit
       type:
         scalar: numeric
+    - name: matchedBy
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.MatchedBy
     - name: script
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.ScriptReference
@@ -751,6 +760,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: kubernetes
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesMatch
+- name: com.github.weir-dev.weir.api.v1alpha1.MatchedBy
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.MetadataKey
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Method
@@ -843,6 +854,23 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: io.k8s.api.core.v1.Toleration
           elementRelationship: atomic
+- name: com.github.weir-dev.weir.api.v1alpha1.PolicyAncestorStatus
+  map:
+    fields:
+    - name: ancestorRef
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.TargetReference
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: controllerName
+      type:
+        scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.PolicyBudget
   map:
     fields:
@@ -961,6 +989,12 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Storage
       default: Exact
+    - name: targetRefs
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.TargetReference
+          elementRelationship: atomic
     - name: tiers
       type:
         list:
@@ -973,6 +1007,12 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.weir-dev.weir.api.v1alpha1.RateLimitPolicyStatus
   map:
     fields:
+    - name: ancestors
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.PolicyAncestorStatus
+          elementRelationship: atomic
     - name: conditions
       type:
         list:
@@ -1080,6 +1120,28 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.StoreFailure
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.TargetGroup
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.TargetKind
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.TargetReference
+  map:
+    fields:
+    - name: group
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.TargetGroup
+    - name: kind
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.TargetKind
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+    - name: sectionName
+      type:
+        scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.TenantIdentity
   map:
     fields:

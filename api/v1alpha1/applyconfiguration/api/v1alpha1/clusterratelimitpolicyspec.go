@@ -92,6 +92,19 @@ func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithMatch(value *MatchApp
 	return b
 }
 
+// WithTargetRefs adds the given value to the TargetRefs field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the TargetRefs field.
+func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithTargetRefs(values ...*TargetReferenceApplyConfiguration) *ClusterRateLimitPolicySpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithTargetRefs")
+		}
+		b.RateLimitPolicySpecApplyConfiguration.TargetRefs = append(b.RateLimitPolicySpecApplyConfiguration.TargetRefs, *values[i])
+	}
+	return b
+}
+
 // WithTiers adds the given value to the Tiers field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Tiers field.

@@ -2,6 +2,10 @@
 
 package v1alpha1
 
+import (
+	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
+)
+
 // EffectivePolicyApplyConfiguration represents a declarative configuration of the EffectivePolicy type for use
 // with apply.
 //
@@ -15,6 +19,9 @@ type EffectivePolicyApplyConfiguration struct {
 	KeyPattern *string `json:"keyPattern,omitempty"`
 	// script is the Lua script that decides requests.
 	Script *ScriptReferenceApplyConfiguration `json:"script,omitempty"`
+	// matchedBy is how requests are assigned to the routes of spec.targetRefs. RouteName: the gateway names the route of each request. It is
+	// absent without targetRefs.
+	MatchedBy *apiv1alpha1.MatchedBy `json:"matchedBy,omitempty"`
 }
 
 // EffectivePolicyApplyConfiguration constructs a declarative configuration of the EffectivePolicy type for use with
@@ -52,5 +59,13 @@ func (b *EffectivePolicyApplyConfiguration) WithKeyPattern(value string) *Effect
 // If called multiple times, the Script field is set to the value of the last call.
 func (b *EffectivePolicyApplyConfiguration) WithScript(value *ScriptReferenceApplyConfiguration) *EffectivePolicyApplyConfiguration {
 	b.Script = value
+	return b
+}
+
+// WithMatchedBy sets the MatchedBy field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MatchedBy field is set to the value of the last call.
+func (b *EffectivePolicyApplyConfiguration) WithMatchedBy(value apiv1alpha1.MatchedBy) *EffectivePolicyApplyConfiguration {
+	b.MatchedBy = &value
 	return b
 }

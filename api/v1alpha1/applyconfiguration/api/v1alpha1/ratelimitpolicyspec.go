@@ -40,6 +40,10 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	Scope *apiv1alpha1.Scope `json:"scope,omitempty"`
 	// match selects the requests to limit. If omitted, the policy limits all HTTP and gRPC requests of the domain.
 	Match *MatchApplyConfiguration `json:"match,omitempty"`
+	// targetRefs attaches the policy to objects of the Gateway API. It then limits only the requests for which the gateway names one of
+	// these routes. match.http can select some of them. The gateway must be configured to name the route of each request, for example with
+	// includeRouteMetadata of Envoy Gateway. If omitted, the policy is not attached.
+	TargetRefs []TargetReferenceApplyConfiguration `json:"targetRefs,omitempty"`
 	// tiers give some of the requests a different limit, with the same algorithm and window. The first tier that matches a request
 	// applies. If no tier matches, spec.limit applies.
 	Tiers []TierApplyConfiguration `json:"tiers,omitempty"`
@@ -138,6 +142,19 @@ func (b *RateLimitPolicySpecApplyConfiguration) WithScope(value apiv1alpha1.Scop
 // If called multiple times, the Match field is set to the value of the last call.
 func (b *RateLimitPolicySpecApplyConfiguration) WithMatch(value *MatchApplyConfiguration) *RateLimitPolicySpecApplyConfiguration {
 	b.Match = value
+	return b
+}
+
+// WithTargetRefs adds the given value to the TargetRefs field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the TargetRefs field.
+func (b *RateLimitPolicySpecApplyConfiguration) WithTargetRefs(values ...*TargetReferenceApplyConfiguration) *RateLimitPolicySpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithTargetRefs")
+		}
+		b.TargetRefs = append(b.TargetRefs, *values[i])
+	}
 	return b
 }
 

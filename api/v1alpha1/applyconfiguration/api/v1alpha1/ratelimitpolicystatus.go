@@ -20,6 +20,8 @@ type RateLimitPolicyStatusApplyConfiguration struct {
 	Limiters []PolicyLimiterStatusApplyConfiguration `json:"limiters,omitempty"`
 	// effective is the compiled policy in canonical form.
 	Effective *EffectivePolicyApplyConfiguration `json:"effective,omitempty"`
+	// ancestors has an entry for each entry of spec.targetRefs, in the same order.
+	Ancestors []PolicyAncestorStatusApplyConfiguration `json:"ancestors,omitempty"`
 }
 
 // RateLimitPolicyStatusApplyConfiguration constructs a declarative configuration of the RateLimitPolicyStatus type for use with
@@ -67,5 +69,18 @@ func (b *RateLimitPolicyStatusApplyConfiguration) WithLimiters(values ...*Policy
 // If called multiple times, the Effective field is set to the value of the last call.
 func (b *RateLimitPolicyStatusApplyConfiguration) WithEffective(value *EffectivePolicyApplyConfiguration) *RateLimitPolicyStatusApplyConfiguration {
 	b.Effective = value
+	return b
+}
+
+// WithAncestors adds the given value to the Ancestors field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Ancestors field.
+func (b *RateLimitPolicyStatusApplyConfiguration) WithAncestors(values ...*PolicyAncestorStatusApplyConfiguration) *RateLimitPolicyStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithAncestors")
+		}
+		b.Ancestors = append(b.Ancestors, *values[i])
+	}
 	return b
 }

@@ -1,0 +1,135 @@
+package gatewayapi
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard()) // controller-runtime warns if no logger is set
+	fixture.Main(m)
+}
+
+// started returns Objects that run until the test ends, and a client.
+func started(t *testing.T) (*Objects, client.Client) {
+	t.Helper()
+	config := fixture.Kube(t).Config()
+	scheme := runtime.NewScheme()
+	must(t, AddToScheme(scheme))
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	must(t, err)
+	kinds, err := cache.New(config, cache.Options{Scheme: scheme, ReaderFailOnMissingInformer: true})
+	must(t, err)
+	api, err := discovery.NewDiscoveryClientForConfig(config)
+	must(t, err)
+	o := New(api, kinds, 20*time.Millisecond)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 2)
+	go func() { ended <- kinds.Start(ctx) }()
+	go func() { ended <- o.Start(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		must(t, errors.Join(<-ended, <-ended))
+	})
+	return o, c
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestObjects_FollowTheCRDsOfTheCluster(t *testing.T) {
+	kube := fixture.Kube(t)
+	namespace := fixture.Namespace(t, kube)
+	o, c := started(t)
+	changed := o.Changed()
+	// The objects after a notification, which the test requires: nothing else makes the operator read them.
+	await := func(what string, is func(*compile.Gateways, uint64) bool) (hash uint64) {
+		t.Helper()
+		deadline := time.After(30 * time.Second)
+		for {
+			g, hash, err := o.Read(t.Context())
+			if err == nil && is(g, hash) {
+				return hash
+			}
+			select {
+			case <-changed:
+			case <-deadline:
+				t.Fatalf("not read: %s; the last read returned %+v, %v", what, g, err)
+			}
+		}
+	}
+	all := []v1alpha1.TargetKind{v1alpha1.TargetHTTPRoute, v1alpha1.TargetGRPCRoute, v1alpha1.TargetGateway}
+	without := await("no Gateway API", func(g *compile.Gateways, _ uint64) bool { return cmp.Equal(g.Missing, all) })
+	if again := await("the same", func(*compile.Gateways, uint64) bool { return true }); again != without || without == 0 {
+		t.Errorf("hashes %d and %d", without, again)
+	}
+
+	must(t, kube.InstallGatewayAPI(t.Context()))
+	t.Cleanup(func() { must(t, kube.UninstallGatewayAPI(context.Background())) })
+	installed := await("the CRDs are installed", func(g *compile.Gateways, _ uint64) bool { return g.Missing == nil })
+	if installed == without {
+		t.Error("the hash did not change when the CRDs were installed")
+	}
+	route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "checkout"}}
+	route.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "public"}}
+	must(t, c.Create(t.Context(), route))
+	created := await("a route", func(g *compile.Gateways, _ uint64) bool { return len(g.Routes) == 1 && g.Routes[0].Name == "checkout" })
+	if created == installed {
+		t.Error("the hash did not change when a route was created")
+	}
+	route.Status.Parents = []gatewayv1.RouteParentStatus{{
+		ParentRef: gatewayv1.ParentReference{Name: "public"}, ControllerName: "example.com/gateway",
+		Conditions: []metav1.Condition{{Type: "Accepted", Status: "True", Reason: "Accepted", LastTransitionTime: metav1.Now()}},
+	}}
+	must(t, c.Status().Update(t.Context(), route))
+	await("the route is accepted", func(g *compile.Gateways, _ uint64) bool { return len(g.Routes) == 1 && len(g.Routes[0].Parents) == 1 })
+	must(t, c.Delete(t.Context(), route))
+	await("the route is gone", func(g *compile.Gateways, _ uint64) bool { return len(g.Routes) == 0 })
+
+	must(t, kube.UninstallGatewayAPI(t.Context()))
+	await("the CRDs are gone", func(g *compile.Gateways, _ uint64) bool { return cmp.Equal(g.Missing, all) })
+	must(t, kube.InstallGatewayAPI(t.Context()))
+	await("the CRDs are installed again", func(g *compile.Gateways, _ uint64) bool { return g.Missing == nil })
+	must(t, c.Create(t.Context(), &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "again"}}))
+	await("another route", func(g *compile.Gateways, _ uint64) bool { return len(g.Routes) == 1 && g.Routes[0].Name == "again" })
+}
+
+// A restarted operator must not publish rules without the routes that it has not read yet.
+func TestObjects_ReadNothingBeforeAllKindsAreKnown(t *testing.T) {
+	o := New(unavailable{}, nil, time.Hour)
+	if err := o.discover(t.Context()); !errors.Is(err, errDown) {
+		t.Fatalf("discover: %v", err)
+	}
+	if g, _, err := o.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "have not been listed yet") {
+		t.Errorf("read %+v, %v", g, err)
+	}
+}
+
+var errDown = errors.New("down")
+
+type unavailable struct{}
+
+func (unavailable) ServerResourcesForGroupVersionWithContext(context.Context, string) (*metav1.APIResourceList, error) {
+	return nil, errDown
+}

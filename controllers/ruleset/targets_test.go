@@ -1,0 +1,77 @@
+package ruleset
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	ctrl "sigs.k8s.io/controller-runtime"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/gatewayapi"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// The CRDs of the Gateway API are installed, a route comes and goes: the policy follows without an edit and without a restart.
+func TestSetupWithManager_APolicyFollowsItsRoute(t *testing.T) {
+	h := newHarness(t)
+	kube := fixture.Kube(t)
+	h.must(gatewayapi.AddToScheme(h.kube.Scheme()))
+	h.withManager(time.Hour, func(next http.RoundTripper) http.RoundTripper { return next }, func(mgr ctrl.Manager) {
+		api, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
+		h.must(err)
+		gateways := gatewayapi.New(api, mgr.GetCache(), 50*time.Millisecond)
+		h.must(mgr.Add(gateways))
+		h.reconciler.Gateways, h.reconciler.Reporter.Gateways = gateways, gateways
+	})
+	fixture.Await(h, "a rule set is published", func() bool { return h.activeRevision() != "" })
+	h.createPolicy("other", nil)
+	h.createPolicy("checkout", func(s *v1alpha1.RateLimitPolicySpec) {
+		s.TargetRefs = []v1alpha1.TargetReference{{Group: v1alpha1.GatewayGroup, Kind: v1alpha1.TargetHTTPRoute, Name: "checkout"}}
+	})
+	status := func(kind, reason, message string) func() bool {
+		return func() bool {
+			h.heartbeat(h.activeRevision(), "a")
+			p := h.policy("checkout")
+			c := meta.FindStatusCondition(p.Status.Conditions, kind)
+			if c == nil || c.Reason != reason || !strings.Contains(c.Message, message) || len(p.Status.Ancestors) != 1 {
+				return false
+			}
+			accepted := meta.FindStatusCondition(p.Status.Ancestors[0].Conditions, v1alpha1.ConditionAccepted)
+			return (accepted.Status == yes) == (reason == v1alpha1.ReasonProgrammed) && p.Status.Ancestors[0].AncestorRef.Name == "checkout"
+		}
+	}
+	fixture.Await(h, "the policy reports the missing CRDs", status("Ready", "TargetNotFound", "the CRDs of the Gateway API are not installed"))
+	if limits := h.activeLimits(); len(limits) != 1 || limits["other"] == 0 {
+		t.Errorf("the rule set has %v", limits)
+	}
+
+	h.must(kube.InstallGatewayAPI(t.Context()))
+	t.Cleanup(func() { h.must(kube.UninstallGatewayAPI(context.Background())) })
+	fixture.Await(h, "the policy reports the missing route", status("Ready", "TargetNotFound", "HTTPRoute "+h.namespace+"/checkout does not exist"))
+	h.hasCondition("checkout", v1alpha1.ConditionReconciling, yes, "TargetNotFound")
+	h.hasNoCondition("checkout", v1alpha1.ConditionStalled)
+
+	h.must(h.kube.Create(t.Context(), route(h.namespace, "checkout")))
+	fixture.Await(h, "the policy is Ready", status("Ready", "Programmed", ""))
+	if got := h.policy("checkout").Status.Effective.MatchedBy; got != "RouteName" {
+		t.Errorf("matched by %q", got)
+	}
+	if limits := h.activeLimits(); len(limits) != 2 {
+		t.Errorf("the rule set has %v", limits)
+	}
+
+	h.must(h.kube.Delete(t.Context(), route(h.namespace, "checkout")))
+	fixture.Await(h, "the policy reports the deleted route", status("Ready", "TargetNotFound", "does not exist"))
+	fixture.Await(h, "the rule is gone", func() bool { return len(h.activeLimits()) == 1 })
+}
+
+func route(namespace, name string) *gatewayv1.HTTPRoute {
+	return &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+}

@@ -1,0 +1,212 @@
+package compile
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// Attachment is the state of a policy at its targets.
+type Attachment struct {
+	Policy  string `json:"policy"`
+	Cluster bool   `json:"cluster,omitempty"`
+	// Targets has an entry for each entry of spec.targetRefs.
+	Targets []Target `json:"targets"`
+}
+
+// Target is the state of a policy at one entry of spec.targetRefs.
+type Target struct {
+	Ref     v1alpha1.TargetReference `json:"ref"`
+	Reason  string                   `json:"reason"` // of the condition Accepted
+	Message string                   `json:"message"`
+
+	field  string // of the problem, within the entry
+	routes []rules.Route
+}
+
+// attach resolves the targets of the policies. The result has the indexes of policies.
+func (x *gatewayIndex) attach(policies []validPolicy) [][]Target {
+	all := make([][]Target, len(policies))
+	for i := range policies {
+		for _, ref := range policies[i].spec.TargetRefs {
+			all[i] = append(all[i], x.resolve(policies[i].candidate, ref))
+		}
+	}
+	if x != nil {
+		rejectConflicts(policies, all)
+	}
+	return all
+}
+
+// resolve finds the routes of a target. Without an index, every route exists, and no route is attached to a Gateway.
+func (x *gatewayIndex) resolve(policy candidate, ref v1alpha1.TargetReference) Target {
+	key := objectKey{ref.Kind, policy.namespace, ref.Name}
+	if ref.Namespace != nil {
+		key.namespace = *ref.Namespace
+	}
+	section := ""
+	if ref.SectionName != nil {
+		section = *ref.SectionName
+	}
+	t := Target{Ref: ref, Reason: v1alpha1.ReasonAccepted}
+	switch {
+	case x != nil && slices.Contains(x.Missing, ref.Kind):
+		t.fail(v1alpha1.ReasonTargetNotFound, "", "the cluster has no %s, because the CRDs of the Gateway API are not installed; install them: "+
+			"the operator finds them without a restart", ref.Kind)
+	case ref.Kind == v1alpha1.TargetGateway:
+		x.resolveGateway(&t, policy, key, section)
+	default:
+		x.resolveRoute(&t, key, section)
+	}
+	return t
+}
+
+func (t *Target) fail(reason, field, format string, args ...any) {
+	t.Reason, t.field, t.Message = reason, field, fmt.Sprintf(format, args...)
+}
+
+func (x *gatewayIndex) resolveRoute(t *Target, key objectKey, rule string) {
+	if x != nil {
+		route := x.routes[key]
+		switch {
+		case route == nil:
+			t.fail(v1alpha1.ReasonTargetNotFound, ".name", "%s does not exist; create it, or correct the name", key)
+			return
+		case rule != "" && !slices.Contains(route.Rules, rule):
+			t.fail(v1alpha1.ReasonTargetNotFound, ".sectionName", "%s has no rule with the name %s; name the rule, or correct sectionName", key, rule)
+			return
+		}
+	}
+	target := rules.RouteTarget(string(key.kind), key.name, rule)
+	t.routes = []rules.Route{{Namespace: key.namespace, Target: target}}
+	t.Message = fmt.Sprintf("limits the requests for which the gateway names route %s of namespace %s", target, key.namespace)
+}
+
+// resolveGateway resolves a Gateway to the routes that it has accepted, for a namespaced policy to those of its namespace.
+func (x *gatewayIndex) resolveGateway(t *Target, policy candidate, key objectKey, listener string) {
+	if x == nil {
+		return
+	}
+	gateway := x.gateways[key]
+	switch {
+	case policy.cluster == nil && key.namespace != policy.namespace && !x.permits(policy.namespace, key):
+		t.fail(v1alpha1.ReasonRefNotPermitted, ".namespace", "no ReferenceGrant in namespace %s permits RateLimitPolicies of namespace %s to target "+
+			"Gateway %s; ask the owner of the Gateway for one", key.namespace, policy.namespace, key.name)
+		return
+	case gateway == nil:
+		t.fail(v1alpha1.ReasonTargetNotFound, ".name", "%s does not exist; create it, or correct the name", key)
+		return
+	case listener != "" && !slices.Contains(gateway.Listeners, listener):
+		t.fail(v1alpha1.ReasonTargetNotFound, ".sectionName", "%s has no listener with the name %s; correct sectionName", key, listener)
+		return
+	}
+	var elsewhere []string
+	for _, route := range x.attached[key] {
+		if policy.cluster == nil && route.Namespace != policy.namespace || !route.isOn(key, listener) {
+			continue
+		}
+		t.routes = append(t.routes, route.rule())
+		if route.isElsewhere(key, listener) {
+			elsewhere = append(elsewhere, objectKey{route.Kind, route.Namespace, route.Name}.String())
+		}
+	}
+	t.Message = fmt.Sprintf("limits the requests for which the gateway names one of the %d routes that the Gateway has accepted", len(t.routes))
+	if policy.cluster == nil {
+		t.Message += " from namespace " + policy.namespace
+	}
+	if len(elsewhere) > 0 {
+		slices.Sort(elsewhere)
+		t.Message += fmt.Sprintf("; %d of them have other Gateways or listeners, whose requests count too, such as %s", len(elsewhere), elsewhere[0])
+	}
+}
+
+// String returns "HTTPRoute shop/checkout".
+func (k objectKey) String() string { return fmt.Sprintf("%s %s/%s", k.kind, k.namespace, k.name) }
+
+// rejectConflicts rejects a target if an older policy of the same kind and namespace counts the same requests of it in the same way. Both would
+// limit the same thing twice, and the author means one of them. Policies that differ in how they count all apply.
+func rejectConflicts(policies []validPolicy, targets [][]Target) {
+	type claim struct {
+		cluster                            bool
+		namespace, target, section, counts string
+	}
+	order := make([]int, len(policies))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(policies[a].created.Compare(policies[b].created), cmp.Compare(policies[a].name, policies[b].name))
+	})
+	oldest := map[claim]string{}
+	for _, i := range order {
+		p := &policies[i]
+		for j := range targets[i] {
+			t := &targets[i][j]
+			if t.Reason != v1alpha1.ReasonAccepted {
+				continue
+			}
+			c := claim{cluster: p.cluster != nil, namespace: p.namespace, target: string(t.Ref.Kind) + "/" + t.Ref.Name, counts: waysToCount(p.spec)}
+			if t.Ref.Namespace != nil {
+				c.namespace = *t.Ref.Namespace
+			}
+			if t.Ref.SectionName != nil {
+				c.section = *t.Ref.SectionName
+			}
+			if other, taken := oldest[c]; taken {
+				t.fail(v1alpha1.ReasonConflicted, "", "policy %s, which is older, counts the same requests of %s in the same way; delete one of the "+
+					"policies, or change its axis, identifier, window, algorithm, scope, match, cost or enforcement", other, c.target)
+				t.routes = nil
+				continue
+			}
+			oldest[c] = p.name
+		}
+	}
+}
+
+// waysToCount returns the parts of a spec that decide which requests count where. Two policies that are equal in them differ only in how many
+// units they allow.
+func waysToCount(spec *v1alpha1.RateLimitPolicySpec) string {
+	text, err := json.Marshal(v1alpha1.RateLimitPolicySpec{
+		Axis: spec.Axis, Window: spec.Window, Algorithm: spec.Algorithm, Identifier: spec.Identifier, Scope: spec.Scope, Match: spec.Match,
+		Cost: spec.Cost, Enforcement: spec.Enforcement,
+	})
+	if err != nil {
+		panic(fmt.Sprintf("compile: encode a spec: %v", err)) // strings and integers
+	}
+	return string(text)
+}
+
+// problems returns the problems of a policy that no target accepts, and nil if a target accepts it.
+func (a Attachment) problems() (all []Problem) {
+	for i, t := range a.Targets {
+		if t.Reason == v1alpha1.ReasonAccepted {
+			return nil
+		}
+		all = append(all, Problem{
+			Policy: a.Policy, Cluster: a.Cluster, Field: fmt.Sprintf("spec.targetRefs[%d]%s", i, t.field), Reason: t.Reason, Message: t.Message,
+		})
+	}
+	return all
+}
+
+// apply restricts the rule to the routes of the targets. The domains of a cluster-scoped rule are then the namespaces of these routes.
+func (a Attachment) apply(rule *rules.Rule) {
+	routes := []rules.Route{} // not nil: without routes, the rule matches nothing
+	for _, t := range a.Targets {
+		routes = append(routes, t.routes...)
+	}
+	rule.Match.Routes = sorted(routes, compareRoutes)
+	if !a.Cluster {
+		return
+	}
+	rule.AllDomains, rule.Domains = false, nil
+	for _, route := range rule.Match.Routes {
+		if len(rule.Domains) == 0 || rule.Domains[len(rule.Domains)-1] != route.Namespace {
+			rule.Domains = append(rule.Domains, route.Namespace)
+		}
+	}
+}

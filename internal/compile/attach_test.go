@@ -1,0 +1,376 @@
+package compile_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// ref parses "HTTPRoute/checkout", "HTTPRoute/checkout#pay", or "Gateway/infra:public" in namespace infra.
+func ref(text string) v1alpha1.TargetReference {
+	kind, name, _ := strings.Cut(text, "/")
+	r := v1alpha1.TargetReference{Group: v1alpha1.GatewayGroup, Kind: v1alpha1.TargetKind(kind)}
+	name, section, hasSection := strings.Cut(name, "#")
+	if hasSection {
+		r.SectionName = &section
+	}
+	if namespace, rest, found := strings.Cut(name, ":"); found {
+		r.Namespace, name = &namespace, rest
+	}
+	r.Name = name
+	return r
+}
+
+// attached returns a policy "namespace/name" for the targets.
+func attached(name string, targets ...string) v1alpha1.RateLimitPolicy {
+	namespace, name, _ := strings.Cut(name, "/")
+	p := v1alpha1.RateLimitPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: 3, Window: "1m"},
+	}
+	for _, t := range targets {
+		p.Spec.TargetRefs = append(p.Spec.TargetRefs, ref(t))
+	}
+	return p
+}
+
+func attachedToCluster(name string, targets ...string) v1alpha1.ClusterRateLimitPolicy {
+	p := attached("/"+name, targets...)
+	return v1alpha1.ClusterRateLimitPolicy{ObjectMeta: p.ObjectMeta, Spec: v1alpha1.ClusterRateLimitPolicySpec{RateLimitPolicySpec: p.Spec}}
+}
+
+// gateways is a Gateway infra/public with three routes of two namespaces, and infra/internal with one of them.
+func gateways() *compile.Gateways {
+	on := func(text string) compile.Parent {
+		name, listener, _ := strings.Cut(text, "#")
+		return compile.Parent{Namespace: "infra", Gateway: name, Listener: listener}
+	}
+	return &compile.Gateways{
+		Routes: []compile.Route{
+			{Kind: "HTTPRoute", Namespace: "shop", Name: "checkout", Rules: []string{"pay"}, Parents: []compile.Parent{on("public#https"), on("public#http")}},
+			{Kind: "GRPCRoute", Namespace: "shop", Name: "stock", Parents: []compile.Parent{on("public")}},
+			{Kind: "HTTPRoute", Namespace: "blog", Name: "posts", Parents: []compile.Parent{on("public#https"), on("internal")}},
+			{Kind: "HTTPRoute", Namespace: "shop", Name: "draft"},
+		},
+		Gateways: []compile.Gateway{
+			{Namespace: "infra", Name: "public", Listeners: []string{"http", "https"}}, {Namespace: "infra", Name: "internal"}, {Namespace: "shop", Name: "own"},
+		},
+		Grants: []compile.Grant{{Namespace: "infra", From: "shop", Gateway: "public"}, {Namespace: "infra", From: "blog"}, {Namespace: "shop", From: "blog"}},
+	}
+}
+
+// routesOf returns "shop:HTTPRoute/checkout".
+func routesOf(rule rules.Rule) []string {
+	list := []string{}
+	for _, r := range rule.Match.Routes {
+		list = append(list, r.Namespace+":"+r.Target)
+	}
+	return list
+}
+
+func TestCompile_ResolvesTheTargetsOfAPolicy(t *testing.T) {
+	for name, test := range map[string]struct {
+		policy v1alpha1.RateLimitPolicy
+		routes []string // nil if the policy has no rule
+		// states are the reasons of the targets, and a part of the message of each.
+		states []string
+	}{
+		"a route":                 {attached("shop/a", "HTTPRoute/checkout"), []string{"shop:HTTPRoute/checkout"}, []string{"Accepted: limits the requests for which the gateway names route HTTPRoute/checkout of namespace shop"}},
+		"a rule":                  {attached("shop/a", "HTTPRoute/checkout#pay"), []string{"shop:HTTPRoute/checkout/pay"}, []string{"Accepted: route HTTPRoute/checkout/pay"}},
+		"a route of gRPC":         {attached("shop/a", "GRPCRoute/stock"), []string{"shop:GRPCRoute/stock"}, []string{"Accepted: GRPCRoute/stock"}},
+		"a route of no Gateway":   {attached("shop/a", "HTTPRoute/draft"), []string{"shop:HTTPRoute/draft"}, []string{"Accepted: HTTPRoute/draft"}},
+		"no such route":           {attached("shop/a", "HTTPRoute/gone"), nil, []string{"TargetNotFound: HTTPRoute shop/gone does not exist"}},
+		"a route of another kind": {attached("shop/a", "HTTPRoute/stock"), nil, []string{"TargetNotFound: HTTPRoute shop/stock does not exist"}},
+		"a route elsewhere":       {attached("shop/a", "HTTPRoute/posts"), nil, []string{"TargetNotFound: HTTPRoute shop/posts does not exist"}},
+		"no such rule":            {attached("shop/a", "HTTPRoute/checkout#refund"), nil, []string{"TargetNotFound: no rule with the name refund"}},
+		"two targets, one exists": {
+			attached("shop/a", "HTTPRoute/gone", "HTTPRoute/checkout"),
+			[]string{"shop:HTTPRoute/checkout"},
+			[]string{"TargetNotFound: does not exist", "Accepted: HTTPRoute/checkout"},
+		},
+		"a granted Gateway, own routes only": {
+			attached("shop/a", "Gateway/infra:public"),
+			[]string{"shop:GRPCRoute/stock", "shop:HTTPRoute/checkout"},
+			[]string{"Accepted: one of the 2 routes that the Gateway has accepted from namespace shop"},
+		},
+		"a listener": {
+			attached("shop/a", "Gateway/infra:public#https"),
+			[]string{"shop:GRPCRoute/stock", "shop:HTTPRoute/checkout"},
+			[]string{"Accepted: one of the 2 routes that the Gateway has accepted from namespace shop; 2 of them have other Gateways or listeners, whose requests count too, such as GRPCRoute shop/stock"},
+		},
+		"a Gateway and its route":       {attached("shop/a", "Gateway/infra:public", "HTTPRoute/checkout"), []string{"shop:GRPCRoute/stock", "shop:HTTPRoute/checkout"}, []string{"Accepted: ", "Accepted: "}},
+		"a Gateway that is not granted": {attached("shop/a", "Gateway/infra:internal"), nil, []string{"RefNotPermitted: no ReferenceGrant in namespace infra permits RateLimitPolicies of namespace shop to target Gateway internal"}},
+		// Without a grant, a status must not reveal what exists in another namespace.
+		"an unknown Gateway that is not granted": {attached("shop/a", "Gateway/infra:gone"), nil, []string{"RefNotPermitted: no ReferenceGrant"}},
+		"all Gateways are granted":               {attached("blog/a", "Gateway/infra:internal"), []string{"blog:HTTPRoute/posts"}, []string{"Accepted: such as HTTPRoute blog/posts"}},
+		"no such Gateway":                        {attached("blog/a", "Gateway/infra:gone"), nil, []string{"TargetNotFound: Gateway infra/gone does not exist"}},
+		"no such listener":                       {attached("shop/a", "Gateway/infra:public#tls"), nil, []string{"TargetNotFound: no listener with the name tls"}},
+		"an own Gateway without routes":          {attached("shop/a", "Gateway/own"), []string{}, []string{"Accepted: one of the 0 routes"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			result := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{test.policy}, Gateways: gateways()}.Compile(testIdentity())
+			check(t, result, test.routes, test.states)
+		})
+	}
+}
+
+func check(t *testing.T, result compile.Result, routes, states []string) {
+	t.Helper()
+	if len(result.Set.Rules) != min(1, len(routes)+len(result.Set.Rules)) || (routes == nil) != (len(result.Set.Rules) == 0) {
+		t.Fatalf("%d rules, problems %v", len(result.Set.Rules), result.Problems)
+	}
+	if routes != nil {
+		if diff := cmp.Diff(routes, routesOf(result.Set.Rules[0])); diff != "" {
+			t.Errorf("routes (-want +got):\n%s", diff)
+		}
+	}
+	if _, err := rules.NewIndex(result.Set, "sha256:test", "weir:"); err != nil {
+		t.Errorf("a limiter rejects the Set: %v", err)
+	}
+	if len(result.Attachments) != 1 || len(result.Attachments[0].Targets) != len(states) {
+		t.Fatalf("attachments %+v", result.Attachments)
+	}
+	for i, want := range states {
+		reason, message, _ := strings.Cut(want, ": ")
+		if got := result.Attachments[0].Targets[i]; got.Reason != reason || !strings.Contains(got.Message, message) {
+			t.Errorf("target %d: %s: %s; want %s", i, got.Reason, got.Message, want)
+		}
+	}
+	if routes == nil {
+		reason, _, _ := strings.Cut(states[0], ": ")
+		if p := result.Problems; len(p) != len(states) || p[0].Reason != reason || !strings.HasPrefix(p[0].Field, "spec.targetRefs[0]") {
+			t.Errorf("problems %+v", p)
+		}
+	}
+}
+
+func TestCompile_AClusterPolicyLimitsTheRoutesOfAllNamespaces(t *testing.T) {
+	for name, test := range map[string]struct {
+		targets, routes, states, domains []string
+	}{
+		"a Gateway": {
+			[]string{"Gateway/infra:public"},
+			[]string{"blog:HTTPRoute/posts", "shop:GRPCRoute/stock", "shop:HTTPRoute/checkout"},
+			[]string{"Accepted: one of the 3 routes that the Gateway has accepted; 1 of them"},
+			[]string{"blog", "shop"},
+		},
+		"a listener": {
+			[]string{"Gateway/infra:public#http"}, []string{"shop:GRPCRoute/stock", "shop:HTTPRoute/checkout"}, []string{"Accepted: 2 routes"}, []string{"shop"},
+		},
+		"no routes": {[]string{"Gateway/shop:own"}, []string{}, []string{"Accepted: 0 routes"}, nil},
+		"unknown":   {[]string{"Gateway/infra:gone"}, nil, []string{"TargetNotFound: does not exist"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policies := compile.Policies{Cluster: []v1alpha1.ClusterRateLimitPolicy{attachedToCluster("a", test.targets...)}, Gateways: gateways()}
+			result := policies.Compile(testIdentity())
+			check(t, result, test.routes, test.states)
+			for _, rule := range result.Set.Rules {
+				if diff := cmp.Diff(test.domains, rule.Domains); diff != "" || rule.AllDomains {
+					t.Errorf("all domains: %v, domains (-want +got):\n%s", rule.AllDomains, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestCompile_ReportsThatTheGatewayAPIIsNotInstalled(t *testing.T) {
+	missing := &compile.Gateways{Missing: []v1alpha1.TargetKind{v1alpha1.TargetGRPCRoute}, Gateways: gateways().Gateways, Routes: gateways().Routes}
+	policies := []v1alpha1.RateLimitPolicy{attached("shop/a", "GRPCRoute/stock"), attached("shop/b", "HTTPRoute/checkout")}
+	result := compile.Policies{Namespaced: policies, Gateways: missing}.Compile(testIdentity())
+	want := []compile.Problem{{
+		Policy: "shop/a", Field: "spec.targetRefs[0]", Reason: "TargetNotFound",
+		Message: "the cluster has no GRPCRoute, because the CRDs of the Gateway API are not installed; install them: the operator finds them without a restart",
+	}}
+	if diff := cmp.Diff(want, result.Problems); diff != "" || len(result.Set.Rules) != 1 {
+		t.Errorf("%d rules, problems (-want +got):\n%s", len(result.Set.Rules), diff)
+	}
+}
+
+// Files and the webhook do not know the objects of the cluster.
+func TestCompile_AssumesThatRoutesExistIfTheyAreUnknown(t *testing.T) {
+	policies := []v1alpha1.RateLimitPolicy{attached("shop/a", "HTTPRoute/x"), attached("shop/b", "HTTPRoute/x"), attached("shop/c", "Gateway/infra:public")}
+	result := compile.Policies{Namespaced: policies}.Compile(testIdentity())
+	var got []string
+	for _, rule := range result.Set.Rules {
+		got = append(got, fmt.Sprint(rule.Policy, routesOf(rule)))
+	}
+	if diff := cmp.Diff([]string{"shop/a[shop:HTTPRoute/x]", "shop/b[shop:HTTPRoute/x]", "shop/c[]"}, got); diff != "" || len(result.Problems) > 0 {
+		t.Errorf("problems %v, rules (-want +got):\n%s", result.Problems, diff)
+	}
+}
+
+func TestCompile_RejectsTheYoungerOfTwoPoliciesThatCountTheSame(t *testing.T) {
+	at := func(p v1alpha1.RateLimitPolicy, minute int, change func(*v1alpha1.RateLimitPolicySpec)) v1alpha1.RateLimitPolicy {
+		p.CreationTimestamp = metav1.NewTime(time.Date(2026, 11, 1, 0, minute, 0, 0, time.UTC))
+		p.Spec.Limit += int64(minute) // another limit is the same conflict
+		if change != nil {
+			change(&p.Spec)
+		}
+		return p
+	}
+	get := func(s *v1alpha1.RateLimitPolicySpec) {
+		s.Match = &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{Methods: []v1alpha1.Method{"GET"}}}
+	}
+	older := at(attached("shop/old", "HTTPRoute/checkout", "HTTPRoute/draft"), 1, nil)
+	for name, test := range map[string]struct {
+		other  v1alpha1.RateLimitPolicy
+		routes []string
+		states []string
+	}{
+		"the same":              {at(attached("shop/new", "HTTPRoute/checkout"), 2, nil), nil, []string{"Conflicted: policy shop/old, which is older, counts the same requests of HTTPRoute/checkout in the same way"}},
+		"one target of two":     {at(attached("shop/new", "HTTPRoute/draft", "GRPCRoute/stock"), 2, nil), []string{"shop:GRPCRoute/stock"}, []string{"Conflicted: of HTTPRoute/draft", "Accepted: GRPCRoute/stock"}},
+		"another rule":          {at(attached("shop/new", "HTTPRoute/checkout#pay"), 2, nil), []string{"shop:HTTPRoute/checkout/pay"}, []string{"Accepted: "}},
+		"another target":        {at(attached("shop/new", "GRPCRoute/stock"), 2, nil), []string{"shop:GRPCRoute/stock"}, []string{"Accepted: "}},
+		"another axis":          {at(attached("shop/new", "HTTPRoute/checkout"), 2, func(s *v1alpha1.RateLimitPolicySpec) { s.Axis = v1alpha1.AxisUser }), []string{"shop:HTTPRoute/checkout"}, []string{"Accepted: "}},
+		"another window":        {at(attached("shop/new", "HTTPRoute/checkout"), 2, func(s *v1alpha1.RateLimitPolicySpec) { s.Window = "1h" }), []string{"shop:HTTPRoute/checkout"}, []string{"Accepted: "}},
+		"shadow":                {at(attached("shop/new", "HTTPRoute/checkout"), 2, func(s *v1alpha1.RateLimitPolicySpec) { s.Enforcement = "Shadow" }), []string{"shop:HTTPRoute/checkout"}, []string{"Accepted: "}},
+		"another match":         {at(attached("shop/new", "HTTPRoute/checkout"), 2, get), []string{"shop:HTTPRoute/checkout"}, []string{"Accepted: "}},
+		"no target":             {at(attached("shop/new"), 2, nil), nil, nil},
+		"a target that is gone": {at(attached("shop/new", "HTTPRoute/gone"), 2, nil), nil, []string{"TargetNotFound: "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, order := range [][]v1alpha1.RateLimitPolicy{{older, test.other}, {test.other, older}} {
+				result := compile.Policies{Namespaced: order, Gateways: gateways()}.Compile(testIdentity())
+				var got []string
+				for _, a := range result.Attachments {
+					for _, target := range a.Targets {
+						if a.Policy == "shop/old" && target.Reason != "Accepted" {
+							t.Errorf("the older policy has %s: %s", target.Reason, target.Message)
+						}
+						if a.Policy == "shop/new" {
+							got = append(got, target.Reason+": "+target.Message)
+						}
+					}
+				}
+				if len(got) != len(test.states) {
+					t.Fatalf("targets %q", got)
+				}
+				for i, want := range test.states {
+					reason, message, _ := strings.Cut(want, ": ")
+					if !strings.HasPrefix(got[i], reason+": ") || !strings.Contains(got[i], message) {
+						t.Errorf("target %d: %s; want %s", i, got[i], want)
+					}
+				}
+				for _, rule := range result.Set.Rules {
+					if rule.Policy == "shop/new" && test.routes != nil && !cmp.Equal(routesOf(rule), test.routes) {
+						t.Errorf("routes %v, want %v", routesOf(rule), test.routes)
+					}
+				}
+				if want := test.states != nil && test.routes == nil; (len(result.Problems) > 0) != want {
+					t.Errorf("problems %v", result.Problems)
+				}
+			}
+		})
+	}
+}
+
+// A policy of a team replaces the default of the platform for its routes.
+func TestCompile_APolicyForARouteRefinesTheDefaultOfItsGateway(t *testing.T) {
+	platform := attachedToCluster("platform", "Gateway/infra:public")
+	platform.Spec.Precedence = v1alpha1.PrecedenceDefault
+	policies := compile.Policies{
+		Namespaced: []v1alpha1.RateLimitPolicy{attached("shop/checkout", "HTTPRoute/checkout")},
+		Cluster:    []v1alpha1.ClusterRateLimitPolicy{platform}, Gateways: gateways(),
+	}
+	x, err := rules.NewIndex(policies.Compile(testIdentity()).Set, "sha256:test", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for route, want := range map[string][]string{
+		"shop:HTTPRoute/checkout": {"shop/checkout"}, "shop:GRPCRoute/stock": {"cluster/platform"}, "blog:HTTPRoute/posts": {"cluster/platform"},
+		"blog:HTTPRoute/checkout": nil, "shop:HTTPRoute/draft": nil,
+	} {
+		domain, target, _ := strings.Cut(route, ":")
+		request := &rules.Request{Domain: domain, Method: "GET", Path: "/", Descriptors: []rules.Descriptor{{{Key: "target", Value: target}}}}
+		var got []string
+		for _, m := range x.Match(nil, request) {
+			got = append(got, m.Rule.Policy)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", route, diff)
+		}
+	}
+}
+
+func TestCompile_RejectsInvalidTargets(t *testing.T) {
+	policy := func(change func(*v1alpha1.RateLimitPolicySpec), targets ...string) compile.Policies {
+		p := attached("shop/a", targets...)
+		if change != nil {
+			change(&p.Spec)
+		}
+		return compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{p}}
+	}
+	inCluster := func(domains []v1alpha1.Domain, targets ...string) compile.Policies {
+		p := attachedToCluster("a", targets...)
+		p.Spec.Domains = domains
+		return compile.Policies{Cluster: []v1alpha1.ClusterRateLimitPolicy{p}}
+	}
+	many := make([]string, 17)
+	for i := range many {
+		many[i] = fmt.Sprintf("HTTPRoute/r%d", i)
+	}
+	for name, test := range map[string]struct {
+		policies compile.Policies
+		want     []string
+	}{
+		"another kind":      {policy(nil, "Service/a"), []string{`spec.targetRefs[0].kind: unknown value "Service"; supported values: HTTPRoute, GRPCRoute, Gateway`}},
+		"no kind":           {policy(nil, "/a"), []string{"spec.targetRefs[0].kind: must not be empty"}},
+		"no name":           {policy(nil, "HTTPRoute/"), []string{"spec.targetRefs[0].name: must not be empty"}},
+		"another group":     {policy(func(s *v1alpha1.RateLimitPolicySpec) { s.TargetRefs[0].Group = "example.com" }, "HTTPRoute/a"), []string{"spec.targetRefs[0].group: unknown group"}},
+		"a route elsewhere": {policy(nil, "HTTPRoute/blog:a"), []string{"spec.targetRefs[0].namespace: namespace is valid only with kind Gateway"}},
+		"twice":             {policy(nil, "HTTPRoute/a", "HTTPRoute/a#x", "HTTPRoute/a"), []string{"spec.targetRefs: targetRefs must be unique"}},
+		"too many":          {policy(nil, many...), []string{"spec.targetRefs: 17 targets, but at most 16"}},
+		"descriptors": {policy(func(s *v1alpha1.RateLimitPolicySpec) {
+			s.Match = &v1alpha1.Match{Descriptors: []v1alpha1.DescriptorMatch{{Key: "a"}}}
+		}, "HTTPRoute/a"), []string{"spec.match: match must not have descriptors"}},
+		"hosts": {policy(func(s *v1alpha1.RateLimitPolicySpec) {
+			s.Match = &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{Hosts: []v1alpha1.Host{"a.example"}}}
+		}, "HTTPRoute/a"), []string{"spec.match: match must not have descriptors, kubernetes and http.hosts"}},
+		"a route in a cluster policy":                     {inCluster(nil, "HTTPRoute/a"), []string{"spec.targetRefs[0]: targetRefs of a ClusterRateLimitPolicy must have kind Gateway and a namespace"}},
+		"a Gateway without namespace in a cluster policy": {inCluster(nil, "Gateway/a"), []string{"spec.targetRefs[0]: targetRefs of a ClusterRateLimitPolicy"}},
+		"domains": {inCluster([]v1alpha1.Domain{"shop"}, "Gateway/infra:a"), []string{"spec.domains: domains must not be set together with targetRefs"}},
+	} {
+		result := test.policies.Compile(testIdentity())
+		if len(result.Problems) != len(test.want) || len(result.Set.Rules) > 0 {
+			t.Errorf("%s: problems %v", name, result.Problems)
+			continue
+		}
+		for i, want := range test.want {
+			if got := result.Problems[i]; !strings.HasPrefix(got.Field+": "+got.Message, want) || got.Reason != "Invalid" {
+				t.Errorf("%s: %s: %s: %s; want %s", name, got.Reason, got.Field, got.Message, want)
+			}
+		}
+	}
+}
+
+func TestIsRedundant_ComparesPoliciesForRoutes(t *testing.T) {
+	compiled := func(gateways *compile.Gateways, cluster v1alpha1.ClusterRateLimitPolicy, route v1alpha1.RateLimitPolicy) (clusterRule, rule *rules.Rule) {
+		p := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{route}, Cluster: []v1alpha1.ClusterRateLimitPolicy{cluster}, Gateways: gateways}
+		set := p.Compile(testIdentity()).Set
+		if len(set.Rules) != 2 {
+			t.Fatalf("%d rules", len(set.Rules))
+		}
+		return &set.Rules[0], &set.Rules[1]
+	}
+	platform, checkout := attachedToCluster("platform", "Gateway/infra:public"), attached("shop/checkout", "HTTPRoute/checkout")
+	cluster, route := compiled(gateways(), platform, checkout)
+	if !compile.IsRedundant(route, cluster) {
+		t.Error("a policy for a route of the Gateway is not redundant, although that of the Gateway is as strict")
+	}
+	cluster, route = compiled(gateways(), platform, attached("shop/draft", "HTTPRoute/draft"))
+	if compile.IsRedundant(route, cluster) {
+		t.Error("a policy for a route is redundant, although the Gateway has not accepted the route")
+	}
+	cluster, route = compiled(nil, platform, checkout)
+	if compile.IsRedundant(cluster, route) {
+		t.Error("a policy for a Gateway is redundant, although its routes are unknown")
+	}
+}

@@ -1,0 +1,62 @@
+package compile
+
+import (
+	"fmt"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// maxTargets is the number of targets of a policy, and of entries in its status.ancestors.
+const maxTargets = 16
+
+// validateTargets validates spec.targetRefs without looking for the targets.
+func (v *validator) validateTargets(policy candidate) {
+	spec := policy.spec
+	if len(spec.TargetRefs) == 0 {
+		return
+	}
+	const field = "spec.targetRefs"
+	if n := len(spec.TargetRefs); n > maxTargets {
+		v.report(field, "%d targets, but at most %d can be set", n, maxTargets)
+	}
+	if m := spec.Match; m != nil && (len(m.Descriptors) > 0 || m.Kubernetes != nil || m.HTTP != nil && len(m.HTTP.Hosts) > 0) {
+		v.report("spec.match", "match must not have descriptors, kubernetes and http.hosts together with targetRefs, which select the requests instead; "+
+			"use other fields of match.http, or remove targetRefs")
+	}
+	seen := map[objectKey]bool{}
+	for i, ref := range spec.TargetRefs {
+		v.validateTarget(fmt.Sprintf("%s[%d]", field, i), ref, policy.cluster != nil)
+		key := objectKey{kind: ref.Kind, name: ref.Name}
+		if ref.Namespace != nil {
+			key.namespace = *ref.Namespace
+		}
+		if ref.SectionName != nil {
+			key.name += "/" + *ref.SectionName
+		}
+		if seen[key] {
+			v.report(field, "targetRefs must be unique; remove the repeated one")
+		}
+		seen[key] = true
+	}
+	if policy.cluster != nil && len(policy.cluster.Domains) > 0 {
+		v.report("spec.domains", "domains must not be set together with targetRefs, because the routes of the Gateways determine the domains; "+
+			"remove one of them")
+	}
+}
+
+func (v *validator) validateTarget(at string, ref v1alpha1.TargetReference, cluster bool) {
+	if ref.Group != v1alpha1.GatewayGroup {
+		v.report(at+".group", "unknown group %q; use %s", ref.Group, v1alpha1.GatewayGroup)
+	}
+	if ref.Kind == "" {
+		v.report(at+".kind", "must not be empty; set HTTPRoute, GRPCRoute or Gateway")
+	}
+	validateEnum(v, at+".kind", ref.Kind, v1alpha1.TargetHTTPRoute, v1alpha1.TargetGRPCRoute, v1alpha1.TargetGateway)
+	v.validateName(at+".name", ref.Name)
+	switch {
+	case cluster && ref.Namespace == nil:
+		v.report(at, "targetRefs of a ClusterRateLimitPolicy must have kind Gateway and a namespace; use a RateLimitPolicy for a route")
+	case ref.Namespace != nil && ref.Kind != v1alpha1.TargetGateway:
+		v.report(at+".namespace", "namespace is valid only with kind Gateway, because a policy limits only routes of its own namespace; remove namespace")
+	}
+}

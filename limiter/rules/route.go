@@ -1,0 +1,82 @@
+package rules
+
+import (
+	"errors"
+	"slices"
+	"strings"
+)
+
+// RouteEntry is the key of the descriptor entries that name the route of a request. The value is "HTTPRoute/checkout", or
+// "HTTPRoute/checkout/pay" for the rule pay of the route. The domain of the request is the namespace of the route. The configuration of the
+// gateway sets such an entry; a client must not.
+const RouteEntry = "target"
+
+// Route is a route of the Gateway API, or a rule of one.
+type Route struct {
+	Namespace string `json:"namespace"`
+	Target    string `json:"target"` // the value of RouteEntry
+}
+
+// RouteTarget returns the value of [RouteEntry] for a route, or for a rule of the route if rule is not empty.
+func RouteTarget(kind, name, rule string) string {
+	if rule == "" {
+		return kind + "/" + name
+	}
+	return kind + "/" + name + "/" + rule
+}
+
+// routeIndex maps the targets in one domain to the rules that match them.
+type routeIndex map[string]*pathIndex
+
+// maxTarget bounds the values that are looked up, in bytes: a kind and two names of at most 253 bytes.
+const maxTarget = 600
+
+// addRoutes adds rule i where requests for the routes of match find it.
+func (x *Index) addRoutes(i int, match *Match) error {
+	for _, route := range match.Routes {
+		h := x.hostsOf(route.Namespace)
+		if h.routes == nil {
+			h.routes = routeIndex{}
+		}
+		if h.routes[route.Target] == nil {
+			h.routes[route.Target] = newPathIndex()
+		}
+		if err := h.routes[route.Target].add(i, match.Paths); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findByRoute finds the rules for each route and rule that the descriptors of the request name.
+func (s *search) findByRoute(index routeIndex) {
+	if len(index) == 0 {
+		return
+	}
+	for _, d := range s.request.Descriptors {
+		for j := range d {
+			if d[j].Key != RouteEntry || len(d[j].Value) > maxTarget {
+				continue
+			}
+			s.cost += len(d[j].Value)
+			if p := index[d[j].Value]; p != nil {
+				s.findByPath(p)
+			}
+		}
+	}
+}
+
+// validateRoutes rejects conditions that the index does not find together with routes.
+func validateRoutes(c *Compiled) error {
+	m := &c.Match
+	switch {
+	case m.Routes == nil:
+		return nil
+	case len(m.Hosts) > 0 || len(m.Descriptors) > 0 || m.Kubernetes != nil || c.AllDomains:
+		return errors.New("a rule with routes must not have hosts, descriptors, kubernetes and allDomains")
+	case slices.ContainsFunc(m.Routes, func(r Route) bool { return r.Namespace == "" || !strings.Contains(r.Target, "/") }):
+		return errors.New("a route must have a namespace and a target")
+	default:
+		return nil
+	}
+}
