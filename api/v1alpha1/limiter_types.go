@@ -96,6 +96,9 @@ type LimiterSpec struct {
 	// +optional
 	// +kubebuilder:default=Info
 	LogLevel LogLevel `json:"logLevel,omitempty"`
+	// decisionLog selects the decisions that the pods write to their standard output. If omitted, no decisions are written.
+	// +optional
+	DecisionLog DecisionLog `json:"decisionLog,omitzero"`
 	// kubernetesThrottle registers the pods as an admission webhook that limits writes to the Kubernetes API. If omitted, no webhook is
 	// registered.
 	// +optional

@@ -122,7 +122,7 @@ func (f *adminFlags) serveAdmin(p *process, counts *counters, exempted exempt.Li
 	}
 	handler := admin.Authenticated(admin.NewHandler(admin.Options{
 		Explainer: &admin.Explainer{Engine: p.engine, ReadWrite: settings.Read}, Level: levelOf(p.log), Log: p.log,
-		Counters: &admin.Counters{Engine: p.engine, Scanner: counts.scanner, Log: p.log}, Totals: p.totals,
+		Counters: &admin.Counters{Engine: p.engine, Scanner: counts.scanner, Log: p.log}, Totals: p.totals, Decisions: p.decisions,
 	}))
 	if f.tokenFile != "" {
 		handler = admin.WithToken(f.tokenFile, handler)
@@ -132,6 +132,7 @@ func (f *adminFlags) serveAdmin(p *process, counts *counters, exempted exempt.Li
 	server.ConnContext = admin.PeerContext
 	p.log.Info("serving the admin endpoint", "admin", listener.Addr())
 	return func(ctx context.Context) error {
+		server.BaseContext = func(net.Listener) context.Context { return ctx } // ends the streams of denials
 		failed := make(chan error, 1)
 		go func() { failed <- server.Serve(listener) }()
 		select {

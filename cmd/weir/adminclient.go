@@ -44,6 +44,16 @@ func (f *adminClientFlags) validate() error {
 func (f *adminClientFlags) call(ctx context.Context, method, path string, in []byte, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
+	response, closeConnection, err := f.request(ctx, method, path, in) //nolint:bodyclose // closeConnection closes it
+	if err != nil {
+		return err
+	}
+	defer closeConnection()
+	return decodeResponse(response, out)
+}
+
+// request sends in, unless it is nil, and returns the response. The caller calls closeConnection when it has read the body.
+func (f *adminClientFlags) request(ctx context.Context, method, path string, in []byte) (response *http.Response, closeConnection func(), err error) {
 	host, transport := f.address, &http.Transport{}
 	if socket, isUnix := strings.CutPrefix(f.address, unixPrefix); isUnix {
 		host = "weir"
@@ -51,27 +61,28 @@ func (f *adminClientFlags) call(ctx context.Context, method, path string, in []b
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		}
 	} else if address, err := netip.ParseAddrPort(host); err != nil || !address.Addr().IsLoopback() { // the token is not encrypted
-		return usageError(fmt.Errorf("--admin %q is invalid: must be unix:PATH, or a loopback address and a port, for example 127.0.0.1:9091", host))
+		return nil, nil, usageError(fmt.Errorf("--admin %q is invalid: must be unix:PATH, or a loopback address and a port, for example 127.0.0.1:9091", host))
 	}
-	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, bytes.NewReader(in))
 	if err != nil {
-		return fmt.Errorf("create the request: %w", err)
+		return nil, nil, fmt.Errorf("create the request: %w", err)
 	}
 	if f.tokenFile != "" {
 		token, err := admin.ReadToken(f.tokenFile)
 		if err != nil {
-			return usageError(fmt.Errorf("--admin-token-file: %w", err))
+			return nil, nil, usageError(fmt.Errorf("--admin-token-file: %w", err))
 		}
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	refuse := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // would send the token elsewhere
-	response, err := (&http.Client{Transport: transport, CheckRedirect: refuse}).Do(request)
+	response, err = (&http.Client{Transport: transport, CheckRedirect: refuse}).Do(request)
 	if err != nil {
-		return fmt.Errorf("the admin endpoint %s does not answer: %w; start the limiter with --admin-listen", f.address, errors.Unwrap(err))
+		return nil, nil, fmt.Errorf("the admin endpoint %s does not answer: %w; start the limiter with --admin-listen", f.address, errors.Unwrap(err))
 	}
-	defer func() { _ = response.Body.Close() }()
-	return decodeResponse(response, out)
+	return response, func() {
+		_ = response.Body.Close()
+		transport.CloseIdleConnections()
+	}, nil
 }
 
 func decodeResponse(response *http.Response, out any) error {

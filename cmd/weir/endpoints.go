@@ -43,7 +43,8 @@ type socketFlags struct {
 	unitMultiplier   bool
 	envoyErrorAnswer bool
 
-	throttle throttleFlags
+	throttle    throttleFlags
+	decisionLog decisionLogFlags
 }
 
 func (f *socketFlags) add(flags *pflag.FlagSet) {
@@ -75,6 +76,7 @@ func (f *socketFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.envoyErrorAnswer, "envoy-error-response", false,
 		"respond with error_response to ext_authz calls that cannot be decided; an older Envoy treats it as a denial")
 	f.throttle.add(flags)
+	f.decisionLog.add(flags)
 }
 
 // listeners opens --listen, --grpc-listen (nil if empty), --ops-listen and --throttle-listen (nil if empty).

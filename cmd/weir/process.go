@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/decisionlog"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/redisclient"
@@ -43,6 +44,7 @@ type process struct {
 	heap          *heapFloor
 	totals        *admin.Totals
 	service       *rateLimitService // nil except in weir ratelimit
+	decisions     *decisionlog.Log
 }
 
 // newProcess returns a process with open listeners. It does not serve yet. limiterName is the name of the limiter, "" in weir serve.
@@ -67,13 +69,17 @@ func newProcess(
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(counts.metrics...)
-	options := append(slices.Clip(counts.options), engine.CountIdentifiers())
+	decisions, err := f.decisionLog.open(counts.hashKey, registry)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	options := append(slices.Clip(counts.options), engine.CountIdentifiers(), engine.ObserveDecisions(decisions))
 	p := &process{
 		log: log, keyPrefix: keys.prefix, counterPrefix: counterPrefix, hashKey: counts.hashKey, drain: f.drain, registry: registry, endpoints: endpoints,
 		check: endpoints.withProxyProtocol(sockets[0]), grpc: sockets[1], ops: sockets[2], throttle: sockets[3],
 		gate:   overload.NewGate(runtime.GOMAXPROCS(0), log),
 		engine: engine.New(counts.store, counts.source, engine.NewMetrics(registry), options...),
-		heap:   newHeapFloor(counts.memory),
+		heap:   newHeapFloor(counts.memory), decisions: decisions,
 	}
 	p.totals = admin.NewTotals(p.engine, registry)
 	return p, nil
@@ -113,7 +119,7 @@ func (p *process) run(ctx context.Context, source server.RuleSource, tasks ...fu
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	var group errgroup.Group
-	for _, task := range append(tasks, p.heap.run, asTask(p.totals.Run)) {
+	for _, task := range append(tasks, p.heap.run, asTask(p.totals.Run), asTask(p.decisions.Run)) {
 		group.Go(func() error {
 			defer stopSockets() // a limiter must not keep serving if its rules no longer change
 			return task(work)

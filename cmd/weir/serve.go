@@ -93,7 +93,11 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 	if err := files.Reload(); err != nil {
 		return err
 	}
-	printBanner(stdout, p, f, dir.active)
+	if f.sockets.decisionLog.isOn() { // only decisions are on stdout
+		log.Info("serving", "listen", p.check.Addr(), "ops", p.ops.Addr())
+	} else {
+		printBanner(stdout, p, f, dir.active)
+	}
 	return p.run(ctx, files, append(tasks, files.Run)...)
 }
 

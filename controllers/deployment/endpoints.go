@@ -113,7 +113,7 @@ func endpointArguments(spec v1alpha1.LimiterSpec) []string {
 		}
 	}
 	text("log-level", strings.ToLower(string(spec.LogLevel)))
-	return args
+	return append(args, decisionLogArguments(spec.DecisionLog)...)
 }
 
 func texts[T ~string](values []T) []string {

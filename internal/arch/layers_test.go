@@ -70,9 +70,14 @@ func layers() []layer {
 			external: []string{"github.com/prometheus/client_golang"},
 		},
 		{
+			pkg:      "limiter/decisionlog",
+			internal: []string{"limiter", "limiter/engine"},
+			external: []string{"github.com/prometheus/client_golang"},
+		},
+		{
 			pkg: "limiter/admin",
 			internal: []string{
-				"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server", "limiter/topk",
+				"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server", "limiter/topk", "limiter/decisionlog",
 			},
 			external: []string{"github.com/prometheus"},
 		},

@@ -11,6 +11,7 @@ import (
 	"net/http/pprof" // registers handlers in http.DefaultServeMux, which no server of a limiter uses
 	"strconv"
 
+	"github.com/weir-dev/weir/limiter/decisionlog"
 	"github.com/weir-dev/weir/limiter/reply"
 )
 
@@ -22,6 +23,7 @@ type Options struct {
 	Explainer *Explainer
 	Counters  *Counters
 	Totals    *Totals
+	Decisions *decisionlog.Log
 	// Level of the log, which callers can change.
 	Level *slog.LevelVar
 	Log   *slog.Logger
@@ -35,6 +37,7 @@ func NewHandler(o Options) http.Handler {
 	mux.HandleFunc("GET /admin/v1/rules", h.rules)
 	mux.HandleFunc("GET /admin/v1/counters", h.counters)
 	mux.HandleFunc("GET /admin/v1/top", h.top)
+	mux.HandleFunc("GET /admin/v1/denials", h.denials)
 	mux.HandleFunc("POST /admin/v1/counters/reset", h.reset)
 	mux.HandleFunc("GET /admin/v1/log-level", h.level)
 	mux.HandleFunc("PUT /admin/v1/log-level", h.setLevel)

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/decisionlog"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -44,12 +45,16 @@ func newCounting(t *testing.T) *counting {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := engine.New(store, engine.SourceMemory, engine.NewMetrics(registry), engine.CountIdentifiers())
+	decisions, err := decisionlog.New(decisionlog.Options{Identifiers: decisionlog.Counted}, registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engine.New(store, engine.SourceMemory, engine.NewMetrics(registry), engine.CountIdentifiers(), engine.ObserveDecisions(decisions))
 	e.Swap(x)
 	c := &counting{engine: e, totals: admin.NewTotals(e, registry), durations: server.NewMetrics(registry)}
 	c.Handler = admin.NewHandler(admin.Options{
 		Explainer: &admin.Explainer{Engine: e}, Counters: &admin.Counters{Engine: e, Scanner: store}, Totals: c.totals,
-		Level: new(slog.LevelVar),
+		Decisions: decisions, Level: new(slog.LevelVar),
 	})
 	return c
 }
@@ -58,7 +63,7 @@ func newCounting(t *testing.T) *counting {
 func (c *counting) check(t *testing.T, n int, identifier string) {
 	t.Helper()
 	for range n {
-		check := &engine.Check{Cost: 1, Request: rules.Request{Domain: "shop", Path: "/", Headers: map[string]string{"x-tenant-id": identifier}}}
+		check := &engine.Check{Endpoint: "check", Cost: 1, Request: rules.Request{Domain: "shop", Path: "/", Headers: map[string]string{"x-tenant-id": identifier}}}
 		if _, err := c.engine.Check(t.Context(), check); err != nil {
 			t.Fatal(err)
 		}

@@ -109,7 +109,7 @@ func (e *Engine) answers(active *active, checks []Check, of call, s *scratch, de
 			continue
 		}
 		answers[i] = active.answer(results)
-		e.count(active, &answers[i], of)
+		e.count(active, &checks[i], &answers[i], of)
 	}
 	return answers
 }

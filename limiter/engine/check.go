@@ -10,6 +10,8 @@ import (
 // Check is one request to decide.
 type Check struct {
 	Request rules.Request
+	// Endpoint that received the request, for an [Observer].
+	Endpoint string
 	// Cost is how many times the request counts, at least 0: a rule charges Cost times what one such request costs under the
 	// rule. A request of Cost 0 is decided and changes nothing.
 	Cost int64

@@ -29,6 +29,7 @@ type Engine struct {
 	// populations are nil unless identifiers are bounded.
 	populations *populations
 	top         *topIdentifiers // nil unless identifiers are counted
+	observer    Observer        // can be nil
 	active      atomic.Pointer[active]
 	scratches   *sync.Pool
 	// swapping is held while rules are swapped, so that the series of a policy that was added again are not dropped.
@@ -153,7 +154,7 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 		}
 	}
 	answer := active.answer(results)
-	e.count(active, &answer, call{answer.Allowed, c.Peek, began})
+	e.count(active, c, &answer, call{answer.Allowed, c.Peek, began})
 	return answer, nil
 }
 
@@ -233,10 +234,11 @@ type call struct {
 }
 
 // count counts an answer in the metrics.
-func (e *Engine) count(active *active, a *Answer, of call) {
+func (e *Engine) count(active *active, c *Check, a *Answer, of call) {
 	if !of.peek {
 		active.counters.decided(a, of.charged)
 		e.top.decided(a, of.charged, of.began)
+		e.observe(c, a, of.charged)
 	}
 	if e.Index() != active.index {
 		e.decidedUnderReplacedRules(a)

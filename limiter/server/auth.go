@@ -92,7 +92,7 @@ func (d *authEndpoint) read(r *http.Request, domain string) (engine.Check, *repl
 	}
 	request.Domain = domain
 	request.ClientIP = d.client(r)
-	return engine.Check{Request: request, Cost: 1, MaxDelay: d.maxDelay}, nil
+	return engine.Check{Request: request, Endpoint: "auth", Cost: 1, MaxDelay: d.maxDelay}, nil
 }
 
 // client returns the address of the client. The first time that a caller names a client and is not a trusted proxy, it logs a

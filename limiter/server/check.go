@@ -49,6 +49,7 @@ func (d *checkEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		bad.Write(w)
 		return
 	}
+	check.Endpoint = "check"
 	if !d.gate.Begin(announced) {
 		rejectOverloaded(w)
 		return

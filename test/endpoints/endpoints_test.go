@@ -107,6 +107,7 @@ func TestEndpoints_DecideAlike(t *testing.T) {
 			if sent < e.minRows {
 				t.Errorf("the endpoint can express %d rows, want at least %d", sent, e.minRows)
 			}
+			l.observer.expectName(t, e.name)
 		})
 	}
 	for i, r := range rows {

@@ -139,8 +139,9 @@ func (s *recorder) take() []charge {
 
 // testLimiter is an engine with its own counters.
 type testLimiter struct {
-	engine *engine.Engine
-	store  *recorder
+	engine   *engine.Engine
+	store    *recorder
+	observer *observer
 }
 
 func newLimiter(t *testing.T, set rules.Set) *testLimiter {
@@ -150,9 +151,10 @@ func newLimiter(t *testing.T, set rules.Set) *testLimiter {
 		t.Fatal(err)
 	}
 	store := &recorder{Store: memstore.New(noon)}
-	e := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
+	seen := &observer{}
+	e := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()), engine.ObserveDecisions(seen))
 	e.Swap(index)
-	return &testLimiter{e, store}
+	return &testLimiter{e, store, seen}
 }
 
 // check returns the row as a check for the engine.

@@ -127,7 +127,7 @@ func (h *handler) decide(ctx context.Context, in *admissionv1.AdmissionRequest) 
 	if h.settings.isExempt(in, request.Kubernetes) {
 		return allow(in, "exempt")
 	}
-	answer, err := h.engine.Check(ctx, &engine.Check{Request: request, Cost: 1, Peek: isDryRun(in), NoDelay: true})
+	answer, err := h.engine.Check(ctx, &engine.Check{Request: request, Endpoint: "throttle", Cost: 1, Peek: isDryRun(in), NoDelay: true})
 	if err != nil {
 		return h.settings.failureResponse(in, err)
 	}

@@ -28,6 +28,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ClusterRateLimitPolicySpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Cost"):
 		return &apiv1alpha1.CostApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("DecisionLog"):
+		return &apiv1alpha1.DecisionLogApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DescriptorMatch"):
 		return &apiv1alpha1.DescriptorMatchApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DisruptionBudget"):

@@ -116,7 +116,7 @@ func row(p *admin.Policy, wide bool) []string {
 	if c.ResetAfterMs > 0 {
 		reset = ms(c.ResetAfterMs).String()
 	}
-	cells := []string{name, outcome, printable(c.Identifier), c.Tier, cost, limit, number(c.Used), number(c.Remaining)}
+	cells := []string{name, outcome, Printable(c.Identifier), c.Tier, cost, limit, number(c.Used), number(c.Remaining)}
 	if wide {
 		cells = append(cells, c.From, string(c.Algorithm), reset, c.Key)
 	}
@@ -136,8 +136,8 @@ func number(n *int64) string {
 	return strconv.FormatInt(*n, 10)
 }
 
-// printable quotes a text that a client has chosen, if a terminal or the table could misread it.
-func printable(text string) string {
+// Printable quotes a text that a client has chosen, if a terminal or the table could misread it.
+func Printable(text string) string {
 	quoted := strconv.Quote(text)
 	if quoted == `"`+text+`"` {
 		return text

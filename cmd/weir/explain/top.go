@@ -48,7 +48,7 @@ func PrintTop(w io.Writer, top *admin.Top) error {
 func printEntries(w io.Writer, title, column string, list *topk.List) {
 	fmt.Fprintf(w, "%s\tPOLICY\t%s\tERROR\n", title, column)
 	for _, e := range list.Identifiers {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", printable(e.Identifier), e.Policy, e.Requests, e.Error)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", Printable(e.Identifier), e.Policy, e.Requests, e.Error)
 	}
 }
 

@@ -57,6 +57,7 @@ func (d *authEndpoint) Check(ctx context.Context, in *authv3.CheckRequest) (*aut
 		d.failures.Invalid()
 		return nil, err
 	}
+	check.Endpoint = "ext_authz"
 	answer, err := d.engine.Check(ctx, &check)
 	d.gate.Failed(err)
 	if err != nil {

@@ -75,8 +75,8 @@ func (q *batch) parse(in *rateLimitRequest) error {
 		q.entries[i] = d.entries
 		c := &q.checks[i]
 		*c = engine.Check{
-			Request: rules.Request{Domain: domain, Descriptors: q.entries[i : i+1 : i+1], NoHTTP: true},
-			NoDelay: true, Override: parseOverride(d),
+			Request:  rules.Request{Domain: domain, Descriptors: q.entries[i : i+1 : i+1], NoHTTP: true},
+			Endpoint: "rls", NoDelay: true, Override: parseOverride(d),
 		}
 		c.Request.ClientIP, c.Request.InvalidClientIP = clientAddress(d.entries)
 		q.intents[i] = parseHits(c, in.hits, d)

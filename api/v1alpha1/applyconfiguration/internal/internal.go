@@ -182,6 +182,19 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: value
       type:
         scalar: numeric
+- name: com.github.weir-dev.weir.api.v1alpha1.DecisionLog
+  map:
+    fields:
+    - name: denialsPerSecond
+      type:
+        scalar: numeric
+    - name: identifiers
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.LoggedIdentifiers
+      default: Counted
+    - name: sampleOneIn
+      type:
+        scalar: numeric
 - name: com.github.weir-dev.weir.api.v1alpha1.DescriptorKey
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.DescriptorMatch
@@ -636,6 +649,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: counterGroup
       type:
         scalar: string
+    - name: decisionLog
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.DecisionLog
     - name: endpoints
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Endpoints
@@ -744,6 +760,8 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.LogLevel
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.LoggedIdentifiers
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Match
   map:

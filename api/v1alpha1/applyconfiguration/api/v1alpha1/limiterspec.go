@@ -40,6 +40,8 @@ type LimiterSpecApplyConfiguration struct {
 	NetworkPolicy *LimiterNetworkPolicyApplyConfiguration `json:"networkPolicy,omitempty"`
 	// logLevel is the minimum level of the log messages of the pods: Debug, Info, Warn or Error. Defaults to Info.
 	LogLevel *apiv1alpha1.LogLevel `json:"logLevel,omitempty"`
+	// decisionLog selects the decisions that the pods write to their standard output. If omitted, no decisions are written.
+	DecisionLog *DecisionLogApplyConfiguration `json:"decisionLog,omitempty"`
 	// kubernetesThrottle registers the pods as an admission webhook that limits writes to the Kubernetes API. If omitted, no webhook is
 	// registered.
 	KubernetesThrottle *KubernetesThrottleApplyConfiguration `json:"kubernetesThrottle,omitempty"`
@@ -153,6 +155,14 @@ func (b *LimiterSpecApplyConfiguration) WithNetworkPolicy(value *LimiterNetworkP
 // If called multiple times, the LogLevel field is set to the value of the last call.
 func (b *LimiterSpecApplyConfiguration) WithLogLevel(value apiv1alpha1.LogLevel) *LimiterSpecApplyConfiguration {
 	b.LogLevel = &value
+	return b
+}
+
+// WithDecisionLog sets the DecisionLog field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DecisionLog field is set to the value of the last call.
+func (b *LimiterSpecApplyConfiguration) WithDecisionLog(value *DecisionLogApplyConfiguration) *LimiterSpecApplyConfiguration {
+	b.DecisionLog = value
 	return b
 }
 

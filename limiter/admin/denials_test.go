@@ -1,0 +1,77 @@
+package admin_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/weir-dev/weir/limiter/admin"
+)
+
+// follow calls the stream of denials, and returns a function that returns its next line.
+func follow(t *testing.T, h http.Handler, query string) (next func() admin.DenialLine, end func()) {
+	t.Helper()
+	server := httptest.NewServer(h)
+	ctx, cancel := context.WithCancel(t.Context())
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/admin/v1/denials"+query, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := server.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(response.Body)
+	return func() (line admin.DenialLine) {
+			t.Helper()
+			if response.StatusCode != http.StatusOK || !lines.Scan() {
+				t.Fatalf("%s, %v", response.Status, lines.Err())
+			}
+			if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+				t.Fatalf("%s: %v", lines.Text(), err)
+			}
+			return line
+		}, func() {
+			cancel()
+			_ = response.Body.Close()
+			server.Close()
+		}
+}
+
+func TestDenials_AreStreamed(t *testing.T) {
+	c := newCounting(t)
+	next, end := follow(t, c, "?policy=shop/tenant&identifier=acme&endpoint=check")
+	defer end()
+	if first := next(); first.Denial != nil {
+		t.Errorf("%+v, want an empty line at the beginning", first)
+	}
+	c.check(t, 3, "beta")
+	c.check(t, 3, "acme")
+	if line := next(); line.Denial == nil || line.Denial.Policy != "shop/tenant" || line.Denial.Identifier != "acme" || line.Dropped != 0 {
+		t.Errorf("%+v", line)
+	}
+	c.check(t, 3000, "acme") // more than are sent in two seconds
+	for {
+		if line := next(); line.Dropped > 0 {
+			break
+		}
+	}
+	if w := call(t, c, http.MethodGet, "/admin/v1/denials?policy=shop/none", ""); w.Code != http.StatusNotFound {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestDenials_LimitsCallers(t *testing.T) {
+	c := newCounting(t)
+	for range 16 {
+		next, end := follow(t, c, "")
+		defer end()
+		next()
+	}
+	if w := call(t, c, http.MethodGet, "/admin/v1/denials", ""); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}

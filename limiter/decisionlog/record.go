@@ -1,0 +1,116 @@
+package decisionlog
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+)
+
+// maxText is the length of the longest text from a request in a record, in bytes.
+const maxText = 256
+
+// message is the message of the log line of a record.
+const message = "decision"
+
+// Record describes the decision about one request. With Envoy's rate limit service it is one descriptor.
+type Record struct {
+	Time time.Time `json:"time"`
+	// Endpoint that received the request: check, auth, rls, ext_authz or throttle.
+	Endpoint string `json:"endpoint"`
+	// Result is allowed, denied, or uncharged: allowed, but not counted, because another descriptor of the call was denied.
+	Result string `json:"result"`
+	Domain string `json:"domain"`
+	// Method and Path of the request, without the query. They are empty for calls without an HTTP request.
+	Method string `json:"method,omitempty"`
+	Path   string `json:"path,omitempty"`
+	// Policy that decides: the strictest of the enforced policies, or of the Shadow policies if only these apply.
+	Policy string `json:"policy"`
+	Axis   string `json:"axis"`
+	// Identifier as it is counted under the policy: secrets are hashed.
+	Identifier string `json:"identifier,omitempty"`
+	Tier       string `json:"tier,omitempty"`
+	Limit      int64  `json:"limit"`
+	Remaining  int64  `json:"remaining"`
+	// RetryAfterMs is absent if the request is allowed, or if no retry can succeed.
+	RetryAfterMs int64 `json:"retryAfterMs,omitempty"`
+	// Source of the decision, as in POST /v1/check.
+	Source engine.Source `json:"source"`
+	// Denied lists the enforced policies that deny, ShadowDenied those in Shadow mode that would deny.
+	Denied       []string `json:"denied,omitempty"`
+	ShadowDenied []string `json:"shadowDenied,omitempty"`
+	// Revision of the rule set.
+	Revision string `json:"revision"`
+}
+
+// newRecord describes an answer with at least one result, without the identifier. It copies what comes from the request, which can
+// be a part of a large message.
+func newRecord(c *engine.Check, a *engine.Answer, charged bool, now time.Time) Record {
+	first := &a.Results[0]
+	r := Record{
+		Time: now, Endpoint: c.Endpoint, Result: "allowed", Domain: clip(c.Request.Domain), Method: clip(c.Request.Method), Path: clip(c.Request.Path),
+		Policy: first.Rule.Policy, Axis: first.Rule.Axis, Tier: first.Tier, Limit: first.Decision.Limit,
+		Remaining: first.Remaining, Source: a.Source, Revision: a.Revision,
+	}
+	switch {
+	case !a.Allowed:
+		r.Result = "denied"
+		if first.RetryAfter != limiter.Never {
+			r.RetryAfterMs = int64((first.RetryAfter + time.Millisecond - 1) / time.Millisecond)
+		}
+	case !charged:
+		r.Result = "uncharged"
+	}
+	for i := range a.Results {
+		switch result := &a.Results[i]; {
+		case result.Allowed:
+		case result.Rule.Shadow:
+			r.ShadowDenied = append(r.ShadowDenied, result.Rule.Policy)
+		default:
+			r.Denied = append(r.Denied, result.Rule.Policy)
+		}
+	}
+	return r
+}
+
+// clip returns a copy of text, which ends with "…" if it is too long.
+func clip(text string) string {
+	const more = "…"
+	if len(text) <= maxText {
+		return strings.Clone(text)
+	}
+	return strings.ToValidUTF8(text[:maxText-len(more)], "") + more
+}
+
+// log writes the record as a line with the fields of its JSON.
+func (r *Record) log(to slog.Handler) error {
+	line := slog.NewRecord(r.Time, slog.LevelInfo, message, 0)
+	line.AddAttrs(slog.String("endpoint", r.Endpoint), slog.String("result", r.Result), slog.String("domain", r.Domain))
+	addText(&line, "method", r.Method)
+	addText(&line, "path", r.Path)
+	line.AddAttrs(slog.String("policy", r.Policy), slog.String("axis", r.Axis))
+	addText(&line, "identifier", r.Identifier)
+	addText(&line, "tier", r.Tier)
+	line.AddAttrs(slog.Int64("limit", r.Limit), slog.Int64("remaining", r.Remaining))
+	if r.RetryAfterMs > 0 {
+		line.AddAttrs(slog.Int64("retryAfterMs", r.RetryAfterMs))
+	}
+	line.AddAttrs(slog.String("source", string(r.Source)))
+	if len(r.Denied) > 0 {
+		line.AddAttrs(slog.Any("denied", r.Denied))
+	}
+	if len(r.ShadowDenied) > 0 {
+		line.AddAttrs(slog.Any("shadowDenied", r.ShadowDenied))
+	}
+	line.AddAttrs(slog.String("revision", r.Revision))
+	return to.Handle(context.Background(), line)
+}
+
+func addText(line *slog.Record, key, text string) {
+	if text != "" {
+		line.AddAttrs(slog.String(key, text))
+	}
+}
