@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -53,7 +54,7 @@ func newSchema(root, folder, temporary string, mutants []*Mutant, build func(ove
 // line has a mutant.
 func forget(mutants []*Mutant, folder string, output []byte) bool {
 	found := false
-	for _, match := range regexp.MustCompile(`(?m)(?:schema-)?([\w.]+\.go):(\d+)(?::\d+)?: `).FindAllSubmatch(output, -1) {
+	for _, match := range regexp.MustCompile(`(?m)(?:schema-)?([\w.]+\.go):(\d+)(?::\d+)?: (?:missing return$)?`).FindAllSubmatch(output, -1) {
 		line, err := strconv.Atoi(string(match[2]))
 		if err != nil {
 			continue
@@ -70,8 +71,22 @@ func forget(mutants []*Mutant, folder string, output []byte) bool {
 				m.id, found = 0, true
 			}
 		}
+		if m := lastBreak(mutants, file, line); m != nil && smallest == 1<<30 && bytes.HasSuffix(match[0], []byte("missing return")) {
+			m.id, found = 0, true
+		}
 	}
 	return found
+}
+
+// lastBreak returns the last mutant before a line that leaves a loop in place of continuing it. A function that ends with a loop must not
+// leave it, and the compiler reports that at the end of the function.
+func lastBreak(mutants []*Mutant, file string, line int) (last *Mutant) {
+	for _, m := range mutants {
+		if m.id != 0 && m.File == file && m.Rule == "INVERT_LOOPCTRL" && m.lastLine < line && (last == nil || m.lastLine > last.lastLine) {
+			last = m
+		}
+	}
+	return last
 }
 
 // write writes the changed files and the overlay.

@@ -51,6 +51,16 @@ func Result(a, b int, on, off bool) string {
 
 func strings(int) string { return "" }
 
+func odd(n int) int {
+	for { // the function must not leave the loop
+		if n == 0 {
+			n = 1
+			continue
+		}
+		return n
+	}
+}
+
 func name(n int) string {
 	if n < 0 {
 		return "negative"
