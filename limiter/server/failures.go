@@ -16,8 +16,8 @@ func newFailuresVec() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_failed_requests_total",
 		Help: "Requests that got no decision, without those in weir_shed_total, by endpoint: check, auth, rls, ext_authz or throttle. The reason is " +
-			"invalid (HTTP 400 or 405, gRPC INVALID_ARGUMENT or PERMISSION_DENIED) or unavailable (HTTP 503, gRPC UNAVAILABLE, or a write that " +
-			"passes or fails by its failure policy).",
+			"invalid (HTTP 400 or 405, gRPC INVALID_ARGUMENT or PERMISSION_DENIED, INTERNAL for a message that cannot be decoded) or " +
+			"unavailable (HTTP 503, gRPC UNAVAILABLE, or a write that passes or fails by its failure policy).",
 	}, []string{"endpoint", "reason"})
 }
 

@@ -107,6 +107,7 @@ func (d *rateLimitEndpoint) handle(_ any, ctx context.Context, decode func(any) 
 	c := d.calls.Get().(*call) //nolint:forcetypeassert // all its values have this type
 	if err := decode(c); err != nil {
 		d.gate.Withdraw(announced)
+		d.failures.Invalid()
 		c.release()
 		return nil, err
 	}

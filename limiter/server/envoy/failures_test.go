@@ -313,6 +313,17 @@ func TestFailures_CountCallsWithoutADecision(t *testing.T) {
 	auth.want(t, "ext_authz", 1, 0)
 }
 
+func TestFailures_CountMessagesThatCannotBeDecoded(t *testing.T) {
+	var rls, auth tally
+	w := serve(t, Options{Engine: newEngine(t, noon()), RateLimitFailures: &rls, ExtAuthzFailures: &auth})
+	for _, method := range []string{ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, authv3.Authorization_Check_FullMethodName} {
+		err := w.conn.Invoke(t.Context(), method, raw("\xff\xff\xff"), &emptypb.Empty{}, grpc.ForceCodec(rawCodec{}))
+		wantError(t, err, codes.Internal, "unmarshal")
+	}
+	rls.want(t, "rls", 1, 0)
+	auth.want(t, "ext_authz", 1, 0)
+}
+
 func TestFailures_CountCallsWithoutRules(t *testing.T) {
 	for _, inBody := range []bool{false, true} {
 		var rls, auth tally

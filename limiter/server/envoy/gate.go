@@ -21,7 +21,7 @@ type announcement struct{}
 
 // register registers a service whose calls pass the gate. The calls are rejected before they are read: then a rejected call costs a
 // fraction of one that is answered. They begin when their message has been read: until then a slow caller costs only memory.
-func (g gates) register(s *grpc.Server, service *grpc.ServiceDesc, implementation any, gate *overload.Endpoint) {
+func (g gates) register(s *grpc.Server, service *grpc.ServiceDesc, implementation any, gate *overload.Endpoint, failures Failures) {
 	gated := *service
 	gated.Methods = nil
 	for _, method := range service.Methods {
@@ -38,6 +38,7 @@ func (g gates) register(s *grpc.Server, service *grpc.ServiceDesc, implementatio
 			return handle(srv, ctx, func(message any) error {
 				if err := read(message); err != nil {
 					gate.Withdraw(announced)
+					failures.Invalid()
 					return err
 				}
 				if began = gate.Begin(announced); !began {

@@ -137,7 +137,8 @@ func NewServer(o Options) *Server {
 	service := rateLimit.service()
 	gated.add(service, service.Methods[0], o.RateLimitGate)
 	s.grpc.RegisterService(service, rateLimit)
-	gated.register(s.grpc, &authv3.Authorization_ServiceDesc, newAuthEndpoint(&o), o.ExtAuthzGate)
+	auth := newAuthEndpoint(&o)
+	gated.register(s.grpc, &authv3.Authorization_ServiceDesc, auth, o.ExtAuthzGate, auth.failures)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 	return s
