@@ -31,6 +31,13 @@ func TestPolicyStatus_MatchesTheStatesInTestGitops(t *testing.T) {
 		"a": "lets only ClusterRateLimitPolicies limit writes: spec.kubernetesThrottle.namespacedPolicies is None",
 	}}
 	bad := []compile.Problem{{Field: "spec.match.http.paths[0].value", Message: "missing closing ): `/v1/(`"}}
+	policies := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{attachedPolicy("new", 2), attachedPolicy("old", 1)}, Gateways: &compile.Gateways{}}
+	missing := policies.Compile(compile.DefaultIdentity()).Problems[:1]
+	policies.Gateways.Routes = []compile.Route{{Kind: v1alpha1.TargetHTTPRoute, Namespace: "shop", Name: "checkout"}}
+	conflicted := policies.Compile(compile.DefaultIdentity()).Problems
+	elsewhere := attachedPolicy("new", 1)
+	elsewhere.Spec.TargetRefs = []v1alpha1.TargetReference{{Group: v1alpha1.GatewayGroup, Kind: v1alpha1.TargetGateway, Namespace: new("infra"), Name: "public"}}
+	forbidden := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{elsewhere}, Gateways: policies.Gateways}.Compile(compile.DefaultIdentity()).Problems
 	for name, c := range map[string]struct {
 		g int64
 		o outcome
@@ -43,6 +50,9 @@ func TestPolicyStatus_MatchesTheStatesInTestGitops(t *testing.T) {
 		"policy-ready":                    {1, outcome{rule: rule, enforced: true}},
 		"policy-edited-ready":             {2, outcome{rule: rule, enforced: true}},
 		"policy-invalid":                  {1, outcome{problems: bad}},
+		"policy-target-not-found":         {1, outcome{problems: missing}},
+		"policy-ref-not-permitted":        {1, outcome{problems: forbidden}},
+		"policy-conflicted":               {1, outcome{problems: conflicted}},
 		"policy-local-mode":               {1, outcome{rule: rule, enforced: true, degradation: policyDegradation(local)}},
 		"policy-local-mode-pending":       {1, outcome{rule: rule, acknowledged: 1, replicas: 2, degradation: policyDegradation(local)}},
 		"policy-store-unreachable":        {1, outcome{rule: rule, enforced: true, unavailable: gone, degradation: policyDegradation(outage)}},
@@ -73,6 +83,16 @@ func TestPolicyStatus_MatchesTheStatesInTestGitops(t *testing.T) {
 		if diff := cmp.Diff(p.Status, got, cmpopts.IgnoreFields(v1alpha1.RateLimitPolicyStatus{}, "Effective"), cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")); diff != "" {
 			t.Errorf("%s (-file +written)\n%s", name, diff)
 		}
+	}
+}
+
+// attachedPolicy returns a policy for the HTTPRoute shop/checkout.
+func attachedPolicy(name string, minute int) v1alpha1.RateLimitPolicy {
+	return v1alpha1.RateLimitPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: metav1.NewTime(time.Date(2026, 11, 21, 10, minute, 0, 0, time.UTC))},
+		Spec: v1alpha1.RateLimitPolicySpec{
+			Axis: v1alpha1.AxisTenant, Limit: 100, Window: "1m", TargetRefs: []v1alpha1.TargetReference{routeRef("checkout")},
+		},
 	}
 }
 
