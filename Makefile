@@ -34,6 +34,10 @@ test-gateways: ## Test the gateways whose programs come from Python wheels: Envo
 	go test -tags gateways -count=1 -run Traefik ./test/proxies
 	go test -tags gateways -count=1 ./test/gateways
 
+.PHONY: test-envoy-gateway
+test-envoy-gateway: ## Test weir ratelimit in a real Envoy Gateway (needs root; builds it once, about ten minutes)
+	@hack/envoygateway/test.sh
+
 .PHONY: build
 build: ## Build bin/weir
 	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/weir ./cmd/weir
