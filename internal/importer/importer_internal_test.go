@@ -123,6 +123,7 @@ func TestNode_ReportsValuesOfTheWrongKind(t *testing.T) {
 		{"4294967296", small, `0; f:1: error: x must be a whole number from 0 to 4294967295, but is "4294967296"`},
 		{"[1, 2, ~]", items, "3"},
 		{"7", items, "0; f:1: error: expected a list of x, but found a single value"},
+		{"a: 1\na: 3\nb: 2", fields, "[a@1=1 b@3=2]; f:2: error: duplicate field a of x: it is already set in line 1; remove one of them"},
 		{"a: 1\nb: 2\na: 3", fields, "[a@1=1 b@2=2]; f:3: error: duplicate field a of x: it is already set in line 1; remove one of them"},
 		{"[]", fields, "[]; f:1: error: x must be a mapping of fields, but is a list"},
 		{"<<: [{a: 1, b: 2}, {b: 3, c: 4}]\na: 5", fields, "[a@2=5 b@1=2 c@1=4]"},
