@@ -18,6 +18,7 @@ export ENVOY_GATEWAY_BIN ENVOY_BIN WEIR_BIN=$work/ratelimit
 printf '127.0.0.1 localhost envoy-gateway envoy-ratelimit.envoy-gateway-system.svc.cluster.local\n' >"$work/hosts"
 # Envoy reads the certificate authority of the rate limit service from /certs, as in a pod.
 mkdir -p /certs
+# shellcheck disable=SC2016 # the inner shell expands the arguments
 unshare --net --mount bash -euc '
   ip link set lo up
   mount --bind "$1/hosts" /etc/hosts

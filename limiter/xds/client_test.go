@@ -240,13 +240,16 @@ func TestClient_ConnectsAgain(t *testing.T) {
 	h := start(t)
 	receive(t, h.requests)
 	h.send("7", "a")
-	close(h.hangup)
+	h.hangup <- struct{}{}
 	// The first request of a new stream names no version: another process may use the same one for other resources.
 	if again := receive(t, h.requests); again.GetVersionInfo() != "" || again.GetNode().GetId() != "envoy-ratelimit" {
 		t.Errorf("%v", again)
 	}
 	if testutil.ToFloat64(h.metrics.connected) != 0 || !strings.Contains(h.log.String(), "lost the connection to the xDS server; the configuration that was accepted last stays active") {
 		t.Errorf("log:\n%s", h.log)
+	}
+	if nack := h.send("1", "bad"); nack.GetVersionInfo() != "" { // a version of the previous stream
+		t.Errorf("rejected with version %q", nack.GetVersionInfo())
 	}
 }
 
