@@ -114,19 +114,29 @@ func removeStale(ctx context.Context, path string) error {
 	return os.Remove(path)
 }
 
-// serveAdmin returns a task that serves the admin endpoint of p on listener.
-func (f *adminFlags) serveAdmin(p *process, counts *counters, exempted exempt.Lists, listener net.Listener) (func(context.Context) error, error) {
+// handler returns the handler of the admin endpoint of p.
+func (f *adminFlags) handler(p *process, counts *counters, exempted exempt.Lists) (http.Handler, error) {
+	handler, err := adminHandler(p, counts, exempted)
+	if err == nil && f.tokenFile != "" {
+		handler = admin.WithToken(f.tokenFile, handler)
+	}
+	return handler, err
+}
+
+// adminHandler returns the handler of the admin endpoint of p for authenticated callers.
+func adminHandler(p *process, counts *counters, exempted exempt.Lists) (http.Handler, error) {
 	settings, err := throttle.NewSettings(throttle.Options{Exempt: exempted})
 	if err != nil {
 		return nil, err
 	}
-	handler := admin.Authenticated(admin.NewHandler(admin.Options{
+	return admin.Authenticated(admin.NewHandler(admin.Options{
 		Explainer: &admin.Explainer{Engine: p.engine, ReadWrite: settings.Read}, Level: levelOf(p.log), Log: p.log,
 		Counters: &admin.Counters{Engine: p.engine, Scanner: counts.scanner, Log: p.log}, Totals: p.totals, Decisions: p.decisions,
-	}))
-	if f.tokenFile != "" {
-		handler = admin.WithToken(f.tokenFile, handler)
-	}
+	})), nil
+}
+
+// serveAdmin returns a task that serves the admin endpoint of p on listener.
+func serveAdmin(p *process, handler http.Handler, listener net.Listener) func(context.Context) error {
 	server := socket.NewHTTP(handler, func() bool { return false }, p.log)
 	server.Protocols.SetHTTP1(true)
 	server.ConnContext = admin.PeerContext
@@ -137,7 +147,7 @@ func (f *adminFlags) serveAdmin(p *process, counts *counters, exempted exempt.Li
 		go func() { failed <- server.Serve(listener) }()
 		select {
 		case err := <-failed:
-			return fmt.Errorf("serve on %s: %w", f.listen, err)
+			return fmt.Errorf("serve the admin endpoint on %s: %w", listener.Addr(), err)
 		case <-ctx.Done():
 		}
 		err := socket.StopHTTP(server)
@@ -145,5 +155,5 @@ func (f *adminFlags) serveAdmin(p *process, counts *counters, exempted exempt.Li
 			err = errors.Join(err, served)
 		}
 		return err
-	}, nil
+	}
 }

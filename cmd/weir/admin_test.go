@@ -58,7 +58,7 @@ func TestAdmin_UnixSocketAnswersItsOwner(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 	status, stdout, stderr = runWithInput(t, "", "rules", "--admin", "unix:"+path)
-	if status != 0 || !strings.Contains(stdout, "shop/tenant  shop     Tenant  header x-tenant-id  2 per 3600s  SlidingWindowLog  0      Enforce") {
+	if status != 0 || !strings.Contains(stdout, "shop/tenant  shop     Tenant  header x-tenant-id  2 per 1h  SlidingWindowLog  0      Enforce") {
 		t.Errorf("status %d: %s%s", status, stdout, stderr)
 	}
 	var level admin.Level
@@ -141,13 +141,14 @@ func TestAdmin_KeepsFilesAndSocketsOfOthers(t *testing.T) {
 }
 
 func TestAdminClient_StatesWhatToDo(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for args, want := range map[string]string{
-		"rules":                                        "--admin is required",
+		"rules":                                        "there is no kubeconfig",
 		"rules --admin unix:/nowhere":                  "does not answer: dial unix /nowhere: connect: no such file or directory; start the limiter with --admin-listen",
 		"rules --admin 127.0.0.1:1 -o xml":             `--output "xml" is invalid`,
 		"rules --admin a:b":                            `--admin "a:b" is invalid`,
-		"explain --domain shop":                        "set either --policies",
-		"explain --policies a --admin b --domain shop": "set either --policies",
+		"explain --domain shop":                        "there is no kubeconfig",
+		"explain --policies a --admin b --domain shop": "--policies and --admin exclude each other",
 	} {
 		if _, _, stderr := runWithInput(t, "", strings.Fields(args)...); !strings.Contains(stderr, want) {
 			t.Errorf("%s: %s, want %q", args, stderr, want)

@@ -22,15 +22,23 @@ import (
 // adminTimeout bounds a call of the admin endpoint.
 const adminTimeout = 30 * time.Second
 
-// adminClientFlags select the admin endpoint that a command calls.
+// adminClientFlags select the limiters that a command asks: one process by its admin endpoint, or the replicas of a Limiter in a cluster.
 type adminClientFlags struct {
 	address   string
 	tokenFile string
+	cluster   clusterFlags
 }
 
 func (f *adminClientFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.address, "admin", "", "admin endpoint of a limiter, as in its --admin-listen: unix:PATH, or a loopback address and a port")
-	flags.StringVar(&f.tokenFile, "admin-token-file", "", "file with the token of the admin endpoint; required on a loopback address")
+	f.addAdmin(flags, "; empty calls the replicas of --limiter in the cluster")
+	f.cluster.add(flags)
+}
+
+// addAdmin adds the flags for a limiter without Kubernetes.
+func (f *adminClientFlags) addAdmin(flags *pflag.FlagSet, otherwise string) {
+	flags.StringVar(&f.address, "admin", "",
+		"admin endpoint of a limiter without Kubernetes, as in its --admin-listen: unix:PATH, or a loopback address and a port"+otherwise)
+	flags.StringVar(&f.tokenFile, "admin-token-file", "", "file with the token of --admin; required on a loopback address")
 }
 
 func (f *adminClientFlags) validate() error {
@@ -38,6 +46,24 @@ func (f *adminClientFlags) validate() error {
 		return usageError(errors.New("--admin is required: set it to the admin endpoint of the limiter"))
 	}
 	return nil
+}
+
+// replicaAnswer is the answer of one replica. The name is empty with --admin.
+type replicaAnswer[T any] struct {
+	replica string
+	value   T
+}
+
+// ask sends in, unless it is nil, to the limiters that f selects, and returns at least one answer. It reports replicas without an answer to notes.
+func ask[T any](ctx context.Context, f *adminClientFlags, method, path string, in []byte, notes io.Writer) ([]replicaAnswer[T], error) {
+	if f.address == "" {
+		return askCluster[T](ctx, &f.cluster, method, path, in, notes)
+	}
+	var out T
+	if err := f.call(ctx, method, path, in, &out); err != nil {
+		return nil, err
+	}
+	return []replicaAnswer[T]{{value: out}}, nil
 }
 
 // call sends in, unless it is nil, and decodes the response into out.
@@ -74,8 +100,7 @@ func (f *adminClientFlags) request(ctx context.Context, method, path string, in 
 		}
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	refuse := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // would send the token elsewhere
-	response, err = (&http.Client{Transport: transport, CheckRedirect: refuse}).Do(request)
+	response, err = (&http.Client{Transport: transport, CheckRedirect: refuseRedirects}).Do(request)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the admin endpoint %s does not answer: %w; start the limiter with --admin-listen", f.address, errors.Unwrap(err))
 	}
@@ -85,12 +110,20 @@ func (f *adminClientFlags) request(ctx context.Context, method, path string, in 
 	}, nil
 }
 
+// refuseRedirects returns a redirection as the response: following it would send the credentials elsewhere.
+func refuseRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
 func decodeResponse(response *http.Response, out any) error {
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		return fmt.Errorf("read the response of the admin endpoint: %w", err)
 	}
-	if response.StatusCode == http.StatusOK {
+	return decodeAnswer(response.StatusCode, body, out)
+}
+
+// decodeAnswer decodes an answer into out, or a problem into an error.
+func decodeAnswer(status int, body []byte, out any) error {
+	if status == http.StatusOK {
 		if err := json.Unmarshal(body, out); err != nil {
 			return fmt.Errorf("read the response of the admin endpoint: %w", err)
 		}
@@ -98,10 +131,10 @@ func decodeResponse(response *http.Response, out any) error {
 	}
 	var problem reply.Problem
 	if json.Unmarshal(body, &problem) != nil || problem.Detail == "" {
-		return fmt.Errorf("the admin endpoint answers %s", response.Status)
+		return fmt.Errorf("the admin endpoint answers %d %s", status, http.StatusText(status))
 	}
-	err = errors.New(problem.Detail)
-	if response.StatusCode == http.StatusBadRequest {
+	err := errors.New(problem.Detail)
+	if status == http.StatusBadRequest {
 		return usageError(err)
 	}
 	return err

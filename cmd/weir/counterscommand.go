@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,13 +44,14 @@ func countersGetCommand() *cobra.Command {
 	var endpoint adminClientFlags
 	var output, policy string
 	cmd := &cobra.Command{
-		Use:   "get IDENTIFIER --admin ADDRESS",
+		Use:   "get IDENTIFIER",
 		Short: "Print the counters of an identifier",
 		Long: `Print the counters of an identifier, under one policy or all policies, that have used units. An API key is hashed by the
 limiter, and printed as its hash, which can be given as hash:HASH. Without --policy, if a policy counts API keys, the
 identifier can be one, and policies that would count it as it is are left out. While Redis is unavailable, policies that count
 each endpoint separately are left out, too.`,
-		Example: "  weir counters get acme --admin unix:/run/weir/admin.sock\n" +
+		Example: "  kubectl weir counters get acme\n" +
+			"  weir counters get acme --admin unix:/run/weir/admin.sock\n" +
 			"  weir counters get 203.0.113.7 --policy shop/public-ip --admin unix:/run/weir/admin.sock",
 		Args: oneIdentifier,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -67,12 +70,13 @@ func countersListCommand() *cobra.Command {
 	var q admin.CounterQuery
 	var output string
 	cmd := &cobra.Command{
-		Use:   "list --policy POLICY --admin ADDRESS",
+		Use:   "list --policy POLICY",
 		Short: "Print the counters of a policy",
 		Long: `Print a page of the counters of a policy, in no particular order. In Redis, the keys are found with SCAN, which checks all
 keys of the server: a page can be empty before the last one.`,
-		Example: "  weir counters list --policy shop/tenant-free --over --admin unix:/run/weir/admin.sock",
-		Args:    noArguments,
+		Example: "  kubectl weir counters list --policy shop/tenant-free --over\n" +
+			"  weir counters list --policy shop/tenant-free --over --admin unix:/run/weir/admin.sock",
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if q.Policy == "" {
 				return usageError(errors.New("--policy is required"))
@@ -98,18 +102,21 @@ func listCounters(ctx context.Context, endpoint *adminClientFlags, query url.Val
 	if err := validateOutput(output); err != nil {
 		return err
 	}
-	if err := endpoint.validate(); err != nil {
+	answers, err := ask[admin.CounterList](ctx, endpoint, http.MethodGet, "/admin/v1/counters?"+query.Encode(), nil, s.err)
+	if err != nil {
 		return err
 	}
-	var list admin.CounterList
-	if err := endpoint.call(ctx, http.MethodGet, "/admin/v1/counters?"+query.Encode(), nil, &list); err != nil {
-		return err
+	list := answers[0].value
+	if query.Get("identifier") != "" {
+		list.Counters = mergeCounters(answers, func(l admin.CounterList) []admin.Counter { return l.Counters })
+	} else if len(answers) > 1 && slices.ContainsFunc(list.Counters, func(c admin.Counter) bool { return c.Local }) {
+		fmt.Fprintf(s.err, "Redis is unavailable: the counters are those of replica %s only; counters get adds those of all replicas\n", answers[0].replica)
 	}
 	if printed, err := explain.PrintObject(s.out, output, &list); printed || err != nil {
 		return err
 	}
 	printSkipped(s, list.Skipped)
-	printUnsearched(s, endpoint.address, list.Unsearched)
+	printUnsearched(s, cmp.Or(answers[0].replica, endpoint.address), list.Unsearched)
 	if list.Continue != "" {
 		defer fmt.Fprintf(s.err, "more counters: --continue %s\n", list.Continue)
 	}
@@ -137,7 +144,7 @@ func countersResetCommand() *cobra.Command {
 	var output string
 	var others []string
 	cmd := &cobra.Command{
-		Use:   "reset IDENTIFIER (--policy POLICY | --all-policies) --reason REASON --admin ADDRESS",
+		Use:   "reset IDENTIFIER (--policy POLICY | --all-policies) --reason REASON",
 		Short: "Give an identifier its budget back",
 		Long: `Reset the counters of an identifier: all units are available again. Print the counters as they were before.
 
@@ -147,9 +154,11 @@ counters in Redis when it is available again, before it reports what it has admi
 count each endpoint separately cannot be found then: with --all-policies, the command names these policies, resets the others,
 and exits with 1.
 
-Each process logs the reset with the name of the caller and the reason. Without --dry-run, the command does not ask.`,
-		Example: "  weir counters reset acme --policy shop/tenant-free --reason 'INC-1234: import ran twice' --admin unix:/run/weir/admin.sock",
-		Args:    oneIdentifier,
+Each process logs the reset with the name of the caller and the reason. Without --dry-run, the command does not ask. In a cluster, all replicas are
+reset, and an event on the policy records the user and the reason.`,
+		Example: "  kubectl weir counters reset acme --policy shop/tenant-free --reason 'INC-1234: import ran twice'\n" +
+			"  weir counters reset acme --policy shop/tenant-free --reason 'INC-1234: import ran twice' --admin unix:/run/weir/admin.sock",
+		Args: oneIdentifier,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request.Identifier = args[0]
 			return resetCounters(cmd.Context(), &endpoint, others, &request, output, streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()})
@@ -172,22 +181,27 @@ func resetCounters(
 	if err := validateOutput(output); err != nil {
 		return err
 	}
-	if err := endpoint.validate(); err != nil {
-		return err
+	if len(others) > 0 && endpoint.address == "" {
+		return usageError(errors.New("--also requires --admin: in a cluster, all replicas are reset"))
 	}
-	if len(others) > 0 {
+	if len(others) > 0 || endpoint.address == "" {
 		request.ID = rand.Text() // the same for all
 	}
 	body, err := json.Marshal(request)
 	if err != nil {
 		return err
 	}
-	var result admin.ResetResult
-	if err := endpoint.call(ctx, http.MethodPost, "/admin/v1/counters/reset", body, &result); err != nil {
+	answers, err := ask[admin.ResetResult](ctx, endpoint, http.MethodPost, "/admin/v1/counters/reset", body, s.err)
+	if err != nil {
 		return err
 	}
-	printUnsearched(s, endpoint.address, result.Unsearched)
-	isPartial := result.Unsearched != nil
+	isPartial := false
+	for i := range answers {
+		printUnsearched(s, cmp.Or(answers[i].replica, endpoint.address), answers[i].value.Unsearched)
+		isPartial = isPartial || answers[i].value.Unsearched != nil
+	}
+	result := answers[0].value
+	result.Counters = mergeCounters(answers, func(r admin.ResetResult) []admin.Counter { return r.Counters })
 	for _, other := range others {
 		also, own := adminClientFlags{address: other, tokenFile: endpoint.tokenFile}, admin.ResetResult{}
 		if err := also.call(ctx, http.MethodPost, "/admin/v1/counters/reset", body, &own); err != nil {

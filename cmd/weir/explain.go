@@ -42,7 +42,7 @@ type explainFlags struct {
 func explainCommand() *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
-		Use:   "explain (--policies DIR | --admin ADDRESS) [REQUEST]",
+		Use:   "explain [REQUEST]",
 		Short: "Explain which policies match a request, and why others do not",
 		Long: `Explain the decision about a request: every policy for its domain, whether it matches and if not on which field, the
 identifier and where it comes from, the tier, the cost, the counter, and which policy decides. Nothing is counted.
@@ -52,14 +52,16 @@ input, with one of: the JSON body of POST /v1/check, a curl command, a HAR file 
 log in the combined format or in Envoy's default format. Only the JSON contains the domain: set --domain otherwise.
 With --filename the request is a write to the Kubernetes API.
 
-With --admin, the policies and the counters are those of a running limiter. With --policies, the policies are the *.yaml and
-*.yml files in a directory or a file, and no server is needed: the counters are empty, as on a new limiter. Labels and
-tenants of namespaces are unknown. An invalid policy is reported on standard error and left out.
+The policies and the counters are those of a Limiter in the cluster, or with --admin those of a running limiter without
+Kubernetes. With --policies, the policies are the *.yaml and *.yml files in a directory or a file, and no server is needed:
+the counters are empty, as on a new limiter. Labels and tenants of namespaces are unknown. An invalid policy is reported on
+standard error and left out.
 
 Exit status: 0 if the request would be allowed, 1 if it cannot be explained, 2 if the command line is invalid, 3 if the
 request would be denied.`,
 		Example: `  weir explain --policies policies/ --domain shop --path /v1/search --header 'x-tenant-id: acme'
   weir explain --policies policies/ request.json -o wide
+  kubectl weir explain --domain shop --path /v1/search --header 'x-tenant-id: acme'
   weir explain --admin unix:/run/weir/admin.sock request.json
   pbpaste | weir explain --policies policies/ --domain shop -
   weir explain --policies policies/ --filename job.yaml --as system:serviceaccount:shop:ci`,
@@ -96,8 +98,8 @@ func runExplain(ctx context.Context, f *explainFlags, args []string, s streams) 
 	if err := validateOutput(f.output); err != nil {
 		return err
 	}
-	if (f.policies == "") == (f.admin.address == "") {
-		return usageError(errors.New("set either --policies, to the directory with the policies, or --admin, to the admin endpoint of a limiter"))
+	if f.policies != "" && f.admin.address != "" {
+		return usageError(errors.New("--policies and --admin exclude each other: explain with the policies in files, or with those of a limiter"))
 	}
 	body, err := f.body(args, s)
 	if err != nil {
@@ -118,9 +120,8 @@ func runExplain(ctx context.Context, f *explainFlags, args []string, s streams) 
 
 // explain explains the request in body.
 func (f *explainFlags) explain(ctx context.Context, body []byte, s streams) (x admin.Explanation, err error) {
-	if f.admin.address != "" {
-		err = f.admin.call(ctx, http.MethodPost, fmt.Sprintf("/admin/v1/explain?all=%t", f.all), body, &x)
-		return x, err
+	if f.policies == "" {
+		return f.online(ctx, body, s)
 	}
 	explainer, err := f.offline(s)
 	if err != nil {
@@ -131,6 +132,21 @@ func (f *explainFlags) explain(ctx context.Context, body []byte, s streams) (x a
 		return x, usageError(errors.New(bad.Detail))
 	}
 	return x, nil
+}
+
+// online asks running limiters. It returns the explanation of the first replica, and reports others that would answer differently.
+func (f *explainFlags) online(ctx context.Context, body []byte, s streams) (admin.Explanation, error) {
+	all, err := ask[admin.Explanation](ctx, &f.admin, http.MethodPost, fmt.Sprintf("/admin/v1/explain?all=%t", f.all), body, s.err)
+	if err != nil {
+		return admin.Explanation{}, err
+	}
+	for _, other := range all[1:] {
+		if is, want := &other.value, &all[0].value; is.Answer.Allowed != want.Answer.Allowed || is.Revision != want.Revision {
+			fmt.Fprintf(s.err, "replica %s would answer differently: allowed %t, policy %s, revision %s\n",
+				other.replica, is.Answer.Allowed, is.Answer.Policy, is.Revision)
+		}
+	}
+	return all[0].value, nil
 }
 
 // body returns the request as the body of POST /v1/check, or as an AdmissionReview.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/limiter/controlplane"
+	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/source"
 )
@@ -28,6 +29,7 @@ type limiterFlags struct {
 	replica  string
 	snapshot string
 	sockets  socketFlags
+	admin    limiterAdminFlags
 }
 
 func limiterCommand() *cobra.Command {
@@ -56,6 +58,7 @@ func limiterCommand() *cobra.Command {
 		"file with the rules to start with while Redis has no rules, for example from the ConfigMap that the operator writes;\n"+
 			"the file is optional; empty disables it")
 	f.sockets.add(flags)
+	f.admin.add(flags)
 	return cmd
 }
 
@@ -89,6 +92,10 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	tasks, err := f.admin.tasks(ctx, p, counters, exempt.With(name.Namespace, f.sockets.throttle.additional))
+	if err != nil {
+		return usageError(err)
+	}
 	defer counters.guard(ctx)()
 	exchange := controlplane.NewExchange(slow, f.counters.prefix, f.limiter)
 	replica := replicaName(f.replica)
@@ -108,8 +115,8 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	registration.rejected = published.Rejected
 	log.Info("starting limiter", "limiter", f.limiter, "replica", replica, "redis", redisPlace(f.redis),
 		"listen", p.check.Addr(), "ops", p.ops.Addr())
-	return p.run(ctx, published,
-		asTask(published.Run), asTask(heartbeat.Run), newInspector(slow, p.registry, log).run, p.followNotices(slow), asTask(counters.leases.Run))
+	return p.run(ctx, published, append(tasks,
+		asTask(published.Run), asTask(heartbeat.Run), newInspector(slow, p.registry, log).run, p.followNotices(slow), asTask(counters.leases.Run))...)
 }
 
 // replicaName returns the given name, or a unique one: containers can have equal host names and process IDs.

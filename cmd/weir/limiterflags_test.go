@@ -20,15 +20,17 @@ import (
 
 // flagsWithoutField are the flags of `weir limiter` that no field of a Limiter sets, with the reason.
 var flagsWithoutField = map[string]string{
-	"listen":      "the operator chooses the ports of the pods",
-	"grpc-listen": "the operator chooses the ports of the pods",
-	"ops-listen":  "the operator chooses the ports of the pods",
-	"replicas":    "pods read it from a ConfigMap, so that scaling replaces no pods",
-	"replica":     "the name of the pod is the host name, which is the default",
-	"hash-key":    "the operator creates and mounts the key",
-	"prefix":      "the operator and all of its limiters use the same keys in Redis",
-	"snapshot":    "the operator writes and mounts the snapshot",
-	"log-format":  "logs of pods are read by programs",
+	"listen":             "the operator chooses the ports of the pods",
+	"grpc-listen":        "the operator chooses the ports of the pods",
+	"ops-listen":         "the operator chooses the ports of the pods",
+	"admin-listen":       "the operator chooses the ports of the pods",
+	"admin-operator-key": "the operator derives the key",
+	"replicas":           "pods read it from a ConfigMap, so that scaling replaces no pods",
+	"replica":            "the name of the pod is the host name, which is the default",
+	"hash-key":           "the operator creates and mounts the key",
+	"prefix":             "the operator and all of its limiters use the same keys in Redis",
+	"snapshot":           "the operator writes and mounts the snapshot",
+	"log-format":         "logs of pods are read by programs",
 }
 
 // TestDeployment_SetsEveryFlagFromAField fails if a Limiter cannot express what its process can: each flag differs between the

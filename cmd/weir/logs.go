@@ -36,7 +36,7 @@ made are included. The limiter needs no decision log for this.`,
 		},
 	}
 	flags := cmd.Flags()
-	endpoint.add(flags)
+	endpoint.addAdmin(flags, "; required")
 	flags.StringVarP(&output, "output", "o", explain.Table, "output format: table, or json with one object per line")
 	flags.StringVar(&filter.Policy, "policy", "", "only denials by this policy, as namespace/name or cluster/name")
 	flags.StringVar(&filter.Identifier, "identifier", "", "only denials of this identifier, as it is printed")

@@ -9,16 +9,22 @@ import (
 	"syscall"
 )
 
-func main() { os.Exit(run(arguments(os.Args), os.Stdout, os.Stderr)) }
+func main() { os.Exit(runAs(os.Args, os.Stdout, os.Stderr)) }
 
-// run executes one command line and returns its exit status.
+// run executes a command of weir and returns its exit status.
 func run(args []string, stdout, stderr io.Writer) int {
+	return runAs(append([]string{"weir"}, args...), stdout, stderr)
+}
+
+// runAs executes a command line, which begins with the name of the program, and returns its exit status.
+func runAs(line []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
 
 	root := rootCommand()
-	root.SetArgs(args)
+	asPlugin(root, line[0])
+	root.SetArgs(pluginArguments(line))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)

@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -59,6 +60,7 @@ type operatorFlags struct {
 	leaderElect     bool
 	resync          time.Duration
 	webhook         webhookFlags
+	admin           operatorAdminFlags
 }
 
 func operatorCommand() *cobra.Command {
@@ -89,6 +91,7 @@ func operatorCommand() *cobra.Command {
 	flags.BoolVar(&f.leaderElect, "leader-elect", false, "reconcile only while elected as leader; required with more than one replica")
 	flags.DurationVar(&f.resync, "resync", 5*time.Second, "interval between checks of Redis, which repair missing data, while nothing changes")
 	f.webhook.add(flags)
+	f.admin.add(flags)
 	kubeconfig := flag.CommandLine.Lookup(config.KubeconfigFlagName)
 	kubeconfig.Usage = "kubeconfig file; empty uses KUBECONFIG, the service account of the pod, or ~/.kube/config"
 	flags.AddGoFlag(kubeconfig)
@@ -127,7 +130,7 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 	if err := validateNamespaces(f.watchNamespaces); err != nil {
 		return usageError(err)
 	}
-	if err := validateMonitorLabels(f.monitorLabels); err != nil {
+	if err := errors.Join(validateMonitorLabels(f.monitorLabels), f.admin.validate()); err != nil {
 		return usageError(err)
 	}
 	kube, err := ctrl.GetConfig()
@@ -146,7 +149,7 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 	if limiters.HashKey, err = f.masterHashKey(ctx, mgr); err != nil {
 		return err
 	}
-	if err := f.addControllers(mgr, limiters); err != nil {
+	if err := errors.Join(f.addControllers(mgr, limiters), f.admin.addTo(ctx, mgr, limiters.HashKey)); err != nil {
 		return err
 	}
 	if webhook != nil {
@@ -244,7 +247,8 @@ func operatorManager(
 	ctx context.Context, f operatorFlags, kube *rest.Config, limiters deployment.Options, webhook *policyWebhook,
 ) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(deployment.AddToScheme(scheme), registration.AddToScheme(scheme), gatewayapi.AddToScheme(scheme)); err != nil {
+	err := errors.Join(deployment.AddToScheme(scheme), registration.AddToScheme(scheme), gatewayapi.AddToScheme(scheme), eventsv1.AddToScheme(scheme))
+	if err != nil {
 		return nil, err
 	}
 	cached := limiters.Cached()

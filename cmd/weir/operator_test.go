@@ -64,6 +64,7 @@ func TestOperatorCommand_FlagDefaults(t *testing.T) {
 	want := map[string]string{
 		"namespace": "weir-system", "limiter-image": "", "network-policies": "false", "pod-monitor-labels": "[]", "prefix": "weir:",
 		"kubeconfig": "", "metrics-bind-address": ":9090", "metrics-secure": "false", "health-probe-bind-address": ":8081",
+		"admin-bind-address": "0", "admin-cert": "", "admin-key": "",
 		"leader-elect": "false", "resync": "5s", "watch-namespaces": "[]", "webhook-certificates": "None", "webhook-bind-address": ":9443",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -17,11 +17,12 @@ func rulesCommand() *cobra.Command {
 	var endpoint adminClientFlags
 	var output string
 	cmd := &cobra.Command{
-		Use:   "rules --admin ADDRESS",
+		Use:   "rules",
 		Short: "Print the rules that a limiter enforces now",
 		Long: `Print the compiled policies that a limiter enforces now, and their revision. With the output format json or yaml, the
 output contains everything that a rule matches and counts.`,
-		Example: "  weir rules --admin unix:/run/weir/admin.sock\n" +
+		Example: "  kubectl weir rules --limiter weir-system/default\n" +
+			"  weir rules --admin unix:/run/weir/admin.sock\n" +
 			"  weir rules --admin 127.0.0.1:9091 --admin-token-file token -o yaml",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -49,12 +50,14 @@ func printRules(ctx context.Context, endpoint *adminClientFlags, output string, 
 	if err := validateOutput(output); err != nil {
 		return err
 	}
-	if err := endpoint.validate(); err != nil {
+	sets, err := ask[admin.RuleSet](ctx, endpoint, http.MethodGet, "/admin/v1/rules", nil, s.err)
+	if err != nil {
 		return err
 	}
-	var set admin.RuleSet
-	if err := endpoint.call(ctx, http.MethodGet, "/admin/v1/rules", nil, &set); err != nil {
-		return err
+	for _, other := range sets[1:] {
+		if other.value.Revision != sets[0].value.Revision {
+			fmt.Fprintf(s.err, "replica %s enforces another revision: %s; printed are the rules of %s\n", other.replica, other.value.Revision, sets[0].replica)
+		}
 	}
-	return explain.PrintRules(s.out, output, &set)
+	return explain.PrintRules(s.out, output, &sets[0].value)
 }

@@ -82,11 +82,11 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		return usageError(err)
 	}
 	if listener != nil {
-		serve, err := f.admin.serveAdmin(p, counters, exempt.With("", f.sockets.throttle.additional), listener)
+		handler, err := f.admin.handler(p, counters, exempt.With("", f.sockets.throttle.additional))
 		if err != nil {
 			return errors.Join(err, listener.Close())
 		}
-		tasks = append(tasks, serve)
+		tasks = append(tasks, serveAdmin(p, handler, listener))
 	}
 	dir := &directory{path: f.policies, identity: compile.DefaultIdentity().WithHashKey(counters.hashKey), install: p.apply, log: log}
 	files := source.NewFiles(f.policies, dir.load, dir.apply, log)

@@ -47,7 +47,7 @@ less ERROR. API keys are hashed.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runTop(cmd.Context(), &f, cmd.OutOrStdout()) },
 	}
 	flags := cmd.Flags()
-	f.endpoint.add(flags)
+	f.endpoint.addAdmin(flags, "; required")
 	addOutput(cmd, &f.output)
 	flags.StringVar(&f.policy, "policy", "", "only identifiers under this policy, as namespace/name or cluster/name")
 	flags.IntVar(&f.limit, "limit", 0, "number of identifiers in each list, 1 to 1000; 0 is as many as the screen has room for, or 100 as JSON or YAML, else 10")

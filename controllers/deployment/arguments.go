@@ -38,6 +38,7 @@ func arguments(limiter *v1alpha1.Limiter, secrets Secrets, options Options, boun
 	if options.HashKey != nil {
 		args = append(args, "--hash-key="+path.Join(hashKeyDir, hashkey.DataKey))
 	}
+	args = append(args, adminArguments(options)...)
 	args = append(args, endpointArguments(spec)...)
 	if options.servesThrottle(limiter) {
 		args = append(args, throttleArguments(limiter)...)

@@ -72,6 +72,7 @@ func ingress(limiter *v1alpha1.Limiter, options Options) []networkingv1.NetworkP
 			restricted = append(restricted, networkingv1.NetworkPolicyIngressRule{Ports: ports, From: port.peers})
 		}
 	}
+	restricted = append(restricted, adminIngress(options)...)
 	if len(open.Ports) == 0 { // a rule without ports would allow all ports
 		return restricted
 	}

@@ -57,6 +57,24 @@ func TestNetworkPolicy_RestrictsTheCallersOfTheWebhook(t *testing.T) {
 	}
 }
 
+func TestNetworkPolicy_AllowsOnlyTheOperatorToCallTheAdminEndpoint(t *testing.T) {
+	var got []networkingv1.NetworkPolicyIngressRule
+	for _, rule := range networkPolicy(goldenLimiter(t, "minimal"), testOptions).Spec.Ingress {
+		for _, port := range rule.Ports {
+			if port.Port.IntVal == 9092 {
+				got = append(got, rule)
+			}
+		}
+	}
+	want := []networkingv1.NetworkPolicyPeer{{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "weir-system"}},
+		PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "weir", "app.kubernetes.io/component": "operator"}},
+	}}
+	if len(got) != 1 || len(got[0].Ports) != 1 || !equality.Semantic.DeepEqual(got[0].From, want) {
+		t.Errorf("rules %+v, want one from %+v", got, want)
+	}
+}
+
 func TestNetworkPolicy_KeepsOldRedisPortsUntilOldPodsAreGone(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)

@@ -134,7 +134,7 @@ func ports(limiter *v1alpha1.Limiter, options Options) []corev1.ContainerPort {
 	if options.servesThrottle(limiter) {
 		all = append(all, corev1.ContainerPort{Name: throttlePortName, ContainerPort: ThrottlePort, Protocol: corev1.ProtocolTCP})
 	}
-	return all
+	return append(all, adminPorts(options)...)
 }
 
 func probe(path string, period, timeout int32) *corev1.Probe {

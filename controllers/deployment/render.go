@@ -64,6 +64,9 @@ func selector(limiter *v1alpha1.Limiter) map[string]string {
 	}
 }
 
+// PodLabels returns the labels by which the pods of a Limiter are found in its namespace.
+func PodLabels(limiter *v1alpha1.Limiter) map[string]string { return selector(limiter) }
+
 func labelSelector(limiter *v1alpha1.Limiter) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: selector(limiter)}
 }

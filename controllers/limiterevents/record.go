@@ -14,8 +14,13 @@ const maxNote = 1000
 
 // Record records an event about the Limiter. The type is corev1.EventTypeNormal or corev1.EventTypeWarning.
 func Record(recorder events.EventRecorder, limiter *v1alpha1.Limiter, eventType, reason, action, note string) {
-	if len(note) > maxNote {
-		note = strings.ToValidUTF8(note[:maxNote], "") // the cut may be within a character
+	recorder.Eventf(limiter, nil, eventType, reason, action, "%s", CutNote(note))
+}
+
+// CutNote cuts a note that the API server would reject.
+func CutNote(note string) string {
+	if len(note) <= maxNote {
+		return note
 	}
-	recorder.Eventf(limiter, nil, eventType, reason, action, "%s", note)
+	return strings.ToValidUTF8(note[:maxNote], "") // the cut may be within a character
 }

@@ -25,6 +25,7 @@ func layers() []layer {
 			},
 		},
 		{pkg: "limiter/rules", internal: []string{"limiter"}, external: []string{"github.com/google/cel-go", "github.com/gaissmai/bart"}},
+		{pkg: "limiter/mutualtls", internal: []string{"limiter"}},
 		{pkg: "limiter/exempt", internal: []string{"limiter/rules"}},
 		{pkg: "limiter/memstore", internal: []string{"limiter"}},
 		{pkg: "limiter/redisclient", external: []string{"github.com/redis/go-redis"}},
@@ -146,8 +147,13 @@ func layers() []layer {
 			external: []string{"golang.org/x/sync", "k8s.io/api/admission", "k8s.io/apimachinery"},
 		},
 		{
+			pkg:      "controllers/adminproxy",
+			internal: []string{"api/v1alpha1", "limiter", "limiter/mutualtls", "controllers/deployment", "controllers/hashkey", "controllers/limiterevents"},
+			external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
+		},
+		{
 			pkg:      "controllers/...",
-			internal: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/...", "internal/compile", "limiter", "limiter/exempt", "limiter/rules", "controllers/..."},
+			internal: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/...", "internal/compile", "limiter", "limiter/exempt", "limiter/mutualtls", "limiter/rules", "controllers/..."},
 			external: []string{
 				"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/gateway-api",
 				"github.com/go-logr/logr", "github.com/prometheus/client_golang",

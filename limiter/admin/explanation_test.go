@@ -135,7 +135,7 @@ func TestExplain_ReasonsOfHTTPRequests(t *testing.T) {
 		`match.http.expression: the expression is false for this request: "request.method == \"PUT\""`: func(r *rules.Rule) {
 			r.Match.Expression = `request.method == "PUT"`
 		},
-		`match: the request is an HTTP request; the policy matches only HTTP requests with descriptors, descriptors`: func(r *rules.Rule) {
+		`match: the request is an HTTP request; the policy matches only HTTP requests with descriptors and lists of descriptors`: func(r *rules.Rule) {
 			r.Match.Descriptors = []rules.DescriptorMatch{{Key: "a"}}
 		},
 	} {

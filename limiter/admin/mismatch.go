@@ -94,14 +94,14 @@ func kindsOfPolicy(rule *rules.Rule) string {
 	}{
 		{rules.PlainHTTP, "HTTP requests"},
 		{rules.HTTPWithDescriptors, "HTTP requests with descriptors"},
-		{rules.OnlyDescriptors, "descriptors"},
+		{rules.OnlyDescriptors, "lists of descriptors"},
 		{rules.KubernetesWrites, "writes to the Kubernetes API"},
 	} {
 		if rule.Kinds()&kind.kind != 0 {
 			of = append(of, kind.name)
 		}
 	}
-	return strings.Join(of, ", ")
+	return strings.Join(of, " and ")
 }
 
 // secretHeaders returns a function that reports whether a header can contain a secret: credentials, and what a policy counts as an API key.

@@ -26,6 +26,8 @@ type ResetRequest struct {
 type ResetResult struct {
 	Counters []Counter `json:"counters"`
 	DryRun   bool      `json:"dryRun,omitempty"`
+	// Identifier as it is counted, see [Counter]. Empty for all policies, which can count it differently.
+	Identifier string `json:"identifier,omitempty"`
 	// Skipped are policies whose counters were not reset, see [CounterList].
 	Skipped    []string    `json:"skipped,omitempty"`
 	Unsearched *Unsearched `json:"unsearched,omitempty"`
@@ -76,6 +78,9 @@ func (c *Counters) Reset(ctx context.Context, r *ResetRequest) (ResetResult, *re
 		return ResetResult{}, unavailable(err)
 	}
 	result := ResetResult{Counters: append([]Counter{}, before...), DryRun: r.DryRun, Skipped: skipped, Unsearched: unsearched}
+	if !r.AllPolicies && len(keys) > 0 {
+		result.Identifier = keys[0].identifier
+	}
 	if r.DryRun || len(keys) == 0 {
 		return result, nil
 	}

@@ -36,6 +36,7 @@ type limiter struct {
 	address string // of the throttle endpoint
 	check   string // URL of the HTTP check
 	ops     string
+	admin   string // address of the admin endpoint
 	dir     string // of the mounted certificate
 }
 
@@ -109,20 +110,20 @@ func (w *World) startLimiter(ctx context.Context, d *appsv1.Deployment, i int) (
 	if err != nil {
 		return nil, err
 	}
-	var address [3]string
+	var address [4]string
 	for i := range address {
 		if address[i], err = fixture.FreeAddr(ctx); err != nil {
 			return nil, err
 		}
 	}
-	l.address, l.ops, l.check = address[0], "http://"+address[1], "http://"+address[2]
+	l.address, l.ops, l.check, l.admin = address[0], "http://"+address[1], "http://"+address[2], address[3]
 	args := slices.DeleteFunc(slices.Clone(argumentsOf(d)), func(a string) bool {
 		return strings.HasPrefix(a, "--memory=") // contains a variable that the kubelet expands
 	})
 	l.process, err = fixture.StartWeir(w.weir, append(args, // the last value of a flag counts
 		"--replica", fmt.Sprintf("replica-%d", i), "--throttle-listen", l.address, "--ops-listen", address[1], "--listen", address[2],
 		"--throttle-cert", l.certificate(), "--throttle-key", l.key(), "--grpc-listen=", "--snapshot=", "--drain=0s",
-		"--hash-key", hashKey)...)
+		"--hash-key", hashKey, "--admin-listen", l.admin)...)
 	return l, err
 }
 

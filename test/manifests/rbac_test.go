@@ -92,7 +92,7 @@ func TestBindings_BindTheOperatorToExistingRoles(t *testing.T) {
 	bound := map[string]bool{}
 	check := func(binding string, ref rbacv1.RoleRef, subjects []rbacv1.Subject) {
 		bound[ref.Kind+" "+ref.Name] = true
-		if _, ok := roles(t)[ref.Kind+" "+ref.Name]; !ok {
+		if _, ok := roles(t)[ref.Kind+" "+ref.Name]; !ok && binding != "weir-operator-authentication" { // a role of Kubernetes
 			t.Errorf("%s: %s %s does not exist", binding, ref.Kind, ref.Name)
 		}
 		if want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: operator, Namespace: installed}}; !slices.Equal(subjects, want) {
@@ -106,8 +106,33 @@ func TestBindings_BindTheOperatorToExistingRoles(t *testing.T) {
 		check(name, b.RoleRef, b.Subjects)
 	}
 	for role := range maps.Keys(roles(t)) {
-		if forUsers := strings.HasSuffix(role, "-viewer") || strings.HasSuffix(role, "-editor"); bound[role] == forUsers {
+		if forUsers := isForUsers(role); bound[role] == forUsers {
 			t.Errorf("%s: bound: %v", role, bound[role])
+		}
+	}
+}
+
+func isForUsers(role string) bool {
+	for _, suffix := range []string{"-viewer", "-editor", "-observer", "-responder", "-admin-access"} {
+		if strings.HasSuffix(role, suffix) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestAdminRoles_SeparateReadingFromResponding(t *testing.T) {
+	all := roles(t)
+	for role, want := range map[string][]string{
+		"ClusterRole weir-observer": {
+			"get clusterratelimitpolicies.weir.dev ", "get limiters.weir.dev ", "get limiters/counters.weir.dev ", "get limiters/explanations.weir.dev ",
+			"get limiters/rules.weir.dev ", "get ratelimitpolicies.weir.dev ",
+			"list clusterratelimitpolicies.weir.dev ", "list limiters.weir.dev ", "list ratelimitpolicies.weir.dev ",
+		},
+		"ClusterRole weir-responder": {"create limiters/resets.weir.dev "},
+	} {
+		if diff := cmp.Diff(want, permissions(all[role])); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", role, diff)
 		}
 	}
 }
@@ -170,7 +195,11 @@ func TestOperator_HasExactlyThesePermissions(t *testing.T) {
 		{"delete", "", "secrets", installed, "weir-webhook-certificates", false},
 		{"get", "", "pods", installed, "weir-operator-0", true},
 		{"get", "", "pods", "shop", "weir-operator-0", false},
-		{"list", "", "pods", installed, "", false},
+		{"list", "", "pods", installed, "", true}, // to find the replicas of a Limiter
+		{"create", "", "pods/portforward", installed, "", false},
+		{"create", "events.k8s.io", "events", "shop", "", true},
+		{"get", "", "configmaps", "kube-system", "extension-apiserver-authentication", true}, // the CA of client certificates
+		{"create", "weir.dev", "limiters/resets", "shop", "edge", false},
 		{"list", "", "namespaces", "", "", true},
 		{"patch", "", "namespaces", "", "shop", false},
 		{"watch", "gateway.networking.k8s.io", "httproutes", "", "", true},

@@ -27,10 +27,12 @@ func clusterPermissions(t *testing.T, set tool.Set) []string {
 // administrator.
 func TestWatchNamespaces_LeavesOnlyTheseClusterWidePermissions(t *testing.T) {
 	want := []string{
+		"create events.events.k8s.io ", // about policies
 		"create subjectaccessreviews.authorization.k8s.io ",
 		"create tokenreviews.authentication.k8s.io ",
 		"get clusterroles.rbac.authorization.k8s.io weir-operator-throttle", // the owner of weir-throttle
 		"get validatingwebhookconfigurations.admissionregistration.k8s.io weir-policies",
+		"patch events.events.k8s.io ",
 		"patch validatingwebhookconfigurations.admissionregistration.k8s.io weir-policies",
 	}
 	for _, verb := range []string{"get", "list", "watch"} {

@@ -589,17 +589,6 @@ func TestAuditKeys_AreAcceptedByAPIServers(t *testing.T) {
 	}
 }
 
-func TestShortDuration_DropsTrailingZeros(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		time.Second: "1s", time.Minute: "1m", 10 * time.Minute: "10m", 90 * time.Second: "1m30s", hour: "1h", 20 * hour: "20h", 720 * hour: "720h",
-		hour + time.Second: "1h0m1s", hour + 10*time.Minute: "1h10m", 10 * time.Second: "10s", 100 * time.Minute: "1h40m",
-	} {
-		if got := shortDuration(d); got != want {
-			t.Errorf("%v: %s", d, got)
-		}
-	}
-}
-
 func TestSeconds_RoundsUp(t *testing.T) {
 	for d, want := range map[time.Duration]int64{0: 0, time.Nanosecond: 1, time.Second: 1, 1500 * time.Millisecond: 2, 2 * time.Second: 2} {
 		if got := seconds(d); got != want {

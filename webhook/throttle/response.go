@@ -113,7 +113,7 @@ func denial(a *engine.Answer) string {
 	if r.RetryAfter == limiter.Never {
 		text += "; the write costs more than the limit ever allows"
 	} else {
-		text += "; retry in " + shortDuration(time.Duration(max(1, seconds(r.RetryAfter)))*time.Second)
+		text += "; retry in " + reply.ShortDuration(time.Duration(max(1, seconds(r.RetryAfter)))*time.Second)
 	}
 	var others []string
 	for i := range a.Results[1:] {

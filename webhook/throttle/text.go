@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/reply"
 )
 
 // Maximum lengths in messages, in characters.
@@ -44,21 +45,9 @@ func countedFor(r *engine.Result, most int) string {
 
 // describeLimit returns "60 per 1m", or "60 per 1m (tier gold)".
 func describeLimit(r *engine.Result) string {
-	text := strconv.FormatInt(r.Decision.Limit, 10) + " per " + shortDuration(r.Window)
+	text := strconv.FormatInt(r.Decision.Limit, 10) + " per " + reply.ShortDuration(r.Window)
 	if r.Tier != "" {
 		text += " (tier " + r.Tier + ")"
-	}
-	return text
-}
-
-// shortDuration formats d, a number of whole seconds, without trailing zeros: "1h" for 1h0m0s.
-func shortDuration(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
 	}
 	return text
 }

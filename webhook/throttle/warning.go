@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/reply"
 )
 
 const (
@@ -57,7 +58,7 @@ func burstOf(r *engine.Result) int64 {
 
 // warning returns the text of one warning. It omits the identifier if there is no room for it.
 func warning(r *engine.Result, used, of int64) string {
-	limit := strconv.FormatInt(of, 10) + " per " + shortDuration(r.Window)
+	limit := strconv.FormatInt(of, 10) + " per " + reply.ShortDuration(r.Window)
 	if burstOf(r) > 0 {
 		limit = "a burst of " + strconv.FormatInt(of, 10)
 	}

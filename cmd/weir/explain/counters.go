@@ -25,7 +25,7 @@ func PrintCounters(w io.Writer, wide bool, counters []admin.Counter) error {
 			source = "local share"
 		}
 		cells := []string{
-			c.Policy, Printable(c.Identifier), Printable(c.Endpoint), c.Tier, fmt.Sprintf("%d per %s", c.Limit, c.Window),
+			c.Policy, Printable(c.Identifier), Printable(c.Endpoint), c.Tier, describeLimit(c.Limit, c.Window),
 			strconv.FormatInt(c.Used, 10), strconv.FormatInt(c.Remaining, 10), ms(c.ResetAfterMs).String(), source,
 		}
 		if wide {

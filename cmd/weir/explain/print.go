@@ -111,7 +111,7 @@ func row(p *admin.Policy, wide bool) []string {
 	}
 	limit, cost, reset := "", "", ""
 	if c.Limit > 0 {
-		limit, cost = fmt.Sprintf("%d per %s", c.Limit, c.Window), strconv.FormatInt(c.Cost, 10)
+		limit, cost = describeLimit(c.Limit, c.Window), strconv.FormatInt(c.Cost, 10)
 	}
 	if c.ResetAfterMs > 0 {
 		reset = ms(c.ResetAfterMs).String()

@@ -27,9 +27,9 @@ func TestPrint_Tables(t *testing.T) {
 	for format, want := range map[string]string{
 		Table: `Denied by shop/b. Retry after 2s.
 
-POLICY           OUTCOME  IDENTIFIER  TIER  COST  LIMIT        USED  REMAINING  REASON
-shop/b (Shadow)  Denies   "a\tb"      free  1     10 per 1m0s  10    0          why
-shop/a           NoMatch  -           -     -     -            -     -          method is "GET"; the policy matches POST
+POLICY           OUTCOME  IDENTIFIER  TIER  COST  LIMIT      USED  REMAINING  REASON
+shop/b (Shadow)  Denies   "a\tb"      free  1     10 per 1m  10    0          why
+shop/a           NoMatch  -           -     -     -          -     -          method is "GET"; the policy matches POST
 
 Policies for other domains, which are not listed: 2. --all lists them.
 
@@ -37,9 +37,9 @@ Revision: sha256:1
 `,
 		Wide: `Denied by shop/b. Retry after 2s.
 
-POLICY           OUTCOME  IDENTIFIER  TIER  COST  LIMIT        USED  REMAINING  FROM      ALGORITHM    RESET  KEY     REASON
-shop/b (Shadow)  Denies   "a\tb"      free  1     10 per 1m0s  10    0          header x  FixedWindow  1m2s   weir:k  why
-shop/a           NoMatch  -           -     -     -            -     -          -         -            -      -       method is "GET"; the policy matches POST
+POLICY           OUTCOME  IDENTIFIER  TIER  COST  LIMIT      USED  REMAINING  FROM      ALGORITHM    RESET  KEY     REASON
+shop/b (Shadow)  Denies   "a\tb"      free  1     10 per 1m  10    0          header x  FixedWindow  1m2s   weir:k  why
+shop/a           NoMatch  -           -     -     -          -     -          -         -            -      -       method is "GET"; the policy matches POST
 
 Policies for other domains, which are not listed: 2. --all lists them.
 

@@ -6,8 +6,10 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/reply"
 )
 
 // PrintRules prints a rule set in one of the formats.
@@ -36,7 +38,7 @@ func PrintRules(w io.Writer, format string, set *admin.RuleSet) error {
 		}
 		cells := []string{
 			rule.Policy, domains, rule.Axis, strings.TrimSpace(string(rule.Identifier.From) + " " + rule.Identifier.Name),
-			fmt.Sprintf("%d per %ds", rule.Units, rule.WindowSeconds), string(rule.Algorithm), strconv.Itoa(len(rule.Tiers)), enforcement,
+			describeLimit(rule.Units, (time.Duration(rule.WindowSeconds) * time.Second).String()), string(rule.Algorithm), strconv.Itoa(len(rule.Tiers)), enforcement,
 		}
 		if format == Wide {
 			cells = append(cells, rule.Revision, rule.Keys)
@@ -48,4 +50,12 @@ func PrintRules(w io.Writer, format string, set *admin.RuleSet) error {
 	}
 	_, err := fmt.Fprintf(w, "\nRevision: %s\n", set.Revision)
 	return err
+}
+
+// describeLimit returns "100 per 24h" for a window of "24h0m0s".
+func describeLimit(units int64, window string) string {
+	if d, err := time.ParseDuration(window); err == nil {
+		window = reply.ShortDuration(d)
+	}
+	return fmt.Sprintf("%d per %s", units, window)
 }

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/weir-dev/weir/controllers/adminproxy"
+)
+
+// clusterFlags select a Limiter in a cluster, and how its operator is called.
+type clusterFlags struct {
+	limiter             string
+	kubeconfig, context string
+	operatorNamespace   string
+	operator            string
+	operatorCA          string
+}
+
+func (f *clusterFlags) add(flags *pflag.FlagSet) {
+	f.addKubeconfig(flags)
+	flags.StringVar(&f.limiter, "limiter", "default", "Limiter whose replicas are called, as namespace/name, or its name in --operator-namespace")
+	flags.StringVar(&f.operator, "operator", "",
+		"URL of the admin endpoint of the operator; empty forwards a port to a pod of the operator, as kubectl port-forward does")
+	flags.StringVar(&f.operatorCA, "operator-ca", "", "PEM file with the certificate authorities (CAs) of --operator; empty uses those of the system")
+}
+
+// addKubeconfig adds the flags that select a cluster.
+func (f *clusterFlags) addKubeconfig(flags *pflag.FlagSet) {
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty uses KUBECONFIG or ~/.kube/config")
+	flags.StringVar(&f.context, "context", "", "context of the kubeconfig file; empty uses its current context")
+	flags.StringVar(&f.operatorNamespace, "operator-namespace", "weir-system", "namespace of the operator")
+}
+
+// config returns the configuration of the API server.
+func (f *clusterFlags) config() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, usageError(errors.New("there is no kubeconfig: set --kubeconfig or KUBECONFIG, or --admin for a limiter without Kubernetes"))
+	}
+	if err != nil {
+		return nil, usageError(fmt.Errorf("read the kubeconfig: %w", err))
+	}
+	if config.Impersonate.UserName != "" {
+		return nil, usageError(errors.New("the kubeconfig impersonates a user, which the operator does not support: use the credentials of the user"))
+	}
+	return config, nil
+}
+
+// limiterName returns the namespace and the name of the Limiter.
+func (f *clusterFlags) limiterName() (namespace, name string, err error) {
+	namespace, name, found := strings.Cut(f.limiter, "/")
+	if !found {
+		namespace, name = f.operatorNamespace, f.limiter
+	}
+	if namespace == "" || name == "" || strings.Contains(name, "/") {
+		return "", "", usageError(fmt.Errorf("--limiter %q is invalid: must be namespace/name, or a name in the namespace of the operator", f.limiter))
+	}
+	return namespace, name, nil
+}
+
+// operatorClient returns the URL of the operator, and a client that sends the credentials of the kubeconfig to it. close ends the forwarding.
+func (f *clusterFlags) operatorClient(ctx context.Context) (base string, client *http.Client, stop func(), err error) {
+	config, err := f.config()
+	if err != nil {
+		return "", nil, nil, err
+	}
+	to := rest.CopyConfig(config)
+	// No proxy: neither the forwarded port nor a host of the cluster is behind it.
+	to.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } //nolint:nilnil // nil is no proxy
+	to.CAData, to.CAFile, to.ServerName, to.NextProtos = nil, f.operatorCA, "", nil
+	base, stop = strings.TrimSuffix(f.operator, "/"), func() {}
+	if f.operator == "" {
+		var address string
+		if address, stop, err = f.forward(ctx, config); err != nil {
+			return "", nil, nil, err
+		}
+		base = "https://weir-operator"
+		// The API server has authenticated the pod: the port leads to its loopback interface.
+		to.Insecure, to.CAFile = true, ""
+		to.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		}
+	} else if u, err := url.Parse(f.operator); err != nil || u.Scheme != "https" || u.Host == "" {
+		return "", nil, nil, usageError(fmt.Errorf("--operator %q is invalid: must be an https URL, because it gets your credentials", f.operator))
+	} else {
+		to.Insecure = false
+	}
+	to.Host = base
+	client, err = rest.HTTPClientFor(to)
+	if err != nil {
+		stop()
+		return "", nil, nil, usageError(fmt.Errorf("read the credentials of the kubeconfig: %w", err))
+	}
+	client.CheckRedirect = refuseRedirects
+	return base, client, stop, nil
+}
+
+// askCluster asks all replicas of the Limiter through the operator.
+func askCluster[T any](ctx context.Context, f *clusterFlags, method, path string, in []byte, notes io.Writer) ([]replicaAnswer[T], error) {
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	namespace, name, err := f.limiterName()
+	if err != nil {
+		return nil, err
+	}
+	base, client, stop, err := f.operatorClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	defer client.CloseIdleConnections()
+	target := base + adminproxy.Prefix + url.PathEscape(namespace) + "/" + url.PathEscape(name) + strings.TrimPrefix(path, "/admin/v1")
+	request, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(in))
+	if err != nil {
+		return nil, fmt.Errorf("create the request: %w", err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("the operator does not answer: %w", errors.Unwrap(err))
+	}
+	defer func() { _ = response.Body.Close() }()
+	var answer adminproxy.Answer
+	if err := decodeResponse(response, &answer); err != nil {
+		return nil, err
+	}
+	return splitAnswer[T](&answer, notes)
+}
+
+// splitAnswer returns the answers of the replicas. It reports replicas that do not answer to notes, and fails without an answer.
+func splitAnswer[T any](answer *adminproxy.Answer, notes io.Writer) ([]replicaAnswer[T], error) {
+	var answers []replicaAnswer[T]
+	bodies := map[string]json.RawMessage{}
+	var failed error
+	for i := range answer.Replicas {
+		r := &answer.Replicas[i]
+		if r.Error != "" {
+			fmt.Fprintf(notes, "replica %s does not answer: %s\n", r.Pod, r.Error)
+			continue
+		}
+		if r.SameAs != "" {
+			r.Body = bodies[r.SameAs]
+		}
+		bodies[r.Pod] = r.Body
+		one := replicaAnswer[T]{replica: r.Pod}
+		if err := decodeAnswer(r.Status, r.Body, &one.value); err != nil {
+			if failed == nil {
+				failed = err
+			} else if failed.Error() != err.Error() {
+				fmt.Fprintf(notes, "replica %s: %v\n", r.Pod, err)
+			}
+			continue
+		}
+		answers = append(answers, one)
+	}
+	switch {
+	case len(answers) > 0 && failed != nil:
+		fmt.Fprintf(notes, "some replicas answer with an error: %v\n", failed)
+	case len(answers) == 0 && failed != nil:
+		return nil, failed
+	case len(answers) == 0:
+		return nil, fmt.Errorf("no replica of Limiter %s answers", answer.Limiter)
+	}
+	return answers, nil
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/mutualtls"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// limiterWithAdmin runs weir limiter with the admin endpoint for the operator of master, and returns its address.
+func limiterWithAdmin(t *testing.T, master *limiter.HashKey) (address string, log *transcript) {
+	t.Helper()
+	counters := countersOf("weir:")
+	counters.hashKey = filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(counters.hashKey, master.Derive("weir-system/default").Text(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log = &transcript{}
+	redis := miniredis.RunT(t)
+	launch(t, func(ctx context.Context) error {
+		return runLimiter(ctx, limiterFlags{
+			limiter: "weir-system/default", redis: "redis://" + redis.Addr(), counters: counters, sockets: anyPort,
+			admin: limiterAdminFlags{listen: "127.0.0.1:0", operatorKey: mutualtls.PublicText(mutualtls.OperatorKey(master))},
+		}, log.logger())
+	})
+	return find(t, log, `admin=(127\.0\.0\.1:[0-9]+)`), log
+}
+
+// callLimiter calls the admin endpoint of a limiter of master with a private key.
+func callLimiter(t *testing.T, own ed25519.PrivateKey, master *limiter.HashKey, method, url, caller, body string) (status int, text string, err error) {
+	t.Helper()
+	server, err := mutualtls.ParsePublic(mutualtls.PublicText(mutualtls.LimiterKey(master.Derive("weir-system/default"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := mutualtls.Client(own, server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set(admin.CallerHeader, caller)
+	response, err := (&http.Transport{TLSClientConfig: config, DisableKeepAlives: true}).RoundTrip(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	all, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(all), err
+}
+
+func TestLimiterAdmin_AnswersOnlyTheOperator(t *testing.T) {
+	master := limiter.RandomHashKey()
+	address, log := limiterWithAdmin(t, master)
+	operator, level := mutualtls.OperatorKey(master), "https://"+address+"/admin/v1/log-level"
+	status, text, err := callLimiter(t, operator, master, http.MethodPut, level, "jane%40example.com", `{"level":"debug"}`)
+	if err != nil || status != http.StatusOK || !json.Valid([]byte(text)) {
+		t.Errorf("operator: %d %s (%v)", status, text, err)
+	}
+	fixture.Await(t, "the log names the user", func() bool { return strings.Contains(log.String(), `caller=jane@example.com`) })
+	if status, text, err := callLimiter(t, operator, master, http.MethodGet, level, "", ""); status != http.StatusUnauthorized {
+		t.Errorf("without a user: %d %s (%v)", status, text, err)
+	}
+	for name, key := range map[string]ed25519.PrivateKey{
+		"another operator": mutualtls.OperatorKey(limiter.RandomHashKey()), "a limiter": mutualtls.LimiterKey(master.Derive("weir-system/default")),
+	} {
+		if status, text, err := callLimiter(t, key, master, http.MethodGet, level, "jane", ""); err == nil {
+			t.Errorf("%s: %d %s", name, status, text)
+		}
+	}
+	response, err := http.Get("http://" + address + "/admin/v1/log-level")
+	if err == nil {
+		_ = response.Body.Close()
+	}
+	if err == nil && response.StatusCode == http.StatusOK {
+		t.Error("without TLS: the limiter answers")
+	}
+}
+
+func TestLimiterAdmin_RejectsFlagsWithoutAuthentication(t *testing.T) {
+	key := mutualtls.PublicText(mutualtls.OperatorKey(limiter.RandomHashKey()))
+	for _, test := range []struct {
+		flags limiterAdminFlags
+		key   *limiter.HashKey
+		want  string
+	}{
+		{limiterAdminFlags{}, nil, ""},
+		{limiterAdminFlags{listen: ":0", operatorKey: key}, limiter.RandomHashKey(), ""},
+		{limiterAdminFlags{operatorKey: key}, limiter.RandomHashKey(), "--admin-operator-key requires --admin-listen"},
+		{limiterAdminFlags{listen: ":0"}, limiter.RandomHashKey(), "--admin-listen requires --admin-operator-key"},
+		{limiterAdminFlags{listen: ":0", operatorKey: key}, nil, "--admin-listen requires --hash-key"},
+		{limiterAdminFlags{listen: ":0", operatorKey: "AAAA"}, limiter.RandomHashKey(), `--admin-operator-key: "AAAA" is not a public key`},
+	} {
+		_, err := test.flags.tlsConfig(&counters{hashKey: test.key})
+		if (err == nil) != (test.want == "") || err != nil && !strings.HasPrefix(err.Error(), test.want) {
+			t.Errorf("%+v: %v, want %q", test.flags, err, test.want)
+		}
+	}
+}
