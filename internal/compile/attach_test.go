@@ -55,9 +55,9 @@ func gateways() *compile.Gateways {
 	}
 	return &compile.Gateways{
 		Routes: []compile.Route{
+			{Kind: "HTTPRoute", Namespace: "blog", Name: "posts", Parents: []compile.Parent{on("public#https"), on("internal")}},
 			{Kind: "HTTPRoute", Namespace: "shop", Name: "checkout", Rules: []string{"pay"}, Parents: []compile.Parent{on("public#https"), on("public#http")}},
 			{Kind: "GRPCRoute", Namespace: "shop", Name: "stock", Parents: []compile.Parent{on("public")}},
-			{Kind: "HTTPRoute", Namespace: "blog", Name: "posts", Parents: []compile.Parent{on("public#https"), on("internal")}},
 			{Kind: "HTTPRoute", Namespace: "shop", Name: "draft"},
 		},
 		Gateways: []compile.Gateway{
@@ -372,5 +372,27 @@ func TestIsRedundant_ComparesPoliciesForRoutes(t *testing.T) {
 	cluster, route = compiled(nil, platform, checkout)
 	if compile.IsRedundant(cluster, route) {
 		t.Error("a policy for a Gateway is redundant, although its routes are unknown")
+	}
+}
+
+func TestCompile_ComparesEachTargetWithThoseOfOlderPolicies(t *testing.T) {
+	known := gateways()
+	known.Gateways = append(known.Gateways, compile.Gateway{Namespace: "edge", Name: "public"})
+	cluster := compile.Policies{Gateways: known, Cluster: []v1alpha1.ClusterRateLimitPolicy{
+		attachedToCluster("a", "Gateway/infra:public"), attachedToCluster("b", "Gateway/edge:public", "Gateway/infra:gone", "Gateway/infra:public", "Gateway/infra:internal"),
+		attachedToCluster("c", "Gateway/infra:public", "Gateway/infra:internal"),
+	}}
+	var got []string
+	for _, a := range cluster.Compile(testIdentity()).Attachments {
+		for _, target := range a.Targets {
+			got = append(got, a.Policy+" "+target.Reason)
+		}
+	}
+	want := []string{
+		"cluster/a Accepted", "cluster/b Accepted", "cluster/b TargetNotFound", "cluster/b Conflicted", "cluster/b Accepted",
+		"cluster/c Conflicted", "cluster/c Conflicted",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
