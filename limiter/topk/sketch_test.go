@@ -196,8 +196,9 @@ func TestAdd_KeepsItsBoundsFromSeveralProcessors(t *testing.T) {
 	group.Wait()
 	first := s.Top(1, "", epoch()).Identifiers[0]
 	t.Logf("%+v", first)
-	if n := int64(goroutines * requests); first.Identifier != "acme" || first.Requests < n || first.Requests-first.Error > n || first.Error > n/10 {
-		t.Errorf("%+v, want about %d requests of acme", first, n)
+	// How many find a summary busy depends on the processors: TestAdd_CountsWhatFindsASummaryBusyAsAnError counts them exactly.
+	if n := int64(goroutines * requests); first.Identifier != "acme" || first.Requests < n || first.Requests-first.Error > n {
+		t.Errorf("%+v, want bounds around %d requests of acme", first, n)
 	}
 }
 
