@@ -131,8 +131,8 @@ func (k objectKey) String() string { return fmt.Sprintf("%s %s/%s", k.kind, k.na
 // limit the same thing twice, and the author means one of them. Policies that differ in how they count all apply.
 func rejectConflicts(policies []validPolicy, targets [][]Target) {
 	type claim struct {
-		cluster                            bool
-		namespace, target, section, counts string
+		cluster                                   bool
+		owner, namespace, target, section, counts string
 	}
 	order := make([]int, len(policies))
 	for i := range order {
@@ -149,7 +149,10 @@ func rejectConflicts(policies []validPolicy, targets [][]Target) {
 			if t.Reason != v1alpha1.ReasonAccepted {
 				continue
 			}
-			c := claim{cluster: p.cluster != nil, namespace: p.namespace, target: string(t.Ref.Kind) + "/" + t.Ref.Name, counts: waysToCount(p.spec)}
+			c := claim{
+				cluster: p.cluster != nil, owner: p.namespace, namespace: p.namespace, target: string(t.Ref.Kind) + "/" + t.Ref.Name,
+				counts: waysToCount(p.spec),
+			}
 			if t.Ref.Namespace != nil {
 				c.namespace = *t.Ref.Namespace
 			}

@@ -396,3 +396,13 @@ func TestCompile_ComparesEachTargetWithThoseOfOlderPolicies(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// Policies of two namespaces for one Gateway limit different routes. A policy must not disable that of another tenant, or reveal its name.
+func TestCompile_PoliciesOfTwoNamespacesForOneGatewayDoNotConflict(t *testing.T) {
+	old, young := attached("blog/old", "Gateway/infra:public"), attached("shop/young", "Gateway/infra:public")
+	old.CreationTimestamp, young.CreationTimestamp = metav1.NewTime(time.Unix(1, 0)), metav1.NewTime(time.Unix(2, 0))
+	result := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{old, young}, Gateways: gateways()}.Compile(testIdentity())
+	if len(result.Problems) > 0 || len(result.Set.Rules) != 2 {
+		t.Errorf("%d rules, want 2; problems %v", len(result.Set.Rules), result.Problems)
+	}
+}
