@@ -29,6 +29,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -262,6 +263,7 @@ func operatorManager(
 		LeaderElectionNamespace: f.namespace,
 		// Safe because the process ends when Start returns.
 		LeaderElectionReleaseOnCancel: true,
+		MapperProvider:                newMapper,
 		Cache: cache.Options{
 			ByObject:                    cached,
 			DefaultTransform:            trim,
@@ -281,6 +283,16 @@ func operatorManager(
 		return nil, fmt.Errorf("start the operator: %w", err)
 	}
 	return mgr, addProbes(ctx, mgr)
+}
+
+// newMapper returns the default mapper after its first look-up. An error of that look-up would not name the kind whose CRD is missing.
+func newMapper(kube *rest.Config, client *http.Client) (meta.RESTMapper, error) {
+	mapper, err := apiutil.NewDynamicRESTMapper(kube, client)
+	if err != nil {
+		return nil, err
+	}
+	_, err = mapper.RESTMapping(corev1.SchemeGroupVersion.WithKind("Namespace").GroupKind(), corev1.SchemeGroupVersion.Version)
+	return mapper, err
 }
 
 // trim removes metadata from cached objects that no controller reads and that is as large as the rest of the object.
