@@ -249,7 +249,7 @@ func TestRateLimit_KeepsTheLastValidConfiguration(t *testing.T) {
 	invalid := limited("a", 1)
 	invalid.Descriptors[0].Descriptors[0].RateLimit.Unit = ratelimitv3.RateLimitUnit_UNKNOWN
 	plane.publish(invalid, limited("b", 50))
-	if nack := <-plane.nacks; nack != "descriptor 2 of domain a: unit UNKNOWN is unknown; the units are second, minute, hour, day, week, month, year" {
+	if nack := <-plane.nacks; nack != "descriptor 2 of domain a, in httproute/default/backend/rule/0/match/0/*: unit UNKNOWN is unknown; the units are second, minute, hour, day, week, month, year" {
 		t.Errorf("rejected with %q", nack)
 	}
 	s.awaitConfig("b", 50) // the valid domain changed
@@ -271,6 +271,27 @@ func TestRateLimit_KeepsTheLastValidConfiguration(t *testing.T) {
 	plane.publish(limited("a", 10), limited("b", 50))
 	s.awaitConfig("a", 10)
 	s.expect("a", "OK 7")
+}
+
+// A domain of Envoy Gateway is a listener with the routes of many owners. The service starts while one of them has an invalid limit, and
+// another one has the limit that is usual for "unlimited".
+func TestRateLimit_AnInvalidRouteLiftsNoLimitOfItsListener(t *testing.T) {
+	plane := startControlPlane(t, nil)
+	listener := limited("infra/public/https", 1)
+	for route, limit := range map[string]*ratelimitv3.RateLimitPolicy{
+		"httproute/invalid/x": {Unit: 99, RequestsPerUnit: 1}, "httproute/unlimited/x": {Unit: ratelimitv3.RateLimitUnit_HOUR, RequestsPerUnit: 4294967295},
+	} {
+		listener.Descriptors = append(listener.Descriptors, &ratelimitv3.RateLimitDescriptor{Key: route, Value: route, RateLimit: limit})
+	}
+	plane.publish(listener, limited("infra/other/https", 1))
+	s := startService(t, plane, fixture.Redis(t).Addr(), nil, nil)
+	if nack := <-plane.nacks; !strings.Contains(nack, "in httproute/invalid/x: unit 99 is unknown") || strings.Contains(nack, "\n") {
+		t.Errorf("rejected with %q", nack)
+	}
+	s.awaitConfig("infra/other/https", 1)
+	s.expect("infra/public/https", "OK 0", "OVER_LIMIT 0")
+	find(t, s.log, "(domain infra/public/https: the limits of httproute/invalid/x are invalid and left out)")
+	find(t, s.log, "(domain infra/public/https: a limit of 4294967295 is above the maximum of Weir; 1000000000 applies)")
 }
 
 func TestRateLimit_EnforcesWhileTheServerIsUnavailable(t *testing.T) {

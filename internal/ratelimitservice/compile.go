@@ -1,9 +1,9 @@
 package ratelimitservice
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,51 +45,69 @@ type compiled struct {
 	notes  []string         // about parts that decide in another way
 }
 
-// compileDomain returns the rules for the configuration of one domain. The error lists everything that cannot be enforced.
-func compileDomain(config *ratelimitv3.RateLimitConfig, options Options) (*compiled, error) {
+// problem is why a part of a configuration cannot be enforced.
+type problem struct {
+	number  int // of the descriptor, from 1, parents before children; 0 for the whole domain
+	message string
+}
+
+// compileDomain returns the rules for the configuration of one domain, or everything that cannot be enforced.
+func compileDomain(config *ratelimitv3.RateLimitConfig, options Options) (*compiled, []problem) {
 	imported := envoyratelimit.ImportMessage(config, envoyratelimit.Options{Algorithm: options.Algorithm})
 	out := &compiled{limits: map[string]Limit{}}
-	var problems []error
+	var problems []problem
 	for _, f := range imported.Findings {
 		switch f.Kind {
 		case importer.Invalid, importer.NotImported:
-			problems = append(problems, fmt.Errorf("descriptor %d of domain %s: %s", f.Line, f.File, f.Message))
+			problems = append(problems, problem{f.Line, f.Message})
 		case importer.Difference:
-			out.notes = append(out.notes, f.Message)
+			out.note(f.Message)
 		case importer.Note:
 			if !strings.Contains(f.Message, "does not need a policy") {
-				out.notes = append(out.notes, f.Message)
+				out.note(f.Message)
 			}
 		}
 	}
 	if len(problems) > 0 {
-		return nil, errors.Join(problems...)
+		return nil, problems
 	}
-	policies, err := policiesOf(imported.Policies, options, out)
-	if err != nil {
-		return nil, err
+	policies, problems := policiesOf(imported.Policies, options, out)
+	if len(problems) > 0 {
+		return nil, problems
 	}
 	result := policies.Compile(compile.DefaultIdentity())
 	for _, p := range result.Problems {
-		problems = append(problems, fmt.Errorf("domain %s: %s: %s", config.GetDomain(), p.Field, p.Message))
+		number := 0
+		if i, err := indexOf(p.Policy); err == nil && p.Field != "spec.domains[0]" {
+			number = imported.Policies[i].Line
+		}
+		problems = append(problems, problem{number, p.Field + ": " + p.Message})
 	}
 	if len(problems) > 0 {
-		return nil, errors.Join(problems...)
+		return nil, problems
 	}
 	for _, rule := range result.Set.Rules {
-		// The compiler names the rule after its policy, whose name is the index in imported.Policies.
-		var i int
-		if _, err := fmt.Sscanf(rule.Policy, "cluster/%d", &i); err != nil {
-			return nil, fmt.Errorf("domain %s: unexpected rule %s: %w", config.GetDomain(), rule.Policy, err)
+		i, err := indexOf(rule.Policy)
+		if err != nil {
+			return nil, []problem{{0, fmt.Sprintf("unexpected rule %s: %v", rule.Policy, err)}}
 		}
 		out.add(rule, &imported.Policies[i], options)
 	}
 	return out, nil
 }
 
+// indexOf returns the index in the imported policies: the compiler names a rule and a problem after their policy, whose name is the index.
+func indexOf(policy string) (int, error) { return strconv.Atoi(strings.TrimPrefix(policy, "cluster/")) }
+
+// note adds a note, once.
+func (c *compiled) note(text string) {
+	if !slices.Contains(c.notes, text) {
+		c.notes = append(c.notes, text)
+	}
+}
+
 // policiesOf returns the imported policies as API objects. The name of each is its index.
-func policiesOf(imported []importer.Policy, options Options, out *compiled) (compile.Policies, error) {
-	var policies compile.Policies
+func policiesOf(imported []importer.Policy, options Options, out *compiled) (policies compile.Policies, problems []problem) {
 	for i := range imported {
 		spec := imported[i].Spec
 		spec.OnStoreFailure = options.OnStoreFailure
@@ -98,10 +116,11 @@ func policiesOf(imported []importer.Policy, options Options, out *compiled) (com
 		}
 		window, err := compile.ParseWindow(spec.Window)
 		if err != nil {
-			return policies, fmt.Errorf("domain %s: %w", imported[i].Domain, err)
+			problems = append(problems, problem{imported[i].Line, err.Error()})
+			continue
 		}
 		if window > limiter.MaxWindow && spec.Algorithm != v1alpha1.FixedWindow {
-			out.notes = append(out.notes, fmt.Sprintf("%s: %s has no windows of %s; FixedWindow applies", imported[i].Comment, spec.Algorithm, spec.Window))
+			out.note(fmt.Sprintf("%s: %s has no windows of %s; FixedWindow applies", imported[i].Comment, spec.Algorithm, spec.Window))
 			spec.Algorithm = v1alpha1.FixedWindow
 		}
 		policies.Cluster = append(policies.Cluster, v1alpha1.ClusterRateLimitPolicy{
@@ -111,7 +130,7 @@ func policiesOf(imported []importer.Policy, options Options, out *compiled) (com
 			},
 		})
 	}
-	return policies, nil
+	return policies, problems
 }
 
 // add adds the rule for a policy. The policy is named after its path, so that the counters of a limit do not depend on other limits.

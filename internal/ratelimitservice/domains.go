@@ -34,8 +34,9 @@ func NewDomains(options Options, keep time.Duration) *Domains {
 	return &Domains{options: options, keep: keep, active: map[string]*domain{}}
 }
 
-// Update replaces the configuration. An invalid domain keeps its previous limits, and the error describes it. The others are replaced. If
-// complete is false, there are more domains than configs, which could not be read: then no domain counts as removed.
+// Update replaces the configuration. An invalid domain keeps its previous limits, and so does an invalid descriptor of the first level of a
+// domain. The error describes them. All others are replaced. If complete is false, there are more domains than configs, which could not be
+// read: then no domain counts as removed.
 func (d *Domains) Update(now time.Time, configs []*ratelimitv3.RateLimitConfig, complete bool) error {
 	var problems []error
 	listed := map[string]bool{}
@@ -51,19 +52,22 @@ func (d *Domains) Update(now time.Time, configs []*ratelimitv3.RateLimitConfig, 
 			previous.missing = time.Time{}
 			continue
 		}
-		content, err := compileDomain(config, d.options)
-		if err != nil {
-			problems = append(problems, err)
+		var from *ratelimitv3.RateLimitConfig
+		if previous != nil {
+			previous.missing, from = time.Time{}, previous.config
+		}
+		valid, invalid := compileValid(config, from, d.options)
+		problems = append(problems, invalid...)
+		if valid == nil {
 			if previous != nil {
-				previous.missing = time.Time{}
 				d.note("domain %s: the new limits are invalid, and the previous limits stay active", name)
 			}
 			continue
 		}
-		for _, note := range content.notes {
+		for _, note := range valid.content.notes {
 			d.note("domain %s: %s", name, note)
 		}
-		d.active[name] = &domain{config: config, content: content}
+		d.active[name] = &domain{config: valid.config, content: valid.content}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.active)) {
 		if of := d.active[name]; complete && !listed[name] && of.missing.IsZero() {

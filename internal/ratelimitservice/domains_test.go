@@ -2,6 +2,8 @@ package ratelimitservice_test
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -95,24 +97,23 @@ func TestUpdate_CompilesTheLimitsOfEachDomain(t *testing.T) {
 	}
 }
 
-func TestUpdate_AnInvalidDomainKeepsItsLimitsAndAffectsNoOther(t *testing.T) {
+func TestUpdate_AnInvalidDescriptorKeepsItsLimitsAndAffectsNoOther(t *testing.T) {
 	valid := []*ratelimitv3.RateLimitConfig{config("a", node("k", per(1, ratelimitv3.RateLimitUnit_DAY))), config("b", node("k", per(2, ratelimitv3.RateLimitUnit_DAY)))}
 	for name, test := range map[string]struct {
 		invalid *ratelimitv3.RateLimitConfig
 		want    string
 	}{
-		"no unit":           {config("a", node("k", &ratelimitv3.RateLimitPolicy{RequestsPerUnit: 1})), "descriptor 1 of domain a: unit UNKNOWN is unknown; the units are second, minute, hour, day, week, month, year"},
-		"a later unit":      {config("a", node("k", per(1, 99))), "descriptor 1 of domain a: unit 99 is unknown; the units are second, minute, hour, day, week, month, year"},
-		"no key":            {config("a", node("=v", nil)), "descriptor 1 of domain a: key is missing or empty; a descriptor must have a key"},
-		"a key twice":       {config("a", node("x", nil), node("k=v", nil), node("k=v", nil)), "descriptor 3 of domain a: descriptor k=v is already defined at a:2; a key and a value can occur once in a list"},
-		"a limit too large": {config("a", node("k", per(4e9, ratelimitv3.RateLimitUnit_DAY))), "descriptor 1 of domain a: requests_per_unit is 4000000000, but a limit of Weir is at most 1000000000; use unlimited: true or a lower limit"},
+		"no unit":            {config("a", node("k", &ratelimitv3.RateLimitPolicy{RequestsPerUnit: 1})), "descriptor 1 of domain a, in k: unit UNKNOWN is unknown; the units are second, minute, hour, day, week, month, year"},
+		"a later unit":       {config("a", node("k", per(1, 99))), "descriptor 1 of domain a, in k: unit 99 is unknown; the units are second, minute, hour, day, week, month, year"},
+		"no key below it":    {config("a", node("k", nil, node("=v", nil))), "descriptor 2 of domain a, in k: key is missing or empty; a descriptor must have a key"},
+		"too many wildcards": {config("a", wildcards(65)), "descriptor 2 of domain a, in k: spec.match.descriptors[1].except: 65 entries contain *, but at most 64 can; a request is compared with each of them"},
 		"replaces": {
 			config("a", node("k", &ratelimitv3.RateLimitPolicy{Unit: 1, RequestsPerUnit: 1, Replaces: []*ratelimitv3.RateLimitReplace{{Name: "n"}}})),
-			"descriptor 1 of domain a: replaces switches off limits of other descriptors of the request (n), but in Weir all policies of a request apply; remove replaces, or leave the values out of those limits",
+			"descriptor 1 of domain a, in k: replaces switches off limits of other descriptors of the request (n), but in Weir all policies of a request apply; remove replaces, or leave the values out of those limits",
 		},
 		"quota_mode": {
 			config("a", &ratelimitv3.RateLimitDescriptor{Key: "k", QuotaMode: true, RateLimit: per(1, 1)}),
-			"descriptor 1 of domain a: quota_mode denies a request only if all of its quota descriptors are over their limits, but in Weir each policy can deny; remove quota_mode if the limit can deny alone",
+			"descriptor 1 of domain a, in k: quota_mode denies a request only if all of its quota descriptors are over their limits, but in Weir each policy can deny; remove quota_mode if the limit can deny alone",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,17 +129,126 @@ func TestUpdate_AnInvalidDomainKeepsItsLimitsAndAffectsNoOther(t *testing.T) {
 			if diff := cmp.Diff([]string{"a|k 1/86400s", "b|k 7/86400s"}, got); diff != "" {
 				t.Error(diff)
 			}
-			if diff := cmp.Diff([]string{"domain a: the new limits are invalid, and the previous limits stay active"}, d.Changes()); diff != "" {
+			if diff := cmp.Diff([]string{"domain a: the new limits of k are invalid, and the previous limits stay active"}, d.Changes()); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
 }
 
+// wildcards returns the descriptor k with a limit for n wildcards of one key and for all other values of it.
+func wildcards(n int) *ratelimitv3.RateLimitDescriptor {
+	k := node("k", nil, node("v", per(1, 1)))
+	for i := range n {
+		k.Descriptors = append(k.Descriptors, node(fmt.Sprintf("v=%d*", i), nil))
+	}
+	return k
+}
+
+// In Envoy Gateway, a domain is a listener, and each descriptor of the first level is a route.
+func TestUpdate_LeavesOutInvalidDescriptorsOfTheFirstLevel(t *testing.T) {
+	const hour = ratelimitv3.RateLimitUnit_HOUR
+	d := ratelimitservice.NewDomains(options(), keep)
+	if _, err := update(d, noon, true, config("a", node("new=bad", nil, node("x", per(1, 99))))); err == nil || d.Count() != 0 {
+		t.Errorf("%v, %d domains: a domain without a valid descriptor must not be active", err, d.Count())
+	}
+	d.Changes()
+	// The numbers count the descriptors that were received, also after a first one was left out.
+	first := []*ratelimitv3.RateLimitConfig{config("a",
+		node("route=one", nil, node("x", nil), node("y", per(1, 99))), node("route=two", nil, node("x", per(2, hour))), wildcards(65),
+		node("route=two", nil, node("x", per(3, hour))), node("=v", nil))}
+	got, err := update(d, noon, true, first...)
+	want := `descriptor 3 of domain a, in route=one: unit 99 is unknown; the units are second, minute, hour, day, week, month, year
+descriptor 75 of domain a, in =v: key is missing or empty; a descriptor must have a key
+descriptor 73 of domain a, in route=two: descriptor route=two is already defined at a:4; a key and a value can occur once in a list
+descriptor 7 of domain a, in k: spec.match.descriptors[1].except: 65 entries contain *, but at most 64 can; a request is compared with each of them`
+	if err == nil || !sameLines(err.Error(), want) {
+		t.Errorf("%v", err)
+	}
+	if diff := cmp.Diff([]string{"a|route=two|x 2/3600s"}, got); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{
+		"domain a: the limits of route=one are invalid and left out", "domain a: the limits of route=two are invalid and left out",
+		"domain a: the limits of =v are invalid and left out", "domain a: the limits of k are invalid and left out",
+	}, d.Changes()); diff != "" {
+		t.Error(diff)
+	}
+	if _, again := update(d, noon, true, first...); again == nil || again.Error() != err.Error() {
+		t.Errorf("the same configuration is accepted the second time: %v", again)
+	}
+	// A previous version replaces an invalid one, and is still there for the next update. A removed descriptor is removed.
+	for range 2 {
+		got, err = update(d, noon, true, config("a", node("route=two", nil, node("x", per(2, 99))), node("route=one", per(1, hour))))
+		if diff := cmp.Diff([]string{"a|route=one 1/3600s", "a|route=two|x 2/3600s"}, got); diff != "" || err == nil {
+			t.Error(diff, err)
+		}
+	}
+	got, err = update(d, noon, true, config("a", node("route=two", nil, node("x", per(4, hour)))))
+	if diff := cmp.Diff([]string{"a|route=two|x 4/3600s"}, got); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+}
+
+// sameLines reports whether two texts have the same lines in any order.
+func sameLines(a, b string) bool {
+	left, right := strings.Split(a, "\n"), strings.Split(b, "\n")
+	slices.Sort(left)
+	slices.Sort(right)
+	return slices.Equal(left, right)
+}
+
+// 4294967295 is a usual limit for "unlimited".
+func TestUpdate_ReplacesLimitsAboveTheMaximum(t *testing.T) {
+	d := ratelimitservice.NewDomains(options(), keep)
+	got, err := update(d, noon, true, config("a", node("k", per(4294967295, 1)), node("l", per(4294967295, 1)), node("m", per(1_000_000_000, 1))))
+	if diff := cmp.Diff([]string{"a|k 1000000000/1s", "a|l 1000000000/1s", "a|m 1000000000/1s"}, got); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if diff := cmp.Diff([]string{"domain a: a limit of 4294967295 is above the maximum of Weir; 1000000000 applies"}, d.Changes()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A rule of Envoy Gateway has a descriptor entry for each selector. With type Distinct, each value has a counter.
+func TestUpdate_ManyEntriesSeparateCounters(t *testing.T) {
+	for _, n := range []int{2, 7, 8, 32} {
+		d := ratelimitservice.NewDomains(options(), keep)
+		limit := node("k0", per(1, 1))
+		for i := 1; i < n; i++ {
+			limit = node(fmt.Sprint("k", i), nil, limit)
+		}
+		if err := d.Update(noon, []*ratelimitv3.RateLimitConfig{config("a", limit)}, true); err != nil {
+			t.Fatalf("%d entries: %v", n, err)
+		}
+		set, _ := d.Rules()
+		index, err := rules.NewIndex(set, "1", "weir:")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var entries rules.Descriptor
+		for i := n - 1; i >= 0; i-- {
+			entries = append(entries, rules.Entry{Key: fmt.Sprint("k", i), Value: strconv.Itoa(i)})
+		}
+		request := rules.Request{Domain: "a", Descriptors: []rules.Descriptor{entries}, NoHTTP: true}
+		matched := index.Match(nil, &request)
+		if len(matched) != 1 {
+			t.Fatalf("%d entries: matched %d times", n, len(matched))
+		}
+		var values, lengths []string
+		for _, e := range entries {
+			values, lengths = append(values, e.Value), append(lengths, strconv.Itoa(len(e.Value)))
+		}
+		if got, want := matched[0].Identify(&request), strings.Join(values, "/")+"#"+strings.Join(lengths[:n-1], ","); got != want {
+			t.Errorf("%d entries: %s, want %s", n, got, want)
+		}
+	}
+}
+
 func TestUpdate_RejectsWhatNamesNoDomainOrOneTwice(t *testing.T) {
 	d := ratelimitservice.NewDomains(options(), keep)
 	got, err := update(d, noon, true, config(""), config("a", node("k", per(1, 1))), config("a", node("k", per(2, 1))))
-	want := "descriptor 0 of domain : domain is missing or empty; set it to the domain of the rate limit filter of Envoy\ndomain a is listed twice; only the first applies"
+	want := "domain : domain is missing or empty; set it to the domain of the rate limit filter of Envoy\ndomain a is listed twice; only the first applies"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}

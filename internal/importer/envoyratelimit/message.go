@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/weir-dev/weir/internal/importer"
+	"github.com/weir-dev/weir/limiter"
 )
 
 // maxDepth bounds the levels of a configuration. A request has at most 64 entries.
@@ -14,7 +15,7 @@ const maxDepth = 64
 
 // ImportMessage converts the configuration of one domain, as the service receives it over xDS. The place of a finding is the name of the
 // domain, and the number of the descriptor in it, from 1, parents before children. What the message has in fields that this version does not
-// know is noted.
+// know is noted. A limit above the maximum of Weir is replaced by the maximum: some users write the largest number for no limit.
 func ImportMessage(config *ratelimitv3.RateLimitConfig, options Options) *importer.Result {
 	out := &importer.Result{}
 	r := messageReader{reader: reader{out: out}, at: importer.Place{File: config.GetDomain()}}
@@ -84,6 +85,10 @@ func (r *messageReader) limit(m *ratelimitv3.RateLimitPolicy) *limit {
 	}
 	if l.unlimited {
 		return l
+	}
+	if int64(l.requests) > limiter.MaxUnits {
+		r.out.Add(r.at, importer.Difference, "a limit of %d is above the maximum of Weir; %d applies", l.requests, limiter.MaxUnits)
+		l.requests = limiter.MaxUnits
 	}
 	var names []string
 	for _, u := range units() {

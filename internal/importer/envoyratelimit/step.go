@@ -90,12 +90,20 @@ func joined(entries []int) string {
 		value := fmt.Sprintf("request.descriptors[0][%d].value", i)
 		values, lengths = append(values, value), append(lengths, fmt.Sprintf(`string(size(%s))`, value))
 	}
+	last := len(lengths) - 1
+	if len(entries) > maxConcatenated {
+		return fmt.Sprintf(`[%s].join("/") + "#" + [%s].join(",")`, strings.Join(values, ", "), strings.Join(lengths[:last], ", "))
+	}
 	text := strings.Join(values, ` + "/" + `)
-	if last := len(lengths) - 1; last > 0 {
+	if last > 0 {
 		text += ` + "#" + ` + strings.Join(lengths[:last], ` + "," + `)
 	}
 	return text
 }
+
+// maxConcatenated is the number of values up to which + joins them. The steps for + grow with the square of their number, and of eight values
+// they are too many for an expression. The function join takes more steps for long values, and so is not for a few values.
+const maxConcatenated = 7
 
 // isFirstWithKey reports whether the entry is the one that identifier.descriptor reads.
 func isFirstWithKey(path []step, i int) bool {
