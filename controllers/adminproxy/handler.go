@@ -92,18 +92,28 @@ func (h *handler) serve(r *http.Request, to route) (*Answer, *problem) {
 	} else if err != nil {
 		return nil, newProblem(http.StatusBadRequest, "the body ended early")
 	}
-	found, pods, bad := h.pods(r.Context(), name)
+	ctx := r.Context()
+	var reset resetRequest
+	if to.path == resetPath {
+		if reset, body, bad = parseReset(body); bad != nil {
+			return nil, bad
+		}
+	}
+	found, pods, bad := h.pods(ctx, name)
 	if bad != nil {
 		return nil, bad
 	}
-	replicas, err := h.caller.callAll(r.Context(), found, pods, &call{
+	if to.path == resetPath {
+		ctx = context.WithoutCancel(ctx) // it is recorded, whether or not the caller waits for the answer
+	}
+	replicas, err := h.caller.callAll(ctx, found, pods, &call{
 		method: to.method, path: "/admin/v1/" + to.path, query: r.URL.RawQuery, body: body, user: user.GetName(),
 	})
 	if err != nil {
 		return nil, newProblem(http.StatusInternalServerError, "%v", err)
 	}
 	if to.path == resetPath {
-		h.recordReset(r.Context(), found, user.GetName(), body, replicas)
+		h.recordReset(ctx, found, user.GetName(), &reset, replicas)
 	}
 	return &Answer{Limiter: name.String(), Replicas: withoutRepetitions(replicas)}, nil
 }

@@ -346,6 +346,8 @@ func TestHandler_ReadsAndResetsCounters(t *testing.T) {
 		{http.MethodPost, "/admin/v1/counters/reset", `{"policy":"shop/a","allPolicies":true,"identifier":"acme","reason":"x"}`, 400, `"field":"policy"`},
 		{http.MethodPost, "/admin/v1/counters/reset", `{"policy":"shop/a","reason":"x"}`, 400, `"field":"identifier"`},
 		{http.MethodPost, "/admin/v1/counters/reset", `{"policy":"shop/a","identifier":"acme","reason":"x","dryrum":true}`, 400, "dryrum"},
+		{http.MethodPost, "/admin/v1/counters/reset", `{"policy":"shop/a","identifier":"acme","reason":"x"} .`, 400, "must end after the JSON value"},
+		{http.MethodPost, "/admin/v1/counters/reset", `{"policy":"shop/a","identifier":"acme","reason":"x"}{}`, 400, "must end after the JSON value"},
 		{http.MethodPost, "/admin/v1/counters/reset", `{"policy":"shop/a","identifier":"acme","reason":"INC-1"}`, 200, `{"counters":[],"identifier":"acme"}`},
 	} {
 		w := call(t, e, test.method, test.path, test.body)

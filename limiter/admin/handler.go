@@ -101,7 +101,11 @@ func (h *handler) reset(w http.ResponseWriter, r *http.Request) {
 	var request ResetRequest
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields() // a misspelled dryRun must not reset anything
-	if err := decoder.Decode(&request); err != nil {
+	err := decoder.Decode(&request)
+	if _, more := decoder.Token(); err == nil && !errors.Is(more, io.EOF) {
+		err = errors.New("it must end after the JSON value")
+	}
+	if err != nil {
 		reply.NewProblem(http.StatusBadRequest, "body", "the body is invalid: "+err.Error()).Write(w)
 		return
 	}
