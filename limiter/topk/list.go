@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// List is the identifiers with the most requests, those with the most first.
+// List is the identifiers with the most requests, those with the most that are certain first: Requests less Error.
 type List struct {
 	Identifiers []Entry `json:"identifiers"`
 	// Unlisted is the largest number of requests that an identifier can have that is not listed.
@@ -23,6 +23,8 @@ type Entry struct {
 	Requests int64 `json:"requests"`
 	Error    int64 `json:"error"`
 }
+
+func (e *Entry) certain() int64 { return e.Requests - e.Error }
 
 // Since returns from when on a list of now counts requests.
 func (s *Sketch) Since(now time.Time) time.Time {
@@ -40,7 +42,7 @@ func (s *Sketch) Top(n int, policy string, now time.Time) List {
 	for i := range s.all {
 		both, current := s.all[i].read(s.periodOf(now))
 		recent, before := &both[current], &both[1-current]
-		list.Unlisted = max(list.Unlisted, recent.bound()+before.bound())
+		list.Unlisted = max(list.Unlisted, recent.bound+before.bound)
 		for j := range recent.hashes {
 			list.add(recent, before, j, true, policy)
 			list.add(before, recent, j, false, policy)
@@ -51,21 +53,24 @@ func (s *Sketch) Top(n int, policy string, now time.Time) List {
 }
 
 // read returns a copy of both generations, and the index of the current one.
-func (s *summary) read(period int64) (both [2]generation, current int) {
+func (s *summary) read(period int64) (both [2]copied, current int) {
 	s.busy.Lock()
 	defer s.busy.Unlock()
 	s.current(period)
-	return s.periods, int(s.period & 1)
+	for i := range both {
+		s.periods[i].copyTo(&both[i])
+	}
+	return both, int(s.period.Load() & 1)
 }
 
 // add adds counter i of g with what other counts for the same identifier. If other counts it too, only the first one of them adds it.
-func (l *List) add(g, other *generation, i int, first bool, policy string) {
+func (l *List) add(g, other *copied, i int, first bool, policy string) {
 	if g.counts[i] == 0 || policy != "" && policy != g.names[i].policy {
 		return
 	}
 	e := Entry{Policy: g.names[i].policy, Requests: g.counts[i] + g.missed, Error: g.errors[i] + g.missed}
 	if at := slices.Index(other.hashes[:], g.hashes[i]); at < 0 {
-		e.Requests, e.Error = e.Requests+other.bound(), e.Error+other.bound()
+		e.Requests, e.Error = e.Requests+other.bound, e.Error+other.bound
 	} else if first {
 		e.Requests, e.Error = e.Requests+other.counts[at]+other.missed, e.Error+other.errors[at]+other.missed
 	} else {
@@ -75,13 +80,16 @@ func (l *List) add(g, other *generation, i int, first bool, policy string) {
 	l.Identifiers = append(l.Identifiers, e)
 }
 
-// cut sorts the list and keeps n identifiers.
+// cut sorts the list and keeps n identifiers. What is certain decides: an identifier with few requests can have a large error.
 func (l *List) cut(n int) {
 	slices.SortFunc(l.Identifiers, func(a, b Entry) int {
-		return cmp.Or(cmp.Compare(b.Requests, a.Requests), strings.Compare(a.Policy, b.Policy), strings.Compare(a.Identifier, b.Identifier))
+		return cmp.Or(cmp.Compare(b.certain(), a.certain()), cmp.Compare(b.Requests, a.Requests),
+			strings.Compare(a.Policy, b.Policy), strings.Compare(a.Identifier, b.Identifier))
 	})
 	if len(l.Identifiers) > n {
-		l.Unlisted = max(l.Unlisted, l.Identifiers[n].Requests)
+		for _, e := range l.Identifiers[n:] {
+			l.Unlisted = max(l.Unlisted, e.Requests)
+		}
 		l.Identifiers = l.Identifiers[:n:n]
 	}
 	if l.Identifiers == nil {

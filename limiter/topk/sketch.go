@@ -27,37 +27,34 @@ type Sketch struct {
 
 // summary counts the identifiers with the same part of the hash.
 type summary struct {
-	busy    sync.Mutex
-	period  int64         // that Add has seen last
-	missed  atomic.Int64  // requests that found the summary busy, and are not yet in a generation
+	busy    sync.Mutex    // is held to give a counter to an identifier, to begin a period and to read
+	period  atomic.Int64  // that Add has seen last
+	missed  atomic.Int64  // requests without a counter that found the summary busy, and are not yet in a generation
 	periods [2]generation // the current and the previous period, by the parity of their numbers
-}
-
-// generation has the counts of one period. A counter is free if its count is 0.
-type generation struct {
-	hashes [counters]uint64
-	counts [counters]int64
-	errors [counters]int64
-	names  [counters]name
-	missed int64
 }
 
 // New returns an empty Sketch. The argument now is the time by the clock of all later calls, which must not step back.
 func New(now time.Time) *Sketch { return &Sketch{seed: maphash.MakeSeed(), began: now} }
 
-// Add counts a request. It neither waits nor allocates: if other processors update the same summary, it is only added to the error.
+// Add counts a request. It neither waits nor allocates: if the identifier has no counter, and another processor updates the same summary, the
+// request is only added to the error.
 func (s *Sketch) Add(policy, identifier string, now time.Time) {
-	hash := s.hash(policy, identifier)
-	of := &s.all[hash>>(64-bits.Len(summaries-1))]
+	hash, period := s.hash(policy, identifier), s.periodOf(now)
+	of := &s.all[summaryOf(hash)]
+	if of.period.Load() == period && of.periods[period&1].increment(hash) {
+		return
+	}
 	for range attempts {
 		if of.busy.TryLock() {
-			of.current(s.periodOf(now)).add(hash, policy, identifier)
+			of.current(period).add(hash, policy, identifier)
 			of.busy.Unlock()
 			return
 		}
 	}
 	of.missed.Add(1)
 }
+
+func summaryOf(hash uint64) uint64 { return hash >> (64 - bits.Len(summaries-1)) }
 
 // hash is never 0.
 func (s *Sketch) hash(policy, identifier string) uint64 {
@@ -68,44 +65,16 @@ func (s *Sketch) periodOf(now time.Time) int64 { return int64(now.Sub(s.began) /
 
 // current returns the counts of a period, and clears those that are older than the one before it. The lock is held.
 func (s *summary) current(period int64) *generation {
-	if period > s.period {
+	if last := s.period.Load(); period > last {
 		s.periods[period&1].clear()
-		if period > s.period+1 {
+		if period > last+1 {
 			s.periods[(period+1)&1].clear()
 		}
-		s.period = period
+		s.period.Store(period)
 	}
-	g := &s.periods[s.period&1]
+	g := &s.periods[s.period.Load()&1]
 	if s.missed.Load() > 0 {
 		g.missed += s.missed.Swap(0)
 	}
 	return g
 }
-
-func (g *generation) add(hash uint64, policy, identifier string) {
-	least := 0
-	for i, h := range &g.hashes {
-		if h == hash {
-			g.counts[i]++
-			return
-		}
-		if g.counts[i] < g.counts[least] {
-			least = i
-		}
-	}
-	g.errors[least] = g.counts[least]
-	g.counts[least]++
-	g.hashes[least] = hash
-	g.names[least].set(policy, identifier)
-}
-
-// bound returns the largest count that an identifier without a counter can have: 0 while a counter is free.
-func (g *generation) bound() int64 {
-	least := g.counts[0]
-	for _, count := range &g.counts {
-		least = min(least, count)
-	}
-	return least + g.missed
-}
-
-func (g *generation) clear() { *g = generation{} }
