@@ -127,7 +127,9 @@ func TestAdminRoles_SeparateReadingFromResponding(t *testing.T) {
 		"ClusterRole weir-observer": {
 			"get clusterratelimitpolicies.weir.dev ", "get limiters.weir.dev ", "get limiters/counters.weir.dev ", "get limiters/explanations.weir.dev ",
 			"get limiters/rules.weir.dev ", "get ratelimitpolicies.weir.dev ",
-			"list clusterratelimitpolicies.weir.dev ", "list limiters.weir.dev ", "list ratelimitpolicies.weir.dev ",
+			"get validatingwebhookconfigurations.admissionregistration.k8s.io weir-policies",
+			"get validatingwebhookconfigurations.admissionregistration.k8s.io weir-throttle",
+			"list clusterratelimitpolicies.weir.dev ", "list deployments.apps ", "list limiters.weir.dev ", "list ratelimitpolicies.weir.dev ",
 		},
 		"ClusterRole weir-responder": {"create limiters/resets.weir.dev "},
 	} {

@@ -1,0 +1,98 @@
+package status
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func printed(t *testing.T, format string, r *Report) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := Print(&out, format, r); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestPrint_FitsOneScreen(t *testing.T) {
+	o := healthy()
+	o.Limiters[0].Status.Conditions[0] = condition("Ready", "False", "ReplicasMissing")
+	o.Limiters[0].Status.ReadyReplicas, o.Limiters[0].Status.EnforcingReplicas = 1, 1
+	o.Webhooks = o.Webhooks[:2]
+	want := `Operator:  weir-system/weir-operator, 2/2 ready, version v1.2.3
+Webhook:   weir-policies, registered, webhooks: 1
+Webhook:   weir-throttle, registered, webhooks: 1
+
+LIMITER              READY  REASON           REPLICAS  VERSION  ENFORCING  REVISION      REDIS
+weir-system/default  False  ReplicasMissing  1/2       ab       1          0123456789ab  Reachable
+
+Policies: 2, 2 ready, 0 degraded, 1 overridden
+
+Problem 1: Limiter weir-system/default
+  ReplicasMissing: message of ReplicasMissing
+  do: wait, or look at the pods of the Limiter
+  runbook: docs/runbooks/WeirLimiterDown.md
+`
+	if diff := cmp.Diff(want, printed(t, "table", New(o))); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got := printed(t, "table", New(healthy())); !strings.HasSuffix(got, "\n\nNo problems.\n") {
+		t.Errorf("healthy:\n%s", got)
+	}
+}
+
+func TestPrint_ListsTenPoliciesAndAllInWide(t *testing.T) {
+	o := healthy()
+	for i := range 12 {
+		p := policy(fmt.Sprintf("p%02d", i), condition("Ready", "False", "Invalid"))
+		p.Status.Conditions[0].Message = "\x1b[2J" + strings.Repeat("m", 200)
+		o.Policies = append(o.Policies, p)
+	}
+	r := New(o)
+	table, wide := printed(t, "table", r), printed(t, "wide", r)
+	for text, want := range map[string]string{
+		"shop/p09": "both", "shop/p10": "wide", "2 more, which -o wide lists": "table", "Not ready: 12 Invalid": "both",
+		strings.Repeat("m", 200): "wide", "…": "table", "\x1b": "", "registry:5000/weir@sha256:ab": "wide", "0123456789abcdef": "wide",
+	} {
+		got := map[[2]bool]string{{true, true}: "both", {true, false}: "table", {false, true}: "wide"}[[2]bool{strings.Contains(table, text), strings.Contains(wide, text)}]
+		if text == "…" { // the list of names also ends with it
+			got = map[bool]string{true: "table"}[strings.Contains(table, "m…") && !strings.Contains(wide, "m…")]
+		}
+		if got != want {
+			t.Errorf("%q is in %q, want %q", text, got, want)
+		}
+	}
+	var decoded Report
+	if err := json.Unmarshal([]byte(printed(t, "json", r)), &decoded); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(r, &decoded); diff != "" {
+		t.Errorf("JSON: -want +got:\n%s", diff)
+	}
+}
+
+func TestPrint_NamesWhatCannotBeRead(t *testing.T) {
+	o := &Objects{Unread: []Unread{
+		{limiterResource, "list limiters.weir.dev in all namespaces"},
+		{deploymentResource, "list deployments.apps in all namespaces"},
+		{policyResource, "x"},
+		{webhookResource, "y"},
+	}}
+	want := `
+Cannot read limiters.weir.dev: the user lacks the permission to list limiters.weir.dev in all namespaces
+Cannot read deployments.apps: the user lacks the permission to list deployments.apps in all namespaces
+`
+	got := printed(t, "table", New(o))
+	if !strings.HasPrefix(got, want) || !strings.Contains(got, "bind the ClusterRole weir-observer with a ClusterRoleBinding") || strings.Contains(got, "No problems") {
+		t.Error(got)
+	}
+	o.Namespace = "shop"
+	if got := printed(t, "table", New(o)); !strings.Contains(got, "bind the ClusterRole weir-observer in namespace shop") {
+		t.Error(got)
+	}
+}

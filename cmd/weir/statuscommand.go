@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/cmd/weir/status"
+)
+
+// statusFlags are the flags of weir status.
+type statusFlags struct {
+	cluster   clusterFlags
+	namespace string
+	output    string
+}
+
+func statusCommand() *cobra.Command {
+	var f statusFlags
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the installation in a cluster, and its problems",
+		Long: `Show Limiters, their Redis, policies by condition, webhooks and the operator of a cluster, and the problems with what to do
+and the runbook page of each. The command reads only objects of the API server, and needs the ClusterRole weir-observer. With
+--namespace it shows only the Limiters and RateLimitPolicies of one namespace, and a RoleBinding suffices.
+
+Exit status: 0 if there are no problems, 1 if there are problems, 2 if the readable objects have no problems, but something cannot
+be read, or if the command line or the kubeconfig is invalid.`,
+		Example: "  kubectl weir status\n" +
+			"  kubectl weir status -o wide\n" +
+			"  kubectl weir status --namespace shop -o json",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return showStatus(cmd.Context(), &f, cmd.OutOrStdout()) },
+	}
+	f.cluster.addKubeconfig(cmd.Flags())
+	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "only the Limiters and RateLimitPolicies of this namespace; empty is the whole installation")
+	addOutput(cmd, &f.output)
+	return cmd
+}
+
+func showStatus(ctx context.Context, f *statusFlags, out io.Writer) error {
+	if err := validateOutput(f.output); err != nil {
+		return err
+	}
+	c, err := f.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	objects, err := status.Read(ctx, c, status.Scope{Namespace: f.namespace, OperatorNamespace: f.cluster.operatorNamespace})
+	if errors.Is(err, status.ErrNotInstalled) {
+		err = fmt.Errorf("%w; install Weir, or select another cluster with --context", err)
+	}
+	if err != nil {
+		return usageError(err)
+	}
+	report := status.New(objects)
+	if err := status.Print(out, f.output, report); err != nil {
+		return err
+	}
+	switch {
+	case len(report.Problems) > 0:
+		return &exitError{code: exitFailed}
+	case len(report.Unread) > 0:
+		return &exitError{code: exitUsage}
+	default:
+		return nil
+	}
+}
+
+// client returns a client of the API server. Unlike the operator, the API server supports impersonation.
+func (f *statusFlags) client() (client.Reader, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.cluster.kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.cluster.context}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, usageError(errors.New("there is no kubeconfig: set --kubeconfig or KUBECONFIG"))
+	}
+	if err != nil {
+		return nil, usageError(fmt.Errorf("read the kubeconfig: %w", err))
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, usageError(fmt.Errorf("read the kubeconfig: %w", err))
+	}
+	return c, nil
+}
