@@ -294,6 +294,19 @@ func TestRateLimit_AnInvalidRouteLiftsNoLimitOfItsListener(t *testing.T) {
 	find(t, s.log, "(domain infra/public/https: a limit of 4294967295 is above the maximum of Weir; 1000000000 applies)")
 }
 
+// The names of policies must be different: otherwise, no update could be activated any more.
+func TestRateLimit_AmbiguousDescriptorsStopNoUpdate(t *testing.T) {
+	plane := startControlPlane(t, nil)
+	s := startService(t, plane, fixture.Redis(t).Addr(), nil, nil)
+	plane.publish(limited("a", 3))
+	s.awaitConfig("a", 3)
+	limit := &ratelimitv3.RateLimitPolicy{Unit: ratelimitv3.RateLimitUnit_HOUR, RequestsPerUnit: 1}
+	plane.publish(limited("a", 7), &ratelimitv3.RateLimitConfig{Name: "b", Domain: "b", Descriptors: []*ratelimitv3.RateLimitDescriptor{
+		{Key: "x=y", RateLimit: limit}, {Key: "x", Value: "y", RateLimit: limit},
+	}})
+	s.awaitConfig("a", 7)
+}
+
 func TestRateLimit_EnforcesWhileTheServerIsUnavailable(t *testing.T) {
 	plane := startControlPlane(t, nil)
 	s := startService(t, plane, fixture.Redis(t).Addr(), nil, nil, func(f *rateLimitFlags) { f.keep = time.Hour })

@@ -133,9 +133,9 @@ func policiesOf(imported []importer.Policy, options Options, out *compiled) (pol
 	return policies, problems
 }
 
-// add adds the rule for a policy. The policy is named after its path, so that the counters of a limit do not depend on other limits.
+// add adds the rule for a policy.
 func (c *compiled) add(rule rules.Rule, policy *importer.Policy, options Options) {
-	rule.Policy = policy.Domain + "|" + strings.Join(policy.Path, "|")
+	rule.Policy = policyName(policy.Domain, rule.Match.Descriptors)
 	limit := Limit{Name: policy.LimitName, Units: rule.Units, Domain: statName(policy.Domain)}
 	if rule.Cost != nil { // of a limit of 0, as an expression, because the API rejects a constant above the limit
 		rule.Cost, limit.Zero = &rules.Cost{Value: 2}, true

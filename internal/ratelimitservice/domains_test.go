@@ -348,12 +348,69 @@ func TestUpdate_NamesLimitsAsTheConfigurationDoes(t *testing.T) {
 	}
 	_, limits := d.Rules()
 	want := map[string]ratelimitservice.Limit{
-		"10.0.0.1:80|x|k=v": {Name: "gold", Units: 1, Domain: "10_0_0_1_80_x", Key1: "k_v"},
-		"10.0.0.1:80|x|k=v|masked_remote_address=10.1.0.0/16": {
+		`10.0.0.1:80\|x|k=v`: {Name: "gold", Units: 1, Domain: "10_0_0_1_80_x", Key1: "k_v"},
+		`10.0.0.1:80\|x|k=v|masked_remote_address=10.1.0.0/16`: {
 			Units: 2, Domain: "10_0_0_1_80_x", Key1: "k_v", Key2: "masked_remote_address_10_1_0_0/16",
 		},
 	}
 	if diff := cmp.Diff(want, limits); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestUpdate_DifferentLimitsHaveDifferentNames(t *testing.T) {
+	limit := per(3, ratelimitv3.RateLimitUnit_HOUR)
+	leaf := func(key, value string) *ratelimitv3.RateLimitDescriptor {
+		return &ratelimitv3.RateLimitDescriptor{Key: key, Value: value, RateLimit: limit}
+	}
+	for name, test := range map[string]struct {
+		configs []*ratelimitv3.RateLimitConfig
+		want    []string
+	}{
+		"a key with =":         {[]*ratelimitv3.RateLimitConfig{config("d", leaf("x=y", ""), leaf("x", "y"))}, []string{`d|x=y`, `d|x\=y`}},
+		"a value equal to key": {[]*ratelimitv3.RateLimitConfig{config("d", leaf("a", "a"), leaf("a=", ""))}, []string{`d|a=`, `d|a\=`}},
+		"a key with |": {
+			[]*ratelimitv3.RateLimitConfig{config("d", leaf("a|b", ""), node("a", nil, leaf("b", "")))}, []string{`d|a\|b`, `d|a|b`},
+		},
+		"a value with |": {
+			[]*ratelimitv3.RateLimitConfig{config("d", leaf("a", "b|c"), node("a=b", nil, leaf("c", "")))}, []string{`d|a=b\|c`, `d|a=b|c`},
+		},
+		"a domain with |": {
+			[]*ratelimitv3.RateLimitConfig{config("d|x", leaf("y", "")), config("d", leaf("x|y", ""), node("x", nil, leaf("y", "")))},
+			[]string{`d\|x|y`, `d|x\|y`, `d|x|y`},
+		},
+		"a key with \\": {
+			[]*ratelimitv3.RateLimitConfig{config("d", leaf(`a\|b`, ""), node(`a\`, nil, leaf("b", "")))}, []string{`d|a\\\|b`, `d|a\\|b`},
+		},
+		"a wildcard": {[]*ratelimitv3.RateLimitConfig{config("d", leaf("k", "*=*"), leaf("k=*", "*"))}, []string{`d|k=*\=*`, `d|k\=*=*`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := ratelimitservice.NewDomains(options(), keep)
+			if err := d.Update(noon, test.configs, true); err != nil {
+				t.Fatal(err)
+			}
+			set, limits := d.Rules()
+			var got []string
+			for _, r := range set.Rules {
+				got = append(got, r.Policy)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" || len(limits) != len(got) {
+				t.Errorf("%s, %d limits", diff, len(limits))
+			}
+			if _, err := rules.NewIndex(set, "1", "weir:"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestReport_PrintsNamesWithoutEscapes(t *testing.T) {
+	d := ratelimitservice.NewDomains(options(), keep)
+	if err := d.Update(noon, []*ratelimitv3.RateLimitConfig{config("d|x", node(`a\|b=c=d`, nil, node("e=e", per(3, 1))))}, true); err != nil {
+		t.Fatal(err)
+	}
+	want := []ratelimitservice.LimitReport{`d|x.a\|b=c=d.e=: 3 per 1s, algorithm FixedWindow, shadow_mode: false`}
+	if diff := cmp.Diff(want, ratelimitservice.Report(d.Rules())); diff != "" {
 		t.Error(diff)
 	}
 }

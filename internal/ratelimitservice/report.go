@@ -2,7 +2,6 @@ package ratelimitservice
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/weir-dev/weir/limiter/rules"
@@ -20,9 +19,8 @@ func Report(set rules.Set, limits map[string]Limit) []LimitReport {
 		if limits[rule.Policy].Zero {
 			units = 0
 		}
-		domain, path, _ := strings.Cut(rule.Policy, "|")
-		list = append(list, LimitReport(fmt.Sprintf("%s.%s: %d per %v, algorithm %s, shadow_mode: %t",
-			domain, strings.ReplaceAll(path, "|", "."), units, time.Duration(rule.WindowSeconds)*time.Second, rule.Algorithm, rule.Shadow)))
+		list = append(list, LimitReport(fmt.Sprintf("%s: %d per %v, algorithm %s, shadow_mode: %t",
+			displayName(rule.Policy), units, time.Duration(rule.WindowSeconds)*time.Second, rule.Algorithm, rule.Shadow)))
 	}
 	return list
 }
