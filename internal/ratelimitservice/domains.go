@@ -70,7 +70,12 @@ func (d *Domains) Update(now time.Time, configs []*ratelimitv3.RateLimitConfig, 
 		d.active[name] = &domain{config: valid.config, content: valid.content}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.active)) {
-		if of := d.active[name]; complete && !listed[name] && of.missing.IsZero() {
+		of := d.active[name]
+		if !complete { // any domain can be in what could not be read
+			of.missing = time.Time{}
+			continue
+		}
+		if !listed[name] && of.missing.IsZero() {
 			of.missing = now
 			if d.keep > 0 {
 				d.note("domain %s is no longer in the configuration; its limits stay active for %v", name, d.keep)

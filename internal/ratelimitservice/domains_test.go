@@ -308,6 +308,30 @@ func TestUpdate_ResourcesThatCannotBeReadRemoveNothing(t *testing.T) {
 	}
 }
 
+// The domain that is missing can be in the resource that could not be read.
+func TestUpdate_ResourcesThatCannotBeReadStopARemoval(t *testing.T) {
+	a, b := config("a", node("k", per(1, 1))), config("b", node("k", per(2, 1)))
+	d := ratelimitservice.NewDomains(options(), keep)
+	for i, update := range []struct {
+		configs  []*ratelimitv3.RateLimitConfig
+		complete bool
+	}{{[]*ratelimitv3.RateLimitConfig{a, b}, true}, {[]*ratelimitv3.RateLimitConfig{a}, true}, {[]*ratelimitv3.RateLimitConfig{a}, false}} {
+		if err := d.Update(noon.Add(time.Duration(i)*time.Second), update.configs, update.complete); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if at, ok := d.NextExpiry(); ok || d.Expire(noon.Add(time.Hour)) {
+		t.Errorf("b is removed at %v", at)
+	}
+	// The next configuration without it that can be read starts the time again.
+	if err := d.Update(noon.Add(time.Hour), []*ratelimitv3.RateLimitConfig{a}, true); err != nil {
+		t.Fatal(err)
+	}
+	if at, ok := d.NextExpiry(); !ok || !at.Equal(noon.Add(time.Hour+keep)) {
+		t.Errorf("next expiry %v %v", at, ok)
+	}
+}
+
 func TestUpdate_IgnoresFieldsOfLaterVersionsAndSaysSo(t *testing.T) {
 	later := config("a", node("k", per(1, 1)))
 	later.GetDescriptors()[0].ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1))
