@@ -32,6 +32,8 @@ type Check struct {
 type Override struct {
 	Units  int64
 	Window time.Duration
+	// WithoutCost makes a request cost 1 unit under each rule, in place of the cost of the rule.
+	WithoutCost bool
 }
 
 // ruleCharge is what one rule charges for a request.
@@ -65,6 +67,9 @@ func (a *active) match(s *scratch, c *Check) {
 			Debt: m.Rule.Debt, Whole: m.Rule.WholeDebt, Shadow: m.Rule.Shadow, OnStoreFailure: onStoreFailure(m.Rule), Lease: m.Rule.Leases,
 		}
 		isOverride := c.Override != nil && r.override(*m, *c.Override)
+		if isOverride && c.Override.WithoutCost {
+			r.charge.Cost = multiplied(1, c.Cost)
+		}
 		switch {
 		case c.NoDelay:
 			r.charge.Limit = r.charge.Limit.NoDelay()

@@ -49,6 +49,9 @@ func (d *rateLimitEndpoint) shouldRateLimit(ctx context.Context, c *call) error 
 		d.failures.Invalid()
 		return err
 	}
+	if d.reference != nil {
+		d.reference.adapt(&c.batch)
+	}
 	if i := slices.Index(c.batch.intents, refund); i >= 0 && !d.refunds {
 		d.failures.Invalid()
 		return d.refuseRefund(ctx, i)

@@ -28,6 +28,16 @@ type ReferenceLimit struct {
 	Count func(hits int64, r *engine.Result)
 }
 
+// adapt changes the limits in a request as the service reads them. Their units are all 32-bit numbers: more than a limit can have becomes
+// the maximum. They replace a limit of 0 too: its cost, which denies everything, does not apply.
+func (*Reference) adapt(q *batch) {
+	for i := range q.checks {
+		if o := q.checks[i].Override; o != nil {
+			o.Units, o.WithoutCost = min(o.Units, limiter.MaxUnits), true
+		}
+	}
+}
+
 // decide decides all descriptors at one instant, as the service does in one pipeline. A descriptor with 0 hits is tested with no units,
 // which fit unless more than the limit has been used.
 func (s *Reference) decide(ctx context.Context, e *engine.Engine, q *batch) ([]engine.Answer, error) {
@@ -68,7 +78,9 @@ func (s *Reference) appendResult(b []byte, r *engine.Result, q *batch, i int, no
 		limit.Count(q.checks[i].Cost, r)
 	}
 	remaining, units := r.Remaining, r.Decision.Limit
-	if limit.Zero {
+	o := q.checks[i].Override
+	replaced := o != nil && units == o.Units && r.Window == o.Window
+	if limit.Zero && !replaced {
 		remaining, units = 0, 0
 	}
 	var begin int

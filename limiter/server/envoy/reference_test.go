@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -114,6 +116,46 @@ func TestReference_ReportsALimitOfZero(t *testing.T) {
 	wantSummary(t, answer, "OVER_LIMIT: OVER_LIMIT 0")
 	if got := answer.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit(); got != 0 {
 		t.Errorf("a limit of %d, want 0", got)
+	}
+}
+
+// withLimit returns a descriptor with a limit per hour, as Envoy sends it with limit.fromMetadata of Envoy Gateway.
+func withLimit(units uint32, text string) *descriptorv3.RateLimitDescriptor {
+	d := describe(text)
+	d.Limit = &descriptorv3.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: units, Unit: typev3.RateLimitUnit_HOUR}
+	return d
+}
+
+func TestReference_ALimitInTheRequestReplacesALimitOfZero(t *testing.T) {
+	for _, countsDenied := range []bool{true, false} {
+		zero := per("a", 1, time.Hour, "generic_key=a")
+		zero.Cost = &rules.Cost{Value: 2}
+		w, _ := referenceOf(t, countsDenied, map[string]*ReferenceLimit{"shop/a": {Zero: true}}, zero)
+		for i, want := range []string{"OK: OK 2", "OK: OK 1", "OK: OK 0", "OVER_LIMIT: OVER_LIMIT 0"} {
+			answer := w.ask(t, withLimit(3, "generic_key=a"))
+			wantSummary(t, answer, want)
+			if got := answer.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit(); got != 3 {
+				t.Errorf("request %d: a limit of %d, want 3", i+1, got)
+			}
+		}
+		for _, d := range []*descriptorv3.RateLimitDescriptor{describe("generic_key=a"), withLimit(0, "generic_key=a")} {
+			answer := w.ask(t, d)
+			wantSummary(t, answer, "OVER_LIMIT: OVER_LIMIT 0")
+			if got := answer.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit(); got != 0 {
+				t.Errorf("without a limit in the request: a limit of %d, want 0", got)
+			}
+		}
+	}
+}
+
+func TestReference_ALimitInTheRequestAboveTheMaximumIsTheMaximum(t *testing.T) {
+	w, _ := referenceOf(t, true, nil, per("a", 5, time.Hour, "generic_key=a"))
+	for i, units := range []uint32{1_000_000_000, 1_000_000_001, 4_294_967_295} {
+		answer := w.ask(t, withLimit(units, "generic_key=a"))
+		wantSummary(t, answer, fmt.Sprintf("OK: OK %d", 999_999_999-i))
+		if got := answer.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit(); got != 1_000_000_000 {
+			t.Errorf("%d: a limit of %d, want 1000000000", units, got)
+		}
 	}
 }
 
