@@ -22,10 +22,11 @@ type Totals struct {
 	samples []sample // the oldest first
 }
 
-// sample is the totals at the end of a period.
+// sample is the totals at the end of a period, or why they could not be read: an error of the process, for example too many open files.
 type sample struct {
 	at     time.Time
 	totals totals
+	err    error
 }
 
 // NewTotals returns the totals of an engine with the option CountIdentifiers, whose metrics and those of its endpoints are in metrics.
@@ -44,18 +45,18 @@ func (t *Totals) Run(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		if now, err := t.read(); err == nil { // the metrics of a limiter are consistent: an error is one of the process, for example too many open files
-			t.keep(sample{end, now})
-		}
+		now, err := t.read()
+		t.keep(sample{end, now, err})
 	}
 }
 
-// keep adds a sample, and drops all but the last two: a Top begins at the end of a period, at most two periods ago.
+// keep adds a sample, and drops all but the last three: a Top begins at the end of a period, at most two periods ago, and the period that
+// ends now can have been sampled already.
 func (t *Totals) keep(s sample) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	t.samples = append(t.samples, s)
-	if len(t.samples) > 2 {
+	if len(t.samples) > 3 {
 		t.samples = slices.Clone(t.samples[1:])
 	}
 }
@@ -80,7 +81,11 @@ func (t *Totals) Top(n int, policy string) (Top, error) {
 	if err != nil {
 		return Top{}, err
 	}
-	sums.subtract(t.before(counted.Since))
+	before, err := t.before(counted.Since)
+	if err != nil {
+		return Top{}, err
+	}
+	sums.subtract(before)
 	sums.addShadow(t.engine.Index())
 	top := Top{Seconds: time.Since(counted.Since).Seconds(), Allowed: counted.Allowed, Denied: counted.Denied}
 	sums.fill(&top)
@@ -90,14 +95,18 @@ func (t *Totals) Top(n int, policy string) (Top, error) {
 	return top, nil
 }
 
-// before returns the totals at the beginning of a Top.
-func (t *Totals) before(since time.Time) totals {
+// before returns the totals at the beginning of a Top: none if it began with the process.
+func (t *Totals) before(since time.Time) (totals, error) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	for i := range t.samples {
-		if !t.samples[i].at.Before(since) {
-			return t.samples[i].totals
+	for _, s := range slices.Backward(t.samples) {
+		if s.at.After(since) {
+			continue
 		}
+		if s.err != nil {
+			return totals{}, fmt.Errorf("the decisions before %s are unknown, retry in one minute: %w", since.UTC().Format(time.TimeOnly), s.err)
+		}
+		return s.totals, nil
 	}
-	return newTotals() // the process has started since then
+	return newTotals(), nil
 }

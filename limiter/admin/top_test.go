@@ -3,6 +3,7 @@ package admin_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/decisionlog"
@@ -34,6 +36,7 @@ type counting struct {
 	engine    *engine.Engine
 	totals    *admin.Totals
 	durations *server.Metrics
+	broken    bool // whether the metrics cannot be read
 }
 
 func newCounting(t *testing.T) *counting {
@@ -51,7 +54,13 @@ func newCounting(t *testing.T) *counting {
 	}
 	e := engine.New(store, engine.SourceMemory, engine.NewMetrics(registry), engine.CountIdentifiers(), engine.ObserveDecisions(decisions))
 	e.Swap(x)
-	c := &counting{engine: e, totals: admin.NewTotals(e, registry), durations: server.NewMetrics(registry)}
+	c := &counting{engine: e, durations: server.NewMetrics(registry)}
+	c.totals = admin.NewTotals(e, prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		if c.broken {
+			return nil, errors.New("too many open files")
+		}
+		return registry.Gather()
+	}))
 	c.Handler = admin.NewHandler(admin.Options{
 		Explainer: &admin.Explainer{Engine: e}, Counters: &admin.Counters{Engine: e, Scanner: store}, Totals: c.totals,
 		Decisions: decisions, Level: new(slog.LevelVar),
@@ -116,6 +125,51 @@ func TestTop_DescribesTheLastPeriods(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		if top = c.top(t, ""); len(top.Policies)+len(top.Sources)+len(top.Endpoints)+len(top.Allowed.Identifiers) > 0 {
 			t.Errorf("after ten idle minutes: %+v", top)
+		}
+	})
+}
+
+// In the second minute of a process, the figures include the first one.
+func TestTop_InTheSecondMinuteCoversTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounting(t)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go c.totals.Run(ctx)
+		time.Sleep(50 * time.Second)
+		c.check(t, 5, "acme")
+		time.Sleep(20 * time.Second)
+		top := c.top(t, "")
+		if top.Seconds != 70 || len(top.Denied.Identifiers) != 2 || len(top.Policies) != 2 || len(top.Endpoints) != 1 || top.Endpoints[0].Decisions != 5 {
+			t.Errorf("%+v", top)
+		}
+	})
+}
+
+// If the metrics cannot be read at the end of a minute, what came before is unknown: it must not be in the figures of the minutes after it.
+func TestTop_FailsWithoutASampleOfItsBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounting(t)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go c.totals.Run(ctx)
+		c.check(t, 5, "acme")
+		c.broken = true
+		time.Sleep(90 * time.Second)
+		synctest.Wait()
+		c.broken = false
+		if top := c.top(t, ""); top.Endpoints[0].Decisions != 5 { // since the start of the process
+			t.Errorf("%+v", top)
+		}
+		time.Sleep(45 * time.Second)
+		w := call(t, c, http.MethodGet, "/admin/v1/top", "")
+		if text := w.Body.String(); w.Code != http.StatusServiceUnavailable || !strings.Contains(text, "too many open files") || !strings.Contains(text, "retry in one minute") {
+			t.Errorf("%d %s", w.Code, text)
+		}
+		time.Sleep(time.Minute)
+		c.check(t, 1, "acme")
+		if top := c.top(t, ""); top.Endpoints[0].Decisions != 1 {
+			t.Errorf("%+v", top)
 		}
 	})
 }
