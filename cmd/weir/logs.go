@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,7 +87,7 @@ func printDenial(w io.Writer, output string, r *decisionlog.Record) error {
 		retry = "after " + (time.Duration(r.RetryAfterMs) * time.Millisecond).String()
 	}
 	result := "denied, retry " + retry
-	if len(r.Denied) == 0 {
+	if slices.Contains(r.ShadowDenied, r.Policy) {
 		result = "would be denied (Shadow)"
 	}
 	request := strings.TrimSpace(explain.Printable(r.Method) + " " + explain.Printable(r.Path))

@@ -46,6 +46,16 @@ func TestLogs_FollowsDenials(t *testing.T) {
 	}
 }
 
+func TestPrintDenial_StatesThatAShadowPolicyDeniesNothing(t *testing.T) {
+	for policy, want := range map[string]string{"shop/trial": "would be denied (Shadow)", "shop/tenant": "denied, retry never"} {
+		var out bytes.Buffer
+		r := decisionlog.Record{Policy: policy, Identifier: "acme", Denied: []string{"shop/tenant"}, ShadowDenied: []string{"shop/trial"}}
+		if err := printDenial(&out, "table", &r); err != nil || !strings.Contains(out.String(), policy+"  acme  "+want+"  ") {
+			t.Errorf("%s: %s (%v), want %s", policy, &out, err, want)
+		}
+	}
+}
+
 func TestLogs_ReportsUsageErrors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "admin.sock")
 	serveWithAdmin(t, "unix:"+path, "")

@@ -2,6 +2,7 @@ package decisionlog_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -28,7 +29,7 @@ func TestFollow_SendsWhatTheFilterSelects(t *testing.T) {
 	want := map[decisionlog.Filter]string{
 		{}:                                       "allowed shop/trial acme, denied shop/tenant acme, denied shop/key " + secret,
 		{Policy: "shop/tenant"}:                  "denied shop/tenant acme",
-		{Policy: "shop/trial"}:                   "allowed shop/trial acme, denied shop/trial acme",
+		{Policy: "shop/trial"}:                   "allowed shop/trial acme, allowed shop/trial acme",
 		{Identifier: secret}:                     "denied shop/key " + secret,
 		{Identifier: "sk-1"}:                     "",
 		{Policy: "shop/key", Identifier: "acme"}: "",
@@ -54,6 +55,22 @@ func TestFollow_SendsWhatTheFilterSelects(t *testing.T) {
 	l.check(t, 1, "x-tenant-id", "acme")
 	if got := received(followers[decisionlog.Filter{}]); len(got) > 0 {
 		t.Errorf("after Unfollow: %v", got)
+	}
+}
+
+// An enforced policy denies the request, and a Shadow policy would deny it too. Its follower must not read that it denies.
+func TestFollow_ShowsThatAShadowPolicyDeniesNothing(t *testing.T) {
+	l := newLogging(t, decisionlog.Options{})
+	f, err := l.log.Follow(decisionlog.Filter{Policy: "shop/trial"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.check(t, 3, "x-tenant-id", "acme")
+	<-f.Records() // only the Shadow policy would deny
+	r := <-f.Records()
+	if r.Policy != "shop/trial" || r.Result != "allowed" || r.RetryAfterMs != 0 ||
+		!slices.Equal(r.Denied, []string{"shop/tenant"}) || !slices.Equal(r.ShadowDenied, []string{"shop/trial"}) {
+		t.Errorf("%+v", r)
 	}
 }
 

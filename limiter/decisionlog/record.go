@@ -21,7 +21,8 @@ type Record struct {
 	Time time.Time `json:"time"`
 	// Endpoint that received the request: check, auth, rls, ext_authz or throttle.
 	Endpoint string `json:"endpoint"`
-	// Result is allowed, denied, or uncharged: allowed, but not counted, because another descriptor of the call was denied.
+	// Result is allowed, denied, or uncharged: allowed, but not counted, because another descriptor of the call was denied. It is the result of
+	// Policy: a Shadow policy denies nothing. If enforced policies deny the request, they are in Denied.
 	Result string `json:"result"`
 	Domain string `json:"domain"`
 	// Method and Path of the request, without the query. They are empty for calls without an HTTP request.
@@ -56,7 +57,7 @@ func newRecord(c *engine.Check, a *engine.Answer, charged bool, now time.Time) R
 		Remaining: first.Remaining, Source: a.Source, Revision: a.Revision,
 	}
 	switch {
-	case !a.Allowed:
+	case !a.Allowed && !first.Rule.Shadow:
 		r.Result = "denied"
 		if first.RetryAfter != limiter.Never {
 			r.RetryAfterMs = int64((first.RetryAfter + time.Millisecond - 1) / time.Millisecond)
