@@ -18,6 +18,8 @@ import (
 const (
 	// queued is the number of records that wait to be written.
 	queued = 4096
+	// queuedSamples is the number of waiting records from which on samples are dropped: the rest of the queue is for denials.
+	queuedSamples = queued / 2
 	// stopTimeout bounds the time that queued records take to be written when the process ends.
 	stopTimeout = time.Second
 )
@@ -90,12 +92,16 @@ func New(o Options, registry prometheus.Registerer) (*Log, error) {
 const (
 	logged engine.Selection = 1 << iota
 	isFollowed
+	isSample
 )
 
 // Select implements engine.Observer.
 func (l *Log) Select(denial bool) (to engine.Selection) {
 	if l.wants(denial) {
 		to = logged
+		if !denial {
+			to |= isSample
+		}
 	}
 	if denial && l.followers.Load() != nil {
 		to |= isFollowed
@@ -109,6 +115,10 @@ func (l *Log) Decided(to engine.Selection, c *engine.Check, a *engine.Answer, ch
 		l.sendTo(*following, c, a)
 	}
 	if to&logged == 0 {
+		return
+	}
+	if to&isSample != 0 && len(l.queue) >= queuedSamples {
+		l.overQueue.Inc()
 		return
 	}
 	select {

@@ -250,7 +250,7 @@ func TestLog_SamplesOtherDecisions(t *testing.T) {
 func TestLog_NeverWaitsForItsReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		writes, release := io.Pipe()
-		l := newLogging(t, decisionlog.Options{SampleOneIn: 1, Handler: slog.NewJSONHandler(release, nil)})
+		l := newLogging(t, decisionlog.Options{DenialsPerSecond: 5000, SampleOneIn: 1, Handler: slog.NewJSONHandler(release, nil)})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -261,7 +261,12 @@ func TestLog_NeverWaitsForItsReader(t *testing.T) {
 			l.check(t, 1, "x-tenant-id", strconv.Itoa(i))
 			synctest.Wait()
 		}
-		l.counted(t, dropped(5000-4096-1, 0)) // one is being written
+		const samples = 5000 - 2048 - 1 // half of the queue is for denials, and one record is being written
+		l.counted(t, dropped(samples, 0))
+		l.check(t, 1+2048, "x-tenant-id", "acme") // all but the first are denials, of the Shadow policy at least
+		l.counted(t, dropped(samples+1, 0))
+		l.check(t, 10, "x-tenant-id", "acme")
+		l.counted(t, dropped(samples+1+10, 0))
 		stop()
 		began := time.Now()
 		<-done
