@@ -95,7 +95,7 @@ func (t *Totals) Top(n int, policy string) (Top, error) {
 	return top, nil
 }
 
-// before returns the totals at the beginning of a Top: none if it began with the process.
+// before returns the totals at the beginning of a Top. They are empty if it began with the process.
 func (t *Totals) before(since time.Time) (totals, error) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
