@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -104,5 +105,30 @@ func TestExplain_WithoutRules(t *testing.T) {
 	e := engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
 	if _, err := e.Explain(t.Context(), *request(1, nil)); !errors.Is(err, engine.ErrNoRules) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A role that can only read must not take the paths of clients.
+func TestExplain_TakesNoPath(t *testing.T) {
+	endpoints := rule("shop/a", 1)
+	endpoints.Axis, endpoints.Identifier = "Endpoint", rules.Identifier{From: rules.FromEndpoint}
+	e, _ := newEngine(t, endpoints)
+	ask := func(path string) *engine.Check {
+		return &engine.Check{Cost: 1, Request: rules.Request{Domain: "shop", Path: path}}
+	}
+	for n := range 1100 {
+		path := "/explained/" + strconv.Itoa(n)
+		if x := explain(t, e, ask(path)); x.Policies[0].Identifier != path || !x.Answer.Allowed {
+			t.Fatalf("%s is explained as %+v", path, x.Policies[0])
+		}
+	}
+	for _, path := range []string{"/a", "/b"} {
+		peek := ask("/peeked" + path)
+		peek.Peek = true
+		for _, c := range []*engine.Check{peek, ask(path)} {
+			if answer, err := e.Check(t.Context(), c); err != nil || !answer.Allowed || answer.Results[0].Identifier != c.Request.Path {
+				t.Errorf("%s: %+v, %v", c.Request.Path, answer, err)
+			}
+		}
 	}
 }

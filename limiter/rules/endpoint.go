@@ -50,11 +50,7 @@ func newEndpoints(window time.Duration, most int) *endpoints {
 
 // name returns the endpoint under which path is counted.
 func (e *endpoints) name(path string, clock func() time.Time) string {
-	key := path
-	if len(path) > maxEndpointText {
-		sum := sha256.Sum256([]byte(path))
-		key = string(sum[:])
-	}
+	key := endpointKey(path)
 	if known, found := (*e.paths.Load())[key]; found {
 		if generation := e.generation.Load(); known.generation.Load() != generation { // an unconditional store would contend for the cache line
 			known.generation.Store(generation)
@@ -66,6 +62,34 @@ func (e *endpoints) name(path string, clock func() time.Time) string {
 		return OtherEndpoints
 	}
 	return path
+}
+
+func endpointKey(path string) string {
+	if len(path) > maxEndpointText {
+		sum := sha256.Sum256([]byte(path))
+		return string(sum[:])
+	}
+	return path
+}
+
+// peek returns the endpoint under which path would be counted. It assigns no slot, and is no use of path.
+func (e *endpoints) peek(path string, clock func() time.Time) string {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	paths := *e.paths.Load()
+	if paths[endpointKey(path)] != nil || len(paths) < e.most {
+		return path
+	}
+	if clock().Sub(e.started) < e.window {
+		return OtherEndpoints
+	}
+	generation := e.generation.Load()
+	for _, entry := range paths {
+		if entry.generation.Load() != generation {
+			return path // which would be assigned the slot of entry
+		}
+	}
+	return OtherEndpoints
 }
 
 // add assigns a slot to key, and returns false if all slots are in use.

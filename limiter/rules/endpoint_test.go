@@ -44,6 +44,36 @@ func TestEndpoints_CountAThousandPathsSeparately(t *testing.T) {
 	}
 }
 
+func TestEndpoints_PeekAgreesWithTheNextRequestAndTakesNoSlot(t *testing.T) {
+	c := newClock()
+	e := newEndpoints(time.Minute, 2)
+	long := "/" + strings.Repeat("x", 2*maxEndpointText)
+	check := func(path, want string) {
+		t.Helper()
+		for range 3 {
+			if got := e.peek(path, c.now); got != want {
+				t.Errorf("a peek counts %.9s as %.9s, want %.9s", path, got, want)
+			}
+		}
+		if got := e.name(path, c.now); got != want {
+			t.Errorf("after a peek, %.9s is counted as %.9s, want %.9s", path, got, want)
+		}
+	}
+	e.peek("/unused", c.now)
+	check(long, long)
+	check("/b", "/b")
+	check("/c", "*") // begins a window
+	check(long, long)
+	check("/b", "/b")
+	c.at = c.at.Add(time.Minute)
+	check("/c", "*") // every path was used
+	check("/b", "/b")
+	c.at = c.at.Add(time.Minute)
+	e.peek(long, c.now) // is no use
+	check("/c", "/c")
+	check(long, "*")
+}
+
 func TestEndpoints_EvictUnusedPaths(t *testing.T) {
 	c := newClock()
 	e := newEndpoints(time.Minute, maxEndpoints)

@@ -33,7 +33,12 @@ func (m Matched) uncertain() bool { return m.order&1 != 0 }
 // Match appends to dst the rules that r is charged to, sorted by policy name. It allocates only to grow dst and to evaluate expressions. A
 // rule appears once, with the most specific path pattern that matches: an exact path before a prefix, a longer prefix before a shorter
 // prefix, and any prefix before a regular expression.
-func (x *Index) Match(dst []Matched, r *Request) []Matched {
+func (x *Index) Match(dst []Matched, r *Request) []Matched { return x.match(dst, r, false) }
+
+// Peek is Match for a request that is not counted: its path takes none of the 1000 paths of a rule.
+func (x *Index) Peek(dst []Matched, r *Request) []Matched { return x.match(dst, r, true) }
+
+func (x *Index) match(dst []Matched, r *Request, peek bool) []Matched {
 	from := len(dst)
 	s := search{index: x, request: r, kind: r.kind(), found: dst, steps: maxPatternSteps}
 	s.find()
@@ -42,7 +47,7 @@ func (x *Index) Match(dst []Matched, r *Request) []Matched {
 		matched = dropReplacedDefaults(matched, from)
 	}
 	if s.ownPaths {
-		x.nameEndpoints(matched[from:])
+		x.nameEndpoints(matched[from:], peek)
 	}
 	return matched
 }
@@ -79,9 +84,13 @@ func (r *Rule) Replaces(other *Rule) bool {
 }
 
 // nameEndpoints replaces the paths of requests by the names that they are counted by.
-func (x *Index) nameEndpoints(matched []Matched) {
+func (x *Index) nameEndpoints(matched []Matched, peek bool) {
 	for i := range matched {
-		if m := &matched[i]; m.Rule.endpoints != nil && m.Endpoint != "" {
+		switch m := &matched[i]; {
+		case m.Rule.endpoints == nil || m.Endpoint == "":
+		case peek:
+			m.Endpoint = m.Rule.endpoints.peek(m.Endpoint, x.clock)
+		default:
 			m.Endpoint = m.Rule.endpoints.name(m.Endpoint, x.clock)
 		}
 	}
