@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,6 +99,24 @@ func TestChart_InstallsTheSameObjectsAsTheManifests(t *testing.T) {
 				t.Errorf("-%v +charts/weir:\n%s", c.manifests, diff)
 			}
 		})
+	}
+}
+
+func TestChart_WithoutTheAdminEndpointInstallsNothingForIt(t *testing.T) {
+	all, without := rendered(t), rendered(t, "--set=admin.enabled=false")
+	var missing []string
+	for name := range all {
+		if without[name] == nil {
+			missing = append(missing, name)
+		}
+	}
+	slices.Sort(missing)
+	want := []string{
+		"ClusterRole /weir-observer", "ClusterRole /weir-responder", "Role " + installed + "/weir-admin-access",
+		"RoleBinding kube-system/weir-operator-authentication",
+	}
+	if diff := cmp.Diff(want, missing); diff != "" {
+		t.Errorf("-want +missing:\n%s", diff)
 	}
 }
 
