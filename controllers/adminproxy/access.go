@@ -1,8 +1,14 @@
 package adminproxy
 
 import (
+	"context"
+	"errors"
 	"net/http"
+	"net/url"
+	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -46,6 +52,9 @@ func (a *Access) admit(r *http.Request, namespace, limiter string, do action) (u
 	}
 	found, ok, err := a.Authenticator.AuthenticateRequest(r)
 	if !ok {
+		if isUnavailable(err) {
+			return nil, newProblem(http.StatusServiceUnavailable, "the API server does not answer who the user is: %v", err)
+		}
 		return nil, newProblem(http.StatusUnauthorized,
 			"the request has no valid credentials: use a token or a client certificate of the Kubernetes API server%s", because(err))
 	}
@@ -62,6 +71,16 @@ func (a *Access) admit(r *http.Request, namespace, limiter string, do action) (u
 			found.User.GetName(), do.verb, do.subresource, namespace, do.role)
 	}
 	return found.User, nil
+}
+
+// isUnavailable reports whether err is that of a call of the API server, and not its answer that the credentials are invalid.
+func isUnavailable(err error) bool {
+	if all, is := errors.AsType[utilerrors.Aggregate](err); is { // errors.As does not search it
+		return slices.ContainsFunc(all.Errors(), isUnavailable)
+	}
+	_, isAnswer := errors.AsType[*apierrors.StatusError](err)
+	_, isTransport := errors.AsType[*url.Error](err)
+	return isAnswer || isTransport || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 func because(err error) string {
