@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -56,14 +57,22 @@ type replicaAnswer[T any] struct {
 
 // ask sends in, unless it is nil, to the limiters that f selects, and returns at least one answer. It reports replicas without an answer to notes.
 func ask[T any](ctx context.Context, f *adminClientFlags, method, path string, in []byte, notes io.Writer) ([]replicaAnswer[T], error) {
+	answers, _, err := askAll[T](ctx, f, method, path, in, notes)
+	return answers, err
+}
+
+// askAll is ask, and also returns the names of the replicas without an answer, or whose answer is an error.
+func askAll[T any](
+	ctx context.Context, f *adminClientFlags, method, path string, in []byte, notes io.Writer,
+) (answers []replicaAnswer[T], missing []string, err error) {
 	if f.address == "" {
 		return askCluster[T](ctx, &f.cluster, method, path, in, notes)
 	}
 	var out T
 	if err := f.call(ctx, method, path, in, &out); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return []replicaAnswer[T]{{value: out}}, nil
+	return []replicaAnswer[T]{{value: out}}, nil, nil
 }
 
 // call sends in, unless it is nil, and decodes the response into out.
@@ -133,9 +142,17 @@ func decodeAnswer(status int, body []byte, out any) error {
 	if json.Unmarshal(body, &problem) != nil || problem.Detail == "" {
 		return fmt.Errorf("the admin endpoint answers %d %s", status, http.StatusText(status))
 	}
-	err := errors.New(problem.Detail)
+	err := errors.New(escaped(problem.Detail))
 	if status == http.StatusBadRequest {
 		return usageError(err)
 	}
 	return err
+}
+
+// escaped returns text, quoted if it could control the terminal: a limiter can be compromised.
+func escaped(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
 }

@@ -110,45 +110,47 @@ func (f *clusterFlags) operatorClient(ctx context.Context) (base string, client 
 }
 
 // askCluster asks all replicas of the Limiter through the operator.
-func askCluster[T any](ctx context.Context, f *clusterFlags, method, path string, in []byte, notes io.Writer) ([]replicaAnswer[T], error) {
+func askCluster[T any](
+	ctx context.Context, f *clusterFlags, method, path string, in []byte, notes io.Writer,
+) (answers []replicaAnswer[T], missing []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
 	namespace, name, err := f.limiterName()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	base, client, stop, err := f.operatorClient(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer stop()
 	defer client.CloseIdleConnections()
 	target := base + adminproxy.Prefix + url.PathEscape(namespace) + "/" + url.PathEscape(name) + strings.TrimPrefix(path, "/admin/v1")
 	request, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(in))
 	if err != nil {
-		return nil, fmt.Errorf("create the request: %w", err)
+		return nil, nil, fmt.Errorf("create the request: %w", err)
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("the operator does not answer: %w", errors.Unwrap(err))
+		return nil, nil, fmt.Errorf("the operator does not answer: %w", errors.Unwrap(err))
 	}
 	defer func() { _ = response.Body.Close() }()
 	var answer adminproxy.Answer
 	if err := decodeResponse(response, &answer); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	return splitAnswer[T](&answer, notes)
 }
 
-// splitAnswer returns the answers of the replicas. It reports replicas that do not answer to notes, and fails without an answer.
-func splitAnswer[T any](answer *adminproxy.Answer, notes io.Writer) ([]replicaAnswer[T], error) {
-	var answers []replicaAnswer[T]
+// splitAnswer returns the answers of the replicas, and the names of the others. It reports those to notes, and fails without an answer.
+func splitAnswer[T any](answer *adminproxy.Answer, notes io.Writer) (answers []replicaAnswer[T], missing []string, err error) {
 	bodies := map[string]json.RawMessage{}
 	var failed error
 	for i := range answer.Replicas {
 		r := &answer.Replicas[i]
 		if r.Error != "" {
-			fmt.Fprintf(notes, "replica %s does not answer: %s\n", r.Pod, r.Error)
+			fmt.Fprintf(notes, "replica %s does not answer: %s\n", r.Pod, escaped(r.Error))
+			missing = append(missing, r.Pod)
 			continue
 		}
 		if r.SameAs != "" {
@@ -162,6 +164,7 @@ func splitAnswer[T any](answer *adminproxy.Answer, notes io.Writer) ([]replicaAn
 			} else if failed.Error() != err.Error() {
 				fmt.Fprintf(notes, "replica %s: %v\n", r.Pod, err)
 			}
+			missing = append(missing, r.Pod)
 			continue
 		}
 		answers = append(answers, one)
@@ -170,9 +173,9 @@ func splitAnswer[T any](answer *adminproxy.Answer, notes io.Writer) ([]replicaAn
 	case len(answers) > 0 && failed != nil:
 		fmt.Fprintf(notes, "some replicas answer with an error: %v\n", failed)
 	case len(answers) == 0 && failed != nil:
-		return nil, failed
+		return nil, missing, failed
 	case len(answers) == 0:
-		return nil, fmt.Errorf("no replica of Limiter %s answers", answer.Limiter)
+		return nil, missing, fmt.Errorf("no replica of Limiter %s answers", answer.Limiter)
 	}
-	return answers, nil
+	return answers, missing, nil
 }

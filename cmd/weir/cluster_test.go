@@ -59,12 +59,12 @@ func TestSplitAnswer_NamesReplicasThatDoNotAnswer(t *testing.T) {
 		{[]adminproxy.Replica{{Pod: "x", Error: "refused"}}, nil, "replica x does not answer: refused\n", "no replica of Limiter a/b answers"},
 	} {
 		var notes bytes.Buffer
-		answers, err := splitAnswer[admin.RuleSet](&adminproxy.Answer{Limiter: "a/b", Replicas: test.replicas}, &notes)
+		answers, missing, err := splitAnswer[admin.RuleSet](&adminproxy.Answer{Limiter: "a/b", Replicas: test.replicas}, &notes)
 		var got []string
 		for _, a := range answers {
 			got = append(got, a.replica+" "+a.value.Revision)
 		}
-		if !slices.Equal(got, test.want) || notes.String() != test.notes || (err == nil) != (test.wantError == "") || err != nil && err.Error() != test.wantError {
+		if !slices.Equal(got, test.want) || len(got)+len(missing) != len(test.replicas) || notes.String() != test.notes || (err == nil) != (test.wantError == "") || err != nil && err.Error() != test.wantError {
 			t.Errorf("%+v: %q, notes %q, %v", test.replicas, got, notes.String(), err)
 		}
 	}
@@ -108,7 +108,7 @@ func TestClusterFlags_RejectWhatCannotWork(t *testing.T) {
 		"the operator does not answer: dial tcp 127.0.0.1:1: connect: connection re": {kubeconfig: plain, limiter: "a/b", operator: "https://127.0.0.1:1"},
 		"find the operator: ": {kubeconfig: plain, limiter: "a/b"},
 	} {
-		_, err := askCluster[admin.RuleSet](context.Background(), &flags, http.MethodGet, "/admin/v1/rules", nil, &bytes.Buffer{})
+		_, _, err := askCluster[admin.RuleSet](context.Background(), &flags, http.MethodGet, "/admin/v1/rules", nil, &bytes.Buffer{})
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}

@@ -155,7 +155,7 @@ count each endpoint separately cannot be found then: with --all-policies, the co
 and exits with 1.
 
 Each process logs the reset with the name of the caller and the reason. Without --dry-run, the command does not ask. In a cluster, all replicas are
-reset, and an event on the policy records the user and the reason.`,
+reset, and an event on the policy records the user and the reason. If a replica does not confirm the reset, the command exits with 1.`,
 		Example: "  kubectl weir counters reset acme --policy shop/tenant-free --reason 'INC-1234: import ran twice'\n" +
 			"  weir counters reset acme --policy shop/tenant-free --reason 'INC-1234: import ran twice' --admin unix:/run/weir/admin.sock",
 		Args: oneIdentifier,
@@ -191,7 +191,7 @@ func resetCounters(
 	if err != nil {
 		return err
 	}
-	answers, err := ask[admin.ResetResult](ctx, endpoint, http.MethodPost, "/admin/v1/counters/reset", body, s.err)
+	answers, missing, err := askAll[admin.ResetResult](ctx, endpoint, http.MethodPost, "/admin/v1/counters/reset", body, s.err)
 	if err != nil {
 		return err
 	}
@@ -212,6 +212,9 @@ func resetCounters(
 	}
 	if err := printReset(s, output, &result); err != nil {
 		return err
+	}
+	if len(missing) > 0 && !request.DryRun {
+		return fmt.Errorf("the counters of these replicas may not be reset: %s", strings.Join(missing, ", "))
 	}
 	if isPartial && !request.DryRun {
 		return errors.New("not all counters were reset")
