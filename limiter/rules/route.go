@@ -7,8 +7,8 @@ import (
 )
 
 // RouteEntry is the key of the descriptor entries that name the route of a request. The value is "HTTPRoute/checkout", or
-// "HTTPRoute/checkout/pay" for the rule pay of the route. The domain of the request is the namespace of the route. The configuration of the
-// gateway sets such an entry; a client must not.
+// "HTTPRoute/checkout/pay" for the rule pay of the route, which names the route too. The domain of the request is the namespace of the route.
+// The configuration of the gateway sets such an entry; a client must not.
 const RouteEntry = "target"
 
 // Route is a route of the Gateway API, or a rule of one.
@@ -48,7 +48,7 @@ func (x *Index) addRoutes(i int, match *Match) error {
 	return nil
 }
 
-// findByRoute finds the rules for each route and rule that the descriptors of the request name.
+// findByRoute finds the rules for each route and rule that the descriptors of the request name. A rule that is found twice matches once.
 func (s *search) findByRoute(index routeIndex) {
 	if len(index) == 0 {
 		return
@@ -58,12 +58,29 @@ func (s *search) findByRoute(index routeIndex) {
 			if d[j].Key != RouteEntry || len(d[j].Value) > maxTarget {
 				continue
 			}
-			s.cost += len(d[j].Value)
-			if p := index[d[j].Value]; p != nil {
-				s.findByPath(p)
+			s.findByTarget(index, d[j].Value)
+			if route := routeOf(d[j].Value); route != d[j].Value {
+				s.findByTarget(index, route)
 			}
 		}
 	}
+}
+
+func (s *search) findByTarget(index routeIndex, target string) {
+	s.cost += len(target)
+	if p := index[target]; p != nil {
+		s.findByPath(p)
+	}
+}
+
+// routeOf returns the target without the rule of the route: "HTTPRoute/checkout" of "HTTPRoute/checkout/pay". A request for a rule is one for
+// its route too, and a gateway whose context extensions have one value for each key can name only one of them.
+func routeOf(target string) string {
+	name := strings.IndexByte(target, '/') + 1
+	if rule := strings.IndexByte(target[name:], '/'); name > 0 && rule >= 0 {
+		return target[:name+rule]
+	}
+	return target
 }
 
 // validateRoutes rejects conditions that the index does not find together with routes.

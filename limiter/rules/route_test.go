@@ -29,18 +29,19 @@ func TestMatch_FindsTheRulesOfTheRouteThatTheGatewayNames(t *testing.T) {
 	}{
 		"a route": {
 			routed(rules.Match{}, "HTTPRoute/checkout"),
-			[]string{"target=HTTPRoute/checkout", "target=HTTPRoute/checkout; target=HTTPRoute/checkout/pay", "plan=free; target=HTTPRoute/checkout", "domain=x,target=HTTPRoute/checkout"},
-			[]string{"", "target=", "target=HTTPRoute/other", "target=GRPCRoute/checkout", "target=HTTPRoute/checkout/pay", "route=HTTPRoute/checkout", "target=httproute/checkout"},
+			[]string{"target=HTTPRoute/checkout", "target=HTTPRoute/checkout; target=HTTPRoute/checkout/pay", "target=HTTPRoute/checkout/pay", "plan=free; target=HTTPRoute/checkout", "domain=x,target=HTTPRoute/checkout"},
+			[]string{"", "target=", "target=HTTPRoute/other", "target=GRPCRoute/checkout", "target=GRPCRoute/checkout/pay", "target=HTTPRoute/checkout2/pay", "target=HTTPRoute/other/checkout", "route=HTTPRoute/checkout", "target=httproute/checkout"},
 		},
-		"a rule of a route":   {routed(rules.Match{}, "HTTPRoute/a/pay"), []string{"target=HTTPRoute/a; target=HTTPRoute/a/pay"}, []string{"target=HTTPRoute/a", "target=HTTPRoute/a/payments"}},
-		"several routes":      {routed(rules.Match{}, "HTTPRoute/a", "GRPCRoute/b"), []string{"target=HTTPRoute/a", "target=GRPCRoute/b"}, []string{"target=HTTPRoute/b"}},
-		"another namespace":   {routed(rules.Match{}, "blog:HTTPRoute/a"), nil, []string{"target=HTTPRoute/a"}},
-		"no routes":           {routed(rules.Match{}), nil, []string{"", "target=", "target=HTTPRoute/a"}},
-		"no routes, a path":   {routed(path(rules.PathPrefix, "/")), nil, []string{"", "target=HTTPRoute/a"}},
-		"a path of the route": {routed(path(rules.PathExact, "/"), "HTTPRoute/a"), []string{"target=HTTPRoute/a"}, []string{"", "target=HTTPRoute/b"}},
-		"another path":        {routed(path(rules.PathPrefix, "/v1"), "HTTPRoute/a"), nil, []string{"target=HTTPRoute/a"}},
-		"another method":      {routed(rules.Match{Methods: []string{"POST"}}, "HTTPRoute/a"), nil, []string{"target=HTTPRoute/a"}},
-		"the longest target":  {routed(rules.Match{}, long[:600]), []string{"target=" + long[:600]}, []string{"target=" + long}},
+		"a rule of a route":    {routed(rules.Match{}, "HTTPRoute/a/pay"), []string{"target=HTTPRoute/a; target=HTTPRoute/a/pay", "target=HTTPRoute/a/pay"}, []string{"target=HTTPRoute/a", "target=HTTPRoute/a/payments"}},
+		"several routes":       {routed(rules.Match{}, "HTTPRoute/a", "GRPCRoute/b"), []string{"target=HTTPRoute/a", "target=GRPCRoute/b"}, []string{"target=HTTPRoute/b"}},
+		"a route and its rule": {routed(rules.Match{}, "HTTPRoute/a", "HTTPRoute/a/pay"), []string{"target=HTTPRoute/a/pay", "target=HTTPRoute/a"}, []string{"target=HTTPRoute/b/pay"}},
+		"another namespace":    {routed(rules.Match{}, "blog:HTTPRoute/a"), nil, []string{"target=HTTPRoute/a"}},
+		"no routes":            {routed(rules.Match{}), nil, []string{"", "target=", "target=HTTPRoute/a"}},
+		"no routes, a path":    {routed(path(rules.PathPrefix, "/")), nil, []string{"", "target=HTTPRoute/a"}},
+		"a path of the route":  {routed(path(rules.PathExact, "/"), "HTTPRoute/a"), []string{"target=HTTPRoute/a"}, []string{"", "target=HTTPRoute/b"}},
+		"another path":         {routed(path(rules.PathPrefix, "/v1"), "HTTPRoute/a"), nil, []string{"target=HTTPRoute/a"}},
+		"another method":       {routed(rules.Match{Methods: []string{"POST"}}, "HTTPRoute/a"), nil, []string{"target=HTTPRoute/a"}},
+		"the longest target":   {routed(rules.Match{}, long[:600]), []string{"target=" + long[:600]}, []string{"target=" + long}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := index(t, test.rule)
