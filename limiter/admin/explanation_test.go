@@ -138,6 +138,9 @@ func TestExplain_ReasonsOfHTTPRequests(t *testing.T) {
 		`match: the request is an HTTP request; the policy matches only HTTP requests with descriptors and lists of descriptors`: func(r *rules.Rule) {
 			r.Match.Descriptors = []rules.DescriptorMatch{{Key: "a"}}
 		},
+		`targetRefs: the gateway names no route: the request has no entry with key target; the policy matches HTTPRoute/a in domain "shop"`: func(r *rules.Rule) {
+			r.Match.Routes = []rules.Route{{Namespace: "shop", Target: "HTTPRoute/a"}}
+		},
 	} {
 		r := rule("shop/a")
 		change(&r)

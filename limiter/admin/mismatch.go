@@ -20,8 +20,7 @@ func mismatch(e *rules.Explained, r *rules.Request, isSecret func(header string)
 	case rules.ConditionHosts:
 		return fmt.Sprintf("host is %s; the policy matches %s", quote(r.Host), list(m.Hosts))
 	case rules.ConditionRoutes:
-		return fmt.Sprintf("the gateway names the routes %s in entries with key %s; the policy matches %s in domain %s",
-			list(namedTargets(r)), rules.RouteEntry, list(targetsIn(m.Routes, r.Domain)), quote(r.Domain))
+		return routeMismatch(m.Routes, r)
 	case rules.ConditionPaths:
 		return fmt.Sprintf("path is %s; the policy matches %s", quote(r.Path), list(paths(m.Paths)))
 	case rules.ConditionMethods:
@@ -174,6 +173,15 @@ func namedTargets(r *rules.Request) (targets []string) {
 		}
 	}
 	return targets
+}
+
+// routeMismatch explains that the gateway names no route of the policy.
+func routeMismatch(routes []rules.Route, r *rules.Request) string {
+	named := "no route: the request has no entry with key " + rules.RouteEntry
+	if targets := namedTargets(r); len(targets) > 0 {
+		named = fmt.Sprintf("the routes %s in entries with key %s", list(targets), rules.RouteEntry)
+	}
+	return fmt.Sprintf("the gateway names %s; the policy matches %s in domain %s", named, list(targetsIn(routes, r.Domain)), quote(r.Domain))
 }
 
 // targetsIn returns the targets of the routes in one domain.

@@ -86,6 +86,9 @@ func (x *Index) failedCondition(i int, r *Request) failedCondition {
 	if !c.appliesInDomain(r) {
 		return failedCondition{condition: ConditionDomain}
 	}
+	if c.Match.Routes != nil && r.Kubernetes == nil && !r.namesRoute() { // the cause, also if the request is then of another kind
+		return failedCondition{condition: ConditionRoutes}
+	}
 	if c.kinds&r.kind() == 0 {
 		return failedCondition{condition: ConditionKind}
 	}
@@ -109,6 +112,13 @@ func (x *Index) failedCondition(i int, r *Request) failedCondition {
 // appliesInDomain reports whether the rule is for the domain of r. For a write to the Kubernetes API that is the namespace of the object.
 func (c *Compiled) appliesInDomain(r *Request) bool {
 	return c.AllDomains || r.Domain != "" && (c.Domain == r.Domain || slices.Contains(c.Domains, r.Domain))
+}
+
+// namesRoute reports whether the request has an entry with the name of a route.
+func (r *Request) namesRoute() bool {
+	return slices.ContainsFunc(r.Descriptors, func(d Descriptor) bool {
+		return slices.ContainsFunc(d, func(e Entry) bool { return e.Key == RouteEntry })
+	})
 }
 
 // failedIndex returns the condition of a match in the index that the write does not meet.

@@ -101,11 +101,15 @@ func TestExplain_NamesARouteThatDoesNotMatch(t *testing.T) {
 	}{
 		"nothing fails": {"target=HTTPRoute/a", "/v1", rules.NoCondition},
 		"no route":      {"plan=free", "/v1", rules.ConditionRoutes},
+		"no descriptor": {"", "/v1", rules.ConditionRoutes},
 		"another route": {"target=HTTPRoute/b", "/v1", rules.ConditionRoutes},
 		"another path":  {"target=HTTPRoute/a", "/v2", rules.ConditionPaths},
 	} {
 		r := requestWithDescriptors(test.text)
 		r.Path = test.path
+		if test.text == "" {
+			r.Descriptors = nil // the request is of a kind that no rule for routes matches
+		}
 		if got := explainOne(t, one, r); got.Failed != test.want {
 			t.Errorf("%s: failed condition %d, want %d", name, got.Failed, test.want)
 		}
