@@ -24,8 +24,8 @@ type Target struct {
 	Reason  string                   `json:"reason"` // of the condition Accepted
 	Message string                   `json:"message"`
 
-	field  string // of the problem, within the entry
-	routes []rules.Route
+	field  string        // of the problem, within the entry
+	routes []rules.Route // sorted; shared with other targets
 }
 
 // attach resolves the targets of the policies. The result has the indexes of policies.
@@ -104,24 +104,49 @@ func (x *gatewayIndex) resolveGateway(t *Target, policy candidate, key objectKey
 		t.fail(v1alpha1.ReasonTargetNotFound, ".sectionName", "%s has no listener with the name %s; correct sectionName", key, listener)
 		return
 	}
+	of := listenerKey{key, listener, policy.namespace}
+	found, known := x.resolved[of]
+	if !known {
+		found = x.resolveListener(of)
+		x.resolved[of] = found
+	}
+	t.routes, t.Message = found.routes, found.message
+}
+
+// listenerKey is a Gateway, one of its listeners or all of them if listener is empty, and the namespace of the routes, or all namespaces if
+// namespace is empty.
+type listenerKey struct {
+	gateway             objectKey
+	listener, namespace string
+}
+
+// resolvedListener is what the targets of all policies for one listenerKey share.
+type resolvedListener struct {
+	routes  []rules.Route // sorted; read-only
+	message string
+}
+
+func (x *gatewayIndex) resolveListener(of listenerKey) (found resolvedListener) {
 	var elsewhere []string
-	for _, route := range x.attached[key] {
-		if policy.cluster == nil && route.Namespace != policy.namespace || !route.isOn(key, listener) {
+	for _, route := range x.attached[of.gateway] {
+		if of.namespace != "" && route.Namespace != of.namespace || !route.isOn(of.gateway, of.listener) {
 			continue
 		}
-		t.routes = append(t.routes, route.rule())
-		if route.isElsewhere(key, listener) {
+		found.routes = append(found.routes, route.rule())
+		if route.isElsewhere(of.gateway, of.listener) {
 			elsewhere = append(elsewhere, objectKey{route.Kind, route.Namespace, route.Name}.String())
 		}
 	}
-	t.Message = fmt.Sprintf("limits the requests for which the gateway names one of the %d routes that the Gateway has accepted", len(t.routes))
-	if policy.cluster == nil {
-		t.Message += " from namespace " + policy.namespace
+	found.routes = sorted(found.routes, compareRoutes)
+	found.message = fmt.Sprintf("limits the requests for which the gateway names one of the %d routes that the Gateway has accepted", len(found.routes))
+	if of.namespace != "" {
+		found.message += " from namespace " + of.namespace
 	}
 	if len(elsewhere) > 0 {
 		slices.Sort(elsewhere)
-		t.Message += fmt.Sprintf("; %d of them have other Gateways or listeners, whose requests count too, such as %s", len(elsewhere), elsewhere[0])
+		found.message += fmt.Sprintf("; %d of them have other Gateways or listeners, whose requests count too, such as %s", len(elsewhere), elsewhere[0])
 	}
+	return found
 }
 
 // String returns "HTTPRoute shop/checkout".
@@ -144,6 +169,10 @@ func rejectConflicts(policies []validPolicy, targets [][]Target) {
 	oldest := map[claim]string{}
 	for _, i := range order {
 		p := &policies[i]
+		counts := ""
+		if len(targets[i]) > 0 {
+			counts = waysToCount(p.spec)
+		}
 		for j := range targets[i] {
 			t := &targets[i][j]
 			if t.Reason != v1alpha1.ReasonAccepted {
@@ -151,7 +180,7 @@ func rejectConflicts(policies []validPolicy, targets [][]Target) {
 			}
 			c := claim{
 				cluster: p.cluster != nil, owner: p.namespace, namespace: p.namespace, target: string(t.Ref.Kind) + "/" + t.Ref.Name,
-				counts: waysToCount(p.spec),
+				counts: counts,
 			}
 			if t.Ref.Namespace != nil {
 				c.namespace = *t.Ref.Namespace
@@ -196,13 +225,24 @@ func (a Attachment) problems() (all []Problem) {
 	return all
 }
 
-// apply restricts the rule to the routes of the targets. The domains of a cluster-scoped rule are then the namespaces of these routes.
+// apply restricts the rule to the routes of the targets, and clears these. Rules can share the memory of routes. The domains of a cluster-scoped
+// rule are then the namespaces of these routes.
 func (a Attachment) apply(rule *rules.Rule) {
-	routes := []rules.Route{} // not nil: without routes, the rule matches nothing
-	for _, t := range a.Targets {
-		routes = append(routes, t.routes...)
+	var routes []rules.Route
+	for i := range a.Targets {
+		t := &a.Targets[i]
+		switch {
+		case len(routes) == 0:
+			routes = t.routes
+		case !slices.Equal(routes, t.routes): // often the same routes are on several listeners
+			routes = sorted(slices.Concat(routes, t.routes), compareRoutes)
+		}
+		t.routes = nil // the result is kept
 	}
-	rule.Match.Routes = sorted(routes, compareRoutes)
+	if routes == nil {
+		routes = []rules.Route{} // without routes, the rule matches nothing
+	}
+	rule.Match.Routes = routes
 	if !a.Cluster {
 		return
 	}

@@ -55,13 +55,17 @@ type gatewayIndex struct {
 	routes   map[objectKey]*Route
 	gateways map[objectKey]*Gateway
 	attached map[objectKey][]*Route // by Gateway
+	resolved map[listenerKey]resolvedListener
 }
 
 func (g *Gateways) index() *gatewayIndex {
 	if g == nil {
 		return nil
 	}
-	x := &gatewayIndex{Gateways: g, routes: map[objectKey]*Route{}, gateways: map[objectKey]*Gateway{}, attached: map[objectKey][]*Route{}}
+	x := &gatewayIndex{
+		Gateways: g, routes: map[objectKey]*Route{}, gateways: map[objectKey]*Gateway{}, attached: map[objectKey][]*Route{},
+		resolved: map[listenerKey]resolvedListener{},
+	}
 	for i := range g.Routes {
 		r := &g.Routes[i]
 		x.routes[objectKey{r.Kind, r.Namespace, r.Name}] = r
