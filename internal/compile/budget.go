@@ -78,9 +78,14 @@ func (u Usage) exceeds(limits Usage) int {
 	return -1
 }
 
-// usageOf returns what one rule uses.
+// usageOf returns what one rule uses. The routes of a cluster-scoped rule, and the domains that follow from them, are not counted: tenants
+// attach routes to a Gateway, and the growth of the policies of the platform must not displace other policies.
 func usageOf(rule *rules.Rule) Usage {
-	data, err := json.Marshal(rule)
+	counted := *rule
+	if rule.Domain == "" && rule.Match.Routes != nil {
+		counted.Match.Routes, counted.Domains = nil, nil
+	}
+	data, err := json.Marshal(&counted)
 	if err != nil {
 		panic(fmt.Sprintf("compile: encode rule %s: %v", rule.Policy, err)) // strings and integers
 	}

@@ -1,0 +1,55 @@
+package compile_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+)
+
+// A tenant creates routes for the Gateway of a platform. The policies of the platform must not grow until older policies do not fit.
+func TestCompileWithin_RoutesOfATenantDisplaceNoPolicyOfAnother(t *testing.T) {
+	g := &compile.Gateways{Gateways: []compile.Gateway{{Namespace: "infra", Name: "public"}}}
+	for i := range 6000 {
+		g.Routes = append(g.Routes, compile.Route{
+			Kind: "HTTPRoute", Namespace: fmt.Sprintf("tenant-%d", i), Name: fmt.Sprint(strings.Repeat("r", 240), i),
+			Parents: []compile.Parent{{Namespace: "infra", Gateway: "public"}},
+		})
+	}
+	victim := attached("shop/victim")
+	victim.CreationTimestamp = metav1.NewTime(time.Unix(1, 0))
+	p := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{victim}, Gateways: g}
+	for i, window := range []v1alpha1.Window{"1s", "1m", "1h", "1d", "7d"} {
+		c := attachedToCluster(fmt.Sprintf("platform-%d", i), "Gateway/infra:public")
+		c.Spec.Window = window
+		p.Cluster = append(p.Cluster, c)
+	}
+	result := p.CompileWithin(testIdentity(), compile.DefaultBudget())
+	if len(result.Problems) > 0 || len(result.Set.Rules) != 6 {
+		t.Errorf("%d rules, want 6; problems %v", len(result.Set.Rules), result.Problems)
+	}
+	for _, rule := range result.Set.Rules {
+		if n := len(rule.Match.Routes); rule.Domain == "" && (n != 6000 || len(rule.Domains) != 6000) {
+			t.Errorf("%s has %d routes in %d domains, want 6000", rule.Policy, n, len(rule.Domains))
+		}
+	}
+	if result.Used.Bytes > 6*1024 {
+		t.Errorf("uses %d bytes of the budget, want at most a kilobyte for each rule", result.Used.Bytes)
+	}
+}
+
+// The owner of a policy in a namespace also owns the routes that it limits.
+func TestCompileWithin_CountsTheRoutesOfANamespace(t *testing.T) {
+	used := func(targets ...string) int64 {
+		p := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{attached("shop/a", targets...)}, Gateways: gateways()}
+		return p.CompileWithin(testIdentity(), compile.DefaultBudget()).Used.Bytes
+	}
+	if one, two := used("HTTPRoute/checkout"), used("HTTPRoute/checkout", "HTTPRoute/draft"); two-one < int64(len("HTTPRoute/draft")) {
+		t.Errorf("%d bytes for a route, %d for two", one, two)
+	}
+}
