@@ -31,22 +31,11 @@ type adminClientFlags struct {
 }
 
 func (f *adminClientFlags) add(flags *pflag.FlagSet) {
-	f.addAdmin(flags, "; empty calls the replicas of --limiter in the cluster")
-	f.cluster.add(flags)
-}
-
-// addAdmin adds the flags for a limiter without Kubernetes.
-func (f *adminClientFlags) addAdmin(flags *pflag.FlagSet, otherwise string) {
 	flags.StringVar(&f.address, "admin", "",
-		"admin endpoint of a limiter without Kubernetes, as in its --admin-listen: unix:PATH, or a loopback address and a port"+otherwise)
+		"admin endpoint of a limiter without Kubernetes, as in its --admin-listen: unix:PATH, or a loopback address and a port;\n"+
+			"empty calls the replicas of --limiter in the cluster")
 	flags.StringVar(&f.tokenFile, "admin-token-file", "", "file with the token of --admin; required on a loopback address")
-}
-
-func (f *adminClientFlags) validate() error {
-	if f.address == "" {
-		return usageError(errors.New("--admin is required: set it to the admin endpoint of the limiter"))
-	}
-	return nil
+	f.cluster.add(flags)
 }
 
 // replicaAnswer is the answer of one replica. The name is empty with --admin.

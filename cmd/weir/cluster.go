@@ -115,6 +115,20 @@ func askCluster[T any](
 ) (answers []replicaAnswer[T], missing []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
+	response, closeConnection, err := f.request(ctx, method, path, in) //nolint:bodyclose // closeConnection closes it
+	if err != nil {
+		return nil, nil, err
+	}
+	defer closeConnection()
+	var answer adminproxy.Answer
+	if err := decodeResponse(response, &answer); err != nil {
+		return nil, nil, err
+	}
+	return splitAnswer[T](&answer, notes)
+}
+
+// request sends in, unless it is nil, to the operator, and returns the response. The caller calls closeConnection when it has read the body.
+func (f *clusterFlags) request(ctx context.Context, method, path string, in []byte) (response *http.Response, closeConnection func(), err error) {
 	namespace, name, err := f.limiterName()
 	if err != nil {
 		return nil, nil, err
@@ -123,23 +137,25 @@ func askCluster[T any](
 	if err != nil {
 		return nil, nil, err
 	}
-	defer stop()
-	defer client.CloseIdleConnections()
+	end := func() {
+		client.CloseIdleConnections()
+		stop()
+	}
 	target := base + adminproxy.Prefix + url.PathEscape(namespace) + "/" + url.PathEscape(name) + strings.TrimPrefix(path, "/admin/v1")
 	request, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(in))
 	if err != nil {
+		end()
 		return nil, nil, fmt.Errorf("create the request: %w", err)
 	}
-	response, err := client.Do(request)
+	response, err = client.Do(request)
 	if err != nil {
+		end()
 		return nil, nil, fmt.Errorf("the operator does not answer: %w", errors.Unwrap(err))
 	}
-	defer func() { _ = response.Body.Close() }()
-	var answer adminproxy.Answer
-	if err := decodeResponse(response, &answer); err != nil {
-		return nil, nil, err
-	}
-	return splitAnswer[T](&answer, notes)
+	return response, func() {
+		_ = response.Body.Close()
+		end()
+	}, nil
 }
 
 // splitAnswer returns the answers of the replicas, and the names of the others. It reports those to notes, and fails without an answer.

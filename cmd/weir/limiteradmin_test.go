@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -38,8 +40,8 @@ func limiterWithAdmin(t *testing.T, master *limiter.HashKey) (address string, lo
 	return find(t, log, `admin=(127\.0\.0\.1:[0-9]+)`), log
 }
 
-// callLimiter calls the admin endpoint of a limiter of master with a private key.
-func callLimiter(t *testing.T, own ed25519.PrivateKey, master *limiter.HashKey, method, url, caller, body string) (status int, text string, err error) {
+// requestLimiter calls the admin endpoint of a limiter of master with a private key.
+func requestLimiter(t *testing.T, own ed25519.PrivateKey, master *limiter.HashKey, method, url, caller, body string) (*http.Response, error) {
 	t.Helper()
 	server, err := mutualtls.ParsePublic(mutualtls.PublicText(mutualtls.LimiterKey(master.Derive("weir-system/default"))))
 	if err != nil {
@@ -54,13 +56,38 @@ func callLimiter(t *testing.T, own ed25519.PrivateKey, master *limiter.HashKey, 
 		t.Fatal(err)
 	}
 	request.Header.Set(admin.CallerHeader, caller)
-	response, err := (&http.Transport{TLSClientConfig: config, DisableKeepAlives: true}).RoundTrip(request)
+	return (&http.Transport{TLSClientConfig: config, DisableKeepAlives: true}).RoundTrip(request)
+}
+
+// callLimiter is requestLimiter for an answer that ends.
+func callLimiter(t *testing.T, own ed25519.PrivateKey, master *limiter.HashKey, method, url, caller, body string) (status int, text string, err error) {
+	t.Helper()
+	response, err := requestLimiter(t, own, master, method, url, caller, body)
 	if err != nil {
 		return 0, "", err
 	}
 	defer func() { _ = response.Body.Close() }()
 	all, err := io.ReadAll(response.Body)
 	return response.StatusCode, string(all), err
+}
+
+func TestLimiterAdmin_AnswersTopAndDenials(t *testing.T) {
+	master := limiter.RandomHashKey()
+	address, _ := limiterWithAdmin(t, master)
+	operator, base := mutualtls.OperatorKey(master), "https://"+address+"/admin/v1/"
+	var top admin.Top
+	status, text, err := callLimiter(t, operator, master, http.MethodGet, base+"top", "jane", "")
+	if err = errors.Join(err, json.Unmarshal([]byte(text), &top)); err != nil || status != http.StatusOK || top.Seconds <= 0 {
+		t.Errorf("top: %d %s (%v)", status, text, err)
+	}
+	response, err := requestLimiter(t, operator, master, http.MethodGet, base+"denials", "jane", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if line, err := bufio.NewReader(response.Body).ReadString('\n'); err != nil || response.StatusCode != http.StatusOK || line != "{}\n" {
+		t.Errorf("denials: %s %q (%v)", response.Status, line, err)
+	}
 }
 
 func TestLimiterAdmin_AnswersOnlyTheOperator(t *testing.T) {

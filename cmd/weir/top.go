@@ -2,8 +2,8 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -33,21 +33,25 @@ type topFlags struct {
 func topCommand() *cobra.Command {
 	var f topFlags
 	cmd := &cobra.Command{
-		Use:   "top --admin ADDRESS",
+		Use:   "top",
 		Short: "Show the busiest and the most denied identifiers",
 		Long: `Show what a limiter has done in the last one or two minutes: the identifiers with the most denials and the most allowed
 requests, policies by denials, where decisions were made, and how long each endpoint took. On a terminal the screen is updated
-until Ctrl-C; elsewhere, with --once, and as JSON or YAML, the command prints once.
+until Ctrl-C; elsewhere, with --once, and as JSON or YAML, the command prints once. In a cluster, the figures are those of all
+replicas together; replicas that do not answer are named.
 
 The numbers of identifiers are estimates with a bound: the true number is at most the number that is shown, and at least that
 less ERROR. API keys are hashed.`,
-		Example: "  weir top --admin unix:/run/weir/admin.sock\n" +
+		Example: "  kubectl weir top --limiter weir-system/default\n" +
+			"  weir top --admin unix:/run/weir/admin.sock\n" +
 			"  weir top --once -o json --policy shop/tenant-free --admin unix:/run/weir/admin.sock",
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runTop(cmd.Context(), &f, cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runTop(cmd.Context(), &f, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
 	}
 	flags := cmd.Flags()
-	f.endpoint.addAdmin(flags, "; required")
+	f.endpoint.add(flags)
 	addOutput(cmd, &f.output)
 	flags.StringVar(&f.policy, "policy", "", "only identifiers under this policy, as namespace/name or cluster/name")
 	flags.IntVar(&f.limit, "limit", 0, "number of identifiers in each list, 1 to 1000; 0 is as many as the screen has room for, or 100 as JSON or YAML, else 10")
@@ -56,14 +60,14 @@ less ERROR. API keys are hashed.`,
 	return cmd
 }
 
-func runTop(ctx context.Context, f *topFlags, out io.Writer) error {
+func runTop(ctx context.Context, f *topFlags, out, notes io.Writer) error {
 	switch {
 	case f.interval < 100*time.Millisecond:
 		return usageError(fmt.Errorf("--interval %v is invalid: must be at least 100ms", f.interval))
 	case f.limit < 0:
 		return usageError(fmt.Errorf("--limit %d is invalid: must be from 1 to 1000", f.limit))
 	}
-	if err := errors.Join(validateOutput(f.output), f.endpoint.validate()); err != nil {
+	if err := validateOutput(f.output); err != nil {
 		return err
 	}
 	isTable := f.output == explain.Table || f.output == explain.Wide
@@ -74,7 +78,7 @@ func runTop(ctx context.Context, f *topFlags, out io.Writer) error {
 	if limit == 0 && isTable {
 		limit = 10
 	}
-	top, err := f.read(ctx, limit)
+	top, err := f.read(ctx, limit, notes)
 	if err != nil {
 		return err
 	}
@@ -84,16 +88,38 @@ func runTop(ctx context.Context, f *topFlags, out io.Writer) error {
 	return explain.PrintTop(out, &top)
 }
 
-// read calls the admin endpoint. With a limit of 0, its default applies.
-func (f *topFlags) read(ctx context.Context, limit int) (top admin.Top, err error) {
+// Numbers of identifiers in a list, as on a limiter.
+const (
+	defaultTop = 100
+	maxTop     = 1000
+)
+
+// read calls the limiters, and merges their answers. With a limit of 0, their default applies. It reports replicas without an answer to notes.
+func (f *topFlags) read(ctx context.Context, limit int, notes io.Writer) (admin.Top, error) {
 	query := url.Values{}
 	if f.policy != "" {
 		query.Set("policy", f.policy)
 	}
-	if limit > 0 {
-		query.Set("limit", strconv.Itoa(limit))
+	number := limit
+	if f.endpoint.address == "" { // an identifier that one replica does not list could have as many requests as the last one that it lists
+		limit = cmp.Or(limit, defaultTop)
+		number = max(limit, min(10*limit, maxTop))
 	}
-	return top, f.endpoint.call(ctx, http.MethodGet, "/admin/v1/top?"+query.Encode(), nil, &top)
+	if number > 0 {
+		query.Set("limit", strconv.Itoa(number))
+	}
+	answers, err := ask[admin.Top](ctx, &f.endpoint, http.MethodGet, "/admin/v1/top?"+query.Encode(), nil, notes)
+	switch {
+	case err != nil:
+		return admin.Top{}, err
+	case f.endpoint.address != "":
+		return answers[0].value, nil
+	}
+	tops := make([]admin.Top, len(answers))
+	for i := range answers {
+		tops[i] = answers[i].value
+	}
+	return admin.MergeTops(limit, tops...), nil
 }
 
 // Escape sequences of terminals.
@@ -114,7 +140,8 @@ func watchTop(ctx context.Context, f *topFlags, out io.Writer, size func() (widt
 		}
 		return max(f.limit, 3)
 	}
-	top, err := f.read(ctx, limit())
+	var text bytes.Buffer
+	top, err := f.read(ctx, limit(), &text)
 	if err != nil {
 		return err
 	}
@@ -125,7 +152,6 @@ func watchTop(ctx context.Context, f *topFlags, out io.Writer, size func() (widt
 	ticker := time.NewTicker(f.interval)
 	defer ticker.Stop()
 	for {
-		var text bytes.Buffer
 		if err != nil {
 			fmt.Fprintf(&text, "%v\n", err)
 		} else if err := explain.PrintTop(&text, &top); err != nil {
@@ -143,7 +169,8 @@ func watchTop(ctx context.Context, f *topFlags, out io.Writer, size func() (widt
 			return nil
 		case <-ticker.C:
 		}
-		if top, err = f.read(ctx, limit()); ctx.Err() != nil {
+		text.Reset()
+		if top, err = f.read(ctx, limit(), &text); ctx.Err() != nil {
 			return nil
 		}
 	}

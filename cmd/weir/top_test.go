@@ -41,7 +41,7 @@ func TestTop_PrintsOnce(t *testing.T) {
 
 func TestTop_ReportsUsageErrors(t *testing.T) {
 	for args, want := range map[string]string{
-		"top":                                         "--admin is required",
+		"top --kubeconfig /none":                      "read the kubeconfig",
 		"top acme --admin unix:/x":                    "unexpected argument",
 		"top --admin unix:/x -o xml":                  `--output "xml" is invalid`,
 		"top --admin unix:/x --interval 1ms":          "must be at least 100ms",

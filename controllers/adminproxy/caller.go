@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,12 +44,17 @@ type call struct {
 	user                string
 }
 
+// tlsConfig returns the TLS configuration for the replicas of a Limiter.
+func (c *caller) tlsConfig(of *v1alpha1.Limiter) (*tls.Config, error) {
+	server := mutualtls.LimiterKey(hashkey.Of(c.hashKey, of)).Public()
+	return mutualtls.Client(mutualtls.OperatorKey(c.hashKey), server.(ed25519.PublicKey)) //nolint:forcetypeassert // never another type
+}
+
 // callAll calls all pods of a Limiter at the same time, and returns their answers in the order of the pods.
 func (c *caller) callAll(ctx context.Context, of *v1alpha1.Limiter, pods []corev1.Pod, request *call) ([]Replica, error) {
 	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
 	defer cancel()
-	server := mutualtls.LimiterKey(hashkey.Of(c.hashKey, of)).Public()
-	config, err := mutualtls.Client(mutualtls.OperatorKey(c.hashKey), server.(ed25519.PublicKey)) //nolint:forcetypeassert // never another type
+	config, err := c.tlsConfig(of)
 	if err != nil {
 		return nil, err
 	}

@@ -46,6 +46,7 @@ func routes() []route {
 	return []route{
 		{http.MethodPost, "explain", action{"get", "explanations", observer}},
 		{http.MethodGet, "rules", action{"get", "rules", observer}},
+		{http.MethodGet, "top", action{"get", "top", observer}},
 		{http.MethodGet, "counters", action{"get", "counters", observer}},
 		{http.MethodPost, resetPath, action{"create", "resets", responder}},
 	}
@@ -56,11 +57,13 @@ const resetPath = "counters/reset"
 type handler struct {
 	Config
 	caller *caller
+	// streams has an element for each stream of denials.
+	streams chan struct{}
 }
 
 // NewHandler returns the handler of the endpoint.
 func NewHandler(config Config) http.Handler {
-	h := &handler{Config: config, caller: &caller{hashKey: config.HashKey}}
+	h := &handler{Config: config, caller: &caller{hashKey: config.HashKey}, streams: make(chan struct{}, maxStreams)}
 	mux := http.NewServeMux()
 	for _, to := range routes() {
 		mux.HandleFunc(to.method+" "+Prefix+"{namespace}/{name}/"+to.path, func(w http.ResponseWriter, r *http.Request) {
@@ -73,6 +76,7 @@ func NewHandler(config Config) http.Handler {
 			_ = json.NewEncoder(w).Encode(answer) // it fails only if the caller has closed the connection
 		})
 	}
+	mux.HandleFunc("GET "+Prefix+"{namespace}/{name}/denials", h.denials)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		newProblem(http.StatusNotFound, "%q %q does not exist", r.Method, r.URL.Path).write(w)
 	})

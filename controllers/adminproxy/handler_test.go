@@ -21,6 +21,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -82,7 +83,7 @@ func (h *harness) pod(change func(*corev1.Pod), answer http.HandlerFunc) {
 	h.Helper()
 	h.pods++
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: fmt.Sprintf("main-%d", h.pods), Labels: map[string]string{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: fmt.Sprintf("main-%d", h.pods), UID: types.UID(strconv.Itoa(h.pods)), Labels: map[string]string{
 			"app.kubernetes.io/name": "weir", "app.kubernetes.io/component": "limiter", "app.kubernetes.io/instance": "main",
 		}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "limiter", Ports: []corev1.ContainerPort{{Name: "admin", ContainerPort: 1}}}}},
@@ -137,8 +138,15 @@ func (h *harness) call(user, method, path, body string) (status int, text string
 
 func TestHandler_RequiresThePermissionOfEachRequest(t *testing.T) {
 	h := newHarness(t)
-	h.pod(nil, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })
+	h.pod(nil, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/denials") {
+			w.WriteHeader(http.StatusTeapot) // does not begin a stream
+		}
+		_, _ = io.WriteString(w, "{}")
+	})
 	for _, test := range []struct{ method, path, permission, role string }{
+		{"GET", "top", "get limiters.weir.dev/top of edge/main", "weir-observer"},
+		{"GET", "denials", "get limiters.weir.dev/denials of edge/main", "weir-observer"},
 		{"POST", "explain", "get limiters.weir.dev/explanations of edge/main", "weir-observer"},
 		{"GET", "rules", "get limiters.weir.dev/rules of edge/main", "weir-observer"},
 		{"GET", "counters", "get limiters.weir.dev/counters of edge/main", "weir-observer"},
@@ -152,7 +160,7 @@ func TestHandler_RequiresThePermissionOfEachRequest(t *testing.T) {
 			t.Errorf("%s: %d %s, asked %q", test.path, status, text, h.asked)
 		}
 		h.allowed["jane "+test.permission] = true
-		if status, text := h.call("jane", test.method, "edge/main/"+test.path, "{}"); status != 200 {
+		if status, text := h.call("jane", test.method, "edge/main/"+test.path, "{}"); status != map[bool]int{true: 418, false: 200}[test.path == "denials"] {
 			t.Errorf("%s with the permission: %d %s", test.path, status, text)
 		}
 		clear(h.allowed)

@@ -37,6 +37,10 @@ func (s *Server) Start(ctx context.Context) error {
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
+	serving, stopStreams := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopStreams()
+	server.BaseContext = func(net.Listener) context.Context { return withStreams(context.WithoutCancel(ctx), serving) }
+	server.RegisterOnShutdown(stopStreams)
 	listener := tls.NewListener(s.Listener, &tls.Config{
 		MinVersion: tls.VersionTLS12, GetCertificate: s.Certificate,
 		ClientAuth: tls.RequestClientCert, // the Authenticator verifies it

@@ -7,14 +7,20 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/weir-dev/weir/limiter/admin"
 )
 
+// requestTimeout bounds the requests of follow, and must not bound the stream.
+const requestTimeout = 50 * time.Millisecond
+
 // follow calls the stream of denials, and returns a function that returns its next line.
 func follow(t *testing.T, h http.Handler, query string) (next func() admin.DenialLine, end func()) {
 	t.Helper()
-	server := httptest.NewServer(h)
+	server := httptest.NewUnstartedServer(h)
+	server.Config.ReadTimeout, server.Config.WriteTimeout = requestTimeout, requestTimeout
+	server.Start()
 	ctx, cancel := context.WithCancel(t.Context())
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/admin/v1/denials"+query, http.NoBody)
 	if err != nil {
@@ -61,6 +67,17 @@ func TestDenials_AreStreamed(t *testing.T) {
 	}
 	if w := call(t, c, http.MethodGet, "/admin/v1/denials?policy=shop/none", ""); w.Code != http.StatusNotFound {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestDenials_OutlastTheTimeoutsOfRequests(t *testing.T) {
+	c := newCounting(t)
+	next, end := follow(t, c, "")
+	defer end()
+	next()
+	for begun := time.Now(); time.Since(begun) < 10*requestTimeout; {
+		c.check(t, 3, "acme")
+		next()
 	}
 }
 

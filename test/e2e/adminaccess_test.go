@@ -12,12 +12,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 
+	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/topk"
 	"github.com/weir-dev/weir/test/fixture"
 	"github.com/weir-dev/weir/test/manifests/tool"
 )
@@ -203,11 +208,15 @@ func (w *administered) kubeconfig(name string, config *rest.Config, subject stri
 	return path
 }
 
+// flags returns the flags that select the Limiter and the operator.
+func (w *administered) flags(kubeconfig string) []string {
+	return []string{"--kubeconfig", kubeconfig, "--limiter", w.ns + "/edge", "--operator", "https://" + w.address, "--operator-ca", w.ca}
+}
+
 // run runs a command of weir as a user, and returns what it prints to standard output and to standard error.
 func (w *administered) run(kubeconfig string, args ...string) (stdout, stderr string, err error) {
 	w.Helper()
-	cmd := exec.CommandContext(w.Context(), w.weir, append(args,
-		"--kubeconfig", kubeconfig, "--limiter", w.ns+"/edge", "--operator", "https://"+w.address, "--operator-ca", w.ca)...)
+	cmd := exec.CommandContext(w.Context(), w.weir, append(args, w.flags(kubeconfig)...)...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err = cmd.Run()
@@ -247,6 +256,17 @@ func (w *administered) expectRequest(replica, want int) {
 	}
 }
 
+// expectMergedTop expects that each replica has allowed and denied one request of the tenant acme.
+func (w *administered) expectMergedTop(kubeconfig string) {
+	w.Helper()
+	var top admin.Top
+	w.must(json.Unmarshal([]byte(w.expect(kubeconfig, true, nil, "top", "-o", "json")), &top))
+	want := []topk.Entry{{Policy: w.ns + "/daily", Identifier: "acme", Requests: 2}}
+	if !slices.Equal(top.Allowed.Identifiers, want) || !slices.Equal(top.Denied.Identifiers, want) {
+		w.Errorf("top is %+v, want %+v allowed and denied", top, want)
+	}
+}
+
 func TestAdminAccess_UsersGetWhatTheirRolesAllow(t *testing.T) {
 	w := newAdministered(t)
 	policy := w.ns + "/daily"
@@ -266,6 +286,19 @@ func TestAdminAccess_UsersGetWhatTheirRolesAllow(t *testing.T) {
 	w.expect(stranger, false, []string{`user "stranger" cannot get limiters/counters`, "bind the ClusterRole weir-observer"}, get...)
 	w.expect(observer, true, []string{policy, "acme", "2 per 24h"}, get...)
 	w.expect(observer, true, []string{policy}, "rules")
+	w.expectMergedTop(observer)
+	w.expect(stranger, false, []string{`user "stranger" cannot get limiters/denials`, "bind the ClusterRole weir-observer"}, "logs")
+	logs := fixture.Weir(t, w.weir, append([]string{"logs", "--policy", policy}, w.flags(observer)...)...)
+	for _, r := range w.replicas {
+		pod, _, _ := strings.Cut(r.pod, " ")
+		fixture.Await(t, "logs follows "+pod, func() bool { return strings.Contains(logs.Log(), "following replica "+pod+"\n") })
+	}
+	for i := range w.replicas {
+		w.expectRequest(i, 429)
+		fixture.Await(t, "the denial is printed", func() bool {
+			return regexp.MustCompile(policy + `  acme  denied, .*  weir-limiter-edge-` + strconv.Itoa(i) + "\n").MatchString(logs.Log())
+		})
+	}
 	w.expect(observer, false, []string{policy, "Denies"}, "explain", "--domain", w.ns, "--header", "x-tenant-id: acme") // status 3: denied
 	w.expect(observer, false, []string{`user "olga@example.com" cannot create limiters/resets`, "bind the ClusterRole weir-responder"}, reset...)
 	w.expectRequest(0, 429)
@@ -291,6 +324,10 @@ func TestAdminAccess_UsersGetWhatTheirRolesAllow(t *testing.T) {
 	}
 
 	w.must(w.replicas[1].Stop())
+	fixture.Await(t, "logs names the replica that ended", func() bool {
+		return strings.Contains(logs.Log(), "replica weir-limiter-edge-1 is not followed: ")
+	})
+	w.must(logs.Stop())
 	w.expect(observer, true, []string{"replica weir-limiter-edge-1 does not answer: ", "2 per 24h"}, get...)
 	w.kubectl("delete", "pod", "-n", w.ns, "weir-limiter-edge-1", "--grace-period=0", "--force")
 	if out := w.expect(observer, true, nil, get...); strings.Contains(out, "weir-limiter-edge-1") {
