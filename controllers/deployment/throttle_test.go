@@ -42,7 +42,8 @@ func TestThrottle_WaitsForItsCertificateBeforePodsStart(t *testing.T) {
 	answers := func() bool {
 		c := h.deployment("default").Spec.Template.Spec.Containers[0]
 		service := owned[corev1.Service](h, "default")
-		return len(c.Ports) == 4 && len(service.Spec.Ports) == 3 && slices.Contains(c.Args, "--throttle-listen=:9443")
+		listens := slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == "throttle" && p.ContainerPort == 9443 })
+		return listens && len(service.Spec.Ports) == 3 && slices.Contains(c.Args, "--throttle-listen=:9443")
 	}
 	if !answers() {
 		t.Error("the pods do not serve API servers")
