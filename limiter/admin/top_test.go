@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,7 +37,7 @@ type counting struct {
 	engine    *engine.Engine
 	totals    *admin.Totals
 	durations *server.Metrics
-	broken    bool // whether the metrics cannot be read
+	broken    atomic.Bool // whether the metrics cannot be read
 }
 
 func newCounting(t *testing.T) *counting {
@@ -56,7 +57,7 @@ func newCounting(t *testing.T) *counting {
 	e.Swap(x)
 	c := &counting{engine: e, durations: server.NewMetrics(registry)}
 	c.totals = admin.NewTotals(e, prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
-		if c.broken {
+		if c.broken.Load() {
 			return nil, errors.New("too many open files")
 		}
 		return registry.Gather()
@@ -154,10 +155,10 @@ func TestTop_FailsWithoutASampleOfItsBeginning(t *testing.T) {
 		defer stop()
 		go c.totals.Run(ctx)
 		c.check(t, 5, "acme")
-		c.broken = true
+		c.broken.Store(true)
 		time.Sleep(90 * time.Second)
 		synctest.Wait()
-		c.broken = false
+		c.broken.Store(false)
 		if top := c.top(t, ""); top.Endpoints[0].Decisions != 5 { // since the start of the process
 			t.Errorf("%+v", top)
 		}
