@@ -42,29 +42,29 @@ func (f *clusterFlags) forward(ctx context.Context, config *rest.Config) (addres
 	dialer := portforward.NewFallbackDialerForStreaming(websocket,
 		spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, target),
 		func(err error) bool { return streamhttp.IsUpgradeFailure(err) || streamhttp.IsHTTPSProxyError(err) })
-	ctx, stop = context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(ctx) // not stop: the function that is returned as stop calls it
 	ready := make(chan struct{})
 	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(ctx, dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf(":%d", port)},
 		ready, io.Discard, io.Discard)
 	if err != nil {
-		stop()
+		cancel()
 		return "", nil, fmt.Errorf("forward a port to pod %s: %w", pod.Name, err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- forwarder.ForwardPorts() }()
 	select {
 	case err = <-ended:
-		stop()
+		cancel()
 		return "", nil, f.explainForbidden(fmt.Errorf("forward a port to pod %s: %w", pod.Name, err))
 	case <-ready:
 	}
 	ports, err := forwarder.GetPorts()
 	if err != nil {
-		stop()
+		cancel()
 		return "", nil, err
 	}
 	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), func() {
-		stop()
+		cancel()
 		<-ended //nolint:errcheck // the command has its answer
 	}, nil
 }
