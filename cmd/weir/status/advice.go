@@ -91,7 +91,7 @@ func adviceForPolicy(reason string) advice {
 	case v1alpha1.ReasonNotSelected:
 		return advice{"create a Limiter, or correct policySelector and policyNamespaceSelector of the existing ones", page}
 	case v1alpha1.ReasonNotAdmitted:
-		return advice{"write a ClusterRateLimitPolicy, or let an administrator set namespacedPolicies of the Limiter", page}
+		return advice{"let an administrator set what the message names: spec.kubernetesThrottle of a Limiter, or namespacedPolicies in it", page}
 	case v1alpha1.ReasonNotRegistered:
 		return advice{"act on the message: API servers do not call the Limiter for the policy", page}
 	case v1alpha1.ReasonNoReplicas:
