@@ -9,11 +9,14 @@ import (
 )
 
 // Client has open connections to a server. Its methods are not safe for concurrent use.
-type Client struct{ conns []*conn }
+type Client struct {
+	address string
+	conns   []*conn
+}
 
 // Dial connects to the server at address, a host:port without TLS.
 func Dial(ctx context.Context, address string, connections int) (*Client, error) {
-	c := &Client{}
+	c := &Client{address: address}
 	for i := range connections {
 		conn, err := dial(ctx, address, uint64(i))
 		if err != nil {
@@ -36,6 +39,9 @@ func (c *Client) Close() error {
 // Run loads the server for that time, and waits for the last answers. An error means that the load was not as requested; requests that
 // fail are counted in the result.
 func (c *Client) Run(ctx context.Context, load Load, length time.Duration) (*Result, error) {
+	if err := c.replaceGivenUp(ctx); err != nil {
+		return nil, err
+	}
 	began := time.Now()
 	end := began.Add(length)
 	errs := make([]error, len(c.conns))
@@ -60,6 +66,22 @@ func (c *Client) Run(ctx context.Context, load Load, length time.Duration) (*Res
 		elapsed = min(elapsed, length) // what is answered later was offered in this time
 	}
 	return merge(c.conns, elapsed), errors.Join(errors.Join(errs...), ctx.Err())
+}
+
+// replaceGivenUp replaces connections on which requests had no answer in time.
+func (c *Client) replaceGivenUp(ctx context.Context) error {
+	for i, old := range c.conns {
+		if !old.givenUp {
+			continue
+		}
+		conn, err := dial(ctx, c.address, uint64(i))
+		if err != nil {
+			return fmt.Errorf("connect to %s: %w", c.address, err)
+		}
+		c.conns[i] = conn
+		_ = old.nc.Close() // its requests are counted
+	}
+	return nil
 }
 
 // pace sends requests on schedule, to one connection after the other.

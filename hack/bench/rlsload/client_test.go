@@ -206,3 +206,18 @@ func TestRun_ReturnsTheErrorOfAConnection(t *testing.T) {
 		t.Error("no error, although the server closed the connection")
 	}
 }
+
+func TestRun_MeasuresAfterAPeriodWithoutAnswers(t *testing.T) {
+	_, client := serve(t, 10)
+	got, err := client.Run(t.Context(), rlsload.Load{Rate: 1000, Message: message(t, "silent")}, 50*time.Millisecond)
+	if err != nil || got.Failed != 50 {
+		t.Fatalf("Run = %+v, %v, want 50 requests that failed", got, err)
+	}
+	got, err = client.Run(t.Context(), rlsload.Load{Rate: 1000, Message: message(t, "allowed")}, 50*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Allowed != 50 || got.Failed != 0 {
+		t.Errorf("Run = %+v, want 50 requests that are allowed", got)
+	}
+}

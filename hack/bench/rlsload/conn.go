@@ -57,6 +57,7 @@ type conn struct {
 	waiting    []time.Time // due, and not sent: the server accepts no more
 	free       []*call
 	scheduled  bool // the open loop sends no more
+	givenUp    bool // requests had no answer in time: no later period may use the connection
 }
 
 func dial(ctx context.Context, address string, seed uint64) (*conn, error) {
@@ -142,13 +143,12 @@ func (c *conn) isDone(callers int, open bool) bool {
 	return over && len(c.inFlight) == 0 && len(c.waiting) == 0 && (callers == 0 || !time.Now().Before(c.end))
 }
 
-// giveUp counts the requests without an answer.
+// giveUp counts the requests without an answer. The connection cannot be used again: the reader may have read a part of a frame.
 func (c *conn) giveUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.result.Failed += len(c.inFlight) + len(c.waiting)
-	clear(c.inFlight)
-	c.waiting = nil
+	c.givenUp = true
 }
 
 func (c *conn) schedule(due time.Time) {
@@ -172,13 +172,22 @@ func (c *conn) flush() {
 	_ = c.out.Flush() // the reader sees an error of the connection
 }
 
-// send queues a request. The caller holds the lock.
+// send queues a request, after those that wait. The caller holds the lock.
 func (c *conn) send(due time.Time) {
+	if len(c.waiting) > 0 || !c.trySend(due) {
+		c.waiting = append(c.waiting, due)
+	}
+}
+
+// trySend queues a request if the server accepts it. The caller holds the lock.
+func (c *conn) trySend(due time.Time) bool {
+	if len(c.inFlight) >= c.maxStreams {
+		return false
+	}
 	message := c.message(c.random)
 	size := framePrefix + len(message)
-	if size > c.window || len(c.inFlight) >= c.maxStreams {
-		c.waiting = append(c.waiting, due)
-		return
+	if size > c.window {
+		return false
 	}
 	c.window -= size
 	var k *call
@@ -194,6 +203,7 @@ func (c *conn) send(due time.Time) {
 	_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: c.stream, BlockFragment: block, EndHeaders: true})
 	_ = c.framer.WriteData(c.stream, true, append(data, message...)) // the reader sees an error of the connection
 	c.stream += 2
+	return true
 }
 
 // handle handles a frame of the server.
@@ -264,13 +274,8 @@ func (c *conn) control(frame http2.Frame) error {
 
 // sendWaiting sends what the server now accepts. The caller holds the lock.
 func (c *conn) sendWaiting() {
-	waiting := c.waiting
-	c.waiting = nil
-	for i, due := range waiting {
-		if c.send(due); len(c.waiting) > 0 {
-			c.waiting = append(c.waiting, waiting[i+1:]...)
-			return
-		}
+	for len(c.waiting) > 0 && c.trySend(c.waiting[0]) {
+		c.waiting = c.waiting[1:]
 	}
 }
 
