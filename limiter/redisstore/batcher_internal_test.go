@@ -30,13 +30,13 @@ func (g *gate) send(batch []*call) {
 	<-g.open
 }
 
-// callConcurrently makes n calls with that timeout at the same time.
-func callConcurrently(b *batcher, n int, timeout time.Duration) (wait func() []error) {
+// callConcurrently makes n calls at the same time.
+func callConcurrently(b *batcher, n int) (wait func() []error) {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	now := time.Now()
 	for i := range n {
-		wg.Go(func() { _, errs[i] = b.do(&call{began: now, deadline: now.Add(timeout)}) })
+		wg.Go(func() { _, errs[i] = b.do(&call{began: now, deadline: now.Add(patience)}) })
 	}
 	return func() []error { wg.Wait(); return errs }
 }
@@ -56,18 +56,18 @@ func TestBatcher_SendsWaitingCallsTogether(t *testing.T) {
 	b := &batcher{send: g.send}
 	var waits []func() []error
 	for range minInFlight { // each is sent alone
-		waits = append(waits, callConcurrently(b, 1, patience))
+		waits = append(waits, callConcurrently(b, 1))
 		if n := <-g.arrived; n != 1 {
 			t.Fatalf("a batch of %d calls, want 1", n)
 		}
 	}
-	waits = append(waits, callConcurrently(b, 63, patience))
+	waits = append(waits, callConcurrently(b, 63))
 	awaitWaiting(t, b, 63)
-	waits = append(waits, callConcurrently(b, 1, patience)) // fills a batch, which waits for no reply
+	waits = append(waits, callConcurrently(b, 1)) // fills a batch, which waits for no reply
 	if n := <-g.arrived; n != 64 {
 		t.Errorf("the next batch has %d calls, want 64", n)
 	}
-	waits = append(waits, callConcurrently(b, 10, patience))
+	waits = append(waits, callConcurrently(b, 10))
 	awaitWaiting(t, b, 10)
 	g.open <- struct{}{} // three are in flight: two after this reply
 	g.open <- struct{}{}
@@ -87,10 +87,10 @@ func TestBatcher_BoundsFullBatchesInFlight(t *testing.T) {
 	b := &batcher{send: g.send}
 	var waits []func() []error
 	for range minInFlight {
-		waits = append(waits, callConcurrently(b, 1, patience))
+		waits = append(waits, callConcurrently(b, 1))
 		<-g.arrived
 	}
-	waits = append(waits, callConcurrently(b, 7*64, patience))
+	waits = append(waits, callConcurrently(b, 7*64))
 	for range 6 {
 		if n := <-g.arrived; n != 64 {
 			t.Errorf("a batch of %d calls, want 64", n)
