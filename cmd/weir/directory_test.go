@@ -1,11 +1,15 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -56,5 +60,45 @@ func TestRetain_KeepsRulesThatAnInvalidEditWouldRemove(t *testing.T) {
 				t.Errorf("%d rules are kept, and kept lists %v", len(got)-len(test.read.Rules), kept)
 			}
 		})
+	}
+}
+
+func TestDirectory_CompilesFilesOnlyAfterAChange(t *testing.T) {
+	const policy = `apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: a, namespace: shop}
+spec: {axis: IP, limit: %d, window: 1m, algorithm: SlidingWindowCounter}
+`
+	path := filepath.Join(t.TempDir(), "a.yaml")
+	write := func(limit int) {
+		t.Helper()
+		if err := os.WriteFile(path, fmt.Appendf(nil, policy, limit), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := &directory{path: filepath.Dir(path), identity: compile.DefaultIdentity()}
+	load := func(units int64) *rules.Rule {
+		t.Helper()
+		loaded, err := d.load()
+		if err != nil || len(loaded.Problems) > 0 || len(loaded.Set.Rules) != 1 || loaded.Set.Rules[0].Units != units {
+			t.Fatalf("load = %+v, %v, want a rule with %d units", loaded, err, units)
+		}
+		return &loaded.Set.Rules[0]
+	}
+
+	write(10)
+	first := load(10)
+	write(10) // with a new time of its last change
+	if load(10) != first {
+		t.Error("the same files were compiled again")
+	}
+	write(20) // as many bytes
+	load(20)
+	if err := os.Rename(path, filepath.Join(filepath.Dir(path), "b.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	before := d.loaded.Version
+	if load(20); d.loaded.Version == before {
+		t.Error("no new version after a file was renamed: its problems would name the previous file")
 	}
 }

@@ -32,6 +32,7 @@ type Files struct {
 
 	mu       sync.Mutex
 	revision string    // active, "" if there are no rules yet
+	version  string    // of the active rules
 	lastErr  string    // error of the last read, "" if it succeeded
 	problems []Problem // of the last read
 	kept     []string  // by the last read
@@ -42,7 +43,9 @@ type Load func() (Loaded, error)
 
 // Loaded is the result of a Load.
 type Loaded struct {
-	Set rules.Set
+	// Version identifies what was read. A version that was applied is not applied again. It may be empty.
+	Version string
+	Set     rules.Set
 	// Problems describe the invalid policies.
 	Problems []Problem
 	// Kept lists the policies in Set that are enforced in their previous version, because the current version is invalid.
@@ -101,7 +104,7 @@ func (f *Files) Reload() error {
 	defer f.mu.Unlock()
 	loaded, err := f.load()
 	if err == nil {
-		err = f.install(loaded.Set)
+		err = f.install(loaded)
 	}
 	if err != nil {
 		err = fmt.Errorf("read policies in %s: %w", f.dir, err)
@@ -142,17 +145,20 @@ func logUnchanged(log *slog.Logger, level slog.Level, message string, err error,
 	log.Log(context.Background(), level, message+"; the active revision stays", "error", err, "active", active)
 }
 
-// install applies set unless it is active.
-func (f *Files) install(set rules.Set) error {
-	_, revision := rules.Encode(set)
-	if revision == f.revision {
+// install applies the rules of loaded unless they are active.
+func (f *Files) install(loaded Loaded) error {
+	if loaded.Version != "" && loaded.Version == f.version {
 		return nil
 	}
-	if err := f.apply(set, revision); err != nil {
-		return err
+	_, revision := rules.Encode(loaded.Set)
+	if revision != f.revision {
+		if err := f.apply(loaded.Set, revision); err != nil {
+			return err
+		}
+		f.log.Info("activated rules", "revision", revision, "previous", f.revision, "policies", len(loaded.Set.Rules))
+		f.revision = revision
 	}
-	f.log.Info("activated rules", "revision", revision, "previous", f.revision, "policies", len(set.Rules))
-	f.revision = revision
+	f.version = loaded.Version
 	return nil
 }
 

@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -197,6 +198,38 @@ func TestFiles_LogsAProblemOnce(t *testing.T) {
 	}
 	if got.count() != 1 {
 		t.Errorf("applied %d times, want once", got.count())
+	}
+}
+
+func TestFiles_AppliesAVersionOnce(t *testing.T) {
+	loaded, applied := Loaded{}, 0
+	var broken error
+	f := NewFiles("policies", func() (Loaded, error) { return loaded, nil }, func(rules.Set, string) error { applied++; return broken }, slog.New(slog.DiscardHandler))
+	set := func(units int64) rules.Set {
+		data, _ := setOf(units)
+		set, _, err := rules.Decode(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	for i, step := range []struct {
+		loaded  Loaded
+		broken  error
+		applied int // in total
+	}{
+		{Loaded{Version: "a", Set: set(1)}, errors.New("broken"), 1},
+		{Loaded{Version: "a", Set: set(1)}, nil, 2}, // it was not applied
+		{Loaded{Version: "a", Set: set(2)}, nil, 2}, // not compared
+		{Loaded{Version: "b", Set: set(1)}, nil, 2}, // the same rules
+		{Loaded{Version: "c", Set: set(2)}, nil, 3},
+		{Loaded{Set: set(3)}, nil, 4},
+		{Loaded{Set: set(4)}, nil, 5},
+	} {
+		loaded, broken = step.loaded, step.broken
+		if err := f.Reload(); !errors.Is(err, step.broken) || applied != step.applied {
+			t.Errorf("step %d: Reload = %v after %d calls of apply, want %v after %d", i, err, applied, step.broken, step.applied)
+		}
 	}
 }
 
