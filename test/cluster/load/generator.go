@@ -25,11 +25,12 @@ const (
 	idleTimeout = 3 * time.Second
 )
 
-// generator sends requests to a limiter.
+// generator sends requests to a limiter, or to a gateway that calls one.
 type generator struct {
 	url, domain string
-	rate        int // per second
-	requests    int // 0: no limit
+	gateway     bool // send the requests themselves, instead of asking a limiter about them
+	rate        int  // per second
+	requests    int  // 0: no limit
 	timeout     time.Duration
 	closeShare  float64
 	targets     []target
@@ -73,17 +74,17 @@ func (g *generator) sendAll(ctx context.Context, web *http.Client, answers chan<
 			if g.requests > 0 && sent == g.requests {
 				return
 			}
-			body, last := g.nextBody(random), random.Float64() < g.closeShare
-			sending.Go(func() { answers <- g.request(web, body, last) })
+			next, last := g.next(random), random.Float64() < g.closeShare
+			sending.Go(func() { answers <- g.request(web, next, last) })
 		}
 	}
 }
 
 // request sends one request. It does not end with ctx of the load, because every sent request needs an answer. If last, it closes the
 // connection.
-func (g *generator) request(web *http.Client, body string, last bool) loadstats.Result {
+func (g *generator) request(web *http.Client, next call, last bool) loadstats.Result {
 	began := time.Now()
-	a, err := g.send(web, body, last)
+	a, err := g.send(web, next, last)
 	a.At, a.Took = time.Now(), time.Since(began)
 	if err != nil {
 		a.Failure = failureName(err)
@@ -91,13 +92,12 @@ func (g *generator) request(web *http.Client, body string, last bool) loadstats.
 	return a
 }
 
-func (g *generator) send(web *http.Client, body string, last bool) (a loadstats.Result, err error) {
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, g.url+"/v1/check", strings.NewReader(body))
+func (g *generator) send(web *http.Client, next call, last bool) (a loadstats.Result, err error) {
+	request, err := g.newRequest(next)
 	if err != nil {
 		return a, err
 	}
 	request.Close = last
-	request.Header.Set("Content-Type", "application/json")
 	reply, err := web.Do(request)
 	if err != nil {
 		return a, err
@@ -110,6 +110,9 @@ func (g *generator) send(web *http.Client, body string, last bool) (a loadstats.
 	if reply.StatusCode != http.StatusOK && reply.StatusCode != http.StatusTooManyRequests {
 		return a, fmt.Errorf("HTTP %d: %s", reply.StatusCode, text)
 	}
+	if g.gateway {
+		return loadstats.Result{Status: reply.StatusCode, Source: "gateway"}, nil
+	}
 	var decision struct {
 		Policy string `json:"policy"`
 		Limit  int64  `json:"limit"`
@@ -119,6 +122,21 @@ func (g *generator) send(web *http.Client, body string, last bool) (a loadstats.
 		return a, fmt.Errorf("%w in %s", err, text)
 	}
 	return loadstats.Result{Status: reply.StatusCode, Source: decision.Source, Policy: decision.Policy, Limit: decision.Limit}, nil
+}
+
+func (g *generator) newRequest(next call) (*http.Request, error) {
+	if !g.gateway {
+		request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, g.url+"/v1/check", strings.NewReader(next.body(g.domain)))
+		if err == nil {
+			request.Header.Set("Content-Type", "application/json")
+		}
+		return request, err
+	}
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, g.url+next.path, nil)
+	if err == nil {
+		request.Header.Set("X-Tenant-Id", next.tenant)
+	}
+	return request, err
 }
 
 // failureName returns the text of err without ports, so that equal errors can be counted.

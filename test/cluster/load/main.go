@@ -25,8 +25,9 @@ func main() {
 
 func run(ctx context.Context) error {
 	var g generator
-	flag.StringVar(&g.url, "url", "", "URL of the limiter: http://host:port")
+	flag.StringVar(&g.url, "url", "", "URL of the limiter or gateway: http://host:port")
 	flag.StringVar(&g.domain, "domain", "", "domain of the requests")
+	flag.BoolVar(&g.gateway, "gateway", false, "send GET requests to the URL of a gateway; only their status counts")
 	flag.IntVar(&g.rate, "rate", 100, "requests per second")
 	flag.IntVar(&g.requests, "requests", 0, "number of requests (default: no limit)")
 	flag.DurationVar(&g.timeout, "timeout", 5*time.Second, "timeout of a request")

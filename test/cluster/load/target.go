@@ -28,8 +28,8 @@ func (g *generator) add(text string) error {
 
 func (g *generator) check() error {
 	switch {
-	case g.url == "" || g.domain == "":
-		return errors.New("-url and -domain are required")
+	case g.url == "" || (g.domain == "") != g.gateway:
+		return errors.New("-url is required, and either -domain or -gateway")
 	case len(g.targets) == 0:
 		return errors.New("at least one -request is required")
 	case g.rate < 1 || g.timeout <= 0 || g.requests < 0 || g.closeShare < 0 || g.closeShare > 1:
@@ -39,8 +39,16 @@ func (g *generator) check() error {
 	}
 }
 
-// nextBody returns the body of the next request.
-func (g *generator) nextBody(random *rand.Rand) string {
+// call is a request of a tenant.
+type call struct{ path, tenant string }
+
+// body returns the body of a check.
+func (c call) body(domain string) string {
+	return fmt.Sprintf(`{"domain":%q,"method":"GET","path":%q,"headers":{"x-tenant-id":%q}}`, domain, c.path, c.tenant)
+}
+
+// next returns the next request.
+func (g *generator) next(random *rand.Rand) call {
 	total := 0
 	for _, t := range g.targets {
 		total += t.share
@@ -52,6 +60,5 @@ func (g *generator) nextBody(random *rand.Rand) string {
 			break
 		}
 	}
-	tenant := "tenant-" + strconv.Itoa(random.IntN(chosen.tenants))
-	return fmt.Sprintf(`{"domain":%q,"method":"GET","path":%q,"headers":{"x-tenant-id":%q}}`, g.domain, chosen.path, tenant)
+	return call{chosen.path, "tenant-" + strconv.Itoa(random.IntN(chosen.tenants))}
 }
