@@ -41,7 +41,7 @@ func rootCommand() *cobra.Command {
 	root.PersistentFlags().StringVar(&format, "log-format", "text", "format of the log on stderr: text or json")
 	root.PersistentFlags().StringVar(&level, "log-level", "info", "minimum level of log messages: debug, info, warn or error")
 	root.AddCommand(operatorCommand(), limiterCommand(), serveCommand(), lintCommand(), explainCommand(), rulesCommand(), countersCommand(),
-		topCommand(), logsCommand(), statusCommand(), importCommand(), rateLimitCommand(), versionCommand())
+		topCommand(), logsCommand(), statusCommand(), gatewayCommand(), importCommand(), rateLimitCommand(), versionCommand())
 	describeEnvironment(root)
 	return root
 }
