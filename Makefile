@@ -128,6 +128,10 @@ soak: ## Run the proofs, all faults of Redis and fuzzing for about an hour (WEIR
 e2e: ## Test Weir end to end on a real cluster (about 9 minutes; KUBECONFIG=file IMAGE_LOAD='kind load docker-image')
 	@hack/e2e.sh
 
+.PHONY: e2e-envoy-gateway
+e2e-envoy-gateway: ## Test Weir with Envoy Gateway on a real cluster, and run the tutorial (about 8 minutes; KUBECONFIG=file IMAGE_LOAD='kind load image-archive')
+	@hack/e2e-envoy-gateway.sh
+
 .PHONY: kube-assets
 kube-assets: ## Download or build kube-apiserver, etcd and kubectl into the cache
 	@go run ./hack/prepare kube
