@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -35,10 +36,10 @@ const (
 	responder = "weir-responder"
 )
 
-// impersonation are the headers of impersonation. Ignoring them would give the caller more permissions than intended.
+// impersonates reports whether the request has a header of impersonation. Ignoring it would give the caller more permissions than intended.
 func impersonates(r *http.Request) bool {
-	for _, name := range []string{"Impersonate-User", "Impersonate-Uid", "Impersonate-Group"} {
-		if r.Header.Get(name) != "" {
+	for name := range r.Header {
+		if strings.HasPrefix(http.CanonicalHeaderKey(name), "Impersonate-") {
 			return true
 		}
 	}

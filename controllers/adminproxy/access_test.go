@@ -1,13 +1,22 @@
 package adminproxy
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -52,5 +61,62 @@ func TestAccess_TellsAnUnavailableAPIServerFromInvalidCredentials(t *testing.T) 
 				t.Errorf("%+v, want %d", bad, test.status)
 			}
 		})
+	}
+}
+
+func TestAdmit_RejectsImpersonation(t *testing.T) {
+	h := newHarness(t)
+	h.allowed["jane get limiters.weir.dev/rules of edge/main"] = true
+	for _, header := range []string{"Impersonate-User", "Impersonate-Uid", "Impersonate-Group", "Impersonate-Extra-Scopes", "impersonate-user"} {
+		r := httptest.NewRequest(http.MethodGet, "/admin/v1/limiters/edge/main/rules", http.NoBody)
+		r.Header["Authorization"], r.Header[header] = []string{"Bearer jane"}, []string{""}
+		w := httptest.NewRecorder()
+		h.handler.ServeHTTP(w, r)
+		if w.Code != 400 || !strings.Contains(w.Body.String(), "impersonation is not supported") || len(h.asked) > 0 {
+			t.Errorf("%s: %d %s, asked %q", header, w.Code, w.Body.String(), h.asked)
+		}
+	}
+}
+
+func TestAdmit_RejectsAllUsersWhileTheAPIServerDoesNotAnswer(t *testing.T) {
+	known := authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+		return &authenticator.Response{User: &user.DefaultInfo{Name: "jane"}}, true, nil
+	})
+	for want, answer := range map[string]authorizer.AuthorizerFunc{
+		`503 the API server does not answer whether user "jane" is allowed: down`: func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+			return authorizer.DecisionAllow, "", errors.New("down")
+		},
+		`403 user "jane" cannot create limiters/resets in namespace edge: bind the ClusterRole weir-responder to the user`: func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+			return authorizer.DecisionDeny, "", nil
+		},
+	} {
+		access := Access{Authenticator: known, Authorizer: answer}
+		_, bad := access.admit(httptest.NewRequest(http.MethodPost, "/", http.NoBody), "edge", "main", action{"create", "resets", responder})
+		if bad == nil {
+			t.Errorf("admitted, want %s", want)
+		} else if got := fmt.Sprint(bad.Status, " ", bad.Detail); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+func TestIsUnavailable_IsAnErrorOfACallAndNotAnAnswer(t *testing.T) {
+	call := &url.Error{Op: "Post", Err: errors.New("refused")}
+	for _, test := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false},
+		{errors.New("invalid bearer token"), false},
+		{call, true},
+		{fmt.Errorf("x: %w", context.Canceled), true},
+		{context.DeadlineExceeded, true},
+		{apierrors.NewInternalError(errors.New("x")), true},
+		{utilerrors.NewAggregate([]error{errors.New("invalid bearer token"), call}), true},
+		{utilerrors.NewAggregate([]error{errors.New("invalid bearer token")}), false},
+	} {
+		if got := isUnavailable(test.err); got != test.want {
+			t.Errorf("%v: %v", test.err, got)
+		}
 	}
 }
