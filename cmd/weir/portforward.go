@@ -76,6 +76,7 @@ func (f *clusterFlags) operatorPod(ctx context.Context, kube kubernetes.Interfac
 	if err != nil {
 		return nil, 0, f.explainForbidden(fmt.Errorf("find the operator: %w", err))
 	}
+	withoutPort := ""
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -84,18 +85,29 @@ func (f *clusterFlags) operatorPod(ctx context.Context, kube kubernetes.Interfac
 		if !ready || pod.DeletionTimestamp != nil {
 			continue
 		}
-		for j := range pod.Spec.Containers {
-			for _, port := range pod.Spec.Containers[j].Ports {
-				if port.Name == deployment.AdminPortName {
-					return pod, port.ContainerPort, nil
-				}
-			}
+		if port := adminPort(pod); port != 0 {
+			return pod, port, nil
 		}
+		withoutPort = pod.Name // for example of the previous version, during an upgrade
+	}
+	if withoutPort != "" {
 		return nil, 0, fmt.Errorf("pod %s of the operator has no port %q: the operator runs without --admin-bind-address, or is an older version",
-			pod.Name, deployment.AdminPortName)
+			withoutPort, deployment.AdminPortName)
 	}
 	return nil, 0, fmt.Errorf("no operator is ready in namespace %s: set --operator-namespace, or see kubectl -n %s get pods -l %s",
 		f.operatorNamespace, f.operatorNamespace, labels)
+}
+
+// adminPort returns the port of the admin endpoint of a pod, or 0.
+func adminPort(pod *corev1.Pod) int32 {
+	for i := range pod.Spec.Containers {
+		for _, port := range pod.Spec.Containers[i].Ports {
+			if port.Name == deployment.AdminPortName {
+				return port.ContainerPort
+			}
+		}
+	}
+	return 0
 }
 
 // explainForbidden adds what to do about a missing permission.
