@@ -2,7 +2,10 @@ package adminproxy
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
+	"io"
 )
 
 // Answer has the answers of all replicas of a Limiter.
@@ -24,15 +27,63 @@ type Replica struct {
 	SameAs string          `json:"sameAs,omitempty"`
 }
 
-// withoutRepetitions replaces bodies that an earlier replica has too: a rule set can have megabytes.
-func withoutRepetitions(replicas []Replica) []Replica {
-	for i := range replicas {
-		for j := range i {
-			if len(replicas[i].Body) > 0 && replicas[i].Status == replicas[j].Status && bytes.Equal(replicas[i].Body, replicas[j].Body) {
-				replicas[i].Body, replicas[i].SameAs = nil, replicas[j].Pod
-				break
-			}
+// answerWriter writes an Answer, replica by replica, so that only the body of one is in memory.
+type answerWriter struct {
+	to io.Writer
+	// pods by the hash of their status and body.
+	pods  map[[sha256.Size]byte]string
+	begun bool
+	err   error
+}
+
+// newAnswerWriter begins the Answer for a Limiter.
+func newAnswerWriter(to io.Writer, limiter string) *answerWriter {
+	name, err := json.Marshal(limiter)
+	a := &answerWriter{to: to, pods: map[[sha256.Size]byte]string{}, err: err}
+	a.write([]byte(`{"limiter":`), name, []byte(`,"replicas":[`))
+	return a
+}
+
+// add writes the answer of a replica. Instead of a body that an earlier replica has too, it writes the name of that replica: a rule set can
+// have megabytes. It returns false if the user does not read.
+func (a *answerWriter) add(r Replica) bool {
+	body := bytes.TrimSpace(r.Body)
+	r.Body = nil
+	if len(body) > 0 {
+		hash := sha256.New()
+		fmt.Fprintf(hash, "%d ", r.Status)
+		_, _ = hash.Write(body)
+		key := [sha256.Size]byte(hash.Sum(nil))
+		if same, is := a.pods[key]; is {
+			r.SameAs, body = same, nil
+		} else {
+			a.pods[key] = r.Pod
 		}
 	}
-	return replicas
+	head, err := json.Marshal(r)
+	if err != nil && a.err == nil {
+		a.err = err
+	}
+	if a.begun {
+		a.write([]byte(","))
+	}
+	a.begun = true
+	if len(body) == 0 {
+		a.write(head)
+	} else {
+		a.write(head[:len(head)-1], []byte(`,"body":`), body, []byte("}"))
+	}
+	return a.err == nil
+}
+
+// end ends the Answer.
+func (a *answerWriter) end() { a.write([]byte("]}\n")) }
+
+// write writes texts, unless an earlier one could not be written.
+func (a *answerWriter) write(texts ...[]byte) {
+	for _, text := range texts {
+		if a.err == nil {
+			_, a.err = a.to.Write(text)
+		}
+	}
 }

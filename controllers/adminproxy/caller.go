@@ -2,18 +2,17 @@ package adminproxy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strconv"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,22 +25,57 @@ import (
 )
 
 const (
-	// replicaTimeout bounds the call of a replica. A page of counters takes up to a second.
+	// replicaTimeout bounds the time until a replica answers, and then the time that its answer takes. A page of counters takes up to a second.
 	replicaTimeout = 5 * time.Second
-	// maxAnswer is the size of the largest answer of a replica, in bytes: the rules of 10 000 policies take about 10 MB.
-	maxAnswer = 64 << 20
+	// callTimeout bounds the calls of all replicas. Commands wait for 30 seconds.
+	callTimeout = 25 * time.Second
+	// maxConnections is the number of replicas that a request calls at the same time.
+	maxConnections = 32
+	// maxAnswerHeader is the size of the largest header of an answer, in bytes.
+	maxAnswerHeader = 32 << 10
 	// CallerHeader is admin.CallerHeader. A test of cmd/weir compares them: this package does not import what enforces limits.
 	CallerHeader = "Weir-Caller"
 )
 
+var errNoTime = fmt.Errorf("the calls of the replicas have taken %v: try again", callTimeout)
+
 // caller calls limiters.
-type caller struct{ hashKey *limiter.HashKey }
+type caller struct {
+	hashKey *limiter.HashKey
+	// timeout is replicaTimeout.
+	timeout time.Duration
+	// large has an element while a large answer is in memory.
+	large chan struct{}
+}
+
+func newCaller(hashKey *limiter.HashKey) *caller {
+	return &caller{hashKey: hashKey, timeout: replicaTimeout, large: make(chan struct{}, 1)}
+}
 
 // call is a request to limiters.
 type call struct {
 	method, path, query string
 	body                []byte
 	user                string
+	// maxAnswer is the size of the largest answer, in bytes.
+	maxAnswer int
+}
+
+// reply is an answer whose body is not read, or the error of the call.
+type reply struct {
+	response *http.Response
+	err      error
+	// cancel ends the call.
+	cancel context.CancelCauseFunc
+}
+
+// transport returns a transport to the replicas of a Limiter. Calls are rare, and other pods reuse addresses: each call has its own connection.
+func (c *caller) transport(of *v1alpha1.Limiter) (*http.Transport, error) {
+	config, err := c.tlsConfig(of)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxAnswerHeader}, nil
 }
 
 // tlsConfig returns the TLS configuration for the replicas of a Limiter.
@@ -50,34 +84,92 @@ func (c *caller) tlsConfig(of *v1alpha1.Limiter) (*tls.Config, error) {
 	return mutualtls.Client(mutualtls.OperatorKey(c.hashKey), server.(ed25519.PublicKey)) //nolint:forcetypeassert // never another type
 }
 
-// callAll calls all pods of a Limiter at the same time, and returns their answers in the order of the pods.
-func (c *caller) callAll(ctx context.Context, of *v1alpha1.Limiter, pods []corev1.Pod, request *call) ([]Replica, error) {
-	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
-	defer cancel()
-	config, err := c.tlsConfig(of)
+// callAll calls the pods of a Limiter, several at the same time, and passes their answers to each, in the order of the pods, until each returns
+// false. Only one body is in memory: each must not keep it.
+func (c *caller) callAll(ctx context.Context, of *v1alpha1.Limiter, pods []corev1.Pod, request *call, each func(*Replica) bool) error {
+	transport, err := c.transport(of)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true} // calls are rare, and addresses are reused by other pods
-	replicas := make([]Replica, len(pods))
-	var wg sync.WaitGroup
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errNoTime)
+	defer cancel() // also closes the connections of answers that are not read
+	replies := make([]chan reply, len(pods))
+	start := func(i int) {
+		if i < len(pods) {
+			replies[i] = make(chan reply, 1)
+			go func() { replies[i] <- c.send(ctx, transport, &pods[i], request) }()
+		}
+	}
+	for i := range maxConnections {
+		start(i)
+	}
 	for i := range pods {
-		wg.Go(func() { replicas[i] = callPod(ctx, transport, &pods[i], request) })
+		got := <-replies[i]
+		more := c.receive(&got, &pods[i], request.maxAnswer, each)
+		got.cancel(nil)
+		if !more {
+			break
+		}
+		start(i + maxConnections)
 	}
-	wg.Wait()
-	return replicas, nil
+	return nil
 }
 
-func callPod(ctx context.Context, transport http.RoundTripper, pod *corev1.Pod, request *call) Replica {
-	replica := Replica{Pod: pod.Name}
+// send calls a pod, and waits for the header of its answer.
+func (c *caller) send(ctx context.Context, transport http.RoundTripper, pod *corev1.Pod, what *call) reply {
+	ctx, cancel := context.WithCancelCause(ctx)
 	address, err := adminAddress(pod)
+	if err != nil {
+		return reply{nil, err, cancel}
+	}
+	target := url.URL{Scheme: "https", Host: address, Path: what.path, RawQuery: what.query}
+	request, err := http.NewRequestWithContext(ctx, what.method, target.String(), bytes.NewReader(what.body))
+	if err != nil {
+		return reply{nil, err, cancel}
+	}
+	request.Header.Set(CallerHeader, url.QueryEscape(what.user))
+	defer time.AfterFunc(c.timeout, func() { cancel(context.DeadlineExceeded) }).Stop()
+	response, err := transport.RoundTrip(request) //nolint:bodyclose // receive closes it, or the end of ctx
+	if err != nil {
+		err = cmp.Or(context.Cause(ctx), err)
+	}
+	return reply{response, err, cancel}
+}
+
+// receive reads an answer, and passes it to each.
+func (c *caller) receive(from *reply, pod *corev1.Pod, maxAnswer int, each func(*Replica) bool) bool {
+	replica := Replica{Pod: pod.Name}
+	err := from.err
 	if err == nil {
-		replica.Status, replica.Body, err = request.send(ctx, transport, address)
+		defer func() { _ = from.response.Body.Close() }()
+		var release func()
+		replica.Body, release, err = c.read(from, maxAnswer)
+		defer release()
 	}
 	if err != nil {
-		replica.Error = describe(pod, err)
+		replica.Body, replica.Error = nil, describe(pod, err)
+	} else {
+		replica.Status = from.response.StatusCode
 	}
-	return replica
+	return each(&replica)
+}
+
+// read reads the body of an answer. The caller calls release when it does not use the body anymore.
+func (c *caller) read(from *reply, maxAnswer int) (body json.RawMessage, release func(), err error) {
+	ctx := from.response.Request.Context()
+	defer time.AfterFunc(c.timeout, func() { from.cancel(context.DeadlineExceeded) }).Stop()
+	body, release, err = c.readBounded(ctx, from.response.Body, maxAnswer)
+	switch {
+	case err != nil && context.Cause(ctx) != nil:
+		err = context.Cause(ctx)
+	case err != nil:
+		err = fmt.Errorf("read the answer: %w", err)
+	case len(body) > maxAnswer:
+		err = fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
+	case !json.Valid(body):
+		err = fmt.Errorf("the answer with status %d is not JSON", from.response.StatusCode)
+	}
+	return body, release, err
 }
 
 // adminAddress returns the address of the admin endpoint of a pod.
@@ -108,28 +200,4 @@ func describe(pod *corev1.Pod, err error) string {
 		err = fmt.Errorf("no answer within %v", replicaTimeout)
 	}
 	return state + err.Error()
-}
-
-func (c *call) send(ctx context.Context, transport http.RoundTripper, address string) (status int, body json.RawMessage, err error) {
-	target := url.URL{Scheme: "https", Host: address, Path: c.path, RawQuery: c.query}
-	request, err := http.NewRequestWithContext(ctx, c.method, target.String(), bytes.NewReader(c.body))
-	if err != nil {
-		return 0, nil, err
-	}
-	request.Header.Set(CallerHeader, url.QueryEscape(c.user))
-	response, err := transport.RoundTrip(request)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
-	switch {
-	case err != nil:
-		return 0, nil, fmt.Errorf("read the answer: %w", err)
-	case len(body) > maxAnswer:
-		return 0, nil, fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
-	case !json.Valid(body):
-		return 0, nil, fmt.Errorf("the answer with status %d is not JSON", response.StatusCode)
-	}
-	return response.StatusCode, body, nil
 }

@@ -65,7 +65,7 @@ func (h *handler) denials(w http.ResponseWriter, r *http.Request) {
 		bad.write(w)
 		return
 	}
-	config, err := h.caller.tlsConfig(found)
+	transport, err := h.caller.transport(found)
 	if err != nil {
 		newProblem(http.StatusInternalServerError, "%v", err).write(w)
 		return
@@ -78,7 +78,7 @@ func (h *handler) denials(w http.ResponseWriter, r *http.Request) {
 	s := &stream{
 		w: w, out: http.NewResponseController(w), limiter: name.String(), running: map[types.UID]bool{}, reported: map[types.UID]bool{},
 		follower: follower{
-			config: config, request: &call{path: "/admin/v1/denials", query: r.URL.RawQuery, user: user.GetName()}, events: make(chan event, 64),
+			transport: transport, request: &call{path: "/admin/v1/denials", query: r.URL.RawQuery, user: user.GetName()}, events: make(chan event, 64),
 		},
 	}
 	ticker := time.NewTicker(resume)

@@ -286,14 +286,14 @@ func TestStream_FollowsLaterReplicasUntilThePermissionEnds(t *testing.T) {
 	if err := h.kube.List(t.Context(), &pods); err != nil {
 		t.Fatal(err)
 	}
-	config, err := (&caller{hashKey: h.key}).tlsConfig(&v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "main"}})
+	transport, err := newCaller(h.key).transport(&v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "main"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	lines, tick, returned := make(lineWriter), make(chan time.Time), make(chan struct{})
 	s := &stream{
 		w: lines, out: http.NewResponseController(lines), running: map[types.UID]bool{}, reported: map[types.UID]bool{},
-		follower: follower{config: config, request: &call{path: "/admin/v1/denials", user: "jane"}, events: make(chan event, 64)},
+		follower: follower{transport: transport, request: &call{path: "/admin/v1/denials", user: "jane"}, events: make(chan event, 64)},
 	}
 	ctx, end := context.WithCancel(t.Context())
 	defer end()

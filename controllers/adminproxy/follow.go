@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,8 +40,8 @@ type event struct {
 
 // follower follows the denials of pods.
 type follower struct {
-	config  *tls.Config
-	request *call
+	transport http.RoundTripper
+	request   *call
 	// events has room for few lines: if the user reads slowly, the replicas wait, and count the denials that they drop.
 	events chan event
 }
@@ -78,7 +77,7 @@ func (f *follower) read(ctx context.Context, pod *corev1.Pod, address string) (*
 		return nil, err
 	}
 	request.Header.Set(CallerHeader, url.QueryEscape(f.request.user))
-	response, err := (&http.Transport{TLSClientConfig: f.config, DisableKeepAlives: true}).RoundTrip(request)
+	response, err := f.transport.RoundTrip(request)
 	if err != nil {
 		return nil, cmp.Or(context.Cause(ctx), err)
 	}

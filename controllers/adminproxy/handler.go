@@ -2,11 +2,11 @@ package adminproxy
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
 	"net/http"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,19 +36,42 @@ type Config struct {
 	Log     *slog.Logger
 }
 
+// maxRequests is the number of requests of a route that are forwarded at the same time. The others wait. Each route has its own, so that users
+// who can only read do not keep others from resetting counters.
+const maxRequests = 4
+
 // A route is a request that is forwarded to the same path of the limiters.
 type route struct {
 	method, path string
 	action       action
+	maxAnswer    int
+	// running has an element for each request that is forwarded.
+	running chan struct{}
 }
 
 func routes() []route {
-	return []route{
-		{http.MethodPost, "explain", action{"get", "explanations", observer}},
-		{http.MethodGet, "rules", action{"get", "rules", observer}},
-		{http.MethodGet, "top", action{"get", "top", observer}},
-		{http.MethodGet, "counters", action{"get", "counters", observer}},
-		{http.MethodPost, resetPath, action{"create", "resets", responder}},
+	list := []route{
+		{http.MethodPost, "explain", action{"get", "explanations", observer}, maxAnswer, nil},
+		{http.MethodGet, "rules", action{"get", "rules", observer}, maxAnswer, nil},
+		{http.MethodGet, "top", action{"get", "top", observer}, maxAnswer, nil},
+		{http.MethodGet, "counters", action{"get", "counters", observer}, maxAnswer, nil},
+		{http.MethodPost, resetPath, action{"create", "resets", responder}, maxResetAnswer, nil},
+	}
+	for i := range list {
+		list[i].running = make(chan struct{}, maxRequests)
+	}
+	return list
+}
+
+// begin waits until the request can be forwarded. The caller then calls end.
+func (to *route) begin(ctx context.Context) (end func(), bad *problem) {
+	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
+	defer cancel()
+	select {
+	case to.running <- struct{}{}:
+		return func() { <-to.running }, nil
+	case <-ctx.Done():
+		return nil, newProblem(http.StatusServiceUnavailable, "the operator serves %d requests of this kind already: try again", maxRequests)
 	}
 }
 
@@ -63,17 +86,13 @@ type handler struct {
 
 // NewHandler returns the handler of the endpoint.
 func NewHandler(config Config) http.Handler {
-	h := &handler{Config: config, caller: &caller{hashKey: config.HashKey}, streams: make(chan struct{}, maxStreams)}
+	h := &handler{Config: config, caller: newCaller(config.HashKey), streams: make(chan struct{}, maxStreams)}
 	mux := http.NewServeMux()
 	for _, to := range routes() {
 		mux.HandleFunc(to.method+" "+Prefix+"{namespace}/{name}/"+to.path, func(w http.ResponseWriter, r *http.Request) {
-			answer, bad := h.serve(r, to)
-			if bad != nil {
+			if bad := h.serve(w, r, &to); bad != nil {
 				bad.write(w)
-				return
 			}
-			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(answer) // it fails only if the caller has closed the connection
 		})
 	}
 	mux.HandleFunc("GET "+Prefix+"{namespace}/{name}/denials", h.denials)
@@ -83,43 +102,80 @@ func NewHandler(config Config) http.Handler {
 	return mux
 }
 
-// serve forwards a request to the replicas of a Limiter. Nothing about the Limiter is revealed to users who are not allowed to see it.
-func (h *handler) serve(r *http.Request, to route) (*Answer, *problem) {
+// serve forwards a request to the replicas of a Limiter, or returns why not. Nothing about the Limiter is revealed to users who are not allowed
+// to see it.
+func (h *handler) serve(w http.ResponseWriter, r *http.Request, to *route) *problem {
 	name := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 	user, bad := h.Access.admit(r, name.Namespace, name.Name, to.action)
 	if bad != nil {
-		return nil, bad
+		return bad
 	}
+	end, bad := to.begin(r.Context())
+	if bad != nil {
+		return bad
+	}
+	defer end()
+	body, bad := readRequest(r)
+	if bad != nil {
+		return bad
+	}
+	request := &call{
+		method: to.method, path: "/admin/v1/" + to.path, query: r.URL.RawQuery, body: body, user: user.GetName(), maxAnswer: to.maxAnswer,
+	}
+	var reset *resetRecord
+	if to.path == resetPath {
+		if reset, request.body, bad = parseReset(body); bad != nil {
+			return bad
+		}
+	}
+	found, pods, bad := h.pods(r.Context(), name)
+	if bad != nil {
+		return bad
+	}
+	if err := h.forward(w, r, found, pods, request, reset); err != nil {
+		return newProblem(http.StatusInternalServerError, "%v", err)
+	}
+	return nil
+}
+
+// forward writes the answers of the replicas. If reset is not nil, it is recorded, whether or not the user waits for the answer.
+func (h *handler) forward(w http.ResponseWriter, r *http.Request, of *v1alpha1.Limiter, pods []corev1.Pod, request *call, reset *resetRecord) error {
+	ctx := r.Context()
+	if reset != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	var answer *answerWriter
+	out := http.NewResponseController(w)
+	err := h.caller.callAll(ctx, of, pods, request, func(replica *Replica) bool {
+		if answer == nil {
+			w.Header().Set("Content-Type", "application/json")
+			answer = newAnswerWriter(w, of.Namespace+"/"+of.Name)
+		}
+		if reset != nil {
+			reset.add(replica)
+			_ = out.SetWriteDeadline(time.Now().Add(lineTimeout)) // a user who does not read delays no reset; fails for a writer without deadlines
+		}
+		reads := answer.add(*replica)
+		return reads || reset != nil
+	})
+	if err != nil {
+		return err
+	}
+	if reset != nil {
+		h.recordReset(ctx, of, request.user, reset)
+	}
+	answer.end()
+	return nil
+}
+
+func readRequest(r *http.Request) ([]byte, *problem) {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return nil, newProblem(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBody)
 	} else if err != nil {
 		return nil, newProblem(http.StatusBadRequest, "the body ended early")
 	}
-	ctx := r.Context()
-	var reset resetRequest
-	if to.path == resetPath {
-		if reset, body, bad = parseReset(body); bad != nil {
-			return nil, bad
-		}
-	}
-	found, pods, bad := h.pods(ctx, name)
-	if bad != nil {
-		return nil, bad
-	}
-	if to.path == resetPath {
-		ctx = context.WithoutCancel(ctx) // it is recorded, whether or not the caller waits for the answer
-	}
-	replicas, err := h.caller.callAll(ctx, found, pods, &call{
-		method: to.method, path: "/admin/v1/" + to.path, query: r.URL.RawQuery, body: body, user: user.GetName(),
-	})
-	if err != nil {
-		return nil, newProblem(http.StatusInternalServerError, "%v", err)
-	}
-	if to.path == resetPath {
-		h.recordReset(ctx, found, user.GetName(), &reset, replicas)
-	}
-	return &Answer{Limiter: name.String(), Replicas: withoutRepetitions(replicas)}, nil
+	return body, nil
 }
 
 // pods returns a Limiter and its pods that have not ended.

@@ -53,7 +53,7 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("serve the admin endpoint: %w", err)
 	case <-ctx.Done():
 	}
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), replicaTimeout+5*time.Second)
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*replicaTimeout+eventsTimeout)
 	defer cancel()
 	err := server.Shutdown(stop)
 	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {

@@ -1,0 +1,75 @@
+package adminproxy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/limiterevents"
+)
+
+// createEvent creates an event on the policy with this name in rule sets: "namespace/name", or "cluster/name" of a ClusterRateLimitPolicy, which
+// is searched first, because the API server reserves no namespace for Weir.
+func (h *handler) createEvent(ctx context.Context, of *v1alpha1.Limiter, policy, note string) error {
+	regarding, namespace, err := h.policy(ctx, policy)
+	if err != nil {
+		return err
+	}
+	return h.createEventOn(ctx, of, regarding, namespace, note)
+}
+
+func (h *handler) createEventOn(ctx context.Context, of *v1alpha1.Limiter, regarding corev1.ObjectReference, namespace, note string) error {
+	related := limiterReference(of)
+	return h.Client.Create(ctx, &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{GenerateName: "weir-reset-", Namespace: namespace},
+		EventTime:           metav1.NewMicroTime(time.Now()),
+		ReportingController: "weir-operator", ReportingInstance: "weir-operator",
+		Type: corev1.EventTypeNormal, Reason: "Reset", Action: "Reset", Note: limiterevents.CutNote(note),
+		Regarding: regarding,
+		Related:   &related,
+	})
+}
+
+func limiterReference(of *v1alpha1.Limiter) corev1.ObjectReference {
+	return corev1.ObjectReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "Limiter", Namespace: of.Namespace, Name: of.Name, UID: of.UID,
+	}
+}
+
+// policy returns a reference to a policy, and the namespace of its events.
+func (h *handler) policy(ctx context.Context, policy string) (corev1.ObjectReference, string, error) {
+	namespace, name, _ := strings.Cut(policy, "/")
+	candidates := []struct {
+		object   client.Object
+		key      types.NamespacedName
+		kind, in string
+	}{{&v1alpha1.RateLimitPolicy{}, types.NamespacedName{Namespace: namespace, Name: name}, "RateLimitPolicy", namespace}}
+	if namespace == clusterPrefix {
+		candidates = slices.Insert(candidates, 0, struct {
+			object   client.Object
+			key      types.NamespacedName
+			kind, in string
+		}{&v1alpha1.ClusterRateLimitPolicy{}, types.NamespacedName{Name: name}, "ClusterRateLimitPolicy", metav1.NamespaceDefault})
+	}
+	var err error
+	for _, c := range candidates {
+		if err = h.Client.Get(ctx, c.key, c.object); err == nil {
+			return corev1.ObjectReference{
+				APIVersion: v1alpha1.GroupVersion.String(), Kind: c.kind, Namespace: c.key.Namespace, Name: name, UID: c.object.GetUID(),
+			}, c.in, nil
+		}
+	}
+	return corev1.ObjectReference{}, "", fmt.Errorf("read policy %s: %w", policy, err)
+}
+
+// clusterPrefix is the namespace part of the names of ClusterRateLimitPolicies.
+const clusterPrefix = "cluster"

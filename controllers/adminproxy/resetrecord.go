@@ -1,0 +1,52 @@
+package adminproxy
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+)
+
+// resetRecord is what is recorded of a reset.
+type resetRecord struct {
+	request resetRequest
+	// identifiers of the policies that were reset. If the request names a policy, it is the only one. Its identifier is empty if no replica
+	// reports it.
+	identifiers map[string]string
+	// replicas is the number of replicas, done the number of those that have reset the counters.
+	replicas, done int
+	// rejected is true if all replicas have rejected the request, so that nothing was reset.
+	rejected bool
+	// reported is the size of identifiers, in bytes.
+	reported int
+}
+
+func newResetRecord(request resetRequest) *resetRecord {
+	r := &resetRecord{request: request, identifiers: map[string]string{}, rejected: true}
+	if request.Policy != "" {
+		r.identifiers[request.Policy] = ""
+	}
+	return r
+}
+
+// add adds the answer of a replica.
+func (r *resetRecord) add(replica *Replica) {
+	r.replicas++
+	if replica.Status < 400 || replica.Status >= 500 {
+		r.rejected = false
+	}
+	var result resetResult
+	if replica.Status != http.StatusOK || json.Unmarshal(replica.Body, &result) != nil {
+		return
+	}
+	r.done++
+	if named := r.request.Policy; named != "" {
+		r.identifiers[named] = cmp.Or(result.Identifier, r.identifiers[named])
+		return
+	}
+	for _, c := range result.Counters {
+		if r.reported += len(c.Policy) + len(c.Identifier); r.reported > maxReported {
+			return
+		}
+		r.identifiers[c.Policy] = c.Identifier
+	}
+}
