@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/weir-dev/weir/test/manifests/tool"
@@ -99,6 +101,35 @@ func TestChart_InstallsTheSameObjectsAsTheManifests(t *testing.T) {
 				t.Errorf("-%v +charts/weir:\n%s", c.manifests, diff)
 			}
 		})
+	}
+}
+
+func TestAdminFrom_AreTheOnlyPeersOfTheAdminPort(t *testing.T) {
+	admin := func(args ...string) (peers []networkingv1.NetworkPolicyPeer) {
+		for _, rule := range tool.All[networkingv1.NetworkPolicy](t, rendered(t, args...), "NetworkPolicy")["weir-operator"].Spec.Ingress {
+			if len(rule.Ports) == 0 {
+				t.Error("a rule without ports allows all ports")
+			}
+			for _, port := range rule.Ports {
+				if port.Port.String() == "admin" || port.Port.IntValue() == 9444 {
+					peers = append(peers, rule.From...)
+				}
+			}
+		}
+		return peers
+	}
+	if peers := admin(); len(peers) > 0 {
+		t.Errorf("by default: %v", peers)
+	}
+	const from = `--set-json=admin.from=[{"ipBlock":{"cidr":"10.0.0.0/8"}},{"podSelector":{"matchLabels":{"app":"ops"}}}]`
+	want := []networkingv1.NetworkPolicyPeer{
+		{IPBlock: &networkingv1.IPBlock{CIDR: "10.0.0.0/8"}}, {PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "ops"}}},
+	}
+	if diff := cmp.Diff(want, admin(from)); diff != "" {
+		t.Errorf("-want +rendered:\n%s", diff)
+	}
+	if peers := admin(from, "--set=admin.enabled=false"); len(peers) > 0 {
+		t.Errorf("without the endpoint: %v", peers)
 	}
 }
 

@@ -43,6 +43,7 @@ func TestSchema_RejectsInvalidValuesByName(t *testing.T) {
 		{"crds: {create: true}", "at '/crds': additional properties 'create' not allowed"},
 		{"limiter: {create: true}", "at '/limiter/spec/redis/addresses': minItems: got 0, want 1"},
 		{"limiter: {spec: {redis: {addresses: ['redis://redis:6379']}}}", "at '/limiter/spec/redis/addresses/0': 'redis://redis:6379' does not match pattern"},
+		{"admin: {from: [10.0.0.0/8]}", "at '/admin/from/0': got string, want object"},
 		{"limiter: {name: a.b}", "at '/limiter/name': 'a.b' does not match pattern"},
 		{"podMonitor: {interval: often}", "at '/podMonitor/interval': 'often' does not match pattern"},
 		{"podMonitor: {labels: {release: 'a,b'}}", "at '/podMonitor/labels/release': 'a,b' does not match pattern"},
