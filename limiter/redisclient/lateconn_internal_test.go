@@ -121,3 +121,43 @@ func TestLateConn_WritesAfterTheDeadline(t *testing.T) {
 		t.Errorf("the peer got %q, %v", b, err)
 	}
 }
+
+// readsConn is a connection that counts its Reads, and returns the same from each.
+type readsConn struct {
+	net.Conn
+
+	n     int
+	err   error
+	reads int
+}
+
+func (c *readsConn) SetReadDeadline(time.Time) error { return nil }
+func (c *readsConn) Read([]byte) (int, error) {
+	c.reads++
+	return c.n, c.err
+}
+
+// A second Read after one with data would take the beginning of the next reply, or block.
+func TestLateConn_ReadsAgainOnlyAfterATimeoutWithoutData(t *testing.T) {
+	for name, test := range map[string]struct {
+		n    int
+		err  error
+		want int
+	}{
+		"data":             {3, nil, 1},
+		"data and timeout": {3, os.ErrDeadlineExceeded, 1},
+		"closed":           {0, io.EOF, 1},
+		"timeout":          {0, os.ErrDeadlineExceeded, 1 + 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inner := &readsConn{n: test.n, err: test.err}
+			conn := newLateConn(inner, time.Hour)
+			if err := conn.SetReadDeadline(time.Now().Add(-time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := conn.Read(nil); n != test.n || !errors.Is(err, test.err) || inner.reads != test.want {
+				t.Errorf("%d bytes, %v after %d reads, want %d, %v after %d", n, err, inner.reads, test.n, test.err, test.want)
+			}
+		})
+	}
+}

@@ -41,9 +41,7 @@ func (c Config) addBudgets(ctx context.Context, one compile.Policies, found *ver
 	}
 	for i, refusal := range refusals {
 		if rejected && i == 0 {
-			found.problems = append(found.problems, compile.Problem{
-				Policy: nameOf(one), Cluster: len(one.Cluster) > 0, Field: "spec", Reason: v1alpha1.ReasonOverBudget, Message: refusal,
-			})
+			found.problems = append(found.problems, compile.Problem{Field: "spec", Message: refusal}) // the rest is for the status of a policy
 		} else if len(found.warnings) < warningCount {
 			found.warnings = append(found.warnings, truncate(refusal))
 		}
