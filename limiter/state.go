@@ -56,7 +56,7 @@ func (l Limit) NewState() State {
 // Spend decides charges[i] on states[i], all or nothing, and counts them if they are allowed. It does for states what [Store.Spend] does
 // for counters.
 func Spend(now Instant, charges []Charge, states []State) []Decision {
-	decisions, passed := Peek(now, charges, states), true
+	decisions, passed := decide(now, charges, states), true
 	for i, c := range charges {
 		passed = passed && (c.Shadow || decisions[i].Allowed)
 	}
@@ -75,8 +75,21 @@ func Spend(now Instant, charges []Charge, states []State) []Decision {
 	return decisions
 }
 
-// Peek decides charges[i] on states[i] and changes nothing.
+// Peek decides charges[i] on states[i] and changes nothing. It does for states what [Store.Peek] does for counters.
 func Peek(now Instant, charges []Charge, states []State) []Decision {
+	decisions := decide(now, charges, states)
+	for i, c := range charges {
+		if c.CountsAlways() && !decisions[i].Allowed {
+			counted := states[i].Clone()
+			counted.Spend(now, c.Limit, c.Units())
+			decisions[i].RetryAfter = counted.Decide(now, c.Limit, c.Needed()).RetryAfter
+		}
+	}
+	return decisions
+}
+
+// decide decides charges[i] on states[i], before any of them is counted.
+func decide(now Instant, charges []Charge, states []State) []Decision {
 	decisions := make([]Decision, len(charges))
 	for i, c := range charges {
 		decisions[i] = states[i].Decide(now, c.Limit, c.Needed())

@@ -83,7 +83,8 @@ type Store interface {
 	// After an error, the charges may or may not have been counted. After [ErrOverloaded] they have not been counted. A [*PartialError]
 	// has the debts that were counted.
 	Spend(ctx context.Context, charges []Charge) ([]Decision, error)
-	// Peek returns what Spend would decide, with the current Remaining and ResetAfter, and changes nothing.
+	// Peek returns what Spend would decide, with the current Remaining and ResetAfter, and changes nothing. Spend counts a denied debt, so
+	// its RetryAfter includes the units of the debt.
 	Peek(ctx context.Context, charges []Charge) ([]Decision, error)
 	// Refund refunds units that Spend counted, as far as they still count. It never refunds more than that, and nothing after their
 	// window has ended.

@@ -16,10 +16,9 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// Explain names the policies in the order of the answer that Check then gives. A denied debt of a SlidingWindowCounter is left out: the time
-// until a retry succeeds depends on what it counts.
+// Explain names the policies in the order of the answer that Check then gives, and the same waits.
 func TestExplain_OrdersPoliciesLikeCheck(t *testing.T) {
-	several := 0
+	several, debts := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		clock := &handClock{}
 		e := engine.New(memstore.New(clock.now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
@@ -42,13 +41,21 @@ func TestExplain_OrdersPoliciesLikeCheck(t *testing.T) {
 				rt.Fatalf("at %v, cost %d: decided %v, explained %v (-decided +explained):\n%s",
 					time.Duration(clock.passed.Load()), ask.Cost, lines(answer), lines(x.Answer), diff)
 			}
+			for i, r := range answer.Results {
+				if r.RetryAfter != x.Answer.Results[i].RetryAfter {
+					rt.Fatalf("policy %s: wait for %v, explained as %v", r.Rule.Policy, r.RetryAfter, x.Answer.Results[i].RetryAfter)
+				}
+				if r.Rule.Debt && !r.Allowed && r.Rule.Algorithm == limiter.SlidingWindowCounter {
+					debts++
+				}
+			}
 			if len(answer.Results) > 1 && answer.Results[0].Rule.Policy != "shop/p0" {
 				several++
 			}
 		}
 	})
-	if several < 100 {
-		t.Errorf("another policy than the first in the alphabet decided only %d times: this test has proved little", several)
+	if several < 100 || debts < 100 {
+		t.Errorf("another policy than the first in the alphabet decided only %d times, and %d debts were denied: this test has proved little", several, debts)
 	}
 }
 
@@ -71,7 +78,10 @@ func drawExplained(rt *rapid.T, i int) rules.Rule {
 	if rapid.Bool().Draw(rt, "costs") {
 		r.Cost = &rules.Cost{Value: rapid.Int64Range(1, 3).Draw(rt, "value")}
 	}
-	r.Debt = r.Algorithm == limiter.FixedWindow && rapid.Bool().Draw(rt, "debt")
+	if r.Algorithm == limiter.FixedWindow || r.Algorithm == limiter.SlidingWindowCounter {
+		r.Debt = rapid.Bool().Draw(rt, "debt")
+		r.WholeDebt = r.Debt && rapid.Bool().Draw(rt, "whole")
+	}
 	r.Shadow = rapid.IntRange(0, 4).Draw(rt, "shadow") == 4
 	return r
 }

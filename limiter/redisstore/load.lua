@@ -1,7 +1,7 @@
 -- load_algorithm returns the function of an algorithm: step in the spend script, refund in the refund script.
 --   step(value, now, charge, key, field, odd_key) returns; field and odd_key are those of a compact counter
 --     wait         0 or the delay (us) if the charge is allowed; else the negative retry after (us), or NEVER
---                  of a debt: after it is counted
+--                  of a debt: after it is counted, also on peek
 --     remaining    units before the charge
 --     reset_after  us, before the charge
 --     at           the counter's own time (us): later than now if the clock stepped back

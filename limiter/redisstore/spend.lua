@@ -28,8 +28,7 @@ while at <= #ARGV do
   for i = 1, count do
     shape[i] = read_charge(at)
     if ARGV[at + 5] == 'shadow' then shape[i].enforced = false end
-    shape[i].debt = shape[i].debt and shape.spends
-    shape.has_debts = shape.has_debts or shape[i].debt
+    shape.has_debts = shape.has_debts or shape.spends and shape[i].debt
     at = at + ARGUMENTS
   end
   shapes[#shapes + 1] = shape

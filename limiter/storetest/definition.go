@@ -204,6 +204,11 @@ func (d *definition) check(now limiter.Instant, limit limiter.Limit, cost int64,
 	if err := d.checkState(now, limit, got); err != nil {
 		return err
 	}
+	return d.checkDecided(now, limit, cost, got)
+}
+
+// checkDecided returns an error unless the parts of a decision are right that depend on the cost.
+func (d *definition) checkDecided(now limiter.Instant, limit limiter.Limit, cost int64, got limiter.Decision) error {
 	if want := d.admits(now, limit, cost); got.Allowed != want {
 		return fmt.Errorf("cost %d is allowed: %t, by definition %t: %v units of %d are used", cost, got.Allowed, want, d.used(now, limit), limit.Capacity())
 	}
@@ -311,11 +316,25 @@ func (d *definition) checkCounted(now limiter.Instant, limit limiter.Limit, unit
 // checkPeek returns an error unless the decisions of a Peek are right.
 func checkPeek(now limiter.Instant, charges []limiter.Charge, counters []*definition, got []limiter.Decision) error {
 	for i, c := range charges {
-		if err := counters[i].check(now, c.Limit, required(c), got[i]); err != nil {
+		if err := counters[i].checkPeeked(now, c, got[i]); err != nil {
 			return fmt.Errorf("charge %d: %w", i, err)
 		}
 	}
 	return nil
+}
+
+// checkPeeked returns an error unless the decision of a Peek is right. The wait after a denied debt is that of a Spend, which counts it.
+func (d *definition) checkPeeked(now limiter.Instant, c limiter.Charge, got limiter.Decision) error {
+	if !c.Debt || c.Cost <= 0 || d.admits(now, c.Limit, required(c)) {
+		return d.check(now, c.Limit, required(c), got)
+	}
+	if err := d.checkState(now, c.Limit, got); err != nil {
+		return err
+	}
+	counted := *d
+	counted.counted = slices.Clone(d.counted)
+	counted.countDebt(now, c.Limit, c.Units())
+	return counted.checkDecided(now, c.Limit, required(c), got)
 }
 
 // required is the number of units that must be within the limit: one for a debt, however much it costs, unless it is a whole one.
@@ -329,11 +348,8 @@ func required(c limiter.Charge) int64 {
 // checkDebt counts the units of a debt, and returns an error unless the decision that counted them is right. A window counts at most
 // MaxUnits. A debt that was denied waits until what it requires is left again, with its own units counted.
 func (d *definition) checkDebt(now limiter.Instant, c limiter.Charge, units int64, admitted bool, got limiter.Decision) error {
-	at, limit := d.time(now), c.Limit
-	inWindow := d.sum(func(c counted) bool { return d.index(c.at) == d.index(at) })
-	if units = min(units, limiter.MaxUnits-inWindow.Num().Int64()); units > 0 {
-		d.spend(now, limit, units)
-	}
+	limit := c.Limit
+	d.countDebt(now, limit, units)
 	if !admitted {
 		return d.check(now, limit, required(c), got)
 	}
@@ -341,6 +357,15 @@ func (d *definition) checkDebt(now limiter.Instant, c limiter.Charge, units int6
 		return fmt.Errorf("a debt is denied, by definition allowed before it was counted: %v units of %d are used", d.used(now, limit), limit.Capacity())
 	}
 	return d.checkState(now, limit, got)
+}
+
+// countDebt counts the units of a debt, up to MaxUnits in a window.
+func (d *definition) countDebt(now limiter.Instant, limit limiter.Limit, units int64) {
+	at := d.time(now)
+	inWindow := d.sum(func(c counted) bool { return d.index(c.at) == d.index(at) })
+	if units = min(units, limiter.MaxUnits-inWindow.Num().Int64()); units > 0 {
+		d.spend(now, limit, units)
+	}
 }
 
 // checkExpiry returns an error unless a counter that was just written expires when its units stop counting.

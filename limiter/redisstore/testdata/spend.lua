@@ -767,7 +767,7 @@ end
 -- load_algorithm returns the function of an algorithm: step in the spend script, refund in the refund script.
 --   step(value, now, charge, key, field, odd_key) returns; field and odd_key are those of a compact counter
 --     wait         0 or the delay (us) if the charge is allowed; else the negative retry after (us), or NEVER
---                  of a debt: after it is counted
+--                  of a debt: after it is counted, also on peek
 --     remaining    units before the charge
 --     reset_after  us, before the charge
 --     at           the counter's own time (us): later than now if the clock stepped back
@@ -918,8 +918,7 @@ while at <= #ARGV do
   for i = 1, count do
     shape[i] = read_charge(at)
     if ARGV[at + 5] == 'shadow' then shape[i].enforced = false end
-    shape[i].debt = shape[i].debt and shape.spends
-    shape.has_debts = shape.has_debts or shape[i].debt
+    shape.has_debts = shape.has_debts or shape.spends and shape[i].debt
     at = at + ARGUMENTS
   end
   shapes[#shapes + 1] = shape

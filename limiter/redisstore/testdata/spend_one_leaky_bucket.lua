@@ -184,7 +184,7 @@ local capacity, max_delay = read_capacity(tonumber(ARGV[4]))
 local cost, needed, debt = read_cost(tonumber(ARGV[5]))
 local charge = {
   units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = capacity, max_delay = max_delay,
-  cost = cost, needed = needed, debt = debt and ARGV[1] == 'spend', queues = QUEUES,
+  cost = cost, needed = needed, debt = debt, queues = QUEUES,
 }
 
 local value
