@@ -46,9 +46,12 @@ func New(config Config) (*Reconciler, error) {
 		config.HashKey = limiter.RandomHashKey()
 	}
 	states := report.NewLimiterStates()
+	reporter := &report.Reporter{
+		Client: config.Client, Gateways: config.gateways(), Clock: config.Clock, States: states, Events: report.NewEvents(config.Client, config.Clock),
+	}
 	return &Reconciler{
 		Config:      config,
-		Reporter:    &report.Reporter{Client: config.Client, Gateways: config.gateways(), Clock: config.Clock, States: states},
+		Reporter:    reporter,
 		states:      states,
 		publishWait: publishWait,
 		metrics:     m,

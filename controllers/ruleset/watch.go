@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -58,6 +59,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // setupReporter adds the Reporter to mgr. It runs at the start, when the state of a Limiter changes, when the spec of a policy changes,
 // and when a target of a policy changes.
 func (r *Reconciler) setupReporter(mgr ctrl.Manager) error {
+	if err := mgr.Add(manager.RunnableFunc(r.Reporter.Events.Run)); err != nil { // with the leader, as the Reporter
+		return err
+	}
 	requests := func(context.Context) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "policies"}}}
 	}

@@ -44,6 +44,8 @@ type Reporter struct {
 	Clock func() time.Time
 	// States of the Limiters.
 	States *LimiterStates
+	// Events records transitions; can be nil.
+	Events *Events
 
 	reported   map[types.UID]reportedPolicy
 	unselected selection.Unselected
@@ -180,6 +182,7 @@ func (r *Reporter) report(ctx context.Context, policies []selection.Policy, stat
 		}
 	}
 	r.reported = after
+	r.Events.keep(func(policy types.UID) bool { _, exists := after[policy]; return exists })
 	return requeueAfter, errors.Join(errs...)
 }
 
@@ -231,6 +234,7 @@ func (r *Reporter) reportPolicy(
 		return reportedPolicy{}, err
 	}
 	reported.written = &writtenStatus{version: version, status: status}
+	r.Events.record(p, latest.status, status)
 	return reported, nil
 }
 
