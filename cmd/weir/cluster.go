@@ -31,6 +31,11 @@ type clusterFlags struct {
 func (f *clusterFlags) add(flags *pflag.FlagSet) {
 	f.addKubeconfig(flags)
 	flags.StringVar(&f.limiter, "limiter", "default", "Limiter whose replicas are called, as namespace/name, or its name in --operator-namespace")
+	f.addOperator(flags)
+}
+
+// addOperator adds the flags that select how the operator is called.
+func (f *clusterFlags) addOperator(flags *pflag.FlagSet) {
 	flags.StringVar(&f.operator, "operator", "",
 		"URL of the admin endpoint of the operator; empty forwards a port to a pod of the operator, as kubectl port-forward does")
 	flags.StringVar(&f.operatorCA, "operator-ca", "", "PEM file with the certificate authorities (CAs) of --operator; empty uses those of the system")
@@ -141,7 +146,7 @@ func (f *clusterFlags) request(ctx context.Context, method, path string, in []by
 		client.CloseIdleConnections()
 		stop()
 	}
-	target := base + adminproxy.Prefix + url.PathEscape(namespace) + "/" + url.PathEscape(name) + strings.TrimPrefix(path, "/admin/v1")
+	target := limiterURL(base, namespace, name, path)
 	request, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(in))
 	if err != nil {
 		end()
@@ -156,6 +161,11 @@ func (f *clusterFlags) request(ctx context.Context, method, path string, in []by
 		_ = response.Body.Close()
 		end()
 	}, nil
+}
+
+// limiterURL returns the URL of a path of the limiters of a Limiter, at the operator.
+func limiterURL(base, namespace, name, path string) string {
+	return base + adminproxy.Prefix + url.PathEscape(namespace) + "/" + url.PathEscape(name) + strings.TrimPrefix(path, "/admin/v1")
 }
 
 // splitAnswer returns the answers of the replicas, and the names of the others. It reports those to notes, and fails without an answer.

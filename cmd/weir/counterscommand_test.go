@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,10 +13,10 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// sharing runs n processes of weir serve that share counters in a Redis, with the policy shop/tenant of 2 units.
-func sharing(t *testing.T, redis *fixture.RedisProcess, n int) (bases, admins []string, logs []*transcript) {
+// sharing runs two processes of weir serve that share counters in a Redis, with the policy shop/tenant of 2 units.
+func sharing(t *testing.T, redis *fixture.RedisProcess) (bases, admins []string, logs []*transcript) {
 	t.Helper()
-	return sharingAt(t, tenantPolicy("2"), slices.Repeat([]string{redis.URL()}, n)...)
+	return sharingAt(t, tenantPolicy("2"), redis.URL(), redis.URL())
 }
 
 // sharingAt runs a process of weir serve for each URL of Redis.
@@ -55,7 +54,7 @@ func TestCountersReset_ReachesEachProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = redis.Stop() })
-	bases, admins, logs := sharing(t, redis, 2)
+	bases, admins, logs := sharing(t, redis)
 	fixture.Await(t, "the second process knows the denial", func() bool {
 		check(t, bases[0], acme)
 		return check(t, bases[1], acme).Source == "cache"
@@ -90,7 +89,7 @@ func TestCountersReset_DuringAnOutageStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = redis.Stop() })
-	bases, admins, logs := sharing(t, redis, 2)
+	bases, admins, logs := sharing(t, redis)
 	for _, base := range bases {
 		spend(t, base)
 	}

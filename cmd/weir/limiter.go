@@ -96,6 +96,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	if err != nil {
 		return usageError(err)
 	}
+	p.shareBypasses(slow)
 	defer counters.guard(ctx)()
 	exchange := controlplane.NewExchange(slow, f.counters.prefix, f.limiter)
 	replica := replicaName(f.replica)

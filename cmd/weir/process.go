@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/bypass"
 	"github.com/weir-dev/weir/limiter/decisionlog"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/overload"
@@ -45,6 +46,8 @@ type process struct {
 	totals        *admin.Totals
 	service       *rateLimitService // nil except in weir ratelimit
 	decisions     *decisionlog.Log
+	bypasses      *bypass.List
+	bypassStore   bypass.Store // nil if other processes do not share the counters
 }
 
 // newProcess returns a process with open listeners. It does not serve yet. limiterName is the name of the limiter, "" in weir serve.
@@ -73,13 +76,14 @@ func newProcess(
 	if err != nil {
 		return nil, usageError(err)
 	}
-	options := append(slices.Clip(counts.options), engine.CountIdentifiers(), engine.ObserveDecisions(decisions))
+	bypasses := newBypasses(registry)
+	options := append(slices.Clip(counts.options), engine.CountIdentifiers(), engine.ObserveDecisions(decisions), engine.WithBypasses(bypasses))
 	p := &process{
 		log: log, keyPrefix: keys.prefix, counterPrefix: counterPrefix, hashKey: counts.hashKey, drain: f.drain, registry: registry, endpoints: endpoints,
 		check: endpoints.withProxyProtocol(sockets[0]), grpc: sockets[1], ops: sockets[2], throttle: sockets[3],
 		gate:   overload.NewGate(runtime.GOMAXPROCS(0), log),
 		engine: engine.New(counts.store, counts.source, engine.NewMetrics(registry), options...),
-		heap:   newHeapFloor(counts.memory), decisions: decisions,
+		heap:   newHeapFloor(counts.memory), decisions: decisions, bypasses: bypasses,
 	}
 	p.totals = admin.NewTotals(p.engine, registry)
 	return p, nil
@@ -119,7 +123,7 @@ func (p *process) run(ctx context.Context, source server.RuleSource, tasks ...fu
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	var group errgroup.Group
-	for _, task := range append(tasks, p.heap.run, asTask(p.totals.Run), asTask(p.decisions.Run)) {
+	for _, task := range append(tasks, p.heap.run, asTask(p.totals.Run), asTask(p.decisions.Run), asTask(p.exchangeBypasses)) {
 		group.Go(func() error {
 			defer stopSockets() // a limiter must not keep serving if its rules no longer change
 			return task(work)

@@ -175,6 +175,7 @@ func limiterMetrics(t *testing.T) []metric {
 	newInspector(client, registry, slog.New(slog.DiscardHandler))
 	xds.NewMetrics(registry)
 	newServiceStats(registry, 0.8)
+	newBypasses(registry)
 	if _, err := (&decisionLogFlags{}).open(nil, registry); err != nil {
 		t.Fatal(err)
 	}

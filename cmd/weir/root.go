@@ -40,7 +40,7 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentFlags().StringVar(&format, "log-format", "text", "format of the log on stderr: text or json")
 	root.PersistentFlags().StringVar(&level, "log-level", "info", "minimum level of log messages: debug, info, warn or error")
-	root.AddCommand(operatorCommand(), limiterCommand(), serveCommand(), lintCommand(), explainCommand(), rulesCommand(), countersCommand(),
+	root.AddCommand(operatorCommand(), limiterCommand(), serveCommand(), lintCommand(), explainCommand(), rulesCommand(), countersCommand(), bypassCommand(),
 		topCommand(), logsCommand(), statusCommand(), gatewayCommand(), importCommand(), rateLimitCommand(), versionCommand())
 	describeEnvironment(root)
 	return root

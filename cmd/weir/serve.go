@@ -75,6 +75,9 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 	if err != nil {
 		return err
 	}
+	if counters.client != nil {
+		p.shareBypasses(counters.client)
+	}
 	defer counters.guard(ctx)()
 	tasks := counters.tasks(p)
 	listener, err := f.admin.open(ctx)

@@ -29,8 +29,9 @@ func statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show the installation in a cluster, and its problems",
 		Long: `Show Limiters, their Redis, policies by condition, webhooks and the operator of a cluster, and the problems with what to do
-and the runbook page of each. The command reads only objects of the API server, and needs the ClusterRole weir-observer. With
---namespace it shows only the Limiters and RateLimitPolicies of one namespace, and a RoleBinding suffices.
+and the runbook page of each. Everything except bypasses is read from the API server, with the ClusterRole weir-observer. Bypasses are read from
+limiters through the operator; if it cannot be reached, the output states why. With --namespace it shows only the Limiters and
+RateLimitPolicies of one namespace, and a RoleBinding suffices.
 
 Exit status: 0 if there are no problems, 1 if there are problems, 2 if the readable objects have no problems, but something cannot
 be read, or if the command line or the kubeconfig is invalid.`,
@@ -41,6 +42,7 @@ be read, or if the command line or the kubeconfig is invalid.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return showStatus(cmd.Context(), &f, cmd.OutOrStdout()) },
 	}
 	f.cluster.addKubeconfig(cmd.Flags())
+	f.cluster.addOperator(cmd.Flags())
 	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "only the Limiters and RateLimitPolicies of this namespace; empty is the whole installation")
 	addOutput(cmd, &f.output)
 	return cmd
@@ -64,6 +66,7 @@ func showStatus(ctx context.Context, f *statusFlags, out io.Writer) error {
 		return usageError(err)
 	}
 	report := status.New(objects)
+	report.SetBypasses(f.bypasses(ctx, objects.Limiters))
 	if err := status.Print(out, f.output, report); err != nil {
 		return err
 	}

@@ -56,6 +56,9 @@ func routes() []route {
 		{http.MethodGet, "top", action{"get", "top", observer}, maxAnswer, nil},
 		{http.MethodGet, "counters", action{"get", "counters", observer}, maxAnswer, nil},
 		{http.MethodPost, resetPath, action{"create", "resets", responder}, maxResetAnswer, nil},
+		{http.MethodGet, bypassPath, action{"get", "bypasses", observer}, maxAnswer, nil},
+		{http.MethodPost, bypassPath, action{"create", "bypasses", responder}, maxBypassAnswer, nil},
+		{http.MethodPost, endBypassPath, action{"delete", "bypasses", responder}, maxBypassAnswer, nil},
 	}
 	for i := range list {
 		list[i].running = make(chan struct{}, maxRequests)
@@ -75,7 +78,11 @@ func (to *route) begin(ctx context.Context) (end func(), bad *problem) {
 	}
 }
 
-const resetPath = "counters/reset"
+const (
+	resetPath     = "counters/reset"
+	bypassPath    = "bypasses"
+	endBypassPath = "bypasses/end"
+)
 
 type handler struct {
 	Config
@@ -122,26 +129,46 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, to *route) *prob
 	request := &call{
 		method: to.method, path: "/admin/v1/" + to.path, query: r.URL.RawQuery, body: body, user: user.GetName(), maxAnswer: to.maxAnswer,
 	}
-	var reset *resetRecord
-	if to.path == resetPath {
-		if reset, request.body, bad = parseReset(body); bad != nil {
-			return bad
-		}
+	var record changeRecord
+	if record, request.body, bad = parseChange(to, body); bad != nil {
+		return bad
 	}
 	found, pods, bad := h.pods(r.Context(), name)
 	if bad != nil {
 		return bad
 	}
-	if err := h.forward(w, r, found, pods, request, reset); err != nil {
+	if err := h.forward(w, r, found, pods, request, record); err != nil {
 		return newProblem(http.StatusInternalServerError, "%v", err)
 	}
 	return nil
 }
 
-// forward writes the answers of the replicas. If reset is not nil, it is recorded, whether or not the user waits for the answer.
-func (h *handler) forward(w http.ResponseWriter, r *http.Request, of *v1alpha1.Limiter, pods []corev1.Pod, request *call, reset *resetRecord) error {
+// changeRecord records a change, which replicas are called for.
+type changeRecord interface {
+	// add adds the answer of a replica.
+	add(replica *Replica)
+	// write logs the change of a user, and records it in events.
+	write(ctx context.Context, h *handler, of *v1alpha1.Limiter, user string)
+}
+
+// parseChange returns the record of a change, and the body to forward. The record is nil for a request that changes nothing.
+func parseChange(to *route, body []byte) (record changeRecord, forward []byte, bad *problem) {
+	switch {
+	case to.path == resetPath:
+		return parseReset(body)
+	case to.path == endBypassPath:
+		return parseEndBypass(body)
+	case to.path == bypassPath && to.method == http.MethodPost:
+		return parseBypass(body, time.Now())
+	default:
+		return nil, body, nil
+	}
+}
+
+// forward writes the answers of the replicas. If record is not nil, it is written, whether or not the user waits for the answer.
+func (h *handler) forward(w http.ResponseWriter, r *http.Request, of *v1alpha1.Limiter, pods []corev1.Pod, request *call, record changeRecord) error {
 	ctx := r.Context()
-	if reset != nil {
+	if record != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
 	var answer *answerWriter
@@ -151,18 +178,18 @@ func (h *handler) forward(w http.ResponseWriter, r *http.Request, of *v1alpha1.L
 			w.Header().Set("Content-Type", "application/json")
 			answer = newAnswerWriter(w, of.Namespace+"/"+of.Name)
 		}
-		if reset != nil {
-			reset.add(replica)
-			_ = out.SetWriteDeadline(time.Now().Add(lineTimeout)) // a user who does not read delays no reset; fails for a writer without deadlines
+		if record != nil {
+			record.add(replica)
+			_ = out.SetWriteDeadline(time.Now().Add(lineTimeout)) // a user who does not read delays no change; fails for a writer without deadlines
 		}
 		reads := answer.add(*replica)
-		return reads || reset != nil
+		return reads || record != nil
 	})
 	if err != nil {
 		return err
 	}
-	if reset != nil {
-		h.recordReset(ctx, of, request.user, reset)
+	if record != nil {
+		record.write(ctx, h, of, request.user)
 	}
 	answer.end()
 	return nil

@@ -15,6 +15,12 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
+// The reasons of events.
+const (
+	reasonReset    = "Reset"
+	reasonBypassed = "Bypassed"
+)
+
 const (
 	// maxResetEvents is the number of events of one reset: replicas report the policies, and one of them can be compromised.
 	maxResetEvents = 100
@@ -48,26 +54,38 @@ type resetResult struct {
 
 // parseReset returns the request in body, and the body to forward. It is the request that is recorded, in another encoding: so a replica cannot
 // understand anything else.
-func parseReset(body []byte) (record *resetRecord, forward []byte, bad *problem) {
+func parseReset(body []byte) (record changeRecord, forward []byte, bad *problem) {
 	var request resetRequest
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&request); err != nil {
-		return nil, nil, newProblem(http.StatusBadRequest, "the body is invalid: %v", err)
+	if bad := decodeStrictly(body, &request); bad != nil {
+		return nil, nil, bad
 	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, nil, newProblem(http.StatusBadRequest, "the body is invalid: it must end after the JSON value")
-	}
-	forward, err := json.Marshal(request)
-	if err != nil {
-		return nil, nil, newProblem(http.StatusBadRequest, "the body is invalid: %v", err)
-	}
-	return newResetRecord(request), forward, nil
+	forward, bad = encode(request)
+	return newResetRecord(request), forward, bad
 }
 
-// recordReset logs a reset, and records it in events: on the named policy, on each policy whose counters were reset, or else on the Limiter.
+func decodeStrictly(body []byte, request any) *problem {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(request); err != nil {
+		return newProblem(http.StatusBadRequest, "the body is invalid: %v", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return newProblem(http.StatusBadRequest, "the body is invalid: it must end after the JSON value")
+	}
+	return nil
+}
+
+func encode(request any) ([]byte, *problem) {
+	forward, err := json.Marshal(request)
+	if err != nil {
+		return nil, newProblem(http.StatusBadRequest, "the body is invalid: %v", err)
+	}
+	return forward, nil
+}
+
+// write implements changeRecord: events are on the named policy, on each policy whose counters were reset, or else on the Limiter.
 // Events of the recorder are not used: it would count a second reset with another user and another reason as a repetition of the first one.
-func (h *handler) recordReset(ctx context.Context, of *v1alpha1.Limiter, user string, r *resetRecord) {
+func (r *resetRecord) write(ctx context.Context, h *handler, of *v1alpha1.Limiter, user string) {
 	if r.request.DryRun {
 		return
 	}
@@ -83,7 +101,7 @@ func (h *handler) recordReset(ctx context.Context, of *v1alpha1.Limiter, user st
 		note := resetNote(user, r.identifiers[policy], r.done, r.replicas, limiterName, r.request.Reason)
 		var err error
 		if !r.rejected {
-			err = h.createEvent(ctx, of, policy, note)
+			err = h.createEvent(ctx, of, policy, reasonReset, note)
 			recorded = recorded || err == nil
 		}
 		h.Log.Warn("counters reset", "policy", policy, "identifier", r.identifiers[policy], "limiter", limiterName,
@@ -94,7 +112,7 @@ func (h *handler) recordReset(ctx context.Context, of *v1alpha1.Limiter, user st
 	}
 	var err error
 	if !r.rejected {
-		err = h.createEventOn(ctx, of, limiterReference(of), of.Namespace, resetNote(user, "", r.done, r.replicas, limiterName, r.request.Reason))
+		err = h.createEventOn(ctx, of, limiterReference(of), of.Namespace, reasonReset, resetNote(user, "", r.done, r.replicas, limiterName, r.request.Reason))
 	}
 	h.Log.Warn("counters reset", "allPolicies", r.request.AllPolicies, "limiter", limiterName,
 		"replicas", r.done, "of", r.replicas, "rejected", r.rejected, "caller", user, "reason", r.request.Reason, "error", err)

@@ -19,21 +19,23 @@ import (
 
 // createEvent creates an event on the policy with this name in rule sets: "namespace/name", or "cluster/name" of a ClusterRateLimitPolicy, which
 // is searched first, because the API server reserves no namespace for Weir.
-func (h *handler) createEvent(ctx context.Context, of *v1alpha1.Limiter, policy, note string) error {
+func (h *handler) createEvent(ctx context.Context, of *v1alpha1.Limiter, policy, reason, note string) error {
 	regarding, namespace, err := h.policy(ctx, policy)
 	if err != nil {
 		return err
 	}
-	return h.createEventOn(ctx, of, regarding, namespace, note)
+	return h.createEventOn(ctx, of, regarding, namespace, reason, note)
 }
 
-func (h *handler) createEventOn(ctx context.Context, of *v1alpha1.Limiter, regarding corev1.ObjectReference, namespace, note string) error {
+func (h *handler) createEventOn(
+	ctx context.Context, of *v1alpha1.Limiter, regarding corev1.ObjectReference, namespace, reason, note string,
+) error {
 	related := limiterReference(of)
 	return h.Client.Create(ctx, &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{GenerateName: "weir-reset-", Namespace: namespace},
+		ObjectMeta:          metav1.ObjectMeta{GenerateName: "weir-" + strings.ToLower(reason) + "-", Namespace: namespace},
 		EventTime:           metav1.NewMicroTime(time.Now()),
 		ReportingController: "weir-operator", ReportingInstance: "weir-operator",
-		Type: corev1.EventTypeNormal, Reason: "Reset", Action: "Reset", Note: limiterevents.CutNote(note),
+		Type: corev1.EventTypeNormal, Reason: reason, Action: reason, Note: limiterevents.CutNote(note),
 		Regarding: regarding,
 		Related:   &related,
 	})

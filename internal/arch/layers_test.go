@@ -29,7 +29,8 @@ func layers() []layer {
 		{pkg: "limiter/exempt", internal: []string{"limiter/rules"}},
 		{pkg: "limiter/memstore", internal: []string{"limiter"}},
 		{pkg: "limiter/redisclient", external: []string{"github.com/redis/go-redis"}},
-		{pkg: "limiter/redisstore", internal: []string{"limiter", "limiter/redisclient"}, external: []string{"github.com/redis/go-redis"}},
+		{pkg: "limiter/bypass"},
+		{pkg: "limiter/redisstore", internal: []string{"limiter", "limiter/bypass", "limiter/redisclient"}, external: []string{"github.com/redis/go-redis"}},
 		{pkg: "limiter/controlplane", internal: []string{"limiter/redisclient"}, external: []string{"github.com/redis/go-redis"}},
 		{pkg: "limiter/storetest", internal: []string{"limiter"}, external: []string{"github.com/google/go-cmp", "pgregory.net/rapid"}},
 
@@ -44,7 +45,7 @@ func layers() []layer {
 		{pkg: "limiter/lease", internal: []string{"limiter"}, external: []string{"github.com/prometheus/client_golang"}},
 		{
 			pkg:      "limiter/engine",
-			internal: []string{"limiter", "limiter/rules", "limiter/denials", "limiter/failover", "limiter/lease", "limiter/topk"},
+			internal: []string{"limiter", "limiter/rules", "limiter/bypass", "limiter/denials", "limiter/failover", "limiter/lease", "limiter/topk"},
 			external: []string{"github.com/prometheus/client_golang"},
 		},
 		{pkg: "limiter/source", internal: []string{"limiter/rules"}, external: []string{"github.com/fsnotify/fsnotify"}},
@@ -78,7 +79,7 @@ func layers() []layer {
 		{
 			pkg: "limiter/admin",
 			internal: []string{
-				"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server", "limiter/topk", "limiter/decisionlog",
+				"limiter", "limiter/rules", "limiter/bypass", "limiter/engine", "limiter/reply", "limiter/server", "limiter/topk", "limiter/decisionlog",
 			},
 			external: []string{"github.com/prometheus"},
 		},

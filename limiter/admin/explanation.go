@@ -51,6 +51,7 @@ const (
 	Replaced  Outcome = "Replaced"  // another policy replaces this one, which is a default
 	LeftOut   Outcome = "LeftOut"   // too many other policies match
 	Unlimited Outcome = "Unlimited" // a tier without limit applies
+	Bypassed  Outcome = "Bypassed"  // a bypass lets the identifier pass
 	Undecided Outcome = "Undecided" // another policy denied the request first, or the counter is unavailable
 )
 
@@ -120,7 +121,7 @@ func newCharge(p *engine.ExplainedPolicy, r *rules.Request) *Charge {
 	c := &Charge{
 		Identifier: p.Identifier, From: identifierSource(&p.Rule.Rule, r), Tier: p.Terms.Tier, Cost: p.Terms.Cost, Key: p.Key, Shared: p.Shared,
 	}
-	if p.Terms.Unlimited {
+	if p.Terms.Unlimited || p.Bypass != nil {
 		return c
 	}
 	limit := p.Terms.Limit

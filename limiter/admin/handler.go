@@ -22,6 +22,7 @@ const maxBody = 8 << 20
 type Options struct {
 	Explainer *Explainer
 	Counters  *Counters
+	Bypasses  *Bypasses
 	Totals    *Totals
 	Decisions *decisionlog.Log
 	// Level of the log, which callers can change.
@@ -39,6 +40,9 @@ func NewHandler(o Options) http.Handler {
 	mux.HandleFunc("GET /admin/v1/top", h.top)
 	mux.HandleFunc("GET /admin/v1/denials", h.denials)
 	mux.HandleFunc("POST /admin/v1/counters/reset", h.reset)
+	mux.HandleFunc("GET /admin/v1/bypasses", h.bypasses)
+	mux.HandleFunc("POST /admin/v1/bypasses", h.createBypass)
+	mux.HandleFunc("POST /admin/v1/bypasses/end", h.endBypass)
 	mux.HandleFunc("GET /admin/v1/log-level", h.level)
 	mux.HandleFunc("PUT /admin/v1/log-level", h.setLevel)
 	mux.HandleFunc("GET /admin/v1/pprof/{profile}", profile)
@@ -93,24 +97,8 @@ func (h *handler) counters(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) reset(w http.ResponseWriter, r *http.Request) {
-	body, bad := readBody(r)
-	if bad != nil {
-		bad.Write(w)
-		return
-	}
 	var request ResetRequest
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.DisallowUnknownFields() // a misspelled dryRun must not reset anything
-	err := decoder.Decode(&request)
-	if _, more := decoder.Token(); err == nil && !errors.Is(more, io.EOF) {
-		err = errors.New("it must end after the JSON value")
-	}
-	if err != nil {
-		reply.NewProblem(http.StatusBadRequest, "body", "the body is invalid: "+err.Error()).Write(w)
-		return
-	}
-	if Caller(r.Context()) == "" {
-		unauthorized(w, "the caller is not authenticated")
+	if !readChange(w, r, &request) {
 		return
 	}
 	result, bad := h.Counters.Reset(r.Context(), &request)
@@ -119,6 +107,30 @@ func (h *handler) reset(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	write(w, result)
+}
+
+// readChange reads the request for a change, and reports whether the caller can make it. Otherwise it has written the response.
+func readChange(w http.ResponseWriter, r *http.Request, request any) bool {
+	body, bad := readBody(r)
+	if bad != nil {
+		bad.Write(w)
+		return false
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields() // a misspelled dryRun must not reset anything
+	err := decoder.Decode(request)
+	if _, more := decoder.Token(); err == nil && !errors.Is(more, io.EOF) {
+		err = errors.New("it must end after the JSON value")
+	}
+	if err != nil {
+		reply.NewProblem(http.StatusBadRequest, "body", "the body is invalid: "+err.Error()).Write(w)
+		return false
+	}
+	if Caller(r.Context()) == "" {
+		unauthorized(w, "the caller is not authenticated")
+		return false
+	}
+	return true
 }
 
 // Level is the level of the log: DEBUG, INFO, WARN or ERROR.

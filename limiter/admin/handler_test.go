@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/bypass"
 	"github.com/weir-dev/weir/limiter/memstore"
 )
 
@@ -26,12 +27,13 @@ type endpoint struct {
 func newEndpoint(t *testing.T) *endpoint {
 	t.Helper()
 	e := &endpoint{}
-	store := memstore.New(epoch)
+	store, bypasses := memstore.New(epoch), bypass.NewList(epoch)
 	engine := newEngine(t, store, rule("shop/a"), rule("shop/b"))
 	log := slog.New(slog.NewTextHandler(&e.log, &slog.HandlerOptions{Level: &e.level}))
 	e.Handler = admin.NewHandler(admin.Options{
 		Explainer: &admin.Explainer{Engine: engine}, Level: &e.level, Log: log,
 		Counters: &admin.Counters{Engine: engine, Scanner: store, Log: log},
+		Bypasses: &admin.Bypasses{Engine: engine, List: bypasses, Clock: epoch, Log: log},
 	})
 	return e
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -96,7 +97,11 @@ func unavailable(err error) *reply.Problem {
 
 // rules returns the rule of a policy, or all rules.
 func (c *Counters) rules(policy string) (selected []*rules.Compiled, bad *reply.Problem) {
-	index := c.Engine.Index()
+	return rulesOf(c.Engine, policy)
+}
+
+func rulesOf(e *engine.Engine, policy string) (selected []*rules.Compiled, bad *reply.Problem) {
+	index := e.Index()
 	if index == nil {
 		return nil, reply.NewProblem(http.StatusServiceUnavailable, "", "no rules are loaded yet")
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/bypass"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -15,6 +16,8 @@ import (
 func outcome(p *engine.ExplainedPolicy, decides string) (Outcome, string) {
 	d := p.Result
 	switch {
+	case p.Bypass != nil:
+		return Bypassed, bypassReason(p.Bypass)
 	case p.Terms.Unlimited:
 		return Unlimited, "tier " + p.Terms.Tier + " has no limit"
 	case d == nil:
@@ -26,6 +29,10 @@ func outcome(p *engine.ExplainedPolicy, decides string) (Outcome, string) {
 	default:
 		return Denies, sentence(p, decides, fmt.Sprintf("%d of %d units used; retry after %v", p.Used, p.Terms.Limit.Capacity(), RoundUp(d.RetryAfter)))
 	}
+}
+
+func bypassReason(b *bypass.Bypass) string {
+	return fmt.Sprintf("bypass %s of %s until %s: %s", b.Name, quote(b.CreatedBy), b.ExpiresAt.UTC().Format(time.RFC3339), quote(b.Reason))
 }
 
 func sentence(p *engine.ExplainedPolicy, decides, text string) string {

@@ -145,7 +145,11 @@ func (l *Log) wants(denial bool) bool {
 
 func (l *Log) record(c *engine.Check, a *engine.Answer, charged bool) Record {
 	r := newRecord(c, a, charged, time.Now())
-	r.Identifier = l.shown(&a.Results[0])
+	if len(a.Results) > 0 {
+		r.Identifier = l.shown(&a.Results[0])
+	} else {
+		r.Identifier = l.shown(&engine.Result{Rule: a.Bypassed[0].Rule, Identifier: a.Bypassed[0].Identifier})
+	}
 	return r
 }
 

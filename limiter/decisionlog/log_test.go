@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/bypass"
 	"github.com/weir-dev/weir/limiter/decisionlog"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
@@ -41,6 +42,7 @@ type logging struct {
 
 	log      *decisionlog.Log
 	registry *prometheus.Registry
+	bypasses *bypass.List
 }
 
 // newLogging has the policies shop/tenant of 2 units, shop/key, which counts API keys, and shop/trial, a Shadow policy of 1 unit.
@@ -49,7 +51,7 @@ func newLogging(t *testing.T, o decisionlog.Options) *logging {
 	if o.Identifiers == "" {
 		o.Identifiers = decisionlog.Counted
 	}
-	l := &logging{registry: prometheus.NewPedanticRegistry()}
+	l := &logging{registry: prometheus.NewPedanticRegistry(), bypasses: bypass.NewList(time.Now)}
 	var err error
 	if l.log, err = decisionlog.New(o, l.registry); err != nil {
 		t.Fatal(err)
@@ -70,7 +72,8 @@ func newLogging(t *testing.T, o decisionlog.Options) *logging {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Engine = engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()), engine.ObserveDecisions(l.log))
+	l.Engine = engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()), engine.ObserveDecisions(l.log),
+		engine.WithBypasses(l.bypasses))
 	l.Swap(x)
 	return l
 }

@@ -43,19 +43,29 @@ type Record struct {
 	// Denied lists the enforced policies that deny, ShadowDenied those in Shadow mode that would deny.
 	Denied       []string `json:"denied,omitempty"`
 	ShadowDenied []string `json:"shadowDenied,omitempty"`
+	// Bypassed lists the policies that did not count the request, because of a bypass. If no other policy applies, Policy is the first of them.
+	Bypassed []string `json:"bypassed,omitempty"`
 	// Revision of the rule set.
 	Revision string `json:"revision"`
 }
 
-// newRecord describes an answer with at least one result, without the identifier. It copies what comes from the request, which can
+// newRecord describes an answer with at least one result or bypassed rule, without the identifier. It copies what comes from the request, which can
 // be a part of a large message.
 func newRecord(c *engine.Check, a *engine.Answer, charged bool, now time.Time) Record {
-	first := &a.Results[0]
 	r := Record{
 		Time: now, Endpoint: c.Endpoint, Result: "allowed", Domain: clip(c.Request.Domain), Method: clip(c.Request.Method), Path: clip(c.Request.Path),
-		Policy: first.Rule.Policy, Axis: first.Rule.Axis, Tier: first.Tier, Limit: first.Decision.Limit,
-		Remaining: first.Remaining, Source: a.Source, Revision: a.Revision,
+		Source: a.Source, Revision: a.Revision,
 	}
+	for i := range a.Bypassed {
+		r.Bypassed = append(r.Bypassed, a.Bypassed[i].Rule.Policy)
+	}
+	if len(a.Results) == 0 {
+		r.Policy, r.Axis = a.Bypassed[0].Rule.Policy, a.Bypassed[0].Rule.Axis
+		return r
+	}
+	first := &a.Results[0]
+	r.Policy, r.Axis, r.Tier = first.Rule.Policy, first.Rule.Axis, first.Tier
+	r.Limit, r.Remaining = first.Decision.Limit, first.Remaining
 	switch {
 	case !a.Allowed && !first.Rule.Shadow:
 		r.Result = "denied"
@@ -105,6 +115,9 @@ func (r *Record) log(to slog.Handler) error {
 	}
 	if len(r.ShadowDenied) > 0 {
 		line.AddAttrs(slog.Any("shadowDenied", r.ShadowDenied))
+	}
+	if len(r.Bypassed) > 0 {
+		line.AddAttrs(slog.Any("bypassed", r.Bypassed))
 	}
 	line.AddAttrs(slog.String("revision", r.Revision))
 	return to.Handle(context.Background(), line)

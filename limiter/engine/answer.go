@@ -32,6 +32,8 @@ type Answer struct {
 	// answers omit rules: a known denial has the results of the enforced rules that are known to deny, and while a part of
 	// the store is unavailable, a denial has the results of the rules that were decided before it.
 	Results []Result
+	// Bypassed are the rules that match the request and do not count it, because of a bypass.
+	Bypassed []Bypassed
 	// Source is where the decisions were made; SourceLocal if any of them was made locally.
 	Source Source
 	// Revision of the rules that decided.

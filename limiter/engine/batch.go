@@ -103,12 +103,14 @@ func (e *Engine) answers(active *active, checks []Check, of call, s *scratch, de
 		}
 		if len(results) == 0 {
 			if len(charges) == 0 {
-				e.metrics.unmatched()
+				answers[i] = e.unlimited(active, s, i, &checks[i])
+			} else {
+				answers[i] = active.unlimited()
 			}
-			answers[i] = active.unlimited()
 			continue
 		}
 		answers[i] = active.answer(results)
+		answers[i].Bypassed = s.bypassedOf(i)
 		e.count(active, &checks[i], &answers[i], of)
 	}
 	return answers

@@ -58,9 +58,13 @@ func (a *active) match(s *scratch, c *Check) {
 	if len(all) > rules.MaxPoliciesPerRequest {
 		all = a.bounded(all, c.Peek)
 	}
+	bypasses := a.bypasses.Active()
 	for i := range all {
 		m := &all[i]
 		identifier := m.Identify(&c.Request)
+		if bypasses != nil && a.isBypassed(s, bypasses, m, identifier, c) {
+			continue
+		}
 		terms := m.Terms(&c.Request, identifier)
 		if terms.Unlimited {
 			a.counters.unlimited(m.Rule, c.Peek)

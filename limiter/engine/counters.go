@@ -27,6 +27,7 @@ type ruleCounters struct {
 	unlimitedTier counter
 	overflow      counter
 	leftOut       counter
+	bypass        counter
 	// The populations of the rule's counters, and of those of limits that replace its limit. Each is nil until it is first needed.
 	population atomic.Pointer[population]
 	overrides  [overrideClasses]atomic.Pointer[population]
@@ -134,6 +135,11 @@ func (c *counters) overflowed(rule *rules.Compiled) {
 // leftOut counts a request that the rule matched and was not charged to, because too many rules matched it.
 func (c *counters) leftOut(rule *rules.Compiled) {
 	c.of(rule).leftOut.inc(func() prometheus.Counter { return c.metrics.leftOut.WithLabelValues(rule.Policy) })
+}
+
+// bypassed counts a request that the rule matched and did not count, because of a bypass.
+func (c *counters) bypassed(rule *rules.Compiled) {
+	c.of(rule).bypass.inc(func() prometheus.Counter { return c.metrics.bypassed.WithLabelValues(rule.Policy) })
 }
 
 // decided counts the results of an answer. The argument charged reports whether the request was charged.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/bypass"
 	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/failover"
 	"github.com/weir-dev/weir/limiter/lease"
@@ -29,6 +30,7 @@ type Engine struct {
 	// populations are nil unless identifiers are bounded.
 	populations *populations
 	top         *topIdentifiers // nil unless identifiers are counted
+	bypasses    *bypass.List    // can be nil
 	observer    Observer        // can be nil
 	active      atomic.Pointer[active]
 	scratches   *sync.Pool
@@ -42,9 +44,10 @@ type active struct {
 	counters *counters
 	denials  *denials.Denials     // nil without a cache
 	since    map[string]time.Time // when the rule of each policy became active: earlier denials are invalid; nil without a cache
-	// populations of the Engine, and its clock.
+	// populations of the Engine, its clock, and its bypasses.
 	populations *populations
 	clock       func() time.Time
+	bypasses    *bypass.List
 }
 
 // ErrNoRules is the error of Check before the first Swap. Without rules a limiter neither allows nor denies.
@@ -102,7 +105,7 @@ func (e *Engine) Swap(index *rules.Index) {
 // activate reports false if the active rule set has been replaced meanwhile. The lock swapping is held.
 func (e *Engine) activate(index *rules.Index) bool {
 	previous := e.active.Load()
-	next := &active{index: index, counters: &counters{metrics: e.metrics}, populations: e.populations, clock: e.clock}
+	next := &active{index: index, counters: &counters{metrics: e.metrics}, populations: e.populations, clock: e.clock, bypasses: e.bypasses}
 	if e.maxDenials > 0 {
 		next.since = unchangedSince(previous, index, e.clock())
 		if previous == nil {
@@ -135,8 +138,7 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 	active.match(s, c)
 	charges := s.charged
 	if len(charges) == 0 {
-		e.metrics.unmatched()
-		return active.unlimited(), nil
+		return e.unlimited(active, s, 0, c), nil
 	}
 	began := e.clock()
 	results := e.fromLeases(charges, c.Peek, began)
@@ -154,6 +156,7 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 		}
 	}
 	answer := active.answer(results)
+	answer.Bypassed = s.bypassedOf(0)
 	e.count(active, c, &answer, call{answer.Allowed, c.Peek, began})
 	return answer, nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/bypass"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -36,6 +37,8 @@ type ExplainedPolicy struct {
 	Shared bool
 	// Used is the number of units that are spent on the counter.
 	Used int64
+	// Bypass lets the identifier pass the policy; nil without a bypass. There is no counter then.
+	Bypass *bypass.Bypass
 	// Result is the decision under the policy; nil if an unlimited tier applies, or if the request was decided before.
 	Result *Result
 }
@@ -53,7 +56,7 @@ func (e *Engine) Explain(ctx context.Context, c Check) (Explanation, error) {
 	defer e.release(memory)
 	active.match(memory, &c)
 	charges := memory.charged
-	x.Policies = active.explain(&c, charges)
+	x.Policies, x.Answer.Bypassed = active.explain(&c, memory), memory.bypassedOf(0)
 	if len(charges) == 0 {
 		return x, nil
 	}
@@ -73,6 +76,7 @@ func (e *Engine) Explain(ctx context.Context, c Check) (Explanation, error) {
 	}
 	if len(results) > 0 {
 		x.Answer = active.answerBefore(charges, results)
+		x.Answer.Bypassed = memory.bypassedOf(0)
 	}
 	return x, nil
 }
@@ -98,7 +102,7 @@ func (a *active) answerBefore(charges []ruleCharge, results []Result) Answer {
 }
 
 // explain reports the part of each policy that does not depend on counters.
-func (a *active) explain(c *Check, charges []ruleCharge) []ExplainedPolicy {
+func (a *active) explain(c *Check, s *scratch) []ExplainedPolicy {
 	found := a.index.Explain(&c.Request)
 	policies := make([]ExplainedPolicy, len(found))
 	for i := range found {
@@ -109,8 +113,13 @@ func (a *active) explain(c *Check, charges []ruleCharge) []ExplainedPolicy {
 		}
 		p.Identifier = p.Matched.Identify(&c.Request)
 		p.Terms = p.Matched.Terms(&c.Request, p.Identifier)
-		for j := range charges {
-			if charge := &charges[j]; charge.rule == p.Rule {
+		for j := range s.bypassed {
+			if s.bypassed[j].Rule == p.Rule {
+				p.Identifier, p.Bypass = s.bypassed[j].Identifier, s.bypassed[j].By
+			}
+		}
+		for j := range s.charged {
+			if charge := &s.charged[j]; charge.rule == p.Rule {
 				p.Identifier, p.Terms.Limit, p.Terms.Cost = charge.identifier, charge.charge.Limit, charge.charge.Cost
 			}
 		}

@@ -18,6 +18,7 @@ type Metrics struct {
 	identifiers   *prometheus.GaugeVec
 	overflow      *prometheus.CounterVec
 	leftOut       *prometheus.CounterVec
+	bypassed      *prometheus.CounterVec
 	noRule        prometheus.Counter
 	storeSeconds  *prometheus.HistogramVec
 	spendSeconds  prometheus.Observer // of storeSeconds: to find it by its label takes longer than to observe
@@ -60,6 +61,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Help: "Requests that a policy matched and did not count, because more than 32 policies of its namespace matched the request. " +
 				"Enforced policies count it before Shadow policies, and older ones before younger ones.",
 		}, []string{"policy"}),
+		bypassed: newBypassedTotal(),
 		noRule: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_unmatched_total",
 			Help: "Requests that no policy matched.",
@@ -87,7 +89,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		Name: "weir_known_denials",
 		Help: "Cached denials, which are repeated without a call to the store. Expired denials count until they are evicted.",
 	}, m.cachedDenials)
-	registry.MustRegister(m.identifiers, m.overflow, m.leftOut)
+	registry.MustRegister(m.identifiers, m.overflow, m.leftOut, m.bypassed)
 	registry.MustRegister(known, m.decisions, m.shadowDenials, m.missingIDs, m.noRule, m.storeSeconds, m.storeErrors, m.revision, m.policies)
 	return m
 }
@@ -124,6 +126,7 @@ func (m *Metrics) dropUnless(now *rules.Index, policy string) {
 	m.identifiers.DeletePartialMatch(removed)
 	m.overflow.DeletePartialMatch(removed)
 	m.leftOut.DeletePartialMatch(removed)
+	m.bypassed.DeletePartialMatch(removed)
 }
 
 func (m *Metrics) cachedDenials() float64 {

@@ -13,7 +13,7 @@ type Observer interface {
 // Selection is for what an [Observer] receives a decision. Its bits belong to the Observer.
 type Selection uint8
 
-// ObserveDecisions makes the Engine call o. Requests that no rule limits have no decision.
+// ObserveDecisions makes the Engine call o. Requests that no rule limits have no decision, unless a bypass lets them pass.
 func ObserveDecisions(o Observer) Option {
 	return func(e *Engine) { e.observer = o }
 }

@@ -12,6 +12,8 @@ type scratch struct {
 	charged []ruleCharge // of all requests of the call, in their order
 	ends    []int        // of the charges of each request in charged
 	merged  []ruleCharge // see mergeCharges
+	// bypassed are the rules that do not count a request of the call, because of bypasses.
+	bypassed []bypassedBy
 }
 
 // maxReused is the number of charges of the largest call whose scratch is reused.
@@ -32,7 +34,8 @@ func (e *Engine) release(s *scratch) {
 	clear(s.matches[:cap(s.matches)])
 	clear(s.charged)
 	clear(s.merged)
-	s.charged, s.merged, s.ends = s.charged[:0], s.merged[:0], s.ends[:0]
+	clear(s.bypassed)
+	s.charged, s.merged, s.ends, s.bypassed = s.charged[:0], s.merged[:0], s.ends[:0], s.bypassed[:0]
 	e.scratches.Put(s)
 }
 

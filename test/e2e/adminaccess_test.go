@@ -216,7 +216,17 @@ func (w *administered) flags(kubeconfig string) []string {
 // run runs a command of weir as a user, and returns what it prints to standard output and to standard error.
 func (w *administered) run(kubeconfig string, args ...string) (stdout, stderr string, err error) {
 	w.Helper()
-	cmd := exec.CommandContext(w.Context(), w.weir, append(args, w.flags(kubeconfig)...)...)
+	return w.runWithout("", kubeconfig, args...)
+}
+
+// runWithout is run without a flag that the command does not have.
+func (w *administered) runWithout(flag, kubeconfig string, args ...string) (stdout, stderr string, err error) {
+	w.Helper()
+	flags := w.flags(kubeconfig)
+	if at := slices.Index(flags, flag); at >= 0 {
+		flags = slices.Delete(flags, at, at+2)
+	}
+	cmd := exec.CommandContext(w.Context(), w.weir, append(args, flags...)...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err = cmd.Run()
@@ -322,6 +332,8 @@ func TestAdminAccess_UsersGetWhatTheirRolesAllow(t *testing.T) {
 			t.Errorf("the log of replica %d does not name the user", i)
 		}
 	}
+
+	w.expectBypass(stranger, observer, responder)
 
 	w.must(w.replicas[1].Stop())
 	fixture.Await(t, "logs names the replica that ended", func() bool {

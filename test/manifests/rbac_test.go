@@ -125,13 +125,13 @@ func TestAdminRoles_SeparateReadingFromResponding(t *testing.T) {
 	all := roles(t)
 	for role, want := range map[string][]string{
 		"ClusterRole weir-observer": {
-			"get clusterratelimitpolicies.weir.dev ", "get limiters.weir.dev ", "get limiters/counters.weir.dev ", "get limiters/denials.weir.dev ",
+			"get clusterratelimitpolicies.weir.dev ", "get limiters.weir.dev ", "get limiters/bypasses.weir.dev ", "get limiters/counters.weir.dev ", "get limiters/denials.weir.dev ",
 			"get limiters/explanations.weir.dev ", "get limiters/rules.weir.dev ", "get limiters/top.weir.dev ", "get ratelimitpolicies.weir.dev ",
 			"get validatingwebhookconfigurations.admissionregistration.k8s.io weir-policies",
 			"get validatingwebhookconfigurations.admissionregistration.k8s.io weir-throttle",
 			"list clusterratelimitpolicies.weir.dev ", "list deployments.apps ", "list limiters.weir.dev ", "list ratelimitpolicies.weir.dev ",
 		},
-		"ClusterRole weir-responder": {"create limiters/resets.weir.dev "},
+		"ClusterRole weir-responder": {"create limiters/bypasses.weir.dev ", "create limiters/resets.weir.dev ", "delete limiters/bypasses.weir.dev "},
 	} {
 		if diff := cmp.Diff(want, permissions(all[role])); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", role, diff)
@@ -202,6 +202,7 @@ func TestOperator_HasExactlyThesePermissions(t *testing.T) {
 		{"create", "events.k8s.io", "events", "shop", "", true},
 		{"get", "", "configmaps", "kube-system", "extension-apiserver-authentication", true}, // the CA of client certificates
 		{"create", "weir.dev", "limiters/resets", "shop", "edge", false},
+		{"create", "weir.dev", "limiters/bypasses", "shop", "edge", false},
 		{"list", "", "namespaces", "", "", true},
 		{"patch", "", "namespaces", "", "shop", false},
 		{"watch", "gateway.networking.k8s.io", "httproutes", "", "", true},

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 	"unicode"
 
 	"github.com/weir-dev/weir/cmd/weir/explain"
@@ -32,6 +33,7 @@ func Print(w io.Writer, format string, r *Report) error {
 	if !isUnread(r.Unread, policyResource) || r.Policies.Total > 0 {
 		printPolicies(table, &r.Policies, wide)
 	}
+	printBypasses(table, r, time.Now())
 	if err := table.Flush(); err != nil {
 		return err
 	}

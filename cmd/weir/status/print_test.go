@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -43,6 +44,28 @@ Problem 1: Limiter weir-system/default
 	}
 	if got := printed(t, "table", New(healthy())); !strings.HasSuffix(got, "\n\nNo problems.\n") {
 		t.Errorf("healthy:\n%s", got)
+	}
+}
+
+func TestPrint_ListsBypasses(t *testing.T) {
+	r := New(healthy())
+	expires := time.Now().Add(30*time.Minute + 400*time.Millisecond)
+	r.SetBypasses([]Bypass{
+		{Limiter: "weir-system/default", Name: "b", Policy: "shop/b", AllIdentifiers: true, Reason: "\x1b[2J", CreatedBy: "jane", ExpiresAt: expires},
+		{Limiter: "weir-system/default", Name: "a", Policy: "shop/a", Identifier: "acme", Reason: "INC-1", CreatedBy: "jane", ExpiresAt: expires},
+	}, []UnknownBypass{{"z/z", "no operator is ready"}, {"y/y", "the operator does not answer"}})
+	want := `
+BYPASS  LIMITER              POLICY  IDENTIFIER  LEFT   BY    REASON
+a       weir-system/default  shop/a  acme        30m0s  jane  INC-1
+b       weir-system/default  shop/b  (all)       30m0s  jane  "\x1b[2J"
+
+Bypasses: unknown of Limiter y/y (and 1 more): the operator does not answer
+`
+	if got := printed(t, "table", r); !strings.Contains(got, want) || !r.Healthy {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	if got := printed(t, "json", New(healthy())); !strings.Contains(got, `"bypasses": []`) {
+		t.Errorf("%s", got)
 	}
 }
 

@@ -22,8 +22,11 @@ type Report struct {
 	Webhooks []Webhook `json:"webhooks,omitempty"`
 	Limiters []Limiter `json:"limiters"`
 	Policies Policies  `json:"policies"`
-	Problems []Problem `json:"problems"`
-	Unread   []Unread  `json:"unread,omitempty"`
+	// Bypasses are active. Those of Limiters in BypassesUnknown are missing.
+	Bypasses        []Bypass        `json:"bypasses"`
+	BypassesUnknown []UnknownBypass `json:"bypassesUnknown,omitempty"`
+	Problems        []Problem       `json:"problems"`
+	Unread          []Unread        `json:"unread,omitempty"`
 }
 
 // Problem is something to repair.
@@ -39,7 +42,7 @@ type Problem struct {
 
 // New summarizes the objects. The order of the objects does not change the report.
 func New(o *Objects) *Report {
-	r := &Report{Version: Version, Namespace: o.Namespace, Limiters: []Limiter{}, Problems: []Problem{}, Unread: o.Unread}
+	r := &Report{Version: Version, Namespace: o.Namespace, Limiters: []Limiter{}, Problems: []Problem{}, Bypasses: []Bypass{}, Unread: o.Unread}
 	r.addOperator(o)
 	r.addWebhooks(o)
 	r.addLimiters(o)

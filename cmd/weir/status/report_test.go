@@ -75,7 +75,7 @@ func healthy() *Objects {
 func TestNew_SummarizesAHealthyInstallation(t *testing.T) {
 	two := int32(2)
 	want := &Report{
-		Version: "v1", Healthy: true, Problems: []Problem{},
+		Version: "v1", Healthy: true, Problems: []Problem{}, Bypasses: []Bypass{},
 		Operator: &Operator{"weir-system", "weir-operator", Replicas{2, &two}, "weir:v1.2.3", "v1.2.3"},
 		Webhooks: []Webhook{{"weir-policies", true, 1}, {"weir-throttle", true, 1}},
 		Limiters: []Limiter{{

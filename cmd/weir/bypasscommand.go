@@ -1,0 +1,278 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-dev/weir/cmd/weir/explain"
+	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/bypass"
+)
+
+const (
+	bypassesPath = "/admin/v1/bypasses"
+	// nameOutput is an output format of commands that list objects.
+	nameOutput = "name"
+)
+
+// bypassFlags are the flags of weir bypass.
+type bypassFlags struct {
+	endpoint adminClientFlags
+	request  admin.BypassRequest
+	lasts    time.Duration
+	output   string
+}
+
+func bypassCommand() *cobra.Command {
+	var f bypassFlags
+	cmd := &cobra.Command{
+		Use:   "bypass POLICY (--identifier IDENTIFIER | --all) --reason REASON",
+		Short: "Let an identifier pass a policy for some time",
+		Long: `Let an identifier, or all identifiers, pass one policy for at most 24 hours. The policy is not changed, so that GitOps has
+nothing to revert. It does not count the requests that pass: when the bypass expires, the identifier has the budget that it would
+have without them. Other policies still apply.
+
+All replicas of the Limiter let the identifier pass as soon as the command returns, also while Redis is unavailable. Replicas
+that start later, and other processes that share the counters, learn it from Redis within a second. Each replica ends the bypass
+by its own clock.
+
+Each process logs the bypass with the name of the caller and the reason. In a cluster, an event on the policy records both. If a replica
+does not confirm the bypass, the command exits with 1.`,
+		Example: "  kubectl weir bypass shop/tenant-free --identifier acme --for 30m --reason 'INC-1234: import runs'\n" +
+			"  kubectl weir bypass list\n" +
+			"  kubectl weir bypass end bypass-k3m5vq2xpa",
+		Args:                       onePolicy,
+		SuggestionsMinimumDistance: 2,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			f.request.Policy = args[0]
+			return createBypass(cmd.Context(), &f, streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()})
+		},
+	}
+	flags := cmd.Flags()
+	f.endpoint.add(flags)
+	addBypassOutput(cmd, &f.output)
+	flags.StringVar(&f.request.Identifier, "identifier", "", "identifier: a tenant, an address, an API key, or hash: and the hash of an API key")
+	flags.BoolVar(&f.request.AllIdentifiers, "all", false, "let all identifiers pass")
+	flags.DurationVar(&f.lasts, "for", 30*time.Minute, "time until the bypass expires, 1s to 24h")
+	flags.StringVar(&f.request.Reason, "reason", "", "reason, which the limiter logs; required")
+	cmd.AddCommand(bypassListCommand(), bypassEndCommand())
+	return cmd
+}
+
+// onePolicy accepts the name of one policy, or no argument.
+func onePolicy(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 && !strings.Contains(args[0], "/") {
+		if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+			return noUnknownCommand(cmd, args)
+		}
+		return usageError(fmt.Errorf("policy %q is invalid: must be namespace/name, or cluster/name for a ClusterRateLimitPolicy", args[0]))
+	}
+	if len(args) > 1 {
+		return noArguments(cmd, args[1:])
+	}
+	return nil
+}
+
+func bypassListCommand() *cobra.Command {
+	var endpoint adminClientFlags
+	var output string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "Print the bypasses that have not expired",
+		Long: "Print the bypasses that have not expired, also those that were ended, and how many replicas have them. kubectl weir status lists\n" +
+			"the active bypasses of all Limiters.",
+		Example: "  kubectl weir bypass list\n  weir bypass list --admin unix:/run/weir/admin.sock",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := validateBypassOutput(output); err != nil {
+				return err
+			}
+			s := streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()}
+			answers, err := ask[admin.BypassList](cmd.Context(), &endpoint, http.MethodGet, bypassesPath, nil, s.err)
+			if err != nil {
+				return err
+			}
+			return printBypasses(s, output, mergeBypasses(answers), len(answers))
+		},
+	}
+	endpoint.add(cmd.Flags())
+	addBypassOutput(cmd, &output)
+	return cmd
+}
+
+func bypassEndCommand() *cobra.Command {
+	var endpoint adminClientFlags
+	var output string
+	cmd := &cobra.Command{
+		Use:     "end NAME",
+		Short:   "End a bypass before it expires",
+		Long:    "End a bypass before it expires. The policy counts the requests of its identifier again.",
+		Example: "  kubectl weir bypass end bypass-k3m5vq2xpa\n  weir bypass end bypass-k3m5vq2xpa --admin unix:/run/weir/admin.sock",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError(errors.New("name one bypass, as in bypass list"))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return endBypass(cmd.Context(), &endpoint, args[0], output, streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()})
+		},
+	}
+	endpoint.add(cmd.Flags())
+	addBypassOutput(cmd, &output)
+	return cmd
+}
+
+func addBypassOutput(cmd *cobra.Command, output *string) {
+	cmd.Flags().StringVarP(output, "output", "o", explain.Table, "output format: "+strings.Join(explain.Formats(), ", ")+", "+nameOutput)
+}
+
+func validateBypassOutput(output string) error {
+	if output == nameOutput {
+		return nil
+	}
+	return validateOutput(output)
+}
+
+func createBypass(ctx context.Context, f *bypassFlags, s streams) error {
+	if err := validateBypassOutput(f.output); err != nil {
+		return err
+	}
+	if f.lasts%time.Second != 0 {
+		return usageError(fmt.Errorf("--for %v is invalid: must be whole seconds", f.lasts))
+	}
+	f.request.Seconds = int64(f.lasts / time.Second)
+	switch {
+	case (f.request.Identifier == "") != f.request.AllIdentifiers:
+		return usageError(errors.New("set --identifier, or --all for all identifiers"))
+	case f.request.Seconds < 1 || f.lasts > bypass.MaxDuration:
+		return usageError(fmt.Errorf("--for %v is invalid: must be from 1s to 24h. Change the policy if it must let clients pass for longer", f.lasts))
+	case strings.TrimSpace(f.request.Reason) == "":
+		return usageError(errors.New("--reason is required: it is recorded with your name"))
+	}
+	return changeBypass(ctx, &f.endpoint, bypassesPath, &f.request, f.output, s)
+}
+
+// endBypass finds the policy of a bypass, which the operator records, and ends it.
+func endBypass(ctx context.Context, endpoint *adminClientFlags, name, output string, s streams) error {
+	if err := validateBypassOutput(output); err != nil {
+		return err
+	}
+	answers, err := ask[admin.BypassList](ctx, endpoint, http.MethodGet, bypassesPath, nil, s.err)
+	if err != nil {
+		return err
+	}
+	for _, b := range mergeBypasses(answers) {
+		if b.Name == name {
+			return changeBypass(ctx, endpoint, bypassesPath+"/end", &admin.EndBypassRequest{Name: name, Policy: b.Policy}, output, s)
+		}
+	}
+	return fmt.Errorf("there is no bypass %s: it has expired, or another Limiter has it", escaped(name))
+}
+
+// changeBypass sends a request to all replicas, and prints the bypass.
+func changeBypass(ctx context.Context, endpoint *adminClientFlags, path string, request any, output string, s streams) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	answers, missing, err := askAll[bypass.Bypass](ctx, endpoint, http.MethodPost, path, body, s.err)
+	if err != nil {
+		return err
+	}
+	lists := make([]replicaAnswer[admin.BypassList], len(answers))
+	for i := range answers {
+		lists[i] = replicaAnswer[admin.BypassList]{answers[i].replica, admin.BypassList{Bypasses: []bypass.Bypass{answers[i].value}}}
+	}
+	if err := printBypasses(s, output, mergeBypasses(lists), len(answers)+len(missing)); err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("these replicas do not confirm the change: %s. If Redis is available, they learn it within a second", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// listedBypass is a bypass as the replicas of a Limiter report it.
+type listedBypass struct {
+	bypass.Bypass
+
+	// Replicas is the number of replicas that have it.
+	Replicas int `json:"replicas"`
+}
+
+// mergeBypasses merges the lists of replicas. A bypass that one of them has ended ends on the others within a second.
+func mergeBypasses(answers []replicaAnswer[admin.BypassList]) []listedBypass {
+	merged := []listedBypass{}
+	for _, answer := range answers {
+		for _, b := range answer.value.Bypasses {
+			at := slices.IndexFunc(merged, func(other listedBypass) bool { return other.Name == b.Name })
+			if at < 0 {
+				merged = append(merged, listedBypass{b, 1})
+				continue
+			}
+			merged[at].Replicas++
+			if b.EndedBy != "" {
+				merged[at].Bypass = b
+			}
+		}
+	}
+	return merged
+}
+
+// printBypasses prints the bypasses that replicas report.
+func printBypasses(s streams, output string, list []listedBypass, replicas int) error {
+	if output == nameOutput {
+		for i := range list {
+			fmt.Fprintln(s.out, escaped(list[i].Name))
+		}
+		return nil
+	}
+	object := struct {
+		Bypasses []listedBypass `json:"bypasses"`
+	}{list}
+	if printed, err := explain.PrintObject(s.out, output, object); printed || err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(s.err, "no bypasses")
+		return nil
+	}
+	table := explain.NewTable(s.out, "NAME", "POLICY", "IDENTIFIER", "STATE", "REPLICAS", "BY", "REASON")
+	for i := range list {
+		b := &list[i]
+		table.Row(b.Name, b.Policy, bypassIdentifier(&b.Bypass), bypassState(&b.Bypass, time.Now()), fmt.Sprintf("%d/%d", b.Replicas, replicas),
+			explain.Printable(b.CreatedBy), explain.Printable(b.Reason))
+	}
+	return table.Flush()
+}
+
+func bypassIdentifier(b *bypass.Bypass) string {
+	if b.AllIdentifiers {
+		return "(all)"
+	}
+	return explain.Printable(b.Identifier)
+}
+
+// bypassState returns, for example, 29m59s left.
+func bypassState(b *bypass.Bypass, now time.Time) string {
+	switch {
+	case b.EndedBy != "":
+		return "ended by " + explain.Printable(b.EndedBy)
+	case !now.Before(b.ExpiresAt):
+		return "expired"
+	default:
+		return b.ExpiresAt.Sub(now).Round(time.Second).String() + " left"
+	}
+}

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-dev/weir/limiter/bypass"
+	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisstore"
+)
+
+// newBypasses returns an empty list, and registers its metric.
+func newBypasses(registry prometheus.Registerer) *bypass.List {
+	list := bypass.NewList(time.Now)
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "weir_bypasses",
+		Help: "Policies and identifiers with an active bypass.",
+	}, func() float64 { return float64(list.Active().Len()) }))
+	return list
+}
+
+// shareBypasses makes the process exchange bypasses with the others that share its counters.
+func (p *process) shareBypasses(client *redisclient.Client) {
+	p.bypassStore = redisstore.NewBypasses(client, p.counterPrefix)
+}
+
+func (p *process) exchangeBypasses(ctx context.Context) { p.bypasses.Run(ctx, p.bypassStore, p.log) }

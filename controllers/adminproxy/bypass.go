@@ -1,0 +1,128 @@
+package adminproxy
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+)
+
+// maxBypassAnswer is the size of the largest answer of a replica to a change of a bypass, in bytes.
+const maxBypassAnswer = 64 << 10
+
+// bypassRequest has the fields of admin.BypassRequest.
+type bypassRequest struct {
+	Policy         string     `json:"policy"`
+	Identifier     string     `json:"identifier,omitempty"`
+	AllIdentifiers bool       `json:"allIdentifiers,omitempty"`
+	Seconds        int64      `json:"seconds"`
+	Reason         string     `json:"reason"`
+	Name           string     `json:"name,omitempty"`
+	CreatedAt      *time.Time `json:"createdAt,omitempty"`
+}
+
+// endBypassRequest has the fields of admin.EndBypassRequest.
+type endBypassRequest struct {
+	Name   string `json:"name"`
+	Policy string `json:"policy"`
+}
+
+// parseBypass returns the record of the request in body, and the body to forward, as parseReset does. The operator sets the name and the time,
+// so that all replicas create the same bypass.
+func parseBypass(body []byte, now time.Time) (record changeRecord, forward []byte, bad *problem) {
+	var request bypassRequest
+	if bad := decodeStrictly(body, &request); bad != nil {
+		return nil, nil, bad
+	}
+	if request.Name != "" || request.CreatedAt != nil {
+		return nil, nil, newProblem(http.StatusBadRequest, "the body is invalid: the operator sets name and createdAt")
+	}
+	now = now.UTC().Truncate(time.Second)
+	request.Name, request.CreatedAt = "bypass-"+strings.ToLower(rand.Text()[:10]), &now
+	forward, bad = encode(request)
+	return &bypassRecord{policy: request.Policy, name: request.Name, created: &request, rejected: true}, forward, bad
+}
+
+func parseEndBypass(body []byte) (record changeRecord, forward []byte, bad *problem) {
+	var request endBypassRequest
+	if bad := decodeStrictly(body, &request); bad != nil {
+		return nil, nil, bad
+	}
+	forward, bad = encode(request)
+	return &bypassRecord{policy: request.Policy, name: request.Name, rejected: true}, forward, bad
+}
+
+// bypassRecord is what is recorded of the creation or the end of a bypass.
+type bypassRecord struct {
+	policy, name string
+	created      *bypassRequest // nil if it is the end
+	identifier   string         // as replicas count it; "" if no replica reports it
+	// replicas is the number of replicas, done the number of those that confirm the change.
+	replicas, done int
+	// rejected is true if all replicas have rejected the request, so that nothing was changed.
+	rejected bool
+}
+
+// add implements changeRecord.
+func (b *bypassRecord) add(replica *Replica) {
+	b.replicas++
+	if replica.Status < 400 || replica.Status >= 500 {
+		b.rejected = false
+	}
+	var result struct {
+		Name       string `json:"name"`
+		Identifier string `json:"identifier"`
+	}
+	if replica.Status == http.StatusOK && json.Unmarshal(replica.Body, &result) == nil && result.Name != "" {
+		b.done++
+		b.identifier = cmp.Or(b.identifier, result.Identifier)
+	}
+}
+
+// write implements changeRecord. A change that no replica confirms is recorded, too.
+func (b *bypassRecord) write(ctx context.Context, h *handler, of *v1alpha1.Limiter, user string) {
+	ctx, cancel := context.WithTimeout(ctx, eventsTimeout)
+	defer cancel()
+	limiterName := of.Namespace + "/" + of.Name
+	var err error
+	if !b.rejected {
+		err = h.createEvent(ctx, of, b.policy, reasonBypassed, b.note(user, limiterName))
+	}
+	log := h.Log.With("bypass", b.name, "policy", b.policy, "identifier", b.identifier, "limiter", limiterName, "replicas", b.done, "of", b.replicas,
+		"rejected", b.rejected, "caller", user, "error", err)
+	if b.created == nil {
+		log.Warn("bypass ended")
+		return
+	}
+	log.Warn("bypass created", "allIdentifiers", b.created.AllIdentifiers, "seconds", b.created.Seconds, "reason", b.created.Reason)
+}
+
+// note returns the note of an event.
+func (b *bypassRecord) note(user, limiterName string) string {
+	confirmed := fmt.Sprintf("confirmed by %d of %d replicas of Limiter %s", b.done, b.replicas, limiterName)
+	if b.created == nil {
+		did := "ended"
+		if b.done == 0 {
+			did = "tried to end"
+		}
+		return fmt.Sprintf("User %q %s %s, %s", user, did, b.name, confirmed)
+	}
+	did, who := "lets", fmt.Sprintf("identifier %q", b.identifier)
+	if b.done == 0 {
+		did = "tried to let"
+	}
+	switch {
+	case b.created.AllIdentifiers:
+		who = "all identifiers"
+	case b.identifier == "":
+		who = "an identifier"
+	}
+	lasts := time.Duration(b.created.Seconds) * time.Second
+	return fmt.Sprintf("User %q %s %s pass for %v with %s, %s: %s", user, did, who, lasts, b.name, confirmed, b.created.Reason)
+}

@@ -1,0 +1,114 @@
+package adminproxy
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-dev/weir/limiter/admin"
+)
+
+const aBypass = `{"policy":"shop/daily","identifier":"sk-1","seconds":1800,"reason":"INC-1"}`
+
+func newBypassHarness(t *testing.T) *harness {
+	t.Helper()
+	h := newHarness(t)
+	h.allowed["jane create limiters.weir.dev/bypasses of edge/main"] = true
+	h.allowed["jane delete limiters.weir.dev/bypasses of edge/main"] = true
+	return h
+}
+
+func TestRecordBypass_CreatesAnEventWithTheUserAndTheReason(t *testing.T) {
+	h := newBypassHarness(t)
+	got := h.replica(200, `{"name":"b","identifier":"5f3a"}`)
+	h.pod(nil, nil) // does not answer
+	status, text := h.call("jane", "POST", "edge/main/bypasses", aBypass)
+	if status != 200 || len(*got) != 1 {
+		t.Fatalf("%d %s: forwarded %q", status, text, *got)
+	}
+	var forwarded admin.BypassRequest
+	if err := json.Unmarshal([]byte((*got)[0]), &forwarded); err != nil {
+		t.Fatal(err)
+	}
+	if age := time.Since(*forwarded.CreatedAt); age < 0 || age > time.Minute || !regexp.MustCompile(`^bypass-[a-z2-7]{10}$`).MatchString(forwarded.Name) {
+		t.Errorf("forwarded %s", (*got)[0])
+	}
+	want := fmt.Sprintf(`RateLimitPolicy shop/daily: User "jane" lets identifier "5f3a" pass for 30m0s with %s, confirmed by 1 of 2 replicas of Limiter edge/main: INC-1`, forwarded.Name)
+	if e := h.events(); !slices.Equal(e, []string{want}) || !strings.Contains(h.log.String(), "caller=jane") || strings.Contains(h.log.String(), "sk-1") {
+		t.Errorf("events %q, want %q; log %s", e, want, h.log.String())
+	}
+	h.call("jane", "POST", "edge/main/bypasses/end", `{"name":"b","policy":"shop/daily"}`)
+	if e := h.events(); len(e) != 2 || e[0] != `RateLimitPolicy shop/daily: User "jane" ended b, confirmed by 1 of 2 replicas of Limiter edge/main` {
+		t.Errorf("events %q", e)
+	}
+}
+
+func TestRecordBypass_DependsOnWhatReplicasAnswer(t *testing.T) {
+	for _, c := range []struct {
+		request      string
+		status       int
+		answer, want string
+	}{
+		{strings.Replace(aBypass, `"identifier":"sk-1"`, `"allIdentifiers":true`, 1), 200, `{"name":"b"}`, "lets all identifiers pass"},
+		{aBypass, 503, `{}`, "tried to let an identifier pass"},
+		{aBypass, 200, `{}`, "tried to let an identifier pass"},
+		{aBypass, 404, `{"name":"b"}`, ""},
+		{aBypass, 409, `{"name":"b"}`, ""},
+	} {
+		h := newBypassHarness(t)
+		h.replica(c.status, c.answer)
+		h.call("jane", "POST", "edge/main/bypasses", c.request)
+		if e := h.events(); len(e) > 1 || strings.Join(e, "") == "" != (c.want == "") || !strings.Contains(strings.Join(e, ""), c.want) {
+			t.Errorf("%s with %d %s: events %q, want %q", c.request, c.status, c.answer, e, c.want)
+		}
+		if !strings.Contains(h.log.String(), "caller=jane") {
+			t.Errorf("not logged: %s", h.log.String())
+		}
+	}
+}
+
+func TestParseBypass_RejectsWhatTheOperatorSets(t *testing.T) {
+	h := newBypassHarness(t)
+	got := h.replica(200, `{}`)
+	for _, body := range []string{
+		`{"policy":"shop/daily","identifier":"a","seconds":1,"reason":"x","name":"mine"}`,
+		`{"policy":"shop/daily","identifier":"a","seconds":1,"reason":"x","createdAt":"2030-01-01T00:00:00Z"}`,
+		`{"policy":"shop/daily","identifier":"a","seconds":1,"reason":"x","createdBy":"joe"}`, aBypass + "x", "",
+	} {
+		if status, text := h.call("jane", "POST", "edge/main/bypasses", body); status != 400 || !strings.Contains(text, "the body is invalid") {
+			t.Errorf("%s: %d %s", body, status, text)
+		}
+	}
+	if status, _ := h.call("jane", "POST", "edge/main/bypasses/end", `{"name":"b","policies":"shop/daily"}`); status != 400 || len(*got) > 0 || len(h.events()) > 0 {
+		t.Errorf("%d, forwarded %q, events %q", status, *got, h.events())
+	}
+}
+
+func TestParseBypass_ForwardsAllFieldsThatLimitersRead(t *testing.T) {
+	for own, theirs := range map[reflect.Type]reflect.Type{
+		reflect.TypeFor[bypassRequest](): reflect.TypeFor[admin.BypassRequest](), reflect.TypeFor[endBypassRequest](): reflect.TypeFor[admin.EndBypassRequest](),
+	} {
+		if !own.ConvertibleTo(theirs) {
+			t.Errorf("%v does not have the fields of %v", own, theirs)
+		}
+	}
+}
+
+func TestHandler_ListsBypassesForObservers(t *testing.T) {
+	h := newHarness(t)
+	h.allowed["olga get limiters.weir.dev/bypasses of edge/main"] = true
+	h.replica(200, `{"bypasses":[]}`)
+	if status, text := h.call("olga", "GET", "edge/main/bypasses", ""); status != 200 {
+		t.Errorf("%d %s", status, text)
+	}
+	for _, path := range []string{"bypasses", "bypasses/end"} {
+		if status, text := h.call("olga", "POST", "edge/main/"+path, aBypass); status != 403 || !strings.Contains(text, "weir-responder") {
+			t.Errorf("%s: %d %s", path, status, text)
+		}
+	}
+}

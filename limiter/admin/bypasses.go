@@ -1,0 +1,171 @@
+package admin
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/weir-dev/weir/limiter/bypass"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/reply"
+)
+
+// Bypasses creates and ends bypasses of the policies of an engine.
+type Bypasses struct {
+	Engine *engine.Engine
+	List   *bypass.List
+	Clock  func() time.Time
+	Log    *slog.Logger
+}
+
+// BypassRequest lets an identifier, or all, pass a policy for some time.
+type BypassRequest struct {
+	Policy string `json:"policy"`
+	// Identifier as in [ResetRequest]. If AllIdentifiers is true it is empty.
+	Identifier     string `json:"identifier,omitempty"`
+	AllIdentifiers bool   `json:"allIdentifiers,omitempty"`
+	// Seconds until the bypass expires, at most 24 hours.
+	Seconds int64 `json:"seconds"`
+	// Reason is logged with the name of the caller, and listed.
+	Reason string `json:"reason"`
+	// Name and CreatedAt are the same in all processes that are called. If empty, the process chooses a name, and the current time.
+	Name      string     `json:"name,omitempty"`
+	CreatedAt *time.Time `json:"createdAt,omitempty"`
+}
+
+// EndBypassRequest ends a bypass.
+type EndBypassRequest struct {
+	Name string `json:"name"`
+	// Policy of the bypass. The request has an effect only if it is that of the bypass.
+	Policy string `json:"policy"`
+}
+
+// BypassList lists the bypasses that have not expired, the latest first.
+type BypassList struct {
+	Bypasses []bypass.Bypass `json:"bypasses"`
+}
+
+func (r *BypassRequest) validate() *reply.Problem {
+	bad := func(field, why string) *reply.Problem {
+		return reply.NewProblem(http.StatusBadRequest, field, field+" "+why)
+	}
+	const most = int64(bypass.MaxDuration / time.Second)
+	switch {
+	case r.Policy == "":
+		return bad("policy", "is required")
+	case (r.Identifier == "") != r.AllIdentifiers:
+		return bad("identifier", "is required, unless allIdentifiers is true")
+	case r.Seconds < 1 || r.Seconds > most:
+		return bad("seconds", fmt.Sprintf("must be from 1 to %d (%v): change the policy if it must let clients pass for longer", most, bypass.MaxDuration))
+	case strings.TrimSpace(r.Reason) == "":
+		return bad("reason", "is required: it is logged with the name of the caller")
+	case len(r.Reason) > bypass.MaxReason:
+		return bad("reason", "is too long")
+	case len(r.Identifier) > bypass.MaxIdentifier:
+		return bad("identifier", "is too long")
+	case len(r.Name) > maxID:
+		return bad("name", "is too long")
+	default:
+		return nil
+	}
+}
+
+// NewBypassName returns a name for a bypass.
+func NewBypassName() string { return "bypass-" + strings.ToLower(rand.Text()[:10]) }
+
+// Create creates a bypass, and logs who did it and why.
+func (b *Bypasses) Create(ctx context.Context, r *BypassRequest) (bypass.Bypass, *reply.Problem) {
+	if bad := r.validate(); bad != nil {
+		return bypass.Bypass{}, bad
+	}
+	selected, bad := rulesOf(b.Engine, r.Policy)
+	if bad != nil {
+		return bypass.Bypass{}, bad
+	}
+	created := b.Clock()
+	if r.CreatedAt != nil {
+		created = *r.CreatedAt
+	}
+	created = created.UTC().Truncate(time.Second)
+	entry := bypass.Bypass{
+		Name: r.Name, Policy: r.Policy, AllIdentifiers: r.AllIdentifiers, Reason: r.Reason, CreatedBy: Caller(ctx), CreatedAt: created,
+		ExpiresAt: created.Add(time.Duration(r.Seconds) * time.Second),
+	}
+	if r.Name == "" {
+		entry.Name = NewBypassName()
+	}
+	if !r.AllIdentifiers {
+		counted := selected[0].CountedAs(r.Identifier)
+		if len(counted) == 0 {
+			return bypass.Bypass{}, reply.NewProblem(http.StatusBadRequest, "identifier", "identifier "+quote(r.Identifier)+" is no address, and policy "+
+				r.Policy+" counts by address")
+		}
+		entry.Identifier = counted[0]
+	}
+	entry, err := b.List.Add(entry)
+	b.Log.Warn("bypass created", "bypass", entry.Name, "policy", r.Policy, "identifier", entry.Identifier, "allIdentifiers", r.AllIdentifiers,
+		"expires", entry.ExpiresAt, "caller", Caller(ctx), "reason", r.Reason, "error", err)
+	if err != nil {
+		return bypass.Bypass{}, reply.NewProblem(http.StatusConflict, "", err.Error())
+	}
+	return entry, nil
+}
+
+// End ends a bypass, and logs who did it.
+func (b *Bypasses) End(ctx context.Context, r *EndBypassRequest) (bypass.Bypass, *reply.Problem) {
+	missing := reply.NewProblem(http.StatusNotFound, "name",
+		fmt.Sprintf("policy %s has no bypass %s: it has expired, or never existed", quote(r.Policy), quote(r.Name)))
+	for _, entry := range b.List.All() {
+		if entry.Name != r.Name || entry.Policy != r.Policy {
+			continue
+		}
+		ended, found := b.List.End(r.Name, Caller(ctx))
+		if !found {
+			return bypass.Bypass{}, missing
+		}
+		b.Log.Warn("bypass ended", "bypass", r.Name, "policy", r.Policy, "identifier", ended.Identifier, "caller", Caller(ctx), "endedBy", ended.EndedBy)
+		return ended, nil
+	}
+	return bypass.Bypass{}, missing
+}
+
+func (h *handler) bypasses(w http.ResponseWriter, r *http.Request) {
+	policy := r.URL.Query().Get("policy")
+	list := BypassList{Bypasses: []bypass.Bypass{}}
+	for _, entry := range h.Bypasses.List.All() {
+		if policy == "" || policy == entry.Policy {
+			list.Bypasses = append(list.Bypasses, entry)
+		}
+	}
+	write(w, &list)
+}
+
+func (h *handler) createBypass(w http.ResponseWriter, r *http.Request) {
+	var request BypassRequest
+	if !readChange(w, r, &request) {
+		return
+	}
+	created, bad := h.Bypasses.Create(r.Context(), &request)
+	if bad != nil {
+		bad.Write(w)
+		return
+	}
+	write(w, &created)
+}
+
+func (h *handler) endBypass(w http.ResponseWriter, r *http.Request) {
+	var request EndBypassRequest
+	if !readChange(w, r, &request) {
+		return
+	}
+	ended, bad := h.Bypasses.End(r.Context(), &request)
+	if bad != nil {
+		bad.Write(w)
+		return
+	}
+	write(w, &ended)
+}

@@ -1,0 +1,72 @@
+package bypass
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// The bounds of a Bypass.
+const (
+	// MaxDuration is the longest time between CreatedAt and ExpiresAt.
+	MaxDuration = 24 * time.Hour
+	// MaxReason is the length of the longest reason, in bytes.
+	MaxReason = 1000
+	// MaxName is the length of the longest name of a bypass or a policy, in bytes.
+	MaxName = 600
+	// MaxIdentifier is the length of the longest identifier, in bytes.
+	MaxIdentifier = 4096
+	// clockSkew is how far the clock of the process that creates a bypass can be ahead.
+	clockSkew = 5 * time.Minute
+)
+
+// Bypass lets an identifier pass a policy from its creation until it expires or ends.
+type Bypass struct {
+	// Name is unique among the bypasses of the processes that share counters.
+	Name   string `json:"name"`
+	Policy string `json:"policy"`
+	// Identifier as it is counted: secrets are hashed. If AllIdentifiers is true it is empty.
+	Identifier     string    `json:"identifier,omitempty"`
+	AllIdentifiers bool      `json:"allIdentifiers,omitempty"`
+	Reason         string    `json:"reason"`
+	CreatedBy      string    `json:"createdBy"`
+	CreatedAt      time.Time `json:"createdAt"`
+	ExpiresAt      time.Time `json:"expiresAt"`
+	// EndedBy is the user that has ended the bypass before it expired, or "".
+	EndedBy string `json:"endedBy,omitempty"`
+}
+
+// IsActive reports whether b lets requests pass at that time.
+func (b *Bypass) IsActive(now time.Time) bool { return b.EndedBy == "" && now.Before(b.ExpiresAt) }
+
+// Namespace is the part of the name of the policy before the first slash.
+func (b *Bypass) Namespace() string {
+	namespace, _, _ := strings.Cut(b.Policy, "/")
+	return namespace
+}
+
+// validate returns an error if b is not within the bounds: another process can have written it.
+func (b *Bypass) validate(now time.Time) error {
+	lasts := b.ExpiresAt.Sub(b.CreatedAt)
+	switch {
+	case b.Name == "" || len(b.Name) > MaxName:
+		return fmt.Errorf("the name of a bypass must have 1 to %d bytes", MaxName)
+	case b.Policy == "" || len(b.Policy) > MaxName:
+		return fmt.Errorf("the policy of a bypass must have 1 to %d bytes", MaxName)
+	case (b.Identifier == "") != b.AllIdentifiers:
+		return errors.New("a bypass must have an identifier, or allIdentifiers")
+	case len(b.Identifier) > MaxIdentifier:
+		return fmt.Errorf("the identifier must have at most %d bytes", MaxIdentifier)
+	case strings.TrimSpace(b.Reason) == "" || len(b.Reason) > MaxReason:
+		return fmt.Errorf("the reason must have 1 to %d bytes", MaxReason)
+	case b.CreatedBy == "":
+		return errors.New("a bypass must name the user that has created it")
+	case lasts <= 0 || lasts > MaxDuration:
+		return fmt.Errorf("a bypass must last from 1s to %v, got %v", MaxDuration, lasts)
+	case b.CreatedAt.After(now.Add(clockSkew)):
+		return fmt.Errorf("the bypass was created at %v, which is in the future: compare the clocks", b.CreatedAt.Format(time.RFC3339))
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,148 @@
+package bypass
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// MaxPerNamespace is the number of active bypasses for the policies of one namespace.
+	MaxPerNamespace = 100
+	// maxEntries is the number of entries of a List, also ended ones.
+	maxEntries = 5000
+)
+
+// List is the list of a process. It is safe for concurrent use.
+type List struct {
+	clock   func() time.Time
+	changed chan struct{} // has a value if Run must call the Store
+	active  atomic.Pointer[Active]
+
+	mu     sync.Mutex
+	byName map[string]*Bypass // those that have not expired; replaced, never changed
+}
+
+// NewList returns an empty list. The clock must be the wall clock, because entries come from other machines.
+func NewList(clock func() time.Time) *List {
+	return &List{clock: clock, changed: make(chan struct{}, 1), byName: map[string]*Bypass{}}
+}
+
+// Active returns the active bypasses, nil without any. A nil List is empty.
+func (l *List) Active() *Active {
+	if l == nil {
+		return nil
+	}
+	return l.active.Load()
+}
+
+// Add adds b. If the list has a bypass with this name, Add returns that one and changes nothing.
+func (l *List) Add(b Bypass) (Bypass, error) {
+	now := l.clock()
+	if err := b.validate(now); err != nil {
+		return Bypass{}, err
+	}
+	if !b.IsActive(now) {
+		return Bypass{}, fmt.Errorf("the bypass has expired at %v: compare the clocks", b.ExpiresAt.Format(time.RFC3339))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if same := l.byName[b.Name]; same != nil {
+		return *same, nil
+	}
+	inNamespace := 0
+	for _, other := range l.byName {
+		if other.IsActive(now) && other.Namespace() == b.Namespace() {
+			inNamespace++
+		}
+	}
+	if inNamespace >= MaxPerNamespace || len(l.byName) >= maxEntries {
+		return Bypass{}, fmt.Errorf("the policies of namespace %s have %d bypasses, of at most %d: end some of them, or change the policy",
+			b.Namespace(), inNamespace, MaxPerNamespace)
+	}
+	l.byName[b.Name] = &b
+	l.update(now)
+	l.sync()
+	return b, nil
+}
+
+// End ends the bypass with this name. It reports false if the list has no such bypass, also if it has expired. A bypass that has ended
+// before stays as it is.
+func (l *List) End(name, user string) (Bypass, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock()
+	b := l.byName[name]
+	if b == nil || !now.Before(b.ExpiresAt) {
+		return Bypass{}, false
+	}
+	if b.EndedBy == "" {
+		ended := *b
+		ended.EndedBy = user
+		b = &ended
+		l.byName[name] = b
+		l.update(now)
+		l.sync()
+	}
+	return *b, true
+}
+
+// All returns the bypasses that have not expired, also ended ones, the latest first.
+func (l *List) All() []Bypass {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.update(l.clock())
+	all := make([]Bypass, 0, len(l.byName))
+	for _, b := range l.byName {
+		all = append(all, *b)
+	}
+	slices.SortFunc(all, func(a, b Bypass) int { return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.Name, b.Name)) })
+	return all
+}
+
+// merge merges the entries of the Store, and returns those that the Store must replace.
+func (l *List) merge(stored []Bypass) (replace []Bypass) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock()
+	current := map[string]bool{} // entries that the Store has as this List has them
+	for i := range stored {
+		b := &stored[i]
+		if b.validate(now) != nil || !now.Before(b.ExpiresAt) {
+			continue
+		}
+		own := l.byName[b.Name]
+		switch {
+		case own == nil && len(l.byName) < maxEntries, own != nil && own.EndedBy == "" && b.EndedBy != "":
+			l.byName[b.Name] = b
+			current[b.Name] = true
+		case own != nil && (own.EndedBy == "") == (b.EndedBy == ""):
+			current[b.Name] = true
+		}
+	}
+	l.update(now)
+	for name, b := range l.byName {
+		if !current[name] {
+			replace = append(replace, *b)
+		}
+	}
+	return replace
+}
+
+// update removes expired entries, and replaces the active ones. The lock is held.
+func (l *List) update(now time.Time) {
+	maps.DeleteFunc(l.byName, func(_ string, b *Bypass) bool { return !now.Before(b.ExpiresAt) })
+	l.active.Store(newActive(l.byName, l.clock))
+}
+
+// sync makes Run call the Store.
+func (l *List) sync() {
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/bypass"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// WithBypasses makes the Engine let requests pass the policies that list has a bypass for: such a policy does not count the request.
+func WithBypasses(list *bypass.List) Option {
+	return func(e *Engine) { e.bypasses = list }
+}
+
+// Bypassed is a rule that matches a request and does not count it, because of a bypass.
+type Bypassed struct {
+	Rule *rules.Compiled
+	// Identifier as in [Result].
+	Identifier string
+	By         *bypass.Bypass
+}
+
+// isBypassed reports whether a bypass lets the request pass the rule, and records it in s.
+func (a *active) isBypassed(s *scratch, active *bypass.Active, m *rules.Matched, identifier string, c *Check) bool {
+	if identifier == "" {
+		identifier = limiter.Missing
+		if m.Unreadable(&c.Request) {
+			identifier = limiter.Unreadable
+		}
+	}
+	by := active.Find(m.Rule.Policy, identifier)
+	if by == nil {
+		return false
+	}
+	s.bypassed = append(s.bypassed, bypassedBy{Bypassed{m.Rule, identifier, by}, len(s.ends)})
+	if !c.Peek {
+		a.counters.bypassed(m.Rule)
+	}
+	return true
+}
+
+// bypassedBy is a Bypassed of a request of a call, by its index.
+type bypassedBy struct {
+	Bypassed
+
+	request int
+}
+
+// bypassedOf returns the bypassed rules of request i.
+func (s *scratch) bypassedOf(i int) (of []Bypassed) {
+	for _, b := range s.bypassed {
+		if b.request == i {
+			of = append(of, b.Bypassed)
+		}
+	}
+	return of
+}
+
+// unlimited returns the answer to request i of the call, which no rule counts. Such a request has a decision only if a rule is bypassed.
+func (e *Engine) unlimited(active *active, s *scratch, i int, c *Check) Answer {
+	answer := active.unlimited()
+	if answer.Bypassed = s.bypassedOf(i); len(answer.Bypassed) == 0 {
+		e.metrics.unmatched()
+	} else if !c.Peek {
+		e.observe(c, &answer, true)
+	}
+	return answer
+}
+
+func newBypassedTotal() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_bypassed_total",
+		Help: "Requests that a policy matched and did not count, because a bypass let their identifiers pass.",
+	}, []string{"policy"})
+}

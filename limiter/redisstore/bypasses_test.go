@@ -1,0 +1,51 @@
+package redisstore_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weir-dev/weir/limiter/bypass"
+	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+func bypassOf(name string, created time.Time) bypass.Bypass {
+	return bypass.Bypass{
+		Name: name, Policy: "shop/a", Identifier: "acme", Reason: "INC-1", CreatedBy: "jane", CreatedAt: created.UTC(), ExpiresAt: created.Add(time.Hour).UTC(),
+	}
+}
+
+// It runs with the documented permissions of a limiter.
+func TestBypasses_KeepsEntriesUntilTheyExpire(t *testing.T) {
+	t.Parallel()
+	server := fixture.Redis(t)
+	do(t, server, append([]string{"ACL", "SETUSER"}, supportedACL(t, server, "weir-limiter")...)...)
+	client := connect(t, redisclient.Options{
+		Mode: redisclient.ModeStandalone, Addresses: []string{server.Addr()}, Username: "weir-limiter", Password: "secret",
+	})
+	store, key := redisstore.NewBypasses(client, "weir:weir-system/default:"), "weir:weir-system/default:throttle:bypasses"
+	now := time.Now().Truncate(time.Second)
+	current, ended, expired := bypassOf("current", now), bypassOf("ended", now), bypassOf("expired", now.Add(-time.Hour-6*time.Minute))
+	ended.EndedBy = "joe"
+	if err := store.Save(t.Context(), []bypass.Bypass{current, ended, expired}); err != nil {
+		t.Fatal(err)
+	}
+	do(t, server, "HSET", key, "other", "{", "renamed", `{"name":"current"}`)
+	all, err := store.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(all, func(a, b bypass.Bypass) int { return len(b.Name) - len(a.Name) })
+	if !slices.Equal(all, []bypass.Bypass{current, ended}) {
+		t.Errorf("%+v", all)
+	}
+	if exists, err := server.Do(t.Context(), "HEXISTS", key, "expired"); err != nil || exists != int64(0) {
+		t.Errorf("the expired one remains: %v (%v)", exists, err)
+	}
+	reply, err := server.Do(t.Context(), "TTL", key)
+	if seconds, is := reply.(int64); err != nil || !is || seconds < 24*3600 || seconds > 25*3600 {
+		t.Errorf("TTL %v (%v)", reply, err)
+	}
+}
