@@ -229,8 +229,9 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 				"key", keys[0], "counters", len(keys))
 		})
 	}
+	meter := newStoreMeter()
 	redis := redisstore.NewStore(client, f.timeout,
-		redisstore.WithRefundFailures(refundFailed), redisstore.WithCorruptCounters(foundCorrupt),
+		redisstore.WithRefundFailures(refundFailed), redisstore.WithCorruptCounters(foundCorrupt), redisstore.WithMeter(meter),
 		redisstore.WithInvalidations(redisstore.InvalidationChannel(f.prefix)))
 	counts := local.New(int(memory/localCountersDivisor), monotonicClock())
 	counts.Share(local.Peers{Replicas: int64(f.replicas), Rank: int64(f.replicas) - 1})
@@ -239,7 +240,7 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 	leases.Share(int64(f.replicas))
 	return &counters{
 		store: store, scanner: redis, source: engine.SourceRedis, memory: memory, client: client, redis: redis, local: counts, failover: store, leases: leases,
-		metrics: []prometheus.Collector{corrupt, leases},
+		metrics: append([]prometheus.Collector{corrupt, leases}, meter.collectors()...),
 		hashKey: hashKey,
 		options: append(options, engine.RememberDenials(maxCachedDenials, time.Now), engine.LeaseUnits(leases)),
 	}, nil

@@ -114,6 +114,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	}
 	published := source.NewRedis(exchange, f.snapshot, apply, log)
 	registration.rejected = published.Rejected
+	tasks = append(tasks, snapshotLagTasks(f.snapshot, p)...)
 	log.Info("starting limiter", "limiter", f.limiter, "replica", replica, "redis", redisPlace(f.redis),
 		"listen", p.check.Addr(), "ops", p.ops.Addr())
 	return p.run(ctx, published, append(tasks,

@@ -173,6 +173,7 @@ func limiterMetrics(t *testing.T) []metric {
 	registry.MustRegister(slices.Concat(counts.metrics, inMemory.metrics)...)
 	server.NewMetrics(registry)
 	newInspector(client, registry, slog.New(slog.DiscardHandler))
+	newSnapshotLag("", nil, registry)
 	xds.NewMetrics(registry)
 	newServiceStats(registry, 0.8)
 	newBypasses(registry)

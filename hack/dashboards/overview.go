@@ -82,6 +82,13 @@ func decisionsOfAll() section {
 				queries:     []query{{"topk(10, " + rate("policy", of("weir_decisions_total", `result="denied"`)) + ")", "{{policy}}"}},
 			},
 			{
+				title:       "Policies nearest to their limit",
+				description: "Part of the requests that leave less than 20 % of the limit, of the ten policies with the largest part.",
+				unit:        ratio,
+				queries: []query{{"topk(10, " + rate("policy", of("weir_near_limit_total")) + " / on (policy) " +
+					rate("policy", of("weir_decisions_total")) + ")", "{{policy}}"}},
+			},
+			{
 				title:       "Busiest policies",
 				description: "Decisions of the ten policies with most of them.",
 				unit:        perSecond,

@@ -90,6 +90,18 @@ func policyDecisions() section {
 				queries:     []query{{rate("", denied) + " / " + rate("", decisions), "denied"}},
 			},
 			{
+				title:       "By tier",
+				description: "Matched requests. Without a name: the limit of the policy applies.",
+				unit:        perSecond,
+				queries:     []query{{rate("tier", decisions), "{{tier}}"}},
+			},
+			{
+				title:       "Near the limit",
+				description: "Part of the matched requests that leave less than 20 % of the limit: denials are close.",
+				unit:        ratio,
+				queries:     []query{{rate("tier", of("weir_near_limit_total", policy)) + " / on (tier) " + rate("tier", decisions), "{{tier}}"}},
+			},
+			{
 				title:       "Denied by replica",
 				description: "A large difference suggests local mode, or clients that stay with one replica.",
 				unit:        perSecond,

@@ -82,6 +82,22 @@ func callsToRedis() section {
 				queries:     []query{{rate("kind", of("weir_store_errors_total")), "{{kind}}"}},
 			},
 			{
+				title:       "Time in the queue",
+				description: "The part of the call time before the call is sent. If it is long, the limiter needs more processors, or Redis is slow.",
+				unit:        seconds,
+				queries: []query{
+					{quantile("0.5", "", of("weir_redis_queue_seconds_bucket")), "50 %"},
+					{quantile("0.99", "", of("weir_redis_queue_seconds_bucket")), "99 %"},
+				},
+			},
+			{
+				title:       "Calls in one round trip",
+				description: "On average. Calls share round trips if there are many at the same time. The most is 64.",
+				unit:        count,
+				queries: []query{{rate("instance", of("weir_redis_batch_calls_sum")) + " / " +
+					rate("instance", of("weir_redis_batch_calls_count")), "{{instance}}"}},
+			},
+			{
 				title:       "Decisions by source",
 				description: "store: Redis decided. local: the replica decided, without Redis.",
 				unit:        perSecond,
@@ -126,6 +142,7 @@ func outages() section {
 				unit:        count,
 				queries:     []query{{"sum by (instance) (increase(" + of("weir_local_mode_activations_total") + "[$__rate_interval]))", "{{instance}}"}},
 			},
+			breakerChanges(),
 			{
 				title:       "Units reported after an outage",
 				description: "counted, uncounted (reported again) or unknown (the reply was lost).",
@@ -161,5 +178,15 @@ func outages() section {
 				queries:     []query{{"max by (job) (" + of("weir_redis_evicting") + ")", "{{job}}"}},
 			},
 		},
+	}
+}
+
+// breakerChanges shows broken connections, which start no local mode.
+func breakerChanges() chart {
+	return chart{
+		title:       "Changes of circuit breakers",
+		description: "By the new state. open and closed without a start of local mode: a connection was broken, and Redis was available.",
+		unit:        count,
+		queries:     []query{{"sum by (state) (increase(" + of("weir_redis_breaker_changes_total") + "[$__rate_interval]))", "{{state}}"}},
 	}
 }

@@ -67,7 +67,7 @@ func (a *active) match(s *scratch, c *Check) {
 		}
 		terms := m.Terms(&c.Request, identifier)
 		if terms.Unlimited {
-			a.counters.unlimited(m.Rule, c.Peek)
+			a.counters.unlimited(m.Rule, terms.Tier, c.Peek)
 			continue
 		}
 		r := ruleCharge{rule: m.Rule, identifier: identifier, tier: terms.Tier}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -18,19 +19,38 @@ type counters struct {
 // ruleCounters are the Prometheus counters of one rule. To find them by their labels on every request would take longer than
 // to deny a known denial. Each is created when it first counts.
 type ruleCounters struct {
-	decided       [outcomes]counter // by the store
-	locally       [outcomes]counter // while the store was unavailable
-	knownDenied   counter
-	leased        counter
-	shadowDenied  counter
-	noIdentifier  [reasons]counter
-	unlimitedTier counter
-	overflow      counter
-	leftOut       counter
-	bypass        counter
+	tiers        []tierCounters // as the rule has them, and last those of its own limit
+	shadowDenied counter
+	noIdentifier [reasons]counter
+	overflow     counter
+	leftOut      counter
+	bypass       counter
 	// The populations of the rule's counters, and of those of limits that replace its limit. Each is nil until it is first needed.
 	population atomic.Pointer[population]
 	overrides  [overrideClasses]atomic.Pointer[population]
+}
+
+// tierCounters are the counters of one tier of a rule.
+type tierCounters struct {
+	decided     [outcomes]counter // by the store
+	locally     [outcomes]counter // while the store was unavailable
+	knownDenied counter
+	leased      counter
+	unlimited   counter
+	nearLimit   counter
+}
+
+// tier returns the counters of a tier of the rule, by its name, and those of the limit of the rule if the name is empty.
+func (c *ruleCounters) tier(rule *rules.Compiled, name string) *tierCounters {
+	last := len(c.tiers) - 1
+	if name != "" {
+		for i := range rule.Tiers[:last] {
+			if rule.Tiers[i].Name == name {
+				return &c.tiers[i]
+			}
+		}
+	}
+	return &c.tiers[last]
 }
 
 // counter is a prometheus.Counter, found when it is first needed.
@@ -75,11 +95,11 @@ func (c *counters) of(rule *rules.Compiled) *ruleCounters {
 	if found, ok := c.byRule.Load(rule); ok {
 		return found.(*ruleCounters) //nolint:forcetypeassert // all its values have this type
 	}
-	found, _ := c.byRule.LoadOrStore(rule, &ruleCounters{})
+	found, _ := c.byRule.LoadOrStore(rule, &ruleCounters{tiers: make([]tierCounters, len(rule.Tiers)+1)})
 	return found.(*ruleCounters) //nolint:forcetypeassert // all its values have this type
 }
 
-func (c *ruleCounters) decision(from Source, o outcome) *counter {
+func (c *tierCounters) decision(from Source, o outcome) *counter {
 	switch from {
 	case SourceCache:
 		return &c.knownDenied
@@ -92,10 +112,10 @@ func (c *ruleCounters) decision(from Source, o outcome) *counter {
 	}
 }
 
-// refused counts a request that the rule refuses because the store is unavailable.
-func (c *counters) refused(rule *rules.Compiled) {
-	c.of(rule).decision(SourceLocal, denied).inc(func() prometheus.Counter {
-		return c.metrics.decisions.WithLabelValues(rule.Policy, rule.Axis, denied.String(), string(SourceLocal))
+// refused counts a request that a rule refuses because the store is unavailable.
+func (c *counters) refused(r *ruleCharge) {
+	c.of(r.rule).tier(r.rule, r.tier).decision(SourceLocal, denied).inc(func() prometheus.Counter {
+		return c.metrics.decision(r.rule, r.tier, denied.String(), SourceLocal)
 	})
 }
 
@@ -118,12 +138,12 @@ func (c *counters) withoutIdentifier(rule *rules.Compiled, why reason) {
 }
 
 // unlimited counts a request to which an unlimited tier of the rule applies.
-func (c *counters) unlimited(rule *rules.Compiled, peek bool) {
+func (c *counters) unlimited(rule *rules.Compiled, tier string, peek bool) {
 	if peek {
 		return
 	}
-	c.of(rule).unlimitedTier.inc(func() prometheus.Counter {
-		return c.metrics.decisions.WithLabelValues(rule.Policy, rule.Axis, "unlimited", string(SourceNone))
+	c.of(rule).tier(rule, tier).unlimited.inc(func() prometheus.Counter {
+		return c.metrics.decision(rule, tier, "unlimited", SourceNone)
 	})
 }
 
@@ -147,9 +167,13 @@ func (c *counters) decided(a *Answer, charged bool) {
 	for i := range a.Results {
 		r := &a.Results[i]
 		rule, of, outcome := r.Rule, c.of(r.Rule), outcomeOf(r, charged)
-		of.decision(r.Source, outcome).inc(func() prometheus.Counter {
-			return c.metrics.decisions.WithLabelValues(rule.Policy, rule.Axis, outcome.String(), string(r.Source))
+		tier := of.tier(rule, r.Tier)
+		tier.decision(r.Source, outcome).inc(func() prometheus.Counter {
+			return c.metrics.decision(rule, r.Tier, outcome.String(), r.Source)
 		})
+		if outcome == allowed && isNearLimit(&r.Decision) {
+			tier.nearLimit.inc(func() prometheus.Counter { return c.metrics.nearLimit.WithLabelValues(rule.Policy, r.Tier) })
+		}
 		if rule.Shadow && outcome == denied {
 			of.shadowDenied.inc(func() prometheus.Counter {
 				return c.metrics.shadowDenials.WithLabelValues(rule.Policy)
@@ -157,3 +181,9 @@ func (c *counters) decided(a *Answer, charged bool) {
 		}
 	}
 }
+
+// nearLimitDivisor is the part of the limit, as a divisor, below which the remaining units are near the limit.
+const nearLimitDivisor = 5
+
+// isNearLimit reports whether less than a fifth of the limit remains after an allowed request.
+func isNearLimit(d *limiter.Decision) bool { return d.Remaining*nearLimitDivisor < d.Limit }

@@ -352,15 +352,15 @@ func TestMetrics_CountKnownDenials(t *testing.T) {
 		o.check(t, request(1, nil))
 	}
 	want := `
-# HELP weir_decisions_total Decisions by policy, without peeks. The result is allowed, denied, uncharged (another policy denied the request) or unlimited (an unlimited tier applies).
+# HELP weir_decisions_total Decisions by policy, without peeks. The result is allowed, denied, uncharged (another policy denied the request) or unlimited (an unlimited tier applies). The tier is empty if the limit of the policy applies.
 # TYPE weir_decisions_total counter
-weir_decisions_total{axis="Tenant",policy="shop/a",result="allowed",source="memory"} 1
-weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="cache"} 3
-weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="memory"} 1
-weir_decisions_total{axis="Tenant",policy="shop/b",result="allowed",source="memory"} 1
-weir_decisions_total{axis="Tenant",policy="shop/b",result="uncharged",source="memory"} 1
-weir_decisions_total{axis="Tenant",policy="shop/c",result="allowed",source="memory"} 1
-weir_decisions_total{axis="Tenant",policy="shop/c",result="denied",source="memory"} 1
+weir_decisions_total{axis="Tenant",policy="shop/a",result="allowed",source="memory",tier=""} 1
+weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="cache",tier=""} 3
+weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="memory",tier=""} 1
+weir_decisions_total{axis="Tenant",policy="shop/b",result="allowed",source="memory",tier=""} 1
+weir_decisions_total{axis="Tenant",policy="shop/b",result="uncharged",source="memory",tier=""} 1
+weir_decisions_total{axis="Tenant",policy="shop/c",result="allowed",source="memory",tier=""} 1
+weir_decisions_total{axis="Tenant",policy="shop/c",result="denied",source="memory",tier=""} 1
 # HELP weir_known_denials Cached denials, which are repeated without a call to the store. Expired denials count until they are evicted.
 # TYPE weir_known_denials gauge
 weir_known_denials 1

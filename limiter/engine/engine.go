@@ -205,12 +205,12 @@ func (e *Engine) spendError(err error, active *active, matched []ruleCharge, pee
 		}
 		return fmt.Errorf("%s on %d counters: %w", op, len(matched), err)
 	}
-	rule := matched[refused.Charge].rule
+	by := &matched[refused.Charge]
 	if !peek {
-		active.counters.refused(rule)
-		e.top.refused(&matched[refused.Charge], e.clock)
+		active.counters.refused(by)
+		e.top.refused(by, e.clock)
 	}
-	return &RefusedError{Policy: rule.Policy, cause: refused.Cause}
+	return &RefusedError{Policy: by.rule.Policy, cause: refused.Cause}
 }
 
 // RefusedError is the error of Check for a request that a rule refuses because the store is unavailable.

@@ -176,14 +176,14 @@ func TestMetrics_CountDecisionsByRule(t *testing.T) {
 		}
 	}
 	want := `
-# HELP weir_decisions_total Decisions by policy, without peeks. The result is allowed, denied, uncharged (another policy denied the request) or unlimited (an unlimited tier applies).
+# HELP weir_decisions_total Decisions by policy, without peeks. The result is allowed, denied, uncharged (another policy denied the request) or unlimited (an unlimited tier applies). The tier is empty if the limit of the policy applies.
 # TYPE weir_decisions_total counter
-weir_decisions_total{axis="Tenant",policy="shop/a",result="allowed",source="memory"} 1
-weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="memory"} 1
-weir_decisions_total{axis="Tenant",policy="shop/b",result="allowed",source="memory"} 1
-weir_decisions_total{axis="Tenant",policy="shop/b",result="uncharged",source="memory"} 1
-weir_decisions_total{axis="Tenant",policy="shop/c",result="allowed",source="memory"} 1
-weir_decisions_total{axis="Tenant",policy="shop/c",result="denied",source="memory"} 1
+weir_decisions_total{axis="Tenant",policy="shop/a",result="allowed",source="memory",tier=""} 1
+weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="memory",tier=""} 1
+weir_decisions_total{axis="Tenant",policy="shop/b",result="allowed",source="memory",tier=""} 1
+weir_decisions_total{axis="Tenant",policy="shop/b",result="uncharged",source="memory",tier=""} 1
+weir_decisions_total{axis="Tenant",policy="shop/c",result="allowed",source="memory",tier=""} 1
+weir_decisions_total{axis="Tenant",policy="shop/c",result="denied",source="memory",tier=""} 1
 # HELP weir_missing_identifier_total Requests that matched a policy without an identifier. The reason is missing (counted under the identifier "-") or unreadable (counted under "?"), for example a text that is no address.
 # TYPE weir_missing_identifier_total counter
 weir_missing_identifier_total{axis="Tenant",policy="shop/a",reason="missing"} 2

@@ -13,6 +13,7 @@ import (
 // Metrics of the engine. Identifiers are never labels.
 type Metrics struct {
 	decisions     *prometheus.CounterVec
+	nearLimit     *prometheus.CounterVec
 	shadowDenials *prometheus.CounterVec
 	missingIDs    *prometheus.CounterVec
 	identifiers   *prometheus.GaugeVec
@@ -36,8 +37,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decisions_total",
 			Help: "Decisions by policy, without peeks. The result is allowed, denied, uncharged (another policy denied the request) " +
-				"or unlimited (an unlimited tier applies).",
-		}, []string{"policy", "axis", "result", "source"}),
+				"or unlimited (an unlimited tier applies). The tier is empty if the limit of the policy applies.",
+		}, []string{"policy", "axis", "tier", "result", "source"}),
+		nearLimit: newNearLimit(),
 		shadowDenials: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_shadow_denials_total",
 			Help: "Requests that a shadow policy would have denied.",
@@ -66,11 +68,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "weir_unmatched_total",
 			Help: "Requests that no policy matched.",
 		}),
-		storeSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "weir_store_duration_seconds",
-			Help:    "Duration of calls to the store, in seconds.",
-			Buckets: prometheus.ExponentialBuckets(0.000001, 2.5, 15), // 1 µs … 0.4 s
-		}, []string{"op"}),
+		storeSeconds: newStoreSeconds(),
 		storeErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_store_errors_total",
 			Help: "Failed calls to the store by kind: timeout, canceled, other, or one of the kinds of Redis errors (docs/reference/redis.md).",
@@ -89,9 +87,26 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		Name: "weir_known_denials",
 		Help: "Cached denials, which are repeated without a call to the store. Expired denials count until they are evicted.",
 	}, m.cachedDenials)
-	registry.MustRegister(m.identifiers, m.overflow, m.leftOut, m.bypassed)
+	registry.MustRegister(m.identifiers, m.overflow, m.leftOut, m.bypassed, m.nearLimit)
 	registry.MustRegister(known, m.decisions, m.shadowDenials, m.missingIDs, m.noRule, m.storeSeconds, m.storeErrors, m.revision, m.policies)
 	return m
+}
+
+func newNearLimit() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_near_limit_total",
+		Help: "Requests that a policy allowed and that left less than 20 % of the limit. Compare it with weir_decisions_total.",
+	}, []string{"policy", "tier"})
+}
+
+func newStoreSeconds() *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "weir_store_duration_seconds",
+		Help:    "Duration of calls to the store, in seconds.",
+		Buckets: prometheus.ExponentialBuckets(0.000001, 2.5, 15), // 1 µs … 0.4 s
+		// In addition to the classic buckets, for Prometheus servers that scrape native histograms.
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
+	}, []string{"op"})
 }
 
 // swapped records the active rule set and drops the series of policies that only the previous one has. Otherwise every
@@ -121,12 +136,18 @@ func (m *Metrics) dropUnless(now *rules.Index, policy string) {
 	}
 	removed := prometheus.Labels{"policy": policy}
 	m.decisions.DeletePartialMatch(removed)
+	m.nearLimit.DeletePartialMatch(removed)
 	m.missingIDs.DeletePartialMatch(removed)
 	m.shadowDenials.DeletePartialMatch(removed)
 	m.identifiers.DeletePartialMatch(removed)
 	m.overflow.DeletePartialMatch(removed)
 	m.leftOut.DeletePartialMatch(removed)
 	m.bypassed.DeletePartialMatch(removed)
+}
+
+// decision returns the counter of the decisions of a rule with this result. Policies bound the number of tiers.
+func (m *Metrics) decision(rule *rules.Compiled, tier, result string, from Source) prometheus.Counter {
+	return m.decisions.WithLabelValues(rule.Policy, rule.Axis, tier, result, string(from))
 }
 
 func (m *Metrics) cachedDenials() float64 {

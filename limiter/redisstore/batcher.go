@@ -68,6 +68,7 @@ type batcher struct {
 	// send sends a batch, and stores the reply in every call. It returns by their deadlines, or as long after them as this
 	// process is late.
 	send    func([]*call)
+	meter   Meter    // nil: no measurements
 	breaker *breaker // nil: no breaker
 
 	mu       sync.Mutex
@@ -171,6 +172,9 @@ func (b *batcher) sendBatch(batch []*call) {
 	began := time.Now()
 	sent := b.breaker.send(batch, b.send)
 	now := time.Now()
+	if sent && b.meter != nil {
+		b.meter.Sent(Batch{Began: began, Ended: now, calls: batch})
+	}
 	b.mu.Lock()
 	b.inFlight--
 	if sent {

@@ -13,6 +13,7 @@ import (
 // batchers has one batcher per Redis node: a slow node of a cluster does not delay calls to the others.
 type batchers struct {
 	send    func([]*call)
+	meter   Meter                // nil: no measurements
 	cluster *redis.ClusterClient // nil if there is only one node
 	name    string               // of that node
 	breaker *breakerConfig       // nil: no breakers
@@ -21,9 +22,9 @@ type batchers struct {
 	byNode map[string]*batcher // by address
 }
 
-func newBatchers(client *redisclient.Client, send func([]*call)) *batchers {
+func newBatchers(client *redisclient.Client, send func([]*call), meter Meter) *batchers {
 	cluster, _ := client.Cluster()
-	return &batchers{send: send, cluster: cluster, name: client.Name(), byNode: map[string]*batcher{}}
+	return &batchers{send: send, meter: meter, cluster: cluster, name: client.Name(), byNode: map[string]*batcher{}}
 }
 
 // forKey returns the batcher of the node that has key. Keys for which no node is known share a batcher, and their calls fail.
@@ -36,7 +37,7 @@ func (b *batchers) forKey(deadline time.Time, key string) *batcher {
 	defer b.mu.Unlock()
 	node, known := b.byNode[address]
 	if !known {
-		node = &batcher{send: b.send}
+		node = &batcher{send: b.send, meter: b.meter}
 		if b.breaker != nil {
 			node.breaker = b.breaker.newBreaker(b.describe(address))
 		}

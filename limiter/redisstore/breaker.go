@@ -47,6 +47,11 @@ const (
 	recovering       // accepts only calls that report usage
 )
 
+// stateName returns the name of a state for a [Meter].
+func stateName(state int32) BreakerState {
+	return [...]BreakerState{closed: BreakerClosed, open: BreakerOpen, recovering: BreakerRecovering}[state]
+}
+
 // breaker is a circuit breaker for one Redis node: it rejects calls from the first round trip that fails until a probe
 // in the background succeeds. A nil breaker accepts all calls.
 type breaker struct {
@@ -65,6 +70,7 @@ type breaker struct {
 type breakerConfig struct {
 	probe    func(ctx context.Context, key string) error
 	observer OutageObserver
+	meter    Meter           // nil: no measurements
 	ctx      context.Context //nolint:containedctx // it ends the probes
 	timeout  time.Duration   // of a call
 	tripped  atomic.Int64    // number of breakers that are not closed
@@ -142,6 +148,7 @@ func (b *breaker) trip(recoveries int64, key string, cause error) {
 		return
 	}
 	b.tripped.Add(1)
+	b.changed(BreakerOpen)
 	go b.probeUntilRecovered(key, cause, time.Now())
 }
 
@@ -162,17 +169,31 @@ func (b *breaker) probeUntilRecovered(key string, cause error, began time.Time) 
 		if errors.Is(err, limiter.ErrOverloaded) { // the node was not asked
 			continue
 		}
-		b.state.Store(open)
+		b.become(open)
 		if !reported {
 			b.observer.Unavailable(b.address, errors.Join(cause, err))
 			reported = true
 		}
 	}
 	b.recoveries.Add(1)
-	b.state.Store(closed)
+	b.become(closed)
 	b.tripped.Add(-1)
 	if reported {
 		b.observer.Recovered(b.address)
+	}
+}
+
+// changed reports a new state.
+func (b *breaker) changed(to BreakerState) {
+	if b.meter != nil {
+		b.meter.BreakerChanged(to)
+	}
+}
+
+// become changes the state. Only the goroutine that probes the node calls it.
+func (b *breaker) become(state int32) {
+	if b.state.Swap(state) != state {
+		b.changed(stateName(state))
 	}
 }
 
@@ -181,7 +202,7 @@ func (b *breaker) recover(key string, unavailableFor time.Duration) error {
 	if err := b.probe(b.ctx, key); err != nil {
 		return err
 	}
-	b.state.Store(recovering)
+	b.become(recovering)
 	return b.observer.Recovering(b.ctx, unavailableFor)
 }
 
@@ -222,7 +243,7 @@ func outageError(batch []*call) error {
 // with [redisclient.ErrUnavailable] and are not counted, while the Store probes the node in the background until ctx ends.
 // Call it before the Store is used.
 func (s *Store) EnableBreaker(ctx context.Context, observer OutageObserver) {
-	s.batchers.breaker = &breakerConfig{probe: s.probe, observer: observer, ctx: ctx, timeout: s.timeout}
+	s.batchers.breaker = &breakerConfig{probe: s.probe, observer: observer, meter: s.meter, ctx: ctx, timeout: s.timeout}
 }
 
 // Unavailable reports whether calls for the counter at key are rejected at the moment.

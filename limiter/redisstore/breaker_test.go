@@ -72,13 +72,13 @@ func receive(t *testing.T, addresses <-chan string) (address string) {
 }
 
 // storeWithBreaker returns a Store with a breaker and a shortTimeout timeout.
-func storeWithBreaker(t *testing.T, url string, observer redisstore.OutageObserver) *redisstore.Store {
+func storeWithBreaker(t *testing.T, url string, observer redisstore.OutageObserver, options ...redisstore.StoreOption) *redisstore.Store {
 	t.Helper()
 	client, err := redisclient.Open(url, shortTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := redisstore.NewStore(client, shortTimeout)
+	store := redisstore.NewStore(client, shortTimeout, options...)
 	ctx, cancel := context.WithCancel(context.Background())
 	store.EnableBreaker(ctx, observer)
 	t.Cleanup(func() {

@@ -25,6 +25,7 @@ type Store struct {
 	invalidations string // name of a channel; "" to publish nothing
 	refundFailed  func(error)
 	foundCorrupt  func(keys []string)
+	meter         Meter     // nil: no measurements
 	calls         sync.Pool // of *call
 }
 
@@ -64,7 +65,7 @@ func NewStore(client *redisclient.Client, timeout time.Duration, options ...Stor
 	for _, option := range options {
 		option(s)
 	}
-	s.batchers = newBatchers(client, s.send)
+	s.batchers = newBatchers(client, s.send, s.meter)
 	return s
 }
 

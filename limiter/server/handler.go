@@ -31,6 +31,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		Name:    "weir_decision_duration_seconds",
 		Help:    "Time from the start of a request to its decision, in seconds, by endpoint: check, auth, rls, ext_authz or throttle.",
 		Buckets: []float64{50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1},
+		// In addition to the classic buckets, for Prometheus servers that scrape native histograms.
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
 	}, []string{"endpoint"}), shed: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_shed_total",
 		Help: "Requests that got no decision because the process was overloaded, by endpoint: check, auth, rls, ext_authz or throttle. " +

@@ -69,8 +69,8 @@ func TestOpsHandler_ExposesDecisionMetrics(t *testing.T) {
 		t.Fatalf("status %d", status)
 	}
 	for _, want := range []string{
-		`weir_decisions_total{axis="Tenant",policy="shop/a",result="allowed",source="memory"} 1`,
-		`weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="memory"} 1`,
+		`weir_decisions_total{axis="Tenant",policy="shop/a",result="allowed",source="memory",tier=""} 1`,
+		`weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="memory",tier=""} 1`,
 		`weir_decision_duration_seconds_count{endpoint="check"} 2`,
 		`weir_rules_revision_info{revision="sha256:1"} 1`,
 	} {

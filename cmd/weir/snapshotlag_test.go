@@ -1,0 +1,29 @@
+package main
+
+import (
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+func TestSnapshotLag_IsMeasuredPeriodically(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.json.gz")
+	data, revision := rules.Encode(rules.Set{})
+	save(t, path, string(data))
+	var active atomic.Pointer[string]
+	active.Store(&revision)
+	l := newSnapshotLag(path, func() string { return *active.Load() }, prometheus.NewPedanticRegistry())
+	l.interval = time.Millisecond
+	launch(t, asTask(l.run))
+	active.Store(new("sha256:edited"))
+	fixture.Await(t, "a lag", func() bool { return testutil.ToFloat64(l.seconds) > 0 })
+	active.Store(&revision)
+	fixture.Await(t, "no lag", func() bool { return testutil.ToFloat64(l.seconds) == 0 })
+}
