@@ -47,9 +47,9 @@ func Describe(f func(*http.Request, *engine.Check)) HTTPOption {
 	return func(x *requests) { x.describe = f }
 }
 
-// HTTP returns middleware that serves the requests that g allows. Responses carry the rate-limit headers. A request over a limit gets
-// status 429 and a problem document (RFC 9457), and the next handler is not called. The path is that of the request's URL: behind
-// http.StripPrefix, it is the path without the prefix.
+// HTTP returns middleware that serves the requests that g allows. Responses carry the rate-limit headers. A request over a limit gets the
+// response that the policy sets, by default status 429 and a problem document (RFC 9457), and the next handler is not called. The path
+// is that of the request's URL: behind http.StripPrefix, it is the path without the prefix.
 func HTTP(g *Gate, options ...HTTPOption) func(next http.Handler) http.Handler {
 	x := &requests{
 		clientIP: peerIP,
@@ -76,7 +76,12 @@ func HTTP(g *Gate, options ...HTTPOption) func(next http.Handler) http.Handler {
 // usually disconnected; but a deadline may have ended it too, and a handler that writes nothing responds with status 200.
 func refuse(w http.ResponseWriter, err error) {
 	if refusal, ok := errors.AsType[*RefusalError](err); ok {
-		refusal.Problem.Write(w)
+		if refusal.cause != nil {
+			refusal.Problem.Write(w)
+			return
+		}
+		d := reply.NewDenial(&refusal.Answer)
+		d.Write(w)
 		return
 	}
 	reply.NewProblem(http.StatusServiceUnavailable, "", "the deadline of the request passed before its turn").Write(w)

@@ -36,6 +36,8 @@ func TestHTTP_LimitsRequests(t *testing.T) {
 	acme := map[string]string{"X-Tenant-Id": "acme"}
 	shadow := tenantRule("shadow", 1)
 	shadow.Shadow = true
+	custom := tenantRule("a", 1)
+	custom.Denial = &rules.Denial{Status: 402, Message: "{}", ContentType: "application/json", Headers: []rules.DenialHeader{{Name: "x-plan", Value: "free"}}}
 	tests := map[string]struct {
 		rules     []rules.Rule
 		options   []middleware.Option
@@ -59,6 +61,14 @@ func TestHTTP_LimitsRequests(t *testing.T) {
 				{"GET", "/", map[string]string{"X-Tenant-Id": "globex"}, 200, map[string]string{
 					"RateLimit-Policy": `"shop/a";q=1;w=60, "shop/b";q=9;w=60`, "RateLimit": `"shop/a";r=0;t=60, "shop/b";r=8;t=60`,
 				}, "served"},
+			},
+		},
+		"a policy sets the response": {
+			rules:   []rules.Rule{custom},
+			options: []middleware.Option{middleware.Style(reply.NoHeaders)},
+			exchanges: []exchange{
+				{"GET", "/", acme, 200, map[string]string{}, "served"},
+				{"GET", "/", acme, 402, map[string]string{"Content-Type": "application/json", "Retry-After": "60", "X-Plan": "free"}, "{}"},
 			},
 		},
 		"a cost above the limit is never allowed": {

@@ -74,6 +74,7 @@ type RateLimitPolicyList struct {
 // +kubebuilder:validation:XValidation:rule="self.overrun != 'Debt' || self.consistency != 'Leased'",fieldPath=".overrun",message="overrun: Debt is invalid with consistency: Leased, because a replica cannot admit a debt from memory; remove overrun or consistency"
 // +kubebuilder:validation:XValidation:rule="self.storage != 'Compact' || self.algorithm in ['FixedWindow', 'SlidingWindowCounter']",fieldPath=".storage",message="storage must be Exact with this algorithm, because only the counts of a window are small enough; use Exact, or algorithm SlidingWindowCounter or FixedWindow"
 // +kubebuilder:validation:XValidation:rule="!has(self.targetRefs) || !has(self.match) || !has(self.match.descriptors) && !has(self.match.kubernetes) && !(has(self.match.http) && has(self.match.http.hosts))",fieldPath=".match",message="match must not have descriptors, kubernetes and http.hosts together with targetRefs, which select the requests instead; use other fields of match.http, or remove targetRefs"
+// +kubebuilder:validation:XValidation:rule="!has(self.denial) || !has(self.match) || !has(self.match.kubernetes) || !has(self.denial.status) && !has(self.denial.contentType) && !has(self.denial.headers)",fieldPath=".denial",message="denial must have only message with match.kubernetes, because the API server sets the rest of the response; remove status, contentType and headers"
 type RateLimitPolicySpec struct {
 	// axis selects which requests are counted together. For HTTP and gRPC requests: IP (client address), Tenant, User, APIKey, Endpoint
 	// (all requests to one endpoint) or Custom (the value of spec.identifier). For writes to the Kubernetes API: Tenant, User,
@@ -173,6 +174,11 @@ type RateLimitPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=Exact
 	Storage Storage `json:"storage,omitempty"`
+	// denial is the response to requests that the policy denies, at HTTP endpoints. If several policies deny a request, the one whose
+	// denial lasts longest decides, and the response is its own. If omitted, the response is a problem document (RFC 9457) with status 429.
+	// With match.kubernetes it can have only message.
+	// +optional
+	Denial *Denial `json:"denial,omitempty"`
 }
 
 // Axis selects which requests are counted together.

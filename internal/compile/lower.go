@@ -32,6 +32,7 @@ func lower(policy validPolicy, identifier rules.Identifier, hashKey *limiter.Has
 		OnStoreFailure: lowerStoreFailure(policy.spec.OnStoreFailure),
 		Lease:          policy.lease,
 		Compact:        policy.spec.Storage == v1alpha1.StorageCompact,
+		Denial:         lowerDenial(policy.spec.Denial),
 	}
 	if cluster := policy.cluster; cluster != nil {
 		rule.Domains = sorted(mapEach(cluster.Domains, text[v1alpha1.Domain]), strings.Compare)

@@ -45,6 +45,7 @@ func validate(same []candidate) (validPolicy, []Problem) {
 	validateEnum(&v, "spec.onStoreFailure", spec.OnStoreFailure, v1alpha1.StoreFailureLocal, v1alpha1.StoreFailureAllow, v1alpha1.StoreFailureDeny)
 	lease := v.validateLease(spec)
 	v.validateStorage(spec)
+	v.validateDenial(spec.Denial)
 	if policy.cluster != nil {
 		v.validateCluster(policy.cluster)
 	}

@@ -65,6 +65,15 @@ func (a *Answer) Strictest() *Result {
 	return &a.Results[0]
 }
 
+// Denial returns the response that the deciding rule of a denial sets, or nil. The strictest rule decides, also if others deny.
+func (a *Answer) Denial() *rules.Denial {
+	r := a.Strictest()
+	if a.Allowed || r == nil {
+		return nil
+	}
+	return r.Rule.Denial
+}
+
 // unlimited is the answer to a request that no rule limits.
 func (a *active) unlimited() Answer {
 	return Answer{Allowed: true, Source: SourceNone, Revision: a.index.Revision()}

@@ -26,6 +26,8 @@ type Answer struct {
 	Source       engine.Source `json:"source"`
 	Revision     string        `json:"revision"`
 	Results      []Result      `json:"results"`
+	// Denial is the response to the client that the policy sets. It is nil if the request is allowed, or the policy sets nothing.
+	Denial *rules.Denial `json:"denial,omitempty"`
 }
 
 // Result is the decision of one policy.
@@ -66,7 +68,20 @@ func NewAnswer(a *engine.Answer) Answer {
 		out.Policy, out.Limit, out.Remaining = top.Policy, top.Limit, top.Remaining
 		out.ResetAfterMs, out.RetryAfterMs = top.ResetAfterMs, top.RetryAfterMs
 	}
+	out.Denial = explicitDenial(a.Denial())
 	return out
+}
+
+// explicitDenial returns a copy with the defaults, nil for nil.
+func explicitDenial(d *rules.Denial) *rules.Denial {
+	if d == nil {
+		return nil
+	}
+	explicit := &rules.Denial{Status: d.StatusCode(), Message: d.Message, Headers: d.Headers}
+	if d.Message != "" {
+		explicit.ContentType = d.MediaType()
+	}
+	return explicit
 }
 
 func newResult(r *engine.Result) Result {
@@ -134,6 +149,9 @@ func ReadAnswer(text []byte) (engine.Answer, error) {
 			r.Delay = out.Delay
 		}
 		out.Results[i] = r
+	}
+	if denies := out.Strictest(); denies != nil && !out.Allowed && a.Denial != nil && a.Denial.Validate() == nil { // a newer limiter has other bounds
+		denies.Rule.Denial = a.Denial
 	}
 	return out, nil
 }

@@ -48,6 +48,12 @@ func drawAnswer(t *rapid.T) engine.Answer {
 		}
 		a.Results = append(a.Results, r)
 	}
+	if strictest := a.Strictest(); strictest != nil && !a.Allowed && rapid.Bool().Draw(t, "a response") {
+		strictest.Rule.Denial = &rules.Denial{
+			Status: rapid.SampledFrom(rules.DenialStatuses()).Draw(t, "status"), Message: "no", ContentType: "text/html",
+			Headers: []rules.DenialHeader{{Name: "x-a", Value: rapid.StringMatching(`[!-~]{1,9}`).Draw(t, "value")}},
+		}
+	}
 	return a
 }
 

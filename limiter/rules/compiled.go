@@ -85,7 +85,7 @@ func (k *compiler) compile(rule Rule) (Compiled, error) {
 	}
 	for _, step := range []func(*Compiled) error{
 		validateDomains, validateKubernetes, validateRoutes, k.match, k.identify, k.tiers, k.cost, validateStoreFailure, compileLease, validateDebt,
-		validateCompact,
+		validateCompact, validateDenial,
 	} {
 		if err := step(&c); err != nil {
 			return Compiled{}, err

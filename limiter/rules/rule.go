@@ -80,6 +80,8 @@ type Rule struct {
 	Lease *Lease `json:"lease,omitempty"`
 	// Compact counters are those of limiter.KeySpace.Compact. Only counted windows have them.
 	Compact bool `json:"compact,omitempty"`
+	// Denial is the response to requests that the rule denies. If absent, it is a problem document with status 429.
+	Denial *Denial `json:"denial,omitempty"`
 }
 
 // Lease bounds the units that replicas spend ahead, see limiter.LeaseTerms.

@@ -132,15 +132,16 @@ func (d *authEndpoint) write(w http.ResponseWriter, answer *engine.Answer, denie
 		w.WriteHeader(http.StatusOK)
 		return
 	}
-	p := reply.Denied(answer)
-	p.Status = denied
-	p.Write(w)
+	response := reply.NewDenial(answer)
+	response.Status = cmp.Or(denied, response.Status)
+	response.Write(w)
 }
 
-// parseDenyStatus reads the query parameters of the endpoint: ?deny=403 is for proxies that treat 429 as a server error.
+// parseDenyStatus reads the query parameters of the endpoint: ?deny=403 is for proxies that treat all statuses except 401 and 403 as a server
+// error. It returns 0 for the status that the policy sets, by default 429.
 func parseDenyStatus(query string) (int, *reply.Problem) {
 	if query == "" {
-		return http.StatusTooManyRequests, nil
+		return 0, nil
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -155,7 +156,7 @@ func parseDenyStatus(query string) (int, *reply.Problem) {
 	case len(given) > 1:
 		return 0, badField("deny", "is present more than once")
 	case given[0] == "429":
-		return http.StatusTooManyRequests, nil
+		return 0, nil
 	case given[0] == "403":
 		return http.StatusForbidden, nil
 	case given[0] == "401":

@@ -106,6 +106,26 @@ func TestAuth_AllowsAndDenies(t *testing.T) {
 	}
 }
 
+// A proxy that understands only some statuses names one of them: it would turn another one into an error of the server.
+func TestAuth_DeniesWithTheResponseOfThePolicy(t *testing.T) {
+	for target, want := range map[string]int{
+		"/v1/auth/shop": 402, "/v1/auth/shop?deny=429": 402, "/v1/auth/shop?deny=403": 403, "/v1/auth/shop?deny=401": 401,
+	} {
+		rule := tenantRule("a", 1)
+		rule.Denial = &rules.Denial{Status: 402, Message: "buy more", Headers: []rules.DenialHeader{{Name: "x-plan", Value: "free"}}}
+		h := newHandler(t, newEngine(t, atNoon(), rule))
+		call(h, authRequest(target, nil))
+		w := call(h, authRequest(target, nil))
+		header := http.Header{
+			"RateLimit-Policy": {`"shop/a";q=1;w=60`}, "RateLimit": {`"shop/a";r=0;t=60`}, "Retry-After": {"60"},
+			"Content-Type": {"text/plain; charset=utf-8"}, "X-Plan": {"free"},
+		}
+		if diff := cmp.Diff(header, w.Header()); w.Code != want || w.Body.String() != "buy more" || diff != "" {
+			t.Errorf("%s: status %d, want %d, body %q, headers (-want +got):\n%s", target, w.Code, want, w.Body, diff)
+		}
+	}
+}
+
 func TestAuth_AcceptsAnyMethodAndDoesNotReadTheBody(t *testing.T) {
 	h := newHandler(t, newEngine(t, atNoon(), tenantRule("a", 9)))
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete, "PURGE"} {

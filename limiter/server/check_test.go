@@ -51,6 +51,11 @@ func shadowRule(name string, units int64) rules.Rule {
 	return r
 }
 
+func withDenial(r rules.Rule) rules.Rule {
+	r.Denial = &rules.Denial{Message: "buy more", Headers: []rules.DenialHeader{{Name: "x-plan", Value: "free"}}}
+	return r
+}
+
 func newIndex(t testing.TB, revision string, list ...rules.Rule) *rules.Index {
 	t.Helper()
 	index, err := rules.NewIndex(rules.Set{Rules: list}, revision, "weir:")
@@ -125,6 +130,16 @@ func TestCheck_Answers(t *testing.T) {
 			     "allowed":false,"limit":1,"remaining":0,"resetAfterMs":60000,"retryAfterMs":60000,"shadow":false},
 			    {"policy":"shop/a","axis":"Tenant","identifier":"acme","algorithm":"SlidingWindowLog","window":"1m0s","tier":"",
 			     "allowed":true,"limit":3,"remaining":2,"resetAfterMs":60000,"retryAfterMs":0,"shadow":false}]}`,
+		},
+		"denied with the response of the policy": {
+			[]rules.Rule{withDenial(tenantRule("a", 1))},
+			[]string{acme, acme},
+			http.StatusTooManyRequests,
+			`{"allowed":false,"policy":"shop/a","limit":1,"remaining":0,"resetAfterMs":60000,"retryAfterMs":60000,"delayMs":0,
+			  "source":"memory","revision":"sha256:1","results":[
+			    {"policy":"shop/a","axis":"Tenant","identifier":"acme","algorithm":"SlidingWindowLog","window":"1m0s","tier":"",
+			     "allowed":false,"limit":1,"remaining":0,"resetAfterMs":60000,"retryAfterMs":60000,"shadow":false}],
+			  "denial":{"status":429,"message":"buy more","contentType":"text/plain; charset=utf-8","headers":[{"name":"x-plan","value":"free"}]}}`,
 		},
 		"a cost above the limit can never pass": {
 			[]rules.Rule{tenantRule("a", 3)},

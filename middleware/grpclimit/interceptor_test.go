@@ -219,6 +219,23 @@ func TestUnaryServerInterceptor_LimitsCalls(t *testing.T) {
 	}
 }
 
+// The status of a policy is for HTTP: a call that is denied is always RESOURCE_EXHAUSTED.
+func TestUnaryServerInterceptor_DeniesWithTheMessageOfThePolicy(t *testing.T) {
+	for way, decider := range deciders() {
+		t.Run(way, func(t *testing.T) {
+			rule := tenantRule("a", 1)
+			rule.Denial = &rules.Denial{Status: 403, Message: "buy more"}
+			gate := middleware.NewGate(decider(t, newEngine(t, func() time.Time { return noon }, rule)), "shop")
+			_, client := start(t, gate)
+			if _, err := client.EmptyCall(callOf(t, "acme"), &grpc_testing.Empty{}); err != nil {
+				t.Fatal(err)
+			}
+			_, err := client.EmptyCall(callOf(t, "acme"), &grpc_testing.Empty{})
+			compareStatus(t, err, codes.ResourceExhausted, "buy more", overA(time.Minute))
+		})
+	}
+}
+
 func TestUnaryServerInterceptor_CostAboveTheLimitHasNoRetryInfo(t *testing.T) {
 	gate := middleware.NewGate(newEngine(t, time.Now, tenantRule("a", 1)), "shop")
 	_, client := start(t, gate, grpclimit.Cost(func(context.Context, string, any) int64 { return 2 }))

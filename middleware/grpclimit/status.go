@@ -1,6 +1,7 @@
 package grpclimit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -27,18 +28,21 @@ func statusOf(err error) error {
 	if !ok {
 		return status.FromContextError(err).Err()
 	}
-	code := codeOf(refusal.Problem.Status)
+	code, text := codeOf(refusal.Problem.Status), refusal.Problem.Detail
 	var details []protoadapt.MessageV1
 	switch code {
 	case codes.ResourceExhausted:
 		details = denial(&refusal.Answer)
+		if own := refusal.Answer.Denial(); own != nil {
+			text = cmp.Or(own.Message, text)
+		}
 	case codes.Unavailable:
 		details = []protoadapt.MessageV1{&errdetails.RetryInfo{RetryDelay: durationpb.New(unavailableRetry)}}
 	default:
 	}
-	detailed, err := status.New(code, refusal.Problem.Detail).WithDetails(details...)
+	detailed, err := status.New(code, text).WithDetails(details...)
 	if err != nil { // impossible with these details
-		return status.Error(code, refusal.Problem.Detail)
+		return status.Error(code, text)
 	}
 	return detailed.Err()
 }

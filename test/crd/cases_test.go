@@ -34,6 +34,7 @@ func cases() []schemaCase {
 	all = append(all, leaseCases()...)
 	all = append(all, storageCases()...)
 	all = append(all, overrunCases()...)
+	all = append(all, denialCases()...)
 	all = append(all, targetCases()...)
 	return append(all, costCases()...)
 }

@@ -142,7 +142,7 @@ func TestSchema_BoundsEveryField(t *testing.T) {
 			case "string":
 				bounded = s.MaxLength != nil || s.Enum != nil || s.Format == "date-time"
 			case "integer":
-				bounded = s.Minimum != nil && s.Maximum != nil
+				bounded = s.Minimum != nil && s.Maximum != nil || s.Enum != nil
 			case "array":
 				bounded = s.MaxItems != nil
 			case "object":

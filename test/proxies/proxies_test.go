@@ -27,6 +27,7 @@ func enforceAsDocumented(t *testing.T, proxies ...proxy) {
 			t.Run("closed", func(t *testing.T) {
 				w := newWorld(t, weir, p, false)
 				checkLimits(w)
+				checkResponseOfThePolicy(w, p.ownDenials)
 				checkForgedRequests(w)
 				checkResponsesOfTheService(w)
 				checkWithoutWeir(w, p.unavailable)
@@ -37,6 +38,7 @@ func enforceAsDocumented(t *testing.T, proxies ...proxy) {
 			t.Run("open", func(t *testing.T) {
 				w := newWorld(t, weir, p, true)
 				checkLimits(w)
+				checkResponseOfThePolicy(w, p.ownDenials)
 				checkPolicyThatDenies(w)
 				checkWithoutWeir(w, http.StatusOK)
 			})
@@ -81,6 +83,32 @@ func checkLimits(w *world) {
 	}
 	if a := w.send(http.MethodGet, "/v1/orders", "", "X-Tenant-ID", "acme"); a.status != http.StatusOK {
 		w.Errorf("another method: %+v", a)
+	}
+}
+
+// checkResponseOfThePolicy verifies that clients get the response that a policy sets. A proxy that writes its own denials passes only headers
+// on that its configuration names. A proxy that fails open must not take a status of 503 for an unavailable Weir.
+func checkResponseOfThePolicy(w *world, ownDenials bool) {
+	w.Helper()
+	if a := w.send(http.MethodGet, "/v1/export", ""); a.status != http.StatusOK {
+		w.Errorf("the first export: %+v", a)
+	}
+	before := w.calls.Load()
+	a := w.send(http.MethodGet, "/v1/export", "")
+	want := answer{http.StatusServiceUnavailable, http.Header{"Content-Type": {"application/json"}, "X-Plan": {"free"}}, `{"error":"export-quota"}`}
+	if ownDenials {
+		want.status, want.header, want.body = http.StatusTooManyRequests, http.Header{"Content-Type": {"application/problem+json"}}, a.body
+	}
+	if a.status != want.status || a.body != want.body || a.header.Get("Retry-After") == "" {
+		w.Errorf("the second export: %+v", a)
+	}
+	for name := range want.header {
+		if a.header.Get(name) != want.header.Get(name) {
+			w.Errorf("the second export: %+v, want %s: %s", a, name, want.header.Get(name))
+		}
+	}
+	if w.calls.Load() != before {
+		w.Error("the service was called although the request was denied")
 	}
 }
 

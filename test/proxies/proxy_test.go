@@ -30,6 +30,8 @@ type proxy struct {
 	closedOnly bool
 	// fieldsToService is true if the proxy gives the rate limit fields to the service and not to the client.
 	fieldsToService bool
+	// ownDenials is true if the proxy writes the response to denied requests.
+	ownDenials bool
 	// get returns the path of the program.
 	get func(ctx context.Context) (path string, err error)
 }
@@ -41,7 +43,7 @@ func debian(name string) func(context.Context) (string, error) {
 
 func proxies() []proxy {
 	return []proxy{
-		{name: "nginx", configure: configureNginx, unavailable: 503, get: debian("nginx")},
+		{name: "nginx", configure: configureNginx, unavailable: 503, ownDenials: true, get: debian("nginx")},
 		{name: "caddy", configure: configureCaddy, unavailable: 502, get: debian("caddy")},
 		{name: "haproxy", configure: configureHAProxy, unavailable: 503, get: debian("haproxy")},
 	}

@@ -49,6 +49,20 @@ spec:
   window: 1h
   onStoreFailure: Deny
   match: {http: {paths: [{type: PathPrefix, value: /v1/bank}]}}
+---
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: export, namespace: shop}
+spec:
+  axis: IP
+  limit: 1
+  window: 1h
+  match: {http: {paths: [{type: PathPrefix, value: /v1/export}]}}
+  denial:
+    status: 503
+    message: '{"error":"export-quota"}'
+    contentType: application/json
+    headers: [{name: X-Plan, value: free}]
 `
 
 // world is a service behind a proxy that calls Weir.

@@ -180,6 +180,17 @@ func TestHandler_Responses(t *testing.T) {
 	}
 }
 
+func TestDenial_EndsWithTheMessageOfThePolicy(t *testing.T) {
+	custom := func(r *rules.Rule) { r.Denial = &rules.Denial{Message: "ask in #platform\nfor a higher limit\n"} }
+	handler := newTestHandler(t, newEngine(t, atNoon(), limit("a", 1, time.Hour, custom)))
+	create := reviewBody(t, "create")
+	reviewResponse(t, handler, create)
+	const want = "over the limit of policy cluster/a: 1 per 1h for Namespace acme; retry in 1h; ask in #platform for a higher limit"
+	if got := reviewResponse(t, handler, create).Result; got.Message != want || got.Code != http.StatusTooManyRequests {
+		t.Errorf("%+v, want the message %q", got, want)
+	}
+}
+
 func TestIsExempt_ByUserGroupAndNamespace(t *testing.T) {
 	handler := newTestHandler(t, newEngine(t, atNoon(), limit("a", 1, hour)))
 	reviewResponse(t, handler, reviewBody(t, "create"))

@@ -124,5 +124,9 @@ func denial(a *engine.Answer) string {
 	if len(others) > 0 {
 		text += "; also over the limit of " + strings.Join(others, ", ")
 	}
-	return clip(text+"; to raise the limit, contact the owner of the policy", maxMessage)
+	advice := "to raise the limit, contact the owner of the policy"
+	if own := a.Denial(); own != nil && own.Message != "" {
+		advice = strings.Join(strings.Fields(own.Message), " ") // on one line
+	}
+	return clip(text+"; "+advice, maxMessage)
 }

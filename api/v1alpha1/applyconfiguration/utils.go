@@ -30,6 +30,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.CostApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DecisionLog"):
 		return &apiv1alpha1.DecisionLogApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Denial"):
+		return &apiv1alpha1.DenialApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("DenialHeader"):
+		return &apiv1alpha1.DenialHeaderApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DescriptorMatch"):
 		return &apiv1alpha1.DescriptorMatchApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DisruptionBudget"):

@@ -87,11 +87,11 @@ func (d *authEndpoint) response(a *engine.Answer, toGRPC bool, now time.Time) *a
 		out.HttpResponse = &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{ResponseHeadersToAdd: options(fields, d.joining())}}
 		return out
 	}
-	problem := reply.Denied(a)
-	out.Status.Code, out.Status.Message = int32(codes.ResourceExhausted), problem.Detail
-	denied := problemResponse(problem, fields)
+	denial := reply.NewDenial(a)
+	out.Status.Code, out.Status.Message = int32(codes.ResourceExhausted), denial.Problem.Detail
+	denied := deniedResponse(denial.Status, string(denial.AppendBody(nil)), append(denial.AppendFields(nil), fields...))
 	if toGRPC {
-		asGRPC(denied, problem.Detail)
+		asGRPC(denied, denial.Text())
 	}
 	out.HttpResponse = &authv3.CheckResponse_DeniedResponse{DeniedResponse: denied}
 	return out
@@ -113,18 +113,18 @@ func asGRPC(denied *authv3.DeniedHttpResponse, message string) {
 // errorResponse reports that there is no decision. The failure mode of Envoy then allows or denies the request.
 func errorResponse(err error) *authv3.CheckResponse {
 	problem := reply.Unavailable(err)
-	retryAfter := []reply.Field{{Name: "Retry-After", Lower: "retry-after", Value: "1"}} // as Problem.Write
+	fields := []reply.Field{problemType(), {Name: "Retry-After", Lower: "retry-after", Value: "1"}} // as Problem.Write
 	return &authv3.CheckResponse{
 		Status:       &rpcstatus.Status{Code: int32(codes.Unavailable), Message: problem.Detail},
-		HttpResponse: &authv3.CheckResponse_ErrorResponse{ErrorResponse: problemResponse(problem, retryAfter)},
+		HttpResponse: &authv3.CheckResponse_ErrorResponse{ErrorResponse: deniedResponse(problem.Status, string(problem.JSON()), fields)},
 	}
 }
 
-func problemResponse(problem *reply.Problem, fields []reply.Field) *authv3.DeniedHttpResponse {
+func deniedResponse(status int, body string, fields []reply.Field) *authv3.DeniedHttpResponse {
 	return &authv3.DeniedHttpResponse{
-		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(problem.Status)},
-		Headers: options(append([]reply.Field{problemType()}, fields...), corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD),
-		Body:    string(problem.JSON()),
+		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(status)},
+		Headers: options(fields, corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD),
+		Body:    body,
 	}
 }
 

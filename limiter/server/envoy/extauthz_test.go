@@ -83,6 +83,33 @@ func TestExtAuthz_DeniesGRPCCallsAsResourceExhausted(t *testing.T) {
 	}
 }
 
+func TestExtAuthz_DeniesWithTheResponseOfThePolicy(t *testing.T) {
+	rule := search()
+	rule.Units = 1
+	rule.Denial = &rules.Denial{Status: 402, Message: "buy more", Headers: []rules.DenialHeader{{Name: "x-plan", Value: "free"}}}
+	w := limiterOf(t, rule)
+	a := attributes("GET", "/v1/search")
+	w.check(t, a)
+	answer := w.check(t, a)
+	denied := answer.GetDeniedResponse()
+	headers := map[string]string{}
+	for _, h := range denied.GetHeaders() {
+		headers[h.GetHeader().GetKey()] = h.GetHeader().GetValue()
+	}
+	want := map[string]string{
+		"content-type": "text/plain; charset=utf-8", "x-plan": "free", "ratelimit": `"shop/search";r=0;t=60`, "ratelimit-policy": `"shop/search";q=1;w=60`,
+		"retry-after": "60",
+	}
+	if diff := cmp.Diff(want, headers); denied.GetStatus().GetCode() != 402 || denied.GetBody() != "buy more" || answer.GetStatus().GetCode() != 8 || diff != "" {
+		t.Errorf("%v\nheaders (-want +got):\n%s", answer, diff)
+	}
+	a.GetRequest().GetHttp().GetHeaders()["content-type"] = "application/grpc"
+	denied = w.check(t, a).GetDeniedResponse()
+	if first := denied.GetHeaders()[0].GetHeader(); first.GetKey() != "grpc-status" || first.GetValue() != "8" || denied.GetBody() != "buy more" {
+		t.Errorf("a gRPC call: %v", denied)
+	}
+}
+
 // A field with one value that a later filter or the service has set describes a stricter limit, or another one.
 func TestExtAuthz_AllowedResponseKeepsEarlierFields(t *testing.T) {
 	for style, want := range map[reply.Style]corev3.HeaderValueOption_HeaderAppendAction{

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -158,8 +159,11 @@ func (d *rateLimitEndpoint) respond(c *call, answers []engine.Answer, now time.T
 		b = appendStatus(b, &answers[i], d.multiplier)
 	}
 	fields := c.fields[:0]
+	var denial reply.Denial
 	if !merged.Allowed {
-		fields = append(fields, problemType())
+		denial = reply.NewDenial(&merged)
+		denial.Status = http.StatusTooManyRequests // the filter sends the status of its configuration
+		fields = denial.AppendFields(fields)
 	}
 	fields, err := d.style.AppendFields(fields, &merged, now)
 	if err != nil {
@@ -171,7 +175,7 @@ func (d *rateLimitEndpoint) respond(c *call, answers []engine.Answer, now time.T
 	if !merged.Allowed {
 		var body int
 		b, body = beginMessage(b, responseRawBody)
-		b = endMessage(reply.Denied(&merged).AppendJSON(b), body)
+		b = endMessage(denial.AppendBody(b), body)
 	}
 	c.fields, c.response = fields, appendMetadata(b, responseMetadata, answers)
 }

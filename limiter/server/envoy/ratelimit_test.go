@@ -12,6 +12,7 @@ import (
 	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weir-dev/weir/limiter"
@@ -63,6 +64,40 @@ func TestRateLimit_ReportsADenial(t *testing.T) {
 	  "dynamicMetadata": {"descriptors": [{"result": "OVER_LIMIT", "policies": [{"policy": "shop/m", "result": "OVER_LIMIT"}]}, {"result": "OK"}],
 	                      "source": "memory", "revision": "sha256:1"}
 	}`)
+}
+
+// The filter sends the status of its own configuration, so the body must not claim another one.
+func TestRateLimit_DeniesWithTheBodyAndTheHeadersOfThePolicy(t *testing.T) {
+	for name, test := range map[string]struct {
+		denial    rules.Denial
+		mediaType string
+		body      string
+	}{
+		"a message": {rules.Denial{Status: 402, Message: "{}", ContentType: "application/json"}, "application/json", "{}"},
+		"a status": {
+			rules.Denial{Status: 402},
+			"application/problem+json",
+			`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,` +
+				`"detail":"over the limit of shop/m; retry in 60 s","violated-policies":["shop/m"]}` + "\n",
+		},
+	} {
+		test.denial.Headers = []rules.DenialHeader{{Name: "x-plan", Value: "free"}}
+		rule := per("m", 1, time.Minute, "generic_key=m")
+		rule.Denial = &test.denial
+		w := limiterOf(t, rule)
+		w.ask(t, describe("generic_key=m"))
+		answer := w.ask(t, describe("generic_key=m"))
+		headers := map[string]string{}
+		for _, h := range answer.GetResponseHeadersToAdd() {
+			headers[h.GetKey()] = h.GetValue()
+		}
+		want := map[string]string{
+			"content-type": test.mediaType, "x-plan": "free", "ratelimit": `"shop/m";r=0;t=60`, "ratelimit-policy": `"shop/m";q=1;w=60`, "retry-after": "60",
+		}
+		if diff := cmp.Diff(want, headers); string(answer.GetRawBody()) != test.body || diff != "" {
+			t.Errorf("%s: body %s, headers (-want +got):\n%s", name, answer.GetRawBody(), diff)
+		}
+	}
 }
 
 func TestRateLimit_ChargesAllDescriptorsOrNone(t *testing.T) {

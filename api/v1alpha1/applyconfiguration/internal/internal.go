@@ -111,6 +111,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: cost
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
+    - name: denial
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Denial
     - name: domains
       type:
         list:
@@ -195,6 +198,35 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: sampleOneIn
       type:
         scalar: numeric
+- name: com.github.weir-dev.weir.api.v1alpha1.Denial
+  map:
+    fields:
+    - name: contentType
+      type:
+        scalar: string
+    - name: headers
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.DenialHeader
+          elementRelationship: atomic
+    - name: message
+      type:
+        scalar: string
+    - name: status
+      type:
+        scalar: numeric
+- name: com.github.weir-dev.weir.api.v1alpha1.DenialHeader
+  map:
+    fields:
+    - name: name
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.DenialHeaderName
+    - name: value
+      type:
+        scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.DenialHeaderName
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.DescriptorKey
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.DescriptorMatch
@@ -975,6 +1007,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: cost
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
+    - name: denial
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Denial
     - name: enforcement
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Enforcement

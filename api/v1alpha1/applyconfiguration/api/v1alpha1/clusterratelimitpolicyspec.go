@@ -174,6 +174,14 @@ func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithStorage(value apiv1al
 	return b
 }
 
+// WithDenial sets the Denial field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Denial field is set to the value of the last call.
+func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithDenial(value *DenialApplyConfiguration) *ClusterRateLimitPolicySpecApplyConfiguration {
+	b.RateLimitPolicySpecApplyConfiguration.Denial = value
+	return b
+}
+
 // WithDomains adds the given value to the Domains field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Domains field.

@@ -73,6 +73,10 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	// of the memory, and identifiers with the same hash share a counter, which is improbable below a billion identifiers. Compact is valid
 	// only with algorithm FixedWindow or SlidingWindowCounter. An edit starts new counters. Defaults to Exact.
 	Storage *apiv1alpha1.Storage `json:"storage,omitempty"`
+	// denial is the response to requests that the policy denies, at HTTP endpoints. If several policies deny a request, the one whose
+	// denial lasts longest decides, and the response is its own. If omitted, the response is a problem document (RFC 9457) with status 429.
+	// With match.kubernetes it can have only message.
+	Denial *DenialApplyConfiguration `json:"denial,omitempty"`
 }
 
 // RateLimitPolicySpecApplyConfiguration constructs a declarative configuration of the RateLimitPolicySpec type for use with
@@ -224,5 +228,13 @@ func (b *RateLimitPolicySpecApplyConfiguration) WithLease(value *LeaseApplyConfi
 // If called multiple times, the Storage field is set to the value of the last call.
 func (b *RateLimitPolicySpecApplyConfiguration) WithStorage(value apiv1alpha1.Storage) *RateLimitPolicySpecApplyConfiguration {
 	b.Storage = &value
+	return b
+}
+
+// WithDenial sets the Denial field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Denial field is set to the value of the last call.
+func (b *RateLimitPolicySpecApplyConfiguration) WithDenial(value *DenialApplyConfiguration) *RateLimitPolicySpecApplyConfiguration {
+	b.Denial = value
 	return b
 }
