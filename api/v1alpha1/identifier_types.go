@@ -3,7 +3,8 @@ package v1alpha1
 // Identifier is the part of a request that holds the identifier. Exactly one field must be set.
 // +kubebuilder:validation:ExactlyOneOf=header;query;cookie;claim;descriptor;expression
 type Identifier struct {
-	// header is the name of a request header. The name is case-insensitive. For example: X-Tenant-ID.
+	// header is the name of a request header. The name is case-insensitive. For example: X-Tenant-ID. The values of headers with
+	// credentials, such as Authorization, are hashed like API keys.
 	// +optional
 	Header *HeaderName `json:"header,omitempty"`
 	// query is the name of a query parameter. If the request has several values, the first one is used.

@@ -84,7 +84,14 @@ func TestCompile_UsesTheIdentityTableForPoliciesWithoutIdentifier(t *testing.T) 
 		own  *v1alpha1.Identifier
 		want rules.Identifier
 	}{
-		"the API key of the table is a secret":              {v1alpha1.AxisAPIKey, nil, rules.Identifier{From: rules.FromQuery, Name: "key", Secret: true}},
+		"the API key of the table is a secret": {v1alpha1.AxisAPIKey, nil, rules.Identifier{From: rules.FromQuery, Name: "key", Secret: true}},
+		"a header with credentials is a secret": {
+			v1alpha1.AxisUser, &v1alpha1.Identifier{Header: new(v1alpha1.HeaderName("Authorization"))},
+			rules.Identifier{From: rules.FromHeader, Name: "authorization", Secret: true},
+		},
+		"a cookie is not a header with credentials": {
+			v1alpha1.AxisUser, &v1alpha1.Identifier{Cookie: new("authorization")}, rules.Identifier{From: rules.FromCookie, Name: "authorization"},
+		},
 		"the identifier of the policy replaces the table's": {v1alpha1.AxisAPIKey, &v1alpha1.Identifier{Header: new(v1alpha1.HeaderName("X-Key"))}, rules.Identifier{From: rules.FromHeader, Name: "x-key", Secret: true}},
 		"the IP identifier of the table is an address":      {v1alpha1.AxisIP, nil, rules.Identifier{From: rules.FromHeader, Name: "x-real-ip", Address: true}},
 		"a tenant is neither a secret nor an address":       {v1alpha1.AxisTenant, nil, rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"}},

@@ -87,7 +87,7 @@ func kubernetesSourceFor(axis v1alpha1.Axis) rules.Identifier {
 }
 
 // resolveIdentifier returns the source of the policy's identifier: the one in the policy, or else the one in the identity table. An API key
-// is always a secret, and the identifier on axis IP is always an address.
+// and a header with credentials are always secrets, and the identifier on axis IP is always an address.
 func resolveIdentifier(policy validPolicy, identity Identity) rules.Identifier {
 	id, _ := identity.sourceFor(policy.spec.Axis)
 	if isKubernetes(policy.spec) {
@@ -96,7 +96,7 @@ func resolveIdentifier(policy validPolicy, identity Identity) rules.Identifier {
 	if own := policy.spec.Identifier; own != nil {
 		id = identifierOf(own)
 	}
-	id.Secret = policy.spec.Axis == v1alpha1.AxisAPIKey
+	id.Secret = policy.spec.Axis == v1alpha1.AxisAPIKey || id.From == rules.FromHeader && rules.IsSecretHeader(id.Name)
 	if policy.spec.Axis != v1alpha1.AxisIP {
 		return id
 	}

@@ -93,7 +93,7 @@ func TestWarn(t *testing.T) {
 			`spec.tiers[4].when: no request belongs to this tier: tier "d" before it matches all of them`,
 		}},
 		{"API keys in plain text", `{axis: APIKey, limit: 1, window: 1m, tiers: [{name: a, when: {identifiers: [k3y]}, limit: 2}]}`, []string{
-			"spec.tiers[0].when.identifiers: API keys are in plain text: every user who can read the policy can read them",
+			"spec.tiers[0].when.identifiers: secret identifiers such as API keys are in plain text: every user who can read the policy can read them",
 		}},
 		{"compact counters of many users", `{axis: User, limit: 100, window: 1m, storage: Compact}`, nil},
 		{"compact counters of few endpoints", `{axis: Endpoint, limit: 100, window: 1m, storage: Compact}`, []string{

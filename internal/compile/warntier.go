@@ -18,7 +18,7 @@ func (w *warnings) warnTiers() {
 		}
 		w.warnTierNetworks(i, when.CIDRs)
 		if w.rule.Identifier.Secret && len(when.Identifiers) > 0 {
-			w.add(tierField(i, "when.identifiers"), "API keys are in plain text: every user who can read the policy can read them")
+			w.add(tierField(i, "when.identifiers"), "secret identifiers such as API keys are in plain text: every user who can read the policy can read them")
 		}
 	}
 }

@@ -11,7 +11,8 @@ import (
 //
 // Identifier is the part of a request that holds the identifier. Exactly one field must be set.
 type IdentifierApplyConfiguration struct {
-	// header is the name of a request header. The name is case-insensitive. For example: X-Tenant-ID.
+	// header is the name of a request header. The name is case-insensitive. For example: X-Tenant-ID. The values of headers with
+	// credentials, such as Authorization, are hashed like API keys.
 	Header *apiv1alpha1.HeaderName `json:"header,omitempty"`
 	// query is the name of a query parameter. If the request has several values, the first one is used.
 	Query *string `json:"query,omitempty"`
