@@ -67,6 +67,12 @@ func (d *directory) apply(set rules.Set, revision string) error {
 		return err
 	}
 	d.active = set
+	for i := range set.Rules {
+		if match := &set.Rules[i].Match; match.Routes != nil && len(match.Routes) == 0 {
+			d.log.Warn("the policy limits no requests: its targetRefs are Gateways, whose routes only the operator of a cluster knows; "+
+				"use match.http, or targetRefs with routes", "policy", set.Rules[i].Policy, "policies", d.path)
+		}
+	}
 	if len(set.Rules) == 0 {
 		d.log.Warn("no policy is enforced: all requests are allowed", "policies", d.path)
 	}

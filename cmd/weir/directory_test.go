@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,6 +16,33 @@ import (
 	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/limiter/rules"
 )
+
+// Files contain no routes of a Gateway: a policy that targets one is valid, and limits nothing.
+func TestDirectory_WarnsOfPoliciesThatTargetAGateway(t *testing.T) {
+	dir := t.TempDir()
+	for name, target := range map[string]string{"gateway": "kind: Gateway", "route": "kind: HTTPRoute"} {
+		text := "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {namespace: shop, name: " + name + "}\n" +
+			"spec: {axis: IP, limit: 1, window: 1m, targetRefs: [{group: gateway.networking.k8s.io, name: public, " + target + "}]}\n"
+		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	d := &directory{
+		path: dir, identity: compile.DefaultIdentity(), install: func(rules.Set, string) error { return nil },
+		log: slog.New(slog.NewTextHandler(&out, nil)),
+	}
+	loaded, err := d.load()
+	if err != nil || len(loaded.Problems) > 0 {
+		t.Fatalf("%+v, %v", loaded, err)
+	}
+	if err := d.apply(loaded.Set, "sha256:1"); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); strings.Count(got, "limits no requests") != 1 || !strings.Contains(got, "policy=shop/gateway") {
+		t.Error(got)
+	}
+}
 
 func TestRetain_KeepsRulesThatAnInvalidEditWouldRemove(t *testing.T) {
 	set := func(units int64, policies ...string) rules.Set {

@@ -27,6 +27,11 @@ type DenialLine struct {
 func (h *handler) denials(w http.ResponseWriter, r *http.Request) {
 	in := r.URL.Query()
 	filter := decisionlog.Filter{Policy: in.Get("policy"), Identifier: in.Get("identifier"), Endpoint: in.Get("endpoint")}
+	if filter.Identifier != "" && !h.Decisions.HasIdentifiers() {
+		reply.NewProblem(http.StatusBadRequest, "identifier", "denials of this limiter have no identifiers to select: decisionLog.identifiers of the Limiter "+
+			"(--decision-log-identifiers) is Omitted. Remove identifier, or set Counted or Hashed").Write(w)
+		return
+	}
 	if filter.Policy != "" {
 		if _, bad := h.Counters.rules(filter.Policy); bad != nil {
 			bad.Write(w)

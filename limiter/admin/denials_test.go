@@ -6,10 +6,14 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/decisionlog"
 )
 
 // requestTimeout bounds the requests of follow, and must not bound the stream.
@@ -79,6 +83,21 @@ func TestDenials_OutlastTheTimeoutsOfRequests(t *testing.T) {
 		c.check(t, 3, "acme")
 		next()
 	}
+}
+
+func TestDenials_StatesThatNoDenialHasTheIdentifier(t *testing.T) {
+	log, err := decisionlog.New(decisionlog.Options{Identifiers: decisionlog.Omitted}, prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := admin.NewHandler(admin.Options{Decisions: log})
+	w := call(t, h, http.MethodGet, "/admin/v1/denials?identifier=acme", "")
+	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), `"field":"identifier"`) || !strings.Contains(w.Body.String(), "is Omitted") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	next, end := follow(t, h, "?endpoint=check")
+	defer end()
+	next()
 }
 
 func TestDenials_LimitsCallers(t *testing.T) {

@@ -43,6 +43,9 @@ func (f *Follower) Records() <-chan Record { return f.records }
 // Dropped returns the number of denials that the follower has missed since the last call, because there were too many.
 func (f *Follower) Dropped() int64 { return f.dropped.Swap(0) }
 
+// HasIdentifiers reports whether records have identifiers. If not, a filter with an identifier selects nothing.
+func (l *Log) HasIdentifiers() bool { return l.options.Identifiers != Omitted }
+
 // Follow begins to send denials. The caller ends it with Unfollow.
 func (l *Log) Follow(filter Filter) (*Follower, error) {
 	l.lock.Lock()
