@@ -133,7 +133,8 @@ func adminHandler(p *process, counts *counters, exempted exempt.Lists) (http.Han
 	return admin.Authenticated(admin.NewHandler(admin.Options{
 		Explainer: &admin.Explainer{Engine: p.engine, ReadWrite: settings.Read}, Level: levelOf(p.log), Log: p.log,
 		Counters: &admin.Counters{Engine: p.engine, Scanner: counts.scanner, Log: p.log}, Totals: p.totals, Decisions: p.decisions,
-		Bypasses: &admin.Bypasses{Engine: p.engine, List: p.bypasses, Clock: time.Now, Log: p.log},
+		Bypasses:  &admin.Bypasses{Engine: p.engine, List: p.bypasses, Clock: time.Now, Log: p.log},
+		Published: p.published,
 	})), nil
 }
 

@@ -58,6 +58,7 @@ func askAll[T any](
 		return askCluster[T](ctx, &f.cluster, method, path, in, notes)
 	}
 	var out T
+	defer waiting(notes, "the admin endpoint "+f.address)()
 	if err := f.call(ctx, method, path, in, &out); err != nil {
 		return nil, nil, err
 	}

@@ -26,6 +26,44 @@ type clusterFlags struct {
 	operatorNamespace   string
 	operator            string
 	operatorCA          string
+
+	reuse bool        // keep the connection for later calls, until disconnect
+	kept  *connection // nil without one
+}
+
+// connection is a connection to the operator.
+type connection struct {
+	base   string // the URL
+	client *http.Client
+	stop   func() // ends the forwarding
+}
+
+// disconnect ends the connection that reuse keeps. The next call opens another one.
+func (f *clusterFlags) disconnect() {
+	if f.kept != nil {
+		f.kept.client.CloseIdleConnections()
+		f.kept.stop()
+		f.kept = nil
+	}
+}
+
+// connect returns the connection that reuse keeps, or a new one. The caller calls done when it has read the response.
+func (f *clusterFlags) connect(ctx context.Context) (base string, client *http.Client, done func(), err error) {
+	if f.kept != nil {
+		return f.kept.base, f.kept.client, func() {}, nil
+	}
+	base, client, stop, err := f.operatorClient(ctx)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	if f.reuse {
+		f.kept = &connection{base, client, stop}
+		return base, client, func() {}, nil
+	}
+	return base, client, func() {
+		client.CloseIdleConnections()
+		stop()
+	}, nil
 }
 
 func (f *clusterFlags) add(flags *pflag.FlagSet) {
@@ -120,6 +158,7 @@ func askCluster[T any](
 ) (answers []replicaAnswer[T], missing []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
+	defer waiting(notes, "the operator and the replicas of Limiter "+f.limiter)()
 	response, closeConnection, err := f.request(ctx, method, path, in) //nolint:bodyclose // closeConnection closes it
 	if err != nil {
 		return nil, nil, err
@@ -138,13 +177,9 @@ func (f *clusterFlags) request(ctx context.Context, method, path string, in []by
 	if err != nil {
 		return nil, nil, err
 	}
-	base, client, stop, err := f.operatorClient(ctx)
+	base, client, end, err := f.connect(ctx)
 	if err != nil {
 		return nil, nil, err
-	}
-	end := func() {
-		client.CloseIdleConnections()
-		stop()
 	}
 	target := limiterURL(base, namespace, name, path)
 	request, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(in))
@@ -155,6 +190,7 @@ func (f *clusterFlags) request(ctx context.Context, method, path string, in []by
 	response, err = client.Do(request)
 	if err != nil {
 		end()
+		f.disconnect() // for example, the pod has ended to which the port leads
 		return nil, nil, fmt.Errorf("the operator does not answer: %w", errors.Unwrap(err))
 	}
 	return response, func() {

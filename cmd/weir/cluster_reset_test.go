@@ -17,7 +17,13 @@ import (
 // fakeOperator serves answer, and returns the flags to call it.
 func fakeOperator(t *testing.T, answer string) *adminClientFlags {
 	t.Helper()
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
+	return operatorThat(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) })
+}
+
+// operatorThat serves requests, and returns the flags to call it.
+func operatorThat(t *testing.T, serves http.HandlerFunc) *adminClientFlags {
+	t.Helper()
+	s := httptest.NewTLSServer(serves)
 	t.Cleanup(s.Close)
 	dir := t.TempDir()
 	ca, kubeconfig := filepath.Join(dir, "ca"), filepath.Join(dir, "config")

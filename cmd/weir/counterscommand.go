@@ -60,8 +60,10 @@ each endpoint separately are left out, too.`,
 		},
 	}
 	endpoint.add(cmd.Flags())
-	addOutput(cmd, &output)
+	addListOutput(cmd, &output)
 	cmd.Flags().StringVar(&policy, "policy", "", "policy, as namespace/name or cluster/name; empty reads the counters of all policies")
+	completeCounters(cmd, &endpoint)
+	cmd.ValidArgsFunction = onlyFirst(completion(endpoint.identifiers))
 	return cmd
 }
 
@@ -89,17 +91,18 @@ keys of the server: a page can be empty before the last one.`,
 	}
 	flags := cmd.Flags()
 	endpoint.add(flags)
-	addOutput(cmd, &output)
+	addListOutput(cmd, &output)
 	flags.StringVar(&q.Policy, "policy", "", "policy, as namespace/name or cluster/name; required")
 	flags.StringVar(&q.Prefix, "identifier-prefix", "", "only identifiers that begin with this text")
 	flags.BoolVar(&q.Over, "over", false, "only counters without remaining units")
 	flags.IntVar(&q.Limit, "limit", 100, "number of counters from which on a page ends, 1 to 1000")
 	flags.StringVar(&q.Continue, "continue", "", "print the page that begins where the previous page ended")
+	completeCounters(cmd, &endpoint)
 	return cmd
 }
 
 func listCounters(ctx context.Context, endpoint *adminClientFlags, query url.Values, output string, s streams) error {
-	if err := validateOutput(output); err != nil {
+	if err := validateListOutput(output); err != nil {
 		return err
 	}
 	answers, err := ask[admin.CounterList](ctx, endpoint, http.MethodGet, "/admin/v1/counters?"+query.Encode(), nil, s.err)
@@ -120,7 +123,7 @@ func listCounters(ctx context.Context, endpoint *adminClientFlags, query url.Val
 	if list.Continue != "" {
 		defer fmt.Fprintf(s.err, "more counters: --continue %s\n", list.Continue)
 	}
-	return explain.PrintCounters(s.out, output == explain.Wide, list.Counters)
+	return explain.PrintCounters(s.out, output, list.Counters)
 }
 
 // printSkipped names the policies that the limiter has left out.
@@ -172,6 +175,8 @@ reset, and an event on the policy records the user and the reason. If a replica 
 	flags.StringVar(&request.Reason, "reason", "", "reason, which the limiter logs; required")
 	flags.BoolVar(&request.DryRun, "dry-run", false, "print the counters, and reset nothing")
 	flags.StringArrayVar(&others, "also", nil, "admin endpoint of another process that shares the counters; can be repeated")
+	completeCounters(cmd, &endpoint)
+	cmd.ValidArgsFunction = onlyFirst(completion(endpoint.identifiers))
 	return cmd
 }
 
@@ -227,7 +232,7 @@ func printReset(s streams, output string, result *admin.ResetResult) error {
 	if printed, err := explain.PrintObject(s.out, output, result); printed || err != nil {
 		return err
 	}
-	if err := explain.PrintCounters(s.out, output == explain.Wide, result.Counters); err != nil {
+	if err := explain.PrintCounters(s.out, output, result.Counters); err != nil {
 		return err
 	}
 	printSkipped(s, result.Skipped)

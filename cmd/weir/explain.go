@@ -85,6 +85,8 @@ request would be denied.`,
 	flags.BoolVar(&f.all, "all", false, "also list the policies for other domains")
 	f.request.add(flags)
 	f.write.add(flags)
+	completeEndpoint(cmd, &f.admin)
+	completeFlags(cmd, map[string]values{"domain": f.admin.domains})
 	return cmd
 }
 

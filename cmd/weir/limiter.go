@@ -92,13 +92,14 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	exchange := controlplane.NewExchange(slow, f.counters.prefix, f.limiter)
+	p.published = exchange
 	tasks, err := f.admin.tasks(ctx, p, counters, exempt.With(name.Namespace, f.sockets.throttle.additional))
 	if err != nil {
 		return usageError(err)
 	}
 	p.shareBypasses(slow)
 	defer counters.guard(ctx)()
-	exchange := controlplane.NewExchange(slow, f.counters.prefix, f.limiter)
 	replica := replicaName(f.replica)
 	registration := &replicaHeartbeat{
 		id: replica, exchange: exchange, process: p, local: counters.local, failover: counters.failover, leases: counters.leases,

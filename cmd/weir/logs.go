@@ -46,6 +46,11 @@ followed within ten seconds. The command reports on standard error which replica
 	flags.StringVar(&filter.Policy, "policy", "", "only denials by this policy, as namespace/name or cluster/name")
 	flags.StringVar(&filter.Identifier, "identifier", "", "only denials of this identifier, as it is printed")
 	flags.StringVar(&filter.Endpoint, "endpoint", "", "only denials at this endpoint: check, auth, rls, ext_authz or throttle")
+	completeEndpoint(cmd, &endpoint)
+	completeFlags(cmd, map[string]values{
+		"policy": endpoint.policies, "identifier": endpoint.identifiers, "endpoint": fixed("check", "auth", "rls", "ext_authz", "throttle"),
+		"output": fixed(explain.Table, explain.JSON),
+	})
 	return cmd
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/weir-dev/weir/controllers/deployment"
 )
 
-// forward forwards a local port to the admin endpoint of an operator, and returns its address.
+// forward forwards a local port to the admin endpoint of an operator until stop is called, and returns its address. ctx bounds only the beginning.
 func (f *clusterFlags) forward(ctx context.Context, config *rest.Config) (address string, stop func(), err error) {
 	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -42,9 +42,9 @@ func (f *clusterFlags) forward(ctx context.Context, config *rest.Config) (addres
 	dialer := portforward.NewFallbackDialerForStreaming(websocket,
 		spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, target),
 		func(err error) bool { return streamhttp.IsUpgradeFailure(err) || streamhttp.IsHTTPSProxyError(err) })
-	ctx, cancel := context.WithCancel(ctx) // not stop: the function that is returned as stop calls it
+	forwarding, cancel := context.WithCancel(context.WithoutCancel(ctx)) // not stop: the function that is returned as stop calls it
 	ready := make(chan struct{})
-	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(ctx, dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf(":%d", port)},
+	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(forwarding, dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf(":%d", port)},
 		ready, io.Discard, io.Discard)
 	if err != nil {
 		cancel()
@@ -56,6 +56,10 @@ func (f *clusterFlags) forward(ctx context.Context, config *rest.Config) (addres
 	case err = <-ended:
 		cancel()
 		return "", nil, f.explainForbidden(fmt.Errorf("forward a port to pod %s: %w", pod.Name, err))
+	case <-ctx.Done():
+		cancel()
+		<-ended //nolint:errcheck // ctx has ended it
+		return "", nil, fmt.Errorf("forward a port to pod %s: %w", pod.Name, ctx.Err())
 	case <-ready:
 	}
 	ports, err := forwarder.GetPorts()

@@ -47,7 +47,8 @@ type process struct {
 	service       *rateLimitService // nil except in weir ratelimit
 	decisions     *decisionlog.Log
 	bypasses      *bypass.List
-	bypassStore   bypass.Store // nil if other processes do not share the counters
+	bypassStore   bypass.Store    // nil if other processes do not share the counters
+	published     admin.RuleStore // nil except in weir limiter
 }
 
 // newProcess returns a process with open listeners. It does not serve yet. limiterName is the name of the limiter, "" in weir serve.

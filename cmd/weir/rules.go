@@ -30,13 +30,16 @@ output contains everything that a rule matches and counts.`,
 		},
 	}
 	endpoint.add(cmd.Flags())
-	addOutput(cmd, &output)
+	addListOutput(cmd, &output)
+	completeEndpoint(cmd, &endpoint)
+	cmd.AddCommand(rulesDiffCommand())
 	return cmd
 }
 
 // addOutput adds the flag --output.
 func addOutput(cmd *cobra.Command, output *string) {
 	cmd.Flags().StringVarP(output, "output", "o", explain.Table, "output format: "+strings.Join(explain.Formats(), ", "))
+	completeFlags(cmd, map[string]values{"output": fixed(explain.Formats()...)})
 }
 
 func validateOutput(output string) error {
@@ -46,8 +49,24 @@ func validateOutput(output string) error {
 	return nil
 }
 
+// addListOutput adds the flag --output of a command that prints a list.
+func addListOutput(cmd *cobra.Command, output *string) {
+	cmd.Flags().StringVarP(output, "output", "o", explain.Table, "output format: "+strings.Join(explain.ListFormats(), ", "))
+	completeFlags(cmd, map[string]values{"output": fixed(explain.ListFormats()...)})
+}
+
+func validateListOutput(output string) error {
+	if output == explain.Name {
+		return nil
+	}
+	if !slices.Contains(explain.Formats(), output) {
+		return usageError(fmt.Errorf("--output %q is invalid: must be one of %s", output, strings.Join(explain.ListFormats(), ", ")))
+	}
+	return nil
+}
+
 func printRules(ctx context.Context, endpoint *adminClientFlags, output string, s streams) error {
-	if err := validateOutput(output); err != nil {
+	if err := validateListOutput(output); err != nil {
 		return err
 	}
 	sets, err := ask[admin.RuleSet](ctx, endpoint, http.MethodGet, "/admin/v1/rules", nil, s.err)

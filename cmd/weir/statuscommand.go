@@ -7,12 +7,7 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/cmd/weir/status"
 )
 
@@ -39,12 +34,16 @@ be read, or if the command line or the kubeconfig is invalid.`,
 			"  kubectl weir status -o wide\n" +
 			"  kubectl weir status --namespace shop -o json",
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return showStatus(cmd.Context(), &f, cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			defer waiting(cmd.ErrOrStderr(), "the API server")()
+			return showStatus(cmd.Context(), &f, cmd.OutOrStdout())
+		},
 	}
 	f.cluster.addKubeconfig(cmd.Flags())
 	f.cluster.addOperator(cmd.Flags())
 	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "only the Limiters and RateLimitPolicies of this namespace; empty is the whole installation")
 	addOutput(cmd, &f.output)
+	completeFlags(cmd, map[string]values{"namespace": f.cluster.namespaces, "context": f.cluster.contexts})
 	return cmd
 }
 
@@ -52,7 +51,7 @@ func showStatus(ctx context.Context, f *statusFlags, out io.Writer) error {
 	if err := validateOutput(f.output); err != nil {
 		return err
 	}
-	c, err := f.client()
+	c, err := f.cluster.reader()
 	if err != nil {
 		return err
 	}
@@ -78,27 +77,4 @@ func showStatus(ctx context.Context, f *statusFlags, out io.Writer) error {
 	default:
 		return nil
 	}
-}
-
-// client returns a client of the API server. Unlike the operator, the API server supports impersonation.
-func (f *statusFlags) client() (client.Reader, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.cluster.kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.cluster.context}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
-	if clientcmd.IsEmptyConfig(err) {
-		return nil, usageError(errors.New("there is no kubeconfig: set --kubeconfig or KUBECONFIG"))
-	}
-	if err != nil {
-		return nil, usageError(fmt.Errorf("read the kubeconfig: %w", err))
-	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, usageError(fmt.Errorf("read the kubeconfig: %w", err))
-	}
-	return c, nil
 }

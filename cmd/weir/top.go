@@ -52,11 +52,13 @@ less ERROR. API keys are hashed.`,
 	}
 	flags := cmd.Flags()
 	f.endpoint.add(flags)
-	addOutput(cmd, &f.output)
+	addListOutput(cmd, &f.output)
 	flags.StringVar(&f.policy, "policy", "", "only identifiers under this policy, as namespace/name or cluster/name")
 	flags.IntVar(&f.limit, "limit", 0, "number of identifiers in each list, 1 to 1000; 0 is as many as the screen has room for, or 100 as JSON or YAML, else 10")
 	flags.BoolVar(&f.once, "once", false, "print once, also on a terminal")
 	flags.DurationVar(&f.interval, "interval", 2*time.Second, "time between two updates of the screen")
+	completeEndpoint(cmd, &f.endpoint)
+	completeFlags(cmd, map[string]values{"policy": f.endpoint.policies})
 	return cmd
 }
 
@@ -67,7 +69,7 @@ func runTop(ctx context.Context, f *topFlags, out, notes io.Writer) error {
 	case f.limit < 0:
 		return usageError(fmt.Errorf("--limit %d is invalid: must be from 1 to 1000", f.limit))
 	}
-	if err := validateOutput(f.output); err != nil {
+	if err := validateListOutput(f.output); err != nil {
 		return err
 	}
 	isTable := f.output == explain.Table || f.output == explain.Wide
@@ -84,6 +86,9 @@ func runTop(ctx context.Context, f *topFlags, out, notes io.Writer) error {
 	}
 	if printed, err := explain.PrintObject(out, f.output, &top); printed || err != nil {
 		return err
+	}
+	if f.output == explain.Name {
+		return explain.PrintDenied(out, &top)
 	}
 	return explain.PrintTop(out, &top)
 }
@@ -140,6 +145,8 @@ func watchTop(ctx context.Context, f *topFlags, out io.Writer, size func() (widt
 		}
 		return max(f.limit, 3)
 	}
+	f.endpoint.cluster.reuse = true
+	defer f.endpoint.cluster.disconnect()
 	var text bytes.Buffer
 	top, err := f.read(ctx, limit(), &text)
 	if err != nil {

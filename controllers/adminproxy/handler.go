@@ -53,6 +53,7 @@ func routes() []route {
 	list := []route{
 		{http.MethodPost, "explain", action{"get", "explanations", observer}, maxAnswer, nil},
 		{http.MethodGet, "rules", action{"get", "rules", observer}, maxAnswer, nil},
+		{http.MethodGet, "rules/published", action{"get", "rules", observer}, maxAnswer, nil},
 		{http.MethodGet, "top", action{"get", "top", observer}, maxAnswer, nil},
 		{http.MethodGet, "counters", action{"get", "counters", observer}, maxAnswer, nil},
 		{http.MethodPost, resetPath, action{"create", "resets", responder}, maxResetAnswer, nil},

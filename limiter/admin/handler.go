@@ -18,7 +18,7 @@ import (
 // maxBody is the size of the largest request, in bytes: an AdmissionReview with a large object.
 const maxBody = 8 << 20
 
-// Options of the admin endpoint. All fields are required.
+// Options of the admin endpoint. All fields are required, except Published.
 type Options struct {
 	Explainer *Explainer
 	Counters  *Counters
@@ -28,6 +28,8 @@ type Options struct {
 	// Level of the log, which callers can change.
 	Level *slog.LevelVar
 	Log   *slog.Logger
+	// Published has the published rule sets; nil for a limiter whose rules come from elsewhere.
+	Published RuleStore
 }
 
 // NewHandler returns the handler for /admin/v1/. It does not authenticate callers: see [Authenticated].
@@ -36,6 +38,7 @@ func NewHandler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /admin/v1/explain", h.explain)
 	mux.HandleFunc("GET /admin/v1/rules", h.rules)
+	mux.HandleFunc("GET /admin/v1/rules/published", h.storedRules)
 	mux.HandleFunc("GET /admin/v1/counters", h.counters)
 	mux.HandleFunc("GET /admin/v1/top", h.top)
 	mux.HandleFunc("GET /admin/v1/denials", h.denials)

@@ -17,8 +17,9 @@ type Rule struct {
 
 	// Revision is the hash of the rule. Limiters with the same revision of a rule enforce the policy in the same way.
 	Revision string `json:"revision"`
-	// Keys matches the keys of the counters in Redis, for example "weir:throttle:tenant:{*}:shop/daily:*".
-	Keys string `json:"keys"`
+	// Keys matches the keys of the counters in Redis, for example "weir:throttle:tenant:{*}:shop/daily:*". It is empty for a rule set that is
+	// not enforced.
+	Keys string `json:"keys,omitempty"`
 }
 
 // NewRuleSet returns the rule set of an index.

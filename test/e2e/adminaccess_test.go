@@ -296,6 +296,11 @@ func TestAdminAccess_UsersGetWhatTheirRolesAllow(t *testing.T) {
 	w.expect(stranger, false, []string{`user "stranger" cannot get limiters/counters`, "bind the ClusterRole weir-observer"}, get...)
 	w.expect(observer, true, []string{policy, "acme", "2 per 24h"}, get...)
 	w.expect(observer, true, []string{policy}, "rules")
+	if stdout := w.expect(observer, true, nil, "rules", "diff"); stdout != "" {
+		w.Errorf("replicas that enforce the published rules differ from them:\n%s", stdout)
+	}
+	w.expect(observer, false, []string{"is not in Redis"}, "rules", "diff", "--revision", "sha256:none")
+	w.expect(stranger, false, []string{`user "stranger" cannot get limiters/rules`}, "rules", "diff")
 	w.expectMergedTop(observer)
 	w.expect(stranger, false, []string{`user "stranger" cannot get limiters/denials`, "bind the ClusterRole weir-observer"}, "logs")
 	logs := fixture.Weir(t, w.weir, append([]string{"logs", "--policy", policy}, w.flags(observer)...)...)

@@ -10,8 +10,16 @@ import (
 	"github.com/weir-dev/weir/limiter/admin"
 )
 
-// PrintCounters prints counters as a table.
-func PrintCounters(w io.Writer, wide bool, counters []admin.Counter) error {
+// PrintCounters prints counters as a table, or with the format Name their identifiers.
+func PrintCounters(w io.Writer, format string, counters []admin.Counter) error {
+	if format == Name {
+		var names []string
+		for i := range counters {
+			names = append(names, counters[i].Identifier)
+		}
+		return printNames(w, names)
+	}
+	wide := format == Wide
 	columns := []string{"POLICY", "IDENTIFIER", "ENDPOINT", "TIER", "LIMIT", "USED", "REMAINING", "RESET", "SOURCE"}
 	if wide {
 		columns = append(columns, "ALGORITHM", "KEY")

@@ -21,10 +21,14 @@ const (
 	Wide  = "wide"
 	JSON  = "json"
 	YAML  = "yaml"
+	Name  = "name" // one name per line, only of commands that print a list
 )
 
 // Formats returns the formats of Print.
 func Formats() []string { return []string{Table, Wide, JSON, YAML} }
+
+// ListFormats returns the formats of commands that print a list.
+func ListFormats() []string { return append(Formats(), Name) }
 
 // PrintObject prints v as JSON or YAML. It reports false for the formats that are tables.
 func PrintObject(w io.Writer, format string, v any) (printed bool, err error) {

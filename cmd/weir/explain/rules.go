@@ -17,6 +17,13 @@ func PrintRules(w io.Writer, format string, set *admin.RuleSet) error {
 	if printed, err := PrintObject(w, format, set); printed || err != nil {
 		return err
 	}
+	if format == Name {
+		var names []string
+		for i := range set.Rules {
+			names = append(names, set.Rules[i].Policy)
+		}
+		return printNames(w, names)
+	}
 	columns := []string{"POLICY", "DOMAINS", "AXIS", "IDENTIFIER", "LIMIT", "ALGORITHM", "TIERS", "ENFORCEMENT"}
 	if format == Wide {
 		columns = append(columns, "REVISION", "KEYS")

@@ -15,6 +15,15 @@ import (
 // maxTopPolicies is the number of policies that PrintTop lists.
 const maxTopPolicies = 5
 
+// PrintDenied prints the identifiers with the most denials, one per line.
+func PrintDenied(w io.Writer, top *admin.Top) error {
+	var names []string
+	for _, e := range top.Denied.Identifiers {
+		names = append(names, e.Identifier)
+	}
+	return printNames(w, names)
+}
+
 // PrintTop prints a top as tables.
 func PrintTop(w io.Writer, top *admin.Top) error {
 	var decisions, denied int64
