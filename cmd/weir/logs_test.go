@@ -19,13 +19,11 @@ import (
 func follow(t *testing.T, args ...string) (stdout *fixture.LockedBuffer) {
 	t.Helper()
 	stdout = &fixture.LockedBuffer{}
-	launch(t, func(ctx context.Context) error {
-		cmd := rootCommand()
-		cmd.SetArgs(append([]string{"logs"}, args...))
-		cmd.SetOut(stdout)
-		cmd.SetErr(io.Discard)
-		return cmd.ExecuteContext(ctx)
-	})
+	cmd := rootCommand() // not at the same time as that of another call: it sets variables of libraries
+	cmd.SetArgs(append([]string{"logs"}, args...))
+	cmd.SetOut(stdout)
+	cmd.SetErr(io.Discard)
+	launch(t, cmd.ExecuteContext)
 	return stdout
 }
 
