@@ -93,7 +93,7 @@ func (s *scenario) diagnose(ctx context.Context, dir string) {
 	save("pods.txt", "kubectl", "get", "pods", "-A", "-o", "wide")
 	save("events.txt", "kubectl", "get", "events", "-A", "--sort-by=.metadata.creationTimestamp")
 	save("weir.yaml", "kubectl", "get", "limiters,ratelimitpolicies,clusterratelimitpolicies", "-A", "-o", "yaml")
-	for _, namespace := range []string{system, traffic, misconfigured} {
+	for _, namespace := range []string{system, traffic, support, misconfigured} {
 		save(namespace+".yaml", "kubectl", "-n", namespace, "get", "deployments,replicasets,pods,services,endpointslices,configmaps,leases", "-o", "yaml")
 		pods, err := s.quietly(ctx, "", "kubectl", "-n", namespace, "get", "pods", "-o", "name")
 		if err != nil {

@@ -66,6 +66,7 @@ func steps() []step {
 		{"installed by manifest", installByManifest},
 		{"a Limiter and its policies", enforce},
 		{"the commands reach the limiters", ask},
+		{"the commands answer on bad days", answerBadDays},
 		{"rollouts and deleted pods under load", disruptUnderLoad},
 		{"Redis fails under load", failRedis},
 		{"misconfigurations are reported, and repaired", testMisconfigurations},
