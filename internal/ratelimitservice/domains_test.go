@@ -152,7 +152,9 @@ func TestUpdate_LeavesOutInvalidDescriptorsOfTheFirstLevel(t *testing.T) {
 	if _, err := update(d, noon, true, config("a", node("new=bad", nil, node("x", per(1, 99))))); err == nil || d.Count() != 0 {
 		t.Errorf("%v, %d domains: a domain without a valid descriptor must not be active", err, d.Count())
 	}
-	d.Changes()
+	if changes := d.Changes(); len(changes) > 0 {
+		t.Errorf("%q, and the domain has no previous limits", changes)
+	}
 	// The numbers count the descriptors that were received, also after a first one was left out.
 	first := []*ratelimitv3.RateLimitConfig{config("a",
 		node("route=one", nil, node("x", nil), node("y", per(1, 99))), node("route=two", nil, node("x", per(2, hour))), wildcards(65),
@@ -291,6 +293,18 @@ func TestUpdate_KeepsDomainsThatDisappearForAWhile(t *testing.T) {
 	}
 	if got := d.Changes(); len(got) != 4 || got[3] != "domain b has no limits any more, because it is no longer in the configuration" {
 		t.Errorf("log %q", got)
+	}
+}
+
+func TestUpdate_RemovesDomainsImmediatelyIfNoneIsKept(t *testing.T) {
+	d := ratelimitservice.NewDomains(options(), 0)
+	if got, err := update(d, noon, true, config("a", node("k", per(1, ratelimitv3.RateLimitUnit_DAY)))); len(got) != 1 || err != nil {
+		t.Fatal(got, err)
+	}
+	got, err := update(d, noon, true)
+	want := []string{"domain a has no limits any more, because it is no longer in the configuration"}
+	if changes := d.Changes(); len(got) > 0 || err != nil || !slices.Equal(changes, want) {
+		t.Errorf("%q, %v, log %q", got, err, changes)
 	}
 }
 

@@ -120,6 +120,8 @@ func TestParseEnvironment_NamesVariablesThatMustChange(t *testing.T) {
 		"PORT=tcp://10.0.0.1:80":             `PORT: "tcp://10.0.0.1:80" is invalid: must be a port`,
 		"SHADOW_MODE=maybe":                  `SHADOW_MODE: "maybe" is invalid: must be true or false`,
 		"NEAR_LIMIT_RATIO=NaN":               `NEAR_LIMIT_RATIO: "NaN" is invalid: must be a number from 0 to 1`,
+		"NEAR_LIMIT_RATIO=1.1":               `NEAR_LIMIT_RATIO: "1.1" is invalid: must be a number from 0 to 1`,
+		"NEAR_LIMIT_RATIO=-0.1":              `NEAR_LIMIT_RATIO: "-0.1" is invalid: must be a number from 0 to 1`,
 		"XDS_CLIENT_BACKOFF_MAX_INTERVAL=60": `XDS_CLIENT_BACKOFF_MAX_INTERVAL: "60" is invalid: must be a positive duration, such as 10s`,
 		"CONFIG_GRPC_XDS_NODE_METADATA=a":    `CONFIG_GRPC_XDS_NODE_METADATA: "a" is invalid: must be a list such as key1=value1,key2=value2`,
 	} {
@@ -129,6 +131,12 @@ func TestParseEnvironment_NamesVariablesThatMustChange(t *testing.T) {
 				t.Errorf("%v, want %s", err, want)
 			}
 		})
+	}
+	for _, invalid := range []string{"a", "=b"} { // each of a list is named
+		_, err := ratelimitservice.ParseEnvironment(with("CONFIG_GRPC_XDS_NODE_METADATA=a,=b,c=d"))
+		if err == nil || !strings.Contains(err.Error(), `"`+invalid+`" is invalid`) {
+			t.Errorf("%v, want an error about %q", err, invalid)
+		}
 	}
 	_, err := ratelimitservice.ParseEnvironment(with("GRPC_SERVER_USE_TLS=true", "GRPC_CLIENT_TLS_SAN=envoy", "REDIS_TYPE=CLUSTER", "REDIS_URL=redis://a"))
 	want := `environment variable GRPC_SERVER_TLS_CERT: is required; set it to a PEM file

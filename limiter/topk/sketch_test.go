@@ -1,6 +1,7 @@
 package topk_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -203,6 +204,42 @@ func TestTop_CoversTwoPeriods(t *testing.T) {
 	}
 	now = epoch().Add(180 * time.Second)
 	want(0, 2*time.Minute)
+}
+
+// A processor can have read the clock before another one began a period.
+func TestAdd_CountsLateRequestsInTheCurrentPeriod(t *testing.T) {
+	s, late := topk.New(epoch()), epoch().Add(topk.Period-1)
+	s.Add(policy, "acme", epoch().Add(topk.Period))
+	s.Add(policy, "acme", late)
+	s.Add(policy, "acme", late)
+	if got := s.Top(10, "", epoch().Add(topk.Period)).Identifiers; !slices.Equal(got, []topk.Entry{entry(policy, "acme", 3, 0)}) {
+		t.Errorf("%+v, want 3 requests of acme", got)
+	}
+}
+
+// What a period could not list is no error of later periods.
+func TestTop_ForgetsTheErrorsOfEarlierPeriods(t *testing.T) {
+	s, now := topk.New(epoch()), epoch()
+	for _, id := range crowd(s, 400) {
+		s.Add(policy, id, now)
+	}
+	if s.Top(10_000, "", now).Unlisted == 0 {
+		t.Error("no summary was full")
+	}
+	now = now.Add(2 * topk.Period)
+	s.Add(policy, "acme", now)
+	if got := s.Top(10, "", now); got.Unlisted != 0 || !slices.Equal(got.Identifiers, []topk.Entry{entry(policy, "acme", 1, 0)}) {
+		t.Errorf("%+v, want one request of acme and no errors", got)
+	}
+}
+
+// The commands read the list as JSON.
+func TestTop_OfNoRequestsIsAnEmptyList(t *testing.T) {
+	for name, list := range map[string]topk.List{"sketch": topk.New(epoch()).Top(10, "", epoch()), "merged": topk.Merge(10)} {
+		if text, err := json.Marshal(list); err != nil || string(text) != `{"identifiers":[],"unlisted":0}` {
+			t.Errorf("%s: %s, %v", name, text, err)
+		}
+	}
 }
 
 func TestTop_SelectsAPolicy(t *testing.T) {
