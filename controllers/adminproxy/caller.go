@@ -2,7 +2,6 @@ package adminproxy
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/tls"
@@ -130,10 +129,7 @@ func (c *caller) send(ctx context.Context, transport http.RoundTripper, pod *cor
 	request.Header.Set(CallerHeader, url.QueryEscape(what.user))
 	defer time.AfterFunc(c.timeout, func() { cancel(context.DeadlineExceeded) }).Stop()
 	response, err := transport.RoundTrip(request) //nolint:bodyclose // receive closes it, or the end of ctx
-	if err != nil {
-		err = cmp.Or(context.Cause(ctx), err)
-	}
-	return reply{response, err, cancel}
+	return reply{response, err, cancel}           // err is the cause if ctx has ended
 }
 
 // receive reads an answer, and passes it to each.
